@@ -1,0 +1,32 @@
+//! Codecs: bytes in, bytes into a slice the caller owns. No I/O, no panic on any input.
+//!
+//! A decoder never writes past the slice it is given, so the caller's declared size bounds every decompression.
+//! Contexts that are costly to make live in [`Contexts`], one per thread, reused from chunk to chunk.
+//!
+//! ```
+//! use tesseral_codec::{Contexts, zstd};
+//!
+//! let mut contexts = Contexts::default();
+//! let mut packed = Vec::new();
+//! zstd::encode(&[7; 1000], zstd::DEFAULT_LEVEL, &mut packed, &mut contexts)?;
+//! let mut cells = [0; 1000];
+//! zstd::decode_into(&packed, &mut cells, &mut contexts)?;
+//! assert_eq!(cells, [7; 1000]);
+//! # Ok::<(), tesseral_core::Error>(())
+//! ```
+#![forbid(unsafe_code)]
+
+pub mod raw;
+pub mod zstd;
+
+/// Codec state that is worth keeping between chunks. One per thread.
+#[derive(Default)]
+pub struct Contexts {
+    zstd: zstd::Context,
+}
+
+impl std::fmt::Debug for Contexts {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Contexts").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,100 @@
+//! Zstandard, one or more frames per payload.
+
+use tesseral_core::{Error, Result};
+use zstd_safe::{CCtx, CParameter, DCtx};
+
+use crate::Contexts;
+
+/// What libzstd itself takes when asked for level 0.
+pub const DEFAULT_LEVEL: i32 = 3;
+
+/// A compressor and a decompressor, made when first used.
+#[derive(Default)]
+pub(crate) struct Context {
+    encoder: Option<(CCtx<'static>, i32)>,
+    decoder: Option<DCtx<'static>>,
+}
+
+/// Decodes all frames of `src`, whose output must fill `dst` exactly.
+///
+/// Frames need not declare their size: `dst` bounds the output.
+///
+/// # Errors
+/// `Codec` when a frame is damaged or the output is shorter or longer than `dst`.
+pub fn decode_into(src: &[u8], dst: &mut [u8], contexts: &mut Contexts) -> Result<()> {
+    let decoder = contexts.zstd.decoder.get_or_insert_with(DCtx::create);
+    let expected = dst.len();
+    match decoder.decompress(dst, src) {
+        Ok(written) if written == expected => Ok(()),
+        Ok(written) => {
+            Err(Error::codec("zstd", format!("expected {expected} bytes, the stream holds {written}")))
+        }
+        Err(code) => {
+            let name = zstd_safe::get_error_name(code);
+            Err(Error::codec("zstd", format!("{name}, decoding {} bytes into {expected}", src.len())))
+        }
+    }
+}
+
+/// Appends one frame holding `src` to `out`.
+///
+/// # Errors
+/// `Codec` when libzstd refuses, which for a valid level it does only without memory.
+pub fn encode(src: &[u8], level: i32, out: &mut Vec<u8>, contexts: &mut Contexts) -> Result<()> {
+    let refuse = |code| Error::codec("zstd", zstd_safe::get_error_name(code));
+    let encoder = match &mut contexts.zstd.encoder {
+        Some((encoder, with)) if *with == level => encoder,
+        slot => {
+            let mut encoder = CCtx::create();
+            encoder.set_parameter(CParameter::CompressionLevel(level)).map_err(refuse)?;
+            &mut slot.insert((encoder, level)).0
+        }
+    };
+    let start = out.len();
+    out.resize(start + zstd_safe::compress_bound(src.len()), 0);
+    let written = encoder.compress2(&mut out[start..], src).map_err(refuse)?;
+    out.truncate(start + written);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn frame(data: &[u8]) -> Vec<u8> {
+        let mut out = Vec::new();
+        encode(data, DEFAULT_LEVEL, &mut out, &mut Contexts::default()).unwrap();
+        out
+    }
+
+    #[test]
+    fn several_frames_fill_one_slice() {
+        let mut packed = frame(b"abc");
+        packed.extend(frame(b"defg"));
+        let mut out = [0; 7];
+        decode_into(&packed, &mut out, &mut Contexts::default()).unwrap();
+        assert_eq!(&out, b"abcdefg");
+    }
+
+    #[test]
+    fn output_is_bounded_by_the_slice() {
+        let bomb = frame(&vec![0; 1 << 20]);
+        assert!(bomb.len() < 200);
+        let mut contexts = Contexts::default();
+        for len in [0, 1, 1000, (1 << 20) - 1, (1 << 20) + 1] {
+            assert!(decode_into(&bomb, &mut vec![0; len], &mut contexts).is_err(), "{len}");
+        }
+        decode_into(&bomb, &mut vec![0; 1 << 20], &mut contexts).unwrap();
+    }
+
+    #[test]
+    fn every_truncation_is_refused() {
+        let data: Vec<u8> = (0..4000_u32).flat_map(|i| (i * i).to_le_bytes()).collect();
+        let packed = frame(&data);
+        let mut contexts = Contexts::default();
+        let mut out = vec![0; data.len()];
+        for len in 0..packed.len() {
+            assert!(decode_into(&packed[..len], &mut out, &mut contexts).is_err(), "{len}");
+        }
+    }
+}

@@ -1,0 +1,47 @@
+//! Conditions on cells, as queries and stored deletes express them.
+
+use crate::Scalar;
+
+/// How a cell compares with a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum Op {
+    Lt,
+    Le,
+    Gt,
+    Ge,
+    Eq,
+    Ne,
+}
+
+/// A condition on the fields and coordinates of one cell. Comparisons with a null cell are false.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Condition {
+    /// Every part holds.
+    And(Vec<Condition>),
+    /// At least one part holds.
+    Or(Vec<Condition>),
+    /// The part does not hold.
+    Not(Box<Condition>),
+    /// A field or dimension, by name, compares with a value.
+    Compare {
+        /// The field or dimension.
+        name: String,
+        /// How.
+        op: Op,
+        /// With what.
+        value: Scalar,
+    },
+    /// A field or dimension is one of several values.
+    In {
+        /// The field or dimension.
+        name: String,
+        /// The values.
+        values: Vec<Scalar>,
+    },
+    /// A field's cell is null.
+    IsNull {
+        /// The field.
+        name: String,
+    },
+}

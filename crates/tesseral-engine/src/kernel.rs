@@ -1,0 +1,1 @@
+//! Hot loops over plain slices, each beside the naive loop it must agree with.

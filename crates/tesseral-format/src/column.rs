@@ -1,0 +1,69 @@
+//! Cells of one column of one chunk: where decoders put them and where encoders take them from.
+
+use tesseral_codec::Contexts;
+
+/// One column of cells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Column {
+    /// A field, by position in the schema.
+    Field(u16),
+    /// Coordinates along a dimension, by position in the schema (sparse chunks).
+    Dim(u16),
+    /// When each cell was written, milliseconds since 1970 (sparse chunks of consolidated history).
+    Timestamp,
+    /// Which stored delete removed each cell, as a number of [`ChunkPlan::deletes`](crate::ChunkPlan), or none.
+    DeletedBy,
+}
+
+/// Where a decoder puts the cells of a column. Values are native-endian numbers.
+///
+/// Slices may hold anything on entry; a decoder that returns `Ok` has written every byte of them.
+#[derive(Debug)]
+pub enum ColumnMut<'a> {
+    /// Cells of one size: exactly as many bytes as the cells asked for take.
+    Fixed {
+        /// The cells, back to back.
+        values: &'a mut [u8],
+        /// One byte per cell, 1 valid, 0 null; present exactly when the field is nullable.
+        validity: Option<&'a mut [u8]>,
+    },
+    /// Cells of any length.
+    Var {
+        /// Appends one end offset per cell, counted in bytes from the start of `data`.
+        offsets: &'a mut Vec<u64>,
+        /// Appends the bytes of the cells.
+        data: &'a mut Vec<u8>,
+        /// One byte per cell, as above.
+        validity: Option<&'a mut [u8]>,
+    },
+}
+
+/// The cells of a column, for an encoder.
+#[derive(Clone, Copy, Debug)]
+pub enum ColumnData<'a> {
+    /// Cells of one size.
+    Fixed {
+        /// The cells, back to back, in the order the schema says.
+        values: &'a [u8],
+        /// One byte per cell, 1 valid, 0 null.
+        validity: Option<&'a [u8]>,
+    },
+    /// Cells of any length.
+    Var {
+        /// One end offset per cell, in bytes.
+        offsets: &'a [u64],
+        /// The bytes of the cells.
+        data: &'a [u8],
+        /// One byte per cell, 1 valid, 0 null.
+        validity: Option<&'a [u8]>,
+    },
+}
+
+/// What a thread keeps from chunk to chunk: codec contexts and buffers that have already been paid for.
+#[derive(Debug, Default)]
+pub struct Scratch {
+    /// Codec contexts.
+    pub contexts: Contexts,
+    /// Spare buffers for stages between codecs.
+    pub buffers: [Vec<u8>; 2],
+}

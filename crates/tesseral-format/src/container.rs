@@ -1,0 +1,69 @@
+//! An opened file or folder: an immutable snapshot of what is in it.
+
+use std::fmt::Debug;
+use std::sync::Arc;
+
+use tesseral_core::{Attributes, Error, HistoryRow, Result};
+use tesseral_store::Store;
+
+use crate::ArraySource;
+
+/// How much memory a file asks readers to keep to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MemoryBudget {
+    /// A fixed number of bytes.
+    Bytes(u64),
+    /// Hundredths of a percent of the memory that is available.
+    BasisPoints(u16),
+}
+
+/// An opened file or folder. What it shows does not change, whatever others write.
+pub trait Container: Debug + Send + Sync {
+    /// The id of its format.
+    fn format(&self) -> &'static str;
+
+    /// Where its bytes are.
+    fn store(&self) -> &Arc<dyn Store>;
+
+    /// Number of arrays.
+    fn len(&self) -> usize;
+
+    /// Whether it holds no array.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Name of an array.
+    fn name(&self, index: usize) -> &str;
+
+    /// An array.
+    ///
+    /// # Errors
+    /// `NotFound` past the end; whatever loading its metadata meets.
+    fn array(&self, index: usize) -> Result<Arc<dyn ArraySource>>;
+
+    /// The number of the array that a name means. Formats with several names for one array override this.
+    ///
+    /// # Errors
+    /// `NotFound`, with the names there are.
+    fn find(&self, name: &str) -> Result<usize> {
+        (0..self.len()).find(|&i| self.name(i) == name).ok_or_else(|| {
+            let names = (0..self.len()).map(|i| self.name(i).to_owned()).collect();
+            Error::not_found("array", name, names)
+        })
+    }
+
+    /// Attributes of the container as a whole.
+    fn attributes(&self) -> &Attributes;
+
+    /// How it came to be.
+    fn history(&self) -> &[HistoryRow];
+
+    /// The memory it asks readers to keep to, when it says so.
+    fn memory_budget(&self) -> Option<MemoryBudget> {
+        None
+    }
+
+    /// What only this format knows: the object under the format's id in `info --json`.
+    fn details(&self) -> serde_json::Value;
+}

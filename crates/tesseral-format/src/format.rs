@@ -1,0 +1,209 @@
+//! A format as a whole: recognise, open, create, audit, mend.
+
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+use std::sync::Arc;
+
+use tesseral_core::{Error, Finding, Limits, Result, Value};
+use tesseral_store::{ObjectInfo, Overwrite, Store};
+
+use crate::{Container, MemoryBudget, Writer};
+
+/// What can be seen of a source before opening it.
+#[derive(Clone, Copy, Debug)]
+pub struct Probe<'a> {
+    /// Its path or URL.
+    pub name: &'a str,
+    /// Its first bytes, up to 4 KiB; empty for folders.
+    pub head: &'a [u8],
+    /// What is directly in it, for folders.
+    pub entries: Option<&'a [ObjectInfo]>,
+}
+
+/// Whether a source is of a format.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Sniff {
+    /// Nothing speaks for it.
+    No,
+    /// Only its name does: a damaged file, perhaps.
+    Name,
+    /// Its bytes do.
+    Content,
+}
+
+/// A span of time, milliseconds since 1970, both ends included.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TimeRange {
+    /// First moment.
+    pub start: u64,
+    /// Last moment.
+    pub end: u64,
+}
+
+/// How to open.
+#[derive(Clone, Debug)]
+pub struct OpenOptions {
+    /// Read the state of then, for formats that keep versions.
+    pub as_of: Option<TimeRange>,
+    /// Bounds on what the file may make us use.
+    pub limits: Limits,
+    /// The key of encrypted arrays.
+    pub key: Option<Vec<u8>>,
+    /// Check every digest the format carries. On unless someone turns it off.
+    pub digests: bool,
+}
+
+impl Default for OpenOptions {
+    fn default() -> Self {
+        Self { as_of: None, limits: Limits::default(), key: None, digests: true }
+    }
+}
+
+/// How to create.
+#[derive(Clone, Debug)]
+pub struct CreateOptions {
+    /// Whether an existing output may be replaced.
+    pub overwrite: Overwrite,
+    /// Store a digest per chunk where the format has a place for it.
+    pub digests: bool,
+    /// Store chunk statistics where the format makes them optional (`.tet` zone maps).
+    pub statistics: bool,
+    /// The memory that readers shall keep to, for formats that can say so.
+    pub memory_budget: Option<MemoryBudget>,
+    /// Options only one format knows, by name.
+    pub extra: BTreeMap<String, Value>,
+}
+
+impl Default for CreateOptions {
+    fn default() -> Self {
+        Self {
+            overwrite: Overwrite::Refuse,
+            digests: true,
+            statistics: false,
+            memory_budget: None,
+            extra: BTreeMap::new(),
+        }
+    }
+}
+
+/// What a format can do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[allow(missing_docs)]
+pub struct Capabilities {
+    pub create: bool,
+    pub many_arrays: bool,
+    pub sparse: bool,
+    pub versions: bool,
+    pub nullable: bool,
+    pub attributes: bool,
+}
+
+/// How thoroughly to audit.
+#[derive(Clone, Debug, Default)]
+pub struct AuditOptions {
+    /// How the source would be opened.
+    pub open: OpenOptions,
+}
+
+/// What an audit of the metadata leaves for the engine: it decodes the payloads itself.
+#[derive(Debug, Default)]
+pub struct AuditReport {
+    /// The container, when enough of it could be opened to decode payloads.
+    pub container: Option<Arc<dyn Container>>,
+    /// Bytes of metadata that some digest or checksum covers.
+    pub covered_bytes: u64,
+    /// Bytes of metadata that none covers. Payload bytes are counted by the engine, by [`ArraySource::digest`](crate::ArraySource::digest).
+    pub uncovered_bytes: u64,
+}
+
+/// A fix that a source needs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Repair {
+    /// Its name, as `tet repair --apply` takes it.
+    pub code: &'static str,
+    /// What is wrong and what the fix does.
+    pub message: String,
+    /// Whether [`Format::apply_repair`] can do it without losing a cell that can still be read.
+    pub automatic: bool,
+}
+
+/// What could be saved of a torn source.
+#[derive(Debug)]
+pub struct Salvage {
+    /// Opens every chunk that is whole; the others are uncovered.
+    pub container: Arc<dyn Container>,
+    /// What was lost.
+    pub findings: Vec<Finding>,
+}
+
+/// A format. Stateless; one value serves all.
+pub trait Format: Debug + Send + Sync {
+    /// Its id: `tet`, `tensogram`, `tiledb`.
+    fn id(&self) -> &'static str;
+
+    /// Its name for people.
+    fn title(&self) -> &'static str;
+
+    /// Endings of file names it is known by, without the dot.
+    fn extensions(&self) -> &'static [&'static str];
+
+    /// What it can do.
+    fn capabilities(&self) -> Capabilities;
+
+    /// Whether a source is of this format, without further I/O.
+    fn sniff(&self, probe: &Probe<'_>) -> Sniff;
+
+    /// Opens a source.
+    ///
+    /// # Errors
+    /// `Corrupt`, `Unsupported`, `Limit`, `Io`, `NotFound`.
+    fn open(&self, store: Arc<dyn Store>, options: &OpenOptions) -> Result<Arc<dyn Container>>;
+
+    /// Begins a new container. Nothing is visible before [`Writer::commit`].
+    ///
+    /// # Errors
+    /// `Unsupported` when the format is only read; `InvalidRequest` when the output exists; `Io`.
+    fn create(&self, store: Arc<dyn Store>, options: &CreateOptions) -> Result<Box<dyn Writer>> {
+        let _ = (store, options);
+        Err(Error::unsupported(format!("writing {}", self.title())))
+    }
+
+    /// Checks the metadata and reports every check made. The same walk as [`open`](Self::open), which goes on after a fault
+    /// as far as it can. Payloads are left to the engine.
+    ///
+    /// # Errors
+    /// Only `Io` and `NotFound`: damage is a finding.
+    fn audit(
+        &self,
+        store: Arc<dyn Store>,
+        options: &AuditOptions,
+        report: &mut dyn FnMut(Finding),
+    ) -> Result<AuditReport>;
+
+    /// The fixes a source needs.
+    ///
+    /// # Errors
+    /// `Io`, `NotFound`.
+    fn repairs(&self, store: Arc<dyn Store>, options: &OpenOptions) -> Result<Vec<Repair>> {
+        let _ = (store, options);
+        Ok(Vec::new())
+    }
+
+    /// Applies one automatic fix. The source is replaced whole or left as it was.
+    ///
+    /// # Errors
+    /// `InvalidRequest` when the fix is not needed or not automatic; `Io`.
+    fn apply_repair(&self, store: Arc<dyn Store>, options: &OpenOptions, code: &str) -> Result<()> {
+        let _ = (store, options);
+        Err(Error::invalid(format!("{} has no automatic repair {code:?}", self.title())))
+    }
+
+    /// Opens what is whole of a torn source.
+    ///
+    /// # Errors
+    /// `Corrupt` when nothing can be saved; `Unsupported`.
+    fn salvage(&self, store: Arc<dyn Store>, options: &OpenOptions) -> Result<Salvage> {
+        let _ = (store, options);
+        Err(Error::unsupported(format!("recovering {}", self.title())))
+    }
+}

@@ -1,0 +1,34 @@
+//! What a format must answer so that the engine can read and write it.
+//!
+//! A format answers four questions and never reads payloads itself: what is in here ([`Container`]), which chunks serve
+//! this request and where are their bytes ([`ArraySource::plan`]), what is known of those chunks without reading them
+//! ([`ArraySource::stats`]), and turn these bytes into cells, there ([`ArraySource::decode`]). Fetching, caching,
+//! threads, memory limits, overlaying, filling and reducing are the engine's.
+//!
+//! ```text
+//! Format ──open──▶ Container ──array──▶ ArraySource ──plan──▶ ChunkPlan ──(engine fetches)──▶ decode into a column
+//!        ──create─▶ Writer: begin arrays · encode chunks (pure, parallel) · push · commit
+//! ```
+#![forbid(unsafe_code)]
+
+mod column;
+mod container;
+mod format;
+mod plan;
+mod request;
+mod source;
+mod writer;
+
+pub use column::{Column, ColumnData, ColumnMut, Scratch};
+pub use container::{Container, MemoryBudget};
+pub use format::{
+    AuditOptions, AuditReport, Capabilities, CreateOptions, Format, OpenOptions, Probe, Repair, Salvage,
+    Sniff, TimeRange,
+};
+pub use plan::{Access, ChunkPlan, Cover, Delete, Part, PlannedChunk, Role, Uncovered};
+pub use request::{CoordinateRanges, Request, Target};
+pub use source::{ArraySource, ChunkInfo, Digest, DigestSpan};
+pub use tesseral_codec::Contexts;
+pub use tesseral_core as core;
+pub use tesseral_store as store;
+pub use writer::{ArraySpec, CodecSpec, EncodedChunk, EncodedPart, Writer};

@@ -1,0 +1,86 @@
+//! One array, as the engine sees it.
+
+use std::fmt::Debug;
+use std::ops::Range;
+
+use bytes::Bytes;
+use tesseral_core::{ArraySchema, ChunkStats, Coords, Result};
+
+use crate::{ChunkPlan, Column, ColumnMut, PlannedChunk, Request, Scratch};
+
+/// What `info --chunks` tells of a chunk.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ChunkInfo {
+    /// Grid coordinates, or for formats without a grid whatever numbers name the chunk.
+    pub coords: Coords,
+    /// Bytes once decoded.
+    pub raw_len: u64,
+    /// Bytes as stored.
+    pub stored_len: u64,
+    /// Codecs, as the format names them.
+    pub codec: String,
+    /// Where the stored bytes begin.
+    pub offset: u64,
+}
+
+/// A digest that a format carries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Digest {
+    /// XXH3-64 with seed 0.
+    Xxh3(u64),
+}
+
+/// Stored bytes and what they must hash to. The span holds at least the chunk's parts in that object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DigestSpan {
+    /// The object, as [`ArraySource::object`] numbers them.
+    pub object: u32,
+    /// The bytes covered.
+    pub range: Range<u64>,
+    /// What they must hash to.
+    pub digest: Digest,
+}
+
+/// An array: its schema, its chunks, how to decode them. Cheap to share between threads.
+///
+/// Nothing here reads payloads. Metadata may be loaded lazily through the container's store.
+pub trait ArraySource: Debug + Send + Sync {
+    /// What the array is.
+    fn schema(&self) -> &ArraySchema;
+
+    /// The name of an object that parts refer to.
+    fn object(&self, number: u32) -> &str;
+
+    /// The chunks that serve a request. Costs no more than a small multiple of their number.
+    ///
+    /// # Errors
+    /// `Corrupt` when a chunk that must be there is missing or contradicts the schema; `Limit`; `InvalidRequest`.
+    fn plan(&self, request: &Request) -> Result<ChunkPlan>;
+
+    /// What is known of a chunk's column without reading it.
+    fn stats(&self, chunk: &PlannedChunk, column: Column) -> ChunkStats;
+
+    /// The chunk in the format's own words.
+    fn describe(&self, chunk: &PlannedChunk) -> ChunkInfo;
+
+    /// The digest over the chunk's stored bytes, when the format carries one outside its codecs.
+    fn digest(&self, chunk: &PlannedChunk) -> Option<DigestSpan>;
+
+    /// Decodes cells of one column. `parts` are the bytes of the chunk's parts of that column, in order; `cells` is a
+    /// run of the tile in the schema's cell order: all of it, unless `access` names a granule.
+    ///
+    /// Runs on any thread, writes only to `out`, never panics on any bytes, and either fills `out` or fails.
+    ///
+    /// # Errors
+    /// `Corrupt`, `Codec`, `Unsupported`, `Limit`.
+    fn decode(
+        &self,
+        chunk: &PlannedChunk,
+        column: Column,
+        parts: &[Bytes],
+        cells: Range<u64>,
+        out: ColumnMut<'_>,
+        scratch: &mut Scratch,
+    ) -> Result<()>;
+}

@@ -1,0 +1,147 @@
+//! Writing a container: one transaction.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+
+use smallvec::SmallVec;
+use tesseral_core::{ArraySchema, Attributes, ChunkStats, Coords, Error, HistoryRow, Result, Value};
+
+use crate::{Column, ColumnData, Role, Scratch};
+
+/// A codec by name with its options.
+#[derive(Clone, Debug, PartialEq, Default)]
+pub struct CodecSpec {
+    /// `raw`, `zstd`, …
+    pub name: String,
+    /// Named options; `level` for codecs that have one.
+    pub options: BTreeMap<String, Value>,
+}
+
+impl CodecSpec {
+    /// A codec without options.
+    pub fn new(name: impl Into<String>) -> Self {
+        Self { name: name.into(), options: BTreeMap::new() }
+    }
+
+    /// The integer option of that name.
+    pub fn int(&self, name: &str) -> Option<i64> {
+        match self.options.get(name) {
+            Some(Value::Int(value)) => Some(*value),
+            _ => None,
+        }
+    }
+}
+
+impl std::str::FromStr for CodecSpec {
+    type Err = Error;
+
+    /// `zstd`, `zstd:9`.
+    fn from_str(text: &str) -> Result<Self> {
+        let (name, level) = text.split_once(':').map_or((text, None), |(name, level)| (name, Some(level)));
+        let mut spec = Self::new(name);
+        if let Some(level) = level {
+            let level = level
+                .parse()
+                .map_err(|_| Error::invalid(format!("{level:?} is not a level of codec {name:?}")))?;
+            spec.options.insert("level".to_owned(), Value::Int(level));
+        }
+        if name.is_empty() {
+            return Err(Error::invalid("an empty codec name"));
+        }
+        Ok(spec)
+    }
+}
+
+/// An array to be written.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ArraySpec {
+    /// What it is.
+    pub schema: ArraySchema,
+    /// Codecs of each field, in the order they encode; empty means raw.
+    pub codecs: Vec<Vec<CodecSpec>>,
+}
+
+impl ArraySpec {
+    /// An array whose fields are all stored raw.
+    pub fn raw(schema: ArraySchema) -> Self {
+        Self { codecs: vec![Vec::new(); schema.fields.len()], schema }
+    }
+}
+
+/// Encoded bytes of one part of a chunk.
+#[derive(Clone, Debug)]
+pub struct EncodedPart<'a> {
+    /// The column.
+    pub column: Column,
+    /// What it holds.
+    pub role: Role,
+    /// The stored bytes; borrowed from the cells when storing changes nothing.
+    pub bytes: Cow<'a, [u8]>,
+    /// Bytes before encoding.
+    pub raw_len: u64,
+    /// The format's number of what was done to the bytes, where chunks may differ.
+    pub codec: u32,
+}
+
+/// An encoded chunk, ready to be pushed.
+#[derive(Clone, Debug)]
+pub struct EncodedChunk<'a> {
+    /// Grid coordinates.
+    pub coords: Coords,
+    /// Its parts.
+    pub parts: SmallVec<[EncodedPart<'a>; 1]>,
+    /// Its statistics, one per field, when the writer asked for them.
+    pub stats: Vec<ChunkStats>,
+}
+
+/// A container being written. Nothing is visible before [`commit`](Self::commit); dropping it leaves no trace.
+pub trait Writer: Debug + Send + Sync {
+    /// Declares an array and gives its number. Formats that store a directory first want all arrays declared before the
+    /// first chunk.
+    ///
+    /// # Errors
+    /// `Unsupported` when the format cannot hold the array, with the feature named; `InvalidRequest`.
+    fn begin(&mut self, spec: &ArraySpec) -> Result<usize>;
+
+    /// Whether chunks of an array should come with statistics.
+    fn wants_stats(&self, array: usize) -> bool;
+
+    /// Encodes the cells of one chunk. Pure: runs on any thread, in any order.
+    ///
+    /// # Errors
+    /// `InvalidRequest` when the cells do not fit the chunk; `Codec`.
+    fn encode<'a>(
+        &self,
+        array: usize,
+        coords: &[u64],
+        columns: &[ColumnData<'a>],
+        stats: Vec<ChunkStats>,
+        scratch: &mut Scratch,
+    ) -> Result<EncodedChunk<'a>>;
+
+    /// Stores an encoded chunk. Canonical order (arrays as declared, grids row-major) gives canonical bytes; any order is
+    /// allowed, each chunk once.
+    ///
+    /// # Errors
+    /// `InvalidRequest` for a chunk that was already stored or is outside the grid; `Io`.
+    fn push(&self, array: usize, chunk: EncodedChunk<'_>) -> Result<()>;
+
+    /// Sets attributes of the container.
+    ///
+    /// # Errors
+    /// `Unsupported` when the format cannot hold one, named.
+    fn set_attributes(&mut self, attributes: Attributes) -> Result<()>;
+
+    /// Adds a row to its history.
+    ///
+    /// # Errors
+    /// `Unsupported` when the format has no place for it.
+    fn add_history(&mut self, row: HistoryRow) -> Result<()>;
+
+    /// Publishes the container: all of it or nothing.
+    ///
+    /// # Errors
+    /// `InvalidRequest` when a chunk is missing, with the first one named; `Io`.
+    fn commit(self: Box<Self>) -> Result<()>;
+}

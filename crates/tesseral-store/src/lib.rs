@@ -1,0 +1,28 @@
+//! Where array bytes live.
+//!
+//! A [`Store`] holds *objects*: byte strings under relative names. A single file is a store with one object, the empty
+//! name; a folder is a store of the files below it. Readers ask for many spans at once ([`Store::read_many`]) or, when
+//! the bytes are already in reach, borrow the whole object ([`Store::resident`]). Writers stage an object under a
+//! temporary name and publish it whole ([`Store::stage`]).
+//!
+//! ```
+//! use tesseral_store::{MemoryStore, Store, StoreExt};
+//!
+//! let store = MemoryStore::new("demo");
+//! store.insert("", b"0123456789".to_vec());
+//! assert_eq!(&store.read("", 2..5)?[..], b"234");
+//! # Ok::<(), tesseral_core::Error>(())
+//! ```
+#![deny(unsafe_code)]
+
+mod local;
+mod map;
+mod memory;
+mod publish;
+mod store;
+pub mod wrap;
+
+pub use bytes::Bytes;
+pub use local::{Access, LocalStore};
+pub use memory::MemoryStore;
+pub use store::{ObjectInfo, Overwrite, Staged, Store, StoreExt};

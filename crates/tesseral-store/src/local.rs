@@ -1,0 +1,249 @@
+//! Files on this machine.
+
+use std::collections::HashMap;
+use std::fs::{self, File};
+use std::io::ErrorKind as IoKind;
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bytes::Bytes;
+use tesseral_core::{Error, Result};
+
+use crate::publish::StagedFile;
+use crate::store::{ObjectInfo, Overwrite, Staged, Store, StoreExt, check_range, slice};
+
+/// How a [`LocalStore`] reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Access {
+    /// Map files and borrow from the map. Fastest; another process cutting the file while it is read can end ours.
+    #[default]
+    Map,
+    /// Read with `pread` into fresh memory. For files that others write to, and for network file systems.
+    Read,
+}
+
+/// A file, or a folder with everything below it.
+#[derive(Debug)]
+pub struct LocalStore {
+    root: PathBuf,
+    location: String,
+    access: Access,
+    /// Open files by object name. A container holds few objects open at once; folders of many small ones are read whole.
+    open: Mutex<HashMap<String, Arc<Opened>>>,
+}
+
+#[derive(Debug)]
+struct Opened {
+    file: File,
+    map: Option<Bytes>,
+}
+
+/// Beyond this many open files the oldest handles are let go.
+const MAX_OPEN: usize = 256;
+
+impl LocalStore {
+    /// A store rooted at a file or folder, which need not exist yet.
+    pub fn new(root: impl Into<PathBuf>, access: Access) -> Self {
+        let root = root.into();
+        Self { location: root.display().to_string(), root, access, open: Mutex::default() }
+    }
+
+    /// The file or folder.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// The path of an object. Names that would leave the folder are refused: they may come from a file.
+    fn path(&self, object: &str) -> Result<PathBuf> {
+        if object.is_empty() {
+            return Ok(self.root.clone());
+        }
+        let escapes = object.split('/').any(|part| matches!(part, "" | "." | "..") || part.contains('\0'));
+        if escapes {
+            return Err(Error::invalid(format!(
+                "{object:?} does not name an object below {}",
+                self.location
+            )));
+        }
+        Ok(self.root.join(object))
+    }
+
+    fn io(&self, op: &'static str, object: &str, error: std::io::Error) -> Error {
+        match error.kind() {
+            IoKind::NotFound | IoKind::NotADirectory => {
+                Error::not_found("file", self.describe(object), Vec::new())
+            }
+            _ => Error::io(op, self.describe(object), error),
+        }
+    }
+
+    fn opened(&self, object: &str) -> Result<Arc<Opened>> {
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(opened) = open.get(object) {
+            return Ok(Arc::clone(opened));
+        }
+        let file = File::open(self.path(object)?).map_err(|e| self.io("open", object, e))?;
+        let map = match self.access {
+            // Folders open but do not map; they hold no bytes of their own.
+            Access::Map if file.metadata().is_ok_and(|m| m.is_file()) => {
+                Some(crate::map::map(&file).map_err(|e| self.io("map", object, e))?)
+            }
+            _ => None,
+        };
+        let opened = Arc::new(Opened { file, map });
+        if open.len() >= MAX_OPEN {
+            open.clear();
+        }
+        open.insert(object.to_owned(), Arc::clone(&opened));
+        Ok(opened)
+    }
+
+    fn file_len(&self, object: &str, opened: &Opened) -> Result<u64> {
+        let metadata = opened.file.metadata().map_err(|e| self.io("stat", object, e))?;
+        if metadata.is_dir() {
+            return Err(Error::io("read", self.describe(object), std::io::Error::from(IoKind::IsADirectory)));
+        }
+        Ok(metadata.len())
+    }
+
+    /// The mapped bytes, if the file is still as long as the map: touching a page past the end would end the process.
+    fn mapped(&self, object: &str, opened: &Opened) -> Result<Option<Bytes>> {
+        let Some(map) = &opened.map else { return Ok(None) };
+        let len = self.file_len(object, opened)?;
+        if len < map.len() as u64 {
+            return Err(Error::truncated("the file", self.describe(object), 0, map.len() as u64, len)
+                .hint("another process cut the file while it was open; open it again"));
+        }
+        Ok(Some(map.clone()))
+    }
+}
+
+impl Store for LocalStore {
+    fn location(&self) -> &str {
+        &self.location
+    }
+
+    fn len(&self, object: &str) -> Result<u64> {
+        let opened = self.opened(object)?;
+        match &opened.map {
+            Some(map) => Ok(map.len() as u64),
+            None => self.file_len(object, &opened),
+        }
+    }
+
+    fn read_many(&self, object: &str, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
+        let opened = self.opened(object)?;
+        if let Some(map) = self.mapped(object, &opened)? {
+            return ranges.iter().map(|range| slice(&map, range, || self.describe(object))).collect();
+        }
+        let len = self.file_len(object, &opened)?;
+        let mut out = Vec::with_capacity(ranges.len());
+        for range in ranges {
+            check_range(range, len, &|| self.describe(object))?;
+            let size = usize::try_from(range.end - range.start)
+                .map_err(|_| Error::limit("one read", range.end - range.start, usize::MAX as u64))?;
+            let mut bytes = vec![0; size];
+            opened.file.read_exact_at(&mut bytes, range.start).map_err(|e| self.io("read", object, e))?;
+            out.push(bytes.into());
+        }
+        Ok(out)
+    }
+
+    fn resident(&self, object: &str) -> Result<Option<Bytes>> {
+        let opened = self.opened(object)?;
+        self.mapped(object, &opened)
+    }
+
+    fn list(&self, folder: &str) -> Result<Vec<ObjectInfo>> {
+        let mut found = Vec::new();
+        for entry in fs::read_dir(self.path(folder)?).map_err(|e| self.io("list", folder, e))? {
+            let entry = entry.map_err(|e| self.io("list", folder, e))?;
+            // Names that are not UTF-8 belong to no format we know.
+            let Ok(name) = entry.file_name().into_string() else { continue };
+            // What was never published is no object.
+            if name.starts_with(crate::publish::PREFIX) {
+                continue;
+            }
+            let metadata = match fs::metadata(entry.path()) {
+                Ok(metadata) => metadata,
+                // Gone since the listing began, or a dangling link.
+                Err(e) if e.kind() == IoKind::NotFound => continue,
+                Err(e) => return Err(self.io("stat", &name, e)),
+            };
+            let len = if metadata.is_dir() { 0 } else { metadata.len() };
+            found.push(ObjectInfo { name, folder: metadata.is_dir(), len });
+        }
+        found.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok(found)
+    }
+
+    fn stage(&self, object: &str, overwrite: Overwrite) -> Result<Box<dyn Staged>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner).remove(object);
+        Ok(Box::new(StagedFile::create(self.path(object)?, overwrite)?))
+    }
+
+    fn remove(&self, object: &str) -> Result<()> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner).remove(object);
+        match fs::remove_file(self.path(object)?) {
+            Err(e) if e.kind() != IoKind::NotFound => Err(self.io("remove", object, e)),
+            _ => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tesseral_core::ErrorKind;
+
+    fn store(access: Access) -> (tempfile::TempDir, LocalStore) {
+        let folder = tempfile::tempdir().unwrap();
+        let store = LocalStore::new(folder.path(), access);
+        (folder, store)
+    }
+
+    #[test]
+    fn both_ways_of_reading_agree() {
+        for access in [Access::Map, Access::Read] {
+            let (_folder, store) = store(access);
+            store.put("a/b", b"0123456789", Overwrite::Refuse).unwrap();
+            let parts = store.read_many("a/b", &[1..3, 0..0, 8..10]).unwrap();
+            assert_eq!(parts, [&b"12"[..], b"", b"89"]);
+            let past = store.read("a/b", 5..11).unwrap_err();
+            assert!(matches!(past.kind(), ErrorKind::Corrupt { .. }));
+            assert!(matches!(store.len("a/c").unwrap_err().kind(), ErrorKind::NotFound { .. }));
+            assert!(matches!(store.len("../x").unwrap_err().kind(), ErrorKind::InvalidRequest { .. }));
+        }
+    }
+
+    #[test]
+    fn a_file_cut_while_mapped_is_an_error() {
+        let (folder, store) = store(Access::Map);
+        store.put("f", &[1; 10_000], Overwrite::Refuse).unwrap();
+        assert_eq!(store.read("f", 9_000..9_001).unwrap()[0], 1);
+        File::options().write(true).open(folder.path().join("f")).unwrap().set_len(10).unwrap();
+        assert!(matches!(store.read("f", 9_000..9_001).unwrap_err().kind(), ErrorKind::Corrupt { .. }));
+    }
+
+    #[test]
+    fn staging_publishes_whole_objects_only() {
+        let (folder, store) = store(Access::Map);
+        let staged = store.stage("f", Overwrite::Refuse).unwrap();
+        staged.write_at(4, b"efgh").unwrap();
+        staged.write_at(0, b"abcd").unwrap();
+        assert!(!store.exists("f").unwrap());
+        drop(staged);
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0, "an abandoned object leaves nothing");
+
+        store.put("f", b"old", Overwrite::Refuse).unwrap();
+        assert!(store.stage("f", Overwrite::Refuse).is_err());
+        store.put("f", b"newer", Overwrite::Replace).unwrap();
+        assert_eq!(&store.read_all("f", 100).unwrap()[..], b"newer");
+        assert!(matches!(
+            store.read_all("f", 4).unwrap_err().kind(),
+            ErrorKind::Limit { asked: 5, allowed: 4, .. }
+        ));
+    }
+}

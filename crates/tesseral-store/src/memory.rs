@@ -1,0 +1,148 @@
+//! A store in memory: the executable specification of [`Store`].
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+use tesseral_core::{Error, Result};
+
+use crate::store::{ObjectInfo, Overwrite, Staged, Store, StoreExt, slice};
+
+type Objects = Arc<Mutex<BTreeMap<String, Bytes>>>;
+
+/// Objects in memory. Clones share them.
+#[derive(Clone, Debug, Default)]
+pub struct MemoryStore {
+    location: String,
+    objects: Objects,
+}
+
+fn lock(objects: &Objects) -> MutexGuard<'_, BTreeMap<String, Bytes>> {
+    // A map of whole objects is never half changed, so a panic elsewhere leaves it sound.
+    objects.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl MemoryStore {
+    /// An empty store; `location` is what messages call it.
+    pub fn new(location: impl Into<String>) -> Self {
+        Self { location: location.into(), objects: Objects::default() }
+    }
+
+    /// A store of one object under the empty name, as a single file is.
+    pub fn of(location: impl Into<String>, bytes: impl Into<Bytes>) -> Self {
+        let store = Self::new(location);
+        store.insert("", bytes);
+        store
+    }
+
+    /// Puts an object.
+    pub fn insert(&self, object: &str, bytes: impl Into<Bytes>) {
+        lock(&self.objects).insert(object.to_owned(), bytes.into());
+    }
+
+    fn get(&self, object: &str) -> Result<Bytes> {
+        let found = lock(&self.objects).get(object).cloned();
+        found.ok_or_else(|| Error::not_found("object", self.describe(object), Vec::new()))
+    }
+}
+
+impl Store for MemoryStore {
+    fn location(&self) -> &str {
+        &self.location
+    }
+
+    fn len(&self, object: &str) -> Result<u64> {
+        Ok(self.get(object)?.len() as u64)
+    }
+
+    fn read_many(&self, object: &str, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
+        let bytes = self.get(object)?;
+        ranges.iter().map(|range| slice(&bytes, range, || self.describe(object))).collect()
+    }
+
+    fn resident(&self, object: &str) -> Result<Option<Bytes>> {
+        self.get(object).map(Some)
+    }
+
+    fn list(&self, folder: &str) -> Result<Vec<ObjectInfo>> {
+        let prefix = if folder.is_empty() { String::new() } else { format!("{folder}/") };
+        let mut found: BTreeMap<String, ObjectInfo> = BTreeMap::new();
+        for (name, bytes) in lock(&self.objects).iter() {
+            let Some(rest) = name.strip_prefix(&prefix).filter(|rest| !rest.is_empty()) else { continue };
+            let (first, folder) = rest.split_once('/').map_or((rest, false), |(first, _)| (first, true));
+            let len = if folder { 0 } else { bytes.len() as u64 };
+            found.insert(first.to_owned(), ObjectInfo { name: first.to_owned(), folder, len });
+        }
+        if found.is_empty() && !folder.is_empty() {
+            return Err(Error::not_found("folder", self.describe(folder), Vec::new()));
+        }
+        Ok(found.into_values().collect())
+    }
+
+    fn stage(&self, object: &str, overwrite: Overwrite) -> Result<Box<dyn Staged>> {
+        let staged = StagedObject {
+            objects: Arc::clone(&self.objects),
+            described: self.describe(object),
+            object: object.to_owned(),
+            overwrite,
+            bytes: Mutex::new(Vec::new()),
+        };
+        staged.refuse_existing()?;
+        Ok(Box::new(staged))
+    }
+
+    fn remove(&self, object: &str) -> Result<()> {
+        lock(&self.objects).remove(object);
+        Ok(())
+    }
+}
+
+#[derive(Debug)]
+struct StagedObject {
+    objects: Objects,
+    object: String,
+    described: String,
+    overwrite: Overwrite,
+    bytes: Mutex<Vec<u8>>,
+}
+
+impl StagedObject {
+    fn refuse_existing(&self) -> Result<()> {
+        if self.overwrite == Overwrite::Refuse && lock(&self.objects).contains_key(&self.object) {
+            return Err(Error::invalid(format!("{} exists", self.described)));
+        }
+        Ok(())
+    }
+}
+
+fn to_usize(n: u64) -> Result<usize> {
+    usize::try_from(n).map_err(|_| Error::limit("an object in memory", n, usize::MAX as u64))
+}
+
+impl Staged for StagedObject {
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<()> {
+        let mut held = self.bytes.lock().unwrap_or_else(PoisonError::into_inner);
+        let start = to_usize(offset)?;
+        let end = start
+            .checked_add(bytes.len())
+            .ok_or_else(|| Error::limit("an object in memory", offset, usize::MAX as u64))?;
+        if held.len() < end {
+            held.resize(end, 0);
+        }
+        held[start..end].copy_from_slice(bytes);
+        Ok(())
+    }
+
+    fn set_len(&self, len: u64) -> Result<()> {
+        self.bytes.lock().unwrap_or_else(PoisonError::into_inner).resize(to_usize(len)?, 0);
+        Ok(())
+    }
+
+    fn publish(self: Box<Self>) -> Result<()> {
+        self.refuse_existing()?;
+        let bytes = std::mem::take(&mut *self.bytes.lock().unwrap_or_else(PoisonError::into_inner));
+        lock(&self.objects).insert(self.object.clone(), bytes.into());
+        Ok(())
+    }
+}

@@ -1,0 +1,103 @@
+//! Staging a file beside its final place and renaming it there.
+
+use std::fs::{self, File, OpenOptions};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use tesseral_core::{Error, Result};
+
+use crate::store::{Overwrite, Staged};
+
+/// Marks names of files that were never published. Listings skip them.
+pub(crate) const PREFIX: &str = ".tesseral-";
+
+static NEXT: AtomicU64 = AtomicU64::new(0);
+
+/// A file under a temporary name in the folder of its final name, so that the last rename stays within one file system.
+#[derive(Debug)]
+pub(crate) struct StagedFile {
+    file: File,
+    temporary: PathBuf,
+    target: PathBuf,
+    overwrite: Overwrite,
+    published: bool,
+}
+
+fn io(op: &'static str, path: &Path, error: std::io::Error) -> Error {
+    Error::io(op, path.display().to_string(), error)
+}
+
+fn parent(path: &Path) -> &Path {
+    path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+impl StagedFile {
+    pub(crate) fn create(target: PathBuf, overwrite: Overwrite) -> Result<Self> {
+        if overwrite == Overwrite::Refuse && fs::symlink_metadata(&target).is_ok() {
+            return Err(exists(&target));
+        }
+        let folder = parent(&target);
+        fs::create_dir_all(folder).map_err(|e| io("create folder", folder, e))?;
+        let name = target.file_name().unwrap_or_default().to_string_lossy();
+        loop {
+            let unique = NEXT.fetch_add(1, Ordering::Relaxed);
+            let temporary = folder.join(format!("{PREFIX}{name}.{}.{unique}.tmp", std::process::id()));
+            match OpenOptions::new().write(true).create_new(true).open(&temporary) {
+                Ok(file) => return Ok(Self { file, temporary, target, overwrite, published: false }),
+                // A leftover of a process that had our number: take the next name.
+                Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {}
+                Err(e) => return Err(io("create", &temporary, e)),
+            }
+        }
+    }
+
+    fn put_in_place(&self) -> Result<()> {
+        match self.overwrite {
+            Overwrite::Replace => {
+                fs::rename(&self.temporary, &self.target).map_err(|e| io("rename to", &self.target, e))
+            }
+            // A link refuses to replace what appeared meanwhile; a rename would not.
+            Overwrite::Refuse => match fs::hard_link(&self.temporary, &self.target) {
+                Ok(()) => fs::remove_file(&self.temporary).map_err(|e| io("remove", &self.temporary, e)),
+                Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => Err(exists(&self.target)),
+                // File systems without links: the check and the rename are two steps there.
+                Err(_) if fs::symlink_metadata(&self.target).is_err() => {
+                    fs::rename(&self.temporary, &self.target).map_err(|e| io("rename to", &self.target, e))
+                }
+                Err(e) => Err(io("link to", &self.target, e)),
+            },
+        }
+    }
+}
+
+fn exists(target: &Path) -> Error {
+    Error::invalid(format!("{} exists", target.display())).hint("give -f to replace it")
+}
+
+impl Staged for StagedFile {
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<()> {
+        self.file.write_all_at(bytes, offset).map_err(|e| io("write", &self.temporary, e))
+    }
+
+    fn set_len(&self, len: u64) -> Result<()> {
+        self.file.set_len(len).map_err(|e| io("set length of", &self.temporary, e))
+    }
+
+    fn publish(mut self: Box<Self>) -> Result<()> {
+        self.file.sync_all().map_err(|e| io("sync", &self.temporary, e))?;
+        self.put_in_place()?;
+        self.published = true;
+        let folder = parent(&self.target);
+        File::open(folder).and_then(|f| f.sync_all()).map_err(|e| io("sync folder", folder, e))
+    }
+}
+
+impl Drop for StagedFile {
+    fn drop(&mut self) {
+        if !self.published {
+            // Nothing better can be done about a failure here; the name marks the file as a leftover.
+            let _ = fs::remove_file(&self.temporary);
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! The trait a place of bytes implements, and what follows from it.
+
+use std::fmt::Debug;
+use std::ops::Range;
+
+use bytes::Bytes;
+use tesseral_core::{Error, Result};
+
+/// An object or folder seen in a listing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ObjectInfo {
+    /// Its name in the folder that was listed.
+    pub name: String,
+    /// Whether it is a folder.
+    pub folder: bool,
+    /// Its length in bytes; 0 for folders.
+    pub len: u64,
+}
+
+/// Whether publishing may replace what is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Overwrite {
+    /// An object of that name is an error, found before the first byte is written and again when publishing.
+    Refuse,
+    /// The old object stays until the new one is whole, then gives way to it.
+    Replace,
+}
+
+/// A place of bytes. Implementations decide only what is below; convenience is in [`StoreExt`].
+pub trait Store: Debug + Send + Sync {
+    /// The place, as people name it: a path or URL. Error messages carry it.
+    fn location(&self) -> &str;
+
+    /// Length of an object.
+    ///
+    /// # Errors
+    /// `NotFound` when there is no such object, `Io`.
+    fn len(&self, object: &str) -> Result<u64>;
+
+    /// The bytes of each range, in the order asked. Ranges past the end are errors, never short reads.
+    ///
+    /// # Errors
+    /// `NotFound`, `Io`, `Corrupt` when a range passes the end of the object.
+    fn read_many(&self, object: &str, ranges: &[Range<u64>]) -> Result<Vec<Bytes>>;
+
+    /// The whole object when it is in reach without a copy, such as a mapped file; `None` otherwise.
+    ///
+    /// # Errors
+    /// As [`read_many`](Self::read_many).
+    fn resident(&self, object: &str) -> Result<Option<Bytes>>;
+
+    /// What is directly in a folder, sorted by name.
+    ///
+    /// # Errors
+    /// `NotFound` when there is no such folder, `Io`.
+    fn list(&self, folder: &str) -> Result<Vec<ObjectInfo>>;
+
+    /// Begins an object that appears under its name only when [published](Staged::publish).
+    ///
+    /// # Errors
+    /// `InvalidRequest` when it exists and must not be replaced, `Io`, `Unsupported` on read-only stores.
+    fn stage(&self, object: &str, overwrite: Overwrite) -> Result<Box<dyn Staged>>;
+
+    /// Removes an object. A missing one is no error.
+    ///
+    /// # Errors
+    /// `Io`, `Unsupported` on read-only stores.
+    fn remove(&self, object: &str) -> Result<()>;
+}
+
+/// An object being written under a temporary name. Dropping it unpublished removes every trace.
+pub trait Staged: Debug + Send + Sync {
+    /// Writes bytes at an offset; the object grows as needed. Calls for disjoint ranges may run at once.
+    ///
+    /// # Errors
+    /// `Io`.
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<()>;
+
+    /// Sets the length, cutting or extending with zeros.
+    ///
+    /// # Errors
+    /// `Io`.
+    fn set_len(&self, len: u64) -> Result<()>;
+
+    /// Makes the bytes durable, then puts them under the final name, then makes that durable.
+    ///
+    /// # Errors
+    /// `Io`; `InvalidRequest` when an object appeared there meanwhile and must not be replaced.
+    fn publish(self: Box<Self>) -> Result<()>;
+}
+
+/// What every store can do by means of [`Store`].
+pub trait StoreExt: Store {
+    /// The bytes of one range.
+    ///
+    /// # Errors
+    /// As [`Store::read_many`].
+    fn read(&self, object: &str, range: Range<u64>) -> Result<Bytes> {
+        if let Some(bytes) = self.resident(object)? {
+            return slice(&bytes, &range, || self.describe(object));
+        }
+        let mut all = self.read_many(object, std::slice::from_ref(&range))?;
+        all.pop().ok_or_else(|| Error::invalid("a store gave no bytes for a range"))
+    }
+
+    /// The whole object, refused when longer than `limit`.
+    ///
+    /// # Errors
+    /// As [`Store::read_many`], and `Limit`.
+    fn read_all(&self, object: &str, limit: u64) -> Result<Bytes> {
+        let len = self.len(object)?;
+        if len > limit {
+            return Err(Error::limit(format!("reading {}", self.describe(object)), len, limit));
+        }
+        self.read(object, 0..len)
+    }
+
+    /// Stages and publishes a whole object at once.
+    ///
+    /// # Errors
+    /// As [`Store::stage`] and [`Staged::publish`].
+    fn put(&self, object: &str, bytes: &[u8], overwrite: Overwrite) -> Result<()> {
+        let staged = self.stage(object, overwrite)?;
+        staged.write_at(0, bytes)?;
+        staged.publish()
+    }
+
+    /// Whether there is an object of that name.
+    ///
+    /// # Errors
+    /// `Io`.
+    fn exists(&self, object: &str) -> Result<bool> {
+        match self.len(object) {
+            Ok(_) => Ok(true),
+            Err(e) if matches!(e.kind(), tesseral_core::ErrorKind::NotFound { .. }) => Ok(false),
+            Err(e) => Err(e),
+        }
+    }
+
+    /// An object as people name it.
+    fn describe(&self, object: &str) -> String {
+        if object.is_empty() {
+            self.location().to_owned()
+        } else {
+            format!("{}/{object}", self.location().trim_end_matches('/'))
+        }
+    }
+}
+
+impl<S: Store + ?Sized> StoreExt for S {}
+
+/// A checked slice of an object.
+pub(crate) fn slice(bytes: &Bytes, range: &Range<u64>, object: impl Fn() -> String) -> Result<Bytes> {
+    let len = bytes.len() as u64;
+    check_range(range, len, &object)?;
+    // Both ends are at most `len`, which is a usize.
+    #[allow(clippy::cast_possible_truncation)]
+    Ok(bytes.slice(range.start as usize..range.end as usize))
+}
+
+/// Refuses a range past the end of an object.
+pub(crate) fn check_range(range: &Range<u64>, len: u64, object: &dyn Fn() -> String) -> Result<()> {
+    if range.start > range.end || range.end > len {
+        let found = len.saturating_sub(range.start);
+        let expected = range.end.saturating_sub(range.start);
+        return Err(Error::truncated("a byte range", object(), range.start, expected, found));
+    }
+    Ok(())
+}

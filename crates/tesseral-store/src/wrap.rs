@@ -1,0 +1,227 @@
+//! Stores around stores, for tests: counting, delaying, failing.
+
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use tesseral_core::{Error, Result};
+
+use crate::store::{ObjectInfo, Overwrite, Staged, Store};
+
+/// What a [`Wrapped`] store does around each call.
+pub trait Around: std::fmt::Debug + Send + Sync + 'static {
+    /// Called before the inner store. An error takes the call's place.
+    ///
+    /// # Errors
+    /// Whatever the wrapper injects.
+    fn before(&self, call: Call<'_>) -> Result<()>;
+
+    /// Whether whole objects may still be borrowed; a wrapper that watches reads says no.
+    fn resident(&self) -> bool {
+        false
+    }
+}
+
+/// One call to a store.
+#[derive(Clone, Copy, Debug)]
+pub enum Call<'a> {
+    /// [`Store::len`].
+    Len(&'a str),
+    /// [`Store::read_many`].
+    Read(&'a str, &'a [Range<u64>]),
+    /// [`Store::list`].
+    List(&'a str),
+    /// [`Store::stage`].
+    Stage(&'a str),
+    /// [`Staged::write_at`] or [`Staged::set_len`].
+    Write,
+    /// [`Staged::publish`].
+    Publish,
+    /// [`Store::remove`].
+    Remove(&'a str),
+}
+
+/// A store with something around every call.
+#[derive(Debug)]
+pub struct Wrapped<A> {
+    inner: Arc<dyn Store>,
+    around: Arc<A>,
+}
+
+impl<A: Around> Wrapped<A> {
+    /// Puts `around` around every call to `inner`.
+    pub fn new(inner: Arc<dyn Store>, around: Arc<A>) -> Self {
+        Self { inner, around }
+    }
+}
+
+impl<A: Around> Store for Wrapped<A> {
+    fn location(&self) -> &str {
+        self.inner.location()
+    }
+
+    fn len(&self, object: &str) -> Result<u64> {
+        self.around.before(Call::Len(object))?;
+        self.inner.len(object)
+    }
+
+    fn read_many(&self, object: &str, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
+        self.around.before(Call::Read(object, ranges))?;
+        self.inner.read_many(object, ranges)
+    }
+
+    fn resident(&self, object: &str) -> Result<Option<Bytes>> {
+        if self.around.resident() { self.inner.resident(object) } else { Ok(None) }
+    }
+
+    fn list(&self, folder: &str) -> Result<Vec<ObjectInfo>> {
+        self.around.before(Call::List(folder))?;
+        self.inner.list(folder)
+    }
+
+    fn stage(&self, object: &str, overwrite: Overwrite) -> Result<Box<dyn Staged>> {
+        self.around.before(Call::Stage(object))?;
+        let inner = self.inner.stage(object, overwrite)?;
+        Ok(Box::new(WrappedStaged { inner, around: Arc::clone(&self.around) }))
+    }
+
+    fn remove(&self, object: &str) -> Result<()> {
+        self.around.before(Call::Remove(object))?;
+        self.inner.remove(object)
+    }
+}
+
+#[derive(Debug)]
+struct WrappedStaged<A> {
+    inner: Box<dyn Staged>,
+    around: Arc<A>,
+}
+
+impl<A: Around> Staged for WrappedStaged<A> {
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<()> {
+        self.around.before(Call::Write)?;
+        self.inner.write_at(offset, bytes)
+    }
+
+    fn set_len(&self, len: u64) -> Result<()> {
+        self.around.before(Call::Write)?;
+        self.inner.set_len(len)
+    }
+
+    fn publish(self: Box<Self>) -> Result<()> {
+        self.around.before(Call::Publish)?;
+        self.inner.publish()
+    }
+}
+
+/// Counts requests, spans and bytes, and keeps every span read.
+#[derive(Debug, Default)]
+pub struct Counting {
+    requests: AtomicU64,
+    spans: Mutex<Vec<Range<u64>>>,
+}
+
+impl Counting {
+    /// Number of read requests so far.
+    pub fn requests(&self) -> u64 {
+        self.requests.load(Ordering::Relaxed)
+    }
+
+    /// Every range read so far, in order.
+    pub fn spans(&self) -> Vec<Range<u64>> {
+        self.spans.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Bytes read so far.
+    pub fn bytes(&self) -> u64 {
+        self.spans().iter().map(|r| r.end.saturating_sub(r.start)).sum()
+    }
+
+    /// Forgets what was counted.
+    pub fn reset(&self) {
+        self.requests.store(0, Ordering::Relaxed);
+        self.spans.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+}
+
+impl Around for Counting {
+    fn before(&self, call: Call<'_>) -> Result<()> {
+        if let Call::Read(_, ranges) = call {
+            self.requests.fetch_add(1, Ordering::Relaxed);
+            self.spans.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(ranges);
+        }
+        Ok(())
+    }
+}
+
+/// Waits before every read, as a network would.
+#[derive(Debug)]
+pub struct Latency(pub Duration);
+
+impl Around for Latency {
+    fn before(&self, call: Call<'_>) -> Result<()> {
+        if matches!(call, Call::Read(..)) {
+            std::thread::sleep(self.0);
+        }
+        Ok(())
+    }
+}
+
+/// Fails the call of a given number, counted from 0 over all calls.
+#[derive(Debug)]
+pub struct Fault {
+    fail_at: u64,
+    calls: AtomicU64,
+}
+
+impl Fault {
+    /// Fails call number `fail_at`.
+    pub fn at(fail_at: u64) -> Self {
+        Self { fail_at, calls: AtomicU64::new(0) }
+    }
+
+    /// Number of calls so far.
+    pub fn calls(&self) -> u64 {
+        self.calls.load(Ordering::Relaxed)
+    }
+}
+
+impl Around for Fault {
+    fn before(&self, call: Call<'_>) -> Result<()> {
+        if self.calls.fetch_add(1, Ordering::Relaxed) == self.fail_at {
+            let source = std::io::Error::other(format!("injected at {call:?}"));
+            return Err(Error::io("reach", "the fault store", source));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{MemoryStore, StoreExt};
+
+    #[test]
+    fn counting_sees_spans() {
+        let counting = Arc::new(Counting::default());
+        let store = Wrapped::new(Arc::new(MemoryStore::of("m", vec![0; 100])), Arc::clone(&counting));
+        store.read_many("", &[0..10, 90..100]).unwrap();
+        store.read("", 5..6).unwrap();
+        assert_eq!((counting.requests(), counting.bytes(), counting.spans().len()), (2, 21, 3));
+    }
+
+    #[test]
+    fn faults_hit_each_call_once() {
+        let inner: Arc<dyn Store> = Arc::new(MemoryStore::new("m"));
+        let clean = Arc::new(Fault::at(u64::MAX));
+        Wrapped::new(Arc::clone(&inner), Arc::clone(&clean)).put("x", b"1", Overwrite::Replace).unwrap();
+        assert_eq!(clean.calls(), 3);
+        for n in 0..3 {
+            let store = Wrapped::new(Arc::new(MemoryStore::new("m")), Arc::new(Fault::at(n)));
+            assert!(store.put("x", b"1", Overwrite::Replace).is_err());
+            assert!(!store.inner.exists("x").unwrap());
+        }
+    }
+}
