@@ -209,6 +209,14 @@ def numbers(np, dtype, count, seed):
     return values
 
 
+def attrs_entry(attrs):
+    """Attributes as they are, or a digest of their compact JSON (keys sorted) when they would swamp the manifest."""
+    text = compact(dict(sorted(attrs.items())))
+    if len(text) <= 4096:
+        return {"attrs": attrs}
+    return {"attrs_count": len(attrs), "attrs_sha256": hashlib.sha256(text).hexdigest()}
+
+
 def make_good(args):
     import numpy as np
     import tet
@@ -228,7 +236,7 @@ def make_good(args):
                 "name": n, "dtype": str(a.dtype), "shape": list(a.shape), "chunk_shape": list(c), "codec": k,
                 "chunks": math.prod(-(-s // t) for s, t in zip(a.shape, c)),
                 "sha256": hashlib.sha256(le(a)).hexdigest(),
-                "dim_names": meta.get(n, {}).get("dim_names"), "attrs": meta.get(n, {}).get("attrs", {}),
+                "dim_names": meta.get(n, {}).get("dim_names"), **attrs_entry(meta.get(n, {}).get("attrs", {})),
                 "coords": {x: y["labels"] for x, y in meta.get(n, {}).get("coords", {}).items()},
             } for n, a, c, k in datasets]})
 
@@ -505,21 +513,21 @@ def index_cases(c):
         r[2] -= gone
     c.add("row_missing", f.bytes(), "ok", "dataset_tensor_bytes", note="a chunk that is absent is an error, never fill")
     f = base()
-    f.rows.append([0, [0, 0], f.rows[0][2], 16, 16, RAW])
+    f.rows.append([0, [0, 0], f.rows[1][2], 16, 16, RAW])
     for r in f.rows:
         r[2] += 104
-    c.add("row_extra", f.bytes(), "ok", "dataset_tensor_bytes", "damaged", "two rows for chunk 0,0 of `a`")
+    c.add("row_extra", f.bytes(), "ok", "dataset_tensor_bytes", "damaged", "two rows for chunk 0,0 of `a`, with different bytes")
     plain = File([("b", 7, (3,), (2,), shorts(3))])
     c.add("payload_truncated", plain.bytes()[:-1], "corrupt")
 
 
 def zstd_cases(c):
-    def with_payload(name, make, *expected, **more):
-        c.add(name, base(encode=lambda k, t: (make(t), ZSTD) if k == 0 else (t, RAW)).bytes(), *expected, **more)
+    def with_payload(name, make, *expected, row=0, **more):
+        c.add(name, base(encode=lambda k, t: (make(t), ZSTD) if k == row else (t, RAW)).bytes(), *expected, **more)
 
     with_payload("zstd_sound", zstd_frame, "ok")
     with_payload("zstd_garbage", lambda t: b"not a zstd frame", "ok", "chunk_decode")
-    with_payload("zstd_no_bytes", lambda t: b"", "ok", "chunk_decode")
+    with_payload("zstd_no_bytes", lambda t: b"", "ok", "chunk_decode", row=7)
     with_payload("zstd_too_few", lambda t: zstd_frame(t[:-4]), "ok", "chunk_decode")
     with_payload("zstd_too_many", lambda t: zstd_frame(t + b"\1\0\0\0"), "ok", "chunk_decode")
     with_payload("zstd_truncated", lambda t: zstd_frame(t)[:-3], "ok", "chunk_decode")
@@ -557,14 +565,14 @@ def footer_cases(c):
 
     json_case("footer_json_empty", b"", "corrupt")
     json_case("footer_json_broken", b'{"history":[', "corrupt")
-    json_case("footer_json_not_utf8", b'{"history":[],"k":"\xff"}', "corrupt")
+    json_case("footer_json_not_utf8", b'{"history":[{"op":"\xff","source":"s","at":"1"}]}', "corrupt")
     json_case("footer_json_is_array", b"[]", "corrupt", note="serde reads an array as a struct by position; we want an object")
     json_case("footer_json_key_twice", b'{"history":[],"history":[]}', "corrupt")
     json_case("footer_json_trailing", b'{"history":[]} x', "corrupt")
     json_case("footer_history_is_object", {"history": {}}, "corrupt")
     json_case("footer_history_row_short", {"history": [["op", "source"]]}, "corrupt")
     json_case("footer_nesting_open", b'{"history":[],"k":' + b"[" * 100000, "corrupt", note="must not exhaust the stack")
-    json_case("footer_nesting_closed", b'{"history":[],"k":' + b"[" * 2000 + b"]" * 2000 + b"}", "corrupt", note="sound JSON, beyond any sane depth")
+    json_case("footer_nesting_closed", b'{"history":[],"metadata":{"datasets":' + b"[" * 2000 + b"]" * 2000 + b"}}", "corrupt")
     json_case("footer_ref_unknown_key", lambda e: {"history": [], "metadata_ref": {"offset": e, "len": 2, "x": 1}}, "corrupt", spill=b"{}")
     json_case("footer_ref_negative", {"history": [], "metadata_ref": {"offset": -1, "len": 2}}, "corrupt", spill=b"{}")
     json_case("footer_ref_past_eof", {"history": [], "metadata_ref": {"offset": 2**40, "len": 2}}, "corrupt", spill=b"{}")
