@@ -330,8 +330,9 @@ def make_good(args):
     shutil.rmtree(package, ignore_errors=True)
     tet.create(package)
     parts = {n: np.arange(8, dtype="float32") + i for i, n in enumerate(("left", "right"))}
+    os.chdir(work)  # the writer records the path it was given
     for n, a in parts.items():
-        tet.write_dataset(work / f"{n}.tet", n, a, chunk_shape=(3,), attrs={"side": n})
+        tet.write_dataset(f"{n}.tet", n, a, chunk_shape=(3,), attrs={"side": n})
     tet.publish(package, [tet.ingest(package, work / "left.tet", session_id="s0")])
     tet.publish(package, [tet.ingest(package, work / "left.tet", session_id="s1", part_id="left2"),
                           tet.ingest(package, work / "right.tet", session_id="s2")])
