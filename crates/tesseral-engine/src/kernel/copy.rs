@@ -17,7 +17,7 @@
 //! 1. Ordering by the target makes stores run forward whatever the caller's order, so two column-major buffers are
 //!    copied as fast as two row-major ones.
 //! 2. Merging turns a whole chunk into one run and a slab into few.
-//! 3. Short runs of whole 32-byte pieces are moved inline: a call of `memcpy` costs more than the copy.
+//! 3. Runs of 16, 32, 64, 128 or 256 bytes are moved in place: a call of `memcpy` costs more than the copy.
 //! 4. A tile is one cache line wide on either side, so each line is read and written once while it is hot.
 //! 5. The furthest byte of either side is compared with the buffer once, before the walk; the slices inside then only
 //!    repeat a comparison that never fails.
@@ -72,7 +72,7 @@ impl Run {
     pub fn copy(&self, src: &[u8], dst: &mut [u8]) {
         let src = &src[self.src..];
         match self.contiguous() {
-            Some(len) => copy_bytes(&src[..len], &mut dst[..len]),
+            Some(len) => dst[..len].copy_from_slice(&src[..len]),
             None => copy_line(self, src, dst),
         }
     }
@@ -180,6 +180,15 @@ impl Walk {
                     8 => transpose::<8, 8>(src, columns.src, dst, rows.dst, rows.count, columns.count),
                     _ => transpose::<16, 4>(src, columns.src, dst, rows.dst, rows.count, columns.count),
                 }
+            });
+            return Ok(());
+        }
+        if let [rest @ .., rows, inner] = &self.dims[..]
+            && (inner.src, inner.dst) == (self.elem, self.elem)
+        {
+            let len = inner.count * self.elem;
+            each_position(rest, |s, d| {
+                copy_rows(&src[s..], rows.src, &mut dst[d..], rows.dst, rows.count, len)
             });
             return Ok(());
         }
@@ -356,18 +365,39 @@ fn each_position(dims: &[Dim], mut visit: impl FnMut(usize, usize)) {
     }
 }
 
-/// `memcpy` that does short runs of whole pieces without a call.
-#[inline(always)]
-fn copy_bytes(src: &[u8], dst: &mut [u8]) {
-    const PIECE: usize = 32;
-    const SHORT: usize = 8 * PIECE;
-    if src.len() <= SHORT && src.len().is_multiple_of(PIECE) {
-        let (src, dst) = (src.as_chunks::<PIECE>().0, dst.as_chunks_mut::<PIECE>().0);
-        for (d, s) in dst.iter_mut().zip(src) {
-            *d = *s;
+// Many equally long runs. One that is a whole number of registers, yet short, is moved in place; the compiler would
+// otherwise call `memcpy`, whose choice among its own variants takes longer than the copy. The loop over rows is inside
+// so that the choice made here is made once.
+#[multiversion(targets("x86_64+avx2"))]
+fn copy_rows(src: &[u8], src_stride: usize, dst: &mut [u8], dst_stride: usize, rows: usize, len: usize) {
+    #[inline(always)]
+    fn pieces<const P: usize>(
+        src: &[u8],
+        src_stride: usize,
+        dst: &mut [u8],
+        dst_stride: usize,
+        rows: usize,
+        count: usize,
+    ) {
+        for row in 0..rows {
+            let src = &src[row * src_stride..][..count * P];
+            let dst = &mut dst[row * dst_stride..][..count * P];
+            for (d, s) in dst.as_chunks_mut::<P>().0.iter_mut().zip(src.as_chunks::<P>().0) {
+                *d = *s;
+            }
         }
-    } else {
-        dst.copy_from_slice(src);
+    }
+    match len {
+        16 => pieces::<16>(src, src_stride, dst, dst_stride, rows, 1),
+        32 => pieces::<32>(src, src_stride, dst, dst_stride, rows, 1),
+        64 => pieces::<64>(src, src_stride, dst, dst_stride, rows, 1),
+        128 => pieces::<128>(src, src_stride, dst, dst_stride, rows, 1),
+        256 => pieces::<128>(src, src_stride, dst, dst_stride, rows, 2),
+        _ => {
+            for row in 0..rows {
+                dst[row * dst_stride..][..len].copy_from_slice(&src[row * src_stride..][..len]);
+            }
+        }
     }
 }
 
