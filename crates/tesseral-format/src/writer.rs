@@ -107,6 +107,13 @@ pub trait Writer: Debug + Send + Sync {
     /// Whether chunks of an array should come with statistics.
     fn wants_stats(&self, array: usize) -> bool;
 
+    /// Whether the chunks of an array must be pushed in canonical order for the bytes to be canonical. Formats that know
+    /// every chunk's place beforehand say no, and are pushed to from all threads at once.
+    fn needs_order(&self, array: usize) -> bool {
+        let _ = array;
+        true
+    }
+
     /// Encodes the cells of one chunk. Pure: runs on any thread, in any order.
     ///
     /// # Errors
