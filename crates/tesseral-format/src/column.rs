@@ -9,7 +9,8 @@ pub enum Column {
     Field(u16),
     /// Coordinates along a dimension, by position in the schema (sparse chunks).
     Dim(u16),
-    /// When each cell was written, milliseconds since 1970 (sparse chunks of consolidated history).
+    /// When each cell was written, milliseconds since 1970 (sparse chunks of consolidated history). Every sparse array can be
+    /// asked for it; chunks that keep no times have no part of it.
     Timestamp,
     /// Which stored delete removed each cell, as a number of [`ChunkPlan::deletes`](crate::ChunkPlan), or none.
     DeletedBy,

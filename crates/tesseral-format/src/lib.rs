@@ -12,11 +12,17 @@
 #![forbid(unsafe_code)]
 
 mod column;
+#[cfg(feature = "testing")]
+pub mod conformance;
 mod container;
 mod format;
+#[cfg(feature = "testing")]
+pub mod oracle;
 mod plan;
 mod request;
 mod source;
+#[cfg(feature = "testing")]
+pub mod testing;
 mod writer;
 
 pub use column::{Column, ColumnData, ColumnMut, Scratch};

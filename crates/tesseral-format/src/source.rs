@@ -68,7 +68,8 @@ pub trait ArraySource: Debug + Send + Sync {
     fn digest(&self, chunk: &PlannedChunk) -> Option<DigestSpan>;
 
     /// Decodes cells of one column. `parts` are the bytes of the chunk's parts of that column, in order; `cells` is a
-    /// run of the tile in the schema's cell order: all of it, unless `access` names a granule.
+    /// run of the tile in the schema's cell order: all of it, unless `access` names a granule. Works on
+    /// [`Access::Direct`](crate::Access::Direct) chunks too, with the outcome that `access` promises.
     ///
     /// Runs on any thread, writes only to `out`, never panics on any bytes, and either fills `out` or fails.
     ///

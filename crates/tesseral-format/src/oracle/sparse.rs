@@ -1,0 +1,199 @@
+//! Sparse arrays: gather every cell, sort, keep one of each position where only one may be.
+
+use std::cmp::Ordering;
+use std::sync::Arc;
+
+use tesseral_core::{ArraySchema, DType, Error, Result};
+
+use super::chunk::{Prefill, decode_parts, fetch};
+use super::condition::meets;
+use super::summary::scalar;
+use crate::{ArraySource, ChunkPlan, Column, Container, CoordinateRanges, Delete, Request, Target};
+
+/// One cell of a sparse array, as native-endian bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Row {
+    /// Its coordinates, one per dimension.
+    pub coords: Vec<Vec<u8>>,
+    /// Its fields, `None` where null.
+    pub fields: Vec<Option<Vec<u8>>>,
+}
+
+/// A cell before duplicates and deletes are resolved.
+struct Stored {
+    row: Row,
+    layer: u32,
+    time: Option<u64>,
+}
+
+/// Whether coordinates lie in the ranges: for each dimension in one of them, or there are none.
+///
+/// # Errors
+/// `InvalidRequest` when the ranks differ.
+pub fn in_ranges(schema: &ArraySchema, coords: &[Vec<u8>], ranges: &[CoordinateRanges]) -> Result<bool> {
+    if ranges.len() != schema.dims.len() {
+        return Err(Error::invalid("one list of ranges per dimension"));
+    }
+    for ((dim, bytes), ranges) in schema.dims.iter().zip(coords).zip(ranges) {
+        let at = scalar(dim.dtype, bytes)?;
+        let inside = |(low, high): &(_, _)| {
+            at.compare(low).is_some_and(Ordering::is_ge) && at.compare(high).is_some_and(Ordering::is_le)
+        };
+        if !ranges.is_empty() && !ranges.iter().any(inside) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// Order of rows by their coordinates: numbers numerically, text bytewise.
+pub(crate) fn compare_rows(dtypes: &[DType], a: &Row, b: &Row) -> Ordering {
+    for ((dtype, a), b) in dtypes.iter().zip(&a.coords).zip(&b.coords) {
+        let order = match (scalar(*dtype, a), scalar(*dtype, b)) {
+            (Ok(a), Ok(b)) => a.compare(&b).unwrap_or(Ordering::Equal),
+            _ => a.cmp(b),
+        };
+        if order.is_ne() {
+            return order;
+        }
+    }
+    Ordering::Equal
+}
+
+/// Every column that tells what a sparse array holds.
+pub(crate) fn all_columns(schema: &ArraySchema) -> Vec<Column> {
+    let dims = (0..schema.dims.len() as u16).map(Column::Dim);
+    let fields = (0..schema.fields.len() as u16).map(Column::Field);
+    dims.chain(fields).chain([Column::Timestamp]).collect()
+}
+
+/// The rows that a plan of [every column](crate::oracle) holds, duplicates and deletes resolved, sorted.
+///
+/// # Errors
+/// Whatever reading and decoding meets.
+pub fn rows_of_plan(
+    container: &dyn Container,
+    source: &dyn ArraySource,
+    plan: &ChunkPlan,
+    ranges: &[CoordinateRanges],
+) -> Result<Vec<Row>> {
+    let schema = source.schema();
+    let mut stored = Vec::new();
+    for chunk in &plan.chunks {
+        let column = |column: Column| {
+            let parts = fetch(container.store().as_ref(), source, chunk, column)?;
+            decode_parts(source, chunk, column, &parts, 0..chunk.cells, Prefill::default())
+        };
+        let dims =
+            (0..schema.dims.len() as u16).map(|d| column(Column::Dim(d))).collect::<Result<Vec<_>>>()?;
+        let fields =
+            (0..schema.fields.len() as u16).map(|f| column(Column::Field(f))).collect::<Result<Vec<_>>>()?;
+        // A chunk that keeps no timestamps has no part of that column.
+        let times = chunk.column_parts(Column::Timestamp).next().is_some();
+        let times = times.then(|| column(Column::Timestamp)).transpose()?;
+        for i in 0..chunk.cells {
+            let row = Row {
+                coords: dims.iter().map(|dim| dim.raw(i).to_vec()).collect(),
+                fields: fields.iter().map(|field| field.get(i).map(<[u8]>::to_vec)).collect(),
+            };
+            let time = times.as_ref().map(|t| u64::from_ne_bytes(t.raw(i).try_into().unwrap_or_default()));
+            if in_ranges(schema, &row.coords, ranges)? {
+                stored.push(Stored { row, layer: chunk.layer, time });
+            }
+        }
+    }
+    let dtypes: Vec<DType> = schema.dims.iter().map(|d| d.dtype).collect();
+    // Stable, so that of equal layers and times the cell stored last comes last.
+    stored.sort_by(|a, b| {
+        let time = |s: &Stored| s.time.unwrap_or(0);
+        compare_rows(&dtypes, &a.row, &b.row)
+            .then(a.layer.cmp(&b.layer))
+            .then_with(|| if a.layer == b.layer { time(a).cmp(&time(b)) } else { Ordering::Equal })
+    });
+    if !schema.allows_duplicates {
+        stored.reverse();
+        stored.dedup_by(|later, first| compare_rows(&dtypes, &later.row, &first.row).is_eq());
+    }
+    let mut rows = Vec::new();
+    for cell in stored {
+        if !is_deleted(schema, &plan.deletes, &cell.row, cell.layer, cell.time)? {
+            rows.push(cell.row);
+        }
+    }
+    rows.sort_by(|a, b| compare_rows(&dtypes, a, b).then_with(|| a.fields.cmp(&b.fields)));
+    Ok(rows)
+}
+
+/// A delete reaches cells written up to its own time: by the cell's time where it has one, else by layer.
+pub(crate) fn is_deleted(
+    schema: &ArraySchema,
+    deletes: &[Delete],
+    row: &Row,
+    layer: u32,
+    time: Option<u64>,
+) -> Result<bool> {
+    for delete in deletes {
+        let older = time.map_or(layer < delete.layer, |time| time <= delete.timestamp);
+        if older && meets(&delete.condition, schema, row)? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// All rows of a sparse array.
+#[derive(Clone, Debug)]
+pub struct Sparse {
+    source: Arc<dyn ArraySource>,
+    rows: Vec<Row>,
+}
+
+impl Sparse {
+    /// Plans, reads and resolves all of it.
+    ///
+    /// # Errors
+    /// Whatever planning, reading and decoding meets.
+    pub fn load(container: &dyn Container, array: usize) -> Result<Self> {
+        let source = container.array(array)?;
+        let all = vec![CoordinateRanges::new(); source.schema().dims.len()];
+        let request = Request {
+            target: Target::Coordinates(all.clone()),
+            columns: all_columns(source.schema()),
+            condition: None,
+        };
+        let plan = source.plan(&request)?;
+        let rows = rows_of_plan(container, source.as_ref(), &plan, &all)?;
+        Ok(Self { source, rows })
+    }
+
+    /// Every row with every field.
+    pub fn rows(&self) -> &[Row] {
+        &self.rows
+    }
+
+    /// The schema.
+    pub fn schema(&self) -> &ArraySchema {
+        self.source.schema()
+    }
+
+    /// Some fields of the rows whose coordinates lie in the ranges.
+    ///
+    /// # Errors
+    /// `InvalidRequest` when ranges or fields do not fit the schema.
+    pub fn select(&self, fields: &[u16], ranges: &[CoordinateRanges]) -> Result<Vec<Row>> {
+        let schema = self.schema();
+        if fields.iter().any(|f| usize::from(*f) >= schema.fields.len()) {
+            return Err(Error::invalid("a field that the array does not have"));
+        }
+        let mut rows = Vec::new();
+        for row in &self.rows {
+            if in_ranges(schema, &row.coords, ranges)? {
+                let fields = fields.iter().map(|f| row.fields[usize::from(*f)].clone()).collect();
+                rows.push(Row { coords: row.coords.clone(), fields });
+            }
+        }
+        let dtypes: Vec<DType> = schema.dims.iter().map(|d| d.dtype).collect();
+        rows.sort_by(|a, b| compare_rows(&dtypes, a, b).then_with(|| a.fields.cmp(&b.fields)));
+        Ok(rows)
+    }
+}

@@ -1,0 +1,169 @@
+//! Counts, extremes and moments, one cell at a time.
+
+use std::cmp::Ordering;
+
+use tesseral_core::dtype::Class;
+use tesseral_core::{CellLen, ChunkStats, DType, Field, Result, Scalar, Stat, Sum};
+
+use super::Cells;
+use super::sparse::Row;
+
+/// A value from its native-endian bytes.
+pub(super) fn scalar(dtype: DType, native: &[u8]) -> Result<Scalar> {
+    if cfg!(target_endian = "big") {
+        let mut bytes = native.to_vec();
+        bytes.chunks_exact_mut(dtype.word()).for_each(<[u8]>::reverse);
+        return Scalar::from_le_bytes(dtype, &bytes);
+    }
+    Scalar::from_le_bytes(dtype, native)
+}
+
+/// Whether a cell counts as null: not valid, or the same as the declared fill, by its bits or as a number.
+pub fn is_null(field: &Field, cell: Option<&[u8]>) -> bool {
+    let Some(bytes) = cell else { return true };
+    let Some(fill) = &field.fill else { return false };
+    let Ok(value) = scalar(field.dtype, bytes) else { return false };
+    value.bytes() == fill.bytes()
+        || (field.cell == CellLen::One && value.compare(fill) == Some(Ordering::Equal))
+}
+
+/// What a field holds over some cells. Extremes, sum and moments are over the cells that are neither null nor NaN.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Summary {
+    /// Cells looked at.
+    pub cells: u64,
+    /// Null cells: by validity, or equal to the declared fill.
+    pub nulls: u64,
+    /// Cells that are NaN and not null.
+    pub nans: u64,
+    /// Cells that are +∞ or −∞ and not null.
+    pub infs: u64,
+    /// Cells that are neither null nor NaN.
+    pub count: u64,
+    /// Smallest value, for fields of one number or text per cell.
+    pub min: Option<Scalar>,
+    /// Largest value.
+    pub max: Option<Scalar>,
+    /// Sum of numbers, bools and durations; 0 of no cell; `None` for dtypes that do not add up.
+    pub sum: Option<Sum>,
+    /// Sum over count; `None` of no cell.
+    pub mean: Option<f64>,
+    /// Standard deviation of the population.
+    pub std: Option<f64>,
+    /// Sum of the magnitudes, by which a tolerance for `sum` is measured.
+    pub magnitude: f64,
+}
+
+/// A sum of floats that carries what each addition lost.
+#[derive(Clone, Copy, Debug, Default)]
+struct Compensated {
+    sum: f64,
+    lost: f64,
+}
+
+impl Compensated {
+    fn add(&mut self, value: f64) {
+        let sum = self.sum + value;
+        if sum.is_finite() {
+            let (large, small) =
+                if self.sum.abs() >= value.abs() { (self.sum, value) } else { (value, self.sum) };
+            self.lost += (large - sum) + small;
+        }
+        self.sum = sum;
+    }
+
+    fn total(self) -> f64 {
+        if self.sum.is_finite() { self.sum + self.lost } else { self.sum }
+    }
+}
+
+impl Summary {
+    /// Of cells, `None` where null, as native-endian bytes.
+    pub fn of<'a>(field: &Field, cells: impl Iterator<Item = Option<&'a [u8]>>) -> Self {
+        let (mut seen, mut nulls, mut nans, mut infs) = (0, 0, 0, 0);
+        let mut values: Vec<Scalar> = Vec::new();
+        for cell in cells {
+            seen += 1;
+            let value = cell.filter(|_| !is_null(field, cell)).and_then(|b| scalar(field.dtype, b).ok());
+            let Some(value) = value else {
+                nulls += 1;
+                continue;
+            };
+            // The parts of cells with several numbers are not looked into.
+            let float = (field.cell == CellLen::One && field.dtype.class() == Class::Float)
+                .then(|| value.as_f64())
+                .flatten();
+            nans += u64::from(float.is_some_and(f64::is_nan));
+            infs += u64::from(float.is_some_and(f64::is_infinite));
+            if !float.is_some_and(f64::is_nan) {
+                values.push(value);
+            }
+        }
+        let ordered = match field.dtype.class() {
+            Class::Complex | Class::Bits => false,
+            Class::Text => true,
+            _ => field.cell == CellLen::One,
+        };
+        let extreme = |keep: Ordering| {
+            let mut best: Option<&Scalar> = None;
+            for value in values.iter().filter(|_| ordered) {
+                if best.is_none_or(|best| value.compare(best) == Some(keep)) {
+                    best = Some(value);
+                }
+            }
+            best.cloned()
+        };
+        let count = values.len() as u64;
+        let adds = field.cell == CellLen::One
+            && match field.dtype {
+                DType::DateTime(_) => false,
+                dtype => !matches!(dtype.class(), Class::Complex | Class::Bits | Class::Text),
+            };
+        let mut magnitude = 0.0;
+        let sum = adds.then(|| {
+            if field.dtype.class() == Class::Float {
+                let mut sum = Compensated::default();
+                values.iter().filter_map(Scalar::as_f64).for_each(|v| {
+                    sum.add(v);
+                    magnitude += v.abs();
+                });
+                Sum::Float(sum.total())
+            } else {
+                values.iter().filter_map(Scalar::as_f64).for_each(|v| magnitude += v.abs());
+                Sum::Int(values.iter().filter_map(Scalar::as_i128).sum())
+            }
+        });
+        let mean = sum.filter(|_| count > 0).map(|sum| sum.to_f64() / count as f64);
+        let std = mean.map(|mean| {
+            let mut squares = Compensated::default();
+            values.iter().filter_map(Scalar::as_f64).for_each(|v| squares.add((v - mean) * (v - mean)));
+            (squares.total() / count as f64).sqrt()
+        });
+        let (min, max) = (extreme(Ordering::Less), extreme(Ordering::Greater));
+        Self { cells: seen, nulls, nans, infs, count, min, max, sum, mean, std, magnitude }
+    }
+
+    /// Of cells of a field.
+    pub fn of_cells(field: &Field, cells: &Cells) -> Self {
+        Self::of(field, cells.iter(field.cell_size().unwrap_or(1)))
+    }
+
+    /// Of one field of rows, by its place in them.
+    pub fn of_rows(field: &Field, rows: &[Row], place: usize) -> Self {
+        Self::of(field, rows.iter().map(|row| row.fields[place].as_deref()))
+    }
+}
+
+/// Exact statistics of a chunk's cells.
+pub fn chunk_stats<'a>(field: &Field, cells: impl Iterator<Item = Option<&'a [u8]>>) -> ChunkStats {
+    let summary = Summary::of(field, cells);
+    let some = |stat: Option<Scalar>| stat.map_or(Stat::Absent, Stat::Exact);
+    ChunkStats {
+        cells: summary.cells,
+        nulls: Stat::Exact(summary.nulls),
+        nans: Stat::Exact(summary.nans),
+        min: some(summary.min),
+        max: some(summary.max),
+        sum: summary.sum.filter(|_| summary.count > 0).map_or(Stat::Absent, Stat::Exact),
+    }
+}

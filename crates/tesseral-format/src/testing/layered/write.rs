@@ -1,0 +1,235 @@
+//! Writing: one layer per array, clipped to the array, over all of it.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use tesseral_core::{
+    ArraySchema, Attributes, ChunkGrid, ChunkStats, Coords, Error, HistoryRow, Region, Result,
+};
+use tesseral_store::{Staged, Store};
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::{Chunk, Extent, MAGIC, StoredLayer};
+use crate::testing::coding::{self, Coding, Layout};
+use crate::testing::wire::{HEADER, Sink, header};
+use crate::{
+    ArraySpec, CodecSpec, Column, ColumnData, CreateOptions, EncodedChunk, EncodedPart, Scratch, Writer,
+};
+
+/// Puts a layer into a directory.
+pub(super) fn put_layer(sink: &mut Sink, layer: &StoredLayer) {
+    sink.region(&layer.cover);
+    sink.u8(match layer.extent {
+        Extent::Full => 0,
+        Extent::Clipped => 1,
+        Extent::Tight => 2,
+    });
+    for coding in &layer.codings {
+        sink.u8(coding.to_bits());
+        sink.u32(coding.granule);
+    }
+    sink.count(layer.chunks.len());
+    for chunk in &layer.chunks {
+        chunk.coords.iter().for_each(|&c| sink.u64(c));
+        sink.optional(chunk.digest.as_ref(), |s, &(start, end, hash)| {
+            [start, end, hash].into_iter().for_each(|n| s.u64(n));
+        });
+        for (parts, stats) in &chunk.fields {
+            for &(offset, len) in parts {
+                sink.u64(offset);
+                sink.u64(len);
+            }
+            sink.stats(stats);
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Begun {
+    schema: ArraySchema,
+    grid: ChunkGrid,
+    codings: Vec<Coding>,
+    layouts: Vec<Layout>,
+}
+
+#[derive(Debug)]
+struct Pushed {
+    end: u64,
+    chunks: BTreeMap<(usize, u64), Chunk>,
+    /// A write failed: what is staged is not whole and must not be published.
+    torn: bool,
+}
+
+/// A container being written.
+#[derive(Debug)]
+pub(super) struct LayeredWriter {
+    staged: Box<dyn Staged>,
+    digests: bool,
+    statistics: bool,
+    attributes: Attributes,
+    arrays: Vec<Begun>,
+    pushed: Mutex<Pushed>,
+}
+
+impl LayeredWriter {
+    pub(super) fn new(store: &dyn Store, options: &CreateOptions) -> Result<Self> {
+        Ok(Self {
+            staged: store.stage("", options.overwrite)?,
+            digests: options.digests,
+            statistics: options.statistics,
+            attributes: Attributes::new(),
+            arrays: Vec::new(),
+            pushed: Mutex::new(Pushed { end: HEADER, chunks: BTreeMap::new(), torn: false }),
+        })
+    }
+
+    fn pushed(&self) -> MutexGuard<'_, Pushed> {
+        // Every change under the lock is one assignment, so a panic elsewhere leaves it sound.
+        self.pushed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn begun(&self, array: usize) -> Result<&Begun> {
+        self.arrays.get(array).ok_or_else(|| Error::invalid(format!("array {array} was never declared")))
+    }
+}
+
+fn coding(codecs: &[CodecSpec]) -> Result<Coding> {
+    let mut out = Coding::PLAIN;
+    for codec in codecs {
+        match codec.name.as_str() {
+            "raw" => {}
+            "xor" => {
+                let granule = codec.int("granule").unwrap_or(0);
+                let granule = u32::try_from(granule).map_err(|_| Error::invalid("a granule out of range"))?;
+                out = Coding { xor: true, granule, ..out };
+            }
+            other => return Err(Error::unsupported(format!("codec {other:?}"))),
+        }
+    }
+    Ok(out)
+}
+
+impl Writer for LayeredWriter {
+    fn begin(&mut self, spec: &ArraySpec) -> Result<usize> {
+        let schema = spec.schema.clone();
+        if schema.sparse {
+            return Err(Error::unsupported("sparse arrays").in_array(&schema.name));
+        }
+        // What the directory has no place for is refused now and not when all cells are written.
+        Sink::default().schema(&schema)?;
+        let grid = schema.grid()?;
+        if spec.codecs.len() != schema.fields.len() || schema.fields.is_empty() {
+            return Err(Error::invalid("one list of codecs per field, and at least one field"));
+        }
+        if self.arrays.iter().any(|array| array.schema.name == schema.name) {
+            return Err(Error::invalid("two arrays of one name").in_array(&schema.name));
+        }
+        let codings = spec.codecs.iter().map(|c| coding(c)).collect::<Result<_>>()?;
+        let layouts = schema.fields.iter().map(Layout::of_field).collect();
+        self.arrays.push(Begun { schema, grid, codings, layouts });
+        Ok(self.arrays.len() - 1)
+    }
+
+    fn wants_stats(&self, _array: usize) -> bool {
+        self.statistics
+    }
+
+    fn encode<'a>(
+        &self,
+        array: usize,
+        coords: &[u64],
+        columns: &[ColumnData<'a>],
+        stats: Vec<ChunkStats>,
+        _scratch: &mut Scratch,
+    ) -> Result<EncodedChunk<'a>> {
+        let begun = self.begun(array)?;
+        let cells = begun.grid.region(coords).cells().filter(|_| begun.grid.contains(coords));
+        let cells = cells.ok_or_else(|| Error::invalid("outside the grid").in_chunk(coords))?;
+        if columns.len() != begun.layouts.len() || !(stats.is_empty() || stats.len() == columns.len()) {
+            return Err(Error::invalid("one column, and one statistic or none, per field").in_chunk(coords));
+        }
+        let mut parts = smallvec::SmallVec::new();
+        for (i, data) in columns.iter().enumerate() {
+            let stored = coding::encode(begun.codings[i], begun.layouts[i], cells, *data);
+            for (role, bytes) in stored.map_err(|e| e.in_chunk(coords))? {
+                let raw_len = bytes.len() as u64;
+                parts.push(EncodedPart { column: Column::Field(i as u16), role, bytes, raw_len, codec: 0 });
+            }
+        }
+        Ok(EncodedChunk { coords: Coords::from_slice(coords), parts, stats })
+    }
+
+    fn push(&self, array: usize, chunk: EncodedChunk<'_>) -> Result<()> {
+        let begun = self.begun(array)?;
+        if !begun.grid.contains(&chunk.coords) {
+            return Err(Error::invalid("outside the grid").in_chunk(&chunk.coords));
+        }
+        let cells = begun.grid.region(&chunk.coords).cells().unwrap_or(0);
+        let bytes: Vec<u8> = chunk.parts.iter().flat_map(|part| Cow::as_ref(&part.bytes)).copied().collect();
+        let key = (array, begun.grid.linear(&chunk.coords));
+        let mut pushed = self.pushed();
+        if pushed.chunks.contains_key(&key) {
+            let twice = Error::invalid("a chunk that was already stored");
+            return Err(twice.in_array(&begun.schema.name).in_chunk(&chunk.coords));
+        }
+        let start = pushed.end;
+        let mut at = start;
+        let mut fields = Vec::with_capacity(begun.layouts.len());
+        for i in 0..begun.layouts.len() {
+            let mut parts = Vec::new();
+            for part in chunk.parts.iter().filter(|part| part.column == Column::Field(i as u16)) {
+                parts.push((at, part.bytes.len() as u64));
+                at += part.bytes.len() as u64;
+            }
+            let stats = chunk.stats.get(i).cloned().unwrap_or_else(|| ChunkStats::unknown(cells));
+            fields.push((parts, stats));
+        }
+        let digest = self.digests.then(|| (start, at, xxh3_64(&bytes)));
+        pushed.chunks.insert(key, Chunk { coords: chunk.coords, digest, fields });
+        pushed.end = at;
+        drop(pushed);
+        self.staged.write_at(start, &bytes).inspect_err(|_| self.pushed().torn = true)
+    }
+
+    fn set_attributes(&mut self, attributes: Attributes) -> Result<()> {
+        Sink::default().attributes(&attributes)?;
+        self.attributes = attributes;
+        Ok(())
+    }
+
+    fn add_history(&mut self, _row: HistoryRow) -> Result<()> {
+        Err(Error::unsupported("history of layered test arrays"))
+    }
+
+    fn commit(self: Box<Self>) -> Result<()> {
+        let this = *self;
+        let mut pushed = this.pushed.into_inner().unwrap_or_else(PoisonError::into_inner);
+        if pushed.torn {
+            return Err(Error::invalid("a chunk could not be stored"));
+        }
+        let mut sink = Sink::default();
+        sink.attributes(&this.attributes)?;
+        sink.count(this.arrays.len());
+        for (number, begun) in this.arrays.into_iter().enumerate() {
+            sink.schema(&begun.schema)?;
+            sink.count(1);
+            let mut chunks = Vec::new();
+            for linear in 0..begun.grid.total() {
+                let chunk = pushed.chunks.remove(&(number, linear)).ok_or_else(|| {
+                    let missing = Error::invalid("a chunk was never stored").in_array(&begun.schema.name);
+                    missing.in_chunk(&begun.grid.coords(linear))
+                })?;
+                chunks.push(chunk);
+            }
+            let cover = Region::from_shape(begun.grid.shape());
+            put_layer(
+                &mut sink,
+                &StoredLayer { cover, extent: Extent::Clipped, codings: begun.codings, chunks },
+            );
+        }
+        this.staged.write_at(pushed.end, &sink.0)?;
+        this.staged.write_at(0, &header(MAGIC, pushed.end, &sink.0))?;
+        this.staged.publish()
+    }
+}

@@ -1,0 +1,83 @@
+//! Formats that live in memory, for tests: they reach every corner of the traits, also those that no real format has yet.
+//!
+//! [`layered`] holds dense arrays as overlapping layers with gaps, [`cells`] sparse arrays as layers of listed cells. Both
+//! are whole formats: bytes in a store, recognised, opened, audited and (layered) written like any other, so that the
+//! engine and the [conformance suite](crate::conformance) can run on them unchanged.
+
+pub mod cells;
+mod coding;
+pub mod layered;
+mod random;
+mod values;
+mod wire;
+
+use std::sync::Arc;
+
+use tesseral_core::{Finding, Limits, Result};
+use tesseral_store::Store;
+
+pub use coding::Coding;
+pub use random::Random;
+pub use values::Cell;
+
+use crate::oracle::Cells;
+use crate::{AuditOptions, AuditReport, Container, Probe, Sniff};
+
+/// By the magic, else by the ending of the name.
+fn sniff(probe: &Probe<'_>, magic: &[u8; 8], extensions: &[&str]) -> Sniff {
+    let named = probe.name.rsplit_once('.').is_some_and(|(_, ending)| extensions.contains(&ending));
+    if probe.head.starts_with(magic) {
+        Sniff::Content
+    } else if named {
+        Sniff::Name
+    } else {
+        Sniff::No
+    }
+}
+
+/// The walk of an open that goes on where it can.
+fn audit(
+    store: Arc<dyn Store>,
+    magic: &[u8; 8],
+    options: &AuditOptions,
+    report: &mut dyn FnMut(Finding),
+    parse: impl FnOnce(Arc<dyn Store>, &wire::Directory, &Limits) -> Result<Arc<dyn Container>>,
+) -> Result<AuditReport> {
+    use tesseral_core::ErrorKind;
+    let limits = &options.open.limits;
+    let directory = match wire::read_directory(store.as_ref(), magic, limits) {
+        Ok(directory) => directory,
+        Err(e) if matches!(e.kind(), ErrorKind::Io { .. } | ErrorKind::NotFound { .. }) => return Err(e),
+        Err(e) => {
+            report(Finding::from_error("header", &e));
+            return Ok(AuditReport::default());
+        }
+    };
+    report(Finding::passed("header", "names a directory inside the file").at(0, wire::HEADER));
+    match directory.check(store.as_ref()) {
+        Ok(()) => report(Finding::passed("directory_digest", "matches")),
+        Err(e) => report(Finding::from_error("directory_digest", &e)),
+    }
+    let container = match parse(Arc::clone(&store), &directory, limits) {
+        Ok(container) => {
+            report(Finding::passed("directory", "is sound"));
+            Some(container)
+        }
+        Err(e) => {
+            report(Finding::from_error("directory", &e));
+            None
+        }
+    };
+    let covered_bytes = directory.bytes.len() as u64;
+    Ok(AuditReport { container, covered_bytes, uncovered_bytes: wire::HEADER })
+}
+
+/// Cells as the oracle gives them.
+fn truth_cells(var: bool, size: usize, nullable: bool, cells: Vec<Cell>) -> Cells {
+    if var {
+        return Cells::Var(cells);
+    }
+    let validity = nullable.then(|| cells.iter().map(|cell| u8::from(cell.is_some())).collect());
+    let values = cells.into_iter().flat_map(|cell| cell.unwrap_or_else(|| vec![0; size])).collect();
+    Cells::Fixed { values, validity }
+}

@@ -1,0 +1,217 @@
+//! Cells of any field, with the values that break things: extremes, NaN payloads, −0.0, the fill itself.
+
+use tesseral_core::element::{bf16, f16};
+use tesseral_core::{CellLen, DType, Field, Scalar, Stat, TimeUnit};
+
+use super::Random;
+use crate::ColumnData;
+use tesseral_core::ChunkStats;
+
+/// A cell as native-endian bytes, `None` where null.
+pub type Cell = Option<Vec<u8>>;
+
+fn float(random: &mut Random) -> f64 {
+    match random.below(12) {
+        0 => f64::INFINITY,
+        1 => f64::NEG_INFINITY,
+        2 => -0.0,
+        3 => 1e30,
+        4 => f64::NAN,
+        _ => (random.below(2000) as f64 - 1000.0) / 8.0,
+    }
+}
+
+fn element(random: &mut Random, dtype: DType, out: &mut Vec<u8>) {
+    // NaNs with a payload must come back bit by bit.
+    let odd = random.chance(1, 16);
+    match dtype {
+        DType::Bool => out.push(random.below(2) as u8),
+        DType::Float16 if odd => out.extend(0x7E01_u16.to_ne_bytes()),
+        DType::Float16 => out.extend(f16::from_f64(float(random)).to_bits().to_ne_bytes()),
+        DType::BFloat16 => out.extend(bf16::from_f64(float(random)).to_bits().to_ne_bytes()),
+        DType::Float32 if odd => out.extend(0xFFC0_1234_u32.to_ne_bytes()),
+        DType::Float32 => out.extend((float(random) as f32).to_ne_bytes()),
+        DType::Float64 if odd => out.extend(0x7FF8_0000_0BAD_CAFE_u64.to_ne_bytes()),
+        DType::Float64 => out.extend(float(random).to_ne_bytes()),
+        DType::Complex64 => (0..2).for_each(|_| element(random, DType::Float32, out)),
+        DType::Complex128 => (0..2).for_each(|_| element(random, DType::Float64, out)),
+        DType::Char | DType::Ascii | DType::Utf8 => out.push(b'a' + random.below(6) as u8),
+        _ => {
+            let size = dtype.size().unwrap_or(1);
+            let number = match random.below(8) {
+                0 => i64::MAX,
+                1 => i64::MIN,
+                2 => -1,
+                _ => random.below(100).cast_signed() - 20,
+            };
+            // The extremes of narrower types are the upper bytes of the extremes of the widest.
+            let bytes = if number.unsigned_abs() > 1000 {
+                (number >> (64 - 8 * size)).to_le_bytes()
+            } else {
+                number.to_le_bytes()
+            };
+            let mut bytes = bytes[..size].to_vec();
+            if cfg!(target_endian = "big") {
+                bytes.reverse();
+            }
+            out.extend(bytes);
+        }
+    }
+}
+
+/// A value of a field, never null.
+pub(crate) fn value(random: &mut Random, field: &Field) -> Vec<u8> {
+    if let Some(fill) = field.fill.as_ref().filter(|_| random.chance(1, 8)) {
+        return fill_cell(field, fill);
+    }
+    let elements = match field.cell {
+        CellLen::One => 1,
+        CellLen::Fixed(n) => u64::from(n),
+        CellLen::Var => random.below(5),
+    };
+    let mut out = Vec::new();
+    (0..elements).for_each(|_| element(random, field.dtype, &mut out));
+    out
+}
+
+/// A cell of a field.
+pub(crate) fn cell(random: &mut Random, field: &Field) -> Cell {
+    (!field.nullable || random.chance(3, 4)).then(|| value(random, field))
+}
+
+/// The fill as native-endian bytes, repeated to the size of a cell.
+fn fill_cell(field: &Field, fill: &Scalar) -> Vec<u8> {
+    let mut bytes = fill.bytes().to_vec();
+    if cfg!(target_endian = "big") {
+        bytes.chunks_exact_mut(fill.dtype().word()).for_each(<[u8]>::reverse);
+    }
+    match field.cell_size() {
+        Some(size) => bytes.into_iter().cycle().take(size).collect(),
+        None => bytes,
+    }
+}
+
+/// What a cell of a field holds that was never written.
+pub(crate) fn uncovered(field: &Field) -> Cell {
+    if field.nullable {
+        return None;
+    }
+    Some(match &field.fill {
+        Some(fill) => fill_cell(field, fill),
+        None => vec![0; field.cell_size().unwrap_or(0)],
+    })
+}
+
+/// A field of a random type.
+pub(crate) fn field(random: &mut Random, name: String) -> Field {
+    const KINDS: [(DType, CellLen); 17] = [
+        (DType::Int8, CellLen::One),
+        (DType::Int32, CellLen::One),
+        (DType::Int64, CellLen::One),
+        (DType::UInt16, CellLen::One),
+        (DType::UInt64, CellLen::One),
+        (DType::Float32, CellLen::One),
+        (DType::Float64, CellLen::One),
+        (DType::Float32, CellLen::One),
+        (DType::Float16, CellLen::One),
+        (DType::BFloat16, CellLen::One),
+        (DType::Bool, CellLen::One),
+        (DType::Complex64, CellLen::One),
+        (DType::DateTime(TimeUnit::Second), CellLen::One),
+        (DType::Int16, CellLen::Fixed(3)),
+        (DType::Utf8, CellLen::Var),
+        (DType::Int32, CellLen::Var),
+        (DType::Ascii, CellLen::Fixed(5)),
+    ];
+    let (dtype, cell) = *random.pick(&KINDS);
+    let mut field = Field::new(name, dtype);
+    field.cell = cell;
+    field.nullable = random.chance(1, 3);
+    if random.chance(2, 3) {
+        let mut bytes = Vec::new();
+        element(random, dtype, &mut bytes);
+        if cfg!(target_endian = "big") {
+            bytes.chunks_exact_mut(dtype.word()).for_each(<[u8]>::reverse);
+        }
+        field.fill = Scalar::from_le_bytes(dtype, &bytes).ok();
+    }
+    field
+}
+
+/// Cells laid out for an encoder.
+#[derive(Debug, Default)]
+pub(crate) struct Buffers {
+    fixed: bool,
+    values: Vec<u8>,
+    ends: Vec<u64>,
+    validity: Option<Vec<u8>>,
+}
+
+impl Buffers {
+    /// `size` is the size of a cell, `None` for any. Under nulls goes a pattern that no reader should ever show.
+    pub(crate) fn new(size: Option<usize>, element: usize, nullable: bool, cells: &[Cell]) -> Self {
+        let mut out = Self { fixed: size.is_some(), ..Self::default() };
+        out.validity = nullable.then(|| cells.iter().map(|cell| u8::from(cell.is_some())).collect());
+        for cell in cells {
+            match cell {
+                Some(bytes) => out.values.extend(bytes),
+                None => out.values.extend(vec![0xEE; size.unwrap_or(element)]),
+            }
+            out.ends.push(out.values.len() as u64);
+        }
+        out
+    }
+
+    pub(crate) fn of_field(field: &Field, cells: &[Cell]) -> Self {
+        Self::new(field.cell_size(), field.dtype.size().unwrap_or(1), field.nullable, cells)
+    }
+
+    pub(crate) fn data(&self) -> ColumnData<'_> {
+        let validity = self.validity.as_deref();
+        if self.fixed {
+            ColumnData::Fixed { values: &self.values, validity }
+        } else {
+            ColumnData::Var { offsets: &self.ends, data: &self.values, validity }
+        }
+    }
+}
+
+/// The same numbers as bounds that are off by a little, or by much.
+pub(crate) fn loosen(stats: ChunkStats, random: &mut Random) -> ChunkStats {
+    let by = random.below(40);
+    let moved = |stat: Stat<Scalar>, up: bool| match stat {
+        Stat::Exact(value) | Stat::Bound(value) => Stat::Bound(shift(value, by, up)),
+        Stat::Absent => Stat::Absent,
+    };
+    let more = |stat: Stat<u64>| match stat {
+        Stat::Exact(n) | Stat::Bound(n) => Stat::Bound(n + by % 3),
+        Stat::Absent => Stat::Absent,
+    };
+    ChunkStats {
+        cells: stats.cells,
+        nulls: more(stats.nulls),
+        nans: more(stats.nans),
+        min: moved(stats.min, false),
+        max: moved(stats.max, true),
+        sum: Stat::Absent,
+    }
+}
+
+/// A value moved up or down, or the same where the dtype has no room.
+fn shift(value: Scalar, by: u64, up: bool) -> Scalar {
+    let dtype = value.dtype();
+    let moved = if let Some(int) = value.as_i128() {
+        let by = i128::from(by);
+        Scalar::parse(dtype, &(if up { int + by } else { int - by }).to_string()).ok()
+    } else if let Some(float) = value.as_f64() {
+        let by = by as f64;
+        Scalar::parse(dtype, &(if up { float + by } else { float - by }).to_string()).ok()
+    } else if up {
+        let mut bytes = value.bytes().to_vec();
+        bytes.extend(vec![b'~'; dtype.size().unwrap_or(1)]);
+        Scalar::from_le_bytes(dtype, &bytes).ok()
+    } else {
+        Scalar::from_le_bytes(dtype, &[]).ok()
+    };
+    moved.unwrap_or(value)
+}
