@@ -1,0 +1,145 @@
+//! One dataset as an array.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use tesseral_core::schema::Labels;
+use tesseral_core::{ArraySchema, ChunkGrid, ChunkStats, Coords, Error, Result, Scalar, Value};
+use tesseral_format::{
+    ArraySource, ChunkInfo, ChunkPlan, Column, ColumnMut, Digest, DigestSpan, PlannedChunk, Request, Scratch,
+};
+
+use crate::layout::Digests;
+use crate::open::Catalog;
+use crate::stats::FillRule;
+use crate::wire::chunk_index::{Row, ZSTD, codec_name};
+use crate::wire::digest_region::DigestRegion;
+use crate::wire::directory::DatasetRecord;
+use crate::wire::metadata::DatasetMetadata;
+
+/// One dataset of an opened file.
+#[derive(Debug)]
+pub(crate) struct TetArray {
+    pub catalog: Arc<Catalog>,
+    /// Position in the directory.
+    pub number: usize,
+    pub schema: ArraySchema,
+    pub grid: ChunkGrid,
+    /// Bytes of one cell.
+    pub cell: usize,
+    fill: FillRule,
+}
+
+impl TetArray {
+    pub(crate) fn new(catalog: &Arc<Catalog>, number: usize) -> Result<Self> {
+        let layout = &catalog.layout;
+        let missing = || Error::not_found("array", number.to_string(), Vec::new());
+        let dataset = layout.head.datasets.get(number).ok_or_else(missing)?;
+        let (dtype, grid) = dataset.geometry(&layout.object)?;
+        let mut schema = ArraySchema::dense(&dataset.name, dtype, &dataset.shape, &dataset.chunk_shape);
+        if layout.codecs.get(number).is_some_and(|mask| mask & 1 << ZSTD != 0) {
+            schema.fields[0].codecs.push("zstd".to_owned());
+        }
+        let metadata = layout.metadata().and_then(|m| m.datasets.get(&dataset.name)).map(|object| &object.0);
+        if let Some(metadata) = metadata {
+            describe(&mut schema, dataset, metadata);
+        }
+        let text = metadata.and_then(DatasetMetadata::fill_text);
+        let fill = FillRule::new(dtype, text);
+        schema.fields[0].fill = fill.value().cloned();
+        let cell = dtype.size().unwrap_or(1);
+        Ok(Self { catalog: Arc::clone(catalog), number, schema, grid, cell, fill })
+    }
+
+    pub(crate) fn row(&self, chunk: &PlannedChunk) -> Option<&Row> {
+        self.catalog.layout.rows().get(usize::try_from(chunk.id).ok()?)
+    }
+
+    /// Adds to an error which chunk it is about.
+    pub(crate) fn name_chunk(&self, error: Error, coords: &[u64]) -> Error {
+        error.in_array(&self.schema.name).in_chunk(coords)
+    }
+
+    pub(crate) fn coords_of(&self, chunk: &PlannedChunk) -> Coords {
+        self.row(chunk).map(|row| row.coords(self.grid.rank())).unwrap_or_default()
+    }
+}
+
+/// Puts names, labels and attributes into a schema.
+fn describe(schema: &mut ArraySchema, dataset: &DatasetRecord, metadata: &DatasetMetadata) {
+    let attrs = metadata.attrs.iter().map(|(name, text)| (name.clone(), Value::from(text.as_str())));
+    schema.attributes = attrs.collect();
+    let rank = dataset.shape.len();
+    // Names for another number of dimensions name none of them.
+    let names = metadata.dim_names.as_deref().filter(|names| names.len() == rank);
+    for (d, dim) in schema.dims.iter_mut().enumerate() {
+        if let Some(names) = names {
+            dim.name.clone_from(&names[d]);
+        }
+        let labels = metadata.labels(d, &dataset.shape).filter(|l| l.len() as u64 == dataset.shape[d]);
+        dim.labels = labels.filter(|l| !l.is_empty()).map(|l| Labels::Text(l.to_vec()));
+    }
+}
+
+impl ArraySource for TetArray {
+    fn schema(&self) -> &ArraySchema {
+        &self.schema
+    }
+
+    fn object(&self, _number: u32) -> &str {
+        &self.catalog.name
+    }
+
+    fn plan(&self, request: &Request) -> Result<ChunkPlan> {
+        crate::plan::plan(self, request)
+    }
+
+    fn stats(&self, chunk: &PlannedChunk, column: Column) -> ChunkStats {
+        match (column, self.catalog.zone(chunk.id)) {
+            (Column::Field(0), Some(zone)) => {
+                self.fill.stats(self.schema.fields[0].dtype, chunk.cells, &zone)
+            }
+            _ => ChunkStats::unknown(chunk.cells),
+        }
+    }
+
+    fn describe(&self, chunk: &PlannedChunk) -> ChunkInfo {
+        let coords = self.coords_of(chunk);
+        match self.row(chunk) {
+            Some(row) => ChunkInfo {
+                coords,
+                raw_len: row.raw_byte_len.get(),
+                stored_len: row.stored_byte_len.get(),
+                codec: codec_name(row.codec.get()).unwrap_or("unknown").to_owned(),
+                offset: row.payload_offset.get(),
+            },
+            None => ChunkInfo { coords, raw_len: 0, stored_len: 0, codec: String::new(), offset: 0 },
+        }
+    }
+
+    fn digest(&self, chunk: &PlannedChunk) -> Option<DigestSpan> {
+        let Digests::Present { chunks, .. } = &self.catalog.layout.digests else { return None };
+        let row = self.row(chunk)?;
+        let range = row.payload_offset.get()..row.payload_end()?;
+        Some(DigestSpan { object: 0, range, digest: Digest::Xxh3(DigestRegion::get(chunks, chunk.id)?) })
+    }
+
+    fn decode(
+        &self,
+        chunk: &PlannedChunk,
+        column: Column,
+        parts: &[Bytes],
+        cells: Range<u64>,
+        out: ColumnMut<'_>,
+        scratch: &mut Scratch,
+    ) -> Result<()> {
+        crate::decode::decode(self, chunk, column, parts, cells, out, scratch)
+            .map_err(|e| self.name_chunk(e, &self.coords_of(chunk)))
+    }
+}
+
+/// The fill value that attributes declare, when the text is exactly a value of the dtype.
+pub(crate) fn parse_fill(dtype: tesseral_core::DType, text: &str) -> Option<Scalar> {
+    Scalar::parse(dtype, text).ok()
+}

@@ -1,0 +1,54 @@
+//! From stored bytes to cells.
+
+use std::ops::Range;
+
+use bytes::Bytes;
+use tesseral_codec::{raw, zstd};
+use tesseral_core::{Error, Result};
+use tesseral_format::{Column, ColumnMut, PlannedChunk, Scratch};
+
+use crate::array::TetArray;
+use crate::wire::chunk_index::{RAW, ZSTD};
+
+/// Decodes a chunk: copies raw cells, or runs zstd into the caller's slice, which bounds the output.
+pub(crate) fn decode(
+    array: &TetArray,
+    chunk: &PlannedChunk,
+    column: Column,
+    parts: &[Bytes],
+    cells: Range<u64>,
+    out: ColumnMut<'_>,
+    scratch: &mut Scratch,
+) -> Result<()> {
+    let row = array.row(chunk).ok_or_else(|| Error::invalid(format!("there is no chunk {}", chunk.id)))?;
+    let (Column::Field(0), [stored], ColumnMut::Fixed { values, validity }) = (column, parts, out) else {
+        return Err(Error::invalid("a .tet chunk decodes from one part into one column of fixed cells"));
+    };
+    let count = cells.end.checked_sub(cells.start).filter(|_| cells.end <= chunk.cells);
+    let wanted = count.and_then(|n| usize::try_from(n).ok()?.checked_mul(array.cell));
+    if wanted != Some(values.len()) {
+        return Err(Error::invalid(format!("{} bytes are no room for cells {cells:?}", values.len())));
+    }
+    match row.codec.get() {
+        RAW => {
+            let start = usize::try_from(cells.start).ok().and_then(|n| n.checked_mul(array.cell));
+            let part = start.and_then(|start| stored.get(start..start.checked_add(values.len())?));
+            raw::decode_into(part.unwrap_or_default(), values)?;
+        }
+        ZSTD if cells == (0..chunk.cells) => zstd::decode_into(stored, values, &mut scratch.contexts)?,
+        ZSTD => return Err(Error::invalid("a zstd chunk decodes whole")),
+        codec => return Err(Error::unsupported(format!(".tet codec {codec}"))),
+    }
+    to_native(values, array.cell);
+    if let Some(validity) = validity {
+        validity.fill(1);
+    }
+    Ok(())
+}
+
+/// Turns little-endian cells into this machine's, in place; the same in the other direction.
+pub(crate) fn to_native(values: &mut [u8], cell: usize) {
+    if cfg!(target_endian = "big") {
+        values.chunks_exact_mut(cell).for_each(<[u8]>::reverse);
+    }
+}

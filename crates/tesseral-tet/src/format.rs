@@ -1,0 +1,100 @@
+//! The format as a whole.
+
+use std::sync::Arc;
+
+use tesseral_core::{Error, Finding, Result};
+use tesseral_format::{
+    AuditOptions, AuditReport, Capabilities, Container, CreateOptions, Format, OpenOptions, Probe, Sniff,
+    Writer,
+};
+use tesseral_store::Store;
+
+use crate::layout::Layout;
+use crate::open::{Catalog, TetContainer};
+use crate::package;
+use crate::source::Source;
+use crate::wire::superblock;
+use crate::write::TetWriter;
+
+/// Tetration `.tet` v1.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct TetFormat;
+
+impl TetFormat {
+    /// Opens a file or package.
+    ///
+    /// # Errors
+    /// As [`Format::open`].
+    pub fn open_container(store: Arc<dyn Store>, options: &OpenOptions) -> Result<TetContainer> {
+        if options.as_of.is_some() {
+            return Err(Error::unsupported("reading .tet as of a time: it keeps no versions"));
+        }
+        let name = package::locate(&store)?;
+        let source = Source::open(&store, &name)?;
+        let layout = Layout::read(&source, &options.limits, options.digests).map_err(|f| f.error)?;
+        Ok(TetContainer::new(Catalog::new(store, name, layout, options.limits, false)))
+    }
+}
+
+impl Format for TetFormat {
+    fn id(&self) -> &'static str {
+        crate::ID
+    }
+
+    fn title(&self) -> &'static str {
+        "Tetration .tet"
+    }
+
+    fn extensions(&self) -> &'static [&'static str] {
+        &["tet", "tet.d"]
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            create: true,
+            many_arrays: true,
+            sparse: false,
+            versions: false,
+            nullable: false,
+            attributes: true,
+        }
+    }
+
+    fn sniff(&self, probe: &Probe<'_>) -> Sniff {
+        let named = probe.name.trim_end_matches('/');
+        match probe.entries {
+            None if probe.head.starts_with(&superblock::MAGIC) => Sniff::Content,
+            None if named.ends_with(".tet") => Sniff::Name,
+            None => Sniff::No,
+            Some(entries) => {
+                let has =
+                    |name: &str, folder: bool| entries.iter().any(|e| e.name == name && e.folder == folder);
+                if has(package::CURRENT, false) && has("generations", true) {
+                    Sniff::Content
+                } else if named.ends_with(".tet.d") {
+                    Sniff::Name
+                } else {
+                    Sniff::No
+                }
+            }
+        }
+    }
+
+    fn open(&self, store: Arc<dyn Store>, options: &OpenOptions) -> Result<Arc<dyn Container>> {
+        Ok(Arc::new(Self::open_container(store, options)?))
+    }
+
+    fn create(&self, store: Arc<dyn Store>, options: &CreateOptions) -> Result<Box<dyn Writer>> {
+        Ok(Box::new(TetWriter::create(&store, options)?))
+    }
+
+    fn audit(
+        &self,
+        store: Arc<dyn Store>,
+        options: &AuditOptions,
+        report: &mut dyn FnMut(Finding),
+    ) -> Result<AuditReport> {
+        let _ = (store, options, report);
+        Err(Error::unsupported("auditing .tet"))
+    }
+}

@@ -1,0 +1,204 @@
+//! An opened file.
+
+use std::sync::{Arc, OnceLock};
+
+use serde_json::json;
+use tesseral_core::{Attributes, Error, HistoryRow, Limits, Result, Value};
+use tesseral_format::{ArraySource, Container, MemoryBudget};
+use tesseral_store::Store;
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::array::TetArray;
+use crate::layout::{Digests, Layout};
+use crate::lookup::{Found, RowTable};
+use crate::source::Source;
+use crate::wire::chunk_index::{INDEX_VERSION, codec_name};
+use crate::wire::directory::name_of;
+use crate::wire::footer::Ref;
+use crate::wire::superblock::LAYOUT_VERSION;
+use crate::wire::zone_map::{self, Zone};
+
+/// What the arrays of one file share.
+#[derive(Debug)]
+pub(crate) struct Catalog {
+    pub store: Arc<dyn Store>,
+    /// The file's name in the store.
+    pub name: String,
+    pub layout: Layout,
+    pub limits: Limits,
+    /// The file is torn: chunks that are not whole are left out of plans instead of failing them.
+    pub torn: bool,
+    table: OnceLock<RowTable>,
+    zones: OnceLock<Option<Vec<Option<Zone>>>>,
+}
+
+impl Catalog {
+    pub(crate) fn new(
+        store: Arc<dyn Store>,
+        name: String,
+        layout: Layout,
+        limits: Limits,
+        torn: bool,
+    ) -> Self {
+        Self { store, name, layout, limits, torn, table: OnceLock::new(), zones: OnceLock::new() }
+    }
+
+    /// The row of the chunk at a position of a dataset's grid.
+    pub(crate) fn find_row(&self, dataset: usize, linear: u64) -> Found {
+        if let Some(first) = &self.layout.first_row {
+            return first.get(dataset).map_or(Found::Missing, |first| Found::Row(first + linear));
+        }
+        self.table.get_or_init(|| RowTable::build(&self.layout)).find(dataset as u64, linear)
+    }
+
+    /// What the zone maps say of a row. They are read when first asked for; damaged ones say nothing.
+    pub(crate) fn zone(&self, row: u64) -> Option<Zone> {
+        let zones = self.zones.get_or_init(|| self.read_zones().ok().flatten());
+        zones.as_ref()?.get(usize::try_from(row).ok()?).copied()?
+    }
+
+    /// Reads the zone maps, if the file has any.
+    pub(crate) fn read_zones(&self) -> Result<Option<Vec<Option<Zone>>>> {
+        let [Some(zones), _] = self.layout.accelerators() else { return Ok(None) };
+        let text = self.read_ref(zones, "zone maps")?;
+        let digest = self.layout.json().and_then(|json| json.digests_ref?.zone_maps);
+        if digest.is_some_and(|digest| digest != xxh3_64(&text)) {
+            let detail = "they do not match their digest";
+            return Err(Error::corrupt("zone maps", &self.layout.object, zones.offset, detail));
+        }
+        let (head, depth) = (&self.layout.head, self.limits.depth);
+        zone_map::parse(&text, &self.layout.object, zones.offset, depth, &head.datasets, head.rows())
+            .map(Some)
+    }
+
+    /// The bytes a ref names.
+    pub(crate) fn read_ref(&self, span: Ref, what: &str) -> Result<bytes::Bytes> {
+        self.limits.check_metadata(span.len)?;
+        let end = span.end().ok_or_else(|| {
+            Error::corrupt(what, &self.layout.object, None, format!("{} bytes at {}", span.len, span.offset))
+        })?;
+        Source::open(&self.store, &self.name)?.get(span.offset..end, what)
+    }
+}
+
+/// An opened `.tet` file, or the current generation of a package.
+#[derive(Debug)]
+pub struct TetContainer {
+    catalog: Arc<Catalog>,
+    attributes: Attributes,
+    history: Vec<HistoryRow>,
+}
+
+impl TetContainer {
+    pub(crate) fn new(catalog: Catalog) -> Self {
+        let file = catalog.layout.metadata().and_then(|m| m.file.as_ref());
+        let fields = file.into_iter().flat_map(|file| file.0.fields());
+        let attributes = fields.map(|(name, text)| (name.to_owned(), Value::from(text))).collect();
+        let history = catalog.layout.json().map_or(&[][..], |json| &json.history);
+        let history = history.iter().map(|event| event.to_row()).collect();
+        Self { catalog: Arc::new(catalog), attributes, history }
+    }
+}
+
+impl Container for TetContainer {
+    fn format(&self) -> &'static str {
+        crate::ID
+    }
+
+    fn store(&self) -> &Arc<dyn Store> {
+        &self.catalog.store
+    }
+
+    fn len(&self) -> usize {
+        self.catalog.layout.head.datasets.len()
+    }
+
+    fn name(&self, index: usize) -> &str {
+        self.catalog.layout.head.datasets.get(index).map_or("", |dataset| &dataset.name)
+    }
+
+    fn array(&self, index: usize) -> Result<Arc<dyn ArraySource>> {
+        if index >= self.len() {
+            let names = (0..self.len()).map(|i| self.name(i).to_owned()).collect();
+            return Err(Error::not_found("array", index.to_string(), names));
+        }
+        Ok(Arc::new(TetArray::new(&self.catalog, index)?))
+    }
+
+    fn attributes(&self) -> &Attributes {
+        &self.attributes
+    }
+
+    fn history(&self) -> &[HistoryRow] {
+        &self.history
+    }
+
+    fn memory_budget(&self) -> Option<MemoryBudget> {
+        let header = &self.catalog.layout.head.header;
+        match (header.memory_budget_bytes, header.memory_budget_percent_bps) {
+            (0, 0) => None,
+            (0, bps) => Some(MemoryBudget::BasisPoints(bps)),
+            (bytes, _) => Some(MemoryBudget::Bytes(bytes.into())),
+        }
+    }
+
+    fn details(&self) -> serde_json::Value {
+        let layout = &self.catalog.layout;
+        let (superblock, header) = (&layout.head.superblock, &layout.head.header);
+        let span = |r: Option<Ref>| r.map(|r| json!({"offset": r.offset, "len": r.len}));
+        let footer = layout.footer.as_ref().map(|footer| {
+            json!({
+                "version": footer.tail.version,
+                "json_offset": footer.json_offset,
+                "json_len": footer.tail.json_len,
+                "metadata_ref": span(footer.json.metadata_ref),
+                "zone_maps_ref": span(footer.json.zone_maps_ref),
+                "secondary_index_ref": span(footer.json.secondary_index_ref),
+            })
+        });
+        let digests = match &layout.digests {
+            Digests::Absent => serde_json::Value::Null,
+            Digests::Present { region, keyed, .. } => {
+                json!({"algorithm": "xxh3-64", "offset": region.offset, "len": region.len, "in_footer": keyed})
+            }
+            Digests::Unusable { region, error } => {
+                json!({"offset": region.offset, "len": region.len, "error": error.to_string()})
+            }
+        };
+        let datasets =
+            layout.head.datasets.iter().zip(&layout.codecs).enumerate().map(|(id, (dataset, codecs))| {
+                let names = [0, 1].into_iter().filter(|c| codecs >> c & 1 == 1).filter_map(codec_name);
+                json!({
+                    "id": id,
+                    "name": dataset.name,
+                    "dtype": dataset.dtype,
+                    "dtype_name": name_of(dataset.dtype),
+                    "shape": dataset.shape.as_slice(),
+                    "chunk_shape": dataset.chunk_shape.as_slice(),
+                    "codecs": names.collect::<Vec<_>>(),
+                })
+            });
+        json!({
+            "object": self.catalog.name,
+            "file_len": layout.file_len,
+            "payload_len": layout.payload_len,
+            "superblock": {
+                "layout_version": LAYOUT_VERSION,
+                "dataset_count": superblock.dataset_count,
+                "flags": superblock.flags,
+                "chunk_index_offset": superblock.chunk_index_offset,
+                "chunk_index_length": superblock.chunk_index_length,
+            },
+            "index": {
+                "index_version": INDEX_VERSION,
+                "entry_count": header.entry_count,
+                "memory_budget_percent_bps": header.memory_budget_percent_bps,
+                "memory_budget_bytes": header.memory_budget_bytes,
+                "canonical": layout.first_row.is_some(),
+            },
+            "footer": footer,
+            "digests": digests,
+            "datasets": datasets.collect::<Vec<_>>(),
+        })
+    }
+}

@@ -1,0 +1,92 @@
+//! Where the metadata of one file is read from: a map, a store that must be asked, a slice.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use tesseral_core::{Error, Result};
+use tesseral_store::{Store, StoreExt};
+
+/// How much of each end is fetched at once from stores that must be asked.
+const WINDOW: u64 = 64 << 10;
+
+/// The bytes of one file, of which only metadata is read.
+#[derive(Debug)]
+pub(crate) struct Source<'a> {
+    /// What messages call it.
+    pub object: String,
+    /// Its length.
+    pub len: u64,
+    bytes: Access<'a>,
+}
+
+#[derive(Debug)]
+enum Access<'a> {
+    Resident(Bytes),
+    Slice(&'a [u8]),
+    /// The first and last bytes have been fetched; what lies between is asked for.
+    Windows {
+        store: Arc<dyn Store>,
+        name: String,
+        head: Bytes,
+        tail: Bytes,
+    },
+}
+
+impl<'a> Source<'a> {
+    /// An object of a store: its map if there is one, else its two ends in one request.
+    pub(crate) fn open(store: &Arc<dyn Store>, name: &str) -> Result<Self> {
+        let object = store.describe(name);
+        if let Some(bytes) = store.resident(name)? {
+            return Ok(Self { object, len: bytes.len() as u64, bytes: Access::Resident(bytes) });
+        }
+        let len = store.len(name)?;
+        let head = 0..len.min(WINDOW);
+        let tail = len.saturating_sub(WINDOW).max(head.end)..len;
+        let ranges = [head, tail];
+        let wanted = if ranges[1].is_empty() { &ranges[..1] } else { &ranges[..] };
+        let mut read = store.read_many(name, wanted)?.into_iter();
+        let head = read.next().unwrap_or_default();
+        let tail = read.next().unwrap_or_default();
+        let store = Arc::clone(store);
+        Ok(Self { object, len, bytes: Access::Windows { store, name: name.to_owned(), head, tail } })
+    }
+
+    /// Bytes that someone else holds.
+    pub(crate) fn slice(bytes: &'a [u8]) -> Self {
+        Self { object: "the bytes".to_owned(), len: bytes.len() as u64, bytes: Access::Slice(bytes) }
+    }
+
+    /// The bytes of a range, which holds `what`. Nothing is allocated for a range that the file does not have.
+    pub(crate) fn get(&self, range: Range<u64>, what: &str) -> Result<Bytes> {
+        if range.start > range.end || range.end > self.len {
+            let found = self.len.saturating_sub(range.start);
+            let expected = range.end.saturating_sub(range.start);
+            return Err(Error::truncated(what, &self.object, range.start, expected, found));
+        }
+        match &self.bytes {
+            Access::Resident(bytes) => within(bytes, 0, &range),
+            Access::Slice(bytes) => index(&range, 0).and_then(|r| bytes.get(r)).map(Bytes::copy_from_slice),
+            Access::Windows { store, name, head, tail } => {
+                let held =
+                    within(head, 0, &range).or_else(|| within(tail, self.len - tail.len() as u64, &range));
+                match held {
+                    Some(bytes) => Some(bytes),
+                    None => Some(store.read(name, range.clone())?),
+                }
+            }
+        }
+        .ok_or_else(|| Error::truncated(what, &self.object, range.start, range.end - range.start, 0))
+    }
+}
+
+fn index(range: &Range<u64>, base: u64) -> Option<Range<usize>> {
+    let at = |n: u64| usize::try_from(n.checked_sub(base)?).ok();
+    Some(at(range.start)?..at(range.end)?)
+}
+
+/// The range out of bytes that begin at `base`, if they hold all of it.
+fn within(bytes: &Bytes, base: u64, range: &Range<u64>) -> Option<Bytes> {
+    let range = index(range, base)?;
+    (range.end <= bytes.len()).then(|| bytes.slice(range))
+}

@@ -1,0 +1,85 @@
+//! The secondary index: which chunks hold a value or a label, as JSON before the footer (`docs/formats/tet.md` §7).
+//!
+//! Zone maps already prune what these lists prune, so the reader only tells that they are there and whether they make
+//! sense; nothing is answered from them and the writer does not write them.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+use tesseral_core::{Error, Result};
+
+use super::json::{Object, depth};
+
+/// The one version there is.
+pub const VERSION: u64 = 1;
+
+const WHAT: &str = "secondary index";
+
+#[derive(Deserialize)]
+struct Text {
+    version: u64,
+    indexes: Vec<Object<Entry>>,
+}
+
+#[derive(Deserialize)]
+struct Entry {
+    kind: String,
+    dataset_id: u64,
+    #[serde(default)]
+    postings: Vec<IgnoredAny>,
+    #[serde(default)]
+    segments: Vec<IgnoredAny>,
+}
+
+/// What a secondary index holds.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SecondaryIndex {
+    /// Number of lists by kind: `value_postings`, `sorted_axis_range`, `coord_label_postings`.
+    pub kinds: BTreeMap<String, usize>,
+    /// Number of postings and segments over all lists.
+    pub postings: usize,
+}
+
+impl SecondaryIndex {
+    /// Parses an index over that many datasets.
+    ///
+    /// # Errors
+    /// `Corrupt`, `Unsupported`.
+    pub fn parse(text: &[u8], object: &str, at: u64, max_depth: usize, datasets: usize) -> Result<Self> {
+        let corrupt = |detail: String| Error::corrupt(WHAT, object, at, detail);
+        if depth(text) > max_depth {
+            return Err(corrupt(format!("nested more than {max_depth} levels deep")));
+        }
+        let Object(text) =
+            serde_json::from_slice::<Object<Text>>(text).map_err(|e| corrupt(e.to_string()))?;
+        if text.version != VERSION {
+            return Err(Error::unsupported(format!(".tet secondary index version {}", text.version)));
+        }
+        let mut index = Self::default();
+        for Object(entry) in text.indexes {
+            if entry.dataset_id >= datasets as u64 {
+                return Err(corrupt(format!("a list of dataset {}, which does not exist", entry.dataset_id)));
+            }
+            index.postings += entry.postings.len() + entry.segments.len();
+            *index.kinds.entry(entry.kind).or_default() += 1;
+        }
+        Ok(index)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_lists_by_kind() {
+        let text = br#"{"version":1,"generation":0,"indexes":[
+            {"kind":"value_postings","dataset_id":0,"dtype":1,"postings":[{"value_le":"00","chunks":[[0]]}]},
+            {"kind":"sorted_axis_range","dataset_id":0,"axis":0,"segments":[]}]}"#;
+        let index = SecondaryIndex::parse(text, "f", 0, 64, 1).unwrap();
+        assert_eq!((index.kinds.len(), index.kinds["value_postings"], index.postings), (2, 1, 1));
+        assert!(SecondaryIndex::parse(text, "f", 0, 64, 0).is_err());
+        assert!(SecondaryIndex::parse(br#"{"version":2,"indexes":[]}"#, "f", 0, 64, 1).is_err());
+    }
+}
