@@ -66,6 +66,8 @@ pub struct Painted {
     pub covers: Vec<u32>,
     /// For each cell, the layer it came from.
     pub layers: Vec<Option<u32>>,
+    /// Whether two chunks of one layer held the same cell, which leaves open which of them wins.
+    pub tied: bool,
 }
 
 impl Painted {
@@ -85,7 +87,7 @@ impl Painted {
             None => var = vec![fill; cells],
         }
         let valid = vec![u8::from(!layout.nullable); cells];
-        Self { layout, values, var, valid, covers: vec![0; cells], layers: vec![None; cells] }
+        Self { layout, values, var, valid, covers: vec![0; cells], layers: vec![None; cells], tied: false }
     }
 
     fn put(&mut self, i: usize, bytes: &[u8], valid: bool, layer: u32) {
@@ -95,6 +97,7 @@ impl Painted {
         }
         self.valid[i] = u8::from(valid);
         self.covers[i] += 1;
+        self.tied |= self.layers[i] == Some(layer);
         self.layers[i] = Some(layer);
     }
 

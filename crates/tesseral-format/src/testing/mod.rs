@@ -13,12 +13,14 @@ mod wire;
 
 use std::sync::Arc;
 
-use tesseral_core::{Finding, Limits, Result};
+use tesseral_core::dtype::Class;
+use tesseral_core::{CellLen, Field, Finding, Limits, Result};
 use tesseral_store::Store;
 
 pub use coding::Coding;
 pub use random::Random;
 pub use values::Cell;
+pub(crate) use values::{Buffers, cell as random_cell};
 
 use crate::oracle::Cells;
 use crate::{AuditOptions, AuditReport, Container, Probe, Sniff};
@@ -73,11 +75,15 @@ fn audit(
 }
 
 /// Cells as the oracle gives them.
-fn truth_cells(var: bool, size: usize, nullable: bool, cells: Vec<Cell>) -> Cells {
-    if var {
+pub(crate) fn truth_cells(field: &Field, cells: Vec<Cell>) -> Cells {
+    if field.cell == CellLen::Var {
         return Cells::Var(cells);
     }
-    let validity = nullable.then(|| cells.iter().map(|cell| u8::from(cell.is_some())).collect());
+    let validity = field.nullable.then(|| cells.iter().map(|cell| u8::from(cell.is_some())).collect());
+    if field.dtype.class() == Class::Bits {
+        return Cells::Fixed { values: values::pack(&cells), validity };
+    }
+    let size = field.cell_size().unwrap_or(1);
     let values = cells.into_iter().flat_map(|cell| cell.unwrap_or_else(|| vec![0; size])).collect();
     Cells::Fixed { values, validity }
 }

@@ -1,11 +1,11 @@
 //! Cells of any field, with the values that break things: extremes, NaN payloads, −0.0, the fill itself.
 
+use tesseral_core::dtype::Class;
 use tesseral_core::element::{bf16, f16};
-use tesseral_core::{CellLen, DType, Field, Scalar, Stat, TimeUnit};
+use tesseral_core::{CellLen, ChunkStats, DType, Field, Scalar, Stat, TimeUnit};
 
 use super::Random;
 use crate::ColumnData;
-use tesseral_core::ChunkStats;
 
 /// A cell as native-endian bytes, `None` where null.
 pub type Cell = Option<Vec<u8>>;
@@ -138,6 +138,14 @@ pub(crate) fn field(random: &mut Random, name: String) -> Field {
     field
 }
 
+/// Bits from cells of one byte each, the first in the most significant place.
+pub(crate) fn pack(cells: &[Cell]) -> Vec<u8> {
+    let bit = |cell: &Cell| cell.as_ref().is_some_and(|bytes| bytes[0] & 1 != 0);
+    let byte =
+        |eight: &[Cell]| eight.iter().enumerate().fold(0, |b, (i, cell)| b | u8::from(bit(cell)) << (7 - i));
+    cells.chunks(8).map(byte).collect()
+}
+
 /// Cells laid out for an encoder.
 #[derive(Debug, Default)]
 pub(crate) struct Buffers {
@@ -163,6 +171,9 @@ impl Buffers {
     }
 
     pub(crate) fn of_field(field: &Field, cells: &[Cell]) -> Self {
+        if field.dtype.class() == Class::Bits {
+            return Self { fixed: true, values: pack(cells), ..Self::default() };
+        }
         Self::new(field.cell_size(), field.dtype.size().unwrap_or(1), field.nullable, cells)
     }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use tesseral_core::{
-    ArraySchema, Attributes, CellLen, Coords, Dimension, Error, Order, Region, Result, Selection, Value,
+    ArraySchema, Attributes, Coords, Dimension, Error, Order, Region, Result, Selection, Value,
 };
 use tesseral_store::MemoryStore;
 use xxhash_rust::xxh3::xxh3_64;
@@ -307,5 +307,5 @@ fn paint(schema: &ArraySchema, layers: &[Layer], i: usize) -> Result<Cells> {
             return Err(e);
         }
     }
-    Ok(truth_cells(field.cell == CellLen::Var, field.cell_size().unwrap_or(1), field.nullable, cells))
+    Ok(truth_cells(field, cells))
 }

@@ -1,0 +1,149 @@
+//! Audits, and sources cut short, bent or incomplete.
+
+use std::sync::Arc;
+
+use tesseral_core::{ErrorKind, Limits};
+use tesseral_store::{MemoryStore, Store, StoreExt};
+
+use super::{Check, Fixture, Violation, columns, everything, objects, store_of};
+use crate::oracle::{ColumnLayout, Prefill, decode_parts, fetch};
+use crate::{AuditOptions, Container, Format, OpenOptions};
+
+/// Decoded bytes per column of a chunk up to which a damaged source is followed.
+const FOLLOW: u64 = 1 << 20;
+
+/// The audit of a sound source finds no damage, opens it, and counts no more metadata than there are bytes.
+///
+/// # Errors
+/// The first violation.
+pub fn audit_of_a_sound_source(format: &dyn Format, fixture: &Fixture) -> Result<(), Violation> {
+    let check = Check::new("audit_of_a_sound_source", fixture.seed);
+    let mut findings = Vec::new();
+    let options = AuditOptions { open: fixture.options.clone() };
+    let report = format.audit(Arc::clone(&fixture.store), &options, &mut |finding| findings.push(finding));
+    let report = check.must("audit", report)?;
+    if let Some(failed) = findings.iter().find(|finding| !finding.ok) {
+        return check.fail(format!("{failed:?}"));
+    }
+    check.require(!findings.is_empty(), || "no check was reported".to_owned())?;
+    let Some(container) = report.container else { return check.fail("nothing to decode") };
+    let opened = check.must("open", format.open(Arc::clone(&fixture.store), &fixture.options))?;
+    check.same("arrays", &container.len(), &opened.len())?;
+    let stored = check.must("list", objects(fixture.store.as_ref()))?;
+    let total: u64 = stored.iter().map(|(_, bytes)| bytes.len() as u64).sum();
+    let counted = report.covered_bytes.checked_add(report.uncovered_bytes);
+    check.require(counted.is_some_and(|n| n <= total), || {
+        format!("{counted:?} bytes of metadata in {total} bytes")
+    })
+}
+
+/// Whatever is done to the bytes: opening, auditing and reading refuse or succeed, and never panic. What cannot be opened for
+/// damage, an audit reports.
+///
+/// # Errors
+/// The first violation.
+pub fn damage_never_panics(format: &dyn Format, fixture: &Fixture) -> Result<(), Violation> {
+    let check = Check::new("damage_never_panics", fixture.seed);
+    let mut random = fixture.random(7);
+    let stored = check.must("list", objects(fixture.store.as_ref()))?;
+    let location = fixture.store.location();
+    for (number, (name, bytes)) in stored.iter().enumerate() {
+        let with = |changed: Option<Vec<u8>>| -> Arc<MemoryStore> {
+            let mut objects = stored.clone();
+            match changed {
+                Some(bytes) => objects[number].1 = bytes,
+                None => {
+                    objects.remove(number);
+                }
+            }
+            store_of(location, &objects)
+        };
+        let place = format!("object {name:?} missing");
+        try_all(&check.at(&place), format, fixture, with(None))?;
+        let few = fixture.effort.damages;
+        let ends = (0..few.min(bytes.len())).chain(bytes.len().saturating_sub(few)..bytes.len());
+        let middle: Vec<usize> = (0..few).map(|_| random.index(bytes.len())).collect();
+        for len in ends.chain(middle) {
+            let place = format!("object {name:?} cut to {len} of {} bytes", bytes.len());
+            try_all(&check.at(&place), format, fixture, with(Some(bytes[..len].to_vec())))?;
+        }
+        for _ in 0..few {
+            if bytes.is_empty() {
+                break;
+            }
+            let mut bent = bytes.clone();
+            let (at, bit) = (random.index(bytes.len()), random.below(8));
+            bent[at] ^= 1 << bit;
+            let place = format!("object {name:?} with bit {bit} of byte {at} flipped");
+            try_all(&check.at(&place), format, fixture, with(Some(bent)))?;
+            let mut wild = bytes.clone();
+            let len = random.within(1, 8) as usize;
+            let end = (at + len).min(wild.len());
+            wild[at..end].copy_from_slice(&random.bytes(end - at));
+            let place = format!("object {name:?} with bytes {at}..{end} replaced");
+            try_all(&check.at(&place), format, fixture, with(Some(wild)))?;
+        }
+    }
+    Ok(())
+}
+
+fn try_all(
+    check: &Check<'_>,
+    format: &dyn Format,
+    fixture: &Fixture,
+    store: Arc<MemoryStore>,
+) -> Result<(), Violation> {
+    let limits = Limits { chunk_bytes: 16 << 20, metadata_bytes: 16 << 20, depth: 64, plan_chunks: 1 << 16 };
+    let options = OpenOptions { limits, ..fixture.options.clone() };
+    let store: Arc<dyn Store> = store;
+    let opened = check.guarded("open", || format.open(Arc::clone(&store), &options))?;
+    let damaged = opened.as_ref().is_err_and(tesseral_core::Error::is_damage);
+    if let Ok(container) = &opened {
+        check.guarded("reading", || follow(container.as_ref()))?;
+    }
+    let mut failed = false;
+    let audit = AuditOptions { open: options };
+    let report = check.guarded("audit", || {
+        format.audit(Arc::clone(&store), &audit, &mut |finding| failed |= !finding.ok)
+    })?;
+    match report {
+        Ok(report) => {
+            check.require(failed || !damaged, || "open meets damage that no finding reports".to_owned())?;
+            if let Some(container) = report.container {
+                check.guarded("reading what an audit left", || follow(container.as_ref()))?;
+            }
+            Ok(())
+        }
+        Err(e) if matches!(e.kind(), ErrorKind::Io { .. } | ErrorKind::NotFound { .. }) => Ok(()),
+        Err(e) => check.fail(format!("an audit may only fail for I/O: {e}")),
+    }
+}
+
+/// Uses all of a container that a caller would, and does not care about errors.
+fn follow(container: &dyn Container) {
+    let _ = (container.details(), container.attributes(), container.history());
+    for number in 0..container.len().min(64) {
+        let _ = container.find(container.name(number));
+        let Ok(source) = container.array(number) else { continue };
+        for column in columns(source.schema()) {
+            let Ok(plan) =
+                everything(source.schema(), vec![column]).and_then(|request| source.plan(&request))
+            else {
+                continue;
+            };
+            let Ok(layout) = ColumnLayout::of(source.schema(), column) else { continue };
+            for chunk in plan.chunks.iter().take(4) {
+                let _ = (source.stats(chunk, column), source.describe(chunk));
+                if let Some(span) = source.digest(chunk) {
+                    let _ = container.store().read(source.object(span.object), span.range);
+                }
+                let small = layout.bytes(chunk.cells).unwrap_or(chunk.cells).max(chunk.cells) <= FOLLOW;
+                let fetched = fetch(container.store().as_ref(), source.as_ref(), chunk, column);
+                if let (true, Ok(parts)) = (small, fetched) {
+                    let run = 0..chunk.cells;
+                    let _ = decode_parts(source.as_ref(), chunk, column, &parts, run, Prefill::default());
+                }
+            }
+        }
+    }
+}

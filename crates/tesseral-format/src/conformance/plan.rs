@@ -1,0 +1,255 @@
+//! Plans: where chunks lie, and that a plan of a part shows what a plan of all of it shows there.
+
+use std::collections::HashSet;
+
+use tesseral_core::{Region, Result, Selection};
+
+use super::{
+    Check, Fixture, Violation, columns, everything, for_each_array, open, selections, some_of, sparse_ranges,
+};
+use crate::oracle::rows_of_plan;
+use crate::oracle::{Decoded, Dense, Prefill, Sparse, decode_parts, fetch, for_each_cell, in_ranges, paint};
+use crate::{
+    ArraySource, ChunkPlan, Column, Container, Cover, Format, PlannedChunk, Request, Target, Uncovered,
+};
+use tesseral_store::Store;
+
+/// Every part lies in its object, parts are grouped as asked for, and chunks say what cells they store.
+///
+/// # Errors
+/// The first violation.
+pub fn parts_lie_in_objects(format: &dyn Format, fixture: &Fixture) -> Result<(), Violation> {
+    let check = Check::new("parts_lie_in_objects", fixture.seed);
+    let container = open(&check, format, fixture)?;
+    for_each_array(&check, container.as_ref(), |check, _, source| {
+        let columns = columns(source.schema());
+        let request = check.must("request", everything(source.schema(), columns.clone()))?;
+        let all = check.must("plan", source.plan(&request))?;
+        let mut ids = HashSet::new();
+        for chunk in &all.chunks {
+            let place = format!("{}, chunk {}", check.place, chunk.id);
+            let check = check.at(&place);
+            check.require(ids.insert(chunk.id), || "its number is taken".to_owned())?;
+            one_chunk(&check, container.store().as_ref(), source, chunk)?;
+            let order: Vec<Column> = chunk.parts.iter().map(|part| part.column).collect();
+            let mut grouped = order.clone();
+            grouped.sort_by_key(|column| columns.iter().position(|c| c == column));
+            check.same("order of parts", &order, &grouped)?;
+        }
+        // Asked for alone, a column has the parts it has among the others.
+        for column in columns {
+            let request = check.must("request", everything(source.schema(), vec![column]))?;
+            let alone = check.must("plan", source.plan(&request))?;
+            let parts = |plan: &ChunkPlan| -> Vec<_> {
+                let chunks = plan.chunks.iter();
+                chunks.map(|c| (c.id, c.column_parts(column).map(|(_, p)| *p).collect::<Vec<_>>())).collect()
+            };
+            check.require(parts(&alone) == parts(&all), || format!("{column:?} alone has other parts"))?;
+        }
+        Ok(())
+    })
+}
+
+fn one_chunk(
+    check: &Check<'_>,
+    store: &dyn Store,
+    source: &dyn ArraySource,
+    chunk: &PlannedChunk,
+) -> Result<(), Violation> {
+    for part in &chunk.parts {
+        let object = source.object(part.object);
+        let len = check.must("length of the object", store.len(object))?;
+        let end = part.offset.checked_add(part.len);
+        check.require(end.is_some_and(|end| end <= len), || {
+            format!("{part:?} leaves {object:?} of {len} bytes")
+        })?;
+    }
+    let schema = source.schema();
+    match &chunk.cover {
+        Cover::Exact(cover) => {
+            let everything = Region::from_shape(&schema.shape().unwrap_or_default());
+            let tile = chunk.tile_region().unwrap_or(cover);
+            check.require(!schema.sparse, || "a box of a sparse array".to_owned())?;
+            check.require(!cover.is_empty() && everything.contains(cover), || {
+                format!("covers {cover:?} of {everything:?}")
+            })?;
+            check.require(tile.contains(cover), || format!("covers {cover:?} and stores {tile:?}"))?;
+            check.require(chunk.tile.as_ref() != Some(cover), || "a tile that is its cover".to_owned())?;
+            check.same("cells", &Some(chunk.cells), &tile.cells())
+        }
+        Cover::Bounds(bounds) => {
+            check.require(schema.sparse && chunk.cells > 0, || {
+                "listed cells of a dense array, or none".to_owned()
+            })?;
+            check.same("bounded dimensions", &bounds.len(), &schema.dims.len())
+        }
+    }
+}
+
+/// The plan of a part shows the cells that the plan of everything shows there, and names no chunk without need.
+///
+/// # Errors
+/// The first violation.
+pub fn plans_agree(format: &dyn Format, fixture: &Fixture) -> Result<(), Violation> {
+    let check = Check::new("plans_agree", fixture.seed);
+    let container = open(&check, format, fixture)?;
+    let mut random = fixture.random(2);
+    for_each_array(&check, container.as_ref(), |check, number, source| {
+        if source.schema().sparse {
+            let sparse = check.must("read", Sparse::load(container.as_ref(), number))?;
+            for ranges in sparse_ranges(&mut random, &sparse, fixture.effort.selections) {
+                let place = format!("{}, {ranges:?}", check.place);
+                sparse_plan(&check.at(&place), container.as_ref(), source, &sparse, ranges.clone())?;
+            }
+            return Ok(());
+        }
+        let shape = source.schema().shape().unwrap_or_default();
+        let selections =
+            check.must("selection", selections(&mut random, &shape, fixture.effort.selections))?;
+        for field in 0..source.schema().fields.len() as u16 {
+            let dense = check.must("read", Dense::load(container.as_ref(), number, field))?;
+            for selection in &selections {
+                let place = format!("{}, field {field}, {:?}", check.place, selection.slices());
+                dense_plan(&check.at(&place), container.as_ref(), source, &dense, field, selection)?;
+            }
+        }
+        Ok(())
+    })
+}
+
+fn dense_plan(
+    check: &Check<'_>,
+    container: &dyn Container,
+    source: &dyn ArraySource,
+    dense: &Dense,
+    field: u16,
+    selection: &Selection,
+) -> Result<(), Violation> {
+    let plan = check.must("plan", source.plan(&Request::cells(selection.clone(), field)))?;
+    for chunk in &plan.chunks {
+        let needed = chunk.cover.region().is_some_and(|cover| selection.clip(cover).is_some());
+        check.require(needed, || format!("chunk {} holds no selected cell", chunk.id))?;
+    }
+    let painted = check.must("read", paint(container, source, &plan, field, selection))?;
+    check.require(!painted.tied, || "two chunks of one layer hold the same cell".to_owned())?;
+    if plan.uncovered == Uncovered::Impossible {
+        let once = painted.covers.iter().all(|n| *n == 1);
+        check.require(once, || "claims to cover each cell once, and does not".to_owned())?;
+    }
+    let places = check.must("places", dense.places(selection))?;
+    let whole = dense.painted();
+    for (i, place) in places.iter().enumerate() {
+        let covered = (painted.covers[i] > 0, whole.covers[*place as usize] > 0);
+        check.require(covered.0 == covered.1, || format!("cell {i} covered (here, by all) {covered:?}"))?;
+    }
+    let want = check.must("select", dense.select(selection))?;
+    check.same("cells", &painted.cells(), &want)
+}
+
+fn sparse_plan(
+    check: &Check<'_>,
+    container: &dyn Container,
+    source: &dyn ArraySource,
+    sparse: &Sparse,
+    ranges: Vec<crate::CoordinateRanges>,
+) -> Result<(), Violation> {
+    let schema = source.schema();
+    let request =
+        Request { target: Target::Coordinates(ranges.clone()), columns: columns(schema), condition: None };
+    let plan = check.must("plan", source.plan(&request))?;
+    for chunk in &plan.chunks {
+        let Cover::Bounds(bounds) = &chunk.cover else { return check.fail("a box of a sparse array") };
+        let outside = bounds.iter().zip(&ranges).any(|((low, high), ranges)| {
+            !ranges.is_empty()
+                && ranges.iter().all(|(from, to)| {
+                    to.compare(low).is_some_and(|o| o.is_lt())
+                        || from.compare(high).is_some_and(|o| o.is_gt())
+                })
+        });
+        check.require(!outside, || format!("chunk {} can hold no such cell", chunk.id))?;
+    }
+    let rows = check.must("read", rows_of_plan(container, source, &plan, &ranges))?;
+    let fields: Vec<u16> = (0..schema.fields.len() as u16).collect();
+    let want = check.must("select", sparse.select(&fields, &ranges))?;
+    check.require(rows == want, || {
+        let differs = rows.iter().zip(&want).find(|(a, b)| a != b);
+        format!("{} rows, want {}; first difference {differs:?}", rows.len(), want.len())
+    })
+}
+
+/// Chunks that claim that all their cells count are right, and listed cells lie in their chunk's bounds.
+///
+/// # Errors
+/// The first violation.
+pub fn whole_chunks_are_whole(format: &dyn Format, fixture: &Fixture) -> Result<(), Violation> {
+    let check = Check::new("whole_chunks_are_whole", fixture.seed);
+    let container = open(&check, format, fixture)?;
+    let mut random = fixture.random(3);
+    for_each_array(&check, container.as_ref(), |check, number, source| {
+        let schema = source.schema();
+        let request = check.must("request", everything(schema, columns(schema)))?;
+        let plan = check.must("plan", source.plan(&request))?;
+        let whole = plan.chunks.iter().any(|chunk| chunk.whole);
+        check.require(!whole || plan.deletes.is_empty(), || "whole chunks under deletes".to_owned())?;
+        if schema.sparse {
+            let sparse = check.must("read", Sparse::load(container.as_ref(), number))?;
+            let shown: HashSet<_> = sparse.rows().iter().map(|row| (&row.coords, &row.fields)).collect();
+            for i in some_of(&mut random, plan.chunks.len(), fixture.effort.chunks) {
+                let chunk = &plan.chunks[i];
+                let place = format!("{}, chunk {}", check.place, chunk.id);
+                let check = check.at(&place);
+                let rows = check.must("read", rows_of_chunk(container.as_ref(), source, chunk))?;
+                for row in &rows {
+                    check.require(inside(source, chunk, &row.0), || format!("{row:?} is out of bounds"))?;
+                    let visible = !chunk.whole || shown.contains(&(&row.0, &row.1));
+                    check.require(visible, || format!("claims to be whole, but {row:?} does not show"))?;
+                }
+            }
+            return Ok(());
+        }
+        let dense = check.must("read", Dense::load(container.as_ref(), number, 0))?;
+        let shape = schema.shape().unwrap_or_default();
+        let array = Region::from_shape(&shape);
+        for chunk in plan.chunks.iter().filter(|chunk| chunk.whole) {
+            let place = format!("{}, chunk {}", check.place, chunk.id);
+            let check = check.at(&place);
+            check.require(chunk.tile.is_none(), || "claims to be whole, but is clipped".to_owned())?;
+            let Some(cover) = chunk.cover.region() else { continue };
+            let mut shadowed = false;
+            for_each_cell(cover, |at| {
+                let place = at.iter().zip(array.shape()).fold(0, |linear, (p, n)| linear * n + p);
+                shadowed |= dense.painted().layers[place as usize] != Some(chunk.layer);
+            });
+            check.require(!shadowed, || "claims to be whole, but lies under another".to_owned())?;
+        }
+        Ok(())
+    })
+}
+
+type Listed = (Vec<Vec<u8>>, Vec<Option<Vec<u8>>>);
+
+fn rows_of_chunk(
+    container: &dyn Container,
+    source: &dyn ArraySource,
+    chunk: &PlannedChunk,
+) -> Result<Vec<Listed>> {
+    let column = |column: Column| -> Result<Decoded> {
+        let parts = fetch(container.store().as_ref(), source, chunk, column)?;
+        decode_parts(source, chunk, column, &parts, 0..chunk.cells, Prefill::default())
+    };
+    let schema = source.schema();
+    let dims = (0..schema.dims.len() as u16).map(|d| column(Column::Dim(d))).collect::<Result<Vec<_>>>()?;
+    let fields =
+        (0..schema.fields.len() as u16).map(|f| column(Column::Field(f))).collect::<Result<Vec<_>>>()?;
+    let row = |i| {
+        let coords = dims.iter().map(|dim| dim.raw(i).to_vec()).collect();
+        (coords, fields.iter().map(|field| field.get(i).map(<[u8]>::to_vec)).collect())
+    };
+    Ok((0..chunk.cells).map(row).collect())
+}
+
+fn inside(source: &dyn ArraySource, chunk: &PlannedChunk, coords: &[Vec<u8>]) -> bool {
+    let Cover::Bounds(bounds) = &chunk.cover else { return false };
+    let ranges: Vec<_> = bounds.iter().map(|bound| vec![bound.clone()]).collect();
+    in_ranges(source.schema(), coords, &ranges).unwrap_or(false)
+}
