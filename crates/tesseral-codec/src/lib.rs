@@ -16,6 +16,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+pub mod aec;
 pub mod raw;
 pub mod zstd;
 
