@@ -17,8 +17,13 @@
 #![forbid(unsafe_code)]
 
 pub mod aec;
+pub mod bitset;
+pub mod lz4;
+pub mod packing;
 pub mod raw;
+pub mod shuffle;
 pub mod zstd;
+pub mod zstd_stream;
 
 /// Codec state that is worth keeping between chunks. One per thread.
 #[derive(Default)]
