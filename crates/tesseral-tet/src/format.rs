@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use tesseral_core::{Error, Finding, Result};
 use tesseral_format::{
-    AuditOptions, AuditReport, Capabilities, Container, CreateOptions, Format, OpenOptions, Probe, Sniff,
-    Writer,
+    AuditOptions, AuditReport, Capabilities, Container, CreateOptions, Format, OpenOptions, Probe, Repair,
+    Salvage, Sniff, Writer,
 };
 use tesseral_store::Store;
 
@@ -94,7 +94,18 @@ impl Format for TetFormat {
         options: &AuditOptions,
         report: &mut dyn FnMut(Finding),
     ) -> Result<AuditReport> {
-        let _ = (store, options, report);
-        Err(Error::unsupported("auditing .tet"))
+        crate::audit::audit(store, options, report)
+    }
+
+    fn repairs(&self, store: Arc<dyn Store>, options: &OpenOptions) -> Result<Vec<Repair>> {
+        crate::repair::repairs(store, options)
+    }
+
+    fn apply_repair(&self, store: Arc<dyn Store>, options: &OpenOptions, code: &str) -> Result<()> {
+        crate::repair::apply(&store, options, code)
+    }
+
+    fn salvage(&self, store: Arc<dyn Store>, options: &OpenOptions) -> Result<Salvage> {
+        crate::salvage::salvage(store, options)
     }
 }

@@ -30,7 +30,6 @@ pub(crate) enum Stage {
 /// Why a file does not open.
 #[derive(Debug)]
 pub(crate) struct Failure {
-    #[expect(dead_code)]
     pub stage: Stage,
     pub error: Error,
 }
@@ -86,7 +85,7 @@ impl Head {
         chunk_index::rows(&self.rows)
     }
 
-    /// The largest end of a payload that is itself sound: inside `end..limit`.
+    /// Where the last payload ends, or the index when there is none. Ends beyond `u64` do not count.
     pub(crate) fn last_payload_end(&self) -> u64 {
         self.rows().iter().filter_map(Row::payload_end).max().unwrap_or(0).max(self.end)
     }
@@ -250,31 +249,48 @@ pub(crate) fn read_footer(
     Ok((Footer { tail, json_offset, json, metadata }, payload_len))
 }
 
-/// Goes over the rows once: every payload where it may be, every codec known, and whether the order is canonical.
-///
-/// Canonical means datasets as in the directory and each grid row-major, nothing missing, nothing twice: a chunk's row
-/// is then a sum and needs no table. Each row costs two cache lines, which the payload checks touch anyway.
+/// Refuses the first row whose payload is not where it may be; gives the order of the rows and the codecs.
 fn scan_rows(source: &Source<'_>, head: &Head, payload_len: u64) -> Result<(Option<Vec<u64>>, Vec<u8>)> {
-    let rows = head.rows();
-    let mut codecs = vec![0_u8; head.datasets.len()];
-    let mut order = CanonicalOrder::new(&head.datasets, rows.len() as u64);
-    let mut suspect = false;
-    for row in rows {
-        suspect |= row.is_suspect(head.end, payload_len);
-        order.see(row);
-        let dataset = usize::try_from(row.dataset_id.get()).unwrap_or(usize::MAX);
-        if let Some(mask) = codecs.get_mut(dataset) {
-            *mask |= 1 << (row.codec.get() & 1);
-        }
-    }
-    if suspect {
+    let scan = RowScan::new(head, payload_len);
+    if scan.suspect {
         let offset = head.superblock.chunk_index_offset;
-        for (number, row) in rows.iter().enumerate() {
+        for (number, row) in head.rows().iter().enumerate() {
             row.check(&source.object, offset, number as u64, head.end, payload_len)
                 .map_err(|e| name_row(e, head, row))?;
         }
     }
-    Ok((order.finish(), codecs))
+    Ok((scan.first_row, scan.codecs))
+}
+
+/// What one pass over the rows tells.
+///
+/// Canonical order means datasets as in the directory and each grid row-major, nothing missing, nothing twice: a chunk's
+/// row is then a sum and needs no table. A row is two cache lines, which the payload checks touch anyway.
+pub(crate) struct RowScan {
+    /// The first row of each dataset, when the rows are in canonical order.
+    pub first_row: Option<Vec<u64>>,
+    /// The codecs each dataset uses.
+    pub codecs: Vec<u8>,
+    /// Some row is not as it must be.
+    pub suspect: bool,
+}
+
+impl RowScan {
+    pub(crate) fn new(head: &Head, payload_len: u64) -> Self {
+        let rows = head.rows();
+        let mut codecs = vec![0_u8; head.datasets.len()];
+        let mut order = CanonicalOrder::new(&head.datasets, rows.len() as u64);
+        let mut suspect = false;
+        for row in rows {
+            suspect |= row.is_suspect(head.end, payload_len);
+            order.see(row);
+            let dataset = usize::try_from(row.dataset_id.get()).unwrap_or(usize::MAX);
+            if let Some(mask) = codecs.get_mut(dataset) {
+                *mask |= 1 << (row.codec.get() & 1);
+            }
+        }
+        Self { first_row: order.finish(), codecs, suspect }
+    }
 }
 
 fn name_row(error: Error, head: &Head, row: &Row) -> Error {
@@ -286,7 +302,7 @@ fn name_row(error: Error, head: &Head, row: &Row) -> Error {
 
 /// Compares rows with the order in which writers write them.
 #[derive(Debug)]
-pub(crate) struct CanonicalOrder {
+struct CanonicalOrder {
     first_row: Vec<u64>,
     /// Grid extents of the datasets that have chunks, with their numbers.
     grids: Vec<(u64, smallvec::SmallVec<[u64; 8]>)>,
@@ -296,7 +312,7 @@ pub(crate) struct CanonicalOrder {
 }
 
 impl CanonicalOrder {
-    pub(crate) fn new(datasets: &[DatasetRecord], rows: u64) -> Self {
+    fn new(datasets: &[DatasetRecord], rows: u64) -> Self {
         let mut first_row = Vec::with_capacity(datasets.len());
         let mut grids = Vec::new();
         let mut next = Some(0_u64);
@@ -313,7 +329,7 @@ impl CanonicalOrder {
     }
 
     #[inline]
-    pub(crate) fn see(&mut self, row: &Row) {
+    fn see(&mut self, row: &Row) {
         if !self.holds {
             return;
         }
@@ -334,7 +350,7 @@ impl CanonicalOrder {
     }
 
     /// The first row of each dataset, when every row was in its place.
-    pub(crate) fn finish(self) -> Option<Vec<u64>> {
+    fn finish(self) -> Option<Vec<u64>> {
         self.holds.then_some(self.first_row)
     }
 }
@@ -382,7 +398,7 @@ pub(crate) fn find_digests(
     match read() {
         Ok(Some(chunks)) => Ok(Digests::Present { region, chunks, keyed: keyed.is_some() }),
         Ok(None) => Ok(Digests::Absent),
-        Err(error) if keyed.is_some() => {
+        Err(error) if keyed.is_some() && error.is_damage() => {
             Err(error.hint("the data may still be readable with digest checks turned off"))
         }
         Err(error) => Ok(Digests::Unusable { region, error }),

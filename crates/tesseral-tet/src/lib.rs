@@ -44,6 +44,7 @@
 #![forbid(unsafe_code)]
 
 mod array;
+mod audit;
 mod decode;
 mod format;
 mod layout;
@@ -51,6 +52,8 @@ mod lookup;
 mod open;
 mod package;
 mod plan;
+mod repair;
+mod salvage;
 mod source;
 mod stats;
 mod summary;

@@ -91,12 +91,16 @@ pub struct TetContainer {
 
 impl TetContainer {
     pub(crate) fn new(catalog: Catalog) -> Self {
+        Self::shared(Arc::new(catalog))
+    }
+
+    pub(crate) fn shared(catalog: Arc<Catalog>) -> Self {
         let file = catalog.layout.metadata().and_then(|m| m.file.as_ref());
         let fields = file.into_iter().flat_map(|file| file.0.fields());
         let attributes = fields.map(|(name, text)| (name.to_owned(), Value::from(text))).collect();
         let history = catalog.layout.json().map_or(&[][..], |json| &json.history);
         let history = history.iter().map(|event| event.to_row()).collect();
-        Self { catalog: Arc::new(catalog), attributes, history }
+        Self { catalog, attributes, history }
     }
 }
 

@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
-use tesseral_core::{Error, ErrorKind, Result};
+use tesseral_core::{Error, ErrorKind, Finding, Result};
 use tesseral_store::{Store, StoreExt};
+
+use crate::wire::json::Object;
 
 /// Names the current generation.
 pub(crate) const CURRENT: &str = "CURRENT";
@@ -39,4 +41,36 @@ fn current(store: &Arc<dyn Store>) -> Result<String> {
         Err(e) => Err(e),
         Ok(_) => Ok(object),
     }
+}
+
+/// Compares the manifest of the generation that `object` belongs to with the file.
+pub(crate) fn audit(
+    store: &Arc<dyn Store>,
+    object: &str,
+    file_len: u64,
+    report: &mut dyn FnMut(Finding),
+) -> Result<()> {
+    const MAX_MANIFEST: u64 = 1 << 20;
+    #[derive(serde::Deserialize)]
+    struct Manifest {
+        packed_byte_len: u64,
+    }
+    let name = object.replace("packed.tet", "MANIFEST.json");
+    let text = match store.read_all(&name, MAX_MANIFEST) {
+        Ok(text) => text,
+        Err(e) if matches!(e.kind(), ErrorKind::Io { .. }) => return Err(e),
+        Err(e) => {
+            report(Finding::from_error("package", &e));
+            return Ok(());
+        }
+    };
+    report(match serde_json::from_slice::<Object<Manifest>>(&text) {
+        Err(e) => Finding::failed("package", format!("{name}: {e}")),
+        Ok(Object(manifest)) if manifest.packed_byte_len != file_len => {
+            let said = manifest.packed_byte_len;
+            Finding::failed("package", format!("{object} has {file_len} bytes, its manifest says {said}"))
+        }
+        Ok(_) => Finding::passed("package", object.to_owned()),
+    });
+    Ok(())
 }

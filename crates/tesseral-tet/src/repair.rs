@@ -1,0 +1,128 @@
+//! Which fixes a file needs, and the one that can be done without losing a cell.
+
+use std::sync::Arc;
+
+use tesseral_core::{Error, Finding, Limits, Result};
+use tesseral_format::{AuditOptions, OpenOptions, Repair};
+use tesseral_store::{Overwrite, Store};
+
+use crate::layout::{Digests, Failure, Head, Layout, Stage, find_digests, read_head};
+use crate::package;
+use crate::source::Source;
+use crate::wire::footer::{DigestsRef, FooterJson, Tail};
+use crate::wire::superblock::{FLAG_FOOTER, FLAGS_OFFSET};
+
+/// The one fix that can be applied: cut a footer that does not parse.
+const FOOTER_INVALID: &str = "footer_invalid";
+/// How much is copied at once.
+const BLOCK: u64 = 4 << 20;
+
+/// The fixes a file needs, under the reference's codes.
+pub(crate) fn repairs(store: Arc<dyn Store>, options: &OpenOptions) -> Result<Vec<Repair>> {
+    let manual = |code, message: String| Ok(vec![Repair { code, message, automatic: false }]);
+    let name = match package::locate(&store) {
+        Ok(name) => name,
+        Err(error) if error.is_damage() => return manual("package_corrupt", error.to_string()),
+        Err(error) => return Err(error),
+    };
+    let source = Source::open(&store, &name)?;
+    let Err(Failure { stage, error }) = Layout::read(&source, &options.limits, options.digests) else {
+        return inner_repairs(store, options);
+    };
+    if !error.is_damage() && !matches!(error.kind(), tesseral_core::ErrorKind::Unsupported { .. }) {
+        return Err(error);
+    }
+    match stage {
+        Stage::Footer if cut_footer(&source, &options.limits).is_ok() => {
+            // A footer of a version from the future is whole; cutting it would lose what it says.
+            let automatic = error.is_damage();
+            let message = format!("{error}; the fix cuts the footer and keeps every chunk");
+            Ok(vec![Repair { code: FOOTER_INVALID, message, automatic }])
+        }
+        Stage::Footer | Stage::Payloads if error.is_damage() => {
+            manual("payload_out_of_bounds", format!("{error}; recover what is whole into a new file"))
+        }
+        Stage::Digests => {
+            manual("digests_invalid", format!("{error}; compare with the source, or recover into a new file"))
+        }
+        _ => manual("invalid_layout", format!("{error}; write the file again from its source")),
+    }
+}
+
+/// Fixes for a file that opens.
+fn inner_repairs(store: Arc<dyn Store>, options: &OpenOptions) -> Result<Vec<Repair>> {
+    let mut repairs: Vec<Repair> = Vec::new();
+    let mut see = |finding: Finding| {
+        let (code, advice) = match finding.check {
+            _ if finding.ok => return,
+            "chunk_dataset_ids" => {
+                ("bad_dataset_id", "the index contradicts the directory: write the file again")
+            }
+            "chunk_coords" => ("duplicate_chunk_coords", "write the file again without overlapping parts"),
+            "dataset_tensor_bytes" => ("invalid_layout", "recover what is whole into a new file"),
+            "package" => ("package_corrupt", "publish the generation again"),
+            _ => return,
+        };
+        if repairs.iter().all(|r| r.code != code) {
+            repairs.push(Repair { code, message: format!("{}; {advice}", finding.detail), automatic: false });
+        }
+    };
+    crate::audit::audit(store, &AuditOptions { open: options.clone() }, &mut see)?;
+    Ok(repairs)
+}
+
+/// What remains of a file whose footer is cut.
+struct Cut {
+    /// Bytes kept, with the flag cleared.
+    len: u64,
+    /// What is put behind them: a footer that says no more than where the digests are, when those are whole.
+    footer: Vec<u8>,
+    /// The new flags.
+    flags: u32,
+}
+
+/// Plans the cut: everything up to the last payload, and the digests if they are whole.
+///
+/// # Errors
+/// `Corrupt` when the head does not parse or a payload is not whole: then cutting would not make the file sound.
+fn cut_footer(source: &Source<'_>, limits: &Limits) -> Result<Cut> {
+    let head: Head = read_head(source, limits).map_err(|f| f.error)?;
+    for (number, row) in head.rows().iter().enumerate() {
+        let index = head.superblock.chunk_index_offset;
+        row.check(&source.object, index, number as u64, head.end, source.len)?;
+    }
+    let flags = head.superblock.flags & !FLAG_FOOTER;
+    let len = head.last_payload_end();
+    let Ok(Digests::Present { region, .. }) = find_digests(source, &head, None, source.len) else {
+        return Ok(Cut { len, footer: Vec::new(), flags });
+    };
+    let digests_ref = Some(DigestsRef { region, json: 0, spill: None, zone_maps: None });
+    let mut footer = Vec::new();
+    FooterJson { digests_ref, ..FooterJson::default() }.write(&mut footer)?;
+    Tail { json_len: footer.len() as u64, version: 1 }.write(&mut footer);
+    Ok(Cut { len: region.offset + region.len, footer, flags: flags | FLAG_FOOTER })
+}
+
+/// Applies a fix: a new file is staged beside the old one and takes its place when it is whole.
+pub(crate) fn apply(store: &Arc<dyn Store>, options: &OpenOptions, code: &str) -> Result<()> {
+    let needed = repairs(Arc::clone(store), options)?;
+    match needed.iter().find(|repair| repair.code == code) {
+        Some(repair) if repair.automatic => {}
+        Some(_) => return Err(Error::invalid(format!("{code} cannot be fixed automatically"))),
+        None => return Err(Error::invalid(format!("the file does not need {code}"))),
+    }
+    let name = package::locate(store)?;
+    let source = Source::open(store, &name)?;
+    let cut = cut_footer(&source, &options.limits)?;
+    let staged = store.stage(&name, Overwrite::Replace)?;
+    let mut at = 0;
+    while at < cut.len {
+        let end = cut.len.min(at + BLOCK);
+        staged.write_at(at, &source.get(at..end, "the file")?)?;
+        at = end;
+    }
+    staged.write_at(FLAGS_OFFSET, &cut.flags.to_le_bytes())?;
+    staged.write_at(cut.len, &cut.footer)?;
+    staged.set_len(cut.len + cut.footer.len() as u64)?;
+    staged.publish()
+}
