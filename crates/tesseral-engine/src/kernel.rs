@@ -4,4 +4,6 @@
 //! same bits on every machine: the order of floating-point operations is written out with a fixed number of lanes,
 //! and wider registers only change how many of those lanes one instruction serves.
 
+mod block;
 pub mod copy;
+pub mod summary;

@@ -1,4 +1,38 @@
 //! One executor for every format: plan, fetch, decode in parallel, overlay, fill, reduce, write.
+//!
+//! Operations start from a [`Handle`], an array of an open container, and a
+//! [`Request`](tesseral_format::Request). [`read`] gives cells of a dense array, as a view of the file where its layout
+//! allows, [`read_cells`] rows of a sparse one; results never depend on the number of threads.
 #![deny(unsafe_code)]
 
+mod aggregate;
+mod budget;
+mod buffer;
+mod cells;
+mod chunk;
+mod condition;
+mod dense;
+mod fetch;
+mod handle;
 pub mod kernel;
+mod options;
+mod overlay;
+mod recover;
+mod sink;
+mod sparse;
+mod var;
+mod verify;
+mod write;
+
+pub use aggregate::{Summarized, summarize};
+pub use budget::{Blocks, available_memory, blocks, budget_bytes};
+pub use buffer::Buffer;
+pub use cells::Cells;
+pub use dense::{Dense, Explained, explain, read, read_into};
+pub use handle::Handle;
+pub use options::{Cancel, Options, Progress};
+pub use recover::{Recovered, recover};
+pub use sparse::{CellBatch, read_cells};
+pub use var::read_var;
+pub use verify::{Verified, verify};
+pub use write::WriteSession;

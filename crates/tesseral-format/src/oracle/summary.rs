@@ -18,13 +18,16 @@ pub(super) fn scalar(dtype: DType, native: &[u8]) -> Result<Scalar> {
     Scalar::from_le_bytes(dtype, native)
 }
 
-/// Whether a cell counts as null: not valid, or the same as the declared fill, by its bits or as a number.
+/// Whether a cell counts as null: not valid, or the same as the declared fill, by its bits or as a number; any NaN is the
+/// same as a fill that is NaN.
 pub fn is_null(field: &Field, cell: Option<&[u8]>) -> bool {
     let Some(bytes) = cell else { return true };
     let Some(fill) = &field.fill else { return false };
     let Ok(value) = scalar(field.dtype, bytes) else { return false };
+    let nan = |v: &Scalar| v.as_f64().is_some_and(f64::is_nan);
     value.bytes() == fill.bytes()
-        || (field.cell == CellLen::One && value.compare(fill) == Some(Ordering::Equal))
+        || (field.cell == CellLen::One
+            && (value.compare(fill) == Some(Ordering::Equal) || (nan(&value) && nan(fill))))
 }
 
 /// What a field holds over some cells. Extremes, sum and moments are over the cells that are neither null nor NaN.

@@ -1,0 +1,159 @@
+//! How much memory an operation may take, and cutting work so that it does.
+
+use tesseral_core::{Result, Selection, Slice};
+use tesseral_format::{MemoryBudget, Request};
+
+use crate::dense::fixed_size;
+use crate::handle::Handle;
+
+/// A file's budget in bytes: basis points count the memory that is available now. `None` when that is unknown.
+pub fn budget_bytes(budget: MemoryBudget) -> Option<u64> {
+    match budget {
+        MemoryBudget::Bytes(bytes) => Some(bytes),
+        MemoryBudget::BasisPoints(points) => available_memory().map(|bytes| bytes / 10_000 * u64::from(points)),
+    }
+}
+
+/// Bytes of memory that could be taken without swapping, as the kernel estimates it.
+pub fn available_memory() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    kib.checked_mul(1024)
+}
+
+/// A selection cut into boxes, in row-major order: reading them one after another gives the selection's cells in order.
+#[derive(Clone, Debug)]
+pub struct Blocks {
+    slices: Vec<Slice>,
+    shape: Vec<u64>,
+    /// Dimensions before this one advance position by position, this one by runs, later ones are taken whole.
+    split: usize,
+    run: u64,
+    chunk: u64,
+    at: Option<Vec<u64>>,
+}
+
+/// Cuts a selection of a dense array into boxes of at most `bytes`, or of one cell where that is more.
+///
+/// # Errors
+/// `InvalidRequest` for requests that are not positions of one fixed-size field.
+pub fn blocks(handle: &Handle, request: &Request, bytes: u64) -> Result<Blocks> {
+    let field = match request.columns.as_slice() {
+        [tesseral_format::Column::Field(field)] => *field,
+        _ => return Err(tesseral_core::Error::invalid("blocks are cut from one field")),
+    };
+    let size = fixed_size(handle, field)? as u64;
+    let selection =
+        request.selection().ok_or_else(|| tesseral_core::Error::invalid("blocks are cut from positions"))?;
+    let chunk = handle.schema().chunk_shape.clone().unwrap_or_default();
+    Ok(Blocks::new(selection, &chunk, bytes / size))
+}
+
+impl Blocks {
+    fn new(selection: &Selection, chunk: &[u64], cells: u64) -> Self {
+        let slices = selection.slices().to_vec();
+        let shape = selection.shape().to_vec();
+        let mut inner = 1_u64;
+        let mut split = 0;
+        for d in (0..shape.len()).rev() {
+            let whole = inner.saturating_mul(shape[d]);
+            if whole > cells {
+                split = d;
+                break;
+            }
+            inner = whole;
+        }
+        let run = if shape.is_empty() { 1 } else { (cells / inner.max(1)).clamp(1, shape[split].max(1)) };
+        let chunk = match slices.get(split) {
+            Some(slice) if slice.step == 1 => chunk.get(split).copied().unwrap_or(1),
+            _ => 1,
+        };
+        let at = (!shape.contains(&0)).then(|| vec![0; shape.len()]);
+        Self { slices, shape, split, run, chunk, at }
+    }
+
+    /// Positions of the next run along the split dimension, from `start`: as many as fit, ending where a chunk ends when
+    /// at least one chunk fits, so that no chunk is decoded twice without need.
+    fn run_end(&self, start: u64) -> u64 {
+        let end = (start + self.run).min(self.shape[self.split]);
+        let first = self.slices[self.split].start;
+        let aligned = (first + end) / self.chunk * self.chunk;
+        if end < self.shape[self.split] && aligned > first + start { aligned - first } else { end }
+    }
+}
+
+impl Iterator for Blocks {
+    type Item = Selection;
+
+    fn next(&mut self) -> Option<Selection> {
+        let at = self.at.take()?;
+        let mut ends: Vec<u64> = self.shape.clone();
+        if !self.shape.is_empty() {
+            for d in 0..self.split {
+                ends[d] = at[d] + 1;
+            }
+            ends[self.split] = self.run_end(at[self.split]);
+        }
+        let block = self.slices.iter().zip(&at).zip(&ends).map(|((slice, &from), &to)| Slice {
+            start: slice.start + from * slice.step,
+            end: (slice.start + (to - 1) * slice.step + 1).min(slice.end),
+            step: slice.step,
+        });
+        // Parts of slices that fitted the array do too.
+        let bounds: Vec<u64> = self.slices.iter().map(|s| s.end).collect();
+        let block = Selection::new(block, &bounds).ok()?;
+        let mut next = at;
+        for d in (0..self.shape.len().min(self.split + 1)).rev() {
+            next[d] = ends[d];
+            if next[d] < self.shape[d] {
+                self.at = Some(next);
+                break;
+            }
+            next[d] = 0;
+        }
+        Some(block)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_follow_one_another_row_major() {
+        let shape = [5, 4, 7];
+        let slices = [Slice::new(1, 5), Slice { start: 0, end: 4, step: 3 }, Slice { start: 1, end: 7, step: 2 }];
+        let selection = Selection::new(slices, &shape).unwrap();
+        let cells = |s: &Selection| {
+            let [a, b, c] = s.slices() else { panic!("rank") };
+            let mut out = Vec::new();
+            for i in (a.start..a.end).step_by(a.step as usize) {
+                for j in (b.start..b.end).step_by(b.step as usize) {
+                    for k in (c.start..c.end).step_by(c.step as usize) {
+                        out.push((i, j, k));
+                    }
+                }
+            }
+            out
+        };
+        for budget in 0..60 {
+            let blocks: Vec<Selection> = Blocks::new(&selection, &[2, 2, 2], budget).collect();
+            assert!(blocks.iter().all(|b| b.cells().unwrap() <= budget.max(1)), "{budget}");
+            assert_eq!(blocks.iter().flat_map(cells).collect::<Vec<_>>(), cells(&selection), "{budget}");
+        }
+    }
+
+    #[test]
+    fn blocks_end_where_chunks_end() {
+        let all = Selection::all(&[100, 10]);
+        let rows: Vec<u64> = Blocks::new(&all, &[8, 10], 200).map(|b| b.slices()[0].start).collect();
+        assert_eq!(rows, (0..100).step_by(16).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn empty_selections_and_scalars() {
+        assert_eq!(Blocks::new(&Selection::all(&[3, 0]), &[1, 1], 10).count(), 0);
+        assert_eq!(Blocks::new(&Selection::all(&[]), &[], 10).count(), 1);
+    }
+}

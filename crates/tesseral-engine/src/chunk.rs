@@ -1,0 +1,203 @@
+//! One chunk's cells: borrowed from its bytes where they lie plain, decoded where they do not.
+
+use std::cell::RefCell;
+use std::ops::Range;
+
+use bytes::Bytes;
+use tesseral_core::{Error, Order, Region, Result, Selection};
+use tesseral_format::{Access, Column, ColumnMut, PlannedChunk, Scratch};
+
+use crate::fetch::PartBytes;
+use crate::handle::Handle;
+use crate::sink::Strides;
+
+/// What a thread keeps between chunks.
+#[derive(Default)]
+pub(crate) struct Workspace {
+    pub scratch: Scratch,
+    values: Vec<u8>,
+    validity: Vec<u8>,
+}
+
+thread_local! {
+    static WORKSPACE: RefCell<Workspace> = RefCell::default();
+}
+
+/// Runs with this thread's work space. A nested call gets a fresh one.
+pub(crate) fn with_workspace<T>(work: impl FnOnce(&mut Workspace) -> T) -> T {
+    WORKSPACE.with(|cell| match cell.try_borrow_mut() {
+        Ok(mut workspace) => work(&mut workspace),
+        Err(_) => work(&mut Workspace::default()),
+    })
+}
+
+/// Byte strides of a tile in the order its cells are stored.
+fn tile_strides(tile: &Region, order: Order, size: usize) -> Strides {
+    let rank = tile.rank();
+    let mut strides = Strides::from_elem(size, rank);
+    let extent = |d: usize| usize::try_from(tile.extent(d)).unwrap_or(usize::MAX);
+    match order {
+        Order::ColMajor => {
+            for d in 1..rank {
+                strides[d] = strides[d - 1].saturating_mul(extent(d - 1));
+            }
+        }
+        _ => {
+            for d in (1..rank).rev() {
+                strides[d - 1] = strides[d].saturating_mul(extent(d));
+            }
+        }
+    }
+    strides
+}
+
+/// Where a selection lies in a tile: byte offset of its first cell, byte strides between selected cells, cell run.
+pub(crate) struct Placement {
+    pub start: usize,
+    pub strides: Strides,
+    /// First and one past the last cell touched, in the tile's own order.
+    pub cells: Range<u64>,
+}
+
+pub(crate) fn place(tile: &Region, order: Order, size: usize, part: &Selection) -> Placement {
+    let mut strides = tile_strides(tile, order, size);
+    let (mut first, mut last) = (0_usize, 0_usize);
+    for (d, slice) in part.slices().iter().enumerate() {
+        // The part lies inside the tile, whose bytes the caller found to be addressable.
+        let skip = usize::try_from(slice.start - tile.start(d)).unwrap_or(usize::MAX);
+        let steps = usize::try_from(slice.count().saturating_sub(1)).unwrap_or(usize::MAX);
+        let step = usize::try_from(slice.step).unwrap_or(usize::MAX);
+        first = first.saturating_add(skip.saturating_mul(strides[d]));
+        strides[d] = strides[d].saturating_mul(step);
+        last = last.saturating_add(steps.saturating_mul(strides[d]));
+    }
+    let cells = (first / size) as u64..((first.saturating_add(last)) / size) as u64 + 1;
+    Placement { start: first, strides, cells }
+}
+
+/// Cells of a tile, or of a run of it, with where the selection lies in them.
+pub(crate) struct Decoded<'a> {
+    pub values: &'a [u8],
+    pub validity: Option<&'a [u8]>,
+    pub placement: Placement,
+    /// Numbers still have to be reversed.
+    pub swapped: bool,
+}
+
+/// A chunk of one fixed-size field, ready to be decoded.
+pub(crate) struct ChunkCells<'a> {
+    pub handle: &'a Handle,
+    pub chunk: &'a PlannedChunk,
+    pub column: Column,
+    pub size: usize,
+    pub nullable: bool,
+    pub order: Order,
+    pub tile: &'a Region,
+    pub tile_cells: u64,
+}
+
+impl<'a> ChunkCells<'a> {
+    pub(crate) fn new(handle: &'a Handle, chunk: &'a PlannedChunk, field: u16, size: usize) -> Result<Self> {
+        let schema = handle.schema();
+        let tile = chunk.tile_region().ok_or_else(|| Error::invalid("a sparse chunk in a dense read"))?;
+        let tile_cells = tile
+            .cells()
+            .filter(|n| n.checked_mul(size as u64).is_some_and(|n| usize::try_from(n).is_ok()))
+            .ok_or_else(|| Error::limit("a chunk", u64::MAX, usize::MAX as u64))?;
+        let nullable = schema.fields[usize::from(field)].nullable;
+        let order = schema.cell_order;
+        Ok(Self { handle, chunk, column: Column::Field(field), size, nullable, order, tile, tile_cells })
+    }
+
+    /// The cells as stored, when nothing has to be decoded.
+    pub(crate) fn direct<'b>(&self, parts: &'b PartBytes, part: &Selection) -> Result<Option<Decoded<'b>>> {
+        let Access::Direct { swapped } = self.chunk.access else { return Ok(None) };
+        let [values] = parts.as_slice() else { return Ok(None) };
+        self.check_len(values)?;
+        let placement = place(self.tile, self.order, self.size, part);
+        Ok(Some(Decoded { values, validity: None, placement, swapped: swapped && self.size > 1 }))
+    }
+
+    fn check_len(&self, values: &Bytes) -> Result<()> {
+        let expected = self.tile_cells * self.size as u64;
+        if values.len() as u64 != expected {
+            let detail = format!("{} cells of {} bytes take {expected} bytes, the chunk has {}", self.tile_cells, self.size, values.len());
+            return Err(Error::corrupt("a chunk", self.handle.store().location(), None, detail));
+        }
+        Ok(())
+    }
+
+    /// The run of cells to decode so that `placement` is in it.
+    fn run(&self, placement: &Placement) -> Range<u64> {
+        match self.chunk.access {
+            Access::Coded { granule: Some(granule) } if granule > 0 => {
+                let start = placement.cells.start / granule * granule;
+                let end = placement.cells.end.div_ceil(granule).saturating_mul(granule);
+                start..end.min(self.tile_cells)
+            }
+            _ => 0..self.tile_cells,
+        }
+    }
+
+    /// Decodes what the selection needs into the thread's buffers.
+    pub(crate) fn decode<'b>(
+        &self,
+        parts: &PartBytes,
+        part: &Selection,
+        workspace: &'b mut Workspace,
+    ) -> Result<Decoded<'b>> {
+        let mut placement = place(self.tile, self.order, self.size, part);
+        let run = self.run(&placement);
+        // At most the tile's cells, whose bytes are addressable.
+        #[allow(clippy::cast_possible_truncation)]
+        let cells = (run.end - run.start) as usize;
+        let Workspace { scratch, values, validity } = workspace;
+        let values = take(values, cells * self.size);
+        let validity = self.nullable.then(|| take(validity, cells));
+        self.decode_into(parts, run.clone(), values, validity, scratch)?;
+        #[allow(clippy::cast_possible_truncation)]
+        {
+            placement.start -= run.start as usize * self.size;
+        }
+        let validity = self.nullable.then(|| &workspace.validity[..cells]);
+        Ok(Decoded { values: &workspace.values[..cells * self.size], validity, placement, swapped: false })
+    }
+
+    /// Decodes the whole tile where it belongs.
+    pub(crate) fn decode_whole(
+        &self,
+        parts: &PartBytes,
+        values: &mut [u8],
+        validity: Option<&mut [u8]>,
+        scratch: &mut Scratch,
+    ) -> Result<()> {
+        self.decode_into(parts, 0..self.tile_cells, values, validity, scratch)
+    }
+
+    fn decode_into(
+        &self,
+        parts: &PartBytes,
+        run: Range<u64>,
+        values: &mut [u8],
+        validity: Option<&mut [u8]>,
+        scratch: &mut Scratch,
+    ) -> Result<()> {
+        let out = ColumnMut::Fixed { values, validity };
+        self.handle.source().decode(self.chunk, self.column, parts, run, out, scratch)
+    }
+
+    /// Whether `part` takes every cell of the tile, in the tile's own order.
+    pub(crate) fn is_whole(&self, part: &Selection) -> bool {
+        part.is_box()
+            && &part.bounds() == self.tile
+            && (self.order == Order::RowMajor || self.tile.bounds().iter().filter(|b| b.1 - b.0 > 1).count() <= 1)
+    }
+}
+
+/// The first `len` bytes of a buffer that only ever grows. What they hold is stale, not zero.
+fn take(buffer: &mut Vec<u8>, len: usize) -> &mut [u8] {
+    if buffer.len() < len {
+        buffer.resize(len, 0);
+    }
+    &mut buffer[..len]
+}

@@ -1,0 +1,499 @@
+//! Reading cells of a dense array into one row-major result.
+
+use bytes::Bytes;
+use tesseral_core::{CellLen, Element, Error, Field, Region, Result, Selection};
+use tesseral_format::{Access, ChunkPlan, Column, PlannedChunk, Request, Uncovered};
+
+use crate::buffer::Buffer;
+use crate::chunk::{ChunkCells, Workspace, with_workspace};
+use crate::fetch::{self, Fetched, PartBytes, Resident, Source};
+use crate::handle::Handle;
+use crate::options::Options;
+use crate::overlay::Groups;
+use crate::sink::{self, Cells, Output, Target, Units};
+
+/// Below this many bytes handing work to other threads costs more than it saves.
+const PARALLEL_FROM: u64 = 256 << 10;
+
+/// Cells of one field, row-major over the selection.
+#[derive(Debug)]
+pub struct Dense {
+    /// The field.
+    pub field: Field,
+    /// Positions along each dimension.
+    pub shape: Vec<u64>,
+    values: Values,
+    validity: Option<Buffer>,
+}
+
+#[derive(Debug)]
+enum Values {
+    Borrowed(Bytes),
+    Owned(Buffer),
+}
+
+impl Dense {
+    /// The cells, back to back.
+    pub fn bytes(&self) -> &[u8] {
+        match &self.values {
+            Values::Borrowed(bytes) => bytes,
+            Values::Owned(buffer) => buffer,
+        }
+    }
+
+    /// The cells as numbers; `None` when `T` is not what the field is made of.
+    pub fn as_slice<T: Element>(&self) -> Option<&[T]> {
+        let native = tesseral_core::dispatch_element!(self.field.dtype, U => U::DTYPE == T::DTYPE, else => false);
+        if !native {
+            return None;
+        }
+        bytemuck::try_cast_slice(self.bytes()).ok()
+    }
+
+    /// One byte per cell, 1 valid, 0 null; `None` for fields that cannot be null.
+    pub fn validity(&self) -> Option<&[u8]> {
+        self.validity.as_deref()
+    }
+
+    /// Whether the cells are a view of the file itself.
+    pub fn is_borrowed(&self) -> bool {
+        matches!(self.values, Values::Borrowed(_))
+    }
+
+    /// The cells as shared bytes, without a copy.
+    pub fn into_bytes(self) -> Bytes {
+        match self.values {
+            Values::Borrowed(bytes) => bytes,
+            Values::Owned(buffer) => Bytes::from_owner(buffer),
+        }
+    }
+}
+
+/// A field whose cells have one size.
+pub(crate) fn fixed_size(handle: &Handle, field: u16) -> Result<usize> {
+    let schema = handle.schema();
+    let field = schema
+        .fields
+        .get(usize::from(field))
+        .ok_or_else(|| Error::invalid(format!("there is no field number {field}")).in_array(&schema.name))?;
+    match field.cell_size() {
+        Some(size) if size > 0 => Ok(size),
+        _ if field.cell == CellLen::Var => {
+            Err(Error::invalid(format!("cells of {:?} have any length; read them as such", field.name)))
+        }
+        _ => Err(Error::unsupported(format!("cells of dtype {} in a dense read", field.type_name()))),
+    }
+}
+
+/// Everything an execution over dense chunks needs, planned once.
+pub(crate) struct Prepared {
+    pub plan: ChunkPlan,
+    pub groups: Groups,
+    pub selection: Selection,
+    pub field: u16,
+    pub size: usize,
+    pub bytes: u64,
+    pub resident: Option<Resident>,
+}
+
+impl Prepared {
+    pub(crate) fn new(handle: &Handle, request: &Request) -> Result<Self> {
+        let (Some(selection), [Column::Field(field)]) = (request.selection(), request.columns.as_slice()) else {
+            return Err(Error::invalid("a dense read takes positions of one field"));
+        };
+        let size = fixed_size(handle, *field)?;
+        let name = &handle.schema().name;
+        let bytes = selection
+            .cells()
+            .and_then(|n| n.checked_mul(size as u64))
+            .ok_or_else(|| Error::limit("the selection", u64::MAX, isize::MAX as u64).in_array(name))?;
+        let plan = handle.source().plan(request).map_err(|e| e.in_array(name))?;
+        let grid = handle.schema().grid()?;
+        let groups = Groups::new(&grid, &plan, selection)?;
+        check_cover(handle, &plan, selection)?;
+        let resident = fetch::resident(handle, &plan.chunks)?;
+        Ok(Self { plan, groups, selection: selection.clone(), field: *field, size, bytes, resident })
+    }
+
+    pub(crate) fn parallel(&self) -> bool {
+        self.plan.chunks.len() > 1 && self.bytes.max(self.plan.stored_bytes()) >= PARALLEL_FROM
+    }
+}
+
+/// A plan that promises to cover everything must: what is not painted would be garbage.
+fn check_cover(handle: &Handle, plan: &ChunkPlan, selection: &Selection) -> Result<()> {
+    if plan.uncovered == Uncovered::Fill {
+        return Ok(());
+    }
+    let covered = plan.chunks.iter().try_fold(0_u64, |sum, chunk| {
+        let cells = chunk.cover.region().and_then(|c| selection.clip(c)).map_or(Some(0), |(part, _)| part.cells());
+        cells.and_then(|n| sum.checked_add(n))
+    });
+    if covered != selection.cells() {
+        let detail = format!("chunks hold {covered:?} of the {:?} cells selected", selection.cells());
+        return Err(Error::corrupt("the chunk index", handle.store().location(), None, detail)
+            .in_array(&handle.schema().name));
+    }
+    Ok(())
+}
+
+/// Where the bytes of a unit of work come from.
+pub(crate) enum Context<'a> {
+    Resident(&'a Resident),
+    Fetched(Fetched),
+}
+
+impl Context<'_> {
+    pub(crate) fn source(&self) -> Source<'_> {
+        match self {
+            Self::Resident(resident) => Source::Resident(resident),
+            Self::Fetched(fetched) => Source::Fetched(fetched),
+        }
+    }
+}
+
+/// What a cell without a chunk holds.
+pub(crate) fn fill_cell(field: &Field, size: usize) -> Vec<u8> {
+    match &field.fill {
+        Some(fill) if fill.bytes().len() == size => fill.bytes().to_vec(),
+        // One element, repeated over a cell of several.
+        Some(fill) if !fill.bytes().is_empty() && size.is_multiple_of(fill.bytes().len()) => {
+            fill.bytes().repeat(size / fill.bytes().len())
+        }
+        _ => vec![0; size],
+    }
+}
+
+/// Reads a selection of one field. The result is a view of the file where its layout allows.
+///
+/// # Errors
+/// What the plan, the store and the decoders meet; `Limit` when the result passes the memory limit.
+pub fn read(handle: &Handle, request: &Request, options: &Options) -> Result<Dense> {
+    let prepared = Prepared::new(handle, request)?;
+    let field = handle.schema().fields[usize::from(prepared.field)].clone();
+    let shape = prepared.selection.shape().to_vec();
+    if let Some(bytes) = borrow(handle, &prepared)? {
+        return Ok(Dense { field, shape, values: Values::Borrowed(bytes), validity: None });
+    }
+    options.check_memory("the result", prepared.bytes)?;
+    let mut values = Buffer::new(prepared.bytes)?;
+    let mut validity =
+        if field.nullable { Some(Buffer::new(prepared.bytes / prepared.size as u64)?) } else { None };
+    execute(handle, &prepared, &mut values, validity.as_deref_mut(), options)?;
+    Ok(Dense { field, shape, values: Values::Owned(values), validity })
+}
+
+/// Reads a selection of one field into memory the caller has: `values` row-major, and for nullable fields `validity`,
+/// one byte per cell.
+///
+/// # Errors
+/// As [`read`]; `InvalidRequest` when a slice is not exactly as long as the selection takes.
+pub fn read_into(
+    handle: &Handle,
+    request: &Request,
+    values: &mut [u8],
+    validity: Option<&mut [u8]>,
+    options: &Options,
+) -> Result<()> {
+    let prepared = Prepared::new(handle, request)?;
+    execute(handle, &prepared, values, validity, options)
+}
+
+fn execute(
+    handle: &Handle,
+    prepared: &Prepared,
+    values: &mut [u8],
+    validity: Option<&mut [u8]>,
+    options: &Options,
+) -> Result<()> {
+    let Prepared { plan, groups, selection, field, size, .. } = prepared;
+    let (field, size) = (*field, *size);
+    let schema_field = &handle.schema().fields[usize::from(field)];
+    let fill = fill_cell(schema_field, size);
+    let ticker = options.ticker(groups.len(plan) as u64);
+    let mut outputs: Vec<Output<'_>> = vec![Output { bytes: values, size }];
+    if schema_field.nullable {
+        outputs.extend(validity.map(|bytes| Output { bytes, size: 1 }));
+    }
+    let paint_group = |context: &Context<'_>, index: usize, targets: &mut [Target<'_>], _: &Selection| {
+        paint_group(handle, prepared, &fill, context, index, targets)?;
+        ticker.tick()
+    };
+    let parallel = prepared.parallel();
+    options.run(|| match &prepared.resident {
+        Some(resident) => sink::paint(
+            &mut outputs,
+            selection,
+            plan,
+            groups,
+            &Units::Groups,
+            parallel,
+            |_| Ok(Context::Resident(resident)),
+            paint_group,
+        ),
+        None => {
+            let batches = fetch::batches(handle, plan, groups, selection)?;
+            sink::paint(
+                &mut outputs,
+                selection,
+                plan,
+                groups,
+                &Units::Batches(&batches),
+                parallel,
+                |batch| match batch {
+                    Some(batch) => fetch::fetch(handle, batch).map(Context::Fetched),
+                    None => Err(Error::invalid("a batch was expected")),
+                },
+                paint_group,
+            )
+        }
+    })
+}
+
+/// Paints what can be seen of a group: fill first where it shows, then chunks from the lowest layer up.
+fn paint_group(
+    handle: &Handle,
+    prepared: &Prepared,
+    fill: &[u8],
+    context: &Context<'_>,
+    index: usize,
+    targets: &mut [Target<'_>],
+) -> Result<()> {
+    let Prepared { plan, groups, selection, field, size, .. } = prepared;
+    let group = groups.get(plan, index)?;
+    let (members, fill_seen) = group.visible(plan, selection);
+    if fill_seen && let Some((_, region)) = selection.clip(group.region) {
+        targets[0].fill(&region, fill)?;
+        if let Some(validity) = targets.get_mut(1) {
+            validity.fill(&region, &[0])?;
+        }
+    }
+    for &member in members {
+        let chunk = &plan.chunks[member as usize];
+        let source = context.source();
+        with_workspace(|workspace| paint_chunk(handle, chunk, *field, *size, &source, selection, targets, workspace))
+            .map_err(|e| handle.locate(chunk, e))?;
+    }
+    Ok(())
+}
+
+/// Cells and validity of a part of a prepared read, painted on this thread from bytes that were already fetched.
+pub(crate) fn paint_part(
+    handle: &Handle,
+    whole: &Prepared,
+    plan: ChunkPlan,
+    part: &Selection,
+    context: &Context<'_>,
+) -> Result<(Vec<u8>, Option<Vec<u8>>)> {
+    let groups = Groups::new(&handle.schema().grid()?, &plan, part)?;
+    let cells = part.cells().and_then(|n| usize::try_from(n).ok());
+    let bytes = cells.and_then(|n| n.checked_mul(whole.size));
+    let (Some(cells), Some(bytes)) = (cells, bytes) else {
+        return Err(Error::limit("a group of chunks", u64::MAX, usize::MAX as u64));
+    };
+    let schema_field = &handle.schema().fields[usize::from(whole.field)];
+    let fill = fill_cell(schema_field, whole.size);
+    let prepared = Prepared {
+        plan,
+        groups,
+        selection: part.clone(),
+        field: whole.field,
+        size: whole.size,
+        bytes: bytes as u64,
+        resident: None,
+    };
+    let mut values = vec![0; bytes];
+    let mut validity = schema_field.nullable.then(|| vec![0; cells]);
+    let mut outputs = vec![Output { bytes: &mut values, size: whole.size }];
+    outputs.extend(validity.as_mut().map(|bytes| Output { bytes, size: 1 }));
+    sink::paint(
+        &mut outputs,
+        part,
+        &prepared.plan,
+        &prepared.groups,
+        &Units::Groups,
+        false,
+        |_| Ok(()),
+        |&(), index, targets, _| paint_group(handle, &prepared, &fill, context, index, targets),
+    )?;
+    Ok((values, validity))
+}
+
+/// Puts the cells of one chunk that the selection wants where they belong.
+#[allow(clippy::too_many_arguments)]
+fn paint_chunk(
+    handle: &Handle,
+    chunk: &PlannedChunk,
+    field: u16,
+    size: usize,
+    source: &Source<'_>,
+    selection: &Selection,
+    targets: &mut [Target<'_>],
+    workspace: &mut Workspace,
+) -> Result<()> {
+    let Some((part, region)) = chunk.cover.region().and_then(|cover| selection.clip(cover)) else { return Ok(()) };
+    let parts = source.column(handle, chunk, Column::Field(field))?;
+    let cells = ChunkCells::new(handle, chunk, field, size)?;
+    if let Some(direct) = cells.direct(&parts, &part)? {
+        let from = Cells { bytes: direct.values, start: direct.placement.start, strides: direct.placement.strides };
+        targets[0].copy(&region, &from)?;
+        if direct.swapped {
+            targets[0].swap(&region, handle.schema().fields[usize::from(field)].dtype.word())?;
+        }
+        return match targets.get_mut(1) {
+            Some(validity) => validity.fill(&region, &[1]),
+            None => Ok(()),
+        };
+    }
+    if decode_in_place(&cells, &parts, &part, &region, targets, workspace)? {
+        return Ok(());
+    }
+    let decoded = cells.decode(&parts, &part, workspace)?;
+    let (start, strides) = (decoded.placement.start, decoded.placement.strides);
+    if let (Some(target), Some(validity)) = (targets.get_mut(1), decoded.validity) {
+        let strides = strides.iter().map(|s| s / size).collect();
+        target.copy(&region, &Cells { bytes: validity, start: start / size, strides })?;
+    }
+    targets[0].copy(&region, &Cells { bytes: decoded.values, start, strides })
+}
+
+/// A whole tile that is one run of the output needs no stop on the way.
+fn decode_in_place(
+    cells: &ChunkCells<'_>,
+    parts: &PartBytes,
+    part: &Selection,
+    region: &Region,
+    targets: &mut [Target<'_>],
+    workspace: &mut Workspace,
+) -> Result<bool> {
+    if !cells.is_whole(part) || (cells.nullable && targets.len() < 2) {
+        return Ok(false);
+    }
+    let (first, rest) = targets.split_at_mut(1);
+    let Some(values) = first[0].contiguous(region)? else { return Ok(false) };
+    let validity = match rest.first_mut() {
+        Some(target) => target.contiguous(region)?,
+        None => None,
+    };
+    cells.decode_whole(parts, values, validity, &mut workspace.scratch)?;
+    Ok(true)
+}
+
+/// The result as a slice of the file, when the chunks lie there just as the result does.
+fn borrow(handle: &Handle, prepared: &Prepared) -> Result<Option<Bytes>> {
+    let Prepared { plan, selection, field, size, resident, .. } = prepared;
+    let (Some(resident), false) = (resident, plan.uncovered == Uncovered::Fill) else { return Ok(None) };
+    let Some(first) = plan.chunks.first().and_then(|c| c.parts.first()) else { return Ok(None) };
+    if selection.shape().contains(&0) || !selection.is_box() {
+        return Ok(None);
+    }
+    let shape = selection.shape();
+    let mut span: Option<(u64, u64)> = None;
+    for chunk in &plan.chunks {
+        let [part] = chunk.parts.as_slice() else { return Ok(None) };
+        let direct = matches!(chunk.access, Access::Direct { swapped } if !swapped || *size == 1);
+        if !direct || part.object != first.object {
+            return Ok(None);
+        }
+        let Some((selected, target)) = chunk.cover.region().and_then(|c| selection.clip(c)) else { continue };
+        let cells = ChunkCells::new(handle, chunk, *field, *size)?;
+        if part.len != cells.tile_cells.saturating_mul(*size as u64) {
+            return Ok(None);
+        }
+        let bounds = selected.bounds();
+        let row_major = cells.order == tesseral_core::Order::RowMajor || bounds.rank() < 2;
+        if !row_major || !is_run(&bounds, &cells.tile.shape()) || !is_run(&target, &shape) {
+            return Ok(None);
+        }
+        let placement = crate::chunk::place(cells.tile, cells.order, *size, &selected);
+        let start = part.offset + placement.start as u64;
+        let len = selected.cells().unwrap_or(0) * *size as u64;
+        // Chunks come in row-major order of the grid; runs that follow one another there must do so in the file too.
+        span = match span {
+            None if is_start(&target) => Some((start, start + len)),
+            Some((from, to)) if to == start => Some((from, start + len)),
+            _ => return Ok(None),
+        };
+    }
+    let Some((from, to)) = span.filter(|(from, to)| to - from == prepared.bytes) else { return Ok(None) };
+    let Some((_, bytes)) = resident.iter().find(|(o, _)| *o == first.object) else { return Ok(None) };
+    let range = usize::try_from(from).ok().zip(usize::try_from(to).ok());
+    let Some(view) = range.and_then(|(from, to)| bytes.get(from..to).map(|_| bytes.slice(from..to))) else {
+        return Ok(None);
+    };
+    let word = handle.schema().fields[usize::from(*field)].dtype.word();
+    if !(view.as_ptr() as usize).is_multiple_of(word) {
+        return Ok(None);
+    }
+    check_digests(handle, prepared, resident)?;
+    Ok(Some(view))
+}
+
+/// A view is as good as a copy only once its chunks were found sound.
+fn check_digests(handle: &Handle, prepared: &Prepared, resident: &Resident) -> Result<()> {
+    use rayon::prelude::*;
+    let source = Source::Resident(resident);
+    let check = |chunk: &PlannedChunk| -> Result<()> {
+        source.column(handle, chunk, Column::Field(prepared.field)).map(drop).map_err(|e| handle.locate(chunk, e))
+    };
+    let chunks = &prepared.plan.chunks;
+    if !chunks.iter().any(|chunk| handle.pending_digest(chunk).is_some()) {
+        return Ok(());
+    }
+    if prepared.parallel() { chunks.par_iter().try_for_each(check) } else { chunks.iter().try_for_each(check) }
+}
+
+/// Whether a box of a row-major array of `shape` is one run.
+fn is_run(part: &Region, shape: &[u64]) -> bool {
+    let extents = part.shape();
+    let first = extents.iter().position(|&n| n != 1).unwrap_or(extents.len());
+    (first + 1..extents.len()).all(|d| extents[d] == shape[d])
+}
+
+fn is_start(target: &Region) -> bool {
+    target.bounds().iter().all(|b| b.0 == 0)
+}
+
+/// What reading a selection would fetch, without fetching it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Explained {
+    /// Chunks touched.
+    pub chunks: u64,
+    /// Spans of stored bytes they lie in.
+    pub spans: u64,
+    /// Requests after joining near spans.
+    pub requests: u64,
+    /// Bytes of those requests.
+    pub bytes: u64,
+}
+
+impl std::fmt::Display for Explained {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let s = |n: u64| if n == 1 { "" } else { "s" };
+        let Self { spans, requests, bytes, .. } = *self;
+        write!(f, "{spans} span{}, {requests} request{}, ", s(spans), s(requests))?;
+        if bytes < 10 << 10 { write!(f, "{bytes} B") } else { write!(f, "{} KiB", bytes >> 10) }
+    }
+}
+
+/// What [`read`] would fetch from a store where nothing is in reach.
+///
+/// # Errors
+/// What the plan meets.
+pub fn explain(handle: &Handle, request: &Request) -> Result<Explained> {
+    let prepared = Prepared::new(handle, request)?;
+    let batches = fetch::batches(handle, &prepared.plan, &prepared.groups, &prepared.selection)?;
+    let ranges = batches.iter().flat_map(|b| &b.reads);
+    let mut spans = 0;
+    for index in 0..prepared.groups.len(&prepared.plan) {
+        let group = prepared.groups.get(&prepared.plan, index)?;
+        let (members, _) = group.visible(&prepared.plan, &prepared.selection);
+        spans += members.iter().map(|&m| prepared.plan.chunks[m as usize].parts.len() as u64).sum::<u64>();
+    }
+    Ok(Explained {
+        chunks: prepared.plan.chunks.len() as u64,
+        spans,
+        requests: ranges.clone().count() as u64,
+        bytes: ranges.map(|(_, r)| r.end - r.start).sum(),
+    })
+}

@@ -1,0 +1,196 @@
+//! From planned chunks to their bytes: borrow what is in reach, read the rest in few large requests.
+
+use std::ops::Range;
+
+use bytes::Bytes;
+use smallvec::SmallVec;
+use tesseral_core::{Error, Result, Selection};
+use tesseral_format::{ChunkPlan, Column, PlannedChunk};
+
+use crate::handle::Handle;
+use crate::overlay::Groups;
+
+/// Spans closer than this are read as one: skipping them would cost more than reading them.
+const GAP: u64 = 64 << 10;
+/// A merged read stops growing here, so that decoding can begin while other reads are under way.
+const MERGED: u64 = 4 << 20;
+
+/// Objects that are in reach whole, by number.
+pub(crate) type Resident = SmallVec<[(u32, Bytes); 1]>;
+
+/// What to read: object and range.
+pub(crate) type Reads = SmallVec<[(u32, Range<u64>); 1]>;
+
+/// A run of groups whose bytes are read together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Batch {
+    /// Numbers of the groups.
+    pub groups: Range<usize>,
+    /// What to read for them.
+    pub reads: Reads,
+}
+
+/// Bytes of one batch.
+pub(crate) struct Fetched {
+    reads: SmallVec<[(u32, Range<u64>, Bytes); 1]>,
+}
+
+impl Fetched {
+    fn get(&self, object: u32, range: &Range<u64>) -> Option<Bytes> {
+        let (_, held, bytes) =
+            self.reads.iter().find(|(o, held, _)| *o == object && held.start <= range.start && range.end <= held.end)?;
+        let start = usize::try_from(range.start - held.start).ok()?;
+        let end = usize::try_from(range.end - held.start).ok()?;
+        bytes.get(start..end)?;
+        Some(bytes.slice(start..end))
+    }
+}
+
+/// Where the bytes of a chunk come from.
+pub(crate) enum Source<'a> {
+    /// Mapped or in memory.
+    Resident(&'a Resident),
+    /// Read for this batch.
+    Fetched(&'a Fetched),
+}
+
+/// The bytes of the parts of one column, almost always one.
+pub(crate) type PartBytes = SmallVec<[Bytes; 2]>;
+
+impl Source<'_> {
+    fn bytes(&self, handle: &Handle, object: u32, range: &Range<u64>) -> Result<Bytes> {
+        let found = match self {
+            Self::Resident(objects) => objects.iter().find(|(o, _)| *o == object).and_then(|(_, bytes)| {
+                let start = usize::try_from(range.start).ok()?;
+                let end = usize::try_from(range.end).ok()?;
+                bytes.get(start..end)?;
+                Some(bytes.slice(start..end))
+            }),
+            Self::Fetched(fetched) => fetched.get(object, range),
+        };
+        found.ok_or_else(|| {
+            let name = tesseral_store::StoreExt::describe(handle.store(), handle.source().object(object));
+            Error::truncated("a chunk's bytes", name, range.start, range.end.saturating_sub(range.start), 0)
+        })
+    }
+
+    /// The bytes of one column of a chunk, its digest checked.
+    pub(crate) fn column(&self, handle: &Handle, chunk: &PlannedChunk, column: Column) -> Result<PartBytes> {
+        if let Some(span) = handle.pending_digest(chunk) {
+            let bytes = self.bytes(handle, span.object, &span.range)?;
+            handle.check_digest(chunk, &span, &bytes)?;
+        }
+        chunk
+            .column_parts(column)
+            .map(|(_, part)| {
+                let end = part.offset.saturating_add(part.len);
+                self.bytes(handle, part.object, &(part.offset..end))
+            })
+            .collect()
+    }
+}
+
+/// The objects that the chunks need, when all of them are in reach.
+pub(crate) fn resident(handle: &Handle, chunks: &[PlannedChunk]) -> Result<Option<Resident>> {
+    let mut objects = Resident::new();
+    let mut last = None;
+    for part in chunks.iter().flat_map(|chunk| &chunk.parts) {
+        if last == Some(part.object) || objects.iter().any(|(o, _)| *o == part.object) {
+            continue;
+        }
+        last = Some(part.object);
+        // Many objects at once are better read one batch at a time than held open together.
+        if objects.len() >= 64 {
+            return Ok(None);
+        }
+        match handle.store().resident(handle.source().object(part.object))? {
+            Some(bytes) => objects.push((part.object, bytes)),
+            None => return Ok(None),
+        }
+    }
+    Ok(Some(objects))
+}
+
+/// Every span a chunk needs, its digest's included.
+fn spans<'a>(handle: &'a Handle, chunk: &'a PlannedChunk) -> impl Iterator<Item = (u32, Range<u64>)> + 'a {
+    let digest = handle.pending_digest(chunk).map(|span| (span.object, span.range));
+    let parts = chunk.parts.iter().map(|p| (p.object, p.offset..p.offset.saturating_add(p.len)));
+    parts.chain(digest)
+}
+
+/// Cuts the groups into batches and merges the reads of each.
+pub(crate) fn batches(
+    handle: &Handle,
+    plan: &ChunkPlan,
+    groups: &Groups,
+    selection: &Selection,
+) -> Result<Vec<Batch>> {
+    let mut out: Vec<Batch> = Vec::new();
+    for index in 0..groups.len(plan) {
+        let group = groups.get(plan, index)?;
+        let (members, _) = group.visible(plan, selection);
+        let needed = || members.iter().flat_map(|&m| spans(handle, &plan.chunks[m as usize]));
+        let joined = out.last_mut().and_then(|batch| {
+            let reads = merge(batch.reads.iter().cloned().chain(needed()));
+            // Join only while the reads stay few and small: nothing between far-apart chunks is read.
+            let size: u64 = reads.iter().map(|(_, r)| r.end - r.start).sum();
+            (size <= MERGED && reads.len() <= batch.reads.len().max(1)).then_some((batch, reads))
+        });
+        match joined {
+            Some((batch, reads)) => {
+                batch.reads = reads;
+                batch.groups.end = index + 1;
+            }
+            None => out.push(Batch { groups: index..index + 1, reads: merge(needed()) }),
+        }
+    }
+    Ok(out)
+}
+
+/// What one chunk by itself needs.
+pub(crate) fn chunk_batch(handle: &Handle, chunk: &PlannedChunk) -> Batch {
+    Batch { groups: 0..0, reads: merge(spans(handle, chunk)) }
+}
+
+/// Sorts spans and joins those that touch or nearly do.
+fn merge(spans: impl Iterator<Item = (u32, Range<u64>)>) -> Reads {
+    let mut sorted: SmallVec<[(u32, Range<u64>); 4]> = spans.filter(|(_, r)| r.start < r.end).collect();
+    sorted.sort_by_key(|(object, range)| (*object, range.start));
+    let mut out = Reads::new();
+    for (object, range) in sorted {
+        match out.last_mut() {
+            Some((o, last)) if *o == object && range.start <= last.end.saturating_add(GAP) => {
+                last.end = last.end.max(range.end);
+            }
+            _ => out.push((object, range)),
+        }
+    }
+    out
+}
+
+/// Reads a batch.
+pub(crate) fn fetch(handle: &Handle, batch: &Batch) -> Result<Fetched> {
+    let mut reads = SmallVec::new();
+    for group in batch.reads.chunk_by(|a, b| a.0 == b.0) {
+        let object = group[0].0;
+        let ranges: SmallVec<[Range<u64>; 4]> = group.iter().map(|(_, range)| range.clone()).collect();
+        let bytes = handle.store().read_many(handle.source().object(object), &ranges)?;
+        if bytes.len() != ranges.len() {
+            return Err(Error::invalid("a store gave fewer spans than it was asked for"));
+        }
+        reads.extend(ranges.into_iter().zip(bytes).map(|(range, bytes)| (object, range, bytes)));
+    }
+    Ok(Fetched { reads })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn near_spans_merge_far_ones_do_not() {
+        let spans = [(0, 10..20), (0, 0..10), (0, 20 + GAP..30 + GAP), (1, 0..5), (0, 10_000_000..10_000_001)];
+        let merged = merge(spans.into_iter());
+        assert_eq!(merged.as_slice(), &[(0, 0..30 + GAP), (0, 10_000_000..10_000_001), (1, 0..5)]);
+    }
+}

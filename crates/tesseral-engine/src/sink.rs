@@ -1,0 +1,252 @@
+//! The output of a parallel read: one slice, painted by many threads in disjoint boxes.
+//!
+//! The only `unsafe` of the engine. [`paint`] hands each [group](Groups) a [`Target`] that can write to that group's box
+//! of the output and nowhere else; since groups own disjoint boxes, no two threads ever hold the same byte.
+
+use std::marker::PhantomData;
+
+use rayon::prelude::*;
+use smallvec::SmallVec;
+use tesseral_core::{Error, Region, Result, Selection};
+use tesseral_format::ChunkPlan;
+
+use crate::fetch::Batch;
+use crate::kernel::copy::{self, Walk};
+use crate::overlay::Groups;
+
+/// Strides of one dimension each, in bytes.
+pub(crate) type Strides = SmallVec<[usize; 4]>;
+
+/// Row-major byte strides of a box of cells of `size` bytes. The caller checked that its bytes fit memory.
+pub(crate) fn row_major(shape: &[u64], size: usize) -> Strides {
+    let mut strides = Strides::from_elem(size, shape.len());
+    for d in (1..shape.len()).rev() {
+        strides[d - 1] = strides[d].saturating_mul(usize::try_from(shape[d]).unwrap_or(usize::MAX));
+    }
+    strides
+}
+
+/// A box of an output slice that one group may write to.
+pub(crate) struct Target<'a> {
+    start: *mut u8,
+    len: usize,
+    size: usize,
+    strides: &'a Strides,
+    shape: &'a [u64],
+    /// In positions of the output.
+    region: Region,
+    _out: PhantomData<&'a mut [u8]>,
+}
+
+/// What a copy reads from: cells with a stride per dimension, in bytes.
+pub(crate) struct Cells<'a> {
+    pub bytes: &'a [u8],
+    pub start: usize,
+    pub strides: Strides,
+}
+
+impl Target<'_> {
+    /// Byte offset of a box of this target in the output, its extents checked against the target's own.
+    fn locate(&self, part: &Region) -> Result<(usize, SmallVec<[usize; 4]>)> {
+        if !self.region.contains(part) {
+            return Err(Error::invalid(format!("a chunk paints {part:?} outside its box {:?}", self.region)));
+        }
+        let mut offset = 0_usize;
+        let mut extents = SmallVec::new();
+        for (d, &(start, end)) in part.bounds().iter().enumerate() {
+            // Within the output, whose bytes are addressable.
+            offset += usize::try_from(start).unwrap_or(usize::MAX) * self.strides[d];
+            extents.push(usize::try_from(end - start).unwrap_or(usize::MAX));
+        }
+        Ok((offset, extents))
+    }
+
+    /// The bytes of a box that is one run in the output; `None` when it is not.
+    pub(crate) fn contiguous(&mut self, part: &Region) -> Result<Option<&mut [u8]>> {
+        let (offset, extents) = self.locate(part)?;
+        // Contiguous when, after leading extents of 1, every later dimension is taken whole.
+        let first = extents.iter().position(|&n| n != 1).unwrap_or(extents.len());
+        let whole = (first + 1..extents.len()).all(|d| extents[d] as u64 == self.shape[d]);
+        if !whole {
+            return Ok(None);
+        }
+        let bytes = extents.iter().product::<usize>() * self.size;
+        if offset.checked_add(bytes).is_none_or(|end| end > self.len) {
+            return Err(Error::invalid("a box lies outside the output"));
+        }
+        #[allow(unsafe_code)]
+        // SAFETY: in bounds by the check above. The run consists of cells of `part`, all inside this group's box
+        // (`locate`), and boxes of different groups are disjoint (`Groups`), so no other thread has these bytes;
+        // `&mut self` keeps this thread from taking them twice.
+        Ok(Some(unsafe { std::slice::from_raw_parts_mut(self.start.add(offset), bytes) }))
+    }
+
+    /// Copies cells into a box.
+    pub(crate) fn copy(&mut self, part: &Region, cells: &Cells<'_>) -> Result<()> {
+        let (offset, extents) = self.locate(part)?;
+        let walk = Walk::new(&cells.strides, self.strides, &extents, self.size)?;
+        let source = cells.bytes.get(cells.start..).filter(|s| s.len() >= walk.src_len()).ok_or_else(outside)?;
+        if let Some(target) = self.contiguous(part)? {
+            return walk.copy(source, target);
+        }
+        if offset.checked_add(walk.dst_len()).is_none_or(|end| end > self.len) {
+            return Err(outside());
+        }
+        let start = self.start;
+        let bytes_at = |at: usize, len: usize| {
+            #[allow(unsafe_code)]
+            // SAFETY: in bounds, since the walk's furthest byte is (checked above). Only bytes of cells of `part` are
+            // asked for below: contiguous runs, and single elements where cells lie apart. All of them are inside this
+            // group's box (`locate`), boxes of different groups are disjoint (`Groups`), and `&mut self` keeps this
+            // thread from holding them twice: each slice ends before the next begins.
+            unsafe {
+                std::slice::from_raw_parts_mut(start.add(offset + at), len)
+            }
+        };
+        walk.for_each_run(|run| match run.contiguous() {
+            Some(len) => bytes_at(run.dst, len).copy_from_slice(&source[run.src..run.src + len]),
+            None if run.dst_stride == run.elem => run.copy(source, bytes_at(run.dst, run.dst_len())),
+            None => {
+                for i in 0..run.count {
+                    let from = run.src + i * run.src_stride;
+                    bytes_at(run.dst + i * run.dst_stride, run.elem)
+                        .copy_from_slice(&source[from..from + run.elem]);
+                }
+            }
+        });
+        Ok(())
+    }
+
+    /// Repeats a cell over a box.
+    pub(crate) fn fill(&mut self, part: &Region, cell: &[u8]) -> Result<()> {
+        let zero = Strides::from_elem(0, part.rank());
+        self.copy(part, &Cells { bytes: cell, start: 0, strides: zero })
+    }
+
+    /// Reverses the bytes of every number of `word` bytes in a box.
+    pub(crate) fn swap(&mut self, part: &Region, word: usize) -> Result<()> {
+        let rank = part.rank();
+        let last = rank.saturating_sub(1);
+        // Row by row: every row of a row-major output is one run.
+        let mut at: SmallVec<[u64; 4]> = part.bounds().iter().map(|b| b.0).collect();
+        loop {
+            let row = Region::new((0..rank).map(|d| if d == last { part.bounds()[d] } else { (at[d], at[d] + 1) }));
+            if let Some(bytes) = self.contiguous(&row)? {
+                copy::swap_bytes(bytes, word)?;
+            }
+            let Some(d) = (0..last).rev().find(|&d| at[d] + 1 < part.end(d)) else { return Ok(()) };
+            at[d] += 1;
+            for later in d + 1..last {
+                at[later] = part.start(later);
+            }
+        }
+    }
+}
+
+fn outside() -> Error {
+    Error::invalid("a copy leaves its box")
+}
+
+/// An output slice and the size of its cells.
+pub(crate) struct Output<'a> {
+    pub bytes: &'a mut [u8],
+    pub size: usize,
+}
+
+/// Outputs that threads share; see the module's docs for why that is sound.
+struct Shared {
+    start: *mut u8,
+    len: usize,
+    size: usize,
+    strides: Strides,
+}
+
+#[allow(unsafe_code)]
+// SAFETY: the pointer is only used through `Target`s, which write to disjoint boxes.
+unsafe impl Sync for Shared {}
+
+/// The groups in the order and company in which they are painted.
+pub(crate) enum Units<'a> {
+    /// Every group by itself.
+    Groups,
+    /// Runs of groups.
+    Batches(&'a [Batch]),
+}
+
+/// Runs `work` once for every group, at once on several threads when `parallel`, with one target per output.
+///
+/// `prepare` runs once per unit, before its groups; `work` gets what it made, the group's number, its targets (as many
+/// as there are outputs) and the selection clipped to its box.
+#[allow(clippy::too_many_arguments)]
+pub(crate) fn paint<C, P, F>(
+    outputs: &mut [Output<'_>],
+    selection: &Selection,
+    plan: &ChunkPlan,
+    groups: &Groups,
+    units: &Units<'_>,
+    parallel: bool,
+    prepare: P,
+    work: F,
+) -> Result<()>
+where
+    C: Sync,
+    P: Fn(Option<&Batch>) -> Result<C> + Sync,
+    F: Fn(&C, usize, &mut [Target<'_>], &Selection) -> Result<()> + Sync,
+{
+    let shape = selection.shape();
+    let cells = selection.cells().and_then(|n| usize::try_from(n).ok());
+    let mut shared: SmallVec<[Shared; 2]> = SmallVec::new();
+    for output in outputs.iter_mut() {
+        let fits = cells.and_then(|n| n.checked_mul(output.size)).is_some_and(|n| n == output.bytes.len());
+        if !fits {
+            return Err(Error::invalid(format!(
+                "the output has {} bytes, the selection does not take exactly that",
+                output.bytes.len()
+            )));
+        }
+        let strides = row_major(&shape, output.size);
+        shared.push(Shared { start: output.bytes.as_mut_ptr(), len: output.bytes.len(), size: output.size, strides });
+    }
+    let shared = &shared[..];
+    let one = |context: &C, index: usize| -> Result<()> {
+        let group = groups.get(plan, index)?;
+        let Some((part, region)) = selection.clip(group.region) else { return Ok(()) };
+        let mut targets: SmallVec<[Target<'_>; 2]> = shared
+            .iter()
+            .map(|s| Target {
+                start: s.start,
+                len: s.len,
+                size: s.size,
+                strides: &s.strides,
+                shape: &shape,
+                region: region.clone(),
+                _out: PhantomData,
+            })
+            .collect();
+        work(context, index, &mut targets, &part)
+    };
+    // Each group's number is handed out exactly once, so each box has one owner at a time.
+    match units {
+        Units::Groups => {
+            let count = groups.len(plan);
+            let context = prepare(None)?;
+            if parallel && count > 1 {
+                let context = &context;
+                (0..count).into_par_iter().try_for_each(|index| one(context, index))
+            } else {
+                (0..count).try_for_each(|index| one(&context, index))
+            }
+        }
+        Units::Batches(batches) => {
+            let batch = |batch: &Batch| -> Result<()> {
+                let context = prepare(Some(batch))?;
+                batch.groups.clone().try_for_each(|index| one(&context, index))
+            };
+            if parallel && batches.len() > 1 {
+                batches.par_iter().try_for_each(batch)
+            } else {
+                batches.iter().try_for_each(batch)
+            }
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! Reading cells of any length of a dense array.
+
+use rayon::prelude::*;
+use tesseral_core::{Error, Region, Result, Selection};
+use tesseral_format::{Column, PlannedChunk, Request};
+
+use crate::cells::{Cells, column_layout};
+use crate::chunk::{place, with_workspace};
+use crate::fetch::{self, Source};
+use crate::handle::Handle;
+use crate::kernel::copy::Walk;
+use crate::options::Options;
+use crate::sink::row_major;
+
+/// Which cell of which chunk a cell of the result is.
+type Pointer = (u32, u32);
+const FILL: Pointer = (u32::MAX, 0);
+
+/// Reads a selection of one field whose cells have any length, row-major.
+///
+/// # Errors
+/// What the plan, the store and the decoders meet; `Limit`.
+pub fn read_var(handle: &Handle, request: &Request, options: &Options) -> Result<Cells> {
+    let (Some(selection), [column @ Column::Field(field)]) = (request.selection(), request.columns.as_slice()) else {
+        return Err(Error::invalid("a dense read takes positions of one field"));
+    };
+    let schema = handle.schema();
+    let (size, nullable) = column_layout(schema, *column)?;
+    let plan = handle.source().plan(request).map_err(|e| e.in_array(&schema.name))?;
+    let cells = selection.cells().and_then(|n| usize::try_from(n).ok());
+    let cells = cells.ok_or_else(|| Error::limit("the selection", u64::MAX, usize::MAX as u64))?;
+    options.check_memory("the result", cells as u64 * size_of::<Pointer>() as u64)?;
+    let resident = fetch::resident(handle, &plan.chunks)?;
+    let ticker = options.ticker(plan.chunks.len() as u64);
+    let decode = |chunk: &PlannedChunk| -> Result<Cells> {
+        let fetched = match &resident {
+            Some(_) => None,
+            None => Some(fetch::fetch(handle, &fetch::chunk_batch(handle, chunk))?),
+        };
+        let source = match (&fetched, &resident) {
+            (Some(fetched), _) => Source::Fetched(fetched),
+            (None, Some(resident)) => Source::Resident(resident),
+            (None, None) => return Err(Error::invalid("a chunk without bytes")),
+        };
+        let parts = source.column(handle, chunk, *column)?;
+        // Cells are pointed at by 32-bit numbers below.
+        let count = u32::try_from(chunk.cells)
+            .map_err(|_| Error::limit("a chunk's cells", chunk.cells, u64::from(u32::MAX)))?;
+        let count = count as usize;
+        let mut out = Cells::new(size, nullable);
+        out.decode_with(count, |to| {
+            with_workspace(|w| handle.source().decode(chunk, *column, &parts, 0..chunk.cells, to, &mut w.scratch))
+        })?;
+        ticker.tick()?;
+        Ok(out)
+    };
+    let one = |chunk: &PlannedChunk| decode(chunk).map_err(|e| handle.locate(chunk, e));
+    let decoded: Vec<Cells> = options.run(|| plan.chunks.par_iter().map(one).collect::<Result<_>>())?;
+    let held: u64 = decoded.iter().map(|c| c.data().len() as u64).sum();
+    options.check_memory("the result", held.saturating_mul(2))?;
+
+    // Lower layers first, so that higher ones paint over them.
+    let mut order: Vec<u32> = (0..).take(plan.chunks.len()).collect();
+    order.sort_by_key(|&i| plan.chunks[i as usize].layer);
+    let mut pointers = vec![FILL; cells];
+    for number in order {
+        point(handle, &plan.chunks[number as usize], number, selection, &mut pointers)?;
+    }
+    let fill = schema.fields[usize::from(*field)].fill.as_ref().map_or(&[][..], |f| f.bytes());
+    let mut out = Cells::new(size, nullable);
+    for (chunk, cell) in pointers {
+        match decoded.get(chunk as usize) {
+            Some(cells) if (chunk, cell) != FILL => out.push(cells.get(cell as usize), cells.is_valid(cell as usize)),
+            _ => out.push(fill, !nullable),
+        }
+    }
+    Ok(out)
+}
+
+/// Points the cells of the result that a chunk covers at that chunk's cells.
+fn point(
+    handle: &Handle,
+    chunk: &PlannedChunk,
+    number: u32,
+    selection: &Selection,
+    pointers: &mut [Pointer],
+) -> Result<()> {
+    let Some((part, target)) = chunk.cover.region().and_then(|c| selection.clip(c)) else { return Ok(()) };
+    let tile: &Region = chunk.tile_region().ok_or_else(|| Error::invalid("a sparse chunk in a dense read"))?;
+    let from = place(tile, handle.schema().cell_order, 1, &part);
+    let strides = row_major(&selection.shape(), 1);
+    let start: usize =
+        target.bounds().iter().zip(&strides).map(|(b, s)| usize::try_from(b.0).unwrap_or(usize::MAX) * s).sum();
+    let extents: Vec<usize> = part.shape().iter().map(|&n| usize::try_from(n).unwrap_or(usize::MAX)).collect();
+    let walk = Walk::new(&from.strides, &strides, &extents, 1)?;
+    walk.for_each_run(|run| {
+        for i in 0..run.count {
+            let cell = from.start + run.src + i * run.src_stride;
+            pointers[start + run.dst + i * run.dst_stride] = (number, u32::try_from(cell).unwrap_or(u32::MAX));
+        }
+    });
+    Ok(())
+}

@@ -1,0 +1,225 @@
+//! Checking a source: the format walks its metadata, the engine checks digests and decodes chunks.
+
+use std::sync::Arc;
+
+use rayon::prelude::*;
+use tesseral_core::{Error, ErrorKind, Finding, Result, Selection, Severity};
+use tesseral_format::{
+    AuditOptions, ChunkPlan, Column, Container, CoordinateRanges, Format, OpenOptions, PlannedChunk, Request, Target,
+};
+use tesseral_store::Store;
+
+use crate::cells::{Cells, column_layout};
+use crate::chunk::with_workspace;
+use crate::fetch::{self, Source};
+use crate::handle::Handle;
+use crate::kernel::summary::{Summary, Wanted};
+use crate::options::Options;
+use crate::write::chunk_stats;
+
+/// Chunks without a digest that are decoded when nobody asked for all of them.
+const SAMPLE: usize = 128;
+
+/// The outcome of [`verify`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Verified {
+    /// No check failed.
+    pub ok: bool,
+    /// Bytes that some digest covers, all of which were compared.
+    pub covered_bytes: u64,
+    /// Bytes whose change no digest would show.
+    pub uncovered_bytes: u64,
+}
+
+/// Checks a source and reports every check made. Digests are compared for every chunk; chunks without one are decoded,
+/// all of them when `deep`, else the first few. `deep` also compares stored statistics with the cells.
+///
+/// # Errors
+/// Only what keeps the source from being looked at: `Io`, `NotFound`, `Cancelled`. Damage is a finding.
+pub fn verify(
+    format: &dyn Format,
+    store: Arc<dyn Store>,
+    open: &OpenOptions,
+    deep: bool,
+    options: &Options,
+    report: &mut dyn FnMut(Finding),
+) -> Result<Verified> {
+    let ok = std::cell::Cell::new(true);
+    let mut tell = |finding: Finding| {
+        ok.set(ok.get() && (finding.ok || finding.severity != Severity::Error));
+        report(finding);
+    };
+    let audit = format.audit(store, &AuditOptions { open: open.clone() }, &mut tell)?;
+    let mut verified =
+        Verified { ok: ok.get(), covered_bytes: audit.covered_bytes, uncovered_bytes: audit.uncovered_bytes };
+    let Some(container) = audit.container else { return Ok(verified) };
+    let mut sample = if deep { usize::MAX } else { SAMPLE };
+    let mut decoded = 0_u64;
+    let mut skipped = 0_u64;
+    let mut failures = 0_u64;
+    for index in 0..container.len() {
+        let checked = verify_array(&*container, index, deep, &mut sample, options, &mut |finding| {
+            failures += u64::from(!finding.ok);
+            tell(finding);
+        })?;
+        decoded += checked.decoded;
+        skipped += checked.skipped;
+        verified.covered_bytes += checked.covered_bytes;
+        verified.uncovered_bytes += checked.uncovered_bytes;
+    }
+    if skipped > 0 {
+        let detail = format!("{skipped} chunks without a digest were not decoded; --deep decodes all");
+        tell(Finding::warning("chunk_decode_skipped", detail));
+    }
+    if failures == 0 {
+        tell(Finding::passed("chunk_decode", format!("{decoded} chunks decoded or compared with their digest")));
+    }
+    verified.ok = ok.get();
+    Ok(verified)
+}
+
+#[derive(Default)]
+struct Checked {
+    decoded: u64,
+    skipped: u64,
+    covered_bytes: u64,
+    uncovered_bytes: u64,
+}
+
+fn verify_array(
+    container: &dyn Container,
+    index: usize,
+    deep: bool,
+    sample: &mut usize,
+    options: &Options,
+    report: &mut dyn FnMut(Finding),
+) -> Result<Checked> {
+    let name = container.name(index).to_owned();
+    let mut checked = Checked::default();
+    let handle = match Handle::new(container, index, true) {
+        Ok(handle) => handle,
+        Err(error) => {
+            report(finding_of("chunk_plan", &error)?.in_array(name));
+            return Ok(checked);
+        }
+    };
+    let plan = match plan_all(&handle) {
+        Ok(plan) => plan,
+        Err(error) => {
+            report(finding_of("chunk_plan", &error)?.in_array(name));
+            return Ok(checked);
+        }
+    };
+    // What to do with each chunk, in order, before any thread starts.
+    let mut todo: Vec<(&PlannedChunk, bool)> = Vec::new();
+    for chunk in &plan.chunks {
+        let stored = chunk.stored_bytes();
+        let digest = handle.source().digest(chunk).is_some();
+        if digest {
+            checked.covered_bytes += stored;
+        } else {
+            checked.uncovered_bytes += stored;
+        }
+        let decode = deep || *sample > 0;
+        if !decode && !digest {
+            checked.skipped += 1;
+            continue;
+        }
+        *sample = sample.saturating_sub(1);
+        todo.push((chunk, decode));
+    }
+    checked.decoded = todo.len() as u64;
+    let ticker = options.ticker(todo.len() as u64);
+    let one = |&(chunk, decode): &(&PlannedChunk, bool)| -> Result<Option<Finding>> {
+        ticker.tick()?;
+        let Err(error) = check_chunk(&handle, chunk, decode, deep) else { return Ok(None) };
+        let info = handle.source().describe(chunk);
+        let check = if matches!(error.kind(), ErrorKind::InvalidRequest { .. }) { "statistics" } else { "chunk_decode" };
+        let finding = finding_of(check, &error)?.in_array(&name).in_chunk(&info.coords);
+        Ok(Some(finding.at(info.offset, info.stored_len)))
+    };
+    let findings: Vec<Option<Finding>> = options.run(|| todo.par_iter().map(one).collect::<Result<_>>())?;
+    findings.into_iter().flatten().for_each(report);
+    Ok(checked)
+}
+
+/// Damage as a finding; what kept us from looking, as the error it is.
+fn finding_of(check: &'static str, error: &Error) -> Result<Finding> {
+    match error.kind() {
+        ErrorKind::Cancelled => Err(Error::cancelled()),
+        ErrorKind::Io { op, object, source } => {
+            Err(Error::io(op, object.clone(), std::io::Error::new(source.kind(), source.to_string())))
+        }
+        _ => Ok(Finding::from_error(check, error)),
+    }
+}
+
+/// Every chunk of an array, with every column.
+pub(crate) fn plan_all(handle: &Handle) -> Result<ChunkPlan> {
+    let schema = handle.schema();
+    let mut columns: Vec<Column> = (0..).take(schema.fields.len()).map(Column::Field).collect();
+    let target = if schema.sparse {
+        columns.extend((0..).take(schema.dims.len()).map(Column::Dim));
+        Target::Coordinates(vec![CoordinateRanges::new(); schema.dims.len()])
+    } else {
+        let shape = schema.shape().ok_or_else(|| Error::invalid("a dense array whose positions cannot be counted"))?;
+        Target::Cells(Selection::all(&shape))
+    };
+    handle.source().plan(&Request { target, columns, condition: None }).map_err(|e| e.in_array(&schema.name))
+}
+
+fn check_chunk(handle: &Handle, chunk: &PlannedChunk, decode: bool, statistics: bool) -> Result<()> {
+    let fetched = fetch::fetch(handle, &fetch::chunk_batch(handle, chunk))?;
+    let source = Source::Fetched(&fetched);
+    let mut columns: Vec<Column> = chunk.parts.iter().map(|part| part.column).collect();
+    columns.dedup();
+    for column in columns {
+        // This compares the digest.
+        let parts = source.column(handle, chunk, column)?;
+        if !decode {
+            continue;
+        }
+        let (size, nullable) = column_layout(handle.schema(), column)?;
+        let count = usize::try_from(chunk.cells)
+            .map_err(|_| Error::limit("a chunk's cells", chunk.cells, usize::MAX as u64))?;
+        let mut cells = Cells::new(size, nullable);
+        cells.decode_with(count, |out| {
+            with_workspace(|w| handle.source().decode(chunk, column, &parts, 0..chunk.cells, out, &mut w.scratch))
+        })?;
+        if statistics && let Column::Field(field) = column {
+            check_statistics(handle, chunk, field, &cells)?;
+        }
+    }
+    Ok(())
+}
+
+/// Compares exact stored statistics with the cells. A difference is an `InvalidRequest`: the cells themselves are sound.
+fn check_statistics(handle: &Handle, chunk: &PlannedChunk, field: u16, cells: &Cells) -> Result<()> {
+    let schema_field = &handle.schema().fields[usize::from(field)];
+    if schema_field.cell != tesseral_core::CellLen::One || chunk.tile.is_some() {
+        return Ok(());
+    }
+    let stored = handle.source().stats(chunk, Column::Field(field));
+    let Ok(mut summary) = Summary::new(schema_field.dtype, Wanted::ALL) else { return Ok(()) };
+    summary.fold(cells.data(), cells.validity(), schema_field.fill.as_ref())?;
+    let found = chunk_stats(&summary);
+    let differs = |what: &str, stored: &dyn std::fmt::Debug, found: &dyn std::fmt::Debug| {
+        Err(Error::invalid(format!("the stored {what} is {stored:?}, the cells give {found:?}")))
+    };
+    if let (Some(stored), Some(found)) = (stored.min.exact(), found.min.exact())
+        && stored.compare(found) != Some(std::cmp::Ordering::Equal)
+    {
+        return differs("minimum", stored, found);
+    }
+    if let (Some(stored), Some(found)) = (stored.max.exact(), found.max.exact())
+        && stored.compare(found) != Some(std::cmp::Ordering::Equal)
+    {
+        return differs("maximum", stored, found);
+    }
+    if let (Some(stored), Some(found)) = (stored.nulls.exact(), found.nulls.exact())
+        && stored != found
+    {
+        return differs("null count", stored, found);
+    }
+    Ok(())
+}

@@ -1,0 +1,300 @@
+//! Writing a container: chunks encoded in parallel, stored in canonical order, published at once.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Condvar, Mutex, PoisonError};
+
+use tesseral_core::{Attributes, ChunkGrid, ChunkStats, Error, HistoryRow, Region, Result, Stat};
+use tesseral_format::{ArraySpec, ColumnData, EncodedChunk, EncodedPart, Writer};
+
+use crate::chunk::with_workspace;
+use crate::kernel::copy::copy_box;
+use crate::kernel::summary::{Summary, Wanted};
+use crate::options::Options;
+use crate::sink::row_major;
+
+/// A container being written.
+#[derive(Debug)]
+pub struct WriteSession {
+    writer: Box<dyn Writer>,
+    arrays: Vec<Declared>,
+    options: Options,
+}
+
+#[derive(Debug)]
+struct Declared {
+    spec: ArraySpec,
+    grid: ChunkGrid,
+    size: usize,
+}
+
+impl WriteSession {
+    /// Writes through a format's writer.
+    pub fn new(writer: Box<dyn Writer>, options: Options) -> Self {
+        Self { writer, arrays: Vec::new(), options }
+    }
+
+    /// Declares a dense array of one fixed-size field.
+    ///
+    /// # Errors
+    /// `Unsupported` when the format cannot hold it; `InvalidRequest`.
+    pub fn add(&mut self, spec: &ArraySpec) -> Result<usize> {
+        let name = &spec.schema.name;
+        let size = match spec.schema.fields.as_slice() {
+            [field] => field.cell_size(),
+            _ => None,
+        };
+        let size =
+            size.ok_or_else(|| Error::unsupported("writing cells without one size chunk by chunk").in_array(name))?;
+        let grid = spec.schema.grid().map_err(|e| e.in_array(name))?;
+        let array = self.writer.begin(spec).map_err(|e| e.in_array(name))?;
+        self.arrays.push(Declared { spec: spec.clone(), grid, size });
+        Ok(array)
+    }
+
+    fn declared(&self, array: usize) -> Result<&Declared> {
+        self.arrays.get(array).ok_or_else(|| Error::invalid(format!("no array number {array} was declared")))
+    }
+
+    /// Writes the cells of one chunk, row-major over its box. Any order, any thread.
+    ///
+    /// # Errors
+    /// `InvalidRequest` when the cells do not fit the chunk or it was already written; `Io`.
+    pub fn write_chunk(&self, array: usize, coords: &[u64], cells: &[u8]) -> Result<()> {
+        let declared = self.declared(array)?;
+        self.store(array, declared, coords, cells).map_err(|e| located(e, declared, coords))
+    }
+
+    fn store(&self, array: usize, declared: &Declared, coords: &[u64], cells: &[u8]) -> Result<()> {
+        let expected = chunk_bytes(declared, coords)?;
+        if expected != cells.len() {
+            return Err(Error::invalid(format!("the chunk takes {expected} bytes, got {}", cells.len())));
+        }
+        let chunk = self.encode(array, declared, coords, cells)?;
+        self.writer.push(array, chunk)
+    }
+
+    fn encode<'a>(
+        &self,
+        array: usize,
+        declared: &Declared,
+        coords: &[u64],
+        cells: &'a [u8],
+    ) -> Result<EncodedChunk<'a>> {
+        let stats = if self.writer.wants_stats(array) { vec![statistics(declared, cells)?] } else { Vec::new() };
+        let column = ColumnData::Fixed { values: cells, validity: None };
+        with_workspace(|w| self.writer.encode(array, coords, &[column], stats, &mut w.scratch))
+    }
+
+    /// Fills an array by asking for the cells of every chunk, on all threads, each chunk once.
+    ///
+    /// Work space is one chunk per thread, and as many encoded ones that wait for their turn.
+    ///
+    /// # Errors
+    /// What `cells` returns; `Io`.
+    pub fn fill<F>(&self, array: usize, cells: F) -> Result<()>
+    where
+        F: Fn(&Region, &mut [u8]) -> Result<()> + Sync,
+    {
+        let declared = self.declared(array)?;
+        let total = declared.grid.total();
+        let ticker = self.options.ticker(total);
+        let turn = Turn::new(self.writer.needs_order(array));
+        let claimed = AtomicU64::new(0);
+        let work = || -> Result<()> {
+            let mut buffer = Vec::new();
+            loop {
+                let number = claimed.fetch_add(1, Ordering::Relaxed);
+                if number >= total {
+                    return Ok(());
+                }
+                let coords = declared.grid.coords(number);
+                let mut one = || -> Result<()> {
+                    let bytes = chunk_bytes(declared, &coords)?;
+                    if buffer.len() < bytes {
+                        buffer.resize(bytes, 0);
+                    }
+                    cells(&declared.grid.region(&coords), &mut buffer[..bytes])?;
+                    let chunk = self.encode(array, declared, &coords, &buffer[..bytes])?;
+                    turn.take(number, chunk, |chunk| self.writer.push(array, chunk))?;
+                    ticker.tick()
+                };
+                if let Err(error) = one() {
+                    turn.fail();
+                    return Err(located(error, declared, &coords));
+                }
+            }
+        };
+        self.options.run(|| {
+            // Chunk numbers are claimed in order, so a chunk never waits for one that nobody works on.
+            let threads = rayon::current_num_threads();
+            let mut results: Vec<Result<()>> = Vec::new();
+            results.resize_with(threads, || Ok(()));
+            rayon::scope(|scope| {
+                for result in &mut results {
+                    let work = &work;
+                    scope.spawn(move |_| *result = work());
+                }
+            });
+            // A thread that only gave up because another failed says so with `Cancelled`: the cause comes first.
+            let cancelled = |e: &Error| matches!(e.kind(), tesseral_core::ErrorKind::Cancelled);
+            let mut errors: Vec<Error> = results.into_iter().filter_map(Result::err).collect();
+            errors.sort_by_key(cancelled);
+            errors.into_iter().next().map_or(Ok(()), Err)
+        })
+    }
+
+    /// Fills an array from cells in memory, row-major over the array.
+    ///
+    /// # Errors
+    /// `InvalidRequest` when there are too few or too many; `Io`.
+    pub fn write(&self, array: usize, cells: &[u8]) -> Result<()> {
+        let declared = self.declared(array)?;
+        let shape = declared.grid.shape();
+        let expected = Region::from_shape(shape).cells().and_then(|n| n.checked_mul(declared.size as u64));
+        if expected != Some(cells.len() as u64) {
+            return Err(Error::invalid(format!("the array takes {expected:?} bytes, got {}", cells.len()))
+                .in_array(&declared.spec.schema.name));
+        }
+        let from = row_major(shape, declared.size);
+        self.fill(array, |region, out| {
+            let to = row_major(&region.shape(), declared.size);
+            // Positions inside the array, whose bytes are in memory.
+            #[allow(clippy::cast_possible_truncation)]
+            let start: usize = region.bounds().iter().zip(&from).map(|(b, stride)| b.0 as usize * stride).sum();
+            #[allow(clippy::cast_possible_truncation)]
+            let extents: Vec<usize> = region.shape().iter().map(|&n| n as usize).collect();
+            copy_box(&cells[start..], &from, out, &to, &extents, declared.size)
+        })
+    }
+
+    /// Sets attributes of the container.
+    ///
+    /// # Errors
+    /// `Unsupported` when the format cannot hold one.
+    pub fn set_attributes(&mut self, attributes: Attributes) -> Result<()> {
+        self.writer.set_attributes(attributes)
+    }
+
+    /// Adds a row to its history.
+    ///
+    /// # Errors
+    /// `Unsupported` when the format has no place for it.
+    pub fn add_history(&mut self, row: HistoryRow) -> Result<()> {
+        self.writer.add_history(row)
+    }
+
+    /// Publishes the container: all of it or nothing.
+    ///
+    /// # Errors
+    /// `InvalidRequest` when a chunk is missing; `Io`.
+    pub fn commit(self) -> Result<()> {
+        self.options.cancel.check()?;
+        self.writer.commit()
+    }
+}
+
+fn located(error: Error, declared: &Declared, coords: &[u64]) -> Error {
+    error.in_array(&declared.spec.schema.name).in_chunk(coords)
+}
+
+fn chunk_bytes(declared: &Declared, coords: &[u64]) -> Result<usize> {
+    if !declared.grid.contains(coords) {
+        return Err(Error::invalid(format!("there is no chunk {coords:?} in a grid of {:?}", declared.grid.counts())));
+    }
+    let cells = declared.grid.region(coords).cells().unwrap_or(u64::MAX);
+    let bytes = cells.checked_mul(declared.size as u64).and_then(|n| usize::try_from(n).ok());
+    bytes.ok_or_else(|| Error::limit("a chunk", cells, usize::MAX as u64))
+}
+
+/// Statistics of the cells of one chunk.
+fn statistics(declared: &Declared, cells: &[u8]) -> Result<ChunkStats> {
+    let field = &declared.spec.schema.fields[0];
+    let mut summary = Summary::new(field.dtype, Wanted::ALL)?;
+    summary.fold(cells, None, field.fill.as_ref())?;
+    Ok(chunk_stats(&summary))
+}
+
+/// A summary of everything as the statistics of a chunk.
+pub(crate) fn chunk_stats(summary: &Summary) -> ChunkStats {
+    fn known<T>(value: Option<T>) -> Stat<T> {
+        value.map_or(Stat::Absent, Stat::Exact)
+    }
+    ChunkStats {
+        cells: summary.count(),
+        nulls: Stat::Exact(summary.nulls()),
+        nans: Stat::Exact(summary.nans()),
+        min: known(summary.min()),
+        max: known(summary.max()),
+        sum: known(summary.sum()),
+    }
+}
+
+/// Puts encoded chunks in order. A chunk whose turn it is goes straight on; others wait, as few as there are threads.
+struct Turn {
+    ordered: bool,
+    state: Mutex<Waiting>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct Waiting {
+    next: u64,
+    chunks: BTreeMap<u64, EncodedChunk<'static>>,
+    failed: bool,
+}
+
+impl Turn {
+    fn new(ordered: bool) -> Self {
+        Self { ordered, state: Mutex::default(), changed: Condvar::new() }
+    }
+
+    fn take(
+        &self,
+        number: u64,
+        chunk: EncodedChunk<'_>,
+        push: impl Fn(EncodedChunk<'_>) -> Result<()>,
+    ) -> Result<()> {
+        if !self.ordered {
+            return push(chunk);
+        }
+        let most = 2 * rayon::current_num_threads() as u64;
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        while !state.failed && number >= state.next + most {
+            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        if state.failed {
+            return Err(Error::cancelled());
+        }
+        if number != state.next {
+            state.chunks.insert(number, into_owned(chunk));
+            return Ok(());
+        }
+        push(chunk)?;
+        state.next += 1;
+        loop {
+            let next = state.next;
+            let Some(chunk) = state.chunks.remove(&next) else { break };
+            push(chunk)?;
+            state.next += 1;
+        }
+        self.changed.notify_all();
+        Ok(())
+    }
+
+    fn fail(&self) {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).failed = true;
+        self.changed.notify_all();
+    }
+}
+
+fn into_owned(chunk: EncodedChunk<'_>) -> EncodedChunk<'static> {
+    let parts = chunk.parts.into_iter().map(|p| EncodedPart {
+        column: p.column,
+        role: p.role,
+        bytes: p.bytes.into_owned().into(),
+        raw_len: p.raw_len,
+        codec: p.codec,
+    });
+    EncodedChunk { coords: chunk.coords, parts: parts.collect(), stats: chunk.stats }
+}

@@ -1,0 +1,180 @@
+//! The executor against the naive oracle, on formats made to be hard: overlapping layers with gaps, big-endian and coded
+//! tiles larger than what they cover, sparse cells with duplicates, timestamps and deletes.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tesseral_core::{CellLen, Selection, Slice};
+use tesseral_engine::kernel::summary::Wanted;
+use tesseral_engine::{Handle, Options, read, read_cells, read_into, read_var, summarize};
+use tesseral_format::oracle::{self, Cells};
+use tesseral_format::testing::cells::{self, CellsFormat};
+use tesseral_format::testing::layered::{self, LayeredFormat};
+use tesseral_format::testing::Random;
+use tesseral_format::{Column, Container, Format, OpenOptions, Request, Target};
+use tesseral_store::Store;
+use tesseral_store::wrap::{Counting, Latency, Wrapped};
+
+fn selection(random: &mut Random, shape: &[u64]) -> Selection {
+    let slices = shape.iter().map(|&n| {
+        let (a, b) = (random.below(n + 1), random.below(n + 1));
+        match random.below(4) {
+            0 => Slice::new(0, n),
+            1 => Slice { start: a.min(b), end: a.max(b), step: random.within(1, 4) },
+            2 if n > 0 => Slice::new(a.min(n - 1), a.min(n - 1) + 1),
+            _ => Slice::new(a.min(b), a.max(b)),
+        }
+    });
+    Selection::new(slices, shape).unwrap()
+}
+
+/// The same bytes in reach, and behind a store that only reads spans.
+fn stores(inner: Arc<dyn Store>) -> [Arc<dyn Store>; 3] {
+    let counted = Wrapped::new(Arc::clone(&inner), Arc::new(Counting::default()));
+    let slow = Wrapped::new(Arc::clone(&inner), Arc::new(Latency(Duration::ZERO)));
+    [inner, Arc::new(counted), Arc::new(slow)]
+}
+
+fn close(a: Option<f64>, b: Option<f64>, scale: f64) -> bool {
+    match (a, b) {
+        (None, None) => true,
+        (Some(a), Some(b)) => a == b || (a.is_nan() && b.is_nan()) || (a - b).abs() <= 1e-12 * scale.max(b.abs()),
+        _ => false,
+    }
+}
+
+#[test]
+fn overlapping_dense_layers() {
+    let options = Options::default();
+    for seed in 0..400 {
+        let sample = layered::sample(seed).unwrap();
+        for store in stores(sample.store()) {
+            let container = LayeredFormat.open(store, &OpenOptions::default()).unwrap();
+            for array in 0..container.len() {
+                let handle = Handle::new(&*container, array, true).unwrap();
+                let schema = handle.schema();
+                let shape = schema.shape().unwrap();
+                let mut random = Random::new(seed * 31 + array as u64);
+                for field in 0..schema.fields.len() as u16 {
+                    let truth = oracle::Dense::load(&*container, array, field).unwrap();
+                    for _ in 0..6 {
+                        let selection = selection(&mut random, &shape);
+                        let context = format!("seed {seed} array {array} field {field} {selection:?}");
+                        let want = truth.select(&selection).unwrap().normalized();
+                        let request = Request::cells(selection.clone(), field);
+                        check_dense(&handle, &request, &want, &options, &context);
+                        check_summary(&handle, &request, &container, array, field, &options, &context);
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn check_dense(handle: &Handle, request: &Request, want: &Cells, options: &Options, context: &str) {
+    let Column::Field(number) = request.columns[0] else { unreachable!() };
+    let field = &handle.schema().fields[usize::from(number)];
+    if field.cell == CellLen::Var {
+        let got = read_var(handle, request, options).unwrap_or_else(|e| panic!("{context}: {e}"));
+        let got = (0..got.len()).map(|i| got.is_valid(i).then(|| got.get(i).to_vec())).collect();
+        assert_eq!(&Cells::Var(got), want, "{context}");
+        return;
+    }
+    if field.cell_size().is_none() {
+        return;
+    }
+    let got = read(handle, request, options).unwrap_or_else(|e| panic!("{context}: {e}"));
+    let cells = Cells::Fixed { values: got.bytes().to_vec(), validity: got.validity().map(<[u8]>::to_vec) };
+    assert_eq!(&cells.normalized(), want, "{context}");
+    // The caller's own memory, with something in it.
+    let mut values = vec![0xA5; got.bytes().len()];
+    let mut validity = got.validity().map(|v| vec![7; v.len()]);
+    read_into(handle, request, &mut values, validity.as_deref_mut(), options).unwrap();
+    assert_eq!(&Cells::Fixed { values, validity }.normalized(), want, "{context}");
+}
+
+fn check_summary(
+    handle: &Handle,
+    request: &Request,
+    container: &Arc<dyn Container>,
+    array: usize,
+    field: u16,
+    options: &Options,
+    context: &str,
+) {
+    let schema_field = &handle.schema().fields[usize::from(field)];
+    if schema_field.cell != CellLen::One || summary_dtype(schema_field.dtype).is_none() {
+        return;
+    }
+    let want = oracle::summary(&**container, array, field, request.selection().unwrap()).unwrap();
+    let got = summarize(handle, request, Wanted::ALL, options).unwrap_or_else(|e| panic!("{context}: {e}")).summary;
+    assert_eq!((got.count(), got.nulls(), got.nans()), (want.cells, want.nulls, want.nans), "{context}");
+    assert_eq!(got.infinities(), Some(want.infs), "{context}");
+    let same = |a: Option<tesseral_core::Scalar>, b: Option<tesseral_core::Scalar>| match (a, b) {
+        (Some(a), Some(b)) => a.compare(&b) == Some(std::cmp::Ordering::Equal),
+        (a, b) => a == b,
+    };
+    assert!(same(got.min(), want.min.clone()), "{context}: {:?} {:?}", got.min(), want.min);
+    assert!(same(got.max(), want.max.clone()), "{context}");
+    if let Some(sum) = want.sum {
+        if let tesseral_core::Sum::Int(_) = sum {
+            if want.count > 0 {
+                assert_eq!(got.sum(), Some(sum), "{context}");
+            }
+        }
+        assert!(close(got.mean(), want.mean, want.magnitude), "{context}: {:?} {:?}", got.mean(), want.mean);
+    }
+}
+
+fn summary_dtype(dtype: tesseral_core::DType) -> Option<()> {
+    tesseral_engine::kernel::summary::Summary::new(dtype, Wanted::ALL).ok().map(|_| ())
+}
+
+#[test]
+fn sparse_cells_with_duplicates_by_layer() {
+    let options = Options::default();
+    for seed in 0..300 {
+        let sample = cells::sample(seed).unwrap();
+        for store in stores(sample.store()) {
+            let container = CellsFormat.open(store, &OpenOptions::default()).unwrap();
+            for array in 0..container.len() {
+                let handle = Handle::new(&*container, array, true).unwrap();
+                let schema = handle.schema();
+                let truth = oracle::Sparse::load(&*container, array).unwrap();
+                let mut random = Random::new(seed ^ 0xC0FFEE);
+                for _ in 0..5 {
+                    let ranges: Vec<_> = (0..schema.dims.len())
+                        .map(|d| {
+                            if truth.rows().is_empty() || random.chance(1, 3) {
+                                return Vec::new();
+                            }
+                            let mut pick = || {
+                                let row = &truth.rows()[random.index(truth.rows().len())];
+                                tesseral_core::Scalar::from_le_bytes(schema.dims[d].dtype, &row.coords[d]).unwrap()
+                            };
+                            let (a, b) = (pick(), pick());
+                            if a.compare(&b).is_some_and(std::cmp::Ordering::is_le) { vec![(a, b)] } else { vec![(b, a)] }
+                        })
+                        .collect();
+                    let fields: Vec<u16> = (0..schema.fields.len() as u16).collect();
+                    let want = truth.select(&fields, &ranges).unwrap();
+                    let columns = fields.iter().map(|&f| Column::Field(f));
+                    let columns = columns.chain((0..schema.dims.len() as u16).map(Column::Dim)).collect();
+                    let request = Request { target: Target::Coordinates(ranges), columns, condition: None };
+                    let got = read_cells(&handle, &request, &options).unwrap();
+                    assert_eq!(got.rows, want.len(), "seed {seed}");
+                    for (i, row) in want.iter().enumerate() {
+                        for (c, want) in row.fields.iter().enumerate() {
+                            let cells = &got.columns[c].1;
+                            let cell = cells.is_valid(i).then(|| cells.get(i).to_vec());
+                            assert_eq!(&cell, want, "seed {seed} row {i}");
+                        }
+                        for (d, want) in row.coords.iter().enumerate() {
+                            assert_eq!(got.columns[fields.len() + d].1.get(i), want, "seed {seed} row {i}");
+                        }
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! One array of a container.
+
+use tesseral_core::{ArraySchema, Error, Result, Selection};
+use tesseral_engine::{Dense, Explained, Handle, Options, kernel::summary::{Summary, Wanted}};
+use tesseral_format::{ChunkInfo, Request};
+
+use crate::select;
+
+/// An array. Opening one reads no cell.
+#[derive(Clone, Debug)]
+pub struct Array {
+    handle: Handle,
+    options: Options,
+    field: u16,
+}
+
+impl Array {
+    pub(crate) fn new(handle: Handle, options: Options) -> Self {
+        Self { handle, options, field: 0 }
+    }
+
+    /// What the array is.
+    pub fn schema(&self) -> &ArraySchema {
+        self.handle.schema()
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.schema().name
+    }
+
+    /// The engine's view.
+    pub fn handle(&self) -> &Handle {
+        &self.handle
+    }
+
+    /// How operations run.
+    pub fn options(&self) -> &Options {
+        &self.options
+    }
+
+    /// The same array with operations run another way.
+    #[must_use]
+    pub fn with_options(mut self, options: Options) -> Self {
+        self.options = options;
+        self
+    }
+
+    /// The same array, reading another of its fields. Without this, the first field is read.
+    ///
+    /// # Errors
+    /// `NotFound`, with the fields there are.
+    pub fn field(mut self, name: &str) -> Result<Self> {
+        let number = self.schema().field(name)?;
+        self.field = u16::try_from(number).map_err(|_| Error::limit("fields", number as u64, u64::from(u16::MAX)))?;
+        Ok(self)
+    }
+
+    /// Every cell.
+    ///
+    /// # Errors
+    /// `InvalidRequest` when positions cannot be counted, as in some sparse arrays.
+    pub fn all(&self) -> Result<Selection> {
+        let shape = self.schema().shape();
+        let shape = shape.ok_or_else(|| Error::invalid("the array's positions cannot be counted").in_array(self.name()))?;
+        Ok(Selection::all(&shape))
+    }
+
+    /// Reads a selection from text, one argument per dimension: `time=3:5`, `lat=10..20`, `lon=@12.5`, `0=7`.
+    ///
+    /// # Errors
+    /// `InvalidRequest`, `NotFound`: the argument is named.
+    pub fn select<'a>(&self, arguments: impl IntoIterator<Item = &'a str>) -> Result<Selection> {
+        select::parse(self.schema(), arguments)
+    }
+
+    /// A request for this array's field.
+    pub fn request(&self, selection: &Selection) -> Request {
+        Request::cells(selection.clone(), self.field)
+    }
+
+    /// Reads cells, row-major over the selection; a view of the file where its layout allows.
+    ///
+    /// # Errors
+    /// What the plan, the store and the decoders meet; `Limit`.
+    pub fn read(&self, selection: &Selection) -> Result<Dense> {
+        tesseral_engine::read(&self.handle, &self.request(selection), &self.options)
+    }
+
+    /// Reads cells into memory the caller has.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    pub fn read_into(&self, selection: &Selection, values: &mut [u8]) -> Result<()> {
+        tesseral_engine::read_into(&self.handle, &self.request(selection), values, None, &self.options)
+    }
+
+    /// Count, nulls, NaN, minimum, maximum, sum, mean, standard deviation: what of it is `wanted`, in one pass.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    pub fn summary(&self, selection: &Selection, wanted: Wanted) -> Result<Summary> {
+        Ok(tesseral_engine::summarize(&self.handle, &self.request(selection), wanted, &self.options)?.summary)
+    }
+
+    /// The selection cut into boxes, in row-major order, each of which takes at most `bytes` of memory to read.
+    ///
+    /// # Errors
+    /// `InvalidRequest` for fields whose cells have no one size.
+    pub fn blocks(&self, selection: &Selection, bytes: u64) -> Result<tesseral_engine::Blocks> {
+        tesseral_engine::blocks(&self.handle, &self.request(selection), bytes)
+    }
+
+    /// What reading a selection would fetch.
+    ///
+    /// # Errors
+    /// What the plan meets.
+    pub fn explain(&self, selection: &Selection) -> Result<Explained> {
+        tesseral_engine::explain(&self.handle, &self.request(selection))
+    }
+
+    /// The chunks that serve a selection, in the format's own words.
+    ///
+    /// # Errors
+    /// What the plan meets.
+    pub fn chunks(&self, selection: &Selection) -> Result<Vec<ChunkInfo>> {
+        let plan = self.handle.source().plan(&self.request(selection)).map_err(|e| e.in_array(self.name()))?;
+        Ok(plan.chunks.iter().map(|chunk| self.handle.source().describe(chunk)).collect())
+    }
+}

@@ -1,0 +1,198 @@
+//! An opened file or folder.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use tesseral_core::{Attributes, HistoryRow, Limits, Result};
+use tesseral_engine::{Handle, Options};
+use tesseral_format::{Format, OpenOptions, TimeRange};
+use tesseral_store::{Access, LocalStore, Store};
+
+use crate::{Array, registry};
+
+/// How to open a source. [`open`] takes the defaults.
+#[derive(Clone, Debug, Default)]
+pub struct Open {
+    options: OpenOptions,
+    access: Access,
+    execution: Options,
+}
+
+impl Open {
+    /// Defaults: digests checked, files mapped, every core, the file's own memory budget.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Keeps every operation within this many bytes, whatever the file asks for.
+    #[must_use]
+    pub fn memory(mut self, bytes: u64) -> Self {
+        self.execution.memory = Some(bytes);
+        self
+    }
+
+    /// Leaves digests unchecked.
+    #[must_use]
+    pub fn without_digests(mut self) -> Self {
+        self.options.digests = false;
+        self
+    }
+
+    /// Reads with `pread` instead of mapping files.
+    #[must_use]
+    pub fn access(mut self, access: Access) -> Self {
+        self.access = access;
+        self
+    }
+
+    /// Reads the state of then, for formats that keep versions.
+    #[must_use]
+    pub fn as_of(mut self, range: TimeRange) -> Self {
+        self.options.as_of = Some(range);
+        self
+    }
+
+    /// Bounds what the file may make us use.
+    #[must_use]
+    pub fn limits(mut self, limits: Limits) -> Self {
+        self.options.limits = limits;
+        self
+    }
+
+    /// The key of encrypted arrays.
+    #[must_use]
+    pub fn key(mut self, key: Vec<u8>) -> Self {
+        self.options.key = Some(key);
+        self
+    }
+
+    /// Threads, cancellation and progress of every operation.
+    #[must_use]
+    pub fn execution(mut self, options: Options) -> Self {
+        self.execution = options;
+        self
+    }
+
+    /// How the format is asked to open.
+    pub fn format_options(&self) -> &OpenOptions {
+        &self.options
+    }
+
+    /// How operations run.
+    pub fn execution_options(&self) -> &Options {
+        &self.execution
+    }
+
+    /// The store of a path. Nothing is read yet.
+    pub fn store(&self, path: impl AsRef<Path>) -> Arc<dyn Store> {
+        Arc::new(LocalStore::new(path.as_ref(), self.access))
+    }
+
+    /// Opens a path.
+    ///
+    /// # Errors
+    /// `NotFound`, `Unrecognised`, and what the format meets.
+    pub fn open(&self, path: impl AsRef<Path>) -> Result<Container> {
+        self.open_store(self.store(path))
+    }
+
+    /// Opens whatever a store holds.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn open_store(&self, store: Arc<dyn Store>) -> Result<Container> {
+        let format = registry::recognise(&*store)?;
+        let inner = format.open(store, &self.options)?;
+        Ok(self.container(format, inner))
+    }
+
+    /// Wraps a container that a format opened in another way, such as by salvage.
+    pub fn container(&self, format: &'static dyn Format, inner: Arc<dyn tesseral_format::Container>) -> Container {
+        let mut execution = self.execution.clone();
+        if execution.memory.is_none() {
+            execution.memory = inner.memory_budget().and_then(tesseral_engine::budget_bytes);
+        }
+        Container { format, inner, execution, digests: self.options.digests }
+    }
+}
+
+/// Opens a file or folder of any format, recognised by its content.
+///
+/// # Errors
+/// `NotFound`, `Unrecognised`, and what the format meets.
+pub fn open(path: impl AsRef<Path>) -> Result<Container> {
+    Open::new().open(path)
+}
+
+/// An opened file or folder: a snapshot that does not change.
+#[derive(Clone, Debug)]
+pub struct Container {
+    format: &'static dyn Format,
+    inner: Arc<dyn tesseral_format::Container>,
+    execution: Options,
+    digests: bool,
+}
+
+impl Container {
+    /// The format.
+    pub fn format(&self) -> &'static dyn Format {
+        self.format
+    }
+
+    /// The format's own view.
+    pub fn inner(&self) -> &Arc<dyn tesseral_format::Container> {
+        &self.inner
+    }
+
+    /// Where its bytes are.
+    pub fn location(&self) -> &str {
+        self.inner.store().location()
+    }
+
+    /// Number of arrays.
+    pub fn len(&self) -> usize {
+        self.inner.len()
+    }
+
+    /// Whether it holds no array.
+    pub fn is_empty(&self) -> bool {
+        self.inner.is_empty()
+    }
+
+    /// Names of the arrays, in their order.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        (0..self.len()).map(|i| self.inner.name(i))
+    }
+
+    /// An array by name.
+    ///
+    /// # Errors
+    /// `NotFound`, with the names there are.
+    pub fn array(&self, name: &str) -> Result<Array> {
+        self.array_at(self.inner.find(name)?)
+    }
+
+    /// An array by position.
+    ///
+    /// # Errors
+    /// `NotFound` past the end; what loading its metadata meets.
+    pub fn array_at(&self, index: usize) -> Result<Array> {
+        let handle = Handle::new(&*self.inner, index, self.digests)?;
+        Ok(Array::new(handle, self.execution.clone()))
+    }
+
+    /// Attributes of the container as a whole.
+    pub fn attributes(&self) -> &Attributes {
+        self.inner.attributes()
+    }
+
+    /// How it came to be.
+    pub fn history(&self) -> &[HistoryRow] {
+        self.inner.history()
+    }
+
+    /// How operations on its arrays run.
+    pub fn execution(&self) -> &Options {
+        &self.execution
+    }
+}

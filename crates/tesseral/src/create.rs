@@ -1,0 +1,150 @@
+//! Writing containers.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use tesseral_core::{Attributes, Error, HistoryRow, Region, Result};
+use tesseral_engine::{Options, WriteSession};
+use tesseral_format::{ArraySpec, CreateOptions, MemoryBudget};
+use tesseral_store::{Access, LocalStore, Overwrite, Store};
+
+use crate::registry;
+
+/// How to create a container.
+#[derive(Clone, Debug, Default)]
+pub struct Create {
+    options: CreateOptions,
+    execution: Options,
+}
+
+impl Create {
+    /// Defaults: an existing output is refused, digests are stored, statistics only where the format demands them.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Replaces an existing output once the new one is whole.
+    #[must_use]
+    pub fn overwrite(mut self) -> Self {
+        self.options.overwrite = Overwrite::Replace;
+        self
+    }
+
+    /// Stores no digests.
+    #[must_use]
+    pub fn without_digests(mut self) -> Self {
+        self.options.digests = false;
+        self
+    }
+
+    /// Stores statistics of every chunk (`.tet`: zone maps).
+    #[must_use]
+    pub fn statistics(mut self) -> Self {
+        self.options.statistics = true;
+        self
+    }
+
+    /// The memory that readers shall keep to, for formats that can say so.
+    #[must_use]
+    pub fn memory_budget(mut self, budget: MemoryBudget) -> Self {
+        self.options.memory_budget = Some(budget);
+        self
+    }
+
+    /// Threads, memory, cancellation and progress.
+    #[must_use]
+    pub fn execution(mut self, options: Options) -> Self {
+        self.execution = options;
+        self
+    }
+
+    /// Begins a container at a path, in the format of that id; an empty id takes the format from the path's ending.
+    ///
+    /// # Errors
+    /// `NotFound` for an unknown format; `InvalidRequest` when the output exists; `Io`.
+    pub fn begin(&self, path: impl AsRef<Path>, format: &str) -> Result<Session> {
+        let path = path.as_ref();
+        let format = if format.is_empty() {
+            registry::by_name(path).ok_or_else(|| {
+                Error::invalid(format!("{} does not end like a file of a known format", path.display()))
+                    .hint("name the format")
+            })?
+        } else {
+            registry::format(format)?
+        };
+        let store: Arc<dyn Store> = Arc::new(LocalStore::new(path, Access::Read));
+        let writer = format.create(store, &self.options)?;
+        Ok(Session { inner: WriteSession::new(writer, self.execution.clone()) })
+    }
+}
+
+/// Names an array of a [`Session`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ArrayId(pub usize);
+
+/// A container being written: a transaction. Dropping it leaves no trace.
+#[derive(Debug)]
+pub struct Session {
+    inner: WriteSession,
+}
+
+impl Session {
+    /// Declares an array. Declare all of them before writing the first chunk.
+    ///
+    /// # Errors
+    /// `Unsupported` when the format cannot hold it; `InvalidRequest`.
+    pub fn add(&mut self, spec: &ArraySpec) -> Result<ArrayId> {
+        self.inner.add(spec).map(ArrayId)
+    }
+
+    /// Writes the cells of one chunk: row-major over the chunk's box, native byte order. Any order, any thread.
+    ///
+    /// # Errors
+    /// `InvalidRequest` when the cells do not fit the chunk or it was already written; `Io`.
+    pub fn write_chunk(&self, array: ArrayId, coords: &[u64], cells: &[u8]) -> Result<()> {
+        self.inner.write_chunk(array.0, coords, cells)
+    }
+
+    /// Fills an array by asking for the cells of every chunk, in parallel, stored in canonical order.
+    ///
+    /// # Errors
+    /// What `cells` returns; `Io`.
+    pub fn fill<F>(&self, array: ArrayId, cells: F) -> Result<()>
+    where
+        F: Fn(&Region, &mut [u8]) -> Result<()> + Sync,
+    {
+        self.inner.fill(array.0, cells)
+    }
+
+    /// Fills an array from cells in memory, row-major over the array.
+    ///
+    /// # Errors
+    /// `InvalidRequest` when there are too few or too many; `Io`.
+    pub fn write(&self, array: ArrayId, cells: &[u8]) -> Result<()> {
+        self.inner.write(array.0, cells)
+    }
+
+    /// Sets attributes of the container.
+    ///
+    /// # Errors
+    /// `Unsupported` when the format cannot hold one.
+    pub fn set_attributes(&mut self, attributes: Attributes) -> Result<()> {
+        self.inner.set_attributes(attributes)
+    }
+
+    /// Adds a row to its history.
+    ///
+    /// # Errors
+    /// `Unsupported` when the format has no place for it.
+    pub fn add_history(&mut self, row: HistoryRow) -> Result<()> {
+        self.inner.add_history(row)
+    }
+
+    /// Publishes the container: all of it or nothing.
+    ///
+    /// # Errors
+    /// `InvalidRequest` when a chunk is missing; `Io`.
+    pub fn commit(self) -> Result<()> {
+        self.inner.commit()
+    }
+}

@@ -1,0 +1,58 @@
+//! One engine for tiled N-dimensional arrays, whatever the format.
+//!
+//! ```
+//! # fn main() -> Result<(), tesseral::Error> {
+//! # let folder = std::env::temp_dir().join(format!("tesseral-doc-{}", std::process::id()));
+//! # let path = folder.join("ocean.tet");
+//! use tesseral::{ArraySchema, ArraySpec, Create, DType, Wanted};
+//!
+//! // Write: declare arrays, fill them chunk by chunk, commit. Nothing is visible before the commit.
+//! let mut session = Create::new().begin(&path, "tet")?;
+//! let sst = session.add(&ArraySpec::raw(ArraySchema::dense("sst", DType::Float32, &[4, 6], &[2, 3])))?;
+//! session.fill(sst, |region, cells| {
+//!     for (i, cell) in cells.chunks_exact_mut(4).enumerate() {
+//!         let value = region.start(0) as f32 * 10.0 + i as f32;
+//!         cell.copy_from_slice(&value.to_ne_bytes());
+//!     }
+//!     Ok(())
+//! })?;
+//! session.commit()?;
+//!
+//! // Read: any format, recognised by content.
+//! let container = tesseral::open(&path)?;
+//! let array = container.array("sst")?;
+//! let window = array.read(&array.select(["0=1:3", "1=::2"])?)?;
+//! assert_eq!(window.shape, [2, 3]);
+//! assert_eq!(array.summary(&array.all()?, Wanted::ALL)?.count(), 24);
+//! # std::fs::remove_dir_all(folder).ok();
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Concepts
+//! A [`Container`] is an opened file or folder; it holds [arrays](Array). A [`Selection`] says which cells; [`Array::select`]
+//! reads one from text. Errors carry a [kind](ErrorKind), the place, and what to try.
+#![forbid(unsafe_code)]
+
+mod array;
+mod container;
+mod create;
+mod registry;
+mod select;
+
+pub use array::Array;
+pub use container::{Container, Open, open};
+pub use create::{ArrayId, Create, Session};
+pub use registry::{FORMATS, format, recognise};
+pub use tesseral_core::{
+    self as core, ArraySchema, Attributes, CellLen, ChunkGrid, ChunkStats, DType, Dimension, Element, Error, ErrorKind, Field,
+    Finding, HistoryRow, Limits, Order, Region, Result, Scalar, Selection, Severity, Slice, Value,
+};
+pub use tesseral_engine::{
+    self as engine, Cancel, Dense, Options, Progress,
+    kernel::summary::{Summary, Wanted},
+};
+pub use tesseral_format::{
+    ArraySpec, ChunkInfo, CodecSpec, CreateOptions, Format, MemoryBudget, OpenOptions, Repair, TimeRange,
+};
+pub use tesseral_store::{self as store, Overwrite};

@@ -1,0 +1,62 @@
+//! The formats there are. The only place that names them.
+
+use std::path::Path;
+
+use tesseral_core::{Error, ErrorKind, Result};
+use tesseral_format::{Format, Probe, Sniff};
+use tesseral_store::{Store, StoreExt};
+
+/// Every format, in the order they are asked.
+pub static FORMATS: &[&dyn Format] = &[&tesseral_tet::TetFormat];
+
+/// How much of a file formats may look at to recognise it.
+const HEAD: u64 = 4096;
+
+/// The format of that id.
+///
+/// # Errors
+/// `NotFound`, with the ids there are.
+pub fn format(id: &str) -> Result<&'static dyn Format> {
+    FORMATS
+        .iter()
+        .copied()
+        .find(|f| f.id() == id)
+        .ok_or_else(|| Error::not_found("format", id, FORMATS.iter().map(|f| f.id().to_owned()).collect()))
+}
+
+/// The format whose file names end like this one.
+pub(crate) fn by_name(path: &Path) -> Option<&'static dyn Format> {
+    let name = path.file_name()?.to_str()?;
+    let ends = |f: &&dyn Format| {
+        f.extensions().iter().any(|e| name.strip_suffix(e).is_some_and(|stem| stem.ends_with('.')))
+    };
+    FORMATS.iter().copied().find(ends)
+}
+
+/// The format of a source, by its bytes and, failing that, by its name.
+///
+/// # Errors
+/// `Unrecognised` when no format knows it; `NotFound`, `Io`.
+pub fn recognise(store: &dyn Store) -> Result<&'static dyn Format> {
+    let location = store.location().to_owned();
+    let (head, entries) = match store.len("") {
+        Ok(len) => (store.read("", 0..len.min(HEAD))?, None),
+        Err(e) if is_folder(&e) => (tesseral_store::Bytes::new(), Some(store.list("")?)),
+        Err(e) => return Err(e),
+    };
+    let probe = Probe { name: &location, head: &head, entries: entries.as_deref() };
+    let best = FORMATS.iter().copied().map(|f| (f.sniff(&probe), f)).max_by_key(|(sniff, _)| *sniff);
+    match best {
+        Some((sniff, format)) if sniff > Sniff::No => Ok(format),
+        _ => {
+            let titles: Vec<&str> = FORMATS.iter().map(|f| f.title()).collect();
+            let what = if entries.is_some() { "the folder" } else { "its first bytes" };
+            let detail = format!("{what} match none of: {}", titles.join(", "));
+            Err(ErrorKind::Unrecognised { object: location, detail }.into())
+        }
+    }
+}
+
+fn is_folder(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::Io { source, .. } if source.kind() == std::io::ErrorKind::IsADirectory)
+}

@@ -1,0 +1,267 @@
+//! Coordinates of one axis: which positions lie between two of them.
+
+use std::cmp::Ordering;
+
+use tesseral_core::schema::Labels;
+use tesseral_core::{DType, Dimension, Error, Result, Scalar, Slice};
+
+use super::instant::{self, Instant};
+
+/// The coordinates of a dimension, seen the way its values are compared.
+pub(super) struct Axis<'a> {
+    dim: &'a Dimension,
+    extent: u64,
+    argument: &'a str,
+    coordinates: Coordinates<'a>,
+}
+
+enum Coordinates<'a> {
+    /// Words, which have no order but that of their appearance.
+    Words(&'a [String]),
+    /// Numbers written as text.
+    Numerals(Vec<Scalar>),
+    /// Numbers of one dtype.
+    Numbers(&'a Labels, DType),
+    /// Dates, one per position; `None` for "not a time".
+    Dates(Vec<Option<Instant>>),
+    /// Consecutive integers from here on.
+    IntegerDomain(i128),
+    /// Consecutive dates from this count on.
+    DateDomain(i64, tesseral_core::TimeUnit),
+}
+
+/// One end of a range.
+enum Bound {
+    Number(Scalar),
+    Date(std::ops::Range<Instant>),
+}
+
+impl<'a> Axis<'a> {
+    pub(super) fn new(dim: &'a Dimension, extent: u64, argument: &'a str) -> Result<Self> {
+        let coordinates = match (&dim.labels, &dim.domain) {
+            (Some(labels), _) if labels.len() as u64 != extent => {
+                return Err(Error::invalid(format!(
+                    "{argument:?}: the dimension has {} labels for {extent} positions",
+                    labels.len()
+                ))
+                .hint("select by position instead, as in `dim=0:5`"));
+            }
+            (Some(Labels::Text(words)), _) => of_words(words),
+            (Some(labels @ Labels::Numbers { dtype: DType::DateTime(unit), .. }), _) => {
+                let count = |i| labels.get(i).and_then(|label| label.as_i128());
+                let instant = |i| instant::of_count(i64::try_from(count(i)?).ok()?, *unit);
+                Coordinates::Dates((0..labels.len()).map(instant).collect())
+            }
+            (Some(labels @ Labels::Numbers { dtype, .. }), _) => Coordinates::Numbers(labels, *dtype),
+            (None, Some((first, _))) => match (first.dtype(), first.as_i128()) {
+                (DType::DateTime(unit), Some(first)) => {
+                    let first = i64::try_from(first).map_err(|_| no_coordinates(argument))?;
+                    Coordinates::DateDomain(first, unit)
+                }
+                (_, Some(first)) => Coordinates::IntegerDomain(first),
+                _ => return Err(no_coordinates(argument)),
+            },
+            (None, None) => return Err(no_coordinates(argument)),
+        };
+        Ok(Self { dim, extent, argument, coordinates })
+    }
+
+    /// The positions of `a..b`.
+    pub(super) fn between(&self, text: &str) -> Result<Slice> {
+        // A label may hold dots itself: the first cut whose sides both mean something counts.
+        let cuts = || text.match_indices("..").map(|(at, _)| (&text[..at], &text[at + 2..]));
+        let mut failure = None;
+        for (low, high) in cuts() {
+            match self.range(low, high) {
+                Ok(slice) => return Ok(slice),
+                Err(e) => failure = failure.or(Some(e)),
+            }
+        }
+        Err(failure.unwrap_or_else(|| self.refuse("no range")))
+    }
+
+    /// The positions of `@v`: more than one where neighbours share the value.
+    pub(super) fn value(&self, text: &str) -> Result<Slice> {
+        if text.is_empty() {
+            return Err(self.refuse("a value is missing after `@`"));
+        }
+        let slice = self.range(text, text)?;
+        if slice.count() == 0 { Err(self.missing(text)) } else { Ok(slice) }
+    }
+
+    fn range(&self, low: &str, high: &str) -> Result<Slice> {
+        if let Coordinates::Words(words) = &self.coordinates {
+            let find = |word: &str| words.iter().position(|w| w == word).ok_or_else(|| self.missing(word));
+            let first = if low.is_empty() { Ok(0) } else { find(low) };
+            let last = if high.is_empty() { Ok(words.len().saturating_sub(1)) } else { find(high) };
+            let (first, last) = (first?, last?);
+            let (first, last) = (first.min(last), first.max(last));
+            // The last of equal words that follow one another belongs to the range as well.
+            let last = (last..words.len()).take_while(|i| words[*i] == words[last]).last().unwrap_or(last);
+            self.unique(words, [first, last])?;
+            return Ok(Slice::new(first as u64, (last as u64 + 1).min(self.extent)));
+        }
+        let bound = |text: &str| if text.is_empty() { Ok(None) } else { self.bound(text).map(Some) };
+        let (mut low, mut high) = (bound(low)?, bound(high)?);
+        if let (Some(a), Some(b)) = (&low, &high)
+            && a.is_after(b)
+        {
+            std::mem::swap(&mut low, &mut high);
+        }
+        let inside = |position: u64| {
+            low.as_ref().is_none_or(|b| self.side(position, b).is_some_and(Ordering::is_ge))
+                && high.as_ref().is_none_or(|b| self.side(position, b).is_some_and(Ordering::is_le))
+        };
+        if self.is_domain() {
+            // Coordinates of a domain ascend: both ends by bisection, however many there are.
+            let start = first_where(self.extent, |p| {
+                low.as_ref().is_none_or(|b| self.side(p, b).is_some_and(Ordering::is_ge))
+            });
+            let end = first_where(self.extent, |p| {
+                high.as_ref().is_some_and(|b| self.side(p, b).is_some_and(Ordering::is_gt))
+            });
+            return Ok(Slice::new(start.min(end), end));
+        }
+        let mut found: Option<(u64, u64)> = None;
+        for position in (0..self.extent).filter(|p| inside(*p)) {
+            match &mut found {
+                None => found = Some((position, position + 1)),
+                Some((_, end)) if *end == position => *end += 1,
+                Some(_) => {
+                    return Err(self
+                        .refuse("the labels are not in order: positions that match do not lie side by side")
+                        .hint("select by position instead, as in `dim=0:5`"));
+                }
+            }
+        }
+        let (start, end) = found.unwrap_or((0, 0));
+        Ok(Slice::new(start, end))
+    }
+
+    /// Refuses a word that stands in two places: either would be a guess.
+    fn unique(&self, words: &[String], ends: [usize; 2]) -> Result<()> {
+        for end in ends {
+            let mut same = words.iter().enumerate().filter(|(_, w)| **w == words[end]).map(|(i, _)| i);
+            let first = same.next().unwrap_or(end);
+            if let Some((_, apart)) = same.enumerate().find(|(n, at)| first + n + 1 != *at) {
+                let word = &words[end];
+                let detail = format!("label {word:?} stands at position {first} and again at {apart}");
+                return Err(self.refuse(&detail).hint("select by position instead, as in `dim=0:5`"));
+            }
+        }
+        Ok(())
+    }
+
+    fn is_domain(&self) -> bool {
+        matches!(self.coordinates, Coordinates::IntegerDomain(_) | Coordinates::DateDomain(..))
+    }
+
+    fn bound(&self, text: &str) -> Result<Bound> {
+        let date = || instant::span(text).map(Bound::Date);
+        let number = || numeral(text).map(Bound::Number);
+        match &self.coordinates {
+            Coordinates::Dates(_) | Coordinates::DateDomain(..) => date().ok_or_else(|| {
+                self.refuse(&format!("{text:?} is not a date such as 2015, 2015-07 or 2015-07-01T06:00"))
+            }),
+            // In the labels' own dtype first: 0.1 must find the float32 nearest to it.
+            Coordinates::Numbers(_, dtype) => Scalar::parse(*dtype, text)
+                .ok()
+                .map(Bound::Number)
+                .or_else(number)
+                .ok_or_else(|| self.refuse(&format!("{text:?} is not a number"))),
+            _ => number().ok_or_else(|| self.refuse(&format!("{text:?} is not a number"))),
+        }
+    }
+
+    /// How the coordinate of a position compares with a bound; a date inside the bound's span is equal to it.
+    fn side(&self, position: u64, bound: &Bound) -> Option<Ordering> {
+        let index = || usize::try_from(position).ok();
+        let instant = match (&self.coordinates, bound) {
+            (Coordinates::Numerals(values), Bound::Number(b)) => return values.get(index()?)?.compare(b),
+            (Coordinates::Numbers(labels, _), Bound::Number(b)) => return labels.get(index()?)?.compare(b),
+            (Coordinates::IntegerDomain(first), Bound::Number(b)) => {
+                let value = first.checked_add(i128::from(position))?;
+                let value = i64::try_from(value)
+                    .map(Scalar::from_element)
+                    .or_else(|_| u64::try_from(value).map(Scalar::from_element));
+                return value.ok()?.compare(b);
+            }
+            (Coordinates::Dates(dates), Bound::Date(_)) => (*dates.get(index()?)?)?,
+            (Coordinates::DateDomain(first, unit), Bound::Date(_)) => {
+                let count = i128::from(*first).checked_add(i128::from(position))?;
+                instant::of_count(i64::try_from(count).ok()?, *unit)?
+            }
+            _ => return None,
+        };
+        match bound {
+            Bound::Date(span) if instant < span.start => Some(Ordering::Less),
+            Bound::Date(span) if instant >= span.end => Some(Ordering::Greater),
+            Bound::Date(_) => Some(Ordering::Equal),
+            Bound::Number(_) => None,
+        }
+    }
+
+    fn refuse(&self, detail: &str) -> Error {
+        Error::invalid(format!("{:?}: {detail}", self.argument))
+    }
+
+    fn missing(&self, value: &str) -> Error {
+        let what = if self.dim.name.is_empty() {
+            "coordinate".to_owned()
+        } else {
+            format!("coordinate along {:?}", self.dim.name)
+        };
+        let labels = self.dim.labels.as_ref();
+        let shown = |i| labels.and_then(|l| l.get(i)).map(|label| label.to_string());
+        let candidates = (0..labels.map_or(0, Labels::len)).filter_map(shown).collect();
+        Error::not_found(what, value, candidates).hint(format!("in the selection `{}`", self.argument))
+    }
+}
+
+impl Bound {
+    fn is_after(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Number(a), Self::Number(b)) => a.compare(b) == Some(Ordering::Greater),
+            (Self::Date(a), Self::Date(b)) => a.start >= b.end,
+            _ => false,
+        }
+    }
+}
+
+fn no_coordinates(argument: &str) -> Error {
+    Error::invalid(format!("{argument:?}: the dimension has no coordinates to select by"))
+        .hint("select by position instead, as in `dim=0:5`")
+}
+
+/// How text labels compare: as numbers when all are, as dates when all are, else as words.
+fn of_words(words: &[String]) -> Coordinates<'_> {
+    if let Some(numbers) = words.iter().map(|w| numeral(w)).collect() {
+        return Coordinates::Numerals(numbers);
+    }
+    match words.iter().map(|w| instant::span(w).map(|span| Some(span.start))).collect() {
+        Some(dates) => Coordinates::Dates(dates),
+        None => Coordinates::Words(words),
+    }
+}
+
+/// A finite number without loss where 64 bits can hold it.
+fn numeral(text: &str) -> Option<Scalar> {
+    let text = text.trim();
+    let integer = text.parse::<i64>().map(Scalar::from_element);
+    let integer = integer.or_else(|_| text.parse::<u64>().map(Scalar::from_element));
+    integer.ok().or_else(|| text.parse::<f64>().ok().filter(|v| v.is_finite()).map(Scalar::from_element))
+}
+
+/// The first of `0..count` for which an ascending predicate holds, or `count`.
+fn first_where(count: u64, holds: impl Fn(u64) -> bool) -> u64 {
+    let (mut low, mut high) = (0, count);
+    while low < high {
+        let middle = low + (high - low) / 2;
+        if holds(middle) {
+            high = middle;
+        } else {
+            low = middle + 1;
+        }
+    }
+    low
+}

@@ -1,0 +1,107 @@
+//! Whatever the shape, chunks, dtype, codec and store: a read gives what slicing the flat array gives.
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::sync::Arc;
+
+use common::{Case, array, behind, memory, noise, options, select, threads};
+use proptest::prelude::*;
+use tesseral::store::wrap::Counting;
+use tesseral::store::{Access, Bytes, LocalStore, Store};
+use tesseral::{Array, DType, Options, Selection};
+
+/// The same bytes in memory, out of reach, mapped, and read by `pread`.
+fn stores(bytes: &Bytes, folder: &tempfile::TempDir) -> Vec<(&'static str, Arc<dyn Store>)> {
+    let path = folder.path().join("case.tet");
+    std::fs::write(&path, bytes).unwrap();
+    vec![
+        ("memory", memory(bytes)),
+        ("out of reach", behind(bytes, &Arc::new(Counting::default()))),
+        ("mapped", Arc::new(LocalStore::new(&path, Access::Map))),
+        ("pread", Arc::new(LocalStore::new(&path, Access::Read))),
+    ]
+}
+
+fn check(case: &Case, array: &Array, selection: &Selection, what: &str) {
+    let want = case.slice(selection);
+    let got = array.read(selection).unwrap();
+    assert_eq!(got.shape, selection.shape().to_vec(), "{what}");
+    assert!(got.bytes() == want, "{what}: {selection:?} of {:?} in {:?}", case.shape, case.chunk);
+    let mut into = vec![0xAA; want.len()];
+    array.read_into(selection, &mut into).unwrap();
+    assert!(into == want, "{what}, into: {selection:?}");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
+    #[test]
+    fn any_array_any_selection((case, selections) in common::any_case_and_selections(), digests in any::<bool>(), zones in any::<bool>()) {
+        let bytes = case.write_with(&options(digests, zones, None), Options::default());
+        let folder = tempfile::tempdir().unwrap();
+        for (what, store) in stores(&bytes, &folder) {
+            let array = array(store);
+            prop_assert_eq!(array.schema().shape().unwrap().to_vec(), case.shape.clone());
+            prop_assert_eq!(array.schema().fields[0].dtype, case.dtype);
+            check(&case, &array, &array.all().unwrap(), what);
+            for selection in &selections {
+                check(&case, &array, selection, what);
+            }
+        }
+    }
+
+    #[test]
+    fn blocks_join_to_the_whole((case, selections) in common::any_case_and_selections(), cells in 1_u64..40) {
+        let array = array(memory(&case.write()));
+        let limit = cells * case.size() as u64;
+        for selection in &selections {
+            let mut joined = Vec::new();
+            for block in array.blocks(selection, limit).unwrap() {
+                let block = array.read(&block).unwrap();
+                prop_assert!(block.bytes().len() as u64 <= limit);
+                joined.extend_from_slice(block.bytes());
+            }
+            prop_assert_eq!(joined, case.slice(selection));
+        }
+    }
+}
+
+/// Large enough for every thread to take part.
+#[test]
+fn large_arrays_on_any_number_of_threads() {
+    let shape = [300, 210, 11];
+    for (codec, chunk) in [("raw", [37, 210, 11]), ("raw", [64, 33, 4]), ("zstd", [37, 50, 11])] {
+        let count = shape.iter().product::<u64>() as usize;
+        let cells = noise(7).take(count * 4).collect();
+        let case = Case { dtype: DType::Float32, shape: shape.to_vec(), chunk: chunk.to_vec(), codec, cells };
+        let bytes = case.write();
+        let folder = tempfile::tempdir().unwrap();
+        let selections = [
+            Selection::all(&shape),
+            select(&shape, &[(0, 300, 1), (7, 200, 1), (0, 11, 1)]),
+            select(&shape, &[(1, 299, 3), (0, 210, 7), (10, 11, 1)]),
+            select(&shape, &[(36, 75, 1), (0, 210, 1), (0, 11, 1)]),
+        ];
+        for (what, store) in stores(&bytes, &folder) {
+            for n in [1, 2, 3, 8] {
+                let array = array(Arc::clone(&store)).with_options(threads(n));
+                for selection in &selections {
+                    check(&case, &array, selection, what);
+                }
+            }
+        }
+    }
+}
+
+/// A read of the wrong length must not be half done in silence.
+#[test]
+fn memory_of_the_wrong_length_is_refused() {
+    let case = Case::counting(DType::Int32, &[4, 5], &[2, 2], "raw");
+    let array = array(memory(&case.write()));
+    let all = array.all().unwrap();
+    for len in [0, 79, 81] {
+        let error = array.read_into(&all, &mut vec![0; len]).unwrap_err();
+        assert!(matches!(error.kind(), tesseral::ErrorKind::InvalidRequest { .. }), "{len}: {error:?}");
+    }
+}

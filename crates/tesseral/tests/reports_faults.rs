@@ -1,0 +1,101 @@
+//! Whichever call to a store fails, the error says so, nothing is half done, and trying again works.
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::sync::Arc;
+
+use common::{Case, behind, memory, options, select, threads};
+use tesseral::engine::WriteSession;
+use tesseral::store::wrap::{Fault, Wrapped};
+use tesseral::store::{MemoryStore, Overwrite, Store, StoreExt};
+use tesseral::{CreateOptions, DType, Error, ErrorKind, Open, Result, Selection, Wanted};
+
+fn injected(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::Io { op: "reach", .. })
+}
+
+/// Runs `work` with a fault at call 0, 1, 2, … until there are no more calls; gives the number of calls.
+fn at_every_call(work: impl Fn(&Arc<Fault>) -> Result<()>) -> u64 {
+    for n in 0..10_000 {
+        let fault = Arc::new(Fault::at(n));
+        match work(&fault) {
+            Err(error) => assert!(injected(&error), "call {n}: {error:?}"),
+            Ok(()) => {
+                assert!(fault.calls() <= n, "call {n} failed and nobody noticed");
+                return n;
+            }
+        }
+    }
+    panic!("calls without end");
+}
+
+#[test]
+fn while_reading() {
+    // Chunks of 100 KiB with gaps between the wanted ones: several requests.
+    let case = Case::counting(DType::Float64, &[12, 12_800], &[1, 12_800], "raw");
+    let zstd = Case::counting(DType::Int32, &[30, 30], &[7, 7], "zstd");
+    for (case, wanted) in [(&case, select(&case.shape, &[(0, 12, 3), (5, 20, 1)])), (&zstd, Selection::all(&[30, 30]))] {
+        let bytes = case.write();
+        for n in [1, 4] {
+            let calls = at_every_call(|fault| {
+                let open = Open::new().execution(threads(n));
+                let array = open.open_store(behind(&bytes, fault))?.array("a")?;
+                assert_eq!(array.read(&wanted)?.bytes(), case.slice(&wanted));
+                Ok(())
+            });
+            assert!(calls >= 3, "{calls}");
+            at_every_call(|fault| {
+                let array = Open::new().execution(threads(n)).open_store(behind(&bytes, fault))?.array("a")?;
+                assert_eq!(array.summary(&wanted, Wanted::ALL)?.count(), wanted.cells().unwrap());
+                Ok(())
+            });
+        }
+    }
+}
+
+/// A fault is not damage: verify must not call a file broken because a disk did not answer.
+#[test]
+fn while_verifying() {
+    let bytes = Case::counting(DType::Int32, &[30, 30], &[7, 7], "zstd").write();
+    let format = tesseral::format("tet").unwrap();
+    let calls = at_every_call(|fault| {
+        let open = tesseral::OpenOptions::default();
+        let mut findings = Vec::new();
+        let verified =
+            tesseral::engine::verify(format, behind(&bytes, fault), &open, true, &threads(2), &mut |f| findings.push(f))?;
+        assert!(verified.ok, "{findings:?}");
+        Ok(())
+    });
+    assert!(calls >= 26, "{calls}");
+}
+
+#[test]
+fn while_writing() {
+    let old = Case::counting(DType::UInt8, &[3], &[3], "raw").write();
+    for codec in ["raw", "zstd"] {
+        let case = Case::counting(DType::Int32, &[30, 30], &[7, 7], codec);
+        for n in [1, 4] {
+            let calls = at_every_call(|fault| {
+                let inner: Arc<dyn Store> = Arc::new(MemoryStore::of("out.tet", old.clone()));
+                let store: Arc<dyn Store> = Arc::new(Wrapped::new(Arc::clone(&inner), Arc::clone(fault)));
+                let create = CreateOptions { overwrite: Overwrite::Replace, ..options(true, true, None) };
+                let outcome = (|| {
+                    let writer = tesseral::format("tet")?.create(store, &create)?;
+                    let mut session = WriteSession::new(writer, threads(n));
+                    let array = session.add(&case.spec("a"))?;
+                    session.write(array, &case.cells)?;
+                    session.commit()
+                })();
+                let now = inner.read_all("", u64::MAX).unwrap();
+                if outcome.is_err() {
+                    assert_eq!(now, old, "an output appears only when it is whole");
+                } else {
+                    assert_eq!(common::array(memory(&now)).read(&Selection::all(&[30, 30]))?.bytes(), case.cells);
+                }
+                outcome
+            });
+            assert!(calls >= 25, "{calls}");
+        }
+    }
+}

@@ -1,0 +1,215 @@
+//! Summaries agree with the naive loop, whatever the chunks, the store and the number of threads.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+mod common;
+
+use std::sync::Arc;
+
+use common::{Case, array, behind, memory, options, threads};
+use proptest::prelude::*;
+use tesseral::core::{Sum, dispatch_element};
+use tesseral::store::wrap::Counting;
+use tesseral::{CreateOptions, DType, Element, Options, Scalar, Selection, Summary, Wanted};
+
+/// What a loop over the cells finds.
+#[derive(Debug, Default)]
+struct Naive {
+    count: u64,
+    nulls: u64,
+    nans: u64,
+    infinities: u64,
+    values: Vec<f64>,
+    integers: Vec<i128>,
+    min: Option<Scalar>,
+    max: Option<Scalar>,
+}
+
+fn naive<T: Element>(cells: &[u8], fill: Option<T>) -> Naive {
+    let mut out = Naive::default();
+    let (mut min, mut max): (Option<T>, Option<T>) = (None, None);
+    // −0.0 is below 0.0; everything else compares as numbers do.
+    let below = |a: T, b: T| a < b || (a == b && a.to_f64().is_sign_negative() && b.to_f64().is_sign_positive());
+    for bytes in cells.chunks_exact(size_of::<T>()) {
+        let value: T = bytemuck::pod_read_unaligned(bytes);
+        out.count += 1;
+        if fill.is_some_and(|fill| bytemuck::bytes_of(&fill) == bytes) {
+            out.nulls += 1;
+        } else if value.is_nan() {
+            out.nans += 1;
+        } else {
+            out.infinities += u64::from(value.is_infinite());
+            out.values.push(value.to_f64());
+            out.integers.push(value.to_i128());
+            min = Some(min.map_or(value, |m| if below(value, m) { value } else { m }));
+            max = Some(max.map_or(value, |m| if below(m, value) { value } else { m }));
+        }
+    }
+    (out.min, out.max) = (min.map(Scalar::from_element), max.map(Scalar::from_element));
+    out
+}
+
+/// Sums of numbers that are not all finite are what adding them one by one gives.
+fn close(got: f64, want: f64, scale: f64) -> bool {
+    if want.is_finite() { (got - want).abs() <= 1e-12 * scale.max(f64::MIN_POSITIVE) } else { got.to_bits() == want.to_bits() || got.is_nan() && want.is_nan() }
+}
+
+fn agree(dtype: DType, got: &Summary, cells: &[u8], fill: Option<&Scalar>) {
+    let want = dispatch_element!(dtype, T => naive::<T>(cells, fill.map(|f| f.get::<T>().unwrap())), else => panic!("{dtype}"));
+    assert_eq!((got.count(), got.nulls(), got.nans()), (want.count, want.nulls, want.nans));
+    assert_eq!(got.infinities(), Some(want.infinities));
+    assert_eq!((got.min(), got.max()), (want.min, want.max));
+    let sum: f64 = want.values.iter().sum();
+    let scale = want.values.iter().map(|v| v.abs()).sum::<f64>();
+    match got.sum().unwrap() {
+        Sum::Int(sum) => assert_eq!(sum, want.integers.iter().sum::<i128>()),
+        Sum::Float(got) => assert!(close(got, sum, scale), "sum {got} {sum}"),
+    }
+    if want.values.is_empty() {
+        assert_eq!((got.mean(), got.std()), (None, None));
+        return;
+    }
+    let n = want.values.len() as f64;
+    let mean = sum / n;
+    assert!(close(got.mean().unwrap(), mean, scale / n), "mean {:?} {mean}", got.mean());
+    if want.infinities == 0 {
+        // Around the exact mean of integers, for which floats may be too coarse.
+        let variance = want.values.iter().map(|v| (v - mean) * (v - mean)).sum::<f64>() / n;
+        let largest = want.values.iter().map(|v| v.abs()).fold(0.0, f64::max);
+        let tolerance = 1e-9 * variance + 1e-15 * largest * largest;
+        assert!((got.std().unwrap().powi(2) - variance).abs() <= tolerance, "variance {:?} {variance}", got.std());
+    }
+}
+
+/// Cells of moderate numbers, with some NaN, infinities, zeros of both signs and fills among the floats.
+fn tame(case: &mut Case) {
+    let size = case.size();
+    let dtype = case.dtype;
+    for cell in case.cells.chunks_exact_mut(size) {
+        let draw = u64::from(cell[0]);
+        let special = match draw {
+            0..=5 => Some("NaN"),
+            6 => Some("inf"),
+            7 => Some("-inf"),
+            8..=20 => Some("-0.0"),
+            21..=30 => Some("0.0"),
+            31..=40 => Some("7.5"),
+            _ => None,
+        };
+        if dtype.class() == tesseral::core::dtype::Class::Float {
+            let text = special.map_or_else(|| format!("{}", (draw as f64 - 128.0) * 0.37), str::to_owned);
+            cell.copy_from_slice(Scalar::parse(dtype, &text).unwrap().bytes());
+        } else if draw < 64 {
+            cell.copy_from_slice(Scalar::parse(dtype, "7").unwrap().bytes());
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+
+    #[test]
+    fn of_any_selection((mut case, selections) in common::any_case_and_selections(), zones in any::<bool>(), filled in any::<bool>()) {
+        tame(&mut case);
+        let fill_text = if case.dtype.class() == tesseral::core::dtype::Class::Float { "7.5" } else { "7" };
+        let fill = filled.then(|| Scalar::parse(case.dtype, fill_text).unwrap());
+        let bytes = write(&case, fill.clone(), &options(true, zones, None));
+        for store in [memory(&bytes), behind(&bytes, &Arc::new(Counting::default()))] {
+            let array = array(store);
+            prop_assert_eq!(array.schema().fields[0].fill.clone(), fill.clone());
+            for selection in selections.iter().chain([&array.all().unwrap()]) {
+                let got = array.summary(selection, Wanted::ALL).unwrap();
+                agree(case.dtype, &got, &case.slice(selection), fill.as_ref());
+                // What is asked for alone is the same as asked for with the rest, also when statistics answer it.
+                let range = array.summary(selection, Wanted::RANGE).unwrap();
+                prop_assert_eq!((range.min(), range.max(), range.nulls(), range.nans()), (got.min(), got.max(), got.nulls(), got.nans()));
+            }
+        }
+    }
+}
+
+fn write(case: &Case, fill: Option<Scalar>, options: &CreateOptions) -> tesseral::store::Bytes {
+    use tesseral::store::StoreExt;
+    let store = Arc::new(tesseral::store::MemoryStore::new("case.tet"));
+    let writer = tesseral::format("tet").unwrap().create(store.clone(), options).unwrap();
+    let mut session = tesseral::engine::WriteSession::new(writer, Options::default());
+    let mut spec = case.spec("a");
+    spec.schema.fields[0].fill = fill;
+    let array = session.add(&spec).unwrap();
+    session.write(array, &case.cells).unwrap();
+    session.commit().unwrap();
+    store.read_all("", u64::MAX).unwrap()
+}
+
+/// Numbers whose sum depends on the order of additions, in more chunks than there are threads.
+fn touchy(codec: &'static str, chunk: &[u64]) -> Case {
+    let shape = [400, 37, 20];
+    let count = shape.iter().product::<u64>();
+    let cells = (0..count)
+        .flat_map(|i| {
+            let mixed = i.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
+            let value = (mixed as f32 - 2e9) * [1e-9, 1.0, 1e12][(mixed % 3) as usize];
+            value.to_ne_bytes()
+        })
+        .collect();
+    Case { dtype: DType::Float32, shape: shape.to_vec(), chunk: chunk.to_vec(), codec, cells }
+}
+
+/// Bits, since equal floats may differ in them.
+fn bits(summary: &Summary) -> (Option<u64>, Option<u64>, Option<Scalar>, u64) {
+    let float = |sum| if let Sum::Float(sum) = sum { f64::to_bits(sum) } else { panic!("an integer") };
+    (summary.sum().map(float), summary.variance().map(f64::to_bits), summary.max(), summary.count())
+}
+
+#[test]
+fn bits_do_not_depend_on_the_number_of_threads() {
+    for (codec, chunk) in [("raw", [16, 37, 20]), ("raw", [7, 9, 11]), ("zstd", [16, 20, 20])] {
+        let case = touchy(codec, &chunk);
+        let bytes = case.write();
+        for reach in [true, false] {
+            let store = || if reach { memory(&bytes) } else { behind(&bytes, &Arc::new(Counting::default())) };
+            let array = array(store());
+            let all = array.all().unwrap();
+            let some = common::select(&case.shape, &[(3, 390, 2), (0, 37, 1), (1, 20, 1)]);
+            for selection in [&all, &some] {
+                let one = array.clone().with_options(threads(1)).summary(selection, Wanted::ALL).unwrap();
+                agree(case.dtype, &one, &case.slice(selection), None);
+                for n in [2, 3, 8] {
+                    let many = array.clone().with_options(threads(n)).summary(selection, Wanted::ALL).unwrap();
+                    assert_eq!(bits(&one), bits(&many), "{n} threads, {codec} {chunk:?}");
+                }
+            }
+        }
+    }
+}
+
+/// Chunks of which all is known are not read.
+#[test]
+fn statistics_answer_without_reading() {
+    let case = Case::counting(DType::Int32, &[40, 50], &[16, 16], "zstd");
+    let bytes = case.write_with(&options(true, true, None), Options::default());
+    let counting = Arc::new(Counting::default());
+    let array = array(behind(&bytes, &counting));
+    let all = array.all().unwrap();
+    counting.reset();
+    let range = array.summary(&all, Wanted::RANGE).unwrap();
+    assert_eq!((range.min(), range.max()), (Some(Scalar::from_element(0_i32)), Some(Scalar::from_element(1999_i32))));
+    let stats_only = counting.bytes();
+    let sum = array.summary(&all, Wanted::SUM).unwrap();
+    assert_eq!(sum.sum(), Some(Sum::Int(1999 * 2000 / 2)));
+    let stored: u64 = array.chunks(&all).unwrap().iter().map(|chunk| chunk.stored_len).sum();
+    assert!(counting.bytes() - stats_only >= stored, "a sum needs the cells");
+    let payload = array.chunks(&all).unwrap()[0].offset;
+    let payload = payload..payload + stored;
+    counting.reset();
+    array.summary(&all, Wanted::RANGE).unwrap();
+    assert!(counting.spans().iter().all(|r| r.end <= payload.start || r.start >= payload.end), "{:?}", counting.spans());
+}
+
+#[test]
+fn empty_selections_have_no_extremes() {
+    let case = Case::counting(DType::Float64, &[4, 4], &[2, 2], "raw");
+    let array = array(memory(&case.write()));
+    let none = Selection::new([tesseral::Slice::new(2, 2), tesseral::Slice::new(0, 4)], &[4, 4]).unwrap();
+    let got = array.summary(&none, Wanted::ALL).unwrap();
+    assert_eq!((got.count(), got.min(), got.max(), got.mean(), got.std()), (0, None, None, None, None));
+}
