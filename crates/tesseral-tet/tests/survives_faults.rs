@@ -1,0 +1,164 @@
+//! A write that fails at any call publishes nothing and leaves nothing behind; a torn file gives what is whole.
+
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+mod common;
+
+use std::sync::Arc;
+
+use tesseral_core::{ArraySchema, DType, Selection};
+use tesseral_format::{CreateOptions, Format, OpenOptions, Request, Uncovered};
+use tesseral_store::wrap::{Fault, Wrapped};
+use tesseral_store::{Access, LocalStore, MemoryStore, Overwrite, Store, StoreExt};
+use tesseral_tet::TetFormat;
+
+fn inputs() -> Vec<common::Input> {
+    vec![
+        common::Input::new(
+            ArraySchema::dense("raw", DType::UInt16, &[5, 3], &[2, 2]),
+            "raw",
+            (0..30).collect(),
+        ),
+        common::Input::new(ArraySchema::dense("zstd", DType::UInt8, &[9], &[4]), "zstd", vec![7; 9]),
+    ]
+}
+
+fn write_to(store: Arc<dyn Store>, overwrite: Overwrite) -> tesseral_core::Result<()> {
+    let options = CreateOptions { overwrite, statistics: true, ..CreateOptions::default() };
+    let mut writer = TetFormat.create(store, &options)?;
+    common::push_all(&mut *writer, &inputs(), |_| {})?;
+    writer.commit()
+}
+
+#[test]
+fn a_fault_at_any_call_publishes_nothing() {
+    let clean = Arc::new(Fault::at(u64::MAX));
+    write_to(Arc::new(Wrapped::new(Arc::new(MemoryStore::new("m")), Arc::clone(&clean))), Overwrite::Refuse)
+        .unwrap();
+    assert!(clean.calls() > 10);
+    for n in 0..clean.calls() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("x.tet");
+        let local: Arc<dyn Store> = Arc::new(LocalStore::new(&path, Access::Map));
+        let faulty: Arc<dyn Store> = Arc::new(Wrapped::new(local, Arc::new(Fault::at(n))));
+        assert!(write_to(faulty, Overwrite::Refuse).is_err(), "call {n}");
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "call {n} left something");
+
+        std::fs::write(&path, b"old").unwrap();
+        let local: Arc<dyn Store> = Arc::new(LocalStore::new(&path, Access::Map));
+        let faulty: Arc<dyn Store> = Arc::new(Wrapped::new(local, Arc::new(Fault::at(n))));
+        assert!(write_to(faulty, Overwrite::Replace).is_err(), "call {n}");
+        assert_eq!(std::fs::read(&path).unwrap(), b"old", "call {n}");
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1, "call {n} left something");
+    }
+}
+
+#[test]
+fn a_writer_that_is_dropped_leaves_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let store: Arc<dyn Store> = Arc::new(LocalStore::new(folder.path().join("x.tet"), Access::Map));
+    let mut writer = TetFormat.create(store, &CreateOptions::default()).unwrap();
+    common::push_all(&mut *writer, &inputs(), |_| {}).unwrap();
+    drop(writer);
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn an_existing_file_is_not_replaced_unasked() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("x.tet");
+    std::fs::write(&path, b"old").unwrap();
+    let store: Arc<dyn Store> = Arc::new(LocalStore::new(&path, Access::Map));
+    assert!(write_to(Arc::clone(&store), Overwrite::Refuse).is_err());
+    assert_eq!(std::fs::read(&path).unwrap(), b"old");
+    write_to(store, Overwrite::Replace).unwrap();
+    assert!(common::open(std::fs::read(&path).unwrap()).is_ok());
+}
+
+#[test]
+fn faults_while_opening_are_errors_of_the_medium() {
+    let file = common::write(&inputs(), &CreateOptions::default()).unwrap();
+    for n in 0..4 {
+        let store: Arc<dyn Store> =
+            Arc::new(Wrapped::new(common::memory(file.clone()), Arc::new(Fault::at(n))));
+        if let Err(error) = TetFormat.open(store, &OpenOptions::default()) {
+            assert!(matches!(error.kind(), tesseral_core::ErrorKind::Io { .. }), "{error:?}");
+        }
+    }
+}
+
+/// Cut anywhere behind the index, a file gives every chunk whose bytes are all there.
+#[test]
+fn a_cut_file_gives_its_whole_chunks() {
+    let file = common::write(&inputs(), &CreateOptions::default()).unwrap();
+    let summary = tesseral_tet::Summary::parse(&file).unwrap();
+    let head = summary.superblock.chunk_index_offset + summary.superblock.chunk_index_length;
+    for len in 0..file.len() {
+        let store = common::memory(file[..len].to_vec());
+        let salvage = TetFormat.salvage(store, &OpenOptions::default());
+        let fits = |c: &tesseral_tet::ChunkSummary| c.payload_offset + c.stored_byte_len <= len as u64;
+        let whole = summary.chunks.iter().filter(|c| fits(c)).count();
+        if (len as u64) < head || whole == 0 {
+            assert!(salvage.unwrap_err().is_damage(), "{len}");
+            continue;
+        }
+        let salvage = salvage.unwrap();
+        let lost = salvage.findings.iter().filter(|f| f.check == "chunk_lost").count();
+        assert_eq!(lost, summary.chunks.len() - whole, "{len}");
+        assert!(salvage.findings.iter().any(|f| f.check == "footer"), "{len}: the footer is lost as well");
+        let mut planned = 0;
+        for (i, input) in inputs().iter().enumerate() {
+            let array = salvage.container.array(i).unwrap();
+            let shape = array.schema().shape().unwrap();
+            let plan = array.plan(&Request::cells(Selection::all(&shape), 0)).unwrap();
+            assert_eq!(plan.uncovered, Uncovered::Fill);
+            planned += plan.chunks.len();
+            if plan.chunks.len() as u64 == input.spec.schema.grid().unwrap().total() {
+                assert_eq!(common::read_flat(&*salvage.container, i).unwrap(), input.flat);
+            }
+        }
+        assert_eq!(planned, whole, "{len}");
+    }
+}
+
+/// Whatever is wrong behind the payloads, the fix keeps every cell and, where they are whole, the digests.
+#[test]
+fn a_broken_footer_is_cut_and_nothing_else() {
+    let file = common::write(&inputs(), &CreateOptions::default()).unwrap();
+    let details = common::open(file.clone()).unwrap().details();
+    let json = details["footer"]["json_offset"].as_u64().unwrap() as usize;
+    let options = OpenOptions::default();
+    let mut broken = vec![file[..json + 3].to_vec(), file[..file.len() - 1].to_vec(), file[..json].to_vec()];
+    for at in [json, json + 5, file.len() - 1, file.len() - 10] {
+        let mut flipped = file.clone();
+        flipped[at] ^= 0x20;
+        broken.push(flipped);
+    }
+    for (i, bytes) in broken.into_iter().enumerate() {
+        let store = common::memory(bytes.clone());
+        assert!(TetFormat.open(Arc::clone(&store), &options).is_err(), "{i}");
+        let repairs = TetFormat.repairs(Arc::clone(&store), &options).unwrap();
+        assert_eq!(
+            repairs.iter().map(|r| (r.code, r.automatic)).collect::<Vec<_>>(),
+            [("footer_invalid", true)],
+            "{i}"
+        );
+        assert!(TetFormat.apply_repair(Arc::clone(&store), &options, "invalid_layout").is_err());
+        // A fault on the way leaves the file as it was.
+        for n in 0..8 {
+            let copy: Arc<dyn Store> = common::memory(bytes.clone());
+            let faulty: Arc<dyn Store> = Arc::new(Wrapped::new(Arc::clone(&copy), Arc::new(Fault::at(n))));
+            if TetFormat.apply_repair(faulty, &options, "footer_invalid").is_err() {
+                assert_eq!(copy.read_all("", u64::MAX).unwrap(), bytes, "{i}, call {n}");
+            }
+        }
+        TetFormat.apply_repair(Arc::clone(&store), &options, "footer_invalid").unwrap();
+        let container = TetFormat.open(Arc::clone(&store), &options).unwrap();
+        for (k, input) in inputs().iter().enumerate() {
+            assert_eq!(common::read_flat(&*container, k).unwrap(), input.flat, "{i}");
+        }
+        assert!(container.details()["digests"].is_object(), "{i}: the digests stay");
+        assert!(TetFormat.repairs(Arc::clone(&store), &options).unwrap().is_empty());
+        assert!(TetFormat.apply_repair(store, &options, "footer_invalid").is_err(), "not needed twice");
+    }
+}
