@@ -18,6 +18,7 @@
 
 pub mod aec;
 pub mod bitset;
+pub mod filter;
 pub mod lz4;
 pub mod packing;
 pub mod raw;
@@ -28,6 +29,7 @@ pub mod zstd_stream;
 /// Codec state that is worth keeping between chunks. One per thread.
 #[derive(Default)]
 pub struct Contexts {
+    filter: filter::Work,
     zstd: zstd::Context,
 }
 

@@ -1,0 +1,44 @@
+//! MD5 and SHA-256 of what a filter got, kept beside it.
+//!
+//! Header `u32 metadata parts`, `u32 data parts`, then per part `u64` length and the digest. The metadata parts follow the
+//! header, the data parts are the data.
+
+use md5::Digest;
+use tesseral_core::Result;
+
+use super::Pair;
+use super::header::Header;
+
+pub(crate) fn reverse<D: Digest>(
+    filter: &'static str,
+    verify: bool,
+    meta: &[u8],
+    data: &[u8],
+    out: &mut Pair,
+) -> Result<()> {
+    let size = <D as Digest>::output_size();
+    let mut header = Header::new(filter, meta);
+    let meta_parts = header.len("metadata parts")?;
+    let data_parts = header.len("data parts")?;
+    let each = size + 8;
+    let bytes = meta_parts.checked_add(data_parts).and_then(|n| n.checked_mul(each));
+    let table = header.take(bytes.unwrap_or(usize::MAX), "the table of digests")?;
+    let (meta_table, data_table) = table.split_at(meta_parts * each);
+    check::<D>(filter, verify, meta_table, header.rest)?;
+    check::<D>(filter, verify, data_table, data)?;
+    out.meta.extend_from_slice(header.rest);
+    out.data.extend_from_slice(data);
+    Ok(())
+}
+
+fn check<D: Digest>(filter: &'static str, verify: bool, table: &[u8], bytes: &[u8]) -> Result<()> {
+    let mut bytes = Header::new(filter, bytes);
+    for entry in table.chunks_exact(<D as Digest>::output_size() + 8) {
+        let mut entry = Header::new(filter, entry);
+        let part = bytes.take(entry.len64("a part's length")?, "a part")?;
+        if verify && D::digest(part).as_slice() != entry.rest {
+            return Err(bytes.refuse(format!("{} bytes do not match their digest", part.len())));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,42 @@
+//! What all compressors share: parts of metadata and of data, each compressed by itself.
+//!
+//! Header `u32 metadata parts`, `u32 data parts`, then per part `u32` original and `u32` compressed length. The data are the
+//! compressed parts, those of metadata first.
+
+use tesseral_core::Result;
+
+use super::header::Header;
+use super::{Pair, grow};
+
+/// Calls `decode(compressed, into)` for every part.
+pub(crate) fn reverse(
+    filter: &'static str,
+    meta: &[u8],
+    data: &[u8],
+    out: &mut Pair,
+    cap: usize,
+    mut decode: impl FnMut(&[u8], &mut [u8]) -> Result<()>,
+) -> Result<()> {
+    let mut header = Header::new(filter, meta);
+    let mut data = Header::new(filter, data);
+    let meta_parts = header.len("metadata parts")?;
+    let data_parts = header.count(8, "data parts")?;
+    for part in 0..meta_parts.saturating_add(data_parts) {
+        let original = header.len("a part's length")?;
+        let compressed = data.take(header.len("a part's compressed length")?, "a part")?;
+        let out = if part < meta_parts { &mut out.meta } else { &mut out.data };
+        let target = grow(out, original, cap, filter)?;
+        if original > 0 {
+            decode(compressed, target)?;
+        }
+    }
+    Ok(())
+}
+
+/// The one part of a chunk that holds exactly `len` bytes of data and no metadata: it can be decoded where it belongs.
+pub(crate) fn single<'a>(meta: &[u8], data: &'a [u8], len: usize) -> Option<&'a [u8]> {
+    let mut header = Header::new("", meta);
+    let parts = (header.u32("").ok()?, header.u32("").ok()?);
+    let lens = (header.len("").ok()?, header.len("").ok()?);
+    (parts == (0, 1) && header.rest.is_empty() && lens == (len, data.len())).then_some(data)
+}

@@ -1,0 +1,60 @@
+//! Strings by their number in a dictionary.
+//!
+//! Header as that of strings in [run lengths](super::rle), with `u8` width of numbers, `u8` width of string lengths, `u32`
+//! bytes of the dictionary and the dictionary: `big-endian length ‖ string`, repeated. Data: one big-endian number per cell.
+
+use tesseral_core::Result;
+
+use super::header::Header;
+use super::rle::string_header;
+
+/// Appends strings and their ends.
+pub(crate) fn decode_strings(
+    meta: &[u8],
+    data: &[u8],
+    cells: usize,
+    bytes: usize,
+    ends: &mut Vec<u64>,
+    out: &mut Vec<u8>,
+) -> Result<()> {
+    let mut header = Header::new("dictionary", meta);
+    let (claimed_bytes, claimed_cells) = string_header(&mut header, data.len())?;
+    if (claimed_bytes, claimed_cells) != (bytes, cells) {
+        return Err(header.refuse(format!(
+            "{claimed_cells} strings of {claimed_bytes} bytes, the tile has {cells} of {bytes}"
+        )));
+    }
+    let id_width = usize::from(header.u8("width of numbers")?);
+    let len_width = usize::from(header.u8("width of string lengths")?);
+    let dictionary = header.len("bytes of the dictionary")?;
+    let dictionary = header.take(dictionary, "the dictionary")?;
+    if id_width > 8 || len_width > 8 || id_width == 0 || len_width == 0 {
+        return Err(header.refuse(format!("numbers of {id_width} and {len_width} bytes")));
+    }
+    if cells.checked_mul(id_width) != Some(data.len()) {
+        return Err(header.refuse(format!("{} bytes of numbers for {cells} strings", data.len())));
+    }
+    let mut entries = Vec::new();
+    let mut rest = Header::new("dictionary", dictionary);
+    while !rest.rest.is_empty() {
+        let len = rest.big_endian(len_width, "a string's length")?;
+        entries.push(rest.take(len, "a string")?);
+    }
+    let start = out.len();
+    let mut ids = Header::new("dictionary", data);
+    for _ in 0..cells {
+        let id = ids.big_endian(id_width, "a number")?;
+        let Some(string) = entries.get(id) else {
+            return Err(ids.refuse(format!("string {id} of {}", entries.len())));
+        };
+        if out.len() - start + string.len() > bytes {
+            return Err(ids.refuse(format!("strings pass the {bytes} bytes of the tile")));
+        }
+        out.extend_from_slice(string);
+        ends.push(out.len() as u64);
+    }
+    if out.len() - start != bytes {
+        return Err(ids.refuse(format!("expected {bytes} bytes, strings gave {}", out.len() - start)));
+    }
+    Ok(())
+}

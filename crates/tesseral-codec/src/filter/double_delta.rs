@@ -1,0 +1,93 @@
+//! Differences of differences, packed: `u8 bits`, `u64 count`, then the values as they are when `bits` saves nothing; else
+//! the first two values and, for each further one, a sign bit (1 is negative) and `bits` bits of magnitude, from the most
+//! significant bit of 64-bit words that are stored little-endian.
+
+use tesseral_core::Result;
+
+use super::Word;
+use super::bit_width_reduction::extend;
+use super::header::Header;
+
+pub(crate) fn decode_into(word: Word, src: &[u8], dst: &mut [u8]) -> Result<()> {
+    let size = word.step();
+    let mut header = Header::new("double_delta", src);
+    let bits = u32::from(header.u8("the width")?);
+    let count = header.len64("the count")?;
+    if count.checked_mul(size) != Some(dst.len()) {
+        return Err(header.refuse(format!("{count} values for an output of {} bytes", dst.len())));
+    }
+    if bits as usize >= size * 8 - 1 {
+        dst.copy_from_slice(header.take(dst.len(), "the values")?);
+        return Ok(());
+    }
+    let first = header.take(size.saturating_mul(count.min(2)), "the first values")?;
+    let (head, tail) = dst.split_at_mut(first.len());
+    head.copy_from_slice(first);
+    if tail.is_empty() {
+        return Ok(());
+    }
+    let mut before = extend(&first[..size], false);
+    let mut last = extend(&first[size..], false);
+    let mut stream = Bits { words: header.rest.chunks_exact(8), word: 0, left: 0 };
+    for element in tail.chunks_exact_mut(size) {
+        let (Some(sign), Some(magnitude)) = (stream.take(1), stream.take(bits)) else {
+            return Err(header.refuse("the packed differences end early"));
+        };
+        let step = if sign == 1 { magnitude.wrapping_neg() } else { magnitude };
+        let value = step.wrapping_add(last.wrapping_mul(2)).wrapping_sub(before);
+        element.copy_from_slice(&value.to_le_bytes()[..size]);
+        (before, last) = (last, value);
+    }
+    Ok(())
+}
+
+/// Bits from the most significant end of 64-bit words.
+struct Bits<'a> {
+    words: std::slice::ChunksExact<'a, u8>,
+    word: u64,
+    left: u32,
+}
+
+impl Bits<'_> {
+    /// Up to 63 bits.
+    fn take(&mut self, n: u32) -> Option<u64> {
+        let mut value = 0;
+        let mut wanted = n;
+        while wanted > 0 {
+            if self.left == 0 {
+                self.word = extend(self.words.next()?, false);
+                self.left = 64;
+            }
+            let now = wanted.min(self.left);
+            // `now` is 1 to 63, or 64 only from a fresh word that is asked for whole, which 63 bits never are.
+            value = value << now | self.word >> (64 - now);
+            self.word = self.word.checked_shl(now).unwrap_or(0);
+            self.left -= now;
+            wanted -= now;
+        }
+        Some(value)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::filter::Kind;
+
+    #[test]
+    fn decodes_a_hand_made_stream() {
+        // 10, 13, 15, 20: differences 3, 2, 5, theirs -1, 3: two bits and a sign each.
+        let packed = (0b10_1011_u64 << 58).to_le_bytes();
+        let mut src = vec![2];
+        src.extend(4_u64.to_le_bytes());
+        src.extend([10_i32, 13].iter().flat_map(|v| v.to_le_bytes()));
+        src.extend(packed);
+        let mut dst = [0; 16];
+        decode_into(Word::new(4, Kind::Signed), &src, &mut dst).unwrap();
+        let values: Vec<i32> = dst.chunks(4).map(|c| i32::from_le_bytes(c.try_into().unwrap())).collect();
+        assert_eq!(values, [10, 13, 15, 20]);
+        for cut in 0..src.len() {
+            assert!(decode_into(Word::new(4, Kind::Signed), &src[..cut], &mut dst).is_err(), "{cut}");
+        }
+    }
+}

@@ -1,0 +1,45 @@
+//! AES-256-GCM over metadata and data parts.
+//!
+//! Header `u32 metadata parts`, `u32 data parts`, then per part `u32` plain length, `u32` stored length, a 12-byte IV and a
+//! 16-byte tag. The data are the ciphertexts, those of metadata first.
+
+use aes_gcm::aead::{AeadInOut, KeyInit};
+use aes_gcm::{Aes256Gcm, Nonce, Tag};
+use tesseral_core::{Error, Result};
+
+use super::header::Header;
+use super::{Pair, grow};
+
+const NAME: &str = "aes_256_gcm";
+
+pub(crate) fn reverse(
+    key: Option<&[u8; 32]>,
+    meta: &[u8],
+    data: &[u8],
+    out: &mut Pair,
+    cap: usize,
+) -> Result<()> {
+    let Some(key) = key else {
+        return Err(Error::invalid("the array is encrypted with AES-256-GCM: its key is needed"));
+    };
+    let cipher = Aes256Gcm::new(key.into());
+    let mut header = Header::new(NAME, meta);
+    let mut data = Header::new(NAME, data);
+    let meta_parts = header.len("metadata parts")?;
+    let data_parts = header.count(36, "data parts")?;
+    for part in 0..meta_parts.saturating_add(data_parts) {
+        let plain = header.len("a part's length")?;
+        let stored = data.take(header.len("a part's stored length")?, "a part")?;
+        let iv: [u8; 12] = header.array("an IV")?;
+        let tag: [u8; 16] = header.array("a tag")?;
+        if plain != stored.len() {
+            return Err(header.refuse(format!("{plain} bytes are stored as {}", stored.len())));
+        }
+        let out = if part < meta_parts { &mut out.meta } else { &mut out.data };
+        let target = grow(out, plain, cap, NAME)?;
+        target.copy_from_slice(stored);
+        let opened = cipher.decrypt_inout_detached(&Nonce::from(iv), &[], target.into(), &Tag::from(tag));
+        opened.map_err(|_| header.refuse("the bytes do not match their tag: another key, or damage"))?;
+    }
+    Ok(())
+}

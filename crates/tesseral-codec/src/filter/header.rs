@@ -1,0 +1,71 @@
+//! The header that a filter leaves at the front of the metadata.
+
+use tesseral_core::{Error, Result};
+
+/// Bytes not yet read, with the name of the filter they belong to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Header<'a> {
+    pub filter: &'static str,
+    pub rest: &'a [u8],
+}
+
+impl<'a> Header<'a> {
+    pub(crate) fn new(filter: &'static str, rest: &'a [u8]) -> Self {
+        Self { filter, rest }
+    }
+
+    pub(crate) fn take(&mut self, n: usize, what: &str) -> Result<&'a [u8]> {
+        let Some((taken, rest)) = self.rest.split_at_checked(n) else {
+            let detail = format!("{what} takes {n} bytes, {} are left", self.rest.len());
+            return Err(Error::codec(self.filter, detail));
+        };
+        self.rest = rest;
+        Ok(taken)
+    }
+
+    pub(crate) fn array<const N: usize>(&mut self, what: &str) -> Result<[u8; N]> {
+        let mut array = [0; N];
+        array.copy_from_slice(self.take(N, what)?);
+        Ok(array)
+    }
+
+    pub(crate) fn u8(&mut self, what: &str) -> Result<u8> {
+        self.array::<1>(what).map(|[byte]| byte)
+    }
+
+    pub(crate) fn u32(&mut self, what: &str) -> Result<u32> {
+        self.array(what).map(u32::from_le_bytes)
+    }
+
+    /// A 32-bit length.
+    pub(crate) fn len(&mut self, what: &str) -> Result<usize> {
+        let n = self.u32(what)?;
+        usize::try_from(n).map_err(|_| self.refuse(format!("{what} is {n}")))
+    }
+
+    /// A 64-bit length.
+    pub(crate) fn len64(&mut self, what: &str) -> Result<usize> {
+        let n = self.array(what).map(u64::from_le_bytes)?;
+        usize::try_from(n).map_err(|_| self.refuse(format!("{what} is {n}")))
+    }
+
+    /// A 32-bit count of things that take at least `each` bytes of what is left.
+    pub(crate) fn count(&mut self, each: usize, what: &str) -> Result<usize> {
+        let n = self.len(what)?;
+        if n.checked_mul(each).is_none_or(|bytes| bytes > self.rest.len()) {
+            return Err(self.refuse(format!("{n} {what} do not fit in {} bytes", self.rest.len())));
+        }
+        Ok(n)
+    }
+
+    /// A big-endian number of `width` bytes.
+    pub(crate) fn big_endian(&mut self, width: usize, what: &str) -> Result<usize> {
+        let bytes = self.take(width, what)?;
+        let n = bytes.iter().fold(0_u64, |n, b| n << 8 | u64::from(*b));
+        usize::try_from(n).map_err(|_| self.refuse(format!("{what} is {n}")))
+    }
+
+    pub(crate) fn refuse(&self, detail: impl Into<String>) -> Error {
+        Error::codec(self.filter, detail.into())
+    }
+}

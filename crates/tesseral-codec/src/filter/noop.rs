@@ -1,0 +1,11 @@
+//! The filter that does nothing.
+
+use tesseral_core::Result;
+
+use super::Pair;
+
+pub(crate) fn reverse(meta: &[u8], data: &[u8], out: &mut Pair) -> Result<()> {
+    out.meta.extend_from_slice(meta);
+    out.data.extend_from_slice(data);
+    Ok(())
+}

@@ -1,0 +1,51 @@
+//! Windows of a rising sequence, each stored as its first value and the steps from one value to the next.
+//!
+//! Header `u32 windows`, then per window the first value (one element) and `u32` bytes. The first step is 0. Floats and text
+//! pass without a header.
+
+use tesseral_core::Result;
+
+use super::bit_width_reduction::extend;
+use super::header::Header;
+use super::{Kind, Pair, Word, grow, noop};
+
+fn applies(word: Word, version: u32) -> bool {
+    match word.kind {
+        Kind::Signed | Kind::Unsigned | Kind::Bool => true,
+        Kind::Time => version >= 20,
+        Kind::Float | Kind::Text => false,
+    }
+}
+
+pub(crate) fn reverse(
+    word: Word,
+    version: u32,
+    meta: &[u8],
+    data: &[u8],
+    out: &mut Pair,
+    cap: usize,
+) -> Result<()> {
+    if !applies(word, version) {
+        return noop::reverse(meta, data, out);
+    }
+    let size = word.size;
+    let mut header = Header::new("positive_delta", meta);
+    let mut data = Header::new("positive_delta", data);
+    let windows = header.count(size + 4, "windows")?;
+    for _ in 0..windows {
+        let mut value = extend(header.take(size, "a first value")?, false);
+        let len = header.len("a window's length")?;
+        let stored = data.take(len, "a window")?;
+        let target = grow(&mut out.data, len, cap, header.filter)?;
+        if !len.is_multiple_of(size) {
+            target.copy_from_slice(stored);
+            continue;
+        }
+        for (stored, element) in stored.chunks_exact(size).zip(target.chunks_exact_mut(size)) {
+            value = value.wrapping_add(extend(stored, false));
+            element.copy_from_slice(&value.to_le_bytes()[..size]);
+        }
+    }
+    out.meta.extend_from_slice(header.rest);
+    Ok(())
+}

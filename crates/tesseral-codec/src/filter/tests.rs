@@ -1,0 +1,284 @@
+//! Chains on hand-made chunks, cut short, and on noise.
+
+use std::io::Write;
+
+use tesseral_core::{ErrorKind, Result};
+
+use super::*;
+use crate::Contexts;
+
+const RULES: Rules<'static> = Rules { version: 22, verify: true, key: None };
+const INT: Word = Word { size: 4, kind: Kind::Signed };
+
+fn u32s(values: &[u32]) -> Vec<u8> {
+    values.iter().flat_map(|v| v.to_le_bytes()).collect()
+}
+
+fn ints(values: &[i32]) -> Vec<u8> {
+    values.iter().flat_map(|v| v.to_le_bytes()).collect()
+}
+
+fn tile(chunks: &[(usize, &[u8], &[u8])]) -> Vec<u8> {
+    let mut out = (chunks.len() as u64).to_le_bytes().to_vec();
+    for (original, meta, data) in chunks {
+        out.extend(u32s(&[*original as u32, data.len() as u32, meta.len() as u32]));
+        out.extend_from_slice(meta);
+        out.extend_from_slice(data);
+    }
+    out
+}
+
+fn compressed(original: usize, data: &[u8]) -> Vec<u8> {
+    u32s(&[0, 1, original as u32, data.len() as u32])
+}
+
+fn decode(filters: &[Filter], word: Word, tile: &[u8], len: usize) -> Result<Vec<u8>> {
+    let mut out = vec![0xA5; len];
+    let chain = Chain::new(filters.iter().copied(), word, word.size, false);
+    chain.decode_into(tile, &mut out, &RULES, &mut Contexts::default())?;
+    Ok(out)
+}
+
+fn zlib(bytes: &[u8]) -> Vec<u8> {
+    let mut encoder = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::new(6));
+    encoder.write_all(bytes).unwrap();
+    encoder.finish().unwrap()
+}
+
+fn bzip(bytes: &[u8]) -> Vec<u8> {
+    let mut encoder = ::bzip2::write::BzEncoder::new(Vec::new(), ::bzip2::Compression::new(1));
+    encoder.write_all(bytes).unwrap();
+    encoder.finish().unwrap()
+}
+
+/// Filters, elements, tile, cells.
+type Case = (Vec<Filter>, Word, Vec<u8>, Vec<u8>);
+
+fn cases() -> Vec<Case> {
+    let cells = ints(&[5, 5, 5, -7, 1 << 20, 0, 3, 3]);
+    let one = |filter: Filter, meta: Vec<u8>, data: Vec<u8>| -> Case {
+        (vec![filter], INT, tile(&[(cells.len(), &meta, &data)]), cells.clone())
+    };
+    let part = |filter: Filter, data: Vec<u8>| one(filter, compressed(cells.len(), &data), data);
+    let mut zstd = Vec::new();
+    crate::zstd::encode(&cells, 1, &mut zstd, &mut Contexts::default()).unwrap();
+    let steps = {
+        let mut data = 8_u64.to_le_bytes().to_vec();
+        data.extend(ints(&[5, 0, 0, -12, (1 << 20) + 7, -(1 << 20), 3, 0]));
+        data
+    };
+    let runs: Vec<u8> = [(5, 3_u16), (-7, 1), (1 << 20, 1), (0, 1), (3, 2)]
+        .iter()
+        .flat_map(|(v, n): &(i32, u16)| v.to_le_bytes().into_iter().chain(n.to_be_bytes()))
+        .collect();
+    let parts = |n: usize| u32s(&[1, n as u32]);
+    let xored = {
+        let values: Vec<i32> = cells.chunks(4).map(|c| i32::from_le_bytes(c.try_into().unwrap())).collect();
+        let first = std::iter::once(values[0]);
+        ints(&first.chain(values.windows(2).map(|w| w[0] ^ w[1])).collect::<Vec<_>>())
+    };
+    let shuffled: Vec<u8> = (0..4).flat_map(|k| cells.chunks(4).map(move |c| c[k])).collect();
+    let md5_meta = {
+        let mut meta = u32s(&[0, 1]);
+        meta.extend((cells.len() as u64).to_le_bytes());
+        meta.extend_from_slice(&<md5::Md5 as md5::Digest>::digest(&cells));
+        meta
+    };
+    let sha_meta = {
+        let mut meta = u32s(&[0, 1]);
+        meta.extend((cells.len() as u64).to_le_bytes());
+        meta.extend_from_slice(&<sha2::Sha256 as sha2::Digest>::digest(&cells));
+        meta
+    };
+    // Two windows: four values from a minimum of -7 in 16 bits (5, 5, 5, -7), four as they are.
+    let reduced = {
+        let mut meta = u32s(&[32, 2]);
+        meta.extend(ints(&[-7]));
+        meta.push(16);
+        meta.extend(u32s(&[16]));
+        meta.extend(ints(&[0]));
+        meta.push(32);
+        meta.extend(u32s(&[16]));
+        let mut data: Vec<u8> = [12_i16, 12, 12, 0].iter().flat_map(|v| v.to_le_bytes()).collect();
+        data.extend_from_slice(&cells[16..]);
+        one(Filter::BitWidthReduction, meta, data)
+    };
+    let rising = {
+        let mut meta = u32s(&[1]);
+        meta.extend(ints(&[-3]));
+        meta.extend(u32s(&[16]));
+        let cells = ints(&[-3, 0, 0, 9]);
+        (vec![Filter::PositiveDelta], INT, tile(&[(16, &meta, &ints(&[0, 3, 0, 9]))]), cells)
+    };
+    let scaled = {
+        let floats: Vec<u8> = [1.5_f64, -0.5, 2.0].iter().flat_map(|v| v.to_le_bytes()).collect();
+        let filter = Filter::FloatScale { scale: 0.5, offset: 1.0, width: 1 };
+        (vec![filter], Word::new(8, Kind::Float), tile(&[(24, &u32s(&[1, 3]), &[1, 0xFD, 2])]), floats)
+    };
+    // Shuffled, then gzip over metadata and data.
+    let nested = {
+        let inner = parts(cells.len());
+        let (meta, data) = (zlib(&inner), zlib(&shuffled));
+        let header =
+            u32s(&[1, 1, inner.len() as u32, meta.len() as u32, shuffled.len() as u32, data.len() as u32]);
+        let stored = [meta, data].concat();
+        (
+            vec![Filter::ByteShuffle, Filter::Gzip],
+            INT,
+            tile(&[(cells.len(), &header, &stored)]),
+            cells.clone(),
+        )
+    };
+    let two = (Vec::new(), INT, tile(&[(12, &[], &cells[..12]), (20, &[], &cells[12..])]), cells.clone());
+    vec![
+        two,
+        one(Filter::Noop, Vec::new(), cells.clone()),
+        part(Filter::Gzip, zlib(&cells)),
+        part(Filter::Zstd, zstd),
+        part(Filter::Lz4, lz4_flex::block::compress(&cells)),
+        part(Filter::Bzip2, bzip(&cells)),
+        part(Filter::Rle, runs),
+        part(Filter::Delta { reinterpret: None }, steps),
+        one(Filter::Xor, parts(cells.len()), xored),
+        one(Filter::ByteShuffle, parts(cells.len()), shuffled.clone()),
+        one(Filter::Md5, md5_meta, cells.clone()),
+        one(Filter::Sha256, sha_meta, cells.clone()),
+        reduced,
+        rising,
+        scaled,
+        nested,
+    ]
+}
+
+#[test]
+fn undoes_every_filter() {
+    for (filters, word, tile, cells) in cases() {
+        assert_eq!(decode(&filters, word, &tile, cells.len()).unwrap(), cells, "{filters:?}");
+    }
+}
+
+#[test]
+fn refuses_what_is_cut_short_or_of_another_length() {
+    for (filters, word, tile, cells) in cases() {
+        for cut in 0..tile.len() {
+            assert!(decode(&filters, word, &tile[..cut], cells.len()).is_err(), "{filters:?} cut at {cut}");
+        }
+        assert!(decode(&filters, word, &tile, cells.len() + 4).is_err(), "{filters:?}");
+        assert!(decode(&filters, word, &tile, cells.len() - 4).is_err(), "{filters:?}");
+    }
+}
+
+#[test]
+fn digests_find_every_flipped_byte_of_the_data() {
+    for (filters, word, tile, cells) in cases().into_iter().filter(|c| c.0[..] == [Filter::Md5]) {
+        for at in tile.len() - cells.len()..tile.len() {
+            let mut flipped = tile.clone();
+            flipped[at] ^= 1;
+            let error = decode(&filters, word, &flipped, cells.len()).unwrap_err();
+            assert!(matches!(error.kind(), ErrorKind::Codec { codec: "checksum_md5", .. }), "{error}");
+        }
+    }
+}
+
+#[test]
+fn noise_is_an_error_and_never_a_panic() {
+    let mut state = 7_u64;
+    let mut next = move || {
+        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        (state >> 33) as usize
+    };
+    for (filters, word, tile, cells) in cases() {
+        for _ in 0..400 {
+            let mut noisy = tile.clone();
+            for _ in 0..1 + next() % 4 {
+                let at = next() % noisy.len();
+                noisy[at] = next() as u8;
+            }
+            // Whatever comes out has the length asked for, or is an error.
+            let _ = decode(&filters, word, &noisy, cells.len());
+        }
+    }
+}
+
+#[test]
+fn strings_carry_their_offsets() {
+    let strings = ["aa", "aa", "", "b", "b", "b"];
+    let text = strings.concat();
+    let mut contexts = Contexts::default();
+    let mut run = |chain: &Chain, tile: &[u8]| -> Result<(Vec<u64>, Vec<u8>)> {
+        let (mut ends, mut data) = (Vec::new(), Vec::new());
+        chain.decode_strings(tile, strings.len(), text.len(), &mut ends, &mut data, &RULES, &mut contexts)?;
+        Ok((ends, data))
+    };
+    let runs = b"\x02\x02aa\x01\x00\x03\x01b";
+    let mut meta = u32s(&[0, 1, text.len() as u32, runs.len() as u32, 48]);
+    meta.extend([1, 1]);
+    let rle = Chain::new([Filter::Rle], Word::new(1, Kind::Text), 1, true);
+    let rle_tile = tile(&[(text.len(), &meta, runs)]);
+    let entries = b"\x02aa\x00\x01b";
+    let ids = [0, 0, 1, 2, 2, 2];
+    let mut meta = u32s(&[0, 1, text.len() as u32, ids.len() as u32, 48]);
+    meta.extend([1, 1]);
+    meta.extend(u32s(&[entries.len() as u32]));
+    meta.extend(entries);
+    let dictionary = Chain::new([Filter::Dictionary], Word::new(1, Kind::Text), 1, true);
+    let dictionary_tile = tile(&[(text.len(), &meta, &ids)]);
+    for (chain, tile) in [(rle, rle_tile), (dictionary, dictionary_tile)] {
+        assert!(chain.holds_strings());
+        assert_eq!(run(&chain, &tile).unwrap(), (vec![2, 4, 4, 5, 6, 7], text.as_bytes().to_vec()));
+        for cut in 0..tile.len() {
+            assert!(run(&chain, &tile[..cut]).is_err());
+        }
+        for at in 0..tile.len() {
+            for byte in [0, 1, 0x7F, 0xFF] {
+                let mut noisy = tile.clone();
+                noisy[at] = byte;
+                let _ = run(&chain, &noisy);
+            }
+        }
+    }
+}
+
+#[test]
+fn encrypted_chunks_need_their_key() {
+    use aes_gcm::aead::{AeadInOut, KeyInit};
+    let key = [3; 32];
+    let cells = ints(&[1, 2, 3]);
+    let mut stored = cells.clone();
+    let cipher = aes_gcm::Aes256Gcm::new(&key.into());
+    let nonce = [9; 12];
+    let tag = cipher.encrypt_inout_detached(&nonce.into(), &[], stored.as_mut_slice().into()).unwrap();
+    let mut meta = u32s(&[0, 1, 12, 12]);
+    meta.extend(nonce);
+    meta.extend_from_slice(&tag);
+    let tile = tile(&[(12, &meta, &stored)]);
+    let chain = Chain::new([Filter::Aes256Gcm], INT, 4, false);
+    let mut out = vec![0; 12];
+    let mut open = |key: Option<&[u8; 32]>| {
+        chain
+            .decode_into(&tile, &mut out, &Rules { key, ..RULES }, &mut Contexts::default())
+            .map(|()| out.clone())
+    };
+    assert_eq!(open(Some(&key)).unwrap(), cells);
+    assert!(matches!(open(Some(&[4; 32])).unwrap_err().kind(), ErrorKind::Codec { .. }));
+    assert!(matches!(open(None).unwrap_err().kind(), ErrorKind::InvalidRequest { .. }));
+}
+
+#[test]
+fn webp_is_named_as_unsupported() {
+    let tile = tile(&[(4, &[], &[0; 4])]);
+    let error = decode(&[Filter::WebP], Word::new(1, Kind::Unsigned), &tile, 4).unwrap_err();
+    assert!(matches!(error.kind(), ErrorKind::Unsupported { .. }));
+}
+
+#[test]
+fn claims_do_not_allocate() {
+    // A part that claims 4 GiB.
+    let meta = u32s(&[0, 1, u32::MAX, 1]);
+    let tile = tile(&[(8, &meta, &[0])]);
+    assert!(decode(&[Filter::Bzip2], INT, &tile, 8).is_err());
+    // More chunks than bytes.
+    let mut many = u64::MAX.to_le_bytes().to_vec();
+    many.extend([0; 64]);
+    assert!(decode(&[], INT, &many, 8).is_err());
+}

@@ -1,0 +1,23 @@
+//! XOR of each element with the one before, part by part. Header as [byte shuffle](super::byteshuffle).
+
+use tesseral_core::Result;
+
+use super::header::Header;
+use super::{Pair, Word, grow};
+
+pub(crate) fn reverse(word: Word, meta: &[u8], data: &[u8], out: &mut Pair, cap: usize) -> Result<()> {
+    let mut header = Header::new("xor", meta);
+    let mut data = Header::new("xor", data);
+    let parts = header.count(4, "parts")?;
+    for _ in 0..parts {
+        let part = data.take(header.len("a part's length")?, "a part")?;
+        let target = grow(&mut out.data, part.len(), cap, "xor")?;
+        target.copy_from_slice(part);
+        // Each byte depends on the byte of the same weight in the element before.
+        for i in word.size..target.len() {
+            target[i] ^= target[i - word.size];
+        }
+    }
+    out.meta.extend_from_slice(header.rest);
+    Ok(())
+}

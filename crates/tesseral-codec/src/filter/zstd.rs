@@ -1,0 +1,3 @@
+//! One Zstandard frame per part.
+
+pub(crate) use crate::zstd::decode_into;
