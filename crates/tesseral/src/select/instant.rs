@@ -26,7 +26,8 @@ pub(super) fn span(text: &str) -> Option<Range<Instant>> {
             if let Some((whole, fraction)) = bare.split_once('.') {
                 let digits = u32::try_from(fraction.len()).ok().filter(|n| (1..=18).contains(n))?;
                 let length = 10_i128.pow(18 - digits);
-                let count: i128 = fraction.bytes().all(|b| b.is_ascii_digit()).then(|| fraction.parse().ok())??;
+                let count: i128 =
+                    fraction.bytes().all(|b| b.is_ascii_digit()).then(|| fraction.parse().ok())??;
                 return fixed(whole, count * length, length);
             }
             let length = match clock.split(':').count() {
@@ -88,7 +89,14 @@ mod tests {
     #[test]
     fn spans_follow_the_calendar() {
         let day = 86_400 * SECOND;
-        for (text, days) in [("2015", 365), ("2016", 366), ("2015-02", 28), ("2016-02", 29), ("2015-12", 31), ("2015-07-04", 1)] {
+        for (text, days) in [
+            ("2015", 365),
+            ("2016", 366),
+            ("2015-02", 28),
+            ("2016-02", 29),
+            ("2015-12", 31),
+            ("2015-07-04", 1),
+        ] {
             let span = span(text).unwrap();
             assert_eq!(span.end - span.start, days * day, "{text}");
         }
@@ -96,7 +104,9 @@ mod tests {
         assert_eq!(span("2015-07-01T06").unwrap().start, span("2015-07-01 06:00Z").unwrap().start);
         let quarter = span("1970-01-01T00:00:00.25").unwrap();
         assert_eq!((quarter.start, quarter.end), (SECOND / 4, SECOND / 4 + SECOND / 100));
-        for wrong in ["", "NaT", "July", "2015-13", "2015-02-29", "2015-07-01T25", "12.5", "1970-01-01T00:00:00."] {
+        for wrong in
+            ["", "NaT", "July", "2015-13", "2015-02-29", "2015-07-01T25", "12.5", "1970-01-01T00:00:00."]
+        {
             assert_eq!(span(wrong), None, "{wrong}");
         }
     }

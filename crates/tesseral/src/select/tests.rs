@@ -77,7 +77,20 @@ fn positions_slice_as_numpy_does() {
 #[test]
 fn positions_outside_are_refused() {
     let schema = schema(&[7]);
-    for wrong in ["0=7", "0=-8", "0=0:8", "0=-8:", "0=5:2", "0=0:5:0", "0=0:5:-1", "0=1:2:3:4", "0=x", "0=1.5", "0=", "0=x:3"] {
+    for wrong in [
+        "0=7",
+        "0=-8",
+        "0=0:8",
+        "0=-8:",
+        "0=5:2",
+        "0=0:5:0",
+        "0=0:5:-1",
+        "0=1:2:3:4",
+        "0=x",
+        "0=1.5",
+        "0=",
+        "0=x:3",
+    ] {
         invalid(&schema, wrong);
     }
     invalid(&schema, "7");

@@ -1,0 +1,183 @@
+//! The command line as a whole: what every command shares, and `tet SOURCE` for `tet info SOURCE`.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use clap::builder::Styles;
+use clap::builder::styling::AnsiColor;
+use clap::{Args, CommandFactory, Parser, ValueEnum};
+
+use crate::command::Command;
+
+const STYLES: Styles = Styles::styled()
+    .header(AnsiColor::Yellow.on_default().bold())
+    .usage(AnsiColor::Yellow.on_default().bold())
+    .literal(AnsiColor::Green.on_default().bold())
+    .placeholder(AnsiColor::Cyan.on_default());
+
+const AFTER_HELP: &str = "\
+`tet SOURCE` alone is `tet info SOURCE`. A source is a file or folder of any known format, recognised by its content.
+
+Selections, one argument per dimension (its name, or its number from 0):
+  dim=a:b[:step]   positions, half-open; negative ones count from the end
+  dim=7            one position
+  dim=a..b         coordinate values, both ends included; either may be left out
+  dim=@v           one coordinate value; a date such as 2015-07 means all of it
+
+Exit codes: 0 ok, 1 the answer is no, 2 usage, 3 not found or no permission, 4 not a readable file of a known format,
+5 damaged data met, 6 limit exceeded, 7 not supported, 8 input or output failed, 130 interrupted.";
+
+/// Looks into, prints, aggregates, verifies, repairs and recovers tiled arrays
+#[derive(Debug, Parser)]
+#[command(name = "tet", version, styles = STYLES, after_help = AFTER_HELP)]
+#[command(arg_required_else_help = true, subcommand_required = true, max_term_width = 110)]
+#[command(override_usage = "tet <COMMAND> [OPTIONS] …\n       tet <SOURCE>")]
+pub(crate) struct Cli {
+    #[command(flatten)]
+    pub(crate) global: Global,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// What every command takes.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Options of every command")]
+pub(crate) struct Global {
+    /// Prints one JSON document instead of text
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+    /// Keeps results and work space within this many bytes, e.g. 512MiB [default: what the file asks for, if anything]
+    #[arg(long, global = true, value_name = "SIZE", value_parser = parse_size)]
+    pub(crate) memory: Option<u64>,
+    /// Runs on this many threads [default: every core]
+    #[arg(long, global = true, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    pub(crate) threads: Option<u16>,
+    /// Leaves the digests that files carry unchecked
+    #[arg(long, global = true)]
+    pub(crate) no_digests: bool,
+    /// Reads the state of then: T or T1..T2, each milliseconds since 1970 or a date
+    #[arg(long, global = true, value_name = "T")]
+    pub(crate) as_of: Option<String>,
+    /// Takes the key of encrypted arrays from a file
+    #[arg(long, global = true, value_name = "F")]
+    pub(crate) key_file: Option<PathBuf>,
+    /// Colours the output
+    #[arg(long, global = true, value_name = "WHEN", default_value = "auto")]
+    pub(crate) color: Color,
+}
+
+/// When to use colours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Color {
+    /// On a terminal, unless NO_COLOR is set
+    Auto,
+    /// Always
+    Always,
+    /// Never
+    Never,
+}
+
+impl Color {
+    pub(crate) fn write_global(self) {
+        match self {
+            Self::Auto => anstream::ColorChoice::Auto,
+            Self::Always => anstream::ColorChoice::Always,
+            Self::Never => anstream::ColorChoice::Never,
+        }
+        .write_global();
+    }
+}
+
+fn parse_size(text: &str) -> Result<u64, SizeError> {
+    text.parse::<bytesize::ByteSize>().ok().map(|size| size.0).filter(|size| *size > 0).ok_or(SizeError)
+}
+
+/// Not a size.
+#[derive(Debug)]
+struct SizeError;
+
+impl std::fmt::Display for SizeError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("a size is a number with an optional unit: 65536, 512MiB, 2GB")
+    }
+}
+
+impl std::error::Error for SizeError {}
+
+/// Puts `info` before the first argument that is no option, unless it names a command.
+///
+/// A word that is no file but nearly a command stays as it is, so that it is answered with the command meant.
+pub(crate) fn with_default_command(mut arguments: Vec<OsString>) -> Vec<OsString> {
+    let root = Cli::command();
+    let takes_value = |flag: &str| {
+        root.get_arguments().any(|a| a.get_long() == Some(flag) && a.get_action().takes_values())
+    };
+    let mut at = 1;
+    let found = loop {
+        let Some(argument) = arguments.get(at) else { return arguments };
+        match argument.to_str() {
+            Some("--") => break at,
+            Some(text) if text.starts_with("--") => {
+                at += 1 + usize::from(takes_value(&text[2..]));
+            }
+            Some(text) if text.len() > 1 && text.starts_with('-') => at += 1,
+            _ => break at,
+        }
+    };
+    let word = arguments[found].to_string_lossy().into_owned();
+    let known = word == "help"
+        || root.get_subcommands().any(|c| c.get_name() == word || c.get_all_aliases().any(|a| a == word));
+    if !known && (Path::new(&arguments[found]).exists() || !resembles_command(&root, &word)) {
+        arguments.insert(found, "info".into());
+    }
+    arguments
+}
+
+fn resembles_command(root: &clap::Command, word: &str) -> bool {
+    root.get_subcommands().any(|c| crate::text::distance(c.get_name(), word) <= 2)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn completed(words: &[&str]) -> Vec<String> {
+        let arguments = std::iter::once("tet").chain(words.iter().copied()).map(OsString::from).collect();
+        with_default_command(arguments).iter().skip(1).map(|w| w.to_string_lossy().into_owned()).collect()
+    }
+
+    #[test]
+    fn the_definition_holds_together() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn a_source_alone_is_info() {
+        assert_eq!(completed(&["ocean.tet"]), ["info", "ocean.tet"]);
+        assert_eq!(completed(&["ocean.tet", "--json"]), ["info", "ocean.tet", "--json"]);
+        assert_eq!(completed(&["--json", "ocean.tet"]), ["--json", "info", "ocean.tet"]);
+        assert_eq!(completed(&["--memory", "1GiB", "ocean.tet"]), ["--memory", "1GiB", "info", "ocean.tet"]);
+        assert_eq!(completed(&["--memory=1GiB", "ocean.tet"]), ["--memory=1GiB", "info", "ocean.tet"]);
+        assert_eq!(completed(&["--", "-odd.tet"]), ["info", "--", "-odd.tet"]);
+        for kept in [
+            &["info", "x"][..],
+            &["ls", "x"],
+            &["--threads", "2", "cat", "x"],
+            &["--help"],
+            &[],
+            &["help"],
+            &["verifi", "x"],
+        ] {
+            assert_eq!(completed(kept), kept);
+        }
+    }
+
+    #[test]
+    fn sizes_have_units() {
+        assert_eq!(parse_size("1GiB").unwrap(), 1 << 30);
+        assert_eq!(parse_size("64kb").unwrap(), 64_000);
+        assert_eq!(parse_size("4096").unwrap(), 4096);
+        assert!(parse_size("much").is_err());
+        assert!(parse_size("0").is_err());
+    }
+}

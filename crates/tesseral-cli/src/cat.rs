@@ -1,0 +1,127 @@
+//! `tet cat`: values, block by block within the memory limit, whatever the size of the array.
+
+mod block;
+mod csv;
+mod json;
+mod npy;
+mod raw;
+mod text;
+
+use clap::{Args, ValueEnum};
+use tesseral::{Array, CellLen, DType, Error, Field, Progress, Selection};
+
+use self::block::Block;
+use crate::context::Context;
+use crate::failure::{Outcome, exit};
+use crate::output::{Output, OutputArguments};
+use crate::progress::Meter;
+use crate::subject::Subject;
+
+/// Arguments of `tet cat`.
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    subject: Subject,
+    /// How to write the values [default: text; json with --json; raw with --validity]
+    #[arg(long, value_name = "FORMAT")]
+    format: Option<Format>,
+    /// Same as --format raw
+    #[arg(long, conflicts_with = "format")]
+    raw: bool,
+    /// Writes one byte per cell instead of its value: 1 valid, 0 null
+    #[arg(long)]
+    validity: bool,
+    #[command(flatten)]
+    output: OutputArguments,
+}
+
+/// Ways to write values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// Rows for people, with coordinates where there are any
+    Text,
+    /// One row per cell: coordinates, then the value
+    Csv,
+    /// One document with nested lists
+    Json,
+    /// Little-endian bytes back to back
+    Raw,
+    /// A NumPy file
+    Npy,
+    /// Arrow record batches
+    Arrow,
+}
+
+/// What is written, whatever the way.
+struct Task<'a> {
+    array: &'a Array,
+    /// The field, or a field of bytes that tell whether its cells are valid.
+    field: Field,
+    selection: &'a Selection,
+}
+
+/// Turns blocks of cells into bytes. Blocks come in row-major order over the selection.
+trait Render {
+    fn begin(&mut self, task: &Task<'_>, out: &mut Output) -> Outcome<()>;
+    fn block(&mut self, task: &Task<'_>, block: &Block, out: &mut Output) -> Outcome<()>;
+    fn end(&mut self, task: &Task<'_>, out: &mut Output) -> Outcome<()>;
+}
+
+pub(crate) fn run(context: &Context, arguments: &Arguments) -> Outcome {
+    let format = match arguments.format {
+        Some(format) => format,
+        None if context.json() => Format::Json,
+        None if arguments.raw || arguments.validity => Format::Raw,
+        None => Format::Text,
+    };
+    if context.json() && format != Format::Json {
+        return Err(Error::invalid("--json and another --format exclude each other").into());
+    }
+    let container = context.open(&arguments.subject.source, &Meter::new(false))?;
+    let target = arguments.subject.resolve(&container)?;
+    let field = if arguments.validity { Field::new("validity", DType::UInt8) } else { target.field.clone() };
+    let task = Task { array: &target.array, field, selection: &target.selection };
+    let mut renderer = renderer(format, &task)?;
+    let mut output = Output::open(&arguments.output)?;
+    if output.is_terminal() && matches!(format, Format::Raw | Format::Npy) {
+        let error = Error::invalid("bytes would be written to the terminal");
+        return Err(error.hint("redirect them, or write a file with `-o F`").into());
+    }
+    let meter = Meter::new(!output.is_terminal());
+    renderer.begin(&task, &mut output)?;
+    let total = target.selection.cells().unwrap_or(u64::MAX);
+    let mut done = 0;
+    for block in block::blocks(&task, &target.field, arguments.validity)? {
+        context.check()?;
+        let block = block?;
+        renderer.block(&task, &block, &mut output)?;
+        done += block.len() as u64;
+        meter.set(Progress { done, total });
+    }
+    context.check()?;
+    renderer.end(&task, &mut output)?;
+    meter.finish();
+    output.finish()?;
+    Ok(exit::OK)
+}
+
+fn renderer(format: Format, task: &Task<'_>) -> Outcome<Box<dyn Render>> {
+    Ok(match format {
+        Format::Text => Box::new(text::Text::new(task)),
+        Format::Csv => Box::new(csv::Csv::new(task)),
+        Format::Json => Box::new(json::Document::new(task)),
+        Format::Raw => Box::new(raw::Raw),
+        Format::Npy => Box::new(npy::Npy::new(task)?),
+        Format::Arrow => {
+            let error = Error::unsupported("cat --format arrow");
+            return Err(error.hint("use --format npy, csv or json").into());
+        }
+    })
+}
+
+impl Task<'_> {
+    /// Whether cells have any length.
+    fn is_var(&self) -> bool {
+        self.field.cell == CellLen::Var
+    }
+}

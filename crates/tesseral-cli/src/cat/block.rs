@@ -1,0 +1,233 @@
+//! Cells as they come from the engine, a block at a time.
+
+use tesseral::core::dtype::Class;
+use tesseral::core::scalar;
+use tesseral::engine::{self, Cells};
+use tesseral::{CellLen, DType, Dense, Error, Field, Result, Selection};
+
+use super::Task;
+use crate::failure::Outcome;
+use crate::json;
+use crate::subject::coordinate;
+
+/// Bytes of one block when no limit asks for less: large enough that no chunk of usual size is decoded twice.
+const BLOCK: u64 = 128 << 20;
+/// Of the memory allowed, blocks take a part; decoding and writing need the rest.
+const SHARE: u64 = 4;
+
+/// Cells that follow one another in the result.
+pub(super) enum Block {
+    Dense {
+        cells: Dense,
+        size: usize,
+    },
+    Var(Cells),
+    /// Cells that all hold the same byte.
+    Same {
+        byte: [u8; 1],
+        count: usize,
+    },
+    /// One byte per cell.
+    Bytes(Vec<u8>),
+}
+
+impl Block {
+    /// Number of cells.
+    pub(super) fn len(&self) -> usize {
+        match self {
+            Self::Dense { cells, size } => cells.bytes().len() / size,
+            Self::Var(cells) => cells.len(),
+            Self::Same { count, .. } => *count,
+            Self::Bytes(bytes) => bytes.len(),
+        }
+    }
+
+    /// The bytes of a cell; `None` for a null.
+    pub(super) fn cell(&self, i: usize) -> Option<&[u8]> {
+        match self {
+            Self::Dense { cells, size } => {
+                let valid = cells.validity().is_none_or(|v| v[i] != 0);
+                valid.then(|| &cells.bytes()[i * size..(i + 1) * size])
+            }
+            Self::Var(cells) => cells.is_valid(i).then(|| cells.get(i)),
+            Self::Same { byte, .. } => Some(byte),
+            Self::Bytes(bytes) => Some(&bytes[i..=i]),
+        }
+    }
+
+    /// All cells back to back, when no cell is null and all have one size.
+    pub(super) fn plain(&self) -> Option<&[u8]> {
+        match self {
+            Self::Dense { cells, .. } if cells.validity().is_none_or(|v| v.iter().all(|b| *b != 0)) => {
+                Some(cells.bytes())
+            }
+            Self::Bytes(bytes) => Some(bytes),
+            _ => None,
+        }
+    }
+}
+
+type Blocks<'a> = Box<dyn Iterator<Item = Result<Block>> + 'a>;
+
+/// The blocks of a selection of a field, in row-major order.
+pub(super) fn blocks<'a>(task: &'a Task<'_>, field: &Field, validity: bool) -> Outcome<Blocks<'a>> {
+    let array = task.array;
+    if array.schema().sparse {
+        return Err(Error::unsupported("cat of a sparse array").in_array(array.name()).into());
+    }
+    let budget = array.options().memory.map_or(BLOCK, |memory| (memory / SHARE).clamp(1, BLOCK));
+    if validity && !field.nullable {
+        return Ok(Box::new(ones(task.selection)));
+    }
+    if field.cell == CellLen::Var {
+        let rows = rows(task.selection);
+        return Ok(Box::new(rows.map(move |part| {
+            let cells = engine::read_var(array.handle(), &array.request(&part), array.options())?;
+            Ok(if validity { Block::Bytes(valid(cells.validity(), cells.len())) } else { Block::Var(cells) })
+        })));
+    }
+    let size = field.cell_size().filter(|n| *n > 0).ok_or_else(|| {
+        Error::unsupported(format!("cat of dtype {}", field.type_name())).in_array(array.name())
+    })?;
+    let blocks = array.blocks(task.selection, budget)?;
+    Ok(Box::new(blocks.map(move |part| {
+        let cells = array.read(&part)?;
+        let count = cells.bytes().len() / size;
+        Ok(if validity { Block::Bytes(valid(cells.validity(), count)) } else { Block::Dense { cells, size } })
+    })))
+}
+
+fn valid(validity: Option<&[u8]>, count: usize) -> Vec<u8> {
+    validity.map_or_else(|| vec![1; count], |v| v.iter().map(|b| u8::from(*b != 0)).collect())
+}
+
+/// The validity of cells that cannot be null: nothing needs to be read for it.
+fn ones(selection: &Selection) -> impl Iterator<Item = Result<Block>> {
+    const AT_ONCE: u64 = 1 << 20;
+    let mut left = selection.cells().unwrap_or(u64::MAX);
+    std::iter::from_fn(move || {
+        let count = left.min(AT_ONCE);
+        left -= count;
+        (count > 0).then(|| Ok(Block::Same { byte: [1], count: usize::try_from(count).unwrap_or(0) }))
+    })
+}
+
+/// The selection cut along its first dimension, for cells whose size is known only once they are read.
+fn rows(selection: &Selection) -> impl Iterator<Item = Selection> {
+    const CELLS: u64 = 1 << 20;
+    let per_row = selection.shape().iter().skip(1).try_fold(1_u64, |n, extent| n.checked_mul(*extent));
+    let step = CELLS / per_row.unwrap_or(u64::MAX).clamp(1, CELLS);
+    let slices = selection.slices().to_vec();
+    let empty = selection.shape().contains(&0);
+    let count = if empty { 0 } else { slices.first().map_or(1, tesseral::Slice::count) };
+    (0..count.div_ceil(step)).filter_map(move |block| {
+        let mut part = slices.clone();
+        if let Some(first) = part.first_mut() {
+            let from = block * step;
+            let to = (from + step).min(count);
+            let (start, stride) = (first.start, first.step);
+            first.start = start + from * stride;
+            first.end = (start + (to - 1) * stride + 1).min(first.end);
+        }
+        let bounds: Vec<u64> = part.iter().map(|s| s.end).collect();
+        // Parts of slices that fitted the array do too.
+        Selection::new(part, &bounds).ok()
+    })
+}
+
+/// Writes a cell for people and tables; nothing for a null.
+pub(super) fn write_cell(out: &mut String, field: &Field, bytes: &[u8]) {
+    if let Some(label) = json::label(field, bytes) {
+        out.push_str(&label.to_string());
+        return;
+    }
+    let pair = match (field.cell, field.dtype) {
+        (CellLen::Fixed(2), DType::Float32) => Some(DType::Complex64),
+        (CellLen::Fixed(2), DType::Float64) => Some(DType::Complex128),
+        _ => None,
+    };
+    let size = field.dtype.size().unwrap_or(1);
+    // Writing to a String cannot fail.
+    let _ = match (pair, field.cell) {
+        (Some(pair), _) => scalar::write_element(out, pair, bytes),
+        (None, CellLen::Fixed(_) | CellLen::Var) if field.dtype.class() != Class::Text => {
+            out.push('[');
+            for (i, one) in bytes.chunks(size).enumerate() {
+                out.push_str(if i == 0 { "" } else { ", " });
+                let _ = scalar::write_element(out, field.dtype, one);
+            }
+            out.push(']');
+            Ok(())
+        }
+        _ => scalar::write_element(out, field.dtype, bytes),
+    };
+}
+
+/// Where in the selection the next cell is, with the coordinate of each dimension as text.
+pub(super) struct Odometer {
+    counts: Vec<u64>,
+    at: Vec<u64>,
+    coordinates: Vec<String>,
+    /// The outermost dimension that moved with the last step.
+    pub(super) moved: usize,
+}
+
+impl Odometer {
+    pub(super) fn new(task: &Task<'_>) -> Self {
+        let counts = task.selection.shape().to_vec();
+        let mut odometer = Self {
+            at: vec![0; counts.len()],
+            coordinates: vec![String::new(); counts.len()],
+            counts,
+            moved: 0,
+        };
+        if !odometer.counts.contains(&0) {
+            (0..odometer.counts.len()).for_each(|d| odometer.show(task, d));
+        }
+        odometer
+    }
+
+    fn show(&mut self, task: &Task<'_>, d: usize) {
+        let slice = task.selection.slices()[d];
+        let position = slice.start + self.at[d] * slice.step;
+        self.coordinates[d] = coordinate(&task.array.schema().dims[d], position);
+    }
+
+    /// Coordinates of the cell.
+    pub(super) fn coordinates(&self) -> &[String] {
+        &self.coordinates
+    }
+
+    /// Goes to the next cell.
+    pub(super) fn advance(&mut self, task: &Task<'_>) {
+        for d in (0..self.counts.len()).rev() {
+            self.moved = d;
+            self.at[d] += 1;
+            if self.at[d] < self.counts[d] {
+                self.show(task, d);
+                return;
+            }
+            self.at[d] = 0;
+            self.show(task, d);
+        }
+    }
+
+    /// Whether the cell is the first of its run along the last `dims` dimensions.
+    pub(super) fn starts(&self, dims: usize) -> bool {
+        self.at[self.at.len().saturating_sub(dims)..].iter().all(|at| *at == 0)
+    }
+}
+
+/// Whether a dimension has coordinates other than its positions.
+pub(super) fn has_coordinates(task: &Task<'_>, d: usize) -> bool {
+    let dim = &task.array.schema().dims[d];
+    dim.labels.is_some() || dim.domain.is_some()
+}
+
+/// A dimension's name, or its number where it has none.
+pub(super) fn dim_name(task: &Task<'_>, d: usize) -> String {
+    match task.array.schema().dims[d].name.as_str() {
+        "" => d.to_string(),
+        name => name.to_owned(),
+    }
+}

@@ -1,0 +1,98 @@
+//! One row per cell: its coordinates, then its value.
+
+use std::borrow::Cow;
+
+use super::block::{Block, Odometer, dim_name, write_cell};
+use super::{Render, Task};
+use crate::failure::Outcome;
+use crate::output::Output;
+
+pub(super) struct Csv {
+    odometer: Odometer,
+    /// The coordinates of the current cell, as they begin the row; one entry per dimension where that part ends.
+    prefix: String,
+    ends: Vec<usize>,
+}
+
+impl Csv {
+    pub(super) fn new(task: &Task<'_>) -> Self {
+        let mut csv = Self { odometer: Odometer::new(task), prefix: String::new(), ends: Vec::new() };
+        csv.renew(0);
+        csv
+    }
+
+    /// Writes the coordinates anew from a dimension on; those before it have not moved.
+    fn renew(&mut self, from: usize) {
+        self.ends.truncate(from);
+        self.prefix.truncate(self.ends.last().copied().unwrap_or(0));
+        for coordinate in &self.odometer.coordinates()[from..] {
+            self.prefix.push_str(&quote(coordinate));
+            self.prefix.push(',');
+            self.ends.push(self.prefix.len());
+        }
+    }
+}
+
+impl Render for Csv {
+    fn begin(&mut self, task: &Task<'_>, out: &mut Output) -> Outcome<()> {
+        let mut row = String::new();
+        for d in 0..task.selection.rank() {
+            let name = dim_name(task, d);
+            // A bare number heads no column well.
+            let name = if task.array.schema().dims[d].name.is_empty() { format!("dim_{name}") } else { name };
+            row.push_str(&quote(&name));
+            row.push(',');
+        }
+        row.push_str(&quote(&task.field.name));
+        row.push('\n');
+        out.put(row.as_bytes())
+    }
+
+    fn block(&mut self, task: &Task<'_>, block: &Block, out: &mut Output) -> Outcome<()> {
+        let (mut text, mut value) = (String::new(), String::new());
+        for i in 0..block.len() {
+            text.push_str(&self.prefix);
+            value.clear();
+            if let Some(cell) = block.cell(i) {
+                write_cell(&mut value, &task.field, cell);
+                // An empty text is not a null.
+                text.push_str(if value.is_empty() { "\"\"" } else { "" });
+            }
+            text.push_str(&quote(&value));
+            text.push('\n');
+            self.odometer.advance(task);
+            self.renew(self.odometer.moved);
+            if text.len() > 64 << 10 {
+                out.put(text.as_bytes())?;
+                text.clear();
+            }
+        }
+        out.put(text.as_bytes())
+    }
+
+    fn end(&mut self, _: &Task<'_>, _: &mut Output) -> Outcome<()> {
+        Ok(())
+    }
+}
+
+/// A field as RFC 4180 wants it.
+fn quote(text: &str) -> Cow<'_, str> {
+    if text.contains(['"', ',', '\n', '\r']) || text.starts_with(' ') || text.ends_with(' ') {
+        Cow::Owned(format!("\"{}\"", text.replace('"', "\"\"")))
+    } else {
+        Cow::Borrowed(text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_are_quoted_where_they_must() {
+        assert_eq!(quote("plain"), "plain");
+        assert_eq!(quote("a,b"), "\"a,b\"");
+        assert_eq!(quote("say \"hi\"\n"), "\"say \"\"hi\"\"\n\"");
+        assert_eq!(quote(" x"), "\" x\"");
+    }
+}

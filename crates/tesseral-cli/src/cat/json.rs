@@ -1,0 +1,97 @@
+//! One JSON document with nested lists, written as the cells come.
+
+use serde_json::{Value as Json, json};
+
+use super::block::{Block, dim_name};
+use super::{Render, Task};
+use crate::failure::Outcome;
+use crate::json;
+use crate::output::Output;
+
+pub(super) struct Document {
+    /// Cells in one list of each depth: a list of depth `d` opens and closes at multiples of it.
+    runs: Vec<u64>,
+    written: u64,
+}
+
+impl Document {
+    pub(super) fn new(task: &Task<'_>) -> Self {
+        let shape = task.selection.shape();
+        let runs =
+            (0..shape.len()).map(|d| shape[d..].iter().fold(1, |n: u64, extent| n.saturating_mul(*extent)));
+        Self { runs: runs.collect(), written: 0 }
+    }
+}
+
+impl Render for Document {
+    fn begin(&mut self, task: &Task<'_>, out: &mut Output) -> Outcome<()> {
+        let schema = task.array.schema();
+        let dims: Vec<Json> = (0..schema.dims.len()).map(|d| json!(dim_name(task, d))).collect();
+        let head = json!({
+            "schema": "tesseral.cat/1",
+            "array": schema.name,
+            "field": task.field.name,
+            "dtype": task.field.type_name().to_string(),
+            "shape": task.selection.shape().as_slice(),
+            "dims": dims,
+        });
+        let mut head = head.to_string();
+        // The object stays open for its data.
+        head.pop();
+        head.push_str(",\"data\":");
+        out.put(head.as_bytes())?;
+        if self.runs.contains(&0) { out.put(hollow(&task.selection.shape()).as_bytes()) } else { Ok(()) }
+    }
+
+    fn block(&mut self, task: &Task<'_>, block: &Block, out: &mut Output) -> Outcome<()> {
+        let mut text = String::new();
+        for i in 0..block.len() {
+            let opened = self.runs.iter().filter(|run| self.written.is_multiple_of(**run)).count();
+            if self.written > 0 {
+                text.push(',');
+            }
+            text.extend(std::iter::repeat_n('[', opened));
+            let value = block.cell(i).map_or(Json::Null, |cell| json::cell(&task.field, cell));
+            text.push_str(&value.to_string());
+            self.written += 1;
+            let closed = self.runs.iter().filter(|run| self.written.is_multiple_of(**run)).count();
+            text.extend(std::iter::repeat_n(']', closed));
+            if text.len() > 64 << 10 {
+                out.put(text.as_bytes())?;
+                text.clear();
+            }
+        }
+        out.put(text.as_bytes())
+    }
+
+    fn end(&mut self, _: &Task<'_>, out: &mut Output) -> Outcome<()> {
+        out.put(b"}\n")
+    }
+}
+
+/// Nested lists that hold nothing, as NumPy would print them: `[[], []]` for 2×0.
+fn hollow(shape: &[u64]) -> String {
+    /// More empty lists than this say nothing that the shape does not.
+    const SHOWN: u64 = 1 << 16;
+    match shape.split_first() {
+        None => "null".to_owned(),
+        Some((0, _)) => "[]".to_owned(),
+        Some((n, rest)) => {
+            let inner = hollow(rest);
+            let count = usize::try_from((*n).min(SHOWN)).unwrap_or(0);
+            format!("[{}]", vec![inner; count].join(","))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn empty_shapes_nest_down_to_the_empty_one() {
+        assert_eq!(hollow(&[0, 3]), "[]");
+        assert_eq!(hollow(&[2, 0]), "[[],[]]");
+        assert_eq!(hollow(&[1, 2, 0, 5]), "[[[],[]]]");
+    }
+}

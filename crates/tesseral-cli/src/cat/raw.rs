@@ -1,0 +1,46 @@
+//! Bytes and nothing else: cells of one size back to back, cells of any length each after its length.
+
+use super::block::Block;
+use super::{Render, Task};
+use crate::failure::Outcome;
+use crate::output::Output;
+
+pub(super) struct Raw;
+
+impl Render for Raw {
+    fn begin(&mut self, _: &Task<'_>, _: &mut Output) -> Outcome<()> {
+        Ok(())
+    }
+
+    fn block(&mut self, task: &Task<'_>, block: &Block, out: &mut Output) -> Outcome<()> {
+        put_cells(task, block, out)
+    }
+
+    fn end(&mut self, _: &Task<'_>, _: &mut Output) -> Outcome<()> {
+        Ok(())
+    }
+}
+
+/// Writes cells as little-endian bytes; null cells of one size as zeros, of any length as empty.
+pub(super) fn put_cells(task: &Task<'_>, block: &Block, out: &mut Output) -> Outcome<()> {
+    let word = task.field.dtype.word();
+    let swapped = cfg!(target_endian = "big") && word > 1;
+    if let (Some(bytes), false) = (block.plain(), swapped) {
+        return out.put(bytes);
+    }
+    let zeros = vec![0; task.field.cell_size().unwrap_or(0)];
+    let mut turned = Vec::new();
+    for i in 0..block.len() {
+        let mut cell = block.cell(i).unwrap_or(&zeros);
+        if swapped {
+            turned.clear();
+            cell.chunks(word).for_each(|one| turned.extend(one.iter().rev()));
+            cell = &turned;
+        }
+        if task.is_var() {
+            out.put(&(cell.len() as u64).to_le_bytes())?;
+        }
+        out.put(cell)?;
+    }
+    Ok(())
+}

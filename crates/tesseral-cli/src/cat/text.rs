@@ -1,0 +1,129 @@
+//! Rows for people: planes of the last two dimensions, with coordinates where there are any.
+
+use super::block::{Block, Odometer, dim_name, has_coordinates, write_cell};
+use super::{Render, Task};
+use crate::failure::Outcome;
+use crate::output::Output;
+use crate::subject::coordinate;
+use crate::text::escape;
+
+/// Cells looked at to find a width that lines columns up. Longer cells that come later stick out, nothing is cut.
+const MEASURED: usize = 4096;
+
+pub(super) struct Text {
+    odometer: Odometer,
+    rank: usize,
+    /// Whether rows begin with the coordinate of their dimension.
+    row_labels: bool,
+    /// Coordinates over the columns.
+    column_labels: Option<Vec<String>>,
+    width: Option<usize>,
+    label_width: usize,
+}
+
+impl Text {
+    pub(super) fn new(task: &Task<'_>) -> Self {
+        let rank = task.selection.rank();
+        let labelled = |d: usize| has_coordinates(task, d);
+        let labels = |d: usize| -> Vec<String> {
+            let slice = task.selection.slices()[d];
+            let positions = (0..slice.count()).map(|i| slice.start + i * slice.step);
+            positions.map(|p| escape(&coordinate(&task.array.schema().dims[d], p)).into_owned()).collect()
+        };
+        // A list of one dimension is written downwards: its coordinates stand before the rows.
+        let row_dim = match rank {
+            0 => None,
+            1 => Some(0),
+            _ => Some(rank - 2),
+        };
+        let row_labels = row_dim.is_some_and(labelled);
+        let column_labels = (rank > 1 && labelled(rank - 1)).then(|| labels(rank - 1));
+        let label_width = match row_dim {
+            Some(d) if row_labels => labels(d).iter().map(|l| l.chars().count()).max().unwrap_or(0),
+            _ => 0,
+        };
+        Self { odometer: Odometer::new(task), rank, row_labels, column_labels, width: None, label_width }
+    }
+
+    fn measure(&mut self, task: &Task<'_>, block: &Block) -> usize {
+        let header = self.column_labels.iter().flatten().map(|l| l.chars().count()).max().unwrap_or(0);
+        let cells = (0..block.len().min(MEASURED)).map(|i| cell(task, block, i).chars().count());
+        let width = if self.rank < 2 { 0 } else { cells.max().unwrap_or(0).max(header) };
+        *self.width.insert(width)
+    }
+
+    /// What stands over a plane of an array of three or more dimensions.
+    fn plane(&self, task: &Task<'_>) -> String {
+        let outer = self.odometer.coordinates().iter().take(self.rank.saturating_sub(2));
+        let named = outer.enumerate().map(|(d, at)| format!("{}={}", escape(&dim_name(task, d)), escape(at)));
+        format!("# {}\n", named.collect::<Vec<_>>().join(" "))
+    }
+
+    fn columns(&self, width: usize) -> String {
+        let Some(labels) = &self.column_labels else { return String::new() };
+        let mut line = if self.row_labels { " ".repeat(self.label_width) } else { String::new() };
+        for (i, label) in labels.iter().enumerate() {
+            line.push_str(if i > 0 || self.row_labels { "  " } else { "" });
+            line.push_str(&" ".repeat(width.saturating_sub(label.chars().count())));
+            line.push_str(label);
+        }
+        line.push('\n');
+        line
+    }
+}
+
+fn cell(task: &Task<'_>, block: &Block, i: usize) -> String {
+    let mut text = String::new();
+    match block.cell(i) {
+        Some(cell) => write_cell(&mut text, &task.field, cell),
+        None => text.push_str("null"),
+    }
+    escape(&text).into_owned()
+}
+
+impl Render for Text {
+    fn begin(&mut self, _: &Task<'_>, _: &mut Output) -> Outcome<()> {
+        Ok(())
+    }
+
+    fn block(&mut self, task: &Task<'_>, block: &Block, out: &mut Output) -> Outcome<()> {
+        let width = self.width.unwrap_or_else(|| self.measure(task, block));
+        let mut text = String::new();
+        for i in 0..block.len() {
+            if self.rank > 1 && self.odometer.starts(2) {
+                if self.rank > 2 {
+                    // Planes stand apart.
+                    if !self.odometer.starts(self.rank) {
+                        text.push('\n');
+                    }
+                    text.push_str(&self.plane(task));
+                }
+                text.push_str(&self.columns(width));
+            }
+            let first = self.rank < 2 || self.odometer.starts(1);
+            if first && self.row_labels {
+                let row = self.rank.saturating_sub(2);
+                let label = escape(&self.odometer.coordinates()[row]).into_owned();
+                text.push_str(&label);
+                text.push_str(&" ".repeat(self.label_width.saturating_sub(label.chars().count())));
+            }
+            text.push_str(if first && !self.row_labels { "" } else { "  " });
+            let cell = cell(task, block, i);
+            text.push_str(&" ".repeat(width.saturating_sub(cell.chars().count())));
+            text.push_str(&cell);
+            self.odometer.advance(task);
+            if self.rank < 2 || self.odometer.starts(1) {
+                text.push('\n');
+            }
+            if text.len() > 64 << 10 {
+                out.put(text.as_bytes())?;
+                text.clear();
+            }
+        }
+        out.put(text.as_bytes())
+    }
+
+    fn end(&mut self, _: &Task<'_>, _: &mut Output) -> Outcome<()> {
+        Ok(())
+    }
+}

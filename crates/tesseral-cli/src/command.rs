@@ -1,0 +1,47 @@
+//! The commands there are.
+
+use clap::Subcommand;
+
+use crate::context::Context;
+use crate::failure::Outcome;
+use crate::{cat, completions, doctor, info, man, recover, repair, stat, verify};
+
+/// One command with its arguments.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Shows what is in a source: arrays, layout, metadata, history
+    #[command(visible_alias = "ls")]
+    Info(info::Arguments),
+    /// Prints values
+    Cat(cat::Arguments),
+    /// Prints minimum, maximum, mean and other statistics
+    Stat(stat::Arguments),
+    /// Checks a source: exit 0 when it is sound, 1 when it is damaged
+    Verify(verify::Arguments),
+    /// Lists the fixes a source needs and applies them
+    Repair(repair::Arguments),
+    /// Saves every whole chunk of a torn source
+    Recover(recover::Arguments),
+    /// Tells what this build can do and what machine it runs on
+    Doctor(doctor::Arguments),
+    /// Prints a completion script for a shell
+    Completions(completions::Arguments),
+    /// Prints the manual page, or writes those of all commands
+    Man(man::Arguments),
+}
+
+impl Command {
+    pub(crate) fn run(&self, context: &Context) -> Outcome {
+        match self {
+            Self::Info(arguments) => info::run(context, arguments),
+            Self::Cat(arguments) => cat::run(context, arguments),
+            Self::Stat(arguments) => stat::run(context, arguments),
+            Self::Verify(arguments) => verify::run(context, arguments),
+            Self::Repair(arguments) => repair::run(context, arguments),
+            Self::Recover(arguments) => recover::run(context, arguments),
+            Self::Doctor(arguments) => doctor::run(context, arguments),
+            Self::Completions(arguments) => completions::run(context, arguments),
+            Self::Man(arguments) => man::run(context, arguments),
+        }
+    }
+}

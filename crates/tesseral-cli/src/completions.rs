@@ -1,0 +1,30 @@
+//! `tet completions`: scripts that let a shell complete commands and options.
+
+use clap::{Args, CommandFactory};
+use clap_complete::Shell;
+use serde_json::json;
+
+use crate::args::Cli;
+use crate::context::Context;
+use crate::failure::{Outcome, exit};
+use crate::output;
+
+/// Arguments of `tet completions`.
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    /// The shell
+    shell: Shell,
+}
+
+pub(crate) fn run(context: &Context, arguments: &Arguments) -> Outcome {
+    let mut script = Vec::new();
+    clap_complete::generate(arguments.shell, &mut Cli::command(), "tet", &mut script);
+    let script = String::from_utf8_lossy(&script);
+    if context.json() {
+        let shell = arguments.shell.to_string();
+        output::print_json(&json!({"schema": "tesseral.completions/1", "shell": shell, "script": script}))?;
+    } else {
+        output::print(&script)?;
+    }
+    Ok(exit::OK)
+}

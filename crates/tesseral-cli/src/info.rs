@@ -1,0 +1,145 @@
+//! `tet info`: what is in here. Touches no payload.
+
+mod document;
+mod view;
+
+use std::path::PathBuf;
+
+use clap::Args;
+use tesseral::{Array, ChunkInfo, Container, Error, Selection};
+
+use crate::context::Context;
+use crate::failure::{Outcome, exit};
+use crate::output;
+use crate::progress::Meter;
+
+/// Arguments of `tet info`.
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    /// File or folder of any known format
+    source: PathBuf,
+    /// Shows how the file is laid out, in the format's own words
+    #[arg(long, visible_alias = "execution")]
+    layout: bool,
+    /// Shows the arrays
+    #[arg(long, visible_alias = "arrays")]
+    datasets: bool,
+    /// Lists chunks
+    #[arg(long)]
+    chunks: bool,
+    /// Shows attributes and coordinate labels
+    #[arg(long)]
+    metadata: bool,
+    /// Shows how the file came to be
+    #[arg(long)]
+    history: bool,
+    /// Shows all of it
+    #[arg(long)]
+    all: bool,
+    /// Lists at most this many chunks; 0 lists all
+    #[arg(short = 'n', long = "rows", value_name = "N", default_value_t = 32)]
+    rows: u64,
+    /// Shows only the array of this name
+    #[arg(long, value_name = "NAME", visible_alias = "array")]
+    dataset: Option<String>,
+    /// Shows only arrays whose name holds this text
+    #[arg(long, value_name = "TEXT")]
+    grep: Option<String>,
+    /// Prints one line
+    #[arg(short, long)]
+    quiet: bool,
+}
+
+/// An array with what is worth knowing of it.
+struct Entry {
+    array: Array,
+    /// Number of chunks, where it can be told.
+    chunks: Option<u64>,
+    /// Bytes of its chunks as stored; `None` when a chunk is missing or damaged in the index.
+    stored: Option<u64>,
+}
+
+/// Everything a report is made of.
+struct Report<'a> {
+    arguments: &'a Arguments,
+    container: &'a Container,
+    entries: Vec<Entry>,
+    /// Arrays in the source, shown or not.
+    total: usize,
+    /// Bytes of the file; `None` for folders.
+    size: Option<u64>,
+}
+
+pub(crate) fn run(context: &Context, arguments: &Arguments) -> Outcome {
+    let container = context.open(&arguments.source, &Meter::new(false))?;
+    let report = Report::new(&container, arguments)?;
+    if context.json() {
+        output::print_json(&document::document(&report)?)?;
+    } else if arguments.quiet {
+        output::print(&view::line(&report))?;
+    } else {
+        output::print(&view::text(&report)?)?;
+    }
+    Ok(exit::OK)
+}
+
+impl<'a> Report<'a> {
+    fn new(container: &'a Container, arguments: &'a Arguments) -> Outcome<Self> {
+        let mut indexes: Vec<usize> = match &arguments.dataset {
+            Some(name) => vec![container.inner().find(name)?],
+            None => (0..container.len()).collect(),
+        };
+        if let Some(part) = &arguments.grep {
+            indexes.retain(|&i| container.inner().name(i).contains(part.as_str()));
+        }
+        let entries =
+            indexes.into_iter().map(|i| Entry::new(container.array_at(i)?)).collect::<Outcome<_>>()?;
+        let size = container.inner().store().len("").ok();
+        Ok(Self { arguments, container, entries, total: container.len(), size })
+    }
+
+    /// The format's own details.
+    fn details(&self) -> serde_json::Value {
+        self.container.inner().details()
+    }
+}
+
+impl Entry {
+    fn new(array: Array) -> Outcome<Self> {
+        let mut chunks = array.schema().grid().ok().map(|grid| grid.total());
+        // Sizes come from the index alone. An index that contradicts itself is for `verify` to explain.
+        let planned =
+            array.all().ok().and_then(|all| array.handle().source().plan(&array.request(&all)).ok());
+        let stored = planned.as_ref().map(|plan| plan.stored_bytes());
+        if array.schema().sparse || chunks.is_none() {
+            chunks = planned.as_ref().map(|plan| plan.chunks.len() as u64);
+        }
+        Ok(Self { array, chunks, stored })
+    }
+
+    /// Bytes of its cells once decoded; `None` when cells have no one size.
+    fn raw(&self) -> Option<u64> {
+        let schema = self.array.schema();
+        let cells = schema.shape()?.iter().try_fold(1_u64, |n, extent| n.checked_mul(*extent))?;
+        let sizes = schema.fields.iter().map(|f| f.cell_size().and_then(|n| u64::try_from(n).ok()));
+        let size = sizes.sum::<Option<u64>>()?;
+        cells.checked_mul(size)
+    }
+
+    /// Its first chunks; 0 means all.
+    fn chunk_rows(&self, limit: u64) -> Outcome<Vec<ChunkInfo>> {
+        let (array, schema) = (&self.array, self.array.schema());
+        if let (Ok(grid), true) = (schema.grid(), limit > 0) {
+            // Asking for the few chunks shown keeps this independent of how many there are.
+            let mut rows = Vec::new();
+            for linear in 0..grid.total().min(limit) {
+                let selection = Selection::from_region(&grid.region(&grid.coords(linear)));
+                rows.extend(array.chunks(&selection)?);
+            }
+            rows.truncate(usize::try_from(limit).unwrap_or(usize::MAX));
+            return Ok(rows);
+        }
+        let all = array.all().map_err(|_| Error::unsupported("listing the chunks of this array"))?;
+        Ok(array.chunks(&all)?)
+    }
+}

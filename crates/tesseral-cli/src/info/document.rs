@@ -1,0 +1,122 @@
+//! `tet info --json`.
+
+use serde_json::{Map, Value as Json, json};
+use tesseral::core::HistoryRow;
+use tesseral::{ArraySchema, ChunkInfo, Dimension, Field};
+
+use super::{Entry, Report};
+use crate::failure::Outcome;
+use crate::json;
+
+/// The document: what every format has, and the format's own object under its id.
+pub(super) fn document(report: &Report<'_>) -> Outcome<Json> {
+    let container = report.container;
+    let with_chunks = report.arguments.chunks || report.arguments.all;
+    let mut arrays = Vec::with_capacity(report.entries.len());
+    for entry in &report.entries {
+        let mut array = array(entry);
+        if with_chunks {
+            let rows = entry.chunk_rows(report.arguments.rows)?;
+            array.insert("chunk_list".into(), rows.iter().map(chunk).collect());
+        }
+        arrays.push(Json::Object(array));
+    }
+    let mut out = Map::new();
+    out.insert("schema".into(), json!("tesseral.info/1"));
+    out.insert("source".into(), json!(report.arguments.source.to_string_lossy()));
+    out.insert("format".into(), json!(container.format().id()));
+    out.insert("size_bytes".into(), json!(report.size));
+    out.insert("arrays".into(), Json::Array(arrays));
+    out.insert("attributes".into(), json::attributes(container.attributes()));
+    out.insert("history".into(), container.history().iter().map(history).collect());
+    out.insert(container.format().id().into(), report.details());
+    Ok(Json::Object(out))
+}
+
+/// A dimension's name, or its number where it has none: what selections take.
+pub(super) fn dim_name(dim: &Dimension, number: usize) -> String {
+    if dim.name.is_empty() { number.to_string() } else { dim.name.clone() }
+}
+
+fn array(entry: &Entry) -> Map<String, Json> {
+    let schema = entry.array.schema();
+    let dtype = match schema.fields.as_slice() {
+        [field] => json!(field.type_name().to_string()),
+        _ => Json::Null,
+    };
+    let names = schema.dims.iter().enumerate().map(|(i, dim)| dim_name(dim, i));
+    let mut out = Map::new();
+    out.insert("name".into(), json!(schema.name));
+    out.insert("dtype".into(), dtype);
+    out.insert("shape".into(), schema.dims.iter().map(|d| json!(d.extent)).collect());
+    out.insert("dims".into(), names.collect());
+    out.insert("chunk_shape".into(), json!(schema.chunk_shape.as_ref().map(|c| c.as_slice())));
+    out.insert("chunks".into(), json!(entry.chunks));
+    out.insert("sparse".into(), json!(schema.sparse));
+    out.insert("fields".into(), schema.fields.iter().map(field).collect());
+    out.insert("raw_bytes".into(), json!(entry.raw()));
+    out.insert("stored_bytes".into(), json!(entry.stored));
+    if schema.dims.iter().any(|d| d.domain.is_some()) {
+        out.insert("domain".into(), schema.dims.iter().map(domain).collect());
+    }
+    out.insert("attributes".into(), json::attributes(&schema.attributes));
+    out.insert("coords".into(), coords(schema));
+    out
+}
+
+fn field(field: &Field) -> Json {
+    let mut out = Map::new();
+    out.insert("name".into(), json!(field.name));
+    out.insert("dtype".into(), json!(field.type_name().to_string()));
+    out.insert("nullable".into(), json!(field.nullable));
+    out.insert("codecs".into(), json!(field.codecs));
+    if let Some(fill) = &field.fill {
+        out.insert("fill".into(), json::scalar(fill));
+    }
+    if let Some(enumeration) = &field.enumeration {
+        out.insert("enumeration".into(), json!({"name": enumeration.name, "ordered": enumeration.ordered}));
+    }
+    Json::Object(out)
+}
+
+fn domain(dim: &Dimension) -> Json {
+    match &dim.domain {
+        Some((first, last)) => json!([json::scalar(first), json::scalar(last)]),
+        None => Json::Null,
+    }
+}
+
+fn coords(schema: &ArraySchema) -> Json {
+    let labelled = schema.dims.iter().enumerate().filter_map(|(i, dim)| {
+        let labels = json::labels(dim.labels.as_ref()?);
+        Some((dim_name(dim, i), json!({"labels": labels})))
+    });
+    Json::Object(labelled.collect())
+}
+
+fn chunk(chunk: &ChunkInfo) -> Json {
+    json!({
+        "coords": chunk.coords.as_slice(),
+        "raw_bytes": chunk.raw_len,
+        "stored_bytes": chunk.stored_len,
+        "codec": chunk.codec,
+        "offset": chunk.offset,
+    })
+}
+
+fn history(row: &HistoryRow) -> Json {
+    let mut out = Map::new();
+    out.insert("op".into(), json!(row.op));
+    out.insert("source".into(), json!(row.source));
+    out.insert("at".into(), json!(row.at));
+    if !row.parents.is_empty() {
+        out.insert("parents".into(), json!(row.parents));
+    }
+    if !row.params.is_empty() {
+        out.insert("params".into(), json!(row.params));
+    }
+    for (name, text) in &row.extra {
+        out.entry(name.clone()).or_insert_with(|| json!(text));
+    }
+    Json::Object(out)
+}

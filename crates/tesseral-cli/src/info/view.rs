@@ -1,0 +1,282 @@
+//! `tet info` for people.
+
+use serde_json::Value as Json;
+use tesseral::core::{TimeUnit, time};
+use tesseral::{Array, Region, Selection};
+
+use super::document::dim_name;
+use super::{Entry, Report};
+use crate::failure::Outcome;
+use crate::paint::Paint;
+use crate::text::{self, escape};
+
+/// The report as text.
+pub(super) fn text(report: &Report<'_>) -> Outcome<String> {
+    let paint = Paint::stdout();
+    let arguments = report.arguments;
+    let sections =
+        [arguments.layout, arguments.datasets, arguments.chunks, arguments.metadata, arguments.history];
+    let plain = !arguments.all && !sections.contains(&true);
+    let wants = |section: bool| arguments.all || section;
+    let mut out = header(report, paint);
+    if plain || wants(arguments.datasets) {
+        out.push('\n');
+        out.push_str(&arrays(report, paint));
+    }
+    if plain {
+        out.push_str(&next_steps(report, paint));
+    }
+    if wants(arguments.layout) {
+        out.push_str(&title(paint, "layout"));
+        let mut rows = Vec::new();
+        flatten(&report.details(), String::new(), &mut rows);
+        out.push_str(&paint.table(&["field", "value"], rows));
+    }
+    if wants(arguments.metadata) {
+        out.push_str(&metadata(report, paint));
+    }
+    if wants(arguments.history) {
+        out.push_str(&history(report, paint));
+    }
+    if wants(arguments.chunks) {
+        out.push_str(&chunks(report, paint)?);
+    }
+    Ok(out)
+}
+
+fn title(paint: Paint, name: &str) -> String {
+    format!("\n{}\n", paint.strong(name))
+}
+
+fn header(report: &Report<'_>, paint: Paint) -> String {
+    let container = report.container;
+    let mut facts = vec![container.format().title().to_owned()];
+    facts.extend(report.size.map(text::size));
+    facts.push(text::count(report.total as u64, "array"));
+    if report.entries.iter().any(|entry| has_digests(&entry.array)) {
+        facts.push("digests".to_owned());
+    }
+    if !container.history().is_empty() {
+        facts.push(text::count(container.history().len() as u64, "history row"));
+    }
+    let name = report.arguments.source.to_string_lossy();
+    format!("{}  {}\n", paint.strong(&escape(&name)), facts.join(paint.dot()))
+}
+
+/// Whether chunks carry digests: the first one tells.
+fn has_digests(array: &Array) -> bool {
+    let Some(shape) = array.schema().shape().filter(|shape| !shape.contains(&0)) else { return false };
+    let first = Selection::from_region(&Region::new(shape.iter().map(|_| (0, 1))));
+    let source = array.handle().source();
+    let plan = source.plan(&array.request(&first));
+    plan.is_ok_and(|plan| plan.chunks.first().is_some_and(|chunk| source.digest(chunk).is_some()))
+}
+
+fn arrays(report: &Report<'_>, paint: Paint) -> String {
+    let columns =
+        ["name", "dtype", ">shape", "dims", ">chunks", ">chunk", "codec", ">raw", ">stored", ">ratio"];
+    if report.entries.is_empty() {
+        return if report.total == 0 { "no arrays\n".to_owned() } else { "no array matches\n".to_owned() };
+    }
+    paint.table(&columns, report.entries.iter().map(|entry| array_row(entry, paint)))
+}
+
+fn array_row(entry: &Entry, paint: Paint) -> Vec<String> {
+    let schema = entry.array.schema();
+    let types: Vec<String> = schema.fields.iter().map(|f| f.type_name().to_string()).collect();
+    let dims: Vec<String> = schema.dims.iter().enumerate().map(|(i, d)| dim_name(d, i)).collect();
+    let mut codecs: Vec<&str> =
+        schema.fields.iter().flat_map(|f| f.codecs.iter().map(String::as_str)).collect();
+    codecs.dedup();
+    let unknown = || "?".to_owned();
+    let raw = entry.raw();
+    // A ratio for people: digits beyond the second decimal say nothing.
+    #[allow(clippy::cast_precision_loss)]
+    let ratio = match (raw, entry.stored) {
+        (Some(raw), Some(stored)) if stored > 0 => format!("{:.2}", raw as f64 / stored as f64),
+        _ => "-".to_owned(),
+    };
+    let sparse = if schema.sparse { " (sparse)" } else { "" };
+    vec![
+        schema.name.clone(),
+        types.join(", "),
+        text::shape(schema.dims.iter().map(|d| d.extent), paint.times()) + sparse,
+        dims.join(","),
+        entry.chunks.map_or_else(unknown, |n| n.to_string()),
+        schema
+            .chunk_shape
+            .as_ref()
+            .map_or_else(|| "-".to_owned(), |c| text::shape(c.iter().copied().map(Some), paint.times())),
+        if codecs.is_empty() { "raw".to_owned() } else { codecs.join("+") },
+        raw.map_or_else(unknown, text::size),
+        entry.stored.map_or_else(unknown, text::size),
+        ratio,
+    ]
+}
+
+/// Commands that make sense for the first array.
+fn next_steps(report: &Report<'_>, paint: Paint) -> String {
+    let Some(entry) = report.entries.first() else { return String::new() };
+    let schema = entry.array.schema();
+    let source = quote(&report.arguments.source.to_string_lossy());
+    let name = if report.total > 1 { format!(" {}", quote(&schema.name)) } else { String::new() };
+    let first = match schema.dims.first() {
+        Some(dim) if schema.dims.len() > 1 && dim.extent.is_some_and(|n| n > 1) => {
+            format!(" {}", quote(&format!("{}=0", dim_name(dim, 0))))
+        }
+        _ => String::new(),
+    };
+    let steps = [format!("tet cat {source}{name}{first}"), format!("tet stat {source}{name}")];
+    format!("\n{} {}\n", paint.faint("next:"), steps.map(|s| escape(&s).into_owned()).join(paint.dot()))
+}
+
+/// A word as a shell takes it.
+fn quote(word: &str) -> String {
+    let plain = |c: char| c.is_alphanumeric() || "/._-=:@%+,".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', "'\\''"))
+    }
+}
+
+/// One row per leaf of a JSON object.
+fn flatten(value: &Json, path: String, rows: &mut Vec<Vec<String>>) {
+    let join = |name: &str| if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") };
+    match value {
+        Json::Object(map) if !map.is_empty() => {
+            map.iter().for_each(|(name, value)| flatten(value, join(name), rows));
+        }
+        Json::Array(list) if list.iter().any(Json::is_object) => {
+            list.iter().enumerate().for_each(|(i, value)| flatten(value, join(&i.to_string()), rows));
+        }
+        Json::Null => rows.push(vec![path, "none".to_owned()]),
+        Json::String(text) => rows.push(vec![path, text.clone()]),
+        other => rows.push(vec![path, other.to_string()]),
+    }
+}
+
+fn metadata(report: &Report<'_>, paint: Paint) -> String {
+    let mut rows = Vec::new();
+    for (name, value) in report.container.attributes() {
+        rows.push(vec!["(file)".to_owned(), name.clone(), value.to_string()]);
+    }
+    for entry in &report.entries {
+        let schema = entry.array.schema();
+        for (name, value) in &schema.attributes {
+            rows.push(vec![schema.name.clone(), name.clone(), value.to_string()]);
+        }
+        for (i, dim) in schema.dims.iter().enumerate() {
+            let Some(labels) = &dim.labels else { continue };
+            const SHOWN: usize = 64;
+            let shown = (0..labels.len().min(SHOWN)).filter_map(|i| labels.get(i)).map(|l| l.to_string());
+            let mut shown = shown.collect::<Vec<_>>().join(", ");
+            if labels.len() > SHOWN {
+                shown.push_str(&format!(", … ({} in all)", labels.len()));
+            }
+            rows.push(vec![schema.name.clone(), format!("labels of {}", dim_name(dim, i)), shown]);
+        }
+    }
+    if rows.is_empty() {
+        return format!("{}none\n", title(paint, "metadata"));
+    }
+    title(paint, "metadata") + &paint.table(&["array", "name", "value"], rows)
+}
+
+fn history(report: &Report<'_>, paint: Paint) -> String {
+    let rows = report.container.history();
+    if rows.is_empty() {
+        return format!("{}none\n", title(paint, "history"));
+    }
+    let shown = rows.iter().enumerate().map(|(i, row)| {
+        vec![i.to_string(), row.op.clone(), row.source.clone(), row.at.clone(), date(&row.at)]
+    });
+    title(paint, "history") + &paint.table(&[">#", "op", "source", ">at", "date (UTC)"], shown)
+}
+
+/// Seconds since 1970 as a date, where that is what was stored.
+fn date(at: &str) -> String {
+    let mut out = String::new();
+    if let Ok(seconds) = at.parse() {
+        // Writing to a String cannot fail.
+        let _ = time::write(&mut out, seconds, TimeUnit::Second);
+    }
+    out
+}
+
+fn chunks(report: &Report<'_>, paint: Paint) -> Outcome<String> {
+    let limit = report.arguments.rows;
+    let mut rows = Vec::new();
+    let mut left = limit;
+    let mut total = 0;
+    for entry in &report.entries {
+        total += entry.chunks.unwrap_or(0);
+        if limit > 0 && left == 0 {
+            continue;
+        }
+        for chunk in entry.chunk_rows(left)? {
+            left = left.saturating_sub(1);
+            rows.push(vec![
+                rows.len().to_string(),
+                entry.array.name().to_owned(),
+                chunk.coords.iter().map(u64::to_string).collect::<Vec<_>>().join(","),
+                chunk.raw_len.to_string(),
+                chunk.stored_len.to_string(),
+                chunk.codec,
+                chunk.offset.to_string(),
+            ]);
+        }
+    }
+    let shown = rows.len() as u64;
+    let mut out = title(paint, "chunks");
+    out.push_str(&paint.table(&[">#", "array", "coords", ">raw", ">stored", "codec", ">offset"], rows));
+    if shown < total {
+        out.push_str(&paint.faint(&format!("{shown} of {total} chunks; -n 0 lists all")));
+        out.push('\n');
+    }
+    Ok(out)
+}
+
+/// One line, in the words that scripts around the reference know.
+pub(super) fn line(report: &Report<'_>) -> String {
+    let details = report.details();
+    let size = report.size.map_or_else(|| "-".to_owned(), |n| n.to_string());
+    let chunks: u64 = report.entries.iter().filter_map(|entry| entry.chunks).sum();
+    let layout = ["/superblock/layout_version", "/layout_version", "/version"].into_iter();
+    let layout = layout.filter_map(|path| details.pointer(path)).find_map(Json::as_u64);
+    format!(
+        "path={} file_len={size}{} datasets={} chunks={chunks} history={}\n",
+        escape(&report.arguments.source.to_string_lossy()),
+        layout.map_or_else(String::new, |version| format!(" layout={version}")),
+        report.entries.len(),
+        report.container.history().len(),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_survive_a_shell() {
+        assert_eq!(quote("ocean/sst.tet"), "ocean/sst.tet");
+        assert_eq!(quote("two words"), "'two words'");
+        assert_eq!(quote("it's"), "'it'\\''s'");
+        assert_eq!(quote(""), "''");
+    }
+
+    #[test]
+    fn objects_flatten_to_leaves() {
+        let mut rows = Vec::new();
+        let value = serde_json::json!({"a": {"b": 1, "c": null}, "d": [1, 2], "e": [{"f": "g"}]});
+        flatten(&value, String::new(), &mut rows);
+        let rows: Vec<String> = rows.iter().map(|r| r.join("=")).collect();
+        assert_eq!(rows, ["a.b=1", "a.c=none", "d=[1,2]", "e.0.f=g"]);
+    }
+
+    #[test]
+    fn dates_only_where_seconds_were_stored() {
+        assert_eq!(date("0"), "1970-01-01T00:00:00");
+        assert_eq!(date("yesterday"), "");
+    }
+}

@@ -1,0 +1,53 @@
+//! `tet`: look into, print, aggregate, verify, repair and recover tiled arrays of any format.
+#![forbid(unsafe_code)]
+
+mod args;
+mod cat;
+mod command;
+mod completions;
+mod context;
+mod doctor;
+mod failure;
+mod info;
+mod json;
+mod man;
+mod output;
+mod paint;
+mod progress;
+mod recover;
+mod repair;
+mod stat;
+mod subject;
+mod text;
+mod verify;
+
+use std::process::ExitCode;
+
+use clap::{CommandFactory, FromArgMatches};
+
+use crate::args::Cli;
+use crate::context::Context;
+use crate::failure::{Failure, exit};
+
+fn main() -> ExitCode {
+    let arguments = args::with_default_command(std::env::args_os().collect());
+    let parsed = Cli::command().try_get_matches_from(arguments).and_then(|m| Cli::from_arg_matches(&m));
+    let cli = match parsed {
+        Ok(cli) => cli,
+        Err(error) => {
+            // Help goes to standard output, mistakes to standard error; a closed pipe is nobody's concern.
+            let _ = error.print();
+            return ExitCode::from(if error.use_stderr() { exit::USAGE } else { exit::OK });
+        }
+    };
+    cli.global.color.write_global();
+    let outcome = Context::new(cli.global).and_then(|context| cli.command.run(&context));
+    match outcome {
+        Ok(code) => ExitCode::from(code),
+        Err(Failure::Closed) => ExitCode::from(exit::OK),
+        Err(Failure::Error(failure)) => {
+            failure.report();
+            ExitCode::from(failure.code())
+        }
+    }
+}

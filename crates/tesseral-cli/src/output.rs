@@ -1,0 +1,177 @@
+//! Where results go: standard output, or a file that appears under its name only when it is whole.
+
+use std::fs::File;
+use std::io::{self, BufWriter, IsTerminal, Write};
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use tesseral::store::{Access, LocalStore, Staged, Store};
+use tesseral::{Error, Overwrite};
+
+use crate::failure::{Failure, Outcome};
+
+const BUFFER: usize = 256 << 10;
+
+/// Where to write.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct OutputArguments {
+    /// Writes to a file instead of standard output; it appears only when whole
+    #[arg(short, long, value_name = "F")]
+    pub(crate) output: Option<PathBuf>,
+    /// Replaces an existing output
+    #[arg(short, long)]
+    pub(crate) force: bool,
+}
+
+/// An open output.
+#[derive(Debug)]
+pub(crate) struct Output {
+    inner: Inner,
+    name: String,
+}
+
+#[derive(Debug)]
+enum Inner {
+    Stdout(BufWriter<File>),
+    File(StagedWriter),
+}
+
+impl Output {
+    /// Standard output, without the line buffering that binary data would suffer from.
+    pub(crate) fn stdout() -> Outcome<Self> {
+        let name = "standard output".to_owned();
+        match io::stdout().as_fd().try_clone_to_owned() {
+            Ok(descriptor) => Ok(Self {
+                inner: Inner::Stdout(BufWriter::with_capacity(BUFFER, File::from(descriptor))),
+                name,
+            }),
+            Err(e) => Err(Failure::writing(&name, e)),
+        }
+    }
+
+    /// What the arguments ask for.
+    pub(crate) fn open(arguments: &OutputArguments) -> Outcome<Self> {
+        match &arguments.output {
+            Some(path) if path.as_os_str() != "-" => Self::file(path, arguments.force),
+            _ => Self::stdout(),
+        }
+    }
+
+    fn file(path: &Path, force: bool) -> Outcome<Self> {
+        if path.is_dir() {
+            return Err(Error::invalid(format!("{} is a folder", path.display())).into());
+        }
+        let overwrite = if force { Overwrite::Replace } else { Overwrite::Refuse };
+        let staged = LocalStore::new(path, Access::Read).stage("", overwrite)?;
+        let writer = StagedWriter { staged, offset: 0, buffer: Vec::with_capacity(BUFFER) };
+        Ok(Self { inner: Inner::File(writer), name: path.display().to_string() })
+    }
+
+    /// Whether bytes would end up on a terminal.
+    pub(crate) fn is_terminal(&self) -> bool {
+        match &self.inner {
+            Inner::Stdout(writer) => writer.get_ref().is_terminal(),
+            Inner::File(_) => false,
+        }
+    }
+
+    /// Writes bytes.
+    pub(crate) fn put(&mut self, bytes: &[u8]) -> Outcome<()> {
+        let written = match &mut self.inner {
+            Inner::Stdout(writer) => writer.write_all(bytes),
+            Inner::File(writer) => writer.write_all(bytes),
+        };
+        written.map_err(|e| Failure::writing(&self.name, e))
+    }
+
+    /// Writes what is still held back and puts a file under its name.
+    pub(crate) fn finish(self) -> Outcome<()> {
+        let Self { inner, name } = self;
+        match inner {
+            Inner::Stdout(mut writer) => writer.flush().map_err(|e| Failure::writing(&name, e)),
+            Inner::File(mut writer) => {
+                writer.flush().map_err(|e| Failure::writing(&name, e))?;
+                writer.staged.publish().map_err(Failure::from)
+            }
+        }
+    }
+}
+
+/// Writes one after the other into a staged file.
+#[derive(Debug)]
+struct StagedWriter {
+    staged: Box<dyn Staged>,
+    offset: u64,
+    buffer: Vec<u8>,
+}
+
+impl StagedWriter {
+    fn put(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.staged.write_at(self.offset, bytes).map_err(io::Error::other)?;
+        self.offset += bytes.len() as u64;
+        Ok(())
+    }
+}
+
+impl Write for StagedWriter {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.buffer.len() + bytes.len() > BUFFER {
+            self.flush()?;
+        }
+        if bytes.len() >= BUFFER {
+            self.put(bytes)?;
+        } else {
+            self.buffer.extend_from_slice(bytes);
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        let mut buffer = std::mem::take(&mut self.buffer);
+        let written = self.put(&buffer);
+        buffer.clear();
+        self.buffer = buffer;
+        written
+    }
+}
+
+/// Prints text to standard output.
+pub(crate) fn print(text: &str) -> Outcome<()> {
+    let mut output = Output::stdout()?;
+    output.put(text.as_bytes())?;
+    output.finish()
+}
+
+/// Prints a JSON document to standard output.
+pub(crate) fn print_json(document: &serde_json::Value) -> Outcome<()> {
+    let mut output = Output::stdout()?;
+    output.put(format!("{document:#}\n").as_bytes())?;
+    output.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_appear_whole_or_not_at_all() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("out.bin");
+        let mut half = Output::file(&path, false).unwrap();
+        half.put(&[1; 10]).unwrap();
+        drop(half);
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+
+        let mut whole = Output::file(&path, false).unwrap();
+        for n in [1, BUFFER - 1, BUFFER, 3 * BUFFER + 1, 2] {
+            whole.put(&vec![7; n]).unwrap();
+        }
+        assert!(!path.exists());
+        whole.finish().unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), vec![7; 1 + BUFFER - 1 + BUFFER + 3 * BUFFER + 1 + 2]);
+        assert!(Output::file(&path, false).is_err());
+        Output::file(&path, true).unwrap().finish().unwrap();
+        assert_eq!(std::fs::metadata(&path).unwrap().len(), 0);
+    }
+}

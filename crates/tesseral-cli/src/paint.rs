@@ -1,0 +1,93 @@
+//! Colours and tables, as far as the output can show them.
+
+use std::io::IsTerminal;
+
+use anstyle::{AnsiColor, Style};
+use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
+
+use crate::text;
+
+/// What the output can show.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Paint {
+    color: bool,
+    /// Signs beyond ASCII of our own, such as `×`. Names from files come as they are.
+    unicode: bool,
+    width: Option<u16>,
+}
+
+impl Paint {
+    /// For standard output.
+    pub(crate) fn stdout() -> Self {
+        let stdout = std::io::stdout();
+        let terminal = stdout.is_terminal();
+        let color = anstream::AutoStream::choice(&stdout) != anstream::ColorChoice::Never;
+        let locale = ["LC_ALL", "LC_CTYPE", "LANG"]
+            .into_iter()
+            .find_map(|name| std::env::var(name).ok().filter(|value| !value.is_empty()));
+        let utf8 = locale.is_some_and(|l| l.to_ascii_lowercase().replace('-', "").contains("utf8"));
+        let width = if terminal { terminal_size::terminal_size().map(|(width, _)| width.0) } else { None };
+        Self { color, unicode: terminal && utf8, width }
+    }
+
+    /// The sign between extents.
+    pub(crate) fn times(self) -> char {
+        if self.unicode { '×' } else { 'x' }
+    }
+
+    /// The sign between the parts of a line.
+    pub(crate) fn dot(self) -> &'static str {
+        if self.unicode { " · " } else { ", " }
+    }
+
+    fn style(self, style: Style, text: &str) -> String {
+        if self.color { format!("{style}{text}{style:#}") } else { text.to_owned() }
+    }
+
+    pub(crate) fn strong(self, text: &str) -> String {
+        self.style(Style::new().bold(), text)
+    }
+
+    pub(crate) fn faint(self, text: &str) -> String {
+        self.style(Style::new().dimmed(), text)
+    }
+
+    pub(crate) fn good(self, text: &str) -> String {
+        self.style(AnsiColor::Green.on_default().bold(), text)
+    }
+
+    pub(crate) fn bad(self, text: &str) -> String {
+        self.style(AnsiColor::Red.on_default().bold(), text)
+    }
+
+    pub(crate) fn odd(self, text: &str) -> String {
+        self.style(AnsiColor::Yellow.on_default().bold(), text)
+    }
+
+    /// A table with one line per row; columns whose name begins with `>` are set flush right.
+    pub(crate) fn table(self, columns: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> String {
+        let mut table = Table::new();
+        table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
+        if let Some(width) = self.width {
+            table.set_width(width).set_content_arrangement(ContentArrangement::Dynamic);
+        }
+        table.set_header(columns.iter().map(|name| name.trim_start_matches('>').to_owned()));
+        for row in rows {
+            table.add_row(row.iter().map(|cell| text::escape(cell).into_owned()));
+        }
+        for (i, name) in columns.iter().enumerate() {
+            let Some(column) = table.column_mut(i) else { continue };
+            column.set_padding((if i == 0 { 0 } else { 1 }, 1));
+            if name.starts_with('>') {
+                column.set_cell_alignment(CellAlignment::Right);
+            }
+        }
+        let mut out = String::new();
+        for (i, line) in table.lines().enumerate() {
+            let line = line.trim_end();
+            out.push_str(&if i == 0 { self.strong(line) } else { line.to_owned() });
+            out.push('\n');
+        }
+        out
+    }
+}

@@ -1,0 +1,65 @@
+//! A progress bar on standard error, for people who wait: only on a terminal, only after half a second.
+
+use std::io::IsTerminal;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use tesseral::Progress;
+
+const PATIENCE: Duration = Duration::from_millis(500);
+
+/// A bar that may never show.
+#[derive(Clone, Debug)]
+pub(crate) struct Meter {
+    started: Instant,
+    bar: Option<Arc<Mutex<Option<ProgressBar>>>>,
+}
+
+impl Meter {
+    /// A meter; one that never shows unless people can see it.
+    pub(crate) fn new(visible: bool) -> Self {
+        let bar = (visible && std::io::stderr().is_terminal()).then(Arc::default);
+        Self { started: Instant::now(), bar }
+    }
+
+    /// Whether telling it anything is of use.
+    pub(crate) fn is_visible(&self) -> bool {
+        self.bar.is_some()
+    }
+
+    /// How far things are.
+    pub(crate) fn set(&self, progress: Progress) {
+        let Some(bar) = &self.bar else { return };
+        if self.started.elapsed() < PATIENCE {
+            return;
+        }
+        let mut bar = bar.lock().unwrap_or_else(PoisonError::into_inner);
+        let bar = bar.get_or_insert_with(|| {
+            let bar =
+                ProgressBar::with_draw_target(Some(progress.total), ProgressDrawTarget::stderr_with_hz(10));
+            let style = ProgressStyle::with_template("{bar:40.cyan} {percent:>3}% {elapsed} (left {eta})");
+            bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+            bar
+        });
+        bar.set_length(progress.total);
+        bar.set_position(progress.done);
+    }
+
+    /// Takes the bar away.
+    pub(crate) fn finish(&self) {
+        let Some(bar) = &self.bar else { return };
+        if let Some(bar) = bar.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+impl Drop for Meter {
+    fn drop(&mut self) {
+        // The last owner leaves no half-drawn bar behind.
+        if self.bar.as_ref().is_some_and(|bar| Arc::strong_count(bar) == 1) {
+            self.finish();
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! Small pieces of text: names made safe, sizes, shapes, near misses.
+
+use std::borrow::Cow;
+use std::fmt::Write;
+
+/// Text in which nothing steers a terminal: control characters and marks that turn the direction of text are escaped.
+pub(crate) fn escape(text: &str) -> Cow<'_, str> {
+    let harmful = |c: char| {
+        c.is_control()
+            || matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    };
+    if !text.contains(harmful) {
+        return Cow::Borrowed(text);
+    }
+    let mut safe = String::with_capacity(text.len() + 16);
+    for c in text.chars() {
+        if harmful(c) { safe.extend(c.escape_default()) } else { safe.push(c) }
+    }
+    Cow::Owned(safe)
+}
+
+/// A number of bytes as people read it: `812 B`, `1.2 MiB`.
+pub(crate) fn size(bytes: u64) -> String {
+    if bytes < 1024 {
+        return format!("{bytes} B");
+    }
+    bytesize::ByteSize(bytes).display().iec().to_string()
+}
+
+/// `one array`, `2 arrays`.
+pub(crate) fn count(n: u64, noun: &str) -> String {
+    if n == 1 { format!("1 {noun}") } else { format!("{n} {noun}s") }
+}
+
+/// Extents joined by a sign: `2×3`. `None` stands for an extent that cannot be counted.
+pub(crate) fn shape(extents: impl IntoIterator<Item = Option<u64>>, times: char) -> String {
+    let mut out = String::new();
+    for (i, extent) in extents.into_iter().enumerate() {
+        if i > 0 {
+            out.push(times);
+        }
+        // Writing to a String cannot fail.
+        let _ = match extent {
+            Some(n) => write!(out, "{n}"),
+            None => write!(out, "?"),
+        };
+    }
+    if out.is_empty() { "scalar".to_owned() } else { out }
+}
+
+/// How many letters must be put in, left out or changed to get from one word to the other.
+pub(crate) fn distance(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.chars().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, y) in b.iter().enumerate() {
+            let changed = diagonal + usize::from(x != *y);
+            diagonal = row[j + 1];
+            row[j + 1] = changed.min(row[j] + 1).min(diagonal + 1);
+        }
+    }
+    row[b.len()]
+}
+
+/// The candidate nearest to a word, when it is near enough to have been meant.
+pub(crate) fn nearest<'a>(word: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    const TRIED: usize = 10_000;
+    const LONGEST: usize = 200;
+    let lower = word.to_lowercase();
+    if lower.len() > LONGEST {
+        return None;
+    }
+    let scored = candidates.take(TRIED).filter(|c| c.len() <= LONGEST).map(|candidate| {
+        let other = candidate.to_lowercase();
+        let part = !lower.is_empty() && (other.ends_with(&format!("/{lower}")) || other.starts_with(&lower));
+        (if part { 1 } else { distance(&lower, &other) }, candidate)
+    });
+    let (score, candidate) = scored.min_by_key(|(score, _)| *score)?;
+    (score <= (word.chars().count() / 3).max(1)).then_some(candidate)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_steers_the_terminal() {
+        assert_eq!(escape("plain Ω ×"), "plain Ω ×");
+        assert_eq!(escape("a\u{1b}[31mb\nc"), "a\\u{1b}[31mb\\nc");
+        assert_eq!(escape("x\u{202e}y\u{9b}"), "x\\u{202e}y\\u{9b}");
+    }
+
+    #[test]
+    fn sizes_and_shapes() {
+        assert_eq!(size(812), "812 B");
+        assert_eq!(size(1536), "1.5 KiB");
+        assert_eq!(shape([Some(2), Some(3)], '×'), "2×3");
+        assert_eq!(shape([None, Some(3)], 'x'), "?x3");
+        assert_eq!(shape([], 'x'), "scalar");
+    }
+
+    #[test]
+    fn near_misses_are_found_and_far_ones_are_not() {
+        assert_eq!(distance("kitten", "sitting"), 3);
+        let names = ["temperature", "salinity", "ocean/sst"];
+        assert_eq!(nearest("temprature", names.into_iter()), Some("temperature"));
+        assert_eq!(nearest("Salinity", names.into_iter()), Some("salinity"));
+        assert_eq!(nearest("sst", names.into_iter()), Some("ocean/sst"));
+        assert_eq!(nearest("temp", names.into_iter()), Some("temperature"));
+        assert_eq!(nearest("wind", names.into_iter()), None);
+    }
+}

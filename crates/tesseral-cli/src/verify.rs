@@ -1,0 +1,145 @@
+//! `tet verify`: is it sound, and what does no digest cover?
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use serde_json::{Value as Json, json};
+use tesseral::engine::{self, Verified};
+use tesseral::{Finding, Format, Severity};
+
+use crate::context::{Context, local};
+use crate::failure::{Failure, Outcome, exit};
+use crate::paint::Paint;
+use crate::progress::Meter;
+use crate::text::{self, escape};
+use crate::{json, output};
+
+/// Arguments of `tet verify`.
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    /// File or folder of any known format
+    source: PathBuf,
+    /// Decodes every chunk and compares stored statistics with the cells
+    #[arg(long)]
+    deep: bool,
+    /// Prints one line
+    #[arg(short, long)]
+    quiet: bool,
+}
+
+/// What was found.
+pub(crate) struct Checked {
+    pub(crate) format: &'static dyn Format,
+    pub(crate) findings: Vec<Finding>,
+    pub(crate) verified: Verified,
+}
+
+pub(crate) fn run(context: &Context, arguments: &Arguments) -> Outcome {
+    let checked = check(context, &arguments.source, arguments.deep)?;
+    let source = arguments.source.to_string_lossy();
+    if context.json() {
+        output::print_json(&checked.document(&source))?;
+    } else if arguments.quiet {
+        output::print(&checked.line(&source))?;
+    } else {
+        output::print(&checked.text(&source, Paint::stdout()))?;
+    }
+    Ok(if checked.verified.ok { exit::OK } else { exit::NO })
+}
+
+/// Checks a source.
+pub(crate) fn check(context: &Context, source: &Path, deep: bool) -> Outcome<Checked> {
+    let meter = Meter::new(true);
+    let opener = context.opener(&meter)?;
+    let store = opener.store(local(source)?);
+    let format = tesseral::recognise(&*store).map_err(Failure::opening)?;
+    context.check_versions(format)?;
+    let mut findings = Vec::new();
+    let options = context.options(&meter);
+    let verified =
+        engine::verify(format, store, opener.format_options(), deep, &options, &mut |f| findings.push(f))?;
+    meter.finish();
+    Ok(Checked { format, findings, verified })
+}
+
+impl Checked {
+    fn count(&self, severity: Severity) -> usize {
+        self.findings
+            .iter()
+            .filter(|f| f.severity == severity && (severity != Severity::Error || !f.ok))
+            .count()
+    }
+
+    /// The document of `--json`.
+    pub(crate) fn document(&self, source: &str) -> Json {
+        json!({
+            "schema": "tesseral.verify/1",
+            "ok": self.verified.ok,
+            "source": source,
+            "format": self.format.id(),
+            "findings": self.findings.iter().map(json::finding).collect::<Vec<_>>(),
+            "covered_bytes": self.verified.covered_bytes,
+            "uncovered_bytes": self.verified.uncovered_bytes,
+        })
+    }
+
+    /// One line.
+    pub(crate) fn line(&self, source: &str) -> String {
+        format!(
+            "path={} status={} errors={} warnings={} covered_bytes={} uncovered_bytes={}\n",
+            escape(source),
+            if self.verified.ok { "ok" } else { "failed" },
+            self.count(Severity::Error),
+            self.count(Severity::Warning),
+            self.verified.covered_bytes,
+            self.verified.uncovered_bytes,
+        )
+    }
+
+    /// A report for people.
+    pub(crate) fn text(&self, source: &str, paint: Paint) -> String {
+        let status = if self.verified.ok { paint.good("ok") } else { paint.bad("failed") };
+        let mut out = format!("{}  {}\n", paint.strong(&escape(source)), self.format.title());
+        out.push_str(&format!("status: {status}\nchecks:\n"));
+        let width = self.findings.iter().map(|f| f.check.len()).max().unwrap_or(0);
+        for finding in &self.findings {
+            out.push_str(&line(finding, width, paint));
+        }
+        let Verified { covered_bytes, uncovered_bytes, .. } = self.verified;
+        out.push_str(&format!(
+            "digests cover {}; a change in the other {} may go unseen\n",
+            text::size(covered_bytes),
+            text::size(uncovered_bytes)
+        ));
+        out
+    }
+}
+
+/// One finding on one line: check, verdict, what was seen, where.
+pub(crate) fn line(finding: &Finding, width: usize, paint: Paint) -> String {
+    let verdict = match (finding.ok, finding.severity) {
+        (false, _) => paint.bad("FAIL"),
+        (true, Severity::Warning) => paint.odd("warn"),
+        (true, _) => paint.good("ok  "),
+    };
+    let mut places = Vec::new();
+    if let Some(array) = &finding.array {
+        places.push(format!("array {array:?}"));
+    }
+    if let Some(chunk) = &finding.chunk {
+        places.push(format!("chunk {chunk:?}"));
+    }
+    match (finding.offset, finding.length) {
+        (Some(offset), Some(length)) => {
+            places.push(format!("bytes {offset}..{}", offset.saturating_add(length)))
+        }
+        (Some(offset), None) => places.push(format!("byte {offset}")),
+        _ => {}
+    }
+    // The detail of an error often names its place already.
+    places.retain(|place| !finding.detail.contains(place.as_str()));
+    let place = if places.is_empty() { String::new() } else { format!(" ({})", places.join(", ")) };
+    let line =
+        format!("  {:width$}  {verdict}  {}{}", finding.check, escape(&finding.detail), escape(&place));
+    line.trim_end().to_owned() + "\n"
+}
