@@ -7,3 +7,5 @@
 mod block;
 pub mod copy;
 pub mod summary;
+#[cfg(test)]
+mod testing;

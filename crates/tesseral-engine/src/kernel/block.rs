@@ -6,7 +6,7 @@
 //! ```text
 //! lane[0..L] = 0
 //! for each group of L cells:  lane[i] = lane[i] + cell[i] for all i     (a few vector instructions)
-//! for the cells left over:    the same, for the first lanes
+//! for the cells left over:    the same, filled up with zeros
 //! while L > 1:                L = L / 2; lane[i] = lane[i] + lane[i + L]
 //! ```
 //!
@@ -152,8 +152,13 @@ fn add_up<T: Copy>(cells: &[T], value: impl Fn(T) -> f64) -> f64 {
             lanes[i] += value(group[i]);
         }
     }
-    for (lane, &cell) in lanes.iter_mut().zip(rest) {
-        *lane += value(cell);
+    // Zeros fill up the last group.
+    let mut last = [0.0; LANES];
+    for (last, &cell) in last.iter_mut().zip(rest) {
+        *last = value(cell);
+    }
+    for i in 0..LANES {
+        lanes[i] += last[i];
     }
     join(lanes)
 }
@@ -172,16 +177,14 @@ fn join(mut lanes: [f64; LANES]) -> f64 {
     lanes[0]
 }
 
+// The loops are written in functions that are always inlined, and these hand them to each instruction set: a closure
+// written in the multiversioned function itself would be tied to its instructions, and could no longer be inlined into
+// the plain iterator that calls it.
+
 /// How many cells of at most a block are NaN and how many infinite.
 #[multiversion(targets("x86_64+avx2"))]
 pub(crate) fn specials<W: Work>(block: &[W]) -> (u64, u64) {
-    if !W::FLOAT {
-        return (0, 0);
-    }
-    let count =
-        |(nans, infinite): (u32, u32), x: &W| (nans + u32::from(x.nan()), infinite + u32::from(x.infinite()));
-    let (nans, infinite) = block.iter().fold((0, 0), count);
-    (u64::from(nans), u64::from(infinite))
+    if W::FLOAT { (count(block, W::nan), count(block, W::infinite)) } else { (0, 0) }
 }
 
 /// [`Work::sum`] for the machine at hand.
@@ -202,22 +205,38 @@ pub(crate) fn moments<W: Work>(block: &[W], sum: Sum) -> Moments {
     W::moments(block, sum)
 }
 
+/// How many cells of at most a block satisfy a test.
+#[inline(always)]
+fn count<T: Copy>(block: &[T], test: impl Fn(T) -> bool) -> u64 {
+    let mut n = 0_u32;
+    for &cell in block {
+        n += u32::from(test(cell));
+    }
+    u64::from(n)
+}
+
 /// Sums of deviations and of their squares.
+///
+/// Deviations go through a small buffer. One loop that converts and one that only adds are each sure to be vectorised;
+/// both at once in twice as many lanes are not.
 #[inline(always)]
 fn deviations<T: Copy>(block: &[T], deviation: impl Fn(T) -> f64) -> (f64, f64) {
+    const BUFFER: usize = 8 * LANES;
     let (mut s1, mut s2) = ([0.0; LANES], [0.0; LANES]);
-    let (groups, rest) = block.as_chunks::<LANES>();
-    for group in groups {
-        for i in 0..LANES {
-            let d = deviation(group[i]);
-            s1[i] += d;
-            s2[i] += d * d;
+    let mut buffer = [0.0; BUFFER];
+    for piece in block.chunks(BUFFER) {
+        for (d, &cell) in buffer.iter_mut().zip(piece) {
+            *d = deviation(cell);
         }
-    }
-    for (i, &cell) in rest.iter().enumerate() {
-        let d = deviation(cell);
-        s1[i] += d;
-        s2[i] += d * d;
+        // Cells that deviate by nothing change nothing: they fill up the last group.
+        let used = piece.len().next_multiple_of(LANES);
+        buffer[piece.len()..used].fill(0.0);
+        for d in buffer[..used].as_chunks::<LANES>().0 {
+            for i in 0..LANES {
+                s1[i] += d[i];
+                s2[i] += d[i] * d[i];
+            }
+        }
     }
     (join(s1), join(s2))
 }

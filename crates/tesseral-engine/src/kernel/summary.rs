@@ -551,29 +551,49 @@ struct Scratch<W> {
 /// Marks the cells that are not null, and counts those that are.
 #[multiversion(targets("x86_64+avx2"))]
 fn mark<W: Work>(block: &[W], gaps: Gaps<'_, W>, stay: &mut [u8]) -> usize {
-    match gaps.validity {
-        Some(validity) => stay.iter_mut().zip(validity).for_each(|(stay, &v)| *stay = u8::from(v != 0)),
-        None => stay.fill(1),
-    }
-    if let Some(fill) = gaps.fill {
-        if fill.nan() {
-            stay.iter_mut().zip(block).for_each(|(stay, cell)| *stay &= u8::from(!cell.nan()));
-        } else {
-            stay.iter_mut().zip(block).for_each(|(stay, &cell)| *stay &= u8::from(cell != fill));
+    gaps.mark(block, stay)
+}
+
+impl<W: Work> Gaps<'_, W> {
+    #[inline(always)]
+    fn mark(&self, block: &[W], stay: &mut [u8]) -> usize {
+        match self.validity {
+            Some(validity) => stay.iter_mut().zip(validity).for_each(|(stay, &v)| *stay = u8::from(v != 0)),
+            None => stay.fill(1),
         }
+        match self.fill {
+            Some(fill) if fill.nan() => drop_nans(block, stay),
+            Some(fill) => {
+                stay.iter_mut().zip(block).for_each(|(stay, &cell)| *stay &= u8::from(cell != fill))
+            }
+            None => {}
+        }
+        let mut staying = 0;
+        for &stay in &*stay {
+            staying += u32::from(stay);
+        }
+        block.len() - staying as usize
     }
-    block.len() - stay.iter().map(|&stay| u32::from(stay)).sum::<u32>() as usize
+}
+
+#[inline(always)]
+fn drop_nans<W: Work>(block: &[W], stay: &mut [u8]) {
+    stay.iter_mut().zip(block).for_each(|(stay, cell)| *stay &= u8::from(!cell.nan()));
 }
 
 /// Moves the cells that stay and are no NaN together, and says how many they are.
-///
-/// Gaps come in patches: a group without any is copied whole. In the others each cell is written, and the next one goes
-/// over it unless it was to stay, so that there is no branch to mispredict.
 #[multiversion(targets("x86_64+avx2"))]
 fn close<W: Work>(block: &[W], stay: &mut [u8], dense: &mut Vec<W>) -> usize {
+    close_gaps(block, stay, dense)
+}
+
+// Gaps come in patches: a group without any is copied whole. In the others each cell is written, and the next one goes
+// over it unless it was to stay, so that there is no branch to mispredict.
+#[inline(always)]
+fn close_gaps<W: Work>(block: &[W], stay: &mut [u8], dense: &mut Vec<W>) -> usize {
     const GROUP: usize = 16;
     if W::FLOAT {
-        stay.iter_mut().zip(block).for_each(|(stay, cell)| *stay &= u8::from(!cell.nan()));
+        drop_nans(block, stay);
     }
     // Room for what is written after the last cell that stays.
     dense.resize(dense.len().max(block.len() + GROUP), W::zeroed());

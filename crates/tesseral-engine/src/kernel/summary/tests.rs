@@ -1,1 +1,370 @@
+use proptest::prelude::*;
+use tesseral_core::{ErrorKind, Stat};
 
+use super::*;
+use crate::kernel::testing::{DTYPES, Flavour, Noise, cells, close as near, flavours, precise, values};
+
+/// The oracle: one cell after the other, without any cleverness.
+struct Naive<T> {
+    nulls: u64,
+    nans: u64,
+    values: Vec<T>,
+}
+
+impl<T: Element> Naive<T> {
+    fn of(bytes: &[u8], validity: Option<&[u8]>, fill: Option<T>) -> Self {
+        let mut naive = Self { nulls: 0, nans: 0, values: Vec::new() };
+        for (i, x) in values::<T>(bytes).into_iter().enumerate() {
+            let is_fill = fill.is_some_and(|f| x == f || (f.is_nan() && x.is_nan()));
+            if validity.is_some_and(|v| v[i] == 0) || is_fill {
+                naive.nulls += 1;
+            } else if x.is_nan() {
+                naive.nans += 1;
+            } else {
+                naive.values.push(x);
+            }
+        }
+        naive
+    }
+
+    fn order(a: &T, b: &T) -> std::cmp::Ordering {
+        a.to_i128().cmp(&b.to_i128()).then(if T::IS_FLOAT {
+            a.to_f64().total_cmp(&b.to_f64())
+        } else {
+            std::cmp::Ordering::Equal
+        })
+    }
+
+    fn check(&self, got: &Summary) {
+        let n = self.values.len() as u64;
+        let context = format!("{:?} {:?}", got, got.dtype);
+        assert_eq!((got.valid(), got.nulls(), got.nans()), (n, self.nulls, self.nans), "{context}");
+        let infinite = self.values.iter().filter(|x| x.is_infinite()).count() as u64;
+        if got.wanted.has(Wanted::INFINITIES) {
+            assert_eq!(got.infinities(), Some(infinite), "{context}");
+        }
+        if got.wanted.has(Wanted::RANGE) {
+            let scalar = |x: &T| Scalar::from_element(*x).with_dtype(got.dtype);
+            let min = self.values.iter().min_by(|a, b| Self::order(a, b)).map(scalar);
+            let max = self.values.iter().max_by(|a, b| Self::order(a, b)).map(scalar);
+            assert_eq!((got.min(), got.max()), (min, max), "{context}");
+        } else {
+            assert_eq!((got.min(), got.max()), (None, None));
+        }
+        if !got.wanted.has(Wanted::SUM) {
+            assert_eq!((got.sum(), got.mean(), got.std()), (None, None, None));
+            return;
+        }
+        let (sum, magnitude, variance) = if infinite == 0 { precise(&self.values) } else { (0.0, 0.0, 0.0) };
+        match got.sum().unwrap() {
+            Sum::Int(got) => {
+                assert_eq!(got, self.values.iter().map(|x| x.to_i128()).sum::<i128>(), "{context}")
+            }
+            Sum::Float(got) if infinite > 0 => {
+                let naive: f64 = self.values.iter().map(|x| x.to_f64()).filter(|x| x.is_infinite()).sum();
+                assert!(got == naive || (got.is_nan() && naive.is_nan()), "{got} for {naive}: {context}");
+            }
+            Sum::Float(got) if magnitude.is_finite() => {
+                assert!((got - sum).abs() <= 4e-14 * magnitude, "sum {got} for {sum}: {context}");
+            }
+            // Beyond the largest float, where the order of additions decides.
+            Sum::Float(_) => {}
+        }
+        if n == 0 {
+            assert_eq!((got.mean(), got.variance()), (None, None));
+            return;
+        }
+        let tolerance = 1e-13 * magnitude / n as f64;
+        if infinite == 0 && magnitude.is_finite() {
+            let mean = got.mean().unwrap();
+            assert!((mean - sum / n as f64).abs() <= tolerance, "mean {mean}: {context}");
+        }
+        if got.wanted.has(Wanted::SPREAD) {
+            let got = got.variance().unwrap();
+            if infinite > 0 {
+                assert!(got.is_nan(), "{context}");
+            } else if magnitude < 1e150 {
+                // Squares that are subnormal have no precision to lose.
+                assert!(near(got, variance, 1e-11) || variance < 1e-290, "{got} for {variance}: {context}");
+            }
+        }
+    }
+}
+
+fn wanted() -> impl Strategy<Value = Wanted> {
+    prop_oneof![
+        Just(Wanted::COUNTS),
+        Just(Wanted::RANGE),
+        Just(Wanted::SUM),
+        Just(Wanted::SPREAD),
+        Just(Wanted::INFINITIES),
+        Just(Wanted::RANGE | Wanted::INFINITIES),
+        Just(Wanted::ALL),
+    ]
+}
+
+fn lengths() -> impl Strategy<Value = usize> {
+    prop_oneof![0_usize..70, 0_usize..4097, 4000_usize..10_000]
+}
+
+/// Validity that is now all valid, now all null, now patches.
+fn validity(n: usize, seed: u64) -> Vec<u8> {
+    let mut noise = Noise(seed);
+    let mut out = Vec::with_capacity(n);
+    while out.len() < n {
+        let r = noise.next();
+        let patch = (r >> 8) as usize % 600;
+        out.extend((0..patch).map(|i| match r % 3 {
+            0 => 1,
+            1 => 0,
+            _ => u8::from(!(i + r as usize).is_multiple_of(5)) * 255,
+        }));
+    }
+    out.truncate(n);
+    out
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(600))]
+
+    #[test]
+    fn folds_agree_with_the_oracle(
+        which in 0..DTYPES.len(),
+        flavour in flavours(),
+        n in lengths(),
+        shift in 0_usize..8,
+        wanted in wanted(),
+        (masked, filled) in (any::<bool>(), 0_u8..4),
+        seed in any::<u64>(),
+    ) {
+        let dtype = DTYPES[which];
+        let data = cells(dtype, flavour, n, seed);
+        let mut moved = vec![0; shift];
+        moved.extend(&data);
+        let mask = validity(n, seed);
+        let mask = masked.then_some(&mask[..]);
+        dispatch_element!(dtype, T => {
+            let fill = (filled == 0).then(|| values::<T>(&data).first().copied()).flatten();
+            let scalar = fill.map(|f| Scalar::from_element(f).with_dtype(dtype));
+            let naive = Naive::<T>::of(&data, mask, fill);
+
+            let mut whole = Summary::new(dtype, wanted).unwrap();
+            whole.fold(&moved[shift..], mask, scalar.as_ref()).unwrap();
+            prop_assert_eq!(whole.count(), n as u64);
+            naive.check(&whole);
+
+            // In two parts that travelled, which is the same for everyone who does it.
+            let cut = (seed % (n as u64 + 1)) as usize;
+            let halves = || {
+                let mut parts = [(0, cut), (cut, n)].map(|(a, b)| {
+                    let mut part = Summary::new(dtype, wanted).unwrap();
+                    let bytes = &data[a * size_of::<T>()..b * size_of::<T>()];
+                    part.fold(bytes, mask.map(|m| &m[a..b]), scalar.as_ref()).unwrap();
+                    let back = Summary::from_bytes(&part.to_bytes()).unwrap();
+                    assert_eq!(back.to_bytes(), part.to_bytes());
+                    back
+                });
+                let [first, second] = &mut parts;
+                first.merge(second).unwrap();
+                first.clone()
+            };
+            naive.check(&halves());
+            prop_assert_eq!(halves().to_bytes(), halves().to_bytes());
+        }, else => unreachable!());
+    }
+
+    #[test]
+    fn runs_agree_with_the_oracle(
+        which in 0..DTYPES.len(),
+        flavour in flavours(),
+        (len, gap, runs) in prop_oneof![(1_usize..80, 0_usize..40, 1_usize..90), (1_usize..3000, 0_usize..9, 1_usize..4)],
+        masked in any::<bool>(),
+        seed in any::<u64>(),
+    ) {
+        let dtype = DTYPES[which];
+        let stride = len + gap;
+        let n = stride * (runs - 1) + len;
+        let data = cells(dtype, flavour, n, seed);
+        let mask = validity(n, seed);
+        let size = dtype.size().unwrap();
+        let joined: Vec<u8> =
+            (0..runs).flat_map(|r| data[r * stride * size..][..len * size].iter().copied()).collect();
+        let joined_mask: Vec<u8> = (0..runs).flat_map(|r| mask[r * stride..][..len].iter().copied()).collect();
+        let mut got = Summary::new(dtype, Wanted::ALL).unwrap();
+        got.fold_runs(&data, len, stride, runs, masked.then_some(&mask[..]), None).unwrap();
+        dispatch_element!(dtype, T => {
+            Naive::<T>::of(&joined, masked.then_some(&joined_mask[..]), None).check(&got);
+        }, else => unreachable!());
+        let short = got.fold_runs(&data[..data.len() - 1], len, stride, runs, None, None).unwrap_err();
+        prop_assert!(matches!(short.kind(), ErrorKind::InvalidRequest { .. }), "{short:?}");
+    }
+
+    #[test]
+    fn repeated_values_agree_with_cells(
+        which in 0..DTYPES.len(),
+        flavour in flavours(),
+        n in 0_u64..3000,
+        wanted in wanted(),
+        seed in any::<u64>(),
+    ) {
+        let dtype = DTYPES[which];
+        let cell = cells(dtype, flavour, 1, seed);
+        let data = cell.repeat(n as usize);
+        let mut got = Summary::new(dtype, wanted).unwrap();
+        got.fold_value_repeated(&Scalar::from_le_bytes(dtype, &cell).unwrap(), n).unwrap();
+        got.fold_nulls(3).unwrap();
+        dispatch_element!(dtype, T => {
+            let mut naive = Naive::<T>::of(&data, None, None);
+            naive.nulls += 3;
+            naive.check(&got);
+        }, else => unreachable!());
+        Summary::from_bytes(&got.to_bytes()).unwrap();
+    }
+
+    #[test]
+    fn statistics_stand_in_for_cells(
+        which in 0..DTYPES.len(),
+        flavour in flavours(),
+        n in 1_usize..300,
+        wanted in wanted(),
+        seed in any::<u64>(),
+    ) {
+        let dtype = DTYPES[which];
+        let data = cells(dtype, flavour, n, seed);
+        let mut known = Summary::new(dtype, Wanted::ALL).unwrap();
+        known.fold(&data, None, None).unwrap();
+        let exact = |x: Option<Scalar>| x.map_or(Stat::Absent, Stat::Exact);
+        let stats = ChunkStats {
+            cells: n as u64,
+            nulls: Stat::Exact(known.nulls()),
+            nans: Stat::Exact(known.nans()),
+            min: exact(known.min()),
+            max: exact(known.max()),
+            sum: known.sum().map_or(Stat::Absent, Stat::Exact),
+        };
+        let mut got = Summary::new(dtype, wanted).unwrap();
+        let sufficed = got.merge_stats(&stats).unwrap();
+        if sufficed {
+            dispatch_element!(dtype, T => Naive::<T>::of(&data, None, None).check(&got), else => unreachable!());
+        } else {
+            prop_assert_eq!(&got, &Summary::new(dtype, wanted).unwrap());
+            prop_assert!(wanted.has(Wanted::SPREAD) || known.infinities() != Some(0) || !known.sum().unwrap().to_f64().is_finite());
+        }
+        // Bounds never answer.
+        prop_assert!(!got.merge_stats(&stats.clone().weaken()).unwrap());
+        let no_sum = ChunkStats { sum: Stat::Absent, ..stats };
+        if known.min() != known.max() && wanted.has(Wanted::SUM) {
+            prop_assert!(!got.merge_stats(&no_sum).unwrap());
+        }
+    }
+
+    #[test]
+    fn any_bytes_are_refused_or_merge(bytes in prop::collection::vec(any::<u8>(), 120), at in 0_usize..120, to in any::<u8>()) {
+        let _ = Summary::from_bytes(&bytes);
+        let mut good = Summary::new(DType::Float32, Wanted::ALL).unwrap();
+        good.fold(&cells(DType::Float32, Flavour::Tame, 100, 7), None, None).unwrap();
+        let mut bytes = good.to_bytes();
+        bytes[at] = to;
+        if let Ok(other) = Summary::from_bytes(&bytes) {
+            let _ = good.merge(&other);
+            let _ = (other.min(), other.max(), other.mean(), other.std());
+        }
+    }
+
+    /// Loops compiled for this machine's instructions give the bits of loops compiled for any machine's.
+    #[test]
+    fn instructions_do_not_matter(flavour in flavours(), n in 1_usize..4097, seed in any::<u64>()) {
+        for dtype in DTYPES {
+            let data = cells(dtype, flavour, n, seed);
+            dispatch_element!(dtype, T => {
+                type W = <T as Cell>::Work;
+                let block: Vec<W> = values::<T>(&data).into_iter().map(Cell::widen).collect();
+                for block in block.chunks(W::BLOCK) {
+                    let bits = |sum: Sum| match sum { Sum::Int(s) => s, Sum::Float(s) => i128::from(s.to_bits()) };
+                    prop_assert!(bits(sum(block)) == bits(W::sum(block)) || sum(block).to_f64().is_nan());
+                    prop_assert_eq!(range(block), W::range(block));
+                    let (here, there) = (moments(block, sum(block)), W::moments(block, sum(block)));
+                    prop_assert!(here == there || here.m2.is_nan());
+                }
+            }, else => unreachable!());
+        }
+    }
+}
+
+#[test]
+fn sixteen_bit_floats_widen_exactly() {
+    use tesseral_core::element::{bf16, f16};
+    for bits in 0..=u16::MAX {
+        let (half, brain) = (f16::from_bits(bits), bf16::from_bits(bits));
+        if half.is_nan() {
+            assert!(Cell::widen(half).is_nan());
+        } else {
+            assert_eq!(Cell::widen(half).to_bits(), half.to_f32().to_bits());
+            assert_eq!(f16::from_key(Cell::widen(half).key()).to_bits(), bits);
+        }
+        if !brain.is_nan() {
+            assert_eq!(Cell::widen(brain).to_bits(), brain.to_f32().to_bits());
+            assert_eq!(bf16::from_key(Cell::widen(brain).key()).to_bits(), bits);
+        }
+    }
+}
+
+#[test]
+fn zeros_have_an_order() {
+    let mut summary = Summary::new(DType::Float64, Wanted::ALL).unwrap();
+    summary.fold(bytemuck::cast_slice(&[0.0_f64, -0.0, 0.0]), None, None).unwrap();
+    assert_eq!(summary.min(), Some(Scalar::from_element(-0.0_f64)));
+    assert_eq!(summary.max(), Some(Scalar::from_element(0.0_f64)));
+}
+
+/// Cells at 10^15 ± 1: the mean of a block is not an `f64` that squares could be taken around.
+#[test]
+fn a_large_offset_leaves_the_spread_intact() {
+    let mut noise = Noise(1);
+    let cells: Vec<f64> = (0..200_000).map(|_| 1e15 + (noise.next() % 17) as f64 / 8.0).collect();
+    let (.., variance) = precise(&cells);
+    let mut whole = Summary::new(DType::Float64, Wanted::ALL).unwrap();
+    for part in cells.chunks(777) {
+        let mut summary = Summary::new(DType::Float64, Wanted::ALL).unwrap();
+        summary.fold(bytemuck::cast_slice(part), None, None).unwrap();
+        whole.merge(&summary).unwrap();
+    }
+    assert!(near(whole.variance().unwrap(), variance, 1e-12), "{:?} for {variance}", whole.variance());
+
+    // Nanoseconds of this century, of one minute, as 64-bit integers.
+    let cells: Vec<i64> = (0..100_000).map(|i| 1_700_000_000_000_000_000 + i % 60).collect();
+    let mut whole = Summary::new(DType::Int64, Wanted::ALL).unwrap();
+    whole.fold(bytemuck::cast_slice(&cells), None, None).unwrap();
+    assert!(near(whole.variance().unwrap(), precise(&cells).2, 1e-12));
+}
+
+#[test]
+fn small_terms_survive_large_ones() {
+    let mut summary = Summary::new(DType::Float64, Wanted::SUM).unwrap();
+    for x in [1e100, 1.0, -1e100, 1.0] {
+        summary.fold(&f64::to_ne_bytes(x), None, None).unwrap();
+    }
+    assert_eq!(summary.sum(), Some(Sum::Float(2.0)));
+}
+
+#[test]
+fn refuses_what_does_not_fit() {
+    assert!(matches!(
+        Summary::new(DType::Complex64, Wanted::ALL).unwrap_err().kind(),
+        ErrorKind::Unsupported { .. }
+    ));
+    let mut summary = Summary::new(DType::Int32, Wanted::ALL).unwrap();
+    assert!(summary.fold(&[0; 7], None, None).is_err());
+    assert!(summary.fold(&[0; 8], Some(&[1]), None).is_err());
+    assert!(summary.fold(&[0; 8], None, Some(&Scalar::from_element(1_i64))).is_err());
+    assert!(summary.merge(&Summary::new(DType::Int64, Wanted::ALL).unwrap()).is_err());
+    assert!(summary.merge(&Summary::new(DType::Int32, Wanted::SUM).unwrap()).is_err());
+    assert_eq!(summary, Summary::new(DType::Int32, Wanted::ALL).unwrap());
+
+    // Counts and sums never wrap.
+    let mut summary = Summary::new(DType::UInt64, Wanted::ALL).unwrap();
+    let huge = summary.fold_value_repeated(&Scalar::from_element(u64::MAX), u64::MAX).unwrap_err();
+    assert!(matches!(huge.kind(), ErrorKind::Limit { .. }));
+    summary.fold_nulls(u64::MAX).unwrap();
+    assert!(matches!(summary.fold(&[0; 8], None, None).unwrap_err().kind(), ErrorKind::Limit { .. }));
+}

@@ -1,0 +1,172 @@
+//! Cells of every dtype with every kind of awkward value, and arithmetic of twice the precision to check against.
+
+use proptest::prelude::*;
+use tesseral_core::{DType, Element, TimeUnit};
+
+/// One dtype of each kind that can be summed.
+pub(crate) const DTYPES: [DType; 15] = [
+    DType::Int8,
+    DType::Int16,
+    DType::Int32,
+    DType::Int64,
+    DType::UInt8,
+    DType::UInt16,
+    DType::UInt32,
+    DType::UInt64,
+    DType::Float16,
+    DType::BFloat16,
+    DType::Float32,
+    DType::Float64,
+    DType::Bool,
+    DType::DateTime(TimeUnit::Nanosecond),
+    DType::TimeDelta(TimeUnit::Second),
+];
+
+/// What cells look like.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Flavour {
+    /// Any bits.
+    Bits,
+    /// NaN, infinities, zeros, subnormals, extremes and few others.
+    Awkward,
+    /// A large number common to all cells, and little else.
+    Offset,
+    /// Small numbers, now and then a NaN.
+    Tame,
+}
+
+pub(crate) fn flavours() -> impl Strategy<Value = Flavour> {
+    prop_oneof![Just(Flavour::Bits), Just(Flavour::Awkward), Just(Flavour::Offset), Just(Flavour::Tame)]
+}
+
+/// A generator good enough to make cells.
+pub(crate) struct Noise(pub u64);
+
+impl Noise {
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        let z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^ (z >> 31)
+    }
+}
+
+/// Native-endian cells.
+pub(crate) fn cells(dtype: DType, flavour: Flavour, n: usize, seed: u64) -> Vec<u8> {
+    let mut noise = Noise(seed);
+    let size = dtype.size().unwrap();
+    let mut bytes = Vec::with_capacity(n * size);
+    for _ in 0..n {
+        let r = noise.next();
+        let float = match flavour {
+            Flavour::Bits => None,
+            Flavour::Awkward => match r % 16 {
+                0 => Some(f64::NAN),
+                1 => Some(f64::INFINITY),
+                2 => Some(f64::NEG_INFINITY),
+                3 => Some(-0.0),
+                4 => Some(0.0),
+                5 | 6 => None,
+                k => Some(k as f64 - 9.0),
+            },
+            Flavour::Offset => Some(1_000_000.0 + (r % 8) as f64),
+            Flavour::Tame if r.is_multiple_of(4096) => Some(f64::NAN),
+            Flavour::Tame => Some((r % 2001) as f64 / 8.0 - 125.0),
+        };
+        let int = match flavour {
+            Flavour::Bits => r,
+            Flavour::Awkward => {
+                [0, 1, u64::MAX, 1 << 63, (1 << 63) - 1, 0x7FFF_FFFF, 0x8000_0000, r][(r % 8) as usize]
+            }
+            Flavour::Offset => 0x7654_3210_7654_3200 + r % 8,
+            Flavour::Tame => r % 100,
+        };
+        match (dtype, float) {
+            (DType::Bool, _) => bytes.push((r & 1) as u8),
+            (DType::Float64, Some(x)) => bytes.extend(x.to_ne_bytes()),
+            // In the 32-bit floats the offset leaves a few bits for the rest.
+            (DType::Float32, Some(x)) => bytes.extend((x as f32).to_ne_bytes()),
+            (DType::Float16, Some(x)) => bytes.extend(
+                tesseral_core::element::f16::from_f64(if x > 1e5 { x - 998_000.0 } else { x }).to_ne_bytes(),
+            ),
+            (DType::BFloat16, Some(x)) => {
+                bytes.extend(tesseral_core::element::bf16::from_f64(x).to_ne_bytes())
+            }
+            (DType::Float16 | DType::BFloat16 | DType::Float32 | DType::Float64, None) => {
+                // Subnormals and the largest exponents are as frequent as all others together.
+                let bits = match r >> 32 & 3 {
+                    0 => r & !(0x7F << (size * 8 - 8)),
+                    _ => r,
+                };
+                bytes.extend(&bits.to_ne_bytes()[..size]);
+            }
+            _ => bytes.extend(&int.to_ne_bytes()[..size]),
+        }
+    }
+    bytes
+}
+
+/// The cells of a type.
+pub(crate) fn values<T: Element>(bytes: &[u8]) -> Vec<T> {
+    bytes.chunks_exact(size_of::<T>()).map(bytemuck::pod_read_unaligned).collect()
+}
+
+/// A number of about 106 bits.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Double(pub f64, pub f64);
+
+impl Double {
+    pub fn of<T: Element>(x: T) -> Self {
+        if T::IS_FLOAT {
+            return Self(x.to_f64(), 0.0);
+        }
+        let high = x.to_i128() as f64;
+        Self(high, (x.to_i128() - high as i128) as f64)
+    }
+
+    fn normal(a: f64, b: f64) -> Self {
+        let sum = a + b;
+        let part = sum - a;
+        Self(sum, (a - (sum - part)) + (b - part))
+    }
+
+    pub fn add(self, other: Self) -> Self {
+        let Self(sum, lost) = Self::normal(self.0, other.0);
+        let Self(low, rest) = Self::normal(self.1, other.1);
+        let Self(sum, lost) = Self::normal(sum, lost + low);
+        Self::normal(sum, lost + rest)
+    }
+
+    pub fn sub(self, other: Self) -> Self {
+        self.add(Self(-other.0, -other.1))
+    }
+
+    pub fn square(self) -> Self {
+        let product = self.0 * self.0;
+        Self::normal(product, self.0.mul_add(self.0, -product) + 2.0 * self.0 * self.1)
+    }
+
+    pub fn div(self, n: f64) -> Self {
+        let high = self.0 / n;
+        let rest = self.sub(Self::normal(high * n, high.mul_add(n, -(high * n))));
+        Self::normal(high, rest.0 / n)
+    }
+}
+
+/// Sum, sum of magnitudes and population variance, by twice the precision. Not for infinities.
+pub(crate) fn precise<T: Element>(values: &[T]) -> (f64, f64, f64) {
+    let n = values.len() as f64;
+    let sum = values.iter().fold(Double::default(), |sum, &x| sum.add(Double::of(x)));
+    let magnitude = values.iter().map(|x| x.to_f64().abs()).sum();
+    let mean = sum.div(n);
+    let squares = values.iter().fold(Double::default(), |sum, &x| sum.add(Double::of(x).sub(mean).square()));
+    (sum.0, magnitude, squares.0 / n)
+}
+
+/// Whether two floats are the same within a relative error, or both beyond numbers.
+pub(crate) fn close(got: f64, want: f64, relative: f64) -> bool {
+    if !want.is_finite() {
+        return !got.is_finite();
+    }
+    (got - want).abs() <= relative * want.abs()
+}
