@@ -1,0 +1,259 @@
+//! One array being written: what the format can hold of it, and how its chunks become bytes.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use smallvec::smallvec;
+use tesseral_codec::zstd;
+use tesseral_core::schema::{CellLen, Dimension};
+use tesseral_core::{ArraySchema, ChunkGrid, Coords, DType, Error, Order, Result, Value};
+use tesseral_format::{ArraySpec, CodecSpec, Column, ColumnData, EncodedChunk, EncodedPart, Role, Scratch};
+
+use super::stats_of_zone;
+use crate::decode::to_native;
+use crate::stats::FillRule;
+use crate::wire::chunk_index::{RAW, ZSTD};
+use crate::wire::directory::{self, DatasetRecord, MAX_RANK};
+use crate::wire::json::Object;
+use crate::wire::metadata::{AxisLabels, DatasetMetadata, FILL_ATTRS, check_text, fill_text};
+
+/// An array being written.
+#[derive(Debug)]
+pub(super) struct ArrayState {
+    pub(super) record: DatasetRecord,
+    pub(super) grid: ChunkGrid,
+    dtype: DType,
+    /// Bytes of one cell.
+    cell: usize,
+    /// Compression level, for zstd; raw without.
+    pub(super) level: Option<i32>,
+    /// What the attributes say about missing cells, for zone maps.
+    fill: FillRule,
+    pub(super) metadata: DatasetMetadata,
+}
+
+impl ArrayState {
+    pub(super) fn new(spec: &ArraySpec) -> Result<Self> {
+        let schema = &spec.schema;
+        let unsupported = |what: String| Err(Error::unsupported(format!("{what} in .tet")));
+        if schema.name.is_empty() {
+            return Err(Error::invalid("an array of a .tet file needs a name"));
+        }
+        check_text("the name of an array", &schema.name)?;
+        if schema.sparse {
+            return unsupported("a sparse array".to_owned());
+        }
+        if schema.cell_order != Order::RowMajor {
+            return unsupported(format!("cells in {:?} order", schema.cell_order));
+        }
+        let [field] = schema.fields.as_slice() else {
+            return unsupported(format!("an array of {} fields", schema.fields.len()));
+        };
+        if field.nullable {
+            return unsupported(format!("the nullable field {:?}", field.name));
+        }
+        if field.enumeration.is_some() {
+            return unsupported(format!("the enumerated field {:?}", field.name));
+        }
+        let tag = directory::tag_of(field.dtype).filter(|_| field.cell == CellLen::One);
+        let Some(tag) = tag else { return unsupported(format!("cells of {}", field.type_name())) };
+        let rank = schema.dims.len();
+        if !(1..=MAX_RANK).contains(&rank) {
+            return unsupported(format!("an array of {rank} dimensions"));
+        }
+        let Some(shape) = schema.shape() else {
+            return unsupported("a dimension without positions".to_owned());
+        };
+        if shape.contains(&0) {
+            return unsupported(format!("an array without cells, of shape {shape:?},"));
+        }
+        let Some(chunk_shape) = schema.chunk_shape.clone() else {
+            return Err(Error::invalid("an array of a .tet file needs a chunk shape"));
+        };
+        let record = DatasetRecord { name: schema.name.clone(), dtype: tag, reserved: 0, shape, chunk_shape };
+        let (dtype, grid) = match record.geometry("the new file") {
+            Ok(geometry) => geometry,
+            // The same checks as for a file, but here it is the caller who is wrong.
+            Err(e) => return Err(Error::invalid(e.to_string())),
+        };
+        let metadata = dataset_metadata(schema, &record)?;
+        let fill = FillRule::new(dtype, metadata.fill_text());
+        let level = level_of(spec.codecs.first().map_or(&[][..], Vec::as_slice))?;
+        let cell = dtype.size().unwrap_or(1);
+        Ok(Self { record, grid, dtype, cell, level, fill, metadata })
+    }
+
+    /// The number of the codec that its chunks have.
+    pub(super) fn codec(&self) -> u32 {
+        if self.level.is_some() { ZSTD } else { RAW }
+    }
+
+    pub(super) fn name_chunk(&self, error: Error, coords: &[u64]) -> Error {
+        error.in_array(&self.record.name).in_chunk(coords)
+    }
+
+    /// Bytes of all cells. `geometry` has checked that they are a `u64`.
+    pub(super) fn bytes(&self) -> u64 {
+        self.record.shape.iter().product::<u64>() * self.cell as u64
+    }
+
+    pub(super) fn tile_bytes(&self, coords: &[u64]) -> u64 {
+        self.grid.region(coords).cells().unwrap_or(0) * self.cell as u64
+    }
+
+    /// Bytes of all chunks before this one in canonical order.
+    ///
+    /// Chunks that agree with `coords` before dimension `d` and lie below it there cover a box: the chunk's own extents
+    /// before `d`, everything up to the chunk's start along `d`, the whole array after `d`. The boxes add up.
+    pub(super) fn bytes_before(&self, coords: &[u64]) -> u64 {
+        let region = self.grid.region(coords);
+        let shape = &self.record.shape;
+        let cells: u64 = (0..shape.len())
+            .map(|d| {
+                let before: u64 = (0..d).map(|k| region.extent(k)).product();
+                before * region.start(d) * shape[d + 1..].iter().product::<u64>()
+            })
+            .sum();
+        cells * self.cell as u64
+    }
+
+    pub(super) fn encode<'a>(
+        &self,
+        coords: &[u64],
+        columns: &[ColumnData<'a>],
+        statistics: bool,
+        scratch: &mut Scratch,
+    ) -> Result<EncodedChunk<'a>> {
+        if !self.grid.contains(coords) {
+            return Err(Error::invalid(format!(
+                "there is no such chunk in a grid of {:?}",
+                self.grid.counts()
+            )));
+        }
+        let [ColumnData::Fixed { values, validity }] = columns else {
+            return Err(Error::invalid("a .tet chunk is one column of fixed cells"));
+        };
+        let raw_len = self.tile_bytes(coords);
+        if values.len() as u64 != raw_len {
+            return Err(Error::invalid(format!("the tile takes {raw_len} bytes, got {}", values.len())));
+        }
+        if let Some(cell) = validity.and_then(|v| v.iter().position(|valid| *valid == 0)) {
+            return Err(Error::unsupported(format!("the null in cell {cell} of the tile, in .tet")));
+        }
+        let stats = if statistics {
+            let cells = raw_len / self.cell as u64;
+            vec![stats_of_zone(self.dtype, cells, &self.fill.zone_of(self.dtype, values))]
+        } else {
+            Vec::new()
+        };
+        let mut values = Cow::Borrowed(*values);
+        if cfg!(target_endian = "big") && self.cell > 1 {
+            to_native(values.to_mut(), self.cell);
+        }
+        let (bytes, codec) = match self.level {
+            None => (values, RAW),
+            Some(level) => {
+                let mut packed = Vec::new();
+                zstd::encode(&values, level, &mut packed, &mut scratch.contexts)?;
+                (Cow::Owned(packed), ZSTD)
+            }
+        };
+        let part = EncodedPart { column: Column::Field(0), role: Role::Values, bytes, raw_len, codec };
+        Ok(EncodedChunk { coords: Coords::from_slice(coords), parts: smallvec![part], stats })
+    }
+}
+
+/// The compression level of a codec chain; `None` for raw.
+fn level_of(codecs: &[CodecSpec]) -> Result<Option<i32>> {
+    let mut coded = codecs.iter().filter(|codec| codec.name != "raw");
+    let codec = match (coded.next(), coded.next()) {
+        (None, _) => return Ok(None),
+        (Some(codec), None) if codec.name == "zstd" => codec,
+        (Some(codec), None) => return Err(Error::unsupported(format!("the codec {:?} in .tet", codec.name))),
+        (Some(_), Some(_)) => return Err(Error::unsupported("a chain of codecs in .tet")),
+    };
+    if let Some(name) = codec.options.keys().find(|name| *name != "level") {
+        return Err(Error::invalid(format!("zstd has no option {name:?}")));
+    }
+    match codec.int("level").unwrap_or(0) {
+        0 => Ok(Some(zstd::DEFAULT_LEVEL)),
+        level @ -131_072..=22 => Ok(i32::try_from(level).ok()),
+        level => Err(Error::invalid(format!("{level} is not a level of zstd"))),
+    }
+}
+
+/// What a schema says beside the directory, as the footer stores it.
+fn dataset_metadata(schema: &ArraySchema, record: &DatasetRecord) -> Result<DatasetMetadata> {
+    let mut metadata = DatasetMetadata::default();
+    for (name, value) in &schema.attributes {
+        check_text("an attribute name", name)?;
+        let text = text_of(name, value)?;
+        check_text(&format!("the attribute {name:?}"), &text)?;
+        metadata.attrs.insert(name.clone(), text);
+    }
+    // A fill that is declared elsewhere than in the attributes becomes one.
+    if fill_text(|name| metadata.attrs.get(name).map(String::as_str)).is_none()
+        && let Some(fill) = &schema.fields[0].fill
+    {
+        metadata.attrs.insert(FILL_ATTRS[0].to_owned(), fill.to_string());
+    }
+    if schema.dims.iter().any(|dim| !dim.name.is_empty()) {
+        // All or none have names; one without takes its number, by which it can be found as well.
+        let name = |(d, dim): (usize, &Dimension)| {
+            if dim.name.is_empty() { d.to_string() } else { dim.name.clone() }
+        };
+        metadata.dim_names = Some(schema.dims.iter().enumerate().map(name).collect());
+    }
+    let mut coords = BTreeMap::new();
+    for (d, dim) in schema.dims.iter().enumerate() {
+        let Some(labels) = &dim.labels else { continue };
+        let labels: Vec<String> =
+            (0..labels.len()).filter_map(|i| labels.get(i)).map(|l| l.to_string()).collect();
+        if labels.len() as u64 != record.shape[d] {
+            let detail =
+                format!("dimension {d} has {} positions and {} labels", record.shape[d], labels.len());
+            return Err(Error::invalid(detail));
+        }
+        let axis = metadata.dim_names.as_ref().map_or_else(|| d.to_string(), |names| names[d].clone());
+        coords.insert(axis, Object(AxisLabels { labels }));
+    }
+    if !coords.is_empty() {
+        metadata.coords = Some(coords);
+    }
+    // Two dimensions of one name share what is stored under it.
+    for (d, dim) in schema.dims.iter().enumerate() {
+        let wanted = dim.labels.as_ref().map(|labels| labels.len());
+        let stored = metadata.labels(d, &record.shape);
+        let same = match (&dim.labels, stored) {
+            (None, None) => true,
+            (Some(labels), Some(stored)) => {
+                wanted == Some(stored.len())
+                    && stored
+                        .iter()
+                        .enumerate()
+                        .all(|(i, s)| labels.get(i).is_some_and(|l| l.to_string() == *s))
+            }
+            _ => false,
+        };
+        if !same {
+            let detail =
+                format!("labels of dimension {d} ({:?}), whose name another dimension has too", dim.name);
+            return Err(Error::unsupported(format!("{detail}, in .tet")));
+        }
+    }
+    Ok(metadata)
+}
+
+/// An attribute as text, the one kind the format has.
+pub(super) fn text_of(name: &str, value: &Value) -> Result<String> {
+    match value {
+        Value::Text(text) => Ok(text.clone()),
+        Value::Bool(_) | Value::Int(_) | Value::UInt(_) | Value::Float(_) | Value::Numbers { .. } => {
+            Ok(value.to_string())
+        }
+        Value::List(values) if values.iter().all(|v| !matches!(v, Value::List(_) | Value::Map(_))) => {
+            Ok(value.to_string())
+        }
+        _ => Err(Error::unsupported(format!("the attribute {name:?}, which is no text, in .tet"))),
+    }
+}
