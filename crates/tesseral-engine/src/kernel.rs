@@ -4,6 +4,7 @@
 //! same bits on every machine: the order of floating-point operations is written out with a fixed number of lanes,
 //! and wider registers only change how many of those lanes one instruction serves.
 
+pub mod axis;
 mod block;
 pub mod copy;
 pub mod summary;

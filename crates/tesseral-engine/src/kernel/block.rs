@@ -244,7 +244,7 @@ fn deviations<T: Copy>(block: &[T], deviation: impl Fn(T) -> f64) -> (f64, f64) 
 /// The centre of integers: a whole number near their mean, also as the two parts of an `f64`.
 #[inline(always)]
 #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation)]
-fn whole_centre(sum: Sum, n: usize) -> (i128, f64, f64) {
+pub(crate) fn whole_centre(sum: Sum, n: usize) -> (i128, f64, f64) {
     // A block of integers has a sum below 2^75; the quotient is in the range of the cells.
     let centre = match sum {
         Sum::Int(sum) => match i64::try_from(sum) {

@@ -28,10 +28,10 @@ use tesseral_core::{Error, Result};
 
 /// One dimension of a walk: its extent and the distances between neighbours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Dim {
-    count: usize,
-    src: usize,
-    dst: usize,
+pub(super) struct Dim {
+    pub count: usize,
+    pub src: usize,
+    pub dst: usize,
 }
 
 /// Elements along one line: `count` of them from `src` and `dst`, at these distances, all in bytes.
@@ -157,6 +157,17 @@ impl Walk {
         each_position(outer, |src, dst| {
             visit(Run { src, dst, count, src_stride, dst_stride, elem: self.elem })
         });
+    }
+
+    /// When the source is evenly spaced runs: bytes of a run, bytes between their starts, number of runs.
+    pub fn even_runs(&self) -> Option<(usize, usize, usize)> {
+        match self.dims.as_slice() {
+            [inner] if inner.src == self.elem => Some((inner.count * self.elem, inner.count * self.elem, 1)),
+            [outer, inner] if inner.src == self.elem => {
+                Some((inner.count * self.elem, outer.src, outer.count))
+            }
+            _ => None,
+        }
     }
 
     /// Copies the box.
@@ -317,7 +328,7 @@ fn span(count: usize, stride: usize, elem: usize) -> usize {
 }
 
 /// Joins each dimension with the one inside it where it continues it on both sides.
-fn merge(dims: &mut SmallVec<[Dim; 6]>) {
+pub(super) fn merge(dims: &mut SmallVec<[Dim; 6]>) {
     let mut kept = 0;
     for i in 0..dims.len() {
         let dim = dims[i];
@@ -338,7 +349,7 @@ fn merge(dims: &mut SmallVec<[Dim; 6]>) {
 
 /// Calls `visit` with both offsets of each position of `dims`, the last one fastest.
 #[inline]
-fn each_position(dims: &[Dim], mut visit: impl FnMut(usize, usize)) {
+pub(super) fn each_position(dims: &[Dim], mut visit: impl FnMut(usize, usize)) {
     let Some((last, outer)) = dims.split_last() else { return visit(0, 0) };
     let mut at: SmallVec<[usize; 6]> = SmallVec::from_elem(0, outer.len());
     let (mut src, mut dst) = (0, 0);

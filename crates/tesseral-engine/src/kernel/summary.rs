@@ -119,7 +119,7 @@ impl Summary {
                 return Err(self.misfit(cells.len(), validity));
             }
             let runs = Runs { cells, validity, len: count, stride: count, count: 1 };
-            fold_runs::<T>(self, runs, typed_fill::<T>(self.dtype, fill)?)
+            fold_runs::<T>(self, runs, typed::<T>(self.dtype, fill)?)
         }, else => Err(Error::unsupported(format!("statistics of {}", self.dtype))))
     }
 
@@ -150,7 +150,7 @@ impl Summary {
                 return Err(self.misfit(cells.len(), validity));
             }
             let runs = Runs { cells, validity, len: run_len, stride, count: runs };
-            fold_runs::<T>(self, runs, typed_fill::<T>(self.dtype, fill)?)
+            fold_runs::<T>(self, runs, typed::<T>(self.dtype, fill)?)
         }, else => Err(Error::unsupported(format!("statistics of {}", self.dtype))))
     }
 
@@ -163,7 +163,7 @@ impl Summary {
             return Ok(());
         }
         dispatch_element!(self.dtype, T => {
-            let value = typed_fill::<T>(self.dtype, Some(value))?.unwrap_or_else(T::zeroed);
+            let value = typed::<T>(self.dtype, Some(value))?.unwrap_or_else(T::zeroed);
             self.repeat(value, n)
         }, else => Err(Error::unsupported(format!("statistics of {}", self.dtype))))
     }
@@ -409,6 +409,12 @@ impl Summary {
         self.variance().map(f64::sqrt)
     }
 
+    /// The numbers a state is made of, for states of many.
+    pub(crate) fn state(&self) -> State<'_> {
+        let Self { range, int_sum, float_sum, moments, .. } = self;
+        State { range: *range, int_sum: *int_sum, float_sum: *float_sum, moments }
+    }
+
     /// The count after `n` more cells.
     #[inline]
     fn room(&self, n: u64) -> Result<u64> {
@@ -485,6 +491,14 @@ impl Summary {
     }
 }
 
+/// What a [`Summary`] adds up, as it is.
+pub(crate) struct State<'a> {
+    pub range: (i64, i64),
+    pub int_sum: i128,
+    pub float_sum: (f64, f64),
+    pub moments: &'a Moments,
+}
+
 /// A sum of `n` values over their count, rounding no more than twice.
 #[allow(clippy::cast_precision_loss)]
 pub(crate) fn mean(sum: Sum, n: u64) -> f64 {
@@ -503,7 +517,7 @@ fn sum_limit(cells: u64) -> Error {
 
 /// The value of a scalar as a cell.
 #[inline]
-fn typed_fill<T: Element>(dtype: DType, fill: Option<&Scalar>) -> Result<Option<T>> {
+pub(crate) fn typed<T: Element>(dtype: DType, fill: Option<&Scalar>) -> Result<Option<T>> {
     let Some(fill) = fill else { return Ok(None) };
     match fill.get::<T>() {
         Some(value) => Ok(Some(value)),

@@ -1,7 +1,9 @@
 //! Cells of every dtype with every kind of awkward value, and arithmetic of twice the precision to check against.
 
 use proptest::prelude::*;
-use tesseral_core::{DType, Element, TimeUnit};
+use tesseral_core::{DType, Element, Scalar, Sum, TimeUnit};
+
+use super::summary::Wanted;
 
 /// One dtype of each kind that can be summed.
 pub(crate) const DTYPES: [DType; 15] = [
@@ -164,9 +166,141 @@ pub(crate) fn precise<T: Element>(values: &[T]) -> (f64, f64, f64) {
 }
 
 /// Whether two floats are the same within a relative error, or both beyond numbers.
-pub(crate) fn close(got: f64, want: f64, relative: f64) -> bool {
+pub(crate) fn near(got: f64, want: f64, relative: f64) -> bool {
     if !want.is_finite() {
         return !got.is_finite();
     }
     (got - want).abs() <= relative * want.abs()
+}
+
+/// What a kernel says of some cells.
+#[derive(Debug)]
+pub(crate) struct Numbers {
+    pub dtype: DType,
+    pub wanted: Wanted,
+    pub valid: u64,
+    pub nulls: u64,
+    pub nans: u64,
+    pub infinities: Option<u64>,
+    pub range: (Option<Scalar>, Option<Scalar>),
+    pub sum: Option<Sum>,
+    pub mean: Option<f64>,
+    pub variance: Option<f64>,
+}
+
+/// The oracle: one cell after the other, without any cleverness.
+pub(crate) struct Naive<T> {
+    pub nulls: u64,
+    pub nans: u64,
+    pub values: Vec<T>,
+}
+
+impl<T: Element> Naive<T> {
+    pub fn of(bytes: &[u8], validity: Option<&[u8]>, fill: Option<T>) -> Self {
+        let mut naive = Self { nulls: 0, nans: 0, values: Vec::new() };
+        for (i, x) in values::<T>(bytes).into_iter().enumerate() {
+            let is_fill = fill.is_some_and(|f| x == f || (f.is_nan() && x.is_nan()));
+            if validity.is_some_and(|v| v[i] == 0) || is_fill {
+                naive.nulls += 1;
+            } else if x.is_nan() {
+                naive.nans += 1;
+            } else {
+                naive.values.push(x);
+            }
+        }
+        naive
+    }
+
+    fn order(a: &T, b: &T) -> std::cmp::Ordering {
+        a.to_i128().cmp(&b.to_i128()).then(if T::IS_FLOAT {
+            a.to_f64().total_cmp(&b.to_f64())
+        } else {
+            std::cmp::Ordering::Equal
+        })
+    }
+
+    pub fn check(&self, got: &Numbers) {
+        let n = self.values.len() as u64;
+        let context = format!("{got:?}");
+        assert_eq!((got.valid, got.nulls, got.nans), (n, self.nulls, self.nans), "{context}");
+        let infinite = self.values.iter().filter(|x| x.is_infinite()).count() as u64;
+        if let Some(got) = got.infinities {
+            assert_eq!(got, infinite, "{context}");
+        }
+        if got.wanted.has(Wanted::RANGE) {
+            let scalar = |x: &T| Scalar::from_element(*x).with_dtype(got.dtype);
+            let min = self.values.iter().min_by(|a, b| Self::order(a, b)).map(scalar);
+            let max = self.values.iter().max_by(|a, b| Self::order(a, b)).map(scalar);
+            assert_eq!(got.range, (min, max), "{context}");
+        } else {
+            assert_eq!(got.range, (None, None));
+        }
+        if !got.wanted.has(Wanted::SUM) {
+            assert_eq!((got.sum, got.mean, got.variance), (None, None, None));
+            return;
+        }
+        let (sum, magnitude, variance) = if infinite == 0 { precise(&self.values) } else { (0.0, 0.0, 0.0) };
+        match got.sum.unwrap() {
+            Sum::Int(got) => {
+                assert_eq!(got, self.values.iter().map(|x| x.to_i128()).sum::<i128>(), "{context}")
+            }
+            Sum::Float(got) if infinite > 0 => {
+                let naive: f64 = self.values.iter().map(|x| x.to_f64()).filter(|x| x.is_infinite()).sum();
+                assert!(got == naive || (got.is_nan() && naive.is_nan()), "{got} for {naive}: {context}");
+            }
+            Sum::Float(got) if magnitude.is_finite() => {
+                assert!((got - sum).abs() <= 4e-14 * magnitude, "sum {got} for {sum}: {context}");
+            }
+            // Beyond the largest float, where the order of additions decides.
+            Sum::Float(_) => {}
+        }
+        if n == 0 {
+            assert_eq!((got.mean, got.variance), (None, None));
+            return;
+        }
+        let tolerance = 1e-13 * magnitude / n as f64;
+        if infinite == 0 && magnitude.is_finite() {
+            let mean = got.mean.unwrap();
+            assert!((mean - sum / n as f64).abs() <= tolerance, "mean {mean}: {context}");
+        }
+        if got.wanted.has(Wanted::SPREAD) {
+            let got = got.variance.unwrap();
+            if infinite > 0 {
+                assert!(got.is_nan(), "{context}");
+            } else if magnitude < 1e150 {
+                // Squares that are subnormal have no precision to lose.
+                assert!(near(got, variance, 1e-11) || variance < 1e-290, "{got} for {variance}: {context}");
+            }
+        }
+    }
+}
+
+/// What to ask for.
+pub(crate) fn wanted() -> impl Strategy<Value = Wanted> {
+    prop_oneof![
+        Just(Wanted::COUNTS),
+        Just(Wanted::RANGE),
+        Just(Wanted::SUM),
+        Just(Wanted::SPREAD),
+        Just(Wanted::INFINITIES),
+        Just(Wanted::RANGE | Wanted::INFINITIES),
+        Just(Wanted::ALL),
+    ]
+}
+
+/// Validity that is now all valid, now all null, now patches.
+pub(crate) fn validity(n: usize, seed: u64) -> Vec<u8> {
+    let mut noise = Noise(seed);
+    let mut out = Vec::with_capacity(n);
+    while out.len() < n {
+        let r = noise.next();
+        let patch = (r >> 8) as usize % 600;
+        out.extend((0..patch).map(|i| match r % 3 {
+            0 => 1,
+            1 => 0,
+            _ => u8::from(!(i + r as usize).is_multiple_of(5)) * 255,
+        }));
+    }
+    out.truncate(n);
+    out
 }

@@ -1,0 +1,574 @@
+//! Reduction along some axes: one result for each position of the others.
+//!
+//! An [`AxisFold`] holds what is known for each position of the *kept* axes. Boxes of cells are folded into it one after
+//! the other; states over the same positions merge. As with [summaries](super::summary), equal boxes in equal order give
+//! equal bits.
+//!
+//! # How
+//!
+//! ```text
+//! order the axes of the box by distance in memory; merge neighbours that continue each other on both sides
+//! innermost axis reduced, contiguous and long -> one summary per kept position, from its run of cells
+//! otherwise -> panels: the innermost kept axis gives the columns, the innermost reduced axis the rows
+//!     columns are neighbours in memory -> fold the panel where it lies
+//!     otherwise                        -> gather it first, transposing as needed
+//! ```
+//!
+//! 1. After merging, nearly everything is one of two shapes: rows that add up ([`panel`]) or runs that fold to one value.
+//! 2. Gathering costs less than loops that stride through memory, and leaves one kernel for every layout.
+//! 3. Float sums go to a plain partial sum per position, and from there to a compensated one after some hundred rows:
+//!    chunks of a single row do not pay for compensation each, and nothing is lost that a pairwise sum would keep.
+
+use bytemuck::Zeroable;
+use smallvec::SmallVec;
+use tesseral_core::{DType, Element, Error, Result, Scalar, Sum, dispatch_element};
+
+use super::block::{Cell, Moments, compensated, neumaier};
+use super::copy::{Dim, copy_box, each_position, merge};
+use super::summary::{Summary, Wanted, mean, typed};
+
+pub(crate) mod panel;
+
+use panel::{Column, Columns, Find, Panel, ROWS};
+
+/// A box of cells, native-endian and at any alignment; distances between neighbours are in cells.
+///
+/// A distance of 0 repeats one cell along an axis.
+#[derive(Clone, Copy, Debug)]
+pub struct View<'a> {
+    /// The bytes, starting with the first cell.
+    pub cells: &'a [u8],
+    /// One byte per cell, laid out like the cells; 0 is null.
+    pub validity: Option<&'a [u8]>,
+    /// Positions along each axis.
+    pub shape: &'a [usize],
+    /// Distance along each axis.
+    pub strides: &'a [usize],
+}
+
+/// What is known for each position of the kept axes.
+#[derive(Clone, Debug)]
+pub struct AxisFold {
+    dtype: DType,
+    wanted: Wanted,
+    shape: SmallVec<[usize; 4]>,
+    cells: Vec<u64>,
+    /// Empty until there is a null, or a NaN.
+    nulls: Vec<u64>,
+    nans: Vec<u64>,
+    /// Of integers.
+    int_sum: Vec<i128>,
+    /// Of floats: not yet compensated, compensated, and what additions to that lost.
+    recent: Vec<f64>,
+    float_sum: Vec<f64>,
+    lost: Vec<f64>,
+    /// Additions to any of `recent`, at most.
+    additions: usize,
+    /// The box at hand would add to `recent` too often.
+    compensate: bool,
+    /// Keys, in the order of values.
+    min: Vec<i64>,
+    max: Vec<i64>,
+    moments: Vec<Moments>,
+}
+
+/// Runs of at least this many cells are summarised where they lie.
+const LONG: usize = 256;
+
+impl AxisFold {
+    /// The fold of no cells over kept axes of `shape`. [`Wanted::INFINITIES`] is not for axes.
+    ///
+    /// # Errors
+    /// `Unsupported` for dtypes that have no order and no sum, `InvalidRequest` when the positions exceed memory's
+    /// addresses.
+    pub fn new(dtype: DType, wanted: Wanted, shape: &[usize]) -> Result<Self> {
+        Summary::new(dtype, wanted)?;
+        let n = shape.iter().try_fold(1_usize, |n, &extent| n.checked_mul(extent));
+        let n = n.ok_or_else(|| Error::invalid(format!("{shape:?} is more than memory can hold")))?;
+        let float = dispatch_element!(dtype, T => T::IS_FLOAT, else => false);
+        let when = |needed: bool| if needed { n } else { 0 };
+        let (sum, range) = (wanted.has(Wanted::SUM), when(wanted.has(Wanted::RANGE)));
+        let float_sum = vec![0.0; when(sum && float)];
+        Ok(Self {
+            dtype,
+            wanted,
+            shape: SmallVec::from_slice(shape),
+            cells: vec![0; n],
+            nulls: Vec::new(),
+            nans: Vec::new(),
+            int_sum: vec![0; when(sum && !float)],
+            recent: float_sum.clone(),
+            lost: float_sum.clone(),
+            float_sum,
+            additions: 0,
+            compensate: false,
+            min: vec![i64::MAX; range],
+            max: vec![i64::MIN; range],
+            moments: vec![Moments::default(); when(wanted.has(Wanted::SPREAD))],
+        })
+    }
+
+    /// Adds a box. Axis `d` is reduced where `reduced[d]`; the other axes, in their order, are the kept ones, and the
+    /// box begins at position `origin` of them. A cell equal to `fill` is null, any NaN when `fill` is one.
+    ///
+    /// # Errors
+    /// `InvalidRequest` when the box does not fit its bytes or the kept axes, or `fill` is of another dtype.
+    pub fn fold(
+        &mut self,
+        view: &View<'_>,
+        reduced: &[bool],
+        origin: &[usize],
+        fill: Option<&Scalar>,
+    ) -> Result<()> {
+        let (dims, start) = self.locate(view, reduced, origin)?;
+        if view.shape.contains(&0) {
+            return Ok(());
+        }
+        dispatch_element!(self.dtype, T => {
+            let size = size_of::<T>();
+            let reach = view.shape.iter().zip(view.strides).try_fold(1_usize, |len, (&n, &stride)| {
+                len.checked_add(stride.checked_mul(n - 1)?)
+            });
+            let fits = reach.filter(|&n| {
+                n.checked_mul(size).is_some_and(|n| n <= view.cells.len())
+                    && view.validity.is_none_or(|v| n <= v.len())
+            });
+            if fits.is_none() {
+                return Err(Error::invalid(format!("a box of shape {:?} leaves its bytes", view.shape)));
+            }
+            let fill_value = typed::<T>(self.dtype, fill)?;
+            self.walk::<T>(view, &dims, start, fill, fill_value)
+        }, else => Err(Error::unsupported(format!("reductions of {}", self.dtype))))
+    }
+
+    /// The axes of a box in order of memory, with distances among cells and among kept positions, and the first of
+    /// those.
+    fn locate(
+        &self,
+        view: &View<'_>,
+        reduced: &[bool],
+        origin: &[usize],
+    ) -> Result<(SmallVec<[Dim; 6]>, usize)> {
+        let rank = view.shape.len();
+        let kept = reduced.iter().filter(|&&r| !r).count();
+        if view.strides.len() != rank
+            || reduced.len() != rank
+            || kept != self.shape.len()
+            || origin.len() != self.shape.len()
+        {
+            return Err(Error::invalid(format!(
+                "a box of rank {rank} with {kept} axes kept does not fold into {} axes",
+                self.shape.len()
+            )));
+        }
+        let mut dims: SmallVec<[Dim; 6]> = SmallVec::new();
+        let (mut k, mut distance, mut start) = (self.shape.len(), 1, 0);
+        for d in (0..rank).rev() {
+            let mut acc = 0;
+            if !reduced[d] {
+                k -= 1;
+                if origin[k].checked_add(view.shape[d]).is_none_or(|end| end > self.shape[k]) {
+                    return Err(Error::invalid(format!(
+                        "{} positions from {} on leave an axis of {}",
+                        view.shape[d], origin[k], self.shape[k]
+                    )));
+                }
+                acc = distance;
+                start += origin[k] * distance;
+                distance *= self.shape[k];
+            }
+            if view.shape[d] != 1 {
+                dims.push(Dim { count: view.shape[d], src: view.strides[d], dst: acc });
+            }
+        }
+        dims.reverse();
+        dims.sort_by_key(|d| std::cmp::Reverse(d.src));
+        merge(&mut dims);
+        Ok((dims, start))
+    }
+
+    fn walk<T: Cell<Work: Column>>(
+        &mut self,
+        view: &View<'_>,
+        dims: &[Dim],
+        start: usize,
+        fill: Option<&Scalar>,
+        fill_value: Option<T>,
+    ) -> Result<()> {
+        let size = size_of::<T>();
+        let innermost = |kept: bool| dims.iter().rposition(|d| (d.dst > 0) == kept);
+        let (column, row) = (innermost(true), innermost(false));
+        if let (Some(run), true) = (dims.last(), row.is_some_and(|r| r + 1 == dims.len()))
+            && run.src == 1
+            && (run.count >= LONG || column.is_none())
+        {
+            let mut outcome = Ok(());
+            each_position(&dims[..dims.len() - 1], |src, acc| {
+                let one = || -> Result<Summary> {
+                    let mut summary = Summary::new(self.dtype, self.wanted)?;
+                    let validity = view.validity.map(|v| &v[src..src + run.count]);
+                    summary.fold(&view.cells[src * size..(src + run.count) * size], validity, fill)?;
+                    Ok(summary)
+                };
+                match one() {
+                    Ok(summary) => self.absorb(start + acc, &summary),
+                    Err(e) => outcome = Err(e),
+                }
+            });
+            return outcome;
+        }
+        let single = Dim { count: 1, src: 1, dst: 1 };
+        let columns = column.map_or(single, |d| dims[d]);
+        let rows = row.map_or(Dim { dst: 0, ..single }, |d| dims[d]);
+        let outer: SmallVec<[Dim; 6]> =
+            (0..dims.len()).filter(|&d| Some(d) != column && Some(d) != row).map(|d| dims[d]).collect();
+        // Squares take a second pass, for which the panel should still be in L2.
+        let width = if self.wanted.has(Wanted::SPREAD) { 256 } else { 1024 };
+        self.make_room(dims, row);
+        let mut scratch = Scratch::<T>::new();
+        each_position(&outer, |src, acc| {
+            for first_column in (0..columns.count).step_by(width) {
+                for first_row in (0..rows.count).step_by(ROWS) {
+                    let place = Place {
+                        src: src + first_column * columns.src + first_row * rows.src,
+                        row_stride: rows.src,
+                        column_stride: columns.src,
+                        rows: ROWS.min(rows.count - first_row),
+                        columns: width.min(columns.count - first_column),
+                    };
+                    scratch.fold(view, &place, fill_value, self.find());
+                    self.add(&scratch.results, &place, start + acc + first_column * columns.dst, columns.dst);
+                }
+            }
+        });
+        Ok(())
+    }
+
+    fn find(&self) -> Find {
+        Find {
+            sum: self.wanted.has(Wanted::SUM),
+            range: self.wanted.has(Wanted::RANGE),
+            spread: self.wanted.has(Wanted::SPREAD),
+        }
+    }
+
+    /// Adds the results of a panel to positions that begin at `first` and are `step` apart.
+    #[allow(clippy::cast_precision_loss)]
+    fn add<W: Column>(&mut self, results: &Columns<W>, place: &Place, first: usize, step: usize) {
+        let n = place.columns;
+        let rows = place.rows as u64;
+        let at = |i: usize| first + i * step;
+        if self.wanted.has(Wanted::SPREAD) {
+            for i in 0..n {
+                let values = place.rows as u32 - results.nulls[i] - results.nans[i];
+                if values > 0 {
+                    let (high, low) = W::centre_parts(results.centre[i]);
+                    let m = f64::from(values);
+                    let moments = Moments::around(m, high, low, results.s1[i], results.s2[i]);
+                    let before = self.valid(at(i)) as f64;
+                    self.moments[at(i)].merge(before, &moments, m);
+                }
+            }
+        }
+        if self.wanted.has(Wanted::SUM) {
+            if W::FLOAT {
+                if self.compensate {
+                    for i in 0..n {
+                        let more = W::total(results.partial[i]).to_f64();
+                        neumaier(&mut self.float_sum[at(i)], &mut self.lost[at(i)], more);
+                    }
+                } else if step == 1 {
+                    for (sum, &part) in self.recent[first..first + n].iter_mut().zip(&results.partial) {
+                        *sum += W::total(part).to_f64();
+                    }
+                } else {
+                    (0..n).for_each(|i| self.recent[at(i)] += W::total(results.partial[i]).to_f64());
+                }
+            } else {
+                for i in 0..n {
+                    if let Sum::Int(sum) = W::total(results.partial[i]) {
+                        self.int_sum[at(i)] += sum;
+                    }
+                }
+            }
+        }
+        if self.wanted.has(Wanted::RANGE) {
+            for i in 0..n {
+                let (min, max): (i64, i64) = (results.min[i].into(), results.max[i].into());
+                // A narrow type's keys of nothing are values too: only columns with values count.
+                if results.nulls[i] + results.nans[i] < place.rows as u32 {
+                    self.min[at(i)] = self.min[at(i)].min(min);
+                    self.max[at(i)] = self.max[at(i)].max(max);
+                }
+            }
+        }
+        if step == 1 {
+            self.cells[first..first + n].iter_mut().for_each(|cells| *cells += rows);
+        } else {
+            (0..n).for_each(|i| self.cells[at(i)] += rows);
+        }
+        let positions = self.cells.len();
+        for (counts, more) in [(&mut self.nulls, &results.nulls), (&mut self.nans, &results.nans)] {
+            if more.iter().any(|&more| more > 0) {
+                counts.resize(positions, 0);
+                (0..n).for_each(|i| counts[at(i)] += u64::from(more[i]));
+            }
+        }
+    }
+
+    /// Makes sure that recent float sums lose no more than a pairwise sum would, for a box with these axes.
+    fn make_room(&mut self, dims: &[Dim], row: Option<usize>) {
+        let reduced = dims.iter().enumerate().filter(|(_, dim)| dim.dst == 0);
+        let panels = |d: usize, dim: &Dim| if Some(d) == row { dim.count.div_ceil(ROWS) } else { dim.count };
+        let more = reduced.fold(1_usize, |n, (d, dim)| n.saturating_mul(panels(d, dim)));
+        self.compensate = more > ROWS;
+        if !self.compensate && self.additions + more > ROWS {
+            self.flush();
+        }
+        self.additions += if self.compensate { 0 } else { more };
+    }
+
+    fn flush(&mut self) {
+        for ((recent, sum), lost) in self.recent.iter_mut().zip(&mut self.float_sum).zip(&mut self.lost) {
+            neumaier(sum, lost, std::mem::take(recent));
+        }
+        self.additions = 0;
+    }
+
+    /// Adds a summary to one position.
+    #[allow(clippy::cast_precision_loss)]
+    fn absorb(&mut self, i: usize, summary: &Summary) {
+        let state = summary.state();
+        let (before, more) = (self.valid(i) as f64, summary.valid() as f64);
+        if let Some(moments) = self.moments.get_mut(i) {
+            moments.merge(before, state.moments, more);
+        }
+        if let Some(sum) = self.int_sum.get_mut(i) {
+            *sum += state.int_sum;
+        }
+        if let (Some(sum), Some(lost)) = (self.float_sum.get_mut(i), self.lost.get_mut(i)) {
+            neumaier(sum, lost, state.float_sum.0);
+            *lost += state.float_sum.1;
+        }
+        if let (Some(min), Some(max)) = (self.min.get_mut(i), self.max.get_mut(i)) {
+            *min = state.range.0.min(*min);
+            *max = state.range.1.max(*max);
+        }
+        self.cells[i] += summary.count();
+        let positions = self.cells.len();
+        for (counts, more) in [(&mut self.nulls, summary.nulls()), (&mut self.nans, summary.nans())] {
+            if more > 0 {
+                counts.resize(positions, 0);
+                counts[i] += more;
+            }
+        }
+    }
+
+    /// Adds the cells of another fold over the same positions, as if they had been folded after these.
+    ///
+    /// # Errors
+    /// `InvalidRequest` when the other is of another dtype or shape, or was asked for other things.
+    #[allow(clippy::cast_precision_loss)]
+    pub fn merge(&mut self, other: &Self) -> Result<()> {
+        if (self.dtype, self.wanted, &self.shape) != (other.dtype, other.wanted, &other.shape) {
+            return Err(Error::invalid("folds over different axes or for different numbers do not merge"));
+        }
+        self.flush();
+        for i in 0..self.moments.len() {
+            let (before, more) = (self.valid(i) as f64, other.valid(i) as f64);
+            self.moments[i].merge(before, &other.moments[i], more);
+        }
+        for (sum, more) in self.int_sum.iter_mut().zip(&other.int_sum) {
+            *sum += more;
+        }
+        for i in 0..self.float_sum.len() {
+            neumaier(&mut self.float_sum[i], &mut self.lost[i], other.float_sum[i]);
+            neumaier(&mut self.float_sum[i], &mut self.lost[i], other.recent[i]);
+            self.lost[i] += other.lost[i];
+        }
+        self.min.iter_mut().zip(&other.min).for_each(|(a, &b)| *a = b.min(*a));
+        self.max.iter_mut().zip(&other.max).for_each(|(a, &b)| *a = b.max(*a));
+        self.cells.iter_mut().zip(&other.cells).for_each(|(a, b)| *a += b);
+        let positions = self.cells.len();
+        for (counts, more) in [(&mut self.nulls, &other.nulls), (&mut self.nans, &other.nans)] {
+            if !more.is_empty() {
+                counts.resize(positions, 0);
+                counts.iter_mut().zip(more).for_each(|(a, b)| *a += b);
+            }
+        }
+        Ok(())
+    }
+
+    /// Positions along the kept axes. Below, a position is its place in row-major order.
+    pub fn shape(&self) -> &[usize] {
+        &self.shape
+    }
+
+    /// Number of positions.
+    pub fn len(&self) -> usize {
+        self.cells.len()
+    }
+
+    /// Whether there is no position.
+    pub fn is_empty(&self) -> bool {
+        self.cells.is_empty()
+    }
+
+    /// Cells folded at a position, null ones included.
+    pub fn count(&self, i: usize) -> u64 {
+        self.cells[i]
+    }
+
+    /// Cells of a position that are neither null nor NaN.
+    #[inline]
+    pub fn valid(&self, i: usize) -> u64 {
+        self.cells[i] - self.nulls(i) - self.nans(i)
+    }
+
+    /// Null cells of a position.
+    #[inline]
+    pub fn nulls(&self, i: usize) -> u64 {
+        self.nulls.get(i).copied().unwrap_or(0)
+    }
+
+    /// Cells of a position that are NaN and not null.
+    #[inline]
+    pub fn nans(&self, i: usize) -> u64 {
+        self.nans.get(i).copied().unwrap_or(0)
+    }
+
+    /// The smallest value of a position, when asked for and there is any.
+    pub fn min(&self, i: usize) -> Option<Scalar> {
+        self.value(i, *self.min.get(i)?)
+    }
+
+    /// The largest value of a position, when asked for and there is any.
+    pub fn max(&self, i: usize) -> Option<Scalar> {
+        self.value(i, *self.max.get(i)?)
+    }
+
+    fn value(&self, i: usize, key: i64) -> Option<Scalar> {
+        if self.valid(i) == 0 {
+            return None;
+        }
+        dispatch_element!(self.dtype, T => {
+            Some(Scalar::from_element(<T as Cell>::from_key(key)).with_dtype(self.dtype))
+        }, else => None)
+    }
+
+    /// The sum of a position, when asked for; 0 of no values.
+    pub fn sum(&self, i: usize) -> Option<Sum> {
+        if let Some(&sum) = self.int_sum.get(i) {
+            return Some(Sum::Int(sum));
+        }
+        let (mut sum, mut lost) = (*self.float_sum.get(i)?, self.lost[i]);
+        neumaier(&mut sum, &mut lost, self.recent[i]);
+        Some(Sum::Float(compensated(sum, lost)))
+    }
+
+    /// The mean of a position, when asked for and there is any value.
+    pub fn mean(&self, i: usize) -> Option<f64> {
+        let n = self.valid(i);
+        if n == 0 { None } else { self.sum(i).map(|sum| mean(sum, n)) }
+    }
+
+    /// The variance of a position's values as a whole population, when asked for and there is any value.
+    #[allow(clippy::cast_precision_loss)]
+    pub fn variance(&self, i: usize) -> Option<f64> {
+        let n = self.valid(i);
+        if n == 0 { None } else { self.moments.get(i).map(|m| m.total() / n as f64) }
+    }
+
+    /// The standard deviation of a position's values as a whole population, when asked for and there is any value.
+    pub fn std(&self, i: usize) -> Option<f64> {
+        self.variance(i).map(f64::sqrt)
+    }
+}
+
+/// Where a panel lies among the cells of a view.
+struct Place {
+    src: usize,
+    row_stride: usize,
+    column_stride: usize,
+    rows: usize,
+    columns: usize,
+}
+
+impl Place {
+    /// Cells from the first to the last.
+    fn reach(&self) -> usize {
+        (self.rows - 1) * self.row_stride + (self.columns - 1) * self.column_stride + 1
+    }
+
+    /// Bytes of the panel in `bytes`, of elements of `size`, moved together into `gathered`.
+    fn gather<T: bytemuck::Pod>(&self, bytes: &[u8], gathered: &mut Vec<T>) -> Result<()> {
+        let size = size_of::<T>();
+        gathered.resize(self.rows * self.columns, T::zeroed());
+        copy_box(
+            &bytes[self.src * size..(self.src + self.reach()) * size],
+            &[self.row_stride * size, self.column_stride * size],
+            bytemuck::cast_slice_mut(gathered),
+            &[self.columns * size, size],
+            &[self.rows, self.columns],
+            size,
+        )
+    }
+}
+
+/// Room for panels, kept from one to the next.
+struct Scratch<T: Cell<Work: Column>> {
+    results: Columns<T::Work>,
+    gathered: Vec<T>,
+    widened: Vec<T::Work>,
+    validity: Vec<u8>,
+}
+
+impl<T: Cell<Work: Column>> Scratch<T> {
+    fn new() -> Self {
+        Self { results: Columns::new(), gathered: Vec::new(), widened: Vec::new(), validity: Vec::new() }
+    }
+
+    /// Folds a panel into the results.
+    fn fold(&mut self, view: &View<'_>, place: &Place, fill: Option<T>, find: Find) {
+        let Place { src, row_stride, rows, columns, .. } = *place;
+        let neighbours = place.column_stride == 1 || columns == 1;
+        let size = size_of::<T>();
+        let bytes = &view.cells[src * size..(src + place.reach()) * size];
+        let direct = if neighbours && size_of::<T::Work>() == size {
+            bytemuck::try_cast_slice::<u8, T::Work>(bytes).ok()
+        } else {
+            None
+        };
+        let panel = match direct {
+            Some(cells) => Panel { cells, stride: row_stride, rows, columns },
+            None => {
+                // The view's bytes were compared with its reach, so gathering from them cannot fail.
+                let gathered = place.gather(view.cells, &mut self.gathered);
+                debug_assert!(gathered.is_ok());
+                self.widened.resize(rows * columns, T::Work::zeroed());
+                widen(&self.gathered, &mut self.widened);
+                Panel { cells: &self.widened[..], stride: columns, rows, columns }
+            }
+        };
+        let validity = view.validity.map(|validity| {
+            if neighbours {
+                let cells = &validity[src..src + place.reach()];
+                return Panel { cells, stride: row_stride, rows, columns };
+            }
+            let gathered = place.gather(validity, &mut self.validity);
+            debug_assert!(gathered.is_ok());
+            Panel { cells: &self.validity[..], stride: columns, rows, columns }
+        });
+        self.results.fold(panel, validity, fill.map(T::widen), find);
+    }
+}
+
+#[multiversion::multiversion(targets("x86_64+avx2"))]
+fn widen<T: Cell>(cells: &[T], widened: &mut [T::Work]) {
+    for (to, from) in widened.iter_mut().zip(cells) {
+        *to = from.widen();
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,459 @@
+//! Rows of cells that fold into one result per column.
+//!
+//! ```text
+//! for each 8 rows:  for each column:  partial[column] += the 8 cells of the column
+//! for each row:     for each column:  min[column], max[column]
+//! for each row:     for each column:  squares around the column's own mean, now known
+//! ```
+//!
+//! 1. Neighbouring columns are neighbouring lanes, so every loop vectorises as it stands, and no addition changes place
+//!    whatever the machine: a column adds its own cells in the order of rows, eight at a time by halves.
+//! 2. Eight rows per pass load and store the partial results once for eight cells, not once for each.
+//! 3. A panel has at most [`ROWS`] rows, so a partial sum of floats loses no more than a pairwise sum would, and one
+//!    of integers of up to 32 bits cannot overflow.
+//! 4. Partial sums that are not finite and keys outside the infinities betray NaNs, as in a
+//!    [block](crate::kernel::block). Such panels, and those with nulls, go through loops that look at each cell.
+
+use bytemuck::Zeroable;
+use multiversion::multiversion;
+use tesseral_core::Sum;
+
+use crate::kernel::block::{Work, whole_centre};
+
+/// Rows of a panel at most.
+pub(crate) const ROWS: usize = 128;
+
+/// What the columns of a panel add up, compare and centre.
+pub(crate) trait Column: Work {
+    /// A sum of at most [`ROWS`] cells.
+    type Partial: Copy + Send;
+    /// The sum of no cells.
+    const ZERO: Self::Partial;
+    /// A key no wider than it must be.
+    type Key: Copy + Ord + Into<i64>;
+    /// The highest and the lowest key.
+    const NO_KEYS: (Self::Key, Self::Key);
+    /// A number near the mean of a column.
+    type Centre: Copy + Zeroable;
+    /// The cell alone.
+    fn partial(self) -> Self::Partial;
+    /// Both together.
+    fn plus(a: Self::Partial, b: Self::Partial) -> Self::Partial;
+    /// The sum.
+    fn total(partial: Self::Partial) -> Sum;
+    /// The narrow key.
+    fn narrow_key(self) -> Self::Key;
+    /// The centre of `n` cells, at least one.
+    fn centre(partial: Self::Partial, n: u32) -> Self::Centre;
+    /// The centre as a sum of two floats.
+    fn centre_parts(centre: Self::Centre) -> (f64, f64);
+    /// How far the cell is from the centre.
+    fn deviation(self, centre: Self::Centre) -> f64;
+}
+
+macro_rules! columns {
+    ($($t:ty, partial $partial:ty, zero $zero:expr, sum $sum:ident, key $key:ty, plus $plus:expr;)*) => {$(
+        impl Column for $t {
+            type Partial = $partial;
+            const ZERO: $partial = $zero;
+            type Key = $key;
+            const NO_KEYS: ($key, $key) = (<$key>::MAX, <$key>::MIN);
+            type Centre = f64;
+            #[inline(always)]
+            fn partial(self) -> $partial {
+                <$partial>::from(self)
+            }
+            #[inline(always)]
+            fn plus(a: $partial, b: $partial) -> $partial {
+                $plus(a, b)
+            }
+            #[inline(always)]
+            #[allow(clippy::useless_conversion)]
+            fn total(partial: $partial) -> Sum {
+                Sum::$sum(partial.into())
+            }
+            #[inline(always)]
+            #[allow(clippy::cast_possible_truncation)]
+            fn narrow_key(self) -> $key {
+                self.key() as $key
+            }
+            #[inline(always)]
+            #[allow(clippy::cast_precision_loss, clippy::cast_lossless)]
+            fn centre(partial: $partial, n: u32) -> f64 {
+                let centre = partial as f64 / f64::from(n);
+                if centre.is_finite() { centre } else { 0.0 }
+            }
+            #[inline(always)]
+            fn centre_parts(centre: f64) -> (f64, f64) {
+                (centre, 0.0)
+            }
+            #[inline(always)]
+            fn deviation(self, centre: f64) -> f64 {
+                f64::from(self) - centre
+            }
+        }
+    )*};
+}
+
+// Integers never wrap here; saying so keeps checks out of the loops of test builds.
+columns! {
+    i8, partial i32, zero 0, sum Int, key i8, plus i32::wrapping_add;
+    u8, partial i32, zero 0, sum Int, key u8, plus i32::wrapping_add;
+    i16, partial i32, zero 0, sum Int, key i16, plus i32::wrapping_add;
+    u16, partial i32, zero 0, sum Int, key u16, plus i32::wrapping_add;
+    i32, partial i64, zero 0, sum Int, key i32, plus i64::wrapping_add;
+    u32, partial i64, zero 0, sum Int, key u32, plus i64::wrapping_add;
+    f32, partial f64, zero 0.0, sum Float, key i32, plus std::ops::Add::add;
+    f64, partial f64, zero 0.0, sum Float, key i64, plus std::ops::Add::add;
+}
+
+/// The centre of 64-bit integers: a whole number, of which only differences are ever rounded.
+#[derive(Clone, Copy, Zeroable)]
+pub(crate) struct Whole {
+    /// The upper and the lower 32 bits, as floats.
+    halves: (f64, f64),
+    parts: (f64, f64),
+}
+
+macro_rules! wide_columns {
+    ($($t:ty, $half:ty);*) => {$(
+        impl Column for $t {
+            type Partial = i128;
+            const ZERO: i128 = 0;
+            type Key = i64;
+            const NO_KEYS: (i64, i64) = (i64::MAX, i64::MIN);
+            type Centre = Whole;
+            #[inline(always)]
+            fn partial(self) -> i128 {
+                i128::from(self)
+            }
+            #[inline(always)]
+            fn plus(a: i128, b: i128) -> i128 {
+                a.wrapping_add(b)
+            }
+            #[inline(always)]
+            fn total(partial: i128) -> Sum {
+                Sum::Int(partial)
+            }
+            #[inline(always)]
+            fn narrow_key(self) -> i64 {
+                self.key()
+            }
+            #[inline(always)]
+            #[allow(clippy::cast_precision_loss)]
+            fn centre(partial: i128, n: u32) -> Whole {
+                let (centre, high, low) = whole_centre(Sum::Int(partial), n as usize);
+                Whole { halves: ((centre >> 32) as f64, (centre & 0xFFFF_FFFF) as f64), parts: (high, low) }
+            }
+            #[inline(always)]
+            fn centre_parts(centre: Whole) -> (f64, f64) {
+                centre.parts
+            }
+            #[inline(always)]
+            #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+            fn deviation(self, centre: Whole) -> f64 {
+                const TWO_32: f64 = 4_294_967_296.0;
+                let high = f64::from((self >> 32) as $half) - centre.halves.0;
+                let low = f64::from(self as u32) - centre.halves.1;
+                high * TWO_32 + low
+            }
+        }
+    )*};
+}
+
+wide_columns! { i64, i32; u64, u32 }
+
+/// A box of rows and columns; rows start `stride` cells apart, columns are neighbours.
+#[derive(Clone, Copy)]
+pub(crate) struct Panel<'a, T> {
+    pub cells: &'a [T],
+    pub stride: usize,
+    pub rows: usize,
+    pub columns: usize,
+}
+
+impl<'a, T> Panel<'a, T> {
+    #[inline(always)]
+    fn row(&self, r: usize) -> &'a [T] {
+        &self.cells[r * self.stride..][..self.columns]
+    }
+}
+
+/// Results per column, and room to find them in.
+pub(crate) struct Columns<W: Column> {
+    pub partial: Vec<W::Partial>,
+    pub min: Vec<W::Key>,
+    pub max: Vec<W::Key>,
+    pub nulls: Vec<u32>,
+    pub nans: Vec<u32>,
+    pub centre: Vec<W::Centre>,
+    pub s1: Vec<f64>,
+    pub s2: Vec<f64>,
+    stay: Vec<u8>,
+}
+
+/// What to find.
+#[derive(Clone, Copy)]
+pub(crate) struct Find {
+    pub sum: bool,
+    pub range: bool,
+    pub spread: bool,
+}
+
+impl<W: Column> Columns<W> {
+    pub fn new() -> Self {
+        let (partial, min, max, centre) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        let (nulls, nans, s1, s2, stay) = (Vec::new(), Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        Self { partial, min, max, nulls, nans, centre, s1, s2, stay }
+    }
+
+    fn reset(&mut self, n: usize) {
+        fn set<T: Clone>(column: &mut Vec<T>, n: usize, value: T) {
+            column.clear();
+            column.resize(n, value);
+        }
+        set(&mut self.partial, n, W::ZERO);
+        set(&mut self.min, n, W::NO_KEYS.0);
+        set(&mut self.max, n, W::NO_KEYS.1);
+        set(&mut self.nulls, n, 0);
+        set(&mut self.nans, n, 0);
+    }
+
+    /// Folds a panel; columns' former results are gone.
+    pub fn fold(
+        &mut self,
+        panel: Panel<'_, W>,
+        validity: Option<Panel<'_, u8>>,
+        fill: Option<W>,
+        find: Find,
+    ) {
+        self.reset(panel.columns);
+        let mut dense = validity.is_none() && fill.is_none();
+        if dense {
+            if find.sum {
+                add_rows(panel, &mut self.partial);
+            }
+            if find.range {
+                range_rows(panel, &mut self.min, &mut self.max);
+            }
+            if W::FLOAT && self.suspicious(find) {
+                dense = false;
+                self.reset(panel.columns);
+            }
+        }
+        let gaps = (!dense).then_some(RowGaps { validity, fill });
+        if let Some(gaps) = gaps {
+            self.stay.resize(panel.columns, 0);
+            fold_gapped(panel, gaps, self, find);
+        }
+        if find.spread {
+            self.centre.clear();
+            for i in 0..panel.columns {
+                let n = panel.rows as u32 - self.nulls[i] - self.nans[i];
+                self.centre.push(W::centre(self.partial[i], n.max(1)));
+            }
+            self.s1.clear();
+            self.s1.resize(panel.columns, 0.0);
+            self.s2.clear();
+            self.s2.resize(panel.columns, 0.0);
+            match gaps {
+                None => spread_rows(panel, &self.centre, &mut self.s1, &mut self.s2),
+                Some(gaps) => spread_gapped(panel, gaps, self),
+            }
+        }
+    }
+
+    /// Whether NaNs are possible after what was found.
+    fn suspicious(&self, find: Find) -> bool {
+        if find.sum {
+            !self.partial.iter().fold(true, |all, &p| all & W::total(p).to_f64().is_finite())
+        } else if find.range {
+            let beyond = |keys: &[W::Key]| {
+                keys.iter().fold(false, |any, &key| {
+                    let key: i64 = key.into();
+                    any | (key <= W::KEYS.0) | (key >= W::KEYS.1)
+                })
+            };
+            beyond(&self.min) | beyond(&self.max)
+        } else {
+            true
+        }
+    }
+}
+
+/// What makes cells of a panel null.
+#[derive(Clone, Copy)]
+struct RowGaps<'a, W> {
+    validity: Option<Panel<'a, u8>>,
+    fill: Option<W>,
+}
+
+impl<W: Work> RowGaps<'_, W> {
+    /// Marks the cells of a row that are not null.
+    #[inline(always)]
+    fn mark(&self, r: usize, row: &[W], stay: &mut [u8]) {
+        match self.validity.map(|v| v.row(r)) {
+            Some(validity) => stay.iter_mut().zip(validity).for_each(|(stay, &v)| *stay = u8::from(v != 0)),
+            None => stay.fill(1),
+        }
+        if let Some(fill) = self.fill {
+            let filled = fill.nan();
+            for (stay, &cell) in stay.iter_mut().zip(row) {
+                *stay &= u8::from(!(cell == fill || (filled && cell.nan())));
+            }
+        }
+    }
+}
+
+#[multiversion(targets("x86_64+avx2"))]
+fn add_rows<W: Column>(panel: Panel<'_, W>, partial: &mut [W::Partial]) {
+    add_rows_by_8(panel, partial);
+}
+
+#[inline(always)]
+fn add_rows_by_8<W: Column>(panel: Panel<'_, W>, partial: &mut [W::Partial]) {
+    let n = panel.columns;
+    let partial = &mut partial[..n];
+    let mut r = 0;
+    while r + 8 <= panel.rows {
+        let [a, b, c, d, e, f, g, h]: [&[W]; 8] = std::array::from_fn(|k| panel.row(r + k));
+        for i in 0..n {
+            let p = |row: &[W]| row[i].partial();
+            let first = W::plus(W::plus(p(a), p(b)), W::plus(p(c), p(d)));
+            let second = W::plus(W::plus(p(e), p(f)), W::plus(p(g), p(h)));
+            partial[i] = W::plus(partial[i], W::plus(first, second));
+        }
+        r += 8;
+    }
+    for r in r..panel.rows {
+        for (partial, cell) in partial.iter_mut().zip(panel.row(r)) {
+            *partial = W::plus(*partial, cell.partial());
+        }
+    }
+}
+
+#[multiversion(targets("x86_64+avx2"))]
+fn range_rows<W: Column>(panel: Panel<'_, W>, min: &mut [W::Key], max: &mut [W::Key]) {
+    range_rows_by_4(panel, min, max);
+}
+
+#[inline(always)]
+fn range_rows_by_4<W: Column>(panel: Panel<'_, W>, min: &mut [W::Key], max: &mut [W::Key]) {
+    let n = panel.columns;
+    let (min, max) = (&mut min[..n], &mut max[..n]);
+    let mut r = 0;
+    while r + 4 <= panel.rows {
+        let [a, b, c, d]: [&[W]; 4] = std::array::from_fn(|k| panel.row(r + k));
+        for i in 0..n {
+            let [a, b, c, d] = [a[i], b[i], c[i], d[i]].map(W::narrow_key);
+            min[i] = min[i].min(a.min(b).min(c.min(d)));
+            max[i] = max[i].max(a.max(b).max(c.max(d)));
+        }
+        r += 4;
+    }
+    for r in r..panel.rows {
+        let row = panel.row(r);
+        for i in 0..n {
+            let key = row[i].narrow_key();
+            min[i] = min[i].min(key);
+            max[i] = max[i].max(key);
+        }
+    }
+}
+
+#[multiversion(targets("x86_64+avx2"))]
+fn spread_rows<W: Column>(panel: Panel<'_, W>, centre: &[W::Centre], s1: &mut [f64], s2: &mut [f64]) {
+    spread_rows_by_4(panel, centre, s1, s2);
+}
+
+#[inline(always)]
+fn spread_rows_by_4<W: Column>(panel: Panel<'_, W>, centre: &[W::Centre], s1: &mut [f64], s2: &mut [f64]) {
+    let n = panel.columns;
+    let (centre, s1, s2) = (&centre[..n], &mut s1[..n], &mut s2[..n]);
+    let mut r = 0;
+    while r + 4 <= panel.rows {
+        let [a, b, c, d]: [&[W]; 4] = std::array::from_fn(|k| panel.row(r + k));
+        for i in 0..n {
+            let (a, b) = (a[i].deviation(centre[i]), b[i].deviation(centre[i]));
+            let (c, d) = (c[i].deviation(centre[i]), d[i].deviation(centre[i]));
+            s1[i] += (a + b) + (c + d);
+            s2[i] += (a * a + b * b) + (c * c + d * d);
+        }
+        r += 4;
+    }
+    for r in r..panel.rows {
+        let row = panel.row(r);
+        for i in 0..n {
+            let d = row[i].deviation(centre[i]);
+            s1[i] += d;
+            s2[i] += d * d;
+        }
+    }
+}
+
+#[multiversion(targets("x86_64+avx2"))]
+fn fold_gapped<W: Column>(panel: Panel<'_, W>, gaps: RowGaps<'_, W>, columns: &mut Columns<W>, find: Find) {
+    fold_cell_by_cell(panel, gaps, columns, find);
+}
+
+#[inline(always)]
+fn fold_cell_by_cell<W: Column>(
+    panel: Panel<'_, W>,
+    gaps: RowGaps<'_, W>,
+    columns: &mut Columns<W>,
+    find: Find,
+) {
+    let n = panel.columns;
+    let Columns { partial, min, max, nulls, nans, stay, .. } = columns;
+    let (partial, stay) = (&mut partial[..n], &mut stay[..n]);
+    let (min, max, nulls, nans) = (&mut min[..n], &mut max[..n], &mut nulls[..n], &mut nans[..n]);
+    for r in 0..panel.rows {
+        let row = panel.row(r);
+        gaps.mark(r, row, stay);
+        for i in 0..n {
+            nulls[i] += u32::from(1 - stay[i]);
+        }
+        if W::FLOAT {
+            for i in 0..n {
+                let nan = u8::from(row[i].nan()) & stay[i];
+                nans[i] += u32::from(nan);
+                stay[i] -= nan;
+            }
+        }
+        if find.sum {
+            for i in 0..n {
+                let more = if stay[i] == 0 { W::ZERO } else { row[i].partial() };
+                partial[i] = W::plus(partial[i], more);
+            }
+        }
+        if find.range {
+            for i in 0..n {
+                let key = row[i].narrow_key();
+                min[i] = min[i].min(if stay[i] == 0 { W::NO_KEYS.0 } else { key });
+                max[i] = max[i].max(if stay[i] == 0 { W::NO_KEYS.1 } else { key });
+            }
+        }
+    }
+}
+
+#[multiversion(targets("x86_64+avx2"))]
+fn spread_gapped<W: Column>(panel: Panel<'_, W>, gaps: RowGaps<'_, W>, columns: &mut Columns<W>) {
+    spread_cell_by_cell(panel, gaps, columns);
+}
+
+#[inline(always)]
+fn spread_cell_by_cell<W: Column>(panel: Panel<'_, W>, gaps: RowGaps<'_, W>, columns: &mut Columns<W>) {
+    let n = panel.columns;
+    let Columns { centre, s1, s2, stay, .. } = columns;
+    let (centre, s1, s2, stay) = (&centre[..n], &mut s1[..n], &mut s2[..n], &mut stay[..n]);
+    for r in 0..panel.rows {
+        let row = panel.row(r);
+        gaps.mark(r, row, stay);
+        for i in 0..n {
+            let gone = stay[i] == 0 || row[i].nan();
+            let d = if gone { 0.0 } else { row[i].deviation(centre[i]) };
+            s1[i] += d;
+            s2[i] += d * d;
+        }
+    }
+}

@@ -1,0 +1,192 @@
+use proptest::prelude::*;
+use tesseral_core::ErrorKind;
+
+use super::*;
+use crate::kernel::testing::{
+    DTYPES, Flavour, Naive, Numbers, cells, flavours, near, precise, validity, values, wanted,
+};
+
+/// The oracle: the cells of every kept position, collected one by one.
+struct Collected {
+    cells: Vec<Vec<u8>>,
+    validity: Vec<Vec<u8>>,
+}
+
+impl Collected {
+    fn new(positions: usize) -> Self {
+        Self { cells: vec![Vec::new(); positions], validity: vec![Vec::new(); positions] }
+    }
+
+    fn fold(&mut self, view: &View<'_>, reduced: &[bool], kept: &[usize], origin: &[usize], size: usize) {
+        for flat in 0..view.shape.iter().product() {
+            let (mut rest, mut src, mut position, mut distance, mut k) = (flat, 0, 0, 1, kept.len());
+            for d in (0..view.shape.len()).rev() {
+                let at = rest % view.shape[d];
+                rest /= view.shape[d];
+                src += at * view.strides[d];
+                if !reduced[d] {
+                    k -= 1;
+                    position += (origin[k] + at) * distance;
+                    distance *= kept[k];
+                }
+            }
+            self.cells[position].extend(&view.cells[src * size..(src + 1) * size]);
+            self.validity[position].push(view.validity.map_or(1, |v| v[src]));
+        }
+    }
+
+    fn check(&self, got: &AxisFold, fill: Option<&Scalar>) {
+        dispatch_element!(got.dtype, T => {
+            let fill = fill.and_then(Scalar::get::<T>);
+            for i in 0..got.len() {
+                assert_eq!(got.count(i), self.validity[i].len() as u64);
+                Naive::<T>::of(&self.cells[i], Some(&self.validity[i]), fill).check(&Numbers {
+                    dtype: got.dtype,
+                    wanted: got.wanted,
+                    valid: got.valid(i),
+                    nulls: got.nulls(i),
+                    nans: got.nans(i),
+                    infinities: None,
+                    range: (got.min(i), got.max(i)),
+                    sum: got.sum(i),
+                    mean: got.mean(i),
+                    variance: got.variance(i),
+                });
+            }
+        }, else => unreachable!());
+    }
+}
+
+/// A box of some layout: shape, order of axes in memory, gaps between neighbours, and which axes are reduced.
+fn layouts() -> impl Strategy<Value = (Vec<usize>, Vec<usize>, Vec<usize>, Vec<bool>)> {
+    (0_usize..5).prop_flat_map(|rank| {
+        let most = [1_usize, 1500, 60, 12, 6][rank];
+        (
+            prop::collection::vec(prop_oneof![1 => Just(0_usize), 30 => 1..=most], rank),
+            Just((0..rank).collect::<Vec<_>>()).prop_shuffle(),
+            prop::collection::vec(prop_oneof![5 => Just(1_usize), 1 => 0_usize..4], rank),
+            prop::collection::vec(any::<bool>(), rank),
+        )
+            // Row-major as often as anything else.
+            .prop_flat_map(|layout| (Just(layout), any::<bool>()))
+            .prop_map(|((shape, mut order, steps, reduced), shuffled)| {
+                if !shuffled {
+                    order.sort_unstable();
+                }
+                (shape, order, steps, reduced)
+            })
+    })
+}
+
+/// Distances, and the number of cells they reach.
+fn strides(shape: &[usize], order: &[usize], steps: &[usize]) -> (Vec<usize>, usize) {
+    let mut strides = vec![0; shape.len()];
+    let mut size = 1;
+    for &d in order.iter().rev() {
+        strides[d] = size * steps[d];
+        size *= (shape[d] * steps[d]).max(1);
+    }
+    (strides, size)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(500))]
+
+    #[test]
+    fn boxes_agree_with_the_oracle(
+        which in 0..DTYPES.len(),
+        flavour in flavours(),
+        (shape, order, steps, reduced) in layouts(),
+        wanted in wanted(),
+        boxes in 1_usize..4,
+        (shift, margin, masked, filled) in (0_usize..8, 0_usize..3, any::<bool>(), 0_u8..4),
+        seed in any::<u64>(),
+    ) {
+        let dtype = DTYPES[which];
+        let size = dtype.size().unwrap();
+        let (strides, n) = strides(&shape, &order, &steps);
+        let kept: Vec<usize> = (0..shape.len()).filter(|&d| !reduced[d]).map(|d| shape[d] + margin).collect();
+        let positions = kept.iter().product();
+        let mut oracle = Collected::new(positions);
+        let mut whole = AxisFold::new(dtype, wanted, &kept).unwrap();
+        let mut parts = Vec::new();
+        let fill = (filled == 0)
+            .then(|| Scalar::from_le_bytes(dtype, &cells(dtype, flavour, 1, seed)).unwrap());
+        for b in 0..boxes {
+            let mut data = vec![0; shift];
+            data.extend(cells(dtype, flavour, n, seed.wrapping_add(b as u64)));
+            let mask = validity(n, seed ^ b as u64);
+            let view = View {
+                cells: &data[shift..],
+                validity: masked.then_some(&mask[..]),
+                shape: &shape,
+                strides: &strides,
+            };
+            let origin = vec![b % (margin + 1); kept.len()];
+            oracle.fold(&view, &reduced, &kept, &origin, size);
+            whole.fold(&view, &reduced, &origin, fill.as_ref()).unwrap();
+            let mut part = AxisFold::new(dtype, wanted, &kept).unwrap();
+            part.fold(&view, &reduced, &origin, fill.as_ref()).unwrap();
+            parts.push(part);
+
+            if n > 0 && !shape.contains(&0) {
+                let short = View { cells: &data[shift..data.len() - size], ..view };
+                let reach: usize = shape.iter().zip(&strides).map(|(n, s)| (n - 1) * s).sum();
+                prop_assert_eq!(reach + 1 == n, whole.clone().fold(&short, &reduced, &origin, None).is_err());
+            }
+        }
+        oracle.check(&whole, fill.as_ref());
+        let mut merged = AxisFold::new(dtype, wanted, &kept).unwrap();
+        parts.iter().for_each(|part| merged.merge(part).unwrap());
+        oracle.check(&merged, fill.as_ref());
+    }
+}
+
+#[test]
+fn many_single_rows_keep_their_precision() {
+    // As chunks of one time step each: 3000 rows of 40 columns, offset by 10^6.
+    let (rows, columns) = (3000, 40);
+    let data = cells(DType::Float32, Flavour::Offset, rows * columns, 3);
+    let mut fold = AxisFold::new(DType::Float32, Wanted::ALL, &[columns]).unwrap();
+    for row in data.chunks(columns * 4) {
+        let view = View { cells: row, validity: None, shape: &[1, columns], strides: &[columns, 1] };
+        fold.fold(&view, &[true, false], &[0], None).unwrap();
+    }
+    let all = values::<f32>(&data);
+    for i in 0..columns {
+        let column: Vec<f32> = all.iter().skip(i).step_by(columns).copied().collect();
+        let (sum, _, variance) = precise(&column);
+        assert_eq!(fold.sum(i), Some(Sum::Float(sum)));
+        assert!(near(fold.variance(i).unwrap(), variance, 1e-13));
+    }
+}
+
+#[test]
+fn one_cell_stands_for_a_box() {
+    let mut fold = AxisFold::new(DType::Int16, Wanted::ALL, &[3]).unwrap();
+    let view = View { cells: &(-7_i16).to_ne_bytes(), validity: None, shape: &[1000, 3], strides: &[0, 0] };
+    fold.fold(&view, &[true, false], &[0], None).unwrap();
+    assert_eq!((fold.sum(2), fold.variance(2)), (Some(Sum::Int(-7000)), Some(0.0)));
+}
+
+#[test]
+fn refuses_what_does_not_fit() {
+    let cells = [0; 64];
+    let mut fold = AxisFold::new(DType::Int32, Wanted::ALL, &[4]).unwrap();
+    let view = View { cells: &cells, validity: None, shape: &[4, 4], strides: &[4, 1] };
+    let mut refused = |view: &View<'_>, reduced: &[bool], origin: &[usize], fill: Option<&Scalar>| {
+        let error = fold.fold(view, reduced, origin, fill).unwrap_err();
+        assert!(matches!(error.kind(), ErrorKind::InvalidRequest { .. }), "{error:?}");
+    };
+    refused(&view, &[true, false], &[1], None);
+    refused(&view, &[true, false], &[usize::MAX], None);
+    refused(&view, &[true, true], &[0], None);
+    refused(&view, &[true], &[0], None);
+    refused(&view, &[true, false], &[0], Some(&Scalar::from_element(0_i64)));
+    refused(&View { validity: Some(&[1; 15]), ..view }, &[true, false], &[0], None);
+    refused(&View { strides: &[usize::MAX, 1], ..view }, &[true, false], &[0], None);
+    assert_eq!(fold.count(0), 0);
+    assert!(fold.merge(&AxisFold::new(DType::Int32, Wanted::SUM, &[4]).unwrap()).is_err());
+    assert!(AxisFold::new(DType::Utf8, Wanted::SUM, &[4]).is_err());
+    assert!(AxisFold::new(DType::Int8, Wanted::SUM, &[usize::MAX, 2]).is_err());
+}
