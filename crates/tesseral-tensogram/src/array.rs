@@ -1,0 +1,316 @@
+//! One object as an array: one chunk, whatever its size.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use smallvec::SmallVec;
+use tesseral_core::dtype::Class;
+use tesseral_core::schema::Labels;
+use tesseral_core::{ArraySchema, ChunkStats, Coords, Error, Region, Result, Scalar, Value};
+use tesseral_format::{
+    Access, ArraySource, ChunkInfo, ChunkPlan, Column, ColumnMut, Cover, Digest, DigestSpan, Part,
+    PlannedChunk, Request, Role, Scratch, Target, Uncovered,
+};
+
+use crate::open::{Catalog, values};
+use crate::pipeline::Pipeline;
+use crate::wire::cbor::{self, Item, Map, Place};
+use crate::wire::descriptor::{Descriptor, Mask};
+use crate::wire::frame::{CBOR_AFTER, Frame, HEADER_LEN};
+
+/// How much of a descriptor that comes before its payload is read at first.
+const FIRST: u64 = 4 << 10;
+
+/// One object of an opened file.
+#[derive(Debug)]
+pub(crate) struct TensogramArray {
+    catalog: Arc<Catalog>,
+    schema: ArraySchema,
+    frame: Frame,
+    /// The hash that the frame's body must have.
+    hash: Option<u64>,
+    pub object: Object,
+}
+
+/// What an object's frame holds.
+#[derive(Clone, Debug)]
+pub(crate) struct Object {
+    pub descriptor: Descriptor,
+    /// Where the descriptor is in the file.
+    pub cbor: Range<u64>,
+    /// Where the encoded payload is in the file.
+    pub payload: Range<u64>,
+    /// Masks and where their blobs are in the file.
+    pub masks: Vec<(Mask, Range<u64>)>,
+    /// Number of cells.
+    pub cells: u64,
+    /// Bytes of the cells once decoded.
+    pub raw_len: u64,
+}
+
+/// Reads the descriptor of an object's frame; gives its item and place in the file.
+pub(crate) fn descriptor_item(catalog: &Catalog, frame: &Frame) -> Result<(Item, Bytes, Range<u64>)> {
+    let (source, what) = (&catalog.source, "descriptor");
+    let start = frame.offset + frame.cbor_offset;
+    let place = Place { what, object: &source.object, offset: start };
+    let end = frame.body().end;
+    if frame.flags & CBOR_AFTER != 0 {
+        catalog.limits.check_metadata(end - start)?;
+        let bytes = source.get(start..end, what)?;
+        let (item, _) = cbor::parse(&bytes, catalog.limits.depth, place)?;
+        return Ok((item, bytes, start..end));
+    }
+    // Before the payload, only parsing tells how long it is.
+    let mut len = FIRST.min(end - start);
+    loop {
+        catalog.limits.check_metadata(len)?;
+        let bytes = source.get(start..start + len, what)?;
+        match cbor::parse(&bytes, catalog.limits.depth, place) {
+            Ok((item, used)) => return Ok((item, bytes.slice(..used), start..start + used as u64)),
+            Err(error) if start + len == end => return Err(error),
+            Err(_) => len = (len * 4).min(end - start),
+        }
+    }
+}
+
+impl Object {
+    pub(crate) fn read(catalog: &Catalog, frame: &Frame) -> Result<Self> {
+        let (item, _, cbor) = descriptor_item(catalog, frame)?;
+        let place = Place { what: "descriptor", object: &catalog.source.object, offset: cbor.start };
+        let descriptor = Descriptor::from_item(item, place)?;
+        Self::lay_out(descriptor, frame, cbor, place)
+    }
+
+    /// Finds payload and masks.
+    fn lay_out(descriptor: Descriptor, frame: &Frame, cbor: Range<u64>, place: Place<'_>) -> Result<Self> {
+        let region = if frame.flags & CBOR_AFTER != 0 {
+            frame.offset + HEADER_LEN..cbor.start
+        } else {
+            cbor.end..frame.body().end
+        };
+        let mut masks = Vec::new();
+        for mask in &descriptor.masks {
+            let start = region.start.checked_add(mask.offset);
+            let end = start.and_then(|start| start.checked_add(mask.length)).filter(|end| *end <= region.end);
+            let (Some(start), Some(end)) = (start, end) else {
+                let detail = format!("mask {} lies outside the payload region", mask.kind.key());
+                return Err(place.corrupt(detail));
+            };
+            masks.push((mask.clone(), start..end));
+        }
+        if !masks.is_empty() && !matches!(descriptor.dtype.class(), Class::Float | Class::Complex) {
+            return Err(place.corrupt(format!("masks of {}", descriptor.dtype)));
+        }
+        let payload = region.start..masks.iter().map(|(_, span)| span.start).min().unwrap_or(region.end);
+        let overflow = || place.corrupt(format!("shape {:?} has too many cells", descriptor.shape));
+        let (cells, raw_len) = descriptor.cells().zip(descriptor.raw_len()).ok_or_else(overflow)?;
+        Ok(Self { descriptor, cbor, payload, masks, cells, raw_len })
+    }
+
+    /// Where stored bytes are, in the order in which decoders get them; empty spans are left out.
+    pub(crate) fn parts(&self) -> impl Iterator<Item = (Role, Range<u64>)> {
+        let masks = self.masks.iter().map(|(_, span)| (Role::Mask, span.clone()));
+        let parts = std::iter::once((Role::Values, self.payload.clone())).chain(masks);
+        parts.filter(|(_, span)| !span.is_empty())
+    }
+
+    /// Whether numbers must be swapped to be this machine's.
+    pub(crate) fn swapped(&self) -> bool {
+        let big = self.descriptor.big_endian.unwrap_or(cfg!(target_endian = "big"));
+        big != cfg!(target_endian = "big") && self.descriptor.dtype.word() > 1
+    }
+
+    fn place<'a>(&self, object: &'a str) -> Place<'a> {
+        Place { what: "descriptor", object, offset: self.cbor.start }
+    }
+}
+
+impl TensogramArray {
+    pub(crate) fn open(catalog: &Arc<Catalog>, message: usize, number: usize, name: &str) -> Result<Self> {
+        let missing = || Error::not_found("array", name, Vec::new());
+        let held = catalog.messages.get(message).ok_or_else(missing)?;
+        if let Some(fault) = held.fault() {
+            return Err(fault.error(&catalog.source.object));
+        }
+        let frame = *held.objects().nth(number).ok_or_else(missing)?;
+        let object = Object::read(catalog, &frame)?;
+        let metadata = catalog.metadata(message)?;
+        let base = metadata.base.get(number);
+        let schema = schema(name, &object.descriptor, base);
+        let hash = frame.expected_hash(held.preamble.flags);
+        Ok(Self { catalog: Arc::clone(catalog), schema, frame, hash, object })
+    }
+
+    /// What was done to the cells.
+    pub(crate) fn pipeline(&self) -> Result<Pipeline> {
+        let place = self.object.place(&self.catalog.source.object);
+        let pipeline = Pipeline::of(&self.object.descriptor, place)?;
+        let stored = self.object.payload.end - self.object.payload.start;
+        if pipeline.plain() && stored != pipeline.coded_len {
+            let detail = format!("expected {} bytes, found {stored}", pipeline.coded_len);
+            return Err(Error::corrupt(
+                "payload",
+                &self.catalog.source.object,
+                self.object.payload.start,
+                detail,
+            ));
+        }
+        Ok(pipeline)
+    }
+
+    fn plan_all(&self, columns: &[Column], region: &Region) -> Result<PlannedChunk> {
+        let pipeline = self.pipeline()?;
+        self.catalog.limits.check_chunk(self.object.raw_len)?;
+        let access = match (pipeline.plain(), self.object.descriptor.dtype.size()) {
+            (false, _) => Access::Coded { granule: None },
+            (true, None) => Access::Coded { granule: Some(8) },
+            (true, Some(_)) if pipeline.packing.is_none() && self.object.masks.is_empty() => {
+                Access::Direct { swapped: self.object.swapped() }
+            }
+            (true, Some(_)) => Access::Coded { granule: Some(1) },
+        };
+        let mut parts: SmallVec<[Part; 1]> = SmallVec::new();
+        for column in columns {
+            parts.extend(self.object.parts().map(|(role, span)| Part {
+                column: *column,
+                role,
+                object: 0,
+                offset: span.start,
+                len: span.end - span.start,
+            }));
+        }
+        let (cover, cells) = (Cover::Exact(region.clone()), self.object.cells);
+        Ok(PlannedChunk { id: 0, cover, tile: None, layer: 0, cells, parts, access, whole: true })
+    }
+}
+
+fn schema(name: &str, descriptor: &Descriptor, base: Option<&Map>) -> ArraySchema {
+    let shape = &descriptor.shape;
+    let chunk: Vec<u64> = shape.iter().map(|n| (*n).max(1)).collect();
+    let mut schema = ArraySchema::dense(name, descriptor.dtype, shape, &chunk);
+    let codecs = [&descriptor.encoding, &descriptor.filter, &descriptor.compression];
+    schema.fields[0].codecs = codecs.into_iter().filter(|codec| *codec != "none").cloned().collect();
+    let Some(base) = base else { return schema };
+    schema.attributes = values(base.iter());
+    if let Some(Value::List(names)) = schema.attributes.get(DIM_NAMES)
+        && names.len() == shape.len()
+    {
+        for (dim, name) in schema.dims.iter_mut().zip(names) {
+            if let Value::Text(name) = name {
+                dim.name.clone_from(name);
+            }
+        }
+    }
+    if let Some(Value::List(labels)) = schema.attributes.get(DIM_LABELS)
+        && labels.len() == shape.len()
+    {
+        for (dim, labels) in schema.dims.iter_mut().zip(labels) {
+            dim.labels = text_labels(labels).filter(|labels| Some(labels.len() as u64) == dim.extent);
+        }
+    }
+    if let Some(fill @ (Value::Int(_) | Value::UInt(_) | Value::Float(_))) = schema.attributes.get(FILL) {
+        schema.fields[0].fill = Scalar::parse(descriptor.dtype, &fill.to_string()).ok();
+    }
+    schema
+}
+
+/// The key of the names of an object's dimensions.
+pub(crate) const DIM_NAMES: &str = "dim_names";
+/// The key of the labels along an object's dimensions.
+pub(crate) const DIM_LABELS: &str = "dim_labels";
+/// The key of the value that means missing, as in CF.
+pub(crate) const FILL: &str = "_FillValue";
+
+fn text_labels(value: &Value) -> Option<Labels> {
+    let Value::List(values) = value else { return None };
+    let text = |value: &Value| if let Value::Text(text) = value { Some(text.clone()) } else { None };
+    values.iter().map(text).collect::<Option<Vec<_>>>().filter(|l| !l.is_empty()).map(Labels::Text)
+}
+
+impl ArraySource for TensogramArray {
+    fn schema(&self) -> &ArraySchema {
+        &self.schema
+    }
+
+    fn object(&self, _number: u32) -> &'static str {
+        ""
+    }
+
+    fn plan(&self, request: &Request) -> Result<ChunkPlan> {
+        let Target::Cells(selection) = &request.target else {
+            return Err(Error::invalid("a Tensogram object is dense: it has no coordinates to select by"));
+        };
+        if let Some(column) = request.columns.iter().find(|column| **column != Column::Field(0)) {
+            return Err(Error::invalid(format!("a Tensogram object has one field, {column:?} is not it")));
+        }
+        let shape = &self.object.descriptor.shape;
+        let fits = selection.rank() == shape.len()
+            && selection.slices().iter().zip(shape).all(|(slice, n)| slice.end <= *n && slice.step > 0);
+        if !fits {
+            return Err(Error::invalid(format!("the selection does not fit an array of {shape:?}")));
+        }
+        let region = Region::from_shape(shape);
+        let nothing = region.is_empty() || selection.slices().iter().any(|slice| slice.count() == 0);
+        let chunks = if nothing {
+            Vec::new()
+        } else {
+            let planned = self.plan_all(&request.columns, &region);
+            vec![planned.map_err(|e| e.in_array(&self.schema.name))?]
+        };
+        Ok(ChunkPlan { chunks, uncovered: Uncovered::Impossible, deletes: Vec::new() })
+    }
+
+    fn stats(&self, chunk: &PlannedChunk, _column: Column) -> ChunkStats {
+        ChunkStats::unknown(chunk.cells)
+    }
+
+    fn describe(&self, chunk: &PlannedChunk) -> ChunkInfo {
+        let codecs = &self.schema.fields[0].codecs;
+        ChunkInfo {
+            coords: Coords::from_elem(0, self.schema.dims.len()),
+            raw_len: self.object.raw_len,
+            stored_len: chunk.stored_bytes(),
+            codec: if codecs.is_empty() { "raw".to_owned() } else { codecs.join("+") },
+            offset: chunk.parts.first().map_or(self.object.payload.start, |part| part.offset),
+        }
+    }
+
+    fn digest(&self, _chunk: &PlannedChunk) -> Option<DigestSpan> {
+        let hash = self.hash?;
+        Some(DigestSpan { object: 0, range: self.frame.body(), digest: Digest::Xxh3(hash) })
+    }
+
+    fn decode(
+        &self,
+        chunk: &PlannedChunk,
+        column: Column,
+        parts: &[Bytes],
+        cells: Range<u64>,
+        out: ColumnMut<'_>,
+        scratch: &mut Scratch,
+    ) -> Result<()> {
+        let (Column::Field(0), ColumnMut::Fixed { values, validity }) = (column, out) else {
+            return Err(Error::invalid("a Tensogram object decodes into one column of fixed cells"));
+        };
+        if cells.start > cells.end || cells.end > chunk.cells {
+            return Err(Error::invalid(format!("cells {cells:?} of {}", chunk.cells)));
+        }
+        let decoded = self.pipeline().and_then(|pipeline| {
+            crate::decode::decode(
+                &self.object,
+                &pipeline,
+                &self.catalog.source.object,
+                parts,
+                cells,
+                values,
+                scratch,
+            )
+        });
+        decoded.map_err(|e| e.in_array(&self.schema.name))?;
+        if let Some(validity) = validity {
+            validity.fill(1);
+        }
+        Ok(())
+    }
+}

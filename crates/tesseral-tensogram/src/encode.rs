@@ -1,0 +1,324 @@
+//! From cells to an object's frame: masks, encoding, filter, compression.
+
+use tesseral_codec::bitset::{rle, roaring};
+use tesseral_codec::packing::Packing;
+use tesseral_codec::{aec, lz4, shuffle, zstd_stream};
+use tesseral_core::dtype::Class;
+use tesseral_core::{DType, Error, Result, Value};
+use tesseral_format::{CodecSpec, Scratch};
+
+use crate::decode::pattern;
+use crate::pipeline::{Compression, Pipeline};
+use crate::wire::cbor::{Item, Map, Place};
+use crate::wire::descriptor::{Descriptor, Mask, MaskKind};
+use crate::wire::frame::{self, CBOR_AFTER, HASH_PRESENT, Kind};
+use crate::write::strides;
+
+/// Masks of up to this many bytes are stored as they are.
+const SMALL_MASK: usize = 128;
+
+/// What to do with the cells of an object: a descriptor without what depends on them.
+#[derive(Clone, Debug)]
+pub(crate) struct Stages {
+    descriptor: Descriptor,
+    /// Reference value and binary scale are given, not fitted.
+    fixed: bool,
+    level: i32,
+}
+
+/// An object's frame, padded.
+pub(crate) struct Encoded {
+    pub bytes: Vec<u8>,
+    /// Its length without padding.
+    pub len: u64,
+    pub hash: u64,
+}
+
+fn number(spec: &CodecSpec, names: &[&str], default: i64) -> Result<i64> {
+    for name in names {
+        match spec.options.get(*name) {
+            None => {}
+            Some(Value::Int(n)) => return Ok(*n),
+            Some(_) => return Err(Error::invalid(format!("{name} of codec {} is an integer", spec.name))),
+        }
+    }
+    Ok(default)
+}
+
+fn only(spec: &CodecSpec, names: &[&str]) -> Result<()> {
+    match spec.options.keys().find(|name| !names.contains(&name.as_str())) {
+        Some(name) => Err(Error::invalid(format!("codec {} has no option {name:?}", spec.name))),
+        None => Ok(()),
+    }
+}
+
+fn item(n: i64) -> Item {
+    u64::try_from(n).map_or_else(|_| Item::Negative(!n as u64), Item::UInt)
+}
+
+const PLACE: Place<'_> = Place { what: "codecs", object: "the object to be written", offset: 0 };
+
+impl Stages {
+    /// Checked stages for cells of a dtype and shape.
+    pub(crate) fn new(codecs: &[CodecSpec], dtype: DType, shape: &[u64]) -> Result<Self> {
+        let none = || "none".to_owned();
+        let descriptor = Descriptor {
+            kind: "ntensor".to_owned(),
+            shape: shape.to_vec(),
+            strides: strides(shape),
+            dtype,
+            big_endian: Some(false),
+            encoding: none(),
+            filter: none(),
+            compression: none(),
+            masks: Vec::new(),
+            params: Map::new(),
+        };
+        let mut stages = Self { descriptor, fixed: false, level: 3 };
+        for spec in codecs {
+            stages.add(spec)?;
+        }
+        // What reading would refuse is not written.
+        let pipeline = Pipeline::of(&stages.descriptor, PLACE).map_err(|e| match e.kind() {
+            tesseral_core::ErrorKind::Unsupported { .. } => e,
+            _ => Error::unsupported(format!("these codecs on {dtype}: {e}")),
+        })?;
+        if let Some(size) = pipeline.shuffle
+            && !pipeline.coded_len.is_multiple_of(size as u64)
+        {
+            let detail = format!("shuffling {} bytes in elements of {size}", pipeline.coded_len);
+            return Err(Error::unsupported(detail));
+        }
+        Ok(stages)
+    }
+
+    fn add(&mut self, spec: &CodecSpec) -> Result<()> {
+        let Descriptor { encoding, filter, compression, params, dtype, .. } = &mut self.descriptor;
+        let free = |slot: &String| slot == "none";
+        let mut set = |key: &str, item: Item| params.insert(key.to_owned(), item);
+        let out_of_order = || Error::unsupported(format!("codec {} at this place in Tensogram", spec.name));
+        match spec.name.as_str() {
+            "raw" | "none" => return only(spec, &[]),
+            "simple_packing" => {
+                only(spec, &["bits", "level", "decimal", "reference_value", "binary_scale_factor"])?;
+                if !(free(encoding) && free(filter) && free(compression)) {
+                    return Err(out_of_order());
+                }
+                let reference = match spec.options.get("reference_value") {
+                    None => None,
+                    Some(Value::Float(value)) => Some(*value),
+                    Some(_) => {
+                        return Err(Error::invalid("reference_value of codec simple_packing is a float"));
+                    }
+                };
+                let binary = spec.options.contains_key("binary_scale_factor");
+                if reference.is_some() != binary {
+                    return Err(Error::invalid("reference_value and binary_scale_factor go together"));
+                }
+                self.fixed = binary;
+                set("sp_bits_per_value", item(number(spec, &["bits", "level"], 16)?));
+                set("sp_decimal_scale_factor", item(number(spec, &["decimal"], 0)?));
+                set("sp_binary_scale_factor", item(number(spec, &["binary_scale_factor"], 0)?));
+                set("sp_reference_value", Item::Float(reference.unwrap_or(0.0)));
+                *encoding = spec.name.clone();
+            }
+            "shuffle" => {
+                only(spec, &["element_size"])?;
+                if !(free(filter) && free(compression)) {
+                    return Err(out_of_order());
+                }
+                let packed =
+                    params.get("sp_bits_per_value").and_then(Item::as_i64).map(|bits| (bits + 7) / 8);
+                let own = packed.unwrap_or_else(|| dtype.size().unwrap_or(1) as i64);
+                let size = number(spec, &["element_size"], own)?;
+                params.insert("shuffle_element_size".to_owned(), item(size));
+                *filter = spec.name.clone();
+            }
+            name @ ("zstd" | "lz4" | "szip" | "rle" | "roaring") => {
+                if !free(compression) {
+                    return Err(out_of_order());
+                }
+                match name {
+                    "zstd" => {
+                        only(spec, &["level"])?;
+                        let level = number(spec, &["level"], 3)?;
+                        self.level = i32::try_from(level)
+                            .ok()
+                            .filter(|level| (-7..=22).contains(level))
+                            .ok_or_else(|| Error::invalid(format!("{level} is not a level of zstd")))?;
+                        if spec.options.contains_key("level") {
+                            set("zstd_level", item(level));
+                        }
+                    }
+                    "szip" => {
+                        only(spec, &["rsi", "block_size", "flags"])?;
+                        set("szip_rsi", item(number(spec, &["rsi"], 128)?));
+                        set("szip_block_size", item(number(spec, &["block_size"], 16)?));
+                        set("szip_flags", item(number(spec, &["flags"], i64::from(aec::PREPROCESS))?));
+                    }
+                    _ => only(spec, &[])?,
+                }
+                *compression = name.to_owned();
+            }
+            other => return Err(Error::unsupported(format!("writing Tensogram with codec {other:?}"))),
+        }
+        Ok(())
+    }
+}
+
+/// Encodes the cells of an object, native-endian, into its frame.
+pub(crate) fn encode_object(
+    stages: &Stages,
+    dtype: DType,
+    shape: &[u64],
+    mut cells: Vec<u8>,
+    hashed: bool,
+    scratch: &mut Scratch,
+) -> Result<Encoded> {
+    let mut descriptor = stages.descriptor.clone();
+    debug_assert_eq!(descriptor.shape, shape);
+    let masks = take_masks(dtype, &mut cells);
+    if stages.descriptor.encoding == "simple_packing" && !stages.fixed {
+        fit(&mut descriptor, &cells, &masks)?;
+    }
+    let pipeline = Pipeline::of(&descriptor, PLACE)?;
+    let mut coded = match &pipeline.packing {
+        Some(packing) => {
+            let mut packed = Vec::new();
+            packing.encode(doubles(&cells), &mut packed)?;
+            packed
+        }
+        None => {
+            if cfg!(target_endian = "big") {
+                cells.chunks_exact_mut(dtype.word()).for_each(<[u8]>::reverse);
+            }
+            cells
+        }
+    };
+    if let Some(size) = pipeline.shuffle {
+        let mut shuffled = vec![0; coded.len()];
+        shuffle::encode_into(&coded, size, &mut shuffled)?;
+        coded = shuffled;
+    }
+    let mut payload = compress(&pipeline, stages.level, coded, &mut descriptor.params)?;
+    for (kind, bits) in masks {
+        let offset = payload.len() as u64;
+        let count = descriptor.cells().unwrap_or(0);
+        let method = if bits.len() <= SMALL_MASK {
+            payload.extend_from_slice(&bits);
+            "none"
+        } else if count > u64::from(u32::MAX) {
+            rle::encode(&bits, count, &mut payload);
+            "rle"
+        } else {
+            roaring::encode(&bits, count, &mut payload)?;
+            "roaring"
+        };
+        let length = payload.len() as u64 - offset;
+        descriptor.masks.push(Mask { kind, method: method.to_owned(), offset, length, params: Map::new() });
+    }
+    let cbor = descriptor.to_item().to_bytes();
+    let mut bytes = Vec::with_capacity(payload.len() + cbor.len() + 48);
+    let flags = CBOR_AFTER | if hashed { HASH_PRESENT } else { 0 };
+    let cbor_offset = frame::HEADER_LEN + payload.len() as u64;
+    frame::write_parts(Kind::Object, flags, &[&payload, &cbor], Some(cbor_offset), &mut bytes);
+    let len = Kind::Object.min_len() + (payload.len() + cbor.len()) as u64;
+    let hash = usize::try_from(len).ok().and_then(|len| bytes.get(len - 12..)?.first_chunk::<8>());
+    let hash = hash.map_or(0, |hash| u64::from_be_bytes(*hash));
+    let _ = scratch;
+    Ok(Encoded { bytes, len, hash })
+}
+
+fn doubles(cells: &[u8]) -> impl Iterator<Item = f64> + Clone {
+    cells.as_chunks().0.iter().map(|cell| f64::from_ne_bytes(*cell))
+}
+
+/// Fills in the packing that suits the cells. Cells that are not finite have no place in it, masked or not.
+fn fit(descriptor: &mut Descriptor, cells: &[u8], masks: &[(MaskKind, Vec<u8>)]) -> Result<()> {
+    if !masks.is_empty() {
+        return Err(Error::unsupported("simple_packing of cells that are not finite, without a given scale"));
+    }
+    let given = |key: &str| descriptor.params.get(key).and_then(Item::as_i64).unwrap_or(0);
+    let bits = u32::try_from(given("sp_bits_per_value")).unwrap_or(u32::MAX);
+    let decimal = i32::try_from(given("sp_decimal_scale_factor")).unwrap_or(0);
+    let packing = Packing::fit(doubles(cells), bits, decimal)?;
+    descriptor.params.insert("sp_reference_value".to_owned(), Item::Float(packing.reference));
+    descriptor.params.insert("sp_binary_scale_factor".to_owned(), item(packing.binary.into()));
+    Ok(())
+}
+
+fn compress(pipeline: &Pipeline, level: i32, coded: Vec<u8>, params: &mut Map) -> Result<Vec<u8>> {
+    let mut out = Vec::new();
+    let bits = coded.len() as u64 * 8;
+    let count = || {
+        let limit = Error::limit("a bit set", bits, u64::from(u32::MAX));
+        u32::try_from(bits).map(u32::to_be_bytes).map_err(|_| limit)
+    };
+    match &pipeline.compression {
+        Compression::None => return Ok(coded),
+        Compression::Zstd => zstd_stream::encode(&coded, level, &mut out)?,
+        Compression::Lz4 => lz4::encode(&coded, &mut out)?,
+        Compression::Szip(szip) => {
+            let offsets = aec::encode(&coded, szip, &mut out)?;
+            let offsets = offsets.into_iter().map(Item::UInt).collect();
+            params.insert("szip_block_offsets".to_owned(), Item::Array(offsets));
+        }
+        Compression::Rle => {
+            out.extend_from_slice(&count()?);
+            rle::encode(&coded, bits, &mut out);
+        }
+        Compression::Roaring => {
+            out.extend_from_slice(&count()?);
+            roaring::encode(&coded, bits, &mut out)?;
+        }
+    }
+    Ok(out)
+}
+
+/// Takes NaN and infinities out of the cells, into masks; zeros stay in their place. Where a mask would not bring back the very
+/// bits, all cells stay as they are.
+fn take_masks(dtype: DType, cells: &mut [u8]) -> Vec<(MaskKind, Vec<u8>)> {
+    let (Class::Float | Class::Complex, Some(size)) = (dtype.class(), dtype.size()) else {
+        return Vec::new();
+    };
+    let patterns = MaskKind::ALL.map(|kind| pattern(dtype, kind).unwrap_or_default());
+    let count = cells.len() / size;
+    let mut found: [Vec<u8>; 3] = Default::default();
+    for (i, cell) in cells.chunks_exact(size).enumerate() {
+        if is_finite(dtype, cell) {
+            continue;
+        }
+        let Some(kind) = patterns.iter().position(|pattern| pattern == cell) else { return Vec::new() };
+        if found[kind].is_empty() {
+            found[kind] = vec![0; count.div_ceil(8)];
+        }
+        found[kind][i / 8] |= 0x80 >> (i % 8);
+    }
+    for bits in found.iter().filter(|bits| !bits.is_empty()) {
+        for (i, cell) in cells.chunks_exact_mut(size).enumerate() {
+            if bits[i / 8] & 0x80 >> (i % 8) != 0 {
+                cell.fill(0);
+            }
+        }
+    }
+    MaskKind::ALL.into_iter().zip(found).filter(|(_, bits)| !bits.is_empty()).collect()
+}
+
+/// Whether all numbers of a cell are finite: no exponent is all ones.
+fn is_finite(dtype: DType, cell: &[u8]) -> bool {
+    let exponent: u64 = match dtype {
+        DType::Float16 => 0x7c00,
+        DType::BFloat16 => 0x7f80,
+        DType::Float32 | DType::Complex64 => 0x7f80_0000,
+        _ => 0x7ff0 << 48,
+    };
+    cell.chunks_exact(dtype.word()).all(|number| {
+        let shift = |sum: u64, byte: &u8| sum << 8 | u64::from(*byte);
+        let bits = if cfg!(target_endian = "big") {
+            number.iter().fold(0, shift)
+        } else {
+            number.iter().rev().fold(0, shift)
+        };
+        bits & exponent != exponent
+    })
+}

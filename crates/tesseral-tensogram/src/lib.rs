@@ -1,0 +1,59 @@
+//! Tensogram `.tgm` v3: self-describing messages of tensors, back to back in a file.
+//!
+//! ```text
+//! file:    message │ message │ …                 anything else between them is skipped and reported
+//! message: preamble │ metadata, index, hashes │ objects │ hashes, index, metadata │ postamble
+//! object:  payload, NaN/±Inf masks │ descriptor
+//! ```
+//!
+//! [`TensogramFormat`] is what the engine talks to. Each object is an array of one chunk, named `m/o`: object `o` of message
+//! `m`. Opening hops from message to message and from frame to frame; metadata is read when asked for, payloads never.
+//!
+//! ```
+//! use std::sync::Arc;
+//! use tesseral_core::{ArraySchema, DType};
+//! use tesseral_format::{ArraySpec, ColumnData, CreateOptions, Format, OpenOptions, Scratch};
+//! use tesseral_store::{MemoryStore, Store};
+//! use tesseral_tensogram::TensogramFormat;
+//!
+//! let store: Arc<dyn Store> = Arc::new(MemoryStore::new("demo.tgm"));
+//! let mut writer = TensogramFormat.create(Arc::clone(&store), &CreateOptions::default())?;
+//! let array = writer.begin(&ArraySpec::raw(ArraySchema::dense("t2m", DType::Float32, &[2], &[2])))?;
+//! let bytes: Vec<u8> = [1.5_f32, f32::NAN].iter().flat_map(|c| c.to_ne_bytes()).collect();
+//! let column = ColumnData::Fixed { values: &bytes, validity: None };
+//! let chunk = writer.encode(array, &[0], &[column], Vec::new(), &mut Scratch::default())?;
+//! writer.push(array, chunk)?;
+//! writer.commit()?;
+//!
+//! let container = TensogramFormat.open(store, &OpenOptions::default())?;
+//! assert_eq!(container.name(0), "0/0");
+//! // Names among an object's own keys find it too.
+//! assert_eq!(container.find("t2m")?, 0);
+//! # Ok::<(), tesseral_core::Error>(())
+//! ```
+//!
+//! # Edges
+//! - Compressions blosc2, zfp and sz3 and masks by blosc2 are `Unsupported`, named.
+//! - The writer makes one message with the objects' index and hashes before them; chunks are gathered in memory until an
+//!   object is whole, as its codecs work on all of it.
+//! - szip over packed values whose width is not a multiple of 8 is refused both ways: the reference loses bits there.
+#![forbid(unsafe_code)]
+
+mod array;
+mod audit;
+mod decode;
+mod encode;
+mod format;
+mod message;
+mod open;
+mod pipeline;
+mod scan;
+mod source;
+pub mod wire;
+mod write;
+
+/// The id of the format.
+pub const ID: &str = "tensogram";
+
+pub use format::TensogramFormat;
+pub use open::TensogramContainer;

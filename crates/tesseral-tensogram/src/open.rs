@@ -1,0 +1,355 @@
+//! An opened file.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, OnceLock};
+
+use serde_json::json;
+use tesseral_core::{Attributes, Error, ErrorKind, HistoryRow, Limits, Result, Value};
+use tesseral_format::{ArraySource, Container, OpenOptions};
+use tesseral_store::Store;
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::array::TensogramArray;
+use crate::message::Message;
+use crate::scan::{Skipped, scan};
+use crate::source::Source;
+use crate::wire::cbor::{self, Item, Map, Place};
+use crate::wire::frame::{Frame, Kind};
+use crate::wire::metadata::{Metadata, RESERVED};
+
+/// What the arrays of one file share.
+#[derive(Debug)]
+pub(crate) struct Catalog {
+    pub source: Source,
+    pub messages: Vec<Message>,
+    pub skipped: Vec<Skipped>,
+    pub limits: Limits,
+    pub digests: bool,
+    metadata: Vec<OnceLock<Arc<Metadata>>>,
+}
+
+impl Catalog {
+    /// Scans a file and walks the frames of its messages. With `torn`, also those of messages that are cut.
+    pub(crate) fn load(store: &Arc<dyn Store>, options: &OpenOptions, torn: bool) -> Result<Self> {
+        let source = Source::open(store)?;
+        let found = scan(&source)?;
+        let mut messages = Vec::with_capacity(found.messages.len());
+        for span in &found.messages {
+            messages.push(Message::walk(&source, span.offset, span.len, false)?);
+        }
+        if torn {
+            for skipped in found.skipped.iter().filter(|skipped| skipped.begun) {
+                messages.push(Message::walk(&source, skipped.offset, skipped.len, true)?);
+            }
+            messages.sort_by_key(|message| message.offset);
+        }
+        let metadata = messages.iter().map(|_| OnceLock::new()).collect();
+        let (limits, digests) = (options.limits, options.digests);
+        Ok(Self { source, messages, skipped: found.skipped, limits, digests, metadata })
+    }
+
+    /// Why nothing of the file can be read, if so.
+    pub(crate) fn refusal(&self) -> Option<Error> {
+        if self.source.len == 0 {
+            return None;
+        }
+        if self.messages.is_empty() {
+            let object = &self.source.object;
+            let other = self.skipped.iter().find_map(|skipped| skipped.version.clone());
+            if let (Some(version), false) = (other, self.skipped.iter().any(|s| s.begun)) {
+                return Some(Error::unsupported(version));
+            }
+            let first = self.skipped.iter().find(|s| s.begun).or(self.skipped.first())?;
+            return Some(Error::corrupt(first.check, object, first.offset, &first.detail));
+        }
+        let usable = self.messages.iter().any(|message| message.fault().is_none());
+        let fault = self.messages.iter().find_map(Message::fault).filter(|_| !usable)?;
+        Some(fault.error(&self.source.object))
+    }
+
+    /// The body of a CBOR frame, its hash checked.
+    pub(crate) fn body(&self, message: &Message, frame: &Frame, what: &'static str) -> Result<bytes::Bytes> {
+        let range = frame.body();
+        self.limits.check_metadata(range.end - range.start)?;
+        let bytes = self.source.get(range.clone(), what)?;
+        if self.digests
+            && let Some(expected) = frame.expected_hash(message.preamble.flags)
+        {
+            let found = xxh3_64(&bytes);
+            if found != expected {
+                let detail = format!("its hash is {found:016x}, stored is {expected:016x}");
+                return Err(Error::corrupt(what, &self.source.object, range.start, detail));
+            }
+        }
+        Ok(bytes)
+    }
+
+    /// The item in a CBOR frame.
+    pub(crate) fn item(
+        &self,
+        message: &Message,
+        frame: &Frame,
+        what: &'static str,
+    ) -> Result<(Item, Place<'_>)> {
+        let bytes = self.body(message, frame, what)?;
+        let place = Place { what, object: &self.source.object, offset: frame.body().start };
+        Ok((cbor::parse(&bytes, self.limits.depth, place)?.0, place))
+    }
+
+    /// The metadata of a message, read when first asked for.
+    pub(crate) fn metadata(&self, number: usize) -> Result<Arc<Metadata>> {
+        let missing = || Error::not_found("message", number.to_string(), Vec::new());
+        let (message, slot) = self.messages.get(number).zip(self.metadata.get(number)).ok_or_else(missing)?;
+        if let Some(metadata) = slot.get() {
+            return Ok(Arc::clone(metadata));
+        }
+        let metadata = Arc::new(self.read_metadata(message)?);
+        Ok(Arc::clone(slot.get_or_init(|| metadata)))
+    }
+
+    fn read_metadata(&self, message: &Message) -> Result<Metadata> {
+        // The last one counts: streams repeat theirs, completed, after the objects.
+        let last = message.frames.iter().rev();
+        let frame = last.clone().find(|f| matches!(f.kind, Kind::HeaderMetadata | Kind::FooterMetadata));
+        let mut metadata = match frame {
+            Some(frame) => {
+                let (item, place) = self.item(message, frame, "metadata")?;
+                Metadata::from_item(item, place)?
+            }
+            None => Metadata::default(),
+        };
+        let objects = message.objects().count();
+        if metadata.base.len() > objects && !message.torn {
+            let detail = format!("base has {} entries for {objects} objects", metadata.base.len());
+            let offset = frame.map(|frame| frame.offset);
+            return Err(Error::corrupt("metadata", &self.source.object, offset, detail));
+        }
+        metadata.base.resize(objects, Map::new());
+        let mut number = 0;
+        let mut before = None;
+        for frame in &message.frames {
+            match frame.kind {
+                Kind::Preceder => before = Some(frame),
+                Kind::Object => {
+                    if let Some(frame) = before.take() {
+                        let own = self.preceder(message, frame)?;
+                        metadata.base[number].extend(own);
+                    }
+                    number += 1;
+                }
+                _ => {}
+            }
+        }
+        Ok(metadata)
+    }
+
+    /// The keys that the metadata before an object adds to it.
+    pub(crate) fn preceder(&self, message: &Message, frame: &Frame) -> Result<Map> {
+        let (item, place) = self.item(message, frame, "preceder metadata")?;
+        let mut base = Metadata::from_item(item, place)?.base;
+        match base.pop().filter(|_| base.is_empty()) {
+            Some(mut own) => {
+                own.remove(RESERVED);
+                Ok(own)
+            }
+            None => Err(place.corrupt("base has not exactly one entry")),
+        }
+    }
+}
+
+/// One array: its message, its number in it, its name.
+#[derive(Debug)]
+struct Entry {
+    message: usize,
+    object: usize,
+    name: String,
+}
+
+/// An opened `.tgm` file.
+#[derive(Debug)]
+pub struct TensogramContainer {
+    catalog: Arc<Catalog>,
+    entries: Vec<Entry>,
+    attributes: Attributes,
+    history: Vec<HistoryRow>,
+}
+
+impl TensogramContainer {
+    pub(crate) fn new(catalog: Catalog) -> Self {
+        let mut entries = Vec::new();
+        for (message, found) in catalog.messages.iter().enumerate() {
+            // A damaged message in which no object was found still shows, so that reading it says why it fails.
+            let unseen = usize::from(found.fault().is_some() && found.objects().next().is_none());
+            let entry = |object| Entry { message, object, name: format!("{message}/{object}") };
+            entries.extend((0..found.objects().count().max(unseen)).map(entry));
+        }
+        let mut attributes = Attributes::new();
+        let mut history = Vec::new();
+        if let [_] = &catalog.messages[..]
+            && let Ok(metadata) = catalog.metadata(0)
+        {
+            attributes = values(metadata.extra.iter());
+            if let Some(rows) = attributes.get(HISTORY).and_then(history_rows) {
+                attributes.remove(HISTORY);
+                history = rows;
+            }
+        }
+        Self { catalog: Arc::new(catalog), entries, attributes, history }
+    }
+
+    /// Arrays whose own keys name them so.
+    fn named(&self, name: &str) -> Vec<usize> {
+        let matches = |entry: &&Entry| {
+            let Ok(metadata) = self.catalog.metadata(entry.message) else { return false };
+            metadata.base.get(entry.object).and_then(name_of) == Some(name)
+        };
+        let numbered = self.entries.iter().enumerate();
+        numbered.filter(|(_, entry)| matches(entry)).map(|(i, _)| i).collect()
+    }
+}
+
+/// The key of the message's own keys that holds how it came to be.
+pub(crate) const HISTORY: &str = "history";
+
+/// Reads rows of history as our writer stores them; none when they are made otherwise.
+fn history_rows(value: &Value) -> Option<Vec<HistoryRow>> {
+    let Value::List(rows) = value else { return None };
+    let text = |map: &Attributes, key: &str| match map.get(key) {
+        None => Some(String::new()),
+        Some(Value::Text(text)) => Some(text.clone()),
+        Some(_) => None,
+    };
+    let texts = |map: &Attributes, key: &str| -> Option<BTreeMap<String, String>> {
+        match map.get(key) {
+            None => Some(BTreeMap::new()),
+            Some(Value::Map(map)) => map.keys().map(|key| Some((key.clone(), text(map, key)?))).collect(),
+            Some(_) => None,
+        }
+    };
+    rows.iter()
+        .map(|row| {
+            let Value::Map(map) = row else { return None };
+            let parents = match map.get("parents") {
+                None => Vec::new(),
+                Some(Value::List(parents)) => parents
+                    .iter()
+                    .map(|parent| if let Value::Text(text) = parent { Some(text.clone()) } else { None })
+                    .collect::<Option<_>>()?,
+                Some(_) => return None,
+            };
+            map.get("op")?;
+            Some(HistoryRow {
+                op: text(map, "op")?,
+                source: text(map, "source")?,
+                at: text(map, "at")?,
+                parents,
+                params: texts(map, "params")?,
+                extra: texts(map, "extra")?,
+            })
+        })
+        .collect()
+}
+
+/// The name that an object's own keys give it.
+fn name_of(base: &Map) -> Option<&str> {
+    let in_mars = || match base.get("mars") {
+        Some(Item::Map(pairs)) => {
+            pairs.iter().find(|(key, _)| key.as_text() == Some("param")).map(|(_, v)| v)
+        }
+        _ => None,
+    };
+    base.get("name").or_else(in_mars).and_then(Item::as_text)
+}
+
+/// Keys as attributes, without those of the library.
+pub(crate) fn values<'a>(map: impl Iterator<Item = (&'a String, &'a Item)>) -> Attributes {
+    map.filter(|(key, _)| *key != RESERVED).map(|(key, item)| (key.clone(), item.to_value())).collect()
+}
+
+impl Container for TensogramContainer {
+    fn format(&self) -> &'static str {
+        crate::ID
+    }
+
+    fn store(&self) -> &Arc<dyn Store> {
+        &self.catalog.source.store
+    }
+
+    fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    fn name(&self, index: usize) -> &str {
+        self.entries.get(index).map_or("", |entry| &entry.name)
+    }
+
+    fn array(&self, index: usize) -> Result<Arc<dyn ArraySource>> {
+        let Some(entry) = self.entries.get(index) else {
+            let names = self.entries.iter().map(|entry| entry.name.clone()).collect();
+            return Err(Error::not_found("array", index.to_string(), names));
+        };
+        let array = TensogramArray::open(&self.catalog, entry.message, entry.object, &entry.name);
+        Ok(Arc::new(array.map_err(|e| e.in_array(&entry.name))?))
+    }
+
+    /// `m/o`, or the name that the keys of exactly one object give it.
+    fn find(&self, name: &str) -> Result<usize> {
+        if let Some(found) = self.entries.iter().position(|entry| entry.name == name) {
+            return Ok(found);
+        }
+        let names = |all: &[usize]| all.iter().map(|i| self.entries[*i].name.clone()).collect();
+        match self.named(name)[..] {
+            [one] => Ok(one),
+            [] => Err(Error::not_found("array", name, names(&(0..self.len()).collect::<Vec<_>>()))),
+            ref several => Err(ErrorKind::NotFound {
+                what: "single array".to_owned(),
+                name: name.to_owned(),
+                candidates: names(several),
+            }
+            .into()),
+        }
+    }
+
+    fn attributes(&self) -> &Attributes {
+        &self.attributes
+    }
+
+    fn history(&self) -> &[HistoryRow] {
+        &self.history
+    }
+
+    fn details(&self) -> serde_json::Value {
+        let json_map = |map: &Map| -> serde_json::Value {
+            serde_json::Value::Object(map.iter().map(|(key, item)| (key.clone(), item.to_json())).collect())
+        };
+        let messages = self.catalog.messages.iter().enumerate().map(|(number, message)| {
+            let mut shown = json!({
+                "offset": message.offset,
+                "length": message.len,
+                "flags": message.preamble.flags,
+                "streamed": message.preamble.total_length == 0,
+                "objects": message.objects().count(),
+            });
+            match self.catalog.metadata(number) {
+                Ok(metadata) => {
+                    shown["extra"] = json_map(&metadata.extra);
+                    shown["reserved"] = json_map(&metadata.reserved);
+                }
+                Err(error) => shown["error"] = error.to_string().into(),
+            }
+            if let Some(fault) = message.fault() {
+                shown["error"] = fault.detail.as_str().into();
+            }
+            shown
+        });
+        let skipped = self.catalog.skipped.iter().map(|skipped| {
+            json!({"offset": skipped.offset, "length": skipped.len, "check": skipped.check, "detail": skipped.detail})
+        });
+        json!({
+            "file_len": self.catalog.source.len,
+            "version": crate::wire::preamble::VERSION,
+            "messages": messages.collect::<Vec<_>>(),
+            "skipped": skipped.collect::<Vec<_>>(),
+        })
+    }
+}

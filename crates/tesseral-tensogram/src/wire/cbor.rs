@@ -1,0 +1,458 @@
+//! CBOR: a reader that takes any well-formed item within bounds, and a writer that knows one form for each.
+//!
+//! Canonical form: definite lengths, shortest heads, map keys in bytewise order of their encoding, floats as the shortest
+//! of 16, 32 and 64 bits that keeps the value. A float never becomes an integer, nor the other way round.
+
+use std::cmp::Ordering;
+use std::collections::BTreeMap;
+
+use half::f16;
+use tesseral_core::{Attributes, DType, Error, Result, Value};
+
+/// A CBOR item.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Item {
+    /// An integer from 0 on.
+    UInt(u64),
+    /// The integer `-1 - n`.
+    Negative(u64),
+    /// Bytes.
+    Bytes(Vec<u8>),
+    /// Text.
+    Text(String),
+    /// Items in order.
+    Array(Vec<Item>),
+    /// Pairs in the order found.
+    Map(Vec<(Item, Item)>),
+    /// An item with a tag.
+    Tag(u64, Box<Item>),
+    /// A bool.
+    Bool(bool),
+    /// Null.
+    Null,
+    /// Undefined.
+    Undefined,
+    /// Another simple value.
+    Simple(u8),
+    /// A float of any width.
+    Float(f64),
+}
+
+/// A map whose keys are text; of keys that occur twice the last counts.
+pub type Map = BTreeMap<String, Item>;
+
+/// Where bytes come from, for messages.
+#[derive(Clone, Copy, Debug)]
+pub struct Place<'a> {
+    /// The structure.
+    pub what: &'static str,
+    /// The file.
+    pub object: &'a str,
+    /// Where the bytes begin in it.
+    pub offset: u64,
+}
+
+impl Place<'_> {
+    /// Damage here.
+    pub fn corrupt(&self, detail: impl Into<String>) -> Error {
+        Error::corrupt(self.what, self.object, self.offset, detail)
+    }
+}
+
+struct Reader<'a> {
+    bytes: &'a [u8],
+    at: usize,
+    depth: usize,
+}
+
+type Read<T> = std::result::Result<T, &'static str>;
+
+const SHORT: &str = "the item ends early";
+
+impl<'a> Reader<'a> {
+    fn take(&mut self, n: u64) -> Read<&'a [u8]> {
+        let end = usize::try_from(n).ok().and_then(|n| self.at.checked_add(n)).ok_or(SHORT)?;
+        let bytes = self.bytes.get(self.at..end).ok_or(SHORT)?;
+        self.at = end;
+        Ok(bytes)
+    }
+
+    fn number(&mut self, n: u64) -> Read<u64> {
+        Ok(self.take(n)?.iter().fold(0, |sum, byte| sum << 8 | u64::from(*byte)))
+    }
+
+    /// Major type, low bits, and the argument; none for indefinite lengths.
+    fn head(&mut self) -> Read<(u8, u8, Option<u64>)> {
+        let first = self.number(1)?;
+        #[allow(clippy::cast_possible_truncation)]
+        let (major, low) = ((first >> 5) as u8, (first & 31) as u8);
+        let argument = match low {
+            0..=23 => Some(u64::from(low)),
+            24..=27 => Some(self.number(1 << (low - 24))?),
+            31 => None,
+            _ => return Err("a reserved head"),
+        };
+        Ok((major, low, argument))
+    }
+
+    fn is_break(&mut self) -> Read<bool> {
+        let stop = *self.bytes.get(self.at).ok_or(SHORT)? == 0xff;
+        self.at += usize::from(stop);
+        Ok(stop)
+    }
+
+    /// Bytes or text, in one piece or several.
+    fn string(&mut self, major: u8, len: Option<u64>) -> Read<Vec<u8>> {
+        if let Some(len) = len {
+            return Ok(self.take(len)?.to_vec());
+        }
+        let mut all = Vec::new();
+        while !self.is_break()? {
+            match self.head()? {
+                (piece, _, Some(len)) if piece == major => all.extend_from_slice(self.take(len)?),
+                _ => return Err("a string of pieces of another kind"),
+            }
+        }
+        Ok(all)
+    }
+
+    /// Calls `f` for each of `len` entries, or until the break.
+    fn entries(&mut self, len: Option<u64>, mut f: impl FnMut(&mut Self) -> Read<()>) -> Read<()> {
+        match len {
+            // Every entry takes at least a byte, so this ends with the bytes.
+            Some(len) => (0..len).try_for_each(|_| f(self)),
+            None => {
+                while !self.is_break()? {
+                    f(self)?;
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn item(&mut self) -> Read<Item> {
+        let (major, low, argument) = self.head()?;
+        if (4..=6).contains(&major) {
+            self.depth = self.depth.checked_sub(1).ok_or("nested too deeply")?;
+        }
+        let need = || argument.ok_or("an indefinite length where none can be");
+        let item = match major {
+            0 => Item::UInt(need()?),
+            1 => Item::Negative(need()?),
+            2 => Item::Bytes(self.string(2, argument)?),
+            3 => Item::Text(
+                String::from_utf8(self.string(3, argument)?).map_err(|_| "text that is not UTF-8")?,
+            ),
+            4 => {
+                let mut items = Vec::new();
+                self.entries(argument, |reader| {
+                    items.push(reader.item()?);
+                    Ok(())
+                })?;
+                Item::Array(items)
+            }
+            5 => {
+                let mut pairs = Vec::new();
+                self.entries(argument, |reader| {
+                    pairs.push((reader.item()?, reader.item()?));
+                    Ok(())
+                })?;
+                Item::Map(pairs)
+            }
+            6 => Item::Tag(need()?, Box::new(self.item()?)),
+            _ => simple(low, need()?)?,
+        };
+        if (4..=6).contains(&major) {
+            self.depth += 1;
+        }
+        Ok(item)
+    }
+}
+
+fn simple(low: u8, argument: u64) -> Read<Item> {
+    #[allow(clippy::cast_possible_truncation)]
+    Ok(match (low, argument) {
+        (20 | 21, _) => Item::Bool(low == 21),
+        (22, _) => Item::Null,
+        (23, _) => Item::Undefined,
+        (24, 0..32) => return Err("a simple value in two bytes"),
+        (25, bits) => Item::Float(widen(f16::from_bits(bits as u16))),
+        (26, bits) => Item::Float(f64::from(f32::from_bits(bits as u32))),
+        (27, bits) => Item::Float(f64::from_bits(bits)),
+        (_, value) => Item::Simple(value as u8),
+    })
+}
+
+/// A half as a double with the same payload if it is a NaN.
+fn widen(half: f16) -> f64 {
+    if half.is_nan() {
+        let bits = u64::from(half.to_bits());
+        return f64::from_bits((bits & 0x8000) << 48 | 0x7ff << 52 | (bits & 0x3ff) << 42);
+    }
+    half.to_f64()
+}
+
+/// Reads one item; gives it and its length. Bytes after it are left alone.
+///
+/// # Errors
+/// `Corrupt` when it is not well-formed or nested beyond `depth`.
+pub fn parse(bytes: &[u8], depth: usize, place: Place<'_>) -> Result<(Item, usize)> {
+    let mut reader = Reader { bytes, at: 0, depth };
+    match reader.item() {
+        Ok(item) => Ok((item, reader.at)),
+        Err(detail) => {
+            let offset = place.offset.saturating_add(reader.at as u64);
+            Err(Error::corrupt(place.what, place.object, offset, format!("CBOR: {detail}")))
+        }
+    }
+}
+
+/// Whether the bytes are the canonical form of the item they hold.
+pub fn is_canonical(bytes: &[u8], item: &Item) -> bool {
+    let mut again = Vec::with_capacity(bytes.len());
+    item.write(&mut again);
+    again == bytes
+}
+
+fn head(major: u8, argument: u64, out: &mut Vec<u8>) {
+    let bytes = argument.to_be_bytes();
+    let (low, from) = match argument {
+        #[allow(clippy::cast_possible_truncation)]
+        0..24 => (argument as u8, 8),
+        24..0x100 => (24, 7),
+        0x100..0x1_0000 => (25, 6),
+        0x1_0000..0x1_0000_0000 => (26, 4),
+        _ => (27, 0),
+    };
+    out.push(major << 5 | low);
+    out.extend_from_slice(&bytes[from..]);
+}
+
+fn write_float(value: f64, out: &mut Vec<u8>) {
+    #[allow(clippy::cast_possible_truncation)]
+    let single = value as f32;
+    let short = f16::from_f64(value);
+    let same = |wide: f64| wide.to_bits() == value.to_bits();
+    if same(widen(short)) {
+        out.push(0xf9);
+        out.extend_from_slice(&short.to_bits().to_be_bytes());
+    } else if same(f64::from(single)) {
+        out.push(0xfa);
+        out.extend_from_slice(&single.to_bits().to_be_bytes());
+    } else {
+        out.push(0xfb);
+        out.extend_from_slice(&value.to_bits().to_be_bytes());
+    }
+}
+
+impl Item {
+    /// Appends the canonical form.
+    pub fn write(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::UInt(n) => head(0, *n, out),
+            Self::Negative(n) => head(1, *n, out),
+            Self::Bytes(bytes) => {
+                head(2, bytes.len() as u64, out);
+                out.extend_from_slice(bytes);
+            }
+            Self::Text(text) => {
+                head(3, text.len() as u64, out);
+                out.extend_from_slice(text.as_bytes());
+            }
+            Self::Array(items) => {
+                head(4, items.len() as u64, out);
+                items.iter().for_each(|item| item.write(out));
+            }
+            Self::Map(pairs) => {
+                let mut sorted: Vec<(Vec<u8>, &Item)> =
+                    pairs.iter().map(|(key, value)| (key.to_bytes(), value)).collect();
+                sorted.sort_by(|a, b| a.0.cmp(&b.0));
+                head(5, sorted.len() as u64, out);
+                for (key, value) in sorted {
+                    out.extend_from_slice(&key);
+                    value.write(out);
+                }
+            }
+            Self::Tag(tag, item) => {
+                head(6, *tag, out);
+                item.write(out);
+            }
+            Self::Bool(value) => out.push(if *value { 0xf5 } else { 0xf4 }),
+            Self::Null => out.push(0xf6),
+            Self::Undefined => out.push(0xf7),
+            Self::Simple(value) => head(7, (*value).into(), out),
+            Self::Float(value) => write_float(*value, out),
+        }
+    }
+
+    /// The canonical form.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        self.write(&mut out);
+        out
+    }
+
+    /// A map of text keys.
+    pub fn map<K: Into<String>>(pairs: impl IntoIterator<Item = (K, Item)>) -> Self {
+        Self::Map(pairs.into_iter().map(|(key, value)| (Self::Text(key.into()), value)).collect())
+    }
+
+    /// The map, when every key is text.
+    pub fn into_map(self) -> Option<Map> {
+        let Self::Map(pairs) = self else { return None };
+        pairs
+            .into_iter()
+            .map(|(key, value)| if let Self::Text(key) = key { Some((key, value)) } else { None })
+            .collect()
+    }
+
+    /// The number, if it is one from 0 on.
+    pub fn as_u64(&self) -> Option<u64> {
+        if let Self::UInt(n) = self { Some(*n) } else { None }
+    }
+
+    /// The number, if it is an integer of 64 bits.
+    pub fn as_i64(&self) -> Option<i64> {
+        match self {
+            Self::UInt(n) => i64::try_from(*n).ok(),
+            Self::Negative(n) => i64::try_from(*n).ok().map(|n| -1 - n),
+            _ => None,
+        }
+    }
+
+    /// The text, if it is one.
+    pub fn as_text(&self) -> Option<&str> {
+        if let Self::Text(text) = self { Some(text) } else { None }
+    }
+
+    /// The list of numbers from 0 on, if it is one.
+    pub fn as_u64s(&self) -> Option<Vec<u64>> {
+        if let Self::Array(items) = self { items.iter().map(Self::as_u64).collect() } else { None }
+    }
+
+    /// As an attribute's value. Tags are dropped; an integer below 64 bits becomes text.
+    pub fn to_value(&self) -> Value {
+        match self {
+            Self::UInt(n) => i64::try_from(*n).map_or(Value::UInt(*n), Value::Int),
+            Self::Negative(n) => {
+                self.as_i64().map_or_else(|| Value::Text((-1 - i128::from(*n)).to_string()), Value::Int)
+            }
+            Self::Bytes(bytes) => Value::Bytes(bytes.clone()),
+            Self::Text(text) => Value::Text(text.clone()),
+            Self::Array(items) => Value::List(items.iter().map(Self::to_value).collect()),
+            Self::Map(pairs) => Value::Map(
+                pairs
+                    .iter()
+                    .map(|(key, value)| {
+                        let key = key.as_text().map_or_else(|| key.to_value().to_string(), str::to_owned);
+                        (key, value.to_value())
+                    })
+                    .collect(),
+            ),
+            Self::Tag(_, item) => item.to_value(),
+            Self::Bool(value) => Value::Bool(*value),
+            Self::Null | Self::Undefined => Value::Null,
+            Self::Simple(value) => Value::Int((*value).into()),
+            Self::Float(value) => Value::Float(*value),
+        }
+    }
+
+    /// From an attribute's value.
+    ///
+    /// # Errors
+    /// `Unsupported` for kinds of values that have no item.
+    pub fn from_value(value: &Value) -> Result<Self> {
+        Ok(match value {
+            Value::Null => Self::Null,
+            Value::Bool(value) => Self::Bool(*value),
+            Value::Int(n) => Self::from_i64(*n),
+            Value::UInt(n) => Self::UInt(*n),
+            Value::Float(value) => Self::Float(*value),
+            Value::Text(text) => Self::Text(text.clone()),
+            Value::Bytes(bytes) => Self::Bytes(bytes.clone()),
+            Value::List(values) => Self::Array(values.iter().map(Self::from_value).collect::<Result<_>>()?),
+            Value::Map(map) => from_attributes(map)?,
+            Value::Numbers { dtype, bytes } => numbers(*dtype, bytes)?,
+            other => return Err(Error::unsupported(format!("the attribute {other:?} in CBOR"))),
+        })
+    }
+
+    fn from_i64(n: i64) -> Self {
+        match u64::try_from(n) {
+            Ok(n) => Self::UInt(n),
+            Err(_) => Self::Negative(!n as u64),
+        }
+    }
+
+    /// As JSON: NaN and infinities as text, bytes in hexadecimal.
+    pub fn to_json(&self) -> serde_json::Value {
+        use serde_json::Value as Json;
+        match self {
+            Self::UInt(n) => (*n).into(),
+            Self::Negative(n) => {
+                self.as_i64().map_or_else(|| Json::String((-1 - i128::from(*n)).to_string()), Json::from)
+            }
+            Self::Bytes(bytes) => bytes.iter().map(|b| format!("{b:02x}")).collect::<String>().into(),
+            Self::Text(text) => text.as_str().into(),
+            Self::Array(items) => items.iter().map(Self::to_json).collect(),
+            Self::Map(pairs) => Json::Object(
+                pairs
+                    .iter()
+                    .map(|(key, value)| {
+                        let key = key.as_text().map_or_else(|| key.to_value().to_string(), str::to_owned);
+                        (key, value.to_json())
+                    })
+                    .collect(),
+            ),
+            Self::Tag(_, item) => item.to_json(),
+            Self::Bool(value) => (*value).into(),
+            Self::Null | Self::Undefined => Json::Null,
+            Self::Simple(value) => (*value).into(),
+            Self::Float(value) if value.is_finite() => (*value).into(),
+            Self::Float(value) => Value::Float(*value).to_string().into(),
+        }
+    }
+}
+
+/// Numbers of one dtype as a list.
+fn numbers(dtype: DType, bytes: &[u8]) -> Result<Item> {
+    use tesseral_core::dispatch_element;
+    use tesseral_core::element::Element;
+    fn list<T: Element>(bytes: &[u8]) -> Item {
+        let cells = bytes.chunks_exact(size_of::<T>());
+        Item::Array(
+            cells
+                .map(|cell| {
+                    let mut cell = cell.to_vec();
+                    if cfg!(target_endian = "big") {
+                        cell.reverse();
+                    }
+                    let value: T = bytemuck::pod_read_unaligned(&cell);
+                    if T::IS_FLOAT {
+                        return Item::Float(value.to_f64());
+                    }
+                    let n = value.to_i128();
+                    u64::try_from(n)
+                        .map_or_else(|_| Item::Negative(u64::try_from(-1 - n).unwrap_or(0)), Item::UInt)
+                })
+                .collect(),
+        )
+    }
+    let refuse = || Error::unsupported(format!("an attribute of {dtype} numbers in CBOR"));
+    dispatch_element!(dtype, T => Ok(list::<T>(bytes)), else => Err(refuse()))
+}
+
+/// Attributes as a map.
+///
+/// # Errors
+/// As [`Item::from_value`].
+pub fn from_attributes(attributes: &Attributes) -> Result<Item> {
+    let pairs = attributes.iter().map(|(key, value)| Ok((key.clone(), Item::from_value(value)?)));
+    Ok(Item::map(pairs.collect::<Result<Vec<_>>>()?))
+}
+
+/// The order of canonical keys: by the bytes of their encoding.
+pub fn key_order(a: &str, b: &str) -> Ordering {
+    let bytes = |text: &str| Item::Text(text.to_owned()).to_bytes();
+    bytes(a).cmp(&bytes(b))
+}

@@ -1,0 +1,216 @@
+//! What an object is: its type, shape and how its bytes came about.
+
+use tesseral_core::{DType, Result};
+
+use super::cbor::{Item, Map, Place};
+
+/// The dtypes there are, under the names the format has for them.
+pub const DTYPES: [DType; 15] = [
+    DType::Float16,
+    DType::BFloat16,
+    DType::Float32,
+    DType::Float64,
+    DType::Complex64,
+    DType::Complex128,
+    DType::Int8,
+    DType::Int16,
+    DType::Int32,
+    DType::Int64,
+    DType::UInt8,
+    DType::UInt16,
+    DType::UInt32,
+    DType::UInt64,
+    DType::Bitmask,
+];
+
+/// Which cells a mask restores, in the order their blobs are stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum MaskKind {
+    /// To NaN.
+    Nan,
+    /// To +∞.
+    PosInf,
+    /// To −∞.
+    NegInf,
+}
+
+impl MaskKind {
+    /// All, in stored order.
+    pub const ALL: [Self; 3] = [Self::Nan, Self::PosInf, Self::NegInf];
+
+    /// Its key.
+    pub fn key(self) -> &'static str {
+        match self {
+            Self::Nan => "nan",
+            Self::PosInf => "inf+",
+            Self::NegInf => "inf-",
+        }
+    }
+}
+
+/// A blob that says which cells to restore.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Mask {
+    /// What they are restored to.
+    pub kind: MaskKind,
+    /// How the bits are stored.
+    pub method: String,
+    /// Where the blob begins in the payload region.
+    pub offset: u64,
+    /// Its length.
+    pub length: u64,
+    /// Parameters of the method.
+    pub params: Map,
+}
+
+/// What an object is.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Descriptor {
+    /// Its kind, `ntensor` by convention.
+    pub kind: String,
+    /// Number of cells along each dimension.
+    pub shape: Vec<u64>,
+    /// Strides in cells, told and not used: cells are row-major.
+    pub strides: Vec<u64>,
+    /// The type of a cell.
+    pub dtype: DType,
+    /// Whether numbers are big-endian; absent means the reader's own order.
+    pub big_endian: Option<bool>,
+    /// `none` or `simple_packing`.
+    pub encoding: String,
+    /// `none` or `shuffle`.
+    pub filter: String,
+    /// The compression.
+    pub compression: String,
+    /// Masks, in stored order.
+    pub masks: Vec<Mask>,
+    /// Parameters of the codecs and whatever else there is.
+    pub params: Map,
+}
+
+/// The keys that are not parameters.
+const NAMED: [&str; 10] =
+    ["type", "ndim", "shape", "strides", "dtype", "byte_order", "encoding", "filter", "compression", "masks"];
+
+impl Descriptor {
+    /// From its item.
+    ///
+    /// # Errors
+    /// `Corrupt` when a key is missing, said twice, or contradicts another.
+    pub fn from_item(item: Item, place: Place<'_>) -> Result<Self> {
+        let pairs = if let Item::Map(pairs) = &item { pairs.as_slice() } else { &[] };
+        let count = |name: &str| pairs.iter().filter(|(key, _)| key.as_text() == Some(name)).count();
+        if let Some(name) = NAMED.iter().find(|name| count(name) > 1) {
+            return Err(place.corrupt(format!("{name} is there twice")));
+        }
+        let mut map = item.into_map().ok_or_else(|| place.corrupt("it is not a map of text keys"))?;
+        let bad = |key: &str| place.corrupt(format!("{key} is missing or of another kind"));
+        let mut text = |key: &str| match map.remove(key) {
+            Some(Item::Text(text)) => Ok(text),
+            _ => Err(bad(key)),
+        };
+        let (kind, dtype) = (text("type")?, text("dtype")?);
+        let (encoding, filter, compression) = (text("encoding")?, text("filter")?, text("compression")?);
+        let dtype = DTYPES.into_iter().find(|known| known.to_string() == dtype);
+        let dtype = dtype.ok_or_else(|| place.corrupt("dtype is not a known one"))?;
+        let mut list = |key: &str| map.remove(key).and_then(|item| item.as_u64s()).ok_or_else(|| bad(key));
+        let (shape, strides) = (list("shape")?, list("strides")?);
+        let ndim = map.remove("ndim").and_then(|item| item.as_u64()).ok_or_else(|| bad("ndim"))?;
+        if ndim != shape.len() as u64 || strides.len() != shape.len() {
+            let detail = format!("ndim is {ndim}, shape {shape:?}, strides {strides:?}");
+            return Err(place.corrupt(detail));
+        }
+        let big_endian = match map.remove("byte_order") {
+            None => None,
+            Some(Item::Text(order)) if order == "little" => Some(false),
+            Some(Item::Text(order)) if order == "big" => Some(true),
+            Some(_) => return Err(bad("byte_order")),
+        };
+        let masks = match map.remove("masks") {
+            None => Vec::new(),
+            Some(item) => masks(item, place)?,
+        };
+        Ok(Self {
+            kind,
+            shape,
+            strides,
+            dtype,
+            big_endian,
+            encoding,
+            filter,
+            compression,
+            masks,
+            params: map,
+        })
+    }
+
+    /// As an item.
+    pub fn to_item(&self) -> Item {
+        let text = |text: &str| Item::Text(text.to_owned());
+        let list = |numbers: &[u64]| Item::Array(numbers.iter().copied().map(Item::UInt).collect());
+        let mut map = self.params.clone();
+        map.insert("type".to_owned(), text(&self.kind));
+        map.insert("ndim".to_owned(), Item::UInt(self.shape.len() as u64));
+        map.insert("shape".to_owned(), list(&self.shape));
+        map.insert("strides".to_owned(), list(&self.strides));
+        map.insert("dtype".to_owned(), text(&self.dtype.to_string()));
+        if let Some(big) = self.big_endian {
+            map.insert("byte_order".to_owned(), text(if big { "big" } else { "little" }));
+        }
+        map.insert("encoding".to_owned(), text(&self.encoding));
+        map.insert("filter".to_owned(), text(&self.filter));
+        map.insert("compression".to_owned(), text(&self.compression));
+        if !self.masks.is_empty() {
+            let masks = self.masks.iter().map(|mask| {
+                let mut pairs = vec![
+                    ("method".to_owned(), text(&mask.method)),
+                    ("offset".to_owned(), Item::UInt(mask.offset)),
+                    ("length".to_owned(), Item::UInt(mask.length)),
+                ];
+                if !mask.params.is_empty() {
+                    pairs.push(("params".to_owned(), Item::map(mask.params.clone())));
+                }
+                (mask.kind.key(), Item::map(pairs))
+            });
+            map.insert("masks".to_owned(), Item::map(masks));
+        }
+        Item::map(map)
+    }
+
+    /// Number of cells; `None` beyond `u64`.
+    pub fn cells(&self) -> Option<u64> {
+        tesseral_core::Region::from_shape(&self.shape).cells()
+    }
+
+    /// Bytes of the cells once decoded; `None` beyond `u64`.
+    pub fn raw_len(&self) -> Option<u64> {
+        let cells = self.cells()?;
+        match self.dtype.size() {
+            Some(size) => cells.checked_mul(size as u64),
+            None => Some(cells.div_ceil(8)),
+        }
+    }
+}
+
+fn masks(item: Item, place: Place<'_>) -> Result<Vec<Mask>> {
+    let mut map = item.into_map().ok_or_else(|| place.corrupt("masks is not a map of text keys"))?;
+    let mut masks = Vec::new();
+    for kind in MaskKind::ALL {
+        let Some(item) = map.remove(kind.key()) else { continue };
+        let bad =
+            |key: &str| place.corrupt(format!("{key} of mask {} is missing or of another kind", kind.key()));
+        let mut mask = item.into_map().ok_or_else(|| bad("the map"))?;
+        let Some(Item::Text(method)) = mask.remove("method") else { return Err(bad("method")) };
+        let offset = mask.remove("offset").and_then(|item| item.as_u64()).ok_or_else(|| bad("offset"))?;
+        let length = mask.remove("length").and_then(|item| item.as_u64()).ok_or_else(|| bad("length"))?;
+        let params = match mask.remove("params") {
+            None => Map::new(),
+            Some(item) => item.into_map().ok_or_else(|| bad("params"))?,
+        };
+        masks.push(Mask { kind, method, offset, length, params });
+    }
+    if let Some(key) = map.keys().next() {
+        return Err(place.corrupt(format!("mask {key:?} is not a known one")));
+    }
+    Ok(masks)
+}

@@ -1,0 +1,176 @@
+//! Frames: what a message is made of between its two ends.
+//!
+//! ```text
+//! "FR" type version flags length │ body │ [cbor_offset, objects only] hash "ENDF"
+//!   2    2      2     2     8    │      │             8                 8     4
+//! ```
+
+use xxhash_rust::xxh3::xxh3_64;
+
+/// How a frame begins.
+pub const MAGIC: [u8; 2] = *b"FR";
+/// How a frame ends.
+pub const END: [u8; 4] = *b"ENDF";
+/// Bytes before the body.
+pub const HEADER_LEN: u64 = 16;
+/// The frame's hash counts.
+pub const HASH_PRESENT: u16 = 0x02;
+/// The descriptor of an object comes after its payload.
+pub const CBOR_AFTER: u16 = 0x01;
+
+/// What a frame is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// Metadata before the objects.
+    HeaderMetadata,
+    /// Index before the objects.
+    HeaderIndex,
+    /// Hashes before the objects.
+    HeaderHash,
+    /// Hashes after the objects.
+    FooterHash,
+    /// Index after the objects.
+    FooterIndex,
+    /// Metadata after the objects.
+    FooterMetadata,
+    /// Metadata of the object that follows.
+    Preceder,
+    /// An object.
+    Object,
+}
+
+impl Kind {
+    /// The kind of a type number; none for the reserved 4 and unknown ones.
+    pub fn of(number: u16) -> Option<Self> {
+        Some(match number {
+            1 => Self::HeaderMetadata,
+            2 => Self::HeaderIndex,
+            3 => Self::HeaderHash,
+            5 => Self::FooterHash,
+            6 => Self::FooterIndex,
+            7 => Self::FooterMetadata,
+            8 => Self::Preceder,
+            9 => Self::Object,
+            _ => return None,
+        })
+    }
+
+    /// The type number.
+    pub fn number(self) -> u16 {
+        match self {
+            Self::HeaderMetadata => 1,
+            Self::HeaderIndex => 2,
+            Self::HeaderHash => 3,
+            Self::FooterHash => 5,
+            Self::FooterIndex => 6,
+            Self::FooterMetadata => 7,
+            Self::Preceder => 8,
+            Self::Object => 9,
+        }
+    }
+
+    /// Bytes after the body.
+    pub fn footer_len(self) -> u64 {
+        if self == Self::Object { 20 } else { 12 }
+    }
+
+    /// Shortest frame of this kind.
+    pub fn min_len(self) -> u64 {
+        HEADER_LEN + self.footer_len()
+    }
+
+    /// Where in a message it may be: before the objects, among them, after them.
+    pub fn phase(self) -> u8 {
+        match self {
+            Self::HeaderMetadata | Self::HeaderIndex | Self::HeaderHash => 0,
+            Self::Preceder | Self::Object => 1,
+            Self::FooterHash | Self::FooterIndex | Self::FooterMetadata => 2,
+        }
+    }
+}
+
+/// The first bytes of a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// The type number.
+    pub number: u16,
+    /// Flags.
+    pub flags: u16,
+    /// Bytes from `FR` to `ENDF`, both included.
+    pub len: u64,
+}
+
+impl Header {
+    /// Reads it; `None` without `FR` or with fewer than 16 bytes.
+    pub fn parse(bytes: &[u8]) -> Option<Self> {
+        let bytes = bytes.first_chunk::<16>().filter(|bytes| bytes[..2] == MAGIC)?;
+        let half = |at: usize| u16::from_be_bytes([bytes[at], bytes[at + 1]]);
+        let len = bytes[8..].first_chunk::<8>().map_or(0, |b| u64::from_be_bytes(*b));
+        Some(Self { number: half(2), flags: half(6), len })
+    }
+}
+
+/// A frame found in a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Frame {
+    /// What it is.
+    pub kind: Kind,
+    /// Flags.
+    pub flags: u16,
+    /// Where it begins in the file.
+    pub offset: u64,
+    /// Its length, inside the file.
+    pub len: u64,
+    /// Where an object's descriptor begins, counted from the frame's first byte.
+    pub cbor_offset: u64,
+    /// The stored hash.
+    pub hash: u64,
+}
+
+impl Frame {
+    /// What the hash covers: the body.
+    pub fn body(&self) -> std::ops::Range<u64> {
+        self.offset + HEADER_LEN..self.offset + self.len - self.kind.footer_len()
+    }
+
+    /// Where the frame ends in the file, without padding.
+    pub fn end(&self) -> u64 {
+        self.offset + self.len
+    }
+
+    /// The hash that the body must have, if any. Writers before 0.21 set the preamble's flag alone.
+    pub fn expected_hash(&self, message_flags: u16) -> Option<u64> {
+        let hashed = self.flags & HASH_PRESENT != 0 || message_flags & super::preamble::HASHES_PRESENT != 0;
+        hashed.then_some(self.hash)
+    }
+}
+
+/// Appends a frame of CBOR, padded to where the next may begin; `out` holds the message so far.
+pub fn write(kind: Kind, body: &[u8], hashed: bool, out: &mut Vec<u8>) {
+    write_parts(kind, if hashed { HASH_PRESENT } else { 0 }, &[body], None, out);
+}
+
+/// Appends a frame whose body is in parts.
+pub(crate) fn write_parts(
+    kind: Kind,
+    flags: u16,
+    body: &[&[u8]],
+    cbor_offset: Option<u64>,
+    out: &mut Vec<u8>,
+) {
+    let body_len: usize = body.iter().map(|part| part.len()).sum();
+    out.extend_from_slice(&MAGIC);
+    out.extend_from_slice(&kind.number().to_be_bytes());
+    out.extend_from_slice(&1_u16.to_be_bytes());
+    out.extend_from_slice(&flags.to_be_bytes());
+    out.extend_from_slice(&(body_len as u64 + kind.min_len()).to_be_bytes());
+    let start = out.len();
+    body.iter().for_each(|part| out.extend_from_slice(part));
+    let hash = if flags & HASH_PRESENT != 0 { xxh3_64(&out[start..]) } else { 0 };
+    if let Some(offset) = cbor_offset {
+        out.extend_from_slice(&offset.to_be_bytes());
+    }
+    out.extend_from_slice(&hash.to_be_bytes());
+    out.extend_from_slice(&END);
+    out.resize(out.len().next_multiple_of(8), 0);
+}

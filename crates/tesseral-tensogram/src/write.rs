@@ -1,0 +1,470 @@
+//! Writing a file of one message. An object is one piece, so chunks are gathered until all of it is there.
+
+use std::borrow::Cow;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use smallvec::smallvec;
+use tesseral_core::schema::{CellLen, Labels};
+use tesseral_core::{
+    ArraySchema, Attributes, ChunkGrid, ChunkStats, Coords, DType, Error, HistoryRow, Order, Region, Result,
+    Value,
+};
+use tesseral_format::{
+    ArraySpec, Column, ColumnData, CreateOptions, EncodedChunk, EncodedPart, Role, Scratch, Writer,
+};
+use tesseral_store::{Staged, Store};
+
+use crate::array::{DIM_LABELS, DIM_NAMES, FILL};
+use crate::encode::{Stages, encode_object};
+use crate::open::HISTORY;
+use crate::wire::cbor::{Item, Map};
+use crate::wire::frame::{self, Kind};
+use crate::wire::lists::{HashList, Index};
+use crate::wire::metadata::{Metadata, RESERVED};
+use crate::wire::postamble::{self, Postamble};
+use crate::wire::preamble::{self, Preamble};
+use crate::wire::{align, descriptor};
+
+/// A `.tgm` file being written.
+#[derive(Debug)]
+pub(crate) struct TensogramWriter {
+    staged: Box<dyn Staged>,
+    hashed: bool,
+    reserved: Map,
+    extra: Map,
+    history: Vec<HistoryRow>,
+    arrays: Vec<Array>,
+}
+
+#[derive(Debug)]
+struct Array {
+    name: String,
+    dtype: DType,
+    shape: Coords,
+    grid: ChunkGrid,
+    stages: Stages,
+    base: Map,
+    gathered: Mutex<Gathered>,
+}
+
+/// The cells of an object, as far as they have come.
+#[derive(Debug, Default)]
+struct Gathered {
+    cells: Vec<u8>,
+    /// Which chunks have come, by their place in the grid.
+    done: Vec<bool>,
+}
+
+impl Array {
+    fn gathered(&self) -> MutexGuard<'_, Gathered> {
+        self.gathered.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn bytes_of(&self, cells: Option<u64>) -> Result<usize> {
+        let bytes = cells.and_then(|cells| match self.dtype.size() {
+            Some(size) => cells.checked_mul(size as u64),
+            None => Some(cells.div_ceil(8)),
+        });
+        let bytes = bytes.and_then(|n| usize::try_from(n).ok());
+        bytes.ok_or_else(|| {
+            Error::limit("an object in memory", u64::MAX, usize::MAX as u64).in_array(&self.name)
+        })
+    }
+
+    /// The cells of the chunk at `coords`, which must be in the grid.
+    fn region(&self, coords: &[u64]) -> Result<Region> {
+        if !self.grid.contains(coords) {
+            return Err(Error::invalid("there is no such chunk").in_array(&self.name).in_chunk(coords));
+        }
+        Ok(self.grid.region(coords))
+    }
+
+    /// Puts the cells of a chunk where they belong.
+    fn gather(&self, coords: &[u64], values: &[u8]) -> Result<()> {
+        let region = self.region(coords)?;
+        let whole = Region::from_shape(&self.shape);
+        let len = self.bytes_of(whole.cells())?;
+        let mut gathered = self.gathered();
+        if gathered.done.is_empty() {
+            let chunks = usize::try_from(self.grid.total()).unwrap_or(usize::MAX);
+            let short = || Error::limit("an object in memory", len as u64, 0).in_array(&self.name);
+            gathered.cells.try_reserve_exact(len).map_err(|_| short())?;
+            gathered.done.try_reserve_exact(chunks).map_err(|_| short())?;
+            gathered.cells.resize(len, 0);
+            gathered.done.resize(chunks, false);
+        }
+        #[allow(clippy::cast_possible_truncation)]
+        let linear = self.grid.linear(coords) as usize;
+        if std::mem::replace(&mut gathered.done[linear], true) {
+            return Err(Error::invalid("the chunk was stored already").in_array(&self.name).in_chunk(coords));
+        }
+        scatter(self.dtype, &region, &whole, values, &mut gathered.cells);
+        Ok(())
+    }
+
+    /// Takes the cells out; fails naming the first chunk that did not come.
+    fn take(&self) -> Result<Vec<u8>> {
+        let mut gathered = self.gathered();
+        let missing = match gathered.done.is_empty() {
+            true => (self.grid.total() > 0).then_some(0),
+            false => gathered.done.iter().position(|done| !done),
+        };
+        if let Some(linear) = missing {
+            let coords = self.grid.coords(linear as u64);
+            return Err(Error::invalid("a chunk was not written").in_array(&self.name).in_chunk(&coords));
+        }
+        Ok(std::mem::take(&mut gathered.cells))
+    }
+}
+
+/// Copies the cells of a box, row-major, into those of a larger one.
+fn scatter(dtype: DType, region: &Region, whole: &Region, values: &[u8], out: &mut [u8]) {
+    let rank = region.rank();
+    let row = if rank == 0 { 1 } else { region.extent(rank - 1) };
+    if region.is_empty() {
+        return;
+    }
+    let mut at: Coords = region.bounds().iter().map(|bound| bound.0).collect();
+    let mut from = 0_u64;
+    loop {
+        let to = at.iter().enumerate().fold(0, |sum, (d, p)| sum * whole.extent(d) + p);
+        #[allow(clippy::cast_possible_truncation)]
+        match dtype.size() {
+            Some(size) => {
+                let (from, to, len) = (from as usize * size, to as usize * size, row as usize * size);
+                out[to..to + len].copy_from_slice(&values[from..from + len]);
+            }
+            None => {
+                for i in 0..row {
+                    if tesseral_codec::bitset::get(values, from + i) {
+                        let bit = to + i;
+                        out[(bit / 8) as usize] |= 0x80 >> (bit % 8);
+                    }
+                }
+            }
+        }
+        from += row;
+        // The next row, last dimension but one fastest.
+        let mut d = rank.saturating_sub(1);
+        loop {
+            if d == 0 {
+                return;
+            }
+            d -= 1;
+            at[d] += 1;
+            if at[d] < region.end(d) {
+                break;
+            }
+            at[d] = region.start(d);
+        }
+    }
+}
+
+impl TensogramWriter {
+    pub(crate) fn create(store: &Arc<dyn Store>, options: &CreateOptions) -> Result<Self> {
+        let mut reserved = Map::new();
+        let mut encoder = Map::from([
+            ("name".to_owned(), Item::Text("tesseral".to_owned())),
+            ("version".to_owned(), Item::Text(env!("CARGO_PKG_VERSION").to_owned())),
+        ]);
+        for (name, value) in &options.extra {
+            let Value::Text(text) = value else {
+                return Err(Error::invalid(format!("the option {name:?} of .tgm is text")));
+            };
+            let text = Item::Text(text.clone());
+            match name.as_str() {
+                "time" | "uuid" => reserved.insert(name.clone(), text),
+                "encoder_name" => encoder.insert("name".to_owned(), text),
+                "encoder_version" => encoder.insert("version".to_owned(), text),
+                _ => return Err(Error::invalid(format!(".tgm has no option {name:?}"))),
+            };
+        }
+        reserved.insert("encoder".to_owned(), Item::map(encoder));
+        if options.memory_budget.is_some() {
+            return Err(Error::unsupported("a memory budget in .tgm"));
+        }
+        Ok(Self {
+            staged: store.stage("", options.overwrite)?,
+            hashed: options.digests,
+            reserved,
+            extra: Map::new(),
+            history: Vec::new(),
+            arrays: Vec::new(),
+        })
+    }
+
+    fn array(&self, array: usize) -> Result<&Array> {
+        self.arrays.get(array).ok_or_else(|| Error::invalid(format!("array {array} was not begun")))
+    }
+
+    fn metadata(&self) -> Metadata {
+        let mut extra = self.extra.clone();
+        if !self.history.is_empty() {
+            extra.insert(HISTORY.to_owned(), Item::Array(self.history.iter().map(history_item).collect()));
+        }
+        let base = self.arrays.iter().map(|array| {
+            let list = |numbers: &[u64]| Item::Array(numbers.iter().copied().map(Item::UInt).collect());
+            let tensor = Item::map([
+                ("ndim", Item::UInt(array.shape.len() as u64)),
+                ("dtype", Item::Text(array.dtype.to_string())),
+                ("shape", list(&array.shape)),
+                ("strides", list(&strides(&array.shape))),
+            ]);
+            let mut base = array.base.clone();
+            base.insert(RESERVED.to_owned(), Item::map([("tensor", tensor)]));
+            base
+        });
+        Metadata { base: base.collect(), extra, reserved: self.reserved.clone() }
+    }
+
+    /// Everything before the objects, whose frames (without padding) have these lengths.
+    fn head(&self, lengths: &[u64], hashes: &[u64]) -> Result<(Vec<u8>, u64)> {
+        let too_long = || Error::limit("a message", u64::MAX, u64::MAX);
+        let metadata = self.metadata().to_item().to_bytes();
+        let hashed = self.hashed;
+        let mut flags = preamble::HEADER_METADATA;
+        let mut hash_list = None;
+        if hashed {
+            flags |= preamble::HASHES_PRESENT;
+        }
+        if !lengths.is_empty() {
+            flags |= preamble::HEADER_INDEX;
+            if hashed {
+                flags |= preamble::HEADER_HASHES;
+                let hashes = hashes.iter().map(|hash| format!("{hash:016x}")).collect();
+                hash_list = Some(HashList { algorithm: "xxh3".to_owned(), hashes }.to_item().to_bytes());
+            }
+        }
+        let padded = |body: usize| align(body as u64 + Kind::HeaderIndex.min_len()).ok_or_else(too_long);
+        let fixed = preamble::LEN
+            + padded(metadata.len())?
+            + hash_list.as_ref().map_or(Ok(0), |l| padded(l.len()))?;
+        // The index says where objects are, and they are after it: its length grows with the offsets it holds, until both
+        // agree. Offsets only ever grow with it, so that comes.
+        let mut index = Index { offsets: vec![0; lengths.len()], lengths: lengths.to_vec() };
+        let mut body = index.to_item().to_bytes();
+        let mut end;
+        loop {
+            end = fixed + if lengths.is_empty() { 0 } else { padded(body.len())? };
+            for (offset, len) in index.offsets.iter_mut().zip(lengths) {
+                *offset = end;
+                end = end.checked_add(align(*len).ok_or_else(too_long)?).ok_or_else(too_long)?;
+            }
+            let before = padded(body.len())?;
+            body = index.to_item().to_bytes();
+            if padded(body.len())? == before {
+                break;
+            }
+        }
+        let total = end.checked_add(postamble::LEN).ok_or_else(too_long)?;
+        let mut out = Vec::new();
+        Preamble { flags, total_length: total }.write(&mut out);
+        frame::write(Kind::HeaderMetadata, &metadata, hashed, &mut out);
+        if !lengths.is_empty() {
+            frame::write(Kind::HeaderIndex, &body, hashed, &mut out);
+        }
+        if let Some(list) = hash_list {
+            frame::write(Kind::HeaderHash, &list, hashed, &mut out);
+        }
+        Ok((out, total))
+    }
+}
+
+/// Row-major strides in cells.
+pub(crate) fn strides(shape: &[u64]) -> Vec<u64> {
+    let mut strides = vec![1_u64; shape.len()];
+    for d in (1..shape.len()).rev() {
+        strides[d - 1] = strides[d].saturating_mul(shape[d]);
+    }
+    strides
+}
+
+fn history_item(row: &HistoryRow) -> Item {
+    let text = |text: &String| Item::Text(text.clone());
+    let map = |map: &std::collections::BTreeMap<String, String>| {
+        Item::map(map.iter().map(|(key, value)| (key.clone(), text(value))))
+    };
+    let mut pairs = vec![("op", text(&row.op)), ("source", text(&row.source)), ("at", text(&row.at))];
+    if !row.parents.is_empty() {
+        pairs.push(("parents", Item::Array(row.parents.iter().map(text).collect())));
+    }
+    if !row.params.is_empty() {
+        pairs.push(("params", map(&row.params)));
+    }
+    if !row.extra.is_empty() {
+        pairs.push(("extra", map(&row.extra)));
+    }
+    Item::map(pairs)
+}
+
+/// The dtype under which cells are stored.
+fn stored_dtype(schema: &ArraySchema) -> Result<DType> {
+    let [field] = &schema.fields[..] else {
+        return Err(Error::unsupported("several fields in one Tensogram object"));
+    };
+    let dtype = match (field.cell, field.dtype) {
+        (CellLen::Fixed(2), DType::Float32) => DType::Complex64,
+        (CellLen::Fixed(2), DType::Float64) => DType::Complex128,
+        (CellLen::One, dtype) => dtype,
+        _ => return Err(Error::unsupported(format!("cells of {} in Tensogram", field.type_name()))),
+    };
+    if !descriptor::DTYPES.contains(&dtype) {
+        return Err(Error::unsupported(format!("{dtype} in Tensogram")).hint("convert it with --cast"));
+    }
+    if field.nullable {
+        return Err(Error::unsupported("null cells in Tensogram"));
+    }
+    if field.enumeration.is_some() {
+        return Err(Error::unsupported("enumerated fields in Tensogram"));
+    }
+    Ok(dtype)
+}
+
+/// The keys of an object.
+fn base_of(schema: &ArraySchema) -> Result<Map> {
+    if schema.attributes.contains_key(RESERVED) {
+        return Err(Error::invalid(format!("the attribute {RESERVED:?} belongs to the format")));
+    }
+    let mut base = Map::new();
+    for (key, value) in &schema.attributes {
+        base.insert(key.clone(), Item::from_value(value)?);
+    }
+    let numbered = schema.name.split_once('/').is_some_and(|(m, o)| {
+        [m, o].iter().all(|part| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit()))
+    });
+    if !numbered && !schema.name.is_empty() {
+        base.entry("name".to_owned()).or_insert_with(|| Item::Text(schema.name.clone()));
+    }
+    if schema.dims.iter().any(|dim| !dim.name.is_empty()) {
+        let names = schema.dims.iter().map(|dim| Item::Text(dim.name.clone())).collect();
+        base.insert(DIM_NAMES.to_owned(), Item::Array(names));
+    }
+    if schema.dims.iter().any(|dim| dim.labels.is_some()) {
+        let labels = schema.dims.iter().map(|dim| match &dim.labels {
+            None => Ok(Item::Null),
+            Some(Labels::Text(labels)) => Ok(Item::Array(labels.iter().cloned().map(Item::Text).collect())),
+            Some(Labels::Numbers { dtype, .. }) => {
+                Err(Error::unsupported(format!("{dtype} labels of dimension {:?} in Tensogram", dim.name)))
+            }
+        });
+        base.insert(DIM_LABELS.to_owned(), Item::Array(labels.collect::<Result<_>>()?));
+    }
+    if let Some(fill) = &schema.fields[0].fill
+        && !base.contains_key(FILL)
+    {
+        let value = Value::Numbers { dtype: fill.dtype(), bytes: fill.bytes().to_vec() };
+        if let Ok(Item::Array(mut items)) = Item::from_value(&value)
+            && let Some(item) = items.pop()
+        {
+            base.insert(FILL.to_owned(), item);
+        }
+    }
+    Ok(base)
+}
+
+impl Writer for TensogramWriter {
+    fn begin(&mut self, spec: &ArraySpec) -> Result<usize> {
+        let schema = &spec.schema;
+        let begun = (|| {
+            if schema.sparse {
+                return Err(Error::unsupported("sparse arrays in Tensogram"));
+            }
+            if schema.cell_order != Order::RowMajor {
+                return Err(Error::unsupported("cells in another order than row-major in Tensogram"));
+            }
+            let dtype = stored_dtype(schema)?;
+            let grid = schema.grid()?;
+            let shape = Coords::from_slice(grid.shape());
+            let stages = Stages::new(spec.codecs.first().map_or(&[], Vec::as_slice), dtype, &shape)?;
+            let name = schema.name.clone();
+            Ok(Array { name, dtype, shape, grid, stages, base: base_of(schema)?, gathered: Mutex::default() })
+        })();
+        self.arrays.push(begun.map_err(|e: Error| e.in_array(&schema.name))?);
+        Ok(self.arrays.len() - 1)
+    }
+
+    fn wants_stats(&self, _array: usize) -> bool {
+        false
+    }
+
+    fn needs_order(&self, _array: usize) -> bool {
+        false
+    }
+
+    fn encode<'a>(
+        &self,
+        array: usize,
+        coords: &[u64],
+        columns: &[ColumnData<'a>],
+        stats: Vec<ChunkStats>,
+        _scratch: &mut Scratch,
+    ) -> Result<EncodedChunk<'a>> {
+        let array = self.array(array)?;
+        let expected = array.bytes_of(array.region(coords)?.cells())?;
+        let [ColumnData::Fixed { values, validity }] = columns else {
+            return Err(Error::invalid("one column of cells of one size").in_array(&array.name));
+        };
+        if values.len() != expected || validity.is_some_and(|validity| validity.contains(&0)) {
+            let detail =
+                format!("expected {expected} bytes of cells that are not null, found {}", values.len());
+            return Err(Error::invalid(detail).in_array(&array.name).in_chunk(coords));
+        }
+        let raw_len = values.len() as u64;
+        let part = EncodedPart {
+            column: Column::Field(0),
+            role: Role::Values,
+            bytes: Cow::Borrowed(values),
+            raw_len,
+            codec: 0,
+        };
+        Ok(EncodedChunk { coords: Coords::from_slice(coords), parts: smallvec![part], stats })
+    }
+
+    fn push(&self, array: usize, chunk: EncodedChunk<'_>) -> Result<()> {
+        let array = self.array(array)?;
+        let expected = array.bytes_of(array.region(&chunk.coords)?.cells())?;
+        let [part] = &chunk.parts[..] else {
+            return Err(Error::invalid("a chunk has one part").in_array(&array.name));
+        };
+        if part.bytes.len() != expected {
+            return Err(Error::invalid("the cells do not fit the chunk").in_array(&array.name));
+        }
+        array.gather(&chunk.coords, &part.bytes)
+    }
+
+    fn set_attributes(&mut self, attributes: Attributes) -> Result<()> {
+        let items = attributes.iter().map(|(key, value)| Ok((key.clone(), Item::from_value(value)?)));
+        self.extra = items.collect::<Result<_>>()?;
+        Ok(())
+    }
+
+    fn add_history(&mut self, row: HistoryRow) -> Result<()> {
+        self.history.push(row);
+        Ok(())
+    }
+
+    fn commit(self: Box<Self>) -> Result<()> {
+        // Nothing is encoded for a container that cannot be whole.
+        let cells = self.arrays.iter().map(Array::take).collect::<Result<Vec<_>>>()?;
+        let mut frames = Vec::with_capacity(self.arrays.len());
+        let mut scratch = Scratch::default();
+        for (array, cells) in self.arrays.iter().zip(cells) {
+            let encoded =
+                encode_object(&array.stages, array.dtype, &array.shape, cells, self.hashed, &mut scratch);
+            frames.push(encoded.map_err(|e| e.in_array(&array.name))?);
+        }
+        let lengths: Vec<u64> = frames.iter().map(|frame| frame.len).collect();
+        let hashes: Vec<u64> = frames.iter().map(|frame| frame.hash).collect();
+        let (head, total) = self.head(&lengths, &hashes)?;
+        let mut at = head.len() as u64;
+        self.staged.write_at(0, &head)?;
+        for frame in frames {
+            self.staged.write_at(at, &frame.bytes)?;
+            at += frame.bytes.len() as u64;
+        }
+        let mut end = Vec::new();
+        Postamble { first_footer_offset: at, total_length: total }.write(&mut end);
+        self.staged.write_at(at, &end)?;
+        self.staged.publish()
+    }
+}

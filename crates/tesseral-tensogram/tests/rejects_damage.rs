@@ -1,0 +1,208 @@
+//! Bytes from strangers: refused in good time, without a panic, without much memory.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tesseral_core::ErrorKind;
+use tesseral_format::{AuditOptions, Format, OpenOptions, Request};
+use tesseral_store::{MemoryStore, Store};
+use tesseral_tensogram::TensogramFormat;
+use tesseral_tensogram::wire::cbor::{self, Item, Place};
+
+fn fixture(file: &str) -> Vec<u8> {
+    std::fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/tensogram").join(file)).unwrap()
+}
+
+/// Opens, audits, salvages and reads all there is; gives whether all of it went well.
+fn use_all(bytes: Vec<u8>) -> bool {
+    let begun = Instant::now();
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::of("file.tgm", bytes));
+    let _ = TensogramFormat.salvage(Arc::clone(&store), &OpenOptions::default());
+    let mut sound = true;
+    TensogramFormat.audit(Arc::clone(&store), &AuditOptions::default(), &mut |f| sound &= f.ok).unwrap();
+    match TensogramFormat.open(store, &OpenOptions::default()) {
+        Ok(container) => {
+            for number in 0..container.len() {
+                let read = container.array(number).and_then(|array| {
+                    let shape = array.schema().shape().unwrap_or_default();
+                    if shape.iter().try_fold(1_u64, |n, e| n.checked_mul(*e)).is_none_or(|n| n > 1 << 20) {
+                        return array
+                            .plan(&Request::cells(tesseral_core::Selection::all(&shape), 0))
+                            .map(drop);
+                    }
+                    let all = tesseral_core::Selection::all(&shape);
+                    tesseral_format::oracle::read_dense(container.as_ref(), number, 0, &all).map(drop)
+                });
+                sound &= read.is_ok();
+            }
+            let _ = container.details();
+        }
+        Err(_) => sound = false,
+    }
+    assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
+    sound
+}
+
+#[test]
+fn every_cut_is_noticed() {
+    for file in ["metadata.tgm", "streamed.tgm", "mask_small.tgm", "codec_szip.tgm"] {
+        let whole = fixture(file);
+        assert!(use_all(whole.clone()));
+        for len in 1..whole.len() {
+            assert!(!use_all(whole[..len].to_vec()), "{file} cut to {len}");
+        }
+    }
+}
+
+#[test]
+fn every_length_at_its_boundaries() {
+    let mut cases = 0;
+    for file in ["metadata.tgm", "streamed.tgm", "mask_small.tgm", "hashes_both.tgm"] {
+        let whole = fixture(file);
+        let mut places = vec![16, whole.len() - 24, whole.len() - 16];
+        for at in (0..whole.len() - 16).step_by(8).filter(|at| whole[*at..].starts_with(b"FR")) {
+            let len = u64::from_be_bytes(whole[at + 8..at + 16].try_into().unwrap()) as usize;
+            places.extend([at + 8, at + len - 20]);
+        }
+        for at in places {
+            let was = u64::from_be_bytes(whole[at..at + 8].try_into().unwrap());
+            for n in [
+                0,
+                1,
+                15,
+                16,
+                27,
+                28,
+                35,
+                36,
+                47,
+                48,
+                was.wrapping_sub(1),
+                was.wrapping_add(1),
+                was.wrapping_add(8),
+                1 << 31,
+                1 << 32,
+                1 << 63,
+                u64::MAX - 7,
+                u64::MAX,
+            ] {
+                let mut bent = whole.clone();
+                bent[at..at + 8].copy_from_slice(&n.to_be_bytes());
+                use_all(bent);
+                cases += 1;
+            }
+        }
+    }
+    assert!(cases > 300);
+}
+
+#[test]
+fn junk_is_passed_quickly() {
+    let message = fixture("metadata.tgm");
+    // Four megabytes that look like beginnings, then a message.
+    let mut junk = b"TENSOGR".repeat(600_000);
+    junk.extend_from_slice(&message);
+    assert!(!use_all(junk.clone()));
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::of("file.tgm", junk));
+    assert_eq!(TensogramFormat.open(store, &OpenOptions::default()).unwrap().len(), 2);
+    // Many beginnings of streams that all lead into one long chain of frames that ends nowhere.
+    let mut frame = b"FR\0\x01\0\x01\0\0\0\0\0\0\0\0\0\x20".to_vec();
+    frame.extend_from_slice(&[0; 12]);
+    frame.extend_from_slice(b"ENDF");
+    let mut start = b"TENSOGRM\0\x03\0\0\0\0\0\0\0\0\0\0\0\0\0\0".to_vec();
+    start.extend_from_slice(&frame);
+    let chain = [start.repeat(8_000), frame.repeat(16_000)].concat();
+    assert!(!use_all(chain));
+}
+
+#[test]
+fn bombs_are_refused() {
+    let place = Place { what: "test", object: "bytes", offset: 0 };
+    // Deep nesting, and lengths that nothing backs.
+    for bytes in
+        [vec![0x81; 100_000], vec![0xa1; 100_000], vec![0xc1; 100_000], vec![0x9f; 100_000], vec![0xd8; 9]]
+    {
+        assert!(cbor::parse(&bytes, 64, place).is_err());
+    }
+    for head in [0x5b_u8, 0x7b, 0x9b, 0xbb] {
+        let mut bytes = vec![head];
+        bytes.extend_from_slice(&u64::MAX.to_be_bytes());
+        assert!(cbor::parse(&bytes, 64, place).is_err());
+    }
+    // A shape whose cells would fill the memory, behind a few bytes of payload.
+    let mut file = fixture("codec_zstd.tgm");
+    let at = file.windows(8).rposition(|w| w == b"eshape\x81\x18").unwrap();
+    assert_eq!(file[at + 8], 60);
+    file.splice(at + 7..at + 9, [0x1b, 0, 0, 0x10, 0, 0, 0, 0, 0]);
+    let grow = 7;
+    let frame = file.windows(4).rposition(|w| w == [b'F', b'R', 0, 9]).unwrap();
+    for at in [frame + 8, 16, file.len() - 24, file.len() - 16] {
+        let n = u64::from_be_bytes(file[at..at + 8].try_into().unwrap()) + grow;
+        file[at..at + 8].copy_from_slice(&n.to_be_bytes());
+    }
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::of("file.tgm", file));
+    let container = TensogramFormat.open(store, &OpenOptions::default()).unwrap();
+    let array = container.array(0).unwrap();
+    let all = tesseral_core::Selection::all(&array.schema().shape().unwrap());
+    let error = array.plan(&Request::cells(all, 0)).unwrap_err();
+    assert!(matches!(error.kind(), ErrorKind::Limit { .. }), "{error}");
+}
+
+#[test]
+fn another_version_is_named() {
+    let mut file = fixture("metadata.tgm");
+    file[9] = 2;
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::of("file.tgm", file));
+    let error = TensogramFormat.open(store, &OpenOptions::default()).unwrap_err();
+    assert!(matches!(error.kind(), ErrorKind::Unsupported { .. }), "{error}");
+}
+
+#[test]
+fn cbor_has_one_form() {
+    let place = Place { what: "test", object: "bytes", offset: 0 };
+    let item = Item::map([
+        ("bb", Item::Float(1.5)),
+        ("a", Item::Float(0.1)),
+        ("c", Item::Float(f64::from(0.1_f32))),
+        ("aa", Item::Negative(u64::MAX)),
+        ("n", Item::Float(f64::from_bits(0x7ff8_0000_0000_0001))),
+        ("z", Item::Float(-0.0)),
+        (
+            "i",
+            Item::Array(vec![
+                Item::UInt(23),
+                Item::UInt(24),
+                Item::UInt(256),
+                Item::UInt(65_536),
+                Item::UInt(1 << 32),
+            ]),
+        ),
+        ("t", Item::Tag(42, Box::new(Item::Bytes(vec![1, 2])))),
+        ("s", Item::Array(vec![Item::Bool(true), Item::Null, Item::Undefined, Item::Simple(99)])),
+    ]);
+    let bytes = item.to_bytes();
+    // Shorter keys first, then bytewise.
+    assert_eq!(&bytes[..3], [0xa9, 0x61, b'a']);
+    assert!(bytes.windows(6).any(|w| w == [0x62, b'b', b'b', 0xf9, 0x3e, 0x00]));
+    let (back, len) = cbor::parse(&bytes, 64, place).unwrap();
+    assert_eq!(len, bytes.len());
+    assert_eq!(back.to_bytes(), bytes);
+    assert!(cbor::is_canonical(&bytes, &back));
+    // Other forms of the same are read.
+    for (odd, plain) in [
+        (&[0x18, 0x05][..], Item::UInt(5)),
+        (&[0x9f, 0x01, 0xff], Item::Array(vec![Item::UInt(1)])),
+        (&[0x7f, 0x61, b'a', 0x61, b'b', 0xff], Item::Text("ab".to_owned())),
+        (&[0xbf, 0x61, b'a', 0x01, 0xff], Item::map([("a", Item::UInt(1))])),
+        (&[0xfb, 0x3f, 0xf8, 0, 0, 0, 0, 0, 0], Item::Float(1.5)),
+    ] {
+        let (item, _) = cbor::parse(odd, 64, place).unwrap();
+        assert_eq!(item, plain);
+        assert!(!cbor::is_canonical(odd, &item));
+    }
+    for bad in [&[0x1c][..], &[0x61, 0xff], &[0xff], &[0xf8, 0x10], &[0x3f], &[0x5f, 0x61, b'a', 0xff]] {
+        assert!(cbor::parse(bad, 64, place).is_err(), "{bad:?}");
+    }
+}

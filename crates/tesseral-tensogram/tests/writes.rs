@@ -1,0 +1,191 @@
+//! The writer passes the suite that every format runs, and what it writes is what was asked for.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use std::sync::Arc;
+
+use tesseral_core::schema::{Field, Labels};
+use tesseral_core::{ArraySchema, DType, ErrorKind, HistoryRow, Scalar, Value};
+use tesseral_format::conformance::{Effort, WriteCase, write_suite};
+use tesseral_format::{
+    ArraySpec, CodecSpec, ColumnData, CreateOptions, Format, OpenOptions, Request, Scratch,
+};
+use tesseral_store::{MemoryStore, Store, StoreExt};
+use tesseral_tensogram::TensogramFormat;
+
+fn codecs(names: &[&str]) -> Vec<CodecSpec> {
+    names.iter().map(|name| name.parse().unwrap()).collect()
+}
+
+#[test]
+fn the_writer_passes_the_suite() {
+    for seed in 0..6 {
+        let mut specs = Vec::new();
+        for (i, (dtype, stages)) in [
+            (DType::Float32, &[][..]),
+            (DType::Float64, &["shuffle", "zstd:5"]),
+            (DType::Int16, &["szip"]),
+            (DType::UInt32, &["lz4"]),
+            (DType::Complex64, &["zstd"]),
+            (DType::Float16, &["shuffle", "szip"]),
+            (DType::BFloat16, &[]),
+            (DType::Bitmask, &["roaring"]),
+            (DType::Bitmask, &["rle"]),
+            (DType::Bitmask, &[]),
+            (DType::Complex128, &["shuffle", "lz4"]),
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            let name = format!("array {i}");
+            let mut spec = ArraySpec::raw(ArraySchema::dense(name, dtype, &[5, 7], &[2, 3]));
+            spec.codecs[0] = codecs(stages);
+            specs.push(spec);
+        }
+        specs.push(ArraySpec::raw(ArraySchema::dense("scalar", DType::UInt8, &[], &[])));
+        specs.push(ArraySpec::raw(ArraySchema::dense("empty", DType::Float64, &[0, 3], &[2, 2])));
+        let mut case = WriteCase::new(specs, seed);
+        case.options.digests = seed % 2 == 0;
+        case.effort = Effort { selections: 2, chunks: 2, damages: 2 };
+        write_suite(&TensogramFormat, &case).unwrap_or_else(|violation| panic!("{violation}"));
+    }
+}
+
+fn write(specs: &[(ArraySpec, Vec<u8>)], options: &CreateOptions) -> tesseral_core::Result<Arc<dyn Store>> {
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::new("out.tgm"));
+    let mut writer = TensogramFormat.create(Arc::clone(&store), options)?;
+    for (spec, _) in specs {
+        writer.begin(spec)?;
+    }
+    for (number, (spec, cells)) in specs.iter().enumerate() {
+        let column = ColumnData::Fixed { values: cells, validity: None };
+        let first = spec.schema.grid()?.coords(0);
+        let chunk = writer.encode(number, &first, &[column], Vec::new(), &mut Scratch::default())?;
+        writer.push(number, chunk)?;
+    }
+    writer.commit()?;
+    Ok(store)
+}
+
+/// Lengths for which one more pass over the index is needed than the reference makes.
+#[test]
+fn the_index_reaches_its_fixed_point() {
+    let one =
+        |n: u64| (ArraySpec::raw(ArraySchema::dense("0/0", DType::UInt8, &[n], &[n])), vec![1; n as usize]);
+    let specs = [one(64_776), one(1), one(1), one(1)];
+    let store = write(&specs, &CreateOptions::default()).unwrap();
+    let container = TensogramFormat.open(Arc::clone(&store), &OpenOptions::default()).unwrap();
+    assert_eq!(container.len(), 4);
+    let mut failed = Vec::new();
+    let report = &mut |finding: tesseral_core::Finding| {
+        if !finding.ok || finding.severity != tesseral_core::Severity::Info {
+            failed.push(finding);
+        }
+    };
+    TensogramFormat.audit(store, &Default::default(), report).unwrap();
+    assert!(failed.is_empty(), "{failed:?}");
+    // Around every place where an offset takes one more byte.
+    for n in (65_536 - 1100..65_536).step_by(8) {
+        let store = write(&[one(n), one(1), one(1)], &CreateOptions::default()).unwrap();
+        let mut failed = 0;
+        TensogramFormat.audit(store, &Default::default(), &mut |f| failed += u64::from(!f.ok)).unwrap();
+        assert_eq!(failed, 0, "{n}");
+    }
+}
+
+#[test]
+fn what_is_said_of_arrays_comes_back() {
+    let mut schema = ArraySchema::dense("t2m", DType::Float32, &[2, 3], &[2, 3]);
+    schema.dims[0].name = "time".to_owned();
+    schema.dims[1].labels = Some(Labels::Text(["a", "b", "c"].map(str::to_owned).to_vec()));
+    schema.fields[0].fill = Some(Scalar::from_element(-9999.5_f32));
+    schema.attributes.insert("units".to_owned(), Value::from("K"));
+    schema
+        .attributes
+        .insert("n".to_owned(), Value::Numbers { dtype: DType::Int16, bytes: vec![1, 0, 0xff, 0xff] });
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::new("out.tgm"));
+    let mut writer = TensogramFormat.create(Arc::clone(&store), &CreateOptions::default()).unwrap();
+    writer.begin(&ArraySpec::raw(schema.clone())).unwrap();
+    let column = ColumnData::Fixed { values: &[0; 24], validity: None };
+    let chunk = writer.encode(0, &[0, 0], &[column], Vec::new(), &mut Scratch::default()).unwrap();
+    writer.push(0, chunk).unwrap();
+    writer.set_attributes([("title".to_owned(), Value::from("x"))].into()).unwrap();
+    let row = HistoryRow {
+        op: "write".to_owned(),
+        at: "1".to_owned(),
+        parents: vec!["p".to_owned()],
+        ..Default::default()
+    };
+    writer.add_history(row.clone()).unwrap();
+    writer.commit().unwrap();
+    let container = TensogramFormat.open(store, &OpenOptions::default()).unwrap();
+    assert_eq!(container.history(), [row]);
+    assert_eq!(container.attributes().keys().collect::<Vec<_>>(), ["title"]);
+    let array = container.array(container.find("t2m").unwrap()).unwrap();
+    let back = array.schema();
+    assert_eq!(back.dims[0].name, "time");
+    assert_eq!(back.dims[1].labels, schema.dims[1].labels);
+    assert_eq!(back.fields[0].fill, schema.fields[0].fill);
+    assert_eq!(back.attributes["units"], Value::from("K"));
+    assert_eq!(back.attributes["n"], Value::List(vec![Value::Int(1), Value::Int(-1)]));
+}
+
+#[test]
+fn bits_of_nan_survive() {
+    let odd = [f64::from_bits(0x7ff8_0000_0000_0001), -f64::NAN, f64::INFINITY, -0.0, 1.0];
+    let canonical = [f64::from_bits(0x7ff8 << 48), f64::NEG_INFINITY, f64::INFINITY, -0.0, 1.0];
+    for values in [odd, canonical] {
+        let cells: Vec<u8> = values.iter().flat_map(|v| v.to_ne_bytes()).collect();
+        let spec = ArraySpec::raw(ArraySchema::dense("0/0", DType::Float64, &[5], &[5]));
+        let store = write(&[(spec, cells.clone())], &CreateOptions::default()).unwrap();
+        let container = TensogramFormat.open(store, &OpenOptions::default()).unwrap();
+        let all = tesseral_core::Selection::all(&[5]);
+        let read = tesseral_format::oracle::read_dense(container.as_ref(), 0, 0, &all).unwrap();
+        assert_eq!(read, tesseral_format::oracle::Cells::Fixed { values: cells, validity: None });
+        let array = container.array(0).unwrap();
+        let plan = array.plan(&Request::cells(all, 0)).unwrap();
+        let masked = plan.chunks[0].parts.len() > 1;
+        assert_eq!(masked, values[0].to_bits() == canonical[0].to_bits());
+    }
+}
+
+#[test]
+fn what_the_format_cannot_hold_is_refused() {
+    let begin = |schema: ArraySchema, stages: &[&str]| {
+        let store: Arc<dyn Store> = Arc::new(MemoryStore::new("out.tgm"));
+        let mut writer = TensogramFormat.create(Arc::clone(&store), &CreateOptions::default()).unwrap();
+        let mut spec = ArraySpec::raw(schema);
+        spec.codecs[0] = codecs(stages);
+        let outcome = writer.begin(&spec);
+        drop(writer);
+        assert!(!store.exists("").unwrap());
+        outcome
+    };
+    let dense = |dtype| ArraySchema::dense("0/0", dtype, &[4], &[4]);
+    let mut nullable = dense(DType::Int8);
+    nullable.fields[0].nullable = true;
+    let mut two = dense(DType::Int8);
+    two.fields.push(Field::new("b", DType::Int8));
+    let mut sparse = dense(DType::Int8);
+    sparse.sparse = true;
+    for (schema, stages) in [
+        (dense(DType::Bool), &[][..]),
+        (dense(DType::Utf8), &[]),
+        (nullable, &[]),
+        (two, &[]),
+        (sparse, &[]),
+        (dense(DType::Int32), &["simple_packing"]),
+        (dense(DType::Float64), &["simple_packing:12", "szip"]),
+        (dense(DType::Float64), &["szip"]),
+        (dense(DType::Float32), &["rle"]),
+        (dense(DType::Float32), &["zstd", "shuffle"]),
+        (dense(DType::Float32), &["zfp"]),
+        (dense(DType::Float32), &["blosc2"]),
+    ] {
+        let error = begin(schema, stages).unwrap_err();
+        assert!(matches!(error.kind(), ErrorKind::Unsupported { .. }), "{stages:?}: {error}");
+    }
+    let mut reserved = dense(DType::Int8);
+    reserved.attributes.insert("_reserved_".to_owned(), Value::Null);
+    let error = begin(reserved, &[]).unwrap_err();
+    assert!(matches!(error.kind(), ErrorKind::InvalidRequest { .. }), "{error}");
+}
