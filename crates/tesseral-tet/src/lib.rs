@@ -39,6 +39,8 @@
 //!
 //! # Edges
 //! - The format holds ten dtypes ([`wire::directory`]), ranks 1 to 8, text attributes, text labels, no nulls of its own.
+//! - An axis may have any number of labels. The reference takes no more than 64: it reads longer lists, its `verify` fails
+//!   on them, and it does not open a file whose metadata is so long that it lies in a spill and has such a list.
 //! - Digests are ours: other readers take them for unused space ([`wire::digest_region`]).
 //! - Packages (`.tet.d`) are opened at their current generation and not written.
 #![forbid(unsafe_code)]
