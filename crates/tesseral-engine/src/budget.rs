@@ -10,7 +10,9 @@ use crate::handle::Handle;
 pub fn budget_bytes(budget: MemoryBudget) -> Option<u64> {
     match budget {
         MemoryBudget::Bytes(bytes) => Some(bytes),
-        MemoryBudget::BasisPoints(points) => available_memory().map(|bytes| bytes / 10_000 * u64::from(points)),
+        MemoryBudget::BasisPoints(points) => {
+            available_memory().map(|bytes| bytes / 10_000 * u64::from(points))
+        }
     }
 }
 
@@ -123,7 +125,8 @@ mod tests {
     #[test]
     fn blocks_follow_one_another_row_major() {
         let shape = [5, 4, 7];
-        let slices = [Slice::new(1, 5), Slice { start: 0, end: 4, step: 3 }, Slice { start: 1, end: 7, step: 2 }];
+        let slices =
+            [Slice::new(1, 5), Slice { start: 0, end: 4, step: 3 }, Slice { start: 1, end: 7, step: 2 }];
         let selection = Selection::new(slices, &shape).unwrap();
         let cells = |s: &Selection| {
             let [a, b, c] = s.slices() else { panic!("rank") };

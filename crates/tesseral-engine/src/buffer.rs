@@ -31,7 +31,8 @@ impl Buffer {
     /// `Limit` when the system has no room for it.
     pub fn new(len: u64) -> Result<Self> {
         let too_large = || Error::limit("a result buffer", len, isize::MAX as u64);
-        let bytes = usize::try_from(len).ok().filter(|n| *n <= isize::MAX as usize / 2).ok_or_else(too_large)?;
+        let bytes =
+            usize::try_from(len).ok().filter(|n| *n <= isize::MAX as usize / 2).ok_or_else(too_large)?;
         if bytes < MAP_FROM {
             return Ok(Self { memory: Memory::Heap(vec![0; bytes.div_ceil(16)]), start: 0, len: bytes });
         }

@@ -1,8 +1,8 @@
 //! Columns of cells that a read gives back one by one: rows of sparse arrays, cells of any length.
 
 use tesseral_core::dtype::Class;
-use tesseral_core::{CellLen, DType, Error, Result, dispatch_element};
 use tesseral_core::{ArraySchema, Element};
+use tesseral_core::{CellLen, DType, Error, Result, dispatch_element};
 use tesseral_format::{Column, ColumnMut};
 
 /// The cells of one column.
@@ -97,7 +97,10 @@ impl Cells {
         }
         decode(ColumnMut::Var { offsets: &mut self.ends, data: &mut self.data, validity })?;
         let rising = self.ends.is_sorted();
-        if self.ends.len() != cells || !rising || self.ends.last().copied().unwrap_or(0) != self.data.len() as u64 {
+        if self.ends.len() != cells
+            || !rising
+            || self.ends.last().copied().unwrap_or(0) != self.data.len() as u64
+        {
             return Err(Error::codec("cells of any length", "the decoder's offsets do not fit its bytes"));
         }
         Ok(())
@@ -117,7 +120,8 @@ pub(crate) fn column_layout(schema: &ArraySchema, column: Column) -> Result<(usi
         }
         Column::Dim(i) => {
             let dim = schema.dims.get(usize::from(i)).ok_or_else(missing)?;
-            let size = if dim.dtype.class() == Class::Text { 0 } else { dim.dtype.size().ok_or_else(missing)? };
+            let size =
+                if dim.dtype.class() == Class::Text { 0 } else { dim.dtype.size().ok_or_else(missing)? };
             Ok((size, false))
         }
         Column::Timestamp | Column::DeletedBy => Ok((8, false)),
@@ -149,7 +153,8 @@ mod tests {
     #[test]
     fn keys_order_as_numbers_do() {
         let floats = [f64::NEG_INFINITY, -2.5, -0.0, 0.0, 1e-300, 3.0, f64::INFINITY];
-        let keys: Vec<_> = floats.iter().map(|v| sort_key(DType::Float64, &v.to_ne_bytes()).unwrap()).collect();
+        let keys: Vec<_> =
+            floats.iter().map(|v| sort_key(DType::Float64, &v.to_ne_bytes()).unwrap()).collect();
         assert!(keys.is_sorted_by(|a, b| a < b));
         let ints = [i64::MIN, -1, 0, 1, i64::MAX];
         let keys: Vec<_> = ints.iter().map(|v| sort_key(DType::Int64, &v.to_ne_bytes()).unwrap()).collect();

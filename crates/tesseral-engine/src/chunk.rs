@@ -121,7 +121,12 @@ impl<'a> ChunkCells<'a> {
     fn check_len(&self, values: &Bytes) -> Result<()> {
         let expected = self.tile_cells * self.size as u64;
         if values.len() as u64 != expected {
-            let detail = format!("{} cells of {} bytes take {expected} bytes, the chunk has {}", self.tile_cells, self.size, values.len());
+            let detail = format!(
+                "{} cells of {} bytes take {expected} bytes, the chunk has {}",
+                self.tile_cells,
+                self.size,
+                values.len()
+            );
             return Err(Error::corrupt("a chunk", self.handle.store().location(), None, detail));
         }
         Ok(())
@@ -190,7 +195,8 @@ impl<'a> ChunkCells<'a> {
     pub(crate) fn is_whole(&self, part: &Selection) -> bool {
         part.is_box()
             && &part.bounds() == self.tile
-            && (self.order == Order::RowMajor || self.tile.bounds().iter().filter(|b| b.1 - b.0 > 1).count() <= 1)
+            && (self.order == Order::RowMajor
+                || self.tile.bounds().iter().filter(|b| b.1 - b.0 > 1).count() <= 1)
     }
 }
 

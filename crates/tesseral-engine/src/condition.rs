@@ -8,10 +8,12 @@ use tesseral_format::Column;
 
 /// A field or dimension by name; fields go first.
 pub(crate) fn column_of(schema: &ArraySchema, name: &str) -> Result<Column> {
-    let field = schema.fields.iter().zip(0_u16..).find(|(f, _)| f.name == name).map(|(_, i)| Column::Field(i));
+    let field =
+        schema.fields.iter().zip(0_u16..).find(|(f, _)| f.name == name).map(|(_, i)| Column::Field(i));
     let dim = || schema.dims.iter().zip(0_u16..).find(|(d, _)| d.name == name).map(|(_, i)| Column::Dim(i));
     field.or_else(dim).ok_or_else(|| {
-        let names = schema.fields.iter().map(|f| f.name.clone()).chain(schema.dims.iter().map(|d| d.name.clone()));
+        let names =
+            schema.fields.iter().map(|f| f.name.clone()).chain(schema.dims.iter().map(|d| d.name.clone()));
         Error::not_found("field or dimension", name, names.collect()).in_array(&schema.name)
     })
 }
@@ -58,7 +60,9 @@ pub(crate) fn meets(
             false
         }
         Condition::Not(part) => !meets(schema, part, value)?,
-        Condition::Compare { name, op, value: with } => named(name)?.is_some_and(|v| compares(*op, v.compare(with))),
+        Condition::Compare { name, op, value: with } => {
+            named(name)?.is_some_and(|v| compares(*op, v.compare(with)))
+        }
         Condition::In { name, values } => {
             named(name)?.is_some_and(|v| values.iter().any(|with| v.compare(with) == Some(Ordering::Equal)))
         }

@@ -43,7 +43,8 @@ impl Dense {
 
     /// The cells as numbers; `None` when `T` is not what the field is made of.
     pub fn as_slice<T: Element>(&self) -> Option<&[T]> {
-        let native = tesseral_core::dispatch_element!(self.field.dtype, U => U::DTYPE == T::DTYPE, else => false);
+        let native =
+            tesseral_core::dispatch_element!(self.field.dtype, U => U::DTYPE == T::DTYPE, else => false);
         if !native {
             return None;
         }
@@ -98,7 +99,8 @@ pub(crate) struct Prepared {
 
 impl Prepared {
     pub(crate) fn new(handle: &Handle, request: &Request) -> Result<Self> {
-        let (Some(selection), [Column::Field(field)]) = (request.selection(), request.columns.as_slice()) else {
+        let (Some(selection), [Column::Field(field)]) = (request.selection(), request.columns.as_slice())
+        else {
             return Err(Error::invalid("a dense read takes positions of one field"));
         };
         let size = fixed_size(handle, *field)?;
@@ -126,7 +128,8 @@ fn check_cover(handle: &Handle, plan: &ChunkPlan, selection: &Selection) -> Resu
         return Ok(());
     }
     let covered = plan.chunks.iter().try_fold(0_u64, |sum, chunk| {
-        let cells = chunk.cover.region().and_then(|c| selection.clip(c)).map_or(Some(0), |(part, _)| part.cells());
+        let cells =
+            chunk.cover.region().and_then(|c| selection.clip(c)).map_or(Some(0), |(part, _)| part.cells());
         cells.and_then(|n| sum.checked_add(n))
     });
     if covered != selection.cells() {
@@ -271,8 +274,10 @@ fn paint_group(
     for &member in members {
         let chunk = &plan.chunks[member as usize];
         let source = context.source();
-        with_workspace(|workspace| paint_chunk(handle, chunk, *field, *size, &source, selection, targets, workspace))
-            .map_err(|e| handle.locate(chunk, e))?;
+        with_workspace(|workspace| {
+            paint_chunk(handle, chunk, *field, *size, &source, selection, targets, workspace)
+        })
+        .map_err(|e| handle.locate(chunk, e))?;
     }
     Ok(())
 }
@@ -331,11 +336,14 @@ fn paint_chunk(
     targets: &mut [Target<'_>],
     workspace: &mut Workspace,
 ) -> Result<()> {
-    let Some((part, region)) = chunk.cover.region().and_then(|cover| selection.clip(cover)) else { return Ok(()) };
+    let Some((part, region)) = chunk.cover.region().and_then(|cover| selection.clip(cover)) else {
+        return Ok(());
+    };
     let parts = source.column(handle, chunk, Column::Field(field))?;
     let cells = ChunkCells::new(handle, chunk, field, size)?;
     if let Some(direct) = cells.direct(&parts, &part)? {
-        let from = Cells { bytes: direct.values, start: direct.placement.start, strides: direct.placement.strides };
+        let from =
+            Cells { bytes: direct.values, start: direct.placement.start, strides: direct.placement.strides };
         targets[0].copy(&region, &from)?;
         if direct.swapped {
             targets[0].swap(&region, handle.schema().fields[usize::from(field)].dtype.word())?;
@@ -434,13 +442,20 @@ fn check_digests(handle: &Handle, prepared: &Prepared, resident: &Resident) -> R
     use rayon::prelude::*;
     let source = Source::Resident(resident);
     let check = |chunk: &PlannedChunk| -> Result<()> {
-        source.column(handle, chunk, Column::Field(prepared.field)).map(drop).map_err(|e| handle.locate(chunk, e))
+        source
+            .column(handle, chunk, Column::Field(prepared.field))
+            .map(drop)
+            .map_err(|e| handle.locate(chunk, e))
     };
     let chunks = &prepared.plan.chunks;
     if !chunks.iter().any(|chunk| handle.pending_digest(chunk).is_some()) {
         return Ok(());
     }
-    if prepared.parallel() { chunks.par_iter().try_for_each(check) } else { chunks.iter().try_for_each(check) }
+    if prepared.parallel() {
+        chunks.par_iter().try_for_each(check)
+    } else {
+        chunks.iter().try_for_each(check)
+    }
 }
 
 /// Whether a box of a row-major array of `shape` is one run.

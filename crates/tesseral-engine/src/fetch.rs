@@ -37,8 +37,10 @@ pub(crate) struct Fetched {
 
 impl Fetched {
     fn get(&self, object: u32, range: &Range<u64>) -> Option<Bytes> {
-        let (_, held, bytes) =
-            self.reads.iter().find(|(o, held, _)| *o == object && held.start <= range.start && range.end <= held.end)?;
+        let (_, held, bytes) = self
+            .reads
+            .iter()
+            .find(|(o, held, _)| *o == object && held.start <= range.start && range.end <= held.end)?;
         let start = usize::try_from(range.start - held.start).ok()?;
         let end = usize::try_from(range.end - held.start).ok()?;
         bytes.get(start..end)?;
@@ -147,6 +149,20 @@ pub(crate) fn batches(
     Ok(out)
 }
 
+/// What one group by itself needs; nothing where everything is in reach.
+pub(crate) fn group_batch(
+    handle: &Handle,
+    plan: &ChunkPlan,
+    groups: &Groups,
+    selection: &Selection,
+    index: usize,
+) -> Result<Batch> {
+    let group = groups.get(plan, index)?;
+    let (members, _) = group.visible(plan, selection);
+    let needed = members.iter().flat_map(|&m| spans(handle, &plan.chunks[m as usize]));
+    Ok(Batch { groups: index..index + 1, reads: merge(needed) })
+}
+
 /// What one chunk by itself needs.
 pub(crate) fn chunk_batch(handle: &Handle, chunk: &PlannedChunk) -> Batch {
     Batch { groups: 0..0, reads: merge(spans(handle, chunk)) }
@@ -189,7 +205,8 @@ mod tests {
 
     #[test]
     fn near_spans_merge_far_ones_do_not() {
-        let spans = [(0, 10..20), (0, 0..10), (0, 20 + GAP..30 + GAP), (1, 0..5), (0, 10_000_000..10_000_001)];
+        let spans =
+            [(0, 10..20), (0, 0..10), (0, 20 + GAP..30 + GAP), (1, 0..5), (0, 10_000_000..10_000_001)];
         let merged = merge(spans.into_iter());
         assert_eq!(merged.as_slice(), &[(0, 0..30 + GAP), (0, 10_000_000..10_000_001), (1, 0..5)]);
     }

@@ -52,7 +52,8 @@ impl GroupView<'_> {
     pub(crate) fn visible(&self, plan: &ChunkPlan, selection: &Selection) -> (&[u32], bool) {
         let members = self.members();
         let Some(region) = self.region.intersect(&selection.bounds()) else { return (&[], false) };
-        let covers = |&m: &u32| plan.chunks[m as usize].cover.region().is_some_and(|cover| cover.contains(&region));
+        let covers =
+            |&m: &u32| plan.chunks[m as usize].cover.region().is_some_and(|cover| cover.contains(&region));
         match members.iter().rposition(covers) {
             Some(lowest) => (&members[lowest..], false),
             None => (members, true),
@@ -80,7 +81,8 @@ fn cover(chunk: &PlannedChunk) -> Result<&Region> {
 
 impl Groups {
     pub(crate) fn new(grid: &ChunkGrid, plan: &ChunkPlan, selection: &Selection) -> Result<Self> {
-        let too_many = || Error::limit("the chunks of one plan", plan.chunks.len() as u64, u64::from(u32::MAX));
+        let too_many =
+            || Error::limit("the chunks of one plan", plan.chunks.len() as u64, u64::from(u32::MAX));
         let count = u32::try_from(plan.chunks.len()).map_err(|_| too_many())?;
         let mut keys = Vec::new();
         let mut single = plan.uncovered == Uncovered::Impossible;

@@ -85,7 +85,11 @@ fn history_row(origin: &str, total: Recovered) -> HistoryRow {
     }
 }
 
-fn open_array(container: &dyn Container, index: usize, session: &mut WriteSession) -> Result<(Handle, usize)> {
+fn open_array(
+    container: &dyn Container,
+    index: usize,
+    session: &mut WriteSession,
+) -> Result<(Handle, usize)> {
     let handle = Handle::new(container, index, true)?;
     let array = session.add(&spec_like(handle.schema())?)?;
     Ok((handle, array))
@@ -124,7 +128,12 @@ fn copy_whole_chunks(handle: &Handle, session: &WriteSession, array: usize) -> R
         let covered = handle.source().plan(&request).map(|plan| !plan.chunks.is_empty());
         let outcome = match covered {
             Ok(true) => dense::read_into(handle, &request, cells, None, &single),
-            Ok(false) => Err(Error::corrupt("a chunk", handle.store().location(), None, "its bytes are not in the file")),
+            Ok(false) => Err(Error::corrupt(
+                "a chunk",
+                handle.store().location(),
+                None,
+                "its bytes are not in the file",
+            )),
             Err(error) => Err(error),
         };
         let Err(error) = outcome else { return Ok(()) };
@@ -134,7 +143,8 @@ fn copy_whole_chunks(handle: &Handle, session: &WriteSession, array: usize) -> R
         fill_bytes(cells, &cell);
         let start: Vec<u64> = region.bounds().iter().map(|b| b.0).collect();
         let coords = grid.chunk_of(&start);
-        let finding = Finding::from_error("chunk_lost", &error).in_array(&handle.schema().name).in_chunk(&coords);
+        let finding =
+            Finding::from_error("chunk_lost", &error).in_array(&handle.schema().name).in_chunk(&coords);
         lost.lock().unwrap_or_else(PoisonError::into_inner).push((grid.linear(&coords), finding));
         Ok(())
     })?;

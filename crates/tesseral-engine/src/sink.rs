@@ -85,7 +85,8 @@ impl Target<'_> {
     pub(crate) fn copy(&mut self, part: &Region, cells: &Cells<'_>) -> Result<()> {
         let (offset, extents) = self.locate(part)?;
         let walk = Walk::new(&cells.strides, self.strides, &extents, self.size)?;
-        let source = cells.bytes.get(cells.start..).filter(|s| s.len() >= walk.src_len()).ok_or_else(outside)?;
+        let source =
+            cells.bytes.get(cells.start..).filter(|s| s.len() >= walk.src_len()).ok_or_else(outside)?;
         if let Some(target) = self.contiguous(part)? {
             return walk.copy(source, target);
         }
@@ -130,7 +131,8 @@ impl Target<'_> {
         // Row by row: every row of a row-major output is one run.
         let mut at: SmallVec<[u64; 4]> = part.bounds().iter().map(|b| b.0).collect();
         loop {
-            let row = Region::new((0..rank).map(|d| if d == last { part.bounds()[d] } else { (at[d], at[d] + 1) }));
+            let row =
+                Region::new((0..rank).map(|d| if d == last { part.bounds()[d] } else { (at[d], at[d] + 1) }));
             if let Some(bytes) = self.contiguous(&row)? {
                 copy::swap_bytes(bytes, word)?;
             }
@@ -205,7 +207,12 @@ where
             )));
         }
         let strides = row_major(&shape, output.size);
-        shared.push(Shared { start: output.bytes.as_mut_ptr(), len: output.bytes.len(), size: output.size, strides });
+        shared.push(Shared {
+            start: output.bytes.as_mut_ptr(),
+            len: output.bytes.len(),
+            size: output.size,
+            strides,
+        });
     }
     let shared = &shared[..];
     let one = |context: &C, index: usize| -> Result<()> {

@@ -8,7 +8,7 @@ use std::cmp::Ordering;
 
 use rayon::prelude::*;
 use tesseral_core::{ArraySchema, DType, Error, Result, Scalar};
-use tesseral_format::{Column, CoordinateRanges, Delete, PlannedChunk, Request, Target};
+use tesseral_format::{Column, CoordinateRanges, Delete, KEPT, PlannedChunk, Request, Target, UNWRITTEN};
 
 use crate::cells::{Cells, column_layout, sort_key};
 use crate::chunk::with_workspace;
@@ -40,6 +40,8 @@ struct Wide {
     /// Places of the dimensions in `columns`.
     dims: Vec<usize>,
     timestamp: usize,
+    /// Place of what says which cells count.
+    removed: usize,
 }
 
 impl Wide {
@@ -56,7 +58,8 @@ impl Wide {
         };
         let dims = (0..).take(schema.dims.len()).map(|d| place(Column::Dim(d))).collect();
         let timestamp = place(Column::Timestamp);
-        Ok(Self { columns, dims, timestamp })
+        let removed = place(Column::DeletedBy);
+        Ok(Self { columns, dims, timestamp, removed })
     }
 }
 
@@ -90,12 +93,14 @@ pub fn read_cells(handle: &Handle, request: &Request, options: &Options) -> Resu
     let resident = fetch::resident(handle, &plan.chunks)?;
     let ticker = options.ticker(plan.chunks.len() as u64);
     let one = |chunk: &PlannedChunk| -> Result<Rows> {
-        let rows = read_chunk(handle, chunk, &wide, ranges, resident.as_ref()).map_err(|e| handle.locate(chunk, e));
+        let rows =
+            read_chunk(handle, chunk, &wide, ranges, resident.as_ref()).map_err(|e| handle.locate(chunk, e));
         ticker.tick()?;
         rows
     };
     let parts: Vec<Rows> = options.run(|| plan.chunks.par_iter().map(one).collect::<Result<_>>())?;
-    let held: u64 = parts.iter().flat_map(|p| p.columns.iter().flatten()).map(|c| c.data().len() as u64).sum();
+    let held: u64 =
+        parts.iter().flat_map(|p| p.columns.iter().flatten()).map(|c| c.data().len() as u64).sum();
     options.check_memory("the rows", held.saturating_mul(2))?;
     let merge = Merge { schema, wide: &wide, parts: &parts };
     let rows = merge.run(&plan.deletes, request)?;
@@ -119,14 +124,16 @@ fn read_chunk(
         (None, Some(resident)) => Source::Resident(resident),
         (None, None) => return Err(Error::invalid("a chunk without bytes")),
     };
-    let count =
-        usize::try_from(chunk.cells).map_err(|_| Error::limit("a chunk's cells", chunk.cells, usize::MAX as u64))?;
+    let count = usize::try_from(chunk.cells)
+        .map_err(|_| Error::limit("a chunk's cells", chunk.cells, usize::MAX as u64))?;
     let decode = |column: Column| -> Result<Cells> {
         let (size, nullable) = column_layout(schema, column)?;
         let parts = source.column(handle, chunk, column)?;
         let mut cells = Cells::new(size, nullable);
         cells.decode_with(count, |out| {
-            with_workspace(|w| handle.source().decode(chunk, column, &parts, 0..chunk.cells, out, &mut w.scratch))
+            with_workspace(|w| {
+                handle.source().decode(chunk, column, &parts, 0..chunk.cells, out, &mut w.scratch)
+            })
         })?;
         Ok(cells)
     };
@@ -144,7 +151,8 @@ fn read_chunk(
         if let Some(d) = wide.dims.iter().position(|&place| place == i) {
             return Ok(Some(gather(&coords[d])));
         }
-        if column == Column::Timestamp && chunk.column_parts(column).next().is_none() {
+        let optional = matches!(column, Column::Timestamp | Column::DeletedBy);
+        if optional && chunk.column_parts(column).next().is_none() {
             return Ok(None);
         }
         if wanted.is_empty() {
@@ -182,7 +190,14 @@ impl Merge<'_> {
     }
 
     fn time(&self, row: Row) -> Option<u64> {
-        self.cell(row, self.wide.timestamp).and_then(|(bytes, _)| bytes.try_into().ok().map(u64::from_ne_bytes))
+        self.cell(row, self.wide.timestamp)
+            .and_then(|(bytes, _)| bytes.try_into().ok().map(u64::from_ne_bytes))
+    }
+
+    /// What the chunk itself says of a cell that does not count.
+    fn removed(&self, row: Row) -> u64 {
+        let number = self.cell(row, self.wide.removed).and_then(|(bytes, _)| bytes.try_into().ok());
+        number.map_or(KEPT, u64::from_ne_bytes)
     }
 
     fn by_coords(&self, a: Row, b: Row) -> Ordering {
@@ -198,14 +213,20 @@ impl Merge<'_> {
 
     /// Ties of coordinates: by the bytes of the columns asked for, nulls first.
     fn by_columns(&self, a: Row, b: Row, columns: usize) -> Ordering {
-        let key = |row, place| self.cell(row, place).map(|(bytes, valid)| (valid, if valid { bytes } else { &[] }));
-        (0..columns).map(|place| key(a, place).cmp(&key(b, place))).find(|o| o.is_ne()).unwrap_or(Ordering::Equal)
+        let key =
+            |row, place| self.cell(row, place).map(|(bytes, valid)| (valid, if valid { bytes } else { &[] }));
+        (0..columns)
+            .map(|place| key(a, place).cmp(&key(b, place)))
+            .find(|o| o.is_ne())
+            .unwrap_or(Ordering::Equal)
     }
 
     fn run(&self, deletes: &[Delete], request: &Request) -> Result<Vec<Row>> {
         let mut rows: Vec<Row> = Vec::new();
         for (p, part) in (0_u32..).zip(self.parts) {
-            rows.extend((0_u32..).take(part.rows).map(|row| (p, row)));
+            // A cell that is not written yet hides no older one; a deleted cell does.
+            let written = |row: &Row| self.removed(*row) != UNWRITTEN;
+            rows.extend((0_u32..).take(part.rows).map(|row| (p, row)).filter(written));
         }
         if !self.schema.allows_duplicates {
             let age = |row: Row| (self.parts[row.0 as usize].layer, self.time(row).unwrap_or(0));
@@ -229,6 +250,9 @@ impl Merge<'_> {
 
     /// A delete reaches cells written up to its own time: by the cell's time where it has one, else by layer.
     fn is_deleted(&self, deletes: &[Delete], row: Row) -> Result<bool> {
+        if self.removed(row) != KEPT {
+            return Ok(true);
+        }
         for delete in deletes {
             let layer = self.parts[row.0 as usize].layer;
             let older = self.time(row).map_or(layer < delete.layer, |time| time <= delete.timestamp);

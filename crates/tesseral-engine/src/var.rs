@@ -21,7 +21,9 @@ const FILL: Pointer = (u32::MAX, 0);
 /// # Errors
 /// What the plan, the store and the decoders meet; `Limit`.
 pub fn read_var(handle: &Handle, request: &Request, options: &Options) -> Result<Cells> {
-    let (Some(selection), [column @ Column::Field(field)]) = (request.selection(), request.columns.as_slice()) else {
+    let (Some(selection), [column @ Column::Field(field)]) =
+        (request.selection(), request.columns.as_slice())
+    else {
         return Err(Error::invalid("a dense read takes positions of one field"));
     };
     let schema = handle.schema();
@@ -49,7 +51,9 @@ pub fn read_var(handle: &Handle, request: &Request, options: &Options) -> Result
         let count = count as usize;
         let mut out = Cells::new(size, nullable);
         out.decode_with(count, |to| {
-            with_workspace(|w| handle.source().decode(chunk, *column, &parts, 0..chunk.cells, to, &mut w.scratch))
+            with_workspace(|w| {
+                handle.source().decode(chunk, *column, &parts, 0..chunk.cells, to, &mut w.scratch)
+            })
         })?;
         ticker.tick()?;
         Ok(out)
@@ -70,7 +74,9 @@ pub fn read_var(handle: &Handle, request: &Request, options: &Options) -> Result
     let mut out = Cells::new(size, nullable);
     for (chunk, cell) in pointers {
         match decoded.get(chunk as usize) {
-            Some(cells) if (chunk, cell) != FILL => out.push(cells.get(cell as usize), cells.is_valid(cell as usize)),
+            Some(cells) if (chunk, cell) != FILL => {
+                out.push(cells.get(cell as usize), cells.is_valid(cell as usize))
+            }
             _ => out.push(fill, !nullable),
         }
     }
@@ -86,17 +92,24 @@ fn point(
     pointers: &mut [Pointer],
 ) -> Result<()> {
     let Some((part, target)) = chunk.cover.region().and_then(|c| selection.clip(c)) else { return Ok(()) };
-    let tile: &Region = chunk.tile_region().ok_or_else(|| Error::invalid("a sparse chunk in a dense read"))?;
+    let tile: &Region =
+        chunk.tile_region().ok_or_else(|| Error::invalid("a sparse chunk in a dense read"))?;
     let from = place(tile, handle.schema().cell_order, 1, &part);
     let strides = row_major(&selection.shape(), 1);
-    let start: usize =
-        target.bounds().iter().zip(&strides).map(|(b, s)| usize::try_from(b.0).unwrap_or(usize::MAX) * s).sum();
-    let extents: Vec<usize> = part.shape().iter().map(|&n| usize::try_from(n).unwrap_or(usize::MAX)).collect();
+    let start: usize = target
+        .bounds()
+        .iter()
+        .zip(&strides)
+        .map(|(b, s)| usize::try_from(b.0).unwrap_or(usize::MAX) * s)
+        .sum();
+    let extents: Vec<usize> =
+        part.shape().iter().map(|&n| usize::try_from(n).unwrap_or(usize::MAX)).collect();
     let walk = Walk::new(&from.strides, &strides, &extents, 1)?;
     walk.for_each_run(|run| {
         for i in 0..run.count {
             let cell = from.start + run.src + i * run.src_stride;
-            pointers[start + run.dst + i * run.dst_stride] = (number, u32::try_from(cell).unwrap_or(u32::MAX));
+            pointers[start + run.dst + i * run.dst_stride] =
+                (number, u32::try_from(cell).unwrap_or(u32::MAX));
         }
     });
     Ok(())

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use rayon::prelude::*;
 use tesseral_core::{Error, ErrorKind, Finding, Result, Selection, Severity};
 use tesseral_format::{
-    AuditOptions, ChunkPlan, Column, Container, CoordinateRanges, Format, OpenOptions, PlannedChunk, Request, Target,
+    AuditOptions, ChunkPlan, Column, Container, CoordinateRanges, Format, OpenOptions, PlannedChunk, Request,
+    Target,
 };
 use tesseral_store::Store;
 
@@ -72,7 +73,10 @@ pub fn verify(
         tell(Finding::warning("chunk_decode_skipped", detail));
     }
     if failures == 0 {
-        tell(Finding::passed("chunk_decode", format!("{decoded} chunks decoded or compared with their digest")));
+        tell(Finding::passed(
+            "chunk_decode",
+            format!("{decoded} chunks decoded or compared with their digest"),
+        ));
     }
     verified.ok = ok.get();
     Ok(verified)
@@ -134,7 +138,11 @@ fn verify_array(
         ticker.tick()?;
         let Err(error) = check_chunk(&handle, chunk, decode, deep) else { return Ok(None) };
         let info = handle.source().describe(chunk);
-        let check = if matches!(error.kind(), ErrorKind::InvalidRequest { .. }) { "statistics" } else { "chunk_decode" };
+        let check = if matches!(error.kind(), ErrorKind::InvalidRequest { .. }) {
+            "statistics"
+        } else {
+            "chunk_decode"
+        };
         let finding = finding_of(check, &error)?.in_array(&name).in_chunk(&info.coords);
         Ok(Some(finding.at(info.offset, info.stored_len)))
     };
@@ -162,7 +170,9 @@ pub(crate) fn plan_all(handle: &Handle) -> Result<ChunkPlan> {
         columns.extend((0..).take(schema.dims.len()).map(Column::Dim));
         Target::Coordinates(vec![CoordinateRanges::new(); schema.dims.len()])
     } else {
-        let shape = schema.shape().ok_or_else(|| Error::invalid("a dense array whose positions cannot be counted"))?;
+        let shape = schema
+            .shape()
+            .ok_or_else(|| Error::invalid("a dense array whose positions cannot be counted"))?;
         Target::Cells(Selection::all(&shape))
     };
     handle.source().plan(&Request { target, columns, condition: None }).map_err(|e| e.in_array(&schema.name))
@@ -184,7 +194,9 @@ fn check_chunk(handle: &Handle, chunk: &PlannedChunk, decode: bool, statistics: 
             .map_err(|_| Error::limit("a chunk's cells", chunk.cells, usize::MAX as u64))?;
         let mut cells = Cells::new(size, nullable);
         cells.decode_with(count, |out| {
-            with_workspace(|w| handle.source().decode(chunk, column, &parts, 0..chunk.cells, out, &mut w.scratch))
+            with_workspace(|w| {
+                handle.source().decode(chunk, column, &parts, 0..chunk.cells, out, &mut w.scratch)
+            })
         })?;
         if statistics && let Column::Field(field) = column {
             check_statistics(handle, chunk, field, &cells)?;

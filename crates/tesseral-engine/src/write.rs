@@ -44,8 +44,9 @@ impl WriteSession {
             [field] => field.cell_size(),
             _ => None,
         };
-        let size =
-            size.ok_or_else(|| Error::unsupported("writing cells without one size chunk by chunk").in_array(name))?;
+        let size = size.ok_or_else(|| {
+            Error::unsupported("writing cells without one size chunk by chunk").in_array(name)
+        })?;
         let grid = spec.schema.grid().map_err(|e| e.in_array(name))?;
         let array = self.writer.begin(spec).map_err(|e| e.in_array(name))?;
         self.arrays.push(Declared { spec: spec.clone(), grid, size });
@@ -81,7 +82,8 @@ impl WriteSession {
         coords: &[u64],
         cells: &'a [u8],
     ) -> Result<EncodedChunk<'a>> {
-        let stats = if self.writer.wants_stats(array) { vec![statistics(declared, cells)?] } else { Vec::new() };
+        let stats =
+            if self.writer.wants_stats(array) { vec![statistics(declared, cells)?] } else { Vec::new() };
         let column = ColumnData::Fixed { values: cells, validity: None };
         with_workspace(|w| self.writer.encode(array, coords, &[column], stats, &mut w.scratch))
     }
@@ -161,7 +163,8 @@ impl WriteSession {
             let to = row_major(&region.shape(), declared.size);
             // Positions inside the array, whose bytes are in memory.
             #[allow(clippy::cast_possible_truncation)]
-            let start: usize = region.bounds().iter().zip(&from).map(|(b, stride)| b.0 as usize * stride).sum();
+            let start: usize =
+                region.bounds().iter().zip(&from).map(|(b, stride)| b.0 as usize * stride).sum();
             #[allow(clippy::cast_possible_truncation)]
             let extents: Vec<usize> = region.shape().iter().map(|&n| n as usize).collect();
             copy_box(&cells[start..], &from, out, &to, &extents, declared.size)
@@ -200,7 +203,10 @@ fn located(error: Error, declared: &Declared, coords: &[u64]) -> Error {
 
 fn chunk_bytes(declared: &Declared, coords: &[u64]) -> Result<usize> {
     if !declared.grid.contains(coords) {
-        return Err(Error::invalid(format!("there is no chunk {coords:?} in a grid of {:?}", declared.grid.counts())));
+        return Err(Error::invalid(format!(
+            "there is no chunk {coords:?} in a grid of {:?}",
+            declared.grid.counts()
+        )));
     }
     let cells = declared.grid.region(coords).cells().unwrap_or(u64::MAX);
     let bytes = cells.checked_mul(declared.size as u64).and_then(|n| usize::try_from(n).ok());

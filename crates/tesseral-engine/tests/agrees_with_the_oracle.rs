@@ -1,16 +1,17 @@
 //! The executor against the naive oracle, on formats made to be hard: overlapping layers with gaps, big-endian and coded
 //! tiles larger than what they cover, sparse cells with duplicates, timestamps and deletes.
+#![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use tesseral_core::{CellLen, Selection, Slice};
-use tesseral_engine::kernel::summary::Wanted;
-use tesseral_engine::{Handle, Options, read, read_cells, read_into, read_var, summarize};
+use tesseral_engine::kernel::summary::{Summary, Wanted};
+use tesseral_engine::{Handle, Options, read, read_cells, read_into, read_var, reduce, summarize};
 use tesseral_format::oracle::{self, Cells};
+use tesseral_format::testing::Random;
 use tesseral_format::testing::cells::{self, CellsFormat};
 use tesseral_format::testing::layered::{self, LayeredFormat};
-use tesseral_format::testing::Random;
 use tesseral_format::{Column, Container, Format, OpenOptions, Request, Target};
 use tesseral_store::Store;
 use tesseral_store::wrap::{Counting, Latency, Wrapped};
@@ -38,7 +39,9 @@ fn stores(inner: Arc<dyn Store>) -> [Arc<dyn Store>; 3] {
 fn close(a: Option<f64>, b: Option<f64>, scale: f64) -> bool {
     match (a, b) {
         (None, None) => true,
-        (Some(a), Some(b)) => a == b || (a.is_nan() && b.is_nan()) || (a - b).abs() <= 1e-12 * scale.max(b.abs()),
+        (Some(a), Some(b)) => {
+            a == b || (a.is_nan() && b.is_nan()) || (a - b).abs() <= 1e-12 * scale.max(b.abs())
+        }
         _ => false,
     }
 }
@@ -46,7 +49,7 @@ fn close(a: Option<f64>, b: Option<f64>, scale: f64) -> bool {
 #[test]
 fn overlapping_dense_layers() {
     let options = Options::default();
-    for seed in 0..400 {
+    for seed in 0..150 {
         let sample = layered::sample(seed).unwrap();
         for store in stores(sample.store()) {
             let container = LayeredFormat.open(store, &OpenOptions::default()).unwrap();
@@ -64,6 +67,7 @@ fn overlapping_dense_layers() {
                         let request = Request::cells(selection.clone(), field);
                         check_dense(&handle, &request, &want, &options, &context);
                         check_summary(&handle, &request, &container, array, field, &options, &context);
+                        check_reduce(&handle, &request, &mut random, &options, &context);
                     }
                 }
             }
@@ -107,7 +111,8 @@ fn check_summary(
         return;
     }
     let want = oracle::summary(&**container, array, field, request.selection().unwrap()).unwrap();
-    let got = summarize(handle, request, Wanted::ALL, options).unwrap_or_else(|e| panic!("{context}: {e}")).summary;
+    let got =
+        summarize(handle, request, Wanted::ALL, options).unwrap_or_else(|e| panic!("{context}: {e}")).summary;
     assert_eq!((got.count(), got.nulls(), got.nans()), (want.cells, want.nulls, want.nans), "{context}");
     assert_eq!(got.infinities(), Some(want.infs), "{context}");
     let same = |a: Option<tesseral_core::Scalar>, b: Option<tesseral_core::Scalar>| match (a, b) {
@@ -117,23 +122,58 @@ fn check_summary(
     assert!(same(got.min(), want.min.clone()), "{context}: {:?} {:?}", got.min(), want.min);
     assert!(same(got.max(), want.max.clone()), "{context}");
     if let Some(sum) = want.sum {
-        if let tesseral_core::Sum::Int(_) = sum {
-            if want.count > 0 {
-                assert_eq!(got.sum(), Some(sum), "{context}");
-            }
+        if matches!(sum, tesseral_core::Sum::Int(_)) && want.count > 0 {
+            assert_eq!(got.sum(), Some(sum), "{context}");
         }
         assert!(close(got.mean(), want.mean, want.magnitude), "{context}: {:?} {:?}", got.mean(), want.mean);
     }
 }
 
+/// Along random axes, against a summary of the cells of each kept position.
+fn check_reduce(handle: &Handle, request: &Request, random: &mut Random, options: &Options, context: &str) {
+    let Column::Field(number) = request.columns[0] else { unreachable!() };
+    let field = &handle.schema().fields[usize::from(number)];
+    if field.cell != CellLen::One || summary_dtype(field.dtype).is_none() {
+        return;
+    }
+    let size = field.cell_size().unwrap();
+    let cells = read(handle, request, options).unwrap();
+    let rank = cells.shape.len();
+    let axes: Vec<usize> = (0..rank).filter(|_| random.chance(1, 2)).collect();
+    let kept: Vec<usize> = (0..rank).filter(|d| !axes.contains(d)).collect();
+    let got = reduce(handle, request, &axes, Wanted::SPREAD | Wanted::RANGE, options)
+        .unwrap_or_else(|e| panic!("{context} axes {axes:?}: {e}"));
+    assert_eq!(got.shape, kept.iter().map(|&d| cells.shape[d]).collect::<Vec<_>>(), "{context}");
+    let positions: u64 = got.shape.iter().product();
+    let mut want = vec![Summary::new(field.dtype, Wanted::ALL).unwrap(); positions as usize];
+    let strides: Vec<u64> = (0..rank).map(|d| cells.shape[d + 1..].iter().product()).collect();
+    for i in 0..cells.bytes().len() / size {
+        let at = |d: usize| i as u64 / strides[d] % cells.shape[d];
+        let flat = kept.iter().fold(0, |flat, &d| flat * cells.shape[d] + at(d)) as usize;
+        let valid = cells.validity().map(|v| &v[i..=i]);
+        want[flat].fold(&cells.bytes()[i * size..(i + 1) * size], valid, field.fill.as_ref()).unwrap();
+    }
+    let counts = got.collect(|fold, i| (fold.count(i), fold.nulls(i), fold.nans(i)));
+    let (min, max, mean, std) = (got.min(), got.max(), got.mean(), got.std());
+    for (i, want) in want.iter().enumerate() {
+        let context = format!("{context} axes {axes:?} position {i}");
+        assert_eq!(counts[i], (want.count(), want.nulls(), want.nans()), "{context}");
+        assert_eq!((&min[i], &max[i]), (&want.min(), &want.max()), "{context}");
+        let scale = want.min().and_then(|v| v.as_f64()).unwrap_or(0.0).abs();
+        let scale = scale.max(want.max().and_then(|v| v.as_f64()).unwrap_or(0.0).abs());
+        assert!(close(mean[i], want.mean(), scale), "{context}: {:?} {:?}", mean[i], want.mean());
+        assert!(close(std[i], want.std(), scale), "{context}: {:?} {:?}", std[i], want.std());
+    }
+}
+
 fn summary_dtype(dtype: tesseral_core::DType) -> Option<()> {
-    tesseral_engine::kernel::summary::Summary::new(dtype, Wanted::ALL).ok().map(|_| ())
+    Summary::new(dtype, Wanted::ALL).ok().map(|_| ())
 }
 
 #[test]
 fn sparse_cells_with_duplicates_by_layer() {
     let options = Options::default();
-    for seed in 0..300 {
+    for seed in 0..150 {
         let sample = cells::sample(seed).unwrap();
         for store in stores(sample.store()) {
             let container = CellsFormat.open(store, &OpenOptions::default()).unwrap();
@@ -150,10 +190,15 @@ fn sparse_cells_with_duplicates_by_layer() {
                             }
                             let mut pick = || {
                                 let row = &truth.rows()[random.index(truth.rows().len())];
-                                tesseral_core::Scalar::from_le_bytes(schema.dims[d].dtype, &row.coords[d]).unwrap()
+                                tesseral_core::Scalar::from_le_bytes(schema.dims[d].dtype, &row.coords[d])
+                                    .unwrap()
                             };
                             let (a, b) = (pick(), pick());
-                            if a.compare(&b).is_some_and(std::cmp::Ordering::is_le) { vec![(a, b)] } else { vec![(b, a)] }
+                            if a.compare(&b).is_some_and(std::cmp::Ordering::is_le) {
+                                vec![(a, b)]
+                            } else {
+                                vec![(b, a)]
+                            }
                         })
                         .collect();
                     let fields: Vec<u16> = (0..schema.fields.len() as u16).collect();

@@ -1,7 +1,10 @@
 //! One array of a container.
 
 use tesseral_core::{ArraySchema, Error, Result, Selection};
-use tesseral_engine::{Dense, Explained, Handle, Options, kernel::summary::{Summary, Wanted}};
+use tesseral_engine::{
+    Dense, Explained, Handle, Options, Reduced,
+    kernel::summary::{Summary, Wanted},
+};
 use tesseral_format::{ChunkInfo, Request};
 
 use crate::select;
@@ -52,7 +55,8 @@ impl Array {
     /// `NotFound`, with the fields there are.
     pub fn field(mut self, name: &str) -> Result<Self> {
         let number = self.schema().field(name)?;
-        self.field = u16::try_from(number).map_err(|_| Error::limit("fields", number as u64, u64::from(u16::MAX)))?;
+        self.field =
+            u16::try_from(number).map_err(|_| Error::limit("fields", number as u64, u64::from(u16::MAX)))?;
         Ok(self)
     }
 
@@ -62,7 +66,8 @@ impl Array {
     /// `InvalidRequest` when positions cannot be counted, as in some sparse arrays.
     pub fn all(&self) -> Result<Selection> {
         let shape = self.schema().shape();
-        let shape = shape.ok_or_else(|| Error::invalid("the array's positions cannot be counted").in_array(self.name()))?;
+        let shape = shape
+            .ok_or_else(|| Error::invalid("the array's positions cannot be counted").in_array(self.name()))?;
         Ok(Selection::all(&shape))
     }
 
@@ -103,6 +108,14 @@ impl Array {
         Ok(tesseral_engine::summarize(&self.handle, &self.request(selection), wanted, &self.options)?.summary)
     }
 
+    /// The same along some axes, one result for each position of the others.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read); `InvalidRequest` when an axis does not exist.
+    pub fn reduce(&self, selection: &Selection, axes: &[usize], wanted: Wanted) -> Result<Reduced> {
+        tesseral_engine::reduce(&self.handle, &self.request(selection), axes, wanted, &self.options)
+    }
+
     /// The selection cut into boxes, in row-major order, each of which takes at most `bytes` of memory to read.
     ///
     /// # Errors
@@ -124,7 +137,8 @@ impl Array {
     /// # Errors
     /// What the plan meets.
     pub fn chunks(&self, selection: &Selection) -> Result<Vec<ChunkInfo>> {
-        let plan = self.handle.source().plan(&self.request(selection)).map_err(|e| e.in_array(self.name()))?;
+        let plan =
+            self.handle.source().plan(&self.request(selection)).map_err(|e| e.in_array(self.name()))?;
         Ok(plan.chunks.iter().map(|chunk| self.handle.source().describe(chunk)).collect())
     }
 }

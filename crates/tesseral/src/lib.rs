@@ -45,11 +45,12 @@ pub use container::{Container, Open, open};
 pub use create::{ArrayId, Create, Session};
 pub use registry::{FORMATS, format, recognise};
 pub use tesseral_core::{
-    self as core, ArraySchema, Attributes, CellLen, ChunkGrid, ChunkStats, DType, Dimension, Element, Error, ErrorKind, Field,
-    Finding, HistoryRow, Limits, Order, Region, Result, Scalar, Selection, Severity, Slice, Value,
+    self as core, ArraySchema, Attributes, CellLen, ChunkGrid, ChunkStats, DType, Dimension, Element, Error,
+    ErrorKind, Field, Finding, HistoryRow, Limits, Order, Region, Result, Scalar, Selection, Severity, Slice,
+    Value,
 };
 pub use tesseral_engine::{
-    self as engine, Cancel, Dense, Options, Progress,
+    self as engine, Cancel, Dense, Options, Progress, Reduced,
     kernel::summary::{Summary, Wanted},
 };
 pub use tesseral_format::{

@@ -52,6 +52,9 @@ pub struct AxisFold {
     dtype: DType,
     wanted: Wanted,
     shape: SmallVec<[usize; 4]>,
+    positions: usize,
+    /// Cells at every position, and at each besides: empty until a box covers only some, or spreads need it.
+    everywhere: u64,
     cells: Vec<u64>,
     /// Empty until there is a null, or a NaN.
     nulls: Vec<u64>,
@@ -73,7 +76,7 @@ pub struct AxisFold {
 }
 
 /// Runs of at least this many cells are summarised where they lie.
-const LONG: usize = 256;
+const LONG: usize = 48;
 
 impl AxisFold {
     /// The fold of no cells over kept axes of `shape`. [`Wanted::INFINITIES`] is not for axes.
@@ -93,7 +96,9 @@ impl AxisFold {
             dtype,
             wanted,
             shape: SmallVec::from_slice(shape),
-            cells: vec![0; n],
+            positions: n,
+            everywhere: 0,
+            cells: vec![0; when(wanted.has(Wanted::SPREAD))],
             nulls: Vec::new(),
             nans: Vec::new(),
             int_sum: vec![0; when(sum && !float)],
@@ -126,6 +131,8 @@ impl AxisFold {
         }
         dispatch_element!(self.dtype, T => {
             let size = size_of::<T>();
+            // Counts of cells stay in range even where one cell stands for many.
+            let countable = view.shape.iter().try_fold(1_u64, |n, &extent| n.checked_mul(extent as u64));
             let reach = view.shape.iter().zip(view.strides).try_fold(1_usize, |len, (&n, &stride)| {
                 len.checked_add(stride.checked_mul(n - 1)?)
             });
@@ -133,10 +140,18 @@ impl AxisFold {
                 n.checked_mul(size).is_some_and(|n| n <= view.cells.len())
                     && view.validity.is_none_or(|v| n <= v.len())
             });
-            if fits.is_none() {
+            if fits.is_none() || countable.is_none() {
                 return Err(Error::invalid(format!("a box of shape {:?} leaves its bytes", view.shape)));
             }
             let fill_value = typed::<T>(self.dtype, fill)?;
+            let covered = view.shape.iter().zip(reduced).filter(|&(_, &r)| !r).map(|(&n, _)| n);
+            let everywhere = self.cells.is_empty() && covered.eq(self.shape.iter().copied());
+            if everywhere {
+                let reduced = view.shape.iter().zip(reduced).filter(|&(_, &r)| r).map(|(&n, _)| n as u64);
+                self.everywhere += reduced.product::<u64>();
+            } else {
+                self.cells.resize(self.positions, 0);
+            }
             self.walk::<T>(view, &dims, start, fill, fill_value)
         }, else => Err(Error::unsupported(format!("reductions of {}", self.dtype))))
     }
@@ -260,7 +275,7 @@ impl AxisFold {
         let at = |i: usize| first + i * step;
         if self.wanted.has(Wanted::SPREAD) {
             for i in 0..n {
-                let values = place.rows as u32 - results.nulls[i] - results.nans[i];
+                let values = place.rows as u32 - results.gaps(i);
                 if values > 0 {
                     let (high, low) = W::centre_parts(results.centre[i]);
                     let m = f64::from(values);
@@ -296,18 +311,16 @@ impl AxisFold {
             for i in 0..n {
                 let (min, max): (i64, i64) = (results.min[i].into(), results.max[i].into());
                 // A narrow type's keys of nothing are values too: only columns with values count.
-                if results.nulls[i] + results.nans[i] < place.rows as u32 {
+                if results.gaps(i) < place.rows as u32 {
                     self.min[at(i)] = self.min[at(i)].min(min);
                     self.max[at(i)] = self.max[at(i)].max(max);
                 }
             }
         }
-        if step == 1 {
-            self.cells[first..first + n].iter_mut().for_each(|cells| *cells += rows);
-        } else {
+        if !self.cells.is_empty() {
             (0..n).for_each(|i| self.cells[at(i)] += rows);
         }
-        let positions = self.cells.len();
+        let positions = self.positions;
         for (counts, more) in [(&mut self.nulls, &results.nulls), (&mut self.nans, &results.nans)] {
             if more.iter().any(|&more| more > 0) {
                 counts.resize(positions, 0);
@@ -354,8 +367,10 @@ impl AxisFold {
             *min = state.range.0.min(*min);
             *max = state.range.1.max(*max);
         }
-        self.cells[i] += summary.count();
-        let positions = self.cells.len();
+        if let Some(cells) = self.cells.get_mut(i) {
+            *cells += summary.count();
+        }
+        let positions = self.positions;
         for (counts, more) in [(&mut self.nulls, summary.nulls()), (&mut self.nans, summary.nans())] {
             if more > 0 {
                 counts.resize(positions, 0);
@@ -388,9 +403,11 @@ impl AxisFold {
         }
         self.min.iter_mut().zip(&other.min).for_each(|(a, &b)| *a = b.min(*a));
         self.max.iter_mut().zip(&other.max).for_each(|(a, &b)| *a = b.max(*a));
-        self.cells.iter_mut().zip(&other.cells).for_each(|(a, b)| *a += b);
-        let positions = self.cells.len();
-        for (counts, more) in [(&mut self.nulls, &other.nulls), (&mut self.nans, &other.nans)] {
+        self.everywhere += other.everywhere;
+        let positions = self.positions;
+        for (counts, more) in
+            [(&mut self.cells, &other.cells), (&mut self.nulls, &other.nulls), (&mut self.nans, &other.nans)]
+        {
             if !more.is_empty() {
                 counts.resize(positions, 0);
                 counts.iter_mut().zip(more).for_each(|(a, b)| *a += b);
@@ -406,23 +423,24 @@ impl AxisFold {
 
     /// Number of positions.
     pub fn len(&self) -> usize {
-        self.cells.len()
+        self.positions
     }
 
     /// Whether there is no position.
     pub fn is_empty(&self) -> bool {
-        self.cells.is_empty()
+        self.positions == 0
     }
 
     /// Cells folded at a position, null ones included.
+    #[inline]
     pub fn count(&self, i: usize) -> u64 {
-        self.cells[i]
+        self.everywhere + self.cells.get(i).copied().unwrap_or(0)
     }
 
     /// Cells of a position that are neither null nor NaN.
     #[inline]
     pub fn valid(&self, i: usize) -> u64 {
-        self.cells[i] - self.nulls(i) - self.nans(i)
+        self.count(i) - self.nulls(i) - self.nans(i)
     }
 
     /// Null cells of a position.

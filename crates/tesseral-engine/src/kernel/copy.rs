@@ -332,12 +332,13 @@ pub(super) fn merge(dims: &mut SmallVec<[Dim; 6]>) {
     let mut kept = 0;
     for i in 0..dims.len() {
         let dim = dims[i];
-        let continues = |outer: &Dim| {
-            dim.src.checked_mul(dim.count) == Some(outer.src)
-                && dim.dst.checked_mul(dim.count) == Some(outer.dst)
+        let joined = |outer: &Dim| {
+            let continues = dim.src.checked_mul(dim.count) == Some(outer.src)
+                && dim.dst.checked_mul(dim.count) == Some(outer.dst);
+            outer.count.checked_mul(dim.count).filter(|_| continues).map(|count| Dim { count, ..dim })
         };
-        match dims[..kept].last_mut() {
-            Some(outer) if continues(outer) => *outer = Dim { count: outer.count * dim.count, ..dim },
+        match dims[..kept].last_mut().map(|outer| (joined(outer), outer)) {
+            Some((Some(joined), outer)) => *outer = joined,
             _ => {
                 dims[kept] = dim;
                 kept += 1;

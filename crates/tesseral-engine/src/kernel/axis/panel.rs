@@ -184,6 +184,7 @@ pub(crate) struct Columns<W: Column> {
     pub partial: Vec<W::Partial>,
     pub min: Vec<W::Key>,
     pub max: Vec<W::Key>,
+    /// Empty when there is neither a null nor a NaN.
     pub nulls: Vec<u32>,
     pub nans: Vec<u32>,
     pub centre: Vec<W::Centre>,
@@ -207,16 +208,24 @@ impl<W: Column> Columns<W> {
         Self { partial, min, max, nulls, nans, centre, s1, s2, stay }
     }
 
-    fn reset(&mut self, n: usize) {
+    /// Starts over, for what is to be found alone.
+    fn reset(&mut self, n: usize, find: Find, gapped: bool) {
         fn set<T: Clone>(column: &mut Vec<T>, n: usize, value: T) {
             column.clear();
             column.resize(n, value);
         }
-        set(&mut self.partial, n, W::ZERO);
-        set(&mut self.min, n, W::NO_KEYS.0);
-        set(&mut self.max, n, W::NO_KEYS.1);
-        set(&mut self.nulls, n, 0);
-        set(&mut self.nans, n, 0);
+        set(&mut self.partial, if find.sum { n } else { 0 }, W::ZERO);
+        set(&mut self.min, if find.range { n } else { 0 }, W::NO_KEYS.0);
+        set(&mut self.max, if find.range { n } else { 0 }, W::NO_KEYS.1);
+        set(&mut self.nulls, if gapped { n } else { 0 }, 0);
+        set(&mut self.nans, if gapped { n } else { 0 }, 0);
+        self.stay.resize(if gapped { n } else { 0 }, 0);
+    }
+
+    /// Cells of a column that are null or NaN.
+    #[inline(always)]
+    pub fn gaps(&self, i: usize) -> u32 {
+        self.nulls.get(i).map_or(0, |nulls| nulls + self.nans[i])
     }
 
     /// Folds a panel; columns' former results are gone.
@@ -227,8 +236,8 @@ impl<W: Column> Columns<W> {
         fill: Option<W>,
         find: Find,
     ) {
-        self.reset(panel.columns);
         let mut dense = validity.is_none() && fill.is_none();
+        self.reset(panel.columns, find, !dense);
         if dense {
             if find.sum {
                 add_rows(panel, &mut self.partial);
@@ -238,18 +247,17 @@ impl<W: Column> Columns<W> {
             }
             if W::FLOAT && self.suspicious(find) {
                 dense = false;
-                self.reset(panel.columns);
+                self.reset(panel.columns, find, true);
             }
         }
         let gaps = (!dense).then_some(RowGaps { validity, fill });
         if let Some(gaps) = gaps {
-            self.stay.resize(panel.columns, 0);
             fold_gapped(panel, gaps, self, find);
         }
         if find.spread {
             self.centre.clear();
             for i in 0..panel.columns {
-                let n = panel.rows as u32 - self.nulls[i] - self.nans[i];
+                let n = panel.rows as u32 - self.gaps(i);
                 self.centre.push(W::centre(self.partial[i], n.max(1)));
             }
             self.s1.clear();
@@ -405,8 +413,7 @@ fn fold_cell_by_cell<W: Column>(
 ) {
     let n = panel.columns;
     let Columns { partial, min, max, nulls, nans, stay, .. } = columns;
-    let (partial, stay) = (&mut partial[..n], &mut stay[..n]);
-    let (min, max, nulls, nans) = (&mut min[..n], &mut max[..n], &mut nulls[..n], &mut nans[..n]);
+    let (nulls, nans, stay) = (&mut nulls[..n], &mut nans[..n], &mut stay[..n]);
     for r in 0..panel.rows {
         let row = panel.row(r);
         gaps.mark(r, row, stay);
@@ -421,12 +428,14 @@ fn fold_cell_by_cell<W: Column>(
             }
         }
         if find.sum {
+            let partial = &mut partial[..n];
             for i in 0..n {
                 let more = if stay[i] == 0 { W::ZERO } else { row[i].partial() };
                 partial[i] = W::plus(partial[i], more);
             }
         }
         if find.range {
+            let (min, max) = (&mut min[..n], &mut max[..n]);
             for i in 0..n {
                 let key = row[i].narrow_key();
                 min[i] = min[i].min(if stay[i] == 0 { W::NO_KEYS.0 } else { key });
@@ -455,5 +464,29 @@ fn spread_cell_by_cell<W: Column>(panel: Panel<'_, W>, gaps: RowGaps<'_, W>, col
             s1[i] += d;
             s2[i] += d * d;
         }
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// Whether the multiversioned loops and the plain ones give the same bits.
+    pub(crate) fn both<W: Column>(panel: Panel<'_, W>) -> bool {
+        let n = panel.columns;
+        let bits = |partial: &[W::Partial]| -> Vec<u64> {
+            partial.iter().map(|&p| W::total(p).to_f64()).filter(|x| !x.is_nan()).map(f64::to_bits).collect()
+        };
+        let mut sums = [vec![W::ZERO; n], vec![W::ZERO; n]];
+        add_rows(panel, &mut sums[0]);
+        add_rows_by_8(panel, &mut sums[1]);
+        let centre: Vec<W::Centre> = sums[0].iter().map(|&p| W::centre(p, panel.rows as u32)).collect();
+        let mut squares = [vec![0.0; n], vec![0.0; n], vec![0.0; n], vec![0.0; n]];
+        let [a, b, c, d] = &mut squares;
+        spread_rows(panel, &centre, a, b);
+        spread_rows_by_4(panel, &centre, c, d);
+        let floats =
+            |x: &[f64]| -> Vec<u64> { x.iter().filter(|x| !x.is_nan()).map(|x| x.to_bits()).collect() };
+        bits(&sums[0]) == bits(&sums[1]) && floats(a) == floats(c) && floats(b) == floats(d)
     }
 }

@@ -185,8 +185,27 @@ fn refuses_what_does_not_fit() {
     refused(&view, &[true, false], &[0], Some(&Scalar::from_element(0_i64)));
     refused(&View { validity: Some(&[1; 15]), ..view }, &[true, false], &[0], None);
     refused(&View { strides: &[usize::MAX, 1], ..view }, &[true, false], &[0], None);
+    refused(&View { shape: &[1 << 62, 4], strides: &[0, 1], ..view }, &[true, false], &[0], None);
     assert_eq!(fold.count(0), 0);
     assert!(fold.merge(&AxisFold::new(DType::Int32, Wanted::SUM, &[4]).unwrap()).is_err());
     assert!(AxisFold::new(DType::Utf8, Wanted::SUM, &[4]).is_err());
     assert!(AxisFold::new(DType::Int8, Wanted::SUM, &[usize::MAX, 2]).is_err());
+}
+
+/// Loops compiled for this machine's instructions give the bits of loops compiled for any machine's.
+#[test]
+fn instructions_do_not_matter() {
+    for (seed, dtype) in DTYPES.into_iter().enumerate() {
+        for (rows, columns) in [(1, 7), (8, 64), (37, 33), (128, 100)] {
+            let data = cells(dtype, Flavour::Tame, rows * columns, seed as u64);
+            let mut results = Vec::new();
+            dispatch_element!(dtype, T => {
+                type W = <T as Cell>::Work;
+                let work: Vec<W> = values::<T>(&data).into_iter().map(Cell::widen).collect();
+                let panel = Panel { cells: &work[..], stride: columns, rows, columns };
+                results.push(panel::tests::both(panel));
+            }, else => unreachable!());
+            assert!(results.iter().all(|&same| same), "{dtype}, {rows} rows");
+        }
+    }
 }

@@ -162,6 +162,8 @@ fn refuses_boxes_beyond_memory() {
     assert!(Walk::new(&[4], &[4, 4], &[3, 3], 4).is_err());
     assert!(Walk::new(&[4], &[4], &[3], 0).is_err());
     assert!(fill_box(&mut [0; 8], &[4], &[3], &[1, 2, 3, 4]).is_err());
+    // Extents that no count can hold together are not joined.
+    assert!(Walk::new(&[0, 0], &[0, 0], &[1 << 40, 1 << 40], 4).is_ok());
     // Empty along one dimension: nothing to reach, however long the others.
     assert!(Walk::new(&[usize::MAX, 4], &[4, 4], &[3, 0], 4).is_ok());
 }

@@ -1,0 +1,199 @@
+//! Folding a selection along some axes: one result for each position of the others.
+//!
+//! Groups that lie over the same positions of the kept axes are folded one after another into one state; where there are
+//! few such stacks they are cut into segments, merged in order. Stacks and segments are cut by the plan alone, so the
+//! result does not depend on the number of threads.
+
+use std::collections::HashMap;
+
+use rayon::prelude::*;
+use smallvec::SmallVec;
+use tesseral_core::{Coords, Error, Region, Result, Scalar, Sum};
+use tesseral_format::Request;
+
+use crate::dense::Prepared;
+use crate::handle::Handle;
+use crate::kernel::axis::{self, AxisFold};
+use crate::kernel::summary::Wanted;
+use crate::options::Options;
+use crate::visit::Visitor;
+
+/// With at least this many stacks there is enough to do at once without cutting them.
+const STACKS: usize = 32;
+/// Bytes of cells in a segment of a stack.
+const SEGMENT: u64 = 8 << 20;
+/// What a kept position takes while it is folded, at most.
+const STATE: u64 = 128;
+
+/// Results along some axes.
+#[derive(Clone, Debug)]
+pub struct Reduced {
+    /// Positions along each kept axis.
+    pub shape: Vec<u64>,
+    blocks: Vec<(Region, AxisFold)>,
+}
+
+impl Reduced {
+    /// Something of each kept position, row-major.
+    pub fn collect<T: Clone + Default>(&self, mut of: impl FnMut(&AxisFold, usize) -> T) -> Vec<T> {
+        // The states of all positions were held in memory, so their number fits.
+        let cells =
+            Region::from_shape(&self.shape).cells().and_then(|n| usize::try_from(n).ok()).unwrap_or(0);
+        let mut out = vec![T::default(); cells];
+        for (region, fold) in &self.blocks {
+            let mut at: SmallVec<[u64; 4]> = region.bounds().iter().map(|b| b.0).collect();
+            for i in 0..fold.len() {
+                let flat = at.iter().zip(&self.shape).fold(0, |flat, (p, n)| flat * n + p);
+                if let Some(slot) = usize::try_from(flat).ok().and_then(|flat| out.get_mut(flat)) {
+                    *slot = of(fold, i);
+                }
+                for d in (0..at.len()).rev() {
+                    at[d] += 1;
+                    if at[d] < region.end(d) {
+                        break;
+                    }
+                    at[d] = region.start(d);
+                }
+            }
+        }
+        out
+    }
+
+    /// Means; `None` where no cell counts.
+    pub fn mean(&self) -> Vec<Option<f64>> {
+        self.collect(AxisFold::mean)
+    }
+
+    /// Sums; `None` where sums were not asked for.
+    pub fn sum(&self) -> Vec<Option<Sum>> {
+        self.collect(AxisFold::sum)
+    }
+
+    /// Minima; `None` where no cell counts.
+    pub fn min(&self) -> Vec<Option<Scalar>> {
+        self.collect(AxisFold::min)
+    }
+
+    /// Maxima; `None` where no cell counts.
+    pub fn max(&self) -> Vec<Option<Scalar>> {
+        self.collect(AxisFold::max)
+    }
+
+    /// Standard deviations of the population; `None` where no cell counts.
+    pub fn std(&self) -> Vec<Option<f64>> {
+        self.collect(AxisFold::std)
+    }
+}
+
+/// Groups over the same kept positions.
+struct Stack {
+    kept: Region,
+    groups: Vec<u32>,
+    bytes: u64,
+}
+
+/// Folds a selection of one field along `axes`.
+///
+/// # Errors
+/// What the plan, the store and the decoders meet; `InvalidRequest` when an axis does not exist or is named twice;
+/// `Limit` when the states of the kept positions pass the memory limit.
+pub fn reduce(
+    handle: &Handle,
+    request: &Request,
+    axes: &[usize],
+    wanted: Wanted,
+    options: &Options,
+) -> Result<Reduced> {
+    let prepared = Prepared::new(handle, request)?;
+    let rank = prepared.selection.rank();
+    let mut reduced = vec![false; rank];
+    for &axis in axes {
+        if axis >= rank || std::mem::replace(&mut reduced[axis], true) {
+            let detail = format!("axis {axis} is named twice or is none of the {rank} there are");
+            return Err(Error::invalid(detail).in_array(&handle.schema().name));
+        }
+    }
+    let kept = |bounds: &[(u64, u64)]| {
+        Region::new(bounds.iter().zip(&reduced).filter(|(_, r)| !**r).map(|(b, _)| *b))
+    };
+    let shape = kept(Region::from_shape(&prepared.selection.shape()).bounds()).shape();
+    let positions = Region::from_shape(&shape).cells().unwrap_or(u64::MAX);
+    options.check_memory("the results", positions.saturating_mul(STATE))?;
+    let stacks = stacks(&prepared, &reduced)?;
+    let visitor = Visitor::new(handle, &prepared);
+    AxisFold::new(visitor.field.dtype, wanted, &[]).map_err(|e| e.in_array(&handle.schema().name))?;
+    let ticker = options.ticker(prepared.groups.len(&prepared.plan) as u64);
+
+    let fold_segment = |stack: &Stack, groups: &[u32]| -> Result<AxisFold> {
+        let extents: SmallVec<[usize; 4]> =
+            stack.kept.shape().iter().map(|&n| usize::try_from(n).unwrap_or(usize::MAX)).collect();
+        let origin: SmallVec<[usize; 4]> = extents.iter().map(|_| 0).collect();
+        let mut fold = AxisFold::new(visitor.field.dtype, wanted, &extents)?;
+        for &index in groups {
+            let context = visitor.group_context(index as usize)?;
+            visitor.group(index as usize, &context, &mut |_| Ok(false), &mut |view| {
+                let strides: SmallVec<[usize; 4]> = view.strides.iter().map(|s| s / view.size).collect();
+                let cells = axis::View {
+                    cells: view.values,
+                    validity: view.validity,
+                    shape: &view.extents,
+                    strides: &strides,
+                };
+                fold.fold(&cells, &reduced, &origin, visitor.field.fill.as_ref())
+            })?;
+            ticker.tick()?;
+        }
+        Ok(fold)
+    };
+    let fold_stack = |stack: &Stack| -> Result<(Region, AxisFold)> {
+        let segments = if stacks.len() < STACKS { stack.bytes.div_ceil(SEGMENT).clamp(1, 64) } else { 1 };
+        let length = stack.groups.len().div_ceil(usize::try_from(segments).unwrap_or(1)).max(1);
+        let cut: Vec<&[u32]> = stack.groups.chunks(length).collect();
+        let parts: Vec<AxisFold> = if cut.len() > 1 {
+            cut.par_iter().map(|groups| fold_segment(stack, groups)).collect::<Result<_>>()?
+        } else {
+            cut.iter().map(|groups| fold_segment(stack, groups)).collect::<Result<_>>()?
+        };
+        let mut parts = parts.into_iter();
+        let mut fold = parts.next().ok_or_else(|| Error::invalid("a stack without groups"))?;
+        for part in parts {
+            fold.merge(&part)?;
+        }
+        Ok((stack.kept.clone(), fold))
+    };
+    let blocks: Vec<(Region, AxisFold)> = options.run(|| {
+        if prepared.parallel() {
+            stacks.par_iter().map(fold_stack).collect::<Result<_>>()
+        } else {
+            stacks.iter().map(fold_stack).collect::<Result<_>>()
+        }
+    })?;
+    Ok(Reduced { shape: shape.to_vec(), blocks })
+}
+
+/// The box without its reduced axes.
+fn kept(region: &Region, reduced: &[bool]) -> Region {
+    Region::new(
+        region.bounds().iter().zip(reduced).filter(|(_, reduced)| !**reduced).map(|(bound, _)| *bound),
+    )
+}
+
+/// Groups by the box of kept positions they lie over, in the order of the plan.
+fn stacks(prepared: &Prepared, reduced: &[bool]) -> Result<Vec<Stack>> {
+    let Prepared { plan, groups, selection, size, .. } = prepared;
+    let mut stacks: Vec<Stack> = Vec::new();
+    let mut by_start: HashMap<Coords, usize> = HashMap::new();
+    for index in 0..groups.len(plan) {
+        let group = groups.get(plan, index)?;
+        let Some((part, target)) = selection.clip(group.region) else { continue };
+        let region = kept(&target, reduced);
+        let start: Coords = region.bounds().iter().map(|b| b.0).collect();
+        let number = *by_start.entry(start).or_insert_with(|| {
+            stacks.push(Stack { kept: region, groups: Vec::new(), bytes: 0 });
+            stacks.len() - 1
+        });
+        stacks[number].groups.push(u32::try_from(index).unwrap_or(u32::MAX));
+        stacks[number].bytes += part.cells().unwrap_or(0).saturating_mul(*size as u64);
+    }
+    Ok(stacks)
+}

@@ -1,0 +1,202 @@
+//! The cells of a selection, group by group, where they lie: what folds walk over.
+
+use smallvec::SmallVec;
+use tesseral_core::{Error, Field, Result, Selection};
+use tesseral_format::{Access, ChunkPlan, Column, PlannedChunk};
+
+use crate::chunk::{ChunkCells, Workspace, with_workspace};
+use crate::dense::{self, Context, Prepared};
+use crate::fetch::{self, Batch};
+use crate::handle::Handle;
+use crate::kernel::copy::Walk;
+use crate::sink::{Strides, row_major};
+
+/// A unit of work is at least this many bytes of cells, so that small chunks do not cost a task each.
+const UNIT: u64 = 512 << 10;
+
+/// Cells of one field over a box, with a byte stride per dimension. Validity lies like the values, one byte per cell.
+pub(crate) struct View<'a> {
+    pub values: &'a [u8],
+    pub validity: Option<&'a [u8]>,
+    pub strides: Strides,
+    pub extents: SmallVec<[usize; 4]>,
+    pub size: usize,
+}
+
+impl<'a> View<'a> {
+    /// Cuts a view out of decoded cells, checked to lie inside them.
+    fn new(
+        values: &'a [u8],
+        validity: Option<&'a [u8]>,
+        start: usize,
+        strides: Strides,
+        part: &Selection,
+        size: usize,
+    ) -> Result<Self> {
+        let outside = || Error::invalid("a fold leaves its chunk");
+        let extents = part.shape().iter().map(|&n| usize::try_from(n).unwrap_or(usize::MAX)).collect();
+        let view = Self {
+            values: values.get(start..).ok_or_else(outside)?,
+            validity: validity.map(|v| v.get(start / size..).ok_or_else(outside)).transpose()?,
+            strides,
+            extents,
+            size,
+        };
+        if view.walk()?.src_len() > view.values.len() {
+            return Err(outside());
+        }
+        Ok(view)
+    }
+
+    /// A walk over the cells as a row-major box, in as few runs as their layout allows.
+    pub(crate) fn walk(&self) -> Result<Walk> {
+        let shape: SmallVec<[u64; 4]> = self.extents.iter().map(|&n| n as u64).collect();
+        Walk::new(&self.strides, &row_major(&shape, self.size), &self.extents, self.size)
+    }
+}
+
+/// What a group turned out to be.
+pub(crate) enum Seen<'a> {
+    /// One chunk, all of it wanted and nothing over it: its statistics hold.
+    Whole(&'a PlannedChunk),
+    /// Cells that nobody wrote.
+    Fill {
+        /// How many.
+        cells: u64,
+    },
+}
+
+/// Goes over the groups of a prepared read.
+pub(crate) struct Visitor<'a> {
+    pub handle: &'a Handle,
+    pub prepared: &'a Prepared,
+    pub field: &'a Field,
+}
+
+impl<'a> Visitor<'a> {
+    pub(crate) fn new(handle: &'a Handle, prepared: &'a Prepared) -> Self {
+        Self { handle, prepared, field: &handle.schema().fields[usize::from(prepared.field)] }
+    }
+
+    /// Runs of groups, cut by the plan alone.
+    pub(crate) fn units(&self) -> Result<Vec<Batch>> {
+        let Prepared { plan, groups, selection, .. } = self.prepared;
+        if self.prepared.resident.is_none() {
+            return fetch::batches(self.handle, plan, groups, selection);
+        }
+        let count = groups.len(plan);
+        let mean = self.prepared.bytes / (count as u64).max(1);
+        let run = usize::try_from(UNIT / mean.max(1)).unwrap_or(usize::MAX).clamp(1, 4096);
+        let cut = (0..count).step_by(run).map(|start| start..(start + run).min(count));
+        Ok(cut.map(|groups| Batch { groups, reads: fetch::Reads::new() }).collect())
+    }
+
+    /// Where the bytes of a unit come from.
+    pub(crate) fn context(&self, unit: &Batch) -> Result<Context<'a>> {
+        match &self.prepared.resident {
+            Some(resident) => Ok(Context::Resident(resident)),
+            None => fetch::fetch(self.handle, unit).map(Context::Fetched),
+        }
+    }
+
+    /// Where the bytes of one group come from.
+    pub(crate) fn group_context(&self, index: usize) -> Result<Context<'a>> {
+        let Prepared { plan, groups, selection, resident, .. } = self.prepared;
+        match resident {
+            Some(resident) => Ok(Context::Resident(resident)),
+            None => {
+                let unit = fetch::group_batch(self.handle, plan, groups, selection, index)?;
+                fetch::fetch(self.handle, &unit).map(Context::Fetched)
+            }
+        }
+    }
+
+    /// Shows one group. `known` is asked first and may answer without cells; else `fold` gets them. Says whether it did.
+    pub(crate) fn group(
+        &self,
+        index: usize,
+        context: &Context<'_>,
+        known: &mut dyn FnMut(Seen<'_>) -> Result<bool>,
+        fold: &mut dyn FnMut(&View<'_>) -> Result<()>,
+    ) -> Result<bool> {
+        let Prepared { plan, groups, selection, .. } = self.prepared;
+        let group = groups.get(plan, index)?;
+        let Some((part, _)) = selection.clip(group.region) else { return Ok(false) };
+        let (members, fill_seen) = group.visible(plan, selection);
+        match members {
+            [] if fill_seen => {
+                let cells = part.cells().unwrap_or(u64::MAX);
+                if known(Seen::Fill { cells })? {
+                    return Ok(false);
+                }
+                let cell = dense::fill_cell(self.field, self.prepared.size);
+                let valid = self.field.nullable.then_some(&[0][..]);
+                let still = Strides::from_elem(0, part.rank());
+                fold(&View::new(&cell, valid, 0, still, &part, self.prepared.size)?)?;
+                Ok(false)
+            }
+            [member] if !fill_seen => {
+                let chunk = &plan.chunks[*member as usize];
+                let whole = chunk.whole && part.is_box() && part.cells() == Some(chunk.cells);
+                if whole && known(Seen::Whole(chunk))? {
+                    return Ok(false);
+                }
+                self.chunk(chunk, &part, context, fold).map_err(|e| self.handle.locate(chunk, e))?;
+                Ok(true)
+            }
+            _ => {
+                let chunks = members.iter().map(|&m| plan.chunks[m as usize].clone()).collect();
+                self.painted(chunks, &part, context, fold)?;
+                Ok(true)
+            }
+        }
+    }
+
+    fn chunk(
+        &self,
+        chunk: &PlannedChunk,
+        part: &Selection,
+        context: &Context<'_>,
+        fold: &mut dyn FnMut(&View<'_>) -> Result<()>,
+    ) -> Result<()> {
+        let size = self.prepared.size;
+        let parts = context.source().column(self.handle, chunk, Column::Field(self.prepared.field))?;
+        let cells = ChunkCells::new(self.handle, chunk, self.prepared.field, size)?;
+        if let Some(direct) = cells.direct(&parts, part)?
+            && !direct.swapped
+        {
+            let placement = direct.placement;
+            return fold(&View::new(direct.values, None, placement.start, placement.strides, part, size)?);
+        }
+        if matches!(chunk.access, Access::Direct { .. }) {
+            // Numbers in the other byte order: let the painter turn them.
+            return self.painted(vec![chunk.clone()], part, context, fold);
+        }
+        with_workspace(|workspace: &mut Workspace| {
+            let decoded = cells.decode(&parts, part, workspace)?;
+            let placement = decoded.placement;
+            fold(&View::new(
+                decoded.values,
+                decoded.validity,
+                placement.start,
+                placement.strides,
+                part,
+                size,
+            )?)
+        })
+    }
+
+    /// Chunks that lie over one another, or whose numbers have to be turned: painted first.
+    fn painted(
+        &self,
+        chunks: Vec<PlannedChunk>,
+        part: &Selection,
+        context: &Context<'_>,
+        fold: &mut dyn FnMut(&View<'_>) -> Result<()>,
+    ) -> Result<()> {
+        let plan = ChunkPlan { chunks, uncovered: self.prepared.plan.uncovered, deletes: Vec::new() };
+        let (values, validity) = dense::paint_part(self.handle, self.prepared, plan, part, context)?;
+        let strides = row_major(&part.shape(), self.prepared.size);
+        fold(&View::new(&values, validity.as_deref(), 0, strides, part, self.prepared.size)?)
+    }
+}
