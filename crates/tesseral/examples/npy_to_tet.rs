@@ -15,7 +15,8 @@
 use serde_json::Value as Json;
 use tesseral::core::schema::Labels;
 use tesseral::{
-    ArrayId, ArraySchema, ArraySpec, Attributes, ChunkGrid, Create, Error, HistoryRow, MemoryBudget, Region, Session, Value,
+    ArrayId, ArraySchema, ArraySpec, Attributes, ChunkGrid, Create, Error, HistoryRow, MemoryBudget, Region,
+    Session, Value,
 };
 
 type Anything<T> = Result<T, Box<dyn std::error::Error>>;
@@ -62,9 +63,11 @@ fn main() -> Anything<()> {
 }
 
 fn spec(array: &Json) -> Anything<ArraySpec> {
-    let extents = |key: &str| array[key].as_array().into_iter().flatten().filter_map(Json::as_u64).collect::<Vec<_>>();
+    let extents =
+        |key: &str| array[key].as_array().into_iter().flatten().filter_map(Json::as_u64).collect::<Vec<_>>();
     let dtype = array["dtype"].as_str().unwrap_or_default().parse()?;
-    let mut schema = ArraySchema::dense(text(&array["name"]), dtype, &extents("shape"), &extents("chunk_shape"));
+    let mut schema =
+        ArraySchema::dense(text(&array["name"]), dtype, &extents("shape"), &extents("chunk_shape"));
     schema.attributes = attributes(&array["attrs"]);
     for (dim, name) in schema.dims.iter_mut().zip(texts(&array["dims"])) {
         dim.name = name;
@@ -86,11 +89,16 @@ fn texts(json: &Json) -> Vec<String> {
 }
 
 fn attributes(json: &Json) -> Attributes {
-    json.as_object().into_iter().flatten().map(|(name, value)| (name.clone(), Value::Text(text(value)))).collect()
+    json.as_object()
+        .into_iter()
+        .flatten()
+        .map(|(name, value)| (name.clone(), Value::Text(text(value))))
+        .collect()
 }
 
 fn history(row: &Json) -> HistoryRow {
-    let pairs = |json: &Json| json.as_object().into_iter().flatten().map(|(k, v)| (k.clone(), text(v))).collect();
+    let pairs =
+        |json: &Json| json.as_object().into_iter().flatten().map(|(k, v)| (k.clone(), text(v))).collect();
     let mut extra = row.clone();
     if let Some(extra) = extra.as_object_mut() {
         extra.retain(|key, _| !["op", "source", "at", "parents", "params"].contains(&key.as_str()));
@@ -112,16 +120,26 @@ fn by_chunk(session: &Session, id: ArrayId, schema: &ArraySchema, cells: &[u8], 
     let mut numbers: Vec<u64> = (0..grid.total()).collect();
     // Sorting by a mixed number is a shuffle that is the same every time.
     numbers.sort_by_key(|n| n.wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15));
-    let store = |numbers: &[u64]| numbers.iter().try_for_each(|&n| store_chunk(session, id, &grid, cells, size, n));
+    let store =
+        |numbers: &[u64]| numbers.iter().try_for_each(|&n| store_chunk(session, id, &grid, cells, size, n));
     let threads = if order == "parallel" { 4 } else { 1 };
     let share = numbers.len().div_ceil(threads).max(1);
     std::thread::scope(|scope| {
         let workers: Vec<_> = numbers.chunks(share).map(|part| scope.spawn(|| store(part))).collect();
-        workers.into_iter().try_for_each(|worker| worker.join().map_err(|_| "a writer thread panicked")?.map_err(Into::into))
+        workers
+            .into_iter()
+            .try_for_each(|worker| worker.join().map_err(|_| "a writer thread panicked")?.map_err(Into::into))
     })
 }
 
-fn store_chunk(session: &Session, id: ArrayId, grid: &ChunkGrid, cells: &[u8], size: usize, number: u64) -> Result<(), Error> {
+fn store_chunk(
+    session: &Session,
+    id: ArrayId,
+    grid: &ChunkGrid,
+    cells: &[u8],
+    size: usize,
+    number: u64,
+) -> Result<(), Error> {
     let coords = grid.coords(number);
     let mut chunk = Vec::new();
     gather(cells, size, grid.shape(), &grid.region(&coords), 0, 0, &mut chunk);

@@ -17,7 +17,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     eprintln!("{name} in {}: {}", container.format().title(), array.explain(&selection)?);
 
     let window = array.read(&selection)?;
-    eprintln!("shape {:?}, {}", window.shape, if window.is_borrowed() { "a view of the file" } else { "a copy" });
+    eprintln!(
+        "shape {:?}, {}",
+        window.shape,
+        if window.is_borrowed() { "a view of the file" } else { "a copy" }
+    );
 
     // `as_slice::<f32>()` gives numbers when the dtype is known; this prints any.
     let dtype = window.field.dtype;

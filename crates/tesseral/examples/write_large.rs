@@ -32,7 +32,12 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         Ok(())
     })?;
     let source = format!("seed {seed}");
-    session.add_history(HistoryRow { op: "write".into(), source, at: "0".into(), ..HistoryRow::default() })?;
+    session.add_history(HistoryRow {
+        op: "write".into(),
+        source,
+        at: "0".into(),
+        ..HistoryRow::default()
+    })?;
     session.commit()?;
     if let Some(peak) = peak_memory() {
         eprintln!("wrote {mib} MiB with at most {peak} of memory");

@@ -27,10 +27,16 @@ fn runs_of_raw_chunks_are_views() {
     let slabs = case(&[3, 6, 5], "raw");
     for case in [&one, &slabs] {
         assert!(borrows(case, &Selection::all(&shape)));
-        assert!(borrows(case, &select(&shape, &[(1, 7, 1), (0, 6, 1), (0, 5, 1)])), "whole rows across chunks");
+        assert!(
+            borrows(case, &select(&shape, &[(1, 7, 1), (0, 6, 1), (0, 5, 1)])),
+            "whole rows across chunks"
+        );
         assert!(borrows(case, &select(&shape, &[(4, 5, 1), (2, 4, 1), (0, 5, 1)])), "a part of one position");
         assert!(borrows(case, &select(&shape, &[(4, 5, 1), (2, 3, 1), (1, 4, 1)])), "a part of one row");
-        assert!(borrows(case, &select(&shape, &[(4, 5, 2), (2, 3, 9), (1, 4, 1)])), "a step over one position is none");
+        assert!(
+            borrows(case, &select(&shape, &[(4, 5, 2), (2, 3, 9), (1, 4, 1)])),
+            "a step over one position is none"
+        );
     }
 }
 
@@ -65,7 +71,9 @@ fn views_live_on_without_the_container() {
 #[test]
 fn what_is_out_of_reach_is_copied() {
     let case = case(&[3, 6, 5], "raw");
-    let read = array(behind(&case.write(), &Arc::new(Counting::default()))).read(&Selection::all(&case.shape)).unwrap();
+    let read = array(behind(&case.write(), &Arc::new(Counting::default())))
+        .read(&Selection::all(&case.shape))
+        .unwrap();
     assert!(!read.is_borrowed());
     assert_eq!(read.bytes(), case.cells);
 }

@@ -10,7 +10,9 @@ use common::{Case, array, behind, memory, options, threads};
 use tesseral::engine::WriteSession;
 use tesseral::store::wrap::Counting;
 use tesseral::store::{MemoryStore, StoreExt};
-use tesseral::{CreateOptions, DType, ErrorKind, MemoryBudget, Open, Options, Progress, Result, Selection, Wanted};
+use tesseral::{
+    CreateOptions, DType, ErrorKind, MemoryBudget, Open, Options, Progress, Result, Selection, Wanted,
+};
 
 fn tiles() -> Case {
     Case::counting(DType::Float32, &[40, 50], &[16, 16], "zstd")
@@ -29,7 +31,8 @@ fn results_beyond_the_limit_are_refused() {
     // What streams needs no room for the whole.
     let array = open(2_000);
     assert_eq!(array.summary(&all, Wanted::ALL).unwrap().count(), 2_000);
-    let blocks: Vec<u8> = array.blocks(&all, 2_000).unwrap().flat_map(|b| array.read(&b).unwrap().bytes().to_vec()).collect();
+    let blocks: Vec<u8> =
+        array.blocks(&all, 2_000).unwrap().flat_map(|b| array.read(&b).unwrap().bytes().to_vec()).collect();
     assert_eq!(blocks, tiles().cells);
 }
 
@@ -49,7 +52,8 @@ fn a_files_own_budget_holds_unless_overruled() {
     assert!(matches!(error.kind(), ErrorKind::Limit { asked: 8_000, allowed: 5_000, .. }), "{error:?}");
     let overruled = Open::new().memory(1 << 20).open_store(memory(&bytes)).unwrap().array("a").unwrap();
     assert_eq!(overruled.read(&all).unwrap().bytes(), case.cells);
-    let part = case.write_with(&options(true, false, Some(MemoryBudget::BasisPoints(5_000))), Options::default());
+    let part =
+        case.write_with(&options(true, false, Some(MemoryBudget::BasisPoints(5_000))), Options::default());
     assert_eq!(array(memory(&part)).read(&all).unwrap().bytes(), case.cells);
 }
 
@@ -109,7 +113,8 @@ fn operations() -> Vec<(&'static str, fn(Options) -> Result<()>)> {
         ("verify", |o| {
             let store = memory(&tiles().write());
             let format = tesseral::format("tet")?;
-            tesseral::engine::verify(format, store, &tesseral::OpenOptions::default(), true, &o, &mut drop).map(drop)
+            tesseral::engine::verify(format, store, &tesseral::OpenOptions::default(), true, &o, &mut drop)
+                .map(drop)
         }),
     ]
 }
@@ -133,9 +138,15 @@ fn cancelled_operations_stop() {
     for (name, operation) in operations() {
         let options = Options::default();
         options.cancel.cancel();
-        assert!(matches!(operation(options).unwrap_err().kind(), ErrorKind::Cancelled), "{name} before it began");
+        assert!(
+            matches!(operation(options).unwrap_err().kind(), ErrorKind::Cancelled),
+            "{name} before it began"
+        );
         let (options, seen) = watched(3, 1);
-        assert!(matches!(operation(options).unwrap_err().kind(), ErrorKind::Cancelled), "{name} after three chunks");
+        assert!(
+            matches!(operation(options).unwrap_err().kind(), ErrorKind::Cancelled),
+            "{name} after three chunks"
+        );
         assert_eq!(seen.lock().unwrap().len(), 3, "{name} went on");
     }
 }

@@ -35,7 +35,9 @@ fn while_reading() {
     // Chunks of 100 KiB with gaps between the wanted ones: several requests.
     let case = Case::counting(DType::Float64, &[12, 12_800], &[1, 12_800], "raw");
     let zstd = Case::counting(DType::Int32, &[30, 30], &[7, 7], "zstd");
-    for (case, wanted) in [(&case, select(&case.shape, &[(0, 12, 3), (5, 20, 1)])), (&zstd, Selection::all(&[30, 30]))] {
+    for (case, wanted) in
+        [(&case, select(&case.shape, &[(0, 12, 3), (5, 20, 1)])), (&zstd, Selection::all(&[30, 30]))]
+    {
         let bytes = case.write();
         for n in [1, 4] {
             let calls = at_every_call(|fault| {
@@ -46,7 +48,8 @@ fn while_reading() {
             });
             assert!(calls >= 3, "{calls}");
             at_every_call(|fault| {
-                let array = Open::new().execution(threads(n)).open_store(behind(&bytes, fault))?.array("a")?;
+                let array =
+                    Open::new().execution(threads(n)).open_store(behind(&bytes, fault))?.array("a")?;
                 assert_eq!(array.summary(&wanted, Wanted::ALL)?.count(), wanted.cells().unwrap());
                 Ok(())
             });
@@ -63,7 +66,9 @@ fn while_verifying() {
         let open = tesseral::OpenOptions::default();
         let mut findings = Vec::new();
         let verified =
-            tesseral::engine::verify(format, behind(&bytes, fault), &open, true, &threads(2), &mut |f| findings.push(f))?;
+            tesseral::engine::verify(format, behind(&bytes, fault), &open, true, &threads(2), &mut |f| {
+                findings.push(f)
+            })?;
         assert!(verified.ok, "{findings:?}");
         Ok(())
     });
@@ -91,7 +96,10 @@ fn while_writing() {
                 if outcome.is_err() {
                     assert_eq!(now, old, "an output appears only when it is whole");
                 } else {
-                    assert_eq!(common::array(memory(&now)).read(&Selection::all(&[30, 30]))?.bytes(), case.cells);
+                    assert_eq!(
+                        common::array(memory(&now)).read(&Selection::all(&[30, 30]))?.bytes(),
+                        case.cells
+                    );
                 }
                 outcome
             });

@@ -8,8 +8,9 @@ use std::sync::Arc;
 use common::{Case, array, behind, memory, options, threads};
 use proptest::prelude::*;
 use tesseral::core::{Sum, dispatch_element};
+use tesseral::engine::kernel::axis::AxisFold;
 use tesseral::store::wrap::Counting;
-use tesseral::{CreateOptions, DType, Element, Options, Scalar, Selection, Summary, Wanted};
+use tesseral::{CreateOptions, DType, Element, Options, Scalar, Selection, Slice, Summary, Wanted};
 
 /// What a loop over the cells finds.
 #[derive(Debug, Default)]
@@ -28,7 +29,8 @@ fn naive<T: Element>(cells: &[u8], fill: Option<T>) -> Naive {
     let mut out = Naive::default();
     let (mut min, mut max): (Option<T>, Option<T>) = (None, None);
     // −0.0 is below 0.0; everything else compares as numbers do.
-    let below = |a: T, b: T| a < b || (a == b && a.to_f64().is_sign_negative() && b.to_f64().is_sign_positive());
+    let below =
+        |a: T, b: T| a < b || (a == b && a.to_f64().is_sign_negative() && b.to_f64().is_sign_positive());
     for bytes in cells.chunks_exact(size_of::<T>()) {
         let value: T = bytemuck::pod_read_unaligned(bytes);
         out.count += 1;
@@ -50,33 +52,65 @@ fn naive<T: Element>(cells: &[u8], fill: Option<T>) -> Naive {
 
 /// Sums of numbers that are not all finite are what adding them one by one gives.
 fn close(got: f64, want: f64, scale: f64) -> bool {
-    if want.is_finite() { (got - want).abs() <= 1e-12 * scale.max(f64::MIN_POSITIVE) } else { got.to_bits() == want.to_bits() || got.is_nan() && want.is_nan() }
+    if want.is_finite() {
+        (got - want).abs() <= 1e-12 * scale.max(f64::MIN_POSITIVE)
+    } else {
+        got.to_bits() == want.to_bits() || got.is_nan() && want.is_nan()
+    }
 }
 
-fn agree(dtype: DType, got: &Summary, cells: &[u8], fill: Option<&Scalar>) {
-    let want = dispatch_element!(dtype, T => naive::<T>(cells, fill.map(|f| f.get::<T>().unwrap())), else => panic!("{dtype}"));
-    assert_eq!((got.count(), got.nulls(), got.nans()), (want.count, want.nulls, want.nans));
-    assert_eq!(got.infinities(), Some(want.infinities));
-    assert_eq!((got.min(), got.max()), (want.min, want.max));
+/// What was found, by a summary or for one position of a reduction.
+#[derive(Clone, Debug, Default)]
+struct Found {
+    counts: (u64, u64, u64),
+    range: (Option<Scalar>, Option<Scalar>),
+    sum: Option<Sum>,
+    mean: Option<f64>,
+    std: Option<f64>,
+}
+
+impl From<&Summary> for Found {
+    fn from(s: &Summary) -> Self {
+        let counts = (s.count(), s.nulls(), s.nans());
+        Self { counts, range: (s.min(), s.max()), sum: s.sum(), mean: s.mean(), std: s.std() }
+    }
+}
+
+fn found(fold: &AxisFold, i: usize) -> Found {
+    let counts = (fold.count(i), fold.nulls(i), fold.nans(i));
+    let range = (fold.min(i), fold.max(i));
+    Found { counts, range, sum: fold.sum(i), mean: fold.mean(i), std: fold.std(i) }
+}
+
+fn look(dtype: DType, cells: &[u8], fill: Option<&Scalar>) -> Naive {
+    dispatch_element!(dtype, T => naive::<T>(cells, fill.map(|f| f.get::<T>().unwrap())), else => panic!("{dtype}"))
+}
+
+fn agree(got: &Found, want: &Naive) {
+    assert_eq!(got.counts, (want.count, want.nulls, want.nans));
+    assert_eq!(got.range, (want.min.clone(), want.max.clone()));
     let sum: f64 = want.values.iter().sum();
     let scale = want.values.iter().map(|v| v.abs()).sum::<f64>();
-    match got.sum().unwrap() {
+    match got.sum.unwrap() {
         Sum::Int(sum) => assert_eq!(sum, want.integers.iter().sum::<i128>()),
         Sum::Float(got) => assert!(close(got, sum, scale), "sum {got} {sum}"),
     }
     if want.values.is_empty() {
-        assert_eq!((got.mean(), got.std()), (None, None));
+        assert_eq!((got.mean, got.std), (None, None));
         return;
     }
     let n = want.values.len() as f64;
     let mean = sum / n;
-    assert!(close(got.mean().unwrap(), mean, scale / n), "mean {:?} {mean}", got.mean());
+    assert!(close(got.mean.unwrap(), mean, scale / n), "mean {:?} {mean}", got.mean);
     if want.infinities == 0 {
-        // Around the exact mean of integers, for which floats may be too coarse.
         let variance = want.values.iter().map(|v| (v - mean) * (v - mean)).sum::<f64>() / n;
         let largest = want.values.iter().map(|v| v.abs()).fold(0.0, f64::max);
         let tolerance = 1e-9 * variance + 1e-15 * largest * largest;
-        assert!((got.std().unwrap().powi(2) - variance).abs() <= tolerance, "variance {:?} {variance}", got.std());
+        assert!(
+            (got.std.unwrap().powi(2) - variance).abs() <= tolerance,
+            "variance {:?} {variance}",
+            got.std
+        );
     }
 }
 
@@ -118,13 +152,60 @@ proptest! {
             prop_assert_eq!(array.schema().fields[0].fill.clone(), fill.clone());
             for selection in selections.iter().chain([&array.all().unwrap()]) {
                 let got = array.summary(selection, Wanted::ALL).unwrap();
-                agree(case.dtype, &got, &case.slice(selection), fill.as_ref());
+                let want = look(case.dtype, &case.slice(selection), fill.as_ref());
+                agree(&Found::from(&got), &want);
+                prop_assert_eq!(got.infinities(), Some(want.infinities));
                 // What is asked for alone is the same as asked for with the rest, also when statistics answer it.
                 let range = array.summary(selection, Wanted::RANGE).unwrap();
                 prop_assert_eq!((range.min(), range.max(), range.nulls(), range.nans()), (got.min(), got.max(), got.nulls(), got.nans()));
             }
         }
     }
+
+    #[test]
+    fn along_any_axes((mut case, selections) in common::any_case_and_selections(), axes in any::<u8>(), filled in any::<bool>()) {
+        tame(&mut case);
+        let float = case.dtype.class() == tesseral::core::dtype::Class::Float;
+        let fill = filled.then(|| Scalar::parse(case.dtype, if float { "7.5" } else { "7" }).unwrap());
+        let bytes = write(&case, fill.clone(), &options(true, false, None));
+        let rank = case.shape.len();
+        let axes: Vec<usize> = (0..rank).filter(|d| axes >> d & 1 == 1).collect();
+        for store in [memory(&bytes), behind(&bytes, &Arc::new(Counting::default()))] {
+            let array = array(store);
+            for selection in selections.iter().chain([&array.all().unwrap()]) {
+                let reduced = array.reduce(selection, &axes, Wanted::ALL).unwrap();
+                let kept = selection.shape().iter().enumerate().filter(|(d, _)| !axes.contains(d)).map(|(_, n)| *n).collect::<Vec<_>>();
+                prop_assert_eq!(&reduced.shape, &kept);
+                let positions = positions(selection, &axes);
+                let got = reduced.collect(found);
+                prop_assert_eq!(got.len(), positions.len());
+                if selection.cells() == Some(0) {
+                    continue;
+                }
+                for (got, position) in got.iter().zip(&positions) {
+                    agree(got, &look(case.dtype, &case.slice(position), fill.as_ref()));
+                }
+            }
+        }
+    }
+}
+
+/// The selection cut into single positions of every axis but these, row-major.
+fn positions(selection: &Selection, axes: &[usize]) -> Vec<Selection> {
+    let bounds: Vec<u64> = selection.slices().iter().map(|s| s.end).collect();
+    let mut parts = vec![Vec::new()];
+    for (d, slice) in selection.slices().iter().enumerate() {
+        let choices: Vec<Slice> = if axes.contains(&d) {
+            vec![*slice]
+        } else {
+            (slice.start..slice.end).step_by(slice.step as usize).map(|i| Slice::new(i, i + 1)).collect()
+        };
+        parts = parts
+            .iter()
+            .flat_map(|part| choices.iter().map(move |c| [part.as_slice(), &[*c]].concat()))
+            .collect();
+    }
+    parts.into_iter().map(|slices| Selection::new(slices, &bounds).unwrap()).collect()
 }
 
 fn write(case: &Case, fill: Option<Scalar>, options: &CreateOptions) -> tesseral::store::Bytes {
@@ -166,19 +247,59 @@ fn bits_do_not_depend_on_the_number_of_threads() {
         let case = touchy(codec, &chunk);
         let bytes = case.write();
         for reach in [true, false] {
-            let store = || if reach { memory(&bytes) } else { behind(&bytes, &Arc::new(Counting::default())) };
+            let store =
+                || if reach { memory(&bytes) } else { behind(&bytes, &Arc::new(Counting::default())) };
             let array = array(store());
             let all = array.all().unwrap();
             let some = common::select(&case.shape, &[(3, 390, 2), (0, 37, 1), (1, 20, 1)]);
             for selection in [&all, &some] {
                 let one = array.clone().with_options(threads(1)).summary(selection, Wanted::ALL).unwrap();
-                agree(case.dtype, &one, &case.slice(selection), None);
+                agree(&Found::from(&one), &look(case.dtype, &case.slice(selection), None));
                 for n in [2, 3, 8] {
-                    let many = array.clone().with_options(threads(n)).summary(selection, Wanted::ALL).unwrap();
+                    let many =
+                        array.clone().with_options(threads(n)).summary(selection, Wanted::ALL).unwrap();
                     assert_eq!(bits(&one), bits(&many), "{n} threads, {codec} {chunk:?}");
                 }
             }
         }
+    }
+}
+
+/// Bits of means and deviations.
+fn means(array: &tesseral::Array, selection: &Selection, axes: &[usize]) -> Vec<(u64, u64)> {
+    let bits = |v: Option<f64>| v.map_or(u64::MAX, f64::to_bits);
+    let reduced = array.reduce(selection, axes, Wanted::ALL).unwrap();
+    reduced.collect(|fold, i| (bits(fold.mean(i)), bits(fold.std(i))))
+}
+
+#[test]
+fn reductions_do_not_depend_on_the_number_of_threads() {
+    for (codec, chunk) in [("raw", [16, 37, 20]), ("zstd", [37, 9, 11])] {
+        let case = touchy(codec, &chunk);
+        let bytes = case.write();
+        for store in [memory(&bytes), behind(&bytes, &Arc::new(Counting::default()))] {
+            let array = array(store);
+            let some = common::select(&case.shape, &[(3, 390, 2), (0, 37, 1), (1, 20, 1)]);
+            for (selection, axes) in
+                [(array.all().unwrap(), vec![0]), (array.all().unwrap(), vec![1, 2]), (some, vec![0, 2])]
+            {
+                let one = means(&array.clone().with_options(threads(1)), &selection, &axes);
+                for n in [2, 3, 8] {
+                    let many = means(&array.clone().with_options(threads(n)), &selection, &axes);
+                    assert!(one == many, "{n} threads, axes {axes:?}, {codec} {chunk:?}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn axes_that_do_not_exist_are_refused() {
+    let case = Case::counting(DType::Float64, &[4, 4], &[2, 2], "raw");
+    let array = array(memory(&case.write()));
+    for wrong in [vec![2], vec![0, 0]] {
+        let error = array.reduce(&array.all().unwrap(), &wrong, Wanted::SUM).unwrap_err();
+        assert!(matches!(error.kind(), tesseral::ErrorKind::InvalidRequest { .. }), "{wrong:?}: {error:?}");
     }
 }
 
@@ -192,7 +313,10 @@ fn statistics_answer_without_reading() {
     let all = array.all().unwrap();
     counting.reset();
     let range = array.summary(&all, Wanted::RANGE).unwrap();
-    assert_eq!((range.min(), range.max()), (Some(Scalar::from_element(0_i32)), Some(Scalar::from_element(1999_i32))));
+    assert_eq!(
+        (range.min(), range.max()),
+        (Some(Scalar::from_element(0_i32)), Some(Scalar::from_element(1999_i32)))
+    );
     let stats_only = counting.bytes();
     let sum = array.summary(&all, Wanted::SUM).unwrap();
     assert_eq!(sum.sum(), Some(Sum::Int(1999 * 2000 / 2)));
@@ -202,14 +326,18 @@ fn statistics_answer_without_reading() {
     let payload = payload..payload + stored;
     counting.reset();
     array.summary(&all, Wanted::RANGE).unwrap();
-    assert!(counting.spans().iter().all(|r| r.end <= payload.start || r.start >= payload.end), "{:?}", counting.spans());
+    assert!(
+        counting.spans().iter().all(|r| r.end <= payload.start || r.start >= payload.end),
+        "{:?}",
+        counting.spans()
+    );
 }
 
 #[test]
 fn empty_selections_have_no_extremes() {
     let case = Case::counting(DType::Float64, &[4, 4], &[2, 2], "raw");
     let array = array(memory(&case.write()));
-    let none = Selection::new([tesseral::Slice::new(2, 2), tesseral::Slice::new(0, 4)], &[4, 4]).unwrap();
+    let none = Selection::new([Slice::new(2, 2), Slice::new(0, 4)], &[4, 4]).unwrap();
     let got = array.summary(&none, Wanted::ALL).unwrap();
     assert_eq!((got.count(), got.min(), got.max(), got.mean(), got.std()), (0, None, None, None, None));
 }

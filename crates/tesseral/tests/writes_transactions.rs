@@ -72,7 +72,10 @@ fn nothing_is_visible_before_the_commit_or_without_it() {
     let id = session.add(&case.spec("a")).unwrap();
     session.write(id, &case.cells).unwrap();
     assert!(!path.exists());
-    assert!(entries(folder.path()).iter().all(|name| name.starts_with(".tesseral-")), "temporary names are recognisable");
+    assert!(
+        entries(folder.path()).iter().all(|name| name.starts_with(".tesseral-")),
+        "temporary names are recognisable"
+    );
     drop(session);
     assert_eq!(entries(folder.path()), [""; 0], "an abandoned session leaves nothing");
 
@@ -87,7 +90,11 @@ fn nothing_is_visible_before_the_commit_or_without_it() {
     let mut session = Create::new().overwrite().begin(&path, "tet").unwrap();
     session.add(&case.spec("b")).unwrap();
     assert!(invalid(&session.commit().unwrap_err()), "chunks are missing");
-    assert_eq!(tesseral::open(&path).unwrap().names().collect::<Vec<_>>(), ["a"], "the old file is untouched");
+    assert_eq!(
+        tesseral::open(&path).unwrap().names().collect::<Vec<_>>(),
+        ["a"],
+        "the old file is untouched"
+    );
     assert_eq!(entries(folder.path()), ["out.tet"]);
 }
 
@@ -97,7 +104,9 @@ fn mistakes_are_named() {
     let case = Case::counting(DType::Int16, &[5, 4], &[2, 2], "zstd");
     let mut session = begin(&folder.path().join("out.tet"));
     let id = session.add(&case.spec("a")).unwrap();
-    for (coords, cells) in [(vec![3, 0], 4), (vec![0, 0, 0], 4), (vec![0], 4), (vec![0, 0], 3), (vec![2, 0], 4)] {
+    for (coords, cells) in
+        [(vec![3, 0], 4), (vec![0, 0, 0], 4), (vec![0], 4), (vec![0, 0], 3), (vec![2, 0], 4)]
+    {
         let error = session.write_chunk(id, &coords, &vec![0; cells * 2]).unwrap_err();
         assert!(invalid(&error), "{coords:?}: {error:?}");
         assert_eq!(error.array(), Some("a"));
@@ -112,14 +121,21 @@ fn mistakes_are_named() {
     let error = Create::new().begin(folder.path().join("out.xyz"), "").unwrap_err();
     assert!(invalid(&error));
     let error = Create::new().begin(folder.path().join("out.tet"), "xyz").unwrap_err();
-    assert!(matches!(error.kind(), ErrorKind::NotFound { what, candidates, .. } if what == "format" && candidates.contains(&"tet".to_owned())));
+    assert!(
+        matches!(error.kind(), ErrorKind::NotFound { what, candidates, .. } if what == "format" && candidates.contains(&"tet".to_owned()))
+    );
 }
 
 #[test]
 fn arrays_a_format_cannot_hold_are_refused_by_name() {
     let folder = tempfile::tempdir().unwrap();
     let mut session = begin(&folder.path().join("out.tet"));
-    for (dtype, shape) in [(DType::Complex64, vec![2]), (DType::Bool, vec![2]), (DType::Int16, vec![1; 9]), (DType::Int16, vec![3, 0])] {
+    for (dtype, shape) in [
+        (DType::Complex64, vec![2]),
+        (DType::Bool, vec![2]),
+        (DType::Int16, vec![1; 9]),
+        (DType::Int16, vec![3, 0]),
+    ] {
         let schema = tesseral::ArraySchema::dense("odd", dtype, &shape, &vec![1; shape.len()]);
         let error = session.add(&tesseral::ArraySpec::raw(schema)).unwrap_err();
         assert!(matches!(error.kind(), ErrorKind::Unsupported { .. }), "{dtype} {shape:?}: {error:?}");

@@ -8,7 +8,8 @@ use tesseral::engine::WriteSession;
 use tesseral::store::wrap::{Around, Wrapped};
 use tesseral::store::{Bytes, MemoryStore, Store, StoreExt};
 use tesseral::{
-    Array, ArraySchema, ArraySpec, Container, CreateOptions, DType, MemoryBudget, Open, Options, Overwrite, Selection, Slice,
+    Array, ArraySchema, ArraySpec, Container, CreateOptions, DType, MemoryBudget, Open, Options, Overwrite,
+    Selection, Slice,
 };
 
 /// What `.tet` holds.
@@ -86,7 +87,9 @@ impl Case {
 /// A number of a dtype as its bytes; what does not fit wraps around.
 pub fn number(dtype: DType, value: i64) -> Vec<u8> {
     match dtype {
-        DType::Float16 => tesseral::core::element::f16::from_f64((value % 2048) as f64).to_ne_bytes().to_vec(),
+        DType::Float16 => {
+            tesseral::core::element::f16::from_f64((value % 2048) as f64).to_ne_bytes().to_vec()
+        }
         DType::Float32 => (value as f32).to_ne_bytes().to_vec(),
         DType::Float64 => (value as f64).to_ne_bytes().to_vec(),
         other => value.to_le_bytes()[..other.size().unwrap()].to_vec(),
@@ -94,7 +97,13 @@ pub fn number(dtype: DType, value: i64) -> Vec<u8> {
 }
 
 pub fn options(digests: bool, statistics: bool, memory_budget: Option<MemoryBudget>) -> CreateOptions {
-    CreateOptions { digests, statistics, memory_budget, overwrite: Overwrite::Refuse, ..CreateOptions::default() }
+    CreateOptions {
+        digests,
+        statistics,
+        memory_budget,
+        overwrite: Overwrite::Refuse,
+        ..CreateOptions::default()
+    }
 }
 
 pub fn memory(bytes: &Bytes) -> Arc<dyn Store> {
@@ -130,14 +139,16 @@ pub fn any_case() -> impl Strategy<Value = Case> {
         proptest::collection::vec((1..=most, 0..=most + 1), rank)
     });
     let codec = prop_oneof![Just("raw"), Just("zstd"), Just("zstd:9")];
-    (proptest::sample::select(&DTYPES[..]), extents, codec, any::<u64>()).prop_map(|(dtype, extents, codec, seed)| {
-        let shape: Vec<u64> = extents.iter().map(|e| e.0).collect();
-        // Chunks may be longer than the array.
-        let chunk: Vec<u64> = extents.iter().map(|e| e.1.max(1)).collect();
-        let bytes = shape.iter().product::<u64>() as usize * dtype.size().unwrap();
-        let cells = noise(seed).take(bytes).collect();
-        Case { dtype, shape, chunk, codec, cells }
-    })
+    (proptest::sample::select(&DTYPES[..]), extents, codec, any::<u64>()).prop_map(
+        |(dtype, extents, codec, seed)| {
+            let shape: Vec<u64> = extents.iter().map(|e| e.0).collect();
+            // Chunks may be longer than the array.
+            let chunk: Vec<u64> = extents.iter().map(|e| e.1.max(1)).collect();
+            let bytes = shape.iter().product::<u64>() as usize * dtype.size().unwrap();
+            let cells = noise(seed).take(bytes).collect();
+            Case { dtype, shape, chunk, codec, cells }
+        },
+    )
 }
 
 /// Bytes without end, the same for the same seed.
