@@ -14,7 +14,7 @@
 //!     otherwise                        -> gather it first, transposing as needed
 //! ```
 //!
-//! 1. After merging, nearly everything is one of two shapes: rows that add up ([`panel`]) or runs that fold to one value.
+//! 1. After merging, nearly everything is one of two shapes: rows that add up (`panel`) or runs that fold to one value.
 //! 2. Gathering costs less than loops that stride through memory, and leaves one kernel for every layout.
 //! 3. Float sums go to a plain partial sum per position, and from there to a compensated one after some hundred rows:
 //!    chunks of a single row do not pay for compensation each, and nothing is lost that a pairwise sum would keep.

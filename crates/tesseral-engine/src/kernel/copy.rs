@@ -185,8 +185,8 @@ impl Walk {
             each_position(&rest, |s, d| {
                 let (src, dst) = (&src[s..], &mut dst[d..]);
                 match self.elem {
-                    1 => transpose::<1, 16>(src, columns.src, dst, rows.dst, rows.count, columns.count),
-                    2 => transpose::<2, 16>(src, columns.src, dst, rows.dst, rows.count, columns.count),
+                    1 => transpose::<1, 64>(src, columns.src, dst, rows.dst, rows.count, columns.count),
+                    2 => transpose::<2, 32>(src, columns.src, dst, rows.dst, rows.count, columns.count),
                     4 => transpose::<4, 16>(src, columns.src, dst, rows.dst, rows.count, columns.count),
                     8 => transpose::<8, 8>(src, columns.src, dst, rows.dst, rows.count, columns.count),
                     _ => transpose::<16, 4>(src, columns.src, dst, rows.dst, rows.count, columns.count),

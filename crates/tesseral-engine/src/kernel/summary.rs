@@ -17,7 +17,7 @@
 //!     join with the state      -> integers exactly, float sums after Neumaier, squares after Chan
 //! ```
 //!
-//! 1. The block is in L1 after its first loop, so further loops cost arithmetic alone. See [`block`](super::block).
+//! 1. The block is in L1 after its first loop, so further loops cost arithmetic alone. See `block`.
 //! 2. What was not asked for is not computed.
 //! 3. Blocks with gaps are made dense once, without branches, instead of every loop having a masked twin.
 
