@@ -34,8 +34,9 @@ pub(crate) fn repairs(store: Arc<dyn Store>, options: &OpenOptions) -> Result<Ve
     }
     match stage {
         Stage::Footer if cut_footer(&source, &options.limits).is_ok() => {
-            // A footer of a version from the future is whole; cutting it would lose what it says.
-            let automatic = error.is_damage();
+            // A footer of a version from the future is whole; cutting it would lose what it says. The manifest of a package
+            // states the length of its file, which must be published anew.
+            let automatic = error.is_damage() && name.is_empty();
             let message = format!("{error}; the fix cuts the footer and keeps every chunk");
             Ok(vec![Repair { code: FOOTER_INVALID, message, automatic }])
         }

@@ -121,6 +121,50 @@ fn a_cut_file_gives_its_whole_chunks() {
     }
 }
 
+/// A package is opened, audited and salvaged at its current generation; its files are left to those who publish.
+#[test]
+fn a_package_is_mended_by_publishing() {
+    let folder = common::fixtures().join("package.tet.d");
+    let options = OpenOptions::default();
+    let package = |change: &dyn Fn(&mut Vec<u8>), current: &str| -> Arc<dyn Store> {
+        let store = MemoryStore::new("p.tet.d");
+        store.insert("CURRENT", current.to_owned());
+        for name in ["generations/00000002/MANIFEST.json", "generations/00000002/packed.tet"] {
+            let mut bytes = std::fs::read(folder.join(name)).unwrap();
+            if name.ends_with(".tet") {
+                change(&mut bytes);
+            }
+            store.insert(name, bytes);
+        }
+        Arc::new(store)
+    };
+    let audit = |store: Arc<dyn Store>| {
+        let mut failed = Vec::new();
+        let see = &mut |f: tesseral_core::Finding| failed.extend((!f.ok).then_some(f.check));
+        TetFormat.audit(store, &tesseral_format::AuditOptions::default(), see).unwrap();
+        failed
+    };
+    let codes = |store| -> Vec<_> {
+        TetFormat.repairs(store, &options).unwrap().iter().map(|r| (r.code, r.automatic)).collect()
+    };
+    assert!(audit(package(&|_| {}, "2\n")).is_empty());
+    assert!(codes(package(&|_| {}, "2\n")).is_empty());
+    let torn = package(&|bytes| bytes.truncate(bytes.len() - 1), "2\n");
+    assert_eq!(audit(Arc::clone(&torn)), ["parse"]);
+    assert_eq!(codes(Arc::clone(&torn)), [("footer_invalid", false)]);
+    assert!(TetFormat.apply_repair(Arc::clone(&torn), &options, "footer_invalid").is_err());
+    assert_eq!(TetFormat.salvage(torn, &options).unwrap().container.len(), 2);
+    for current in ["", "x", "3", "-1", "2 2"] {
+        let lost = package(&|_| {}, current);
+        assert!(TetFormat.open(Arc::clone(&lost), &options).unwrap_err().is_damage(), "{current:?}");
+        assert_eq!(audit(Arc::clone(&lost)), ["package"]);
+        assert_eq!(codes(lost), [("package_corrupt", false)]);
+    }
+    let nothing: Arc<dyn Store> = Arc::new(MemoryStore::new("nothing"));
+    let error = TetFormat.open(nothing, &options).unwrap_err();
+    assert!(matches!(error.kind(), tesseral_core::ErrorKind::NotFound { .. }));
+}
+
 /// Whatever is wrong behind the payloads, the fix keeps every cell and, where they are whole, the digests.
 #[test]
 fn a_broken_footer_is_cut_and_nothing_else() {
