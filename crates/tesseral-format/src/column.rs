@@ -12,9 +12,17 @@ pub enum Column {
     /// When each cell was written, milliseconds since 1970 (sparse chunks of consolidated history). Every sparse array can be
     /// asked for it; chunks that keep no times have no part of it.
     Timestamp,
-    /// Which stored delete removed each cell, as a number of [`ChunkPlan::deletes`](crate::ChunkPlan), or none.
+    /// Which cells of a sparse chunk do not count: [`KEPT`] for those that do, [`UNWRITTEN`] for cells written outside the
+    /// times that are read, any other number for cells that a stored delete removed. Every sparse array can be asked for it;
+    /// chunks whose cells all count have no part of it.
     DeletedBy,
 }
+
+/// In [`Column::DeletedBy`]: the cell counts.
+pub const KEPT: u64 = u64::MAX;
+
+/// In [`Column::DeletedBy`]: as of the times that are read, the cell was not written. Unlike a deleted cell it hides nothing.
+pub const UNWRITTEN: u64 = u64::MAX - 1;
 
 /// Where a decoder puts the cells of a column. Values are native-endian numbers.
 ///

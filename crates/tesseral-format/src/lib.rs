@@ -25,7 +25,7 @@ mod source;
 pub mod testing;
 mod writer;
 
-pub use column::{Column, ColumnData, ColumnMut, Scratch};
+pub use column::{Column, ColumnData, ColumnMut, KEPT, Scratch, UNWRITTEN};
 pub use container::{Container, MemoryBudget};
 pub use format::{
     AuditOptions, AuditReport, Capabilities, CreateOptions, Format, OpenOptions, Probe, Repair, Salvage,

@@ -29,7 +29,7 @@ impl ColumnLayout {
     /// The layout of a column.
     ///
     /// # Errors
-    /// `InvalidRequest` for a column that the schema does not have; `Unsupported` for [`Column::DeletedBy`].
+    /// `InvalidRequest` for a column that the schema does not have.
     pub fn of(schema: &ArraySchema, column: Column) -> Result<Self> {
         let missing = || Error::invalid(format!("there is no {column:?}")).in_array(&schema.name);
         match column {
@@ -44,10 +44,9 @@ impl ColumnLayout {
                 let size = dtype.size().filter(|_| dtype.class() != Class::Text);
                 Ok(Self { dtype, size, bits: false, nullable: false })
             }
-            Column::Timestamp => {
+            Column::Timestamp | Column::DeletedBy => {
                 Ok(Self { dtype: DType::UInt64, size: Some(8), bits: false, nullable: false })
             }
-            Column::DeletedBy => Err(Error::unsupported("the column of deletes in the oracle")),
         }
     }
 

@@ -5,10 +5,12 @@ use std::sync::Arc;
 
 use tesseral_core::{ArraySchema, DType, Error, Result};
 
-use super::chunk::{Prefill, decode_parts, fetch};
+use super::chunk::{Decoded, Prefill, decode_parts, fetch};
 use super::condition::meets;
 use super::summary::scalar;
-use crate::{ArraySource, ChunkPlan, Column, Container, CoordinateRanges, Delete, Request, Target};
+use crate::{
+    ArraySource, ChunkPlan, Column, Container, CoordinateRanges, Delete, KEPT, Request, Target, UNWRITTEN,
+};
 
 /// One cell of a sparse array, as native-endian bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,6 +26,7 @@ struct Stored {
     row: Row,
     layer: u32,
     time: Option<u64>,
+    removed: bool,
 }
 
 /// Whether coordinates lie in the ranges: for each dimension in one of them, or there are none.
@@ -64,7 +67,7 @@ pub(crate) fn compare_rows(dtypes: &[DType], a: &Row, b: &Row) -> Ordering {
 pub(crate) fn all_columns(schema: &ArraySchema) -> Vec<Column> {
     let dims = (0..schema.dims.len() as u16).map(Column::Dim);
     let fields = (0..schema.fields.len() as u16).map(Column::Field);
-    dims.chain(fields).chain([Column::Timestamp]).collect()
+    dims.chain(fields).chain([Column::Timestamp, Column::DeletedBy]).collect()
 }
 
 /// The rows that a plan of [every column](crate::oracle) holds, duplicates and deletes resolved, sorted.
@@ -88,17 +91,22 @@ pub fn rows_of_plan(
             (0..schema.dims.len() as u16).map(|d| column(Column::Dim(d))).collect::<Result<Vec<_>>>()?;
         let fields =
             (0..schema.fields.len() as u16).map(|f| column(Column::Field(f))).collect::<Result<Vec<_>>>()?;
-        // A chunk that keeps no timestamps has no part of that column.
-        let times = chunk.column_parts(Column::Timestamp).next().is_some();
-        let times = times.then(|| column(Column::Timestamp)).transpose()?;
+        // A chunk that keeps no timestamps, or whose cells all count, has no part of that column.
+        let optional = |name: Column| {
+            chunk.column_parts(name).next().is_some().then(|| column(name)).transpose()
+        };
+        let times = optional(Column::Timestamp)?;
+        let removed = optional(Column::DeletedBy)?;
         for i in 0..chunk.cells {
             let row = Row {
                 coords: dims.iter().map(|dim| dim.raw(i).to_vec()).collect(),
                 fields: fields.iter().map(|field| field.get(i).map(<[u8]>::to_vec)).collect(),
             };
-            let time = times.as_ref().map(|t| u64::from_ne_bytes(t.raw(i).try_into().unwrap_or_default()));
-            if in_ranges(schema, &row.coords, ranges)? {
-                stored.push(Stored { row, layer: chunk.layer, time });
+            let number = |cells: &Decoded| u64::from_ne_bytes(cells.raw(i).try_into().unwrap_or_default());
+            let time = times.as_ref().map(number);
+            let removed = removed.as_ref().map_or(KEPT, number);
+            if removed != UNWRITTEN && in_ranges(schema, &row.coords, ranges)? {
+                stored.push(Stored { row, layer: chunk.layer, time, removed: removed != KEPT });
             }
         }
     }
@@ -116,7 +124,7 @@ pub fn rows_of_plan(
     }
     let mut rows = Vec::new();
     for cell in stored {
-        if !is_deleted(schema, &plan.deletes, &cell.row, cell.layer, cell.time)? {
+        if !cell.removed && !is_deleted(schema, &plan.deletes, &cell.row, cell.layer, cell.time)? {
             rows.push(cell.row);
         }
     }

@@ -37,8 +37,7 @@ impl CellsArray {
         match column {
             Column::Field(i) => usize::from(i) < self.schema.fields.len(),
             Column::Dim(i) => usize::from(i) < self.schema.dims.len(),
-            Column::Timestamp => true,
-            Column::DeletedBy => false,
+            Column::Timestamp | Column::DeletedBy => true,
         }
     }
 
