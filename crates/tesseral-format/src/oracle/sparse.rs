@@ -92,9 +92,8 @@ pub fn rows_of_plan(
         let fields =
             (0..schema.fields.len() as u16).map(|f| column(Column::Field(f))).collect::<Result<Vec<_>>>()?;
         // A chunk that keeps no timestamps, or whose cells all count, has no part of that column.
-        let optional = |name: Column| {
-            chunk.column_parts(name).next().is_some().then(|| column(name)).transpose()
-        };
+        let optional =
+            |name: Column| chunk.column_parts(name).next().is_some().then(|| column(name)).transpose();
         let times = optional(Column::Timestamp)?;
         let removed = optional(Column::DeletedBy)?;
         for i in 0..chunk.cells {
