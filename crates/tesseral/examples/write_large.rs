@@ -15,7 +15,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let seed: u32 = arguments.next().map_or(Ok(0), |text| text.parse())?;
 
     let progress = std::sync::Arc::new(|progress: tesseral::Progress| {
-        if progress.done % 64 == 0 || progress.done == progress.total {
+        if progress.done.is_multiple_of(64) || progress.done == progress.total {
             eprintln!("{} of {} chunks", progress.done, progress.total);
         }
     });

@@ -1,5 +1,5 @@
 //! A read is a view of the file where the file lies as the result does, and a copy everywhere else.
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, clippy::panic)]
 
 mod common;
 

@@ -1,5 +1,5 @@
 //! Memory limits, cancellation and progress are kept by every operation.
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, clippy::panic)]
 
 mod common;
 
@@ -83,8 +83,10 @@ fn watched(stop: u64, threads_: usize) -> (Options, Arc<Mutex<Vec<Progress>>>) {
     (options, seen)
 }
 
+type Operation = fn(Options) -> Result<()>;
+
 /// Operations on 12 chunks, by name.
-fn operations() -> Vec<(&'static str, fn(Options) -> Result<()>)> {
+fn operations() -> Vec<(&'static str, Operation)> {
     fn opened(options: Options) -> tesseral::Array {
         array(behind(&tiles().write(), &Arc::new(Counting::default()))).with_options(options)
     }
@@ -100,6 +102,10 @@ fn operations() -> Vec<(&'static str, fn(Options) -> Result<()>)> {
         ("summary", |o| {
             let array = opened(o);
             array.summary(&array.all()?, Wanted::ALL).map(drop)
+        }),
+        ("reduce", |o| {
+            let array = opened(o);
+            array.reduce(&array.all()?, &[0], Wanted::SUM).map(drop)
         }),
         ("write", |o| {
             let store = Arc::new(MemoryStore::new("out.tet"));

@@ -1,5 +1,5 @@
 //! Whatever the shape, chunks, dtype, codec and store: a read gives what slicing the flat array gives.
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, clippy::panic)]
 
 mod common;
 

@@ -1,5 +1,5 @@
 //! Whichever call to a store fails, the error says so, nothing is half done, and trying again works.
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, clippy::panic)]
 
 mod common;
 

@@ -1,5 +1,5 @@
 //! Writing is a transaction, and what is written does not depend on who wrote which chunk when.
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, clippy::panic)]
 
 mod common;
 
