@@ -1,0 +1,142 @@
+//! An array as the engine sees it.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use tesseral_core::{ArraySchema, ChunkStats, Coords, Error, Result};
+use tesseral_format::{
+    ArraySource, ChunkInfo, ChunkPlan, Column, ColumnMut, DigestSpan, PlannedChunk, Request, Scratch,
+    TimeRange,
+};
+
+use crate::deletes::StoredDelete;
+use crate::directory::FragmentEntry;
+use crate::fragment::{Fragment, MAX_TILES};
+use crate::geometry::Geometry;
+use crate::model::StoredSchema;
+use crate::reader::Reader;
+
+/// An opened array.
+#[derive(Debug)]
+pub(crate) struct TileDbArray {
+    pub reader: Arc<Reader>,
+    pub schema: ArraySchema,
+    pub current: Arc<StoredSchema>,
+    /// The grid, for dense arrays.
+    pub geometry: Option<Geometry>,
+    /// Fragments that are seen, lowest layer first.
+    pub fragments: Vec<Fragment>,
+    /// Committed fragments that others replace.
+    pub hidden: Vec<FragmentEntry>,
+    pub objects: Vec<String>,
+    pub deletes: Vec<StoredDelete>,
+    pub range: TimeRange,
+}
+
+/// The number of a chunk: fragment and tile.
+pub(crate) fn chunk_id(fragment: usize, tile: u64) -> u64 {
+    fragment as u64 * MAX_TILES + tile
+}
+
+impl TileDbArray {
+    /// The fragment and tile of a chunk.
+    pub(crate) fn locate(&self, id: u64) -> Result<(&Fragment, u64)> {
+        let fragment = usize::try_from(id / MAX_TILES).ok().and_then(|i| self.fragments.get(i));
+        let tile = id % MAX_TILES;
+        fragment
+            .filter(|f| tile < f.tiles)
+            .map(|f| (f, tile))
+            .ok_or_else(|| Error::invalid(format!("there is no chunk {id}")))
+    }
+
+    /// The slot of a field in a fragment's own schema; `None` when it was added later.
+    pub(crate) fn slot(&self, fragment: &Fragment, field: u16) -> Result<Option<usize>> {
+        let missing =
+            || Error::invalid(format!("there is no field number {field}")).in_array(&self.schema.name);
+        let wanted = self.current.wire.attributes.get(usize::from(field)).ok_or_else(missing)?;
+        let Some(slot) = fragment.schema.wire.attribute(&wanted.name) else { return Ok(None) };
+        let stored = &fragment.schema.wire.attributes[slot];
+        if (stored.datatype, stored.values, stored.nullable)
+            != (wanted.datatype, wanted.values, wanted.nullable)
+        {
+            let feature = format!("attribute {:?}, whose type changed between fragments", wanted.name);
+            return Err(Error::unsupported(feature).in_array(&self.schema.name));
+        }
+        Ok(Some(slot))
+    }
+
+    pub(crate) fn coords_of(&self, chunk: &PlannedChunk) -> Coords {
+        let Ok((fragment, tile)) = self.locate(chunk.id) else { return Coords::new() };
+        match (&self.geometry, &fragment.placement) {
+            (Some(geometry), Some(placement)) => geometry.coords(placement, tile),
+            _ => Coords::from_slice(&[chunk.id / MAX_TILES, tile]),
+        }
+    }
+}
+
+impl ArraySource for TileDbArray {
+    fn schema(&self) -> &ArraySchema {
+        &self.schema
+    }
+
+    fn object(&self, number: u32) -> &str {
+        self.objects.get(number as usize).map_or("", String::as_str)
+    }
+
+    fn plan(&self, request: &Request) -> Result<ChunkPlan> {
+        let planned = if self.schema.sparse {
+            crate::sparse::plan(self, request)
+        } else {
+            crate::plan::plan(self, request)
+        };
+        planned.map_err(|e| e.in_array(&self.schema.name))
+    }
+
+    fn stats(&self, chunk: &PlannedChunk, column: Column) -> ChunkStats {
+        crate::stats::stats(self, chunk, column)
+    }
+
+    fn describe(&self, chunk: &PlannedChunk) -> ChunkInfo {
+        let (codec, size) = match chunk.parts.first().map(|part| part.column) {
+            Some(Column::Field(f)) => {
+                let field = self.schema.fields.get(usize::from(f));
+                let size = field.and_then(tesseral_core::Field::cell_size).unwrap_or(0);
+                (field.map(|f| f.codecs.join("+")).unwrap_or_default(), size)
+            }
+            Some(Column::Dim(d)) => {
+                let dim = self.current.dims.get(usize::from(d));
+                let names: Vec<&str> =
+                    dim.into_iter().flat_map(|c| c.values.filters()).map(|f| f.name()).collect();
+                (names.join("+"), dim.filter(|c| !c.var).map_or(0, |c| c.cell))
+            }
+            Some(_) => ("times".to_owned(), 8),
+            None => (String::new(), 0),
+        };
+        let raw_len = chunk.cells.saturating_mul(size as u64);
+        ChunkInfo {
+            coords: self.coords_of(chunk),
+            raw_len,
+            stored_len: chunk.stored_bytes(),
+            codec: if codec.is_empty() { "raw".to_owned() } else { codec },
+            offset: chunk.parts.first().map_or(0, |part| part.offset),
+        }
+    }
+
+    fn digest(&self, _chunk: &PlannedChunk) -> Option<DigestSpan> {
+        None
+    }
+
+    fn decode(
+        &self,
+        chunk: &PlannedChunk,
+        column: Column,
+        parts: &[Bytes],
+        cells: Range<u64>,
+        out: ColumnMut<'_>,
+        scratch: &mut Scratch,
+    ) -> Result<()> {
+        crate::decode::decode(self, chunk, column, parts, cells, out, scratch)
+            .map_err(|e| e.in_array(&self.schema.name).in_chunk(&self.coords_of(chunk)))
+    }
+}

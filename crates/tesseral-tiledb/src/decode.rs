@@ -1,0 +1,294 @@
+//! From stored bytes to cells.
+
+use std::ops::Range;
+
+use bytes::Bytes;
+use tesseral_codec::Contexts;
+use tesseral_codec::filter::{Chain, Rules};
+use tesseral_core::{Error, Result};
+use tesseral_format::{Column, ColumnMut, PlannedChunk, Role, Scratch};
+use tesseral_store::StoreExt;
+
+use crate::array::TileDbArray;
+use crate::fragment::Fragment;
+use crate::model::FieldChains;
+use crate::wire::cursor::le64;
+use crate::wire::footer::List;
+
+/// A cell that no stored delete removed.
+const KEPT: u64 = tesseral_format::KEPT;
+/// A cell that was not written in the times that are read.
+const UNWRITTEN: u64 = tesseral_format::UNWRITTEN;
+
+/// The bytes of one tile's parts, by role.
+struct Parts<'a> {
+    array: &'a TileDbArray,
+    chunk: &'a PlannedChunk,
+    column: Column,
+    bytes: &'a [Bytes],
+}
+
+impl Parts<'_> {
+    fn find(&self, role: Role) -> Result<(&[u8], &tesseral_format::Part)> {
+        let mut parts = self.chunk.column_parts(self.column).map(|(_, part)| part).zip(self.bytes);
+        let found = parts.find(|(part, _)| part.role == role).map(|(part, bytes)| (&bytes[..], part));
+        found.ok_or_else(|| Error::invalid(format!("{:?} of a chunk without its {role:?}", self.column)))
+    }
+
+    /// Damage in a tile, with the file and byte where the tile begins.
+    fn located(&self, part: &tesseral_format::Part, error: Error) -> Error {
+        if !error.is_damage() {
+            return error;
+        }
+        let object = self.array.objects.get(part.object as usize).map_or("", String::as_str);
+        Error::corrupt("a tile", self.array.reader.store.describe(object), part.offset, error.to_string())
+    }
+
+    fn fixed(
+        &self,
+        role: Role,
+        chain: &Chain,
+        out: &mut [u8],
+        rules: &Rules<'_>,
+        contexts: &mut Contexts,
+    ) -> Result<()> {
+        let (bytes, part) = self.find(role)?;
+        chain.decode_into(bytes, out, rules, contexts).map_err(|e| self.located(part, e))
+    }
+}
+
+/// Decodes one column of a tile.
+pub(crate) fn decode(
+    array: &TileDbArray,
+    chunk: &PlannedChunk,
+    column: Column,
+    parts: &[Bytes],
+    cells: Range<u64>,
+    out: ColumnMut<'_>,
+    scratch: &mut Scratch,
+) -> Result<()> {
+    let (fragment, tile) = array.locate(chunk.id)?;
+    let parts = Parts { array, chunk, column, bytes: parts };
+    let whole = cells == (0..chunk.cells);
+    match column {
+        Column::Field(field) => {
+            let Some(slot) = array.slot(fragment, field)? else {
+                return fill(array, field, cells.end.saturating_sub(cells.start), out);
+            };
+            let chains = fragment.chains(slot).ok_or_else(|| Error::invalid("a field without chains"))?;
+            if let Some(plain) = plain(&parts, chains) {
+                return copy(plain, chains.cell, &cells, out);
+            }
+            if !whole {
+                return Err(Error::invalid("a TileDB tile decodes whole"));
+            }
+            decode_field(&parts, fragment, chains, slot, tile, out, scratch)
+        }
+        Column::Dim(d) if whole => {
+            let slot = fragment.dim_slot(usize::from(d));
+            let chains = fragment.chains(slot).ok_or_else(|| Error::invalid("a dimension without chains"))?;
+            if let Some(plain) = plain(&parts, chains) {
+                return copy(plain, chains.cell, &cells, out);
+            }
+            decode_field(&parts, fragment, chains, slot, tile, out, scratch)
+        }
+        Column::Timestamp | Column::DeletedBy if whole => {
+            let ColumnMut::Fixed { values, .. } = out else {
+                return Err(Error::invalid("times are cells of one size"));
+            };
+            times(&parts, fragment, values, scratch)
+        }
+        _ => Err(Error::invalid("a TileDB tile decodes whole")),
+    }
+}
+
+/// The cells themselves, when the part is nothing else: no filter, one chunk, its lengths left out by the plan. A tile with
+/// its lengths is longer.
+fn plain<'a>(parts: &Parts<'a>, chains: &FieldChains) -> Option<&'a [u8]> {
+    let [bytes] = parts.bytes else { return None };
+    let fits = parts.chunk.cells.checked_mul(chains.cell as u64) == Some(bytes.len() as u64);
+    (fits && chains.values.is_plain() && !chains.var && !chains.nullable).then_some(&bytes[..])
+}
+
+fn copy(plain: &[u8], cell: usize, cells: &Range<u64>, out: ColumnMut<'_>) -> Result<()> {
+    let ColumnMut::Fixed { values, validity: None } = out else {
+        return Err(Error::invalid("cells of one size that cannot be null"));
+    };
+    let at = |n: u64| usize::try_from(n).ok().and_then(|n| n.checked_mul(cell));
+    let run = at(cells.start).zip(at(cells.end)).and_then(|(start, end)| plain.get(start..end));
+    let run = run.filter(|run| run.len() == values.len());
+    values.copy_from_slice(run.ok_or_else(|| Error::invalid("a run outside the chunk"))?);
+    Ok(())
+}
+
+/// A field that the fragment does not have: it was added later.
+fn fill(array: &TileDbArray, field: u16, cells: u64, out: ColumnMut<'_>) -> Result<()> {
+    let attribute = array.current.wire.attributes.get(usize::from(field));
+    let attribute = attribute.ok_or_else(|| Error::invalid(format!("there is no field number {field}")))?;
+    let cell = &attribute.fill;
+    let validity = match out {
+        ColumnMut::Fixed { values, validity } => {
+            if cell.is_empty() || !values.len().is_multiple_of(cell.len()) {
+                return Err(Error::invalid("a buffer that is no whole number of cells"));
+            }
+            values.chunks_exact_mut(cell.len()).for_each(|to| to.copy_from_slice(cell));
+            validity
+        }
+        ColumnMut::Var { offsets, data, validity } => {
+            let bytes = cells.saturating_mul(cell.len() as u64);
+            array.reader.limits.check_chunk(bytes)?;
+            for _ in 0..cells {
+                data.extend_from_slice(cell);
+                offsets.push(data.len() as u64);
+            }
+            validity
+        }
+    };
+    if let Some(validity) = validity {
+        validity.fill(u8::from(attribute.fill_valid));
+    }
+    Ok(())
+}
+
+fn decode_field(
+    parts: &Parts<'_>,
+    fragment: &Fragment,
+    chains: &FieldChains,
+    slot: usize,
+    tile: u64,
+    out: ColumnMut<'_>,
+    scratch: &mut Scratch,
+) -> Result<()> {
+    let rules = parts.array.reader.rules(fragment.schema.wire.version);
+    let validity = match out {
+        ColumnMut::Fixed { values, validity } => {
+            let expected = usize::try_from(parts.chunk.cells).ok().and_then(|n| n.checked_mul(chains.cell));
+            if chains.var || expected != Some(values.len()) {
+                return Err(Error::invalid(format!("{} bytes are no room for the chunk", values.len())));
+            }
+            parts.fixed(Role::Values, &chains.values, values, &rules, &mut scratch.contexts)?;
+            validity
+        }
+        ColumnMut::Var { offsets, data, validity } => {
+            if !chains.var {
+                return Err(Error::invalid("cells of one size in a column of any"));
+            }
+            let bytes = var_size(parts, fragment, slot, tile)?;
+            decode_var(parts, chains, bytes, offsets, data, &rules, scratch)?;
+            validity
+        }
+    };
+    match validity {
+        Some(validity) if chains.nullable => {
+            parts.fixed(Role::Validity, &chains.validity, validity, &rules, &mut scratch.contexts)?;
+            validity.iter_mut().for_each(|byte| *byte = u8::from(*byte != 0));
+            Ok(())
+        }
+        Some(_) => Err(Error::invalid("validity of a field that cannot be null")),
+        None => Ok(()),
+    }
+}
+
+/// Unfiltered bytes of a tile of cells of any length, as the fragment's metadata say.
+fn var_size(parts: &Parts<'_>, fragment: &Fragment, slot: usize, tile: u64) -> Result<usize> {
+    let reader = &parts.array.reader;
+    let sizes = fragment.list(reader, List::VarSizes, slot)?;
+    let size = usize::try_from(tile).ok().and_then(|t| sizes.get(t)).copied().unwrap_or(0);
+    reader.limits.check_chunk(size)?;
+    // Offsets take eight bytes per cell; what a decompressor makes of the stored bytes is bounded by the limit.
+    usize::try_from(size).map_err(|_| Error::limit("a decoded chunk", size, usize::MAX as u64))
+}
+
+fn decode_var(
+    parts: &Parts<'_>,
+    chains: &FieldChains,
+    bytes: usize,
+    ends: &mut Vec<u64>,
+    data: &mut Vec<u8>,
+    rules: &Rules<'_>,
+    scratch: &mut Scratch,
+) -> Result<()> {
+    let cells = usize::try_from(parts.chunk.cells)
+        .map_err(|_| Error::limit("a chunk's cells", parts.chunk.cells, usize::MAX as u64))?;
+    let (stored, part) = parts.find(Role::Values)?;
+    if chains.values.holds_strings() {
+        let decoded =
+            chains.values.decode_strings(stored, cells, bytes, ends, data, rules, &mut scratch.contexts);
+        return decoded.map_err(|e| parts.located(part, e));
+    }
+    let base = data.len();
+    let end =
+        base.checked_add(bytes).ok_or_else(|| Error::limit("a decoded chunk", bytes as u64, u64::MAX))?;
+    data.resize(end, 0);
+    let decoded = chains.values.decode_into(stored, &mut data[base..], rules, &mut scratch.contexts);
+    decoded.map_err(|e| parts.located(part, e))?;
+    // Offsets are where cells begin; what follows wants where they end.
+    let [spare, _] = &mut scratch.buffers;
+    let wanted =
+        cells.checked_mul(8).ok_or_else(|| Error::limit("a chunk's cells", cells as u64, u64::MAX))?;
+    spare.clear();
+    spare.resize(wanted, 0);
+    parts.fixed(Role::Offsets, &chains.offsets, spare, rules, &mut scratch.contexts)?;
+    let (_, part) = parts.find(Role::Offsets)?;
+    let odd = |detail: String| parts.located(part, Error::codec("offsets", detail));
+    let mut starts = spare.chunks_exact(8).map(le64);
+    let mut last = starts.next().unwrap_or(0);
+    if last != 0 {
+        return Err(odd(format!("the first cell begins at byte {last}")));
+    }
+    for start in starts.chain((cells > 0).then_some(bytes as u64)) {
+        if start < last || start > bytes as u64 {
+            return Err(odd(format!("a cell ends at byte {start} after {last}, of {bytes}")));
+        }
+        ends.push(base as u64 + start);
+        last = start;
+    }
+    if cells == 0 && bytes > 0 {
+        return Err(odd(format!("{bytes} bytes of no cells")));
+    }
+    Ok(())
+}
+
+/// When cells were written, or which of them are gone.
+fn times(parts: &Parts<'_>, fragment: &Fragment, values: &mut [u8], scratch: &mut Scratch) -> Result<()> {
+    let array = parts.array;
+    if Some(values.len() as u64) != parts.chunk.cells.checked_mul(8) {
+        return Err(Error::invalid(format!("{} bytes are no room for the chunk", values.len())));
+    }
+    let rules = array.reader.rules(fragment.schema.wire.version);
+    let chain = &fragment.schema.times;
+    let native = |cell: &mut [u8], value: u64| cell.copy_from_slice(&value.to_ne_bytes());
+    if parts.column == Column::Timestamp {
+        if fragment.time_slot().is_none() {
+            values.chunks_exact_mut(8).for_each(|cell| native(cell, fragment.entry.start));
+            return Ok(());
+        }
+        parts.fixed(Role::Values, chain, values, &rules, &mut scratch.contexts)?;
+        values.chunks_exact_mut(8).for_each(|cell| native(cell, le64(cell)));
+        return Ok(());
+    }
+    let range = array.range.start..=array.range.end;
+    if fragment.delete_slot().is_some() {
+        parts.fixed(Role::Values, chain, values, &rules, &mut scratch.contexts)?;
+        // The end of time means "never", also where the range reaches to it.
+        let gone = |at: u64| at != u64::MAX && range.contains(&at);
+        values.chunks_exact_mut(8).for_each(|cell| {
+            let at = le64(cell);
+            native(cell, if gone(at) { 0 } else { KEPT });
+        });
+    } else {
+        values.chunks_exact_mut(8).for_each(|cell| native(cell, KEPT));
+    }
+    if array.cuts_times(fragment) {
+        let [spare, _] = &mut scratch.buffers;
+        spare.clear();
+        spare.resize(values.len(), 0);
+        parts.fixed(Role::Mask, chain, spare, &rules, &mut scratch.contexts)?;
+        for (written, cell) in spare.chunks_exact(8).zip(values.chunks_exact_mut(8)) {
+            if !range.contains(&le64(written)) {
+                native(cell, UNWRITTEN);
+            }
+        }
+    }
+    Ok(())
+}

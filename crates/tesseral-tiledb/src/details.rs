@@ -1,0 +1,160 @@
+//! What only this format knows, for `info --json`.
+
+use serde_json::{Value, json};
+use tesseral_core::Scalar;
+
+use crate::array::TileDbArray;
+use crate::fragment::Fragment;
+use crate::open::TileDbContainer;
+use crate::wire::schema::Range;
+
+pub(crate) fn details(container: &TileDbContainer) -> Value {
+    match (&container.group, container.arrays.as_slice()) {
+        (None, [array]) => {
+            let mut value = one(array);
+            if let Value::Object(map) = &mut value {
+                map.insert("uncommitted".to_owned(), json!(container.uncommitted));
+            }
+            value
+        }
+        (group, arrays) => {
+            let members = group.iter().flat_map(|g| &g.members).map(
+                |m| json!({"name": m.name, "uri": m.uri, "type": if m.group { "group" } else { "array" }}),
+            );
+            let arrays = container.names.iter().zip(arrays).map(|(name, array)| (name.clone(), one(array)));
+            json!({
+                "type": "group",
+                "members": members.collect::<Vec<_>>(),
+                "arrays": arrays.collect::<serde_json::Map<_, _>>(),
+            })
+        }
+    }
+}
+
+fn pair(array: &TileDbArray, dim: usize, range: &Range) -> Value {
+    let dtype = array.schema.dims[dim].dtype;
+    let end = |bytes: &[u8]| Scalar::from_le_bytes(dtype, bytes).map_or(Value::Null, |s| number(&s));
+    json!([end(&range.0), end(&range.1)])
+}
+
+/// Numbers as numbers where JSON holds them exactly, everything else as text.
+fn number(scalar: &Scalar) -> Value {
+    match scalar.as_i128() {
+        Some(n) if scalar.dtype().class() != tesseral_core::dtype::Class::Time => i64::try_from(n)
+            .map(Value::from)
+            .or_else(|_| u64::try_from(n).map(Value::from))
+            .unwrap_or(Value::Null),
+        _ => match scalar
+            .as_f64()
+            .filter(|_| scalar.as_i128().is_none())
+            .and_then(serde_json::Number::from_f64)
+        {
+            Some(number) => Value::Number(number),
+            None => Value::String(scalar.to_string()),
+        },
+    }
+}
+
+/// The smallest box around all fragments.
+fn non_empty(array: &TileDbArray) -> Value {
+    let dims = (0..array.schema.dims.len()).map(|d| {
+        let dtype = array.schema.dims[d].dtype;
+        let domains = array.fragments.iter().filter_map(|f| f.footer.domain.as_ref());
+        let mut ends: Option<(Scalar, Scalar)> = None;
+        for domain in domains {
+            let (Ok(low), Ok(high)) =
+                (Scalar::from_le_bytes(dtype, &domain[d].0), Scalar::from_le_bytes(dtype, &domain[d].1))
+            else {
+                continue;
+            };
+            ends = Some(match ends {
+                None => (low, high),
+                Some((a, b)) => (
+                    if low.compare(&a).is_some_and(std::cmp::Ordering::is_lt) { low } else { a },
+                    if high.compare(&b).is_some_and(std::cmp::Ordering::is_gt) { high } else { b },
+                ),
+            });
+        }
+        ends.map(|(low, high)| json!([number(&low), number(&high)]))
+    });
+    dims.collect::<Option<Vec<_>>>().map_or(Value::Null, Value::from)
+}
+
+fn fragment(array: &TileDbArray, fragment: &Fragment) -> Value {
+    let cells = match &fragment.placement {
+        Some(placement) => placement.region.cells(),
+        None => Some(fragment.total_cells()),
+    };
+    let bytes: u64 =
+        fragment.footer.files.iter().flatten().fold(fragment.metadata_len, |n, b| n.saturating_add(*b));
+    let domain = fragment.footer.domain.as_ref();
+    let domain =
+        domain.map(|ranges| ranges.iter().enumerate().map(|(d, r)| pair(array, d, r)).collect::<Vec<_>>());
+    json!({
+        "name": fragment.entry.name,
+        "timestamps": [fragment.entry.start, fragment.entry.end],
+        "version": fragment.footer.version,
+        "schema": fragment.footer.schema,
+        "cells": cells,
+        "tiles": fragment.tiles,
+        "bytes": bytes,
+        "non_empty_domain": domain,
+        "has_timestamps": fragment.footer.timestamps,
+        "has_delete_metadata": fragment.footer.deletes,
+        "statistics": fragment.footer.version >= 11,
+    })
+}
+
+fn one(array: &TileDbArray) -> Value {
+    let wire = &array.current.wire;
+    let names = |chain: &tesseral_codec::filter::Chain| chain.filters().map(|f| f.name()).collect::<Vec<_>>();
+    let dims = wire.dims.iter().enumerate().map(|(d, dim)| {
+        json!({
+            "name": dim.name,
+            "type": dim.datatype.name(),
+            "domain": dim.domain.as_ref().map(|range| pair(array, d, range)),
+            "tile": array.schema.dims[d].tile.as_ref().map(number),
+            "filters": names(&array.current.dims[d].values),
+        })
+    });
+    let attributes = wire.attributes.iter().map(|a| {
+        json!({
+            "name": a.name,
+            "type": a.datatype.name(),
+            "values_per_cell": if a.var() { Value::from("var") } else { Value::from(a.values) },
+            "nullable": a.nullable,
+            "order": (["unordered", "increasing", "decreasing"]).get(usize::from(a.order)),
+            "enumeration": a.enumeration,
+        })
+    });
+    let labels = wire.labels.iter().map(|l| {
+        json!({"dimension": l.dim, "name": l.name, "uri": l.uri, "type": l.datatype.name(), "attribute": l.attribute})
+    });
+    let domain =
+        |ranges: &Vec<Range>| ranges.iter().enumerate().map(|(d, r)| pair(array, d, r)).collect::<Vec<_>>();
+    let domains =
+        array.schema.dims.iter().map(|d| d.domain.as_ref().map(|(a, b)| json!([number(a), number(b)])));
+    json!({
+        "type": "array",
+        "version": wire.version,
+        "array_type": if wire.sparse { "sparse" } else { "dense" },
+        "allows_duplicates": wire.duplicates,
+        "tile_order": wire.tile_order.name(),
+        "cell_order": wire.cell_order.name(),
+        "capacity": wire.capacity,
+        "dimensions": dims.collect::<Vec<_>>(),
+        "attributes": attributes.collect::<Vec<_>>(),
+        "labels": labels.collect::<Vec<_>>(),
+        "enumerations": wire.enumerations.iter().map(|(name, _)| name).collect::<Vec<_>>(),
+        "domain": domains.collect::<Vec<_>>(),
+        "current_domain": wire.current_domain.as_ref().map(domain),
+        "non_empty_domain": non_empty(array),
+        "offsets_filters": names(&array.current.attributes.first().map_or_else(
+            || array.current.times.clone(), |a| a.offsets.clone())),
+        "fragments": array.fragments.iter().map(|f| fragment(array, f)).collect::<Vec<_>>(),
+        "hidden_fragments": array.hidden.iter().map(|f| {
+            json!({"name": f.name, "timestamps": [f.start, f.end], "version": f.version})
+        }).collect::<Vec<_>>(),
+        "deletes": array.deletes.iter().map(|d| json!({"name": d.name, "at": d.timestamp})).collect::<Vec<_>>(),
+    })
+}

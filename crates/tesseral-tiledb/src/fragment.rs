@@ -1,0 +1,310 @@
+//! One fragment: its footer at once, the rest of its metadata when first asked for.
+
+use std::sync::{Arc, OnceLock};
+
+use tesseral_core::{Error, Result};
+use tesseral_store::StoreExt;
+
+use crate::directory::FragmentEntry;
+use crate::geometry::{Geometry, Placement};
+use crate::model::{FieldChains, StoredSchema};
+use crate::reader::{Reader, join};
+use crate::wire::cursor::le64;
+use crate::wire::footer::{Footer, List, schema_name};
+use crate::wire::rtree;
+use crate::wire::schema::Range;
+use crate::wire::section::{self, Values};
+
+/// The file of a fragment's metadata.
+const METADATA: &str = "__fragment_metadata.tdb";
+
+/// Tiles of one fragment that are numbered.
+pub(crate) const MAX_TILES: u64 = 1 << 40;
+
+/// A fragment that a read sees.
+#[derive(Debug)]
+pub(crate) struct Fragment {
+    pub entry: FragmentEntry,
+    pub schema: Arc<StoredSchema>,
+    pub footer: Footer,
+    /// Where a dense fragment lies; none when it has no cell.
+    pub placement: Option<Placement>,
+    /// Number of tiles.
+    pub tiles: u64,
+    /// Bytes of its metadata file.
+    pub metadata_len: u64,
+    /// Number of its first object.
+    pub objects: u32,
+    footer_at: u64,
+    lists: Box<[OnceLock<Vec<u64>>]>,
+    extrema: Box<[OnceLock<Values>]>,
+    boxes: OnceLock<Vec<Vec<Range>>>,
+}
+
+/// Reads a fragment's footer: its bytes, where it begins, length of the file.
+fn read_footer(reader: &Reader, object: &str) -> Result<(tesseral_store::Bytes, u64, u64)> {
+    let described = || reader.store.describe(object);
+    let len = reader.store.len(object)?;
+    let tail =
+        len.checked_sub(8).ok_or_else(|| Error::truncated("the footer's length", described(), 0, 8, len))?;
+    // One request usually brings all of it.
+    let window = tail.saturating_sub(16 << 10);
+    let bytes = reader.store.read(object, window..len)?;
+    let footer_len = le64(&bytes[bytes.len() - 8..]);
+    let start = tail.checked_sub(footer_len).ok_or_else(|| {
+        Error::corrupt(
+            "the footer's length",
+            described(),
+            tail,
+            format!("{footer_len} bytes in a file of {len}"),
+        )
+    })?;
+    if start >= window {
+        let from = usize::try_from(start - window).unwrap_or(usize::MAX);
+        return Ok((bytes.slice(from..bytes.len() - 8), start, len));
+    }
+    reader.limits.check_metadata(footer_len)?;
+    Ok((reader.store.read(object, start..tail)?, start, len))
+}
+
+impl Fragment {
+    /// Opens a fragment. `schemas` finds the schema of a name.
+    pub(crate) fn open(
+        reader: &Reader,
+        entry: FragmentEntry,
+        geometry: Option<&Geometry>,
+        schemas: impl FnOnce(&str) -> Option<Arc<StoredSchema>>,
+    ) -> Result<Self> {
+        crate::wire::check_version(entry.version)?;
+        let object = join(&entry.folder, METADATA);
+        let described = reader.store.describe(&object);
+        let (bytes, footer_at, metadata_len) = read_footer(reader, &object)?;
+        let name = schema_name(&described, &bytes)?;
+        let schema = schemas(&name).ok_or_else(|| {
+            Error::corrupt("the footer", &described, footer_at, format!("there is no schema {name:?}"))
+        })?;
+        let footer = Footer::parse(&described, &bytes, &schema.wire)?;
+        if footer.dense == schema.wire.sparse {
+            let detail = "a dense fragment of a sparse array, or the other way round";
+            return Err(Error::corrupt("the footer", &described, footer_at, detail));
+        }
+        let placement = match (&footer.domain, geometry) {
+            (Some(domain), Some(geometry)) => Some(geometry.place(domain, &described)?),
+            _ => None,
+        };
+        let tiles = match (&placement, footer.dense) {
+            (Some(placement), _) => placement.tiles,
+            (None, true) => 0,
+            (None, false) => footer.tiles,
+        };
+        if tiles >= MAX_TILES {
+            return Err(Error::limit("the tiles of a fragment", tiles, MAX_TILES));
+        }
+        let capacity = schema.wire.capacity;
+        if !footer.dense && tiles > 0 && (footer.last_tile_cells == 0 || footer.last_tile_cells > capacity) {
+            let detail = format!("{} cells in the last tile of {capacity}", footer.last_tile_cells);
+            return Err(Error::corrupt("the footer", &described, footer_at, detail));
+        }
+        let slots = footer.files[0].len();
+        Ok(Self {
+            entry,
+            schema,
+            placement,
+            tiles,
+            metadata_len,
+            objects: 0,
+            footer_at,
+            lists: (0..slots * 8).map(|_| OnceLock::new()).collect(),
+            extrema: (0..slots * 2).map(|_| OnceLock::new()).collect(),
+            boxes: OnceLock::new(),
+            footer,
+        })
+    }
+
+    fn metadata_object(&self) -> String {
+        join(&self.entry.folder, METADATA)
+    }
+
+    /// The unfiltered bytes of a section.
+    fn section(&self, reader: &Reader, offset: u64) -> Result<Vec<u8>> {
+        let object = self.metadata_object();
+        // Sections lie in no order that could be relied on: one ends where the next offset begins, at the latest.
+        let next = self.footer.offsets().filter(|o| *o > offset).min().unwrap_or(self.footer_at);
+        let end = next.min(self.footer_at);
+        if offset >= end {
+            let detail = format!("a section at byte {offset} of {}", self.footer_at);
+            return Err(Error::corrupt("the footer", reader.store.describe(&object), self.footer_at, detail));
+        }
+        let bytes = reader.store.read(&object, offset..end)?;
+        reader.unfilter(&object, &bytes).map(|(bytes, _)| bytes)
+    }
+
+    /// A list of one number per tile.
+    pub(crate) fn list(&self, reader: &Reader, list: List, slot: usize) -> Result<&[u64]> {
+        let cell = &self.lists[slot * 8 + list as usize];
+        if let Some(numbers) = cell.get() {
+            return Ok(numbers);
+        }
+        let object = reader.store.describe(&self.metadata_object());
+        let offset = self.footer.list(list, slot).unwrap_or(u64::MAX);
+        let numbers = section::numbers(&object, &self.section(reader, offset)?, "a list of the fragment")?;
+        let optional = matches!(list, List::Sums | List::NullCounts) && numbers.is_empty();
+        if numbers.len() as u64 != self.tiles && !optional {
+            let detail = format!("{} entries for {} tiles", numbers.len(), self.tiles);
+            return Err(Error::corrupt("a list of the fragment", object, offset, detail));
+        }
+        Ok(cell.get_or_init(|| numbers))
+    }
+
+    /// Minima (or maxima) of tiles.
+    pub(crate) fn extrema(&self, reader: &Reader, list: List, slot: usize) -> Result<&Values> {
+        let cell = &self.extrema[slot * 2 + usize::from(list == List::Maxs)];
+        if let Some(values) = cell.get() {
+            return Ok(values);
+        }
+        let object = reader.store.describe(&self.metadata_object());
+        let offset = self.footer.list(list, slot).unwrap_or(u64::MAX);
+        let values = Values::parse(&object, &self.section(reader, offset)?)?;
+        Ok(cell.get_or_init(|| values))
+    }
+
+    /// The boxes of a sparse fragment's tiles.
+    pub(crate) fn boxes(&self, reader: &Reader) -> Result<&[Vec<Range>]> {
+        if let Some(boxes) = self.boxes.get() {
+            return Ok(boxes);
+        }
+        let object = reader.store.describe(&self.metadata_object());
+        let bytes = self.section(reader, self.footer.rtree)?;
+        let boxes = rtree::leaves(&object, &bytes, &self.schema.wire.dims)?;
+        if boxes.len() as u64 != self.tiles {
+            let detail = format!("{} boxes for {} tiles", boxes.len(), self.tiles);
+            return Err(Error::corrupt("the R-tree", object, self.footer.rtree, detail));
+        }
+        Ok(self.boxes.get_or_init(|| boxes))
+    }
+
+    /// Reads every section, for audits.
+    pub(crate) fn check_sections(&self, reader: &Reader) -> Result<()> {
+        let object = reader.store.describe(&self.metadata_object());
+        for slot in 0..self.slots() {
+            for list in [List::Offsets, List::VarOffsets, List::VarSizes, List::ValidityOffsets] {
+                self.list(reader, list, slot)?;
+            }
+            if self.footer.version >= 11 {
+                self.extrema(reader, List::Mins, slot)?;
+                self.extrema(reader, List::Maxs, slot)?;
+                let sums = self.footer.list(List::Sums, slot).unwrap_or(u64::MAX);
+                section::numbers(&object, &self.section(reader, sums)?, "sums")?;
+                let nulls = self.footer.list(List::NullCounts, slot).unwrap_or(u64::MAX);
+                section::numbers(&object, &self.section(reader, nulls)?, "null counts")?;
+            }
+        }
+        if !self.footer.dense {
+            self.boxes(reader)?;
+        }
+        self.processed(reader).map(drop)
+    }
+
+    /// Markers of deletes that were already worked into the fragment.
+    pub(crate) fn processed(&self, reader: &Reader) -> Result<Vec<String>> {
+        match self.footer.conditions {
+            Some(offset) => {
+                let object = reader.store.describe(&self.metadata_object());
+                section::markers(&object, &self.section(reader, offset)?)
+            }
+            None => Ok(Vec::new()),
+        }
+    }
+
+    pub(crate) fn slots(&self) -> usize {
+        self.footer.files[0].len()
+    }
+
+    /// The slot of a dimension.
+    pub(crate) fn dim_slot(&self, dim: usize) -> usize {
+        self.schema.wire.attributes.len() + 1 + dim
+    }
+
+    /// The slot of timestamps, where the fragment has them.
+    pub(crate) fn time_slot(&self) -> Option<usize> {
+        self.footer.timestamps.then(|| self.dim_slot(self.schema.wire.dims.len()))
+    }
+
+    /// The slot of delete timestamps, where the fragment has them.
+    pub(crate) fn delete_slot(&self) -> Option<usize> {
+        let first = self.dim_slot(self.schema.wire.dims.len());
+        self.footer.deletes.then_some(first + usize::from(self.footer.timestamps))
+    }
+
+    /// Cells stored in a tile.
+    pub(crate) fn cells(&self, tile: u64, geometry: Option<&Geometry>) -> u64 {
+        match geometry {
+            Some(geometry) => geometry.cells,
+            None if tile + 1 == self.tiles => self.footer.last_tile_cells,
+            None => self.schema.wire.capacity,
+        }
+    }
+
+    /// All cells of a sparse fragment.
+    pub(crate) fn total_cells(&self) -> u64 {
+        match self.tiles {
+            0 => 0,
+            n => {
+                (n - 1).saturating_mul(self.schema.wire.capacity).saturating_add(self.footer.last_tile_cells)
+            }
+        }
+    }
+
+    /// The span of a tile in one of a slot's three files.
+    pub(crate) fn span(&self, reader: &Reader, file: usize, slot: usize, tile: u64) -> Result<(u64, u64)> {
+        let list = [List::Offsets, List::VarOffsets, List::ValidityOffsets][file.min(2)];
+        let offsets = self.list(reader, list, slot)?;
+        let at = usize::try_from(tile).unwrap_or(usize::MAX);
+        let size = self.footer.files[file.min(2)][slot];
+        let start = offsets.get(at).copied().unwrap_or(u64::MAX);
+        let end = at.checked_add(1).and_then(|next| offsets.get(next)).copied().unwrap_or(size);
+        if start > end || end > size {
+            let object = reader.store.describe(&self.metadata_object());
+            let detail = format!("tile {tile} lies at {start}..{end} of a file of {size} bytes");
+            return Err(Error::corrupt("the tile offsets", object, self.footer.list(list, slot), detail));
+        }
+        Ok((start, end - start))
+    }
+
+    /// The files of each slot, three per slot, in the order of object numbers.
+    pub(crate) fn object_names(&self) -> impl Iterator<Item = String> {
+        let (attributes, dims) = (self.schema.wire.attributes.len(), self.schema.wire.dims.len());
+        let times = self.time_slot();
+        let deletes = self.delete_slot();
+        (0..self.slots()).flat_map(move |slot| {
+            let stem = if slot < attributes {
+                format!("a{slot}")
+            } else if slot > attributes && slot <= attributes + dims {
+                format!("d{}", slot - attributes - 1)
+            } else if Some(slot) == times {
+                "t".to_owned()
+            } else if Some(slot) == deletes {
+                "dt".to_owned()
+            } else if deletes.is_some_and(|first| slot == first + 1) {
+                "dci".to_owned()
+            } else {
+                "__coords".to_owned()
+            };
+            ["", "_var", "_validity"].map(|end| join(&self.entry.folder, &format!("{stem}{end}.tdb")))
+        })
+    }
+
+    /// Number of the object that is one of a slot's files.
+    pub(crate) fn object(&self, slot: usize, file: usize) -> u32 {
+        // Bounded when the table of objects was made.
+        self.objects + u32::try_from(slot * 3 + file).unwrap_or(u32::MAX)
+    }
+
+    pub(crate) fn chains(&self, slot: usize) -> Option<&FieldChains> {
+        let attributes = self.schema.attributes.len();
+        if slot < attributes {
+            return self.schema.attributes.get(slot);
+        }
+        self.schema.dims.get(slot.checked_sub(attributes + 1)?)
+    }
+}

@@ -1,0 +1,41 @@
+//! TileDB arrays: dense and sparse arrays in versioned fragments, read.
+//!
+//! ```text
+//! ARRAY/__schema/…          schemas, one file per version of the schema
+//! ARRAY/__fragments/NAME/   one write each: a file per field, and its metadata
+//! ARRAY/__commits/          which fragments count, which are replaced, which cells were deleted
+//! ARRAY/__meta/             attributes
+//! ```
+//!
+//! [`TileDbFormat`] is what the engine talks to. Opening lists the folder and reads schemas and fragment footers; everything
+//! else of a fragment's metadata is read when a plan first needs it, field by field. Each fragment is a layer: where the boxes
+//! of two fragments meet, the later one wins.
+//!
+//! # Edges
+//! - Versions 10 to 23 are read; nothing is written.
+//! - The filter `webp` is not decoded.
+#![forbid(unsafe_code)]
+
+mod array;
+mod audit;
+mod decode;
+mod deletes;
+mod details;
+mod directory;
+mod format;
+mod fragment;
+mod geometry;
+mod group;
+mod model;
+mod open;
+mod plan;
+mod reader;
+mod sparse;
+mod stats;
+pub mod wire;
+
+/// The id of the format.
+pub const ID: &str = "tiledb";
+
+pub use format::TileDbFormat;
+pub use open::TileDbContainer;

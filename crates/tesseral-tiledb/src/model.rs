@@ -1,0 +1,156 @@
+//! From a schema as stored to the array model, and to the filter chains of its files.
+
+use std::collections::BTreeMap;
+
+use tesseral_codec::filter::{Chain, Filter};
+use tesseral_core::schema::Enumeration;
+use tesseral_core::{ArraySchema, Attributes, CellLen, DType, Dimension, Field, Order, Result, Scalar};
+
+use crate::geometry::{Geometry, span};
+use crate::wire::datatype::{Datatype, VAR};
+use crate::wire::pipeline::Pipeline;
+use crate::wire::schema::{Attribute, Layout, Schema};
+
+/// The chains of a field's files.
+#[derive(Clone, Debug)]
+pub(crate) struct FieldChains {
+    /// Cells, or the bytes of cells of any length.
+    pub values: Chain,
+    /// Offsets of cells of any length.
+    pub offsets: Chain,
+    /// Validity.
+    pub validity: Chain,
+    /// Cells have any length.
+    pub var: bool,
+    pub nullable: bool,
+    /// Bytes of a cell, of one value where cells have any length.
+    pub cell: usize,
+}
+
+/// A schema with the chains of its files.
+#[derive(Debug)]
+pub(crate) struct StoredSchema {
+    pub wire: Schema,
+    pub attributes: Vec<FieldChains>,
+    pub dims: Vec<FieldChains>,
+    /// Timestamps and delete metadata.
+    pub times: Chain,
+}
+
+impl StoredSchema {
+    pub(crate) fn new(wire: Schema, encrypted: bool) -> Self {
+        let aes = encrypted.then_some(Filter::Aes256Gcm);
+        let chain = |pipeline: &Pipeline, datatype: Datatype, cell: usize, strings: bool| {
+            let filters = pipeline.filters.iter().copied().chain(aes);
+            Chain::new(filters, datatype.word(), cell, strings)
+        };
+        let offsets = chain(&wire.offsets, Datatype::UINT64, 8, false);
+        let validity = chain(&wire.validity, Datatype::UINT8, 1, false);
+        let field = |pipeline: &Pipeline, datatype: Datatype, values: u32, nullable: bool| {
+            let var = values == VAR;
+            let cell = datatype.size().saturating_mul(if var { 1 } else { values as usize });
+            let strings = var && folds(pipeline, datatype, wire.version);
+            FieldChains {
+                values: chain(pipeline, datatype, cell, strings),
+                offsets: offsets.clone(),
+                validity: validity.clone(),
+                var,
+                nullable,
+                cell,
+            }
+        };
+        let attributes =
+            wire.attributes.iter().map(|a| field(&a.pipeline, a.datatype, a.values, a.nullable)).collect();
+        let dims = wire.dims.iter().map(|d| {
+            let own = !d.pipeline.filters.is_empty();
+            field(
+                if own { &d.pipeline } else { &wire.coords },
+                d.datatype,
+                if d.var { VAR } else { 1 },
+                false,
+            )
+        });
+        let dims = dims.collect();
+        let times = chain(&wire.coords, Datatype::UINT64, 8, false);
+        Self { attributes, dims, times, wire }
+    }
+}
+
+/// Whether the first filter keeps the offsets of strings together with them.
+fn folds(pipeline: &Pipeline, datatype: Datatype, version: u32) -> bool {
+    match (pipeline.filters.first(), datatype) {
+        (Some(Filter::Rle), Datatype::ASCII) => version >= 12,
+        (Some(Filter::Dictionary), Datatype::ASCII) => version >= 13,
+        (Some(Filter::Rle | Filter::Dictionary), Datatype::UTF8) => version >= 17,
+        _ => false,
+    }
+}
+
+fn names(pipeline: &Pipeline) -> Vec<String> {
+    pipeline.filters.iter().map(|f| f.name().to_owned()).collect()
+}
+
+/// The array as everyone else sees it.
+pub(crate) fn array_schema(
+    name: &str,
+    wire: &Schema,
+    geometry: Option<&Geometry>,
+    enumerations: &BTreeMap<String, Enumeration>,
+    attributes: Attributes,
+) -> Result<ArraySchema> {
+    let mut dims = Vec::new();
+    for (d, dim) in wire.dims.iter().enumerate() {
+        let dtype = dim.datatype.dtype();
+        let used = wire.current_domain.as_ref().map(|ranges| &ranges[d]).or(dim.domain.as_ref());
+        let extent = used.and_then(|range| span(dim, range)).map(|(_, count)| count);
+        let domain = match used {
+            Some((low, high)) => {
+                Some((Scalar::from_le_bytes(dtype, low)?, Scalar::from_le_bytes(dtype, high)?))
+            }
+            None => None,
+        };
+        let tile = dim.extent.as_ref().map(|bytes| Scalar::from_le_bytes(dtype, bytes)).transpose()?;
+        dims.push(Dimension { name: dim.name.clone(), dtype, extent, domain, tile, labels: None });
+    }
+    let fields = wire.attributes.iter().map(|a| field(a, enumerations)).collect::<Result<_>>()?;
+    let cell_order = match wire.cell_order {
+        Layout::RowMajor => Order::RowMajor,
+        Layout::ColMajor => Order::ColMajor,
+        Layout::Hilbert => Order::Hilbert,
+    };
+    Ok(ArraySchema {
+        name: name.to_owned(),
+        dims,
+        fields,
+        chunk_shape: geometry.map(Geometry::chunk_shape),
+        cell_order,
+        sparse: wire.sparse,
+        allows_duplicates: wire.duplicates,
+        attributes,
+    })
+}
+
+fn field(attribute: &Attribute, enumerations: &BTreeMap<String, Enumeration>) -> Result<Field> {
+    let dtype = attribute.datatype.dtype();
+    let cell = attribute.datatype.cell(attribute.values);
+    let fill = match (dtype, cell) {
+        // A fill of any length, empty too.
+        (_, CellLen::Var)
+            if dtype.class() != tesseral_core::dtype::Class::Text && attribute.fill.is_empty() =>
+        {
+            None
+        }
+        (DType::Bytes, _) => Some(Scalar::from_le_bytes(DType::Bytes, &attribute.fill)?),
+        _ => Some(Scalar::from_le_bytes(dtype, &attribute.fill)?),
+    };
+    let enumeration = attribute.enumeration.as_ref().and_then(|name| enumerations.get(name)).cloned();
+    Ok(Field {
+        name: attribute.name.clone(),
+        dtype,
+        cell,
+        nullable: attribute.nullable,
+        fill,
+        enumeration,
+        codecs: names(&attribute.pipeline),
+    })
+}

@@ -1,0 +1,258 @@
+//! An opened array, or the arrays of an opened group.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use tesseral_core::{Attributes, Error, HistoryRow, Result};
+use tesseral_format::{ArraySource, Container, OpenOptions, TimeRange};
+use tesseral_store::{Store, StoreExt};
+
+use crate::array::TileDbArray;
+use crate::directory::{self, Directory, FragmentEntry};
+use crate::fragment::Fragment;
+use crate::geometry::Geometry;
+use crate::model::{StoredSchema, array_schema};
+use crate::reader::{Reader, join};
+use crate::wire::name::Name;
+use crate::wire::schema::Schema;
+use crate::wire::{enumeration, metadata};
+
+/// Milliseconds since 1970.
+fn now() -> u64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// The times that a read sees: what was asked for, else everything up to now.
+pub(crate) fn times(options: &OpenOptions) -> TimeRange {
+    options.as_of.unwrap_or_else(|| TimeRange { start: 0, end: now() })
+}
+
+/// Attributes as metadata files written in a time range say.
+pub(crate) fn read_attributes(
+    reader: &Reader,
+    files: &[(String, Name)],
+    range: TimeRange,
+) -> Result<Attributes> {
+    let mut attributes = Attributes::new();
+    for (object, time) in files.iter().filter(|(_, t)| range.start <= t.start && t.end <= range.end) {
+        let (bytes, _) = reader.object(object)?;
+        debug_assert!(time.start <= time.end);
+        metadata::apply(&reader.store.describe(object), &bytes, &mut attributes)?;
+    }
+    Ok(attributes)
+}
+
+/// Reads and parses one schema.
+pub(crate) fn read_schema(reader: &Reader, object: &str) -> Result<Arc<StoredSchema>> {
+    let (bytes, encrypted) = reader.object(object)?;
+    let wire = Schema::parse(&reader.store.describe(object), &bytes)?;
+    Ok(Arc::new(StoredSchema::new(wire, encrypted)))
+}
+
+/// What an array is made of, before its fragments.
+#[derive(Debug)]
+pub(crate) struct Opening {
+    pub directory: Directory,
+    pub range: TimeRange,
+    pub current: Arc<StoredSchema>,
+    pub geometry: Option<Geometry>,
+    pub visible: Vec<FragmentEntry>,
+    pub hidden: Vec<FragmentEntry>,
+    schemas: HashMap<String, Arc<StoredSchema>>,
+    prefix: String,
+}
+
+impl Opening {
+    /// Lists the folder and reads the schemas.
+    pub(crate) fn new(reader: &Reader, prefix: &str, options: &OpenOptions) -> Result<Self> {
+        let directory = Directory::scan(reader, prefix)?;
+        let range = times(options);
+        let newest = directory.schema_at(range.end).unwrap_or_default().to_owned();
+        let mut schemas = HashMap::new();
+        for (object, _) in &directory.schemas {
+            let name = object.rsplit('/').next().unwrap_or(object).to_owned();
+            schemas.insert(name, read_schema(reader, object)?);
+        }
+        let name = newest.rsplit('/').next().unwrap_or(&newest);
+        let current = schemas.get(name).map(Arc::clone);
+        let current = current.ok_or_else(|| Error::not_found("schema", &newest, Vec::new()))?;
+        let geometry = match current.wire.sparse {
+            true => None,
+            false => Some(Geometry::new(&current.wire, &reader.store.describe(&newest))?),
+        };
+        let (visible, hidden) = directory.visible(range, current.wire.sparse);
+        Ok(Self { directory, range, current, geometry, visible, hidden, schemas, prefix: prefix.to_owned() })
+    }
+
+    /// Opens one of the fragments.
+    pub(crate) fn fragment(&self, reader: &Reader, entry: FragmentEntry) -> Result<Fragment> {
+        let object = reader.store.describe(&entry.folder);
+        let fragment = Fragment::open(reader, entry, self.geometry.as_ref(), |name| {
+            self.schemas.get(name).map(Arc::clone)
+        })?;
+        let same = |(a, b): (&crate::wire::schema::Dimension, &crate::wire::schema::Dimension)| {
+            (&a.name, a.datatype, &a.domain, &a.extent) == (&b.name, b.datatype, &b.domain, &b.extent)
+        };
+        let (theirs, ours) = (&fragment.schema.wire, &self.current.wire);
+        if theirs.dims.len() != ours.dims.len() || !theirs.dims.iter().zip(&ours.dims).all(same) {
+            let detail = "the schemas of one array differ in their dimensions";
+            return Err(Error::corrupt("the schema", object, None, detail));
+        }
+        if theirs.sparse != ours.sparse
+            || (!ours.sparse && (theirs.cell_order, theirs.tile_order) != (ours.cell_order, ours.tile_order))
+        {
+            let detail = "the schemas of one array differ in their orders";
+            return Err(Error::corrupt("the schema", object, None, detail));
+        }
+        Ok(fragment)
+    }
+
+    /// Puts fragments together to an array.
+    pub(crate) fn finish(
+        self,
+        reader: Arc<Reader>,
+        name: &str,
+        mut fragments: Vec<Fragment>,
+    ) -> Result<TileDbArray> {
+        let mut objects = Vec::new();
+        for fragment in &mut fragments {
+            fragment.objects = u32::try_from(objects.len()).map_err(|_| {
+                Error::limit("the files of an array", objects.len() as u64, u64::from(u32::MAX))
+            })?;
+            objects.extend(fragment.object_names());
+        }
+        if fragments.len() as u64 >= 1 << 24 {
+            return Err(Error::limit("the fragments of an array", fragments.len() as u64, 1 << 24));
+        }
+        let mut enumerations = BTreeMap::new();
+        for (label, file) in &self.current.wire.enumerations {
+            let object = join(&join(&self.prefix, "__schema/__enumerations"), file);
+            let (bytes, _) = reader.object(&object)?;
+            enumerations.insert(label.clone(), enumeration::parse(&reader.store.describe(&object), &bytes)?);
+        }
+        let attributes = read_attributes(&reader, &self.directory.metadata, self.range)?;
+        let schema =
+            array_schema(name, &self.current.wire, self.geometry.as_ref(), &enumerations, attributes)?;
+        let mut deletes = Vec::new();
+        if self.current.wire.sparse {
+            for entry in &self.directory.deletes {
+                if self.range.start <= entry.time.start && entry.time.end <= self.range.end {
+                    deletes.push(crate::deletes::read(&reader, entry, &self.current.wire, &schema)?);
+                }
+            }
+        }
+        Ok(TileDbArray {
+            reader,
+            schema,
+            current: self.current,
+            geometry: self.geometry,
+            fragments,
+            hidden: self.hidden,
+            objects,
+            deletes,
+            range: self.range,
+        })
+    }
+}
+
+/// Opens an array whose folder is `prefix`.
+pub(crate) fn open_array(
+    reader: &Arc<Reader>,
+    prefix: &str,
+    name: &str,
+    options: &OpenOptions,
+) -> Result<TileDbArray> {
+    let mut opening = Opening::new(reader, prefix, options)?;
+    let visible = std::mem::take(&mut opening.visible);
+    let fragments =
+        visible.into_iter().map(|entry| opening.fragment(reader, entry)).collect::<Result<_>>()?;
+    opening.finish(Arc::clone(reader), name, fragments)
+}
+
+/// The name of an array: that of its folder.
+pub(crate) fn folder_name(location: &str) -> &str {
+    let name = location.trim_end_matches('/').rsplit(['/', '\\']).next().unwrap_or(location);
+    if name.is_empty() { location } else { name }
+}
+
+/// An opened array, or the arrays of a group.
+#[derive(Debug)]
+pub struct TileDbContainer {
+    pub(crate) reader: Arc<Reader>,
+    pub(crate) arrays: Vec<Arc<TileDbArray>>,
+    pub(crate) names: Vec<String>,
+    pub(crate) group: Option<crate::group::Group>,
+    pub(crate) attributes: Attributes,
+    pub(crate) uncommitted: Vec<String>,
+}
+
+impl TileDbContainer {
+    /// Opens the array or group that a store is.
+    ///
+    /// # Errors
+    /// As [`Format::open`](tesseral_format::Format::open).
+    pub fn open(store: Arc<dyn Store>, options: &OpenOptions) -> Result<Self> {
+        let reader = Arc::new(Reader::new(store, options)?);
+        if crate::group::is_group(&reader)? {
+            return crate::group::open(&reader, options);
+        }
+        let name = folder_name(reader.store.location()).to_owned();
+        let array = open_array(&reader, "", &name, options)?;
+        Ok(Self::of(reader, name, array))
+    }
+
+    pub(crate) fn of(reader: Arc<Reader>, name: String, array: TileDbArray) -> Self {
+        let attributes = array.schema.attributes.clone();
+        Self {
+            reader,
+            arrays: vec![Arc::new(array)],
+            names: vec![name],
+            group: None,
+            attributes,
+            uncommitted: Vec::new(),
+        }
+    }
+
+    /// Attributes of a group.
+    pub(crate) fn group_attributes(reader: &Reader, range: TimeRange) -> Result<Attributes> {
+        read_attributes(reader, &directory::metadata(reader, "__meta")?, range)
+    }
+}
+
+impl Container for TileDbContainer {
+    fn format(&self) -> &'static str {
+        crate::ID
+    }
+
+    fn store(&self) -> &Arc<dyn Store> {
+        &self.reader.store
+    }
+
+    fn len(&self) -> usize {
+        self.arrays.len()
+    }
+
+    fn name(&self, index: usize) -> &str {
+        self.names.get(index).map_or("", String::as_str)
+    }
+
+    fn array(&self, index: usize) -> Result<Arc<dyn ArraySource>> {
+        match self.arrays.get(index) {
+            Some(array) => Ok(Arc::clone(array) as Arc<dyn ArraySource>),
+            None => Err(Error::not_found("array", index.to_string(), self.names.clone())),
+        }
+    }
+
+    fn attributes(&self) -> &Attributes {
+        &self.attributes
+    }
+
+    fn history(&self) -> &[HistoryRow] {
+        &[]
+    }
+
+    fn details(&self) -> serde_json::Value {
+        crate::details::details(self)
+    }
+}

@@ -1,0 +1,65 @@
+//! Reading generic tiles out of a store.
+
+use std::sync::Arc;
+
+use tesseral_codec::Contexts;
+use tesseral_codec::filter::Rules;
+use tesseral_core::{Error, ErrorKind, Limits, Result};
+use tesseral_format::OpenOptions;
+use tesseral_store::{ObjectInfo, Store, StoreExt};
+
+use crate::wire::generic_tile::GenericTile;
+
+/// Where metadata comes from and what it may cost.
+#[derive(Debug)]
+pub(crate) struct Reader {
+    pub store: Arc<dyn Store>,
+    pub limits: Limits,
+    pub key: Option<[u8; 32]>,
+    pub verify: bool,
+}
+
+impl Reader {
+    pub(crate) fn new(store: Arc<dyn Store>, options: &OpenOptions) -> Result<Self> {
+        let key =
+            match &options.key {
+                None => None,
+                Some(key) => Some(key.as_slice().try_into().map_err(|_| {
+                    Error::invalid(format!("a TileDB key has 32 bytes, this one {}", key.len()))
+                })?),
+            };
+        Ok(Self { store, limits: options.limits, key, verify: options.digests })
+    }
+
+    pub(crate) fn rules(&self, version: u32) -> Rules<'_> {
+        Rules { version, verify: self.verify, key: self.key.as_ref() }
+    }
+
+    /// The unfiltered bytes of the generic tile at the front of `bytes`, and whether it was encrypted.
+    pub(crate) fn unfilter(&self, object: &str, bytes: &[u8]) -> Result<(Vec<u8>, bool)> {
+        let object = self.store.describe(object);
+        let tile = GenericTile::parse(&object, bytes)?;
+        let decoded =
+            tile.decode(&object, &self.limits, &self.rules(tile.version), &mut Contexts::default())?;
+        Ok((decoded, tile.encrypted))
+    }
+
+    /// The unfiltered bytes of an object that is one generic tile.
+    pub(crate) fn object(&self, object: &str) -> Result<(Vec<u8>, bool)> {
+        let bytes = self.store.read_all(object, self.limits.metadata_bytes)?;
+        self.unfilter(object, &bytes)
+    }
+
+    /// What is in a folder; nothing when there is no such folder.
+    pub(crate) fn list(&self, folder: &str) -> Result<Vec<ObjectInfo>> {
+        match self.store.list(folder) {
+            Err(e) if matches!(e.kind(), ErrorKind::NotFound { .. }) => Ok(Vec::new()),
+            other => other,
+        }
+    }
+}
+
+/// Joins names with a slash, leaving out an empty first one.
+pub(crate) fn join(folder: &str, name: &str) -> String {
+    if folder.is_empty() { name.to_owned() } else { format!("{folder}/{name}") }
+}

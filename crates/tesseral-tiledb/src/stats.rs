@@ -1,0 +1,104 @@
+//! Statistics of tiles, with the trust that the format's writers deserve.
+//!
+//! Stored minima, maxima and sums are over cells that are not null. Two things must be known before they may answer:
+//! - A NaN among the cells replaces the running minimum and maximum, and the next cell replaces the NaN. Only a sum that is
+//!   not NaN proves that there was none.
+//! - Elsewhere a cell that equals the declared fill counts as null. Only a fill outside minimum and maximum proves that
+//!   there is none.
+
+use std::cmp::Ordering;
+
+use tesseral_core::dtype::Class;
+use tesseral_core::{ChunkStats, DType, Result, Scalar, Stat, Sum};
+use tesseral_format::{Column, PlannedChunk};
+
+use crate::array::TileDbArray;
+use crate::fragment::Fragment;
+use crate::wire::footer::List;
+
+/// What is known of a column of a tile. Statistics that cannot be read say nothing.
+pub(crate) fn stats(array: &TileDbArray, chunk: &PlannedChunk, column: Column) -> ChunkStats {
+    let unknown = ChunkStats::unknown(chunk.cells);
+    let Column::Field(field) = column else { return unknown };
+    let Ok((fragment, tile)) = array.locate(chunk.id) else { return unknown };
+    let Ok(Some(slot)) = array.slot(fragment, field) else { return unknown };
+    let stored = read(array, fragment, field, slot, tile, chunk.cells).unwrap_or(unknown);
+    // Stored numbers leave out the padding of tiles that reach past the fragment.
+    if chunk.tile.is_some() { stored.weaken() } else { stored }
+}
+
+fn read(
+    array: &TileDbArray,
+    fragment: &Fragment,
+    field: u16,
+    slot: usize,
+    tile: u64,
+    cells: u64,
+) -> Result<ChunkStats> {
+    let unknown = ChunkStats::unknown(cells);
+    let attribute = &fragment.schema.wire.attributes[slot];
+    let dtype = attribute.datatype.dtype();
+    if fragment.footer.version < 11 || attribute.values != 1 || dtype.class() == Class::Text {
+        return Ok(unknown);
+    }
+    let reader = &array.reader;
+    let at = usize::try_from(tile).unwrap_or(usize::MAX);
+    let nulls = match attribute.nullable {
+        false => 0,
+        true => match fragment.list(reader, List::NullCounts, slot)?.get(at) {
+            Some(nulls) if *nulls <= cells => *nulls,
+            _ => return Ok(unknown),
+        },
+    };
+    if nulls == cells {
+        return Ok(ChunkStats { nulls: Stat::Exact(nulls), nans: Stat::Exact(0), ..unknown });
+    }
+    let size = attribute.datatype.size();
+    let min = fragment.extrema(reader, List::Mins, slot)?.fixed(at, size);
+    let max = fragment.extrema(reader, List::Maxs, slot)?.fixed(at, size);
+    let sum = fragment.list(reader, List::Sums, slot)?.get(at).copied();
+    let (Some(min), Some(max), Some(sum)) = (min, max, sum) else { return Ok(unknown) };
+    let (min, max) = (Scalar::from_le_bytes(dtype, min)?, Scalar::from_le_bytes(dtype, max)?);
+    let float = dtype.class() == Class::Float;
+    if float && f64::from_bits(sum).is_nan() {
+        return Ok(unknown);
+    }
+    if !min.compare(&max).is_some_and(Ordering::is_le) {
+        return Ok(unknown);
+    }
+    let fill = array.schema.fields[usize::from(field)].fill.as_ref();
+    let apart = fill.is_none_or(|fill| {
+        // A NaN fill compares with nothing, and there is no NaN among these cells.
+        let order = (fill.compare(&min), fill.compare(&max));
+        matches!(order, (None, _) | (Some(Ordering::Less), _) | (_, Some(Ordering::Greater)))
+    });
+    let stats = ChunkStats {
+        cells,
+        nulls: Stat::Exact(nulls),
+        nans: Stat::Exact(0),
+        min: Stat::Exact(min),
+        max: Stat::Exact(max),
+        sum: total(dtype, sum).map_or(Stat::Absent, Stat::Exact),
+    };
+    if apart {
+        return Ok(stats);
+    }
+    // Any number of the cells may be fill.
+    Ok(ChunkStats { nulls: Stat::Bound(cells), ..stats.weaken() })
+}
+
+/// A stored sum; `None` where it may have stopped at the end of its type.
+fn total(dtype: DType, bits: u64) -> Option<Sum> {
+    match dtype.class() {
+        Class::Float => {
+            let sum = f64::from_bits(bits);
+            (sum.abs() < f64::MAX).then_some(Sum::Float(sum))
+        }
+        Class::UInt | Class::Bool => (bits != u64::MAX).then(|| Sum::Int(bits.into())),
+        Class::Int | Class::Time => {
+            let sum = bits.cast_signed();
+            (sum != i64::MAX && sum != i64::MIN).then(|| Sum::Int(sum.into()))
+        }
+        _ => None,
+    }
+}

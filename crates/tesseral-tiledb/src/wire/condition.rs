@@ -1,0 +1,97 @@
+//! Conditions of stored deletes.
+//!
+//! ```text
+//! u8 0 │ u8 and/or/not │ u64 children │ children
+//! u8 1 │ u8 comparison │ u32 length, field │ u64 length, value │ for in, not in: u64 bytes of offsets, offsets
+//! ```
+//! The stored tree is what cells must meet to *stay*.
+
+use tesseral_core::{Limits, Result};
+
+use super::cursor::Cursor;
+
+/// A node of a stored condition.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Node {
+    /// All children hold.
+    And(Vec<Node>),
+    /// One child holds.
+    Or(Vec<Node>),
+    /// The child does not hold.
+    Not(Box<Node>),
+    /// A field compares with a value.
+    Compare {
+        /// Number of the comparison: `<`, `<=`, `>`, `>=`, `==`, `!=`.
+        op: u8,
+        /// The field.
+        field: String,
+        /// The value's bytes; none of them means null.
+        value: Vec<u8>,
+    },
+    /// A field is, or is not, one of several values.
+    Member {
+        /// Whether it must not be.
+        negated: bool,
+        /// The field.
+        field: String,
+        /// The values' bytes.
+        values: Vec<Vec<u8>>,
+    },
+    /// Always the same.
+    Constant(bool),
+}
+
+impl Node {
+    /// Reads a condition from its unfiltered bytes.
+    ///
+    /// # Errors
+    /// `Corrupt`, `Limit`.
+    pub fn parse(object: &str, bytes: &[u8], limits: &Limits) -> Result<Self> {
+        node(&mut Cursor::new(object, bytes), limits.depth)
+    }
+}
+
+fn node(cursor: &mut Cursor<'_>, depth: usize) -> Result<Node> {
+    let Some(below) = depth.checked_sub(1) else {
+        return Err(tesseral_core::Error::limit("the nesting of a condition", 1, 0));
+    };
+    match cursor.u8("a condition's node")? {
+        0 => {
+            let op = cursor.u8("a condition's operator")?;
+            let count = cursor.u64("a condition's children")?;
+            let count = cursor.count(count, 2, "a condition's children")?;
+            let mut children = (0..count).map(|_| node(cursor, below)).collect::<Result<Vec<_>>>()?;
+            match (op, children.len()) {
+                (0, _) => Ok(Node::And(children)),
+                (1, _) => Ok(Node::Or(children)),
+                (2, 1) => Ok(Node::Not(Box::new(children.remove(0)))),
+                _ => Err(cursor.corrupt("a condition", format!("operator {op} of {count} children"))),
+            }
+        }
+        1 => {
+            let op = cursor.u8("a condition's comparison")?;
+            let field = cursor.text32("a condition's field")?;
+            let len = cursor.u64("a condition's value")?;
+            let value = cursor.take64(len, "a condition's value")?.to_vec();
+            match op {
+                0..=5 => Ok(Node::Compare { op, field, value }),
+                6 | 7 => Ok(Node::Member { negated: op == 7, field, values: members(cursor, &value)? }),
+                253 => Ok(Node::Constant(true)),
+                254 => Ok(Node::Constant(false)),
+                _ => Err(cursor.corrupt("a condition", format!("comparison {op}"))),
+            }
+        }
+        other => Err(cursor.corrupt("a condition", format!("a node of kind {other}"))),
+    }
+}
+
+fn members(cursor: &mut Cursor<'_>, value: &[u8]) -> Result<Vec<Vec<u8>>> {
+    let bytes = cursor.u64("a condition's offsets")?;
+    let offsets = cursor.u64s(bytes / 8, "a condition's offsets")?;
+    let ends = offsets.iter().skip(1).copied().chain([value.len() as u64]);
+    let one = |(start, end): (&u64, u64)| {
+        value.get(usize::try_from(*start).ok()?..usize::try_from(end).ok()?).map(<[u8]>::to_vec)
+    };
+    let values: Option<Vec<Vec<u8>>> = offsets.iter().zip(ends).map(one).collect();
+    values.ok_or_else(|| cursor.corrupt("a condition", "offsets of values that do not rise"))
+}

@@ -1,0 +1,165 @@
+//! Reading numbers in a row, where a short or odd one says which it was.
+
+use tesseral_core::{Error, Result};
+
+/// Unfiltered bytes of a structure, with the object they came from. Offsets count from the structure's first byte.
+#[derive(Clone, Copy, Debug)]
+pub struct Cursor<'a> {
+    object: &'a str,
+    bytes: &'a [u8],
+    at: u64,
+}
+
+impl<'a> Cursor<'a> {
+    /// Bytes of `object`.
+    pub fn new(object: &'a str, bytes: &'a [u8]) -> Self {
+        Self { object, bytes, at: 0 }
+    }
+
+    /// The bytes not yet read.
+    pub fn rest(&self) -> &'a [u8] {
+        self.bytes
+    }
+
+    /// Offset of the next byte.
+    pub fn at(&self) -> u64 {
+        self.at
+    }
+
+    /// The next `n` bytes, which are `what`.
+    ///
+    /// # Errors
+    /// `Corrupt` when there are fewer.
+    pub fn take(&mut self, n: usize, what: &str) -> Result<&'a [u8]> {
+        match self.bytes.split_at_checked(n) {
+            Some((taken, rest)) => {
+                self.bytes = rest;
+                self.at += n as u64;
+                Ok(taken)
+            }
+            None => Err(Error::truncated(what, self.object, self.at, n as u64, self.bytes.len() as u64)),
+        }
+    }
+
+    /// As [`take`](Self::take), with a length as files store it.
+    ///
+    /// # Errors
+    /// `Corrupt` when there are fewer.
+    pub fn take64(&mut self, n: u64, what: &str) -> Result<&'a [u8]> {
+        match usize::try_from(n) {
+            Ok(n) => self.take(n, what),
+            Err(_) => Err(Error::truncated(what, self.object, self.at, n, self.bytes.len() as u64)),
+        }
+    }
+
+    fn array<const N: usize>(&mut self, what: &str) -> Result<[u8; N]> {
+        let mut array = [0; N];
+        array.copy_from_slice(self.take(N, what)?);
+        Ok(array)
+    }
+
+    /// The next byte.
+    ///
+    /// # Errors
+    /// `Corrupt` at the end.
+    pub fn u8(&mut self, what: &str) -> Result<u8> {
+        self.array::<1>(what).map(|[byte]| byte)
+    }
+
+    /// The next byte as a flag.
+    ///
+    /// # Errors
+    /// `Corrupt` at the end or beside 0 and 1.
+    pub fn flag(&mut self, what: &str) -> Result<bool> {
+        match self.u8(what)? {
+            0 => Ok(false),
+            1 => Ok(true),
+            other => Err(self.corrupt(what, format!("a flag of {other}"))),
+        }
+    }
+
+    /// The next four bytes as a number.
+    ///
+    /// # Errors
+    /// `Corrupt` at the end.
+    pub fn u32(&mut self, what: &str) -> Result<u32> {
+        self.array(what).map(u32::from_le_bytes)
+    }
+
+    /// The next eight bytes as a number.
+    ///
+    /// # Errors
+    /// `Corrupt` at the end.
+    pub fn u64(&mut self, what: &str) -> Result<u64> {
+        self.array(what).map(u64::from_le_bytes)
+    }
+
+    /// A number of things that take at least `each` bytes of what is left.
+    ///
+    /// # Errors
+    /// `Corrupt` when they cannot.
+    pub fn count(&mut self, count: u64, each: usize, what: &str) -> Result<usize> {
+        let fits = usize::try_from(count)
+            .ok()
+            .filter(|n| n.checked_mul(each).is_some_and(|bytes| bytes <= self.bytes.len()));
+        fits.ok_or_else(|| self.corrupt(what, format!("{count} do not fit in {} bytes", self.bytes.len())))
+    }
+
+    /// Numbers of eight bytes.
+    ///
+    /// # Errors
+    /// `Corrupt` when there are fewer.
+    pub fn u64s(&mut self, count: u64, what: &str) -> Result<Vec<u64>> {
+        let count = self.count(count, 8, what)?;
+        let bytes = self.take(count * 8, what)?;
+        Ok(bytes.chunks_exact(8).map(le64).collect())
+    }
+
+    /// Text behind a 32-bit length.
+    ///
+    /// # Errors
+    /// `Corrupt` when cut short or not UTF-8.
+    pub fn text32(&mut self, what: &str) -> Result<String> {
+        let len = self.u32(what)?;
+        self.text(u64::from(len), what)
+    }
+
+    /// Text behind a 64-bit length.
+    ///
+    /// # Errors
+    /// `Corrupt` when cut short or not UTF-8.
+    pub fn text64(&mut self, what: &str) -> Result<String> {
+        let len = self.u64(what)?;
+        self.text(len, what)
+    }
+
+    fn text(&mut self, len: u64, what: &str) -> Result<String> {
+        let bytes = self.take64(len, what)?;
+        String::from_utf8(bytes.to_vec()).map_err(|_| self.corrupt(what, "it is not UTF-8"))
+    }
+
+    /// Refuses bytes behind the structure.
+    ///
+    /// # Errors
+    /// `Corrupt` when there are some.
+    pub fn finish(&self, what: &str) -> Result<()> {
+        if self.bytes.is_empty() {
+            return Ok(());
+        }
+        Err(self.corrupt(what, format!("{} bytes follow it", self.bytes.len())))
+    }
+
+    /// An error about `what` at the next byte.
+    pub fn corrupt(&self, what: &str, detail: impl Into<String>) -> Error {
+        Error::corrupt(what, self.object, self.at, detail)
+    }
+}
+
+/// A little-endian number of up to eight bytes.
+pub(crate) fn le64(bytes: &[u8]) -> u64 {
+    let mut wide = [0; 8];
+    for (to, from) in wide.iter_mut().zip(bytes) {
+        *to = *from;
+    }
+    u64::from_le_bytes(wide)
+}

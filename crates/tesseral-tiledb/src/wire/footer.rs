@@ -1,0 +1,133 @@
+//! Footers of fragments: what the file of fragment metadata ends with.
+//!
+//! Every list has one entry per *slot*: the attributes, one for the zipped coordinates of old, the dimensions, then
+//! timestamps, delete timestamps and delete conditions where the fragment has them.
+
+use tesseral_core::Result;
+
+use super::cursor::Cursor;
+use super::schema::{Range, Schema, ranges};
+
+/// A fragment's footer.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Footer {
+    /// Format version.
+    pub version: u32,
+    /// File name of its schema.
+    pub schema: String,
+    /// Whether its tiles lie on the grid.
+    pub dense: bool,
+    /// The smallest box around its cells; none when it has no cell.
+    pub domain: Option<Vec<Range>>,
+    /// Tiles of a sparse fragment.
+    pub tiles: u64,
+    /// Cells of the last tile (sparse), of every tile (dense).
+    pub last_tile_cells: u64,
+    /// Whether cells carry the time they were written.
+    pub timestamps: bool,
+    /// Whether cells carry the time and condition of their removal.
+    pub deletes: bool,
+    /// File lengths by slot: values or offsets, bytes of any length, validity.
+    pub files: [Vec<u64>; 3],
+    /// Where the R-tree is.
+    pub rtree: u64,
+    /// Where lists are, by slot: see [`List`].
+    pub lists: Vec<Vec<u64>>,
+    /// Where the statistics of the whole fragment are.
+    pub statistics: Option<u64>,
+    /// Where the processed conditions are.
+    pub conditions: Option<u64>,
+}
+
+/// Lists of a fragment, in the order of the footer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum List {
+    Offsets,
+    VarOffsets,
+    VarSizes,
+    ValidityOffsets,
+    Mins,
+    Maxs,
+    Sums,
+    NullCounts,
+}
+
+/// Reads only the name of the schema, which the rest of the footer needs.
+///
+/// # Errors
+/// `Corrupt`, `Unsupported`.
+pub fn schema_name(object: &str, bytes: &[u8]) -> Result<String> {
+    let cursor = &mut Cursor::new(object, bytes);
+    super::check_version(cursor.u32("the footer's version")?)?;
+    cursor.text64("the footer's schema name")
+}
+
+impl Footer {
+    /// Reads a footer. `schema` is the one that [`schema_name`] names.
+    ///
+    /// # Errors
+    /// `Corrupt`, `Unsupported`.
+    pub fn parse(object: &str, bytes: &[u8], schema: &Schema) -> Result<Self> {
+        let cursor = &mut Cursor::new(object, bytes);
+        let version = cursor.u32("the footer's version")?;
+        super::check_version(version)?;
+        let name = cursor.text64("the footer's schema name")?;
+        let dense = cursor.flag("whether the fragment is dense")?;
+        let null = cursor.flag("whether the fragment is empty")?;
+        let domain = if null {
+            let bytes = schema.dims.iter().map(|d| 2 * d.datatype.size()).sum();
+            cursor.take(bytes, "the empty domain")?;
+            None
+        } else {
+            Some(ranges(cursor, &schema.dims, "the non-empty domain")?)
+        };
+        let tiles = cursor.u64("the sparse tiles")?;
+        let last_tile_cells = cursor.u64("the cells of the last tile")?;
+        let timestamps = version >= 14 && cursor.flag("whether cells have timestamps")?;
+        let deletes = version >= 15 && cursor.flag("whether cells have delete metadata")?;
+        let slots = schema.attributes.len()
+            + 1
+            + schema.dims.len()
+            + usize::from(timestamps)
+            + 2 * usize::from(deletes);
+        let slots = slots as u64;
+        let files = [
+            cursor.u64s(slots, "the file sizes")?,
+            cursor.u64s(slots, "the var file sizes")?,
+            cursor.u64s(slots, "the validity file sizes")?,
+        ];
+        let rtree = cursor.u64("the R-tree's offset")?;
+        let count = if version >= 11 { 8 } else { 4 };
+        let lists = (0..count).map(|_| cursor.u64s(slots, "the offsets of lists")).collect::<Result<_>>()?;
+        let statistics = if version >= 11 { Some(cursor.u64("the offset of statistics")?) } else { None };
+        let conditions =
+            if version >= 16 { Some(cursor.u64("the offset of processed conditions")?) } else { None };
+        Ok(Self {
+            version,
+            schema: name,
+            dense,
+            domain,
+            tiles,
+            last_tile_cells,
+            timestamps,
+            deletes,
+            files,
+            rtree,
+            lists,
+            statistics,
+            conditions,
+        })
+    }
+
+    /// Where a list of a slot is.
+    pub fn list(&self, list: List, slot: usize) -> Option<u64> {
+        self.lists.get(list as usize)?.get(slot).copied()
+    }
+
+    /// Every offset of a section, to find where one ends.
+    pub fn offsets(&self) -> impl Iterator<Item = u64> {
+        let lists = self.lists.iter().flatten().copied();
+        lists.chain([self.rtree]).chain(self.statistics).chain(self.conditions)
+    }
+}

@@ -1,0 +1,54 @@
+//! Group files: members of a group.
+
+use tesseral_core::{Error, Result};
+
+use super::cursor::Cursor;
+
+/// A member of a group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Member {
+    /// Whether it is a group itself.
+    pub group: bool,
+    /// Whether `uri` counts from the group's folder.
+    pub relative: bool,
+    /// Where it is.
+    pub uri: String,
+    /// Its name, where it has one.
+    pub name: Option<String>,
+}
+
+/// Applies one file to what earlier files said.
+///
+/// # Errors
+/// `Corrupt`, `Unsupported`.
+pub fn apply(object: &str, bytes: &[u8], to: &mut Vec<Member>) -> Result<()> {
+    let cursor = &mut Cursor::new(object, bytes);
+    let version = cursor.u32("the group's version")?;
+    if !matches!(version, 1 | 2) {
+        return Err(Error::unsupported(format!("TileDB group version {version}")));
+    }
+    let count = cursor.u64("the group's members")?;
+    let count = cursor.count(count, 15, "the group's members")?;
+    for _ in 0..count {
+        let version = cursor.u32("a member's version")?;
+        if !matches!(version, 1 | 2) {
+            return Err(Error::unsupported(format!("TileDB group member version {version}")));
+        }
+        let kind = cursor.u8("a member's type")?;
+        let relative = cursor.flag("whether a member's address is relative")?;
+        let uri = cursor.text64("a member's address")?;
+        let named = cursor.flag("whether a member has a name")?;
+        let name = if named || version >= 2 { cursor.text64("a member's name")? } else { String::new() };
+        let name = named.then_some(name);
+        let deleted = version >= 2 && cursor.flag("whether a member was removed")?;
+        to.retain(|m| m.uri != uri && (name.is_none() || m.name != name));
+        if deleted {
+            continue;
+        }
+        match kind {
+            1 | 2 => to.push(Member { group: kind == 1, relative, uri, name }),
+            other => return Err(cursor.corrupt("a group member", format!("type {other}"))),
+        }
+    }
+    cursor.finish("the group")
+}

@@ -1,0 +1,64 @@
+//! Lists in the file of fragment metadata.
+
+use tesseral_core::Result;
+
+use super::cursor::{Cursor, le64};
+
+/// A list of numbers: offsets, sizes, sums, null counts.
+///
+/// # Errors
+/// `Corrupt`.
+pub fn numbers(object: &str, bytes: &[u8], what: &str) -> Result<Vec<u64>> {
+    let cursor = &mut Cursor::new(object, bytes);
+    let count = cursor.u64(what)?;
+    let numbers = cursor.u64s(count, what)?;
+    cursor.finish(what)?;
+    Ok(numbers)
+}
+
+/// Minima or maxima: values of one size, or offsets into values of any.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Values {
+    fixed: Vec<u8>,
+    var: Vec<u8>,
+}
+
+impl Values {
+    /// Reads `u64 fixed bytes │ u64 var bytes │ fixed part │ var part`.
+    ///
+    /// # Errors
+    /// `Corrupt`.
+    pub fn parse(object: &str, bytes: &[u8]) -> Result<Self> {
+        let cursor = &mut Cursor::new(object, bytes);
+        let fixed = cursor.u64("the fixed part of extrema")?;
+        let var = cursor.u64("the var part of extrema")?;
+        let fixed = cursor.take64(fixed, "the fixed part of extrema")?.to_vec();
+        let var = cursor.take64(var, "the var part of extrema")?.to_vec();
+        cursor.finish("extrema")?;
+        Ok(Self { fixed, var })
+    }
+
+    /// The value of a tile whose values have `size` bytes; `None` when nothing is stored.
+    pub fn fixed(&self, tile: usize, size: usize) -> Option<&[u8]> {
+        let start = tile.checked_mul(size)?;
+        self.fixed.get(start..start.checked_add(size)?)
+    }
+
+    /// The value of a tile whose values have any length.
+    pub fn var(&self, tile: usize) -> Option<&[u8]> {
+        let start = le64(self.fixed(tile, 8)?);
+        let end = self.fixed(tile.checked_add(1)?, 8).map_or(self.var.len() as u64, le64);
+        self.var.get(usize::try_from(start).ok()?..usize::try_from(end).ok()?)
+    }
+}
+
+/// Processed conditions: `u64 count`, then `u64 length` and a marker each.
+///
+/// # Errors
+/// `Corrupt`.
+pub fn markers(object: &str, bytes: &[u8]) -> Result<Vec<String>> {
+    let cursor = &mut Cursor::new(object, bytes);
+    let count = cursor.u64("the processed conditions")?;
+    let count = cursor.count(count, 8, "the processed conditions")?;
+    (0..count).map(|_| cursor.text64("a processed condition")).collect()
+}

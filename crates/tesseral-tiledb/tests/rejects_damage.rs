@@ -1,0 +1,104 @@
+//! Damage in each file of an array: an error with the file, never a panic, never a wrong cell of a checked field.
+
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+mod common;
+
+use std::sync::Arc;
+
+use tesseral_core::ErrorKind;
+use tesseral_format::oracle::Dense;
+use tesseral_format::{Format, OpenOptions, Probe, Sniff};
+use tesseral_store::{MemoryStore, Store, StoreExt};
+use tesseral_tiledb::TileDbFormat;
+
+fn objects(store: &dyn Store, folder: &str) -> Vec<String> {
+    let mut out = Vec::new();
+    for entry in store.list(folder).unwrap() {
+        let name = if folder.is_empty() { entry.name } else { format!("{folder}/{}", entry.name) };
+        if entry.folder { out.extend(objects(store, &name)) } else { out.push(name) }
+    }
+    out
+}
+
+fn find(store: &dyn Store, ending: &str) -> String {
+    objects(store, "").into_iter().find(|name| name.ends_with(ending)).unwrap()
+}
+
+fn changed(store: &MemoryStore, object: &str, change: impl FnOnce(&mut Vec<u8>)) {
+    let mut bytes = store.read_all(object, u64::MAX).unwrap().to_vec();
+    change(&mut bytes);
+    store.insert(object, bytes);
+}
+
+#[test]
+fn newer_and_older_versions_are_refused_by_number() {
+    for version in [0_u32, 9, 24, u32::MAX] {
+        let store = common::memory("evolved");
+        for object in objects(&store, "__schema") {
+            changed(&store, &object, |bytes| bytes[..4].copy_from_slice(&version.to_le_bytes()));
+        }
+        let error = TileDbFormat.open(Arc::new(store), &OpenOptions::default()).unwrap_err();
+        let ErrorKind::Unsupported { feature } = error.kind() else { panic!("{error}") };
+        assert!(feature.contains(&version.to_string()));
+    }
+}
+
+#[test]
+fn a_cut_footer_names_its_file() {
+    let whole = common::memory("dense_overlay");
+    let object = find(&whole, "__fragment_metadata.tdb");
+    let len = whole.len(&object).unwrap();
+    for cut in [0, 7, 8, len / 2, len - 9, len - 1] {
+        let store = common::memory("dense_overlay");
+        changed(&store, &object, |bytes| bytes.truncate(usize::try_from(cut).unwrap()));
+        let error = TileDbFormat.open(Arc::new(store), &OpenOptions::default()).unwrap_err();
+        let named = match error.kind() {
+            ErrorKind::Corrupt { object: named, .. } => named.clone(),
+            ErrorKind::Unsupported { .. } => continue,
+            _ => panic!("{error}"),
+        };
+        assert!(named.ends_with(&object), "{named}");
+    }
+}
+
+#[test]
+fn checksums_find_flips_in_tiles() {
+    let source = TileDbFormat.open(common::store("filters"), &OpenOptions::default()).unwrap();
+    let schema = source.array(0).unwrap().schema().clone();
+    for name in ["md5", "sha256", "many"] {
+        let field = schema.field(name).unwrap();
+        let whole = common::memory("filters");
+        let object = find(&whole, &format!("/a{field}.tdb"));
+        let len = usize::try_from(whole.len(&object).unwrap()).unwrap();
+        // The cells lie at the end of the file.
+        for at in len - 8..len {
+            let store = common::memory("filters");
+            changed(&store, &object, |bytes| bytes[at] ^= 0x10);
+            let container = TileDbFormat.open(Arc::new(store), &OpenOptions::default()).unwrap();
+            let error = Dense::load(container.as_ref(), 0, u16::try_from(field).unwrap()).unwrap_err();
+            assert!(error.is_damage(), "{name} {at}: {error}");
+        }
+    }
+}
+
+#[test]
+fn a_fragment_without_its_commit_is_not_there() {
+    let store = common::memory("dense_overlay");
+    for object in objects(&store, "__commits") {
+        store.remove(&object).unwrap();
+    }
+    let container = TileDbFormat.open(Arc::new(store), &OpenOptions::default()).unwrap();
+    assert!(container.details()["fragments"].as_array().unwrap().is_empty());
+}
+
+#[test]
+fn recognises_arrays_and_groups_by_what_is_in_the_folder() {
+    for name in ["evolved", "group"] {
+        let entries = common::memory(name).list("").unwrap();
+        let probe = Probe { name: "x", head: &[], entries: Some(&entries) };
+        assert_eq!(TileDbFormat.sniff(&probe), Sniff::Content, "{name}");
+    }
+    let probe = Probe { name: "x.tdb", head: b"x", entries: None };
+    assert_eq!(TileDbFormat.sniff(&probe), Sniff::No);
+}
