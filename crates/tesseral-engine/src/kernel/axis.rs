@@ -309,12 +309,10 @@ impl AxisFold {
         }
         if self.wanted.has(Wanted::RANGE) {
             for i in 0..n {
+                // Keys of no values are no narrower than those of any, and change nothing.
                 let (min, max): (i64, i64) = (results.min[i].into(), results.max[i].into());
-                // A narrow type's keys of nothing are values too: only columns with values count.
-                if results.gaps(i) < place.rows as u32 {
-                    self.min[at(i)] = self.min[at(i)].min(min);
-                    self.max[at(i)] = self.max[at(i)].max(max);
-                }
+                self.min[at(i)] = self.min[at(i)].min(min);
+                self.max[at(i)] = self.max[at(i)].max(max);
             }
         }
         if !self.cells.is_empty() {

@@ -161,6 +161,28 @@ fn many_single_rows_keep_their_precision() {
     }
 }
 
+/// Reduced axes on either side of the kept one: each result adds up thousands of short rows.
+#[test]
+fn many_short_rows_keep_small_terms() {
+    let (steps, kept) = (4000, 3);
+    let mut data = vec![0.0_f64; steps * kept * 2];
+    for (t, step) in data.chunks_mut(kept * 2).enumerate() {
+        let value = if t == 0 {
+            1e16
+        } else if t + 1 == steps {
+            -1e16
+        } else {
+            1.0
+        };
+        step.chunks_mut(2).for_each(|row| row[0] = value);
+    }
+    let mut fold = AxisFold::new(DType::Float64, Wanted::SUM, &[kept]).unwrap();
+    let cells = bytemuck::cast_slice(&data);
+    let view = View { cells, validity: None, shape: &[steps, kept, 2], strides: &[kept * 2, 2, 1] };
+    fold.fold(&view, &[true, false, true], &[0], None).unwrap();
+    assert_eq!(fold.sum(1), Some(Sum::Float(3998.0)));
+}
+
 #[test]
 fn one_cell_stands_for_a_box() {
     let mut fold = AxisFold::new(DType::Int16, Wanted::ALL, &[3]).unwrap();
