@@ -1,12 +1,10 @@
 //! Saving what is whole of a torn source.
 
-use std::sync::Arc;
-use std::sync::Mutex;
-use std::sync::PoisonError;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use tesseral_core::dtype::Class;
-use tesseral_core::{ArraySchema, Error, ErrorKind, Field, Finding, HistoryRow, Region, Result, Selection};
+use tesseral_core::{ArraySchema, ErrorKind, Field, Finding, HistoryRow, Region, Result, Selection};
 use tesseral_format::{ArraySpec, CodecSpec, Container, Format, OpenOptions, Request, Writer};
 use tesseral_store::Store;
 
@@ -60,7 +58,7 @@ pub fn recover(
         let chunks = handle.schema().grid()?.total();
         total.chunks_saved += chunks - lost.len() as u64;
         total.chunks_lost += lost.len() as u64;
-        lost.into_iter().for_each(&mut *report);
+        lost.into_iter().flatten().for_each(&mut *report);
     }
     if !container.attributes().is_empty() {
         session.set_attributes(container.attributes().clone())?;
@@ -115,8 +113,8 @@ fn lost_cell(field: &Field, size: usize) -> Vec<u8> {
     dense::fill_cell(field, size)
 }
 
-/// Copies chunk by chunk and gives a finding for each chunk that is lost.
-fn copy_whole_chunks(handle: &Handle, session: &WriteSession, array: usize) -> Result<Vec<Finding>> {
+/// Copies chunk by chunk. Gives an entry for each chunk that is lost, with a finding where that shows only now.
+fn copy_whole_chunks(handle: &Handle, session: &WriteSession, array: usize) -> Result<Vec<Option<Finding>>> {
     let field = &handle.schema().fields[0];
     let cell = lost_cell(field, dense::fixed_size(handle, 0)?);
     let grid = handle.schema().grid()?;
@@ -125,26 +123,25 @@ fn copy_whole_chunks(handle: &Handle, session: &WriteSession, array: usize) -> R
     let single = Options::default();
     session.fill(array, |region: &Region, cells: &mut [u8]| {
         let request = Request::cells(Selection::from_region(region), 0);
-        let covered = handle.source().plan(&request).map(|plan| !plan.chunks.is_empty());
-        let outcome = match covered {
-            Ok(true) => dense::read_into(handle, &request, cells, None, &single),
-            Ok(false) => Err(Error::corrupt(
-                "a chunk",
-                handle.store().location(),
-                None,
-                "its bytes are not in the file",
-            )),
-            Err(error) => Err(error),
+        let planned = handle.source().plan(&request)?;
+        // What the file does not hold, the salvage has told already; what it holds but is damaged shows only now.
+        let damage = if planned.chunks.is_empty() {
+            None
+        } else {
+            match dense::read_into(handle, &request, cells, None, &single) {
+                Ok(()) => return Ok(()),
+                Err(error) if error.is_damage() || matches!(error.kind(), ErrorKind::Limit { .. }) => {
+                    Some(error)
+                }
+                Err(error) => return Err(error),
+            }
         };
-        let Err(error) = outcome else { return Ok(()) };
-        if !error.is_damage() && !matches!(error.kind(), ErrorKind::Limit { .. }) {
-            return Err(error);
-        }
         fill_bytes(cells, &cell);
         let start: Vec<u64> = region.bounds().iter().map(|b| b.0).collect();
         let coords = grid.chunk_of(&start);
-        let finding =
-            Finding::from_error("chunk_lost", &error).in_array(&handle.schema().name).in_chunk(&coords);
+        let finding = damage.map(|error| {
+            Finding::from_error("chunk_lost", &error).in_array(&handle.schema().name).in_chunk(&coords)
+        });
         lost.lock().unwrap_or_else(PoisonError::into_inner).push((grid.linear(&coords), finding));
         Ok(())
     })?;
