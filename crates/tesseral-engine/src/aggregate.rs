@@ -36,7 +36,7 @@ pub fn summarize(
     let prepared = Prepared::new(handle, request)?;
     let visitor = Visitor::new(handle, &prepared);
     let empty = Summary::new(visitor.field.dtype, wanted).map_err(|e| e.in_array(&handle.schema().name))?;
-    let units = visitor.units()?;
+    let units = visitor.units(&|chunk| from_known(&visitor, Seen::Whole(chunk), &mut empty.clone()))?;
     let ticker = options.ticker(prepared.groups.len(&prepared.plan) as u64);
     let one = |unit: &Batch| -> Result<(Summary, bool)> {
         let context = visitor.context(unit)?;

@@ -235,7 +235,7 @@ fn execute(
             paint_group,
         ),
         None => {
-            let batches = fetch::batches(handle, plan, groups, selection)?;
+            let batches = fetch::batches(handle, plan, groups, selection, &|_| Ok(false))?;
             sink::paint(
                 &mut outputs,
                 selection,
@@ -497,7 +497,8 @@ impl std::fmt::Display for Explained {
 /// What the plan meets.
 pub fn explain(handle: &Handle, request: &Request) -> Result<Explained> {
     let prepared = Prepared::new(handle, request)?;
-    let batches = fetch::batches(handle, &prepared.plan, &prepared.groups, &prepared.selection)?;
+    let Prepared { plan, groups, selection, .. } = &prepared;
+    let batches = fetch::batches(handle, plan, groups, selection, &|_| Ok(false))?;
     let ranges = batches.iter().flat_map(|b| &b.reads);
     let mut spans = 0;
     for index in 0..prepared.groups.len(&prepared.plan) {

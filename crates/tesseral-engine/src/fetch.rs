@@ -120,17 +120,19 @@ fn spans<'a>(handle: &'a Handle, chunk: &'a PlannedChunk) -> impl Iterator<Item 
     parts.chain(digest)
 }
 
-/// Cuts the groups into batches and merges the reads of each.
+/// Cuts the groups into batches and merges the reads of each. Nothing is read for groups that are `known`.
 pub(crate) fn batches(
     handle: &Handle,
     plan: &ChunkPlan,
     groups: &Groups,
     selection: &Selection,
+    known: &dyn Fn(usize) -> Result<bool>,
 ) -> Result<Vec<Batch>> {
     let mut out: Vec<Batch> = Vec::new();
     for index in 0..groups.len(plan) {
         let group = groups.get(plan, index)?;
         let (members, _) = group.visible(plan, selection);
+        let members = if known(index)? { &[] } else { members };
         let needed = || members.iter().flat_map(|&m| spans(handle, &plan.chunks[m as usize]));
         let joined = out.last_mut().and_then(|batch| {
             let reads = merge(batch.reads.iter().cloned().chain(needed()));

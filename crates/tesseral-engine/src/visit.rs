@@ -66,6 +66,11 @@ pub(crate) enum Seen<'a> {
     },
 }
 
+/// Whether all of a chunk is wanted and nothing lies over it: its statistics are those of the part.
+fn is_whole(chunk: &PlannedChunk, part: &Selection) -> bool {
+    chunk.whole && part.is_box() && part.cells() == Some(chunk.cells)
+}
+
 /// Goes over the groups of a prepared read.
 pub(crate) struct Visitor<'a> {
     pub handle: &'a Handle,
@@ -78,17 +83,29 @@ impl<'a> Visitor<'a> {
         Self { handle, prepared, field: &handle.schema().fields[usize::from(prepared.field)] }
     }
 
-    /// Runs of groups, cut by the plan alone.
-    pub(crate) fn units(&self) -> Result<Vec<Batch>> {
+    /// Runs of groups, cut by the plan and by what is known alone. Whole chunks for which `known` answers are not fetched:
+    /// it must then answer in [`group`](Self::group) too.
+    pub(crate) fn units(&self, known: &dyn Fn(&PlannedChunk) -> Result<bool>) -> Result<Vec<Batch>> {
         let Prepared { plan, groups, selection, .. } = self.prepared;
         if self.prepared.resident.is_none() {
-            return fetch::batches(self.handle, plan, groups, selection);
+            let known = |index| self.whole(index)?.map_or(Ok(false), known);
+            return fetch::batches(self.handle, plan, groups, selection, &known);
         }
         let count = groups.len(plan);
         let mean = self.prepared.bytes / (count as u64).max(1);
         let run = usize::try_from(UNIT / mean.max(1)).unwrap_or(usize::MAX).clamp(1, 4096);
         let cut = (0..count).step_by(run).map(|start| start..(start + run).min(count));
         Ok(cut.map(|groups| Batch { groups, reads: fetch::Reads::new() }).collect())
+    }
+
+    /// The chunk of a group that is one whole chunk.
+    fn whole(&self, index: usize) -> Result<Option<&'a PlannedChunk>> {
+        let Prepared { plan, groups, selection, .. } = self.prepared;
+        let group = groups.get(plan, index)?;
+        let ([member], false) = group.visible(plan, selection) else { return Ok(None) };
+        let chunk = &plan.chunks[*member as usize];
+        let part = selection.clip(group.region);
+        Ok(part.is_some_and(|(part, _)| is_whole(chunk, &part)).then_some(chunk))
     }
 
     /// Where the bytes of a unit come from.
@@ -137,8 +154,7 @@ impl<'a> Visitor<'a> {
             }
             [member] if !fill_seen => {
                 let chunk = &plan.chunks[*member as usize];
-                let whole = chunk.whole && part.is_box() && part.cells() == Some(chunk.cells);
-                if whole && known(Seen::Whole(chunk))? {
+                if is_whole(chunk, &part) && known(Seen::Whole(chunk))? {
                     return Ok(false);
                 }
                 self.chunk(chunk, &part, context, fold).map_err(|e| self.handle.locate(chunk, e))?;
