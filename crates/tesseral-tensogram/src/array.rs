@@ -108,11 +108,10 @@ impl Object {
         Ok(Self { descriptor, cbor, payload, masks, cells, raw_len })
     }
 
-    /// Where stored bytes are, in the order in which decoders get them; empty spans are left out.
+    /// Where stored bytes are, in the order in which decoders get them: payload, masks. Either may be empty.
     pub(crate) fn parts(&self) -> impl Iterator<Item = (Role, Range<u64>)> {
         let masks = self.masks.iter().map(|(_, span)| (Role::Mask, span.clone()));
-        let parts = std::iter::once((Role::Values, self.payload.clone())).chain(masks);
-        parts.filter(|(_, span)| !span.is_empty())
+        std::iter::once((Role::Values, self.payload.clone())).chain(masks)
     }
 
     /// Whether numbers must be swapped to be this machine's.

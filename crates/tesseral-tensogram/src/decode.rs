@@ -32,14 +32,11 @@ pub(crate) fn decode(
     if room != Some(values.len() as u64) {
         return Err(Error::invalid(format!("{} bytes are no room for cells {cells:?}", values.len())));
     }
-    let spans: Vec<_> = object.parts().collect();
-    if spans.len() != parts.len() {
-        let detail = format!("expected {} parts, found {}", spans.len(), parts.len());
+    let Some((payload, blobs)) = parts.split_first().filter(|(_, blobs)| blobs.len() == object.masks.len())
+    else {
+        let detail = format!("expected {} parts, found {}", 1 + object.masks.len(), parts.len());
         return Err(Error::corrupt("payload", file, object.payload.start, detail));
-    }
-    let has_payload = !object.payload.is_empty();
-    let (payload, blobs) = parts.split_at(usize::from(has_payload));
-    let payload = payload.first().map_or(&[][..], |bytes| bytes);
+    };
     if pipeline.plain() {
         plain(object, pipeline, payload, &cells, values)?;
     } else if cells == (0..object.cells) {
@@ -50,9 +47,7 @@ pub(crate) fn decode(
     if pipeline.packing.is_none() && object.swapped() {
         values.chunks_exact_mut(dtype.word()).for_each(<[u8]>::reverse);
     }
-    let mut blobs = blobs.iter();
-    for (mask, span) in &object.masks {
-        let blob = if span.is_empty() { &[][..] } else { blobs.next().map_or(&[][..], |bytes| bytes) };
+    for ((mask, _), blob) in object.masks.iter().zip(blobs) {
         restore(mask, blob, object, &cells, values, scratch)?;
     }
     Ok(())

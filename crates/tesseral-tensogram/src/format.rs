@@ -63,10 +63,10 @@ impl Format for TensogramFormat {
         if probe.entries.is_some() {
             return Sniff::No;
         }
-        // Messages may come after garbage.
-        if memchr::memmem::find(probe.head, &preamble::MAGIC).is_some() {
+        // Messages may come after garbage, but other formats may hold the magic too.
+        if probe.head.starts_with(&preamble::MAGIC) {
             Sniff::Content
-        } else if probe.name.ends_with(".tgm") {
+        } else if probe.name.ends_with(".tgm") || memchr::memmem::find(probe.head, &preamble::MAGIC).is_some() {
             Sniff::Name
         } else {
             Sniff::No

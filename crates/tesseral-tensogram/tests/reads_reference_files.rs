@@ -152,3 +152,30 @@ fn a_torn_message_gives_its_whole_objects() {
     assert!(salvage.findings.iter().any(|f| f.check == "total_length_exceeds_buffer"));
     assert_eq!(open(file).len(), 2);
 }
+
+/// The layout that the reference reads and does not write: the descriptor before the payload.
+#[test]
+fn a_descriptor_may_come_first() {
+    let mut file = bytes("no_hash.tgm");
+    let before = open(file.clone());
+    let frames: Vec<usize> = (0..file.len() - 4).filter(|at| file[*at..].starts_with(b"FR\0\x09")).collect();
+    assert_eq!(frames.len(), 2);
+    for at in frames {
+        let word = |at: usize| u64::from_be_bytes(file[at..at + 8].try_into().unwrap()) as usize;
+        let end = at + word(at + 8);
+        let cbor = word(end - 20);
+        file[at + 7] &= !1;
+        file[at + 16..end - 20].rotate_left(cbor - 16);
+        file[end - 20..end - 12].copy_from_slice(&16_u64.to_be_bytes());
+    }
+    let after = open(file.clone());
+    for number in 0..2 {
+        let shape = before.array(number).unwrap().schema().shape().unwrap();
+        let all = tesseral_core::Selection::all(&shape);
+        let read = |c: &Arc<dyn Container>| {
+            tesseral_format::oracle::read_dense(c.as_ref(), number, 0, &all).unwrap()
+        };
+        assert_eq!(read(&before), read(&after));
+    }
+    read_suite(&TensogramFormat, &Fixture::new(store(file), 3)).unwrap();
+}
