@@ -82,7 +82,7 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> Outcome {
     let field = if arguments.validity { Field::new("validity", DType::UInt8) } else { target.field.clone() };
     let task = Task { array: &target.array, field, selection: &target.selection };
     let mut renderer = renderer(format, &task)?;
-    let mut output = Output::open(&arguments.output)?;
+    let mut output = Output::open(&arguments.output, context.cancel())?;
     if output.is_terminal() && matches!(format, Format::Raw | Format::Npy) {
         let error = Error::invalid("bytes would be written to the terminal");
         return Err(error.hint("redirect them, or write a file with `-o F`").into());

@@ -35,6 +35,11 @@ impl Context {
         self.global.json
     }
 
+    /// Tells when the user asked to stop.
+    pub(crate) fn cancel(&self) -> &Cancel {
+        &self.cancel
+    }
+
     /// Fails once the user asked to stop.
     pub(crate) fn check(&self) -> Outcome<()> {
         self.cancel.check().map_err(Failure::from)

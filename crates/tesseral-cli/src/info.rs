@@ -6,7 +6,7 @@ mod view;
 use std::path::PathBuf;
 
 use clap::Args;
-use tesseral::{Array, ChunkInfo, Container, Error, Selection};
+use tesseral::{Array, ChunkGrid, ChunkInfo, Container, Error, Region, Selection};
 
 use crate::context::Context;
 use crate::failure::{Outcome, exit};
@@ -50,8 +50,15 @@ pub(crate) struct Arguments {
     quiet: bool,
 }
 
-/// An array with what is worth knowing of it.
+/// One array of the source.
 struct Entry {
+    name: String,
+    /// What is in it, or why that cannot be told: one array that makes no sense hides no other.
+    array: Result<Known, Error>,
+}
+
+/// An array with what is worth knowing of it.
+struct Known {
     array: Array,
     /// Number of chunks, where it can be told.
     chunks: Option<u64>,
@@ -92,10 +99,18 @@ impl<'a> Report<'a> {
         if let Some(part) = &arguments.grep {
             indexes.retain(|&i| container.inner().name(i).contains(part.as_str()));
         }
-        let entries =
-            indexes.into_iter().map(|i| Entry::new(container.array_at(i)?)).collect::<Outcome<_>>()?;
+        let entries = indexes.into_iter().map(|i| Entry {
+            name: container.inner().name(i).to_owned(),
+            array: container.array_at(i).map(Known::new),
+        });
+        let entries = entries.collect();
         let size = container.inner().store().len("").ok();
         Ok(Self { arguments, container, entries, total: container.len(), size })
+    }
+
+    /// The arrays that make sense.
+    fn known(&self) -> impl Iterator<Item = &Known> {
+        self.entries.iter().filter_map(|entry| entry.array.as_ref().ok())
     }
 
     /// The format's own details.
@@ -104,17 +119,18 @@ impl<'a> Report<'a> {
     }
 }
 
-impl Entry {
-    fn new(array: Array) -> Outcome<Self> {
-        let mut chunks = array.schema().grid().ok().map(|grid| grid.total());
+impl Known {
+    fn new(array: Array) -> Self {
+        let grid = array.schema().grid().ok().filter(|_| !array.schema().sparse);
         // Sizes come from the index alone. An index that contradicts itself is for `verify` to explain.
-        let planned =
-            array.all().ok().and_then(|all| array.handle().source().plan(&array.request(&all)).ok());
-        let stored = planned.as_ref().map(|plan| plan.stored_bytes());
-        if array.schema().sparse || chunks.is_none() {
-            chunks = planned.as_ref().map(|plan| plan.chunks.len() as u64);
-        }
-        Ok(Self { array, chunks, stored })
+        let (chunks, stored) = match &grid {
+            Some(grid) => (Some(grid.total()), stored_bytes(&array, grid)),
+            None => {
+                let planned = array.all().ok().and_then(|all| plan(&array, &all));
+                (planned.as_ref().map(|p| p.0), planned.map(|p| p.1))
+            }
+        };
+        Self { array, chunks, stored }
     }
 
     /// Bytes of its cells once decoded; `None` when cells have no one size.
@@ -141,5 +157,64 @@ impl Entry {
         }
         let all = array.all().map_err(|_| Error::unsupported("listing the chunks of this array"))?;
         Ok(array.chunks(&all)?)
+    }
+}
+
+/// Number of chunks that serve a selection and the bytes they take.
+fn plan(array: &Array, selection: &Selection) -> Option<(u64, u64)> {
+    let plan = array.handle().source().plan(&array.request(selection)).ok()?;
+    Some((plan.chunks.len() as u64, plan.stored_bytes()))
+}
+
+/// Bytes of all chunks of a grid, planned a few thousand chunks at a time: one plan of all of them would cost more memory
+/// traffic than the index itself.
+fn stored_bytes(array: &Array, grid: &ChunkGrid) -> Option<u64> {
+    const AT_ONCE: u64 = 4096;
+    /// A larger grid is mostly empty, and the plan knows better than we where its chunks are.
+    const PIECEWISE: u64 = 4 << 20;
+    let counts = grid.counts();
+    if grid.total() == 0 {
+        return Some(0);
+    }
+    if counts.is_empty() || grid.total() > PIECEWISE {
+        return plan(array, &array.all().ok()?).map(|planned| planned.1);
+    }
+    // Dimensions after `split` are taken whole, `split` itself in runs, those before it chunk by chunk.
+    let mut inner = 1_u64;
+    let mut split = 0;
+    for d in (0..counts.len()).rev() {
+        if inner.saturating_mul(counts[d]) > AT_ONCE {
+            split = d;
+            break;
+        }
+        inner *= counts[d];
+    }
+    let run = (AT_ONCE / inner).max(1);
+    let mut first = vec![0_u64; counts.len()];
+    let mut total = 0_u64;
+    loop {
+        let box_of = |d: usize| {
+            let chunks = match d {
+                d if d < split => 1,
+                d if d == split => run,
+                _ => counts[d],
+            };
+            let (extent, shape) = (grid.chunk_shape()[d], grid.shape()[d]);
+            let end = first[d].saturating_add(chunks).saturating_mul(extent).min(shape);
+            (first[d].saturating_mul(extent).min(end), end)
+        };
+        let region = Region::new((0..counts.len()).map(box_of));
+        total = total.checked_add(plan(array, &Selection::from_region(&region))?.1)?;
+        // On to the next box, as an odometer goes.
+        let mut d = split;
+        first[d] += run;
+        while first[d] >= counts[d] {
+            first[d] = 0;
+            if d == 0 {
+                return Some(total);
+            }
+            d -= 1;
+            first[d] += 1;
+        }
     }
 }

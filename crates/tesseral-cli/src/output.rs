@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use tesseral::store::{Access, LocalStore, Staged, Store};
-use tesseral::{Error, Overwrite};
+use tesseral::{Cancel, Error, Overwrite};
 
 use crate::failure::{Failure, Outcome};
 
@@ -29,6 +29,8 @@ pub(crate) struct OutputArguments {
 pub(crate) struct Output {
     inner: Inner,
     name: String,
+    /// Ends long outputs soon after the user asked to stop, whatever produces them.
+    cancel: Cancel,
 }
 
 #[derive(Debug)]
@@ -42,20 +44,21 @@ impl Output {
     pub(crate) fn stdout() -> Outcome<Self> {
         let name = "standard output".to_owned();
         match io::stdout().as_fd().try_clone_to_owned() {
-            Ok(descriptor) => Ok(Self {
-                inner: Inner::Stdout(BufWriter::with_capacity(BUFFER, File::from(descriptor))),
-                name,
-            }),
+            Ok(descriptor) => {
+                let inner = Inner::Stdout(BufWriter::with_capacity(BUFFER, File::from(descriptor)));
+                Ok(Self { inner, name, cancel: Cancel::default() })
+            }
             Err(e) => Err(Failure::writing(&name, e)),
         }
     }
 
     /// What the arguments ask for.
-    pub(crate) fn open(arguments: &OutputArguments) -> Outcome<Self> {
-        match &arguments.output {
-            Some(path) if path.as_os_str() != "-" => Self::file(path, arguments.force),
-            _ => Self::stdout(),
-        }
+    pub(crate) fn open(arguments: &OutputArguments, cancel: &Cancel) -> Outcome<Self> {
+        let output = match &arguments.output {
+            Some(path) if path.as_os_str() != "-" => Self::file(path, arguments.force)?,
+            _ => Self::stdout()?,
+        };
+        Ok(Self { cancel: cancel.clone(), ..output })
     }
 
     fn file(path: &Path, force: bool) -> Outcome<Self> {
@@ -65,7 +68,8 @@ impl Output {
         let overwrite = if force { Overwrite::Replace } else { Overwrite::Refuse };
         let staged = LocalStore::new(path, Access::Read).stage("", overwrite)?;
         let writer = StagedWriter { staged, offset: 0, buffer: Vec::with_capacity(BUFFER) };
-        Ok(Self { inner: Inner::File(writer), name: path.display().to_string() })
+        let name = path.display().to_string();
+        Ok(Self { inner: Inner::File(writer), name, cancel: Cancel::default() })
     }
 
     /// Whether bytes would end up on a terminal.
@@ -78,16 +82,22 @@ impl Output {
 
     /// Writes bytes.
     pub(crate) fn put(&mut self, bytes: &[u8]) -> Outcome<()> {
-        let written = match &mut self.inner {
-            Inner::Stdout(writer) => writer.write_all(bytes),
-            Inner::File(writer) => writer.write_all(bytes),
-        };
-        written.map_err(|e| Failure::writing(&self.name, e))
+        const AT_ONCE: usize = 4 << 20;
+        for piece in bytes.chunks(AT_ONCE) {
+            self.cancel.check()?;
+            let written = match &mut self.inner {
+                Inner::Stdout(writer) => writer.write_all(piece),
+                Inner::File(writer) => writer.write_all(piece),
+            };
+            written.map_err(|e| Failure::writing(&self.name, e))?;
+        }
+        Ok(())
     }
 
     /// Writes what is still held back and puts a file under its name.
     pub(crate) fn finish(self) -> Outcome<()> {
-        let Self { inner, name } = self;
+        let Self { inner, name, cancel } = self;
+        cancel.check()?;
         match inner {
             Inner::Stdout(mut writer) => writer.flush().map_err(|e| Failure::writing(&name, e)),
             Inner::File(mut writer) => {

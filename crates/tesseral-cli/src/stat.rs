@@ -4,13 +4,13 @@ use clap::Args;
 use serde_json::{Map, Value as Json, json};
 use tesseral::core::Sum;
 use tesseral::engine::{self, Summarized};
-use tesseral::{Selection, Slice, Wanted};
+use tesseral::{Error, ErrorKind, Result, Selection, Slice, Summary, Wanted};
 
 use crate::context::Context;
 use crate::failure::{Outcome, exit};
 use crate::paint::Paint;
 use crate::progress::Meter;
-use crate::subject::{Subject, Target};
+use crate::subject::{Subject, Target, coordinate};
 use crate::{json, output};
 
 /// Arguments of `tet stat`.
@@ -39,15 +39,22 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> Outcome {
     let targets = arguments.subject.resolve_all(&container)?;
     let mut rows = Vec::with_capacity(targets.len());
     for target in &targets {
-        rows.push(summarize(target, &target.selection, wanted)?);
+        match summarize(target, &target.selection, wanted) {
+            Ok(row) => rows.push(Ok(row)),
+            // One array of text among several hides no other.
+            Err(error) if targets.len() > 1 && matches!(error.kind(), ErrorKind::Unsupported { .. }) => {
+                rows.push(Err(error));
+            }
+            Err(error) => return Err(error.into()),
+        }
     }
     meter.finish();
     report(context, &targets, &rows)
 }
 
-fn summarize(target: &Target, selection: &Selection, wanted: Wanted) -> Outcome<Summarized> {
+fn summarize(target: &Target, selection: &Selection, wanted: Wanted) -> Result<Summarized> {
     let array = &target.array;
-    Ok(engine::summarize(array.handle(), &array.request(selection), wanted, array.options())?)
+    engine::summarize(array.handle(), &array.request(selection), wanted, array.options())
 }
 
 /// One position of the dimension and what is known of it.
@@ -61,17 +68,78 @@ fn rows_by(context: &Context, target: &Target, dim: &str, wanted: Wanted) -> Out
     let schema = target.array.schema();
     let dim = schema.dim(dim)?;
     let slice = target.selection.slices()[dim];
+    // Chunks one position thick hold no other position's cells: each row may come from statistics. Thicker ones would be
+    // decoded once per position, so every block is read once and dealt out instead.
+    let thin =
+        schema.chunk_shape.as_ref().and_then(|chunk| chunk.get(dim)).is_some_and(|extent| *extent == 1);
+    let summaries = if thin || slice.count() <= 1 {
+        summarize_each(context, target, dim, wanted)?
+    } else {
+        deal_out(context, target, dim, wanted)?
+    };
+    let rows = (0..slice.count()).zip(summaries).map(|(i, summarized)| {
+        let position = slice.start + i * slice.step;
+        Row { position, coordinate: coordinate(&schema.dims[dim], position), summarized }
+    });
+    Ok(rows.collect())
+}
+
+/// One summary per position, each for itself.
+fn summarize_each(
+    context: &Context,
+    target: &Target,
+    dim: usize,
+    wanted: Wanted,
+) -> Outcome<Vec<Summarized>> {
+    let slice = target.selection.slices()[dim];
     let bounds: Vec<u64> = target.selection.slices().iter().map(|s| s.end).collect();
-    let mut rows = Vec::new();
-    for i in 0..slice.count() {
+    let one = |i: u64| {
         context.check()?;
         let position = slice.start + i * slice.step;
         let mut slices = target.selection.slices().to_vec();
         slices[dim] = Slice::new(position, position + 1);
-        let selection = Selection::new(slices, &bounds)?;
-        let summarized = summarize(target, &selection, wanted)?;
-        let coordinate = crate::subject::coordinate(&schema.dims[dim], position);
-        rows.push(Row { position, coordinate, summarized });
+        Ok(summarize(target, &Selection::new(slices, &bounds)?, wanted)?)
+    };
+    (0..slice.count()).map(one).collect()
+}
+
+/// One summary per position, from cells read block by block.
+fn deal_out(context: &Context, target: &Target, dim: usize, wanted: Wanted) -> Outcome<Vec<Summarized>> {
+    const BLOCK: u64 = 64 << 20;
+    let array = &target.array;
+    let slice = target.selection.slices()[dim];
+    let summary = Summary::new(target.field.dtype, wanted).map_err(|e| e.in_array(array.name()))?;
+    let count =
+        usize::try_from(slice.count()).map_err(|_| Error::limit("rows", slice.count(), usize::MAX as u64))?;
+    array.options().check_memory(
+        "one row per position",
+        (count as u64).saturating_mul(size_of::<Summarized>() as u64),
+    )?;
+    let mut rows = vec![Summarized { summary, from_statistics: false }; count];
+    let budget = array.options().memory.map_or(BLOCK, |memory| (memory / 4).clamp(1, BLOCK));
+    for part in array.blocks(&target.selection, budget)? {
+        context.check()?;
+        let block = array.read(&part)?;
+        let product = |extents: &[u64]| extents.iter().product::<u64>();
+        let shape = &block.shape;
+        // All of a block that is in memory can be counted in memory's own words.
+        let places = [product(&shape[..dim]), shape[dim], product(&shape[dim + 1..])];
+        let [runs, extent, run] = places.map(|n| usize::try_from(n).unwrap_or(usize::MAX));
+        let size = block.bytes().len() / (runs * extent * run).max(1);
+        let first =
+            usize::try_from((part.slices()[dim].start - slice.start) / slice.step).unwrap_or(usize::MAX);
+        let fill = target.field.fill.as_ref();
+        for (i, row) in rows[first..].iter_mut().take(extent).enumerate() {
+            let validity = block.validity().map(|v| &v[i * run..]);
+            row.summary.fold_runs(
+                &block.bytes()[i * run * size..],
+                run,
+                extent * run,
+                runs,
+                validity,
+                fill,
+            )?;
+        }
     }
     Ok(rows)
 }
@@ -113,12 +181,15 @@ fn schema() -> Map<String, Json> {
     Map::from_iter([("schema".to_owned(), json!("tesseral.stat/1"))])
 }
 
-fn report(context: &Context, targets: &[Target], rows: &[Summarized]) -> Outcome {
+fn report(context: &Context, targets: &[Target], rows: &[Result<Summarized>]) -> Outcome {
     if context.json() {
         let mut document = schema();
         let objects = targets.iter().zip(rows).map(|(target, row)| {
             let mut one = head(target);
-            one.extend(object(row));
+            match row {
+                Ok(row) => one.extend(object(row)),
+                Err(error) => one.extend([("error".to_owned(), json!(error.to_string()))]),
+            }
             one
         });
         match rows {
@@ -136,7 +207,10 @@ fn report(context: &Context, targets: &[Target], rows: &[Summarized]) -> Outcome
             1 => target.array.name().to_owned(),
             _ => format!("{}/{}", target.array.name(), target.field.name),
         };
-        text_row(name, row)
+        match row {
+            Ok(row) => text_row(name, row),
+            Err(error) => vec![name, error.to_string()],
+        }
     });
     output::print(&Paint::stdout().table(&columns, shown))?;
     Ok(exit::OK)

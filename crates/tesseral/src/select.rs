@@ -67,9 +67,8 @@ fn split<'a>(schema: &ArraySchema, argument: &'a str) -> Result<(usize, &'a str)
     // A dimension's own name may hold `=`, so names are tried before the text is cut.
     let rest = |dim: &Dimension| argument.strip_prefix(dim.name.as_str())?.strip_prefix('=');
     let named = schema.dims.iter().enumerate().filter(|(_, dim)| !dim.name.is_empty());
-    let longest = named
-        .filter_map(|(i, dim)| rest(dim).map(|rest| (i, rest)))
-        .min_by_key(|(_, rest)| rest.len());
+    let longest =
+        named.filter_map(|(i, dim)| rest(dim).map(|rest| (i, rest))).min_by_key(|(_, rest)| rest.len());
     if let Some(found) = longest {
         return Ok(found);
     }
@@ -111,9 +110,10 @@ fn parse_wanted<'a>(argument: &str, text: &'a str) -> Result<Wanted<'a>> {
     if parts.next().is_some() {
         return Err(Error::invalid(format!("{argument:?} has more than start, end and step")));
     }
-    let step = u64::try_from(step.unwrap_or(1)).ok().filter(|s| *s > 0).ok_or_else(|| {
-        Error::invalid(format!("{argument:?}: a step is a whole number from 1 up"))
-    })?;
+    let step = u64::try_from(step.unwrap_or(1))
+        .ok()
+        .filter(|s| *s > 0)
+        .ok_or_else(|| Error::invalid(format!("{argument:?}: a step is a whole number from 1 up")))?;
     Ok(Wanted::Positions { start, end: stop, step })
 }
 

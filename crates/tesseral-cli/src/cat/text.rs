@@ -37,9 +37,10 @@ impl Text {
             _ => Some(rank - 2),
         };
         let row_labels = row_dim.is_some_and(labelled);
-        let column_labels = (rank > 1 && labelled(rank - 1)).then(|| labels(rank - 1));
+        let few = |d: usize| task.selection.slices()[d].count() <= 1 << 20;
+        let column_labels = (rank > 1 && labelled(rank - 1) && few(rank - 1)).then(|| labels(rank - 1));
         let label_width = match row_dim {
-            Some(d) if row_labels => labels(d).iter().map(|l| l.chars().count()).max().unwrap_or(0),
+            Some(d) if row_labels => label_width(task, d),
             _ => 0,
         };
         Self { odometer: Odometer::new(task), rank, row_labels, column_labels, width: None, label_width }
@@ -69,6 +70,18 @@ impl Text {
         }
         line.push('\n');
         line
+    }
+}
+
+/// The longest coordinate of a dimension. Those of a domain rise, so that its ends are the longest; it may have billions.
+fn label_width(task: &Task<'_>, d: usize) -> usize {
+    let (dim, slice) = (&task.array.schema().dims[d], task.selection.slices()[d]);
+    let width = |i: u64| escape(&coordinate(dim, slice.start + i * slice.step)).chars().count();
+    let count = slice.count();
+    match &dim.labels {
+        Some(_) => (0..count).map(width).max().unwrap_or(0),
+        None if count > 0 => width(0).max(width(count - 1)),
+        None => 0,
     }
 }
 

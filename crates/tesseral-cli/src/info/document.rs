@@ -4,7 +4,7 @@ use serde_json::{Map, Value as Json, json};
 use tesseral::core::HistoryRow;
 use tesseral::{ArraySchema, ChunkInfo, Dimension, Field};
 
-use super::{Entry, Report};
+use super::{Known, Report};
 use crate::failure::Outcome;
 use crate::json;
 
@@ -14,9 +14,16 @@ pub(super) fn document(report: &Report<'_>) -> Outcome<Json> {
     let with_chunks = report.arguments.chunks || report.arguments.all;
     let mut arrays = Vec::with_capacity(report.entries.len());
     for entry in &report.entries {
-        let mut array = array(entry);
+        let known = match &entry.array {
+            Ok(known) => known,
+            Err(error) => {
+                arrays.push(json!({"name": entry.name, "error": error.to_string()}));
+                continue;
+            }
+        };
+        let mut array = array(known);
         if with_chunks {
-            let rows = entry.chunk_rows(report.arguments.rows)?;
+            let rows = known.chunk_rows(report.arguments.rows)?;
             array.insert("chunk_list".into(), rows.iter().map(chunk).collect());
         }
         arrays.push(Json::Object(array));
@@ -38,8 +45,8 @@ pub(super) fn dim_name(dim: &Dimension, number: usize) -> String {
     if dim.name.is_empty() { number.to_string() } else { dim.name.clone() }
 }
 
-fn array(entry: &Entry) -> Map<String, Json> {
-    let schema = entry.array.schema();
+fn array(known: &Known) -> Map<String, Json> {
+    let schema = known.array.schema();
     let dtype = match schema.fields.as_slice() {
         [field] => json!(field.type_name().to_string()),
         _ => Json::Null,
@@ -51,11 +58,11 @@ fn array(entry: &Entry) -> Map<String, Json> {
     out.insert("shape".into(), schema.dims.iter().map(|d| json!(d.extent)).collect());
     out.insert("dims".into(), names.collect());
     out.insert("chunk_shape".into(), json!(schema.chunk_shape.as_ref().map(|c| c.as_slice())));
-    out.insert("chunks".into(), json!(entry.chunks));
+    out.insert("chunks".into(), json!(known.chunks));
     out.insert("sparse".into(), json!(schema.sparse));
     out.insert("fields".into(), schema.fields.iter().map(field).collect());
-    out.insert("raw_bytes".into(), json!(entry.raw()));
-    out.insert("stored_bytes".into(), json!(entry.stored));
+    out.insert("raw_bytes".into(), json!(known.raw()));
+    out.insert("stored_bytes".into(), json!(known.stored));
     if schema.dims.iter().any(|d| d.domain.is_some()) {
         out.insert("domain".into(), schema.dims.iter().map(domain).collect());
     }

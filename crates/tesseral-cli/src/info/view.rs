@@ -5,7 +5,7 @@ use tesseral::core::{TimeUnit, time};
 use tesseral::{Array, Region, Selection};
 
 use super::document::dim_name;
-use super::{Entry, Report};
+use super::{Known, Report};
 use crate::failure::Outcome;
 use crate::paint::Paint;
 use crate::text::{self, escape};
@@ -53,7 +53,7 @@ fn header(report: &Report<'_>, paint: Paint) -> String {
     let mut facts = vec![container.format().title().to_owned()];
     facts.extend(report.size.map(text::size));
     facts.push(text::count(report.total as u64, "array"));
-    if report.entries.iter().any(|entry| has_digests(&entry.array)) {
+    if report.known().any(|known| has_digests(&known.array)) {
         facts.push("digests".to_owned());
     }
     if !container.history().is_empty() {
@@ -78,21 +78,32 @@ fn arrays(report: &Report<'_>, paint: Paint) -> String {
     if report.entries.is_empty() {
         return if report.total == 0 { "no arrays\n".to_owned() } else { "no array matches\n".to_owned() };
     }
-    paint.table(&columns, report.entries.iter().map(|entry| array_row(entry, paint)))
+    let mut out = paint.table(&columns, report.known().map(|known| array_row(known, paint)));
+    for entry in &report.entries {
+        if let Err(error) = &entry.array {
+            out.push_str(&format!(
+                "{:?} {} {}\n",
+                entry.name,
+                paint.bad("cannot be read:"),
+                escape(&error.to_string())
+            ));
+        }
+    }
+    out
 }
 
-fn array_row(entry: &Entry, paint: Paint) -> Vec<String> {
-    let schema = entry.array.schema();
+fn array_row(known: &Known, paint: Paint) -> Vec<String> {
+    let schema = known.array.schema();
     let types: Vec<String> = schema.fields.iter().map(|f| f.type_name().to_string()).collect();
     let dims: Vec<String> = schema.dims.iter().enumerate().map(|(i, d)| dim_name(d, i)).collect();
     let mut codecs: Vec<&str> =
         schema.fields.iter().flat_map(|f| f.codecs.iter().map(String::as_str)).collect();
     codecs.dedup();
     let unknown = || "?".to_owned();
-    let raw = entry.raw();
+    let raw = known.raw();
     // A ratio for people: digits beyond the second decimal say nothing.
     #[allow(clippy::cast_precision_loss)]
-    let ratio = match (raw, entry.stored) {
+    let ratio = match (raw, known.stored) {
         (Some(raw), Some(stored)) if stored > 0 => format!("{:.2}", raw as f64 / stored as f64),
         _ => "-".to_owned(),
     };
@@ -102,22 +113,22 @@ fn array_row(entry: &Entry, paint: Paint) -> Vec<String> {
         types.join(", "),
         text::shape(schema.dims.iter().map(|d| d.extent), paint.times()) + sparse,
         dims.join(","),
-        entry.chunks.map_or_else(unknown, |n| n.to_string()),
+        known.chunks.map_or_else(unknown, |n| n.to_string()),
         schema
             .chunk_shape
             .as_ref()
             .map_or_else(|| "-".to_owned(), |c| text::shape(c.iter().copied().map(Some), paint.times())),
         if codecs.is_empty() { "raw".to_owned() } else { codecs.join("+") },
         raw.map_or_else(unknown, text::size),
-        entry.stored.map_or_else(unknown, text::size),
+        known.stored.map_or_else(unknown, text::size),
         ratio,
     ]
 }
 
 /// Commands that make sense for the first array.
 fn next_steps(report: &Report<'_>, paint: Paint) -> String {
-    let Some(entry) = report.entries.first() else { return String::new() };
-    let schema = entry.array.schema();
+    let Some(known) = report.known().next() else { return String::new() };
+    let schema = known.array.schema();
     let source = quote(&report.arguments.source.to_string_lossy());
     let name = if report.total > 1 { format!(" {}", quote(&schema.name)) } else { String::new() };
     let first = match schema.dims.first() {
@@ -161,8 +172,8 @@ fn metadata(report: &Report<'_>, paint: Paint) -> String {
     for (name, value) in report.container.attributes() {
         rows.push(vec!["(file)".to_owned(), name.clone(), value.to_string()]);
     }
-    for entry in &report.entries {
-        let schema = entry.array.schema();
+    for known in report.known() {
+        let schema = known.array.schema();
         for (name, value) in &schema.attributes {
             rows.push(vec![schema.name.clone(), name.clone(), value.to_string()]);
         }
@@ -209,16 +220,16 @@ fn chunks(report: &Report<'_>, paint: Paint) -> Outcome<String> {
     let mut rows = Vec::new();
     let mut left = limit;
     let mut total = 0;
-    for entry in &report.entries {
-        total += entry.chunks.unwrap_or(0);
+    for known in report.known() {
+        total += known.chunks.unwrap_or(0);
         if limit > 0 && left == 0 {
             continue;
         }
-        for chunk in entry.chunk_rows(left)? {
+        for chunk in known.chunk_rows(left)? {
             left = left.saturating_sub(1);
             rows.push(vec![
                 rows.len().to_string(),
-                entry.array.name().to_owned(),
+                known.array.name().to_owned(),
                 chunk.coords.iter().map(u64::to_string).collect::<Vec<_>>().join(","),
                 chunk.raw_len.to_string(),
                 chunk.stored_len.to_string(),
@@ -241,7 +252,7 @@ fn chunks(report: &Report<'_>, paint: Paint) -> Outcome<String> {
 pub(super) fn line(report: &Report<'_>) -> String {
     let details = report.details();
     let size = report.size.map_or_else(|| "-".to_owned(), |n| n.to_string());
-    let chunks: u64 = report.entries.iter().filter_map(|entry| entry.chunks).sum();
+    let chunks: u64 = report.known().filter_map(|known| known.chunks).sum();
     let layout = ["/superblock/layout_version", "/layout_version", "/version"].into_iter();
     let layout = layout.filter_map(|path| details.pointer(path)).find_map(Json::as_u64);
     format!(

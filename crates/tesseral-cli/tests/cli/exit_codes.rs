@@ -1,0 +1,145 @@
+use crate::support::{Folder, Made, command, fixture, tet, write};
+
+#[test]
+fn each_way_to_end_has_its_code() {
+    let labels = fixture("labels_v1.tet");
+    let ranks = fixture("ranks_raw_v1.tet");
+    let (labels, ranks) = (labels.as_str(), ranks.as_str());
+    for (code, arguments) in [
+        (0, &["info", labels][..]),
+        (0, &["help"]),
+        (0, &["--version"]),
+        (0, &["cat", "--help"]),
+        (2, &["cat"]),
+        (2, &["cat", labels, "--no-such-flag"]),
+        (2, &["cat", labels, "--memory", "lots"]),
+        (2, &["cat", labels, "--threads", "0"]),
+        (2, &["cat", ranks]),
+        (2, &["cat", labels, "time=9"]),
+        (2, &["cat", labels, "time=x"]),
+        (2, &["cat", labels, "temp", "loose"]),
+        (2, &["cat", labels, "time=0", "0=1"]),
+        (2, &["cat", labels, "--json", "--format", "csv"]),
+        (2, &["cat", labels, "--raw", "--format", "csv"]),
+        (2, &["repair", labels, "--apply", "footer_invalid"]),
+        (3, &["info", "no-such-file.tet"]),
+        (3, &["no-such-file.tet"]),
+        (3, &["cat", ranks, "rnk1"]),
+        (3, &["cat", labels, "depth=1"]),
+        (3, &["cat", labels, "time=@2030-01-01"]),
+        (3, &["stat", labels, "--by", "depth"]),
+        (3, &["info", labels, "--dataset", "nope"]),
+        (3, &["info", labels, "--key-file", "no-such-file"]),
+        (6, &["cat", labels, "--memory", "1"]),
+        (7, &["cat", labels, "--format", "arrow"]),
+        (7, &["info", labels, "--as-of", "2024-01-01"]),
+        (7, &["info", "s3://bucket/key"]),
+    ] {
+        let ran = tet(arguments);
+        assert_eq!(ran.code, code, "{arguments:?}: {}", ran.stderr);
+        assert_eq!(ran.stderr.is_empty(), code == 0, "{arguments:?}: {}", ran.stderr);
+        assert_eq!(ran.stdout.is_empty(), code != 0, "{arguments:?} printed {}", ran.text());
+    }
+}
+
+#[test]
+fn nothing_at_all_shows_the_help() {
+    let ran = tet::<&str>([]);
+    assert_eq!(ran.code, 2);
+    assert!(ran.stderr.contains("Usage: tet") && ran.stdout.is_empty());
+}
+
+#[test]
+fn damage_counts_from_the_moment_it_is_met() {
+    let opening = fixture("corrupt/index_truncated.tet");
+    for command in ["info", "cat", "stat"] {
+        tet([command, &opening]).ended(4);
+    }
+    tet(["verify", &opening]).ended(1);
+    let folder = Folder::new();
+    let other = folder.path("notes.txt");
+    std::fs::write(&other, "no array in here").unwrap();
+    for command in ["info", "cat", "stat", "verify", "repair"] {
+        tet([command, other.to_str().unwrap()]).ended(4);
+    }
+    let torn = folder.path("torn.tet");
+    write(&torn, &[Made::counting("a", &[8], &[4]), Made::counting("b", &[8], &[4])]);
+    // The first byte of the first payload: chunks follow the index.
+    let mut bytes = std::fs::read(&torn).unwrap();
+    let at =
+        bytes.windows(16).position(|w| w == [0_f32, 0.5, 1.0, 1.5].map(f32::to_le_bytes).concat()).unwrap();
+    bytes[at] ^= 1;
+    std::fs::write(&torn, bytes).unwrap();
+    let torn = torn.to_str().unwrap();
+    tet(["info", torn]).ended(0);
+    tet(["cat", torn, "a"]).ended(5);
+    tet(["stat", torn, "a"]).ended(5);
+    tet(["cat", torn, "a", "0=4:"]).ended(0);
+    tet(["cat", torn, "b"]).ended(0);
+    tet(["cat", torn, "a", "--no-digests"]).ended(0);
+    tet(["verify", torn]).ended(1);
+}
+
+#[test]
+fn features_of_later_versions_are_unsupported() {
+    tet(["info", &fixture("corrupt/superblock_version_2.tet")]).ended(7);
+}
+
+#[test]
+fn mistakes_get_an_answer() {
+    let ran = tet(["cat", &fixture("ranks_raw_v1.tet"), "rnk3"]);
+    assert!(ran.stderr.contains("did you mean \"rank3\"?"), "{}", ran.stderr);
+    let ran = tet(["cat", &fixture("ranks_raw_v1.tet")]);
+    assert!(ran.stderr.contains("\"rank8\""), "{}", ran.stderr);
+    let ran = tet(["cat", &fixture("labels_v1.tet"), "time=9"]);
+    assert!(ran.stderr.contains("time=9"), "{}", ran.stderr);
+    let ran = tet(["verfy", "x"]);
+    assert!(ran.code == 2 && ran.stderr.contains("verify"), "{}", ran.stderr);
+}
+
+#[test]
+fn colours_only_where_they_are_wanted() {
+    let source = fixture("labels_v1.tet");
+    let coloured = |arguments: &[&str]| tet(arguments).stdout.contains(&0x1b);
+    assert!(!coloured(&["info", &source]));
+    assert!(coloured(&["info", &source, "--color", "always"]));
+    assert!(!coloured(&["info", &source, "--color", "never"]));
+    let told = |choice: &str| {
+        let done = command().args(["info", "no-such-file", "--color", choice]).output().unwrap();
+        done.stderr.contains(&0x1b)
+    };
+    assert!(told("always") && !told("auto"));
+}
+
+#[test]
+fn names_do_not_speak_to_the_terminal() {
+    let folder = Folder::new();
+    let path = folder.path("odd.tet");
+    let odd = "a\u{1b}[31m\u{202e}b\nc";
+    write(&path, &[Made::counting(odd, &[2], &[2]).dims(&["x\u{7}"]).labels(0, &["p\u{1b}", "q"])]);
+    let path = path.to_str().unwrap();
+    for arguments in [
+        &["info", path, "--all"][..],
+        &["stat", path],
+        &["cat", path],
+        &["verify", path],
+        &["cat", path, "nope\u{1b}"],
+    ] {
+        let ran = tet(arguments);
+        let printed = String::from_utf8(ran.stdout).unwrap() + &ran.stderr;
+        assert!(!printed.contains(['\u{1b}', '\u{202e}', '\u{7}']), "{arguments:?}: {printed:?}");
+    }
+    assert_eq!(crate::support::json(["info", path])["arrays"][0]["name"], odd);
+}
+
+#[test]
+fn shells_and_readers_of_manuals_are_served() {
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        assert!(tet(["completions", shell]).ended(0).text().contains("verify"), "{shell}");
+    }
+    assert!(tet(["man"]).ended(0).text().starts_with(".ie"));
+    let folder = Folder::new();
+    let listed = tet(["man", "--dir", &folder.text("man")]).ended(0);
+    assert!(folder.path("man/tet-cat.1").exists() && folder.path("man/tet.1").exists());
+    assert_eq!(listed.text().lines().count(), std::fs::read_dir(folder.path("man")).unwrap().count());
+}

@@ -1,0 +1,112 @@
+//! The guide's transcripts, run as they stand. `TET_GUIDE=overwrite` writes them anew.
+
+use std::path::Path;
+
+use tesseral::{Create, DType, HistoryRow, Value};
+
+use crate::support::{Folder, Made, command};
+
+/// The file that the guide looks into.
+fn ocean(path: &Path) {
+    let sst: Vec<u8> = (0..4 * 3 * 4)
+        .map(|i| if i % 12 == 5 { -999.0 } else { 10.0 + (i % 12) as f32 * 1.25 + (i / 12) as f32 * 0.5 })
+        .flat_map(f32::to_le_bytes)
+        .collect();
+    let depth: Vec<u8> = (0..12_i16).map(|i| -100 * i).flat_map(i16::to_le_bytes).collect();
+    let (lat, lon) = (["10", "0", "-10"], ["0", "90", "180", "270"]);
+    let arrays = [
+        Made::new("sst", DType::Float32, &[4, 3, 4], &[1, 3, 4], sst)
+            .dims(&["time", "lat", "lon"])
+            .labels(0, &["2015-06-01", "2015-06-16", "2015-07-01", "2015-07-16"])
+            .labels(1, &lat)
+            .labels(2, &lon)
+            .attribute("units", "degC")
+            .attribute("_FillValue", "-999"),
+        Made::new("depth", DType::Int16, &[3, 4], &[2, 2], depth)
+            .dims(&["lat", "lon"])
+            .labels(0, &lat)
+            .labels(1, &lon)
+            .attribute("units", "m"),
+    ];
+    let mut session = Create::new().begin(path, "tet").unwrap();
+    let ids: Vec<_> = arrays.iter().map(|array| session.add(&array.spec).unwrap()).collect();
+    for (id, array) in ids.into_iter().zip(&arrays) {
+        session.write(id, &array.cells).unwrap();
+    }
+    let tool = ("tool".to_owned(), Value::from("buoys"));
+    session.set_attributes([tool].into_iter().collect()).unwrap();
+    let row = HistoryRow {
+        op: "import".into(),
+        source: "buoys.csv".into(),
+        at: "1700000000".into(),
+        ..HistoryRow::default()
+    };
+    session.add_history(row).unwrap();
+    session.commit().unwrap();
+}
+
+/// Splits a line as a shell does, as far as the guide needs it.
+fn words(line: &str) -> Vec<String> {
+    let mut words = vec![String::new()];
+    let mut quoted = false;
+    for c in line.chars() {
+        match c {
+            '\'' => quoted = !quoted,
+            ' ' if !quoted => words.push(String::new()),
+            c => words.last_mut().unwrap().push(c),
+        }
+    }
+    words
+}
+
+/// What a command prints, and how it ended where that was not 0.
+fn run(folder: &Path, line: &str) -> String {
+    let (line, rest) = line.split_once(" | head -n ").map_or((line, None), |(line, n)| (line, Some(n)));
+    let words = words(line);
+    assert_eq!(words[0], "tet", "{line}");
+    let done = command().args(&words[1..]).current_dir(folder).output().unwrap();
+    let mut out = String::from_utf8(done.stdout).unwrap();
+    if let Some(n) = rest {
+        out = out.lines().take(n.parse().unwrap()).map(|l| format!("{l}\n")).collect();
+    }
+    out.push_str(&String::from_utf8(done.stderr).unwrap());
+    if done.status.code() != Some(0) {
+        out.push_str(&format!("(exit {})\n", done.status.code().unwrap()));
+    }
+    out
+}
+
+#[test]
+fn the_guide_is_true() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guides/cli.md");
+    let guide = std::fs::read_to_string(&path).unwrap();
+    let folder = Folder::new();
+    ocean(&folder.path("ocean.tet"));
+    // A second one with a bit turned over in a chunk of sst.
+    ocean(&folder.path("damaged.tet"));
+    let mut bytes = std::fs::read(folder.path("damaged.tet")).unwrap();
+    let at = bytes.windows(4).position(|w| w == 10.5_f32.to_le_bytes()).unwrap();
+    bytes[at + 1] ^= 4;
+    std::fs::write(folder.path("damaged.tet"), bytes).unwrap();
+
+    let mut made = String::new();
+    let (mut inside, mut commands) = (false, 0);
+    for line in guide.lines() {
+        if line.starts_with("```") {
+            inside = !inside && line == "```console";
+        } else if inside {
+            let Some(command) = line.strip_prefix("$ ") else { continue };
+            made.push_str(&format!("{line}\n{}", run(&folder.path("."), command)));
+            commands += 1;
+            continue;
+        }
+        made.push_str(line);
+        made.push('\n');
+    }
+    assert!(commands > 10, "the guide shows commands");
+    if std::env::var_os("TET_GUIDE").is_some_and(|v| v == "overwrite") {
+        std::fs::write(&path, made).unwrap();
+    } else {
+        assert!(made == guide, "the guide says something else; TET_GUIDE=overwrite writes it anew:\n{made}");
+    }
+}

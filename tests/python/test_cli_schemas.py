@@ -1,0 +1,81 @@
+"""Every `--json` document against the schema published for it."""
+
+import json
+import shutil
+
+import jsonschema
+import pytest
+from referencing import Registry, Resource
+from support import ROOT, tet
+
+FIXTURES = ROOT / "fixtures" / "tet"
+SCHEMAS = {path.stem: json.loads(path.read_text()) for path in (ROOT / "docs" / "schemas").glob("*.json")}
+REGISTRY = Registry().with_resources((s["$id"], Resource.from_contents(s)) for s in SCHEMAS.values())
+SOUND = sorted(path for path in FIXTURES.iterdir() if path.suffix in (".tet", ".d"))
+BROKEN = sorted((FIXTURES / "corrupt").glob("*.tet"))
+
+
+def check(command, *arguments, code=0):
+    """Runs a command and holds its document to its schema."""
+    out = tet(command, *arguments, "--json", code=code)
+    if not out:
+        return None
+    document = json.loads(out)
+    assert document["schema"] == f"tesseral.{command}/1"
+    jsonschema.Draft202012Validator(SCHEMAS[command], registry=REGISTRY).validate(document)
+    return document
+
+
+@pytest.mark.parametrize("name", SCHEMAS)
+def test_schemas_are_schemas(name):
+    jsonschema.Draft202012Validator.check_schema(SCHEMAS[name])
+    assert SCHEMAS[name]["$id"] == f"tesseral.{name}/1"
+
+
+@pytest.mark.parametrize("path", SOUND, ids=lambda path: path.name)
+def test_sound_files(path):
+    arrays = check("info", path)["arrays"]
+    check("info", path, "--all", "-n", 3)
+    check("stat", path)
+    check("verify", path, "--deep")
+    check("repair", path)
+    for array in arrays:
+        check("cat", path, array["name"])
+        check("cat", path, array["name"], "0=0:0")
+        check("stat", path, array["name"], "--by", 0)
+
+
+@pytest.mark.parametrize("path", BROKEN, ids=lambda path: path.name)
+def test_broken_files(path):
+    check("verify", path, code=(0, 1))
+    check("repair", path)
+    info = check("info", path, code=(0, 4, 6, 7))
+    for array in info["arrays"] if info else []:
+        if array["name"]:
+            check("cat", path, array["name"], code=(0, 4, 5, 6, 7))
+            check("stat", path, array["name"], code=(0, 4, 5, 6, 7))
+
+
+def test_mending(tmp_path):
+    path = tmp_path / "footer.tet"
+    shutil.copy(FIXTURES / "corrupt" / "footer_json_broken.tet", path)
+    check("repair", path, "--apply", "footer_invalid", "--dry-run")
+    done = check("repair", path, "--apply", "footer_invalid")
+    assert done["verify_after"]["ok"]
+    saved = tmp_path / "saved.tet"
+    report = check("recover", FIXTURES / "corrupt" / "payload_truncated.tet", saved)
+    assert report["chunks_saved"] > 0 and saved.exists()
+
+
+def test_the_build(tmp_path):
+    check("doctor")
+    check("completions", "bash")
+    check("man")
+    assert check("man", "--dir", tmp_path / "man")["files"]
+
+
+def test_a_schema_refuses_what_is_not_said():
+    document = check("stat", FIXTURES / "labels_v1.tet")
+    for change in ({"count": -1}, {"from_statistics": "no"}, {"extra": 1}):
+        with pytest.raises(jsonschema.ValidationError):
+            jsonschema.Draft202012Validator(SCHEMAS["stat"], registry=REGISTRY).validate({**document, **change})
