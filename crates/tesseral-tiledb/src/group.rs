@@ -31,12 +31,12 @@ pub(crate) fn is_group(reader: &Reader) -> Result<bool> {
 
 fn members(reader: &Reader, prefix: &str) -> Result<Vec<Member>> {
     let folder = join(prefix, "__group");
-    let mut members = Vec::new();
+    let mut members = group::Members::default();
     for (object, _) in directory::metadata(reader, &folder)? {
         let (bytes, _) = reader.object(&object)?;
         group::apply(&reader.store.describe(&object), &bytes, &mut members)?;
     }
-    Ok(members)
+    Ok(members.into_vec())
 }
 
 /// Opens the member arrays that lie below the group, those of groups in it too.

@@ -1,5 +1,7 @@
 //! Group files: members of a group.
 
+use std::collections::HashMap;
+
 use tesseral_core::{Error, Result};
 
 use super::cursor::Cursor;
@@ -17,11 +19,43 @@ pub struct Member {
     pub name: Option<String>,
 }
 
+/// Members in the order they were added. A later one of the same address or name takes the place of an earlier one.
+#[derive(Clone, Debug, Default)]
+pub struct Members {
+    list: Vec<Option<Member>>,
+    by_uri: HashMap<String, usize>,
+    by_name: HashMap<String, usize>,
+}
+
+impl Members {
+    /// The members there are.
+    pub fn into_vec(self) -> Vec<Member> {
+        self.list.into_iter().flatten().collect()
+    }
+
+    fn remove(&mut self, uri: &str, name: Option<&str>) {
+        let places = [self.by_uri.remove(uri), name.and_then(|name| self.by_name.remove(name))];
+        for place in places.into_iter().flatten() {
+            let Some(old) = self.list.get_mut(place).and_then(Option::take) else { continue };
+            self.by_uri.remove(&old.uri);
+            old.name.map(|name| self.by_name.remove(&name));
+        }
+    }
+
+    fn push(&mut self, member: Member) {
+        self.by_uri.insert(member.uri.clone(), self.list.len());
+        if let Some(name) = &member.name {
+            self.by_name.insert(name.clone(), self.list.len());
+        }
+        self.list.push(Some(member));
+    }
+}
+
 /// Applies one file to what earlier files said.
 ///
 /// # Errors
 /// `Corrupt`, `Unsupported`.
-pub fn apply(object: &str, bytes: &[u8], to: &mut Vec<Member>) -> Result<()> {
+pub fn apply(object: &str, bytes: &[u8], to: &mut Members) -> Result<()> {
     let cursor = &mut Cursor::new(object, bytes);
     let version = cursor.u32("the group's version")?;
     if !matches!(version, 1 | 2) {
@@ -41,7 +75,7 @@ pub fn apply(object: &str, bytes: &[u8], to: &mut Vec<Member>) -> Result<()> {
         let name = if named || version >= 2 { cursor.text64("a member's name")? } else { String::new() };
         let name = named.then_some(name);
         let deleted = version >= 2 && cursor.flag("whether a member was removed")?;
-        to.retain(|m| m.uri != uri && (name.is_none() || m.name != name));
+        to.remove(&uri, name.as_deref());
         if deleted {
             continue;
         }

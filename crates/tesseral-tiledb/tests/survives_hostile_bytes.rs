@@ -1,0 +1,119 @@
+//! Parsers of every structure on mutated bytes: an error or a value, never a panic, never more memory than the bytes justify.
+
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use tesseral_codec::Contexts;
+use tesseral_codec::filter::Rules;
+use tesseral_core::{Attributes, Limits};
+use tesseral_store::{Store, StoreExt};
+use tesseral_tiledb::wire::generic_tile::GenericTile;
+use tesseral_tiledb::wire::{condition, enumeration, footer, group, metadata, rtree, schema, section};
+
+const RULES: Rules<'static> = Rules { version: 22, verify: true, key: None };
+
+fn first(store: &dyn Store, folder: &str, ending: &str) -> Vec<u8> {
+    let entries = store.list(folder).unwrap();
+    let entry = entries.iter().find(|e| !e.folder && e.name.ends_with(ending)).unwrap();
+    store.read_all(&format!("{folder}/{}", entry.name), u64::MAX).unwrap().to_vec()
+}
+
+fn unfiltered(bytes: &[u8]) -> Vec<u8> {
+    let tile = GenericTile::parse("fixture", bytes).unwrap();
+    tile.decode("fixture", &Limits::default(), &RULES, &mut Contexts::default()).unwrap()
+}
+
+/// Every truncation, and single bytes set to boundary values.
+fn mutations(bytes: &[u8], mut check: impl FnMut(&[u8])) {
+    for cut in 0..bytes.len() {
+        check(&bytes[..cut]);
+    }
+    let mut copy = bytes.to_vec();
+    for at in 0..bytes.len() {
+        for value in [0, 1, 0x7F, 0x80, 0xFF, bytes[at] ^ 4] {
+            copy[at] = value;
+            check(&copy);
+        }
+        copy[at] = bytes[at];
+    }
+}
+
+#[test]
+fn generic_tiles_and_schemas() {
+    let limits = Limits { metadata_bytes: 1 << 20, ..Limits::default() };
+    let store = common::memory("enumerated");
+    let file = first(&store, "__schema", "");
+    mutations(&file, |bytes| {
+        if let Ok(tile) = GenericTile::parse("noise", bytes) {
+            let _ = tile.decode("noise", &limits, &RULES, &mut Contexts::default());
+        }
+    });
+    let plain = unfiltered(&file);
+    assert!(schema::Schema::parse("whole", &plain).is_ok());
+    mutations(&plain, |bytes| {
+        let _ = schema::Schema::parse("noise", bytes);
+    });
+    let labels = unfiltered(&first(&store, "__schema/__enumerations", ""));
+    assert!(enumeration::parse("whole", &labels).is_ok());
+    mutations(&labels, |bytes| {
+        let _ = enumeration::parse("noise", bytes);
+    });
+}
+
+#[test]
+fn metadata_groups_and_conditions() {
+    let plain = unfiltered(&first(&common::memory("enumerated"), "__meta", ""));
+    let mut whole = Attributes::new();
+    metadata::apply("whole", &plain, &mut whole).unwrap();
+    assert_eq!(whole.len(), 5);
+    mutations(&plain, |bytes| {
+        let _ = metadata::apply("noise", bytes, &mut Attributes::new());
+    });
+    let plain = unfiltered(&first(&common::memory("group"), "__group", ""));
+    mutations(&plain, |bytes| {
+        let _ = group::apply("noise", bytes, &mut group::Members::default());
+    });
+    let plain = unfiltered(&first(&common::memory("sparse_history"), "__commits", ".del"));
+    assert!(condition::Node::parse("whole", &plain, &Limits::default()).is_ok());
+    mutations(&plain, |bytes| {
+        let _ = condition::Node::parse("noise", bytes, &Limits::default());
+    });
+    // Nesting is bounded.
+    let deep = [0, 2, 1, 0, 0, 0, 0, 0, 0, 0].repeat(100_000);
+    assert!(condition::Node::parse("deep", &deep, &Limits::default()).is_err());
+}
+
+#[test]
+fn footers_and_sections() {
+    let store = common::memory("sparse_history");
+    let schema = schema::Schema::parse("schema", &unfiltered(&first(&store, "__schema", ""))).unwrap();
+    let fragment = store.list("__fragments").unwrap().remove(0).name;
+    let file = first(&store, &format!("__fragments/{fragment}"), "__fragment_metadata.tdb");
+    let len = u64::from_le_bytes(file[file.len() - 8..].try_into().unwrap()) as usize;
+    let footer_bytes = &file[file.len() - 8 - len..file.len() - 8];
+    let whole = footer::Footer::parse("whole", footer_bytes, &schema).unwrap();
+    mutations(footer_bytes, |bytes| {
+        let _ = footer::schema_name("noise", bytes);
+        let _ = footer::Footer::parse("noise", bytes, &schema);
+    });
+    let at = |offset: u64| unfiltered(&file[offset as usize..]);
+    let tree = at(whole.rtree);
+    assert_eq!(rtree::leaves("whole", &tree, &schema.dims).unwrap().len() as u64, whole.tiles);
+    mutations(&tree, |bytes| {
+        let _ = rtree::leaves("noise", bytes, &schema.dims);
+    });
+    for list in 0..8 {
+        let section = at(whole.lists[list][0]);
+        mutations(&section, |bytes| {
+            let _ = section::numbers("noise", bytes, "a list");
+            if let Ok(values) = section::Values::parse("noise", bytes) {
+                let _ = (values.fixed(usize::MAX, 8), values.var(0), values.var(usize::MAX));
+            }
+        });
+    }
+    let markers = at(whole.conditions.unwrap());
+    mutations(&markers, |bytes| {
+        let _ = section::markers("noise", bytes);
+    });
+}
