@@ -37,6 +37,19 @@ impl TetArray {
         let missing = || Error::not_found("array", number.to_string(), Vec::new());
         let dataset = layout.head.datasets.get(number).ok_or_else(missing)?;
         let (dtype, grid) = dataset.geometry(&layout.object)?;
+        let rows = layout.rows().len() as u64;
+        if catalog.torn && grid.total() > rows {
+            // A torn file still has its whole index; a shape that asks for more chunks than that is itself damaged, and
+            // going over its chunks might never end.
+            let detail = format!(
+                "the shape {:?} takes {} chunks, the index has {rows} rows",
+                dataset.shape,
+                grid.total()
+            );
+            return Err(
+                Error::corrupt("dataset record", &layout.object, None, detail).in_array(&dataset.name)
+            );
+        }
         let mut schema = ArraySchema::dense(&dataset.name, dtype, &dataset.shape, &dataset.chunk_shape);
         if layout.codecs.get(number).is_some_and(|mask| mask & 1 << ZSTD != 0) {
             schema.fields[0].codecs.push("zstd".to_owned());

@@ -355,6 +355,10 @@ impl Writer for TetWriter {
         false
     }
 
+    fn needs_order(&self, _array: usize) -> bool {
+        self.arrays.iter().any(|a| a.level.is_some())
+    }
+
     fn encode<'a>(
         &self,
         array: usize,
