@@ -61,6 +61,10 @@ pub(crate) type PartBytes = SmallVec<[Bytes; 2]>;
 
 impl Source<'_> {
     fn bytes(&self, handle: &Handle, object: u32, range: &Range<u64>) -> Result<Bytes> {
+        // Nothing was read for an empty range.
+        if range.is_empty() {
+            return Ok(Bytes::new());
+        }
         let found = match self {
             Self::Resident(objects) => objects.iter().find(|(o, _)| *o == object).and_then(|(_, bytes)| {
                 let start = usize::try_from(range.start).ok()?;
@@ -96,17 +100,22 @@ impl Source<'_> {
 pub(crate) fn resident(handle: &Handle, chunks: &[PlannedChunk]) -> Result<Option<Resident>> {
     let mut objects = Resident::new();
     let mut last = None;
-    for part in chunks.iter().flat_map(|chunk| &chunk.parts) {
-        if last == Some(part.object) || objects.iter().any(|(o, _)| *o == part.object) {
+    // A digest covers the parts, so it names another object only where there are none.
+    let needed = chunks.iter().flat_map(|chunk| {
+        let digest = if chunk.parts.is_empty() { handle.pending_digest(chunk) } else { None };
+        chunk.parts.iter().map(|part| part.object).chain(digest.map(|span| span.object))
+    });
+    for object in needed {
+        if last == Some(object) || objects.iter().any(|(o, _)| *o == object) {
             continue;
         }
-        last = Some(part.object);
+        last = Some(object);
         // Many objects at once are better read one batch at a time than held open together.
         if objects.len() >= 64 {
             return Ok(None);
         }
-        match handle.store().resident(handle.source().object(part.object))? {
-            Some(bytes) => objects.push((part.object, bytes)),
+        match handle.store().resident(handle.source().object(object))? {
+            Some(bytes) => objects.push((object, bytes)),
             None => return Ok(None),
         }
     }
