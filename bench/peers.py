@@ -1,0 +1,333 @@
+"""The cases of bench/compare, done by Python libraries: peers.py PEER CASE FILE [options].
+
+Options, timing, answers and the printed line are those of src/common.rs.
+"""
+
+import argparse
+import json
+import shutil
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+
+WINDOWS = 50
+
+
+def timed(args, work):
+    """Seconds of each run, sorted, and the first result. The first run is not counted unless it used up the time."""
+    begin = time.perf_counter()
+    result = work()
+    first = time.perf_counter() - begin
+    seconds = []
+    while len(seconds) < args.runs and time.perf_counter() - begin <= args.seconds:
+        if not seconds and first > args.seconds / 2:
+            break
+        start = time.perf_counter()
+        again = work()
+        seconds.append(time.perf_counter() - start)
+        del again
+    return sorted(seconds or [first]), result
+
+
+def digest(pieces):
+    """Σ bits(i) · (2i + 1) modulo 2⁶⁴ over all cells in turn."""
+    total, place = 0, 0
+    for piece in pieces:
+        bits = np.ascontiguousarray(piece, dtype=np.float32).reshape(-1).view(np.uint32)
+        for start in range(0, bits.size, 1 << 22):
+            part = bits[start : start + (1 << 22)].astype(np.uint64)
+            weights = np.arange(place, place + part.size, dtype=np.uint64) * np.uint64(2) + np.uint64(1)
+            total = (total + int((part * weights).sum(dtype=np.uint64))) % 2**64
+            place += part.size
+    return f"{total:016x}"
+
+
+def sample(cells):
+    cells = np.asarray(cells, dtype=np.float64).reshape(-1)
+    return [cells[0], cells[cells.size // 3], cells[-1], cells.mean()]
+
+
+def windows(shape, size):
+    state, boxes = 1, []
+    for _ in range(WINDOWS):
+        box = []
+        for extent, want in zip(shape, size):
+            want = min(want, extent)
+            state = (state * 6364136223846793005 + 1442695040888963407) % 2**64
+            start = (state >> 33) % (extent - want + 1)
+            box.append(slice(start, start + want))
+        boxes.append(tuple(box))
+    return boxes
+
+
+def status(field):
+    for line in open("/proc/self/status"):
+        if line.startswith(field):
+            return int(line.split()[1]) * 1024
+    raise KeyError(field)
+
+
+class Peer:
+    """Reads and writes; folds are made of reads unless the library has its own."""
+
+    def __init__(self, args):
+        self.args = args
+
+    shape: tuple
+
+    def read(self, box):
+        raise NotImplementedError
+
+    def write(self, cells):
+        """Writes, and gives what reads the written file back."""
+        raise NotImplementedError("it writes no arrays")
+
+    def blocks(self):
+        """The array in slabs one chunk deep, so that folds stay in the cache."""
+        depth = self.args.chunk[0]
+        return (self.read(np.s_[i : i + depth]) for i in range(0, self.shape[0], depth))
+
+    def fold(self, op):
+        if op == "mean":
+            return sum(b.sum(dtype=np.float64) for b in self.blocks()) / np.prod(self.shape)
+        if op == "sum":
+            return sum(b.sum(dtype=np.float64) for b in self.blocks())
+        if op == "min":
+            return min(b.min() for b in self.blocks())
+        if op == "max":
+            return max(b.max() for b in self.blocks())
+        if op == "std":
+            # Around the mean of the first slab, so that squares stay small.
+            n, total, squares, around = np.prod(self.shape), 0.0, 0.0, None
+            for block in self.blocks():
+                around = block.mean() if around is None else around
+                off = (block - around).reshape(-1)
+                total += off.sum(dtype=np.float64)
+                squares += float(np.einsum("i,i->", off, off, dtype=np.float64))
+            return np.sqrt(squares / n - (total / n) ** 2)
+        raise NotImplementedError(op)
+
+    def mean_axis0(self):
+        return sum(b.sum(axis=0, dtype=np.float64) for b in self.blocks()) / self.shape[0]
+
+    def summary(self):
+        raise NotImplementedError("not asked of it")
+
+
+class Numpy(Peer):
+    """A plain file, mapped: no format at all."""
+
+    def __init__(self, args):
+        super().__init__(args)
+        self.cells = np.memmap(args.file, dtype=np.float32, mode="r", shape=tuple(args.shape))
+        self.shape = self.cells.shape
+
+    def read(self, box):
+        return np.array(self.cells[box])
+
+    def view(self):
+        return self.cells[...]
+
+    def fold(self, op):
+        return getattr(self.cells, op)()
+
+    def mean_axis0(self):
+        return self.cells.mean(axis=0)
+
+
+class TetPy(Peer):
+    def __init__(self, args):
+        super().__init__(args)
+        import tet
+
+        self.tet = tet
+        if args.case not in ("write", "open"):
+            self.open(args.file)
+
+    def open(self, path):
+        self.file = self.tet.open(path)
+        self.shape = tuple(self.file.summary()["datasets"][0]["shape"])
+
+    def read(self, box):
+        if box is Ellipsis:
+            return self.file.read_numpy("cube")
+        return self.file.read_numpy("cube", selection=[{"start": s.start, "stop": s.stop, "step": 1} for s in box])
+
+    def view(self):
+        return self.read(...)
+
+    def write(self, cells):
+        if self.args.codec == "zstd":
+            raise NotImplementedError("tet-py cannot write zstd")
+        self.tet.write_dataset(self.args.out, "cube", cells, chunk_shape=tuple(self.args.chunk))
+        return lambda: self.open(self.args.out)
+
+    def fold(self, op):
+        return getattr(self.file, op)("cube")
+
+    def mean_axis0(self):
+        return self.file.mean("cube", axes=[0]).value
+
+    def summary(self):
+        with self.tet.open(self.args.file) as file:
+            summary = file.summary()
+        chunks = summary["chunks"]
+        sizes = [summary["datasets"][0]["shape"], len(chunks), sum(c["stored_byte_len"] for c in chunks)]
+        return json.dumps(sizes, separators=(",", ":"))
+
+
+class H5py(Peer):
+    def __init__(self, args):
+        super().__init__(args)
+        import h5py
+        import hdf5plugin
+
+        self.h5py, self.zstd = h5py, hdf5plugin.Zstd(clevel=3)
+        if args.case != "write":
+            self.open(args.file)
+
+    def open(self, path):
+        self.data = self.h5py.File(path, "r")["cube"]
+        self.shape = self.data.shape
+
+    def read(self, box):
+        return self.data[box]
+
+    def write(self, cells):
+        filters = self.zstd if self.args.codec == "zstd" else {}
+        with self.h5py.File(self.args.out, "w") as file:
+            file.create_dataset("cube", data=cells, chunks=tuple(self.args.chunk), **filters)
+        return lambda: self.open(self.args.out)
+
+
+class Zarr(Peer):
+    def __init__(self, args):
+        super().__init__(args)
+        import zarr
+
+        self.zarr = zarr
+        if args.case != "write":
+            self.open(args.file)
+
+    def open(self, path):
+        self.data = self.zarr.open_array(path, mode="r")
+        self.shape = self.data.shape
+
+    def read(self, box):
+        return self.data[box]
+
+    def write(self, cells):
+        codecs = [self.zarr.codecs.ZstdCodec(level=3)] if self.args.codec == "zstd" else None
+        args = self.args
+        shutil.rmtree(args.out, ignore_errors=True)
+        self.zarr.create_array(args.out, data=cells, chunks=tuple(args.chunk), compressors=codecs, overwrite=True)
+        return lambda: self.open(args.out)
+
+
+class TileDB(Peer):
+    def __init__(self, args):
+        super().__init__(args)
+        import tiledb
+
+        self.tiledb = tiledb
+        if args.case != "write":
+            self.open(args.file)
+
+    def open(self, path):
+        self.data = self.tiledb.open(path)
+        self.shape = self.data.shape
+
+    def read(self, box):
+        return self.data[box]
+
+    def write(self, cells):
+        tiledb, args = self.tiledb, self.args
+        shutil.rmtree(args.out, ignore_errors=True)
+        dims = [
+            tiledb.Dim(f"d{i}", domain=(0, n - 1), tile=min(c, n), dtype=np.int32)
+            for i, (n, c) in enumerate(zip(args.shape, args.chunk))
+        ]
+        filters = [tiledb.ZstdFilter(level=3)] if args.codec == "zstd" else []
+        attr = tiledb.Attr(name="", dtype=np.float32, filters=tiledb.FilterList(filters))
+        tiledb.Array.create(args.out, tiledb.ArraySchema(domain=tiledb.Domain(*dims), attrs=[attr]))
+        with tiledb.open(args.out, "w") as array:
+            array[:] = cells
+        return lambda: self.open(args.out)
+
+    def fold(self, op):
+        if op == "std":
+            return super().fold(op)
+        return self.data.query().agg(op)[...]
+
+
+PEERS = {"numpy": Numpy, "tet-py": TetPy, "h5py": H5py, "zarr-python": Zarr, "tiledb": TileDB}
+
+
+def run(args):
+    """Fields of the printed line."""
+    peer = PEERS[args.peer](args)
+    case, extra = args.case, None
+    per = 1
+    if case == "write":
+        cells = np.memmap(args.file, dtype=np.float32, mode="r", shape=tuple(args.shape))
+        expected = digest([cells])
+        Path("/proc/self/clear_refs").write_text("5")
+        before = status("VmRSS:")
+        seconds, reopen = timed(args, lambda: peer.write(cells))
+        extra = max(0, status("VmHWM:") - before)
+        reopen()
+        answer, size = digest([peer.read(...)]), cells.nbytes
+        assert answer == expected, "other cells came back"
+    elif case in ("read", "read_view"):
+        seconds, cells = timed(args, peer.view if case == "read_view" else lambda: peer.read(...))
+        answer, size = digest([cells]), cells.nbytes
+    elif case in ("window", "series"):
+        boxes = windows(peer.shape, [8, 32, 32] if case == "window" else [peer.shape[0], 1, 1])
+        seconds, cells = timed(args, lambda: [peer.read(box) for box in boxes])
+        answer, size, per = digest(cells), cells[0].nbytes, len(boxes)
+    elif case == "mean_axis0":
+        seconds, means = timed(args, peer.mean_axis0)
+        answer, size = sample(means), int(np.prod(peer.shape)) * 4
+    elif case == "open":
+        seconds, answer = timed(args, peer.summary)
+        size = Path(args.file).stat().st_size
+    else:
+        seconds, value = timed(args, lambda: peer.fold(case))
+        answer, size = [float(value)], int(np.prod(peer.shape)) * 4
+    return {
+        "seconds_best": seconds[0] / per,
+        "seconds_median": seconds[len(seconds) // 2] / per,
+        "runs": len(seconds),
+        "bytes": size,
+        "answer": answer,
+        "extra_bytes": extra,
+    }
+
+
+def main():
+    extents = lambda text: [int(n) for n in text.split(",")]  # noqa: E731
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("peer", choices=PEERS)
+    parser.add_argument("case")
+    parser.add_argument("file")
+    parser.add_argument("--runs", type=int, default=7)
+    parser.add_argument("--seconds", type=float, default=10)
+    parser.add_argument("--label")
+    parser.add_argument("--shape", type=extents, default=[])
+    parser.add_argument("--chunk", type=extents, default=[1])
+    parser.add_argument("--codec", default="raw")
+    parser.add_argument("--out", default="")
+    args = parser.parse_args()
+    line = {"who": args.peer, "case": args.label or args.case}
+    try:
+        line |= run(args)
+    except Exception as error:  # noqa: BLE001: whatever a peer raises is what the table shows
+        line["failed"] = f"{type(error).__name__}: {error}".splitlines()[0][:200]
+    print(json.dumps(line))
+    return 1 if "failed" in line else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,283 @@
+"""Turns the lines of bench/compare into Markdown and checks that all answers agree: report.py LINES FACTS.
+
+Exit 1 when answers differ or one of our own cases failed. A missed goal is no failure: it is what the table is for.
+"""
+
+import json
+import math
+import sys
+
+PEERS = ["tetration", "tet-py", "zarrs", "h5py", "zarr-python", "tiledb"]
+OTHERS = ["numpy", *PEERS]
+
+WHAT = {
+    "read_full": "full read, raw chunks, into fresh memory",
+    "read_full_fresh": "the same, opened anew each time, every digest checked",
+    "read_view": "full read where the layout allows a view",
+    "read_zstd": "full read, zstd chunks",
+    "write_raw": "write, raw",
+    "write_raw_disk": "write, raw, to disk and synced",
+    "write_zstd": "write, zstd level 3",
+    "window": "one window of 8×32×32 (mean of 50 places)",
+    "series": "one series along the first axis (mean of 50 places)",
+    "mean": "mean of all cells",
+    "mean_view": "mean, chunks of whole planes",
+    "mean_slab": "mean, chunks of one plane",
+    "mean_pillar": "mean, chunks as pillars through the first axis",
+    "mean_ragged": "mean, chunks that divide no extent",
+    "min": "minimum",
+    "max": "maximum",
+    "std": "standard deviation",
+    "mean_axis0": "mean over the first axis",
+    "sum_chunks": "sum over many small chunks",
+    "open_summary": "open and list what is in there, chunk by chunk",
+}
+
+# Cases that do not ask a peer, and why; the rest asks it or shows how it failed.
+CANNOT = {
+    ("write_zstd", "tet-py"): "tet-py cannot write zstd",
+    ("write_raw", "numpy"): "a plain file has no chunks",
+    ("write_zstd", "numpy"): "a plain file has no codecs",
+    ("read_zstd", "numpy"): "a plain file has no codecs",
+}
+NOT_ASKED = "no goal of this case refers to it, so it is not asked"
+
+# Cases whose answers are of the same cells.
+SAME = {
+    "cells": ["copy", "read_full", "read_full_fresh", "read_view", "read_zstd", "write_raw", "write_raw_disk", "write_zstd"],
+    "mean": ["sum2", "mean", "mean_view", "mean_slab", "mean_pillar", "mean_ragged"],
+}
+
+MEMORY = 32_000_000
+
+
+class Missing(Exception):
+    pass
+
+
+class Table:
+    def __init__(self, lines):
+        self.lines, self.absent = {}, {}
+        for line in lines:
+            if "absent" in line:
+                self.absent[line["who"]] = line["absent"]
+                continue
+            key = (line["case"], line["who"])
+            # Some cases are run twice, around the others: the better one counts.
+            old = self.lines.get(key)
+            if old and "failed" not in old and ("failed" in line or old["seconds_best"] <= line["seconds_best"]):
+                continue
+            self.lines[key] = line
+
+    def seconds(self, case, who="tesseral"):
+        line = self.lines.get((case, who))
+        if line is None or "failed" in line:
+            raise Missing(f"no figure of {who} for {case}")
+        return line["seconds_best"]
+
+    def best(self, case):
+        there = [p for p in PEERS if "seconds_best" in self.lines.get((case, p), {})]
+        if not there:
+            raise Missing(f"no peer did {case}")
+        return min(there, key=lambda p: self.seconds(case, p))
+
+
+def share(base, least):
+    """At least this share of a plain loop's speed."""
+
+    def check(table, case):
+        ratio = table.seconds(base) / table.seconds(case)
+        return ratio >= least, f"{ratio:.0%} of {base} ({time(table.seconds(base))})"
+
+    return check
+
+
+def times(peer, least):
+    """At least so many times as fast as a peer, or as the best one."""
+
+    def check(table, case):
+        who = peer or table.best(case)
+        ratio = table.seconds(case, who) / table.seconds(case)
+        return ratio >= least, f"{ratio:.3g}× {who}"
+
+    return check
+
+
+def under(base, most):
+    def check(table, case):
+        ratio = table.seconds(case) / table.seconds(base)
+        return ratio <= most, f"{time(table.seconds(case))}, {ratio:.2%} of {base}"
+
+    return check
+
+
+def within(seconds):
+    def check(table, case):
+        return table.seconds(case) < seconds, time(table.seconds(case))
+
+    return check
+
+
+def memory(table, case):
+    table.seconds(case)
+    extra = table.lines[(case, "tesseral")]["extra_bytes"]
+    return extra <= MEMORY, f"{extra / 1e6:.1f} MB"
+
+
+def linear(table, _):
+    points = sorted((int(c.removeprefix("scaling_")), t["seconds_best"]) for (c, _), t in table.lines.items()
+                    if c.startswith("scaling_") and "failed" not in t)
+    if len(points) < 2:
+        raise Missing("fewer than two sizes")
+    (n0, t0), (n1, t1) = points[0], points[-1]
+    growth = (t1 / t0) / (n1 / n0)
+    listed = ", ".join(f"{n:,}: {time(t)}" for n, t in points)
+    return growth <= 1.25, f"{n1 / n0:.0f}× the chunks take {t1 / t0:.1f}× the time ({listed})"
+
+
+GOALS = [
+    ("read_full", "≥ 85 % of a plain copy into fresh huge pages", share("copy", 0.85)),
+    ("read_view", "≈ 0: at most 1 % of that copy", under("copy", 0.01)),
+    ("read_zstd", "≥ 85 % of libzstd alone on all cores", share("zstd_lib", 0.85)),
+    ("read_zstd", "faster than every peer", times(None, 1)),
+    ("write_raw", "≤ 32 MB of extra memory", memory),
+    ("write_zstd", "≥ 85 % of libzstd alone on all cores", share("zstd_lib_write", 0.85)),
+    ("write_zstd", "faster than every peer", times(None, 1)),
+    ("write_zstd", "≤ 32 MB of extra memory", memory),
+    ("window", "no slower than a slice of a NumPy memmap", times("numpy", 1)),
+    ("window", "≥ 5× h5py", times("h5py", 5)),
+    ("window", "≥ 80× the tetration crate", times("tetration", 80)),
+    ("series", "≥ 3× the best peer", times(None, 3)),
+    *((case, goal, check) for case in ("mean", "min", "max", "std") for goal, check in (
+        ("≥ 10× the tetration crate", times("tetration", 10)), ("≥ 1.5× the best peer", times(None, 1.5)))),
+    *((case, "≥ 50 % of a plain sum over mapped memory on all cores", share("sum2", 0.5))
+      for case in ("mean", "mean_view", "mean_slab", "mean_pillar", "mean_ragged")),
+    ("mean_axis0", "≥ 150× the tetration crate", times("tetration", 150)),
+    ("mean_axis0", "≥ 2.5× the best peer", times(None, 2.5)),
+    ("sum_chunks", "≥ 100× tet-py", times("tet-py", 100)),
+    ("scaling", "time grows linearly with the chunks (within 25 %)", linear),
+    ("open_summary", "under 2 ms", within(0.002)),
+]
+
+
+def time(seconds):
+    for unit, size in (("s", 1), ("ms", 1e-3), ("µs", 1e-6)):
+        if seconds >= size:
+            return f"{seconds / size:.3g} {unit}"
+    return f"{seconds / 1e-9:.3g} ns"
+
+
+def agree(a, b):
+    if isinstance(a, list) and isinstance(b, list):
+        return len(a) == len(b) and all(math.isclose(x, y, rel_tol=1e-5) for x, y in zip(a, b))
+    return a == b
+
+
+def disagreements(table):
+    group = {case: name for name, cases in SAME.items() for case in cases}
+    first = {}
+    for (case, who), line in table.lines.items():
+        if line.get("answer") is None:
+            continue
+        name = group.get(case, case)
+        expected = first.setdefault(name, (case, who, line["answer"]))
+        if not agree(expected[2], line["answer"]):
+            yield f"{case} by {who}: {line['answer']}, but {expected[0]} by {expected[1]}: {expected[2]}"
+
+
+def figures(table):
+    """One row for each case: our time, then each other's and how many times as long it takes."""
+    notes = []
+
+    def note(text):
+        if text not in notes:
+            notes.append(text)
+        return f"[{notes.index(text) + 1}]"
+
+    def cell(case, who, ours):
+        line = table.lines.get((case, who))
+        if line is None:
+            why = table.absent.get(who) or CANNOT.get((case, who)) or NOT_ASKED
+            return f"– {note(f'{who}: {why}' if why != NOT_ASKED else why)}"
+        if "failed" in line:
+            return f"– {note(f'{who}, {case}: ' + line['failed'])}"
+        return f"{time(line['seconds_best'])} ({line['seconds_best'] / ours:.3g}×)" if ours else time(line["seconds_best"])
+
+    peers = any(who in OTHERS for _, who in table.lines)
+    others = OTHERS if peers else []
+    yield "| case | | tesseral | " + "".join(f"{who} | " for who in others)
+    yield "|---|---|---|" + "---|" * len(others)
+    for case, what in WHAT.items():
+        if not any(c == case for c, _ in table.lines):
+            continue
+        line = table.lines.get((case, "tesseral"), {"failed": "it was not run"})
+        ours = line.get("seconds_best")
+        row = [f"`{case}`", what, time(ours) if ours else f"– {note(f'tesseral, {case}: ' + line['failed'])}"]
+        yield "| " + " | ".join(row + [cell(case, who, ours) for who in others]) + " |"
+    yield ""
+    for number, text in enumerate(notes, 1):
+        yield f"[{number}] {text}  "
+
+
+def memories(table):
+    extra = {k: v["extra_bytes"] for k, v in table.lines.items() if v.get("extra_bytes") is not None}
+    for case in ("write_raw", "write_zstd"):
+        row = [f"{who} {extra[case, who] / 1e6:.0f} MB" for who in ["tesseral", *PEERS] if (case, who) in extra]
+        if row:
+            yield f"- `{case}`: " + ", ".join(row)
+
+
+def goals(table):
+    done = {case for case, _ in table.lines}
+    yield "| case | goal | measured | |"
+    yield "|---|---|---|---|"
+    for case, goal, check in GOALS:
+        if case not in done and not (case == "scaling" and any(c.startswith("scaling_") for c in done)):
+            continue
+        try:
+            reached, measured = check(table, case)
+            verdict = "reached" if reached else "**missed**"
+        except Missing as missing:
+            measured, verdict = str(missing), "not measured"
+        yield f"| `{case}` | {goal} | {measured} | {verdict} |"
+
+
+def main():
+    lines = [json.loads(line) for line in open(sys.argv[1]) if line.strip()]
+    facts = dict(line.rstrip("\n").split("=", 1) for line in open(sys.argv[2]))
+    table = Table(lines)
+    wrong = list(disagreements(table))
+    failed = [f"{case}: {line['failed']}" for (case, who), line in table.lines.items()
+              if who == "tesseral" and "failed" in line]
+
+    print(f"# Tesseral beside other libraries, {facts['date']}\n")
+    print(f"- machine: {facts['cpu']}, {facts['cores']} cores, {facts['memory']}, {facts['kernel']}; load {facts['load']} at the end")
+    print(f"- commit: {facts['commit']}; {facts['rustc']}")
+    print(f"- command: `{facts['command'].strip()}`")
+    if "versions" in facts:
+        print(f"- peers: {facts['versions']}")
+    print(f"- data: {facts['cube']}; {facts['shapes']}; small chunks are 8×8 cells")
+    print(f"- warm page cache, one process a case, best of up to 15 runs after one that is not counted; timed writes go to {facts['writes']}")
+    if facts["quick"]:
+        print("- **quick run**: the data is smaller than what the goals speak of; the verdicts mean nothing")
+    print("\n## Figures\n")
+    print("In parentheses: how many times as long as Tesseral; above 1× Tesseral is faster.\n")
+    print("\n".join(figures(table)))
+    print("\nPlain loops: " + ", ".join(
+        f"`{case}` {time(table.seconds(case))}" for case in ("copy", "zstd_lib", "zstd_lib_write", "sum2")
+        if "seconds_best" in table.lines.get((case, "tesseral"), {})) + ".")
+    extra = list(memories(table))
+    if extra:
+        print("\nPeak memory while writing, beyond the cells to be written:\n")
+        print("\n".join(extra))
+    print("\n## Goals\n")
+    print("The best peer is the fastest of " + ", ".join(PEERS) + "; a NumPy memmap has neither chunks nor codecs and is shown beside them.\n")
+    print("\n".join(goals(table)))
+    print("\n## Answers\n")
+    print("\n".join(f"- **differs**: {text}" for text in wrong) or "All runners gave the same answers.")
+    print("".join(f"\n- **failed**: {text}" for text in failed))
+    return 1 if wrong or failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,246 @@
+//! What every runner of `bench/compare` shares: arguments, timing, answers, memory, and the line that is printed.
+//!
+//! The programs of other crates include this file by its path, so it knows nothing of Tesseral.
+
+use std::error::Error;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+/// Errors of a runner end up in its line.
+pub type Result<T> = std::result::Result<T, Box<dyn Error>>;
+
+/// `CASE FILE [--runs N] [--seconds S] [--label L] [--shape A,B,C] [--chunk A,B,C] [--codec raw|zstd] [--out PATH]`.
+#[derive(Debug)]
+pub struct Args {
+    /// What to do.
+    pub case: String,
+    /// With which file.
+    pub file: PathBuf,
+    /// How often at most.
+    pub runs: usize,
+    /// No further run begins after this long.
+    pub limit: Duration,
+    /// The name in the printed line; the case when not given.
+    pub label: String,
+    /// Of plain files, which do not say it.
+    pub shape: Vec<u64>,
+    /// Of files to write.
+    pub chunk: Vec<u64>,
+    /// Of files to write.
+    pub zstd: bool,
+    /// The file to write.
+    pub out: PathBuf,
+}
+
+impl Args {
+    /// Reads the arguments of the process, after the first `skip`.
+    pub fn parse(skip: usize) -> Result<Self> {
+        let mut words = std::env::args().skip(skip);
+        let mut next = |what: &str| words.next().ok_or_else(|| format!("{what} is missing"));
+        let (case, file) = (next("CASE")?, next("FILE")?);
+        let mut args = Self {
+            label: case.clone(),
+            case,
+            file: file.into(),
+            runs: 7,
+            limit: Duration::from_secs(10),
+            shape: Vec::new(),
+            chunk: Vec::new(),
+            zstd: false,
+            out: PathBuf::new(),
+        };
+        while let Ok(option) = next("an option") {
+            let value = next(&option)?;
+            match option.as_str() {
+                "--runs" => args.runs = value.parse()?,
+                "--seconds" => args.limit = Duration::from_secs_f64(value.parse()?),
+                "--label" => args.label = value,
+                "--shape" => args.shape = extents(&value)?,
+                "--chunk" => args.chunk = extents(&value)?,
+                "--codec" => args.zstd = value == "zstd",
+                "--out" => args.out = value.into(),
+                _ => return Err(format!("no option {option}").into()),
+            }
+        }
+        Ok(args)
+    }
+}
+
+fn extents(text: &str) -> Result<Vec<u64>> {
+    text.split(',').map(|n| n.parse().map_err(Into::into)).collect()
+}
+
+/// Seconds of each run, sorted, and what the first run gave.
+#[derive(Debug)]
+pub struct Timed<T> {
+    /// Sorted.
+    pub seconds: Vec<f64>,
+    /// Of the first run.
+    pub result: T,
+}
+
+/// Times `work`. The first run warms caches and is not counted, unless it alone uses up the time there is. Results are
+/// dropped off the clock.
+pub fn time<T>(args: &Args, mut work: impl FnMut() -> Result<T>) -> Result<Timed<T>> {
+    let begin = Instant::now();
+    let result = work()?;
+    let first = begin.elapsed();
+    let mut seconds = Vec::with_capacity(args.runs);
+    while seconds.len() < args.runs && (begin.elapsed() < args.limit / 2 || !seconds.is_empty()) {
+        if begin.elapsed() > args.limit {
+            break;
+        }
+        let start = Instant::now();
+        let again = work()?;
+        seconds.push(start.elapsed().as_secs_f64());
+        drop(again);
+    }
+    if seconds.is_empty() {
+        seconds.push(first.as_secs_f64());
+    }
+    seconds.sort_by(f64::total_cmp);
+    Ok(Timed { seconds, result })
+}
+
+/// The outcome of a case.
+#[derive(Debug)]
+pub struct Outcome {
+    /// Sorted.
+    pub seconds: Vec<f64>,
+    /// Operations in one run; the printed seconds are of one.
+    pub per: usize,
+    /// Bytes of cells that one operation delivers or looks at.
+    pub bytes: u64,
+    /// What came out: text must agree to the letter between runners, numbers to a tolerance.
+    pub answer: Value,
+    /// Peak memory beyond what was there before, where it was asked for.
+    pub extra_bytes: Option<u64>,
+}
+
+impl Outcome {
+    /// The outcome of timed runs.
+    pub fn new<T>(timed: &Timed<T>, bytes: u64, answer: Value) -> Self {
+        Self { seconds: timed.seconds.clone(), per: 1, bytes, answer, extra_bytes: None }
+    }
+
+    /// Each run did this many operations.
+    #[must_use]
+    pub fn per(mut self, operations: usize) -> Self {
+        self.per = operations;
+        self
+    }
+
+    /// Peak memory.
+    #[must_use]
+    pub fn extra(mut self, bytes: u64) -> Self {
+        self.extra_bytes = Some(bytes);
+        self
+    }
+}
+
+/// Prints the line of a case, done or failed, and says whether it was done.
+pub fn report(who: &str, label: &str, outcome: Result<Outcome>) -> bool {
+    let (line, done) = match outcome {
+        Ok(outcome) => {
+            #[allow(clippy::cast_precision_loss)]
+            let each = |seconds: f64| seconds / outcome.per as f64;
+            let line = json!({
+                "who": who,
+                "case": label,
+                "seconds_best": each(outcome.seconds[0]),
+                "seconds_median": each(outcome.seconds[outcome.seconds.len() / 2]),
+                "runs": outcome.seconds.len(),
+                "bytes": outcome.bytes,
+                "answer": outcome.answer,
+                "extra_bytes": outcome.extra_bytes,
+            });
+            (line, true)
+        }
+        Err(error) => (json!({"who": who, "case": label, "failed": error.to_string()}), false),
+    };
+    println!("{line}");
+    done
+}
+
+/// Tells cells apart by value and place: Σ bits(i) · (2i + 1) over the cells pushed so far, modulo 2⁶⁴.
+#[derive(Debug, Default)]
+pub struct Digest {
+    sum: u64,
+    next: u64,
+}
+
+impl Digest {
+    /// Adds cells.
+    #[must_use]
+    pub fn push(mut self, cells: &[f32]) -> Self {
+        for cell in cells {
+            let place = self.next.wrapping_mul(2).wrapping_add(1);
+            self.sum = self.sum.wrapping_add(u64::from(cell.to_bits()).wrapping_mul(place));
+            self.next += 1;
+        }
+        self
+    }
+
+    /// As an answer.
+    pub fn answer(&self) -> Value {
+        format!("{:016x}", self.sum).into()
+    }
+}
+
+/// The digest of several pieces in turn.
+pub fn digest<'a>(pieces: impl IntoIterator<Item = &'a [f32]>) -> Value {
+    pieces.into_iter().fold(Digest::default(), Digest::push).answer()
+}
+
+/// Three cells and the mean of a result, to compare results whose last bits may differ.
+#[allow(clippy::cast_precision_loss)]
+pub fn sample(cells: impl ExactSizeIterator<Item = f64> + Clone) -> Value {
+    let n = cells.len();
+    let at = |i: usize| cells.clone().nth(i).unwrap_or(f64::NAN);
+    json!([at(0), at(n / 3), at(n - 1), cells.clone().sum::<f64>() / n as f64])
+}
+
+/// Boxes that a reader at a map would ask for, as (start, end) of each dimension: the same for every runner.
+pub fn windows(shape: &[u64], size: &[u64]) -> Vec<Vec<(u64, u64)>> {
+    let mut state = 1_u64;
+    let mut place = |room: u64| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) % room
+    };
+    let mut one = || {
+        let ends = shape.iter().zip(size).map(|(&extent, &size)| {
+            let size = size.min(extent);
+            let start = place(extent - size + 1);
+            (start, start + size)
+        });
+        ends.collect()
+    };
+    (0..WINDOWS).map(|_| one()).collect()
+}
+
+/// How many boxes a run asks for.
+pub const WINDOWS: usize = 50;
+
+/// A window of 8×32×32 cells, or the box of a whole time series.
+pub fn box_of(case: &str, shape: &[u64]) -> [u64; 3] {
+    if case == "series" { [shape[0], 1, 1] } else { [8, 32, 32] }
+}
+
+/// Memory of this process: what it holds now, after forgetting the peak so far.
+pub fn memory_now() -> Result<u64> {
+    std::fs::write("/proc/self/clear_refs", "5")?;
+    status("VmRSS:")
+}
+
+/// The peak since [`memory_now`].
+pub fn memory_peak() -> Result<u64> {
+    status("VmHWM:")
+}
+
+fn status(field: &str) -> Result<u64> {
+    let text = std::fs::read_to_string("/proc/self/status")?;
+    let line = text.lines().find_map(|line| line.strip_prefix(field)).ok_or("no such field")?;
+    Ok(line.trim().trim_end_matches(" kB").parse::<u64>()? << 10)
+}

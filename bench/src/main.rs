@@ -1,0 +1,174 @@
+//! Runs one case on one file and prints one JSON line: `tesseral-bench CASE FILE [options]`.
+//!
+//! `bench/compare` calls it, and runners of other libraries with the same arguments, and puts the lines side by side.
+
+mod common;
+mod make;
+mod plain;
+
+use std::process::ExitCode;
+
+use serde_json::{Value, json};
+use tesseral::{Array, ArraySchema, ArraySpec, CodecSpec, Create, DType, Selection, Slice, Summary, Wanted};
+
+use common::{Args, Outcome, Result, box_of, digest, memory_now, memory_peak, report, sample, time, windows};
+
+fn main() -> ExitCode {
+    let args = match Args::parse(1) {
+        Ok(args) => args,
+        Err(error) => {
+            eprintln!("tesseral-bench CASE FILE [options]: {error}");
+            return ExitCode::from(2);
+        }
+    };
+    let done = report("tesseral", &args.label, run(&args));
+    if done { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn run(args: &Args) -> Result<Outcome> {
+    match args.case.as_str() {
+        "make" => make::plain(args),
+        "copy" => plain::copy(args),
+        "sum2" => plain::mean(args),
+        "zstd_lib" => plain::decompress(args),
+        "zstd_lib_write" => plain::compress(args),
+        "write" => write(args),
+        "read" => read(args),
+        "read_fresh" => read_fresh(args),
+        "read_view" => read_view(args),
+        "window" | "series" => boxes(args),
+        "mean" => fold(args, Wanted::SUM, Summary::mean),
+        "std" => fold(args, Wanted::SPREAD, Summary::std),
+        "min" => fold(args, Wanted::RANGE, |s| s.min()?.as_f64()),
+        "max" => fold(args, Wanted::RANGE, |s| s.max()?.as_f64()),
+        "sum" => fold(args, Wanted::SUM, |s| Some(s.sum()?.to_f64())),
+        "mean_axis0" => mean_axis0(args),
+        "open_sum" => open_sum(args),
+        "open" => open(args),
+        case => Err(format!("no case {case}").into()),
+    }
+}
+
+fn array(args: &Args) -> Result<Array> {
+    Ok(tesseral::open(&args.file)?.array_at(0)?)
+}
+
+/// Bytes of all cells.
+fn bytes(array: &Array) -> Result<u64> {
+    Ok(array.all()?.cells().ok_or("too many cells")? * 4)
+}
+
+/// Every cell into fresh memory; digests were checked by the first run.
+fn read(args: &Args) -> Result<Outcome> {
+    let array = array(args)?;
+    let all = array.all()?;
+    let timed = time(args, || Ok(array.read(&all)?))?;
+    let answer = digest([timed.result.as_slice().ok_or("not f32")?]);
+    Ok(Outcome::new(&timed, bytes(&array)?, answer))
+}
+
+/// Opening and reading every cell for the first time, digests included.
+fn read_fresh(args: &Args) -> Result<Outcome> {
+    let timed = time(args, || {
+        let array = array(args)?;
+        Ok(array.read(&array.all()?)?)
+    })?;
+    let answer = digest([timed.result.as_slice().ok_or("not f32")?]);
+    Ok(Outcome::new(&timed, timed.result.bytes().len() as u64, answer))
+}
+
+/// Every cell of a file whose layout allows a view.
+fn read_view(args: &Args) -> Result<Outcome> {
+    let array = array(args)?;
+    let all = array.all()?;
+    let timed = time(args, || Ok(array.read(&all)?))?;
+    if !timed.result.is_borrowed() {
+        return Err("the cells were copied".into());
+    }
+    let answer = digest([timed.result.as_slice().ok_or("not f32")?]);
+    Ok(Outcome::new(&timed, bytes(&array)?, answer))
+}
+
+/// Many small boxes, each a request of its own.
+fn boxes(args: &Args) -> Result<Outcome> {
+    let array = array(args)?;
+    let shape = array.schema().shape().ok_or("no shape")?;
+    let size = box_of(&args.case, &shape);
+    let boxes: Vec<Selection> = windows(&shape, &size)
+        .iter()
+        .map(|window| Selection::new(window.iter().map(|&(start, end)| Slice::new(start, end)), &shape))
+        .collect::<tesseral::Result<_>>()?;
+    let timed =
+        time(args, || Ok(boxes.iter().map(|b| array.read(b)).collect::<tesseral::Result<Vec<_>>>()?))?;
+    let cells = timed.result.iter().map(|b| b.as_slice().ok_or("not f32"));
+    let answer = digest(cells.collect::<std::result::Result<Vec<_>, _>>()?);
+    Ok(Outcome::new(&timed, timed.result[0].bytes().len() as u64, answer).per(boxes.len()))
+}
+
+fn fold(args: &Args, wanted: Wanted, pick: impl Fn(&Summary) -> Option<f64>) -> Result<Outcome> {
+    let array = array(args)?;
+    let all = array.all()?;
+    let timed = time(args, || Ok(pick(&array.summary(&all, wanted)?).ok_or("no answer")?))?;
+    Ok(Outcome::new(&timed, bytes(&array)?, json!([timed.result])))
+}
+
+fn mean_axis0(args: &Args) -> Result<Outcome> {
+    let array = array(args)?;
+    let request = array.request(&array.all()?);
+    let timed = time(args, || {
+        Ok(tesseral::engine::reduce(array.handle(), &request, &[0], Wanted::SUM, array.options())?.mean())
+    })?;
+    let means = timed.result.iter().map(|mean| mean.unwrap_or(f64::NAN));
+    Ok(Outcome::new(&timed, bytes(&array)?, sample(means)))
+}
+
+/// Opening and summing, so that nothing is left out that might grow faster than the chunks.
+fn open_sum(args: &Args) -> Result<Outcome> {
+    let timed = time(args, || {
+        let array = array(args)?;
+        Ok(array.summary(&array.all()?, Wanted::SUM)?.sum().ok_or("no sum")?.to_f64())
+    })?;
+    Ok(Outcome::new(&timed, bytes(&array(args)?)?, json!([timed.result])))
+}
+
+/// Opening, and for every array its shape, how many chunks it has and how many bytes they take.
+fn open(args: &Args) -> Result<Outcome> {
+    let timed = time(args, || {
+        let container = tesseral::open(&args.file)?;
+        let mut all: Vec<Value> = Vec::new();
+        for index in 0..container.len() {
+            let array = container.array_at(index)?;
+            let (chunks, bytes) =
+                array.chunks(&array.all()?)?.iter().fold((0, 0), |(n, sum), c| (n + 1, sum + c.stored_len));
+            all.push(json!([array.schema().shape().ok_or("no shape")?.as_slice(), chunks, bytes]));
+        }
+        Ok(all)
+    })?;
+    let answer = json!(timed.result.iter().map(Value::to_string).collect::<String>());
+    Ok(Outcome::new(&timed, std::fs::metadata(&args.file)?.len(), answer))
+}
+
+/// A plain file, in memory, written as an array: gather, encode, digest, commit.
+fn write(args: &Args) -> Result<Outcome> {
+    let source = plain::map(&args.file)?;
+    // Every page of the source is in before memory is looked at.
+    let expected = digest([plain::cells(&source)?]);
+    let mut spec = ArraySpec::raw(ArraySchema::dense("cube", DType::Float32, &args.shape, &args.chunk));
+    if args.zstd {
+        spec.codecs = vec![vec![CodecSpec::new("zstd")]];
+    }
+    let before = memory_now()?;
+    let timed = time(args, || {
+        let mut session = Create::new().overwrite().begin(&args.out, "tet")?;
+        let cube = session.add(&spec)?;
+        session.write(cube, &source)?;
+        Ok(session.commit()?)
+    })?;
+    let extra = memory_peak()?.saturating_sub(before);
+    let array = tesseral::open(&args.out)?.array_at(0)?;
+    let answer = digest([array.read(&array.all()?)?.as_slice().ok_or("not f32")?]);
+    if answer != expected {
+        return Err("other cells came back".into());
+    }
+    Ok(Outcome::new(&timed, source.len() as u64, answer).extra(extra))
+}

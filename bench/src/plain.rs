@@ -1,0 +1,158 @@
+//! What the machine can do without a format: the measure that goals refer to.
+
+use std::num::NonZero;
+use std::path::Path;
+use std::thread;
+
+use memmap2::{Advice, MmapMut};
+use serde_json::json;
+use tesseral::ChunkInfo;
+use tesseral::store::{Access, Bytes, LocalStore, Store};
+
+use crate::common::{Args, Outcome, Result, digest, time};
+
+/// A file as the engine maps it.
+pub fn map(path: &Path) -> Result<Bytes> {
+    Ok(LocalStore::new(path, Access::Map).resident("")?.ok_or("the file cannot be mapped")?)
+}
+
+/// The cells of a map.
+pub fn cells(bytes: &[u8]) -> Result<&[f32]> {
+    bytemuck::try_cast_slice(bytes).map_err(|e| e.to_string().into())
+}
+
+fn threads() -> usize {
+    thread::available_parallelism().map_or(1, NonZero::get)
+}
+
+/// Copies a file's bytes into fresh memory of huge pages, a share on each core.
+pub fn copy(args: &Args) -> Result<Outcome> {
+    const HUGE: usize = 2 << 20;
+    let source = map(&args.file)?;
+    let share = source.len().div_ceil(threads()).next_multiple_of(HUGE);
+    let timed = time(args, || {
+        let mut fresh = MmapMut::map_anon(source.len() + HUGE)?;
+        fresh.advise(Advice::HugePage)?;
+        let start = fresh.as_ptr().align_offset(HUGE);
+        thread::scope(|scope| {
+            let target = &mut fresh[start..start + source.len()];
+            for (to, from) in target.chunks_mut(share).zip(source.chunks(share)) {
+                scope.spawn(|| to.copy_from_slice(from));
+            }
+        });
+        Ok((fresh, start))
+    })?;
+    let (fresh, start) = &timed.result;
+    let answer = digest([cells(&fresh[*start..*start + source.len()])?]);
+    Ok(Outcome::new(&timed, source.len() as u64, answer))
+}
+
+/// The mean of mapped `f32` cells, summed in `f64`, a share on each core.
+#[allow(clippy::cast_precision_loss)]
+pub fn mean(args: &Args) -> Result<Outcome> {
+    let source = map(&args.file)?;
+    let all = cells(&source)?;
+    let share = all.len().div_ceil(threads());
+    let timed = time(args, || {
+        thread::scope(|scope| {
+            let parts: Vec<_> = all.chunks(share).map(|part| scope.spawn(|| sum(part))).collect();
+            let sums: thread::Result<Vec<f64>> =
+                parts.into_iter().map(thread::ScopedJoinHandle::join).collect();
+            Ok(sums.map_err(|_| "a thread died")?.iter().sum::<f64>() / all.len() as f64)
+        })
+    })?;
+    let answer = json!([timed.result]);
+    Ok(Outcome::new(&timed, source.len() as u64, answer))
+}
+
+/// Sixteen sums side by side, which a compiler turns into vector additions.
+fn sum(cells: &[f32]) -> f64 {
+    let mut lanes = [0.0_f64; 16];
+    let (blocks, rest) = cells.as_chunks::<16>();
+    for block in blocks {
+        for (lane, cell) in lanes.iter_mut().zip(block) {
+            *lane += f64::from(*cell);
+        }
+    }
+    lanes.iter().sum::<f64>() + rest.iter().map(|c| f64::from(*c)).sum::<f64>()
+}
+
+/// libzstd alone: every frame of a `.tet` file decompressed on all cores, each core over its own warm buffer.
+pub fn decompress(args: &Args) -> Result<Outcome> {
+    let (file, chunks) = (map(&args.file)?, chunks(&args.file)?);
+    let timed = time(args, || {
+        share(&chunks, |chunks| {
+            let mut context = zstd_safe::DCtx::create();
+            let mut out = Vec::new();
+            let mut total = 0;
+            for chunk in chunks {
+                out.resize(size(chunk.raw_len)?, 0);
+                total += context
+                    .decompress(&mut out[..], payload(&file, chunk)?)
+                    .map_err(zstd_safe::get_error_name)?;
+            }
+            Ok(total as u64)
+        })
+    })?;
+    let raw: u64 = chunks.iter().map(|c| c.raw_len).sum();
+    if timed.result != raw {
+        return Err(format!("{} bytes came out of frames of {raw}", timed.result).into());
+    }
+    Ok(Outcome::new(&timed, raw, json!(null)))
+}
+
+/// libzstd alone: every raw chunk of a `.tet` file compressed on all cores at the level of the format, kept nowhere.
+pub fn compress(args: &Args) -> Result<Outcome> {
+    const LEVEL: i32 = 3;
+    let (file, chunks) = (map(&args.file)?, chunks(&args.file)?);
+    let timed = time(args, || {
+        share(&chunks, |chunks| {
+            let mut context = zstd_safe::CCtx::create();
+            let mut out = Vec::new();
+            let mut total = 0;
+            for chunk in chunks {
+                let from = payload(&file, chunk)?;
+                out.resize(zstd_safe::compress_bound(from.len()), 0);
+                total += context.compress(&mut out[..], from, LEVEL).map_err(zstd_safe::get_error_name)?;
+            }
+            Ok(total as u64)
+        })
+    })?;
+    let raw: u64 = chunks.iter().map(|c| c.raw_len).sum();
+    if timed.result == 0 || timed.result >= raw {
+        return Err(format!("{} bytes compressed to {}", raw, timed.result).into());
+    }
+    Ok(Outcome::new(&timed, raw, json!(null)))
+}
+
+fn chunks(path: &Path) -> Result<Vec<ChunkInfo>> {
+    let array = tesseral::open(path)?.array_at(0)?;
+    Ok(array.chunks(&array.all()?)?)
+}
+
+fn size(len: u64) -> Result<usize> {
+    Ok(usize::try_from(len)?)
+}
+
+fn payload<'a>(file: &'a [u8], chunk: &ChunkInfo) -> Result<&'a [u8]> {
+    let start = size(chunk.offset)?;
+    Ok(file.get(start..start + size(chunk.stored_len)?).ok_or("a chunk leaves its file")?)
+}
+
+/// Runs `work` on as many shares of the chunks as there are cores and adds up.
+fn share<F>(chunks: &[ChunkInfo], work: F) -> Result<u64>
+where
+    F: Fn(&[ChunkInfo]) -> Result<u64> + Sync,
+{
+    let part = chunks.len().div_ceil(threads()).max(1);
+    // Errors of several kinds cross the threads as text.
+    let run = |chunks: &[ChunkInfo]| work(chunks).map_err(|e| e.to_string());
+    thread::scope(|scope| {
+        let parts: Vec<_> = chunks.chunks(part).map(|part| scope.spawn(|| run(part))).collect();
+        let mut total = 0;
+        for part in parts {
+            total += part.join().map_err(|_| "a thread died")??;
+        }
+        Ok(total)
+    })
+}
