@@ -107,7 +107,11 @@ impl Open {
     }
 
     /// Wraps a container that a format opened in another way, such as by salvage.
-    pub fn container(&self, format: &'static dyn Format, inner: Arc<dyn tesseral_format::Container>) -> Container {
+    pub fn container(
+        &self,
+        format: &'static dyn Format,
+        inner: Arc<dyn tesseral_format::Container>,
+    ) -> Container {
         let mut execution = self.execution.clone();
         if execution.memory.is_none() {
             execution.memory = inner.memory_budget().and_then(tesseral_engine::budget_bytes);

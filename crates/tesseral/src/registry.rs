@@ -7,7 +7,8 @@ use tesseral_format::{Format, Probe, Sniff};
 use tesseral_store::{Store, StoreExt};
 
 /// Every format, in the order they are asked.
-pub static FORMATS: &[&dyn Format] = &[&tesseral_tet::TetFormat, &tesseral_tensogram::TensogramFormat];
+pub static FORMATS: &[&dyn Format] =
+    &[&tesseral_tet::TetFormat, &tesseral_tensogram::TensogramFormat, &tesseral_tiledb::TileDbFormat];
 
 /// How much of a file formats may look at to recognise it.
 const HEAD: u64 = 4096;
