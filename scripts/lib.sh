@@ -5,13 +5,16 @@ VENV="$TARGET/venv"
 
 say() { printf '\n== %s\n' "$*" >&2; }
 
-# Installs Debian packages when a command is missing: needs root, or sudo without a password.
-need_command() { # command package
-    command -v "$1" >/dev/null 2>&1 && return 0
+# Installs Debian packages: needs root, or sudo without a password.
+apt_install() { # package…
     local as=()
     [ "$(id -u)" = 0 ] || as=(sudo -n)
-    say "installing $2 for $1"
-    "${as[@]}" apt-get update -qq && "${as[@]}" apt-get install -y -qq --no-install-recommends "$2" >/dev/null
+    say "installing $*"
+    "${as[@]}" apt-get update -qq && "${as[@]}" apt-get install -y -qq --no-install-recommends "$@" >/dev/null
+}
+
+need_command() { # command package
+    command -v "$1" >/dev/null 2>&1 || apt_install "$2"
 }
 
 # A virtual environment under the target folder, made once for each version of the requirements.
@@ -25,7 +28,7 @@ python_env() {
     rm -rf "$VENV"
     if ! python3 -m venv "$VENV" 2>/dev/null; then
         # Debian ships venv apart from Python.
-        need_command no-such-command-python3-venv python3-venv
+        apt_install python3-venv
         python3 -m venv "$VENV"
     fi
     "$VENV/bin/pip" install --quiet --disable-pip-version-check -r "$wanted"

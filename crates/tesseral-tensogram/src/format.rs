@@ -66,7 +66,8 @@ impl Format for TensogramFormat {
         // Messages may come after garbage, but other formats may hold the magic too.
         if probe.head.starts_with(&preamble::MAGIC) {
             Sniff::Content
-        } else if probe.name.ends_with(".tgm") || memchr::memmem::find(probe.head, &preamble::MAGIC).is_some() {
+        } else if probe.name.ends_with(".tgm") || memchr::memmem::find(probe.head, &preamble::MAGIC).is_some()
+        {
             Sniff::Name
         } else {
             Sniff::No
