@@ -29,7 +29,7 @@ def check(command, *arguments, code=0):
 @pytest.mark.parametrize("name", SCHEMAS)
 def test_schemas_are_schemas(name):
     jsonschema.Draft202012Validator.check_schema(SCHEMAS[name])
-    assert SCHEMAS[name]["$id"] == f"tesseral.{name}/1"
+    assert SCHEMAS[name]["$id"] == f"urn:tesseral:{name}:1"
 
 
 @pytest.mark.parametrize("path", SOUND, ids=lambda path: path.name)

@@ -37,6 +37,8 @@ pub(crate) struct Output {
 enum Inner {
     Stdout(BufWriter<File>),
     File(StagedWriter),
+    /// Finished, or given up.
+    Done,
 }
 
 impl Output {
@@ -54,11 +56,12 @@ impl Output {
 
     /// What the arguments ask for.
     pub(crate) fn open(arguments: &OutputArguments, cancel: &Cancel) -> Outcome<Self> {
-        let output = match &arguments.output {
+        let mut output = match &arguments.output {
             Some(path) if path.as_os_str() != "-" => Self::file(path, arguments.force)?,
             _ => Self::stdout()?,
         };
-        Ok(Self { cancel: cancel.clone(), ..output })
+        output.cancel = cancel.clone();
+        Ok(output)
     }
 
     fn file(path: &Path, force: bool) -> Outcome<Self> {
@@ -76,7 +79,7 @@ impl Output {
     pub(crate) fn is_terminal(&self) -> bool {
         match &self.inner {
             Inner::Stdout(writer) => writer.get_ref().is_terminal(),
-            Inner::File(_) => false,
+            Inner::File(_) | Inner::Done => false,
         }
     }
 
@@ -88,6 +91,7 @@ impl Output {
             let written = match &mut self.inner {
                 Inner::Stdout(writer) => writer.write_all(piece),
                 Inner::File(writer) => writer.write_all(piece),
+                Inner::Done => Ok(()),
             };
             written.map_err(|e| Failure::writing(&self.name, e))?;
         }
@@ -95,15 +99,24 @@ impl Output {
     }
 
     /// Writes what is still held back and puts a file under its name.
-    pub(crate) fn finish(self) -> Outcome<()> {
-        let Self { inner, name, cancel } = self;
-        cancel.check()?;
-        match inner {
-            Inner::Stdout(mut writer) => writer.flush().map_err(|e| Failure::writing(&name, e)),
+    pub(crate) fn finish(mut self) -> Outcome<()> {
+        self.cancel.check()?;
+        match std::mem::replace(&mut self.inner, Inner::Done) {
+            Inner::Stdout(mut writer) => writer.flush().map_err(|e| Failure::writing(&self.name, e)),
             Inner::File(mut writer) => {
-                writer.flush().map_err(|e| Failure::writing(&name, e))?;
+                writer.flush().map_err(|e| Failure::writing(&self.name, e))?;
                 writer.staged.publish().map_err(Failure::from)
             }
+            Inner::Done => Ok(()),
+        }
+    }
+}
+
+impl Drop for Output {
+    fn drop(&mut self) {
+        // What failed before its first bytes went out prints nothing: half a document helps nobody.
+        if let Inner::Stdout(writer) = std::mem::replace(&mut self.inner, Inner::Done) {
+            let _ = writer.into_parts();
         }
     }
 }

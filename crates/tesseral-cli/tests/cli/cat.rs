@@ -185,3 +185,11 @@ fn a_reader_that_has_seen_enough_ends_it_quietly() {
         assert_eq!(String::from_utf8_lossy(&ended.stderr), "", "{format}");
     }
 }
+
+#[test]
+fn what_fails_at_once_prints_nothing() {
+    for format in ["text", "csv", "json", "raw", "npy"] {
+        let ran = tet(["cat", &fixture("corrupt/zstd_garbage.tet"), "a", "--format", format]);
+        assert_eq!((ran.code, ran.text()), (5, ""), "{format}: {}", ran.stderr);
+    }
+}
