@@ -13,8 +13,26 @@ use crate::text;
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {}
 
-/// Codecs this build decodes and encodes.
-const CODECS: [&str; 2] = ["raw", "zstd"];
+/// Codecs and filters this build decodes. Which of them a format can write is the format's to say.
+const CODECS: [&str; 17] = [
+    "raw",
+    "zstd",
+    "lz4",
+    "gzip",
+    "bzip2",
+    "szip",
+    "simple_packing",
+    "shuffle",
+    "bitshuffle",
+    "rle",
+    "dictionary",
+    "delta",
+    "double_delta",
+    "positive_delta",
+    "bit_width_reduction",
+    "xor",
+    "float_scale",
+];
 
 pub(crate) fn run(context: &Context, _: &Arguments) -> Outcome {
     let facts = facts();
