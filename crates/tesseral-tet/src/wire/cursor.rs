@@ -86,7 +86,7 @@ impl<'a> Cursor<'a> {
             return Ok(());
         }
         let detail =
-            format!("expected the magic {:?}, found {:?}", magic.escape_ascii(), found.escape_ascii());
+            format!("expected the magic \"{}\", found \"{}\"", magic.escape_ascii(), found.escape_ascii());
         Err(self.corrupt_at(self.at - 4, what, detail))
     }
 
