@@ -257,9 +257,10 @@ class TileDB(Peer):
         return lambda: self.open(args.out)
 
     def fold(self, op):
-        if op == "std":
-            return super().fold(op)
-        return self.data.query().agg(op)[...]
+        # The library's own folds answer from the statistics it stores: cases of their own.
+        if op.endswith("_stats"):
+            return self.data.query().agg(op.removesuffix("_stats"))[...]
+        return super().fold(op)
 
 
 PEERS = {"numpy": Numpy, "tet-py": TetPy, "h5py": H5py, "zarr-python": Zarr, "tiledb": TileDB}

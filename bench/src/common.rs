@@ -11,7 +11,8 @@ use serde_json::{Value, json};
 /// Errors of a runner end up in its line.
 pub type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
-/// `CASE FILE [--runs N] [--seconds S] [--label L] [--shape A,B,C] [--chunk A,B,C] [--codec raw|zstd] [--out PATH]`.
+/// `CASE FILE [--runs N] [--seconds S] [--label L] [--shape A,B,C] [--chunk A,B,C] [--codec raw|zstd] [--out PATH]
+/// [--statistics yes]`.
 #[derive(Debug)]
 pub struct Args {
     /// What to do.
@@ -30,6 +31,8 @@ pub struct Args {
     pub chunk: Vec<u64>,
     /// Of files to write.
     pub zstd: bool,
+    /// Of files to write: statistics of each chunk, where a format leaves the choice.
+    pub statistics: bool,
     /// The file to write.
     pub out: PathBuf,
 }
@@ -49,6 +52,7 @@ impl Args {
             shape: Vec::new(),
             chunk: Vec::new(),
             zstd: false,
+            statistics: false,
             out: PathBuf::new(),
         };
         while let Ok(option) = next("an option") {
@@ -60,6 +64,7 @@ impl Args {
                 "--shape" => args.shape = extents(&value)?,
                 "--chunk" => args.chunk = extents(&value)?,
                 "--codec" => args.zstd = value == "zstd",
+                "--statistics" => args.statistics = value == "yes",
                 "--out" => args.out = value.into(),
                 _ => return Err(format!("no option {option}").into()),
             }

@@ -138,9 +138,9 @@ fn open(args: &Args) -> Result<Outcome> {
         let mut all: Vec<Value> = Vec::new();
         for index in 0..container.len() {
             let array = container.array_at(index)?;
-            let (chunks, bytes) =
-                array.chunks(&array.all()?)?.iter().fold((0, 0), |(n, sum), c| (n + 1, sum + c.stored_len));
-            all.push(json!([array.schema().shape().ok_or("no shape")?.as_slice(), chunks, bytes]));
+            let plan = array.handle().source().plan(&array.request(&array.all()?))?;
+            let shape = array.schema().shape().ok_or("no shape")?;
+            all.push(json!([shape.as_slice(), plan.chunks.len(), plan.stored_bytes()]));
         }
         Ok(all)
     })?;
@@ -157,9 +157,11 @@ fn write(args: &Args) -> Result<Outcome> {
     if args.zstd {
         spec.codecs = vec![vec![CodecSpec::new("zstd")]];
     }
+    let create = Create::new().overwrite();
+    let create = if args.statistics { create.statistics() } else { create };
     let before = memory_now()?;
     let timed = time(args, || {
-        let mut session = Create::new().overwrite().begin(&args.out, "tet")?;
+        let mut session = create.begin(&args.out, "tet")?;
         let cube = session.add(&spec)?;
         session.write(cube, &source)?;
         Ok(session.commit()?)
