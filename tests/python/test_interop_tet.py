@@ -62,6 +62,13 @@ def reference_reads(file, walked, path, array):
     return found
 
 
+def reduces(walked, name):
+    """Whether the reference can reduce an array: misaligned float32 payloads end it (docs/formats/tet.md, 12)."""
+    rows = [row for row in walked.rows if walked.datasets[row.dataset].name == name]
+    aligned = all(row.codec or row.offset % 4 == 0 for row in rows)
+    return aligned or walked.datasets[rows[0].dataset].dtype != "<f4"
+
+
 @pytest.mark.parametrize("seed", range(60))
 def test_ours_to_theirs(seed, tmp_path):
     rng = random.Random(1000 + seed)
@@ -99,7 +106,7 @@ def test_ours_to_theirs(seed, tmp_path):
                 selection = [{"start": at, "stop": n, "step": step} for (at, step), n in zip(steps, cells.shape)]
                 want = cells[tuple(slice(at, None, step) for at, step in steps)]
                 assert same(file.read_numpy(name, selection=selection), np.ascontiguousarray(want))
-                if np.abs(cells.astype("f8")).max() <= 1000:
+                if np.abs(cells.astype("f8")).max() <= 1000 and reduces(walked, name):
                     # Such numbers add up exactly in any order.
                     assert file.sum(name) == float(cells.astype("f8").sum())
     assert tet_json("verify", path)["ok"]
