@@ -21,7 +21,7 @@ from support import (
     tet_json,
     write,
 )
-from tetwalk import fill_of, nulls, walk
+from tetwalk import fill_of, walk
 
 FIXTURES = ROOT / "fixtures" / "tet"
 MANIFEST = json.loads((FIXTURES / "manifest.json").read_text())["fixtures"]
@@ -149,12 +149,12 @@ def write_theirs(path, arrays, history=()):
 
 
 def missing(cells, attrs):
-    """Which cells equal the declared fill. A NaN is one only where the fill is NaN."""
+    """Which cells equal the declared fill, as numbers do: zeros of both signs are equal, a NaN is missing where the fill is one."""
     fill = fill_of(attrs, cells.dtype)
     if fill is None:
         return np.zeros(cells.shape, bool)
     value = np.frombuffer(fill, cells.dtype)[0]
-    return np.isnan(cells) if value != value else nulls(cells, fill) & (cells == cells)
+    return np.isnan(cells) if value != value else cells == value
 
 
 def check_info(entry, array):
