@@ -31,7 +31,8 @@ WHAT = {
     "mean_stats": "mean, file with statistics (those of `.tet` hold no sums)",
     "min_stats": "minimum, file with statistics",
     "mean_axis0": "mean over the first axis",
-    "sum_chunks": "sum over many small chunks",
+    "sum_chunks": "sum over many small chunks, a file as tet-py writes it",
+    "sum_chunks_bare": "the same as we write it, without zone maps and indexes",
     "open_summary": "open and list what is in there, chunk by chunk",
 }
 
@@ -49,6 +50,7 @@ SAME = {
     "cells": ["copy", "read_full", "read_full_fresh", "read_view", "read_zstd", "write_raw", "write_raw_disk", "write_zstd"],
     "mean": ["sum2", "mean", "mean_view", "mean_slab", "mean_pillar", "mean_ragged", "mean_stats"],
     "min": ["min", "min_stats"],
+    "sum": ["sum_chunks", "sum_chunks_bare"],
 }
 
 MEMORY = 32_000_000
