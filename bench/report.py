@@ -137,7 +137,7 @@ def linear(table, _):
     (n0, t0), (n1, t1) = points[0], points[-1]
     growth = (t1 / t0) / (n1 / n0)
     listed = ", ".join(f"{n:,}: {time(t)}" for n, t in points)
-    return growth <= 1.5, f"{n1 / n0:.0f}× the chunks take {t1 / t0:.1f}× the time ({listed})"
+    return growth <= 1.25, f"{n1 / n0:.0f}× the chunks take {t1 / t0:.1f}× the time ({listed})"
 
 
 GOALS = [
@@ -159,8 +159,10 @@ GOALS = [
       for case in ("mean", "mean_view", "mean_slab", "mean_pillar", "mean_ragged")),
     ("mean_axis0", "≥ 150× the tetration crate", times("tetration", 150)),
     ("mean_axis0", "≥ 2.5× the best peer", times(None, 2.5)),
-    ("sum_chunks", "≥ 100× tet-py", times("tet-py", 100)),
-    ("scaling", "time grows linearly with the chunks (at most 1.5× that, for leaving the caches)", linear),
+    # Whichever way the goal is read: TileDB answers these from stored statistics, and tet-py is slower on its own files.
+    *((case, "≥ 1.5× the best peer, statistics allowed", times(None, 1.5)) for case in ("mean_stats", "min_stats")),
+    *((case, "≥ 100× tet-py", times("tet-py", 100)) for case in ("sum_chunks", "sum_chunks_bare")),
+    ("scaling", "time grows linearly with the chunks (within 25 %)", linear),
     ("open_summary", "under 2 ms", within(0.002)),
 ]
 
@@ -268,9 +270,10 @@ def main():
     print("\n## Figures\n")
     print("In parentheses: how many times as long as Tesseral; above 1× Tesseral is faster.\n")
     print("\n".join(figures(table)))
-    print("\nPlain loops: " + ", ".join(
-        f"`{case}` {time(table.seconds(case))}" for case in ("copy", "zstd_lib", "zstd_lib_write", "sum2")
-        if "seconds_best" in table.lines.get((case, "tesseral"), {})) + ".")
+    loops = [f"`{case}` {time(table.seconds(case))}" for case in ("copy", "zstd_lib", "zstd_lib_write", "sum2")
+             if "seconds_best" in table.lines.get((case, "tesseral"), {})]
+    if loops:
+        print("\nPlain loops: " + ", ".join(loops) + ".")
     extra = list(memories(table))
     if extra:
         print("\nPeak memory while writing, beyond the cells to be written:\n")
