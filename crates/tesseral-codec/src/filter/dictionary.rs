@@ -6,7 +6,7 @@
 use tesseral_core::Result;
 
 use super::header::Header;
-use super::rle::string_header;
+use super::rle::check_string_header;
 
 /// Appends strings and their ends.
 pub(crate) fn decode_strings(
@@ -18,12 +18,7 @@ pub(crate) fn decode_strings(
     out: &mut Vec<u8>,
 ) -> Result<()> {
     let mut header = Header::new("dictionary", meta);
-    let (claimed_bytes, claimed_cells) = string_header(&mut header, data.len())?;
-    if (claimed_bytes, claimed_cells) != (bytes, cells) {
-        return Err(header.refuse(format!(
-            "{claimed_cells} strings of {claimed_bytes} bytes, the tile has {cells} of {bytes}"
-        )));
-    }
+    check_string_header(&mut header, data.len(), cells, bytes)?;
     let id_width = usize::from(header.u8("width of numbers")?);
     let len_width = usize::from(header.u8("width of string lengths")?);
     let dictionary = header.len("bytes of the dictionary")?;

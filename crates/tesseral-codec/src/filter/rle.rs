@@ -27,8 +27,13 @@ pub(crate) fn decode_into(cell: usize, src: &[u8], dst: &mut [u8]) -> Result<()>
     Ok(())
 }
 
-/// What the header of strings says: bytes of data, number of cells.
-pub(crate) fn string_header(header: &mut Header<'_>, encoded: usize) -> Result<(usize, usize)> {
+/// Reads the header of strings, which must say what the tile has: so many cells, so many bytes.
+pub(crate) fn check_string_header(
+    header: &mut Header<'_>,
+    encoded: usize,
+    cells: usize,
+    bytes: usize,
+) -> Result<()> {
     let parts = (header.u32("metadata parts")?, header.u32("data parts")?);
     if parts != (0, 1) {
         return Err(header.refuse(format!("strings in {parts:?} parts")));
@@ -39,7 +44,13 @@ pub(crate) fn string_header(header: &mut Header<'_>, encoded: usize) -> Result<(
     if stored != encoded || !offsets.is_multiple_of(8) {
         return Err(header.refuse(format!("{stored} encoded bytes of {encoded}, {offsets} bytes of offsets")));
     }
-    Ok((data, offsets / 8))
+    if (data, offsets / 8) != (bytes, cells) {
+        let claimed = offsets / 8;
+        return Err(
+            header.refuse(format!("{claimed} strings of {data} bytes, the tile has {cells} of {bytes}"))
+        );
+    }
+    Ok(())
 }
 
 /// Appends strings and their ends.
@@ -52,12 +63,7 @@ pub(crate) fn decode_strings(
     out: &mut Vec<u8>,
 ) -> Result<()> {
     let mut header = Header::new("rle", meta);
-    let (claimed_bytes, claimed_cells) = string_header(&mut header, data.len())?;
-    if (claimed_bytes, claimed_cells) != (bytes, cells) {
-        return Err(header.refuse(format!(
-            "{claimed_cells} strings of {claimed_bytes} bytes, the tile has {cells} of {bytes}"
-        )));
-    }
+    check_string_header(&mut header, data.len(), cells, bytes)?;
     let run_width = usize::from(header.u8("width of run lengths")?);
     let len_width = usize::from(header.u8("width of string lengths")?);
     if run_width > 8 || len_width > 8 || run_width == 0 {
