@@ -7,7 +7,7 @@ use bytes::Bytes;
 use smallvec::SmallVec;
 use tesseral_core::dtype::Class;
 use tesseral_core::schema::Labels;
-use tesseral_core::{ArraySchema, ChunkStats, Coords, Error, Region, Result, Scalar, Value};
+use tesseral_core::{ArraySchema, ChunkStats, Coords, Error, Limits, Region, Result, Scalar, Value};
 use tesseral_format::{
     Access, ArraySource, ChunkInfo, ChunkPlan, Column, ColumnMut, Cover, Digest, DigestSpan, Part,
     PlannedChunk, Request, Role, Scratch, Target, Uncovered,
@@ -15,6 +15,7 @@ use tesseral_format::{
 
 use crate::open::{Catalog, values};
 use crate::pipeline::Pipeline;
+use crate::source::Input;
 use crate::wire::cbor::{self, Item, Map, Place};
 use crate::wire::descriptor::{Descriptor, Mask};
 use crate::wire::frame::{CBOR_AFTER, Frame, HEADER_LEN};
@@ -50,24 +51,27 @@ pub(crate) struct Object {
 }
 
 /// Reads the descriptor of an object's frame; gives its item and place in the file.
-pub(crate) fn descriptor_item(catalog: &Catalog, frame: &Frame) -> Result<(Item, Bytes, Range<u64>)> {
-    let (source, what) = (&catalog.source, "descriptor");
+pub(crate) fn descriptor_item<I: Input>(
+    source: &I,
+    limits: &Limits,
+    frame: &Frame,
+) -> Result<(Item, Range<u64>)> {
+    let what = "descriptor";
     let start = frame.offset + frame.cbor_offset;
-    let place = Place { what, object: &source.object, offset: start };
+    let place = Place { what, object: source.name(), offset: start };
     let end = frame.body().end;
     if frame.flags & CBOR_AFTER != 0 {
-        catalog.limits.check_metadata(end - start)?;
-        let bytes = source.get(start..end, what)?;
-        let (item, _) = cbor::parse(&bytes, catalog.limits.depth, place)?;
-        return Ok((item, bytes, start..end));
+        limits.check_metadata(end - start)?;
+        let (item, _) = cbor::parse(&source.get(start..end, what)?, limits.depth, place)?;
+        return Ok((item, start..end));
     }
     // Before the payload, only parsing tells how long it is.
     let mut len = FIRST.min(end - start);
     loop {
-        catalog.limits.check_metadata(len)?;
+        limits.check_metadata(len)?;
         let bytes = source.get(start..start + len, what)?;
-        match cbor::parse(&bytes, catalog.limits.depth, place) {
-            Ok((item, used)) => return Ok((item, bytes.slice(..used), start..start + used as u64)),
+        match cbor::parse(&bytes, limits.depth, place) {
+            Ok((item, used)) => return Ok((item, start..start + used as u64)),
             Err(error) if start + len == end => return Err(error),
             Err(_) => len = (len * 4).min(end - start),
         }
@@ -75,9 +79,9 @@ pub(crate) fn descriptor_item(catalog: &Catalog, frame: &Frame) -> Result<(Item,
 }
 
 impl Object {
-    pub(crate) fn read(catalog: &Catalog, frame: &Frame) -> Result<Self> {
-        let (item, _, cbor) = descriptor_item(catalog, frame)?;
-        let place = Place { what: "descriptor", object: &catalog.source.object, offset: cbor.start };
+    pub(crate) fn read<I: Input>(source: &I, limits: &Limits, frame: &Frame) -> Result<Self> {
+        let (item, cbor) = descriptor_item(source, limits, frame)?;
+        let place = Place { what: "descriptor", object: source.name(), offset: cbor.start };
         let descriptor = Descriptor::from_item(item, place)?;
         Self::lay_out(descriptor, frame, cbor, place)
     }
@@ -133,7 +137,7 @@ impl TensogramArray {
             return Err(fault.error(&catalog.source.object));
         }
         let frame = *held.objects().nth(number).ok_or_else(missing)?;
-        let object = Object::read(catalog, &frame)?;
+        let object = Object::read(&catalog.source, &catalog.limits, &frame)?;
         let metadata = catalog.metadata(message)?;
         let base = metadata.base.get(number);
         let schema = schema(name, &object.descriptor, base);

@@ -7,11 +7,12 @@ use tesseral_format::{AuditOptions, AuditReport, Container};
 use tesseral_store::Store;
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::array::{Object, descriptor_item};
+use crate::array::descriptor_item;
 use crate::message::Message;
 use crate::open::{Catalog, TensogramContainer};
 use crate::pipeline::Pipeline;
 use crate::scan::Skipped;
+use crate::source::Input;
 use crate::wire::cbor::{self, Place};
 use crate::wire::frame::{Frame, HASH_PRESENT, Kind};
 use crate::wire::lists::{HashList, Index};
@@ -175,7 +176,7 @@ impl Audit<'_> {
                 }
             }
             Kind::Preceder | Kind::Object => {
-                self.take("preceder_base_count_wrong", frame, catalog.preceder(message, frame))?;
+                self.take("preceder_base_count_wrong", frame, catalog.reader().preceder(message, frame))?;
             }
         }
         Ok(())
@@ -247,10 +248,11 @@ impl Audit<'_> {
     fn object(&mut self, message: &Message, frame: &Frame, name: &str) -> Result<()> {
         let catalog = self.catalog;
         let expected = frame.expected_hash(message.preamble.flags);
-        let read = descriptor_item(catalog, frame);
-        let object = read.and_then(|(item, bytes, span)| {
+        let read = descriptor_item(&catalog.source, &catalog.limits, frame);
+        let object = read.and_then(|(item, span)| {
+            let bytes = catalog.source.get(span.clone(), "descriptor")?;
             let canonical = cbor::is_canonical(&bytes, &item);
-            Ok((Object::read(catalog, frame)?, canonical, span))
+            Ok((catalog.reader().object(frame)?, canonical, span))
         });
         let (object, canonical, span) = match object {
             Ok(object) => object,

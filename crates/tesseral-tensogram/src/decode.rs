@@ -2,7 +2,6 @@
 
 use std::ops::Range;
 
-use bytes::Bytes;
 use half::{bf16, f16};
 use tesseral_codec::bitset::{rle, roaring};
 use tesseral_codec::{Contexts, aec, lz4, raw, shuffle, zstd};
@@ -14,11 +13,11 @@ use crate::pipeline::{Compression, Pipeline};
 use crate::wire::descriptor::{Mask, MaskKind};
 
 /// Decodes a run of cells; all of them unless the stored bytes are plain.
-pub(crate) fn decode(
+pub(crate) fn decode<P: AsRef<[u8]>>(
     object: &Object,
     pipeline: &Pipeline,
     file: &str,
-    parts: &[Bytes],
+    parts: &[P],
     cells: Range<u64>,
     values: &mut [u8],
     scratch: &mut Scratch,
@@ -37,6 +36,7 @@ pub(crate) fn decode(
         let detail = format!("expected {} parts, found {}", 1 + object.masks.len(), parts.len());
         return Err(Error::corrupt("payload", file, object.payload.start, detail));
     };
+    let payload = payload.as_ref();
     if pipeline.plain() {
         plain(object, pipeline, payload, &cells, values)?;
     } else if cells == (0..object.cells) {
@@ -48,7 +48,7 @@ pub(crate) fn decode(
         values.chunks_exact_mut(dtype.word()).for_each(<[u8]>::reverse);
     }
     for ((mask, _), blob) in object.masks.iter().zip(blobs) {
-        restore(mask, blob, object, &cells, values, scratch)?;
+        restore(mask, blob.as_ref(), object, &cells, values, scratch)?;
     }
     Ok(())
 }

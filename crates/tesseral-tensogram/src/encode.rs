@@ -1,21 +1,20 @@
 //! From cells to an object's frame: masks, encoding, filter, compression.
 
+use std::borrow::Cow;
+
 use tesseral_codec::bitset::{rle, roaring};
 use tesseral_codec::packing::Packing;
 use tesseral_codec::{aec, lz4, shuffle, zstd_stream};
 use tesseral_core::dtype::Class;
 use tesseral_core::{DType, Error, Result, Value};
-use tesseral_format::{CodecSpec, Scratch};
+use tesseral_format::CodecSpec;
 
 use crate::decode::pattern;
 use crate::pipeline::{Compression, Pipeline};
 use crate::wire::cbor::{Item, Map, Place};
 use crate::wire::descriptor::{Descriptor, Mask, MaskKind};
-use crate::wire::frame::{self, CBOR_AFTER, HASH_PRESENT, Kind};
+use crate::wire::object::ObjectFrame;
 use crate::write::strides;
-
-/// Masks of up to this many bytes are stored as they are.
-const SMALL_MASK: usize = 128;
 
 /// What to do with the cells of an object: a descriptor without what depends on them.
 #[derive(Clone, Debug)]
@@ -24,14 +23,6 @@ pub(crate) struct Stages {
     /// Reference value and binary scale are given, not fitted.
     fixed: bool,
     level: i32,
-}
-
-/// An object's frame, padded.
-pub(crate) struct Encoded {
-    pub bytes: Vec<u8>,
-    /// Its length without padding.
-    pub len: u64,
-    pub hash: u64,
 }
 
 fn number(spec: &CodecSpec, names: &[&str], default: i64) -> Result<i64> {
@@ -166,31 +157,62 @@ impl Stages {
     }
 }
 
-/// Encodes the cells of an object, native-endian, into its frame.
-pub(crate) fn encode_object(
+/// Which cells that are not finite may be written, and how their masks are stored.
+#[derive(Clone, Debug, PartialEq)]
+pub struct MaskOptions {
+    /// NaN may be written.
+    pub allow_nan: bool,
+    /// Infinities may be written.
+    pub allow_inf: bool,
+    /// How masks are stored, by kind: NaN, +∞, −∞.
+    pub methods: [String; 3],
+    /// Masks of up to this many bytes are stored as they are.
+    pub small: usize,
+}
+
+impl Default for MaskOptions {
+    /// As the reference has it: nothing that is not finite.
+    fn default() -> Self {
+        Self {
+            allow_nan: false,
+            allow_inf: false,
+            methods: std::array::from_fn(|_| "roaring".to_owned()),
+            small: 128,
+        }
+    }
+}
+
+impl MaskOptions {
+    /// Everything may be written.
+    pub fn any() -> Self {
+        Self { allow_nan: true, allow_inf: true, ..Self::default() }
+    }
+}
+
+/// Encodes the cells of an object, native-endian, into its frame. Cells that are stored as they are stay where they lie.
+pub(crate) fn encode_object<'a>(
     stages: &Stages,
-    dtype: DType,
-    shape: &[u64],
-    mut cells: Vec<u8>,
+    mut cells: Cow<'a, [u8]>,
+    masks: &MaskOptions,
     hashed: bool,
-    scratch: &mut Scratch,
-) -> Result<Encoded> {
+) -> Result<ObjectFrame<'a>> {
     let mut descriptor = stages.descriptor.clone();
-    debug_assert_eq!(descriptor.shape, shape);
-    let masks = take_masks(dtype, &mut cells);
+    let dtype = descriptor.dtype;
+    let found = take_masks(dtype, &mut cells, masks)?;
     if stages.descriptor.encoding == "simple_packing" && !stages.fixed {
-        fit(&mut descriptor, &cells, &masks)?;
+        fit(&mut descriptor, &cells, &found)?;
     }
     let pipeline = Pipeline::of(&descriptor, PLACE)?;
     let mut coded = match &pipeline.packing {
         Some(packing) => {
             let mut packed = Vec::new();
             packing.encode(doubles(&cells), &mut packed)?;
-            packed
+            Cow::Owned(packed)
         }
         None => {
-            if cfg!(target_endian = "big") {
-                cells.chunks_exact_mut(dtype.word()).for_each(<[u8]>::reverse);
+            if descriptor.big_endian.is_some_and(|big| big != cfg!(target_endian = "big")) && dtype.word() > 1
+            {
+                cells.to_mut().chunks_exact_mut(dtype.word()).for_each(<[u8]>::reverse);
             }
             cells
         }
@@ -198,35 +220,45 @@ pub(crate) fn encode_object(
     if let Some(size) = pipeline.shuffle {
         let mut shuffled = vec![0; coded.len()];
         shuffle::encode_into(&coded, size, &mut shuffled)?;
-        coded = shuffled;
+        coded = Cow::Owned(shuffled);
     }
-    let mut payload = compress(&pipeline, stages.level, coded, &mut descriptor.params)?;
-    for (kind, bits) in masks {
-        let offset = payload.len() as u64;
-        let count = descriptor.cells().unwrap_or(0);
-        let method = if bits.len() <= SMALL_MASK {
-            payload.extend_from_slice(&bits);
-            "none"
-        } else if count > u64::from(u32::MAX) {
-            rle::encode(&bits, count, &mut payload);
-            "rle"
-        } else {
-            roaring::encode(&bits, count, &mut payload)?;
-            "roaring"
-        };
-        let length = payload.len() as u64 - offset;
-        descriptor.masks.push(Mask { kind, method: method.to_owned(), offset, length, params: Map::new() });
+    let mut region = compress(&pipeline, stages.level, coded, &mut descriptor.params)?;
+    let count = descriptor.cells().unwrap_or(0);
+    for (kind, bits) in found {
+        let method = &masks.methods[kind as usize];
+        let mask = append_mask(kind, method, &bits, count, masks.small, region.to_mut())?;
+        descriptor.masks.push(mask);
     }
-    let cbor = descriptor.to_item().to_bytes();
-    let mut bytes = Vec::with_capacity(payload.len() + cbor.len() + 48);
-    let flags = CBOR_AFTER | if hashed { HASH_PRESENT } else { 0 };
-    let cbor_offset = frame::HEADER_LEN + payload.len() as u64;
-    frame::write_parts(Kind::Object, flags, &[&payload, &cbor], Some(cbor_offset), &mut bytes);
-    let len = Kind::Object.min_len() + (payload.len() + cbor.len()) as u64;
-    let hash = usize::try_from(len).ok().and_then(|len| bytes.get(len - 12..)?.first_chunk::<8>());
-    let hash = hash.map_or(0, |hash| u64::from_be_bytes(*hash));
-    let _ = scratch;
-    Ok(Encoded { bytes, len, hash })
+    Ok(ObjectFrame::new(descriptor, region, hashed))
+}
+
+/// Appends the blob of a mask.
+fn append_mask(
+    kind: MaskKind,
+    method: &str,
+    bits: &[u8],
+    count: u64,
+    small: usize,
+    region: &mut Vec<u8>,
+) -> Result<Mask> {
+    let offset = region.len() as u64;
+    let method = if bits.len() <= small {
+        "none"
+    } else if method == "roaring" && count > u64::from(u32::MAX) {
+        "rle"
+    } else {
+        method
+    };
+    match method {
+        "none" => region.extend_from_slice(bits),
+        "rle" => rle::encode(bits, count, region),
+        "roaring" => roaring::encode(bits, count, region)?,
+        "lz4" => lz4::encode(bits, region)?,
+        "zstd" => zstd_stream::encode(bits, 3, region)?,
+        other => return Err(Error::unsupported(format!("writing Tensogram mask method {other:?}"))),
+    }
+    let length = region.len() as u64 - offset;
+    Ok(Mask { kind, method: method.to_owned(), offset, length, params: Map::new() })
 }
 
 fn doubles(cells: &[u8]) -> impl Iterator<Item = f64> + Clone {
@@ -247,7 +279,12 @@ fn fit(descriptor: &mut Descriptor, cells: &[u8], masks: &[(MaskKind, Vec<u8>)])
     Ok(())
 }
 
-fn compress(pipeline: &Pipeline, level: i32, coded: Vec<u8>, params: &mut Map) -> Result<Vec<u8>> {
+fn compress<'a>(
+    pipeline: &Pipeline,
+    level: i32,
+    coded: Cow<'a, [u8]>,
+    params: &mut Map,
+) -> Result<Cow<'a, [u8]>> {
     let mut out = Vec::new();
     let bits = coded.len() as u64 * 8;
     let count = || {
@@ -272,36 +309,84 @@ fn compress(pipeline: &Pipeline, level: i32, coded: Vec<u8>, params: &mut Map) -
             roaring::encode(&coded, bits, &mut out)?;
         }
     }
-    Ok(out)
+    Ok(Cow::Owned(out))
 }
 
 /// Takes NaN and infinities out of the cells, into masks; zeros stay in their place. Where a mask would not bring back the very
 /// bits, all cells stay as they are.
-fn take_masks(dtype: DType, cells: &mut [u8]) -> Vec<(MaskKind, Vec<u8>)> {
+fn take_masks(
+    dtype: DType,
+    cells: &mut Cow<'_, [u8]>,
+    allowed: &MaskOptions,
+) -> Result<Vec<(MaskKind, Vec<u8>)>> {
     let (Class::Float | Class::Complex, Some(size)) = (dtype.class(), dtype.size()) else {
-        return Vec::new();
+        return Ok(Vec::new());
     };
     let patterns = MaskKind::ALL.map(|kind| pattern(dtype, kind).unwrap_or_default());
     let count = cells.len() / size;
     let mut found: [Vec<u8>; 3] = Default::default();
+    let mut exact = true;
     for (i, cell) in cells.chunks_exact(size).enumerate() {
         if is_finite(dtype, cell) {
             continue;
         }
-        let Some(kind) = patterns.iter().position(|pattern| pattern == cell) else { return Vec::new() };
-        if found[kind].is_empty() {
-            found[kind] = vec![0; count.div_ceil(8)];
+        let kind = kind_of(dtype, cell);
+        let nan = kind == MaskKind::Nan;
+        if !(if nan { allowed.allow_nan } else { allowed.allow_inf }) {
+            let what = if nan { "NaN" } else { "infinite" };
+            let hint = if nan {
+                "allow NaN to store it in a mask"
+            } else {
+                "allow infinities to store them in masks"
+            };
+            return Err(Error::codec("masks", format!("cell {i} is {what}")).hint(hint));
         }
-        found[kind][i / 8] |= 0x80 >> (i % 8);
+        exact &= patterns[kind as usize] == cell;
+        let bits = &mut found[kind as usize];
+        if bits.is_empty() {
+            *bits = vec![0; count.div_ceil(8)];
+        }
+        bits[i / 8] |= 0x80 >> (i % 8);
+    }
+    if !exact {
+        return Ok(Vec::new());
     }
     for bits in found.iter().filter(|bits| !bits.is_empty()) {
-        for (i, cell) in cells.chunks_exact_mut(size).enumerate() {
+        for (i, cell) in cells.to_mut().chunks_exact_mut(size).enumerate() {
             if bits[i / 8] & 0x80 >> (i % 8) != 0 {
                 cell.fill(0);
             }
         }
     }
-    MaskKind::ALL.into_iter().zip(found).filter(|(_, bits)| !bits.is_empty()).collect()
+    Ok(MaskKind::ALL.into_iter().zip(found).filter(|(_, bits)| !bits.is_empty()).collect())
+}
+
+/// What a cell that is not finite is: NaN if any part of it is, else +∞ if any part of it is.
+fn kind_of(dtype: DType, cell: &[u8]) -> MaskKind {
+    let parts = cell.chunks_exact(dtype.word()).map(|number| {
+        let mut bytes = [0; 8];
+        bytes[..number.len()].copy_from_slice(number);
+        if cfg!(target_endian = "big") {
+            bytes[..number.len()].reverse();
+        }
+        let bits = u64::from_le_bytes(bytes);
+        match dtype {
+            DType::Float16 => f64::from(half::f16::from_bits(bits as u16)),
+            DType::BFloat16 => f64::from(half::bf16::from_bits(bits as u16)),
+            DType::Float32 | DType::Complex64 => f64::from(f32::from_bits(bits as u32)),
+            _ => f64::from_bits(bits),
+        }
+    });
+    let mut kind = MaskKind::NegInf;
+    for part in parts {
+        if part.is_nan() {
+            return MaskKind::Nan;
+        }
+        if part == f64::INFINITY {
+            kind = MaskKind::PosInf;
+        }
+    }
+    kind
 }
 
 /// Whether all numbers of a cell are finite: no exponent is all ones.

@@ -47,6 +47,7 @@ mod format;
 mod message;
 mod open;
 mod pipeline;
+mod read;
 mod scan;
 mod source;
 pub mod wire;

@@ -2,7 +2,7 @@
 
 use tesseral_core::{Error, Finding, Result};
 
-use crate::source::Source;
+use crate::source::Input;
 use crate::wire::align;
 use crate::wire::frame::{self, CBOR_AFTER, Frame, Header, Kind};
 use crate::wire::postamble::{self, Postamble};
@@ -54,10 +54,16 @@ impl Message {
         self.frames.iter().filter(|frame| frame.kind == Kind::Object)
     }
 
+    /// The metadata frame that counts: the last one, as streams repeat theirs, completed, after the objects.
+    pub(crate) fn metadata_frame(&self) -> Option<&Frame> {
+        let mut last = self.frames.iter().rev();
+        last.find(|f| matches!(f.kind, Kind::HeaderMetadata | Kind::FooterMetadata))
+    }
+
     /// Walks the frames of the message at `offset`. With `torn`, it has no end: its frames are those that are whole.
-    pub(crate) fn walk(source: &Source, offset: u64, len: u64, torn: bool) -> Result<Self> {
-        let bytes = source.some(offset, preamble::LEN, "preamble")?;
-        let preamble = Preamble::parse(&bytes, &source.object, offset)?;
+    pub(crate) fn walk<I: Input>(source: &I, offset: u64, len: u64, torn: bool) -> Result<Self> {
+        let bytes = source.some(offset, preamble::LEN)?;
+        let preamble = Preamble::parse(&bytes, source.name(), offset)?;
         let mut message = Self { offset, len, preamble, frames: Vec::new(), faults: Vec::new(), torn };
         let end = if torn { offset + len } else { (offset + len).saturating_sub(postamble::LEN) };
         let ended = message.walk_frames(source, end)?;
@@ -79,7 +85,7 @@ impl Message {
     }
 
     /// Collects frames up to `end`; false when one is damaged.
-    fn walk_frames(&mut self, source: &Source, end: u64) -> Result<bool> {
+    fn walk_frames<I: Input>(&mut self, source: &I, end: u64) -> Result<bool> {
         let mut at = self.offset + preamble::LEN;
         while at < end {
             let bytes = source.get(at..end.min(at + frame::HEADER_LEN), "frame header")?;
@@ -144,12 +150,12 @@ impl Message {
                 frame.len,
                 "metadata of an object that does not come",
             );
-        } else if !self.frames.iter().any(|f| matches!(f.kind, Kind::HeaderMetadata | Kind::FooterMetadata)) {
+        } else if self.metadata_frame().is_none() {
             self.fail("no_metadata_frame", self.offset, self.len, "there is no metadata frame");
         }
     }
 
-    fn check_end(&mut self, source: &Source) -> Result<()> {
+    fn check_end<I: Input>(&mut self, source: &I) -> Result<()> {
         let at = (self.offset + self.len).saturating_sub(postamble::LEN);
         let bytes = source.get(at..self.offset + self.len, "postamble")?;
         let Some(postamble) = Postamble::parse(&bytes) else {
@@ -206,7 +212,7 @@ impl Message {
 type Found = std::result::Result<Frame, (&'static str, String)>;
 
 /// Reads the frame whose first bytes are given; it must end by `end`.
-pub(crate) fn read_frame(source: &Source, at: u64, end: u64, bytes: &[u8]) -> Result<Found> {
+pub(crate) fn read_frame<I: Input>(source: &I, at: u64, end: u64, bytes: &[u8]) -> Result<Found> {
     let Some(header) = Header::parse(bytes) else {
         return Ok(Err(("truncated_frame_header", format!("expected 16 bytes, found {}", bytes.len()))));
     };

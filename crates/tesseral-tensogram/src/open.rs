@@ -7,14 +7,13 @@ use serde_json::json;
 use tesseral_core::{Attributes, Error, ErrorKind, HistoryRow, Limits, Result, Value};
 use tesseral_format::{ArraySource, Container, OpenOptions};
 use tesseral_store::Store;
-use xxhash_rust::xxh3::xxh3_64;
 
 use crate::array::TensogramArray;
 use crate::message::Message;
+use crate::read::Reader;
 use crate::scan::{Skipped, scan};
 use crate::source::Source;
-use crate::wire::cbor::{self, Item, Map, Place};
-use crate::wire::frame::{Frame, Kind};
+use crate::wire::cbor::{Item, Map};
 use crate::wire::metadata::{Metadata, RESERVED};
 
 /// What the arrays of one file share.
@@ -67,33 +66,9 @@ impl Catalog {
         Some(fault.error(&self.source.object))
     }
 
-    /// The body of a CBOR frame, its hash checked.
-    pub(crate) fn body(&self, message: &Message, frame: &Frame, what: &'static str) -> Result<bytes::Bytes> {
-        let range = frame.body();
-        self.limits.check_metadata(range.end - range.start)?;
-        let bytes = self.source.get(range.clone(), what)?;
-        if self.digests
-            && let Some(expected) = frame.expected_hash(message.preamble.flags)
-        {
-            let found = xxh3_64(&bytes);
-            if found != expected {
-                let detail = format!("its hash is {found:016x}, stored is {expected:016x}");
-                return Err(Error::corrupt(what, &self.source.object, range.start, detail));
-            }
-        }
-        Ok(bytes)
-    }
-
-    /// The item in a CBOR frame.
-    pub(crate) fn item(
-        &self,
-        message: &Message,
-        frame: &Frame,
-        what: &'static str,
-    ) -> Result<(Item, Place<'_>)> {
-        let bytes = self.body(message, frame, what)?;
-        let place = Place { what, object: &self.source.object, offset: frame.body().start };
-        Ok((cbor::parse(&bytes, self.limits.depth, place)?.0, place))
+    /// Reads frames of the file.
+    pub(crate) fn reader(&self) -> Reader<'_, Source> {
+        Reader { input: &self.source, limits: self.limits, digests: self.digests }
     }
 
     /// The metadata of a message, read when first asked for.
@@ -103,57 +78,8 @@ impl Catalog {
         if let Some(metadata) = slot.get() {
             return Ok(Arc::clone(metadata));
         }
-        let metadata = Arc::new(self.read_metadata(message)?);
+        let metadata = Arc::new(self.reader().metadata(message)?);
         Ok(Arc::clone(slot.get_or_init(|| metadata)))
-    }
-
-    fn read_metadata(&self, message: &Message) -> Result<Metadata> {
-        // The last one counts: streams repeat theirs, completed, after the objects.
-        let last = message.frames.iter().rev();
-        let frame = last.clone().find(|f| matches!(f.kind, Kind::HeaderMetadata | Kind::FooterMetadata));
-        let mut metadata = match frame {
-            Some(frame) => {
-                let (item, place) = self.item(message, frame, "metadata")?;
-                Metadata::from_item(item, place)?
-            }
-            None => Metadata::default(),
-        };
-        let objects = message.objects().count();
-        if metadata.base.len() > objects && !message.torn {
-            let detail = format!("base has {} entries for {objects} objects", metadata.base.len());
-            let offset = frame.map(|frame| frame.offset);
-            return Err(Error::corrupt("metadata", &self.source.object, offset, detail));
-        }
-        metadata.base.resize(objects, Map::new());
-        let mut number = 0;
-        let mut before = None;
-        for frame in &message.frames {
-            match frame.kind {
-                Kind::Preceder => before = Some(frame),
-                Kind::Object => {
-                    if let Some(frame) = before.take() {
-                        let own = self.preceder(message, frame)?;
-                        metadata.base[number].extend(own);
-                    }
-                    number += 1;
-                }
-                _ => {}
-            }
-        }
-        Ok(metadata)
-    }
-
-    /// The keys that the metadata before an object adds to it.
-    pub(crate) fn preceder(&self, message: &Message, frame: &Frame) -> Result<Map> {
-        let (item, place) = self.item(message, frame, "preceder metadata")?;
-        let mut base = Metadata::from_item(item, place)?.base;
-        match base.pop().filter(|_| base.is_empty()) {
-            Some(mut own) => {
-                own.remove(RESERVED);
-                Ok(own)
-            }
-            None => Err(place.corrupt("base has not exactly one entry")),
-        }
     }
 }
 

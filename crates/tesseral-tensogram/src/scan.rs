@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use tesseral_core::{ErrorKind, Result};
 
 use crate::message::read_frame;
-use crate::source::Source;
+use crate::source::Input;
 use crate::wire::align;
 use crate::wire::frame::{HEADER_LEN, MAGIC as FRAME};
 use crate::wire::postamble;
@@ -38,10 +38,12 @@ pub(crate) struct Scan {
     pub skipped: Vec<Skipped>,
 }
 
-struct Refused {
-    check: &'static str,
-    detail: String,
-    version: Option<String>,
+/// Why no message begins at a place.
+pub(crate) struct Refused {
+    pub check: &'static str,
+    pub detail: String,
+    /// The message is of this other version.
+    pub version: Option<String>,
 }
 
 fn refuse<T>(check: &'static str, detail: impl Into<String>) -> Result<std::result::Result<T, Refused>> {
@@ -49,13 +51,13 @@ fn refuse<T>(check: &'static str, detail: impl Into<String>) -> Result<std::resu
 }
 
 /// Finds every message. Hops from one to the next; where there is none, searches for the next magic.
-pub(crate) fn scan(source: &Source) -> Result<Scan> {
+pub(crate) fn scan<I: Input>(source: &I) -> Result<Scan> {
     let mut scan = Scan::default();
     // Frames from which no message's end was reached, so that overlapping candidates do not walk them again.
     let mut dead = HashSet::new();
     let mut at = 0;
-    while at < source.len {
-        let start = source.some(at, preamble::LEN, "preamble")?;
+    while at < source.len() {
+        let start = source.some(at, preamble::LEN)?;
         let begins = start.starts_with(&preamble::MAGIC);
         let refused = if begins {
             match message_at(source, at, &mut dead)? {
@@ -69,7 +71,7 @@ pub(crate) fn scan(source: &Source) -> Result<Scan> {
         } else {
             Refused { check: "garbage", detail: "no message begins here".to_owned(), version: None }
         };
-        let next = source.find(&preamble::MAGIC, at + 1, source.len)?.unwrap_or(source.len);
+        let next = source.find(&preamble::MAGIC, at + 1, source.len())?.unwrap_or(source.len());
         let begun = begins && refused.version.is_none();
         match scan.skipped.last_mut() {
             // Garbage that goes on, also over candidates inside a damaged message.
@@ -85,13 +87,13 @@ pub(crate) fn scan(source: &Source) -> Result<Scan> {
 }
 
 /// The length of the message that begins at `at`, or why there is none.
-fn message_at(
-    source: &Source,
+pub(crate) fn message_at<I: Input>(
+    source: &I,
     at: u64,
     dead: &mut HashSet<(u64, u64)>,
 ) -> Result<std::result::Result<u64, Refused>> {
-    let bytes = source.some(at, preamble::LEN, "preamble")?;
-    let preamble = match Preamble::parse(&bytes, &source.object, at) {
+    let bytes = source.some(at, preamble::LEN)?;
+    let preamble = match Preamble::parse(&bytes, source.name(), at) {
         Ok(preamble) => preamble,
         Err(error) => {
             let version = match error.kind() {
@@ -101,7 +103,7 @@ fn message_at(
             return Ok(Err(Refused { check: "preamble_parse_failed", detail: error.to_string(), version }));
         }
     };
-    let left = source.len - at;
+    let left = source.len() - at;
     let total = preamble.total_length;
     if total == 0 {
         return streamed(source, at, dead);
@@ -121,8 +123,8 @@ fn message_at(
 }
 
 /// A message that does not say how long it is: its frames lead to its end, whatever their payloads hold.
-fn streamed(
-    source: &Source,
+fn streamed<I: Input>(
+    source: &I,
     start: u64,
     dead: &mut HashSet<(u64, u64)>,
 ) -> Result<std::result::Result<u64, Refused>> {
@@ -130,7 +132,7 @@ fn streamed(
     let mut seen = Vec::new();
     let refused = loop {
         let key = (at, start % 8);
-        let bytes = source.some(at, postamble::LEN, "frame header")?;
+        let bytes = source.some(at, postamble::LEN)?;
         if dead.contains(&key) {
             break ("frame_exceeds_message", "its frames lead nowhere".to_owned());
         }
@@ -143,7 +145,7 @@ fn streamed(
             break ("postamble_invalid", format!("neither a frame nor the end at {at}"));
         }
         let header = &bytes[..bytes.len().min(HEADER_LEN as usize)];
-        match read_frame(source, at, source.len, header)? {
+        match read_frame(source, at, source.len(), header)? {
             Ok(frame) => at = start + align(frame.end() - start).unwrap_or(u64::MAX - start),
             Err(why) => break why,
         }

@@ -15,12 +15,13 @@ use tesseral_format::{
 use tesseral_store::{Staged, Store};
 
 use crate::array::{DIM_LABELS, DIM_NAMES, FILL};
-use crate::encode::{Stages, encode_object};
+use crate::encode::{MaskOptions, Stages, encode_object};
 use crate::open::HISTORY;
 use crate::wire::cbor::{Item, Map};
 use crate::wire::frame::{self, Kind};
 use crate::wire::lists::{HashList, Index};
 use crate::wire::metadata::{Metadata, RESERVED};
+use crate::wire::object::ObjectFrame;
 use crate::wire::postamble::{self, Postamble};
 use crate::wire::preamble::{self, Preamble};
 use crate::wire::{align, descriptor};
@@ -447,20 +448,21 @@ impl Writer for TensogramWriter {
         // Nothing is encoded for a container that cannot be whole.
         let cells = self.arrays.iter().map(Array::take).collect::<Result<Vec<_>>>()?;
         let mut frames = Vec::with_capacity(self.arrays.len());
-        let mut scratch = Scratch::default();
         for (array, cells) in self.arrays.iter().zip(cells) {
-            let encoded =
-                encode_object(&array.stages, array.dtype, &array.shape, cells, self.hashed, &mut scratch);
+            let encoded = encode_object(&array.stages, Cow::Owned(cells), &MaskOptions::any(), self.hashed);
             frames.push(encoded.map_err(|e| e.in_array(&array.name))?);
         }
-        let lengths: Vec<u64> = frames.iter().map(|frame| frame.len).collect();
-        let hashes: Vec<u64> = frames.iter().map(|frame| frame.hash).collect();
+        let lengths: Vec<u64> = frames.iter().map(ObjectFrame::total_length).collect();
+        let hashes: Vec<u64> = frames.iter().map(ObjectFrame::hash).collect();
         let (head, total) = self.head(&lengths, &hashes)?;
-        let mut at = head.len() as u64;
         self.staged.write_at(0, &head)?;
+        let mut at = head.len() as u64;
         for frame in frames {
-            self.staged.write_at(at, &frame.bytes)?;
-            at += frame.bytes.len() as u64;
+            frame.write(|bytes| {
+                self.staged.write_at(at, bytes)?;
+                at += bytes.len() as u64;
+                Ok::<(), Error>(())
+            })?;
         }
         let mut end = Vec::new();
         Postamble { first_footer_offset: at, total_length: total }.write(&mut end);

@@ -147,29 +147,13 @@ impl Frame {
 
 /// Appends a frame of CBOR, padded to where the next may begin; `out` holds the message so far.
 pub fn write(kind: Kind, body: &[u8], hashed: bool, out: &mut Vec<u8>) {
-    write_parts(kind, if hashed { HASH_PRESENT } else { 0 }, &[body], None, out);
-}
-
-/// Appends a frame whose body is in parts.
-pub(crate) fn write_parts(
-    kind: Kind,
-    flags: u16,
-    body: &[&[u8]],
-    cbor_offset: Option<u64>,
-    out: &mut Vec<u8>,
-) {
-    let body_len: usize = body.iter().map(|part| part.len()).sum();
+    let (flags, hash) = if hashed { (HASH_PRESENT, xxh3_64(body)) } else { (0, 0) };
     out.extend_from_slice(&MAGIC);
     out.extend_from_slice(&kind.number().to_be_bytes());
     out.extend_from_slice(&1_u16.to_be_bytes());
     out.extend_from_slice(&flags.to_be_bytes());
-    out.extend_from_slice(&(body_len as u64 + kind.min_len()).to_be_bytes());
-    let start = out.len();
-    body.iter().for_each(|part| out.extend_from_slice(part));
-    let hash = if flags & HASH_PRESENT != 0 { xxh3_64(&out[start..]) } else { 0 };
-    if let Some(offset) = cbor_offset {
-        out.extend_from_slice(&offset.to_be_bytes());
-    }
+    out.extend_from_slice(&(body.len() as u64 + kind.min_len()).to_be_bytes());
+    out.extend_from_slice(body);
     out.extend_from_slice(&hash.to_be_bytes());
     out.extend_from_slice(&END);
     out.resize(out.len().next_multiple_of(8), 0);

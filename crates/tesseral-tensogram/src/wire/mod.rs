@@ -5,6 +5,7 @@ pub mod descriptor;
 pub mod frame;
 pub mod lists;
 pub mod metadata;
+pub mod object;
 pub mod postamble;
 pub mod preamble;
 

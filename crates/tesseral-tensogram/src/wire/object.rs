@@ -1,0 +1,72 @@
+//! The frame of an object that is being written, in pieces: payloads are hashed and handed on where they lie.
+
+use std::borrow::Cow;
+
+use xxhash_rust::xxh3::Xxh3;
+
+use super::descriptor::Descriptor;
+use super::frame::{CBOR_AFTER, END, HASH_PRESENT, HEADER_LEN, Kind, MAGIC};
+
+/// An object's frame, descriptor after the payload.
+#[derive(Clone, Debug)]
+pub struct ObjectFrame<'a> {
+    descriptor: Descriptor,
+    region: Cow<'a, [u8]>,
+    cbor: Vec<u8>,
+    hashed: bool,
+    hash: u64,
+}
+
+impl<'a> ObjectFrame<'a> {
+    /// Puts a descriptor and its payload region (payload, then masks) into a frame.
+    pub fn new(descriptor: Descriptor, region: Cow<'a, [u8]>, hashed: bool) -> Self {
+        let cbor = descriptor.to_item().to_bytes();
+        let hash = if hashed {
+            let mut hasher = Xxh3::new();
+            hasher.update(&region);
+            hasher.update(&cbor);
+            hasher.digest()
+        } else {
+            0
+        };
+        Self { descriptor, region, cbor, hashed, hash }
+    }
+
+    /// What the object is.
+    pub fn descriptor(&self) -> &Descriptor {
+        &self.descriptor
+    }
+
+    /// The hash of payload region and descriptor; 0 without hashing.
+    pub fn hash(&self) -> u64 {
+        self.hash
+    }
+
+    /// Its length, padding not counted.
+    pub fn total_length(&self) -> u64 {
+        Kind::Object.min_len() + (self.region.len() + self.cbor.len()) as u64
+    }
+
+    /// Hands its bytes on in order, padded to where the next frame may begin.
+    ///
+    /// # Errors
+    /// What `put` returns.
+    pub fn write<E>(&self, mut put: impl FnMut(&[u8]) -> Result<(), E>) -> Result<(), E> {
+        let flags = CBOR_AFTER | if self.hashed { HASH_PRESENT } else { 0 };
+        let mut head = Vec::with_capacity(16);
+        head.extend_from_slice(&MAGIC);
+        head.extend_from_slice(&Kind::Object.number().to_be_bytes());
+        head.extend_from_slice(&1_u16.to_be_bytes());
+        head.extend_from_slice(&flags.to_be_bytes());
+        head.extend_from_slice(&self.total_length().to_be_bytes());
+        put(&head)?;
+        put(&self.region)?;
+        let mut tail = self.cbor.clone();
+        tail.extend_from_slice(&(HEADER_LEN + self.region.len() as u64).to_be_bytes());
+        tail.extend_from_slice(&self.hash.to_be_bytes());
+        tail.extend_from_slice(&END);
+        let padding = self.total_length().wrapping_neg() % 8;
+        tail.extend(std::iter::repeat_n(0, usize::try_from(padding).unwrap_or(0)));
+        put(&tail)
+    }
+}
