@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
 
-use tesseral_core::{Attributes, ChunkGrid, ChunkStats, Error, HistoryRow, Region, Result, Stat};
+use tesseral_core::{Attributes, ChunkGrid, ChunkStats, Coords, Error, HistoryRow, Region, Result, Stat};
 use tesseral_format::{ArraySpec, ColumnData, EncodedChunk, EncodedPart, Writer};
 
 use crate::chunk::with_workspace;
@@ -99,7 +99,21 @@ impl WriteSession {
         F: Fn(&Region, &mut [u8]) -> Result<()> + Sync,
     {
         let declared = self.declared(array)?;
-        let total = declared.grid.total();
+        self.fill_chunks(array, declared, declared.grid.total(), |number| declared.grid.coords(number), cells)
+    }
+
+    /// Fills `total` chunks, the first of which is `chunk(0)`, in that order where the format cares.
+    fn fill_chunks<F>(
+        &self,
+        array: usize,
+        declared: &Declared,
+        total: u64,
+        chunk: impl Fn(u64) -> Coords + Sync,
+        cells: F,
+    ) -> Result<()>
+    where
+        F: Fn(&Region, &mut [u8]) -> Result<()> + Sync,
+    {
         let ticker = self.options.ticker(total);
         let turn = Turn::new(self.writer.needs_order(array));
         let claimed = AtomicU64::new(0);
@@ -110,7 +124,7 @@ impl WriteSession {
                 if number >= total {
                     return Ok(());
                 }
-                let coords = declared.grid.coords(number);
+                let coords = chunk(number);
                 let mut one = || -> Result<()> {
                     let bytes = chunk_bytes(declared, &coords)?;
                     if buffer.len() < bytes {
@@ -151,22 +165,43 @@ impl WriteSession {
     /// # Errors
     /// `InvalidRequest` when there are too few or too many; `Io`.
     pub fn write(&self, array: usize, cells: &[u8]) -> Result<()> {
+        let shape = Region::from_shape(self.declared(array)?.grid.shape());
+        self.write_region(array, &shape, cells)
+    }
+
+    /// Fills a box of whole chunks from cells in memory, row-major over the box: it begins where chunks begin and ends where they
+    /// end or where the array does.
+    ///
+    /// # Errors
+    /// `InvalidRequest` when there are too few or too many cells, the box cuts a chunk, or one was already written; `Io`.
+    pub fn write_region(&self, array: usize, region: &Region, cells: &[u8]) -> Result<()> {
         let declared = self.declared(array)?;
-        let shape = declared.grid.shape();
-        let expected = Region::from_shape(shape).cells().and_then(|n| n.checked_mul(declared.size as u64));
+        let refuse = |detail| Err(Error::invalid(detail).in_array(&declared.spec.schema.name));
+        let expected = region.cells().and_then(|n| n.checked_mul(declared.size as u64));
         if expected != Some(cells.len() as u64) {
-            return Err(Error::invalid(format!("the array takes {expected:?} bytes, got {}", cells.len()))
-                .in_array(&declared.spec.schema.name));
+            return refuse(format!("the cells take {expected:?} bytes, got {}", cells.len()));
         }
-        let from = row_major(shape, declared.size);
-        self.fill(array, |region, out| {
-            let to = row_major(&region.shape(), declared.size);
-            // Positions inside the array, whose bytes are in memory.
+        let Some(boxes) = whole_chunks(&declared.grid, region) else {
+            return refuse(format!("{region:?} cuts a chunk of {:?}", declared.grid.chunk_shape()));
+        };
+        let from = row_major(&region.shape(), declared.size);
+        let total = boxes.cells().unwrap_or(u64::MAX);
+        let chunk = |mut number: u64| {
+            let mut coords: Coords = boxes.bounds().iter().map(|b| b.0).collect();
+            for (d, coord) in coords.iter_mut().enumerate().rev() {
+                *coord += number % boxes.extent(d);
+                number /= boxes.extent(d);
+            }
+            coords
+        };
+        self.fill_chunks(array, declared, total, chunk, |part, out| {
+            let to = row_major(&part.shape(), declared.size);
+            // Positions inside the box, whose bytes are in memory.
             #[allow(clippy::cast_possible_truncation)]
             let start: usize =
-                region.bounds().iter().zip(&from).map(|(b, stride)| b.0 as usize * stride).sum();
+                (0..part.rank()).map(|d| (part.start(d) - region.start(d)) as usize * from[d]).sum();
             #[allow(clippy::cast_possible_truncation)]
-            let extents: Vec<usize> = region.shape().iter().map(|&n| n as usize).collect();
+            let extents: Vec<usize> = part.shape().iter().map(|&n| n as usize).collect();
             copy_box(&cells[start..], &from, out, &to, &extents, declared.size)
         })
     }
@@ -199,6 +234,21 @@ impl WriteSession {
 
 fn located(error: Error, declared: &Declared, coords: &[u64]) -> Error {
     error.in_array(&declared.spec.schema.name).in_chunk(coords)
+}
+
+/// The chunks that make up a box of positions; `None` when it leaves the array or cuts a chunk.
+fn whole_chunks(grid: &ChunkGrid, region: &Region) -> Option<Region> {
+    if region.rank() != grid.shape().len() {
+        return None;
+    }
+    let along = |d: usize| {
+        let (start, end) = region.bounds()[d];
+        let (extent, chunk) = (grid.shape()[d], grid.chunk_shape()[d]);
+        let whole =
+            start.is_multiple_of(chunk) && (end == extent || end < extent && end.is_multiple_of(chunk));
+        whole.then(|| (start / chunk, end.div_ceil(chunk)))
+    };
+    (0..region.rank()).map(along).collect::<Option<Vec<_>>>().map(Region::new)
 }
 
 fn chunk_bytes(declared: &Declared, coords: &[u64]) -> Result<usize> {

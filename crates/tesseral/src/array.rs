@@ -1,8 +1,8 @@
 //! One array of a container.
 
-use tesseral_core::{ArraySchema, Error, Result, Selection};
+use tesseral_core::{ArraySchema, Error, Field, Result, Selection, Slice};
 use tesseral_engine::{
-    Dense, Explained, Handle, Options, Reduced,
+    Cells, Dense, Explained, Handle, Options, Reduced,
     kernel::summary::{Summary, Wanted},
 };
 use tesseral_format::{ChunkInfo, Request};
@@ -60,6 +60,12 @@ impl Array {
         Ok(self)
     }
 
+    /// The field that is read.
+    pub fn selected_field(&self) -> &Field {
+        // `field` looked the number up, and an array has a first field.
+        &self.schema().fields[usize::from(self.field)]
+    }
+
     /// Every cell.
     ///
     /// # Errors
@@ -77,6 +83,24 @@ impl Array {
     /// `InvalidRequest`, `NotFound`: the argument is named.
     pub fn select<'a>(&self, arguments: impl IntoIterator<Item = &'a str>) -> Result<Selection> {
         select::parse(self.schema(), arguments)
+    }
+
+    /// The positions of a dimension whose coordinates lie between two, both included; `None` leaves a side open. The same as
+    /// `dim=low..high` in [`select`](Self::select), for coordinates that are at hand one by one.
+    ///
+    /// # Errors
+    /// `InvalidRequest`, `NotFound`.
+    pub fn between(&self, dim: usize, low: Option<&str>, high: Option<&str>) -> Result<Slice> {
+        select::between(self.schema(), dim, low, high)
+    }
+
+    /// The positions of a dimension at one coordinate: more than one where neighbours share it, or where a date names less
+    /// than the coordinates do. The same as `dim=@value` in [`select`](Self::select).
+    ///
+    /// # Errors
+    /// `InvalidRequest`, `NotFound`.
+    pub fn at(&self, dim: usize, value: &str) -> Result<Slice> {
+        select::value(self.schema(), dim, value)
     }
 
     /// A request for this array's field.
@@ -98,6 +122,29 @@ impl Array {
     /// As [`read`](Self::read).
     pub fn read_into(&self, selection: &Selection, values: &mut [u8]) -> Result<()> {
         tesseral_engine::read_into(&self.handle, &self.request(selection), values, None, &self.options)
+    }
+
+    /// Reads cells of a nullable field into memory the caller has: their bytes, and one byte per cell that is 1 where the cell is
+    /// valid and 0 where it is null.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    pub fn read_nullable_into(
+        &self,
+        selection: &Selection,
+        values: &mut [u8],
+        validity: &mut [u8],
+    ) -> Result<()> {
+        let request = self.request(selection);
+        tesseral_engine::read_into(&self.handle, &request, values, Some(validity), &self.options)
+    }
+
+    /// Reads cells that have any length.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    pub fn read_var(&self, selection: &Selection) -> Result<Cells> {
+        tesseral_engine::read_var(&self.handle, &self.request(selection), &self.options)
     }
 
     /// Count, nulls, NaN, minimum, maximum, sum, mean, standard deviation: what of it is `wanted`, in one pass.

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use tesseral_core::{Attributes, HistoryRow, Limits, Result};
+use tesseral_core::{Attributes, Error, HistoryRow, Limits, Result};
 use tesseral_engine::{Handle, Options};
 use tesseral_format::{Format, OpenOptions, TimeRange};
 use tesseral_store::{Access, LocalStore, Store};
@@ -102,6 +102,10 @@ impl Open {
     /// As [`open`](Self::open).
     pub fn open_store(&self, store: Arc<dyn Store>) -> Result<Container> {
         let format = registry::recognise(&*store)?;
+        if self.options.as_of.is_some() && !format.capabilities().versions {
+            let feature = format!("as_of on {}: the format keeps no versions", format.title());
+            return Err(Error::unsupported(feature));
+        }
         let inner = format.open(store, &self.options)?;
         Ok(self.container(format, inner))
     }
@@ -117,6 +121,23 @@ impl Open {
             execution.memory = inner.memory_budget().and_then(tesseral_engine::budget_bytes);
         }
         Container { format, inner, execution, digests: self.options.digests }
+    }
+}
+
+/// The path that a source names: a path itself, or a `file://` URL.
+///
+/// # Errors
+/// `Unsupported` for other URLs.
+pub fn local(source: &Path) -> Result<&Path> {
+    let Some(text) = source.to_str() else { return Ok(source) };
+    if let Some(path) = text.strip_prefix("file://") {
+        return Ok(Path::new(path));
+    }
+    match text.split_once("://") {
+        Some((scheme, _)) if scheme.len() > 1 && scheme.bytes().all(|b| b.is_ascii_alphanumeric()) => {
+            Err(Error::unsupported(format!("reading {scheme}:// sources")).hint("copy it here first"))
+        }
+        _ => Ok(source),
     }
 }
 
@@ -198,5 +219,17 @@ impl Container {
     /// How operations on its arrays run.
     pub fn execution(&self) -> &Options {
         &self.execution
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sources_are_paths_or_say_what_they_are() {
+        assert_eq!(local(Path::new("file:///a/b.tet")).unwrap(), Path::new("/a/b.tet"));
+        assert_eq!(local(Path::new("a:b.tet")).unwrap(), Path::new("a:b.tet"));
+        assert!(local(Path::new("s3://bucket/key")).is_err());
     }
 }

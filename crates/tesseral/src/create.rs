@@ -124,6 +124,15 @@ impl Session {
         self.inner.write(array.0, cells)
     }
 
+    /// Fills a box of whole chunks from cells in memory, row-major over the box, which begins where chunks begin and ends where they
+    /// end or where the array does. Any order, any thread.
+    ///
+    /// # Errors
+    /// `InvalidRequest` when the cells do not fit, the box cuts a chunk, or one was already written; `Io`.
+    pub fn write_region(&self, array: ArrayId, region: &Region, cells: &[u8]) -> Result<()> {
+        self.inner.write_region(array.0, region, cells)
+    }
+
     /// Sets attributes of the container.
     ///
     /// # Errors

@@ -35,13 +35,15 @@
 #![forbid(unsafe_code)]
 
 mod array;
+mod as_of;
 mod container;
 mod create;
 mod registry;
 mod select;
 
 pub use array::Array;
-pub use container::{Container, Open, open};
+pub use as_of::as_of;
+pub use container::{Container, Open, local, open};
 pub use create::{ArrayId, Create, Session};
 pub use registry::{FORMATS, format, recognise};
 pub use tesseral_core::{
@@ -50,7 +52,7 @@ pub use tesseral_core::{
     Value,
 };
 pub use tesseral_engine::{
-    self as engine, Cancel, Dense, Options, Progress, Reduced,
+    self as engine, Cancel, Cells, Dense, Options, Progress, Reduced,
     kernel::summary::{Summary, Wanted},
 };
 pub use tesseral_format::{

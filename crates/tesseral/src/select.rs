@@ -58,6 +58,39 @@ pub(crate) fn parse<'a>(
         .map_err(located)
 }
 
+/// The positions of one dimension whose coordinates lie between two, both included; `None` leaves a side open.
+pub(crate) fn between(
+    schema: &ArraySchema,
+    dim: usize,
+    low: Option<&str>,
+    high: Option<&str>,
+) -> Result<Slice> {
+    let argument = format!("{}..{}", low.unwrap_or(""), high.unwrap_or(""));
+    axis(schema, dim, &argument, |axis| axis.range(low, high))
+}
+
+/// The positions of one dimension at a coordinate: more than one where neighbours share it.
+pub(crate) fn value(schema: &ArraySchema, dim: usize, text: &str) -> Result<Slice> {
+    axis(schema, dim, &format!("@{text}"), |axis| axis.value(text))
+}
+
+fn axis(
+    schema: &ArraySchema,
+    dim: usize,
+    argument: &str,
+    find: impl FnOnce(Axis<'_>) -> Result<Slice>,
+) -> Result<Slice> {
+    let found = || {
+        let dimension = schema.dims.get(dim).ok_or_else(|| {
+            Error::invalid(format!("dimension {dim} is none of the {} there are", schema.dims.len()))
+        })?;
+        let extent =
+            dimension.extent.ok_or_else(|| Error::invalid("the dimension's positions cannot be counted"))?;
+        find(Axis::new(dimension, extent, argument)?)
+    };
+    found().map_err(|e| e.in_array(&schema.name))
+}
+
 fn name(dim: &Dimension, number: usize) -> String {
     if dim.name.is_empty() { number.to_string() } else { format!("{:?}", dim.name) }
 }

@@ -99,6 +99,33 @@ fn nothing_is_visible_before_the_commit_or_without_it() {
 }
 
 #[test]
+fn boxes_of_whole_chunks_make_the_same_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let case = Case::counting(DType::Int16, &[7, 5], &[2, 2], "raw");
+    let whole = case.write_with(&options(true, false, None), threads(2));
+    let path = folder.path().join("out.tet");
+    let mut session = begin(&path);
+    let id = session.add(&case.spec("a")).unwrap();
+    let boxes = [[(4, 7), (0, 5)], [(0, 4), (2, 5)], [(0, 4), (0, 2)]];
+    for bounds in [[(0, 3), (0, 5)], [(1, 7), (0, 5)], [(4, 8), (0, 5)]] {
+        let region = Region::new(bounds);
+        let cells = vec![0; usize::try_from(region.cells().unwrap()).unwrap() * 2];
+        assert!(invalid(&session.write_region(id, &region, &cells).unwrap_err()), "{region:?} cuts chunks");
+    }
+    for bounds in boxes {
+        let region = Region::new(bounds);
+        session.write_region(id, &region, &chunk(&case, &region)).unwrap();
+    }
+    let again = Region::new(boxes[2]);
+    assert!(
+        invalid(&session.write_region(id, &again, &chunk(&case, &again)).unwrap_err()),
+        "each chunk once"
+    );
+    session.commit().unwrap();
+    assert!(std::fs::read(&path).unwrap() == whole);
+}
+
+#[test]
 fn mistakes_are_named() {
     let folder = tempfile::tempdir().unwrap();
     let case = Case::counting(DType::Int16, &[5, 4], &[2, 2], "zstd");

@@ -71,8 +71,9 @@ impl<'a> Axis<'a> {
         // A label may hold dots itself: the first cut whose sides both mean something counts.
         let cuts = || text.match_indices("..").map(|(at, _)| (&text[..at], &text[at + 2..]));
         let mut failure = None;
+        let side = |text| Some(text).filter(|text: &&str| !text.is_empty());
         for (low, high) in cuts() {
-            match self.range(low, high) {
+            match self.range(side(low), side(high)) {
                 Ok(slice) => return Ok(slice),
                 Err(e) => failure = failure.or(Some(e)),
             }
@@ -85,15 +86,16 @@ impl<'a> Axis<'a> {
         if text.is_empty() {
             return Err(self.refuse("a value is missing after `@`"));
         }
-        let slice = self.range(text, text)?;
+        let slice = self.range(Some(text), Some(text))?;
         if slice.count() == 0 { Err(self.missing(text)) } else { Ok(slice) }
     }
 
-    fn range(&self, low: &str, high: &str) -> Result<Slice> {
+    /// The positions from `low` to `high`, both included; `None` leaves a side open.
+    pub(super) fn range(&self, low: Option<&str>, high: Option<&str>) -> Result<Slice> {
         if let Coordinates::Words(words) = &self.coordinates {
             let find = |word: &str| words.iter().position(|w| w == word).ok_or_else(|| self.missing(word));
-            let first = if low.is_empty() { Ok(0) } else { find(low) };
-            let last = if high.is_empty() { Ok(words.len().saturating_sub(1)) } else { find(high) };
+            let first = low.map_or(Ok(0), find);
+            let last = high.map_or(Ok(words.len().saturating_sub(1)), find);
             let (first, last) = (first?, last?);
             let (first, last) = (first.min(last), first.max(last));
             // The last of equal words that follow one another belongs to the range as well.
@@ -101,7 +103,7 @@ impl<'a> Axis<'a> {
             self.unique(words, [first, last])?;
             return Ok(Slice::new(first as u64, (last as u64 + 1).min(self.extent)));
         }
-        let bound = |text: &str| if text.is_empty() { Ok(None) } else { self.bound(text).map(Some) };
+        let bound = |text: Option<&str>| text.map(|text| self.bound(text)).transpose();
         let (mut low, mut high) = (bound(low)?, bound(high)?);
         if let (Some(a), Some(b)) = (&low, &high)
             && a.is_after(b)
