@@ -14,7 +14,6 @@ use crate::pipeline::{Compression, Pipeline};
 use crate::wire::cbor::{Item, Map, Place};
 use crate::wire::descriptor::{Descriptor, Mask, MaskKind};
 use crate::wire::object::ObjectFrame;
-use crate::write::strides;
 
 /// What to do with the cells of an object: a descriptor without what depends on them.
 #[derive(Clone, Debug)]
@@ -52,24 +51,49 @@ const PLACE: Place<'_> = Place { what: "codecs", object: "the object to be writt
 impl Stages {
     /// Checked stages for cells of a dtype and shape.
     pub(crate) fn new(codecs: &[CodecSpec], dtype: DType, shape: &[u64]) -> Result<Self> {
-        let none = || "none".to_owned();
-        let descriptor = Descriptor {
-            kind: "ntensor".to_owned(),
-            shape: shape.to_vec(),
-            strides: strides(shape),
-            dtype,
-            big_endian: Some(false),
-            encoding: none(),
-            filter: none(),
-            compression: none(),
-            masks: Vec::new(),
-            params: Map::new(),
-        };
+        let descriptor = Descriptor::raw(dtype, shape);
         let mut stages = Self { descriptor, fixed: false, level: 3 };
         for spec in codecs {
             stages.add(spec)?;
         }
-        // What reading would refuse is not written.
+        stages.checked()
+    }
+
+    /// The stages that a descriptor names. Scales that it leaves out are fitted.
+    pub(crate) fn of(descriptor: &Descriptor) -> Result<Self> {
+        let mut descriptor = descriptor.clone();
+        let mut fixed = false;
+        if descriptor.encoding == "simple_packing" {
+            let given = |key: &str| descriptor.params.contains_key(key);
+            fixed = given("sp_reference_value");
+            if fixed != given("sp_binary_scale_factor") {
+                let detail = "sp_reference_value and sp_binary_scale_factor go together";
+                return Err(Error::corrupt("descriptor", PLACE.object, None, detail));
+            }
+            let params = &mut descriptor.params;
+            params.entry("sp_decimal_scale_factor".to_owned()).or_insert(Item::UInt(0));
+            params.entry("sp_binary_scale_factor".to_owned()).or_insert(Item::UInt(0));
+            params.entry("sp_reference_value".to_owned()).or_insert(Item::Float(0.0));
+        }
+        let level = match descriptor.params.get("zstd_level") {
+            None => 3,
+            Some(level) => level.as_i64().and_then(|level| i32::try_from(level).ok()).ok_or_else(|| {
+                Error::corrupt("descriptor", PLACE.object, None, "zstd_level is not a level")
+            })?,
+        };
+        Self { descriptor, fixed, level }.checked()
+    }
+
+    /// Bytes of a payload that no compression changes the length of.
+    pub(crate) fn plain_len(&self) -> Result<Option<u64>> {
+        let pipeline = Pipeline::of(&self.descriptor, PLACE)?;
+        Ok(pipeline.plain().then_some(pipeline.coded_len))
+    }
+
+    /// What reading would refuse is not written.
+    fn checked(self) -> Result<Self> {
+        let stages = self;
+        let dtype = stages.descriptor.dtype;
         let pipeline = Pipeline::of(&stages.descriptor, PLACE).map_err(|e| match e.kind() {
             tesseral_core::ErrorKind::Unsupported { .. } => e,
             _ => Error::unsupported(format!("these codecs on {dtype}: {e}")),

@@ -39,7 +39,9 @@
 //! - szip over packed values whose width is not a multiple of 8 is refused both ways: the reference loses bits there.
 #![forbid(unsafe_code)]
 
+mod api;
 mod array;
+mod assemble;
 mod audit;
 mod decode;
 mod encode;
@@ -56,5 +58,24 @@ mod write;
 /// The id of the format.
 pub const ID: &str = "tensogram";
 
+pub use api::decoding::{
+    DecodedObject, decode, decode_descriptors, decode_metadata, decode_object, decode_range,
+};
+pub use api::encoding::{encode, encode_pre_encoded};
+pub use api::error::TensogramError;
+pub use api::file::{Messages, TensogramFile};
+pub use api::options::{DecodeOptions, EncodeOptions, Provenance, Stamp};
+pub use api::push::{Event, PushDecoder};
+pub use api::scanning::{Scanned, SkippedBytes, scan, scan_backward, scan_with_report};
+pub use api::stream::StreamingEncoder;
+pub use assemble::{
+    AggregateHash, Surround, assemble_message, build_hash_frame_cbor, build_index_frame,
+    compute_message_flags, compute_object_offsets, encode_message, surround,
+};
+pub use encode::MaskOptions;
 pub use format::TensogramFormat;
 pub use open::TensogramContainer;
+pub use wire::cbor::verify_canonical_cbor;
+pub use wire::descriptor::Descriptor as DataObjectDescriptor;
+pub use wire::metadata::Metadata as GlobalMetadata;
+pub use wire::object::ObjectFrame;

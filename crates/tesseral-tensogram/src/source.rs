@@ -29,6 +29,9 @@ pub(crate) trait Input {
     /// The bytes of a range that is known to be there.
     fn take(&self, range: Range<u64>) -> Result<Self::Piece>;
 
+    /// A part of a piece.
+    fn cut(piece: &Self::Piece, range: Range<usize>) -> Self::Piece;
+
     /// How much may be asked for at once without allocating it.
     fn at_once(&self) -> u64;
 
@@ -89,6 +92,10 @@ impl<'a> Input for Slice<'a> {
     fn take(&self, range: Range<u64>) -> Result<&'a [u8]> {
         #[allow(clippy::cast_possible_truncation)]
         Ok(&self.bytes[range.start as usize..range.end as usize])
+    }
+
+    fn cut(piece: &&'a [u8], range: Range<usize>) -> &'a [u8] {
+        &piece[range]
     }
 
     fn at_once(&self) -> u64 {
@@ -168,6 +175,10 @@ impl Input for Source {
         let end = range.start.saturating_add(ahead).min(self.len);
         *window = Window { start: range.start, bytes: self.store.read("", range.start..end)? };
         Ok(slice(&window.bytes, window.start, &range))
+    }
+
+    fn cut(piece: &Bytes, range: Range<usize>) -> Bytes {
+        piece.slice(range)
     }
 
     fn at_once(&self) -> u64 {

@@ -15,16 +15,13 @@ use tesseral_format::{
 use tesseral_store::{Staged, Store};
 
 use crate::array::{DIM_LABELS, DIM_NAMES, FILL};
+use crate::assemble::{AggregateHash, surround, tensor_item};
 use crate::encode::{MaskOptions, Stages, encode_object};
 use crate::open::HISTORY;
 use crate::wire::cbor::{Item, Map};
-use crate::wire::frame::{self, Kind};
-use crate::wire::lists::{HashList, Index};
+use crate::wire::descriptor::{self, Descriptor};
 use crate::wire::metadata::{Metadata, RESERVED};
 use crate::wire::object::ObjectFrame;
-use crate::wire::postamble::{self, Postamble};
-use crate::wire::preamble::{self, Preamble};
-use crate::wire::{align, descriptor};
 
 /// A `.tgm` file being written.
 #[derive(Debug)]
@@ -204,80 +201,13 @@ impl TensogramWriter {
             extra.insert(HISTORY.to_owned(), Item::Array(self.history.iter().map(history_item).collect()));
         }
         let base = self.arrays.iter().map(|array| {
-            let list = |numbers: &[u64]| Item::Array(numbers.iter().copied().map(Item::UInt).collect());
-            let tensor = Item::map([
-                ("ndim", Item::UInt(array.shape.len() as u64)),
-                ("dtype", Item::Text(array.dtype.to_string())),
-                ("shape", list(&array.shape)),
-                ("strides", list(&strides(&array.shape))),
-            ]);
             let mut base = array.base.clone();
-            base.insert(RESERVED.to_owned(), Item::map([("tensor", tensor)]));
+            let tensor = tensor_item(&Descriptor::raw(array.dtype, &array.shape));
+            base.insert(RESERVED.to_owned(), tensor);
             base
         });
         Metadata { base: base.collect(), extra, reserved: self.reserved.clone() }
     }
-
-    /// Everything before the objects, whose frames (without padding) have these lengths.
-    fn head(&self, lengths: &[u64], hashes: &[u64]) -> Result<(Vec<u8>, u64)> {
-        let too_long = || Error::limit("a message", u64::MAX, u64::MAX);
-        let metadata = self.metadata().to_item().to_bytes();
-        let hashed = self.hashed;
-        let mut flags = preamble::HEADER_METADATA;
-        let mut hash_list = None;
-        if hashed {
-            flags |= preamble::HASHES_PRESENT;
-        }
-        if !lengths.is_empty() {
-            flags |= preamble::HEADER_INDEX;
-            if hashed {
-                flags |= preamble::HEADER_HASHES;
-                let hashes = hashes.iter().map(|hash| format!("{hash:016x}")).collect();
-                hash_list = Some(HashList { algorithm: "xxh3".to_owned(), hashes }.to_item().to_bytes());
-            }
-        }
-        let padded = |body: usize| align(body as u64 + Kind::HeaderIndex.min_len()).ok_or_else(too_long);
-        let fixed = preamble::LEN
-            + padded(metadata.len())?
-            + hash_list.as_ref().map_or(Ok(0), |l| padded(l.len()))?;
-        // The index says where objects are, and they are after it: its length grows with the offsets it holds, until both
-        // agree. Offsets only ever grow with it, so that comes.
-        let mut index = Index { offsets: vec![0; lengths.len()], lengths: lengths.to_vec() };
-        let mut body = index.to_item().to_bytes();
-        let mut end;
-        loop {
-            end = fixed + if lengths.is_empty() { 0 } else { padded(body.len())? };
-            for (offset, len) in index.offsets.iter_mut().zip(lengths) {
-                *offset = end;
-                end = end.checked_add(align(*len).ok_or_else(too_long)?).ok_or_else(too_long)?;
-            }
-            let before = padded(body.len())?;
-            body = index.to_item().to_bytes();
-            if padded(body.len())? == before {
-                break;
-            }
-        }
-        let total = end.checked_add(postamble::LEN).ok_or_else(too_long)?;
-        let mut out = Vec::new();
-        Preamble { flags, total_length: total }.write(&mut out);
-        frame::write(Kind::HeaderMetadata, &metadata, hashed, &mut out);
-        if !lengths.is_empty() {
-            frame::write(Kind::HeaderIndex, &body, hashed, &mut out);
-        }
-        if let Some(list) = hash_list {
-            frame::write(Kind::HeaderHash, &list, hashed, &mut out);
-        }
-        Ok((out, total))
-    }
-}
-
-/// Row-major strides in cells.
-pub(crate) fn strides(shape: &[u64]) -> Vec<u64> {
-    let mut strides = vec![1_u64; shape.len()];
-    for d in (1..shape.len()).rev() {
-        strides[d - 1] = strides[d].saturating_mul(shape[d]);
-    }
-    strides
 }
 
 fn history_item(row: &HistoryRow) -> Item {
@@ -454,19 +384,18 @@ impl Writer for TensogramWriter {
         }
         let lengths: Vec<u64> = frames.iter().map(ObjectFrame::total_length).collect();
         let hashes: Vec<u64> = frames.iter().map(ObjectFrame::hash).collect();
-        let (head, total) = self.head(&lengths, &hashes)?;
-        self.staged.write_at(0, &head)?;
-        let mut at = head.len() as u64;
+        let around = surround(&self.metadata(), &lengths, &hashes, self.hashed, AggregateHash::Auto)?;
+        let mut at = 0;
+        let mut put = |bytes: &[u8]| {
+            self.staged.write_at(at, bytes)?;
+            at += bytes.len() as u64;
+            Ok::<(), Error>(())
+        };
+        put(&around.head)?;
         for frame in frames {
-            frame.write(|bytes| {
-                self.staged.write_at(at, bytes)?;
-                at += bytes.len() as u64;
-                Ok::<(), Error>(())
-            })?;
+            frame.write(&mut put)?;
         }
-        let mut end = Vec::new();
-        Postamble { first_footer_offset: at, total_length: total }.write(&mut end);
-        self.staged.write_at(at, &end)?;
+        put(&around.tail)?;
         self.staged.publish()
     }
 }

@@ -59,3 +59,5 @@ pub use tesseral_format::{
     ArraySpec, ChunkInfo, CodecSpec, CreateOptions, Format, MemoryBudget, OpenOptions, Repair, TimeRange,
 };
 pub use tesseral_store::{self as store, Overwrite};
+/// Messages of tensors: encode, decode, scan, stream and validate `.tgm` without the engine.
+pub use tesseral_tensogram as tensogram;

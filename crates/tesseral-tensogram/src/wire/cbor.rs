@@ -207,6 +207,21 @@ pub fn parse(bytes: &[u8], depth: usize, place: Place<'_>) -> Result<(Item, usiz
     }
 }
 
+/// Checks that bytes are one CBOR item in canonical form, and nothing else.
+///
+/// # Errors
+/// `Corrupt` when they are not, with where the two forms part.
+pub fn verify_canonical_cbor(bytes: &[u8]) -> Result<()> {
+    let place = Place { what: "metadata", object: "CBOR", offset: 0 };
+    let (item, _) = parse(bytes, 256, place)?;
+    let canonical = item.to_bytes();
+    if canonical == bytes {
+        return Ok(());
+    }
+    let same = bytes.iter().zip(&canonical).take_while(|(a, b)| a == b).count();
+    Err(Error::corrupt(place.what, place.object, same as u64, "it is not in canonical form from here on"))
+}
+
 /// Whether the bytes are the canonical form of the item they hold.
 pub fn is_canonical(bytes: &[u8], item: &Item) -> bool {
     let mut again = Vec::with_capacity(bytes.len());

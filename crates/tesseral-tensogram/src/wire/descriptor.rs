@@ -92,7 +92,33 @@ pub struct Descriptor {
 const NAMED: [&str; 10] =
     ["type", "ndim", "shape", "strides", "dtype", "byte_order", "encoding", "filter", "compression", "masks"];
 
+/// Row-major strides in cells.
+pub fn strides(shape: &[u64]) -> Vec<u64> {
+    let mut strides = vec![1_u64; shape.len()];
+    for d in (1..shape.len()).rev() {
+        strides[d - 1] = strides[d].saturating_mul(shape[d]);
+    }
+    strides
+}
+
 impl Descriptor {
+    /// Little-endian cells of a shape, row-major, stored as they are.
+    pub fn raw(dtype: DType, shape: &[u64]) -> Self {
+        let none = || "none".to_owned();
+        Self {
+            kind: "ntensor".to_owned(),
+            shape: shape.to_vec(),
+            strides: strides(shape),
+            dtype,
+            big_endian: Some(false),
+            encoding: none(),
+            filter: none(),
+            compression: none(),
+            masks: Vec::new(),
+            params: Map::new(),
+        }
+    }
+
     /// From its item.
     ///
     /// # Errors

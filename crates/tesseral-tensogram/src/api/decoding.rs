@@ -1,0 +1,351 @@
+//! From a message to cells.
+
+use std::borrow::Cow;
+use std::collections::HashSet;
+use std::ops::Range;
+
+use tesseral_codec::bitset;
+use tesseral_core::{DType, Error};
+use tesseral_format::Scratch;
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::error::{Result, TensogramError};
+use super::options::DecodeOptions;
+use crate::array::Object;
+use crate::message::Message;
+use crate::pipeline::Pipeline;
+use crate::read::Reader;
+use crate::scan::message_at;
+use crate::source::{Input, Slice};
+use crate::wire::cbor::Place;
+use crate::wire::descriptor::Descriptor;
+use crate::wire::frame::{Frame, Kind};
+use crate::wire::metadata::Metadata;
+
+/// An object's descriptor and cells; cells that are stored as they are wanted are a view of the message.
+pub type DecodedObject<'a> = (Descriptor, Cow<'a, [u8]>);
+
+const BUFFER: &str = "a message";
+
+/// Decodes all objects of the message at the start of a buffer.
+///
+/// # Errors
+/// Every kind but `Object`: damage anywhere in the message is an error.
+pub fn decode<'a>(buffer: &'a [u8], options: &DecodeOptions) -> Result<(Metadata, Vec<DecodedObject<'a>>)> {
+    let input = Slice { name: BUFFER, bytes: buffer };
+    let opened = Opened::at(&input, 0, options)?;
+    let metadata = opened.metadata()?;
+    let mut objects = Vec::with_capacity(opened.message.objects().count());
+    for number in 0..opened.message.objects().count() {
+        let (descriptor, cells) = opened.object(number)?;
+        objects.push((descriptor, cells.into()));
+    }
+    Ok((metadata, objects))
+}
+
+/// The metadata of the message at the start of a buffer, completed by what streams say of single objects.
+///
+/// # Errors
+/// `Framing`, `Metadata`, `HashMismatch`.
+pub fn decode_metadata(buffer: &[u8], options: &DecodeOptions) -> Result<Metadata> {
+    Opened::at(&Slice { name: BUFFER, bytes: buffer }, 0, options)?.metadata()
+}
+
+/// Metadata and descriptors of the message at the start of a buffer. Payloads are left alone.
+///
+/// # Errors
+/// `Framing`, `Metadata`, `HashMismatch`.
+pub fn decode_descriptors(buffer: &[u8], options: &DecodeOptions) -> Result<(Metadata, Vec<Descriptor>)> {
+    let input = Slice { name: BUFFER, bytes: buffer };
+    let opened = Opened::at(&input, 0, options)?;
+    Ok((opened.metadata()?, opened.descriptors()?))
+}
+
+/// Decodes one object of the message at the start of a buffer.
+///
+/// # Errors
+/// As [`decode`], and `Object` when there is no such object.
+pub fn decode_object<'a>(
+    buffer: &'a [u8],
+    index: usize,
+    options: &DecodeOptions,
+) -> Result<(Metadata, Descriptor, Cow<'a, [u8]>)> {
+    let input = Slice { name: BUFFER, bytes: buffer };
+    let opened = Opened::at(&input, 0, options)?;
+    let (descriptor, cells) = opened.object(index)?;
+    Ok((opened.metadata()?, descriptor, cells.into()))
+}
+
+/// Decodes ranges of cells, each `(first, count)`, of one object of the message at the start of a buffer. Only what the codecs
+/// need is decoded.
+///
+/// # Errors
+/// As [`decode_object`], and `Encoding` when a range passes the end.
+pub fn decode_range<'a>(
+    buffer: &'a [u8],
+    index: usize,
+    ranges: &[(u64, u64)],
+    options: &DecodeOptions,
+) -> Result<(Descriptor, Vec<Cow<'a, [u8]>>)> {
+    let input = Slice { name: BUFFER, bytes: buffer };
+    let (descriptor, cells) = Opened::at(&input, 0, options)?.ranges(index, ranges)?;
+    Ok((descriptor, cells.into_iter().map(Cow::from).collect()))
+}
+
+/// Cells: where they lie, or decoded.
+pub(crate) enum Cells<P> {
+    View(P),
+    Decoded(Vec<u8>),
+}
+
+impl<'a> From<Cells<&'a [u8]>> for Cow<'a, [u8]> {
+    fn from(cells: Cells<&'a [u8]>) -> Self {
+        match cells {
+            Cells::View(view) => Self::Borrowed(view),
+            Cells::Decoded(cells) => Self::Owned(cells),
+        }
+    }
+}
+
+impl From<Cells<bytes::Bytes>> for bytes::Bytes {
+    fn from(cells: Cells<bytes::Bytes>) -> Self {
+        match cells {
+            Cells::View(view) => view,
+            Cells::Decoded(cells) => cells.into(),
+        }
+    }
+}
+
+/// A message whose frames were walked.
+pub(crate) struct Opened<'a, I> {
+    pub reader: Reader<'a, I>,
+    pub message: Message,
+    options: &'a DecodeOptions,
+}
+
+impl<'a, I: Input> Opened<'a, I> {
+    /// The message that begins at `at`.
+    pub(crate) fn at(input: &'a I, at: u64, options: &'a DecodeOptions) -> Result<Self> {
+        let len = match message_at(input, at, &mut HashSet::new())? {
+            Ok(len) => len,
+            Err(refused) => {
+                let error = match refused.version {
+                    Some(version) => Error::unsupported(version),
+                    None => Error::corrupt(refused.check, input.name(), at, refused.detail),
+                };
+                return Err(TensogramError::Framing(error));
+            }
+        };
+        Self::new(input, at, len, options)
+    }
+
+    /// The message that is known to be there.
+    pub(crate) fn new(input: &'a I, offset: u64, len: u64, options: &'a DecodeOptions) -> Result<Self> {
+        let message = Message::walk(input, offset, len, false)?;
+        if let Some(fault) = message.fault() {
+            let error = fault.error(input.name());
+            return Err(if fault.check == "no_metadata_frame" {
+                TensogramError::Metadata(error)
+            } else {
+                TensogramError::Framing(error)
+            });
+        }
+        // Hashes are compared below, where a mismatch can be told as one.
+        let reader = Reader { input, limits: options.limits, digests: false };
+        Ok(Self { reader, message, options })
+    }
+
+    /// The metadata, its frames' hashes checked.
+    pub(crate) fn metadata(&self) -> Result<Metadata> {
+        let counts = self.message.metadata_frame();
+        let told = self.message.frames.iter().filter(|frame| frame.kind == Kind::Preceder);
+        for frame in counts.into_iter().chain(told) {
+            let body = frame.body();
+            self.reader.limits.check_metadata(body.end - body.start)?;
+            let bytes = self.reader.input.get(body, "metadata")?;
+            check_hash(frame, self.message.preamble.flags, None, &bytes, self.options)?;
+        }
+        Ok(self.reader.metadata(&self.message)?)
+    }
+
+    /// Descriptors of all objects. A hash covers payloads too, and is not compared for these alone.
+    pub(crate) fn descriptors(&self) -> Result<Vec<Descriptor>> {
+        let objects = self.message.objects().map(|frame| Ok(self.reader.object(frame)?.descriptor));
+        objects.collect()
+    }
+
+    fn frame(&self, index: usize) -> Result<&Frame> {
+        let count = self.message.objects().count();
+        self.message.objects().nth(index).ok_or(TensogramError::Object { what: "object", index, count })
+    }
+
+    /// All cells of an object.
+    pub(crate) fn object(&self, index: usize) -> Result<(Descriptor, Cells<I::Piece>)> {
+        let (work, body) = self.open_object(index)?;
+        let all = 0..work.object.cells;
+        if work.is_view(self.options) {
+            let range = work.within(&work.object.payload);
+            return Ok((work.object.descriptor, Cells::View(I::cut(&body, range))));
+        }
+        let cells = work.decode(&body, all, self.options)?;
+        Ok((work.object.descriptor, Cells::Decoded(cells)))
+    }
+
+    /// Runs of cells of an object.
+    pub(crate) fn ranges(
+        &self,
+        index: usize,
+        ranges: &[(u64, u64)],
+    ) -> Result<(Descriptor, Vec<Cells<I::Piece>>)> {
+        let (work, body) = self.open_object(index)?;
+        let count = work.object.cells;
+        let mut out = Vec::with_capacity(ranges.len());
+        let mut whole: Option<Vec<u8>> = None;
+        for (first, n) in ranges {
+            let end = first.checked_add(*n).filter(|end| *end <= count);
+            let end = end.ok_or_else(|| {
+                Error::invalid(format!("{n} cells from {first} on are not in an object of {count}"))
+            })?;
+            let size = work.object.descriptor.dtype.size();
+            out.push(match size {
+                Some(size) if work.is_view(self.options) => {
+                    let start = work.object.payload.start;
+                    let bytes = start + first * size as u64..start + end * size as u64;
+                    Cells::View(I::cut(&body, work.within(&bytes)))
+                }
+                Some(_) if work.pipeline.plain() => {
+                    Cells::Decoded(work.decode(&body, *first..end, self.options)?)
+                }
+                _ => {
+                    if whole.is_none() {
+                        whole = Some(work.decode(&body, 0..count, self.options)?);
+                    }
+                    let whole = whole.as_deref().unwrap_or_default();
+                    Cells::Decoded(cut_cells(whole, size, *first, end))
+                }
+            });
+        }
+        Ok((work.object.descriptor, out))
+    }
+
+    fn open_object(&self, index: usize) -> Result<(Work<'a>, I::Piece)> {
+        open_frame(&self.reader, self.frame(index)?, self.message.preamble.flags, index, self.options)
+    }
+}
+
+/// Compares the hash of a frame's body, if it has one.
+pub(crate) fn check_hash(
+    frame: &Frame,
+    message_flags: u16,
+    object_index: Option<usize>,
+    body: &[u8],
+    options: &DecodeOptions,
+) -> Result<()> {
+    match (frame.expected_hash(message_flags), object_index) {
+        (None, Some(object_index)) if options.require_hash => {
+            Err(TensogramError::MissingHash { object_index })
+        }
+        (Some(expected), _) if options.verify_hash || options.require_hash => {
+            let actual = xxh3_64(body);
+            if actual == expected {
+                return Ok(());
+            }
+            Err(TensogramError::HashMismatch { object_index, expected, actual })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Reads an object's frame and compares its hash.
+pub(crate) fn open_frame<'a, I: Input>(
+    reader: &Reader<'a, I>,
+    frame: &Frame,
+    message_flags: u16,
+    index: usize,
+    options: &DecodeOptions,
+) -> Result<(Work<'a>, I::Piece)> {
+    let named = |error: Error| error.in_array(index.to_string());
+    let body = reader.input.get(frame.body(), "object")?;
+    check_hash(frame, message_flags, Some(index), &body, options)?;
+    let object = reader.object(frame).map_err(named)?;
+    reader.limits.check_chunk(object.raw_len)?;
+    let name = reader.input.name();
+    let place = Place { what: "descriptor", object: name, offset: object.cbor.start };
+    let pipeline = Pipeline::of(&object.descriptor, place).map_err(named)?;
+    let stored = object.payload.end - object.payload.start;
+    if pipeline.plain() && stored != pipeline.coded_len {
+        let detail = format!("expected {} bytes, found {stored}", pipeline.coded_len);
+        return Err(named(Error::corrupt("payload", name, object.payload.start, detail)).into());
+    }
+    Ok((Work { object, pipeline, start: frame.body().start, name }, body))
+}
+
+/// Some cells of all.
+fn cut_cells(whole: &[u8], size: Option<usize>, first: u64, end: u64) -> Vec<u8> {
+    #[allow(clippy::cast_possible_truncation)]
+    match size {
+        Some(size) => whole[first as usize * size..end as usize * size].to_vec(),
+        None => {
+            let mut bits = vec![0; (end - first).div_ceil(8) as usize];
+            for at in (first..end).filter(|at| bitset::get(whole, *at)) {
+                let to = at - first;
+                bits[(to / 8) as usize] |= 0x80 >> (to % 8);
+            }
+            bits
+        }
+    }
+}
+
+/// An object whose frame is at hand.
+pub(crate) struct Work<'a> {
+    pub object: Object,
+    pipeline: Pipeline,
+    /// Where the frame's body begins.
+    start: u64,
+    name: &'a str,
+}
+
+impl Work<'_> {
+    /// A range of the file as one of the body.
+    fn within(&self, range: &Range<u64>) -> Range<usize> {
+        #[allow(clippy::cast_possible_truncation)]
+        let at = |offset: u64| (offset - self.start) as usize;
+        at(range.start)..at(range.end)
+    }
+
+    /// Whether the stored bytes are the cells that are asked for.
+    fn is_view(&self, options: &DecodeOptions) -> bool {
+        let dtype = self.object.descriptor.dtype;
+        let clean = dtype != DType::Bitmask || self.object.cells.is_multiple_of(8);
+        self.pipeline.plain()
+            && self.pipeline.packing.is_none()
+            && (self.object.masks.is_empty() || !options.restore_non_finite)
+            && !(options.native_byte_order && self.object.swapped())
+            && clean
+    }
+
+    pub(crate) fn decode(&self, body: &[u8], cells: Range<u64>, options: &DecodeOptions) -> Result<Vec<u8>> {
+        let count = cells.end - cells.start;
+        let dtype = self.object.descriptor.dtype;
+        let len = match dtype.size() {
+            Some(size) => count * size as u64,
+            None => count.div_ceil(8),
+        };
+        let len = usize::try_from(len).map_err(|_| Error::limit("an object", len, usize::MAX as u64))?;
+        let mut values = vec![0; len];
+        let mut parts: Vec<&[u8]> = self.object.parts().map(|(_, span)| &body[self.within(&span)]).collect();
+        let bare;
+        let mut object = &self.object;
+        if !options.restore_non_finite && !object.masks.is_empty() {
+            bare = Object { masks: Vec::new(), ..object.clone() };
+            object = &bare;
+            parts.truncate(1);
+        }
+        let mut scratch = Scratch::default();
+        crate::decode::decode(object, &self.pipeline, self.name, &parts, cells, &mut values, &mut scratch)?;
+        if !options.native_byte_order && self.object.swapped() {
+            values.chunks_exact_mut(dtype.word()).for_each(<[u8]>::reverse);
+        }
+        Ok(values)
+    }
+}

@@ -1,0 +1,111 @@
+//! From cells to a message.
+
+use std::borrow::Cow;
+
+use tesseral_core::Error;
+
+use super::error::Result;
+use super::options::EncodeOptions;
+use crate::assemble::{complete, encode_message, refuse_reserved};
+use crate::encode::{Stages, encode_object};
+use crate::wire::descriptor::Descriptor;
+use crate::wire::metadata::Metadata;
+use crate::wire::object::ObjectFrame;
+
+/// Makes a message of objects. Cells are in the byte order that their descriptor names, and are not swapped.
+///
+/// # Errors
+/// `Metadata` for keys that belong to the library, more entries than objects, or cells that do not fit a shape; `Encoding` and
+/// `Compression` for what codecs do not take.
+pub fn encode(
+    metadata: &Metadata,
+    objects: &[(&Descriptor, &[u8])],
+    options: &EncodeOptions,
+) -> Result<Vec<u8>> {
+    build(metadata, objects, options, object_frame)
+}
+
+/// Makes a message of payloads that were encoded before, as their descriptors say.
+///
+/// # Errors
+/// As [`encode`].
+pub fn encode_pre_encoded(
+    metadata: &Metadata,
+    objects: &[(&Descriptor, &[u8])],
+    options: &EncodeOptions,
+) -> Result<Vec<u8>> {
+    build(metadata, objects, options, pre_encoded_frame)
+}
+
+type Encoder = for<'a> fn(&Descriptor, &'a [u8], &EncodeOptions) -> Result<ObjectFrame<'a>>;
+
+fn build(
+    metadata: &Metadata,
+    objects: &[(&Descriptor, &[u8])],
+    options: &EncodeOptions,
+    encoder: Encoder,
+) -> Result<Vec<u8>> {
+    refuse_reserved(metadata)?;
+    let mut frames = Vec::with_capacity(objects.len());
+    for (descriptor, cells) in objects {
+        frames.push(encoder(descriptor, cells, options)?);
+    }
+    let mut metadata = metadata.clone();
+    let descriptors: Vec<Descriptor> = frames.iter().map(|frame| frame.descriptor().clone()).collect();
+    complete(&mut metadata, &descriptors)?;
+    metadata.reserved = options.provenance.reserved();
+    Ok(encode_message(&metadata, frames, options.hashing, options.aggregate_hash)?)
+}
+
+fn refuse(detail: String) -> Error {
+    Error::corrupt("descriptor", "the object to be written", None, detail)
+}
+
+/// What must hold of every descriptor.
+fn check(descriptor: &Descriptor) -> Result<()> {
+    if descriptor.kind.is_empty() {
+        return Err(refuse("the object's type is empty".to_owned()).into());
+    }
+    if descriptor.strides.len() != descriptor.shape.len() {
+        let detail = format!("shape {:?}, strides {:?}", descriptor.shape, descriptor.strides);
+        return Err(refuse(detail).into());
+    }
+    Ok(())
+}
+
+/// The frame of one object.
+pub(crate) fn object_frame<'a>(
+    descriptor: &Descriptor,
+    cells: &'a [u8],
+    options: &EncodeOptions,
+) -> Result<ObjectFrame<'a>> {
+    check(descriptor)?;
+    if descriptor.raw_len() != Some(cells.len() as u64) {
+        let detail =
+            format!("{} bytes are not the cells of {} {:?}", cells.len(), descriptor.dtype, descriptor.shape);
+        return Err(refuse(detail).into());
+    }
+    let stages = Stages::of(descriptor)?;
+    let mut cells = Cow::Borrowed(cells);
+    // Codecs want this machine's numbers.
+    let swapped = descriptor.big_endian.is_some_and(|big| big != cfg!(target_endian = "big"));
+    if swapped && descriptor.dtype.word() > 1 {
+        cells.to_mut().chunks_exact_mut(descriptor.dtype.word()).for_each(<[u8]>::reverse);
+    }
+    Ok(encode_object(&stages, cells, &options.masks, options.hashing)?)
+}
+
+/// The frame of one object whose payload is ready.
+pub(crate) fn pre_encoded_frame<'a>(
+    descriptor: &Descriptor,
+    payload: &'a [u8],
+    options: &EncodeOptions,
+) -> Result<ObjectFrame<'a>> {
+    check(descriptor)?;
+    let stages = Stages::of(descriptor)?;
+    let expected = stages.plain_len()?;
+    if descriptor.masks.is_empty() && expected.is_some_and(|expected| expected != payload.len() as u64) {
+        return Err(refuse(format!("expected {expected:?} bytes, found {}", payload.len())).into());
+    }
+    Ok(ObjectFrame::new(descriptor.clone(), Cow::Borrowed(payload), options.hashing))
+}

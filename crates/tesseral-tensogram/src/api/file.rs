@@ -1,0 +1,339 @@
+//! A file of messages.
+
+use std::fs::OpenOptions as FileOptions;
+use std::io::{self, Seek, Write};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bytes::Bytes;
+use tesseral_store::{Access, LocalStore, Store};
+
+use super::decoding::Opened;
+use super::encoding::encode;
+use super::error::{Result, TensogramError};
+use super::options::{DecodeOptions, EncodeOptions};
+use super::scanning::SkippedBytes;
+use crate::scan::{Skipped, Span, scan};
+use crate::source::{Input, Source};
+use crate::wire::descriptor::Descriptor;
+use crate::wire::metadata::Metadata;
+
+/// A file of messages. Opening it reads nothing; the first need finds the messages, hopping from one to the next, and
+/// remembers where they are.
+///
+/// ```
+/// # fn main() -> Result<(), tesseral_tensogram::TensogramError> {
+/// # let folder = std::env::temp_dir().join(format!("tesseral-tgm-doc-{}", std::process::id()));
+/// # std::fs::create_dir_all(&folder)?;
+/// # let path = folder.join("forecast.tgm");
+/// use tesseral_core::DType;
+/// use tesseral_tensogram::{DataObjectDescriptor, DecodeOptions, EncodeOptions, GlobalMetadata, TensogramFile};
+///
+/// let mut file = TensogramFile::create(&path)?;
+/// let cells: Vec<u8> = [1.0_f32, 2.0, 3.0].iter().flat_map(|c| c.to_le_bytes()).collect();
+/// let descriptor = DataObjectDescriptor::raw(DType::Float32, &[3]);
+/// file.append(&GlobalMetadata::default(), &[(&descriptor, &cells)], &EncodeOptions::default())?;
+///
+/// let file = TensogramFile::open(&path);
+/// assert_eq!(file.message_count()?, 1);
+/// let (_, objects) = file.decode_message(0, &DecodeOptions::default())?;
+/// assert_eq!(objects[0].1, cells);
+/// # std::fs::remove_dir_all(folder)?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct TensogramFile {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    place: Place,
+    found: Mutex<Option<Arc<Found>>>,
+}
+
+#[derive(Debug)]
+enum Place {
+    File { path: PathBuf, access: Access },
+    Store(Arc<dyn Store>),
+}
+
+impl Place {
+    fn store(&self) -> Arc<dyn Store> {
+        match self {
+            // A fresh one each time: a store keeps the file it opened.
+            Self::File { path, access } => Arc::new(LocalStore::new(path, *access)),
+            Self::Store(store) => Arc::clone(store),
+        }
+    }
+}
+
+/// Where messages are.
+#[derive(Debug)]
+struct Found {
+    source: Source,
+    messages: Vec<Span>,
+    skipped: Vec<Skipped>,
+}
+
+impl TensogramFile {
+    fn new(place: Place) -> Self {
+        Self { inner: Arc::new(Inner { place, found: Mutex::default() }) }
+    }
+
+    /// A file that is read piece by piece. Nothing is read yet, and the file need not exist.
+    pub fn open(path: impl Into<PathBuf>) -> Self {
+        Self::new(Place::File { path: path.into(), access: Access::Read })
+    }
+
+    /// A file that is mapped: messages and cells stored as they are become views of the map. Nothing is read yet.
+    #[cfg(feature = "mmap")]
+    pub fn open_mmap(path: impl Into<PathBuf>) -> Self {
+        Self::new(Place::File { path: path.into(), access: Access::Map })
+    }
+
+    /// Whatever a store holds under the empty name.
+    pub fn open_store(store: Arc<dyn Store>) -> Self {
+        Self::new(Place::Store(store))
+    }
+
+    /// A new, empty file to append to.
+    ///
+    /// # Errors
+    /// `Io`, also when the file exists.
+    pub fn create(path: impl Into<PathBuf>) -> Result<Self> {
+        let path = path.into();
+        FileOptions::new().write(true).create_new(true).open(&path)?;
+        Ok(Self::open(path))
+    }
+
+    /// The path, for files.
+    pub fn path(&self) -> Option<&Path> {
+        match &self.inner.place {
+            Place::File { path, .. } => Some(path),
+            Place::Store(_) => None,
+        }
+    }
+
+    fn found(&self) -> Result<Arc<Found>> {
+        let mut found = self.inner.found.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(found) = &*found {
+            return Ok(Arc::clone(found));
+        }
+        let source = Source::open(&self.inner.place.store())?;
+        let scanned = scan(&source)?;
+        let now = Arc::new(Found { source, messages: scanned.messages, skipped: scanned.skipped });
+        *found = Some(Arc::clone(&now));
+        Ok(now)
+    }
+
+    /// Number of messages.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub fn message_count(&self) -> Result<usize> {
+        Ok(self.found()?.messages.len())
+    }
+
+    /// Where each message begins, and its length.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub fn message_spans(&self) -> Result<Vec<(u64, u64)>> {
+        Ok(self.found()?.messages.iter().map(|span| (span.offset, span.len)).collect())
+    }
+
+    /// Bytes that belong to no message: garbage between messages, messages that are cut or damaged.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub fn skipped(&self) -> Result<Vec<SkippedBytes>> {
+        Ok(self.found()?.skipped.iter().map(SkippedBytes::from).collect())
+    }
+
+    /// The bytes of a message; a view where the file is mapped.
+    ///
+    /// # Errors
+    /// `Object` when there is no such message; `Io`.
+    pub fn read_message(&self, index: usize) -> Result<Bytes> {
+        let found = self.found()?;
+        let span = found.span(index)?;
+        Ok(found.source.get(span.offset..span.offset + span.len, "message")?)
+    }
+
+    /// Decodes a message.
+    ///
+    /// # Errors
+    /// As [`decode`](super::decoding::decode); `Object` when there is no such message.
+    pub fn decode_message(
+        &self,
+        index: usize,
+        options: &DecodeOptions,
+    ) -> Result<(Metadata, Vec<(Descriptor, Bytes)>)> {
+        let found = self.found()?;
+        let opened = found.open(index, options)?;
+        let metadata = opened.metadata()?;
+        let mut objects = Vec::with_capacity(opened.message.objects().count());
+        for number in 0..opened.message.objects().count() {
+            let (descriptor, cells) = opened.object(number)?;
+            objects.push((descriptor, cells.into()));
+        }
+        Ok((metadata, objects))
+    }
+
+    /// The metadata of a message. No payload is read.
+    ///
+    /// # Errors
+    /// `Framing`, `Metadata`, `HashMismatch`, `Object`, `Io`.
+    pub fn decode_metadata(&self, index: usize, options: &DecodeOptions) -> Result<Metadata> {
+        self.found()?.open(index, options)?.metadata()
+    }
+
+    /// Metadata and descriptors of a message. No payload is read.
+    ///
+    /// # Errors
+    /// `Framing`, `Metadata`, `HashMismatch`, `Object`, `Io`.
+    pub fn decode_descriptors(
+        &self,
+        index: usize,
+        options: &DecodeOptions,
+    ) -> Result<(Metadata, Vec<Descriptor>)> {
+        let found = self.found()?;
+        let opened = found.open(index, options)?;
+        Ok((opened.metadata()?, opened.descriptors()?))
+    }
+
+    /// Decodes one object of a message.
+    ///
+    /// # Errors
+    /// As [`decode_message`](Self::decode_message).
+    pub fn decode_object(
+        &self,
+        index: usize,
+        object: usize,
+        options: &DecodeOptions,
+    ) -> Result<(Metadata, Descriptor, Bytes)> {
+        let found = self.found()?;
+        let opened = found.open(index, options)?;
+        let (descriptor, cells) = opened.object(object)?;
+        Ok((opened.metadata()?, descriptor, cells.into()))
+    }
+
+    /// Decodes ranges of cells, each `(first, count)`, of one object of a message.
+    ///
+    /// # Errors
+    /// As [`decode_range`](super::decoding::decode_range).
+    pub fn decode_range(
+        &self,
+        index: usize,
+        object: usize,
+        ranges: &[(u64, u64)],
+        options: &DecodeOptions,
+    ) -> Result<(Descriptor, Vec<Bytes>)> {
+        let found = self.found()?;
+        let (descriptor, cells) = found.open(index, options)?.ranges(object, ranges)?;
+        Ok((descriptor, cells.into_iter().map(Bytes::from).collect()))
+    }
+
+    /// Encodes a message and appends it. See [`append_message`](Self::append_message).
+    ///
+    /// # Errors
+    /// As [`encode`], and `Io`.
+    pub fn append(
+        &mut self,
+        metadata: &Metadata,
+        objects: &[(&Descriptor, &[u8])],
+        options: &EncodeOptions,
+    ) -> Result<()> {
+        self.append_message(&encode(metadata, objects, options)?)
+    }
+
+    /// Appends the bytes of a whole message, durably. The file is made if there is none. Being killed midway leaves the old
+    /// messages and a torn tail, which readers skip and report.
+    ///
+    /// # Errors
+    /// `Framing` when the bytes are not one message, and nothing is written then; `Io`.
+    pub fn append_message(&mut self, message: &[u8]) -> Result<()> {
+        let Place::File { path, .. } = &self.inner.place else {
+            return Err(io::Error::new(io::ErrorKind::Unsupported, "appending to a store").into());
+        };
+        let whole = DecodeOptions { verify_hash: false, ..DecodeOptions::default() };
+        let slice = crate::source::Slice { name: "the message to be appended", bytes: message };
+        let len = Opened::at(&slice, 0, &whole)?.message.len;
+        if len != message.len() as u64 {
+            let detail = format!("{} bytes follow the message", message.len() as u64 - len);
+            let error = tesseral_core::Error::corrupt("message", slice.name, len, detail);
+            return Err(TensogramError::Framing(error));
+        }
+        let mut file = FileOptions::new().append(true).create(true).open(path)?;
+        file.write_all(message)?;
+        file.sync_all()?;
+        let offset = file.stream_position()?.saturating_sub(len);
+        self.note(Span { offset, len })
+    }
+
+    /// Adds a message that was appended to what is known, unless others appended too.
+    fn note(&self, span: Span) -> Result<()> {
+        let mut found = self.inner.found.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(known) = found.take().filter(|known| known.source.len == span.offset) else { return Ok(()) };
+        let mut messages = known.messages.clone();
+        messages.push(span);
+        let source = Source::open(&self.inner.place.store())?;
+        *found = Some(Arc::new(Found { source, messages, skipped: known.skipped.clone() }));
+        Ok(())
+    }
+
+    /// The bytes of every message, in order.
+    pub fn iter(&self) -> Messages<'_> {
+        Messages { file: self, next: 0 }
+    }
+}
+
+impl Found {
+    fn span(&self, index: usize) -> Result<Span> {
+        let count = self.messages.len();
+        self.messages.get(index).copied().ok_or(TensogramError::Object { what: "message", index, count })
+    }
+
+    fn open<'a>(&'a self, index: usize, options: &'a DecodeOptions) -> Result<Opened<'a, Source>> {
+        let span = self.span(index)?;
+        Opened::new(&self.source, span.offset, span.len, options)
+    }
+}
+
+/// Goes through the messages of a file.
+#[derive(Clone, Debug)]
+pub struct Messages<'a> {
+    file: &'a TensogramFile,
+    next: usize,
+}
+
+impl Iterator for Messages<'_> {
+    type Item = Result<Bytes>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        match self.file.message_count() {
+            Ok(count) if self.next < count => {
+                self.next += 1;
+                Some(self.file.read_message(self.next - 1))
+            }
+            Ok(_) => None,
+            // Told once.
+            Err(error) if self.next == 0 => {
+                self.next = usize::MAX;
+                Some(Err(error))
+            }
+            Err(_) => None,
+        }
+    }
+}
+
+impl<'a> IntoIterator for &'a TensogramFile {
+    type Item = Result<Bytes>;
+    type IntoIter = Messages<'a>;
+
+    fn into_iter(self) -> Messages<'a> {
+        self.iter()
+    }
+}

@@ -1,0 +1,65 @@
+//! A file of messages, for programs that must not wait. Reading and decoding run on threads that may.
+
+use std::path::PathBuf;
+
+use bytes::Bytes;
+use tokio::task::spawn_blocking;
+
+use super::error::Result;
+use super::file::TensogramFile;
+use super::options::DecodeOptions;
+use crate::wire::descriptor::Descriptor;
+use crate::wire::metadata::Metadata;
+
+impl TensogramFile {
+    /// Runs `work` where waiting is allowed.
+    async fn apart<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Self) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let file = self.clone();
+        match spawn_blocking(move || work(&file)).await {
+            Ok(done) => done,
+            Err(stopped) => Err(std::io::Error::other(stopped).into()),
+        }
+    }
+
+    /// Opens a file and finds its messages.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub async fn open_async(path: impl Into<PathBuf>) -> Result<Self> {
+        let file = Self::open(path);
+        file.message_count_async().await?;
+        Ok(file)
+    }
+
+    /// As [`message_count`](Self::message_count).
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn message_count_async(&self) -> Result<usize> {
+        self.apart(Self::message_count).await
+    }
+
+    /// As [`read_message`](Self::read_message).
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn read_message_async(&self, index: usize) -> Result<Bytes> {
+        self.apart(move |file| file.read_message(index)).await
+    }
+
+    /// As [`decode_message`](Self::decode_message).
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn decode_message_async(
+        &self,
+        index: usize,
+        options: &DecodeOptions,
+    ) -> Result<(Metadata, Vec<(Descriptor, Bytes)>)> {
+        let options = options.clone();
+        self.apart(move |file| file.decode_message(index, &options)).await
+    }
+}

@@ -1,0 +1,221 @@
+//! A message written object by object, to anything that takes bytes.
+
+use std::io::{Seek, SeekFrom, Write};
+
+use tesseral_core::Error;
+
+use super::encoding::{object_frame, pre_encoded_frame};
+use super::error::{Result, TensogramError};
+use super::options::EncodeOptions;
+use crate::assemble::{AggregateHash, build_hash_frame_cbor, complete, refuse_reserved};
+use crate::wire::cbor::Map;
+use crate::wire::descriptor::Descriptor;
+use crate::wire::frame::{self, Kind};
+use crate::wire::lists::Index;
+use crate::wire::metadata::{Metadata, RESERVED};
+use crate::wire::object::ObjectFrame;
+use crate::wire::postamble::{self, Postamble};
+use crate::wire::preamble::{self, Preamble};
+
+/// Writes a message while its objects come in. Only the objects' places, hashes and descriptors are held.
+///
+/// ```
+/// use tesseral_core::DType;
+/// use tesseral_tensogram::{DataObjectDescriptor, DecodeOptions, EncodeOptions, GlobalMetadata, StreamingEncoder, decode};
+///
+/// let mut stream = StreamingEncoder::new(Vec::new(), &GlobalMetadata::default(), &EncodeOptions::default())?;
+/// for step in 0..3_u8 {
+///     stream.write_object(&DataObjectDescriptor::raw(DType::UInt8, &[4]), &[step; 4])?;
+/// }
+/// let message = stream.finish()?;
+/// let (_, objects) = decode(&message, &DecodeOptions::default())?;
+/// assert_eq!(&objects[2].1[..], [2; 4]);
+/// # Ok::<(), tesseral_tensogram::TensogramError>(())
+/// ```
+#[derive(Debug)]
+pub struct StreamingEncoder<W> {
+    sink: W,
+    written: u64,
+    options: EncodeOptions,
+    metadata: Metadata,
+    index: Index,
+    hashes: Vec<u64>,
+    descriptors: Vec<Descriptor>,
+    /// Keys told right before each object; one more than objects while the next is waited for.
+    preceders: Vec<Map>,
+}
+
+fn misplaced(detail: &str) -> TensogramError {
+    TensogramError::Framing(Error::invalid(detail))
+}
+
+impl<W: Write> StreamingEncoder<W> {
+    /// Begins a message.
+    ///
+    /// # Errors
+    /// `Metadata` for keys that belong to the library; `Encoding` when hashes are wanted before the objects; `Io`.
+    pub fn new(sink: W, metadata: &Metadata, options: &EncodeOptions) -> Result<Self> {
+        refuse_reserved(metadata)?;
+        if matches!(options.aggregate_hash, AggregateHash::Header | AggregateHash::Both) {
+            return Err(Error::invalid("a stream cannot have its hashes before the objects").into());
+        }
+        let mut stream = Self {
+            sink,
+            written: 0,
+            options: options.clone(),
+            metadata: metadata.clone(),
+            index: Index::default(),
+            hashes: Vec::new(),
+            descriptors: Vec::new(),
+            preceders: Vec::new(),
+        };
+        let mut flags = preamble::HEADER_METADATA
+            | preamble::FOOTER_METADATA
+            | preamble::FOOTER_INDEX
+            | preamble::PRECEDER_METADATA;
+        if options.hashing {
+            flags |= preamble::HASHES_PRESENT;
+        }
+        if stream.lists_hashes() {
+            flags |= preamble::FOOTER_HASHES;
+        }
+        let mut head = Vec::new();
+        Preamble { flags, total_length: 0 }.write(&mut head);
+        frame::write(Kind::HeaderMetadata, &metadata.to_item().to_bytes(), options.hashing, &mut head);
+        stream.put(&head)?;
+        Ok(stream)
+    }
+
+    fn lists_hashes(&self) -> bool {
+        self.options.hashing && self.options.aggregate_hash != AggregateHash::None
+    }
+
+    fn put(&mut self, bytes: &[u8]) -> Result<()> {
+        self.sink.write_all(bytes)?;
+        self.written += bytes.len() as u64;
+        Ok(())
+    }
+
+    /// Writes a frame of CBOR. Everything so far ends where a frame may begin.
+    fn put_frame(&mut self, kind: Kind, body: &[u8]) -> Result<()> {
+        let mut out = Vec::new();
+        frame::write(kind, body, self.options.hashing, &mut out);
+        self.put(&out)
+    }
+
+    /// Writes keys of the next object right before it.
+    ///
+    /// # Errors
+    /// `Framing` when keys are waiting for their object already; `Metadata` for keys that belong to the library; `Io`.
+    pub fn write_preceder(&mut self, keys: Map) -> Result<()> {
+        if self.is_waiting() {
+            return Err(misplaced("metadata of an object was written twice"));
+        }
+        if keys.contains_key(RESERVED) {
+            let detail = format!("{RESERVED} belongs to the library");
+            return Err(Error::corrupt("metadata", "the message to be written", None, detail).into());
+        }
+        let told = Metadata { base: vec![keys], ..Metadata::default() };
+        self.put_frame(Kind::Preceder, &told.to_item().to_bytes())?;
+        self.preceders.extend(told.base);
+        Ok(())
+    }
+
+    fn is_waiting(&self) -> bool {
+        self.preceders.len() > self.descriptors.len()
+    }
+
+    /// Encodes an object and writes it.
+    ///
+    /// # Errors
+    /// As [`encode`](super::encoding::encode), and `Io`.
+    pub fn write_object(&mut self, descriptor: &Descriptor, cells: &[u8]) -> Result<()> {
+        let frame = object_frame(descriptor, cells, &self.options)?;
+        self.write_frame(&frame)
+    }
+
+    /// Writes an object whose payload was encoded before, as its descriptor says.
+    ///
+    /// # Errors
+    /// As [`write_object`](Self::write_object).
+    pub fn write_object_pre_encoded(&mut self, descriptor: &Descriptor, payload: &[u8]) -> Result<()> {
+        let frame = pre_encoded_frame(descriptor, payload, &self.options)?;
+        self.write_frame(&frame)
+    }
+
+    fn write_frame(&mut self, frame: &ObjectFrame<'_>) -> Result<()> {
+        let offset = self.written;
+        frame.write(|bytes| self.put(bytes))?;
+        if !self.is_waiting() {
+            self.preceders.push(Map::new());
+        }
+        self.index.offsets.push(offset);
+        self.index.lengths.push(frame.total_length());
+        self.hashes.push(frame.hash());
+        self.descriptors.push(frame.descriptor().clone());
+        Ok(())
+    }
+
+    /// Number of objects so far.
+    pub fn object_count(&self) -> usize {
+        self.descriptors.len()
+    }
+
+    /// Bytes of the message so far.
+    pub fn bytes_written(&self) -> u64 {
+        self.written
+    }
+
+    /// Writes what comes after the objects. The message does not say how long it is.
+    ///
+    /// # Errors
+    /// `Framing` when keys wait for an object; `Metadata` when more entries were given than objects came; `Io`.
+    pub fn finish(mut self) -> Result<W> {
+        self.end()?;
+        self.sink.flush()?;
+        Ok(self.sink)
+    }
+
+    fn end(&mut self) -> Result<()> {
+        if self.is_waiting() {
+            return Err(misplaced("metadata of an object that does not come"));
+        }
+        let first_footer_offset = self.written;
+        let mut metadata = std::mem::take(&mut self.metadata);
+        complete(&mut metadata, &self.descriptors)?;
+        for (entry, told) in metadata.base.iter_mut().zip(std::mem::take(&mut self.preceders)) {
+            entry.extend(told);
+        }
+        metadata.reserved = self.options.provenance.reserved();
+        self.put_frame(Kind::FooterMetadata, &metadata.to_item().to_bytes())?;
+        if self.lists_hashes() && !self.hashes.is_empty() {
+            self.put_frame(Kind::FooterHash, &build_hash_frame_cbor(&self.hashes))?;
+        }
+        self.put_frame(Kind::FooterIndex, &self.index.to_item().to_bytes())?;
+        let mut end = Vec::new();
+        Postamble { first_footer_offset, total_length: 0 }.write(&mut end);
+        self.put(&end)
+    }
+}
+
+impl<W: Write + Seek> StreamingEncoder<W> {
+    /// As [`finish`](Self::finish), then goes back to say how long the message is. The message may begin anywhere in the sink.
+    ///
+    /// # Errors
+    /// As [`finish`](Self::finish).
+    pub fn finish_with_backfill(mut self) -> Result<W> {
+        self.end()?;
+        let end = self.sink.stream_position()?;
+        let start = end
+            .checked_sub(self.written)
+            .ok_or_else(|| misplaced("the sink was moved while the message was written"))?;
+        let length = self.written.to_be_bytes();
+        for at in [start + 16, end - postamble::LEN + 8] {
+            self.sink.seek(SeekFrom::Start(at))?;
+            self.sink.write_all(&length)?;
+        }
+        self.sink.seek(SeekFrom::Start(end))?;
+        self.sink.flush()?;
+        Ok(self.sink)
+    }
+}
