@@ -100,7 +100,13 @@ impl Selection {
 
     /// Number of cells taken; `None` beyond `u64`.
     pub fn cells(&self) -> Option<u64> {
-        Region::from_shape(&self.shape()).cells()
+        product(self.slices.iter().map(Slice::count))
+    }
+
+    /// Number of cells taken inside `region`; `None` beyond `u64`.
+    pub fn cells_in(&self, region: &Region) -> Option<u64> {
+        let bounds = region.bounds();
+        product(self.slices.iter().zip(bounds).map(|(slice, &(start, end))| slice.clip(start, end).0.count()))
     }
 
     /// The smallest box around every position taken.
@@ -127,6 +133,14 @@ impl Selection {
         }
         Some((Self { slices }, Region::new(target)))
     }
+}
+
+/// A product that is 0 as soon as one factor is, however large the others.
+fn product(counts: impl Iterator<Item = u64> + Clone) -> Option<u64> {
+    if counts.clone().any(|n| n == 0) {
+        return Some(0);
+    }
+    counts.into_iter().try_fold(1_u64, u64::checked_mul)
 }
 
 #[cfg(test)]

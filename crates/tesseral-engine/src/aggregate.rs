@@ -1,16 +1,20 @@
 //! Folding a selection into one summary, from statistics where they are exact, else from cells where they lie.
 
 use rayon::prelude::*;
-use tesseral_core::{Field, Result, Scalar};
-use tesseral_format::{Column, Request};
+use tesseral_core::{Error, Field, Result, Scalar, Selection};
+use tesseral_format::{Column, Request, Target};
 
+use crate::budget::Blocks;
 use crate::dense::{self, Prepared};
 use crate::fetch::Batch;
 use crate::handle::Handle;
 use crate::kernel::copy::Run;
 use crate::kernel::summary::{Summary, Wanted};
-use crate::options::Options;
+use crate::options::{Options, Ticker};
 use crate::visit::{Seen, View, Visitor};
+
+/// Chunks planned at once, about.
+const PLANNED_AT_ONCE: u64 = 2048;
 
 /// A summary and where it came from.
 #[derive(Clone, Debug)]
@@ -33,11 +37,64 @@ pub fn summarize(
     wanted: Wanted,
     options: &Options,
 ) -> Result<Summarized> {
+    let pieces = pieces(handle, request)?;
+    let ticker = options.ticker(pieces.iter().map(|piece| piece.chunks).sum());
+    let one = |piece: &Piece| summarize_piece(handle, &piece.request, wanted, &ticker);
+    let parts: Vec<Summarized> = options.run(|| {
+        if pieces.len() > 1 {
+            pieces.par_iter().map(one).collect::<Result<_>>()
+        } else {
+            pieces.iter().map(one).collect::<Result<_>>()
+        }
+    })?;
+    let mut parts = parts.into_iter();
+    let mut whole = parts.next().ok_or_else(|| Error::invalid("a selection without pieces"))?;
+    for part in parts {
+        whole.summary.merge(&part.summary)?;
+        whole.from_statistics &= part.from_statistics;
+    }
+    Ok(whole)
+}
+
+/// A part of a request that is planned by itself.
+struct Piece {
+    request: Request,
+    chunks: u64,
+}
+
+/// Cuts a request over very many chunks, so that plans are made by several threads and stay in their caches.
+fn pieces(handle: &Handle, request: &Request) -> Result<Vec<Piece>> {
+    let whole = |chunks: u64| Ok(vec![Piece { request: request.clone(), chunks }]);
+    let (Some(selection), Ok(grid)) = (request.selection(), handle.schema().grid()) else { return whole(1) };
+    let chunks = if selection.rank() == grid.rank() { grid.touched(selection).remaining() } else { 1 };
+    let (Some(cells), Some((&first, _))) = (selection.cells(), grid.chunk_shape().split_first()) else {
+        return whole(chunks);
+    };
+    let (shape, row) = (selection.shape(), first.min(grid.shape()[0]));
+    if chunks <= PLANNED_AT_ONCE || cells == 0 {
+        return whole(chunks);
+    }
+    // At least one row of chunks: a piece must not cut chunks.
+    let least = cells / shape[0] * row;
+    let wanted = u128::from(cells) * u128::from(PLANNED_AT_ONCE) / u128::from(chunks);
+    let cells = u64::try_from(wanted).unwrap_or(u64::MAX).max(least);
+    let piece = |part: Selection| Piece {
+        chunks: grid.touched(&part).remaining(),
+        request: Request { target: Target::Cells(part), ..request.clone() },
+    };
+    Ok(Blocks::new(selection, grid.chunk_shape(), cells).map(piece).collect())
+}
+
+fn summarize_piece(
+    handle: &Handle,
+    request: &Request,
+    wanted: Wanted,
+    ticker: &Ticker<'_>,
+) -> Result<Summarized> {
     let prepared = Prepared::new(handle, request)?;
     let visitor = Visitor::new(handle, &prepared);
     let empty = Summary::new(visitor.field.dtype, wanted).map_err(|e| e.in_array(&handle.schema().name))?;
     let units = visitor.units(&|chunk| from_known(&visitor, Seen::Whole(chunk), &mut empty.clone()))?;
-    let ticker = options.ticker(prepared.groups.len(&prepared.plan) as u64);
     let one = |unit: &Batch| -> Result<(Summary, bool)> {
         let context = visitor.context(unit)?;
         // Both closures below add to it, one at a time.
@@ -54,13 +111,11 @@ pub fn summarize(
         }
         Ok((summary.into_inner(), touched))
     };
-    let parts: Vec<(Summary, bool)> = options.run(|| {
-        if prepared.parallel() && units.len() > 1 {
-            units.par_iter().map(one).collect::<Result<_>>()
-        } else {
-            units.iter().map(one).collect::<Result<_>>()
-        }
-    })?;
+    let parts: Vec<(Summary, bool)> = if prepared.parallel() && units.len() > 1 {
+        units.par_iter().map(one).collect::<Result<_>>()?
+    } else {
+        units.iter().map(one).collect::<Result<_>>()?
+    };
     let mut summary = empty;
     let mut from_statistics = !parts.is_empty();
     for (part, touched) in &parts {
@@ -91,9 +146,12 @@ fn from_known(visitor: &Visitor<'_>, seen: Seen<'_>, summary: &mut Summary) -> R
 
 /// Folds cells run by run; many short runs at one distance go in one call.
 fn fold_view(view: &View<'_>, field: &Field, summary: &mut Summary) -> Result<()> {
-    let walk = view.walk()?;
     let fill = field.fill.as_ref();
     let size = view.size;
+    if let Some(cells) = view.contiguous() {
+        return summary.fold(cells, view.validity.map(|v| &v[..cells.len() / size]), fill);
+    }
+    let walk = view.walk()?;
     if let Some((run, stride, runs)) = walk.even_runs() {
         return summary.fold_runs(view.values, run / size, stride / size, runs, view.validity, fill);
     }

@@ -53,7 +53,8 @@ pub fn blocks(handle: &Handle, request: &Request, bytes: u64) -> Result<Blocks> 
 }
 
 impl Blocks {
-    fn new(selection: &Selection, chunk: &[u64], cells: u64) -> Self {
+    /// Cuts by cells; a rank without a chunk extent counts as chunks of one position.
+    pub(crate) fn new(selection: &Selection, chunk: &[u64], cells: u64) -> Self {
         let slices = selection.slices().to_vec();
         let shape = selection.shape().to_vec();
         let mut inner = 1_u64;

@@ -1,7 +1,11 @@
-//! Memory for results: aligned, in huge pages where it is large, never cleared by us first.
+//! Memory for results: aligned, in huge pages where it is large, used again where it was given back.
+//!
+//! Fresh memory costs more than the copy into it: the kernel clears every page on first touch. Buffers that are dropped
+//! are kept, up to [`KEPT`] bytes in the whole process, and handed out again as they are.
 
 use std::fmt;
 use std::ops::{Deref, DerefMut};
+use std::sync::{Mutex, PoisonError};
 
 use memmap2::{Advice, MmapMut};
 use tesseral_core::{Error, Result};
@@ -10,6 +14,18 @@ use tesseral_core::{Error, Result};
 /// costs several times the copy into it.
 const MAP_FROM: usize = 1 << 20;
 const HUGE_PAGE: usize = 2 << 20;
+/// Smaller buffers are the allocator's business.
+const KEEP_FROM: usize = 4 << 10;
+/// Bytes that dropped buffers may keep in all.
+const KEPT: usize = 32 << 20;
+
+/// Dropped buffers, the latest last.
+static SPARE: Mutex<Spare> = Mutex::new(Spare { buffers: Vec::new(), bytes: 0 });
+
+struct Spare {
+    buffers: Vec<Memory>,
+    bytes: usize,
+}
 
 /// Bytes of a result. At least 16-byte aligned, so every element type can borrow from it.
 pub struct Buffer {
@@ -24,25 +40,79 @@ enum Memory {
     Map(MmapMut),
 }
 
-impl Buffer {
-    /// A buffer of `len` zero bytes. Large ones come from the kernel already zero, page by page when first touched.
-    ///
-    /// # Errors
-    /// `Limit` when the system has no room for it.
-    pub fn new(len: u64) -> Result<Self> {
-        let too_large = || Error::limit("a result buffer", len, isize::MAX as u64);
-        let bytes =
-            usize::try_from(len).ok().filter(|n| *n <= isize::MAX as usize / 2).ok_or_else(too_large)?;
-        if bytes < MAP_FROM {
-            return Ok(Self { memory: Memory::Heap(vec![0; bytes.div_ceil(16)]), start: 0, len: bytes });
+impl Memory {
+    fn len(&self) -> usize {
+        match self {
+            Self::Heap(units) => units.len() * 16,
+            Self::Map(map) => map.len(),
         }
-        // Room to begin on a huge page.
-        let map = MmapMut::map_anon(bytes + HUGE_PAGE)
+    }
+
+    /// Room for `len` bytes, and a huge page to begin on where that is a map.
+    fn fresh(len: usize) -> Result<Self> {
+        if len < MAP_FROM {
+            // Powers of two serve later buffers of about that size.
+            let room = if len < KEEP_FROM { len } else { len.next_power_of_two() };
+            return Ok(Self::Heap(vec![0; room.div_ceil(16)]));
+        }
+        let map = MmapMut::map_anon(len.next_multiple_of(HUGE_PAGE) + HUGE_PAGE)
             .map_err(|e| Error::io("allocate", format!("{len} bytes"), e))?;
         // Advice may be refused, by old kernels for instance; the memory serves all the same.
         let _ = map.advise(Advice::HugePage);
-        let start = map.as_ptr().align_offset(HUGE_PAGE).min(HUGE_PAGE);
-        Ok(Self { memory: Memory::Map(map), start, len: bytes })
+        Ok(Self::Map(map))
+    }
+
+    /// A dropped buffer with room for `len` bytes that is not much larger.
+    fn spare(len: usize) -> Option<Self> {
+        if !(KEEP_FROM..=KEPT).contains(&len) {
+            return None;
+        }
+        let room = if len < MAP_FROM {
+            len..=len.next_power_of_two()
+        } else {
+            len + HUGE_PAGE..=2 * len + 2 * HUGE_PAGE
+        };
+        let mut spare = SPARE.lock().unwrap_or_else(PoisonError::into_inner);
+        let found = spare.buffers.iter().rposition(|memory| room.contains(&memory.len()))?;
+        let memory = spare.buffers.swap_remove(found);
+        spare.bytes -= memory.len();
+        Some(memory)
+    }
+}
+
+impl Buffer {
+    /// A buffer of `len` bytes. They are zero or what a former buffer held: whoever asks for one writes all of it.
+    ///
+    /// # Errors
+    /// `Limit` when the system has no room for it.
+    pub(crate) fn new(len: u64) -> Result<Self> {
+        let too_large = || Error::limit("a result buffer", len, isize::MAX as u64);
+        let len =
+            usize::try_from(len).ok().filter(|n| *n <= isize::MAX as usize / 2).ok_or_else(too_large)?;
+        let memory = Memory::spare(len).map_or_else(|| Memory::fresh(len), Ok)?;
+        let start = match &memory {
+            Memory::Heap(_) => 0,
+            Memory::Map(map) => map.as_ptr().align_offset(HUGE_PAGE).min(HUGE_PAGE),
+        };
+        Ok(Self { memory, start, len })
+    }
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        let memory = std::mem::replace(&mut self.memory, Memory::Heap(Vec::new()));
+        let bytes = memory.len();
+        if !(KEEP_FROM..=KEPT).contains(&bytes) {
+            return;
+        }
+        let mut spare = SPARE.lock().unwrap_or_else(PoisonError::into_inner);
+        // What has not been wanted for longest makes room.
+        while spare.bytes + bytes > KEPT {
+            let oldest = spare.buffers.remove(0);
+            spare.bytes -= oldest.len();
+        }
+        spare.bytes += bytes;
+        spare.buffers.push(memory);
     }
 }
 
@@ -95,5 +165,15 @@ mod tests {
             }
         }
         assert!(Buffer::new(u64::MAX).is_err());
+    }
+
+    #[test]
+    fn what_is_kept_is_bounded() {
+        let held: Vec<Buffer> = (0..100).map(|_| Buffer::new(900_000).unwrap()).collect();
+        drop(held);
+        drop(Buffer::new(KEPT as u64 * 2).unwrap());
+        let spare = SPARE.lock().unwrap();
+        assert!(spare.bytes <= KEPT);
+        assert_eq!(spare.bytes, spare.buffers.iter().map(Memory::len).sum::<usize>());
     }
 }

@@ -3,7 +3,6 @@
 use std::cell::RefCell;
 use std::ops::Range;
 
-use bytes::Bytes;
 use tesseral_core::{Error, Order, Region, Result, Selection};
 use tesseral_format::{Access, Column, ColumnMut, PlannedChunk, Scratch};
 
@@ -109,16 +108,8 @@ impl<'a> ChunkCells<'a> {
         Ok(Self { handle, chunk, column: Column::Field(field), size, nullable, order, tile, tile_cells })
     }
 
-    /// The cells as stored, when nothing has to be decoded.
-    pub(crate) fn direct<'b>(&self, parts: &'b PartBytes, part: &Selection) -> Result<Option<Decoded<'b>>> {
-        let Access::Direct { swapped } = self.chunk.access else { return Ok(None) };
-        let [values] = parts.as_slice() else { return Ok(None) };
-        self.check_len(values)?;
-        let placement = place(self.tile, self.order, self.size, part);
-        Ok(Some(Decoded { values, validity: None, placement, swapped: swapped && self.size > 1 }))
-    }
-
-    fn check_len(&self, values: &Bytes) -> Result<()> {
+    /// Where the selection lies in the cells as stored, for a chunk of which nothing has to be decoded.
+    pub(crate) fn direct<'b>(&self, values: &'b [u8], part: &Selection) -> Result<Decoded<'b>> {
         let expected = self.tile_cells * self.size as u64;
         if values.len() as u64 != expected {
             let detail = format!(
@@ -129,7 +120,9 @@ impl<'a> ChunkCells<'a> {
             );
             return Err(Error::corrupt("a chunk", self.handle.store().location(), None, detail));
         }
-        Ok(())
+        let swapped = matches!(self.chunk.access, Access::Direct { swapped: true }) && self.size > 1;
+        let placement = place(self.tile, self.order, self.size, part);
+        Ok(Decoded { values, validity: None, placement, swapped })
     }
 
     /// The run of cells to decode so that `placement` is in it.

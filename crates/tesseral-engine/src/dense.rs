@@ -11,6 +11,7 @@ use crate::handle::Handle;
 use crate::options::Options;
 use crate::overlay::Groups;
 use crate::sink::{self, Cells, Output, Target, Units};
+use crate::strip;
 
 /// Below this many bytes handing work to other threads costs more than it saves.
 const PARALLEL_FROM: u64 = 256 << 10;
@@ -117,8 +118,12 @@ impl Prepared {
         Ok(Self { plan, groups, selection: selection.clone(), field: *field, size, bytes, resident })
     }
 
+    /// Whether there is enough to do for several threads. Of plain chunks only the cells wanted are touched.
     pub(crate) fn parallel(&self) -> bool {
-        self.plan.chunks.len() > 1 && self.bytes.max(self.plan.stored_bytes()) >= PARALLEL_FROM
+        let chunks = &self.plan.chunks;
+        let coded = || chunks.iter().filter(|chunk| matches!(chunk.access, Access::Coded { .. }));
+        let worth = |bytes: u64| bytes >= PARALLEL_FROM;
+        chunks.len() > 1 && (worth(self.bytes) || worth(coded().map(PlannedChunk::stored_bytes).sum()))
     }
 }
 
@@ -128,8 +133,7 @@ fn check_cover(handle: &Handle, plan: &ChunkPlan, selection: &Selection) -> Resu
         return Ok(());
     }
     let covered = plan.chunks.iter().try_fold(0_u64, |sum, chunk| {
-        let cells =
-            chunk.cover.region().and_then(|c| selection.clip(c)).map_or(Some(0), |(part, _)| part.cells());
+        let cells = chunk.cover.region().map_or(Some(0), |cover| selection.cells_in(cover));
         cells.and_then(|n| sum.checked_add(n))
     });
     if covered != selection.cells() {
@@ -211,6 +215,9 @@ fn execute(
 ) -> Result<()> {
     let Prepared { plan, groups, selection, field, size, .. } = prepared;
     let (field, size) = (*field, *size);
+    if strip::paint(handle, prepared, values, options)? {
+        return Ok(());
+    }
     let schema_field = &handle.schema().fields[usize::from(field)];
     let fill = fill_cell(schema_field, size);
     let ticker = options.ticker(groups.len(plan) as u64);
@@ -339,9 +346,9 @@ fn paint_chunk(
     let Some((part, region)) = chunk.cover.region().and_then(|cover| selection.clip(cover)) else {
         return Ok(());
     };
-    let parts = source.column(handle, chunk, Column::Field(field))?;
     let cells = ChunkCells::new(handle, chunk, field, size)?;
-    if let Some(direct) = cells.direct(&parts, &part)? {
+    if let Some(plain) = source.plain(handle, chunk, cells.column)? {
+        let direct = cells.direct(plain, &part)?;
         let from =
             Cells { bytes: direct.values, start: direct.placement.start, strides: direct.placement.strides };
         targets[0].copy(&region, &from)?;
@@ -353,6 +360,7 @@ fn paint_chunk(
             None => Ok(()),
         };
     }
+    let parts = source.column(handle, chunk, cells.column)?;
     if decode_in_place(&cells, &parts, &part, &region, targets, workspace)? {
         return Ok(());
     }
@@ -442,10 +450,7 @@ fn check_digests(handle: &Handle, prepared: &Prepared, resident: &Resident) -> R
     use rayon::prelude::*;
     let source = Source::Resident(resident);
     let check = |chunk: &PlannedChunk| -> Result<()> {
-        source
-            .column(handle, chunk, Column::Field(prepared.field))
-            .map(drop)
-            .map_err(|e| handle.locate(chunk, e))
+        source.check(handle, chunk).map_err(|e| handle.locate(chunk, e))
     };
     let chunks = &prepared.plan.chunks;
     if !chunks.iter().any(|chunk| handle.pending_digest(chunk).is_some()) {

@@ -5,7 +5,7 @@ use std::ops::Range;
 use bytes::Bytes;
 use smallvec::SmallVec;
 use tesseral_core::{Error, Result, Selection};
-use tesseral_format::{ChunkPlan, Column, PlannedChunk};
+use tesseral_format::{Access, ChunkPlan, Column, PlannedChunk};
 
 use crate::handle::Handle;
 use crate::overlay::Groups;
@@ -36,15 +36,13 @@ pub(crate) struct Fetched {
 }
 
 impl Fetched {
-    fn get(&self, object: u32, range: &Range<u64>) -> Option<Bytes> {
+    /// The read that holds a range, and where it lies in it.
+    fn get(&self, object: u32, range: &Range<u64>) -> Option<(&Bytes, Range<u64>)> {
         let (_, held, bytes) = self
             .reads
             .iter()
             .find(|(o, held, _)| *o == object && held.start <= range.start && range.end <= held.end)?;
-        let start = usize::try_from(range.start - held.start).ok()?;
-        let end = usize::try_from(range.end - held.start).ok()?;
-        bytes.get(start..end)?;
-        Some(bytes.slice(start..end))
+        Some((bytes, range.start - held.start..range.end - held.start))
     }
 }
 
@@ -59,38 +57,67 @@ pub(crate) enum Source<'a> {
 /// The bytes of the parts of one column, almost always one.
 pub(crate) type PartBytes = SmallVec<[Bytes; 2]>;
 
-impl Source<'_> {
-    fn bytes(&self, handle: &Handle, object: u32, range: &Range<u64>) -> Result<Bytes> {
-        // Nothing was read for an empty range.
-        if range.is_empty() {
-            return Ok(Bytes::new());
-        }
+impl<'a> Source<'a> {
+    /// The bytes of a range, borrowed: threads that share an object do not contend for its count of owners.
+    fn slice(&self, handle: &Handle, object: u32, range: &Range<u64>) -> Result<(&'a Bytes, &'a [u8])> {
         let found = match self {
-            Self::Resident(objects) => objects.iter().find(|(o, _)| *o == object).and_then(|(_, bytes)| {
-                let start = usize::try_from(range.start).ok()?;
-                let end = usize::try_from(range.end).ok()?;
-                bytes.get(start..end)?;
-                Some(bytes.slice(start..end))
-            }),
+            Self::Resident(objects) => {
+                objects.iter().find(|(o, _)| *o == object).map(|(_, bytes)| (bytes, range.clone()))
+            }
             Self::Fetched(fetched) => fetched.get(object, range),
         };
-        found.ok_or_else(|| {
+        let slice = found.and_then(|(bytes, range)| {
+            let start = usize::try_from(range.start).ok()?;
+            let end = usize::try_from(range.end).ok()?;
+            Some((bytes, bytes.get(start..end)?))
+        });
+        slice.ok_or_else(|| {
             let name = tesseral_store::StoreExt::describe(handle.store(), handle.source().object(object));
             Error::truncated("a chunk's bytes", name, range.start, range.end.saturating_sub(range.start), 0)
         })
     }
 
+    /// Checks the digest of a chunk if it was not yet.
+    pub(crate) fn check(&self, handle: &Handle, chunk: &PlannedChunk) -> Result<()> {
+        match handle.pending_digest(chunk) {
+            // Nothing was read for an empty range.
+            Some(span) if span.range.is_empty() => handle.check_digest(chunk, &span, &[]),
+            Some(span) => handle.check_digest(chunk, &span, self.slice(handle, span.object, &span.range)?.1),
+            None => Ok(()),
+        }
+    }
+
+    /// The cells of one column of a chunk where they lie, its digest checked; `None` when they have to be decoded.
+    pub(crate) fn plain(
+        &self,
+        handle: &Handle,
+        chunk: &PlannedChunk,
+        column: Column,
+    ) -> Result<Option<&'a [u8]>> {
+        let mut parts = chunk.column_parts(column);
+        let (Access::Direct { .. }, Some((_, part)), None) = (chunk.access, parts.next(), parts.next())
+        else {
+            return Ok(None);
+        };
+        self.check(handle, chunk)?;
+        if part.len == 0 {
+            return Ok(Some(&[]));
+        }
+        let range = part.offset..part.offset.saturating_add(part.len);
+        self.slice(handle, part.object, &range).map(|(_, slice)| Some(slice))
+    }
+
     /// The bytes of one column of a chunk, its digest checked.
     pub(crate) fn column(&self, handle: &Handle, chunk: &PlannedChunk, column: Column) -> Result<PartBytes> {
-        if let Some(span) = handle.pending_digest(chunk) {
-            let bytes = self.bytes(handle, span.object, &span.range)?;
-            handle.check_digest(chunk, &span, &bytes)?;
-        }
+        self.check(handle, chunk)?;
         chunk
             .column_parts(column)
             .map(|(_, part)| {
-                let end = part.offset.saturating_add(part.len);
-                self.bytes(handle, part.object, &(part.offset..end))
+                if part.len == 0 {
+                    return Ok(Bytes::new());
+                }
+                let range = part.offset..part.offset.saturating_add(part.len);
+                self.slice(handle, part.object, &range).map(|(bytes, slice)| bytes.slice_ref(slice))
             })
             .collect()
     }

@@ -2,9 +2,8 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
-use bytes::Bytes;
 use tesseral_core::{ArraySchema, Error, Result};
 use tesseral_format::{ArraySource, Container, Digest, DigestSpan, PlannedChunk};
 use tesseral_store::Store;
@@ -46,12 +45,11 @@ impl Handle {
     /// The digest to check before this chunk's bytes are used, if any is left to check.
     pub(crate) fn pending_digest(&self, chunk: &PlannedChunk) -> Option<DigestSpan> {
         let verified = self.verified.as_ref()?;
-        let digest = self.source.digest(chunk)?;
-        (!verified.contains(chunk.id)).then_some(digest)
+        if verified.contains(chunk.id) { None } else { self.source.digest(chunk) }
     }
 
     /// Checks bytes against a digest and remembers the chunk as sound.
-    pub(crate) fn check_digest(&self, chunk: &PlannedChunk, span: &DigestSpan, bytes: &Bytes) -> Result<()> {
+    pub(crate) fn check_digest(&self, chunk: &PlannedChunk, span: &DigestSpan, bytes: &[u8]) -> Result<()> {
         let (expected, found) = match span.digest {
             Digest::Xxh3(expected) => (expected, xxhash_rust::xxh3::xxh3_64(bytes)),
             _ => return Err(Error::unsupported("a digest of unknown kind")),
@@ -77,14 +75,29 @@ impl Handle {
     }
 }
 
-/// Chunks whose digest was checked. A bitmap in pages, so that any numbering of chunks costs little.
-#[derive(Debug, Default)]
+/// Chunks whose digest was checked: a bitmap in pages, so that any numbering of chunks costs little. Most formats number
+/// from 0, and pages of low numbers are found without a lock.
+#[derive(Debug)]
 struct Verified {
-    pages: RwLock<HashMap<u64, Box<[AtomicU64; PAGE_WORDS]>>>,
+    low: Box<[OnceLock<Box<Page>>]>,
+    high: RwLock<HashMap<u64, Box<Page>>>,
 }
 
+type Page = [AtomicU64; PAGE_WORDS];
+
+const LOW_PAGES: usize = 256;
 const PAGE_WORDS: usize = 64;
 const PAGE_BITS: u64 = 64 * PAGE_WORDS as u64;
+
+impl Default for Verified {
+    fn default() -> Self {
+        Self { low: (0..LOW_PAGES).map(|_| OnceLock::new()).collect(), high: RwLock::default() }
+    }
+}
+
+fn empty_page() -> Box<Page> {
+    Box::new([const { AtomicU64::new(0) }; PAGE_WORDS])
+}
 
 impl Verified {
     fn place(id: u64) -> (u64, usize, u64) {
@@ -94,24 +107,38 @@ impl Verified {
         (id / PAGE_BITS, (bit / 64) as usize, 1 << (bit % 64))
     }
 
+    fn low(&self, page: u64) -> Option<&OnceLock<Box<Page>>> {
+        usize::try_from(page).ok().and_then(|page| self.low.get(page))
+    }
+
     fn contains(&self, id: u64) -> bool {
         let (page, word, mask) = Self::place(id);
-        let pages = self.pages.read().unwrap_or_else(PoisonError::into_inner);
-        pages.get(&page).is_some_and(|words| words[word].load(Ordering::Relaxed) & mask != 0)
+        let set = |words: &Page| words[word].load(Ordering::Relaxed) & mask != 0;
+        match self.low(page) {
+            Some(low) => low.get().is_some_and(|words| set(words)),
+            None => {
+                let pages = self.high.read().unwrap_or_else(PoisonError::into_inner);
+                pages.get(&page).is_some_and(|words| set(words))
+            }
+        }
     }
 
     fn insert(&self, id: u64) {
         let (page, word, mask) = Self::place(id);
+        let set = |words: &Page| words[word].fetch_or(mask, Ordering::Relaxed);
+        if let Some(low) = self.low(page) {
+            set(low.get_or_init(empty_page));
+            return;
+        }
         {
-            let pages = self.pages.read().unwrap_or_else(PoisonError::into_inner);
+            let pages = self.high.read().unwrap_or_else(PoisonError::into_inner);
             if let Some(words) = pages.get(&page) {
-                words[word].fetch_or(mask, Ordering::Relaxed);
+                set(words);
                 return;
             }
         }
-        let mut pages = self.pages.write().unwrap_or_else(PoisonError::into_inner);
-        let words = pages.entry(page).or_insert_with(|| Box::new([const { AtomicU64::new(0) }; PAGE_WORDS]));
-        words[word].fetch_or(mask, Ordering::Relaxed);
+        let mut pages = self.high.write().unwrap_or_else(PoisonError::into_inner);
+        set(pages.entry(page).or_insert_with(empty_page));
     }
 }
 
@@ -122,7 +149,8 @@ mod tests {
     #[test]
     fn remembers_any_numbering() {
         let verified = Verified::default();
-        for id in [0, 1, 63, 64, 4095, 4096, u64::MAX] {
+        let low_end = LOW_PAGES as u64 * PAGE_BITS;
+        for id in [0, 1, 63, 64, 4095, 4096, low_end - 1, low_end, u64::MAX] {
             assert!(!verified.contains(id));
             verified.insert(id);
             assert!(verified.contains(id));

@@ -21,6 +21,7 @@ mod recover;
 mod reduce;
 mod sink;
 mod sparse;
+mod strip;
 mod var;
 mod verify;
 mod visit;

@@ -51,6 +51,10 @@ impl GroupView<'_> {
     /// the newest of all. The flag says whether the fill below them can be seen too.
     pub(crate) fn visible(&self, plan: &ChunkPlan, selection: &Selection) -> (&[u32], bool) {
         let members = self.members();
+        // Alone on its own box: there is nothing that could hide it, and no fill below it.
+        if let Members::One(_) = self.members {
+            return (members, false);
+        }
         let Some(region) = self.region.intersect(&selection.bounds()) else { return (&[], false) };
         let covers =
             |&m: &u32| plan.chunks[m as usize].cover.region().is_some_and(|cover| cover.contains(&region));
@@ -143,6 +147,11 @@ impl Groups {
         let all = 0..u32::try_from(members.len()).unwrap_or(u32::MAX);
         let groups = vec![Group { region: selection.bounds(), members: all }];
         Self { kind: Kind::Many { members, groups } }
+    }
+
+    /// Whether no chunk lies over another and they come in row-major order of the grid, without gaps.
+    pub(crate) fn apart(&self) -> bool {
+        matches!(self.kind, Kind::Single)
     }
 
     /// Number of groups.

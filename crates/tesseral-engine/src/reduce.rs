@@ -22,6 +22,8 @@ use crate::visit::Visitor;
 const STACKS: usize = 32;
 /// Bytes of cells in a segment of a stack.
 const SEGMENT: u64 = 8 << 20;
+/// Fewer results than this are not worth several threads.
+const PARALLEL_FROM: usize = 16 << 10;
 /// What a kept position takes while it is folded, at most.
 const STATE: u64 = 128;
 
@@ -35,19 +37,32 @@ pub struct Reduced {
 
 impl Reduced {
     /// Something of each kept position, row-major.
-    pub fn collect<T: Clone + Default>(&self, mut of: impl FnMut(&AxisFold, usize) -> T) -> Vec<T> {
+    pub fn collect<T: Clone + Default + Send + Sync>(
+        &self,
+        of: impl Fn(&AxisFold, usize) -> T + Sync,
+    ) -> Vec<T> {
         // The states of all positions were held in memory, so their number fits.
         let cells =
             Region::from_shape(&self.shape).cells().and_then(|n| usize::try_from(n).ok()).unwrap_or(0);
+        let one = |(_, fold): &(Region, AxisFold)| (0..fold.len()).map(|i| of(fold, i)).collect();
+        let parts: Vec<Vec<T>> = if cells < PARALLEL_FROM {
+            self.blocks.iter().map(one).collect()
+        } else {
+            self.blocks.par_iter().map(one).collect()
+        };
         let mut out = vec![T::default(); cells];
-        for (region, fold) in &self.blocks {
+        for ((region, _), part) in self.blocks.iter().zip(parts) {
+            // Row by row: positions along the last kept axis lie side by side in both.
+            let last = self.shape.len().saturating_sub(1);
+            let run = region.bounds().last().map_or(1, |b| usize::try_from(b.1 - b.0).unwrap_or(usize::MAX));
             let mut at: SmallVec<[u64; 4]> = region.bounds().iter().map(|b| b.0).collect();
-            for i in 0..fold.len() {
+            for row in part.chunks(run.max(1)) {
                 let flat = at.iter().zip(&self.shape).fold(0, |flat, (p, n)| flat * n + p);
-                if let Some(slot) = usize::try_from(flat).ok().and_then(|flat| out.get_mut(flat)) {
-                    *slot = of(fold, i);
+                let to = usize::try_from(flat).ok().and_then(|flat| out.get_mut(flat..flat + row.len()));
+                if let Some(to) = to {
+                    to.clone_from_slice(row);
                 }
-                for d in (0..at.len()).rev() {
+                for d in (0..last).rev() {
                     at[d] += 1;
                     if at[d] < region.end(d) {
                         break;

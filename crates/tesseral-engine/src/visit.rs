@@ -2,7 +2,7 @@
 
 use smallvec::SmallVec;
 use tesseral_core::{Error, Field, Result, Selection};
-use tesseral_format::{Access, ChunkPlan, Column, PlannedChunk};
+use tesseral_format::{ChunkPlan, PlannedChunk};
 
 use crate::chunk::{ChunkCells, Workspace, with_workspace};
 use crate::dense::{self, Context, Prepared};
@@ -42,10 +42,30 @@ impl<'a> View<'a> {
             extents,
             size,
         };
-        if view.walk()?.src_len() > view.values.len() {
+        if view.reach().is_none_or(|reach| reach > view.values.len()) {
             return Err(outside());
         }
         Ok(view)
+    }
+
+    /// Bytes from the first cell to the end of the last; `None` beyond memory's addresses.
+    fn reach(&self) -> Option<usize> {
+        let steps = self.extents.iter().zip(&self.strides);
+        steps.into_iter().try_fold(self.size, |reach, (&n, &stride)| {
+            reach.checked_add(stride.checked_mul(n.checked_sub(1)?)?)
+        })
+    }
+
+    /// The cells, where they lie side by side in row-major order.
+    pub(crate) fn contiguous(&self) -> Option<&'a [u8]> {
+        let mut run = self.size;
+        for (&n, &stride) in self.extents.iter().zip(&self.strides).rev() {
+            if n != 1 && stride != run {
+                return None;
+            }
+            run *= n;
+        }
+        self.values.get(..run)
     }
 
     /// A walk over the cells as a row-major box, in as few runs as their layout allows.
@@ -176,18 +196,25 @@ impl<'a> Visitor<'a> {
         fold: &mut dyn FnMut(&View<'_>) -> Result<()>,
     ) -> Result<()> {
         let size = self.prepared.size;
-        let parts = context.source().column(self.handle, chunk, Column::Field(self.prepared.field))?;
         let cells = ChunkCells::new(self.handle, chunk, self.prepared.field, size)?;
-        if let Some(direct) = cells.direct(&parts, part)?
-            && !direct.swapped
-        {
-            let placement = direct.placement;
-            return fold(&View::new(direct.values, None, placement.start, placement.strides, part, size)?);
-        }
-        if matches!(chunk.access, Access::Direct { .. }) {
+        let source = context.source();
+        if let Some(plain) = source.plain(self.handle, chunk, cells.column)? {
+            let direct = cells.direct(plain, part)?;
+            if !direct.swapped {
+                let placement = direct.placement;
+                return fold(&View::new(
+                    direct.values,
+                    None,
+                    placement.start,
+                    placement.strides,
+                    part,
+                    size,
+                )?);
+            }
             // Numbers in the other byte order: let the painter turn them.
             return self.painted(vec![chunk.clone()], part, context, fold);
         }
+        let parts = source.column(self.handle, chunk, cells.column)?;
         with_workspace(|workspace: &mut Workspace| {
             let decoded = cells.decode(&parts, part, workspace)?;
             let placement = decoded.placement;

@@ -105,3 +105,27 @@ fn memory_of_the_wrong_length_is_refused() {
         assert!(matches!(error.kind(), tesseral::ErrorKind::InvalidRequest { .. }), "{len}: {error:?}");
     }
 }
+
+#[test]
+fn large_results_are_painted_strip_by_strip() {
+    // Large enough for strips; chunks that divide nothing, in memory order and across it.
+    for (shape, chunk) in
+        [([31, 310, 330], [7, 60, 111]), ([2, 1200, 1500], [2, 250, 400]), ([1100, 60, 50], [1000, 17, 50])]
+    {
+        let case = Case::counting(DType::Float32, &shape, &chunk, "raw");
+        let bytes = case.write();
+        let array = array(memory(&bytes));
+        let most = |d: usize| shape[d];
+        check(&case, &array, &array.all().unwrap(), "whole");
+        let inner = select(&shape, &[(0, most(0), 1), (1, most(1), 1), (2, most(2) - 1, 1)]);
+        check(&case, &array, &inner, "a box");
+        // A byte of a chunk in the middle: found although its chunk is met in many strips.
+        let mut damaged = bytes.to_vec();
+        let middle = array.chunks(&array.all().unwrap()).unwrap();
+        let middle = &middle[middle.len() / 2];
+        damaged[(middle.offset + middle.stored_len / 2) as usize] ^= 4;
+        let array = common::array(memory(&damaged.into()));
+        let error = array.read(&array.all().unwrap()).unwrap_err();
+        assert!(matches!(error.kind(), tesseral::ErrorKind::Corrupt { .. }), "{error}");
+    }
+}

@@ -341,3 +341,27 @@ fn empty_selections_have_no_extremes() {
     let got = array.summary(&none, Wanted::ALL).unwrap();
     assert_eq!((got.count(), got.min(), got.max(), got.mean(), got.std()), (0, None, None, None, None));
 }
+
+#[test]
+fn very_many_chunks_are_planned_in_pieces() {
+    let case = Case::counting(DType::Int32, &[301, 203], &[3, 2], "raw");
+    let store = memory(&case.write());
+    let selections = [
+        Selection::all(&case.shape),
+        common::select(&case.shape, &[(1, 300, 1), (5, 200, 1)]),
+        common::select(&case.shape, &[(2, 299, 2), (0, 203, 3)]),
+    ];
+    for selection in selections {
+        let cells = case.slice(&selection);
+        let numbers: Vec<i128> =
+            cells.chunks_exact(4).map(|c| i128::from(i32::from_ne_bytes(c.try_into().unwrap()))).collect();
+        for n in [1, 3] {
+            let array = array(store.clone()).with_options(threads(n));
+            let summary = array.summary(&selection, Wanted::ALL).unwrap();
+            assert_eq!(summary.count(), numbers.len() as u64);
+            assert_eq!(summary.sum(), Some(Sum::Int(numbers.iter().sum())));
+            assert_eq!(summary.min().unwrap().as_f64().unwrap() as i128, *numbers.iter().min().unwrap());
+            assert_eq!(summary.max().unwrap().as_f64().unwrap() as i128, *numbers.iter().max().unwrap());
+        }
+    }
+}

@@ -473,6 +473,7 @@ impl AxisFold {
     }
 
     /// The sum of a position, when asked for; 0 of no values.
+    #[inline]
     pub fn sum(&self, i: usize) -> Option<Sum> {
         if let Some(&sum) = self.int_sum.get(i) {
             return Some(Sum::Int(sum));
@@ -483,6 +484,7 @@ impl AxisFold {
     }
 
     /// The mean of a position, when asked for and there is any value.
+    #[inline]
     pub fn mean(&self, i: usize) -> Option<f64> {
         let n = self.valid(i);
         if n == 0 { None } else { self.sum(i).map(|sum| mean(sum, n)) }
