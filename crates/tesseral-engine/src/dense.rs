@@ -190,6 +190,14 @@ pub fn read(handle: &Handle, request: &Request, options: &Options) -> Result<Den
     Ok(Dense { field, shape, values: Values::Owned(values), validity })
 }
 
+/// A selection of one field as a slice of the file itself, digests checked; `None` where the layout does not allow it.
+///
+/// # Errors
+/// What the plan and the store meet; `Corrupt` when a digest differs.
+pub fn view(handle: &Handle, request: &Request) -> Result<Option<Bytes>> {
+    borrow(handle, &Prepared::new(handle, request)?)
+}
+
 /// Reads a selection of one field into memory the caller has: `values` row-major, and for nullable fields `validity`,
 /// one byte per cell.
 ///

@@ -6,6 +6,7 @@ use tesseral_engine::{
     kernel::summary::{Summary, Wanted},
 };
 use tesseral_format::{ChunkInfo, Request};
+use tesseral_store::Bytes;
 
 use crate::select;
 
@@ -114,6 +115,14 @@ impl Array {
     /// What the plan, the store and the decoders meet; `Limit`.
     pub fn read(&self, selection: &Selection) -> Result<Dense> {
         tesseral_engine::read(&self.handle, &self.request(selection), &self.options)
+    }
+
+    /// The cells as a slice of the file itself, digests checked; `None` where the layout does not allow it.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    pub fn view(&self, selection: &Selection) -> Result<Option<Bytes>> {
+        tesseral_engine::view(&self.handle, &self.request(selection))
     }
 
     /// Reads cells into memory the caller has.

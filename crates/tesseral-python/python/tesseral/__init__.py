@@ -1,0 +1,76 @@
+"""Tiled N-dimensional arrays of Tetration, Tensogram and TileDB files through one model.
+
+>>> import tesseral
+>>> tesseral.write("ocean.tet", {"sst": [[1.0, 2.0], [3.0, 4.0]]}, dims=("lat", "lon"))
+>>> ocean = tesseral.open("ocean.tet")
+>>> ocean["sst"][0, ::-1]
+array([2., 1.])
+>>> ocean["sst"].mean("lat")
+array([2., 3.])
+"""
+
+from __future__ import annotations
+
+from importlib.metadata import PackageNotFoundError, version as _version
+from typing import Any
+
+from ._array import Array, Field
+from ._container import Container, open
+from ._errors import (
+    ChangedError,
+    CorruptError,
+    FileMissingError,
+    FormatError,
+    InvalidRequestError,
+    IoError,
+    LimitError,
+    NotFoundError,
+    PermissionDeniedError,
+    TesseralError,
+    UnsupportedError,
+)
+from ._native import recognise
+from ._tools import Finding, Recovered, Report, recover, verify
+from ._write import Session, WritableArray, create, write
+
+try:
+    __version__ = _version("tesseral")
+except PackageNotFoundError:
+    __version__ = "0"
+
+__all__ = [
+    "Array",
+    "ChangedError",
+    "Container",
+    "CorruptError",
+    "Field",
+    "FileMissingError",
+    "Finding",
+    "FormatError",
+    "InvalidRequestError",
+    "IoError",
+    "LimitError",
+    "NotFoundError",
+    "PermissionDeniedError",
+    "Recovered",
+    "Report",
+    "Session",
+    "TesseralError",
+    "UnsupportedError",
+    "WritableArray",
+    "create",
+    "open",
+    "recognise",
+    "recover",
+    "verify",
+    "write",
+]
+
+
+def __getattr__(name: str) -> Any:
+    # These need packages that not everyone has, or that take their time to load.
+    if name in ("xarray", "dask", "zarr"):
+        from importlib import import_module
+
+        return import_module(f".{name}", __name__)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

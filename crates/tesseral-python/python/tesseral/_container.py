@@ -1,0 +1,219 @@
+"""Opened files and folders."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import os
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from . import _native, _show
+from ._array import Array
+from ._errors import ChangedError, NotFoundError
+
+AsOf = "int | str | datetime.datetime | np.datetime64 | tuple[Any, Any] | None"
+
+
+def time_range(as_of: Any) -> tuple[int, int] | None:
+    """First and last millisecond of what `as_of` names."""
+    if as_of is None:
+        return None
+    if isinstance(as_of, tuple):
+        start, stop = as_of
+        low = 0 if start is None else _native.as_of(f"{_text(start)}..")[0]
+        return low, 2**64 - 1 if stop is None else _native.as_of(_text(stop))[1]
+    return _native.as_of(_text(as_of))
+
+
+def _text(moment: Any) -> str:
+    if isinstance(moment, datetime.datetime):
+        return str(int(moment.timestamp() * 1000))
+    return str(moment)
+
+
+@dataclass(frozen=True)
+class Pinned:
+    """What it takes to open the same state again, here or on another machine that sees the path."""
+
+    url: str
+    as_of: tuple[int, int] | None
+    stamp: tuple[int, int] | None
+    memory_limit: int | None
+    key: bytes | None
+    digests: bool
+
+    def open(self) -> Container:
+        if self.stamp is not None and _stamp(self.url) != self.stamp:
+            raise ChangedError(f"{self.url} changed since a handle to it was pickled", path=self.url)
+        return Container(self.url, self.as_of, self.memory_limit, self.key, self.digests)
+
+    def token(self) -> tuple[Any, ...]:
+        return (self.url, self.as_of, self.stamp)
+
+
+def _stamp(url: str) -> tuple[int, int] | None:
+    path = url[7:] if url.startswith("file://") else url
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return (found.st_mtime_ns, found.st_size)
+
+
+class Container(Mapping[str, Array]):
+    """An opened file or folder: arrays by name. A snapshot that does not change, whatever others write."""
+
+    def __init__(
+        self,
+        url: str,
+        as_of: tuple[int, int] | None,
+        memory_limit: int | None,
+        key: bytes | None,
+        digests: bool = True,
+    ) -> None:
+        now = int(time.time() * 1000)
+        self._source = _native.Source(url, as_of, memory_limit, key, digests)
+        path = url[7:] if url.startswith("file://") else url
+        self._url = os.path.abspath(path)
+        self._as_of = as_of if as_of is not None or not self._source.versions else (0, now)
+        self._stamp = None if self._source.versions else _stamp(self._url)
+        self._memory_limit = memory_limit
+        self._key = key
+        self._digests = digests
+        self._keys: dict[str, tuple[int, int]] | None = None
+
+    def _pinned(self) -> Pinned:
+        return Pinned(self._url, self._as_of, self._stamp, self._memory_limit, self._key, self._digests)
+
+    def _entries(self) -> dict[str, tuple[int, int]]:
+        """Name → number of the array and of its field. The fields of an only array go by their own names."""
+        if self._keys is None:
+            names = self._source.names()
+            if len(names) == 1:
+                fields = [name for name, *_ in self._source.view(0).fields()]
+                self._keys = {(name or names[0]): (0, i) for i, name in enumerate(fields)}
+            else:
+                self._keys = {name: (i, 0) for i, name in enumerate(names)}
+        return self._keys
+
+    def __getitem__(self, name: str) -> Array:
+        if not isinstance(name, str):
+            raise TypeError(f"arrays go by name, not by {type(name).__name__}")
+        found = self._entries().get(name)
+        if found is None:
+            try:
+                found = (self._source.find(name), 0)
+            except NotFoundError as error:
+                error.message = f"no array named {name!r}; there is {', '.join(map(repr, list(self)[:8])) or 'none'}"
+                raise
+        return Array(self, self._source.view(*found))
+
+    def __contains__(self, name: object) -> bool:
+        if not isinstance(name, str):
+            return False
+        if name in self._entries():
+            return True
+        try:
+            self._source.find(name)
+        except Exception:
+            return False
+        return True
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._entries())
+
+    def __len__(self) -> int:
+        return len(self._entries())
+
+    def _field(self, array: Array, name: str) -> Array:
+        fields = list(array.fields)
+        if name not in fields:
+            message = f"no field named {name!r}; there is {', '.join(map(repr, fields))}"
+            raise NotFoundError(message, array=array.name)
+        view = array._view
+        return Array(self, self._source.view(view.index, fields.index(name)).restore(view.window))
+
+    @property
+    def url(self) -> str:
+        """Where it is."""
+        return self._url
+
+    @property
+    def format(self) -> str:
+        """The id of its format: `tet`, `tensogram`, `tiledb`."""
+        return self._source.format
+
+    @property
+    def as_of(self) -> tuple[int, int] | None:
+        """First and last millisecond of the versions that are seen, for formats that keep versions."""
+        return self._as_of
+
+    @property
+    def attrs(self) -> dict[str, Any]:
+        """Attributes of the whole. A copy: the file does not change with it."""
+        return self._source.attributes()
+
+    @property
+    def history(self) -> list[dict[str, Any]]:
+        """How it came to be."""
+        return self._source.history()
+
+    @property
+    def details(self) -> Any:
+        """What only this format knows: the object that `tet info --json` shows under the format's id."""
+        return json.loads(self._source.details())
+
+    def __enter__(self) -> Container:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        pass
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _restore, (self._pinned(),)
+
+    def __dask_tokenize__(self) -> tuple[Any, ...]:
+        return ("tesseral.Container", *self._pinned().token())
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+    def __hash__(self) -> int:
+        return id(self)
+
+    def __repr__(self) -> str:
+        return _show.container_text(self)
+
+    def _repr_html_(self) -> str:
+        return _show.container_html(self)
+
+
+def _restore(pinned: Pinned) -> Container:
+    return pinned.open()
+
+
+def open(
+    url: str | os.PathLike[str],
+    as_of: Any = None,
+    memory_limit: int | None = None,
+    key: bytes | str | None = None,
+    *,
+    digests: bool = True,
+) -> Container:
+    """Opens a file or folder of any format, recognised by its content.
+
+    `as_of` reads the state of then, for formats that keep versions: milliseconds since 1970, a date or datetime, or a pair of them.
+    `memory_limit` bounds the bytes of every result. `key` is the key of encrypted arrays. `digests=False` leaves digests unchecked.
+    """
+    return Container(
+        os.fspath(url),
+        time_range(as_of),
+        memory_limit,
+        key.encode() if isinstance(key, str) else key,
+        digests,
+    )

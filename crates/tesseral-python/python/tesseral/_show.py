@@ -1,0 +1,117 @@
+"""How things look at the prompt and in notebooks."""
+
+from __future__ import annotations
+
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ._array import Array
+    from ._container import Container
+
+_SHOWN = 20
+_CELLS = 24
+
+
+def size(count: float) -> str:
+    """Bytes for people."""
+    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
+        if count < 1024 or unit == "TiB":
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1024
+    return ""
+
+
+def _dims(array: Array) -> str:
+    return ", ".join(f"{dim}: {extent}" for dim, extent in array.sizes.items())
+
+
+def _facts(array: Array) -> list[tuple[str, str]]:
+    facts = [("dtype", array.dtype_name), ("shape", _dims(array) or "one cell")]
+    if array.chunks is not None:
+        facts.append(("chunks", " × ".join(map(str, array.chunks)) or "one"))
+    facts.append(("codecs", ", ".join(array.codecs) or "raw"))
+    if array.fill is not None:
+        facts.append(("fill", str(array.fill)))
+    if array.coords:
+        facts.append(("coords", ", ".join(array.coords)))
+    if len(array.fields) > 1:
+        facts.append(("fields", ", ".join(array.fields)))
+    facts.append(("size", size(array.nbytes)))
+    return facts
+
+
+def array_text(array: Array) -> str:
+    title = array.name if array.field in ("", array.name) else f"{array.name}[{array.field!r}]"
+    lines = [f"<tesseral.Array {title!r} ({_dims(array)}) {array.dtype_name}>"]
+    lines += [f"  {name:8}{value}" for name, value in _facts(array)[2:]]
+    lines += [f"  {name}: {value}"[:110] for name, value in list(array.attrs.items())[:_SHOWN]]
+    return "\n".join(lines)
+
+
+def container_text(container: Container) -> str:
+    lines = [f"<tesseral.Container {container.url!r} {container.format}, {len(container)} arrays>"]
+    for name in list(container)[:_SHOWN]:
+        lines.append("  " + _line(container, name))
+    if len(container) > _SHOWN:
+        lines.append(f"  … and {len(container) - _SHOWN} more")
+    lines += [f"  @{name}: {value}"[:110] for name, value in list(container.attrs.items())[:_SHOWN]]
+    return "\n".join(lines)
+
+
+def _line(container: Container, name: str) -> str:
+    try:
+        array = container[name]
+    except Exception as error:
+        return f"{name:16} {error}".splitlines()[0]
+    return f"{name:16} {array.dtype_name:10} ({_dims(array)})"
+
+
+def _picture(array: Array) -> str:
+    """The grid of chunks over the last two axes, as an SVG."""
+    if not array.shape or not array.chunks or 0 in array.shape:
+        return ""
+    shape = ([1, *array.shape])[-2:]
+    chunks = ([1, *array.chunks])[-2:]
+    longest = max(shape)
+    height, width = (max(12.0, 120.0 * extent / longest) for extent in shape)
+    lines = []
+    for extent, chunk, vertical in ((shape[1], chunks[1], True), (shape[0], chunks[0], False)):
+        count = -(-extent // chunk)
+        # Beyond a few dozen lines the picture would be solid.
+        for i in range(1, count, max(1, count // _CELLS)):
+            at = min(1.0, i * chunk / extent)
+            x, y = (at * width, at * height)
+            ends = (x, 0.0, x, height) if vertical else (0.0, y, width, y)
+            lines.append('<line x1="{:.1f}" y1="{:.1f}" x2="{:.1f}" y2="{:.1f}"/>'.format(*ends))
+    return (
+        f'<svg width="{width + 2:.0f}" height="{height + 2:.0f}" viewBox="-1 -1 {width + 2:.0f} {height + 2:.0f}" '
+        'style="stroke:currentColor;fill:none;stroke-opacity:.6">'
+        f'<rect width="{width:.1f}" height="{height:.1f}" style="fill:#8ac;fill-opacity:.25"/>{"".join(lines)}</svg>'
+    )
+
+
+def _table(rows: list[tuple[str, Any]]) -> str:
+    cells = "".join(
+        f'<tr><th style="text-align:left">{escape(str(a))}</th><td style="text-align:left">{escape(str(b))}</td></tr>' for a, b in rows
+    )
+    return f"<table>{cells}</table>"
+
+
+def array_html(array: Array) -> str:
+    attrs = [(name, str(value)[:200]) for name, value in list(array.attrs.items())[:_SHOWN]]
+    more = f"<details><summary>attributes</summary>{_table(attrs)}</details>" if attrs else ""
+    return (
+        f"<div><b>tesseral.Array</b> {escape(array.name)}"
+        f'<div style="display:flex;gap:1.5em;align-items:center">{_table(_facts(array))}{_picture(array)}</div>{more}</div>'
+    )
+
+
+def container_html(container: Container) -> str:
+    rows = []
+    for name in list(container)[:_SHOWN]:
+        rows.append((name, _line(container, name)[len(name) :].strip()))
+    if len(container) > _SHOWN:
+        rows.append(("…", f"and {len(container) - _SHOWN} more"))
+    rows += [(f"@{name}", str(value)[:200]) for name, value in container.attrs.items()]
+    return f"<div><b>tesseral.Container</b> {escape(container.url)} ({escape(container.format)}){_table(rows)}</div>"

@@ -1,0 +1,323 @@
+"""Writing containers: one transaction, nothing visible before it is committed."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Mapping, Sequence
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from . import _native
+from ._coords import as_text
+
+Codec = "str | Sequence[str | tuple[str, Mapping[str, Any]]] | None"
+_CHUNK = 4 << 20
+
+
+def _codecs(codec: Any) -> list[tuple[str, Mapping[str, Any]]]:
+    """`"zstd:3"`, `["shuffle", "zstd"]`, `[("zstd", {"level": 3})]`."""
+    if codec is None:
+        return []
+    items = [codec] if isinstance(codec, str) else list(codec)
+    return [(item, {}) if isinstance(item, str) else (item[0], dict(item[1])) for item in items]
+
+
+def default_chunks(shape: Sequence[int], itemsize: int) -> tuple[int, ...]:
+    """Chunks of at most 4 MiB: the last axes whole, earlier ones cut."""
+    chunks = [max(1, n) for n in shape]
+    for axis in range(len(chunks)):
+        excess = math.prod(chunks) * itemsize / _CHUNK
+        if excess <= 1:
+            break
+        chunks[axis] = max(1, int(chunks[axis] / excess))
+    return tuple(chunks)
+
+
+def _chunks(chunks: Any, shape: Sequence[int], dims: Sequence[str], itemsize: int) -> tuple[int, ...]:
+    if chunks is None:
+        return default_chunks(shape, itemsize)
+    if isinstance(chunks, Mapping):
+        chunks = [chunks.get(dim, extent) for dim, extent in zip(dims, shape)]
+    elif isinstance(chunks, (int, np.integer)):
+        chunks = [chunks] * len(shape)
+    chunks = [extent if n in (-1, None) else int(n) for n, extent in zip(chunks, shape, strict=True)]
+    return tuple(max(1, n) for n in chunks)
+
+
+def _native_order(dtype: Any) -> np.dtype[Any]:
+    dtype = np.dtype(dtype)
+    return dtype if dtype.isnative else dtype.newbyteorder("=")
+
+
+class WritableArray:
+    """An array being written. `array[region] = values` stores cells; every cell must be written once."""
+
+    def __init__(self, session: Session, number: int, name: str, shape: tuple[int, ...], chunks: tuple[int, ...], dtype: Any) -> None:
+        self._session = session
+        self._number = number
+        self.name = name
+        self.shape = shape
+        self.chunks = chunks
+        self.dtype = np.dtype(dtype)
+        # Cells of chunks that are not whole yet, and which of them came.
+        self._partial: dict[tuple[int, ...], tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]] = {}
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    def _region(self, key: Any) -> list[tuple[int, int]]:
+        from ._gather import expand
+
+        region = []
+        for axis, (item, extent) in enumerate(zip(expand(key, self.ndim), self.shape)):
+            if isinstance(item, slice):
+                start, stop, step = item.indices(extent)
+                if step != 1:
+                    raise IndexError("a region is written without steps")
+                region.append((start, max(start, stop)))
+            else:
+                at = int(item)
+                if not -extent <= at < extent:
+                    raise IndexError(f"index {at} is out of bounds for axis {axis} with size {extent}")
+                region.append((at % extent, at % extent + 1))
+        return region
+
+    def __setitem__(self, key: Any, values: Any) -> None:
+        if isinstance(values, np.ma.MaskedArray) and np.ma.getmaskarray(values).any():
+            raise ValueError(f"cells of {self.name!r} are missing: give `fill` and values filled with it")
+        region = self._region(key)
+        extents = tuple(stop - start for start, stop in region)
+        cells = np.broadcast_to(np.asarray(values, dtype=self.dtype), extents)
+        if 0 in extents:
+            return
+        inner = [
+            (-(-start // chunk) * chunk, stop if stop == extent else stop // chunk * chunk)
+            for (start, stop), chunk, extent in zip(region, self.chunks, self.shape)
+        ]
+        if all(a < b for a, b in inner):
+            box = tuple(slice(a - start, b - start) for (a, b), (start, _) in zip(inner, region))
+            self._store([a for a, _ in inner], cells[box])
+        else:
+            inner = [(start, start) for start, _ in region]
+        if inner != region:
+            self._store_edges(region, inner, cells)
+
+    def _store(self, start: list[int], cells: np.ndarray[Any, Any]) -> None:
+        self._session._writer.write(self._number, start, np.ascontiguousarray(cells).reshape(cells.shape))
+
+    def _store_edges(self, region: list[tuple[int, int]], inner: list[tuple[int, int]], cells: np.ndarray[Any, Any]) -> None:
+        """Keeps cells of chunks that a region cuts until the rest of the chunk comes."""
+        numbers = [range(a // chunk, -(-b // chunk)) for (a, b), chunk in zip(region, self.chunks)]
+        for coords in product(*numbers):
+            bounds = [(c * chunk, min((c + 1) * chunk, extent)) for c, chunk, extent in zip(coords, self.chunks, self.shape)]
+            if all(a >= low and b <= high for (a, b), (low, high) in zip(bounds, inner)):
+                continue
+            held = self._partial.get(coords)
+            if held is None:
+                extents = [b - a for a, b in bounds]
+                held = self._partial[coords] = (np.empty(extents, self.dtype), np.zeros(extents, bool))
+            here = [(max(a, low), min(b, high)) for (a, b), (low, high) in zip(bounds, region)]
+            inside = tuple(slice(low - a, high - a) for (low, high), (a, _) in zip(here, bounds))
+            given = tuple(slice(low - a, high - a) for (low, high), (a, _) in zip(here, region))
+            buffer, done = held
+            if done[inside].any():
+                raise ValueError(f"cells of chunk {coords} of {self.name!r} were written already")
+            buffer[inside] = cells[given]
+            done[inside] = True
+            if done.all():
+                del self._partial[coords]
+                self._store([a for a, _ in bounds], buffer)
+
+
+class Session:
+    """A container being written. Use it in `with`: it is committed at the end, and leaves no trace when an exception passes."""
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        format: str = "",
+        *,
+        overwrite: bool = False,
+        digests: bool = True,
+        statistics: bool = False,
+    ) -> None:
+        self._writer = _native.Writer(os.fspath(path), format, overwrite, digests, statistics)
+        self._arrays: list[WritableArray] = []
+
+    def add(
+        self,
+        name: str,
+        shape: Sequence[int],
+        dtype: Any,
+        *,
+        dims: Sequence[str] | None = None,
+        coords: Mapping[str, Any] | None = None,
+        attrs: Mapping[str, Any] | None = None,
+        chunks: Any = None,
+        codec: Any = None,
+        fill: Any = None,
+    ) -> WritableArray:
+        """Declares an array. Declare all of them before writing the first cells."""
+        dtype = _native_order(dtype)
+        extents = tuple(int(n) for n in shape)
+        names = [""] * len(extents) if dims is None else list(dims)
+        if len(names) != len(extents):
+            raise ValueError(f"{len(names)} dimension names for {len(extents)} axes of {name!r}")
+        unknown = [dim for dim in coords or () if dim not in names]
+        if unknown:
+            raise ValueError(f"coordinates of {unknown[0]!r}, which is no dimension of {name!r}")
+        labels = [None if dim == "" else _labels(dim, (coords or {}).get(dim), n) for dim, n in zip(names, extents)]
+        sizes = _chunks(chunks, extents, names, dtype.itemsize)
+        number = self._writer.add(
+            {
+                "name": name,
+                "shape": list(extents),
+                "chunks": list(sizes),
+                "dtype": dtype,
+                "dims": names,
+                "labels": labels,
+                "attrs": dict(attrs or {}),
+                "fill": None if fill is None else np.asarray(fill, dtype=dtype),
+                "codecs": _codecs(codec),
+            }
+        )
+        array = WritableArray(self, number, name, extents, sizes, dtype)
+        self._arrays.append(array)
+        return array
+
+    def set_attrs(self, attrs: Mapping[str, Any]) -> None:
+        """Sets attributes of the container as a whole."""
+        self._writer.set_attributes(dict(attrs))
+
+    def add_history(self, op: str, source: str = "", at: str = "", *, parents: Sequence[str] = (), **params: str) -> None:
+        """Adds a row to the container's history."""
+        self._writer.add_history({"op": op, "source": source, "at": at, "parents": list(parents), "params": params})
+
+    def commit(self) -> None:
+        """Publishes the container: all of it or nothing. ValueError while cells are missing."""
+        for array in self._arrays:
+            for coords, (_, done) in array._partial.items():
+                self.abandon()
+                raise ValueError(f"{np.count_nonzero(~done)} cells of chunk {coords} of {array.name!r} were not written")
+        self._writer.commit()
+
+    def abandon(self) -> None:
+        """Leaves no trace."""
+        self._writer.abandon()
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+        if kind is None:
+            self.commit()
+        else:
+            self.abandon()
+
+
+def _labels(dim: str, given: Any, extent: int) -> list[str] | None:
+    if given is None:
+        return None
+    values = np.asarray(getattr(given, "values", given))
+    if values.shape != (extent,):
+        raise ValueError(f"coordinates of {dim!r} have shape {values.shape}, the dimension has {extent} positions")
+    return [as_text(value) for value in values]
+
+
+def create(
+    path: str | os.PathLike[str],
+    format: str = "",
+    *,
+    overwrite: bool = False,
+    digests: bool = True,
+    statistics: bool = False,
+) -> Session:
+    """Begins a container. The format goes by the path's ending unless it is named: `tet`, `tensogram`, `tiledb`.
+
+    `statistics` stores those of every chunk where the format leaves the choice; `digests=False` stores none.
+    """
+    return Session(path, format, overwrite=overwrite, digests=digests, statistics=statistics)
+
+
+def _per_array(option: Any, name: str, names: Sequence[str]) -> Any:
+    """An option given for all arrays, or by name in a mapping whose keys are all names of arrays."""
+    if isinstance(option, Mapping) and option and all(key in names for key in option):
+        return option.get(name)
+    return option
+
+
+def write(
+    path: str | os.PathLike[str],
+    data: Any,
+    *,
+    dims: Any = None,
+    coords: Mapping[str, Any] | None = None,
+    attrs: Mapping[str, Any] | None = None,
+    chunks: Any = None,
+    codec: Any = None,
+    fill: Any = None,
+    format: str = "",
+    overwrite: bool = False,
+    digests: bool = True,
+    statistics: bool = False,
+) -> None:
+    """Writes arrays, given by name, to a new container.
+
+    An array is anything NumPy takes, or has `dims`, `coords` and `attrs` of its own (xarray's are). `dims`, `chunks`, `codec` and
+    `fill` hold for all arrays, or are mappings by the array's name. `coords` go by dimension. In `attrs`, a mapping under the name of an
+    array belongs to that array, everything else to the container.
+    """
+    if not isinstance(data, Mapping):
+        stem = os.path.basename(os.fspath(path)).split(".")[0]
+        data, attrs = {stem: data}, {stem: dict(attrs or {})}
+    names = list(data)
+    whole = {key: value for key, value in (attrs or {}).items() if not (key in names and isinstance(value, Mapping))}
+    with create(path, format, overwrite=overwrite, digests=digests, statistics=statistics) as session:
+        declared = []
+        for name in names:
+            given = data[name]
+            cells = given if isinstance(given, np.ma.MaskedArray) else np.asarray(getattr(given, "values", given))
+            own_dims = _per_array(dims, name, names)
+            own_dims = getattr(given, "dims", None) if own_dims is None else own_dims
+            if own_dims is not None and len(own_dims) != cells.ndim:
+                raise ValueError(f"{len(own_dims)} dimension names for {cells.ndim} axes of {name!r}")
+            own_fill = _per_array(fill, name, names)
+            if isinstance(cells, np.ma.MaskedArray) and own_fill is not None:
+                cells = cells.filled(own_fill)
+            array = session.add(
+                name,
+                cells.shape,
+                cells.dtype,
+                dims=own_dims,
+                coords=_own_coords(given, own_dims, coords),
+                attrs={**dict(getattr(given, "attrs", {})), **_own_attrs(attrs, name)},
+                chunks=_per_array(chunks, name, names),
+                codec=_per_array(codec, name, names),
+                fill=own_fill,
+            )
+            declared.append((array, cells))
+        if whole:
+            session.set_attrs(whole)
+        for array, cells in declared:
+            array[...] = cells
+
+
+def _own_attrs(attrs: Mapping[str, Any] | None, name: str) -> dict[str, Any]:
+    found = (attrs or {}).get(name)
+    return dict(found) if isinstance(found, Mapping) else {}
+
+
+def _own_coords(given: Any, dims: Any, coords: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Coordinates of the array's dimensions: those given, then those it has."""
+    own = getattr(given, "coords", {})
+    found = {}
+    for dim in dims or ():
+        if coords is not None and dim in coords:
+            found[dim] = coords[dim]
+        elif dim in own:
+            found[dim] = own[dim]
+    return found

@@ -1,0 +1,78 @@
+//! Fields as NumPy dtypes, and back.
+
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::PyList;
+use tesseral::core::dtype::Class;
+use tesseral::{CellLen, DType, Error, Field, Result};
+
+/// How cells of a field become elements of a NumPy array.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Cells {
+    /// Their bytes are the elements.
+    Plain,
+    /// Halves of float32 values, widened.
+    BFloat16,
+    /// Python objects: text, bytes, or arrays of the field's dtype.
+    Objects,
+}
+
+/// How cells of a field become elements.
+pub(crate) fn cells_of(field: &Field) -> Cells {
+    match (field.cell, field.dtype) {
+        (CellLen::Var, _) => Cells::Objects,
+        (CellLen::One, DType::BFloat16) => Cells::BFloat16,
+        _ => Cells::Plain,
+    }
+}
+
+/// NumPy's dtype by its name.
+pub(crate) fn named<'py>(py: Python<'py>, name: impl IntoPyObject<'py>) -> PyResult<Bound<'py, PyAny>> {
+    static DTYPE: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    DTYPE.import(py, "numpy", "dtype")?.call1((name,))
+}
+
+/// The dtype of elements that are bytes of a field's cells, or of what they are widened to.
+pub(crate) fn of_field<'py>(py: Python<'py>, field: &Field) -> PyResult<Bound<'py, PyAny>> {
+    let element = |dtype: DType| match dtype {
+        DType::BFloat16 => "float32".to_owned(),
+        DType::Bitmask => "bool".to_owned(),
+        DType::Char | DType::Ascii | DType::Utf8 => "S1".to_owned(),
+        DType::Bytes => "V1".to_owned(),
+        other => other.to_string(),
+    };
+    match field.cell {
+        CellLen::Var => named(py, "object"),
+        CellLen::One => named(py, element(field.dtype)),
+        CellLen::Fixed(2) if field.dtype == DType::Float32 => named(py, "complex64"),
+        CellLen::Fixed(2) if field.dtype == DType::Float64 => named(py, "complex128"),
+        CellLen::Fixed(n) if field.dtype == DType::Bytes => named(py, format!("V{n}")),
+        CellLen::Fixed(n) if field.dtype.class() == Class::Text => named(py, format!("S{n}")),
+        // As TileDB-Py has it: one unnamed member per value.
+        CellLen::Fixed(n) => {
+            let member = match field.dtype {
+                DType::BFloat16 => "uint16".to_owned(),
+                other => element(other),
+            };
+            named(py, PyList::new(py, (0..n).map(|_| (String::new(), member.clone())))?)
+        }
+    }
+}
+
+/// The dtype and cell length that hold elements of a NumPy dtype, given as its `str()` and item size.
+pub(crate) fn to_field(name: &str, kind: char, size: usize) -> Result<(DType, CellLen)> {
+    let text = |dtype| {
+        let length =
+            u32::try_from(size).map_err(|_| Error::limit("a cell", size as u64, u64::from(u32::MAX)))?;
+        Ok((dtype, if length == 1 { CellLen::One } else { CellLen::Fixed(length) }))
+    };
+    match kind {
+        'S' => text(DType::Ascii),
+        'V' => text(DType::Bytes),
+        _ => {
+            let dtype =
+                name.parse().map_err(|e: Error| e.hint("convert the array to a dtype that formats hold"))?;
+            Ok((dtype, CellLen::One))
+        }
+    }
+}

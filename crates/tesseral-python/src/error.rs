@@ -1,0 +1,58 @@
+//! Errors as Python exceptions.
+
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyDict, PyTuple};
+use tesseral::{Error, ErrorKind};
+
+/// The word that `.code` gives for a kind.
+fn code(kind: &ErrorKind) -> &'static str {
+    match kind {
+        ErrorKind::Corrupt { .. } => "corrupt",
+        ErrorKind::Codec { .. } => "codec",
+        ErrorKind::Unrecognised { .. } => "unrecognised",
+        ErrorKind::Unsupported { .. } => "unsupported",
+        ErrorKind::Limit { .. } => "limit",
+        ErrorKind::NotFound { what, .. } if what == "file" => "missing",
+        ErrorKind::NotFound { .. } => "not_found",
+        ErrorKind::InvalidRequest { .. } => "invalid",
+        ErrorKind::Cancelled => "cancelled",
+        _ => "io",
+    }
+}
+
+/// The exception of an error, with everything the error knows as attributes.
+pub(crate) fn raise(py: Python<'_>, error: &Error) -> PyErr {
+    build(py, error).unwrap_or_else(|failure| failure)
+}
+
+fn build(py: Python<'_>, error: &Error) -> PyResult<PyErr> {
+    static MAKE: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    let make = MAKE.import(py, "tesseral._errors", "make")?;
+    let (path, errno) = match error.kind() {
+        ErrorKind::Corrupt { object, .. } | ErrorKind::Unrecognised { object, .. } => (Some(object), None),
+        ErrorKind::NotFound { what, name, .. } if what == "file" => (Some(name), None),
+        ErrorKind::Io { object, source, .. } => (Some(object), source.raw_os_error()),
+        _ => (None, None),
+    };
+    let facts = PyDict::new(py);
+    facts.set_item("path", path)?;
+    facts.set_item("errno", errno)?;
+    facts.set_item("offset", error.offset())?;
+    facts.set_item("array", error.array())?;
+    facts.set_item("chunk", error.chunk().map(|chunk| PyTuple::new(py, chunk)).transpose()?)?;
+    facts.set_item("hint", error.advice())?;
+    Ok(PyErr::from_value(make.call1((code(error.kind()), error.to_string(), facts))?))
+}
+
+/// Turns the engine's results into Python's.
+pub(crate) trait OrRaise<T> {
+    /// The value, or the exception of the error.
+    fn or_raise(self, py: Python<'_>) -> PyResult<T>;
+}
+
+impl<T> OrRaise<T> for tesseral::Result<T> {
+    fn or_raise(self, py: Python<'_>) -> PyResult<T> {
+        self.map_err(|error| raise(py, &error))
+    }
+}

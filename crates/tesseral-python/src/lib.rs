@@ -1,0 +1,37 @@
+//! The compiled part of the Python package `tesseral`. What people use is in `python/tesseral`; this module is what it stands
+//! on: opening, reading, reducing and writing without the interpreter's lock.
+//!
+//! One class per thing: `Source` (an opened file or folder), `View` (cells of one field of one array, as a window over it),
+//! `Writer` (a container being written). Indices come as Python's own objects, never as text.
+#![forbid(unsafe_code)]
+
+mod dtype;
+mod error;
+mod index;
+mod numbers;
+mod read;
+mod reduce;
+mod runtime;
+mod source;
+mod tools;
+mod value;
+mod view;
+mod write;
+
+use pyo3::prelude::*;
+
+#[pymodule]
+mod _native {
+    #[pymodule_export]
+    use crate::numbers::Memory;
+    #[pymodule_export]
+    use crate::reduce::{Partial, merge};
+    #[pymodule_export]
+    use crate::source::{Source, as_of, formats, recognise};
+    #[pymodule_export]
+    use crate::tools::{recover, verify};
+    #[pymodule_export]
+    use crate::view::View;
+    #[pymodule_export]
+    use crate::write::Writer;
+}

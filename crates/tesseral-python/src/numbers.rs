@@ -1,0 +1,99 @@
+//! NumPy arrays over bytes.
+
+use numpy::{PyArray1, PyArrayMethods};
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyDict, PyTuple};
+use tesseral::store::Bytes;
+
+/// Bytes that Rust owns: of a mapped file, most often. NumPy arrays over them keep it alive.
+#[pyclass(frozen, module = "tesseral._native")]
+pub struct Memory {
+    bytes: Bytes,
+}
+
+#[pymethods]
+impl Memory {
+    /// How NumPy finds the bytes: read-only.
+    #[getter]
+    fn __array_interface__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let interface = PyDict::new(py);
+        interface.set_item("version", 3)?;
+        interface.set_item("typestr", "|u1")?;
+        interface.set_item("shape", (self.bytes.len(),))?;
+        interface.set_item("data", (self.bytes.as_ptr() as usize, true))?;
+        Ok(interface)
+    }
+
+    fn __len__(&self) -> usize {
+        self.bytes.len()
+    }
+}
+
+/// A new array whose cells hold anything.
+pub(crate) fn empty<'py>(
+    py: Python<'py>,
+    shape: &[u64],
+    dtype: &Bound<'py, PyAny>,
+) -> PyResult<Bound<'py, PyAny>> {
+    static EMPTY: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    EMPTY.import(py, "numpy", "empty")?.call1((PyTuple::new(py, shape)?, dtype))
+}
+
+/// The bytes of a contiguous array, as an array of bytes over the same memory.
+pub(crate) fn bytes_of<'py>(array: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyArray1<u8>>> {
+    let py = array.py();
+    let flat = array.call_method1(pyo3::intern!(py, "reshape"), (-1,))?;
+    let bytes = flat.call_method1(pyo3::intern!(py, "view"), (pyo3::intern!(py, "u1"),))?;
+    Ok(bytes.cast_into::<PyArray1<u8>>()?)
+}
+
+/// An array over bytes that Rust owns.
+pub(crate) fn borrowed<'py>(
+    py: Python<'py>,
+    bytes: Bytes,
+    shape: &[u64],
+    dtype: &Bound<'py, PyAny>,
+) -> PyResult<Bound<'py, PyAny>> {
+    static ASARRAY: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    let memory = Bound::new(py, Memory { bytes })?;
+    shaped(&ASARRAY.import(py, "numpy", "asarray")?.call1((memory,))?, shape, dtype)
+}
+
+/// An array that owns these bytes.
+pub(crate) fn owned<'py>(
+    py: Python<'py>,
+    bytes: Vec<u8>,
+    shape: &[u64],
+    dtype: &Bound<'py, PyAny>,
+) -> PyResult<Bound<'py, PyAny>> {
+    shaped(PyArray1::from_vec(py, bytes).as_any(), shape, dtype)
+}
+
+/// Bytes seen as cells.
+fn shaped<'py>(
+    bytes: &Bound<'py, PyAny>,
+    shape: &[u64],
+    dtype: &Bound<'py, PyAny>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let py = bytes.py();
+    let cells = bytes.call_method1(pyo3::intern!(py, "view"), (dtype,))?;
+    cells.call_method1(pyo3::intern!(py, "reshape"), (PyTuple::new(py, shape)?,))
+}
+
+/// Cells with those hidden for which `hidden` is true.
+pub(crate) fn masked<'py>(
+    values: &Bound<'py, PyAny>,
+    hidden: &Bound<'py, PyAny>,
+) -> PyResult<Bound<'py, PyAny>> {
+    static MASKED: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    let class = MASKED.import(values.py(), "numpy.ma", "MaskedArray")?;
+    let options = PyDict::new(values.py());
+    options.set_item("mask", hidden)?;
+    class.call((values,), Some(&options))
+}
+
+/// Bytes of an array that Rust reads: contiguous, in native byte order.
+pub(crate) fn read_bytes<'py>(array: &Bound<'py, PyAny>) -> PyResult<numpy::PyReadonlyArray1<'py, u8>> {
+    Ok(bytes_of(array)?.try_readonly()?)
+}

@@ -1,0 +1,238 @@
+//! Reading cells into NumPy arrays.
+
+use numpy::PyArrayMethods;
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyBytes, PyEllipsis, PyList, PySlice, PyString, PyTuple};
+use tesseral::{Array, DType, Options, Selection};
+
+use crate::dtype::Cells;
+use crate::error::OrRaise;
+use crate::index::{self, Axis, Indexed};
+use crate::view::View;
+use crate::{dtype, numbers, runtime, value};
+
+/// What a cell of any length costs at least, for judging how long a read takes.
+const ANY_LENGTH: u64 = 64;
+
+/// The cells that an index chose, as NumPy would give them.
+pub(crate) fn indexed<'py>(
+    py: Python<'py>,
+    view: &View,
+    wanted: &Indexed,
+    out: Option<&Bound<'py, PyAny>>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let arranged = wanted.layout.contains(&false) || wanted.window.iter().any(is_reversed);
+    if let Some(out) = out {
+        return into(py, view, wanted, out, arranged);
+    }
+    let cells = read(py, view, &wanted.window)?;
+    let cells = if arranged { cells.get_item(arrangement(py, wanted)?)? } else { cells };
+    if wanted.scalar { cells.get_item(PyTuple::empty(py)) } else { Ok(cells) }
+}
+
+fn is_reversed(axis: &Axis) -> bool {
+    axis.step < 0 && axis.count > 1
+}
+
+/// The index that turns cells in ascending order into the order asked for, and adds axes.
+fn arrangement<'py>(py: Python<'py>, wanted: &Indexed) -> PyResult<Bound<'py, PyTuple>> {
+    let mut axes = wanted.window.iter().filter(|a| !a.dropped);
+    let mut items: Vec<Bound<'py, PyAny>> = Vec::with_capacity(wanted.layout.len() + 1);
+    for &kept in &wanted.layout {
+        items.push(match kept.then(|| axes.next()).flatten() {
+            Some(axis) if is_reversed(axis) => reversed(py)?,
+            Some(_) => PySlice::full(py).into_any(),
+            None => py.None().into_bound(py),
+        });
+    }
+    items.push(PyEllipsis::get(py).to_owned().into_any());
+    PyTuple::new(py, items)
+}
+
+/// `slice(None, None, -1)`, which a slice of numbers cannot say.
+fn reversed(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
+    py.get_type::<PySlice>().call1((py.None(), py.None(), -1))
+}
+
+/// Reads into an array that the caller has.
+fn into<'py>(
+    py: Python<'py>,
+    view: &View,
+    wanted: &Indexed,
+    out: &Bound<'py, PyAny>,
+    arranged: bool,
+) -> PyResult<Bound<'py, PyAny>> {
+    let mut axes = wanted.window.iter().filter(|a| !a.dropped);
+    let shape: Vec<u64> = wanted
+        .layout
+        .iter()
+        .map(|&kept| kept.then(|| axes.next()).flatten().map_or(1, |a| a.count))
+        .collect();
+    let given: Vec<u64> = out.getattr("shape")?.extract()?;
+    if given != shape {
+        return Err(PyValueError::new_err(format!("out has shape {given:?}, the cells have {shape:?}")));
+    }
+    let flags = out.getattr("flags")?;
+    let direct = !arranged
+        && view.cells == Cells::Plain
+        && !view.field().nullable
+        && flags.getattr("c_contiguous")?.extract()?
+        && flags.getattr("writeable")?.extract()?
+        && out.getattr("dtype")?.eq(view.dtype.bind(py))?;
+    if direct {
+        let selection = index::selection(&wanted.window, &view.shape).or_raise(py)?;
+        fill(py, view, &selection, out, None)?;
+        return Ok(out.clone());
+    }
+    let unaided = Indexed { window: wanted.window.clone(), layout: wanted.layout.clone(), scalar: false };
+    let cells = indexed(py, view, &unaided, None)?;
+    static COPYTO: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    COPYTO.import(py, "numpy", "copyto")?.call1((out, cells))?;
+    Ok(out.clone())
+}
+
+/// The cells of a window in ascending order.
+fn read<'py>(py: Python<'py>, view: &View, window: &[Axis]) -> PyResult<Bound<'py, PyAny>> {
+    let selection = index::selection(window, &view.shape).or_raise(py)?;
+    let shape = index::shape(window);
+    let field = view.field();
+    match view.cells {
+        Cells::Objects => return objects(py, view, &selection, &shape),
+        Cells::BFloat16 => {
+            let halves = numbers::empty(py, &shape, &dtype::named(py, "uint16")?)?;
+            let hidden = nullable(py, view, &shape)?;
+            fill(py, view, &selection, &halves, hidden.as_ref())?;
+            static WIDEN: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+            let wide = WIDEN.import(py, "tesseral._gather", "widen")?.call1((halves,))?;
+            return hide(wide, hidden);
+        }
+        Cells::Plain => {}
+    }
+    if field.cell_size().is_none() {
+        let feature = format!("reading cells of dtype {}", field.type_name());
+        let error = tesseral::Error::unsupported(feature).in_array(&view.schema().name);
+        return Err(crate::error::raise(py, &error));
+    }
+    let cells = numbers::empty(py, &shape, view.dtype.bind(py))?;
+    let hidden = nullable(py, view, &shape)?;
+    fill(py, view, &selection, &cells, hidden.as_ref())?;
+    hide(cells, hidden)
+}
+
+/// Room for the validity of cells, when they have any.
+fn nullable<'py>(py: Python<'py>, view: &View, shape: &[u64]) -> PyResult<Option<Bound<'py, PyAny>>> {
+    if !view.field().nullable {
+        return Ok(None);
+    }
+    numbers::empty(py, shape, &dtype::named(py, "bool")?).map(Some)
+}
+
+/// Hides cells by their validity, which is turned into a mask.
+fn hide<'py>(cells: Bound<'py, PyAny>, validity: Option<Bound<'py, PyAny>>) -> PyResult<Bound<'py, PyAny>> {
+    let Some(validity) = validity else { return Ok(cells) };
+    static NOT: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    let not = NOT.import(cells.py(), "numpy", "logical_not")?;
+    not.call1((&validity, &validity))?;
+    numbers::masked(&cells, &validity)
+}
+
+/// Reads cells into a contiguous array of their size, and their validity.
+fn fill<'py>(
+    py: Python<'py>,
+    view: &View,
+    selection: &Selection,
+    cells: &Bound<'py, PyAny>,
+    validity: Option<&Bound<'py, PyAny>>,
+) -> PyResult<()> {
+    let array = view.array().or_raise(py)?;
+    let cells = numbers::bytes_of(cells)?;
+    let mut cells = cells.try_readwrite()?;
+    let cells = cells.as_slice_mut()?;
+    let bytes = cells.len() as u64;
+    let Some(validity) = validity else {
+        return run(py, &array, bytes, bytes, |array| array.read_into(selection, cells));
+    };
+    let validity = numbers::bytes_of(validity)?;
+    let mut validity = validity.try_readwrite()?;
+    let validity = validity.as_slice_mut()?;
+    run(py, &array, bytes, bytes, |array| array.read_nullable_into(selection, cells, validity))
+}
+
+/// Runs an operation on an array without the interpreter's lock, when its result fits the memory limit. `bytes` says how much work it
+/// is.
+pub(crate) fn run<T: Send>(
+    py: Python<'_>,
+    array: &Array,
+    result: u64,
+    bytes: u64,
+    work: impl FnOnce(&Array) -> tesseral::Result<T> + Send,
+) -> PyResult<T> {
+    array.options().check_memory("the result", result).map_err(|e| e.in_array(array.name())).or_raise(py)?;
+    runtime::run(py, array.options(), bytes, |options: &Options| {
+        // Most often these are the array's own options: nothing to change.
+        if std::ptr::eq(options, array.options()) {
+            work(array)
+        } else {
+            work(&array.clone().with_options(options.clone()))
+        }
+    })
+}
+
+/// Cells of any length as objects.
+fn objects<'py>(
+    py: Python<'py>,
+    view: &View,
+    selection: &Selection,
+    shape: &[u64],
+) -> PyResult<Bound<'py, PyAny>> {
+    let array = view.array().or_raise(py)?;
+    let count = selection.cells().unwrap_or(u64::MAX);
+    let cells = run(py, &array, 0, count.saturating_mul(ANY_LENGTH), |array| array.read_var(selection))?;
+    let flat = numbers::empty(py, &[count], view.dtype.bind(py))?;
+    let element = view.field().dtype;
+    let text = matches!(element, DType::Utf8 | DType::Ascii | DType::Char | DType::Bytes);
+    if text {
+        let items = (0..cells.len()).map(|i| words(py, element, cells.get(i)));
+        flat.set_item(PyEllipsis::get(py), PyList::new(py, items.collect::<PyResult<Vec<_>>>()?)?)?;
+    } else {
+        // One by one: NumPy would take arrays of one length for rows.
+        for i in 0..cells.len() {
+            flat.set_item(i, value::plain(py, element, cells.get(i))?)?;
+        }
+    }
+    let out = flat.call_method1("reshape", (PyTuple::new(py, shape)?,))?;
+    let Some(validity) = cells.validity() else { return Ok(out) };
+    let hidden = validity.iter().map(|valid| u8::from(*valid == 0)).collect();
+    numbers::masked(&out, &numbers::owned(py, hidden, shape, &dtype::named(py, "bool")?)?)
+}
+
+/// A cell of text: a string where it is one, else its bytes.
+pub(crate) fn words<'py>(py: Python<'py>, element: DType, bytes: &[u8]) -> PyResult<Bound<'py, PyAny>> {
+    match (element, std::str::from_utf8(bytes)) {
+        (DType::Utf8 | DType::Ascii, Ok(text)) => Ok(PyString::new(py, text).into_any()),
+        _ => Ok(PyBytes::new(py, bytes).into_any()),
+    }
+}
+
+/// The cells of a view as a read-only array over the file itself.
+pub(crate) fn borrowed<'py>(py: Python<'py>, view: &View) -> PyResult<Option<Bound<'py, PyAny>>> {
+    let plain = view.cells == Cells::Plain && !view.field().nullable && view.field().cell_size().is_some();
+    if !plain || view.schema().shape().is_none() {
+        return Ok(None);
+    }
+    if view.window.iter().any(|a| a.step != 1 && a.count > 1) {
+        return Ok(None);
+    }
+    let selection = index::selection(&view.window, &view.shape).or_raise(py)?;
+    let array = view.array().or_raise(py)?;
+    let bytes = runtime::run(py, array.options(), 0, |_| array.view(&selection))?;
+    let Some(bytes) = bytes else { return Ok(None) };
+    numbers::borrowed(py, bytes, &index::shape(&view.window), view.dtype.bind(py)).map(Some)
+}
+
+/// Refuses cells that have no arithmetic.
+pub(crate) fn refuse(view: &View, what: &str) -> PyErr {
+    PyTypeError::new_err(format!("{what} of cells of dtype {}", view.field().type_name()))
+}

@@ -1,0 +1,96 @@
+//! How operations run under an interpreter: without its lock, after a fork, and until someone presses Ctrl-C.
+
+use std::borrow::Cow;
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
+
+use pyo3::prelude::*;
+use tesseral::{Cancel, Error, Options, Result};
+
+use crate::error::OrRaise;
+
+/// From here on an operation may take so long that people want to interrupt it.
+const LONG: u64 = 32 << 20;
+/// How often signals are looked for meanwhile.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// The process that loaded this module. Its threads exist only here: a forked child has none of them.
+static HOME: OnceLock<u32> = OnceLock::new();
+
+/// Whether this process is a fork of the one whose id is given.
+pub(crate) fn is_forked(origin: u32) -> bool {
+    origin != std::process::id()
+}
+
+/// This process, remembered as the one that threads were started in when nobody did before.
+pub(crate) fn home() -> u32 {
+    *HOME.get_or_init(std::process::id)
+}
+
+/// Options that work in this process: a fork gets threads of its own.
+pub(crate) fn options(options: &Options) -> Result<Cow<'_, Options>> {
+    static FORKED: Mutex<Option<(u32, Options)>> = Mutex::new(None);
+    if !is_forked(home()) {
+        return Ok(Cow::Borrowed(options));
+    }
+    let process = std::process::id();
+    let mut forked = FORKED.lock().unwrap_or_else(PoisonError::into_inner);
+    let started = match forked.take() {
+        Some((owner, started)) if owner == process => started,
+        earlier => {
+            // Threads of the parent cannot be told to end from here.
+            std::mem::forget(earlier);
+            let threads = std::thread::available_parallelism().map_or(1, usize::from);
+            Options::default().with_threads(threads)?
+        }
+    };
+    let pool = started.pool.as_ref().map(Arc::clone);
+    *forked = Some((process, started));
+    Ok(Cow::Owned(Options { pool, ..options.clone() }))
+}
+
+/// Runs work without the interpreter's lock. `bytes` says how much work it is: long work can be interrupted.
+pub(crate) fn run<T: Send>(
+    py: Python<'_>,
+    given: &Options,
+    bytes: u64,
+    work: impl FnOnce(&Options) -> Result<T> + Send,
+) -> PyResult<T> {
+    let options = options(given).or_raise(py)?;
+    if bytes < LONG {
+        return py.detach(|| work(&options)).or_raise(py);
+    }
+    let cancel = Cancel::default();
+    let options = Options { cancel: cancel.clone(), ..options.into_owned() };
+    let (result, interrupt) = py.detach(|| interruptible(&cancel, || work(&options)));
+    match interrupt {
+        Some(interrupt) => Err(interrupt),
+        None => result.or_raise(py),
+    }
+}
+
+/// Runs work on another thread while this one looks for signals, as only it may.
+fn interruptible<T: Send>(
+    cancel: &Cancel,
+    work: impl FnOnce() -> Result<T> + Send,
+) -> (Result<T>, Option<PyErr>) {
+    let (done, result) = channel();
+    std::thread::scope(|scope| {
+        scope.spawn(move || done.send(work()));
+        let mut interrupt = None;
+        loop {
+            match result.recv_timeout(LOOK) {
+                Ok(result) => return (result, interrupt),
+                Err(RecvTimeoutError::Timeout) if interrupt.is_none() => {
+                    interrupt = Python::attach(|py| py.check_signals().err());
+                    if interrupt.is_some() {
+                        cancel.cancel();
+                    }
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return (Err(Error::cancelled()), interrupt),
+            }
+        }
+    })
+}

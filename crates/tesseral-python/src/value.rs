@@ -1,0 +1,163 @@
+//! Attributes as Python objects, and back.
+
+use numpy::PyUntypedArray;
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyBool, PyByteArray, PyBytes, PyDict, PyFloat, PyInt, PyList, PyMapping, PyString};
+use tesseral::core::schema::Labels;
+use tesseral::{Attributes, DType, HistoryRow, Scalar, Value};
+
+use crate::{dtype, numbers};
+
+/// Nesting beyond this is a mistake: a container that holds itself, say.
+const DEPTH: usize = 64;
+
+/// An attribute as a Python object.
+pub(crate) fn to_python<'py>(py: Python<'py>, value: &Value) -> PyResult<Bound<'py, PyAny>> {
+    Ok(match value {
+        Value::Null => py.None().into_bound(py),
+        Value::Bool(v) => PyBool::new(py, *v).to_owned().into_any(),
+        Value::Int(v) => v.into_pyobject(py)?.into_any(),
+        Value::UInt(v) => v.into_pyobject(py)?.into_any(),
+        Value::Float(v) => v.into_pyobject(py)?.into_any(),
+        Value::Text(v) => v.into_pyobject(py)?.into_any(),
+        Value::Bytes(v) => PyBytes::new(py, v).into_any(),
+        Value::List(values) => {
+            let items = values.iter().map(|v| to_python(py, v)).collect::<PyResult<Vec<_>>>()?;
+            PyList::new(py, items)?.into_any()
+        }
+        Value::Map(map) => attributes(py, map)?.into_any(),
+        Value::Numbers { dtype, bytes } => plain(py, *dtype, bytes)?,
+        other => other.to_string().into_pyobject(py)?.into_any(),
+    })
+}
+
+/// Attributes as a dictionary.
+pub(crate) fn attributes<'py>(py: Python<'py>, map: &Attributes) -> PyResult<Bound<'py, PyDict>> {
+    let out = PyDict::new(py);
+    for (name, value) in map {
+        out.set_item(name, to_python(py, value)?)?;
+    }
+    Ok(out)
+}
+
+/// Bytes of elements of one dtype as an array with one axis.
+pub(crate) fn plain<'py>(py: Python<'py>, element: DType, bytes: &[u8]) -> PyResult<Bound<'py, PyAny>> {
+    let name = match element {
+        DType::BFloat16 => "uint16".to_owned(),
+        DType::Bitmask | DType::Bytes => "uint8".to_owned(),
+        DType::Char | DType::Ascii | DType::Utf8 => "S1".to_owned(),
+        other => other.to_string(),
+    };
+    let count = bytes.len() / element.size().unwrap_or(1);
+    numbers::owned(py, bytes.to_vec(), &[count as u64], &dtype::named(py, name)?)
+}
+
+/// Labels of an axis: an array of numbers or dates, or a list of texts.
+pub(crate) fn labels<'py>(py: Python<'py>, labels: &Labels) -> PyResult<Bound<'py, PyAny>> {
+    match labels {
+        Labels::Text(texts) => Ok(PyList::new(py, texts)?.into_any()),
+        Labels::Numbers { dtype, bytes } => plain(py, *dtype, bytes),
+    }
+}
+
+/// A value as NumPy has it: a scalar of the dtype, or text.
+pub(crate) fn scalar<'py>(py: Python<'py>, value: &Scalar) -> PyResult<Bound<'py, PyAny>> {
+    if let Some(text) = value.as_text() {
+        return Ok(PyString::new(py, text).into_any());
+    }
+    match value.dtype().size() {
+        Some(size) if size == value.bytes().len() => plain(py, value.dtype(), value.bytes())?.get_item(0),
+        _ => plain(py, value.dtype(), value.bytes()),
+    }
+}
+
+/// A row of a container's history.
+pub(crate) fn history<'py>(py: Python<'py>, row: &HistoryRow) -> PyResult<Bound<'py, PyDict>> {
+    let out = PyDict::new(py);
+    out.set_item("op", &row.op)?;
+    out.set_item("source", &row.source)?;
+    out.set_item("at", &row.at)?;
+    if !row.parents.is_empty() {
+        out.set_item("parents", &row.parents)?;
+    }
+    if !row.params.is_empty() {
+        out.set_item("params", &row.params)?;
+    }
+    for (name, text) in &row.extra {
+        out.set_item(name, text)?;
+    }
+    Ok(out)
+}
+
+/// A Python object as an attribute.
+fn nested(object: &Bound<'_, PyAny>, depth: usize) -> PyResult<Value> {
+    if depth > DEPTH {
+        return Err(PyValueError::new_err("attributes are nested too deeply"));
+    }
+    if object.is_none() {
+        return Ok(Value::Null);
+    }
+    if object.is_instance_of::<PyBool>() {
+        return Ok(Value::Bool(object.extract()?));
+    }
+    if object.is_instance_of::<PyInt>() {
+        return object.extract().map(Value::Int).or_else(|_| object.extract().map(Value::UInt));
+    }
+    if object.is_instance_of::<PyFloat>() {
+        return Ok(Value::Float(object.extract()?));
+    }
+    if object.is_instance_of::<PyString>() {
+        return Ok(Value::Text(object.extract()?));
+    }
+    if let Ok(bytes) = object.cast::<PyBytes>() {
+        return Ok(Value::Bytes(bytes.as_bytes().to_vec()));
+    }
+    if let Ok(bytes) = object.cast::<PyByteArray>() {
+        return Ok(Value::Bytes(bytes.to_vec()));
+    }
+    if object.is_instance_of::<PyUntypedArray>() || object.hasattr("dtype")? {
+        return array(object, depth);
+    }
+    if let Ok(map) = object.cast::<PyMapping>() {
+        return from_mapping(map, depth + 1).map(Value::Map);
+    }
+    let items = object
+        .try_iter()
+        .map_err(|_| PyTypeError::new_err(format!("an attribute cannot hold {}", object.get_type())))?;
+    let items = items.map(|item| nested(&item?, depth + 1)).collect::<PyResult<_>>()?;
+    Ok(Value::List(items))
+}
+
+/// An array of numbers with one axis keeps its dtype; scalars and everything else become what `tolist` makes of them.
+fn array(object: &Bound<'_, PyAny>, depth: usize) -> PyResult<Value> {
+    let axes: usize = object.getattr("ndim")?.extract()?;
+    let kind: String = object.getattr("dtype")?.getattr("kind")?.extract()?;
+    if axes != 1 || !matches!(kind.as_str(), "b" | "i" | "u" | "f" | "M" | "m") {
+        let item = object.call_method0("tolist")?;
+        return match kind.as_str() {
+            "M" | "m" => Ok(Value::Text(object.str()?.extract()?)),
+            _ => nested(&item, depth + 1),
+        };
+    }
+    let native =
+        object.call_method1("astype", (object.getattr("dtype")?.call_method1("newbyteorder", ("=",))?,))?;
+    let name: String = native.getattr("dtype")?.str()?.extract()?;
+    let dtype: DType =
+        name.parse().map_err(|_| PyTypeError::new_err(format!("an attribute of dtype {name}")))?;
+    Ok(Value::Numbers { dtype, bytes: numbers::read_bytes(&native)?.as_slice()?.to_vec() })
+}
+
+fn from_mapping(map: &Bound<'_, PyMapping>, depth: usize) -> PyResult<Attributes> {
+    let mut out = Attributes::new();
+    for pair in map.items()?.iter() {
+        let (name, value): (String, Bound<'_, PyAny>) = pair.extract()?;
+        out.insert(name, nested(&value, depth)?);
+    }
+    Ok(out)
+}
+
+/// Attributes from a mapping.
+pub(crate) fn from_attributes(map: &Bound<'_, PyAny>) -> PyResult<Attributes> {
+    from_mapping(map.cast::<PyMapping>()?, 0)
+}

@@ -1,0 +1,197 @@
+//! Writing containers.
+
+use std::path::PathBuf;
+use std::sync::{PoisonError, RwLock};
+
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use tesseral::core::schema::Labels;
+use tesseral::{
+    ArrayId, ArraySchema, ArraySpec, CellLen, CodecSpec, Create, Error, Field, HistoryRow, Region, Scalar,
+    Session,
+};
+
+use crate::error::OrRaise;
+use crate::{dtype, numbers, runtime, value};
+
+/// A container being written: nothing is visible before it is committed.
+#[pyclass(frozen, module = "tesseral._native")]
+pub struct Writer {
+    session: RwLock<Option<Session>>,
+}
+
+impl Writer {
+    /// Runs work on the session, without the interpreter's lock: other threads may be writing with it.
+    fn with<T: Send>(
+        &self,
+        py: Python<'_>,
+        work: impl FnOnce(&Session) -> tesseral::Result<T> + Send,
+    ) -> PyResult<T> {
+        py.detach(|| {
+            let session = self.session.read().unwrap_or_else(PoisonError::into_inner);
+            session.as_ref().ok_or_else(closed).and_then(work)
+        })
+        .or_raise(py)
+    }
+
+    fn with_mut<T: Send>(
+        &self,
+        py: Python<'_>,
+        work: impl FnOnce(&mut Session) -> tesseral::Result<T> + Send,
+    ) -> PyResult<T> {
+        py.detach(|| {
+            let mut session = self.session.write().unwrap_or_else(PoisonError::into_inner);
+            session.as_mut().ok_or_else(closed).and_then(work)
+        })
+        .or_raise(py)
+    }
+}
+
+fn closed() -> Error {
+    Error::invalid("the session is over: it was committed or abandoned")
+}
+
+/// What `add` is given about an array.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+struct Declared<'py> {
+    name: String,
+    shape: Vec<u64>,
+    chunks: Vec<u64>,
+    dtype: Bound<'py, PyAny>,
+    dims: Vec<String>,
+    labels: Vec<Option<Vec<String>>>,
+    attrs: Bound<'py, PyAny>,
+    fill: Option<Bound<'py, PyAny>>,
+    codecs: Vec<(String, Bound<'py, PyAny>)>,
+}
+
+impl Declared<'_> {
+    fn spec(self, py: Python<'_>) -> PyResult<ArraySpec> {
+        let (dtype, cell) = field_type(py, &self.dtype)?;
+        let mut schema = ArraySchema::dense(self.name, dtype, &self.shape, &self.chunks);
+        schema.fields[0].cell = cell;
+        if self.dims.len() != schema.dims.len() || self.labels.len() != schema.dims.len() {
+            return Err(PyValueError::new_err("one name and one set of labels per axis"));
+        }
+        for ((dim, name), labels) in schema.dims.iter_mut().zip(self.dims).zip(self.labels) {
+            dim.name = name;
+            dim.labels = labels.map(Labels::Text);
+        }
+        schema.attributes = value::from_attributes(&self.attrs)?;
+        if let Some(fill) = self.fill {
+            schema.fields[0].fill = Some(scalar(&schema.fields[0], &fill).and_then(|s| s.or_raise(py))?);
+        }
+        let codecs = self.codecs.into_iter().map(|(name, options)| {
+            let mut spec: CodecSpec = name.parse().or_raise(py)?;
+            spec.options.extend(value::from_attributes(&options)?);
+            Ok(spec)
+        });
+        let mut codecs = codecs.collect::<PyResult<Vec<_>>>()?;
+        codecs.retain(|spec| spec.name != "raw");
+        Ok(ArraySpec { schema, codecs: vec![codecs] })
+    }
+}
+
+/// The dtype and cell length of a field that holds elements of a NumPy dtype.
+fn field_type(py: Python<'_>, given: &Bound<'_, PyAny>) -> PyResult<(tesseral::DType, CellLen)> {
+    let name: String = given.str()?.extract()?;
+    let kind: char = given.getattr("kind")?.extract()?;
+    let size: usize = given.getattr("itemsize")?.extract()?;
+    dtype::to_field(&name, kind, size).or_raise(py)
+}
+
+/// A fill value, given as an array of one cell in the field's dtype.
+fn scalar(field: &Field, fill: &Bound<'_, PyAny>) -> PyResult<tesseral::Result<Scalar>> {
+    let bytes = numbers::read_bytes(fill)?;
+    Ok(Scalar::from_le_bytes(field.dtype, bytes.as_slice()?))
+}
+
+#[pymethods]
+impl Writer {
+    #[new]
+    #[pyo3(signature = (path, format="", overwrite=false, digests=true, statistics=false))]
+    fn new(
+        py: Python<'_>,
+        path: PathBuf,
+        format: &str,
+        overwrite: bool,
+        digests: bool,
+        statistics: bool,
+    ) -> PyResult<Self> {
+        let mut create = Create::new();
+        if overwrite {
+            create = create.overwrite();
+        }
+        if !digests {
+            create = create.without_digests();
+        }
+        if statistics {
+            create = create.statistics();
+        }
+        let begin = || {
+            runtime::home();
+            let options = runtime::options(&tesseral::Options::default())?.into_owned();
+            create.execution(options).begin(tesseral::local(&path)?, format)
+        };
+        let session = py.detach(begin).or_raise(py)?;
+        Ok(Self { session: RwLock::new(Some(session)) })
+    }
+
+    /// Declares an array and gives its number.
+    fn add(&self, py: Python<'_>, declared: Declared<'_>) -> PyResult<usize> {
+        let spec = declared.spec(py)?;
+        self.with_mut(py, |session| session.add(&spec)).map(|id| id.0)
+    }
+
+    /// Writes a box of whole chunks: contiguous cells in native byte order, of the dtype that was declared.
+    fn write(&self, py: Python<'_>, array: usize, start: Vec<u64>, cells: &Bound<'_, PyAny>) -> PyResult<()> {
+        let shape: Vec<u64> = cells.getattr("shape")?.extract()?;
+        if shape.len() != start.len() {
+            return Err(PyValueError::new_err("one start per axis"));
+        }
+        let region = Region::new(start.iter().zip(&shape).map(|(&from, &n)| (from, from.saturating_add(n))));
+        let bytes = numbers::read_bytes(cells)?;
+        let bytes = bytes.as_slice()?;
+        self.with(py, |session| session.write_region(ArrayId(array), &region, bytes))
+    }
+
+    /// Sets attributes of the container.
+    fn set_attributes(&self, py: Python<'_>, attributes: &Bound<'_, PyAny>) -> PyResult<()> {
+        let attributes = value::from_attributes(attributes)?;
+        self.with_mut(py, |session| session.set_attributes(attributes))
+    }
+
+    /// Adds a row to the container's history.
+    fn add_history(&self, py: Python<'_>, row: &Bound<'_, PyDict>) -> PyResult<()> {
+        let text = |name: &str| -> PyResult<String> {
+            row.get_item(name)?.map_or(Ok(String::new()), |v| v.extract())
+        };
+        let parents = row.get_item("parents")?.map_or(Ok(Vec::new()), |v| v.extract())?;
+        let params = row.get_item("params")?.map_or(Ok(Default::default()), |v| v.extract())?;
+        let row = HistoryRow {
+            op: text("op")?,
+            source: text("source")?,
+            at: text("at")?,
+            parents,
+            params,
+            ..HistoryRow::default()
+        };
+        self.with_mut(py, |session| session.add_history(row))
+    }
+
+    /// Publishes the container: all of it or nothing.
+    fn commit(&self, py: Python<'_>) -> PyResult<()> {
+        let commit = || {
+            let session = self.session.write().unwrap_or_else(PoisonError::into_inner).take();
+            session.ok_or_else(closed).and_then(Session::commit)
+        };
+        py.detach(commit).or_raise(py)
+    }
+
+    /// Leaves no trace.
+    fn abandon(&self, py: Python<'_>) {
+        py.detach(|| drop(self.session.write().unwrap_or_else(PoisonError::into_inner).take()));
+    }
+}
