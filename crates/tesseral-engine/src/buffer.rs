@@ -1,7 +1,8 @@
 //! Memory for results: aligned, in huge pages where it is large, used again where it was given back.
 //!
 //! Fresh memory costs more than the copy into it: the kernel clears every page on first touch. Buffers that are dropped
-//! are kept, up to [`KEPT`] bytes in the whole process, and handed out again as they are.
+//! are kept, up to [`KEPT`] bytes in the whole process, and handed out again as they are; large ones only where the
+//! memory limit leaves plenty of room.
 
 use std::fmt;
 use std::ops::{Deref, DerefMut};
@@ -17,7 +18,7 @@ const HUGE_PAGE: usize = 2 << 20;
 /// Smaller buffers are the allocator's business.
 const KEEP_FROM: usize = 4 << 10;
 /// Bytes that dropped buffers may keep in all.
-const KEPT: usize = 32 << 20;
+const KEPT: usize = 256 << 20;
 
 /// Dropped buffers, the latest last.
 static SPARE: Mutex<Spare> = Mutex::new(Spare { buffers: Vec::new(), bytes: 0 });
@@ -32,6 +33,7 @@ pub struct Buffer {
     memory: Memory,
     start: usize,
     len: usize,
+    keep: bool,
 }
 
 enum Memory {
@@ -81,11 +83,12 @@ impl Memory {
 }
 
 impl Buffer {
-    /// A buffer of `len` bytes. They are zero or what a former buffer held: whoever asks for one writes all of it.
+    /// A buffer of `len` bytes. They are zero or what a former buffer held: whoever asks for one writes all of it. A
+    /// large one is kept for others when dropped unless memory is `limited`.
     ///
     /// # Errors
     /// `Limit` when the system has no room for it.
-    pub(crate) fn new(len: u64) -> Result<Self> {
+    pub(crate) fn new(len: u64, limited: bool) -> Result<Self> {
         let too_large = || Error::limit("a result buffer", len, isize::MAX as u64);
         let len =
             usize::try_from(len).ok().filter(|n| *n <= isize::MAX as usize / 2).ok_or_else(too_large)?;
@@ -94,7 +97,8 @@ impl Buffer {
             Memory::Heap(_) => 0,
             Memory::Map(map) => map.as_ptr().align_offset(HUGE_PAGE).min(HUGE_PAGE),
         };
-        Ok(Self { memory, start, len })
+        let keep = !limited || matches!(memory, Memory::Heap(_));
+        Ok(Self { memory, start, len, keep })
     }
 }
 
@@ -102,7 +106,7 @@ impl Drop for Buffer {
     fn drop(&mut self) {
         let memory = std::mem::replace(&mut self.memory, Memory::Heap(Vec::new()));
         let bytes = memory.len();
-        if !(KEEP_FROM..=KEPT).contains(&bytes) {
+        if !self.keep || !(KEEP_FROM..=KEPT).contains(&bytes) {
             return;
         }
         let mut spare = SPARE.lock().unwrap_or_else(PoisonError::into_inner);
@@ -157,21 +161,22 @@ mod tests {
     #[test]
     fn aligned_at_every_size() {
         for len in [0, 1, 15, 1000, MAP_FROM as u64 - 1, MAP_FROM as u64, 5_000_001] {
-            let mut buffer = Buffer::new(len).unwrap();
+            let mut buffer = Buffer::new(len, false).unwrap();
             assert_eq!(buffer.len() as u64, len);
             assert_eq!(buffer.as_ptr().align_offset(16), 0, "{len}");
             if let Some(last) = buffer.last_mut() {
                 *last = 1;
             }
         }
-        assert!(Buffer::new(u64::MAX).is_err());
+        assert!(Buffer::new(u64::MAX, false).is_err());
     }
 
     #[test]
     fn what_is_kept_is_bounded() {
-        let held: Vec<Buffer> = (0..100).map(|_| Buffer::new(900_000).unwrap()).collect();
+        let held: Vec<Buffer> = (0..400).map(|_| Buffer::new(900_000, true).unwrap()).collect();
         drop(held);
-        drop(Buffer::new(KEPT as u64 * 2).unwrap());
+        drop(Buffer::new(KEPT as u64 * 2, false).unwrap());
+        drop(Buffer::new(KEPT as u64 / 2, false).unwrap());
         let spare = SPARE.lock().unwrap();
         assert!(spare.bytes <= KEPT);
         assert_eq!(spare.bytes, spare.buffers.iter().map(Memory::len).sum::<usize>());

@@ -183,9 +183,14 @@ pub fn read(handle: &Handle, request: &Request, options: &Options) -> Result<Den
         return Ok(Dense { field, shape, values: Values::Borrowed(bytes), validity: None });
     }
     options.check_memory("the result", prepared.bytes)?;
-    let mut values = Buffer::new(prepared.bytes)?;
-    let mut validity =
-        if field.nullable { Some(Buffer::new(prepared.bytes / prepared.size as u64)?) } else { None };
+    // What is kept for later results must be little beside what this operation was allowed.
+    let limited = options.memory.is_some_and(|limit| prepared.bytes > limit / 8);
+    let mut values = Buffer::new(prepared.bytes, limited)?;
+    let mut validity = if field.nullable {
+        Some(Buffer::new(prepared.bytes / prepared.size as u64, limited)?)
+    } else {
+        None
+    };
     execute(handle, &prepared, &mut values, validity.as_deref_mut(), options)?;
     Ok(Dense { field, shape, values: Values::Owned(values), validity })
 }

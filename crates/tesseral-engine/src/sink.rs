@@ -4,6 +4,7 @@
 //! of the output and nowhere else; since groups own disjoint boxes, no two threads ever hold the same byte.
 
 use std::marker::PhantomData;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rayon::prelude::*;
 use smallvec::SmallVec;
@@ -13,6 +14,9 @@ use tesseral_format::ChunkPlan;
 use crate::fetch::Batch;
 use crate::kernel::copy::{self, Walk};
 use crate::overlay::Groups;
+
+/// Numbers handed out at once, at most, and about how often each thread comes back for more, at least.
+const RUNS: usize = 64;
 
 /// Strides of one dimension each, in bytes.
 pub(crate) type Strides = SmallVec<[usize; 4]>;
@@ -238,8 +242,7 @@ where
             let count = groups.len(plan);
             let context = prepare(None)?;
             if parallel && count > 1 {
-                let context = &context;
-                (0..count).into_par_iter().try_for_each(|index| one(context, index))
+                in_order(count, |index| one(&context, index))
             } else {
                 (0..count).try_for_each(|index| one(&context, index))
             }
@@ -250,10 +253,32 @@ where
                 batch.groups.clone().try_for_each(|index| one(&context, index))
             };
             if parallel && batches.len() > 1 {
-                batches.par_iter().try_for_each(batch)
+                in_order(batches.len(), |index| batch(&batches[index]))
             } else {
                 batches.iter().try_for_each(batch)
             }
         }
     }
+}
+
+/// Runs `work` for every number on all threads, handed out in order: what threads paint at one time lies close together,
+/// in pages and caches that one of them has already brought in.
+fn in_order(count: usize, work: impl Fn(usize) -> Result<()> + Sync) -> Result<()> {
+    let threads = rayon::current_num_threads().min(count);
+    let run = (count / (threads * RUNS)).clamp(1, RUNS);
+    let claimed = AtomicUsize::new(0);
+    (0..threads).into_par_iter().with_max_len(1).try_for_each(|_| {
+        loop {
+            let start = claimed.fetch_add(run, Ordering::Relaxed);
+            if start >= count {
+                return Ok(());
+            }
+            let outcome = (start..(start + run).min(count)).try_for_each(&work);
+            if outcome.is_err() {
+                // Nothing is left for the others.
+                claimed.store(count, Ordering::Relaxed);
+                return outcome;
+            }
+        }
+    })
 }
