@@ -6,7 +6,7 @@ mod view;
 use std::path::PathBuf;
 
 use clap::Args;
-use tesseral::{Array, ChunkGrid, ChunkInfo, Container, Error, Region, Selection};
+use tesseral::{Array, ChunkInfo, Container, Error, Selection};
 
 use crate::context::Context;
 use crate::failure::{Outcome, exit};
@@ -121,15 +121,11 @@ impl<'a> Report<'a> {
 
 impl Known {
     fn new(array: Array) -> Self {
+        // An index that contradicts itself is for `verify` to explain.
+        let totals = array.totals().ok();
         let grid = array.schema().grid().ok().filter(|_| !array.schema().sparse);
-        // Sizes come from the index alone. An index that contradicts itself is for `verify` to explain.
-        let (chunks, stored) = match &grid {
-            Some(grid) => (Some(grid.total()), stored_bytes(&array, grid)),
-            None => {
-                let planned = array.all().ok().and_then(|all| plan(&array, &all));
-                (planned.as_ref().map(|p| p.0), planned.map(|p| p.1))
-            }
-        };
+        let chunks = grid.map(|grid| grid.total()).or(totals.map(|t| t.chunks));
+        let stored = totals.map(|t| t.stored_bytes);
         Self { array, chunks, stored }
     }
 
@@ -157,64 +153,5 @@ impl Known {
         }
         let all = array.all().map_err(|_| Error::unsupported("listing the chunks of this array"))?;
         Ok(array.chunks(&all)?)
-    }
-}
-
-/// Number of chunks that serve a selection and the bytes they take.
-fn plan(array: &Array, selection: &Selection) -> Option<(u64, u64)> {
-    let plan = array.handle().source().plan(&array.request(selection)).ok()?;
-    Some((plan.chunks.len() as u64, plan.stored_bytes()))
-}
-
-/// Bytes of all chunks of a grid, planned a few thousand chunks at a time: one plan of all of them would cost more memory
-/// traffic than the index itself.
-fn stored_bytes(array: &Array, grid: &ChunkGrid) -> Option<u64> {
-    const AT_ONCE: u64 = 4096;
-    /// A larger grid is mostly empty, and the plan knows better than we where its chunks are.
-    const PIECEWISE: u64 = 4 << 20;
-    let counts = grid.counts();
-    if grid.total() == 0 {
-        return Some(0);
-    }
-    if counts.is_empty() || grid.total() > PIECEWISE {
-        return plan(array, &array.all().ok()?).map(|planned| planned.1);
-    }
-    // Dimensions after `split` are taken whole, `split` itself in runs, those before it chunk by chunk.
-    let mut inner = 1_u64;
-    let mut split = 0;
-    for d in (0..counts.len()).rev() {
-        if inner.saturating_mul(counts[d]) > AT_ONCE {
-            split = d;
-            break;
-        }
-        inner *= counts[d];
-    }
-    let run = (AT_ONCE / inner).max(1);
-    let mut first = vec![0_u64; counts.len()];
-    let mut total = 0_u64;
-    loop {
-        let box_of = |d: usize| {
-            let chunks = match d {
-                d if d < split => 1,
-                d if d == split => run,
-                _ => counts[d],
-            };
-            let (extent, shape) = (grid.chunk_shape()[d], grid.shape()[d]);
-            let end = first[d].saturating_add(chunks).saturating_mul(extent).min(shape);
-            (first[d].saturating_mul(extent).min(end), end)
-        };
-        let region = Region::new((0..counts.len()).map(box_of));
-        total = total.checked_add(plan(array, &Selection::from_region(&region))?.1)?;
-        // On to the next box, as an odometer goes.
-        let mut d = split;
-        first[d] += run;
-        while first[d] >= counts[d] {
-            first[d] = 0;
-            if d == 0 {
-                return Some(total);
-            }
-            d -= 1;
-            first[d] += 1;
-        }
     }
 }

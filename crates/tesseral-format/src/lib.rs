@@ -33,7 +33,7 @@ pub use format::{
 };
 pub use plan::{Access, ChunkPlan, Cover, Delete, Part, PlannedChunk, Role, Uncovered};
 pub use request::{CoordinateRanges, Request, Target};
-pub use source::{ArraySource, ChunkInfo, Digest, DigestSpan};
+pub use source::{ArraySource, ChunkInfo, Digest, DigestSpan, Totals};
 pub use tesseral_codec::Contexts;
 pub use tesseral_core as core;
 pub use tesseral_store as store;

@@ -23,6 +23,15 @@ pub struct ChunkInfo {
     pub offset: u64,
 }
 
+/// What the chunks of an array are all together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Totals {
+    /// How many there are.
+    pub chunks: u64,
+    /// Bytes they take as stored.
+    pub stored_bytes: u64,
+}
+
 /// A digest that a format carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -57,6 +66,15 @@ pub trait ArraySource: Debug + Send + Sync {
     /// # Errors
     /// `Corrupt` when a chunk that must be there is missing or contradicts the schema; `Limit`; `InvalidRequest`.
     fn plan(&self, request: &Request) -> Result<ChunkPlan>;
+
+    /// All chunks together. Formats that know it without a plan say so without one.
+    ///
+    /// # Errors
+    /// As [`plan`](Self::plan).
+    fn totals(&self, everything: &Request) -> Result<Totals> {
+        let plan = self.plan(everything)?;
+        Ok(Totals { chunks: plan.chunks.len() as u64, stored_bytes: plan.stored_bytes() })
+    }
 
     /// What is known of a chunk's column without reading it.
     fn stats(&self, chunk: &PlannedChunk, column: Column) -> ChunkStats;

@@ -8,6 +8,7 @@ use tesseral_core::schema::Labels;
 use tesseral_core::{ArraySchema, ChunkGrid, ChunkStats, Coords, Error, Result, Scalar, Value};
 use tesseral_format::{
     ArraySource, ChunkInfo, ChunkPlan, Column, ColumnMut, Digest, DigestSpan, PlannedChunk, Request, Scratch,
+    Totals,
 };
 
 use crate::layout::Digests;
@@ -106,6 +107,11 @@ impl ArraySource for TetArray {
 
     fn plan(&self, request: &Request) -> Result<ChunkPlan> {
         crate::plan::plan(self, request)
+    }
+
+    fn totals(&self, _: &Request) -> Result<Totals> {
+        let stored_bytes = self.catalog.layout.stored.get(self.number).copied().unwrap_or(0);
+        Ok(Totals { chunks: self.grid.total(), stored_bytes })
     }
 
     fn stats(&self, chunk: &PlannedChunk, column: Column) -> ChunkStats {

@@ -104,6 +104,8 @@ pub(crate) struct Layout {
     pub first_row: Option<Vec<u64>>,
     /// Codecs each dataset uses: bit 0 raw, bit 1 zstd.
     pub codecs: Vec<u8>,
+    /// Stored bytes of each dataset's rows.
+    pub stored: Vec<u64>,
 }
 
 impl fmt::Debug for Layout {
@@ -128,14 +130,25 @@ impl Layout {
             None
         };
         let (footer, payload_len) = footer.map_or((None, source.len), |(footer, len)| (Some(footer), len));
-        let (first_row, codecs) = scan_rows(source, &head, payload_len).at(Stage::Payloads)?;
+        let RowScan { first_row, codecs, stored, .. } =
+            scan_rows(source, &head, payload_len).at(Stage::Payloads)?;
         let digests = if digests {
             find_digests(source, &head, footer.as_ref(), payload_len).at(Stage::Digests)?
         } else {
             Digests::Absent
         };
         let object = source.object.clone();
-        Ok(Self { object, file_len: source.len, head, footer, payload_len, digests, first_row, codecs })
+        Ok(Self {
+            object,
+            file_len: source.len,
+            head,
+            footer,
+            payload_len,
+            digests,
+            first_row,
+            codecs,
+            stored,
+        })
     }
 
     pub(crate) fn rows(&self) -> &[Row] {
@@ -249,8 +262,8 @@ pub(crate) fn read_footer(
     Ok((Footer { tail, json_offset, json, metadata }, payload_len))
 }
 
-/// Refuses the first row whose payload is not where it may be; gives the order of the rows and the codecs.
-fn scan_rows(source: &Source<'_>, head: &Head, payload_len: u64) -> Result<(Option<Vec<u64>>, Vec<u8>)> {
+/// Refuses the first row whose payload is not where it may be; gives what there is to know of all of them.
+fn scan_rows(source: &Source<'_>, head: &Head, payload_len: u64) -> Result<RowScan> {
     let scan = RowScan::new(head, payload_len);
     if scan.suspect {
         let offset = head.superblock.chunk_index_offset;
@@ -259,7 +272,7 @@ fn scan_rows(source: &Source<'_>, head: &Head, payload_len: u64) -> Result<(Opti
                 .map_err(|e| name_row(e, head, row))?;
         }
     }
-    Ok((scan.first_row, scan.codecs))
+    Ok(scan)
 }
 
 /// What one pass over the rows tells.
@@ -271,6 +284,8 @@ pub(crate) struct RowScan {
     pub first_row: Option<Vec<u64>>,
     /// The codecs each dataset uses.
     pub codecs: Vec<u8>,
+    /// Stored bytes of each dataset's rows.
+    pub stored: Vec<u64>,
     /// Some row is not as it must be.
     pub suspect: bool,
 }
@@ -279,17 +294,19 @@ impl RowScan {
     pub(crate) fn new(head: &Head, payload_len: u64) -> Self {
         let rows = head.rows();
         let mut codecs = vec![0_u8; head.datasets.len()];
+        let mut stored = vec![0_u64; head.datasets.len()];
         let mut order = CanonicalOrder::new(&head.datasets, rows.len() as u64);
         let mut suspect = false;
         for row in rows {
             suspect |= row.is_suspect(head.end, payload_len);
             order.see(row);
             let dataset = usize::try_from(row.dataset_id.get()).unwrap_or(usize::MAX);
-            if let Some(mask) = codecs.get_mut(dataset) {
+            if let (Some(mask), Some(stored)) = (codecs.get_mut(dataset), stored.get_mut(dataset)) {
                 *mask |= 1 << (row.codec.get() & 1);
+                *stored = stored.saturating_add(row.stored_byte_len.get());
             }
         }
-        Self { first_row: order.finish(), codecs, suspect }
+        Self { first_row: order.finish(), codecs, stored, suspect }
     }
 }
 

@@ -44,9 +44,9 @@ pub(crate) fn salvage(store: Arc<dyn Store>, options: &OpenOptions) -> Result<Sa
             Ok(found) => digests = found,
         }
     }
-    let RowScan { first_row, codecs, .. } = RowScan::new(&head, payload_len);
+    let RowScan { first_row, codecs, stored, .. } = RowScan::new(&head, payload_len);
     let (object, file_len) = (source.object.clone(), source.len);
-    let layout = Layout { object, file_len, head, footer, payload_len, digests, first_row, codecs };
+    let layout = Layout { object, file_len, head, footer, payload_len, digests, first_row, codecs, stored };
     let catalog = Arc::new(Catalog::new(store, name, layout, limits, true));
     let whole = count_whole(&catalog, &mut findings);
     if whole == 0 && !catalog.layout.rows().is_empty() {

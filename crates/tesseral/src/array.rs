@@ -5,7 +5,7 @@ use tesseral_engine::{
     Cells, Dense, Explained, Handle, Options, Reduced,
     kernel::summary::{Summary, Wanted},
 };
-use tesseral_format::{ChunkInfo, Request};
+use tesseral_format::{ChunkInfo, Column, Request, Totals};
 use tesseral_store::Bytes;
 
 use crate::select;
@@ -186,6 +186,16 @@ impl Array {
     /// What the plan meets.
     pub fn explain(&self, selection: &Selection) -> Result<Explained> {
         tesseral_engine::explain(&self.handle, &self.request(selection))
+    }
+
+    /// How many chunks there are and what they take, over all fields.
+    ///
+    /// # Errors
+    /// What the plan meets, where the format needs one to know.
+    pub fn totals(&self) -> Result<Totals> {
+        let mut everything = self.request(&self.all()?);
+        everything.columns = (0..).take(self.schema().fields.len()).map(Column::Field).collect();
+        self.handle.source().totals(&everything).map_err(|e| e.in_array(self.name()))
     }
 
     /// The chunks that serve a selection, in the format's own words.

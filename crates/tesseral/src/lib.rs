@@ -57,6 +57,7 @@ pub use tesseral_engine::{
 };
 pub use tesseral_format::{
     ArraySpec, ChunkInfo, CodecSpec, CreateOptions, Format, MemoryBudget, OpenOptions, Repair, TimeRange,
+    Totals,
 };
 pub use tesseral_store::{self as store, Overwrite};
 /// Messages of tensors: encode, decode, scan, stream and validate `.tgm` without the engine.

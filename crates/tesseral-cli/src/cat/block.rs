@@ -18,7 +18,7 @@ const SHARE: u64 = 4;
 /// Cells that follow one another in the result.
 pub(super) enum Block {
     Dense {
-        cells: Dense,
+        cells: Box<Dense>,
         size: usize,
     },
     Var(Cells),
@@ -93,7 +93,11 @@ pub(super) fn blocks<'a>(task: &'a Task<'_>, field: &Field, validity: bool) -> O
     Ok(Box::new(blocks.map(move |part| {
         let cells = array.read(&part)?;
         let count = cells.bytes().len() / size;
-        Ok(if validity { Block::Bytes(valid(cells.validity(), count)) } else { Block::Dense { cells, size } })
+        Ok(if validity {
+            Block::Bytes(valid(cells.validity(), count))
+        } else {
+            Block::Dense { cells: Box::new(cells), size }
+        })
     })))
 }
 
