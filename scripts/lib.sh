@@ -34,3 +34,17 @@ python_env() {
     "$VENV/bin/pip" install --quiet --disable-pip-version-check -r "$wanted"
     cp "$wanted" "$VENV/requirements.txt"
 }
+
+# The Python package, built on what the release build left behind and installed beside the reference packages.
+python_package() {
+    local wanted="$ROOT/tests/python/package/requirements.txt"
+    if ! cmp -s "$wanted" "$VENV/requirements-package.txt"; then
+        say "adding what the tests of the Python package need"
+        "$VENV/bin/pip" install --quiet --disable-pip-version-check -r "$wanted"
+        cp "$wanted" "$VENV/requirements-package.txt"
+    fi
+    say "building the Python package"
+    rm -rf "$TARGET/wheels"
+    (cd "$ROOT" && CARGO_TARGET_DIR="$TARGET" "$VENV/bin/maturin" build --quiet --release --locked --out "$TARGET/wheels")
+    "$VENV/bin/pip" install --quiet --disable-pip-version-check --no-deps --force-reinstall "$TARGET"/wheels/*.whl
+}

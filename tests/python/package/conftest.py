@@ -18,13 +18,13 @@ def folder(tmp_path_factory):
     return tmp_path_factory.mktemp("package")
 
 
-def tiledb_array(path, values, chunks, origin=0, dims="xyz"):
+def tiledb_array(path, values, chunks, origin=0, dims="xyz", timestamp=None):
     domain = tiledb.Domain(
         *[tiledb.Dim(d, domain=(origin, origin + n - 1), tile=c, dtype="int32") for d, n, c in zip(dims, values.shape, chunks)]
     )
     schema = tiledb.ArraySchema(domain=domain, attrs=[tiledb.Attr("v", dtype=values.dtype)], sparse=False)
     tiledb.Array.create(str(path), schema)
-    with tiledb.open(str(path), "w") as array:
+    with tiledb.open(str(path), "w", timestamp=timestamp) as array:
         array[:] = values
     return path
 

@@ -145,7 +145,7 @@ class Array:
         """Whether cells are listed one by one instead of filling the grid."""
         return self._view.sparse
 
-    def _axis(self, dim: int | str) -> int:
+    def _axis(self, dim: int | str | np.integer[Any]) -> int:
         if isinstance(dim, str):
             if dim in self.dims:
                 return self.dims.index(dim)

@@ -48,13 +48,14 @@ def along(view: View, axis: int) -> np.ndarray[Any, Any] | None:
         return None
     first = domain[0]
     if isinstance(first, np.datetime64):
-        return first + positions.astype(np.timedelta64(1, np.datetime_data(first.dtype)[0]).dtype)
+        unit = np.datetime_data(first.dtype)[0]
+        return np.asarray(first + positions.astype(f"m8[{unit}]"))
     if not isinstance(first, np.integer) or first == 0:
         return None
     return (positions + np.int64(first)).astype(first.dtype) if first.dtype != np.uint64 else positions.astype(np.uint64) + first
 
 
-class Coords(Mapping[str, np.ndarray]):  # type: ignore[type-arg]
+class Coords(Mapping[str, np.ndarray[Any, Any]]):
     """Coordinates by dimension, made when they are asked for."""
 
     def __init__(self, view: View, dims: tuple[str, ...]) -> None:

@@ -30,8 +30,9 @@ class TesseralError(Exception):
         self.chunk = facts.get("chunk")
         self.hint = facts.get("hint")
         if isinstance(self, OSError):
-            self.errno = facts.get("errno")
-            self.filename = self.path
+            # Known to OSError alone, which is why they are set like this.
+            setattr(self, "errno", facts.get("errno"))
+            setattr(self, "filename", self.path)
 
     def __str__(self) -> str:
         return f"{self.message}\n  try: {self.hint}" if self.hint else self.message

@@ -48,8 +48,8 @@ def _chunks(chunks: Any, shape: Sequence[int], dims: Sequence[str], itemsize: in
 
 
 def _native_order(dtype: Any) -> np.dtype[Any]:
-    dtype = np.dtype(dtype)
-    return dtype if dtype.isnative else dtype.newbyteorder("=")
+    given: np.dtype[Any] = np.dtype(dtype)
+    return given if given.isnative else given.newbyteorder("=")
 
 
 class WritableArray:

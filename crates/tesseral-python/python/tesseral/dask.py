@@ -6,10 +6,9 @@ import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import dask
 import dask.array as da
 import numpy as np
-from dask.base import tokenize
+from dask.base import compute, tokenize
 from dask.delayed import Delayed, delayed
 
 from . import _native
@@ -201,5 +200,5 @@ def store_blocks(array: da.Array, target: WritableArray, at_once: int = _AT_ONCE
     slices = list(da.core.slices_from_chunks(array.chunks))
     blocks = list(np.ravel(array.to_delayed()))
     for i in range(0, len(blocks), at_once):
-        for region, cells in zip(slices[i : i + at_once], dask.compute(*blocks[i : i + at_once])):
+        for region, cells in zip(slices[i : i + at_once], compute(*blocks[i : i + at_once])):
             target[region] = np.asarray(cells)

@@ -144,7 +144,6 @@ class TesseralBackendEntrypoint(BackendEntrypoint):
 
     description = "Tetration, Tensogram and TileDB arrays with Tesseral"
     url = ""
-    open_dataset_parameters = ("filename_or_obj", "drop_variables", "as_of", "memory_limit", "key", "group")
     supports_groups = True
 
     def guess_can_open(self, filename_or_obj: Any) -> bool:
@@ -229,8 +228,9 @@ def _by_their_names(arrays: dict[str, Array]) -> dict[str, Array]:
     for key, array in arrays.items():
         name = names[key]
         numbered = all(part.isdigit() for part in key.split("/"))
-        single = isinstance(name, str) and name and "/" not in name and given.count(name) == 1 and name not in arrays
-        out[name if numbered and single else key] = array
+        if numbered and isinstance(name, str) and name and "/" not in name and given.count(name) == 1 and name not in arrays:
+            key = name
+        out[key] = array
     return out
 
 

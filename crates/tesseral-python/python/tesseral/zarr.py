@@ -11,7 +11,6 @@ from zarr.abc.store import ByteRequest, OffsetByteRequest, RangeByteRequest, Sto
 
 from ._array import Array
 from ._container import Container
-from ._errors import UnsupportedError
 
 if TYPE_CHECKING:
     from zarr.core.buffer import Buffer, BufferPrototype
@@ -139,10 +138,10 @@ class ZarrStore(Store):
         return True
 
     async def set(self, key: str, value: Buffer, byte_range: tuple[int, int] | None = None) -> None:
-        raise UnsupportedError("writing through a Zarr view: it is read-only")
+        self._check_writable()
 
     async def delete(self, key: str) -> None:
-        raise UnsupportedError("deleting through a Zarr view: it is read-only")
+        self._check_writable()
 
 
 def _is_path(name: str) -> bool:
@@ -194,10 +193,15 @@ def _array_metadata(array: Array) -> dict[str, Any]:
         "chunk_key_encoding": {"name": "default", "configuration": {"separator": "/"}},
         "fill_value": _fill_value(array),
         "codecs": [{"name": "bytes", "configuration": {"endian": "little"}}],
-        "attributes": _jsonable(array.attrs),
+        "attributes": _jsonable(_attributes(array)),
         "dimension_names": list(array.dims),
         "storage_transformers": [],
     }
+
+
+def _attributes(array: Array) -> dict[str, Any]:
+    """Without the fill, which Zarr has a place of its own for."""
+    return {name: value for name, value in array.attrs.items() if array.fill is None or name != "_FillValue"}
 
 
 def _jsonable(value: Any) -> Any:

@@ -1,0 +1,122 @@
+"""The package as a package: types, size, speed of import, documentation that runs."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tesseral
+
+ROOT = Path(__file__).resolve().parents[3]
+FOLDER = Path(tesseral.__file__).parent
+
+USER = """
+import numpy as np
+import tesseral
+
+container = tesseral.open("a.tet", memory_limit=1 << 20)
+array: tesseral.Array = container["a"]
+shape: tuple[int, ...] = array.shape
+names: list[str] = list(container)
+coordinates: np.ndarray = array.coords["x"]
+report: tesseral.Report = tesseral.verify("a.tet")
+tesseral.write("b.tet", {"a": np.zeros(3)}, chunks=(2,), codec="zstd")
+with tesseral.create("c.tet") as session:
+    session.add("a", (3,), "f4")[...] = 0
+try:
+    array[0]
+except tesseral.CorruptError as error:
+    place: tuple[int, ...] | None = error.chunk
+"""
+
+
+def test_types_are_complete(tmp_path):
+    (tmp_path / "user.py").write_text(USER)
+    (tmp_path / "wrong.py").write_text("import tesseral\ntesseral.open(3)\ntesseral.verify('a').nope\n")
+    mypy = [sys.executable, "-m", "mypy", "--cache-dir", str(tmp_path / "cache"), "--config-file", str(ROOT / "pyproject.toml")]
+    whole = subprocess.run([*mypy, "-p", "tesseral"], capture_output=True, text=True, cwd=FOLDER.parent)
+    assert whole.returncode == 0, whole.stdout
+    user = subprocess.run([*mypy, "--no-strict-equality", str(tmp_path / "user.py")], capture_output=True, text=True, cwd=FOLDER.parent)
+    assert user.returncode == 0, user.stdout
+    wrong = subprocess.run([*mypy, str(tmp_path / "wrong.py")], capture_output=True, text=True, cwd=FOLDER.parent)
+    assert wrong.returncode == 1 and "Found 2 errors" in wrong.stdout, wrong.stdout
+    assert (FOLDER / "py.typed").exists()
+
+
+def test_stubs_name_what_is_there():
+    from tesseral import _native
+
+    stub = (FOLDER / "_native.pyi").read_text()
+    top = set(re.findall(r"^(?:def|class) (\w+)", stub, re.M))
+    assert top == {name for name in dir(_native) if not name.startswith("_")}
+    for name in ("Source", "View", "Writer", "Partial"):
+        body = re.search(rf"^class {name}:\n((?:    .*\n|\n)+)", stub + "\n", re.M).group(1)
+        said = set(re.findall(r"def (\w+)", body)) - {"__init__", "__len__"}
+        assert said == {m for m in dir(getattr(_native, name)) if not m.startswith("_")}
+
+
+def test_import_is_quick():
+    script = "import time, numpy\nt = time.perf_counter()\nimport tesseral\nprint(time.perf_counter() - t)"
+    times = [float(subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout) for _ in range(5)]
+    assert min(times) < 0.1
+
+
+def test_wheel_is_small():
+    libraries = list(FOLDER.glob("_native*.so"))
+    assert len(libraries) == 1
+    if "debug" not in str(libraries[0].resolve()):
+        assert libraries[0].stat().st_size < 25 << 20
+
+
+def test_guide_runs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    blocks = re.findall(r"^```python\n(.*?)^```", (ROOT / "docs" / "guides" / "python.md").read_text(), re.M | re.S)
+    assert len(blocks) > 8
+    names = {}
+    for number, block in enumerate(blocks):
+        exec(compile(block, f"python.md block {number}", "exec"), names)
+
+
+@pytest.mark.parametrize("name", ["explore", "daily_means", "cluster_mean"])
+def test_examples_run(tmp_path, name):
+    values = np.arange(48 * 6, dtype="f4").reshape(48, 2, 3)
+    tesseral.write(tmp_path / "in.tet", {"t": values}, dims=("time", "y", "x"), chunks=(12, 2, 3), attrs={"t": {"units": "K"}})
+    extra = [tmp_path / "out.tet"] if name == "daily_means" else []
+    script = [sys.executable, str(ROOT / "examples" / f"{name}.py"), str(tmp_path / "in.tet"), *map(str, extra)]
+    done = subprocess.run(script, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    if name == "daily_means":
+        daily = tesseral.open(tmp_path / "out.tet")["t"]
+        np.testing.assert_array_equal(daily[...], values.reshape(2, 24, 2, 3).mean(1))
+    else:
+        assert f"mean {values.mean():.6g}" in done.stdout
+
+
+def test_how_things_look(arrays):
+    for array in arrays.values():
+        assert "tesseral.Array" in repr(array) and "float32" in repr(array)
+        html = array._repr_html_()
+        assert "<svg" in html and html.count("<line") >= sum(-(-n // c) - 1 for n, c in zip(array.shape[1:], array.chunks[1:]))
+    container = arrays["raw.tet"]._container
+    assert "1 arrays" in repr(container) and "<table>" in container._repr_html_()
+    assert "&lt;" in tesseral._show._table([("<b>", "x")])
+
+
+def test_formats_and_versions():
+    from tesseral import _native
+
+    assert {"tet", "tensogram", "tiledb"} <= {format[0] for format in _native.formats()}
+    assert re.match(r"\d+\.\d+\.\d+", tesseral.__version__)
+
+
+@pytest.mark.skipif("debug" in str(next(FOLDER.glob("_native*.so")).resolve()), reason="debug builds are slow")
+def test_a_small_window_costs_microseconds(tmp_path):
+    import timeit
+
+    tesseral.write(tmp_path / "a.tet", {"a": np.zeros((64, 64), "f4")}, chunks=(16, 16))
+    array = tesseral.open(tmp_path / "a.tet")["a"]
+    array[...]
+    best = min(timeit.repeat(lambda: array[3:5, 7:9], number=500, repeat=5)) / 500
+    assert best < 100e-6
