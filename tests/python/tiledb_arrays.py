@@ -270,8 +270,10 @@ def expectation(uri, times, is_sparse):
     if is_sparse:
         def key(i):
             coords = [key_of(out[d][3], out[d][0][i], out[d][2]) for d in dims]
-            fields = [(out[a][1][i], out[a][0][i] if out[a][1][i] else b"") for a in attrs]
-            return coords, fields
+            # Nulls are zeros here as in the raw bytes; what is null decides last.
+            null = {a: b"" if out[a][2] else bytes(len(out[a][0][i])) for a in attrs}
+            fields = [out[a][0][i] if out[a][1][i] else null[a] for a in attrs]
+            return coords, fields, [out[a][1][i] for a in attrs]
         order.sort(key=key)
     columns = {}
     for name in attrs + dims:

@@ -5,6 +5,7 @@ mod csv;
 mod json;
 mod npy;
 mod raw;
+mod rows;
 mod text;
 
 use clap::{Args, ValueEnum};
@@ -31,6 +32,9 @@ pub(crate) struct Arguments {
     /// Writes one byte per cell instead of its value: 1 valid, 0 null
     #[arg(long)]
     validity: bool,
+    /// Only cells that meet a condition, as rows: `a > 5 and name in ("x", "y")`, `not`, `or`, `is null`
+    #[arg(long = "where", value_name = "CONDITION")]
+    condition: Option<String>,
     #[command(flatten)]
     output: OutputArguments,
 }
@@ -78,18 +82,19 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> Outcome {
         return Err(Error::invalid("--json and another --format exclude each other").into());
     }
     let container = context.open(&arguments.subject.source, &Meter::new(false))?;
-    let target = arguments.subject.resolve(&container)?;
+    let target = arguments.subject.resolve_rows(&container, arguments.condition.is_some())?;
+    if target.array.schema().sparse || arguments.condition.is_some() {
+        return rows::run(context, arguments, format, &target);
+    }
+    let selection = target.selection()?;
     let field = if arguments.validity { Field::new("validity", DType::UInt8) } else { target.field.clone() };
-    let task = Task { array: &target.array, field, selection: &target.selection };
+    let task = Task { array: &target.array, field, selection };
     let mut renderer = renderer(format, &task)?;
     let mut output = Output::open(&arguments.output, context.cancel())?;
-    if output.is_terminal() && matches!(format, Format::Raw | Format::Npy) {
-        let error = Error::invalid("bytes would be written to the terminal");
-        return Err(error.hint("redirect them, or write a file with `-o F`").into());
-    }
+    refuse_terminal(&output, format)?;
     let meter = Meter::new(!output.is_terminal());
     renderer.begin(&task, &mut output)?;
-    let total = target.selection.cells().unwrap_or(u64::MAX);
+    let total = selection.cells().unwrap_or(u64::MAX);
     let mut done = 0;
     for block in block::blocks(&task, &target.field, arguments.validity)? {
         context.check()?;
@@ -105,6 +110,19 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> Outcome {
     Ok(exit::OK)
 }
 
+/// Bytes on a terminal help nobody.
+fn refuse_terminal(output: &Output, format: Format) -> Outcome<()> {
+    if output.is_terminal() && matches!(format, Format::Raw | Format::Npy | Format::Arrow) {
+        let error = Error::invalid("bytes would be written to the terminal");
+        return Err(error.hint("redirect them, or write a file with `-o F`").into());
+    }
+    Ok(())
+}
+
+fn no_arrow() -> crate::failure::Failure {
+    Error::unsupported("cat --format arrow").hint("use --format npy, csv or json").into()
+}
+
 fn renderer(format: Format, task: &Task<'_>) -> Outcome<Box<dyn Render>> {
     Ok(match format {
         Format::Text => Box::new(text::Text::new(task)),
@@ -112,10 +130,7 @@ fn renderer(format: Format, task: &Task<'_>) -> Outcome<Box<dyn Render>> {
         Format::Json => Box::new(json::Document::new(task)),
         Format::Raw => Box::new(raw::Raw),
         Format::Npy => Box::new(npy::Npy::new(task)?),
-        Format::Arrow => {
-            let error = Error::unsupported("cat --format arrow");
-            return Err(error.hint("use --format npy, csv or json").into());
-        }
+        Format::Arrow => return Err(no_arrow()),
     })
 }
 

@@ -24,6 +24,9 @@ pub(crate) struct Arguments {
     /// Leaves out the standard deviation, so that stored statistics can answer without reading cells
     #[arg(long)]
     quick: bool,
+    /// Only cells that meet a condition: `a > 5 and name in ("x", "y")`, `not`, `or`, `is null`
+    #[arg(long = "where", value_name = "CONDITION", conflicts_with = "by")]
+    condition: Option<String>,
 }
 
 pub(crate) fn run(context: &Context, arguments: &Arguments) -> Outcome {
@@ -39,7 +42,7 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> Outcome {
     let targets = arguments.subject.resolve_all(&container)?;
     let mut rows = Vec::with_capacity(targets.len());
     for target in &targets {
-        match summarize(target, &target.selection, wanted) {
+        match summarize(target, &target.cells, wanted, arguments.condition.as_deref()) {
             Ok(row) => rows.push(Ok(row)),
             // One array of text among several hides no other.
             Err(error) if targets.len() > 1 && matches!(error.kind(), ErrorKind::Unsupported { .. }) => {
@@ -52,9 +55,18 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> Outcome {
     report(context, &targets, &rows)
 }
 
-fn summarize(target: &Target, selection: &Selection, wanted: Wanted) -> Result<Summarized> {
+fn summarize(
+    target: &Target,
+    cells: &tesseral::Target,
+    wanted: Wanted,
+    condition: Option<&str>,
+) -> Result<Summarized> {
     let array = &target.array;
-    engine::summarize(array.handle(), &array.request(selection), wanted, array.options())
+    let mut query = array.cells()?.target(cells.clone()).only(&[target.column()]);
+    if let Some(text) = condition {
+        query = query.filter(text)?;
+    }
+    engine::summarize(array.handle(), &query.request(), wanted, array.options())
 }
 
 /// One position of the dimension and what is known of it.
@@ -67,7 +79,7 @@ struct Row {
 fn rows_by(context: &Context, target: &Target, dim: &str, wanted: Wanted) -> Outcome<Vec<Row>> {
     let schema = target.array.schema();
     let dim = schema.dim(dim)?;
-    let slice = target.selection.slices()[dim];
+    let slice = target.selection()?.slices()[dim];
     // Chunks one position thick hold no other position's cells: each row may come from statistics. Thicker ones would be
     // decoded once per position, so every block is read once and dealt out instead.
     let thin =
@@ -91,14 +103,16 @@ fn summarize_each(
     dim: usize,
     wanted: Wanted,
 ) -> Outcome<Vec<Summarized>> {
-    let slice = target.selection.slices()[dim];
-    let bounds: Vec<u64> = target.selection.slices().iter().map(|s| s.end).collect();
+    let selection = target.selection()?;
+    let slice = selection.slices()[dim];
+    let bounds: Vec<u64> = selection.slices().iter().map(|s| s.end).collect();
     let one = |i: u64| {
         context.check()?;
         let position = slice.start + i * slice.step;
-        let mut slices = target.selection.slices().to_vec();
+        let mut slices = selection.slices().to_vec();
         slices[dim] = Slice::new(position, position + 1);
-        Ok(summarize(target, &Selection::new(slices, &bounds)?, wanted)?)
+        let cells = tesseral::Target::Cells(Selection::new(slices, &bounds)?);
+        Ok(summarize(target, &cells, wanted, None)?)
     };
     (0..slice.count()).map(one).collect()
 }
@@ -107,7 +121,8 @@ fn summarize_each(
 fn deal_out(context: &Context, target: &Target, dim: usize, wanted: Wanted) -> Outcome<Vec<Summarized>> {
     const BLOCK: u64 = 64 << 20;
     let array = &target.array;
-    let slice = target.selection.slices()[dim];
+    let selection = target.selection()?;
+    let slice = selection.slices()[dim];
     let summary = Summary::new(target.field.dtype, wanted).map_err(|e| e.in_array(array.name()))?;
     let count =
         usize::try_from(slice.count()).map_err(|_| Error::limit("rows", slice.count(), usize::MAX as u64))?;
@@ -117,7 +132,7 @@ fn deal_out(context: &Context, target: &Target, dim: usize, wanted: Wanted) -> O
     )?;
     let mut rows = vec![Summarized { summary, from_statistics: false }; count];
     let budget = array.options().memory.map_or(BLOCK, |memory| (memory / 4).clamp(1, BLOCK));
-    for part in array.blocks(&target.selection, budget)? {
+    for part in array.blocks(selection, budget)? {
         context.check()?;
         let block = array.read(&part)?;
         let product = |extents: &[u64]| extents.iter().product::<u64>();

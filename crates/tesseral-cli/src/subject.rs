@@ -3,9 +3,12 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use tesseral::core::dtype::Class;
 use tesseral::core::schema::Labels;
 use tesseral::core::time;
-use tesseral::{Array, Container, DType, Dimension, Error, ErrorKind, Field, Selection};
+use tesseral::{
+    Array, ArraySchema, CellLen, Column, Container, DType, Dimension, Error, ErrorKind, Field, Selection,
+};
 
 use crate::failure::Outcome;
 use crate::text;
@@ -15,10 +18,41 @@ use crate::text;
 pub(crate) struct Target {
     /// The array, reading the field.
     pub(crate) array: Array,
-    /// The field.
+    /// The field, or a dimension seen as one; of an array none of whose columns was named, the first.
     pub(crate) field: Field,
+    /// The column that was named, or the only field there is.
+    pub(crate) named: Option<Column>,
     /// The cells.
-    pub(crate) selection: Selection,
+    pub(crate) cells: tesseral::Target,
+}
+
+impl Target {
+    /// The cells of a dense array.
+    pub(crate) fn selection(&self) -> Outcome<&Selection> {
+        match &self.cells {
+            tesseral::Target::Cells(selection) => Ok(selection),
+            tesseral::Target::Coordinates(_) => {
+                let error = Error::unsupported("this on a sparse array");
+                Err(error
+                    .in_array(self.array.name())
+                    .hint("`tet cat` and `tet stat` take sparse arrays")
+                    .into())
+            }
+        }
+    }
+
+    /// The column to read.
+    pub(crate) fn column(&self) -> Column {
+        self.named.unwrap_or(Column::Field(0))
+    }
+}
+
+/// A dimension seen as a field; one without a name goes by its number.
+pub(crate) fn dim_field(schema: &ArraySchema, dim: usize) -> Field {
+    let dimension = &schema.dims[dim];
+    let name = if dimension.name.is_empty() { dim.to_string() } else { dimension.name.clone() };
+    let cell = if dimension.dtype.class() == Class::Text { CellLen::Var } else { CellLen::One };
+    Field { cell, ..Field::new(name, dimension.dtype) }
 }
 
 /// A source, an array of it, cells of that.
@@ -26,7 +60,7 @@ pub(crate) struct Target {
 pub(crate) struct Subject {
     /// File or folder of any known format
     pub(crate) source: PathBuf,
-    /// The array, or a field of the only array; then one selection per dimension: `time=0:10`, `lat=10..20`, `lon=@12.5`, `0=7`
+    /// The array, or a field of the only array, or array/field; then one selection per dimension: `time=0:10`, `lat=10..20`, `lon=@12.5`, `0=7`
     #[arg(value_name = "ARRAY | SELECTION")]
     words: Vec<String>,
 }
@@ -44,75 +78,109 @@ impl Subject {
 
     /// The one array and field meant, and the cells.
     pub(crate) fn resolve(&self, container: &Container) -> Outcome<Target> {
+        let target = self.resolve_rows(container, false)?;
+        match target.named {
+            Some(_) => Ok(target),
+            None => Err(Self::name_one(&target.array).into()),
+        }
+    }
+
+    /// As [`resolve`](Self::resolve); of a sparse array, or where rows are asked for, no field has to be named.
+    pub(crate) fn resolve_rows(&self, container: &Container, rows: bool) -> Outcome<Target> {
         let (name, selections) = self.split(container);
-        let (array, field) = match name {
+        let (array, column) = match name {
             Some(name) => find(container, name)?,
-            None => only(container)?,
+            None => (only(container)?, None),
         };
-        target(array, field, selections)
+        let column = column.or_else(|| (array.schema().fields.len() == 1).then_some(Column::Field(0)));
+        if column.is_none() && !rows && !array.schema().sparse {
+            return Err(Self::name_one(&array).into());
+        }
+        target(array, column, selections)
     }
 
     /// As [`resolve`](Self::resolve), or every field of every array when none is named.
     pub(crate) fn resolve_all(&self, container: &Container) -> Outcome<Vec<Target>> {
         let (name, selections) = self.split(container);
-        if name.is_some() || (container.len() == 1 && container.array_at(0)?.schema().fields.len() == 1) {
-            return Ok(vec![self.resolve(container)?]);
-        }
+        let arrays = match name {
+            Some(name) => match find(container, name)? {
+                (array, Some(column)) => return Ok(vec![target(array, Some(column), selections)?]),
+                (array, None) => vec![array],
+            },
+            None => (0..container.len()).map(|i| container.array_at(i)).collect::<Result<_, _>>()?,
+        };
         let mut found = Vec::new();
-        for index in 0..container.len() {
-            let array = container.array_at(index)?;
-            for field in array.schema().fields.clone() {
-                found.push(target(array.clone(), field, selections)?);
+        for array in arrays {
+            for field in (0..).take(array.schema().fields.len()) {
+                found.push(target(array.clone(), Some(Column::Field(field)), selections)?);
             }
         }
         Ok(found)
     }
+
+    /// One of the fields must be named.
+    pub(crate) fn name_one(array: &Array) -> Error {
+        let schema = array.schema();
+        let names: Vec<&str> = schema.fields.iter().map(|f| f.name.as_str()).collect();
+        several(array.name(), "field", &names)
+    }
 }
 
-fn target(array: Array, field: Field, selections: &[String]) -> Outcome<Target> {
-    // The first field is what arrays read of themselves; the name may stand for several.
-    let first = array.schema().fields.first().is_some_and(|f| f.name == field.name);
-    let array = if first { array } else { array.field(&field.name)? };
-    let selection = array.select(selections.iter().map(String::as_str))?;
-    Ok(Target { array, field, selection })
+fn target(array: Array, named: Option<Column>, selections: &[String]) -> Outcome<Target> {
+    let schema = array.schema();
+    let field = match named {
+        Some(Column::Dim(dim)) => dim_field(schema, usize::from(dim)),
+        Some(Column::Field(field)) => schema.fields[usize::from(field)].clone(),
+        _ => schema.fields.first().cloned().unwrap_or_else(|| Field::new("", DType::UInt8)),
+    };
+    let array = match named {
+        Some(Column::Field(number)) => array.field_at(number),
+        _ => array,
+    };
+    let cells = array.target(selections.iter().map(String::as_str))?;
+    Ok(Target { array, field, named, cells })
 }
 
-/// An array by name, or a field of the only array.
-fn find(container: &Container, name: &str) -> Outcome<(Array, Field)> {
+/// An array by name, a field (of a sparse array also a dimension) of the only array, or `array/field`.
+fn find(container: &Container, name: &str) -> Outcome<(Array, Option<Column>)> {
     let error = match container.array(name) {
-        Ok(array) => return only_field(array),
+        Ok(array) => return Ok((array, None)),
         Err(error) => error,
     };
-    if matches!(error.kind(), ErrorKind::NotFound { .. }) && container.len() == 1 {
+    if !matches!(error.kind(), ErrorKind::NotFound { .. }) {
+        return Err(error.into());
+    }
+    let column = |array: Array, name: &str| -> Outcome<(Array, Option<Column>)> {
+        let column = match array.column(name)? {
+            Column::Dim(_) if !array.schema().sparse => Err(array.schema().field(name).err()),
+            column => Ok(column),
+        };
+        match column {
+            Ok(column) => Ok((array, Some(column))),
+            Err(error) => {
+                Err(error.unwrap_or_else(|| Error::invalid(format!("{name:?} is no field"))).into())
+            }
+        }
+    };
+    if let Some((array, field)) = name.rsplit_once('/')
+        && let Ok(array) = container.array(array)
+    {
+        return column(array, field);
+    }
+    if container.len() == 1 {
         let array = container.array_at(0)?;
-        let number = array.schema().field(name);
-        if number.is_ok() || array.schema().fields.len() > 1 {
-            let field = array.schema().fields[number?].clone();
-            return Ok((array, field));
+        if array.column(name).is_ok() || array.schema().fields.len() > 1 {
+            return column(array, name);
         }
     }
     Err(error.into())
 }
 
-/// The only field of an array.
-fn only_field(array: Array) -> Outcome<(Array, Field)> {
-    match array.schema().fields.as_slice() {
-        [field] => {
-            let field = field.clone();
-            Ok((array, field))
-        }
-        fields => {
-            let names: Vec<&str> = fields.iter().map(|f| f.name.as_str()).collect();
-            Err(several(array.name(), "field", &names).into())
-        }
-    }
-}
-
-/// The only field of the only array.
-fn only(container: &Container) -> Outcome<(Array, Field)> {
+/// The only array.
+fn only(container: &Container) -> Outcome<Array> {
     match container.len() {
         0 => Err(Error::invalid(format!("{} holds no array", container.location())).into()),
-        1 => only_field(container.array_at(0)?),
+        1 => Ok(container.array_at(0)?),
         _ => Err(several(container.location(), "array", &container.names().collect::<Vec<_>>()).into()),
     }
 }

@@ -37,6 +37,12 @@ pub fn summarize(
     wanted: Wanted,
     options: &Options,
 ) -> Result<Summarized> {
+    if handle.schema().sparse {
+        return crate::sparse::summarize(handle, request, wanted, options);
+    }
+    if request.condition.is_some() {
+        return summarize_rows(handle, request, wanted, options);
+    }
     let pieces = pieces(handle, request)?;
     let ticker = options.ticker(pieces.iter().map(|piece| piece.chunks).sum());
     let one = |piece: &Piece| summarize_piece(handle, &piece.request, wanted, &ticker);
@@ -123,6 +129,28 @@ fn summarize_piece(
         from_statistics &= !touched;
     }
     Ok(Summarized { summary, from_statistics })
+}
+
+/// Folds the cells of a dense array that meet a condition.
+fn summarize_rows(
+    handle: &Handle,
+    request: &Request,
+    wanted: Wanted,
+    options: &Options,
+) -> Result<Summarized> {
+    let schema = handle.schema();
+    let [Column::Field(field)] = request.columns.as_slice() else {
+        return Err(Error::invalid("a dense read takes positions of one field"));
+    };
+    crate::dense::fixed_size(handle, *field)?;
+    let field = &schema.fields[usize::from(*field)];
+    let mut summary = Summary::new(field.dtype, wanted).map_err(|e| e.in_array(&schema.name))?;
+    for batch in crate::sparse::cells(handle, request, crate::sparse::CellOrder::Stored, options)? {
+        for (_, cells) in &batch?.columns {
+            summary.fold(cells.data(), cells.validity(), field.fill.as_ref())?;
+        }
+    }
+    Ok(Summarized { summary, from_statistics: false })
 }
 
 /// Adds what needs no cells.

@@ -1,9 +1,13 @@
 //! Columns of cells that a read gives back one by one: rows of sparse arrays, cells of any length.
 
+use rayon::prelude::*;
 use tesseral_core::dtype::Class;
 use tesseral_core::{ArraySchema, Element};
 use tesseral_core::{CellLen, DType, Error, Result, dispatch_element};
 use tesseral_format::{Column, ColumnMut};
+
+/// Fewer cells than this are copied faster than threads are woken.
+const PARALLEL_FROM: usize = 64 << 10;
 
 /// The cells of one column.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -78,6 +82,86 @@ impl Cells {
         }
     }
 
+    /// Cells of one size that are already decoded.
+    pub(crate) fn from_fixed(size: usize, data: Vec<u8>, validity: Option<Vec<u8>>) -> Self {
+        Self { size, ends: Vec::new(), data, validity }
+    }
+
+    /// Bytes of one cell; 0 when cells have any length.
+    pub(crate) fn fixed_size(&self) -> usize {
+        self.size
+    }
+
+    /// Bytes held.
+    pub(crate) fn held(&self) -> u64 {
+        (self.data.len() + self.ends.len() * 8 + self.validity.as_ref().map_or(0, Vec::len)) as u64
+    }
+
+    /// Some of the cells, in the order of `rows`, which all are there.
+    pub(crate) fn pick(&self, rows: &[u32]) -> Self {
+        let validity = self.validity.as_ref().map(|v| rows.iter().map(|&row| v[row as usize]).collect());
+        let mut out = Self { size: self.size, ends: Vec::new(), data: Vec::new(), validity };
+        // The sizes that cells usually have, so that each copy is one move.
+        match self.size {
+            0 => {
+                out.ends.reserve(rows.len());
+                for &row in rows {
+                    out.data.extend_from_slice(self.get(row as usize));
+                    out.ends.push(out.data.len() as u64);
+                }
+            }
+            1 => pick_sized::<1>(&self.data, rows, &mut out.data),
+            2 => pick_sized::<2>(&self.data, rows, &mut out.data),
+            4 => pick_sized::<4>(&self.data, rows, &mut out.data),
+            8 => pick_sized::<8>(&self.data, rows, &mut out.data),
+            size => {
+                out.data.reserve(rows.len() * size);
+                rows.iter().for_each(|&row| out.data.extend_from_slice(self.get(row as usize)));
+            }
+        }
+        out
+    }
+
+    /// Adds all cells of another column of the same layout.
+    pub(crate) fn append(&mut self, other: &Self) {
+        let base = self.data.len() as u64;
+        self.data.extend_from_slice(&other.data);
+        self.ends.extend(other.ends.iter().map(|end| base + end));
+        if let (Some(ours), Some(theirs)) = (&mut self.validity, &other.validity) {
+            ours.extend_from_slice(theirs);
+        }
+    }
+
+    /// Cells of several columns of one layout, in the order of `rows`: column and place in it.
+    pub(crate) fn interleave(columns: &[&Self], rows: &[(u32, u32)]) -> Self {
+        let Some(first) = columns.first() else { return Self::default() };
+        let cell = |&(column, row): &(u32, u32)| columns[column as usize].get(row as usize);
+        let valid = |&(column, row): &(u32, u32)| u8::from(columns[column as usize].is_valid(row as usize));
+        let mut out = first.emptied();
+        if out.validity.is_some() {
+            out.validity = Some(rows.iter().map(valid).collect());
+        }
+        let data: Vec<&[u8]> = columns.iter().map(|c| &c.data[..]).collect();
+        match first.size {
+            0 => {
+                out.ends.reserve(rows.len());
+                for row in rows {
+                    out.data.extend_from_slice(cell(row));
+                    out.ends.push(out.data.len() as u64);
+                }
+            }
+            1 => interleave_sized::<1>(&data, rows, &mut out.data),
+            2 => interleave_sized::<2>(&data, rows, &mut out.data),
+            4 => interleave_sized::<4>(&data, rows, &mut out.data),
+            8 => interleave_sized::<8>(&data, rows, &mut out.data),
+            size => {
+                out.data.reserve(rows.len() * size);
+                rows.iter().for_each(|row| out.data.extend_from_slice(cell(row)));
+            }
+        }
+        out
+    }
+
     /// Room for `cells` cells, as a decoder wants it.
     pub(crate) fn decode_with(
         &mut self,
@@ -107,6 +191,25 @@ impl Cells {
     }
 }
 
+fn pick_sized<const N: usize>(data: &[u8], rows: &[u32], out: &mut Vec<u8>) {
+    let (cells, _) = data.as_chunks::<N>();
+    out.reserve(rows.len() * N);
+    out.extend(rows.iter().flat_map(|&row| cells[row as usize]));
+}
+
+fn interleave_sized<const N: usize>(columns: &[&[u8]], rows: &[(u32, u32)], out: &mut Vec<u8>) {
+    out.resize(rows.len() * N, 0);
+    let place = |(to, &(column, row)): (&mut [u8], &(u32, u32))| {
+        let (cells, _) = columns[column as usize].as_chunks::<N>();
+        to.copy_from_slice(&cells[row as usize]);
+    };
+    if rows.len() < PARALLEL_FROM {
+        out.chunks_exact_mut(N).zip(rows).for_each(place);
+    } else {
+        out.par_chunks_exact_mut(N).zip(rows).with_min_len(PARALLEL_FROM / 4).for_each(place);
+    }
+}
+
 /// Bytes of one cell of a column (0: any length) and whether it can be null.
 pub(crate) fn column_layout(schema: &ArraySchema, column: Column) -> Result<(usize, bool)> {
     let missing = || Error::invalid(format!("the array has no {column:?}")).in_array(&schema.name);
@@ -128,21 +231,39 @@ pub(crate) fn column_layout(schema: &ArraySchema, column: Column) -> Result<(usi
     }
 }
 
-/// A number whose unsigned order is the order of coordinates of a dtype; text has none and is compared bytewise.
+/// A number whose unsigned order is the order of values: −0.0 and 0.0 are one coordinate.
+#[inline(always)]
+fn key_of<T: Element>(signed: bool, value: T) -> u64 {
+    if T::IS_FLOAT {
+        // Adding 0 turns −0.0 into 0.0 and changes nothing else.
+        let bits = (value.to_f64() + 0.0).to_bits();
+        return if bits >> 63 == 0 { bits | 1 << 63 } else { !bits };
+    }
+    // The low 64 bits of any integer, shifted to start at 0 where it is signed.
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+    let low = value.to_i128() as u64;
+    if signed { low ^ (1 << 63) } else { low }
+}
+
+/// Whether values of a dtype can be negative.
+fn is_signed(dtype: DType) -> bool {
+    !matches!(dtype.class(), Class::UInt | Class::Bool)
+}
+
+/// The key of one coordinate; text has none and is compared bytewise.
 pub(crate) fn sort_key(dtype: DType, cell: &[u8]) -> Option<u64> {
+    let signed = is_signed(dtype);
     dispatch_element!(dtype, T => {
-        if cell.len() != size_of::<T>() {
-            return None;
-        }
-        let value: T = bytemuck::pod_read_unaligned(cell);
-        Some(if T::IS_FLOAT {
-            let bits = value.to_f64().to_bits();
-            if bits >> 63 == 0 { bits | 1 << 63 } else { !bits }
-        } else {
-            // Any 64-bit integer, shifted to start at 0 where it is signed.
-            let shifted = value.to_i128() + if dtype.class() == Class::UInt || dtype == DType::Bool { 0 } else { 1 << 63 };
-            u64::try_from(shifted).unwrap_or(u64::MAX)
-        })
+        (cell.len() == size_of::<T>()).then(|| key_of::<T>(signed, bytemuck::pod_read_unaligned(cell)))
+    }, else => None)
+}
+
+/// The keys of all coordinates of a column; `None` for text.
+pub(crate) fn sort_keys(dtype: DType, cells: &Cells) -> Option<Vec<u64>> {
+    let signed = is_signed(dtype);
+    dispatch_element!(dtype, T => {
+        let chunks = cells.data().chunks_exact(size_of::<T>());
+        Some(chunks.map(|cell| key_of::<T>(signed, bytemuck::pod_read_unaligned(cell))).collect())
     }, else => None)
 }
 
@@ -155,7 +276,9 @@ mod tests {
         let floats = [f64::NEG_INFINITY, -2.5, -0.0, 0.0, 1e-300, 3.0, f64::INFINITY];
         let keys: Vec<_> =
             floats.iter().map(|v| sort_key(DType::Float64, &v.to_ne_bytes()).unwrap()).collect();
-        assert!(keys.is_sorted_by(|a, b| a < b));
+        assert!(keys.is_sorted());
+        assert_eq!(keys[2], keys[3], "both zeros are one coordinate");
+        assert!(keys.iter().filter(|k| **k != keys[2]).is_sorted_by(|a, b| a < b));
         let ints = [i64::MIN, -1, 0, 1, i64::MAX];
         let keys: Vec<_> = ints.iter().map(|v| sort_key(DType::Int64, &v.to_ne_bytes()).unwrap()).collect();
         assert!(keys.is_sorted_by(|a, b| a < b));

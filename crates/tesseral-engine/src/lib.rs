@@ -2,7 +2,7 @@
 //!
 //! Operations start from a [`Handle`], an array of an open container, and a
 //! [`Request`](tesseral_format::Request). [`read`] gives cells of a dense array, as a view of the file where its layout
-//! allows, [`read_cells`] rows of a sparse one; results never depend on the number of threads.
+//! allows, [`cells`](fn@cells) rows of a sparse one in batches; results never depend on the number of threads.
 #![deny(unsafe_code)]
 
 mod aggregate;
@@ -12,6 +12,7 @@ mod cells;
 mod chunk;
 mod condition;
 mod dense;
+mod dense_cells;
 mod fetch;
 mod handle;
 pub mod kernel;
@@ -36,7 +37,7 @@ pub use handle::Handle;
 pub use options::{Cancel, Options, Progress};
 pub use recover::{Recovered, recover};
 pub use reduce::{Reduced, reduce};
-pub use sparse::{CellBatch, read_cells};
+pub use sparse::{CellBatch, CellOrder, CellStream, cells, read_cells};
 pub use var::read_var;
 pub use verify::{Verified, verify};
 pub use write::WriteSession;

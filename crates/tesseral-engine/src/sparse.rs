@@ -1,24 +1,44 @@
 //! Reading cells of a sparse array: rows of coordinates and fields.
 //!
-//! Chunks are fetched and decoded as those of dense arrays are; only the end differs. Rows outside the ranges are
-//! dropped chunk by chunk, the rest is sorted by coordinates; where an array allows one cell per position the highest
-//! layer (within a layer the latest timestamp) stays; then stored deletes and the request's condition take rows away.
+//! Chunks are fetched and decoded as those of dense arrays are; only the end differs. Column by column, rows outside the ranges
+//! are dropped, deletes and the request's condition are judged; the rest is sorted by coordinates, and where an array allows
+//! one cell per position the highest layer (within a layer the latest timestamp) stays. A read that would not fit in memory is
+//! cut into [slabs](slab) of coordinates that follow one another in the result.
+//!
+//! Statistics leave out chunks that cannot hold a row of the result, with one care: where positions hold one cell, a chunk that
+//! is left out must not uncover an older cell of a chunk that is read.
 
-use std::cmp::Ordering;
+mod fold;
+mod merge;
+mod rows;
+mod slab;
+
+use std::sync::atomic::{AtomicU64, Ordering as Atomic};
 
 use rayon::prelude::*;
-use tesseral_core::{ArraySchema, DType, Error, Result, Scalar};
-use tesseral_format::{Column, CoordinateRanges, Delete, KEPT, PlannedChunk, Request, Target, UNWRITTEN};
+use tesseral_core::{ArraySchema, ChunkStats, Error, Result, Stat};
+use tesseral_format::{ChunkPlan, Column, CoordinateRanges, PlannedChunk, Request, Target};
 
-use crate::cells::{Cells, column_layout, sort_key};
-use crate::chunk::with_workspace;
-use crate::condition;
-use crate::fetch::{self, Resident, Source};
+use crate::cells::{Cells, column_layout};
+use crate::condition::{self, outlook};
+use crate::fetch::{self, Resident};
 use crate::handle::Handle;
 use crate::options::Options;
 
-/// Rows of a sparse array.
-#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) use fold::summarize;
+use merge::{Merge, Merged};
+use rows::Part;
+use slab::Slab;
+
+/// Rows are read this many bytes at a time when nothing limits memory.
+const SLAB: u64 = 256 << 20;
+/// Of the memory allowed, the rows of a slab take a part: sorting and gathering them takes as much again.
+const SHARE: u64 = 4;
+/// Pairs of chunks that are compared before pruning gives up.
+const PAIRS: usize = 4 << 20;
+
+/// Rows of an array.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CellBatch {
     /// Number of rows.
     pub rows: usize,
@@ -26,275 +46,366 @@ pub struct CellBatch {
     pub columns: Vec<(Column, Cells)>,
 }
 
-/// Rows of one chunk that lie in the ranges.
-struct Rows {
-    layer: u32,
-    /// Every column that was read, in the order of [`Wide::columns`]; no timestamps where the chunk keeps none.
-    columns: Vec<Option<Cells>>,
-    rows: usize,
-}
-
-/// What must be read beyond what was asked for.
-struct Wide {
-    columns: Vec<Column>,
-    /// Places of the dimensions in `columns`.
-    dims: Vec<usize>,
-    timestamp: usize,
-    /// Place of what says which cells count.
-    removed: usize,
-}
-
-impl Wide {
-    fn new(schema: &ArraySchema, request: &Request) -> Result<Self> {
-        let mut columns = request.columns.clone();
-        if let Some(condition) = &request.condition {
-            condition::columns_of(schema, condition, &mut columns)?;
-        }
-        let mut place = |column: Column| {
-            columns.iter().position(|c| *c == column).unwrap_or_else(|| {
-                columns.push(column);
-                columns.len() - 1
-            })
+impl CellBatch {
+    /// No rows of these columns.
+    pub fn empty(schema: &ArraySchema, columns: &[Column]) -> Self {
+        let cells = |column: Column| {
+            column_layout(schema, column)
+                .map_or_else(|_| Cells::default(), |(size, nullable)| Cells::new(size, nullable))
         };
-        let dims = (0..).take(schema.dims.len()).map(|d| place(Column::Dim(d))).collect();
-        let timestamp = place(Column::Timestamp);
-        let removed = place(Column::DeletedBy);
-        Ok(Self { columns, dims, timestamp, removed })
+        Self { rows: 0, columns: columns.iter().map(|&column| (column, cells(column))).collect() }
+    }
+
+    /// Adds the rows of another batch of the same columns.
+    pub fn append(&mut self, other: &Self) {
+        self.rows += other.rows;
+        self.columns.iter_mut().zip(&other.columns).for_each(|((_, ours), (_, theirs))| ours.append(theirs));
+    }
+
+    /// Bytes held.
+    pub fn held(&self) -> u64 {
+        self.columns.iter().map(|(_, cells)| cells.held()).sum()
     }
 }
 
-/// Reads the cells in the request's ranges, sorted by the dimensions in their order, ties by the bytes of the columns.
+/// In which order rows come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum CellOrder {
+    /// Sorted by the dimensions in their order, ties by the bytes of the fields in the schema's order.
+    #[default]
+    Sorted,
+    /// As they are found. The same at every run.
+    Stored,
+}
+
+/// A read of cells, ready to run.
+pub(crate) struct Query {
+    pub handle: Handle,
+    pub options: Options,
+    pub request: Request,
+    pub ranges: Vec<CoordinateRanges>,
+    pub order: CellOrder,
+    /// What is read: the columns asked for, then what conditions and deletes look at, then what rows are sorted by.
+    pub columns: Vec<Column>,
+    pub plan: ChunkPlan,
+    pub resident: Option<Resident>,
+    /// Every field is read, so that ties can be settled.
+    pub ties: bool,
+    /// Bytes of a row, about.
+    pub row: u64,
+}
+
+impl Query {
+    pub(crate) fn new(
+        handle: &Handle,
+        request: &Request,
+        order: CellOrder,
+        ties: bool,
+        options: &Options,
+    ) -> Result<Self> {
+        let schema = handle.schema();
+        let Target::Coordinates(ranges) = &request.target else {
+            return Err(Error::invalid("cells of a sparse array are asked for by coordinates"));
+        };
+        if ranges.len() != schema.dims.len() {
+            let detail = format!("{} ranges for {} dimensions", ranges.len(), schema.dims.len());
+            return Err(Error::invalid(detail).in_array(&schema.name));
+        }
+        let mut columns = columns(schema, request, ties)?;
+        let plan_of = |columns: &[Column]| {
+            let request = Request { columns: columns.to_vec(), ..request.clone() };
+            handle.source().plan(&request).map_err(|e| e.in_array(&schema.name))
+        };
+        let mut plan = plan_of(&columns)?;
+        // Deletes look at columns too, which are known only now.
+        let planned = columns.len();
+        for delete in &plan.deletes {
+            condition::columns_of(schema, &delete.condition, &mut columns)?;
+        }
+        if columns.len() > planned {
+            plan = plan_of(&columns)?;
+        }
+        let row = row_bytes(schema, &columns)?;
+        let mut query = Self {
+            handle: handle.clone(),
+            options: options.clone(),
+            request: request.clone(),
+            ranges: ranges.clone(),
+            order,
+            columns,
+            plan,
+            resident: None,
+            ties,
+            row,
+        };
+        query.prune()?;
+        query.resident = fetch::resident(handle, &query.plan.chunks)?;
+        Ok(query)
+    }
+
+    pub(crate) fn schema(&self) -> &ArraySchema {
+        self.handle.schema()
+    }
+
+    fn whole(&self) -> Slab {
+        Slab::new(&self.ranges, &self.plan.chunks)
+    }
+
+    /// Whether cells of these chunks may share a position of which one wins.
+    fn settles<'a>(&self, mut chunks: impl Iterator<Item = &'a PlannedChunk>) -> bool {
+        if self.schema().allows_duplicates {
+            return false;
+        }
+        let timed = |c: &PlannedChunk| c.column_parts(Column::Timestamp).next().is_some();
+        let Some(first) = chunks.next() else { return false };
+        timed(first) || chunks.any(|c| c.layer != first.layer || timed(c))
+    }
+
+    /// Statistics of a chunk's column. Coordinates lie in the chunk's box.
+    pub(crate) fn stats(&self, chunk: &PlannedChunk, column: Column) -> ChunkStats {
+        if let Column::Dim(d) = column
+            && let Some((low, high)) = slab::bounds(chunk).get(usize::from(d))
+        {
+            let known = self.handle.source().stats(chunk, column);
+            if known.min.bound().is_some() {
+                return known;
+            }
+            return ChunkStats {
+                nulls: Stat::Exact(0),
+                nans: Stat::Exact(0),
+                min: Stat::Bound(low.clone()),
+                max: Stat::Bound(high.clone()),
+                ..ChunkStats::unknown(chunk.cells)
+            };
+        }
+        self.handle.source().stats(chunk, column)
+    }
+
+    /// Leaves out chunks in which no cell can meet the condition.
+    fn prune(&mut self) -> Result<()> {
+        let Some(condition) = &self.request.condition else { return Ok(()) };
+        let schema = self.schema();
+        let settles = self.settles(self.plan.chunks.iter());
+        // 0: may hold rows; 1: holds none, but its cells may hide others; 2: is of no use.
+        let mut verdicts = Vec::with_capacity(self.plan.chunks.len());
+        for chunk in &self.plan.chunks {
+            let stats = |column| Some(self.stats(chunk, column));
+            let dims = |column| matches!(column, Column::Dim(_)).then(|| self.stats(chunk, column));
+            verdicts.push(if outlook(schema, condition, &stats)?.yes {
+                0_u8
+            } else if !settles || !outlook(schema, condition, &dims)?.yes {
+                // By its coordinates alone: whatever it hides does not meet the condition either.
+                2
+            } else {
+                1
+            });
+        }
+        let keep: Vec<bool> = {
+            let read: Vec<&PlannedChunk> =
+                self.plan.chunks.iter().zip(&verdicts).filter(|(_, v)| **v == 0).map(|(c, _)| c).collect();
+            let unsure = verdicts.iter().filter(|v| **v == 1).count();
+            let many = unsure.saturating_mul(read.len()) > PAIRS;
+            let hides = |chunk: &PlannedChunk| many || read.iter().any(|other| overlap(chunk, other));
+            self.plan.chunks.iter().zip(&verdicts).map(|(c, v)| *v == 0 || (*v == 1 && hides(c))).collect()
+        };
+        let mut keep = keep.into_iter();
+        self.plan.chunks.retain(|_| keep.next().unwrap_or(true));
+        Ok(())
+    }
+
+    /// Reads a slab; `None` when its rows take more than `allowed`, or their ties cannot be settled yet.
+    fn read(&self, slab: &Slab, allowed: u64) -> Result<Outcome> {
+        let chunks: Vec<&PlannedChunk> = slab.chunks.iter().map(|&c| &self.plan.chunks[c as usize]).collect();
+        let settles = self.settles(chunks.iter().copied());
+        let held = AtomicU64::new(0);
+        let ticker = self.options.ticker(chunks.len() as u64);
+        let one = |chunk: &&PlannedChunk| -> Result<Part> {
+            if held.load(Atomic::Relaxed) > allowed {
+                return Ok(Part::default());
+            }
+            let part = rows::read(self, chunk, slab, settles).map_err(|e| self.handle.locate(chunk, e))?;
+            held.fetch_add(part.held(), Atomic::Relaxed);
+            ticker.tick()?;
+            Ok(part)
+        };
+        let parts: Vec<Part> = match chunks.as_slice() {
+            [chunk] => vec![one(chunk)?],
+            _ => self.options.run(|| chunks.par_iter().map(one).collect::<Result<_>>())?,
+        };
+        if held.into_inner() > allowed {
+            return Ok(Outcome::TooLarge);
+        }
+        let merge = Merge { query: self, parts, settles };
+        Ok(match self.options.run(|| merge.run())? {
+            Merged::Batch(batch) => Outcome::Batch(batch),
+            Merged::Ties => Outcome::Ties,
+        })
+    }
+}
+
+/// What came of a slab.
+enum Outcome {
+    Batch(CellBatch),
+    TooLarge,
+    Ties,
+}
+
+/// The columns to read for a request.
+fn columns(schema: &ArraySchema, request: &Request, ties: bool) -> Result<Vec<Column>> {
+    let mut columns: Vec<Column> = Vec::new();
+    let mut add = |column: Column| {
+        if !columns.contains(&column) {
+            columns.push(column);
+        }
+    };
+    request.columns.iter().copied().for_each(&mut add);
+    if ties {
+        (0..).take(schema.fields.len()).map(Column::Field).for_each(&mut add);
+    }
+    (0..).take(schema.dims.len()).map(Column::Dim).for_each(&mut add);
+    add(Column::Timestamp);
+    add(Column::DeletedBy);
+    if let Some(condition) = &request.condition {
+        condition::columns_of(schema, condition, &mut columns)?;
+    }
+    Ok(columns)
+}
+
+/// About what a row takes: cells of any length are taken for short ones.
+fn row_bytes(schema: &ArraySchema, columns: &[Column]) -> Result<u64> {
+    let mut bytes = 16;
+    for &column in columns {
+        let (size, nullable) = column_layout(schema, column)?;
+        bytes += if size == 0 { 24 } else { size as u64 } + u64::from(nullable);
+    }
+    Ok(bytes)
+}
+
+/// Whether the boxes of two chunks may share a position.
+fn overlap(a: &PlannedChunk, b: &PlannedChunk) -> bool {
+    use std::cmp::Ordering;
+    slab::bounds(a).iter().zip(slab::bounds(b)).all(|(a, b)| {
+        a.1.compare(&b.0) != Some(Ordering::Less) && a.0.compare(&b.1) != Some(Ordering::Greater)
+    })
+}
+
+/// Rows in batches that fit in memory. Fails once, then ends.
+pub struct CellStream {
+    inner: Inner,
+}
+
+enum Inner {
+    Sparse { query: Box<Query>, todo: Vec<Slab>, allowed: u64 },
+    Dense(Box<crate::dense_cells::DenseCells>),
+    Done,
+}
+
+impl std::fmt::Debug for CellStream {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("CellStream").finish_non_exhaustive()
+    }
+}
+
+/// Reads cells that a request names: of a sparse array by coordinates, of a dense one by positions, row by row with the columns
+/// asked for. Batches come in the order asked for, each within the memory limit.
+///
+/// # Errors
+/// What the plan meets; `InvalidRequest` when the request does not fit the array.
+pub fn cells(handle: &Handle, request: &Request, order: CellOrder, options: &Options) -> Result<CellStream> {
+    if let Target::Cells(_) = &request.target {
+        let dense = crate::dense_cells::DenseCells::new(handle, request, options)?;
+        return Ok(CellStream { inner: Inner::Dense(Box::new(dense)) });
+    }
+    let query = Query::new(handle, request, order, false, options)?;
+    Ok(stream(query))
+}
+
+fn stream(query: Query) -> CellStream {
+    let allowed = query.options.memory.map_or(SLAB, |memory| (memory / SHARE).clamp(1, SLAB));
+    let whole = query.whole();
+    CellStream { inner: Inner::Sparse { query: Box::new(query), todo: vec![whole], allowed } }
+}
+
+impl Iterator for CellStream {
+    type Item = Result<CellBatch>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let next = match &mut self.inner {
+            Inner::Sparse { query, todo, allowed } => next_batch(query, todo, *allowed).transpose(),
+            Inner::Dense(cells) => cells.next(),
+            Inner::Done => None,
+        };
+        if !matches!(next, Some(Ok(_))) {
+            self.inner = Inner::Done;
+        }
+        next
+    }
+}
+
+fn next_batch(query: &mut Query, todo: &mut Vec<Slab>, allowed: u64) -> Result<Option<CellBatch>> {
+    while let Some(slab) = todo.pop() {
+        if slab.chunks.is_empty() {
+            continue;
+        }
+        #[allow(clippy::cast_precision_loss)]
+        let fits = slab.estimate(&query.plan.chunks, query.row) <= allowed as f64;
+        let parts = if fits { None } else { slab.split_smaller(&query.plan.chunks, query.row) };
+        if let Some((first, second)) = parts {
+            todo.push(second);
+            todo.push(first);
+            continue;
+        }
+        match query.read(&slab, allowed.saturating_mul(2))? {
+            Outcome::Batch(batch) if batch.rows == 0 => {}
+            Outcome::Batch(batch) => return Ok(Some(batch)),
+            Outcome::Ties => {
+                // From here on with every field.
+                let Query { handle, request, order, options, .. } = &*query;
+                *query = Query::new(handle, request, *order, true, options)?;
+                todo.push(slab);
+            }
+            Outcome::TooLarge => match slab.split(&query.plan.chunks, query.row) {
+                Some((first, second)) => {
+                    todo.push(second);
+                    todo.push(first);
+                }
+                None => {
+                    let outcome = query.read(&slab, u64::MAX)?;
+                    let Outcome::Batch(batch) = outcome else {
+                        return Err(Error::invalid("cells of one position that cannot be sorted"));
+                    };
+                    query
+                        .options
+                        .check_memory("the cells of one position", batch.held().saturating_mul(2))?;
+                    return Ok(Some(batch));
+                }
+            },
+        }
+    }
+    Ok(None)
+}
+
+/// Reads all cells in the request's ranges at once, sorted by the dimensions in their order, ties by the bytes of the fields.
 ///
 /// # Errors
 /// What the plan, the store and the decoders meet; `Limit` when the rows pass the memory limit.
 pub fn read_cells(handle: &Handle, request: &Request, options: &Options) -> Result<CellBatch> {
-    let Target::Coordinates(ranges) = &request.target else {
-        return Err(Error::invalid("cells of a sparse array are asked for by coordinates"));
-    };
-    let schema = handle.schema();
-    if ranges.len() != schema.dims.len() {
-        let detail = format!("{} ranges for {} dimensions", ranges.len(), schema.dims.len());
-        return Err(Error::invalid(detail).in_array(&schema.name));
+    let mut query = Query::new(handle, request, CellOrder::Sorted, false, options)?;
+    let allowed = options.memory.map_or(u64::MAX, |memory| memory / 2);
+    let slab = query.whole();
+    let mut outcome = query.read(&slab, allowed)?;
+    if matches!(outcome, Outcome::Ties) {
+        query = Query::new(handle, request, CellOrder::Sorted, true, options)?;
+        outcome = query.read(&query.whole(), allowed)?;
     }
-    let mut wide = Wide::new(schema, request)?;
-    let plan_of = |columns: &[Column]| {
-        let request = Request { columns: columns.to_vec(), ..request.clone() };
-        handle.source().plan(&request).map_err(|e| e.in_array(&schema.name))
-    };
-    let mut plan = plan_of(&wide.columns)?;
-    // Deletes look at columns too, which are known only now.
-    let planned = wide.columns.len();
-    for delete in &plan.deletes {
-        condition::columns_of(schema, &delete.condition, &mut wide.columns)?;
-    }
-    if wide.columns.len() > planned {
-        plan = plan_of(&wide.columns)?;
-    }
-    let resident = fetch::resident(handle, &plan.chunks)?;
-    let ticker = options.ticker(plan.chunks.len() as u64);
-    let one = |chunk: &PlannedChunk| -> Result<Rows> {
-        let rows =
-            read_chunk(handle, chunk, &wide, ranges, resident.as_ref()).map_err(|e| handle.locate(chunk, e));
-        ticker.tick()?;
-        rows
-    };
-    let parts: Vec<Rows> = options.run(|| plan.chunks.par_iter().map(one).collect::<Result<_>>())?;
-    let held: u64 =
-        parts.iter().flat_map(|p| p.columns.iter().flatten()).map(|c| c.data().len() as u64).sum();
-    options.check_memory("the rows", held.saturating_mul(2))?;
-    let merge = Merge { schema, wide: &wide, parts: &parts };
-    let rows = merge.run(&plan.deletes, request)?;
-    Ok(merge.gather(&rows, &request.columns))
-}
-
-fn read_chunk(
-    handle: &Handle,
-    chunk: &PlannedChunk,
-    wide: &Wide,
-    ranges: &[CoordinateRanges],
-    resident: Option<&Resident>,
-) -> Result<Rows> {
-    let schema = handle.schema();
-    let fetched = match resident {
-        Some(_) => None,
-        None => Some(fetch::fetch(handle, &fetch::chunk_batch(handle, chunk))?),
-    };
-    let source = match (&fetched, resident) {
-        (Some(fetched), _) => Source::Fetched(fetched),
-        (None, Some(resident)) => Source::Resident(resident),
-        (None, None) => return Err(Error::invalid("a chunk without bytes")),
-    };
-    let count = usize::try_from(chunk.cells)
-        .map_err(|_| Error::limit("a chunk's cells", chunk.cells, usize::MAX as u64))?;
-    let decode = |column: Column| -> Result<Cells> {
-        let (size, nullable) = column_layout(schema, column)?;
-        let parts = source.column(handle, chunk, column)?;
-        let mut cells = Cells::new(size, nullable);
-        cells.decode_with(count, |out| {
-            with_workspace(|w| {
-                handle.source().decode(chunk, column, &parts, 0..chunk.cells, out, &mut w.scratch)
-            })
-        })?;
-        Ok(cells)
-    };
-    let coords: Vec<Cells> = wide.dims.iter().map(|&i| decode(wide.columns[i])).collect::<Result<_>>()?;
-    let inside = |row: usize| {
-        (0..coords.len()).all(|d| in_ranges(schema.dims[d].dtype, coords[d].get(row), &ranges[d]))
-    };
-    let wanted: Vec<usize> = (0..count).filter(|&row| inside(row)).collect();
-    let gather = |cells: &Cells| {
-        let mut out = cells.emptied();
-        wanted.iter().for_each(|&row| out.push(cells.get(row), cells.is_valid(row)));
-        out
-    };
-    let columns = wide.columns.iter().enumerate().map(|(i, &column)| -> Result<Option<Cells>> {
-        if let Some(d) = wide.dims.iter().position(|&place| place == i) {
-            return Ok(Some(gather(&coords[d])));
+    match outcome {
+        Outcome::Batch(batch) => Ok(batch),
+        Outcome::TooLarge => {
+            let memory = options.memory.unwrap_or(u64::MAX);
+            Err(Error::limit("the rows", memory.saturating_add(1), memory)
+                .hint("select less, raise the memory limit, or read batch by batch")
+                .in_array(&query.schema().name))
         }
-        let optional = matches!(column, Column::Timestamp | Column::DeletedBy);
-        if optional && chunk.column_parts(column).next().is_none() {
-            return Ok(None);
-        }
-        if wanted.is_empty() {
-            let (size, nullable) = column_layout(schema, column)?;
-            return Ok(Some(Cells::new(size, nullable)));
-        }
-        Ok(Some(gather(&decode(column)?)))
-    });
-    Ok(Rows { layer: chunk.layer, columns: columns.collect::<Result<_>>()?, rows: wanted.len() })
-}
-
-fn in_ranges(dtype: DType, cell: &[u8], ranges: &CoordinateRanges) -> bool {
-    if ranges.is_empty() {
-        return true;
-    }
-    let Ok(value) = Scalar::from_le_bytes(dtype, cell) else { return false };
-    ranges.iter().any(|(low, high)| {
-        value.compare(low).is_some_and(Ordering::is_ge) && value.compare(high).is_some_and(Ordering::is_le)
-    })
-}
-
-/// A row: number of its chunk, place in it.
-type Row = (u32, u32);
-
-struct Merge<'a> {
-    schema: &'a ArraySchema,
-    wide: &'a Wide,
-    parts: &'a [Rows],
-}
-
-impl Merge<'_> {
-    fn cell(&self, row: Row, place: usize) -> Option<(&[u8], bool)> {
-        let cells = self.parts[row.0 as usize].columns[place].as_ref()?;
-        Some((cells.get(row.1 as usize), cells.is_valid(row.1 as usize)))
-    }
-
-    fn time(&self, row: Row) -> Option<u64> {
-        self.cell(row, self.wide.timestamp)
-            .and_then(|(bytes, _)| bytes.try_into().ok().map(u64::from_ne_bytes))
-    }
-
-    /// What the chunk itself says of a cell that does not count.
-    fn removed(&self, row: Row) -> u64 {
-        let number = self.cell(row, self.wide.removed).and_then(|(bytes, _)| bytes.try_into().ok());
-        number.map_or(KEPT, u64::from_ne_bytes)
-    }
-
-    fn by_coords(&self, a: Row, b: Row) -> Ordering {
-        for (d, &place) in self.wide.dims.iter().enumerate() {
-            let bytes = |row| self.cell(row, place).map_or(&[][..], |(bytes, _)| bytes);
-            let order = compare(self.schema.dims[d].dtype, bytes(a), bytes(b));
-            if order.is_ne() {
-                return order;
-            }
-        }
-        Ordering::Equal
-    }
-
-    /// Ties of coordinates: by the bytes of the columns asked for, nulls first.
-    fn by_columns(&self, a: Row, b: Row, columns: usize) -> Ordering {
-        let key =
-            |row, place| self.cell(row, place).map(|(bytes, valid)| (valid, if valid { bytes } else { &[] }));
-        (0..columns)
-            .map(|place| key(a, place).cmp(&key(b, place)))
-            .find(|o| o.is_ne())
-            .unwrap_or(Ordering::Equal)
-    }
-
-    fn run(&self, deletes: &[Delete], request: &Request) -> Result<Vec<Row>> {
-        let mut rows: Vec<Row> = Vec::new();
-        for (p, part) in (0_u32..).zip(self.parts) {
-            // A cell that is not written yet hides no older one; a deleted cell does.
-            let written = |row: &Row| self.removed(*row) != UNWRITTEN;
-            rows.extend((0_u32..).take(part.rows).map(|row| (p, row)).filter(written));
-        }
-        if !self.schema.allows_duplicates {
-            let age = |row: Row| (self.parts[row.0 as usize].layer, self.time(row).unwrap_or(0));
-            // Newest first among equals; of equal age, what was stored last.
-            rows.par_sort_by(|&a, &b| {
-                self.by_coords(a, b).then_with(|| age(b).cmp(&age(a))).then_with(|| b.cmp(&a))
-            });
-            rows.dedup_by(|later, kept| self.by_coords(*later, *kept).is_eq());
-        }
-        let mut kept = Vec::with_capacity(rows.len());
-        for row in rows {
-            if !self.is_deleted(deletes, row)? && self.meets(request.condition.as_ref(), row)? {
-                kept.push(row);
-            }
-        }
-        kept.par_sort_by(|&a, &b| {
-            self.by_coords(a, b).then_with(|| self.by_columns(a, b, request.columns.len()))
-        });
-        Ok(kept)
-    }
-
-    /// A delete reaches cells written up to its own time: by the cell's time where it has one, else by layer.
-    fn is_deleted(&self, deletes: &[Delete], row: Row) -> Result<bool> {
-        if self.removed(row) != KEPT {
-            return Ok(true);
-        }
-        for delete in deletes {
-            let layer = self.parts[row.0 as usize].layer;
-            let older = self.time(row).map_or(layer < delete.layer, |time| time <= delete.timestamp);
-            if older && self.meets(Some(&delete.condition), row)? {
-                return Ok(true);
-            }
-        }
-        Ok(false)
-    }
-
-    fn meets(&self, condition: Option<&tesseral_core::condition::Condition>, row: Row) -> Result<bool> {
-        let Some(condition) = condition else { return Ok(true) };
-        condition::meets(self.schema, condition, &|column| {
-            let place = self.wide.columns.iter().position(|c| *c == column);
-            let Some((bytes, valid)) = place.and_then(|place| self.cell(row, place)) else { return Ok(None) };
-            let dtype = match column {
-                Column::Field(i) => self.schema.fields[usize::from(i)].dtype,
-                Column::Dim(i) => self.schema.dims[usize::from(i)].dtype,
-                _ => DType::UInt64,
-            };
-            if valid { Scalar::from_le_bytes(dtype, bytes).map(Some) } else { Ok(None) }
-        })
-    }
-
-    fn gather(&self, rows: &[Row], columns: &[Column]) -> CellBatch {
-        let gathered = columns.iter().enumerate().map(|(place, &column)| {
-            let like = self.parts.iter().find_map(|p| p.columns[place].as_ref());
-            let mut out = like.map_or_else(Cells::default, Cells::emptied);
-            for &row in rows {
-                // A chunk without timestamps has none to give.
-                let (bytes, valid) = self.cell(row, place).unwrap_or((&[0; 8], true));
-                out.push(bytes, valid);
-            }
-            (column, out)
-        });
-        CellBatch { rows: rows.len(), columns: gathered.collect() }
-    }
-}
-
-fn compare(dtype: DType, a: &[u8], b: &[u8]) -> Ordering {
-    match (sort_key(dtype, a), sort_key(dtype, b)) {
-        (Some(a), Some(b)) => a.cmp(&b),
-        _ => a.cmp(b),
+        Outcome::Ties => Err(Error::invalid("cells that cannot be sorted")),
     }
 }

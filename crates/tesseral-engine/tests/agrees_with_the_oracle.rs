@@ -5,9 +5,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tesseral_core::condition::{Condition, Op};
 use tesseral_core::{CellLen, Selection, Slice};
 use tesseral_engine::kernel::summary::{Summary, Wanted};
-use tesseral_engine::{Handle, Options, read, read_cells, read_into, read_var, reduce, summarize};
+use tesseral_engine::{
+    CellBatch, CellOrder, Handle, Options, read, read_cells, read_into, read_var, reduce, summarize,
+};
 use tesseral_format::oracle::{self, Cells};
 use tesseral_format::testing::Random;
 use tesseral_format::testing::cells::{self, CellsFormat};
@@ -201,25 +204,142 @@ fn sparse_cells_with_duplicates_by_layer() {
                             }
                         })
                         .collect();
-                    let fields: Vec<u16> = (0..schema.fields.len() as u16).collect();
-                    let want = truth.select(&fields, &ranges).unwrap();
-                    let columns = fields.iter().map(|&f| Column::Field(f));
-                    let columns = columns.chain((0..schema.dims.len() as u16).map(Column::Dim)).collect();
-                    let request = Request { target: Target::Coordinates(ranges), columns, condition: None };
+                    let condition = random.chance(1, 2).then(|| condition(&mut random, &truth, 2)).flatten();
+                    let all: Vec<u16> = (0..schema.fields.len() as u16).collect();
+                    let mut want = truth.select(&all, &ranges).unwrap();
+                    if let Some(condition) = &condition {
+                        want.retain(|row| truth.meets(condition, row).unwrap());
+                    }
+                    // Any of the columns, in any order.
+                    let mut columns: Vec<Column> = all.iter().map(|&f| Column::Field(f)).collect();
+                    columns.extend((0..schema.dims.len() as u16).map(Column::Dim));
+                    for i in (1..columns.len()).rev() {
+                        columns.swap(i, random.index(i + 1));
+                    }
+                    columns.truncate(1 + random.index(columns.len()));
+                    let request = Request { target: Target::Coordinates(ranges), columns, condition };
+                    let context = format!("seed {seed} {request:?}");
                     let got = read_cells(&handle, &request, &options).unwrap();
-                    assert_eq!(got.rows, want.len(), "seed {seed}");
-                    for (i, row) in want.iter().enumerate() {
-                        for (c, want) in row.fields.iter().enumerate() {
-                            let cells = &got.columns[c].1;
-                            let cell = cells.is_valid(i).then(|| cells.get(i).to_vec());
-                            assert_eq!(&cell, want, "seed {seed} row {i}");
-                        }
-                        for (d, want) in row.coords.iter().enumerate() {
-                            assert_eq!(got.columns[fields.len() + d].1.get(i), want, "seed {seed} row {i}");
+                    check_rows(&[got], &request, &want, &context);
+                    for memory in [None, Some([1 << 10, 4 << 10, 64 << 10][random.index(3)])] {
+                        let options = Options { memory, ..Options::default() };
+                        let batches: Result<Vec<CellBatch>, _> =
+                            tesseral_engine::cells(&handle, &request, CellOrder::Sorted, &options)
+                                .unwrap()
+                                .collect();
+                        match batches {
+                            Ok(batches) => check_rows(&batches, &request, &want, &context),
+                            // Cells of one position that do not fit.
+                            Err(e) => assert!(
+                                memory.is_some()
+                                    && matches!(e.kind(), tesseral_core::ErrorKind::Limit { .. }),
+                                "{e}"
+                            ),
                         }
                     }
+                    check_fold(&handle, &request, &want, &context);
                 }
             }
+        }
+    }
+}
+
+/// A condition on values that rows have, or nearly.
+fn condition(random: &mut Random, truth: &oracle::Sparse, depth: u32) -> Option<Condition> {
+    let schema = truth.schema();
+    if depth > 0 && random.chance(1, 3) {
+        let parts = [condition(random, truth, depth - 1)?, condition(random, truth, depth - 1)?];
+        return Some(match random.below(3) {
+            0 => Condition::And(parts.into()),
+            1 => Condition::Or(parts.into()),
+            _ => Condition::Not(Box::new(parts.into_iter().next()?)),
+        });
+    }
+    if truth.rows().is_empty() {
+        return None;
+    }
+    let row = &truth.rows()[random.index(truth.rows().len())];
+    let place = random.index(schema.fields.len() + schema.dims.len());
+    let (name, dtype, bytes) = match schema.fields.get(place) {
+        Some(field) if field.cell == CellLen::One => (&field.name, field.dtype, row.fields[place].clone()?),
+        Some(_) => return None,
+        None => {
+            let d = place - schema.fields.len();
+            (&schema.dims[d].name, schema.dims[d].dtype, row.coords[d].clone())
+        }
+    };
+    let name = name.clone();
+    let value = tesseral_core::Scalar::from_le_bytes(dtype, &bytes).ok()?;
+    let ops = [Op::Lt, Op::Le, Op::Gt, Op::Ge, Op::Eq, Op::Ne];
+    Some(match random.below(8) {
+        n @ 0..6 => Condition::Compare { name, op: ops[n as usize], value },
+        6 => Condition::In { name, values: vec![value] },
+        _ => Condition::IsNull { name },
+    })
+}
+
+fn check_rows(batches: &[CellBatch], request: &Request, want: &[oracle::Row], context: &str) {
+    let rows: usize = batches.iter().map(|b| b.rows).sum();
+    assert_eq!(rows, want.len(), "{context}");
+    let mut want = want.iter();
+    for batch in batches {
+        for i in 0..batch.rows {
+            let row = want.next().unwrap();
+            for ((column, cells), asked) in batch.columns.iter().zip(&request.columns) {
+                assert_eq!(column, asked);
+                let got = cells.is_valid(i).then(|| cells.get(i).to_vec());
+                let want = match column {
+                    Column::Field(f) => row.fields[usize::from(*f)].clone(),
+                    Column::Dim(d) => Some(row.coords[usize::from(*d)].clone()),
+                    _ => unreachable!(),
+                };
+                assert_eq!(got, want, "{context} row {i} {column:?}");
+            }
+        }
+    }
+}
+
+/// Folds of each column of numbers against the rows.
+fn check_fold(handle: &Handle, request: &Request, want: &[oracle::Row], context: &str) {
+    let schema = handle.schema();
+    for column in &request.columns {
+        let (dtype, fill) = match column {
+            Column::Field(f) => {
+                let field = &schema.fields[usize::from(*f)];
+                if field.cell != CellLen::One {
+                    continue;
+                }
+                (field.dtype, field.fill.clone())
+            }
+            Column::Dim(d) => (schema.dims[usize::from(*d)].dtype, None),
+            _ => unreachable!(),
+        };
+        let Ok(mut naive) = Summary::new(dtype, Wanted::ALL) else { continue };
+        for row in want {
+            let cell = match column {
+                Column::Field(f) => row.fields[usize::from(*f)].clone(),
+                Column::Dim(d) => Some(row.coords[usize::from(*d)].clone()),
+                _ => unreachable!(),
+            };
+            match cell {
+                Some(cell) => naive.fold(&cell, None, fill.as_ref()).unwrap(),
+                None => naive.fold_nulls(1).unwrap(),
+            }
+        }
+        let request = Request { columns: vec![*column], ..request.clone() };
+        for wanted in [Wanted::ALL, Wanted::RANGE | Wanted::SUM] {
+            let got = summarize(handle, &request, wanted, &Options::default()).unwrap().summary;
+            assert_eq!(
+                (got.count(), got.nulls(), got.nans()),
+                (naive.count(), naive.nulls(), naive.nans()),
+                "{context}"
+            );
+            assert_eq!((got.min(), got.max()), (naive.min(), naive.max()), "{context}");
+            let scale = naive.min().and_then(|v| v.as_f64()).unwrap_or(0.0).abs();
+            let scale = scale.max(naive.max().and_then(|v| v.as_f64()).unwrap_or(0.0).abs());
+            let total = scale * naive.valid() as f64;
+            let sum = |s: &Summary| s.sum().map(tesseral_core::Sum::to_f64);
+            assert!(close(sum(&got), sum(&naive), total), "{context}");
         }
     }
 }

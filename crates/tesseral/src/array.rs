@@ -5,10 +5,10 @@ use tesseral_engine::{
     Cells, Dense, Explained, Handle, Options, Reduced,
     kernel::summary::{Summary, Wanted},
 };
-use tesseral_format::{ChunkInfo, Column, Request, Totals};
+use tesseral_format::{ChunkInfo, Column, Request, Target, Totals};
 use tesseral_store::Bytes;
 
-use crate::select;
+use crate::{CellQuery, select};
 
 /// An array. Opening one reads no cell.
 #[derive(Clone, Debug)]
@@ -67,6 +67,13 @@ impl Array {
         &self.schema().fields[usize::from(self.field)]
     }
 
+    /// The same array, reading the field of that number.
+    #[must_use]
+    pub fn field_at(mut self, number: u16) -> Self {
+        self.field = number;
+        self
+    }
+
     /// Every cell.
     ///
     /// # Errors
@@ -102,6 +109,46 @@ impl Array {
     /// `InvalidRequest`, `NotFound`.
     pub fn at(&self, dim: usize, value: &str) -> Result<Slice> {
         select::value(self.schema(), dim, value)
+    }
+
+    /// Reads a selection from text for an array of either kind: positions of a dense one, coordinates of a sparse one.
+    ///
+    /// # Errors
+    /// As [`select`](Self::select).
+    pub fn target<'a>(&self, arguments: impl IntoIterator<Item = &'a str>) -> Result<Target> {
+        if self.schema().sparse {
+            return select::ranges::parse(self.schema(), arguments).map(Target::Coordinates);
+        }
+        self.select(arguments).map(Target::Cells)
+    }
+
+    /// A field, or else a dimension, by name.
+    ///
+    /// # Errors
+    /// `NotFound`, with the names there are.
+    pub fn column(&self, name: &str) -> Result<Column> {
+        let schema = self.schema();
+        let number =
+            |n: usize| u16::try_from(n).map_err(|_| Error::limit("columns", n as u64, u64::from(u16::MAX)));
+        if let Ok(field) = schema.field(name) {
+            return number(field).map(Column::Field);
+        }
+        let named = schema.dims.iter().position(|d| !d.name.is_empty() && d.name == name);
+        let dim = named.ok_or_else(|| {
+            let fields = schema.fields.iter().map(|f| f.name.clone());
+            let names = fields.chain(schema.dims.iter().map(|d| d.name.clone())).collect();
+            Error::not_found("field or dimension", name, names).in_array(&schema.name)
+        })?;
+        number(dim).map(Column::Dim)
+    }
+
+    /// Cells row by row: coordinates and fields, those that meet a condition. Dense arrays give them too, but sparse ones have
+    /// no other form.
+    ///
+    /// # Errors
+    /// `InvalidRequest` when the positions of a dense array cannot be counted.
+    pub fn cells(&self) -> Result<CellQuery<'_>> {
+        CellQuery::new(self)
     }
 
     /// A request for this array's field.

@@ -36,13 +36,16 @@
 
 mod array;
 mod as_of;
+mod cells;
 mod container;
 mod create;
+mod filter;
 mod registry;
 mod select;
 
 pub use array::Array;
 pub use as_of::as_of;
+pub use cells::CellQuery;
 pub use container::{Container, Open, local, open};
 pub use create::{ArrayId, Create, Session};
 pub use registry::{FORMATS, format, recognise};
@@ -52,12 +55,12 @@ pub use tesseral_core::{
     Value,
 };
 pub use tesseral_engine::{
-    self as engine, Cancel, Cells, Dense, Options, Progress, Reduced,
+    self as engine, Cancel, CellBatch, CellOrder, CellStream, Cells, Dense, Options, Progress, Reduced,
     kernel::summary::{Summary, Wanted},
 };
 pub use tesseral_format::{
-    ArraySpec, ChunkInfo, CodecSpec, CreateOptions, Format, MemoryBudget, OpenOptions, Repair, TimeRange,
-    Totals,
+    ArraySpec, ChunkInfo, CodecSpec, Column, CoordinateRanges, CreateOptions, Format, MemoryBudget,
+    OpenOptions, Repair, Request, Target, TimeRange, Totals,
 };
 pub use tesseral_store::{self as store, Overwrite};
 /// Messages of tensors: encode, decode, scan, stream and validate `.tgm` without the engine.

@@ -13,12 +13,14 @@
 
 mod axis;
 mod instant;
+pub(crate) mod ranges;
 #[cfg(test)]
 mod tests;
 
 use tesseral_core::{ArraySchema, Dimension, Error, Result, Selection, Slice};
 
 use axis::Axis;
+pub(crate) use axis::numeral;
 
 /// What one argument asks of its dimension.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

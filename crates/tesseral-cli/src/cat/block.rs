@@ -72,9 +72,6 @@ type Blocks<'a> = Box<dyn Iterator<Item = Result<Block>> + 'a>;
 /// The blocks of a selection of a field, in row-major order.
 pub(super) fn blocks<'a>(task: &'a Task<'_>, field: &Field, validity: bool) -> Outcome<Blocks<'a>> {
     let array = task.array;
-    if array.schema().sparse {
-        return Err(Error::unsupported("cat of a sparse array").in_array(array.name()).into());
-    }
     let budget = array.options().memory.map_or(BLOCK, |memory| (memory / SHARE).clamp(1, BLOCK));
     if validity && !field.nullable {
         return Ok(Box::new(ones(task.selection)));

@@ -76,7 +76,7 @@ impl Render for Csv {
 }
 
 /// A field as RFC 4180 wants it.
-fn quote(text: &str) -> Cow<'_, str> {
+pub(super) fn quote(text: &str) -> Cow<'_, str> {
     if text.contains(['"', ',', '\n', '\r']) || text.starts_with(' ') || text.ends_with(' ') {
         Cow::Owned(format!("\"{}\"", text.replace('"', "\"\"")))
     } else {

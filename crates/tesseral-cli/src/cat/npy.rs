@@ -1,6 +1,6 @@
 //! NumPy's file format, version 1.0: a header of text, then the cells row-major.
 
-use tesseral::{CellLen, DType, Error};
+use tesseral::{CellLen, DType, Error, Field};
 
 use super::block::Block;
 use super::raw::put_cells;
@@ -15,7 +15,7 @@ pub(super) struct Npy {
 
 impl Npy {
     pub(super) fn new(task: &Task<'_>) -> Outcome<Self> {
-        let descr = descr(task).ok_or_else(|| {
+        let descr = descr(&task.field).ok_or_else(|| {
             let feature = format!("{} in a NumPy file", task.field.type_name());
             Error::unsupported(feature).in_array(task.array.name()).hint("use --format raw, csv or json")
         })?;
@@ -28,8 +28,7 @@ impl Npy {
 }
 
 /// NumPy's name of the dtype.
-fn descr(task: &Task<'_>) -> Option<String> {
-    let field = &task.field;
+pub(super) fn descr(field: &Field) -> Option<String> {
     let length = match field.cell {
         CellLen::One => 1,
         CellLen::Fixed(n) => n,
@@ -64,12 +63,12 @@ fn descr(task: &Task<'_>) -> Option<String> {
 }
 
 /// Whether one item of the dtype is a whole cell of several elements.
-fn holds_cell(descr: &str) -> bool {
+pub(super) fn holds_cell(descr: &str) -> bool {
     descr.starts_with("|S") || descr.starts_with("|V") || descr.starts_with("<c")
 }
 
 /// Magic, version, length, then a Python dictionary padded so that the cells begin at a multiple of 64.
-fn header(descr: &str, shape: &[u64]) -> Vec<u8> {
+pub(super) fn header(descr: &str, shape: &[u64]) -> Vec<u8> {
     let mut extents: String = shape.iter().map(|n| format!("{n}, ")).collect();
     if shape.len() > 1 {
         extents.truncate(extents.len() - 2);

@@ -18,7 +18,7 @@ mod summary;
 pub use chunk::{ColumnLayout, Decoded, Prefill, decode_parts, fetch};
 pub use dense::{Dense, Painted, for_each_cell, paint, position_in};
 pub use sparse::{Row, Sparse, in_ranges, rows_of_plan};
-pub(crate) use sparse::{compare_rows, is_deleted};
+pub(crate) use sparse::{compare_fields, compare_rows, is_deleted};
 pub use summary::{Summary, chunk_stats, is_null};
 use tesseral_core::{Result, Selection};
 

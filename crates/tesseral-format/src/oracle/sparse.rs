@@ -63,6 +63,17 @@ pub(crate) fn compare_rows(dtypes: &[DType], a: &Row, b: &Row) -> Ordering {
     Ordering::Equal
 }
 
+/// Order of rows of one position: by the bytes of the fields in their order, nulls as zeros; then by which are null.
+pub(crate) fn compare_fields(schema: &ArraySchema, a: &Row, b: &Row) -> Ordering {
+    let bytes = |row: &Row| -> Vec<Vec<u8>> {
+        let fields = schema.fields.iter().zip(&row.fields);
+        let raw = fields.map(|(f, cell)| cell.clone().unwrap_or_else(|| vec![0; f.cell_size().unwrap_or(0)]));
+        raw.collect()
+    };
+    let valid = |row: &Row| -> Vec<bool> { row.fields.iter().map(Option::is_some).collect() };
+    bytes(a).cmp(&bytes(b)).then_with(|| valid(a).cmp(&valid(b)))
+}
+
 /// Every column that tells what a sparse array holds.
 pub(crate) fn all_columns(schema: &ArraySchema) -> Vec<Column> {
     let dims = (0..schema.dims.len() as u16).map(Column::Dim);
@@ -127,7 +138,7 @@ pub fn rows_of_plan(
             rows.push(cell.row);
         }
     }
-    rows.sort_by(|a, b| compare_rows(&dtypes, a, b).then_with(|| a.fields.cmp(&b.fields)));
+    rows.sort_by(|a, b| compare_rows(&dtypes, a, b).then_with(|| compare_fields(schema, a, b)));
     Ok(rows)
 }
 
@@ -178,12 +189,20 @@ impl Sparse {
         &self.rows
     }
 
+    /// Whether a row with every field meets a condition.
+    ///
+    /// # Errors
+    /// `NotFound` when the condition names a field that the array does not have.
+    pub fn meets(&self, condition: &tesseral_core::condition::Condition, row: &Row) -> Result<bool> {
+        meets(condition, self.schema(), row)
+    }
+
     /// The schema.
     pub fn schema(&self) -> &ArraySchema {
         self.source.schema()
     }
 
-    /// Some fields of the rows whose coordinates lie in the ranges.
+    /// Some fields of the rows whose coordinates lie in the ranges, in the order of all of them.
     ///
     /// # Errors
     /// `InvalidRequest` when ranges or fields do not fit the schema.
@@ -199,8 +218,6 @@ impl Sparse {
                 rows.push(Row { coords: row.coords.clone(), fields });
             }
         }
-        let dtypes: Vec<DType> = schema.dims.iter().map(|d| d.dtype).collect();
-        rows.sort_by(|a, b| compare_rows(&dtypes, a, b).then_with(|| a.fields.cmp(&b.fields)));
         Ok(rows)
     }
 }

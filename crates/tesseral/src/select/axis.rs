@@ -247,7 +247,7 @@ fn of_words(words: &[String]) -> Coordinates<'_> {
 }
 
 /// A finite number without loss where 64 bits can hold it.
-fn numeral(text: &str) -> Option<Scalar> {
+pub(crate) fn numeral(text: &str) -> Option<Scalar> {
     let text = text.trim();
     let integer = text.parse::<i64>().map(Scalar::from_element);
     let integer = integer.or_else(|_| text.parse::<u64>().map(Scalar::from_element));

@@ -14,7 +14,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::parse::OPS;
 use super::{Chunk, MAGIC, StoredLayer, columns};
-use crate::oracle::{Row, chunk_stats, compare_rows, is_deleted};
+use crate::oracle::{Row, chunk_stats, compare_fields, compare_rows, is_deleted};
 use crate::testing::Random;
 use crate::testing::coding::{self, Coding};
 use crate::testing::layered::Statistics;
@@ -388,6 +388,6 @@ fn resolve(schema: &ArraySchema, layers: &[Layer], deletes: &[Delete]) -> Result
         }
     }
     let dtypes: Vec<DType> = schema.dims.iter().map(|d| d.dtype).collect();
-    rows.sort_by(|a, b| compare_rows(&dtypes, a, b).then_with(|| a.fields.cmp(&b.fields)));
+    rows.sort_by(|a, b| compare_rows(&dtypes, a, b).then_with(|| compare_fields(schema, a, b)));
     Ok(rows)
 }

@@ -1,0 +1,44 @@
+//! One row per cell: coordinates, then fields.
+
+use tesseral::CellBatch;
+
+use super::{Render, Table};
+use crate::cat::block::write_cell;
+use crate::cat::csv::quote;
+use crate::failure::Outcome;
+use crate::output::Output;
+
+pub(super) struct Csv;
+
+impl Render for Csv {
+    fn begin(&mut self, table: &Table<'_>, out: &mut Output) -> Outcome<()> {
+        let names: Vec<_> = table.fields.iter().map(|f| quote(&f.name)).collect();
+        out.put((names.join(",") + "\n").as_bytes())
+    }
+
+    fn batch(&mut self, table: &Table<'_>, batch: &CellBatch, out: &mut Output) -> Outcome<()> {
+        let (mut text, mut value) = (String::new(), String::new());
+        for row in 0..batch.rows {
+            for (i, ((_, cells), field)) in batch.columns.iter().zip(&table.fields).enumerate() {
+                text.push_str(if i == 0 { "" } else { "," });
+                if cells.is_valid(row) {
+                    value.clear();
+                    write_cell(&mut value, field, cells.get(row));
+                    // An empty text is not a null.
+                    text.push_str(if value.is_empty() { "\"\"" } else { "" });
+                    text.push_str(&quote(&value));
+                }
+            }
+            text.push('\n');
+            if text.len() > 64 << 10 {
+                out.put(text.as_bytes())?;
+                text.clear();
+            }
+        }
+        out.put(text.as_bytes())
+    }
+
+    fn end(&mut self, _: &Table<'_>, _: &mut Output) -> Outcome<()> {
+        Ok(())
+    }
+}

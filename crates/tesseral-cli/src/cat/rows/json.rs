@@ -1,0 +1,58 @@
+//! One JSON document whose rows stand on lines of their own, written as they come.
+
+use serde_json::{Map, Value as Json, json};
+use tesseral::CellBatch;
+
+use super::{Render, Table};
+use crate::failure::Outcome;
+use crate::json;
+use crate::output::Output;
+
+#[derive(Default)]
+pub(super) struct Document {
+    written: u64,
+}
+
+impl Render for Document {
+    fn begin(&mut self, table: &Table<'_>, out: &mut Output) -> Outcome<()> {
+        let schema = table.target.array.schema();
+        let columns = table
+            .fields
+            .iter()
+            .map(|f| json!({"name": f.name, "dtype": f.type_name().to_string(), "nullable": f.nullable}));
+        let head = json!({
+            "schema": "tesseral.cat/1",
+            "array": schema.name,
+            "sparse": schema.sparse,
+            "columns": columns.collect::<Vec<_>>(),
+        });
+        let mut head = head.to_string();
+        // The object stays open for its rows.
+        head.pop();
+        head.push_str(",\"rows\":[");
+        out.put(head.as_bytes())
+    }
+
+    fn batch(&mut self, table: &Table<'_>, batch: &CellBatch, out: &mut Output) -> Outcome<()> {
+        let mut text = String::new();
+        for row in 0..batch.rows {
+            let cells = batch.columns.iter().zip(&table.fields).map(|((_, cells), field)| {
+                let value = if cells.is_valid(row) { json::cell(field, cells.get(row)) } else { Json::Null };
+                (field.name.clone(), value)
+            });
+            text.push_str(if self.written == 0 { "\n" } else { ",\n" });
+            text.push_str(&Json::Object(cells.collect::<Map<_, _>>()).to_string());
+            self.written += 1;
+            if text.len() > 64 << 10 {
+                out.put(text.as_bytes())?;
+                text.clear();
+            }
+        }
+        out.put(text.as_bytes())
+    }
+
+    fn end(&mut self, _: &Table<'_>, out: &mut Output) -> Outcome<()> {
+        let end = format!("{}],\"count\":{}}}\n", if self.written == 0 { "" } else { "\n" }, self.written);
+        out.put(end.as_bytes())
+    }
+}

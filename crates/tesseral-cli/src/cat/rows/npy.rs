@@ -1,0 +1,60 @@
+//! NumPy's file format: one column as an array of one dimension.
+
+use tesseral::{CellBatch, DType, Error, Field};
+
+use super::raw::Raw;
+use super::{Render, Table, single};
+use crate::cat::npy::{descr, header, holds_cell};
+use crate::failure::Outcome;
+use crate::output::Output;
+
+pub(super) struct Npy {
+    raw: Raw,
+    header: Vec<u8>,
+    written: u64,
+}
+
+impl Npy {
+    /// The header says how many rows follow, so they are counted first.
+    pub(super) fn new(table: &Table<'_>, validity: bool) -> Outcome<Self> {
+        let array = &table.target.array;
+        let field = if validity { Field::new("validity", DType::UInt8) } else { table.fields[0].clone() };
+        let descr = descr(&field).ok_or_else(|| {
+            let feature = format!("{} in a NumPy file", field.type_name());
+            Error::unsupported(feature).in_array(array.name()).hint("use --format raw, csv or json")
+        })?;
+        let mut rows = 0;
+        for batch in table.query.clone().only(&[]).unordered().batches()? {
+            rows += batch?.rows as u64;
+        }
+        let mut shape = vec![rows];
+        if let (tesseral::CellLen::Fixed(n), false) = (field.cell, holds_cell(&descr)) {
+            shape.push(n.into());
+        }
+        Ok(Self { raw: Raw { validity }, header: header(&descr, &shape), written: 0 })
+    }
+}
+
+impl Render for Npy {
+    fn begin(&mut self, _: &Table<'_>, out: &mut Output) -> Outcome<()> {
+        out.put(&self.header)
+    }
+
+    fn batch(&mut self, table: &Table<'_>, batch: &CellBatch, out: &mut Output) -> Outcome<()> {
+        let cells = single(batch)?;
+        if let (Some(validity), false) = (cells.validity(), self.raw.validity)
+            && let Some(null) = validity.iter().position(|valid| *valid == 0)
+        {
+            let cell = self.written + null as u64;
+            let feature = format!("nulls in a NumPy file, first at row {cell}");
+            let hint = "use --format csv or json, or --raw together with --validity";
+            return Err(Error::unsupported(feature).in_array(table.target.array.name()).hint(hint).into());
+        }
+        self.written += batch.rows as u64;
+        self.raw.batch(table, batch, out)
+    }
+
+    fn end(&mut self, _: &Table<'_>, _: &mut Output) -> Outcome<()> {
+        Ok(())
+    }
+}

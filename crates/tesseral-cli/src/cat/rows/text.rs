@@ -1,0 +1,94 @@
+//! Rows for people, columns lined up.
+
+use tesseral::CellBatch;
+use tesseral::core::dtype::Class;
+
+use super::{Render, Table};
+use crate::cat::block::write_cell;
+use crate::failure::Outcome;
+use crate::output::Output;
+use crate::text::escape;
+
+/// Rows looked at to find widths that line columns up. Longer cells that come later stick out, nothing is cut.
+const MEASURED: usize = 1024;
+
+#[derive(Default)]
+pub(super) struct Text {
+    widths: Option<Vec<usize>>,
+}
+
+impl Text {
+    fn header(&self, table: &Table<'_>, widths: &[usize]) -> String {
+        let names: Vec<String> = table.fields.iter().map(|f| escape(&f.name).into_owned()).collect();
+        line(table, &names, widths)
+    }
+}
+
+fn shown(table: &Table<'_>, batch: &CellBatch, row: usize) -> Vec<String> {
+    let columns = batch.columns.iter().zip(&table.fields);
+    let cell = |((_, cells), field): (&(_, tesseral::Cells), &tesseral::Field)| {
+        if !cells.is_valid(row) {
+            return "null".to_owned();
+        }
+        let mut text = String::new();
+        write_cell(&mut text, field, cells.get(row));
+        escape(&text).into_owned()
+    };
+    columns.map(cell).collect()
+}
+
+/// Numbers end at the same place, everything else begins there.
+fn line(table: &Table<'_>, cells: &[String], widths: &[usize]) -> String {
+    let mut out = String::new();
+    for (i, (cell, field)) in cells.iter().zip(&table.fields).enumerate() {
+        let pad = " ".repeat(widths[i].saturating_sub(cell.chars().count()));
+        let right = field.dtype.class() != Class::Text && field.enumeration.is_none();
+        out.push_str(if i == 0 { "" } else { "  " });
+        out.push_str(if right { &pad } else { "" });
+        out.push_str(cell);
+        out.push_str(if right { "" } else { &pad });
+    }
+    out.truncate(out.trim_end().len());
+    out.push('\n');
+    out
+}
+
+impl Render for Text {
+    fn begin(&mut self, _: &Table<'_>, _: &mut Output) -> Outcome<()> {
+        Ok(())
+    }
+
+    fn batch(&mut self, table: &Table<'_>, batch: &CellBatch, out: &mut Output) -> Outcome<()> {
+        let mut text = String::new();
+        let widths = match self.widths.take() {
+            Some(widths) => widths,
+            None => {
+                let mut widths: Vec<usize> =
+                    table.fields.iter().map(|f| escape(&f.name).chars().count()).collect();
+                for row in 0..batch.rows.min(MEASURED) {
+                    let cells = shown(table, batch, row);
+                    widths.iter_mut().zip(cells).for_each(|(w, cell)| *w = (*w).max(cell.chars().count()));
+                }
+                text.push_str(&self.header(table, &widths));
+                widths
+            }
+        };
+        for row in 0..batch.rows {
+            text.push_str(&line(table, &shown(table, batch, row), &widths));
+            if text.len() > 64 << 10 {
+                out.put(text.as_bytes())?;
+                text.clear();
+            }
+        }
+        self.widths = Some(widths);
+        out.put(text.as_bytes())
+    }
+
+    fn end(&mut self, table: &Table<'_>, out: &mut Output) -> Outcome<()> {
+        if self.widths.is_some() {
+            return Ok(());
+        }
+        let widths: Vec<usize> = table.fields.iter().map(|f| escape(&f.name).chars().count()).collect();
+        out.put(self.header(table, &widths).as_bytes())
+    }
+}

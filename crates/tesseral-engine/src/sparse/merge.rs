@@ -1,0 +1,236 @@
+//! Rows of several chunks as one: sorted, one per position where only one may be, gathered column by column.
+//!
+//! Coordinates become unsigned numbers of the same order. Where those of all dimensions fit into 64 bits together, which is
+//! nearly always, rows are sorted by one number each; else they are compared dimension by dimension.
+
+use std::cmp::Ordering;
+
+use rayon::prelude::*;
+use tesseral_core::{Error, Result};
+use tesseral_format::Column;
+
+use super::rows::{Keys, Part, extra_fields};
+use super::{CellBatch, CellOrder, Query};
+use crate::cells::Cells;
+
+/// A row: what it sorts by, number of its part, place in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Row {
+    key: u64,
+    part: u32,
+    at: u32,
+}
+
+pub(super) enum Merged {
+    Batch(CellBatch),
+    /// Several cells of one position, and not every field was read to tell which comes first.
+    Ties,
+}
+
+pub(super) struct Merge<'a> {
+    pub query: &'a Query,
+    pub parts: Vec<Part>,
+    /// Cells of one position are settled: the newest stays.
+    pub settles: bool,
+}
+
+impl Merge<'_> {
+    pub(super) fn run(mut self) -> Result<Merged> {
+        self.parts.retain(|part| part.rows > 0);
+        let total: usize = self.parts.iter().map(|part| part.rows).sum();
+        if total > u32::MAX as usize {
+            return Err(Error::limit("rows", total as u64, u64::from(u32::MAX)));
+        }
+        if !self.settles && self.query.order == CellOrder::Stored {
+            return Ok(Merged::Batch(self.join(total)));
+        }
+        let packing = Packing::new(&self.parts);
+        let mut rows = self.list(packing.as_ref(), total);
+        let ordered = |a: &Row, b: &Row| packing.is_some() && a.key < b.key;
+        if rows.is_sorted_by(ordered) {
+            // Rising keys: nothing to sort, nothing shares a position.
+            if self.parts.iter().all(|part| part.alive.is_none()) {
+                return Ok(Merged::Batch(self.join(total)));
+            }
+        } else {
+            match &packing {
+                Some(_) => rows.par_sort_unstable(),
+                None => rows.par_sort_unstable_by(|a, b| self.compare(a, b).then_with(|| a.cmp(b))),
+            }
+            let same = |a: &Row, b: &Row| match &packing {
+                Some(_) => a.key == b.key,
+                None => self.compare(a, b).is_eq(),
+            };
+            if self.settles {
+                self.newest(&mut rows, same);
+            } else if rows.is_sorted_by(|a, b| !same(a, b)) {
+                // No ties.
+            } else if self.query.ties || self.all_fields_asked() {
+                self.settle_ties(&mut rows, same);
+            } else {
+                return Ok(Merged::Ties);
+            }
+        }
+        rows.retain(|row| {
+            self.parts[row.part as usize].alive.as_ref().is_none_or(|alive| alive[row.at as usize] != 0)
+        });
+        Ok(Merged::Batch(self.gather(&rows)))
+    }
+
+    fn list(&self, packing: Option<&Packing>, total: usize) -> Vec<Row> {
+        let mut rows = Vec::with_capacity(total);
+        for (number, part) in (0_u32..).zip(&self.parts) {
+            match packing {
+                Some(packing) => {
+                    rows.extend((0_u32..).zip(packing.keys(part)).map(|(at, key)| Row {
+                        key,
+                        part: number,
+                        at,
+                    }));
+                }
+                // The first dimension, or its beginning, settles most comparisons.
+                None => rows.extend((0_u32..).take(part.rows).map(|at| {
+                    let key = part.keys.first().map_or(0, |keys| leading(keys, at));
+                    Row { key, part: number, at }
+                })),
+            }
+        }
+        rows
+    }
+
+    fn compare(&self, a: &Row, b: &Row) -> Ordering {
+        let leading = a.key.cmp(&b.key);
+        if leading.is_ne() {
+            return leading;
+        }
+        let (left, right) = (&self.parts[a.part as usize].keys, &self.parts[b.part as usize].keys);
+        for pair in left.iter().zip(right) {
+            let order = match pair {
+                (Keys::Numbers(x), Keys::Numbers(y)) => x[a.at as usize].cmp(&y[b.at as usize]),
+                (Keys::Text(x), Keys::Text(y)) => x.get(a.at as usize).cmp(y.get(b.at as usize)),
+                _ => Ordering::Equal,
+            };
+            if order.is_ne() {
+                return order;
+            }
+        }
+        Ordering::Equal
+    }
+
+    /// Keeps the newest row of each position: highest layer, then latest time, then what was stored last.
+    fn newest(&self, rows: &mut Vec<Row>, same: impl Fn(&Row, &Row) -> bool) {
+        let age = |row: &Row| {
+            let part = &self.parts[row.part as usize];
+            let time = part.times.as_ref().map_or(0, |times| times[row.at as usize]);
+            (part.layer, time, row.part, row.at)
+        };
+        rows.dedup_by(|later, kept| {
+            let equal = same(later, kept);
+            if equal && age(later) > age(kept) {
+                *kept = *later;
+            }
+            equal
+        });
+    }
+
+    fn all_fields_asked(&self) -> bool {
+        extra_fields(self.query) == 0
+    }
+
+    /// Sorts rows of one position by the bytes of their fields in the schema's order, nulls as zeros; then by what is null.
+    fn settle_ties(&self, rows: &mut [Row], same: impl Fn(&Row, &Row) -> bool) {
+        let places: Vec<usize> = (0_u16..)
+            .take(self.query.schema().fields.len())
+            .filter_map(|f| self.query.columns.iter().position(|c| *c == Column::Field(f)))
+            .collect();
+        let zeros = |cells: &Cells, at: usize| vec![0; cells.get(at).len().min(cells.fixed_size())];
+        let key = |row: &Row| -> (Vec<Vec<u8>>, Vec<bool>) {
+            let cells = places.iter().map(|&p| &self.parts[row.part as usize].columns[p]);
+            let at = row.at as usize;
+            cells
+                .map(|c| (if c.is_valid(at) { c.get(at).to_vec() } else { zeros(c, at) }, c.is_valid(at)))
+                .unzip()
+        };
+        for tied in rows.chunk_by_mut(|a, b| same(a, b)).filter(|tied| tied.len() > 1) {
+            tied.sort_by_cached_key(key);
+        }
+    }
+
+    /// Every row, in the order of the parts.
+    fn join(self, total: usize) -> CellBatch {
+        let mut parts = self.parts.into_iter();
+        let asked = &self.query.request.columns;
+        let Some(first) = parts.next() else { return CellBatch::empty(self.query.schema(), asked) };
+        let mut columns = first.columns;
+        for part in parts {
+            columns.iter_mut().zip(&part.columns).for_each(|(column, more)| column.append(more));
+        }
+        CellBatch { rows: total, columns: asked.iter().copied().zip(columns).collect() }
+    }
+
+    fn gather(&self, rows: &[Row]) -> CellBatch {
+        if self.parts.is_empty() {
+            return CellBatch::empty(self.query.schema(), &self.query.request.columns);
+        }
+        let places: Vec<(u32, u32)> = rows.iter().map(|row| (row.part, row.at)).collect();
+        let asked = self.query.request.columns.iter().copied().enumerate();
+        let columns = asked.map(|(place, column)| {
+            let cells: Vec<&Cells> = self.parts.iter().map(|part| &part.columns[place]).collect();
+            (column, Cells::interleave(&cells, &places))
+        });
+        CellBatch { rows: rows.len(), columns: columns.collect() }
+    }
+}
+
+/// The key of a row's first coordinate, or the first bytes of a text.
+fn leading(keys: &Keys, at: u32) -> u64 {
+    match keys {
+        Keys::Numbers(keys) => keys[at as usize],
+        Keys::Text(cells) => {
+            let cell = cells.get(at as usize);
+            let mut bytes = [0; 8];
+            let len = cell.len().min(8);
+            bytes[..len].copy_from_slice(&cell[..len]);
+            u64::from_be_bytes(bytes)
+        }
+    }
+}
+
+/// How the coordinates of all dimensions go into one number: each less its smallest, one behind the other.
+struct Packing {
+    /// Smallest key and shift of each dimension.
+    places: Vec<(u64, u32)>,
+}
+
+impl Packing {
+    fn new(parts: &[Part]) -> Option<Self> {
+        let dims = parts.first()?.keys.len();
+        let mut ranges = vec![(u64::MAX, 0_u64); dims];
+        for part in parts {
+            for (range, keys) in ranges.iter_mut().zip(&part.keys) {
+                let Keys::Numbers(keys) = keys else { return None };
+                for &key in keys {
+                    *range = (range.0.min(key), range.1.max(key));
+                }
+            }
+        }
+        let mut places = vec![(0, 0); dims];
+        let mut used = 0;
+        for (place, (low, high)) in places.iter_mut().zip(&ranges).rev() {
+            *place = (*low, used);
+            used += 64 - high.checked_sub(*low)?.leading_zeros();
+        }
+        (used <= 64).then_some(Self { places })
+    }
+
+    fn keys(&self, part: &Part) -> Vec<u64> {
+        let mut out = vec![0; part.rows];
+        for (&(low, shift), keys) in self.places.iter().zip(&part.keys) {
+            // All parts were found to hold numbers. A shift of 64 comes only with a dimension of one coordinate.
+            if let (Keys::Numbers(keys), true) = (keys, shift < 64) {
+                out.iter_mut().zip(keys).for_each(|(out, key)| *out |= (key - low) << shift);
+            }
+        }
+        out
+    }
+}

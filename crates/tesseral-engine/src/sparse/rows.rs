@@ -1,0 +1,276 @@
+//! One chunk's rows: decoded column by column, as few columns and rows as the read needs.
+
+use std::cell::OnceCell;
+
+use tesseral_core::{DType, Error, Result};
+use tesseral_format::{Column, CoordinateRanges, KEPT, PlannedChunk, UNWRITTEN};
+
+use super::slab::{self, Slab};
+use super::{CellOrder, Query};
+use crate::cells::{Cells, column_layout, sort_key, sort_keys};
+use crate::chunk::with_workspace;
+use crate::condition::Rows;
+use crate::fetch::{self, Source};
+
+/// Coordinates along one dimension, in a form that sorts.
+pub(super) enum Keys {
+    Numbers(Vec<u64>),
+    Text(Cells),
+}
+
+/// Rows of one chunk.
+#[derive(Default)]
+pub(super) struct Part {
+    pub rows: usize,
+    pub layer: u32,
+    /// One per dimension; none when rows are not compared.
+    pub keys: Vec<Keys>,
+    /// When each cell was written, where the chunk knows.
+    pub times: Option<Vec<u64>>,
+    /// Rows that count. Absent when all do; the others only hide older ones.
+    pub alive: Option<Vec<u8>>,
+    /// The columns asked for; with ties, every other field behind them.
+    pub columns: Vec<Cells>,
+}
+
+impl Part {
+    pub(super) fn held(&self) -> u64 {
+        let keys: u64 = self
+            .keys
+            .iter()
+            .map(|keys| match keys {
+                Keys::Numbers(keys) => keys.len() as u64 * 8,
+                Keys::Text(cells) => cells.held(),
+            })
+            .sum();
+        keys + self.columns.iter().map(Cells::held).sum::<u64>()
+    }
+}
+
+/// A chunk whose columns are decoded when they are first looked at.
+struct Open<'a> {
+    query: &'a Query,
+    chunk: &'a PlannedChunk,
+    source: Source<'a>,
+    count: usize,
+    decoded: Vec<OnceCell<Cells>>,
+}
+
+impl Open<'_> {
+    fn cells(&self, column: Column) -> Result<&Cells> {
+        let place = self.query.columns.iter().position(|c| *c == column);
+        let place = place.ok_or_else(|| Error::invalid(format!("{column:?} was not planned")))?;
+        if let Some(cells) = self.decoded[place].get() {
+            return Ok(cells);
+        }
+        let cells = self.decode(column)?;
+        Ok(self.decoded[place].get_or_init(|| cells))
+    }
+
+    fn decode(&self, column: Column) -> Result<Cells> {
+        let handle = &self.query.handle;
+        let (size, nullable) = column_layout(handle.schema(), column)?;
+        if self.lacks(column) {
+            // A chunk without timestamps has none to give.
+            return Ok(Cells::from_fixed(8, vec![0; self.count * 8], None));
+        }
+        let parts = self.source.column(handle, self.chunk, column)?;
+        let mut cells = Cells::new(size, nullable);
+        cells.decode_with(self.count, |out| {
+            with_workspace(|w| {
+                handle.source().decode(self.chunk, column, &parts, 0..self.chunk.cells, out, &mut w.scratch)
+            })
+        })?;
+        Ok(cells)
+    }
+
+    /// Whether a column is one that only some chunks have, and not this.
+    fn lacks(&self, column: Column) -> bool {
+        let optional = matches!(column, Column::Timestamp | Column::DeletedBy);
+        optional && self.chunk.column_parts(column).next().is_none()
+    }
+
+    fn numbers(&self, column: Column) -> Result<Option<Vec<u64>>> {
+        if self.lacks(column) {
+            return Ok(None);
+        }
+        let (words, _) = self.cells(column)?.data().as_chunks::<8>();
+        Ok(Some(words.iter().map(|word| u64::from_ne_bytes(*word)).collect()))
+    }
+
+    /// The cells of rows; without a copy where nothing else needs them.
+    fn take(&mut self, column: Column, picked: Option<&[u32]>) -> Result<Cells> {
+        self.cells(column)?;
+        let place = self.query.columns.iter().position(|c| *c == column).unwrap_or(0);
+        match picked {
+            Some(rows) => Ok(self.cells(column)?.pick(rows)),
+            None => Ok(self.decoded[place].take().unwrap_or_default()),
+        }
+    }
+}
+
+/// The rows of a chunk that lie in a slab. Where cells of one position must be settled, rows that do not count are kept as what
+/// they hide older ones with; else they are dropped.
+pub(super) fn read(query: &Query, chunk: &PlannedChunk, slab: &Slab, settles: bool) -> Result<Part> {
+    let handle = &query.handle;
+    let schema = handle.schema();
+    let fetched = match &query.resident {
+        Some(_) => None,
+        None => Some(fetch::fetch(handle, &fetch::chunk_batch(handle, chunk))?),
+    };
+    let source = match (&fetched, &query.resident) {
+        (Some(fetched), _) => Source::Fetched(fetched),
+        (None, Some(resident)) => Source::Resident(resident),
+        (None, None) => return Err(Error::invalid("a chunk without bytes")),
+    };
+    // Rows are numbered with 32 bits below.
+    let count = u32::try_from(chunk.cells)
+        .map_err(|_| Error::limit("a chunk's cells", chunk.cells, u64::from(u32::MAX)))?;
+    let decoded = query.columns.iter().map(|_| OnceCell::new()).collect();
+    let mut open = Open { query, chunk, source, count: count as usize, decoded };
+
+    let mut picked: Option<Vec<u32>> = None;
+    for (d, limits) in slab.limits.iter().enumerate() {
+        if let Some(ranges) = limits
+            && !slab::inside(chunk, d, limits)
+        {
+            let column = Column::Dim(u16::try_from(d).unwrap_or(u16::MAX));
+            narrow(schema.dims[d].dtype, open.cells(column)?, ranges, &mut picked);
+        }
+    }
+    let mut dead: Option<Vec<u8>> = None;
+    if let Some(removed) = open.numbers(Column::DeletedBy)? {
+        // A cell that is not written yet hides no older one; a deleted cell does.
+        keep(&mut picked, open.count, |row| removed[row] != UNWRITTEN);
+        dead = Some(each(picked.as_deref(), open.count, |row| removed[row] != KEPT));
+    }
+    let times = open.numbers(Column::Timestamp)?;
+    if picked.as_ref().is_none_or(|rows| !rows.is_empty()) {
+        judge(&open, picked.as_deref(), times.as_deref(), &mut dead)?;
+    }
+    let mut alive = dead.filter(|dead| dead.contains(&1)).map(|mut dead| {
+        dead.iter_mut().for_each(|byte| *byte ^= 1);
+        dead
+    });
+    if !settles && let Some(alive) = alive.take() {
+        let rows = picked.take().unwrap_or_else(|| (0..count).collect());
+        picked =
+            Some(rows.into_iter().zip(alive).filter(|(_, alive)| *alive != 0).map(|(row, _)| row).collect());
+    }
+    let rows = picked.as_ref().map_or(open.count, Vec::len);
+    if rows == 0 {
+        return Ok(Part::default());
+    }
+    let mut part = Part { rows, layer: chunk.layer, alive, ..Part::default() };
+    if settles || query.order == CellOrder::Sorted {
+        for (dim, d) in schema.dims.iter().zip(0_u16..) {
+            let cells = open.cells(Column::Dim(d))?;
+            part.keys.push(match (sort_keys(dim.dtype, cells), &picked) {
+                (Some(keys), None) => Keys::Numbers(keys),
+                (Some(keys), Some(rows)) => {
+                    Keys::Numbers(rows.iter().map(|&row| keys[row as usize]).collect())
+                }
+                (None, None) => Keys::Text(cells.clone()),
+                (None, Some(rows)) => Keys::Text(cells.pick(rows)),
+            });
+        }
+    }
+    part.times = times.map(|times| match &picked {
+        None => times,
+        Some(rows) => rows.iter().map(|&row| times[row as usize]).collect(),
+    });
+    let asked = query.request.columns.len();
+    let wanted = if query.ties { asked + extra_fields(query) } else { asked };
+    for place in 0..wanted {
+        part.columns.push(open.take(query.columns[place], picked.as_deref())?);
+    }
+    Ok(part)
+}
+
+/// Fields that are read only to settle ties.
+pub(super) fn extra_fields(query: &Query) -> usize {
+    let asked = query.request.columns.iter().filter(|c| matches!(c, Column::Field(_))).count();
+    query.schema().fields.len().saturating_sub(asked)
+}
+
+/// Marks rows that a stored delete removed or that fail the request's condition.
+fn judge(
+    open: &Open<'_>,
+    picked: Option<&[u32]>,
+    times: Option<&[u64]>,
+    dead: &mut Option<Vec<u8>>,
+) -> Result<()> {
+    let query = open.query;
+    let column = |column: Column| open.cells(column);
+    let rows = Rows { schema: query.schema(), count: open.count, picked, column: &column };
+    let mut mark = |mask: Vec<u8>| match dead {
+        None => *dead = Some(mask),
+        Some(dead) => dead.iter_mut().zip(mask).for_each(|(a, b)| *a |= b),
+    };
+    for delete in &query.plan.deletes {
+        // A delete reaches cells written up to its own time: by the cell's time where it has one, else by layer.
+        let reached = match times {
+            None if open.chunk.layer >= delete.layer => continue,
+            None => None,
+            Some(times) => Some(each(picked, open.count, |row| times[row] <= delete.timestamp)),
+        };
+        let mut mask = rows.mask(&delete.condition)?;
+        if let Some(reached) = reached {
+            mask.iter_mut().zip(reached).for_each(|(a, b)| *a &= b);
+        }
+        mark(mask);
+    }
+    if let Some(condition) = &query.request.condition {
+        let mut mask = rows.mask(condition)?;
+        mask.iter_mut().for_each(|byte| *byte ^= 1);
+        mark(mask);
+    }
+    Ok(())
+}
+
+fn each(picked: Option<&[u32]>, count: usize, holds: impl Fn(usize) -> bool) -> Vec<u8> {
+    match picked {
+        Some(rows) => rows.iter().map(|&row| u8::from(holds(row as usize))).collect(),
+        None => (0..count).map(|row| u8::from(holds(row))).collect(),
+    }
+}
+
+/// Drops picked rows; rows stay unlisted as long as none is dropped.
+fn keep(picked: &mut Option<Vec<u32>>, count: usize, holds: impl Fn(usize) -> bool) {
+    match picked {
+        Some(rows) => rows.retain(|&row| holds(row as usize)),
+        None => {
+            let rows = (0_u32..).take(count);
+            let kept: Vec<u32> = rows.filter(|&row| holds(row as usize)).collect();
+            if kept.len() < count {
+                *picked = Some(kept);
+            }
+        }
+    }
+}
+
+/// Keeps rows whose coordinate lies in one of the ranges.
+fn narrow(dtype: DType, cells: &Cells, ranges: &CoordinateRanges, picked: &mut Option<Vec<u32>>) {
+    let count = cells.len();
+    let native = ranges.iter().map(|(low, high)| {
+        let key = |end: &tesseral_core::Scalar| {
+            (end.dtype() == dtype).then(|| sort_key(dtype, end.bytes())).flatten()
+        };
+        Some((key(low)?, key(high)?))
+    });
+    if let Some(native) = native.collect::<Option<Vec<(u64, u64)>>>()
+        && let Some(keys) = sort_keys(dtype, cells)
+    {
+        return match native.as_slice() {
+            [(low, high)] => keep(picked, count, |row| *low <= keys[row] && keys[row] <= *high),
+            many => keep(picked, count, |row| many.iter().any(|(a, b)| *a <= keys[row] && keys[row] <= *b)),
+        };
+    }
+    keep(picked, count, |row| {
+        let Ok(value) = tesseral_core::Scalar::from_le_bytes(dtype, cells.get(row)) else { return false };
+        ranges.iter().any(|(low, high)| {
+            value.compare(low).is_some_and(std::cmp::Ordering::is_ge)
+                && value.compare(high).is_some_and(std::cmp::Ordering::is_le)
+        })
+    });
+}

@@ -1,0 +1,493 @@
+//! Conditions as people write them: `temperature > 5 and name in ("a", "b")`.
+//!
+//! ```text
+//! condition   := and ("or" and)*            and := not ("and" not)*          not := "not" not | "(" condition ")" | test
+//! test        := name op value | value op name | name ["not"] "in" "(" value, … ")" | name "is" ["not"] "null"
+//! op          := < <= > >= == = !=
+//! value       := number | 'text' | "text" | true | false | date in quotes
+//! ```
+//! A name that holds other signs than letters, digits, `_`, `.` and `-` stands in backquotes. Nothing but `is null` holds of a null cell,
+//! a negated comparison neither. Labels of enumerated fields are meant, not their codes; `<` and `>` compare them by
+//! their place where the enumeration is ordered.
+
+use tesseral_core::condition::{Condition, Op};
+use tesseral_core::dtype::Class;
+use tesseral_core::schema::{Enumeration, Labels};
+use tesseral_core::{ArraySchema, DType, Error, Result, Scalar};
+
+/// How deep conditions may nest.
+const DEPTH: usize = 64;
+
+/// Reads a condition on the fields and dimensions of an array.
+///
+/// # Errors
+/// `InvalidRequest` with what stands where it cannot be read; `NotFound` for names the array does not have.
+pub(crate) fn parse(schema: &ArraySchema, text: &str) -> Result<Condition> {
+    let mut parser = Parser { schema, text, tokens: tokens(text)?, at: 0 };
+    let tree = parser.either(0)?;
+    if let Some((at, token)) = parser.peek() {
+        return Err(parser.odd(at, &format!("{token:?} follows a whole condition")));
+    }
+    resolve(schema, &tree, false)
+}
+
+#[derive(Clone, Debug, PartialEq)]
+enum Token {
+    Name(String),
+    /// A word that may be a keyword or a name.
+    Word(String),
+    Number(String),
+    Text(String),
+    Op(Op),
+    Open,
+    Close,
+    Comma,
+}
+
+fn tokens(text: &str) -> Result<Vec<(usize, Token)>> {
+    let mut out = Vec::new();
+    let bytes = text.as_bytes();
+    let mut at = 0;
+    while at < bytes.len() {
+        let start = at;
+        let refuse = |detail: &str| Error::invalid(format!("condition {text:?}, at {start}: {detail}"));
+        let token = match bytes[at] {
+            b' ' | b'\t' | b'\n' | b'\r' => {
+                at += 1;
+                continue;
+            }
+            b'(' | b'[' => Token::Open,
+            b')' | b']' => Token::Close,
+            b',' => Token::Comma,
+            b'<' | b'>' | b'=' | b'!' => {
+                let equal = bytes.get(at + 1) == Some(&b'=');
+                let op = match (bytes[at], equal) {
+                    (b'<', true) => Op::Le,
+                    (b'<', false) => Op::Lt,
+                    (b'>', true) => Op::Ge,
+                    (b'>', false) => Op::Gt,
+                    (b'=', _) => Op::Eq,
+                    (_, true) => Op::Ne,
+                    _ => return Err(refuse("`!` stands for nothing but `!=`; write `not`")),
+                };
+                at += usize::from(equal);
+                Token::Op(op)
+            }
+            quote @ (b'"' | b'\'' | b'`') => {
+                let mut held = Vec::new();
+                at += 1;
+                loop {
+                    match bytes.get(at) {
+                        None => return Err(refuse("a quote is not closed")),
+                        Some(b'\\') if quote != b'`' && bytes.get(at + 1).is_some() => {
+                            held.push(bytes[at + 1]);
+                            at += 2;
+                        }
+                        Some(byte) if *byte == quote => break,
+                        Some(byte) => {
+                            held.push(*byte);
+                            at += 1;
+                        }
+                    }
+                }
+                let held = String::from_utf8(held).map_err(|_| refuse("a quoted text is not UTF-8"))?;
+                if quote == b'`' { Token::Name(held) } else { Token::Text(held) }
+            }
+            b'0'..=b'9' | b'+' | b'-' | b'.' => {
+                let part = |i: usize| {
+                    let sign = matches!(bytes[i], b'+' | b'-')
+                        && (i == start || matches!(bytes[i - 1], b'e' | b'E'));
+                    bytes[i].is_ascii_alphanumeric() || bytes[i] == b'.' || bytes[i] == b'_' || sign
+                };
+                let end = (at..bytes.len()).find(|&i| !part(i)).unwrap_or(bytes.len());
+                at = end - 1;
+                Token::Number(text[start..end].to_owned())
+            }
+            _ => {
+                let letter = |c: char| c.is_alphanumeric() || matches!(c, '_' | '.' | '-');
+                let end = text[at..].find(|c: char| !letter(c)).map_or(text.len(), |n| at + n);
+                if end == at {
+                    return Err(refuse(
+                        "a sign that belongs to no condition; names with odd signs stand in backquotes",
+                    ));
+                }
+                at = end - 1;
+                Token::Word(text[start..end].to_owned())
+            }
+        };
+        at += 1;
+        out.push((start, token));
+    }
+    Ok(out)
+}
+
+/// A condition before its names and values are looked up.
+enum Tree {
+    And(Vec<Tree>),
+    Or(Vec<Tree>),
+    Not(Box<Tree>),
+    Compare(String, Op, Value),
+    In(String, Vec<Value>),
+    IsNull(String),
+}
+
+#[derive(Clone, Debug)]
+enum Value {
+    Number(String),
+    Text(String),
+}
+
+struct Parser<'a> {
+    schema: &'a ArraySchema,
+    text: &'a str,
+    tokens: Vec<(usize, Token)>,
+    at: usize,
+}
+
+impl Parser<'_> {
+    fn odd(&self, at: usize, detail: &str) -> Error {
+        Error::invalid(format!("condition {:?}, at {at}: {detail}", self.text)).in_array(&self.schema.name)
+    }
+
+    fn peek(&self) -> Option<(usize, &Token)> {
+        self.tokens.get(self.at).map(|(at, token)| (*at, token))
+    }
+
+    fn next(&mut self) -> Option<(usize, Token)> {
+        let token = self.tokens.get(self.at).cloned();
+        self.at += 1;
+        token
+    }
+
+    /// Takes a keyword.
+    fn word(&mut self, keyword: &str) -> bool {
+        let found = matches!(self.peek(), Some((_, Token::Word(word))) if word.eq_ignore_ascii_case(keyword));
+        self.at += usize::from(found);
+        found
+    }
+
+    fn expect(&mut self, token: &Token, what: &str) -> Result<()> {
+        match self.next() {
+            Some((_, found)) if found == *token => Ok(()),
+            Some((at, _)) => Err(self.odd(at, &format!("{what} is missing"))),
+            None => Err(self.odd(self.text.len(), &format!("{what} is missing"))),
+        }
+    }
+
+    fn either(&mut self, depth: usize) -> Result<Tree> {
+        let mut parts = vec![self.both(depth)?];
+        while self.word("or") {
+            parts.push(self.both(depth)?);
+        }
+        Ok(if parts.len() == 1 { parts.remove(0) } else { Tree::Or(parts) })
+    }
+
+    fn both(&mut self, depth: usize) -> Result<Tree> {
+        let mut parts = vec![self.one(depth)?];
+        while self.word("and") {
+            parts.push(self.one(depth)?);
+        }
+        Ok(if parts.len() == 1 { parts.remove(0) } else { Tree::And(parts) })
+    }
+
+    fn one(&mut self, depth: usize) -> Result<Tree> {
+        if depth > DEPTH {
+            return Err(Error::limit("the depth of a condition", depth as u64, DEPTH as u64));
+        }
+        if self.word("not") {
+            return Ok(Tree::Not(Box::new(self.one(depth + 1)?)));
+        }
+        match self.next() {
+            Some((_, Token::Open)) => {
+                let inner = self.either(depth + 1)?;
+                self.expect(&Token::Close, "`)`")?;
+                Ok(inner)
+            }
+            Some((at, token)) => self.test(at, token),
+            None => Err(self.odd(self.text.len(), "it ends where a test should stand")),
+        }
+    }
+
+    fn test(&mut self, at: usize, first: Token) -> Result<Tree> {
+        let name = match first {
+            Token::Name(name) | Token::Word(name) => name,
+            Token::Number(_) | Token::Text(_) => {
+                // `5 < a` means `a > 5`.
+                let value = self.value(at, first)?;
+                let Some((_, Token::Op(op))) = self.next() else {
+                    return Err(self.odd(at, "a value is compared with nothing"));
+                };
+                return match self.next() {
+                    Some((_, Token::Name(name) | Token::Word(name))) => {
+                        Ok(Tree::Compare(name, turned(op), value))
+                    }
+                    _ => Err(self.odd(at, "a value is compared with no name")),
+                };
+            }
+            other => return Err(self.odd(at, &format!("{other:?} where a test should stand"))),
+        };
+        if self.word("is") {
+            let negated = self.word("not");
+            if !self.word("null") {
+                return Err(self.odd(at, "`is` goes with `null` or `not null`"));
+            }
+            let null = Tree::IsNull(name);
+            return Ok(if negated { Tree::Not(Box::new(null)) } else { null });
+        }
+        let negated = self.word("not");
+        if self.word("in") {
+            self.expect(&Token::Open, "`(`")?;
+            let mut values = Vec::new();
+            loop {
+                match self.next() {
+                    Some((_, Token::Close)) => break,
+                    Some((_, Token::Comma)) => {}
+                    Some((at, token)) => values.push(self.value(at, token)?),
+                    None => return Err(self.odd(self.text.len(), "`)` is missing")),
+                }
+            }
+            let member = Tree::In(name, values);
+            return Ok(if negated { Tree::Not(Box::new(member)) } else { member });
+        }
+        if negated {
+            return Err(self.odd(at, "`not` stands before a condition or before `in`"));
+        }
+        match self.next() {
+            Some((_, Token::Op(op))) => match self.next() {
+                Some((at, token)) => Ok(Tree::Compare(name, op, self.value(at, token)?)),
+                None => Err(self.odd(self.text.len(), "a value is missing")),
+            },
+            _ => Err(self.odd(at, &format!("{name:?} is compared with nothing"))),
+        }
+    }
+
+    fn value(&self, at: usize, token: Token) -> Result<Value> {
+        match token {
+            Token::Number(text) => Ok(Value::Number(text)),
+            Token::Text(text) => Ok(Value::Text(text)),
+            Token::Word(word)
+                if ["true", "false", "nan", "inf"].iter().any(|w| word.eq_ignore_ascii_case(w)) =>
+            {
+                Ok(Value::Number(word.to_ascii_lowercase()))
+            }
+            _ => Err(self.odd(at, "a number or a quoted text should stand here")),
+        }
+    }
+}
+
+/// The same comparison with its sides exchanged.
+fn turned(op: Op) -> Op {
+    match op {
+        Op::Lt => Op::Gt,
+        Op::Le => Op::Ge,
+        Op::Gt => Op::Lt,
+        Op::Ge => Op::Le,
+        same => same,
+    }
+}
+
+/// What holds exactly where a comparison of a value that is not null does not.
+fn negated(op: Op) -> Op {
+    match op {
+        Op::Lt => Op::Ge,
+        Op::Le => Op::Gt,
+        Op::Gt => Op::Le,
+        Op::Ge => Op::Lt,
+        Op::Eq => Op::Ne,
+        Op::Ne => Op::Eq,
+    }
+}
+
+/// Looks names and values up. Negations are pushed down to the comparisons, none of which holds of a null.
+fn resolve(schema: &ArraySchema, tree: &Tree, negate: bool) -> Result<Condition> {
+    let all =
+        |parts: &[Tree]| parts.iter().map(|part| resolve(schema, part, negate)).collect::<Result<Vec<_>>>();
+    match tree {
+        Tree::And(parts) | Tree::Or(parts) => {
+            let parts = all(parts)?;
+            let conjunction = matches!(tree, Tree::And(_)) != negate;
+            Ok(if conjunction { Condition::And(parts) } else { Condition::Or(parts) })
+        }
+        Tree::Not(part) => resolve(schema, part, !negate),
+        Tree::IsNull(name) => {
+            column(schema, name)?;
+            let null = Condition::IsNull { name: name.clone() };
+            Ok(if negate { Condition::Not(Box::new(null)) } else { null })
+        }
+        Tree::Compare(name, op, value) => {
+            let (dtype, labels) = column(schema, name)?;
+            compare(name, if negate { negated(*op) } else { *op }, value, dtype, labels)
+                .map_err(|e| e.in_array(&schema.name))
+        }
+        Tree::In(name, values) => {
+            let (dtype, labels) = column(schema, name)?;
+            let one = |value: &Value| match labels {
+                Some(labels) => Ok(code(dtype, labels, value)),
+                None => scalar(name, dtype, value).map(Some),
+            };
+            let values =
+                values.iter().map(one).collect::<Result<Vec<_>>>().map_err(|e| e.in_array(&schema.name))?;
+            let member = Condition::In { name: name.clone(), values: values.into_iter().flatten().collect() };
+            Ok(if negate {
+                let present = Condition::Not(Box::new(Condition::IsNull { name: name.clone() }));
+                Condition::And(vec![Condition::Not(Box::new(member)), present])
+            } else {
+                member
+            })
+        }
+    }
+}
+
+fn column<'a>(schema: &'a ArraySchema, name: &str) -> Result<(DType, Option<&'a Enumeration>)> {
+    if let Some(field) = schema.fields.iter().find(|f| f.name == name) {
+        return Ok((field.dtype, field.enumeration.as_ref()));
+    }
+    if let Some(dim) = schema.dims.iter().find(|d| !d.name.is_empty() && d.name == name) {
+        return Ok((dim.dtype, None));
+    }
+    let names =
+        schema.fields.iter().map(|f| f.name.clone()).chain(schema.dims.iter().map(|d| d.name.clone()));
+    Err(Error::not_found("field or dimension", name, names.collect()).in_array(&schema.name))
+}
+
+fn compare(
+    name: &str,
+    op: Op,
+    value: &Value,
+    dtype: DType,
+    labels: Option<&Enumeration>,
+) -> Result<Condition> {
+    let name = name.to_owned();
+    let Some(labels) = labels else {
+        let value = scalar(&name, dtype, value)?;
+        return Ok(Condition::Compare { name, op, value });
+    };
+    if !labels.ordered && !matches!(op, Op::Eq | Op::Ne) {
+        return Err(Error::invalid(format!(
+            "the labels of {name:?} have no order: compare them with `==`, `!=` or `in`"
+        )));
+    }
+    match code(dtype, labels, value) {
+        Some(value) => Ok(Condition::Compare { name, op, value }),
+        // No cell has a label that does not exist; every cell that is not null has another.
+        None if op == Op::Eq => Ok(Condition::Or(Vec::new())),
+        None if op == Op::Ne => Ok(Condition::Not(Box::new(Condition::IsNull { name }))),
+        None => Err(Error::invalid(format!("{name:?} has no such label to compare with"))),
+    }
+}
+
+/// The code of a label.
+fn code(dtype: DType, enumeration: &Enumeration, value: &Value) -> Option<Scalar> {
+    let place = match (&enumeration.labels, value) {
+        (Labels::Text(labels), Value::Text(text)) => labels.iter().position(|label| label == text),
+        (labels @ Labels::Numbers { dtype, .. }, Value::Number(text) | Value::Text(text)) => {
+            let wanted = Scalar::parse(*dtype, text).ok()?;
+            (0..labels.len()).find(|&i| {
+                labels.get(i).is_some_and(|l| l.compare(&wanted) == Some(std::cmp::Ordering::Equal))
+            })
+        }
+        _ => None,
+    }?;
+    Scalar::parse(dtype, &place.to_string()).ok()
+}
+
+/// A value in the dtype it is compared with, where it can be told; any number compares with numbers.
+fn scalar(name: &str, dtype: DType, value: &Value) -> Result<Scalar> {
+    let refuse = || Error::invalid(format!("{name:?} holds {dtype}, which does not compare with {value:?}"));
+    match (value, dtype.class()) {
+        (Value::Text(text), Class::Text) => Scalar::from_le_bytes(dtype, text.as_bytes()),
+        (Value::Text(text), Class::Time) => Scalar::parse(dtype, text),
+        (Value::Number(text), Class::Int | Class::UInt | Class::Bool | Class::Float | Class::Time) => {
+            // In the dtype itself first: 0.1 means the float32 nearest to it.
+            let own = Scalar::parse(dtype, text).ok();
+            own.or_else(|| crate::select::numeral(text)).ok_or_else(refuse)
+        }
+        _ => Err(refuse()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tesseral_core::{ErrorKind, Field};
+
+    use super::*;
+
+    fn schema() -> ArraySchema {
+        let mut schema = ArraySchema::dense("x", DType::Int32, &[4], &[4]);
+        let labels = Labels::Text(["low", "mid", "high"].map(str::to_owned).to_vec());
+        let level = Enumeration { name: "levels".into(), ordered: true, labels };
+        schema.fields = vec![
+            Field { nullable: true, ..Field::new("a", DType::Int32) },
+            Field::new("t", DType::Float32),
+            Field::new("odd name", DType::Utf8),
+            Field { enumeration: Some(level), ..Field::new("level", DType::UInt8) },
+        ];
+        schema.dims[0].name = "d".into();
+        schema
+    }
+
+    fn less(name: &str, op: Op, value: Scalar) -> Condition {
+        Condition::Compare { name: name.into(), op, value }
+    }
+
+    #[test]
+    fn reads_every_form() {
+        let parse = |text: &str| parse(&schema(), text).unwrap();
+        let five = || Scalar::from_element(5_i32);
+        assert_eq!(parse("a > 5"), less("a", Op::Gt, five()));
+        assert_eq!(parse("5 < a"), less("a", Op::Gt, five()));
+        assert_eq!(parse("not (a > 5)"), less("a", Op::Le, five()));
+        assert_eq!(parse("a=5"), parse("a == 5"));
+        assert_eq!(
+            parse("a > 5 and t < 0.1 or d >= 2"),
+            Condition::Or(vec![
+                Condition::And(vec![
+                    less("a", Op::Gt, five()),
+                    less("t", Op::Lt, Scalar::from_element(0.1_f32))
+                ]),
+                less("d", Op::Ge, Scalar::from_element(2_u64)),
+            ])
+        );
+        assert_eq!(
+            parse("not (a > 5 and d != -1)"),
+            Condition::Or(vec![less("a", Op::Le, five()), less("d", Op::Eq, Scalar::from_element(-1_i64))])
+        );
+        assert_eq!(parse("a is not null"), Condition::Not(Box::new(Condition::IsNull { name: "a".into() })));
+        assert_eq!(
+            parse(r#"`odd name` in ("x", 'y\'')"#),
+            Condition::In { name: "odd name".into(), values: ["x", "y'"].map(Scalar::from_text).to_vec() }
+        );
+        assert_eq!(parse(r#"level >= "mid""#), less("level", Op::Ge, Scalar::from_element(1_u8)));
+        assert_eq!(parse(r#"level == "none""#), Condition::Or(Vec::new()));
+        // A fraction still compares with whole numbers.
+        assert_eq!(parse("a > 2.5"), less("a", Op::Gt, Scalar::from_element(2.5_f64)));
+    }
+
+    #[test]
+    fn refuses_the_rest() {
+        for text in [
+            "",
+            "a",
+            "a >",
+            "a > > 5",
+            "(a > 5",
+            "a > 5)",
+            "a > 5 d < 2",
+            "a ! 5",
+            "a in 5",
+            "a is 5",
+            "a > 'x'",
+            "\"x",
+            "a not 5",
+            "%",
+        ] {
+            let error = parse(&schema(), text).unwrap_err();
+            assert!(matches!(error.kind(), ErrorKind::InvalidRequest { .. }), "{text:?}: {error}");
+        }
+        assert!(matches!(parse(&schema(), "b > 5").unwrap_err().kind(), ErrorKind::NotFound { .. }));
+        let deep = format!("{}a > 5", "not ".repeat(1000));
+        assert!(matches!(parse(&schema(), &deep).unwrap_err().kind(), ErrorKind::Limit { .. }));
+        let deep = format!("{}a > 5", "(".repeat(100_000));
+        assert!(parse(&schema(), &deep).is_err());
+    }
+}
