@@ -9,6 +9,10 @@ import sys
 
 PEERS = ["tetration", "tet-py", "zarrs", "h5py", "zarr-python", "tiledb"]
 OTHERS = ["numpy", *PEERS]
+PIPELINES = {
+    "none": "plain cells", "sp16": "16 bits a cell", "sp7": "7 bits a cell", "sp12": "12 bits a cell", "sp31": "31 bits a cell",
+    "sp16+szip": "16 bits a cell, szip", "shuffle": "bytes shuffled", "zstd": "zstd level 3", "lz4": "lz4",
+}
 
 WHAT = {
     "read_full": "full read, raw chunks, into fresh memory",
@@ -36,6 +40,23 @@ WHAT = {
     "open_summary": "open and list what is in there, chunk by chunk",
 }
 
+MESSAGES = {
+    **{f"{verb}_{name}": f"{verb} a field of 721×1440, {what}" for name, what in PIPELINES.items() for verb in ("encode", "decode")},
+    "decode_view": "decode the same, plain cells, hash not checked",
+    "range_none": "1,000 cells out of the middle, plain cells",
+    "range_sp16": "the same, 16 bits a cell",
+    "range_sp16+szip": "the same, szip",
+    "metadata_of_file": "metadata of a message of 67 MB, from a file",
+    "range_of_file": "10 cells of it, from a file",
+    "count_messages": "open a file of 50,000 messages and count them",
+    "some_messages": "open it and decode 50 of them",
+    "append_messages": "append a message of 4 KB (mean of 1,000)",
+    "verify_message": "check the hashes of a message",
+}
+
+# One table each: title, cases, whom to show beside us.
+SECTIONS = [("Arrays", WHAT, OTHERS), ("Tensogram messages", MESSAGES, ["tensogram"])]
+
 # Cases that do not ask a peer, and why; the rest asks it or shows how it failed.
 CANNOT = {
     ("write_zstd", "tet-py"): "it cannot write zstd",
@@ -51,6 +72,7 @@ SAME = {
     "mean": ["sum2", "mean", "mean_view", "mean_slab", "mean_pillar", "mean_ragged", "mean_stats"],
     "min": ["min", "min_stats"],
     "sum": ["sum_chunks", "sum_chunks_bare"],
+    **{name: [f"encode_{name}", f"decode_{name}"] for name in PIPELINES},
 }
 
 MEMORY = 32_000_000
@@ -164,6 +186,15 @@ GOALS = [
     *((case, "≥ 100× tet-py", times("tet-py", 100)) for case in ("sum_chunks", "sum_chunks_bare")),
     ("scaling", "time grows linearly with the chunks (within 25 %)", linear),
     ("open_summary", "under 2 ms", within(0.002)),
+    *((f"{verb}_{name}", f"≥ {least}× the reference", times("tensogram", least)) for verb, name, least in (
+        ("encode", "sp16", 5), ("decode", "sp16", 1.3), ("encode", "sp7", 5), ("decode", "sp7", 5), ("encode", "sp12", 5),
+        ("decode", "sp12", 5), ("encode", "sp31", 5), ("decode", "sp31", 5), ("encode", "sp16+szip", 2), ("decode", "sp16+szip", 2),
+        ("encode", "none", 4), ("encode", "zstd", 1), ("decode", "zstd", 1), ("encode", "lz4", 1), ("decode", "lz4", 1),
+        ("encode", "shuffle", 3), ("decode", "shuffle", 3), ("range", "none", 3), ("range", "sp16", 3), ("range", "sp16+szip", 2),
+        ("metadata", "of_file", 50), ("range", "of_file", 100), ("count", "messages", 5), ("append", "messages", 2),
+        ("some", "messages", 3))),
+    ("decode_view", "below 20 µs", within(20e-6)),
+    ("verify_message", "≥ 80 % of xxh3 alone", share("xxh3", 0.8)),
 ]
 
 
@@ -192,7 +223,7 @@ def disagreements(table):
             yield f"{case} by {who}: {line['answer']}, but {expected[0]} by {expected[1]}: {expected[2]}"
 
 
-def figures(table):
+def figures(table, cases, others):
     """One row for each case: our time, then each other's and how many times as long it takes."""
     notes = []
 
@@ -210,11 +241,11 @@ def figures(table):
             return f"– {note(f'{who}, {case}: ' + line['failed'])}"
         return f"{time(line['seconds_best'])} ({line['seconds_best'] / ours:.3g}×)" if ours else time(line["seconds_best"])
 
-    peers = any(who in OTHERS for _, who in table.lines)
-    others = OTHERS if peers else []
+    if not any(who in others for _, who in table.lines):
+        others = []
     yield "| case | | tesseral | " + "".join(f"{who} | " for who in others)
     yield "|---|---|---|" + "---|" * len(others)
-    for case, what in WHAT.items():
+    for case, what in cases.items():
         if not any(c == case for c, _ in table.lines):
             continue
         line = table.lines.get((case, "tesseral"), {"failed": "it was not run"})
@@ -269,8 +300,11 @@ def main():
         print("- **quick run**: the data is smaller than what the goals speak of; the verdicts mean nothing")
     print("\n## Figures\n")
     print("In parentheses: how many times as long as Tesseral; above 1× Tesseral is faster.\n")
-    print("\n".join(figures(table)))
-    loops = [f"`{case}` {time(table.seconds(case))}" for case in ("copy", "zstd_lib", "zstd_lib_write", "sum2")
+    for title, cases, others in SECTIONS:
+        if any(case in cases for case, _ in table.lines):
+            print(f"### {title}\n")
+            print("\n".join(figures(table, cases, others)) + "\n")
+    loops = [f"`{case}` {time(table.seconds(case))}" for case in ("copy", "zstd_lib", "zstd_lib_write", "sum2", "xxh3")
              if "seconds_best" in table.lines.get((case, "tesseral"), {})]
     if loops:
         print("\nPlain loops: " + ", ".join(loops) + ".")

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 pub type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
 /// `CASE FILE [--runs N] [--seconds S] [--label L] [--shape A,B,C] [--chunk A,B,C] [--codec raw|zstd] [--out PATH]
-/// [--statistics yes]`.
+/// [--statistics yes] [--pipeline P] [--count N]`.
 #[derive(Debug)]
 pub struct Args {
     /// What to do.
@@ -35,6 +35,10 @@ pub struct Args {
     pub statistics: bool,
     /// The file to write.
     pub out: PathBuf,
+    /// Encoding, filter and compression of messages.
+    pub pipeline: String,
+    /// Messages to write.
+    pub count: usize,
 }
 
 impl Args {
@@ -54,6 +58,8 @@ impl Args {
             zstd: false,
             statistics: false,
             out: PathBuf::new(),
+            pipeline: "none".to_owned(),
+            count: 1,
         };
         while let Ok(option) = next("an option") {
             let value = next(&option)?;
@@ -66,6 +72,8 @@ impl Args {
                 "--codec" => args.zstd = value == "zstd",
                 "--statistics" => args.statistics = value == "yes",
                 "--out" => args.out = value.into(),
+                "--pipeline" => args.pipeline = value,
+                "--count" => args.count = value.parse()?,
                 _ => return Err(format!("no option {option}").into()),
             }
         }

@@ -4,7 +4,9 @@
 
 mod common;
 mod make;
+mod messages;
 mod plain;
+mod tensogram;
 
 use std::process::ExitCode;
 
@@ -28,6 +30,8 @@ fn main() -> ExitCode {
 fn run(args: &Args) -> Result<Outcome> {
     match args.case.as_str() {
         "make" => make::plain(args),
+        "widen" => make::widen(args),
+        "xxh3" => plain::hash(args),
         "copy" => plain::copy(args),
         "sum2" => plain::mean(args),
         "zstd_lib" => plain::decompress(args),
@@ -45,6 +49,7 @@ fn run(args: &Args) -> Result<Outcome> {
         "mean_axis0" => mean_axis0(args),
         "open_sum" => open_sum(args),
         "open" => open(args),
+        case if case.starts_with("tgm_") => messages::run(&tensogram::Ours, args),
         case => Err(format!("no case {case}").into()),
     }
 }

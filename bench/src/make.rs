@@ -45,6 +45,18 @@ pub fn plain(args: &Args) -> Result<Outcome> {
     Ok(Outcome::new(&timed, args.shape.iter().product::<u64>() * 4, json!(null)))
 }
 
+/// Writes the cells of a plain file as `f64`.
+pub fn widen(args: &Args) -> Result<Outcome> {
+    let cells: Vec<u8> = std::fs::read(&args.file)?
+        .as_chunks::<4>()
+        .0
+        .iter()
+        .flat_map(|cell| f64::from(f32::from_le_bytes(*cell)).to_le_bytes())
+        .collect();
+    let timed = time(args, || Ok(std::fs::write(&args.out, &cells)?))?;
+    Ok(Outcome::new(&timed, cells.len() as u64, json!(null)))
+}
+
 #[allow(clippy::cast_possible_truncation, clippy::cast_precision_loss)]
 fn wave(n: u64, period: f64) -> Vec<i32> {
     (0..n).map(|i| (900.0 * (i as f64 / period * std::f64::consts::TAU).sin()) as i32).collect()

@@ -77,6 +77,13 @@ fn sum(cells: &[f32]) -> f64 {
     lanes.iter().sum::<f64>() + rest.iter().map(|c| f64::from(*c)).sum::<f64>()
 }
 
+/// XXH3-64 of a file in memory, on one core.
+pub fn hash(args: &Args) -> Result<Outcome> {
+    let bytes = std::fs::read(&args.file)?;
+    let timed = time(args, || Ok(xxhash_rust::xxh3::xxh3_64(&bytes)))?;
+    Ok(Outcome::new(&timed, bytes.len() as u64, json!(null)))
+}
+
 /// libzstd alone: every frame of a `.tet` file decompressed on all cores, each core over its own warm buffer.
 pub fn decompress(args: &Args) -> Result<Outcome> {
     let (file, chunks) = (map(&args.file)?, chunks(&args.file)?);

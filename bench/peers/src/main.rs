@@ -3,6 +3,10 @@
 #[path = "../../src/common.rs"]
 #[allow(dead_code)]
 mod common;
+#[path = "../../src/messages.rs"]
+mod messages;
+#[cfg(feature = "tensogram")]
+mod tensogram_crate;
 mod tetration_crate;
 mod zarrs_crate;
 
@@ -22,6 +26,8 @@ fn main() -> ExitCode {
     let outcome = match peer.as_str() {
         "tetration" => tetration_crate::run(&args),
         "zarrs" => zarrs_crate::run(&args),
+        #[cfg(feature = "tensogram")]
+        "tensogram" => messages::run(&tensogram_crate::Reference, &args),
         _ => Err(format!("no peer {peer}").into()),
     };
     if report(&peer, &args.label, outcome) { ExitCode::SUCCESS } else { ExitCode::FAILURE }

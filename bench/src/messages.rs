@@ -1,0 +1,157 @@
+//! The cases about Tensogram messages, for any library that has them. Included by path like `common.rs`.
+
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use crate::common::{Args, Outcome, Result, time};
+
+/// What a library of Tensogram messages can do.
+pub trait Messages {
+    /// A message of one object of `f64` cells.
+    fn encode(&self, pipeline: &Pipeline, shape: &[u64], cells: &[u8]) -> Result<Vec<u8>>;
+    /// Calls `see` with the cells of a message's only object; hashes are checked only if `checked`.
+    fn decode(&self, message: &[u8], checked: bool, see: &mut dyn FnMut(&[u8])) -> Result<()>;
+    /// Cells `first..first + count` of a message's only object.
+    fn range(&self, message: &[u8], first: u64, count: u64) -> Result<Vec<u8>>;
+    /// Opens a file and reads the metadata of its first message; gives its number of objects.
+    fn metadata_of(&self, path: &Path) -> Result<usize>;
+    /// Opens a file and reads cells of its first object.
+    fn range_of(&self, path: &Path, first: u64, count: u64) -> Result<Vec<u8>>;
+    /// Opens a file and counts its messages.
+    fn count(&self, path: &Path) -> Result<usize>;
+    /// Appends `times` messages of these cells to a new file.
+    fn append(&self, path: &Path, cells: &[u8], times: usize) -> Result<()>;
+    /// Opens a file and decodes the messages with these numbers; gives the bytes of their cells.
+    fn some_of(&self, path: &Path, numbers: &[usize]) -> Result<u64>;
+    /// Checks the hash of every frame of a message.
+    fn verify(&self, message: &[u8]) -> Result<()>;
+}
+
+/// How cells are encoded: `none`, `sp16`, `sp16+szip`, `shuffle`, `zstd`, `lz4`.
+#[derive(Clone, Debug, Default)]
+pub struct Pipeline {
+    /// Bits of simple packing.
+    pub bits: Option<u64>,
+    /// Bytes are shuffled.
+    pub shuffle: bool,
+    /// `none` or a codec.
+    pub compression: String,
+}
+
+impl Pipeline {
+    fn parse(text: &str) -> Result<Self> {
+        let mut pipeline = Self { compression: "none".to_owned(), ..Self::default() };
+        for word in text.split('+') {
+            match word.strip_prefix("sp") {
+                Some(bits) => pipeline.bits = Some(bits.parse()?),
+                None if word == "shuffle" => pipeline.shuffle = true,
+                None => word.clone_into(&mut pipeline.compression),
+            }
+        }
+        Ok(pipeline)
+    }
+
+    /// The parameters of a descriptor that go with it.
+    pub fn params(&self) -> Vec<(&'static str, u64)> {
+        let mut params = Vec::new();
+        if let Some(bits) = self.bits {
+            params.extend([("sp_bits_per_value", bits), ("sp_decimal_scale_factor", 0)]);
+        }
+        if self.shuffle {
+            params.push(("shuffle_element_size", 8));
+        }
+        match self.compression.as_str() {
+            "szip" => params.extend([("szip_rsi", 128), ("szip_block_size", 16), ("szip_flags", 8)]),
+            "zstd" => params.push(("zstd_level", 3)),
+            _ => {}
+        }
+        params
+    }
+}
+
+/// Cells that tell whether a result is right: some, and their mean. Lossy ones agree to the tolerance of the report.
+#[allow(clippy::cast_precision_loss)]
+fn look(cells: &[u8]) -> Value {
+    let at = |i: usize| f64::from_le_bytes(std::array::from_fn(|k| cells[i * 8 + k]));
+    let n = cells.len() / 8;
+    json!([at(0), at(n / 3), at(n - 1), (0..n).map(at).sum::<f64>() / n as f64])
+}
+
+/// Numbers of messages, spread over a file.
+fn spread(count: usize) -> Vec<usize> {
+    (0..WANTED).map(|i| (i * 7919 + 13) % count.max(1)).collect()
+}
+
+/// Messages that one run of the case `some` decodes.
+const WANTED: usize = 50;
+/// Messages that one run of the case `append` appends.
+const APPENDED: usize = 1000;
+
+/// Runs a case whose name begins with `tgm_`.
+pub fn run(library: &impl Messages, args: &Args) -> Result<Outcome> {
+    let pipeline = Pipeline::parse(&args.pipeline)?;
+    let file = || -> Result<Vec<u8>> { Ok(std::fs::read(&args.file)?) };
+    // A plain file of `f64` cells, as a message.
+    let message = || library.encode(&pipeline, &args.shape, &std::fs::read(&args.file)?);
+    match args.case.as_str() {
+        "tgm_write" => {
+            // Many messages, where asked for, of the same cells.
+            let message = message()?;
+            std::fs::write(&args.out, message.repeat(args.count))?;
+            let timed = time(args, || Ok(()))?;
+            Ok(Outcome::new(&timed, message.len() as u64, json!(null)))
+        }
+        "tgm_encode" => {
+            let cells = file()?;
+            let timed = time(args, || library.encode(&pipeline, &args.shape, &cells))?;
+            let mut answer = json!(null);
+            library.decode(&timed.result, true, &mut |cells| answer = look(cells))?;
+            Ok(Outcome::new(&timed, cells.len() as u64, answer))
+        }
+        "tgm_decode" | "tgm_view" => {
+            let (message, checked) = (message()?, args.case == "tgm_decode");
+            let mut bytes = 0;
+            let timed = time(args, || library.decode(&message, checked, &mut |cells| bytes = cells.len()))?;
+            let mut answer = json!(null);
+            library.decode(&message, true, &mut |cells| answer = look(cells))?;
+            Ok(Outcome::new(&timed, bytes as u64, answer))
+        }
+        "tgm_verify" => {
+            let message = message()?;
+            let timed = time(args, || library.verify(&message))?;
+            Ok(Outcome::new(&timed, message.len() as u64, json!(null)))
+        }
+        "tgm_range" => {
+            let message = message()?;
+            let timed = time(args, || library.range(&message, 400_001, 1000))?;
+            Ok(Outcome::new(&timed, 8000, look(&timed.result)))
+        }
+        "tgm_range_of" => {
+            let timed = time(args, || library.range_of(&args.file, 4_000_001, 10))?;
+            Ok(Outcome::new(&timed, 80, look(&timed.result)))
+        }
+        "tgm_metadata_of" => {
+            let timed = time(args, || library.metadata_of(&args.file))?;
+            Ok(Outcome::new(&timed, 0, json!([timed.result])))
+        }
+        "tgm_count" => {
+            let timed = time(args, || library.count(&args.file))?;
+            Ok(Outcome::new(&timed, 0, json!([timed.result])))
+        }
+        "tgm_append" => {
+            let cells = file()?;
+            let timed = time(args, || {
+                let _ = std::fs::remove_file(&args.out);
+                library.append(&args.out, &cells[..4096], APPENDED)
+            })?;
+            Ok(Outcome::new(&timed, 4096, json!([library.count(&args.out)?])).per(APPENDED))
+        }
+        "tgm_some" => {
+            let wanted = spread(library.count(&args.file)?);
+            let timed = time(args, || library.some_of(&args.file, &wanted))?;
+            Ok(Outcome::new(&timed, 0, json!([timed.result])))
+        }
+        case => Err(format!("no case {case}").into()),
+    }
+}
