@@ -232,7 +232,7 @@ class TileDB(Peer):
         import tiledb
 
         self.tiledb = tiledb
-        if args.case != "write":
+        if args.case not in ("write", "open_array", "make_rows", "make_versions"):
             self.open(args.file)
 
     def open(self, path):
@@ -255,6 +255,56 @@ class TileDB(Peer):
         with tiledb.open(args.out, "w") as array:
             array[:] = cells
         return lambda: self.open(args.out)
+
+    def open_array(self):
+        with self.tiledb.open(self.args.file) as array:
+            array.nonempty_domain()
+            return array.schema.domain.ndim
+
+    def rows(self):
+        query = self.data.query(attrs=["a"], dims=["x", "y"], cond=self.args.where or None, order="U")
+        if not self.args.query:
+            return query[:]
+        ranges = [word.split("=")[1].split("..") for word in self.args.query.split()]
+        return query.multi_index[tuple(slice(int(low), int(high)) for low, high in ranges)]
+
+    def total(self):
+        box = tuple(slice(*(int(n) for n in word.split("=")[1].split(":"))) for word in self.args.query.split())
+        return self.data.query().agg("sum")[box]
+
+    def make_rows(self):
+        """Five million cells at random places, in one fragment."""
+        tiledb, count = self.tiledb, self.args.count
+        shutil.rmtree(self.args.out, ignore_errors=True)
+        side = 100_000
+        dims = [tiledb.Dim(name, domain=(0, side - 1), tile=1000, dtype=np.int64) for name in ("x", "y")]
+        zstd = tiledb.FilterList([tiledb.ZstdFilter(level=3)])
+        schema = tiledb.ArraySchema(
+            domain=tiledb.Domain(*dims), sparse=True, capacity=10_000, coords_filters=zstd,
+            attrs=[tiledb.Attr(name="a", dtype=np.float64, filters=zstd)],
+        )
+        tiledb.Array.create(self.args.out, schema)
+        random = np.random.default_rng(1)
+        places = random.choice(side * side, size=count, replace=False)
+        x, y = np.divmod(places, side)
+        # Smooth in space with noise on top, so that tiles differ in their ranges.
+        cells = np.round(x / 1000 + y / 5000 + random.standard_normal(count), 2)
+        with tiledb.open(self.args.out, "w") as array:
+            array[x, y] = {"a": cells}
+
+    def make_versions(self):
+        """An array written in many fragments of one row each."""
+        tiledb, count = self.tiledb, self.args.count
+        shutil.rmtree(self.args.out, ignore_errors=True)
+        dims = [
+            tiledb.Dim("t", domain=(0, count - 1), tile=1, dtype=np.int32),
+            tiledb.Dim("x", domain=(0, 99), tile=100, dtype=np.int32),
+        ]
+        tiledb.Array.create(self.args.out, tiledb.ArraySchema(
+            domain=tiledb.Domain(*dims), attrs=[tiledb.Attr(name="", dtype=np.float32)]))
+        for t in range(count):
+            with tiledb.open(self.args.out, "w") as array:
+                array[t : t + 1, :] = np.full((1, 100), t, dtype=np.float32)
 
     def fold(self, op):
         # The library's own folds answer from the statistics it stores: cases of their own.
@@ -284,8 +334,21 @@ def run(args):
     elif case in ("read", "read_view"):
         seconds, cells = timed(args, peer.view if case == "read_view" else lambda: peer.read(...))
         answer, size = digest([cells]), cells.nbytes
-    elif case in ("window", "series"):
-        boxes = windows(peer.shape, [8, 32, 32] if case == "window" else [peer.shape[0], 1, 1])
+    elif case in ("make_rows", "make_versions"):
+        seconds, _ = timed(args, getattr(peer, case))
+        answer, size = None, 0
+    elif case == "open_array":
+        seconds, value = timed(args, peer.open_array)
+        answer, size = [value], 0
+    elif case == "rows":
+        seconds, found = timed(args, peer.rows)
+        answer, size = [len(found["a"]), float(found["a"].sum())], sum(c.nbytes for c in found.values())
+    elif case == "total":
+        seconds, value = timed(args, peer.total)
+        answer, size = [float(value)], 0
+    elif case in ("window", "series", "cell"):
+        size = {"window": [8, 32, 32], "series": [peer.shape[0], 1, 1], "cell": [1, 1, 1]}[case]
+        boxes = windows(peer.shape, size)
         seconds, cells = timed(args, lambda: [peer.read(box) for box in boxes])
         answer, size, per = digest(cells), cells[0].nbytes, len(boxes)
     elif case == "mean_axis0":
@@ -320,6 +383,9 @@ def main():
     parser.add_argument("--chunk", type=extents, default=[1])
     parser.add_argument("--codec", default="raw")
     parser.add_argument("--out", default="")
+    parser.add_argument("--count", type=int, default=1)
+    parser.add_argument("--query", default="")
+    parser.add_argument("--where", default="")
     args = parser.parse_args()
     line = {"who": args.peer, "case": args.label or args.case}
     try:

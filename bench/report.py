@@ -54,8 +54,24 @@ MESSAGES = {
     "verify_message": "check the hashes of a message",
 }
 
+VERSIONS = {
+    "open_one_fragment": "open an array of one fragment",
+    "open_many_fragments": "open an array of 1,000 fragments",
+    "one_cell": "one cell of an open array (mean of 50 places)",
+    "tiles_raw": "full read of the cube, no filter",
+    "tiles_zstd": "full read of the cube, zstd",
+    "tiles_series": "one series through all tiles (mean of 50 places)",
+    "rows_hundredth": "1 % of 5 million sparse cells, by ranges",
+    "rows_few": "0.01 % of them",
+    "rows_where": "those above a value, of all of them",
+    "rows_none": "those above a value that no cell reaches",
+    "total_aligned": "sum over a box of whole tiles",
+    "total_cut": "sum over a box that cuts tiles",
+}
+
 # One table each: title, cases, whom to show beside us.
-SECTIONS = [("Arrays", WHAT, OTHERS), ("Tensogram messages", MESSAGES, ["tensogram"])]
+SECTIONS = [("Arrays", WHAT, OTHERS), ("Tensogram messages", MESSAGES, ["tensogram"]),
+            ("TileDB arrays, written by the reference", VERSIONS, ["tiledb"])]
 
 # Cases that do not ask a peer, and why; the rest asks it or shows how it failed.
 CANNOT = {
@@ -193,6 +209,11 @@ GOALS = [
         ("encode", "shuffle", 3), ("decode", "shuffle", 3), ("range", "none", 3), ("range", "sp16", 3), ("range", "sp16+szip", 2),
         ("metadata", "of_file", 50), ("range", "of_file", 100), ("count", "messages", 5), ("append", "messages", 2),
         ("some", "messages", 3))),
+    *((case, f"≥ {least}× the reference", times("tiledb", least)) for case, least in (
+        ("open_one_fragment", 5), ("open_many_fragments", 20), ("one_cell", 50), ("tiles_raw", 4), ("tiles_zstd", 1.6),
+        ("tiles_series", 2), ("rows_hundredth", 3), ("rows_few", 10), ("rows_where", 4), ("rows_none", 50), ("total_aligned", 2),
+        ("total_cut", 5))),
+    ("tiles_zstd", "≥ 85 % of libzstd alone on all cores, on frames of the same cells", share("zstd_lib", 0.85)),
     ("decode_view", "below 20 µs", within(20e-6)),
     ("verify_message", "≥ 80 % of xxh3 alone", share("xxh3", 0.8)),
 ]

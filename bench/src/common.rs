@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 pub type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
 /// `CASE FILE [--runs N] [--seconds S] [--label L] [--shape A,B,C] [--chunk A,B,C] [--codec raw|zstd] [--out PATH]
-/// [--statistics yes] [--pipeline P] [--count N]`.
+/// [--statistics yes] [--pipeline P] [--count N] [--query Q] [--where C]`.
 #[derive(Debug)]
 pub struct Args {
     /// What to do.
@@ -39,6 +39,10 @@ pub struct Args {
     pub pipeline: String,
     /// Messages to write.
     pub count: usize,
+    /// A selection, its arguments apart by spaces.
+    pub query: String,
+    /// What rows must meet.
+    pub condition: String,
 }
 
 impl Args {
@@ -60,6 +64,8 @@ impl Args {
             out: PathBuf::new(),
             pipeline: "none".to_owned(),
             count: 1,
+            query: String::new(),
+            condition: String::new(),
         };
         while let Ok(option) = next("an option") {
             let value = next(&option)?;
@@ -74,6 +80,8 @@ impl Args {
                 "--out" => args.out = value.into(),
                 "--pipeline" => args.pipeline = value,
                 "--count" => args.count = value.parse()?,
+                "--query" => args.query = value,
+                "--where" => args.condition = value,
                 _ => return Err(format!("no option {option}").into()),
             }
         }

@@ -7,6 +7,7 @@ mod make;
 mod messages;
 mod plain;
 mod tensogram;
+mod versions;
 
 use std::process::ExitCode;
 
@@ -49,6 +50,7 @@ fn run(args: &Args) -> Result<Outcome> {
         "mean_axis0" => mean_axis0(args),
         "open_sum" => open_sum(args),
         "open" => open(args),
+        "open_array" | "cell" | "rows" | "total" => versions::run(args),
         case if case.starts_with("tgm_") => messages::run(&tensogram::Ours, args),
         case => Err(format!("no case {case}").into()),
     }
