@@ -69,10 +69,10 @@ pub(crate) fn to_field(name: &str, kind: char, size: usize) -> Result<(DType, Ce
     match kind {
         'S' => text(DType::Ascii),
         'V' => text(DType::Bytes),
-        _ => {
-            let dtype =
-                name.parse().map_err(|e: Error| e.hint("convert the array to a dtype that formats hold"))?;
-            Ok((dtype, CellLen::One))
-        }
+        _ => match name.parse() {
+            Ok(dtype) => Ok((dtype, CellLen::One)),
+            Err(_) => Err(Error::unsupported(format!("writing cells of NumPy's dtype {name}"))
+                .hint("convert the array to a dtype that formats hold")),
+        },
     }
 }

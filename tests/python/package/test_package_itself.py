@@ -100,7 +100,7 @@ def test_how_things_look(arrays):
         html = array._repr_html_()
         assert "<svg" in html and html.count("<line") >= sum(-(-n // c) - 1 for n, c in zip(array.shape[1:], array.chunks[1:]))
     container = arrays["raw.tet"]._container
-    assert "1 arrays" in repr(container) and "<table>" in container._repr_html_()
+    assert "1 array>" in repr(container) and "<table>" in container._repr_html_()
     assert "&lt;" in tesseral._show._table([("<b>", "x")])
 
 

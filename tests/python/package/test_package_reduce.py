@@ -72,6 +72,11 @@ def test_integers_are_exact(tmp_path, dtype):
 
 def test_dtypes_of_results(arrays):
     array = arrays["raw.tet"]
+    for function in (np.sum, np.mean, np.min, np.max, np.std, np.var):
+        np.testing.assert_allclose(function(array), function(cells().astype("f8")), rtol=1e-13)
+        np.testing.assert_allclose(function(array, axis=1), function(cells().astype("f8"), axis=1), rtol=1e-13)
+    out = np.empty((5, 6), "f4")
+    assert array.mean(0, out=out) is out and array.mean(0, dtype="f4").dtype == "f4"
     assert array.sum().dtype == "f8" and array.min().dtype == "f4" and array.count(0).dtype == "i8"
 
 

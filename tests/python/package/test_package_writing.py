@@ -58,6 +58,8 @@ def test_mistakes_leave_no_trace(tmp_path):
             array[1:3] = 1
     with pytest.raises(NotImplementedError):
         tesseral.write(path, {"a": np.zeros(3, "complex64")})
+    with pytest.raises(NotImplementedError):
+        tesseral.write(path, {"a": np.array(["text"])})
     with pytest.raises(ValueError):
         tesseral.write(path, {"a": np.ma.array([1, 2], mask=[0, 1])})
     with pytest.raises(ValueError):

@@ -284,7 +284,7 @@ class Array:
 
     # Reducing
 
-    def _reduce(self, what: str, axis: Any, keepdims: bool, skipna: bool, ddof: float = 0.0) -> Any:
+    def _reduce(self, what: str, axis: Any, dtype: Any, out: Any, keepdims: bool, skipna: bool, ddof: float = 0.0) -> Any:
         if axis is None:
             axes = None
         else:
@@ -293,38 +293,49 @@ class Array:
             if len(set(axes)) != len(axes):
                 raise ValueError("duplicate value in 'axis'")
         result = self._view.reduce(what, axes, float(ddof), skipna)
-        if not keepdims:
-            return result
-        folded = range(self.ndim) if axes is None else axes
-        return np.reshape(result, [1 if i in folded else n for i, n in enumerate(self.shape)])
+        if keepdims:
+            folded = range(self.ndim) if axes is None else axes
+            result = np.reshape(result, [1 if i in folded else n for i, n in enumerate(self.shape)])
+        if dtype is not None:
+            result = result.astype(dtype)
+        if out is not None:
+            np.copyto(out, result)
+            return out
+        return result
 
-    def sum(self, axis: Any = None, *, keepdims: bool = False, skipna: bool = True) -> Any:
+    # `dtype` and `out` are where NumPy's functions look for them, so that np.mean(array) works.
+
+    def sum(self, axis: Any = None, dtype: Any = None, out: Any = None, *, keepdims: bool = False, skipna: bool = True) -> Any:
         """The sum. Integers are added exactly, whatever their size; floats with compensation, as float64."""
-        return self._reduce("sum", axis, keepdims, skipna)
+        return self._reduce("sum", axis, dtype, out, keepdims, skipna)
 
-    def mean(self, axis: Any = None, *, keepdims: bool = False, skipna: bool = True) -> Any:
+    def mean(self, axis: Any = None, dtype: Any = None, out: Any = None, *, keepdims: bool = False, skipna: bool = True) -> Any:
         """The mean as float64; NaN where no cell counts."""
-        return self._reduce("mean", axis, keepdims, skipna)
+        return self._reduce("mean", axis, dtype, out, keepdims, skipna)
 
-    def min(self, axis: Any = None, *, keepdims: bool = False, skipna: bool = True) -> Any:
+    def min(self, axis: Any = None, out: Any = None, *, keepdims: bool = False, skipna: bool = True) -> Any:
         """The smallest cell; NaN, or masked, where no cell counts."""
-        return self._reduce("min", axis, keepdims, skipna)
+        return self._reduce("min", axis, None, out, keepdims, skipna)
 
-    def max(self, axis: Any = None, *, keepdims: bool = False, skipna: bool = True) -> Any:
+    def max(self, axis: Any = None, out: Any = None, *, keepdims: bool = False, skipna: bool = True) -> Any:
         """The largest cell; NaN, or masked, where no cell counts."""
-        return self._reduce("max", axis, keepdims, skipna)
+        return self._reduce("max", axis, None, out, keepdims, skipna)
 
-    def std(self, axis: Any = None, *, ddof: float = 0, keepdims: bool = False, skipna: bool = True) -> Any:
+    def std(
+        self, axis: Any = None, dtype: Any = None, out: Any = None, *, ddof: float = 0, keepdims: bool = False, skipna: bool = True
+    ) -> Any:
         """The standard deviation as float64; NaN where no cell counts."""
-        return self._reduce("std", axis, keepdims, skipna, ddof)
+        return self._reduce("std", axis, dtype, out, keepdims, skipna, ddof)
 
-    def var(self, axis: Any = None, *, ddof: float = 0, keepdims: bool = False, skipna: bool = True) -> Any:
+    def var(
+        self, axis: Any = None, dtype: Any = None, out: Any = None, *, ddof: float = 0, keepdims: bool = False, skipna: bool = True
+    ) -> Any:
         """The variance as float64; NaN where no cell counts."""
-        return self._reduce("var", axis, keepdims, skipna, ddof)
+        return self._reduce("var", axis, dtype, out, keepdims, skipna, ddof)
 
     def count(self, axis: Any = None, *, keepdims: bool = False) -> Any:
         """How many cells are neither null, nor the declared fill, nor NaN."""
-        return self._reduce("count", axis, keepdims, True)
+        return self._reduce("count", axis, None, None, keepdims, True)
 
     # Travelling
 

@@ -50,7 +50,8 @@ def array_text(array: Array) -> str:
 
 
 def container_text(container: Container) -> str:
-    lines = [f"<tesseral.Container {container.url!r} {container.format}, {len(container)} arrays>"]
+    count = f"{len(container)} array{'' if len(container) == 1 else 's'}"
+    lines = [f"<tesseral.Container {container.url!r} {container.format}, {count}>"]
     for name in list(container)[:_SHOWN]:
         lines.append("  " + _line(container, name))
     if len(container) > _SHOWN:
