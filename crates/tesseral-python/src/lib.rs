@@ -11,6 +11,7 @@ mod index;
 mod numbers;
 mod read;
 mod reduce;
+mod rows;
 mod runtime;
 mod source;
 mod tools;
@@ -26,6 +27,8 @@ mod _native {
     use crate::numbers::Memory;
     #[pymodule_export]
     use crate::reduce::{Partial, merge};
+    #[pymodule_export]
+    use crate::rows::Rows;
     #[pymodule_export]
     use crate::source::{Source, as_of, formats, recognise};
     #[pymodule_export]

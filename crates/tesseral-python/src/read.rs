@@ -5,6 +5,7 @@ use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBytes, PyEllipsis, PyList, PySlice, PyString, PyTuple};
+use tesseral::core::dtype::Class;
 use tesseral::{Array, DType, Options, Selection};
 
 use crate::dtype::Cells;
@@ -104,9 +105,7 @@ fn read<'py>(py: Python<'py>, view: &View, window: &[Axis]) -> PyResult<Bound<'p
             let halves = numbers::empty(py, &shape, &dtype::named(py, "uint16")?)?;
             let hidden = nullable(py, view, &shape)?;
             fill(py, view, &selection, &halves, hidden.as_ref())?;
-            static WIDEN: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
-            let wide = WIDEN.import(py, "tesseral._gather", "widen")?.call1((halves,))?;
-            return hide(wide, hidden);
+            return hide(widened(&halves)?, hidden);
         }
         Cells::Plain => {}
     }
@@ -190,10 +189,18 @@ fn objects<'py>(
     let array = view.array().or_raise(py)?;
     let count = selection.cells().unwrap_or(u64::MAX);
     let cells = run(py, &array, 0, count.saturating_mul(ANY_LENGTH), |array| array.read_var(selection))?;
-    let flat = numbers::empty(py, &[count], view.dtype.bind(py))?;
-    let element = view.field().dtype;
-    let text = matches!(element, DType::Utf8 | DType::Ascii | DType::Char | DType::Bytes);
-    if text {
+    object_cells(py, view.field().dtype, &cells, shape)
+}
+
+/// Cells of any length as an array of objects, null ones hidden.
+pub(crate) fn object_cells<'py>(
+    py: Python<'py>,
+    element: DType,
+    cells: &tesseral::Cells,
+    shape: &[u64],
+) -> PyResult<Bound<'py, PyAny>> {
+    let flat = numbers::empty(py, &[cells.len() as u64], &dtype::named(py, "object")?)?;
+    if element.class() == Class::Text {
         let items = (0..cells.len()).map(|i| words(py, element, cells.get(i)));
         flat.set_item(PyEllipsis::get(py), PyList::new(py, items.collect::<PyResult<Vec<_>>>()?)?)?;
     } else {
@@ -203,13 +210,29 @@ fn objects<'py>(
         }
     }
     let out = flat.call_method1("reshape", (PyTuple::new(py, shape)?,))?;
-    let Some(validity) = cells.validity() else { return Ok(out) };
+    hidden(py, out, cells.validity(), shape)
+}
+
+/// Hides cells by their validity, one byte per cell.
+pub(crate) fn hidden<'py>(
+    py: Python<'py>,
+    cells: Bound<'py, PyAny>,
+    validity: Option<&[u8]>,
+    shape: &[u64],
+) -> PyResult<Bound<'py, PyAny>> {
+    let Some(validity) = validity else { return Ok(cells) };
     let hidden = validity.iter().map(|valid| u8::from(*valid == 0)).collect();
-    numbers::masked(&out, &numbers::owned(py, hidden, shape, &dtype::named(py, "bool")?)?)
+    numbers::masked(&cells, &numbers::owned(py, hidden, shape, &dtype::named(py, "bool")?)?)
+}
+
+/// bfloat16 as float32.
+pub(crate) fn widened<'py>(halves: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    static WIDEN: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    WIDEN.import(halves.py(), "tesseral._gather", "widen")?.call1((halves,))
 }
 
 /// A cell of text: a string where it is one, else its bytes.
-pub(crate) fn words<'py>(py: Python<'py>, element: DType, bytes: &[u8]) -> PyResult<Bound<'py, PyAny>> {
+fn words<'py>(py: Python<'py>, element: DType, bytes: &[u8]) -> PyResult<Bound<'py, PyAny>> {
     match (element, std::str::from_utf8(bytes)) {
         (DType::Utf8 | DType::Ascii, Ok(text)) => Ok(PyString::new(py, text).into_any()),
         _ => Ok(PyBytes::new(py, bytes).into_any()),

@@ -105,12 +105,9 @@ impl View {
 
 fn open_field(container: &Container, index: usize, field: usize) -> tesseral::Result<Array> {
     let array = container.array_at(index)?;
-    let name = array.schema().fields.get(field).map(|f| f.name.clone());
-    match name {
-        // The first field is what an array reads of itself, whatever its name.
-        Some(_) if field == 0 => Ok(array),
-        Some(name) => array.field(&name),
-        None => Err(Error::invalid(format!("there is no field number {field}")).in_array(array.name())),
+    match u16::try_from(field) {
+        Ok(number) if field < array.schema().fields.len() => Ok(array.field_at(number)),
+        _ => Err(Error::invalid(format!("there is no field number {field}")).in_array(array.name())),
     }
 }
 
@@ -311,6 +308,34 @@ impl View {
         let chunks = py.detach(|| array.chunks(&selection)).or_raise(py)?;
         let row = |c: tesseral::ChunkInfo| (c.coords.to_vec(), c.raw_len, c.stored_len, c.codec, c.offset);
         Ok(chunks.into_iter().map(row).collect())
+    }
+
+    /// Rows of coordinates and fields: columns by name.
+    fn rows<'py>(&self, py: Python<'py>, asked: crate::rows::Asked) -> PyResult<Bound<'py, PyDict>> {
+        crate::rows::read(py, self, &asked)
+    }
+
+    /// The same, batch by batch.
+    fn row_batches(&self, py: Python<'_>, asked: crate::rows::Asked) -> PyResult<crate::rows::Rows> {
+        crate::rows::Rows::open(py, self, &asked)
+    }
+
+    /// Name, labels and whether their order counts, of each field that is enumerated.
+    fn enumerations<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let out = PyDict::new(py);
+        for field in &self.schema().fields {
+            if let Some(found) = &field.enumeration {
+                let labels = value::labels(py, &found.labels)?;
+                out.set_item(&field.name, (&found.name, labels, found.ordered))?;
+            }
+        }
+        Ok(out)
+    }
+
+    /// Names of all dimensions of the array, whatever the window leaves of them.
+    #[getter]
+    fn all_dims(&self) -> Vec<String> {
+        self.schema().dims.iter().map(|dim| dim.name.clone()).collect()
     }
 
     /// Sums, means and the like, along axes of the window or, without any, over all of it.

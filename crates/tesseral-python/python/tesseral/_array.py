@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from . import _gather, _show
+from . import _gather, _rows, _show
 from ._coords import Coords, along, as_text
 
 if TYPE_CHECKING:
@@ -281,6 +281,35 @@ class Array:
         """The cells in boxes of whole chunks of about `nbytes`: where each lies, and its cells."""
         for box in boxes(self.shape, block_shape(self, nbytes)):
             yield box, self._view.get(box)
+
+    # Rows
+
+    def cells(self, where: str | None = None, columns: Sequence[str] | None = None, *, sort: bool = True, **dims: Any) -> _rows.Columns:
+        """Cells row by row, as columns of coordinates and fields: all there is to a sparse array, and a dense one has them too.
+
+        `where` is a condition, `"temperature > 5 and name in ('a', 'b')"`; dimensions are given by a coordinate or a slice of them, both
+        ends included. Rows are sorted by the dimensions in their order unless `sort=False`.
+        """
+        return self._view.rows(_rows.asked(self, where, columns, sort, dims))
+
+    def cell_batches(
+        self, where: str | None = None, columns: Sequence[str] | None = None, *, sort: bool = True, **dims: Any
+    ) -> Iterator[_rows.Columns]:
+        """The same batch by batch, within the memory limit."""
+        return iter(self._view.row_batches(_rows.asked(self, where, columns, sort, dims)))
+
+    def to_pandas(self, where: str | None = None, columns: Sequence[str] | None = None, *, sort: bool = True, **dims: Any) -> Any:
+        """The same as a data frame of pandas."""
+        return _rows.to_pandas(self, self.cells(where, columns, sort=sort, **dims))
+
+    def to_arrow(self, where: str | None = None, columns: Sequence[str] | None = None, *, sort: bool = True, **dims: Any) -> Any:
+        """The same as a table of pyarrow."""
+        return _rows.to_arrow(self, self.cells(where, columns, sort=sort, **dims))
+
+    @property
+    def enumerations(self) -> dict[str, list[str]]:
+        """Labels that the codes of enumerated fields stand for, by field."""
+        return {name: list(labels) for name, (_, labels, _) in self._view.enumerations().items()}
 
     # Reducing
 

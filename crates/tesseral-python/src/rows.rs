@@ -1,0 +1,114 @@
+//! Cells row by row: columns of coordinates and fields.
+
+use std::sync::{Mutex, PoisonError};
+
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use tesseral::core::dtype::Class;
+use tesseral::{ArraySchema, CellBatch, CellLen, CellQuery, CellStream, Cells, Column, Field, Options};
+
+use crate::dtype::{self, cells_of};
+use crate::error::OrRaise;
+use crate::view::View;
+use crate::{numbers, read, runtime};
+
+/// What is asked for.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+pub(crate) struct Asked {
+    selection: Vec<String>,
+    condition: Option<String>,
+    columns: Option<Vec<String>>,
+    sort: bool,
+}
+
+impl Asked {
+    fn query<'a>(&self, array: &'a tesseral::Array, options: &Options) -> tesseral::Result<CellQuery<'a>> {
+        let mut query = array.cells()?.options(options.clone());
+        if !self.selection.is_empty() {
+            query = query.select(self.selection.iter().map(String::as_str))?;
+        }
+        if let Some(condition) = &self.condition {
+            query = query.filter(condition)?;
+        }
+        if let Some(columns) = &self.columns {
+            query = query.columns(columns.iter().map(String::as_str))?;
+        }
+        Ok(if self.sort { query } else { query.unordered() })
+    }
+}
+
+/// All rows that are asked for: columns by name.
+pub(crate) fn read<'py>(py: Python<'py>, view: &View, asked: &Asked) -> PyResult<Bound<'py, PyDict>> {
+    let array = view.array().or_raise(py)?;
+    let batch = runtime::run(py, array.options(), u64::MAX, |options| asked.query(&array, options)?.read())?;
+    columns(py, view.schema(), &batch)
+}
+
+/// Rows batch by batch within the memory limit.
+#[pyclass(frozen, module = "tesseral._native")]
+pub struct Rows {
+    stream: Mutex<CellStream>,
+    schema: ArraySchema,
+}
+
+impl Rows {
+    pub(crate) fn open(py: Python<'_>, view: &View, asked: &Asked) -> PyResult<Self> {
+        let array = view.array().or_raise(py)?;
+        let options = runtime::options(array.options()).or_raise(py)?;
+        let stream = py.detach(|| asked.query(&array, &options)?.batches()).or_raise(py)?;
+        Ok(Self { stream: Mutex::new(stream), schema: view.schema().clone() })
+    }
+}
+
+#[pymethods]
+impl Rows {
+    fn __iter__(slf: PyRef<'_, Self>) -> PyRef<'_, Self> {
+        slf
+    }
+
+    fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
+        let next = || self.stream.lock().unwrap_or_else(PoisonError::into_inner).next().transpose();
+        let batch = py.detach(next).or_raise(py)?;
+        batch.map(|batch| columns(py, &self.schema, &batch)).transpose()
+    }
+}
+
+/// The columns of a batch as arrays with one axis.
+fn columns<'py>(py: Python<'py>, schema: &ArraySchema, batch: &CellBatch) -> PyResult<Bound<'py, PyDict>> {
+    let out = PyDict::new(py);
+    for (column, cells) in &batch.columns {
+        let (name, field) = match column {
+            Column::Field(i) => {
+                let field = &schema.fields[usize::from(*i)];
+                (field.name.clone(), field.clone())
+            }
+            Column::Dim(i) => {
+                let dim = &schema.dims[usize::from(*i)];
+                let mut field = Field::new(dim.name.clone(), dim.dtype);
+                if dim.dtype.class() == Class::Text {
+                    field.cell = CellLen::Var;
+                }
+                (dim.name.clone(), field)
+            }
+            Column::Timestamp | Column::DeletedBy => continue,
+        };
+        out.set_item(name, array(py, &field, cells)?)?;
+    }
+    Ok(out)
+}
+
+fn array<'py>(py: Python<'py>, field: &Field, cells: &Cells) -> PyResult<Bound<'py, PyAny>> {
+    let count = cells.len() as u64;
+    let values = match cells_of(field) {
+        dtype::Cells::Objects => return read::object_cells(py, field.dtype, cells, &[count]),
+        dtype::Cells::BFloat16 => {
+            let halves = numbers::owned(py, cells.data().to_vec(), &[count], &dtype::named(py, "uint16")?)?;
+            read::widened(&halves)?
+        }
+        dtype::Cells::Plain => {
+            numbers::owned(py, cells.data().to_vec(), &[count], &dtype::of_field(py, field)?)?
+        }
+    };
+    read::hidden(py, values, cells.validity(), &[count])
+}
