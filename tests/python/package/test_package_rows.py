@@ -25,7 +25,7 @@ def sparse(tmp_path_factory):
     k = np.array(["b", "b", "a", "zz", "m"], "S2")
     cells = {
         "v": np.array([1.5, 2.5, np.nan, 4.5, 5.5]),
-        "n": np.ma.array([1, 2, 3, 2**60, 5], mask=[0, 1, 0, 0, 0]),
+        "n": np.array([1, None, 3, 2**60, 5], "O"),
         "when": np.array(["2020-01-01", "2020-01-02", "2020-01-03", "2020-01-04", "2020-01-05"], "M8[D]"),
         "word": np.array(["one", "two", "é", "four", "five"], "O"),
         "c": np.array([0, 1, 2, 0, 1], "i1"),
