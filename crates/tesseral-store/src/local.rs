@@ -166,7 +166,14 @@ impl Store for LocalStore {
             if name.starts_with(crate::publish::PREFIX) {
                 continue;
             }
-            let metadata = match fs::metadata(entry.path()) {
+            // What the listing itself tells of folders saves asking for each: there may be thousands.
+            let kind = entry.file_type().map_err(|e| self.io("stat", &name, e))?;
+            if kind.is_dir() {
+                found.push(ObjectInfo { name, folder: true, len: 0 });
+                continue;
+            }
+            let metadata = if kind.is_symlink() { fs::metadata(entry.path()) } else { entry.metadata() };
+            let metadata = match metadata {
                 Ok(metadata) => metadata,
                 // Gone since the listing began, or a dangling link.
                 Err(e) if e.kind() == IoKind::NotFound => continue,
