@@ -148,7 +148,12 @@ pub(crate) fn apply(window: &[Axis], key: &Bound<'_, PyAny>) -> PyResult<Option<
 /// The number of an index that is one. Truth values and arrays are not, though they can be made into numbers.
 fn whole_number(item: &Bound<'_, PyAny>) -> PyResult<Option<i64>> {
     if item.is_instance_of::<PyInt>() {
-        return if item.is_instance_of::<PyBool>() { Ok(None) } else { item.extract().map(Some) };
+        let outside = |_| PyIndexError::new_err(format!("index {item} is out of bounds"));
+        return if item.is_instance_of::<PyBool>() {
+            Ok(None)
+        } else {
+            item.extract().map(Some).map_err(outside)
+        };
     }
     // NumPy's integers and arrays without axes.
     if !item.hasattr(pyo3::intern!(item.py(), "__index__"))?

@@ -84,7 +84,7 @@ def test_one_list_or_mask_inside_a_basic_index(arrays, name):
 @pytest.mark.parametrize("name", NAMES)
 def test_mistakes(arrays, name):
     array = arrays[name]
-    for key in (7, (0, -6), (0, 0, 0, 0), (Ellipsis, Ellipsis), 1.5, True):
+    for key in (7, 2**70, (0, -6), (0, 0, 0, 0), (Ellipsis, Ellipsis), 1.5, True):
         with pytest.raises(IndexError):
             array[key]
     with pytest.raises(KeyError):

@@ -75,6 +75,20 @@ def test_mistakes_leave_no_trace(tmp_path):
     assert tesseral.open(path)["a"].sum() == 3
 
 
+def test_values_are_not_bent_to_fit(tmp_path):
+    with tesseral.create(tmp_path / "a.tet") as session:
+        array = session.add("a", (2, 3), "i2", chunks=(1, 3))
+        for values in ([1.5, 2, 3], [1, 2, 70000], np.array(["1", "2", "3"]), [1, 2, np.nan], [1j, 0, 0]):
+            with pytest.raises((ValueError, TypeError)):
+                array[0] = values
+        array[0] = [1.0, 2.0, 3.0]
+        array[1] = np.array([4, 5, 6], ">i8")
+        with pytest.raises(ValueError) as twice:
+            array[1, 0:1] = 0
+        assert isinstance(twice.value, tesseral.TesseralError)
+    assert tesseral.open(tmp_path / "a.tet")["a"][...].tolist() == [[1, 2, 3], [4, 5, 6]]
+
+
 def test_options_for_all_or_by_name(tmp_path):
     values = {"a": np.zeros((4, 6), ">f4"), "b": np.arange(6)[::2]}
     tesseral.write(

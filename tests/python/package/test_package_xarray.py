@@ -139,6 +139,13 @@ def test_datasets_in_blocks_are_written_in_blocks(tmp_path):
     np.testing.assert_array_equal(xr.open_dataset(tmp_path / "a.tet").t.values, cells("f4"))
 
 
+def test_write_takes_datasets(tmp_path):
+    ds = dataset()[["t", "when"]]
+    tesseral.write(tmp_path / "a.tgm", ds, codec="zstd")
+    again = xr.open_dataset(tmp_path / "a.tgm", engine="tesseral")
+    assert again.t.equals(ds.t.drop_vars("area")) and (again.when.values == ds.when.values).all()
+
+
 def test_versions(tmp_path):
     path = tiledb_array(tmp_path / "t", np.zeros(4, "i4"), (2,), dims="i", timestamp=10)
     with tiledb.open(str(path), "w", timestamp=20) as array:

@@ -93,7 +93,7 @@ class Array:
     @property
     def dims(self) -> tuple[str, ...]:
         """Names of the axes; `dim_0`, `dim_1`, … where the file gives none."""
-        given = self._view.dims
+        given = self._view.dims if self._view.countable else self._view.all_dims
         return tuple(name if name and given.index(name) == i else f"dim_{i}" for i, name in enumerate(given))
 
     @property
@@ -253,13 +253,13 @@ class Array:
             raise ValueError(f"cells of {cells.dtype} are not cells of {np.dtype(dtype)}: a copy is needed")
         return cells.astype(dtype)
 
-    def filled(self, value: Any = None) -> np.ndarray[Any, Any]:
+    def filled(self, value: Any) -> np.ndarray[Any, Any]:
         """All cells, with `value` in place of null ones."""
         cells = self._view.get(Ellipsis)
         return cells.filled(value) if isinstance(cells, np.ma.MaskedArray) else cells
 
     def __dlpack__(self, **kwargs: Any) -> Any:
-        return np.asarray(self._view.get(Ellipsis)).__dlpack__(**kwargs)
+        return self.__array__(copy=True).__dlpack__(**kwargs)
 
     def __dlpack_device__(self) -> tuple[int, int]:
         return (1, 0)

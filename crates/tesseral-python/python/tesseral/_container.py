@@ -120,7 +120,7 @@ class Container(Mapping[str, Array]):
             return True
         try:
             self._source.find(name)
-        except Exception:
+        except NotFoundError:
             return False
         return True
 

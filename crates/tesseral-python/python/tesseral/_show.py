@@ -23,12 +23,16 @@ def size(count: float) -> str:
 
 
 def _dims(array: Array) -> str:
+    if not array._view.countable:
+        return ", ".join(array.dims)
     return ", ".join(f"{dim}: {extent}" for dim, extent in array.sizes.items())
 
 
 def _facts(array: Array) -> list[tuple[str, str]]:
     facts = [("dtype", array.dtype_name), ("shape", _dims(array) or "one cell")]
-    if array.chunks is not None:
+    if array.sparse:
+        facts.append(("sparse", "cells are listed one by one"))
+    elif array.chunks is not None:
         facts.append(("chunks", " × ".join(map(str, array.chunks)) or "one"))
     facts.append(("codecs", ", ".join(array.codecs) or "raw"))
     if array.fill is not None:
@@ -37,7 +41,8 @@ def _facts(array: Array) -> list[tuple[str, str]]:
         facts.append(("coords", ", ".join(array.coords)))
     if len(array.fields) > 1:
         facts.append(("fields", ", ".join(array.fields)))
-    facts.append(("size", size(array.nbytes)))
+    if not array.sparse:
+        facts.append(("size", size(array.nbytes)))
     return facts
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import threading
 from collections.abc import Mapping, Sequence
 from itertools import product
 from typing import Any
@@ -12,6 +13,8 @@ import numpy as np
 
 from . import _native
 from ._coords import as_text
+from ._errors import InvalidRequestError
+from ._gather import expand
 
 Codec = "str | Sequence[str | tuple[str, Mapping[str, Any]]] | None"
 _CHUNK = 4 << 20
@@ -64,14 +67,15 @@ class WritableArray:
         self.dtype = np.dtype(dtype)
         # Cells of chunks that are not whole yet, and which of them came.
         self._partial: dict[tuple[int, ...], tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]] = {}
+        self._lock = threading.Lock()
+        # Which chunks are stored, by their place in the grid.
+        self._stored = np.zeros([-(-n // c) for n, c in zip(shape, chunks)], bool)
 
     @property
     def ndim(self) -> int:
         return len(self.shape)
 
     def _region(self, key: Any) -> list[tuple[int, int]]:
-        from ._gather import expand
-
         region = []
         for axis, (item, extent) in enumerate(zip(expand(key, self.ndim), self.shape)):
             if isinstance(item, slice):
@@ -88,10 +92,13 @@ class WritableArray:
 
     def __setitem__(self, key: Any, values: Any) -> None:
         if isinstance(values, np.ma.MaskedArray) and np.ma.getmaskarray(values).any():
-            raise ValueError(f"cells of {self.name!r} are missing: give `fill` and values filled with it")
+            raise InvalidRequestError("cells are missing: give `fill` and values filled with it", array=self.name)
         region = self._region(key)
         extents = tuple(stop - start for start, stop in region)
-        cells = np.broadcast_to(np.asarray(values, dtype=self.dtype), extents)
+        given = self._cast(np.asarray(values))
+        # A number along an axis chooses it without keeping it, in the values too.
+        kept = [n for n, item in zip(extents, expand(key, self.ndim)) if isinstance(item, slice)]
+        cells = np.broadcast_to(given, kept).reshape(extents)
         if 0 in extents:
             return
         inner = [
@@ -106,31 +113,64 @@ class WritableArray:
         if inner != region:
             self._store_edges(region, inner, cells)
 
+    def _cast(self, values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        """Values in the array's dtype. Floats may be rounded to shorter floats; anything else stays what it is or is refused."""
+        if values.dtype.newbyteorder("=") == self.dtype:
+            return values.astype(self.dtype, copy=False)
+        if values.dtype.kind not in "biufc" or (values.dtype.kind == "c" and self.dtype.kind != "c"):
+            raise InvalidRequestError(f"{values.dtype} does not fit {self.dtype}", array=self.name)
+        rounded = values.dtype.kind in "fc" and self.dtype.kind in "fc"
+        with np.errstate(invalid="ignore", over="ignore"):
+            cells = values.astype(self.dtype)
+            if not rounded:
+                wrong = np.asarray(cells != values)
+                if wrong.any():
+                    raise InvalidRequestError(f"{values[wrong].ravel()[0]} does not fit {self.dtype}", array=self.name)
+        return cells
+
     def _store(self, start: list[int], cells: np.ndarray[Any, Any]) -> None:
         self._session._writer.write(self._number, start, np.ascontiguousarray(cells).reshape(cells.shape))
+        box = tuple(slice(a // c, -(-(a + n) // c)) for a, n, c in zip(start, cells.shape, self.chunks))
+        self._stored[box] = True
 
     def _store_edges(self, region: list[tuple[int, int]], inner: list[tuple[int, int]], cells: np.ndarray[Any, Any]) -> None:
         """Keeps cells of chunks that a region cuts until the rest of the chunk comes."""
         numbers = [range(a // chunk, -(-b // chunk)) for (a, b), chunk in zip(region, self.chunks)]
         for coords in product(*numbers):
-            bounds = [(c * chunk, min((c + 1) * chunk, extent)) for c, chunk, extent in zip(coords, self.chunks, self.shape)]
-            if all(a >= low and b <= high for (a, b), (low, high) in zip(bounds, inner)):
-                continue
-            held = self._partial.get(coords)
-            if held is None:
-                extents = [b - a for a, b in bounds]
-                held = self._partial[coords] = (np.empty(extents, self.dtype), np.zeros(extents, bool))
-            here = [(max(a, low), min(b, high)) for (a, b), (low, high) in zip(bounds, region)]
-            inside = tuple(slice(low - a, high - a) for (low, high), (a, _) in zip(here, bounds))
-            given = tuple(slice(low - a, high - a) for (low, high), (a, _) in zip(here, region))
-            buffer, done = held
-            if done[inside].any():
-                raise ValueError(f"cells of chunk {coords} of {self.name!r} were written already")
-            buffer[inside] = cells[given]
-            done[inside] = True
-            if done.all():
-                del self._partial[coords]
-                self._store([a for a, _ in bounds], buffer)
+            with self._lock:
+                whole = self._keep(coords, region, inner, cells)
+            if whole is not None:
+                self._store(*whole)
+
+    def _keep(
+        self,
+        coords: tuple[int, ...],
+        region: list[tuple[int, int]],
+        inner: list[tuple[int, int]],
+        cells: np.ndarray[Any, Any],
+    ) -> tuple[list[int], np.ndarray[Any, Any]] | None:
+        """Keeps what a region has of one chunk. Gives the chunk once it is whole."""
+        bounds = [(c * chunk, min((c + 1) * chunk, extent)) for c, chunk, extent in zip(coords, self.chunks, self.shape)]
+        if all(a >= low and b <= high for (a, b), (low, high) in zip(bounds, inner)):
+            return None
+        if self._stored[coords]:
+            raise InvalidRequestError("cells were written already", array=self.name, chunk=coords)
+        held = self._partial.get(coords)
+        if held is None:
+            extents = [b - a for a, b in bounds]
+            held = self._partial[coords] = (np.empty(extents, self.dtype), np.zeros(extents, bool))
+        here = [(max(a, low), min(b, high)) for (a, b), (low, high) in zip(bounds, region)]
+        inside = tuple(slice(low - a, high - a) for (low, high), (a, _) in zip(here, bounds))
+        given = tuple(slice(low - a, high - a) for (low, high), (a, _) in zip(here, region))
+        buffer, done = held
+        if done[inside].any():
+            raise InvalidRequestError("cells were written already", array=self.name, chunk=coords)
+        buffer[inside] = cells[given]
+        done[inside] = True
+        if not done.all():
+            return None
+        del self._partial[coords]
+        return [a for a, _ in bounds], buffer
 
 
 class Session:
@@ -202,7 +242,8 @@ class Session:
         for array in self._arrays:
             for coords, (_, done) in array._partial.items():
                 self.abandon()
-                raise ValueError(f"{np.count_nonzero(~done)} cells of chunk {coords} of {array.name!r} were not written")
+                message = f"{np.count_nonzero(~done)} cells of a chunk were not written"
+                raise InvalidRequestError(message, array=array.name, chunk=coords)
         self._writer.commit()
 
     def abandon(self) -> None:
@@ -267,10 +308,16 @@ def write(
 ) -> None:
     """Writes arrays, given by name, to a new container.
 
-    An array is anything NumPy takes, or has `dims`, `coords` and `attrs` of its own (xarray's are). `dims`, `chunks`, `codec` and
+    An array is anything NumPy takes, or has `dims`, `coords` and `attrs` of its own (xarray's do); a whole Dataset is taken as it is. `dims`, `chunks`, `codec` and
     `fill` hold for all arrays, or are mappings by the array's name. `coords` go by dimension. In `attrs`, a mapping under the name of an
     array belongs to that array, everything else to the container.
     """
+    if hasattr(data, "data_vars"):
+        from . import xarray
+
+        options = {"chunks": chunks, "codec": codec, "fill": fill, "overwrite": overwrite, "digests": digests, "statistics": statistics}
+        xarray.write(data.assign_attrs(attrs or {}), path, format, **options)
+        return
     if not isinstance(data, Mapping):
         stem = os.path.basename(os.fspath(path)).split(".")[0]
         data, attrs = {stem: data}, {stem: dict(attrs or {})}

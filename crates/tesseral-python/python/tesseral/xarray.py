@@ -18,7 +18,7 @@ from ._coords import along
 from ._container import Container, open as open_container
 from ._write import WritableArray, create
 
-__all__ = ["TesseralBackendEntrypoint", "to_tet", "to_tgm", "to_tiledb"]
+__all__ = ["TesseralBackendEntrypoint", "to_tet", "to_tgm", "to_tiledb", "write"]
 
 # Attributes that CF wants as numbers; `.tet` keeps them as text.
 _NUMBERS = ("_FillValue", "missing_value", "scale_factor", "add_offset", "valid_min", "valid_max", "valid_range")
@@ -254,7 +254,8 @@ def _is_index(dataset: xr.Dataset, name: Any) -> bool:
     return name in dataset.dims and name in dataset.variables
 
 
-def _write(dataset: xr.Dataset | xr.DataArray, path: str | os.PathLike[str], format: str, **options: Any) -> None:
+def write(dataset: xr.Dataset | xr.DataArray, path: str | os.PathLike[str], format: str = "", **options: Any) -> None:
+    """Writes a dataset in any format: variables as arrays, coordinates of dimensions as labels. Options are those of `tesseral.write`."""
     if isinstance(dataset, xr.DataArray):
         dataset = dataset.to_dataset(name=dataset.name or "data")
     chunks, codec, fill = (options.pop(name, None) for name in ("chunks", "codec", "fill"))
@@ -307,14 +308,14 @@ def _store(target: WritableArray, cells: Any) -> None:
 
 def to_tet(dataset: xr.Dataset | xr.DataArray, path: str | os.PathLike[str], **options: Any) -> None:
     """Writes a dataset as `.tet`: variables as arrays, coordinates of dimensions as labels. Options are those of `tesseral.write`."""
-    _write(dataset, path, "tet", **options)
+    write(dataset, path, "tet", **options)
 
 
 def to_tgm(dataset: xr.Dataset | xr.DataArray, path: str | os.PathLike[str], **options: Any) -> None:
     """Writes a dataset as Tensogram: one message, an object per variable."""
-    _write(dataset, path, "tensogram", **options)
+    write(dataset, path, "tensogram", **options)
 
 
 def to_tiledb(dataset: xr.Dataset | xr.DataArray, path: str | os.PathLike[str], **options: Any) -> None:
     """Writes a dataset as TileDB."""
-    _write(dataset, path, "tiledb", **options)
+    write(dataset, path, "tiledb", **options)
