@@ -119,6 +119,17 @@ impl Prepared {
     }
 
     /// Whether there is enough to do for several threads. Of plain chunks only the cells wanted are touched.
+    /// What is kept for later results must be little beside what this operation was allowed.
+    fn limited(&self, options: &Options) -> bool {
+        options.memory.is_some_and(|limit| self.bytes > limit / 8)
+    }
+
+    /// Room for the cells.
+    fn buffer(&self, options: &Options) -> Result<Buffer> {
+        options.check_memory("the result", self.bytes)?;
+        Buffer::new(self.bytes, self.limited(options))
+    }
+
     pub(crate) fn parallel(&self) -> bool {
         let chunks = &self.plan.chunks;
         let coded = || chunks.iter().filter(|chunk| matches!(chunk.access, Access::Coded { .. }));
@@ -182,17 +193,30 @@ pub fn read(handle: &Handle, request: &Request, options: &Options) -> Result<Den
     if let Some(bytes) = borrow(handle, &prepared)? {
         return Ok(Dense { field, shape, values: Values::Borrowed(bytes), validity: None });
     }
-    options.check_memory("the result", prepared.bytes)?;
-    // What is kept for later results must be little beside what this operation was allowed.
-    let limited = options.memory.is_some_and(|limit| prepared.bytes > limit / 8);
-    let mut values = Buffer::new(prepared.bytes, limited)?;
+    let mut values = prepared.buffer(options)?;
     let mut validity = if field.nullable {
-        Some(Buffer::new(prepared.bytes / prepared.size as u64, limited)?)
+        Some(Buffer::new(prepared.bytes / prepared.size as u64, prepared.limited(options))?)
     } else {
         None
     };
     execute(handle, &prepared, &mut values, validity.as_deref_mut(), options)?;
     Ok(Dense { field, shape, values: Values::Owned(values), validity })
+}
+
+/// Reads a selection of one field that cannot be null into memory of the engine, never as a view: whoever gets it may change it, and
+/// memory of results that were dropped is used again.
+///
+/// # Errors
+/// As [`read`]; `InvalidRequest` for nullable fields.
+pub fn read_buffer(handle: &Handle, request: &Request, options: &Options) -> Result<Buffer> {
+    let prepared = Prepared::new(handle, request)?;
+    let field = &handle.schema().fields[usize::from(prepared.field)];
+    if field.nullable {
+        return Err(Error::invalid(format!("{:?} can be null: its validity is needed, too", field.name)));
+    }
+    let mut values = prepared.buffer(options)?;
+    execute(handle, &prepared, &mut values, None, options)?;
+    Ok(values)
 }
 
 /// A selection of one field as a slice of the file itself, digests checked; `None` where the layout does not allow it.

@@ -32,7 +32,7 @@ pub use aggregate::{Summarized, summarize};
 pub use budget::{Blocks, available_memory, blocks, budget_bytes};
 pub use buffer::Buffer;
 pub use cells::Cells;
-pub use dense::{Dense, Explained, explain, read, read_into, view};
+pub use dense::{Dense, Explained, explain, read, read_buffer, read_into, view};
 pub use handle::Handle;
 pub use options::{Cancel, Options, Progress};
 pub use recover::{Recovered, recover};

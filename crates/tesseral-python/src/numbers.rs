@@ -4,29 +4,48 @@ use numpy::{PyArray1, PyArrayMethods};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyTuple};
+use tesseral::engine::Buffer;
 use tesseral::store::Bytes;
 
-/// Bytes that Rust owns: of a mapped file, most often. NumPy arrays over them keep it alive.
+/// Memory that Rust owns: of a mapped file, or of a result. NumPy arrays over it keep it alive.
 #[pyclass(frozen, module = "tesseral._native")]
 pub struct Memory {
-    bytes: Bytes,
+    /// Held until no array needs the bytes any more.
+    _owner: Box<dyn Send + Sync>,
+    address: usize,
+    len: usize,
+    readonly: bool,
 }
 
 #[pymethods]
 impl Memory {
-    /// How NumPy finds the bytes: read-only.
+    /// How NumPy finds the bytes.
     #[getter]
     fn __array_interface__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let interface = PyDict::new(py);
         interface.set_item("version", 3)?;
         interface.set_item("typestr", "|u1")?;
-        interface.set_item("shape", (self.bytes.len(),))?;
-        interface.set_item("data", (self.bytes.as_ptr() as usize, true))?;
+        interface.set_item("shape", (self.len,))?;
+        interface.set_item("data", (self.address, self.readonly))?;
         Ok(interface)
     }
 
     fn __len__(&self) -> usize {
-        self.bytes.len()
+        self.len
+    }
+}
+
+impl Memory {
+    /// An array over the memory, which nothing in Rust looks at from now on.
+    fn array<'py>(
+        self,
+        py: Python<'py>,
+        shape: &[u64],
+        dtype: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        static ASARRAY: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+        let memory = Bound::new(py, self)?;
+        shaped(&ASARRAY.import(py, "numpy", "asarray")?.call1((memory,))?, shape, dtype)
     }
 }
 
@@ -48,16 +67,27 @@ pub(crate) fn bytes_of<'py>(array: &Bound<'py, PyAny>) -> PyResult<Bound<'py, Py
     Ok(bytes.cast_into::<PyArray1<u8>>()?)
 }
 
-/// An array over bytes that Rust owns.
+/// A read-only array over bytes of a file.
 pub(crate) fn borrowed<'py>(
     py: Python<'py>,
     bytes: Bytes,
     shape: &[u64],
     dtype: &Bound<'py, PyAny>,
 ) -> PyResult<Bound<'py, PyAny>> {
-    static ASARRAY: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
-    let memory = Bound::new(py, Memory { bytes })?;
-    shaped(&ASARRAY.import(py, "numpy", "asarray")?.call1((memory,))?, shape, dtype)
+    let (address, len) = (bytes.as_ptr() as usize, bytes.len());
+    Memory { _owner: Box::new(bytes), address, len, readonly: true }.array(py, shape, dtype)
+}
+
+/// An array over the memory of a result, which is given back to the engine with it.
+pub(crate) fn result<'py>(
+    py: Python<'py>,
+    mut buffer: Buffer,
+    shape: &[u64],
+    dtype: &Bound<'py, PyAny>,
+) -> PyResult<Bound<'py, PyAny>> {
+    // Neither maps nor heap memory move with their owner.
+    let (address, len) = (buffer.as_mut_ptr() as usize, buffer.len());
+    Memory { _owner: Box::new(buffer), address, len, readonly: false }.array(py, shape, dtype)
 }
 
 /// An array that owns these bytes.

@@ -14,6 +14,8 @@ use crate::index::{self, Axis, Indexed};
 use crate::view::View;
 use crate::{dtype, numbers, runtime, value};
 
+/// From here on results are not NumPy's own memory.
+const LARGE: u64 = 1 << 20;
 /// What a cell of any length costs at least, for judging how long a read takes.
 const ANY_LENGTH: u64 = 64;
 
@@ -113,6 +115,15 @@ fn read<'py>(py: Python<'py>, view: &View, window: &[Axis]) -> PyResult<Bound<'p
         let feature = format!("reading cells of dtype {}", field.type_name());
         let error = tesseral::Error::unsupported(feature).in_array(&view.schema().name);
         return Err(crate::error::raise(py, &error));
+    }
+    let bytes = selection.cells().and_then(|n| n.checked_mul(field.cell_size().unwrap_or(1) as u64));
+    // Large results take memory that others gave back: fresh memory costs more than the copy into it. A fork takes its own, since the
+    // engine may have been handing some out when it came about.
+    if bytes.is_some_and(|n| n >= LARGE) && !field.nullable && !runtime::is_forked(runtime::home()) {
+        let array = view.array().or_raise(py)?;
+        let bytes = bytes.unwrap_or(u64::MAX);
+        let buffer = run(py, &array, bytes, bytes, |array| array.read_buffer(&selection))?;
+        return numbers::result(py, buffer, &shape, view.dtype.bind(py));
     }
     let cells = numbers::empty(py, &shape, view.dtype.bind(py))?;
     let hidden = nullable(py, view, &shape)?;

@@ -2,7 +2,7 @@
 
 use tesseral_core::{ArraySchema, Error, Field, Result, Selection, Slice};
 use tesseral_engine::{
-    Cells, Dense, Explained, Handle, Options, Reduced,
+    Buffer, Cells, Dense, Explained, Handle, Options, Reduced,
     kernel::summary::{Summary, Wanted},
 };
 use tesseral_format::{ChunkInfo, Column, Request, Target, Totals};
@@ -162,6 +162,15 @@ impl Array {
     /// What the plan, the store and the decoders meet; `Limit`.
     pub fn read(&self, selection: &Selection) -> Result<Dense> {
         tesseral_engine::read(&self.handle, &self.request(selection), &self.options)
+    }
+
+    /// Reads cells of a field that cannot be null into memory that may be changed: never a view of the file. Memory of results that were
+    /// dropped is used again.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    pub fn read_buffer(&self, selection: &Selection) -> Result<Buffer> {
+        tesseral_engine::read_buffer(&self.handle, &self.request(selection), &self.options)
     }
 
     /// The cells as a slice of the file itself, digests checked; `None` where the layout does not allow it.

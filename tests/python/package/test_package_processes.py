@@ -52,6 +52,19 @@ def test_pickles_are_pinned(tmp_path):
     assert pickle.loads(pickled).sum() == 0 and tesseral.open(folder)["v"].sum() == 4
 
 
+def test_large_results_are_apart(large):
+    path, values = large
+    array = tesseral.open(path)["a"]
+    first = array[...]
+    first[...] = 0
+    second = array[...]
+    assert np.array_equal(second, values) and second.flags.writeable and not np.shares_memory(first, second)
+    view = second[3:5]
+    del first, second
+    third = array[...]
+    assert np.array_equal(view, values[3:5]) and np.array_equal(third, values)
+
+
 def test_an_open_container_does_not_change(tmp_path):
     path = tmp_path / "a.tet"
     tesseral.write(path, {"a": np.zeros(3)})

@@ -80,6 +80,7 @@ def test_frames_and_tables(sparse):
     pytest.importorskip("pyarrow")
     table = array.to_arrow(columns=["x", "n", "word", "c", "when"])
     assert table.column("n").null_count == 1 and table.column("word").to_pylist()[0] == "five"
+    assert pytest.importorskip("pyarrow").table(array).column("x").to_pylist() == [0, 7, 7, 42, 99]
     assert table.column("c").to_pylist() == ["green", "blue", "green", "red", "red"]
 
 

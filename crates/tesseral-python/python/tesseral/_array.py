@@ -306,6 +306,10 @@ class Array:
         """The same as a table of pyarrow."""
         return _rows.to_arrow(self, self.cells(where, columns, sort=sort, **dims))
 
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+        """All rows through Arrow's C interface, for whoever takes tables that way."""
+        return self.to_arrow().__arrow_c_stream__(requested_schema)
+
     @property
     def enumerations(self) -> dict[str, list[str]]:
         """Labels that the codes of enumerated fields stand for, by field."""
