@@ -88,13 +88,13 @@ impl Color {
     }
 }
 
-fn parse_size(text: &str) -> Result<u64, SizeError> {
+pub(crate) fn parse_size(text: &str) -> Result<u64, SizeError> {
     text.parse::<bytesize::ByteSize>().ok().map(|size| size.0).filter(|size| *size > 0).ok_or(SizeError)
 }
 
 /// Not a size.
 #[derive(Debug)]
-struct SizeError;
+pub(crate) struct SizeError;
 
 impl std::fmt::Display for SizeError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

@@ -4,7 +4,7 @@ use clap::Subcommand;
 
 use crate::context::Context;
 use crate::failure::Outcome;
-use crate::{cat, completions, doctor, info, man, recover, repair, stat, verify};
+use crate::{append, cat, completions, create, doctor, info, maintain, man, recover, repair, stat, verify};
 
 /// One command with its arguments.
 #[derive(Debug, Subcommand)]
@@ -22,6 +22,16 @@ pub(crate) enum Command {
     Repair(repair::Arguments),
     /// Saves every whole chunk of a torn source
     Recover(recover::Arguments),
+    /// Makes an array without a cell
+    Create(create::Arguments),
+    /// Adds cells from .npy or .csv files to an array
+    Append(append::Arguments),
+    /// Removes the cells of a sparse array that meet a condition
+    Delete(maintain::DeleteArguments),
+    /// Makes one version of several
+    Consolidate(maintain::ConsolidateArguments),
+    /// Removes versions that consolidated ones replace
+    Vacuum(maintain::VacuumArguments),
     /// Tells what this build can do and what machine it runs on
     Doctor(doctor::Arguments),
     /// Prints a completion script for a shell
@@ -39,6 +49,11 @@ impl Command {
             Self::Verify(arguments) => verify::run(context, arguments),
             Self::Repair(arguments) => repair::run(context, arguments),
             Self::Recover(arguments) => recover::run(context, arguments),
+            Self::Create(arguments) => create::run(context, arguments),
+            Self::Append(arguments) => append::run(context, arguments),
+            Self::Delete(arguments) => maintain::delete(context, arguments),
+            Self::Consolidate(arguments) => maintain::consolidate(context, arguments),
+            Self::Vacuum(arguments) => maintain::vacuum(context, arguments),
             Self::Doctor(arguments) => doctor::run(context, arguments),
             Self::Completions(arguments) => completions::run(context, arguments),
             Self::Man(arguments) => man::run(context, arguments),

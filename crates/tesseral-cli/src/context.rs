@@ -63,11 +63,17 @@ impl Context {
         if let Some(text) = &self.global.as_of {
             open = open.as_of(tesseral::as_of(text)?);
         }
-        if let Some(path) = &self.global.key_file {
-            let key = std::fs::read(path).map_err(|e| Error::io("read", path.display().to_string(), e))?;
+        if let Some(key) = self.key()? {
             open = open.key(key);
         }
         Ok(open)
+    }
+
+    /// The key of encrypted arrays, where one was given.
+    pub(crate) fn key(&self) -> Outcome<Option<Vec<u8>>> {
+        let Some(path) = &self.global.key_file else { return Ok(None) };
+        let key = std::fs::read(path).map_err(|e| Error::io("read", path.display().to_string(), e))?;
+        Ok(Some(key))
     }
 
     /// Opens a source.

@@ -1,15 +1,18 @@
 //! `tet`: look into, print, aggregate, verify, repair and recover tiled arrays of any format.
 #![forbid(unsafe_code)]
 
+mod append;
 mod args;
 mod cat;
 mod command;
 mod completions;
 mod context;
+mod create;
 mod doctor;
 mod failure;
 mod info;
 mod json;
+mod maintain;
 mod man;
 mod output;
 mod paint;

@@ -40,4 +40,4 @@ pub use reduce::{Reduced, reduce};
 pub use sparse::{CellBatch, CellOrder, CellStream, cells, read_cells};
 pub use var::read_var;
 pub use verify::{Verified, verify};
-pub use write::WriteSession;
+pub use write::{Arrival, WriteSession};

@@ -1,17 +1,25 @@
 //! Writing a container: chunks encoded in parallel, stored in canonical order, published at once.
 
+mod cells;
+mod columns;
+
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
 
-use tesseral_core::{Attributes, ChunkGrid, ChunkStats, Coords, Error, HistoryRow, Region, Result, Stat};
-use tesseral_format::{ArraySpec, ColumnData, EncodedChunk, EncodedPart, Writer};
+use tesseral_core::{
+    ArraySchema, Attributes, ChunkGrid, ChunkStats, Coords, Error, HistoryRow, Order, Region, Result, Stat,
+};
+use tesseral_format::{ArraySpec, ColumnData, EncodedChunk, Writer};
 
 use crate::chunk::with_workspace;
 use crate::kernel::copy::copy_box;
-use crate::kernel::summary::{Summary, Wanted};
+use crate::kernel::summary::Summary;
 use crate::options::Options;
 use crate::sink::row_major;
+
+pub use self::cells::Arrival;
+use self::cells::Tail;
 
 /// A container being written.
 #[derive(Debug)]
@@ -23,9 +31,39 @@ pub struct WriteSession {
 
 #[derive(Debug)]
 struct Declared {
-    spec: ArraySpec,
+    schema: ArraySchema,
+    /// The chunks; of a sparse array, none that counts.
     grid: ChunkGrid,
-    size: usize,
+    /// What is written of them.
+    region: Region,
+    /// Bytes of a cell, when there is one field of one size.
+    size: Option<usize>,
+    /// Cells of a sparse array that wait for more.
+    tail: Mutex<Tail>,
+}
+
+impl Declared {
+    fn new(schema: &ArraySchema, region: Option<Region>) -> Result<Self> {
+        let size = match schema.fields.as_slice() {
+            [field] if !field.nullable && !schema.sparse => field.cell_size(),
+            _ => None,
+        };
+        let grid = if schema.sparse { ChunkGrid::new(&[], &[])? } else { schema.grid()? };
+        let region = region.unwrap_or_else(|| Region::from_shape(grid.shape()));
+        Ok(Self { schema: schema.clone(), grid, region, size, tail: Mutex::default() })
+    }
+
+    /// The cells of a chunk that are written.
+    fn cells(&self, coords: &[u64]) -> Result<Region> {
+        let whole = self.grid.contains(coords).then(|| self.grid.region(coords));
+        whole.and_then(|whole| whole.intersect(&self.region)).ok_or_else(|| {
+            Error::invalid(format!("there is no chunk {coords:?} in a grid of {:?}", self.grid.counts()))
+        })
+    }
+
+    fn size(&self) -> Result<usize> {
+        self.size.ok_or_else(|| Error::unsupported("writing cells without one size as one run of bytes"))
+    }
 }
 
 impl WriteSession {
@@ -34,22 +72,29 @@ impl WriteSession {
         Self { writer, arrays: Vec::new(), options }
     }
 
-    /// Declares a dense array of one fixed-size field.
+    /// Writes to an array that is there already, as number 0; all of it, or a box of a dense one.
+    ///
+    /// # Errors
+    /// `InvalidRequest`.
+    pub fn appending(
+        writer: Box<dyn Writer>,
+        schema: &ArraySchema,
+        region: Option<Region>,
+        options: Options,
+    ) -> Result<Self> {
+        let arrays = vec![Declared::new(schema, region).map_err(|e| e.in_array(&schema.name))?];
+        Ok(Self { writer, arrays, options })
+    }
+
+    /// Declares an array.
     ///
     /// # Errors
     /// `Unsupported` when the format cannot hold it; `InvalidRequest`.
     pub fn add(&mut self, spec: &ArraySpec) -> Result<usize> {
         let name = &spec.schema.name;
-        let size = match spec.schema.fields.as_slice() {
-            [field] => field.cell_size(),
-            _ => None,
-        };
-        let size = size.ok_or_else(|| {
-            Error::unsupported("writing cells without one size chunk by chunk").in_array(name)
-        })?;
-        let grid = spec.schema.grid().map_err(|e| e.in_array(name))?;
+        let declared = Declared::new(&spec.schema, None).map_err(|e| e.in_array(name))?;
         let array = self.writer.begin(spec).map_err(|e| e.in_array(name))?;
-        self.arrays.push(Declared { spec: spec.clone(), grid, size });
+        self.arrays.push(declared);
         Ok(array)
     }
 
@@ -82,6 +127,10 @@ impl WriteSession {
         coords: &[u64],
         cells: &'a [u8],
     ) -> Result<EncodedChunk<'a>> {
+        if declared.schema.cell_order == Order::ColMajor && declared.grid.rank() > 1 {
+            let column = ColumnData::Fixed { values: cells, validity: None };
+            return self.encode_part(array, declared, coords, &declared.cells(coords)?, &[column]);
+        }
         let stats =
             if self.writer.wants_stats(array) { vec![statistics(declared, cells)?] } else { Vec::new() };
         let column = ColumnData::Fixed { values: cells, validity: None };
@@ -114,6 +163,28 @@ impl WriteSession {
     where
         F: Fn(&Region, &mut [u8]) -> Result<()> + Sync,
     {
+        self.each_chunk(array, total, |number, buffer, turn| {
+            let coords = chunk(number);
+            let mut one = || -> Result<()> {
+                let bytes = chunk_bytes(declared, &coords)?;
+                if buffer.len() < bytes {
+                    buffer.resize(bytes, 0);
+                }
+                cells(&declared.cells(&coords)?, &mut buffer[..bytes])?;
+                let chunk = self.encode(array, declared, &coords, &buffer[..bytes])?;
+                turn.take(number, chunk, |chunk| self.writer.push(array, chunk))
+            };
+            one().map_err(|e| located(e, declared, &coords))
+        })
+    }
+
+    /// Calls `one(number, spare buffer, turn)` for `total` chunks, on all threads.
+    fn each_chunk(
+        &self,
+        array: usize,
+        total: u64,
+        one: impl Fn(u64, &mut Vec<u8>, &Turn) -> Result<()> + Sync,
+    ) -> Result<()> {
         let ticker = self.options.ticker(total);
         let turn = Turn::new(self.writer.needs_order(array));
         let claimed = AtomicU64::new(0);
@@ -124,20 +195,9 @@ impl WriteSession {
                 if number >= total {
                     return Ok(());
                 }
-                let coords = chunk(number);
-                let mut one = || -> Result<()> {
-                    let bytes = chunk_bytes(declared, &coords)?;
-                    if buffer.len() < bytes {
-                        buffer.resize(bytes, 0);
-                    }
-                    cells(&declared.grid.region(&coords), &mut buffer[..bytes])?;
-                    let chunk = self.encode(array, declared, &coords, &buffer[..bytes])?;
-                    turn.take(number, chunk, |chunk| self.writer.push(array, chunk))?;
-                    ticker.tick()
-                };
-                if let Err(error) = one() {
+                if let Err(error) = one(number, &mut buffer, &turn).and_then(|()| ticker.tick()) {
                     turn.fail();
-                    return Err(located(error, declared, &coords));
+                    return Err(error);
                 }
             }
         };
@@ -165,8 +225,8 @@ impl WriteSession {
     /// # Errors
     /// `InvalidRequest` when there are too few or too many; `Io`.
     pub fn write(&self, array: usize, cells: &[u8]) -> Result<()> {
-        let shape = Region::from_shape(self.declared(array)?.grid.shape());
-        self.write_region(array, &shape, cells)
+        let region = self.declared(array)?.region.clone();
+        self.write_region(array, &region, cells)
     }
 
     /// Fills a box of whole chunks from cells in memory, row-major over the box: it begins where chunks begin and ends where they
@@ -176,33 +236,28 @@ impl WriteSession {
     /// `InvalidRequest` when there are too few or too many cells, the box cuts a chunk, or one was already written; `Io`.
     pub fn write_region(&self, array: usize, region: &Region, cells: &[u8]) -> Result<()> {
         let declared = self.declared(array)?;
-        let refuse = |detail| Err(Error::invalid(detail).in_array(&declared.spec.schema.name));
-        let expected = region.cells().and_then(|n| n.checked_mul(declared.size as u64));
+        let refuse = |detail| Err(Error::invalid(detail).in_array(&declared.schema.name));
+        let size = declared.size().map_err(|e| e.in_array(&declared.schema.name))?;
+        let expected = region.cells().and_then(|n| n.checked_mul(size as u64));
         if expected != Some(cells.len() as u64) {
             return refuse(format!("the cells take {expected:?} bytes, got {}", cells.len()));
         }
-        let Some(boxes) = whole_chunks(&declared.grid, region) else {
+        let Some(boxes) = whole_chunks(declared, region) else {
             return refuse(format!("{region:?} cuts a chunk of {:?}", declared.grid.chunk_shape()));
         };
-        let from = row_major(&region.shape(), declared.size);
+        let from = row_major(&region.shape(), size);
         let total = boxes.cells().unwrap_or(u64::MAX);
-        let chunk = |mut number: u64| {
-            let mut coords: Coords = boxes.bounds().iter().map(|b| b.0).collect();
-            for (d, coord) in coords.iter_mut().enumerate().rev() {
-                *coord += number % boxes.extent(d);
-                number /= boxes.extent(d);
-            }
-            coords
-        };
+        let order = self.writer.chunk_order(array);
+        let chunk = |number: u64| chunk_at(&boxes, order, number);
         self.fill_chunks(array, declared, total, chunk, |part, out| {
-            let to = row_major(&part.shape(), declared.size);
+            let to = row_major(&part.shape(), size);
             // Positions inside the box, whose bytes are in memory.
             #[allow(clippy::cast_possible_truncation)]
             let start: usize =
                 (0..part.rank()).map(|d| (part.start(d) - region.start(d)) as usize * from[d]).sum();
             #[allow(clippy::cast_possible_truncation)]
             let extents: Vec<usize> = part.shape().iter().map(|&n| n as usize).collect();
-            copy_box(&cells[start..], &from, out, &to, &extents, declared.size)
+            copy_box(&cells[start..], &from, out, &to, &extents, size)
         })
     }
 
@@ -228,47 +283,54 @@ impl WriteSession {
     /// `InvalidRequest` when a chunk is missing; `Io`.
     pub fn commit(self) -> Result<()> {
         self.options.cancel.check()?;
+        for array in 0..self.arrays.len() {
+            self.flush_cells(array)?;
+        }
         self.writer.commit()
     }
 }
 
 fn located(error: Error, declared: &Declared, coords: &[u64]) -> Error {
-    error.in_array(&declared.spec.schema.name).in_chunk(coords)
+    error.in_array(&declared.schema.name).in_chunk(coords)
 }
 
 /// The chunks that make up a box of positions; `None` when it leaves the array or cuts a chunk.
-fn whole_chunks(grid: &ChunkGrid, region: &Region) -> Option<Region> {
-    if region.rank() != grid.shape().len() {
+fn whole_chunks(declared: &Declared, region: &Region) -> Option<Region> {
+    let Declared { grid, region: all, .. } = declared;
+    if region.rank() != grid.rank() || !all.contains(region) || region.is_empty() {
         return None;
     }
     let along = |d: usize| {
         let (start, end) = region.bounds()[d];
-        let (extent, chunk) = (grid.shape()[d], grid.chunk_shape()[d]);
-        let whole =
-            start.is_multiple_of(chunk) && (end == extent || end < extent && end.is_multiple_of(chunk));
+        let chunk = grid.chunk_shape()[d];
+        let whole = (start == all.start(d) || start.is_multiple_of(chunk))
+            && (end == all.end(d) || end.is_multiple_of(chunk));
         whole.then(|| (start / chunk, end.div_ceil(chunk)))
     };
     (0..region.rank()).map(along).collect::<Option<Vec<_>>>().map(Region::new)
 }
 
-fn chunk_bytes(declared: &Declared, coords: &[u64]) -> Result<usize> {
-    if !declared.grid.contains(coords) {
-        return Err(Error::invalid(format!(
-            "there is no chunk {coords:?} in a grid of {:?}",
-            declared.grid.counts()
-        )));
+/// Grid coordinates of a chunk of a box of chunks, by its number in an order.
+fn chunk_at(boxes: &Region, order: Order, mut number: u64) -> Coords {
+    let mut coords: Coords = boxes.bounds().iter().map(|b| b.0).collect();
+    let rank = coords.len();
+    for i in 0..rank {
+        let d = if order == Order::ColMajor { i } else { rank - 1 - i };
+        coords[d] += number % boxes.extent(d);
+        number /= boxes.extent(d);
     }
-    let cells = declared.grid.region(coords).cells().unwrap_or(u64::MAX);
-    let bytes = cells.checked_mul(declared.size as u64).and_then(|n| usize::try_from(n).ok());
+    coords
+}
+
+fn chunk_bytes(declared: &Declared, coords: &[u64]) -> Result<usize> {
+    let cells = declared.cells(coords)?.cells().unwrap_or(u64::MAX);
+    let bytes = cells.checked_mul(declared.size()? as u64).and_then(|n| usize::try_from(n).ok());
     bytes.ok_or_else(|| Error::limit("a chunk", cells, usize::MAX as u64))
 }
 
 /// Statistics of the cells of one chunk.
 fn statistics(declared: &Declared, cells: &[u8]) -> Result<ChunkStats> {
-    let field = &declared.spec.schema.fields[0];
-    let mut summary = Summary::new(field.dtype, Wanted::ALL)?;
-    summary.fold(cells, None, field.fill.as_ref())?;
-    Ok(chunk_stats(&summary))
+    columns::statistics(&declared.schema.fields[0], cells, None)
 }
 
 /// A summary of everything as the statistics of a chunk.
@@ -323,7 +385,7 @@ impl Turn {
             return Err(Error::cancelled());
         }
         if number != state.next {
-            state.chunks.insert(number, into_owned(chunk));
+            state.chunks.insert(number, chunk.into_owned());
             return Ok(());
         }
         push(chunk)?;
@@ -342,15 +404,4 @@ impl Turn {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).failed = true;
         self.changed.notify_all();
     }
-}
-
-fn into_owned(chunk: EncodedChunk<'_>) -> EncodedChunk<'static> {
-    let parts = chunk.parts.into_iter().map(|p| EncodedPart {
-        column: p.column,
-        role: p.role,
-        bytes: p.bytes.into_owned().into(),
-        raw_len: p.raw_len,
-        codec: p.codec,
-    });
-    EncodedChunk { coords: chunk.coords, parts: parts.collect(), stats: chunk.stats }
 }

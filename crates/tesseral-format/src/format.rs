@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::sync::Arc;
 
-use tesseral_core::{Error, Finding, Limits, Result, Value};
+use tesseral_core::{ArraySchema, Error, Finding, Limits, Region, Result, Value};
 use tesseral_store::{ObjectInfo, Overwrite, Store};
 
-use crate::{Container, MemoryBudget, Writer};
+use crate::{Container, Edit, MemoryBudget, Writer};
 
 /// What can be seen of a source before opening it.
 #[derive(Clone, Copy, Debug)]
@@ -86,6 +86,19 @@ impl Default for CreateOptions {
     }
 }
 
+/// How to add to an array that exists.
+#[derive(Clone, Debug, Default)]
+pub struct AppendOptions {
+    /// How it is opened.
+    pub open: OpenOptions,
+    /// When the cells count as written, milliseconds since 1970; now, unless given.
+    pub timestamp: Option<u64>,
+    /// The box of a dense array that is written; all of it, unless given.
+    pub region: Option<Region>,
+    /// Of several cells at one position of a sparse array that holds one, keep the last instead of refusing them.
+    pub dedup: bool,
+}
+
 /// What a format can do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[allow(missing_docs)]
@@ -96,6 +109,8 @@ pub struct Capabilities {
     pub versions: bool,
     pub nullable: bool,
     pub attributes: bool,
+    /// Containers are folders.
+    pub folder: bool,
 }
 
 /// How thoroughly to audit.
@@ -166,6 +181,28 @@ pub trait Format: Debug + Send + Sync {
     fn create(&self, store: Arc<dyn Store>, options: &CreateOptions) -> Result<Box<dyn Writer>> {
         let _ = (store, options);
         Err(Error::unsupported(format!("writing {}", self.title())))
+    }
+
+    /// Begins a further write to the one array that a source is. The writer has that array already, as number 0.
+    ///
+    /// # Errors
+    /// `Unsupported` when the format keeps no versions or its version is only read; `InvalidRequest`; as [`open`](Self::open).
+    fn append(
+        &self,
+        store: Arc<dyn Store>,
+        options: &AppendOptions,
+    ) -> Result<(Box<dyn Writer>, ArraySchema)> {
+        let _ = (store, options);
+        Err(Error::unsupported(format!("adding to a {}", self.title())))
+    }
+
+    /// What else can be done to a source that keeps versions.
+    ///
+    /// # Errors
+    /// As [`append`](Self::append).
+    fn edit(&self, store: Arc<dyn Store>, options: &OpenOptions) -> Result<Box<dyn Edit>> {
+        let _ = (store, options);
+        Err(Error::unsupported(format!("changing a {}", self.title())))
     }
 
     /// Checks the metadata and reports every check made. The same walk as [`open`](Self::open), which goes on after a fault

@@ -15,6 +15,7 @@ mod column;
 #[cfg(feature = "testing")]
 pub mod conformance;
 mod container;
+mod edit;
 mod format;
 #[cfg(feature = "testing")]
 pub mod oracle;
@@ -27,9 +28,10 @@ mod writer;
 
 pub use column::{Column, ColumnData, ColumnMut, KEPT, Scratch, UNWRITTEN};
 pub use container::{Container, MemoryBudget};
+pub use edit::{Change, Consolidate, Consolidated, Edit, Part as EditPart, Vacuumed};
 pub use format::{
-    AuditOptions, AuditReport, Capabilities, CreateOptions, Format, OpenOptions, Probe, Repair, Salvage,
-    Sniff, TimeRange,
+    AppendOptions, AuditOptions, AuditReport, Capabilities, CreateOptions, Format, OpenOptions, Probe,
+    Repair, Salvage, Sniff, TimeRange,
 };
 pub use plan::{Access, ChunkPlan, Cover, Delete, Part, PlannedChunk, Role, Uncovered};
 pub use request::{CoordinateRanges, Request, Target};

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt::Debug;
 
 use smallvec::SmallVec;
-use tesseral_core::{ArraySchema, Attributes, ChunkStats, Coords, Error, HistoryRow, Result, Value};
+use tesseral_core::{ArraySchema, Attributes, ChunkStats, Coords, Error, HistoryRow, Order, Result, Value};
 
 use crate::{Column, ColumnData, Role, Scratch};
 
@@ -95,6 +95,20 @@ pub struct EncodedChunk<'a> {
     pub stats: Vec<ChunkStats>,
 }
 
+impl EncodedChunk<'_> {
+    /// The same chunk, borrowing nothing.
+    pub fn into_owned<'b>(self) -> EncodedChunk<'b> {
+        let parts = self.parts.into_iter().map(|p| EncodedPart {
+            column: p.column,
+            role: p.role,
+            bytes: p.bytes.into_owned().into(),
+            raw_len: p.raw_len,
+            codec: p.codec,
+        });
+        EncodedChunk { coords: self.coords, parts: parts.collect(), stats: self.stats }
+    }
+}
+
 /// A container being written. Nothing is visible before [`commit`](Self::commit); dropping it leaves no trace.
 pub trait Writer: Debug + Send + Sync {
     /// Declares an array and gives its number. Formats that store a directory first want all arrays declared before the
@@ -114,7 +128,38 @@ pub trait Writer: Debug + Send + Sync {
         true
     }
 
-    /// Encodes the cells of one chunk. Pure: runs on any thread, in any order.
+    /// In which order chunks are stored, where [order matters](Self::needs_order).
+    fn chunk_order(&self, array: usize) -> Order {
+        let _ = array;
+        Order::RowMajor
+    }
+
+    /// How many cells make a chunk of a sparse array; the last one may have fewer. `None` for dense arrays.
+    fn chunk_cells(&self, array: usize) -> Option<u64> {
+        let _ = array;
+        None
+    }
+
+    /// The order in which cells of a sparse array are stored: the number of the cell that comes first, second, and so on. Cells
+    /// that shall not be stored because another takes their place are left out. `columns` are the dimensions, then the fields.
+    ///
+    /// With `sorted` the cells are in that order already: it is checked, and `None` comes back.
+    ///
+    /// # Errors
+    /// `InvalidRequest` for cells outside the domain, in another order, or twice at a position that holds one; `Unsupported` by
+    /// formats without sparse arrays.
+    fn sort_cells(
+        &self,
+        array: usize,
+        columns: &[ColumnData<'_>],
+        sorted: bool,
+    ) -> Result<Option<Vec<usize>>> {
+        let _ = (array, columns, sorted);
+        Err(Error::unsupported("writing cells one by one"))
+    }
+
+    /// Encodes the cells of one chunk: its fields, or for sparse arrays its dimensions and then its fields, and `coords` is the
+    /// number of the chunk. Pure: runs on any thread, in any order.
     ///
     /// # Errors
     /// `InvalidRequest` when the cells do not fit the chunk; `Codec`.

@@ -15,6 +15,7 @@
 //! ```
 #![deny(unsafe_code)]
 
+mod folder;
 mod local;
 mod map;
 mod memory;
@@ -23,6 +24,7 @@ mod store;
 pub mod wrap;
 
 pub use bytes::Bytes;
+pub use folder::StagedFolder;
 pub use local::{Access, LocalStore};
 pub use memory::MemoryStore;
 pub use store::{ObjectInfo, Overwrite, Staged, Store, StoreExt};

@@ -188,12 +188,20 @@ impl Store for LocalStore {
 
     fn stage(&self, object: &str, overwrite: Overwrite) -> Result<Box<dyn Staged>> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner).remove(object);
-        Ok(Box::new(StagedFile::create(self.path(object)?, overwrite)?))
+        let target = self.path(object)?;
+        // Objects of a folder wait in the folder itself, not in one below: what lists those may take any file for its own.
+        let beside = if object.is_empty() { target.clone() } else { self.root.join("object") };
+        Ok(Box::new(StagedFile::create(target, &beside, overwrite)?))
     }
 
     fn remove(&self, object: &str) -> Result<()> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner).remove(object);
-        match fs::remove_file(self.path(object)?) {
+        let path = self.path(object)?;
+        let removed = match fs::symlink_metadata(&path) {
+            Ok(metadata) if metadata.is_dir() => fs::remove_dir(&path),
+            _ => fs::remove_file(&path),
+        };
+        match removed {
             Err(e) if e.kind() != IoKind::NotFound => Err(self.io("remove", object, e)),
             _ => Ok(()),
         }

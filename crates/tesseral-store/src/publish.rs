@@ -24,25 +24,47 @@ pub(crate) struct StagedFile {
     published: bool,
 }
 
-fn io(op: &'static str, path: &Path, error: std::io::Error) -> Error {
+pub(crate) fn io(op: &'static str, path: &Path, error: std::io::Error) -> Error {
     Error::io(op, path.display().to_string(), error)
 }
 
-fn parent(path: &Path) -> &Path {
+pub(crate) fn parent(path: &Path) -> &Path {
     path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
+/// A name for what shall be `target`, beside `beside`, that nobody has used.
+pub(crate) fn temporary(target: &Path, beside: &Path) -> PathBuf {
+    let name = target.file_name().unwrap_or_default().to_string_lossy();
+    let unique = NEXT.fetch_add(1, Ordering::Relaxed);
+    parent(beside).join(format!("{PREFIX}{name}.{}.{unique}.tmp", std::process::id()))
+}
+
+/// Creates a folder and those above it, each durable in the one that holds it.
+pub(crate) fn create_folders(folder: &Path) -> Result<()> {
+    if folder.is_dir() {
+        return Ok(());
+    }
+    let above = parent(folder);
+    if above != folder {
+        create_folders(above)?;
+    }
+    match fs::create_dir(folder) {
+        Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => return Ok(()),
+        other => other.map_err(|e| io("create folder", folder, e))?,
+    }
+    File::open(above).and_then(|f| f.sync_all()).map_err(|e| io("sync folder", above, e))
+}
+
 impl StagedFile {
-    pub(crate) fn create(target: PathBuf, overwrite: Overwrite) -> Result<Self> {
+    /// Begins a file that shall be `target`; until then it lies beside `beside`, on the same file system.
+    pub(crate) fn create(target: PathBuf, beside: &Path, overwrite: Overwrite) -> Result<Self> {
         if overwrite == Overwrite::Refuse && fs::symlink_metadata(&target).is_ok() {
             return Err(exists(&target));
         }
-        let folder = parent(&target);
-        fs::create_dir_all(folder).map_err(|e| io("create folder", folder, e))?;
-        let name = target.file_name().unwrap_or_default().to_string_lossy();
+        create_folders(parent(beside))?;
+        create_folders(parent(&target))?;
         loop {
-            let unique = NEXT.fetch_add(1, Ordering::Relaxed);
-            let temporary = folder.join(format!("{PREFIX}{name}.{}.{unique}.tmp", std::process::id()));
+            let temporary = temporary(&target, beside);
             match OpenOptions::new().write(true).create_new(true).open(&temporary) {
                 Ok(file) => return Ok(Self { file, temporary, target, overwrite, published: false }),
                 // A leftover of a process that had our number: take the next name.
@@ -71,7 +93,7 @@ impl StagedFile {
     }
 }
 
-fn exists(target: &Path) -> Error {
+pub(crate) fn exists(target: &Path) -> Error {
     Error::invalid(format!("{} exists", target.display())).hint("give -f to replace it")
 }
 

@@ -61,7 +61,7 @@ pub trait Store: Debug + Send + Sync {
     /// `InvalidRequest` when it exists and must not be replaced, `Io`, `Unsupported` on read-only stores.
     fn stage(&self, object: &str, overwrite: Overwrite) -> Result<Box<dyn Staged>>;
 
-    /// Removes an object. A missing one is no error.
+    /// Removes an object, or a folder that is empty. A missing one is no error.
     ///
     /// # Errors
     /// `Io`, `Unsupported` on read-only stores.

@@ -56,6 +56,7 @@ impl Format for TensogramFormat {
             versions: false,
             nullable: false,
             attributes: true,
+            folder: false,
         }
     }
 

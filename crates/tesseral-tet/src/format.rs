@@ -57,6 +57,7 @@ impl Format for TetFormat {
             versions: false,
             nullable: false,
             attributes: true,
+            folder: false,
         }
     }
 

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use tesseral_core::{ArraySchema, ChunkStats, Coords, Error, Result};
+use tesseral_core::{ArraySchema, Attributes, ChunkStats, Coords, Error, HistoryRow, Result};
 use tesseral_format::{
     ArraySource, ChunkInfo, ChunkPlan, Column, ColumnMut, DigestSpan, PlannedChunk, Request, Scratch,
     TimeRange,
@@ -32,6 +32,9 @@ pub(crate) struct TileDbArray {
     pub objects: Vec<String>,
     pub deletes: Vec<StoredDelete>,
     pub range: TimeRange,
+    /// Attributes of the file that the array came from, where they are kept apart.
+    pub file_attributes: Option<Attributes>,
+    pub history: Vec<HistoryRow>,
 }
 
 /// The number of a chunk: fragment and tile.

@@ -40,12 +40,14 @@ pub(crate) enum DeleteBytes {
 /// A list of fragments that another one replaces.
 #[derive(Clone, Debug)]
 pub(crate) struct Vacuum {
+    /// Name of the fragment that replaces them.
+    pub by: String,
     pub time: Name,
     pub fragments: Vec<String>,
 }
 
 /// Everything named in the folder.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Directory {
     /// Objects of schemas in the order of their names, with their times.
     pub schemas: Vec<(String, Name)>,
@@ -205,7 +207,7 @@ impl Commits {
             "ign" => self.ignored.extend(lines(&text()?).map(|line| last_component(&line).to_owned())),
             "vac" => {
                 let fragments = lines(&text()?).map(|line| last_component(&line).to_owned()).collect();
-                self.vacuums.push(Vacuum { time, fragments });
+                self.vacuums.push(Vacuum { by: stem.to_owned(), time, fragments });
             }
             "del" => {
                 let bytes = DeleteBytes::Object(object);
@@ -258,6 +260,9 @@ impl Commits {
                 self.committed.insert(stem.to_owned());
             }
         }
+        // A fragment that was never committed replaces nothing.
+        let committed = &self.committed;
+        self.vacuums.retain(|vacuum| committed.contains(&vacuum.by));
         for (file, delete) in std::mem::take(&mut self.inline) {
             if !self.ignored.contains(&file) {
                 self.deletes.entry(file).or_insert(delete);

@@ -2,13 +2,15 @@
 
 use std::sync::Arc;
 
-use tesseral_core::{Finding, Result};
+use tesseral_core::{ArraySchema, Finding, Result};
 use tesseral_format::{
-    AuditOptions, AuditReport, Capabilities, Container, Format, OpenOptions, Probe, Sniff,
+    AppendOptions, AuditOptions, AuditReport, Capabilities, Container, CreateOptions, Edit, Format,
+    OpenOptions, Probe, Sniff, Writer,
 };
 use tesseral_store::Store;
 
 use crate::open::TileDbContainer;
+use crate::write::{TileDbAppender, TileDbEditor, TileDbWriter};
 
 /// TileDB arrays and groups.
 #[derive(Clone, Copy, Debug, Default)]
@@ -29,12 +31,13 @@ impl Format for TileDbFormat {
 
     fn capabilities(&self) -> Capabilities {
         Capabilities {
-            create: false,
+            create: true,
             many_arrays: true,
             sparse: true,
             versions: true,
             nullable: true,
             attributes: true,
+            folder: true,
         }
     }
 
@@ -52,6 +55,23 @@ impl Format for TileDbFormat {
 
     fn open(&self, store: Arc<dyn Store>, options: &OpenOptions) -> Result<Arc<dyn Container>> {
         Ok(Arc::new(TileDbContainer::open(store, options)?))
+    }
+
+    fn create(&self, store: Arc<dyn Store>, options: &CreateOptions) -> Result<Box<dyn Writer>> {
+        Ok(Box::new(TileDbWriter::create(&store, options)?))
+    }
+
+    fn append(
+        &self,
+        store: Arc<dyn Store>,
+        options: &AppendOptions,
+    ) -> Result<(Box<dyn Writer>, ArraySchema)> {
+        let (appender, schema) = TileDbAppender::open(&store, options)?;
+        Ok((Box::new(appender), schema))
+    }
+
+    fn edit(&self, store: Arc<dyn Store>, options: &OpenOptions) -> Result<Box<dyn Edit>> {
+        Ok(Box::new(TileDbEditor::open(&store, options)?))
     }
 
     fn audit(

@@ -16,7 +16,7 @@ use crate::wire::schema::Range;
 use crate::wire::section::{self, Values};
 
 /// The file of a fragment's metadata.
-const METADATA: &str = "__fragment_metadata.tdb";
+pub(crate) const METADATA: &str = "__fragment_metadata.tdb";
 
 /// Tiles of one fragment that are numbered.
 pub(crate) const MAX_TILES: u64 = 1 << 40;
@@ -42,7 +42,7 @@ pub(crate) struct Fragment {
 }
 
 /// Reads a fragment's footer: its bytes, where it begins, length of the file.
-fn read_footer(reader: &Reader, object: &str) -> Result<(tesseral_store::Bytes, u64, u64)> {
+pub(crate) fn read_footer(reader: &Reader, object: &str) -> Result<(tesseral_store::Bytes, u64, u64)> {
     let described = || reader.store.describe(object);
     let len = reader.store.len(object)?;
     let tail =

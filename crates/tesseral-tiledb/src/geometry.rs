@@ -123,6 +123,19 @@ impl Geometry {
         Ok(Placement { region: Region::new(bounds), first, counts, tiles })
     }
 
+    /// The box of positions in coordinates.
+    pub(crate) fn ranges(&self, region: &Region) -> Result<Vec<Range>> {
+        let one = |(axis, &(start, end)): (&Axis, &(u64, u64))| {
+            let low = axis.origin + i128::from(start);
+            let high = axis.origin + i128::from(end) - 1;
+            let bytes = |n: i128| n.to_le_bytes()[..axis.datatype.size()].to_vec();
+            let range = (bytes(low), bytes(high));
+            let fits = integer(axis.datatype, &range.1) == Some(high);
+            fits.then_some(range).ok_or_else(|| Error::invalid(format!("{high} lies outside the dimension")))
+        };
+        self.axes.iter().zip(region.bounds()).map(one).collect()
+    }
+
     /// All positions of the tile at grid coordinates, past the array's end too.
     pub(crate) fn tile(&self, coords: &[u64]) -> Option<Region> {
         let mut bounds = Vec::with_capacity(coords.len());

@@ -62,14 +62,15 @@ pub(crate) fn open(reader: &Arc<Reader>, options: &OpenOptions) -> Result<TileDb
             names.push(name);
         }
     }
-    let attributes = TileDbContainer::group_attributes(reader, times(options))?;
+    let meaning = TileDbContainer::group_meaning(reader, times(options))?;
     let group = Some(Group { members: top });
     Ok(TileDbContainer {
         reader: Arc::clone(reader),
         arrays,
         names,
         group,
-        attributes,
+        attributes: meaning.attributes,
+        history: meaning.history,
         uncommitted: Vec::new(),
     })
 }

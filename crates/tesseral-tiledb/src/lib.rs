@@ -1,4 +1,4 @@
-//! TileDB arrays: dense and sparse arrays in versioned fragments, read.
+//! TileDB arrays: dense and sparse arrays in versioned fragments.
 //!
 //! ```text
 //! ARRAY/__schema/…          schemas, one file per version of the schema
@@ -12,12 +12,13 @@
 //! of two fragments meet, the later one wins.
 //!
 //! # Edges
-//! - Versions 10 to 23 are read; nothing is written.
-//! - The filter `webp` is not decoded.
+//! - Versions 10 to 23 are read; new arrays are of version 22, appends keep the version of the array's schema.
+//! - The filter `webp` is neither read nor written.
 #![forbid(unsafe_code)]
 
 mod array;
 mod audit;
+mod convention;
 mod decode;
 mod deletes;
 mod details;
@@ -33,6 +34,7 @@ mod reader;
 mod sparse;
 mod stats;
 pub mod wire;
+mod write;
 
 /// The id of the format.
 pub const ID: &str = "tiledb";

@@ -42,7 +42,7 @@ impl StoredSchema {
         let aes = encrypted.then_some(Filter::Aes256Gcm);
         let chain = |pipeline: &Pipeline, datatype: Datatype, cell: usize, strings: bool| {
             let filters = pipeline.filters.iter().copied().chain(aes);
-            Chain::new(filters, datatype.word(), cell, strings)
+            Chain::new(filters, datatype.word(), cell, strings).chunks_of(pipeline.max_chunk)
         };
         let offsets = chain(&wire.offsets, Datatype::UINT64, 8, false);
         let validity = chain(&wire.validity, Datatype::UINT8, 1, false);

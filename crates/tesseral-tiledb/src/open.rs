@@ -8,6 +8,7 @@ use tesseral_format::{ArraySource, Container, OpenOptions, TimeRange};
 use tesseral_store::{Store, StoreExt};
 
 use crate::array::TileDbArray;
+use crate::convention;
 use crate::directory::{self, Directory, FragmentEntry};
 use crate::fragment::Fragment;
 use crate::geometry::Geometry;
@@ -51,11 +52,13 @@ pub(crate) fn read_schema(reader: &Reader, object: &str) -> Result<Arc<StoredSch
 }
 
 /// What an array is made of, before its fragments.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Opening {
     pub directory: Directory,
     pub range: TimeRange,
     pub current: Arc<StoredSchema>,
+    /// File name of the current schema.
+    pub current_name: String,
     pub geometry: Option<Geometry>,
     pub visible: Vec<FragmentEntry>,
     pub hidden: Vec<FragmentEntry>,
@@ -82,7 +85,18 @@ impl Opening {
             false => Some(Geometry::new(&current.wire, &reader.store.describe(&newest))?),
         };
         let (visible, hidden) = directory.visible(range, current.wire.sparse);
-        Ok(Self { directory, range, current, geometry, visible, hidden, schemas, prefix: prefix.to_owned() })
+        let current_name = name.to_owned();
+        Ok(Self {
+            directory,
+            range,
+            current,
+            current_name,
+            geometry,
+            visible,
+            hidden,
+            schemas,
+            prefix: prefix.to_owned(),
+        })
     }
 
     /// Opens one of the fragments.
@@ -131,9 +145,21 @@ impl Opening {
             let (bytes, _) = reader.object(&object)?;
             enumerations.insert(label.clone(), enumeration::parse(&reader.store.describe(&object), &bytes)?);
         }
-        let attributes = read_attributes(&reader, &self.directory.metadata, self.range)?;
-        let schema =
-            array_schema(name, &self.current.wire, self.geometry.as_ref(), &enumerations, attributes)?;
+        let entries = read_attributes(&reader, &self.directory.metadata, self.range)?;
+        let meaning = convention::meaning(entries);
+        let mut schema = array_schema(
+            name,
+            &self.current.wire,
+            self.geometry.as_ref(),
+            &enumerations,
+            meaning.attributes,
+        )?;
+        for (d, dim) in schema.dims.iter_mut().enumerate() {
+            dim.labels = meaning.labels.get(&d).filter(|l| Some(l.len() as u64) == dim.extent).cloned();
+            if meaning.unnamed.contains(&d) {
+                dim.name.clear();
+            }
+        }
         let mut deletes = Vec::new();
         if self.current.wire.sparse {
             for entry in &self.directory.deletes {
@@ -152,6 +178,8 @@ impl Opening {
             objects,
             deletes,
             range: self.range,
+            file_attributes: meaning.file,
+            history: meaning.history,
         })
     }
 }
@@ -184,6 +212,7 @@ pub struct TileDbContainer {
     pub(crate) names: Vec<String>,
     pub(crate) group: Option<crate::group::Group>,
     pub(crate) attributes: Attributes,
+    pub(crate) history: Vec<HistoryRow>,
     pub(crate) uncommitted: Vec<String>,
 }
 
@@ -203,9 +232,11 @@ impl TileDbContainer {
     }
 
     pub(crate) fn of(reader: Arc<Reader>, name: String, array: TileDbArray) -> Self {
-        let attributes = array.schema.attributes.clone();
+        let attributes = array.file_attributes.clone().unwrap_or_else(|| array.schema.attributes.clone());
+        let history = array.history.clone();
         Self {
             reader,
+            history,
             arrays: vec![Arc::new(array)],
             names: vec![name],
             group: None,
@@ -214,9 +245,10 @@ impl TileDbContainer {
         }
     }
 
-    /// Attributes of a group.
-    pub(crate) fn group_attributes(reader: &Reader, range: TimeRange) -> Result<Attributes> {
-        read_attributes(reader, &directory::metadata(reader, "__meta")?, range)
+    /// Attributes and history of a group.
+    pub(crate) fn group_meaning(reader: &Reader, range: TimeRange) -> Result<convention::Meaning> {
+        let entries = read_attributes(reader, &directory::metadata(reader, "__meta")?, range)?;
+        Ok(convention::meaning(entries))
     }
 }
 
@@ -249,7 +281,7 @@ impl Container for TileDbContainer {
     }
 
     fn history(&self) -> &[HistoryRow] {
-        &[]
+        &self.history
     }
 
     fn details(&self) -> serde_json::Value {

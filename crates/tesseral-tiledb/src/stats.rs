@@ -95,6 +95,8 @@ fn total(dtype: DType, bits: u64) -> Option<Sum> {
             (sum.abs() < f64::MAX).then_some(Sum::Float(sum))
         }
         Class::UInt | Class::Bool => (bits != u64::MAX).then(|| Sum::Int(bits.into())),
+        // Moments do not add up.
+        Class::Time if matches!(dtype, DType::DateTime(_)) => None,
         Class::Int | Class::Time => {
             let sum = bits.cast_signed();
             (sum != i64::MAX && sum != i64::MIN).then(|| Sum::Int(sum.into()))

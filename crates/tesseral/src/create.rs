@@ -3,10 +3,10 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use tesseral_core::{Attributes, Error, HistoryRow, Region, Result};
-use tesseral_engine::{Options, WriteSession};
-use tesseral_format::{ArraySpec, CreateOptions, MemoryBudget};
-use tesseral_store::{Access, LocalStore, Overwrite, Store};
+use tesseral_core::{ArraySchema, Attributes, Error, HistoryRow, Region, Result, Value};
+use tesseral_engine::{Arrival, Options, WriteSession};
+use tesseral_format::{ArraySpec, ColumnData, CreateOptions, MemoryBudget};
+use tesseral_store::{Access, LocalStore, Overwrite, StagedFolder, Store};
 
 use crate::registry;
 
@@ -51,6 +51,13 @@ impl Create {
         self
     }
 
+    /// An option that only one format knows, such as `timestamp` of TileDB arrays.
+    #[must_use]
+    pub fn option(mut self, name: impl Into<String>, value: Value) -> Self {
+        self.options.extra.insert(name.into(), value);
+        self
+    }
+
     /// Threads, memory, cancellation and progress.
     #[must_use]
     pub fn execution(mut self, options: Options) -> Self {
@@ -72,9 +79,15 @@ impl Create {
         } else {
             registry::format(format)?
         };
-        let store: Arc<dyn Store> = Arc::new(LocalStore::new(path, Access::Read));
+        // A folder is built beside its place and moved there whole.
+        let folder = match format.capabilities().folder {
+            true => Some(StagedFolder::create(path, self.options.overwrite)?),
+            false => None,
+        };
+        let root = folder.as_ref().map_or(path, StagedFolder::path);
+        let store: Arc<dyn Store> = Arc::new(LocalStore::new(root, Access::Read));
         let writer = format.create(store, &self.options)?;
-        Ok(Session { inner: WriteSession::new(writer, self.execution.clone()) })
+        Ok(Session { inner: WriteSession::new(writer, self.execution.clone()), folder, schema: None })
     }
 }
 
@@ -86,9 +99,36 @@ pub struct ArrayId(pub usize);
 #[derive(Debug)]
 pub struct Session {
     inner: WriteSession,
+    folder: Option<StagedFolder>,
+    schema: Option<ArraySchema>,
 }
 
 impl Session {
+    pub(crate) fn appending(inner: WriteSession, schema: ArraySchema) -> Self {
+        Self { inner, folder: None, schema: Some(schema) }
+    }
+
+    /// What the array is that is added to; `None` for a new container.
+    pub fn schema(&self) -> Option<&ArraySchema> {
+        self.schema.as_ref()
+    }
+
+    /// Fills a box of whole chunks from columns in memory, one per field, row-major over the box.
+    ///
+    /// # Errors
+    /// `InvalidRequest` when the columns do not fit the box, it cuts a chunk, or one was already written; `Io`.
+    pub fn write_columns(&self, array: ArrayId, region: &Region, columns: &[ColumnData<'_>]) -> Result<()> {
+        self.inner.write_columns(array.0, region, columns)
+    }
+
+    /// Writes cells of a sparse array: one column per dimension, then one per field, all of the same length.
+    ///
+    /// # Errors
+    /// `InvalidRequest` for cells outside the domain, twice at one position or not in the order promised; `Io`.
+    pub fn write_cells(&self, array: ArrayId, columns: &[ColumnData<'_>], order: Arrival) -> Result<()> {
+        self.inner.write_cells(array.0, columns, order)
+    }
+
     /// Declares an array. Declare all of them before writing the first chunk.
     ///
     /// # Errors
@@ -154,6 +194,7 @@ impl Session {
     /// # Errors
     /// `InvalidRequest` when a chunk is missing; `Io`.
     pub fn commit(self) -> Result<()> {
-        self.inner.commit()
+        self.inner.commit()?;
+        self.folder.map_or(Ok(()), StagedFolder::publish)
     }
 }

@@ -34,6 +34,7 @@
 //! reads one from text. Errors carry a [kind](ErrorKind), the place, and what to try.
 #![forbid(unsafe_code)]
 
+mod append;
 mod array;
 mod as_of;
 mod cells;
@@ -43,6 +44,7 @@ mod filter;
 mod registry;
 mod select;
 
+pub use append::{Append, condition, edit};
 pub use array::Array;
 pub use as_of::as_of;
 pub use cells::CellQuery;
@@ -55,12 +57,14 @@ pub use tesseral_core::{
     Value,
 };
 pub use tesseral_engine::{
-    self as engine, Cancel, CellBatch, CellOrder, CellStream, Cells, Dense, Options, Progress, Reduced,
+    self as engine, Arrival, Cancel, CellBatch, CellOrder, CellStream, Cells, Dense, Options, Progress,
+    Reduced,
     kernel::summary::{Summary, Wanted},
 };
 pub use tesseral_format::{
-    ArraySpec, ChunkInfo, CodecSpec, Column, CoordinateRanges, CreateOptions, Format, MemoryBudget,
-    OpenOptions, Repair, Request, Target, TimeRange, Totals,
+    AppendOptions, ArraySpec, Change, ChunkInfo, CodecSpec, Column, ColumnData, Consolidate, Consolidated,
+    CoordinateRanges, CreateOptions, Edit, EditPart, Format, MemoryBudget, OpenOptions, Repair, Request,
+    Target, TimeRange, Totals, Vacuumed,
 };
 pub use tesseral_store::{self as store, Overwrite};
 /// Messages of tensors: encode, decode, scan, stream and validate `.tgm` without the engine.

@@ -25,13 +25,14 @@ pub fn format(id: &str) -> Result<&'static dyn Format> {
         .ok_or_else(|| Error::not_found("format", id, FORMATS.iter().map(|f| f.id().to_owned()).collect()))
 }
 
-/// The format whose file names end like this one.
+/// The format whose file names end like this one; that of folders for a name without an ending.
 pub(crate) fn by_name(path: &Path) -> Option<&'static dyn Format> {
     let name = path.file_name()?.to_str()?;
     let ends = |f: &&dyn Format| {
         f.extensions().iter().any(|e| name.strip_suffix(e).is_some_and(|stem| stem.ends_with('.')))
     };
-    FORMATS.iter().copied().find(ends)
+    let plain = !name.contains('.');
+    FORMATS.iter().copied().find(|f| ends(f) || (plain && f.capabilities().folder))
 }
 
 /// The format of a source, by its bytes and, failing that, by its name.

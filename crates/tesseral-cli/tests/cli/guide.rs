@@ -76,10 +76,53 @@ fn run(folder: &Path, line: &str) -> String {
     out
 }
 
+/// Runs the commands of a guide and compares what they print. Blocks of `csv NAME` are files that they find.
+fn check(path: &Path, guide: &str, folder: &Folder) {
+    let mut made = String::new();
+    let (mut inside, mut commands) = (false, 0);
+    let mut file: Option<(String, String)> = None;
+    for line in guide.lines() {
+        if line.starts_with("```") {
+            inside = !inside && line == "```console";
+            if let Some((name, text)) = file.take() {
+                std::fs::write(folder.path(&name), text).unwrap();
+            } else if let Some(name) = line.strip_prefix("```csv ") {
+                file = Some((name.to_owned(), String::new()));
+            }
+        } else if inside {
+            let Some(command) = line.strip_prefix("$ ") else { continue };
+            made.push_str(&format!("{line}\n{}", run(&folder.path("."), command)));
+            commands += 1;
+            continue;
+        } else if let Some((_, text)) = &mut file {
+            text.push_str(&format!("{line}\n"));
+        }
+        made.push_str(line);
+        made.push('\n');
+    }
+    assert!(commands > 10, "the guide shows commands");
+    if std::env::var_os("TET_GUIDE").is_some_and(|v| v == "overwrite") {
+        std::fs::write(path, made).unwrap();
+    } else {
+        assert!(made == guide, "the guide says something else; TET_GUIDE=overwrite writes it anew:\n{made}");
+    }
+}
+
+fn guide(name: &str) -> (std::path::PathBuf, String) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guides").join(name);
+    let text = std::fs::read_to_string(&path).unwrap();
+    (path, text)
+}
+
+#[test]
+fn the_guide_to_versions_is_true() {
+    let (path, text) = guide("tiledb.md");
+    check(&path, &text, &Folder::new());
+}
+
 #[test]
 fn the_guide_is_true() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guides/cli.md");
-    let guide = std::fs::read_to_string(&path).unwrap();
+    let (path, guide) = guide("cli.md");
     let folder = Folder::new();
     ocean(&folder.path("ocean.tet"));
     // A second one with a bit turned over in a chunk of sst.
@@ -89,24 +132,5 @@ fn the_guide_is_true() {
     bytes[at + 1] ^= 4;
     std::fs::write(folder.path("damaged.tet"), bytes).unwrap();
 
-    let mut made = String::new();
-    let (mut inside, mut commands) = (false, 0);
-    for line in guide.lines() {
-        if line.starts_with("```") {
-            inside = !inside && line == "```console";
-        } else if inside {
-            let Some(command) = line.strip_prefix("$ ") else { continue };
-            made.push_str(&format!("{line}\n{}", run(&folder.path("."), command)));
-            commands += 1;
-            continue;
-        }
-        made.push_str(line);
-        made.push('\n');
-    }
-    assert!(commands > 10, "the guide shows commands");
-    if std::env::var_os("TET_GUIDE").is_some_and(|v| v == "overwrite") {
-        std::fs::write(&path, made).unwrap();
-    } else {
-        assert!(made == guide, "the guide says something else; TET_GUIDE=overwrite writes it anew:\n{made}");
-    }
+    check(&path, &guide, &folder);
 }

@@ -6,7 +6,7 @@
 
 use tesseral_core::Result;
 
-use super::header::Header;
+use super::header::{Header, put_len};
 use super::{Kind, Pair, Word, grow, noop};
 
 /// Whether the filter does anything to these elements. Dates count as integers since version 20.
@@ -70,4 +70,53 @@ pub(crate) fn extend(bytes: &[u8], signed: bool) -> u64 {
         *to = *from;
     }
     u64::from_le_bytes(wide)
+}
+
+/// Reduces windows of at most `window` bytes.
+pub(crate) fn forward(
+    word: Word,
+    window: u32,
+    version: u32,
+    meta: &[u8],
+    data: &[u8],
+    out: &mut Pair,
+) -> Result<()> {
+    if !applies(word, version) {
+        return noop::reverse(meta, data, out);
+    }
+    let name = "bit_width_reduction";
+    let size = word.size;
+    let signed = matches!(word.kind, Kind::Signed | Kind::Time);
+    let window = window_bytes(window, size);
+    put_len(name, data.len(), &mut out.meta)?;
+    put_len(name, data.len().div_ceil(window), &mut out.meta)?;
+    for window in data.chunks(window) {
+        // Shifting the sign away lets signed numbers be compared as unsigned ones.
+        let flip = if signed { 1_u64 << 63 } else { 0 };
+        let values = || window.chunks_exact(size).map(|v| extend(v, signed));
+        let least = values().map(|v| v ^ flip).min().unwrap_or(0) ^ flip;
+        let range = values().map(|v| v.wrapping_sub(least)).max().unwrap_or(0);
+        let fits = |bits: u32| range < 1 << (bits - u32::from(signed));
+        let bits = [8_u32, 16, 32].into_iter().find(|bits| fits(*bits));
+        let bits = bits.filter(|bits| window.len().is_multiple_of(size) && (*bits as usize) < size * 8);
+        out.meta.extend_from_slice(&least.to_le_bytes()[..size]);
+        out.meta.push(u8::try_from(bits.unwrap_or(8 * u32::try_from(size).unwrap_or(8))).unwrap_or(64));
+        put_len(name, window.len(), &mut out.meta)?;
+        match bits {
+            None => out.data.extend_from_slice(window),
+            Some(bits) => {
+                let bytes = bits as usize / 8;
+                for value in values() {
+                    out.data.extend_from_slice(&value.wrapping_sub(least).to_le_bytes()[..bytes]);
+                }
+            }
+        }
+    }
+    out.meta.extend_from_slice(meta);
+    Ok(())
+}
+
+/// Bytes of a window: whole elements, one at least.
+pub(crate) fn window_bytes(window: u32, size: usize) -> usize {
+    (usize::try_from(window).unwrap_or(usize::MAX) / size).max(1) * size
 }

@@ -6,7 +6,7 @@
 
 use tesseral_core::Result;
 
-use super::header::Header;
+use super::header::{Header, put_len};
 use super::{Pair, Word, grow};
 
 const BLOCK: usize = 8192;
@@ -57,6 +57,42 @@ fn untranspose(width: usize, block: &[u8], out: &mut [u8]) {
         }
     }
     out[whole..].copy_from_slice(&block[whole..]);
+}
+
+/// Shuffles a first part of whole groups of eight bytes; what is left is a part of its own, and copied.
+pub(crate) fn forward(word: Word, meta: &[u8], data: &[u8], out: &mut Pair) -> Result<()> {
+    let (whole, rest) = data.split_at(data.len() / 8 * 8);
+    let parts: Vec<&[u8]> = [whole, rest].into_iter().filter(|part| !part.is_empty()).collect();
+    put_len("bitshuffle", parts.len(), &mut out.meta)?;
+    for part in parts {
+        put_len("bitshuffle", part.len(), &mut out.meta)?;
+        let start = out.data.len();
+        out.data.extend_from_slice(part);
+        if part.len().is_multiple_of(8) && part.len().is_multiple_of(word.size) {
+            for (block, target) in part.chunks(BLOCK).zip(out.data[start..].chunks_mut(BLOCK)) {
+                transpose(word.size, block, target);
+            }
+        }
+    }
+    out.meta.extend_from_slice(meta);
+    Ok(())
+}
+
+/// The inverse of [`untranspose`].
+fn transpose(width: usize, block: &[u8], out: &mut [u8]) {
+    let groups = block.len() / width / 8;
+    for k in 0..width {
+        for group in 0..groups {
+            let mut bytes = [0; 8];
+            for (i, byte) in bytes.iter_mut().enumerate() {
+                *byte = block[(group * 8 + i) * width + k];
+            }
+            let rows = transpose8(u64::from_le_bytes(bytes)).to_le_bytes();
+            for (b, row) in rows.into_iter().enumerate() {
+                out[(8 * k + b) * groups + group] = row;
+            }
+        }
+    }
 }
 
 #[cfg(test)]

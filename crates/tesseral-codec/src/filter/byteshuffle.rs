@@ -5,7 +5,7 @@
 
 use tesseral_core::Result;
 
-use super::header::Header;
+use super::header::{Header, put_len};
 use super::{Pair, Word, grow};
 
 pub(crate) fn reverse(word: Word, meta: &[u8], data: &[u8], out: &mut Pair, cap: usize) -> Result<()> {
@@ -38,6 +38,16 @@ fn unshuffle(width: usize, part: &[u8], out: &mut [u8]) {
         8 => gather::<8>(part, out),
         _ => out.copy_from_slice(part),
     }
+}
+
+/// Shuffles the data as one part.
+pub(crate) fn forward(word: Word, meta: &[u8], data: &[u8], out: &mut Pair) -> Result<()> {
+    put_len("byteshuffle", 1, &mut out.meta)?;
+    put_len("byteshuffle", data.len(), &mut out.meta)?;
+    out.meta.extend_from_slice(meta);
+    out.data.extend_from_slice(data);
+    let whole = data.len() / word.size * word.size;
+    crate::shuffle::encode_into(&data[..whole], word.size, &mut out.data[..whole])
 }
 
 #[cfg(test)]

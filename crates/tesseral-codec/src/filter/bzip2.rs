@@ -1,6 +1,6 @@
 //! One bzip2 stream per part.
 
-use bzip2::{Decompress, Status};
+use bzip2::{Action, Compress, Compression, Decompress, Status};
 use tesseral_core::{Error, Result};
 
 pub(crate) fn decode_into(src: &[u8], dst: &mut [u8]) -> Result<()> {
@@ -18,6 +18,21 @@ pub(crate) fn decode_into(src: &[u8], dst: &mut [u8]) -> Result<()> {
         if status == Status::StreamEnd || stuck {
             let detail = format!("expected {} bytes, the stream gave {}", dst.len(), stream.total_out());
             return Err(Error::codec("bzip2", detail));
+        }
+    }
+}
+
+/// Appends one stream.
+pub(crate) fn encode(src: &[u8], level: i32, out: &mut Vec<u8>) -> Result<()> {
+    let level = u32::try_from(level).ok().filter(|l| (1..=9).contains(l)).unwrap_or(1);
+    let mut stream = Compress::new(Compression::new(level), 0);
+    loop {
+        let read = usize::try_from(stream.total_in()).unwrap_or(usize::MAX);
+        let rest = src.get(read..).unwrap_or_default();
+        out.reserve(rest.len() / 2 + 64);
+        let status = stream.compress_vec(rest, out, Action::Finish).map_err(|e| Error::codec("bzip2", e))?;
+        if status == Status::StreamEnd {
+            return Ok(());
         }
     }
 }

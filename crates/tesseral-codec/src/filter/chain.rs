@@ -1,4 +1,4 @@
-//! A list of filters, undone chunk by chunk.
+//! A list of filters, undone chunk by chunk. What does it is in [`encode`](super::encode).
 //!
 //! ```text
 //! u64 chunks │ per chunk: u32 original │ u32 filtered │ u32 metadata │ metadata bytes │ filtered bytes
@@ -17,7 +17,10 @@ use crate::Contexts;
 /// Bytes that a stage between filters may take beside what the chunk decodes to: headers of small windows.
 const SLACK: usize = 1 << 20;
 
-/// How filters are to be undone.
+/// Bytes of a chunk that writers make unless told otherwise.
+const MAX_CHUNK: usize = 1 << 16;
+
+/// How filters are done and undone.
 #[derive(Clone, Copy, Debug)]
 pub struct Rules<'a> {
     /// Format version of the writer.
@@ -31,8 +34,8 @@ pub struct Rules<'a> {
 /// Buffers of the stages between filters, kept from chunk to chunk.
 #[derive(Debug, Default)]
 pub struct Work {
-    from: Pair,
-    to: Pair,
+    pub(super) from: Pair,
+    pub(super) to: Pair,
 }
 
 /// One chunk of a tile.
@@ -113,11 +116,13 @@ impl<'a> Iterator for Chunks<'a> {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Chain {
     /// In the order they encode, with their input's elements.
-    filters: Vec<(Filter, Word)>,
+    pub(super) filters: Vec<(Filter, Word)>,
     /// Bytes of a cell, the unit of run lengths.
-    cell: usize,
+    pub(super) cell: usize,
     /// The first filter holds strings together with their offsets.
     strings: bool,
+    /// Bytes of a chunk that a writer makes; 0 for one chunk per tile.
+    pub(super) max_chunk: usize,
 }
 
 impl Chain {
@@ -135,7 +140,14 @@ impl Chain {
             word = filter.output(word);
         }
         let first = matches!(chain.first(), Some((Filter::Rle | Filter::Dictionary, _)));
-        Self { filters: chain, cell: cell.max(1), strings: strings && first }
+        Self { filters: chain, cell: cell.max(1), strings: strings && first, max_chunk: MAX_CHUNK }
+    }
+
+    /// Makes chunks of about this many bytes when encoding; 0 for one chunk per tile.
+    #[must_use]
+    pub fn chunks_of(mut self, bytes: u32) -> Self {
+        self.max_chunk = usize::try_from(bytes).unwrap_or(0);
+        self
     }
 
     /// Whether tiles hold strings together with their offsets: [`decode_strings`](Self::decode_strings) reads them.
@@ -245,11 +257,13 @@ impl Chain {
     ) -> Result<()> {
         match self.filters.as_slice() {
             [] => return crate::raw::decode_into(chunk.data, out),
-            [(filter @ (Filter::Zstd | Filter::Lz4 | Filter::Gzip), _)] if !out.is_empty() => {
+            [(filter @ (Filter::Zstd { .. } | Filter::Lz4 { .. } | Filter::Gzip { .. }), _)]
+                if !out.is_empty() =>
+            {
                 if let Some(part) = compressor::single(chunk.meta, chunk.data, out.len()) {
                     return match filter {
-                        Filter::Zstd => zstd::decode_into(part, out, contexts),
-                        Filter::Lz4 => lz4::decode_into(part, out),
+                        Filter::Zstd { .. } => zstd::decode_into(part, out, contexts),
+                        Filter::Lz4 { .. } => lz4::decode_into(part, out),
                         _ => gzip::decode_into(part, out),
                     };
                 }
@@ -314,10 +328,10 @@ fn reverse(
     let name = filter.name();
     match filter {
         Filter::Noop => noop::reverse(meta, data, out),
-        Filter::Gzip => compressor::reverse(name, meta, data, out, cap, gzip::decode_into),
-        Filter::Lz4 => compressor::reverse(name, meta, data, out, cap, lz4::decode_into),
-        Filter::Bzip2 => compressor::reverse(name, meta, data, out, cap, bzip2::decode_into),
-        Filter::Zstd => {
+        Filter::Gzip { .. } => compressor::reverse(name, meta, data, out, cap, gzip::decode_into),
+        Filter::Lz4 { .. } => compressor::reverse(name, meta, data, out, cap, lz4::decode_into),
+        Filter::Bzip2 { .. } => compressor::reverse(name, meta, data, out, cap, bzip2::decode_into),
+        Filter::Zstd { .. } => {
             compressor::reverse(name, meta, data, out, cap, |src, dst| zstd::decode_into(src, dst, contexts))
         }
         Filter::Rle => {
@@ -336,8 +350,10 @@ fn reverse(
                 double_delta::decode_into(word, src, dst)
             })
         }
-        Filter::BitWidthReduction => bit_width_reduction::reverse(word, rules.version, meta, data, out, cap),
-        Filter::PositiveDelta => positive_delta::reverse(word, rules.version, meta, data, out, cap),
+        Filter::BitWidthReduction { .. } => {
+            bit_width_reduction::reverse(word, rules.version, meta, data, out, cap)
+        }
+        Filter::PositiveDelta { .. } => positive_delta::reverse(word, rules.version, meta, data, out, cap),
         Filter::BitShuffle => bitshuffle::reverse(word, meta, data, out, cap),
         Filter::ByteShuffle => byteshuffle::reverse(word, meta, data, out, cap),
         Filter::Xor => xor::reverse(word, meta, data, out, cap),
@@ -352,7 +368,7 @@ fn reverse(
 }
 
 /// Delta filters compute in integers of up to 8 bytes; floats come to them only reinterpreted.
-fn number(name: &'static str, word: Word) -> Result<Word> {
+pub(super) fn number(name: &'static str, word: Word) -> Result<Word> {
     if word.kind == Kind::Float || !matches!(word.size, 1 | 2 | 4 | 8) {
         return Err(Error::codec(name, format!("elements of {} bytes are not integers", word.size)));
     }

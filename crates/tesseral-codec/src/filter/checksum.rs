@@ -42,3 +42,21 @@ fn check<D: Digest>(filter: &'static str, verify: bool, table: &[u8], bytes: &[u
     }
     Ok(())
 }
+
+/// Puts the digests of metadata and data in front of the metadata.
+pub(crate) fn forward<D: Digest>(
+    filter: &'static str,
+    meta: &[u8],
+    data: &[u8],
+    out: &mut Pair,
+) -> Result<()> {
+    super::header::put_len(filter, usize::from(!meta.is_empty()), &mut out.meta)?;
+    super::header::put_len(filter, 1, &mut out.meta)?;
+    for part in (!meta.is_empty()).then_some(meta).into_iter().chain([data]) {
+        out.meta.extend_from_slice(&(part.len() as u64).to_le_bytes());
+        out.meta.extend_from_slice(&D::digest(part));
+    }
+    out.meta.extend_from_slice(meta);
+    out.data.extend_from_slice(data);
+    Ok(())
+}

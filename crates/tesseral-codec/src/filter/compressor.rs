@@ -5,7 +5,7 @@
 
 use tesseral_core::Result;
 
-use super::header::Header;
+use super::header::{Header, put_len};
 use super::{Pair, grow};
 
 /// Calls `decode(compressed, into)` for every part.
@@ -39,4 +39,23 @@ pub(crate) fn single<'a>(meta: &[u8], data: &'a [u8], len: usize) -> Option<&'a 
     let parts = (header.u32("").ok()?, header.u32("").ok()?);
     let lens = (header.len("").ok()?, header.len("").ok()?);
     (parts == (0, 1) && header.rest.is_empty() && lens == (len, data.len())).then_some(data)
+}
+
+/// Calls `encode(part, out)` for the metadata, when there are some, and for the data.
+pub(crate) fn forward(
+    filter: &'static str,
+    meta: &[u8],
+    data: &[u8],
+    out: &mut Pair,
+    mut encode: impl FnMut(&[u8], &mut Vec<u8>) -> Result<()>,
+) -> Result<()> {
+    put_len(filter, usize::from(!meta.is_empty()), &mut out.meta)?;
+    put_len(filter, 1, &mut out.meta)?;
+    for part in (!meta.is_empty()).then_some(meta).into_iter().chain([data]) {
+        let start = out.data.len();
+        encode(part, &mut out.data)?;
+        put_len(filter, part.len(), &mut out.meta)?;
+        put_len(filter, out.data.len() - start, &mut out.meta)?;
+    }
+    Ok(())
 }

@@ -1,6 +1,6 @@
 //! Differences: `u64 count`, the first value, then each value minus the one before, wrapping.
 
-use tesseral_core::Result;
+use tesseral_core::{Error, Result};
 
 use super::Word;
 use super::bit_width_reduction::extend;
@@ -18,6 +18,23 @@ pub(crate) fn decode_into(word: Word, src: &[u8], dst: &mut [u8]) -> Result<()> 
     for (stored, element) in header.rest.chunks_exact(size).zip(dst.chunks_exact_mut(size)) {
         value = value.wrapping_add(extend(stored, false));
         element.copy_from_slice(&value.to_le_bytes()[..size]);
+    }
+    Ok(())
+}
+
+/// Appends the differences.
+pub(crate) fn encode(word: Word, src: &[u8], out: &mut Vec<u8>) -> Result<()> {
+    let size = word.step();
+    if !src.len().is_multiple_of(size) {
+        let detail = format!("{} bytes are no whole number of elements of {size}", src.len());
+        return Err(Error::codec("delta", detail));
+    }
+    out.extend_from_slice(&((src.len() / size) as u64).to_le_bytes());
+    let mut before = 0_u64;
+    for element in src.chunks_exact(size) {
+        let value = extend(element, false);
+        out.extend_from_slice(&value.wrapping_sub(before).to_le_bytes()[..size]);
+        before = value;
     }
     Ok(())
 }

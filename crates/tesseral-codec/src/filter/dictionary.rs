@@ -3,10 +3,12 @@
 //! Header as that of strings in [run lengths](super::rle), with `u8` width of numbers, `u8` width of string lengths, `u32`
 //! bytes of the dictionary and the dictionary: `big-endian length ‖ string`, repeated. Data: one big-endian number per cell.
 
+use std::collections::HashMap;
+
 use tesseral_core::Result;
 
-use super::header::Header;
-use super::rle::check_string_header;
+use super::header::{Header, put_big_endian, put_len, width_of};
+use super::rle::{check_string_header, put_string_header, strings};
 
 /// Appends strings and their ends.
 pub(crate) fn decode_strings(
@@ -51,5 +53,27 @@ pub(crate) fn decode_strings(
     if out.len() - start != bytes {
         return Err(ids.refuse(format!("expected {bytes} bytes, strings gave {}", out.len() - start)));
     }
+    Ok(())
+}
+
+/// Encodes strings, offsets included. The width of numbers goes by the cells, not by the strings that differ.
+pub(crate) fn encode_strings(ends: &[u64], data: &[u8], meta: &mut Vec<u8>, out: &mut Vec<u8>) -> Result<()> {
+    let id_width = width_of(ends.len());
+    let len_width = width_of(strings(ends, data).map(<[u8]>::len).max().unwrap_or(0));
+    let mut entries: HashMap<&[u8], usize> = HashMap::new();
+    let mut dictionary = Vec::new();
+    for string in strings(ends, data) {
+        let next = entries.len();
+        let id = *entries.entry(string).or_insert_with(|| {
+            put_big_endian(string.len(), len_width.into(), &mut dictionary);
+            dictionary.extend_from_slice(string);
+            next
+        });
+        put_big_endian(id, id_width.into(), out);
+    }
+    put_string_header("dictionary", ends.len(), data.len(), out.len(), meta)?;
+    meta.extend_from_slice(&[id_width, len_width]);
+    put_len("dictionary", dictionary.len(), meta)?;
+    meta.extend_from_slice(&dictionary);
     Ok(())
 }

@@ -2,11 +2,11 @@
 //! the first two values and, for each further one, a sign bit (1 is negative) and `bits` bits of magnitude, from the most
 //! significant bit of 64-bit words that are stored little-endian.
 
-use tesseral_core::Result;
+use tesseral_core::{Error, Result};
 
-use super::Word;
 use super::bit_width_reduction::extend;
 use super::header::Header;
+use super::{Kind, Word};
 
 pub(crate) fn decode_into(word: Word, src: &[u8], dst: &mut [u8]) -> Result<()> {
     let size = word.step();
@@ -66,6 +66,78 @@ impl Bits<'_> {
             wanted -= now;
         }
         Some(value)
+    }
+}
+
+/// Appends the packed differences of differences.
+pub(crate) fn encode(word: Word, src: &[u8], out: &mut Vec<u8>) -> Result<()> {
+    let size = word.step();
+    if !src.len().is_multiple_of(size) {
+        let detail = format!("{} bytes are no whole number of elements of {size}", src.len());
+        return Err(Error::codec("double_delta", detail));
+    }
+    let signed = matches!(word.kind, Kind::Signed | Kind::Time);
+    // Exact: 64-bit values of either sign and twice their differences fit.
+    let value = |i: usize| {
+        let wide = extend(&src[i * size..(i + 1) * size], signed);
+        if signed { i128::from(wide.cast_signed()) } else { i128::from(wide) }
+    };
+    let count = src.len() / size;
+    let bits = if count <= 2 {
+        0
+    } else {
+        let mut largest = (value(1) - value(0)).unsigned_abs();
+        for i in 2..count {
+            largest = largest.max((value(i) - 2 * value(i - 1) + value(i - 2)).unsigned_abs());
+        }
+        (128 - largest.leading_zeros()).max(1)
+    };
+    let raw = bits as usize >= size * 8 - 1;
+    let shown = if raw { u8::try_from(size * 8).unwrap_or(64) } else { u8::try_from(bits).unwrap_or(64) };
+    out.push(shown);
+    out.extend_from_slice(&(count as u64).to_le_bytes());
+    if raw || count <= 2 {
+        out.extend_from_slice(src);
+        return Ok(());
+    }
+    out.extend_from_slice(&src[..2 * size]);
+    let mut packer = Packer { out, word: 0, used: 0 };
+    for i in 2..count {
+        let step = value(i) - 2 * value(i - 1) + value(i - 2);
+        packer.put(u64::from(step < 0), 1);
+        // At most 62 bits: more would have been stored raw.
+        packer.put(u64::try_from(step.unsigned_abs()).unwrap_or(0), bits);
+    }
+    packer.finish();
+    Ok(())
+}
+
+/// Bits into the most significant end of 64-bit words.
+struct Packer<'a> {
+    out: &'a mut Vec<u8>,
+    word: u64,
+    used: u32,
+}
+
+impl Packer<'_> {
+    /// Up to 63 bits.
+    fn put(&mut self, value: u64, bits: u32) {
+        let room = 64 - self.used;
+        if bits < room {
+            self.word |= value << (room - bits);
+            self.used += bits;
+            return;
+        }
+        let rest = bits - room;
+        self.out.extend_from_slice(&(self.word | value >> rest).to_le_bytes());
+        self.word = if rest == 0 { 0 } else { value << (64 - rest) };
+        self.used = rest;
+    }
+
+    fn finish(self) {
+        if self.used > 0 {
+            self.out.extend_from_slice(&self.word.to_le_bytes());
+        }
     }
 }
 

@@ -7,7 +7,7 @@ use aes_gcm::aead::{AeadInOut, KeyInit};
 use aes_gcm::{Aes256Gcm, Nonce, Tag};
 use tesseral_core::{Error, Result};
 
-use super::header::Header;
+use super::header::{Header, put_len};
 use super::{Pair, grow};
 
 const NAME: &str = "aes_256_gcm";
@@ -42,4 +42,35 @@ pub(crate) fn reverse(
         opened.map_err(|_| header.refuse("the bytes do not match their tag: another key, or damage"))?;
     }
     Ok(())
+}
+
+/// Encrypts metadata, when there are some, and data, each under an IV of its own.
+pub(crate) fn forward(key: Option<&[u8; 32]>, meta: &[u8], data: &[u8], out: &mut Pair) -> Result<()> {
+    let Some(key) = key else {
+        return Err(Error::invalid("the array is encrypted with AES-256-GCM: its key is needed"));
+    };
+    let cipher = Aes256Gcm::new(key.into());
+    put_len(NAME, usize::from(!meta.is_empty()), &mut out.meta)?;
+    put_len(NAME, 1, &mut out.meta)?;
+    for part in (!meta.is_empty()).then_some(meta).into_iter().chain([data]) {
+        let iv = random_iv();
+        let start = out.data.len();
+        out.data.extend_from_slice(part);
+        let sealed = cipher.encrypt_inout_detached(&Nonce::from(iv), &[], (&mut out.data[start..]).into());
+        let tag = sealed.map_err(|_| Error::codec(NAME, "the part is too long"))?;
+        put_len(NAME, part.len(), &mut out.meta)?;
+        put_len(NAME, part.len(), &mut out.meta)?;
+        out.meta.extend_from_slice(&iv);
+        out.meta.extend_from_slice(&tag);
+    }
+    Ok(())
+}
+
+/// Twelve bytes from the system's source of randomness. Random UUIDs hold six bits that are fixed, in bytes 6 and 8.
+fn random_iv() -> [u8; 12] {
+    let uuid = uuid::Uuid::new_v4().into_bytes();
+    let mut iv = [0; 12];
+    iv[..6].copy_from_slice(&uuid[..6]);
+    iv[6..].copy_from_slice(&uuid[10..]);
+    iv
 }

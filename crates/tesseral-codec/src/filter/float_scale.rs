@@ -2,9 +2,9 @@
 //!
 //! Header `u32 parts`, then one `u32` per part: its bytes as integers.
 
-use tesseral_core::Result;
+use tesseral_core::{Error, Result};
 
-use super::header::Header;
+use super::header::{Header, put_len};
 use super::{Pair, Word, grow};
 
 pub(crate) struct Scale {
@@ -49,5 +49,66 @@ pub(crate) fn reverse(
         }
     }
     out.meta.extend_from_slice(header.rest);
+    Ok(())
+}
+
+impl Scale {
+    /// The integer that stands for a float: the nearest, halves away from zero.
+    fn stored(&self, value: f64) -> f64 {
+        ((value - self.offset) / self.scale).round()
+    }
+
+    /// Whether the integers of this width hold it.
+    fn holds(&self, stored: f64) -> bool {
+        let half = 2_f64.powi(i32::try_from(self.width * 8).unwrap_or(64) - 1);
+        stored >= -half && stored < half
+    }
+}
+
+fn read(float: &[u8]) -> f64 {
+    match <[u8; 4]>::try_from(float) {
+        Ok(bytes) => f64::from(f32::from_le_bytes(bytes)),
+        Err(_) => f64::from_bits(super::bit_width_reduction::extend(float, false)),
+    }
+}
+
+fn check(word: Word, by: &Scale) -> Result<()> {
+    let sound = matches!(by.width, 1 | 2 | 4 | 8) && matches!(word.size, 4 | 8);
+    if !sound || word.kind != super::Kind::Float || by.scale == 0.0 || !by.scale.is_finite() {
+        let detail = format!("integers of {} bytes for elements of {}", by.width, word.size);
+        return Err(Error::codec("float_scale", detail));
+    }
+    Ok(())
+}
+
+/// Refuses floats that the integers cannot stand for, the first one named by its position.
+pub(crate) fn check_cells(word: Word, by: &Scale, cells: &[u8]) -> Result<()> {
+    check(word, by)?;
+    let misfit = cells.chunks_exact(word.size).map(read).position(|v| !by.holds(by.stored(v)));
+    misfit.map_or(Ok(()), |at| {
+        let value = read(&cells[at * word.size..(at + 1) * word.size]);
+        Err(Error::invalid(format!(
+            "the float scale filter stores integers of {} bytes, which cannot stand for {value} (cell {at})",
+            by.width
+        )))
+    })
+}
+
+/// The data as one part of integers. What does not fit is stored as the nearest integer that does: cells were checked.
+pub(crate) fn forward(word: Word, by: &Scale, meta: &[u8], data: &[u8], out: &mut Pair) -> Result<()> {
+    check(word, by)?;
+    if !data.len().is_multiple_of(word.size) {
+        let detail = format!("{} bytes are no whole number of floats of {}", data.len(), word.size);
+        return Err(Error::codec("float_scale", detail));
+    }
+    put_len("float_scale", 1, &mut out.meta)?;
+    put_len("float_scale", data.len() / word.size * by.width, &mut out.meta)?;
+    out.meta.extend_from_slice(meta);
+    let half = 2_f64.powi(i32::try_from(by.width * 8).unwrap_or(64) - 1);
+    for float in data.chunks_exact(word.size) {
+        let stored = by.stored(read(float)).clamp(-half, half - 1.0);
+        #[allow(clippy::cast_possible_truncation)]
+        out.data.extend_from_slice(&(stored as i64).to_le_bytes()[..by.width]);
+    }
     Ok(())
 }

@@ -1,6 +1,6 @@
 //! zlib streams, which the format calls gzip.
 
-use flate2::{Decompress, FlushDecompress, Status};
+use flate2::{Compress, Compression, Decompress, FlushCompress, FlushDecompress, Status};
 use tesseral_core::{Error, Result};
 
 pub(crate) fn decode_into(src: &[u8], dst: &mut [u8]) -> Result<()> {
@@ -11,4 +11,20 @@ pub(crate) fn decode_into(src: &[u8], dst: &mut [u8]) -> Result<()> {
         return Err(Error::codec("gzip", detail));
     }
     Ok(())
+}
+
+/// Appends one stream.
+pub(crate) fn encode(src: &[u8], level: i32, out: &mut Vec<u8>) -> Result<()> {
+    let level = u32::try_from(level).map_or_else(|_| Compression::default(), |l| Compression::new(l.min(9)));
+    let mut stream = Compress::new(level, true);
+    loop {
+        let read = usize::try_from(stream.total_in()).unwrap_or(usize::MAX);
+        let rest = src.get(read..).unwrap_or_default();
+        out.reserve(rest.len() / 2 + 64);
+        let status =
+            stream.compress_vec(rest, out, FlushCompress::Finish).map_err(|e| Error::codec("gzip", e))?;
+        if status == Status::StreamEnd {
+            return Ok(());
+        }
+    }
 }

@@ -69,3 +69,26 @@ impl<'a> Header<'a> {
         Error::codec(self.filter, detail.into())
     }
 }
+
+/// Appends a 32-bit length.
+pub(crate) fn put_len(filter: &'static str, len: usize, out: &mut Vec<u8>) -> Result<()> {
+    let len = u32::try_from(len)
+        .map_err(|_| Error::limit(format!("a part of a {filter} filter"), len as u64, u64::from(u32::MAX)))?;
+    out.extend_from_slice(&len.to_le_bytes());
+    Ok(())
+}
+
+/// Appends the last `width` bytes of a big-endian number.
+pub(crate) fn put_big_endian(n: usize, width: usize, out: &mut Vec<u8>) {
+    out.extend_from_slice(&(n as u64).to_be_bytes()[8 - width..]);
+}
+
+/// Bytes that numbers up to `most` take: 1, 2, 4 or 8.
+pub(crate) fn width_of(most: usize) -> u8 {
+    match most {
+        0..=0xFF => 1,
+        0x100..=0xFFFF => 2,
+        0x1_0000..=0xFFFF_FFFF => 4,
+        _ => 8,
+    }
+}

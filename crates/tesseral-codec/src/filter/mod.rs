@@ -1,7 +1,8 @@
-//! Filters of TileDB tiles, decoding.
+//! Filters of TileDB tiles.
 //!
 //! A tile is cut into chunks; each chunk went through a list of filters that turn a pair (metadata, data) into another
-//! such pair. [`Chain`] walks the list backwards. One file per filter:
+//! such pair. [`Chain`] walks the list forwards to encode and backwards to decode. One file per filter, `forward` or `encode` beside
+//! `reverse` or `decode_into`:
 //!
 //! ```text
 //! pass-through  header ‖ metadata of the filter before, data transformed
@@ -22,6 +23,7 @@ mod compressor;
 mod delta;
 mod dictionary;
 mod double_delta;
+mod encode;
 mod encryption;
 mod float_scale;
 mod gzip;
@@ -30,6 +32,8 @@ mod lz4;
 mod noop;
 mod positive_delta;
 mod rle;
+#[cfg(test)]
+mod round_trips;
 #[cfg(test)]
 mod tests;
 mod xor;
@@ -75,22 +79,37 @@ impl Word {
     }
 }
 
-/// A filter with the options that decoding needs.
+/// A level that leaves the choice to the compressor.
+pub const DEFAULT_LEVEL: i32 = -1;
+
+/// A filter with its options.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Filter {
     /// Does nothing.
     Noop,
     /// zlib streams.
-    Gzip,
+    Gzip {
+        /// 0 to 9, or [`DEFAULT_LEVEL`].
+        level: i32,
+    },
     /// Zstandard frames.
-    Zstd,
+    Zstd {
+        /// As libzstd takes it, or [`DEFAULT_LEVEL`].
+        level: i32,
+    },
     /// LZ4 blocks.
-    Lz4,
+    Lz4 {
+        /// Kept for those who read it; blocks are made one way.
+        level: i32,
+    },
     /// Run lengths of cells, or of strings.
     Rle,
     /// bzip2 streams.
-    Bzip2,
+    Bzip2 {
+        /// 1 to 9, or [`DEFAULT_LEVEL`].
+        level: i32,
+    },
     /// Strings by number.
     Dictionary,
     /// Differences of differences, packed.
@@ -104,13 +123,19 @@ pub enum Filter {
         reinterpret: Option<Word>,
     },
     /// Offsets from a window's minimum, in fewer bits.
-    BitWidthReduction,
+    BitWidthReduction {
+        /// Bytes of a window that a writer makes.
+        window: u32,
+    },
     /// Bits of equal weight together.
     BitShuffle,
     /// Bytes of equal weight together.
     ByteShuffle,
     /// Steps of a rising sequence.
-    PositiveDelta,
+    PositiveDelta {
+        /// Bytes of a window that a writer makes.
+        window: u32,
+    },
     /// AES-256-GCM.
     Aes256Gcm,
     /// MD5 of the input.
@@ -137,18 +162,18 @@ impl Filter {
     pub fn name(&self) -> &'static str {
         match self {
             Self::Noop => "noop",
-            Self::Gzip => "gzip",
-            Self::Zstd => "zstd",
-            Self::Lz4 => "lz4",
+            Self::Gzip { .. } => "gzip",
+            Self::Zstd { .. } => "zstd",
+            Self::Lz4 { .. } => "lz4",
             Self::Rle => "rle",
-            Self::Bzip2 => "bzip2",
+            Self::Bzip2 { .. } => "bzip2",
             Self::Dictionary => "dictionary",
             Self::DoubleDelta { .. } => "double_delta",
             Self::Delta { .. } => "delta",
-            Self::BitWidthReduction => "bit_width_reduction",
+            Self::BitWidthReduction { .. } => "bit_width_reduction",
             Self::BitShuffle => "bitshuffle",
             Self::ByteShuffle => "byteshuffle",
-            Self::PositiveDelta => "positive_delta",
+            Self::PositiveDelta { .. } => "positive_delta",
             Self::Aes256Gcm => "aes_256_gcm",
             Self::Md5 => "checksum_md5",
             Self::Sha256 => "checksum_sha256",

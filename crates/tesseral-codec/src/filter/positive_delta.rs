@@ -3,10 +3,10 @@
 //! Header `u32 windows`, then per window the first value (one element) and `u32` bytes. The first step is 0. Floats and text
 //! pass without a header.
 
-use tesseral_core::Result;
+use tesseral_core::{Error, Result};
 
-use super::bit_width_reduction::extend;
-use super::header::Header;
+use super::bit_width_reduction::{extend, window_bytes};
+use super::header::{Header, put_len};
 use super::{Kind, Pair, Word, grow, noop};
 
 fn applies(word: Word, version: u32) -> bool {
@@ -47,5 +47,46 @@ pub(crate) fn reverse(
         }
     }
     out.meta.extend_from_slice(header.rest);
+    Ok(())
+}
+
+/// Takes the steps of windows of at most `window` bytes. A sequence that falls is refused.
+pub(crate) fn forward(
+    word: Word,
+    window: u32,
+    version: u32,
+    meta: &[u8],
+    data: &[u8],
+    out: &mut Pair,
+) -> Result<()> {
+    if !applies(word, version) {
+        return noop::reverse(meta, data, out);
+    }
+    let name = "positive_delta";
+    let size = word.size;
+    let signed = matches!(word.kind, Kind::Signed | Kind::Time);
+    let flip = if signed { 1_u64 << 63 } else { 0 };
+    let window = window_bytes(window, size);
+    put_len(name, data.len().div_ceil(window), &mut out.meta)?;
+    for window in data.chunks(window) {
+        let whole = window.len().is_multiple_of(size);
+        let first = window.get(..size).map_or(0, |v| extend(v, signed));
+        out.meta.extend_from_slice(&first.to_le_bytes()[..size]);
+        put_len(name, window.len(), &mut out.meta)?;
+        if !whole {
+            out.data.extend_from_slice(window);
+            continue;
+        }
+        let mut before = first;
+        for element in window.chunks_exact(size) {
+            let value = extend(element, signed);
+            if value ^ flip < before ^ flip {
+                return Err(Error::codec(name, "the values fall; this filter takes rising ones only"));
+            }
+            out.data.extend_from_slice(&value.wrapping_sub(before).to_le_bytes()[..size]);
+            before = value;
+        }
+    }
+    out.meta.extend_from_slice(meta);
     Ok(())
 }

@@ -4,9 +4,9 @@
 //! `u32 0`, `u32 1`, `u32 data bytes`, `u32 encoded bytes`, `u32 offsets bytes`, `u8` width of run lengths, `u8` width of
 //! string lengths; data `run length ‖ string length ‖ string`, repeated, both numbers big-endian.
 
-use tesseral_core::Result;
+use tesseral_core::{Error, Result};
 
-use super::header::Header;
+use super::header::{Header, put_big_endian, put_len, width_of};
 
 pub(crate) fn decode_into(cell: usize, src: &[u8], dst: &mut [u8]) -> Result<()> {
     let mut runs = Header::new("rle", src);
@@ -88,5 +88,72 @@ pub(crate) fn decode_strings(
     if ends.len() - first != cells || out.len() - start != bytes {
         return Err(runs.refuse(format!("{} strings, expected {cells}", ends.len() - first)));
     }
+    Ok(())
+}
+
+/// Appends runs of cells.
+pub(crate) fn encode(cell: usize, src: &[u8], out: &mut Vec<u8>) -> Result<()> {
+    if !src.len().is_multiple_of(cell) {
+        let detail = format!("{} bytes are no whole number of cells of {cell}", src.len());
+        return Err(Error::codec("rle", detail));
+    }
+    let mut cells = src.chunks_exact(cell);
+    let Some(mut value) = cells.next() else { return Ok(()) };
+    let mut run = 1_u16;
+    for next in cells {
+        if next == value && run < u16::MAX {
+            run += 1;
+            continue;
+        }
+        out.extend_from_slice(value);
+        out.extend_from_slice(&run.to_be_bytes());
+        (value, run) = (next, 1);
+    }
+    out.extend_from_slice(value);
+    out.extend_from_slice(&run.to_be_bytes());
+    Ok(())
+}
+
+/// The strings between ends.
+pub(crate) fn strings<'a>(ends: &'a [u64], data: &'a [u8]) -> impl Iterator<Item = &'a [u8]> {
+    let mut start = 0;
+    ends.iter().map(move |end| {
+        let end = usize::try_from(*end).unwrap_or(usize::MAX).min(data.len());
+        let string = data.get(start..end).unwrap_or_default();
+        start = end;
+        string
+    })
+}
+
+/// Writes the header of strings; the length of what was encoded goes to the place that is returned.
+pub(crate) fn put_string_header(
+    filter: &'static str,
+    cells: usize,
+    bytes: usize,
+    encoded: usize,
+    out: &mut Vec<u8>,
+) -> Result<()> {
+    let offsets = cells.saturating_mul(8);
+    [0, 1, bytes, encoded, offsets].into_iter().try_for_each(|n| put_len(filter, n, out))
+}
+
+/// Encodes strings, offsets included.
+pub(crate) fn encode_strings(ends: &[u64], data: &[u8], meta: &mut Vec<u8>, out: &mut Vec<u8>) -> Result<()> {
+    let mut runs: Vec<(usize, &[u8])> = Vec::new();
+    for string in strings(ends, data) {
+        match runs.last_mut() {
+            Some((run, last)) if *last == string => *run += 1,
+            _ => runs.push((1, string)),
+        }
+    }
+    let run_width = width_of(runs.iter().map(|(run, _)| *run).max().unwrap_or(0));
+    let len_width = width_of(runs.iter().map(|(_, s)| s.len()).max().unwrap_or(0));
+    for (run, string) in runs {
+        put_big_endian(run, run_width.into(), out);
+        put_big_endian(string.len(), len_width.into(), out);
+        out.extend_from_slice(string);
+    }
+    put_string_header("rle", ends.len(), data.len(), out.len(), meta)?;
+    meta.extend_from_slice(&[run_width, len_width]);
     Ok(())
 }

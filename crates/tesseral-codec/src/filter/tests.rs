@@ -101,14 +101,14 @@ fn cases() -> Vec<Case> {
         meta.extend(u32s(&[16]));
         let mut data: Vec<u8> = [12_i16, 12, 12, 0].iter().flat_map(|v| v.to_le_bytes()).collect();
         data.extend_from_slice(&cells[16..]);
-        one(Filter::BitWidthReduction, meta, data)
+        one(Filter::BitWidthReduction { window: 16 }, meta, data)
     };
     let rising = {
         let mut meta = u32s(&[1]);
         meta.extend(ints(&[-3]));
         meta.extend(u32s(&[16]));
         let cells = ints(&[-3, 0, 0, 9]);
-        (vec![Filter::PositiveDelta], INT, tile(&[(16, &meta, &ints(&[0, 3, 0, 9]))]), cells)
+        (vec![Filter::PositiveDelta { window: 16 }], INT, tile(&[(16, &meta, &ints(&[0, 3, 0, 9]))]), cells)
     };
     let scaled = {
         let floats: Vec<u8> = [1.5_f64, -0.5, 2.0].iter().flat_map(|v| v.to_le_bytes()).collect();
@@ -123,7 +123,7 @@ fn cases() -> Vec<Case> {
             u32s(&[1, 1, inner.len() as u32, meta.len() as u32, shuffled.len() as u32, data.len() as u32]);
         let stored = [meta, data].concat();
         (
-            vec![Filter::ByteShuffle, Filter::Gzip],
+            vec![Filter::ByteShuffle, Filter::Gzip { level: 6 }],
             INT,
             tile(&[(cells.len(), &header, &stored)]),
             cells.clone(),
@@ -133,10 +133,10 @@ fn cases() -> Vec<Case> {
     vec![
         two,
         one(Filter::Noop, Vec::new(), cells.clone()),
-        part(Filter::Gzip, zlib(&cells)),
-        part(Filter::Zstd, zstd),
-        part(Filter::Lz4, lz4_flex::block::compress(&cells)),
-        part(Filter::Bzip2, bzip(&cells)),
+        part(Filter::Gzip { level: 6 }, zlib(&cells)),
+        part(Filter::Zstd { level: 1 }, zstd),
+        part(Filter::Lz4 { level: 1 }, lz4_flex::block::compress(&cells)),
+        part(Filter::Bzip2 { level: 1 }, bzip(&cells)),
         part(Filter::Rle, runs),
         part(Filter::Delta { reinterpret: None }, steps),
         one(Filter::Xor, parts(cells.len()), xored),
@@ -276,7 +276,7 @@ fn claims_do_not_allocate() {
     // A part that claims 4 GiB.
     let meta = u32s(&[0, 1, u32::MAX, 1]);
     let tile = tile(&[(8, &meta, &[0])]);
-    assert!(decode(&[Filter::Bzip2], INT, &tile, 8).is_err());
+    assert!(decode(&[Filter::Bzip2 { level: 1 }], INT, &tile, 8).is_err());
     // More chunks than bytes.
     let mut many = u64::MAX.to_le_bytes().to_vec();
     many.extend([0; 64]);

@@ -2,7 +2,7 @@
 
 use tesseral_core::Result;
 
-use super::header::Header;
+use super::header::{Header, put_len};
 use super::{Pair, Word, grow};
 
 pub(crate) fn reverse(word: Word, meta: &[u8], data: &[u8], out: &mut Pair, cap: usize) -> Result<()> {
@@ -19,5 +19,16 @@ pub(crate) fn reverse(word: Word, meta: &[u8], data: &[u8], out: &mut Pair, cap:
         }
     }
     out.meta.extend_from_slice(header.rest);
+    Ok(())
+}
+
+/// The data as one part, each element XORed with the one before.
+pub(crate) fn forward(word: Word, meta: &[u8], data: &[u8], out: &mut Pair) -> Result<()> {
+    put_len("xor", 1, &mut out.meta)?;
+    put_len("xor", data.len(), &mut out.meta)?;
+    out.meta.extend_from_slice(meta);
+    let first = data.len().min(word.size);
+    out.data.extend_from_slice(&data[..first]);
+    out.data.extend(data.iter().zip(&data[first..]).map(|(before, byte)| before ^ byte));
     Ok(())
 }

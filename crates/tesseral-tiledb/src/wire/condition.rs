@@ -8,7 +8,7 @@
 
 use tesseral_core::{Limits, Result};
 
-use super::cursor::Cursor;
+use super::cursor::{Cursor, put_bytes64, put_text32, put_u64};
 
 /// A node of a stored condition.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -94,4 +94,47 @@ fn members(cursor: &mut Cursor<'_>, value: &[u8]) -> Result<Vec<Vec<u8>>> {
     };
     let values: Option<Vec<Vec<u8>>> = offsets.iter().zip(ends).map(one).collect();
     values.ok_or_else(|| cursor.corrupt("a condition", "offsets of values that do not rise"))
+}
+
+impl Node {
+    /// Writes a condition.
+    ///
+    /// # Errors
+    /// `Limit` for a name beyond what its length can say.
+    pub fn write(&self, out: &mut Vec<u8>) -> Result<()> {
+        let mut branch = |op: u8, children: &[Node]| {
+            out.extend_from_slice(&[0, op]);
+            put_u64(children.len() as u64, out);
+            children.iter().try_for_each(|child| child.write(out))
+        };
+        match self {
+            Self::And(children) => branch(0, children),
+            Self::Or(children) => branch(1, children),
+            Self::Not(child) => branch(2, std::slice::from_ref(child)),
+            Self::Compare { op, field, value } => {
+                out.extend_from_slice(&[1, *op]);
+                put_text32(field, out)?;
+                put_bytes64(value, out);
+                Ok(())
+            }
+            Self::Member { negated, field, values } => {
+                out.extend_from_slice(&[1, 6 + u8::from(*negated)]);
+                put_text32(field, out)?;
+                put_bytes64(&values.concat(), out);
+                put_u64(values.len() as u64 * 8, out);
+                let mut start = 0;
+                for value in values {
+                    put_u64(start, out);
+                    start += value.len() as u64;
+                }
+                Ok(())
+            }
+            Self::Constant(value) => {
+                out.extend_from_slice(&[1, if *value { 253 } else { 254 }]);
+                put_text32("", out)?;
+                put_bytes64(&[], out);
+                Ok(())
+            }
+        }
+    }
 }

@@ -163,3 +163,39 @@ pub(crate) fn le64(bytes: &[u8]) -> u64 {
     }
     u64::from_le_bytes(wide)
 }
+
+/// Appends text behind a 32-bit length.
+///
+/// # Errors
+/// `Limit` beyond what the length can say.
+pub fn put_text32(text: &str, out: &mut Vec<u8>) -> Result<()> {
+    put_u32(text.len() as u64, "a name", out)?;
+    out.extend_from_slice(text.as_bytes());
+    Ok(())
+}
+
+/// Appends text behind a 64-bit length.
+pub fn put_text64(text: &str, out: &mut Vec<u8>) {
+    put_bytes64(text.as_bytes(), out);
+}
+
+/// Appends bytes behind a 64-bit length.
+pub fn put_bytes64(bytes: &[u8], out: &mut Vec<u8>) {
+    put_u64(bytes.len() as u64, out);
+    out.extend_from_slice(bytes);
+}
+
+/// Appends a number of four bytes.
+///
+/// # Errors
+/// `Limit` beyond what they can say.
+pub fn put_u32(n: u64, what: &str, out: &mut Vec<u8>) -> Result<()> {
+    let n = u32::try_from(n).map_err(|_| Error::limit(what, n, u64::from(u32::MAX)))?;
+    out.extend_from_slice(&n.to_le_bytes());
+    Ok(())
+}
+
+/// Appends a number of eight bytes.
+pub fn put_u64(n: u64, out: &mut Vec<u8>) {
+    out.extend_from_slice(&n.to_le_bytes());
+}

@@ -1,7 +1,11 @@
 //! Datatypes by their number.
 
+use std::cmp::Ordering;
+
 use tesseral_codec::filter::{Kind, Word};
 use tesseral_core::{CellLen, DType, Error, Result, TimeUnit};
+
+use super::cursor::le64;
 
 /// The number of values per cell that means "any".
 pub const VAR: u32 = u32::MAX;
@@ -68,6 +72,8 @@ impl Datatype {
     pub const ASCII: Self = Self(11);
     /// UTF-8 text.
     pub const UTF8: Self = Self(12);
+    /// Bytes without meaning.
+    pub const BLOB: Self = Self(40);
     /// "Use the input's type", in filter options.
     pub const ANY: Self = Self(17);
 
@@ -80,6 +86,56 @@ impl Datatype {
             return Ok(Self(number));
         }
         Err(Error::unsupported(format!("TileDB datatype {number}")))
+    }
+
+    /// The datatype of a dtype; `None` when there is none of its size and arithmetic.
+    pub fn of(dtype: DType) -> Option<Self> {
+        if dtype == DType::Bytes {
+            return Some(Self::BLOB);
+        }
+        (0..44).map(Self).find(|d| d.dtype() == dtype)
+    }
+
+    /// The datatype whose elements filters see as `word`.
+    pub fn of_word(word: Word) -> Self {
+        Self(match (word.kind, word.size) {
+            (Kind::Signed, 1) => 5,
+            (Kind::Signed, 2) => 7,
+            (Kind::Signed, 4) => 0,
+            (Kind::Signed, _) => 1,
+            (Kind::Unsigned, 1) => 6,
+            (Kind::Unsigned, 2) => 8,
+            (Kind::Unsigned, 4) => 9,
+            (Kind::Unsigned, _) => 10,
+            (Kind::Float, 4) => 2,
+            (Kind::Float, _) => 3,
+            (Kind::Time, _) => 27,
+            (Kind::Bool, _) => 41,
+            (Kind::Text, 2) => 13,
+            (Kind::Text, 4) => 14,
+            (Kind::Text, _) => 4,
+        })
+    }
+
+    /// Its number.
+    pub fn number(self) -> u8 {
+        self.0
+    }
+
+    /// The fill that writers declare when nobody asks for another: the value least likely to be met.
+    pub fn default_fill(self) -> Vec<u8> {
+        match (self.word().kind, self.size()) {
+            (Kind::Signed | Kind::Time, n) => {
+                let mut least = vec![0; n];
+                least[n - 1] = 0x80;
+                least
+            }
+            (Kind::Unsigned, n) => vec![0xFF; n],
+            (Kind::Float, 4) => f32::from_bits(0x7FC0_0000).to_le_bytes().to_vec(),
+            (Kind::Float, _) => f64::from_bits(0x7FF8_0000_0000_0000).to_le_bytes().to_vec(),
+            _ if self == Self::CHAR => vec![0x80],
+            (_, n) => vec![0; n],
+        }
     }
 
     /// Its name.
@@ -151,6 +207,39 @@ impl Datatype {
     pub fn is_integral(self) -> bool {
         matches!(self.word().kind, Kind::Signed | Kind::Unsigned | Kind::Time)
     }
+}
+
+/// Order of two coordinates or values of a datatype: numbers numerically, text bytewise.
+pub fn compare(datatype: Datatype, a: &[u8], b: &[u8]) -> Ordering {
+    let word = datatype.word();
+    match word.kind {
+        Kind::Text => a.cmp(b),
+        Kind::Float => {
+            let (a, b) = (float(datatype, a), float(datatype, b));
+            // Zeros of both signs are equal; NaNs are refused where it matters.
+            a.partial_cmp(&b).unwrap_or_else(|| a.total_cmp(&b))
+        }
+        Kind::Signed | Kind::Time => signed(a).cmp(&signed(b)),
+        Kind::Unsigned | Kind::Bool => le64(a).cmp(&le64(b)),
+    }
+}
+
+/// A little-endian float of a datatype's width.
+pub(crate) fn float(datatype: Datatype, bytes: &[u8]) -> f64 {
+    if datatype.size() == 4 {
+        return bytes.first_chunk().map_or(0.0, |b| f64::from(f32::from_le_bytes(*b)));
+    }
+    f64::from_bits(le64(bytes))
+}
+
+/// A little-endian signed integer of up to eight bytes.
+pub(crate) fn signed(bytes: &[u8]) -> i64 {
+    let negative = bytes.last().is_some_and(|b| b & 0x80 != 0);
+    let mut wide = if negative { [0xFF; 8] } else { [0; 8] };
+    for (to, from) in wide.iter_mut().zip(bytes) {
+        *to = *from;
+    }
+    i64::from_le_bytes(wide)
 }
 
 #[cfg(test)]

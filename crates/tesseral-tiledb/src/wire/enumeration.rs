@@ -3,7 +3,7 @@
 use tesseral_core::schema::{Enumeration, Labels};
 use tesseral_core::{DType, Error, Result};
 
-use super::cursor::Cursor;
+use super::cursor::{Cursor, put_bytes64, put_text32, put_u64};
 use super::datatype::{Datatype, VAR};
 
 /// Reads an enumeration from its unfiltered bytes.
@@ -52,4 +52,38 @@ pub fn parse(object: &str, bytes: &[u8]) -> Result<Enumeration> {
         }
     };
     Ok(Enumeration { name, ordered, labels })
+}
+
+/// Writes an enumeration whose file is `path`.
+///
+/// # Errors
+/// `Limit` for names and labels beyond what lengths can say; `Unsupported` for labels that no datatype holds.
+pub fn write(enumeration: &Enumeration, path: &str, out: &mut Vec<u8>) -> Result<()> {
+    out.extend_from_slice(&0_u32.to_le_bytes());
+    put_text32(&enumeration.name, out)?;
+    put_text32(path, out)?;
+    let (datatype, values) = match &enumeration.labels {
+        Labels::Text(_) => (Datatype::UTF8, VAR),
+        Labels::Numbers { dtype, .. } => {
+            let datatype = Datatype::of(*dtype);
+            let named = || Error::unsupported(format!("an enumeration of {dtype} in a TileDB array"));
+            (datatype.ok_or_else(named)?, 1)
+        }
+    };
+    out.push(datatype.number());
+    out.extend_from_slice(&values.to_le_bytes());
+    out.push(u8::from(enumeration.ordered));
+    match &enumeration.labels {
+        Labels::Numbers { bytes, .. } => put_bytes64(bytes, out),
+        Labels::Text(labels) => {
+            put_bytes64(labels.concat().as_bytes(), out);
+            put_u64(labels.len() as u64 * 8, out);
+            let mut start = 0;
+            for label in labels {
+                put_u64(start, out);
+                start += label.len() as u64;
+            }
+        }
+    }
+    Ok(())
 }

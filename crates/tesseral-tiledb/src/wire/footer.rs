@@ -5,8 +5,8 @@
 
 use tesseral_core::Result;
 
-use super::cursor::Cursor;
-use super::schema::{Range, Schema, ranges};
+use super::cursor::{Cursor, put_text64, put_u64};
+use super::schema::{Range, Schema, put_ranges, ranges};
 
 /// A fragment's footer.
 #[derive(Clone, Debug, PartialEq)]
@@ -129,5 +129,43 @@ impl Footer {
     pub fn offsets(&self) -> impl Iterator<Item = u64> {
         let lists = self.lists.iter().flatten().copied();
         lists.chain([self.rtree]).chain(self.statistics).chain(self.conditions)
+    }
+}
+
+impl Footer {
+    /// Writes the footer and, behind it, its length.
+    ///
+    /// # Errors
+    /// `Unsupported` for a version that is not written.
+    pub fn write(&self, schema: &Schema, out: &mut Vec<u8>) -> Result<()> {
+        super::check_written(self.version)?;
+        let start = out.len();
+        out.extend_from_slice(&self.version.to_le_bytes());
+        put_text64(&self.schema, out);
+        out.extend_from_slice(&[u8::from(self.dense), u8::from(self.domain.is_none())]);
+        match &self.domain {
+            Some(domain) => put_ranges(domain, &schema.dims, out),
+            None => schema.dims.iter().for_each(|d| out.extend(vec![0; 2 * d.datatype.size()])),
+        }
+        put_u64(self.tiles, out);
+        put_u64(self.last_tile_cells, out);
+        if self.version >= 14 {
+            out.push(u8::from(self.timestamps));
+        }
+        if self.version >= 15 {
+            out.push(u8::from(self.deletes));
+        }
+        self.files.iter().flatten().for_each(|n| put_u64(*n, out));
+        put_u64(self.rtree, out);
+        let lists = if self.version >= 11 { 8 } else { 4 };
+        self.lists.iter().take(lists).flatten().for_each(|n| put_u64(*n, out));
+        if self.version >= 11 {
+            put_u64(self.statistics.unwrap_or(0), out);
+        }
+        if self.version >= 16 {
+            put_u64(self.conditions.unwrap_or(0), out);
+        }
+        put_u64((out.len() - start) as u64, out);
+        Ok(())
     }
 }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use tesseral_core::{Error, Result};
 
-use super::cursor::Cursor;
+use super::cursor::{Cursor, put_text64, put_u64};
 
 /// A member of a group.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -85,4 +85,19 @@ pub fn apply(object: &str, bytes: &[u8], to: &mut Members) -> Result<()> {
         }
     }
     cursor.finish("the group")
+}
+
+/// Writes members that are added.
+pub fn write(members: &[Member], out: &mut Vec<u8>) {
+    let version = 2_u32.to_le_bytes();
+    out.extend_from_slice(&version);
+    put_u64(members.len() as u64, out);
+    for member in members {
+        out.extend_from_slice(&version);
+        out.extend_from_slice(&[if member.group { 1 } else { 2 }, u8::from(member.relative)]);
+        put_text64(&member.uri, out);
+        out.push(u8::from(member.name.is_some()));
+        put_text64(member.name.as_deref().unwrap_or(""), out);
+        out.push(0);
+    }
 }

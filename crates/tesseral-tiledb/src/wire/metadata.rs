@@ -1,9 +1,9 @@
 //! Array metadata: `u32 length, key`, `u8 deleted`, and unless deleted `u8 datatype`, `u32 count`, values.
 
 use tesseral_core::dtype::Class;
-use tesseral_core::{Attributes, DType, Result, Scalar, Value};
+use tesseral_core::{Attributes, DType, Error, Result, Scalar, Value};
 
-use super::cursor::Cursor;
+use super::cursor::{Cursor, put_text32, put_u32};
 use super::datatype::Datatype;
 
 /// Applies one file to what earlier files said.
@@ -52,4 +52,87 @@ fn single(dtype: DType, bytes: &[u8]) -> Value {
         (Class::Float, _, Some(v)) => Value::Float(v),
         _ => numbers(),
     }
+}
+
+/// Entries with their stored values, for files that replace others.
+#[derive(Clone, Debug, Default)]
+pub struct Entries(std::collections::BTreeMap<String, (u8, Vec<u8>)>);
+
+impl Entries {
+    /// Applies one file to what earlier files said.
+    ///
+    /// # Errors
+    /// `Corrupt`, `Unsupported`.
+    pub fn apply(&mut self, object: &str, bytes: &[u8]) -> Result<()> {
+        let cursor = &mut Cursor::new(object, bytes);
+        while !cursor.rest().is_empty() {
+            let key = cursor.text32("a metadata key")?;
+            if cursor.flag("whether a metadata key is deleted")? {
+                self.0.remove(&key);
+                continue;
+            }
+            let datatype = Datatype::new(cursor.u8("a metadata datatype")?)?;
+            let count = cursor.u32("a metadata count")?;
+            let bytes = cursor.take64(u64::from(count) * datatype.size() as u64, "a metadata value")?;
+            self.0.insert(key, (datatype.number(), bytes.to_vec()));
+        }
+        Ok(())
+    }
+
+    /// One file of all entries.
+    ///
+    /// # Errors
+    /// `Limit`.
+    pub fn write(&self) -> Result<Vec<u8>> {
+        let mut out = Vec::new();
+        for (key, (number, bytes)) in &self.0 {
+            put_text32(key, &mut out)?;
+            out.extend_from_slice(&[0, *number]);
+            let count = bytes.len() / Datatype::new(*number)?.size();
+            put_u32(count as u64, "a metadata value", &mut out)?;
+            out.extend_from_slice(bytes);
+        }
+        Ok(out)
+    }
+}
+
+/// Writes entries as one file; `None` removes a key.
+///
+/// # Errors
+/// `Unsupported` for a value that no metadata entry holds, named; `Limit`.
+pub fn write<'a>(
+    entries: impl IntoIterator<Item = (&'a str, Option<&'a Value>)>,
+    out: &mut Vec<u8>,
+) -> Result<()> {
+    for (key, value) in entries {
+        put_text32(key, out)?;
+        let Some(value) = value else {
+            out.push(1);
+            continue;
+        };
+        out.push(0);
+        let (datatype, bytes) = stored(value).ok_or_else(|| {
+            Error::unsupported(format!("the attribute {key:?} in TileDB metadata, whose value is {value}"))
+        })?;
+        out.push(datatype.number());
+        put_u32((bytes.len() / datatype.size()) as u64, "a metadata value", out)?;
+        out.extend_from_slice(&bytes);
+    }
+    Ok(())
+}
+
+/// A value as the reference's Python package stores it: integers of 64 bits, floats of 64 bits, UTF-8 text, blobs.
+fn stored(value: &Value) -> Option<(Datatype, Vec<u8>)> {
+    let of = |dtype| Datatype::of(dtype);
+    Some(match value {
+        Value::Null => (of(DType::Int64)?, Vec::new()),
+        Value::Bool(v) => (of(DType::Bool)?, vec![u8::from(*v)]),
+        Value::Int(v) => (of(DType::Int64)?, v.to_le_bytes().to_vec()),
+        Value::UInt(v) => (of(DType::UInt64)?, v.to_le_bytes().to_vec()),
+        Value::Float(v) => (of(DType::Float64)?, v.to_le_bytes().to_vec()),
+        Value::Text(v) => (Datatype::UTF8, v.as_bytes().to_vec()),
+        Value::Bytes(v) => (Datatype::BLOB, v.clone()),
+        Value::Numbers { dtype, bytes } => (of(*dtype)?, bytes.clone()),
+        _ => return None,
+    })
 }

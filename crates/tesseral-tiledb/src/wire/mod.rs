@@ -31,3 +31,22 @@ pub fn check_version(version: u32) -> tesseral_core::Result<()> {
         "TileDB format version {version}; versions {OLDEST} to {NEWEST} are read"
     )))
 }
+
+/// The format version of new arrays.
+pub const WRITTEN: u32 = 22;
+
+/// Refuses versions that are not written: an array keeps the version of its schema when it is appended to.
+///
+/// # Errors
+/// `Unsupported`, with the version named.
+pub fn check_written(version: u32) -> tesseral_core::Result<()> {
+    if (FIRST_WRITTEN..=WRITTEN).contains(&version) {
+        return Ok(());
+    }
+    Err(tesseral_core::Error::unsupported(format!(
+        "writing TileDB format version {version}; versions {FIRST_WRITTEN} to {WRITTEN} are written"
+    )))
+}
+
+/// The oldest format version that is written.
+const FIRST_WRITTEN: u32 = 12;

@@ -4,11 +4,14 @@
 //! u32 max chunk size │ u32 count │ per filter: u8 type │ u32 options length │ options
 //! ```
 
-use tesseral_codec::filter::Filter;
+use tesseral_codec::filter::{DEFAULT_LEVEL, Filter, Word};
 use tesseral_core::{Error, Result};
 
-use super::cursor::{Cursor, le64};
+use super::cursor::{Cursor, le64, put_u32};
 use super::datatype::Datatype;
+
+/// Largest chunk that writers make unless told otherwise.
+pub const MAX_CHUNK: u32 = 1 << 16;
 
 /// Filters of a field, in the order they encode.
 #[derive(Clone, Debug, PartialEq, Default)]
@@ -50,18 +53,21 @@ fn filter(number: u8, options: &[u8]) -> Result<Option<Filter>> {
         Some(number) => Datatype::new(*number).map(|d| (d != Datatype::ANY).then(|| d.word())),
         None => Ok(None),
     };
+    let number_at = |at: usize| options.get(at..at + 4).map(|b| [b[0], b[1], b[2], b[3]]);
+    let level = || number_at(1).map_or(DEFAULT_LEVEL, i32::from_le_bytes);
+    let window = |usual: u32| number_at(0).map_or(usual, u32::from_le_bytes);
     Ok(Some(match number {
         0 => Filter::Noop,
-        1 => Filter::Gzip,
-        2 => Filter::Zstd,
-        3 => Filter::Lz4,
+        1 => Filter::Gzip { level: level() },
+        2 => Filter::Zstd { level: level() },
+        3 => Filter::Lz4 { level: level() },
         4 => Filter::Rle,
-        5 => Filter::Bzip2,
+        5 => Filter::Bzip2 { level: level() },
         6 => Filter::DoubleDelta { reinterpret: reinterpret()? },
-        7 => Filter::BitWidthReduction,
+        7 => Filter::BitWidthReduction { window: window(256) },
         8 => Filter::BitShuffle,
         9 => Filter::ByteShuffle,
-        10 => Filter::PositiveDelta,
+        10 => Filter::PositiveDelta { window: window(1024) },
         11 => Filter::Aes256Gcm,
         12 => Filter::Md5,
         13 => Filter::Sha256,
@@ -79,4 +85,69 @@ fn filter(number: u8, options: &[u8]) -> Result<Option<Filter>> {
         19 => Filter::Delta { reinterpret: reinterpret()? },
         other => return Err(Error::unsupported(format!("TileDB filter {other}"))),
     }))
+}
+
+impl Pipeline {
+    /// These filters, with chunks as everyone makes them.
+    pub fn of(filters: Vec<Filter>) -> Self {
+        Self { max_chunk: MAX_CHUNK, filters }
+    }
+
+    /// Writes a pipeline as a version has it.
+    ///
+    /// # Errors
+    /// `Limit` for more filters than their count can say.
+    pub fn write(&self, version: u32, out: &mut Vec<u8>) -> Result<()> {
+        out.extend_from_slice(&self.max_chunk.to_le_bytes());
+        put_u32(self.filters.len() as u64, "the filters of a pipeline", out)?;
+        for filter in &self.filters {
+            let (number, options) = options(filter, version);
+            out.push(number);
+            put_u32(options.len() as u64, "a filter's options", out)?;
+            out.extend_from_slice(&options);
+        }
+        Ok(())
+    }
+}
+
+/// Number and options of a filter.
+fn options(filter: &Filter, version: u32) -> (u8, Vec<u8>) {
+    // The compressor's number is the filter's, but for two of them.
+    let compressor = |number: u8, level: i32| {
+        let mut options = vec![number];
+        options.extend_from_slice(&level.to_le_bytes());
+        options
+    };
+    let delta = |number: u8, since: u32, reinterpret: &Option<Word>| {
+        let mut options = compressor(number, DEFAULT_LEVEL);
+        if version >= since {
+            options.push(reinterpret.map_or(Datatype::ANY, Datatype::of_word).number());
+        }
+        options
+    };
+    match filter {
+        Filter::Gzip { level } => (1, compressor(1, *level)),
+        Filter::Zstd { level } => (2, compressor(2, *level)),
+        Filter::Lz4 { level } => (3, compressor(3, *level)),
+        Filter::Rle => (4, compressor(4, DEFAULT_LEVEL)),
+        Filter::Bzip2 { level } => (5, compressor(5, *level)),
+        Filter::DoubleDelta { reinterpret } => (6, delta(6, 20, reinterpret)),
+        Filter::BitWidthReduction { window } => (7, window.to_le_bytes().to_vec()),
+        Filter::BitShuffle => (8, Vec::new()),
+        Filter::ByteShuffle => (9, Vec::new()),
+        Filter::PositiveDelta { window } => (10, window.to_le_bytes().to_vec()),
+        Filter::Aes256Gcm => (11, Vec::new()),
+        Filter::Md5 => (12, Vec::new()),
+        Filter::Sha256 => (13, Vec::new()),
+        Filter::Dictionary => (14, compressor(7, DEFAULT_LEVEL)),
+        Filter::FloatScale { scale, offset, width } => {
+            let mut options = scale.to_le_bytes().to_vec();
+            options.extend_from_slice(&offset.to_le_bytes());
+            options.extend_from_slice(&(*width as u64).to_le_bytes());
+            (15, options)
+        }
+        Filter::Xor => (16, Vec::new()),
+        Filter::Delta { reinterpret } => (19, delta(8, 19, reinterpret)),
+        _ => (0, Vec::new()),
+    }
 }

@@ -5,10 +5,13 @@
 //! ```
 //! Only the leaves are kept: their boxes are what plans are made from.
 
+use std::cmp::Ordering;
+
 use tesseral_core::Result;
 
-use super::cursor::Cursor;
-use super::schema::{Dimension, Range, ranges};
+use super::cursor::{Cursor, put_u64};
+use super::datatype::compare;
+use super::schema::{Dimension, Range, put_ranges, ranges};
 
 /// Reads the boxes of all tiles.
 ///
@@ -30,4 +33,44 @@ pub fn leaves(object: &str, bytes: &[u8], dims: &[Dimension]) -> Result<Vec<Vec<
     }
     cursor.finish("the R-tree")?;
     Ok(leaves)
+}
+
+/// Boxes below one box.
+const FANOUT: usize = 10;
+
+/// Writes the tree above these boxes; none for dense fragments.
+pub fn write(leaves: &[Vec<Range>], dims: &[Dimension], out: &mut Vec<u8>) {
+    let mut levels: Vec<Vec<Vec<Range>>> = Vec::new();
+    if !leaves.is_empty() {
+        levels.push(leaves.to_vec());
+    }
+    while let Some(top) = levels.last().filter(|level| level.len() > 1) {
+        let above = top.chunks(FANOUT).map(|boxes| union(boxes, dims)).collect();
+        levels.push(above);
+    }
+    out.extend_from_slice(&10_u32.to_le_bytes());
+    // A tree over boxes that fit in memory has at most 20 levels.
+    out.extend_from_slice(&u32::try_from(levels.len()).unwrap_or(u32::MAX).to_le_bytes());
+    for level in levels.iter().rev() {
+        put_u64(level.len() as u64, out);
+        level.iter().for_each(|ranges| put_ranges(ranges, dims, out));
+    }
+}
+
+/// The smallest box around boxes.
+pub fn union(boxes: &[Vec<Range>], dims: &[Dimension]) -> Vec<Range> {
+    let one = |(d, dim): (usize, &Dimension)| {
+        let mut of_dim = boxes.iter().filter_map(|b| b.get(d));
+        let mut around = of_dim.next().cloned().unwrap_or_default();
+        for (low, high) in of_dim {
+            if compare(dim.datatype, low, &around.0) == Ordering::Less {
+                around.0.clone_from(low);
+            }
+            if compare(dim.datatype, high, &around.1) == Ordering::Greater {
+                around.1.clone_from(high);
+            }
+        }
+        around
+    };
+    dims.iter().enumerate().map(one).collect()
 }

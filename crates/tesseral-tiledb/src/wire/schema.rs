@@ -8,7 +8,7 @@
 
 use tesseral_core::Result;
 
-use super::cursor::Cursor;
+use super::cursor::{Cursor, put_bytes64, put_text32, put_text64, put_u32, put_u64};
 use super::datatype::{Datatype, VAR};
 use super::pipeline::Pipeline;
 
@@ -28,6 +28,14 @@ impl Layout {
             1 => Ok(Self::ColMajor),
             4 => Ok(Self::Hilbert),
             other => Err(cursor.corrupt(what, format!("order {other}"))),
+        }
+    }
+
+    fn number(self) -> u8 {
+        match self {
+            Self::RowMajor => 0,
+            Self::ColMajor => 1,
+            Self::Hilbert => 4,
         }
     }
 
@@ -112,6 +120,10 @@ pub struct Label {
     pub attribute: String,
     /// Datatype of the labels.
     pub datatype: Datatype,
+    /// Values per label.
+    pub values: u32,
+    /// Whether the array was made by someone else.
+    pub external: bool,
     /// 0 unordered, 1 increasing, 2 decreasing.
     pub order: u8,
 }
@@ -278,9 +290,9 @@ fn label(cursor: &mut Cursor<'_>) -> Result<Label> {
     let attribute = cursor.text32("a label's attribute")?;
     let order = cursor.u8("a label's order")?;
     let datatype = Datatype::new(cursor.u8("a label's datatype")?)?;
-    let _values = cursor.u32("a label's values per cell")?;
-    let _external = cursor.flag("whether a label is external")?;
-    Ok(Label { dim, name, relative, uri, attribute, datatype, order })
+    let values = cursor.u32("a label's values per cell")?;
+    let external = cursor.flag("whether a label is external")?;
+    Ok(Label { dim, name, relative, uri, attribute, datatype, values, external, order })
 }
 
 fn current_domain(cursor: &mut Cursor<'_>, dims: &[Dimension]) -> Result<Option<Vec<Range>>> {
@@ -318,4 +330,109 @@ pub fn ranges(cursor: &mut Cursor<'_>, dims: &[Dimension], what: &str) -> Result
         Ok((low.to_vec(), high.to_vec()))
     };
     dims.iter().map(one).collect()
+}
+
+impl Schema {
+    /// Writes a schema as its version has it.
+    ///
+    /// # Errors
+    /// `Unsupported` for what the version cannot hold; `Limit`.
+    pub fn write(&self, out: &mut Vec<u8>) -> Result<()> {
+        super::check_written(self.version)?;
+        let lacks = |what: &str| {
+            let feature = format!("{what} in a TileDB array of format version {}", self.version);
+            Err(tesseral_core::Error::unsupported(feature))
+        };
+        if self.version < 20 && !self.enumerations.is_empty() {
+            return lacks("enumerations");
+        }
+        if self.version < 22 && self.current_domain.is_some() {
+            return lacks("a current domain");
+        }
+        out.extend_from_slice(&self.version.to_le_bytes());
+        out.extend_from_slice(&[u8::from(self.duplicates), u8::from(self.sparse)]);
+        out.extend_from_slice(&[self.tile_order.number(), self.cell_order.number()]);
+        put_u64(self.capacity, out);
+        for pipeline in [&self.coords, &self.offsets, &self.validity] {
+            pipeline.write(self.version, out)?;
+        }
+        put_u32(self.dims.len() as u64, "the dimensions", out)?;
+        self.dims.iter().try_for_each(|dim| put_dimension(dim, self.version, out))?;
+        put_u32(self.attributes.len() as u64, "the attributes", out)?;
+        self.attributes.iter().try_for_each(|a| put_attribute(a, self.version, out))?;
+        if self.version >= 18 {
+            put_u32(self.labels.len() as u64, "the labels", out)?;
+            self.labels.iter().try_for_each(|label| put_label(label, out))?;
+        }
+        if self.version >= 20 {
+            put_u32(self.enumerations.len() as u64, "the enumerations", out)?;
+            for (name, file) in &self.enumerations {
+                put_text32(name, out)?;
+                put_text32(file, out)?;
+            }
+        }
+        if self.version >= 22 {
+            out.extend_from_slice(&0_u32.to_le_bytes());
+            out.push(u8::from(self.current_domain.is_none()));
+            if let Some(ranges) = &self.current_domain {
+                out.push(0);
+                put_ranges(ranges, &self.dims, out);
+            }
+        }
+        Ok(())
+    }
+}
+
+fn put_dimension(dim: &Dimension, version: u32, out: &mut Vec<u8>) -> Result<()> {
+    put_text32(&dim.name, out)?;
+    out.push(dim.datatype.number());
+    out.extend_from_slice(&if dim.var { VAR } else { 1 }.to_le_bytes());
+    dim.pipeline.write(version, out)?;
+    match &dim.domain {
+        None => put_u64(0, out),
+        Some((low, high)) => put_bytes64(&[&low[..], &high[..]].concat(), out),
+    }
+    out.push(u8::from(dim.extent.is_none()));
+    out.extend_from_slice(dim.extent.as_deref().unwrap_or_default());
+    Ok(())
+}
+
+fn put_attribute(attribute: &Attribute, version: u32, out: &mut Vec<u8>) -> Result<()> {
+    put_text32(&attribute.name, out)?;
+    out.push(attribute.datatype.number());
+    out.extend_from_slice(&attribute.values.to_le_bytes());
+    attribute.pipeline.write(version, out)?;
+    put_bytes64(&attribute.fill, out);
+    out.extend_from_slice(&[u8::from(attribute.nullable), u8::from(attribute.fill_valid)]);
+    if version >= 17 {
+        out.push(attribute.order);
+    }
+    if version >= 20 {
+        put_text32(attribute.enumeration.as_deref().unwrap_or(""), out)?;
+    }
+    Ok(())
+}
+
+fn put_label(label: &Label, out: &mut Vec<u8>) -> Result<()> {
+    out.extend_from_slice(&label.dim.to_le_bytes());
+    put_text32(&label.name, out)?;
+    out.push(u8::from(label.relative));
+    put_text64(&label.uri, out);
+    put_text32(&label.attribute, out)?;
+    out.extend_from_slice(&[label.order, label.datatype.number()]);
+    out.extend_from_slice(&label.values.to_le_bytes());
+    out.push(u8::from(label.external));
+    Ok(())
+}
+
+/// Writes what [`ranges`] reads.
+pub fn put_ranges(ranges: &[Range], dims: &[Dimension], out: &mut Vec<u8>) {
+    for ((low, high), dim) in ranges.iter().zip(dims) {
+        if dim.var {
+            put_u64((low.len() + high.len()) as u64, out);
+            put_u64(low.len() as u64, out);
+        }
+        out.extend_from_slice(low);
+        out.extend_from_slice(high);
+    }
 }

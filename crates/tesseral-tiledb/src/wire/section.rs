@@ -2,7 +2,7 @@
 
 use tesseral_core::Result;
 
-use super::cursor::{Cursor, le64};
+use super::cursor::{Cursor, le64, put_text64, put_u64};
 
 /// A list of numbers: offsets, sizes, sums, null counts.
 ///
@@ -61,4 +61,37 @@ pub fn markers(object: &str, bytes: &[u8]) -> Result<Vec<String>> {
     let count = cursor.u64("the processed conditions")?;
     let count = cursor.count(count, 8, "the processed conditions")?;
     (0..count).map(|_| cursor.text64("a processed condition")).collect()
+}
+
+/// Writes a list of numbers.
+pub fn put_numbers(numbers: &[u64], out: &mut Vec<u8>) {
+    put_u64(numbers.len() as u64, out);
+    numbers.iter().for_each(|n| put_u64(*n, out));
+}
+
+impl Values {
+    /// Adds the value of the next tile, of one size.
+    pub fn push_fixed(&mut self, value: &[u8]) {
+        self.fixed.extend_from_slice(value);
+    }
+
+    /// Adds the value of the next tile, of any length.
+    pub fn push_var(&mut self, value: &[u8]) {
+        put_u64(self.var.len() as u64, &mut self.fixed);
+        self.var.extend_from_slice(value);
+    }
+
+    /// Writes what [`parse`](Self::parse) reads.
+    pub fn write(&self, out: &mut Vec<u8>) {
+        put_u64(self.fixed.len() as u64, out);
+        put_u64(self.var.len() as u64, out);
+        out.extend_from_slice(&self.fixed);
+        out.extend_from_slice(&self.var);
+    }
+}
+
+/// Writes processed conditions.
+pub fn put_markers(markers: &[String], out: &mut Vec<u8>) {
+    put_u64(markers.len() as u64, out);
+    markers.iter().for_each(|marker| put_text64(marker, out));
 }

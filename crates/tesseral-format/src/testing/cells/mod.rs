@@ -144,6 +144,7 @@ impl Format for CellsFormat {
             versions: false,
             nullable: true,
             attributes: true,
+            folder: false,
         }
     }
 

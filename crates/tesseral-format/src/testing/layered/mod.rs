@@ -165,6 +165,7 @@ impl Format for LayeredFormat {
             versions: false,
             nullable: true,
             attributes: true,
+            folder: false,
         }
     }
 

@@ -1,0 +1,123 @@
+//! `tet append`: cells from files to an array that exists.
+
+mod columns;
+mod csv;
+mod npy;
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use serde_json::json;
+use tesseral::{Append, ArrayId, ArraySchema, Arrival, ColumnData, Error, Region, Session};
+
+use self::columns::Columns;
+use crate::context::{Context, local};
+use crate::failure::{Outcome, exit};
+use crate::output;
+use crate::progress::Meter;
+use crate::text::{self, escape};
+
+/// Arguments of `tet append`.
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    /// The array: a folder of a format that keeps versions
+    array: PathBuf,
+    /// A .npy file (dense, one field), or a .csv file whose first line names columns
+    input: PathBuf,
+    /// Where in a dense array the cells go, one selection per dimension: `time=0:10`, `lat=10..20`; all of it unless given
+    #[arg(value_name = "SELECTION")]
+    selection: Vec<String>,
+    /// When the cells count as written, milliseconds since 1970 [default: now]
+    #[arg(long, value_name = "T")]
+    timestamp: Option<u64>,
+    /// Keeps the last of several cells at one position of a sparse array instead of refusing them
+    #[arg(long)]
+    dedup: bool,
+    /// The rows are sorted as the array stores them: they are read piece by piece
+    #[arg(long)]
+    sorted: bool,
+}
+
+/// Rows of a sorted file that are read at once.
+const ROWS: usize = 1 << 16;
+
+pub(crate) fn run(context: &Context, arguments: &Arguments) -> Outcome {
+    let meter = Meter::new(false);
+    let container = context.open(&arguments.array, &meter)?;
+    let array = container.array_at(0)?;
+    let schema = array.schema().clone();
+    let mut append = Append::new().open(context.opener(&meter)?.format_options().clone());
+    append = append.execution(context.options(&meter));
+    if let Some(timestamp) = arguments.timestamp {
+        append = append.timestamp(timestamp);
+    }
+    if arguments.dedup {
+        append = append.dedup();
+    }
+    let path = local(&arguments.array)?;
+    let cells = if schema.sparse {
+        if !arguments.selection.is_empty() {
+            return Err(Error::invalid("cells of a sparse array say themselves where they go").into());
+        }
+        let session = append.begin(path)?;
+        let cells = sparse(&session, &schema, arguments)?;
+        session.commit()?;
+        cells
+    } else {
+        let selection = array.select(arguments.selection.iter().map(String::as_str))?;
+        if !selection.is_box() {
+            return Err(Error::invalid("cells are written side by side, without steps").into());
+        }
+        let region = selection.bounds();
+        let session = append.region(region.clone()).begin(path)?;
+        dense(&session, &schema, &region, &arguments.input)?;
+        session.commit()?;
+        region.cells().unwrap_or(0)
+    };
+    let shown = arguments.array.to_string_lossy();
+    if context.json() {
+        output::print_json(&json!({"schema": "tesseral.append/1", "array": shown, "cells": cells}))?;
+    } else {
+        output::print(&format!("{} added to {}\n", text::count(cells, "cell"), escape(&shown)))?;
+    }
+    Ok(exit::OK)
+}
+
+fn is_npy(input: &Path) -> bool {
+    input.extension().is_some_and(|e| e.eq_ignore_ascii_case("npy"))
+}
+
+fn dense(session: &Session, schema: &ArraySchema, region: &Region, input: &Path) -> Outcome<()> {
+    let columns = if is_npy(input) {
+        npy::read(input, schema, region)?
+    } else {
+        let mut reader = csv::Reader::open(input)?;
+        let names: Vec<&str> = schema.fields.iter().map(|f| f.name.as_str()).collect();
+        let mut columns = Columns::fields(schema);
+        columns.fill(&mut reader, &names, usize::MAX)?;
+        columns
+    };
+    session.write_columns(ArrayId(0), region, &columns.data())?;
+    Ok(())
+}
+
+fn sparse(session: &Session, schema: &ArraySchema, arguments: &Arguments) -> Outcome<u64> {
+    if is_npy(&arguments.input) {
+        return Err(Error::unsupported("cells of a sparse array from .npy").hint("give a .csv file").into());
+    }
+    let mut reader = csv::Reader::open(&arguments.input)?;
+    let dims = schema.dims.iter().map(|d| d.name.as_str());
+    let names: Vec<&str> = dims.chain(schema.fields.iter().map(|f| f.name.as_str())).collect();
+    let (order, rows) = if arguments.sorted { (Arrival::Stored, ROWS) } else { (Arrival::Any, usize::MAX) };
+    let mut total = 0;
+    loop {
+        let mut columns = Columns::cells(schema);
+        let read = columns.fill(&mut reader, &names, rows)?;
+        if read == 0 {
+            return Ok(total);
+        }
+        let data: Vec<ColumnData<'_>> = columns.data();
+        session.write_cells(ArrayId(0), &data, order)?;
+        total += read as u64;
+    }
+}

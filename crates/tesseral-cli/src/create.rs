@@ -1,0 +1,84 @@
+//! `tet create`: an array without a cell, for appends to fill.
+
+mod schema;
+
+use std::path::PathBuf;
+
+use clap::Args;
+use serde_json::json;
+use tesseral::{Create, Error, Value};
+
+use crate::context::Context;
+use crate::failure::{Outcome, exit};
+use crate::output;
+use crate::text::escape;
+
+/// Arguments of `tet create`.
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    /// The folder of the new array
+    array: PathBuf,
+    /// A JSON file that says what it is, instead of the options below
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["dim", "field"])]
+    schema: Option<PathBuf>,
+    /// A dimension: NAME=LOW..HIGH[/TILE][:DTYPE], or NAME:string; may be given several times
+    #[arg(long, value_name = "DIM")]
+    dim: Vec<String>,
+    /// A field: NAME:DTYPE[?][:CODEC+CODEC…], with `?` when cells can be null; may be given several times
+    #[arg(long, value_name = "FIELD")]
+    field: Vec<String>,
+    /// Cells are listed one by one
+    #[arg(long)]
+    sparse: bool,
+    /// A position may hold several cells
+    #[arg(long, requires = "sparse")]
+    duplicates: bool,
+    /// Cells of a tile of a sparse array
+    #[arg(long, value_name = "N")]
+    capacity: Option<u64>,
+    /// Order of cells: row-major, col-major or hilbert
+    #[arg(long, value_name = "ORDER", default_value = "row-major")]
+    order: String,
+    /// When it counts as made, milliseconds since 1970
+    #[arg(long, value_name = "T")]
+    timestamp: Option<u64>,
+    /// Replaces what is there
+    #[arg(short, long)]
+    force: bool,
+}
+
+pub(crate) fn run(context: &Context, arguments: &Arguments) -> Outcome {
+    let document = match &arguments.schema {
+        Some(path) => {
+            let shown = path.display().to_string();
+            let bytes = std::fs::read(path).map_err(|e| Error::io("read", &shown, e))?;
+            serde_json::from_slice(&bytes).map_err(|e| Error::invalid(format!("{shown}: {e}")))?
+        }
+        None => schema::from_words(arguments)?,
+    };
+    let name = arguments.array.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let (spec, options) = schema::parse(&name, &document)?;
+    let mut create = Create::new().option("empty", Value::Bool(true));
+    for (name, value) in options {
+        create = create.option(name, value);
+    }
+    if let Some(timestamp) = arguments.timestamp {
+        create = create.option("timestamp", Value::UInt(timestamp));
+    }
+    if let Some(key) = context.key()? {
+        create = create.option("key", Value::Bytes(key));
+    }
+    if arguments.force {
+        create = create.overwrite();
+    }
+    let mut session = create.begin(&arguments.array, "tiledb")?;
+    session.add(&spec)?;
+    session.commit()?;
+    let shown = arguments.array.to_string_lossy();
+    if context.json() {
+        output::print_json(&json!({"schema": "tesseral.create/1", "array": shown, "format": "tiledb"}))?;
+    } else {
+        output::print(&format!("{} made\n", escape(&shown)))?;
+    }
+    Ok(exit::OK)
+}

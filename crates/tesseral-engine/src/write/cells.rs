@@ -1,0 +1,135 @@
+//! Cells of sparse arrays: sorted as the format stores them, cut into chunks, encoded in parallel.
+
+use std::sync::PoisonError;
+
+use tesseral_core::{CellLen, Error, Result};
+use tesseral_format::ColumnData;
+
+use super::columns::{Owned, cells_of};
+use super::{Declared, WriteSession};
+use crate::chunk::with_workspace;
+
+/// In which order cells come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Arrival {
+    /// In any order: one call brings all cells of the write.
+    Any,
+    /// As the format stores them, over any number of calls: a write larger than memory.
+    Stored,
+}
+
+/// Cells that wait for more, and how many chunks went before them.
+#[derive(Debug, Default)]
+pub(super) struct Tail {
+    columns: Vec<Owned>,
+    cells: usize,
+    chunks: u64,
+    /// Cells in any order came: they were all.
+    closed: bool,
+}
+
+/// Bytes of a cell of each column: dimensions, then fields.
+fn sizes(declared: &Declared) -> Vec<Option<usize>> {
+    let var = |dtype: tesseral_core::DType| dtype.class() == tesseral_core::dtype::Class::Text;
+    let dims = declared.schema.dims.iter().map(|d| if var(d.dtype) { None } else { d.dtype.size() });
+    let fields = declared.schema.fields.iter();
+    dims.chain(fields.map(|f| if f.cell == CellLen::Var { None } else { f.cell_size() })).collect()
+}
+
+impl WriteSession {
+    /// Writes cells of a sparse array: one column per dimension, then one per field, all of the same length.
+    ///
+    /// # Errors
+    /// `InvalidRequest` for cells outside the domain, twice at one position or not in the order promised; `Io`.
+    pub fn write_cells(&self, array: usize, columns: &[ColumnData<'_>], order: Arrival) -> Result<()> {
+        let declared = self.declared(array)?;
+        self.take_cells(array, declared, columns, order).map_err(|e| e.in_array(&declared.schema.name))
+    }
+
+    fn take_cells(
+        &self,
+        array: usize,
+        declared: &Declared,
+        columns: &[ColumnData<'_>],
+        order: Arrival,
+    ) -> Result<()> {
+        let sizes = sizes(declared);
+        let counts: Vec<_> = columns.iter().zip(&sizes).map(|(c, size)| cells_of(c, *size)).collect();
+        let cells = counts.first().copied().flatten();
+        let Some(cells) =
+            cells.filter(|_| columns.len() == sizes.len() && counts.iter().all(|n| *n == cells))
+        else {
+            let detail =
+                format!("{} columns of {counts:?} cells for {} of the array", columns.len(), sizes.len());
+            return Err(Error::invalid(detail));
+        };
+        let mut tail = declared.tail.lock().unwrap_or_else(PoisonError::into_inner);
+        if tail.closed || (order == Arrival::Any && (tail.cells > 0 || tail.chunks > 0)) {
+            return Err(Error::invalid("cells in any order are written by one call"));
+        }
+        if cells == 0 {
+            return Ok(());
+        }
+        let gather = |runs: &[(usize, usize)]| -> Vec<Owned> {
+            columns.iter().zip(&sizes).map(|(c, size)| Owned::gather(c, size.unwrap_or(1), runs)).collect()
+        };
+        if order == Arrival::Any {
+            tail.closed = true;
+            let permutation = self.writer.sort_cells(array, columns, false)?.unwrap_or_default();
+            tail.cells = permutation.len();
+            let runs: Vec<(usize, usize)> = permutation.into_iter().map(|i| (i, 1)).collect();
+            tail.columns = gather(&runs);
+            return self.emit(array, &mut tail, &sizes, false);
+        }
+        let more = gather(&[(0, cells)]);
+        if tail.columns.is_empty() {
+            tail.columns = more;
+        } else {
+            tail.columns.iter_mut().zip(more).for_each(|(mine, more)| mine.append(more));
+        }
+        tail.cells += cells;
+        let all: Vec<ColumnData<'_>> = tail.columns.iter().map(Owned::data).collect();
+        self.writer.sort_cells(array, &all, true)?;
+        drop(all);
+        self.emit(array, &mut tail, &sizes, false)
+    }
+
+    /// Stores what waits as a last, shorter chunk.
+    pub(super) fn flush_cells(&self, array: usize) -> Result<()> {
+        let declared = self.declared(array)?;
+        let mut tail = declared.tail.lock().unwrap_or_else(PoisonError::into_inner);
+        self.emit(array, &mut tail, &sizes(declared), true).map_err(|e| e.in_array(&declared.schema.name))
+    }
+
+    /// Encodes whole chunks and keeps the rest; one cell at least, so that what follows can be compared with it.
+    fn emit(&self, array: usize, tail: &mut Tail, sizes: &[Option<usize>], last: bool) -> Result<()> {
+        let chunk = self.writer.chunk_cells(array).and_then(|n| usize::try_from(n).ok());
+        let chunk = chunk.filter(|n| *n > 0).unwrap_or(usize::MAX);
+        let total = if last { tail.cells.div_ceil(chunk) } else { tail.cells.saturating_sub(1) / chunk };
+        if total == 0 {
+            return Ok(());
+        }
+        let columns: Vec<ColumnData<'_>> = tail.columns.iter().map(Owned::data).collect();
+        let gather = |start: usize, end: usize| -> Vec<Owned> {
+            let runs = [(start, end - start)];
+            columns.iter().zip(sizes).map(|(c, size)| Owned::gather(c, size.unwrap_or(1), &runs)).collect()
+        };
+        let (first, cells) = (tail.chunks, tail.cells);
+        self.each_chunk(array, total as u64, |number, _, turn| {
+            let start = usize::try_from(number).unwrap_or(usize::MAX).saturating_mul(chunk);
+            let gathered = gather(start, start.saturating_add(chunk).min(cells));
+            let part: Vec<ColumnData<'_>> = gathered.iter().map(Owned::data).collect();
+            let coords = [first + number];
+            let encoded =
+                with_workspace(|w| self.writer.encode(array, &coords, &part, Vec::new(), &mut w.scratch))?;
+            turn.take(number, encoded, |chunk| self.writer.push(array, chunk))
+        })?;
+        let done = total.saturating_mul(chunk).min(cells);
+        let rest = gather(done, cells);
+        drop(columns);
+        tail.columns = if done == cells { Vec::new() } else { rest };
+        tail.cells -= done;
+        tail.chunks += total as u64;
+        Ok(())
+    }
+}

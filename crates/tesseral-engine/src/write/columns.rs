@@ -1,0 +1,217 @@
+//! Dense chunks of several fields, of cells of any length, in either order.
+
+use tesseral_core::{ArraySchema, ChunkStats, Coords, Error, Field, Order, Region, Result};
+use tesseral_format::{ColumnData, EncodedChunk};
+
+use super::{Declared, WriteSession, chunk_at, chunk_stats, located, whole_chunks};
+use crate::chunk::with_workspace;
+use crate::kernel::summary::{Summary, Wanted};
+
+/// Cells of one column, gathered.
+#[derive(Clone, Debug)]
+pub(super) enum Owned {
+    Fixed { values: Vec<u8>, validity: Option<Vec<u8>> },
+    Var { offsets: Vec<u64>, data: Vec<u8>, validity: Option<Vec<u8>> },
+}
+
+impl Owned {
+    /// The cells, for an encoder.
+    pub(super) fn data(&self) -> ColumnData<'_> {
+        match self {
+            Self::Fixed { values, validity } => ColumnData::Fixed { values, validity: validity.as_deref() },
+            Self::Var { offsets, data, validity } => {
+                ColumnData::Var { offsets, data, validity: validity.as_deref() }
+            }
+        }
+    }
+
+    /// Runs of cells of a column, in the order given: first cell and number of cells each.
+    pub(super) fn gather(column: &ColumnData<'_>, size: usize, runs: &[(usize, usize)]) -> Self {
+        let valid = |validity: Option<&[u8]>| {
+            validity.map(|v| runs.iter().flat_map(|&(at, n)| v[at..at + n].iter().copied()).collect())
+        };
+        match *column {
+            ColumnData::Fixed { values, validity } => {
+                let cells = runs.iter().map(|run| run.1).sum::<usize>();
+                let mut out = Vec::with_capacity(cells * size);
+                for &(at, n) in runs {
+                    out.extend_from_slice(&values[at * size..(at + n) * size]);
+                }
+                Self::Fixed { values: out, validity: valid(validity) }
+            }
+            ColumnData::Var { offsets, data, validity } => {
+                let (mut ends, mut out) = (Vec::new(), Vec::new());
+                let end = |i: usize| usize::try_from(offsets[i]).unwrap_or(usize::MAX);
+                for &(at, n) in runs {
+                    let start = if at == 0 { 0 } else { end(at - 1) };
+                    let base = out.len();
+                    ends.extend((at..at + n).map(|i| (base + end(i) - start) as u64));
+                    out.extend_from_slice(&data[start..if n == 0 { start } else { end(at + n - 1) }]);
+                }
+                Self::Var { offsets: ends, data: out, validity: valid(validity) }
+            }
+        }
+    }
+
+    /// Appends the cells of another column of the same kind.
+    pub(super) fn append(&mut self, other: Self) {
+        let join = |mine: &mut Option<Vec<u8>>, theirs: Option<Vec<u8>>| {
+            if let (Some(mine), Some(theirs)) = (mine, theirs) {
+                mine.extend(theirs);
+            }
+        };
+        match (self, other) {
+            (Self::Fixed { values, validity }, Self::Fixed { values: more, validity: v }) => {
+                values.extend(more);
+                join(validity, v);
+            }
+            (Self::Var { offsets, data, validity }, Self::Var { offsets: ends, data: more, validity: v }) => {
+                let base = data.len() as u64;
+                offsets.extend(ends.iter().map(|end| base + end));
+                data.extend(more);
+                join(validity, v);
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Number of cells of a column whose cells have `size` bytes, when its parts agree.
+pub(super) fn cells_of(column: &ColumnData<'_>, size: Option<usize>) -> Option<usize> {
+    let (cells, validity) = match *column {
+        ColumnData::Fixed { values, validity } => {
+            let size = size.filter(|n| *n > 0 && values.len().is_multiple_of(*n))?;
+            (values.len() / size, validity)
+        }
+        ColumnData::Var { offsets, data, validity } => {
+            let sound = offsets.is_sorted() && offsets.last().copied().unwrap_or(0) == data.len() as u64;
+            (sound.then_some(offsets.len())?, validity)
+        }
+    };
+    validity.is_none_or(|v| v.len() == cells).then_some(cells)
+}
+
+/// Checks that every field has a column of `cells` cells.
+fn check(schema: &ArraySchema, columns: &[ColumnData<'_>], cells: Option<u64>) -> Result<()> {
+    if columns.len() != schema.fields.len() {
+        let detail = format!("{} columns for {} fields", columns.len(), schema.fields.len());
+        return Err(Error::invalid(detail));
+    }
+    for (field, column) in schema.fields.iter().zip(columns) {
+        let found = cells_of(column, field.cell_size());
+        if found.map(|n| n as u64) != cells {
+            let detail = format!("field {:?} has {found:?} cells, the box {cells:?}", field.name);
+            return Err(Error::invalid(detail));
+        }
+    }
+    Ok(())
+}
+
+/// Runs of the cells of `part` in a row-major `region`, in the order that chunks store.
+fn runs(region: &Region, part: &Region, order: Order) -> Vec<(usize, usize)> {
+    let rank = region.rank();
+    // Positions inside the region, whose cells are in memory.
+    let at = |d: usize, i: u64| usize::try_from(part.start(d) - region.start(d) + i).unwrap_or(usize::MAX);
+    let extent = |d: usize| usize::try_from(region.extent(d)).unwrap_or(usize::MAX);
+    let Some(last) = rank.checked_sub(1) else { return vec![(0, 1)] };
+    // Row-major cells lie side by side along the last dimension.
+    let columnwise = order == Order::ColMajor;
+    let len = if columnwise { 1 } else { part.extent(last) };
+    let turning: Vec<usize> = if columnwise { (0..rank).collect() } else { (0..last).rev().collect() };
+    let mut coords = Coords::from_elem(0, rank);
+    let mut out = Vec::new();
+    loop {
+        let start = (0..rank).fold(0, |n, d| n * extent(d) + at(d, coords[d]));
+        out.push((start, usize::try_from(len).unwrap_or(usize::MAX)));
+        let mut turned = false;
+        for &d in &turning {
+            coords[d] += 1;
+            if coords[d] < part.extent(d) {
+                turned = true;
+                break;
+            }
+            coords[d] = 0;
+        }
+        if !turned {
+            return out;
+        }
+    }
+}
+
+/// Statistics of the cells of one field of one chunk.
+pub(super) fn statistics(field: &Field, cells: &[u8], validity: Option<&[u8]>) -> Result<ChunkStats> {
+    let mut summary = Summary::new(field.dtype, Wanted::ALL)?;
+    summary.fold(cells, validity, field.fill.as_ref())?;
+    Ok(chunk_stats(&summary))
+}
+
+impl WriteSession {
+    /// Fills a box of whole chunks from columns in memory, one per field, row-major over the box. As
+    /// [`write_region`](Self::write_region), for any number of fields, nulls and cells of any length.
+    ///
+    /// # Errors
+    /// `InvalidRequest` when the columns do not fit the box, it cuts a chunk, or one was already written; `Io`.
+    pub fn write_columns(&self, array: usize, region: &Region, columns: &[ColumnData<'_>]) -> Result<()> {
+        let declared = self.declared(array)?;
+        let named = |e: Error| e.in_array(&declared.schema.name);
+        check(&declared.schema, columns, region.cells()).map_err(named)?;
+        let boxes = whole_chunks(declared, region).ok_or_else(|| {
+            let chunk = declared.grid.chunk_shape();
+            named(Error::invalid(format!("{region:?} leaves the array or cuts a chunk of {chunk:?}")))
+        })?;
+        let order = self.writer.chunk_order(array);
+        self.each_chunk(array, boxes.cells().unwrap_or(u64::MAX), |number, _, turn| {
+            let coords = chunk_at(&boxes, order, number);
+            let one = || -> Result<()> {
+                let part = declared.cells(&coords)?;
+                let runs = runs(region, &part, declared.schema.cell_order);
+                let gathered = gather(&declared.schema.fields, columns, &runs);
+                let chunk = self.encode_gathered(array, declared, &coords, &gathered)?;
+                turn.take(number, chunk, |chunk| self.writer.push(array, chunk))
+            };
+            one().map_err(|e| located(e, declared, &coords))
+        })
+    }
+
+    /// Encodes a chunk whose cells come row-major in the order that it stores.
+    pub(super) fn encode_part<'a>(
+        &self,
+        array: usize,
+        declared: &Declared,
+        coords: &[u64],
+        part: &Region,
+        columns: &[ColumnData<'_>],
+    ) -> Result<EncodedChunk<'a>> {
+        let runs = runs(part, part, declared.schema.cell_order);
+        let gathered = gather(&declared.schema.fields, columns, &runs);
+        self.encode_gathered(array, declared, coords, &gathered)
+    }
+
+    fn encode_gathered<'a>(
+        &self,
+        array: usize,
+        declared: &Declared,
+        coords: &[u64],
+        gathered: &[Owned],
+    ) -> Result<EncodedChunk<'a>> {
+        let columns: Vec<ColumnData<'_>> = gathered.iter().map(Owned::data).collect();
+        let mut stats = Vec::new();
+        if self.writer.wants_stats(array) {
+            for (field, column) in declared.schema.fields.iter().zip(&columns) {
+                stats.push(match *column {
+                    ColumnData::Fixed { values, validity } => statistics(field, values, validity)?,
+                    ColumnData::Var { offsets, .. } => ChunkStats::unknown(offsets.len() as u64),
+                });
+            }
+        }
+        with_workspace(|w| {
+            let chunk = self.writer.encode(array, coords, &columns, stats, &mut w.scratch)?;
+            Ok(chunk.into_owned())
+        })
+    }
+}
+
+fn gather(fields: &[Field], columns: &[ColumnData<'_>], runs: &[(usize, usize)]) -> Vec<Owned> {
+    let each = fields.iter().zip(columns);
+    each.map(|(field, column)| Owned::gather(column, field.cell_size().unwrap_or(1), runs)).collect()
+}

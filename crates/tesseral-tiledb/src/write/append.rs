@@ -1,0 +1,187 @@
+//! A further fragment of an array that exists.
+
+use std::sync::Arc;
+
+use tesseral_core::{ArraySchema, Attributes, ChunkStats, Error, HistoryRow, Order, Region, Result};
+use tesseral_format::{AppendOptions, ArraySpec, ColumnData, EncodedChunk, OpenOptions, Scratch, Writer};
+use tesseral_store::Store;
+
+use super::array::{DenseWrite, Place};
+use super::names;
+use super::sparse::SparseWrite;
+use crate::open::{Opening, folder_name};
+use crate::reader::Reader;
+use crate::wire::check_written;
+use crate::wire::schema::Layout;
+
+/// What is written of an array: a box of a dense one, cells of a sparse one.
+#[derive(Debug)]
+pub(crate) enum ArrayWrite {
+    Dense(DenseWrite),
+    Sparse(SparseWrite),
+}
+
+impl ArrayWrite {
+    pub(crate) fn encode<'a>(
+        &self,
+        coords: &[u64],
+        columns: &[ColumnData<'_>],
+        key: Option<&[u8; 32]>,
+        scratch: &mut Scratch,
+    ) -> Result<EncodedChunk<'a>> {
+        match self {
+            Self::Dense(write) => write.encode(coords, columns, key, scratch),
+            Self::Sparse(write) => write.encode(coords.first().copied().unwrap_or(0), columns, key, scratch),
+        }
+    }
+
+    pub(crate) fn push(&self, place: &Place, chunk: EncodedChunk<'_>) -> Result<()> {
+        match self {
+            Self::Dense(write) => write.push(place, chunk),
+            Self::Sparse(write) => write.push(place, chunk),
+        }
+    }
+
+    pub(crate) fn finish(&self, place: &Place) -> Result<Option<super::fragment::FragmentWriter>> {
+        match self {
+            Self::Dense(write) => write.finish(place).map(Some),
+            Self::Sparse(write) => write.finish(),
+        }
+    }
+
+    pub(crate) fn chunk_order(&self) -> Order {
+        match self {
+            Self::Dense(write) if write.tile_order() == Layout::ColMajor => Order::ColMajor,
+            _ => Order::RowMajor,
+        }
+    }
+
+    pub(crate) fn chunk_cells(&self) -> Option<u64> {
+        match self {
+            Self::Dense(_) => None,
+            Self::Sparse(write) => Some(write.capacity()),
+        }
+    }
+
+    pub(crate) fn sort(&self, columns: &[ColumnData<'_>], sorted: bool) -> Result<Option<Vec<usize>>> {
+        match self {
+            Self::Dense(_) => Err(Error::invalid("the array is dense: its cells are written box by box")),
+            Self::Sparse(write) => write.sort(columns, sorted),
+        }
+    }
+}
+
+/// An array that is written to.
+#[derive(Debug)]
+pub(crate) struct TileDbAppender {
+    write: ArrayWrite,
+    place: Place,
+}
+
+/// Opens what a write must know: the newest schema, by its file name.
+pub(crate) fn open_for_write(
+    store: &Arc<dyn Store>,
+    options: &OpenOptions,
+) -> Result<(Arc<Reader>, Opening, ArraySchema)> {
+    if options.as_of.is_some() {
+        return Err(Error::invalid("the past of an array is read, not written"));
+    }
+    let reader = Arc::new(Reader::new(Arc::clone(store), options)?);
+    if crate::group::is_group(&reader)? {
+        return Err(Error::invalid(format!("{} is a group: name one of its arrays", store.location())));
+    }
+    let name = folder_name(store.location()).to_owned();
+    // Writes go by the newest schema, whatever the clock says.
+    let newest = OpenOptions {
+        as_of: Some(tesseral_format::TimeRange { start: 0, end: u64::MAX }),
+        ..options.clone()
+    };
+    let schema = Opening::new(&reader, "", &newest)?.finish(Arc::clone(&reader), &name, Vec::new())?.schema;
+    let opening = Opening::new(&reader, "", &newest)?;
+    check_written(opening.current.wire.version)?;
+    Ok((reader, opening, schema))
+}
+
+impl TileDbAppender {
+    pub(crate) fn open(store: &Arc<dyn Store>, options: &AppendOptions) -> Result<(Self, ArraySchema)> {
+        let (reader, opening, schema) = open_for_write(store, &options.open)?;
+        let stored = Arc::clone(&opening.current);
+        let write = if schema.sparse {
+            if options.region.is_some() {
+                return Err(Error::invalid("the array is sparse: its cells are written one by one"));
+            }
+            ArrayWrite::Sparse(SparseWrite::new(stored, options.dedup))
+        } else {
+            let whole = Region::from_shape(&schema.shape().unwrap_or_default());
+            let region = options.region.clone().unwrap_or(whole);
+            ArrayWrite::Dense(DenseWrite::new(stored, region, store.location())?)
+        };
+        let timestamp = options.timestamp.unwrap_or_else(names::now);
+        let place = Place {
+            store: Arc::clone(store),
+            prefix: String::new(),
+            schema_name: opening.current_name,
+            timestamp,
+            end: timestamp,
+            key: reader.key,
+        };
+        Ok((Self { write, place }, schema))
+    }
+}
+
+impl Writer for TileDbAppender {
+    fn begin(&mut self, _spec: &ArraySpec) -> Result<usize> {
+        Err(Error::invalid("cells are added to the array that is there"))
+    }
+
+    fn wants_stats(&self, _array: usize) -> bool {
+        false
+    }
+
+    fn chunk_order(&self, _array: usize) -> Order {
+        self.write.chunk_order()
+    }
+
+    fn chunk_cells(&self, _array: usize) -> Option<u64> {
+        self.write.chunk_cells()
+    }
+
+    fn sort_cells(
+        &self,
+        _array: usize,
+        columns: &[ColumnData<'_>],
+        sorted: bool,
+    ) -> Result<Option<Vec<usize>>> {
+        self.write.sort(columns, sorted)
+    }
+
+    fn encode<'a>(
+        &self,
+        _array: usize,
+        coords: &[u64],
+        columns: &[ColumnData<'a>],
+        _stats: Vec<ChunkStats>,
+        scratch: &mut Scratch,
+    ) -> Result<EncodedChunk<'a>> {
+        self.write.encode(coords, columns, self.place.key.as_ref(), scratch)
+    }
+
+    fn push(&self, _array: usize, chunk: EncodedChunk<'_>) -> Result<()> {
+        self.write.push(&self.place, chunk)
+    }
+
+    fn set_attributes(&mut self, _attributes: Attributes) -> Result<()> {
+        Err(Error::unsupported("attributes together with cells of an array that exists"))
+    }
+
+    fn add_history(&mut self, _row: HistoryRow) -> Result<()> {
+        Err(Error::unsupported("history of an array that exists"))
+    }
+
+    fn commit(self: Box<Self>) -> Result<()> {
+        match self.write.finish(&self.place)? {
+            Some(mut fragment) => fragment.commit(),
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,217 @@
+//! One array's write: which tiles there are, and the fragment they go to.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use smallvec::SmallVec;
+use tesseral_codec::filter::Rules;
+use tesseral_core::{ChunkGrid, ChunkStats, Coords, Error, Order, Region, Result};
+use tesseral_format::{Column, ColumnData, EncodedChunk, EncodedPart, Scratch};
+use tesseral_store::Store;
+
+use super::fragment::{Extras, FragmentWriter};
+use super::names;
+use super::tile::{self, Frame, Target};
+use crate::geometry::{Geometry, Placement};
+use crate::model::StoredSchema;
+use crate::wire::datatype::VAR;
+use crate::wire::schema::{Layout, Range};
+
+/// Where and when a fragment is written.
+#[derive(Clone, Debug)]
+pub(crate) struct Place {
+    pub store: Arc<dyn Store>,
+    pub prefix: String,
+    pub schema_name: String,
+    /// First and last moment of its cells.
+    pub timestamp: u64,
+    pub end: u64,
+    pub key: Option<[u8; 32]>,
+}
+
+/// The write of one fragment of a dense array.
+#[derive(Debug)]
+pub(crate) struct DenseWrite {
+    schema: Arc<StoredSchema>,
+    geometry: Geometry,
+    grid: ChunkGrid,
+    /// The cells that are written.
+    region: Region,
+    domain: Vec<Range>,
+    placement: Placement,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    fragment: Option<FragmentWriter>,
+    /// Tiles that came before their turn.
+    waiting: BTreeMap<u64, EncodedChunk<'static>>,
+}
+
+impl DenseWrite {
+    pub(crate) fn new(schema: Arc<StoredSchema>, region: Region, object: &str) -> Result<Self> {
+        let geometry = Geometry::new(&schema.wire, object)?;
+        let shape = geometry.shape();
+        let inside = region.rank() == shape.len()
+            && region.bounds().iter().zip(&shape).all(|((start, end), n)| start < end && end <= n);
+        if !inside {
+            return Err(Error::invalid(format!("{region:?} is no part of an array of {shape:?}")));
+        }
+        let grid = ChunkGrid::new(&shape, &geometry.chunk_shape())?;
+        let domain = geometry.ranges(&region)?;
+        let placement = geometry.place(&domain, object)?;
+        Ok(Self { schema, geometry, grid, region, domain, placement, state: Mutex::default() })
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn tile_order(&self) -> Layout {
+        self.schema.wire.tile_order
+    }
+
+    /// The cells of a chunk that are written.
+    fn cells(&self, coords: &[u64]) -> Result<Region> {
+        let outside = || Error::invalid(format!("there is no chunk {coords:?} to write"));
+        if !self.grid.contains(coords) {
+            return Err(outside());
+        }
+        self.grid.region(coords).intersect(&self.region).ok_or_else(outside)
+    }
+
+    pub(crate) fn encode<'a>(
+        &self,
+        coords: &[u64],
+        columns: &[ColumnData<'_>],
+        key: Option<&[u8; 32]>,
+        scratch: &mut Scratch,
+    ) -> Result<EncodedChunk<'a>> {
+        let cells = self.cells(coords)?;
+        let count = cells.cells().unwrap_or(u64::MAX);
+        let tile = self.geometry.tile(coords).ok_or_else(|| Error::invalid("a tile past 2^64"))?;
+        let order = match self.schema.wire.cell_order {
+            Layout::ColMajor => Order::ColMajor,
+            _ => Order::RowMajor,
+        };
+        let frame = Frame::new(tile, cells, order);
+        encode_columns(&self.schema, &fields(&self.schema), columns, count, Some(&frame), key, scratch).map(
+            |(parts, stats)| EncodedChunk {
+                coords: Coords::from_slice(coords),
+                parts,
+                stats: stats.into_iter().map(|(_, stats)| stats).collect(),
+            },
+        )
+    }
+
+    /// Stores a chunk, or keeps it until those before it are stored.
+    pub(crate) fn push(&self, place: &Place, chunk: EncodedChunk<'_>) -> Result<()> {
+        self.cells(&chunk.coords)?;
+        let number = self.geometry.number(&self.placement, &chunk.coords);
+        let number = number.ok_or_else(|| Error::invalid(format!("there is no chunk {:?}", chunk.coords)))?;
+        let mut state = self.state();
+        let State { fragment, waiting } = &mut *state;
+        let fragment = fragment.get_or_insert_with(|| new_fragment(place, &self.schema));
+        if number < fragment.tiles() || waiting.contains_key(&number) {
+            return Err(Error::invalid(format!("chunk {:?} was already written", chunk.coords)));
+        }
+        if number > fragment.tiles() {
+            waiting.insert(number, chunk.into_owned());
+            return Ok(());
+        }
+        store(fragment, &chunk)?;
+        while let Some(next) = waiting.remove(&fragment.tiles()) {
+            store(fragment, &next)?;
+        }
+        Ok(())
+    }
+
+    /// Publishes the fragment's files; [`FragmentWriter::commit`] then makes them count.
+    pub(crate) fn finish(&self, place: &Place) -> Result<FragmentWriter> {
+        let mut state = self.state();
+        let mut fragment = state.fragment.take().unwrap_or_else(|| new_fragment(place, &self.schema));
+        let (stored, all) = (fragment.tiles(), self.placement.tiles);
+        if stored != all {
+            let coords = self.geometry.coords(&self.placement, stored);
+            let missing = all - stored - state.waiting.len() as u64;
+            return Err(
+                Error::invalid(format!("{missing} of {all} chunks were not written")).in_chunk(&coords)
+            );
+        }
+        fragment.finish(Some(self.domain.clone()), self.geometry.cells)?;
+        Ok(fragment)
+    }
+}
+
+pub(crate) fn new_fragment(place: &Place, schema: &Arc<StoredSchema>) -> FragmentWriter {
+    FragmentWriter::new(
+        Arc::clone(&place.store),
+        &place.prefix,
+        names::versioned(place.timestamp, place.end, schema.wire.version),
+        Arc::clone(schema),
+        place.schema_name.clone(),
+        place.key,
+        Extras::default(),
+    )
+}
+
+fn store(fragment: &mut FragmentWriter, chunk: &EncodedChunk<'_>) -> Result<()> {
+    let stats = (0_u16..).map(Column::Field).zip(chunk.stats.iter().cloned()).collect::<Vec<_>>();
+    fragment.push(&chunk.parts, &stats, None)
+}
+
+/// The attributes as columns.
+pub(crate) fn fields(schema: &StoredSchema) -> Vec<Target<'_>> {
+    let attributes = schema.wire.attributes.iter().zip(&schema.attributes);
+    (0..)
+        .zip(attributes)
+        .map(|(f, (a, chains))| Target {
+            column: Column::Field(f),
+            datatype: a.datatype,
+            values: a.values,
+            chains,
+        })
+        .collect()
+}
+
+/// The dimensions as columns.
+pub(crate) fn dims(schema: &StoredSchema) -> Vec<Target<'_>> {
+    let dims = schema.wire.dims.iter().zip(&schema.dims);
+    (0..)
+        .zip(dims)
+        .map(|(d, (dim, chains))| Target {
+            column: Column::Dim(d),
+            datatype: dim.datatype,
+            values: if dim.var { VAR } else { 1 },
+            chains,
+        })
+        .collect()
+}
+
+/// Parts and statistics of columns.
+pub(crate) type Encoded<'a> = (SmallVec<[EncodedPart<'a>; 1]>, Vec<(Column, ChunkStats)>);
+
+/// Filters the columns of one tile.
+pub(crate) fn encode_columns<'a>(
+    schema: &StoredSchema,
+    targets: &[Target<'_>],
+    columns: &[ColumnData<'_>],
+    cells: u64,
+    frame: Option<&Frame>,
+    key: Option<&[u8; 32]>,
+    scratch: &mut Scratch,
+) -> Result<Encoded<'a>> {
+    if targets.len() != columns.len() {
+        let detail = format!("{} columns for the {} of the array", columns.len(), targets.len());
+        return Err(Error::invalid(detail));
+    }
+    let rules = Rules { version: schema.wire.version, verify: true, key };
+    let mut parts = SmallVec::new();
+    let mut stats = Vec::with_capacity(targets.len());
+    for (target, data) in targets.iter().zip(columns) {
+        tile::check(target, data, cells)?;
+        stats.push((target.column, tile::encode(target, data, frame, &rules, scratch, &mut parts)?));
+    }
+    Ok((parts, stats))
+}

@@ -1,0 +1,169 @@
+//! Many commit files in one, and the removal of those that it replaces.
+
+use std::collections::HashSet;
+
+use tesseral_core::{Error, Result};
+use tesseral_format::{Consolidated, Vacuumed};
+use tesseral_store::StoreExt;
+
+use super::edit::Opened;
+use super::names;
+use crate::reader::join;
+use crate::wire::cursor::le64;
+use crate::wire::name;
+
+const FOLDER: &str = "__commits";
+
+/// A line of a consolidated commit.
+#[derive(Clone, Debug)]
+pub(crate) struct Line {
+    /// As it is written.
+    pub text: String,
+    /// The whole file, for deletes.
+    pub delete: Option<Vec<u8>>,
+}
+
+impl Line {
+    /// The name of the commit file.
+    pub(crate) fn file(&self) -> &str {
+        self.text.rsplit('/').next().unwrap_or(&self.text)
+    }
+}
+
+/// What is in the folder of commits.
+#[derive(Debug, Default)]
+pub(crate) struct Commits {
+    /// Names of `.wrt` and `.del` files.
+    pub files: Vec<String>,
+    /// Consolidated commits with their lines.
+    pub consolidated: Vec<(String, Vec<Line>)>,
+    /// Lines that were taken back.
+    pub ignored: HashSet<String>,
+    /// Names of `.vac` files.
+    pub vacuums: Vec<String>,
+}
+
+impl Commits {
+    pub(crate) fn read(opened: &Opened) -> Result<Self> {
+        let mut out = Self::default();
+        for entry in opened.reader.list(FOLDER)? {
+            let Some((stem, ending)) = entry.name.rsplit_once('.') else { continue };
+            if entry.folder || name::parse(stem).is_none() {
+                continue;
+            }
+            let object = join(FOLDER, &entry.name);
+            let bytes = || opened.store.read_all(&object, opened.reader.limits.metadata_bytes);
+            match ending {
+                "wrt" | "del" => out.files.push(entry.name),
+                "vac" => out.vacuums.push(entry.name),
+                "con" => out.consolidated.push((entry.name.clone(), lines(&object, &bytes()?)?)),
+                "ign" => {
+                    let text = String::from_utf8_lossy(&bytes()?).into_owned();
+                    let names = text.lines().map(|line| line.rsplit('/').next().unwrap_or(line).to_owned());
+                    out.ignored.extend(names);
+                }
+                _ => {}
+            }
+        }
+        Ok(out)
+    }
+
+    /// Lines of consolidated commits that still count.
+    pub(crate) fn listed(&self) -> impl Iterator<Item = &Line> {
+        self.consolidated.iter().flat_map(|(_, lines)| lines).filter(|l| !self.ignored.contains(l.file()))
+    }
+}
+
+fn lines(object: &str, mut text: &[u8]) -> Result<Vec<Line>> {
+    let cut = || Error::corrupt("a consolidated commit", object, None, "it is cut short");
+    let mut out = Vec::new();
+    while !text.is_empty() {
+        let end = text.iter().position(|b| *b == b'\n').ok_or_else(cut)?;
+        let line = String::from_utf8_lossy(&text[..end]).into_owned();
+        text = &text[end + 1..];
+        let mut delete = None;
+        if line.ends_with(".del") {
+            let (len, rest) = text.split_at_checked(8).ok_or_else(cut)?;
+            let (bytes, rest) =
+                usize::try_from(le64(len)).ok().and_then(|n| rest.split_at_checked(n)).ok_or_else(cut)?;
+            delete = Some(bytes.to_vec());
+            text = rest;
+        }
+        out.push(Line { text: line, delete });
+    }
+    Ok(out)
+}
+
+/// Writes one file that commits everything that is committed.
+pub(crate) fn consolidate(opened: &Opened) -> Result<Consolidated> {
+    let commits = Commits::read(opened)?;
+    let mut all: Vec<Line> = commits.listed().cloned().collect();
+    let known: HashSet<String> = all.iter().map(|l| l.file().to_owned()).collect();
+    for file in &commits.files {
+        if known.contains(file) {
+            continue;
+        }
+        let delete = match file.ends_with(".del") {
+            true => {
+                let object = join(FOLDER, file);
+                Some(opened.store.read_all(&object, opened.reader.limits.metadata_bytes)?.to_vec())
+            }
+            false => None,
+        };
+        all.push(Line { text: join(FOLDER, file), delete });
+    }
+    // One commit file more would replace nothing.
+    if all.len() == known.len() && commits.consolidated.len() <= 1 || all.len() < 2 {
+        return Ok(Consolidated::default());
+    }
+    let times =
+        || all.iter().filter_map(|l| name::parse(l.file().rsplit_once('.').map_or("", |(stem, _)| stem)));
+    let start = times().map(|t| t.start).min().unwrap_or(0);
+    let end = times().map(|t| t.end).max().unwrap_or(start);
+    let mut bytes = Vec::new();
+    for line in &all {
+        bytes.extend_from_slice(line.text.as_bytes());
+        bytes.push(b'\n');
+        if let Some(delete) = &line.delete {
+            bytes.extend_from_slice(&(delete.len() as u64).to_le_bytes());
+            bytes.extend_from_slice(delete);
+        }
+    }
+    let name = format!("{}.con", names::versioned(start, end, opened.version()));
+    opened.store.put(&join(FOLDER, &name), &bytes, tesseral_store::Overwrite::Refuse)?;
+    let replaced = commits.files.into_iter().chain(commits.consolidated.into_iter().map(|(name, _)| name));
+    Ok(Consolidated { made: vec![name], replaced: replaced.collect() })
+}
+
+/// Removes commit files that a consolidated one holds, and consolidated ones that another holds whole.
+pub(crate) fn vacuum(opened: &Opened, dry_run: bool) -> Result<Vacuumed> {
+    let commits = Commits::read(opened)?;
+    let held: HashSet<&str> = commits.listed().map(Line::file).collect();
+    let mut gone: Vec<&str> =
+        commits.files.iter().map(String::as_str).filter(|file| held.contains(file)).collect();
+    // The largest one stays; of two that hold the same, the later.
+    let live = |lines: &[Line]| -> HashSet<String> {
+        let counted = lines.iter().filter(|l| !commits.ignored.contains(l.file()));
+        counted.map(|l| l.file().to_owned()).collect()
+    };
+    let sets: Vec<HashSet<String>> = commits.consolidated.iter().map(|(_, lines)| live(lines)).collect();
+    for (i, set) in sets.iter().enumerate() {
+        let held = sets
+            .iter()
+            .enumerate()
+            .any(|(j, other)| j != i && set.is_subset(other) && (set.len() < other.len() || j > i));
+        if held {
+            gone.push(&commits.consolidated[i].0);
+        }
+    }
+    let mut out = Vacuumed::default();
+    for file in gone {
+        let object = join(FOLDER, file);
+        out.bytes += opened.store.len(&object).unwrap_or(0);
+        out.removed.push(object.clone());
+        if !dry_run {
+            opened.store.remove(&object)?;
+        }
+    }
+    Ok(out)
+}

@@ -1,0 +1,272 @@
+//! Cells of several sparse fragments in one global order, every version of them with the time it was written.
+
+use std::cmp::Ordering;
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+use tesseral_codec::filter::Rules;
+use tesseral_core::{CellLen, ChunkStats, Error, Result};
+use tesseral_format::{
+    Access, ArraySource, Column, ColumnData, Cover, EncodedPart, PlannedChunk, Role, Scratch,
+};
+use tesseral_store::StoreExt;
+
+use super::dense::{Cells as ColumnCells, read};
+use super::{Opened, commit, place};
+use crate::array::{TileDbArray, chunk_id};
+use crate::fragment::Fragment;
+use crate::plan::push_parts;
+use crate::wire::cursor::le64;
+use crate::wire::datatype::Datatype;
+use crate::write::array::{dims, encode_columns, fields};
+use crate::write::fragment::{Extras, FragmentWriter};
+use crate::write::names;
+use crate::write::order::Cells;
+use crate::write::sparse::bounds;
+use crate::write::stats::{self, Kept};
+
+/// One tile of one fragment, and the next cell of it.
+struct Cursor {
+    fragment: usize,
+    tile: u64,
+    columns: Vec<ColumnCells>,
+    /// When each cell was written, and when and by what it was removed.
+    times: [Vec<u64>; 3],
+    order: Cells<'static>,
+    at: usize,
+}
+
+/// What every column is.
+struct Layout {
+    columns: Vec<Column>,
+    sizes: Vec<Option<usize>>,
+    nullable: Vec<bool>,
+}
+
+fn layout(array: &TileDbArray) -> Layout {
+    let schema = array.schema();
+    let wire = &array.current.wire;
+    let number = |n: usize| u16::try_from(n).unwrap_or(u16::MAX);
+    let mut out = Layout { columns: Vec::new(), sizes: Vec::new(), nullable: Vec::new() };
+    for (d, dim) in wire.dims.iter().enumerate() {
+        out.columns.push(Column::Dim(number(d)));
+        out.sizes.push((!dim.var).then(|| dim.datatype.size()));
+        out.nullable.push(false);
+    }
+    for (f, attribute) in wire.attributes.iter().enumerate() {
+        out.columns.push(Column::Field(number(f)));
+        out.sizes.push((schema.fields[f].cell != CellLen::Var).then(|| attribute.cell_size()));
+        out.nullable.push(attribute.nullable);
+    }
+    out
+}
+
+fn load(
+    array: &TileDbArray,
+    layout: &Layout,
+    fragment: usize,
+    tile: u64,
+    scratch: &mut Scratch,
+) -> Result<Cursor> {
+    let source = &array.fragments[fragment];
+    let cells = source.cells(tile, None);
+    let mut parts = SmallVec::new();
+    for column in &layout.columns {
+        let slot = match *column {
+            Column::Field(f) => array.slot(source, f)?,
+            Column::Dim(d) => Some(source.dim_slot(usize::from(d))),
+            _ => None,
+        };
+        push_parts(array, source, *column, slot, tile, &mut parts)?;
+    }
+    let chunk = PlannedChunk {
+        id: chunk_id(fragment, tile),
+        cover: Cover::Bounds(Box::default()),
+        tile: None,
+        layer: 0,
+        cells,
+        parts,
+        access: Access::Coded { granule: None },
+        whole: false,
+    };
+    let mut columns = Vec::new();
+    for ((column, size), nullable) in layout.columns.iter().zip(&layout.sizes).zip(&layout.nullable) {
+        columns.push(read(array, &chunk, *column, *size, *nullable, scratch)?);
+    }
+    let data: Vec<ColumnData<'_>> = columns.iter().map(ColumnCells::data).collect();
+    let order = Cells::new(&array.current.wire, &data)?.into_owned();
+    let count = usize::try_from(cells).unwrap_or(usize::MAX);
+    let written = match source.time_slot() {
+        Some(slot) => numbers(array, source, slot, tile, count, scratch)?,
+        None => vec![source.entry.start; count],
+    };
+    let (removed, by) = match source.delete_slot() {
+        Some(slot) => (
+            numbers(array, source, slot, tile, count, scratch)?,
+            numbers(array, source, slot + 1, tile, count, scratch)?,
+        ),
+        None => (Vec::new(), Vec::new()),
+    };
+    Ok(Cursor { fragment, tile, columns, times: [written, removed, by], order, at: 0 })
+}
+
+/// Times or condition numbers of a tile.
+fn numbers(
+    array: &TileDbArray,
+    fragment: &Fragment,
+    slot: usize,
+    tile: u64,
+    count: usize,
+    scratch: &mut Scratch,
+) -> Result<Vec<u64>> {
+    let (offset, len) = fragment.span(&array.reader, 0, slot, tile)?;
+    let object = array.object(fragment.object(slot, 0));
+    let bytes = array.reader.store.read(object, offset..offset + len)?;
+    let size = count.checked_mul(8).ok_or_else(|| Error::limit("a tile", count as u64, u64::MAX))?;
+    let mut out = vec![0; size];
+    let rules = array.reader.rules(fragment.schema.wire.version);
+    fragment.schema.times.decode_into(&bytes, &mut out, &rules, &mut scratch.contexts)?;
+    Ok(out.chunks_exact(8).map(le64).collect())
+}
+
+/// Order of the next cells of two cursors: by position, the newest first.
+fn before(a: &Cursor, b: &Cursor) -> Ordering {
+    let newest = |c: &Cursor| (c.times[0][c.at], c.fragment);
+    a.order.compare_with(a.at, &b.order, b.at).then_with(|| newest(b).cmp(&newest(a)))
+}
+
+/// Cells of the tile that is being filled.
+struct Output<'a> {
+    opened: &'a Opened,
+    array: &'a TileDbArray,
+    fragment: FragmentWriter,
+    columns: Vec<ColumnCells>,
+    times: [Vec<u64>; 3],
+    deletes: bool,
+    last: u64,
+    scratch: Scratch,
+}
+
+impl Output<'_> {
+    fn flush(&mut self) -> Result<()> {
+        let cells = self.times[0].len() as u64;
+        if cells == 0 {
+            return Ok(());
+        }
+        let schema = Arc::clone(&self.opened.opening.current);
+        let key = self.opened.reader.key;
+        let mut targets = dims(&schema);
+        targets.extend(fields(&schema));
+        let data: Vec<ColumnData<'_>> = self.columns.iter().map(ColumnCells::data).collect();
+        let (mut parts, mut stats) =
+            encode_columns(&schema, &targets, &data, cells, None, key.as_ref(), &mut self.scratch)?;
+        let around = schema.wire.dims.iter().zip(&data);
+        let around = around.map(|(dim, column)| bounds(dim.datatype, column).unwrap_or_default()).collect();
+        let (written, of_written) = self.encode_times(0)?;
+        parts.push(part(Column::Timestamp, written));
+        stats.push((Column::Timestamp, of_written));
+        if self.deletes {
+            let (removed, of_removed) = self.encode_times(1)?;
+            parts.push(part(Column::DeletedBy, removed));
+            stats.push((Column::DeletedBy, of_removed));
+        }
+        self.fragment.push(&parts, &stats, Some(around))?;
+        if self.deletes {
+            let (by, of_by) = self.encode_times(2)?;
+            self.fragment.push_conditions(&by, &of_by)?;
+        }
+        self.last = cells;
+        self.columns.iter_mut().for_each(|c| *c = c.like());
+        self.times.iter_mut().for_each(Vec::clear);
+        Ok(())
+    }
+
+    fn encode_times(&mut self, which: usize) -> Result<(Vec<u8>, ChunkStats)> {
+        let schema = &self.opened.opening.current;
+        let bytes: Vec<u8> = self.times[which].iter().flat_map(|n| n.to_le_bytes()).collect();
+        let kept = Kept { extrema: true, sum: true };
+        let stats = stats::fixed(Datatype::UINT64, 1, kept, &bytes, None)?;
+        let key = self.opened.reader.key;
+        let rules = Rules { version: schema.wire.version, verify: true, key: key.as_ref() };
+        let mut out = Vec::new();
+        schema.times.encode(&bytes, &mut out, &rules, &mut self.scratch.contexts)?;
+        Ok((out, stats))
+    }
+
+    fn push(&mut self, cursor: &Cursor, sizes: &[Option<usize>]) -> Result<()> {
+        for ((to, from), size) in self.columns.iter_mut().zip(&cursor.columns).zip(sizes) {
+            to.push(from, cursor.at, size.unwrap_or(1));
+        }
+        for (to, from) in self.times.iter_mut().zip(&cursor.times) {
+            to.push(from.get(cursor.at).copied().unwrap_or(u64::MAX));
+        }
+        if self.times[0].len() as u64 == self.array.current.wire.capacity {
+            self.flush()?;
+        }
+        Ok(())
+    }
+}
+
+fn part<'a>(column: Column, bytes: Vec<u8>) -> EncodedPart<'a> {
+    EncodedPart { column, role: Role::Values, bytes: bytes.into(), raw_len: 0, codec: 0 }
+}
+
+/// Writes one fragment of the cells of all of them. Memory holds one tile of each, and one that is filled.
+pub(super) fn merge(opened: &Opened, array: &TileDbArray) -> Result<String> {
+    let place = place(opened, array);
+    let layout = layout(array);
+    let deletes = array.fragments.iter().any(|f| f.footer.deletes);
+    let processed = match array.fragments.first() {
+        Some(first) => first.processed(&opened.reader)?,
+        None => Vec::new(),
+    };
+    let fragment = FragmentWriter::new(
+        Arc::clone(&opened.store),
+        "",
+        names::versioned(place.timestamp, place.end, opened.version()),
+        Arc::clone(&opened.opening.current),
+        place.schema_name.clone(),
+        place.key,
+        Extras { timestamps: true, deletes, processed },
+    );
+    let empty = layout.sizes.iter().zip(&layout.nullable).map(|(size, nullable)| ColumnCells {
+        var: size.is_none(),
+        validity: nullable.then(Vec::new),
+        ..ColumnCells::default()
+    });
+    let mut out = Output {
+        opened,
+        array,
+        fragment,
+        columns: empty.collect(),
+        times: Default::default(),
+        deletes,
+        last: 0,
+        scratch: Scratch::default(),
+    };
+    let mut scratch = Scratch::default();
+    let mut cursors = Vec::new();
+    for (number, fragment) in array.fragments.iter().enumerate() {
+        if fragment.tiles > 0 {
+            cursors.push(load(array, &layout, number, 0, &mut scratch)?);
+        }
+    }
+    // Few fragments at once: looking at all of them costs less than keeping them in a heap.
+    while let Some(next) = (0..cursors.len()).min_by(|&a, &b| before(&cursors[a], &cursors[b])) {
+        out.push(&cursors[next], &layout.sizes)?;
+        let cursor = &mut cursors[next];
+        cursor.at += 1;
+        if cursor.at == cursor.order.len {
+            let (number, tile) = (cursor.fragment, cursor.tile + 1);
+            if tile < array.fragments[number].tiles {
+                cursors[next] = load(array, &layout, number, tile, &mut scratch)?;
+            } else {
+                cursors.swap_remove(next);
+            }
+        }
+    }
+    out.flush()?;
+    let domain = out.fragment.domain();
+    out.fragment.finish(domain, out.last)?;
+    commit(opened, array, out.fragment)
+}

@@ -1,0 +1,319 @@
+//! A container of new arrays: one array, or a group of several.
+
+use std::sync::{Arc, OnceLock};
+
+use tesseral_codec::Contexts;
+use tesseral_core::{
+    ArraySchema, Attributes, ChunkStats, Error, ErrorKind, HistoryRow, Order, Region, Result, Value,
+};
+use tesseral_format::{ArraySpec, ColumnData, CreateOptions, EncodedChunk, Scratch, Writer};
+use tesseral_store::{Overwrite, Store, StoreExt};
+
+use super::append::ArrayWrite;
+use super::array::{DenseWrite, Place};
+use super::names;
+use super::sparse::SparseWrite;
+use super::spec::{self, Extra};
+use crate::convention;
+use crate::model::StoredSchema;
+use crate::reader::join;
+use crate::wire::group::{self, Member};
+use crate::wire::schema::Layout;
+use crate::wire::{WRITTEN, enumeration, generic_tile, metadata};
+
+/// An array that is not there yet.
+#[derive(Debug)]
+struct NewArray {
+    model: ArraySchema,
+    schema: Arc<StoredSchema>,
+    /// Files of enumerations with their bytes.
+    enumerations: Vec<(String, Vec<u8>)>,
+    schema_name: String,
+    write: ArrayWrite,
+}
+
+/// New arrays being written.
+#[derive(Debug)]
+pub(crate) struct TileDbWriter {
+    store: Arc<dyn Store>,
+    timestamp: u64,
+    key: Option<[u8; 32]>,
+    extra: Extra,
+    /// Arrays are made without a cell: the first append brings some.
+    empty: bool,
+    /// What gives way to the new arrays.
+    old: Vec<String>,
+    arrays: Vec<NewArray>,
+    attributes: Attributes,
+    history: Vec<HistoryRow>,
+    places: OnceLock<Vec<Place>>,
+}
+
+/// Reads options that only this format knows.
+fn options(options: &CreateOptions) -> Result<(u64, Option<[u8; 32]>, Extra, bool)> {
+    let mut timestamp = names::now();
+    let mut key = None;
+    let mut extra = Extra::default();
+    let mut empty = false;
+    for (name, value) in &options.extra {
+        let odd = || Error::invalid(format!("{value} is no value of the TileDB option {name:?}"));
+        let number = || match value {
+            Value::Int(n) => u64::try_from(*n).map_err(|_| odd()),
+            Value::UInt(n) => Ok(*n),
+            _ => Err(odd()),
+        };
+        match (name.as_str(), value) {
+            ("timestamp", _) => timestamp = number()?,
+            ("capacity", _) => extra.capacity = number()?.max(1),
+            ("tile_order", Value::Text(order)) if order == "row-major" => extra.tile_order = Layout::RowMajor,
+            ("tile_order", Value::Text(order)) if order == "col-major" => extra.tile_order = Layout::ColMajor,
+            ("empty", Value::Bool(value)) => empty = *value,
+            ("coordinates" | "offsets" | "validity", Value::Text(codecs)) => {
+                let filters = spec::filters(codecs)?;
+                match name.as_str() {
+                    "coordinates" => extra.coords = Some(filters),
+                    "offsets" => extra.offsets = Some(filters),
+                    _ => extra.validity = Some(filters),
+                }
+            }
+            ("key", Value::Bytes(bytes)) => key = Some(bytes.as_slice().try_into().map_err(|_| odd())?),
+            _ => return Err(odd()),
+        }
+    }
+    Ok((timestamp, key, extra, empty))
+}
+
+/// Every object below a folder.
+pub(crate) fn objects(store: &dyn Store, folder: &str) -> Result<Vec<String>> {
+    let entries = match store.list(folder) {
+        Err(e) if matches!(e.kind(), ErrorKind::NotFound { .. }) => return Ok(Vec::new()),
+        other => other?,
+    };
+    let mut found = Vec::new();
+    for entry in entries {
+        let name = join(folder, &entry.name);
+        if entry.folder {
+            found.extend(objects(store, &name)?);
+        }
+        // A folder comes behind what is in it, so that it is empty when its turn to go comes.
+        found.push(name);
+    }
+    Ok(found)
+}
+
+impl TileDbWriter {
+    pub(crate) fn create(store: &Arc<dyn Store>, create: &CreateOptions) -> Result<Self> {
+        let (timestamp, key, extra, empty) = options(create)?;
+        let old = objects(store.as_ref(), "")?;
+        if !old.is_empty() && create.overwrite == Overwrite::Refuse {
+            let detail = format!("{} exists and is not empty", store.location());
+            return Err(Error::invalid(detail).hint("give -f to replace it"));
+        }
+        Ok(Self {
+            store: Arc::clone(store),
+            timestamp,
+            key,
+            extra,
+            empty,
+            old,
+            arrays: Vec::new(),
+            attributes: Attributes::new(),
+            history: Vec::new(),
+            places: OnceLock::new(),
+        })
+    }
+
+    fn array(&self, array: usize) -> Result<&NewArray> {
+        self.arrays.get(array).ok_or_else(|| Error::invalid(format!("array {array} was not begun")))
+    }
+
+    /// Where each array goes: one array is the container itself, several are members of a group.
+    fn places(&self) -> &[Place] {
+        self.places.get_or_init(|| {
+            let alone = self.arrays.len() == 1;
+            let place = |array: &NewArray| Place {
+                store: Arc::clone(&self.store),
+                prefix: if alone { String::new() } else { folder(&array.model.name) },
+                schema_name: array.schema_name.clone(),
+                timestamp: self.timestamp,
+                end: self.timestamp,
+                key: self.key,
+            };
+            self.arrays.iter().map(place).collect()
+        })
+    }
+
+    fn put(&self, object: &str, payload: &[u8]) -> Result<()> {
+        let mut bytes = Vec::new();
+        let contexts = &mut Contexts::default();
+        generic_tile::write(WRITTEN, payload, self.key.as_ref(), &mut bytes, contexts)?;
+        self.store.put(object, &bytes, Overwrite::Refuse)
+    }
+
+    fn put_metadata(&self, prefix: &str, entries: &Attributes) -> Result<()> {
+        if entries.is_empty() {
+            return Ok(());
+        }
+        let mut payload = Vec::new();
+        metadata::write(entries.iter().map(|(k, v)| (k.as_str(), Some(v))), &mut payload)?;
+        let name = names::timed(self.timestamp, self.timestamp);
+        self.put(&join(&join(prefix, "__meta"), &name), &payload)
+    }
+
+    /// Publishes what an array is made of; its schema, which makes it an array, comes last.
+    fn put_array(&self, array: &NewArray, place: &Place, alone: bool) -> Result<()> {
+        let file = if alone { self.attributes.clone() } else { Attributes::new() };
+        let history = if alone { &self.history[..] } else { &[] };
+        self.put_metadata(&place.prefix, &convention::entries(&array.model, &file, history))?;
+        let folder = join(&place.prefix, "__schema");
+        for (name, payload) in &array.enumerations {
+            self.put(&join(&join(&folder, "__enumerations"), name), payload)?;
+        }
+        let mut payload = Vec::new();
+        array.schema.wire.write(&mut payload)?;
+        self.put(&join(&folder, &array.schema_name), &payload)
+    }
+
+    fn put_group(&self) -> Result<()> {
+        self.put_metadata("", &convention::group_entries(&self.attributes, &self.history))?;
+        let member = |array: &NewArray| Member {
+            group: false,
+            relative: true,
+            uri: folder(&array.model.name),
+            name: Some(array.model.name.clone()),
+        };
+        let members: Vec<Member> = self.arrays.iter().map(member).collect();
+        let mut payload = Vec::new();
+        group::write(&members, &mut payload);
+        let name = format!("{}_2", names::timed(self.timestamp, self.timestamp));
+        self.put(&join("__group", &name), &payload)?;
+        self.store.put(crate::group::MARKER, &[], Overwrite::Refuse)
+    }
+}
+
+/// The folder of a group member: its name, where that is a name of a folder.
+fn folder(name: &str) -> String {
+    let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'.' | b' ');
+    let mut folder: String = name
+        .bytes()
+        .map(|b| if plain(b) { char::from(b).to_string() } else { format!("%{b:02X}") })
+        .collect();
+    if folder.is_empty() || folder.starts_with(['.', '_']) {
+        folder.insert(0, 'a');
+    }
+    folder
+}
+
+impl Writer for TileDbWriter {
+    fn begin(&mut self, spec: &ArraySpec) -> Result<usize> {
+        if self.places.get().is_some() {
+            return Err(Error::invalid("all arrays are declared before the first chunk"));
+        }
+        let taken = |a: &NewArray| folder(&a.model.name) == folder(&spec.schema.name);
+        if self.arrays.iter().any(taken) {
+            return Err(Error::invalid(format!("two arrays are named {:?}", spec.schema.name)));
+        }
+        let mut wire = spec::schema(spec, &self.extra)?;
+        let mut enumerations = Vec::new();
+        for enumerated in spec.schema.fields.iter().filter_map(|f| f.enumeration.as_ref()) {
+            if wire.enumerations.iter().any(|(name, _)| *name == enumerated.name) {
+                continue;
+            }
+            let file = format!("__{}_0", names::unique());
+            let mut payload = Vec::new();
+            enumeration::write(enumerated, &file, &mut payload)?;
+            wire.enumerations.push((enumerated.name.clone(), file.clone()));
+            enumerations.push((file, payload));
+        }
+        // Attributes that metadata cannot hold are refused here, not when everything else is written.
+        let entries = convention::entries(&spec.schema, &Attributes::new(), &[]);
+        metadata::write(entries.iter().map(|(k, v)| (k.as_str(), Some(v))), &mut Vec::new())?;
+        let schema = Arc::new(StoredSchema::new(wire, self.key.is_some()));
+        let shape = spec.schema.shape().unwrap_or_default();
+        let write = if spec.schema.sparse {
+            ArrayWrite::Sparse(SparseWrite::new(Arc::clone(&schema), false))
+        } else {
+            let region = Region::from_shape(&shape);
+            ArrayWrite::Dense(DenseWrite::new(Arc::clone(&schema), region, self.store.location())?)
+        };
+        self.arrays.push(NewArray {
+            model: spec.schema.clone(),
+            schema,
+            enumerations,
+            schema_name: names::timed(self.timestamp, self.timestamp),
+            write,
+        });
+        Ok(self.arrays.len() - 1)
+    }
+
+    fn wants_stats(&self, _array: usize) -> bool {
+        // Those of the format count differently: a fill is a value, a NaN shows in the sum.
+        false
+    }
+
+    fn chunk_order(&self, array: usize) -> Order {
+        self.array(array).map_or(Order::RowMajor, |a| a.write.chunk_order())
+    }
+
+    fn chunk_cells(&self, array: usize) -> Option<u64> {
+        self.array(array).ok().and_then(|a| a.write.chunk_cells())
+    }
+
+    fn sort_cells(
+        &self,
+        array: usize,
+        columns: &[ColumnData<'_>],
+        sorted: bool,
+    ) -> Result<Option<Vec<usize>>> {
+        self.array(array)?.write.sort(columns, sorted)
+    }
+
+    fn encode<'a>(
+        &self,
+        array: usize,
+        coords: &[u64],
+        columns: &[ColumnData<'a>],
+        _stats: Vec<ChunkStats>,
+        scratch: &mut Scratch,
+    ) -> Result<EncodedChunk<'a>> {
+        self.array(array)?.write.encode(coords, columns, self.key.as_ref(), scratch)
+    }
+
+    fn push(&self, array: usize, chunk: EncodedChunk<'_>) -> Result<()> {
+        let write = &self.array(array)?.write;
+        write.push(&self.places()[array], chunk)
+    }
+
+    fn set_attributes(&mut self, attributes: Attributes) -> Result<()> {
+        let entries = convention::group_entries(&attributes, &[]);
+        metadata::write(entries.iter().map(|(k, v)| (k.as_str(), Some(v))), &mut Vec::new())?;
+        self.attributes = attributes;
+        Ok(())
+    }
+
+    fn add_history(&mut self, row: HistoryRow) -> Result<()> {
+        self.history.push(row);
+        Ok(())
+    }
+
+    fn commit(self: Box<Self>) -> Result<()> {
+        let places = self.places();
+        let mut fragments = Vec::new();
+        for (array, place) in self.arrays.iter().zip(places) {
+            if !self.empty {
+                fragments.extend(array.write.finish(place).map_err(|e| e.in_array(&array.model.name))?);
+            }
+        }
+        for object in &self.old {
+            self.store.remove(object)?;
+        }
+        for fragment in &mut fragments {
+            fragment.commit()?;
+        }
+        let alone = self.arrays.len() == 1;
+        for (array, place) in self.arrays.iter().zip(places) {
+            self.put_array(array, place, alone)?;
+        }
+        if alone { Ok(()) } else { self.put_group() }
+    }
+}

@@ -1,0 +1,114 @@
+//! Schema evolution: a further schema, by which writes go from then on.
+
+use tesseral_core::schema::{Enumeration, Labels};
+use tesseral_core::{Error, Result, Scalar};
+use tesseral_format::Change;
+use tesseral_store::StoreExt;
+
+use super::edit::Opened;
+use super::names;
+use super::spec;
+use crate::reader::join;
+use crate::wire::datatype::compare;
+use crate::wire::enumeration;
+use crate::wire::schema::Schema;
+
+const ENUMERATIONS: &str = "__schema/__enumerations";
+
+pub(crate) fn evolve(opened: &Opened, changes: &[Change], at: u64) -> Result<()> {
+    let mut wire = opened.opening.current.wire.clone();
+    let mut files = Vec::new();
+    for change in changes {
+        match change {
+            Change::AddField { field, codecs } => {
+                let taken =
+                    wire.attribute(&field.name).is_some() || wire.dims.iter().any(|d| d.name == field.name);
+                if taken {
+                    return Err(Error::invalid(format!("the array has a {:?} already", field.name)));
+                }
+                if let Some(enumerated) = &field.enumeration
+                    && !wire.enumerations.iter().any(|(name, _)| *name == enumerated.name)
+                {
+                    add_enumeration(&mut wire, enumerated, &mut files)?;
+                }
+                wire.attributes.push(spec::attribute(field, codecs)?);
+            }
+            Change::DropField { name } => {
+                opened.schema.field(name)?;
+                wire.attributes.retain(|a| a.name != *name);
+                if wire.attributes.is_empty() {
+                    return Err(Error::invalid(format!("{name:?} is the only field of the array")));
+                }
+            }
+            Change::ExtendEnumeration(wider) => {
+                extend(opened, &mut wire, wider, &mut files)?;
+            }
+            Change::ExpandDomain(ranges) => expand(&mut wire, ranges)?,
+            other => return Err(Error::unsupported(format!("{other:?} of a TileDB array"))),
+        }
+    }
+    for (name, payload) in files {
+        opened.put(&join(ENUMERATIONS, &name), &payload)?;
+    }
+    let mut payload = Vec::new();
+    wire.write(&mut payload)?;
+    opened.put(&join("__schema", &names::timed(at, at)), &payload)
+}
+
+type Files = Vec<(String, Vec<u8>)>;
+
+fn add_enumeration(wire: &mut Schema, enumerated: &Enumeration, files: &mut Files) -> Result<()> {
+    let file = format!("__{}_0", names::unique());
+    let mut payload = Vec::new();
+    enumeration::write(enumerated, &file, &mut payload)?;
+    wire.enumerations.retain(|(name, _)| *name != enumerated.name);
+    wire.enumerations.push((enumerated.name.clone(), file.clone()));
+    files.push((file, payload));
+    Ok(())
+}
+
+/// Labels may be added behind those there are; codes that are stored keep their meaning.
+fn extend(opened: &Opened, wire: &mut Schema, wider: &Enumeration, files: &mut Files) -> Result<()> {
+    let known = wire.enumerations.iter().find(|(name, _)| *name == wider.name);
+    let names = || wire.enumerations.iter().map(|(name, _)| name.clone()).collect();
+    let (_, file) = known.ok_or_else(|| Error::not_found("enumeration", &wider.name, names()))?;
+    let object = join(ENUMERATIONS, file);
+    let (bytes, _) = opened.reader.object(&object)?;
+    let old = enumeration::parse(&opened.store.describe(&object), &bytes)?;
+    let kept = match (&old.labels, &wider.labels) {
+        (Labels::Text(old), Labels::Text(new)) => new.starts_with(old),
+        (Labels::Numbers { dtype: a, bytes: old }, Labels::Numbers { dtype: b, bytes: new }) => {
+            a == b && new.starts_with(old)
+        }
+        _ => false,
+    };
+    if !kept || old.ordered != wider.ordered {
+        let detail = format!("the labels of {:?} do not begin with those it has", wider.name);
+        return Err(Error::invalid(detail));
+    }
+    add_enumeration(wire, wider, files)
+}
+
+fn expand(wire: &mut Schema, ranges: &[(Scalar, Scalar)]) -> Result<()> {
+    let Some(current) = &wire.current_domain else {
+        return Err(Error::invalid("the array uses all of its domain"));
+    };
+    if ranges.len() != wire.dims.len() {
+        return Err(Error::invalid(format!("{} ranges for {} dimensions", ranges.len(), wire.dims.len())));
+    }
+    let mut wider = Vec::new();
+    for ((dim, (low, high)), old) in wire.dims.iter().zip(ranges).zip(current) {
+        let range = spec::range(low, high, dim.datatype, dim.var)?;
+        let within = |outer: &(Vec<u8>, Vec<u8>), inner: &(Vec<u8>, Vec<u8>)| {
+            compare(dim.datatype, &outer.0, &inner.0).is_le()
+                && compare(dim.datatype, &inner.1, &outer.1).is_le()
+        };
+        if !within(&range, old) || dim.domain.as_ref().is_some_and(|domain| !within(domain, &range)) {
+            let detail = format!("the part of {:?} in use can only grow, up to its domain", dim.name);
+            return Err(Error::invalid(detail));
+        }
+        wider.push(range);
+    }
+    wire.current_domain = Some(wider);
+    Ok(())
+}

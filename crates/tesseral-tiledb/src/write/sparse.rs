@@ -1,0 +1,151 @@
+//! The write of one fragment of a sparse array.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tesseral_core::{ChunkStats, Coords, Error, Result, Scalar, Stat};
+use tesseral_format::{Column, ColumnData, EncodedChunk, Scratch};
+
+use super::array::{Place, dims, encode_columns, fields, new_fragment};
+use super::fragment::FragmentWriter;
+use super::order::Cells;
+use super::tile::{Target, cell_of};
+use crate::model::StoredSchema;
+use crate::wire::datatype::{Datatype, compare};
+use crate::wire::schema::Range;
+
+/// Cells to be stored in global order.
+#[derive(Debug)]
+pub(crate) struct SparseWrite {
+    schema: Arc<StoredSchema>,
+    dedup: bool,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    fragment: Option<FragmentWriter>,
+    waiting: BTreeMap<u64, EncodedChunk<'static>>,
+    /// Cells of the tile that was stored last.
+    last: u64,
+}
+
+/// The smallest and largest coordinate of a column.
+pub(crate) fn bounds(datatype: Datatype, column: &ColumnData<'_>) -> Option<Range> {
+    let around = |cells: &mut dyn Iterator<Item = &[u8]>| {
+        cells.fold(None, |ends: Option<Range>, cell| match ends {
+            None => Some((cell.to_vec(), cell.to_vec())),
+            Some((low, high)) => Some((
+                if compare(datatype, cell, &low).is_lt() { cell.to_vec() } else { low },
+                if compare(datatype, cell, &high).is_gt() { cell.to_vec() } else { high },
+            )),
+        })
+    };
+    match *column {
+        ColumnData::Fixed { values, .. } => around(&mut values.chunks_exact(datatype.size())),
+        ColumnData::Var { offsets, data, .. } => {
+            around(&mut (0..offsets.len()).map(|i| cell_of(offsets, data, i)))
+        }
+    }
+}
+
+impl SparseWrite {
+    pub(crate) fn new(schema: Arc<StoredSchema>, dedup: bool) -> Self {
+        Self { schema, dedup, state: Mutex::default() }
+    }
+
+    pub(crate) fn capacity(&self) -> u64 {
+        self.schema.wire.capacity
+    }
+
+    pub(crate) fn sort(&self, columns: &[ColumnData<'_>], sorted: bool) -> Result<Option<Vec<usize>>> {
+        let wire = &self.schema.wire;
+        let cells = Cells::new(wire, columns)?;
+        if sorted {
+            return cells.check(wire.duplicates).map(|()| None);
+        }
+        cells.sorted(wire.duplicates, self.dedup).map(Some)
+    }
+
+    /// Dimensions, then fields.
+    fn targets(&self) -> Vec<Target<'_>> {
+        let mut targets = dims(&self.schema);
+        targets.extend(fields(&self.schema));
+        targets
+    }
+
+    pub(crate) fn encode<'a>(
+        &self,
+        number: u64,
+        columns: &[ColumnData<'_>],
+        key: Option<&[u8; 32]>,
+        scratch: &mut Scratch,
+    ) -> Result<EncodedChunk<'a>> {
+        let wire = &self.schema.wire;
+        let first = wire.dims.first().zip(columns.first());
+        let cells = first.map_or(0, |(dim, column)| match column {
+            ColumnData::Fixed { values, .. } => values.len() / dim.datatype.size(),
+            ColumnData::Var { offsets, .. } => offsets.len(),
+        });
+        if cells == 0 || cells as u64 > wire.capacity {
+            return Err(Error::invalid(format!("{cells} cells in a tile of {}", wire.capacity)));
+        }
+        let (parts, stats) =
+            encode_columns(&self.schema, &self.targets(), columns, cells as u64, None, key, scratch)?;
+        let mut stats: Vec<ChunkStats> = stats.into_iter().map(|(_, stats)| stats).collect();
+        // The box of the tile goes with the statistics of its dimensions.
+        for ((dim, column), stats) in wire.dims.iter().zip(columns).zip(&mut stats) {
+            if let Some((low, high)) = bounds(dim.datatype, column) {
+                let dtype = dim.datatype.dtype();
+                stats.min = Stat::Exact(Scalar::from_le_bytes(dtype, &low)?);
+                stats.max = Stat::Exact(Scalar::from_le_bytes(dtype, &high)?);
+            }
+        }
+        Ok(EncodedChunk { coords: Coords::from_slice(&[number]), parts, stats })
+    }
+
+    pub(crate) fn push(&self, place: &Place, chunk: EncodedChunk<'_>) -> Result<()> {
+        let number = chunk.coords.first().copied().unwrap_or(0);
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let State { fragment, waiting, last } = &mut *state;
+        let fragment = fragment.get_or_insert_with(|| new_fragment(place, &self.schema));
+        if number < fragment.tiles() || waiting.contains_key(&number) {
+            return Err(Error::invalid(format!("tile {number} was already written")));
+        }
+        if number > fragment.tiles() {
+            waiting.insert(number, chunk.into_owned());
+            return Ok(());
+        }
+        self.store(fragment, last, &chunk)?;
+        while let Some(next) = waiting.remove(&fragment.tiles()) {
+            self.store(fragment, last, &next)?;
+        }
+        Ok(())
+    }
+
+    fn store(&self, fragment: &mut FragmentWriter, last: &mut u64, chunk: &EncodedChunk<'_>) -> Result<()> {
+        if fragment.tiles() > 0 && *last != self.capacity() {
+            return Err(Error::invalid("only the last tile of a fragment may have fewer cells"));
+        }
+        let columns = self.targets().into_iter().map(|t| t.column);
+        let stats: Vec<(Column, ChunkStats)> = columns.zip(chunk.stats.iter().cloned()).collect();
+        let ranges = stats.iter().take(self.schema.wire.dims.len()).map(|(_, stats)| {
+            let end = |stat: &Stat<Scalar>| stat.exact().map(|s| s.bytes().to_vec()).unwrap_or_default();
+            (end(&stats.min), end(&stats.max))
+        });
+        *last = stats.first().map_or(0, |(_, stats)| stats.cells);
+        fragment.push(&chunk.parts, &stats, Some(ranges.collect()))
+    }
+
+    /// Publishes the fragment's files; nothing when no cell came.
+    pub(crate) fn finish(&self) -> Result<Option<FragmentWriter>> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(number) = state.waiting.keys().next() {
+            return Err(Error::invalid(format!("tiles before number {number} were not written")));
+        }
+        let Some(mut fragment) = state.fragment.take() else { return Ok(None) };
+        let domain = fragment.domain();
+        fragment.finish(domain, state.last)?;
+        Ok(Some(fragment))
+    }
+}

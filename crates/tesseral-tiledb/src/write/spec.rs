@@ -1,0 +1,308 @@
+//! From the array model to a schema as stored.
+
+use tesseral_codec::filter::{DEFAULT_LEVEL, Filter, Kind, Word};
+use tesseral_core::dtype::Class;
+use tesseral_core::{ArraySchema, CellLen, DType, Dimension, Error, Field, Order, Result, Scalar, Value};
+use tesseral_format::{ArraySpec, CodecSpec};
+
+use crate::geometry::integer;
+use crate::wire::WRITTEN;
+use crate::wire::datatype::{Datatype, VAR};
+use crate::wire::pipeline::Pipeline;
+use crate::wire::schema::{Attribute, Dimension as WireDimension, Layout, Range, Schema};
+
+/// Cells of a sparse tile unless asked otherwise.
+pub(crate) const CAPACITY: u64 = 10_000;
+
+/// What the array model does not say of a new array.
+#[derive(Clone, Debug)]
+pub(crate) struct Extra {
+    pub capacity: u64,
+    pub tile_order: Layout,
+    /// Filters of coordinates, offsets and validity, where they are not the usual ones.
+    pub coords: Option<Vec<Filter>>,
+    pub offsets: Option<Vec<Filter>>,
+    pub validity: Option<Vec<Filter>>,
+}
+
+impl Default for Extra {
+    fn default() -> Self {
+        Self { capacity: CAPACITY, tile_order: Layout::RowMajor, coords: None, offsets: None, validity: None }
+    }
+}
+
+/// The schema of a new array. Enumerations are named; their files are the writer's.
+pub(crate) fn schema(spec: &ArraySpec, extra: &Extra) -> Result<Schema> {
+    let model = &spec.schema;
+    if model.dims.is_empty() {
+        return Err(Error::unsupported("an array without dimensions in TileDB"));
+    }
+    let dims = model.dims.iter().enumerate().map(|(d, dim)| dimension(model, d, dim));
+    let dims = dims.collect::<Result<Vec<_>>>()?;
+    let same = dims.windows(2).all(|pair| pair[0].datatype == pair[1].datatype);
+    if !model.sparse && !same {
+        return Err(Error::unsupported("a dense TileDB array whose dimensions differ in type"));
+    }
+    unique(dims.iter().map(|d| d.name.as_str()).chain(model.fields.iter().map(|f| f.name.as_str())))?;
+    let attributes = model.fields.iter().enumerate().map(|(f, field)| {
+        let codecs = spec.codecs.get(f).map_or(&[][..], Vec::as_slice);
+        attribute(field, codecs)
+    });
+    let attributes = attributes.collect::<Result<Vec<_>>>()?;
+    if attributes.is_empty() && !model.sparse {
+        return Err(Error::unsupported("a dense TileDB array without fields"));
+    }
+    let cell_order = match model.cell_order {
+        Order::RowMajor => Layout::RowMajor,
+        Order::ColMajor => Layout::ColMajor,
+        Order::Hilbert if model.sparse => Layout::Hilbert,
+        Order::Hilbert => return Err(Error::unsupported("a dense TileDB array in Hilbert order")),
+    };
+    let chosen = |filters: &Option<Vec<Filter>>, usual: Filter| {
+        Pipeline::of(filters.clone().unwrap_or_else(|| vec![usual]))
+    };
+    let zstd = Filter::Zstd { level: DEFAULT_LEVEL };
+    Ok(Schema {
+        version: WRITTEN,
+        duplicates: model.sparse && model.allows_duplicates,
+        sparse: model.sparse,
+        tile_order: extra.tile_order,
+        cell_order,
+        capacity: extra.capacity,
+        coords: chosen(&extra.coords, zstd),
+        offsets: chosen(&extra.offsets, zstd),
+        validity: chosen(&extra.validity, Filter::Rle),
+        dims,
+        attributes,
+        labels: Vec::new(),
+        enumerations: Vec::new(),
+        current_domain: None,
+    })
+}
+
+fn unique<'a>(names: impl Iterator<Item = &'a str>) -> Result<()> {
+    let mut seen = std::collections::HashSet::new();
+    for name in names {
+        if !seen.insert(name) {
+            let detail = format!("two dimensions or fields of a TileDB array are named {name:?}");
+            return Err(Error::invalid(detail));
+        }
+    }
+    Ok(())
+}
+
+/// The name of a dimension that has none: as the reference's Python package names them.
+pub(crate) fn unnamed(d: usize) -> String {
+    format!("__dim_{d}")
+}
+
+fn dimension(model: &ArraySchema, d: usize, dim: &Dimension) -> Result<WireDimension> {
+    let name = if dim.name.is_empty() { unnamed(d) } else { dim.name.clone() };
+    let refuse = |what: &str| Error::unsupported(format!("{what} (dimension {name:?}) in a TileDB array"));
+    let datatype = match dim.dtype {
+        DType::Utf8 | DType::Ascii | DType::Char | DType::Bytes if model.sparse => Datatype::ASCII,
+        dtype => Datatype::of(dtype).ok_or_else(|| refuse(&format!("coordinates of {dtype}")))?,
+    };
+    let var = datatype == Datatype::ASCII;
+    let counted = datatype.is_integral();
+    if !var && !counted && !(model.sparse && datatype.word().kind == Kind::Float) {
+        return Err(refuse(&format!("coordinates of {}", dim.dtype)));
+    }
+    let pipeline = Pipeline::of(Vec::new());
+    if var {
+        return Ok(WireDimension { name, datatype, var, pipeline, domain: None, extent: None });
+    }
+    let domain = match (&dim.domain, dim.extent) {
+        (Some((low, high)), _) => (sized(low, datatype)?, sized(high, datatype)?),
+        (None, Some(0)) => return Err(refuse("an extent of 0")),
+        (None, Some(n)) if counted => (number(0, datatype)?, number(i128::from(n) - 1, datatype)?),
+        (None, _) => return Err(refuse("coordinates without a domain")),
+    };
+    let extent = match (&model.chunk_shape, &dim.tile) {
+        (Some(chunk), _) => {
+            let positions = dim.extent.unwrap_or(u64::MAX).max(1);
+            let tile = chunk.get(d).copied().unwrap_or(1).min(positions);
+            Some(number(i128::from(tile), datatype)?)
+        }
+        (None, Some(tile)) => Some(sized(tile, datatype)?),
+        (None, None) if model.sparse => None,
+        (None, None) => return Err(refuse("a dense array without a chunk shape")),
+    };
+    let dim = WireDimension { name, datatype, var, pipeline, domain: Some(domain), extent };
+    check_domain(&dim)?;
+    Ok(dim)
+}
+
+/// The last tile must end inside the type of the coordinates, or the reference refuses the array.
+fn check_domain(dim: &WireDimension) -> Result<()> {
+    let (Some((low, high)), Some(extent)) = (&dim.domain, &dim.extent) else { return Ok(()) };
+    let ends = (integer(dim.datatype, low), integer(dim.datatype, high), integer(dim.datatype, extent));
+    let (Some(low), Some(high), Some(extent)) = ends else { return Ok(()) };
+    if low > high || extent < 1 {
+        return Err(Error::invalid(format!("dimension {:?} has no coordinate", dim.name)));
+    }
+    let last = low + ((high - low) / extent + 1) * extent - 1;
+    if number(last, dim.datatype).is_err() {
+        let detail = format!(
+            "the last tile of dimension {:?} would end at {last}, which {} does not hold",
+            dim.name,
+            dim.datatype.dtype()
+        );
+        return Err(Error::invalid(detail).hint("choose another chunk shape or a wider type"));
+    }
+    Ok(())
+}
+
+/// An integer as coordinate bytes.
+pub(crate) fn number(n: i128, datatype: Datatype) -> Result<Vec<u8>> {
+    let bytes = n.to_le_bytes()[..datatype.size()].to_vec();
+    if integer(datatype, &bytes) == Some(n) {
+        return Ok(bytes);
+    }
+    Err(Error::invalid(format!("{n} is no {}", datatype.dtype())))
+}
+
+/// A scalar as coordinate bytes of a datatype.
+pub(crate) fn sized(scalar: &Scalar, datatype: Datatype) -> Result<Vec<u8>> {
+    if Datatype::of(scalar.dtype()) == Some(datatype) && scalar.bytes().len() == datatype.size() {
+        return Ok(scalar.bytes().to_vec());
+    }
+    let float = datatype.word().kind == Kind::Float;
+    match (scalar.as_i128(), scalar.as_f64()) {
+        (Some(n), _) if !float => number(n, datatype),
+        #[allow(clippy::cast_possible_truncation)]
+        (_, Some(v)) if float && datatype.size() == 4 => Ok((v as f32).to_le_bytes().to_vec()),
+        (_, Some(v)) if float => Ok(v.to_le_bytes().to_vec()),
+        _ => Err(Error::invalid(format!("{scalar} is no {}", datatype.dtype()))),
+    }
+}
+
+/// One coordinate range as stored.
+pub(crate) fn range(low: &Scalar, high: &Scalar, datatype: Datatype, var: bool) -> Result<Range> {
+    if var {
+        return Ok((low.bytes().to_vec(), high.bytes().to_vec()));
+    }
+    Ok((sized(low, datatype)?, sized(high, datatype)?))
+}
+
+/// An attribute as stored.
+pub(crate) fn attribute(field: &Field, codecs: &[CodecSpec]) -> Result<Attribute> {
+    let refuse = || {
+        Error::unsupported(format!("{} (field {:?}) in a TileDB array", field.type_name(), field.name))
+            .hint("cast it to a type of 8 to 64 bits")
+    };
+    let (dtype, parts) = match field.dtype {
+        DType::Complex64 => (DType::Float32, 2),
+        DType::Complex128 => (DType::Float64, 2),
+        other => (other, 1),
+    };
+    let datatype = Datatype::of(dtype).ok_or_else(refuse)?;
+    let values = match field.cell {
+        CellLen::One => parts,
+        CellLen::Fixed(n) => n.checked_mul(parts).filter(|n| *n > 0 && *n < VAR).ok_or_else(refuse)?,
+        CellLen::Var => VAR,
+    };
+    let filters = codecs.iter().filter(|c| c.name != "raw").map(filter).collect::<Result<Vec<_>>>()?;
+    let mut attribute = Attribute {
+        name: field.name.clone(),
+        datatype,
+        values,
+        pipeline: Pipeline::of(filters),
+        fill: Vec::new(),
+        nullable: field.nullable,
+        fill_valid: false,
+        order: 0,
+        enumeration: field.enumeration.as_ref().map(|e| e.name.clone()),
+    };
+    attribute.fill = fill(field, &attribute)?;
+    Ok(attribute)
+}
+
+fn fill(field: &Field, attribute: &Attribute) -> Result<Vec<u8>> {
+    let size = attribute.cell_size();
+    let one = attribute.datatype.size();
+    let repeat = |bytes: &[u8]| bytes.iter().copied().cycle().take(size).collect::<Vec<u8>>();
+    match &field.fill {
+        None => Ok(repeat(&attribute.datatype.default_fill())),
+        Some(fill) if attribute.var() && !fill.bytes().is_empty() => Ok(fill.bytes().to_vec()),
+        Some(_) if attribute.var() => Ok(vec![0; one]),
+        Some(fill) if fill.bytes().len() == size => Ok(fill.bytes().to_vec()),
+        Some(fill) if fill.bytes().len() == one => Ok(repeat(fill.bytes())),
+        Some(fill) if field.dtype.class() == Class::Text && fill.bytes().len() < size => {
+            let mut padded = fill.bytes().to_vec();
+            padded.resize(size, 0);
+            Ok(padded)
+        }
+        Some(fill) => Err(Error::invalid(format!(
+            "the fill of field {:?} has {} bytes, its cells {size}",
+            field.name,
+            fill.bytes().len()
+        ))),
+    }
+}
+
+/// Filters as people list them: `byteshuffle,zstd:5`.
+pub(crate) fn filters(list: &str) -> Result<Vec<Filter>> {
+    let codecs = list.split(',').map(str::trim).filter(|name| !name.is_empty() && *name != "raw");
+    codecs.map(|name| name.parse().and_then(|codec| filter(&codec))).collect()
+}
+
+/// A filter by the name that `info` lists.
+pub(crate) fn filter(codec: &CodecSpec) -> Result<Filter> {
+    let number = |name: &str, usual: i64| codec.int(name).unwrap_or(usual);
+    let level = i32::try_from(number("level", i64::from(DEFAULT_LEVEL)))
+        .map_err(|_| Error::invalid(format!("level {} of codec {:?}", number("level", 0), codec.name)))?;
+    let window = |usual: u32| {
+        u32::try_from(number("window", usual.into()))
+            .ok()
+            .filter(|w| *w > 0)
+            .ok_or_else(|| Error::invalid(format!("a window of codec {:?} that is no size", codec.name)))
+    };
+    let float = |name: &str, usual: f64| match codec.options.get(name) {
+        Some(Value::Float(v)) => *v,
+        #[allow(clippy::cast_precision_loss)]
+        Some(Value::Int(v)) => *v as f64,
+        _ => usual,
+    };
+    let reinterpret = || -> Result<Option<Word>> {
+        match codec.options.get("reinterpret") {
+            Some(Value::Text(name)) => {
+                let dtype: DType = name.parse()?;
+                let datatype = Datatype::of(dtype);
+                let datatype =
+                    datatype.ok_or_else(|| Error::invalid(format!("no filter works on {dtype}")))?;
+                Ok(Some(datatype.word()))
+            }
+            _ => Ok(None),
+        }
+    };
+    Ok(match codec.name.as_str() {
+        "noop" => Filter::Noop,
+        "gzip" | "zlib" => Filter::Gzip { level },
+        "zstd" => Filter::Zstd { level },
+        "lz4" => Filter::Lz4 { level },
+        "bzip2" => Filter::Bzip2 { level },
+        "rle" => Filter::Rle,
+        "dictionary" => Filter::Dictionary,
+        "double_delta" => Filter::DoubleDelta { reinterpret: reinterpret()? },
+        "delta" => Filter::Delta { reinterpret: reinterpret()? },
+        "bit_width_reduction" => Filter::BitWidthReduction { window: window(256)? },
+        "positive_delta" => Filter::PositiveDelta { window: window(1024)? },
+        "bitshuffle" => Filter::BitShuffle,
+        "byteshuffle" | "shuffle" => Filter::ByteShuffle,
+        "xor" => Filter::Xor,
+        "checksum_md5" | "md5" => Filter::Md5,
+        "checksum_sha256" | "sha256" => Filter::Sha256,
+        "float_scale" => {
+            let width = usize::try_from(number("width", 4)).ok().filter(|w| matches!(w, 1 | 2 | 4 | 8));
+            let width =
+                width.ok_or_else(|| Error::invalid("the width of a float scale is 1, 2, 4 or 8 bytes"))?;
+            Filter::FloatScale { scale: float("scale", 1.0), offset: float("offset", 0.0), width }
+        }
+        other => {
+            let hint =
+                "TileDB has zstd, gzip, lz4, bzip2, rle, dictionary, delta, double_delta, byteshuffle, …";
+            return Err(Error::unsupported(format!("codec {other:?} in a TileDB array")).hint(hint));
+        }
+    })
+}

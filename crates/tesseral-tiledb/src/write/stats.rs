@@ -1,0 +1,240 @@
+//! Statistics of a tile's cells, as the format keeps them.
+//!
+//! Minimum and maximum are over cells that are neither null nor NaN; the sum is over cells that are not null, so that a NaN among
+//! them shows in it. A tile whose floats are all NaN has NaN as both.
+
+use tesseral_codec::filter::Kind;
+use tesseral_core::{ChunkStats, Result, Scalar, Stat, Sum};
+
+use crate::wire::cursor::le64;
+use crate::wire::datatype::{Datatype, VAR, float, signed};
+
+/// What is kept of a column.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Kept {
+    /// Minimum and maximum.
+    pub extrema: bool,
+    /// The sum.
+    pub sum: bool,
+}
+
+impl Kept {
+    /// What the format keeps of an attribute.
+    pub(crate) fn of_attribute(datatype: Datatype, values: u32) -> Self {
+        let text = datatype == Datatype::CHAR || datatype == Datatype::ASCII;
+        let number = datatype.word().kind != Kind::Text;
+        Self {
+            extrema: text || (values == 1 && number),
+            sum: values == 1 && (number || datatype == Datatype::CHAR),
+        }
+    }
+
+    /// What the format keeps of a dimension of a sparse array.
+    pub(crate) fn of_dim(datatype: Datatype, var: bool) -> Self {
+        Self { extrema: false, sum: !var && datatype.word().kind != Kind::Text }
+    }
+}
+
+/// Statistics of cells of one size.
+pub(crate) fn fixed(
+    datatype: Datatype,
+    values: u32,
+    kept: Kept,
+    cells: &[u8],
+    validity: Option<&[u8]>,
+) -> Result<ChunkStats> {
+    let size = datatype.size() * values as usize;
+    let count = cells.len() / size.max(1);
+    let nulls = validity.map_or(0, |v| v.iter().filter(|b| **b == 0).count());
+    let mut stats = ChunkStats { nulls: Stat::Exact(nulls as u64), ..ChunkStats::unknown(count as u64) };
+    if !kept.extrema && !kept.sum {
+        return Ok(stats);
+    }
+    let each = || {
+        let valid = move |i: usize| validity.is_none_or(|v| v.get(i).is_some_and(|b| *b != 0));
+        cells.chunks_exact(size).enumerate().filter(move |(i, _)| valid(*i)).map(|(_, cell)| cell)
+    };
+    let folded = match datatype.word().kind {
+        Kind::Signed | Kind::Time => integers(each().map(|c| i128::from(signed(c))), size),
+        Kind::Unsigned | Kind::Bool => integers(each().map(|c| i128::from(le64(c))), size),
+        Kind::Float => floats(each(), datatype),
+        // One character is a number too.
+        Kind::Text if values == 1 && datatype == Datatype::CHAR => {
+            integers(each().map(|c| i128::from(signed(c))), size)
+        }
+        Kind::Text => text(each()),
+    };
+    fill_in(&mut stats, datatype, kept, folded)?;
+    Ok(stats)
+}
+
+/// Statistics of cells of any length.
+pub(crate) fn var(
+    datatype: Datatype,
+    ends: &[u64],
+    data: &[u8],
+    validity: Option<&[u8]>,
+) -> Result<ChunkStats> {
+    let nulls = validity.map_or(0, |v| v.iter().filter(|b| **b == 0).count());
+    let mut stats = ChunkStats { nulls: Stat::Exact(nulls as u64), ..ChunkStats::unknown(ends.len() as u64) };
+    let kept = Kept::of_attribute(datatype, VAR);
+    if kept.extrema {
+        let starts = std::iter::once(0).chain(ends.iter().copied());
+        let cells = starts.zip(ends).enumerate().filter_map(|(i, (start, end))| {
+            let valid = validity.is_none_or(|v| v.get(i).is_some_and(|b| *b != 0));
+            let range = usize::try_from(start).ok()?..usize::try_from(*end).ok()?;
+            data.get(range).filter(|_| valid)
+        });
+        fill_in(&mut stats, datatype, kept, text(cells))?;
+    }
+    Ok(stats)
+}
+
+/// Minimum, maximum and sum of the cells that count.
+#[derive(Default)]
+struct Folded {
+    min: Option<Vec<u8>>,
+    max: Option<Vec<u8>>,
+    sum: Option<Sum>,
+}
+
+fn fill_in(stats: &mut ChunkStats, datatype: Datatype, kept: Kept, folded: Folded) -> Result<()> {
+    let scalar = |bytes: Option<Vec<u8>>| match bytes {
+        Some(bytes) if kept.extrema => Scalar::from_le_bytes(datatype.dtype(), &bytes).map(Stat::Exact),
+        _ => Ok(Stat::Absent),
+    };
+    stats.min = scalar(folded.min)?;
+    stats.max = scalar(folded.max)?;
+    stats.sum = folded.sum.filter(|_| kept.sum).map_or(Stat::Absent, Stat::Exact);
+    Ok(())
+}
+
+fn integers(values: impl Iterator<Item = i128>, size: usize) -> Folded {
+    let mut ends: Option<(i128, i128)> = None;
+    let mut sum = 0_i128;
+    for value in values {
+        let (min, max) = ends.unwrap_or((value, value));
+        ends = Some((min.min(value), max.max(value)));
+        sum += value;
+    }
+    let bytes = |n: i128| n.to_le_bytes()[..size].to_vec();
+    Folded { min: ends.map(|e| bytes(e.0)), max: ends.map(|e| bytes(e.1)), sum: Some(Sum::Int(sum)) }
+}
+
+fn floats<'a>(cells: impl Iterator<Item = &'a [u8]>, datatype: Datatype) -> Folded {
+    let mut ends: Option<((f64, &[u8]), (f64, &[u8]))> = None;
+    let mut nan = None;
+    let mut infinite = false;
+    let mut sum = 0.0_f64;
+    for cell in cells {
+        let value = float(datatype, cell);
+        sum += value;
+        infinite |= value.is_infinite();
+        if value.is_nan() {
+            nan.get_or_insert(cell);
+            continue;
+        }
+        let one = (value, cell);
+        let (min, max) = ends.unwrap_or((one, one));
+        ends = Some((if value < min.0 { one } else { min }, if value > max.0 { one } else { max }));
+    }
+    // A sum that only adding made infinite stops at the end of its type.
+    let sum = if sum.is_infinite() && !infinite { f64::MAX.copysign(sum) } else { sum };
+    let ends = ends.map(|(min, max)| (min.1, max.1)).or(nan.map(|cell| (cell, cell)));
+    Folded { min: ends.map(|e| e.0.to_vec()), max: ends.map(|e| e.1.to_vec()), sum: Some(Sum::Float(sum)) }
+}
+
+fn text<'a>(cells: impl Iterator<Item = &'a [u8]>) -> Folded {
+    let ends = cells.fold(None, |ends: Option<(&[u8], &[u8])>, cell| {
+        let (min, max) = ends.unwrap_or((cell, cell));
+        Some((min.min(cell), max.max(cell)))
+    });
+    Folded { min: ends.map(|e| e.0.to_vec()), max: ends.map(|e| e.1.to_vec()), sum: None }
+}
+
+/// A sum as eight bytes: integers of the column's sign that stop at the ends of their type, or the bits of a float.
+pub(crate) fn sum_bits(datatype: Datatype, sum: Option<&Sum>) -> u64 {
+    match sum {
+        None => 0,
+        Some(Sum::Float(sum)) => sum.to_bits(),
+        Some(Sum::Int(sum)) => {
+            if matches!(datatype.word().kind, Kind::Unsigned | Kind::Bool) {
+                u64::try_from((*sum).max(0)).unwrap_or(u64::MAX)
+            } else {
+                let end = if *sum < 0 { i64::MIN } else { i64::MAX };
+                i64::try_from(*sum).unwrap_or(end).cast_unsigned()
+            }
+        }
+    }
+}
+
+/// Statistics of two runs of cells together.
+pub(crate) fn merge(datatype: Datatype, into: &mut ChunkStats, other: &ChunkStats) {
+    use std::cmp::Ordering;
+    let order = |a: &Scalar, b: &Scalar| crate::wire::datatype::compare(datatype, a.bytes(), b.bytes());
+    let nan = |s: &Scalar| datatype.word().kind == Kind::Float && float(datatype, s.bytes()).is_nan();
+    let pick = |mine: &mut Stat<Scalar>, theirs: &Stat<Scalar>, wins: Ordering| {
+        let better = match (mine.exact(), theirs.exact()) {
+            (_, None) => false,
+            (None, Some(_)) => true,
+            (Some(a), Some(b)) => !nan(b) && (nan(a) || order(b, a) == wins),
+        };
+        if better {
+            mine.clone_from(theirs);
+        }
+    };
+    pick(&mut into.min, &other.min, Ordering::Less);
+    pick(&mut into.max, &other.max, Ordering::Greater);
+    into.sum = match (&into.sum, &other.sum) {
+        (Stat::Exact(Sum::Int(a)), Stat::Exact(Sum::Int(b))) => Stat::Exact(Sum::Int(a.saturating_add(*b))),
+        (Stat::Exact(Sum::Float(a)), Stat::Exact(Sum::Float(b))) => {
+            let sum = a + b;
+            let finite = a.is_finite() && b.is_finite() && sum.is_infinite();
+            Stat::Exact(Sum::Float(if finite { f64::MAX.copysign(sum) } else { sum }))
+        }
+        (Stat::Exact(sum), _) | (_, Stat::Exact(sum)) => Stat::Exact(*sum),
+        _ => Stat::Absent,
+    };
+    into.nulls = Stat::Exact(into.nulls.exact().unwrap_or(&0) + other.nulls.exact().unwrap_or(&0));
+    into.cells += other.cells;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn f64s(values: &[f64]) -> Vec<u8> {
+        values.iter().flat_map(|v| v.to_le_bytes()).collect()
+    }
+
+    #[test]
+    fn a_nan_shows_in_the_sum_and_hides_in_the_extrema() {
+        let datatype = Datatype::new(3).unwrap();
+        let kept = Kept::of_attribute(datatype, 1);
+        let stats = fixed(datatype, 1, kept, &f64s(&[1.0, f64::NAN, 5.0]), None).unwrap();
+        assert_eq!(stats.min.exact().and_then(Scalar::as_f64), Some(1.0));
+        assert_eq!(stats.max.exact().and_then(Scalar::as_f64), Some(5.0));
+        assert!(matches!(stats.sum, Stat::Exact(Sum::Float(sum)) if sum.is_nan()));
+        let other = fixed(datatype, 1, kept, &f64s(&[f64::NAN]), None).unwrap();
+        let mut both = other.clone();
+        merge(datatype, &mut both, &stats);
+        assert_eq!(both.min, stats.min);
+        let mut both = stats.clone();
+        merge(datatype, &mut both, &other);
+        assert_eq!((both.min, both.max), (stats.min, stats.max));
+    }
+
+    #[test]
+    fn sums_stop_at_the_ends() {
+        let unsigned = Datatype::new(10).unwrap();
+        let cells: Vec<u8> = [u64::MAX, 1].iter().flat_map(|v| v.to_le_bytes()).collect();
+        let kept = Kept::of_attribute(unsigned, 1);
+        let stats = fixed(unsigned, 1, kept, &cells, None).unwrap();
+        assert_eq!(sum_bits(unsigned, stats.sum.exact()), u64::MAX);
+        let signed = Datatype::new(1).unwrap();
+        let cells: Vec<u8> = [i64::MIN, -1, 1].iter().flat_map(|v| v.to_le_bytes()).collect();
+        let stats = fixed(signed, 1, kept, &cells, Some(&[1, 1, 0])).unwrap();
+        assert_eq!(sum_bits(signed, stats.sum.exact()).cast_signed(), i64::MIN);
+        assert_eq!(stats.nulls, Stat::Exact(1));
+    }
+}

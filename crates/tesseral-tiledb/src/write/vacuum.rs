@@ -1,0 +1,173 @@
+//! Removing what consolidated fragments, footers and attributes replace.
+//!
+//! A reader sees the same before, during and after: the commit of a replaced fragment goes first, so that its folder is never half of
+//! a fragment that counts, and the file that names it as replaced goes last.
+
+use std::collections::HashSet;
+
+use tesseral_core::{ErrorKind, Result};
+use tesseral_format::Vacuumed;
+use tesseral_store::StoreExt;
+
+use super::commits::Commits;
+use super::create::objects;
+use super::edit::Opened;
+use super::names;
+use crate::fragment::Fragment;
+use crate::reader::join;
+use crate::wire::datatype::compare;
+use crate::wire::name;
+
+fn lines(opened: &Opened, object: &str) -> Result<Vec<String>> {
+    let bytes = opened.store.read_all(object, opened.reader.limits.metadata_bytes)?;
+    let text = String::from_utf8_lossy(&bytes).into_owned();
+    Ok(text
+        .lines()
+        .map(|line| line.trim_end_matches('/').rsplit('/').next().unwrap_or(line).to_owned())
+        .collect())
+}
+
+/// Why a fragment must stay although another one claims to replace it; `None` when it may go.
+fn uncovered(opened: &Opened, by: Option<&Fragment>, old: &Fragment) -> Option<String> {
+    let Some(by) = by else { return Some("what replaces it cannot be read".to_owned()) };
+    if old.entry.start < by.entry.start || by.entry.end < old.entry.end {
+        return Some("what replaces it was written at other times".to_owned());
+    }
+    let dims = &opened.opening.current.wire.dims;
+    let (Some(inner), outer) = (&old.footer.domain, &by.footer.domain) else { return None };
+    let Some(outer) = outer else { return Some("what replaces it has no cell".to_owned()) };
+    let inside = dims.iter().zip(inner.iter().zip(outer)).all(|(dim, (i, o))| {
+        compare(dim.datatype, &o.0, &i.0).is_le() && compare(dim.datatype, &i.1, &o.1).is_le()
+    });
+    if !inside {
+        return Some("what replaces it does not reach as far".to_owned());
+    }
+    if !old.footer.dense && by.total_cells() < old.total_cells() {
+        return Some("what replaces it holds fewer cells".to_owned());
+    }
+    None
+}
+
+/// Removes fragments that consolidated ones replace.
+pub(crate) fn fragments(opened: &Opened, dry_run: bool) -> Result<Vacuumed> {
+    let commits = Commits::read(opened)?;
+    let directory = &opened.opening.directory;
+    let find = |name: &str| directory.fragments.iter().find(|f| f.name == name).cloned();
+    let mut out = Vacuumed::default();
+    for vacuum in &commits.vacuums {
+        let stem = vacuum.trim_end_matches(".vac");
+        let by = find(stem).and_then(|entry| opened.opening.fragment(&opened.reader, entry).ok());
+        let named = lines(opened, &join("__commits", vacuum))?;
+        let mut listed = Vec::new();
+        let mut kept = false;
+        for name in named {
+            let Some(entry) = find(&name) else {
+                // Its commit went before, in a run that was cut short: the rest of it goes now.
+                let leftover = join("__fragments", &name);
+                if by.is_some() && directory.uncommitted.contains(&leftover) {
+                    listed.push((name, leftover));
+                }
+                continue;
+            };
+            let folder = entry.folder.clone();
+            let old = opened.opening.fragment(&opened.reader, entry);
+            let reason = match old {
+                Ok(old) => uncovered(opened, by.as_ref(), &old),
+                Err(e) if matches!(e.kind(), ErrorKind::Io { .. }) => return Err(e),
+                Err(e) => Some(e.to_string()),
+            };
+            match reason {
+                Some(reason) => {
+                    kept = true;
+                    out.kept.push((name, reason));
+                }
+                None => listed.push((name, folder)),
+            }
+        }
+        for (name, folder) in &listed {
+            out.removed.push(name.clone());
+            for object in objects(opened.store.as_ref(), folder)? {
+                out.bytes += opened.store.len(&object).unwrap_or(0);
+            }
+        }
+        if !dry_run {
+            remove(opened, &commits, &listed)?;
+            if !kept {
+                opened.store.remove(&join("__commits", vacuum))?;
+            }
+        }
+    }
+    Ok(out)
+}
+
+fn remove(opened: &Opened, commits: &Commits, fragments: &[(String, String)]) -> Result<()> {
+    let gone: HashSet<String> = fragments.iter().map(|(name, _)| format!("{name}.wrt")).collect();
+    // Commits that sit in a consolidated file are taken back by another file.
+    let inside: Vec<String> =
+        commits.listed().filter(|line| gone.contains(line.file())).map(|line| line.text.clone()).collect();
+    if !inside.is_empty() {
+        let times = || fragments.iter().filter_map(|(name, _)| name::parse(name));
+        let start = times().map(|t| t.start).min().unwrap_or(0);
+        let end = times().map(|t| t.end).max().unwrap_or(start);
+        let name = format!("{}.ign", names::versioned(start, end, opened.version()));
+        opened.put_lines(&join("__commits", &name), inside)?;
+    }
+    for (name, folder) in fragments {
+        opened.store.remove(&join("__commits", &format!("{name}.wrt")))?;
+        opened.store.remove(&format!("{name}.ok"))?;
+        for object in objects(opened.store.as_ref(), folder)? {
+            opened.store.remove(&object)?;
+        }
+        opened.store.remove(folder)?;
+    }
+    Ok(())
+}
+
+/// Removes all but the newest consolidated footers.
+pub(crate) fn footers(opened: &Opened, dry_run: bool) -> Result<Vacuumed> {
+    let entries = opened.reader.list("__fragment_meta")?;
+    let mut found: Vec<(u64, String)> = entries
+        .into_iter()
+        .filter_map(|e| {
+            let time = name::parse(e.name.strip_suffix(".meta")?)?;
+            Some((time.end, e.name))
+        })
+        .collect();
+    found.sort();
+    found.pop();
+    let mut out = Vacuumed::default();
+    for (_, file) in found {
+        take(opened, &join("__fragment_meta", &file), dry_run, &mut out)?;
+    }
+    Ok(out)
+}
+
+fn take(opened: &Opened, object: &str, dry_run: bool, out: &mut Vacuumed) -> Result<()> {
+    out.bytes += opened.store.len(object).unwrap_or(0);
+    out.removed.push(object.to_owned());
+    if dry_run { Ok(()) } else { opened.store.remove(object) }
+}
+
+/// Removes attribute files that consolidated ones replace.
+pub(crate) fn attributes(opened: &Opened, dry_run: bool) -> Result<Vacuumed> {
+    let entries = opened.reader.list("__meta")?;
+    let names: HashSet<&str> = entries.iter().map(|e| e.name.as_str()).collect();
+    let mut out = Vacuumed::default();
+    for entry in &entries {
+        let Some(stem) = entry.name.strip_suffix(".vac") else { continue };
+        let object = join("__meta", &entry.name);
+        let replaced = lines(opened, &object)?;
+        if !names.contains(stem) {
+            out.kept
+                .extend(replaced.into_iter().map(|name| (name, "what replaces it is missing".to_owned())));
+            continue;
+        }
+        for name in replaced.iter().filter(|name| names.contains(name.as_str())) {
+            take(opened, &join("__meta", name), dry_run, &mut out)?;
+        }
+        if !dry_run {
+            opened.store.remove(&object)?;
+        }
+    }
+    Ok(out)
+}

@@ -1,0 +1,170 @@
+//! Whichever call to the store fails: an error comes back, and what is read is the old state or the new one.
+
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use tesseral_core::condition::{Condition, Op};
+use tesseral_core::{ArraySchema, DType, Dimension, Field, Result, Scalar, Value};
+use tesseral_format::oracle::read_sparse;
+use tesseral_format::{
+    AppendOptions, ArraySpec, Change, ColumnData, Consolidate, CreateOptions, EditPart, Format, OpenOptions,
+    Scratch,
+};
+use tesseral_store::wrap::{Fault, Wrapped};
+use tesseral_store::{MemoryStore, Store};
+use tesseral_tiledb::TileDbFormat;
+
+fn ints(values: &[i32]) -> Vec<u8> {
+    values.iter().flat_map(|v| v.to_le_bytes()).collect()
+}
+
+fn create(store: Arc<dyn Store>, duplicates: bool) -> Result<()> {
+    let mut dim = Dimension::new("x", 0);
+    (dim.dtype, dim.extent) = (DType::Int32, Some(100));
+    dim.domain = Some((Scalar::from_element(0_i32), Scalar::from_element(99_i32)));
+    dim.tile = Some(Scalar::from_element(10_i32));
+    let mut schema = ArraySchema::dense("a", DType::Int32, &[], &[]);
+    (schema.dims, schema.fields) = (vec![dim], vec![Field::new("v", DType::Int32)]);
+    (schema.sparse, schema.allows_duplicates, schema.chunk_shape) = (true, duplicates, None);
+    let extra = BTreeMap::from([
+        ("empty".to_owned(), Value::Bool(true)),
+        ("capacity".to_owned(), Value::Int(4)),
+        ("timestamp".to_owned(), Value::Int(1)),
+    ]);
+    let mut writer = TileDbFormat.create(store, &CreateOptions { extra, ..CreateOptions::default() })?;
+    writer.begin(&ArraySpec::raw(schema))?;
+    writer.commit()
+}
+
+fn append(store: Arc<dyn Store>, x: &[i32], v: &[i32], at: u64) -> Result<()> {
+    let options = AppendOptions { timestamp: Some(at), ..AppendOptions::default() };
+    let (writer, _) = TileDbFormat.append(store, &options)?;
+    let (x, v) = (ints(x), ints(v));
+    let column = |values| ColumnData::Fixed { values, validity: None };
+    let order = writer.sort_cells(0, &[column(&x), column(&v)], false)?.unwrap();
+    for (number, cells) in order.chunks(4).enumerate() {
+        let gather =
+            |from: &[u8]| -> Vec<u8> { cells.iter().flat_map(|i| from[i * 4..i * 4 + 4].to_vec()).collect() };
+        let (x, v) = (gather(&x), gather(&v));
+        let columns = [column(&x), column(&v)];
+        let chunk = writer.encode(0, &[number as u64], &columns, Vec::new(), &mut Scratch::default())?;
+        writer.push(0, chunk)?;
+    }
+    writer.commit()
+}
+
+fn read(store: &Arc<MemoryStore>) -> Vec<(i32, i32)> {
+    let container = TileDbFormat.open(store.clone(), &OpenOptions::default()).unwrap();
+    let cells = read_sparse(container.as_ref(), 0, &[0], &[Vec::new()]).unwrap();
+    let number = |bytes: &[u8]| i32::from_le_bytes(bytes.try_into().unwrap());
+    let row =
+        |r: &tesseral_format::oracle::Row| (number(&r.coords[0]), number(r.fields[0].as_deref().unwrap()));
+    let mut rows: Vec<(i32, i32)> = cells.iter().map(row).collect();
+    rows.sort_unstable();
+    rows
+}
+
+/// An array of three fragments and a delete.
+fn made(duplicates: bool) -> Arc<MemoryStore> {
+    let store = Arc::new(MemoryStore::new("memory"));
+    create(store.clone(), duplicates).unwrap();
+    append(store.clone(), &[5, 50, 7, 9, 11], &[1, 2, 3, 4, 5], 10).unwrap();
+    append(store.clone(), &[50, 60, 7], &[6, 7, 8], 20).unwrap();
+    append(store.clone(), &[7, 1], &[9, 10], 30).unwrap();
+    let editor = TileDbFormat.edit(store.clone(), &OpenOptions::default()).unwrap();
+    let condition = Condition::Compare { name: "v".into(), op: Op::Eq, value: Scalar::from_element(10_i32) };
+    editor.delete(&condition, Some(40)).unwrap();
+    store
+}
+
+/// Does something to a fresh array with every call failing once; `whole` tells whether what is read is right.
+fn every_call(
+    made: impl Fn() -> Arc<MemoryStore>,
+    act: impl Fn(Arc<dyn Store>) -> Result<()>,
+    whole: impl Fn(&[(i32, i32)], bool) -> bool,
+) {
+    for call in 0.. {
+        let inner = made();
+        let fault = Arc::new(Fault::at(call));
+        let store: Arc<dyn Store> = Arc::new(Wrapped::new(inner.clone(), Arc::clone(&fault)));
+        let outcome = act(store);
+        let reached = fault.calls() > call;
+        let rows = read(&inner);
+        assert!(whole(&rows, outcome.is_ok()), "call {call}: {rows:?} after {outcome:?}");
+        if !reached {
+            outcome.unwrap();
+            assert!(call > 3);
+            return;
+        }
+    }
+}
+
+#[test]
+fn appends_are_whole_or_nothing() {
+    for duplicates in [false, true] {
+        let old = read(&made(duplicates));
+        let mut new = old.clone();
+        new.extend([(70, 1), (71, 2)]);
+        new.sort_unstable();
+        every_call(
+            || made(duplicates),
+            |store| append(store, &[71, 70], &[2, 1], 50),
+            |rows, ok| rows == new || (!ok && rows == old),
+        );
+    }
+}
+
+#[test]
+fn consolidating_and_vacuuming_change_nothing() {
+    for duplicates in [false, true] {
+        let old = read(&made(duplicates));
+        for part in [EditPart::Cells, EditPart::Commits, EditPart::Footers, EditPart::Attributes] {
+            let consolidate = |store: Arc<dyn Store>| {
+                let editor = TileDbFormat.edit(store, &OpenOptions::default())?;
+                editor.set_attributes(&BTreeMap::from([("k".to_owned(), Some(Value::Int(1)))]), Some(5))?;
+                editor.set_attributes(&BTreeMap::from([("k".to_owned(), None)]), Some(6))?;
+                let done = editor.consolidate(&Consolidate { part, ..Consolidate::default() })?;
+                assert_eq!(done.made.len(), 1);
+                Ok(())
+            };
+            every_call(|| made(duplicates), consolidate, |rows, _| rows == old);
+            let ready = || {
+                let store = made(duplicates);
+                consolidate(store.clone()).unwrap();
+                store
+            };
+            every_call(
+                ready,
+                |store| {
+                    let editor = TileDbFormat.edit(store, &OpenOptions::default())?;
+                    let listed = editor.vacuum(part, true)?;
+                    let done = editor.vacuum(part, false)?;
+                    assert_eq!(listed.removed, done.removed);
+                    assert!(done.kept.is_empty() && editor.vacuum(part, true)?.removed.is_empty());
+                    Ok(())
+                },
+                |rows, _| rows == old,
+            );
+        }
+    }
+}
+
+#[test]
+fn fields_come_and_go() {
+    let store = made(false);
+    let editor = TileDbFormat.edit(store.clone(), &OpenOptions::default()).unwrap();
+    let field = Field::new("w", DType::Float64);
+    editor.change(&[Change::AddField { field: field.clone(), codecs: Vec::new() }], Some(60)).unwrap();
+    assert!(editor.change(&[Change::AddField { field, codecs: Vec::new() }], Some(61)).is_err());
+    let container = TileDbFormat.open(store.clone(), &OpenOptions::default()).unwrap();
+    assert_eq!(container.array(0).unwrap().schema().fields.len(), 2);
+    let old = read(&made(false));
+    assert_eq!(read(&store), old);
+    editor.consolidate(&Consolidate::default()).unwrap();
+    assert_eq!(read(&store), old);
+    editor.change(&[Change::DropField { name: "w".into() }], Some(70)).unwrap();
+    assert_eq!(read(&store), old);
+    assert!(editor.change(&[Change::DropField { name: "v".into() }], Some(71)).is_err());
+}

@@ -1,0 +1,393 @@
+"""Arrays that we write, alter, consolidate and vacuum, read by the reference package and by ourselves: equal."""
+
+import json
+import math
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from support import TET, tet, tet_json
+
+
+class Peer:
+    """The reference package, in a process that may end without ending the tests."""
+
+    def __init__(self):
+        self.process = subprocess.Popen(
+            [sys.executable, Path(__file__).with_name("tiledb_peer.py")], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            text=True, cwd=Path(__file__).parent)
+
+    def __call__(self, op, uri, **arguments):
+        request = {"op": op, "uri": str(uri), **arguments}
+        self.process.stdin.write(json.dumps(request) + "\n")
+        self.process.stdin.flush()
+        line = self.process.stdout.readline()
+        assert line, f"the package's process ended on {request}"
+        answer = json.loads(line)
+        assert "ok" in answer, (answer["error"], request)
+        return answer["ok"]
+
+    def close(self):
+        self.process.stdin.close()
+        self.process.wait(timeout=60)
+
+
+@pytest.fixture(scope="module")
+def peer():
+    peer = Peer()
+    yield peer
+    peer.close()
+
+
+INTS = ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"]
+NUMBERS = INTS + ["float32", "float64"]
+
+
+def codecs(rng, dtype, cell):
+    tail = ["gzip", "zstd:5", "lz4", "bzip2", "checksum_md5", "checksum_sha256", "byteshuffle", "bitshuffle", "noop"]
+    head = list(tail)
+    if dtype in INTS and cell == 1:
+        head += ["rle", "delta", "double_delta", {"name": "bit_width_reduction", "window": rng.choice([16, 256])}, "xor"] * 2
+    if dtype.startswith("float") and cell == 1:
+        head += ["xor", "rle", {"name": "double_delta", "reinterpret": "int32"}]
+    if dtype.startswith("string"):
+        head += ["rle", "dictionary"] * 4
+    count = rng.choice([0, 1, 1, 2, 3])
+    # Chains that hold a checksum behind other filters are sometimes refused by the reference itself.
+    chain = [rng.choice(head if i == 0 else tail) for i in range(count)]
+    return [c for i, c in enumerate(chain) if i == 0 or not str(c).startswith("checksum")]
+
+
+def random_field(rng, i):
+    dtype = rng.choice(NUMBERS * 2 + ["datetime64[s]", "bool", "string_ascii", "string_ascii", "string_utf8"])
+    field = {"name": f"a{i}", "dtype": dtype, "nullable": rng.random() < 0.3}
+    cell = 1
+    if dtype in NUMBERS and rng.random() < 0.15:
+        cell = rng.choice([3, "var"])
+        field["cell"] = cell
+        field["nullable"] = False
+    field["codecs"] = codecs(rng, dtype, cell)
+    return field
+
+
+def random_value(rng, field):
+    """A value as CSV has it, and as the model keeps it."""
+    dtype = field["dtype"]
+    if field["nullable"] and rng.random() < 0.25:
+        return "", None
+    if dtype.startswith("string"):
+        letters = "abc" if dtype.endswith("ascii") else "aé中"
+        text = "".join(rng.choice(letters) for _ in range(rng.randint(0 if dtype.endswith("ascii") else 1, 4)))
+        return f'"{text}"', text
+    cell = field.get("cell", 1)
+    count = rng.randint(1, 3) if cell == "var" else cell
+    words = []
+    for _ in range(count):
+        if dtype == "bool":
+            words.append(rng.choice(["0", "1"]))
+        elif dtype.startswith("datetime"):
+            words.append(str(rng.randint(-1000, 1000)))
+        elif dtype.startswith("float"):
+            value = rng.choice([rng.uniform(-50, 50), 0.5, -0.0, math.nan, 1e30])
+            words.append("NaN" if value != value else repr(float(np.dtype(dtype).type(value))))
+        else:
+            info = np.iinfo(dtype)
+            words.append(str(rng.choice([0, 1, 7, rng.randint(info.min, info.max)])))
+    return " ".join(words), " ".join(words)
+
+
+def rows_to_csv(path, names, rows):
+    path.write_text("\n".join([",".join(names)] + [",".join(row) for row in rows]) + "\n", encoding="utf-8")
+
+
+def compare(peer, array, times=None):
+    """Every column, as both read it."""
+    span = list(times) if times else [0, 2**53]
+    expected = peer("read", array, times=span)
+    for name, column in expected["columns"].items():
+        raw = tet("cat", array, name, "--raw", "--as-of", f"{span[0]}..{span[1]}")
+        assert raw.hex() == column["raw"], (name, times)
+        validity = tet("cat", array, name, "--validity", "--as-of", f"{span[0]}..{span[1]}")
+        assert validity.hex() == column["validity"], (name, times)
+    return expected
+
+
+def check_aggregates(peer, array, fields):
+    wanted = {}
+    for field in fields:
+        plain = field["dtype"] in NUMBERS and field.get("cell", 1) == 1
+        wanted[field["name"]] = ["count"] + (["sum", "min", "max", "mean"] if plain else []) + (
+            ["null_count"] if field["nullable"] else [])
+    found = peer("aggregates", array, fields=wanted)
+    for field in fields:
+        answer = found[field["name"]]
+        stat = tet_json("stat", array, field["name"]) if field["dtype"] in INTS and field.get("cell", 1) == 1 else None
+        if stat and answer.get("sum") is not None and abs(answer["sum"]) < 2**53 and stat["nulls"] == 0:
+            assert int(stat["sum"]) == answer["sum"], field
+            assert (int(stat["min"]), int(stat["max"])) == (answer["min"], answer["max"]), field
+    return found
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_random_dense(seed, tmp_path, peer):
+    rng = random.Random(seed)
+    rank = rng.choice([1, 1, 2, 2, 3])
+    dtype = rng.choice(["int8", "int32", "int64", "uint16", "uint64"])
+    dims, extents = [], []
+    for d in range(rank):
+        extent = rng.randint(1, [0, 60, 14, 7][rank])
+        low = rng.randint(0, 9) if dtype.startswith("u") else rng.randint(-9, 9)
+        dims.append({"name": f"d{d}", "dtype": dtype, "domain": [low, low + extent - 1], "tile": rng.randint(1, extent)})
+        extents.append((low, extent))
+    fields = [random_field(rng, i) for i in range(rng.randint(1, 3))]
+    schema = {"dims": dims, "fields": fields, "cell_order": rng.choice(["row-major", "col-major"]),
+              "tile_order": rng.choice(["row-major", "col-major"])}
+    (tmp_path / "schema.json").write_text(json.dumps(schema))
+    array = tmp_path / "array"
+    tet("create", array, "--schema", tmp_path / "schema.json", "--timestamp", 1)
+    times = sorted(rng.sample(range(10, 90), rng.randint(1, 3)))
+    for moment in times:
+        box = []
+        for low, extent in extents:
+            a, b = sorted((rng.randrange(extent), rng.randrange(extent)))
+            box.append((0, extent - 1) if rng.random() < 0.4 else (a, b))
+        count = math.prod(b - a + 1 for a, b in box)
+        rows = [[random_value(rng, f)[0] for f in fields] for _ in range(count)]
+        rows_to_csv(tmp_path / "cells.csv", [f["name"] for f in fields], rows)
+        selection = [f"d{d}={a}:{b + 1}" for d, (a, b) in enumerate(box)]
+        tet("append", array, tmp_path / "cells.csv", *selection, "--timestamp", moment)
+    compare(peer, array)
+    compare(peer, array, (0, times[0]))
+    tet("verify", array, "--deep")
+    check_aggregates(peer, array, fields)
+    assert peer("fragments", array)["timestamps"] == [[t, t] for t in times]
+    before = peer("read", array)["columns"]
+    tet("consolidate", array)
+    assert compare(peer, array)["columns"] == before
+    tet("vacuum", array, "--apply")
+    assert compare(peer, array)["columns"] == before
+    assert peer("fragments", array)["count"] == 1
+
+
+def random_dim(rng, d):
+    dtype = rng.choice(["int32", "int64", "uint8", "float64", "string_ascii", "datetime64[ns]"])
+    dim = {"name": f"d{d}", "dtype": dtype}
+    if dtype == "string_ascii":
+        return dim, lambda: '"' + "".join(rng.choice("abcd") for _ in range(rng.randint(1, 4))) + '"'
+    low, high = (0, 20) if dtype.startswith(("u", "d")) else (-10, 10)
+    dim["domain"] = [low, high]
+    if rng.random() < 0.8:
+        dim["tile"] = float(rng.randint(1, 7)) if dtype == "float64" else rng.randint(1, 7)
+    if dtype == "float64":
+        dim["domain"] = [float(low), float(high)]
+        return dim, lambda: repr(rng.choice([rng.uniform(low, high), float(rng.randint(low, high))]))
+    return dim, lambda: str(rng.randint(low, high))
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_random_sparse(seed, tmp_path, peer):
+    rng = random.Random(1000 + seed)
+    pairs = [random_dim(rng, d) for d in range(rng.choice([1, 2, 2, 3]))]
+    fields = [random_field(rng, i) for i in range(rng.randint(1, 3))]
+    duplicates = rng.random() < 0.3
+    schema = {"dims": [dim for dim, _ in pairs], "fields": fields, "sparse": True, "duplicates": duplicates,
+              "capacity": rng.choice([2, 7, 100, 10000]), "cell_order": rng.choice(["row-major", "col-major", "hilbert"]),
+              "tile_order": rng.choice(["row-major", "col-major"])}
+    if schema["cell_order"] == "hilbert":
+        schema["tile_order"] = "row-major"
+    (tmp_path / "schema.json").write_text(json.dumps(schema))
+    array = tmp_path / "array"
+    tet("create", array, "--schema", tmp_path / "schema.json", "--timestamp", 1)
+    times = sorted(rng.sample(range(10, 90), rng.randint(1, 4)))
+    names = [dim["name"] for dim, _ in pairs] + [f["name"] for f in fields]
+    for moment in times:
+        rows = [[make() for _, make in pairs] + [random_value(rng, f)[0] for f in fields] for _ in range(rng.randint(1, 60))]
+        rows_to_csv(tmp_path / "cells.csv", names, rows)
+        unique = len({tuple(row[:len(pairs)]) for row in rows}) == len(rows)
+        if not duplicates and not unique:
+            tet("append", array, tmp_path / "cells.csv", "--timestamp", moment, code=2)
+        extra = [] if duplicates else ["--dedup"]
+        tet("append", array, tmp_path / "cells.csv", "--timestamp", moment, *extra)
+    for field in fields:
+        if field["dtype"] in ("int16", "int32", "float64") and field.get("cell", 1) == 1 and rng.random() < 0.6:
+            condition = f"{field['name']} {rng.choice(['>', '<', '==', '!='])} {rng.choice([0, 1, 7])}"
+            tet("delete", array, "--where", condition, "--timestamp", rng.randint(times[0], 95))
+            break
+    states = [(0, 2**53), (0, times[0]), tuple(sorted((rng.randint(0, 99), rng.randint(0, 99))))]
+    before = [compare(peer, array, state)["columns"] for state in states]
+    tet("verify", array, "--deep")
+    check_aggregates(peer, array, fields)
+    peer("fragments", array)
+    tet("consolidate", array)
+    for state, columns in zip(states, before):
+        assert compare(peer, array, state)["columns"] == columns, state
+    check_aggregates(peer, array, fields)
+    tet("consolidate", array, "--part", "commits")
+    tet("consolidate", array, "--part", "fragment-meta")
+    tet("vacuum", array, "--apply")
+    tet("vacuum", array, "--part", "commits", "--apply")
+    for state, columns in zip(states, before):
+        assert compare(peer, array, state)["columns"] == columns, state
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_mixed_history(seed, tmp_path, peer):
+    """Both append, delete, consolidate and vacuum in turns; after every step both read the same."""
+    rng = random.Random(2000 + seed)
+    array = tmp_path / "array"
+    duplicates = ["--duplicates"] if seed % 3 == 2 else []
+    tet("create", array, "--sparse", *duplicates, "--capacity", rng.choice([3, 50]), "--dim", "x=0..99/10:int32",
+        "--dim", "y=0..99/25:int32", "--field", "v:int32", "--field", "w:float64:zstd", "--timestamp", 1)
+    moment = 10
+    for _ in range(10):
+        moment += rng.randint(1, 5)
+        ours = rng.random() < 0.5
+        action = rng.choice(["write"] * 4 + ["delete", "consolidate", "vacuum", "commits", "meta"])
+        if action == "write":
+            cells = list({(rng.randrange(100), rng.randrange(100)) for _ in range(rng.randint(1, 40))})
+            v = [rng.randrange(10) for _ in cells]
+            w = [rng.uniform(-1, 1) for _ in cells]
+            if ours:
+                rows = [[str(x), str(y), str(a), repr(b)] for (x, y), a, b in zip(cells, v, w)]
+                rows_to_csv(tmp_path / "cells.csv", ["x", "y", "v", "w"], rows)
+                tet("append", array, tmp_path / "cells.csv", "--timestamp", moment)
+            else:
+                peer("write_cells", array, coords=[[x for x, _ in cells], [y for _, y in cells]],
+                     values={"v": v, "w": w}, timestamp=moment)
+        elif action == "delete":
+            condition = f"v == {rng.randrange(10)}"
+            if ours:
+                tet("delete", array, "--where", condition, "--timestamp", moment)
+            else:
+                peer("delete", array, condition=condition, timestamp=moment)
+        elif action == "consolidate":
+            tet("consolidate", array) if ours else peer("consolidate", array)
+        elif action == "vacuum":
+            tet("vacuum", array, "--apply") if ours else peer("vacuum", array)
+        elif action == "commits":
+            if ours:
+                tet("consolidate", array, "--part", "commits")
+                tet("vacuum", array, "--part", "commits", "--apply")
+            else:
+                peer("consolidate", array, mode="commits")
+                peer("vacuum", array, mode="commits")
+        elif action == "meta":
+            peer("put_metadata", array, key=rng.choice("ab"), value=rng.randrange(9), timestamp=moment)
+            if ours:
+                tet("consolidate", array, "--part", "array-meta")
+                tet("vacuum", array, "--part", "array-meta", "--apply")
+            ours = tet_json("info", array)["arrays"][0]["attributes"]
+            assert ours == peer("metadata", array)
+        compare(peer, array)
+        compare(peer, array, (0, rng.randint(0, moment)))
+
+
+def killed(command, rng, most=0.12):
+    """Runs a command and kills it at a random moment; says whether it got to its end."""
+    process = subprocess.Popen([TET, *map(str, command)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    time.sleep(rng.uniform(0, most))
+    process.send_signal(signal.SIGKILL)
+    return process.wait(timeout=60) == 0
+
+
+def test_killed_writes_leave_the_old_or_the_new_state(tmp_path, peer):
+    rng = random.Random(7)
+    array = tmp_path / "array"
+    tet("create", array, "--dim", "x=0..9999/500:int32", "--field", "v:int32:zstd")
+    cells = tmp_path / "cells.npy"
+    last = -1
+    for n in range(50):
+        np.save(cells, np.full(10000, n, "int32"))
+        ended = killed(["append", array, cells], rng)
+        seen = set(np.frombuffer(tet("cat", array, "--raw"), "int32").tolist())
+        assert len(seen) == 1, n
+        seen = seen.pop()
+        assert seen in ({n} if ended else {n, last if last >= 0 else np.iinfo("int32").min}), (n, seen, last)
+        last = seen if seen >= 0 else -1
+        if n % 10 == 9:
+            compare(peer, array)
+
+
+@pytest.mark.parametrize("duplicates", [False, True])
+def test_killed_consolidations_and_vacuums_change_nothing(tmp_path, peer, duplicates):
+    rng = random.Random(8)
+    array = tmp_path / "array"
+    tet("create", array, "--sparse", *(["--duplicates"] if duplicates else []), "--capacity", 20,
+        "--dim", "x=0..999/100:int32", "--field", "v:int32", "--timestamp", 1)
+    def add(moment):
+        rows = [[str(rng.randrange(1000)), str(rng.randrange(9))] for _ in range(60)]
+        rows_to_csv(tmp_path / "cells.csv", ["x", "v"], rows)
+        tet("append", array, tmp_path / "cells.csv", "--timestamp", moment, *([] if duplicates else ["--dedup"]))
+    moment = 10
+    for _ in range(3):
+        moment += 1
+        add(moment)
+    state = tet("cat", array, "v", "--raw"), tet("cat", array, "x", "--raw")
+    for n in range(25):
+        for command in (["consolidate", array], ["vacuum", array, "--apply"]):
+            killed(command, rng, 0.06)
+            assert (tet("cat", array, "v", "--raw"), tet("cat", array, "x", "--raw")) == state, (n, command)
+        if n % 5 == 4:
+            moment += 1
+            add(moment)
+            state = tet("cat", array, "v", "--raw"), tet("cat", array, "x", "--raw")
+    tet("consolidate", array)
+    tet("vacuum", array, "--apply")
+    assert (tet("cat", array, "v", "--raw"), tet("cat", array, "x", "--raw")) == state
+    compare(peer, array)
+
+
+def test_eight_processes_append_at_once(tmp_path, peer):
+    array = tmp_path / "array"
+    tet("create", array, "--sparse", "--dim", "x=0..9999/100:int32", "--field", "v:int32")
+    for n in range(400):
+        rows_to_csv(tmp_path / f"{n}.csv", ["x", "v"], [[str(n * 10), str(n)]])
+    done = threading.Event()
+    seen = []
+
+    def appender(first):
+        for n in range(first, first + 50):
+            tet("append", array, tmp_path / f"{n}.csv")
+
+    def reader():
+        while not done.is_set():
+            seen.append(len(tet("cat", array, "v", "--raw")) // 4)
+
+    threads = [threading.Thread(target=appender, args=(first,)) for first in range(0, 400, 50)]
+    watching = threading.Thread(target=reader)
+    watching.start()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    done.set()
+    watching.join()
+    assert seen == sorted(seen), "what was committed stays"
+    found = np.frombuffer(tet("cat", array, "v", "--raw"), "int32")
+    assert found.tolist() == list(range(400))
+    compare(peer, array)
+    tet("consolidate", array)
+    tet("vacuum", array, "--apply")
+    assert np.frombuffer(tet("cat", array, "v", "--raw"), "int32").tolist() == list(range(400))
+
+
+def test_size_on_disk_is_near_the_references(tmp_path, peer):
+    rng = np.random.default_rng(3)
+    values = np.cumsum(rng.integers(-3, 4, 200_000)).astype("int32")
+    array, other = tmp_path / "ours", tmp_path / "theirs"
+    np.save(tmp_path / "v.npy", values)
+    for path in (array, other):
+        tet("create", path, "--dim", "x=0..199999/20000:int32", "--field", "v:int32:byteshuffle+zstd")
+    tet("append", array, tmp_path / "v.npy")
+    peer("write_box", other, box=[[0, 199_999]], values={"v": values.tolist()}, timestamp=10)
+    def size(path):
+        return sum(f.stat().st_size for f in path.rglob("*") if f.is_file())
+    assert abs(size(array) / size(other) - 1) < 0.02, (size(array), size(other))
