@@ -11,7 +11,6 @@ array([2., 3.])
 
 from __future__ import annotations
 
-from importlib.metadata import PackageNotFoundError, version as _version
 from typing import Any
 
 from ._array import Array, Field
@@ -29,14 +28,9 @@ from ._errors import (
     TesseralError,
     UnsupportedError,
 )
-from ._native import recognise
+from ._native import __version__, recognise
 from ._tools import Finding, Recovered, Report, recover, verify
 from ._write import Session, WritableArray, create, write
-
-try:
-    __version__ = _version("tesseral")
-except PackageNotFoundError:
-    __version__ = "0"
 
 __all__ = [
     "Array",
@@ -58,6 +52,7 @@ __all__ = [
     "TesseralError",
     "UnsupportedError",
     "WritableArray",
+    "__version__",
     "create",
     "open",
     "recognise",
