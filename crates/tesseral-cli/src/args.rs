@@ -44,7 +44,7 @@ pub(crate) struct Cli {
 #[command(next_help_heading = "Options of every command")]
 pub(crate) struct Global {
     /// Prints one JSON document instead of text
-    #[arg(long, global = true)]
+    #[arg(short = 'j', long, global = true)]
     pub(crate) json: bool,
     /// Keeps results and work space within this many bytes, e.g. 512MiB [default: what the file asks for, if anything]
     #[arg(long, global = true, value_name = "SIZE", value_parser = parse_size)]

@@ -4,6 +4,7 @@ use clap::Subcommand;
 
 use crate::context::Context;
 use crate::failure::Outcome;
+use crate::messages::{copy, dump, get, merge, reshuffle, set, split};
 use crate::{append, cat, completions, create, doctor, info, maintain, man, recover, repair, stat, verify};
 
 /// One command with its arguments.
@@ -17,6 +18,7 @@ pub(crate) enum Command {
     /// Prints minimum, maximum, mean and other statistics
     Stat(stat::Arguments),
     /// Checks a source: exit 0 when it is sound, 1 when it is damaged
+    #[command(visible_alias = "validate")]
     Verify(verify::Arguments),
     /// Lists the fixes a source needs and applies them
     Repair(repair::Arguments),
@@ -24,7 +26,7 @@ pub(crate) enum Command {
     Recover(recover::Arguments),
     /// Makes an array without a cell
     Create(create::Arguments),
-    /// Adds cells from .npy or .csv files to an array
+    /// Adds cells from .npy or .csv files to an array, or messages to a file of messages
     Append(append::Arguments),
     /// Removes the cells of a sparse array that meet a condition
     Delete(maintain::DeleteArguments),
@@ -32,6 +34,20 @@ pub(crate) enum Command {
     Consolidate(maintain::ConsolidateArguments),
     /// Removes versions that consolidated ones replace
     Vacuum(maintain::VacuumArguments),
+    /// Prints values of keys, one line per message
+    Get(get::Arguments),
+    /// Prints everything that messages say
+    Dump(dump::Arguments),
+    /// Sets keys of messages; objects are copied as they are stored
+    Set(set::Arguments),
+    /// Copies messages, into one file or one per value of a key
+    Copy(copy::Arguments),
+    /// Joins the objects of all messages into one message
+    Merge(merge::Arguments),
+    /// Parts messages into one file per object
+    Split(split::Arguments),
+    /// Puts the lists of objects before the objects of messages
+    Reshuffle(reshuffle::Arguments),
     /// Tells what this build can do and what machine it runs on
     Doctor(doctor::Arguments),
     /// Prints a completion script for a shell
@@ -54,6 +70,13 @@ impl Command {
             Self::Delete(arguments) => maintain::delete(context, arguments),
             Self::Consolidate(arguments) => maintain::consolidate(context, arguments),
             Self::Vacuum(arguments) => maintain::vacuum(context, arguments),
+            Self::Get(arguments) => get::run(context, arguments),
+            Self::Dump(arguments) => dump::run(context, arguments),
+            Self::Set(arguments) => set::run(context, arguments),
+            Self::Copy(arguments) => copy::run(context, arguments),
+            Self::Merge(arguments) => merge::run(context, arguments),
+            Self::Split(arguments) => split::run(context, arguments),
+            Self::Reshuffle(arguments) => reshuffle::run(context, arguments),
             Self::Doctor(arguments) => doctor::run(context, arguments),
             Self::Completions(arguments) => completions::run(context, arguments),
             Self::Man(arguments) => man::run(context, arguments),

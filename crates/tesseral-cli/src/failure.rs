@@ -55,6 +55,14 @@ impl Failure {
         Self::Error(Box::new(Told { error, opening: true }))
     }
 
+    /// As an error, for callers that know nothing of commands.
+    pub(crate) fn into_error(self) -> Error {
+        match self {
+            Self::Error(told) => told.error,
+            Self::Closed => Error::io("write", "standard output", std::io::ErrorKind::BrokenPipe.into()),
+        }
+    }
+
     /// An error of writing to the output `to`.
     pub(crate) fn writing(to: &str, error: std::io::Error) -> Self {
         if error.kind() == std::io::ErrorKind::BrokenPipe {

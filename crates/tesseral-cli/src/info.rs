@@ -3,13 +3,15 @@
 mod document;
 mod view;
 
+use std::collections::HashSet;
 use std::path::PathBuf;
 
 use clap::Args;
-use tesseral::{Array, ChunkInfo, Container, Error, Selection};
+use tesseral::{Array, ChunkInfo, Container, Error, MessageInfo, Selection};
 
 use crate::context::Context;
 use crate::failure::{Outcome, exit};
+use crate::messages::{Filter, Source, select};
 use crate::output;
 use crate::progress::Meter;
 
@@ -45,6 +47,11 @@ pub(crate) struct Arguments {
     /// Shows only arrays whose name holds this text
     #[arg(long, value_name = "TEXT")]
     grep: Option<String>,
+    /// Lists these keys of each message instead, separated by commas: mars.param,mars.step
+    #[arg(short = 'p', long = "keys", value_name = "KEYS")]
+    keys: Vec<String>,
+    #[command(flatten)]
+    filter: Filter,
     /// Prints one line
     #[arg(short, long)]
     quiet: bool,
@@ -71,15 +78,26 @@ struct Report<'a> {
     arguments: &'a Arguments,
     container: &'a Container,
     entries: Vec<Entry>,
-    /// Arrays in the source, shown or not.
+    /// Arrays that are meant, shown or not.
+    matched: usize,
+    /// Arrays in the source, meant or not.
     total: usize,
     /// Bytes of the file; `None` for folders.
     size: Option<u64>,
+    /// Messages that are meant, when keys of them are asked for.
+    messages: Option<Vec<(usize, MessageInfo)>>,
 }
 
 pub(crate) fn run(context: &Context, arguments: &Arguments) -> Outcome {
     let container = context.open(&arguments.source, &Meter::new(false))?;
-    let report = Report::new(&container, arguments)?;
+    let messages = if arguments.keys.is_empty() && arguments.filter.condition.is_none() {
+        None
+    } else {
+        let file = Source::new(context, &arguments.source)?.open()?;
+        Some(select(context, &*file, &arguments.filter)?)
+    };
+    let shown = if context.json() || arguments.all || arguments.quiet { usize::MAX } else { ARRAYS };
+    let report = Report::new(&container, arguments, messages, shown)?;
     if context.json() {
         output::print_json(&document::document(&report)?)?;
     } else if arguments.quiet {
@@ -90,8 +108,16 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> Outcome {
     Ok(exit::OK)
 }
 
+/// Arrays that are listed for people, unless all are asked for. Nobody reads more, and looking into each takes its time.
+const ARRAYS: usize = 1000;
+
 impl<'a> Report<'a> {
-    fn new(container: &'a Container, arguments: &'a Arguments) -> Outcome<Self> {
+    fn new(
+        container: &'a Container,
+        arguments: &'a Arguments,
+        messages: Option<Vec<(usize, MessageInfo)>>,
+        most: usize,
+    ) -> Outcome<Self> {
         let mut indexes: Vec<usize> = match &arguments.dataset {
             Some(name) => vec![container.inner().find(name)?],
             None => (0..container.len()).collect(),
@@ -99,13 +125,23 @@ impl<'a> Report<'a> {
         if let Some(part) = &arguments.grep {
             indexes.retain(|&i| container.inner().name(i).contains(part.as_str()));
         }
+        if let Some(messages) = &messages {
+            // Arrays of messages are named by them.
+            let meant: HashSet<String> = messages.iter().map(|(number, _)| number.to_string()).collect();
+            let of = |i: &usize| container.inner().name(*i).split('/').next().unwrap_or("").to_owned();
+            indexes.retain(|i| meant.contains(&of(i)));
+        }
+        let matched = indexes.len();
+        // Lists of keys show no array.
+        let most = if arguments.keys.is_empty() || most == usize::MAX { most } else { 0 };
+        indexes.truncate(most);
         let entries = indexes.into_iter().map(|i| Entry {
             name: container.inner().name(i).to_owned(),
             array: container.array_at(i).map(Known::new),
         });
         let entries = entries.collect();
         let size = container.inner().store().len("").ok();
-        Ok(Self { arguments, container, entries, total: container.len(), size })
+        Ok(Self { arguments, container, entries, matched, total: container.len(), size, messages })
     }
 
     /// The arrays that make sense.

@@ -14,6 +14,7 @@ mod info;
 mod json;
 mod maintain;
 mod man;
+mod messages;
 mod output;
 mod paint;
 mod progress;

@@ -4,10 +4,12 @@ use std::path::PathBuf;
 
 use clap::Args;
 use serde_json::json;
-use tesseral::{CreateOptions, Finding, Overwrite, engine};
+use tesseral::{MessageChange, CreateOptions, Finding, MessageFile, Overwrite, engine};
 
 use crate::context::{Context, local};
 use crate::failure::{Failure, Outcome, exit};
+use crate::messages::{create, put};
+use crate::output::Output;
 use crate::paint::Paint;
 use crate::progress::Meter;
 use crate::text::{self, escape};
@@ -32,24 +34,77 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> Outcome {
     let store = opener.store(local(&arguments.source)?);
     let format = tesseral::recognise(&*store).map_err(Failure::opening)?;
     context.check_versions(format)?;
-    let create = CreateOptions {
+    if let Some(messages) = format.messages() {
+        let torn = messages.messages(store, opener.format_options(), true).map_err(Failure::opening)?;
+        let mut findings = torn.findings();
+        let mut output = create(context, &arguments.output, arguments.force)?;
+        let (saved, lost) = recover_messages(context, &*torn, &mut output, &mut findings)?;
+        output.finish()?;
+        return report(context, arguments, format.id(), (saved, lost), &findings);
+    }
+    let options = CreateOptions {
         overwrite: if arguments.force { Overwrite::Replace } else { Overwrite::Refuse },
         ..CreateOptions::default()
     };
-    let target = format.create(opener.store(local(&arguments.output)?), &create)?;
+    let target = format.create(opener.store(local(&arguments.output)?), &options)?;
     let mut findings: Vec<Finding> = Vec::new();
     let options = context.options(&meter);
     let recovered =
         engine::recover(format, store, opener.format_options(), target, &options, &mut |f| findings.push(f))
             .map_err(Failure::opening)?;
     meter.finish();
-    let (saved, lost) = (recovered.chunks_saved, recovered.chunks_lost);
+    report(context, arguments, format.id(), (recovered.chunks_saved, recovered.chunks_lost), &findings)
+}
+
+/// Copies whole messages byte for byte, and the whole objects of others. Gives how many objects were saved and lost.
+fn recover_messages(
+    context: &Context,
+    torn: &dyn MessageFile,
+    output: &mut Output,
+    findings: &mut Vec<Finding>,
+) -> Outcome<(u64, u64)> {
+    let (mut saved, mut lost) = (0, 0);
+    for number in 0..torn.len() {
+        context.check()?;
+        let message = match torn.message(number) {
+            Ok(message) => message,
+            Err(error) if error.is_damage() => {
+                findings.push(Finding::from_error("message_lost", &error));
+                lost += 1;
+                continue;
+            }
+            Err(error) => return Err(error.into()),
+        };
+        let damaged = torn.damaged(number)?;
+        let kept: Vec<usize> = (0..message.objects.len()).filter(|i| !damaged.contains(i)).collect();
+        let change = if damaged.is_empty() && !message.torn { MessageChange::None } else { MessageChange::Objects(&kept) };
+        for object in &damaged {
+            let detail = "its hash is not that of its bytes";
+            findings.push(Finding::failed("chunk_lost", detail).in_array(format!("{number}/{object}")));
+        }
+        // Of a message that lost all it had, nothing is left worth writing.
+        if !kept.is_empty() || !message.torn && damaged.is_empty() {
+            torn.write(number, &change, &mut |bytes| put(output, bytes))?;
+        }
+        saved += kept.len() as u64;
+        lost += damaged.len() as u64;
+    }
+    Ok((saved, lost))
+}
+
+fn report(
+    context: &Context,
+    arguments: &Arguments,
+    format: &str,
+    (saved, lost): (u64, u64),
+    findings: &[Finding],
+) -> Outcome {
     if context.json() {
         output::print_json(&json!({
             "schema": "tesseral.recover/1",
             "source": arguments.source.to_string_lossy(),
             "output": arguments.output.to_string_lossy(),
-            "format": format.id(),
+            "format": format,
             "chunks_saved": saved,
             "chunks_lost": lost,
             "findings": findings.iter().map(json::finding).collect::<Vec<_>>(),

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use serde_json::{Value as Json, json};
-use tesseral::{Error, Repair};
+use tesseral::{Depth, Error, Repair};
 
 use crate::context::{Context, local};
 use crate::failure::{Failure, Outcome, exit};
@@ -74,7 +74,8 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> Outcome {
         };
         steps.push(Step { repair, outcome });
     }
-    let after = if changed { Some(verify::check(context, &arguments.source, false)?) } else { None };
+    let after =
+        if changed { Some(verify::check(context, &arguments.source, Depth::Usual, false)?) } else { None };
     let source = arguments.source.to_string_lossy();
     if context.json() {
         output::print_json(&document(&source, format.id(), arguments.dry_run, &steps, after.as_ref()))?;

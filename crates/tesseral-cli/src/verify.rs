@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use serde_json::{Value as Json, json};
 use tesseral::engine::{self, Verified};
-use tesseral::{Finding, Format, Severity};
+use tesseral::{AuditOptions, Depth, Finding, Format, Severity};
 
 use crate::context::{Context, local};
 use crate::failure::{Failure, Outcome, exit};
@@ -20,8 +20,20 @@ pub(crate) struct Arguments {
     /// File or folder of any known format
     source: PathBuf,
     /// Decodes every chunk and compares stored statistics with the cells
-    #[arg(long)]
+    #[arg(long, group = "depth")]
     deep: bool,
+    /// Looks at the structure alone
+    #[arg(long, group = "depth")]
+    quick: bool,
+    /// Compares digests and decodes nothing
+    #[arg(long, group = "depth")]
+    checksum: bool,
+    /// As --deep, and makes every other check of the format's own validator: cells of .tgm must be finite or masked
+    #[arg(long, group = "depth")]
+    full: bool,
+    /// Warns of metadata that is not in canonical form
+    #[arg(long)]
+    canonical: bool,
     /// Prints one line
     #[arg(short, long)]
     quiet: bool,
@@ -35,7 +47,14 @@ pub(crate) struct Checked {
 }
 
 pub(crate) fn run(context: &Context, arguments: &Arguments) -> Outcome {
-    let checked = check(context, &arguments.source, arguments.deep)?;
+    let depth = match arguments {
+        Arguments { quick: true, .. } => Depth::Structure,
+        Arguments { checksum: true, .. } => Depth::Digests,
+        Arguments { deep: true, .. } => Depth::Deep,
+        Arguments { full: true, .. } => Depth::Full,
+        _ => Depth::Usual,
+    };
+    let checked = check(context, &arguments.source, depth, arguments.canonical)?;
     let source = arguments.source.to_string_lossy();
     if context.json() {
         output::print_json(&checked.document(&source))?;
@@ -48,7 +67,7 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> Outcome {
 }
 
 /// Checks a source.
-pub(crate) fn check(context: &Context, source: &Path, deep: bool) -> Outcome<Checked> {
+pub(crate) fn check(context: &Context, source: &Path, depth: Depth, canonical: bool) -> Outcome<Checked> {
     let meter = Meter::new(true);
     let opener = context.opener(&meter)?;
     let store = opener.store(local(source)?);
@@ -56,8 +75,8 @@ pub(crate) fn check(context: &Context, source: &Path, deep: bool) -> Outcome<Che
     context.check_versions(format)?;
     let mut findings = Vec::new();
     let options = context.options(&meter);
-    let verified =
-        engine::verify(format, store, opener.format_options(), deep, &options, &mut |f| findings.push(f))?;
+    let checks = AuditOptions { open: opener.format_options().clone(), depth, canonical };
+    let verified = engine::verify_to(format, store, &checks, &options, &mut |f| findings.push(f))?;
     meter.finish();
     Ok(Checked { format, findings, verified })
 }

@@ -39,5 +39,5 @@ pub use recover::{Recovered, recover};
 pub use reduce::{Reduced, reduce};
 pub use sparse::{CellBatch, CellOrder, CellStream, cells, read_cells};
 pub use var::read_var;
-pub use verify::{Verified, verify};
+pub use verify::{Verified, verify, verify_to};
 pub use write::{Arrival, WriteSession};

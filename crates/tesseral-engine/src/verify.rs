@@ -5,8 +5,8 @@ use std::sync::Arc;
 use rayon::prelude::*;
 use tesseral_core::{Error, ErrorKind, Finding, Result, Selection, Severity};
 use tesseral_format::{
-    AuditOptions, ChunkPlan, Column, Container, CoordinateRanges, Format, OpenOptions, PlannedChunk, Request,
-    Target,
+    AuditOptions, ChunkPlan, Column, Container, CoordinateRanges, Depth, Format, OpenOptions, PlannedChunk,
+    Request, Target,
 };
 use tesseral_store::Store;
 
@@ -45,16 +45,40 @@ pub fn verify(
     options: &Options,
     report: &mut dyn FnMut(Finding),
 ) -> Result<Verified> {
+    let depth = if deep { Depth::Deep } else { Depth::Usual };
+    let audit = AuditOptions { open: open.clone(), depth, canonical: false };
+    verify_to(format, store, &audit, options, report)
+}
+
+/// As [`verify`], to a depth.
+///
+/// # Errors
+/// As [`verify`].
+pub fn verify_to(
+    format: &dyn Format,
+    store: Arc<dyn Store>,
+    checks: &AuditOptions,
+    options: &Options,
+    report: &mut dyn FnMut(Finding),
+) -> Result<Verified> {
     let ok = std::cell::Cell::new(true);
     let mut tell = |finding: Finding| {
         ok.set(ok.get() && (finding.ok || finding.severity != Severity::Error));
         report(finding);
     };
-    let audit = format.audit(store, &AuditOptions { open: open.clone() }, &mut tell)?;
+    let audit = format.audit(store, checks, &mut tell)?;
     let mut verified =
         Verified { ok: ok.get(), covered_bytes: audit.covered_bytes, uncovered_bytes: audit.uncovered_bytes };
-    let Some(container) = audit.container else { return Ok(verified) };
-    let mut sample = if deep { usize::MAX } else { SAMPLE };
+    let Some(container) = audit.container.filter(|_| checks.depth > Depth::Structure) else {
+        return Ok(verified);
+    };
+    let depth = if audit.decoded { Depth::Digests } else { checks.depth };
+    let mut sample = match depth {
+        Depth::Structure | Depth::Digests => 0,
+        Depth::Usual => SAMPLE,
+        Depth::Deep | Depth::Full => usize::MAX,
+    };
+    let deep = depth >= Depth::Deep;
     let mut decoded = 0_u64;
     let mut skipped = 0_u64;
     let mut failures = 0_u64;
@@ -68,7 +92,7 @@ pub fn verify(
         verified.covered_bytes += checked.covered_bytes;
         verified.uncovered_bytes += checked.uncovered_bytes;
     }
-    if skipped > 0 {
+    if skipped > 0 && !audit.decoded {
         let detail = format!("{skipped} chunks without a digest were not decoded; --deep decodes all");
         tell(Finding::warning("chunk_decode_skipped", detail));
     }
@@ -141,7 +165,7 @@ fn verify_array(
         let check = if matches!(error.kind(), ErrorKind::InvalidRequest { .. }) {
             "statistics"
         } else {
-            "chunk_decode"
+            handle.source().check_of(&error)
         };
         let finding = finding_of(check, &error)?.in_array(&name).in_chunk(&info.coords);
         Ok(Some(finding.at(info.offset, info.stored_len)))

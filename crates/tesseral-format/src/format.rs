@@ -7,7 +7,7 @@ use std::sync::Arc;
 use tesseral_core::{ArraySchema, Error, Finding, Limits, Region, Result, Value};
 use tesseral_store::{ObjectInfo, Overwrite, Store};
 
-use crate::{Container, Edit, MemoryBudget, Writer};
+use crate::{Container, Edit, MemoryBudget, MessageFormat, Writer};
 
 /// What can be seen of a source before opening it.
 #[derive(Clone, Copy, Debug)]
@@ -113,11 +113,31 @@ pub struct Capabilities {
     pub folder: bool,
 }
 
+/// How deep checks go.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Depth {
+    /// How the source is built, nothing else.
+    Structure,
+    /// And every digest. Nothing is decoded.
+    Digests,
+    /// And what metadata says; chunks without a digest are decoded, as far as they are few.
+    #[default]
+    Usual,
+    /// And every chunk is decoded, stored statistics compared.
+    Deep,
+    /// And whatever else the format's own validator asks of cells.
+    Full,
+}
+
 /// How thoroughly to audit.
 #[derive(Clone, Debug, Default)]
 pub struct AuditOptions {
     /// How the source would be opened.
     pub open: OpenOptions,
+    /// How deep to go.
+    pub depth: Depth,
+    /// Tell of metadata that is not in the one form that writers must choose.
+    pub canonical: bool,
 }
 
 /// What an audit of the metadata leaves for the engine: it decodes the payloads itself.
@@ -125,6 +145,8 @@ pub struct AuditOptions {
 pub struct AuditReport {
     /// The container, when enough of it could be opened to decode payloads.
     pub container: Option<Arc<dyn Container>>,
+    /// Payloads were decoded already; only their digests are left to compare.
+    pub decoded: bool,
     /// Bytes of metadata that some digest or checksum covers.
     pub covered_bytes: u64,
     /// Bytes of metadata that none covers. Payload bytes are counted by the engine, by [`ArraySource::digest`](crate::ArraySource::digest).
@@ -173,6 +195,11 @@ pub trait Format: Debug + Send + Sync {
     /// # Errors
     /// `Corrupt`, `Unsupported`, `Limit`, `Io`, `NotFound`.
     fn open(&self, store: Arc<dyn Store>, options: &OpenOptions) -> Result<Arc<dyn Container>>;
+
+    /// What can be done with its messages, for formats that have any.
+    fn messages(&self) -> Option<&dyn MessageFormat> {
+        None
+    }
 
     /// Begins a new container. Nothing is visible before [`Writer::commit`].
     ///

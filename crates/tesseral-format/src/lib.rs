@@ -17,6 +17,7 @@ pub mod conformance;
 mod container;
 mod edit;
 mod format;
+mod messages;
 #[cfg(feature = "testing")]
 pub mod oracle;
 mod plan;
@@ -30,9 +31,10 @@ pub use column::{Column, ColumnData, ColumnMut, KEPT, Scratch, UNWRITTEN};
 pub use container::{Container, MemoryBudget};
 pub use edit::{Change, Consolidate, Consolidated, Edit, Part as EditPart, Vacuumed};
 pub use format::{
-    AppendOptions, AuditOptions, AuditReport, Capabilities, CreateOptions, Format, OpenOptions, Probe,
+    AppendOptions, AuditOptions, AuditReport, Capabilities, CreateOptions, Depth, Format, OpenOptions, Probe,
     Repair, Salvage, Sniff, TimeRange,
 };
+pub use messages::{Conflict, MessageChange, MessageFile, MessageFormat, MessageInfo, Where};
 pub use plan::{Access, ChunkPlan, Cover, Delete, Part, PlannedChunk, Role, Uncovered};
 pub use request::{CoordinateRanges, Request, Target};
 pub use source::{ArraySource, ChunkInfo, Digest, DigestSpan, Totals};

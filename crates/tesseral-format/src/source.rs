@@ -4,7 +4,7 @@ use std::fmt::Debug;
 use std::ops::Range;
 
 use bytes::Bytes;
-use tesseral_core::{ArraySchema, ChunkStats, Coords, Result};
+use tesseral_core::{ArraySchema, ChunkStats, Coords, Error, Result};
 
 use crate::{ChunkPlan, Column, ColumnMut, PlannedChunk, Request, Scratch};
 
@@ -84,6 +84,12 @@ pub trait ArraySource: Debug + Send + Sync {
 
     /// The digest over the chunk's stored bytes, when the format carries one outside its codecs.
     fn digest(&self, chunk: &PlannedChunk) -> Option<DigestSpan>;
+
+    /// The name of the check that a chunk fails when reading it meets an error.
+    fn check_of(&self, error: &Error) -> &'static str {
+        let _ = error;
+        "chunk_decode"
+    }
 
     /// Decodes cells of one column. `parts` are the bytes of the chunk's parts of that column, in order; `cells` is a
     /// run of the tile in the schema's cell order: all of it, unless `access` names a granule. Works on

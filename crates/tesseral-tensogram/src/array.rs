@@ -7,7 +7,9 @@ use bytes::Bytes;
 use smallvec::SmallVec;
 use tesseral_core::dtype::Class;
 use tesseral_core::schema::Labels;
-use tesseral_core::{ArraySchema, ChunkStats, Coords, Error, Limits, Region, Result, Scalar, Value};
+use tesseral_core::{
+    ArraySchema, ChunkStats, Coords, Error, ErrorKind, Limits, Region, Result, Scalar, Value,
+};
 use tesseral_format::{
     Access, ArraySource, ChunkInfo, ChunkPlan, Column, ColumnMut, Cover, Digest, DigestSpan, Part,
     PlannedChunk, Request, Role, Scratch, Target, Uncovered,
@@ -132,7 +134,7 @@ impl Object {
 impl TensogramArray {
     pub(crate) fn open(catalog: &Arc<Catalog>, message: usize, number: usize, name: &str) -> Result<Self> {
         let missing = || Error::not_found("array", name, Vec::new());
-        let held = catalog.messages.get(message).ok_or_else(missing)?;
+        let held = catalog.message(message)?;
         if let Some(fault) = held.fault() {
             return Err(fault.error(&catalog.source.object));
         }
@@ -282,6 +284,14 @@ impl ArraySource for TensogramArray {
     fn digest(&self, _chunk: &PlannedChunk) -> Option<DigestSpan> {
         let hash = self.hash?;
         Some(DigestSpan { object: 0, range: self.frame.body(), digest: Digest::Xxh3(hash) })
+    }
+
+    fn check_of(&self, error: &Error) -> &'static str {
+        match error.kind() {
+            ErrorKind::Corrupt { what, .. } if what == "a chunk" => "hash_mismatch",
+            ErrorKind::Unsupported { .. } => "codec_unsupported",
+            _ => "decode_pipeline_failed",
+        }
     }
 
     fn decode(

@@ -1,33 +1,42 @@
-//! Checking a file: every check that the reference's validator has, under its names, and the hash of every frame.
+//! Checking messages: every check that the reference's validator has, under its names, and the hash of every frame.
 
 use std::sync::Arc;
 
-use tesseral_core::{ErrorKind, Finding, Result};
-use tesseral_format::{AuditOptions, AuditReport, Container};
+use tesseral_core::dtype::Class;
+use tesseral_core::{DType, ErrorKind, Finding, Result, Severity};
+use tesseral_format::{AuditOptions, AuditReport, Container, Depth};
 use tesseral_store::Store;
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::array::descriptor_item;
+use crate::api::decoding::open_frame;
+use crate::api::options::DecodeOptions;
+use crate::array::{Object, descriptor_item};
 use crate::message::Message;
 use crate::open::{Catalog, TensogramContainer};
 use crate::pipeline::Pipeline;
+use crate::read::Reader;
 use crate::scan::Skipped;
 use crate::source::Input;
-use crate::wire::cbor::{self, Place};
+use crate::wire::cbor::{self, Item, Place};
 use crate::wire::frame::{Frame, HASH_PRESENT, Kind};
 use crate::wire::lists::{HashList, Index};
 use crate::wire::metadata::{Metadata, RESERVED};
 use crate::wire::preamble::HASHES_PRESENT;
 
-/// What the frames of a message hold, counted while they are checked.
-struct Audit<'a> {
-    catalog: &'a Catalog,
-    report: &'a mut dyn FnMut(Finding),
-    failures: u64,
+/// Checks messages and counts what hashes cover.
+pub(crate) struct Audit<'a, I> {
+    pub reader: Reader<'a, I>,
+    pub depth: Depth,
+    /// Tell of CBOR that is not canonical.
+    pub canonical: bool,
+    /// Payloads are checked here; else nobody else could.
+    pub payloads: bool,
+    pub report: &'a mut dyn FnMut(Finding),
+    pub failures: u64,
     /// Bytes of metadata that a hash covers.
-    covered: u64,
+    pub covered: u64,
     /// Bytes of payload, which the engine counts.
-    payload: u64,
+    pub payload: u64,
 }
 
 pub(crate) fn audit(
@@ -36,31 +45,44 @@ pub(crate) fn audit(
     report: &mut dyn FnMut(Finding),
 ) -> Result<AuditReport> {
     let catalog = Catalog::load(store, &options.open, false)?;
-    let len = catalog.source.len;
-    let mut audit = Audit { catalog: &catalog, report, failures: 0, covered: 0, payload: 0 };
+    let decoded = options.depth == Depth::Full;
+    let mut audit = Audit {
+        reader: catalog.reader(),
+        depth: options.depth,
+        canonical: options.canonical,
+        payloads: decoded,
+        report,
+        failures: 0,
+        covered: 0,
+        payload: 0,
+    };
     for skipped in &catalog.skipped {
         audit.tell(skipped_finding(skipped));
     }
-    for number in 0..catalog.messages.len() {
-        audit.message(number)?;
+    let mut objects = 0;
+    for number in 0..catalog.len() {
+        let message = catalog.message(number)?;
+        objects += message.objects().count();
+        audit.message(&message, number)?;
     }
-    let (failures, covered, payload) = (audit.failures, audit.covered, audit.payload);
-    let refused = catalog.refusal();
+    let Audit { failures, covered, payload, .. } = audit;
+    let refused = catalog.refusal()?;
     if let Some(error) = refused.as_ref().filter(|_| failures == 0) {
         report(Finding::from_error("structure", error));
     }
     if failures == 0 && refused.is_none() {
-        let messages = catalog.messages.len();
-        let objects: usize = catalog.messages.iter().map(|message| message.objects().count()).sum();
-        report(Finding::passed("structure", format!("{messages} messages, {objects} objects")));
-        report(Finding::passed("metadata", "every descriptor, index and hash list agrees with the frames"));
+        report(Finding::passed("structure", format!("{} messages, {objects} objects", catalog.len())));
+        if options.depth >= Depth::Usual {
+            let detail = "every descriptor, index and hash list agrees with the frames";
+            report(Finding::passed("metadata", detail));
+        }
     }
-    let uncovered_bytes = len.saturating_sub(covered).saturating_sub(payload);
+    let uncovered_bytes = catalog.source.len.saturating_sub(covered).saturating_sub(payload);
     let container: Option<Arc<dyn Container>> = match refused {
         None => Some(Arc::new(TensogramContainer::new(catalog))),
         Some(_) => None,
     };
-    Ok(AuditReport { container, covered_bytes: covered, uncovered_bytes })
+    Ok(AuditReport { container, decoded, covered_bytes: covered, uncovered_bytes })
 }
 
 /// What is said of bytes that belong to no message.
@@ -69,7 +91,7 @@ pub(crate) fn skipped_finding(skipped: &Skipped) -> Finding {
     Finding::failed(skipped.check, detail).at(skipped.offset, skipped.len)
 }
 
-impl Audit<'_> {
+impl<I: Input> Audit<'_, I> {
     fn tell(&mut self, finding: Finding) {
         self.failures += u64::from(!finding.ok);
         (self.report)(finding);
@@ -89,15 +111,33 @@ impl Audit<'_> {
         }
     }
 
-    fn message(&mut self, number: usize) -> Result<()> {
-        let catalog = self.catalog;
-        let message = &catalog.messages[number];
+    /// Checks one message.
+    pub(crate) fn message(&mut self, message: &Message, number: usize) -> Result<()> {
         for fault in &message.faults {
-            self.tell(fault.finding());
+            // Who asks for hashes alone wants to hear of what breaks them.
+            if !(self.depth == Depth::Digests && fault.harmless) {
+                self.tell(fault.finding());
+            }
         }
-        if message.fault().is_some() {
+        if message.fault().is_some() || self.depth == Depth::Structure && !self.canonical {
             return Ok(());
         }
+        if self.depth > Depth::Structure {
+            self.hash_flags(message, number);
+        }
+        let mut object = 0;
+        for frame in &message.frames {
+            if frame.kind == Kind::Object {
+                self.object(message, frame, number, object)?;
+                object += 1;
+            } else {
+                self.cbor_frame(message, frame)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn hash_flags(&mut self, message: &Message, number: usize) {
         let hashed = message.frames.iter().any(|frame| frame.expected_hash(message.preamble.flags).is_some());
         if !hashed {
             let detail = format!("message {number} has no hashes: damage in it may go unseen");
@@ -110,51 +150,30 @@ impl Audit<'_> {
                 format!("message {number} says that it has hashes, its frames do not; they are checked");
             self.tell(Finding::warning("older_writer", detail).at(message.offset, message.len));
         }
-        let mut object = 0;
-        for frame in &message.frames {
-            if frame.kind == Kind::Object {
-                self.object(message, frame, &format!("{number}/{object}"))?;
-                object += 1;
-            } else {
-                self.cbor_frame(message, frame)?;
-            }
-        }
-        Ok(())
     }
 
     /// A frame of CBOR: its hash, its item, what the item says.
     fn cbor_frame(&mut self, message: &Message, frame: &Frame) -> Result<()> {
-        let catalog = self.catalog;
         let body = frame.body();
-        let place = Place { what: "frame", object: &catalog.source.object, offset: body.start };
-        let (parse_check, canonical_check) = match frame.kind {
-            Kind::HeaderMetadata | Kind::FooterMetadata => {
-                ("metadata_cbor_parse_failed", "metadata_cbor_non_canonical")
-            }
-            Kind::HeaderIndex | Kind::FooterIndex => ("index_cbor_parse_failed", "index_cbor_non_canonical"),
-            Kind::HeaderHash | Kind::FooterHash => {
-                ("hash_frame_cbor_parse_failed", "hash_frame_cbor_non_canonical")
-            }
-            Kind::Preceder | Kind::Object => ("preceder_cbor_parse_failed", "preceder_cbor_non_canonical"),
-        };
-        let sized = catalog.limits.check_metadata(body.end - body.start);
-        let read = sized.and_then(|()| catalog.source.get(body.clone(), "frame"));
+        let place = Place { what: "frame", object: self.reader.input.name(), offset: body.start };
+        let (parse_check, canonical_check) = checks_of(frame.kind);
+        let sized = self.reader.limits.check_metadata(body.end - body.start);
+        let read = sized.and_then(|()| self.reader.input.get(body.clone(), "frame"));
         let Some(bytes) = self.take(parse_check, frame, read)? else { return Ok(()) };
-        if let Some(expected) = frame.expected_hash(message.preamble.flags) {
-            self.covered += bytes.len() as u64;
-            let found = xxh3_64(&bytes);
-            if found != expected {
-                let detail =
-                    format!("the hash of {:?} is {found:016x}, stored is {expected:016x}", frame.kind);
-                self.tell(Finding::failed("hash_mismatch", detail).at(body.start, bytes.len() as u64));
-                return Ok(());
-            }
+        if self.depth > Depth::Structure && !self.hash(message, frame, &bytes, None) {
+            return Ok(());
         }
-        let parsed = cbor::parse(&bytes, catalog.limits.depth, place);
+        if self.depth < Depth::Usual && !self.canonical {
+            return Ok(());
+        }
+        let parsed = cbor::parse(&bytes, self.reader.limits.depth, place);
         let Some((item, _)) = self.take(parse_check, frame, parsed)? else { return Ok(()) };
-        if !cbor::is_canonical(&bytes, &item) {
+        if self.canonical && !cbor::is_canonical(&bytes, &item) {
             let detail = format!("the CBOR of {:?} is not canonical", frame.kind);
             self.tell(Finding::warning(canonical_check, detail).at(body.start, bytes.len() as u64));
+        }
+        if self.depth < Depth::Usual {
+            return Ok(());
         }
         match frame.kind {
             Kind::HeaderMetadata | Kind::FooterMetadata => {
@@ -176,10 +195,28 @@ impl Audit<'_> {
                 }
             }
             Kind::Preceder | Kind::Object => {
-                self.take("preceder_base_count_wrong", frame, catalog.reader().preceder(message, frame))?;
+                let told = self.reader.preceder(message, frame);
+                self.take("preceder_base_count_wrong", frame, told)?;
             }
         }
         Ok(())
+    }
+
+    /// Compares the hash of a frame's body; true unless it differs.
+    fn hash(&mut self, message: &Message, frame: &Frame, body: &[u8], name: Option<&str>) -> bool {
+        let Some(expected) = frame.expected_hash(message.preamble.flags) else { return true };
+        if name.is_none() {
+            self.covered += body.len() as u64;
+        }
+        let found = xxh3_64(body);
+        if found == expected {
+            return true;
+        }
+        let detail = format!("the hash of {:?} is {found:016x}, stored is {expected:016x}", frame.kind);
+        let mut finding = Finding::failed("hash_mismatch", detail).at(frame.body().start, body.len() as u64);
+        finding.array = name.map(str::to_owned);
+        self.tell(finding);
+        false
     }
 
     fn metadata(&mut self, message: &Message, frame: &Frame, metadata: &Metadata) {
@@ -189,7 +226,6 @@ impl Audit<'_> {
             self.tell(Finding::failed("base_count_exceeds_objects", detail).at(frame.offset, frame.len));
         }
         for (i, base) in metadata.base.iter().enumerate() {
-            use crate::wire::cbor::Item;
             match base.get(RESERVED) {
                 Some(Item::Map(pairs)) if pairs.iter().any(|(key, _)| key.as_text() == Some("tensor")) => {}
                 Some(Item::Map(_)) => {
@@ -244,50 +280,199 @@ impl Audit<'_> {
         }
     }
 
-    /// An object's descriptor. Its hash covers the payload too and is left to the engine, unless nothing can be decoded.
-    fn object(&mut self, message: &Message, frame: &Frame, name: &str) -> Result<()> {
-        let catalog = self.catalog;
-        let expected = frame.expected_hash(message.preamble.flags);
-        let read = descriptor_item(&catalog.source, &catalog.limits, frame);
-        let object = read.and_then(|(item, span)| {
-            let bytes = catalog.source.get(span.clone(), "descriptor")?;
-            let canonical = cbor::is_canonical(&bytes, &item);
-            Ok((catalog.reader().object(frame)?, canonical, span))
-        });
-        let (object, canonical, span) = match object {
-            Ok(object) => object,
-            Err(error) => {
-                self.take("descriptor_cbor_parse_failed", frame, Err::<(), _>(error.in_array(name)))?;
-                return Ok(());
+    /// An object: its descriptor, and its payload where nobody else checks it.
+    fn object(&mut self, message: &Message, frame: &Frame, number: usize, index: usize) -> Result<()> {
+        let name = format!("{number}/{index}");
+        let object = match self.descriptor(frame, &name)? {
+            Some(object) if self.depth >= Depth::Usual => {
+                self.parameters(frame, &object, &name)?.then_some(object)
             }
+            described => described,
         };
-        if !canonical {
-            let detail = "the CBOR of the descriptor is not canonical";
-            let finding = Finding::warning("descriptor_cbor_non_canonical", detail).in_array(name);
-            self.tell(finding.at(span.start, span.end - span.start));
+        if let Some(object) = &object {
+            if frame.expected_hash(message.preamble.flags).is_some() {
+                self.covered += object.cbor.end - object.cbor.start;
+            }
+            self.payload += object.parts().map(|(_, span)| span.end - span.start).sum::<u64>();
         }
+        if self.depth == Depth::Structure {
+            return Ok(());
+        }
+        // The engine compares hashes of what it can plan to read; the rest is left for here.
+        let planned = object.as_ref().is_some_and(|object| object.cells > 0);
+        if planned && !self.payloads {
+            return Ok(());
+        }
+        let body = self.reader.input.get(frame.body(), "object")?;
+        let sound = self.hash(message, frame, &body, Some(&name));
+        match object {
+            Some(_) if sound && self.depth >= Depth::Usual && self.payloads => {
+                self.cells(message, frame, &name, index)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The descriptor of an object, unless it makes no sense.
+    fn descriptor(&mut self, frame: &Frame, name: &str) -> Result<Option<Object>> {
+        let Reader { input, limits, .. } = self.reader;
+        let read = descriptor_item(input, &limits, frame);
+        let object = read.and_then(|(item, span)| {
+            let canonical =
+                !self.canonical || cbor::is_canonical(&input.get(span.clone(), "descriptor")?, &item);
+            Ok((self.reader.object(frame)?, canonical, span))
+        });
+        match object {
+            Ok((object, canonical, span)) => {
+                if !canonical {
+                    let detail = "the CBOR of the descriptor is not canonical";
+                    let finding = Finding::warning("descriptor_cbor_non_canonical", detail).in_array(name);
+                    self.tell(finding.at(span.start, span.end - span.start));
+                }
+                Ok(Some(object))
+            }
+            Err(error) if self.depth >= Depth::Usual => {
+                self.take("descriptor_cbor_parse_failed", frame, Err::<(), _>(error.in_array(name)))?;
+                Ok(None)
+            }
+            Err(_) => Ok(None),
+        }
+    }
+
+    /// What a descriptor says of codecs; false when it cannot be decoded.
+    fn parameters(&mut self, frame: &Frame, object: &Object, name: &str) -> Result<bool> {
+        let span = &object.cbor;
         if object.descriptor.kind.is_empty() {
             let finding = Finding::failed("empty_obj_type", "the object's type is empty").in_array(name);
             self.tell(finding.at(span.start, span.end - span.start));
         }
-        let place = Place { what: "descriptor", object: &catalog.source.object, offset: span.start };
-        if let Err(error) = Pipeline::of(&object.descriptor, place) {
-            let check = match error.kind() {
-                // What is not known here may be sound: the engine says so when it comes to decode it.
-                ErrorKind::Unsupported { .. } => None,
-                _ => Some("pipeline_config_failed"),
-            };
-            match check {
-                Some(check) => {
-                    self.take(check, frame, Err::<(), _>(error.in_array(name)))?;
-                }
-                None => self.tell(Finding::warning("codec_unsupported", error.to_string()).in_array(name)),
+        let place = Place { what: "descriptor", object: self.reader.input.name(), offset: span.start };
+        let Err(error) = Pipeline::of(&object.descriptor, place) else { return Ok(true) };
+        let ErrorKind::Unsupported { .. } = error.kind() else {
+            self.take("pipeline_config_failed", frame, Err::<(), _>(error.in_array(name)))?;
+            return Ok(false);
+        };
+        let descriptor = &object.descriptor;
+        let unknown = [
+            ("unknown_encoding", &descriptor.encoding, &ENCODINGS[..]),
+            ("unknown_filter", &descriptor.filter, &FILTERS),
+            ("unknown_compression", &descriptor.compression, &COMPRESSIONS),
+        ];
+        match unknown.into_iter().find(|(_, word, known)| !known.contains(&word.as_str())) {
+            Some((check, word, _)) => {
+                let finding = Finding::failed(check, format!("{word:?} is not a known one")).in_array(name);
+                self.tell(finding.at(span.start, span.end - span.start));
             }
+            // What is not built in here may be sound all the same.
+            None => self.tell(Finding::warning("codec_unsupported", error.to_string()).in_array(name)),
         }
-        if expected.is_some() {
-            self.covered += span.end - span.start;
+        Ok(false)
+    }
+
+    /// Decodes an object; at full depth its cells must be finite unless a mask names them.
+    fn cells(&mut self, message: &Message, frame: &Frame, name: &str, index: usize) -> Result<()> {
+        let full = self.depth == Depth::Full;
+        let options = DecodeOptions {
+            verify_hash: false,
+            restore_non_finite: false,
+            limits: self.reader.limits,
+            ..DecodeOptions::default()
+        };
+        let decoded = open_frame(&self.reader, frame, message.preamble.flags, index, &options)
+            .and_then(|(work, body)| {
+                let cells = work.decode(&body, 0..work.object.cells, &options)?;
+                Ok((work.object.descriptor.dtype, cells))
+            })
+            .map_err(|e| tesseral_core::Error::from(e).in_array(name));
+        let check = if full { "decode_object_failed" } else { "decode_pipeline_failed" };
+        let Some((dtype, cells)) = self.take(check, frame, decoded)? else { return Ok(()) };
+        if !full {
+            return Ok(());
         }
-        self.payload += object.parts().map(|(_, span)| span.end - span.start).sum::<u64>();
+        let mut tell = |check: &'static str, what: &str, at: Option<usize>| {
+            if let Some(at) = at {
+                let detail = format!("cell {at} is {what}, and no mask says so");
+                self.tell(Finding::failed(check, detail).at(frame.offset, frame.len).in_array(name));
+            }
+        };
+        let (nan, inf) = first_non_finite(dtype, &cells);
+        tell("nan_detected", "NaN", nan);
+        tell("inf_detected", "infinite", inf);
         Ok(())
     }
+}
+
+const ENCODINGS: [&str; 2] = ["none", "simple_packing"];
+const FILTERS: [&str; 2] = ["none", "shuffle"];
+const COMPRESSIONS: [&str; 9] = ["none", "szip", "zstd", "lz4", "blosc2", "zfp", "sz3", "rle", "roaring"];
+
+/// The names of what can be wrong with the CBOR of a frame: that it does not parse, that it is not canonical.
+fn checks_of(kind: Kind) -> (&'static str, &'static str) {
+    match kind {
+        Kind::HeaderMetadata | Kind::FooterMetadata => {
+            ("metadata_cbor_parse_failed", "metadata_cbor_non_canonical")
+        }
+        Kind::HeaderIndex | Kind::FooterIndex => ("index_cbor_parse_failed", "index_cbor_non_canonical"),
+        Kind::HeaderHash | Kind::FooterHash => {
+            ("hash_frame_cbor_parse_failed", "hash_frame_cbor_non_canonical")
+        }
+        Kind::Preceder | Kind::Object => ("preceder_cbor_parse_failed", "preceder_cbor_non_canonical"),
+    }
+}
+
+/// Where the first NaN and the first infinity are, native-endian.
+fn first_non_finite(dtype: DType, cells: &[u8]) -> (Option<usize>, Option<usize>) {
+    let (Class::Float | Class::Complex, Some(size)) = (dtype.class(), dtype.size()) else {
+        return (None, None);
+    };
+    let (mut nan, mut inf) = (None, None);
+    for (i, cell) in cells.chunks_exact(size).enumerate() {
+        if crate::encode::is_finite(dtype, cell) {
+            continue;
+        }
+        match crate::encode::kind_of(dtype, cell) {
+            crate::wire::descriptor::MaskKind::Nan => nan = nan.or(Some(i)),
+            _ => inf = inf.or(Some(i)),
+        }
+        if nan.is_some() && inf.is_some() {
+            break;
+        }
+    }
+    (nan, inf)
+}
+
+/// The level at which the reference makes a check.
+pub(crate) fn level_of(finding: &Finding) -> u8 {
+    match finding.check {
+        "decode_object_failed" | "decoded_size_mismatch" | "nan_detected" | "inf_detected" => 4,
+        "hash_mismatch"
+        | "hash_verification_error"
+        | "unknown_hash_algorithm"
+        | "no_hash_available"
+        | "older_writer"
+        | "decode_pipeline_failed"
+        | "pipeline_config_failed"
+        | "codec_unsupported" => 3,
+        check if check.contains("cbor_parse") || check.contains("canonical") => 2,
+        "index_count_mismatch"
+        | "index_offset_mismatch"
+        | "hash_frame_count_mismatch"
+        | "preceder_base_count_wrong"
+        | "base_count_exceeds_objects"
+        | "ndim_shape_mismatch"
+        | "strides_shape_mismatch"
+        | "shape_overflow"
+        | "unknown_encoding"
+        | "unknown_filter"
+        | "unknown_compression"
+        | "empty_obj_type"
+        | "reserved_not_a_map"
+        | "reserved_missing_tensor" => 2,
+        _ => 1,
+    }
+}
+
+/// Whether a finding makes a message unsound.
+pub(crate) fn is_error(finding: &Finding) -> bool {
+    !finding.ok && finding.severity == Severity::Error
 }

@@ -386,7 +386,7 @@ fn take_masks(
 }
 
 /// What a cell that is not finite is: NaN if any part of it is, else +∞ if any part of it is.
-fn kind_of(dtype: DType, cell: &[u8]) -> MaskKind {
+pub(crate) fn kind_of(dtype: DType, cell: &[u8]) -> MaskKind {
     let parts = cell.chunks_exact(dtype.word()).map(|number| {
         let mut bytes = [0; 8];
         bytes[..number.len()].copy_from_slice(number);
@@ -414,7 +414,7 @@ fn kind_of(dtype: DType, cell: &[u8]) -> MaskKind {
 }
 
 /// Whether all numbers of a cell are finite: no exponent is all ones.
-fn is_finite(dtype: DType, cell: &[u8]) -> bool {
+pub(crate) fn is_finite(dtype: DType, cell: &[u8]) -> bool {
     let exponent: u64 = match dtype {
         DType::Float16 => 0x7c00,
         DType::BFloat16 => 0x7f80,

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use tesseral_core::{Error, Finding, Result};
 use tesseral_format::{
-    AuditOptions, AuditReport, Capabilities, Container, CreateOptions, Format, OpenOptions, Probe, Salvage,
-    Sniff, Writer,
+    AuditOptions, AuditReport, Capabilities, Container, CreateOptions, Format, MessageFormat, OpenOptions,
+    Probe, Salvage, Sniff, Writer,
 };
 use tesseral_store::Store;
 
@@ -28,7 +28,7 @@ impl TensogramFormat {
             return Err(Error::unsupported("reading .tgm as of a time: it keeps no versions"));
         }
         let catalog = Catalog::load(&store, options, false)?;
-        match catalog.refusal() {
+        match catalog.refusal()? {
             Some(error) => Err(error),
             None => Ok(TensogramContainer::new(catalog)),
         }
@@ -79,6 +79,10 @@ impl Format for TensogramFormat {
         Ok(Arc::new(Self::open_container(store, options)?))
     }
 
+    fn messages(&self) -> Option<&dyn MessageFormat> {
+        Some(self)
+    }
+
     fn create(&self, store: Arc<dyn Store>, options: &CreateOptions) -> Result<Box<dyn Writer>> {
         Ok(Box::new(TensogramWriter::create(&store, options)?))
     }
@@ -94,16 +98,16 @@ impl Format for TensogramFormat {
 
     /// Whole messages, and the whole objects of messages that are cut.
     fn salvage(&self, store: Arc<dyn Store>, options: &OpenOptions) -> Result<Salvage> {
-        let mut catalog = Catalog::load(&store, options, true)?;
+        let catalog = Catalog::load(&store, options, true)?;
         let mut findings: Vec<Finding> = catalog.skipped.iter().map(skipped_finding).collect();
-        for message in &mut catalog.messages {
-            findings.extend(message.faults.iter().map(crate::message::Fault::finding));
-            // What was found before the damage is whole.
-            message.torn |= message.fault().is_some();
-            message.faults.retain(|fault| fault.harmless);
+        let mut objects = 0;
+        for number in 0..catalog.len() {
+            let message = catalog.message(number)?;
+            findings.extend(message.faults.iter().chain(&message.lost).map(crate::message::Fault::finding));
+            objects += message.objects().count();
         }
-        if catalog.messages.iter().all(|message| message.objects().next().is_none())
-            && let Some(error) = catalog.refusal()
+        if objects == 0
+            && let Some(error) = Catalog::load(&store, options, false)?.refusal()?
         {
             return Err(error);
         }

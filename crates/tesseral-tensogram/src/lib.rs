@@ -44,6 +44,7 @@ mod array;
 mod assemble;
 mod audit;
 mod decode;
+mod edit;
 mod encode;
 mod format;
 mod message;
@@ -68,6 +69,10 @@ pub use api::options::{DecodeOptions, EncodeOptions, Provenance, Stamp};
 pub use api::push::{Event, PushDecoder};
 pub use api::scanning::{Scanned, SkippedBytes, scan, scan_backward, scan_with_report};
 pub use api::stream::StreamingEncoder;
+pub use api::validate::{
+    FileValidationReport, ValidateOptions, ValidationIssue, ValidationLevel, ValidationMode,
+    ValidationReport, validate_buffer, validate_file, validate_message,
+};
 pub use assemble::{
     AggregateHash, Surround, assemble_message, build_hash_frame_cbor, build_index_frame,
     compute_message_flags, compute_object_offsets, encode_message, surround,

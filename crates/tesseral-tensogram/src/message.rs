@@ -1,5 +1,6 @@
 //! One message: the walk over its frames, which opening, auditing and salvaging share.
 
+use memchr::memmem::Finder;
 use tesseral_core::{Error, Finding, Result};
 
 use crate::source::Input;
@@ -40,6 +41,8 @@ pub(crate) struct Message {
     pub frames: Vec<Frame>,
     /// What is wrong with it. With a fault that is not harmless the frames are those before it.
     pub faults: Vec<Fault>,
+    /// Faults that are overlooked because what was found before them is wanted all the same.
+    pub lost: Vec<Fault>,
     /// It is cut or damaged, and what was found of it is wanted all the same.
     pub torn: bool,
 }
@@ -64,7 +67,8 @@ impl Message {
     pub(crate) fn walk<I: Input>(source: &I, offset: u64, len: u64, torn: bool) -> Result<Self> {
         let bytes = source.some(offset, preamble::LEN)?;
         let preamble = Preamble::parse(&bytes, source.name(), offset)?;
-        let mut message = Self { offset, len, preamble, frames: Vec::new(), faults: Vec::new(), torn };
+        let (frames, faults, lost) = (Vec::new(), Vec::new(), Vec::new());
+        let mut message = Self { offset, len, preamble, frames, faults, lost, torn };
         let end = if torn { offset + len } else { (offset + len).saturating_sub(postamble::LEN) };
         let ended = message.walk_frames(source, end)?;
         if ended {
@@ -91,7 +95,7 @@ impl Message {
             let bytes = source.get(at..end.min(at + frame::HEADER_LEN), "frame header")?;
             if !bytes.starts_with(&frame::MAGIC) {
                 // Whatever lies between frames is stepped over.
-                let next = source.find(&frame::MAGIC, at, end)?.unwrap_or(end);
+                let next = source.find(&Finder::new(&frame::MAGIC), at, end)?.unwrap_or(end);
                 let detail = format!("{} bytes between frames", next - at);
                 self.warn("non_zero_padding", at, next - at, detail);
                 at = next;
@@ -108,7 +112,7 @@ impl Message {
                     if padding.iter().any(|byte| *byte != 0) {
                         at = frame.end();
                         if !padding.starts_with(&frame::MAGIC) {
-                            let next = source.find(&frame::MAGIC, at, end)?.unwrap_or(end);
+                            let next = source.find(&Finder::new(&frame::MAGIC), at, end)?.unwrap_or(end);
                             self.warn("non_zero_padding", at, next - at, "bytes after a frame are not zero");
                             at = next;
                         }

@@ -11,59 +11,106 @@ use tesseral_store::Store;
 use crate::array::TensogramArray;
 use crate::message::Message;
 use crate::read::Reader;
-use crate::scan::{Skipped, scan};
+use crate::scan::{Skipped, Span, scan};
 use crate::source::Source;
 use crate::wire::cbor::{Item, Map};
 use crate::wire::metadata::{Metadata, RESERVED};
 
-/// What the arrays of one file share.
+/// What the arrays of one file share. Where messages are is known; what is in them is looked up when asked for.
 #[derive(Debug)]
 pub(crate) struct Catalog {
     pub source: Source,
-    pub messages: Vec<Message>,
+    messages: Vec<Slot>,
     pub skipped: Vec<Skipped>,
     pub limits: Limits,
     pub digests: bool,
-    metadata: Vec<OnceLock<Arc<Metadata>>>,
+}
+
+/// A message, as far as it was looked at.
+#[derive(Debug)]
+struct Slot {
+    span: Span,
+    /// It has an end.
+    whole: bool,
+    /// What is whole of it is wanted, whatever else is damaged.
+    lenient: bool,
+    message: OnceLock<Arc<Message>>,
+    metadata: OnceLock<Arc<Metadata>>,
 }
 
 impl Catalog {
-    /// Scans a file and walks the frames of its messages. With `torn`, also those of messages that are cut.
+    /// Finds the messages of a file. With `torn`, also those that are cut or damaged, as far as they are whole.
     pub(crate) fn load(store: &Arc<dyn Store>, options: &OpenOptions, torn: bool) -> Result<Self> {
         let source = Source::open(store)?;
         let found = scan(&source)?;
-        let mut messages = Vec::with_capacity(found.messages.len());
-        for span in &found.messages {
-            messages.push(Message::walk(&source, span.offset, span.len, false)?);
-        }
+        let slot = |span: Span, whole| {
+            let (message, metadata) = (OnceLock::new(), OnceLock::new());
+            Slot { span, whole, lenient: torn, message, metadata }
+        };
+        let mut messages: Vec<Slot> = found.messages.iter().map(|span| slot(*span, true)).collect();
         if torn {
-            for skipped in found.skipped.iter().filter(|skipped| skipped.begun) {
-                messages.push(Message::walk(&source, skipped.offset, skipped.len, true)?);
-            }
-            messages.sort_by_key(|message| message.offset);
+            let begun = found.skipped.iter().filter(|skipped| skipped.begun);
+            messages.extend(begun.map(|s| slot(Span { offset: s.offset, len: s.len }, false)));
+            messages.sort_by_key(|slot| slot.span.offset);
         }
-        let metadata = messages.iter().map(|_| OnceLock::new()).collect();
         let (limits, digests) = (options.limits, options.digests);
-        Ok(Self { source, messages, skipped: found.skipped, limits, digests, metadata })
+        Ok(Self { source, messages, skipped: found.skipped, limits, digests })
     }
 
-    /// Why nothing of the file can be read, if so.
-    pub(crate) fn refusal(&self) -> Option<Error> {
-        if self.source.len == 0 {
-            return None;
+    /// Number of messages.
+    pub(crate) fn len(&self) -> usize {
+        self.messages.len()
+    }
+
+    fn slot(&self, number: usize) -> Result<&Slot> {
+        let missing = || Error::not_found("message", number.to_string(), Vec::new());
+        self.messages.get(number).ok_or_else(missing)
+    }
+
+    /// Where a message is.
+    pub(crate) fn span(&self, number: usize) -> Result<Span> {
+        Ok(self.slot(number)?.span)
+    }
+
+    /// A message and its frames, walked when first asked for.
+    pub(crate) fn message(&self, number: usize) -> Result<Arc<Message>> {
+        let slot = self.slot(number)?;
+        if let Some(message) = slot.message.get() {
+            return Ok(Arc::clone(message));
         }
+        let Span { offset, len } = slot.span;
+        let mut message = Message::walk(&self.source, offset, len, !slot.whole)?;
+        if slot.lenient {
+            // What was found before the damage is whole.
+            message.torn |= message.fault().is_some();
+            message.lost = message.faults.iter().filter(|fault| !fault.harmless).cloned().collect();
+            message.faults.retain(|fault| fault.harmless);
+        }
+        Ok(Arc::clone(slot.message.get_or_init(|| Arc::new(message))))
+    }
+
+    /// Why nothing of the file can be read, if so. Looks no further than the first message that can.
+    pub(crate) fn refusal(&self) -> Result<Option<Error>> {
+        if self.source.len == 0 {
+            return Ok(None);
+        }
+        let object = &self.source.object;
         if self.messages.is_empty() {
-            let object = &self.source.object;
             let other = self.skipped.iter().find_map(|skipped| skipped.version.clone());
             if let (Some(version), false) = (other, self.skipped.iter().any(|s| s.begun)) {
-                return Some(Error::unsupported(version));
+                return Ok(Some(Error::unsupported(version)));
             }
-            let first = self.skipped.iter().find(|s| s.begun).or(self.skipped.first())?;
-            return Some(Error::corrupt(first.check, object, first.offset, &first.detail));
+            let first = self.skipped.iter().find(|s| s.begun).or(self.skipped.first());
+            return Ok(first.map(|first| Error::corrupt(first.check, object, first.offset, &first.detail)));
         }
-        let usable = self.messages.iter().any(|message| message.fault().is_none());
-        let fault = self.messages.iter().find_map(Message::fault).filter(|_| !usable)?;
-        Some(fault.error(&self.source.object))
+        let mut refused = None;
+        for number in 0..self.len() {
+            match self.message(number)?.fault() {
+                None => return Ok(None),
+                Some(fault) => refused = refused.or_else(|| Some(fault.error(object))),
+            }
+        }
+        Ok(refused)
     }
 
     /// Reads frames of the file.
@@ -73,13 +120,12 @@ impl Catalog {
 
     /// The metadata of a message, read when first asked for.
     pub(crate) fn metadata(&self, number: usize) -> Result<Arc<Metadata>> {
-        let missing = || Error::not_found("message", number.to_string(), Vec::new());
-        let (message, slot) = self.messages.get(number).zip(self.metadata.get(number)).ok_or_else(missing)?;
-        if let Some(metadata) = slot.get() {
+        let slot = self.slot(number)?;
+        if let Some(metadata) = slot.metadata.get() {
             return Ok(Arc::clone(metadata));
         }
-        let metadata = Arc::new(self.reader().metadata(message)?);
-        Ok(Arc::clone(slot.get_or_init(|| metadata)))
+        let metadata = Arc::new(self.reader().metadata(&*self.message(number)?)?);
+        Ok(Arc::clone(slot.metadata.get_or_init(|| metadata)))
     }
 }
 
@@ -95,23 +141,16 @@ struct Entry {
 #[derive(Debug)]
 pub struct TensogramContainer {
     catalog: Arc<Catalog>,
-    entries: Vec<Entry>,
+    entries: OnceLock<Vec<Entry>>,
     attributes: Attributes,
     history: Vec<HistoryRow>,
 }
 
 impl TensogramContainer {
     pub(crate) fn new(catalog: Catalog) -> Self {
-        let mut entries = Vec::new();
-        for (message, found) in catalog.messages.iter().enumerate() {
-            // A damaged message in which no object was found still shows, so that reading it says why it fails.
-            let unseen = usize::from(found.fault().is_some() && found.objects().next().is_none());
-            let entry = |object| Entry { message, object, name: format!("{message}/{object}") };
-            entries.extend((0..found.objects().count().max(unseen)).map(entry));
-        }
         let mut attributes = Attributes::new();
         let mut history = Vec::new();
-        if let [_] = &catalog.messages[..]
+        if catalog.len() == 1
             && let Ok(metadata) = catalog.metadata(0)
         {
             attributes = values(metadata.extra.iter());
@@ -120,7 +159,24 @@ impl TensogramContainer {
                 history = rows;
             }
         }
-        Self { catalog: Arc::new(catalog), entries, attributes, history }
+        Self { catalog: Arc::new(catalog), entries: OnceLock::new(), attributes, history }
+    }
+
+    /// The arrays. Counting them walks the frames of every message.
+    fn entries(&self) -> &[Entry] {
+        self.entries.get_or_init(|| {
+            let mut entries = Vec::new();
+            for message in 0..self.catalog.len() {
+                let objects = match self.catalog.message(message) {
+                    // A damaged message in which no object was found still shows, so that reading it says why it fails.
+                    Ok(found) => found.objects().count().max(usize::from(found.fault().is_some())),
+                    Err(_) => 1,
+                };
+                let entry = |object| Entry { message, object, name: format!("{message}/{object}") };
+                entries.extend((0..objects).map(entry));
+            }
+            entries
+        })
     }
 
     /// Arrays whose own keys name them so.
@@ -129,7 +185,7 @@ impl TensogramContainer {
             let Ok(metadata) = self.catalog.metadata(entry.message) else { return false };
             metadata.base.get(entry.object).and_then(name_of) == Some(name)
         };
-        let numbered = self.entries.iter().enumerate();
+        let numbered = self.entries().iter().enumerate();
         numbered.filter(|(_, entry)| matches(entry)).map(|(i, _)| i).collect()
     }
 }
@@ -202,16 +258,16 @@ impl Container for TensogramContainer {
     }
 
     fn len(&self) -> usize {
-        self.entries.len()
+        self.entries().len()
     }
 
     fn name(&self, index: usize) -> &str {
-        self.entries.get(index).map_or("", |entry| &entry.name)
+        self.entries().get(index).map_or("", |entry| &entry.name)
     }
 
     fn array(&self, index: usize) -> Result<Arc<dyn ArraySource>> {
-        let Some(entry) = self.entries.get(index) else {
-            let names = self.entries.iter().map(|entry| entry.name.clone()).collect();
+        let Some(entry) = self.entries().get(index) else {
+            let names = self.entries().iter().map(|entry| entry.name.clone()).collect();
             return Err(Error::not_found("array", index.to_string(), names));
         };
         let array = TensogramArray::open(&self.catalog, entry.message, entry.object, &entry.name);
@@ -220,10 +276,10 @@ impl Container for TensogramContainer {
 
     /// `m/o`, or the name that the keys of exactly one object give it.
     fn find(&self, name: &str) -> Result<usize> {
-        if let Some(found) = self.entries.iter().position(|entry| entry.name == name) {
+        if let Some(found) = self.entries().iter().position(|entry| entry.name == name) {
             return Ok(found);
         }
-        let names = |all: &[usize]| all.iter().map(|i| self.entries[*i].name.clone()).collect();
+        let names = |all: &[usize]| all.iter().map(|i| self.entries()[*i].name.clone()).collect();
         match self.named(name)[..] {
             [one] => Ok(one),
             [] => Err(Error::not_found("array", name, names(&(0..self.len()).collect::<Vec<_>>()))),
@@ -248,7 +304,11 @@ impl Container for TensogramContainer {
         let json_map = |map: &Map| -> serde_json::Value {
             serde_json::Value::Object(map.iter().map(|(key, item)| (key.clone(), item.to_json())).collect())
         };
-        let messages = self.catalog.messages.iter().enumerate().map(|(number, message)| {
+        let messages = (0..self.catalog.len()).map(|number| {
+            let message = match self.catalog.message(number) {
+                Ok(message) => message,
+                Err(error) => return json!({"error": error.to_string()}),
+            };
             let mut shown = json!({
                 "offset": message.offset,
                 "length": message.len,

@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 
+use memchr::memmem::Finder;
 use tesseral_core::{ErrorKind, Result};
 
 use crate::message::read_frame;
@@ -55,29 +56,37 @@ pub(crate) fn scan<I: Input>(source: &I) -> Result<Scan> {
     let mut scan = Scan::default();
     // Frames from which no message's end was reached, so that overlapping candidates do not walk them again.
     let mut dead = HashSet::new();
+    let magic = Finder::new(&preamble::MAGIC);
     let mut at = 0;
     while at < source.len() {
         let start = source.some(at, preamble::LEN)?;
         let begins = start.starts_with(&preamble::MAGIC);
-        let refused = if begins {
+        // Garbage full of magics is passed without a word on each.
+        let goes_on = scan.skipped.last().is_some_and(|last| last.offset + last.len == at);
+        let other = start.get(8..10).is_none_or(|version| version != preamble::VERSION.to_be_bytes());
+        let refused = if begins && !(goes_on && other) {
             match message_at(source, at, &mut dead)? {
                 Ok(len) => {
                     scan.messages.push(Span { offset: at, len });
                     at += len;
                     continue;
                 }
-                Err(refused) => refused,
+                Err(refused) => Some(refused),
             }
         } else {
-            Refused { check: "garbage", detail: "no message begins here".to_owned(), version: None }
+            None
         };
-        let next = source.find(&preamble::MAGIC, at + 1, source.len())?.unwrap_or(source.len());
-        let begun = begins && refused.version.is_none();
+        let next = source.find(&magic, at + 1, source.len())?.unwrap_or(source.len());
+        let begun = refused.as_ref().is_some_and(|refused| refused.version.is_none());
         match scan.skipped.last_mut() {
             // Garbage that goes on, also over candidates inside a damaged message.
-            Some(last) if last.offset + last.len == at && !begun => last.len += next - at,
+            Some(last) if goes_on && !begun => last.len += next - at,
             _ => {
-                let Refused { check, detail, version } = refused;
+                let Refused { check, detail, version } = refused.unwrap_or_else(|| Refused {
+                    check: "garbage",
+                    detail: "no message begins here".to_owned(),
+                    version: None,
+                });
                 scan.skipped.push(Skipped { offset: at, len: next - at, check, detail, begun, version });
             }
         }

@@ -52,14 +52,13 @@ pub(crate) trait Input {
     }
 
     /// Where a pattern of a few bytes begins, at or after `from` and ending before `end`.
-    fn find(&self, pattern: &[u8], mut from: u64, end: u64) -> Result<Option<u64>> {
-        let finder = Finder::new(pattern);
+    fn find(&self, pattern: &Finder<'_>, mut from: u64, end: u64) -> Result<Option<u64>> {
         let end = end.min(self.len());
-        let overlap = pattern.len() as u64 - 1;
+        let overlap = pattern.needle().len().saturating_sub(1) as u64;
         while from.saturating_add(overlap) < end {
             let until = from.saturating_add(self.at_once()).min(end);
             let block = self.take(from..until)?;
-            if let Some(at) = finder.find(&block) {
+            if let Some(at) = pattern.find(&block) {
                 return Ok(Some(from + at as u64));
             }
             if until == end {

@@ -291,7 +291,7 @@ fn much_junk_takes_little_time() {
         let begun = Instant::now();
         assert_eq!(scan(&file), [(at, message.len())]);
         floor = floor.min(begun.elapsed());
-        assert!(begun.elapsed() < Duration::from_secs(2), "{pattern:?}: {:?}", begun.elapsed());
+        assert!(begun.elapsed() < Duration::from_secs(5), "{pattern:?}: {:?}", begun.elapsed());
     }
     assert!(floor < Duration::from_millis(100), "4 MiB of zeros took {floor:?}");
 }

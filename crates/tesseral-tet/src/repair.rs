@@ -68,7 +68,7 @@ fn inner_repairs(store: Arc<dyn Store>, options: &OpenOptions) -> Result<Vec<Rep
             repairs.push(Repair { code, message: format!("{}; {advice}", finding.detail), automatic: false });
         }
     };
-    crate::audit::audit(store, &AuditOptions { open: options.clone() }, &mut see)?;
+    crate::audit::audit(store, &AuditOptions { open: options.clone(), ..AuditOptions::default() }, &mut see)?;
     Ok(repairs)
 }
 

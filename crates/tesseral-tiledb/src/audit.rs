@@ -85,8 +85,8 @@ pub(crate) fn audit(
             let container = TileDbContainer::of(reader, name, array);
             Ok(AuditReport {
                 container: Some(Arc::new(container)),
-                covered_bytes: 0,
                 uncovered_bytes: uncovered,
+                ..AuditReport::default()
             })
         }
         Err(error) => {

@@ -62,9 +62,9 @@ pub use tesseral_engine::{
     kernel::summary::{Summary, Wanted},
 };
 pub use tesseral_format::{
-    AppendOptions, ArraySpec, Change, ChunkInfo, CodecSpec, Column, ColumnData, Consolidate, Consolidated,
-    CoordinateRanges, CreateOptions, Edit, EditPart, Format, MemoryBudget, OpenOptions, Repair, Request,
-    Target, TimeRange, Totals, Vacuumed,
+    AppendOptions, ArraySpec, AuditOptions, Change, ChunkInfo, CodecSpec, Column, ColumnData, Conflict, Consolidate,
+    Consolidated, CoordinateRanges, CreateOptions, Depth, Edit, EditPart, Format, MemoryBudget, MessageChange,
+    MessageFile, MessageFormat, MessageInfo, OpenOptions, Repair, Request, Target, TimeRange, Totals, Vacuumed, Where,
 };
 pub use tesseral_store::{self as store, Overwrite};
 /// Messages of tensors: encode, decode, scan, stream and validate `.tgm` without the engine.

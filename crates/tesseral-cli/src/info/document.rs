@@ -6,7 +6,7 @@ use tesseral::{ArraySchema, ChunkInfo, Dimension, Field};
 
 use super::{Known, Report};
 use crate::failure::Outcome;
-use crate::json;
+use crate::{json, messages};
 
 /// The document: what every format has, and the format's own object under its id.
 pub(super) fn document(report: &Report<'_>) -> Outcome<Json> {
@@ -36,6 +36,11 @@ pub(super) fn document(report: &Report<'_>) -> Outcome<Json> {
     out.insert("arrays".into(), Json::Array(arrays));
     out.insert("attributes".into(), json::attributes(container.attributes()));
     out.insert("history".into(), container.history().iter().map(history).collect());
+    if let Some(messages) = &report.messages {
+        let keys = messages::keys(&report.arguments.keys);
+        let rows = messages.iter().map(|(number, message)| messages::picked(*number, message, &keys));
+        out.insert("rows".into(), rows.collect());
+    }
     out.insert(container.format().id().into(), report.details());
     Ok(Json::Object(out))
 }

@@ -7,6 +7,7 @@ use tesseral::{Array, Region, Selection};
 use super::document::dim_name;
 use super::{Known, Report};
 use crate::failure::Outcome;
+use crate::messages;
 use crate::paint::Paint;
 use crate::text::{self, escape};
 
@@ -18,6 +19,9 @@ pub(super) fn text(report: &Report<'_>) -> Outcome<String> {
         [arguments.layout, arguments.datasets, arguments.chunks, arguments.metadata, arguments.history];
     let plain = !arguments.all && !sections.contains(&true);
     let wants = |section: bool| arguments.all || section;
+    if !arguments.keys.is_empty() {
+        return Ok(rows(report, paint));
+    }
     let mut out = header(report, paint);
     if plain || wants(arguments.datasets) {
         out.push('\n');
@@ -42,6 +46,17 @@ pub(super) fn text(report: &Report<'_>) -> Outcome<String> {
         out.push_str(&chunks(report, paint)?);
     }
     Ok(out)
+}
+
+/// Keys of messages, one row each.
+fn rows(report: &Report<'_>, paint: Paint) -> String {
+    let keys = messages::keys(&report.arguments.keys);
+    let found = report.messages.iter().flatten().map(|(_, message)| {
+        let value = |key: &String| message.lookup(key).map(|value| messages::shown(&value));
+        keys.iter().map(|key| value(key).unwrap_or_else(|| "N/A".to_owned())).collect()
+    });
+    let found: Vec<Vec<String>> = found.collect();
+    paint.table(&keys.iter().map(String::as_str).collect::<Vec<_>>(), found)
 }
 
 fn title(paint: Paint, name: &str) -> String {
@@ -88,6 +103,11 @@ fn arrays(report: &Report<'_>, paint: Paint) -> String {
                 escape(&error.to_string())
             ));
         }
+    }
+    if report.entries.len() < report.matched {
+        let more = format!("{} of {} arrays; --all lists all", report.entries.len(), report.matched);
+        out.push_str(&paint.faint(&more));
+        out.push('\n');
     }
     out
 }
@@ -259,7 +279,7 @@ pub(super) fn line(report: &Report<'_>) -> String {
         "path={} file_len={size}{} datasets={} chunks={chunks} history={}\n",
         escape(&report.arguments.source.to_string_lossy()),
         layout.map_or_else(String::new, |version| format!(" layout={version}")),
-        report.entries.len(),
+        report.matched,
         report.container.history().len(),
     )
 }

@@ -19,7 +19,7 @@ const FOLLOW: u64 = 1 << 20;
 pub fn audit_of_a_sound_source(format: &dyn Format, fixture: &Fixture) -> Result<(), Violation> {
     let check = Check::new("audit_of_a_sound_source", fixture.seed);
     let mut findings = Vec::new();
-    let options = AuditOptions { open: fixture.options.clone() };
+    let options = AuditOptions { open: fixture.options.clone(), ..AuditOptions::default() };
     let report = format.audit(Arc::clone(&fixture.store), &options, &mut |finding| findings.push(finding));
     let report = check.must("audit", report)?;
     if let Some(failed) = findings.iter().find(|finding| !finding.ok) {
@@ -102,7 +102,7 @@ fn try_all(
         check.guarded("reading", || follow(container.as_ref()))?;
     }
     let mut failed = false;
-    let audit = AuditOptions { open: options };
+    let audit = AuditOptions { open: options, ..AuditOptions::default() };
     let report = check.guarded("audit", || {
         format.audit(Arc::clone(&store), &audit, &mut |finding| failed |= !finding.ok)
     })?;

@@ -71,7 +71,7 @@ fn audit(
         }
     };
     let covered_bytes = directory.bytes.len() as u64;
-    Ok(AuditReport { container, covered_bytes, uncovered_bytes: wire::HEADER })
+    Ok(AuditReport { container, covered_bytes, uncovered_bytes: wire::HEADER, ..AuditReport::default() })
 }
 
 /// Cells as the oracle gives them.

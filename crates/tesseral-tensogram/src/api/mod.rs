@@ -10,3 +10,4 @@ pub(crate) mod options;
 pub(crate) mod push;
 pub(crate) mod scanning;
 pub(crate) mod stream;
+pub(crate) mod validate;

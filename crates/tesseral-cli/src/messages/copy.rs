@@ -1,0 +1,92 @@
+//! `tet copy`: messages byte for byte, into one file or one per value of a key.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use tesseral::{MessageChange, Error, MessageInfo};
+
+use super::{Filter, Source, Written, create, put, select, shown};
+use crate::context::Context;
+use crate::failure::Outcome;
+
+/// Arguments of `tet copy`.
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    filter: Filter,
+    /// A file of messages
+    source: PathBuf,
+    /// Where they go; `[KEY]` in the name stands for the value of a key, `unknown` where it is missing
+    output: String,
+    /// Replaces existing outputs
+    #[arg(short, long)]
+    force: bool,
+}
+
+/// The name with values of the message in it.
+fn expand(template: &str, message: &MessageInfo) -> Result<String, Error> {
+    let mut name = String::new();
+    let mut rest = template;
+    while let Some((before, after)) = rest.split_once('[') {
+        let Some((key, after)) = after.split_once(']') else { break };
+        name.push_str(before);
+        let value = message.lookup(key).map_or_else(|| "unknown".to_owned(), |value| shown(&value));
+        // A value must not lead out of the folder.
+        if value.is_empty() || value.contains(['/', '\\', '\0']) || value.starts_with('.') {
+            return Err(Error::invalid(format!("the value {value:?} of {key:?} is no part of a file name")));
+        }
+        name.push_str(&value);
+        rest = after;
+    }
+    name.push_str(rest);
+    Ok(name)
+}
+
+pub(crate) fn run(context: &Context, arguments: &Arguments) -> Outcome {
+    let file = Source::new(context, &arguments.source)?.open()?;
+    // Which messages go where, in the order in which outputs are first named.
+    let mut plan: Vec<(String, Vec<usize>)> = Vec::new();
+    for (number, message) in select(context, &*file, &arguments.filter)? {
+        let name = expand(&arguments.output, &message)?;
+        match plan.iter_mut().find(|(known, _)| *known == name) {
+            Some((_, numbers)) => numbers.push(number),
+            None => plan.push((name, vec![number])),
+        }
+    }
+    if plan.is_empty() && !arguments.output.contains('[') {
+        plan.push((arguments.output.clone(), Vec::new()));
+    }
+    // Nothing is written when one of them must not be.
+    for (name, _) in &plan {
+        if !arguments.force && std::path::Path::new(name).exists() {
+            return Err(Error::invalid(format!("{name} exists")).hint("give -f to replace it").into());
+        }
+    }
+    let mut written = Written::default();
+    for (name, numbers) in plan {
+        let path = PathBuf::from(name);
+        let mut output = create(context, &path, arguments.force)?;
+        for number in &numbers {
+            file.write(*number, &MessageChange::None, &mut |bytes| put(&mut output, bytes))?;
+        }
+        output.finish()?;
+        written.outputs.push((path, numbers.len()));
+    }
+    written.report(context, "copy", std::slice::from_ref(&arguments.source))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tesseral::{Attributes, Value};
+
+    #[test]
+    fn names_take_values_that_stay_in_their_folder() {
+        let keys =
+            Attributes::from([("p".to_owned(), Value::from("2t")), ("q".to_owned(), Value::from("../x"))]);
+        let message = MessageInfo { base: vec![keys], ..MessageInfo::default() };
+        assert_eq!(expand("by/[p]_[none].tgm", &message).unwrap(), "by/2t_unknown.tgm");
+        assert_eq!(expand("plain[.tgm", &message).unwrap(), "plain[.tgm");
+        assert!(expand("[q].tgm", &message).is_err());
+    }
+}

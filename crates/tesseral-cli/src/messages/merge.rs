@@ -1,0 +1,64 @@
+//! `tet merge`: the objects of all messages in one.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use clap::{Args, ValueEnum};
+use tesseral::{Conflict, Error};
+
+use super::{Source, Written, create, put};
+use crate::context::Context;
+use crate::failure::{Failure, Outcome};
+
+/// Arguments of `tet merge`.
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    /// Where the message goes
+    #[arg(short, long, value_name = "OUT")]
+    output: PathBuf,
+    /// Which value of a key of the message counts when they differ
+    #[arg(short, long, value_name = "WHICH", default_value = "first")]
+    strategy: Strategy,
+    /// Replaces an existing output
+    #[arg(short, long)]
+    force: bool,
+    /// Files of messages
+    #[arg(required = true)]
+    sources: Vec<PathBuf>,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Strategy {
+    /// The first one met
+    First,
+    /// The last one met
+    Last,
+    /// None: it is an error
+    Error,
+}
+
+pub(crate) fn run(context: &Context, arguments: &Arguments) -> Outcome {
+    let sources = arguments.sources.iter().map(|path| Source::new(context, path));
+    let sources = sources.collect::<Outcome<Vec<_>>>()?;
+    let Some(first) = sources.first() else { return Err(Error::invalid("nothing to merge").into()) };
+    for source in &sources {
+        if source.format.id() != first.format.id() {
+            let detail = format!("{} and {} in one message", first.format.title(), source.format.title());
+            return Err(Error::unsupported(detail).into());
+        }
+        source.open()?;
+    }
+    let conflict = match arguments.strategy {
+        Strategy::First => Conflict::First,
+        Strategy::Last => Conflict::Last,
+        Strategy::Error => Conflict::Refuse,
+    };
+    let stores: Vec<_> = sources.iter().map(|source| Arc::clone(&source.store)).collect();
+    let mut output = create(context, &arguments.output, arguments.force)?;
+    let merged =
+        first.messages.merge(&stores, &first.options, conflict, &mut |bytes| put(&mut output, bytes));
+    merged.map_err(Failure::opening)?;
+    output.finish()?;
+    let written = Written { outputs: vec![(arguments.output.clone(), 1)], changed: 1 };
+    written.report(context, "merge", &arguments.sources)
+}

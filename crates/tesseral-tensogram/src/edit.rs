@@ -1,0 +1,333 @@
+//! Messages changed without decoding a payload: objects are copied frame by frame, what surrounds them is made anew.
+
+use std::sync::Arc;
+
+use tesseral_core::{Attributes, Error, Finding, Result, Value};
+use tesseral_format::{MessageChange, Conflict, MessageFile, MessageFormat, MessageInfo, OpenOptions};
+use tesseral_store::Store;
+use xxhash_rust::xxh3::Xxh3;
+
+use crate::TensogramFormat;
+use crate::api::options::Provenance;
+use crate::array::descriptor_item;
+use crate::assemble::{AggregateHash, surround};
+use crate::audit::skipped_finding;
+use crate::message::{Fault, Message};
+use crate::open::{Catalog, values};
+use crate::source::{Input, Source};
+use crate::wire::cbor::{Item, Map};
+use crate::wire::frame::{Frame, HASH_PRESENT, HEADER_LEN};
+use crate::wire::metadata::{EXTRA, Metadata, RESERVED};
+use crate::wire::preamble::VERSION;
+
+/// How much is copied at once.
+const BLOCK: u64 = 4 << 20;
+
+type Put<'a> = dyn FnMut(&[u8]) -> Result<()> + 'a;
+
+impl MessageFormat for TensogramFormat {
+    fn messages(
+        &self,
+        store: Arc<dyn Store>,
+        options: &OpenOptions,
+        torn: bool,
+    ) -> Result<Box<dyn MessageFile>> {
+        let catalog = Catalog::load(&store, options, torn)?;
+        if !torn && let Some(error) = catalog.refusal()? {
+            return Err(error);
+        }
+        Ok(Box::new(TensogramMessages { catalog }))
+    }
+
+    fn merge(
+        &self,
+        files: &[Arc<dyn Store>],
+        options: &OpenOptions,
+        conflict: Conflict,
+        put: &mut Put<'_>,
+    ) -> Result<usize> {
+        let catalogs: Vec<Catalog> =
+            files.iter().map(|store| Catalog::load(store, options, false)).collect::<Result<_>>()?;
+        let mut metadata = Metadata::default();
+        let mut objects = Vec::new();
+        for catalog in &catalogs {
+            if let Some(error) = catalog.refusal()? {
+                return Err(error);
+            }
+            for number in 0..catalog.len() {
+                let found = catalog.sound(number)?;
+                let said = catalog.metadata(number)?;
+                metadata.base.extend(said.base.iter().cloned());
+                for (key, item) in &said.extra {
+                    merge_key(&mut metadata.extra, key, item, conflict)?;
+                }
+                objects.extend(found.objects().map(|frame| Stored::of(catalog, &found, frame)));
+            }
+        }
+        metadata.reserved = Provenance::reproducible().reserved();
+        rebuild(&metadata, &objects, put)?;
+        Ok(objects.len())
+    }
+}
+
+fn merge_key(map: &mut Map, key: &str, item: &Item, conflict: Conflict) -> Result<()> {
+    match (map.get(key), conflict) {
+        (Some(_), Conflict::First) => {}
+        (Some(held), Conflict::Refuse) if held != item => {
+            let detail = format!("the messages give {key:?} different values");
+            return Err(Error::invalid(detail).hint("take the `first` or the `last` of them"));
+        }
+        _ => {
+            map.insert(key.to_owned(), item.clone());
+        }
+    }
+    Ok(())
+}
+
+/// The messages of a `.tgm` file.
+#[derive(Debug)]
+struct TensogramMessages {
+    catalog: Catalog,
+}
+
+impl Catalog {
+    /// A message whose frames are all there.
+    fn sound(&self, number: usize) -> Result<Arc<Message>> {
+        let message = self.message(number)?;
+        match message.fault() {
+            Some(fault) => Err(fault.error(&self.source.object)),
+            None => Ok(message),
+        }
+    }
+}
+
+impl MessageFile for TensogramMessages {
+    fn len(&self) -> usize {
+        self.catalog.len()
+    }
+
+    fn findings(&self) -> Vec<Finding> {
+        let mut findings: Vec<Finding> = self.catalog.skipped.iter().map(skipped_finding).collect();
+        for number in 0..self.len() {
+            if let Ok(message) = self.catalog.message(number) {
+                findings.extend(message.faults.iter().chain(&message.lost).map(Fault::finding));
+            }
+        }
+        findings
+    }
+
+    fn message(&self, number: usize) -> Result<MessageInfo> {
+        let message = self.catalog.sound(number)?;
+        let metadata = self.catalog.metadata(number)?;
+        let objects = message.objects().map(|frame| {
+            let (item, _) = descriptor_item(&self.catalog.source, &self.catalog.limits, frame)?;
+            match item.to_value() {
+                Value::Map(map) => Ok(map),
+                _ => Ok(Attributes::new()),
+            }
+        });
+        Ok(MessageInfo {
+            offset: message.offset,
+            length: message.len,
+            version: VERSION.into(),
+            torn: message.torn,
+            base: metadata.base.iter().map(|entry| values(entry.iter())).collect(),
+            extra: values(metadata.extra.iter()),
+            reserved: values(metadata.reserved.iter()),
+            objects: objects.collect::<Result<_>>()?,
+        })
+    }
+
+    fn damaged(&self, number: usize) -> Result<Vec<usize>> {
+        let message = self.catalog.message(number)?;
+        let mut damaged = Vec::new();
+        for (object, frame) in message.objects().enumerate() {
+            let Some(expected) = frame.expected_hash(message.preamble.flags) else { continue };
+            if Stored::of(&self.catalog, &message, frame).hash_of_body()? != expected {
+                damaged.push(object);
+            }
+        }
+        Ok(damaged)
+    }
+
+    fn write(&self, number: usize, change: &MessageChange<'_>, put: &mut Put<'_>) -> Result<()> {
+        let catalog = &self.catalog;
+        if let MessageChange::None = change {
+            let span = catalog.span(number)?;
+            return copy(&catalog.source, span.offset, span.offset + span.len, put);
+        }
+        let message = catalog.sound(number)?;
+        let mut metadata = Metadata::clone(&*catalog.metadata(number)?);
+        let mut objects: Vec<Stored<'_>> =
+            message.objects().map(|frame| Stored::of(catalog, &message, frame)).collect();
+        match change {
+            MessageChange::Set(keys) => {
+                for (path, value) in *keys {
+                    set(&mut metadata, path, &Item::from_value(value)?)?;
+                }
+            }
+            MessageChange::Objects(kept) => {
+                if kept.iter().any(|i| *i >= objects.len()) {
+                    return Err(Error::invalid(format!("message {number} has {} objects", objects.len())));
+                }
+                metadata.base = kept.iter().map(|i| metadata.base[*i].clone()).collect();
+                objects = kept.iter().map(|i| objects[*i]).collect();
+                if !message.torn {
+                    // Several messages come of one: what named it is none of theirs.
+                    metadata.reserved = Provenance::reproducible().reserved();
+                }
+            }
+            MessageChange::None | MessageChange::ListsFirst => {}
+        }
+        rebuild(&metadata, &objects, put)
+    }
+}
+
+/// An object where it is stored.
+#[derive(Clone, Copy)]
+struct Stored<'a> {
+    source: &'a Source,
+    frame: Frame,
+    /// Its hash counts.
+    hashed: bool,
+}
+
+impl<'a> Stored<'a> {
+    fn of(catalog: &'a Catalog, message: &Message, frame: &Frame) -> Self {
+        let hashed = frame.expected_hash(message.preamble.flags).is_some();
+        Self { source: &catalog.source, frame: *frame, hashed }
+    }
+
+    fn hash_of_body(&self) -> Result<u64> {
+        let mut hasher = Xxh3::new();
+        let body = self.frame.body();
+        copy(self.source, body.start, body.end, &mut |bytes| {
+            hasher.update(bytes);
+            Ok(())
+        })?;
+        Ok(hasher.digest())
+    }
+
+    /// Copies the frame, padded. Where hashes count and it has none, it gets one; nothing else of it changes.
+    fn write(&self, hash: Option<u64>, put: &mut Put<'_>) -> Result<()> {
+        let Frame { offset, len, flags, .. } = self.frame;
+        match hash.filter(|_| !self.hashed) {
+            None => copy(self.source, offset, offset + len, put)?,
+            Some(hash) => {
+                let mut head = self.source.get(offset..offset + HEADER_LEN, "frame header")?.to_vec();
+                head[6..8].copy_from_slice(&(flags | HASH_PRESENT).to_be_bytes());
+                put(&head)?;
+                copy(self.source, offset + HEADER_LEN, offset + len - 12, put)?;
+                put(&hash.to_be_bytes())?;
+                copy(self.source, offset + len - 4, offset + len, put)?;
+            }
+        }
+        let padding = usize::try_from(len.wrapping_neg() % 8).unwrap_or(0);
+        put(&[0; 8][..padding])
+    }
+}
+
+/// Hands on the bytes of a range, a part at a time.
+fn copy(source: &Source, mut from: u64, end: u64, put: &mut Put<'_>) -> Result<()> {
+    while from < end {
+        let until = from.saturating_add(BLOCK).min(end);
+        put(&source.get(from..until, "frame")?)?;
+        from = until;
+    }
+    Ok(())
+}
+
+/// Writes a message of objects that are stored elsewhere. It has hashes when any of them has.
+fn rebuild(metadata: &Metadata, objects: &[Stored<'_>], put: &mut Put<'_>) -> Result<()> {
+    let hashed = objects.is_empty() || objects.iter().any(|object| object.hashed);
+    let lengths: Vec<u64> = objects.iter().map(|object| object.frame.len).collect();
+    let hashes = objects.iter().map(|object| match object.hashed || !hashed {
+        true => Ok(object.frame.hash),
+        false => object.hash_of_body(),
+    });
+    let hashes: Vec<u64> = hashes.collect::<Result<_>>()?;
+    let around = surround(metadata, &lengths, &hashes, hashed, AggregateHash::Auto)?;
+    put(&around.head)?;
+    for (object, hash) in objects.iter().zip(&hashes) {
+        object.write(hashed.then_some(*hash), put)?;
+    }
+    put(&around.tail)
+}
+
+/// What describes the stored bytes, and is not for editing.
+const STRUCTURAL: [&str; 20] = [
+    "shape",
+    "strides",
+    "dtype",
+    "ndim",
+    "type",
+    "byte_order",
+    "encoding",
+    "filter",
+    "compression",
+    "masks",
+    "hash",
+    "szip_rsi",
+    "szip_block_size",
+    "szip_flags",
+    "szip_block_offsets",
+    "sp_reference_value",
+    "sp_binary_scale_factor",
+    "sp_decimal_scale_factor",
+    "sp_bits_per_value",
+    "shuffle_element_size",
+];
+
+/// Sets a key: `extra.…` of the message, `objects.N.…` of one object, else of every object, or of the message when it has none.
+fn set(metadata: &mut Metadata, path: &[String], item: &Item) -> Result<()> {
+    let dotted = || path.join(".");
+    let refuse = |why: &str| Err(Error::invalid(format!("{:?} cannot be set: {why}", dotted())));
+    if path.last().is_none_or(|last| STRUCTURAL.contains(&last.as_str())) {
+        return refuse("it describes the stored bytes");
+    }
+    if path.iter().any(|part| part == RESERVED) {
+        return refuse("it belongs to the library");
+    }
+    if path.iter().any(String::is_empty) {
+        return refuse("a part of it is empty");
+    }
+    let parts: Vec<&str> = path.iter().map(String::as_str).collect();
+    match &parts[..] {
+        ["extra" | EXTRA, rest @ ..] if !rest.is_empty() => insert(&mut metadata.extra, rest, item),
+        ["objects", number, rest @ ..] if !rest.is_empty() => {
+            let count = metadata.base.len();
+            let entry = number.parse::<usize>().ok().and_then(|n| metadata.base.get_mut(n));
+            match entry {
+                Some(entry) => insert(entry, rest, item),
+                None => return refuse(&format!("there are {count} objects")),
+            }
+        }
+        ["extra" | EXTRA | "objects", ..] => return refuse("it names no key"),
+        parts if metadata.base.is_empty() => insert(&mut metadata.extra, parts, item),
+        parts => metadata.base.iter_mut().for_each(|entry| insert(entry, parts, item)),
+    }
+    Ok(())
+}
+
+/// Puts an item where a path leads, making maps on the way.
+fn insert(map: &mut Map, path: &[&str], item: &Item) {
+    let Some((first, rest)) = path.split_first() else { return };
+    insert_item(map.entry((*first).to_owned()).or_insert(Item::Null), rest, item);
+}
+
+fn insert_item(node: &mut Item, path: &[&str], item: &Item) {
+    let Some((first, rest)) = path.split_first() else {
+        *node = item.clone();
+        return;
+    };
+    if !matches!(node, Item::Map(_)) {
+        *node = Item::Map(Vec::new());
+    }
+    if let Item::Map(pairs) = node {
+        let at = pairs.iter().position(|(key, _)| key.as_text() == Some(first)).unwrap_or_else(|| {
+            pairs.push((Item::Text((*first).to_owned()), Item::Null));
+            pairs.len() - 1
+        });
+        insert_item(&mut pairs[at].1, rest, item);
+    }
+}

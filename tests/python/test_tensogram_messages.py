@@ -1,0 +1,395 @@
+"""Messages between `tet` and the reference package `tensogram` 0.24.0: byte equality, streams, commands on files of messages.
+
+TET_BIN names the `tet` binary, TET_EXAMPLES the folder of the example `tgm_message`.
+"""
+
+import io
+import json
+import random
+import subprocess
+
+import numpy as np
+import pytest
+import tensogram
+from support import EXAMPLES, tet, tet_json
+
+ENCODER = ["tensogram", "0.24.0"]
+DTYPES = ["float32", "float64", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"]
+
+
+def descriptor(array, **more):
+    strides = [1] * array.ndim
+    for d in reversed(range(array.ndim - 1)):
+        strides[d] = strides[d + 1] * array.shape[d + 1]
+    base = dict(type="ntensor", ndim=array.ndim, shape=list(array.shape), strides=strides, dtype=array.dtype.name,
+                byte_order="little", encoding="none", filter="none", compression="none")
+    return base | more
+
+
+def random_object(rng):
+    dtype = rng.choice(DTYPES)
+    shape = [rng.choice([0, 1, 3, 17, 64]) for _ in range(rng.choice([0, 1, 1, 2]))]
+    count = int(np.prod(shape, dtype=int))
+    array = np.array([rng.randrange(0, 100) for _ in range(count)]).astype(dtype).reshape(shape)
+    more = rng.choice([{}, {}, {"compression": "zstd"}, {"compression": "lz4"},
+                       {"filter": "shuffle", "shuffle_element_size": array.dtype.itemsize, "compression": "zstd", "zstd_level": 1}])
+    if dtype == "float64" and count and rng.random() < 0.4:
+        more = {"encoding": "simple_packing", "sp_bits_per_value": rng.choice([8, 12, 16, 24])}
+    return array, descriptor(array, **more)
+
+
+def random_meta(rng, count):
+    extra = {"centre": "ecmf", "n": rng.randrange(1 << 40), "nested": {"a": [1, 2.5, None, True], "bb": "ü"}} if rng.random() < 0.7 else {}
+    base = [{"name": f"v{i}", "mars": {"param": "2t", "step": i}} for i in range(count)] if rng.random() < 0.7 else []
+    return base, extra
+
+
+def ours(folder, mode, base, extra, objects, provenance, **more):
+    """Makes a message with our encoder."""
+    entries = []
+    for i, (array, desc, preceder) in enumerate(objects):
+        path = folder / f"cells{i}"
+        path.write_bytes(array.tobytes())
+        entries.append({"descriptor": desc, "file": str(path), "preceder": preceder})
+    out = folder / "ours.tgm"
+    recipe = {"out": str(out), "mode": mode, "base": base, "extra": extra, "objects": entries, "encoder": ENCODER, **provenance, **more}
+    done = subprocess.run([EXAMPLES / "tgm_message", "encode"], input=json.dumps(recipe).encode(), capture_output=True, timeout=60)
+    assert done.returncode == 0, done.stderr.decode()
+    return out.read_bytes()
+
+
+def stamps(message):
+    reserved = tensogram.decode(message).metadata.reserved
+    return {"time": reserved["time"], "uuid": reserved["uuid"]}
+
+
+def clean(report, allow=()):
+    return [issue for issue in report["issues"] if issue["code"] not in allow]
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_buffered_messages_are_byte_equal(seed, tmp_path):
+    rng = random.Random(seed)
+    objects = [random_object(rng) for _ in range(rng.choice([0, 1, 2, 5]))]
+    base, extra = random_meta(rng, len(objects))
+    hashed = rng.random() < 0.8
+    aggregate = rng.choice(["auto", "none", "header", "footer", "both"]) if hashed else "auto"
+    meta = extra | ({"base": base} if base else {})
+    theirs = tensogram.encode(meta, [(d, a) for a, d in objects], hash="xxh3" if hashed else None, aggregate_hash=aggregate)
+    made = ours(tmp_path, "buffered", base, extra, [(a, d, None) for a, d in objects], stamps(theirs), hash=hashed, aggregate=aggregate)
+    assert made == theirs
+    allow = () if hashed else ("no_hash_available",)
+    assert not clean(tensogram.validate(made, level="full", check_canonical=True), allow)
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_streams_are_byte_equal(seed, tmp_path):
+    rng = random.Random(1000 + seed)
+    objects = [random_object(rng) for _ in range(rng.choice([0, 1, 3]))]
+    base, extra = random_meta(rng, len(objects))
+    meta = extra | ({"base": base} if base else {})
+    hashed = rng.random() < 0.8
+    encoder = tensogram.StreamingEncoder(meta, hash="xxh3" if hashed else None)
+    for array, desc in objects:
+        encoder.write_object(desc, array)
+    mode = rng.choice(["streamed", "backfilled"])
+    theirs = bytes(encoder.finish() if mode == "streamed" else encoder.finish_backfilled())
+    made = ours(tmp_path, mode, base, extra, [(a, d, None) for a, d in objects], stamps(theirs), hash=hashed)
+    assert made == theirs
+    allow = ("flag_mismatch", *(() if hashed else ("no_hash_available",)))
+    assert not clean(tensogram.validate(made, level="full", check_canonical=True), allow)
+
+
+def test_preceders_and_masks_reach_the_reference(tmp_path):
+    array = np.array([1.0, np.nan, np.inf, -np.inf, 2.0])
+    objects = [(array, descriptor(array), {"units": "K"}), (array, descriptor(array, compression="zstd"), None)]
+    made = ours(tmp_path, "streamed", [], {"a": 1}, objects, {}, allow=True)
+    assert not clean(tensogram.validate(made, level="full", check_canonical=True))
+    decoded = tensogram.decode(made)
+    assert decoded.metadata.base[0]["units"] == "K" and "units" not in decoded.metadata.base[1]
+    for _, cells in decoded.objects:
+        np.testing.assert_array_equal(cells, array)
+    path = tmp_path / "ours.tgm"
+    assert tet_json("info", path)["arrays"][0]["attributes"] == {"units": "K"}
+    assert tet("cat", path, "0/1", "--raw") == array.tobytes()
+    assert tet_json("validate", path, "--full", "--canonical")["ok"]
+
+
+def test_an_index_that_the_reference_cannot_place(tmp_path):
+    arrays = [np.full(n, 7, "u1") for n in (64776, 1, 1, 1)]
+    with pytest.raises(ValueError, match="third pass"):
+        tensogram.encode({}, [(descriptor(a), a) for a in arrays])
+    made = ours(tmp_path, "buffered", [], {}, [(a, descriptor(a), None) for a in arrays], {})
+    assert not clean(tensogram.validate(made, level="full", check_canonical=True))
+    assert [d.size for _, d in tensogram.decode(made).objects] == [64776, 1, 1, 1]
+
+
+def older(message):
+    """The message as writers before 0.21 made it: hashes, but no bit in the frames."""
+    out = bytearray(message)
+    at = 24
+    while out[at : at + 2] == b"FR":
+        out[at + 7] &= ~2
+        at += (int.from_bytes(out[at + 8 : at + 16], "big") + 7) & ~7
+    return bytes(out)
+
+
+def test_files_of_older_writers_read_and_verify(tmp_path):
+    array = np.arange(50, dtype="i4")
+    message = older(tensogram.encode({"a": 1}, [(descriptor(array), array)]))
+    path = tmp_path / "older.tgm"
+    path.write_bytes(message)
+    assert tet("cat", path, "0/0", "--raw") == array.tobytes()
+    report = tet_json("verify", path, "--full")
+    assert report["ok"] and "older_writer" in [f["check"] for f in report["findings"]]
+    bent = bytearray(message)
+    bent[bent.index(array.tobytes()) + 5] ^= 1
+    path.write_bytes(bent)
+    report = tet_json("verify", path, code=1)
+    assert "hash_mismatch" in [f["check"] for f in report["findings"]]
+    tet("cat", path, "0/0", "--raw", code=5)
+
+
+def make_file(path, count=4, streamed=()):
+    out = io.BytesIO()
+    arrays = []
+    for m in range(count):
+        objects = [np.arange(10 + m, dtype="f8") * (o + 1) for o in range(1 + m % 3)]
+        meta = {"run": m // 2, "base": [{"name": f"v{o}", "mars": {"param": "2t" if m % 2 else "msl", "step": m}} for o in range(len(objects))]}
+        packing = {"encoding": "simple_packing", "sp_bits_per_value": 10}
+        pairs = [(descriptor(a, **(packing if o else {})), a) for o, a in enumerate(objects)]
+        if m in streamed:
+            encoder = tensogram.StreamingEncoder(meta)
+            for desc, array in pairs:
+                encoder.write_object(desc, array)
+            out.write(encoder.finish())
+        else:
+            out.write(tensogram.encode(meta, pairs))
+        arrays.append(objects)
+    path.write_bytes(out.getvalue())
+    return arrays
+
+
+def messages(path):
+    data = path.read_bytes()
+    return [data[at : at + length] for at, length in tensogram.scan(data)]
+
+
+def payloads(message):
+    """Object frames, byte for byte."""
+    at, out = 24, []
+    while message[at : at + 2] == b"FR":
+        length = int.from_bytes(message[at + 8 : at + 16], "big")
+        if message[at + 2 : at + 4] == b"\0\x09":
+            out.append(message[at : at + length])
+        at += (length + 7) & ~7
+    return out
+
+
+def sound(path):
+    for message in messages(path):
+        report = tensogram.validate(message, level="full", check_canonical=True)
+        assert not clean(report, ("flag_mismatch",)), report
+    assert tet_json("verify", path, "--full", "--canonical")["ok"]
+
+
+def test_listing_and_picking(tmp_path):
+    path = tmp_path / "in.tgm"
+    make_file(path, 5, streamed=(2,))
+    lines = tet("ls", "-p", "mars.param,mars.step", path).decode().split("\n")
+    assert lines[0].split() == ["mars.param", "mars.step"]
+    assert [line.split() for line in lines[1:-1]] == [["msl", "0"], ["2t", "1"], ["msl", "2"], ["2t", "3"], ["msl", "4"]]
+    assert tet("get", "-p", "mars.step,run", "-w", "mars.param=2t", path).decode() == "1 0\n3 1\n"
+    assert tet("get", "-p", "version", "-w", "mars.step!=0/1/2/3", path).decode() == "3\n"
+    tet("get", "-p", "nothing", path, code=3)
+    tet("get", "-p", "x", "-w", "nonsense", path, code=2)
+    document = tet_json("ls", path, "-w", "mars.step=3", "-p", "run")
+    assert document["rows"] == [{"message": 3, "values": {"run": 1}}]
+    assert [a["name"] for a in document["arrays"]] == ["3/0"]
+    dump = json.loads(tet("dump", "-j", "-w", "run=1", path))
+    assert [m["message"] for m in dump["messages"]] == [2, 3]
+    assert dump["messages"][0]["objects"][0]["dtype"] == "float64"
+    assert b"mars.step: 3" in tet("dump", "-w", "run=1", path)
+    tet("get", "-p", "x", "-w", "run=1", tmp_path / "none.tgm", code=3)
+
+
+def test_setting_keys_keeps_every_object(tmp_path):
+    source, out = tmp_path / "in.tgm", tmp_path / "out.tgm"
+    make_file(source, 4, streamed=(1,))
+    tet("set", "-s", "mars.class=rd,extra.note=hello", "-s", "mars.step:=77", "-w", "mars.param=2t", source, out)
+    before, after = messages(source), messages(out)
+    for number, (old, new) in enumerate(zip(before, after, strict=True)):
+        assert payloads(old) == payloads(new)
+        if number % 2 == 0:
+            assert old == new
+            continue
+        metadata = tensogram.decode(new).metadata
+        assert metadata.extra["note"] == "hello" and metadata.extra["run"] == number // 2
+        assert all(entry["mars"] == {"class": "rd", "param": "2t", "step": 77} for entry in metadata.base)
+        assert metadata.reserved == tensogram.decode(old).metadata.reserved
+    sound(out)
+    tet("set", "-s", "a=1", source, out, code=2)
+    tet("set", "-f", "-s", "objects.0.only=here", source, out)
+    assert tensogram.decode(messages(out)[1]).metadata.base[0]["only"] == "here"
+    assert "only" not in tensogram.decode(messages(out)[1]).metadata.base[1]
+    for key in ("shape", "x.dtype", "_reserved_.x", "objects.9.x", "extra", "a..b"):
+        tet("set", "-f", "-s", f"{key}=1", source, tmp_path / "refused.tgm", code=2)
+    assert not (tmp_path / "refused.tgm").exists()
+
+
+def test_copying_by_keys(tmp_path):
+    source = tmp_path / "in.tgm"
+    make_file(source, 5)
+    tet("copy", source, tmp_path / "[mars.param].tgm")
+    before = messages(source)
+    assert messages(tmp_path / "2t.tgm") == before[1::2]
+    assert messages(tmp_path / "msl.tgm") == before[0::2]
+    tet("copy", "-w", "mars.step=3", source, tmp_path / "[nothing].tgm")
+    assert messages(tmp_path / "unknown.tgm") == before[3:4]
+    tet("copy", source, tmp_path / "[mars.param].tgm", code=2)
+
+
+def test_merging_splitting_reshuffling(tmp_path):
+    source = tmp_path / "in.tgm"
+    arrays = make_file(source, 4, streamed=(1, 2))
+    frames = [payload for message in messages(source) for payload in payloads(message)]
+    one = tmp_path / "one.tgm"
+    tet("merge", "-o", one, source, code=0)
+    (merged,) = messages(one)
+    assert payloads(merged) == frames
+    decoded = tensogram.decode(merged)
+    assert len(decoded.metadata.base) == len(frames) and decoded.metadata.extra["run"] == 0
+    sound(one)
+    tet("merge", "-s", "last", "-f", "-o", one, source)
+    assert tensogram.decode(messages(one)[0]).metadata.extra["run"] == 1
+    tet("merge", "-s", "error", "-f", "-o", one, source, code=2)
+
+    tet("split", "-o", tmp_path / "part_[index].tgm", source)
+    parts = sorted(tmp_path.glob("part_*.tgm"))
+    assert len(parts) == len(frames)
+    assert [payloads(part.read_bytes())[0] for part in parts] == frames
+    for part in parts:
+        sound(part)
+
+    header = tmp_path / "header.tgm"
+    tet("reshuffle", "-o", header, source)
+    for message, objects in zip(messages(header), arrays, strict=True):
+        assert int.from_bytes(message[16:24], "big") == len(message) and message[10:12] == b"\0\x95"
+        np.testing.assert_array_equal(tensogram.decode(message).objects[0][1], objects[0])
+    sound(header)
+
+
+def test_merging_hashed_and_unhashed_messages(tmp_path):
+    array = np.arange(6, dtype="u2")
+    paths = []
+    for name, hash in (("a", "xxh3"), ("b", None)):
+        paths.append(tmp_path / f"{name}.tgm")
+        paths[-1].write_bytes(tensogram.encode({name: 1}, [(descriptor(array), array)], hash=hash))
+    tet("merge", "-o", tmp_path / "c.tgm", *paths)
+    sound(tmp_path / "c.tgm")
+    assert tensogram.validate((tmp_path / "c.tgm").read_bytes())["hash_verified"]
+
+
+def test_appending_and_torn_tails(tmp_path):
+    source, out = tmp_path / "in.tgm", tmp_path / "out.tgm"
+    make_file(source, 3)
+    tet("append", out, source)
+    assert out.read_bytes() == source.read_bytes()
+    data = out.read_bytes()
+    out.write_bytes(data + messages(source)[2][:-40])
+    tet("append", out, source)
+    report = tet_json("verify", out, code=1)
+    (torn,) = [f for f in report["findings"] if not f["ok"]]
+    assert (torn["offset"], torn["length"]) == (len(data), len(messages(source)[2]) - 40)
+    info = tet_json("info", out)
+    assert len(info["tensogram"]["messages"]) == 6 and len(info["tensogram"]["skipped"]) == 1
+    saved = tmp_path / "saved.tgm"
+    tet("recover", out, saved)
+    # All six, and the whole objects of the torn one in its place.
+    whole = messages(source)
+    assert messages(saved)[:3] == whole and messages(saved)[-3:] == whole
+    sound(saved)
+
+
+def test_recovering_what_a_flipped_bit_leaves(tmp_path):
+    source, saved = tmp_path / "in.tgm", tmp_path / "saved.tgm"
+    make_file(source, 3)
+    before = messages(source)
+    data = bytearray(source.read_bytes())
+    frame = payloads(before[2])[1]
+    data[data.index(frame) + 20] ^= 1
+    source.write_bytes(data)
+    report = tet_json("recover", source, saved)
+    assert (report["chunks_saved"], report["chunks_lost"]) == (5, 1)
+    after = messages(saved)
+    assert after[:2] == before[:2]
+    assert payloads(after[2]) == [payloads(before[2])[i] for i in (0, 2)]
+    sound(saved)
+
+
+def test_validate_has_the_levels_of_the_reference(tmp_path):
+    array = np.array([1.0, np.nan])
+    message = tensogram.encode_pre_encoded({}, [(descriptor(array), array.tobytes())])
+    path = tmp_path / "nan.tgm"
+    path.write_bytes(message)
+    assert tet_json("validate", path)["ok"] and tet_json("validate", path, "--quick")["ok"]
+    report = tet_json("validate", path, "--full", code=1)
+    assert [f["check"] for f in report["findings"] if not f["ok"]] == ["nan_detected"]
+    assert [i["code"] for i in tensogram.validate(message, level="full")["issues"]] == ["nan_detected"]
+    # A bent descriptor: seen by hashes, not by the structure alone.
+    bent = bytearray(message)
+    bent[bent.index(b"ntensor")] ^= 1
+    path.write_bytes(bent)
+    assert tet_json("validate", path, "--quick")["ok"]
+    for level in ("--checksum", "--deep", "--full"):
+        report = tet_json("validate", path, level, code=1)
+        assert "hash_mismatch" in [f["check"] for f in report["findings"] if not f["ok"]], level
+    tet("validate", path, "--quick", "--full", code=2)
+
+
+@pytest.mark.parametrize("piece", [1, 7, 64, 100_000])
+def test_pushing_pieces(piece, tmp_path):
+    path = tmp_path / "in.tgm"
+    arrays = make_file(path, 3, streamed=(0, 2))
+    data = path.read_bytes()
+    path.write_bytes(b"junk" + data + b"tail")
+    done = subprocess.run([EXAMPLES / "tgm_message", "push", path, str(piece)], capture_output=True, check=True, timeout=60)
+    events = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [e["skipped"] for e in events if "skipped" in e] == [0, 4 + len(data)]
+    assert len([e for e in events if "message" in e]) == 3
+    cells = [bytes.fromhex(e["cells"]) for e in events if "object" in e]
+    wanted = [d.tobytes() for m in messages(path) for _, d in tensogram.decode(m).objects]
+    assert cells == wanted and len(cells) == sum(map(len, arrays))
+
+
+def test_payloads_with_magics_cut_no_message(tmp_path):
+    nasty = np.frombuffer(b"39277777TENSOGRM\0\3FR\0\x09ENDF39277777" * 20, "u1")
+    encoder = tensogram.StreamingEncoder({})
+    encoder.write_object(descriptor(nasty), nasty)
+    message = bytes(encoder.finish())
+    path = tmp_path / "nasty.tgm"
+    path.write_bytes(message * 2)
+    assert [a["name"] for a in tet_json("info", path)["arrays"]] == ["0/0", "1/0"]
+    assert tet("cat", path, "1/0", "--raw") == nasty.tobytes()
+    assert tet_json("verify", path)["ok"]
+
+
+def test_bitmasks_come_packed(tmp_path):
+    bits = np.packbits(np.arange(21) % 3 == 0)
+    desc = dict(type="ntensor", ndim=2, shape=[3, 7], strides=[7, 1], dtype="bitmask", byte_order="little", encoding="none",
+                filter="none", compression="none")
+    path = tmp_path / "bits.tgm"
+    path.write_bytes(tensogram.encode_pre_encoded({}, [(desc, bits.tobytes())]))
+    assert tet("cat", path, "0/0", "--raw") == bits.tobytes()
+    flat = np.unpackbits(bits)[:21].reshape(3, 7)
+    assert tet("cat", path, "0/0", "0=1:3", "1=2:5", "--raw") == np.packbits(flat[1:3, 2:5]).tobytes()
+
+
+def test_many_messages_are_listed_soon(tmp_path):
+    array = np.arange(4, dtype="i2")
+    message = tensogram.encode({"base": [{"name": "x"}]}, [(descriptor(array), array)])
+    path = tmp_path / "many.tgm"
+    path.write_bytes(message * 20_000)
+    text = tet("info", path).decode()
+    assert "20000 arrays" in text and "1000 of 20000 arrays" in text
+    assert len(tet_json("info", path)["arrays"]) == 20_000
