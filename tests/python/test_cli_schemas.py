@@ -67,6 +67,26 @@ def test_mending(tmp_path):
     assert report["chunks_saved"] > 0 and saved.exists()
 
 
+def test_messages(tmp_path):
+    source = ROOT / "fixtures" / "tensogram" / "metadata.tgm"
+    check("info", source, "-p", "dtype", "-w", "version=3")
+    check("get", source, "-p", "version,dtype")
+    check("dump", source)
+    check("dump", source, "-p", "dtype")
+    for command, arguments in {
+        "set": ["-s", "a=1", source, tmp_path / "set.tgm"],
+        "copy": [source, tmp_path / "copy.tgm"],
+        "merge": ["-o", tmp_path / "merge.tgm", source, source],
+        "split": ["-o", tmp_path / "split.tgm", source],
+        "reshuffle": ["-o", tmp_path / "reshuffle.tgm", source],
+        "append": [tmp_path / "append.tgm", source, source],
+    }.items():
+        assert check(command, *arguments)["outputs"]
+    for depth in ("--quick", "--checksum", "--deep", "--full", "--canonical"):
+        check("verify", source, depth)
+    check("recover", tmp_path / "append.tgm", tmp_path / "saved.tgm")
+
+
 def test_the_build(tmp_path):
     check("doctor")
     check("completions", "bash")

@@ -134,6 +134,15 @@ impl Staged for StagedObject {
         Ok(())
     }
 
+    fn read_at(&self, offset: u64, out: &mut [u8]) -> Result<()> {
+        let held = self.bytes.lock().unwrap_or_else(PoisonError::into_inner);
+        let start = to_usize(offset)?;
+        let part = start.checked_add(out.len()).and_then(|end| held.get(start..end));
+        let short = || Error::io("read", &self.described, std::io::ErrorKind::UnexpectedEof.into());
+        out.copy_from_slice(part.ok_or_else(short)?);
+        Ok(())
+    }
+
     fn set_len(&self, len: u64) -> Result<()> {
         self.bytes.lock().unwrap_or_else(PoisonError::into_inner).resize(to_usize(len)?, 0);
         Ok(())

@@ -65,7 +65,7 @@ impl StagedFile {
         create_folders(parent(&target))?;
         loop {
             let temporary = temporary(&target, beside);
-            match OpenOptions::new().write(true).create_new(true).open(&temporary) {
+            match OpenOptions::new().read(true).write(true).create_new(true).open(&temporary) {
                 Ok(file) => return Ok(Self { file, temporary, target, overwrite, published: false }),
                 // A leftover of a process that had our number: take the next name.
                 Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {}
@@ -100,6 +100,10 @@ pub(crate) fn exists(target: &Path) -> Error {
 impl Staged for StagedFile {
     fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<()> {
         self.file.write_all_at(bytes, offset).map_err(|e| io("write", &self.temporary, e))
+    }
+
+    fn read_at(&self, offset: u64, out: &mut [u8]) -> Result<()> {
+        self.file.read_exact_at(out, offset).map_err(|e| io("read", &self.temporary, e))
     }
 
     fn set_len(&self, len: u64) -> Result<()> {

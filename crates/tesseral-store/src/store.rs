@@ -76,6 +76,12 @@ pub trait Staged: Debug + Send + Sync {
     /// `Io`.
     fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<()>;
 
+    /// Reads bytes that were written before.
+    ///
+    /// # Errors
+    /// `Io`, also when fewer are there.
+    fn read_at(&self, offset: u64, out: &mut [u8]) -> Result<()>;
+
     /// Sets the length, cutting or extending with zeros.
     ///
     /// # Errors

@@ -105,6 +105,10 @@ impl<A: Around> Staged for WrappedStaged<A> {
         self.inner.write_at(offset, bytes)
     }
 
+    fn read_at(&self, offset: u64, out: &mut [u8]) -> Result<()> {
+        self.inner.read_at(offset, out)
+    }
+
     fn set_len(&self, len: u64) -> Result<()> {
         self.around.before(Call::Write)?;
         self.inner.set_len(len)

@@ -35,7 +35,7 @@
 //! # Edges
 //! - Compressions blosc2, zfp and sz3 and masks by blosc2 are `Unsupported`, named.
 //! - The writer makes one message with the objects' index and hashes before them; chunks are gathered in memory until an
-//!   object is whole, as its codecs work on all of it.
+//!   object is whole, as its codecs work on all of it, and each whole object goes to the file at once.
 //! - szip over packed values whose width is not a multiple of 8 is refused both ways: the reference loses bits there.
 #![forbid(unsafe_code)]
 

@@ -1,6 +1,7 @@
-//! Writing a file of one message. An object is one piece, so chunks are gathered until all of it is there.
+//! Writing a file of one message. An object is one piece, so chunks are gathered until all of it is there; then it goes to the file.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use smallvec::smallvec;
@@ -20,6 +21,7 @@ use crate::encode::{MaskOptions, Stages, encode_object};
 use crate::open::HISTORY;
 use crate::wire::cbor::{Item, Map};
 use crate::wire::descriptor::{self, Descriptor};
+use crate::wire::frame::Kind;
 use crate::wire::metadata::{Metadata, RESERVED};
 use crate::wire::object::ObjectFrame;
 
@@ -32,6 +34,7 @@ pub(crate) struct TensogramWriter {
     extra: Map,
     history: Vec<HistoryRow>,
     arrays: Vec<Array>,
+    placed: Mutex<Placed>,
 }
 
 #[derive(Debug)]
@@ -45,12 +48,46 @@ struct Array {
     gathered: Mutex<Gathered>,
 }
 
+/// Objects that are in the file, one behind the other.
+#[derive(Debug, Default)]
+struct Placed {
+    /// Where the first begins, and the last one's padding ends.
+    start: u64,
+    end: u64,
+    lengths: Vec<u64>,
+    hashes: Vec<u64>,
+    /// Those that came before their turn.
+    waiting: BTreeMap<usize, ObjectFrame<'static>>,
+}
+
+/// Moves the bytes from `start` to `end` so that they begin at `to`.
+fn shift(staged: &dyn Staged, start: u64, end: u64, to: u64) -> Result<()> {
+    const BLOCK: u64 = 4 << 20;
+    if start == to {
+        return Ok(());
+    }
+    let mut buffer = vec![0; usize::try_from(BLOCK.min(end - start)).unwrap_or(0)];
+    let mut done = 0;
+    while done < end - start {
+        let len = BLOCK.min(end - start - done);
+        // No byte is written over before it was read: from the front when moving down, from the back when moving up.
+        let from = if to < start { start + done } else { end - done - len };
+        let part = &mut buffer[..usize::try_from(len).unwrap_or(0)];
+        staged.read_at(from, part)?;
+        staged.write_at(from - start + to, part)?;
+        done += len;
+    }
+    Ok(())
+}
+
 /// The cells of an object, as far as they have come.
 #[derive(Debug, Default)]
 struct Gathered {
     cells: Vec<u8>,
     /// Which chunks have come, by their place in the grid.
     done: Vec<bool>,
+    /// How many are still to come.
+    left: usize,
 }
 
 impl Array {
@@ -77,8 +114,8 @@ impl Array {
         Ok(self.grid.region(coords))
     }
 
-    /// Puts the cells of a chunk where they belong.
-    fn gather(&self, coords: &[u64], values: &[u8]) -> Result<()> {
+    /// Puts the cells of a chunk where they belong; gives all of them once the last chunk has come.
+    fn gather(&self, coords: &[u64], values: &[u8]) -> Result<Option<Vec<u8>>> {
         let region = self.region(coords)?;
         let whole = Region::from_shape(&self.shape);
         let len = self.bytes_of(whole.cells())?;
@@ -90,6 +127,7 @@ impl Array {
             gathered.done.try_reserve_exact(chunks).map_err(|_| short())?;
             gathered.cells.resize(len, 0);
             gathered.done.resize(chunks, false);
+            gathered.left = chunks;
         }
         #[allow(clippy::cast_possible_truncation)]
         let linear = self.grid.linear(coords) as usize;
@@ -97,21 +135,24 @@ impl Array {
             return Err(Error::invalid("the chunk was stored already").in_array(&self.name).in_chunk(coords));
         }
         scatter(self.dtype, &region, &whole, values, &mut gathered.cells);
-        Ok(())
+        gathered.left -= 1;
+        Ok((gathered.left == 0).then(|| std::mem::take(&mut gathered.cells)))
     }
 
-    /// Takes the cells out; fails naming the first chunk that did not come.
-    fn take(&self) -> Result<Vec<u8>> {
-        let mut gathered = self.gathered();
+    /// Fails naming the first chunk that did not come.
+    fn check_whole(&self) -> Result<()> {
+        let gathered = self.gathered();
         let missing = match gathered.done.is_empty() {
             true => (self.grid.total() > 0).then_some(0),
             false => gathered.done.iter().position(|done| !done),
         };
-        if let Some(linear) = missing {
-            let coords = self.grid.coords(linear as u64);
-            return Err(Error::invalid("a chunk was not written").in_array(&self.name).in_chunk(&coords));
+        match missing {
+            Some(linear) => {
+                let coords = self.grid.coords(linear as u64);
+                Err(Error::invalid("a chunk was not written").in_array(&self.name).in_chunk(&coords))
+            }
+            None => Ok(()),
         }
-        Ok(std::mem::take(&mut gathered.cells))
     }
 }
 
@@ -188,11 +229,60 @@ impl TensogramWriter {
             extra: Map::new(),
             history: Vec::new(),
             arrays: Vec::new(),
+            placed: Mutex::default(),
         })
     }
 
     fn array(&self, array: usize) -> Result<&Array> {
         self.arrays.get(array).ok_or_else(|| Error::invalid(format!("array {array} was not begun")))
+    }
+
+    fn placed(&self) -> MutexGuard<'_, Placed> {
+        self.placed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Encodes a whole object and writes it behind those before it, or keeps it until they have come.
+    fn place(&self, number: usize, cells: Vec<u8>) -> Result<()> {
+        let array = self.array(number)?;
+        let frame = encode_object(&array.stages, Cow::Owned(cells), &MaskOptions::any(), self.hashed);
+        let frame = frame.map_err(|e| e.in_array(&array.name))?;
+        let mut placed = self.placed();
+        placed.waiting.insert(number, frame);
+        if placed.lengths.is_empty() {
+            placed.start = self.likely_head()?;
+            placed.end = placed.start;
+        }
+        let next = |placed: &Placed| placed.lengths.len();
+        while let Some(frame) = {
+            let n = next(&placed);
+            placed.waiting.remove(&n)
+        } {
+            let mut at = placed.end;
+            frame.write(|bytes| {
+                self.staged.write_at(at, bytes)?;
+                at += bytes.len() as u64;
+                Ok::<(), Error>(())
+            })?;
+            placed.end = at;
+            placed.lengths.push(frame.total_length());
+            placed.hashes.push(frame.hash());
+        }
+        Ok(())
+    }
+
+    /// How long what comes before the objects will be, if nothing compresses them much. Where that is wrong, objects are moved
+    /// at the end.
+    fn likely_head(&self) -> Result<u64> {
+        let frame = |array: &Array| {
+            let descriptor = Descriptor::raw(array.dtype, &array.shape);
+            let cells = array.bytes_of(Region::from_shape(&array.shape).cells())? as u64;
+            let cbor = descriptor.to_item().to_bytes().len() as u64;
+            Ok(cells.saturating_add(cbor).saturating_add(Kind::Object.min_len()))
+        };
+        let lengths: Vec<u64> = self.arrays.iter().map(frame).collect::<Result<_>>()?;
+        let hashes = vec![0; lengths.len()];
+        let around = surround(&self.metadata(), &lengths, &hashes, self.hashed, AggregateHash::Auto)?;
+        Ok(around.head.len() as u64)
     }
 
     fn metadata(&self) -> Metadata {
@@ -351,8 +441,8 @@ impl Writer for TensogramWriter {
         Ok(EncodedChunk { coords: Coords::from_slice(coords), parts: smallvec![part], stats })
     }
 
-    fn push(&self, array: usize, chunk: EncodedChunk<'_>) -> Result<()> {
-        let array = self.array(array)?;
+    fn push(&self, number: usize, chunk: EncodedChunk<'_>) -> Result<()> {
+        let array = self.array(number)?;
         let expected = array.bytes_of(array.region(&chunk.coords)?.cells())?;
         let [part] = &chunk.parts[..] else {
             return Err(Error::invalid("a chunk has one part").in_array(&array.name));
@@ -360,7 +450,10 @@ impl Writer for TensogramWriter {
         if part.bytes.len() != expected {
             return Err(Error::invalid("the cells do not fit the chunk").in_array(&array.name));
         }
-        array.gather(&chunk.coords, &part.bytes)
+        if let Some(cells) = array.gather(&chunk.coords, &part.bytes)? {
+            self.place(number, cells)?;
+        }
+        Ok(())
     }
 
     fn set_attributes(&mut self, attributes: Attributes) -> Result<()> {
@@ -375,27 +468,24 @@ impl Writer for TensogramWriter {
     }
 
     fn commit(self: Box<Self>) -> Result<()> {
-        // Nothing is encoded for a container that cannot be whole.
-        let cells = self.arrays.iter().map(Array::take).collect::<Result<Vec<_>>>()?;
-        let mut frames = Vec::with_capacity(self.arrays.len());
-        for (array, cells) in self.arrays.iter().zip(cells) {
-            let encoded = encode_object(&array.stages, Cow::Owned(cells), &MaskOptions::any(), self.hashed);
-            frames.push(encoded.map_err(|e| e.in_array(&array.name))?);
+        self.arrays.iter().try_for_each(Array::check_whole)?;
+        for (number, array) in self.arrays.iter().enumerate() {
+            if array.grid.total() == 0 {
+                self.place(number, Vec::new())?;
+            }
         }
-        let lengths: Vec<u64> = frames.iter().map(ObjectFrame::total_length).collect();
-        let hashes: Vec<u64> = frames.iter().map(ObjectFrame::hash).collect();
-        let around = surround(&self.metadata(), &lengths, &hashes, self.hashed, AggregateHash::Auto)?;
-        let mut at = 0;
-        let mut put = |bytes: &[u8]| {
-            self.staged.write_at(at, bytes)?;
-            at += bytes.len() as u64;
-            Ok::<(), Error>(())
-        };
-        put(&around.head)?;
-        for frame in frames {
-            frame.write(&mut put)?;
+        let placed = self.placed();
+        let (lengths, hashes) = (&placed.lengths, &placed.hashes);
+        let around = surround(&self.metadata(), lengths, hashes, self.hashed, AggregateHash::Auto)?;
+        let head = around.head.len() as u64;
+        if !lengths.is_empty() {
+            shift(&*self.staged, placed.start, placed.end, head)?;
         }
-        put(&around.tail)?;
+        let end = head + (placed.end - placed.start);
+        drop(placed);
+        self.staged.write_at(0, &around.head)?;
+        self.staged.write_at(end, &around.tail)?;
+        self.staged.set_len(around.total_length)?;
         self.staged.publish()
     }
 }

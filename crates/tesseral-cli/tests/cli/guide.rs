@@ -134,3 +134,46 @@ fn the_guide_is_true() {
 
     check(&path, &guide, &folder);
 }
+
+/// Files of messages that the other guide looks into.
+fn forecasts(folder: &Folder) {
+    use tesseral::tensogram::wire::cbor::{Item, Map};
+    use tesseral::tensogram::{
+        DataObjectDescriptor, EncodeOptions, GlobalMetadata, Provenance, StreamingEncoder, encode,
+    };
+    let options = EncodeOptions { provenance: Provenance::reproducible(), ..EncodeOptions::default() };
+    let text = |text: &str| Item::Text(text.to_owned());
+    let message = |param: &str, step: u64| {
+        let mars = Item::map([("param", text(param)), ("step", Item::UInt(step))]);
+        let entry = Map::from([("mars".to_owned(), mars)]);
+        let extra = Map::from([("centre".to_owned(), text("ecmf"))]);
+        let metadata = GlobalMetadata { base: vec![entry], extra, ..GlobalMetadata::default() };
+        let cells: Vec<u8> =
+            (0..6).flat_map(|i| (280.0_f32 + step as f32 + i as f32 * 0.5).to_le_bytes()).collect();
+        (metadata, cells)
+    };
+    let descriptor = DataObjectDescriptor::raw(DType::Float32, &[2, 3]);
+    let mut file = Vec::new();
+    for (param, step) in [("2t", 0), ("msl", 0), ("2t", 6), ("msl", 6)] {
+        let (metadata, cells) = message(param, step);
+        file.extend(encode(&metadata, &[(&descriptor, &cells)], &options).unwrap());
+    }
+    std::fs::write(folder.path("forecast.tgm"), &file).unwrap();
+    // The same with a tail that was cut, and with a bit turned over in the last message.
+    std::fs::write(folder.path("torn.tgm"), &file[..file.len() - 100]).unwrap();
+    let at = file.windows(4).rposition(|w| w == 287.0_f32.to_le_bytes()).unwrap();
+    file[at] ^= 1;
+    std::fs::write(folder.path("damaged.tgm"), &file).unwrap();
+    let (metadata, cells) = message("2t", 12);
+    let mut stream = StreamingEncoder::new(Vec::new(), &metadata, &options).unwrap();
+    stream.write_object(&descriptor, &cells).unwrap();
+    std::fs::write(folder.path("streamed.tgm"), stream.finish().unwrap()).unwrap();
+}
+
+#[test]
+fn the_guide_to_messages_is_true() {
+    let (path, guide) = guide("tensogram.md");
+    let folder = Folder::new();
+    forecasts(&folder);
+    check(&path, &guide, &folder);
+}
