@@ -374,6 +374,19 @@ def test_payloads_with_magics_cut_no_message(tmp_path):
     assert tet_json("verify", path)["ok"]
 
 
+def test_bitmasks_come_packed(tmp_path):
+    bits = np.packbits(np.arange(21) % 3 == 0)
+    desc = dict(type="ntensor", ndim=2, shape=[3, 7], strides=[7, 1], dtype="bitmask", byte_order="little", encoding="none",
+                filter="none", compression="none")
+    path = tmp_path / "bits.tgm"
+    path.write_bytes(tensogram.encode_pre_encoded({}, [(desc, bits.tobytes())]))
+    assert tet("cat", path, "0/0", "--raw") == bits.tobytes()
+    flat = np.unpackbits(bits)[:21].reshape(3, 7)
+    assert tet("cat", path, "0/0", "0=1:3", "1=2:5", "--raw") == np.packbits(flat[1:3, 2:5]).tobytes()
+    assert tet_json("cat", path, "0/0", "0=1")["data"] == [[bool(b) for b in flat[1]]]
+    assert tet_json("verify", path, "--deep")["ok"]
+
+
 def test_many_messages_are_listed_soon(tmp_path):
     array = np.arange(4, dtype="i2")
     message = tensogram.encode({"base": [{"name": "x"}]}, [(descriptor(array), array)])

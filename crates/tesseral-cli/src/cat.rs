@@ -87,7 +87,12 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> Outcome {
         return rows::run(context, arguments, format, &target);
     }
     let selection = target.selection()?;
-    let field = if arguments.validity { Field::new("validity", DType::UInt8) } else { target.field.clone() };
+    let field = match target.field.dtype {
+        _ if arguments.validity => Field::new("validity", DType::UInt8),
+        // Elsewhere than in raw bytes, where they are packed, bits are shown one by one.
+        DType::Bitmask if format != Format::Raw => Field::new(target.field.name.clone(), DType::Bool),
+        _ => target.field.clone(),
+    };
     let task = Task { array: &target.array, field, selection };
     let mut renderer = renderer(format, &task)?;
     let mut output = Output::open(&arguments.output, context.cancel())?;
@@ -128,7 +133,7 @@ fn renderer(format: Format, task: &Task<'_>) -> Outcome<Box<dyn Render>> {
         Format::Text => Box::new(text::Text::new(task)),
         Format::Csv => Box::new(csv::Csv::new(task)),
         Format::Json => Box::new(json::Document::new(task)),
-        Format::Raw => Box::new(raw::Raw),
+        Format::Raw => Box::new(raw::Raw::default()),
         Format::Npy => Box::new(npy::Npy::new(task)?),
         Format::Arrow => return Err(no_arrow()),
     })

@@ -6,6 +6,7 @@
 #![deny(unsafe_code)]
 
 mod aggregate;
+mod bits;
 mod budget;
 mod buffer;
 mod cells;
@@ -29,6 +30,7 @@ mod visit;
 mod write;
 
 pub use aggregate::{Summarized, summarize};
+pub use bits::read_bits;
 pub use budget::{Blocks, available_memory, blocks, budget_bytes};
 pub use buffer::Buffer;
 pub use cells::Cells;

@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use rayon::prelude::*;
-use tesseral_core::{Error, ErrorKind, Finding, Result, Selection, Severity};
+use tesseral_core::{DType, Error, ErrorKind, Finding, Result, Selection, Severity};
 use tesseral_format::{
     AuditOptions, ChunkPlan, Column, Container, CoordinateRanges, Depth, Format, OpenOptions, PlannedChunk,
     Request, Target,
 };
 use tesseral_store::Store;
 
+use crate::bits::decode_packed;
 use crate::cells::{Cells, column_layout};
 use crate::chunk::with_workspace;
 use crate::fetch::{self, Source};
@@ -211,6 +212,11 @@ fn check_chunk(handle: &Handle, chunk: &PlannedChunk, decode: bool, statistics: 
         // This compares the digest.
         let parts = source.column(handle, chunk, column)?;
         if !decode {
+            continue;
+        }
+        if matches!(column, Column::Field(f) if handle.schema().fields[usize::from(f)].dtype == DType::Bitmask)
+        {
+            decode_packed(handle, chunk, column, &parts)?;
             continue;
         }
         let (size, nullable) = column_layout(handle.schema(), column)?;

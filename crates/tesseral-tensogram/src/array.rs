@@ -288,7 +288,7 @@ impl ArraySource for TensogramArray {
 
     fn check_of(&self, error: &Error) -> &'static str {
         match error.kind() {
-            ErrorKind::Corrupt { what, .. } if what == "a chunk" => "hash_mismatch",
+            ErrorKind::Corrupt { what, offset: Some(_), .. } if what == "a chunk" => "hash_mismatch",
             ErrorKind::Unsupported { .. } => "codec_unsupported",
             _ => "decode_pipeline_failed",
         }

@@ -76,8 +76,15 @@ pub(super) fn blocks<'a>(task: &'a Task<'_>, field: &Field, validity: bool) -> O
     if validity && !field.nullable {
         return Ok(Box::new(ones(task.selection)));
     }
+    if field.dtype == DType::Bitmask {
+        // Few blocks: what is compressed is decoded whole for each.
+        return Ok(Box::new(rows(task.selection, 64 << 20).map(move |part| {
+            let bits = engine::read_bits(array.handle(), &array.request(&part), array.options())?;
+            Ok(Block::Bytes(bits))
+        })));
+    }
     if field.cell == CellLen::Var {
-        let rows = rows(task.selection);
+        let rows = rows(task.selection, 1 << 20);
         return Ok(Box::new(rows.map(move |part| {
             let cells = engine::read_var(array.handle(), &array.request(&part), array.options())?;
             Ok(if validity { Block::Bytes(valid(cells.validity(), cells.len())) } else { Block::Var(cells) })
@@ -114,10 +121,9 @@ fn ones(selection: &Selection) -> impl Iterator<Item = Result<Block>> {
 }
 
 /// The selection cut along its first dimension, for cells whose size is known only once they are read.
-fn rows(selection: &Selection) -> impl Iterator<Item = Selection> {
-    const CELLS: u64 = 1 << 20;
+fn rows(selection: &Selection, cells: u64) -> impl Iterator<Item = Selection> {
     let per_row = selection.shape().iter().skip(1).try_fold(1_u64, |n, extent| n.checked_mul(*extent));
-    let step = CELLS / per_row.unwrap_or(u64::MAX).clamp(1, CELLS);
+    let step = cells / per_row.unwrap_or(u64::MAX).clamp(1, cells);
     let slices = selection.slices().to_vec();
     let empty = selection.shape().contains(&0);
     let count = if empty { 0 } else { slices.first().map_or(1, tesseral::Slice::count) };

@@ -1,11 +1,17 @@
 //! Bytes and nothing else: cells of one size back to back, cells of any length each after its length.
 
+use tesseral::DType;
+
 use super::block::Block;
 use super::{Render, Task};
 use crate::failure::Outcome;
 use crate::output::Output;
 
-pub(super) struct Raw;
+#[derive(Default)]
+pub(super) struct Raw {
+    /// Bits that do not fill a byte yet, and how many.
+    bits: (u8, u32),
+}
 
 impl Render for Raw {
     fn begin(&mut self, _: &Task<'_>, _: &mut Output) -> Outcome<()> {
@@ -13,11 +19,33 @@ impl Render for Raw {
     }
 
     fn block(&mut self, task: &Task<'_>, block: &Block, out: &mut Output) -> Outcome<()> {
-        put_cells(task, block, out)
+        match block.plain() {
+            Some(bits) if task.field.dtype == DType::Bitmask => self.put_bits(bits, out),
+            _ => put_cells(task, block, out),
+        }
     }
 
-    fn end(&mut self, _: &Task<'_>, _: &mut Output) -> Outcome<()> {
-        Ok(())
+    fn end(&mut self, _: &Task<'_>, out: &mut Output) -> Outcome<()> {
+        let (byte, count) = self.bits;
+        if count > 0 { out.put(&[byte << (8 - count)]) } else { Ok(()) }
+    }
+}
+
+impl Raw {
+    /// Packs bits, one byte each, from the most significant on, without gaps between blocks.
+    fn put_bits(&mut self, bits: &[u8], out: &mut Output) -> Outcome<()> {
+        let mut packed = Vec::with_capacity(bits.len() / 8 + 1);
+        let (mut byte, mut count) = self.bits;
+        for bit in bits {
+            byte = byte << 1 | bit;
+            count += 1;
+            if count == 8 {
+                packed.push(byte);
+                (byte, count) = (0, 0);
+            }
+        }
+        self.bits = (byte, count);
+        out.put(&packed)
     }
 }
 
