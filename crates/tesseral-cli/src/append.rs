@@ -1,4 +1,4 @@
-//! `tet append`: cells from files to an array that exists.
+//! `tet append`: cells from files to an array that exists, messages to a file of messages.
 
 mod columns;
 mod csv;
@@ -13,6 +13,7 @@ use tesseral::{Append, ArrayId, ArraySchema, Arrival, ColumnData, Error, Region,
 use self::columns::Columns;
 use crate::context::{Context, local};
 use crate::failure::{Outcome, exit};
+use crate::messages::append as messages;
 use crate::output;
 use crate::progress::Meter;
 use crate::text::{self, escape};
@@ -20,9 +21,9 @@ use crate::text::{self, escape};
 /// Arguments of `tet append`.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// The array: a folder of a format that keeps versions
+    /// The array: a folder of a format that keeps versions; or a file of messages, which is made if there is none
     array: PathBuf,
-    /// A .npy file (dense, one field), or a .csv file whose first line names columns
+    /// A .npy file (dense, one field), or a .csv file whose first line names columns; or files of messages
     input: PathBuf,
     /// Where in a dense array the cells go, one selection per dimension: `time=0:10`, `lat=10..20`; all of it unless given
     #[arg(value_name = "SELECTION")]
@@ -42,6 +43,11 @@ pub(crate) struct Arguments {
 const ROWS: usize = 1 << 16;
 
 pub(crate) fn run(context: &Context, arguments: &Arguments) -> Outcome {
+    if messages::is_meant(context, &arguments.array, &arguments.input) {
+        let more = arguments.selection.iter().map(PathBuf::from);
+        let sources: Vec<PathBuf> = std::iter::once(arguments.input.clone()).chain(more).collect();
+        return messages::run(context, &arguments.array, &sources);
+    }
     let meter = Meter::new(false);
     let container = context.open(&arguments.array, &meter)?;
     let array = container.array_at(0)?;

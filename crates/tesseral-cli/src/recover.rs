@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use serde_json::json;
-use tesseral::{MessageChange, CreateOptions, Finding, MessageFile, Overwrite, engine};
+use tesseral::{CreateOptions, Finding, MessageChange, MessageFile, Overwrite, engine};
 
 use crate::context::{Context, local};
 use crate::failure::{Failure, Outcome, exit};
@@ -77,7 +77,11 @@ fn recover_messages(
         };
         let damaged = torn.damaged(number)?;
         let kept: Vec<usize> = (0..message.objects.len()).filter(|i| !damaged.contains(i)).collect();
-        let change = if damaged.is_empty() && !message.torn { MessageChange::None } else { MessageChange::Objects(&kept) };
+        let change = if damaged.is_empty() && !message.torn {
+            MessageChange::None
+        } else {
+            MessageChange::Objects(&kept)
+        };
         for object in &damaged {
             let detail = "its hash is not that of its bytes";
             findings.push(Finding::failed("chunk_lost", detail).in_array(format!("{number}/{object}")));

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use tesseral_core::{Attributes, Error, Finding, Result, Value};
-use tesseral_format::{MessageChange, Conflict, MessageFile, MessageFormat, MessageInfo, OpenOptions};
+use tesseral_format::{Conflict, MessageChange, MessageFile, MessageFormat, MessageInfo, OpenOptions};
 use tesseral_store::Store;
 use xxhash_rust::xxh3::Xxh3;
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tesseral_core::{DType, ErrorKind, Value};
-use tesseral_format::{Change, Conflict, Container, Format, MessageFormat, OpenOptions};
+use tesseral_format::{Conflict, Container, Format, MessageChange, MessageFormat, OpenOptions};
 use tesseral_store::wrap::{Counting, Wrapped};
 use tesseral_store::{MemoryStore, Store};
 use tesseral_tensogram::wire::cbor::{Item, Map};
@@ -56,7 +56,7 @@ fn store(bytes: Vec<u8>) -> Arc<dyn Store> {
     Arc::new(MemoryStore::of("file.tgm", bytes))
 }
 
-fn written(bytes: &[u8], number: usize, change: &Change<'_>) -> Vec<u8> {
+fn written(bytes: &[u8], number: usize, change: &MessageChange<'_>) -> Vec<u8> {
     let file = TensogramFormat.messages(store(bytes.to_vec()), &OpenOptions::default(), false).unwrap();
     let mut out = Vec::new();
     let put = &mut |bytes: &[u8]| {
@@ -100,10 +100,10 @@ fn memory_and_reads_stay_small() {
 #[test]
 fn edits_keep_object_frames() {
     let file = [message("a", &[1; 50]), message("b", &[2; 60])].concat();
-    assert_eq!(written(&file, 1, &Change::None), message("b", &[2; 60]));
-    assert_eq!(written(&file, 0, &Change::ListsFirst), message("a", &[1; 50]), "it was so before");
+    assert_eq!(written(&file, 1, &MessageChange::None), message("b", &[2; 60]));
+    assert_eq!(written(&file, 0, &MessageChange::ListsFirst), message("a", &[1; 50]), "it was so before");
     let keys = [(vec!["deep".to_owned(), "er".to_owned()], Value::Int(-3))];
-    let set = written(&file, 0, &Change::Set(&keys));
+    let set = written(&file, 0, &MessageChange::Set(&keys));
     let (metadata, objects) = decode(&set, &DecodeOptions::default()).unwrap();
     assert_eq!(metadata.base[0]["deep"], Item::map([("er", Item::Negative(2))]));
     assert_eq!(&objects[0].1[..], [1; 50]);
@@ -127,7 +127,7 @@ fn edits_keep_object_frames() {
         let (metadata, objects) = decode(&out, &DecodeOptions::default()).unwrap();
         assert_eq!(metadata.extra["from"], Item::Text(wanted.to_owned()));
         assert_eq!(objects.iter().map(|(_, cells)| cells.len()).collect::<Vec<_>>(), [50, 60, 70]);
-        let middle = written(&out, 0, &Change::Objects(&[1]));
+        let middle = written(&out, 0, &MessageChange::Objects(&[1]));
         assert_eq!(&decode(&middle, &DecodeOptions::default()).unwrap().1[0].1[..], [2; 60]);
     }
     let refused = TensogramFormat.merge(&files, &OpenOptions::default(), Conflict::Refuse, &mut |_| Ok(()));

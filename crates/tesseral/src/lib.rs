@@ -62,9 +62,10 @@ pub use tesseral_engine::{
     kernel::summary::{Summary, Wanted},
 };
 pub use tesseral_format::{
-    AppendOptions, ArraySpec, AuditOptions, Change, ChunkInfo, CodecSpec, Column, ColumnData, Conflict, Consolidate,
-    Consolidated, CoordinateRanges, CreateOptions, Depth, Edit, EditPart, Format, MemoryBudget, MessageChange,
-    MessageFile, MessageFormat, MessageInfo, OpenOptions, Repair, Request, Target, TimeRange, Totals, Vacuumed, Where,
+    AppendOptions, ArraySpec, AuditOptions, Change, ChunkInfo, CodecSpec, Column, ColumnData, Conflict,
+    Consolidate, Consolidated, CoordinateRanges, CreateOptions, Depth, Edit, EditPart, Format, MemoryBudget,
+    MessageChange, MessageFile, MessageFormat, MessageInfo, OpenOptions, Repair, Request, Target, TimeRange,
+    Totals, Vacuumed, Where,
 };
 pub use tesseral_store::{self as store, Overwrite};
 /// Messages of tensors: encode, decode, scan, stream and validate `.tgm` without the engine.

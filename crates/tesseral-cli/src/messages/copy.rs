@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use tesseral::{MessageChange, Error, MessageInfo};
+use tesseral::{Error, MessageChange, MessageInfo};
 
 use super::{Filter, Source, Written, create, put, select, shown};
 use crate::context::Context;

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use tesseral::{MessageChange, Error, Value};
+use tesseral::{Error, MessageChange, Value};
 
 use super::{Filter, Source, Written, create, put};
 use crate::context::Context;

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use tesseral::{MessageChange, Error};
+use tesseral::{Error, MessageChange};
 
 use super::{Source, Written, create, put};
 use crate::context::Context;
