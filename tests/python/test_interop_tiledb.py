@@ -5,9 +5,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
-
-from support import tet, tet_json
+from support import check_stat, number, tet, tet_json
 
 WRITER = Path(__file__).with_name("tiledb_arrays.py")
 
@@ -18,9 +18,31 @@ def write(seed, folder):
     return json.loads((folder / "expected.json").read_text()) if done.returncode == 0 else None
 
 
+def check_folds(array, fields, answer, where, context):
+    """Holds `stat` of every field of numbers to the cells, with and without stored statistics."""
+    for field in fields:
+        try:
+            dtype = np.dtype(field["dtype"])
+        except TypeError:
+            continue
+        column = answer["columns"][field["name"]]
+        if dtype.kind not in "iuf" or not answer["count"] or len(column["raw"]) != 2 * dtype.itemsize * answer["count"]:
+            continue
+        cells = np.frombuffer(bytes.fromhex(column["raw"]), dtype)
+        fill = dtype.type(number(field["fill"]))
+        gone = np.frombuffer(bytes.fromhex(column["validity"]), "u1") == 0
+        gone = gone | (np.isnan(cells) if np.isnan(fill) else cells == fill)
+        arguments = ["stat", array, field["name"], *answer["ranges"], *where]
+        full, quick = tet_json(*arguments), tet_json(*arguments, "--quick")
+        assert not full["from_statistics"] or quick["from_statistics"], context
+        check_stat(full, cells, gone)
+        same = ["count", "nulls", "nan", "min", "max"] + ([] if dtype.kind == "f" else ["sum"])
+        assert [quick[k] for k in same] == [full[k] for k in same], context
+
+
 @pytest.mark.parametrize("batch", range(8))
 def test_random_arrays(batch, tmp_path):
-    compared = 0
+    compared = asked = 0
     for seed in range(batch * 6, batch * 6 + 6):
         folder = tmp_path / str(seed)
         folder.mkdir()
@@ -43,4 +65,14 @@ def test_random_arrays(batch, tmp_path):
                 assert raw.hex() == column["raw"], (seed, name, as_of)
                 validity = tet("cat", array, name, "--validity", "--as-of", as_of)
                 assert validity.hex() == column["validity"], (seed, name, as_of)
-    assert compared > 0
+            for answer in state.get("answers", []):
+                where = ["--where", answer["where"]] if answer["where"] else []
+                context = (seed, answer["ranges"], answer["where"])
+                for name, column in answer["columns"].items():
+                    raw = tet("cat", array, name, "--raw", *answer["ranges"], *where)
+                    assert raw.hex() == column["raw"], (name, *context)
+                check_folds(array, info["arrays"][0]["fields"], answer, where, context)
+                rows = tet_json("cat", array, *answer["ranges"], *where)
+                assert rows["count"] == answer["count"], context
+                asked += 1
+    assert compared > 0 and asked > 0

@@ -150,7 +150,7 @@ def dense(rng, uri):
             as_coord = (lambda v: np.datetime64(v, "D")) if dtype.startswith("datetime") else np.dtype(dtype).type
             subarray.add_ranges([[(as_coord(a), as_coord(b))] for a, b in box])
             array.write_subarray(subarray, values)
-    return times
+    return times, {}, {}
 
 
 def coordinates(rng, kind, count, low, high):
@@ -191,7 +191,7 @@ def sparse(rng, uri):
     times = sorted(rng.sample(range(10, 90), rng.randint(0, 4)))
     for time in times:
         count = rng.randint(1, 60)
-        coords = [coordinates(rng, *kind, count) for kind in kinds]
+        coords = [coordinates(rng, kind, count, low, high) for kind, low, high in kinds]
         if not duplicates:
             seen, keep = set(), []
             for i, key in enumerate(zip(*[c.tolist() for c in coords])):
@@ -208,10 +208,12 @@ def sparse(rng, uri):
             with tiledb.open(uri, "d", timestamp=rng.randint(times[0], 95)) as array:
                 array.query(cond=f"{attr.name} {rng.choice(['>', '<', '==', '!='])} {rng.choice([0, 1, 7])}").submit()
             break
-    return times
+    every = {attr.name: kind for attr, kind, _ in attrs if kind in INTS + ["float32", "float64", "ascii"]}
+    every.update({f"d{d}": kind for d, (kind, _, _) in enumerate(kinds)})
+    return times, every, {attr.name: nullable for attr, _, nullable in attrs}
 
 
-def read(uri, times, is_sparse):
+def read(uri, times, is_sparse, ranges=None, cond=None):
     """The package's own raw buffers: per name (bytes, offsets, validity)."""
     context = tiledb.Ctx({"sm.var_offsets.bitsize": 64})
     with tiledb.open(uri, timestamp=times, ctx=context) as array:
@@ -219,7 +221,12 @@ def read(uri, times, is_sparse):
         dims = [array.dim(i).name for i in range(array.ndim)] if is_sparse else []
         query = tiledb.main.PyQuery(context, array, attrs, dims, is_sparse, 3 if is_sparse else 0)
         subarray = tiledb.Subarray(array, context)
+        if cond:
+            query.set_cond(tiledb.QueryCondition(cond))
         if is_sparse:
+            for i, name in enumerate(dims):
+                if ranges and name in ranges:
+                    subarray.add_dim_range(i, ranges[name])
             query.set_subarray(subarray)
         else:
             box = [array.dim(i).domain for i in range(array.ndim)]
@@ -254,6 +261,85 @@ def read(uri, times, is_sparse):
         return attrs, dims, out
 
 
+def literal(rng, kind, rows):
+    """A value that cells have, or nearly, as a condition of the package takes it and as ours does; None where there is none."""
+    cell = rng.choice(rows) if rows else None
+    if kind in ("ascii", "U0"):
+        text = cell.decode() if cell and rng.random() < 0.8 else rng.choice(["a", "bb", "c"])
+        return repr(text), '"' + text + '"'
+    dtype = np.dtype(kind)
+    if dtype.kind not in "iuf" or (cell is not None and len(cell) != dtype.itemsize):
+        return None
+    value = np.frombuffer(cell, dtype)[0] if cell and rng.random() < 0.8 else dtype.type(rng.choice([0, 1, 7]))
+    if dtype.kind == "f":
+        if not np.isfinite(value) or float(np.float32(value)) != float(value):
+            value = dtype.type(0.5)
+        return repr(float(value)), repr(float(value))
+    # The package reads larger integers as floats.
+    if abs(int(value)) >= 2**53:
+        value = dtype.type(7)
+    return str(int(value)), str(int(value))
+
+
+def condition(rng, kinds, columns, nullable, depth=2):
+    """A random condition in both languages."""
+    if depth and rng.random() < 0.4:
+        a, b = condition(rng, kinds, columns, nullable, depth - 1), condition(rng, kinds, columns, nullable, depth - 1)
+        word = rng.choice(["and", "or"])
+        return f"({a[0]}) {word} ({b[0]})", f"({a[1]}) {word} ({b[1]})"
+    for _ in range(20):
+        name = rng.choice(sorted(kinds))
+        rows, valid = columns[name]
+        value = literal(rng, kinds[name], [r for r, v in zip(rows, valid) if v])
+        if value is None:
+            continue
+        if rng.random() < 0.15:
+            other = literal(rng, kinds[name], rows) or value
+            word = rng.choice(["in", "not in"])
+            return f"{name} {word} [{value[0]}, {other[0]}]", f"{name} {word} ({value[1]}, {other[1]})"
+        op = rng.choice(["<", "<=", ">", ">=", "==", "!="])
+        return f"{name} {op} {value[0]}", f"{name} {op} {value[1]}"
+    raise ValueError("no column to compare")
+
+
+def answers(rng, uri, dims, kinds, nullable, out):
+    """What the package gives for random ranges and conditions of a sparse array, and aggregates of its numbers."""
+    names = list(out)
+    columns = {name: (out[name][0], out[name][1]) for name in names}
+    found = []
+    for _ in range(3):
+        ranges, ours = {}, []
+        for d in dims:
+            rows = columns[d][0]
+            if not rows or rng.random() < 0.4:
+                continue
+            kind = kinds[d]
+            a, b = sorted((key_of(out[d][3], rng.choice(rows), out[d][2]), key_of(out[d][3], rng.choice(rows), out[d][2])))
+            if kind == "ascii":
+                ranges[d] = (a, b)
+                ours.append(f"{d}={a.decode()}..{b.decode()}")
+            elif kind.startswith("datetime"):
+                ranges[d] = (np.datetime64(a, "ns"), np.datetime64(b, "ns"))
+                ours.append(f"{d}={np.datetime64(a, 'ns')}..{np.datetime64(b, 'ns')}")
+            else:
+                ranges[d] = (a, b)
+                ours.append(f"{d}={a!r}..{b!r}")
+        try:
+            cond = condition(rng, kinds, columns, nullable) if rng.random() < 0.7 else None
+        except ValueError:
+            cond = None
+        try:
+            attrs, dims_, got = read(uri, (0, 2000), True, ranges, cond and cond[0])
+        except tiledb.TileDBError:
+            # A condition that the package refuses.
+            continue
+        count = len(next(iter(got.values()))[0])
+        order = sort_rows(got, attrs, dims_, count)
+        columns_out = {name: raw_column(got[name], order) for name in attrs + dims_}
+        found.append({"ranges": ours, "where": cond and cond[1], "columns": columns_out, "count": count})
+    return found
+
+
 def key_of(dtype, cell, var):
     if var:
         return cell
@@ -266,8 +352,15 @@ def expectation(uri, times, is_sparse):
     count = len(next(iter(out.values()))[0])
     if any(len(rows) != count or len(valid) != count for rows, valid, _, _ in out.values()):
         raise ValueError("the package gave columns of several lengths")
+    order = sort_rows(out, attrs, dims, count) if is_sparse else list(range(count))
+    columns = {name: raw_column(out[name], order) for name in attrs + dims}
+    return {"as_of": list(times), "sparse": is_sparse, "columns": columns}
+
+
+def sort_rows(out, attrs, dims, count):
+    """Rows by their coordinates, ties by the bytes of the attributes."""
     order = list(range(count))
-    if is_sparse:
+    if dims:
         def key(i):
             coords = [key_of(out[d][3], out[d][0][i], out[d][2]) for d in dims]
             # Nulls are zeros here as in the raw bytes; what is null decides last.
@@ -275,23 +368,25 @@ def expectation(uri, times, is_sparse):
             fields = [out[a][0][i] if out[a][1][i] else null[a] for a in attrs]
             return coords, fields, [out[a][1][i] for a in attrs]
         order.sort(key=key)
-    columns = {}
-    for name in attrs + dims:
-        rows, valid, var, _ = out[name]
-        blob = bytearray()
-        for i in order:
-            cell = rows[i] if valid[i] else (b"" if var else bytes(len(rows[i])))
-            if var:
-                blob += len(cell).to_bytes(8, "little")
-            blob += cell
-        columns[name] = {"raw": bytes(blob).hex(), "validity": bytes(valid[i] for i in order).hex()}
-    return {"as_of": list(times), "sparse": is_sparse, "columns": columns}
+    return order
+
+
+def raw_column(column, order):
+    """One column as our raw output has it."""
+    rows, valid, var, _ = column
+    blob = bytearray()
+    for i in order:
+        cell = rows[i] if valid[i] else (b"" if var else bytes(len(rows[i])))
+        if var:
+            blob += len(cell).to_bytes(8, "little")
+        blob += cell
+    return {"raw": bytes(blob).hex(), "validity": bytes(valid[i] for i in order).hex()}
 
 
 def attempt(rng, uri):
     shutil.rmtree(uri, ignore_errors=True)
     is_sparse = rng.random() < 0.5
-    times = (sparse if is_sparse else dense)(rng, uri)
+    times, kinds, nullable = (sparse if is_sparse else dense)(rng, uri)
     if times and rng.random() < 0.4:
         config = tiledb.Config({"sm.consolidation.timestamp_start": times[0],
                                 "sm.consolidation.timestamp_end": rng.choice(times)})
@@ -302,7 +397,13 @@ def attempt(rng, uri):
             tiledb.consolidate(uri, config=tiledb.Config({"sm.consolidation.mode": "commits"}))
     ranges = [(0, 2000)] + [tuple(sorted((rng.randint(0, 99), rng.randint(0, 99)))) for _ in range(2)]
     ranges.append((0, rng.randint(10, 99)))
-    return [expectation(uri, times, is_sparse) for times in ranges]
+    if times and rng.random() < 0.3:
+        tiledb.consolidate(uri, config=tiledb.Config({"sm.consolidation.mode": "fragment_meta"}))
+    states = [expectation(uri, times, is_sparse) for times in ranges]
+    if is_sparse:
+        attrs, dims, out = read(uri, (0, 2000), True)
+        states[0]["answers"] = answers(rng, uri, dims, kinds, nullable, out)
+    return states
 
 
 def main(seed, folder):

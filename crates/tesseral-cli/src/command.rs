@@ -5,7 +5,9 @@ use clap::Subcommand;
 use crate::context::Context;
 use crate::failure::Outcome;
 use crate::messages::{copy, dump, get, merge, reshuffle, set, split};
-use crate::{append, cat, completions, create, doctor, info, maintain, man, recover, repair, stat, verify};
+use crate::{
+    append, cat, completions, create, doctor, info, log, maintain, man, recover, repair, stat, verify,
+};
 
 /// One command with its arguments.
 #[derive(Debug, Subcommand)]
@@ -15,6 +17,8 @@ pub(crate) enum Command {
     Info(info::Arguments),
     /// Prints values
     Cat(cat::Arguments),
+    /// Lists the writes a source keeps, oldest first
+    Log(log::Arguments),
     /// Prints minimum, maximum, mean and other statistics
     Stat(stat::Arguments),
     /// Checks a source: exit 0 when it is sound, 1 when it is damaged
@@ -61,6 +65,7 @@ impl Command {
         match self {
             Self::Info(arguments) => info::run(context, arguments),
             Self::Cat(arguments) => cat::run(context, arguments),
+            Self::Log(arguments) => log::run(context, arguments),
             Self::Stat(arguments) => stat::run(context, arguments),
             Self::Verify(arguments) => verify::run(context, arguments),
             Self::Repair(arguments) => repair::run(context, arguments),

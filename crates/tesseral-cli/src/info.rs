@@ -7,7 +7,10 @@ use std::collections::HashSet;
 use std::path::PathBuf;
 
 use clap::Args;
-use tesseral::{Array, ChunkInfo, Container, Error, MessageInfo, Selection};
+use tesseral::{
+    Array, ChunkInfo, ChunkStats, Column, Container, Cover, Error, MessageInfo, PlannedChunk, Request,
+    Scalar, Selection,
+};
 
 use crate::context::Context;
 use crate::failure::{Outcome, exit};
@@ -168,6 +171,9 @@ impl Known {
     /// Bytes of its cells once decoded; `None` when cells have no one size.
     fn raw(&self) -> Option<u64> {
         let schema = self.array.schema();
+        if schema.sparse {
+            return None;
+        }
         let cells = schema.shape()?.iter().try_fold(1_u64, |n, extent| n.checked_mul(*extent))?;
         let sizes = schema.fields.iter().map(|f| f.cell_size().and_then(|n| u64::try_from(n).ok()));
         let size = sizes.sum::<Option<u64>>()?;
@@ -175,19 +181,51 @@ impl Known {
     }
 
     /// Its first chunks; 0 means all.
-    fn chunk_rows(&self, limit: u64) -> Outcome<Vec<ChunkInfo>> {
+    fn chunk_rows(&self, limit: u64) -> Outcome<Vec<ChunkRow>> {
         let (array, schema) = (&self.array, self.array.schema());
-        if let (Ok(grid), true) = (schema.grid(), limit > 0) {
+        let everything = array.everything()?;
+        if let (Ok(grid), true, false) = (schema.grid(), limit > 0, schema.sparse) {
             // Asking for the few chunks shown keeps this independent of how many there are.
             let mut rows = Vec::new();
             for linear in 0..grid.total().min(limit) {
-                let selection = Selection::from_region(&grid.region(&grid.coords(linear)));
-                rows.extend(array.chunks(&selection)?);
+                let region = grid.region(&grid.coords(linear));
+                let target = tesseral::Target::Cells(Selection::from_region(&region));
+                rows.extend(self.planned(&Request { target, ..everything.clone() }, limit)?);
             }
             rows.truncate(usize::try_from(limit).unwrap_or(usize::MAX));
             return Ok(rows);
         }
-        let all = array.all().map_err(|_| Error::unsupported("listing the chunks of this array"))?;
-        Ok(array.chunks(&all)?)
+        self.planned(&everything, limit)
     }
+
+    fn planned(&self, request: &Request, limit: u64) -> Outcome<Vec<ChunkRow>> {
+        let source = self.array.handle().source();
+        let plan = source.plan(request).map_err(|e| e.in_array(self.array.name()))?;
+        let shown = if limit == 0 { usize::MAX } else { usize::try_from(limit).unwrap_or(usize::MAX) };
+        let fields = &self.array.schema().fields;
+        let row = |chunk: &PlannedChunk| ChunkRow {
+            info: source.describe(chunk),
+            cells: chunk.cells,
+            bounds: match &chunk.cover {
+                Cover::Bounds(bounds) => Some(bounds.to_vec()),
+                Cover::Exact(_) => None,
+            },
+            statistics: (0..)
+                .zip(fields)
+                .map(|(f, field)| (field.name.clone(), source.stats(chunk, Column::Field(f))))
+                .filter(|(_, stats)| stats.min.bound().is_some() || stats.nulls.bound().is_some())
+                .collect(),
+        };
+        Ok(plan.chunks.iter().take(shown).map(row).collect())
+    }
+}
+
+/// A chunk with what is known of it.
+struct ChunkRow {
+    info: ChunkInfo,
+    cells: u64,
+    /// Coordinates of chunks that list their cells.
+    bounds: Option<Vec<(Scalar, Scalar)>>,
+    /// By field.
+    statistics: Vec<(String, ChunkStats)>,
 }

@@ -12,6 +12,7 @@ mod doctor;
 mod failure;
 mod info;
 mod json;
+mod log;
 mod maintain;
 mod man;
 mod messages;

@@ -17,6 +17,49 @@ pub enum MemoryBudget {
     BasisPoints(u16),
 }
 
+/// Whether a write counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum VersionState {
+    /// It is read.
+    Visible,
+    /// Another one replaces it.
+    Replaced,
+    /// Nobody committed it.
+    Uncommitted,
+}
+
+impl VersionState {
+    /// Its name: `visible`, `replaced`, `uncommitted`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Visible => "visible",
+            Self::Replaced => "replaced",
+            Self::Uncommitted => "uncommitted",
+        }
+    }
+}
+
+/// A write that a format keeps apart from others.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Version {
+    /// The array it belongs to, where the container has several.
+    pub array: Option<String>,
+    /// Its name.
+    pub name: String,
+    /// What it did: `write`, `consolidate`, `delete`.
+    pub op: &'static str,
+    /// First moment, milliseconds since 1970.
+    pub start: u64,
+    /// Last moment.
+    pub end: u64,
+    /// Cells it holds, where that is known.
+    pub cells: Option<u64>,
+    /// Bytes it takes, where that is known.
+    pub bytes: Option<u64>,
+    /// Whether it counts.
+    pub state: VersionState,
+}
+
 /// An opened file or folder. What it shows does not change, whatever others write.
 pub trait Container: Debug + Send + Sync {
     /// The id of its format.
@@ -58,6 +101,11 @@ pub trait Container: Debug + Send + Sync {
 
     /// How it came to be.
     fn history(&self) -> &[HistoryRow];
+
+    /// The writes it keeps apart, oldest first, for formats that keep versions.
+    fn versions(&self) -> Vec<Version> {
+        Vec::new()
+    }
 
     /// The memory it asks readers to keep to, when it says so.
     fn memory_budget(&self) -> Option<MemoryBudget> {

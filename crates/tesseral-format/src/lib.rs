@@ -28,7 +28,7 @@ pub mod testing;
 mod writer;
 
 pub use column::{Column, ColumnData, ColumnMut, KEPT, Scratch, UNWRITTEN};
-pub use container::{Container, MemoryBudget};
+pub use container::{Container, MemoryBudget, Version, VersionState};
 pub use edit::{Change, Consolidate, Consolidated, Edit, Part as EditPart, Vacuumed};
 pub use format::{
     AppendOptions, AuditOptions, AuditReport, Capabilities, CreateOptions, Depth, Format, OpenOptions, Probe,

@@ -4,7 +4,7 @@ use std::fmt::Debug;
 use std::ops::Range;
 
 use bytes::Bytes;
-use tesseral_core::{ArraySchema, ChunkStats, Coords, Error, Result};
+use tesseral_core::{ArraySchema, ChunkStats, Coords, Error, Result, Scalar};
 
 use crate::{ChunkPlan, Column, ColumnMut, PlannedChunk, Request, Scratch};
 
@@ -76,6 +76,12 @@ pub trait ArraySource: Debug + Send + Sync {
         Ok(Totals { chunks: plan.chunks.len() as u64, stored_bytes: plan.stored_bytes() })
     }
 
+    /// The smallest range of coordinates along each dimension that holds every cell, for formats that know it; `Some(None)`
+    /// for an array without cells.
+    fn non_empty_domain(&self) -> Option<Option<Vec<(Scalar, Scalar)>>> {
+        None
+    }
+
     /// What is known of a chunk's column without reading it.
     fn stats(&self, chunk: &PlannedChunk, column: Column) -> ChunkStats;
 
@@ -89,6 +95,12 @@ pub trait ArraySource: Debug + Send + Sync {
     fn check_of(&self, error: &Error) -> &'static str {
         let _ = error;
         "chunk_decode"
+    }
+
+    /// Stored bytes of a chunk that a checksum among its codecs covers: decoding compares it.
+    fn checked_bytes(&self, chunk: &PlannedChunk) -> u64 {
+        let _ = chunk;
+        0
     }
 
     /// Decodes cells of one column. `parts` are the bytes of the chunk's parts of that column, in order; `cells` is a

@@ -4,10 +4,11 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use tesseral_core::{ArraySchema, Attributes, ChunkStats, Coords, Error, HistoryRow, Result};
+use tesseral_codec::filter::Filter;
+use tesseral_core::{ArraySchema, Attributes, ChunkStats, Coords, Error, HistoryRow, Result, Scalar};
 use tesseral_format::{
-    ArraySource, ChunkInfo, ChunkPlan, Column, ColumnMut, DigestSpan, PlannedChunk, Request, Scratch,
-    TimeRange,
+    ArraySource, ChunkInfo, ChunkPlan, Column, ColumnMut, DigestSpan, Part, PlannedChunk, Request, Role,
+    Scratch, TimeRange,
 };
 
 use crate::deletes::StoredDelete;
@@ -29,6 +30,8 @@ pub(crate) struct TileDbArray {
     pub fragments: Vec<Fragment>,
     /// Committed fragments that others replace.
     pub hidden: Vec<FragmentEntry>,
+    /// Folders of fragments that nobody committed.
+    pub uncommitted: Vec<String>,
     pub objects: Vec<String>,
     pub deletes: Vec<StoredDelete>,
     pub range: TimeRange,
@@ -96,6 +99,10 @@ impl ArraySource for TileDbArray {
         planned.map_err(|e| e.in_array(&self.schema.name))
     }
 
+    fn non_empty_domain(&self) -> Option<Option<Vec<(Scalar, Scalar)>>> {
+        Some(crate::details::non_empty(self))
+    }
+
     fn stats(&self, chunk: &PlannedChunk, column: Column) -> ChunkStats {
         crate::stats::stats(self, chunk, column)
     }
@@ -128,6 +135,25 @@ impl ArraySource for TileDbArray {
 
     fn digest(&self, _chunk: &PlannedChunk) -> Option<DigestSpan> {
         None
+    }
+
+    fn checked_bytes(&self, chunk: &PlannedChunk) -> u64 {
+        let Ok((fragment, _)) = self.locate(chunk.id) else { return 0 };
+        let checked = |part: &&Part| {
+            let slot = match part.column {
+                Column::Field(field) => self.slot(fragment, field).ok().flatten(),
+                Column::Dim(d) => Some(fragment.dim_slot(usize::from(d))),
+                Column::Timestamp | Column::DeletedBy => None,
+            };
+            let chain = slot.and_then(|slot| fragment.chains(slot)).map(|chains| match part.role {
+                Role::Offsets => &chains.offsets,
+                Role::Validity => &chains.validity,
+                _ => &chains.values,
+            });
+            let chain = chain.unwrap_or(&fragment.schema.times);
+            chain.filters().any(|f| matches!(f, Filter::Md5 | Filter::Sha256 | Filter::Aes256Gcm))
+        };
+        chunk.parts.iter().filter(checked).map(|part| part.len).sum()
     }
 
     fn decode(

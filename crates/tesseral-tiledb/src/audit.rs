@@ -65,7 +65,7 @@ pub(crate) fn audit(
         let checked = opening.fragment(&reader, entry).and_then(|f| f.check_sections(&reader).map(|()| f));
         match checked {
             Ok(fragment) => {
-                uncovered = uncovered.saturating_add(fragment.metadata_len);
+                uncovered = uncovered.saturating_add(fragment.metadata_len(&reader)?);
                 fragments.push(fragment);
             }
             Err(error) => {

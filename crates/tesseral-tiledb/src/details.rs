@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 use tesseral_core::Scalar;
+use tesseral_core::dtype::Class;
 
 use crate::array::TileDbArray;
 use crate::fragment::Fragment;
@@ -10,13 +11,7 @@ use crate::wire::schema::Range;
 
 pub(crate) fn details(container: &TileDbContainer) -> Value {
     match (&container.group, container.arrays.as_slice()) {
-        (None, [array]) => {
-            let mut value = one(array);
-            if let Value::Object(map) = &mut value {
-                map.insert("uncommitted".to_owned(), json!(container.uncommitted));
-            }
-            value
-        }
+        (None, [array]) => one(array),
         (group, arrays) => {
             let members = group.iter().flat_map(|g| &g.members).map(
                 |m| json!({"name": m.name, "uri": m.uri, "type": if m.group { "group" } else { "array" }}),
@@ -40,7 +35,7 @@ fn pair(array: &TileDbArray, dim: usize, range: &Range) -> Value {
 /// Numbers as numbers where JSON holds them exactly, everything else as text.
 fn number(scalar: &Scalar) -> Value {
     match scalar.as_i128() {
-        Some(n) if scalar.dtype().class() != tesseral_core::dtype::Class::Time => i64::try_from(n)
+        Some(n) if scalar.dtype().class() != Class::Time => i64::try_from(n)
             .map(Value::from)
             .or_else(|_| u64::try_from(n).map(Value::from))
             .unwrap_or(Value::Null),
@@ -55,18 +50,14 @@ fn number(scalar: &Scalar) -> Value {
     }
 }
 
-/// The smallest box around all fragments.
-fn non_empty(array: &TileDbArray) -> Value {
-    let dims = (0..array.schema.dims.len()).map(|d| {
-        let dtype = array.schema.dims[d].dtype;
+/// The smallest box around all fragments; none without cells.
+pub(crate) fn non_empty(array: &TileDbArray) -> Option<Vec<(Scalar, Scalar)>> {
+    let dims = array.schema.dims.iter().enumerate().map(|(d, dim)| {
         let domains = array.fragments.iter().filter_map(|f| f.footer.domain.as_ref());
         let mut ends: Option<(Scalar, Scalar)> = None;
         for domain in domains {
-            let (Ok(low), Ok(high)) =
-                (Scalar::from_le_bytes(dtype, &domain[d].0), Scalar::from_le_bytes(dtype, &domain[d].1))
-            else {
-                continue;
-            };
+            let end = |bytes: &[u8]| Scalar::from_le_bytes(dim.dtype, bytes);
+            let (Ok(low), Ok(high)) = (end(&domain[d].0), end(&domain[d].1)) else { continue };
             ends = Some(match ends {
                 None => (low, high),
                 Some((a, b)) => (
@@ -75,18 +66,14 @@ fn non_empty(array: &TileDbArray) -> Value {
                 ),
             });
         }
-        ends.map(|(low, high)| json!([number(&low), number(&high)]))
+        ends
     });
-    dims.collect::<Option<Vec<_>>>().map_or(Value::Null, Value::from)
+    dims.collect()
 }
 
 fn fragment(array: &TileDbArray, fragment: &Fragment) -> Value {
-    let cells = match &fragment.placement {
-        Some(placement) => placement.region.cells(),
-        None => Some(fragment.total_cells()),
-    };
-    let bytes: u64 =
-        fragment.footer.files.iter().flatten().fold(fragment.metadata_len, |n, b| n.saturating_add(*b));
+    let cells = crate::versions::cells(fragment);
+    let bytes = fragment.stored_bytes(&array.reader).ok();
     let domain = fragment.footer.domain.as_ref();
     let domain =
         domain.map(|ranges| ranges.iter().enumerate().map(|(d, r)| pair(array, d, r)).collect::<Vec<_>>());
@@ -101,8 +88,38 @@ fn fragment(array: &TileDbArray, fragment: &Fragment) -> Value {
         "non_empty_domain": domain,
         "has_timestamps": fragment.footer.timestamps,
         "has_delete_metadata": fragment.footer.deletes,
-        "statistics": fragment.footer.version >= 11,
+        "statistics": statistics(array, fragment),
     })
+}
+
+/// Statistics of the fragment's attributes, as stored; null where there are none or they cannot be read.
+fn statistics(array: &TileDbArray, fragment: &Fragment) -> Value {
+    let Ok(slots) = fragment.statistics(&array.reader) else { return Value::Null };
+    if slots.is_empty() {
+        return Value::Null;
+    }
+    let attributes = fragment.schema.wire.attributes.iter().zip(&slots).map(|(attribute, slot)| {
+        let dtype = attribute.datatype.dtype();
+        // A NaN among the cells leaves minima and maxima that mean nothing, and a sum that says so.
+        let poisoned = dtype.class() == Class::Float && f64::from_bits(slot.sum).is_nan();
+        let value = |bytes: &[u8]| match Scalar::from_le_bytes(dtype, bytes) {
+            Ok(scalar) if !bytes.is_empty() && !poisoned => number(&scalar),
+            _ => Value::Null,
+        };
+        let sum = match dtype.class() {
+            _ if attribute.values != 1 => Value::Null,
+            Class::Float => {
+                serde_json::Number::from_f64(f64::from_bits(slot.sum)).map_or(Value::Null, Value::from)
+            }
+            Class::UInt | Class::Bool => Value::from(slot.sum),
+            Class::Int | Class::Time => Value::from(slot.sum.cast_signed()),
+            _ => Value::Null,
+        };
+        let nulls = if attribute.nullable { Value::from(slot.nulls) } else { Value::Null };
+        let stats = json!({"min": value(&slot.min), "max": value(&slot.max), "sum": sum, "nulls": nulls});
+        (attribute.name.clone(), stats)
+    });
+    Value::Object(attributes.collect())
 }
 
 fn one(array: &TileDbArray) -> Value {
@@ -148,13 +165,16 @@ fn one(array: &TileDbArray) -> Value {
         "enumerations": wire.enumerations.iter().map(|(name, _)| name).collect::<Vec<_>>(),
         "domain": domains.collect::<Vec<_>>(),
         "current_domain": wire.current_domain.as_ref().map(domain),
-        "non_empty_domain": non_empty(array),
+        "non_empty_domain": non_empty(array).map(|dims| {
+            dims.iter().map(|(low, high)| json!([number(low), number(high)])).collect::<Vec<_>>()
+        }),
         "offsets_filters": names(&array.current.attributes.first().map_or_else(
             || array.current.times.clone(), |a| a.offsets.clone())),
         "fragments": array.fragments.iter().map(|f| fragment(array, f)).collect::<Vec<_>>(),
         "hidden_fragments": array.hidden.iter().map(|f| {
             json!({"name": f.name, "timestamps": [f.start, f.end], "version": f.version})
         }).collect::<Vec<_>>(),
+        "uncommitted": array.uncommitted,
         "deletes": array.deletes.iter().map(|d| json!({"name": d.name, "at": d.timestamp})).collect::<Vec<_>>(),
     })
 }

@@ -2,8 +2,8 @@
 
 use std::sync::{Arc, OnceLock};
 
-use tesseral_core::{Error, Result};
-use tesseral_store::StoreExt;
+use tesseral_core::{Error, Result, Scalar};
+use tesseral_store::{Bytes, StoreExt};
 
 use crate::directory::FragmentEntry;
 use crate::geometry::{Geometry, Placement};
@@ -12,14 +12,17 @@ use crate::reader::{Reader, join};
 use crate::wire::cursor::le64;
 use crate::wire::footer::{Footer, List, schema_name};
 use crate::wire::rtree;
-use crate::wire::schema::Range;
-use crate::wire::section::{self, Values};
+use crate::wire::schema::{Dimension, Range};
+use crate::wire::section::{self, SlotStatistics, Values};
 
 /// The file of a fragment's metadata.
 pub(crate) const METADATA: &str = "__fragment_metadata.tdb";
 
 /// Tiles of one fragment that are numbered.
 pub(crate) const MAX_TILES: u64 = 1 << 40;
+
+/// Lowest and highest coordinate along each dimension.
+pub(crate) type Bounds = Box<[(Scalar, Scalar)]>;
 
 /// A fragment that a read sees.
 #[derive(Debug)]
@@ -31,18 +34,21 @@ pub(crate) struct Fragment {
     pub placement: Option<Placement>,
     /// Number of tiles.
     pub tiles: u64,
-    /// Bytes of its metadata file.
-    pub metadata_len: u64,
     /// Number of its first object.
     pub objects: u32,
-    footer_at: u64,
+    footer_len: u64,
+    /// Where the footer is in the fragment's own file, and how long that is: known at once where it was read from there.
+    own: OnceLock<(u64, u64)>,
     lists: Box<[OnceLock<Vec<u64>>]>,
     extrema: Box<[OnceLock<Values>]>,
-    boxes: OnceLock<Vec<Vec<Range>>>,
+    boxes: OnceLock<Vec<Bounds>>,
 }
 
-/// Reads a fragment's footer: its bytes, where it begins, length of the file.
-pub(crate) fn read_footer(reader: &Reader, object: &str) -> Result<(tesseral_store::Bytes, u64, u64)> {
+/// A footer's bytes, and where it is in the fragment's own file with the length of that, when it was read from there.
+type FooterBytes = (Bytes, Option<(u64, u64)>);
+
+/// Reads a fragment's footer.
+pub(crate) fn read_footer(reader: &Reader, object: &str) -> Result<FooterBytes> {
     let described = || reader.store.describe(object);
     let len = reader.store.len(object)?;
     let tail =
@@ -61,24 +67,29 @@ pub(crate) fn read_footer(reader: &Reader, object: &str) -> Result<(tesseral_sto
     })?;
     if start >= window {
         let from = usize::try_from(start - window).unwrap_or(usize::MAX);
-        return Ok((bytes.slice(from..bytes.len() - 8), start, len));
+        return Ok((bytes.slice(from..bytes.len() - 8), Some((start, len))));
     }
     reader.limits.check_metadata(footer_len)?;
-    Ok((reader.store.read(object, start..tail)?, start, len))
+    Ok((reader.store.read(object, start..tail)?, Some((start, len))))
 }
 
 impl Fragment {
-    /// Opens a fragment. `schemas` finds the schema of a name.
+    /// Opens a fragment. `footer` is the one that a consolidated file has of it, `schemas` finds the schema of a name.
     pub(crate) fn open(
         reader: &Reader,
         entry: FragmentEntry,
+        footer: Option<Bytes>,
         geometry: Option<&Geometry>,
         schemas: impl FnOnce(&str) -> Option<Arc<StoredSchema>>,
     ) -> Result<Self> {
         crate::wire::check_version(entry.version)?;
         let object = join(&entry.folder, METADATA);
         let described = reader.store.describe(&object);
-        let (bytes, footer_at, metadata_len) = read_footer(reader, &object)?;
+        let (bytes, own) = match footer {
+            Some(bytes) => (bytes, None),
+            None => read_footer(reader, &object)?,
+        };
+        let footer_at = own.map(|(at, _)| at);
         let name = schema_name(&described, &bytes)?;
         let schema = schemas(&name).ok_or_else(|| {
             Error::corrupt("the footer", &described, footer_at, format!("there is no schema {name:?}"))
@@ -111,14 +122,49 @@ impl Fragment {
             schema,
             placement,
             tiles,
-            metadata_len,
             objects: 0,
-            footer_at,
+            footer_len: bytes.len() as u64,
+            own: own.map_or_else(OnceLock::new, OnceLock::from),
             lists: (0..slots * 8).map(|_| OnceLock::new()).collect(),
             extrema: (0..slots * 2).map(|_| OnceLock::new()).collect(),
             boxes: OnceLock::new(),
             footer,
         })
+    }
+
+    /// Where the footer is in the fragment's own file, and how long that file is.
+    fn own(&self, reader: &Reader) -> Result<(u64, u64)> {
+        if let Some(own) = self.own.get() {
+            return Ok(*own);
+        }
+        let object = self.metadata_object();
+        let len = reader.store.len(&object)?;
+        let at = len.checked_sub(8).and_then(|n| n.checked_sub(self.footer_len)).ok_or_else(|| {
+            Error::truncated("the footer", reader.store.describe(&object), 0, self.footer_len, len)
+        })?;
+        Ok(*self.own.get_or_init(|| (at, len)))
+    }
+
+    /// Bytes of its metadata file.
+    pub(crate) fn metadata_len(&self, reader: &Reader) -> Result<u64> {
+        self.own(reader).map(|(_, len)| len)
+    }
+
+    /// Bytes of all its files.
+    pub(crate) fn stored_bytes(&self, reader: &Reader) -> Result<u64> {
+        let (_, metadata) = self.own(reader)?;
+        Ok(self.footer.files.iter().flatten().fold(metadata, |n, b| n.saturating_add(*b)))
+    }
+
+    /// Statistics of each slot over the whole fragment; none before version 11.
+    pub(crate) fn statistics(&self, reader: &Reader) -> Result<Vec<SlotStatistics>> {
+        match self.footer.statistics.filter(|_| self.footer.version > 11) {
+            Some(offset) => {
+                let object = reader.store.describe(&self.metadata_object());
+                section::statistics(&object, &self.section(reader, offset)?, self.slots())
+            }
+            None => Ok(Vec::new()),
+        }
     }
 
     fn metadata_object(&self) -> String {
@@ -129,11 +175,12 @@ impl Fragment {
     fn section(&self, reader: &Reader, offset: u64) -> Result<Vec<u8>> {
         let object = self.metadata_object();
         // Sections lie in no order that could be relied on: one ends where the next offset begins, at the latest.
-        let next = self.footer.offsets().filter(|o| *o > offset).min().unwrap_or(self.footer_at);
-        let end = next.min(self.footer_at);
+        let (footer_at, _) = self.own(reader)?;
+        let next = self.footer.offsets().filter(|o| *o > offset).min().unwrap_or(footer_at);
+        let end = next.min(footer_at);
         if offset >= end {
-            let detail = format!("a section at byte {offset} of {}", self.footer_at);
-            return Err(Error::corrupt("the footer", reader.store.describe(&object), self.footer_at, detail));
+            let detail = format!("a section at byte {offset} of {footer_at}");
+            return Err(Error::corrupt("the footer", reader.store.describe(&object), footer_at, detail));
         }
         let bytes = reader.store.read(&object, offset..end)?;
         reader.unfilter(&object, &bytes).map(|(bytes, _)| bytes)
@@ -168,18 +215,27 @@ impl Fragment {
         Ok(cell.get_or_init(|| values))
     }
 
-    /// The boxes of a sparse fragment's tiles.
-    pub(crate) fn boxes(&self, reader: &Reader) -> Result<&[Vec<Range>]> {
+    /// The boxes of a sparse fragment's tiles: lowest and highest coordinate along each dimension.
+    pub(crate) fn boxes(&self, reader: &Reader) -> Result<&[Bounds]> {
         if let Some(boxes) = self.boxes.get() {
             return Ok(boxes);
         }
         let object = reader.store.describe(&self.metadata_object());
         let bytes = self.section(reader, self.footer.rtree)?;
-        let boxes = rtree::leaves(&object, &bytes, &self.schema.wire.dims)?;
+        let dims = &self.schema.wire.dims;
+        let boxes = rtree::leaves(&object, &bytes, dims)?;
         if boxes.len() as u64 != self.tiles {
             let detail = format!("{} boxes for {} tiles", boxes.len(), self.tiles);
             return Err(Error::corrupt("the R-tree", object, self.footer.rtree, detail));
         }
+        let coordinates = |ranges: &Vec<Range>| -> Result<Bounds> {
+            let ends = |dim: &Dimension, (low, high): &Range| {
+                let dtype = dim.datatype.dtype();
+                Ok((Scalar::from_le_bytes(dtype, low)?, Scalar::from_le_bytes(dtype, high)?))
+            };
+            dims.iter().zip(ranges).map(|(dim, range)| ends(dim, range)).collect()
+        };
+        let boxes = boxes.iter().map(coordinates).collect::<Result<Vec<_>>>()?;
         Ok(self.boxes.get_or_init(|| boxes))
     }
 
@@ -202,7 +258,29 @@ impl Fragment {
         if !self.footer.dense {
             self.boxes(reader)?;
         }
+        self.statistics(reader)?;
+        self.check_files(reader)?;
         self.processed(reader).map(drop)
+    }
+
+    /// Compares the lengths of its files with what the footer says.
+    fn check_files(&self, reader: &Reader) -> Result<()> {
+        for (number, object) in self.object_names().enumerate() {
+            let said = self.footer.files[number % 3][number / 3];
+            if said > 0 {
+                let found = reader.store.len(&object)?;
+                if found < said {
+                    return Err(Error::truncated(
+                        "a file of the fragment",
+                        reader.store.describe(&object),
+                        0,
+                        said,
+                        found,
+                    ));
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Markers of deletes that were already worked into the fragment.

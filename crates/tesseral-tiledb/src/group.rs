@@ -71,6 +71,5 @@ pub(crate) fn open(reader: &Arc<Reader>, options: &OpenOptions) -> Result<TileDb
         group,
         attributes: meaning.attributes,
         history: meaning.history,
-        uncommitted: Vec::new(),
     })
 }

@@ -33,6 +33,7 @@ mod plan;
 mod reader;
 mod sparse;
 mod stats;
+mod versions;
 pub mod wire;
 mod write;
 

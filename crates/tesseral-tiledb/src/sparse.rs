@@ -8,7 +8,7 @@ use tesseral_format::{
 };
 
 use crate::array::{TileDbArray, chunk_id};
-use crate::fragment::Fragment;
+use crate::fragment::{Bounds, Fragment};
 use crate::plan::push_parts;
 use crate::wire::schema::Range;
 
@@ -39,7 +39,7 @@ pub(crate) fn plan(array: &TileDbArray, request: &Request) -> Result<ChunkPlan> 
         )));
     }
     let with_times = array.needs_times();
-    let alone = array.fragments.iter().filter(|f| f.tiles > 0).count() <= 1;
+    let others = Others::new(array);
     let mut chunks = Vec::new();
     for (layer, fragment) in array.fragments.iter().enumerate() {
         if fragment.tiles == 0 {
@@ -51,8 +51,7 @@ pub(crate) fn plan(array: &TileDbArray, request: &Request) -> Result<ChunkPlan> 
             .map(|&column| Ok((column, slot(array, fragment, column)?)))
             .collect::<Result<_>>()?;
         let boxes = fragment.boxes(&array.reader)?;
-        for (tile, ranges_of_tile) in (0_u64..).zip(boxes) {
-            let cover = bounds(array, ranges_of_tile)?;
+        for (tile, cover) in (0_u64..).zip(boxes) {
             if !cover.iter().zip(ranges).all(|(b, r)| meets(b, r)) {
                 continue;
             }
@@ -82,13 +81,13 @@ pub(crate) fn plan(array: &TileDbArray, request: &Request) -> Result<ChunkPlan> 
             let shown = !fragment.footer.timestamps && !fragment.footer.deletes && array.deletes.is_empty();
             chunks.push(PlannedChunk {
                 id: chunk_id(layer, tile),
-                cover: Cover::Bounds(cover),
+                cover: Cover::Bounds(cover.clone()),
                 tile: None,
                 layer: if with_times { 0 } else { u32::try_from(layer).unwrap_or(u32::MAX) },
                 cells: fragment.cells(tile, None),
                 parts,
                 access: Access::Coded { granule: None },
-                whole: shown && (alone || array.schema.allows_duplicates),
+                whole: shown && others.none(layer, cover, array),
             });
         }
     }
@@ -99,6 +98,44 @@ pub(crate) fn plan(array: &TileDbArray, request: &Request) -> Result<ChunkPlan> 
     });
     let deletes = if chunks.is_empty() { Vec::new() } else { deletes.collect::<Result<_>>()? };
     Ok(ChunkPlan { chunks, uncovered: Uncovered::Fill, deletes })
+}
+
+/// Where other fragments may hold cells.
+struct Others {
+    /// Fragments with cells and their boxes; absent where they are too many to compare every tile with.
+    boxes: Option<Vec<(usize, Bounds)>>,
+}
+
+impl Others {
+    fn new(array: &TileDbArray) -> Self {
+        /// More fragments than this are not compared with every tile.
+        const COMPARED: usize = 64;
+        let fragments = array.fragments.iter().enumerate().filter(|(_, fragment)| fragment.tiles > 0);
+        if array.schema.allows_duplicates || fragments.clone().count() > COMPARED {
+            return Self { boxes: None };
+        }
+        let ends = |ranges: &[Range]| -> Option<Bounds> {
+            let dims = array.schema.dims.iter().zip(ranges);
+            let end = |dtype, bytes: &[u8]| Scalar::from_le_bytes(dtype, bytes).ok();
+            dims.map(|(dim, (low, high))| Some((end(dim.dtype, low)?, end(dim.dtype, high)?))).collect()
+        };
+        let boxes =
+            fragments.map(|(layer, f)| f.footer.domain.as_deref().and_then(ends).map(|ends| (layer, ends)));
+        Self { boxes: boxes.collect() }
+    }
+
+    /// Whether no other fragment has a cell at a position of a tile, or all of them count.
+    fn none(&self, layer: usize, tile: &[(Scalar, Scalar)], array: &TileDbArray) -> bool {
+        use std::cmp::Ordering::Less;
+        if array.schema.allows_duplicates {
+            return true;
+        }
+        let Some(boxes) = &self.boxes else { return false };
+        let apart = |(a, b): (&(Scalar, Scalar), &(Scalar, Scalar))| {
+            a.1.compare(&b.0) == Some(Less) || b.1.compare(&a.0) == Some(Less)
+        };
+        boxes.iter().all(|(other, domain)| *other == layer || tile.iter().zip(domain).any(apart))
+    }
 }
 
 fn slot(array: &TileDbArray, fragment: &Fragment, column: Column) -> Result<Option<usize>> {
@@ -126,15 +163,6 @@ fn push_times(
     array.reader.limits.check_chunk(fragment.cells(tile, None).saturating_mul(8))?;
     parts.push(Part { column, role, object: fragment.object(slot, 0), offset, len });
     Ok(())
-}
-
-/// The box of a tile in coordinates.
-fn bounds(array: &TileDbArray, ranges: &[Range]) -> Result<Box<[(Scalar, Scalar)]>> {
-    let dims = array.schema.dims.iter().zip(ranges);
-    dims.map(|(dim, (low, high))| {
-        Ok((Scalar::from_le_bytes(dim.dtype, low)?, Scalar::from_le_bytes(dim.dtype, high)?))
-    })
-    .collect()
 }
 
 /// Whether a box may hold a coordinate of one of the ranges. What cannot be compared may.

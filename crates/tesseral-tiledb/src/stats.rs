@@ -8,23 +8,89 @@
 
 use std::cmp::Ordering;
 
+use tesseral_codec::filter::Filter;
 use tesseral_core::dtype::Class;
 use tesseral_core::{ChunkStats, DType, Result, Scalar, Stat, Sum};
-use tesseral_format::{Column, PlannedChunk};
+use tesseral_format::{Column, Cover, PlannedChunk};
 
 use crate::array::TileDbArray;
 use crate::fragment::Fragment;
+use crate::wire::datatype::Datatype;
 use crate::wire::footer::List;
 
 /// What is known of a column of a tile. Statistics that cannot be read say nothing.
 pub(crate) fn stats(array: &TileDbArray, chunk: &PlannedChunk, column: Column) -> ChunkStats {
     let unknown = ChunkStats::unknown(chunk.cells);
-    let Column::Field(field) = column else { return unknown };
     let Ok((fragment, tile)) = array.locate(chunk.id) else { return unknown };
+    let field = match column {
+        Column::Field(field) => field,
+        Column::Dim(d) => return coordinates(array, fragment, chunk, usize::from(d), tile),
+        Column::Timestamp | Column::DeletedBy => return unknown,
+    };
     let Ok(Some(slot)) = array.slot(fragment, field) else { return unknown };
     let stored = read(array, fragment, field, slot, tile, chunk.cells).unwrap_or(unknown);
     // Stored numbers leave out the padding of tiles that reach past the fragment.
     if chunk.tile.is_some() { stored.weaken() } else { stored }
+}
+
+/// Coordinates of a sparse tile: its box, and the stored sum.
+fn coordinates(
+    array: &TileDbArray,
+    fragment: &Fragment,
+    chunk: &PlannedChunk,
+    dim: usize,
+    tile: u64,
+) -> ChunkStats {
+    let unknown = ChunkStats::unknown(chunk.cells);
+    let Cover::Bounds(bounds) = &chunk.cover else { return unknown };
+    let Some((low, high)) = bounds.get(dim).filter(|(low, high)| low.compare(high).is_some()) else {
+        return unknown;
+    };
+    let sum = match fragment.footer.version >= 11 {
+        true => fragment.list(&array.reader, List::Sums, fragment.dim_slot(dim)).ok(),
+        false => None,
+    };
+    let sum = sum.and_then(|sums| sums.get(usize::try_from(tile).ok()?).copied());
+    ChunkStats {
+        cells: chunk.cells,
+        nulls: Stat::Exact(0),
+        nans: Stat::Exact(0),
+        min: Stat::Exact(low.clone()),
+        max: Stat::Exact(high.clone()),
+        sum: sum.and_then(|bits| total(low.dtype(), bits)).map_or(Stat::Absent, Stat::Exact),
+    }
+}
+
+/// Bounds of strings. They were compared as strings that end at a zero byte, which the order of bytes agrees with as long as
+/// the stored bounds hold none.
+fn texts(
+    array: &TileDbArray,
+    fragment: &Fragment,
+    slot: usize,
+    at: usize,
+    cells: u64,
+    nulls: u64,
+) -> Result<ChunkStats> {
+    let attribute = &fragment.schema.wire.attributes[slot];
+    let unknown = ChunkStats::unknown(cells);
+    let compared = matches!(attribute.datatype, Datatype::CHAR | Datatype::ASCII);
+    if !compared || !array.schema.sparse {
+        return Ok(unknown);
+    }
+    let end = |list: List| -> Result<Option<Scalar>> {
+        let values = fragment.extrema(&array.reader, list, slot)?;
+        let bytes =
+            if attribute.var() { values.var(at) } else { values.fixed(at, attribute.values as usize) };
+        let bytes = bytes.filter(|bytes| !bytes.contains(&0));
+        bytes.map(|bytes| Scalar::from_le_bytes(attribute.datatype.dtype(), bytes)).transpose()
+    };
+    let (Some(min), Some(max)) = (end(List::Mins)?, end(List::Maxs)?) else { return Ok(unknown) };
+    if nulls == cells || !min.compare(&max).is_some_and(Ordering::is_le) {
+        return Ok(unknown);
+    }
+    let nulls = if nulls == 0 { Stat::Exact(0) } else { Stat::Bound(nulls) };
+    let (min, max) = (Stat::Bound(min), Stat::Bound(max));
+    Ok(ChunkStats { nulls, nans: Stat::Exact(0), min, max, ..unknown })
 }
 
 fn read(
@@ -38,7 +104,10 @@ fn read(
     let unknown = ChunkStats::unknown(cells);
     let attribute = &fragment.schema.wire.attributes[slot];
     let dtype = attribute.datatype.dtype();
-    if fragment.footer.version < 11 || attribute.values != 1 || dtype.class() == Class::Text {
+    let text = dtype.class() == Class::Text;
+    // Statistics were made before the filters: of cells that one of them rounds they tell nothing exact, nor even bounds.
+    let rounded = attribute.pipeline.filters.iter().any(|f| matches!(f, Filter::FloatScale { .. }));
+    if fragment.footer.version < 11 || (attribute.values != 1 && !text) || rounded {
         return Ok(unknown);
     }
     let reader = &array.reader;
@@ -50,6 +119,9 @@ fn read(
             _ => return Ok(unknown),
         },
     };
+    if text {
+        return texts(array, fragment, slot, at, cells, nulls);
+    }
     if nulls == cells {
         return Ok(ChunkStats { nulls: Stat::Exact(nulls), nans: Stat::Exact(0), ..unknown });
     }

@@ -249,9 +249,19 @@ impl Array {
     /// # Errors
     /// What the plan meets, where the format needs one to know.
     pub fn totals(&self) -> Result<Totals> {
-        let mut everything = self.request(&self.all()?);
-        everything.columns = (0..).take(self.schema().fields.len()).map(Column::Field).collect();
-        self.handle.source().totals(&everything).map_err(|e| e.in_array(self.name()))
+        self.handle.source().totals(&self.everything()?).map_err(|e| e.in_array(self.name()))
+    }
+
+    /// A request for every stored column of every cell.
+    ///
+    /// # Errors
+    /// `InvalidRequest` when the positions of a dense array cannot be counted.
+    pub fn everything(&self) -> Result<Request> {
+        let schema = self.schema();
+        let dims = if schema.sparse { schema.dims.len() } else { 0 };
+        let columns = (0..).take(schema.fields.len()).map(Column::Field);
+        let columns = columns.chain((0..).take(dims).map(Column::Dim)).collect();
+        Ok(Request { target: self.target([])?, columns, condition: None })
     }
 
     /// The chunks that serve a selection, in the format's own words.

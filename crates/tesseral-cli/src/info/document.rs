@@ -1,10 +1,10 @@
 //! `tet info --json`.
 
 use serde_json::{Map, Value as Json, json};
-use tesseral::core::HistoryRow;
-use tesseral::{ArraySchema, ChunkInfo, Dimension, Field};
+use tesseral::core::{HistoryRow, Stat};
+use tesseral::{ArraySchema, ChunkStats, Dimension, Field, Scalar};
 
-use super::{Known, Report};
+use super::{ChunkRow, Known, Report};
 use crate::failure::Outcome;
 use crate::{json, messages};
 
@@ -71,6 +71,11 @@ fn array(known: &Known) -> Map<String, Json> {
     if schema.dims.iter().any(|d| d.domain.is_some()) {
         out.insert("domain".into(), schema.dims.iter().map(domain).collect());
     }
+    if let Some(domain) = known.array.handle().source().non_empty_domain() {
+        let pair = |(low, high): &(Scalar, Scalar)| json!([json::scalar(low), json::scalar(high)]);
+        let pairs = domain.map(|dims| dims.iter().map(pair).collect::<Vec<_>>());
+        out.insert("non_empty_domain".into(), json!(pairs));
+    }
     out.insert("attributes".into(), json::attributes(&schema.attributes));
     out.insert("coords".into(), coords(schema));
     out
@@ -106,13 +111,34 @@ fn coords(schema: &ArraySchema) -> Json {
     Json::Object(labelled.collect())
 }
 
-fn chunk(chunk: &ChunkInfo) -> Json {
+fn chunk(row: &ChunkRow) -> Json {
+    let chunk = &row.info;
+    let mut out = Map::new();
+    out.insert("coords".into(), json!(chunk.coords.as_slice()));
+    out.insert("raw_bytes".into(), json!(chunk.raw_len));
+    out.insert("stored_bytes".into(), json!(chunk.stored_len));
+    out.insert("codec".into(), json!(chunk.codec));
+    out.insert("offset".into(), json!(chunk.offset));
+    if let Some(bounds) = &row.bounds {
+        out.insert("cells".into(), json!(row.cells));
+        let pairs = bounds.iter().map(|(low, high)| json!([json::scalar(low), json::scalar(high)]));
+        out.insert("bounds".into(), pairs.collect());
+    }
+    if !row.statistics.is_empty() {
+        let fields = row.statistics.iter().map(|(name, stats)| (name.clone(), statistics(stats)));
+        out.insert("statistics".into(), Json::Object(fields.collect()));
+    }
+    Json::Object(out)
+}
+
+fn statistics(stats: &ChunkStats) -> Json {
+    let value = |stat: &Stat<Scalar>| stat.bound().map_or(Json::Null, json::scalar);
     json!({
-        "coords": chunk.coords.as_slice(),
-        "raw_bytes": chunk.raw_len,
-        "stored_bytes": chunk.stored_len,
-        "codec": chunk.codec,
-        "offset": chunk.offset,
+        "min": value(&stats.min),
+        "max": value(&stats.max),
+        "sum": stats.sum.bound().map_or(Json::Null, |sum| json::sum(*sum)),
+        "nulls": stats.nulls.exact(),
+        "exact": stats.min.exact().is_some() && stats.nulls.exact().is_some(),
     })
 }
 

@@ -2,10 +2,10 @@
 
 use serde_json::Value as Json;
 use tesseral::core::{TimeUnit, time};
-use tesseral::{Array, Region, Selection};
+use tesseral::{Array, Region, Scalar, Selection};
 
 use super::document::dim_name;
-use super::{Known, Report};
+use super::{ChunkRow, Known, Report};
 use crate::failure::Outcome;
 use crate::messages;
 use crate::paint::Paint;
@@ -237,7 +237,7 @@ fn date(at: &str) -> String {
 
 fn chunks(report: &Report<'_>, paint: Paint) -> Outcome<String> {
     let limit = report.arguments.rows;
-    let mut rows = Vec::new();
+    let mut rows: Vec<Vec<String>> = Vec::new();
     let mut left = limit;
     let mut total = 0;
     for known in report.known() {
@@ -245,8 +245,10 @@ fn chunks(report: &Report<'_>, paint: Paint) -> Outcome<String> {
         if limit > 0 && left == 0 {
             continue;
         }
-        for chunk in known.chunk_rows(left)? {
+        for row in known.chunk_rows(left)? {
             left = left.saturating_sub(1);
+            let extra = about(&row);
+            let chunk = row.info;
             rows.push(vec![
                 rows.len().to_string(),
                 known.array.name().to_owned(),
@@ -255,17 +257,39 @@ fn chunks(report: &Report<'_>, paint: Paint) -> Outcome<String> {
                 chunk.stored_len.to_string(),
                 chunk.codec,
                 chunk.offset.to_string(),
+                extra,
             ]);
         }
     }
     let shown = rows.len() as u64;
     let mut out = title(paint, "chunks");
-    out.push_str(&paint.table(&[">#", "array", "coords", ">raw", ">stored", "codec", ">offset"], rows));
+    let mut columns = vec![">#", "array", "coords", ">raw", ">stored", "codec", ">offset", "about"];
+    if rows.iter().all(|row| row.last().is_none_or(String::is_empty)) {
+        columns.pop();
+        rows.iter_mut().for_each(|row| drop(row.pop()));
+    }
+    out.push_str(&paint.table(&columns, rows));
     if shown < total {
         out.push_str(&paint.faint(&format!("{shown} of {total} chunks; -n 0 lists all")));
         out.push('\n');
     }
     Ok(out)
+}
+
+/// The box of a chunk that lists its cells, and minimum and maximum of each field.
+fn about(row: &ChunkRow) -> String {
+    let range = |low: &Scalar, high: &Scalar| format!("{low}..{high}");
+    let bounds = row.bounds.iter().flatten().map(|(low, high)| range(low, high)).collect::<Vec<_>>();
+    let mut parts = Vec::new();
+    if row.bounds.is_some() {
+        parts.push(format!("{} in [{}]", text::count(row.cells, "cell"), bounds.join(", ")));
+    }
+    for (name, stats) in &row.statistics {
+        if let (Some(min), Some(max)) = (stats.min.bound(), stats.max.bound()) {
+            parts.push(format!("{name} {}", range(min, max)));
+        }
+    }
+    parts.join("  ")
 }
 
 /// One line, in the words that scripts around the reference know.

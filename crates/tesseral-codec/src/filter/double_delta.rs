@@ -13,10 +13,13 @@ pub(crate) fn decode_into(word: Word, src: &[u8], dst: &mut [u8]) -> Result<()> 
     let mut header = Header::new("double_delta", src);
     let bits = u32::from(header.u8("the width")?);
     let count = header.len64("the count")?;
-    if count.checked_mul(size) != Some(dst.len()) {
+    let raw = bits as usize >= size * 8 - 1;
+    // Behind a compressor the input is any number of bytes: values as they are come with the odd bytes at the end.
+    let whole = if raw { dst.len() / size * size } else { dst.len() };
+    if count.checked_mul(size) != Some(whole) {
         return Err(header.refuse(format!("{count} values for an output of {} bytes", dst.len())));
     }
-    if bits as usize >= size * 8 - 1 {
+    if raw {
         dst.copy_from_slice(header.take(dst.len(), "the values")?);
         return Ok(());
     }
@@ -158,6 +161,13 @@ mod tests {
         decode_into(Word::new(4, Kind::Signed), &src, &mut dst).unwrap();
         let values: Vec<i32> = dst.chunks(4).map(|c| i32::from_le_bytes(c.try_into().unwrap())).collect();
         assert_eq!(values, [10, 13, 15, 20]);
+        // Seven bytes as they are: one value and three odd bytes.
+        let mut plain = vec![31];
+        plain.extend(1_u64.to_le_bytes());
+        plain.extend([1, 2, 3, 4, 5, 6, 7]);
+        let mut seven = [0; 7];
+        decode_into(Word::new(4, Kind::Signed), &plain, &mut seven).unwrap();
+        assert_eq!(seven, [1, 2, 3, 4, 5, 6, 7]);
         for cut in 0..src.len() {
             assert!(decode_into(Word::new(4, Kind::Signed), &src[..cut], &mut dst).is_err(), "{cut}");
         }

@@ -1,6 +1,7 @@
 //! Structures as they lie in the files. Nothing here opens anything.
 
 pub mod condition;
+pub mod consolidated_footers;
 pub mod cursor;
 pub mod datatype;
 pub mod enumeration;

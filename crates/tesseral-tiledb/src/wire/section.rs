@@ -52,6 +52,41 @@ impl Values {
     }
 }
 
+/// Statistics of a whole fragment's slot, as stored.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SlotStatistics {
+    /// Smallest value; empty when there is none.
+    pub min: Vec<u8>,
+    /// Largest value; empty when there is none.
+    pub max: Vec<u8>,
+    /// Bits of the sum.
+    pub sum: u64,
+    /// Null cells.
+    pub nulls: u64,
+}
+
+/// Statistics of a whole fragment: per slot `u64 length, minimum`, `u64 length, maximum`, `u64 sum`, `u64 null count`.
+///
+/// # Errors
+/// `Corrupt`.
+pub fn statistics(object: &str, bytes: &[u8], slots: usize) -> Result<Vec<SlotStatistics>> {
+    let cursor = &mut Cursor::new(object, bytes);
+    let slots = cursor.count(slots as u64, 32, "the fragment's statistics")?;
+    let mut out = Vec::with_capacity(slots);
+    for _ in 0..slots {
+        let mut value = |what: &str| -> Result<Vec<u8>> {
+            let len = cursor.u64(what)?;
+            Ok(cursor.take64(len, what)?.to_vec())
+        };
+        let (min, max) = (value("a fragment's minimum")?, value("a fragment's maximum")?);
+        let sum = cursor.u64("a fragment's sum")?;
+        let nulls = cursor.u64("a fragment's null count")?;
+        out.push(SlotStatistics { min, max, sum, nulls });
+    }
+    cursor.finish("the fragment's statistics")?;
+    Ok(out)
+}
+
 /// Processed conditions: `u64 count`, then `u64 length` and a marker each.
 ///
 /// # Errors

@@ -58,8 +58,7 @@ fn runs(opened: &Opened, what: &Consolidate) -> Result<Vec<Vec<Fragment>>> {
     for entry in opened.opening.visible.clone() {
         let fits = range.start <= entry.start && entry.end <= range.end;
         let fragment = opened.opening.fragment(&opened.reader, entry)?;
-        let bytes =
-            fragment.footer.files.iter().flatten().fold(fragment.metadata_len, |n, b| n.saturating_add(*b));
+        let bytes = fragment.stored_bytes(&opened.reader)?;
         let fits = fits && what.max_bytes.is_none_or(|most| bytes <= most);
         // Cells that deletes were worked into and cells that wait for them cannot share a list of those deletes.
         let of_fragment = fragment.processed(&opened.reader)?;

@@ -1,0 +1,98 @@
+//! `tet log`: the writes a source keeps, in the order of time.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use serde_json::{Map, Value as Json, json};
+use tesseral::Version;
+use tesseral::core::{HistoryRow, TimeUnit, time};
+
+use crate::context::Context;
+use crate::failure::{Outcome, exit};
+use crate::output;
+use crate::paint::Paint;
+use crate::progress::Meter;
+use crate::text;
+
+/// Arguments of `tet log`.
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    /// File or folder of any known format
+    source: PathBuf,
+}
+
+pub(crate) fn run(context: &Context, arguments: &Arguments) -> Outcome {
+    let container = context.open(&arguments.source, &Meter::new(false))?;
+    let versions = container.inner().versions();
+    let history = container.history();
+    if context.json() {
+        let document = json!({
+            "schema": "tesseral.log/1",
+            "source": arguments.source.to_string_lossy(),
+            "format": container.format().id(),
+            "versions": versions.iter().map(version).collect::<Vec<_>>(),
+            "history": history.iter().map(row).collect::<Vec<_>>(),
+        });
+        output::print_json(&document)?;
+        return Ok(exit::OK);
+    }
+    let paint = Paint::stdout();
+    let mut out = String::new();
+    if !versions.is_empty() {
+        let columns = ["time (UTC)", ">first", ">last", "op", "state", ">cells", ">bytes", "name"];
+        out.push_str(&paint.table(&columns, versions.iter().map(shown)));
+    }
+    if !history.is_empty() {
+        let rows = history.iter().map(|row| vec![row.at.clone(), row.op.clone(), row.source.clone()]);
+        out.push_str(&paint.table(&["at", "op", "source"], rows));
+    }
+    output::print(if out.is_empty() { "nothing is kept of how it came to be\n" } else { &out })?;
+    Ok(exit::OK)
+}
+
+/// Milliseconds since 1970 as a date.
+fn date(at: u64) -> String {
+    let mut out = String::new();
+    if let Ok(count) = i64::try_from(at) {
+        // Writing to a String cannot fail.
+        let _ = time::write(&mut out, count, TimeUnit::Millisecond);
+    }
+    out
+}
+
+fn shown(version: &Version) -> Vec<String> {
+    let unknown = || "-".to_owned();
+    let name = match &version.array {
+        Some(array) => format!("{array}: {}", version.name),
+        None => version.name.clone(),
+    };
+    vec![
+        date(version.end),
+        version.start.to_string(),
+        version.end.to_string(),
+        version.op.to_owned(),
+        version.state.name().to_owned(),
+        version.cells.map_or_else(unknown, |n| n.to_string()),
+        version.bytes.map_or_else(unknown, text::size),
+        name,
+    ]
+}
+
+fn version(version: &Version) -> Json {
+    let mut out = Map::new();
+    if let Some(array) = &version.array {
+        out.insert("array".into(), json!(array));
+    }
+    out.insert("name".into(), json!(version.name));
+    out.insert("op".into(), json!(version.op));
+    out.insert("state".into(), json!(version.state.name()));
+    out.insert("timestamps".into(), json!([version.start, version.end]));
+    out.insert("at".into(), json!(date(version.end)));
+    out.insert("cells".into(), json!(version.cells));
+    out.insert("bytes".into(), json!(version.bytes));
+    Json::Object(out)
+}
+
+fn row(row: &HistoryRow) -> Json {
+    json!({"op": row.op, "source": row.source, "at": row.at})
+}

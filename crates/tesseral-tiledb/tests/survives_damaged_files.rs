@@ -1,0 +1,136 @@
+//! Each file of an array missing, cut at any length, with bytes changed and length fields at their limits: an error with its
+//! kind, never a panic, never more memory than the limits allow.
+
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+mod common;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tesseral_core::{ErrorKind, Limits, Result};
+use tesseral_format::oracle::{Dense, Sparse};
+use tesseral_format::{AuditOptions, Format, OpenOptions};
+use tesseral_store::{MemoryStore, Store, StoreExt};
+use tesseral_tiledb::TileDbFormat;
+
+const LIMITS: Limits = Limits { chunk_bytes: 1 << 20, metadata_bytes: 1 << 20, depth: 64, plan_chunks: 4096 };
+
+fn objects(store: &dyn Store, folder: &str) -> Vec<String> {
+    let mut out = Vec::new();
+    for entry in store.list(folder).unwrap() {
+        let name = if folder.is_empty() { entry.name } else { format!("{folder}/{}", entry.name) };
+        if entry.folder { out.extend(objects(store, &name)) } else { out.push(name) }
+    }
+    out
+}
+
+/// Reads everything there is.
+fn read(store: &Arc<dyn Store>, options: &OpenOptions) -> Result<()> {
+    let container = TileDbFormat.open(Arc::clone(store), options)?;
+    container.details();
+    container.versions();
+    for array in 0..container.len() {
+        let schema = container.array(array)?.schema().clone();
+        if schema.sparse {
+            Sparse::load(container.as_ref(), array)?;
+        } else {
+            for field in (0..).take(schema.fields.len()) {
+                Dense::load(container.as_ref(), array, field)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Reads and audits a damaged array; says whether reading it failed.
+fn check(store: MemoryStore, options: &OpenOptions, context: &str) -> bool {
+    let store: Arc<dyn Store> = Arc::new(store);
+    let begun = Instant::now();
+    let failed = match read(&store, options) {
+        Ok(()) => false,
+        Err(error) => {
+            let typed = matches!(
+                error.kind(),
+                ErrorKind::Corrupt { .. }
+                    | ErrorKind::Codec { .. }
+                    | ErrorKind::Unsupported { .. }
+                    | ErrorKind::Limit { .. }
+                    | ErrorKind::NotFound { .. }
+            );
+            assert!(typed, "{context}: {error:?}");
+            if let ErrorKind::Corrupt { object, .. } = error.kind() {
+                assert!(!object.is_empty(), "{context}: damage without its file");
+            }
+            true
+        }
+    };
+    let audit = AuditOptions { open: options.clone() };
+    TileDbFormat.audit(store, &audit, &mut |_| ()).unwrap_or_else(|e| {
+        assert!(matches!(e.kind(), ErrorKind::NotFound { .. }), "{context}: {e:?}");
+        Default::default()
+    });
+    assert!(begun.elapsed() < Duration::from_secs(20), "{context} took too long");
+    failed
+}
+
+fn changed(name: &str, object: &str, change: impl FnOnce(&mut Vec<u8>)) -> MemoryStore {
+    let store = common::memory(name);
+    let mut bytes = store.read_all(object, u64::MAX).unwrap().to_vec();
+    change(&mut bytes);
+    store.insert(object, bytes);
+    store
+}
+
+#[test]
+fn files_missing_and_cut() {
+    for name in common::arrays() {
+        let whole = common::memory(&name);
+        let options = OpenOptions { limits: LIMITS, ..common::options(&name) };
+        for object in objects(&whole, "") {
+            let store = common::memory(&name);
+            store.remove(&object).unwrap();
+            let failed = check(store, &options, &format!("{name} without {object}"));
+            if object.contains("__fragments/") && object.ends_with(".tdb") {
+                assert!(failed, "{name} reads without {object}");
+            }
+            let len = usize::try_from(whole.len(&object).unwrap()).unwrap();
+            // Every length at both ends, where headers and footers are; a stride between.
+            let cuts = (0..len).filter(|cut| *cut < 48 || len - cut < 48 || cut % 37 == 0);
+            for cut in cuts {
+                let store = changed(&name, &object, |bytes| bytes.truncate(cut));
+                let failed = check(store, &options, &format!("{name} {object} cut at {cut}"));
+                if object.contains("__fragments/") {
+                    assert!(failed, "{name} reads with {object} cut at {cut}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn bytes_changed() {
+    let mut failures = 0;
+    for name in common::arrays() {
+        let whole = common::memory(&name);
+        let options = OpenOptions { limits: LIMITS, ..common::options(&name) };
+        for (number, object) in objects(&whole, "").iter().enumerate() {
+            let len = usize::try_from(whole.len(object).unwrap()).unwrap();
+            for at in (0..len).filter(|at| (at + number) % 23 == 0 || len - at <= 16) {
+                let store = changed(&name, object, |bytes| bytes[at] ^= 1 << (at % 8));
+                failures += usize::from(check(store, &options, &format!("{name} {object} flipped at {at}")));
+            }
+            // A length field at its limits, wherever one may be.
+            for at in (0..len.saturating_sub(8)).filter(|at| (at + number) % 61 == 0 || len - at <= 17) {
+                for value in [u64::MAX, i64::MAX as u64, 1 << 32, 1 << 20] {
+                    let store = changed(&name, object, |bytes| {
+                        bytes[at..at + 8].copy_from_slice(&value.to_le_bytes());
+                    });
+                    failures +=
+                        usize::from(check(store, &options, &format!("{name} {object} {value} at {at}")));
+                }
+            }
+        }
+    }
+    assert!(failures > 100, "hardly any damage was noticed: {failures}");
+}
