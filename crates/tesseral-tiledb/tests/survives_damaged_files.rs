@@ -91,16 +91,18 @@ fn files_missing_and_cut() {
             let store = common::memory(&name);
             store.remove(&object).unwrap();
             let failed = check(store, &options, &format!("{name} without {object}"));
-            if object.contains("__fragments/") && object.ends_with(".tdb") {
+            // Offsets of strings that a filter keeps together with them are never read.
+            let needed = object.contains("__fragments/") && name != "filters";
+            if needed && object.ends_with(".tdb") {
                 assert!(failed, "{name} reads without {object}");
             }
             let len = usize::try_from(whole.len(&object).unwrap()).unwrap();
             // Every length at both ends, where headers and footers are; a stride between.
-            let cuts = (0..len).filter(|cut| *cut < 48 || len - cut < 48 || cut % 37 == 0);
+            let cuts = (0..len).filter(|cut| *cut < 24 || len - cut < 24 || cut % 101 == 0);
             for cut in cuts {
                 let store = changed(&name, &object, |bytes| bytes.truncate(cut));
                 let failed = check(store, &options, &format!("{name} {object} cut at {cut}"));
-                if object.contains("__fragments/") {
+                if needed {
                     assert!(failed, "{name} reads with {object} cut at {cut}");
                 }
             }
@@ -116,12 +118,12 @@ fn bytes_changed() {
         let options = OpenOptions { limits: LIMITS, ..common::options(&name) };
         for (number, object) in objects(&whole, "").iter().enumerate() {
             let len = usize::try_from(whole.len(object).unwrap()).unwrap();
-            for at in (0..len).filter(|at| (at + number) % 23 == 0 || len - at <= 16) {
+            for at in (0..len).filter(|at| (at + number) % 67 == 0 || len - at <= 12) {
                 let store = changed(&name, object, |bytes| bytes[at] ^= 1 << (at % 8));
                 failures += usize::from(check(store, &options, &format!("{name} {object} flipped at {at}")));
             }
             // A length field at its limits, wherever one may be.
-            for at in (0..len.saturating_sub(8)).filter(|at| (at + number) % 61 == 0 || len - at <= 17) {
+            for at in (0..len.saturating_sub(8)).filter(|at| (at + number) % 199 == 0 || len - at <= 10) {
                 for value in [u64::MAX, i64::MAX as u64, 1 << 32, 1 << 20] {
                     let store = changed(&name, object, |bytes| {
                         bytes[at..at + 8].copy_from_slice(&value.to_le_bytes());
