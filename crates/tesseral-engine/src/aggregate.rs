@@ -77,7 +77,8 @@ fn pieces(handle: &Handle, request: &Request) -> Result<Vec<Piece>> {
         return whole(chunks);
     };
     let (shape, row) = (selection.shape(), first.min(grid.shape()[0]));
-    if chunks <= PLANNED_AT_ONCE || cells == 0 {
+    // More than any plan may hold: planning says so at once.
+    if chunks <= PLANNED_AT_ONCE || chunks > 1 << 32 || cells == 0 {
         return whole(chunks);
     }
     // At least one row of chunks: a piece must not cut chunks.
