@@ -60,7 +60,7 @@ impl<'a> Source<'a> {
 
     /// Its messages. What belongs to none is told on standard error.
     pub(crate) fn open(&self) -> Outcome<Box<dyn MessageFile>> {
-        let file = self.messages.messages(Arc::clone(&self.store), &self.options, false);
+        let file = self.messages.open_messages(Arc::clone(&self.store), &self.options, false);
         let file = file.map_err(Failure::opening)?;
         let mut told = anstream::stderr();
         for finding in file.findings().iter().filter(|finding| !finding.ok) {

@@ -35,7 +35,7 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> Outcome {
     let format = tesseral::recognise(&*store).map_err(Failure::opening)?;
     context.check_versions(format)?;
     if let Some(messages) = format.messages() {
-        let torn = messages.messages(store, opener.format_options(), true).map_err(Failure::opening)?;
+        let torn = messages.open_messages(store, opener.format_options(), true).map_err(Failure::opening)?;
         let mut findings = torn.findings();
         let mut output = create(context, &arguments.output, arguments.force)?;
         let (saved, lost) = recover_messages(context, &*torn, &mut output, &mut findings)?;
@@ -91,7 +91,8 @@ fn recover_messages(
             torn.write(number, &change, &mut |bytes| put(output, bytes))?;
         }
         saved += kept.len() as u64;
-        lost += damaged.len() as u64;
+        // A message that was cut before its first object ended held at least one.
+        lost += damaged.len() as u64 + u64::from(message.torn && kept.is_empty() && damaged.is_empty());
     }
     Ok((saved, lost))
 }

@@ -14,7 +14,7 @@ pub trait MessageFormat: Debug + Send + Sync {
     ///
     /// # Errors
     /// As [`Format::open`](crate::Format::open).
-    fn messages(
+    fn open_messages(
         &self,
         store: Arc<dyn Store>,
         options: &OpenOptions,

@@ -26,7 +26,7 @@ const BLOCK: u64 = 4 << 20;
 type Put<'a> = dyn FnMut(&[u8]) -> Result<()> + 'a;
 
 impl MessageFormat for TensogramFormat {
-    fn messages(
+    fn open_messages(
         &self,
         store: Arc<dyn Store>,
         options: &OpenOptions,

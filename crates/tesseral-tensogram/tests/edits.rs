@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tesseral_core::{DType, ErrorKind, Value};
-use tesseral_format::{Conflict, Container, Format, MessageChange, MessageFormat, OpenOptions};
+use tesseral_format::{Conflict, Format, MessageChange, MessageFormat, OpenOptions};
 use tesseral_store::wrap::{Counting, Wrapped};
 use tesseral_store::{MemoryStore, Store};
 use tesseral_tensogram::wire::cbor::{Item, Map};
@@ -57,7 +57,7 @@ fn store(bytes: Vec<u8>) -> Arc<dyn Store> {
 }
 
 fn written(bytes: &[u8], number: usize, change: &MessageChange<'_>) -> Vec<u8> {
-    let file = TensogramFormat.messages(store(bytes.to_vec()), &OpenOptions::default(), false).unwrap();
+    let file = TensogramFormat.open_messages(store(bytes.to_vec()), &OpenOptions::default(), false).unwrap();
     let mut out = Vec::new();
     let put = &mut |bytes: &[u8]| {
         out.extend_from_slice(bytes);
