@@ -156,7 +156,7 @@ mod tests {
         assert_ne!(a, b);
         for text in [a, b] {
             assert_eq!(text.len(), 36);
-            assert_eq!((&text[14..15], text[8..9].as_bytes()), ("4", &b"-"[..]));
+            assert_eq!((&text[14..15], &text[8..9]), ("4", "-"));
             assert!(matches!(&text[19..20], "8" | "9" | "a" | "b"), "{text}");
         }
         let now = now();
