@@ -7,11 +7,12 @@ import io
 import json
 import random
 import subprocess
+import time
 
 import numpy as np
 import pytest
 import tensogram
-from support import EXAMPLES, tet, tet_json
+from support import EXAMPLES, TET, tet, tet_json
 
 ENCODER = ["tensogram", "0.24.0"]
 DTYPES = ["float32", "float64", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"]
@@ -309,6 +310,30 @@ def test_appending_and_torn_tails(tmp_path):
     whole = messages(source)
     assert messages(saved)[:3] == whole and messages(saved)[-3:] == whole
     sound(saved)
+
+
+def test_being_killed_leaves_at_most_a_torn_tail(tmp_path):
+    source, out = tmp_path / "in.tgm", tmp_path / "out.tgm"
+    big = np.arange(1 << 20, dtype="f8")
+    source.write_bytes(tensogram.encode({}, [(descriptor(big), big)]) * 6)
+    whole = messages(source)[0]
+    small = tensogram.encode({"first": 1}, [])
+    for delay in (0.0, 0.005, 0.01, 0.02, 0.03, 0.05, 0.08):
+        out.write_bytes(small)
+        running = subprocess.Popen([TET, "append", out, source], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        time.sleep(delay)
+        running.kill()
+        running.wait()
+        data = out.read_bytes()
+        found = messages(out)
+        assert found[0] == small and all(message == whole for message in found[1:])
+        left = len(data) - len(small) - len(whole) * (len(found) - 1)
+        assert data[len(data) - left :] == whole[:left]
+        report = tet_json("verify", out, code=(0, 1))
+        gaps = [(f["offset"], f["length"]) for f in report["findings"] if not f["ok"]]
+        assert gaps == ([(len(data) - left, left)] if left else [])
+        tet("append", out, source)
+        assert len(messages(out)) == len(found) + 6
 
 
 def test_recovering_what_a_flipped_bit_leaves(tmp_path):
