@@ -45,6 +45,30 @@ def test_sound_files(path):
         check("stat", path, array["name"], "--by", 0)
 
 
+TILEDB = sorted(path for path in (ROOT / "fixtures" / "tiledb").iterdir() if path.is_dir())
+
+
+@pytest.mark.parametrize("path", TILEDB, ids=lambda path: path.name)
+def test_arrays_of_fragments(path, tmp_path):
+    key = tmp_path / "key"
+    key.write_bytes(b"0123456789abcdef0123456789abcdef")
+    options = ["--key-file", key] if path.name == "encrypted" else []
+    info = check("info", path, "--all", "-n", 3, *options)
+    assert check("log", path, *options)["versions"]
+    check("verify", path, "--deep", *options)
+    check("stat", path, *options)
+    for array in info["arrays"]:
+        for field in array["fields"]:
+            name = field["name"] if len(info["arrays"]) == 1 else f"{array['name']}/{field['name']}"
+            check("cat", path, name, *options)
+        if array["sparse"]:
+            rows = check("cat", path, *options)
+            assert rows["count"] == len(rows["rows"])
+            dim = array["dims"][0]
+            assert check("cat", path, dim, *options)["columns"][0]["name"] == dim
+            assert array["non_empty_domain"] and array["chunk_list"][0]["bounds"]
+
+
 @pytest.mark.parametrize("path", BROKEN, ids=lambda path: path.name)
 def test_broken_files(path):
     check("verify", path, code=(0, 1))

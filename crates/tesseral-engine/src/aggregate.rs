@@ -1,7 +1,7 @@
 //! Folding a selection into one summary, from statistics where they are exact, else from cells where they lie.
 
 use rayon::prelude::*;
-use tesseral_core::{Error, Field, Result, Scalar, Selection};
+use tesseral_core::{CellLen, Error, Field, Result, Scalar, Selection};
 use tesseral_format::{Column, Request, Target};
 
 use crate::budget::Blocks;
@@ -37,6 +37,7 @@ pub fn summarize(
     wanted: Wanted,
     options: &Options,
 ) -> Result<Summarized> {
+    check_cells(handle, request)?;
     if handle.schema().sparse {
         return crate::sparse::summarize(handle, request, wanted, options);
     }
@@ -60,6 +61,21 @@ pub fn summarize(
         whole.from_statistics &= part.from_statistics;
     }
     Ok(whole)
+}
+
+/// Refuses cells of several elements: they have no order and no sum.
+fn check_cells(handle: &Handle, request: &Request) -> Result<()> {
+    let schema = handle.schema();
+    for column in &request.columns {
+        if let Column::Field(f) = column
+            && let Some(field) = schema.fields.get(usize::from(*f))
+            && field.cell != CellLen::One
+        {
+            let feature = format!("statistics of {} cells of {:?}", field.type_name(), field.name);
+            return Err(Error::unsupported(feature).in_array(&schema.name));
+        }
+    }
+    Ok(())
 }
 
 /// A part of a request that is planned by itself.

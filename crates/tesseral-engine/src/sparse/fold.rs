@@ -1,6 +1,6 @@
 //! Folding cells of a sparse array into one summary, from statistics where they are exact.
 
-use tesseral_core::{CellLen, DType, Error, Result, Scalar};
+use tesseral_core::{DType, Error, Result, Scalar};
 use tesseral_format::{Column, Request};
 
 use super::{CellOrder, Query, slab, stream};
@@ -23,13 +23,7 @@ pub(crate) fn summarize(
         return Err(Error::invalid("one column is folded at a time").in_array(&schema.name));
     };
     let (dtype, fill): (DType, Option<&Scalar>) = match *column {
-        Column::Field(f) => match schema.fields.get(usize::from(f)) {
-            Some(field) if field.cell != CellLen::One => {
-                let feature = format!("statistics of {} cells", field.type_name());
-                return Err(Error::unsupported(feature).in_array(&schema.name));
-            }
-            field => field.map(|f| (f.dtype, f.fill.as_ref())),
-        },
+        Column::Field(f) => schema.fields.get(usize::from(f)).map(|f| (f.dtype, f.fill.as_ref())),
         Column::Dim(d) => schema.dims.get(usize::from(d)).map(|d| (d.dtype, None)),
         _ => None,
     }
