@@ -103,6 +103,12 @@ def vacuum(uri, mode="fragments"):
     tiledb.vacuum(uri, config=tiledb.Config({"sm.vacuum.mode": mode}))
 
 
+def encrypted(uri, key, name):
+    context = tiledb.Ctx({"sm.encryption_type": "AES_256_GCM", "sm.encryption_key": key})
+    with tiledb.open(uri, ctx=context) as array:
+        return array[:][name].tolist() if array.nattr > 1 or isinstance(array[:], dict) else array[:].tolist()
+
+
 def members(uri):
     with tiledb.Group(uri) as group:
         return sorted([member.name, member.type.__name__] for member in group)
