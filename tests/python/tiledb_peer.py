@@ -34,8 +34,9 @@ def aggregates(uri, fields):
             box = tuple(slice(None) for _ in range(array.ndim))
             query = array.query(attrs=[name])
             found = query.agg({name: kinds} if len(kinds) > 1 else {name: kinds[0]})[box]
-            found = found[name] if name in found and isinstance(found[name], dict) else found
+            # One aggregate comes alone, several by name.
             found = found if isinstance(found, dict) else {kinds[0]: found}
+            found = found[name] if isinstance(found.get(name), dict) else found
             out[name] = {kind: plain(value) for kind, value in found.items()}
     return out
 
@@ -100,6 +101,12 @@ def consolidate(uri, mode="fragments"):
 
 def vacuum(uri, mode="fragments"):
     tiledb.vacuum(uri, config=tiledb.Config({"sm.vacuum.mode": mode}))
+
+
+def encrypted(uri, key, name):
+    context = tiledb.Ctx({"sm.encryption_type": "AES_256_GCM", "sm.encryption_key": key})
+    with tiledb.open(uri, ctx=context) as array:
+        return array[:][name].tolist() if array.nattr > 1 or isinstance(array[:], dict) else array[:].tolist()
 
 
 def members(uri):

@@ -38,11 +38,14 @@ fn create(store: Arc<dyn Store>, duplicates: bool) -> Result<()> {
     writer.commit()
 }
 
+fn column(values: &[u8]) -> ColumnData<'_> {
+    ColumnData::Fixed { values, validity: None }
+}
+
 fn append(store: Arc<dyn Store>, x: &[i32], v: &[i32], at: u64) -> Result<()> {
     let options = AppendOptions { timestamp: Some(at), ..AppendOptions::default() };
     let (writer, _) = TileDbFormat.append(store, &options)?;
     let (x, v) = (ints(x), ints(v));
-    let column = |values| ColumnData::Fixed { values, validity: None };
     let order = writer.sort_cells(0, &[column(&x), column(&v)], false)?.unwrap();
     for (number, cells) in order.chunks(4).enumerate() {
         let gather =

@@ -17,7 +17,7 @@ use crate::wire::schema::Layout;
 /// What is written of an array: a box of a dense one, cells of a sparse one.
 #[derive(Debug)]
 pub(crate) enum ArrayWrite {
-    Dense(DenseWrite),
+    Dense(Box<DenseWrite>),
     Sparse(SparseWrite),
 }
 
@@ -114,7 +114,7 @@ impl TileDbAppender {
         } else {
             let whole = Region::from_shape(&schema.shape().unwrap_or_default());
             let region = options.region.clone().unwrap_or(whole);
-            ArrayWrite::Dense(DenseWrite::new(stored, region, store.location())?)
+            ArrayWrite::Dense(Box::new(DenseWrite::new(stored, region, store.location())?))
         };
         let timestamp = options.timestamp.unwrap_or_else(names::now);
         let place = Place {

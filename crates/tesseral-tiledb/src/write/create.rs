@@ -234,7 +234,8 @@ impl Writer for TileDbWriter {
             ArrayWrite::Sparse(SparseWrite::new(Arc::clone(&schema), false))
         } else {
             let region = Region::from_shape(&shape);
-            ArrayWrite::Dense(DenseWrite::new(Arc::clone(&schema), region, self.store.location())?)
+            let write = DenseWrite::new(Arc::clone(&schema), region, self.store.location())?;
+            ArrayWrite::Dense(Box::new(write))
         };
         self.arrays.push(NewArray {
             model: spec.schema.clone(),

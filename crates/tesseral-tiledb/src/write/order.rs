@@ -260,7 +260,8 @@ fn curve(schema: &Schema, columns: &[ColumnData<'_>], len: usize) -> Vec<u64> {
                     }
                 };
             }
-            hilbert(&mut at, bits)
+            // On one axis the curve is the axis itself; its last step needs one bit more than the others.
+            if rank == 1 { at[0] } else { hilbert(&mut at, bits) }
         })
         .collect()
 }

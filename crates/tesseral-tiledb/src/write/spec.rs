@@ -105,7 +105,8 @@ fn dimension(model: &ArraySchema, d: usize, dim: &Dimension) -> Result<WireDimen
     };
     let var = datatype == Datatype::ASCII;
     let counted = datatype.is_integral();
-    if !var && !counted && !(model.sparse && datatype.word().kind == Kind::Float) {
+    let float = model.sparse && datatype.word().kind == Kind::Float;
+    if !(var || counted || float) {
         return Err(refuse(&format!("coordinates of {}", dim.dtype)));
     }
     let pipeline = Pipeline::of(Vec::new());

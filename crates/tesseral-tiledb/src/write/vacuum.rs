@@ -56,7 +56,11 @@ pub(crate) fn fragments(opened: &Opened, dry_run: bool) -> Result<Vacuumed> {
     let mut out = Vacuumed::default();
     for vacuum in &commits.vacuums {
         let stem = vacuum.trim_end_matches(".vac");
-        let by = find(stem).and_then(|entry| opened.opening.fragment(&opened.reader, entry).ok());
+        let by = match find(stem).map(|entry| opened.opening.fragment(&opened.reader, entry)) {
+            Some(Ok(by)) => Some(by),
+            Some(Err(e)) if matches!(e.kind(), ErrorKind::Io { .. }) => return Err(e),
+            _ => None,
+        };
         let named = lines(opened, &join("__commits", vacuum))?;
         let mut listed = Vec::new();
         let mut kept = false;
