@@ -124,17 +124,12 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Decodes a stream into native-endian doubles, which it must fill exactly.
-///
-/// # Errors
-/// `Codec` when the stream is damaged or holds another number of cells; `Unsupported` for other versions, several dimensions
-/// and predictors that the reference does not use for doubles.
-pub fn decode_into(src: &[u8], dst: &mut [u8], contexts: &mut Contexts) -> Result<()> {
-    let count = dst.len() / 8;
+/// A stream's payload and settings.
+fn parts(src: &[u8]) -> Result<(&[u8], Settings)> {
     let mut reader = Reader(src);
     let (magic, version) = (reader.array().map(u32::from_le_bytes)?, reader.array().map(u32::from_le_bytes)?);
-    if magic != MAGIC || !dst.len().is_multiple_of(8) {
-        return Err(fault("it is not an SZ3 stream of doubles"));
+    if magic != MAGIC {
+        return Err(fault("it is not an SZ3 stream"));
     }
     if version != VERSION {
         return Err(Error::unsupported(format!("SZ3 streams of version {version:#x}")));
@@ -142,8 +137,30 @@ pub fn decode_into(src: &[u8], dst: &mut [u8], contexts: &mut Contexts) -> Resul
     let len = reader.count(1)?;
     let payload = reader.take(len)?;
     let settings = Settings::parse(&mut reader)?;
-    if settings.count != count as u64 || !reader.0.is_empty() {
-        return Err(fault(format!("expected {count} cells, it says {}", settings.count)));
+    if !reader.0.is_empty() {
+        return Err(fault("bytes after the settings"));
+    }
+    Ok((payload, settings))
+}
+
+/// Whether a stream holds every bit of its cells, as one with a bound of 0 does and one that loss would not make shorter.
+///
+/// # Errors
+/// As [`decode_into`].
+pub fn is_lossless(src: &[u8]) -> Result<bool> {
+    parts(src).map(|(_, settings)| settings.algorithm == Algorithm::Lossless)
+}
+
+/// Decodes a stream into native-endian doubles, which it must fill exactly.
+///
+/// # Errors
+/// `Codec` when the stream is damaged or holds another number of cells; `Unsupported` for other versions, several dimensions
+/// and predictors that the reference does not use for doubles.
+pub fn decode_into(src: &[u8], dst: &mut [u8], contexts: &mut Contexts) -> Result<()> {
+    let count = dst.len() / 8;
+    let (payload, settings) = parts(src)?;
+    if settings.count != count as u64 || !dst.len().is_multiple_of(8) {
+        return Err(fault(format!("expected {} bytes, it says {} doubles", dst.len(), settings.count)));
     }
     let mut payload = Reader(payload);
     let inner_len = payload.u64()?;

@@ -93,6 +93,45 @@ impl<'a> BitReader<'a> {
     }
 }
 
+impl BitReader<'_> {
+    /// Passes over `n` bits.
+    pub(super) fn pass(&mut self, n: u64) -> Result<()> {
+        if n < 64 && n <= self.have.into() {
+            #[allow(clippy::cast_possible_truncation)]
+            self.skip(n as u32);
+            return Ok(());
+        }
+        let end = self.position().checked_add(n).filter(|end| *end <= self.src.len() as u64 * 8);
+        *self = Self::at(self.src, end.ok_or_else(short)?)?;
+        Ok(())
+    }
+
+    /// Passes over `n` ones and all zeros before them: as many numbers in unary.
+    pub(super) fn pass_unary(&mut self, mut n: u32) -> Result<()> {
+        loop {
+            let valid = if self.have == 0 { 0 } else { self.acc & u64::MAX << (64 - self.have) };
+            let ones = valid.count_ones();
+            if ones >= n {
+                let mut rest = valid;
+                for _ in 1..n {
+                    rest &= !(1 << 63 >> rest.leading_zeros());
+                }
+                let zeros = rest.leading_zeros();
+                self.skip(zeros);
+                self.skip(1);
+                return Ok(());
+            }
+            n -= ones;
+            self.acc = 0;
+            self.have = 0;
+            self.refill();
+            if self.have == 0 {
+                return Err(short());
+            }
+        }
+    }
+}
+
 /// Appends bits to a vector.
 #[derive(Debug)]
 pub(super) struct BitWriter<'a> {

@@ -1,7 +1,5 @@
 //! From the stream to samples.
 
-use std::ops::Range;
-
 use tesseral_core::{Error, Result};
 
 use super::bits::BitReader;
@@ -19,96 +17,110 @@ pub fn decode_into(src: &[u8], params: &Params, dst: &mut [u8]) -> Result<()> {
     Ok(())
 }
 
-/// The bit at which each RSI of a stream of `total` samples begins, by reading it all.
+/// Where the RSIs of one stream begin, as far as it was walked.
 ///
 /// Offsets stored beside a stream may be wrong: libaec 1.1.4 points at the last block of the interval before when that
 /// block follows a zero block. A wrong one cannot be told by decoding from it, as runs of zero blocks stretch to the end of
-/// their interval wherever they begin, so nothing less than this walk gives offsets that [`decode_range`] may use.
-///
-/// # Errors
-/// `Codec` when the stream is damaged.
-pub fn find_offsets(src: &[u8], params: &Params, total: u64) -> Result<Vec<u64>> {
-    let mut reader = Reader::new(params);
-    let mut bits = BitReader::at(src, 0)?;
-    let mut offsets = Vec::new();
-    let mut left = total;
-    while left > 0 {
-        offsets.push(bits.position());
-        let samples = left.min(params.interval() as u64);
-        #[allow(clippy::cast_possible_truncation)]
-        reader.read_interval(&mut bits, samples as usize)?;
-        left -= samples;
-    }
-    Ok(offsets)
+/// their interval wherever they begin, so nothing less than a walk from the start gives offsets to rely on. It passes over
+/// samples without making them, and no part of the stream twice.
+#[derive(Debug, Default)]
+pub struct Index {
+    offsets: Vec<u64>,
+    /// The bit after the last RSI that was walked.
+    end: u64,
 }
 
-/// Decodes samples `range` out of `total`, and no RSI beside those that hold them. `offsets` are
-/// [where the RSIs begin](find_offsets).
-///
-/// # Errors
-/// `Codec` when the stream is damaged or does not fit the offsets; `InvalidRequest` when `dst` does not fit the range.
-pub fn decode_range(
-    src: &[u8],
-    params: &Params,
-    offsets: &[u64],
-    total: u64,
-    range: Range<u64>,
-    dst: &mut [u8],
-) -> Result<()> {
-    let size = params.sample_size() as u64;
-    let wanted = range.end.checked_sub(range.start).filter(|_| range.end <= total);
-    if wanted.and_then(|n| n.checked_mul(size)) != Some(dst.len() as u64) {
-        return Err(Error::invalid(format!(
-            "{} bytes are no room for samples {range:?} of {total}",
-            dst.len()
-        )));
-    }
-    if dst.is_empty() {
-        return Ok(());
-    }
-    let interval = params.interval() as u64;
-    let mut reader = Reader::new(params);
-    let mut buffer = Vec::new();
-    for number in range.start / interval..=(range.end - 1) / interval {
-        let index = usize::try_from(number).unwrap_or(usize::MAX);
-        let start = offsets.get(index).ok_or_else(|| fault(format!("no offset of interval {number}")))?;
-        let end = piece(&mut reader, src, *start, params, total, number, &range, &mut buffer, dst)?;
-        if offsets.get(index + 1).is_some_and(|next| *next != end) {
-            return Err(fault(format!("interval {number} ends at bit {end}, not where the next begins")));
+impl Index {
+    /// The bit at which RSI `number` begins, of a stream of more samples than come before it.
+    ///
+    /// # Errors
+    /// `Codec` when the stream ends before it.
+    pub fn find(&mut self, src: &[u8], params: &Params, number: u64) -> Result<u64> {
+        let wanted = usize::try_from(number).map_err(|_| fault("too many intervals"))?;
+        if wanted >= self.offsets.len() {
+            let mut bits = BitReader::at(src, self.end)?;
+            while wanted > self.offsets.len() {
+                let start = bits.position();
+                pass_interval(&mut bits, params)?;
+                self.offsets.push(start);
+                self.end = bits.position();
+            }
         }
+        Ok(self.offsets.get(wanted).copied().unwrap_or(self.end))
+    }
+}
+
+/// Passes over a whole RSI.
+fn pass_interval(bits: &mut BitReader<'_>, params: &Params) -> Result<()> {
+    let (n, block, id_len) = (u64::from(params.bits), params.block, params.id_len());
+    let blocks = params.rsi as usize;
+    let plain = (1 << id_len) - 1;
+    let mut b = 0;
+    while b < blocks {
+        let with_ref = params.has(PREPROCESS) && b == 0;
+        let own = block - u32::from(with_ref);
+        match bits.read(id_len)? {
+            0 => {
+                let extension = bits.read(1)? == 1;
+                bits.pass(if with_ref { n } else { 0 })?;
+                if !extension {
+                    b += zero_run(bits, b, params.rsi, blocks)?;
+                    continue;
+                }
+                bits.pass_unary(block / 2)?;
+            }
+            id if id == plain => bits.pass(n * u64::from(block))?,
+            id => {
+                bits.pass(if with_ref { n } else { 0 })?;
+                bits.pass_unary(own)?;
+                bits.pass(u64::from(own) * u64::from(id - 1))?;
+            }
+        }
+        b += 1;
     }
     Ok(())
 }
 
-/// Decodes one RSI and copies what lies in the range; gives the bit after it.
-#[allow(clippy::too_many_arguments)]
-fn piece(
-    reader: &mut Reader,
+/// Decodes samples from number `first` on out of `total`, and no RSI beside those that hold them.
+///
+/// # Errors
+/// `Codec` when the stream is damaged; `InvalidRequest` when `dst` does not fit the samples.
+pub fn decode_range(
     src: &[u8],
-    bit: u64,
     params: &Params,
+    index: &mut Index,
     total: u64,
-    number: u64,
-    range: &Range<u64>,
-    buffer: &mut Vec<u8>,
+    first: u64,
     dst: &mut [u8],
-) -> Result<u64> {
+) -> Result<()> {
     let size = params.sample_size();
-    let interval = params.interval() as u64;
-    let begin = number * interval;
-    let count = interval.min(total - begin);
-    // An interval holds at most 4096 blocks, so these fit.
-    #[allow(clippy::cast_possible_truncation)]
-    buffer.resize(count as usize * size, 0);
-    let end = reader.decode(src, bit, buffer)?;
-    let (from, to) = (range.start.max(begin), range.end.min(begin + count));
-    if from < to {
-        #[allow(clippy::cast_possible_truncation)]
-        let bytes = |n: u64| n as usize * size;
-        dst[bytes(from - range.start)..bytes(to - range.start)]
-            .copy_from_slice(&buffer[bytes(from - begin)..bytes(to - begin)]);
+    let count = (dst.len() / size) as u64;
+    if !dst.len().is_multiple_of(size) || first.checked_add(count).is_none_or(|end| end > total) {
+        return Err(Error::invalid(format!(
+            "{} bytes are no room for samples {first} of {total}",
+            dst.len()
+        )));
     }
-    Ok(end)
+    if count == 0 {
+        return Ok(());
+    }
+    let interval = params.interval() as u64;
+    let number = first / interval;
+    let mut bit = index.find(src, params, number)?;
+    let mut reader = Reader::new(params);
+    // The first RSI may begin before the samples: it is decoded aside, as far as it is wanted.
+    #[allow(clippy::cast_possible_truncation)]
+    let lead = (first % interval) as usize * size;
+    let mut rest = dst;
+    if lead > 0 {
+        let head = rest.len().min(params.interval() * size - lead);
+        let mut aside = vec![0; lead + head];
+        bit = reader.decode(src, bit, &mut aside)?;
+        let (front, behind) = rest.split_at_mut(head);
+        front.copy_from_slice(&aside[lead..]);
+        rest = behind;
+    }
+    reader.decode(src, bit, rest).map(|_| ())
 }
 
 fn fault(detail: impl Into<String>) -> Error {

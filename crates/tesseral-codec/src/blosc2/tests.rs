@@ -98,7 +98,7 @@ fn cuts_and_changed_bytes_never_panic() {
                 let mut bent = packed.clone();
                 for _ in 0..2 {
                     state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-                    let at = (state >> 33) as usize % if state % 3 == 0 { bent.len() } else { 200 };
+                    let at = (state >> 33) as usize % if state.is_multiple_of(3) { bent.len() } else { 200 };
                     bent[at] = (state >> 20) as u8;
                 }
                 let _ = decode_into(&bent, &mut back, &mut contexts);

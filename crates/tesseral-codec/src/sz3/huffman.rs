@@ -161,7 +161,7 @@ pub(super) fn encode(symbols: &[i32], out: &mut Vec<u8>) {
     flatten(&forest, root, 0, 0, &mut flat, &mut codes);
     out.extend_from_slice(&least.to_le_bytes());
     #[allow(clippy::cast_possible_truncation)]
-    for number in [flat.len() as u32, (span as u32 + 1) / 2] {
+    for number in [flat.len() as u32, (span as u32).div_ceil(2)] {
         out.extend_from_slice(&number.to_be_bytes());
     }
     out.push(0);

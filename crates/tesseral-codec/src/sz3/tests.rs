@@ -77,7 +77,7 @@ fn cuts_and_changed_bytes_never_panic() {
         let mut bent = inner.clone();
         for _ in 0..2 {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-            let at = (state >> 33) as usize % if state % 3 == 0 { bent.len() } else { 120 };
+            let at = (state >> 33) as usize % if state.is_multiple_of(3) { bent.len() } else { 120 };
             bent[at] = (state >> 20) as u8;
         }
         let _ = decode_into(&rebuilt(&bent, &mut contexts), &mut back, &mut contexts);
@@ -86,7 +86,7 @@ fn cuts_and_changed_bytes_never_panic() {
         let mut bent = packed.clone();
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
         let at = (state >> 33) as usize % bent.len();
-        let at = if state % 2 == 0 { at } else { bent.len() - 1 - at % 34 };
+        let at = if state.is_multiple_of(2) { at } else { bent.len() - 1 - at % 34 };
         bent[at] = (state >> 20) as u8;
         let _ = decode_into(&bent, &mut back, &mut contexts);
     }
