@@ -131,14 +131,14 @@ fn fault(detail: impl Into<String>) -> Error {
 #[derive(Debug)]
 pub struct Reader {
     params: Params,
-    /// Mapped differences of one RSI.
+    /// Mapped differences of one block.
     mapped: Vec<u32>,
 }
 
 impl Reader {
     /// A reader of streams with these parameters.
     pub fn new(params: &Params) -> Self {
-        Self { params: *params, mapped: Vec::new() }
+        Self { params: *params, mapped: vec![0; params.block as usize] }
     }
 
     /// Decodes as many samples as `dst` holds from an RSI that begins at `bit`; gives the bit after them.
@@ -152,104 +152,182 @@ impl Reader {
             return Err(fault(format!("{} bytes are not whole samples of {size}", dst.len())));
         }
         let mut bits = BitReader::at(src, bit)?;
-        for dst in dst.chunks_mut(params.interval() * size) {
-            let first = self.read_interval(&mut bits, dst.len() / size)?;
-            self.restore(first, dst);
+        for interval in dst.chunks_mut(params.interval() * size) {
+            #[allow(clippy::cast_possible_truncation)]
+            match (size, params.has(MSB)) {
+                (1, _) => self.interval(&mut bits, interval, &|x| [x as u8])?,
+                (2, true) => self.interval(&mut bits, interval, &|x| (x as u16).to_be_bytes())?,
+                (2, false) => self.interval(&mut bits, interval, &|x| (x as u16).to_le_bytes())?,
+                (3, true) => {
+                    self.interval(&mut bits, interval, &|x| [(x >> 16) as u8, (x >> 8) as u8, x as u8])?
+                }
+                (3, false) => {
+                    self.interval(&mut bits, interval, &|x| [x as u8, (x >> 8) as u8, (x >> 16) as u8])?
+                }
+                (_, true) => self.interval(&mut bits, interval, &|x| x.to_be_bytes())?,
+                (_, false) => self.interval(&mut bits, interval, &|x| x.to_le_bytes())?,
+            }
         }
         Ok(bits.position())
     }
 
-    /// Reads the blocks that hold the first samples of one RSI, at most all of them; gives its reference sample.
-    fn read_interval(&mut self, bits: &mut BitReader<'_>, samples: usize) -> Result<u32> {
+    /// Decodes the first samples of one RSI, at most all of them.
+    fn interval<const N: usize>(
+        &mut self,
+        bits: &mut BitReader<'_>,
+        dst: &mut [u8],
+        bytes: &impl Fn(u32) -> [u8; N],
+    ) -> Result<()> {
         let params = self.params;
-        let blocks = samples.div_ceil(params.block as usize);
-        self.mapped.clear();
-        self.mapped.resize(blocks * params.block as usize, 0);
-        let (n, block, id_len) = (params.bits, params.block as usize, params.id_len());
-        let preprocess = params.has(PREPROCESS);
-        let plain = (1 << id_len) - 1;
-        let mut first = 0;
+        let block = params.block as usize;
+        let blocks = (dst.len() / N).div_ceil(block);
+        let mut restore = Restore::new(&params);
         let mut b = 0;
+        let mut rest = dst;
         while b < blocks {
-            let with_ref = preprocess && b == 0;
-            let skip = usize::from(with_ref);
-            let id = bits.read(id_len)?;
-            let out = &mut self.mapped[b * block..(b + 1) * block];
-            if id == 0 {
-                let extension = bits.read(1)? == 1;
-                if with_ref {
-                    first = bits.read(n)?;
+            let run = match self.block(bits, b, blocks, &mut restore)? {
+                Found::Mapped => {
+                    let (front, behind) = rest.split_at_mut((block * N).min(rest.len()));
+                    restore.mapped(&self.mapped, b == 0, front.as_chunks_mut().0, bytes);
+                    rest = behind;
+                    1
                 }
-                if extension {
-                    second_extension(bits, out, with_ref)?;
-                } else {
-                    // The blocks are zero already.
-                    b += zero_run(bits, b, params.rsi, blocks)?;
-                    continue;
+                Found::Zeros(run) => {
+                    let (front, behind) = rest.split_at_mut((run * block * N).min(rest.len()));
+                    front.as_chunks_mut().0.fill(bytes(restore.current()));
+                    rest = behind;
+                    run
                 }
-            } else if id == plain {
-                for sample in out.iter_mut() {
-                    *sample = bits.read(n)?;
-                }
-                if with_ref {
-                    first = std::mem::take(&mut out[0]);
-                }
-            } else {
-                let k = id - 1;
-                if with_ref {
-                    first = bits.read(n)?;
-                }
-                let out = &mut out[skip..];
-                for sample in out.iter_mut() {
-                    *sample = bits.unary()?;
-                }
-                let most = params.mask() >> k;
-                if out.iter().any(|high| *high > most) {
-                    return Err(fault(format!("a sample of more than {n} bits")));
-                }
-                if k > 0 {
-                    for sample in out.iter_mut() {
-                        *sample = *sample << k | bits.read(k)?;
-                    }
-                }
-            }
-            b += 1;
+            };
+            b += run;
         }
-        if self.mapped.iter().any(|d| *d > params.mask()) {
-            return Err(fault(format!("a sample of more than {n} bits")));
-        }
-        Ok(first)
+        Ok(())
     }
 
-    /// Turns mapped differences into samples.
-    fn restore(&self, first: u32, dst: &mut [u8]) {
+    /// Reads block `b` of those wanted.
+    #[inline]
+    fn block(
+        &mut self,
+        bits: &mut BitReader<'_>,
+        b: usize,
+        blocks: usize,
+        restore: &mut Restore,
+    ) -> Result<Found> {
         let params = &self.params;
-        let most = params.mask();
-        if !params.has(PREPROCESS) {
-            return store(params, self.mapped.iter().copied(), dst);
-        }
-        // Signed samples are moved to 0..=most, where the same rule holds.
-        let bias = params.bias();
-        let mut last = first ^ bias;
-        let mut start = true;
-        let samples = self.mapped.iter().map(|&d| {
-            if std::mem::take(&mut start) {
-                return last ^ bias;
+        let (n, id_len) = (params.bits, params.id_len());
+        let with_ref = params.has(PREPROCESS) && b == 0;
+        let id = bits.read(id_len)?;
+        let out = &mut self.mapped[..];
+        if id == 0 {
+            let extension = bits.read(1)? == 1;
+            if with_ref {
+                restore.begin(bits.read(n)?);
             }
-            let below = last;
-            let above = most - last;
+            if !extension {
+                return zero_run(bits, b, params.rsi, blocks).map(Found::Zeros);
+            }
+            second_extension(bits, out, with_ref)?;
+        } else if id == (1 << id_len) - 1 {
+            out.fill(0);
+            bits.read_below(n, out)?;
+            if with_ref {
+                restore.begin(std::mem::take(&mut out[0]));
+            }
+            return Ok(Found::Mapped);
+        } else {
+            if with_ref {
+                restore.begin(bits.read(n)?);
+                out[0] = 0;
+            }
+            let own = &mut out[usize::from(with_ref)..];
+            bits.unary_into(own)?;
+            let most = params.mask() >> (id - 1);
+            if own.iter().fold(0, |highest, high| highest.max(*high)) > most {
+                return Err(fault(format!("a sample of more than {n} bits")));
+            }
+            bits.read_below(id - 1, own)?;
+            return Ok(Found::Mapped);
+        }
+        if out.iter().any(|d| *d > params.mask()) {
+            return Err(fault(format!("a sample of more than {n} bits")));
+        }
+        Ok(Found::Mapped)
+    }
+}
+
+/// What a block turned out to be.
+enum Found {
+    /// Its samples are in the buffer.
+    Mapped,
+    /// It and some after it hold no differences.
+    Zeros(usize),
+}
+
+/// Turns mapped differences into samples, along one RSI.
+struct Restore {
+    predicts: bool,
+    /// The sample before, moved to 0..=most.
+    last: u32,
+    most: u32,
+    /// Signed samples are moved to 0..=most, where the same rule holds.
+    bias: u32,
+    /// Containers wider than the sample carry its sign.
+    shift: u32,
+}
+
+impl Restore {
+    fn new(params: &Params) -> Self {
+        let shift = if params.has(SIGNED) { 32 - params.bits } else { 0 };
+        Self { predicts: params.has(PREPROCESS), last: 0, most: params.mask(), bias: params.bias(), shift }
+    }
+
+    fn begin(&mut self, reference: u32) {
+        self.last = reference ^ self.bias;
+    }
+
+    #[allow(clippy::cast_possible_wrap, clippy::cast_sign_loss)]
+    fn container(&self, x: u32) -> u32 {
+        ((x << self.shift) as i32 >> self.shift) as u32
+    }
+
+    /// What a difference of 0 gives.
+    fn current(&self) -> u32 {
+        if self.predicts { self.container(self.last ^ self.bias) } else { 0 }
+    }
+
+    /// Writes the samples of a block, as far as there is room: what the filling of the last block added is dropped. Almost
+    /// always a difference is small and takes the first way, where it is odd for steps down and even for steps up.
+    #[inline]
+    fn mapped<const N: usize>(
+        &mut self,
+        mapped: &[u32],
+        first: bool,
+        out: &mut [[u8; N]],
+        bytes: &impl Fn(u32) -> [u8; N],
+    ) {
+        if !self.predicts {
+            out.iter_mut().zip(mapped).for_each(|(out, d)| *out = bytes(self.container(*d)));
+            return;
+        }
+        let mut samples = out.iter_mut().zip(mapped);
+        if first && let Some((out, _)) = samples.next() {
+            *out = bytes(self.current());
+        }
+        let mut last = self.last;
+        for (out, &d) in samples {
+            let (below, above) = (last, self.most - last);
             let theta = below.min(above);
-            last = if u64::from(d) <= 2 * u64::from(theta) {
-                if d & 1 == 0 { last + d / 2 } else { last - d / 2 - 1 }
+            last = if d / 2 < theta || u64::from(d) <= 2 * u64::from(theta) {
+                last.wrapping_add(d >> 1 ^ (d & 1).wrapping_neg())
             } else if below <= above {
                 // Everything below is used up: what is left counts upwards from `theta`.
                 d
             } else {
-                most - d
+                self.most - d
             };
-            last ^ bias
-        });
-        store(params, samples, dst);
+            *out = bytes(self.container(last ^ self.bias));
+        }
+        self.last = last;
     }
 }
 
@@ -282,30 +360,4 @@ fn zero_run(bits: &mut BitReader<'_>, b: usize, rsi: u32, blocks: usize) -> Resu
         return Err(fault(format!("a run of {run} zero blocks where {left} are left")));
     }
     Ok(run.min(blocks - b))
-}
-
-/// Writes samples in their container; what the filling of the last block added is dropped.
-fn store(params: &Params, samples: impl Iterator<Item = u32>, dst: &mut [u8]) {
-    let big = params.has(MSB);
-    // Containers wider than the sample carry its sign.
-    let shift = if params.has(SIGNED) { 32 - params.bits } else { 0 };
-    #[allow(clippy::cast_possible_wrap, clippy::cast_sign_loss)]
-    let samples = samples.map(|x| ((x << shift) as i32 >> shift) as u32);
-    #[allow(clippy::cast_possible_truncation)]
-    match (params.sample_size(), big) {
-        (1, _) => dst.iter_mut().zip(samples).for_each(|(out, x)| *out = x as u8),
-        (2, true) => fill(dst, samples, |x| (x as u16).to_be_bytes()),
-        (2, false) => fill(dst, samples, |x| (x as u16).to_le_bytes()),
-        (3, true) => fill(dst, samples, |x| [(x >> 16) as u8, (x >> 8) as u8, x as u8]),
-        (3, false) => fill(dst, samples, |x| [x as u8, (x >> 8) as u8, (x >> 16) as u8]),
-        (_, true) => fill(dst, samples, u32::to_be_bytes),
-        (_, false) => fill(dst, samples, u32::to_le_bytes),
-    }
-}
-
-#[inline]
-fn fill<const N: usize>(dst: &mut [u8], samples: impl Iterator<Item = u32>, bytes: impl Fn(u32) -> [u8; N]) {
-    for (out, x) in dst.chunks_exact_mut(N).zip(samples) {
-        out.copy_from_slice(&bytes(x));
-    }
 }
