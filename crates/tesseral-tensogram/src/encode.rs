@@ -11,7 +11,7 @@ use tesseral_format::CodecSpec;
 use crate::compress::{compress, encode_mask};
 use crate::decode::pattern;
 use crate::pipeline::Pipeline;
-use crate::wire::cbor::{Item, Map, Place};
+use crate::wire::cbor::{Item, Place};
 use crate::wire::descriptor::{Descriptor, Mask, MaskKind};
 use crate::wire::object::ObjectFrame;
 
@@ -271,7 +271,7 @@ pub(crate) fn encode_object<'a>(
     let mut coded = match &pipeline.packing {
         Some(packing) => {
             let mut packed = Vec::new();
-            packing.encode(doubles(&cells), &mut packed)?;
+            packing.encode(&cells, &mut packed)?;
             Cow::Owned(packed)
         }
         None => {
@@ -321,7 +321,7 @@ fn append_mask(
     Ok(Mask { kind, method: method.to_owned(), offset, length, params })
 }
 
-fn doubles(cells: &[u8]) -> impl Iterator<Item = f64> + Clone {
+fn doubles(cells: &[u8]) -> impl Iterator<Item = f64> {
     cells.as_chunks().0.iter().map(|cell| f64::from_ne_bytes(*cell))
 }
 
@@ -333,7 +333,7 @@ fn fit(descriptor: &mut Descriptor, cells: &[u8], masks: &[(MaskKind, Vec<u8>)])
     let given = |key: &str| descriptor.params.get(key).and_then(Item::as_i64).unwrap_or(0);
     let bits = u32::try_from(given("sp_bits_per_value")).unwrap_or(u32::MAX);
     let decimal = i32::try_from(given("sp_decimal_scale_factor")).unwrap_or(0);
-    let packing = Packing::fit(doubles(cells), bits, decimal)?;
+    let packing = Packing::fit(cells, bits, decimal)?;
     descriptor.params.insert("sp_reference_value".to_owned(), Item::Float(packing.reference));
     descriptor.params.insert("sp_binary_scale_factor".to_owned(), item(packing.binary.into()));
     Ok(())
