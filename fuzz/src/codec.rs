@@ -86,17 +86,17 @@ pub fn exercise(data: &[u8]) {
 /// A chain of TileDB filters.
 fn filters(kind: u8, a: usize, b: usize, c: usize, src: &[u8], dst: &mut [u8], contexts: &mut Contexts) {
     let all = [
-        Filter::Gzip,
-        Filter::Zstd,
-        Filter::Lz4,
+        Filter::Gzip { level: 1 },
+        Filter::Zstd { level: 1 },
+        Filter::Lz4 { level: 1 },
         Filter::Rle,
-        Filter::Bzip2,
+        Filter::Bzip2 { level: 1 },
         Filter::DoubleDelta { reinterpret: None },
         Filter::Delta { reinterpret: None },
-        Filter::BitWidthReduction,
+        Filter::BitWidthReduction { window: 256 },
         Filter::BitShuffle,
         Filter::ByteShuffle,
-        Filter::PositiveDelta,
+        Filter::PositiveDelta { window: 256 },
         Filter::Md5,
         Filter::Sha256,
         Filter::FloatScale { scale: 0.5, offset: 1.0, width: 2 },
