@@ -14,17 +14,21 @@ use crate::text;
 pub(crate) struct Arguments {}
 
 /// Codecs and filters this build decodes. Which of them a format can write is the format's to say.
-const CODECS: [&str; 17] = [
+const CODECS: [&str; 21] = [
     "raw",
     "zstd",
     "lz4",
     "gzip",
     "bzip2",
     "szip",
+    "blosc2",
+    "zfp",
+    "sz3",
     "simple_packing",
     "shuffle",
     "bitshuffle",
     "rle",
+    "roaring",
     "dictionary",
     "delta",
     "double_delta",

@@ -26,7 +26,7 @@ mod encode;
 
 use tesseral_core::{Error, Result};
 
-pub use decode::{Reader, decode_into, decode_range, find_offsets};
+pub use decode::{Index, Reader, decode_into, decode_range};
 pub use encode::encode;
 
 /// Samples are signed.

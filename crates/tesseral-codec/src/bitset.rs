@@ -59,18 +59,25 @@ fn runs(packed: &[u8], bits: u64) -> impl Iterator<Item = (u64, bool)> {
     })
 }
 
-/// Refuses a slice that does not hold exactly `bits` bits, and clears it.
-fn begin(codec: &'static str, bits: u64, dst: &mut [u8]) -> Result<()> {
+/// Sets the ranges that `walk` finds in a slice that must hold exactly `bits` bits. It walks twice: what is damaged is found
+/// before a byte is touched.
+fn fill(
+    codec: &'static str,
+    bits: u64,
+    dst: &mut [u8],
+    walk: impl Fn(&mut dyn FnMut(u64, u64)) -> Result<()>,
+) -> Result<()> {
     if dst.len() as u64 != packed_len(bits) {
         return Err(Error::codec(codec, format!("{} bytes are no room for {bits} bits", dst.len())));
     }
+    walk(&mut |_, _| {})?;
     dst.fill(0);
-    Ok(())
+    walk(&mut |start, end| set(dst, start, end))
 }
 
 /// The first bit's value, then LEB128 lengths of runs that take turns.
 pub mod rle {
-    use super::{Error, Result, begin, runs, set};
+    use super::{Error, Result, fill, runs};
 
     /// Appends the runs of `bits` bits to `out`; nothing for none.
     pub fn encode(packed: &[u8], bits: u64, out: &mut Vec<u8>) {
@@ -96,8 +103,11 @@ pub mod rle {
     /// # Errors
     /// `Codec` when they do not, or a run is empty.
     pub fn decode_into(src: &[u8], bits: u64, dst: &mut [u8]) -> Result<()> {
+        fill("rle", bits, dst, |put| walk(src, bits, put))
+    }
+
+    fn walk(src: &[u8], bits: u64, put: &mut dyn FnMut(u64, u64)) -> Result<()> {
         let fault = |detail: &str| Error::codec("rle", detail);
-        begin("rle", bits, dst)?;
         let Some((first, mut rest)) = src.split_first() else {
             return if bits == 0 { Ok(()) } else { Err(fault("no runs")) };
         };
@@ -124,7 +134,7 @@ pub mod rle {
             let end = at.checked_add(run).filter(|end| run > 0 && *end <= bits);
             let end = end.ok_or_else(|| fault("an empty run, or runs beyond the last bit"))?;
             if value {
-                set(dst, at, end);
+                put(at, end);
             }
             (at, value) = (end, !value);
         }
@@ -134,7 +144,7 @@ pub mod rle {
 
 /// Roaring's portable format: the set positions in containers of 2^16.
 pub mod roaring {
-    use super::{Error, Result, begin, runs, set};
+    use super::{Error, Result, fill, runs};
 
     const COOKIE: u32 = 12346;
     const COOKIE_RUNS: u32 = 12347;
@@ -276,8 +286,11 @@ pub mod roaring {
     ///
     /// # Errors
     /// `Codec` when one does not, containers are out of order, or bytes are missing or left over.
-    pub fn decode_into(mut src: &[u8], bits: u64, dst: &mut [u8]) -> Result<()> {
-        begin("roaring", bits, dst)?;
+    pub fn decode_into(src: &[u8], bits: u64, dst: &mut [u8]) -> Result<()> {
+        fill("roaring", bits, dst, |set| walk(src, bits, set))
+    }
+
+    fn walk(mut src: &[u8], bits: u64, set: &mut dyn FnMut(u64, u64)) -> Result<()> {
         let src = &mut src;
         let cookie = take_u32(src)?;
         let (count, marks) = match cookie {
@@ -309,7 +322,7 @@ pub mod roaring {
                 if end > bits {
                     return Err(fault("a position beyond the last"));
                 }
-                set(dst, start, end);
+                set(start, end);
                 Ok(())
             };
             if marks.get(i / 8).is_some_and(|byte| byte >> (i % 8) & 1 == 1) {

@@ -1,10 +1,11 @@
 //! One object as an array: one chunk, whatever its size.
 
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use smallvec::SmallVec;
+use tesseral_codec::aec;
 use tesseral_core::dtype::Class;
 use tesseral_core::schema::Labels;
 use tesseral_core::{
@@ -50,6 +51,8 @@ pub(crate) struct Object {
     pub cells: u64,
     /// Bytes of the cells once decoded.
     pub raw_len: u64,
+    /// Where the intervals of an szip stream begin, as far as runs of cells needed to know.
+    pub szip: Arc<Mutex<aec::Index>>,
 }
 
 /// Reads the descriptor of an object's frame; gives its item and place in the file.
@@ -111,7 +114,7 @@ impl Object {
         let payload = region.start..masks.iter().map(|(_, span)| span.start).min().unwrap_or(region.end);
         let overflow = || place.corrupt(format!("shape {:?} has too many cells", descriptor.shape));
         let (cells, raw_len) = descriptor.cells().zip(descriptor.raw_len()).ok_or_else(overflow)?;
-        Ok(Self { descriptor, cbor, payload, masks, cells, raw_len })
+        Ok(Self { descriptor, cbor, payload, masks, cells, raw_len, szip: Arc::default() })
     }
 
     /// Where stored bytes are, in the order in which decoders get them: payload, masks. Either may be empty.
@@ -167,10 +170,12 @@ impl TensogramArray {
     fn plan_all(&self, columns: &[Column], region: &Region) -> Result<PlannedChunk> {
         let pipeline = self.pipeline()?;
         self.catalog.limits.check_chunk(self.object.raw_len)?;
-        let access = match (pipeline.plain(), self.object.descriptor.dtype.size()) {
+        let access = match (pipeline.seeks(), self.object.descriptor.dtype.size()) {
             (false, _) => Access::Coded { granule: None },
             (true, None) => Access::Coded { granule: Some(8) },
-            (true, Some(_)) if pipeline.packing.is_none() && self.object.masks.is_empty() => {
+            (true, Some(_))
+                if pipeline.plain() && pipeline.packing.is_none() && self.object.masks.is_empty() =>
+            {
                 Access::Direct { swapped: self.object.swapped() }
             }
             (true, Some(_)) => Access::Coded { granule: Some(1) },

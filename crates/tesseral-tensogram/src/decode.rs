@@ -3,16 +3,17 @@
 use std::ops::Range;
 
 use half::{bf16, f16};
-use tesseral_codec::bitset::{rle, roaring};
-use tesseral_codec::{Contexts, aec, lz4, raw, shuffle, zstd};
+use tesseral_codec::packing::Packing;
+use tesseral_codec::{raw, room, shuffle};
 use tesseral_core::{DType, Error, Result};
 use tesseral_format::Scratch;
 
 use crate::array::Object;
-use crate::pipeline::{Compression, Pipeline};
+use crate::compress::{decode_mask, decompress, decompress_range};
+use crate::pipeline::Pipeline;
 use crate::wire::descriptor::{Mask, MaskKind};
 
-/// Decodes a run of cells; all of them unless the stored bytes are plain.
+/// Decodes a run of cells; all of them unless the pipeline [seeks](Pipeline::seeks).
 pub(crate) fn decode<P: AsRef<[u8]>>(
     object: &Object,
     pipeline: &Pipeline,
@@ -24,11 +25,11 @@ pub(crate) fn decode<P: AsRef<[u8]>>(
 ) -> Result<()> {
     let dtype = object.descriptor.dtype;
     let count = cells.end - cells.start;
-    let room = match dtype.size() {
+    let needed = match dtype.size() {
         Some(size) => count.checked_mul(size as u64),
         None => Some(count.div_ceil(8)),
     };
-    if room != Some(values.len() as u64) {
+    if needed != Some(values.len() as u64) {
         return Err(Error::invalid(format!("{} bytes are no room for cells {cells:?}", values.len())));
     }
     let Some((payload, blobs)) = parts.split_first().filter(|(_, blobs)| blobs.len() == object.masks.len())
@@ -41,10 +42,12 @@ pub(crate) fn decode<P: AsRef<[u8]>>(
         plain(object, pipeline, payload, &cells, values)?;
     } else if cells == (0..object.cells) {
         coded(object, pipeline, payload, values, scratch)?;
+    } else if pipeline.seeks() {
+        part(object, pipeline, payload, &cells, values, scratch)?;
     } else {
-        return Err(Error::invalid("a compressed object decodes whole"));
+        return Err(Error::invalid("this compression decodes whole"));
     }
-    if pipeline.packing.is_none() && object.swapped() {
+    if pipeline.packing.is_none() && object.swapped() && !pipeline.native(dtype) {
         values.chunks_exact_mut(dtype.word()).for_each(<[u8]>::reverse);
     }
     for ((mask, _), blob) in object.masks.iter().zip(blobs) {
@@ -71,21 +74,59 @@ fn plain(
         return packing.decode_into(payload, cells.start, values);
     }
     let dtype = object.descriptor.dtype;
-    let start = match dtype.size() {
-        Some(size) => cells.start.checked_mul(size as u64),
-        // Runs of bits begin with a byte.
-        None => Some(cells.start / 8),
-    };
-    let start = start.and_then(|n| usize::try_from(n).ok());
+    let start = window(pipeline, dtype, cells).and_then(|(bytes, _)| usize::try_from(bytes.start).ok());
     let part = start.and_then(|start| payload.get(start..start.checked_add(values.len())?));
     raw::decode_into(part.unwrap_or_default(), values)?;
+    clear_tail(dtype, cells, values);
+    Ok(())
+}
+
+/// The coded bytes that hold a run of cells, and the number of its first cell among theirs.
+fn window(pipeline: &Pipeline, dtype: DType, cells: &Range<u64>) -> Option<(Range<u64>, u64)> {
+    if let Some(packing) = &pipeline.packing {
+        // Eight packed values begin with a byte.
+        let first = cells.start & !7;
+        let end = Packing::packed_len(packing.bits, cells.end)?;
+        return Some((first / 8 * u64::from(packing.bits)..end, cells.start - first));
+    }
+    match dtype.size() {
+        Some(size) => Some((cells.start.checked_mul(size as u64)?..cells.end.checked_mul(size as u64)?, 0)),
+        None => Some((cells.start / 8..cells.end.div_ceil(8), 0)),
+    }
+}
+
+/// A run of cells out of stored bytes that were compressed.
+fn part(
+    object: &Object,
+    pipeline: &Pipeline,
+    payload: &[u8],
+    cells: &Range<u64>,
+    values: &mut [u8],
+    scratch: &mut Scratch,
+) -> Result<()> {
+    let dtype = object.descriptor.dtype;
+    let too_long = || Error::limit("an object", pipeline.coded_len, usize::MAX as u64);
+    let (bytes, skip) = window(pipeline, dtype, cells).ok_or_else(too_long)?;
+    let Scratch { contexts, buffers: [first, _] } = scratch;
+    if let Some(packing) = &pipeline.packing {
+        let len = usize::try_from(bytes.end - bytes.start).map_err(|_| too_long())?;
+        let coded = room(first, len)?;
+        decompress_range(pipeline, payload, bytes.start, coded, &object.szip, contexts)?;
+        return packing.decode_into(coded, skip, values);
+    }
+    decompress_range(pipeline, payload, bytes.start, values, &object.szip, contexts)?;
+    clear_tail(dtype, cells, values);
+    Ok(())
+}
+
+/// Bits of the last byte that belong to no cell are zero.
+fn clear_tail(dtype: DType, cells: &Range<u64>, values: &mut [u8]) {
     if dtype == DType::Bitmask
         && !cells.end.is_multiple_of(8)
         && let Some(last) = values.last_mut()
     {
         *last &= !(0xff >> (cells.end % 8));
     }
-    Ok(())
 }
 
 /// Stored bytes that went through a filter or a compression.
@@ -99,57 +140,21 @@ fn coded(
     let Scratch { contexts, buffers: [first, second] } = scratch;
     let len = usize::try_from(pipeline.coded_len)
         .map_err(|_| Error::limit("an object", pipeline.coded_len, usize::MAX as u64))?;
-    let name = &object.descriptor.compression;
-    let unpack = |coded: &[u8], values: &mut [u8]| match &pipeline.packing {
-        Some(packing) => packing.decode_into(coded, 0, values),
-        None => raw::decode_into(coded, values),
-    };
-    match pipeline.shuffle {
-        None if pipeline.packing.is_none() => decompress(pipeline, name, payload, values, contexts),
-        None => {
-            first.resize(len, 0);
-            decompress(pipeline, name, payload, &mut first[..len], contexts)?;
-            unpack(&first[..len], values)
-        }
-        Some(size) => {
-            first.resize(len, 0);
-            decompress(pipeline, name, payload, &mut first[..len], contexts)?;
-            if pipeline.packing.is_none() {
-                return shuffle::decode_into(&first[..len], size, values);
-            }
-            second.resize(len, 0);
-            shuffle::decode_into(&first[..len], size, &mut second[..len])?;
-            unpack(&second[..len], values)
-        }
+    let exact = !pipeline.plain_doubles(object.descriptor.dtype);
+    if pipeline.packing.is_none() && pipeline.shuffle.is_none() {
+        return decompress(pipeline, payload, exact, values, contexts);
     }
-}
-
-fn decompress(
-    pipeline: &Pipeline,
-    name: &str,
-    src: &[u8],
-    dst: &mut [u8],
-    contexts: &mut Contexts,
-) -> Result<()> {
-    // Bit sets as a compression say how many bits they have, padding included.
-    let counted = |codec: &'static str| {
-        let (count, rest) =
-            src.split_first_chunk::<4>().ok_or_else(|| Error::codec(codec, "no count of bits"))?;
-        let count = u64::from(u32::from_be_bytes(*count));
-        if count != dst.len() as u64 * 8 {
-            return Err(Error::codec(codec, format!("{count} bits for {} bytes of {name}", dst.len())));
+    let coded = room(first, len)?;
+    decompress(pipeline, payload, exact, coded, contexts)?;
+    match (pipeline.shuffle, &pipeline.packing) {
+        (Some(size), None) => shuffle::decode_into(coded, size, values),
+        (Some(size), Some(packing)) => {
+            let packed = room(second, len)?;
+            shuffle::decode_into(coded, size, packed)?;
+            packing.decode_into(packed, 0, values)
         }
-        Ok((count, rest))
-    };
-    match &pipeline.compression {
-        Compression::None => raw::decode_into(src, dst),
-        Compression::Zstd => zstd::decode_into(src, dst, contexts),
-        Compression::Lz4 => lz4::decode_into(src, dst),
-        Compression::Szip(params) => aec::decode_into(src, params, dst),
-        Compression::Rle => counted("rle").and_then(|(bits, rest)| rle::decode_into(rest, bits, dst)),
-        Compression::Roaring => {
-            counted("roaring").and_then(|(bits, rest)| roaring::decode_into(rest, bits, dst))
-        }
+        (None, Some(packing)) => packing.decode_into(coded, 0, values),
+        (None, None) => raw::decode_into(coded, values),
     }
 }
 
@@ -187,16 +192,8 @@ fn restore(
     let Scratch { contexts, buffers: [bits, _] } = scratch;
     let len = usize::try_from(object.cells.div_ceil(8))
         .map_err(|_| Error::limit("a mask", object.cells, usize::MAX as u64))?;
-    bits.resize(len, 0);
-    let bits = &mut bits[..len];
-    match mask.method.as_str() {
-        "none" => raw::decode_into(blob, bits)?,
-        "rle" => rle::decode_into(blob, object.cells, bits)?,
-        "roaring" => roaring::decode_into(blob, object.cells, bits)?,
-        "lz4" => lz4::decode_into(blob, bits)?,
-        "zstd" => zstd::decode_into(blob, bits, contexts)?,
-        other => return Err(Error::unsupported(format!("Tensogram mask method {other:?}"))),
-    }
+    let bits = room(bits, len)?;
+    decode_mask(mask, blob, object.cells, bits, contexts)?;
     let dtype = object.descriptor.dtype;
     let pattern = pattern(dtype, mask.kind).ok_or_else(|| Error::unsupported(format!("masks of {dtype}")))?;
     let first = usize::try_from(cells.start / 8).unwrap_or(len);

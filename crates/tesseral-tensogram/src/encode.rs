@@ -2,16 +2,16 @@
 
 use std::borrow::Cow;
 
-use tesseral_codec::bitset::{rle, roaring};
 use tesseral_codec::packing::Packing;
-use tesseral_codec::{aec, lz4, shuffle, zstd_stream};
+use tesseral_codec::{Contexts, aec, shuffle};
 use tesseral_core::dtype::Class;
 use tesseral_core::{DType, Error, Result, Value};
 use tesseral_format::CodecSpec;
 
+use crate::compress::{compress, encode_mask};
 use crate::decode::pattern;
-use crate::pipeline::{Compression, Pipeline};
-use crate::wire::cbor::{Item, Map, Place};
+use crate::pipeline::Pipeline;
+use crate::wire::cbor::{Item, Place};
 use crate::wire::descriptor::{Descriptor, Mask, MaskKind};
 use crate::wire::object::ObjectFrame;
 
@@ -21,7 +21,6 @@ pub(crate) struct Stages {
     descriptor: Descriptor,
     /// Reference value and binary scale are given, not fitted.
     fixed: bool,
-    level: i32,
 }
 
 fn number(spec: &CodecSpec, names: &[&str], default: i64) -> Result<i64> {
@@ -42,6 +41,19 @@ fn only(spec: &CodecSpec, names: &[&str]) -> Result<()> {
     }
 }
 
+/// The one option of a codec that takes exactly one of these, a number.
+fn single<'a>(spec: &CodecSpec, names: &[&'a str]) -> Result<(&'a str, f64)> {
+    only(spec, names)?;
+    let wanted = || Error::invalid(format!("codec {} takes one of {}", spec.name, names.join(", ")));
+    let mut given = names.iter().filter_map(|name| Some((*name, spec.options.get(*name)?)));
+    let (Some((name, value)), None) = (given.next(), given.next()) else { return Err(wanted()) };
+    match value {
+        Value::Float(value) => Ok((name, *value)),
+        Value::Int(value) => Ok((name, *value as f64)),
+        _ => Err(Error::invalid(format!("{name} of codec {} is a number", spec.name))),
+    }
+}
+
 fn item(n: i64) -> Item {
     u64::try_from(n).map_or_else(|_| Item::Negative(!n as u64), Item::UInt)
 }
@@ -52,7 +64,7 @@ impl Stages {
     /// Checked stages for cells of a dtype and shape.
     pub(crate) fn new(codecs: &[CodecSpec], dtype: DType, shape: &[u64]) -> Result<Self> {
         let descriptor = Descriptor::raw(dtype, shape);
-        let mut stages = Self { descriptor, fixed: false, level: 3 };
+        let mut stages = Self { descriptor, fixed: false };
         for spec in codecs {
             stages.add(spec)?;
         }
@@ -75,13 +87,7 @@ impl Stages {
             params.entry("sp_binary_scale_factor".to_owned()).or_insert(Item::UInt(0));
             params.entry("sp_reference_value".to_owned()).or_insert(Item::Float(0.0));
         }
-        let level = match descriptor.params.get("zstd_level") {
-            None => 3,
-            Some(level) => level.as_i64().and_then(|level| i32::try_from(level).ok()).ok_or_else(|| {
-                Error::corrupt("descriptor", PLACE.object, None, "zstd_level is not a level")
-            })?,
-        };
-        Self { descriptor, fixed, level }.checked()
+        Self { descriptor, fixed }.checked()
     }
 
     /// Bytes of a payload that no compression changes the length of.
@@ -98,6 +104,7 @@ impl Stages {
             tesseral_core::ErrorKind::Unsupported { .. } => e,
             _ => Error::unsupported(format!("these codecs on {dtype}: {e}")),
         })?;
+        pipeline.check_writable(dtype)?;
         if let Some(size) = pipeline.shuffle
             && !pipeline.coded_len.is_multiple_of(size as u64)
         {
@@ -149,7 +156,7 @@ impl Stages {
                 params.insert("shuffle_element_size".to_owned(), item(size));
                 *filter = spec.name.clone();
             }
-            name @ ("zstd" | "lz4" | "szip" | "rle" | "roaring") => {
+            name @ ("zstd" | "lz4" | "szip" | "blosc2" | "zfp" | "sz3" | "rle" | "roaring") => {
                 if !free(compression) {
                     return Err(out_of_order());
                 }
@@ -157,10 +164,9 @@ impl Stages {
                     "zstd" => {
                         only(spec, &["level"])?;
                         let level = number(spec, &["level"], 3)?;
-                        self.level = i32::try_from(level)
-                            .ok()
-                            .filter(|level| (-7..=22).contains(level))
-                            .ok_or_else(|| Error::invalid(format!("{level} is not a level of zstd")))?;
+                        if !(-7..=22).contains(&level) {
+                            return Err(Error::invalid(format!("{level} is not a level of zstd")));
+                        }
                         if spec.options.contains_key("level") {
                             set("zstd_level", item(level));
                         }
@@ -170,6 +176,37 @@ impl Stages {
                         set("szip_rsi", item(number(spec, &["rsi"], 128)?));
                         set("szip_block_size", item(number(spec, &["block_size"], 16)?));
                         set("szip_flags", item(number(spec, &["flags"], i64::from(aec::PREPROCESS))?));
+                    }
+                    "blosc2" => {
+                        only(spec, &["codec", "level"])?;
+                        if let Some(Value::Text(codec)) = spec.options.get("codec") {
+                            set("blosc2_codec", Item::Text(codec.clone()));
+                        } else if spec.options.contains_key("codec") {
+                            return Err(Error::invalid("codec of codec blosc2 is a name"));
+                        }
+                        if spec.options.contains_key("level") {
+                            set("blosc2_clevel", item(number(spec, &["level"], 5)?));
+                        }
+                    }
+                    "zfp" => {
+                        let (key, value) = single(spec, &["rate", "precision", "tolerance"])?;
+                        let (mode, key) = match key {
+                            "rate" => ("fixed_rate", "zfp_rate"),
+                            "precision" => ("fixed_precision", "zfp_precision"),
+                            _ => ("fixed_accuracy", "zfp_tolerance"),
+                        };
+                        set("zfp_mode", Item::Text(mode.to_owned()));
+                        #[allow(clippy::cast_possible_truncation)]
+                        let value = match key {
+                            "zfp_precision" => item(value as i64),
+                            _ => Item::Float(value),
+                        };
+                        set(key, value);
+                    }
+                    "sz3" => {
+                        let (mode, bound) = single(spec, &["abs", "rel", "psnr"])?;
+                        set("sz3_error_bound_mode", Item::Text(mode.to_owned()));
+                        set("sz3_error_bound", Item::Float(bound));
                     }
                     _ => only(spec, &[])?,
                 }
@@ -227,15 +264,19 @@ pub(crate) fn encode_object<'a>(
         fit(&mut descriptor, &cells, &found)?;
     }
     let pipeline = Pipeline::of(&descriptor, PLACE)?;
+    if found.is_empty() && pipeline.native(dtype) && doubles(&cells).any(|cell| !cell.is_finite()) {
+        let what = "NaN that a mask would not bring back, in a compression that loses bits";
+        return Err(Error::unsupported(what));
+    }
     let mut coded = match &pipeline.packing {
         Some(packing) => {
             let mut packed = Vec::new();
-            packing.encode(doubles(&cells), &mut packed)?;
+            packing.encode(&cells, &mut packed)?;
             Cow::Owned(packed)
         }
         None => {
-            if descriptor.big_endian.is_some_and(|big| big != cfg!(target_endian = "big")) && dtype.word() > 1
-            {
+            let swapped = descriptor.big_endian.is_some_and(|big| big != cfg!(target_endian = "big"));
+            if swapped && dtype.word() > 1 && !pipeline.native(dtype) {
                 cells.to_mut().chunks_exact_mut(dtype.word()).for_each(<[u8]>::reverse);
             }
             cells
@@ -246,11 +287,12 @@ pub(crate) fn encode_object<'a>(
         shuffle::encode_into(&coded, size, &mut shuffled)?;
         coded = Cow::Owned(shuffled);
     }
-    let mut region = compress(&pipeline, stages.level, coded, &mut descriptor.params)?;
+    let mut contexts = Contexts::default();
+    let mut region = compress(&pipeline, coded, &mut descriptor.params, &mut contexts)?;
     let count = descriptor.cells().unwrap_or(0);
     for (kind, bits) in found {
         let method = &masks.methods[kind as usize];
-        let mask = append_mask(kind, method, &bits, count, masks.small, region.to_mut())?;
+        let mask = append_mask(kind, method, &bits, count, masks.small, region.to_mut(), &mut contexts)?;
         descriptor.masks.push(mask);
     }
     Ok(ObjectFrame::new(descriptor, region, hashed))
@@ -264,6 +306,7 @@ fn append_mask(
     count: u64,
     small: usize,
     region: &mut Vec<u8>,
+    contexts: &mut Contexts,
 ) -> Result<Mask> {
     let offset = region.len() as u64;
     let method = if bits.len() <= small {
@@ -273,19 +316,12 @@ fn append_mask(
     } else {
         method
     };
-    match method {
-        "none" => region.extend_from_slice(bits),
-        "rle" => rle::encode(bits, count, region),
-        "roaring" => roaring::encode(bits, count, region)?,
-        "lz4" => lz4::encode(bits, region)?,
-        "zstd" => zstd_stream::encode(bits, 3, region)?,
-        other => return Err(Error::unsupported(format!("writing Tensogram mask method {other:?}"))),
-    }
+    let params = encode_mask(method, bits, count, region, contexts)?;
     let length = region.len() as u64 - offset;
-    Ok(Mask { kind, method: method.to_owned(), offset, length, params: Map::new() })
+    Ok(Mask { kind, method: method.to_owned(), offset, length, params })
 }
 
-fn doubles(cells: &[u8]) -> impl Iterator<Item = f64> + Clone {
+fn doubles(cells: &[u8]) -> impl Iterator<Item = f64> {
     cells.as_chunks().0.iter().map(|cell| f64::from_ne_bytes(*cell))
 }
 
@@ -297,43 +333,10 @@ fn fit(descriptor: &mut Descriptor, cells: &[u8], masks: &[(MaskKind, Vec<u8>)])
     let given = |key: &str| descriptor.params.get(key).and_then(Item::as_i64).unwrap_or(0);
     let bits = u32::try_from(given("sp_bits_per_value")).unwrap_or(u32::MAX);
     let decimal = i32::try_from(given("sp_decimal_scale_factor")).unwrap_or(0);
-    let packing = Packing::fit(doubles(cells), bits, decimal)?;
+    let packing = Packing::fit(cells, bits, decimal)?;
     descriptor.params.insert("sp_reference_value".to_owned(), Item::Float(packing.reference));
     descriptor.params.insert("sp_binary_scale_factor".to_owned(), item(packing.binary.into()));
     Ok(())
-}
-
-fn compress<'a>(
-    pipeline: &Pipeline,
-    level: i32,
-    coded: Cow<'a, [u8]>,
-    params: &mut Map,
-) -> Result<Cow<'a, [u8]>> {
-    let mut out = Vec::new();
-    let bits = coded.len() as u64 * 8;
-    let count = || {
-        let limit = Error::limit("a bit set", bits, u64::from(u32::MAX));
-        u32::try_from(bits).map(u32::to_be_bytes).map_err(|_| limit)
-    };
-    match &pipeline.compression {
-        Compression::None => return Ok(coded),
-        Compression::Zstd => zstd_stream::encode(&coded, level, &mut out)?,
-        Compression::Lz4 => lz4::encode(&coded, &mut out)?,
-        Compression::Szip(szip) => {
-            let offsets = aec::encode(&coded, szip, &mut out)?;
-            let offsets = offsets.into_iter().map(Item::UInt).collect();
-            params.insert("szip_block_offsets".to_owned(), Item::Array(offsets));
-        }
-        Compression::Rle => {
-            out.extend_from_slice(&count()?);
-            rle::encode(&coded, bits, &mut out);
-        }
-        Compression::Roaring => {
-            out.extend_from_slice(&count()?);
-            roaring::encode(&coded, bits, &mut out)?;
-        }
-    }
-    Ok(Cow::Owned(out))
 }
 
 /// Takes NaN and infinities out of the cells, into masks; zeros stay in their place. Where a mask would not bring back the very

@@ -33,7 +33,8 @@
 //! ```
 //!
 //! # Edges
-//! - Compressions blosc2, zfp and sz3 and masks by blosc2 are `Unsupported`, named.
+//! - zfp and sz3 are for float64 without other stages; what the reference wrote with them of anything else is read where no
+//!   bits were lost, and refused otherwise. Without the feature `zfp`, zfp is `Unsupported`.
 //! - The writer makes one message with the objects' index and hashes before them; chunks are gathered in memory until an
 //!   object is whole, as its codecs work on all of it, and each whole object goes to the file at once.
 //! - szip over packed values whose width is not a multiple of 8 is refused both ways: the reference loses bits there.
@@ -43,6 +44,7 @@ mod api;
 mod array;
 mod assemble;
 mod audit;
+mod compress;
 mod decode;
 mod edit;
 mod encode;

@@ -1,7 +1,9 @@
 //! What was done to the cells of an object, read from its descriptor: encoding, then filter, then compression.
 
-use tesseral_codec::aec;
 use tesseral_codec::packing::Packing;
+#[cfg(feature = "zfp")]
+use tesseral_codec::zfp;
+use tesseral_codec::{aec, blosc2, sz3, zstd};
 use tesseral_core::{DType, Error, Result};
 
 use crate::wire::cbor::{Item, Map, Place};
@@ -11,9 +13,15 @@ use crate::wire::descriptor::Descriptor;
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Compression {
     None,
-    Zstd,
+    /// With a level.
+    Zstd(i32),
     Lz4,
     Szip(aec::Params),
+    /// Elements of 0 bytes cannot be written.
+    Blosc2(blosc2::Settings),
+    #[cfg(feature = "zfp")]
+    Zfp(zfp::Mode),
+    Sz3(sz3::Bound),
     Rle,
     Roaring,
 }
@@ -67,14 +75,73 @@ impl Pipeline {
         };
         let compression = match descriptor.compression.as_str() {
             "none" => Compression::None,
-            "zstd" => Compression::Zstd,
+            "zstd" => Compression::Zstd(
+                optional(&descriptor.params, "zstd_level", place, |item| {
+                    item.as_i64().and_then(|level| i32::try_from(level).ok())
+                })?
+                .unwrap_or(zstd::DEFAULT_LEVEL),
+            ),
             "lz4" => Compression::Lz4,
             "szip" => Compression::Szip(szip(descriptor, packing.as_ref(), place)?),
+            "blosc2" => Compression::Blosc2(blosc2(descriptor, packing.as_ref(), place)?),
+            "zfp" => zfp(descriptor, place)?,
+            "sz3" => Compression::Sz3(sz3(&descriptor.params, place)?),
             "rle" => bits_only(Compression::Rle)?,
             "roaring" => bits_only(Compression::Roaring)?,
             other => return Err(Error::unsupported(format!("Tensogram compression {other:?}"))),
         };
         Ok(Self { packing, shuffle, compression, coded_len })
+    }
+
+    /// Runs of cells decode without all others.
+    pub(crate) fn seeks(&self) -> bool {
+        self.shuffle.is_none()
+            && match self.compression {
+                Compression::None | Compression::Szip(_) | Compression::Blosc2(_) => true,
+                #[cfg(feature = "zfp")]
+                Compression::Zfp(mode) => mode.seeks(),
+                _ => false,
+            }
+    }
+
+    /// The compression makes numbers of this machine, whatever the byte order says.
+    pub(crate) fn native(&self, dtype: DType) -> bool {
+        let numbers = match self.compression {
+            #[cfg(feature = "zfp")]
+            Compression::Zfp(_) => true,
+            Compression::Sz3(_) => true,
+            _ => false,
+        };
+        numbers && self.plain_doubles(dtype)
+    }
+
+    /// Doubles reach the compression as they are.
+    pub(crate) fn plain_doubles(&self, dtype: DType) -> bool {
+        dtype == DType::Float64 && self.packing.is_none() && self.shuffle.is_none()
+    }
+
+    /// Refuses what the reference would not read back, or not as it was.
+    ///
+    /// # Errors
+    /// `Unsupported`.
+    pub(crate) fn check_writable(&self, dtype: DType) -> Result<()> {
+        let refuse = |what: String| Err(Error::unsupported(what));
+        match self.compression {
+            Compression::Blosc2(settings) if settings.typesize == 0 => {
+                refuse("blosc2 over elements that are not whole bytes, or more than 255".to_owned())
+            }
+            Compression::Blosc2(_) | Compression::Sz3(_) if self.coded_len == 0 => {
+                refuse("blosc2 and sz3 of nothing".to_owned())
+            }
+            Compression::Sz3(_) if !self.plain_doubles(dtype) => {
+                refuse(format!("sz3 of anything but plain float64: {dtype} would lose bits"))
+            }
+            #[cfg(feature = "zfp")]
+            Compression::Zfp(zfp::Mode::Accuracy(error)) if error <= 0.0 => {
+                refuse("zfp with an error of 0".to_owned())
+            }
+            _ => Ok(()),
+        }
     }
 
     /// The stored bytes are the cells, or packed values, as they are.
@@ -143,5 +210,72 @@ fn szip(descriptor: &Descriptor, packing: Option<&Packing>, place: Place<'_>) ->
     aec::Params::new(bits, block, rsi, flags).map_err(|e| match e.kind() {
         tesseral_core::ErrorKind::Unsupported { .. } => e,
         _ => place.corrupt(e.to_string()),
+    })
+}
+
+/// A parameter that may be left out but not be of another kind.
+fn optional<'a, T>(
+    params: &'a Map,
+    key: &str,
+    place: Place<'_>,
+    read: impl Fn(&'a Item) -> Option<T>,
+) -> Result<Option<T>> {
+    params.get(key).map(|item| read(item).ok_or_else(|| missing(key, place))).transpose()
+}
+
+/// Elements are packed values, shuffled bytes or cells.
+fn blosc2(descriptor: &Descriptor, packing: Option<&Packing>, place: Place<'_>) -> Result<blosc2::Settings> {
+    let params = &descriptor.params;
+    let name = optional(params, "blosc2_codec", place, Item::as_text)?.unwrap_or("lz4");
+    let codec =
+        blosc2::Codec::named(name).ok_or_else(|| Error::unsupported(format!("blosc2 codec {name:?}")))?;
+    let level = optional(params, "blosc2_clevel", place, Item::as_i64)?.unwrap_or(5);
+    let level = u8::try_from(level).ok().filter(|level| *level <= 9);
+    let level = level.ok_or_else(|| missing("blosc2_clevel", place))?;
+    let size = match packing {
+        Some(packing) => packing.bits.div_ceil(8) as usize,
+        None if descriptor.filter == "shuffle" => 1,
+        None => descriptor.dtype.size().unwrap_or(0),
+    };
+    let typesize = u8::try_from(size).unwrap_or(0);
+    Ok(blosc2::Settings { codec, level, typesize, shuffle: blosc2::Shuffle::Byte })
+}
+
+fn text<'a>(params: &'a Map, key: &str, place: Place<'_>) -> Result<&'a str> {
+    params.get(key).and_then(Item::as_text).ok_or_else(|| missing(key, place))
+}
+
+/// The reference takes whatever bytes there are for doubles; what it wrote of others is lost.
+#[cfg(feature = "zfp")]
+fn zfp(descriptor: &Descriptor, place: Place<'_>) -> Result<Compression> {
+    let params = &descriptor.params;
+    let plain = descriptor.encoding == "none" && descriptor.filter == "none";
+    if descriptor.dtype != DType::Float64 || !plain {
+        return Err(Error::unsupported(format!(
+            "zfp of anything but plain float64: {} loses bits when written",
+            descriptor.dtype
+        )));
+    }
+    let mode = match text(params, "zfp_mode", place)? {
+        "fixed_rate" => zfp::Mode::Rate(float(params, "zfp_rate", place)?),
+        "fixed_precision" => zfp::Mode::Precision(small(params, "zfp_precision", place)?),
+        "fixed_accuracy" => zfp::Mode::Accuracy(float(params, "zfp_tolerance", place)?),
+        other => return Err(Error::unsupported(format!("zfp mode {other:?}"))),
+    };
+    mode.check().map(Compression::Zfp).map_err(|e| place.corrupt(e.to_string()))
+}
+
+#[cfg(not(feature = "zfp"))]
+fn zfp(_descriptor: &Descriptor, _place: Place<'_>) -> Result<Compression> {
+    Err(Error::unsupported("zfp, which this build does not have"))
+}
+
+fn sz3(params: &Map, place: Place<'_>) -> Result<sz3::Bound> {
+    let bound = float(params, "sz3_error_bound", place)?;
+    Ok(match text(params, "sz3_error_bound_mode", place)? {
+        "abs" => sz3::Bound::Absolute(bound),
+        "rel" => sz3::Bound::Relative(bound),
+        "psnr" => sz3::Bound::Psnr(bound),
+        other => return Err(Error::unsupported(format!("sz3 bound of kind {other:?}"))),
     })
 }

@@ -2,13 +2,12 @@
 
 use tesseral_core::{Error, Result};
 
-/// Takes bits from a slice. The top `have` bits of `acc` are valid; those below are zero or what follows in the slice.
+/// Takes bits from a slice. It knows nothing but where it is: every read loads the eight bytes there, so that reads do not
+/// wait for one another.
 #[derive(Clone, Debug)]
 pub(super) struct BitReader<'a> {
     src: &'a [u8],
-    pos: usize,
-    acc: u64,
-    have: u32,
+    bit: usize,
 }
 
 fn short() -> Error {
@@ -18,39 +17,38 @@ fn short() -> Error {
 impl<'a> BitReader<'a> {
     /// Starts at a bit of the slice.
     pub(super) fn at(src: &'a [u8], bit: u64) -> Result<Self> {
-        let pos = usize::try_from(bit / 8).ok().filter(|pos| *pos <= src.len()).ok_or_else(short)?;
-        let mut reader = Self { src, pos, acc: 0, have: 0 };
-        #[allow(clippy::cast_possible_truncation)]
-        reader.read((bit % 8) as u32)?;
-        Ok(reader)
+        let bit = usize::try_from(bit).ok().filter(|bit| bit.div_ceil(8) <= src.len());
+        Ok(Self { src, bit: bit.ok_or_else(short)? })
     }
 
     /// The position in bits.
     pub(super) fn position(&self) -> u64 {
-        self.pos as u64 * 8 - u64::from(self.have)
+        self.bit as u64
     }
 
-    #[inline]
-    fn refill(&mut self) {
-        if let Some(word) = self.src.get(self.pos..self.pos + 8).and_then(|w| w.first_chunk::<8>()) {
-            self.acc |= u64::from_be_bytes(*word) >> self.have;
-            self.pos += ((63 - self.have) >> 3) as usize;
-            self.have |= 56;
-            return;
-        }
-        while self.have <= 56
-            && let Some(byte) = self.src.get(self.pos)
-        {
-            self.acc |= u64::from(*byte) << (56 - self.have);
-            self.have += 8;
-            self.pos += 1;
-        }
+    /// Bits that are left.
+    fn left(&self) -> usize {
+        self.src.len() * 8 - self.bit
     }
 
+    /// Eight bytes from `at` on, zeros where there are none.
     #[inline]
-    fn skip(&mut self, n: u32) {
-        self.acc <<= n;
-        self.have -= n;
+    fn word(&self, at: usize) -> u64 {
+        if let Some(word) = self.src.get(at..at + 8).and_then(|w| w.first_chunk::<8>()) {
+            return u64::from_be_bytes(*word);
+        }
+        let mut word = [0; 8];
+        let rest = self.src.get(at..).unwrap_or_default();
+        word[..rest.len()].copy_from_slice(rest);
+        u64::from_be_bytes(word)
+    }
+
+    /// The `n` bits at a place, 1 to 32.
+    #[inline]
+    fn peek(&self, bit: usize, n: u32) -> u32 {
+        #[allow(clippy::cast_possible_truncation)]
+        let value = (self.word(bit / 8) << (bit % 8) >> (64 - n)) as u32;
+        value
     }
 
     /// The next `n` bits, at most 32.
@@ -59,37 +57,104 @@ impl<'a> BitReader<'a> {
         if n == 0 {
             return Ok(0);
         }
-        if self.have < n {
-            self.refill();
-            if self.have < n {
-                return Err(short());
-            }
+        if self.left() < n as usize {
+            return Err(short());
         }
-        #[allow(clippy::cast_possible_truncation)]
-        let value = (self.acc >> (64 - n)) as u32;
-        self.skip(n);
+        let value = self.peek(self.bit, n);
+        self.bit += n as usize;
         Ok(value)
+    }
+
+    /// Numbers of `n` bits each, below what `out` holds: each becomes `out << n | number`.
+    #[inline]
+    pub(super) fn read_below(&mut self, n: u32, out: &mut [u32]) -> Result<()> {
+        if n == 0 {
+            return Ok(());
+        }
+        let bits = out.len() * n as usize;
+        if self.left() < bits {
+            return Err(short());
+        }
+        let mut bit = self.bit;
+        for number in out {
+            // Nothing stays of what was there when `n` is 32.
+            *number = number.checked_shl(n).unwrap_or(0) | self.peek(bit, n);
+            bit += n as usize;
+        }
+        self.bit = bit;
+        Ok(())
     }
 
     /// The number of zeros before the next one, which is taken too.
     #[inline]
     pub(super) fn unary(&mut self) -> Result<u32> {
-        let mut count = 0_u32;
+        let mut number = [0];
+        self.unary_into(&mut number)?;
+        Ok(number[0])
+    }
+
+    /// As many numbers in unary. A word of bits is reversed once; then the ones in it are found from the low end, which takes
+    /// two steps each that depend on one another.
+    #[inline]
+    pub(super) fn unary_into(&mut self, out: &mut [u32]) -> Result<()> {
+        // The bit after the last one.
+        let mut last = self.bit;
+        let mut bit = self.bit;
+        let mut numbers = out.iter_mut();
+        let Some(mut number) = numbers.next() else { return Ok(()) };
         loop {
-            let zeros = self.acc.leading_zeros();
-            if zeros < self.have {
-                self.skip(zeros);
-                self.skip(1);
-                return count.checked_add(zeros).ok_or_else(short);
+            let at = bit / 8;
+            let mut word = self.word(at).reverse_bits() >> (bit % 8);
+            while word != 0 {
+                let one = bit + word.trailing_zeros() as usize;
+                #[allow(clippy::cast_possible_truncation)]
+                {
+                    *number = (one - last) as u32;
+                }
+                last = one + 1;
+                word &= word - 1;
+                let Some(next) = numbers.next() else {
+                    self.bit = last;
+                    return Ok(());
+                };
+                number = next;
             }
-            count = count.checked_add(self.have).ok_or_else(short)?;
-            self.acc = 0;
-            self.have = 0;
-            self.refill();
-            if self.have == 0 {
+            bit = (at + 8) * 8;
+            // A count beyond 32 bits is no sample's, however long the stream.
+            if at + 8 >= self.src.len() || bit - last > u32::MAX as usize {
                 return Err(short());
             }
         }
+    }
+
+    /// Passes over `n` bits.
+    pub(super) fn pass(&mut self, n: u64) -> Result<()> {
+        let n = usize::try_from(n).ok().filter(|n| *n <= self.left()).ok_or_else(short)?;
+        self.bit += n;
+        Ok(())
+    }
+
+    /// Passes over `n` ones and all zeros before them: as many numbers in unary.
+    pub(super) fn pass_unary(&mut self, mut n: u32) -> Result<()> {
+        let mut bit = self.bit;
+        while n > 0 {
+            let at = bit / 8;
+            let mut word = self.word(at).reverse_bits() >> (bit % 8);
+            let ones = word.count_ones();
+            if ones >= n {
+                for _ in 1..n {
+                    word &= word - 1;
+                }
+                self.bit = bit + word.trailing_zeros() as usize + 1;
+                return Ok(());
+            }
+            n -= ones;
+            bit = (at + 8) * 8;
+            if at + 8 >= self.src.len() {
+                return Err(short());
+            }
+        }
+        Ok(())
     }
 }
 

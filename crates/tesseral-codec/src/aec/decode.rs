@@ -1,7 +1,5 @@
 //! From the stream to samples.
 
-use std::ops::Range;
-
 use tesseral_core::{Error, Result};
 
 use super::bits::BitReader;
@@ -19,96 +17,110 @@ pub fn decode_into(src: &[u8], params: &Params, dst: &mut [u8]) -> Result<()> {
     Ok(())
 }
 
-/// The bit at which each RSI of a stream of `total` samples begins, by reading it all.
+/// Where the RSIs of one stream begin, as far as it was walked.
 ///
 /// Offsets stored beside a stream may be wrong: libaec 1.1.4 points at the last block of the interval before when that
 /// block follows a zero block. A wrong one cannot be told by decoding from it, as runs of zero blocks stretch to the end of
-/// their interval wherever they begin, so nothing less than this walk gives offsets that [`decode_range`] may use.
-///
-/// # Errors
-/// `Codec` when the stream is damaged.
-pub fn find_offsets(src: &[u8], params: &Params, total: u64) -> Result<Vec<u64>> {
-    let mut reader = Reader::new(params);
-    let mut bits = BitReader::at(src, 0)?;
-    let mut offsets = Vec::new();
-    let mut left = total;
-    while left > 0 {
-        offsets.push(bits.position());
-        let samples = left.min(params.interval() as u64);
-        #[allow(clippy::cast_possible_truncation)]
-        reader.read_interval(&mut bits, samples as usize)?;
-        left -= samples;
-    }
-    Ok(offsets)
+/// their interval wherever they begin, so nothing less than a walk from the start gives offsets to rely on. It passes over
+/// samples without making them, and no part of the stream twice.
+#[derive(Debug, Default)]
+pub struct Index {
+    offsets: Vec<u64>,
+    /// The bit after the last RSI that was walked.
+    end: u64,
 }
 
-/// Decodes samples `range` out of `total`, and no RSI beside those that hold them. `offsets` are
-/// [where the RSIs begin](find_offsets).
-///
-/// # Errors
-/// `Codec` when the stream is damaged or does not fit the offsets; `InvalidRequest` when `dst` does not fit the range.
-pub fn decode_range(
-    src: &[u8],
-    params: &Params,
-    offsets: &[u64],
-    total: u64,
-    range: Range<u64>,
-    dst: &mut [u8],
-) -> Result<()> {
-    let size = params.sample_size() as u64;
-    let wanted = range.end.checked_sub(range.start).filter(|_| range.end <= total);
-    if wanted.and_then(|n| n.checked_mul(size)) != Some(dst.len() as u64) {
-        return Err(Error::invalid(format!(
-            "{} bytes are no room for samples {range:?} of {total}",
-            dst.len()
-        )));
-    }
-    if dst.is_empty() {
-        return Ok(());
-    }
-    let interval = params.interval() as u64;
-    let mut reader = Reader::new(params);
-    let mut buffer = Vec::new();
-    for number in range.start / interval..=(range.end - 1) / interval {
-        let index = usize::try_from(number).unwrap_or(usize::MAX);
-        let start = offsets.get(index).ok_or_else(|| fault(format!("no offset of interval {number}")))?;
-        let end = piece(&mut reader, src, *start, params, total, number, &range, &mut buffer, dst)?;
-        if offsets.get(index + 1).is_some_and(|next| *next != end) {
-            return Err(fault(format!("interval {number} ends at bit {end}, not where the next begins")));
+impl Index {
+    /// The bit at which RSI `number` begins, of a stream of more samples than come before it.
+    ///
+    /// # Errors
+    /// `Codec` when the stream ends before it.
+    pub fn find(&mut self, src: &[u8], params: &Params, number: u64) -> Result<u64> {
+        let wanted = usize::try_from(number).map_err(|_| fault("too many intervals"))?;
+        if wanted >= self.offsets.len() {
+            let mut bits = BitReader::at(src, self.end)?;
+            while wanted > self.offsets.len() {
+                let start = bits.position();
+                pass_interval(&mut bits, params)?;
+                self.offsets.push(start);
+                self.end = bits.position();
+            }
         }
+        Ok(self.offsets.get(wanted).copied().unwrap_or(self.end))
+    }
+}
+
+/// Passes over a whole RSI.
+fn pass_interval(bits: &mut BitReader<'_>, params: &Params) -> Result<()> {
+    let (n, block, id_len) = (u64::from(params.bits), params.block, params.id_len());
+    let blocks = params.rsi as usize;
+    let plain = (1 << id_len) - 1;
+    let mut b = 0;
+    while b < blocks {
+        let with_ref = params.has(PREPROCESS) && b == 0;
+        let own = block - u32::from(with_ref);
+        match bits.read(id_len)? {
+            0 => {
+                let extension = bits.read(1)? == 1;
+                bits.pass(if with_ref { n } else { 0 })?;
+                if !extension {
+                    b += zero_run(bits, b, params.rsi, blocks)?;
+                    continue;
+                }
+                bits.pass_unary(block / 2)?;
+            }
+            id if id == plain => bits.pass(n * u64::from(block))?,
+            id => {
+                bits.pass(if with_ref { n } else { 0 })?;
+                bits.pass_unary(own)?;
+                bits.pass(u64::from(own) * u64::from(id - 1))?;
+            }
+        }
+        b += 1;
     }
     Ok(())
 }
 
-/// Decodes one RSI and copies what lies in the range; gives the bit after it.
-#[allow(clippy::too_many_arguments)]
-fn piece(
-    reader: &mut Reader,
+/// Decodes samples from number `first` on out of `total`, and no RSI beside those that hold them.
+///
+/// # Errors
+/// `Codec` when the stream is damaged; `InvalidRequest` when `dst` does not fit the samples.
+pub fn decode_range(
     src: &[u8],
-    bit: u64,
     params: &Params,
+    index: &mut Index,
     total: u64,
-    number: u64,
-    range: &Range<u64>,
-    buffer: &mut Vec<u8>,
+    first: u64,
     dst: &mut [u8],
-) -> Result<u64> {
+) -> Result<()> {
     let size = params.sample_size();
-    let interval = params.interval() as u64;
-    let begin = number * interval;
-    let count = interval.min(total - begin);
-    // An interval holds at most 4096 blocks, so these fit.
-    #[allow(clippy::cast_possible_truncation)]
-    buffer.resize(count as usize * size, 0);
-    let end = reader.decode(src, bit, buffer)?;
-    let (from, to) = (range.start.max(begin), range.end.min(begin + count));
-    if from < to {
-        #[allow(clippy::cast_possible_truncation)]
-        let bytes = |n: u64| n as usize * size;
-        dst[bytes(from - range.start)..bytes(to - range.start)]
-            .copy_from_slice(&buffer[bytes(from - begin)..bytes(to - begin)]);
+    let count = (dst.len() / size) as u64;
+    if !dst.len().is_multiple_of(size) || first.checked_add(count).is_none_or(|end| end > total) {
+        return Err(Error::invalid(format!(
+            "{} bytes are no room for samples {first} of {total}",
+            dst.len()
+        )));
     }
-    Ok(end)
+    if count == 0 {
+        return Ok(());
+    }
+    let interval = params.interval() as u64;
+    let number = first / interval;
+    let mut bit = index.find(src, params, number)?;
+    let mut reader = Reader::new(params);
+    // The first RSI may begin before the samples: it is decoded aside, as far as it is wanted.
+    #[allow(clippy::cast_possible_truncation)]
+    let lead = (first % interval) as usize * size;
+    let mut rest = dst;
+    if lead > 0 {
+        let head = rest.len().min(params.interval() * size - lead);
+        let mut aside = vec![0; lead + head];
+        bit = reader.decode(src, bit, &mut aside)?;
+        let (front, behind) = rest.split_at_mut(head);
+        front.copy_from_slice(&aside[lead..]);
+        rest = behind;
+    }
+    reader.decode(src, bit, rest).map(|_| ())
 }
 
 fn fault(detail: impl Into<String>) -> Error {
@@ -119,14 +131,14 @@ fn fault(detail: impl Into<String>) -> Error {
 #[derive(Debug)]
 pub struct Reader {
     params: Params,
-    /// Mapped differences of one RSI.
+    /// Mapped differences of one block.
     mapped: Vec<u32>,
 }
 
 impl Reader {
     /// A reader of streams with these parameters.
     pub fn new(params: &Params) -> Self {
-        Self { params: *params, mapped: Vec::new() }
+        Self { params: *params, mapped: vec![0; params.block as usize] }
     }
 
     /// Decodes as many samples as `dst` holds from an RSI that begins at `bit`; gives the bit after them.
@@ -140,104 +152,182 @@ impl Reader {
             return Err(fault(format!("{} bytes are not whole samples of {size}", dst.len())));
         }
         let mut bits = BitReader::at(src, bit)?;
-        for dst in dst.chunks_mut(params.interval() * size) {
-            let first = self.read_interval(&mut bits, dst.len() / size)?;
-            self.restore(first, dst);
+        for interval in dst.chunks_mut(params.interval() * size) {
+            #[allow(clippy::cast_possible_truncation)]
+            match (size, params.has(MSB)) {
+                (1, _) => self.interval(&mut bits, interval, &|x| [x as u8])?,
+                (2, true) => self.interval(&mut bits, interval, &|x| (x as u16).to_be_bytes())?,
+                (2, false) => self.interval(&mut bits, interval, &|x| (x as u16).to_le_bytes())?,
+                (3, true) => {
+                    self.interval(&mut bits, interval, &|x| [(x >> 16) as u8, (x >> 8) as u8, x as u8])?
+                }
+                (3, false) => {
+                    self.interval(&mut bits, interval, &|x| [x as u8, (x >> 8) as u8, (x >> 16) as u8])?
+                }
+                (_, true) => self.interval(&mut bits, interval, &|x| x.to_be_bytes())?,
+                (_, false) => self.interval(&mut bits, interval, &|x| x.to_le_bytes())?,
+            }
         }
         Ok(bits.position())
     }
 
-    /// Reads the blocks that hold the first samples of one RSI, at most all of them; gives its reference sample.
-    fn read_interval(&mut self, bits: &mut BitReader<'_>, samples: usize) -> Result<u32> {
+    /// Decodes the first samples of one RSI, at most all of them.
+    fn interval<const N: usize>(
+        &mut self,
+        bits: &mut BitReader<'_>,
+        dst: &mut [u8],
+        bytes: &impl Fn(u32) -> [u8; N],
+    ) -> Result<()> {
         let params = self.params;
-        let blocks = samples.div_ceil(params.block as usize);
-        self.mapped.clear();
-        self.mapped.resize(blocks * params.block as usize, 0);
-        let (n, block, id_len) = (params.bits, params.block as usize, params.id_len());
-        let preprocess = params.has(PREPROCESS);
-        let plain = (1 << id_len) - 1;
-        let mut first = 0;
+        let block = params.block as usize;
+        let blocks = (dst.len() / N).div_ceil(block);
+        let mut restore = Restore::new(&params);
         let mut b = 0;
+        let mut rest = dst;
         while b < blocks {
-            let with_ref = preprocess && b == 0;
-            let skip = usize::from(with_ref);
-            let id = bits.read(id_len)?;
-            let out = &mut self.mapped[b * block..(b + 1) * block];
-            if id == 0 {
-                let extension = bits.read(1)? == 1;
-                if with_ref {
-                    first = bits.read(n)?;
+            let run = match self.block(bits, b, blocks, &mut restore)? {
+                Found::Mapped => {
+                    let (front, behind) = rest.split_at_mut((block * N).min(rest.len()));
+                    restore.mapped(&self.mapped, b == 0, front.as_chunks_mut().0, bytes);
+                    rest = behind;
+                    1
                 }
-                if extension {
-                    second_extension(bits, out, with_ref)?;
-                } else {
-                    // The blocks are zero already.
-                    b += zero_run(bits, b, params.rsi, blocks)?;
-                    continue;
+                Found::Zeros(run) => {
+                    let (front, behind) = rest.split_at_mut((run * block * N).min(rest.len()));
+                    front.as_chunks_mut().0.fill(bytes(restore.current()));
+                    rest = behind;
+                    run
                 }
-            } else if id == plain {
-                for sample in out.iter_mut() {
-                    *sample = bits.read(n)?;
-                }
-                if with_ref {
-                    first = std::mem::take(&mut out[0]);
-                }
-            } else {
-                let k = id - 1;
-                if with_ref {
-                    first = bits.read(n)?;
-                }
-                let out = &mut out[skip..];
-                for sample in out.iter_mut() {
-                    *sample = bits.unary()?;
-                }
-                let most = params.mask() >> k;
-                if out.iter().any(|high| *high > most) {
-                    return Err(fault(format!("a sample of more than {n} bits")));
-                }
-                if k > 0 {
-                    for sample in out.iter_mut() {
-                        *sample = *sample << k | bits.read(k)?;
-                    }
-                }
-            }
-            b += 1;
+            };
+            b += run;
         }
-        if self.mapped.iter().any(|d| *d > params.mask()) {
-            return Err(fault(format!("a sample of more than {n} bits")));
-        }
-        Ok(first)
+        Ok(())
     }
 
-    /// Turns mapped differences into samples.
-    fn restore(&self, first: u32, dst: &mut [u8]) {
+    /// Reads block `b` of those wanted.
+    #[inline]
+    fn block(
+        &mut self,
+        bits: &mut BitReader<'_>,
+        b: usize,
+        blocks: usize,
+        restore: &mut Restore,
+    ) -> Result<Found> {
         let params = &self.params;
-        let most = params.mask();
-        if !params.has(PREPROCESS) {
-            return store(params, self.mapped.iter().copied(), dst);
-        }
-        // Signed samples are moved to 0..=most, where the same rule holds.
-        let bias = params.bias();
-        let mut last = first ^ bias;
-        let mut start = true;
-        let samples = self.mapped.iter().map(|&d| {
-            if std::mem::take(&mut start) {
-                return last ^ bias;
+        let (n, id_len) = (params.bits, params.id_len());
+        let with_ref = params.has(PREPROCESS) && b == 0;
+        let id = bits.read(id_len)?;
+        let out = &mut self.mapped[..];
+        if id == 0 {
+            let extension = bits.read(1)? == 1;
+            if with_ref {
+                restore.begin(bits.read(n)?);
             }
-            let below = last;
-            let above = most - last;
+            if !extension {
+                return zero_run(bits, b, params.rsi, blocks).map(Found::Zeros);
+            }
+            second_extension(bits, out, with_ref)?;
+        } else if id == (1 << id_len) - 1 {
+            out.fill(0);
+            bits.read_below(n, out)?;
+            if with_ref {
+                restore.begin(std::mem::take(&mut out[0]));
+            }
+            return Ok(Found::Mapped);
+        } else {
+            if with_ref {
+                restore.begin(bits.read(n)?);
+                out[0] = 0;
+            }
+            let own = &mut out[usize::from(with_ref)..];
+            bits.unary_into(own)?;
+            let most = params.mask() >> (id - 1);
+            if own.iter().fold(0, |highest, high| highest.max(*high)) > most {
+                return Err(fault(format!("a sample of more than {n} bits")));
+            }
+            bits.read_below(id - 1, own)?;
+            return Ok(Found::Mapped);
+        }
+        if out.iter().any(|d| *d > params.mask()) {
+            return Err(fault(format!("a sample of more than {n} bits")));
+        }
+        Ok(Found::Mapped)
+    }
+}
+
+/// What a block turned out to be.
+enum Found {
+    /// Its samples are in the buffer.
+    Mapped,
+    /// It and some after it hold no differences.
+    Zeros(usize),
+}
+
+/// Turns mapped differences into samples, along one RSI.
+struct Restore {
+    predicts: bool,
+    /// The sample before, moved to 0..=most.
+    last: u32,
+    most: u32,
+    /// Signed samples are moved to 0..=most, where the same rule holds.
+    bias: u32,
+    /// Containers wider than the sample carry its sign.
+    shift: u32,
+}
+
+impl Restore {
+    fn new(params: &Params) -> Self {
+        let shift = if params.has(SIGNED) { 32 - params.bits } else { 0 };
+        Self { predicts: params.has(PREPROCESS), last: 0, most: params.mask(), bias: params.bias(), shift }
+    }
+
+    fn begin(&mut self, reference: u32) {
+        self.last = reference ^ self.bias;
+    }
+
+    #[allow(clippy::cast_possible_wrap, clippy::cast_sign_loss)]
+    fn container(&self, x: u32) -> u32 {
+        ((x << self.shift) as i32 >> self.shift) as u32
+    }
+
+    /// What a difference of 0 gives.
+    fn current(&self) -> u32 {
+        if self.predicts { self.container(self.last ^ self.bias) } else { 0 }
+    }
+
+    /// Writes the samples of a block, as far as there is room: what the filling of the last block added is dropped. Almost
+    /// always a difference is small and takes the first way, where it is odd for steps down and even for steps up.
+    #[inline]
+    fn mapped<const N: usize>(
+        &mut self,
+        mapped: &[u32],
+        first: bool,
+        out: &mut [[u8; N]],
+        bytes: &impl Fn(u32) -> [u8; N],
+    ) {
+        if !self.predicts {
+            out.iter_mut().zip(mapped).for_each(|(out, d)| *out = bytes(self.container(*d)));
+            return;
+        }
+        let mut samples = out.iter_mut().zip(mapped);
+        if first && let Some((out, _)) = samples.next() {
+            *out = bytes(self.current());
+        }
+        let mut last = self.last;
+        for (out, &d) in samples {
+            let (below, above) = (last, self.most - last);
             let theta = below.min(above);
-            last = if u64::from(d) <= 2 * u64::from(theta) {
-                if d & 1 == 0 { last + d / 2 } else { last - d / 2 - 1 }
+            last = if d / 2 < theta || u64::from(d) <= 2 * u64::from(theta) {
+                last.wrapping_add(d >> 1 ^ (d & 1).wrapping_neg())
             } else if below <= above {
                 // Everything below is used up: what is left counts upwards from `theta`.
                 d
             } else {
-                most - d
+                self.most - d
             };
-            last ^ bias
-        });
-        store(params, samples, dst);
+            *out = bytes(self.container(last ^ self.bias));
+        }
+        self.last = last;
     }
 }
 
@@ -270,30 +360,4 @@ fn zero_run(bits: &mut BitReader<'_>, b: usize, rsi: u32, blocks: usize) -> Resu
         return Err(fault(format!("a run of {run} zero blocks where {left} are left")));
     }
     Ok(run.min(blocks - b))
-}
-
-/// Writes samples in their container; what the filling of the last block added is dropped.
-fn store(params: &Params, samples: impl Iterator<Item = u32>, dst: &mut [u8]) {
-    let big = params.has(MSB);
-    // Containers wider than the sample carry its sign.
-    let shift = if params.has(SIGNED) { 32 - params.bits } else { 0 };
-    #[allow(clippy::cast_possible_wrap, clippy::cast_sign_loss)]
-    let samples = samples.map(|x| ((x << shift) as i32 >> shift) as u32);
-    #[allow(clippy::cast_possible_truncation)]
-    match (params.sample_size(), big) {
-        (1, _) => dst.iter_mut().zip(samples).for_each(|(out, x)| *out = x as u8),
-        (2, true) => fill(dst, samples, |x| (x as u16).to_be_bytes()),
-        (2, false) => fill(dst, samples, |x| (x as u16).to_le_bytes()),
-        (3, true) => fill(dst, samples, |x| [(x >> 16) as u8, (x >> 8) as u8, x as u8]),
-        (3, false) => fill(dst, samples, |x| [x as u8, (x >> 8) as u8, (x >> 16) as u8]),
-        (_, true) => fill(dst, samples, u32::to_be_bytes),
-        (_, false) => fill(dst, samples, u32::to_le_bytes),
-    }
-}
-
-#[inline]
-fn fill<const N: usize>(dst: &mut [u8], samples: impl Iterator<Item = u32>, bytes: impl Fn(u32) -> [u8; N]) {
-    for (out, x) in dst.chunks_exact_mut(N).zip(samples) {
-        out.copy_from_slice(&bytes(x));
-    }
 }

@@ -34,19 +34,31 @@ pub fn encode(src: &[u8], params: &Params, out: &mut Vec<u8>) -> Result<Vec<u64>
 
 /// Reads samples; all bits beyond the sample's own must repeat its sign or be zero.
 fn load(params: &Params, src: &[u8], samples: &mut Vec<u32>) -> Result<()> {
-    let big = params.has(MSB);
-    let size = params.sample_size();
-    let mask = params.mask();
-    let container = u32::MAX >> (32 - 8 * size);
-    let sign = params.bias();
-    for bytes in src.chunks_exact(size) {
-        let shift = |sum: u32, byte: &u8| sum << 8 | u32::from(*byte);
-        let x = if big { bytes.iter().fold(0, shift) } else { bytes.iter().rev().fold(0, shift) };
+    match (params.sample_size(), params.has(MSB)) {
+        (1, _) => samples.extend(src.iter().map(|byte| u32::from(*byte))),
+        (2, true) => samples.extend(src.as_chunks().0.iter().map(|b| u32::from(u16::from_be_bytes(*b)))),
+        (2, false) => samples.extend(src.as_chunks().0.iter().map(|b| u32::from(u16::from_le_bytes(*b)))),
+        (3, true) => {
+            samples.extend(src.as_chunks().0.iter().map(|&[a, b, c]| u32::from_be_bytes([0, a, b, c])))
+        }
+        (3, false) => {
+            samples.extend(src.as_chunks().0.iter().map(|&[a, b, c]| u32::from_le_bytes([a, b, c, 0])))
+        }
+        (_, true) => samples.extend(src.as_chunks().0.iter().map(|b| u32::from_be_bytes(*b))),
+        (_, false) => samples.extend(src.as_chunks().0.iter().map(|b| u32::from_le_bytes(*b))),
+    }
+    let (mask, sign) = (params.mask(), params.bias());
+    let container = u32::MAX >> (32 - 8 * params.sample_size());
+    if mask == container {
+        return Ok(());
+    }
+    for sample in samples {
+        let x = *sample;
         let extended = if x & sign != 0 { x | !mask & container } else { x & mask };
         if x != extended {
             return Err(Error::codec("szip", format!("sample {x:#x} has more than {} bits", params.bits)));
         }
-        samples.push(x & mask);
+        *sample = x & mask;
     }
     Ok(())
 }
@@ -158,7 +170,12 @@ impl Writer<'_> {
     fn best_split(&self, own: &[u32]) -> (u32, u64) {
         let n = own.len() as u64;
         let most = (1 << self.params.id_len()) - 3;
-        let highs = |k: u32| own.iter().map(|d| u64::from(d >> k)).sum::<u64>();
+        // Sums of short samples fit 32 bits, which adds twice as many at once.
+        let narrow = self.params.bits <= 16 && own.len() < 1 << 16;
+        let highs = |k: u32| match narrow {
+            true => u64::from(own.iter().map(|d| d >> k).sum::<u32>()),
+            false => own.iter().map(|d| u64::from(d >> k)).sum::<u64>(),
+        };
         let length = |k: u32, highs: u64| highs + n * (u64::from(k) + 1);
         let start = self.k;
         let mut high = highs(start);

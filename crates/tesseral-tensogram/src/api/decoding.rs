@@ -213,7 +213,7 @@ impl<'a, I: Input> Opened<'a, I> {
                     let bytes = start + first * size as u64..start + end * size as u64;
                     Cells::View(I::cut(&body, work.within(&bytes)))
                 }
-                Some(_) if work.pipeline.plain() => {
+                Some(_) if work.pipeline.seeks() => {
                     Cells::Decoded(work.decode(&body, *first..end, self.options)?)
                 }
                 _ => {

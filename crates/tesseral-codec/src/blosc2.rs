@@ -1,0 +1,164 @@
+//! Blosc2's contiguous frame: a header, compressed chunks, an index of them, a trailer.
+//!
+//! ```text
+//! frame:  header 87+ (MessagePack) │ chunk … chunk │ index chunk: i64 offset of each │ trailer
+//! chunk:  header 16 or 32 │ block starts, i32 each │ streams of block 0 │ streams of block 1 │ …
+//! stream: i32 length │ bytes              a length of 0: zeros, below 0: one byte repeated
+//! ```
+//!
+//! Chunks are cut into blocks, blocks (unless the chunk says otherwise) into one stream per byte of an element, so that
+//! shuffled bytes of equal weight compress together. Blocks decode alone, which is what range reads rest on. Chunks of one
+//! value have no bytes at all.
+//!
+//! ```
+//! use tesseral_codec::Contexts;
+//! use tesseral_codec::blosc2::{self, Codec, Settings, Shuffle};
+//!
+//! let mut contexts = Contexts::default();
+//! let cells: Vec<u8> = (0..1000_u32).flat_map(u32::to_le_bytes).collect();
+//! let settings = Settings { codec: Codec::Lz4, level: 5, typesize: 4, shuffle: Shuffle::Byte };
+//! let mut frame = Vec::new();
+//! blosc2::encode(&cells, &settings, &mut frame, &mut contexts)?;
+//! let mut part = [0; 8];
+//! blosc2::decode_range(&frame, 4000, 400, &mut part, &mut contexts)?;
+//! assert_eq!(part, cells[400..408]);
+//! # Ok::<(), tesseral_core::Error>(())
+//! ```
+
+mod blosclz;
+mod chunk;
+mod encode;
+mod filters;
+mod frame;
+
+use tesseral_core::{Error, Result};
+
+use crate::Contexts;
+
+pub use encode::encode;
+
+/// Decodes a whole frame, whose output must fill `dst` exactly.
+///
+/// # Errors
+/// `Codec` when the frame is damaged or holds another number of bytes; `Unsupported` for user-defined codecs and filters,
+/// dictionaries and blocks of several lengths.
+pub fn decode_into(src: &[u8], dst: &mut [u8], contexts: &mut Contexts) -> Result<()> {
+    decode_range(src, dst.len() as u64, 0, dst, contexts)
+}
+
+/// Decodes bytes `start..start + dst.len()` of a frame that holds `total`, and no block beside those that hold them.
+///
+/// # Errors
+/// As [`decode_into`]; `InvalidRequest` for bytes beyond `total`.
+pub fn decode_range(
+    src: &[u8],
+    total: u64,
+    start: u64,
+    dst: &mut [u8],
+    contexts: &mut Contexts,
+) -> Result<()> {
+    let end = start.checked_add(dst.len() as u64).filter(|end| *end <= total);
+    let Some(end) = end else {
+        return Err(Error::invalid(format!("{} bytes at {start} of {total}", dst.len())));
+    };
+    let frame = frame::Frame::parse(src, total)?;
+    if start == end {
+        return Ok(());
+    }
+    let offsets = frame.offsets(contexts)?;
+    let chunk_len = frame.chunk_len;
+    for number in start / chunk_len..=(end - 1) / chunk_len {
+        let begin = number * chunk_len;
+        let len = chunk_len.min(total - begin);
+        let (from, to) = (start.max(begin), end.min(begin + len));
+        // All lie inside `dst` or a chunk, whose length fits.
+        #[allow(clippy::cast_possible_truncation)]
+        let (out, within) = (
+            &mut dst[(from - start) as usize..(to - start) as usize],
+            (from - begin) as usize..(to - begin) as usize,
+        );
+        #[allow(clippy::cast_possible_truncation)]
+        match frame.chunk(&offsets, number as usize)? {
+            frame::Stored::Bytes(bytes) => {
+                let chunk = chunk::Chunk::parse(bytes)?;
+                chunk.expect(len as usize)?;
+                chunk.decode_range(within, out, contexts)?;
+            }
+            frame::Stored::Special(special) => special.fill(frame.typesize, &[], within.start, out)?,
+        }
+    }
+    Ok(())
+}
+
+/// How streams are compressed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Codec {
+    /// Blosc's own, after FastLZ.
+    BloscLz,
+    /// LZ4 blocks.
+    Lz4,
+    /// LZ4 blocks of a compressor that tries harder; ours does not, the bytes are LZ4 all the same.
+    Lz4Hc,
+    /// zlib streams.
+    Zlib,
+    /// Zstandard frames.
+    Zstd,
+}
+
+impl Codec {
+    /// By its name in Blosc.
+    pub fn named(name: &str) -> Option<Self> {
+        Some(match name {
+            "blosclz" => Self::BloscLz,
+            "lz4" => Self::Lz4,
+            "lz4hc" => Self::Lz4Hc,
+            "zlib" => Self::Zlib,
+            "zstd" => Self::Zstd,
+            _ => return None,
+        })
+    }
+}
+
+/// How bytes are moved before they are compressed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shuffle {
+    /// Not at all.
+    None,
+    /// Bytes of equal weight together.
+    Byte,
+    /// Bits of equal weight together.
+    Bit,
+}
+
+/// How a frame is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// The compression of streams.
+    pub codec: Codec,
+    /// From 0, stored, to 9.
+    pub level: u8,
+    /// Bytes of an element, 1 to 255.
+    pub typesize: u8,
+    /// What comes before the compression.
+    pub shuffle: Shuffle,
+}
+
+/// Buffers that are kept between blocks.
+#[derive(Debug, Default)]
+pub(crate) struct Work {
+    pub first: Vec<u8>,
+    pub second: Vec<u8>,
+}
+
+fn fault(detail: impl Into<String>) -> Error {
+    Error::codec("blosc2", detail.into())
+}
+
+/// The little-endian i32 at a place.
+fn i32_at(bytes: &[u8], at: usize) -> Result<i32> {
+    let word = bytes.get(at..).and_then(|rest| rest.first_chunk::<4>());
+    word.map(|word| i32::from_le_bytes(*word)).ok_or_else(|| fault("the chunk is cut"))
+}
+
+#[cfg(test)]
+mod tests;

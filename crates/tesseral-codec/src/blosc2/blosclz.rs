@@ -1,0 +1,131 @@
+//! BloscLZ, a descendant of FastLZ: literals and matches, each behind a control byte.
+//!
+//! A control byte below 32 is followed by that many literals and one more. Otherwise its top three bits are a match's length
+//! less 2; 7 means 9 and more, in bytes that are added until one is not 255. The low five bits and the next byte are the
+//! distance less 1; where all thirteen are ones, a big-endian u16 follows that adds to 8191. The first byte holds literals,
+//! whatever its top bits.
+
+use tesseral_core::Result;
+
+use super::fault;
+
+/// The distance less 1 from which on it takes two more bytes.
+const FAR: usize = 8191;
+const MOST: usize = FAR + 0xffff;
+/// Literals behind one control byte.
+const RUN: usize = 32;
+
+/// Decodes into a slice; gives the bytes written.
+pub(super) fn decode_into(src: &[u8], dst: &mut [u8]) -> Result<usize> {
+    let cut = || fault("a blosclz stream is cut");
+    let mut at = 0;
+    let mut pos = 1;
+    let next = |pos: &mut usize| -> Result<usize> {
+        let byte = src.get(*pos).copied().ok_or_else(cut)?;
+        *pos += 1;
+        Ok(byte.into())
+    };
+    let mut control = usize::from(src.first().copied().ok_or_else(cut)? & 31);
+    loop {
+        if control < RUN {
+            let literals = src.get(pos..pos + control + 1).ok_or_else(cut)?;
+            let room = dst.get_mut(at..at + literals.len()).ok_or_else(|| fault("too many bytes"))?;
+            room.copy_from_slice(literals);
+            at += literals.len();
+            pos += literals.len();
+        } else {
+            let mut len = (control >> 5) + 2;
+            if len == 9 {
+                loop {
+                    let more = next(&mut pos)?;
+                    len += more;
+                    if more != 255 {
+                        break;
+                    }
+                }
+            }
+            let mut distance = (control & 31) << 8 | next(&mut pos)?;
+            if distance == FAR {
+                distance += next(&mut pos)? << 8 | next(&mut pos)?;
+            }
+            let from = at.checked_sub(distance + 1).ok_or_else(|| fault("a match before the first byte"))?;
+            let end = at.checked_add(len).filter(|end| *end <= dst.len());
+            let end = end.ok_or_else(|| fault("too many bytes"))?;
+            if distance + 1 >= len {
+                dst.copy_within(from..from + len, at);
+            } else {
+                for i in at..end {
+                    dst[i] = dst[i - distance - 1];
+                }
+            }
+            at = end;
+        }
+        if pos >= src.len() {
+            return Ok(at);
+        }
+        control = next(&mut pos)?;
+    }
+}
+
+/// Appends the stream of `src`, which is not empty: at each place the last one with the same four bytes is tried, and taken
+/// when it gives a match that pays.
+pub(super) fn encode(src: &[u8], out: &mut Vec<u8>) {
+    const BITS: u32 = 13;
+    let first = out.len();
+    let mut table = [usize::MAX; 1 << BITS];
+    let mut literals = 0;
+    let mut at = 1;
+    // Readers want bytes after a match, so the end is always literal.
+    let last = src.len().saturating_sub(12);
+    while at < last {
+        let word = u32::from_le_bytes([src[at], src[at + 1], src[at + 2], src[at + 3]]);
+        let slot = &mut table[(word.wrapping_mul(0x9e37_79b1) >> (32 - BITS)) as usize];
+        let candidate = std::mem::replace(slot, at);
+        let distance = at.wrapping_sub(candidate).wrapping_sub(1);
+        if candidate == usize::MAX || distance > MOST {
+            at += 1;
+            continue;
+        }
+        let limit = src.len() - 5;
+        let len = (at..limit).take_while(|i| src[*i] == src[candidate + i - at]).count();
+        if len < if distance < FAR { 4 } else { 6 } {
+            at += 1;
+            continue;
+        }
+        put_literals(&src[literals..at], out);
+        put_match(len, distance, out);
+        at += len;
+        literals = at;
+    }
+    put_literals(&src[literals..], out);
+    // The mark that this codec's own writer sets.
+    if let Some(byte) = out.get_mut(first) {
+        *byte |= 32;
+    }
+}
+
+fn put_literals(bytes: &[u8], out: &mut Vec<u8>) {
+    for run in bytes.chunks(RUN) {
+        #[allow(clippy::cast_possible_truncation)]
+        out.push((run.len() - 1) as u8);
+        out.extend_from_slice(run);
+    }
+}
+
+#[allow(clippy::cast_possible_truncation)]
+fn put_match(len: usize, distance: usize, out: &mut Vec<u8>) {
+    let low = distance.min(FAR);
+    out.push(((len.min(9) - 2) << 5 | low >> 8) as u8);
+    if len >= 9 {
+        let mut more = len - 9;
+        while more >= 255 {
+            out.push(255);
+            more -= 255;
+        }
+        out.push(more as u8);
+    }
+    out.push(low as u8);
+    if distance >= FAR {
+        out.extend_from_slice(&((distance - FAR) as u16).to_be_bytes());
+    }
+}

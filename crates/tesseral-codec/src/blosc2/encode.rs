@@ -1,0 +1,240 @@
+//! From bytes to a frame.
+
+use flate2::{Compress, Compression, FlushCompress};
+use tesseral_core::{Error, Result};
+
+use super::chunk::{EXTENDED, EXTENDED_FLAGS, NOT_SPLIT, STORED};
+use super::frame::Header;
+use super::{Codec, Settings, Shuffle, blosclz, filters};
+use crate::{Contexts, bitshuffle, shuffle, zstd};
+
+/// Most bytes of a chunk.
+const CHUNK: usize = 256 << 20;
+/// Bytes of a block at level 2; others are multiples.
+const BLOCK: usize = 32 << 10;
+/// Elements wider than this are not split into streams.
+const MAX_STREAMS: usize = 16;
+/// The shortest stream worth splitting for.
+const MIN_STREAM: usize = 32;
+
+impl Codec {
+    /// The format of its streams, in chunk flags.
+    fn format(self) -> u8 {
+        match self {
+            Self::BloscLz => 0,
+            Self::Lz4 | Self::Lz4Hc => 1,
+            Self::Zlib => 3,
+            Self::Zstd => 4,
+        }
+    }
+
+    /// Its own number.
+    fn number(self) -> u8 {
+        match self {
+            Self::BloscLz => 0,
+            Self::Lz4 => 1,
+            Self::Lz4Hc => 2,
+            Self::Zlib => 4,
+            Self::Zstd => 5,
+        }
+    }
+
+    /// Strong codecs, which want larger blocks.
+    fn strong(self) -> bool {
+        matches!(self, Self::Lz4Hc | Self::Zlib | Self::Zstd)
+    }
+}
+
+impl Settings {
+    fn splits(&self, len: usize) -> bool {
+        let fast = match self.codec {
+            Codec::BloscLz | Codec::Lz4 => true,
+            Codec::Zstd => self.level <= 5,
+            Codec::Lz4Hc | Codec::Zlib => false,
+        };
+        let size = usize::from(self.typesize);
+        fast && self.shuffle == Shuffle::Byte && size <= MAX_STREAMS && len / size >= MIN_STREAM
+    }
+
+    /// Bytes of a block in a chunk of `len`: what fits a cache, more for strong codecs and levels, whole elements.
+    pub(super) fn block_len(&self, len: usize) -> usize {
+        let size = usize::from(self.typesize);
+        let wanted = if self.splits(len) {
+            let stream = match self.level {
+                0..=3 => BLOCK,
+                4..=6 => 2 * BLOCK,
+                7 => 4 * BLOCK,
+                8 => 8 * BLOCK,
+                _ => 16 * BLOCK,
+            };
+            (stream * size).min(4 << 20)
+        } else {
+            let times = match self.level {
+                0..=2 => 1,
+                3 => 2,
+                4..=5 => 4,
+                _ => 8,
+            };
+            BLOCK * times * if self.codec.strong() { 2 } else { 1 }
+        };
+        let block = wanted.min(len);
+        if block > size { block / size * size } else { block.max(1) }
+    }
+}
+
+/// Appends the frame of `src` to `out`.
+///
+/// # Errors
+/// `InvalidRequest` for settings out of range; `Codec` when a library refuses.
+pub fn encode(src: &[u8], settings: &Settings, out: &mut Vec<u8>, contexts: &mut Contexts) -> Result<()> {
+    if settings.typesize == 0 || settings.level > 9 {
+        return Err(Error::invalid(format!("blosc2 with {settings:?}")));
+    }
+    let size = usize::from(settings.typesize);
+    let chunk_len = src.len().min(CHUNK / size * size);
+    let mut body = Vec::new();
+    let mut offsets = Vec::new();
+    for part in src.chunks(chunk_len.max(1)) {
+        offsets.extend_from_slice(&(body.len() as i64).to_le_bytes());
+        chunk(part, settings, &mut body, contexts)?;
+    }
+    let compressed = body.len() as u64;
+    if !offsets.is_empty() {
+        let index = Settings { codec: Codec::BloscLz, level: 0, typesize: 8, shuffle: Shuffle::Byte };
+        chunk(&offsets, &index, &mut body, contexts)?;
+    }
+    #[allow(clippy::cast_possible_truncation)]
+    let header = Header {
+        total: src.len() as u64,
+        compressed,
+        body: body.len() as u64,
+        typesize: settings.typesize,
+        block_len: settings.block_len(chunk_len) as u32,
+        chunk_len: chunk_len as u32,
+        codec_flags: settings.level << 4 | settings.codec.format(),
+        codec: settings.codec.number(),
+        filter: filter(settings.shuffle),
+    };
+    header.write(out);
+    out.append(&mut body);
+    Header::write_trailer(out);
+    Ok(())
+}
+
+fn filter(shuffle: Shuffle) -> u8 {
+    match shuffle {
+        Shuffle::None => 0,
+        Shuffle::Byte => filters::BYTE_SHUFFLE,
+        Shuffle::Bit => filters::BIT_SHUFFLE,
+    }
+}
+
+/// Appends one chunk of at most 2^31 bytes; stored when compression does not pay.
+#[allow(clippy::cast_possible_truncation)]
+fn chunk(src: &[u8], settings: &Settings, out: &mut Vec<u8>, contexts: &mut Contexts) -> Result<()> {
+    let block_len = settings.block_len(src.len());
+    let split = settings.splits(block_len);
+    let start = out.len();
+    let mut flags = EXTENDED_FLAGS | settings.codec.format() << 5 | if split { 0 } else { NOT_SPLIT };
+    out.extend_from_slice(&[5, 1, flags, settings.typesize]);
+    out.extend_from_slice(&(src.len() as u32).to_le_bytes());
+    out.extend_from_slice(&(block_len as u32).to_le_bytes());
+    out.extend_from_slice(&[0; 4]);
+    out.extend_from_slice(&[0, 0, 0, 0, 0, filter(settings.shuffle), settings.codec.number(), 0]);
+    out.extend_from_slice(&[0; 8]);
+    if settings.level > 0 {
+        let mut table = out.len();
+        out.resize(table + 4 * src.len().div_ceil(block_len), 0);
+        for block in src.chunks(block_len) {
+            let at = (out.len() - start) as u32;
+            out[table..table + 4].copy_from_slice(&at.to_le_bytes());
+            table += 4;
+            let streams = if split && block.len() == block_len { settings.typesize.into() } else { 1 };
+            streams_of(block, settings, streams, out, contexts)?;
+        }
+    }
+    if settings.level == 0 || out.len() - start >= EXTENDED + src.len() {
+        flags |= STORED;
+        out[start + 2] = flags;
+        out.truncate(start + EXTENDED);
+        out.extend_from_slice(src);
+    }
+    let len = (out.len() - start) as u32;
+    out[start + 12..start + 16].copy_from_slice(&len.to_le_bytes());
+    Ok(())
+}
+
+/// Appends the streams of one block.
+fn streams_of(
+    block: &[u8],
+    settings: &Settings,
+    streams: usize,
+    out: &mut Vec<u8>,
+    contexts: &mut Contexts,
+) -> Result<()> {
+    let size = usize::from(settings.typesize);
+    let mut moved = std::mem::take(&mut contexts.blosc2.first);
+    let room = crate::room(&mut moved, block.len())?;
+    let bytes: &[u8] = match settings.shuffle {
+        Shuffle::None => block,
+        Shuffle::Byte => {
+            filters::shuffle_tail(block, size, room, shuffle::encode_into)?;
+            room
+        }
+        Shuffle::Bit => {
+            bitshuffle::encode_into(block, size, room);
+            room
+        }
+    };
+    for stream in bytes.chunks(bytes.len() / streams) {
+        put_stream(stream, settings, out, contexts)?;
+    }
+    contexts.blosc2.first = moved;
+    Ok(())
+}
+
+#[allow(clippy::cast_possible_truncation, clippy::cast_possible_wrap)]
+fn put_stream(src: &[u8], settings: &Settings, out: &mut Vec<u8>, contexts: &mut Contexts) -> Result<()> {
+    if let Some(byte) = src.first()
+        && src.iter().all(|other| other == byte)
+    {
+        out.extend_from_slice(&(-i32::from(*byte)).to_le_bytes());
+        if *byte > 0 {
+            out.push(1);
+        }
+        return Ok(());
+    }
+    let start = out.len();
+    out.extend_from_slice(&[0; 4]);
+    match settings.codec {
+        Codec::BloscLz => blosclz::encode(src, out),
+        Codec::Lz4 | Codec::Lz4Hc => {
+            let at = out.len();
+            out.resize(at + lz4_flex::block::get_maximum_output_size(src.len()), 0);
+            let len =
+                lz4_flex::block::compress_into(src, &mut out[at..]).map_err(|e| Error::codec("blosc2", e))?;
+            out.truncate(at + len);
+        }
+        Codec::Zlib => deflate(src, settings.level, out)?,
+        Codec::Zstd => {
+            let level = if settings.level < 9 { 2 * i32::from(settings.level) - 1 } else { 22 };
+            zstd::encode(src, level, out, contexts)?;
+        }
+    }
+    // A stream as long as its bytes is the bytes.
+    if out.len() - start - 4 >= src.len() {
+        out.truncate(start + 4);
+        out.extend_from_slice(src);
+    }
+    let len = (out.len() - start - 4) as i32;
+    out[start..start + 4].copy_from_slice(&len.to_le_bytes());
+    Ok(())
+}
+
+fn deflate(src: &[u8], level: u8, out: &mut Vec<u8>) -> Result<()> {
+    let mut stream = Compress::new(Compression::new(level.into()), true);
+    out.reserve(src.len() + 64);
+    // Without room for all of it, what is there is longer than `src`, which is stored then.
+    stream.compress_vec(src, out, FlushCompress::Finish).map_err(|e| Error::codec("blosc2", e))?;
+    Ok(())
+}

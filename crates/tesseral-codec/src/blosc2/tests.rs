@@ -1,0 +1,204 @@
+use super::*;
+use tesseral_core::ErrorKind;
+
+const CODECS: [Codec; 5] = [Codec::BloscLz, Codec::Lz4, Codec::Lz4Hc, Codec::Zlib, Codec::Zstd];
+const SHUFFLES: [Shuffle; 3] = [Shuffle::None, Shuffle::Byte, Shuffle::Bit];
+
+/// Bytes of several characters.
+fn cases() -> Vec<Vec<u8>> {
+    let mut state = 88_172_645_463_325_252_u64;
+    let mut next = move || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state
+    };
+    let mut all = vec![Vec::new(), vec![7], vec![0; 100], vec![9; 70_001]];
+    for len in [3_usize, 31, 255, 4096, 100_003, 300_000] {
+        all.push((0..len).map(|_| next() as u8).collect());
+        all.push((0..len).map(|i| (i as u32 / 7).to_le_bytes()[i % 4]).collect());
+        all.push((0..len).map(|i| if next() % 50 == 0 { i as u8 } else { 0 }).collect());
+    }
+    // Repeats from afar.
+    let block: Vec<u8> = (0..20_000).map(|_| next() as u8).collect();
+    all.push(block.repeat(3));
+    all
+}
+
+fn frame(src: &[u8], settings: &Settings) -> Vec<u8> {
+    let mut out = Vec::new();
+    encode(src, settings, &mut out, &mut Contexts::default()).unwrap();
+    out
+}
+
+#[test]
+fn every_codec_and_shuffle_round_trips() {
+    let mut contexts = Contexts::default();
+    for src in cases() {
+        for codec in CODECS {
+            for (shuffle, typesize, level) in
+                SHUFFLES.iter().flat_map(|s| [(*s, 1, 5), (*s, 4, 1), (*s, 7, 5), (*s, 8, 0), (*s, 17, 9)])
+            {
+                if level == 9 && src.len() > 100_000 {
+                    continue;
+                }
+                let settings = Settings { codec, level, typesize, shuffle };
+                let packed = frame(&src, &settings);
+                let mut back = vec![0xaa; src.len()];
+                decode_into(&packed, &mut back, &mut contexts).unwrap();
+                assert!(back == src, "{settings:?} {}", src.len());
+                for start in (0..src.len()).step_by(src.len() / 5 + 1) {
+                    let end = (start + src.len() / 7 + 1).min(src.len());
+                    let mut part = vec![0xaa; end - start];
+                    decode_range(&packed, src.len() as u64, start as u64, &mut part, &mut contexts).unwrap();
+                    assert!(part == src[start..end], "{settings:?} {start}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn compression_pays() {
+    let src: Vec<u8> = (0..100_000_u32).flat_map(|i| (i / 3).to_le_bytes()).collect();
+    for codec in CODECS {
+        let settings = Settings { codec, level: 5, typesize: 4, shuffle: Shuffle::Byte };
+        let packed = frame(&src, &settings);
+        assert!(packed.len() < src.len() / 4, "{codec:?}: {}", packed.len());
+    }
+}
+
+#[test]
+fn other_sizes_are_refused() {
+    let settings = Settings { codec: Codec::Lz4, level: 5, typesize: 4, shuffle: Shuffle::Byte };
+    let packed = frame(&[1; 4000], &settings);
+    let mut contexts = Contexts::default();
+    for len in [0, 3999, 4001] {
+        let error = decode_into(&packed, &mut vec![0; len], &mut contexts).unwrap_err();
+        assert!(matches!(error.kind(), ErrorKind::Codec { .. }), "{error}");
+    }
+    let error = decode_range(&packed, 4000, 3990, &mut [0; 11], &mut contexts).unwrap_err();
+    assert!(matches!(error.kind(), ErrorKind::InvalidRequest { .. }), "{error}");
+}
+
+#[test]
+fn cuts_and_changed_bytes_never_panic() {
+    let mut contexts = Contexts::default();
+    let src: Vec<u8> = (0..3000_u32).flat_map(|i| (i * i / 5).to_le_bytes()).collect();
+    let mut state = 5_u64;
+    for codec in CODECS {
+        for shuffle in SHUFFLES {
+            let settings = Settings { codec, level: 5, typesize: 4, shuffle };
+            let packed = frame(&src, &settings);
+            let mut back = vec![0; src.len()];
+            for len in 0..packed.len() {
+                assert!(decode_into(&packed[..len], &mut back, &mut contexts).is_err(), "{len}");
+            }
+            for _ in 0..1500 {
+                let mut bent = packed.clone();
+                for _ in 0..2 {
+                    state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                    let at = (state >> 33) as usize % if state.is_multiple_of(3) { bent.len() } else { 200 };
+                    bent[at] = (state >> 20) as u8;
+                }
+                let _ = decode_into(&bent, &mut back, &mut contexts);
+                let _ = decode_range(&bent, src.len() as u64, 5000, &mut [0; 100], &mut contexts);
+            }
+        }
+    }
+}
+
+/// A chunk of one value, put in place of the only chunk of a frame.
+fn special(bits: u8, len: u32, typesize: u8, value: &[u8]) -> Vec<u8> {
+    let mut chunk = vec![5, 1, 0x37, typesize];
+    chunk.extend_from_slice(&len.to_le_bytes());
+    chunk.extend_from_slice(&len.to_le_bytes());
+    chunk.extend_from_slice(&(32 + value.len() as u32).to_le_bytes());
+    chunk.extend_from_slice(&[0; 15]);
+    chunk.push(bits << 4);
+    chunk.extend_from_slice(value);
+    let mut index = Vec::new();
+    let settings = Settings { codec: Codec::BloscLz, level: 0, typesize: 8, shuffle: Shuffle::Byte };
+    let whole = frame(&[0; 8], &settings);
+    index.extend_from_slice(&whole[97 + 40..whole.len() - 35]);
+    let header = frame::Header {
+        total: len.into(),
+        compressed: chunk.len() as u64,
+        body: (chunk.len() + index.len()) as u64,
+        typesize,
+        block_len: len,
+        chunk_len: len,
+        codec_flags: 0x51,
+        codec: 1,
+        filter: 1,
+    };
+    let mut out = Vec::new();
+    header.write(&mut out);
+    out.extend_from_slice(&chunk);
+    out.extend_from_slice(&index);
+    frame::Header::write_trailer(&mut out);
+    out
+}
+
+#[test]
+fn chunks_of_one_value_have_no_blocks() {
+    let mut contexts = Contexts::default();
+    let mut decode = |bits, typesize, value: &[u8]| {
+        let mut out = vec![0xaa; 24];
+        decode_into(&special(bits, 24, typesize, value), &mut out, &mut contexts).map(|()| out)
+    };
+    assert_eq!(decode(1, 4, &[]).unwrap(), [0; 24]);
+    assert_eq!(decode(4, 4, &[]).unwrap(), [0; 24]);
+    assert_eq!(decode(2, 4, &[]).unwrap(), f32::NAN.to_le_bytes().repeat(6));
+    assert_eq!(decode(2, 8, &[]).unwrap(), f64::NAN.to_le_bytes().repeat(3));
+    assert!(decode(2, 2, &[]).is_err());
+    assert_eq!(decode(3, 3, &[1, 2, 3]).unwrap(), [1, 2, 3].repeat(8));
+    assert!(decode(3, 3, &[]).is_err());
+    assert!(decode(5, 4, &[]).is_err());
+    let packed = special(3, 24, 3, &[1, 2, 3]);
+    let mut part = [0; 4];
+    decode_range(&packed, 24, 4, &mut part, &mut contexts).unwrap();
+    assert_eq!(part, [2, 3, 1, 2]);
+}
+
+#[test]
+fn what_is_not_there_is_named() {
+    let settings = Settings { codec: Codec::Lz4, level: 5, typesize: 4, shuffle: Shuffle::Byte };
+    let packed = frame(&(0..=255).collect::<Vec<u8>>().repeat(4), &settings);
+    let mut contexts = Contexts::default();
+    // Kind of frame, version, filter, codec, dictionary of the chunk.
+    for (at, byte) in [(26, 1), (97, 9), (97 + 21, 40), (97 + 2, 0xd5), (97 + 31, 1), (97 + 30, 1)] {
+        let mut bent = packed.clone();
+        bent[at] = byte;
+        let error = decode_into(&bent, &mut [0; 1024], &mut contexts).unwrap_err();
+        assert!(matches!(error.kind(), ErrorKind::Unsupported { .. }), "{at}: {error}");
+    }
+}
+
+#[test]
+fn delta_is_undone() {
+    let settings = Settings { codec: Codec::Lz4, level: 5, typesize: 2, shuffle: Shuffle::None };
+    // Three blocks, the last one short.
+    let block = settings.block_len(1 << 20);
+    let src: Vec<u8> = (0..2 * block + 333).map(|i| (i * i / 77) as u8).collect();
+    let mut coded = src.clone();
+    for i in (2..block).rev() {
+        coded[i] ^= src[i - 2];
+    }
+    for start in [block, 2 * block] {
+        let end = (start + block).min(src.len());
+        let whole = start + (end - start) / 2 * 2;
+        for i in start..whole {
+            coded[i] ^= src[i - start];
+        }
+    }
+    let mut packed = frame(&coded, &settings);
+    packed[97 + 21] = filters::DELTA;
+    let mut contexts = Contexts::default();
+    let mut back = vec![0; src.len()];
+    decode_into(&packed, &mut back, &mut contexts).unwrap();
+    assert!(back == src);
+    let mut part = vec![0; 1000];
+    decode_range(&packed, src.len() as u64, block as u64 + 5, &mut part, &mut contexts).unwrap();
+    assert!(part == src[block + 5..block + 1005]);
+}

@@ -1,0 +1,272 @@
+//! Huffman codes with their tree before them.
+//!
+//! `i32` LE least symbol · `i32` BE number of nodes · `i32` BE half the span of symbols · `u8` · left children · right children · symbols, `i32`
+//! each, less the least · `u8` each whether it is a leaf. Children are `u8` for up to 256 nodes, `u16` for up to 65536, else `u32`;
+//! nodes are numbered from the root in the order left before right. Bits are taken from the most significant; 0 goes left.
+
+use tesseral_core::Result;
+
+use super::{Reader, fault};
+
+/// Bits that are looked up at once.
+const LOOK: u32 = 11;
+/// The node of codes that do not exist.
+const NOWHERE: u32 = u32::MAX;
+
+/// Bytes of a child's number in a tree of so many nodes.
+fn child_width(nodes: usize) -> usize {
+    match nodes {
+        0..=256 => 1,
+        257..=65536 => 2,
+        _ => 4,
+    }
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Node {
+    children: [u32; 2],
+    symbol: i32,
+    leaf: bool,
+}
+
+/// A tree as it was read. Nothing is known of its shape: walks take a bit per step, and bits run out.
+#[derive(Debug)]
+pub(super) struct Tree {
+    nodes: Vec<Node>,
+    /// For every start of a code: the node it leads to, and the bits that took.
+    table: Vec<(u32, u8)>,
+}
+
+impl Tree {
+    pub(super) fn parse(reader: &mut Reader<'_>) -> Result<Self> {
+        let least = reader.i32()?;
+        let count = reader.array().map(i32::from_be_bytes)?;
+        reader.take(5)?;
+        let count = usize::try_from(count).ok().filter(|n| *n > 0 && *n <= reader.0.len());
+        let count = count.ok_or_else(|| fault("a Huffman tree without nodes, or with more than come"))?;
+        let width = child_width(count);
+        let mut nodes = vec![Node::default(); count];
+        for side in 0..2 {
+            for (node, bytes) in nodes.iter_mut().zip(reader.take(width * count)?.chunks_exact(width)) {
+                let child = bytes.iter().rev().fold(0, |sum, byte| sum << 8 | u32::from(*byte));
+                if child as usize >= count {
+                    return Err(fault("a Huffman tree points outside itself"));
+                }
+                node.children[side] = child;
+            }
+        }
+        for (node, bytes) in nodes.iter_mut().zip(reader.take(4 * count)?.as_chunks().0) {
+            node.symbol = i32::from_le_bytes(*bytes).wrapping_add(least);
+        }
+        for (node, leaf) in nodes.iter_mut().zip(reader.take(count)?) {
+            node.leaf = *leaf != 0;
+        }
+        let mut tree = Self { nodes, table: Vec::new() };
+        tree.table = (0..1_u32 << LOOK).map(|bits| tree.look(bits)).collect();
+        Ok(tree)
+    }
+
+    /// Follows up to `LOOK` bits from the root.
+    #[allow(clippy::cast_possible_truncation)]
+    fn look(&self, bits: u32) -> (u32, u8) {
+        let mut node = 0;
+        for taken in 0..LOOK {
+            if self.nodes[node as usize].leaf {
+                return (node, taken as u8);
+            }
+            node = self.nodes[node as usize].children[(bits >> (LOOK - 1 - taken) & 1) as usize];
+            if node == 0 {
+                return (NOWHERE, taken as u8 + 1);
+            }
+        }
+        (node, LOOK as u8)
+    }
+
+    /// The symbols of a stream of bits.
+    pub(super) fn decode<'a>(&'a self, bits: &'a [u8]) -> Symbols<'a> {
+        Symbols { tree: self, src: bits, acc: 0, have: 0 }
+    }
+}
+
+/// Symbols as they are read.
+#[derive(Debug)]
+pub(super) struct Symbols<'a> {
+    tree: &'a Tree,
+    src: &'a [u8],
+    /// Its top `have` bits are next; those below are zero.
+    acc: u64,
+    have: u32,
+}
+
+impl Symbols<'_> {
+    fn refill(&mut self) {
+        while self.have <= 56
+            && let Some((byte, rest)) = self.src.split_first()
+        {
+            self.acc |= u64::from(*byte) << (56 - self.have);
+            self.have += 8;
+            self.src = rest;
+        }
+    }
+
+    #[inline]
+    fn skip(&mut self, n: u32) -> Result<()> {
+        self.have = self.have.checked_sub(n).ok_or_else(|| fault("codes are cut"))?;
+        self.acc <<= n;
+        Ok(())
+    }
+
+    /// The next symbol.
+    #[inline]
+    pub(super) fn next(&mut self) -> Result<i32> {
+        if self.have < LOOK {
+            self.refill();
+        }
+        let (mut node, taken) = self.tree.table[(self.acc >> (64 - LOOK)) as usize];
+        self.skip(taken.into())?;
+        loop {
+            let at = self.tree.nodes.get(node as usize).ok_or_else(|| fault("a code that is not there"))?;
+            if at.leaf {
+                return Ok(at.symbol);
+            }
+            if self.have == 0 {
+                self.refill();
+            }
+            let bit = (self.acc >> 63) as usize;
+            self.skip(1)?;
+            node = match at.children[bit] {
+                0 => NOWHERE,
+                child => child,
+            };
+        }
+    }
+}
+
+/// Appends tree, number, length and bits of symbols, of which there is at least one. The tree is built with the heap that the
+/// reference has, so that equal weights fall as they do there.
+pub(super) fn encode(symbols: &[i32], out: &mut Vec<u8>) {
+    let (least, most) = symbols.iter().fold((i32::MAX, i32::MIN), |(a, b), s| (a.min(*s), b.max(*s)));
+    let span = usize::try_from(i64::from(most) - i64::from(least) + 1).unwrap_or(1);
+    let slot = |symbol: i32| usize::try_from(i64::from(symbol) - i64::from(least)).unwrap_or(0);
+    let mut weights = vec![0_u64; span];
+    symbols.iter().for_each(|symbol| weights[slot(*symbol)] += 1);
+    let mut forest = Forest::default();
+    for (symbol, weight) in weights.iter().enumerate().filter(|(_, weight)| **weight > 0) {
+        #[allow(clippy::cast_possible_truncation, clippy::cast_possible_wrap)]
+        forest.insert(Node { symbol: symbol as i32, leaf: true, ..Node::default() }, *weight);
+    }
+    let root = forest.grow();
+    let mut flat = Vec::with_capacity(forest.nodes.len());
+    let mut codes = vec![(0_u64, 0_u32); span];
+    flatten(&forest, root, 0, 0, &mut flat, &mut codes);
+    out.extend_from_slice(&least.to_le_bytes());
+    #[allow(clippy::cast_possible_truncation)]
+    for number in [flat.len() as u32, (span as u32).div_ceil(2)] {
+        out.extend_from_slice(&number.to_be_bytes());
+    }
+    out.push(0);
+    let width = child_width(flat.len());
+    for side in 0..2 {
+        out.extend(flat.iter().flat_map(|node| node.children[side].to_le_bytes().into_iter().take(width)));
+    }
+    out.extend(flat.iter().flat_map(|node| node.symbol.to_le_bytes()));
+    out.extend(flat.iter().map(|node| u8::from(node.leaf)));
+    out.extend_from_slice(&(symbols.len() as u64).to_le_bytes());
+    let bits: u64 = weights.iter().zip(&codes).map(|(weight, code)| weight * u64::from(code.1)).sum();
+    out.extend_from_slice(&bits.div_ceil(8).to_le_bytes());
+    let (mut acc, mut have) = (0_u128, 0);
+    for symbol in symbols {
+        let (code, len) = codes[slot(*symbol)];
+        acc = acc << len | u128::from(code);
+        have += len;
+        while have >= 8 {
+            have -= 8;
+            #[allow(clippy::cast_possible_truncation)]
+            out.push((acc >> have) as u8);
+        }
+    }
+    if have > 0 {
+        #[allow(clippy::cast_possible_truncation)]
+        out.push((acc << (8 - have)) as u8);
+    }
+}
+
+/// Numbers nodes from the root and gives leaves their codes. As deep as codes are long: below 64 for any number of symbols that
+/// memory holds.
+fn flatten(
+    forest: &Forest,
+    node: u32,
+    code: u64,
+    len: u32,
+    flat: &mut Vec<Node>,
+    codes: &mut [(u64, u32)],
+) -> u32 {
+    let (at, from) = (flat.len(), forest.nodes[node as usize].0);
+    flat.push(from);
+    if from.leaf {
+        codes[usize::try_from(from.symbol).unwrap_or(0)] = (code, len);
+    } else {
+        for (bit, side) in [(0, 0), (1, 1)] {
+            let child = flatten(forest, from.children[side], code << 1 | bit, len + 1, flat, codes);
+            flat[at].children[side] = child;
+        }
+    }
+    #[allow(clippy::cast_possible_truncation)]
+    {
+        at as u32
+    }
+}
+
+/// Trees that are not yet one, the lightest on top of a heap.
+#[derive(Default)]
+struct Forest {
+    nodes: Vec<(Node, u64)>,
+    heap: Vec<u32>,
+}
+
+impl Forest {
+    fn weight(&self, at: usize) -> u64 {
+        self.nodes[self.heap[at] as usize].1
+    }
+
+    fn insert(&mut self, node: Node, weight: u64) {
+        #[allow(clippy::cast_possible_truncation)]
+        let number = self.nodes.len() as u32;
+        self.nodes.push((node, weight));
+        self.heap.push(number);
+        let mut at = self.heap.len() - 1;
+        while at > 0 && self.weight((at - 1) / 2) > weight {
+            self.heap.swap(at, (at - 1) / 2);
+            at = (at - 1) / 2;
+        }
+    }
+
+    fn take(&mut self) -> Option<u32> {
+        let last = self.heap.len().checked_sub(1)?;
+        self.heap.swap(0, last);
+        let top = self.heap.pop();
+        let mut at = 0;
+        while 2 * at + 1 < self.heap.len() {
+            let mut child = 2 * at + 1;
+            if child + 1 < self.heap.len() && self.weight(child + 1) < self.weight(child) {
+                child += 1;
+            }
+            if self.weight(at) <= self.weight(child) {
+                break;
+            }
+            self.heap.swap(at, child);
+            at = child;
+        }
+        top
+    }
+
+    /// Joins the two lightest until one is left; gives its root.
+    fn grow(&mut self) -> u32 {
+        loop {
+            let first = self.take().unwrap_or_default();
+            let Some(second) = self.take() else { return first };
+            let weight = self.nodes[first as usize].1 + self.nodes[second as usize].1;
+            self.insert(Node { children: [first, second], ..Node::default() }, weight);
+        }
+    }
+}

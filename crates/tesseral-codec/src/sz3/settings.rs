@@ -1,0 +1,92 @@
+//! What stands at the end of a stream.
+//!
+//! `u8` length · `u8` dimensions · `u8` bits per extent · extents, packed · `u64` cells · `u8` algorithm · `u8` kind of bound ·
+//! its one or two doubles · `u8` which predictors · `u8` dtype · `i32` steps · `i32` cells of a block · `u8`
+
+use tesseral_core::{Error, Result};
+
+use super::{RADIUS, Reader, fault};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Algorithm {
+    Lorenzo,
+    Interpolation,
+    Lossless,
+}
+
+/// What reading needs of it.
+#[derive(Debug)]
+pub(super) struct Settings {
+    pub count: u64,
+    pub algorithm: Algorithm,
+    /// Extrapolation from one cell, from two.
+    pub lorenzo: (bool, bool),
+    /// Cells of a block of the Lorenzo predictor.
+    pub block: usize,
+}
+
+impl Settings {
+    pub(super) fn parse(reader: &mut Reader<'_>) -> Result<Self> {
+        let len = usize::from(reader.u8()?);
+        // The length counts itself.
+        let mut own = Reader(reader.take(len.checked_sub(1).ok_or_else(|| fault("settings of 0 bytes"))?)?);
+        let (dims, bits) = (own.u8()?, usize::from(own.u8()?));
+        if dims != 1 {
+            return Err(Error::unsupported(format!("SZ3 in {dims} dimensions")));
+        }
+        let packed = own.take(bits.div_ceil(8))?;
+        let extent = packed.iter().rev().fold(0_u64, |sum, byte| sum << 8 | u64::from(*byte));
+        let count = own.u64()?;
+        if bits > 64 || extent != count {
+            return Err(fault(format!("{extent} cells in one dimension, {count} in all")));
+        }
+        let algorithm = match own.u8()? {
+            0 => Algorithm::Lorenzo,
+            2 => Algorithm::Interpolation,
+            4 => Algorithm::Lossless,
+            other => return Err(Error::unsupported(format!("SZ3 algorithm {other}"))),
+        };
+        let bounds = match own.u8()? {
+            0..=3 => 1,
+            4 | 5 => 2,
+            other => return Err(fault(format!("a bound of kind {other}"))),
+        };
+        own.take(8 * bounds)?;
+        let which = own.u8()?;
+        // dtype and number of steps: the former is not set by all writers, the latter is said again.
+        own.take(5)?;
+        let block = own.i32()?;
+        if algorithm == Algorithm::Lorenzo && which & 0x30 != 0 {
+            return Err(Error::unsupported("SZ3 with regression"));
+        }
+        let block = usize::try_from(block).ok().filter(|block| *block > 0);
+        let block = block.ok_or_else(|| fault("blocks of no cells"))?;
+        Ok(Self { count, algorithm, lorenzo: (which & 0x80 != 0, which & 0x40 != 0), block })
+    }
+
+    /// Appends the settings of `count` doubles.
+    pub(super) fn write(count: u64, algorithm: Algorithm, error: f64, out: &mut Vec<u8>) {
+        let start = out.len();
+        let bits = u64::BITS - count.leading_zeros();
+        #[allow(clippy::cast_possible_truncation)]
+        out.extend_from_slice(&[0, 1, bits as u8]);
+        out.extend_from_slice(&count.to_le_bytes()[..bits.div_ceil(8) as usize]);
+        out.extend_from_slice(&count.to_le_bytes());
+        let number = match algorithm {
+            Algorithm::Lorenzo => 0,
+            Algorithm::Interpolation => 2,
+            Algorithm::Lossless => 4,
+        };
+        // An absolute bound.
+        out.extend_from_slice(&[number, 0]);
+        out.extend_from_slice(&error.to_le_bytes());
+        // Predictors as the reference leaves them, doubles.
+        out.extend_from_slice(&[0xe0, 1]);
+        out.extend_from_slice(&(2 * RADIUS).to_le_bytes());
+        out.extend_from_slice(&128_i32.to_le_bytes());
+        out.push(1);
+        #[allow(clippy::cast_possible_truncation)]
+        let len = (out.len() - start) as u8;
+        out[start] = len;
+    }
+}

@@ -1,0 +1,166 @@
+//! The last stage of a pipeline, both ways, and the blobs of masks.
+
+use std::borrow::Cow;
+use std::sync::{Mutex, PoisonError};
+
+use tesseral_codec::bitset::{rle, roaring};
+#[cfg(feature = "zfp")]
+use tesseral_codec::zfp;
+use tesseral_codec::{Contexts, aec, blosc2, lz4, raw, sz3, zstd, zstd_stream};
+use tesseral_core::{Error, Result};
+
+use crate::pipeline::{Compression, Pipeline};
+use crate::wire::cbor::{Item, Map};
+use crate::wire::descriptor::Mask;
+
+/// Compresses coded bytes; what depends on them goes into the parameters.
+pub(crate) fn compress<'a>(
+    pipeline: &Pipeline,
+    coded: Cow<'a, [u8]>,
+    params: &mut Map,
+    contexts: &mut Contexts,
+) -> Result<Cow<'a, [u8]>> {
+    let mut out = Vec::new();
+    let bits = coded.len() as u64 * 8;
+    let count = || {
+        let limit = Error::limit("a bit set", bits, u64::from(u32::MAX));
+        u32::try_from(bits).map(u32::to_be_bytes).map_err(|_| limit)
+    };
+    match &pipeline.compression {
+        Compression::None => return Ok(coded),
+        Compression::Zstd(level) => zstd_stream::encode(&coded, *level, &mut out)?,
+        Compression::Lz4 => lz4::encode(&coded, &mut out)?,
+        Compression::Szip(szip) => {
+            let offsets = aec::encode(&coded, szip, &mut out)?;
+            let offsets = offsets.into_iter().map(Item::UInt).collect();
+            params.insert("szip_block_offsets".to_owned(), Item::Array(offsets));
+        }
+        Compression::Blosc2(settings) => blosc2::encode(&coded, settings, &mut out, contexts)?,
+        #[cfg(feature = "zfp")]
+        Compression::Zfp(mode) => zfp::encode(&coded, *mode, &mut out)?,
+        Compression::Sz3(bound) => sz3::encode(&coded, *bound, &mut out, contexts)?,
+        Compression::Rle => {
+            out.extend_from_slice(&count()?);
+            rle::encode(&coded, bits, &mut out);
+        }
+        Compression::Roaring => {
+            out.extend_from_slice(&count()?);
+            roaring::encode(&coded, bits, &mut out)?;
+        }
+    }
+    Ok(Cow::Owned(out))
+}
+
+/// Decompresses all coded bytes. `exact` says that they are doubles, for which loss was meant.
+pub(crate) fn decompress(
+    pipeline: &Pipeline,
+    src: &[u8],
+    exact: bool,
+    dst: &mut [u8],
+    contexts: &mut Contexts,
+) -> Result<()> {
+    // Bit sets as a compression say how many bits they have, padding included.
+    let counted = |codec: &'static str| {
+        let (count, rest) =
+            src.split_first_chunk::<4>().ok_or_else(|| Error::codec(codec, "no count of bits"))?;
+        let count = u64::from(u32::from_be_bytes(*count));
+        if count != dst.len() as u64 * 8 {
+            return Err(Error::codec(codec, format!("{count} bits for {} bytes", dst.len())));
+        }
+        Ok((count, rest))
+    };
+    match &pipeline.compression {
+        Compression::None => raw::decode_into(src, dst),
+        Compression::Zstd(_) => zstd::decode_into(src, dst, contexts),
+        Compression::Lz4 => lz4::decode_into(src, dst),
+        Compression::Szip(params) => aec::decode_into(src, params, dst),
+        Compression::Blosc2(_) => blosc2::decode_into(src, dst, contexts),
+        #[cfg(feature = "zfp")]
+        Compression::Zfp(mode) => zfp::decode_into(src, *mode, dst),
+        Compression::Sz3(_) => {
+            if exact && !sz3::is_lossless(src)? {
+                return Err(Error::unsupported("sz3 of anything but plain float64 where bits were lost"));
+            }
+            sz3::decode_into(src, dst, contexts)
+        }
+        Compression::Rle => counted("rle").and_then(|(bits, rest)| rle::decode_into(rest, bits, dst)),
+        Compression::Roaring => {
+            counted("roaring").and_then(|(bits, rest)| roaring::decode_into(rest, bits, dst))
+        }
+    }
+}
+
+/// Decompresses coded bytes from `start` on, where the pipeline [seeks](Pipeline::seeks). `index` is kept for one payload.
+pub(crate) fn decompress_range(
+    pipeline: &Pipeline,
+    src: &[u8],
+    start: u64,
+    dst: &mut [u8],
+    index: &Mutex<aec::Index>,
+    contexts: &mut Contexts,
+) -> Result<()> {
+    let total = pipeline.coded_len;
+    match &pipeline.compression {
+        Compression::Szip(params) => {
+            let size = params.sample_size() as u64;
+            let mut index = index.lock().unwrap_or_else(PoisonError::into_inner);
+            aec::decode_range(src, params, &mut index, total / size, start / size, dst)
+        }
+        Compression::Blosc2(_) => blosc2::decode_range(src, total, start, dst, contexts),
+        #[cfg(feature = "zfp")]
+        Compression::Zfp(mode) => zfp::decode_range(src, *mode, total / 8, start / 8, dst),
+        _ => {
+            let end = start.checked_add(dst.len() as u64).and_then(|end| usize::try_from(end).ok());
+            let part = end.and_then(|end| src.get(end - dst.len()..end));
+            raw::decode_into(part.unwrap_or_default(), dst)
+        }
+    }
+}
+
+/// How blosc2 stores masks when nothing else is asked for.
+const MASK_BLOSC2: blosc2::Settings =
+    blosc2::Settings { codec: blosc2::Codec::Lz4, level: 5, typesize: 1, shuffle: blosc2::Shuffle::Bit };
+
+/// Appends the blob of `count` packed bits; gives the parameters that belong to it.
+pub(crate) fn encode_mask(
+    method: &str,
+    bits: &[u8],
+    count: u64,
+    out: &mut Vec<u8>,
+    contexts: &mut Contexts,
+) -> Result<Map> {
+    let mut params = Map::new();
+    match method {
+        "none" => out.extend_from_slice(bits),
+        "rle" => rle::encode(bits, count, out),
+        "roaring" => roaring::encode(bits, count, out)?,
+        "lz4" => lz4::encode(bits, out)?,
+        "zstd" => zstd_stream::encode(bits, zstd::DEFAULT_LEVEL, out)?,
+        "blosc2" => {
+            blosc2::encode(bits, &MASK_BLOSC2, out, contexts)?;
+            params.insert("codec".to_owned(), Item::Text("lz4".to_owned()));
+            params.insert("level".to_owned(), Item::UInt(MASK_BLOSC2.level.into()));
+        }
+        other => return Err(Error::unsupported(format!("Tensogram mask method {other:?}"))),
+    }
+    Ok(params)
+}
+
+/// Fills `bits` with the `count` bits of a blob.
+pub(crate) fn decode_mask(
+    mask: &Mask,
+    blob: &[u8],
+    count: u64,
+    bits: &mut [u8],
+    contexts: &mut Contexts,
+) -> Result<()> {
+    match mask.method.as_str() {
+        "none" => raw::decode_into(blob, bits),
+        "rle" => rle::decode_into(blob, count, bits),
+        "roaring" => roaring::decode_into(blob, count, bits),
+        "lz4" => lz4::decode_into(blob, bits),
+        "zstd" => zstd::decode_into(blob, bits, contexts),
+        "blosc2" => blosc2::decode_into(blob, bits, contexts),
+        other => Err(Error::unsupported(format!("Tensogram mask method {other:?}"))),
+    }
+}

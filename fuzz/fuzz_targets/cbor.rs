@@ -1,0 +1,18 @@
+//! Any bytes as CBOR: what parses is written in one form, which parses to the same.
+//!
+//! `RUSTC_BOOTSTRAP=1 cargo fuzz run cbor`
+#![no_main]
+
+use tesseral_tensogram::wire::cbor::{self, Place};
+
+const PLACE: Place<'_> = Place { what: "item", object: "fuzz", offset: 0 };
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| {
+    let Ok((item, used)) = cbor::parse(data, 64, PLACE) else { return };
+    let canonical = cbor::is_canonical(&data[..used], &item);
+    let bytes = item.to_bytes();
+    assert!(!canonical || bytes == data[..used]);
+    let (again, len) = cbor::parse(&bytes, 64, PLACE).expect("what was written parses");
+    assert_eq!((len, again.to_bytes()), (bytes.len(), bytes.clone()));
+    assert!(cbor::verify_canonical_cbor(&bytes).is_ok());
+});
