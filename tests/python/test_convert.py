@@ -190,7 +190,7 @@ def test_casts_refuse_what_does_not_fit(tmp_path):
 def test_what_a_target_cannot_hold_is_refused_with_those_that_can(tmp_path):
     cells = np.array([1 + 2j, 3], "c8")
     tgm = tmp_path / "in.tgm"
-    tgm.write_bytes(tensogram.encode({"base": [{"name": "z"}]}, [(descriptor("complex64", [2]), cells)]))
+    tgm.write_bytes(tensogram.encode({"base": [{"name": "z"}]}, [(descriptor("complex64", [2]), cells.tobytes())]))
     done = subprocess.run([TET, "convert", tgm, tmp_path / "out.tet"], capture_output=True, text=True)
     assert done.returncode == 7 and "TileDB" in done.stderr
     assert [p.name for p in tmp_path.iterdir()] == ["in.tgm"]

@@ -136,7 +136,11 @@ fn legend(picture: &Picture, colours: Colours, paint: Paint, margin: usize) -> S
     if paint.color() {
         scale.push_str("\x1b[0m");
     }
+    let mut out = format!("{:margin$}{} {scale} {}\n", "", number(picture.low), number(picture.high));
     let odd = odd_cells(&picture.overview);
-    let marks = if paint.color() || odd.is_empty() { "" } else { ", NaN as ?, null as blank" };
-    format!("{:margin$}{} {scale} {}{odd}{marks}\n", "", number(picture.low), number(picture.high))
+    if !odd.is_empty() {
+        let marks = if paint.color() { "NaN grey, null blank" } else { "NaN as ?, null blank" };
+        let _ = writeln!(out, "{:margin$}{marks}{odd}", "");
+    }
+    out
 }
