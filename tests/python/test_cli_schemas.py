@@ -111,6 +111,22 @@ def test_messages(tmp_path):
     check("recover", tmp_path / "append.tgm", tmp_path / "saved.tgm")
 
 
+def test_moving(tmp_path):
+    source = FIXTURES / "labels_v1.tet"
+    name = check("info", source)["arrays"][0]["name"]
+    out = tmp_path / "out.tgm"
+    assert check("convert", source, out, "--dry-run")["stored_bytes"] is None and not out.exists()
+    assert check("convert", source, out, "--check")["checked"]
+    assert check("rechunk", source, tmp_path / "out.tet", "--chunks", "0=1")["arrays"]
+    assert check("diff", source, out)["same"]
+    packed = tmp_path / "other.tet"
+    check("convert", source, packed, "--array", name)
+    check("diff", source, packed, code=(0, 1))
+    check("advise", source, name, "--read", "0=0")
+    check("plot", source, name)
+    assert check("plot", source, name, "-o", tmp_path / "p.png")["output"]
+
+
 def test_the_build(tmp_path):
     check("doctor")
     check("completions", "bash")

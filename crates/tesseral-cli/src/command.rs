@@ -6,7 +6,8 @@ use crate::context::Context;
 use crate::failure::Outcome;
 use crate::messages::{copy, dump, get, merge, reshuffle, set, split};
 use crate::{
-    append, cat, completions, create, doctor, info, log, maintain, man, recover, repair, stat, verify,
+    advise, append, cat, completions, convert, create, diff, doctor, info, log, maintain, man, plot, recover,
+    repair, stat, verify,
 };
 
 /// One command with its arguments.
@@ -21,6 +22,17 @@ pub(crate) enum Command {
     Log(log::Arguments),
     /// Prints minimum, maximum, mean and other statistics
     Stat(stat::Arguments),
+    /// Writes the same data in another format, other chunks, another dtype
+    #[command(visible_aliases = ["import", "export"])]
+    Convert(convert::Arguments),
+    /// Writes the same data in other chunks, within a memory limit
+    Rechunk(convert::RechunkArguments),
+    /// Tells which chunks suit the way an array is read
+    Advise(advise::Arguments),
+    /// Compares two sources: exit 0 when they hold the same, 1 when not
+    Diff(diff::Arguments),
+    /// Draws a line or a field, in the terminal or as PNG
+    Plot(plot::Arguments),
     /// Checks a source: exit 0 when it is sound, 1 when it is damaged
     #[command(visible_alias = "validate")]
     Verify(verify::Arguments),
@@ -67,6 +79,11 @@ impl Command {
             Self::Cat(arguments) => cat::run(context, arguments),
             Self::Log(arguments) => log::run(context, arguments),
             Self::Stat(arguments) => stat::run(context, arguments),
+            Self::Convert(arguments) => convert::run(context, arguments),
+            Self::Rechunk(arguments) => convert::run_rechunk(context, arguments),
+            Self::Advise(arguments) => advise::run(context, arguments),
+            Self::Diff(arguments) => diff::run(context, arguments),
+            Self::Plot(arguments) => plot::run(context, arguments),
             Self::Verify(arguments) => verify::run(context, arguments),
             Self::Repair(arguments) => repair::run(context, arguments),
             Self::Recover(arguments) => recover::run(context, arguments),

@@ -29,6 +29,12 @@ impl Context {
         Ok(Self { global, cancel, options })
     }
 
+    /// The same, reading the state of another time.
+    pub(crate) fn at(&self, moment: &str) -> Self {
+        let global = Global { as_of: Some(moment.to_owned()), ..self.global.clone() };
+        Self { global, cancel: self.cancel.clone(), options: self.options.clone() }
+    }
+
     /// Whether `--json` was given.
     pub(crate) fn json(&self) -> bool {
         self.global.json

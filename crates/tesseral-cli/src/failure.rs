@@ -26,6 +26,12 @@ pub(crate) mod exit {
 /// What a command gives: its exit code, or why it could not finish.
 pub(crate) type Outcome<T = u8> = Result<T, Failure>;
 
+/// Tells something beside the result.
+pub(crate) fn tell(text: &str) {
+    // Nowhere is left to complain about a failure here.
+    let _ = anstream::stderr().write_all(text.as_bytes());
+}
+
 /// Why a command could not finish.
 #[derive(Debug)]
 pub(crate) enum Failure {
@@ -119,8 +125,7 @@ impl Told {
         if let Some(advice) = self.error.advice().or_else(|| self.advice()) {
             line(cyan, "  try", advice);
         }
-        // Nowhere is left to complain about a failure here.
-        let _ = anstream::stderr().write_all(told.as_bytes());
+        tell(&told);
     }
 
     /// The chain of causes, without those that a message further up already holds.

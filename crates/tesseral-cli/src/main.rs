@@ -1,13 +1,16 @@
 //! `tet`: look into, print, aggregate, verify, repair and recover tiled arrays of any format.
 #![forbid(unsafe_code)]
 
+mod advise;
 mod append;
 mod args;
 mod cat;
 mod command;
 mod completions;
 mod context;
+mod convert;
 mod create;
+mod diff;
 mod doctor;
 mod failure;
 mod info;
@@ -18,6 +21,7 @@ mod man;
 mod messages;
 mod output;
 mod paint;
+mod plot;
 mod progress;
 mod recover;
 mod repair;

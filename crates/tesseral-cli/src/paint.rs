@@ -1,7 +1,5 @@
 //! Colours and tables, as far as the output can show them.
 
-use std::io::IsTerminal;
-
 use anstyle::{AnsiColor, Style};
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 
@@ -19,15 +17,33 @@ pub(crate) struct Paint {
 impl Paint {
     /// For standard output.
     pub(crate) fn stdout() -> Self {
-        let stdout = std::io::stdout();
-        let terminal = stdout.is_terminal();
-        let color = anstream::AutoStream::choice(&stdout) != anstream::ColorChoice::Never;
+        Self::of(&std::io::stdout())
+    }
+
+    /// For standard error.
+    pub(crate) fn stderr() -> Self {
+        Self::of(&std::io::stderr())
+    }
+
+    fn of<S: anstream::stream::RawStream>(stream: &S) -> Self {
+        let terminal = stream.is_terminal();
+        let color = anstream::AutoStream::choice(stream) != anstream::ColorChoice::Never;
         let locale = ["LC_ALL", "LC_CTYPE", "LANG"]
             .into_iter()
             .find_map(|name| std::env::var(name).ok().filter(|value| !value.is_empty()));
         let utf8 = locale.is_some_and(|l| l.to_ascii_lowercase().replace('-', "").contains("utf8"));
         let width = if terminal { terminal_size::terminal_size().map(|(width, _)| width.0) } else { None };
         Self { color, unicode: terminal && utf8, width }
+    }
+
+    /// Whether colours are shown.
+    pub(crate) fn color(self) -> bool {
+        self.color
+    }
+
+    /// Columns of the terminal, if it is one.
+    pub(crate) fn width(self) -> Option<u16> {
+        self.width
     }
 
     /// The sign between extents.

@@ -4,8 +4,6 @@ use std::path::PathBuf;
 
 use clap::Args;
 use tesseral::core::dtype::Class;
-use tesseral::core::schema::Labels;
-use tesseral::core::time;
 use tesseral::{
     Array, ArraySchema, CellLen, Column, Container, DType, Dimension, Error, ErrorKind, Field, Selection,
 };
@@ -196,27 +194,5 @@ fn several(whole: &str, what: &str, names: &[&str]) -> Error {
 
 /// The coordinate of a position: its label, its place in the dimension's own domain, or its number.
 pub(crate) fn coordinate(dim: &Dimension, position: u64) -> String {
-    if let Some(label) = label(dim.labels.as_ref(), position) {
-        return label;
-    }
-    if let Some((first, _)) = &dim.domain
-        && let Some(first_value) = first.as_i128()
-    {
-        let value = first_value + i128::from(position);
-        if let (DType::DateTime(unit), Ok(count)) = (first.dtype(), i64::try_from(value)) {
-            let mut date = String::new();
-            // Writing to a String cannot fail.
-            let _ = time::write(&mut date, count, unit);
-            return date;
-        }
-        return value.to_string();
-    }
-    position.to_string()
-}
-
-fn label(labels: Option<&Labels>, position: u64) -> Option<String> {
-    match labels? {
-        Labels::Text(texts) => texts.get(usize::try_from(position).ok()?).cloned(),
-        numbers => numbers.get(usize::try_from(position).ok()?).map(|label| label.to_string()),
-    }
+    dim.coordinate(position).map_or_else(|| position.to_string(), |coordinate| coordinate.to_string())
 }

@@ -32,6 +32,11 @@ pub(crate) fn count(n: u64, noun: &str) -> String {
     if n == 1 { format!("1 {noun}") } else { format!("{n} {noun}s") }
 }
 
+/// `1 pass`, `2 passes`.
+pub(crate) fn passes(n: u64) -> String {
+    if n == 1 { "1 pass".to_owned() } else { format!("{n} passes") }
+}
+
 /// Extents joined by a sign: `2×3`. `None` stands for an extent that cannot be counted.
 pub(crate) fn shape(extents: impl IntoIterator<Item = Option<u64>>, times: char) -> String {
     let mut out = String::new();

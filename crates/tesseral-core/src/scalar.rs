@@ -36,6 +36,13 @@ impl Scalar {
         Self { dtype: T::DTYPE, bytes: SmallVec::from_slice(bytemuck::bytes_of(&value)) }
     }
 
+    /// An integer, bool, date or duration of a dtype that holds the value.
+    pub fn from_i128(dtype: DType, value: i128) -> Option<Self> {
+        let bytes = value.to_le_bytes();
+        let found = Self::from_le_bytes(dtype, bytes.get(..dtype.size()?)?).ok()?;
+        (found.as_i128() == Some(value)).then_some(found)
+    }
+
     /// Text.
     pub fn from_text(text: &str) -> Self {
         Self { dtype: DType::Utf8, bytes: SmallVec::from_slice(text.as_bytes()) }

@@ -75,6 +75,15 @@ impl Labels {
 }
 
 impl Dimension {
+    /// The coordinate of a position: its label, or its place in the dimension's own domain.
+    pub fn coordinate(&self, position: u64) -> Option<Scalar> {
+        if let Some(labels) = &self.labels {
+            return labels.get(usize::try_from(position).ok()?);
+        }
+        let (first, _) = self.domain.as_ref()?;
+        Scalar::from_i128(first.dtype(), first.as_i128()?.checked_add(i128::from(position))?)
+    }
+
     /// A plain axis of `extent` positions.
     pub fn new(name: impl Into<String>, extent: u64) -> Self {
         Self {

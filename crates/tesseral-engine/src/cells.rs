@@ -3,8 +3,8 @@
 use rayon::prelude::*;
 use tesseral_core::dtype::Class;
 use tesseral_core::{ArraySchema, Element};
-use tesseral_core::{CellLen, DType, Error, Result, dispatch_element};
-use tesseral_format::{Column, ColumnMut};
+use tesseral_core::{CellLen, DType, Error, Field, Result, dispatch_element};
+use tesseral_format::{Column, ColumnData, ColumnMut};
 
 /// Fewer cells than this are copied faster than threads are woken.
 const PARALLEL_FROM: usize = 64 << 10;
@@ -24,6 +24,12 @@ impl Cells {
     /// No cells yet, of `size` bytes each (0: any length).
     pub(crate) fn new(size: usize, nullable: bool) -> Self {
         Self { size, ends: Vec::new(), data: Vec::new(), validity: nullable.then(Vec::new) }
+    }
+
+    /// No cells yet of a field.
+    pub fn of(field: &Field) -> Self {
+        let size = if field.cell == CellLen::Var { 0 } else { field.cell_size().unwrap_or(0) };
+        Self::new(size, field.nullable)
     }
 
     /// No cells, laid out like these.
@@ -72,7 +78,50 @@ impl Cells {
         &self.ends
     }
 
-    pub(crate) fn push(&mut self, cell: &[u8], valid: bool) {
+    /// Makes room for `count` cells of one size, whatever they hold; columns of cells of any length become empty.
+    ///
+    /// # Errors
+    /// `Limit` when they do not fit memory.
+    pub fn reset(&mut self, count: usize) -> Result<()> {
+        let bytes = count.checked_mul(self.size);
+        let bytes = bytes.ok_or_else(|| Error::limit("cells", count as u64, usize::MAX as u64))?;
+        self.ends.clear();
+        self.data.resize(bytes, 0);
+        if let Some(validity) = &mut self.validity {
+            validity.clear();
+            if self.size > 0 {
+                validity.resize(count, 1);
+            }
+        }
+        Ok(())
+    }
+
+    /// Bytes of one cell; 0 when cells have any length.
+    pub fn size(&self) -> usize {
+        self.size
+    }
+
+    /// All bytes of cells of one size, to be written.
+    pub fn values_mut(&mut self) -> &mut [u8] {
+        &mut self.data
+    }
+
+    /// The bytes of cells of one size and their validity, to be written.
+    pub fn parts_mut(&mut self) -> (&mut [u8], Option<&mut [u8]>) {
+        (&mut self.data, self.validity.as_deref_mut())
+    }
+
+    /// The cells as encoders take them.
+    pub fn as_data(&self) -> ColumnData<'_> {
+        let (data, validity) = (self.data.as_slice(), self.validity());
+        match self.size {
+            0 => ColumnData::Var { offsets: &self.ends, data, validity },
+            _ => ColumnData::Fixed { values: data, validity },
+        }
+    }
+
+    /// Adds a cell: of its size, or of any length.
+    pub fn push(&mut self, cell: &[u8], valid: bool) {
         self.data.extend_from_slice(cell);
         if self.size == 0 {
             self.ends.push(self.data.len() as u64);

@@ -252,7 +252,7 @@ fn execute(
 ) -> Result<()> {
     let Prepared { plan, groups, selection, field, size, .. } = prepared;
     let (field, size) = (*field, *size);
-    if strip::paint(handle, prepared, values, options)? {
+    if !options.sequential && strip::paint(handle, prepared, values, options)? {
         return Ok(());
     }
     let schema_field = &handle.schema().fields[usize::from(field)];
@@ -266,7 +266,7 @@ fn execute(
         paint_group(handle, prepared, &fill, context, index, targets)?;
         ticker.tick()
     };
-    let parallel = prepared.parallel();
+    let parallel = prepared.parallel() && !options.sequential;
     options.run(|| match &prepared.resident {
         Some(resident) => sink::paint(
             &mut outputs,

@@ -48,6 +48,11 @@ impl Handle {
         if verified.contains(chunk.id) { None } else { self.source.digest(chunk) }
     }
 
+    /// Whether a digest over this chunk's bytes is checked before they are used.
+    pub(crate) fn is_guarded(&self, chunk: &PlannedChunk) -> bool {
+        self.verified.is_some() && self.source.digest(chunk).is_some()
+    }
+
     /// Checks bytes against a digest and remembers the chunk as sound.
     pub(crate) fn check_digest(&self, chunk: &PlannedChunk, span: &DigestSpan, bytes: &[u8]) -> Result<()> {
         let (expected, found) = match span.digest {

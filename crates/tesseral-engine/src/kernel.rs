@@ -6,6 +6,8 @@
 
 pub mod axis;
 mod block;
+pub mod cast;
+pub mod compare;
 pub mod copy;
 pub mod summary;
 #[cfg(test)]

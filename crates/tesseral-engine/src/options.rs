@@ -48,6 +48,8 @@ pub struct Options {
     pub cancel: Cancel,
     /// Told after every chunk, from any thread.
     pub progress: Option<Arc<Watch>>,
+    /// Stays on the calling thread: for work that already is one of many at once.
+    pub sequential: bool,
 }
 
 impl fmt::Debug for Options {
@@ -68,6 +70,11 @@ impl Options {
             .map_err(|e| Error::io("start", "threads", std::io::Error::other(e)))?;
         self.pool = Some(Arc::new(pool));
         Ok(self)
+    }
+
+    /// Threads that operations run on.
+    pub fn threads(&self) -> usize {
+        self.pool.as_ref().map_or_else(rayon::current_num_threads, |pool| pool.current_num_threads())
     }
 
     /// Keeps results and work space within this many bytes.
@@ -91,8 +98,8 @@ impl Options {
 
     pub(crate) fn run<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
         match &self.pool {
-            Some(pool) => pool.install(work),
-            None => work(),
+            Some(pool) if !self.sequential => pool.install(work),
+            _ => work(),
         }
     }
 

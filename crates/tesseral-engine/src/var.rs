@@ -59,7 +59,11 @@ pub fn read_var(handle: &Handle, request: &Request, options: &Options) -> Result
         Ok(out)
     };
     let one = |chunk: &PlannedChunk| decode(chunk).map_err(|e| handle.locate(chunk, e));
-    let decoded: Vec<Cells> = options.run(|| plan.chunks.par_iter().map(one).collect::<Result<_>>())?;
+    let decoded: Vec<Cells> = if options.sequential {
+        plan.chunks.iter().map(one).collect::<Result<_>>()?
+    } else {
+        options.run(|| plan.chunks.par_iter().map(one).collect::<Result<_>>())?
+    };
     let held: u64 = decoded.iter().map(|c| c.data().len() as u64).sum();
     options.check_memory("the result", held.saturating_mul(2))?;
 

@@ -2,6 +2,7 @@
 
 mod cells;
 mod columns;
+mod fill;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,11 +16,12 @@ use tesseral_format::{ArraySpec, ColumnData, EncodedChunk, Writer};
 use crate::chunk::with_workspace;
 use crate::kernel::copy::copy_box;
 use crate::kernel::summary::Summary;
-use crate::options::Options;
+use crate::options::{Options, Ticker};
 use crate::sink::row_major;
 
 pub use self::cells::Arrival;
 use self::cells::Tail;
+pub(crate) use self::fill::{cut, paste};
 
 /// A container being written.
 #[derive(Debug)]
@@ -30,10 +32,10 @@ pub struct WriteSession {
 }
 
 #[derive(Debug)]
-struct Declared {
-    schema: ArraySchema,
+pub(crate) struct Declared {
+    pub(crate) schema: ArraySchema,
     /// The chunks; of a sparse array, none that counts.
-    grid: ChunkGrid,
+    pub(crate) grid: ChunkGrid,
     /// What is written of them.
     region: Region,
     /// Bytes of a cell, when there is one field of one size.
@@ -98,7 +100,7 @@ impl WriteSession {
         Ok(array)
     }
 
-    fn declared(&self, array: usize) -> Result<&Declared> {
+    pub(crate) fn declared(&self, array: usize) -> Result<&Declared> {
         self.arrays.get(array).ok_or_else(|| Error::invalid(format!("no array number {array} was declared")))
     }
 
@@ -185,17 +187,28 @@ impl WriteSession {
         total: u64,
         one: impl Fn(u64, &mut Vec<u8>, &Turn) -> Result<()> + Sync,
     ) -> Result<()> {
-        let ticker = self.options.ticker(total);
+        self.each_chunk_keeping(array, total, &self.options.ticker(total), Vec::new, one)
+    }
+
+    /// Calls `one(number, what the thread keeps, turn)` for `total` chunks, on all threads.
+    fn each_chunk_keeping<K>(
+        &self,
+        array: usize,
+        total: u64,
+        ticker: &Ticker<'_>,
+        keep: impl Fn() -> K + Sync,
+        one: impl Fn(u64, &mut K, &Turn) -> Result<()> + Sync,
+    ) -> Result<()> {
         let turn = Turn::new(self.writer.needs_order(array));
         let claimed = AtomicU64::new(0);
         let work = || -> Result<()> {
-            let mut buffer = Vec::new();
+            let mut kept = keep();
             loop {
                 let number = claimed.fetch_add(1, Ordering::Relaxed);
                 if number >= total {
                     return Ok(());
                 }
-                if let Err(error) = one(number, &mut buffer, &turn).and_then(|()| ticker.tick()) {
+                if let Err(error) = one(number, &mut kept, &turn).and_then(|()| ticker.tick()) {
                     turn.fail();
                     return Err(error);
                 }

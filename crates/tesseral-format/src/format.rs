@@ -105,12 +105,22 @@ pub struct AppendOptions {
 pub struct Capabilities {
     pub create: bool,
     pub many_arrays: bool,
+    /// Several fields in one array.
+    pub many_fields: bool,
     pub sparse: bool,
     pub versions: bool,
     pub nullable: bool,
     pub attributes: bool,
     /// Containers are folders.
     pub folder: bool,
+    /// The attributes that a container as a whole may have; `None` when any.
+    pub container_attributes: Option<&'static [&'static str]>,
+    /// Dimensions have coordinates of their own, such as 1 to 12 or dates.
+    pub domains: bool,
+    /// Arrays are found by number; a name they are given is a hint.
+    pub numbered: bool,
+    /// A chunk is always the whole array, whatever the chunk shape that was asked for.
+    pub whole_arrays: bool,
 }
 
 /// How deep checks go.

@@ -37,8 +37,8 @@ pub use format::{
 pub use messages::{Conflict, MessageChange, MessageFile, MessageFormat, MessageInfo, Where};
 pub use plan::{Access, ChunkPlan, Cover, Delete, Part, PlannedChunk, Role, Uncovered};
 pub use request::{CoordinateRanges, Request, Target};
-pub use source::{ArraySource, ChunkInfo, Digest, DigestSpan, Totals};
+pub use source::{ArraySource, ChunkInfo, Digest, DigestSpan, StoredForm, Totals};
 pub use tesseral_codec::Contexts;
 pub use tesseral_core as core;
 pub use tesseral_store as store;
-pub use writer::{ArraySpec, CodecSpec, EncodedChunk, EncodedPart, Writer};
+pub use writer::{ArraySpec, CodecSpec, EncodedChunk, EncodedPart, StoredChunk, Writer};

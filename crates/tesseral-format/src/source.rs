@@ -51,6 +51,14 @@ pub struct DigestSpan {
     pub digest: Digest,
 }
 
+/// A form of stored cells that several formats have: what one stored, another can take over as it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum StoredForm {
+    /// Zstandard frames of the cells of the whole chunk, row-major, little-endian, back to back, and nothing else.
+    Zstd,
+}
+
 /// An array: its schema, its chunks, how to decode them. Cheap to share between threads.
 ///
 /// Nothing here reads payloads. Metadata may be loaded lazily through the container's store.
@@ -101,6 +109,18 @@ pub trait ArraySource: Debug + Send + Sync {
     fn checked_bytes(&self, chunk: &PlannedChunk) -> u64 {
         let _ = chunk;
         0
+    }
+
+    /// The common form of a chunk's only part, where it is one: a writer that stores the same may take the bytes over.
+    fn stored_form(&self, chunk: &PlannedChunk) -> Option<StoredForm> {
+        let _ = chunk;
+        None
+    }
+
+    /// Names of attributes that only repeat what the schema says of dimensions and labels. Another format says it in its own
+    /// way, so they are not carried over.
+    fn restated(&self) -> &[&str] {
+        &[]
     }
 
     /// Decodes cells of one column. `parts` are the bytes of the chunk's parts of that column, in order; `cells` is a

@@ -4,10 +4,11 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 
+use bytes::Bytes;
 use smallvec::SmallVec;
 use tesseral_core::{ArraySchema, Attributes, ChunkStats, Coords, Error, HistoryRow, Order, Result, Value};
 
-use crate::{Column, ColumnData, Role, Scratch};
+use crate::{Column, ColumnData, Role, Scratch, StoredForm};
 
 /// A codec by name with its options.
 #[derive(Clone, Debug, PartialEq, Default)]
@@ -109,6 +110,17 @@ impl EncodedChunk<'_> {
     }
 }
 
+/// A chunk as another container stored it.
+#[derive(Clone, Debug)]
+pub struct StoredChunk {
+    /// What its bytes are.
+    pub form: StoredForm,
+    /// The bytes.
+    pub bytes: Bytes,
+    /// Bytes of the cells.
+    pub raw_len: u64,
+}
+
 /// A container being written. Nothing is visible before [`commit`](Self::commit); dropping it leaves no trace.
 pub trait Writer: Debug + Send + Sync {
     /// Declares an array and gives its number. Formats that store a directory first want all arrays declared before the
@@ -171,6 +183,21 @@ pub trait Writer: Debug + Send + Sync {
         stats: Vec<ChunkStats>,
         scratch: &mut Scratch,
     ) -> Result<EncodedChunk<'a>>;
+
+    /// Whether an array would store chunks in this form, so that bytes of it can be taken over.
+    fn adopts(&self, array: usize, form: StoredForm) -> bool {
+        let _ = (array, form);
+        false
+    }
+
+    /// Makes stored bytes of a form that it [adopts](Self::adopts) a chunk to be pushed.
+    ///
+    /// # Errors
+    /// `InvalidRequest` when they do not fit the chunk.
+    fn adopt<'a>(&self, array: usize, coords: &[u64], stored: &'a StoredChunk) -> Result<EncodedChunk<'a>> {
+        let _ = (array, coords);
+        Err(Error::invalid(format!("chunks of form {:?} are not taken over", stored.form)))
+    }
 
     /// Stores an encoded chunk. Canonical order (arrays as declared, grids row-major) gives canonical bytes; any order is
     /// allowed, each chunk once.

@@ -20,6 +20,7 @@ mod local;
 mod map;
 mod memory;
 mod publish;
+mod staged_path;
 mod store;
 pub mod wrap;
 
@@ -27,4 +28,5 @@ pub use bytes::Bytes;
 pub use folder::StagedFolder;
 pub use local::{Access, LocalStore};
 pub use memory::MemoryStore;
+pub use staged_path::StagedPath;
 pub use store::{ObjectInfo, Overwrite, Staged, Store, StoreExt};

@@ -219,7 +219,10 @@ fn schema(name: &str, descriptor: &Descriptor, base: Option<&Map>) -> ArraySchem
             dim.labels = text_labels(labels).filter(|labels| Some(labels.len() as u64) == dim.extent);
         }
     }
-    if let Some(fill @ (Value::Int(_) | Value::UInt(_) | Value::Float(_))) = schema.attributes.get(FILL) {
+    // Text is how formats whose attributes are all text declare it.
+    if let Some(fill @ (Value::Int(_) | Value::UInt(_) | Value::Float(_) | Value::Text(_))) =
+        schema.attributes.get(FILL)
+    {
         schema.fields[0].fill = Scalar::parse(descriptor.dtype, &fill.to_string()).ok();
     }
     schema
@@ -297,6 +300,10 @@ impl ArraySource for TensogramArray {
             ErrorKind::Unsupported { .. } => "codec_unsupported",
             _ => "decode_pipeline_failed",
         }
+    }
+
+    fn restated(&self) -> &[&str] {
+        &[DIM_NAMES, DIM_LABELS]
     }
 
     fn decode(

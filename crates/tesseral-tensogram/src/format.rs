@@ -52,11 +52,10 @@ impl Format for TensogramFormat {
         Capabilities {
             create: true,
             many_arrays: true,
-            sparse: false,
-            versions: false,
-            nullable: false,
             attributes: true,
-            folder: false,
+            numbered: true,
+            whole_arrays: true,
+            ..Capabilities::default()
         }
     }
 

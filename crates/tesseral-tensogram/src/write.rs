@@ -364,8 +364,10 @@ fn base_of(schema: &ArraySchema) -> Result<Map> {
         let labels = schema.dims.iter().map(|dim| match &dim.labels {
             None => Ok(Item::Null),
             Some(Labels::Text(labels)) => Ok(Item::Array(labels.iter().cloned().map(Item::Text).collect())),
-            Some(Labels::Numbers { dtype, .. }) => {
-                Err(Error::unsupported(format!("{dtype} labels of dimension {:?} in Tensogram", dim.name)))
+            Some(labels) => {
+                let shown =
+                    (0..labels.len()).filter_map(|i| labels.get(i)).map(|l| Item::Text(l.to_string()));
+                Ok(Item::Array(shown.collect()))
             }
         });
         base.insert(DIM_LABELS.to_owned(), Item::Array(labels.collect::<Result<_>>()?));

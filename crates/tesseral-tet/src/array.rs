@@ -8,7 +8,7 @@ use tesseral_core::schema::Labels;
 use tesseral_core::{ArraySchema, ChunkGrid, ChunkStats, Coords, Error, Result, Scalar, Value};
 use tesseral_format::{
     ArraySource, ChunkInfo, ChunkPlan, Column, ColumnMut, Digest, DigestSpan, PlannedChunk, Request, Scratch,
-    Totals,
+    StoredForm, Totals,
 };
 
 use crate::layout::Digests;
@@ -142,6 +142,10 @@ impl ArraySource for TetArray {
         let row = self.row(chunk)?;
         let range = row.payload_offset.get()..row.payload_end()?;
         Some(DigestSpan { object: 0, range, digest: Digest::Xxh3(DigestRegion::get(chunks, chunk.id)?) })
+    }
+
+    fn stored_form(&self, chunk: &PlannedChunk) -> Option<StoredForm> {
+        (self.row(chunk)?.codec.get() == ZSTD).then_some(StoredForm::Zstd)
     }
 
     fn decode(

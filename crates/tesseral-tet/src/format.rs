@@ -53,11 +53,9 @@ impl Format for TetFormat {
         Capabilities {
             create: true,
             many_arrays: true,
-            sparse: false,
-            versions: false,
-            nullable: false,
             attributes: true,
-            folder: false,
+            container_attributes: Some(&crate::write::FILE_ATTRIBUTES),
+            ..Capabilities::default()
         }
     }
 

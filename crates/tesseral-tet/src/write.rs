@@ -15,7 +15,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use tesseral_core::{Attributes, ChunkStats, DType, Error, HistoryRow, Result, Scalar, Stat};
-use tesseral_format::{ArraySpec, ColumnData, CreateOptions, EncodedChunk, MemoryBudget, Scratch, Writer};
+use tesseral_format::{
+    ArraySpec, ColumnData, CreateOptions, EncodedChunk, MemoryBudget, Scratch, StoredChunk, StoredForm,
+    Writer,
+};
 use tesseral_store::{Staged, Store};
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 use zerocopy::IntoBytes;
@@ -29,6 +32,9 @@ use crate::wire::json::Object;
 use crate::wire::metadata::{FileMetadata, MAX_HISTORY, Metadata, check_count, check_text};
 use crate::wire::superblock::{self, FLAG_FOOTER, Superblock};
 use crate::wire::zone_map::{self, Zone};
+
+/// What a file as a whole can say of itself.
+pub(crate) const FILE_ATTRIBUTES: [&str; 3] = ["tool", "library_version", "created_at"];
 
 /// How much is gathered before it is written.
 const BLOCK: usize = 1 << 20;
@@ -371,6 +377,16 @@ impl Writer for TetWriter {
         state.encode(coords, columns, self.statistics, scratch).map_err(|e| state.name_chunk(e, coords))
     }
 
+    fn adopts(&self, array: usize, form: StoredForm) -> bool {
+        // Zone maps are made from cells.
+        form == StoredForm::Zstd && !self.statistics && self.array(array).is_ok_and(|a| a.level.is_some())
+    }
+
+    fn adopt<'a>(&self, array: usize, coords: &[u64], stored: &'a StoredChunk) -> Result<EncodedChunk<'a>> {
+        let state = self.array(array)?;
+        state.adopt(coords, stored).map_err(|e| state.name_chunk(e, coords))
+    }
+
     fn push(&self, array: usize, chunk: EncodedChunk<'_>) -> Result<()> {
         let state = self.array(array)?;
         let refuse = |detail: String| Err(state.name_chunk(Error::invalid(detail), &chunk.coords));
@@ -429,7 +445,7 @@ impl Writer for TetWriter {
                     ));
                 }
             };
-            let text = text_of(&name, &value)?;
+            let text = text_of(&value);
             check_text(&format!("the file attribute {name}"), &text)?;
             *slot = Some(text);
         }

@@ -33,11 +33,14 @@ impl Format for TileDbFormat {
         Capabilities {
             create: true,
             many_arrays: true,
+            many_fields: true,
             sparse: true,
             versions: true,
             nullable: true,
             attributes: true,
             folder: true,
+            domains: true,
+            ..Capabilities::default()
         }
     }
 

@@ -34,23 +34,36 @@
 //! reads one from text. Errors carry a [kind](ErrorKind), the place, and what to try.
 #![forbid(unsafe_code)]
 
+mod advise;
 mod append;
 mod array;
 mod as_of;
 mod cells;
 mod container;
+mod convert;
 mod create;
+mod diff;
 mod filter;
+mod overview;
+mod rechunk;
 mod registry;
 mod select;
+mod variable;
 
+pub use advise::{Advice, ReadCost, advise};
 pub use append::{Append, condition, edit};
 pub use array::Array;
 pub use as_of::as_of;
 pub use cells::CellQuery;
 pub use container::{Container, Open, local, open};
+pub use convert::{
+    Cast, ChunkShape, ConvertOptions, Converted, ConvertedArray, Packed, convert, parse_codecs,
+};
 pub use create::{ArrayId, Create, Session};
-pub use registry::{FORMATS, format, recognise};
+pub use diff::{DiffOptions, Difference, FirstDifference, Note, ValueDifference, diff};
+pub use overview::{Overview, Point, overview};
+pub use rechunk::rechunk;
+pub use registry::{FORMATS, format, of_output, recognise};
 pub use tesseral_core::{
     self as core, ArraySchema, Attributes, CellLen, ChunkGrid, ChunkStats, DType, Dimension, Element, Error,
     ErrorKind, Field, Finding, HistoryRow, Limits, Order, Region, Result, Scalar, Selection, Severity, Slice,

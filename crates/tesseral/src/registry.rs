@@ -35,6 +35,29 @@ pub(crate) fn by_name(path: &Path) -> Option<&'static dyn Format> {
     FORMATS.iter().copied().find(|f| ends(f) || (plain && f.capabilities().folder))
 }
 
+/// Endings of files that are arrays of another kind.
+const FOREIGN: [&str; 14] = [
+    "npy", "npz", "nc", "nc4", "h5", "hdf5", "zarr", "csv", "json", "parquet", "grib", "grib2", "grb", "png",
+];
+
+/// The format of an output by its name: that of its ending, else the one that keeps arrays as folders.
+///
+/// # Errors
+/// `Unsupported` for endings of formats that are not written here.
+pub fn of_output(path: &Path) -> Result<&'static dyn Format> {
+    if let Some(format) = by_name(path) {
+        return Ok(format);
+    }
+    let ending = path.extension().and_then(|e| e.to_str()).map(str::to_ascii_lowercase);
+    match ending {
+        Some(ending) if FOREIGN.contains(&ending.as_str()) => {
+            Err(Error::unsupported(format!("writing .{ending} files"))
+                .hint("name another output, or its format with --to"))
+        }
+        _ => Ok(&tesseral_tiledb::TileDbFormat),
+    }
+}
+
 /// The format of a source, by its bytes and, failing that, by its name.
 ///
 /// # Errors

@@ -35,6 +35,11 @@ enum Wanted<'a> {
     Value(&'a str),
 }
 
+/// The selections written in one text, apart by spaces: `time=0 lat=10..20`.
+pub(crate) fn parts(text: &str) -> impl Iterator<Item = &str> {
+    text.split_whitespace()
+}
+
 /// Reads one argument per dimension; dimensions that are not named are taken whole.
 pub(crate) fn parse<'a>(
     schema: &ArraySchema,

@@ -92,7 +92,7 @@ pub(super) fn cells_of(column: &ColumnData<'_>, size: Option<usize>) -> Option<u
 }
 
 /// Checks that every field has a column of `cells` cells.
-fn check(schema: &ArraySchema, columns: &[ColumnData<'_>], cells: Option<u64>) -> Result<()> {
+pub(super) fn check(schema: &ArraySchema, columns: &[ColumnData<'_>], cells: Option<u64>) -> Result<()> {
     if columns.len() != schema.fields.len() {
         let detail = format!("{} columns for {} fields", columns.len(), schema.fields.len());
         return Err(Error::invalid(detail));
@@ -187,6 +187,23 @@ impl WriteSession {
         self.encode_gathered(array, declared, coords, &gathered)
     }
 
+    /// Statistics of every field of a chunk, if the writer wants them.
+    pub(super) fn stats(
+        &self,
+        array: usize,
+        declared: &Declared,
+        columns: &[ColumnData<'_>],
+    ) -> Result<Vec<ChunkStats>> {
+        if !self.writer.wants_stats(array) {
+            return Ok(Vec::new());
+        }
+        let one = |(field, column): (&Field, &ColumnData<'_>)| match *column {
+            ColumnData::Fixed { values, validity } => statistics(field, values, validity),
+            ColumnData::Var { offsets, .. } => Ok(ChunkStats::unknown(offsets.len() as u64)),
+        };
+        declared.schema.fields.iter().zip(columns).map(one).collect()
+    }
+
     fn encode_gathered<'a>(
         &self,
         array: usize,
@@ -195,15 +212,7 @@ impl WriteSession {
         gathered: &[Owned],
     ) -> Result<EncodedChunk<'a>> {
         let columns: Vec<ColumnData<'_>> = gathered.iter().map(Owned::data).collect();
-        let mut stats = Vec::new();
-        if self.writer.wants_stats(array) {
-            for (field, column) in declared.schema.fields.iter().zip(&columns) {
-                stats.push(match *column {
-                    ColumnData::Fixed { values, validity } => statistics(field, values, validity)?,
-                    ColumnData::Var { offsets, .. } => ChunkStats::unknown(offsets.len() as u64),
-                });
-            }
-        }
+        let stats = self.stats(array, declared, &columns)?;
         with_workspace(|w| {
             let chunk = self.writer.encode(array, coords, &columns, stats, &mut w.scratch)?;
             Ok(chunk.into_owned())

@@ -7,7 +7,9 @@ use smallvec::smallvec;
 use tesseral_codec::zstd;
 use tesseral_core::schema::{CellLen, Dimension};
 use tesseral_core::{ArraySchema, ChunkGrid, Coords, DType, Error, Order, Result, Value};
-use tesseral_format::{ArraySpec, CodecSpec, Column, ColumnData, EncodedChunk, EncodedPart, Role, Scratch};
+use tesseral_format::{
+    ArraySpec, CodecSpec, Column, ColumnData, EncodedChunk, EncodedPart, Role, Scratch, StoredChunk,
+};
 
 use super::stats_of_zone;
 use crate::decode::to_native;
@@ -163,6 +165,26 @@ impl ArrayState {
     }
 }
 
+impl ArrayState {
+    /// Stored bytes of another container as a chunk of this array.
+    pub(super) fn adopt<'a>(&self, coords: &[u64], stored: &'a StoredChunk) -> Result<EncodedChunk<'a>> {
+        if !self.grid.contains(coords) || stored.raw_len != self.tile_bytes(coords) {
+            return Err(Error::invalid(format!(
+                "a stored chunk of {} bytes does not fit the tile",
+                stored.raw_len
+            )));
+        }
+        let part = EncodedPart {
+            column: Column::Field(0),
+            role: Role::Values,
+            bytes: Cow::Borrowed(&stored.bytes),
+            raw_len: stored.raw_len,
+            codec: ZSTD,
+        };
+        Ok(EncodedChunk { coords: Coords::from_slice(coords), parts: smallvec![part], stats: Vec::new() })
+    }
+}
+
 /// The compression level of a codec chain; `None` for raw.
 fn level_of(codecs: &[CodecSpec]) -> Result<Option<i32>> {
     let mut coded = codecs.iter().filter(|codec| codec.name != "raw");
@@ -187,7 +209,7 @@ fn dataset_metadata(schema: &ArraySchema, record: &DatasetRecord) -> Result<Data
     let mut metadata = DatasetMetadata::default();
     for (name, value) in &schema.attributes {
         check_text("an attribute name", name)?;
-        let text = text_of(name, value)?;
+        let text = text_of(value);
         check_text(&format!("the attribute {name:?}"), &text)?;
         metadata.attrs.insert(name.clone(), text);
     }
@@ -244,16 +266,26 @@ fn dataset_metadata(schema: &ArraySchema, record: &DatasetRecord) -> Result<Data
     Ok(metadata)
 }
 
-/// An attribute as text, the one kind the format has.
-pub(super) fn text_of(name: &str, value: &Value) -> Result<String> {
+/// An attribute as text, the one kind the format has: numbers and plain lists as people read them, maps and what else has parts as
+/// JSON.
+pub(super) fn text_of(value: &Value) -> String {
+    let has_parts = |value: &Value| matches!(value, Value::List(_) | Value::Map(_));
     match value {
-        Value::Text(text) => Ok(text.clone()),
-        Value::Bool(_) | Value::Int(_) | Value::UInt(_) | Value::Float(_) | Value::Numbers { .. } => {
-            Ok(value.to_string())
-        }
-        Value::List(values) if values.iter().all(|v| !matches!(v, Value::List(_) | Value::Map(_))) => {
-            Ok(value.to_string())
-        }
-        _ => Err(Error::unsupported(format!("the attribute {name:?}, which is no text, in .tet"))),
+        Value::Map(_) => json_of(value).to_string(),
+        Value::List(values) if values.iter().any(has_parts) => json_of(value).to_string(),
+        _ => value.to_string(),
+    }
+}
+
+fn json_of(value: &Value) -> serde_json::Value {
+    match value {
+        Value::Null => serde_json::Value::Null,
+        Value::Bool(v) => (*v).into(),
+        Value::Int(v) => (*v).into(),
+        Value::UInt(v) => (*v).into(),
+        Value::Float(v) if v.is_finite() => (*v).into(),
+        Value::List(values) => values.iter().map(json_of).collect(),
+        Value::Map(map) => map.iter().map(|(name, value)| (name.clone(), json_of(value))).collect(),
+        other => other.to_string().into(),
     }
 }

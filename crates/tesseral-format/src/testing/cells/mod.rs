@@ -138,13 +138,12 @@ impl Format for CellsFormat {
 
     fn capabilities(&self) -> Capabilities {
         Capabilities {
-            create: false,
             many_arrays: true,
+            many_fields: true,
             sparse: true,
-            versions: false,
             nullable: true,
             attributes: true,
-            folder: false,
+            ..Capabilities::default()
         }
     }
 

@@ -161,11 +161,10 @@ impl Format for LayeredFormat {
         Capabilities {
             create: true,
             many_arrays: true,
-            sparse: false,
-            versions: false,
+            many_fields: true,
             nullable: true,
             attributes: true,
-            folder: false,
+            ..Capabilities::default()
         }
     }
 

@@ -1,0 +1,97 @@
+//! `tet advise`: which chunks suit the way an array is read.
+
+use clap::Args;
+use serde_json::json;
+use tesseral::Advice;
+
+use crate::context::Context;
+use crate::failure::{Outcome, exit};
+use crate::output;
+use crate::paint::Paint;
+use crate::progress::Meter;
+use crate::subject::Subject;
+use crate::text;
+
+/// Arguments of `tet advise`.
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    subject: Subject,
+    /// A way it is read: `time=0`, `lat=3 lon=5`; a position stands for any. May be given again
+    #[arg(long, value_name = "SELECTION", required = true)]
+    read: Vec<String>,
+    /// How many shapes to show
+    #[arg(short, value_name = "N", default_value_t = 5)]
+    n: usize,
+}
+
+pub(crate) fn run(context: &Context, arguments: &Arguments) -> Outcome {
+    let container = context.open(&arguments.subject.source, &Meter::new(false))?;
+    let target = arguments.subject.resolve(&container)?;
+    let array = &target.array;
+    let found = tesseral::advise(array, &arguments.read, arguments.n.max(1))?;
+    let dims = array.schema().dims.iter().enumerate();
+    let names: Vec<String> =
+        dims.map(|(d, dim)| if dim.name.is_empty() { d.to_string() } else { dim.name.clone() }).collect();
+    let source = arguments.subject.source.to_string_lossy();
+    let command = found.first().filter(|best| !best.current).map(|best| {
+        let extents: Vec<String> =
+            names.iter().zip(&best.chunk_shape).map(|(n, e)| format!("{n}={e}")).collect();
+        format!("tet rechunk {} OUT --chunks {}", quoted(&source), quoted(&extents.join(",")))
+    });
+    if context.json() {
+        let advice = |a: &Advice| {
+            json!({
+                "chunk_shape": a.chunk_shape,
+                "chunk_bytes": a.chunk_bytes,
+                "chunks": a.chunks,
+                "cost": a.cost,
+                "current": a.current,
+                "reads": a.reads.iter().map(|r| json!({"wanted_bytes": r.wanted, "bytes": r.bytes, "chunks": r.chunks})).collect::<Vec<_>>(),
+            })
+        };
+        output::print_json(&json!({
+            "schema": "tesseral.advise/1",
+            "source": source,
+            "array": array.name(),
+            "field": target.field.name,
+            "reads": arguments.read,
+            "shapes": found.iter().map(advice).collect::<Vec<_>>(),
+            "command": command,
+        }))?;
+        return Ok(exit::OK);
+    }
+    let paint = Paint::stdout();
+    let titles: Vec<String> = arguments.read.iter().map(|read| format!(">{read}")).collect();
+    let mut columns = vec!["chunks of", ">size", ">number"];
+    columns.extend(titles.iter().map(String::as_str));
+    columns.push("");
+    let rows = found.iter().map(|a| {
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+        let reads =
+            a.reads.iter().map(|r| format!("{} in {:.0}", text::size(r.bytes as u64), r.chunks.ceil()));
+        let shape = text::shape(a.chunk_shape.iter().map(|n| Some(*n)), paint.times());
+        let head = [shape, text::size(a.chunk_bytes), a.chunks.to_string()];
+        head.into_iter()
+            .chain(reads)
+            .chain([if a.current { "now".to_owned() } else { String::new() }])
+            .collect()
+    });
+    let mut out = paint.table(&columns, rows);
+    match command {
+        Some(command) => out.push_str(&format!("\n{}\n", text::escape(&command))),
+        None => out.push_str("\nthe chunks there are suit these reads best\n"),
+    }
+    output::print(&out)?;
+    Ok(exit::OK)
+}
+
+/// A word as a shell takes it.
+fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_alphanumeric() || "-_./=,:@%+".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', "'\\''"))
+    }
+}

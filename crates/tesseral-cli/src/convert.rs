@@ -1,0 +1,287 @@
+//! `tet convert` and `tet rechunk`: the same data in another format, other chunks, another dtype.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use serde_json::{Value as Json, json};
+use tesseral::engine::Way;
+use tesseral::store::Access;
+use tesseral::{Cast, ChunkShape, CodecSpec, Container, ConvertOptions, Converted, ConvertedArray};
+
+use crate::context::{Context, local};
+use crate::failure::{Failure, Outcome, exit};
+use crate::paint::Paint;
+use crate::progress::Meter;
+use crate::text::{self, escape};
+use crate::{json, output};
+
+/// Arguments of `tet convert`.
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    /// File or folder of any known format
+    input: PathBuf,
+    /// Where to write; .tet, .tgm and .tdb tell the format, a name without ending is a TileDB folder
+    output: PathBuf,
+    /// The output's format: tet, tensogram, tiledb [default: by its name]
+    #[arg(long, value_name = "FORMAT")]
+    to: Option<String>,
+    /// Extents of the output's chunks: 4,5 or time=4,lat=5 [default: the input's]
+    #[arg(long, value_name = "EXTENTS")]
+    chunk: Option<ChunkShape>,
+    #[command(flatten)]
+    shared: Shared,
+    /// Takes only this array or field; may be given again
+    #[arg(long, value_name = "NAME")]
+    array: Vec<String>,
+    /// Takes only this part: time=0:10, lat=10..20; may be given again
+    #[arg(long, value_name = "SELECTION")]
+    select: Vec<String>,
+    /// Turns cells into another dtype, of one array (sst=float32) or of all; values that do not fit are refused
+    #[arg(long, value_name = "DTYPE")]
+    cast: Vec<Cast>,
+    /// Packs float64 cells into as few bits as keep every error below this
+    #[arg(long, value_name = "ERROR")]
+    max_abs_error: Option<f64>,
+    /// The same, relative to each value
+    #[arg(long, value_name = "ERROR")]
+    max_rel_error: Option<f64>,
+}
+
+/// Arguments of `tet rechunk`.
+#[derive(Debug, Args)]
+pub(crate) struct RechunkArguments {
+    /// File or folder of any known format
+    input: PathBuf,
+    /// Where to write, in the same format
+    output: PathBuf,
+    /// Extents of the new chunks: time=3650,lat=8,lon=8 or 3650,8,8; dimensions not named keep theirs
+    #[arg(long, value_name = "EXTENTS", visible_alias = "chunk")]
+    chunks: ChunkShape,
+    #[command(flatten)]
+    shared: Shared,
+    /// Takes only this array or field; may be given again
+    #[arg(long, value_name = "NAME")]
+    array: Vec<String>,
+}
+
+/// What both take.
+#[derive(Debug, Args)]
+struct Shared {
+    /// Codecs of the output's chunks: raw, zstd, zstd:9, shuffle+zstd, … [default: the input's, as far as the format has them]
+    #[arg(long, value_name = "CODEC", value_parser = tesseral::parse_codecs)]
+    codec: Option<Codecs>,
+    /// Stores minimum and maximum of every chunk (.tet: zone maps)
+    #[arg(long)]
+    zone_maps: bool,
+    /// Reads the output again and compares every cell before it appears
+    #[arg(long)]
+    check: bool,
+    /// Prints the plan and writes nothing
+    #[arg(long)]
+    dry_run: bool,
+    /// Replaces an existing output
+    #[arg(short, long)]
+    force: bool,
+}
+
+type Codecs = Vec<CodecSpec>;
+
+impl Shared {
+    fn options(&self, context: &Context, meter: &Meter) -> ConvertOptions {
+        ConvertOptions {
+            codecs: self.codec.clone(),
+            statistics: self.zone_maps,
+            check: self.check,
+            dry_run: self.dry_run,
+            overwrite: self.force,
+            execution: context.options(meter),
+            ..ConvertOptions::default()
+        }
+    }
+}
+
+pub(crate) fn run(context: &Context, arguments: &Arguments) -> Outcome {
+    let meter = Meter::new(true);
+    let source = open(context, &arguments.input, &meter)?;
+    let options = ConvertOptions {
+        format: arguments.to.clone(),
+        arrays: arguments.array.clone(),
+        select: arguments.select.clone(),
+        chunk: arguments.chunk.clone(),
+        casts: arguments.cast.clone(),
+        max_abs_error: arguments.max_abs_error,
+        max_rel_error: arguments.max_rel_error,
+        ..arguments.shared.options(context, &meter)
+    };
+    let done = tesseral::convert(&source, local(&arguments.output)?, &options)?;
+    meter.finish();
+    report(context, "convert", &arguments.input, &arguments.output, &source, &done)
+}
+
+pub(crate) fn run_rechunk(context: &Context, arguments: &RechunkArguments) -> Outcome {
+    let meter = Meter::new(true);
+    let source = open(context, &arguments.input, &meter)?;
+    let target = local(&arguments.output)?;
+    let mut options = arguments.shared.options(context, &meter);
+    options.arrays.clone_from(&arguments.array);
+    if !options.dry_run {
+        let dry = ConvertOptions { dry_run: true, ..options.clone() };
+        let planned = tesseral::rechunk(&source, target, arguments.chunks.clone(), &dry)?;
+        // The plan comes before the work, and beside the result.
+        let shown: String = planned.arrays.iter().map(|array| plan_line(array, Paint::stderr())).collect();
+        crate::failure::tell(&shown);
+    }
+    let done = tesseral::rechunk(&source, target, arguments.chunks.clone(), &options)?;
+    meter.finish();
+    report(context, "rechunk", &arguments.input, &arguments.output, &source, &done)
+}
+
+/// Opens a source. Under a memory limit files are read, not mapped: pages of a map count as memory of ours.
+pub(crate) fn open(context: &Context, source: &Path, meter: &Meter) -> Outcome<Container> {
+    let opener = context.opener(meter)?;
+    let store = opener.store(local(source)?);
+    let format = tesseral::recognise(&*store).map_err(Failure::opening)?;
+    context.check_versions(format)?;
+    // Reading any part of an array in one piece would read all of it; a map gives the part.
+    if context.global.memory.is_some() && !format.capabilities().whole_arrays {
+        let opener = opener.access(Access::Read);
+        return opener.open_store(opener.store(local(source)?)).map_err(Failure::opening);
+    }
+    opener.open_store(store).map_err(Failure::opening)
+}
+
+fn report(
+    context: &Context,
+    command: &str,
+    input: &Path,
+    target: &Path,
+    source: &Container,
+    done: &Converted,
+) -> Outcome {
+    let (input, target) = (input.to_string_lossy(), target.to_string_lossy());
+    if context.json() {
+        output::print_json(&json!({
+            "schema": format!("tesseral.{command}/1"),
+            "source": input,
+            "output": target,
+            "from": source.format().id(),
+            "format": done.format.id(),
+            "dry_run": done.dry_run,
+            "checked": done.checked,
+            "source_digest": if done.dry_run { Json::Null } else { json!(done.digest) },
+            "stored_bytes": if done.dry_run { Json::Null } else { json!(done.stored_bytes) },
+            "arrays": done.arrays.iter().map(array_json).collect::<Vec<_>>(),
+        }))?;
+        return Ok(exit::OK);
+    }
+    let paint = Paint::stdout();
+    let mut out = String::new();
+    for array in &done.arrays {
+        out.push_str(&array_line(array, paint));
+        if done.dry_run {
+            out.push_str(&plan_line(array, paint));
+        }
+    }
+    let raw: u64 = done.arrays.iter().map(|a| a.rechunk.bytes).sum();
+    let title = done.format.title();
+    let (input, target) = (escape(&input), escape(&target));
+    out.push_str(&if done.dry_run {
+        format!("{input} -> {target}: {} as {title}, not written\n", text::size(raw))
+    } else {
+        let checked = if done.checked { ", every cell compared" } else { "" };
+        format!(
+            "{input} -> {target}: {} as {title} in {}{checked}\n",
+            text::size(raw),
+            text::size(done.stored_bytes)
+        )
+    });
+    output::print(&out)?;
+    Ok(exit::OK)
+}
+
+fn array_json(array: &ConvertedArray) -> Json {
+    let plan = &array.rechunk;
+    let fields = array
+        .fields
+        .iter()
+        .map(|(name, dtype, codecs)| json!({"name": name, "dtype": dtype, "codecs": codecs}));
+    let packed = array.packed.map(|packed| {
+        let error = |v: Option<f64>| v.map_or(Json::Null, json::float);
+        json!({
+            "bits": packed.bits,
+            "max_abs_error": error(packed.max_abs_error),
+            "max_rel_error": error(packed.max_rel_error),
+        })
+    });
+    json!({
+        "name": array.name,
+        "shape": array.shape,
+        "dims": array.dims,
+        "chunk_shape": array.chunk_shape,
+        "fields": fields.collect::<Vec<_>>(),
+        "raw_bytes": plan.bytes,
+        "pass_through": array.pass_through,
+        "passes": plan.passes(),
+        "bytes_read": plan.bytes_read,
+        "bytes_written": plan.bytes_written,
+        "read_amplification": plan.amplification,
+        "work_bytes": plan.memory,
+        "threads": plan.threads,
+        "packed": packed,
+    })
+}
+
+fn array_line(array: &ConvertedArray, paint: Paint) -> String {
+    let shape = |extents: &[u64]| text::shape(extents.iter().map(|n| Some(*n)), paint.times());
+    let fields: Vec<String> = array
+        .fields
+        .iter()
+        .map(|(name, dtype, codecs)| {
+            let codec = if codecs.is_empty() { "raw".to_owned() } else { codecs.join("+") };
+            let named = if array.fields.len() > 1 { format!("{} ", escape(name)) } else { String::new() };
+            format!("{named}{dtype} {codec}")
+        })
+        .collect();
+    let mut line = format!(
+        "{}{dot}{}{dot}{}{dot}chunks {}",
+        paint.strong(&escape(&array.name)),
+        shape(&array.shape),
+        fields.join(", "),
+        shape(&array.chunk_shape),
+        dot = paint.dot(),
+    );
+    if array.pass_through {
+        line.push_str(&format!("{}stored chunks kept", paint.dot()));
+    }
+    if let Some(packed) = array.packed {
+        line.push_str(&format!("{}{} bits", paint.dot(), packed.bits));
+        if let Some(error) = packed.max_abs_error {
+            line.push_str(&format!(", off by at most {error:?}"));
+        }
+    }
+    line.push('\n');
+    line
+}
+
+/// How an array's cells move.
+fn plan_line(array: &ConvertedArray, paint: Paint) -> String {
+    let plan = &array.rechunk;
+    let shape = |extents: &[u64]| text::shape(extents.iter().map(|n| Some(*n)), paint.times());
+    let way = match &plan.way {
+        Way::Chunks => "chunk by chunk".to_owned(),
+        Way::Blocks { block } => format!("in blocks of {}", shape(block)),
+        Way::Twice { read, write } => {
+            format!("in blocks of {} into a scratch file, then of {}", shape(read), shape(write))
+        }
+    };
+    format!(
+        "  {}: {}, {way}; reads {} ({:.2} times each byte), writes {}, work space {} on {}\n",
+        escape(&array.name),
+        text::passes(plan.passes()),
+        text::size(plan.bytes_read),
+        plan.amplification,
+        text::size(plan.bytes_written),
+        text::size(plan.memory),
+        text::count(plan.threads as u64, "thread"),
+    )
+}

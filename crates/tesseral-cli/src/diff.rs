@@ -1,0 +1,144 @@
+//! `tet diff`: whether two sources hold the same; exit 1 where they do not.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use serde_json::{Value as Json, json};
+use tesseral::{Container, DiffOptions, Difference, Note, ValueDifference};
+
+use crate::context::Context;
+use crate::failure::{Outcome, exit};
+use crate::paint::Paint;
+use crate::progress::Meter;
+use crate::text::{self, escape};
+use crate::{convert, json, output};
+
+/// Arguments of `tet diff`.
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    /// File or folder of any known format; `PATH@T` takes its state at a time, where the format keeps versions
+    left: PathBuf,
+    /// The other one
+    right: PathBuf,
+    /// Numbers may differ by this much
+    #[arg(long, value_name = "ERROR")]
+    max_abs_error: Option<f64>,
+    /// Numbers may differ by this part of the left one
+    #[arg(long, value_name = "ERROR")]
+    max_rel_error: Option<f64>,
+    /// Compares only this array or field; may be given again
+    #[arg(long, value_name = "NAME")]
+    array: Vec<String>,
+    /// Compares structure and metadata, but no cells
+    #[arg(long)]
+    metadata_only: bool,
+    /// Prints nothing; the exit code tells
+    #[arg(short, long)]
+    quiet: bool,
+}
+
+pub(crate) fn run(context: &Context, arguments: &Arguments) -> Outcome {
+    let meter = Meter::new(true);
+    let left = open(context, &arguments.left, &meter)?;
+    let right = open(context, &arguments.right, &meter)?;
+    let options = DiffOptions {
+        arrays: arguments.array.clone(),
+        max_abs_error: arguments.max_abs_error,
+        max_rel_error: arguments.max_rel_error,
+        metadata_only: arguments.metadata_only,
+        execution: context.options(&meter),
+    };
+    let found = tesseral::diff(&left, &right, &options)?;
+    meter.finish();
+    if context.json() {
+        output::print_json(&document(arguments, &left, &right, &found))?;
+    } else if !arguments.quiet {
+        output::print(&told(&found))?;
+    }
+    Ok(if found.is_same() { exit::OK } else { exit::NO })
+}
+
+/// A source, or its state at a time: what follows the last `@` of a path that is not there as it stands.
+fn open(context: &Context, source: &Path, meter: &Meter) -> Outcome<Container> {
+    if !source.exists()
+        && let Some((path, moment)) = source.to_str().and_then(|text| text.rsplit_once('@'))
+        && Path::new(path).exists()
+    {
+        let at = context.at(moment);
+        return convert::open(&at, Path::new(path), meter);
+    }
+    convert::open(context, source, meter)
+}
+
+fn told(found: &Difference) -> String {
+    let paint = Paint::stdout();
+    let mut out = String::new();
+    for Note { array, what, left, right } in &found.notes {
+        let side = |text: &Option<String>| text.as_ref().map_or("-".to_owned(), |t| escape(t).into_owned());
+        let of = array.as_ref().map_or(String::new(), |name| format!("{}: ", escape(name)));
+        out.push_str(&format!("{of}{}\n", paint.strong(&escape(what))));
+        out.push_str(&format!("  {} {}\n", paint.bad("<"), side(left)));
+        out.push_str(&format!("  {} {}\n", paint.good(">"), side(right)));
+    }
+    for values in &found.values {
+        out.push_str(&values_told(values, paint));
+    }
+    if found.is_same() {
+        out.push_str("the same\n");
+    }
+    out
+}
+
+fn values_told(values: &ValueDifference, paint: Paint) -> String {
+    let name = escape(&values.name);
+    let largest = |what: &str| {
+        let shown = values.max_abs.map(|v| format!("{what} by at most {v:?}"));
+        shown.unwrap_or_default()
+    };
+    let Some(first) = &values.first else {
+        return match values.max_abs {
+            Some(v) if v > 0.0 => format!("{name}: {}, which is allowed\n", largest("cells differ")),
+            _ => String::new(),
+        };
+    };
+    let side = |text: &Option<String>| text.as_ref().map_or("null".to_owned(), |t| escape(t).into_owned());
+    let size = if values.max_abs.is_some() { format!(", {}", largest("numbers")) } else { String::new() };
+    format!(
+        "{name}: {} of {} differ{size}\n  first at {:?}\n  {} {}\n  {} {}\n",
+        values.differing,
+        text::count(values.cells, "cell"),
+        first.position,
+        paint.bad("<"),
+        side(&first.left),
+        paint.good(">"),
+        side(&first.right),
+    )
+}
+
+fn document(arguments: &Arguments, left: &Container, right: &Container, found: &Difference) -> Json {
+    let note =
+        |note: &Note| json!({"array": note.array, "what": note.what, "left": note.left, "right": note.right});
+    let values = |v: &ValueDifference| {
+        let first =
+            v.first.as_ref().map(|f| json!({"position": f.position, "left": f.left, "right": f.right}));
+        let error = |v: Option<f64>| v.map_or(Json::Null, json::float);
+        json!({
+            "array": v.name,
+            "cells": v.cells,
+            "differing": v.differing,
+            "first": first,
+            "max_abs_error": error(v.max_abs),
+            "max_rel_error": error(v.max_rel),
+        })
+    };
+    json!({
+        "schema": "tesseral.diff/1",
+        "left": arguments.left.to_string_lossy(),
+        "right": arguments.right.to_string_lossy(),
+        "left_format": left.format().id(),
+        "right_format": right.format().id(),
+        "same": found.is_same(),
+        "metadata": found.notes.iter().map(note).collect::<Vec<_>>(),
+        "values": found.values.iter().map(values).collect::<Vec<_>>(),
+    })
+}

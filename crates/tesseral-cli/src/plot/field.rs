@@ -1,0 +1,146 @@
+//! A field of two dimensions: two points per character, one above the other.
+
+use std::fmt::Write;
+
+use tesseral::Point;
+
+use super::colours::NOT_FINITE;
+use super::{Colours, Picture, number, odd_cells};
+use crate::paint::Paint;
+use crate::text::escape;
+
+/// Lines at most, unless asked for.
+pub(crate) const LINES: usize = 48;
+/// From low to high where there are no colours.
+const RAMP: [char; 10] = ['.', ',', ':', ';', '+', '*', 'o', '%', '#', '@'];
+
+/// Draws a field with its axes and a legend.
+pub(crate) fn draw(
+    picture: &Picture,
+    colours: Colours,
+    paint: Paint,
+    columns: usize,
+    lines: Option<usize>,
+) -> String {
+    let (top, bottom) = (escape(&picture.axes[0].1).into_owned(), escape(&picture.axes[0].2).into_owned());
+    let margin = top.chars().count().max(bottom.chars().count()).min(12) + 1;
+    let width = columns.saturating_sub(margin + 1).max(8);
+    let (rows, cols) = fit(&picture.overview.shape, width, lines);
+    let mut out = format!("{}\n", paint.strong(&picture.heading()));
+    let at = |row: usize, col: usize| point(picture, row, col, rows, cols);
+    let per_line = if paint.color() { 2 } else { 1 };
+    let count = rows.div_ceil(per_line);
+    for line in 0..count {
+        let label = match line {
+            0 => top.as_str(),
+            n if n + 1 == count => bottom.as_str(),
+            _ => "",
+        };
+        let _ = write!(out, "{label:>margin$.margin$} ", margin = margin - 1);
+        for col in 0..cols {
+            let upper = at(line * per_line, col);
+            if paint.color() {
+                let lower = (line * 2 + 1 < rows).then(|| at(line * 2 + 1, col));
+                half_block(&mut out, picture, colours, upper, lower);
+            } else {
+                out.push(plain(picture, upper));
+            }
+        }
+        out.push_str(if paint.color() { "\x1b[0m\n" } else { "\n" });
+    }
+    let (name, left, right) = &picture.axes[1];
+    let (left, right, name) = (escape(left), escape(right), escape(name));
+    let room = cols.saturating_sub(left.chars().count() + right.chars().count()).max(1);
+    let _ = writeln!(out, "{:margin$}{left}{name:^room$}{right}", "");
+    out.push_str(&legend(picture, colours, paint, margin));
+    out
+}
+
+/// Points to draw: as many as there are columns and lines, in the shape of the array.
+fn fit(shape: &[usize], width: usize, lines: Option<usize>) -> (usize, usize) {
+    let (height, wide) = (shape[0].max(1), shape[1].max(1));
+    let cols = wide.min(width);
+    let rows = (height * cols).div_ceil(wide).clamp(1, height);
+    let most = 2 * lines.unwrap_or(LINES);
+    (rows.min(most).max(1), cols)
+}
+
+/// The mean of what a drawn point stands for.
+#[allow(clippy::cast_precision_loss)]
+fn point(picture: &Picture, row: usize, col: usize, rows: usize, cols: usize) -> Point {
+    let shape = &picture.overview.shape;
+    let span = |i: usize, n: usize, of: usize| (i * of / n, ((i + 1) * of / n).max(i * of / n + 1).min(of));
+    let ((r0, r1), (c0, c1)) = (span(row, rows, shape[0]), span(col, cols, shape[1]));
+    let (mut sum, mut count, mut odd) = (0.0, 0_u32, false);
+    for r in r0..r1 {
+        for c in c0..c1 {
+            match picture.overview.points[r * shape[1] + c] {
+                Point::Value(v) => (sum, count) = (sum + v, count + 1),
+                Point::NotFinite => odd = true,
+                Point::Null => {}
+            }
+        }
+    }
+    match (count, odd) {
+        (0, true) => Point::NotFinite,
+        (0, false) => Point::Null,
+        _ => Point::Value(sum / f64::from(count)),
+    }
+}
+
+fn colour(picture: &Picture, colours: Colours, point: Point) -> Option<[u8; 3]> {
+    match point {
+        Point::Value(v) => Some(colours.at(picture.place(v))),
+        Point::NotFinite => Some(NOT_FINITE),
+        Point::Null => None,
+    }
+}
+
+fn half_block(out: &mut String, picture: &Picture, colours: Colours, upper: Point, lower: Option<Point>) {
+    let upper = colour(picture, colours, upper);
+    let lower = lower.and_then(|point| colour(picture, colours, point));
+    let _ = match (upper, lower) {
+        (Some([r, g, b]), Some([x, y, z])) => write!(out, "\x1b[38;2;{r};{g};{b};48;2;{x};{y};{z}m▀"),
+        (Some([r, g, b]), None) => write!(out, "\x1b[0;38;2;{r};{g};{b}m▀"),
+        (None, Some([r, g, b])) => write!(out, "\x1b[0;38;2;{r};{g};{b}m▄"),
+        (None, None) => write!(out, "\x1b[0m "),
+    };
+}
+
+fn plain(picture: &Picture, point: Point) -> char {
+    match point {
+        Point::Value(v) => {
+            #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+            let i = (picture.place(v) * (RAMP.len() - 1) as f64).round() as usize;
+            RAMP[i.min(RAMP.len() - 1)]
+        }
+        Point::NotFinite => '?',
+        Point::Null => ' ',
+    }
+}
+
+#[allow(clippy::cast_precision_loss)]
+fn legend(picture: &Picture, colours: Colours, paint: Paint, margin: usize) -> String {
+    const WIDTH: usize = 24;
+    let mut scale = String::new();
+    for i in 0..WIDTH {
+        let place = i as f64 / (WIDTH - 1) as f64;
+        if paint.color() {
+            let [r, g, b] = colours.at(place);
+            let _ = write!(scale, "\x1b[48;2;{r};{g};{b}m ");
+        } else {
+            #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+            scale.push(RAMP[(place * (RAMP.len() - 1) as f64).round() as usize]);
+        }
+    }
+    if paint.color() {
+        scale.push_str("\x1b[0m");
+    }
+    let mut out = format!("{:margin$}{} {scale} {}\n", "", number(picture.low), number(picture.high));
+    let odd = odd_cells(&picture.overview);
+    if !odd.is_empty() {
+        let marks = if paint.color() { "NaN grey, null blank" } else { "NaN as ?, null blank" };
+        let _ = writeln!(out, "{:margin$}{marks}{odd}", "");
+    }
+    out
+}

@@ -1,0 +1,226 @@
+//! Moving data between formats, grids, dtypes.
+//!
+//! [`convert`] plans everything first and rehearses it against the target's format, so that what the target cannot hold is
+//! refused before a byte is written. Cells then stream through the engine; the output is made under a temporary name and
+//! appears whole.
+
+mod check;
+mod feed;
+mod lossy;
+mod options;
+mod plan;
+mod provenance;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use tesseral_core::{Error, Result};
+use tesseral_engine::{Options, RechunkPlan, transfer};
+use tesseral_format::Format;
+use tesseral_store::{Access, LocalStore, Overwrite, StagedPath};
+
+pub(crate) use self::check::{compare_columns, grown};
+pub(crate) use self::feed::position;
+pub use self::options::{Cast, ChunkShape, ConvertOptions, parse_codecs};
+pub(crate) use self::plan::default_memory;
+use self::plan::{ConvertPlan, PlannedArray};
+use crate::{Container, Open, registry};
+
+/// What a conversion did, or would do.
+#[derive(Clone, Debug)]
+pub struct Converted {
+    /// The format of the output.
+    pub format: &'static dyn Format,
+    /// The arrays of the output.
+    pub arrays: Vec<ConvertedArray>,
+    /// The digest of the input; empty after a dry run.
+    pub digest: String,
+    /// Bytes of the output; 0 after a dry run.
+    pub stored_bytes: u64,
+    /// Every cell of the output was read again and compared.
+    pub checked: bool,
+    /// Nothing was written.
+    pub dry_run: bool,
+}
+
+/// One array of an output.
+#[derive(Clone, Debug)]
+pub struct ConvertedArray {
+    /// Its name.
+    pub name: String,
+    /// Its fields: name, dtype as `info` names it, codecs.
+    pub fields: Vec<(String, String, Vec<String>)>,
+    /// Names of its dimensions.
+    pub dims: Vec<String>,
+    /// Its shape.
+    pub shape: Vec<u64>,
+    /// Extents of its chunks.
+    pub chunk_shape: Vec<u64>,
+    /// How its cells were moved.
+    pub rechunk: RechunkPlan,
+    /// Stored chunks are taken over as they are where the target would store the same.
+    pub pass_through: bool,
+    /// Bits per packed cell and the error that was measured, where cells were packed.
+    pub packed: Option<Packed>,
+}
+
+/// Packed cells.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Packed {
+    /// Bits per cell.
+    pub bits: u32,
+    /// The largest error, once measured.
+    pub max_abs_error: Option<f64>,
+    /// The largest error relative to its cell, once measured.
+    pub max_rel_error: Option<f64>,
+}
+
+/// Converts a source. The target appears when all of it is there.
+///
+/// # Errors
+/// `Unsupported` when the target's format cannot hold something, which the error names with the formats that can; `InvalidRequest`
+/// when the output exists; `Limit`; what reading and writing meet. Nothing is left behind then.
+pub fn convert(source: &Container, target: impl AsRef<Path>, options: &ConvertOptions) -> Result<Converted> {
+    run(source, target.as_ref(), options, "convert")
+}
+
+/// Converts under another name in the history.
+pub(crate) fn run(
+    source: &Container,
+    target: &Path,
+    options: &ConvertOptions,
+    op: &str,
+) -> Result<Converted> {
+    let format = match &options.format {
+        Some(id) => registry::format(id)?,
+        None => registry::of_output(target)?,
+    };
+    let rehearsal = provenance::history(source, op, provenance::EMPTY.to_owned(), options);
+    let mut plan = ConvertPlan::new(source, format, options, &rehearsal)?;
+    let taken: Vec<bool> = plan.arrays.iter().map(|a| passes(a, options) && plan.adopts(a)).collect();
+    for (planned, taken) in plan.arrays.iter_mut().zip(taken) {
+        planned.feed.pass_through = taken;
+    }
+    let mut report = Converted {
+        format,
+        arrays: plan.arrays.iter().map(|array| describe(array, format)).collect(),
+        digest: String::new(),
+        stored_bytes: 0,
+        checked: false,
+        dry_run: options.dry_run,
+    };
+    let overwrite = if options.overwrite { Overwrite::Replace } else { Overwrite::Refuse };
+    if options.dry_run {
+        return Ok(report);
+    }
+    refuse_folder(target, options)?;
+    let staged = StagedPath::new(target, overwrite)?;
+    let execution = within(&plan, options)?;
+    report.digest = provenance::digest(&**source.inner().store())?;
+    let history = provenance::history(source, op, report.digest.clone(), options);
+    let store = Arc::new(LocalStore::new(staged.path(), Access::Read));
+    let (session, ids) = plan.begin(store, &execution, &history)?;
+    for (planned, id) in plan.arrays.iter().zip(ids) {
+        transfer(&session, id, &planned.feed, &planned.rechunk, || scratch(target))?;
+    }
+    session.commit()?;
+    if options.check || plan.arrays.iter().any(|a| a.bound.is_some()) {
+        let output = Open::new().access(Access::Read).execution(execution).open(staged.path())?;
+        for (number, (planned, shown)) in plan.arrays.iter().zip(&mut report.arrays).enumerate() {
+            let found = check::check(planned, number, &output, options)?;
+            if let Some(packed) = &mut shown.packed {
+                (packed.max_abs_error, packed.max_rel_error) = (Some(found.max_abs), Some(found.max_rel));
+            }
+        }
+        report.checked = true;
+    }
+    options.execution.cancel.check()?;
+    report.stored_bytes = size(staged.path());
+    staged.publish()?;
+    Ok(report)
+}
+
+/// A folder is only replaced when it holds what we could have put there.
+fn refuse_folder(target: &Path, options: &ConvertOptions) -> Result<()> {
+    let is_folder = options.overwrite && target.is_dir();
+    if !is_folder || std::fs::read_dir(target).is_ok_and(|mut entries| entries.next().is_none()) {
+        return Ok(());
+    }
+    registry::recognise(&LocalStore::new(target, Access::Read)).map(drop).map_err(|_| {
+        Error::invalid(format!("{} is a folder of something else", target.display()))
+            .hint("choose another name: it would be replaced with all that is in it")
+    })
+}
+
+/// Whether chunks may be taken over as they are stored: nothing of theirs changes, and no other level was asked for.
+fn passes(planned: &PlannedArray, options: &ConvertOptions) -> bool {
+    let schema = &planned.spec.schema;
+    let [column] = planned.feed.columns.as_slice() else { return false };
+    let field = column.array.selected_field();
+    let levels = options.codecs.iter().flatten().any(|codec| !codec.options.is_empty());
+    let names: Vec<&str> = planned.spec.codecs.iter().flatten().map(|codec| codec.name.as_str()).collect();
+    !levels
+        && !column.casts()
+        && planned.bound.is_none()
+        && !column.refuse_nulls
+        && schema.fields[0].nullable == field.nullable
+        && field.codecs.iter().map(String::as_str).eq(names.iter().copied())
+        && column.array.schema().chunk_shape == schema.chunk_shape
+        && planned
+            .feed
+            .selection
+            .slices()
+            .iter()
+            .zip(&planned.rechunk.grids.to)
+            .all(|(slice, chunk)| slice.step == 1 && slice.start.is_multiple_of(*chunk))
+}
+
+/// Threads that fit the memory, and no progress but the session's.
+fn within(plan: &ConvertPlan, options: &ConvertOptions) -> Result<Options> {
+    let execution = options.execution.clone();
+    if plan.threads < execution.threads() { execution.with_threads(plan.threads) } else { Ok(execution) }
+}
+
+/// A file without a name beside the target, gone with the process whatever ends it.
+fn scratch(target: &Path) -> Result<std::fs::File> {
+    let folder = target.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    tempfile::tempfile_in(folder)
+        .map_err(|e| Error::io("create a scratch file in", folder.display().to_string(), e))
+}
+
+/// Bytes of a file, or of everything in a folder.
+fn size(path: &Path) -> u64 {
+    match std::fs::read_dir(path) {
+        Ok(entries) => entries.flatten().map(|entry| size(&entry.path())).sum(),
+        Err(_) => std::fs::metadata(path).map_or(0, |m| m.len()),
+    }
+}
+
+fn describe(planned: &PlannedArray, format: &dyn Format) -> ConvertedArray {
+    let schema = &planned.spec.schema;
+    let fields = schema.fields.iter().zip(&planned.spec.codecs).map(|(field, codecs)| {
+        let codecs = codecs.iter().map(|codec| match codec.int("level").or(codec.int("bits")) {
+            Some(level) => format!("{}:{level}", codec.name),
+            None => codec.name.clone(),
+        });
+        (field.name.clone(), field.type_name().to_string(), codecs.collect())
+    });
+    ConvertedArray {
+        name: schema.name.clone(),
+        fields: fields.collect(),
+        dims: schema.dims.iter().map(|dim| dim.name.clone()).collect(),
+        shape: planned.rechunk.grids.shape.to_vec(),
+        chunk_shape: if format.capabilities().whole_arrays {
+            planned.rechunk.grids.shape.to_vec()
+        } else {
+            planned.rechunk.grids.to.to_vec()
+        },
+        rechunk: planned.rechunk.clone(),
+        pass_through: planned.feed.pass_through,
+        packed: planned.bound.map(|bound| Packed {
+            bits: bound.bits,
+            max_abs_error: None,
+            max_rel_error: None,
+        }),
+    }
+}

@@ -1,0 +1,135 @@
+//! Reading an output again before it is published.
+
+use tesseral_core::{ChunkGrid, Coords, Error, Result};
+use tesseral_engine::kernel::compare::{Comparison, Tolerance};
+use tesseral_engine::{CellSource, Cells};
+
+use super::feed::{Feed, FeedColumn};
+use super::options::ConvertOptions;
+use super::plan::PlannedArray;
+use super::{default_memory, position};
+use crate::{Array, Container};
+
+/// The largest errors that were met.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Measured {
+    pub max_abs: f64,
+    pub max_rel: f64,
+}
+
+/// Compares every cell of an array of the output with what it was made of: bit by bit, or within the bound it was packed to.
+pub(crate) fn check(
+    planned: &PlannedArray,
+    number: usize,
+    output: &Container,
+    options: &ConvertOptions,
+) -> Result<Measured> {
+    let schema = &planned.spec.schema;
+    let written = written(planned, number, output)?;
+    let tolerance = planned.bound.map_or(Tolerance::default(), |b| Tolerance { abs: b.abs, rel: b.rel });
+    let mut comparison = Comparison::default();
+    let memory = options.execution.memory.unwrap_or_else(default_memory);
+    let grids = &planned.rechunk.grids;
+    let blocks = ChunkGrid::new(&grids.shape, &grown(&grids.shape, &grids.to, grids.cell, memory / 8))?;
+    let mut pair: [Vec<Cells>; 2] = std::array::from_fn(|_| columns(planned));
+    for index in 0..blocks.total() {
+        options.execution.cancel.check()?;
+        let region = blocks.region(&blocks.coords(index));
+        let count = region.cells().and_then(|n| usize::try_from(n).ok()).unwrap_or(usize::MAX);
+        let [ours, theirs] = &mut pair;
+        for (feed, columns) in [(&planned.feed, &mut *ours), (&written, &mut *theirs)] {
+            columns.iter_mut().try_for_each(|column| column.reset(count))?;
+            feed.read(&region, columns, &options.execution)?;
+        }
+        let fields = schema.fields.iter().zip(ours.iter().zip(theirs.iter()));
+        for (field, (ours, theirs)) in fields {
+            compare_columns(field, ours, theirs, &tolerance, &mut comparison);
+            if let Some(cell) = comparison.first {
+                let at = position(&tesseral_core::Selection::from_region(&region), cell);
+                if planned.bound.is_some() {
+                    let feature = format!("packing cell {at:?} of {:?} within its bound", field.name);
+                    return Err(Error::unsupported(feature)
+                        .in_array(&schema.name)
+                        .hint("allow a larger error"));
+                }
+                let detail = format!("cell {at:?} of {:?} came back with other bits", field.name);
+                return Err(Error::corrupt("the output", output.location(), None, detail)
+                    .in_array(&schema.name)
+                    .hint("nothing was published; the machine or a codec is at fault"));
+            }
+        }
+    }
+    Ok(Measured { max_abs: comparison.max_abs.unwrap_or(0.0), max_rel: comparison.max_rel.unwrap_or(0.0) })
+}
+
+fn columns(planned: &PlannedArray) -> Vec<Cells> {
+    planned.spec.schema.fields.iter().map(Cells::of).collect()
+}
+
+/// Adds what two columns of one field differ in.
+pub(crate) fn compare_columns(
+    field: &tesseral_core::Field,
+    left: &Cells,
+    right: &Cells,
+    tolerance: &Tolerance,
+    out: &mut Comparison,
+) {
+    let valid = |column: &Cells, i: usize| column.is_valid(i);
+    if left.validity() == right.validity()
+        && left.size() > 0
+        && left.validity().is_none_or(|v| v.iter().all(|b| *b != 0))
+    {
+        out.add(field.dtype, left.size(), left.data(), right.data(), 0, tolerance);
+        return;
+    }
+    for i in 0..left.len().max(right.len()) {
+        if i >= left.len() || i >= right.len() || valid(left, i) != valid(right, i) {
+            out.note(i as u64);
+        } else if valid(left, i) && left.get(i) != right.get(i) {
+            if left.size() > 0 {
+                out.add(field.dtype, left.size(), left.get(i), right.get(i), i as u64, tolerance);
+            } else {
+                out.note(i as u64);
+            }
+        }
+    }
+}
+
+/// A block of whole chunks, as many along the last dimensions as `room` bytes hold.
+pub(crate) fn grown(shape: &[u64], chunk: &[u64], cell: u64, room: u64) -> Coords {
+    let mut block = Coords::from_slice(chunk);
+    let bytes =
+        |block: &Coords| block.iter().zip(shape).fold(cell, |n, (b, s)| n.saturating_mul((*b).min(*s)));
+    for d in (0..block.len()).rev() {
+        while block[d] < shape[d] {
+            let mut next = block.clone();
+            next[d] = block[d].saturating_mul(2).min(shape[d].div_ceil(chunk[d]) * chunk[d]);
+            if bytes(&next) > room {
+                return block;
+            }
+            block = next;
+        }
+    }
+    block
+}
+
+/// The array of the output, read whole and as it is.
+fn written(planned: &PlannedArray, number: usize, output: &Container) -> Result<Feed> {
+    let schema = &planned.spec.schema;
+    let array = if output.len() == 1 {
+        output.array_at(0)?
+    } else if output.format().capabilities().numbered {
+        output.array_at(number)?
+    } else {
+        output.array(&schema.name)?
+    };
+    let column = |field: &tesseral_core::Field| -> Result<FeedColumn> {
+        let array: Array =
+            if schema.fields.len() == 1 { array.clone() } else { array.clone().field(&field.name)? };
+        let (dtype, refuse_nulls) =
+            (array.selected_field().dtype, array.selected_field().nullable && !field.nullable);
+        Ok(FeedColumn { array, dtype, refuse_nulls })
+    };
+    let columns = schema.fields.iter().map(column).collect::<Result<_>>()?;
+    Ok(Feed { columns, selection: array.all()?, pass_through: false })
+}

@@ -1,0 +1,126 @@
+//! The cells of a new array, taken from the arrays of a source: selected, turned into another dtype, checked for what the
+//! target cannot hold.
+
+use tesseral_core::{Coords, DType, Error, Field, Region, Result, Selection, Slice};
+use tesseral_engine::kernel::cast;
+use tesseral_engine::{CellSource, Cells, Options, read_column, read_into, read_stored};
+use tesseral_format::{StoredChunk, StoredForm};
+
+use crate::Array;
+
+/// One field of the new array.
+#[derive(Clone, Debug)]
+pub(crate) struct FeedColumn {
+    /// Where its cells come from.
+    pub array: Array,
+    /// What they become.
+    pub dtype: DType,
+    /// The target has no nulls: a null is an error.
+    pub refuse_nulls: bool,
+}
+
+/// Where the cells of a new array come from.
+#[derive(Clone, Debug)]
+pub(crate) struct Feed {
+    pub columns: Vec<FeedColumn>,
+    /// What is taken of each array.
+    pub selection: Selection,
+    /// Stored bytes may be taken over.
+    pub pass_through: bool,
+}
+
+impl FeedColumn {
+    fn field(&self) -> &Field {
+        self.array.selected_field()
+    }
+
+    /// Whether cells change on the way.
+    pub(crate) fn casts(&self) -> bool {
+        self.field().dtype != self.dtype
+    }
+
+    fn read(&self, selection: &Selection, column: &mut Cells, options: &Options) -> Result<()> {
+        let request = self.array.request(selection);
+        let handle = self.array.handle();
+        let nullable = self.field().nullable;
+        if !self.casts() && !(nullable && self.refuse_nulls) {
+            return read_column(handle, &request, column, options);
+        }
+        let Some(size) = self.field().cell_size() else {
+            return Err(Error::unsupported(format!("{} as {}", self.field().type_name(), self.dtype)));
+        };
+        let cells = column.len();
+        let (values, validity) = column.parts_mut();
+        let mut own = vec![0; if nullable && self.refuse_nulls { cells } else { 0 }];
+        let mut nulls = if self.refuse_nulls && nullable { Some(own.as_mut_slice()) } else { validity };
+        if self.casts() {
+            let mut raw = vec![0; cells * size];
+            read_into(handle, &request, &mut raw, nulls.as_deref_mut(), options)?;
+            // What lies under a null is no value: it need not fit.
+            let valid = nulls.as_deref().unwrap_or_default();
+            for (cell, _) in raw.chunks_exact_mut(size).zip(valid).filter(|(_, valid)| **valid == 0) {
+                cell.fill(0);
+            }
+            if let Some(i) = cast::cast(self.field().dtype, &raw, self.dtype, values)? {
+                let value = raw.get(i * size..(i + 1) * size).unwrap_or_default();
+                let value = tesseral_core::Scalar::from_le_bytes(self.field().dtype, value)?;
+                let at = position(selection, i as u64);
+                return Err(Error::unsupported(format!("{value} at {at:?} as {}", self.dtype)));
+            }
+        } else {
+            read_into(handle, &request, values, nulls, options)?;
+        }
+        match own.iter().position(|valid| *valid == 0) {
+            Some(i) => {
+                let at = position(selection, i as u64);
+                Err(Error::unsupported(format!("the null at {at:?} in a format without nulls")))
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+/// The position in the array of a cell of a selection.
+pub(crate) fn position(selection: &Selection, mut cell: u64) -> Coords {
+    let shape = selection.shape();
+    let mut at = Coords::from_elem(0, shape.len());
+    for d in (0..shape.len()).rev() {
+        let n = shape[d].max(1);
+        let slice = selection.slices()[d];
+        at[d] = slice.start + cell % n * slice.step;
+        cell /= n;
+    }
+    at
+}
+
+impl Feed {
+    /// What of the source a box of the new array is.
+    pub(crate) fn source_of(&self, region: &Region) -> Result<Selection> {
+        let slices =
+            self.selection.slices().iter().zip(region.bounds()).map(|(slice, &(start, end))| Slice {
+                start: slice.start + start * slice.step,
+                end: (slice.start + end.saturating_sub(1) * slice.step + 1).min(slice.end),
+                step: slice.step,
+            });
+        let bounds: Vec<u64> = self.selection.slices().iter().map(|s| s.end).collect();
+        Selection::new(slices, &bounds)
+    }
+}
+
+impl CellSource for Feed {
+    fn read(&self, region: &Region, columns: &mut [Cells], options: &Options) -> Result<()> {
+        let selection = self.source_of(region)?;
+        for (feed, column) in self.columns.iter().zip(columns) {
+            feed.read(&selection, column, options).map_err(|e| e.in_array(feed.array.name()))?;
+        }
+        Ok(())
+    }
+
+    fn stored(&self, region: &Region, adopts: &dyn Fn(StoredForm) -> bool) -> Result<Option<StoredChunk>> {
+        let [column] = self.columns.as_slice() else { return Ok(None) };
+        if !self.pass_through {
+            return Ok(None);
+        }
+        read_stored(column.array.handle(), &self.source_of(region)?.bounds(), adopts)
+    }
+}

@@ -1,0 +1,516 @@
+//! What a conversion would write: every array with its dimensions, dtypes, chunks and codecs, rehearsed against the target's
+//! format before the first byte.
+
+use std::sync::Arc;
+
+use tesseral_core::schema::Labels;
+use tesseral_core::{
+    ArraySchema, Attributes, Coords, DType, Dimension, Error, ErrorKind, Field, HistoryRow, Order, Result,
+    Scalar, Selection, Slice,
+};
+use tesseral_engine::kernel::cast;
+use tesseral_engine::{Grids, Options, RechunkPlan, WriteSession, available_memory};
+use tesseral_format::{Access, ArraySpec, CodecSpec, CreateOptions, Format, PlannedChunk};
+use tesseral_store::{MemoryStore, Overwrite};
+
+use super::feed::{Feed, FeedColumn};
+use super::lossy;
+use super::options::{ConvertOptions, unknown_dim};
+use crate::variable::{Variable, Variables, kept_with_array, merge, plain_name};
+use crate::{Array, Container, registry};
+
+/// Arrays that a source keeps in one piece are cut to chunks of about this many bytes.
+const CHUNK: u64 = 4 << 20;
+/// Codecs that change values are not carried over: applied twice they would change them twice.
+const LOSSY: [&str; 5] = ["simple_packing", "float_scale", "scale_float", "zfp", "sz3"];
+/// Bytes that a cell of any length is taken to have.
+const ANY_LENGTH: u64 = 32;
+
+/// One array to be written.
+#[derive(Debug)]
+pub(crate) struct PlannedArray {
+    pub spec: ArraySpec,
+    pub feed: Feed,
+    pub rechunk: RechunkPlan,
+    /// How far packed cells may be off.
+    pub bound: Option<lossy::Bound>,
+}
+
+/// Everything to be written.
+#[derive(Debug)]
+pub(crate) struct ConvertPlan {
+    pub format: &'static dyn Format,
+    pub arrays: Vec<PlannedArray>,
+    pub attributes: Attributes,
+    pub create: CreateOptions,
+    pub threads: usize,
+}
+
+impl ConvertPlan {
+    /// Plans, and makes sure that the format takes it; if not, the error names formats that would.
+    pub(crate) fn new(
+        source: &Container,
+        format: &'static dyn Format,
+        options: &ConvertOptions,
+        history: &[HistoryRow],
+    ) -> Result<Self> {
+        Self::rehearsed(source, format, options, history).map_err(|error| {
+            let ErrorKind::Unsupported { feature } = error.kind() else { return error };
+            let others =
+                registry::FORMATS.iter().filter(|f| f.id() != format.id() && f.capabilities().create);
+            let able: Vec<&str> = others
+                .filter(|f| Self::rehearsed(source, **f, options, history).is_ok())
+                .map(|f| f.title())
+                .collect();
+            let hint = match (able.as_slice(), error.advice()) {
+                ([], Some(advice)) => advice.to_owned(),
+                ([], None) => "leave it out with --array or --select, or convert it with --cast".to_owned(),
+                (able, _) => format!("{} can hold it (--to); or convert it with --cast", able.join(" and ")),
+            };
+            let told = Error::unsupported(feature.clone()).hint(hint);
+            match error.array() {
+                Some(array) => told.in_array(array),
+                None => told,
+            }
+        })
+    }
+
+    fn rehearsed(
+        source: &Container,
+        format: &'static dyn Format,
+        options: &ConvertOptions,
+        history: &[HistoryRow],
+    ) -> Result<Self> {
+        let mut plan = Self::draw_up(source, format, options)?;
+        plan.choose_codecs(options)?;
+        let store = Arc::new(MemoryStore::new("a rehearsal"));
+        match plan.begin(store, &Options::default(), history) {
+            Ok(_) => Ok(plan),
+            // What breaks a rule or limit of the format is something it cannot hold.
+            Err(e) if matches!(e.kind(), ErrorKind::InvalidRequest { .. } | ErrorKind::Limit { .. }) => {
+                let told = Error::unsupported(format!("{} in {}", e.kind(), format.title()));
+                Err(match e.array() {
+                    Some(array) => told.in_array(array),
+                    None => told,
+                })
+            }
+            Err(e) => Err(e),
+        }
+    }
+
+    fn draw_up(source: &Container, format: &'static dyn Format, options: &ConvertOptions) -> Result<Self> {
+        if !format.capabilities().create {
+            return Err(Error::unsupported(format!("writing {}", format.title())));
+        }
+        let variables = Variables::of(source, &options.arrays)?;
+        if variables.list.is_empty() {
+            return Err(Error::invalid(format!("{} holds no array", source.location())));
+        }
+        let schemas = variables.list.iter().map(|v| v.array.schema());
+        if let Some(error) = options.chunk.as_ref().and_then(|chunk| chunk.unknown(schemas.clone())) {
+            return Err(error);
+        }
+        for argument in &options.select {
+            if let Some((dim, _)) = argument.split_once('=')
+                && let Some(error) = unknown_dim(dim, schemas.clone())
+            {
+                return Err(error);
+            }
+        }
+        if let Some(name) = options
+            .casts
+            .iter()
+            .filter_map(|cast| cast.name.as_ref())
+            .find(|name| !variables.list.iter().any(|v| v.name == **name))
+        {
+            let names = variables.list.iter().map(|v| v.name.clone()).collect();
+            return Err(Error::not_found("array", name, names));
+        }
+        let capabilities = format.capabilities();
+        let drawn: Vec<Drawn> =
+            variables.list.iter().map(|v| Drawn::new(v, format, options)).collect::<Result<_>>()?;
+        let mut create = CreateOptions { statistics: options.statistics, ..CreateOptions::default() };
+        create.overwrite = if options.overwrite { Overwrite::Replace } else { Overwrite::Refuse };
+        let mut attributes = variables.attributes;
+        let mut groups: Vec<Vec<Drawn>> = if capabilities.many_fields && all_alike(&drawn) {
+            vec![drawn]
+        } else {
+            drawn.into_iter().map(|one| vec![one]).collect()
+        };
+        if let Some(held) = capabilities.container_attributes {
+            let kept: Attributes = attributes
+                .iter()
+                .filter(|(name, _)| !held.contains(&name.as_str()))
+                .map(|(n, v)| (kept_with_array(n), v.clone()))
+                .collect();
+            attributes.retain(|name, _| held.contains(&name.as_str()));
+            for drawn in groups.iter_mut().flatten() {
+                drawn.schema.attributes.extend(kept.clone());
+            }
+        }
+        let memory = options.execution.memory;
+        let threads = options.execution.threads();
+        let arrays: Vec<PlannedArray> =
+            groups.into_iter().map(|group| joined(group, memory, threads)).collect::<Result<_>>()?;
+        let threads = arrays.iter().map(|a| a.rechunk.threads).min().unwrap_or(1);
+        let gathered: u64 = arrays.iter().map(|a| a.rechunk.bytes).sum();
+        if let Some(limit) = memory.filter(|limit| capabilities.whole_arrays && gathered > *limit) {
+            return Err(Error::limit(
+                format!("gathering whole arrays for {}", format.title()),
+                gathered,
+                limit,
+            ));
+        }
+        Ok(Self { format, arrays, attributes, create, threads })
+    }
+
+    /// Codecs as they are asked for, else as the source has them; those that the target does not have become zstd, or nothing.
+    fn choose_codecs(&mut self, options: &ConvertOptions) -> Result<()> {
+        for planned in &mut self.arrays {
+            if let Some(bound) = &planned.bound {
+                let compression = options.codecs.clone().unwrap_or_default();
+                planned.spec.codecs = vec![bound.codecs(compression)];
+                continue;
+            }
+            if let Some(codecs) = &options.codecs {
+                planned.spec.codecs = vec![codecs.clone(); planned.spec.schema.fields.len()];
+                continue;
+            }
+            let own: Vec<Vec<CodecSpec>> =
+                planned.feed.columns.iter().map(|c| lasting(c.array.selected_field())).collect();
+            let zstd = own
+                .iter()
+                .map(|c| if c.is_empty() { Vec::new() } else { vec![CodecSpec::new("zstd")] })
+                .collect();
+            let tried = [own, zstd];
+            let fits = |codecs: &Vec<Vec<CodecSpec>>| {
+                let spec = ArraySpec { schema: planned.spec.schema.clone(), codecs: codecs.clone() };
+                let store = Arc::new(MemoryStore::new("a rehearsal"));
+                self.format.create(store, &self.create).and_then(|mut writer| writer.begin(&spec)).is_ok()
+            };
+            let raw = vec![Vec::new(); planned.spec.schema.fields.len()];
+            planned.spec.codecs = tried.into_iter().find(fits).unwrap_or(raw);
+        }
+        Ok(())
+    }
+
+    /// Whether the target would store the chunks of an array just as the source does.
+    pub(crate) fn adopts(&self, planned: &PlannedArray) -> bool {
+        let [column] = planned.feed.columns.as_slice() else { return false };
+        let (array, store) = (&column.array, Arc::new(MemoryStore::new("a rehearsal")));
+        let asked = || -> Result<bool> {
+            let chunks =
+                array.handle().source().plan(&array.request(&first(&planned.feed.selection)?))?.chunks;
+            let form = chunks.first().and_then(|chunk| array.handle().source().stored_form(chunk));
+            let mut writer = self.format.create(store, &self.create)?;
+            let number = writer.begin(&planned.spec)?;
+            Ok(form.is_some_and(|form| writer.adopts(number, form)))
+        };
+        asked().unwrap_or(false)
+    }
+
+    /// Begins a container with everything declared that is known before the cells.
+    pub(crate) fn begin(
+        &self,
+        store: Arc<dyn tesseral_store::Store>,
+        execution: &Options,
+        history: &[HistoryRow],
+    ) -> Result<(WriteSession, Vec<usize>)> {
+        let writer = self.format.create(store, &self.create)?;
+        let mut session = WriteSession::new(writer, execution.clone());
+        let ids = self.arrays.iter().map(|a| session.add(&a.spec)).collect::<Result<_>>()?;
+        if !self.attributes.is_empty() {
+            session.set_attributes(self.attributes.clone())?;
+        }
+        for row in history {
+            session.add_history(row.clone())?;
+        }
+        Ok((session, ids))
+    }
+}
+
+/// A quarter of what is free, but no more than two gibibytes.
+pub(crate) fn default_memory() -> u64 {
+    available_memory().map_or(512 << 20, |free| (free / 4).clamp(64 << 20, 2 << 30))
+}
+
+/// Codecs of a field that lose nothing.
+fn lasting(field: &Field) -> Vec<CodecSpec> {
+    if field.codecs.iter().any(|name| LOSSY.contains(&name.as_str())) {
+        // What packed values were compressed with does not suit plain ones.
+        return vec![CodecSpec::new("zstd")];
+    }
+    field.codecs.iter().filter(|name| *name != "raw").map(CodecSpec::new).collect()
+}
+
+/// One variable as the target would have it.
+struct Drawn {
+    name: String,
+    schema: ArraySchema,
+    column: FeedColumn,
+    selection: Selection,
+    source_chunk: Coords,
+    bound: Option<lossy::Bound>,
+}
+
+impl Drawn {
+    fn new(variable: &Variable, format: &'static dyn Format, options: &ConvertOptions) -> Result<Self> {
+        Self::draw(variable, format, options).map_err(|e| e.in_array(&variable.name))
+    }
+
+    fn draw(variable: &Variable, format: &'static dyn Format, options: &ConvertOptions) -> Result<Self> {
+        let capabilities = format.capabilities();
+        let array = &variable.array;
+        let from = array.schema();
+        if from.sparse {
+            return Err(Error::unsupported(format!("a sparse array in {}", format.title())));
+        }
+        let own = options
+            .select
+            .iter()
+            .filter(|argument| argument.split_once('=').is_none_or(|(dim, _)| from.dim(dim).is_ok()));
+        let selection = array.select(own.map(String::as_str))?;
+        let field = array.selected_field();
+        let dtype = cast_of(&variable.name, field, options)?;
+        let bound = lossy::Bound::choose(array, &selection, dtype, options)?;
+        let whole = from.shape().unwrap_or_default();
+        let stored_chunk = from.chunk_shape.clone().unwrap_or_else(|| whole.clone());
+        let source_chunk: Coords = stored_chunk
+            .iter()
+            .zip(selection.slices())
+            .map(|(chunk, slice)| (chunk / slice.step).clamp(1, slice.count().max(1)))
+            .collect();
+        let shape = selection.shape();
+        let default = if capabilities.whole_arrays || bytes(&source_chunk, field) <= 4 * CHUNK {
+            source_chunk.clone()
+        } else {
+            cut(&shape, field.cell_size().unwrap_or(ANY_LENGTH as usize) as u64)
+        };
+        let chunk = match &options.chunk {
+            Some(_) if capabilities.whole_arrays => {
+                return Err(Error::unsupported(format!("chunks in {}", format.title()))
+                    .hint("leave --chunk out: arrays are kept whole there"));
+            }
+            Some(chunk) => chunk.resolve(from, &default)?,
+            None => default,
+        };
+        // Where any part of a chunk can be had by itself, old chunks set no bounds.
+        let source_chunk = if divisible(array, &selection)? { chunk.clone() } else { source_chunk };
+        let dims = from.dims.iter().zip(selection.slices());
+        let dims =
+            dims.zip(&chunk).map(|((dim, slice), chunk)| dimension(dim, slice, *chunk, capabilities.domains));
+        let mut to = Field {
+            name: variable.name.clone(),
+            dtype,
+            nullable: field.nullable && capabilities.nullable,
+            fill: fill(field, dtype),
+            enumeration: field.enumeration.clone(),
+            codecs: Vec::new(),
+            cell: field.cell,
+        };
+        if dtype != field.dtype {
+            to.enumeration = None;
+        }
+        let mut attributes = variable.attributes.clone();
+        if let Some(bound) = &bound {
+            attributes.extend(bound.attributes());
+        }
+        let schema = ArraySchema {
+            name: variable.name.clone(),
+            dims: dims.collect::<Result<_>>()?,
+            fields: vec![to],
+            chunk_shape: Some(chunk),
+            cell_order: Order::RowMajor,
+            sparse: false,
+            allows_duplicates: false,
+            attributes,
+        };
+        let refuse_nulls = field.nullable && !capabilities.nullable;
+        let column = FeedColumn { array: array.clone(), dtype, refuse_nulls };
+        Ok(Self { name: variable.name.clone(), schema, column, selection, source_chunk, bound })
+    }
+}
+
+/// The first cell of a selection that has one.
+fn first(selection: &Selection) -> Result<Selection> {
+    let slices = selection.slices().iter().map(|s| Slice::new(s.start, s.start + 1));
+    let bounds: Vec<u64> = selection.slices().iter().map(|s| s.end).collect();
+    Selection::new(slices, &bounds)
+}
+
+/// Whether parts of a chunk are read without the rest of it.
+fn divisible(array: &Array, selection: &Selection) -> Result<bool> {
+    if selection.cells() == Some(0) {
+        return Ok(false);
+    }
+    let plan = array.handle().source().plan(&array.request(&first(selection)?))?;
+    let parted = |chunk: &PlannedChunk| {
+        matches!(chunk.access, Access::Direct { .. } | Access::Coded { granule: Some(_) })
+    };
+    Ok(!plan.chunks.is_empty() && plan.chunks.iter().all(parted))
+}
+
+fn bytes(chunk: &[u64], field: &Field) -> u64 {
+    let size = field.cell_size().map_or(ANY_LENGTH, |n| n as u64);
+    chunk.iter().fold(size, |n, extent| n.saturating_mul(*extent))
+}
+
+/// Chunks of whole rows, as many as fit.
+fn cut(shape: &[u64], cell: u64) -> Coords {
+    let mut left = (CHUNK / cell.max(1)).max(1);
+    let mut chunk = Coords::from_elem(1, shape.len());
+    for d in (0..shape.len()).rev() {
+        chunk[d] = shape[d].clamp(1, left);
+        left = (left / chunk[d]).max(1);
+    }
+    chunk
+}
+
+/// The dtype that cells become.
+fn cast_of(name: &str, field: &Field, options: &ConvertOptions) -> Result<DType> {
+    let named = options.casts.iter().rev().find(|cast| cast.name.as_deref() == Some(name));
+    let asked = named.or_else(|| options.casts.iter().rev().find(|cast| cast.name.is_none()));
+    match asked {
+        Some(cast) if cast.dtype == field.dtype => Ok(field.dtype),
+        Some(cast)
+            if field.cell == tesseral_core::CellLen::One && cast::supported(field.dtype, cast.dtype) =>
+        {
+            Ok(cast.dtype)
+        }
+        Some(cast) => Err(Error::unsupported(format!("{} as {}", field.type_name(), cast.dtype))),
+        None => Ok(field.dtype),
+    }
+}
+
+/// The fill, when it says something: the value that formats take for unset cells by themselves does not.
+fn fill(field: &Field, dtype: DType) -> Option<Scalar> {
+    let fill = field.fill.as_ref()?;
+    if is_unset(fill) {
+        return None;
+    }
+    if dtype == field.dtype {
+        return Some(fill.clone());
+    }
+    let mut out = vec![0; dtype.size()?];
+    match cast::cast(field.dtype, fill.bytes(), dtype, &mut out) {
+        Ok(None) => Scalar::from_le_bytes(dtype, &out).ok(),
+        _ => None,
+    }
+}
+
+/// NaN, the smallest signed and the largest unsigned integer, and zeros of text.
+fn is_unset(fill: &Scalar) -> bool {
+    use tesseral_core::dtype::Class;
+    let bytes = fill.bytes();
+    let words = || bytes.chunks(fill.dtype().word().max(1));
+    let signed = |word: &[u8]| {
+        word.split_last().is_some_and(|(high, low)| *high == 0x80 && low.iter().all(|b| *b == 0))
+    };
+    match fill.dtype().class() {
+        Class::Float => fill.as_f64().is_some_and(f64::is_nan),
+        Class::Int | Class::Time => words().all(signed),
+        Class::UInt | Class::Bool => bytes.iter().all(|b| *b == 0xff),
+        Class::Complex => true,
+        Class::Bits | Class::Text => bytes.iter().all(|b| matches!(b, 0 | 0x80 | 0xff)),
+    }
+}
+
+/// A dimension of what is taken: its labels, and its own coordinates where the target has a place for them, else as labels.
+fn dimension(dim: &Dimension, slice: &Slice, chunk: u64, domains: bool) -> Result<Dimension> {
+    let mut out = Dimension::new(plain_name(dim), slice.count());
+    let positions = (0..slice.count()).map(|i| slice.start + i * slice.step);
+    out.labels = dim.labels.as_ref().map(|labels| pick(labels, positions.clone()));
+    let Some((first, _)) = &dim.domain else { return Ok(out) };
+    let Some(origin) = first.as_i128() else { return Ok(out) };
+    let at = |position: u64| Scalar::from_i128(first.dtype(), origin + i128::from(position));
+    if domains && slice.step == 1 && slice.count() > 0 {
+        out.dtype = dim.dtype;
+        out.domain = at(slice.start).zip(at(slice.start + slice.count() - 1));
+        out.tile = Scalar::from_i128(first.dtype(), i128::from(chunk));
+        return Ok(out);
+    }
+    let plain =
+        origin == 0 && slice.start == 0 && slice.step == 1 && !matches!(first.dtype(), DType::DateTime(_));
+    if out.labels.is_none() && !plain {
+        let mut bytes = Vec::new();
+        for position in positions {
+            match at(position) {
+                Some(value) => bytes.extend_from_slice(value.bytes()),
+                None => {
+                    return Err(Error::unsupported(format!("the coordinates of dimension {:?}", dim.name)));
+                }
+            }
+        }
+        out.labels = Some(Labels::Numbers { dtype: first.dtype(), bytes });
+    }
+    Ok(out)
+}
+
+fn pick(labels: &Labels, positions: impl Iterator<Item = u64>) -> Labels {
+    let index = |position: u64| usize::try_from(position).unwrap_or(usize::MAX);
+    match labels {
+        Labels::Text(texts) => Labels::Text(positions.filter_map(|p| texts.get(index(p)).cloned()).collect()),
+        Labels::Numbers { dtype, bytes } => {
+            let size = dtype.size().unwrap_or(1);
+            let one = |p: u64| bytes.get(index(p).saturating_mul(size)..)?.get(..size);
+            Labels::Numbers { dtype: *dtype, bytes: positions.filter_map(one).flatten().copied().collect() }
+        }
+    }
+}
+
+/// Whether all variables lie on the same dimensions and chunks, so that one array can have them as its fields.
+fn all_alike(drawn: &[Drawn]) -> bool {
+    let Some((first, rest)) = drawn.split_first() else { return false };
+    rest.iter().all(|other| {
+        other.schema.dims == first.schema.dims
+            && other.schema.chunk_shape == first.schema.chunk_shape
+            && other.selection == first.selection
+    })
+}
+
+/// One array of one or several variables.
+fn joined(group: Vec<Drawn>, memory: Option<u64>, threads: usize) -> Result<PlannedArray> {
+    let attributes = merge(group.iter().map(|d| (d.name.as_str(), &d.schema.attributes)).collect::<Vec<_>>());
+    let mut group = group.into_iter();
+    let Some(first) = group.next() else { return Err(Error::invalid("an array of no variable")) };
+    let (mut schema, selection, bound) = (first.schema, first.selection, first.bound);
+    let mut columns = vec![first.column];
+    let mut source_chunk = first.source_chunk;
+    for other in group {
+        schema.fields.extend(other.schema.fields);
+        columns.push(other.column);
+        for (all, own) in source_chunk.iter_mut().zip(&other.source_chunk) {
+            *all = (*all).max(*own);
+        }
+    }
+    schema.attributes = attributes;
+    let cell: u64 = schema
+        .fields
+        .iter()
+        .zip(&columns)
+        .map(|(field, column)| {
+            let size = |field: &Field| field.cell_size().map_or(ANY_LENGTH, |n| n as u64);
+            let cast = if column.casts() { size(column.array.selected_field()) } else { 0 };
+            size(field) + u64::from(field.nullable || column.refuse_nulls) + cast
+        })
+        .sum();
+    let grids = Grids {
+        shape: selection.shape(),
+        from: source_chunk,
+        to: schema.chunk_shape.clone().unwrap_or_default(),
+        cell,
+    };
+    let scratch = schema.fields.iter().all(|field| field.cell_size().is_some());
+    // Nobody set a limit: what one chunk of either grid takes is taken, however large it is.
+    let memory = memory.unwrap_or_else(|| {
+        let size = |chunk: &[u64]| {
+            chunk.iter().zip(&grids.shape).fold(cell, |n, (c, s)| n.saturating_mul((*c).min(*s)))
+        };
+        let least = size(&grids.from).saturating_mul(4).saturating_add(size(&grids.to).saturating_mul(4));
+        default_memory().max(least)
+    });
+    let rechunk = RechunkPlan::new(grids, memory, threads, scratch).map_err(|e| e.in_array(&schema.name))?;
+    let codecs = vec![Vec::new(); schema.fields.len()];
+    let feed = Feed { columns, selection, pass_through: false };
+    Ok(PlannedArray { spec: ArraySpec { schema, codecs }, feed, rechunk, bound })
+}

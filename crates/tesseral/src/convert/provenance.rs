@@ -1,0 +1,88 @@
+//! Where an output came from: the digest of its input, and a row of history.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use tesseral_core::{HistoryRow, Result};
+use tesseral_store::{Store, StoreExt};
+use xxhash_rust::xxh3::Xxh3;
+
+use super::options::ConvertOptions;
+use crate::Container;
+
+/// As long as a digest, for rehearsals.
+pub(crate) const EMPTY: &str = "xxh3:00000000000000000000000000000000";
+
+/// How much is hashed at a time.
+const BLOCK: u64 = 1 << 20;
+/// Formats bound the texts of their history; a longer list of arrays says less than its beginning.
+const LONGEST: usize = 200;
+
+/// The digest of everything a source is: the bytes of its file, or names and bytes of the files in its folder.
+pub(crate) fn digest(store: &dyn Store) -> Result<String> {
+    let mut hash = Xxh3::new();
+    match store.list("") {
+        Ok(_) => folder(store, "", &mut hash)?,
+        Err(_) => object(store, "", &mut hash)?,
+    }
+    Ok(format!("xxh3:{:032x}", hash.digest128()))
+}
+
+fn folder(store: &dyn Store, path: &str, hash: &mut Xxh3) -> Result<()> {
+    for entry in store.list(path)? {
+        let name = if path.is_empty() { entry.name.clone() } else { format!("{path}/{}", entry.name) };
+        if entry.folder {
+            folder(store, &name, hash)?;
+        } else {
+            hash.update(name.as_bytes());
+            hash.update(&[0]);
+            hash.update(&entry.len.to_le_bytes());
+            object(store, &name, hash)?;
+        }
+    }
+    Ok(())
+}
+
+fn object(store: &dyn Store, name: &str, hash: &mut Xxh3) -> Result<()> {
+    let len = store.len(name)?;
+    let mut at = 0;
+    while at < len {
+        let end = (at + BLOCK).min(len);
+        hash.update(&store.read(name, at..end)?);
+        at = end;
+    }
+    Ok(())
+}
+
+/// The history of an output: its source's, and how it was made of that.
+pub(crate) fn history(
+    source: &Container,
+    op: &str,
+    digest: String,
+    options: &ConvertOptions,
+) -> Vec<HistoryRow> {
+    let at = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs());
+    let mut row = HistoryRow {
+        op: op.to_owned(),
+        source: source.location().to_owned(),
+        at: at.to_string(),
+        parents: vec![digest],
+        ..HistoryRow::default()
+    };
+    let mut say = |name: &str, value: String| {
+        if !value.is_empty() {
+            row.params.insert(name.to_owned(), value.chars().take(LONGEST).collect());
+        }
+    };
+    say("tool", format!("tesseral {}", env!("CARGO_PKG_VERSION")));
+    say("format", source.format().id().to_owned());
+    say("select", options.select.join(" "));
+    say("arrays", options.arrays.join(" "));
+    let casts = options.casts.iter().map(|cast| match &cast.name {
+        Some(name) => format!("{name}={}", cast.dtype),
+        None => cast.dtype.to_string(),
+    });
+    say("cast", casts.collect::<Vec<_>>().join(" "));
+    say("max_abs_error", options.max_abs_error.map(|v| v.to_string()).unwrap_or_default());
+    say("max_rel_error", options.max_rel_error.map(|v| v.to_string()).unwrap_or_default());
+    source.history().iter().cloned().chain([row]).collect()
+}

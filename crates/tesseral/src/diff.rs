@@ -1,0 +1,255 @@
+//! Whether two containers hold the same: structure, metadata, every cell.
+
+use std::collections::BTreeMap;
+
+use tesseral_core::{Attributes, ChunkGrid, Dimension, Error, Field, Result, Selection, Value};
+use tesseral_engine::kernel::compare::{Comparison, Tolerance};
+use tesseral_engine::{Cells, Options, read_column};
+
+use crate::convert::{compare_columns, default_memory, grown, position};
+use crate::variable::{Variable, Variables, plain_name};
+use crate::{Array, Container};
+
+/// How to compare.
+#[derive(Clone, Debug, Default)]
+pub struct DiffOptions {
+    /// Arrays or fields to compare; all when empty.
+    pub arrays: Vec<String>,
+    /// Numbers may differ by this much.
+    pub max_abs_error: Option<f64>,
+    /// Numbers may differ by this part of the left one.
+    pub max_rel_error: Option<f64>,
+    /// Compares no cells.
+    pub metadata_only: bool,
+    /// Threads, memory, cancellation and progress.
+    pub execution: Options,
+}
+
+/// What differs.
+#[derive(Clone, Debug, Default)]
+pub struct Difference {
+    /// What is said differently, or on one side only.
+    pub notes: Vec<Note>,
+    /// What cells differ, one entry per pair of fields that was compared.
+    pub values: Vec<ValueDifference>,
+}
+
+/// Something that the two sides say differently.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Note {
+    /// The array or field; `None` for the container as a whole.
+    pub array: Option<String>,
+    /// What it is about: `dtype`, `shape`, `attribute units`.
+    pub what: String,
+    /// What the left side says; `None` when it says nothing.
+    pub left: Option<String>,
+    /// What the right side says.
+    pub right: Option<String>,
+}
+
+/// How the cells of one field differ.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ValueDifference {
+    /// The field.
+    pub name: String,
+    /// Cells compared.
+    pub cells: u64,
+    /// Cells that differ by more than is tolerated.
+    pub differing: u64,
+    /// The first of them: its position, and what either side has there; `None` for a null.
+    pub first: Option<FirstDifference>,
+    /// The largest difference between two numbers, tolerated or not.
+    pub max_abs: Option<f64>,
+    /// The largest relative to the left number.
+    pub max_rel: Option<f64>,
+}
+
+/// The first cell that differs.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FirstDifference {
+    /// Where.
+    pub position: Vec<u64>,
+    /// The left value.
+    pub left: Option<String>,
+    /// The right value.
+    pub right: Option<String>,
+}
+
+impl Difference {
+    /// Whether nothing differs.
+    pub fn is_same(&self) -> bool {
+        self.notes.is_empty() && self.values.iter().all(|v| v.differing == 0)
+    }
+}
+
+/// Compares two containers of any formats. How cells are laid out (chunks, codecs, fields of one array or several) and the
+/// history are nobody's content and not compared.
+///
+/// # Errors
+/// What reading meets.
+pub fn diff(left: &Container, right: &Container, options: &DiffOptions) -> Result<Difference> {
+    let mut out = Difference::default();
+    let (left, right) = (Variables::of(left, &options.arrays)?, Variables::of(right, &options.arrays)?);
+    attributes(None, &left.attributes, &right.attributes, &mut out.notes);
+    for (a, b) in pairs(&left.list, &right.list) {
+        match (a, b) {
+            (Some(a), Some(b)) => pair(a, b, options, &mut out)?,
+            (a, b) => out.notes.push(Note {
+                array: a.or(b).map(|v| v.name.clone()),
+                what: "array".to_owned(),
+                left: a.map(summary),
+                right: b.map(summary),
+            }),
+        }
+    }
+    Ok(out)
+}
+
+/// Variables of the same name, or the only ones of either side.
+fn pairs<'a>(
+    left: &'a [Variable],
+    right: &'a [Variable],
+) -> Vec<(Option<&'a Variable>, Option<&'a Variable>)> {
+    if let ([a], [b]) = (left, right) {
+        return vec![(Some(a), Some(b))];
+    }
+    let by_name: BTreeMap<&str, &Variable> = right.iter().map(|v| (v.name.as_str(), v)).collect();
+    let mut out: Vec<_> = left.iter().map(|a| (Some(a), by_name.get(a.name.as_str()).copied())).collect();
+    let known: Vec<&str> = left.iter().map(|v| v.name.as_str()).collect();
+    out.extend(right.iter().filter(|v| !known.contains(&v.name.as_str())).map(|b| (None, Some(b))));
+    out
+}
+
+fn summary(variable: &Variable) -> String {
+    let shape = variable.array.schema().shape();
+    let shape = shape.map_or_else(|| "?".to_owned(), |s| format!("{:?}", s.as_slice()));
+    format!("{} {shape}", variable.array.selected_field().type_name())
+}
+
+fn pair(a: &Variable, b: &Variable, options: &DiffOptions, out: &mut Difference) -> Result<()> {
+    let mut note = |what: &str, left: String, right: String| {
+        if left != right {
+            out.notes.push(Note {
+                array: Some(a.name.clone()),
+                what: what.to_owned(),
+                left: Some(left),
+                right: Some(right),
+            });
+        }
+    };
+    let (left, right) = (a.array.schema(), b.array.schema());
+    let (field, other) = (a.array.selected_field(), b.array.selected_field());
+    let shown = |shape: Option<tesseral_core::Coords>| {
+        shape.map_or_else(|| "?".to_owned(), |s| format!("{:?}", s.as_slice()))
+    };
+    note("dtype", field.type_name().to_string(), other.type_name().to_string());
+    note("shape", shown(left.shape()), shown(right.shape()));
+    note("sparse", left.sparse.to_string(), right.sparse.to_string());
+    for (d, (x, y)) in left.dims.iter().zip(&right.dims).enumerate() {
+        note(&format!("name of dimension {d}"), plain_name(x), plain_name(y));
+        if let Some((x, y)) = coordinates(x, y) {
+            note(&format!("coordinates of dimension {d}"), x, y);
+        }
+    }
+    attributes(Some(&a.name), &a.attributes, &b.attributes, &mut out.notes);
+    let same_cells = field.type_name().to_string() == other.type_name().to_string()
+        && left.shape() == right.shape()
+        && left.sparse == right.sparse;
+    if !same_cells || options.metadata_only {
+        return Ok(());
+    }
+    if left.sparse {
+        return Err(Error::unsupported("comparing cells of sparse arrays").in_array(&a.name));
+    }
+    out.values.push(values(a, b, options)?);
+    Ok(())
+}
+
+/// The first coordinate along a dimension that differs.
+fn coordinates(a: &Dimension, b: &Dimension) -> Option<(String, String)> {
+    let extent = a.extent.filter(|extent| b.extent == Some(*extent))?;
+    let text = |dim: &Dimension, i: u64| dim.coordinate(i).map_or_else(|| i.to_string(), |c| c.to_string());
+    // Without labels one coordinate tells all of them.
+    let looked_at = if a.labels.is_some() || b.labels.is_some() { extent } else { extent.min(1) };
+    (0..looked_at).map(|i| (text(a, i), text(b, i))).find(|(x, y)| x != y)
+}
+
+/// Attributes say the same when they read the same: a format that has only text keeps numbers as text.
+fn attributes(array: Option<&str>, left: &Attributes, right: &Attributes, out: &mut Vec<Note>) {
+    let names: std::collections::BTreeSet<&String> = left.keys().chain(right.keys()).collect();
+    for name in names {
+        let text = |side: &Attributes| side.get(name).map(Value::to_string);
+        let (left, right) = (text(left), text(right));
+        if left != right {
+            let array = array.map(str::to_owned);
+            out.push(Note { array, what: format!("attribute {name}"), left, right });
+        }
+    }
+}
+
+fn values(a: &Variable, b: &Variable, options: &DiffOptions) -> Result<ValueDifference> {
+    let tolerance = Tolerance { abs: options.max_abs_error, rel: options.max_rel_error };
+    let (field, selection) = (a.array.selected_field(), a.array.all()?);
+    let shape = selection.shape();
+    let cell = field.cell_size().map_or(32, |n| n as u64) + u64::from(field.nullable);
+    let memory = options.execution.memory.unwrap_or_else(default_memory);
+    let chunk = a.array.schema().chunk_shape.clone().unwrap_or_else(|| shape.clone());
+    let blocks = ChunkGrid::new(&shape, &grown(&shape, &chunk, cell, memory / 8))?;
+    let total = selection.cells().unwrap_or(u64::MAX);
+    let mut comparison = Comparison::default();
+    let mut first = None;
+    let mut pair = [Cells::of(field), Cells::of(b.array.selected_field())];
+    for number in 0..blocks.total() {
+        options.execution.cancel.check()?;
+        let part = Selection::from_region(&blocks.region(&blocks.coords(number)));
+        for (array, column) in [&a.array, &b.array].into_iter().zip(&mut pair) {
+            load(array, &part, column, &options.execution)?;
+        }
+        let [left, right] = &pair;
+        let mut one =
+            Comparison { max_abs: comparison.max_abs, max_rel: comparison.max_rel, ..Comparison::default() };
+        compare_columns(field, left, right, &tolerance, &mut one);
+        if let (None, Some(cell)) = (&first, one.first) {
+            let i = usize::try_from(cell).unwrap_or(usize::MAX);
+            let shown = |column: &Cells| column.is_valid(i).then(|| text(field, column.get(i)));
+            first = Some(FirstDifference {
+                position: position(&part, cell).to_vec(),
+                left: shown(left),
+                right: shown(right),
+            });
+        }
+        comparison.count += one.count;
+        (comparison.max_abs, comparison.max_rel) = (one.max_abs, one.max_rel);
+        if let Some(watch) = &options.execution.progress {
+            watch(tesseral_engine::Progress { done: number + 1, total: blocks.total() });
+        }
+    }
+    Ok(ValueDifference {
+        name: a.name.clone(),
+        cells: total,
+        differing: comparison.count,
+        first,
+        max_abs: comparison.max_abs,
+        max_rel: comparison.max_rel,
+    })
+}
+
+fn load(array: &Array, part: &Selection, column: &mut Cells, options: &Options) -> Result<()> {
+    let count = part.cells().and_then(|n| usize::try_from(n).ok()).unwrap_or(usize::MAX);
+    column.reset(count)?;
+    let options = Options { progress: None, ..options.clone() };
+    read_column(array.handle(), &array.request(part), column, &options).map_err(|e| e.in_array(array.name()))
+}
+
+/// A cell as people read it; bits too where NaN hides them.
+fn text(field: &Field, cell: &[u8]) -> String {
+    let text = match tesseral_core::Scalar::from_le_bytes(field.dtype, cell) {
+        Ok(value) => value.to_string(),
+        Err(_) => String::new(),
+    };
+    if text.contains("NaN") {
+        let bits: String = cell.iter().rev().map(|b| format!("{b:02x}")).collect();
+        return format!("{text} (0x{bits})");
+    }
+    text
+}

@@ -1,0 +1,129 @@
+//! Conversions through the façade: every way cells can move gives the same cells, and what cannot be held is refused.
+#![allow(missing_docs, clippy::unwrap_used, clippy::panic)]
+
+use std::path::Path;
+
+use tesseral::core::schema::Labels;
+use tesseral::engine::Way;
+use tesseral::{
+    ArraySchema, ArraySpec, CodecSpec, ConvertOptions, Create, DType, DiffOptions, ErrorKind, Options, Value,
+};
+
+/// A file of one array of counting int32 cells.
+fn counting(path: &Path, shape: &[u64], chunk: &[u64], codec: &str) {
+    let mut schema = ArraySchema::dense("a", DType::Int32, shape, chunk);
+    for (d, dim) in schema.dims.iter_mut().enumerate() {
+        dim.name = format!("d{d}");
+    }
+    schema.dims[0].labels = Some(Labels::Text((0..shape[0]).map(|i| format!("label {i}")).collect()));
+    schema.attributes.insert("units".to_owned(), Value::from("K"));
+    let codecs = if codec == "raw" { Vec::new() } else { vec![CodecSpec::new(codec)] };
+    let mut session = Create::new().begin(path, "tet").unwrap();
+    let id = session.add(&ArraySpec { schema, codecs: vec![codecs] }).unwrap();
+    let cells: Vec<u8> = (0..shape.iter().product::<u64>() as i32).flat_map(i32::to_le_bytes).collect();
+    session.write(id, &cells).unwrap();
+    session.commit().unwrap();
+}
+
+fn same(a: &Path, b: &Path) -> bool {
+    let (a, b) = (tesseral::open(a).unwrap(), tesseral::open(b).unwrap());
+    tesseral::diff(&a, &b, &DiffOptions::default()).unwrap().is_same()
+}
+
+#[test]
+fn every_way_gives_the_same_cells() {
+    let folder = tempfile::tempdir().unwrap();
+    let source = folder.path().join("a.tet");
+    counting(&source, &[24, 30, 14], &[1, 30, 14], "zstd");
+    let opened = tesseral::open(&source).unwrap();
+    let mut ways = Vec::new();
+    for (i, (chunk, memory)) in
+        [("4,30,14", 1 << 20), ("24,5,7", 1 << 20), ("24,4,3", 8 << 10), ("7,11,5", 12 << 10)]
+            .into_iter()
+            .enumerate()
+    {
+        let out = folder.path().join(format!("{i}.tet"));
+        let options = ConvertOptions {
+            execution: Options::default().with_memory(memory).with_threads(2).unwrap(),
+            check: true,
+            ..ConvertOptions::default()
+        };
+        let done = tesseral::rechunk(&opened, &out, chunk.parse().unwrap(), &options).unwrap();
+        assert!(done.checked && done.arrays[0].rechunk.memory <= memory);
+        ways.push(match done.arrays[0].rechunk.way {
+            Way::Chunks => 'c',
+            Way::Blocks { .. } => 'b',
+            Way::Twice { .. } => 't',
+        });
+        assert!(same(&source, &out), "{chunk}");
+    }
+    for way in ['c', 'b', 't'] {
+        assert!(ways.contains(&way), "{ways:?}");
+    }
+}
+
+#[test]
+fn stored_chunks_are_taken_over_and_damage_is_not() {
+    let folder = tempfile::tempdir().unwrap();
+    let (source, out) = (folder.path().join("a.tet"), folder.path().join("b.tet"));
+    counting(&source, &[64, 64], &[16, 64], "zstd");
+    let done =
+        tesseral::convert(&tesseral::open(&source).unwrap(), &out, &ConvertOptions::default()).unwrap();
+    assert!(done.arrays[0].pass_through);
+    assert!(same(&source, &out));
+    let stored = |path: &Path| {
+        let array = tesseral::open(path).unwrap().array("a").unwrap();
+        array.chunks(&array.all().unwrap()).unwrap().iter().map(|c| c.stored_len).collect::<Vec<_>>()
+    };
+    assert_eq!(stored(&source), stored(&out));
+    // A byte of a stored chunk changes: its digest tells, and nothing appears.
+    let array = tesseral::open(&source).unwrap().array("a").unwrap();
+    let at = array.chunks(&array.all().unwrap()).unwrap()[2].offset as usize + 9;
+    let mut bytes = std::fs::read(&source).unwrap();
+    bytes[at] ^= 1;
+    std::fs::write(&source, bytes).unwrap();
+    let lost = folder.path().join("c.tet");
+    let error =
+        tesseral::convert(&tesseral::open(&source).unwrap(), &lost, &ConvertOptions::default()).unwrap_err();
+    assert!(error.is_damage(), "{error}");
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 2);
+}
+
+#[test]
+fn refusals_write_nothing_and_name_who_could() {
+    let folder = tempfile::tempdir().unwrap();
+    let source = folder.path().join("a.tet");
+    counting(&source, &[4], &[2], "raw");
+    let opened = tesseral::open(&source).unwrap();
+    let refused = |options: ConvertOptions, name: &str| {
+        tesseral::convert(&opened, folder.path().join(name), &options).unwrap_err()
+    };
+    let bool_cast = ConvertOptions { casts: vec!["bool".parse().unwrap()], ..ConvertOptions::default() };
+    let error = refused(bool_cast, "b.tgm");
+    assert!(matches!(error.kind(), ErrorKind::Unsupported { .. }), "{error}");
+    let unknown = ConvertOptions { arrays: vec!["b".into()], ..ConvertOptions::default() };
+    assert!(matches!(refused(unknown, "b.tet").kind(), ErrorKind::NotFound { .. }));
+    let chunk = ConvertOptions { chunk: Some("x=2".parse().unwrap()), ..ConvertOptions::default() };
+    assert!(matches!(refused(chunk, "b.tet").kind(), ErrorKind::NotFound { .. }));
+    let foreign = refused(ConvertOptions::default(), "b.nc");
+    assert!(matches!(foreign.kind(), ErrorKind::Unsupported { .. }));
+    let small = ConvertOptions { execution: Options::default().with_memory(8), ..ConvertOptions::default() };
+    assert!(matches!(refused(small, "b.tet").kind(), ErrorKind::Limit { allowed: 8, .. }));
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+}
+
+#[test]
+fn differences_are_found_where_they_are() {
+    let folder = tempfile::tempdir().unwrap();
+    let [one, two, three] = ["1.tet", "2.tet", "3.tgm"].map(|name| folder.path().join(name));
+    counting(&one, &[10, 7], &[3, 3], "raw");
+    let opened = tesseral::open(&one).unwrap();
+    let part = ConvertOptions { select: vec!["d0=1:".into()], ..ConvertOptions::default() };
+    tesseral::convert(&opened, &two, &part).unwrap();
+    let found = tesseral::diff(&opened, &tesseral::open(&two).unwrap(), &DiffOptions::default()).unwrap();
+    assert!(found.notes.iter().any(|note| note.what == "shape") && found.values.is_empty());
+    let wide = ConvertOptions { casts: vec!["float64".parse().unwrap()], ..ConvertOptions::default() };
+    tesseral::convert(&opened, &three, &wide).unwrap();
+    let found = tesseral::diff(&opened, &tesseral::open(&three).unwrap(), &DiffOptions::default()).unwrap();
+    assert_eq!(found.notes.iter().map(|note| note.what.as_str()).collect::<Vec<_>>(), ["dtype"]);
+}

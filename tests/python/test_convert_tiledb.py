@@ -1,0 +1,142 @@
+"""Conversions into TileDB arrays and out of them, judged by the reference package too."""
+
+import random
+import subprocess
+
+import numpy as np
+import pytest
+import tiledb
+from support import DTYPES, TET, random_cells, random_metadata, random_shape, tet, tet_json, write
+
+from test_convert import arrays_of, cells_of, same_bits
+
+
+def values_of(path, attribute):
+    with tiledb.open(str(path)) as array:
+        got = array[:]
+        return np.ascontiguousarray(got[attribute] if isinstance(got, dict) else got)
+
+
+@pytest.mark.parametrize("seed", range(16))
+def test_all_the_way_around(tmp_path, seed):
+    """`.tet` to `.tgm` to TileDB to `.tet`: values, names, labels, attributes and history come back."""
+    rng = random.Random(seed)
+    dtype = [name for name in DTYPES if name != "float16"][seed % (len(DTYPES) - 1)]
+    shape, chunk = random_shape(rng, rng.randint(1, 4))
+    cells = random_cells(rng, dtype, shape, rng.choice(["bits", "tame"]))
+    array = {"name": "sst", "cells": cells, "chunk_shape": chunk, "codec": rng.choice(["raw", "zstd"])}
+    one = write(tmp_path, tmp_path / "one.tet", [{**array, **random_metadata(rng, shape)}])
+    two, three, four = tmp_path / "two.tgm", tmp_path / "three.tdb", tmp_path / "four.tet"
+    tet("convert", one, two, "--check")
+    tet("convert", two, three, "--check", "--chunk", ",".join(map(str, chunk)))
+    tet("convert", three, four, "--check")
+    before, after = arrays_of(one)["sst"], arrays_of(four)["sst"]
+    for key in ("dtype", "shape", "dims", "attributes", "coords", "chunk_shape"):
+        if key != "chunk_shape" or all(c <= n for c, n in zip(chunk, shape)):
+            assert before.get(key) == after.get(key), key
+    assert same_bits(cells_of(four, "sst", dtype, shape), cells)
+    assert same_bits(values_of(three, "sst").reshape(shape), cells)
+    for path in (two, three, four):
+        assert tet_json("diff", one, path)["same"], path
+    ops = [row["op"] for row in tet_json("info", four, "--history")["history"]]
+    assert ops[-3:] == ["convert"] * 3
+
+
+def test_arrays_that_share_their_grid_become_attributes_of_one_array(tmp_path):
+    a = np.arange(12, dtype="f4").reshape(3, 4)
+    b = np.arange(12, dtype="i2").reshape(3, 4)
+    plain = {"chunk_shape": (2, 2), "dims": ["y", "x"]}
+    source = write(tmp_path, tmp_path / "a.tet", [
+        {"name": "t", "cells": a, "attrs": {"units": "K", "source": "s"}, **plain},
+        {"name": "h", "cells": b, "attrs": {"units": "m", "source": "s"}, **plain},
+    ])
+    out, back = tmp_path / "out.tdb", tmp_path / "back.tet"
+    tet("convert", source, out, "--check")
+    with tiledb.open(str(out)) as array:
+        assert [array.schema.attr(i).name for i in range(array.schema.nattr)] == ["t", "h"]
+        assert same_bits(array[:]["t"], a) and same_bits(array[:]["h"], b)
+        assert array.meta["source"] == "s"
+        assert [array.schema.domain.dim(i).name for i in range(2)] == ["y", "x"]
+        assert [array.schema.domain.dim(i).tile for i in range(2)] == [2, 2]
+    tet("convert", out, back)
+    assert tet_json("diff", source, back)["same"]
+    assert arrays_of(back)["t"]["attributes"] == {"units": "K", "source": "s"}
+
+
+def test_arrays_that_do_not_become_a_group(tmp_path):
+    source = write(tmp_path, tmp_path / "a.tet", [
+        {"name": "t", "cells": np.arange(12, dtype="f4").reshape(3, 4)},
+        {"name": "d", "cells": np.arange(5, dtype="i8")},
+    ])
+    out, back = tmp_path / "group", tmp_path / "back.tet"
+    tet("convert", source, out)
+    with tiledb.Group(str(out)) as group:
+        assert sorted(member.name for member in group) == ["d", "t"]
+    assert same_bits(values_of(out / "d", "d"), np.arange(5, dtype="i8"))
+    tet("convert", out, back)
+    assert tet_json("diff", source, back)["same"]
+
+
+def made(path, cells, nullable=None, low=0, tile=3):
+    """A dense array of the reference."""
+    dims = [tiledb.Dim(f"d{i}", domain=(low, low + n - 1), tile=min(tile, n), dtype=np.int32) for i, n in enumerate(cells.shape)]
+    attr = tiledb.Attr("v", dtype=cells.dtype, nullable=nullable is not None)
+    schema = tiledb.ArraySchema(tiledb.Domain(*dims), [attr], sparse=False)
+    tiledb.Array.create(str(path), schema)
+    with tiledb.open(str(path), "w") as array:
+        if nullable is None:
+            array[:] = cells
+        else:
+            import pyarrow as pa
+
+            array[:] = pa.array(cells, mask=~nullable) if cells.ndim == 1 else cells
+        array.meta["units"] = "K"
+        array.meta["level"] = 7
+    return path
+
+
+def test_nulls_are_kept_or_refused(tmp_path):
+    cells = np.arange(10, dtype="i4")
+    for i, valid in enumerate([np.ones(10, bool), np.array([True] * 6 + [False] + [True] * 3)]):
+        source = tmp_path / f"n{i}"
+        try:
+            made(source, cells, valid)
+        except Exception as error:
+            pytest.skip(f"the reference cannot write nulls here: {error}")
+        again = tmp_path / f"again{i}.tdb"
+        tet("convert", source, again, "--check")
+        assert tet("cat", again, "--validity") == valid.astype("u1").tobytes()
+        out = tmp_path / f"out{i}.tet"
+        done = subprocess.run([TET, "convert", source, out], capture_output=True, text=True)
+        if valid.all():
+            assert done.returncode == 0, done.stderr
+            assert same_bits(cells_of(out, "v", "i4", (10,)), cells)
+        else:
+            assert done.returncode == 7 and "[6]" in done.stderr
+            assert not out.exists()
+
+
+def test_a_domain_of_its_own_becomes_labels(tmp_path):
+    cells = np.arange(12, dtype="f8").reshape(3, 4)
+    source = made(tmp_path / "a", cells, low=-2)
+    tgm, out, again = tmp_path / "a.tgm", tmp_path / "a.tet", tmp_path / "b.tdb"
+    for path in (tgm, out, again):
+        tet("convert", source, path, "--check")
+    array = arrays_of(out)["v"]
+    assert array["coords"]["d0"]["labels"] == ["-2", "-1", "0"]
+    assert array["attributes"]["units"] == "K" and array["attributes"]["level"] == "7"
+    assert arrays_of(tgm)["0/0"]["attributes"]["level"] == 7
+    with tiledb.open(str(again)) as reopened:
+        assert reopened.schema.domain.dim(0).domain == (-2, 0)
+        assert same_bits(np.ascontiguousarray(reopened[:]["v"] if isinstance(reopened[:], dict) else reopened[:]), cells)
+        assert reopened.meta["level"] == 7
+
+
+def test_an_output_folder_appears_whole(tmp_path):
+    source = write(tmp_path, tmp_path / "a.tet", [{"name": "a", "cells": np.zeros((4, 4), "f4")}])
+    out = tmp_path / "out.tdb"
+    tet("convert", source, out)
+    tet("convert", source, out, code=2)
+    tet("convert", source, out, "-f")
+    assert sorted(p.name for p in tmp_path.iterdir() if p.suffix != ".bin") == ["a.tet", "out.tdb"]
+    assert tet_json("verify", out)["ok"]
