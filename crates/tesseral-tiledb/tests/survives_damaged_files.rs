@@ -65,7 +65,7 @@ fn check(store: MemoryStore, options: &OpenOptions, context: &str) -> bool {
             true
         }
     };
-    let audit = AuditOptions { open: options.clone() };
+    let audit = AuditOptions { open: options.clone(), ..AuditOptions::default() };
     TileDbFormat.audit(store, &audit, &mut |_| ()).unwrap_or_else(|e| {
         assert!(matches!(e.kind(), ErrorKind::NotFound { .. }), "{context}: {e:?}");
         Default::default()
