@@ -55,7 +55,7 @@ fuzz_target!(|file: &[u8]| {
             read(container.as_ref(), file);
         }
         let mut findings = 0;
-        let audit = AuditOptions { open: options.clone() };
+        let audit = AuditOptions { open: options.clone(), ..AuditOptions::default() };
         let report = TetFormat.audit(Arc::clone(&store), &audit, &mut |_| findings += 1);
         assert!(findings > 0 && report.is_ok());
         let _ = TetFormat.repairs(Arc::clone(&store), &options);

@@ -100,5 +100,5 @@ fuzz_target!(|bytes: &[u8]| {
             }
         }
     }
-    let _ = TileDbFormat.audit(store, &AuditOptions { open: options }, &mut |_| ());
+    let _ = TileDbFormat.audit(store, &AuditOptions { open: options, ..AuditOptions::default() }, &mut |_| ());
 });

@@ -57,7 +57,7 @@ pub fn exercise(file: &[u8]) {
             read(container.as_ref());
         }
         let mut findings = 0;
-        let audit = AuditOptions { open: options.clone() };
+        let audit = AuditOptions { open: options.clone(), ..AuditOptions::default() };
         let report = TensogramFormat.audit(Arc::clone(&store), &audit, &mut |_| findings += 1);
         assert!(findings > 0 && report.is_ok());
         if let Ok(salvage) = TensogramFormat.salvage(Arc::clone(&store), &options) {
