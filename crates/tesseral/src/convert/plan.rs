@@ -347,6 +347,13 @@ fn divisible(array: &Array, selection: &Selection) -> Result<bool> {
     let parted = |chunk: &PlannedChunk| {
         matches!(chunk.access, Access::Direct { .. } | Access::Coded { granule: Some(_) })
     };
+    // Bytes that are not in reach are fetched by whole chunks.
+    let source = array.handle().source();
+    for part in plan.chunks.iter().flat_map(|chunk| &chunk.parts) {
+        if array.handle().store().resident(source.object(part.object))?.is_none() {
+            return Ok(false);
+        }
+    }
     Ok(!plan.chunks.is_empty() && plan.chunks.iter().all(parted))
 }
 
