@@ -445,7 +445,7 @@ impl Writer for TetWriter {
                     ));
                 }
             };
-            let text = text_of(&value);
+            let text = text_of(&name, &value)?;
             check_text(&format!("the file attribute {name}"), &text)?;
             *slot = Some(text);
         }

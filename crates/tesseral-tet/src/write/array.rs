@@ -209,7 +209,7 @@ fn dataset_metadata(schema: &ArraySchema, record: &DatasetRecord) -> Result<Data
     let mut metadata = DatasetMetadata::default();
     for (name, value) in &schema.attributes {
         check_text("an attribute name", name)?;
-        let text = text_of(value);
+        let text = text_of(name, value)?;
         check_text(&format!("the attribute {name:?}"), &text)?;
         metadata.attrs.insert(name.clone(), text);
     }
@@ -267,14 +267,17 @@ fn dataset_metadata(schema: &ArraySchema, record: &DatasetRecord) -> Result<Data
 }
 
 /// An attribute as text, the one kind the format has: numbers and plain lists as people read them, maps and what else has parts as
-/// JSON.
-pub(super) fn text_of(value: &Value) -> String {
+/// JSON. Bytes have no text.
+pub(super) fn text_of(name: &str, value: &Value) -> Result<String> {
     let has_parts = |value: &Value| matches!(value, Value::List(_) | Value::Map(_));
-    match value {
+    Ok(match value {
+        Value::Bytes(_) => {
+            return Err(Error::unsupported(format!("the attribute {name:?}, which is no text, in .tet")));
+        }
         Value::Map(_) => json_of(value).to_string(),
         Value::List(values) if values.iter().any(has_parts) => json_of(value).to_string(),
         _ => value.to_string(),
-    }
+    })
 }
 
 fn json_of(value: &Value) -> serde_json::Value {

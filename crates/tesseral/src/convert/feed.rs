@@ -43,7 +43,8 @@ impl FeedColumn {
         let request = self.array.request(selection);
         let handle = self.array.handle();
         let nullable = self.field().nullable;
-        if !self.casts() && !(nullable && self.refuse_nulls) {
+        let refuses = nullable && self.refuse_nulls;
+        if !self.casts() && !refuses {
             return read_column(handle, &request, column, options);
         }
         let Some(size) = self.field().cell_size() else {
@@ -51,8 +52,8 @@ impl FeedColumn {
         };
         let cells = column.len();
         let (values, validity) = column.parts_mut();
-        let mut own = vec![0; if nullable && self.refuse_nulls { cells } else { 0 }];
-        let mut nulls = if self.refuse_nulls && nullable { Some(own.as_mut_slice()) } else { validity };
+        let mut own = vec![0; if refuses { cells } else { 0 }];
+        let mut nulls = if refuses { Some(own.as_mut_slice()) } else { validity };
         if self.casts() {
             let mut raw = vec![0; cells * size];
             read_into(handle, &request, &mut raw, nulls.as_deref_mut(), options)?;
