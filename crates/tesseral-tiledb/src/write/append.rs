@@ -18,7 +18,7 @@ use crate::wire::schema::Layout;
 #[derive(Debug)]
 pub(crate) enum ArrayWrite {
     Dense(Box<DenseWrite>),
-    Sparse(SparseWrite),
+    Sparse(Box<SparseWrite>),
 }
 
 impl ArrayWrite {
@@ -110,7 +110,7 @@ impl TileDbAppender {
             if options.region.is_some() {
                 return Err(Error::invalid("the array is sparse: its cells are written one by one"));
             }
-            ArrayWrite::Sparse(SparseWrite::new(stored, options.dedup))
+            ArrayWrite::Sparse(Box::new(SparseWrite::new(stored, options.dedup)))
         } else {
             let whole = Region::from_shape(&schema.shape().unwrap_or_default());
             let region = options.region.clone().unwrap_or(whole);

@@ -231,7 +231,7 @@ impl Writer for TileDbWriter {
         let schema = Arc::new(StoredSchema::new(wire, self.key.is_some()));
         let shape = spec.schema.shape().unwrap_or_default();
         let write = if spec.schema.sparse {
-            ArrayWrite::Sparse(SparseWrite::new(Arc::clone(&schema), false))
+            ArrayWrite::Sparse(Box::new(SparseWrite::new(Arc::clone(&schema), false)))
         } else {
             let region = Region::from_shape(&shape);
             let write = DenseWrite::new(Arc::clone(&schema), region, self.store.location())?;

@@ -122,7 +122,8 @@ fn integers(values: impl Iterator<Item = i128>, size: usize) -> Folded {
 }
 
 fn floats<'a>(cells: impl Iterator<Item = &'a [u8]>, datatype: Datatype) -> Folded {
-    let mut ends: Option<((f64, &[u8]), (f64, &[u8]))> = None;
+    let mut low: Option<(f64, &[u8])> = None;
+    let mut high: Option<(f64, &[u8])> = None;
     let mut nan = None;
     let mut infinite = false;
     let mut sum = 0.0_f64;
@@ -134,14 +135,17 @@ fn floats<'a>(cells: impl Iterator<Item = &'a [u8]>, datatype: Datatype) -> Fold
             nan.get_or_insert(cell);
             continue;
         }
-        let one = (value, cell);
-        let (min, max) = ends.unwrap_or((one, one));
-        ends = Some((if value < min.0 { one } else { min }, if value > max.0 { one } else { max }));
+        if low.is_none_or(|(min, _)| value < min) {
+            low = Some((value, cell));
+        }
+        if high.is_none_or(|(max, _)| value > max) {
+            high = Some((value, cell));
+        }
     }
     // A sum that only adding made infinite stops at the end of its type.
     let sum = if sum.is_infinite() && !infinite { f64::MAX.copysign(sum) } else { sum };
-    let ends = ends.map(|(min, max)| (min.1, max.1)).or(nan.map(|cell| (cell, cell)));
-    Folded { min: ends.map(|e| e.0.to_vec()), max: ends.map(|e| e.1.to_vec()), sum: Some(Sum::Float(sum)) }
+    let end = |end: Option<(f64, &[u8])>| end.map(|e| e.1).or(nan).map(<[u8]>::to_vec);
+    Folded { min: end(low), max: end(high), sum: Some(Sum::Float(sum)) }
 }
 
 fn text<'a>(cells: impl Iterator<Item = &'a [u8]>) -> Folded {
