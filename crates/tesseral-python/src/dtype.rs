@@ -13,6 +13,8 @@ pub(crate) enum Cells {
     Plain,
     /// Halves of float32 values, widened.
     BFloat16,
+    /// Bits that share bytes, one truth value each.
+    Bits,
     /// Python objects: text, bytes, or arrays of the field's dtype.
     Objects,
 }
@@ -22,6 +24,7 @@ pub(crate) fn cells_of(field: &Field) -> Cells {
     match (field.cell, field.dtype) {
         (CellLen::Var, _) => Cells::Objects,
         (CellLen::One, DType::BFloat16) => Cells::BFloat16,
+        (CellLen::One, DType::Bitmask) => Cells::Bits,
         _ => Cells::Plain,
     }
 }

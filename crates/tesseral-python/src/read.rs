@@ -103,6 +103,12 @@ fn read<'py>(py: Python<'py>, view: &View, window: &[Axis]) -> PyResult<Bound<'p
     let field = view.field();
     match view.cells {
         Cells::Objects => return objects(py, view, &selection, &shape),
+        Cells::Bits => {
+            let array = view.array().or_raise(py)?;
+            let count = selection.cells().unwrap_or(u64::MAX);
+            let bits = run(py, &array, count, count, |array| array.read_bits(&selection))?;
+            return numbers::owned(py, bits, &shape, view.dtype.bind(py));
+        }
         Cells::BFloat16 => {
             let halves = numbers::empty(py, &shape, &dtype::named(py, "uint16")?)?;
             let hidden = nullable(py, view, &shape)?;

@@ -106,7 +106,7 @@ fn array<'py>(py: Python<'py>, field: &Field, cells: &Cells) -> PyResult<Bound<'
             let halves = numbers::owned(py, cells.data().to_vec(), &[count], &dtype::named(py, "uint16")?)?;
             read::widened(&halves)?
         }
-        dtype::Cells::Plain => {
+        dtype::Cells::Plain | dtype::Cells::Bits => {
             numbers::owned(py, cells.data().to_vec(), &[count], &dtype::of_field(py, field)?)?
         }
     };

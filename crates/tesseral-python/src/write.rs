@@ -111,7 +111,7 @@ fn scalar(field: &Field, fill: &Bound<'_, PyAny>) -> PyResult<tesseral::Result<S
 #[pymethods]
 impl Writer {
     #[new]
-    #[pyo3(signature = (path, format="", overwrite=false, digests=true, statistics=false))]
+    #[pyo3(signature = (path, format="", overwrite=false, digests=true, statistics=false, options=None))]
     fn new(
         py: Python<'_>,
         path: PathBuf,
@@ -119,8 +119,12 @@ impl Writer {
         overwrite: bool,
         digests: bool,
         statistics: bool,
+        options: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Self> {
         let mut create = Create::new();
+        for (name, value) in options.map(value::from_attributes).transpose()?.unwrap_or_default() {
+            create = create.option(name, value);
+        }
         if overwrite {
             create = create.overwrite();
         }

@@ -212,6 +212,14 @@ impl Array {
         tesseral_engine::read_var(&self.handle, &self.request(selection), &self.options)
     }
 
+    /// Reads cells that are bits: one byte per cell, 0 or 1.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    pub fn read_bits(&self, selection: &Selection) -> Result<Vec<u8>> {
+        tesseral_engine::read_bits(&self.handle, &self.request(selection), &self.options)
+    }
+
     /// Count, nulls, NaN, minimum, maximum, sum, mean, standard deviation: what of it is `wanted`, in one pass.
     ///
     /// # Errors

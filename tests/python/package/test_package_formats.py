@@ -64,6 +64,19 @@ def test_bfloat16_is_read_as_float32(tmp_path):
     assert array[1] == -2.5 and array.max() == 1.0 and array.max().dtype == "f4"
 
 
+def test_bitmasks_are_read_as_truth_values(tmp_path):
+    want = RNG.random((3, 7)) < 0.5
+    described = {"type": "ntensor", "ndim": 2, "shape": [3, 7], "strides": [7, 1], "dtype": "bitmask", "byte_order": "little"}
+    described |= {"encoding": "none", "filter": "none", "compression": "none"}
+    packed = np.packbits(want.ravel()).tobytes()
+    (tmp_path / "b.tgm").write_bytes(tensogram.encode_pre_encoded({}, [(described, packed)]))
+    array = tesseral.open(tmp_path / "b.tgm")["0/0"]
+    assert array.dtype == bool and array.dtype_name == "bitmask"
+    same(array[...], want)
+    same(array[::-1, 2:5], np.ascontiguousarray(want[::-1, 2:5]))
+    assert array[1, 3] == want[1, 3]
+
+
 def test_tiledb_versions_and_domains(tmp_path):
     path = str(tmp_path / "dense")
     whole = np.arange(12, dtype="i4").reshape(3, 4)
@@ -136,6 +149,23 @@ def test_tiledb_cells_of_every_kind(tmp_path):
     assert container["flag"].sel(day=slice("2020-01-02", "2020-01-03")).shape == (2,)
     assert container["flag"].sel(day="2020-01").shape == (4,)
     assert container["flag"]["fixed"][1] == b"de" and set(container["flag"].fields) == set(given)
+
+
+def test_tiledb_is_written(tmp_path):
+    path = str(tmp_path / "t")
+    values = bits("int32", (5, 7))
+    tesseral.write(path, {"v": values}, format="tiledb", dims=("y", "x"), chunks=(2, 3), codec="zstd", attrs={"title": "t"}, timestamp=10)
+    with tiledb.open(path) as array:
+        same(array[:] if not isinstance(array[:], dict) else array[:]["v"], values)
+        assert array.schema.domain.dim(0).name == "y"
+    same(tesseral.open(path)["v"][...], values)
+    assert tesseral.open(path).attrs["title"] == "t"
+    tesseral.write(str(tmp_path / "g"), {"a": values, "b": np.arange(3.0)}, format="tiledb", coords={}, dims=None)
+    group = tesseral.open(tmp_path / "g")
+    assert sorted(group) == ["a", "b"] and group["b"].sum() == 3
+    with pytest.raises(tesseral.TesseralError):
+        tesseral.write(str(tmp_path / "x"), {"v": values}, format="tiledb", no_such_option=1)
+    assert not (tmp_path / "x").exists()
 
 
 def test_encrypted(tmp_path):

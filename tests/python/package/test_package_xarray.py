@@ -7,7 +7,7 @@ import tesseral
 import tiledb
 import xarray as xr
 from conftest import SHAPE, cells, tiledb_array
-from tesseral.xarray import TesseralBackendEntrypoint, to_tet, to_tgm
+from tesseral.xarray import TesseralBackendEntrypoint, to_tet, to_tgm, to_tiledb
 
 
 def dataset():
@@ -27,7 +27,7 @@ def dataset():
     )
 
 
-@pytest.mark.parametrize("write, name", [(to_tet, "a.tet"), (to_tgm, "a.tgm")])
+@pytest.mark.parametrize("write, name", [(to_tet, "a.tet"), (to_tgm, "a.tgm"), (to_tiledb, "a")])
 def test_round_trip(tmp_path, write, name):
     ds = dataset()
     write(ds, tmp_path / name, codec="zstd")

@@ -111,7 +111,13 @@ class View:
 
 class Writer:
     def __init__(
-        self, path: str, format: str = "", overwrite: bool = False, digests: bool = True, statistics: bool = False
+        self,
+        path: str,
+        format: str = "",
+        overwrite: bool = False,
+        digests: bool = True,
+        statistics: bool = False,
+        options: dict[str, Any] | None = None,
     ) -> None: ...
     def add(self, declared: dict[str, Any]) -> int: ...
     def write(self, array: int, start: list[int], cells: np.ndarray[Any, Any]) -> None: ...

@@ -184,8 +184,9 @@ class Session:
         overwrite: bool = False,
         digests: bool = True,
         statistics: bool = False,
+        **options: Any,
     ) -> None:
-        self._writer = _native.Writer(os.fspath(path), format, overwrite, digests, statistics)
+        self._writer = _native.Writer(os.fspath(path), format, overwrite, digests, statistics, options)
         self._arrays: list[WritableArray] = []
 
     def add(
@@ -276,12 +277,14 @@ def create(
     overwrite: bool = False,
     digests: bool = True,
     statistics: bool = False,
+    **options: Any,
 ) -> Session:
     """Begins a container. The format goes by the path's ending unless it is named: `tet`, `tensogram`, `tiledb`.
 
-    `statistics` stores those of every chunk where the format leaves the choice; `digests=False` stores none.
+    `statistics` stores those of every chunk where the format leaves the choice; `digests=False` stores no digests. Other options are
+    those of the format, such as `timestamp` of TileDB arrays.
     """
-    return Session(path, format, overwrite=overwrite, digests=digests, statistics=statistics)
+    return Session(path, format, overwrite=overwrite, digests=digests, statistics=statistics, **options)
 
 
 def _per_array(option: Any, name: str, names: Sequence[str]) -> Any:
@@ -305,6 +308,7 @@ def write(
     overwrite: bool = False,
     digests: bool = True,
     statistics: bool = False,
+    **options: Any,
 ) -> None:
     """Writes arrays, given by name, to a new container.
 
@@ -315,7 +319,7 @@ def write(
     if hasattr(data, "data_vars"):
         from . import xarray
 
-        options = {"chunks": chunks, "codec": codec, "fill": fill, "overwrite": overwrite, "digests": digests, "statistics": statistics}
+        options |= {"chunks": chunks, "codec": codec, "fill": fill, "overwrite": overwrite, "digests": digests, "statistics": statistics}
         xarray.write(data.assign_attrs(attrs or {}), path, format, **options)
         return
     if not isinstance(data, Mapping):
@@ -323,7 +327,7 @@ def write(
         data, attrs = {stem: data}, {stem: dict(attrs or {})}
     names = list(data)
     whole = {key: value for key, value in (attrs or {}).items() if not (key in names and isinstance(value, Mapping))}
-    with create(path, format, overwrite=overwrite, digests=digests, statistics=statistics) as session:
+    with create(path, format, overwrite=overwrite, digests=digests, statistics=statistics, **options) as session:
         declared = []
         for name in names:
             given = data[name]
