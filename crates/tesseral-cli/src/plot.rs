@@ -105,7 +105,7 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> Outcome {
         output::print_json(&document(
             &target,
             &picture,
-            to_file.then(|| arguments.output.output.as_ref()).flatten(),
+            arguments.output.output.as_ref().filter(|_| to_file),
         ))?;
     } else if !to_file {
         let drawn = match picture.overview.shape.len() {
