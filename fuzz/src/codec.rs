@@ -111,6 +111,6 @@ fn filters(kind: u8, a: usize, b: usize, c: usize, src: &[u8], dst: &mut [u8], c
     };
     let chosen = [c % 16, c / 16];
     let chain = Chain::new(chosen.into_iter().map(|i| all[i]), word, word.size, false);
-    let rules = Rules { version: 22, verify: a % 2 == 0, key: None };
+    let rules = Rules { version: 22, verify: a.is_multiple_of(2), key: None };
     let _ = chain.decode_into(src, dst, &rules, contexts);
 }
