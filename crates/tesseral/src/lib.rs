@@ -46,6 +46,7 @@ mod diff;
 mod filter;
 mod overview;
 mod rechunk;
+pub mod query;
 mod registry;
 mod select;
 mod variable;
