@@ -132,12 +132,8 @@ pub(crate) fn answer(context: &Context, document: &Document, how: &How) -> Outco
     if plan.is_none() {
         not_found(&container, document);
     }
-    let shown = show::Shown {
-        document,
-        container: Some(&container),
-        plan: plan.as_ref(),
-        outcome: outcome.as_ref(),
-    };
+    let shown =
+        show::Shown { document, container: Some(&container), plan: plan.as_ref(), outcome: outcome.as_ref() };
     print(format, &shown)
 }
 

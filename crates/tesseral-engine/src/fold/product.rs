@@ -23,15 +23,7 @@ pub struct Product {
 
 impl Default for Product {
     fn default() -> Self {
-        Self {
-            factors: 0,
-            zeros: 0,
-            negative: false,
-            fits: true,
-            magnitude: 1,
-            fraction: 1.0,
-            exponent: 0,
-        }
+        Self { factors: 0, zeros: 0, negative: false, fits: true, magnitude: 1, fraction: 1.0, exponent: 0 }
     }
 }
 

@@ -166,7 +166,8 @@ pub fn fold_unit(
     let part = Selection::new(slices, &shape).map_err(|e| e.in_array(&handle.schema().name))?;
     let request = Request { target: Target::Cells(part), ..request.clone() };
     let extents = selection.shape();
-    if unit.place.len() != extents.len() || unit.place.iter().zip(&extents).any(|(p, n)| p.1 > *n || p.0 > p.1)
+    if unit.place.len() != extents.len()
+        || unit.place.iter().zip(&extents).any(|(p, n)| p.1 > *n || p.0 > p.1)
     {
         return Err(Error::invalid("a unit of another selection").in_array(&handle.schema().name));
     }
@@ -177,12 +178,8 @@ pub fn fold_unit(
         })
         .collect();
     let slots = layout::slot_box(&fold.roles, &lists);
-    let mut partial = Partial {
-        number: unit.number,
-        slots: slots.bounds().to_vec(),
-        states: Vec::new(),
-        skipped: false,
-    };
+    let mut partial =
+        Partial { number: unit.number, slots: slots.bounds().to_vec(), states: Vec::new(), skipped: false };
     if let Some(wanted) = fold.fast(&field) {
         partial.states = fast_states(handle, &request, fold, wanted, options)?;
         return Ok(partial);
@@ -233,13 +230,7 @@ fn fast_states(
 }
 
 /// Whether any chunk of a request may hold a cell that meets a predicate.
-fn may_match(
-    handle: &Handle,
-    request: &Request,
-    number: u16,
-    field: &Field,
-    predicate: &Predicate,
-) -> bool {
+fn may_match(handle: &Handle, request: &Request, number: u16, field: &Field, predicate: &Predicate) -> bool {
     // A plan that fails is told by the read that follows.
     let Ok(plan) = handle.source().plan(request) else { return true };
     if plan.chunks.is_empty() || plan.uncovered == Uncovered::Fill {
@@ -456,7 +447,11 @@ pub fn fold(handle: &Handle, request: &Request, fold: &Fold, options: &Options) 
     let ticker = options.ticker(units.len() as u64);
     let one = |unit: &Unit| {
         let partial = fold_unit(handle, request, fold, unit, &quiet)?;
-        if fast { options.cancel.check()? } else { ticker.tick()? }
+        if fast {
+            options.cancel.check()?
+        } else {
+            ticker.tick()?
+        }
         Ok(partial)
     };
     for batch in units.chunks(if fast { 1 } else { AT_ONCE }) {

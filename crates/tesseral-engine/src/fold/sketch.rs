@@ -27,14 +27,7 @@ impl Sketch {
     /// Of no values. The accuracy is a fraction between 0 and 1.
     pub fn new(accuracy: f64) -> Self {
         let accuracy = accuracy.clamp(1e-6, 0.5);
-        Self {
-            accuracy,
-            above: BTreeMap::new(),
-            below: BTreeMap::new(),
-            zeros: 0,
-            infinite: (0, 0),
-            nans: 0,
-        }
+        Self { accuracy, above: BTreeMap::new(), below: BTreeMap::new(), zeros: 0, infinite: (0, 0), nans: 0 }
     }
 
     /// By how much of itself a quantile may be off.

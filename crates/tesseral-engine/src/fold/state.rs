@@ -102,9 +102,7 @@ impl State {
             Reducer::ArgMin | Reducer::ArgMax => Self::Arg(Arg::default()),
             Reducer::Values => Self::Values(Values::default()),
             Reducer::Sketch(accuracy) => Self::Sketch(Sketch::new(*accuracy)),
-            Reducer::Histogram { bins, .. } => {
-                Self::Histogram { counts: vec![0; *bins as usize], nans: 0 }
-            }
+            Reducer::Histogram { bins, .. } => Self::Histogram { counts: vec![0; *bins as usize], nans: 0 },
             Reducer::Matches(_) => Self::Count(0),
         })
     }

@@ -41,7 +41,6 @@ pub(super) fn compare(plan: &Plan, other: &Array) -> Result<Outcome> {
     }
     let aligned = axes.iter().all(|(ok, _)| *ok);
     let axes: Vec<Json> = axes.into_iter().map(|(_, entry)| entry).collect();
-    let alignment =
-        json!({"aligned": aligned, "left": plan.document.dataset, "with": name, "axes": axes});
+    let alignment = json!({"aligned": aligned, "left": plan.document.dataset, "with": name, "axes": axes});
     Ok(Outcome { alignment: Some(alignment), strategy: "metadata", ..Outcome::default() })
 }

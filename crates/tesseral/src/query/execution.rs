@@ -35,7 +35,9 @@ pub(super) fn blank(plan: &Plan) -> Result<Vec<u8>> {
     }
     match &field.fill {
         Some(fill) => Ok(fill.bytes().to_vec()),
-        None => Err(bad("filter", "integers that are left out need a fill value, and the array declares none")),
+        None => {
+            Err(bad("filter", "integers that are left out need a fill value, and the array declares none"))
+        }
     }
 }
 

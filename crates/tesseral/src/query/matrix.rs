@@ -1,7 +1,7 @@
 //! Covariance and correlation of the variables of a table: means first, then products of deviations from them.
 
-use tesseral_core::{Error, Result, Selection, Slice, dispatch_element};
 use tesseral_core::Element;
+use tesseral_core::{Error, Result, Selection, Slice, dispatch_element};
 use tesseral_engine::fold::{Fold, Reducer, Role, State};
 use tesseral_engine::kernel::summary::Wanted;
 
@@ -107,7 +107,8 @@ fn products(plan: &Plan, over: usize, means: &[f64]) -> Result<Vec<f64>> {
                     let at = i * order + j;
                     let (sum, x) = (sums[at], a * b);
                     let total: f64 = sum + x;
-                    lost[at] += if f64::abs(sum) >= f64::abs(x) { (sum - total) + x } else { (x - total) + sum };
+                    lost[at] +=
+                        if f64::abs(sum) >= f64::abs(x) { (sum - total) + x } else { (x - total) + sum };
                     sums[at] = total;
                 }
             }

@@ -134,7 +134,8 @@ fn flat(object: &Object) -> Result<Document> {
             "dataset" => document.dataset = text(key, value)?,
             "layout_version" => {
                 let version = value.as_u64().and_then(|v| u32::try_from(v).ok());
-                document.layout_version = Some(version.ok_or_else(|| bad(key, "a whole number is expected"))?);
+                document.layout_version =
+                    Some(version.ok_or_else(|| bad(key, "a whole number is expected"))?);
             }
             "selection" => document.selection = Some(selection(key, value)?),
             "filter" => document.filter = Some(filter(key, value)?),
@@ -154,7 +155,10 @@ fn flat(object: &Object) -> Result<Document> {
                 let operation = operation(reduction, value)?;
                 if let Some(other) = document.operation.replace(operation) {
                     let other = other.reduction.key();
-                    return Err(bad(key, format!("a document has one reduction, and this has `{other}` too")));
+                    return Err(bad(
+                        key,
+                        format!("a document has one reduction, and this has `{other}` too"),
+                    ));
                 }
             }
         }
@@ -192,8 +196,8 @@ fn unknown(key: &str, known: &[&str]) -> Error {
 fn check_together(document: &Document) -> Result<()> {
     let operation = document.operation.as_ref();
     let transform = operation.is_some_and(|op| op.reduction == Reduction::Transform);
-    let matrix = operation
-        .is_some_and(|op| matches!(op.reduction, Reduction::Covariance | Reduction::Correlation));
+    let matrix =
+        operation.is_some_and(|op| matches!(op.reduction, Reduction::Covariance | Reduction::Correlation));
     if document.write.is_some() && !transform {
         return Err(bad("write", "it goes with `transform`"));
     }
@@ -245,7 +249,11 @@ fn pipeline(object: &Object) -> Result<Document> {
     let top = ["dataset", "layout_version", "label_filter", "execution"];
     if let Some(key) = lowered.keys().find(|key| !top.contains(&key.as_str())) {
         let known = Reduction::of(key).is_some() || known_keys().contains(&key.as_str());
-        return Err(if known { bad(key, "it does not go with `pipeline`") } else { unknown(key, &known_keys()) });
+        return Err(if known {
+            bad(key, "it does not go with `pipeline`")
+        } else {
+            unknown(key, &known_keys())
+        });
     }
     let mut done = 0;
     for (number, step) in steps.iter().enumerate() {
@@ -429,9 +437,8 @@ fn check_range(key: &str, filter: &Filter) -> Result<()> {
 
 fn label_filter(value: &Json) -> Result<LabelFilter> {
     let object = object("label_filter", value, &["axis", "eq"])?;
-    let need = |name: &str| {
-        object.get(name).ok_or_else(|| bad(&format!("label_filter.{name}"), "it is required"))
-    };
+    let need =
+        |name: &str| object.get(name).ok_or_else(|| bad(&format!("label_filter.{name}"), "it is required"));
     Ok(LabelFilter {
         axis: axis("label_filter.axis", need("axis")?)?,
         eq: text("label_filter.eq", need("eq")?)?,
@@ -466,9 +473,9 @@ fn window(value: &Json) -> Result<Window> {
         // Padding with zeros may be written as the number.
         let word = if value.as_u64() == Some(0) { Some("0") } else { value.as_str() };
         let found = word.and_then(|word| words.iter().find(|known| **known == word));
-        found.map(|word| Some(*word)).ok_or_else(|| {
-            bad(&format!("window.{name}"), format!("one of {}", words.join(", ")))
-        })
+        found
+            .map(|word| Some(*word))
+            .ok_or_else(|| bad(&format!("window.{name}"), format!("one of {}", words.join(", "))))
     };
     let size = whole("window.size", need("size")?)?;
     if !(1..=MAX_WINDOW).contains(&size) {

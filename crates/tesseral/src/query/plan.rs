@@ -54,6 +54,9 @@ impl Plan {
     /// `InvalidRequest`, naming the key; what loading metadata meets.
     pub fn new(container: &Container, document: &Document, settings: &Settings) -> Result<Option<Self>> {
         let Some(array) = find(container, &document.dataset)? else { return Ok(None) };
+        if array.schema().sparse {
+            return Err(Error::unsupported("queries of sparse arrays").in_array(array.name()));
+        }
         let budget = execution::budget(&document.execution, array.options().memory, settings.memory)?;
         let mut options = array.options().clone();
         // Results and work space of any fold take some room; a budget below that is taken as that.
@@ -66,10 +69,11 @@ impl Plan {
             let axis = axis(&array, "label_filter.axis", &filter.axis)?;
             masks[axis] = Some(label_mask(&array, axis, &filter.eq, &selection)?);
         }
-        let predicate = document
-            .filter
-            .as_ref()
-            .map(|f| Predicate { compare: f.compare.clone(), null: f.null, ..Predicate::default() });
+        let predicate = document.filter.as_ref().map(|f| Predicate {
+            compare: f.compare.clone(),
+            null: f.null,
+            ..Predicate::default()
+        });
         let field = array.selected_field();
         if let Some(null) = document.filter.as_ref().and_then(|f| f.null)
             && null
@@ -260,8 +264,7 @@ impl Plan {
             None => self.fold()?,
         };
         let request = self.array.request(&self.selection);
-        let mut merger =
-            fold::Merger::new(self.array.handle(), &request, &fold, self.array.options())?;
+        let mut merger = fold::Merger::new(self.array.handle(), &request, &fold, self.array.options())?;
         let wanted: usize = jobs.iter().map(|job| job.units.len()).sum();
         let found: usize = results.iter().map(|results| results.partials.len()).sum();
         if wanted != found {
@@ -288,10 +291,9 @@ fn reducer(operation: &Operation) -> Reducer {
         Reduction::ArgMin => Reducer::ArgMin,
         Reduction::ArgMax => Reducer::ArgMax,
         Reduction::Quantile => operation.sketch.map_or(Reducer::Values, Reducer::Sketch),
-        Reduction::Histogram => Reducer::Histogram {
-            bins: operation.bins,
-            ranges: operation.range.into_iter().collect(),
-        },
+        Reduction::Histogram => {
+            Reducer::Histogram { bins: operation.bins, ranges: operation.range.into_iter().collect() }
+        }
         Reduction::NullCount => Reducer::nulls(operation.fill),
         // Matrices and transforms fold what they need themselves.
         Reduction::Median | Reduction::Covariance | Reduction::Correlation | Reduction::Transform => {

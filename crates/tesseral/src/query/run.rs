@@ -122,7 +122,8 @@ impl Plan {
 
     /// Answers from states.
     pub(super) fn outcome(&self, fold: &Fold, states: Vec<State>, skipped: u64) -> Result<Outcome> {
-        let operation = self.document.operation.as_ref().ok_or_else(|| Error::invalid("nothing to answer"))?;
+        let operation =
+            self.document.operation.as_ref().ok_or_else(|| Error::invalid("nothing to answer"))?;
         let field = self.array.selected_field();
         let shape = self.result_shape();
         let scalar = shape.is_empty() && self.windows.is_none() && self.groups.is_none();
@@ -136,8 +137,13 @@ impl Plan {
                 let after = fold.roles.iter().zip(&extents).skip(windows.axis + 1);
                 let stride: u64 = after.filter(|(role, _)| **role == Role::Reduce).map(|(_, n)| *n).product();
                 // How many slots lie between one window and the next.
-                let inner: u64 = fold.roles.iter().zip(&extents).skip(windows.axis + 1)
-                    .filter_map(|(role, n)| role.slots(*n)).product();
+                let inner: u64 = fold
+                    .roles
+                    .iter()
+                    .zip(&extents)
+                    .skip(windows.axis + 1)
+                    .filter_map(|(role, n)| role.slots(*n))
+                    .product();
                 let one = |(i, state): (usize, State)| {
                     let slot = i as u64 / inner.max(1) % windows.count.max(1);
                     let state = windows.finish(&fold.reducer, state, slot, others, stride, field)?;
@@ -148,7 +154,9 @@ impl Plan {
         };
         Ok(Outcome {
             edges: if scalar { fold.reducer.edges() } else { None },
-            elements: Some(if scalar && operation.reduction != Reduction::NullCount { cells } else {
+            elements: Some(if scalar && operation.reduction != Reduction::NullCount {
+                cells
+            } else {
                 self.selection.cells().unwrap_or(u64::MAX)
             }),
             groups: self.groups.map(|_| shape.iter().product()),

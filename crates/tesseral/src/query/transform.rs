@@ -3,7 +3,9 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use tesseral_core::schema::Labels;
-use tesseral_core::{ArraySchema, DType, Dimension, Error, HistoryRow, Region, Result, Selection, Slice, time};
+use tesseral_core::{
+    ArraySchema, DType, Dimension, Error, HistoryRow, Region, Result, Selection, Slice, time,
+};
 use tesseral_engine::fold::{Fold, Predicate, Reducer, Role, State};
 use tesseral_engine::kernel::summary::Wanted;
 use tesseral_format::ArraySpec;
