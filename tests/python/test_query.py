@@ -288,7 +288,7 @@ def test_like_the_reference(tmp_path):
         {"window": {"axis": "x", "size": 3, "mode": "bins", "align": "end", "pad": "0"}, "mean": ["x"]},
         {"window": {"axis": "x", "size": 3, "mode": "rolling", "pad": "0", "min_count": 2}, "count": []},
         {"window": {"axis": "day", "size": 2, "mode": "rolling", "step": 2}, "std": ["day", "x"]},
-        {"window": {"axis": "x", "size": 3, "mode": "rolling", "pad": "0"}, "arg_max": []},
+        {"window": {"axis": "x", "size": 3, "mode": "rolling", "step": 2}, "arg_max": []},
         {"pipeline": [{"select": [{"start": 1}, {}]}, {"filter": {"gt": 2}}, {"sum": ["x"]}]},
         {"selection": [{"start_label": "b"}, {"stop_label": "p5"}], "norm_l2": ["day"]},
         {"transform": {"method": "zscore", "axis": "x"}}, {"transform": {"method": "log1p"}}, {},
