@@ -1,3 +1,8 @@
+import os
+
 import pytest
+
+# Queries of tests are nobody's history.
+os.environ.setdefault("TET_NO_QUERY_HISTORY", "1")
 
 pytest.register_assert_rewrite("support", "tetwalk")

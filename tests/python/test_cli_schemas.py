@@ -125,6 +125,24 @@ def test_moving(tmp_path):
     check("advise", source, name, "--read", "0=0")
     check("plot", source, name)
     assert check("plot", source, name, "-o", tmp_path / "p.png")["output"]
+QUERIES = ["{}", '{"mean": []}', '{"sum": [0]}', '{"quantile": {"q": 0.5}}', '{"histogram": {"bins": 3}}', '{"arg_max": []}',
+           '{"filter": {"gt": 1}, "count": []}', '{"quantile": {"q": 0.5, "sketch": true}}', '{"covariance": [0]}',
+           '{"window": {"axis": 0, "size": 1, "mode": "bins"}, "max": []}', '{"transform": {"method": "minmax"}}']
+
+
+@pytest.mark.parametrize("query", QUERIES)
+def test_queries(query):
+    check("query", '{"dataset": "t", ' + query[1:] if query != "{}" else '{"dataset": "t"}')
+    for path in SOUND[::4]:
+        for array in check("info", path)["arrays"][:2]:
+            document = json.dumps({"dataset": array["name"], **json.loads(query)})
+            check("query", document, "-t", path, code=(0, 2, 7))
+            check("query", document, "-t", path, "-x", code=(0, 2, 7))
+    check("query", '{"dataset": "no such"}', "-t", SOUND[0], "-x")
+
+
+def test_no_queries_were_asked():
+    assert check("qhist")["queries"] == []
 
 
 def test_the_build(tmp_path):

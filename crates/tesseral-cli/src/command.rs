@@ -6,8 +6,8 @@ use crate::context::Context;
 use crate::failure::Outcome;
 use crate::messages::{copy, dump, get, merge, reshuffle, set, split};
 use crate::{
-    advise, append, cat, completions, convert, create, diff, doctor, info, log, maintain, man, plot, recover,
-    repair, stat, verify,
+    advise, append, cat, completions, convert, create, diff, doctor, info, log, maintain, man, plot, qhist,
+    query, recover, repair, stat, verify,
 };
 
 /// One command with its arguments.
@@ -33,6 +33,12 @@ pub(crate) enum Command {
     Diff(diff::Arguments),
     /// Draws a line or a field, in the terminal or as PNG
     Plot(plot::Arguments),
+    /// Answers a query document: select, filter, group, window, reduce
+    #[command(visible_alias = "q")]
+    Query(query::Arguments),
+    /// Lists queries asked before, and asks one again
+    #[command(visible_alias = "hist")]
+    Qhist(qhist::Arguments),
     /// Checks a source: exit 0 when it is sound, 1 when it is damaged
     #[command(visible_alias = "validate")]
     Verify(verify::Arguments),
@@ -84,6 +90,8 @@ impl Command {
             Self::Advise(arguments) => advise::run(context, arguments),
             Self::Diff(arguments) => diff::run(context, arguments),
             Self::Plot(arguments) => plot::run(context, arguments),
+            Self::Query(arguments) => query::run(context, arguments),
+            Self::Qhist(arguments) => qhist::run(context, arguments),
             Self::Verify(arguments) => verify::run(context, arguments),
             Self::Repair(arguments) => repair::run(context, arguments),
             Self::Recover(arguments) => recover::run(context, arguments),

@@ -23,6 +23,8 @@ mod output;
 mod paint;
 mod plot;
 mod progress;
+mod qhist;
+mod query;
 mod recover;
 mod repair;
 mod stat;

@@ -1,5 +1,7 @@
 //! `tet stat`: minimum, maximum, mean and the rest, from statistics where they are exact.
 
+mod along;
+
 use clap::Args;
 use serde_json::{Map, Value as Json, json};
 use tesseral::core::Sum;
@@ -27,12 +29,25 @@ pub(crate) struct Arguments {
     /// Only cells that meet a condition: `a > 5 and name in ("x", "y")`, `not`, `or`, `is null`
     #[arg(long = "where", value_name = "CONDITION", conflicts_with = "by")]
     condition: Option<String>,
+    #[command(flatten)]
+    along: along::Along,
 }
 
 pub(crate) fn run(context: &Context, arguments: &Arguments) -> Outcome {
     let meter = Meter::new(true);
     let container = context.open(&arguments.subject.source, &meter)?;
     let wanted = if arguments.quick { Wanted::RANGE | Wanted::SUM | Wanted::INFINITIES } else { Wanted::ALL };
+    if arguments.along.any() {
+        if arguments.condition.is_some() {
+            return Err(Error::unsupported("--where with statistics along dimensions")
+                .hint("`tet query` takes a `filter` with any reduction")
+                .into());
+        }
+        let target = arguments.subject.resolve(&container)?;
+        let code = along::run(context, &arguments.along, &target, arguments.by.as_deref());
+        meter.finish();
+        return code;
+    }
     if let Some(dim) = &arguments.by {
         let target = arguments.subject.resolve(&container)?;
         let rows = rows_by(context, &target, dim, wanted)?;

@@ -5,7 +5,7 @@
 //! and wider registers only change how many of those lanes one instruction serves.
 
 pub mod axis;
-mod block;
+pub(crate) mod block;
 pub mod cast;
 pub mod compare;
 pub mod copy;

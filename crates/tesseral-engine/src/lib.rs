@@ -15,6 +15,7 @@ mod condition;
 mod dense;
 mod dense_cells;
 mod fetch;
+pub mod fold;
 mod handle;
 pub mod kernel;
 mod options;

@@ -45,6 +45,7 @@ mod create;
 mod diff;
 mod filter;
 mod overview;
+pub mod query;
 mod rechunk;
 mod registry;
 mod select;

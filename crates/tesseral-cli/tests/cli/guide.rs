@@ -144,6 +144,14 @@ fn the_guides_to_moving_data_are_true() {
 }
 
 #[test]
+fn the_guide_to_queries_is_true() {
+    let (path, text) = guide("query.md");
+    let folder = Folder::new();
+    ocean(&folder.path("ocean.tet"));
+    check(&path, &text, &folder);
+}
+
+#[test]
 fn the_guide_is_true() {
     let (path, guide) = guide("cli.md");
     let folder = Folder::new();

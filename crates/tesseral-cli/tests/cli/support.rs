@@ -39,6 +39,7 @@ impl Ran {
 /// The binary, with nothing in the environment that would change what it prints.
 pub fn command() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tet"));
+    command.env("TET_NO_QUERY_HISTORY", "1");
     command.env_remove("NO_COLOR").env_remove("CLICOLOR_FORCE").stdin(Stdio::null());
     command
 }

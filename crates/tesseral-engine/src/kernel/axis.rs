@@ -414,6 +414,30 @@ impl AxisFold {
         Ok(())
     }
 
+    /// What is known of a position, as a summary of its own; `None` with infinities, which are not counted here.
+    pub fn summary(&self, i: usize) -> Option<Summary> {
+        let float_sum = self.float_sum.get(i).map_or((0.0, 0.0), |&sum| {
+            let (mut sum, mut lost) = (sum, self.lost[i]);
+            neumaier(&mut sum, &mut lost, self.recent[i]);
+            (sum, lost)
+        });
+        let none = Moments::default();
+        let state = super::summary::State {
+            range: (
+                self.min.get(i).copied().unwrap_or(i64::MAX),
+                self.max.get(i).copied().unwrap_or(i64::MIN),
+            ),
+            int_sum: self.int_sum.get(i).copied().unwrap_or(0),
+            float_sum,
+            moments: self.moments.get(i).unwrap_or(&none),
+        };
+        if self.wanted.has(Wanted::INFINITIES) {
+            return None;
+        }
+        let (cells, nulls, nans) = (self.count(i), self.nulls(i), self.nans(i));
+        Summary::from_state(self.dtype, self.wanted, cells, nulls, nans, &state).ok()
+    }
+
     /// Positions along the kept axes. Below, a position is its place in row-major order.
     pub fn shape(&self) -> &[usize] {
         &self.shape

@@ -49,6 +49,16 @@ impl Wanted {
     /// Everything.
     pub const ALL: Self = Self(1 | 2 | 4 | 8);
 
+    pub(crate) const fn bits(self) -> u8 {
+        self.0
+    }
+
+    /// What the bits ask for, as far as it is known.
+    pub(crate) const fn from_bits(bits: u8) -> Self {
+        let known = bits & Self::ALL.0;
+        Self(if known & 4 == 0 { known } else { known | Self::SPREAD.0 })
+    }
+
     /// Whether all of `other` is wanted.
     #[inline]
     pub const fn has(self, other: Self) -> bool {
@@ -407,6 +417,23 @@ impl Summary {
     /// The standard deviation of the values as a whole population, when asked for and there is any value.
     pub fn std(&self) -> Option<f64> {
         self.variance().map(f64::sqrt)
+    }
+
+    /// A summary of `cells` from the numbers of a state of many.
+    pub(crate) fn from_state(
+        dtype: DType,
+        wanted: Wanted,
+        cells: u64,
+        nulls: u64,
+        nans: u64,
+        state: &State<'_>,
+    ) -> Result<Self> {
+        let counts = Self { cells, nulls, nans, ..Self::new(dtype, wanted)? };
+        if counts.valid() == 0 {
+            return Ok(counts);
+        }
+        let State { range, int_sum, float_sum, moments } = *state;
+        Ok(Self { range, int_sum, float_sum, moments: *moments, ..counts }.pruned())
     }
 
     /// The numbers a state is made of, for states of many.

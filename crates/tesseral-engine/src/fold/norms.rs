@@ -1,0 +1,123 @@
+//! Sums of magnitudes and of squares.
+
+use serde::{Deserialize, Serialize};
+use tesseral_core::Element;
+
+use super::predicate::Number;
+use super::wire::{bits, halves};
+use crate::kernel::block::{compensated, neumaier};
+
+/// Magnitudes within these square without leaving the normal range.
+const SMALL: f64 = 1e-140;
+const LARGE: f64 = 1e140;
+
+/// A compensated sum.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+struct Total {
+    #[serde(with = "bits")]
+    sum: f64,
+    #[serde(with = "bits")]
+    lost: f64,
+}
+
+impl Total {
+    fn add(&mut self, value: f64) {
+        neumaier(&mut self.sum, &mut self.lost, value);
+    }
+
+    fn merge(&mut self, other: Self) {
+        self.add(other.sum);
+        self.lost += other.lost;
+    }
+
+    fn value(self) -> f64 {
+        compensated(self.sum, self.lost)
+    }
+}
+
+/// Sum of magnitudes and sum of squares: of integers exactly, of floats compensated, the squares of very small and very
+/// large ones scaled and kept apart.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Norms {
+    cells: u64,
+    #[serde(with = "halves")]
+    int_sum: u128,
+    /// Squares of integers, 256 bits.
+    #[serde(with = "halves")]
+    square_low: u128,
+    #[serde(with = "halves")]
+    square_high: u128,
+    sum: Total,
+    small: Total,
+    middle: Total,
+    large: Total,
+}
+
+impl Norms {
+    pub(super) fn fold<T: Element>(&mut self, values: &[T]) {
+        self.cells += values.len() as u64;
+        for &value in values {
+            if !T::IS_FLOAT {
+                let value = value.to_i128().unsigned_abs();
+                // At most 2^64 cells of at most 2^64 each.
+                self.int_sum = self.int_sum.saturating_add(value);
+                // A 64-bit magnitude squared fits.
+                self.square(value.saturating_mul(value), 0);
+                continue;
+            }
+            let value = value.to_f64().abs();
+            self.sum.add(value);
+            match value {
+                v if v > LARGE => self.large.add((v * LARGE.recip()).powi(2)),
+                v if v < SMALL => self.small.add((v * SMALL.recip()).powi(2)),
+                // NaN among them.
+                v => self.middle.add(v * v),
+            }
+        }
+    }
+
+    fn square(&mut self, low: u128, high: u128) {
+        let (sum, carry) = self.square_low.overflowing_add(low);
+        self.square_low = sum;
+        self.square_high = self.square_high.saturating_add(high).saturating_add(u128::from(carry));
+    }
+
+    pub(super) fn merge(&mut self, other: &Self) {
+        self.cells += other.cells;
+        self.int_sum = self.int_sum.saturating_add(other.int_sum);
+        self.square(other.square_low, other.square_high);
+        self.sum.merge(other.sum);
+        self.small.merge(other.small);
+        self.middle.merge(other.middle);
+        self.large.merge(other.large);
+    }
+
+    pub(super) fn cells(&self) -> u64 {
+        self.cells
+    }
+
+    /// The sum of magnitudes.
+    pub fn l1(&self, float: bool) -> Number {
+        match i128::try_from(self.int_sum) {
+            Ok(sum) if !float => Number::Int(sum),
+            _ => Number::Float(self.sum.value()),
+        }
+    }
+
+    /// The root of the sum of squares.
+    #[allow(clippy::cast_precision_loss)]
+    pub fn l2(&self, float: bool) -> f64 {
+        if !float {
+            return (self.square_high as f64 * 2_f64.powi(128) + self.square_low as f64).sqrt();
+        }
+        let (small, middle, large) = (self.small.value(), self.middle.value(), self.large.value());
+        if large > 0.0 || large.is_nan() {
+            // What is small beside 1e140 does not show.
+            return (large + middle / LARGE / LARGE).sqrt() * LARGE;
+        }
+        if middle > 0.0 || middle.is_nan() {
+            return (middle + small * SMALL * SMALL).sqrt();
+        }
+        small.sqrt() * SMALL
+    }
+}

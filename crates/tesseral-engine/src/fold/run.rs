@@ -1,0 +1,475 @@
+//! Cutting a selection into units, folding them, merging what they give.
+
+use rayon::prelude::*;
+use serde::{Deserialize, Serialize};
+use tesseral_core::{DType, Error, Field, Region, Result, Selection, Slice, dispatch_element};
+use tesseral_format::{Column, Request, Target, Uncovered};
+
+use super::layout::{self, Lists, Role};
+use super::predicate::{Predicate, Test};
+use super::state::{Reducer, State};
+use crate::aggregate::summarize;
+use crate::budget::Blocks;
+use crate::dense::{self, fixed_size};
+use crate::handle::Handle;
+use crate::kernel::block::Cell;
+use crate::kernel::summary::Wanted;
+use crate::options::Options;
+use crate::reduce::reduce;
+
+/// Bytes of cells in a unit whose cells are dealt out one by one, and in one that the fast folds take.
+const UNIT: u64 = 16 << 20;
+const FAST_UNIT: u64 = 256 << 20;
+/// Chunks up to which each is a unit of its own, so that statistics can leave it out.
+const CHUNK_UNITS: u64 = 1 << 16;
+/// Units folded at once.
+const AT_ONCE: usize = 8;
+
+/// What to do with the cells of a selection.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Fold {
+    /// What is kept of the cells of each slot.
+    pub reducer: Reducer,
+    /// What becomes of each axis.
+    pub roles: Vec<Role>,
+    /// Positions that count along each axis; all where there is none.
+    pub masks: Vec<Option<Vec<bool>>>,
+    /// Which cells count.
+    pub predicate: Option<Predicate>,
+}
+
+/// A part of a selection that is folded by itself.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Unit {
+    /// Its place in the order of merging.
+    pub number: u64,
+    /// Start, end and step along each axis, in positions of the array.
+    pub slices: Vec<(u64, u64, u64)>,
+    /// Where it lies in the selection.
+    pub place: Vec<(u64, u64)>,
+}
+
+/// What one unit gave.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Partial {
+    /// The unit's number.
+    pub number: u64,
+    /// The box of slots it reached.
+    pub slots: Vec<(u64, u64)>,
+    /// Their states, row-major.
+    pub states: Vec<State>,
+    /// Statistics left the unit's chunks unread: none could hold a cell that counts.
+    pub skipped: bool,
+}
+
+/// What a fold gave.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Folded {
+    /// Slots along each axis that is not reduced.
+    pub shape: Vec<u64>,
+    /// The state of each slot, row-major.
+    pub states: Vec<State>,
+    /// Units that statistics left unread.
+    pub skipped: u64,
+}
+
+impl Fold {
+    /// A fold that keeps every axis whole and every cell, for a selection of `rank` axes.
+    pub fn new(reducer: Reducer, roles: Vec<Role>) -> Self {
+        let masks = vec![None; roles.len()];
+        Self { reducer, roles, masks, predicate: None }
+    }
+
+    /// Whether the folds that know no slots and no predicates give the same.
+    fn fast(&self, field: &Field) -> Option<Wanted> {
+        let Reducer::Summary(wanted) = self.reducer else { return None };
+        let plain = self.roles.iter().all(|role| matches!(role, Role::Keep | Role::Reduce));
+        let whole = self.predicate.is_none() && self.masks.iter().all(Option::is_none);
+        let scalar = self.roles.iter().all(|role| *role == Role::Reduce);
+        // They take cells equal to the fill for null, which here are values.
+        let ok = plain && whole && field.fill.is_none() && (scalar || !wanted.has(Wanted::INFINITIES));
+        ok.then_some(wanted)
+    }
+}
+
+fn field_of(handle: &Handle, request: &Request) -> Result<(u16, Field, Selection)> {
+    let (Some(selection), [Column::Field(number)]) = (request.selection(), request.columns.as_slice()) else {
+        return Err(Error::invalid("a fold takes positions of one field"));
+    };
+    fixed_size(handle, *number)?;
+    let field = handle.schema().fields[usize::from(*number)].clone();
+    Ok((*number, field, selection.clone()))
+}
+
+/// Cuts a selection into units, by the plan and the memory limit alone.
+///
+/// # Errors
+/// `InvalidRequest` when the roles do not fit the selection, or the field's cells have no one size.
+pub fn units(handle: &Handle, request: &Request, fold: &Fold, options: &Options) -> Result<Vec<Unit>> {
+    let (number, field, selection) = field_of(handle, request)?;
+    if fold.roles.len() != selection.rank() || fold.masks.len() != selection.rank() {
+        return Err(Error::invalid("a fold has a role for each axis").in_array(&handle.schema().name));
+    }
+    let size = fixed_size(handle, number)? as u64;
+    let parts: Vec<Selection> = match by_chunk(handle, &selection, fold)? {
+        Some(parts) => parts,
+        None => {
+            let bytes = if fold.fast(&field).is_some() { FAST_UNIT } else { UNIT };
+            // A small limit is shared by the units under way; others do not change how sums round.
+            let bytes = options.memory.map_or(bytes, |memory| bytes.min((memory / 16).max(1)));
+            let chunk = handle.schema().chunk_shape.clone().unwrap_or_default();
+            Blocks::new(&selection, &chunk, (bytes / size).max(1)).collect()
+        }
+    };
+    let unit = |(number, part): (usize, Selection)| {
+        let place = part.slices().iter().zip(selection.slices()).map(|(part, whole)| {
+            let first = (part.start - whole.start) / whole.step;
+            (first, first + part.count())
+        });
+        Unit {
+            number: number as u64,
+            slices: part.slices().iter().map(|s| (s.start, s.end, s.step)).collect(),
+            place: place.collect(),
+        }
+    };
+    Ok(parts.into_iter().enumerate().map(unit).collect())
+}
+
+/// Where a predicate may leave chunks out, each chunk is a unit.
+fn by_chunk(handle: &Handle, selection: &Selection, fold: &Fold) -> Result<Option<Vec<Selection>>> {
+    let Ok(grid) = handle.schema().grid() else { return Ok(None) };
+    if fold.predicate.is_none() || grid.rank() != selection.rank() {
+        return Ok(None);
+    }
+    let touched = grid.touched(selection);
+    if touched.remaining() > CHUNK_UNITS {
+        return Ok(None);
+    }
+    let parts = touched.filter_map(|coords| selection.clip(&grid.region(&coords)).map(|(part, _)| part));
+    Ok(Some(parts.collect()))
+}
+
+/// Folds one unit of a selection.
+///
+/// # Errors
+/// What the plan, the store and the decoders meet; `InvalidRequest` when the unit is of another array.
+pub fn fold_unit(
+    handle: &Handle,
+    request: &Request,
+    fold: &Fold,
+    unit: &Unit,
+    options: &Options,
+) -> Result<Partial> {
+    let (number, field, selection) = field_of(handle, request)?;
+    let shape = handle.schema().shape().ok_or_else(|| Error::invalid("positions cannot be counted"))?;
+    let slices = unit.slices.iter().map(|&(start, end, step)| Slice { start, end, step });
+    let part = Selection::new(slices, &shape).map_err(|e| e.in_array(&handle.schema().name))?;
+    let request = Request { target: Target::Cells(part), ..request.clone() };
+    let extents = selection.shape();
+    if unit.place.len() != extents.len()
+        || unit.place.iter().zip(&extents).any(|(p, n)| p.1 > *n || p.0 > p.1)
+    {
+        return Err(Error::invalid("a unit of another selection").in_array(&handle.schema().name));
+    }
+    let lists: Vec<Lists> = (0..extents.len())
+        .map(|d| {
+            let (start, end) = unit.place[d];
+            Lists::new(&fold.roles[d], fold.masks[d].as_deref(), start, end, extents[d])
+        })
+        .collect();
+    let slots = layout::slot_box(&fold.roles, &lists);
+    let mut partial =
+        Partial { number: unit.number, slots: slots.bounds().to_vec(), states: Vec::new(), skipped: false };
+    if let Some(wanted) = fold.fast(&field) {
+        partial.states = fast_states(handle, &request, fold, wanted, options)?;
+        return Ok(partial);
+    }
+    let cells = slots.cells().and_then(|n| usize::try_from(n).ok());
+    let cells = cells.ok_or_else(|| Error::limit("slots", u64::MAX, usize::MAX as u64))?;
+    options.check_memory("the results", (cells as u64).saturating_mul(size_of::<State>() as u64))?;
+    partial.states = vec![State::new(&fold.reducer, field.dtype)?; cells];
+    if fold.predicate.as_ref().is_some_and(|p| !may_match(handle, &request, number, &field, p)) {
+        partial.skipped = true;
+        return Ok(partial);
+    }
+    let block = dense::read(handle, &request, options)?;
+    dispatch_element!(field.dtype, T => {
+        let copied: Vec<T>;
+        let values: &[T] = match bytemuck::try_cast_slice(block.bytes()) {
+            Ok(values) => values,
+            Err(_) => {
+                copied = bytemuck::pod_collect_to_vec(block.bytes());
+                &copied
+            }
+        };
+        let dealer = Dealer::<T>::new(fold, &field, values, block.validity(), &extents, &block.shape, &lists);
+        dealer.deal(&slots, &whole_shape(fold, &selection), &mut partial.states)?;
+    }, else => return Err(Error::unsupported(format!("folds of {}", field.dtype))));
+    Ok(partial)
+}
+
+fn whole_shape(fold: &Fold, selection: &Selection) -> Vec<u64> {
+    layout::shape(&fold.roles, selection)
+}
+
+fn fast_states(
+    handle: &Handle,
+    request: &Request,
+    fold: &Fold,
+    wanted: Wanted,
+    options: &Options,
+) -> Result<Vec<State>> {
+    let reduced = |d: &usize| fold.roles[*d] == Role::Reduce;
+    let axes: Vec<usize> = (0..fold.roles.len()).filter(reduced).collect();
+    if axes.len() == fold.roles.len() {
+        return Ok(vec![State::Summary(summarize(handle, request, wanted, options)?.summary)]);
+    }
+    let result = reduce(handle, request, &axes, wanted, options)?;
+    let states = result.collect(|fold, i| fold.summary(i).map(State::Summary));
+    states.into_iter().collect::<Option<_>>().ok_or_else(|| Error::invalid("a fold without a summary"))
+}
+
+/// Whether any chunk of a request may hold a cell that meets a predicate.
+fn may_match(handle: &Handle, request: &Request, number: u16, field: &Field, predicate: &Predicate) -> bool {
+    // A plan that fails is told by the read that follows.
+    let Ok(plan) = handle.source().plan(request) else { return true };
+    if plan.chunks.is_empty() || plan.uncovered == Uncovered::Fill {
+        return true;
+    }
+    plan.chunks.iter().any(|chunk| {
+        let stats = handle.source().stats(chunk, Column::Field(number));
+        predicate.may_match(field.dtype, field.fill.as_ref(), &stats)
+    })
+}
+
+/// Deals the cells of a block out to slots.
+struct Dealer<'a, T> {
+    fold: &'a Fold,
+    tests: Vec<Test<T>>,
+    values: &'a [T],
+    validity: Option<&'a [u8]>,
+    lists: &'a [Lists],
+    strides: Vec<usize>,
+    /// What a step along each axis adds to a place in the fibre.
+    fibres: Vec<u64>,
+}
+
+impl<'a, T: Cell> Dealer<'a, T> {
+    fn new(
+        fold: &'a Fold,
+        field: &Field,
+        values: &'a [T],
+        validity: Option<&'a [u8]>,
+        extents: &[u64],
+        block: &[u64],
+        lists: &'a [Lists],
+    ) -> Self {
+        let rank = block.len();
+        let (mut strides, mut fibres) = (vec![1; rank], vec![0; rank]);
+        let (mut stride, mut fibre) = (1_usize, 1_u64);
+        for d in (0..rank).rev() {
+            strides[d] = stride;
+            stride = stride.saturating_mul(usize::try_from(block[d]).unwrap_or(usize::MAX));
+            fibres[d] = fibre;
+            fibre = fibre.saturating_mul(fold.roles[d].fibre(extents[d]));
+        }
+        let also = match &fold.reducer {
+            Reducer::Matches(predicate) => Some(predicate),
+            _ => None,
+        };
+        let tests = fold.predicate.iter().chain(also);
+        let tests = tests.map(|p| p.test(field.dtype, field.fill.as_ref())).collect();
+        Self { fold, tests, values, validity, lists, strides, fibres }
+    }
+
+    fn deal(&self, slots: &Region, whole: &[u64], states: &mut [State]) -> Result<()> {
+        let rank = self.lists.len();
+        let counts: Vec<usize> = self.lists.iter().map(Lists::len).collect();
+        if counts.contains(&0) {
+            return Ok(());
+        }
+        let mut at = vec![0_usize; rank];
+        let mut gathered = Gathered { values: Vec::new(), index: Vec::new(), nulls: 0 };
+        for (i, state) in states.iter_mut().enumerate() {
+            gathered.values.clear();
+            gathered.index.clear();
+            gathered.nulls = 0;
+            self.gather(0, &at, 0, 0, &mut gathered);
+            let slot = global_slot(i, slots, whole);
+            state.fold(&self.fold.reducer, slot, &gathered.values, &gathered.index)?;
+            state.fold_nulls(gathered.nulls)?;
+            for d in (0..rank).rev() {
+                at[d] += 1;
+                if at[d] < counts[d] {
+                    break;
+                }
+                at[d] = 0;
+            }
+        }
+        Ok(())
+    }
+
+    /// Collects the cells of one slot that count, axis by axis.
+    fn gather(&self, d: usize, at: &[usize], offset: usize, place: u64, out: &mut Gathered<T>) {
+        let Some(lists) = self.lists.get(d) else {
+            self.take(offset, place, out);
+            return;
+        };
+        let (positions, places) = lists.slot(at[d]);
+        let (stride, fibre) = (self.strides[d], self.fibres[d]);
+        let last = d + 1 == self.lists.len();
+        if last && self.tests.is_empty() && self.validity.is_none() && !self.fold.reducer.indexed() {
+            if stride == 1
+                && let (Some(&first), Some(&end)) = (positions.first(), positions.last())
+                && end - first + 1 == positions.len()
+            {
+                out.values.extend_from_slice(&self.values[offset + first..=offset + end]);
+                return;
+            }
+            out.values.extend(positions.iter().map(|p| self.values[offset + p * stride]));
+            return;
+        }
+        for (&p, &in_fibre) in positions.iter().zip(places) {
+            self.gather(d + 1, at, offset + p * stride, place + in_fibre * fibre, out);
+        }
+    }
+
+    #[inline]
+    fn take(&self, offset: usize, place: u64, out: &mut Gathered<T>) {
+        if self.validity.is_some_and(|v| v[offset] == 0) {
+            out.nulls += u64::from(self.tests.iter().all(Test::null));
+            return;
+        }
+        let value = self.values[offset];
+        if self.tests.iter().all(|test| test.value(value)) {
+            out.values.push(value);
+            if self.fold.reducer.indexed() {
+                out.index.push(place);
+            }
+        }
+    }
+}
+
+/// The number of a state among all slots, from its number in its box.
+fn global_slot(i: usize, slots: &Region, whole: &[u64]) -> usize {
+    let mut rest = i as u64;
+    let (mut flat, mut stride) = (0_u64, 1_u64);
+    for d in (0..whole.len()).rev() {
+        let extent = slots.extent(d).max(1);
+        flat += (slots.start(d) + rest % extent) * stride;
+        rest /= extent;
+        stride = stride.saturating_mul(whole[d]);
+    }
+    usize::try_from(flat).unwrap_or(usize::MAX)
+}
+
+struct Gathered<T> {
+    values: Vec<T>,
+    index: Vec<u64>,
+    nulls: u64,
+}
+
+/// Merges partial results, in the order of their units.
+#[derive(Debug)]
+pub struct Merger {
+    reducer: Reducer,
+    dtype: DType,
+    shape: Vec<u64>,
+    states: Vec<Option<State>>,
+    next: u64,
+    skipped: u64,
+}
+
+impl Merger {
+    /// Nothing merged yet.
+    ///
+    /// # Errors
+    /// `Limit` when the states do not fit.
+    pub fn new(handle: &Handle, request: &Request, fold: &Fold, options: &Options) -> Result<Self> {
+        let (_, field, selection) = field_of(handle, request)?;
+        State::new(&fold.reducer, field.dtype).map_err(|e| e.in_array(&handle.schema().name))?;
+        let shape = layout::shape(&fold.roles, &selection);
+        let slots = Region::from_shape(&shape).cells().unwrap_or(u64::MAX);
+        options.check_memory("the results", slots.saturating_mul(size_of::<State>() as u64))?;
+        let count = usize::try_from(slots).map_err(|_| Error::limit("slots", slots, usize::MAX as u64))?;
+        let states = vec![None; count];
+        Ok(Self { reducer: fold.reducer.clone(), dtype: field.dtype, shape, states, next: 0, skipped: 0 })
+    }
+
+    /// Adds the partial result of the next unit.
+    ///
+    /// # Errors
+    /// `InvalidRequest` when it is not the next, or does not fit.
+    pub fn add(&mut self, partial: Partial) -> Result<()> {
+        let misfit = || Error::invalid("partial results are merged in order, each once");
+        let slots = Region::new(partial.slots.iter().copied());
+        let inside = slots.rank() == self.shape.len() && Region::from_shape(&self.shape).contains(&slots);
+        if partial.number != self.next || !inside || slots.cells() != Some(partial.states.len() as u64) {
+            return Err(misfit());
+        }
+        self.next += 1;
+        self.skipped += u64::from(partial.skipped);
+        if partial.skipped {
+            return Ok(());
+        }
+        for (i, state) in partial.states.into_iter().enumerate() {
+            let held = self.states.get_mut(global_slot(i, &slots, &self.shape)).ok_or_else(misfit)?;
+            match held {
+                Some(held) => held.merge(&self.reducer, &state)?,
+                None => *held = Some(state),
+            }
+        }
+        Ok(())
+    }
+
+    /// What all of them gave.
+    ///
+    /// # Errors
+    /// `Unsupported` for dtypes without arithmetic.
+    pub fn finish(self) -> Result<Folded> {
+        let empty = State::new(&self.reducer, self.dtype)?;
+        let states = self.states.into_iter().map(|state| state.unwrap_or_else(|| empty.clone())).collect();
+        Ok(Folded { shape: self.shape, states, skipped: self.skipped })
+    }
+}
+
+/// Folds a selection of one field.
+///
+/// # Errors
+/// As [`fold_unit`]; `Limit` when the states do not fit the memory limit.
+pub fn fold(handle: &Handle, request: &Request, fold: &Fold, options: &Options) -> Result<Folded> {
+    let units = units(handle, request, fold, options)?;
+    let (_, field, _) = field_of(handle, request)?;
+    let mut merger = Merger::new(handle, request, fold, options)?;
+    let fast = fold.fast(&field).is_some();
+    // The fast folds are parallel themselves and tell how far they are.
+    let quiet = if fast { options.clone() } else { Options { progress: None, ..options.clone() } };
+    let ticker = options.ticker(units.len() as u64);
+    let one = |unit: &Unit| {
+        let partial = fold_unit(handle, request, fold, unit, &quiet)?;
+        if fast {
+            options.cancel.check()?
+        } else {
+            ticker.tick()?
+        }
+        Ok(partial)
+    };
+    for batch in units.chunks(if fast { 1 } else { AT_ONCE }) {
+        let partials: Vec<Partial> = options.run(|| {
+            if batch.len() > 1 {
+                batch.par_iter().map(one).collect::<Result<_>>()
+            } else {
+                batch.iter().map(one).collect::<Result<_>>()
+            }
+        })?;
+        partials.into_iter().try_for_each(|partial| merger.add(partial))?;
+    }
+    merger.finish()
+}
+
+impl Reducer {
+    /// Counts cells that are null: by validity, or equal to `fill`, or to what the field declares.
+    pub fn nulls(fill: Option<super::Number>) -> Self {
+        Self::Matches(Predicate { null: Some(true), fill, ..Predicate::default() })
+    }
+}

@@ -1,0 +1,350 @@
+//! What is kept of the cells of one slot.
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use tesseral_core::{DType, Element, Error, Result, Scalar, dispatch_element};
+
+use super::norms::Norms;
+use super::predicate::{Number, Predicate};
+use super::product::Product;
+use super::sketch::Sketch;
+use crate::kernel::block::{Cell, Work};
+use crate::kernel::summary::{Summary, Wanted};
+
+/// What is to be kept of the cells of each slot.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Reducer {
+    /// Counts, range, sum, spread: what [`Wanted`] says.
+    Summary(Wanted),
+    /// The product.
+    Product,
+    /// Sums of magnitudes and of squares.
+    Norms,
+    /// Where the smallest value is first.
+    ArgMin,
+    /// Where the largest value is first.
+    ArgMax,
+    /// Every value, for quantiles and medians.
+    Values,
+    /// Counts in growing buckets, for quantiles within an error.
+    Sketch(#[serde(with = "super::wire::bits")] f64),
+    /// Counts in equal bins: one range for every slot, or one for each.
+    Histogram {
+        /// How many bins.
+        bins: u32,
+        /// From where to where.
+        ranges: Vec<(Number, Number)>,
+    },
+    /// How many cells meet a predicate.
+    Matches(Predicate),
+}
+
+/// Where an extreme value is first.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Arg {
+    key: i64,
+    index: Option<u64>,
+    cells: u64,
+}
+
+/// Values side by side, native-endian.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Values {
+    cells: Vec<u8>,
+}
+
+/// What was kept of the cells of one slot.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[allow(missing_docs)]
+pub enum State {
+    Summary(#[serde(serialize_with = "summary_to", deserialize_with = "summary_from")] Summary),
+    Product(Product),
+    Norms(Norms),
+    Arg(Arg),
+    Values(Values),
+    Sketch(Sketch),
+    Histogram { counts: Vec<u64>, nans: u64 },
+    Count(u64),
+}
+
+fn summary_to<S: Serializer>(summary: &Summary, to: S) -> Result<S::Ok, S::Error> {
+    summary.to_bytes().as_slice().serialize(to)
+}
+
+fn summary_from<'de, D: Deserializer<'de>>(from: D) -> Result<Summary, D::Error> {
+    let bytes = Vec::<u8>::deserialize(from)?;
+    Summary::from_bytes(&bytes).map_err(serde::de::Error::custom)
+}
+
+impl Serialize for Wanted {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        self.bits().serialize(to)
+    }
+}
+
+impl<'de> Deserialize<'de> for Wanted {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        Ok(Self::from_bits(u8::deserialize(from)?))
+    }
+}
+
+impl State {
+    /// The state of no cells.
+    ///
+    /// # Errors
+    /// `Unsupported` for dtypes without arithmetic.
+    pub fn new(reducer: &Reducer, dtype: DType) -> Result<Self> {
+        let empty = Summary::new(dtype, Wanted::COUNTS)?;
+        Ok(match reducer {
+            Reducer::Summary(Wanted::COUNTS) => Self::Summary(empty),
+            Reducer::Summary(wanted) => Self::Summary(Summary::new(dtype, *wanted)?),
+            Reducer::Product => Self::Product(Product::default()),
+            Reducer::Norms => Self::Norms(Norms::default()),
+            Reducer::ArgMin | Reducer::ArgMax => Self::Arg(Arg::default()),
+            Reducer::Values => Self::Values(Values::default()),
+            Reducer::Sketch(accuracy) => Self::Sketch(Sketch::new(*accuracy)),
+            Reducer::Histogram { bins, .. } => Self::Histogram { counts: vec![0; *bins as usize], nans: 0 },
+            Reducer::Matches(_) => Self::Count(0),
+        })
+    }
+
+    /// Adds cells that count; `index` has the place of each in its fibre where the reducer asks for it.
+    pub(super) fn fold<T: Cell>(
+        &mut self,
+        reducer: &Reducer,
+        slot: usize,
+        values: &[T],
+        index: &[u64],
+    ) -> Result<()> {
+        match self {
+            Self::Summary(summary) => summary.fold(bytemuck::cast_slice(values), None, None)?,
+            Self::Product(product) => product.fold(values),
+            Self::Norms(norms) => norms.fold(values),
+            Self::Arg(arg) => {
+                let smallest = matches!(reducer, Reducer::ArgMin);
+                values.iter().zip(index).for_each(|(&value, &index)| arg.see(value, index, smallest));
+                arg.cells += values.len() as u64;
+            }
+            Self::Values(kept) => kept.cells.extend_from_slice(bytemuck::cast_slice(values)),
+            Self::Sketch(sketch) => sketch.fold(values),
+            Self::Histogram { counts, nans } => {
+                let Reducer::Histogram { ranges, .. } = reducer else { return Err(mismatch()) };
+                let range = if ranges.len() == 1 { ranges.first() } else { ranges.get(slot) };
+                let &(low, high) = range.ok_or_else(mismatch)?;
+                let bins = Bins::new(low.to_f64(), high.to_f64(), counts.len());
+                for value in values {
+                    match bins.of(value.to_f64()) {
+                        Some(bin) => counts[bin] += 1,
+                        None => *nans += 1,
+                    }
+                }
+            }
+            Self::Count(count) => *count += values.len() as u64,
+        }
+        Ok(())
+    }
+
+    /// Adds null cells that count.
+    pub(super) fn fold_nulls(&mut self, n: u64) -> Result<()> {
+        match self {
+            Self::Summary(summary) => summary.fold_nulls(n),
+            Self::Count(count) => {
+                *count += n;
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Adds `n` cells of one value, the first of which has that place in its fibre.
+    ///
+    /// # Errors
+    /// `InvalidRequest` when the value is of another dtype.
+    pub fn fold_repeated(&mut self, reducer: &Reducer, value: &Scalar, n: u64, index: u64) -> Result<()> {
+        if n == 0 {
+            return Ok(());
+        }
+        if let Self::Summary(summary) = self {
+            return summary.fold_value_repeated(value, n);
+        }
+        dispatch_element!(value.dtype(), T => {
+            let value = value.get::<T>().ok_or_else(mismatch)?;
+            let n = usize::try_from(n).map_err(|_| mismatch())?;
+            self.fold::<T>(reducer, 0, &vec![value; n], &vec![index; n])
+        }, else => Err(mismatch()))
+    }
+
+    /// Adds the cells of another state, as if they had been folded after these.
+    ///
+    /// # Errors
+    /// `InvalidRequest` when the other was kept for something else.
+    pub fn merge(&mut self, reducer: &Reducer, other: &Self) -> Result<()> {
+        match (self, other) {
+            (Self::Summary(a), Self::Summary(b)) => a.merge(b)?,
+            (Self::Product(a), Self::Product(b)) => a.merge(b),
+            (Self::Norms(a), Self::Norms(b)) => a.merge(b),
+            (Self::Arg(a), Self::Arg(b)) => {
+                a.cells += b.cells;
+                if let Some(index) = b.index {
+                    a.take(b.key, index, matches!(reducer, Reducer::ArgMin));
+                }
+            }
+            (Self::Values(a), Self::Values(b)) => a.cells.extend_from_slice(&b.cells),
+            (Self::Sketch(a), Self::Sketch(b)) => a.merge(b),
+            (Self::Histogram { counts: a, nans }, Self::Histogram { counts: b, nans: more })
+                if a.len() == b.len() =>
+            {
+                a.iter_mut().zip(b).for_each(|(a, b)| *a += b);
+                *nans += more;
+            }
+            (Self::Count(a), Self::Count(b)) => *a += b,
+            _ => return Err(mismatch()),
+        }
+        Ok(())
+    }
+
+    /// Cells that counted, where the state knows: null ones included for summaries.
+    pub fn cells(&self, dtype: DType) -> u64 {
+        match self {
+            Self::Summary(summary) => summary.count(),
+            Self::Product(product) => product.factors(),
+            Self::Norms(norms) => norms.cells(),
+            Self::Arg(arg) => arg.cells,
+            Self::Values(values) => (values.cells.len() / dtype.size().unwrap_or(1).max(1)) as u64,
+            Self::Sketch(sketch) => sketch.count(),
+            Self::Histogram { counts, nans } => counts.iter().sum::<u64>() + nans,
+            Self::Count(count) => *count,
+        }
+    }
+}
+
+fn mismatch() -> Error {
+    Error::invalid("partial results of different folds do not merge")
+}
+
+impl Arg {
+    fn see<T: Cell>(&mut self, value: T, index: u64, smallest: bool) {
+        if value.is_nan() {
+            return;
+        }
+        // Zeros are equal whatever their sign.
+        let value = if value == T::zeroed() { T::zeroed() } else { value };
+        self.take(value.widen().key(), index, smallest);
+    }
+
+    fn take(&mut self, key: i64, index: u64, smallest: bool) {
+        let better = match self.index {
+            None => true,
+            Some(held) => {
+                let order = if smallest { key.cmp(&self.key) } else { self.key.cmp(&key) };
+                order.is_lt() || (order.is_eq() && index < held)
+            }
+        };
+        if better {
+            (self.key, self.index) = (key, Some(index));
+        }
+    }
+
+    /// The place of the extreme value in its fibre; `None` where there is no value.
+    pub fn index(&self) -> Option<u64> {
+        self.index
+    }
+}
+
+impl Values {
+    /// The quantile by linear interpolation between neighbours; NaN where there is a NaN, `None` of no values.
+    #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+    pub fn quantile(&self, dtype: DType, q: f64) -> Option<Number> {
+        dispatch_element!(dtype, T => {
+            let mut values: Vec<T> = bytemuck::pod_collect_to_vec(&self.cells);
+            if values.is_empty() {
+                return None;
+            }
+            if values.iter().any(|value| value.is_nan()) {
+                return Some(Number::Float(f64::NAN));
+            }
+            let place = q.clamp(0.0, 1.0) * (values.len() - 1) as f64;
+            let (low, part) = (place.floor() as usize, place - place.floor());
+            let order = |a: &T, b: &T| a.partial_cmp(b).unwrap_or(std::cmp::Ordering::Equal);
+            let (_, &mut first, above) = values.select_nth_unstable_by(low, order);
+            let next = above.iter().copied().min_by(order);
+            let exact = |value: T| {
+                if T::IS_FLOAT { Number::Float(value.to_f64()) } else { Number::Int(value.to_i128()) }
+            };
+            let Some(next) = next.filter(|_| part > 0.0) else { return Some(exact(first)) };
+            if T::IS_FLOAT {
+                let (a, b) = (first.to_f64(), next.to_f64());
+                return Some(Number::Float(if a == b { a } else { a + (b - a) * part }));
+            }
+            let (a, b) = (first.to_i128(), next.to_i128());
+            Some(if a == b { Number::Int(a) } else { Number::Float(a as f64 + (b - a) as f64 * part) })
+        }, else => None)
+    }
+}
+
+/// Equal bins from `low` to `high`, the last closed; values outside go to the bins at the ends.
+pub(super) struct Bins {
+    low: f64,
+    high: f64,
+    count: usize,
+}
+
+impl Bins {
+    pub(super) fn new(low: f64, high: f64, count: usize) -> Self {
+        Self { low, high, count: count.max(1) }
+    }
+
+    #[allow(clippy::cast_precision_loss)]
+    fn edge(&self, i: usize) -> f64 {
+        if i == self.count {
+            return self.high;
+        }
+        self.low + (self.high - self.low) * (i as f64 / self.count as f64)
+    }
+
+    /// The bin of a value; `None` for NaN.
+    #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+    fn of(&self, value: f64) -> Option<usize> {
+        if value.is_nan() {
+            return None;
+        }
+        let width = self.high - self.low;
+        if value <= self.low || width <= 0.0 {
+            return Some(0);
+        }
+        if value >= self.high {
+            return Some(self.count - 1);
+        }
+        // The quotient may be off by one where it rounds across an edge; the edges decide.
+        let mut bin = (((value - self.low) / width * self.count as f64) as usize).min(self.count - 1);
+        while bin > 0 && value < self.edge(bin) {
+            bin -= 1;
+        }
+        while bin + 1 < self.count && value >= self.edge(bin + 1) {
+            bin += 1;
+        }
+        Some(bin)
+    }
+
+    /// The edges, one more than bins.
+    pub(super) fn edges(&self) -> Vec<f64> {
+        (0..=self.count).map(|i| self.edge(i)).collect()
+    }
+}
+
+impl Reducer {
+    /// Edges of the bins of a histogram with one range.
+    pub fn edges(&self) -> Option<Vec<f64>> {
+        match self {
+            Self::Histogram { bins, ranges } => {
+                let &(low, high) = ranges.first()?;
+                Some(Bins::new(low.to_f64(), high.to_f64(), *bins as usize).edges())
+            }
+            _ => None,
+        }
+    }
+
+    /// Whether it asks for the place of each cell in its fibre.
+    pub(super) fn indexed(&self) -> bool {
+        matches!(self, Self::ArgMin | Self::ArgMax)
+    }
+}

@@ -1,0 +1,172 @@
+//! Finding the array a document names, and running its plan.
+
+use std::path::PathBuf;
+
+use tesseral_core::{Error, ErrorKind, Result};
+use tesseral_engine::fold::{self, Fold, Reducer, Role, State};
+use tesseral_engine::kernel::summary::Wanted;
+
+use super::document::Reduction;
+use super::outcome::{Answer, Outcome, answer};
+use super::plan::Plan;
+use super::{align, execution, matrix, spill, transform};
+use crate::{Array, Container};
+
+/// What is not said in a document.
+#[derive(Clone, Debug, Default)]
+pub struct Settings {
+    /// Cells to show of a selection that is not reduced.
+    pub preview: usize,
+    /// Folders, beside the source's own, that files may be written to.
+    pub allow: Vec<PathBuf>,
+    /// Bytes that no document may exceed.
+    pub memory: Option<u64>,
+}
+
+/// The array of that name, or the field of that name of the only array; `None` when there is none.
+///
+/// # Errors
+/// What loading its metadata meets; `InvalidRequest` for an array of several fields.
+pub fn find(container: &Container, name: &str) -> Result<Option<Array>> {
+    let error = match container.array(name) {
+        Ok(array) if array.schema().fields.len() > 1 => {
+            let fields: Vec<&str> = array.schema().fields.iter().map(|f| f.name.as_str()).collect();
+            let detail = format!("query key `dataset`: {name:?} has several fields");
+            return Err(Error::invalid(detail).hint(format!("name one of {}", fields.join(", "))));
+        }
+        Ok(array) => return Ok(Some(array)),
+        Err(error) => error,
+    };
+    if !matches!(error.kind(), ErrorKind::NotFound { .. }) {
+        return Err(error);
+    }
+    if container.len() == 1 {
+        let array = container.array_at(0)?;
+        if array.schema().field(name).is_ok() {
+            return array.field(name).map(Some);
+        }
+    }
+    Ok(None)
+}
+
+impl Plan {
+    /// Runs the query.
+    ///
+    /// # Errors
+    /// What the plan, the store and the decoders meet; `Limit` where results or sorted values do not fit.
+    pub fn run(&self) -> Result<Outcome> {
+        if let Some(other) = &self.other {
+            return align::compare(self, other);
+        }
+        let Some(operation) = &self.document.operation else {
+            let written = self.document.spill.as_ref().map(|path| spill::write(self, path)).transpose()?;
+            return Ok(Outcome {
+                preview: Some(execution::preview(self)?),
+                strategy: if written.is_some() { "mmap_spill" } else { "capped_in_memory" },
+                written,
+                ..Outcome::default()
+            });
+        };
+        match operation.reduction {
+            Reduction::Covariance | Reduction::Correlation => matrix::run(self, operation),
+            Reduction::Transform => transform::run(self, operation),
+            _ => {
+                let fold = self.fold()?;
+                let folded = self.folded(&fold)?;
+                self.outcome(&fold, folded.states, folded.skipped)
+            }
+        }
+    }
+
+    /// Folds the selection.
+    pub(super) fn folded(&self, fold: &Fold) -> Result<fold::Folded> {
+        let request = self.array.request(&self.selection);
+        fold::fold(self.array.handle(), &request, fold, self.array.options())
+    }
+
+    /// The fold that answers: with ranges found first where a histogram was given none.
+    pub(super) fn fold(&self) -> Result<Fold> {
+        let mut fold = self.fold.clone().ok_or_else(|| Error::invalid("the query folds nothing"))?;
+        if let Reducer::Values = fold.reducer {
+            let bytes = self.logical_bytes();
+            self.array.options().check_memory("the values to sort", bytes).map_err(|e| {
+                let advice = "select less, raise the memory limit, or take `quantile` with `sketch`: 0.01";
+                Error::limit("the values to sort", bytes, self.array.options().memory.unwrap_or(0))
+                    .hint(advice)
+                    .in_array(e.array().unwrap_or(self.array.name()))
+            })?;
+        }
+        let Reducer::Histogram { bins, ranges } = &fold.reducer else { return Ok(fold) };
+        if !ranges.is_empty() {
+            return Ok(fold);
+        }
+        let bins = *bins;
+        let first = Fold { reducer: Reducer::Summary(Wanted::RANGE), ..fold.clone() };
+        let ranges = self.folded(&first)?.states.into_iter().map(|state| {
+            let State::Summary(summary) = state else { return Err(Error::invalid("no range")) };
+            let (Some(min), Some(max)) = (summary.min(), summary.max()) else {
+                return Ok((fold::Number::Int(0), fold::Number::Int(0)));
+            };
+            let edge = |value: &tesseral_core::Scalar| {
+                let float = || value.as_f64().filter(|v| v.is_finite()).map(fold::Number::Float);
+                value.as_i128().map(fold::Number::Int).or_else(float).ok_or_else(|| {
+                    Error::invalid("query key `histogram`: infinite cells have no bins")
+                        .hint("give `min` and `max`")
+                })
+            };
+            Ok((edge(&min)?, edge(&max)?))
+        });
+        fold.reducer = Reducer::Histogram { bins, ranges: ranges.collect::<Result<_>>()? };
+        Ok(fold)
+    }
+
+    /// Answers from states.
+    pub(super) fn outcome(&self, fold: &Fold, states: Vec<State>, skipped: u64) -> Result<Outcome> {
+        let operation =
+            self.document.operation.as_ref().ok_or_else(|| Error::invalid("nothing to answer"))?;
+        let field = self.array.selected_field();
+        let shape = self.result_shape();
+        let scalar = shape.is_empty() && self.windows.is_none() && self.groups.is_none();
+        let cells: u64 = states.iter().map(|state| state.cells(field.dtype)).sum();
+        let answers: Vec<Answer> = match &self.windows {
+            None => states.iter().map(|state| answer(operation, state, field.dtype)).collect(),
+            Some(windows) => {
+                let extents = self.selection.shape();
+                let reduced = fold.roles.iter().zip(&extents).filter(|(role, _)| **role == Role::Reduce);
+                let others: u64 = reduced.map(|(_, n)| *n).product();
+                let after = fold.roles.iter().zip(&extents).skip(windows.axis + 1);
+                let stride: u64 = after.filter(|(role, _)| **role == Role::Reduce).map(|(_, n)| *n).product();
+                // How many slots lie between one window and the next.
+                let inner: u64 = fold
+                    .roles
+                    .iter()
+                    .zip(&extents)
+                    .skip(windows.axis + 1)
+                    .filter_map(|(role, n)| role.slots(*n))
+                    .product();
+                let one = |(i, state): (usize, State)| {
+                    let slot = i as u64 / inner.max(1) % windows.count.max(1);
+                    let state = windows.finish(&fold.reducer, state, slot, others, stride, field)?;
+                    Ok(state.map_or(Answer::None, |state| answer(operation, &state, field.dtype)))
+                };
+                states.into_iter().enumerate().map(one).collect::<Result<_>>()?
+            }
+        };
+        Ok(Outcome {
+            edges: if scalar { fold.reducer.edges() } else { None },
+            elements: Some(if scalar && operation.reduction != Reduction::NullCount {
+                cells
+            } else {
+                self.selection.cells().unwrap_or(u64::MAX)
+            }),
+            groups: self.groups.map(|_| shape.iter().product()),
+            windows: self.windows.as_ref().map(|windows| windows.count),
+            accuracy: operation.sketch,
+            strategy: if operation.reduction.streams() { "streaming_fold" } else { "in_memory_materialize" },
+            shape: (!scalar).then_some(shape),
+            answers,
+            skipped,
+            ..Outcome::default()
+        })
+    }
+}
