@@ -67,7 +67,7 @@ fn case(random: &mut Random, dtype: DType, n: u64, stages: [(&str, Params); 3]) 
         }
         _ => {
             let mut cells: Vec<u8> = (0..len).map(|i| (i / 9) as u8 ^ random.below(2) as u8).collect();
-            if dtype == DType::Bitmask && n % 8 != 0 {
+            if dtype == DType::Bitmask && !n.is_multiple_of(8) {
                 *cells.last_mut().unwrap() &= !(0xff >> (n % 8));
             }
             cells

@@ -70,12 +70,9 @@ impl Shown<'_> {
             let shown: Vec<String> = values.iter().take(IN_LINE).map(value).collect();
             parts.push(format!("{key}={}", shown.join(",")));
         }
+        let counts = self.document.operation.as_ref().is_none_or(|op| op.reduction == Reduction::Count);
         match (&outcome.shape, outcome.answers.as_slice()) {
-            (None, [answer]) => {
-                if self.document.operation.as_ref().is_some_and(|op| op.reduction != Reduction::Count) {
-                    parts.push(format!("{}={}", self.key(), value(answer)));
-                }
-            }
+            (None, [answer]) if !counts => parts.push(format!("{}={}", self.key(), value(answer))),
             (Some(shape), answers) if !answers.is_empty() => {
                 let shape: Vec<String> = shape.iter().map(ToString::to_string).collect();
                 parts.push(format!("shape={}", shape.join("x")));
