@@ -39,7 +39,7 @@ mod _native {
     #[pymodule_export]
     use crate::source::{Source, as_of, formats, recognise};
     #[pymodule_export]
-    use crate::tools::{recover, verify};
+    use crate::tools::{convert, diff, recover, verify};
     #[pymodule_export]
     use crate::view::View;
     #[pymodule_export]

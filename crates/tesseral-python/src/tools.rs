@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
-use tesseral::{CreateOptions, Finding, Open, Options, Overwrite, engine};
+use tesseral::{ConvertOptions, CreateOptions, DiffOptions, Finding, Open, Options, Overwrite, engine};
 
 use crate::runtime;
 use crate::source::opener;
@@ -78,4 +78,95 @@ pub fn recover<'py>(
         Ok((found, recovered))
     })?;
     Ok((recovered.chunks_saved, recovered.chunks_lost, findings(py, &found)?))
+}
+
+/// What `convert` is given.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+pub struct Conversion {
+    format: Option<String>,
+    arrays: Vec<String>,
+    select: Vec<String>,
+    chunk: Option<String>,
+    codec: Option<String>,
+    casts: Vec<String>,
+    statistics: bool,
+    check: bool,
+    max_abs_error: Option<f64>,
+    overwrite: bool,
+    memory: Option<u64>,
+}
+
+impl Conversion {
+    fn options(&self, options: &Options) -> tesseral::Result<ConvertOptions> {
+        let codecs = self.codec.as_deref().map(tesseral::parse_codecs).transpose()?;
+        Ok(ConvertOptions {
+            format: self.format.clone(),
+            arrays: self.arrays.clone(),
+            select: self.select.clone(),
+            chunk: self.chunk.as_deref().map(str::parse).transpose()?,
+            codecs,
+            casts: self.casts.iter().map(|text| text.parse()).collect::<tesseral::Result<_>>()?,
+            statistics: self.statistics,
+            check: self.check,
+            max_abs_error: self.max_abs_error,
+            overwrite: self.overwrite,
+            execution: Options { memory: self.memory, ..options.clone() },
+            ..ConvertOptions::default()
+        })
+    }
+}
+
+/// Converts a source: format, names of the arrays and bytes of the output.
+#[pyfunction]
+pub fn convert(
+    py: Python<'_>,
+    path: PathBuf,
+    output: PathBuf,
+    conversion: Conversion,
+    as_of: Option<(u64, u64)>,
+    key: Option<Vec<u8>>,
+) -> PyResult<(&'static str, Vec<String>, u64)> {
+    let open = opener(as_of, conversion.memory, key, true, true);
+    let done = runtime::run(py, &Options::default(), u64::MAX, |options| {
+        let source = open.open(tesseral::local(&path)?)?;
+        tesseral::convert(&source, tesseral::local(&output)?, &conversion.options(options)?)
+    })?;
+    Ok((done.format.id(), done.arrays.into_iter().map(|a| a.name).collect(), done.stored_bytes))
+}
+
+/// Compares two sources: whether they are the same, notes on metadata, and what differs in cells.
+#[pyfunction]
+#[allow(clippy::type_complexity)]
+pub fn diff(
+    py: Python<'_>,
+    left: PathBuf,
+    right: PathBuf,
+    arrays: Vec<String>,
+    max_abs_error: Option<f64>,
+    max_rel_error: Option<f64>,
+) -> PyResult<(
+    bool,
+    Vec<(Option<String>, String, Option<String>, Option<String>)>,
+    Vec<(String, u64, u64, Option<Vec<u64>>, Option<f64>)>,
+)> {
+    let open = opener(None, None, None, true, true);
+    let found = runtime::run(py, &Options::default(), u64::MAX, |options| {
+        let left = open.open(tesseral::local(&left)?)?;
+        let right = open.open(tesseral::local(&right)?)?;
+        let options = DiffOptions {
+            arrays,
+            max_abs_error,
+            max_rel_error,
+            execution: options.clone(),
+            ..DiffOptions::default()
+        };
+        tesseral::diff(&left, &right, &options)
+    })?;
+    let same = found.is_same();
+    let notes = found.notes.into_iter().map(|n| (n.array, n.what, n.left, n.right)).collect();
+    let values = found.values.into_iter();
+    let values =
+        values.map(|v| (v.name, v.cells, v.differing, v.first.map(|f| f.position), v.max_abs)).collect();
+    Ok((same, notes, values))
 }

@@ -118,6 +118,23 @@ def test_history(tmp_path):
     assert (row["op"], row["source"], row["at"], row["params"]) == ("write", "lab", "5", {"step": "one"})
 
 
+def test_convert_and_diff(tmp_path):
+    values = np.arange(24, dtype="f4").reshape(4, 6)
+    tesseral.write(tmp_path / "a.tet", {"a": values}, dims=("y", "x"), chunks=(2, 3))
+    done = tesseral.convert(tmp_path / "a.tet", tmp_path / "b.tgm", codec="zstd", check=True)
+    assert done.format == "tensogram" and done.stored_bytes > 0
+    again = tesseral.convert(tmp_path / "b.tgm", tmp_path / "c.tet", chunks={"x": 2}, statistics=True)
+    assert again.format == "tet" and tesseral.open(tmp_path / "c.tet")[again.arrays[0]].chunks[1] == 2
+    assert np.array_equal(tesseral.open(tmp_path / "c.tet")[again.arrays[0]][...], values)
+    assert not tesseral.diff(tmp_path / "a.tet", tmp_path / "a.tet")
+    values[2, 3] += 1
+    tesseral.write(tmp_path / "d.tet", {"a": values}, dims=("y", "x"), chunks=(2, 3))
+    found = tesseral.diff(tmp_path / "a.tet", tmp_path / "d.tet")
+    assert found and found.values[0].differing == 1 and found.values[0].first == (2, 3)
+    with pytest.raises(ValueError):
+        tesseral.convert(tmp_path / "a.tet", tmp_path / "b.tgm")
+
+
 def test_recover_and_verify(tmp_path):
     path = tmp_path / "a.tet"
     values = np.arange(100, dtype="f4")

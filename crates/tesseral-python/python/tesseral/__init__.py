@@ -29,14 +29,16 @@ from ._errors import (
     UnsupportedError,
 )
 from ._native import __version__, recognise
-from ._tools import Finding, Recovered, Report, recover, verify
+from ._tools import Converted, Difference, Finding, Recovered, Report, convert, diff, recover, verify
 from ._write import Session, WritableArray, create, write
 
 __all__ = [
     "Array",
     "ChangedError",
     "Container",
+    "Converted",
     "CorruptError",
+    "Difference",
     "Field",
     "FileMissingError",
     "Finding",
@@ -53,7 +55,9 @@ __all__ = [
     "UnsupportedError",
     "WritableArray",
     "__version__",
+    "convert",
     "create",
+    "diff",
     "open",
     "recognise",
     "recover",

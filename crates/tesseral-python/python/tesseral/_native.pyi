@@ -5,6 +5,16 @@ import numpy as np
 __version__: str
 
 def as_of(text: str) -> tuple[int, int]: ...
+def convert(
+    path: str, output: str, conversion: dict[str, Any], as_of: tuple[int, int] | None, key: bytes | None
+) -> tuple[str, list[str], int]: ...
+def diff(
+    left: str, right: str, arrays: list[str], max_abs_error: float | None, max_rel_error: float | None
+) -> tuple[
+    bool,
+    list[tuple[str | None, str, str | None, str | None]],
+    list[tuple[str, int, int, list[int] | None, float | None]],
+]: ...
 def formats() -> list[tuple[str, str, list[str], bool]]: ...
 def merge(parts: list[Partial]) -> Partial: ...
 def recognise(path: str) -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -83,3 +84,106 @@ def recover(
     fill, else NaN, else 0; each lost chunk is a finding."""
     saved, lost, findings = _native.recover(os.fspath(path), os.fspath(output), overwrite, key)
     return Recovered(os.fspath(output), saved, lost, [Finding(**finding) for finding in findings])
+
+
+@dataclass(frozen=True)
+class Converted:
+    """What `convert` wrote."""
+
+    path: str
+    format: str
+    arrays: list[str]
+    stored_bytes: int
+
+
+@dataclass(frozen=True)
+class Note:
+    """A difference beside the cells; None where a side has nothing of the kind."""
+
+    array: str | None
+    what: str
+    left: str | None
+    right: str | None
+
+
+@dataclass(frozen=True)
+class ValueDifference:
+    """How the cells of one array differ."""
+
+    name: str
+    cells: int
+    differing: int
+    first: tuple[int, ...] | None
+    max_abs: float | None
+
+
+@dataclass(frozen=True)
+class Difference:
+    """What `diff` found. True when something differs."""
+
+    same: bool
+    notes: list[Note]
+    values: list[ValueDifference]
+
+    def __bool__(self) -> bool:
+        return not self.same
+
+
+def convert(
+    source: str | os.PathLike[str],
+    target: str | os.PathLike[str],
+    *,
+    format: str | None = None,
+    arrays: Sequence[str] = (),
+    select: Sequence[str] = (),
+    chunks: Sequence[int] | Mapping[str, int] | None = None,
+    codec: str | Sequence[str] | None = None,
+    cast: str | Mapping[str, str] | None = None,
+    statistics: bool = False,
+    check: bool = False,
+    max_abs_error: float | None = None,
+    overwrite: bool = False,
+    as_of: Any = None,
+    key: bytes | None = None,
+    memory_limit: int | None = None,
+) -> Converted:
+    """Converts a source to another format, or the same with other chunks and codecs, within bounded memory.
+
+    The format goes by the target's ending unless it is named. `select` holds selections as `tet` takes them (`"time=0:10"`), `cast` a
+    dtype for all arrays or one by name, `check` reads the output again and compares every cell before it appears.
+    """
+    chunk: str | None = None
+    if isinstance(chunks, Mapping):
+        chunk = ",".join(f"{dim}={extent}" for dim, extent in chunks.items())
+    elif chunks is not None:
+        chunk = ",".join(map(str, chunks))
+    casts = [cast] if isinstance(cast, str) else [f"{name}={dtype}" for name, dtype in (cast or {}).items()]
+    asked = {
+        "format": format,
+        "arrays": list(arrays),
+        "select": list(select),
+        "chunk": chunk,
+        "codec": codec if codec is None or isinstance(codec, str) else "+".join(codec),
+        "casts": casts,
+        "statistics": statistics,
+        "check": check,
+        "max_abs_error": max_abs_error,
+        "overwrite": overwrite,
+        "memory": memory_limit,
+    }
+    output = os.fspath(target)
+    return Converted(output, *_native.convert(os.fspath(source), output, asked, time_range(as_of), key))
+
+
+def diff(
+    left: str | os.PathLike[str],
+    right: str | os.PathLike[str],
+    *,
+    arrays: Sequence[str] = (),
+    max_abs_error: float | None = None,
+    max_rel_error: float | None = None,
+) -> Difference:
+    """Compares two sources of any formats: metadata, and cells bit by bit unless an error is allowed."""
+    same, notes, values = _native.diff(os.fspath(left), os.fspath(right), list(arrays), max_abs_error, max_rel_error)
+    found = [ValueDifference(name, cells, n, None if first is None else tuple(first), most) for name, cells, n, first, most in values]
+    return Difference(same, [Note(*note) for note in notes], found)
