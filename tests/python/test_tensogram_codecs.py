@@ -97,10 +97,6 @@ class Case:
             codecs.append(compression)
         self.codecs = "+".join(codecs)
         flat = smooth(rng, self.count).astype(self.dtype) if self.dtype.startswith("float") else integers(rng, self.count, self.dtype)
-        if self.params.get("sz3_error_bound_mode") == "abs":
-            self.bound = self.params["sz3_error_bound"]
-        elif self.params.get("sz3_error_bound_mode") == "rel":
-            self.bound = self.params["sz3_error_bound"] * float(flat.max() - flat.min())
         self.data = np.ascontiguousarray(flat.reshape(self.shape))
         self.masked = False
         if self.dtype.startswith("float") and bits is None and rng.random() < 0.4:
@@ -108,6 +104,12 @@ class Case:
             flat = self.data.reshape(-1)
             for value in (np.nan, np.inf, -np.inf):
                 flat[[rng.randrange(self.count) for _ in range(rng.choice([1, 3, max(1, self.count // 5)]))]] = value
+        if self.params.get("sz3_error_bound_mode") == "abs":
+            self.bound = self.params["sz3_error_bound"]
+        elif self.params.get("sz3_error_bound_mode") == "rel":
+            # Of what is stored: masked cells are zeros there.
+            stored = np.where(np.isfinite(self.data), self.data, 0)
+            self.bound = self.params["sz3_error_bound"] * float(stored.max() - stored.min())
 
     def descriptor(self):
         return descriptor(self.dtype, self.shape, self.params)

@@ -36,11 +36,11 @@ def test_types_are_complete(tmp_path):
     (tmp_path / "user.py").write_text(USER)
     (tmp_path / "wrong.py").write_text("import tesseral\ntesseral.open(3)\ntesseral.verify('a').nope\n")
     mypy = [sys.executable, "-m", "mypy", "--cache-dir", str(tmp_path / "cache"), "--config-file", str(ROOT / "pyproject.toml")]
-    whole = subprocess.run([*mypy, "-p", "tesseral"], capture_output=True, text=True, cwd=FOLDER.parent)
+    whole = subprocess.run([*mypy, "-p", "tesseral"], capture_output=True, text=True, cwd=tmp_path)
     assert whole.returncode == 0, whole.stdout
-    user = subprocess.run([*mypy, "--no-strict-equality", str(tmp_path / "user.py")], capture_output=True, text=True, cwd=FOLDER.parent)
+    user = subprocess.run([*mypy, "--no-strict-equality", str(tmp_path / "user.py")], capture_output=True, text=True, cwd=tmp_path)
     assert user.returncode == 0, user.stdout
-    wrong = subprocess.run([*mypy, str(tmp_path / "wrong.py")], capture_output=True, text=True, cwd=FOLDER.parent)
+    wrong = subprocess.run([*mypy, str(tmp_path / "wrong.py")], capture_output=True, text=True, cwd=tmp_path)
     assert wrong.returncode == 1 and "Found 2 errors" in wrong.stdout, wrong.stdout
     assert (FOLDER / "py.typed").exists()
 
