@@ -133,7 +133,7 @@ impl<'a> CellQuery<'a> {
     /// # Errors
     /// As [`batches`](Self::batches); `Limit` when they do not fit in the memory allowed.
     pub fn read(&self) -> Result<CellBatch> {
-        if self.array.schema().sparse {
+        if self.array.schema().sparse && self.order == CellOrder::Sorted {
             return tesseral_engine::read_cells(self.array.handle(), &self.request(), &self.options);
         }
         let mut whole: Option<CellBatch> = None;
