@@ -44,7 +44,7 @@ pub use rechunk::{Grids, RechunkPlan, Way};
 pub use recover::{Recovered, recover};
 pub use reduce::{Reduced, reduce};
 pub use sparse::{CellBatch, CellOrder, CellStream, cells, read_cells};
-pub use transfer::{CellSource, read_column, read_stored, transfer};
+pub use transfer::{CellSource, read_column, read_stored, transfer, transfer_box};
 pub use var::read_var;
 pub use verify::{Verified, verify, verify_to};
 pub use write::{Arrival, WriteSession};

@@ -52,10 +52,23 @@ pub fn transfer(
     }
     let mover = Mover { session, array, source };
     match &plan.way {
-        Way::Chunks => mover.chunks(),
+        Way::Chunks => mover.chunks(&Region::from_shape(grid.shape())),
         Way::Blocks { block } => mover.blocks(block),
         Way::Twice { read, write } => mover.twice(read, write, &scratch()?),
     }
+}
+
+/// Fills a box of whole chunks of an array from a source, chunk by chunk.
+///
+/// # Errors
+/// `InvalidRequest` when the box cuts a chunk; what the source and the writer meet.
+pub fn transfer_box(
+    session: &WriteSession,
+    array: usize,
+    region: &Region,
+    source: &dyn CellSource,
+) -> Result<()> {
+    Mover { session, array, source }.chunks(region)
 }
 
 struct Mover<'a> {
@@ -75,13 +88,12 @@ impl Mover<'_> {
         Options { progress: None, ..self.session.options().clone() }
     }
 
-    fn chunks(&self) -> Result<()> {
+    fn chunks(&self, part: &Region) -> Result<()> {
         let grid = &self.session.declared(self.array)?.grid;
         let options = self.sequential();
         let adopts = |form| self.session.adopts(self.array, form);
         let ticker = self.session.options().ticker(grid.total());
-        let whole = Region::from_shape(grid.shape());
-        self.session.fill_part(self.array, &whole, &ticker, |region, columns| {
+        self.session.fill_part(self.array, part, &ticker, |region, columns| {
             if let Some(stored) = self.source.stored(region, &adopts)? {
                 return Ok(Some(stored));
             }

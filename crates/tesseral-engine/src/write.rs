@@ -100,6 +100,14 @@ impl WriteSession {
         Ok(array)
     }
 
+    /// What an array was declared to be.
+    ///
+    /// # Errors
+    /// `InvalidRequest` when none of that number was.
+    pub fn schema(&self, array: usize) -> Result<&ArraySchema> {
+        self.declared(array).map(|declared| &declared.schema)
+    }
+
     pub(crate) fn declared(&self, array: usize) -> Result<&Declared> {
         self.arrays.get(array).ok_or_else(|| Error::invalid(format!("no array number {array} was declared")))
     }

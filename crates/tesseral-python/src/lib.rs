@@ -2,12 +2,14 @@
 //! on: opening, reading, reducing and writing without the interpreter's lock.
 //!
 //! One class per thing: `Source` (an opened file or folder), `View` (cells of one field of one array, as a window over it),
-//! `Writer` (a container being written). Indices come as Python's own objects, never as text.
+//! `Writer` (a container being written), `Message…` (Tensogram messages, without the engine). Indices come as Python's own objects, never as text.
 #![forbid(unsafe_code)]
 
 mod dtype;
+mod edit;
 mod error;
 mod index;
+mod messages;
 mod numbers;
 mod read;
 mod reduce;
@@ -31,6 +33,13 @@ mod _native {
     }
 
     #[pymodule_export]
+    use crate::edit::{append, consolidate, delete, set_attributes, vacuum, versions};
+    #[pymodule_export]
+    use crate::messages::{
+        MessageDecoder, MessageFile, MessageStream, decode, decode_descriptors, decode_range, encode, scan,
+        validate,
+    };
+    #[pymodule_export]
     use crate::numbers::Memory;
     #[pymodule_export]
     use crate::reduce::{Partial, merge};
@@ -43,5 +52,5 @@ mod _native {
     #[pymodule_export]
     use crate::view::View;
     #[pymodule_export]
-    use crate::write::Writer;
+    use crate::write::{Staged, Writer};
 }

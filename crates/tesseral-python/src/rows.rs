@@ -5,7 +5,9 @@ use std::sync::{Mutex, PoisonError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use tesseral::core::dtype::Class;
-use tesseral::{ArraySchema, CellBatch, CellLen, CellQuery, CellStream, Cells, Column, Field, Options};
+use tesseral::{
+    ArraySchema, CellBatch, CellLen, CellQuery, CellStream, Cells, Column, Dimension, Field, Options,
+};
 
 use crate::dtype::{self, cells_of};
 use crate::error::OrRaise;
@@ -74,6 +76,15 @@ impl Rows {
     }
 }
 
+/// The coordinates along a dimension, as a field.
+pub(crate) fn coordinates(dim: &Dimension) -> Field {
+    let mut field = Field::new(dim.name.clone(), dim.dtype);
+    if dim.dtype.class() == Class::Text {
+        field.cell = CellLen::Var;
+    }
+    field
+}
+
 /// The columns of a batch as arrays with one axis.
 fn columns<'py>(py: Python<'py>, schema: &ArraySchema, batch: &CellBatch) -> PyResult<Bound<'py, PyDict>> {
     let out = PyDict::new(py);
@@ -85,11 +96,7 @@ fn columns<'py>(py: Python<'py>, schema: &ArraySchema, batch: &CellBatch) -> PyR
             }
             Column::Dim(i) => {
                 let dim = &schema.dims[usize::from(*i)];
-                let mut field = Field::new(dim.name.clone(), dim.dtype);
-                if dim.dtype.class() == Class::Text {
-                    field.cell = CellLen::Var;
-                }
-                (dim.name.clone(), field)
+                (dim.name.clone(), coordinates(dim))
             }
             Column::Timestamp | Column::DeletedBy => continue,
         };

@@ -132,11 +132,14 @@ pub fn recognise(py: Python<'_>, path: PathBuf) -> PyResult<Option<&'static str>
     }
 }
 
-/// Id, title, file name endings and whether it is written, of every format.
+/// Id, title, file name endings, whether it is written, and whether its containers are folders, of every format.
 #[pyfunction]
-pub fn formats() -> Vec<(&'static str, &'static str, &'static [&'static str], bool)> {
-    let one =
-        |f: &&'static dyn tesseral::Format| (f.id(), f.title(), f.extensions(), f.capabilities().create);
+#[allow(clippy::type_complexity)]
+pub fn formats() -> Vec<(&'static str, &'static str, &'static [&'static str], bool, bool)> {
+    let one = |f: &&'static dyn tesseral::Format| {
+        let able = f.capabilities();
+        (f.id(), f.title(), f.extensions(), able.create, able.folder)
+    };
     tesseral::FORMATS.iter().map(one).collect()
 }
 

@@ -194,6 +194,15 @@ impl View {
         self.schema().fields.iter().map(one).collect()
     }
 
+    /// What cells consist of: name, NumPy's dtype and whether they can be null, of each dimension of a sparse array and of each
+    /// field. Cells that differ in length are objects.
+    fn columns<'py>(&self, py: Python<'py>) -> PyResult<Vec<(String, Bound<'py, PyAny>, bool)>> {
+        let schema = self.schema();
+        let dims = schema.dims.iter().filter(|_| schema.sparse).map(crate::rows::coordinates);
+        let one = |f: Field| Ok((f.name.clone(), crate::dtype::of_field(py, &f)?, f.nullable));
+        dims.chain(schema.fields.iter().cloned()).map(one).collect()
+    }
+
     /// Positions along each axis of the window.
     #[getter]
     fn shape<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {

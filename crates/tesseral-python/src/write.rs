@@ -1,12 +1,13 @@
 //! Writing containers.
 
 use std::path::PathBuf;
-use std::sync::{PoisonError, RwLock};
+use std::sync::{Mutex, PoisonError, RwLock};
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use tesseral::core::schema::Labels;
+use tesseral::store::StagedFolder;
 use tesseral::{
     ArrayId, ArraySchema, ArraySpec, CellLen, CodecSpec, Create, Error, Field, HistoryRow, Region, Scalar,
     Session,
@@ -84,7 +85,7 @@ impl Declared<'_> {
             schema.fields[0].fill = Some(scalar(&schema.fields[0], &fill).and_then(|s| s.or_raise(py))?);
         }
         let codecs = self.codecs.into_iter().map(|(name, options)| {
-            let mut spec: CodecSpec = name.parse().or_raise(py)?;
+            let mut spec = name.parse::<CodecSpec>().or_raise(py)?;
             spec.options.extend(value::from_attributes(&options)?);
             Ok(spec)
         });
@@ -161,6 +162,17 @@ impl Writer {
         self.with(py, |session| session.write_region(ArrayId(array), &region, bytes))
     }
 
+    /// Fills a box of whole chunks with all cells of the only array of another container.
+    fn copy(&self, py: Python<'_>, array: usize, start: Vec<u64>, part: PathBuf) -> PyResult<()> {
+        self.with(py, |session| {
+            let container = tesseral::open(tesseral::local(&part)?)?;
+            let from = container.array_at(0)?;
+            let shape = from.schema().shape().unwrap_or_default();
+            let ends = start.iter().zip(&shape).map(|(&at, &n)| (at, at.saturating_add(n)));
+            session.copy(ArrayId(array), &Region::new(ends), &from)
+        })
+    }
+
     /// Sets attributes of the container.
     fn set_attributes(&self, py: Python<'_>, attributes: &Bound<'_, PyAny>) -> PyResult<()> {
         let attributes = value::from_attributes(attributes)?;
@@ -185,6 +197,16 @@ impl Writer {
         self.with_mut(py, |session| session.add_history(row))
     }
 
+    /// Writes a container that is a folder, without publishing it.
+    fn stage(&self, py: Python<'_>) -> PyResult<Staged> {
+        let stage = || {
+            let session = self.session.write().unwrap_or_else(PoisonError::into_inner).take();
+            session.ok_or_else(closed).and_then(Session::stage)
+        };
+        let folder = py.detach(stage).or_raise(py)?;
+        Ok(Staged { folder: Mutex::new(Some(folder)) })
+    }
+
     /// Publishes the container: all of it or nothing.
     fn commit(&self, py: Python<'_>) -> PyResult<()> {
         let commit = || {
@@ -197,5 +219,35 @@ impl Writer {
     /// Leaves no trace.
     fn abandon(&self, py: Python<'_>) {
         py.detach(|| drop(self.session.write().unwrap_or_else(PoisonError::into_inner).take()));
+    }
+}
+
+/// A folder that is whole and not in its place yet. It is gone with this object unless it is published.
+#[pyclass(frozen, module = "tesseral._native")]
+pub struct Staged {
+    folder: Mutex<Option<StagedFolder>>,
+}
+
+#[pymethods]
+impl Staged {
+    /// Where it is meanwhile.
+    #[getter]
+    fn path(&self) -> Option<PathBuf> {
+        let folder = self.folder.lock().unwrap_or_else(PoisonError::into_inner);
+        folder.as_ref().map(|folder| folder.path().to_owned())
+    }
+
+    /// Moves it to its place.
+    fn publish(&self, py: Python<'_>) -> PyResult<()> {
+        let publish = || {
+            let folder = self.folder.lock().unwrap_or_else(PoisonError::into_inner).take();
+            folder.ok_or_else(closed).and_then(StagedFolder::publish)
+        };
+        py.detach(publish).or_raise(py)
+    }
+
+    /// Removes it.
+    fn abandon(&self) {
+        self.folder.lock().unwrap_or_else(PoisonError::into_inner).take();
     }
 }

@@ -3,12 +3,14 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use tesseral_core::{ArraySchema, Attributes, Error, HistoryRow, Region, Result, Value};
-use tesseral_engine::{Arrival, Options, WriteSession};
-use tesseral_format::{ArraySpec, ColumnData, CreateOptions, MemoryBudget};
+use tesseral_core::{ArraySchema, Attributes, Error, HistoryRow, Region, Result, Selection, Value};
+use tesseral_engine::{
+    Arrival, CellSource, Cells, Options, WriteSession, read_column, read_stored, transfer_box,
+};
+use tesseral_format::{ArraySpec, ColumnData, CreateOptions, MemoryBudget, StoredChunk, StoredForm};
 use tesseral_store::{Access, LocalStore, Overwrite, StagedFolder, Store};
 
-use crate::registry;
+use crate::{Array, registry};
 
 /// How to create a container.
 #[derive(Clone, Debug, Default)]
@@ -88,6 +90,37 @@ impl Create {
         let store: Arc<dyn Store> = Arc::new(LocalStore::new(root, Access::Read));
         let writer = format.create(store, &self.options)?;
         Ok(Session { inner: WriteSession::new(writer, self.execution.clone()), folder, schema: None })
+    }
+}
+
+/// An array whose first cell is put at the start of a box.
+struct Placed<'a> {
+    from: &'a Array,
+    at: &'a Region,
+}
+
+impl Placed<'_> {
+    fn source_of(&self, region: &Region) -> Region {
+        let bounds = region.bounds().iter().zip(self.at.bounds());
+        Region::new(bounds.map(|(to, at)| (to.0 - at.0, to.1 - at.0)))
+    }
+}
+
+impl CellSource for Placed<'_> {
+    fn read(&self, region: &Region, columns: &mut [Cells], options: &Options) -> Result<()> {
+        let selection = Selection::from_region(&self.source_of(region));
+        for (number, column) in (0..).zip(columns) {
+            let request = self.from.clone().field_at(number).request(&selection);
+            read_column(self.from.handle(), &request, column, options)?;
+        }
+        Ok(())
+    }
+
+    fn stored(&self, region: &Region, adopts: &dyn Fn(StoredForm) -> bool) -> Result<Option<StoredChunk>> {
+        if self.from.schema().fields.len() > 1 {
+            return Ok(None);
+        }
+        read_stored(self.from.handle(), &self.source_of(region), adopts)
     }
 }
 
@@ -173,6 +206,25 @@ impl Session {
         self.inner.write_region(array.0, region, cells)
     }
 
+    /// Fills a box of whole chunks with all cells of an array of the same shape and fields, such as a part that another process
+    /// wrote. Chunks stored as this container stores them are taken over as they are.
+    ///
+    /// # Errors
+    /// `InvalidRequest` when the array does not fit, the box cuts a chunk, or one was already written; what reading meets; `Io`.
+    pub fn copy(&self, array: ArrayId, region: &Region, from: &Array) -> Result<()> {
+        let declared = self.inner.schema(array.0)?;
+        let fields = |schema: &ArraySchema| -> Vec<_> {
+            schema.fields.iter().map(|f| (f.dtype, f.cell, f.nullable)).collect()
+        };
+        if from.schema().shape().as_deref() != Some(&region.shape()[..])
+            || fields(from.schema()) != fields(declared)
+        {
+            return Err(Error::invalid(format!("{} is not the cells of {region:?}", from.name()))
+                .in_array(&declared.name));
+        }
+        transfer_box(&self.inner, array.0, region, &Placed { from, at: region })
+    }
+
     /// Sets attributes of the container.
     ///
     /// # Errors
@@ -187,6 +239,17 @@ impl Session {
     /// `Unsupported` when the format has no place for it.
     pub fn add_history(&mut self, row: HistoryRow) -> Result<()> {
         self.inner.add_history(row)
+    }
+
+    /// Writes the container, a folder, without publishing it: others may add to the arrays in it before it appears in its place.
+    ///
+    /// # Errors
+    /// `Unsupported` for formats whose containers are files; `InvalidRequest` when a chunk is missing; `Io`.
+    pub fn stage(self) -> Result<StagedFolder> {
+        let folder =
+            self.folder.ok_or_else(|| Error::unsupported("adding to a file before it is published"))?;
+        self.inner.commit()?;
+        Ok(folder)
     }
 
     /// Publishes the container: all of it or nothing.

@@ -7,7 +7,10 @@ use common::{Case, array, memory, number, options, threads};
 use proptest::prelude::*;
 use std::path::Path;
 use tesseral::core::schema::Labels;
-use tesseral::{Attributes, Create, DType, ErrorKind, HistoryRow, Region, Selection, Session, Value};
+use tesseral::{
+    ArraySchema, ArraySpec, Attributes, Create, DType, ErrorKind, HistoryRow, Region, Selection, Session,
+    Value,
+};
 
 fn invalid(error: &tesseral::Error) -> bool {
     matches!(error.kind(), ErrorKind::InvalidRequest { .. })
@@ -204,4 +207,33 @@ fn metadata_comes_back() {
     assert_eq!(array.schema().attributes.get("units"), Some(&Value::from("K")));
     let july = array.read(&array.select(["time=@2015-07", "x=1:"]).unwrap()).unwrap();
     assert_eq!(july.as_slice::<f32>().unwrap(), [4.0, 5.0]);
+}
+
+/// Parts that others wrote become boxes of one array: those stored alike as they are, others decoded and encoded.
+#[test]
+fn parts_are_put_together() {
+    let folder = tempfile::tempdir().unwrap();
+    let spec = |name: &str, shape: &[u64], chunk: &[u64]| {
+        ArraySpec::raw(ArraySchema::dense(name, DType::Int32, shape, chunk))
+    };
+    let cells = |from: i64, to: i64| (from..to).flat_map(|i| number(DType::Int32, i)).collect::<Vec<_>>();
+    for (name, chunk, range) in [("top", [2, 3], (0, 24)), ("bottom", [1, 6], (24, 36))] {
+        let mut session = begin(&folder.path().join(name).with_extension("tet"));
+        let rows = u64::try_from((range.1 - range.0) / 6).unwrap();
+        let id = session.add(&spec("part", &[rows, 6], &chunk)).unwrap();
+        session.write(id, &cells(range.0, range.1)).unwrap();
+        session.commit().unwrap();
+    }
+    let open = |name: &str| tesseral::open(folder.path().join(name)).unwrap().array_at(0).unwrap();
+    let path = folder.path().join("whole.tet");
+    let mut session = begin(&path);
+    let id = session.add(&spec("whole", &[6, 6], &[2, 3])).unwrap();
+    let (upper, lower) = (Region::new([(0, 4), (0, 6)]), Region::new([(4, 6), (0, 6)]));
+    assert!(invalid(&session.copy(id, &lower, &open("top.tet")).unwrap_err()), "another shape");
+    session.copy(id, &lower, &open("bottom.tet")).unwrap();
+    session.copy(id, &upper, &open("top.tet")).unwrap();
+    assert!(invalid(&session.copy(id, &upper, &open("top.tet")).unwrap_err()), "twice");
+    session.commit().unwrap();
+    let whole = open("whole.tet");
+    assert_eq!(whole.read(&whole.all().unwrap()).unwrap().bytes(), cells(0, 36));
 }

@@ -2,6 +2,8 @@
 
 import os
 import signal
+import threading
+import time
 
 import dask
 import dask.array as da
@@ -69,13 +71,39 @@ def test_tokens_are_the_same_for_the_same_cells(arrays, tmp_path):
     assert tokenize(array) != tokenize(array.isel(dim_0=0)) != tokenize(arrays["zstd.tet"])
 
 
-def test_store(tmp_path):
+@pytest.mark.parametrize("name", ["a.tet", "a.tgm", "a.tiledb"])
+def test_store(tmp_path, name):
     values = np.arange(600, dtype="i4").reshape(20, 30)
     lazy = da.from_array(values, chunks=(7, 11))
+    codec = "zstd:5" if name != "a.tgm" else "lz4"
     with dask.config.set(scheduler="threads"):
-        td.store({"a": lazy, "b": lazy + 1}, tmp_path / "a.tet", chunks=(5, 10), dims=("y", "x"), codec="zstd")
-    container = tesseral.open(tmp_path / "a.tet")
-    assert np.array_equal(container["b"][...], values + 1) and container["a"].dims == ("y", "x")
+        td.store({"a": lazy, "b": lazy + 1}, tmp_path / name, chunks=(5, 10), dims=("y", "x"), codec=codec)
+        with pytest.raises(ValueError):
+            td.store({"a": lazy}, tmp_path / name)
+        td.store({"a": lazy * 3}, tmp_path / name, chunks=(5, 10), dims=("y", "x"), codec=codec, overwrite=True)
+    array = next(iter(tesseral.open(tmp_path / name).values()))
+    assert np.array_equal(array[...], values * 3) and array.dims == ("y", "x")
+    assert tesseral.verify(tmp_path / name, deep=True) and os.listdir(tmp_path) == [name]
+
+
+def test_blocks_that_fail_leave_nothing(tmp_path):
+    def broken(block):
+        raise RuntimeError("no")
+
+    lazy = da.zeros((20, 30), chunks=(10, 10)).map_blocks(broken, dtype="f8")
+    for name in ("a.tet", "a.tgm", "a.tiledb"):
+        with dask.config.set(scheduler="threads"), pytest.raises(RuntimeError):
+            td.store({"a": lazy}, tmp_path / name)
+    assert not os.listdir(tmp_path)
+
+
+def test_parts_are_taken_over_as_they_are(tmp_path):
+    values = np.random.default_rng(0).integers(0, 9, (40, 60))
+    with dask.config.set(scheduler="threads"):
+        td.store({"a": da.from_array(values, chunks=(13, 60))}, tmp_path / "a.tet", chunks=(10, 20), codec="zstd:7")
+    tesseral.write(tmp_path / "b.tet", {"a": values}, chunks=(10, 20), codec="zstd:7")
+    ours, plain = (tesseral.open(tmp_path / name)["a"]._view.chunk_table() for name in ("a.tet", "b.tet"))
+    assert [row[:4] for row in ours] == [row[:4] for row in plain]
 
 
 def test_a_worker_that_is_killed(tmp_path):
@@ -92,5 +120,20 @@ def test_a_worker_that_is_killed(tmp_path):
             os.kill(victim, signal.SIGKILL)
             assert total.result(timeout=90) == values.sum()
             np.testing.assert_allclose(mean.result(timeout=90), values.mean(0))
-            td.store({"b": td.from_array(array, nbytes=1 << 19) * 2}, tmp_path / "b.tet")
-    assert np.array_equal(tesseral.open(tmp_path / "b.tet")["b"][...], values * 2)
+            for name in ("b.tet", "b.tiledb"):
+                killer = threading.Timer(0.3, kill_one, (client,))
+                killer.start()
+                td.store({"b": td.from_array(array, nbytes=1 << 17).map_blocks(slowly) * 2}, tmp_path / name, chunks=(64, 256))
+                killer.join()
+    for name in ("b.tet", "b.tiledb"):
+        assert np.array_equal(tesseral.open(tmp_path / name)["b"][...], values * 2)
+    assert sorted(os.listdir(tmp_path)) == ["a.tet", "b.tet", "b.tiledb"]
+
+
+def slowly(block):
+    time.sleep(0.1)
+    return block
+
+
+def kill_one(client):
+    os.kill(next(iter(client.run(os.getpid).values())), signal.SIGKILL)

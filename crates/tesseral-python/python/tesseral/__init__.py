@@ -15,6 +15,7 @@ from typing import Any
 
 from ._array import Array, Field
 from ._container import Container, open
+from ._edit import Consolidated, Vacuumed, Version, append, consolidate, delete, log, set_attrs, vacuum
 from ._errors import (
     ChangedError,
     CorruptError,
@@ -35,6 +36,7 @@ from ._write import Session, WritableArray, create, write
 __all__ = [
     "Array",
     "ChangedError",
+    "Consolidated",
     "Container",
     "Converted",
     "CorruptError",
@@ -53,14 +55,22 @@ __all__ = [
     "Session",
     "TesseralError",
     "UnsupportedError",
+    "Vacuumed",
+    "Version",
     "WritableArray",
     "__version__",
+    "append",
+    "consolidate",
     "convert",
     "create",
+    "delete",
     "diff",
+    "log",
     "open",
     "recognise",
     "recover",
+    "set_attrs",
+    "vacuum",
     "verify",
     "write",
 ]
@@ -68,7 +78,7 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     # These need packages that not everyone has, or that take their time to load.
-    if name in ("xarray", "dask", "zarr"):
+    if name in ("xarray", "dask", "zarr", "tensogram"):
         from importlib import import_module
 
         return import_module(f".{name}", __name__)

@@ -10,6 +10,7 @@ import numpy as np
 
 from . import _gather, _rows, _show
 from ._coords import Coords, along, as_text
+from ._write import OF_CONTAINER
 
 if TYPE_CHECKING:
     from ._container import Container
@@ -118,7 +119,7 @@ class Array:
     @property
     def attrs(self) -> dict[str, Any]:
         """Attributes of the array. A copy: the file does not change with it."""
-        return self._view.attributes()
+        return {name: value for name, value in self._view.attributes().items() if not name.startswith(OF_CONTAINER)}
 
     @property
     def fields(self) -> dict[str, Field]:

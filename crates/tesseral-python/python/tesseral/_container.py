@@ -15,6 +15,7 @@ import numpy as np
 from . import _native, _show
 from ._array import Array
 from ._errors import ChangedError, NotFoundError
+from ._write import OF_CONTAINER
 
 AsOf = "int | str | datetime.datetime | np.datetime64 | tuple[Any, Any] | None"
 
@@ -156,7 +157,12 @@ class Container(Mapping[str, Array]):
     @property
     def attrs(self) -> dict[str, Any]:
         """Attributes of the whole. A copy: the file does not change with it."""
-        return self._source.attributes()
+        attrs = self._source.attributes()
+        if len(self._source):
+            # Some formats have arrays keep them.
+            kept = self._source.view(0).attributes()
+            attrs |= {name.removeprefix(OF_CONTAINER): kept[name] for name in kept if name.startswith(OF_CONTAINER)}
+        return attrs
 
     @property
     def history(self) -> list[dict[str, Any]]:

@@ -13,11 +13,13 @@ import numpy as np
 
 from . import _native
 from ._coords import as_text
-from ._errors import InvalidRequestError
+from ._errors import InvalidRequestError, UnsupportedError
 from ._gather import expand
 
 Codec = "str | Sequence[str | tuple[str, Mapping[str, Any]]] | None"
 _CHUNK = 4 << 20
+# What stands before the name of an attribute of the container that its arrays keep for it.
+OF_CONTAINER = "container:"
 
 
 def _codecs(codec: Any) -> list[tuple[str, Mapping[str, Any]]]:
@@ -55,16 +57,34 @@ def _native_order(dtype: Any) -> np.dtype[Any]:
     return given if given.isnative else given.newbyteorder("=")
 
 
+def format_of(path: str, format: str) -> tuple[str, bool]:
+    """The id of a format, named or told by the path's ending, and whether its containers are folders."""
+    for id, _, endings, _, folder in _native.formats():
+        if id == format or not format and any(path.endswith(f".{ending}") for ending in endings):
+            return id, folder
+    return format, False
+
+
 class WritableArray:
     """An array being written. `array[region] = values` stores cells; every cell must be written once."""
 
-    def __init__(self, session: Session, number: int, name: str, shape: tuple[int, ...], chunks: tuple[int, ...], dtype: Any) -> None:
+    def __init__(
+        self,
+        session: Session,
+        number: int,
+        name: str,
+        shape: tuple[int, ...],
+        chunks: tuple[int, ...],
+        dtype: Any,
+        codec: Any = None,
+    ) -> None:
         self._session = session
         self._number = number
         self.name = name
         self.shape = shape
         self.chunks = chunks
         self.dtype = np.dtype(dtype)
+        self.codec = codec
         # Cells of chunks that are not whole yet, and which of them came.
         self._partial: dict[tuple[int, ...], tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]] = {}
         self._lock = threading.Lock()
@@ -173,6 +193,20 @@ class WritableArray:
         return [a for a, _ in bounds], buffer
 
 
+    def _take(self, region: tuple[slice, ...], part: str) -> None:
+        """Cells of a region from a container that holds them, stored bytes and all where whole chunks are taken."""
+        bounds = list(zip(self._region(region), self.chunks, self.shape))
+        if not all(start % chunk == 0 and (stop % chunk == 0 or stop == extent) for (start, stop), chunk, extent in bounds):
+            self[region] = _native.Source(part).view(0).get(())
+            return
+        grid = tuple(slice(start // chunk, -(-stop // chunk)) for (start, stop), chunk, _ in bounds)
+        with self._lock:
+            if self._stored[grid].any():
+                raise InvalidRequestError("cells were written already", array=self.name)
+            self._stored[grid] = True
+        self._session._writer.copy(self._number, [start for (start, _), _, _ in bounds], part)
+
+
 class Session:
     """A container being written. Use it in `with`: it is committed at the end, and leaves no trace when an exception passes."""
 
@@ -186,6 +220,8 @@ class Session:
         statistics: bool = False,
         **options: Any,
     ) -> None:
+        self.path = os.path.abspath(path)
+        self.format, _ = format_of(self.path, format)
         self._writer = _native.Writer(os.fspath(path), format, overwrite, digests, statistics, options)
         self._arrays: list[WritableArray] = []
 
@@ -226,13 +262,27 @@ class Session:
                 "codecs": _codecs(codec),
             }
         )
-        array = WritableArray(self, number, name, extents, sizes, dtype)
+        array = WritableArray(self, number, name, extents, sizes, dtype, codec)
         self._arrays.append(array)
         return array
 
     def set_attrs(self, attrs: Mapping[str, Any]) -> None:
         """Sets attributes of the container as a whole."""
         self._writer.set_attributes(dict(attrs))
+
+    def spread_attrs(self, attrs: Mapping[str, Any]) -> dict[str, Any]:
+        """Sets those attributes of the container as a whole that its format has a place for. Gives the others under the names by which
+        each array keeps them for it."""
+        kept, spread = {}, {}
+        for name, value in attrs.items():
+            try:
+                self._writer.set_attributes({name: value})
+                kept[name] = value
+            except UnsupportedError:
+                spread[OF_CONTAINER + name] = value
+        if kept:
+            self._writer.set_attributes(kept)
+        return spread
 
     def add_history(self, op: str, source: str = "", at: str = "", *, parents: Sequence[str] = (), **params: str) -> None:
         """Adds a row to the container's history."""
@@ -329,6 +379,7 @@ def write(
     whole = {key: value for key, value in (attrs or {}).items() if not (key in names and isinstance(value, Mapping))}
     with create(path, format, overwrite=overwrite, digests=digests, statistics=statistics, **options) as session:
         declared = []
+        spread = session.spread_attrs(whole)
         for name in names:
             given = data[name]
             cells = given if isinstance(given, np.ma.MaskedArray) else np.asarray(getattr(given, "values", given))
@@ -345,14 +396,12 @@ def write(
                 cells.dtype,
                 dims=own_dims,
                 coords=_own_coords(given, own_dims, coords),
-                attrs={**dict(getattr(given, "attrs", {})), **_own_attrs(attrs, name)},
+                attrs={**spread, **dict(getattr(given, "attrs", {})), **_own_attrs(attrs, name)},
                 chunks=_per_array(chunks, name, names),
                 codec=_per_array(codec, name, names),
                 fill=own_fill,
             )
             declared.append((array, cells))
-        if whole:
-            session.set_attrs(whole)
         for array, cells in declared:
             array[...] = cells
 

@@ -1,8 +1,9 @@
-"""Dask: arrays in few large blocks, reductions inside the tasks, writing block by block."""
+"""Dask: arrays in few large blocks, reductions inside the tasks, workers that write."""
 
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -13,13 +14,15 @@ from dask.delayed import Delayed, delayed
 
 from . import _native
 from ._array import Array, block_shape, boxes
-from ._write import WritableArray, create
+from ._edit import append
+from ._write import WritableArray, create, format_of, write
 
 __all__ = ["from_array", "reduce", "store", "store_blocks"]
 
 _BLOCK = 128 << 20
 _FAN = 16
-_AT_ONCE = 8
+# The format of parts that workers write.
+_PART = "tet"
 
 
 def from_array(array: Array, nbytes: int = _BLOCK, chunks: Any = None) -> da.Array:
@@ -182,23 +185,81 @@ def _result(state: dict[str, Any], what: str, ddof: float) -> Any:
     return state[what]
 
 
+_EACH = ("dims", "coords", "chunks", "codec", "fill", "attrs")
+
+
 def store(arrays: Mapping[str, da.Array], path: str | os.PathLike[str], **options: Any) -> None:
-    """Writes Dask arrays by name to a new container. Workers compute blocks, a few at a time; this process writes them and commits
-    once all are there. Options are those of `tesseral.write`."""
-    each = {name: options.pop(name, None) for name in ("dims", "coords", "chunks", "codec", "fill", "attrs")}
-    with create(path, options.pop("format", ""), **options) as session:
-        targets = []
-        for name, array in arrays.items():
-            own = {key: value for key, value in each.items() if value is not None}
-            targets.append((session.add(name, array.shape, array.dtype, **own), array))
-        for target, array in targets:
+    """Writes Dask arrays by name to a new container. Options are those of `tesseral.write`.
+
+    Each worker writes the blocks it computed, beside the container's place, on a file system that all of them see: fragments of a
+    TileDB array, parts of other formats. Once all are there this process puts the container in its place. Before that nothing is
+    visible; blocks that are written again, after a worker died, change nothing.
+    """
+    target, format = os.fspath(path), options.pop("format", "")
+    each = {name: options.pop(name) for name in _EACH if options.get(name) is not None}
+    if format_of(target, format)[1]:
+        _store_fragments(arrays, target, format, each, options)
+    else:
+        _store_parts(arrays, target, format, each, options)
+
+
+def _store_fragments(arrays: Mapping[str, da.Array], path: str, format: str, each: dict[str, Any], options: dict[str, Any]) -> None:
+    """The array is made where others do not look, workers add their blocks to it, then it moves to its place."""
+    session = create(path, format, empty=True, **options)
+    for name, array in arrays.items():
+        session.add(name, array.shape, array.dtype, **each)
+    staged = session._writer.stage()
+    try:
+        folder = str(staged.path)
+        places = {name: folder if len(arrays) == 1 else os.path.join(folder, name) for name in arrays}
+        compute(*(task for name, array in arrays.items() for task in _each_block(array, _add_block, places[name])))
+    except BaseException:
+        staged.abandon()
+        raise
+    staged.publish()
+
+
+def _add_block(cells: Any, region: tuple[slice, ...], place: str) -> None:
+    append(place, np.asarray(cells), region=region)
+
+
+def _each_block(array: da.Array, function: Callable[..., Any], *arguments: Any) -> list[Delayed]:
+    """A task per block: the block's cells, where it lies, and the arguments."""
+    regions = da.core.slices_from_chunks(array.chunks)
+    lazy = delayed(function, pure=False)
+    return [lazy(block, region, *arguments) for block, region in zip(np.ravel(array.to_delayed()), regions)]
+
+
+def _store_parts(arrays: Mapping[str, da.Array], path: str, format: str, each: dict[str, Any], options: dict[str, Any]) -> None:
+    """Workers write parts as small files of their own, encoded as the container wants them; this process puts them together."""
+    with create(path, format, **options) as session:
+        targets = [session.add(name, array.shape, array.dtype, **each) for name, array in arrays.items()]
+        for target, array in zip(targets, arrays.values()):
             store_blocks(array, target)
 
 
-def store_blocks(array: da.Array, target: WritableArray, at_once: int = _AT_ONCE) -> None:
-    """Computes the blocks of a Dask array a few at a time and writes each as it comes."""
-    slices = list(da.core.slices_from_chunks(array.chunks))
-    blocks = list(np.ravel(array.to_delayed()))
-    for i in range(0, len(blocks), at_once):
-        for region, cells in zip(slices[i : i + at_once], compute(*blocks[i : i + at_once])):
-            target[region] = np.asarray(cells)
+def store_blocks(array: da.Array, target: WritableArray) -> None:
+    """Lets workers write the blocks of a Dask array as parts beside a container's place, and takes them over into its array."""
+    how: dict[str, Any] = {"chunks": target.chunks}
+    if target._session.format == _PART:
+        # Parts of whole chunks, encoded alike, are taken over as they are.
+        array = array.rechunk(tuple(_whole(blocks, chunk) for blocks, chunk in zip(array.chunks, target.chunks)))
+        how["codec"] = target.codec
+    parent, name = os.path.split(target._session.path)
+    with tempfile.TemporaryDirectory(prefix=f".{name}.", dir=parent) as folder:
+        for region, part in compute(*_each_block(array, _write_part, folder, how)):
+            target._take(region, part)
+
+
+def _whole(blocks: tuple[int, ...], chunk: int) -> tuple[int, ...]:
+    """Block extents of about the same size that are whole chunks."""
+    total = sum(blocks)
+    size = max(1, round(max(blocks, default=1) / chunk)) * chunk
+    return tuple(min(size, total - start) for start in range(0, total, size)) or blocks
+
+
+def _write_part(cells: Any, region: tuple[slice, ...], folder: str, how: dict[str, Any]) -> tuple[tuple[slice, ...], str]:
+    """Writes a part under a name that its place gives it: written again, it is the same part."""
+    path = os.path.join(folder, "-".join(["part", *(str(s.start) for s in region)]))
+    write(path, {"part": np.asarray(cells)}, format=_PART, overwrite=True, **how)
+    return region, path

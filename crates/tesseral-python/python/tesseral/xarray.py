@@ -263,6 +263,7 @@ def write(dataset: xr.Dataset | xr.DataArray, path: str | os.PathLike[str], form
     names = [name for name in dataset.variables if name not in indexes]
     with create(path, format, **options) as session:
         targets: list[tuple[WritableArray, Any]] = []
+        spread = session.spread_attrs(dataset.attrs)
         for name in names:
             cells, attrs, own_fill = _encoded(dataset.variables[name], name)
             dims = dataset.variables[name].dims
@@ -274,7 +275,7 @@ def write(dataset: xr.Dataset | xr.DataArray, path: str | os.PathLike[str], form
                         cells.dtype,
                         dims=[str(dim) for dim in dims],
                         coords={str(dim): indexes[dim].values for dim in dims if dim in indexes},
-                        attrs=attrs,
+                        attrs={**spread, **attrs},
                         chunks=_chunks_of(dataset.variables[name], chunks),
                         codec=codec.get(name) if isinstance(codec, Mapping) else codec,
                         fill=own_fill if fill is None else fill,
@@ -282,8 +283,6 @@ def write(dataset: xr.Dataset | xr.DataArray, path: str | os.PathLike[str], form
                     cells,
                 )
             )
-        if dataset.attrs:
-            session.set_attrs(dataset.attrs)
         for target, cells in targets:
             _store(target, cells)
 

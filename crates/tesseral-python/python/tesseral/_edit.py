@@ -1,0 +1,244 @@
+"""Adding to containers that exist, and maintaining those that keep versions."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from . import _native
+from ._array import Array
+from ._container import Container, open as open_container, time_range
+from ._coords import as_text
+from ._errors import InvalidRequestError
+from ._gather import expand
+from ._write import write
+
+Path = str | os.PathLike[str]
+_Column = tuple[np.ndarray[Any, Any], "np.ndarray[Any, Any] | None", "np.ndarray[Any, Any] | None"]
+
+
+@dataclass(frozen=True)
+class Version:
+    """A write that is kept: when it began and ended, in milliseconds since 1970, and what became of it."""
+
+    name: str
+    op: str
+    state: str
+    start: int
+    end: int
+    array: str | None
+    cells: int | None
+    bytes: int | None
+
+
+@dataclass(frozen=True)
+class Consolidated:
+    """Names of what was made, and of what it replaces, which `vacuum` removes."""
+
+    made: list[str]
+    replaced: list[str]
+
+
+@dataclass(frozen=True)
+class Vacuumed:
+    """Names of what went, or would go, its bytes, and what was kept with the reason."""
+
+    removed: list[str]
+    bytes: int
+    kept: list[tuple[str, str]]
+
+
+def append(
+    path: Path,
+    data: Any,
+    *,
+    region: Any = None,
+    timestamp: int | None = None,
+    dedup: bool = False,
+    sorted: bool = False,
+    key: bytes | None = None,
+    **options: Any,
+) -> None:
+    """Adds cells to what is there. All of them are seen at once, or none.
+
+    TileDB, dense: an array for the only field, or one per field by name; `region` says where, as slices of positions or a mapping of
+    dimensions to slices of coordinates, all of it unless given. TileDB, sparse: a column per dimension and field by name (a data
+    frame will do); cells twice at one position are refused, unless `dedup` keeps the last; `sorted` promises the array's own order.
+    `timestamp` is when they count as written, in milliseconds since 1970.
+
+    Tensogram: arrays by name as `tesseral.write` takes them, with its options; they become one more message.
+    """
+    target = os.fspath(path)
+    if _native.recognise(target) == "tensogram":
+        _append_message(target, data, options)
+        return
+    if options:
+        raise TypeError(f"append has no option {next(iter(options))!r} here")
+    # Formats that keep no versions refuse, whatever the cells.
+    container = open_container(target, key=key)
+    array = container[next(iter(container))]
+    asked = {"region": None, "timestamp": timestamp, "dedup": dedup, "sorted": sorted, "key": key}
+    if array.sparse:
+        if region is not None:
+            raise InvalidRequestError("cells of a sparse array say themselves where they go", array=array.name)
+        _native.append(target, _columns(array, data, None), asked)
+        return
+    bounds = _bounds(array, region)
+    given = data if isinstance(data, Mapping) else {array._view.columns()[0][0]: data}
+    shape = tuple(stop - start for start, stop in bounds)
+    _native.append(target, _columns(array, given, shape), {**asked, "region": bounds})
+
+
+def _append_message(path: str, data: Any, options: Mapping[str, Any]) -> None:
+    file = _native.MessageFile(path)
+    with tempfile.TemporaryDirectory() as folder:
+        made = os.path.join(folder, "message.tgm")
+        write(made, data, format="tensogram", **options)
+        new = _native.MessageFile(made)
+        for i in range(len(new)):
+            file.append(new.read(i).tobytes())
+
+
+def _bounds(array: Array, region: Any) -> list[tuple[int, int]]:
+    """Positions, half-open, along each axis."""
+    if isinstance(region, Mapping):
+        unknown = [dim for dim in region if dim not in array.dims]
+        if unknown:
+            raise KeyError(f"no dimension {unknown[0]!r}; there is {', '.join(map(repr, array.dims))}")
+        return [_between(array, axis, region.get(dim, slice(None))) for axis, dim in enumerate(array.dims)]
+    bounds = []
+    for axis, (item, extent) in enumerate(zip(expand(() if region is None else region, array.ndim), array.shape)):
+        if not isinstance(item, slice):
+            item = slice(item, item + 1)
+        start, stop, step = item.indices(extent)
+        if step != 1:
+            raise IndexError("cells are written side by side, without steps")
+        bounds.append((start, max(start, stop)))
+    return bounds
+
+
+def _between(array: Array, axis: int, item: Any) -> tuple[int, int]:
+    if not isinstance(item, slice):
+        return array._view.at(axis, as_text(item))
+    low, high = (None if end is None else as_text(end) for end in (item.start, item.stop))
+    return array._view.between(axis, low, high)
+
+
+def _columns(array: Array, data: Any, shape: tuple[int, ...] | None) -> list[_Column]:
+    """A column per dimension and field, in the array's order: bytes, ends of cells that differ in length, which are no null."""
+    declared = array._view.columns()
+    names = [name for name, _, _ in declared]
+    missing = [name for name in names if name not in data]
+    unknown = [name for name in data if name not in names]
+    if missing or unknown:
+        what = f"no cells of {missing[0]!r} are given" if missing else f"there is no {unknown[0]!r}"
+        raise InvalidRequestError(f"{what}; there is {', '.join(map(repr, names))}", array=array.name)
+    labels = array._view.enumerations()
+    columns = []
+    for name, dtype, nullable in declared:
+        known = labels.get(name)
+        columns.append(_column(data[name], np.dtype(dtype), nullable, None if known is None else list(known[1]), shape, name))
+    return columns
+
+
+def _column(given: Any, dtype: np.dtype[Any], nullable: bool, labels: Any, shape: tuple[int, ...] | None, name: str) -> _Column:
+    cells, valid = _split(given, labels)
+    if valid is not None and not nullable:
+        if not valid.all():
+            raise InvalidRequestError(f"{name!r} holds no nulls")
+        valid = None
+    if nullable and valid is None:
+        valid = np.ones(cells.shape, np.uint8)
+    if shape is not None:
+        cells = np.broadcast_to(cells, shape)
+        valid = None if valid is None else np.broadcast_to(valid, shape)
+    flags = None if valid is None else np.ascontiguousarray(valid, np.uint8).reshape(-1)
+    if dtype == object:
+        texts = [_encoded(cell) for cell in cells.reshape(-1)]
+        ends = np.cumsum([len(text) for text in texts], dtype=np.uint64)
+        return np.frombuffer(b"".join(texts), np.uint8), ends, flags
+    # What lies under a null is no value.
+    wide = np.where(valid, cells, np.zeros(1, dtype)) if valid is not None and cells.dtype == object else cells
+    stored = np.ascontiguousarray(wide).astype(dtype, casting="same_kind" if wide.dtype != object else "unsafe", copy=False)
+    return stored.reshape(-1).view(np.uint8), None, flags
+
+
+def _split(given: Any, labels: Sequence[Any] | None) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any] | None]:
+    """Cells, and which of them are no null where some may be."""
+    if isinstance(given, np.ma.MaskedArray):
+        cells, valid = given.data, ~np.ma.getmaskarray(given)
+    elif hasattr(given, "isna") and not isinstance(given.dtype, np.dtype):
+        # A column of pandas with a way of its own to be without a value.
+        valid = ~np.asarray(given.isna())
+        cells = np.asarray(given.to_numpy(dtype=object))
+    else:
+        cells, valid = np.asarray(given), None
+    if cells.dtype == object and valid is None and any(cell is None for cell in cells.reshape(-1)):
+        valid = np.array([cell is not None for cell in cells.reshape(-1)]).reshape(cells.shape)
+    if labels is not None and cells.dtype.kind in "OSU":
+        codes = {label: code for code, label in enumerate(labels)}
+        plain = [0 if cell is None else codes[_text(cell)] for cell in cells.reshape(-1)]
+        cells = np.array(plain, np.int64).reshape(cells.shape)
+    return cells, valid
+
+
+def _text(cell: Any) -> Any:
+    return cell.decode() if isinstance(cell, bytes) else cell
+
+
+def _encoded(cell: Any) -> bytes:
+    if cell is None:
+        return b""
+    if isinstance(cell, str):
+        return cell.encode()
+    return bytes(cell) if isinstance(cell, (bytes, bytearray)) else np.ascontiguousarray(cell).tobytes()
+
+
+def delete(path: Path, where: str, *, timestamp: int | None = None, key: bytes | None = None) -> None:
+    """Removes the cells that meet a condition, from now or a timestamp on. Earlier states keep them."""
+    _native.delete(os.fspath(path), where, timestamp, key)
+
+
+def set_attrs(path: Path, attrs: Mapping[str, Any], *, timestamp: int | None = None, key: bytes | None = None) -> None:
+    """Sets attributes of an array that keeps versions; None removes one."""
+    _native.set_attributes(os.fspath(path), dict(attrs), timestamp, key)
+
+
+def consolidate(
+    path: Path,
+    part: str = "fragments",
+    *,
+    times: Any = None,
+    at_least: int = 2,
+    at_most: int | None = None,
+    max_bytes: int | None = None,
+    key: bytes | None = None,
+) -> Consolidated:
+    """Makes one version of several; what is read stays the same. `part` is `fragments`, `commits`, `fragment_meta` or `array_meta`.
+
+    Only versions written in `times` (a pair, as `as_of`), no fewer than `at_least`, at most `at_most`, none of more than `max_bytes`.
+    """
+    asked = {
+        "part": part,
+        "times": time_range(times),
+        "at_least": at_least,
+        "at_most": at_most,
+        "max_bytes": max_bytes,
+        "key": key,
+    }
+    return Consolidated(*_native.consolidate(os.fspath(path), asked))
+
+
+def vacuum(path: Path, part: str = "fragments", *, apply: bool = False, key: bytes | None = None) -> Vacuumed:
+    """Says what consolidating replaced, and with `apply` removes it."""
+    return Vacuumed(*_native.vacuum(os.fspath(path), part, not apply, key))
+
+
+def log(path: Path, *, key: bytes | None = None) -> list[Version]:
+    """The writes that a source keeps, in the order of time."""
+    return [Version(**version) for version in _native.versions(os.fspath(path), key)]

@@ -1,0 +1,203 @@
+//! Adding cells to arrays that exist, and maintaining what formats that keep versions gather over time.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use numpy::PyReadonlyArray1;
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyMapping};
+use tesseral::{
+    Append, ArrayId, Arrival, ColumnData, Consolidate, Edit, EditPart, OpenOptions, Region, TimeRange,
+};
+
+use crate::error::OrRaise;
+use crate::source::opener;
+use crate::{runtime, value};
+
+/// One column of cells: bytes of all cells, ends of those that differ in length, and which are no null.
+#[derive(FromPyObject)]
+pub struct Given<'py>(
+    PyReadonlyArray1<'py, u8>,
+    Option<PyReadonlyArray1<'py, u64>>,
+    Option<PyReadonlyArray1<'py, u8>>,
+);
+
+impl Given<'_> {
+    fn data(&self) -> PyResult<ColumnData<'_>> {
+        let Self(values, offsets, validity) = self;
+        let values = values.as_slice()?;
+        let validity = validity.as_ref().map(|v| v.as_slice()).transpose()?;
+        Ok(match offsets {
+            Some(offsets) => ColumnData::Var { offsets: offsets.as_slice()?, data: values, validity },
+            None => ColumnData::Fixed { values, validity },
+        })
+    }
+}
+
+fn open_options(key: Option<Vec<u8>>) -> OpenOptions {
+    opener(None, None, key, true, false).format_options().clone()
+}
+
+/// How cells are added.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+pub struct Adding {
+    region: Option<Vec<(u64, u64)>>,
+    timestamp: Option<u64>,
+    dedup: bool,
+    sorted: bool,
+    key: Option<Vec<u8>>,
+}
+
+/// Adds cells: a column per field of a box of a dense array, or one per dimension and field of a sparse one.
+#[pyfunction]
+pub fn append(py: Python<'_>, path: PathBuf, columns: Vec<Given<'_>>, adding: Adding) -> PyResult<()> {
+    let columns = columns.iter().map(Given::data).collect::<PyResult<Vec<_>>>()?;
+    let mut append = Append::new().open(open_options(adding.key));
+    if let Some(timestamp) = adding.timestamp {
+        append = append.timestamp(timestamp);
+    }
+    if adding.dedup {
+        append = append.dedup();
+    }
+    let region = adding.region.map(Region::new);
+    let order = if adding.sorted { Arrival::Stored } else { Arrival::Any };
+    let work = || {
+        runtime::home();
+        let options = runtime::options(&tesseral::Options::default())?.into_owned();
+        let path = tesseral::local(&path)?;
+        let append = append.execution(options);
+        match &region {
+            Some(region) => {
+                let session = append.region(region.clone()).begin(path)?;
+                session.write_columns(ArrayId(0), region, &columns)?;
+                session.commit()
+            }
+            None => {
+                let session = append.begin(path)?;
+                session.write_cells(ArrayId(0), &columns, order)?;
+                session.commit()
+            }
+        }
+    };
+    py.detach(work).or_raise(py)
+}
+
+/// Runs work on a source that is opened to be changed.
+fn change<T: Send>(
+    py: Python<'_>,
+    path: &Path,
+    key: Option<Vec<u8>>,
+    work: impl FnOnce(&dyn Edit) -> tesseral::Result<T> + Send,
+) -> PyResult<T> {
+    py.detach(|| work(&*tesseral::edit(tesseral::local(path)?, &open_options(key))?)).or_raise(py)
+}
+
+/// Removes the cells that meet a condition, as of a time.
+#[pyfunction]
+pub fn delete(
+    py: Python<'_>,
+    path: PathBuf,
+    condition: &str,
+    timestamp: Option<u64>,
+    key: Option<Vec<u8>>,
+) -> PyResult<()> {
+    let container = opener(None, None, key.clone(), true, false).open(tesseral::local(&path).or_raise(py)?);
+    let condition = container
+        .and_then(|container| tesseral::condition(container.array_at(0)?.schema(), condition))
+        .or_raise(py)?;
+    change(py, &path, key, |edit| edit.delete(&condition, timestamp))
+}
+
+/// Sets attributes; `None` removes one.
+#[pyfunction]
+pub fn set_attributes(
+    py: Python<'_>,
+    path: PathBuf,
+    changes: &Bound<'_, PyMapping>,
+    timestamp: Option<u64>,
+    key: Option<Vec<u8>>,
+) -> PyResult<()> {
+    let attributes = value::from_attributes(changes.as_any())?;
+    let changes: BTreeMap<_, _> = attributes
+        .into_iter()
+        .map(|(name, value)| (name, Some(value).filter(|v| !matches!(v, tesseral::Value::Null))))
+        .collect();
+    change(py, &path, key, |edit| edit.set_attributes(&changes, timestamp))
+}
+
+fn part(name: &str) -> PyResult<EditPart> {
+    match name {
+        "fragments" => Ok(EditPart::Cells),
+        "commits" => Ok(EditPart::Commits),
+        "fragment_meta" => Ok(EditPart::Footers),
+        "array_meta" => Ok(EditPart::Attributes),
+        _ => Err(PyValueError::new_err("part is fragments, commits, fragment_meta or array_meta")),
+    }
+}
+
+/// What to consolidate.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+pub struct Asked {
+    part: String,
+    times: Option<(u64, u64)>,
+    at_least: usize,
+    at_most: Option<usize>,
+    max_bytes: Option<u64>,
+    key: Option<Vec<u8>>,
+}
+
+/// Makes one version of several: names of what was made, and of what it replaces.
+#[pyfunction]
+pub fn consolidate(py: Python<'_>, path: PathBuf, asked: Asked) -> PyResult<(Vec<String>, Vec<String>)> {
+    let what = Consolidate {
+        part: part(&asked.part)?,
+        times: asked.times.map(|(start, end)| TimeRange { start, end }),
+        at_least: asked.at_least,
+        at_most: asked.at_most,
+        max_bytes: asked.max_bytes,
+    };
+    let done = change(py, &path, asked.key, |edit| edit.consolidate(&what))?;
+    Ok((done.made, done.replaced))
+}
+
+/// Removes what was replaced, or says what would go: names, bytes, and what stays with the reason.
+#[pyfunction]
+#[allow(clippy::type_complexity)]
+pub fn vacuum(
+    py: Python<'_>,
+    path: PathBuf,
+    named: &str,
+    dry_run: bool,
+    key: Option<Vec<u8>>,
+) -> PyResult<(Vec<String>, u64, Vec<(String, String)>)> {
+    let part = part(named)?;
+    let done = change(py, &path, key, |edit| edit.vacuum(part, dry_run))?;
+    Ok((done.removed, done.bytes, done.kept))
+}
+
+/// The writes that a source keeps, in the order of time.
+#[pyfunction]
+pub fn versions<'py>(
+    py: Python<'py>,
+    path: PathBuf,
+    key: Option<Vec<u8>>,
+) -> PyResult<Vec<Bound<'py, PyDict>>> {
+    let container =
+        py.detach(|| opener(None, None, key, true, false).open(tesseral::local(&path)?)).or_raise(py)?;
+    let one = |version: &tesseral::Version| {
+        let out = PyDict::new(py);
+        out.set_item("name", &version.name)?;
+        out.set_item("op", version.op)?;
+        out.set_item("state", version.state.name())?;
+        out.set_item("start", version.start)?;
+        out.set_item("end", version.end)?;
+        out.set_item("array", &version.array)?;
+        out.set_item("cells", version.cells)?;
+        out.set_item("bytes", version.bytes)?;
+        Ok(out)
+    };
+    container.inner().versions().iter().map(one).collect()
+}
