@@ -13,6 +13,8 @@ from pathlib import Path
 import numpy as np
 
 WINDOWS = 50
+# What a rechunk may use.
+MEMORY = 64 << 20
 
 
 def timed(args, work):
@@ -207,6 +209,8 @@ class Zarr(Peer):
         super().__init__(args)
         import zarr
 
+        # The pipeline in Rust, which is the fastest there is for it.
+        zarr.config.set({"codec_pipeline.path": "zarrs.ZarrsCodecPipeline"})
         self.zarr = zarr
         if args.case != "write":
             self.open(args.file)
@@ -224,6 +228,60 @@ class Zarr(Peer):
         shutil.rmtree(args.out, ignore_errors=True)
         self.zarr.create_array(args.out, data=cells, chunks=tuple(args.chunk), compressors=codecs, overwrite=True)
         return lambda: self.open(args.out)
+
+
+    def rechunk(self):
+        """Copies slab by slab, each of as many whole new chunks as a third of the memory holds."""
+        args = self.args
+        shutil.rmtree(args.out, ignore_errors=True)
+        out = self.zarr.create_array(args.out, shape=self.shape, chunks=tuple(args.chunk), dtype="f4", compressors=None)
+        depth = args.chunk[1]
+        rows = max(depth, (MEMORY // 3) // (self.shape[0] * self.shape[2] * 4) // depth * depth)
+        for start in range(0, self.shape[1], rows):
+            out[:, start : start + rows] = self.data[:, start : start + rows]
+        return out
+
+
+class Tesseral(Peer):
+    """Our own package, for cases that are about calls from Python."""
+
+    def __init__(self, args):
+        super().__init__(args)
+        import tesseral
+        import tesseral.tensogram
+
+        self.messages = tesseral.tensogram
+        if not args.case.startswith("tgm_"):
+            self.data = next(iter(tesseral.open(args.file).values()))
+            self.shape = self.data.shape
+
+    def read(self, box):
+        return self.data[box]
+
+    def encode(self, described, cells):
+        return self.messages.encode({}, [(described, cells)])
+
+    def decode(self, message):
+        return self.messages.decode(message).objects[0][1]
+
+
+class Tensogram(Peer):
+    """The reference's package, told to check hashes as ours does."""
+
+    def __init__(self, args):
+        super().__init__(args)
+        import tensogram
+
+        self.messages = tensogram
+
+    def encode(self, described, cells):
+        scales = {}
+        if described["encoding"] == "simple_packing":
+            scales = self.messages.compute_packing_params(cells.ravel(), described["sp_bits_per_value"], 0)
+        return self.messages.encode({}, [({**described, **scales}, cells)])
+
+    def decode(self, message):
+        return self.messages.decode(message, verify_hash=True).objects[0][1]
 
 
 class TileDB(Peer):
@@ -313,7 +371,28 @@ class TileDB(Peer):
         return super().fold(op)
 
 
-PEERS = {"numpy": Numpy, "tet-py": TetPy, "h5py": H5py, "zarr-python": Zarr, "tiledb": TileDB}
+PEERS = {
+    "numpy": Numpy, "tet-py": TetPy, "h5py": H5py, "zarr-python": Zarr, "tiledb": TileDB, "tensogram-py": Tensogram,
+    "tesseral-py": Tesseral,
+}
+# Whose column of the table a runner's figures belong in.
+COLUMNS = {"tesseral-py": "tesseral"}
+
+
+def messages(args, peer):
+    """Encodes a field, or decodes it again."""
+    cells = np.fromfile(args.file, dtype=np.float64).reshape(args.shape)
+    described = {"type": "ntensor", "shape": list(args.shape), "dtype": "float64", "encoding": "none"}
+    if args.pipeline.startswith("sp"):
+        described |= {"encoding": "simple_packing", "sp_bits_per_value": int(args.pipeline[2:])}
+    message = peer.encode(described, cells)
+    if args.case == "tgm_encode":
+        seconds, message = timed(args, lambda: peer.encode(described, cells))
+    found = np.array(peer.decode(message))
+    if args.case == "tgm_decode":
+        seconds, again = timed(args, lambda: peer.decode(message))
+        assert np.array_equal(again, found)
+    return seconds, digest([found.astype(np.float32)]), cells.nbytes
 
 
 def run(args):
@@ -334,6 +413,11 @@ def run(args):
     elif case in ("read", "read_view"):
         seconds, cells = timed(args, peer.view if case == "read_view" else lambda: peer.read(...))
         answer, size = digest([cells]), cells.nbytes
+    elif case.startswith("tgm_"):
+        seconds, answer, size = messages(args, peer)
+    elif case == "rechunk":
+        seconds, out = timed(args, peer.rechunk)
+        answer, size = digest([out[...]]), out.nbytes
     elif case in ("make_rows", "make_versions"):
         seconds, _ = timed(args, getattr(peer, case))
         answer, size = None, 0
@@ -384,10 +468,11 @@ def main():
     parser.add_argument("--codec", default="raw")
     parser.add_argument("--out", default="")
     parser.add_argument("--count", type=int, default=1)
+    parser.add_argument("--pipeline", default="none")
     parser.add_argument("--query", default="")
     parser.add_argument("--where", default="")
     args = parser.parse_args()
-    line = {"who": args.peer, "case": args.label or args.case}
+    line = {"who": COLUMNS.get(args.peer, args.peer), "case": args.label or args.case}
     try:
         line |= run(args)
     except Exception as error:  # noqa: BLE001: whatever a peer raises is what the table shows

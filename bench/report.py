@@ -69,9 +69,29 @@ VERSIONS = {
     "total_cut": "sum over a box that cuts tiles",
 }
 
+FORMATS = {"tet": "`.tet`", "tgm": "`.tgm`", "tdb": "TileDB"}
+TRANSFERS = {
+    **{f"{op}_zstd": f"{what}, zstd chunks without statistics" for op, what in (
+        ("mean", "mean"), ("min", "minimum"), ("max", "maximum"), ("std", "standard deviation"))},
+    "sum_where_all": "sum of the cells above a value that one chunk in a hundred reaches",
+    "sum_where": "the same, file with statistics",
+    **{f"read_{name}": f"read all of {what}" for name, what in FORMATS.items()},
+    **{f"write_{name}": f"write all to {what}" for name, what in FORMATS.items()},
+    **{f"convert_{a}_{b}": f"{FORMATS[a]} to {FORMATS[b]}" for a in FORMATS for b in FORMATS if a != b},
+    "rechunk": "other chunks, within 64 MiB",
+}
+
+PYTHON = {
+    "py_window": "one window of 8×32×32 from Python (mean of 50 places)",
+    "py_read_zstd": "full read, zstd chunks, from Python",
+    **{f"py_{verb}_{name}": f"{verb} a field of 721×1440 from NumPy, {PIPELINES[name]}" for name in ("none", "sp16") for verb in ("encode", "decode")},
+}
+
 # One table each: title, cases, whom to show beside us.
 SECTIONS = [("Arrays", WHAT, OTHERS), ("Tensogram messages", MESSAGES, ["tensogram"]),
-            ("TileDB arrays, written by the reference", VERSIONS, ["tiledb"])]
+            ("TileDB arrays, written by the reference", VERSIONS, ["tiledb"]),
+            ("Folds, conditions, conversions", TRANSFERS, ["tet-py", "zarrs", "h5py", "zarr-python"]),
+            ("From Python", PYTHON, ["tet-py", "h5py", "zarr-python", "tiledb", "tensogram-py"])]
 
 # Cases that do not ask a peer, and why; the rest asks it or shows how it failed.
 CANNOT = {
@@ -84,9 +104,14 @@ NOT_ASKED = "no goal of this case refers to it, so it is not asked"
 
 # Cases whose answers are of the same cells.
 SAME = {
-    "cells": ["copy", "read_full", "read_full_fresh", "read_view", "read_zstd", "write_raw", "write_raw_disk", "write_zstd"],
-    "mean": ["sum2", "mean", "mean_view", "mean_slab", "mean_pillar", "mean_ragged", "mean_stats"],
-    "min": ["min", "min_stats"],
+    "cells": ["copy", "read_full", "read_full_fresh", "read_view", "read_zstd", "write_raw", "write_raw_disk", "write_zstd",
+              "py_read_zstd", "rechunk", *(name for name in TRANSFERS if name.split("_")[0] in ("read", "write", "convert"))],
+    "mean": ["sum2", "mean", "mean_zstd", "mean_view", "mean_slab", "mean_pillar", "mean_ragged", "mean_stats"],
+    "min": ["min", "min_stats", "min_zstd"],
+    "max": ["max", "max_zstd"],
+    "std": ["std", "std_zstd"],
+    "sum_where": ["sum_where_all", "sum_where"],
+    "window": ["window", "py_window"],
     "sum": ["sum_chunks", "sum_chunks_bare"],
     **{name: [f"encode_{name}", f"decode_{name}"] for name in PIPELINES},
 }
@@ -142,6 +167,35 @@ def times(peer, least):
         who = peer or table.best(case)
         ratio = table.seconds(case, who) / table.seconds(case)
         return ratio >= least, f"{ratio:.3g}× {who}"
+
+    return check
+
+
+def beside(case_of, least):
+    """At least so many times as fast as another of our own cases."""
+
+    def check(table, case):
+        ratio = table.seconds(case_of) / table.seconds(case)
+        return ratio >= least, f"{ratio:.3g}× {case_of}"
+
+    return check
+
+
+def slower(*parts, least):
+    """At least this share of the speed of the slower of two other cases."""
+
+    def check(table, case):
+        slow = max(parts, key=table.seconds)
+        ratio = table.seconds(slow) / table.seconds(case)
+        return ratio >= least, f"{ratio:.0%} of {slow} ({time(table.seconds(slow))})"
+
+    return check
+
+
+def overhead(base, seconds, part):
+    def check(table, case):
+        more = table.seconds(case) - table.seconds(base)
+        return more <= seconds + part * table.seconds(base), f"{time(max(more, 0))} more than {base}"
 
     return check
 
@@ -214,6 +268,21 @@ GOALS = [
         ("tiles_series", 2), ("rows_hundredth", 3), ("rows_few", 10), ("rows_where", 4), ("rows_none", 50), ("total_aligned", 2),
         ("total_cut", 5))),
     ("tiles_zstd", "≥ 85 % of libzstd alone on all cores, on frames of the same cells", share("zstd_lib", 0.85)),
+    *((f"{op}_zstd", goal, check) for op in ("mean", "min", "max", "std") for goal, check in (
+        ("≥ 85 % of libzstd alone on all cores", share("zstd_lib", 0.85)), ("≥ 5× tet-py", times("tet-py", 5)),
+        ("≥ 1.5× the best peer", times(None, 1.5)))),
+    ("mean", "≥ 60 % of a plain sum over mapped memory on all cores", share("sum2", 0.6)),
+    ("mean_axis0", "≥ 70 % of the speed of the mean of all cells", share("mean", 0.7)),
+    ("sum_where", "≥ 20× without statistics, which prune 99 %", beside("sum_where_all", 20)),
+    *((f"convert_{a}_{b}", "≥ 70 % of the slower of reading and writing", slower(f"read_{a}", f"write_{b}", least=0.7))
+      for a in FORMATS for b in FORMATS if a != b),
+    ("rechunk", "≥ 3× a copy by zarr-python within the same memory", times("zarr-python", 3)),
+    ("py_window", "≥ 10× tet-py", times("tet-py", 10)), ("py_window", "≥ 10× tiledb", times("tiledb", 10)),
+    ("py_window", "≥ 5× zarr-python with zarrs", times("zarr-python", 5)),
+    ("py_window", "≤ 5 µs + 1 % more than the call from Rust", overhead("window", 5e-6, 0.01)),
+    ("py_read_zstd", "≥ 1.3× the best peer", times(None, 1.3)),
+    *((f"py_{verb}_{name}", f"≥ {least}× the reference's package", times("tensogram-py", least))
+      for name in ("none", "sp16") for verb, least in (("encode", 10), ("decode", 3))),
     ("decode_view", "below 20 µs", within(20e-6)),
     ("verify_message", "≥ 80 % of xxh3 alone", share("xxh3", 0.8)),
 ]
