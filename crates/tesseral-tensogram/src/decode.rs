@@ -10,7 +10,7 @@ use tesseral_format::Scratch;
 
 use crate::array::Object;
 use crate::compress::{decode_mask, decompress, decompress_range};
-use crate::pipeline::Pipeline;
+use crate::pipeline::{Compression, Pipeline};
 use crate::wire::descriptor::{Mask, MaskKind};
 
 /// Decodes a run of cells; all of them unless the pipeline [seeks](Pipeline::seeks).
@@ -144,8 +144,13 @@ fn coded(
     if pipeline.packing.is_none() && pipeline.shuffle.is_none() {
         return decompress(pipeline, payload, exact, values, contexts);
     }
-    let coded = room(first, len)?;
-    decompress(pipeline, payload, exact, coded, contexts)?;
+    let coded = if pipeline.compression == Compression::None {
+        payload
+    } else {
+        let coded = room(first, len)?;
+        decompress(pipeline, payload, exact, coded, contexts)?;
+        coded
+    };
     match (pipeline.shuffle, &pipeline.packing) {
         (Some(size), None) => shuffle::decode_into(coded, size, values),
         (Some(size), Some(packing)) => {
