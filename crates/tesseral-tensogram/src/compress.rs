@@ -103,8 +103,12 @@ pub(crate) fn decompress_range(
     match &pipeline.compression {
         Compression::Szip(params) => {
             let size = params.sample_size() as u64;
-            let mut index = index.lock().unwrap_or_else(PoisonError::into_inner);
-            aec::decode_range(src, params, &mut index, total / size, start / size, dst)
+            let (first, total) = (start / size, total / size);
+            if dst.is_empty() {
+                return Ok(());
+            }
+            let bit = index.lock().unwrap_or_else(PoisonError::into_inner).find_sample(src, params, first)?;
+            aec::decode_range(src, params, bit, total, first, dst)
         }
         Compression::Blosc2(_) => blosc2::decode_range(src, total, start, dst, contexts),
         #[cfg(feature = "zfp")]
