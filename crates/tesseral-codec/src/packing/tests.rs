@@ -122,3 +122,21 @@ fn values_outside_saturate() {
     packing.encode(&bytes(&[0.0, 10.5, 1e9]), &mut packed).unwrap();
     assert_eq!(packed, [0, 1, 255]);
 }
+
+#[test]
+fn blocks_join_without_seams() {
+    let count = 2 * BLOCK + 77;
+    let values: Vec<f64> = (0..count as i32).map(|i| f64::from(i.wrapping_mul(7919) % 4001) * 0.25).collect();
+    for bits in 1..=64 {
+        let packing = Packing::fit(&bytes(&values), bits, 0).unwrap();
+        let mut packed = Vec::new();
+        packing.encode(&bytes(&values), &mut packed).unwrap();
+        assert!(packed == naive_encode(&packing, &values), "{packing:?}");
+        for range in [0..count, 1..BLOCK, BLOCK - 3..count - 1, 2 * BLOCK..count] {
+            let mut back = vec![0; range.len() * 8];
+            packing.decode_into(&packed, range.start as u64, &mut back).unwrap();
+            let expected: Vec<f64> = range.clone().map(|i| naive(&packing, &packed, i)).collect();
+            assert!(doubles(&back) == expected, "{bits} bits, {range:?}");
+        }
+    }
+}
