@@ -287,10 +287,15 @@ fn second_extension(bits: &mut BitReader<'_>, out: &mut [u32], with_ref: bool) -
 }
 
 /// How many zero blocks a run has, when block `b` is its first; at most those that are wanted.
-pub(super) fn zero_run(bits: &mut BitReader<'_>, b: usize, rsi: u32, blocks: usize) -> Result<usize> {
+fn zero_run(bits: &mut BitReader<'_>, b: usize, rsi: u32, blocks: usize) -> Result<usize> {
+    run_of(bits.unary()?, b, rsi).map(|run| run.min(blocks - b))
+}
+
+/// How many zero blocks a number stands for, when block `b` is the first of them.
+pub(super) fn run_of(number: u32, b: usize, rsi: u32) -> Result<usize> {
     let (rsi, segment) = (rsi as usize, SEGMENT as usize);
     let left = rsi - b;
-    let run = match bits.unary()? as usize + 1 {
+    let run = match number as usize + 1 {
         5 => left.min(segment - b % segment),
         z if z > 5 => z - 1,
         z => z,
@@ -298,5 +303,5 @@ pub(super) fn zero_run(bits: &mut BitReader<'_>, b: usize, rsi: u32, blocks: usi
     if run > left {
         return Err(fault(format!("a run of {run} zero blocks where {left} are left")));
     }
-    Ok(run.min(blocks - b))
+    Ok(run)
 }

@@ -3,7 +3,7 @@
 use tesseral_core::Result;
 
 use super::bits::BitReader;
-use super::decode::{fault, zero_run};
+use super::decode::{fault, run_of};
 use super::{PREPROCESS, Params};
 
 /// Intervals that are walked rather than looked up: there is little to gain.
@@ -63,17 +63,20 @@ impl Index {
     }
 
     /// Where an RSI begins by the stored offsets, if that is certain. Each of them is where its RSI begins or, by the known
-    /// mistake, where the last block before it does. So there are two ways to read the interval before the wanted one: from
-    /// its own offset, and from the end of the block there. A way is sound if the wanted interval's offset is its end, or
-    /// the beginning of its last block; its end is the answer. One of the two is the truth, so the answer is certain when
-    /// those that are sound agree.
+    /// mistake, where the last code before it does. So the interval before the wanted one begins at its own offset, or after
+    /// the code there, which may have a reference sample or none. A way to read it is sound if the wanted interval's offset
+    /// is its end, or the beginning of its last code; its end is the answer. One of the ways is the truth, so the answer is
+    /// certain when those that are sound agree.
     fn settle(&self, src: &[u8], params: &Params, wanted: usize) -> Option<u64> {
         let (before, told) = (*self.stored.get(wanted - 1)?, *self.stored.get(wanted)?);
         let own = BitReader::at(src, before).ok()?;
-        let mut behind = own.clone();
-        let behind = pass_block(&mut behind, params, params.rsi as usize - 1).map(|_| behind);
+        let behind = |with_ref| {
+            let mut bits = own.clone();
+            pass_code(&mut bits, params, with_ref).ok().map(|_| bits)
+        };
+        let ways = [Some(own.clone()), behind(false), behind(true)];
         let mut answer = None;
-        for mut bits in [Ok(own), behind].into_iter().flatten() {
+        for mut bits in ways.into_iter().flatten() {
             let Ok(last) = pass_interval(&mut bits, params) else { continue };
             let end = bits.position();
             if told == end || told == last {
@@ -87,29 +90,31 @@ impl Index {
     }
 }
 
-/// Passes over a whole RSI; gives the bit at which its last block begins, or the run of zero blocks that holds it.
+/// Passes over a whole RSI; gives the bit at which its last code begins.
 pub(super) fn pass_interval(bits: &mut BitReader<'_>, params: &Params) -> Result<u64> {
     let mut b = 0;
     let mut last = bits.position();
     while b < params.rsi as usize {
         last = bits.position();
-        b += pass_block(bits, params, b)?;
+        b += match pass_code(bits, params, params.has(PREPROCESS) && b == 0)? {
+            Some(number) => run_of(number, b, params.rsi)?,
+            None => 1,
+        };
     }
     Ok(last)
 }
 
-/// Passes over block `b` of an RSI; gives the number of blocks that it stands for.
-fn pass_block(bits: &mut BitReader<'_>, params: &Params, b: usize) -> Result<usize> {
+/// Passes over the code of a block, or of a run of zero blocks, for which it gives the number that says how many they are.
+fn pass_code(bits: &mut BitReader<'_>, params: &Params, with_ref: bool) -> Result<Option<u32>> {
     let (n, block, id_len) = (u64::from(params.bits), params.block, params.id_len());
     let plain = (1 << id_len) - 1;
-    let with_ref = params.has(PREPROCESS) && b == 0;
     let own = block - u32::from(with_ref);
     match bits.read(id_len)? {
         0 => {
             let extension = bits.read(1)? == 1;
             bits.pass(if with_ref { n } else { 0 })?;
             if !extension {
-                return zero_run(bits, b, params.rsi, params.rsi as usize);
+                return bits.unary().map(Some);
             }
             bits.pass_unary(block / 2)?;
         }
@@ -120,5 +125,5 @@ fn pass_block(bits: &mut BitReader<'_>, params: &Params, b: usize) -> Result<usi
             bits.pass(u64::from(own) * u64::from(id - 1))?;
         }
     }
-    Ok(1)
+    Ok(None)
 }
