@@ -120,6 +120,34 @@ fn ranges_are_what_the_whole_holds_there() {
 }
 
 #[test]
+fn a_stream_goes_on_with_the_next_message() {
+    let descriptor = Descriptor::raw(DType::Float32, &[40]);
+    let cells = [floats(40), floats(41)[4..].to_vec()];
+    let keys = || Map::from([("units".to_owned(), Item::Text("K".to_owned()))]);
+    let one = |cells: &[u8]| {
+        let mut stream = StreamingEncoder::new(Cursor::new(Vec::new()), &meta(1), &pinned()).unwrap();
+        stream.write_preceder(keys()).unwrap();
+        stream.write_object(&descriptor, cells).unwrap();
+        stream
+    };
+    let mut stream = one(&cells[0]);
+    assert_eq!(stream.finish_and_reset().unwrap(), one(&cells[0]).finish().unwrap().into_inner());
+    assert_eq!(stream.object_count(), 0);
+    stream.write_preceder(keys()).unwrap();
+    assert!(matches!(stream.finish_and_reset(), Err(TensogramError::Framing(_))), "keys wait for an object");
+    stream.write_object(&descriptor, &cells[1]).unwrap();
+    let expected = one(&cells[1]).finish_with_backfill().unwrap().into_inner();
+    assert_eq!(stream.finish_and_reset_with_backfill().unwrap(), expected);
+    // Nothing of the messages before is left in the last one, which has no objects.
+    let mut bare = meta(1);
+    bare.base.clear();
+    let mut empty = StreamingEncoder::new(Cursor::new(Vec::new()), &bare, &pinned()).unwrap();
+    let first = empty.finish_and_reset().unwrap();
+    assert_eq!(empty.finish_and_reset().unwrap(), first);
+    assert!(decode(&first, &DecodeOptions::default()).unwrap().1.is_empty());
+}
+
+#[test]
 fn streams_hold_what_buffers_hold() {
     let cells = floats(1000);
     let descriptor = coded("zstd", DType::Float32, &[1000]);
