@@ -125,6 +125,9 @@ pub(crate) fn decompress_range(
 const MASK_BLOSC2: blosc2::Settings =
     blosc2::Settings { codec: blosc2::Codec::Lz4, level: 5, typesize: 1, shuffle: blosc2::Shuffle::Bit };
 
+/// How masks can be stored.
+pub(crate) const MASK_METHODS: [&str; 6] = ["none", "rle", "roaring", "lz4", "zstd", "blosc2"];
+
 /// Appends the blob of `count` packed bits; gives the parameters that belong to it.
 pub(crate) fn encode_mask(
     method: &str,

@@ -8,7 +8,7 @@ use tesseral_core::dtype::Class;
 use tesseral_core::{DType, Error, Result, Value};
 use tesseral_format::CodecSpec;
 
-use crate::compress::{compress, encode_mask};
+use crate::compress::{MASK_METHODS, compress, encode_mask};
 use crate::decode::pattern;
 use crate::pipeline::Pipeline;
 use crate::wire::cbor::{Item, Place};
@@ -247,6 +247,16 @@ impl MaskOptions {
     /// Everything may be written.
     pub fn any() -> Self {
         Self { allow_nan: true, allow_inf: true, ..Self::default() }
+    }
+
+    /// Says how masks of a kind are stored.
+    pub(crate) fn store(&mut self, kind: MaskKind, method: &str) -> Result<()> {
+        if !MASK_METHODS.contains(&method) {
+            let known = MASK_METHODS.join(", ");
+            return Err(Error::invalid(format!("{method:?} is no way to store masks: {known} are")));
+        }
+        method.clone_into(&mut self.methods[kind as usize]);
+        Ok(())
     }
 }
 
