@@ -69,9 +69,12 @@ impl Place {
         match self {
             #[cfg(feature = "mmap")]
             Self::File { path, access: Access::Read } if source.len > 0 => {
-                let mapped = Source::open(&(Arc::new(LocalStore::new(path, Access::Map)) as Arc<dyn Store>))?;
-                // The file may have grown, or be another one, since.
-                Ok(if mapped.len == source.len { scan(&mapped)? } else { scan(source)? })
+                let store: Arc<dyn Store> = Arc::new(LocalStore::new(path, Access::Map));
+                match Source::open(&store) {
+                    Ok(mapped) if mapped.len == source.len => Ok(scan(&mapped)?),
+                    // It cannot be mapped, or has grown or become another one since.
+                    _ => Ok(scan(source)?),
+                }
             }
             _ => Ok(scan(source)?),
         }
