@@ -42,6 +42,7 @@ WHAT = {
 
 MESSAGES = {
     **{f"{verb}_{name}": f"{verb} a field of 721×1440, {what}" for name, what in PIPELINES.items() for verb in ("encode", "decode")},
+    "decode_sp16+szip_threads": "decode it, 16 bits a cell, szip, on two threads",
     "decode_view": "decode the same, plain cells, hash not checked",
     "range_none": "1,000 cells out of the middle, plain cells",
     "range_sp16": "the same, 16 bits a cell",
@@ -113,7 +114,7 @@ SAME = {
     "sum_where": ["sum_where_all", "sum_where"],
     "window": ["window", "py_window"],
     "sum": ["sum_chunks", "sum_chunks_bare"],
-    **{name: [f"encode_{name}", f"decode_{name}"] for name in PIPELINES},
+    **{name: [f"encode_{name}", f"decode_{name}", f"decode_{name}_threads"] for name in PIPELINES},
 }
 
 MEMORY = 32_000_000
@@ -259,6 +260,7 @@ GOALS = [
     *((f"{verb}_{name}", f"≥ {least}× the reference", times("tensogram", least)) for verb, name, least in (
         ("encode", "sp16", 5), ("decode", "sp16", 1.3), ("encode", "sp7", 5), ("decode", "sp7", 5), ("encode", "sp12", 5),
         ("decode", "sp12", 5), ("encode", "sp31", 5), ("decode", "sp31", 5), ("encode", "sp16+szip", 2), ("decode", "sp16+szip", 2),
+        ("decode", "sp16+szip_threads", 3.5),
         ("encode", "none", 4), ("encode", "zstd", 1), ("decode", "zstd", 1), ("encode", "lz4", 1), ("decode", "lz4", 1),
         ("encode", "shuffle", 3), ("decode", "shuffle", 3), ("range", "none", 3), ("range", "sp16", 3), ("range", "sp16+szip", 2),
         ("metadata", "of_file", 50), ("range", "of_file", 100), ("count", "messages", 5), ("append", "messages", 2),

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 pub type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
 /// `CASE FILE [--runs N] [--seconds S] [--label L] [--shape A,B,C] [--chunk A,B,C] [--codec raw|zstd] [--out PATH]
-/// [--statistics yes] [--pipeline P] [--count N] [--query Q] [--where C]`.
+/// [--statistics yes] [--pipeline P] [--threads N] [--count N] [--query Q] [--where C]`.
 #[derive(Debug)]
 pub struct Args {
     /// What to do.
@@ -37,6 +37,8 @@ pub struct Args {
     pub out: PathBuf,
     /// Encoding, filter and compression of messages.
     pub pipeline: String,
+    /// Threads that may decode a message; as the library has it when not given.
+    pub threads: Option<usize>,
     /// Messages to write.
     pub count: usize,
     /// A selection, its arguments apart by spaces.
@@ -63,6 +65,7 @@ impl Args {
             statistics: false,
             out: PathBuf::new(),
             pipeline: "none".to_owned(),
+            threads: None,
             count: 1,
             query: String::new(),
             condition: String::new(),
@@ -79,6 +82,7 @@ impl Args {
                 "--statistics" => args.statistics = value == "yes",
                 "--out" => args.out = value.into(),
                 "--pipeline" => args.pipeline = value,
+                "--threads" => args.threads = Some(value.parse()?),
                 "--count" => args.count = value.parse()?,
                 "--query" => args.query = value,
                 "--where" => args.condition = value,

@@ -1,6 +1,7 @@
 //! The frame of an object that is being written, in pieces: payloads are hashed and handed on where they lie.
 
 use std::borrow::Cow;
+use std::collections::TryReserveError;
 
 use xxhash_rust::xxh3::Xxh3;
 
@@ -52,6 +53,42 @@ impl<'a> ObjectFrame<'a> {
     /// # Errors
     /// What `put` returns.
     pub fn write<E>(&self, mut put: impl FnMut(&[u8]) -> Result<(), E>) -> Result<(), E> {
+        put(&self.head())?;
+        put(&self.region)?;
+        put(&self.tail())
+    }
+
+    /// Its bytes behind others, padded, in a buffer with room for `total`. A payload of its own is moved on in its buffer, so
+    /// that it is never held twice.
+    ///
+    /// # Errors
+    /// When there is no such room.
+    pub fn behind(self, before: &[u8], total: usize) -> Result<Vec<u8>, TryReserveError> {
+        let (head, tail) = (self.head(), self.tail());
+        let start = before.len() + head.len();
+        let mut out = match self.region {
+            Cow::Owned(mut region) => {
+                let len = region.len();
+                region.try_reserve_exact(total.saturating_sub(len))?;
+                region.resize(start + len, 0);
+                region.copy_within(..len, start);
+                region[..before.len()].copy_from_slice(before);
+                region[before.len()..start].copy_from_slice(&head);
+                region
+            }
+            Cow::Borrowed(region) => {
+                let mut out = Vec::new();
+                out.try_reserve_exact(total)?;
+                [before, &head, region].map(|part| out.extend_from_slice(part));
+                out
+            }
+        };
+        out.extend_from_slice(&tail);
+        Ok(out)
+    }
+
+    /// What comes before the payload.
+    fn head(&self) -> Vec<u8> {
         let flags = CBOR_AFTER | if self.hashed { HASH_PRESENT } else { 0 };
         let mut head = Vec::with_capacity(16);
         head.extend_from_slice(&MAGIC);
@@ -59,14 +96,17 @@ impl<'a> ObjectFrame<'a> {
         head.extend_from_slice(&1_u16.to_be_bytes());
         head.extend_from_slice(&flags.to_be_bytes());
         head.extend_from_slice(&self.total_length().to_be_bytes());
-        put(&head)?;
-        put(&self.region)?;
+        head
+    }
+
+    /// What comes after it.
+    fn tail(&self) -> Vec<u8> {
         let mut tail = self.cbor.clone();
         tail.extend_from_slice(&(HEADER_LEN + self.region.len() as u64).to_be_bytes());
         tail.extend_from_slice(&self.hash.to_be_bytes());
         tail.extend_from_slice(&END);
         let padding = self.total_length().wrapping_neg() % 8;
         tail.extend(std::iter::repeat_n(0, usize::try_from(padding).unwrap_or(0)));
-        put(&tail)
+        tail
     }
 }
