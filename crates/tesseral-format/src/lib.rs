@@ -37,7 +37,7 @@ pub use format::{
 pub use messages::{Conflict, MessageChange, MessageFile, MessageFormat, MessageInfo, Where};
 pub use plan::{Access, ChunkPlan, Cover, Delete, Part, PlannedChunk, Role, Uncovered};
 pub use request::{CoordinateRanges, Request, Target};
-pub use source::{ArraySource, ChunkInfo, Digest, DigestSpan, StoredForm, Totals};
+pub use source::{ArraySource, ChunkInfo, Digest, DigestSpan, NonEmpty, StoredForm, Totals};
 pub use tesseral_codec::Contexts;
 pub use tesseral_core as core;
 pub use tesseral_store as store;

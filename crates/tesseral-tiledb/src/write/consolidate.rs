@@ -45,7 +45,7 @@ pub(crate) fn fragments(opened: &Opened, what: &Consolidate) -> Result<Consolida
         let name = if wire.sparse { merge::merge(opened, &array)? } else { dense::paint(opened, &array)? };
         out.made.push(name);
         out.replaced.extend(names);
-        before.extend(array.fragments);
+        before.extend(array.fragments.into_opened());
     }
     Ok(out)
 }
@@ -97,25 +97,25 @@ fn array_of(opened: &Opened, run: Vec<Fragment>) -> Result<TileDbArray> {
 }
 
 /// Where a fragment of a run goes.
-fn place(opened: &Opened, array: &TileDbArray) -> Place {
+fn place(opened: &Opened, array: &TileDbArray) -> Result<Place> {
     let times = |f: &FragmentEntry| (f.start, f.end);
-    let all = array.fragments.iter().map(|f| times(&f.entry));
+    let all = array.fragments()?.iter().map(|f| times(&f.entry));
     let (start, end) = all.fold((u64::MAX, 0), |(a, b), (start, end)| (a.min(start), b.max(end)));
-    Place {
+    Ok(Place {
         store: Arc::clone(&opened.store),
         prefix: String::new(),
         schema_name: opened.opening.current_name.clone(),
         timestamp: start,
         end,
         key: opened.reader.key,
-    }
+    })
 }
 
 /// Makes a consolidated fragment count instead of those it was made of.
 fn commit(opened: &Opened, array: &TileDbArray, mut fragment: FragmentWriter) -> Result<String> {
     let name = fragment.name.clone();
     let vacuum = || {
-        let lines = array.fragments.iter().map(|f| format!("/{}", f.entry.folder));
+        let lines = array.fragments()?.iter().map(|f| format!("/{}", f.entry.folder));
         opened.put_lines(&join("__commits", &format!("{name}.vac")), lines)
     };
     if opened.opening.current.wire.duplicates {

@@ -68,7 +68,7 @@ fn load(
     tile: u64,
     scratch: &mut Scratch,
 ) -> Result<Cursor> {
-    let source = &array.fragments[fragment];
+    let source = &array.fragments()?[fragment];
     let cells = source.cells(tile, None);
     let mut parts = SmallVec::new();
     for column in &layout.columns {
@@ -213,10 +213,11 @@ fn part<'a>(column: Column, bytes: Vec<u8>) -> EncodedPart<'a> {
 
 /// Writes one fragment of the cells of all of them. Memory holds one tile of each, and one that is filled.
 pub(super) fn merge(opened: &Opened, array: &TileDbArray) -> Result<String> {
-    let place = place(opened, array);
+    let place = place(opened, array)?;
     let layout = layout(array);
-    let deletes = array.fragments.iter().any(|f| f.footer.deletes);
-    let processed = match array.fragments.first() {
+    let fragments = array.fragments()?;
+    let deletes = fragments.iter().any(|f| f.footer.deletes);
+    let processed = match fragments.first() {
         Some(first) => first.processed(&opened.reader)?,
         None => Vec::new(),
     };
@@ -246,7 +247,7 @@ pub(super) fn merge(opened: &Opened, array: &TileDbArray) -> Result<String> {
     };
     let mut scratch = Scratch::default();
     let mut cursors = Vec::new();
-    for (number, fragment) in array.fragments.iter().enumerate() {
+    for (number, fragment) in fragments.iter().enumerate() {
         if fragment.tiles > 0 {
             cursors.push(load(array, &layout, number, 0, &mut scratch)?);
         }
@@ -258,7 +259,7 @@ pub(super) fn merge(opened: &Opened, array: &TileDbArray) -> Result<String> {
         cursor.at += 1;
         if cursor.at == cursor.order.len {
             let (number, tile) = (cursor.fragment, cursor.tile + 1);
-            if tile < array.fragments[number].tiles {
+            if tile < fragments[number].tiles {
                 cursors[next] = load(array, &layout, number, tile, &mut scratch)?;
             } else {
                 cursors.swap_remove(next);
