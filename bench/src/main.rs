@@ -7,6 +7,7 @@ mod make;
 mod messages;
 mod plain;
 mod tensogram;
+mod tiledb_write;
 mod transfers;
 mod versions;
 
@@ -38,6 +39,7 @@ fn run(args: &Args) -> Result<Outcome> {
         "sum2" => plain::mean(args),
         "zstd_lib" => plain::decompress(args),
         "zstd_lib_write" => plain::compress(args),
+        "zstd_lib_pieces" => plain::compress_pieces(args),
         "write" => write(args),
         "read" => read(args),
         "read_fresh" => read_fresh(args),
@@ -53,6 +55,7 @@ fn run(args: &Args) -> Result<Outcome> {
         "open" => open(args),
         "convert" | "rechunk" | "sum_where" => transfers::run(args),
         "open_array" | "cell" | "rows" | "total" => versions::run(args),
+        case if case.starts_with("tdb_") => tiledb_write::run(args),
         case if case.starts_with("tgm_") => messages::run(&tensogram::Ours, args),
         case => Err(format!("no case {case}").into()),
     }

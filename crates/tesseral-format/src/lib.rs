@@ -11,6 +11,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod cell_keys;
 mod column;
 #[cfg(feature = "testing")]
 pub mod conformance;
@@ -27,6 +28,7 @@ mod source;
 pub mod testing;
 mod writer;
 
+pub use cell_keys::{CellKey, CellKeys, Twice};
 pub use column::{Column, ColumnData, ColumnMut, KEPT, Scratch, UNWRITTEN};
 pub use container::{Container, MemoryBudget, Version, VersionState};
 pub use edit::{Change, Consolidate, Consolidated, Edit, Part as EditPart, Vacuumed};
@@ -41,4 +43,4 @@ pub use source::{ArraySource, ChunkInfo, Digest, DigestSpan, NonEmpty, StoredFor
 pub use tesseral_codec::Contexts;
 pub use tesseral_core as core;
 pub use tesseral_store as store;
-pub use writer::{ArraySpec, CodecSpec, EncodedChunk, EncodedPart, StoredChunk, Writer};
+pub use writer::{ArraySpec, CodecSpec, EncodedChunk, EncodedPart, Pending, StoredChunk, Writer};

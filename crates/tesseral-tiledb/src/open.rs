@@ -70,8 +70,11 @@ pub(crate) struct Opening {
 impl Opening {
     /// Lists the folder and reads the schemas.
     pub(crate) fn new(reader: &Reader, prefix: &str, options: &OpenOptions) -> Result<Self> {
-        let directory = Directory::scan(reader, prefix)?;
-        let range = times(options);
+        Self::of(reader, prefix, Directory::scan(reader, prefix)?, times(options))
+    }
+
+    /// Reads the schemas of a folder that was listed.
+    pub(crate) fn of(reader: &Reader, prefix: &str, directory: Directory, range: TimeRange) -> Result<Self> {
         let newest = directory.schema_at(range.end).unwrap_or_default().to_owned();
         let mut schemas = HashMap::new();
         for (object, _) in &directory.schemas {

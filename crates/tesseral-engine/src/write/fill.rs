@@ -74,12 +74,12 @@ impl WriteSession {
                 let count = region.cells().and_then(|n| usize::try_from(n).ok());
                 let count = count.ok_or_else(|| Error::limit("a chunk", u64::MAX, usize::MAX as u64))?;
                 columns.iter_mut().try_for_each(|column| column.reset(count))?;
-                let push = |chunk: EncodedChunk<'_>| self.writer.push(array, chunk);
+                let place = |chunk| self.writer.place(array, chunk);
                 if let Some(stored) = cells(&region, columns)? {
-                    return turn.take(number, self.writer.adopt(array, &coords, &stored)?, push);
+                    return turn.take(number, self.writer.adopt(array, &coords, &stored)?, place);
                 }
                 let data: Vec<ColumnData<'_>> = columns.iter().map(Cells::as_data).collect();
-                turn.take(number, self.encode_columns(array, declared, &coords, &region, &data)?, push)
+                turn.take(number, self.encode_columns(array, declared, &coords, &region, &data)?, place)
             };
             one().map_err(|e| located(e, declared, &coords))
         })

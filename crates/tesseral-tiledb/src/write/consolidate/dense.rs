@@ -142,7 +142,7 @@ pub(super) fn paint(opened: &Opened, array: &TileDbArray) -> Result<String> {
         let columns = tile(array, &part, schema.cell_order, &mut scratch)?;
         let data: Vec<ColumnData<'_>> = columns.iter().map(Cells::data).collect();
         let encoded = write.encode(&coords, &data, place.key.as_ref(), &mut scratch)?;
-        write.push(&place, encoded)?;
+        write.place(&place, encoded)?.store()?;
     }
     commit(opened, array, write.finish(&place)?)
 }
