@@ -7,8 +7,14 @@ use tesseral_codec::packing::Packing;
 use tesseral_codec::zfp::Mode;
 use tesseral_codec::{Contexts, aec, bitshuffle, blosc2, lz4, shuffle, sz3, zfp, zstd};
 
-/// What the first byte chooses from.
-pub const KINDS: u8 = 15;
+/// What the first byte chooses from, by name.
+pub const NAMES: [&str; 15] = [
+    "zstd", "lz4", "szip", "packing", "rle", "roaring", "blosc2", "zfp", "sz3", "shuffle", "bitshuffle",
+    "filters_float", "filters_signed", "filters_unsigned", "filters_text",
+];
+
+/// How many there are.
+pub const KINDS: u8 = NAMES.len() as u8;
 
 /// Decodes in every way that must not panic. Runs that decode must be parts of a whole that does.
 pub fn exercise(data: &[u8]) {
