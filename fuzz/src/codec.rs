@@ -9,8 +9,21 @@ use tesseral_codec::{Contexts, aec, bitshuffle, blosc2, lz4, shuffle, sz3, zfp, 
 
 /// What the first byte chooses from, by name.
 pub const NAMES: [&str; 15] = [
-    "zstd", "lz4", "szip", "packing", "rle", "roaring", "blosc2", "zfp", "sz3", "shuffle", "bitshuffle",
-    "filters_float", "filters_signed", "filters_unsigned", "filters_text",
+    "zstd",
+    "lz4",
+    "szip",
+    "packing",
+    "rle",
+    "roaring",
+    "blosc2",
+    "zfp",
+    "sz3",
+    "shuffle",
+    "bitshuffle",
+    "filters_float",
+    "filters_signed",
+    "filters_unsigned",
+    "filters_text",
 ];
 
 /// How many there are.

@@ -89,10 +89,11 @@ fn turn(words: &mut [[u64; SQUARES]; 8]) {
     for (shift, mask) in [(32, 0xffff_ffff_u64), (16, 0x0000_ffff_0000_ffff), (8, 0x00ff_00ff_00ff_00ff)] {
         let half = shift / 8;
         for i in (0..8).filter(|i| i & half == 0) {
-            for square in 0..SQUARES {
-                let t = (words[i][square] >> shift ^ words[i + half][square]) & mask;
-                words[i][square] ^= t << shift;
-                words[i + half][square] ^= t;
+            let (upper, lower) = words.split_at_mut(i + half);
+            for (a, b) in upper[i].iter_mut().zip(&mut lower[0]) {
+                let t = (*a >> shift ^ *b) & mask;
+                *a ^= t << shift;
+                *b ^= t;
             }
         }
     }

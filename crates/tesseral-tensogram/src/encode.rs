@@ -513,7 +513,7 @@ mod tests {
         let count = 5 * RUN / 8 + 3;
         let special = |i: usize| match i {
             _ if i % 700 == 511 || i + 1 == count => f64::NAN,
-            _ if i % 1100 == 0 => f64::INFINITY,
+            _ if i.is_multiple_of(1100) => f64::INFINITY,
             _ => i as f64,
         };
         let bytes: Vec<u8> = (0..count).flat_map(|i| special(i).to_ne_bytes()).collect();

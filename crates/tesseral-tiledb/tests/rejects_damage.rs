@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use tesseral_core::ErrorKind;
 use tesseral_format::oracle::Dense;
-use tesseral_format::{ArraySource as _, AuditOptions, Format, OpenOptions, Probe, Sniff};
+use tesseral_format::{AuditOptions, Format, OpenOptions, Probe, Sniff};
 use tesseral_store::{MemoryStore, Store, StoreExt};
 use tesseral_tiledb::TileDbFormat;
 

@@ -79,7 +79,9 @@ impl<'a> ObjectFrame<'a> {
             Cow::Borrowed(region) => {
                 let mut out = Vec::new();
                 out.try_reserve_exact(total)?;
-                [before, &head, region].map(|part| out.extend_from_slice(part));
+                for part in [before, &head, region] {
+                    out.extend_from_slice(part);
+                }
                 out
             }
         };
