@@ -489,7 +489,7 @@ def test_evolution(tmp_path, peer):
     assert peer("current_domain", array) == [[0, 29]]
     assert peer("enumeration", array, name="colours") == ["red", "blue", "green", "grey"]
     compare(peer, array)
-    tet("append", array, tmp_path / "cells.csv", "x=10:30", "--timestamp", 25, code=2)
+    tet("append", array, tmp_path / "cells.csv", "x=10:30", "--timestamp", 25, code=3)
     rows_to_csv(tmp_path / "more.csv", ["v", "c", "w"], [[str(x), str(x % 4), repr(x / 4)] for x in range(20)])
     tet("append", array, tmp_path / "more.csv", "x=10:30", "--timestamp", 30)
     before = compare(peer, array)["columns"]
