@@ -2,9 +2,12 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-use tesseral_core::{ArraySchema, CellLen, Coords, DType, Dimension, Field, Order, Scalar};
-use tesseral_format::conformance::{WriteCase, write_suite};
-use tesseral_format::{ArraySpec, CodecSpec};
+use std::collections::BTreeMap;
+
+use tesseral_core::{ArraySchema, CellLen, Coords, DType, Dimension, Field, Order, Scalar, Value};
+use tesseral_format::conformance::{Effort, SparseCase, WriteCase, sparse_write_suite, write_suite};
+use tesseral_format::oracle::Row;
+use tesseral_format::{ArraySpec, CodecSpec, CreateOptions};
 use tesseral_tiledb::TileDbFormat;
 
 fn fields() -> Vec<(Field, Vec<CodecSpec>)> {
@@ -60,6 +63,49 @@ fn dense_arrays_of_every_kind_of_field_pass() {
 fn fields_share_the_fragment_in_either_order() {
     passes(vec![spec("a", &[6, 4], &[3, 4], Order::ColMajor, &[0, 2, 4, 6])], 21);
     passes(vec![spec("a", &[9], &[4], Order::RowMajor, &[1, 3, 5, 7])], 22);
+}
+
+/// Cells at different places of a plane: whole numbers along one dimension, text along the other.
+fn rows(count: i32) -> Vec<Row> {
+    let mut rows = Vec::new();
+    for i in 0..count {
+        let x = (i * 37) % 50 - 20;
+        let word = format!("{}{i}", ["", "b", "ab"][i as usize % 3]);
+        rows.push((x, word.into_bytes(), i));
+    }
+    rows.sort();
+    let row = |(x, word, i): (i32, Vec<u8>, i32)| Row {
+        coords: vec![x.to_ne_bytes().to_vec(), word],
+        fields: vec![Some(i.to_ne_bytes().to_vec()), (i % 4 != 0).then(|| vec![b'z'; i as usize % 5])],
+    };
+    rows.into_iter().map(row).collect()
+}
+
+#[test]
+fn sparse_arrays_in_every_order_pass() {
+    for (seed, order) in (41..).zip([Order::RowMajor, Order::ColMajor, Order::Hilbert]) {
+        for duplicates in [false, true] {
+            let mut x = Dimension::new("x", 50);
+            x.dtype = DType::Int32;
+            x.domain = Some((Scalar::from_element(-20_i32), Scalar::from_element(29_i32)));
+            x.tile = Some(Scalar::from_element(7_i32));
+            let mut word = Dimension::new("word", 0);
+            (word.dtype, word.extent) = (DType::Ascii, None);
+            let mut schema = ArraySchema::dense("a", DType::Int32, &[], &[]);
+            (schema.dims, schema.cell_order) = (vec![x, word], order);
+            (schema.sparse, schema.allows_duplicates, schema.chunk_shape) = (true, duplicates, None);
+            let (mut v, mut text) = (Field::new("v", DType::Int32), Field::new("text", DType::Ascii));
+            (v.nullable, text.cell, text.nullable) = (false, CellLen::Var, true);
+            schema.fields = vec![v, text];
+            let codecs = vec![vec![CodecSpec::new("zstd")], Vec::new()];
+            let extra = BTreeMap::from([("capacity".to_owned(), Value::Int(8))]);
+            let options = CreateOptions { extra, ..CreateOptions::default() };
+            let effort = Effort { damages: 2, ..Effort::default() };
+            let case =
+                SparseCase { spec: ArraySpec { schema, codecs }, rows: rows(30), options, seed, effort };
+            sparse_write_suite(&TileDbFormat, &case).unwrap_or_else(|violation| panic!("{violation}"));
+        }
+    }
 }
 
 #[test]

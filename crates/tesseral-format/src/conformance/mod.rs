@@ -1,7 +1,8 @@
 //! What every format must pass: functions over [`&dyn Format`](Format) that know no format.
 //!
 //! A [`Fixture`] is a source in a store. [`read_suite`] opens it, plans it, decodes it, compares what is claimed of its chunks with
-//! their cells, and damages copies of it; [`write_suite`] writes arrays through the format's writer in good and bad ways;
+//! their cells, and damages copies of it; [`write_suite`] and [`sparse_write_suite`] write arrays through the format's writer in good and bad
+//! ways;
 //! [`executor_suite`] compares an [`Executor`] with the [oracle](crate::oracle). None panics on a fault: each returns the first
 //! [`Violation`], which names the check, the place and the seed.
 //!
@@ -23,6 +24,7 @@ mod facts;
 mod open;
 mod plan;
 mod write;
+mod write_sparse;
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -37,6 +39,7 @@ pub use plan::{parts_lie_in_objects, plans_agree, whole_chunks_are_whole};
 use tesseral_core::{ArraySchema, DType, Error, Result, Scalar, Selection, Slice};
 use tesseral_store::{MemoryStore, Store, StoreExt};
 pub use write::{WriteCase, write_suite};
+pub use write_sparse::{SparseCase, sparse_write_suite};
 
 use crate::oracle::{Cells, Row, Sparse};
 use crate::testing::Random;
