@@ -89,12 +89,10 @@ fn turn(words: &mut [[u64; SQUARES]; 8]) {
     for (shift, mask) in [(32, 0xffff_ffff_u64), (16, 0x0000_ffff_0000_ffff), (8, 0x00ff_00ff_00ff_00ff)] {
         let half = shift / 8;
         for i in (0..8).filter(|i| i & half == 0) {
-            let (upper, lower) = words.split_at_mut(i + half);
-            for (a, b) in upper[i].iter_mut().zip(&mut lower[0]) {
-                let t = (*a >> shift ^ *b) & mask;
-                *a ^= t << shift;
-                *b ^= t;
-            }
+            let (a, b) = (words[i], words[i + half]);
+            let t: [u64; SQUARES] = std::array::from_fn(|square| (a[square] >> shift ^ b[square]) & mask);
+            words[i] = std::array::from_fn(|square| a[square] ^ t[square] << shift);
+            words[i + half] = std::array::from_fn(|square| b[square] ^ t[square]);
         }
     }
 }

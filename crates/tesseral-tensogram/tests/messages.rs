@@ -620,8 +620,9 @@ fn threads_change_no_cell() {
         }
     }
     // Masks are restored in every piece.
-    let holes: Vec<u8> =
-        (0..count).flat_map(|i| (if i % 977 == 0 { f64::NAN } else { i as f64 }).to_le_bytes()).collect();
+    let holes: Vec<u8> = (0..count)
+        .flat_map(|i| (if i.is_multiple_of(977) { f64::NAN } else { i as f64 }).to_le_bytes())
+        .collect();
     let options = EncodeOptions { masks: MaskOptions::any(), ..pinned() };
     let message = encode(&GlobalMetadata::default(), &[(&with("none", "blosc2", &[]), &holes)], &options);
     assert!(decode(&message.unwrap(), &DecodeOptions::default()).unwrap().1[0].1 == holes);
