@@ -212,7 +212,9 @@ impl<'a, I: Input> Opened<'a, I> {
                     let start = work.object.payload.start;
                     Cells::View(work.piece(&(start + first * size as u64..start + end * size as u64))?)
                 }
-                Some(_) if work.pipeline.seeks() => Cells::Decoded(work.decode(*first..end, self.options)?),
+                Some(_) if work.pipeline.seeks(work.object.descriptor.dtype) => {
+                    Cells::Decoded(work.decode(*first..end, self.options)?)
+                }
                 _ => {
                     if whole.is_none() {
                         whole = Some(work.decode_all(self.options)?);
@@ -393,7 +395,7 @@ impl<I: Input> Work<'_, I> {
             decode_window(object, pipeline, bytes, &blobs, &cells, values, scratch)
         };
         let threads = if values.len() < SHARED { 1 } else { options.threads() };
-        let worth = threads > 1 && pipeline.seeks() && (pipeline.packing.is_some() || !pipeline.plain());
+        let worth = threads > 1 && pipeline.seeks(dtype) && (pipeline.packing.is_some() || !pipeline.plain());
         match dtype.size().filter(|_| worth) {
             Some(size) => share(threads, size, cells, values, run),
             None => Ok(run(cells, values)?),
