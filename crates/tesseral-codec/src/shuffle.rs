@@ -54,31 +54,46 @@ pub fn encode_into(src: &[u8], size: usize, dst: &mut [u8]) -> Result<()> {
 /// `Codec` when the lengths differ or are not a multiple of `size`.
 pub fn decode_into(src: &[u8], size: usize, dst: &mut [u8]) -> Result<()> {
     check(src, dst, size)?;
-    let n = src.len() / size;
+    decode_range_into(src, size, 0, dst)
+}
+
+/// Puts the bytes of elements back, from element `first` on, as many as `dst` holds.
+///
+/// # Errors
+/// `Codec` when there are not as many, or lengths are not a multiple of `size`.
+pub fn decode_range_into(src: &[u8], size: usize, first: usize, dst: &mut [u8]) -> Result<()> {
+    if size == 0 || !src.len().is_multiple_of(size) || !dst.len().is_multiple_of(size) {
+        check(src, dst, size)?;
+    }
+    let (n, count) = (src.len() / size, dst.len() / size);
+    if first.checked_add(count).is_none_or(|end| end > n) {
+        return Err(Error::codec("shuffle", format!("{count} elements from {first} on, of {n}")));
+    }
+    // From here on rows of the source begin with the first element that is wanted.
+    let src = &src[first..];
     match size {
-        1 => dst.copy_from_slice(src),
+        1 => dst.copy_from_slice(&src[..count]),
         2 => zip2(src, n, dst),
         4 => zip4(src, n, dst),
         _ if size.is_multiple_of(8) => {
-            (0..size).step_by(8).for_each(|first| squares_back(src, size, first, n, dst));
-            strided_back(src, size, n, n / GROUP * GROUP, dst);
+            (0..size).step_by(8).for_each(|byte| squares_back(src, size, byte, n, dst));
+            strided_back(src, size, n, count / GROUP * GROUP, dst);
         }
         _ => strided_back(src, size, n, 0, dst),
     }
     Ok(())
 }
 
-/// Rows of equal length, one per byte of an element.
+/// Rows that begin `n` bytes apart, one per byte of an element.
 fn zip2(src: &[u8], n: usize, dst: &mut [u8]) {
-    let (a, b) = src.split_at(n);
-    for ((out, a), b) in dst.as_chunks_mut::<2>().0.iter_mut().zip(a).zip(b) {
+    for ((out, a), b) in dst.as_chunks_mut::<2>().0.iter_mut().zip(src).zip(&src[n..]) {
         *out = [*a, *b];
     }
 }
 
 fn zip4(src: &[u8], n: usize, dst: &mut [u8]) {
-    let ((a, b), (c, d)) = (src[..2 * n].split_at(n), src[2 * n..].split_at(n));
-    for ((((out, a), b), c), d) in dst.as_chunks_mut::<4>().0.iter_mut().zip(a).zip(b).zip(c).zip(d) {
+    let rows = src.iter().zip(&src[n..]).zip(&src[2 * n..]).zip(&src[3 * n..]);
+    for (out, (((a, b), c), d)) in dst.as_chunks_mut::<4>().0.iter_mut().zip(rows) {
         *out = [*a, *b, *c, *d];
     }
 }
@@ -89,12 +104,10 @@ fn turn(words: &mut [[u64; SQUARES]; 8]) {
     for (shift, mask) in [(32, 0xffff_ffff_u64), (16, 0x0000_ffff_0000_ffff), (8, 0x00ff_00ff_00ff_00ff)] {
         let half = shift / 8;
         for i in (0..8).filter(|i| i & half == 0) {
-            let (upper, lower) = words.split_at_mut(i + half);
-            for (a, b) in upper[i].iter_mut().zip(&mut lower[0]) {
-                let t = (*a >> shift ^ *b) & mask;
-                *a ^= t << shift;
-                *b ^= t;
-            }
+            let (a, b) = (words[i], words[i + half]);
+            let t: [u64; SQUARES] = std::array::from_fn(|square| (a[square] >> shift ^ b[square]) & mask);
+            words[i] = std::array::from_fn(|square| a[square] ^ t[square] << shift);
+            words[i + half] = std::array::from_fn(|square| b[square] ^ t[square]);
         }
     }
 }
@@ -176,6 +189,13 @@ mod tests {
                 let mut back = vec![0; src.len()];
                 decode_into(&out, size, &mut back).unwrap();
                 assert_eq!(back, src, "{size} {n}");
+                for (first, end) in [(0, n / 2), (n / 3, n), (n / 5, n - n / 7), (n, n)] {
+                    let mut part = vec![0; (end - first) * size];
+                    decode_range_into(&out, size, first, &mut part).unwrap();
+                    assert_eq!(part, src[first * size..end * size], "{size} {n} {first}..{end}");
+                }
+                assert!(decode_range_into(&out, size, n, &mut vec![0; size]).is_err());
+                assert!(decode_range_into(&out, size, usize::MAX, &mut vec![0; size]).is_err());
             }
         }
     }
@@ -187,5 +207,7 @@ mod tests {
             assert!(encode_into(&vec![0; len], size, &mut vec![0; len]).is_err());
         }
         assert!(decode_into(&[0; 4], 2, &mut [0; 6]).is_err());
+        assert!(decode_range_into(&[0; 5], 2, 0, &mut [0; 2]).is_err());
+        assert!(decode_range_into(&[0; 4], 2, 0, &mut [0; 3]).is_err());
     }
 }

@@ -181,7 +181,8 @@ impl TensogramArray {
     fn plan_all(&self, columns: &[Column], region: &Region) -> Result<PlannedChunk> {
         let pipeline = self.pipeline()?;
         self.catalog.limits.check_chunk(self.object.raw_len)?;
-        let access = match (pipeline.seeks(), self.object.descriptor.dtype.size()) {
+        let dtype = self.object.descriptor.dtype;
+        let access = match (pipeline.seeks(dtype), dtype.size()) {
             (false, _) => Access::Coded { granule: None },
             (true, None) => Access::Coded { granule: Some(8) },
             (true, Some(_))

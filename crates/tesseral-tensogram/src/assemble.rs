@@ -212,7 +212,10 @@ pub(crate) fn tensor_item(descriptor: &Descriptor) -> Item {
 ///
 /// # Errors
 /// `Corrupt` when there are more entries than objects.
-pub(crate) fn complete(metadata: &mut Metadata, objects: &[Descriptor]) -> Result<()> {
+pub(crate) fn complete<'a>(
+    metadata: &mut Metadata,
+    objects: impl ExactSizeIterator<Item = &'a Descriptor>,
+) -> Result<()> {
     if metadata.base.len() > objects.len() {
         let detail = format!("base has {} entries for {} objects", metadata.base.len(), objects.len());
         return Err(Error::corrupt("metadata", "the message to be written", None, detail));

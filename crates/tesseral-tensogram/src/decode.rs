@@ -30,18 +30,18 @@ pub(crate) fn decode<P: AsRef<[u8]>>(
         return Err(Error::corrupt("payload", file, object.payload.start, detail));
     };
     let payload = payload.as_ref();
+    if pipeline.compression == Compression::None && payload.len() as u64 != pipeline.coded_len {
+        let detail = format!("expected {} bytes, found {}", pipeline.coded_len, payload.len());
+        return Err(Error::codec("raw", detail));
+    }
     if pipeline.plain() {
-        if payload.len() as u64 != pipeline.coded_len {
-            let detail = format!("expected {} bytes, found {}", pipeline.coded_len, payload.len());
-            return Err(Error::codec("raw", detail));
-        }
         let (bytes, _) = window(pipeline, object.descriptor.dtype, &cells).unwrap_or_default();
         #[allow(clippy::cast_possible_truncation)]
         let part = payload.get(bytes.start as usize..bytes.end as usize);
         plain(object, pipeline, part.unwrap_or_default(), &cells, values)?;
     } else if cells == (0..object.cells) {
         coded(object, pipeline, payload, values, scratch)?;
-    } else if pipeline.seeks() {
+    } else if pipeline.seeks(object.descriptor.dtype) {
         part(object, pipeline, payload, &cells, values, scratch)?;
     } else {
         return Err(Error::invalid("this compression decodes whole"));
@@ -139,6 +139,10 @@ fn part(
     let dtype = object.descriptor.dtype;
     let too_long = || Error::limit("an object", pipeline.coded_len, usize::MAX as u64);
     let (bytes, skip) = window(pipeline, dtype, cells).ok_or_else(too_long)?;
+    if let Some(size) = pipeline.shuffle {
+        let first = usize::try_from(cells.start).map_err(|_| too_long())?;
+        return shuffle::decode_range_into(payload, size, first, values);
+    }
     let Scratch { contexts, buffers: [first, _] } = scratch;
     if let Some(packing) = &pipeline.packing {
         let len = usize::try_from(bytes.end - bytes.start).map_err(|_| too_long())?;

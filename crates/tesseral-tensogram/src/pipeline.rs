@@ -94,14 +94,22 @@ impl Pipeline {
     }
 
     /// Runs of cells decode without all others.
-    pub(crate) fn seeks(&self) -> bool {
-        self.shuffle.is_none()
-            && match self.compression {
-                Compression::None | Compression::Szip(_) | Compression::Blosc2(_) => true,
-                #[cfg(feature = "zfp")]
-                Compression::Zfp(mode) => mode.seeks(),
-                _ => false,
-            }
+    pub(crate) fn seeks(&self, dtype: DType) -> bool {
+        self.shuffled_cells(dtype)
+            || self.shuffle.is_none()
+                && match self.compression {
+                    Compression::None | Compression::Szip(_) | Compression::Blosc2(_) => true,
+                    #[cfg(feature = "zfp")]
+                    Compression::Zfp(mode) => mode.seeks(),
+                    _ => false,
+                }
+    }
+
+    /// The stored bytes are those of the cells, shuffled and nothing else.
+    pub(crate) fn shuffled_cells(&self, dtype: DType) -> bool {
+        self.packing.is_none()
+            && self.compression == Compression::None
+            && self.shuffle.is_some_and(|size| dtype.size() == Some(size))
     }
 
     /// The compression makes numbers of this machine, whatever the byte order says.

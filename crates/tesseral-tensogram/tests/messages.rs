@@ -610,6 +610,8 @@ fn threads_change_no_cell() {
         with("simple_packing", "blosc2", &[packing]),
         with("none", "blosc2", &[]),
         with("none", "zstd", &[]),
+        Descriptor { filter: "shuffle".to_owned(), ..with("none", "none", &[("shuffle_element_size", 8)]) },
+        Descriptor { filter: "shuffle".to_owned(), ..with("none", "none", &[("shuffle_element_size", 4)]) },
     ] {
         let message = encode(&GlobalMetadata::default(), &[(&descriptor, &cells)], &pinned()).unwrap();
         let alone = DecodeOptions { threads: 1, ..DecodeOptions::default() };
@@ -618,10 +620,14 @@ fn threads_change_no_cell() {
             let options = DecodeOptions { threads, ..DecodeOptions::default() };
             assert!(decode(&message, &options).unwrap() == expected, "{descriptor:?}, {threads} threads");
         }
+        let (_, found) = decode_range(&message, 0, &[(0, 3), (77_777, 41)], &alone).unwrap();
+        let whole = &expected.1[0].1;
+        assert_eq!([&found[0][..], &found[1]], [&whole[..24], &whole[77_777 * 8..77_818 * 8]]);
     }
     // Masks are restored in every piece.
-    let holes: Vec<u8> =
-        (0..count).flat_map(|i| (if i % 977 == 0 { f64::NAN } else { i as f64 }).to_le_bytes()).collect();
+    let holes: Vec<u8> = (0..count)
+        .flat_map(|i| (if i.is_multiple_of(977) { f64::NAN } else { i as f64 }).to_le_bytes())
+        .collect();
     let options = EncodeOptions { masks: MaskOptions::any(), ..pinned() };
     let message = encode(&GlobalMetadata::default(), &[(&with("none", "blosc2", &[]), &holes)], &options);
     assert!(decode(&message.unwrap(), &DecodeOptions::default()).unwrap().1[0].1 == holes);

@@ -212,7 +212,9 @@ impl<'a, I: Input> Opened<'a, I> {
                     let start = work.object.payload.start;
                     Cells::View(work.piece(&(start + first * size as u64..start + end * size as u64))?)
                 }
-                Some(_) if work.pipeline.seeks() => Cells::Decoded(work.decode(*first..end, self.options)?),
+                Some(_) if work.pipeline.seeks(work.object.descriptor.dtype) => {
+                    Cells::Decoded(work.decode(*first..end, self.options)?)
+                }
                 _ => {
                     if whole.is_none() {
                         whole = Some(work.decode_all(self.options)?);
@@ -393,7 +395,7 @@ impl<I: Input> Work<'_, I> {
             decode_window(object, pipeline, bytes, &blobs, &cells, values, scratch)
         };
         let threads = if values.len() < SHARED { 1 } else { options.threads() };
-        let worth = threads > 1 && pipeline.seeks() && (pipeline.packing.is_some() || !pipeline.plain());
+        let worth = threads > 1 && pipeline.seeks(dtype) && (pipeline.packing.is_some() || !pipeline.plain());
         match dtype.size().filter(|_| worth) {
             Some(size) => share(threads, size, cells, values, run),
             None => Ok(run(cells, values)?),
@@ -411,19 +413,16 @@ fn share(
 ) -> Result<()> {
     // Packed values of eight cells begin with a byte.
     let each = (values.len() / size).div_ceil(threads).next_multiple_of(8);
-    let starts = cells.clone().step_by(each);
-    let pieces = starts.zip(values.chunks_mut(each * size));
-    let decode = &decode;
+    let pieces = cells.clone().step_by(each).zip(values.chunks_mut(each * size));
+    let mut pieces = pieces.map(|(start, part)| (start..cells.end.min(start + each as u64), part));
+    let (first, decode) = (pieces.next(), &decode);
     std::thread::scope(|scope| {
-        let begun: Vec<_> = pieces
-            .map(|(start, part)| {
-                let cells = start..cells.end.min(start + each as u64);
-                scope.spawn(move || decode(cells, part))
-            })
-            .collect();
-        for piece in begun {
-            piece.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+        let others: Vec<_> = pieces.map(|(cells, part)| scope.spawn(move || decode(cells, part))).collect();
+        // This thread has a piece of its own.
+        let done = first.map_or(Ok(()), |(cells, part)| decode(cells, part));
+        for other in others {
+            other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
         }
-        Ok(())
+        Ok(done?)
     })
 }

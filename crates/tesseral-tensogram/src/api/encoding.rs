@@ -51,8 +51,7 @@ fn build(
         frames.push(encoder(descriptor, cells, options)?);
     }
     let mut metadata = metadata.clone();
-    let descriptors: Vec<Descriptor> = frames.iter().map(|frame| frame.descriptor().clone()).collect();
-    complete(&mut metadata, &descriptors)?;
+    complete(&mut metadata, frames.iter().map(ObjectFrame::descriptor))?;
     metadata.reserved = options.provenance.reserved();
     Ok(encode_message(&metadata, frames, options.hashing, options.aggregate_hash)?)
 }

@@ -192,7 +192,7 @@ impl<W: Write> StreamingEncoder<W> {
         }
         let first_footer_offset = self.written;
         let mut metadata = self.metadata.clone();
-        complete(&mut metadata, &self.descriptors)?;
+        complete(&mut metadata, self.descriptors.iter())?;
         for (entry, told) in metadata.base.iter_mut().zip(std::mem::take(&mut self.preceders)) {
             entry.extend(told);
         }

@@ -222,6 +222,9 @@ pub fn verify_canonical_cbor(bytes: &[u8]) -> Result<()> {
     Err(Error::corrupt(place.what, place.object, same as u64, "it is not in canonical form from here on"))
 }
 
+/// Bytes that hold most descriptors and metadata.
+const TYPICAL: usize = 256;
+
 /// Whether the bytes are the canonical form of the item they hold.
 pub fn is_canonical(bytes: &[u8], item: &Item) -> bool {
     let mut again = Vec::with_capacity(bytes.len());
@@ -260,6 +263,14 @@ fn write_float(value: f64, out: &mut Vec<u8>) {
     }
 }
 
+/// The order of two items' canonical forms. Text comes by its length, which its form begins with, so that it need not be made.
+fn bytewise(a: &Item, b: &Item) -> Ordering {
+    match (a, b) {
+        (Item::Text(a), Item::Text(b)) => (a.len(), a.as_bytes()).cmp(&(b.len(), b.as_bytes())),
+        _ => a.to_bytes().cmp(&b.to_bytes()),
+    }
+}
+
 impl Item {
     /// Appends the canonical form.
     pub fn write(&self, out: &mut Vec<u8>) {
@@ -279,12 +290,11 @@ impl Item {
                 items.iter().for_each(|item| item.write(out));
             }
             Self::Map(pairs) => {
-                let mut sorted: Vec<(Vec<u8>, &Item)> =
-                    pairs.iter().map(|(key, value)| (key.to_bytes(), value)).collect();
-                sorted.sort_by(|a, b| a.0.cmp(&b.0));
+                let mut sorted: Vec<&(Item, Item)> = pairs.iter().collect();
+                sorted.sort_by(|(a, _), (b, _)| bytewise(a, b));
                 head(5, sorted.len() as u64, out);
                 for (key, value) in sorted {
-                    out.extend_from_slice(&key);
+                    key.write(out);
                     value.write(out);
                 }
             }
@@ -302,7 +312,7 @@ impl Item {
 
     /// The canonical form.
     pub fn to_bytes(&self) -> Vec<u8> {
-        let mut out = Vec::new();
+        let mut out = Vec::with_capacity(TYPICAL);
         self.write(&mut out);
         out
     }
