@@ -52,7 +52,7 @@ enum Format {
     Raw,
     /// A NumPy file
     Npy,
-    /// Arrow record batches
+    /// Arrow record batches of coordinates and values: a stream, or the file format for -o F.arrow
     Arrow,
 }
 
@@ -82,8 +82,9 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> Outcome {
         return Err(Error::invalid("--json and another --format exclude each other").into());
     }
     let container = context.open(&arguments.subject.source, &Meter::new(false))?;
-    let target = arguments.subject.resolve_rows(&container, arguments.condition.is_some())?;
-    if target.array.schema().sparse || arguments.condition.is_some() {
+    let as_rows = arguments.condition.is_some() || format == Format::Arrow;
+    let target = arguments.subject.resolve_rows(&container, as_rows)?;
+    if target.array.schema().sparse || as_rows {
         return rows::run(context, arguments, format, &target);
     }
     let selection = target.selection()?;
@@ -124,10 +125,6 @@ fn refuse_terminal(output: &Output, format: Format) -> Outcome<()> {
     Ok(())
 }
 
-fn no_arrow() -> crate::failure::Failure {
-    Error::unsupported("cat --format arrow").hint("use --format npy, csv or json").into()
-}
-
 fn renderer(format: Format, task: &Task<'_>) -> Outcome<Box<dyn Render>> {
     Ok(match format {
         Format::Text => Box::new(text::Text::new(task)),
@@ -135,7 +132,7 @@ fn renderer(format: Format, task: &Task<'_>) -> Outcome<Box<dyn Render>> {
         Format::Json => Box::new(json::Document::new(task)),
         Format::Raw => Box::new(raw::Raw::default()),
         Format::Npy => Box::new(npy::Npy::new(task)?),
-        Format::Arrow => return Err(no_arrow()),
+        Format::Arrow => return Err(Error::invalid("Arrow takes rows").into()),
     })
 }
 

@@ -53,7 +53,7 @@ impl Cover {
     }
 }
 
-/// How the bytes of a dense chunk become cells.
+/// How the bytes of a chunk become cells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
     /// The one part of the column *is* the cells of the tile, in the schema's cell order, back to back.
@@ -63,7 +63,8 @@ pub enum Access {
     },
     /// [`ArraySource::decode`](crate::ArraySource::decode) must run.
     Coded {
-        /// The decoder can produce any run of cells that begins at a multiple of this many, without the others.
+        /// The decoder can produce any run of cells that begins at a multiple of this many, without the others. Cells of
+        /// any length decode whole.
         granule: Option<u64>,
     },
 }

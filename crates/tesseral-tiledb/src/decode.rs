@@ -26,6 +26,8 @@ struct Parts<'a> {
     chunk: &'a PlannedChunk,
     column: Column,
     bytes: &'a [Bytes],
+    /// The cells that are asked for.
+    cells: Range<u64>,
 }
 
 impl Parts<'_> {
@@ -55,6 +57,27 @@ impl Parts<'_> {
         let (bytes, part) = self.find(role)?;
         chain.decode_into(bytes, out, rules, contexts).map_err(|e| self.located(part, e))
     }
+
+    /// A run of cells of `size` bytes.
+    fn run(
+        &self,
+        role: Role,
+        chain: &Chain,
+        size: usize,
+        out: &mut [u8],
+        rules: &Rules<'_>,
+        contexts: &mut Contexts,
+    ) -> Result<()> {
+        let (bytes, part) = self.find(role)?;
+        let place = |n: u64| usize::try_from(n).ok().and_then(|n| n.checked_mul(size));
+        let expected = place(self.cells.end.saturating_sub(self.cells.start));
+        let (Some(len), Some(start), true) =
+            (place(self.chunk.cells), place(self.cells.start), expected == Some(out.len()))
+        else {
+            return Err(Error::invalid(format!("{} bytes are no room for the cells", out.len())));
+        };
+        chain.decode_run(bytes, len, start, out, rules, contexts).map_err(|e| self.located(part, e))
+    }
 }
 
 /// Decodes one column of a tile.
@@ -68,8 +91,8 @@ pub(crate) fn decode(
     scratch: &mut Scratch,
 ) -> Result<()> {
     let (fragment, tile) = array.locate(chunk.id)?;
-    let parts = Parts { array, chunk, column, bytes: parts };
     let whole = cells == (0..chunk.cells);
+    let parts = Parts { array, chunk, column, bytes: parts, cells: cells.clone() };
     match column {
         Column::Field(field) => {
             let Some(slot) = array.slot(fragment, field)? else {
@@ -79,12 +102,9 @@ pub(crate) fn decode(
             if let Some(plain) = plain(&parts, chains) {
                 return copy(plain, chains.cell, &cells, out);
             }
-            if !whole {
-                return Err(Error::invalid("a TileDB tile decodes whole"));
-            }
             decode_field(&parts, fragment, chains, slot, tile, out, scratch)
         }
-        Column::Dim(d) if whole => {
+        Column::Dim(d) => {
             let slot = fragment.dim_slot(usize::from(d));
             let chains = fragment.chains(slot).ok_or_else(|| Error::invalid("a dimension without chains"))?;
             if let Some(plain) = plain(&parts, chains) {
@@ -162,16 +182,16 @@ fn decode_field(
     let rules = parts.array.reader.rules(fragment.schema.wire.version);
     let validity = match out {
         ColumnMut::Fixed { values, validity } => {
-            let expected = usize::try_from(parts.chunk.cells).ok().and_then(|n| n.checked_mul(chains.cell));
-            if chains.var || expected != Some(values.len()) {
-                return Err(Error::invalid(format!("{} bytes are no room for the chunk", values.len())));
+            if chains.var {
+                return Err(Error::invalid("cells of any length in a column of one size"));
             }
-            parts.fixed(Role::Values, &chains.values, values, &rules, &mut scratch.contexts)?;
+            let contexts = &mut scratch.contexts;
+            parts.run(Role::Values, &chains.values, chains.cell, values, &rules, contexts)?;
             validity
         }
         ColumnMut::Var { offsets, data, validity } => {
-            if !chains.var {
-                return Err(Error::invalid("cells of one size in a column of any"));
+            if !chains.var || parts.cells != (0..parts.chunk.cells) {
+                return Err(Error::invalid("cells of any length decode by whole tiles"));
             }
             let bytes = var_size(parts, fragment, slot, tile)?;
             decode_var(parts, chains, bytes, offsets, data, &rules, scratch)?;
@@ -180,7 +200,8 @@ fn decode_field(
     };
     match validity {
         Some(validity) if chains.nullable => {
-            parts.fixed(Role::Validity, &chains.validity, validity, &rules, &mut scratch.contexts)?;
+            let contexts = &mut scratch.contexts;
+            parts.run(Role::Validity, &chains.validity, 1, validity, &rules, contexts)?;
             validity.iter_mut().for_each(|byte| *byte = u8::from(*byte != 0));
             Ok(())
         }

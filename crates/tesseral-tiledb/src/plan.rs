@@ -52,7 +52,7 @@ pub(crate) fn plan(array: &TileDbArray, request: &Request) -> Result<ChunkPlan> 
             }
             let access = match direct {
                 true => Access::Direct { swapped: cfg!(target_endian = "big") },
-                false => Access::Coded { granule: None },
+                false => Access::Coded { granule: granule(fragment, columns.iter().map(|(_, slot)| *slot)) },
             };
             chunks.push(PlannedChunk {
                 id: chunk_id(layer, number),
@@ -107,6 +107,16 @@ fn check_fill(array: &TileDbArray, request: &Request) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Cells that are decoded together anyway: a tile is cut into chunks, each filtered by itself. `None` where a column decodes by
+/// whole tiles.
+pub(crate) fn granule(fragment: &Fragment, slots: impl Iterator<Item = Option<usize>>) -> Option<u64> {
+    let of = |slot: Option<usize>| {
+        let chains = slot.and_then(|slot| fragment.chains(slot)).filter(|chains| !chains.var)?;
+        chains.values.cells_per_chunk()
+    };
+    slots.map(of).try_fold(u64::MAX, |least, cells| Some(least.min(cells?))).filter(|cells| *cells < u64::MAX)
 }
 
 /// Adds the parts of one column of one tile; says whether the one part is nothing but cells.

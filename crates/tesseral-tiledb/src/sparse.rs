@@ -9,7 +9,7 @@ use tesseral_format::{
 
 use crate::array::{TileDbArray, chunk_id};
 use crate::fragment::{Bounds, Fragment};
-use crate::plan::push_parts;
+use crate::plan::{granule, push_parts};
 use crate::wire::schema::Range;
 
 impl TileDbArray {
@@ -51,6 +51,11 @@ pub(crate) fn plan(array: &TileDbArray, request: &Request) -> Result<ChunkPlan> 
             .iter()
             .map(|&column| Ok((column, slot(array, fragment, column)?)))
             .collect::<Result<_>>()?;
+        let stored = |column: &Column| matches!(column, Column::Field(_) | Column::Dim(_));
+        let granule = granule(fragment, slots.iter().filter(|(c, _)| stored(c)).map(|(_, slot)| *slot));
+        // Times and deletes decode by whole tiles.
+        let granule =
+            granule.filter(|_| !with_times && !fragment.footer.timestamps && !fragment.footer.deletes);
         let boxes = fragment.boxes(&array.reader)?;
         for (tile, cover) in (0_u64..).zip(boxes) {
             if !cover.iter().zip(ranges).all(|(b, r)| meets(b, r)) {
@@ -87,7 +92,7 @@ pub(crate) fn plan(array: &TileDbArray, request: &Request) -> Result<ChunkPlan> 
                 layer: if with_times { 0 } else { u32::try_from(layer).unwrap_or(u32::MAX) },
                 cells: fragment.cells(tile, None),
                 parts,
-                access: Access::Coded { granule: None },
+                access: Access::Coded { granule },
                 whole: shown && others.none(layer, cover, array),
             });
         }

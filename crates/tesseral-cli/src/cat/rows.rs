@@ -1,5 +1,6 @@
-//! Cells as rows of coordinates and fields: sparse arrays, and whatever meets a condition.
+//! Cells as rows of coordinates and fields: sparse arrays, whatever meets a condition, and all that goes to Arrow.
 
+mod arrow;
 mod csv;
 mod json;
 mod npy;
@@ -64,7 +65,7 @@ pub(super) fn run(context: &Context, arguments: &Arguments, format: Format, targ
         Format::Json => Box::new(json::Document::default()),
         Format::Raw => Box::new(raw::Raw { validity: arguments.validity }),
         Format::Npy => Box::new(npy::Npy::new(&table, arguments.validity)?),
-        Format::Arrow => return Err(super::no_arrow()),
+        Format::Arrow => Box::new(arrow::Arrow::new(&table, arguments.output.output.as_deref())?),
     };
     let mut output = Output::open(&arguments.output, context.cancel())?;
     super::refuse_terminal(&output, format)?;

@@ -31,7 +31,6 @@ fn each_way_to_end_has_its_code() {
         (3, &["info", labels, "--dataset", "nope"]),
         (3, &["info", labels, "--key-file", "no-such-file"]),
         (6, &["cat", labels, "--memory", "1"]),
-        (7, &["cat", labels, "--format", "arrow"]),
         (7, &["info", labels, "--as-of", "2024-01-01"]),
         (7, &["info", "s3://bucket/key"]),
     ] {

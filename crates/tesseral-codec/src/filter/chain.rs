@@ -181,27 +181,58 @@ impl Chain {
         rules: &Rules<'_>,
         contexts: &mut Contexts,
     ) -> Result<()> {
-        let expected = out.len();
-        let mut rest = out;
+        self.decode_run(tile, out.len(), 0, out, rules, contexts)
+    }
+
+    /// Decodes `out.len()` bytes from byte `start` on of a tile that holds `len`. Chunks that hold none of them are only counted.
+    ///
+    /// # Errors
+    /// As [`decode_into`](Self::decode_into).
+    pub fn decode_run(
+        &self,
+        tile: &[u8],
+        len: usize,
+        start: usize,
+        out: &mut [u8],
+        rules: &Rules<'_>,
+        contexts: &mut Contexts,
+    ) -> Result<()> {
+        let wanted = start..start.saturating_add(out.len()).min(len);
+        if wanted.len() != out.len() {
+            return Err(Error::invalid(format!("{} bytes from {start} on of {len}", out.len())));
+        }
+        let mut at = 0_usize;
         let mut chunks = Chunks::new(tile)?;
         for chunk in chunks.by_ref() {
             let chunk = chunk?;
-            let Some((target, after)) = rest.split_at_mut_checked(chunk.original) else {
-                let detail = format!("a chunk of {} bytes passes the {expected} of the tile", chunk.original);
+            let Some(end) = at.checked_add(chunk.original).filter(|end| *end <= len) else {
+                let detail = format!("a chunk of {} bytes passes the {len} of the tile", chunk.original);
                 return Err(Error::codec("tile", detail));
             };
-            self.chunk_into(&chunk, target, rules, contexts)?;
-            rest = after;
+            let (from, to) = (at.max(wanted.start), end.min(wanted.end));
+            if at >= wanted.start && end <= wanted.end {
+                self.chunk_into(&chunk, &mut out[at - start..end - start], rules, contexts)?;
+            } else if from < to {
+                let mut whole = vec![0; chunk.original];
+                self.chunk_into(&chunk, &mut whole, rules, contexts)?;
+                out[from - start..to - start].copy_from_slice(&whole[from - at..to - at]);
+            }
+            at = end;
         }
-        if !rest.is_empty() || !chunks.rest.is_empty() {
+        if at < len || !chunks.rest.is_empty() {
             let detail = format!(
-                "chunks hold {} of the {expected} bytes of the tile, and {} bytes follow them",
-                expected - rest.len(),
+                "chunks hold {at} of the {len} bytes of the tile, and {} bytes follow them",
                 chunks.rest.len()
             );
             return Err(Error::codec("tile", detail));
         }
         Ok(())
+    }
+
+    /// Cells that share a chunk, as far as writers keep to what the chain says; `None` where a tile is one chunk.
+    pub fn cells_per_chunk(&self) -> Option<u64> {
+        let cells = (self.max_chunk / self.cell) as u64;
+        (cells > 0).then_some(cells)
     }
 
     /// Decodes a tile of strings that carries its offsets: appends `cells` strings of `bytes` bytes in all to `data`, and the

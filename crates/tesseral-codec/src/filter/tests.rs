@@ -157,6 +157,31 @@ fn undoes_every_filter() {
     }
 }
 
+/// Every run of a tile of several chunks is that part of the whole.
+#[test]
+fn runs_are_parts_of_the_whole() {
+    let cells = ints(&(0..50).map(|n| n * n - 300).collect::<Vec<_>>());
+    for filters in [vec![], vec![Filter::Zstd { level: 3 }], vec![Filter::Xor, Filter::Md5]] {
+        let chain = Chain::new(filters.iter().copied(), INT, 4, false).chunks_of(32);
+        assert_eq!(chain.cells_per_chunk(), Some(8));
+        let mut contexts = Contexts::default();
+        let mut tile = Vec::new();
+        chain.encode(&cells, &mut tile, &RULES, &mut contexts).unwrap();
+        for start in (0..=cells.len()).step_by(4) {
+            for end in (start..=cells.len()).step_by(4) {
+                let mut out = vec![0xA5; end - start];
+                chain.decode_run(&tile, cells.len(), start, &mut out, &RULES, &mut contexts).unwrap();
+                assert_eq!(out, cells[start..end], "{filters:?} {start}..{end}");
+            }
+        }
+        let mut past = vec![0; 8];
+        assert!(chain.decode_run(&tile, cells.len(), 196, &mut past, &RULES, &mut contexts).is_err());
+        assert!(chain.decode_run(&tile, cells.len() + 4, 0, &mut past, &RULES, &mut contexts).is_err());
+        let cut = &tile[..tile.len() - 1];
+        assert!(chain.decode_run(cut, cells.len(), 0, &mut past, &RULES, &mut contexts).is_err());
+    }
+}
+
 #[test]
 fn refuses_what_is_cut_short_or_of_another_length() {
     for (filters, word, tile, cells) in cases() {

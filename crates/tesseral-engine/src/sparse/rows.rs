@@ -1,9 +1,10 @@
 //! One chunk's rows: decoded column by column, as few columns and rows as the read needs.
 
 use std::cell::OnceCell;
+use std::ops::Range;
 
 use tesseral_core::{DType, Error, Result};
-use tesseral_format::{Column, CoordinateRanges, KEPT, PlannedChunk, UNWRITTEN};
+use tesseral_format::{Access, Column, CoordinateRanges, KEPT, PlannedChunk, UNWRITTEN};
 
 use super::slab::{self, Slab};
 use super::{CellOrder, Query};
@@ -54,20 +55,59 @@ struct Open<'a> {
     source: Source<'a>,
     count: usize,
     decoded: Vec<OnceCell<Cells>>,
+    /// Columns of which only a run of rows was decoded, with the first of them.
+    windows: Vec<OnceCell<(u32, Cells)>>,
 }
 
 impl Open<'_> {
     fn cells(&self, column: Column) -> Result<&Cells> {
-        let place = self.query.columns.iter().position(|c| *c == column);
-        let place = place.ok_or_else(|| Error::invalid(format!("{column:?} was not planned")))?;
+        let place = self.place(column)?;
         if let Some(cells) = self.decoded[place].get() {
             return Ok(cells);
         }
-        let cells = self.decode(column)?;
+        let cells = self.decode(column, 0..self.chunk.cells)?;
         Ok(self.decoded[place].get_or_init(|| cells))
     }
 
-    fn decode(&self, column: Column) -> Result<Cells> {
+    fn place(&self, column: Column) -> Result<usize> {
+        let place = self.query.columns.iter().position(|c| *c == column);
+        place.ok_or_else(|| Error::invalid(format!("{column:?} was not planned")))
+    }
+
+    /// Cells of a column that hold at least the picked rows, and the row of the first. Rows that are picked later are among
+    /// those picked before, so what is decoded once serves them too.
+    fn window(&self, column: Column, picked: Option<&[u32]>) -> Result<(u32, &Cells)> {
+        let place = self.place(column)?;
+        if let (None, Some((first, cells))) = (self.decoded[place].get(), self.windows[place].get()) {
+            return Ok((*first, cells));
+        }
+        let run = match (self.decoded[place].get(), picked) {
+            (None, Some(rows)) => self.run(column, rows)?,
+            _ => None,
+        };
+        let Some(run) = run else { return self.cells(column).map(|cells| (0, cells)) };
+        let cells = self.decode(column, run.start.into()..run.end.into())?;
+        let (first, cells) = self.windows[place].get_or_init(|| (run.start, cells));
+        Ok((*first, cells))
+    }
+
+    /// The rows to decode for these, where a run of them is cheaper than the whole chunk.
+    fn run(&self, column: Column, rows: &[u32]) -> Result<Option<Range<u32>>> {
+        let (size, _) = column_layout(self.query.schema(), column)?;
+        let (Access::Coded { granule: Some(granule) }, Some(first), Some(last)) =
+            (self.chunk.access, rows.first(), rows.last())
+        else {
+            return Ok(None);
+        };
+        let (Ok(granule), Ok(count)) = (u32::try_from(granule), u32::try_from(self.count)) else {
+            return Ok(None);
+        };
+        let granule = granule.max(1);
+        let run = first / granule * granule..(last / granule + 1).saturating_mul(granule).min(count);
+        Ok((size > 0 && run.len() < self.count).then_some(run))
+    }
+
+    fn decode(&self, column: Column, run: Range<u64>) -> Result<Cells> {
         let handle = &self.query.handle;
         let (size, nullable) = column_layout(handle.schema(), column)?;
         if self.lacks(column) {
@@ -76,10 +116,10 @@ impl Open<'_> {
         }
         let parts = self.source.column(handle, self.chunk, column)?;
         let mut cells = Cells::new(size, nullable);
-        cells.decode_with(self.count, |out| {
-            with_workspace(|w| {
-                handle.source().decode(self.chunk, column, &parts, 0..self.chunk.cells, out, &mut w.scratch)
-            })
+        // No more than the chunk has, which are numbered with 32 bits.
+        let count = usize::try_from(run.end - run.start).unwrap_or(usize::MAX);
+        cells.decode_with(count, |out| {
+            with_workspace(|w| handle.source().decode(self.chunk, column, &parts, run, out, &mut w.scratch))
         })?;
         Ok(cells)
     }
@@ -100,12 +140,15 @@ impl Open<'_> {
 
     /// The cells of rows; without a copy where nothing else needs them.
     fn take(&mut self, column: Column, picked: Option<&[u32]>) -> Result<Cells> {
-        self.cells(column)?;
-        let place = self.query.columns.iter().position(|c| *c == column).unwrap_or(0);
-        match picked {
-            Some(rows) => Ok(self.cells(column)?.pick(rows)),
-            None => Ok(self.decoded[place].take().unwrap_or_default()),
-        }
+        let Some(rows) = picked else {
+            self.cells(column)?;
+            let place = self.place(column)?;
+            return Ok(self.decoded[place].take().unwrap_or_default());
+        };
+        Ok(match self.window(column, picked)? {
+            (0, cells) => cells.pick(rows),
+            (first, cells) => cells.pick(&rows.iter().map(|row| row - first).collect::<Vec<_>>()),
+        })
     }
 }
 
@@ -127,7 +170,8 @@ pub(super) fn read(query: &Query, chunk: &PlannedChunk, slab: &Slab, settles: bo
     let count = u32::try_from(chunk.cells)
         .map_err(|_| Error::limit("a chunk's cells", chunk.cells, u64::from(u32::MAX)))?;
     let decoded = query.columns.iter().map(|_| OnceCell::new()).collect();
-    let mut open = Open { query, chunk, source, count: count as usize, decoded };
+    let windows = query.columns.iter().map(|_| OnceCell::new()).collect();
+    let mut open = Open { query, chunk, source, count: count as usize, decoded, windows };
 
     let mut picked: Option<Vec<u32>> = None;
     for (d, limits) in slab.limits.iter().enumerate() {
@@ -135,7 +179,11 @@ pub(super) fn read(query: &Query, chunk: &PlannedChunk, slab: &Slab, settles: bo
             && !slab::inside(chunk, d, limits)
         {
             let column = Column::Dim(u16::try_from(d).unwrap_or(u16::MAX));
-            narrow(schema.dims[d].dtype, open.cells(column)?, ranges, &mut picked);
+            let window = open.window(column, picked.as_deref())?;
+            narrow(schema.dims[d].dtype, window, ranges, &mut picked);
+            if picked.as_ref().is_some_and(Vec::is_empty) {
+                return Ok(Part::default());
+            }
         }
     }
     let mut dead: Option<Vec<u8>> = None;
@@ -164,12 +212,13 @@ pub(super) fn read(query: &Query, chunk: &PlannedChunk, slab: &Slab, settles: bo
     let mut part = Part { rows, layer: chunk.layer, alive, ..Part::default() };
     if settles || query.order == CellOrder::Sorted {
         for (dim, d) in schema.dims.iter().zip(0_u16..) {
-            let cells = open.cells(Column::Dim(d))?;
+            let (first, cells) = open.window(Column::Dim(d), picked.as_deref())?;
             part.keys.push(match (sort_keys(dim.dtype, cells), &picked) {
                 (Some(keys), None) => Keys::Numbers(keys),
                 (Some(keys), Some(rows)) => {
-                    Keys::Numbers(rows.iter().map(|&row| keys[row as usize]).collect())
+                    Keys::Numbers(rows.iter().map(|&row| keys[(row - first) as usize]).collect())
                 }
+                // Text is decoded whole.
                 (None, None) => Keys::Text(cells.clone()),
                 (None, Some(rows)) => Keys::Text(cells.pick(rows)),
             });
@@ -249,9 +298,14 @@ fn keep(picked: &mut Option<Vec<u32>>, count: usize, holds: impl Fn(usize) -> bo
     }
 }
 
-/// Keeps rows whose coordinate lies in one of the ranges.
-fn narrow(dtype: DType, cells: &Cells, ranges: &CoordinateRanges, picked: &mut Option<Vec<u32>>) {
-    let count = cells.len();
+/// Keeps rows whose coordinate lies in one of the ranges. Where rows are picked already, the cells may begin at a later row.
+fn narrow(
+    dtype: DType,
+    (first, cells): (u32, &Cells),
+    ranges: &CoordinateRanges,
+    picked: &mut Option<Vec<u32>>,
+) {
+    let (first, count) = (first as usize, cells.len());
     let native = ranges.iter().map(|(low, high)| {
         let key = |end: &tesseral_core::Scalar| {
             (end.dtype() == dtype).then(|| sort_key(dtype, end.bytes())).flatten()
@@ -262,12 +316,16 @@ fn narrow(dtype: DType, cells: &Cells, ranges: &CoordinateRanges, picked: &mut O
         && let Some(keys) = sort_keys(dtype, cells)
     {
         return match native.as_slice() {
-            [(low, high)] => keep(picked, count, |row| *low <= keys[row] && keys[row] <= *high),
-            many => keep(picked, count, |row| many.iter().any(|(a, b)| *a <= keys[row] && keys[row] <= *b)),
+            [(low, high)] => keep(picked, count, |row| (*low..=*high).contains(&keys[row - first])),
+            many => {
+                keep(picked, count, |row| many.iter().any(|(a, b)| (*a..=*b).contains(&keys[row - first])))
+            }
         };
     }
     keep(picked, count, |row| {
-        let Ok(value) = tesseral_core::Scalar::from_le_bytes(dtype, cells.get(row)) else { return false };
+        let Ok(value) = tesseral_core::Scalar::from_le_bytes(dtype, cells.get(row - first)) else {
+            return false;
+        };
         ranges.iter().any(|(low, high)| {
             value.compare(low).is_some_and(std::cmp::Ordering::is_ge)
                 && value.compare(high).is_some_and(std::cmp::Ordering::is_le)

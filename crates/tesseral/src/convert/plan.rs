@@ -344,8 +344,9 @@ fn divisible(array: &Array, selection: &Selection) -> Result<bool> {
         return Ok(false);
     }
     let plan = array.handle().source().plan(&array.request(&first(selection)?))?;
+    // Cells that come by the thousand cost as much as the chunk when they are asked for one by one.
     let parted = |chunk: &PlannedChunk| {
-        matches!(chunk.access, Access::Direct { .. } | Access::Coded { granule: Some(_) })
+        matches!(chunk.access, Access::Direct { .. } | Access::Coded { granule: Some(..=64) })
     };
     // Bytes that are not in reach are fetched by whole chunks.
     let source = array.handle().source();

@@ -1,0 +1,296 @@
+//! Arrow record batches: the file format for `-o F.arrow` and `-o F.feather`, else a stream that can be read as it comes.
+//!
+//! | here | in Arrow |
+//! |---|---|
+//! | bool, integers, floats but `bfloat16` | the same |
+//! | dates and durations in s, ms, us, ns | `timestamp` and `duration` of that unit, not-a-time as null |
+//! | the same in weeks, days, hours, minutes | in seconds |
+//! | `string_ascii`, `string_utf8` of any length | `string` |
+//! | `char`, `bytes` of any length; any of the four of one length | `binary`; `fixed_size_binary` |
+//! | several values per cell | `fixed_size_list`; `list` where their number varies |
+//! | complex numbers | `fixed_size_list` of two |
+//! | enumerated fields | `dictionary`; codes without a label are null |
+
+use std::path::Path;
+use std::sync::Arc;
+
+use arrow_array::{RecordBatch, make_array};
+use arrow_buffer::{BooleanBuffer, Buffer, NullBuffer, ScalarBuffer};
+use arrow_data::ArrayData;
+use arrow_ipc::writer::{FileWriter, StreamWriter};
+use arrow_schema::{ArrowError, DataType, Field as ArrowField, Schema, TimeUnit as ArrowUnit};
+use tesseral::core::dtype::{Class, TimeUnit};
+use tesseral::core::schema::{Enumeration, Labels};
+use tesseral::{CellBatch, CellLen, Cells, DType, Error, Field, Result};
+
+use super::{Render, Table};
+use crate::failure::Outcome;
+use crate::output::Output;
+
+/// What the bytes go through on their way out.
+enum Writer {
+    Stream(StreamWriter<Vec<u8>>),
+    File(FileWriter<Vec<u8>>),
+}
+
+pub(super) struct Arrow {
+    schema: Arc<Schema>,
+    writer: Writer,
+}
+
+/// An array that Arrow would not take.
+fn refused(error: ArrowError) -> Error {
+    Error::invalid(format!("Arrow: {error}"))
+}
+
+impl Arrow {
+    pub(super) fn new(table: &Table<'_>, output: Option<&Path>) -> Outcome<Self> {
+        let array = table.target.array.name();
+        let fields = table.fields.iter().map(|f| arrow_field(f).map_err(|e| e.in_array(array)));
+        let schema = Arc::new(Schema::new(fields.collect::<Result<Vec<_>>>()?));
+        let ending = output.and_then(Path::extension).and_then(|e| e.to_str());
+        let writer = match ending {
+            Some("arrow" | "feather") => FileWriter::try_new(Vec::new(), &schema).map(Writer::File),
+            _ => StreamWriter::try_new(Vec::new(), &schema).map(Writer::Stream),
+        };
+        Ok(Self { schema, writer: writer.map_err(refused)? })
+    }
+
+    /// Passes on what the writer made.
+    fn drain(&mut self, out: &mut Output) -> Outcome<()> {
+        let bytes = match &mut self.writer {
+            Writer::Stream(writer) => writer.get_mut(),
+            Writer::File(writer) => writer.get_mut(),
+        };
+        out.put(bytes)?;
+        bytes.clear();
+        Ok(())
+    }
+}
+
+impl Render for Arrow {
+    fn begin(&mut self, _: &Table<'_>, out: &mut Output) -> Outcome<()> {
+        self.drain(out)
+    }
+
+    fn batch(&mut self, table: &Table<'_>, batch: &CellBatch, out: &mut Output) -> Outcome<()> {
+        let columns = batch.columns.iter().zip(&table.fields).map(|((_, cells), field)| {
+            let located = |e: Error| e.in_array(table.target.array.name());
+            column(field, cells).map(make_array).map_err(located)
+        });
+        let columns = columns.collect::<Result<Vec<_>>>()?;
+        let batch = RecordBatch::try_new(Arc::clone(&self.schema), columns).map_err(refused)?;
+        match &mut self.writer {
+            Writer::Stream(writer) => writer.write(&batch),
+            Writer::File(writer) => writer.write(&batch),
+        }
+        .map_err(refused)?;
+        self.drain(out)
+    }
+
+    fn end(&mut self, _: &Table<'_>, out: &mut Output) -> Outcome<()> {
+        match &mut self.writer {
+            Writer::Stream(writer) => writer.finish(),
+            Writer::File(writer) => writer.finish(),
+        }
+        .map_err(refused)?;
+        self.drain(out)
+    }
+}
+
+/// What a cell holds, once several in one are told apart.
+fn element(dtype: DType) -> Result<DataType> {
+    let unit = |unit: TimeUnit| match unit {
+        TimeUnit::Week | TimeUnit::Day | TimeUnit::Hour | TimeUnit::Minute | TimeUnit::Second => {
+            Some(ArrowUnit::Second)
+        }
+        TimeUnit::Millisecond => Some(ArrowUnit::Millisecond),
+        TimeUnit::Microsecond => Some(ArrowUnit::Microsecond),
+        TimeUnit::Nanosecond => Some(ArrowUnit::Nanosecond),
+        _ => None,
+    };
+    let found = match dtype {
+        DType::Bool => Some(DataType::Boolean),
+        DType::Int8 => Some(DataType::Int8),
+        DType::Int16 => Some(DataType::Int16),
+        DType::Int32 => Some(DataType::Int32),
+        DType::Int64 => Some(DataType::Int64),
+        DType::UInt8 => Some(DataType::UInt8),
+        DType::UInt16 => Some(DataType::UInt16),
+        DType::UInt32 => Some(DataType::UInt32),
+        DType::UInt64 => Some(DataType::UInt64),
+        DType::Float16 => Some(DataType::Float16),
+        DType::Float32 | DType::Complex64 => Some(DataType::Float32),
+        DType::Float64 | DType::Complex128 => Some(DataType::Float64),
+        DType::DateTime(u) => unit(u).map(|u| DataType::Timestamp(u, None)),
+        DType::TimeDelta(u) => unit(u).map(DataType::Duration),
+        _ => None,
+    };
+    found.ok_or_else(|| {
+        Error::unsupported(format!("{dtype} in an Arrow column")).hint("use --format csv, json or raw")
+    })
+}
+
+fn item(dtype: DataType) -> Arc<ArrowField> {
+    Arc::new(ArrowField::new("item", dtype, false))
+}
+
+/// Values of one dtype in a cell of one length; a complex number is two.
+fn width(field: &Field) -> u32 {
+    let cell = if let CellLen::Fixed(n) = field.cell { n } else { 1 };
+    if field.dtype.class() == Class::Complex { cell.saturating_mul(2) } else { cell }
+}
+
+fn length(n: u32) -> Result<i32> {
+    i32::try_from(n).map_err(|_| Error::limit("the values of an Arrow cell", n.into(), i32::MAX as u64))
+}
+
+fn arrow_type(field: &Field) -> Result<DataType> {
+    if let Some(enumeration) = &field.enumeration {
+        let values = match &enumeration.labels {
+            Labels::Text(_) => DataType::Utf8,
+            Labels::Numbers { dtype, .. } => element(*dtype)?,
+        };
+        return Ok(DataType::Dictionary(Box::new(element(field.dtype)?), Box::new(values)));
+    }
+    let text = field.dtype.class() == Class::Text;
+    Ok(match field.cell {
+        CellLen::Var if matches!(field.dtype, DType::Ascii | DType::Utf8) => DataType::Utf8,
+        CellLen::Var if text => DataType::Binary,
+        CellLen::Var => DataType::List(item(element(field.dtype)?)),
+        _ if text => DataType::FixedSizeBinary(length(width(field))?),
+        _ if width(field) > 1 => DataType::FixedSizeList(item(element(field.dtype)?), length(width(field))?),
+        _ => element(field.dtype)?,
+    })
+}
+
+fn arrow_field(field: &Field) -> Result<ArrowField> {
+    let absent = field.nullable || field.enumeration.is_some() || field.dtype.class() == Class::Time;
+    let dtype = arrow_type(field)?;
+    let ordered = field.enumeration.as_ref().is_some_and(|e| e.ordered);
+    Ok(match dtype {
+        #[allow(deprecated, reason = "the only way to say that a dictionary is ordered")]
+        DataType::Dictionary(..) => ArrowField::new_dict(&field.name, dtype, absent, 0, ordered),
+        _ => ArrowField::new(&field.name, dtype, absent),
+    })
+}
+
+/// Cells as Arrow has them.
+fn column(field: &Field, cells: &Cells) -> Result<ArrayData> {
+    let valid: Option<Vec<bool>> = cells.validity().map(|v| v.iter().map(|b| *b != 0).collect());
+    if let Some(enumeration) = &field.enumeration {
+        return codes(field, enumeration, cells, valid);
+    }
+    let dtype = arrow_type(field)?;
+    let text = field.dtype.class() == Class::Text;
+    match (&dtype, field.cell) {
+        (DataType::Utf8 | DataType::Binary, _) => {
+            build(dtype, cells.len(), valid, vec![offsets(cells, 1)?, Buffer::from(cells.data())])
+        }
+        (DataType::List(inner), _) => {
+            let size = field.dtype.word();
+            let values = values(field.dtype, inner.data_type().clone(), cells.data(), size, None)?;
+            let data = ArrayData::builder(dtype).len(cells.len()).nulls(valid.map(NullBuffer::from));
+            data.add_buffer(offsets(cells, size)?).add_child_data(values).build().map_err(refused)
+        }
+        (DataType::FixedSizeList(inner, _), _) => {
+            let values =
+                values(field.dtype, inner.data_type().clone(), cells.data(), field.dtype.word(), None)?;
+            let data = ArrayData::builder(dtype).len(cells.len()).nulls(valid.map(NullBuffer::from));
+            data.add_child_data(values).build().map_err(refused)
+        }
+        _ if text => build(dtype, cells.len(), valid, vec![Buffer::from(cells.data())]),
+        _ => values(field.dtype, dtype, cells.data(), field.dtype.word(), valid),
+    }
+}
+
+fn build(dtype: DataType, len: usize, valid: Option<Vec<bool>>, buffers: Vec<Buffer>) -> Result<ArrayData> {
+    let data = ArrayData::builder(dtype).len(len).nulls(valid.map(NullBuffer::from));
+    data.buffers(buffers).build().map_err(refused)
+}
+
+/// Where cells of any length begin and end, in values of `size` bytes.
+fn offsets(cells: &Cells, size: usize) -> Result<Buffer> {
+    let place = |end: &u64| {
+        let at = end / size as u64;
+        i32::try_from(at).map_err(|_| Error::limit("the bytes of an Arrow batch", *end, i32::MAX as u64))
+    };
+    let ends = cells.ends().iter().map(place);
+    let all = std::iter::once(Ok(0)).chain(ends).collect::<Result<Vec<i32>>>()?;
+    Ok(ScalarBuffer::from(all).into_inner())
+}
+
+/// Values of one size, back to back.
+fn values(
+    dtype: DType,
+    arrow: DataType,
+    bytes: &[u8],
+    size: usize,
+    valid: Option<Vec<bool>>,
+) -> Result<ArrayData> {
+    let len = bytes.len() / size.max(1);
+    match dtype {
+        DType::Bool => {
+            let bits = BooleanBuffer::collect_bool(len, |i| bytes[i] != 0);
+            build(arrow, len, valid, vec![bits.into_inner()])
+        }
+        DType::DateTime(unit) | DType::TimeDelta(unit) => times(arrow, unit, bytes, valid),
+        _ => build(arrow, len, valid, vec![Buffer::from(bytes)]),
+    }
+}
+
+/// Moments and durations. Not-a-time is a null.
+fn times(arrow: DataType, unit: TimeUnit, bytes: &[u8], valid: Option<Vec<bool>>) -> Result<ArrayData> {
+    let seconds: i64 = match unit {
+        TimeUnit::Week => 7 * 86400,
+        TimeUnit::Day => 86400,
+        TimeUnit::Hour => 3600,
+        TimeUnit::Minute => 60,
+        _ => 1,
+    };
+    let counts: Vec<i64> = bytes.as_chunks().0.iter().map(|word| i64::from_le_bytes(*word)).collect();
+    let mut valid = valid.unwrap_or_else(|| vec![true; counts.len()]);
+    valid.iter_mut().zip(&counts).for_each(|(valid, count)| *valid &= *count != i64::MIN);
+    let scaled = counts.iter().zip(&valid).map(|(count, valid)| match (valid, count.checked_mul(seconds)) {
+        (false, _) => Ok(0),
+        (true, Some(scaled)) => Ok(scaled),
+        (true, None) => {
+            let what = format!("{count} {} in an Arrow column of seconds", unit.abbreviation());
+            Err(Error::unsupported(what))
+        }
+    });
+    let scaled = scaled.collect::<Result<Vec<i64>>>()?;
+    build(arrow, scaled.len(), Some(valid), vec![ScalarBuffer::from(scaled).into_inner()])
+}
+
+/// Codes and their labels.
+fn codes(
+    field: &Field,
+    enumeration: &Enumeration,
+    cells: &Cells,
+    valid: Option<Vec<bool>>,
+) -> Result<ArrayData> {
+    let labels = match &enumeration.labels {
+        Labels::Text(texts) => {
+            let ends = texts.iter().scan(0, |end, text| {
+                *end += text.len();
+                Some(i32::try_from(*end).map_err(|_| Error::limit("labels", *end as u64, i32::MAX as u64)))
+            });
+            let ends = std::iter::once(Ok(0)).chain(ends).collect::<Result<Vec<i32>>>()?;
+            let bytes = Buffer::from(texts.concat().as_bytes());
+            build(DataType::Utf8, texts.len(), None, vec![ScalarBuffer::from(ends).into_inner(), bytes])?
+        }
+        Labels::Numbers { dtype, bytes } => values(*dtype, element(*dtype)?, bytes, dtype.word(), None)?,
+    };
+    let mut valid = valid.unwrap_or_else(|| vec![true; cells.len()]);
+    let mut bytes = cells.data().to_vec();
+    let size = cells.size().max(1);
+    for (valid, code) in valid.iter_mut().zip(bytes.chunks_exact_mut(size)) {
+        *valid &= crate::json::label(field, code).is_some();
+        if !*valid {
+            code.fill(0);
+        }
+    }
+    let data = ArrayData::builder(arrow_type(field)?).len(cells.len()).nulls(Some(NullBuffer::from(valid)));
+    data.add_buffer(Buffer::from(bytes)).add_child_data(labels).build().map_err(refused)
+}
