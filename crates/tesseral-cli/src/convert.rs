@@ -4,9 +4,9 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde_json::{Value as Json, json};
-use tesseral::engine::Way;
+use tesseral::engine::{RechunkPlan, Way};
 use tesseral::store::Access;
-use tesseral::{Cast, ChunkShape, CodecSpec, Container, ConvertOptions, Converted, ConvertedArray};
+use tesseral::{Cast, ChunkShape, CodecSpec, Container, ConvertOptions, Converted, ConvertedArray, SparseAs};
 
 use crate::context::{Context, local};
 use crate::failure::{Failure, Outcome, exit};
@@ -36,6 +36,10 @@ pub(crate) struct Arguments {
     /// Takes only this part: time=0:10, lat=10..20; may be given again
     #[arg(long, value_name = "SELECTION")]
     select: Vec<String>,
+    /// What sparse arrays become: `dense`, cells at their positions and the fill elsewhere; `rows`, an array of one dimension for
+    /// each dimension and field [default: they stay sparse]
+    #[arg(long, value_name = "FORM")]
+    sparse_as: Option<SparseAs>,
     /// Turns cells into another dtype, of one array (sst=float32) or of all; values that do not fit are refused
     #[arg(long, value_name = "DTYPE")]
     cast: Vec<Cast>,
@@ -109,6 +113,7 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> Outcome {
         select: arguments.select.clone(),
         chunk: arguments.chunk.clone(),
         casts: arguments.cast.clone(),
+        sparse: arguments.sparse_as,
         max_abs_error: arguments.max_abs_error,
         max_rel_error: arguments.max_rel_error,
         ..arguments.shared.options(context, &meter)
@@ -182,25 +187,38 @@ fn report(
             out.push_str(&plan_line(array, paint));
         }
     }
-    let raw: u64 = done.arrays.iter().map(|a| a.rechunk.bytes).sum();
+    let size = amount(&done.arrays);
     let title = done.format.title();
     let (input, target) = (escape(&input), escape(&target));
     out.push_str(&if done.dry_run {
-        format!("{input} -> {target}: {} as {title}, not written\n", text::size(raw))
+        format!("{input} -> {target}: {size} as {title}, not written\n")
     } else {
         let checked = if done.checked { ", every cell compared" } else { "" };
-        format!(
-            "{input} -> {target}: {} as {title} in {}{checked}\n",
-            text::size(raw),
-            text::size(done.stored_bytes)
-        )
+        let stored = text::size(done.stored_bytes);
+        format!("{input} -> {target}: {size} as {title} in {stored}{checked}\n")
     });
     output::print(&out)?;
     Ok(exit::OK)
 }
 
+/// How much there is: bytes of cells on grids, and how many cells of sparse arrays.
+fn amount(arrays: &[ConvertedArray]) -> String {
+    let bytes: u64 = arrays.iter().filter_map(|a| a.rechunk.as_ref()).map(|plan| plan.bytes).sum();
+    let cells = arrays.iter().filter(|a| a.sparse).map(|a| a.cells).collect::<Option<Vec<u64>>>();
+    let listed = cells.map(|cells| text::count(cells.iter().sum(), "cell"));
+    match (arrays.iter().any(|a| a.rechunk.is_some()), arrays.iter().any(|a| a.sparse)) {
+        (true, false) => text::size(bytes),
+        (true, true) => format!("{} and {}", text::size(bytes), listed.unwrap_or_else(|| "cells".to_owned())),
+        (false, true) => listed.unwrap_or_else(|| "cells".to_owned()),
+        (false, false) => {
+            let rows = arrays.first().and_then(|a| a.shape.first().copied().flatten());
+            text::count(rows.unwrap_or(0), "row")
+        }
+    }
+}
+
 fn array_json(array: &ConvertedArray) -> Json {
-    let plan = &array.rechunk;
+    let plan = array.rechunk.as_ref();
     let fields = array
         .fields
         .iter()
@@ -218,21 +236,24 @@ fn array_json(array: &ConvertedArray) -> Json {
         "shape": array.shape,
         "dims": array.dims,
         "chunk_shape": array.chunk_shape,
+        "sparse": array.sparse,
+        "cells": array.cells,
         "fields": fields.collect::<Vec<_>>(),
-        "raw_bytes": plan.bytes,
+        "raw_bytes": plan.map(|plan| plan.bytes),
         "pass_through": array.pass_through,
-        "passes": plan.passes(),
-        "bytes_read": plan.bytes_read,
-        "bytes_written": plan.bytes_written,
-        "read_amplification": plan.amplification,
-        "work_bytes": plan.memory,
-        "threads": plan.threads,
+        "passes": plan.map(RechunkPlan::passes),
+        "bytes_read": plan.map(|plan| plan.bytes_read),
+        "bytes_written": plan.map(|plan| plan.bytes_written),
+        "read_amplification": plan.map(|plan| plan.amplification),
+        "work_bytes": plan.map(|plan| plan.memory),
+        "threads": plan.map(|plan| plan.threads),
         "packed": packed,
     })
 }
 
 fn array_line(array: &ConvertedArray, paint: Paint) -> String {
     let shape = |extents: &[u64]| text::shape(extents.iter().map(|n| Some(*n)), paint.times());
+    let whole = text::shape(array.shape.iter().copied(), paint.times());
     let fields: Vec<String> = array
         .fields
         .iter()
@@ -242,12 +263,15 @@ fn array_line(array: &ConvertedArray, paint: Paint) -> String {
             format!("{named}{dtype} {codec}")
         })
         .collect();
+    let laid = match (array.sparse, array.cells) {
+        (true, Some(cells)) => text::count(cells, "cell"),
+        (true, None) => "sparse".to_owned(),
+        (false, _) => format!("chunks {}", shape(&array.chunk_shape)),
+    };
     let mut line = format!(
-        "{}{dot}{}{dot}{}{dot}chunks {}",
+        "{}{dot}{whole}{dot}{}{dot}{laid}",
         paint.strong(&escape(&array.name)),
-        shape(&array.shape),
         fields.join(", "),
-        shape(&array.chunk_shape),
         dot = paint.dot(),
     );
     if array.pass_through {
@@ -265,7 +289,7 @@ fn array_line(array: &ConvertedArray, paint: Paint) -> String {
 
 /// How an array's cells move.
 fn plan_line(array: &ConvertedArray, paint: Paint) -> String {
-    let plan = &array.rechunk;
+    let Some(plan) = &array.rechunk else { return String::new() };
     let shape = |extents: &[u64]| text::shape(extents.iter().map(|n| Some(*n)), paint.times());
     let way = match &plan.way {
         Way::Chunks => "chunk by chunk".to_owned(),

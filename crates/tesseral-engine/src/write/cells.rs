@@ -16,6 +16,9 @@ pub enum Arrival {
     Any,
     /// As the format stores them, over any number of calls: a write larger than memory.
     Stored,
+    /// In any order, over any number of calls, each of which is stored by itself; no two bring the same position where it holds
+    /// one cell.
+    Runs,
 }
 
 /// Cells that wait for more, and how many chunks went before them.
@@ -64,7 +67,7 @@ impl WriteSession {
             return Err(Error::invalid(detail));
         };
         let mut tail = declared.tail.lock().unwrap_or_else(PoisonError::into_inner);
-        if tail.closed || (order == Arrival::Any && (tail.cells > 0 || tail.chunks > 0)) {
+        if tail.closed || (order != Arrival::Stored && (tail.cells > 0 || tail.chunks > 0)) {
             return Err(Error::invalid("cells in any order are written by one call"));
         }
         if cells == 0 {
@@ -73,13 +76,18 @@ impl WriteSession {
         let gather = |runs: &[(usize, usize)]| -> Vec<Owned> {
             columns.iter().zip(&sizes).map(|(c, size)| Owned::gather(c, size.unwrap_or(1), runs)).collect()
         };
-        if order == Arrival::Any {
-            tail.closed = true;
+        if order != Arrival::Stored {
+            tail.closed = order == Arrival::Any;
             let permutation = self.writer.sort_cells(array, columns, false)?.unwrap_or_default();
             tail.cells = permutation.len();
             let runs: Vec<(usize, usize)> = permutation.into_iter().map(|i| (i, 1)).collect();
             tail.columns = gather(&runs);
-            return self.emit(array, &mut tail, &sizes, false);
+            self.emit(array, &mut tail, &sizes, order == Arrival::Runs)?;
+            if order == Arrival::Runs {
+                tail.chunks = 0;
+                self.writer.seal(array)?;
+            }
+            return Ok(());
         }
         let more = gather(&[(0, cells)]);
         if tail.columns.is_empty() {

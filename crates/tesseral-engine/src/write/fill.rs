@@ -101,6 +101,11 @@ impl WriteSession {
         with_workspace(|w| self.writer.encode(array, coords, columns, stats, &mut w.scratch))
     }
 
+    /// Bytes of an array that the writer holds until all of it is there.
+    pub fn gathers(&self, array: usize) -> u64 {
+        self.writer.gathers(array)
+    }
+
     /// Whether chunks in this stored form can be taken over by an array as they are.
     pub(crate) fn adopts(&self, array: usize, form: StoredForm) -> bool {
         self.writer.adopts(array, form)
