@@ -7,6 +7,7 @@ import pytest
 import tiledb
 from support import number, tet, tet_json
 
+from test_convert import peak
 from test_query import ask, results
 
 COUNT = 500
@@ -257,3 +258,22 @@ def test_as_csv(tmp_path, cells):
     source, out = make(tmp_path / "a", cells), tmp_path / "out.tdb"
     tet("convert", source, out)
     assert tet("cat", source, "--format", "csv") == tet("cat", out, "--format", "csv")
+
+
+def test_memory_stays_within_the_limit(tmp_path):
+    limit, count = 4 << 20, 1_400_000
+    where = np.random.default_rng(3).permutation(count)
+    dims = [
+        tiledb.Dim("x", domain=(0, 1399), tile=100, dtype=np.int64),
+        tiledb.Dim("y", domain=(0, 999), tile=100, dtype=np.int64),
+    ]
+    schema = tiledb.ArraySchema(tiledb.Domain(*dims), [tiledb.Attr("v", dtype="f8")], sparse=True)
+    source, out = tmp_path / "a", tmp_path / "out.tdb"
+    tiledb.Array.create(str(source), schema)
+    with tiledb.open(str(source), "w") as array:
+        array[where // 1000, where % 1000] = where / 2
+    assert count * 24 >= 8 * limit
+    for arguments in [["convert", source, out], ["stat", out, "v", "--by", "x"]]:
+        code, used, told = peak([*arguments, "--memory", "4MiB"])
+        assert code == 0, told
+        assert used <= limit + (32 << 20), f"{arguments[0]}: {used >> 20} MiB"

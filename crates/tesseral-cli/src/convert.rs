@@ -6,7 +6,9 @@ use clap::Args;
 use serde_json::{Value as Json, json};
 use tesseral::engine::{RechunkPlan, Way};
 use tesseral::store::Access;
-use tesseral::{Cast, ChunkShape, CodecSpec, Container, ConvertOptions, Converted, ConvertedArray, SparseAs};
+use tesseral::{
+    Cast, ChunkShape, CodecSpec, Container, ConvertOptions, Converted, ConvertedArray, Resume, SparseAs,
+};
 
 use crate::context::{Context, local};
 use crate::failure::{Failure, Outcome, exit};
@@ -86,6 +88,12 @@ struct Shared {
     /// Replaces an existing output
     #[arg(short, long)]
     force: bool,
+    /// Keeps what is done for another try should this one be cut short, however small it is [default: from 64 MiB on]
+    #[arg(long, conflicts_with = "no_resume")]
+    resume: bool,
+    /// Starts anew, and keeps nothing for another try
+    #[arg(long)]
+    no_resume: bool,
 }
 
 type Codecs = Vec<CodecSpec>;
@@ -98,6 +106,11 @@ impl Shared {
             check: self.check,
             dry_run: self.dry_run,
             overwrite: self.force,
+            resume: match (self.resume, self.no_resume) {
+                (true, _) => Resume::Always,
+                (_, true) => Resume::Never,
+                _ => Resume::Large,
+            },
             execution: context.options(meter),
             ..ConvertOptions::default()
         }
@@ -173,6 +186,7 @@ fn report(
             "format": done.format.id(),
             "dry_run": done.dry_run,
             "checked": done.checked,
+            "resumed_chunks": done.resumed,
             "source_digest": if done.dry_run { Json::Null } else { json!(done.digest) },
             "stored_bytes": if done.dry_run { Json::Null } else { json!(done.stored_bytes) },
             "arrays": done.arrays.iter().map(array_json).collect::<Vec<_>>(),
@@ -194,8 +208,12 @@ fn report(
         format!("{input} -> {target}: {size} as {title}, not written\n")
     } else {
         let checked = if done.checked { ", every cell compared" } else { "" };
+        let resumed = match done.resumed {
+            0 => String::new(),
+            chunks => format!(", {} of an earlier try", text::count(chunks, "chunk")),
+        };
         let stored = text::size(done.stored_bytes);
-        format!("{input} -> {target}: {size} as {title} in {stored}{checked}\n")
+        format!("{input} -> {target}: {size} as {title} in {stored}{resumed}{checked}\n")
     });
     output::print(&out)?;
     Ok(exit::OK)

@@ -11,6 +11,7 @@ mod lossy;
 mod options;
 mod plan;
 mod provenance;
+mod resume;
 mod rows;
 
 use std::path::Path;
@@ -23,7 +24,7 @@ use tesseral_store::{Access, LocalStore, Overwrite, StagedPath};
 
 pub(crate) use self::check::{compare_columns, compare_rows, grown};
 pub(crate) use self::feed::position;
-pub use self::options::{Cast, ChunkShape, ConvertOptions, SparseAs, parse_codecs};
+pub use self::options::{Cast, ChunkShape, ConvertOptions, Resume, SparseAs, parse_codecs};
 pub(crate) use self::plan::default_memory;
 use self::plan::{ConvertPlan, PlannedArray};
 use crate::{Container, Open, registry};
@@ -39,6 +40,8 @@ pub struct Converted {
     pub digest: String,
     /// Bytes of the output; 0 after a dry run.
     pub stored_bytes: u64,
+    /// Chunks that were taken over from a try that was cut short.
+    pub resumed: u64,
     /// Every cell of the output was read again and compared.
     pub checked: bool,
     /// Nothing was written.
@@ -112,6 +115,7 @@ pub(crate) fn run(
         arrays: describe(&plan),
         digest: String::new(),
         stored_bytes: 0,
+        resumed: 0,
         checked: false,
         dry_run: options.dry_run,
     };
@@ -125,18 +129,38 @@ pub(crate) fn run(
     report.digest = provenance::digest(&**source.inner().store())?;
     let history = provenance::history(source, op, report.digest.clone(), options);
     let store = Arc::new(LocalStore::new(staged.path(), Access::Read));
-    let (session, ids) = plan.begin(store, &execution, &history)?;
-    move_cells(&plan, &session, &ids, &execution, target, &mut report)?;
-    session.commit()?;
+    let (mut session, ids) = plan.begin(store, &execution, &history)?;
+    let kept = resume::Kept::begin(source, &report.digest, &plan, target, staged.path(), options)?;
+    let kept = kept.map(|(kept, journal)| {
+        report.resumed = journal.found() as u64;
+        session.keep(journal);
+        kept
+    });
+    let outcome = move_cells(&plan, &session, &ids, &execution, target, &mut report)
+        .and_then(|()| session.commit())
+        .and_then(|()| finish(&plan, staged, execution, options, &mut report));
+    if let Some(kept) = kept {
+        kept.end(&outcome);
+    }
+    outcome.map(|()| report)
+}
+
+/// Looks at what was made, if that is asked for, and puts it in place.
+fn finish(
+    plan: &ConvertPlan,
+    staged: StagedPath,
+    execution: Options,
+    options: &ConvertOptions,
+    report: &mut Converted,
+) -> Result<()> {
     if options.check || plan.arrays.iter().any(|a| a.bound.is_some()) {
         let output = Open::new().access(Access::Read).execution(execution).open(staged.path())?;
-        check_all(&plan, &output, options, &mut report)?;
+        check_all(plan, &output, options, report)?;
         report.checked = true;
     }
     options.execution.cancel.check()?;
     report.stored_bytes = size(staged.path());
-    staged.publish()?;
-    Ok(report)
+    staged.publish()
 }
 
 /// Fills every array that was declared.

@@ -58,7 +58,8 @@ pub use as_of::as_of;
 pub use cells::CellQuery;
 pub use container::{Container, Open, local, open};
 pub use convert::{
-    Cast, ChunkShape, ConvertOptions, Converted, ConvertedArray, Packed, SparseAs, convert, parse_codecs,
+    Cast, ChunkShape, ConvertOptions, Converted, ConvertedArray, Packed, Resume, SparseAs, convert,
+    parse_codecs,
 };
 pub use create::{ArrayId, Create, Session};
 pub use diff::{DiffOptions, Difference, FirstDifference, Note, Side, ValueDifference, diff};

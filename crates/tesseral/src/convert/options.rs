@@ -34,10 +34,24 @@ pub struct ConvertOptions {
     pub max_rel_error: Option<f64>,
     /// Replaces an existing output.
     pub overwrite: bool,
+    /// Whether what is done is kept for another try, and taken over from one.
+    pub resume: Resume,
     /// Only plans.
     pub dry_run: bool,
     /// Threads, memory, cancellation and progress.
     pub execution: Options,
+}
+
+/// Whether encoded chunks are kept until the conversion ends, so that one that was cut short can go on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Resume {
+    /// Those of large conversions.
+    #[default]
+    Large,
+    /// However small it is.
+    Always,
+    /// No; what an earlier try left is removed.
+    Never,
 }
 
 /// What sparse arrays become.
