@@ -1,5 +1,7 @@
 //! `tet convert` and `tet rechunk`: the same data in another format, other chunks, another dtype.
 
+mod foreign;
+
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -118,6 +120,12 @@ impl Shared {
 }
 
 pub(crate) fn run(context: &Context, arguments: &Arguments) -> Outcome {
+    if let Some((format, kind)) = foreign::kind_of(arguments) {
+        return foreign::export(context, arguments, format, kind);
+    }
+    if let Some(npy) = foreign::Npy::open(local(&arguments.input)?)? {
+        return foreign::import(context, arguments, &npy);
+    }
     let meter = Meter::new(true);
     let source = open(context, &arguments.input, &meter)?;
     let options = ConvertOptions {
@@ -152,6 +160,14 @@ pub(crate) fn run_rechunk(context: &Context, arguments: &RechunkArguments) -> Ou
     let done = tesseral::rechunk(&source, target, arguments.chunks.clone(), &options)?;
     meter.finish();
     report(context, "rechunk", &arguments.input, &arguments.output, &source, &done)
+}
+
+/// Bytes of a file, or of everything in a folder.
+fn stored(path: &Path) -> u64 {
+    match std::fs::read_dir(path) {
+        Ok(entries) => entries.flatten().map(|entry| stored(&entry.path())).sum(),
+        Err(_) => std::fs::metadata(path).map_or(0, |m| m.len()),
+    }
 }
 
 /// Opens a source. Under a memory limit files are read, not mapped: pages of a map count as memory of ours.

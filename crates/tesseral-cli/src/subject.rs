@@ -82,6 +82,11 @@ pub(crate) struct Subject {
 }
 
 impl Subject {
+    /// An array of a source and a selection for some of its dimensions.
+    pub(crate) fn new(source: PathBuf, words: Vec<String>) -> Self {
+        Self { source, words }
+    }
+
     /// The array's name and the selections. A word that names an array is one, whatever signs are in it.
     fn split<'a>(&'a self, container: &Container) -> (Option<&'a str>, &'a [String]) {
         match self.words.split_first() {

@@ -70,15 +70,17 @@ fn key(dtype: DType, coordinates: &Cells, row: usize) -> Key {
 /// The rows of each coordinate, in the order they came in.
 fn grouped(dtype: DType, coordinates: &Cells, count: usize) -> Vec<Vec<u32>> {
     let mut rows: Vec<u32> = (0..).take(count).collect();
-    let same: Box<dyn Fn(&u32, &u32) -> bool> = match sort_keys(dtype, coordinates) {
+    let groups =
+        |rows: &[u32], same: &dyn Fn(&u32, &u32) -> bool| rows.chunk_by(same).map(<[u32]>::to_vec).collect();
+    match sort_keys(dtype, coordinates) {
         Some(keys) => {
             rows.sort_by_key(|row| keys[*row as usize]);
-            Box::new(move |a, b| keys[*a as usize] == keys[*b as usize])
+            groups(&rows, &|a, b| keys[*a as usize] == keys[*b as usize])
         }
         None => {
-            rows.sort_by_key(|row| coordinates.get(*row as usize));
-            Box::new(|a, b| coordinates.get(*a as usize) == coordinates.get(*b as usize))
+            let text = |row: &u32| coordinates.get(*row as usize);
+            rows.sort_by(|a, b| text(a).cmp(text(b)));
+            groups(&rows, &|a, b| text(a) == text(b))
         }
-    };
-    rows.chunk_by(same).map(<[u32]>::to_vec).collect()
+    }
 }

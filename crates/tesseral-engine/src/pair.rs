@@ -124,16 +124,17 @@ impl Side {
     /// How a row compares with one of the other side: by coordinates, with `whole` then as rows of one position are sorted.
     fn compare(&self, i: usize, other: &Self, j: usize, whole: bool) -> Ordering {
         let columns = || self.batch.columns.iter().zip(&other.batch.columns).enumerate();
-        let one = |(c, ((column, ours), (_, theirs))): (usize, (&(Column, Cells), &(Column, Cells)))| match (
-            &self.keys[c],
-            &other.keys[c],
-        ) {
-            (Some(ours), Some(theirs)) => ours[i].cmp(&theirs[j]),
-            _ if matches!(column, Column::Dim(_)) => ours.get(i).cmp(theirs.get(j)),
-            _ if whole => bytes(ours, i).cmp(bytes(theirs, j)),
-            _ => Ordering::Equal,
-        };
-        let order = columns().map(one).find(|order| order.is_ne()).unwrap_or(Ordering::Equal);
+        let one =
+            |c: usize, column: Column, ours: &Cells, theirs: &Cells| match (&self.keys[c], &other.keys[c]) {
+                (Some(ours), Some(theirs)) => ours[i].cmp(&theirs[j]),
+                _ if matches!(column, Column::Dim(_)) => ours.get(i).cmp(theirs.get(j)),
+                _ if whole => bytes(ours, i).cmp(bytes(theirs, j)),
+                _ => Ordering::Equal,
+            };
+        let order = columns()
+            .map(|(c, ((column, ours), (_, theirs)))| one(c, *column, ours, theirs))
+            .find(|order| order.is_ne())
+            .unwrap_or(Ordering::Equal);
         if order.is_ne() || !whole {
             return order;
         }

@@ -362,11 +362,7 @@ pub(crate) fn set_packing(
 
 /// Takes NaN and infinities out of the cells, into masks; zeros stay in their place. Where a mask would not bring back the very
 /// bits, all cells stay as they are.
-fn take_masks(
-    dtype: DType,
-    cells: &mut Cow<'_, [u8]>,
-    allowed: &MaskOptions,
-) -> Result<Vec<(MaskKind, Vec<u8>)>> {
+fn take_masks(dtype: DType, cells: &mut Cow<'_, [u8]>, allowed: &MaskOptions) -> Result<Masks> {
     let (Class::Float | Class::Complex, Some(size)) = (dtype.class(), dtype.size()) else {
         return Ok(Vec::new());
     };
@@ -378,6 +374,9 @@ fn take_masks(
     }
     Ok(found)
 }
+
+/// Masks of the kinds that were found, a bit for each cell.
+pub(crate) type Masks = Vec<(MaskKind, Vec<u8>)>;
 
 /// Finds cells that are not finite.
 pub(crate) struct MaskFinder<'a> {
@@ -427,7 +426,7 @@ impl<'a> MaskFinder<'a> {
     }
 
     /// The masks; none where one would not bring back the very bits.
-    pub(crate) fn finish(self) -> Vec<(MaskKind, Vec<u8>)> {
+    pub(crate) fn finish(self) -> Masks {
         let found = MaskKind::ALL.into_iter().zip(self.found);
         found.filter(|(_, bits)| self.exact && !bits.is_empty()).collect()
     }

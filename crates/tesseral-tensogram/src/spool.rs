@@ -9,9 +9,10 @@ use tesseral_core::{DType, Region, Result};
 use tesseral_store::Staged;
 use xxhash_rust::xxh3::Xxh3;
 
-use crate::encode::{MaskFinder, MaskOptions, PLACE, Stages, append_mask, clear_masked, set_packing, swap};
+use crate::encode::{
+    MaskFinder, MaskOptions, Masks, PLACE, Stages, append_mask, clear_masked, set_packing, swap,
+};
 use crate::pipeline::{Compression, Pipeline};
-use crate::wire::descriptor::MaskKind;
 use crate::wire::object::around;
 
 /// Bytes of cells encoded at a time: whole cells of every dtype, eight and more, so that packed blocks end with a byte.
@@ -156,7 +157,7 @@ impl Spool<'_> {
     }
 
     /// Masks of cells that are not finite, and the range of doubles that are packed.
-    fn survey(&self, dtype: DType, masks: &MaskOptions) -> Result<(Vec<(MaskKind, Vec<u8>)>, Range)> {
+    fn survey(&self, dtype: DType, masks: &MaskOptions) -> Result<(Masks, Range)> {
         let mut range = Range::default();
         if !matches!(dtype.class(), Class::Float | Class::Complex) {
             return Ok((Vec::new(), range));

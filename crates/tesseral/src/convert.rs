@@ -25,6 +25,7 @@ use tesseral_store::{Access, LocalStore, Overwrite, StagedPath};
 pub(crate) use self::check::{compare_columns, compare_rows, grown};
 pub(crate) use self::feed::position;
 pub use self::options::{Cast, ChunkShape, ConvertOptions, Resume, SparseAs, parse_codecs};
+pub use self::plan::default_chunk;
 pub(crate) use self::plan::default_memory;
 use self::plan::{ConvertPlan, PlannedArray};
 use crate::{Container, Open, registry};

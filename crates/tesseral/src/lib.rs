@@ -59,7 +59,7 @@ pub use cells::CellQuery;
 pub use container::{Container, Open, local, open};
 pub use convert::{
     Cast, ChunkShape, ConvertOptions, Converted, ConvertedArray, Packed, Resume, SparseAs, convert,
-    parse_codecs,
+    default_chunk, parse_codecs,
 };
 pub use create::{ArrayId, Create, Session};
 pub use diff::{DiffOptions, Difference, FirstDifference, Note, Side, ValueDifference, diff};

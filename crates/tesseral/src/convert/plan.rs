@@ -329,7 +329,7 @@ impl Drawn {
         let default = if capabilities.whole_arrays || bytes(&source_chunk, field) <= 4 * CHUNK {
             source_chunk.clone()
         } else {
-            cut(&shape, field.cell_size().unwrap_or(ANY_LENGTH as usize) as u64)
+            default_chunk(&shape, field.cell_size().unwrap_or(ANY_LENGTH as usize) as u64)
         };
         let chunk = match &options.chunk {
             Some(_) if capabilities.whole_arrays => {
@@ -450,8 +450,8 @@ fn bytes(chunk: &[u64], field: &Field) -> u64 {
     chunk.iter().fold(size, |n, extent| n.saturating_mul(*extent))
 }
 
-/// Chunks of whole rows, as many as fit.
-fn cut(shape: &[u64], cell: u64) -> Coords {
+/// Chunks of whole rows of about 4 MiB, for an array whose cells have that many bytes.
+pub fn default_chunk(shape: &[u64], cell: u64) -> Coords {
     let mut left = (CHUNK / cell.max(1)).max(1);
     let mut chunk = Coords::from_elem(1, shape.len());
     for d in (0..shape.len()).rev() {
