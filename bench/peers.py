@@ -13,10 +13,14 @@ from pathlib import Path
 import numpy as np
 
 WINDOWS = 50
+# What a rechunk may use.
+MEMORY = 64 << 20
 
 
-def timed(args, work):
-    """Seconds of each run, sorted, and the first result. The first run is not counted unless it used up the time."""
+def timed(args, work, setup=lambda: None):
+    """Seconds of each run, sorted, and the first result. The first run is not counted unless it used up the time. What `setup` does
+    before each run is not timed."""
+    setup()
     begin = time.perf_counter()
     result = work()
     first = time.perf_counter() - begin
@@ -24,6 +28,7 @@ def timed(args, work):
     while len(seconds) < args.runs and time.perf_counter() - begin <= args.seconds:
         if not seconds and first > args.seconds / 2:
             break
+        setup()
         start = time.perf_counter()
         again = work()
         seconds.append(time.perf_counter() - start)
@@ -67,6 +72,25 @@ def status(field):
         if line.startswith(field):
             return int(line.split()[1]) * 1024
     raise KeyError(field)
+
+
+def measured(work):
+    """Seconds of timed runs, and the peak of memory beyond what there was."""
+    Path("/proc/self/clear_refs").write_text("5")
+    before = status("VmRSS:")
+    seconds, _ = work()
+    return seconds, max(0, status("VmHWM:") - before)
+
+
+def places(random, count, side=100_000):
+    """Coordinates and values of cells: smooth in space with noise on top, so that tiles differ in their ranges."""
+    x, y = np.divmod(random.choice(side * side, size=count, replace=False), side)
+    return x, y, np.round(x / 1000 + y / 5000 + random.standard_normal(count), 2)
+
+
+def stored(path):
+    """Bytes of all files below a folder."""
+    return sum(f.stat().st_size for f in Path(path).rglob("*") if f.is_file())
 
 
 class Peer:
@@ -207,6 +231,9 @@ class Zarr(Peer):
         super().__init__(args)
         import zarr
 
+        # The pipeline in Rust, which is the fastest there is for it; rechunker copies through zarr's own.
+        if args.case != "rechunk":
+            zarr.config.set({"codec_pipeline.path": "zarrs.ZarrsCodecPipeline"})
         self.zarr = zarr
         if args.case != "write":
             self.open(args.file)
@@ -226,13 +253,67 @@ class Zarr(Peer):
         return lambda: self.open(args.out)
 
 
+    def rechunk(self):
+        """Copies slab by slab, each of as many whole new chunks as a third of the memory holds."""
+        args = self.args
+        shutil.rmtree(args.out, ignore_errors=True)
+        out = self.zarr.create_array(args.out, shape=self.shape, chunks=tuple(args.chunk), dtype="f4", compressors=None)
+        depth = args.chunk[1]
+        rows = max(depth, (MEMORY // 3) // (self.shape[0] * self.shape[2] * 4) // depth * depth)
+        for start in range(0, self.shape[1], rows):
+            out[:, start : start + rows] = self.data[:, start : start + rows]
+        return out
+
+
+class Tesseral(Peer):
+    """Our own package, for cases that are about calls from Python."""
+
+    def __init__(self, args):
+        super().__init__(args)
+        import tesseral
+        import tesseral.tensogram
+
+        self.messages = tesseral.tensogram
+        if not args.case.startswith("tgm_"):
+            self.data = next(iter(tesseral.open(args.file).values()))
+            self.shape = self.data.shape
+
+    def read(self, box):
+        return self.data[box]
+
+    def encode(self, described, cells):
+        return self.messages.encode({}, [(described, cells)])
+
+    def decode(self, message):
+        return self.messages.decode(message).objects[0][1]
+
+
+class Tensogram(Peer):
+    """The reference's package, told to check hashes as ours does."""
+
+    def __init__(self, args):
+        super().__init__(args)
+        import tensogram
+
+        self.messages = tensogram
+
+    def encode(self, described, cells):
+        scales = {}
+        if described["encoding"] == "simple_packing":
+            scales = self.messages.compute_packing_params(cells.ravel(), described["sp_bits_per_value"], 0)
+        return self.messages.encode({}, [({**described, **scales}, cells)])
+
+    def decode(self, message):
+        return self.messages.decode(message, verify_hash=True).objects[0][1]
+
+
 class TileDB(Peer):
     def __init__(self, args):
         super().__init__(args)
         import tiledb
 
         self.tiledb = tiledb
-        if args.case not in ("write", "open_array", "make_rows", "make_versions"):
+        if args.case not in ("write", "open_array") and not args.case.startswith(("make_", "tdb_")):
             self.open(args.file)
 
     def open(self, path):
@@ -272,11 +353,10 @@ class TileDB(Peer):
         box = tuple(slice(*(int(n) for n in word.split("=")[1].split(":"))) for word in self.args.query.split())
         return self.data.query().agg("sum")[box]
 
-    def make_rows(self):
-        """Five million cells at random places, in one fragment."""
-        tiledb, count = self.tiledb, self.args.count
+    def create_rows(self, side=100_000):
+        """A sparse array of two dimensions and a field."""
+        tiledb = self.tiledb
         shutil.rmtree(self.args.out, ignore_errors=True)
-        side = 100_000
         dims = [tiledb.Dim(name, domain=(0, side - 1), tile=1000, dtype=np.int64) for name in ("x", "y")]
         zstd = tiledb.FilterList([tiledb.ZstdFilter(level=3)])
         schema = tiledb.ArraySchema(
@@ -284,16 +364,42 @@ class TileDB(Peer):
             attrs=[tiledb.Attr(name="a", dtype=np.float64, filters=zstd)],
         )
         tiledb.Array.create(self.args.out, schema)
-        random = np.random.default_rng(1)
-        places = random.choice(side * side, size=count, replace=False)
-        x, y = np.divmod(places, side)
-        # Smooth in space with noise on top, so that tiles differ in their ranges.
-        cells = np.round(x / 1000 + y / 5000 + random.standard_normal(count), 2)
-        with tiledb.open(self.args.out, "w") as array:
-            array[x, y] = {"a": cells}
 
-    def make_versions(self):
-        """An array written in many fragments of one row each."""
+    def write_rows(self, x, y, a):
+        with self.tiledb.open(self.args.out, "w") as array:
+            array[x, y] = {"a": a}
+
+    def make_rows(self):
+        """Five million cells at random places, in one fragment."""
+        self.create_rows()
+        self.write_rows(*places(np.random.default_rng(1), self.args.count))
+
+    def make_columns(self):
+        """The same cells in a plain file, column behind column."""
+        np.concatenate([c.view(np.int64) for c in places(np.random.default_rng(1), self.args.count)]).tofile(self.args.out)
+
+    def make_fragments(self):
+        """A hundred fragments of cells at random places."""
+        self.create_rows()
+        random = np.random.default_rng(2)
+        for _ in range(100):
+            self.write_rows(*places(random, self.args.count // 100))
+
+    def make_boxes(self):
+        """A dense array written in a hundred boxes, many of them over earlier ones."""
+        tiledb, side = self.tiledb, self.args.count
+        shutil.rmtree(self.args.out, ignore_errors=True)
+        dims = [tiledb.Dim(name, domain=(0, side - 1), tile=side // 20, dtype=np.int32) for name in ("x", "y")]
+        zstd = tiledb.FilterList([tiledb.ZstdFilter(level=3)])
+        tiledb.Array.create(self.args.out, tiledb.ArraySchema(
+            domain=tiledb.Domain(*dims), attrs=[tiledb.Attr(name="", dtype=np.float32, filters=zstd)]))
+        random = np.random.default_rng(3)
+        whole = [(0, 0, side, side)]
+        for x, y, h, w in whole + [(*random.integers(0, side - side // 5, 2), *random.integers(1, side // 5, 2)) for _ in range(99)]:
+            with tiledb.open(self.args.out, "w") as array:
+                array[x : x + h, y : y + w] = np.round(random.standard_normal((h, w)), 2).astype(np.float32)
+
+    def create_versions(self):
         tiledb, count = self.tiledb, self.args.count
         shutil.rmtree(self.args.out, ignore_errors=True)
         dims = [
@@ -302,9 +408,50 @@ class TileDB(Peer):
         ]
         tiledb.Array.create(self.args.out, tiledb.ArraySchema(
             domain=tiledb.Domain(*dims), attrs=[tiledb.Attr(name="", dtype=np.float32)]))
-        for t in range(count):
-            with tiledb.open(self.args.out, "w") as array:
+
+    def write_versions(self):
+        for t in range(self.args.count):
+            with self.tiledb.open(self.args.out, "w") as array:
                 array[t : t + 1, :] = np.full((1, 100), t, dtype=np.float32)
+
+    def make_versions(self):
+        """An array written in many fragments of one row each."""
+        self.create_versions()
+        self.write_versions()
+
+    def sums(self):
+        """What is in the array: the sum of all cells, of a sparse one their number and the sum of each column."""
+        with self.tiledb.open(self.args.out) as array:
+            if not array.schema.sparse:
+                return [float(array[:].sum(dtype=np.float64))]
+            found = array.query(attrs=["a"], dims=["x", "y"], order="U")[:]
+            return [len(found["a"]), *(float(found[name].sum(dtype=np.float64)) for name in ("x", "y", "a"))]
+
+    def tdb_rows(self):
+        columns = np.fromfile(self.args.file, np.int64).reshape(3, -1)
+        x, y, a = columns[0], columns[1], columns[2].view(np.float64)
+
+        def work():
+            self.create_rows()
+            self.write_rows(x, y, a)
+
+        return *measured(lambda: timed(self.args, work)), self.sums(), columns.nbytes, 1
+
+    def tdb_append(self):
+        seconds, _ = timed(self.args, self.write_versions, self.create_versions)
+        with self.tiledb.open(self.args.out) as array:
+            return seconds, None, digest([array[:]]), 400, self.args.count
+
+    def tdb_consolidate(self):
+        args = self.args
+
+        def setup():
+            shutil.rmtree(args.out, ignore_errors=True)
+            shutil.copytree(args.file, args.out)
+
+        config = self.tiledb.Config({"sm.consolidation.total_buffer_size": 256 << 20})
+        work = lambda: self.tiledb.consolidate(args.out, config=config)  # noqa: E731
+        return *measured(lambda: timed(args, work, setup)), self.sums(), 0, 1
 
     def fold(self, op):
         # The library's own folds answer from the statistics it stores: cases of their own.
@@ -313,7 +460,28 @@ class TileDB(Peer):
         return super().fold(op)
 
 
-PEERS = {"numpy": Numpy, "tet-py": TetPy, "h5py": H5py, "zarr-python": Zarr, "tiledb": TileDB}
+PEERS = {
+    "numpy": Numpy, "tet-py": TetPy, "h5py": H5py, "zarr-python": Zarr, "tiledb": TileDB, "tensogram-py": Tensogram,
+    "tesseral-py": Tesseral,
+}
+# Whose column of the table a runner's figures belong in.
+COLUMNS = {"tesseral-py": "tesseral"}
+
+
+def messages(args, peer):
+    """Encodes a field, or decodes it again."""
+    cells = np.fromfile(args.file, dtype=np.float64).reshape(args.shape)
+    described = {"type": "ntensor", "shape": list(args.shape), "dtype": "float64", "encoding": "none"}
+    if args.pipeline.startswith("sp"):
+        described |= {"encoding": "simple_packing", "sp_bits_per_value": int(args.pipeline[2:])}
+    message = peer.encode(described, cells)
+    if args.case == "tgm_encode":
+        seconds, message = timed(args, lambda: peer.encode(described, cells))
+    found = np.array(peer.decode(message))
+    if args.case == "tgm_decode":
+        seconds, again = timed(args, lambda: peer.decode(message))
+        assert np.array_equal(again, found)
+    return seconds, digest([found.astype(np.float32)]), cells.nbytes
 
 
 def run(args):
@@ -321,7 +489,7 @@ def run(args):
     peer = PEERS[args.peer](args)
     case, extra = args.case, None
     per = 1
-    if case == "write":
+    if case in ("write", "tdb_write"):
         cells = np.memmap(args.file, dtype=np.float32, mode="r", shape=tuple(args.shape))
         expected = digest([cells])
         Path("/proc/self/clear_refs").write_text("5")
@@ -334,7 +502,14 @@ def run(args):
     elif case in ("read", "read_view"):
         seconds, cells = timed(args, peer.view if case == "read_view" else lambda: peer.read(...))
         answer, size = digest([cells]), cells.nbytes
-    elif case in ("make_rows", "make_versions"):
+    elif case.startswith("tgm_"):
+        seconds, answer, size = messages(args, peer)
+    elif case == "rechunk":
+        seconds, out = timed(args, peer.rechunk)
+        answer, size = digest([out[...]]), out.nbytes
+    elif case.startswith("tdb_"):
+        seconds, extra, answer, size, per = getattr(peer, case)()
+    elif case.startswith("make_"):
         seconds, _ = timed(args, getattr(peer, case))
         answer, size = None, 0
     elif case == "open_array":
@@ -367,6 +542,7 @@ def run(args):
         "bytes": size,
         "answer": answer,
         "extra_bytes": extra,
+        "stored_bytes": stored(args.out) if case.startswith("tdb_") else None,
     }
 
 
@@ -384,10 +560,11 @@ def main():
     parser.add_argument("--codec", default="raw")
     parser.add_argument("--out", default="")
     parser.add_argument("--count", type=int, default=1)
+    parser.add_argument("--pipeline", default="none")
     parser.add_argument("--query", default="")
     parser.add_argument("--where", default="")
     args = parser.parse_args()
-    line = {"who": args.peer, "case": args.label or args.case}
+    line = {"who": COLUMNS.get(args.peer, args.peer), "case": args.label or args.case}
     try:
         line |= run(args)
     except Exception as error:  # noqa: BLE001: whatever a peer raises is what the table shows

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 pub type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
 /// `CASE FILE [--runs N] [--seconds S] [--label L] [--shape A,B,C] [--chunk A,B,C] [--codec raw|zstd] [--out PATH]
-/// [--statistics yes] [--pipeline P] [--count N] [--query Q] [--where C]`.
+/// [--statistics yes] [--pipeline P] [--threads N] [--count N] [--query Q] [--where C]`.
 #[derive(Debug)]
 pub struct Args {
     /// What to do.
@@ -37,6 +37,8 @@ pub struct Args {
     pub out: PathBuf,
     /// Encoding, filter and compression of messages.
     pub pipeline: String,
+    /// Threads that may decode a message; as the library has it when not given.
+    pub threads: Option<usize>,
     /// Messages to write.
     pub count: usize,
     /// A selection, its arguments apart by spaces.
@@ -63,6 +65,7 @@ impl Args {
             statistics: false,
             out: PathBuf::new(),
             pipeline: "none".to_owned(),
+            threads: None,
             count: 1,
             query: String::new(),
             condition: String::new(),
@@ -79,6 +82,7 @@ impl Args {
                 "--statistics" => args.statistics = value == "yes",
                 "--out" => args.out = value.into(),
                 "--pipeline" => args.pipeline = value,
+                "--threads" => args.threads = Some(value.parse()?),
                 "--count" => args.count = value.parse()?,
                 "--query" => args.query = value,
                 "--where" => args.condition = value,
@@ -104,7 +108,17 @@ pub struct Timed<T> {
 
 /// Times `work`. The first run warms caches and is not counted, unless it alone uses up the time there is. Results are
 /// dropped off the clock.
-pub fn time<T>(args: &Args, mut work: impl FnMut() -> Result<T>) -> Result<Timed<T>> {
+pub fn time<T>(args: &Args, work: impl FnMut() -> Result<T>) -> Result<Timed<T>> {
+    time_after(args, || Ok(()), work)
+}
+
+/// Times `work` as [`time`] does, each run after a `setup` that is not timed.
+pub fn time_after<T>(
+    args: &Args,
+    mut setup: impl FnMut() -> Result<()>,
+    mut work: impl FnMut() -> Result<T>,
+) -> Result<Timed<T>> {
+    setup()?;
     let begin = Instant::now();
     let result = work()?;
     let first = begin.elapsed();
@@ -113,6 +127,7 @@ pub fn time<T>(args: &Args, mut work: impl FnMut() -> Result<T>) -> Result<Timed
         if begin.elapsed() > args.limit {
             break;
         }
+        setup()?;
         let start = Instant::now();
         let again = work()?;
         seconds.push(start.elapsed().as_secs_f64());
@@ -138,18 +153,27 @@ pub struct Outcome {
     pub answer: Value,
     /// Peak memory beyond what was there before, where it was asked for.
     pub extra_bytes: Option<u64>,
+    /// Bytes on disk of what was written, where sizes are compared.
+    pub stored_bytes: Option<u64>,
 }
 
 impl Outcome {
     /// The outcome of timed runs.
     pub fn new<T>(timed: &Timed<T>, bytes: u64, answer: Value) -> Self {
-        Self { seconds: timed.seconds.clone(), per: 1, bytes, answer, extra_bytes: None }
+        Self { seconds: timed.seconds.clone(), per: 1, bytes, answer, extra_bytes: None, stored_bytes: None }
     }
 
     /// Each run did this many operations.
     #[must_use]
     pub fn per(mut self, operations: usize) -> Self {
         self.per = operations;
+        self
+    }
+
+    /// Bytes on disk.
+    #[must_use]
+    pub fn stored(mut self, bytes: u64) -> Self {
+        self.stored_bytes = Some(bytes);
         self
     }
 
@@ -176,6 +200,7 @@ pub fn report(who: &str, label: &str, outcome: Result<Outcome>) -> bool {
                 "bytes": outcome.bytes,
                 "answer": outcome.answer,
                 "extra_bytes": outcome.extra_bytes,
+                "stored_bytes": outcome.stored_bytes,
             });
             (line, true)
         }

@@ -7,6 +7,8 @@ mod make;
 mod messages;
 mod plain;
 mod tensogram;
+mod tiledb_write;
+mod transfers;
 mod versions;
 
 use std::process::ExitCode;
@@ -37,6 +39,7 @@ fn run(args: &Args) -> Result<Outcome> {
         "sum2" => plain::mean(args),
         "zstd_lib" => plain::decompress(args),
         "zstd_lib_write" => plain::compress(args),
+        "zstd_lib_pieces" => plain::compress_pieces(args),
         "write" => write(args),
         "read" => read(args),
         "read_fresh" => read_fresh(args),
@@ -50,7 +53,9 @@ fn run(args: &Args) -> Result<Outcome> {
         "mean_axis0" => mean_axis0(args),
         "open_sum" => open_sum(args),
         "open" => open(args),
+        "convert" | "rechunk" | "sum_where" => transfers::run(args),
         "open_array" | "cell" | "rows" | "total" => versions::run(args),
+        case if case.starts_with("tdb_") => tiledb_write::run(args),
         case if case.starts_with("tgm_") => messages::run(&tensogram::Ours, args),
         case => Err(format!("no case {case}").into()),
     }
@@ -166,9 +171,12 @@ fn write(args: &Args) -> Result<Outcome> {
     }
     let create = Create::new().overwrite();
     let create = if args.statistics { create.statistics() } else { create };
+    // Peers' files have endings of their own.
+    let told = args.out.extension().is_some_and(|ending| ending == "tgm" || ending == "tdb");
+    let format = if told { "" } else { "tet" };
     let before = memory_now()?;
     let timed = time(args, || {
-        let mut session = create.begin(&args.out, "tet")?;
+        let mut session = create.begin(&args.out, format)?;
         let cube = session.add(&spec)?;
         session.write(cube, &source)?;
         Ok(session.commit()?)

@@ -10,8 +10,8 @@ use crate::common::{Args, Outcome, Result, time};
 pub trait Messages {
     /// A message of one object of `f64` cells.
     fn encode(&self, pipeline: &Pipeline, shape: &[u64], cells: &[u8]) -> Result<Vec<u8>>;
-    /// Calls `see` with the cells of a message's only object; hashes are checked only if `checked`.
-    fn decode(&self, message: &[u8], checked: bool, see: &mut dyn FnMut(&[u8])) -> Result<()>;
+    /// Calls `see` with the cells of a message's only object.
+    fn decode(&self, message: &[u8], how: Decoding, see: &mut dyn FnMut(&[u8])) -> Result<()>;
     /// Cells `first..first + count` of a message's only object.
     fn range(&self, message: &[u8], first: u64, count: u64) -> Result<Vec<u8>>;
     /// Opens a file and reads the metadata of its first message; gives its number of objects.
@@ -26,6 +26,15 @@ pub trait Messages {
     fn some_of(&self, path: &Path, numbers: &[usize]) -> Result<u64>;
     /// Checks the hash of every frame of a message.
     fn verify(&self, message: &[u8]) -> Result<()>;
+}
+
+/// How a message is decoded.
+#[derive(Clone, Copy, Debug)]
+pub struct Decoding {
+    /// Hashes are compared.
+    pub checked: bool,
+    /// Threads; as the library has it when not given.
+    pub threads: Option<usize>,
 }
 
 /// How cells are encoded: `none`, `sp16`, `sp16+szip`, `shuffle`, `zstd`, `lz4`.
@@ -92,6 +101,7 @@ const APPENDED: usize = 1000;
 pub fn run(library: &impl Messages, args: &Args) -> Result<Outcome> {
     let pipeline = Pipeline::parse(&args.pipeline)?;
     let file = || -> Result<Vec<u8>> { Ok(std::fs::read(&args.file)?) };
+    let how = Decoding { checked: args.case != "tgm_view", threads: args.threads };
     // A plain file of `f64` cells, as a message.
     let message = || library.encode(&pipeline, &args.shape, &std::fs::read(&args.file)?);
     match args.case.as_str() {
@@ -106,15 +116,15 @@ pub fn run(library: &impl Messages, args: &Args) -> Result<Outcome> {
             let cells = file()?;
             let timed = time(args, || library.encode(&pipeline, &args.shape, &cells))?;
             let mut answer = json!(null);
-            library.decode(&timed.result, true, &mut |cells| answer = look(cells))?;
+            library.decode(&timed.result, how, &mut |cells| answer = look(cells))?;
             Ok(Outcome::new(&timed, cells.len() as u64, answer))
         }
         "tgm_decode" | "tgm_view" => {
-            let (message, checked) = (message()?, args.case == "tgm_decode");
+            let message = message()?;
             let mut bytes = 0;
-            let timed = time(args, || library.decode(&message, checked, &mut |cells| bytes = cells.len()))?;
+            let timed = time(args, || library.decode(&message, how, &mut |cells| bytes = cells.len()))?;
             let mut answer = json!(null);
-            library.decode(&message, true, &mut |cells| answer = look(cells))?;
+            library.decode(&message, how, &mut |cells| answer = look(cells))?;
             Ok(Outcome::new(&timed, bytes as u64, answer))
         }
         "tgm_verify" => {

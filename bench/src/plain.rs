@@ -110,6 +110,15 @@ pub fn decompress(args: &Args) -> Result<Outcome> {
 
 /// libzstd alone: every raw chunk of a `.tet` file compressed on all cores at the level of the format, kept nowhere.
 pub fn compress(args: &Args) -> Result<Outcome> {
+    compress_cut(args, usize::MAX)
+}
+
+/// The same, every chunk in pieces of 64 KiB, as TileDB cuts its tiles.
+pub fn compress_pieces(args: &Args) -> Result<Outcome> {
+    compress_cut(args, 1 << 16)
+}
+
+fn compress_cut(args: &Args, piece: usize) -> Result<Outcome> {
     const LEVEL: i32 = 3;
     let (file, chunks) = (map(&args.file)?, chunks(&args.file)?);
     let timed = time(args, || {
@@ -118,9 +127,11 @@ pub fn compress(args: &Args) -> Result<Outcome> {
             let mut out = Vec::new();
             let mut total = 0;
             for chunk in chunks {
-                let from = payload(&file, chunk)?;
-                out.resize(zstd_safe::compress_bound(from.len()), 0);
-                total += context.compress(&mut out[..], from, LEVEL).map_err(zstd_safe::get_error_name)?;
+                for from in payload(&file, chunk)?.chunks(piece) {
+                    out.resize(zstd_safe::compress_bound(from.len()), 0);
+                    total +=
+                        context.compress(&mut out[..], from, LEVEL).map_err(zstd_safe::get_error_name)?;
+                }
             }
             Ok(total as u64)
         })

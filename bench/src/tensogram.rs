@@ -8,7 +8,7 @@ use tesseral::tensogram::{
 };
 
 use crate::common::Result;
-use crate::messages::{Messages, Pipeline};
+use crate::messages::{Decoding, Messages, Pipeline};
 
 /// The crate.
 pub struct Ours;
@@ -38,8 +38,9 @@ impl Messages for Ours {
         Ok(tensogram::encode(&GlobalMetadata::default(), &[(&object, cells)], &EncodeOptions::default())?)
     }
 
-    fn decode(&self, message: &[u8], checked: bool, see: &mut dyn FnMut(&[u8])) -> Result<()> {
-        let options = if checked { DecodeOptions::default() } else { unchecked() };
+    fn decode(&self, message: &[u8], how: Decoding, see: &mut dyn FnMut(&[u8])) -> Result<()> {
+        let threads = how.threads.unwrap_or(DecodeOptions::default().threads);
+        let options = DecodeOptions { verify_hash: how.checked, threads, ..DecodeOptions::default() };
         let (_, objects) = tensogram::decode(message, &options)?;
         see(&objects[0].1);
         Ok(())
@@ -85,6 +86,6 @@ impl Messages for Ours {
 
     fn verify(&self, message: &[u8]) -> Result<()> {
         // Plain cells are not copied, so what remains of decoding is the check.
-        self.decode(message, true, &mut |_| {})
+        self.decode(message, Decoding { checked: true, threads: None }, &mut |_| {})
     }
 }

@@ -1,6 +1,4 @@
 //! Any bytes as CBOR: what parses is written in one form, which parses to the same.
-//!
-//! `RUSTC_BOOTSTRAP=1 cargo fuzz run cbor`
 #![no_main]
 
 use tesseral_tensogram::wire::cbor::{self, Place};

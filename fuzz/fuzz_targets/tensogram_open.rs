@@ -1,9 +1,6 @@
-//! Any bytes as a `.tgm` file.
-//!
-//! `RUSTC_BOOTSTRAP=1 cargo fuzz run tensogram_open fuzz/corpus/tensogram_open fixtures/tensogram`
+//! Any bytes as a `.tgm` file: opened, audited, salvaged, planned, decoded.
 #![no_main]
 
-#[path = "../src/tensogram.rs"]
-mod tensogram;
+use tesseral_fuzz::tensogram;
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| tensogram::exercise(data));

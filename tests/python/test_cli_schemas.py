@@ -111,6 +111,20 @@ def test_messages(tmp_path):
     check("recover", tmp_path / "append.tgm", tmp_path / "saved.tgm")
 
 
+def test_versions(tmp_path):
+    array = tmp_path / "array"
+    check("create", array, "--sparse", "--dim", "x=0..99/10:int32", "--field", "v:int32")
+    (tmp_path / "cells.csv").write_text("x,v\n1,2\n3,4\n")
+    for _ in range(2):
+        check("append", array, tmp_path / "cells.csv")
+    check("delete", array, "--where", "v == 2")
+    check("evolve", array, "--add", "w:int8")
+    assert check("set", "-s", "a=1", array)["set"] == ["a"]
+    assert check("consolidate", array)["made"]
+    check("vacuum", array)
+    check("log", array)
+
+
 def test_moving(tmp_path):
     source = FIXTURES / "labels_v1.tet"
     name = check("info", source)["arrays"][0]["name"]

@@ -9,10 +9,18 @@ from pathlib import Path
 
 import numpy as np
 import tiledb
+from tiledb.sparse_array import _setitem_impl_sparse
 
 INTS = ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"]
 FIXED = INTS + ["float32", "float64", "bool", "datetime64[ns]", "datetime64[D]", "timedelta64[s]", "S3", "f4x3", "f8x2"]
 VAR = ["ascii", "U0", "var-i4"]
+# Fields that conditions compare.
+CONDITIONS = INTS + ["float32", "float64", "ascii", "colours", "codes", "steps"]
+LABELS = {
+    "colours": (["red", "green", "blue", "é"], "U0"),
+    "codes": ([5, -3, 99], "int64"),
+    "steps": ([0.5, 2.5, -1.0], "float64"),
+}
 
 
 def filters(rng, kind):
@@ -48,11 +56,27 @@ def filters(rng, kind):
     return [rng.choice(head if i == 0 else tail + head[len(tail):][:0 if kind in VAR else None])() for i in range(count)]
 
 
-def attribute(rng, i):
-    kind = rng.choice(FIXED + FIXED + VAR)
+def enumerated(rng, name, options):
+    """A field of codes. Its kind is the name of the enumeration, which the caller has to create."""
+    kind = rng.choice(sorted(LABELS))
+    return tiledb.Attr(name, dtype=rng.choice(["uint8", "int8", "int32"]), enum_label=kind, **options), kind
+
+
+def enumerations(rng, attrs):
+    """The enumerations that these fields use."""
+    for kind in sorted({kind for _, kind, _ in attrs} & set(LABELS)):
+        labels, dtype = LABELS[kind]
+        yield tiledb.Enumeration(kind, rng.random() < 0.5, **({} if dtype == "U0" else {"dtype": dtype}), values=labels)
+
+
+def attribute(rng, i, enums=True):
+    kind = rng.choice(FIXED + FIXED + VAR if i or rng.random() < 0.4 else INTS + ["float32", "float64"])
     nullable = rng.random() < 0.3 and kind not in ("f4x3", "f8x2", "var-i4")
     options = {"filters": tiledb.FilterList(filters(rng, kind)), "nullable": nullable}
     name = f"a{i}"
+    if enums and rng.random() < 0.2:
+        options["filters"] = tiledb.FilterList(filters(rng, "uint8"))
+        return *enumerated(rng, name, options), nullable
     if kind == "f4x3":
         return tiledb.Attr(name, dtype=[("", "<f4")] * 3, **options), kind, nullable
     if kind == "f8x2":
@@ -67,6 +91,8 @@ def attribute(rng, i):
 def cells(rng, kind, count):
     """Random cells: sometimes few values, sometimes rising, sometimes anything."""
     mode = rng.choice(["few", "rising", "wild"])
+    if kind in LABELS:
+        return np.array([rng.randrange(len(LABELS[kind][0])) for _ in range(count)])
     if kind in ("ascii", "U0"):
         letters = "abc" if kind == "ascii" else "aé\u4e2d"
         words = ["".join(rng.choice(letters) for _ in range(rng.randint(1, 5))) for _ in range(4 if mode == "few" else 50)]
@@ -100,8 +126,31 @@ def cells(rng, kind, count):
 def with_nulls(rng, values, nullable):
     if not nullable:
         return values
-    mask = np.array([rng.random() < 0.3 for _ in range(values.size)]).reshape(values.shape)
-    return np.ma.MaskedArray(values, mask=mask)
+    return np.ma.MaskedArray(values, mask=random_mask(rng, values.size).reshape(values.shape))
+
+
+def random_mask(rng, count):
+    return np.array([rng.random() < 0.3 for _ in range(count)], dtype=bool)
+
+
+def attributes(rng, uri):
+    """Random array metadata, and how `info` shows them: numbers and texts as they are, several numbers as a list."""
+    shown, stored = {}, {}
+    for i in range(rng.choice([0, 1, 6])):
+        kind = rng.choice(INTS + ["float32", "float64", "list", "str", "int", "float"])
+        if kind in ("str", "int", "float"):
+            value = {"str": rng.choice(["", "metres", "é\u4e2d", "two\nlines"]), "int": rng.randint(-9, 2**40), "float": rng.uniform(-1, 1)}[kind]
+            shown[f"m{i}"], stored[f"m{i}"] = value, value
+            continue
+        dtype = np.dtype(rng.choice(INTS + ["float32", "float64"]) if kind == "list" else kind)
+        numbers = np.array([rng.randint(0, 100) for _ in range(rng.randint(2, 5) if kind == "list" else 1)]).astype(dtype)
+        stored[f"m{i}"] = numbers if kind == "list" else numbers[0]
+        # The package marks arrays by their key.
+        shown[f"__np_flat_m{i}" if kind == "list" else f"m{i}"] = numbers.tolist() if kind == "list" else numbers[0].item()
+    if stored:
+        with tiledb.open(uri, "w", timestamp=rng.randint(1, 99)) as array:
+            array.meta.update(stored)
+    return shown
 
 
 def options(rng):
@@ -123,13 +172,14 @@ def dense(rng, uri):
         dims.append(tiledb.Dim(f"d{d}", domain=domain, tile=tile, dtype=dtype))
         extents.append((low, extent))
     attrs = [attribute(rng, i) for i in range(rng.randint(1, 3))]
-    schema = tiledb.ArraySchema(domain=tiledb.Domain(*dims), attrs=[a for a, _, _ in attrs], sparse=False, **options(rng))
+    schema = tiledb.ArraySchema(domain=tiledb.Domain(*dims), attrs=[a for a, _, _ in attrs], sparse=False,
+                                enums=list(enumerations(rng, attrs)), **options(rng))
     tiledb.Array.create(uri, schema)
     live = list(attrs)
     times = sorted(rng.sample(range(10, 90), rng.randint(0, 4)))
     for n, time in enumerate(times):
         if n == 1 and rng.random() < 0.3:
-            extra = attribute(rng, len(attrs))
+            extra = attribute(rng, len(attrs), enums=False)
             evolution = tiledb.ArraySchemaEvolution(tiledb.default_ctx())
             evolution.add_attribute(extra[0])
             evolution.timestamp(time)
@@ -150,7 +200,8 @@ def dense(rng, uri):
             as_coord = (lambda v: np.datetime64(v, "D")) if dtype.startswith("datetime") else np.dtype(dtype).type
             subarray.add_ranges([[(as_coord(a), as_coord(b))] for a, b in box])
             array.write_subarray(subarray, values)
-    return times, {}, {}
+    every = {attr.name: kind for attr, kind, _ in attrs if kind in CONDITIONS}
+    return times, every, {attr.name: nullable for attr, _, nullable in attrs}
 
 
 def coordinates(rng, kind, count, low, high):
@@ -186,7 +237,8 @@ def sparse(rng, uri):
         extra["cell_order"] = "hilbert"
         extra.pop("tile_order")
     schema = tiledb.ArraySchema(domain=tiledb.Domain(*dims), attrs=[a for a, _, _ in attrs], sparse=True,
-                                capacity=rng.choice([2, 7, 100, 10000]), allows_duplicates=duplicates, **extra)
+                                capacity=rng.choice([2, 7, 100, 10000]), allows_duplicates=duplicates,
+                                enums=list(enumerations(rng, attrs)), **extra)
     tiledb.Array.create(uri, schema)
     times = sorted(rng.sample(range(10, 90), rng.randint(0, 4)))
     for time in times:
@@ -200,15 +252,17 @@ def sparse(rng, uri):
                     keep.append(i)
             coords = [c[keep] for c in coords]
             count = len(keep)
-        values = {attr.name: with_nulls(rng, cells(rng, kind, count), nullable) for attr, kind, nullable in attrs}
+        values = {attr.name: cells(rng, kind, count) for attr, kind, _ in attrs}
+        # The package ignores masks of arrays here.
+        nullmaps = {attr.name: (~random_mask(rng, count)).astype("u1") for attr, _, nullable in attrs if nullable}
         with tiledb.open(uri, "w", timestamp=time) as array:
-            array[tuple(coords)] = values
+            _setitem_impl_sparse(array, tuple(coords), values, nullmaps)
     for attr, kind, _ in attrs:
         if times and kind in ("int16", "int32", "float64") and rng.random() < 0.5:
             with tiledb.open(uri, "d", timestamp=rng.randint(times[0], 95)) as array:
                 array.query(cond=f"{attr.name} {rng.choice(['>', '<', '==', '!='])} {rng.choice([0, 1, 7])}").submit()
             break
-    every = {attr.name: kind for attr, kind, _ in attrs if kind in INTS + ["float32", "float64", "ascii"]}
+    every = {attr.name: kind for attr, kind, _ in attrs if kind in CONDITIONS}
     every.update({f"d{d}": kind for d, (kind, _, _) in enumerate(kinds)})
     return times, every, {attr.name: nullable for attr, _, nullable in attrs}
 
@@ -264,6 +318,9 @@ def read(uri, times, is_sparse, ranges=None, cond=None):
 def literal(rng, kind, rows):
     """A value that cells have, or nearly, as a condition of the package takes it and as ours does; None where there is none."""
     cell = rng.choice(rows) if rows else None
+    if kind in LABELS:
+        label = rng.choice(LABELS[kind][0])
+        return repr(label), json.dumps(label, ensure_ascii=False)
     if kind in ("ascii", "U0"):
         text = cell.decode() if cell and rng.random() < 0.8 else rng.choice(["a", "bb", "c"])
         return repr(text), '"' + text + '"'
@@ -297,46 +354,83 @@ def condition(rng, kinds, columns, nullable, depth=2):
             other = literal(rng, kinds[name], rows) or value
             word = rng.choice(["in", "not in"])
             return f"{name} {word} [{value[0]}, {other[0]}]", f"{name} {word} ({value[1]}, {other[1]})"
-        op = rng.choice(["<", "<=", ">", ">=", "==", "!="])
+        # Labels are compared by their place where they are ordered; the package does so where they are not, too.
+        op = rng.choice(["==", "!="] if kinds[name] in LABELS else ["<", "<=", ">", ">=", "==", "!="])
         return f"{name} {op} {value[0]}", f"{name} {op} {value[1]}"
     raise ValueError("no column to compare")
 
 
-def answers(rng, uri, dims, kinds, nullable, out):
-    """What the package gives for random ranges and conditions of a sparse array, and aggregates of its numbers."""
-    names = list(out)
-    columns = {name: (out[name][0], out[name][1]) for name in names}
+def random_ranges(rng, dims, kinds, out):
+    """Random ranges of coordinates that cells have, as the package takes them and as ours does."""
+    theirs, ours = {}, []
+    for d in dims:
+        rows, _, var, dtype = out[d]
+        if not rows or rng.random() < 0.4:
+            continue
+        a, b = sorted(key_of(dtype, rng.choice(rows), var) for _ in range(2))
+        if kinds[d] == "ascii":
+            theirs[d] = (a, b)
+            ours.append(f"{d}={a.decode()}..{b.decode()}")
+        elif kinds[d].startswith("datetime"):
+            theirs[d] = (np.datetime64(a, "ns"), np.datetime64(b, "ns"))
+            ours.append(f"{d}={theirs[d][0]}..{theirs[d][1]}")
+        else:
+            theirs[d] = (a, b)
+            ours.append(f"{d}={a!r}..{b!r}")
+    return theirs, ours
+
+
+def random_box(rng, uri):
+    """A box of a dense array, as the package takes it and as ours does."""
+    theirs, ours = {}, []
+    with tiledb.open(uri) as array:
+        for d in range(array.ndim):
+            dim = array.dim(d)
+            if dim.dtype.kind != "M" and rng.random() < 0.6:
+                low, high = (int(v) for v in dim.domain)
+                theirs[dim.name] = tuple(sorted((rng.randint(low, high), rng.randint(low, high))))
+                ours.append("{}={}..{}".format(dim.name, *theirs[dim.name]))
+    return theirs, ours
+
+
+def aggregates(uri, kinds, nullable, ranges, cond):
+    """What the package folds numbers to; nothing where it refuses."""
+    words = ["count", "sum", "min", "max", "mean"]
+    wanted = {name: words + ["null_count"] * nullable[name]
+              for name, kind in kinds.items() if name in nullable and kind in INTS + ["float32", "float64"]}
+    if not wanted:
+        return {}
+    with tiledb.open(uri, timestamp=(0, 2000)) as array:
+        names = [array.dim(i).name for i in range(array.ndim)]
+        box = tuple(slice(*ranges[name]) if name in ranges else slice(None) for name in names)
+        found = array.query(cond=cond, attrs=list(wanted)).agg(wanted).multi_index[box]
+    plain = {name: {word: np.asarray(v).item() for word, v in folds.items()} for name, folds in found.items()}
+    return {name: folds for name, folds in plain.items() if None not in folds.values()}
+
+
+def answers(rng, uri, is_sparse, kinds, nullable):
+    """What the package gives for random ranges and conditions: rows of a sparse array, and numbers folded."""
+    _, dims, out = read(uri, (0, 2000), is_sparse)
+    columns = {name: (rows, valid) for name, (rows, valid, _, _) in out.items()}
     found = []
     for _ in range(3):
-        ranges, ours = {}, []
-        for d in dims:
-            rows = columns[d][0]
-            if not rows or rng.random() < 0.4:
-                continue
-            kind = kinds[d]
-            a, b = sorted((key_of(out[d][3], rng.choice(rows), out[d][2]), key_of(out[d][3], rng.choice(rows), out[d][2])))
-            if kind == "ascii":
-                ranges[d] = (a, b)
-                ours.append(f"{d}={a.decode()}..{b.decode()}")
-            elif kind.startswith("datetime"):
-                ranges[d] = (np.datetime64(a, "ns"), np.datetime64(b, "ns"))
-                ours.append(f"{d}={np.datetime64(a, 'ns')}..{np.datetime64(b, 'ns')}")
-            else:
-                ranges[d] = (a, b)
-                ours.append(f"{d}={a!r}..{b!r}")
+        ranges, ours = random_ranges(rng, dims, kinds, out) if is_sparse else random_box(rng, uri)
         try:
             cond = condition(rng, kinds, columns, nullable) if rng.random() < 0.7 else None
         except ValueError:
             cond = None
+        answer = {"ranges": ours, "where": cond and cond[1]}
         try:
-            attrs, dims_, got = read(uri, (0, 2000), True, ranges, cond and cond[0])
+            answer["aggregates"] = aggregates(uri, kinds, nullable, ranges, cond and cond[0])
+            if is_sparse:
+                attrs, _, got = read(uri, (0, 2000), True, ranges, cond and cond[0])
+                answer["count"] = len(next(iter(got.values()))[0])
+                order = sort_rows(got, attrs, dims, answer["count"])
+                answer["columns"] = {name: raw_column(got[name], order) for name in attrs + dims}
         except tiledb.TileDBError:
-            # A condition that the package refuses.
+            # A condition or an aggregate that the package refuses.
             continue
-        count = len(next(iter(got.values()))[0])
-        order = sort_rows(got, attrs, dims_, count)
-        columns_out = {name: raw_column(got[name], order) for name in attrs + dims_}
-        found.append({"ranges": ours, "where": cond and cond[1], "columns": columns_out, "count": count})
+        found.append(answer)
     return found
 
 
@@ -387,6 +481,7 @@ def attempt(rng, uri):
     shutil.rmtree(uri, ignore_errors=True)
     is_sparse = rng.random() < 0.5
     times, kinds, nullable = (sparse if is_sparse else dense)(rng, uri)
+    shown = attributes(rng, uri)
     if times and rng.random() < 0.4:
         config = tiledb.Config({"sm.consolidation.timestamp_start": times[0],
                                 "sm.consolidation.timestamp_end": rng.choice(times)})
@@ -400,9 +495,9 @@ def attempt(rng, uri):
     if times and rng.random() < 0.3:
         tiledb.consolidate(uri, config=tiledb.Config({"sm.consolidation.mode": "fragment_meta"}))
     states = [expectation(uri, times, is_sparse) for times in ranges]
-    if is_sparse:
-        attrs, dims, out = read(uri, (0, 2000), True)
-        states[0]["answers"] = answers(rng, uri, dims, kinds, nullable, out)
+    states[0]["answers"] = answers(rng, uri, is_sparse, kinds, nullable)
+    states[0]["attributes"] = shown
+    states[0]["labels"] = {name: LABELS[kind][0] for name, kind in kinds.items() if kind in LABELS}
     return states
 
 

@@ -2,12 +2,14 @@
 only this one."""
 
 import json
+import random
 import sys
 
 import numpy as np
 import tiledb
 
-from tiledb_arrays import expectation
+from tiledb_arrays import answers, expectation
+from tiledb_arrays import read as read_columns
 
 
 def is_sparse(uri):
@@ -19,6 +21,8 @@ def read(uri, times=(0, 2**63)):
 
 
 def plain(value):
+    if isinstance(value, np.datetime64):
+        value = value.view("int64")
     if isinstance(value, (np.ndarray, np.generic)):
         value = value.item()
     if isinstance(value, float) and value != value:
@@ -41,11 +45,30 @@ def aggregates(uri, fields):
     return out
 
 
-def where(uri, condition, name):
-    """How many cells of a sparse array meet a condition, and the sum of a field over them."""
+def asked(uri, seed, kinds, nullable):
+    """What random ranges and conditions of a sparse array give."""
+    _, dims, out = read_columns(uri, (0, 2000), True)
+    return answers(random.Random(seed), uri, dims, kinds, nullable, out)
+
+
+def evolve(uri, timestamp, add=(), drop=()):
+    evolution = tiledb.ArraySchemaEvolution(tiledb.default_ctx())
+    evolution.timestamp(timestamp)
+    for name, dtype in add:
+        evolution.add_attribute(tiledb.Attr(name, dtype=np.dtype(dtype)))
+    for name in drop:
+        evolution.drop_attribute(name)
+    evolution.array_evolve(uri)
+
+
+def current_domain(uri):
+    current = tiledb.ArraySchema.load(uri).current_domain
+    return None if current.is_empty else [list(map(plain, current.ndrectangle.range(0)))]
+
+
+def enumeration(uri, name):
     with tiledb.open(uri) as array:
-        found = array.query(cond=condition, attrs=[name])[:]
-        return len(found[name])
+        return list(array.enum(name).values())
 
 
 def fragments(uri):
@@ -55,6 +78,10 @@ def fragments(uri):
         "cells": [int(n) for n in info.cell_num],
         "timestamps": [list(map(int, t)) for t in info.timestamp_range],
         "to_vacuum": len(info.to_vacuum),
+        "names": [name.rstrip("/").rsplit("/", 1)[-1] for name in info.uri],
+        "versions": [int(v) for v in info.version],
+        "sparse": [bool(s) for s in info.sparse],
+        "domains": [[[plain(low), plain(high)] for low, high in box] for box in info.nonempty_domain],
         "mbrs": [len(getattr(f, "mbrs", ()) or ()) for f in info] if is_sparse(uri) else [],
     }
 

@@ -9,7 +9,7 @@ use tensogram::{
 };
 
 use crate::common::Result;
-use crate::messages::{Messages, Pipeline};
+use crate::messages::{Decoding, Messages, Pipeline};
 
 /// The crate.
 pub struct Reference;
@@ -46,8 +46,9 @@ impl Messages for Reference {
         Ok(tensogram::encode(&metadata(), &[(&object, cells)], &EncodeOptions::default())?)
     }
 
-    fn decode(&self, message: &[u8], checked: bool, see: &mut dyn FnMut(&[u8])) -> Result<()> {
-        let options = DecodeOptions { verify_hash: checked, ..DecodeOptions::default() };
+    fn decode(&self, message: &[u8], how: Decoding, see: &mut dyn FnMut(&[u8])) -> Result<()> {
+        let threads = u32::try_from(how.threads.unwrap_or(0))?;
+        let options = DecodeOptions { verify_hash: how.checked, threads, ..DecodeOptions::default() };
         let (_, objects) = tensogram::decode(message, &options)?;
         see(&objects[0].1);
         Ok(())

@@ -6,8 +6,8 @@ use crate::context::Context;
 use crate::failure::Outcome;
 use crate::messages::{copy, dump, get, merge, reshuffle, set, split};
 use crate::{
-    advise, append, cat, completions, convert, create, diff, doctor, info, log, maintain, man, plot, qhist,
-    query, recover, repair, stat, verify,
+    advise, append, cat, completions, convert, create, diff, doctor, evolve, info, log, maintain, man, plot,
+    qhist, query, recover, repair, stat, verify,
 };
 
 /// One command with its arguments.
@@ -52,6 +52,8 @@ pub(crate) enum Command {
     Append(append::Arguments),
     /// Removes the cells of a sparse array that meet a condition
     Delete(maintain::DeleteArguments),
+    /// Changes what an array is: adds or drops fields, adds labels, widens dimensions
+    Evolve(evolve::Arguments),
     /// Makes one version of several
     Consolidate(maintain::ConsolidateArguments),
     /// Removes versions that consolidated ones replace
@@ -60,7 +62,7 @@ pub(crate) enum Command {
     Get(get::Arguments),
     /// Prints everything that messages say
     Dump(dump::Arguments),
-    /// Sets keys of messages; objects are copied as they are stored
+    /// Sets keys of messages, whose objects are copied as they are stored, or attributes of an array
     Set(set::Arguments),
     /// Copies messages, into one file or one per value of a key
     Copy(copy::Arguments),
@@ -98,6 +100,7 @@ impl Command {
             Self::Create(arguments) => create::run(context, arguments),
             Self::Append(arguments) => append::run(context, arguments),
             Self::Delete(arguments) => maintain::delete(context, arguments),
+            Self::Evolve(arguments) => evolve::run(context, arguments),
             Self::Consolidate(arguments) => maintain::consolidate(context, arguments),
             Self::Vacuum(arguments) => maintain::vacuum(context, arguments),
             Self::Get(arguments) => get::run(context, arguments),

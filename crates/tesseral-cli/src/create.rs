@@ -13,6 +13,8 @@ use crate::failure::{Outcome, exit};
 use crate::output;
 use crate::text::escape;
 
+pub(crate) use schema::{field_of as field, range};
+
 /// Arguments of `tet create`.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
@@ -24,6 +26,9 @@ pub(crate) struct Arguments {
     /// A dimension: NAME=LOW..HIGH[/TILE][:DTYPE], or NAME:string; may be given several times
     #[arg(long, value_name = "DIM")]
     dim: Vec<String>,
+    /// The part of a dimension that is in use at first: DIM=LOW..HIGH; `tet evolve --expand` widens it
+    #[arg(long, value_name = "DIM=RANGE", conflicts_with = "schema")]
+    current: Vec<String>,
     /// A field: NAME:DTYPE[?][:CODEC+CODEC…], with `?` when cells can be null; may be given several times
     #[arg(long, value_name = "FIELD")]
     field: Vec<String>,

@@ -8,8 +8,8 @@ use std::path::PathBuf;
 
 use clap::Args;
 use tesseral::{
-    Array, ChunkInfo, ChunkStats, Column, Container, Cover, Error, MessageInfo, PlannedChunk, Request,
-    Scalar, Selection,
+    Array, ChunkInfo, ChunkStats, Column, Container, Cover, Error, MessageInfo, NonEmpty, PlannedChunk,
+    Request, Scalar, Selection,
 };
 
 use crate::context::Context;
@@ -74,6 +74,8 @@ struct Known {
     chunks: Option<u64>,
     /// Bytes of its chunks as stored; `None` when a chunk is missing or damaged in the index.
     stored: Option<u64>,
+    /// Where its cells are, for formats that know it.
+    non_empty: Option<Option<NonEmpty>>,
 }
 
 /// Everything a report is made of.
@@ -140,9 +142,15 @@ impl<'a> Report<'a> {
         indexes.truncate(most);
         let entries = indexes.into_iter().map(|i| Entry {
             name: container.inner().name(i).to_owned(),
-            array: container.array_at(i).map(Known::new),
+            array: container.array_at(i).and_then(Known::new),
         });
-        let entries = entries.collect();
+        let mut entries: Vec<Entry> = entries.collect();
+        // Of several arrays the others are worth showing; where there is but one, nothing is left to show.
+        if container.len() == 1
+            && let Some(Entry { array: Err(error), .. }) = entries.pop_if(|entry| entry.array.is_err())
+        {
+            return Err(error.into());
+        }
         let size = container.inner().store().len("").ok();
         Ok(Self { arguments, container, entries, matched, total: container.len(), size, messages })
     }
@@ -159,13 +167,14 @@ impl<'a> Report<'a> {
 }
 
 impl Known {
-    fn new(array: Array) -> Self {
+    fn new(array: Array) -> tesseral::Result<Self> {
+        let non_empty = array.handle().source().non_empty_domain()?;
         // An index that contradicts itself is for `verify` to explain.
         let totals = array.totals().ok();
         let grid = array.schema().grid().ok().filter(|_| !array.schema().sparse);
         let chunks = grid.map(|grid| grid.total()).or(totals.map(|t| t.chunks));
         let stored = totals.map(|t| t.stored_bytes);
-        Self { array, chunks, stored }
+        Ok(Self { array, chunks, stored, non_empty })
     }
 
     /// Bytes of its cells once decoded; `None` when cells have no one size.

@@ -12,6 +12,7 @@ mod convert;
 mod create;
 mod diff;
 mod doctor;
+mod evolve;
 mod failure;
 mod info;
 mod json;

@@ -84,7 +84,7 @@ pub(crate) struct VacuumArguments {
     apply: bool,
 }
 
-fn edit(context: &Context, array: &Path) -> Outcome<Box<dyn Edit>> {
+pub(crate) fn edit(context: &Context, array: &Path) -> Outcome<Box<dyn Edit>> {
     let opener = context.opener(&Meter::new(false))?;
     Ok(tesseral::edit(local(array)?, opener.format_options())?)
 }

@@ -23,11 +23,13 @@
 mod bits;
 mod decode;
 mod encode;
+mod index;
 
 use tesseral_core::{Error, Result};
 
-pub use decode::{Index, Reader, decode_into, decode_range};
+pub use decode::{Reader, decode_into, decode_range};
 pub use encode::encode;
+pub use index::Index;
 
 /// Samples are signed.
 pub const SIGNED: u32 = 1;

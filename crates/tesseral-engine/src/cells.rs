@@ -176,23 +176,14 @@ impl Cells {
     pub(crate) fn pick(&self, rows: &[u32]) -> Self {
         let validity = self.validity.as_ref().map(|v| rows.iter().map(|&row| v[row as usize]).collect());
         let mut out = Self { size: self.size, ends: Vec::new(), data: Vec::new(), validity };
-        // The sizes that cells usually have, so that each copy is one move.
-        match self.size {
-            0 => {
-                out.ends.reserve(rows.len());
-                for &row in rows {
-                    out.data.extend_from_slice(self.get(row as usize));
-                    out.ends.push(out.data.len() as u64);
-                }
-            }
-            1 => pick_sized::<1>(&self.data, rows, &mut out.data),
-            2 => pick_sized::<2>(&self.data, rows, &mut out.data),
-            4 => pick_sized::<4>(&self.data, rows, &mut out.data),
-            8 => pick_sized::<8>(&self.data, rows, &mut out.data),
-            size => {
-                out.data.reserve(rows.len() * size);
-                rows.iter().for_each(|&row| out.data.extend_from_slice(self.get(row as usize)));
-            }
+        if self.size > 0 {
+            out.data = pick_fixed(&self.data, self.size, rows);
+            return out;
+        }
+        out.ends.reserve(rows.len());
+        for &row in rows {
+            out.data.extend_from_slice(self.get(row as usize));
+            out.ends.push(out.data.len() as u64);
         }
         out
     }
@@ -266,10 +257,29 @@ impl Cells {
     }
 }
 
-fn pick_sized<const N: usize>(data: &[u8], rows: &[u32], out: &mut Vec<u8>) {
+/// Some cells of one size, in the order of `rows`.
+pub(crate) fn pick_fixed(data: &[u8], size: usize, rows: &[u32]) -> Vec<u8> {
+    // The sizes that cells usually have, so that each copy is one move.
+    match size {
+        1 => pick_sized::<1>(data, rows),
+        2 => pick_sized::<2>(data, rows),
+        4 => pick_sized::<4>(data, rows),
+        8 => pick_sized::<8>(data, rows),
+        size => {
+            let mut out = Vec::with_capacity(rows.len() * size);
+            rows.iter()
+                .map(|&row| row as usize * size)
+                .for_each(|at| out.extend_from_slice(&data[at..at + size]));
+            out
+        }
+    }
+}
+
+fn pick_sized<const N: usize>(data: &[u8], rows: &[u32]) -> Vec<u8> {
     let (cells, _) = data.as_chunks::<N>();
-    out.reserve(rows.len() * N);
+    let mut out = Vec::with_capacity(rows.len() * N);
     out.extend(rows.iter().flat_map(|&row| cells[row as usize]));
+    out
 }
 
 fn interleave_sized<const N: usize>(columns: &[&[u8]], rows: &[(u32, u32)], out: &mut Vec<u8>) {

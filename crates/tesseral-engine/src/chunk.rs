@@ -3,6 +3,8 @@
 use std::cell::RefCell;
 use std::ops::Range;
 
+use rayon::prelude::*;
+use tesseral_core::schema::Field;
 use tesseral_core::{Error, Order, Region, Result, Selection};
 use tesseral_format::{Access, Column, ColumnMut, PlannedChunk, Scratch};
 
@@ -90,10 +92,16 @@ pub(crate) struct ChunkCells<'a> {
     pub column: Column,
     pub size: usize,
     pub nullable: bool,
+    /// Bytes of one number.
+    pub word: usize,
     pub order: Order,
     pub tile: &'a Region,
     pub tile_cells: u64,
+    shared: bool,
 }
+
+/// From this many bytes on the cells of one chunk are worth several threads.
+const SHARED_FROM: usize = 1 << 20;
 
 impl<'a> ChunkCells<'a> {
     pub(crate) fn new(handle: &'a Handle, chunk: &'a PlannedChunk, field: u16, size: usize) -> Result<Self> {
@@ -103,9 +111,25 @@ impl<'a> ChunkCells<'a> {
             .cells()
             .filter(|n| n.checked_mul(size as u64).is_some_and(|n| usize::try_from(n).is_ok()))
             .ok_or_else(|| Error::limit("a chunk", u64::MAX, usize::MAX as u64))?;
-        let nullable = schema.fields[usize::from(field)].nullable;
-        let order = schema.cell_order;
-        Ok(Self { handle, chunk, column: Column::Field(field), size, nullable, order, tile, tile_cells })
+        let Field { nullable, dtype, .. } = &schema.fields[usize::from(field)];
+        let (nullable, word, order) = (*nullable, dtype.word(), schema.cell_order);
+        Ok(Self {
+            handle,
+            chunk,
+            column: Column::Field(field),
+            size,
+            nullable,
+            word,
+            order,
+            tile,
+            tile_cells,
+            shared: false,
+        })
+    }
+
+    /// Several threads may decode pieces of it: there is nothing else for them to do.
+    pub(crate) fn shared(self, shared: bool) -> Self {
+        Self { shared, ..self }
     }
 
     /// Where the selection lies in the cells as stored, for a chunk of which nothing has to be decoded.
@@ -173,6 +197,43 @@ impl<'a> ChunkCells<'a> {
     }
 
     fn decode_into(
+        &self,
+        parts: &PartBytes,
+        run: Range<u64>,
+        values: &mut [u8],
+        validity: Option<&mut [u8]>,
+        scratch: &mut Scratch,
+    ) -> Result<()> {
+        match self.chunk.access {
+            Access::Coded { granule: Some(granule) }
+                if self.shared && granule > 0 && validity.is_none() && values.len() >= SHARED_FROM =>
+            {
+                self.decode_pieces(parts, &run, granule, values)
+            }
+            _ => self.decode_run(parts, run, values, validity, scratch),
+        }
+    }
+
+    /// Decodes a run that begins with a granule, a piece per thread.
+    fn decode_pieces(
+        &self,
+        parts: &PartBytes,
+        run: &Range<u64>,
+        granule: u64,
+        values: &mut [u8],
+    ) -> Result<()> {
+        let threads = rayon::current_num_threads() as u64;
+        let each = (run.end - run.start).div_ceil(threads).next_multiple_of(granule);
+        // No more than the tile's cells and a granule.
+        let bytes = usize::try_from(each).unwrap_or(usize::MAX).saturating_mul(self.size);
+        values.par_chunks_mut(bytes).enumerate().try_for_each(|(number, values)| {
+            let start = run.start + number as u64 * each;
+            let piece = start..run.end.min(start + each);
+            with_workspace(|workspace| self.decode_run(parts, piece, values, None, &mut workspace.scratch))
+        })
+    }
+
+    fn decode_run(
         &self,
         parts: &PartBytes,
         run: Range<u64>,

@@ -262,8 +262,10 @@ fn execute(
     if schema_field.nullable {
         outputs.extend(validity.map(|bytes| Output { bytes, size: 1 }));
     }
+    // One chunk leaves the other threads free to help with it.
+    let shared = plan.chunks.len() == 1 && !options.sequential;
     let paint_group = |context: &Context<'_>, index: usize, targets: &mut [Target<'_>], _: &Selection| {
-        paint_group(handle, prepared, &fill, context, index, targets)?;
+        paint_group(handle, prepared, &fill, context, index, targets, shared)?;
         ticker.tick()
     };
     let parallel = prepared.parallel() && !options.sequential;
@@ -305,6 +307,7 @@ fn paint_group(
     context: &Context<'_>,
     index: usize,
     targets: &mut [Target<'_>],
+    shared: bool,
 ) -> Result<()> {
     let Prepared { plan, groups, selection, field, size, .. } = prepared;
     let group = groups.get(plan, index)?;
@@ -318,10 +321,11 @@ fn paint_group(
     for &member in members {
         let chunk = &plan.chunks[member as usize];
         let source = context.source();
-        with_workspace(|workspace| {
-            paint_chunk(handle, chunk, *field, *size, &source, selection, targets, workspace)
-        })
-        .map_err(|e| handle.locate(chunk, e))?;
+        let paint = |workspace: &mut Workspace| {
+            let cells = ChunkCells::new(handle, chunk, *field, *size)?.shared(shared);
+            paint_chunk(&cells, &source, selection, targets, workspace)
+        };
+        with_workspace(paint).map_err(|e| handle.locate(chunk, e))?;
     }
     Ok(())
 }
@@ -363,42 +367,38 @@ pub(crate) fn paint_part(
         &Units::Groups,
         false,
         |_| Ok(()),
-        |&(), index, targets, _| paint_group(handle, &prepared, &fill, context, index, targets),
+        |&(), index, targets, _| paint_group(handle, &prepared, &fill, context, index, targets, false),
     )?;
     Ok((values, validity))
 }
 
 /// Puts the cells of one chunk that the selection wants where they belong.
-#[allow(clippy::too_many_arguments)]
 fn paint_chunk(
-    handle: &Handle,
-    chunk: &PlannedChunk,
-    field: u16,
-    size: usize,
+    cells: &ChunkCells<'_>,
     source: &Source<'_>,
     selection: &Selection,
     targets: &mut [Target<'_>],
     workspace: &mut Workspace,
 ) -> Result<()> {
+    let ChunkCells { handle, chunk, column, size, .. } = *cells;
     let Some((part, region)) = chunk.cover.region().and_then(|cover| selection.clip(cover)) else {
         return Ok(());
     };
-    let cells = ChunkCells::new(handle, chunk, field, size)?;
-    if let Some(plain) = source.plain(handle, chunk, cells.column)? {
+    if let Some(plain) = source.plain(handle, chunk, column)? {
         let direct = cells.direct(plain, &part)?;
         let from =
             Cells { bytes: direct.values, start: direct.placement.start, strides: direct.placement.strides };
         targets[0].copy(&region, &from)?;
         if direct.swapped {
-            targets[0].swap(&region, handle.schema().fields[usize::from(field)].dtype.word())?;
+            targets[0].swap(&region, cells.word)?;
         }
         return match targets.get_mut(1) {
             Some(validity) => validity.fill(&region, &[1]),
             None => Ok(()),
         };
     }
-    let parts = source.column(handle, chunk, cells.column)?;
-    if decode_in_place(&cells, &parts, &part, &region, targets, workspace)? {
+    let parts = source.column(handle, chunk, column)?;
+    if decode_in_place(cells, &parts, &part, &region, targets, workspace)? {
         return Ok(());
     }
     let decoded = cells.decode(&parts, &part, workspace)?;

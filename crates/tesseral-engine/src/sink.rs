@@ -282,3 +282,75 @@ fn in_order(count: usize, work: impl Fn(usize) -> Result<()> + Sync) -> Result<(
         }
     })
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    /// Cells of two bytes, each told apart by its place.
+    fn cell(row: usize, column: usize) -> [u8; 2] {
+        [row as u8, column as u8 + 100]
+    }
+
+    /// Four threads paint the quarters of one output, by copies of runs, by single cells, by repetition and by swapping, as Miri
+    /// can watch.
+    #[test]
+    fn threads_paint_quarters_at_once() {
+        let (rows, columns) = (6_usize, 8_usize);
+        let mut out = vec![0_u8; rows * columns * 2];
+        let shape = [rows as u64, columns as u64];
+        let shared =
+            Shared { start: out.as_mut_ptr(), len: out.len(), size: 2, strides: row_major(&shape, 2) };
+        let quarters = [(0, 0), (0, 4), (3, 0), (3, 4)];
+        let paint = |shared: &Shared, number: usize| {
+            let (row, column) = quarters[number];
+            let region = Region::new([(row as u64, row as u64 + 3), (column as u64, column as u64 + 4)]);
+            let mut target = Target {
+                start: shared.start,
+                len: shared.len,
+                size: 2,
+                strides: &shared.strides,
+                shape: &shape,
+                region: region.clone(),
+                _out: PhantomData,
+            };
+            let mut source: Vec<u8> =
+                (0..3).flat_map(|r| (0..4).flat_map(move |c| cell(row + r, column + c))).collect();
+            match number {
+                // Rows are runs.
+                0 => {
+                    target.copy(&region, &Cells { bytes: &source, start: 0, strides: row_major(&[3, 4], 2) })
+                }
+                // Columns come first: cells lie apart.
+                1 => {
+                    let turned: Vec<u8> =
+                        (0..4).flat_map(|c| (0..3).flat_map(move |r| cell(row + r, column + c))).collect();
+                    target.copy(
+                        &region,
+                        &Cells { bytes: &turned, start: 0, strides: Strides::from_slice(&[2, 6]) },
+                    )
+                }
+                2 => target.fill(&region, &cell(9, 9)),
+                _ => {
+                    source.chunks_exact_mut(2).for_each(<[u8]>::reverse);
+                    let cells = Cells { bytes: &source, start: 0, strides: row_major(&[3, 4], 2) };
+                    target.copy(&region, &cells).and_then(|()| target.swap(&region, 2))
+                }
+            }
+            .unwrap();
+            let outside = Region::new([(0, rows as u64), (0, 1)]);
+            assert!(target.fill(&outside, &[0, 0]).is_err(), "a box of others");
+        };
+        std::thread::scope(|scope| {
+            for number in 0..quarters.len() {
+                let (shared, paint) = (&shared, &paint);
+                scope.spawn(move || paint(shared, number));
+            }
+        });
+        let naive = (0..rows).flat_map(|r| {
+            (0..columns).flat_map(move |c| if r >= 3 && c < 4 { cell(9, 9) } else { cell(r, c) })
+        });
+        assert_eq!(out, naive.collect::<Vec<u8>>());
+    }
+}

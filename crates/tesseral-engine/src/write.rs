@@ -4,6 +4,7 @@ mod cells;
 mod columns;
 mod fill;
 mod journal;
+mod order;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,7 +13,7 @@ use std::sync::{Condvar, Mutex, PoisonError};
 use tesseral_core::{
     ArraySchema, Attributes, ChunkGrid, ChunkStats, Coords, Error, HistoryRow, Order, Region, Result, Stat,
 };
-use tesseral_format::{ArraySpec, ColumnData, EncodedChunk, Writer};
+use tesseral_format::{ArraySpec, ColumnData, EncodedChunk, Pending, Writer};
 
 use crate::chunk::with_workspace;
 use crate::kernel::copy::copy_box;
@@ -185,7 +186,7 @@ impl WriteSession {
                 }
                 cells(&declared.cells(&coords)?, &mut buffer[..bytes])?;
                 let chunk = self.encode(array, declared, &coords, &buffer[..bytes])?;
-                turn.take(number, chunk, |chunk| self.writer.push(array, chunk))
+                turn.take(number, chunk, |chunk| self.writer.place(array, chunk))
             };
             one().map_err(|e| located(e, declared, &coords))
         })
@@ -391,14 +392,15 @@ impl Turn {
         Self { ordered, state: Mutex::default(), changed: Condvar::new() }
     }
 
-    fn take(
+    /// Places a chunk, and those that waited for it, and then writes what was placed: only the first must be one after the other.
+    fn take<'a>(
         &self,
         number: u64,
-        chunk: EncodedChunk<'_>,
-        push: impl Fn(EncodedChunk<'_>) -> Result<()>,
+        chunk: EncodedChunk<'a>,
+        place: impl Fn(EncodedChunk<'a>) -> Result<Pending<'a>>,
     ) -> Result<()> {
         if !self.ordered {
-            return push(chunk);
+            return place(chunk)?.store();
         }
         let most = 2 * rayon::current_num_threads() as u64;
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
@@ -412,16 +414,17 @@ impl Turn {
             state.chunks.insert(number, chunk.into_owned());
             return Ok(());
         }
-        push(chunk)?;
+        let mut pending = place(chunk)?;
         state.next += 1;
         loop {
             let next = state.next;
             let Some(chunk) = state.chunks.remove(&next) else { break };
-            push(chunk)?;
+            pending.extend(place(chunk.into_owned())?);
             state.next += 1;
         }
+        drop(state);
         self.changed.notify_all();
-        Ok(())
+        pending.store()
     }
 
     fn fail(&self) {

@@ -103,8 +103,11 @@ pub trait Container: Debug + Send + Sync {
     fn history(&self) -> &[HistoryRow];
 
     /// The writes it keeps apart, oldest first, for formats that keep versions.
-    fn versions(&self) -> Vec<Version> {
-        Vec::new()
+    ///
+    /// # Errors
+    /// Whatever loading their metadata meets.
+    fn versions(&self) -> Result<Vec<Version>> {
+        Ok(Vec::new())
     }
 
     /// The memory it asks readers to keep to, when it says so.
@@ -112,6 +115,7 @@ pub trait Container: Debug + Send + Sync {
         None
     }
 
-    /// What only this format knows: the object under the format's id in `info --json`.
+    /// What only this format knows: the object under the format's id in `info --json`. Parts that are damaged say so under
+    /// `error`.
     fn details(&self) -> serde_json::Value;
 }

@@ -11,6 +11,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod cell_keys;
 mod column;
 #[cfg(feature = "testing")]
 pub mod conformance;
@@ -27,6 +28,7 @@ mod source;
 pub mod testing;
 mod writer;
 
+pub use cell_keys::{CellKey, CellKeys, Twice};
 pub use column::{Column, ColumnData, ColumnMut, KEPT, Scratch, UNWRITTEN};
 pub use container::{Container, MemoryBudget, Version, VersionState};
 pub use edit::{Change, Consolidate, Consolidated, Edit, Part as EditPart, Vacuumed};
@@ -37,8 +39,8 @@ pub use format::{
 pub use messages::{Conflict, MessageChange, MessageFile, MessageFormat, MessageInfo, Where};
 pub use plan::{Access, ChunkPlan, Cover, Delete, Part, PlannedChunk, Role, Uncovered};
 pub use request::{CoordinateRanges, Request, Target};
-pub use source::{ArraySource, ChunkInfo, Digest, DigestSpan, StoredForm, Totals};
+pub use source::{ArraySource, ChunkInfo, Digest, DigestSpan, NonEmpty, StoredForm, Totals};
 pub use tesseral_codec::Contexts;
 pub use tesseral_core as core;
 pub use tesseral_store as store;
-pub use writer::{ArraySpec, CodecSpec, EncodedChunk, EncodedPart, StoredChunk, Writer};
+pub use writer::{ArraySpec, CodecSpec, EncodedChunk, EncodedPart, Pending, StoredChunk, Writer};

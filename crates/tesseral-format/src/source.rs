@@ -23,6 +23,9 @@ pub struct ChunkInfo {
     pub offset: u64,
 }
 
+/// The smallest range of coordinates along each dimension that holds every cell.
+pub type NonEmpty = Vec<(Scalar, Scalar)>;
+
 /// What the chunks of an array are all together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Totals {
@@ -86,8 +89,11 @@ pub trait ArraySource: Debug + Send + Sync {
 
     /// The smallest range of coordinates along each dimension that holds every cell, for formats that know it; `Some(None)`
     /// for an array without cells.
-    fn non_empty_domain(&self) -> Option<Option<Vec<(Scalar, Scalar)>>> {
-        None
+    ///
+    /// # Errors
+    /// Whatever loading metadata meets.
+    fn non_empty_domain(&self) -> Result<Option<Option<NonEmpty>>> {
+        Ok(None)
     }
 
     /// What is known of a chunk's column without reading it.

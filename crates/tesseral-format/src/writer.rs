@@ -3,12 +3,14 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt::Debug;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use smallvec::SmallVec;
 use tesseral_core::{ArraySchema, Attributes, ChunkStats, Coords, Error, HistoryRow, Order, Result, Value};
+use tesseral_store::Staged;
 
-use crate::{Column, ColumnData, Role, Scratch, StoredForm};
+use crate::{CellKeys, Column, ColumnData, Role, Scratch, StoredForm};
 
 /// A codec by name with its options.
 #[derive(Clone, Debug, PartialEq, Default)]
@@ -121,6 +123,39 @@ pub struct StoredChunk {
     pub raw_len: u64,
 }
 
+/// Bytes that have their place and are not there yet: all that is left of a chunk to be stored.
+#[derive(Debug, Default)]
+pub struct Pending<'a> {
+    writes: Vec<Write<'a>>,
+}
+
+#[derive(Debug)]
+struct Write<'a> {
+    object: Arc<Box<dyn Staged>>,
+    offset: u64,
+    bytes: Cow<'a, [u8]>,
+}
+
+impl<'a> Pending<'a> {
+    /// Adds bytes for a place of an object.
+    pub fn push(&mut self, object: &Arc<Box<dyn Staged>>, offset: u64, bytes: Cow<'a, [u8]>) {
+        self.writes.push(Write { object: Arc::clone(object), offset, bytes });
+    }
+
+    /// Adds what another one has.
+    pub fn extend(&mut self, other: Self) {
+        self.writes.extend(other.writes);
+    }
+
+    /// Writes them.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub fn store(self) -> Result<()> {
+        self.writes.into_iter().try_for_each(|write| write.object.write_at(write.offset, &write.bytes))
+    }
+}
+
 /// A container being written. Nothing is visible before [`commit`](Self::commit); dropping it leaves no trace.
 pub trait Writer: Debug + Send + Sync {
     /// Declares an array and gives its number. Formats that store a directory first want all arrays declared before the
@@ -158,21 +193,13 @@ pub trait Writer: Debug + Send + Sync {
         None
     }
 
-    /// The order in which cells of a sparse array are stored: the number of the cell that comes first, second, and so on. Cells
-    /// that shall not be stored because another takes their place are left out. `columns` are the dimensions, then the fields.
-    ///
-    /// With `sorted` the cells are in that order already: it is checked, and `None` comes back.
+    /// What the order goes by in which cells of a sparse array are stored. `columns` are the dimensions, then the fields. Keys of a
+    /// cell depend on that cell alone.
     ///
     /// # Errors
-    /// `InvalidRequest` for cells outside the domain, in another order, or twice at a position that holds one; `Unsupported` by
-    /// formats without sparse arrays.
-    fn sort_cells(
-        &self,
-        array: usize,
-        columns: &[ColumnData<'_>],
-        sorted: bool,
-    ) -> Result<Option<Vec<usize>>> {
-        let _ = (array, columns, sorted);
+    /// `InvalidRequest` for cells outside the domain; `Unsupported` by formats without sparse arrays.
+    fn cell_keys<'a>(&self, array: usize, columns: &[ColumnData<'a>]) -> Result<CellKeys<'a>> {
+        let _ = (array, columns);
         Err(Error::unsupported("writing cells one by one"))
     }
 
@@ -221,6 +248,15 @@ pub trait Writer: Debug + Send + Sync {
     /// # Errors
     /// `InvalidRequest` for a chunk that was already stored or is outside the grid; `Io`.
     fn push(&self, array: usize, chunk: EncodedChunk<'_>) -> Result<()>;
+
+    /// Gives an encoded chunk its place, as [`push`](Self::push) does, and leaves the writing to whoever asks: where chunks need
+    /// their order, they are placed one after the other and written at the same time.
+    ///
+    /// # Errors
+    /// As [`push`](Self::push).
+    fn place<'a>(&self, array: usize, chunk: EncodedChunk<'a>) -> Result<Pending<'a>> {
+        self.push(array, chunk).map(|()| Pending::default())
+    }
 
     /// Sets attributes of the container.
     ///

@@ -185,8 +185,8 @@ pub fn versions<'py>(
     path: PathBuf,
     key: Option<Vec<u8>>,
 ) -> PyResult<Vec<Bound<'py, PyDict>>> {
-    let container =
-        py.detach(|| opener(None, None, key, true, false).open(tesseral::local(&path)?)).or_raise(py)?;
+    let read = || opener(None, None, key, true, false).open(tesseral::local(&path)?)?.inner().versions();
+    let versions = py.detach(read).or_raise(py)?;
     let one = |version: &tesseral::Version| {
         let out = PyDict::new(py);
         out.set_item("name", &version.name)?;
@@ -199,5 +199,5 @@ pub fn versions<'py>(
         out.set_item("bytes", version.bytes)?;
         Ok(out)
     };
-    container.inner().versions().iter().map(one).collect()
+    versions.iter().map(one).collect()
 }

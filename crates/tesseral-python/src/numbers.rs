@@ -3,7 +3,7 @@
 use numpy::{PyArray1, PyArrayMethods};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyDict, PyTuple};
+use pyo3::types::{PyDict, PyString, PyTuple};
 use tesseral::engine::Buffer;
 use tesseral::store::Bytes;
 
@@ -15,6 +15,9 @@ pub struct Memory {
     address: usize,
     len: usize,
     readonly: bool,
+    /// Shape and type of the cells, as NumPy writes them.
+    shape: Py<PyTuple>,
+    kind: Py<PyAny>,
 }
 
 #[pymethods]
@@ -23,10 +26,10 @@ impl Memory {
     #[getter]
     fn __array_interface__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let interface = PyDict::new(py);
-        interface.set_item("version", 3)?;
-        interface.set_item("typestr", "|u1")?;
-        interface.set_item("shape", (self.len,))?;
-        interface.set_item("data", (self.address, self.readonly))?;
+        interface.set_item(pyo3::intern!(py, "version"), 3)?;
+        interface.set_item(pyo3::intern!(py, "typestr"), &self.kind)?;
+        interface.set_item(pyo3::intern!(py, "shape"), &self.shape)?;
+        interface.set_item(pyo3::intern!(py, "data"), (self.address, self.readonly))?;
         Ok(interface)
     }
 
@@ -35,7 +38,15 @@ impl Memory {
     }
 }
 
-impl Memory {
+/// Bytes in memory, and what keeps them there.
+struct Held {
+    owner: Box<dyn Send + Sync>,
+    address: usize,
+    len: usize,
+    readonly: bool,
+}
+
+impl Held {
     /// An array over the memory, which nothing in Rust looks at from now on.
     fn array<'py>(
         self,
@@ -44,8 +55,19 @@ impl Memory {
         dtype: &Bound<'py, PyAny>,
     ) -> PyResult<Bound<'py, PyAny>> {
         static ASARRAY: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
-        let memory = Bound::new(py, self)?;
-        shaped(&ASARRAY.import(py, "numpy", "asarray")?.call1((memory,))?, shape, dtype)
+        let Self { owner, address, len, readonly } = self;
+        let kind = dtype.getattr(pyo3::intern!(py, "str"))?;
+        // Cells of several values need more words than one: they are bytes first.
+        let plain = !kind.extract::<&str>()?.contains('V');
+        let (kind, extents) = if plain {
+            (kind, PyTuple::new(py, shape)?)
+        } else {
+            (PyString::new(py, "|u1").into_any(), PyTuple::new(py, [len])?)
+        };
+        let memory =
+            Memory { _owner: owner, address, len, readonly, shape: extents.unbind(), kind: kind.unbind() };
+        let array = ASARRAY.import(py, "numpy", "asarray")?.call1((Bound::new(py, memory)?,))?;
+        if plain { Ok(array) } else { shaped(&array, shape, dtype) }
     }
 }
 
@@ -75,7 +97,7 @@ pub(crate) fn borrowed<'py>(
     dtype: &Bound<'py, PyAny>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let (address, len) = (bytes.as_ptr() as usize, bytes.len());
-    Memory { _owner: Box::new(bytes), address, len, readonly: true }.array(py, shape, dtype)
+    Held { owner: Box::new(bytes), address, len, readonly: true }.array(py, shape, dtype)
 }
 
 /// An array over the memory of a result, which is given back to the engine with it.
@@ -87,7 +109,7 @@ pub(crate) fn result<'py>(
 ) -> PyResult<Bound<'py, PyAny>> {
     // Neither maps nor heap memory move with their owner.
     let (address, len) = (buffer.as_mut_ptr() as usize, buffer.len());
-    Memory { _owner: Box::new(buffer), address, len, readonly: false }.array(py, shape, dtype)
+    Held { owner: Box::new(buffer), address, len, readonly: false }.array(py, shape, dtype)
 }
 
 /// An array that owns these bytes.

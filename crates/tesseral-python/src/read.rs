@@ -15,7 +15,7 @@ use crate::view::View;
 use crate::{dtype, numbers, runtime, value};
 
 /// From here on results are not NumPy's own memory.
-const LARGE: u64 = 1 << 20;
+const LARGE: u64 = 16 << 10;
 /// What a cell of any length costs at least, for judging how long a read takes.
 const ANY_LENGTH: u64 = 64;
 

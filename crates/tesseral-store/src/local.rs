@@ -166,21 +166,18 @@ impl Store for LocalStore {
             if name.starts_with(crate::publish::PREFIX) {
                 continue;
             }
-            // What the listing itself tells of folders saves asking for each: there may be thousands.
+            // What the listing itself tells saves asking for each: there may be thousands.
             let kind = entry.file_type().map_err(|e| self.io("stat", &name, e))?;
-            if kind.is_dir() {
-                found.push(ObjectInfo { name, folder: true, len: 0 });
-                continue;
-            }
-            let metadata = if kind.is_symlink() { fs::metadata(entry.path()) } else { entry.metadata() };
-            let metadata = match metadata {
-                Ok(metadata) => metadata,
-                // Gone since the listing began, or a dangling link.
-                Err(e) if e.kind() == IoKind::NotFound => continue,
-                Err(e) => return Err(self.io("stat", &name, e)),
+            let folder = match kind.is_symlink() {
+                false => kind.is_dir(),
+                true => match fs::metadata(entry.path()) {
+                    Ok(target) => target.is_dir(),
+                    // A dangling link.
+                    Err(e) if e.kind() == IoKind::NotFound => continue,
+                    Err(e) => return Err(self.io("stat", &name, e)),
+                },
             };
-            let len = if metadata.is_dir() { 0 } else { metadata.len() };
-            found.push(ObjectInfo { name, folder: metadata.is_dir(), len });
+            found.push(ObjectInfo { name, folder });
         }
         found.sort_by(|a, b| a.name.cmp(&b.name));
         Ok(found)

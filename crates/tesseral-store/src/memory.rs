@@ -68,11 +68,10 @@ impl Store for MemoryStore {
     fn list(&self, folder: &str) -> Result<Vec<ObjectInfo>> {
         let prefix = if folder.is_empty() { String::new() } else { format!("{folder}/") };
         let mut found: BTreeMap<String, ObjectInfo> = BTreeMap::new();
-        for (name, bytes) in lock(&self.objects).iter() {
+        for name in lock(&self.objects).keys() {
             let Some(rest) = name.strip_prefix(&prefix).filter(|rest| !rest.is_empty()) else { continue };
             let (first, folder) = rest.split_once('/').map_or((rest, false), |(first, _)| (first, true));
-            let len = if folder { 0 } else { bytes.len() as u64 };
-            found.insert(first.to_owned(), ObjectInfo { name: first.to_owned(), folder, len });
+            found.insert(first.to_owned(), ObjectInfo { name: first.to_owned(), folder });
         }
         if found.is_empty() && !folder.is_empty() {
             return Err(Error::not_found("folder", self.describe(folder), Vec::new()));

@@ -13,8 +13,6 @@ pub struct ObjectInfo {
     pub name: String,
     /// Whether it is a folder.
     pub folder: bool,
-    /// Its length in bytes; 0 for folders.
-    pub len: u64,
 }
 
 /// Whether publishing may replace what is there.

@@ -173,17 +173,23 @@ impl Around for Latency {
     }
 }
 
-/// Fails the call of a given number, counted from 0 over all calls.
+/// Fails the call of a given number, counted from 0 over all calls, or every call from there on.
 #[derive(Debug)]
 pub struct Fault {
     fail_at: u64,
+    crash: bool,
     calls: AtomicU64,
 }
 
 impl Fault {
     /// Fails call number `fail_at`.
     pub fn at(fail_at: u64) -> Self {
-        Self { fail_at, calls: AtomicU64::new(0) }
+        Self { fail_at, crash: false, calls: AtomicU64::new(0) }
+    }
+
+    /// Fails call number `fail_at` and all that follow, as if the process had ended: nothing is cleaned up.
+    pub fn crash_at(fail_at: u64) -> Self {
+        Self { crash: true, ..Self::at(fail_at) }
     }
 
     /// Number of calls so far.
@@ -194,7 +200,8 @@ impl Fault {
 
 impl Around for Fault {
     fn before(&self, call: Call<'_>) -> Result<()> {
-        if self.calls.fetch_add(1, Ordering::Relaxed) == self.fail_at {
+        let call_number = self.calls.fetch_add(1, Ordering::Relaxed);
+        if call_number == self.fail_at || (self.crash && call_number > self.fail_at) {
             let source = std::io::Error::other(format!("injected at {call:?}"));
             return Err(Error::io("reach", "the fault store", source));
         }

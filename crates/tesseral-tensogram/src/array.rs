@@ -51,8 +51,18 @@ pub(crate) struct Object {
     pub cells: u64,
     /// Bytes of the cells once decoded.
     pub raw_len: u64,
-    /// Where the intervals of an szip stream begin, as far as runs of cells needed to know.
+    /// Where the intervals of an szip stream begin: what is stored of it, and what runs of cells needed to know.
     pub szip: Arc<Mutex<aec::Index>>,
+}
+
+/// The offsets that are stored beside an szip stream; none where they are not what they should be.
+fn szip_offsets(descriptor: &Descriptor) -> Vec<u64> {
+    match descriptor.params.get("szip_block_offsets") {
+        Some(Item::Array(offsets)) => {
+            offsets.iter().map(Item::as_u64).collect::<Option<_>>().unwrap_or_default()
+        }
+        _ => Vec::new(),
+    }
 }
 
 /// Reads the descriptor of an object's frame; gives its item and place in the file.
@@ -114,7 +124,8 @@ impl Object {
         let payload = region.start..masks.iter().map(|(_, span)| span.start).min().unwrap_or(region.end);
         let overflow = || place.corrupt(format!("shape {:?} has too many cells", descriptor.shape));
         let (cells, raw_len) = descriptor.cells().zip(descriptor.raw_len()).ok_or_else(overflow)?;
-        Ok(Self { descriptor, cbor, payload, masks, cells, raw_len, szip: Arc::default() })
+        let szip = Arc::new(Mutex::new(aec::Index::of(szip_offsets(&descriptor))));
+        Ok(Self { descriptor, cbor, payload, masks, cells, raw_len, szip })
     }
 
     /// Where stored bytes are, in the order in which decoders get them: payload, masks. Either may be empty.

@@ -154,17 +154,19 @@ pub fn surround(
     Ok(Surround { head, tail, total_length })
 }
 
-/// Puts a message together in one buffer of exactly its length.
+/// Puts a message together in one buffer, that of the first object where it has one.
 ///
 /// # Errors
 /// `Limit` when there is no room for it.
 pub fn assemble_message(surround: &Surround, objects: Vec<ObjectFrame<'_>>) -> Result<Vec<u8>> {
     let no_room = || Error::limit("a message in memory", surround.total_length, usize::MAX as u64);
     let total = usize::try_from(surround.total_length).map_err(|_| no_room())?;
-    let mut out = Vec::new();
-    out.try_reserve_exact(total).map_err(|_| no_room())?;
-    out.extend_from_slice(&surround.head);
     // One after the other they are let go: what was compressed is not held twice.
+    let mut objects = objects.into_iter();
+    let mut out = match objects.next() {
+        Some(first) => first.behind(&surround.head, total).map_err(|_| no_room())?,
+        None => surround.head.clone(),
+    };
     for object in objects {
         object.write(|bytes| {
             out.extend_from_slice(bytes);
@@ -173,6 +175,8 @@ pub fn assemble_message(surround: &Surround, objects: Vec<ObjectFrame<'_>>) -> R
     }
     out.extend_from_slice(&surround.tail);
     debug_assert_eq!(out.len(), total);
+    // A compressor had room for the worst.
+    out.shrink_to_fit();
     Ok(out)
 }
 

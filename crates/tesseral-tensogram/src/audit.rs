@@ -379,8 +379,8 @@ impl<I: Input> Audit<'_, I> {
             ..DecodeOptions::default()
         };
         let decoded = open_frame(&self.reader, frame, message.preamble.flags, index, &options)
-            .and_then(|(work, body)| {
-                let cells = work.decode(&body, 0..work.object.cells, &options)?;
+            .and_then(|work| {
+                let cells = work.decode_all(&options)?;
                 Ok((work.object.descriptor.dtype, cells))
             })
             .map_err(|e| tesseral_core::Error::from(e).in_array(name));

@@ -103,8 +103,12 @@ pub(crate) fn decompress_range(
     match &pipeline.compression {
         Compression::Szip(params) => {
             let size = params.sample_size() as u64;
-            let mut index = index.lock().unwrap_or_else(PoisonError::into_inner);
-            aec::decode_range(src, params, &mut index, total / size, start / size, dst)
+            let (first, total) = (start / size, total / size);
+            if dst.is_empty() {
+                return Ok(());
+            }
+            let bit = index.lock().unwrap_or_else(PoisonError::into_inner).find_sample(src, params, first)?;
+            aec::decode_range(src, params, bit, total, first, dst)
         }
         Compression::Blosc2(_) => blosc2::decode_range(src, total, start, dst, contexts),
         #[cfg(feature = "zfp")]
@@ -120,6 +124,9 @@ pub(crate) fn decompress_range(
 /// How blosc2 stores masks when nothing else is asked for.
 const MASK_BLOSC2: blosc2::Settings =
     blosc2::Settings { codec: blosc2::Codec::Lz4, level: 5, typesize: 1, shuffle: blosc2::Shuffle::Bit };
+
+/// How masks can be stored.
+pub(crate) const MASK_METHODS: [&str; 6] = ["none", "rle", "roaring", "lz4", "zstd", "blosc2"];
 
 /// Appends the blob of `count` packed bits; gives the parameters that belong to it.
 pub(crate) fn encode_mask(

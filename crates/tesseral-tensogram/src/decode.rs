@@ -10,7 +10,7 @@ use tesseral_format::Scratch;
 
 use crate::array::Object;
 use crate::compress::{decode_mask, decompress, decompress_range};
-use crate::pipeline::Pipeline;
+use crate::pipeline::{Compression, Pipeline};
 use crate::wire::descriptor::{Mask, MaskKind};
 
 /// Decodes a run of cells; all of them unless the pipeline [seeks](Pipeline::seeks).
@@ -23,15 +23,7 @@ pub(crate) fn decode<P: AsRef<[u8]>>(
     values: &mut [u8],
     scratch: &mut Scratch,
 ) -> Result<()> {
-    let dtype = object.descriptor.dtype;
-    let count = cells.end - cells.start;
-    let needed = match dtype.size() {
-        Some(size) => count.checked_mul(size as u64),
-        None => Some(count.div_ceil(8)),
-    };
-    if needed != Some(values.len() as u64) {
-        return Err(Error::invalid(format!("{} bytes are no room for cells {cells:?}", values.len())));
-    }
+    check_room(object, &cells, values)?;
     let Some((payload, blobs)) = parts.split_first().filter(|(_, blobs)| blobs.len() == object.masks.len())
     else {
         let detail = format!("expected {} parts, found {}", 1 + object.masks.len(), parts.len());
@@ -39,7 +31,14 @@ pub(crate) fn decode<P: AsRef<[u8]>>(
     };
     let payload = payload.as_ref();
     if pipeline.plain() {
-        plain(object, pipeline, payload, &cells, values)?;
+        if payload.len() as u64 != pipeline.coded_len {
+            let detail = format!("expected {} bytes, found {}", pipeline.coded_len, payload.len());
+            return Err(Error::codec("raw", detail));
+        }
+        let (bytes, _) = window(pipeline, object.descriptor.dtype, &cells).unwrap_or_default();
+        #[allow(clippy::cast_possible_truncation)]
+        let part = payload.get(bytes.start as usize..bytes.end as usize);
+        plain(object, pipeline, part.unwrap_or_default(), &cells, values)?;
     } else if cells == (0..object.cells) {
         coded(object, pipeline, payload, values, scratch)?;
     } else if pipeline.seeks() {
@@ -47,42 +46,75 @@ pub(crate) fn decode<P: AsRef<[u8]>>(
     } else {
         return Err(Error::invalid("this compression decodes whole"));
     }
-    if pipeline.packing.is_none() && object.swapped() && !pipeline.native(dtype) {
-        values.chunks_exact_mut(dtype.word()).for_each(<[u8]>::reverse);
-    }
-    for ((mask, _), blob) in object.masks.iter().zip(blobs) {
-        restore(mask, blob.as_ref(), object, &cells, values, scratch)?;
+    finish(object, pipeline, blobs, &cells, values, scratch)
+}
+
+/// Decodes a run of cells of a pipeline that is [plain](Pipeline::plain) from nothing but their [window] and the masks.
+pub(crate) fn decode_window<P: AsRef<[u8]>>(
+    object: &Object,
+    pipeline: &Pipeline,
+    bytes: &[u8],
+    blobs: &[P],
+    cells: &Range<u64>,
+    values: &mut [u8],
+    scratch: &mut Scratch,
+) -> Result<()> {
+    check_room(object, cells, values)?;
+    plain(object, pipeline, bytes, cells, values)?;
+    finish(object, pipeline, blobs, cells, values, scratch)
+}
+
+fn check_room(object: &Object, cells: &Range<u64>, values: &[u8]) -> Result<()> {
+    let count = cells.end - cells.start;
+    let needed = match object.descriptor.dtype.size() {
+        Some(size) => count.checked_mul(size as u64),
+        None => Some(count.div_ceil(8)),
+    };
+    if needed != Some(values.len() as u64) {
+        return Err(Error::invalid(format!("{} bytes are no room for cells {cells:?}", values.len())));
     }
     Ok(())
 }
 
-/// Stored bytes that are the cells, or packed values.
+/// Brings decoded numbers into this machine's order and back what masks name.
+fn finish<P: AsRef<[u8]>>(
+    object: &Object,
+    pipeline: &Pipeline,
+    blobs: &[P],
+    cells: &Range<u64>,
+    values: &mut [u8],
+    scratch: &mut Scratch,
+) -> Result<()> {
+    let dtype = object.descriptor.dtype;
+    if pipeline.packing.is_none() && object.swapped() && !pipeline.native(dtype) {
+        values.chunks_exact_mut(dtype.word()).for_each(<[u8]>::reverse);
+    }
+    for ((mask, _), blob) in object.masks.iter().zip(blobs) {
+        restore(mask, blob.as_ref(), object, cells, values, scratch)?;
+    }
+    Ok(())
+}
+
+/// Stored bytes that are the cells, or packed values: those of their [window].
 fn plain(
     object: &Object,
     pipeline: &Pipeline,
-    payload: &[u8],
+    bytes: &[u8],
     cells: &Range<u64>,
     values: &mut [u8],
 ) -> Result<()> {
-    if payload.len() as u64 != pipeline.coded_len {
-        return Err(Error::codec(
-            "raw",
-            format!("expected {} bytes, found {}", pipeline.coded_len, payload.len()),
-        ));
-    }
-    if let Some(packing) = &pipeline.packing {
-        return packing.decode_into(payload, cells.start, values);
-    }
     let dtype = object.descriptor.dtype;
-    let start = window(pipeline, dtype, cells).and_then(|(bytes, _)| usize::try_from(bytes.start).ok());
-    let part = start.and_then(|start| payload.get(start..start.checked_add(values.len())?));
-    raw::decode_into(part.unwrap_or_default(), values)?;
+    if let Some(packing) = &pipeline.packing {
+        let skip = window(pipeline, dtype, cells).map_or(0, |(_, skip)| skip);
+        return packing.decode_into(bytes, skip, values);
+    }
+    raw::decode_into(bytes, values)?;
     clear_tail(dtype, cells, values);
     Ok(())
 }
 
 /// The coded bytes that hold a run of cells, and the number of its first cell among theirs.
-fn window(pipeline: &Pipeline, dtype: DType, cells: &Range<u64>) -> Option<(Range<u64>, u64)> {
+pub(crate) fn window(pipeline: &Pipeline, dtype: DType, cells: &Range<u64>) -> Option<(Range<u64>, u64)> {
     if let Some(packing) = &pipeline.packing {
         // Eight packed values begin with a byte.
         let first = cells.start & !7;
@@ -144,8 +176,13 @@ fn coded(
     if pipeline.packing.is_none() && pipeline.shuffle.is_none() {
         return decompress(pipeline, payload, exact, values, contexts);
     }
-    let coded = room(first, len)?;
-    decompress(pipeline, payload, exact, coded, contexts)?;
+    let coded = if pipeline.compression == Compression::None {
+        payload
+    } else {
+        let coded = room(first, len)?;
+        decompress(pipeline, payload, exact, coded, contexts)?;
+        coded
+    };
     match (pipeline.shuffle, &pipeline.packing) {
         (Some(size), None) => shuffle::decode_into(coded, size, values),
         (Some(size), Some(packing)) => {

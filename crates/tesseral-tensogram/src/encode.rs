@@ -8,7 +8,7 @@ use tesseral_core::dtype::Class;
 use tesseral_core::{DType, Error, Result, Value};
 use tesseral_format::CodecSpec;
 
-use crate::compress::{compress, encode_mask};
+use crate::compress::{MASK_METHODS, compress, encode_mask};
 use crate::decode::pattern;
 use crate::pipeline::Pipeline;
 use crate::wire::cbor::{Item, Place};
@@ -258,6 +258,16 @@ impl MaskOptions {
     pub fn any() -> Self {
         Self { allow_nan: true, allow_inf: true, ..Self::default() }
     }
+
+    /// Says how masks of a kind are stored.
+    pub(crate) fn store(&mut self, kind: MaskKind, method: &str) -> Result<()> {
+        if !MASK_METHODS.contains(&method) {
+            let known = MASK_METHODS.join(", ");
+            return Err(Error::invalid(format!("{method:?} is no way to store masks: {known} are")));
+        }
+        method.clone_into(&mut self.methods[kind as usize]);
+        Ok(())
+    }
 }
 
 /// Encodes the cells of an object, native-endian, into its frame. Cells that are stored as they are stay where they lie.
@@ -400,10 +410,10 @@ impl<'a> MaskFinder<'a> {
     /// Looks at cells from number `first` on.
     pub(crate) fn look(&mut self, first: u64, cells: &[u8]) -> Result<()> {
         let size = self.dtype.size().unwrap_or(1);
-        for (i, cell) in (first..).zip(cells.chunks_exact(size)) {
-            if is_finite(self.dtype, cell) {
-                continue;
-            }
+        let runs = cells.chunks(RUN).enumerate().filter(|(_, run)| may_hold_specials(self.dtype, run));
+        let suspects = runs
+            .flat_map(|(number, run)| (first + (number * (RUN / size)) as u64..).zip(run.chunks_exact(size)));
+        for (i, cell) in suspects.filter(|(_, cell)| !is_finite(self.dtype, cell)) {
             let kind = kind_of(self.dtype, cell);
             let nan = kind == MaskKind::Nan;
             if !(if nan { self.allowed.allow_nan } else { self.allowed.allow_inf }) {
@@ -445,6 +455,25 @@ pub(crate) fn clear_masked(dtype: DType, found: &[(MaskKind, Vec<u8>)], first: u
     }
 }
 
+/// Bytes of cells that are looked at together: whole cells, whole words.
+const RUN: usize = 4096;
+
+/// Whether any number of a run of cells is not finite: its exponent is all ones, and one more carries into the sign's place,
+/// from which the sign was taken. Words of eight bytes hold several numbers, which do not disturb one another.
+fn may_hold_specials(dtype: DType, run: &[u8]) -> bool {
+    let mask = exponent(dtype);
+    // The lowest bit of each exponent, and the sign's place above it.
+    let (step, sign) = (mask & mask.wrapping_neg(), mask + (mask & mask.wrapping_neg()));
+    let repeat = u64::MAX / (u64::MAX >> (64 - 8 * dtype.word()));
+    let (mask, step) = (mask * repeat, step * repeat);
+    let carried = |word: &[u8; 8]| (u64::from_ne_bytes(*word) & mask).wrapping_add(step);
+    let (words, rest) = run.as_chunks();
+    let mut last = [0; 8];
+    last[..rest.len()].copy_from_slice(rest);
+    let all = words.iter().fold(carried(&last), |all, word| all | carried(word));
+    all & (sign * repeat) != 0
+}
+
 /// What a cell that is not finite is: NaN if any part of it is, else +∞ if any part of it is.
 pub(crate) fn kind_of(dtype: DType, cell: &[u8]) -> MaskKind {
     let parts = cell.chunks_exact(dtype.word()).map(|number| {
@@ -473,14 +502,19 @@ pub(crate) fn kind_of(dtype: DType, cell: &[u8]) -> MaskKind {
     kind
 }
 
-/// Whether all numbers of a cell are finite: no exponent is all ones.
-pub(crate) fn is_finite(dtype: DType, cell: &[u8]) -> bool {
-    let exponent: u64 = match dtype {
+/// The exponent's place in a number of a float dtype.
+fn exponent(dtype: DType) -> u64 {
+    match dtype {
         DType::Float16 => 0x7c00,
         DType::BFloat16 => 0x7f80,
         DType::Float32 | DType::Complex64 => 0x7f80_0000,
         _ => 0x7ff0 << 48,
-    };
+    }
+}
+
+/// Whether all numbers of a cell are finite: no exponent is all ones.
+pub(crate) fn is_finite(dtype: DType, cell: &[u8]) -> bool {
+    let exponent = exponent(dtype);
     cell.chunks_exact(dtype.word()).all(|number| {
         let shift = |sum: u64, byte: &u8| sum << 8 | u64::from(*byte);
         let bits = if cfg!(target_endian = "big") {
@@ -490,4 +524,69 @@ pub(crate) fn is_finite(dtype: DType, cell: &[u8]) -> bool {
         };
         bits & exponent != exponent
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FLOATS: [DType; 6] = [
+        DType::Float16,
+        DType::BFloat16,
+        DType::Float32,
+        DType::Float64,
+        DType::Complex64,
+        DType::Complex128,
+    ];
+
+    #[test]
+    fn runs_are_judged_as_their_cells_are() {
+        let mut state = 1_u64;
+        let mut random = || {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            state
+        };
+        for dtype in FLOATS {
+            let size = dtype.size().unwrap();
+            let (mut held, mut clean) = (0, 0);
+            for len in 0..400 {
+                // Exponents of all ones, and neighbours of them, in some places.
+                let high = if len % 3 == 0 { 0x7f } else { 0x7b };
+                let mut run: Vec<u8> = (0..len * size).map(|_| random() as u8 & 0xbb).collect();
+                if let Some(at) = (random() as usize).checked_rem(run.len()) {
+                    run[at..].iter_mut().take(2).for_each(|byte| *byte |= high);
+                }
+                let naive = run.chunks_exact(size).any(|cell| !is_finite(dtype, cell));
+                assert_eq!(may_hold_specials(dtype, &run), naive, "{dtype} {run:?}");
+                *(if naive { &mut held } else { &mut clean }) += 1;
+            }
+            assert!(held > 5 && clean > 5, "{dtype}: {held} {clean}");
+        }
+    }
+
+    #[test]
+    fn masks_name_the_cells_of_every_run() {
+        let count = 5 * RUN / 8 + 3;
+        let special = |i: usize| match i {
+            _ if i % 700 == 511 || i + 1 == count => f64::NAN,
+            _ if i.is_multiple_of(1100) => f64::INFINITY,
+            _ => i as f64,
+        };
+        let bytes: Vec<u8> = (0..count).flat_map(|i| special(i).to_ne_bytes()).collect();
+        let mut cells = Cow::Borrowed(&bytes[..]);
+        let masks = take_masks(DType::Float64, &mut cells, &MaskOptions::any()).unwrap();
+        assert_eq!(
+            masks.iter().map(|(kind, _)| *kind).collect::<Vec<_>>(),
+            [MaskKind::Nan, MaskKind::PosInf]
+        );
+        for i in 0..count {
+            let named = |k: usize| masks[k].1[i / 8] & 0x80 >> (i % 8) != 0;
+            let value = special(i);
+            assert_eq!((named(0), named(1)), (value.is_nan(), value.is_infinite()), "{i}");
+            let stored = doubles(&cells).nth(i).unwrap();
+            assert_eq!(stored, if value.is_finite() { value } else { 0.0 }, "{i}");
+        }
+    }
 }

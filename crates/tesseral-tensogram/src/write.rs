@@ -22,7 +22,7 @@ use crate::encode::{MaskOptions, Stages, encode_object};
 use crate::open::HISTORY;
 use crate::spool::{self, Spool};
 use crate::wire::cbor::{Item, Map};
-use crate::wire::descriptor::{self, Descriptor};
+use crate::wire::descriptor::{self, Descriptor, MaskKind};
 use crate::wire::frame::Kind;
 use crate::wire::metadata::{Metadata, RESERVED};
 use crate::wire::object::ObjectFrame;
@@ -32,6 +32,7 @@ use crate::wire::object::ObjectFrame;
 pub(crate) struct TensogramWriter {
     staged: Box<dyn Staged>,
     hashed: bool,
+    masks: MaskOptions,
     reserved: Map,
     extra: Map,
     history: Vec<HistoryRow>,
@@ -230,17 +231,23 @@ impl TensogramWriter {
             ("name".to_owned(), Item::Text("tesseral".to_owned())),
             ("version".to_owned(), Item::Text(env!("CARGO_PKG_VERSION").to_owned())),
         ]);
+        let mut masks = MaskOptions::any();
         for (name, value) in &options.extra {
             let Value::Text(text) = value else {
                 return Err(Error::invalid(format!("the option {name:?} of .tgm is text")));
             };
-            let text = Item::Text(text.clone());
+            let item = Item::Text(text.clone());
             match name.as_str() {
-                "time" | "uuid" => reserved.insert(name.clone(), text),
-                "encoder_name" => encoder.insert("name".to_owned(), text),
-                "encoder_version" => encoder.insert("version".to_owned(), text),
+                "time" | "uuid" => drop(reserved.insert(name.clone(), item)),
+                "encoder_name" => drop(encoder.insert("name".to_owned(), item)),
+                "encoder_version" => drop(encoder.insert("version".to_owned(), item)),
+                // Comes before those of one kind, as options are in order of their names.
+                "mask_method" => MaskKind::ALL.into_iter().try_for_each(|kind| masks.store(kind, text))?,
+                "nan_mask_method" => masks.store(MaskKind::Nan, text)?,
+                "pos_inf_mask_method" => masks.store(MaskKind::PosInf, text)?,
+                "neg_inf_mask_method" => masks.store(MaskKind::NegInf, text)?,
                 _ => return Err(Error::invalid(format!(".tgm has no option {name:?}"))),
-            };
+            }
         }
         reserved.insert("encoder".to_owned(), Item::map(encoder));
         if options.memory_budget.is_some() {
@@ -249,6 +256,7 @@ impl TensogramWriter {
         Ok(Self {
             staged: store.stage("", options.overwrite)?,
             hashed: options.digests,
+            masks,
             reserved,
             extra: Map::new(),
             history: Vec::new(),
@@ -269,7 +277,7 @@ impl TensogramWriter {
     /// Encodes a whole object and writes it behind those before it, or keeps it until they have come.
     fn place(&self, number: usize, cells: Vec<u8>) -> Result<()> {
         let array = self.array(number)?;
-        let frame = encode_object(&array.stages, Cow::Owned(cells), &MaskOptions::any(), self.hashed);
+        let frame = encode_object(&array.stages, Cow::Owned(cells), &self.masks, self.hashed);
         self.put(number, Some(frame.map_err(|e| e.in_array(&array.name))?))
     }
 
@@ -311,8 +319,7 @@ impl TensogramWriter {
         let array = self.array(number)?;
         let (staged, offset) = (&*self.staged, self.spool_at(number)?);
         let spool = Spool { staged, stages: &array.stages, offset, len: array.len };
-        let frame =
-            spool.encode(at, &MaskOptions::any(), self.hashed).map_err(|e| e.in_array(&array.name))?;
+        let frame = spool.encode(at, &self.masks, self.hashed).map_err(|e| e.in_array(&array.name))?;
         Ok((frame.end, frame.length, frame.hash))
     }
 

@@ -31,6 +31,15 @@ unsafe impl GlobalAlloc for Held {
         unsafe { System.alloc(layout) }
     }
 
+    // The system makes large blocks longer and shorter where they are.
+    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        NOW.fetch_sub(layout.size(), Ordering::Relaxed);
+        let now = NOW.fetch_add(size, Ordering::Relaxed) + size;
+        MOST.fetch_max(now, Ordering::Relaxed);
+        // SAFETY: as the caller promises.
+        unsafe { System.realloc(pointer, layout, size) }
+    }
+
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
         NOW.fetch_sub(layout.size(), Ordering::Relaxed);
         // SAFETY: as the caller promises.
@@ -82,6 +91,28 @@ fn memory_and_reads_stay_small() {
     let (_, objects) = decode(&message, &DecodeOptions::default()).unwrap();
     assert_eq!(objects[0].1.len(), cells.len());
     assert!(MOST.load(Ordering::Relaxed) - held < 1_000_000, "cells stored as they are cost nothing");
+
+    // What does not compress is not held twice either, and what does leaves no room behind.
+    let mut state = 1_u64;
+    let mut random = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state.to_ne_bytes()
+    };
+    let noise: Vec<u8> = (0..1 << 20).flat_map(|_| random()).collect();
+    for (compression, cells) in [("lz4", &noise), ("zstd", &noise), ("lz4", &cells)] {
+        let descriptor = Descriptor {
+            compression: compression.to_owned(),
+            ..Descriptor::raw(DType::UInt8, &[cells.len() as u64])
+        };
+        let before = NOW.load(Ordering::Relaxed);
+        MOST.store(before, Ordering::Relaxed);
+        let message = encode(&GlobalMetadata::default(), &[(&descriptor, cells)], &options()).unwrap();
+        let most = MOST.load(Ordering::Relaxed) - before;
+        assert!(most as f64 <= cells.len() as f64 * 1.2 + 2e6, "{most} bytes to encode {}", cells.len());
+        assert!(message.capacity() - message.len() < 4096, "{}", message.capacity());
+    }
 
     // Opening many messages hops from one to the next.
     let small = self::message("x", &[1, 2, 3]);

@@ -120,6 +120,34 @@ fn ranges_are_what_the_whole_holds_there() {
 }
 
 #[test]
+fn a_stream_goes_on_with_the_next_message() {
+    let descriptor = Descriptor::raw(DType::Float32, &[40]);
+    let cells = [floats(40), floats(41)[4..].to_vec()];
+    let keys = || Map::from([("units".to_owned(), Item::Text("K".to_owned()))]);
+    let one = |cells: &[u8]| {
+        let mut stream = StreamingEncoder::new(Cursor::new(Vec::new()), &meta(1), &pinned()).unwrap();
+        stream.write_preceder(keys()).unwrap();
+        stream.write_object(&descriptor, cells).unwrap();
+        stream
+    };
+    let mut stream = one(&cells[0]);
+    assert_eq!(stream.finish_and_reset().unwrap(), one(&cells[0]).finish().unwrap().into_inner());
+    assert_eq!(stream.object_count(), 0);
+    stream.write_preceder(keys()).unwrap();
+    assert!(matches!(stream.finish_and_reset(), Err(TensogramError::Framing(_))), "keys wait for an object");
+    stream.write_object(&descriptor, &cells[1]).unwrap();
+    let expected = one(&cells[1]).finish_with_backfill().unwrap().into_inner();
+    assert_eq!(stream.finish_and_reset_with_backfill().unwrap(), expected);
+    // Nothing of the messages before is left in the last one, which has no objects.
+    let mut bare = meta(1);
+    bare.base.clear();
+    let mut empty = StreamingEncoder::new(Cursor::new(Vec::new()), &bare, &pinned()).unwrap();
+    let first = empty.finish_and_reset().unwrap();
+    assert_eq!(empty.finish_and_reset().unwrap(), first);
+    assert!(decode(&first, &DecodeOptions::default()).unwrap().1.is_empty());
+}
+
+#[test]
 fn streams_hold_what_buffers_hold() {
     let cells = floats(1000);
     let descriptor = coded("zstd", DType::Float32, &[1000]);
@@ -533,6 +561,86 @@ fn metadata_of_a_large_message_costs_no_payload() {
     let (metadata, descriptors) = file.decode_descriptors(0, &DecodeOptions::default()).unwrap();
     assert_eq!((metadata.base.len(), &descriptors[0].shape[..]), (1, &[64 << 20][..]));
     assert!(counting.bytes() < 40_000, "{} bytes for the metadata of 64 MiB", counting.bytes());
+}
+
+#[test]
+fn a_range_of_a_large_message_costs_what_holds_it() {
+    let cells: Vec<u8> = (0..1_u64 << 20).flat_map(|i| (i as f64).to_le_bytes()).collect();
+    let raw = Descriptor::raw(DType::Float64, &[1 << 20]);
+    let mut packed = Descriptor { encoding: "simple_packing".to_owned(), ..raw.clone() };
+    packed.params.insert("sp_bits_per_value".to_owned(), Item::UInt(20));
+    let objects = [(&raw, &cells[..]), (&packed, &cells[..])];
+    let message = encode(&GlobalMetadata::default(), &objects, &pinned()).unwrap();
+    let counting = Arc::new(Counting::default());
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::of("large.tgm", message.clone()));
+    let file = TensogramFile::open_store(Arc::new(Wrapped::new(store, Arc::clone(&counting))));
+    let ranges = [(700_001, 10), (3, 1), (1 << 20, 0)];
+    let unchecked = DecodeOptions { verify_hash: false, ..DecodeOptions::default() };
+    for object in 0..2 {
+        counting.reset();
+        let (_, found) = file.decode_range(0, object, &ranges, &unchecked).unwrap();
+        assert!(counting.bytes() < 60_000, "{} bytes for a few cells", counting.bytes());
+        assert_eq!(found[0], cells[700_001 * 8..700_011 * 8]);
+        assert_eq!((&found[1][..], &found[2][..]), (&cells[24..32], &[][..]));
+        // A hash covers the whole object.
+        assert_eq!(file.decode_range(0, object, &ranges, &DecodeOptions::default()).unwrap().1, found);
+    }
+    let mut damaged = message;
+    let middle = damaged.len() / 3;
+    damaged[middle] ^= 1;
+    assert!(decode_range(&damaged, 0, &ranges, &unchecked).is_ok());
+    let told = decode_range(&damaged, 0, &ranges, &DecodeOptions::default()).unwrap_err();
+    assert!(matches!(told, TensogramError::HashMismatch { object_index: Some(0), .. }));
+}
+
+#[test]
+fn threads_change_no_cell() {
+    let count = 150_007_u64;
+    let cells: Vec<u8> = (0..count).flat_map(|i| ((i * i % 1009) as f64 * 0.25).to_le_bytes()).collect();
+    let raw = Descriptor::raw(DType::Float64, &[count]);
+    let with = |encoding: &str, compression: &str, params: &[(&str, u64)]| {
+        let params = params.iter().map(|(key, value)| ((*key).to_owned(), Item::UInt(*value))).collect();
+        Descriptor { encoding: encoding.to_owned(), params, ..coded(compression, raw.dtype, &raw.shape) }
+    };
+    let packing = ("sp_bits_per_value", 16);
+    let szip = [packing, ("szip_rsi", 128), ("szip_block_size", 16), ("szip_flags", 8)];
+    for descriptor in [
+        with("simple_packing", "szip", &szip),
+        with("simple_packing", "none", &[("sp_bits_per_value", 13)]),
+        with("simple_packing", "blosc2", &[packing]),
+        with("none", "blosc2", &[]),
+        with("none", "zstd", &[]),
+    ] {
+        let message = encode(&GlobalMetadata::default(), &[(&descriptor, &cells)], &pinned()).unwrap();
+        let alone = DecodeOptions { threads: 1, ..DecodeOptions::default() };
+        let expected = decode(&message, &alone).unwrap();
+        for threads in [0, 2, 3, 16] {
+            let options = DecodeOptions { threads, ..DecodeOptions::default() };
+            assert!(decode(&message, &options).unwrap() == expected, "{descriptor:?}, {threads} threads");
+        }
+    }
+    // Masks are restored in every piece.
+    let holes: Vec<u8> =
+        (0..count).flat_map(|i| (if i % 977 == 0 { f64::NAN } else { i as f64 }).to_le_bytes()).collect();
+    let options = EncodeOptions { masks: MaskOptions::any(), ..pinned() };
+    let message = encode(&GlobalMetadata::default(), &[(&with("none", "blosc2", &[]), &holes)], &options);
+    assert!(decode(&message.unwrap(), &DecodeOptions::default()).unwrap().1[0].1 == holes);
+}
+
+#[test]
+fn a_file_that_was_replaced_is_appended_to_anew() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("all.tgm");
+    let message = &samples()[0].0;
+    let mut file = TensogramFile::create(&path).unwrap();
+    file.append_message(message).unwrap();
+    std::fs::remove_file(&path).unwrap();
+    file.append_message(message).unwrap();
+    assert_eq!(std::fs::read(&path).unwrap(), *message, "it is made where there is none");
+    std::fs::write(folder.path().join("other"), message.repeat(2)).unwrap();
+    std::fs::rename(folder.path().join("other"), &path).unwrap();
+    file.append_message(message).unwrap();
+    assert_eq!(std::fs::read(&path).unwrap(), message.repeat(3));
 }
 
 #[test]

@@ -146,6 +146,28 @@ fn objects_that_wait_in_the_file_come_out_the_same() {
 }
 
 #[test]
+fn masks_are_stored_as_asked_for() {
+    let cells: Vec<u8> = (0..5000_u32)
+        .flat_map(|i| [f64::from(i), f64::NAN, f64::INFINITY][(i % 97 % 3) as usize].to_ne_bytes())
+        .collect();
+    let spec = ArraySpec::raw(ArraySchema::dense("a", DType::Float64, &[5000], &[5000]));
+    let write_with = |extra: &[(&str, &str)]| {
+        let extra = extra.iter().map(|(key, value)| ((*key).to_owned(), Value::from(*value))).collect();
+        write(&[(spec.clone(), cells.clone())], &CreateOptions { extra, ..CreateOptions::default() })
+    };
+    for method in ["none", "rle", "roaring", "lz4", "zstd", "blosc2"] {
+        let store = write_with(&[("mask_method", method), ("pos_inf_mask_method", "rle")]).unwrap();
+        let message = store.read_all("", 1 << 20).unwrap();
+        let (_, objects) = tesseral_tensogram::decode(&message, &Default::default()).unwrap();
+        let stored: Vec<&str> = objects[0].0.masks.iter().map(|mask| &mask.method[..]).collect();
+        assert_eq!(stored, [method, "rle"]);
+        assert_eq!(objects[0].1, cells);
+    }
+    let refused = write_with(&[("nan_mask_method", "gzip")]).unwrap_err();
+    assert!(matches!(refused.kind(), ErrorKind::InvalidRequest { .. }));
+}
+
+#[test]
 fn what_is_said_of_arrays_comes_back() {
     let mut schema = ArraySchema::dense("t2m", DType::Float32, &[2, 3], &[2, 3]);
     schema.dims[0].name = "time".to_owned();

@@ -5,15 +5,16 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use tesseral_codec::filter::Filter;
-use tesseral_core::{ArraySchema, Attributes, ChunkStats, Coords, Error, HistoryRow, Result, Scalar};
+use tesseral_core::{ArraySchema, Attributes, ChunkStats, Coords, Error, HistoryRow, Result};
 use tesseral_format::{
-    ArraySource, ChunkInfo, ChunkPlan, Column, ColumnMut, DigestSpan, Part, PlannedChunk, Request, Role,
-    Scratch, TimeRange,
+    ArraySource, ChunkInfo, ChunkPlan, Column, ColumnMut, DigestSpan, NonEmpty, Part, PlannedChunk, Request,
+    Role, Scratch, TimeRange,
 };
 
 use crate::deletes::StoredDelete;
 use crate::directory::FragmentEntry;
 use crate::fragment::{Fragment, MAX_TILES};
+use crate::fragments::Fragments;
 use crate::geometry::Geometry;
 use crate::model::StoredSchema;
 use crate::reader::Reader;
@@ -26,13 +27,11 @@ pub(crate) struct TileDbArray {
     pub current: Arc<StoredSchema>,
     /// The grid, for dense arrays.
     pub geometry: Option<Geometry>,
-    /// Fragments that are seen, lowest layer first.
-    pub fragments: Vec<Fragment>,
+    pub fragments: Fragments,
     /// Committed fragments that others replace.
     pub hidden: Vec<FragmentEntry>,
     /// Folders of fragments that nobody committed.
     pub uncommitted: Vec<String>,
-    pub objects: Vec<String>,
     pub deletes: Vec<StoredDelete>,
     pub range: TimeRange,
     /// Attributes of the file that the array came from, where they are kept apart.
@@ -46,9 +45,15 @@ pub(crate) fn chunk_id(fragment: usize, tile: u64) -> u64 {
 }
 
 impl TileDbArray {
+    /// Fragments that are seen, lowest layer first.
+    pub(crate) fn fragments(&self) -> Result<&[Fragment]> {
+        self.fragments.get(&self.reader)
+    }
+
     /// The fragment and tile of a chunk.
     pub(crate) fn locate(&self, id: u64) -> Result<(&Fragment, u64)> {
-        let fragment = usize::try_from(id / MAX_TILES).ok().and_then(|i| self.fragments.get(i));
+        let fragments = self.fragments()?;
+        let fragment = usize::try_from(id / MAX_TILES).ok().and_then(|i| fragments.get(i));
         let tile = id % MAX_TILES;
         fragment
             .filter(|f| tile < f.tiles)
@@ -87,7 +92,7 @@ impl ArraySource for TileDbArray {
     }
 
     fn object(&self, number: u32) -> &str {
-        self.objects.get(number as usize).map_or("", String::as_str)
+        self.fragments.object(number)
     }
 
     fn plan(&self, request: &Request) -> Result<ChunkPlan> {
@@ -99,8 +104,8 @@ impl ArraySource for TileDbArray {
         planned.map_err(|e| e.in_array(&self.schema.name))
     }
 
-    fn non_empty_domain(&self) -> Option<Option<Vec<(Scalar, Scalar)>>> {
-        Some(crate::details::non_empty(self))
+    fn non_empty_domain(&self) -> Result<Option<Option<NonEmpty>>> {
+        crate::details::non_empty(self).map(Some).map_err(|e| e.in_array(&self.schema.name))
     }
 
     fn stats(&self, chunk: &PlannedChunk, column: Column) -> ChunkStats {

@@ -79,6 +79,9 @@ pub(crate) fn audit(
     if sound {
         report(Finding::passed("fragment_metadata", format!("{} fragments", fragments.len())));
     }
+    if let Err(error) = opening.footers(&reader) {
+        report(finding("consolidated_footers", error)?);
+    }
     let name = folder_name(reader.store.location()).to_owned();
     match opening.finish(Arc::clone(&reader), &name, fragments) {
         Ok(array) => {

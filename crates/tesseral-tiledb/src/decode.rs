@@ -40,7 +40,7 @@ impl Parts<'_> {
         if !error.is_damage() {
             return error;
         }
-        let object = self.array.objects.get(part.object as usize).map_or("", String::as_str);
+        let object = self.array.fragments.object(part.object);
         Error::corrupt("a tile", self.array.reader.store.describe(object), part.offset, error.to_string())
     }
 

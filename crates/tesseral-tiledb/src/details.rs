@@ -1,8 +1,9 @@
 //! What only this format knows, for `info --json`.
 
 use serde_json::{Value, json};
-use tesseral_core::Scalar;
 use tesseral_core::dtype::Class;
+use tesseral_core::{Result, Scalar};
+use tesseral_format::NonEmpty;
 
 use crate::array::TileDbArray;
 use crate::fragment::Fragment;
@@ -51,9 +52,10 @@ fn number(scalar: &Scalar) -> Value {
 }
 
 /// The smallest box around all fragments; none without cells.
-pub(crate) fn non_empty(array: &TileDbArray) -> Option<Vec<(Scalar, Scalar)>> {
+pub(crate) fn non_empty(array: &TileDbArray) -> Result<Option<NonEmpty>> {
+    let fragments = array.fragments()?;
     let dims = array.schema.dims.iter().enumerate().map(|(d, dim)| {
-        let domains = array.fragments.iter().filter_map(|f| f.footer.domain.as_ref());
+        let domains = fragments.iter().filter_map(|f| f.footer.domain.as_ref());
         let mut ends: Option<(Scalar, Scalar)> = None;
         for domain in domains {
             let end = |bytes: &[u8]| Scalar::from_le_bytes(dim.dtype, bytes);
@@ -68,7 +70,7 @@ pub(crate) fn non_empty(array: &TileDbArray) -> Option<Vec<(Scalar, Scalar)>> {
         }
         ends
     });
-    dims.collect()
+    Ok(dims.collect())
 }
 
 fn fragment(array: &TileDbArray, fragment: &Fragment) -> Value {
@@ -122,6 +124,18 @@ fn statistics(array: &TileDbArray, fragment: &Fragment) -> Value {
     Value::Object(attributes.collect())
 }
 
+/// The fragments and the box around them, or why they cannot be told.
+fn fragments(array: &TileDbArray, into: &mut Value) {
+    match array.fragments().and_then(|fragments| Ok((fragments, non_empty(array)?))) {
+        Ok((fragments, domain)) => {
+            into["fragments"] = fragments.iter().map(|f| fragment(array, f)).collect();
+            let pair = |(low, high): &(Scalar, Scalar)| json!([number(low), number(high)]);
+            into["non_empty_domain"] = json!(domain.map(|dims| dims.iter().map(pair).collect::<Vec<_>>()));
+        }
+        Err(error) => into["error"] = error.to_string().into(),
+    }
+}
+
 fn one(array: &TileDbArray) -> Value {
     let wire = &array.current.wire;
     let names = |chain: &tesseral_codec::filter::Chain| chain.filters().map(|f| f.name()).collect::<Vec<_>>();
@@ -151,7 +165,7 @@ fn one(array: &TileDbArray) -> Value {
         |ranges: &Vec<Range>| ranges.iter().enumerate().map(|(d, r)| pair(array, d, r)).collect::<Vec<_>>();
     let domains =
         array.schema.dims.iter().map(|d| d.domain.as_ref().map(|(a, b)| json!([number(a), number(b)])));
-    json!({
+    let mut out = json!({
         "type": "array",
         "version": wire.version,
         "array_type": if wire.sparse { "sparse" } else { "dense" },
@@ -165,16 +179,14 @@ fn one(array: &TileDbArray) -> Value {
         "enumerations": wire.enumerations.iter().map(|(name, _)| name).collect::<Vec<_>>(),
         "domain": domains.collect::<Vec<_>>(),
         "current_domain": wire.current_domain.as_ref().map(domain),
-        "non_empty_domain": non_empty(array).map(|dims| {
-            dims.iter().map(|(low, high)| json!([number(low), number(high)])).collect::<Vec<_>>()
-        }),
         "offsets_filters": names(&array.current.attributes.first().map_or_else(
             || array.current.times.clone(), |a| a.offsets.clone())),
-        "fragments": array.fragments.iter().map(|f| fragment(array, f)).collect::<Vec<_>>(),
         "hidden_fragments": array.hidden.iter().map(|f| {
             json!({"name": f.name, "timestamps": [f.start, f.end], "version": f.version})
         }).collect::<Vec<_>>(),
         "uncommitted": array.uncommitted,
         "deletes": array.deletes.iter().map(|d| json!({"name": d.name, "at": d.timestamp})).collect::<Vec<_>>(),
-    })
+    });
+    fragments(array, &mut out);
+    out
 }

@@ -72,22 +72,28 @@ fn last_component(line: &str) -> &str {
 }
 
 impl Directory {
-    /// Lists an array's folder.
-    pub(crate) fn scan(reader: &Reader, prefix: &str) -> Result<Self> {
-        let mut directory = Self::default();
-        let mut commits = Commits::default();
-        let root = reader.list(prefix)?;
-        directory.schemas = timestamped(reader, &join(prefix, "__schema"))?;
+    /// Lists schemas and attributes: all that a write must know, however many fragments there are.
+    pub(crate) fn described(reader: &Reader, prefix: &str) -> Result<Self> {
+        let mut directory =
+            Self { schemas: timestamped(reader, &join(prefix, "__schema"))?, ..Self::default() };
         // Which schema is newest goes by names as text, unlike everything else: `__20_…` comes after `__1700000000000_…`.
         directory.schemas.sort_by(|a, b| a.0.cmp(&b.0));
         if directory.schemas.is_empty() {
-            let old = root.iter().any(|e| e.name == "__array_schema.tdb");
-            if old {
+            if reader.list(prefix)?.iter().any(|e| e.name == "__array_schema.tdb") {
                 return Err(Error::unsupported("TileDB arrays of a format version before 10"));
             }
             let place = reader.store.describe(&join(prefix, "__schema"));
             return Err(Error::corrupt("the array", place, None, "it has no schema"));
         }
+        directory.metadata = metadata(reader, &join(prefix, "__meta"))?;
+        Ok(directory)
+    }
+
+    /// Lists an array's folder.
+    pub(crate) fn scan(reader: &Reader, prefix: &str) -> Result<Self> {
+        let mut directory = Self::described(reader, prefix)?;
+        let mut commits = Commits::default();
+        let root = reader.list(prefix)?;
         let folder = join(prefix, "__commits");
         for entry in reader.list(&folder)? {
             if !entry.folder {
@@ -117,7 +123,6 @@ impl Directory {
         directory.deletes = commits.deletes.into_values().collect();
         directory.deletes.sort_by(|a, b| by_time(a.time.start, &a.name).cmp(&by_time(b.time.start, &b.name)));
         directory.vacuums = commits.vacuums;
-        directory.metadata = metadata(reader, &join(prefix, "__meta"))?;
         Ok(directory)
     }
 

@@ -7,8 +7,8 @@
 //! ARRAY/__meta/             attributes
 //! ```
 //!
-//! [`TileDbFormat`] is what the engine talks to. Opening lists the folder and reads schemas and fragment footers; everything
-//! else of a fragment's metadata is read when a plan first needs it, field by field. Each fragment is a layer: where the boxes
+//! [`TileDbFormat`] is what the engine talks to. Opening lists the folder and reads schemas and attributes; footers of
+//! fragments are read when a plan first needs them, the rest of a fragment's metadata then field by field. Each fragment is a layer: where the boxes
 //! of two fragments meet, the later one wins.
 //!
 //! # Edges
@@ -25,6 +25,7 @@ mod details;
 mod directory;
 mod format;
 mod fragment;
+mod fragments;
 mod geometry;
 mod group;
 mod model;

@@ -11,6 +11,7 @@ use crate::array::TileDbArray;
 use crate::convention;
 use crate::directory::{self, Directory, FragmentEntry};
 use crate::fragment::Fragment;
+use crate::fragments::Fragments;
 use crate::geometry::Geometry;
 use crate::model::{StoredSchema, array_schema};
 use crate::reader::{Reader, join};
@@ -63,31 +64,17 @@ pub(crate) struct Opening {
     pub visible: Vec<FragmentEntry>,
     pub hidden: Vec<FragmentEntry>,
     schemas: HashMap<String, Arc<StoredSchema>>,
-    /// Footers that consolidated files have, by the name of the fragment.
-    footers: HashMap<String, Bytes>,
     prefix: String,
-}
-
-/// Footers that consolidated files have. They save requests, nothing else: each fragment has its own.
-fn read_footers(reader: &Reader, prefix: &str) -> Result<HashMap<String, Bytes>> {
-    let mut footers = HashMap::new();
-    let folder = join(prefix, "__fragment_meta");
-    for entry in reader.list(&folder)?.iter().filter(|e| !e.folder && e.name.ends_with(".meta")) {
-        let object = join(&folder, &entry.name);
-        let bytes = Bytes::from(reader.object(&object)?.0);
-        for (name, range) in consolidated_footers::parse(&reader.store.describe(&object), &bytes)? {
-            let name = name.trim_end_matches('/').rsplit('/').next().unwrap_or(&name).to_owned();
-            footers.insert(name, bytes.slice(range));
-        }
-    }
-    Ok(footers)
 }
 
 impl Opening {
     /// Lists the folder and reads the schemas.
     pub(crate) fn new(reader: &Reader, prefix: &str, options: &OpenOptions) -> Result<Self> {
-        let directory = Directory::scan(reader, prefix)?;
-        let range = times(options);
+        Self::of(reader, prefix, Directory::scan(reader, prefix)?, times(options))
+    }
+
+    /// Reads the schemas of a folder that was listed.
+    pub(crate) fn of(reader: &Reader, prefix: &str, directory: Directory, range: TimeRange) -> Result<Self> {
         let newest = directory.schema_at(range.end).unwrap_or_default().to_owned();
         let mut schemas = HashMap::new();
         for (object, _) in &directory.schemas {
@@ -102,8 +89,6 @@ impl Opening {
             false => Some(Geometry::new(&current.wire, &reader.store.describe(&newest))?),
         };
         let (visible, hidden) = directory.visible(range, current.wire.sparse);
-        // One fragment's footer is read faster by itself.
-        let footers = if visible.len() > 1 { read_footers(reader, prefix)? } else { HashMap::new() };
         let current_name = name.to_owned();
         Ok(Self {
             directory,
@@ -114,15 +99,42 @@ impl Opening {
             visible,
             hidden,
             schemas,
-            footers,
             prefix: prefix.to_owned(),
         })
     }
 
-    /// Opens one of the fragments.
+    /// Footers that consolidated files have, by the name of the fragment.
+    pub(crate) fn footers(&self, reader: &Reader) -> Result<HashMap<String, Bytes>> {
+        let mut footers = HashMap::new();
+        let folder = join(&self.prefix, "__fragment_meta");
+        for entry in reader.list(&folder)?.iter().filter(|e| !e.folder && e.name.ends_with(".meta")) {
+            let object = join(&folder, &entry.name);
+            let bytes = Bytes::from(reader.object(&object)?.0);
+            for (name, range) in consolidated_footers::parse(&reader.store.describe(&object), &bytes)? {
+                let name = name.trim_end_matches('/').rsplit('/').next().unwrap_or(&name).to_owned();
+                footers.insert(name, bytes.slice(range));
+            }
+        }
+        Ok(footers)
+    }
+
+    /// Opens all fragments that a read sees.
+    pub(crate) fn fragments(&self, reader: &Reader) -> Result<Vec<Fragment>> {
+        // One fragment's footer is read faster by itself.
+        let footers = if self.visible.len() > 1 { self.footers(reader)? } else { HashMap::new() };
+        let open = |entry: &FragmentEntry| {
+            self.fragment_of(reader, entry.clone(), footers.get(&entry.name).cloned())
+        };
+        self.visible.iter().map(open).collect()
+    }
+
+    /// Opens one of the fragments by its own footer.
     pub(crate) fn fragment(&self, reader: &Reader, entry: FragmentEntry) -> Result<Fragment> {
+        self.fragment_of(reader, entry, None)
+    }
+
+    fn fragment_of(&self, reader: &Reader, entry: FragmentEntry, footer: Option<Bytes>) -> Result<Fragment> {
         let object = reader.store.describe(&entry.folder);
-        let footer = self.footers.get(&entry.name).cloned();
         let fragment = Fragment::open(reader, entry, footer, self.geometry.as_ref(), |name| {
             self.schemas.get(name).map(Arc::clone)
         })?;
@@ -143,23 +155,27 @@ impl Opening {
         Ok(fragment)
     }
 
-    /// Puts fragments together to an array.
+    /// An array of these fragments.
     pub(crate) fn finish(
-        self,
+        mut self,
         reader: Arc<Reader>,
         name: &str,
-        mut fragments: Vec<Fragment>,
+        fragments: Vec<Fragment>,
     ) -> Result<TileDbArray> {
-        let mut objects = Vec::new();
-        for fragment in &mut fragments {
-            fragment.objects = u32::try_from(objects.len()).map_err(|_| {
-                Error::limit("the files of an array", objects.len() as u64, u64::from(u32::MAX))
-            })?;
-            objects.extend(fragment.object_names());
-        }
-        if fragments.len() as u64 >= 1 << 24 {
-            return Err(Error::limit("the fragments of an array", fragments.len() as u64, 1 << 24));
-        }
+        let mut array = self.described(reader, name)?;
+        array.fragments = Fragments::of(fragments)?;
+        Ok(array)
+    }
+
+    /// The array with its fragments yet to be opened.
+    pub(crate) fn unopened(mut self, reader: Arc<Reader>, name: &str) -> Result<TileDbArray> {
+        let mut array = self.described(reader, name)?;
+        array.fragments = Fragments::later(self);
+        Ok(array)
+    }
+
+    /// The array before its fragments.
+    fn described(&mut self, reader: Arc<Reader>, name: &str) -> Result<TileDbArray> {
         let mut enumerations = BTreeMap::new();
         for (label, file) in &self.current.wire.enumerations {
             let object = join(&join(&self.prefix, "__schema/__enumerations"), file);
@@ -192,12 +208,11 @@ impl Opening {
         Ok(TileDbArray {
             reader,
             schema,
-            current: self.current,
-            geometry: self.geometry,
-            fragments,
-            hidden: self.hidden,
-            uncommitted: self.directory.uncommitted,
-            objects,
+            current: Arc::clone(&self.current),
+            geometry: self.geometry.clone(),
+            fragments: Fragments::default(),
+            hidden: std::mem::take(&mut self.hidden),
+            uncommitted: std::mem::take(&mut self.directory.uncommitted),
             deletes,
             range: self.range,
             file_attributes: meaning.file,
@@ -213,11 +228,7 @@ pub(crate) fn open_array(
     name: &str,
     options: &OpenOptions,
 ) -> Result<TileDbArray> {
-    let mut opening = Opening::new(reader, prefix, options)?;
-    let visible = std::mem::take(&mut opening.visible);
-    let fragments =
-        visible.into_iter().map(|entry| opening.fragment(reader, entry)).collect::<Result<_>>()?;
-    opening.finish(Arc::clone(reader), name, fragments)
+    Opening::new(reader, prefix, options)?.unopened(Arc::clone(reader), name)
 }
 
 /// The name of an array: that of its folder.
@@ -297,7 +308,7 @@ impl Container for TileDbContainer {
         &self.history
     }
 
-    fn versions(&self) -> Vec<Version> {
+    fn versions(&self) -> Result<Vec<Version>> {
         crate::versions::versions(self)
     }
 

@@ -20,12 +20,13 @@ pub(crate) fn plan(array: &TileDbArray, request: &Request) -> Result<ChunkPlan> 
     let grid = ChunkGrid::new(&shape, &geometry.chunk_shape())?;
     let bounds = selection.bounds();
     // Whatever lies below a fragment that covers the whole selection cannot be seen.
+    let fragments = array.fragments()?;
     let covers = |f: &Fragment| f.placement.as_ref().is_some_and(|p| p.region.contains(&bounds));
-    let lowest = array.fragments.iter().rposition(covers);
+    let lowest = fragments.iter().rposition(covers);
     let mut chunks = Vec::new();
     let mut contributing = 0_u32;
     let mut touched_chunks = 0_u64;
-    for (layer, fragment) in array.fragments.iter().enumerate().skip(lowest.unwrap_or(0)) {
+    for (layer, fragment) in fragments.iter().enumerate().skip(lowest.unwrap_or(0)) {
         let Some(placement) = &fragment.placement else { continue };
         let Some((part, _)) = selection.clip(&placement.region) else { continue };
         contributing += 1;
@@ -42,7 +43,7 @@ pub(crate) fn plan(array: &TileDbArray, request: &Request) -> Result<ChunkPlan> 
             let number = geometry.number(placement, &coords).ok_or_else(outside)?;
             let tile = geometry.tile(&coords).ok_or_else(outside)?;
             let Some(cover) = tile.intersect(&placement.region) else { continue };
-            let later = array.fragments.iter().skip(layer + 1).filter_map(|f| f.placement.as_ref());
+            let later = fragments.iter().skip(layer + 1).filter_map(|f| f.placement.as_ref());
             let whole = cover == tile && later.clone().all(|p| p.region.intersect(&cover).is_none());
             let mut parts = SmallVec::new();
             let mut direct = true;

@@ -14,8 +14,8 @@ use crate::wire::schema::Range;
 
 impl TileDbArray {
     /// Whether cells have to be compared by the time they were written: one fragment holds several times.
-    pub(crate) fn needs_times(&self) -> bool {
-        let several = self.fragments.iter().any(|f| f.footer.timestamps);
+    fn needs_times(&self, fragments: &[Fragment]) -> bool {
+        let several = fragments.iter().any(|f| f.footer.timestamps);
         several && (!self.schema.allows_duplicates || !self.deletes.is_empty())
     }
 
@@ -38,10 +38,11 @@ pub(crate) fn plan(array: &TileDbArray, request: &Request) -> Result<ChunkPlan> 
             array.schema.dims.len()
         )));
     }
-    let with_times = array.needs_times();
-    let others = Others::new(array);
+    let fragments = array.fragments()?;
+    let with_times = array.needs_times(fragments);
+    let others = Others::new(array, fragments);
     let mut chunks = Vec::new();
-    for (layer, fragment) in array.fragments.iter().enumerate() {
+    for (layer, fragment) in fragments.iter().enumerate() {
         if fragment.tiles == 0 {
             continue;
         }
@@ -92,7 +93,7 @@ pub(crate) fn plan(array: &TileDbArray, request: &Request) -> Result<ChunkPlan> 
         }
     }
     let deletes = array.deletes.iter().map(|delete| {
-        let older = array.fragments.iter().take_while(|f| f.entry.start <= delete.timestamp).count();
+        let older = fragments.iter().take_while(|f| f.entry.start <= delete.timestamp).count();
         let layer = if with_times { 1 } else { u32::try_from(older).unwrap_or(u32::MAX) };
         Ok(Delete { timestamp: delete.timestamp, condition: delete.condition()?, layer })
     });
@@ -107,10 +108,10 @@ struct Others {
 }
 
 impl Others {
-    fn new(array: &TileDbArray) -> Self {
+    fn new(array: &TileDbArray, fragments: &[Fragment]) -> Self {
         /// More fragments than this are not compared with every tile.
         const COMPARED: usize = 64;
-        let fragments = array.fragments.iter().enumerate().filter(|(_, fragment)| fragment.tiles > 0);
+        let fragments = fragments.iter().enumerate().filter(|(_, fragment)| fragment.tiles > 0);
         if array.schema.allows_duplicates || fragments.clone().count() > COMPARED {
             return Self { boxes: None };
         }

@@ -1,5 +1,6 @@
 //! The writes that an array keeps, in the order of time.
 
+use tesseral_core::Result;
 use tesseral_format::{Version, VersionState};
 
 use crate::array::TileDbArray;
@@ -7,19 +8,19 @@ use crate::directory::FragmentEntry;
 use crate::fragment::Fragment;
 use crate::open::TileDbContainer;
 
-pub(crate) fn versions(container: &TileDbContainer) -> Vec<Version> {
+pub(crate) fn versions(container: &TileDbContainer) -> Result<Vec<Version>> {
     let several = container.arrays.len() > 1 || container.group.is_some();
     let mut out = Vec::new();
     for (name, array) in container.names.iter().zip(&container.arrays) {
         let array_name = several.then(|| name.clone());
-        out.extend(of_array(array).into_iter().map(|v| Version { array: array_name.clone(), ..v }));
+        out.extend(of_array(array)?.into_iter().map(|v| Version { array: array_name.clone(), ..v }));
     }
     out.sort_by(|a, b| (a.start, &a.name).cmp(&(b.start, &b.name)));
-    out
+    Ok(out)
 }
 
-fn of_array(array: &TileDbArray) -> Vec<Version> {
-    let seen = array.fragments.iter().map(|fragment| Version {
+fn of_array(array: &TileDbArray) -> Result<Vec<Version>> {
+    let seen = array.fragments()?.iter().map(|fragment| Version {
         cells: cells(fragment),
         bytes: fragment.stored_bytes(&array.reader).ok(),
         ..entry(&fragment.entry, VersionState::Visible)
@@ -49,7 +50,7 @@ fn of_array(array: &TileDbArray) -> Vec<Version> {
         bytes: None,
         state: VersionState::Visible,
     });
-    seen.chain(hidden).chain(uncommitted).chain(deletes).collect()
+    Ok(seen.chain(hidden).chain(uncommitted).chain(deletes).collect())
 }
 
 /// Cells that a fragment holds; of a dense one, those inside its box.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use tesseral_core::ErrorKind;
 use tesseral_format::oracle::Dense;
-use tesseral_format::{Format, OpenOptions, Probe, Sniff};
+use tesseral_format::{AuditOptions, Format, OpenOptions, Probe, Sniff};
 use tesseral_store::{MemoryStore, Store, StoreExt};
 use tesseral_tiledb::TileDbFormat;
 
@@ -45,20 +45,32 @@ fn newer_and_older_versions_are_refused_by_number() {
 }
 
 #[test]
-fn a_cut_footer_names_its_file() {
+fn a_cut_footer_is_met_when_it_is_needed_and_names_its_file() {
     let whole = common::memory("dense_overlay");
     let object = find(&whole, "__fragment_metadata.tdb");
     let len = whole.len(&object).unwrap();
     for cut in [0, 7, 8, len / 2, len - 9, len - 1] {
         let store = common::memory("dense_overlay");
         changed(&store, &object, |bytes| bytes.truncate(usize::try_from(cut).unwrap()));
-        let error = TileDbFormat.open(Arc::new(store), &OpenOptions::default()).unwrap_err();
-        let named = match error.kind() {
-            ErrorKind::Corrupt { object: named, .. } => named.clone(),
-            ErrorKind::Unsupported { .. } => continue,
-            _ => panic!("{error}"),
-        };
-        assert!(named.ends_with(&object), "{named}");
+        let store: Arc<dyn Store> = Arc::new(store);
+        // The schema can be told without it.
+        let container = TileDbFormat.open(Arc::clone(&store), &OpenOptions::default()).unwrap();
+        let array = container.array(0).unwrap();
+        assert!(container.details()["error"].is_string());
+        for error in [
+            Dense::load(container.as_ref(), 0, 0).unwrap_err(),
+            array.non_empty_domain().unwrap_err(),
+            container.versions().unwrap_err(),
+        ] {
+            match error.kind() {
+                ErrorKind::Corrupt { object: named, .. } => assert!(named.ends_with(&object), "{named}"),
+                ErrorKind::Unsupported { .. } => {}
+                _ => panic!("{error}"),
+            }
+        }
+        let mut found = Vec::new();
+        TileDbFormat.audit(store, &AuditOptions::default(), &mut |finding| found.push(finding)).unwrap();
+        assert!(found.iter().any(|f| f.check == "fragment_metadata" && !f.ok), "{found:?}");
     }
 }
 

@@ -13,7 +13,7 @@ use tesseral_format::{
     Scratch,
 };
 use tesseral_store::wrap::{Fault, Wrapped};
-use tesseral_store::{MemoryStore, Store};
+use tesseral_store::{MemoryStore, Store, StoreExt};
 use tesseral_tiledb::TileDbFormat;
 
 fn ints(values: &[i32]) -> Vec<u8> {
@@ -46,7 +46,9 @@ fn append(store: Arc<dyn Store>, x: &[i32], v: &[i32], at: u64) -> Result<()> {
     let options = AppendOptions { timestamp: Some(at), ..AppendOptions::default() };
     let (writer, _) = TileDbFormat.append(store, &options)?;
     let (x, v) = (ints(x), ints(v));
-    let order = writer.sort_cells(0, &[column(&x), column(&v)], false)?.unwrap();
+    let keys = writer.cell_keys(0, &[column(&x), column(&v)])?;
+    let mut order: Vec<usize> = (0..keys.cells).collect();
+    order.sort_by(|&a, &b| keys.compare(a, b));
     for (number, cells) in order.chunks(4).enumerate() {
         let gather =
             |from: &[u8]| -> Vec<u8> { cells.iter().flat_map(|i| from[i * 4..i * 4 + 4].to_vec()).collect() };
@@ -82,21 +84,40 @@ fn made(duplicates: bool) -> Arc<MemoryStore> {
     store
 }
 
-/// Does something to a fresh array with every call failing once; `whole` tells whether what is read is right.
+/// What other readers rely on: a `.vac` file stands beside the commit of the fragment it belongs to, or they lose cells; and commits
+/// name fragments that are there.
+fn check_commits(store: &MemoryStore) {
+    let Ok(entries) = store.list("__commits") else { return };
+    let names: Vec<String> = entries.into_iter().map(|e| e.name).collect();
+    let lists = names.iter().filter(|n| n.ends_with(".con")).map(|n| format!("__commits/{n}"));
+    let listed: String =
+        lists.map(|n| String::from_utf8_lossy(&store.read_all(&n, 1 << 20).unwrap()).into_owned()).collect();
+    let committed = |stem: &str| names.contains(&format!("{stem}.wrt")) || listed.contains(stem);
+    for stem in names.iter().filter_map(|n| n.strip_suffix(".vac")) {
+        assert!(committed(stem), "{stem}.vac stands alone among {names:?}");
+    }
+    for stem in names.iter().filter_map(|n| n.strip_suffix(".wrt")) {
+        assert!(store.exists(&format!("__fragments/{stem}/__fragment_metadata.tdb")).unwrap(), "{stem}");
+    }
+}
+
+/// Does something to a fresh array with every call failing once, and with every call from there on failing; `whole` tells whether what
+/// is read is right.
 fn every_call(
     made: impl Fn() -> Arc<MemoryStore>,
     act: impl Fn(Arc<dyn Store>) -> Result<()>,
     whole: impl Fn(&[(i32, i32)], bool) -> bool,
 ) {
-    for call in 0.. {
+    for (call, crash) in (0..).flat_map(|call| [(call, true), (call, false)]) {
         let inner = made();
-        let fault = Arc::new(Fault::at(call));
+        let fault = Arc::new(if crash { Fault::crash_at(call) } else { Fault::at(call) });
         let store: Arc<dyn Store> = Arc::new(Wrapped::new(inner.clone(), Arc::clone(&fault)));
         let outcome = act(store);
         let reached = fault.calls() > call;
         let rows = read(&inner);
+        check_commits(&inner);
         assert!(whole(&rows, outcome.is_ok()), "call {call}: {rows:?} after {outcome:?}");
-        if !reached {
+        if !reached && !crash {
             outcome.unwrap();
             assert!(call > 3);
             return;
@@ -133,6 +154,18 @@ fn consolidating_and_vacuuming_change_nothing() {
                 Ok(())
             };
             every_call(|| made(duplicates), consolidate, |rows, _| rows == old);
+            // The same where commits were consolidated before.
+            let listed = || {
+                let store = made(duplicates);
+                let editor = TileDbFormat.edit(store.clone(), &OpenOptions::default()).unwrap();
+                let commits = Consolidate { part: EditPart::Commits, ..Consolidate::default() };
+                editor.consolidate(&commits).unwrap();
+                editor.vacuum(EditPart::Commits, false).unwrap();
+                append(store.clone(), &[90], &[3], 45).unwrap();
+                store
+            };
+            let with = read(&listed());
+            every_call(listed, consolidate, |rows, _| rows == with);
             let ready = || {
                 let store = made(duplicates);
                 consolidate(store.clone()).unwrap();

@@ -129,3 +129,41 @@ fn large_results_are_painted_strip_by_strip() {
         assert!(matches!(error.kind(), tesseral::ErrorKind::Corrupt { .. }), "{error}");
     }
 }
+
+/// A Tensogram object is one chunk, however large: threads share it where its compression lets them.
+#[test]
+fn one_large_chunk_is_decoded_in_pieces() {
+    use tesseral::tensogram::wire::cbor::Item;
+    use tesseral::tensogram::{DataObjectDescriptor, DecodeOptions, decode, encode};
+
+    let count = 200_003_u64;
+    let cells: Vec<u8> = (0..count).flat_map(|i| ((i * i % 4099) as f64 / 8.0).to_le_bytes()).collect();
+    for compression in ["szip", "blosc2", "none"] {
+        let mut descriptor = DataObjectDescriptor::raw(DType::Float64, &[count]);
+        "simple_packing".clone_into(&mut descriptor.encoding);
+        compression.clone_into(&mut descriptor.compression);
+        for (key, value) in
+            [("sp_bits_per_value", 16), ("szip_rsi", 128), ("szip_block_size", 16), ("szip_flags", 8)]
+        {
+            descriptor.params.insert(key.to_owned(), Item::UInt(value));
+        }
+        let message = encode(&Default::default(), &[(&descriptor, &cells)], &Default::default()).unwrap();
+        let alone = DecodeOptions { threads: 1, ..DecodeOptions::default() };
+        let expected = decode(&message, &alone).unwrap().1[0].1.to_vec();
+        let bytes = Bytes::from(message);
+        for n in [1, 2, 3, 5] {
+            let array = common::open(memory(&bytes)).array("0/0").unwrap().with_options(threads(n));
+            let all = array.all().unwrap();
+            assert!(array.read(&all).unwrap().bytes() == expected, "{compression}, {n} threads");
+            // Most of it, and every other cell of that.
+            for step in [1, 2] {
+                let some = select(&[count], &[(3, count - 5, step)]);
+                let wanted: Vec<u8> = (3..count - 5)
+                    .step_by(step as usize)
+                    .flat_map(|i| expected[i as usize * 8..][..8].to_vec())
+                    .collect();
+                assert!(array.read(&some).unwrap().bytes() == wanted, "{compression}, {n} threads");
+            }
+        }
+    }
+}

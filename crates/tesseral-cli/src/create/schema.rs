@@ -35,17 +35,13 @@ pub(super) fn from_words(arguments: &Arguments) -> Outcome<Json> {
         let (low, high) = range.split_once("..").ok_or_else(refuse)?;
         dims.push(json!({"name": name, "dtype": dtype, "domain": [low, high], "tile": tile}));
     }
-    let mut fields = Vec::new();
-    for word in &arguments.field {
-        let mut parts = word.splitn(3, ':');
-        let (Some(name), Some(dtype)) = (parts.next(), parts.next()) else {
-            let refused = Error::invalid(format!("{word:?} is no field"));
-            return Err(refused.hint("write temperature:float32 or name:string_utf8?:zstd").into());
-        };
-        let codecs: Vec<&str> = parts.next().map(|c| c.split('+').collect()).unwrap_or_default();
-        let nullable = dtype.ends_with('?');
-        fields.push(json!({"name": name, "dtype": dtype.trim_end_matches('?'), "nullable": nullable, "codecs": codecs}));
+    for word in &arguments.current {
+        let (name, low, high) = range(word)?;
+        let dim = dims.iter_mut().find(|dim| dim["name"] == name);
+        let dim = dim.ok_or_else(|| Error::invalid(format!("there is no dimension {name:?}")))?;
+        dim["current"] = json!([low, high]);
     }
+    let fields = arguments.field.iter().map(|word| field_words(word)).collect::<Outcome<Vec<_>>>()?;
     let mut document = json!({
         "dims": dims, "fields": fields, "sparse": arguments.sparse, "duplicates": arguments.duplicates,
         "cell_order": arguments.order,
@@ -56,6 +52,31 @@ pub(super) fn from_words(arguments: &Arguments) -> Outcome<Json> {
     Ok(document)
 }
 
+/// `NAME=LOW..HIGH`.
+pub(crate) fn range(word: &str) -> tesseral::Result<(&str, &str, &str)> {
+    let parts = word.split_once('=').and_then(|(name, range)| Some((name, range.split_once("..")?)));
+    let (name, (low, high)) =
+        parts.ok_or_else(|| Error::invalid(format!("{word:?} is no range")).hint("write time=0..364"))?;
+    Ok((name, low, high))
+}
+
+/// `NAME:DTYPE[?][:CODEC+CODEC…]` as the JSON it stands for.
+fn field_words(word: &str) -> Outcome<Json> {
+    let mut parts = word.splitn(3, ':');
+    let (Some(name), Some(dtype)) = (parts.next(), parts.next()) else {
+        let refused = Error::invalid(format!("{word:?} is no field"));
+        return Err(refused.hint("write temperature:float32 or name:string_utf8?:zstd").into());
+    };
+    let codecs: Vec<&str> = parts.next().map(|c| c.split('+').collect()).unwrap_or_default();
+    let nullable = dtype.ends_with('?');
+    Ok(json!({"name": name, "dtype": dtype.trim_end_matches('?'), "nullable": nullable, "codecs": codecs}))
+}
+
+/// A field with its codecs from `NAME:DTYPE[?][:CODEC+CODEC…]`.
+pub(crate) fn field_of(word: &str) -> Outcome<(Field, Vec<CodecSpec>)> {
+    field(&field_words(word)?)
+}
+
 /// An array from its JSON, and the options that only the format knows.
 pub(super) fn parse(name: &str, document: &Json) -> Outcome<(ArraySpec, Options)> {
     let empty = Map::new();
@@ -63,9 +84,14 @@ pub(super) fn parse(name: &str, document: &Json) -> Outcome<(ArraySpec, Options)
     let sparse = map.get("sparse").and_then(Json::as_bool).unwrap_or(false);
     let list = |key: &str| map.get(key).and_then(Json::as_array).cloned().unwrap_or_default();
     let mut dims = Vec::new();
+    let mut domains = tesseral::Attributes::new();
     let mut chunk = Some(Coords::new());
     for value in list("dims") {
-        let (dim, tile) = dimension(&value)?;
+        let (mut dim, tile) = dimension(&value)?;
+        if let Some(used) = value.get("current") {
+            domains.insert(dim.name.clone(), whole(&dim));
+            in_use(&mut dim, used)?;
+        }
         match (&mut chunk, tile) {
             (Some(chunk), Some(tile)) if !sparse => chunk.push(tile),
             (chunk, _) => *chunk = None,
@@ -96,6 +122,9 @@ pub(super) fn parse(name: &str, document: &Json) -> Outcome<(ArraySpec, Options)
         attributes: tesseral::Attributes::new(),
     };
     let mut options = Options::new();
+    if !domains.is_empty() {
+        options.push(("domains".to_owned(), Value::Map(domains)));
+    }
     if let Some(capacity) = map.get("capacity").and_then(Json::as_u64) {
         options.push(("capacity".to_owned(), Value::UInt(capacity)));
     }
@@ -139,12 +168,8 @@ fn dimension(value: &Json) -> Outcome<(Dimension, Option<u64>)> {
     dim.dtype = dtype;
     dim.extent = None;
     let mut tile = None;
-    if let [low, high] = value["domain"].as_array().map_or(&[][..], Vec::as_slice) {
-        let (low, high) = (scalar(dtype, low)?, scalar(dtype, high)?);
-        if let (Some(a), Some(b)) = (low.as_i128(), high.as_i128()) {
-            dim.extent = u64::try_from(b - a + 1).ok();
-        }
-        dim.domain = Some((low, high));
+    if !value["domain"].is_null() {
+        in_use(&mut dim, &value["domain"])?;
     }
     match &value["tile"] {
         Json::Null => {}
@@ -164,6 +189,26 @@ fn dimension(value: &Json) -> Outcome<(Dimension, Option<u64>)> {
         dim.tile = Some(Scalar::from_le_bytes(dtype, bytes.bytes())?);
     }
     Ok((dim, tile.or(dim_extent(value))))
+}
+
+/// Sets the coordinates that a dimension uses from `[LOW, HIGH]`.
+fn in_use(dim: &mut Dimension, range: &Json) -> Outcome<()> {
+    let [low, high] = range.as_array().map_or(&[][..], Vec::as_slice) else {
+        return Err(odd("range of coordinates", range).into());
+    };
+    let (low, high) = (scalar(dim.dtype, low)?, scalar(dim.dtype, high)?);
+    dim.extent = match (low.as_i128(), high.as_i128()) {
+        (Some(a), Some(b)) => u64::try_from(b - a + 1).ok(),
+        _ => None,
+    };
+    dim.domain = Some((low, high));
+    Ok(())
+}
+
+/// All coordinates that a dimension may ever use; nothing for text, which has no ends.
+fn whole(dim: &Dimension) -> Value {
+    let ends = dim.domain.iter().flat_map(|(low, high)| [low, high]);
+    Value::List(ends.map(|end| Value::Text(end.to_string())).collect())
 }
 
 /// Without a tile, one covers the dimension.

@@ -71,9 +71,9 @@ fn array(known: &Known) -> Map<String, Json> {
     if schema.dims.iter().any(|d| d.domain.is_some()) {
         out.insert("domain".into(), schema.dims.iter().map(domain).collect());
     }
-    if let Some(domain) = known.array.handle().source().non_empty_domain() {
+    if let Some(domain) = &known.non_empty {
         let pair = |(low, high): &(Scalar, Scalar)| json!([json::scalar(low), json::scalar(high)]);
-        let pairs = domain.map(|dims| dims.iter().map(pair).collect::<Vec<_>>());
+        let pairs = domain.as_ref().map(|dims| dims.iter().map(pair).collect::<Vec<_>>());
         out.insert("non_empty_domain".into(), json!(pairs));
     }
     out.insert("attributes".into(), json::attributes(&schema.attributes));

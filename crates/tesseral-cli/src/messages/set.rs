@@ -1,34 +1,46 @@
-//! `tet set`: keys of messages, with every object copied as it is stored.
+//! `tet set`: keys of messages, with every object copied as it is stored; or attributes of an array, in place.
 
-use std::path::PathBuf;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
+use serde_json::json;
 use tesseral::{Error, MessageChange, Value};
 
-use super::{Filter, Source, Written, create, put};
-use crate::context::Context;
-use crate::failure::Outcome;
+use super::{Filter, Source, Written, create, keys, put};
+use crate::context::{Context, local};
+use crate::failure::{Failure, Outcome, exit};
+use crate::maintain::edit;
+use crate::output;
+use crate::progress::Meter;
+use crate::text::escape;
 
 /// Arguments of `tet set`.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// What to set, separated by commas: KEY=TEXT or KEY:=JSON. Keys descend by dots; `extra.KEY` is the message's,
+    /// What to set, separated by commas: KEY=TEXT or KEY:=JSON. Keys of messages descend by dots; `extra.KEY` is the message's,
     /// `objects.N.KEY` that of one object, any other that of every object
-    #[arg(short = 's', long = "set", value_name = "K=V", required = true)]
+    #[arg(short = 's', long = "set", value_name = "K=V", required_unless_present = "delete")]
     values: Vec<String>,
+    /// Attributes of an array to remove, separated by commas
+    #[arg(long, value_name = "KEY")]
+    delete: Vec<String>,
+    /// When attributes of an array count as set, milliseconds since 1970 [default: now]
+    #[arg(long, value_name = "T")]
+    timestamp: Option<u64>,
     #[command(flatten)]
     filter: Filter,
-    /// A file of messages
+    /// A file of messages, or an array that keeps versions
     source: PathBuf,
-    /// Where the messages go; those that are not meant are copied as they are
-    output: PathBuf,
+    /// Where the messages go; those that are not meant are copied as they are. An array is changed in place
+    output: Option<PathBuf>,
     /// Replaces an existing output
     #[arg(short, long)]
     force: bool,
 }
 
-/// `a.b=text` or `a.b:=json`.
-fn assignment(text: &str) -> Result<(Vec<String>, Value), Error> {
+/// `key=text` or `key:=json`.
+fn assignment(text: &str) -> Result<(String, Value), Error> {
     let wrong = || Error::invalid(format!("{text:?} is not KEY=TEXT or KEY:=JSON"));
     let (key, value) = text.split_once('=').ok_or_else(wrong)?;
     let (key, value) = match key.strip_suffix(':') {
@@ -38,7 +50,7 @@ fn assignment(text: &str) -> Result<(Vec<String>, Value), Error> {
         }
         None => (key, Value::from(value.trim())),
     };
-    Ok((key.trim().split('.').map(str::to_owned).collect(), value))
+    Ok((key.trim().to_owned(), value))
 }
 
 fn from_json(json: &serde_json::Value) -> Value {
@@ -83,19 +95,64 @@ fn parts(text: &str) -> Vec<String> {
 pub(crate) fn run(context: &Context, arguments: &Arguments) -> Outcome {
     let values = arguments.values.iter().flat_map(|text| parts(text));
     let values = values.map(|text| assignment(&text)).collect::<Result<Vec<_>, _>>()?;
+    match &arguments.output {
+        Some(output) => set_messages(context, arguments, output, values),
+        None => set_attributes(context, arguments, values),
+    }
+}
+
+fn set_messages(
+    context: &Context,
+    arguments: &Arguments,
+    output: &Path,
+    values: Vec<(String, Value)>,
+) -> Outcome {
+    if !arguments.delete.is_empty() || arguments.timestamp.is_some() {
+        return Err(Error::invalid("--delete and --timestamp are for arrays, which have no output").into());
+    }
+    let path = |key: String| key.split('.').map(str::to_owned).collect();
+    let values: Vec<(Vec<String>, Value)> =
+        values.into_iter().map(|(key, value)| (path(key), value)).collect();
     let file = Source::new(context, &arguments.source)?.open()?;
-    let mut output = create(context, &arguments.output, arguments.force)?;
     let mut written = Written::default();
+    let mut to = create(context, output, arguments.force)?;
     for number in 0..file.len() {
         context.check()?;
         let meant = arguments.filter.condition.is_none() || arguments.filter.holds(&file.message(number)?);
         let change = if meant { MessageChange::Set(&values) } else { MessageChange::None };
-        file.write(number, &change, &mut |bytes| put(&mut output, bytes))?;
+        file.write(number, &change, &mut |bytes| put(&mut to, bytes))?;
         written.changed += usize::from(meant);
     }
-    output.finish()?;
-    written.outputs.push((arguments.output.clone(), file.len()));
+    to.finish()?;
+    written.outputs.push((output.to_owned(), file.len()));
     written.report(context, "set", std::slice::from_ref(&arguments.source))
+}
+
+fn set_attributes(context: &Context, arguments: &Arguments, values: Vec<(String, Value)>) -> Outcome {
+    let opener = context.opener(&Meter::new(false))?;
+    let store = opener.store(local(&arguments.source)?);
+    let format = tesseral::recognise(&*store).map_err(Failure::opening)?;
+    if format.messages().is_some() {
+        return Err(Error::invalid("messages are written to an output")
+            .hint("name it behind the source")
+            .into());
+    }
+    let mut changes: BTreeMap<String, Option<Value>> =
+        values.into_iter().map(|(key, value)| (key, Some(value))).collect();
+    changes.extend(keys(&arguments.delete).into_iter().map(|key| (key, None)));
+    edit(context, &arguments.source)?.set_attributes(&changes, arguments.timestamp)?;
+    let shown = arguments.source.to_string_lossy();
+    let (set, deleted): (Vec<_>, Vec<_>) = changes.iter().partition(|(_, value)| value.is_some());
+    let names =
+        |of: &[(&String, &Option<Value>)]| of.iter().map(|(key, _)| (*key).clone()).collect::<Vec<_>>();
+    if context.json() {
+        output::print_json(&json!({
+            "schema": "tesseral.set/1", "array": shown, "set": names(&set), "deleted": names(&deleted),
+        }))?;
+    } else {
+        output::print(&format!("{}: {} set, {} deleted\n", escape(&shown), set.len(), deleted.len()))?;
+    }
+    Ok(exit::OK)
 }
 
 #[cfg(test)]
@@ -109,10 +166,7 @@ mod tests {
             parts("a:=[1,2],b:={\"x\":1,\"y\":2},c:=\"d,e\""),
             ["a:=[1,2]", "b:={\"x\":1,\"y\":2}", "c:=\"d,e\""]
         );
-        assert_eq!(
-            assignment("mars.step:=12").unwrap(),
-            (vec!["mars".into(), "step".into()], Value::Int(12))
-        );
+        assert_eq!(assignment("mars.step:=12").unwrap(), ("mars.step".to_owned(), Value::Int(12)));
         assert_eq!(assignment("step=12").unwrap().1, Value::from("12"));
         assert!(assignment("step").is_err() && assignment("a:=nonsense").is_err());
     }

@@ -10,107 +10,37 @@ use super::{MSB, PREPROCESS, Params, SEGMENT, SIGNED};
 /// # Errors
 /// `Codec` when the stream is damaged or ends early, or bytes follow it.
 pub fn decode_into(src: &[u8], params: &Params, dst: &mut [u8]) -> Result<()> {
-    let end = Reader::new(params).decode(src, 0, dst)?;
-    if end.div_ceil(8) != src.len() as u64 {
-        return Err(fault(format!("the samples end at bit {end} of {} bytes", src.len())));
-    }
-    Ok(())
+    check_end(src, Reader::new(params).decode(src, 0, dst)?)
 }
 
-/// Where the RSIs of one stream begin, as far as it was walked.
-///
-/// Offsets stored beside a stream may be wrong: libaec 1.1.4 points at the last block of the interval before when that
-/// block follows a zero block. A wrong one cannot be told by decoding from it, as runs of zero blocks stretch to the end of
-/// their interval wherever they begin, so nothing less than a walk from the start gives offsets to rely on. It passes over
-/// samples without making them, and no part of the stream twice.
-#[derive(Debug, Default)]
-pub struct Index {
-    offsets: Vec<u64>,
-    /// The bit after the last RSI that was walked.
-    end: u64,
-}
-
-impl Index {
-    /// The bit at which RSI `number` begins, of a stream of more samples than come before it.
-    ///
-    /// # Errors
-    /// `Codec` when the stream ends before it.
-    pub fn find(&mut self, src: &[u8], params: &Params, number: u64) -> Result<u64> {
-        let wanted = usize::try_from(number).map_err(|_| fault("too many intervals"))?;
-        if wanted >= self.offsets.len() {
-            let mut bits = BitReader::at(src, self.end)?;
-            while wanted > self.offsets.len() {
-                let start = bits.position();
-                pass_interval(&mut bits, params)?;
-                self.offsets.push(start);
-                self.end = bits.position();
-            }
-        }
-        Ok(self.offsets.get(wanted).copied().unwrap_or(self.end))
-    }
-}
-
-/// Passes over a whole RSI.
-fn pass_interval(bits: &mut BitReader<'_>, params: &Params) -> Result<()> {
-    let (n, block, id_len) = (u64::from(params.bits), params.block, params.id_len());
-    let blocks = params.rsi as usize;
-    let plain = (1 << id_len) - 1;
-    let mut b = 0;
-    while b < blocks {
-        let with_ref = params.has(PREPROCESS) && b == 0;
-        let own = block - u32::from(with_ref);
-        match bits.read(id_len)? {
-            0 => {
-                let extension = bits.read(1)? == 1;
-                bits.pass(if with_ref { n } else { 0 })?;
-                if !extension {
-                    b += zero_run(bits, b, params.rsi, blocks)?;
-                    continue;
-                }
-                bits.pass_unary(block / 2)?;
-            }
-            id if id == plain => bits.pass(n * u64::from(block))?,
-            id => {
-                bits.pass(if with_ref { n } else { 0 })?;
-                bits.pass_unary(own)?;
-                bits.pass(u64::from(own) * u64::from(id - 1))?;
-            }
-        }
-        b += 1;
-    }
-    Ok(())
-}
-
-/// Decodes samples from number `first` on out of `total`, and no RSI beside those that hold them.
+/// Decodes samples from number `first` on out of `total`, and no RSI beside those that hold them. The first of these begins at
+/// `bit`, which an [`Index`](super::Index) knows.
 ///
 /// # Errors
-/// `Codec` when the stream is damaged; `InvalidRequest` when `dst` does not fit the samples.
+/// `Codec` when the stream is damaged, or bytes follow its last sample; `InvalidRequest` when `dst` does not fit the samples.
 pub fn decode_range(
     src: &[u8],
     params: &Params,
-    index: &mut Index,
+    mut bit: u64,
     total: u64,
     first: u64,
     dst: &mut [u8],
 ) -> Result<()> {
     let size = params.sample_size();
-    let count = (dst.len() / size) as u64;
-    if !dst.len().is_multiple_of(size) || first.checked_add(count).is_none_or(|end| end > total) {
+    let end = first.checked_add((dst.len() / size) as u64).filter(|end| *end <= total);
+    let (Some(end), true) = (end, dst.len().is_multiple_of(size)) else {
         return Err(Error::invalid(format!(
             "{} bytes are no room for samples {first} of {total}",
             dst.len()
         )));
-    }
-    if count == 0 {
+    };
+    if end == first {
         return Ok(());
     }
-    let interval = params.interval() as u64;
-    let number = first / interval;
-    let mut bit = index.find(src, params, number)?;
     let mut reader = Reader::new(params);
     // The first RSI may begin before the samples: it is decoded aside, as far as it is wanted.
     #[allow(clippy::cast_possible_truncation)]
-    let lead = (first % interval) as usize * size;
+    let lead = (first % params.interval() as u64) as usize * size;
     let mut rest = dst;
     if lead > 0 {
         let head = rest.len().min(params.interval() * size - lead);
@@ -120,10 +50,19 @@ pub fn decode_range(
         front.copy_from_slice(&aside[lead..]);
         rest = behind;
     }
-    reader.decode(src, bit, rest).map(|_| ())
+    bit = reader.decode(src, bit, rest)?;
+    if end == total { check_end(src, bit) } else { Ok(()) }
 }
 
-fn fault(detail: impl Into<String>) -> Error {
+/// Nothing follows the last sample.
+fn check_end(src: &[u8], bit: u64) -> Result<()> {
+    if bit.div_ceil(8) == src.len() as u64 {
+        return Ok(());
+    }
+    Err(fault(format!("the samples end at bit {bit} of {} bytes", src.len())))
+}
+
+pub(super) fn fault(detail: impl Into<String>) -> Error {
     Error::codec("szip", detail.into())
 }
 
@@ -349,9 +288,14 @@ fn second_extension(bits: &mut BitReader<'_>, out: &mut [u32], with_ref: bool) -
 
 /// How many zero blocks a run has, when block `b` is its first; at most those that are wanted.
 fn zero_run(bits: &mut BitReader<'_>, b: usize, rsi: u32, blocks: usize) -> Result<usize> {
+    run_of(bits.unary()?, b, rsi).map(|run| run.min(blocks - b))
+}
+
+/// How many zero blocks a number stands for, when block `b` is the first of them.
+pub(super) fn run_of(number: u32, b: usize, rsi: u32) -> Result<usize> {
     let (rsi, segment) = (rsi as usize, SEGMENT as usize);
     let left = rsi - b;
-    let run = match bits.unary()? as usize + 1 {
+    let run = match number as usize + 1 {
         5 => left.min(segment - b % segment),
         z if z > 5 => z - 1,
         z => z,
@@ -359,5 +303,5 @@ fn zero_run(bits: &mut BitReader<'_>, b: usize, rsi: u32, blocks: usize) -> Resu
     if run > left {
         return Err(fault(format!("a run of {run} zero blocks where {left} are left")));
     }
-    Ok(run.min(blocks - b))
+    Ok(run)
 }

@@ -14,30 +14,13 @@ pub(crate) fn reverse(word: Word, meta: &[u8], data: &[u8], out: &mut Pair, cap:
     let parts = header.count(4, "parts")?;
     for _ in 0..parts {
         let part = data.take(header.len("a part's length")?, "a part")?;
-        unshuffle(word.size, part, grow(&mut out.data, part.len(), cap, "byteshuffle")?);
+        let (whole, rest) = part.split_at(part.len() / word.size * word.size);
+        let room = grow(&mut out.data, part.len(), cap, "byteshuffle")?;
+        crate::shuffle::decode_into(whole, word.size, &mut room[..whole.len()])?;
+        room[whole.len()..].copy_from_slice(rest);
     }
     out.meta.extend_from_slice(header.rest);
     Ok(())
-}
-
-/// Generic over the width so that the inner loop unrolls.
-fn gather<const W: usize>(part: &[u8], out: &mut [u8]) {
-    let n = part.len() / W;
-    for (i, element) in out.chunks_exact_mut(W).enumerate() {
-        for (k, byte) in element.iter_mut().enumerate() {
-            *byte = part[k * n + i];
-        }
-    }
-    out[n * W..].copy_from_slice(&part[n * W..]);
-}
-
-fn unshuffle(width: usize, part: &[u8], out: &mut [u8]) {
-    match width {
-        2 => gather::<2>(part, out),
-        4 => gather::<4>(part, out),
-        8 => gather::<8>(part, out),
-        _ => out.copy_from_slice(part),
-    }
 }
 
 /// Shuffles the data as one part.
@@ -56,8 +39,9 @@ mod tests {
 
     #[test]
     fn trailing_bytes_stay() {
-        let mut out = [0; 7];
-        unshuffle(2, &[1, 3, 5, 2, 4, 6, 9], &mut out);
-        assert_eq!(out, [1, 2, 3, 4, 5, 6, 9]);
+        let (meta, mut out) = ([1, 0, 0, 0, 7, 0, 0, 0], Pair::default());
+        let word = Word::new(2, crate::filter::Kind::Unsigned);
+        reverse(word, &meta, &[1, 3, 5, 2, 4, 6, 9], &mut out, 7).unwrap();
+        assert_eq!(out.data, [1, 2, 3, 4, 5, 6, 9]);
     }
 }

@@ -126,6 +126,9 @@ impl Chain {
         contexts: &mut Contexts,
     ) -> Result<()> {
         let count_at = out.len();
+        if self.filters.is_empty() {
+            out.reserve(8 + data.len() + data.len().div_ceil(self.step(data.len())).max(1) * 12);
+        }
         out.extend_from_slice(&[0; 8]);
         let mut start = 0;
         let mut count = 0_u64;

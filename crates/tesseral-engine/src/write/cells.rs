@@ -1,12 +1,13 @@
 //! Cells of sparse arrays: sorted as the format stores them, cut into chunks, encoded in parallel.
 
+use std::ops::Range;
 use std::sync::PoisonError;
 
 use tesseral_core::{CellLen, Error, Result};
 use tesseral_format::ColumnData;
 
 use super::columns::{Owned, cells_of};
-use super::{Declared, WriteSession};
+use super::{Declared, WriteSession, order};
 use crate::chunk::with_workspace;
 
 /// In which order cells come.
@@ -44,9 +45,9 @@ impl WriteSession {
     ///
     /// # Errors
     /// `InvalidRequest` for cells outside the domain, twice at one position or not in the order promised; `Io`.
-    pub fn write_cells(&self, array: usize, columns: &[ColumnData<'_>], order: Arrival) -> Result<()> {
+    pub fn write_cells(&self, array: usize, columns: &[ColumnData<'_>], arrival: Arrival) -> Result<()> {
         let declared = self.declared(array)?;
-        self.take_cells(array, declared, columns, order).map_err(|e| e.in_array(&declared.schema.name))
+        self.take_cells(array, declared, columns, arrival).map_err(|e| e.in_array(&declared.schema.name))
     }
 
     fn take_cells(
@@ -54,7 +55,7 @@ impl WriteSession {
         array: usize,
         declared: &Declared,
         columns: &[ColumnData<'_>],
-        order: Arrival,
+        arrival: Arrival,
     ) -> Result<()> {
         let sizes = sizes(declared);
         let counts: Vec<_> = columns.iter().zip(&sizes).map(|(c, size)| cells_of(c, *size)).collect();
@@ -67,29 +68,25 @@ impl WriteSession {
             return Err(Error::invalid(detail));
         };
         let mut tail = declared.tail.lock().unwrap_or_else(PoisonError::into_inner);
-        if tail.closed || (order != Arrival::Stored && (tail.cells > 0 || tail.chunks > 0)) {
+        if tail.closed || (arrival != Arrival::Stored && (tail.cells > 0 || tail.chunks > 0)) {
             return Err(Error::invalid("cells in any order are written by one call"));
         }
         if cells == 0 {
             return Ok(());
         }
-        let gather = |runs: &[(usize, usize)]| -> Vec<Owned> {
-            columns.iter().zip(&sizes).map(|(c, size)| Owned::gather(c, size.unwrap_or(1), runs)).collect()
-        };
-        if order != Arrival::Stored {
-            tail.closed = order == Arrival::Any;
-            let permutation = self.writer.sort_cells(array, columns, false)?.unwrap_or_default();
-            tail.cells = permutation.len();
-            let runs: Vec<(usize, usize)> = permutation.into_iter().map(|i| (i, 1)).collect();
-            tail.columns = gather(&runs);
-            self.emit(array, &mut tail, &sizes, order == Arrival::Runs)?;
-            if order == Arrival::Runs {
-                tail.chunks = 0;
-                self.writer.seal(array)?;
-            }
-            return Ok(());
+        if arrival != Arrival::Stored {
+            tail.closed = arrival == Arrival::Any;
+            let rows = self
+                .options
+                .run(|| order::sorted(&order::keys(self.writer.as_ref(), array, columns, &sizes, cells)?))?;
+            let pick = |range: Range<usize>| -> Vec<Owned> {
+                let each = columns.iter().zip(&sizes);
+                each.map(|(c, size)| Owned::pick(c, size.unwrap_or(1), &rows[range.clone()])).collect()
+            };
+            self.emit(array, 0, rows.len(), rows.len().div_ceil(self.chunk_cells(array)), pick)?;
+            return if arrival == Arrival::Runs { self.writer.seal(array) } else { Ok(()) };
         }
-        let more = gather(&[(0, cells)]);
+        let more = gather(columns, &sizes, 0..cells);
         if tail.columns.is_empty() {
             tail.columns = more;
         } else {
@@ -97,47 +94,67 @@ impl WriteSession {
         }
         tail.cells += cells;
         let all: Vec<ColumnData<'_>> = tail.columns.iter().map(Owned::data).collect();
-        self.writer.sort_cells(array, &all, true)?;
+        order::check(&self.writer.cell_keys(array, &all)?)?;
         drop(all);
-        self.emit(array, &mut tail, &sizes, false)
+        self.emit_tail(array, &mut tail, &sizes, false)
+    }
+
+    /// Cells of a chunk.
+    fn chunk_cells(&self, array: usize) -> usize {
+        let chunk = self.writer.chunk_cells(array).and_then(|n| usize::try_from(n).ok());
+        chunk.filter(|n| *n > 0).unwrap_or(usize::MAX)
     }
 
     /// Stores what waits as a last, shorter chunk.
     pub(super) fn flush_cells(&self, array: usize) -> Result<()> {
         let declared = self.declared(array)?;
         let mut tail = declared.tail.lock().unwrap_or_else(PoisonError::into_inner);
-        self.emit(array, &mut tail, &sizes(declared), true).map_err(|e| e.in_array(&declared.schema.name))
+        self.emit_tail(array, &mut tail, &sizes(declared), true)
+            .map_err(|e| e.in_array(&declared.schema.name))
     }
 
     /// Encodes whole chunks and keeps the rest; one cell at least, so that what follows can be compared with it.
-    fn emit(&self, array: usize, tail: &mut Tail, sizes: &[Option<usize>], last: bool) -> Result<()> {
-        let chunk = self.writer.chunk_cells(array).and_then(|n| usize::try_from(n).ok());
-        let chunk = chunk.filter(|n| *n > 0).unwrap_or(usize::MAX);
+    fn emit_tail(&self, array: usize, tail: &mut Tail, sizes: &[Option<usize>], last: bool) -> Result<()> {
+        let chunk = self.chunk_cells(array);
         let total = if last { tail.cells.div_ceil(chunk) } else { tail.cells.saturating_sub(1) / chunk };
         if total == 0 {
             return Ok(());
         }
         let columns: Vec<ColumnData<'_>> = tail.columns.iter().map(Owned::data).collect();
-        let gather = |start: usize, end: usize| -> Vec<Owned> {
-            let runs = [(start, end - start)];
-            columns.iter().zip(sizes).map(|(c, size)| Owned::gather(c, size.unwrap_or(1), &runs)).collect()
-        };
-        let (first, cells) = (tail.chunks, tail.cells);
-        self.each_chunk(array, total as u64, |number, _, turn| {
-            let start = usize::try_from(number).unwrap_or(usize::MAX).saturating_mul(chunk);
-            let gathered = gather(start, start.saturating_add(chunk).min(cells));
-            let part: Vec<ColumnData<'_>> = gathered.iter().map(Owned::data).collect();
-            let coords = [first + number];
-            let encoded =
-                with_workspace(|w| self.writer.encode(array, &coords, &part, Vec::new(), &mut w.scratch))?;
-            turn.take(number, encoded, |chunk| self.writer.push(array, chunk))
-        })?;
-        let done = total.saturating_mul(chunk).min(cells);
-        let rest = gather(done, cells);
+        self.emit(array, tail.chunks, tail.cells, total, |range| gather(&columns, sizes, range))?;
+        let done = total.saturating_mul(chunk).min(tail.cells);
+        let rest = gather(&columns, sizes, done..tail.cells);
         drop(columns);
-        tail.columns = if done == cells { Vec::new() } else { rest };
+        tail.columns = if done == tail.cells { Vec::new() } else { rest };
         tail.cells -= done;
         tail.chunks += total as u64;
         Ok(())
     }
+
+    /// Encodes and stores `total` chunks of the `cells` in order, the first of which gets the number `first`.
+    fn emit(
+        &self,
+        array: usize,
+        first: u64,
+        cells: usize,
+        total: usize,
+        gather: impl Fn(Range<usize>) -> Vec<Owned> + Sync,
+    ) -> Result<()> {
+        let chunk = self.chunk_cells(array);
+        self.each_chunk(array, total as u64, |number, _, turn| {
+            let start = usize::try_from(number).unwrap_or(usize::MAX).saturating_mul(chunk);
+            let gathered = gather(start..start.saturating_add(chunk).min(cells));
+            let part: Vec<ColumnData<'_>> = gathered.iter().map(Owned::data).collect();
+            let coords = [first + number];
+            let encoded =
+                with_workspace(|w| self.writer.encode(array, &coords, &part, Vec::new(), &mut w.scratch))?;
+            turn.take(number, encoded, |chunk| self.writer.place(array, chunk))
+        })
+    }
+}
+
+/// Cells of columns that follow one another.
+fn gather(columns: &[ColumnData<'_>], sizes: &[Option<usize>], range: Range<usize>) -> Vec<Owned> {
+    let runs = [(range.start, range.len())];
+    columns.iter().zip(sizes).map(|(c, size)| Owned::gather(c, size.unwrap_or(1), &runs)).collect()
 }

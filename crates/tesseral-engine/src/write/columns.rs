@@ -4,6 +4,7 @@ use tesseral_core::{ArraySchema, ChunkStats, Coords, Error, Field, Order, Region
 use tesseral_format::{ColumnData, EncodedChunk};
 
 use super::{Declared, WriteSession, chunk_at, chunk_stats, located, whole_chunks};
+use crate::cells::pick_fixed;
 use crate::chunk::with_workspace;
 use crate::kernel::summary::{Summary, Wanted};
 
@@ -49,6 +50,25 @@ impl Owned {
                     out.extend_from_slice(&data[start..if n == 0 { start } else { end(at + n - 1) }]);
                 }
                 Self::Var { offsets: ends, data: out, validity: valid(validity) }
+            }
+        }
+    }
+
+    /// Cells of a column by their numbers.
+    pub(super) fn pick(column: &ColumnData<'_>, size: usize, rows: &[u32]) -> Self {
+        let valid = |validity: Option<&[u8]>| {
+            validity.map(|v| rows.iter().map(|&row| v[row as usize]).collect::<Vec<u8>>())
+        };
+        match *column {
+            ColumnData::Fixed { values, validity } => {
+                Self::Fixed { values: pick_fixed(values, size, rows), validity: valid(validity) }
+            }
+            ColumnData::Var { validity, .. } => {
+                let runs: Vec<(usize, usize)> = rows.iter().map(|&row| (row as usize, 1)).collect();
+                match Self::gather(column, size, &runs) {
+                    Self::Var { offsets, data, .. } => Self::Var { offsets, data, validity: valid(validity) },
+                    fixed => fixed,
+                }
             }
         }
     }
@@ -167,7 +187,7 @@ impl WriteSession {
                 let runs = runs(region, &part, declared.schema.cell_order);
                 let gathered = gather(&declared.schema.fields, columns, &runs);
                 let chunk = self.encode_gathered(array, declared, &coords, &gathered)?;
-                turn.take(number, chunk, |chunk| self.writer.push(array, chunk))
+                turn.take(number, chunk, |chunk| self.writer.place(array, chunk))
             };
             one().map_err(|e| located(e, declared, &coords))
         })

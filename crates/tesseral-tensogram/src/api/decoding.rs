@@ -12,6 +12,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use super::error::{Result, TensogramError};
 use super::options::DecodeOptions;
 use crate::array::Object;
+use crate::decode::{decode as decode_cells, decode_window, window};
 use crate::message::Message;
 use crate::pipeline::Pipeline;
 use crate::read::Reader;
@@ -181,14 +182,13 @@ impl<'a, I: Input> Opened<'a, I> {
 
     /// All cells of an object.
     pub(crate) fn object(&self, index: usize) -> Result<(Descriptor, Cells<I::Piece>)> {
-        let (work, body) = self.open_object(index)?;
-        let all = 0..work.object.cells;
-        if work.is_view(self.options) {
-            let range = work.within(&work.object.payload);
-            return Ok((work.object.descriptor, Cells::View(I::cut(&body, range))));
-        }
-        let cells = work.decode(&body, all, self.options)?;
-        Ok((work.object.descriptor, Cells::Decoded(cells)))
+        let work = self.open_object(index)?;
+        let cells = if work.is_view(self.options) {
+            Cells::View(work.piece(&work.object.payload)?)
+        } else {
+            Cells::Decoded(work.decode_all(self.options)?)
+        };
+        Ok((work.object.descriptor, cells))
     }
 
     /// Runs of cells of an object.
@@ -197,7 +197,7 @@ impl<'a, I: Input> Opened<'a, I> {
         index: usize,
         ranges: &[(u64, u64)],
     ) -> Result<(Descriptor, Vec<Cells<I::Piece>>)> {
-        let (work, body) = self.open_object(index)?;
+        let work = self.open_object(index)?;
         let count = work.object.cells;
         let mut out = Vec::with_capacity(ranges.len());
         let mut whole: Option<Vec<u8>> = None;
@@ -210,15 +210,12 @@ impl<'a, I: Input> Opened<'a, I> {
             out.push(match size {
                 Some(size) if work.is_view(self.options) => {
                     let start = work.object.payload.start;
-                    let bytes = start + first * size as u64..start + end * size as u64;
-                    Cells::View(I::cut(&body, work.within(&bytes)))
+                    Cells::View(work.piece(&(start + first * size as u64..start + end * size as u64))?)
                 }
-                Some(_) if work.pipeline.seeks() => {
-                    Cells::Decoded(work.decode(&body, *first..end, self.options)?)
-                }
+                Some(_) if work.pipeline.seeks() => Cells::Decoded(work.decode(*first..end, self.options)?),
                 _ => {
                     if whole.is_none() {
-                        whole = Some(work.decode(&body, 0..count, self.options)?);
+                        whole = Some(work.decode_all(self.options)?);
                     }
                     let whole = whole.as_deref().unwrap_or_default();
                     Cells::Decoded(cut_cells(whole, size, *first, end))
@@ -228,7 +225,7 @@ impl<'a, I: Input> Opened<'a, I> {
         Ok((work.object.descriptor, out))
     }
 
-    fn open_object(&self, index: usize) -> Result<(Work<'a>, I::Piece)> {
+    fn open_object(&self, index: usize) -> Result<Work<'a, I>> {
         open_frame(&self.reader, self.frame(index)?, self.message.preamble.flags, index, self.options)
     }
 }
@@ -256,17 +253,23 @@ pub(crate) fn check_hash(
     }
 }
 
-/// Reads an object's frame and compares its hash.
+/// Opens an object. Where its hash is to be compared all of its frame is read for that; else only what is asked for later.
 pub(crate) fn open_frame<'a, I: Input>(
     reader: &Reader<'a, I>,
     frame: &Frame,
     message_flags: u16,
     index: usize,
     options: &DecodeOptions,
-) -> Result<(Work<'a>, I::Piece)> {
+) -> Result<Work<'a, I>> {
     let named = |error: Error| error.in_array(index.to_string());
-    let body = reader.input.get(frame.body(), "object")?;
-    check_hash(frame, message_flags, Some(index), &body, options)?;
+    let hashed = frame.expected_hash(message_flags).is_some();
+    let body = if options.require_hash || options.verify_hash && hashed {
+        let body = reader.input.get(frame.body(), "object")?;
+        check_hash(frame, message_flags, Some(index), &body, options)?;
+        Some(body)
+    } else {
+        None
+    };
     let object = reader.object(frame).map_err(named)?;
     reader.limits.check_chunk(object.raw_len)?;
     let name = reader.input.name();
@@ -277,7 +280,7 @@ pub(crate) fn open_frame<'a, I: Input>(
         let detail = format!("expected {} bytes, found {stored}", pipeline.coded_len);
         return Err(named(Error::corrupt("payload", name, object.payload.start, detail)).into());
     }
-    Ok((Work { object, pipeline, start: frame.body().start, name }, body))
+    Ok(Work { object, pipeline, input: reader.input, body, start: frame.body().start })
 }
 
 /// Some cells of all.
@@ -296,21 +299,29 @@ fn cut_cells(whole: &[u8], size: Option<usize>, first: u64, end: u64) -> Vec<u8>
     }
 }
 
-/// An object whose frame is at hand.
-pub(crate) struct Work<'a> {
+/// Cells from which on decoding is shared among threads, in bytes.
+const SHARED: usize = 1 << 20;
+
+/// An object of an input.
+pub(crate) struct Work<'a, I: Input> {
     pub object: Object,
     pipeline: Pipeline,
-    /// Where the frame's body begins.
+    input: &'a I,
+    /// The frame's body, if it was read.
+    body: Option<I::Piece>,
+    /// Where it begins.
     start: u64,
-    name: &'a str,
 }
 
-impl Work<'_> {
-    /// A range of the file as one of the body.
-    fn within(&self, range: &Range<u64>) -> Range<usize> {
+impl<I: Input> Work<'_, I> {
+    /// A range of the file that lies in the frame's body.
+    fn piece(&self, range: &Range<u64>) -> Result<I::Piece> {
         #[allow(clippy::cast_possible_truncation)]
         let at = |offset: u64| (offset - self.start) as usize;
-        at(range.start)..at(range.end)
+        match &self.body {
+            Some(body) => Ok(I::cut(body, at(range.start)..at(range.end))),
+            None => Ok(self.input.get(range.clone(), "object")?),
+        }
     }
 
     /// Whether the stored bytes are the cells that are asked for.
@@ -324,7 +335,12 @@ impl Work<'_> {
             && clean
     }
 
-    pub(crate) fn decode(&self, body: &[u8], cells: Range<u64>, options: &DecodeOptions) -> Result<Vec<u8>> {
+    pub(crate) fn decode_all(&self, options: &DecodeOptions) -> Result<Vec<u8>> {
+        self.decode(0..self.object.cells, options)
+    }
+
+    /// Decodes a run of cells; all of them unless the pipeline [seeks](Pipeline::seeks).
+    fn decode(&self, cells: Range<u64>, options: &DecodeOptions) -> Result<Vec<u8>> {
         let count = cells.end - cells.start;
         let dtype = self.object.descriptor.dtype;
         let len = match dtype.size() {
@@ -333,19 +349,81 @@ impl Work<'_> {
         };
         let len = usize::try_from(len).map_err(|_| Error::limit("an object", len, usize::MAX as u64))?;
         let mut values = vec![0; len];
-        let mut parts: Vec<&[u8]> = self.object.parts().map(|(_, span)| &body[self.within(&span)]).collect();
         let bare;
         let mut object = &self.object;
         if !options.restore_non_finite && !object.masks.is_empty() {
             bare = Object { masks: Vec::new(), ..object.clone() };
             object = &bare;
-            parts.truncate(1);
         }
-        let mut scratch = Scratch::default();
-        crate::decode::decode(object, &self.pipeline, self.name, &parts, cells, &mut values, &mut scratch)?;
+        self.decode_into(object, cells, &mut values, options)?;
         if !options.native_byte_order && self.object.swapped() {
             values.chunks_exact_mut(dtype.word()).for_each(<[u8]>::reverse);
         }
         Ok(values)
     }
+
+    fn decode_into(
+        &self,
+        object: &Object,
+        cells: Range<u64>,
+        values: &mut [u8],
+        options: &DecodeOptions,
+    ) -> Result<()> {
+        let pipeline = &self.pipeline;
+        let dtype = object.descriptor.dtype;
+        let masks = object.masks.iter().map(|(_, span)| self.piece(span)).collect::<Result<Vec<_>>>()?;
+        let blobs: Vec<&[u8]> = masks.iter().map(|blob| &blob[..]).collect();
+        // Of plain bytes only those of the cells, of others all.
+        let of =
+            |cells: &Range<u64>| window(pipeline, dtype, cells).map(|(bytes, _)| bytes).unwrap_or_default();
+        let all = if pipeline.plain() { of(&cells) } else { 0..object.payload.end - object.payload.start };
+        let start = object.payload.start;
+        let payload = self.piece(&(start + all.start..start + all.end))?;
+        let payload = &payload[..];
+        let parts: Vec<&[u8]> = std::iter::once(payload).chain(blobs.iter().copied()).collect();
+        let name = self.input.name();
+        let run = |cells: Range<u64>, values: &mut [u8]| {
+            let scratch = &mut Scratch::default();
+            if !pipeline.plain() {
+                return decode_cells(object, pipeline, name, &parts, cells, values, scratch);
+            }
+            let bytes = of(&cells);
+            #[allow(clippy::cast_possible_truncation)]
+            let bytes = &payload[(bytes.start - all.start) as usize..(bytes.end - all.start) as usize];
+            decode_window(object, pipeline, bytes, &blobs, &cells, values, scratch)
+        };
+        let threads = if values.len() < SHARED { 1 } else { options.threads() };
+        let worth = threads > 1 && pipeline.seeks() && (pipeline.packing.is_some() || !pipeline.plain());
+        match dtype.size().filter(|_| worth) {
+            Some(size) => share(threads, size, cells, values, run),
+            None => Ok(run(cells, values)?),
+        }
+    }
+}
+
+/// Decodes a run of cells in as many pieces as there are threads, each in its own part of `values`.
+fn share(
+    threads: usize,
+    size: usize,
+    cells: Range<u64>,
+    values: &mut [u8],
+    decode: impl Fn(Range<u64>, &mut [u8]) -> tesseral_core::Result<()> + Sync,
+) -> Result<()> {
+    // Packed values of eight cells begin with a byte.
+    let each = (values.len() / size).div_ceil(threads).next_multiple_of(8);
+    let starts = cells.clone().step_by(each);
+    let pieces = starts.zip(values.chunks_mut(each * size));
+    let decode = &decode;
+    std::thread::scope(|scope| {
+        let begun: Vec<_> = pieces
+            .map(|(start, part)| {
+                let cells = start..cells.end.min(start + each as u64);
+                scope.spawn(move || decode(cells, part))
+            })
+            .collect();
+        for piece in begun {
+            piece.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+        }
+        Ok(())
+    })
 }

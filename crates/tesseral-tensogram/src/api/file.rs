@@ -1,7 +1,8 @@
 //! A file of messages.
 
-use std::fs::OpenOptions as FileOptions;
+use std::fs::{File, OpenOptions as FileOptions};
 use std::io::{self, Seek, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -13,7 +14,7 @@ use super::encoding::encode;
 use super::error::{Result, TensogramError};
 use super::options::{DecodeOptions, EncodeOptions};
 use super::scanning::SkippedBytes;
-use crate::scan::{Skipped, Span, scan};
+use crate::scan::{Scan, Skipped, Span, scan};
 use crate::source::{Input, Source};
 use crate::wire::descriptor::Descriptor;
 use crate::wire::metadata::Metadata;
@@ -51,6 +52,8 @@ pub struct TensogramFile {
 struct Inner {
     place: Place,
     found: Mutex<Option<Arc<Found>>>,
+    /// The file that was appended to, kept open.
+    appended: Mutex<Option<File>>,
 }
 
 #[derive(Debug)]
@@ -60,6 +63,23 @@ enum Place {
 }
 
 impl Place {
+    /// Where messages are looked for. Hopping from one to the next touches a few bytes of each, and a map does that without
+    /// asking the system for every one; it is let go once they are found.
+    fn scanned(&self, source: &Source) -> Result<Scan> {
+        match self {
+            #[cfg(feature = "mmap")]
+            Self::File { path, access: Access::Read } if source.len > 0 => {
+                let store: Arc<dyn Store> = Arc::new(LocalStore::new(path, Access::Map));
+                match Source::open(&store) {
+                    Ok(mapped) if mapped.len == source.len => Ok(scan(&mapped)?),
+                    // It cannot be mapped, or has grown or become another one since.
+                    _ => Ok(scan(source)?),
+                }
+            }
+            _ => Ok(scan(source)?),
+        }
+    }
+
     fn store(&self) -> Arc<dyn Store> {
         match self {
             // A fresh one each time: a store keeps the file it opened.
@@ -79,10 +99,11 @@ struct Found {
 
 impl TensogramFile {
     fn new(place: Place) -> Self {
-        Self { inner: Arc::new(Inner { place, found: Mutex::default() }) }
+        Self { inner: Arc::new(Inner { place, found: Mutex::default(), appended: Mutex::default() }) }
     }
 
-    /// A file that is read piece by piece. Nothing is read yet, and the file need not exist.
+    /// A file that is read piece by piece, and mapped only while its messages are looked for. Nothing is read yet, and the
+    /// file need not exist.
     pub fn open(path: impl Into<PathBuf>) -> Self {
         Self::new(Place::File { path: path.into(), access: Access::Read })
     }
@@ -122,7 +143,7 @@ impl TensogramFile {
             return Ok(Arc::clone(found));
         }
         let source = Source::open(&self.inner.place.store())?;
-        let scanned = scan(&source)?;
+        let scanned = self.inner.place.scanned(&source)?;
         let now = Arc::new(Found { source, messages: scanned.messages, skipped: scanned.skipped });
         *found = Some(Arc::clone(&now));
         Ok(now)
@@ -246,7 +267,8 @@ impl TensogramFile {
         objects: &[(&Descriptor, &[u8])],
         options: &EncodeOptions,
     ) -> Result<()> {
-        self.append_message(&encode(metadata, objects, options)?)
+        let message = encode(metadata, objects, options)?;
+        self.append_whole(&message)
     }
 
     /// Appends the bytes of a whole message, durably. The file is made if there is none. Being killed midway leaves the old
@@ -255,9 +277,6 @@ impl TensogramFile {
     /// # Errors
     /// `Framing` when the bytes are not one message, and nothing is written then; `Io`.
     pub fn append_message(&mut self, message: &[u8]) -> Result<()> {
-        let Place::File { path, .. } = &self.inner.place else {
-            return Err(io::Error::new(io::ErrorKind::Unsupported, "appending to a store").into());
-        };
         let whole = DecodeOptions { verify_hash: false, ..DecodeOptions::default() };
         let slice = crate::source::Slice { name: "the message to be appended", bytes: message };
         let len = Opened::at(&slice, 0, &whole)?.message.len;
@@ -266,19 +285,38 @@ impl TensogramFile {
             let error = tesseral_core::Error::corrupt("message", slice.name, len, detail);
             return Err(TensogramError::Framing(error));
         }
-        let mut file = FileOptions::new().append(true).create(true).open(path)?;
+        self.append_whole(message)
+    }
+
+    /// Appends bytes that are a message.
+    fn append_whole(&self, message: &[u8]) -> Result<()> {
+        let Place::File { path, .. } = &self.inner.place else {
+            return Err(io::Error::new(io::ErrorKind::Unsupported, "appending to a store").into());
+        };
+        let mut appended = self.inner.appended.lock().unwrap_or_else(PoisonError::into_inner);
+        // A file that was removed or replaced since has no name left.
+        let kept = appended.take().filter(|file| file.metadata().is_ok_and(|m| m.nlink() > 0));
+        let mut file = match kept {
+            Some(file) => file,
+            None => FileOptions::new().append(true).create(true).open(path)?,
+        };
         file.write_all(message)?;
         file.sync_all()?;
-        let offset = file.stream_position()?.saturating_sub(len);
-        self.note(Span { offset, len })
+        self.note(&mut file, message.len() as u64)?;
+        *appended = Some(file);
+        Ok(())
     }
 
     /// Adds a message that was appended to what is known, unless others appended too.
-    fn note(&self, span: Span) -> Result<()> {
+    fn note(&self, file: &mut File, len: u64) -> Result<()> {
         let mut found = self.inner.found.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(known) = found.take().filter(|known| known.source.len == span.offset) else { return Ok(()) };
+        let Some(known) = found.take() else { return Ok(()) };
+        let offset = file.stream_position()?.saturating_sub(len);
+        if known.source.len != offset {
+            return Ok(());
+        }
         let mut messages = known.messages.clone();
-        messages.push(span);
+        messages.push(Span { offset, len });
         let source = Source::open(&self.inner.place.store())?;
         *found = Some(Arc::new(Found { source, messages, skipped: known.skipped.clone() }));
         Ok(())

@@ -130,8 +130,21 @@ pub struct DecodeOptions {
     pub verify_hash: bool,
     /// An object without a hash is an error.
     pub require_hash: bool,
+    /// Threads that share the decoding of a large object whose compression lets runs of cells decode by themselves; 0 for
+    /// as many as there are cores. Cells do not depend on it.
+    pub threads: usize,
     /// What a message may make us use.
     pub limits: Limits,
+}
+
+impl DecodeOptions {
+    /// Threads that may share the work.
+    pub(crate) fn threads(&self) -> usize {
+        match self.threads {
+            0 => std::thread::available_parallelism().map_or(1, Into::into),
+            threads => threads,
+        }
+    }
 }
 
 impl Default for DecodeOptions {
@@ -141,6 +154,7 @@ impl Default for DecodeOptions {
             restore_non_finite: true,
             verify_hash: true,
             require_hash: false,
+            threads: 0,
             limits: Limits::default(),
         }
     }

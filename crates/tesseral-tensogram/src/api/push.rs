@@ -346,8 +346,8 @@ impl PushDecoder {
             }
             Kind::Object => {
                 let index = current.told.len();
-                let (work, body) = open_frame(&reader, &frame, flags, index, &self.options)?;
-                let cells = work.decode(body, 0..work.object.cells, &self.options)?;
+                let work = open_frame(&reader, &frame, flags, index, &self.options)?;
+                let cells = work.decode_all(&self.options)?;
                 let keys = current.waiting.take().unwrap_or_default();
                 current.told.push(keys.clone());
                 events.push(Event::Object { index, descriptor: work.object.descriptor, keys, cells });

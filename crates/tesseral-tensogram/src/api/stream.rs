@@ -1,6 +1,6 @@
 //! A message written object by object, to anything that takes bytes.
 
-use std::io::{Seek, SeekFrom, Write};
+use std::io::{Cursor, Seek, SeekFrom, Write};
 
 use tesseral_core::Error;
 
@@ -69,21 +69,31 @@ impl<W: Write> StreamingEncoder<W> {
             descriptors: Vec::new(),
             preceders: Vec::new(),
         };
+        stream.begin()?;
+        Ok(stream)
+    }
+
+    /// Writes what comes before the objects.
+    fn begin(&mut self) -> Result<()> {
         let mut flags = preamble::HEADER_METADATA
             | preamble::FOOTER_METADATA
             | preamble::FOOTER_INDEX
             | preamble::PRECEDER_METADATA;
-        if options.hashing {
+        if self.options.hashing {
             flags |= preamble::HASHES_PRESENT;
         }
-        if stream.lists_hashes() {
+        if self.lists_hashes() {
             flags |= preamble::FOOTER_HASHES;
         }
         let mut head = Vec::new();
         Preamble { flags, total_length: 0 }.write(&mut head);
-        frame::write(Kind::HeaderMetadata, &metadata.to_item().to_bytes(), options.hashing, &mut head);
-        stream.put(&head)?;
-        Ok(stream)
+        frame::write(
+            Kind::HeaderMetadata,
+            &self.metadata.to_item().to_bytes(),
+            self.options.hashing,
+            &mut head,
+        );
+        self.put(&head)
     }
 
     fn lists_hashes(&self) -> bool {
@@ -181,7 +191,7 @@ impl<W: Write> StreamingEncoder<W> {
             return Err(misplaced("metadata of an object that does not come"));
         }
         let first_footer_offset = self.written;
-        let mut metadata = std::mem::take(&mut self.metadata);
+        let mut metadata = self.metadata.clone();
         complete(&mut metadata, &self.descriptors)?;
         for (entry, told) in metadata.base.iter_mut().zip(std::mem::take(&mut self.preceders)) {
             entry.extend(told);
@@ -205,6 +215,13 @@ impl<W: Write + Seek> StreamingEncoder<W> {
     /// As [`finish`](Self::finish).
     pub fn finish_with_backfill(mut self) -> Result<W> {
         self.end()?;
+        self.backfill()?;
+        self.sink.flush()?;
+        Ok(self.sink)
+    }
+
+    /// Fills in the length of a message that has ended.
+    fn backfill(&mut self) -> Result<()> {
         let end = self.sink.stream_position()?;
         let start = end
             .checked_sub(self.written)
@@ -215,7 +232,39 @@ impl<W: Write + Seek> StreamingEncoder<W> {
             self.sink.write_all(&length)?;
         }
         self.sink.seek(SeekFrom::Start(end))?;
-        self.sink.flush()?;
-        Ok(self.sink)
+        Ok(())
+    }
+}
+
+impl StreamingEncoder<Cursor<Vec<u8>>> {
+    /// Ends the message, gives its bytes, and begins the next one with the same metadata and options.
+    ///
+    /// # Errors
+    /// As [`finish`](Self::finish).
+    pub fn finish_and_reset(&mut self) -> Result<Vec<u8>> {
+        self.end()?;
+        self.reset()
+    }
+
+    /// As [`finish_and_reset`](Self::finish_and_reset), of a message that says how long it is.
+    ///
+    /// # Errors
+    /// As [`finish`](Self::finish).
+    pub fn finish_and_reset_with_backfill(&mut self) -> Result<Vec<u8>> {
+        self.end()?;
+        self.backfill()?;
+        self.reset()
+    }
+
+    /// Hands out what was written and begins anew.
+    fn reset(&mut self) -> Result<Vec<u8>> {
+        let message = std::mem::take(&mut self.sink).into_inner();
+        self.written = 0;
+        self.index = Index::default();
+        self.hashes.clear();
+        self.descriptors.clear();
+        self.preceders.clear();
+        self.begin()?;
+        Ok(message)
     }
 }

@@ -1,6 +1,7 @@
 //! The frame of an object that is being written, in pieces: payloads are hashed and handed on where they lie.
 
 use std::borrow::Cow;
+use std::collections::TryReserveError;
 
 use xxhash_rust::xxh3::Xxh3;
 
@@ -52,10 +53,50 @@ impl<'a> ObjectFrame<'a> {
     /// # Errors
     /// What `put` returns.
     pub fn write<E>(&self, mut put: impl FnMut(&[u8]) -> Result<(), E>) -> Result<(), E> {
-        let (head, tail, _) = around(&self.cbor, self.region.len() as u64, self.hash, self.hashed);
-        put(&head)?;
+        put(&self.head())?;
         put(&self.region)?;
-        put(&tail)
+        put(&self.tail())
+    }
+
+    /// Its bytes behind others, padded, in a buffer with room for `total`. A payload of its own is moved on in its buffer, so
+    /// that it is never held twice.
+    ///
+    /// # Errors
+    /// When there is no such room.
+    pub fn behind(self, before: &[u8], total: usize) -> Result<Vec<u8>, TryReserveError> {
+        let (head, tail) = (self.head(), self.tail());
+        let start = before.len() + head.len();
+        let mut out = match self.region {
+            Cow::Owned(mut region) => {
+                let len = region.len();
+                region.try_reserve_exact(total.saturating_sub(len))?;
+                region.resize(start + len, 0);
+                region.copy_within(..len, start);
+                region[..before.len()].copy_from_slice(before);
+                region[before.len()..start].copy_from_slice(&head);
+                region
+            }
+            Cow::Borrowed(region) => {
+                let mut out = Vec::new();
+                out.try_reserve_exact(total)?;
+                for part in [before, &head, region] {
+                    out.extend_from_slice(part);
+                }
+                out
+            }
+        };
+        out.extend_from_slice(&tail);
+        Ok(out)
+    }
+
+    /// What comes before the payload.
+    fn head(&self) -> Vec<u8> {
+        around(&self.cbor, self.region.len() as u64, self.hash, self.hashed).0
+    }
+
+    /// What comes after it.
+    fn tail(&self) -> Vec<u8> {
+        around(&self.cbor, self.region.len() as u64, self.hash, self.hashed).1
     }
 }
 

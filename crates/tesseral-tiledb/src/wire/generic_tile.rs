@@ -99,6 +99,10 @@ impl<'a> GenericTile<'a> {
     }
 }
 
+/// Payloads below this are stored as they are: what the filter adds is more than it could save, and a small fragment is made of
+/// dozens of them.
+const WORTH_FILTERING: usize = 64;
+
 /// Writes `payload` as a generic tile: zlib at its fastest, as the reference has it, encrypted when there is a key.
 ///
 /// # Errors
@@ -110,8 +114,8 @@ pub fn write(
     out: &mut Vec<u8>,
     contexts: &mut Contexts,
 ) -> Result<()> {
-    let gzip = Filter::Gzip { level: 1 };
-    let filters = std::iter::once(gzip).chain(key.map(|_| Filter::Aes256Gcm)).collect();
+    let gzip = (payload.len() >= WORTH_FILTERING).then_some(Filter::Gzip { level: 1 });
+    let filters = gzip.into_iter().chain(key.map(|_| Filter::Aes256Gcm)).collect();
     let pipeline = Pipeline { max_chunk: MAX_CHUNK, filters };
     let chain = Chain::new(pipeline.filters.iter().copied(), Datatype::CHAR.word(), 1, false);
     let mut filtered = Vec::new();

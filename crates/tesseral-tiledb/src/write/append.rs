@@ -3,12 +3,16 @@
 use std::sync::Arc;
 
 use tesseral_core::{ArraySchema, Attributes, ChunkStats, Error, HistoryRow, Order, Region, Result};
-use tesseral_format::{AppendOptions, ArraySpec, ColumnData, EncodedChunk, OpenOptions, Scratch, Writer};
+use tesseral_format::{
+    AppendOptions, ArraySpec, CellKeys, ColumnData, EncodedChunk, OpenOptions, Pending, Scratch, TimeRange,
+    Writer,
+};
 use tesseral_store::Store;
 
 use super::array::{DenseWrite, Place};
 use super::names;
 use super::sparse::SparseWrite;
+use crate::directory::Directory;
 use crate::open::{Opening, folder_name};
 use crate::reader::Reader;
 use crate::wire::check_written;
@@ -35,10 +39,10 @@ impl ArrayWrite {
         }
     }
 
-    pub(crate) fn push(&self, place: &Place, chunk: EncodedChunk<'_>) -> Result<()> {
+    pub(crate) fn place<'a>(&self, place: &Place, chunk: EncodedChunk<'a>) -> Result<Pending<'a>> {
         match self {
-            Self::Dense(write) => write.push(place, chunk),
-            Self::Sparse(write) => write.push(place, chunk),
+            Self::Dense(write) => write.place(place, chunk),
+            Self::Sparse(write) => write.place(place, chunk),
         }
     }
 
@@ -63,10 +67,10 @@ impl ArrayWrite {
         }
     }
 
-    pub(crate) fn sort(&self, columns: &[ColumnData<'_>], sorted: bool) -> Result<Option<Vec<usize>>> {
+    pub(crate) fn keys<'a>(&self, columns: &[ColumnData<'a>]) -> Result<CellKeys<'a>> {
         match self {
             Self::Dense(_) => Err(Error::invalid("the array is dense: its cells are written box by box")),
-            Self::Sparse(write) => write.sort(columns, sorted),
+            Self::Sparse(write) => write.keys(columns),
         }
     }
 }
@@ -78,10 +82,20 @@ pub(crate) struct TileDbAppender {
     place: Place,
 }
 
+/// What is listed of an array that is written to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Extent {
+    /// What it is: enough to add to it.
+    Schema,
+    /// Its fragments and commits too.
+    Whole,
+}
+
 /// Opens what a write must know: the newest schema, by its file name.
 pub(crate) fn open_for_write(
     store: &Arc<dyn Store>,
     options: &OpenOptions,
+    extent: Extent,
 ) -> Result<(Arc<Reader>, Opening, ArraySchema)> {
     if options.as_of.is_some() {
         return Err(Error::invalid("the past of an array is read, not written"));
@@ -90,21 +104,21 @@ pub(crate) fn open_for_write(
     if crate::group::is_group(&reader)? {
         return Err(Error::invalid(format!("{} is a group: name one of its arrays", store.location())));
     }
-    let name = folder_name(store.location()).to_owned();
-    // Writes go by the newest schema, whatever the clock says.
-    let newest = OpenOptions {
-        as_of: Some(tesseral_format::TimeRange { start: 0, end: u64::MAX }),
-        ..options.clone()
+    let directory = match extent {
+        Extent::Schema => Directory::described(&reader, "")?,
+        Extent::Whole => Directory::scan(&reader, "")?,
     };
-    let schema = Opening::new(&reader, "", &newest)?.finish(Arc::clone(&reader), &name, Vec::new())?.schema;
-    let opening = Opening::new(&reader, "", &newest)?;
+    // Writes go by the newest schema, whatever the clock says.
+    let opening = Opening::of(&reader, "", directory, TimeRange { start: 0, end: u64::MAX })?;
     check_written(opening.current.wire.version)?;
+    let name = folder_name(store.location()).to_owned();
+    let schema = opening.clone().finish(Arc::clone(&reader), &name, Vec::new())?.schema;
     Ok((reader, opening, schema))
 }
 
 impl TileDbAppender {
     pub(crate) fn open(store: &Arc<dyn Store>, options: &AppendOptions) -> Result<(Self, ArraySchema)> {
-        let (reader, opening, schema) = open_for_write(store, &options.open)?;
+        let (reader, opening, schema) = open_for_write(store, &options.open, Extent::Schema)?;
         let stored = Arc::clone(&opening.current);
         let write = if schema.sparse {
             if options.region.is_some() {
@@ -146,13 +160,8 @@ impl Writer for TileDbAppender {
         self.write.chunk_cells()
     }
 
-    fn sort_cells(
-        &self,
-        _array: usize,
-        columns: &[ColumnData<'_>],
-        sorted: bool,
-    ) -> Result<Option<Vec<usize>>> {
-        self.write.sort(columns, sorted)
+    fn cell_keys<'a>(&self, _array: usize, columns: &[ColumnData<'a>]) -> Result<CellKeys<'a>> {
+        self.write.keys(columns)
     }
 
     fn encode<'a>(
@@ -166,8 +175,12 @@ impl Writer for TileDbAppender {
         self.write.encode(coords, columns, self.place.key.as_ref(), scratch)
     }
 
-    fn push(&self, _array: usize, chunk: EncodedChunk<'_>) -> Result<()> {
-        self.write.push(&self.place, chunk)
+    fn push(&self, array: usize, chunk: EncodedChunk<'_>) -> Result<()> {
+        self.place(array, chunk)?.store()
+    }
+
+    fn place<'a>(&self, _array: usize, chunk: EncodedChunk<'a>) -> Result<Pending<'a>> {
+        self.write.place(&self.place, chunk)
     }
 
     fn set_attributes(&mut self, _attributes: Attributes) -> Result<()> {

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use smallvec::SmallVec;
 use tesseral_codec::filter::Rules;
 use tesseral_core::{ChunkGrid, ChunkStats, Coords, Error, Order, Region, Result};
-use tesseral_format::{Column, ColumnData, EncodedChunk, EncodedPart, Scratch};
+use tesseral_format::{Column, ColumnData, EncodedChunk, EncodedPart, Pending, Scratch};
 use tesseral_store::Store;
 
 use super::fragment::{Extras, FragmentWriter};
@@ -105,8 +105,8 @@ impl DenseWrite {
         )
     }
 
-    /// Stores a chunk, or keeps it until those before it are stored.
-    pub(crate) fn push(&self, place: &Place, chunk: EncodedChunk<'_>) -> Result<()> {
+    /// Gives a chunk its place, or keeps it until those before it have theirs.
+    pub(crate) fn place<'a>(&self, place: &Place, chunk: EncodedChunk<'a>) -> Result<Pending<'a>> {
         self.cells(&chunk.coords)?;
         let number = self.geometry.number(&self.placement, &chunk.coords);
         let number = number.ok_or_else(|| Error::invalid(format!("there is no chunk {:?}", chunk.coords)))?;
@@ -118,13 +118,13 @@ impl DenseWrite {
         }
         if number > fragment.tiles() {
             waiting.insert(number, chunk.into_owned());
-            return Ok(());
+            return Ok(Pending::default());
         }
-        store(fragment, &chunk)?;
+        let mut pending = store(fragment, chunk)?;
         while let Some(next) = waiting.remove(&fragment.tiles()) {
-            store(fragment, &next)?;
+            pending.extend(store(fragment, next.into_owned())?);
         }
-        Ok(())
+        Ok(pending)
     }
 
     /// Publishes the fragment's files; [`FragmentWriter::commit`] then makes them count.
@@ -156,9 +156,9 @@ pub(crate) fn new_fragment(place: &Place, schema: &Arc<StoredSchema>) -> Fragmen
     )
 }
 
-fn store(fragment: &mut FragmentWriter, chunk: &EncodedChunk<'_>) -> Result<()> {
-    let stats = (0_u16..).map(Column::Field).zip(chunk.stats.iter().cloned()).collect::<Vec<_>>();
-    fragment.push(&chunk.parts, &stats, None)
+fn store<'a>(fragment: &mut FragmentWriter, chunk: EncodedChunk<'a>) -> Result<Pending<'a>> {
+    let stats = (0_u16..).map(Column::Field).zip(chunk.stats).collect::<Vec<_>>();
+    fragment.place(chunk.parts, &stats, None)
 }
 
 /// The attributes as columns.

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use tesseral_core::{Error, Result};
 use tesseral_format::{Consolidated, Vacuumed};
-use tesseral_store::StoreExt;
+use tesseral_store::{Overwrite, StoreExt};
 
 use super::edit::Opened;
 use super::names;
@@ -12,7 +12,8 @@ use crate::reader::join;
 use crate::wire::cursor::le64;
 use crate::wire::name;
 
-const FOLDER: &str = "__commits";
+/// Where commits lie.
+pub(crate) const FOLDER: &str = "__commits";
 
 /// A line of a consolidated commit.
 #[derive(Clone, Debug)]
@@ -24,6 +25,11 @@ pub(crate) struct Line {
 }
 
 impl Line {
+    /// The commit that an object is.
+    pub(crate) fn of(object: String) -> Self {
+        Self { text: object, delete: None }
+    }
+
     /// The name of the commit file.
     pub(crate) fn file(&self) -> &str {
         self.text.rsplit('/').next().unwrap_or(&self.text)
@@ -94,6 +100,20 @@ fn lines(object: &str, mut text: &[u8]) -> Result<Vec<Line>> {
     Ok(out)
 }
 
+/// Publishes a consolidated commit.
+pub(crate) fn put_lines(opened: &Opened, object: &str, lines: &[Line], overwrite: Overwrite) -> Result<()> {
+    let mut bytes = Vec::new();
+    for line in lines {
+        bytes.extend_from_slice(line.text.as_bytes());
+        bytes.push(b'\n');
+        if let Some(delete) = &line.delete {
+            bytes.extend_from_slice(&(delete.len() as u64).to_le_bytes());
+            bytes.extend_from_slice(delete);
+        }
+    }
+    opened.store.put(object, &bytes, overwrite)
+}
+
 /// Writes one file that commits everything that is committed.
 pub(crate) fn consolidate(opened: &Opened) -> Result<Consolidated> {
     let commits = Commits::read(opened)?;
@@ -120,17 +140,8 @@ pub(crate) fn consolidate(opened: &Opened) -> Result<Consolidated> {
         || all.iter().filter_map(|l| name::parse(l.file().rsplit_once('.').map_or("", |(stem, _)| stem)));
     let start = times().map(|t| t.start).min().unwrap_or(0);
     let end = times().map(|t| t.end).max().unwrap_or(start);
-    let mut bytes = Vec::new();
-    for line in &all {
-        bytes.extend_from_slice(line.text.as_bytes());
-        bytes.push(b'\n');
-        if let Some(delete) = &line.delete {
-            bytes.extend_from_slice(&(delete.len() as u64).to_le_bytes());
-            bytes.extend_from_slice(delete);
-        }
-    }
     let name = format!("{}.con", names::versioned(start, end, opened.version()));
-    opened.store.put(&join(FOLDER, &name), &bytes, tesseral_store::Overwrite::Refuse)?;
+    put_lines(opened, &join(FOLDER, &name), &all, Overwrite::Refuse)?;
     let replaced = commits.files.into_iter().chain(commits.consolidated.into_iter().map(|(name, _)| name));
     Ok(Consolidated { made: vec![name], replaced: replaced.collect() })
 }

@@ -2,7 +2,7 @@
 //!
 //! Fragments are taken in runs that follow one another. What is read stays the same at every moment: the new fragment is committed
 //! before the old ones are named as replaced, and holds what they hold. Only where a position may hold several cells would both
-//! count for that moment; there the old ones are named first, which counts only once the new one is committed.
+//! count for that moment; there one takes the place of the others [in one step](super::switch).
 
 mod dense;
 mod merge;
@@ -17,6 +17,7 @@ use super::array::Place;
 use super::edit::Opened;
 use super::fragment::FragmentWriter;
 use super::names;
+use super::switch::switch;
 use crate::array::TileDbArray;
 use crate::directory::FragmentEntry;
 use crate::fragment::{Fragment, read_footer};
@@ -45,7 +46,7 @@ pub(crate) fn fragments(opened: &Opened, what: &Consolidate) -> Result<Consolida
         let name = if wire.sparse { merge::merge(opened, &array)? } else { dense::paint(opened, &array)? };
         out.made.push(name);
         out.replaced.extend(names);
-        before.extend(array.fragments);
+        before.extend(array.fragments.into_opened());
     }
     Ok(out)
 }
@@ -97,38 +98,31 @@ fn array_of(opened: &Opened, run: Vec<Fragment>) -> Result<TileDbArray> {
 }
 
 /// Where a fragment of a run goes.
-fn place(opened: &Opened, array: &TileDbArray) -> Place {
+fn place(opened: &Opened, array: &TileDbArray) -> Result<Place> {
     let times = |f: &FragmentEntry| (f.start, f.end);
-    let all = array.fragments.iter().map(|f| times(&f.entry));
+    let all = array.fragments()?.iter().map(|f| times(&f.entry));
     let (start, end) = all.fold((u64::MAX, 0), |(a, b), (start, end)| (a.min(start), b.max(end)));
-    Place {
+    Ok(Place {
         store: Arc::clone(&opened.store),
         prefix: String::new(),
         schema_name: opened.opening.current_name.clone(),
         timestamp: start,
         end,
         key: opened.reader.key,
-    }
+    })
 }
 
 /// Makes a consolidated fragment count instead of those it was made of.
 fn commit(opened: &Opened, array: &TileDbArray, mut fragment: FragmentWriter) -> Result<String> {
     let name = fragment.name.clone();
-    let vacuum = || {
-        let lines = array.fragments.iter().map(|f| format!("/{}", f.entry.folder));
-        opened.put_lines(&join("__commits", &format!("{name}.vac")), lines)
-    };
     if opened.opening.current.wire.duplicates {
-        vacuum()?;
-        if let Err(e) = fragment.commit() {
-            // Nothing replaces them now.
-            let _ = opened.store.remove(&join("__commits", &format!("{name}.vac")));
-            return Err(e);
-        }
-    } else {
-        fragment.commit()?;
-        vacuum()?;
+        let old: Vec<FragmentEntry> = array.fragments()?.iter().map(|f| f.entry.clone()).collect();
+        switch(opened, &old, &mut fragment)?;
+        return Ok(name);
     }
+    fragment.commit()?;
+    let lines = array.fragments()?.iter().map(|f| format!("/{}", f.entry.folder));
+    opened.put_lines(&join("__commits", &format!("{name}.vac")), lines)?;
     Ok(name)
 }
 

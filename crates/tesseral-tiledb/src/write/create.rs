@@ -6,7 +6,9 @@ use tesseral_codec::Contexts;
 use tesseral_core::{
     ArraySchema, Attributes, ChunkStats, Error, ErrorKind, HistoryRow, Order, Region, Result, Value,
 };
-use tesseral_format::{ArraySpec, ColumnData, CreateOptions, EncodedChunk, Scratch, Writer};
+use tesseral_format::{
+    ArraySpec, CellKeys, ColumnData, CreateOptions, EncodedChunk, Pending, Scratch, Writer,
+};
 use tesseral_store::{Overwrite, Store, StoreExt};
 
 use super::append::ArrayWrite;
@@ -70,6 +72,7 @@ fn options(options: &CreateOptions) -> Result<(u64, Option<[u8; 32]>, Extra, boo
             ("capacity", _) => extra.capacity = number()?.max(1),
             ("tile_order", Value::Text(order)) if order == "row-major" => extra.tile_order = Layout::RowMajor,
             ("tile_order", Value::Text(order)) if order == "col-major" => extra.tile_order = Layout::ColMajor,
+            ("domains", Value::Map(domains)) => extra.domains.clone_from(domains),
             ("empty", Value::Bool(value)) => empty = *value,
             ("coordinates" | "offsets" | "validity", Value::Text(codecs)) => {
                 let filters = spec::filters(codecs)?;
@@ -264,13 +267,8 @@ impl Writer for TileDbWriter {
         self.array(array).ok().and_then(|a| a.write.chunk_cells())
     }
 
-    fn sort_cells(
-        &self,
-        array: usize,
-        columns: &[ColumnData<'_>],
-        sorted: bool,
-    ) -> Result<Option<Vec<usize>>> {
-        self.array(array)?.write.sort(columns, sorted)
+    fn cell_keys<'a>(&self, array: usize, columns: &[ColumnData<'a>]) -> Result<CellKeys<'a>> {
+        self.array(array)?.write.keys(columns)
     }
 
     fn encode<'a>(
@@ -285,8 +283,12 @@ impl Writer for TileDbWriter {
     }
 
     fn push(&self, array: usize, chunk: EncodedChunk<'_>) -> Result<()> {
+        self.place(array, chunk)?.store()
+    }
+
+    fn place<'a>(&self, array: usize, chunk: EncodedChunk<'a>) -> Result<Pending<'a>> {
         let write = &self.array(array)?.write;
-        write.push(&self.places()[array], chunk)
+        write.place(&self.places()[array], chunk)
     }
 
     fn seal(&self, array: usize) -> Result<()> {

@@ -9,7 +9,7 @@ use tesseral_core::{ArraySchema, Attributes, Error, Result, Value};
 use tesseral_format::{Change, Consolidate, Consolidated, Edit, EditPart, OpenOptions, Vacuumed};
 use tesseral_store::{Overwrite, Store, StoreExt};
 
-use super::append::open_for_write;
+use super::append::{Extent, open_for_write};
 use super::{commits, consolidate, delete, evolve, names, vacuum};
 use crate::convention;
 use crate::open::Opening;
@@ -57,11 +57,11 @@ impl TileDbEditor {
     pub(crate) fn open(store: &Arc<dyn Store>, options: &OpenOptions) -> Result<Self> {
         let editor = Self { store: Arc::clone(store), options: options.clone() };
         // What cannot be written is refused at once.
-        editor.opened().map(|_| editor)
+        editor.opened(Extent::Schema).map(|_| editor)
     }
 
-    fn opened(&self) -> Result<Opened> {
-        let (reader, opening, schema) = open_for_write(&self.store, &self.options)?;
+    fn opened(&self, extent: Extent) -> Result<Opened> {
+        let (reader, opening, schema) = open_for_write(&self.store, &self.options, extent)?;
         Ok(Opened { store: Arc::clone(&self.store), reader, opening, schema })
     }
 }
@@ -84,7 +84,7 @@ fn entries(changes: &BTreeMap<String, Option<Value>>) -> Vec<(String, Option<Val
 
 impl Edit for TileDbEditor {
     fn delete(&self, condition: &Condition, timestamp: Option<u64>) -> Result<()> {
-        delete::delete(&self.opened()?, condition, timestamp.unwrap_or_else(names::now))
+        delete::delete(&self.opened(Extent::Schema)?, condition, timestamp.unwrap_or_else(names::now))
     }
 
     fn set_attributes(
@@ -92,7 +92,7 @@ impl Edit for TileDbEditor {
         changes: &BTreeMap<String, Option<Value>>,
         timestamp: Option<u64>,
     ) -> Result<()> {
-        let opened = self.opened()?;
+        let opened = self.opened(Extent::Schema)?;
         let entries = entries(changes);
         let mut payload = Vec::new();
         metadata::write(entries.iter().map(|(k, v)| (k.as_str(), v.as_ref())), &mut payload)?;
@@ -101,14 +101,14 @@ impl Edit for TileDbEditor {
     }
 
     fn change(&self, changes: &[Change], timestamp: Option<u64>) -> Result<()> {
-        evolve::evolve(&self.opened()?, changes, timestamp.unwrap_or_else(names::now))
+        evolve::evolve(&self.opened(Extent::Schema)?, changes, timestamp.unwrap_or_else(names::now))
     }
 
     fn consolidate(&self, what: &Consolidate) -> Result<Consolidated> {
         if what.at_most.is_some_and(|most| most < 2) {
             return Err(Error::invalid("at least two versions make one"));
         }
-        let opened = self.opened()?;
+        let opened = self.opened(Extent::Whole)?;
         match what.part {
             EditPart::Cells => consolidate::fragments(&opened, what),
             EditPart::Commits => commits::consolidate(&opened),
@@ -118,7 +118,7 @@ impl Edit for TileDbEditor {
     }
 
     fn vacuum(&self, part: EditPart, dry_run: bool) -> Result<Vacuumed> {
-        let opened = self.opened()?;
+        let opened = self.opened(Extent::Whole)?;
         match part {
             EditPart::Cells => vacuum::fragments(&opened, dry_run),
             EditPart::Commits => commits::vacuum(&opened, dry_run),

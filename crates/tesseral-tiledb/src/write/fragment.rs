@@ -1,10 +1,11 @@
 //! Tiles in order to the files of a fragment.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use tesseral_codec::Contexts;
 use tesseral_core::{ChunkStats, Error, Result};
-use tesseral_format::{Column, EncodedPart, Role};
+use tesseral_format::{Column, EncodedPart, Pending, Role};
 use tesseral_store::{Overwrite, Staged, Store, StoreExt};
 
 use super::stats::{self, Kept};
@@ -17,7 +18,7 @@ use crate::wire::schema::Range;
 use crate::wire::section::{Values, put_markers, put_numbers};
 use crate::wire::{generic_tile, rtree};
 
-/// How much of a file is gathered before it is written.
+/// How much of a file is gathered before it is written; what is at least half as long goes by itself.
 const BLOCK: usize = 1 << 18;
 
 /// What a fragment holds beside attributes and dimensions.
@@ -35,36 +36,47 @@ pub(crate) struct Extras {
 #[derive(Debug)]
 struct File {
     object: String,
-    staged: Box<dyn Staged>,
+    staged: Arc<Box<dyn Staged>>,
     buffer: Vec<u8>,
-    flushed: u64,
+    /// Bytes that have their place.
+    placed: u64,
 }
 
 impl File {
     fn len(&self) -> u64 {
-        self.flushed + self.buffer.len() as u64
+        self.placed + self.buffer.len() as u64
     }
 
-    fn append(&mut self, bytes: &[u8]) -> Result<()> {
-        if self.buffer.len() + bytes.len() > BLOCK {
-            self.flush()?;
+    fn append<'a>(&mut self, bytes: Cow<'a, [u8]>, pending: &mut Pending<'a>) {
+        if bytes.len() < BLOCK / 2 {
+            self.buffer.extend_from_slice(&bytes);
+            if self.buffer.len() >= BLOCK {
+                self.place_buffer(pending);
+            }
+            return;
         }
-        if bytes.len() > BLOCK {
-            self.staged.write_at(self.flushed, bytes)?;
-            self.flushed += bytes.len() as u64;
-            return Ok(());
-        }
-        self.buffer.extend_from_slice(bytes);
-        Ok(())
+        self.place_buffer(pending);
+        let offset = self.placed;
+        self.placed += bytes.len() as u64;
+        pending.push(&self.staged, offset, bytes);
     }
 
-    fn flush(&mut self) -> Result<()> {
+    fn place_buffer(&mut self, pending: &mut Pending<'_>) {
         if !self.buffer.is_empty() {
-            self.staged.write_at(self.flushed, &self.buffer)?;
-            self.flushed += self.buffer.len() as u64;
-            self.buffer.clear();
+            let bytes = std::mem::take(&mut self.buffer);
+            let offset = self.placed;
+            self.placed += bytes.len() as u64;
+            pending.push(&self.staged, offset, Cow::Owned(bytes));
         }
-        Ok(())
+    }
+
+    /// Writes the rest and publishes the file.
+    fn publish(mut self) -> Result<()> {
+        let mut rest = Pending::default();
+        self.place_buffer(&mut rest);
+        rest.store()?;
+        let staged = Arc::into_inner(self.staged);
+        staged.ok_or_else(|| Error::invalid("a chunk was placed and not written"))?.publish()
     }
 }
 
@@ -216,13 +228,14 @@ impl FragmentWriter {
         self.tiles
     }
 
-    /// Adds the next tile: its parts, and the statistics of its columns; for sparse fragments its box.
-    pub(crate) fn push(
+    /// Gives the next tile its place: its parts, and the statistics of its columns; for sparse fragments its box.
+    pub(crate) fn place<'a>(
         &mut self,
-        parts: &[EncodedPart<'_>],
+        parts: impl IntoIterator<Item = EncodedPart<'a>>,
         stats: &[(Column, ChunkStats)],
         around: Option<Vec<Range>>,
-    ) -> Result<()> {
+    ) -> Result<Pending<'a>> {
+        let mut pending = Pending::default();
         for slot in &mut self.slots {
             let files = slot.files.iter().zip(&mut slot.offsets);
             files.for_each(|(file, offsets)| offsets.push(file.as_ref().map_or(0, File::len)));
@@ -231,7 +244,7 @@ impl FragmentWriter {
         for part in parts {
             let number = self.slots.iter().position(|s| s.column == Some(part.column));
             let number = number.ok_or_else(|| Error::invalid(format!("no {:?} to write", part.column)))?;
-            self.append(number, part)?;
+            self.append(number, part, &mut pending)?;
         }
         for (column, stats) in stats {
             if let Some(slot) = self.slots.iter_mut().find(|s| s.column == Some(*column)) {
@@ -240,11 +253,11 @@ impl FragmentWriter {
         }
         self.boxes.extend(around);
         self.tiles += 1;
-        Ok(())
+        Ok(pending)
     }
 
-    /// Adds the condition numbers of the tile that was pushed last.
-    pub(crate) fn push_conditions(&mut self, bytes: &[u8], stats: &ChunkStats) -> Result<()> {
+    /// Adds the condition numbers of the tile that was placed last.
+    pub(crate) fn place_conditions<'a>(&mut self, bytes: Vec<u8>, stats: &ChunkStats) -> Result<Pending<'a>> {
         let number = self.slots.len() - 1;
         let part = EncodedPart {
             column: Column::DeletedBy,
@@ -253,12 +266,13 @@ impl FragmentWriter {
             raw_len: 0,
             codec: 0,
         };
-        self.append(number, &part)?;
+        let mut pending = Pending::default();
+        self.append(number, part, &mut pending)?;
         self.slots[number].push_stats(stats);
-        Ok(())
+        Ok(pending)
     }
 
-    fn append(&mut self, number: usize, part: &EncodedPart<'_>) -> Result<()> {
+    fn append<'a>(&mut self, number: usize, part: EncodedPart<'a>, pending: &mut Pending<'a>) -> Result<()> {
         let slot = &mut self.slots[number];
         let var = slot.size().is_none();
         let file = match part.role {
@@ -276,11 +290,12 @@ impl FragmentWriter {
             empty => {
                 let ending = ["", "_var", "_validity"][file];
                 let object = join(&self.folder, &format!("{}{ending}.tdb", slot.stem));
-                let staged = self.store.stage(&object, Overwrite::Refuse)?;
-                empty.insert(File { object, staged, buffer: Vec::new(), flushed: 0 })
+                let staged = Arc::new(self.store.stage(&object, Overwrite::Refuse)?);
+                empty.insert(File { object, staged, buffer: Vec::new(), placed: 0 })
             }
         };
-        file.append(&part.bytes)
+        file.append(part.bytes, pending);
+        Ok(())
     }
 
     /// Publishes the files. `domain` is the smallest box around the cells; `last` the cells of the last tile, of every tile
@@ -289,14 +304,13 @@ impl FragmentWriter {
         let mut sizes: [Vec<u64>; 3] = Default::default();
         for slot in &mut self.slots {
             for (size, file) in sizes.iter_mut().zip(&mut slot.files) {
-                let Some(mut file) = file.take() else {
+                let Some(file) = file.take() else {
                     size.push(0);
                     continue;
                 };
-                file.flush()?;
                 size.push(file.len());
-                self.published.push(file.object);
-                file.staged.publish()?;
+                self.published.push(file.object.clone());
+                file.publish()?;
             }
         }
         let metadata = self.metadata(sizes, domain, last)?;
@@ -310,8 +324,13 @@ impl FragmentWriter {
         let object = join(&join(&self.prefix, "__commits"), &format!("{}.wrt", self.name));
         let put = self.store.put(&object, &[], Overwrite::Refuse);
         // A commit that failed at its very end may be there all the same: then the files must stay.
-        self.committed = put.is_ok() || self.store.exists(&object).unwrap_or(true);
+        self.keep(put.is_ok() || self.store.exists(&object).unwrap_or(true));
         put
+    }
+
+    /// Says whether the fragment may count, by whatever commit: then its files stay.
+    pub(crate) fn keep(&mut self, counts: bool) {
+        self.committed |= counts;
     }
 
     fn metadata(&self, files: [Vec<u64>; 3], domain: Option<Vec<Range>>, last: u64) -> Result<Vec<u8>> {

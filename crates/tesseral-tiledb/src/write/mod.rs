@@ -6,6 +6,7 @@
 //! array      the write of a box of a dense array        order      the global order of cells
 //! sparse     the write of cells of a sparse array       create     a container of new arrays
 //! append     a further fragment of an array that exists
+//! switch     one fragment in place of several
 //! edit       what else is done to an array: delete, evolve, consolidate, vacuum, commits
 //! ```
 //!
@@ -25,6 +26,7 @@ mod order;
 mod sparse;
 mod spec;
 mod stats;
+mod switch;
 mod tile;
 mod vacuum;
 

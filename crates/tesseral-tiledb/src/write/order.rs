@@ -4,75 +4,39 @@
 //! their number on the curve, then by coordinates. Text compares bytewise.
 
 use std::borrow::Cow;
-use std::cmp::Ordering;
 
 use tesseral_codec::filter::Kind;
-use tesseral_core::{Error, Result};
-use tesseral_format::ColumnData;
+use tesseral_core::{Element, Error, Result, dispatch_element};
+use tesseral_format::{CellKey, ColumnData};
 
 use super::tile::cell_of;
 use crate::wire::cursor::le64;
-use crate::wire::datatype::{Datatype, compare, float, signed};
+use crate::wire::datatype::{Datatype, float, signed};
 use crate::wire::schema::{Dimension, Layout, Schema};
-
-/// Coordinates along one dimension, as numbers that compare like them.
-enum Axis<'a> {
-    Numbers(Vec<u64>),
-    Text { ends: Cow<'a, [u64]>, data: Cow<'a, [u8]> },
-}
-
-impl Axis<'_> {
-    fn compare(&self, a: usize, other: &Axis<'_>, b: usize) -> Ordering {
-        match (self, other) {
-            (Self::Numbers(mine), Axis::Numbers(theirs)) => mine[a].cmp(&theirs[b]),
-            (Self::Text { ends, data }, Axis::Text { ends: their_ends, data: theirs }) => {
-                cell_of(ends, data, a).cmp(cell_of(their_ends, theirs, b))
-            }
-            // Cells of one array have coordinates of one kind.
-            _ => Ordering::Equal,
-        }
-    }
-}
-
-/// The cells of a write, ready to be compared.
-pub(crate) struct Cells<'a> {
-    axes: Vec<Axis<'a>>,
-    /// Numbers of tiles along dimensions that have an extent, in the order they are compared.
-    tiles: Vec<Vec<u64>>,
-    /// Dimensions in the order their coordinates are compared.
-    order: Vec<usize>,
-    /// Numbers on the curve.
-    curve: Option<Vec<u64>>,
-    /// How many cells.
-    pub len: usize,
-}
 
 /// A number that compares as unsigned like the coordinate it stands for. Zeros of both signs are one.
 fn key(datatype: Datatype, bytes: &[u8]) -> u64 {
     match datatype.word().kind {
         Kind::Signed | Kind::Time => signed(bytes).cast_unsigned() ^ 1 << 63,
-        Kind::Float => {
-            let bits = (float(datatype, bytes) + 0.0).to_bits();
-            if bits >> 63 == 1 { !bits } else { bits | 1 << 63 }
-        }
+        Kind::Float => float_key(float(datatype, bytes)),
         _ => le64(bytes),
     }
 }
 
-/// The tile a coordinate lies in, counted from the domain's start, in the arithmetic of its type.
-fn tile_of(dim: &Dimension, bytes: &[u8], low: &[u8], extent: &[u8]) -> u64 {
-    let datatype = dim.datatype;
-    match datatype.word().kind {
-        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
-        Kind::Float => {
-            let (x, low, extent) = (float(datatype, bytes), float(datatype, low), float(datatype, extent));
-            if datatype.size() == 4 {
-                ((x as f32 - low as f32) / extent as f32).floor() as u64
-            } else {
-                ((x - low) / extent).floor() as u64
-            }
-        }
-        _ => key(datatype, bytes).wrapping_sub(key(datatype, low)) / le64(extent).max(1),
+/// NaNs come before or after all numbers, and so lie in no domain.
+fn float_key(value: f64) -> u64 {
+    let bits = (value + 0.0).to_bits();
+    if bits >> 63 == 1 { !bits } else { bits | 1 << 63 }
+}
+
+/// The tile a float lies in, counted from the domain's start, in the arithmetic of its type.
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+fn float_tile(datatype: Datatype, bytes: &[u8], low: &[u8], extent: &[u8]) -> u64 {
+    let (x, low, extent) = (float(datatype, bytes), float(datatype, low), float(datatype, extent));
+    if datatype.size() == 4 {
+        ((x as f32 - low as f32) / extent as f32).floor() as u64
+    } else {
+        ((x - low) / extent).floor() as u64
     }
 }
 
@@ -80,161 +44,95 @@ fn refuse(dim: &Dimension, cell: usize, what: &str) -> Error {
     Error::invalid(format!("the coordinate of cell {cell} along {:?} {what}", dim.name))
 }
 
-impl<'a> Cells<'a> {
-    /// Takes the columns of the dimensions. Coordinates outside the domain in use are refused.
-    pub(crate) fn new(schema: &Schema, columns: &[ColumnData<'a>]) -> Result<Self> {
-        let mut axes = Vec::new();
-        let mut tiles: Vec<Option<Vec<u64>>> = Vec::new();
-        let mut len = None;
-        for (d, dim) in schema.dims.iter().enumerate() {
-            let used = schema.current_domain.as_ref().map(|ranges| &ranges[d]).or(dim.domain.as_ref());
-            let (axis, cells) = match columns.get(d) {
-                Some(ColumnData::Var { offsets, data, .. }) if dim.var => {
-                    if let Some((low, high)) = used.filter(|(low, high)| !(low.is_empty() && high.is_empty()))
-                    {
-                        let outside = (0..offsets.len()).find(|&i| {
-                            let text = cell_of(offsets, data, i);
-                            text < &low[..] || (!high.is_empty() && text > &high[..])
-                        });
-                        if let Some(cell) = outside {
-                            return Err(refuse(dim, cell, "lies outside the domain"));
-                        }
-                    }
-                    tiles.push(None);
-                    (Axis::Text { ends: Cow::Borrowed(offsets), data: Cow::Borrowed(data) }, offsets.len())
-                }
-                Some(ColumnData::Fixed { values, .. }) if !dim.var => {
-                    let (keys, of_tiles) = numbers(dim, values, used)?;
-                    let count = keys.len();
-                    tiles.push(of_tiles);
-                    (Axis::Numbers(keys), count)
-                }
-                _ => return Err(Error::invalid(format!("no column of coordinates along {:?}", dim.name))),
-            };
-            if *len.get_or_insert(cells) != cells {
-                return Err(Error::invalid("columns of coordinates differ in length"));
+/// The keys that cells are stored by, and how many cells there are. Takes the columns of the dimensions; coordinates outside the
+/// domain in use are refused.
+pub(crate) fn keys<'a>(schema: &Schema, columns: &[ColumnData<'a>]) -> Result<(Vec<CellKey<'a>>, usize)> {
+    let mut axes = Vec::new();
+    let mut tiles = Vec::new();
+    let mut len = None;
+    for (d, dim) in schema.dims.iter().enumerate() {
+        let used = schema.current_domain.as_ref().map(|ranges| &ranges[d]).or(dim.domain.as_ref());
+        let (axis, of_tiles, cells) = match columns.get(d) {
+            Some(ColumnData::Var { offsets, data, .. }) if dim.var => {
+                check_text(dim, offsets, data, used)?;
+                let key = CellKey::Text { ends: Cow::Borrowed(*offsets), data: Cow::Borrowed(*data) };
+                (key, None, offsets.len())
             }
-            axes.push(axis);
-        }
-        let rank = axes.len();
-        let turned = |layout: Layout| -> Vec<usize> {
-            if layout == Layout::ColMajor { (0..rank).rev().collect() } else { (0..rank).collect() }
-        };
-        let mut out = Self {
-            tiles: Vec::new(),
-            order: turned(schema.cell_order),
-            curve: None,
-            len: len.unwrap_or(0),
-            axes,
-        };
-        if schema.cell_order == Layout::Hilbert {
-            out.curve = Some(curve(schema, columns, out.len));
-        } else {
-            out.tiles = turned(schema.tile_order).into_iter().filter_map(|d| tiles[d].take()).collect();
-        }
-        Ok(out)
-    }
-
-    /// Order of two cells.
-    pub(crate) fn compare(&self, a: usize, b: usize) -> Ordering {
-        self.compare_with(a, self, b)
-    }
-
-    /// Order of a cell and one of another run of cells of the same array.
-    pub(crate) fn compare_with(&self, a: usize, other: &Cells<'_>, b: usize) -> Ordering {
-        let first = match (&self.curve, &other.curve) {
-            (Some(mine), Some(theirs)) => mine[a].cmp(&theirs[b]),
-            _ => {
-                let mut tiles = self.tiles.iter().zip(&other.tiles).map(|(t, u)| t[a].cmp(&u[b]));
-                tiles.find(|o| o.is_ne()).unwrap_or(Ordering::Equal)
+            Some(ColumnData::Fixed { values, .. }) if !dim.var => {
+                let (keys, of_tiles) = numbers(dim, values, used)?;
+                let cells = keys.len();
+                (CellKey::Numbers(keys), of_tiles, cells)
             }
+            _ => return Err(Error::invalid(format!("no column of coordinates along {:?}", dim.name))),
         };
-        first.then_with(|| {
-            let mut each = self.order.iter().map(|&d| self.axes[d].compare(a, &other.axes[d], b));
-            each.find(|o| o.is_ne()).unwrap_or(Ordering::Equal)
-        })
+        if *len.get_or_insert(cells) != cells {
+            return Err(Error::invalid("columns of coordinates differ in length"));
+        }
+        axes.push(Some(axis));
+        tiles.push(of_tiles);
     }
+    let (rank, len) = (axes.len(), len.unwrap_or(0));
+    let turned = |layout: Layout| -> Vec<usize> {
+        if layout == Layout::ColMajor { (0..rank).rev().collect() } else { (0..rank).collect() }
+    };
+    let mut keys = Vec::new();
+    if schema.cell_order == Layout::Hilbert {
+        keys.push(CellKey::Numbers(curve(schema, columns, len)));
+    } else {
+        let tiles = turned(schema.tile_order).into_iter().filter_map(|d| tiles[d].take());
+        keys.extend(tiles.map(CellKey::Numbers));
+    }
+    keys.extend(turned(schema.cell_order).into_iter().filter_map(|d| axes[d].take()));
+    Ok((keys, len))
+}
 
-    /// The same, borrowing nothing.
-    pub(crate) fn into_owned(self) -> Cells<'static> {
-        let owned = |axis: Axis<'_>| match axis {
-            Axis::Numbers(keys) => Axis::Numbers(keys),
-            Axis::Text { ends, data } => {
-                Axis::Text { ends: Cow::Owned(ends.into_owned()), data: Cow::Owned(data.into_owned()) }
-            }
-        };
-        Cells {
-            axes: self.axes.into_iter().map(owned).collect(),
-            tiles: self.tiles,
-            order: self.order,
-            curve: self.curve,
-            len: self.len,
-        }
-    }
-
-    /// The cells in global order. Where a position may hold one cell only, the last of several is taken with `dedup`, else they
-    /// are refused.
-    pub(crate) fn sorted(&self, duplicates: bool, dedup: bool) -> Result<Vec<usize>> {
-        let mut cells: Vec<usize> = (0..self.len).collect();
-        cells.sort_by(|&a, &b| self.compare(a, b));
-        if duplicates {
-            return Ok(cells);
-        }
-        let twice = |pair: &[usize]| self.compare(pair[0], pair[1]).is_eq();
-        if !dedup {
-            return match cells.windows(2).find(|pair| twice(pair)) {
-                None => Ok(cells),
-                Some(pair) => {
-                    let detail = format!("cells {} and {} have the same coordinates", pair[0], pair[1]);
-                    Err(Error::invalid(detail)
-                        .hint("ask for duplicates to be dropped, or allow them in the schema"))
-                }
-            };
-        }
-        let last = |i: usize| cells.get(i + 1).is_none_or(|&next| self.compare(cells[i], next).is_ne());
-        Ok((0..cells.len()).filter(|&i| last(i)).map(|i| cells[i]).collect())
-    }
-
-    /// Refuses cells that are not in global order, or twice at a position that holds one.
-    pub(crate) fn check(&self, duplicates: bool) -> Result<()> {
-        for i in 1..self.len {
-            match self.compare(i - 1, i) {
-                Ordering::Less => {}
-                Ordering::Equal if duplicates => {}
-                Ordering::Equal => {
-                    return Err(Error::invalid(format!("cells {} and {i} have the same coordinates", i - 1)));
-                }
-                Ordering::Greater => {
-                    return Err(Error::invalid(format!(
-                        "cell {i} comes before cell {} in global order",
-                        i - 1
-                    )));
-                }
-            }
-        }
-        Ok(())
-    }
+fn check_text(dim: &Dimension, ends: &[u64], data: &[u8], used: Option<&(Vec<u8>, Vec<u8>)>) -> Result<()> {
+    let Some((low, high)) = used.filter(|(low, high)| !(low.is_empty() && high.is_empty())) else {
+        return Ok(());
+    };
+    let outside = (0..ends.len()).find(|&i| {
+        let text = cell_of(ends, data, i);
+        text < &low[..] || (!high.is_empty() && text > &high[..])
+    });
+    outside.map_or(Ok(()), |cell| Err(refuse(dim, cell, "lies outside the domain")))
 }
 
 type Numbers = (Vec<u64>, Option<Vec<u64>>);
 
+/// Coordinates and numbers of tiles along one dimension.
 fn numbers(dim: &Dimension, values: &[u8], used: Option<&(Vec<u8>, Vec<u8>)>) -> Result<Numbers> {
-    let size = dim.datatype.size();
-    let cells = || values.chunks_exact(size);
+    let keys: Vec<u64> = dispatch_element!(dim.datatype.dtype(), T => keys_of::<T>(values),
+        else => return Err(Error::unsupported(format!("coordinates of {}", dim.datatype.name()))));
     if let Some((low, high)) = used {
-        for (i, cell) in cells().enumerate() {
-            let nan = dim.datatype.word().kind == Kind::Float && float(dim.datatype, cell).is_nan();
-            if nan || compare(dim.datatype, cell, low).is_lt() || compare(dim.datatype, cell, high).is_gt() {
-                return Err(refuse(dim, i, "lies outside the domain"));
-            }
+        let inside = key(dim.datatype, low)..=key(dim.datatype, high);
+        if let Some(cell) = keys.iter().position(|key| !inside.contains(key)) {
+            return Err(refuse(dim, cell, "lies outside the domain"));
         }
     }
-    let keys = cells().map(|cell| key(dim.datatype, cell)).collect();
-    let tiles = match (&dim.domain, &dim.extent) {
-        (Some((low, _)), Some(extent)) => Some(cells().map(|cell| tile_of(dim, cell, low, extent)).collect()),
-        _ => None,
+    let (Some((low, _)), Some(extent)) = (&dim.domain, &dim.extent) else { return Ok((keys, None)) };
+    let tiles = match dim.datatype.word().kind {
+        Kind::Float => values
+            .chunks_exact(dim.datatype.size())
+            .map(|cell| float_tile(dim.datatype, cell, low, extent))
+            .collect(),
+        _ => {
+            let (low, extent) = (key(dim.datatype, low), le64(extent).max(1));
+            keys.iter().map(|key| key.wrapping_sub(low) / extent).collect()
+        }
     };
-    Ok((keys, tiles))
+    Ok((keys, Some(tiles)))
+}
+
+fn keys_of<T: Element>(values: &[u8]) -> Vec<u64> {
+    let each = values.chunks_exact(size_of::<T>()).map(bytemuck::pod_read_unaligned::<T>);
+    if T::IS_FLOAT {
+        return each.map(|value| float_key(value.to_f64())).collect();
+    }
+    // Integers of up to 64 bits: those with a sign compare as unsigned once it is turned.
+    let signed = T::DTYPE.class() == tesseral_core::dtype::Class::Int;
+    #[allow(clippy::cast_possible_truncation)]
+    let number = |value: T| (value.to_i128() as i64).cast_unsigned();
+    if signed { each.map(|v| number(v) ^ 1 << 63).collect() } else { each.map(number).collect() }
 }
 
 /// Numbers of cells on the Hilbert curve through the domain.

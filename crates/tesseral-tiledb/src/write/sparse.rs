@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tesseral_core::{ChunkStats, Coords, Error, Result, Scalar, Stat};
-use tesseral_format::{Column, ColumnData, EncodedChunk, Scratch};
+use tesseral_format::{CellKeys, Column, ColumnData, EncodedChunk, Pending, Scratch, Twice};
 
 use super::array::{Place, dims, encode_columns, fields, new_fragment};
 use super::fragment::FragmentWriter;
-use super::order::Cells;
+use super::order;
 use super::tile::{Target, cell_of};
 use crate::model::StoredSchema;
 use crate::wire::datatype::{Datatype, compare};
@@ -58,13 +58,14 @@ impl SparseWrite {
         self.schema.wire.capacity
     }
 
-    pub(crate) fn sort(&self, columns: &[ColumnData<'_>], sorted: bool) -> Result<Option<Vec<usize>>> {
-        let wire = &self.schema.wire;
-        let cells = Cells::new(wire, columns)?;
-        if sorted {
-            return cells.check(wire.duplicates).map(|()| None);
-        }
-        cells.sorted(wire.duplicates, self.dedup).map(Some)
+    pub(crate) fn keys<'a>(&self, columns: &[ColumnData<'a>]) -> Result<CellKeys<'a>> {
+        let (keys, cells) = order::keys(&self.schema.wire, columns)?;
+        let twice = match (self.schema.wire.duplicates, self.dedup) {
+            (true, _) => Twice::Keep,
+            (false, true) => Twice::Last,
+            (false, false) => Twice::Refuse,
+        };
+        Ok(CellKeys { keys, cells, twice })
     }
 
     /// Dimensions, then fields.
@@ -104,7 +105,7 @@ impl SparseWrite {
         Ok(EncodedChunk { coords: Coords::from_slice(&[number]), parts, stats })
     }
 
-    pub(crate) fn push(&self, place: &Place, chunk: EncodedChunk<'_>) -> Result<()> {
+    pub(crate) fn place<'a>(&self, place: &Place, chunk: EncodedChunk<'a>) -> Result<Pending<'a>> {
         let number = chunk.coords.first().copied().unwrap_or(0);
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let State { fragment, waiting, last } = &mut *state;
@@ -114,27 +115,33 @@ impl SparseWrite {
         }
         if number > fragment.tiles() {
             waiting.insert(number, chunk.into_owned());
-            return Ok(());
+            return Ok(Pending::default());
         }
-        self.store(fragment, last, &chunk)?;
+        let mut pending = self.store(fragment, last, chunk)?;
         while let Some(next) = waiting.remove(&fragment.tiles()) {
-            self.store(fragment, last, &next)?;
+            pending.extend(self.store(fragment, last, next.into_owned())?);
         }
-        Ok(())
+        Ok(pending)
     }
 
-    fn store(&self, fragment: &mut FragmentWriter, last: &mut u64, chunk: &EncodedChunk<'_>) -> Result<()> {
+    fn store<'a>(
+        &self,
+        fragment: &mut FragmentWriter,
+        last: &mut u64,
+        chunk: EncodedChunk<'a>,
+    ) -> Result<Pending<'a>> {
         if fragment.tiles() > 0 && *last != self.capacity() {
             return Err(Error::invalid("only the last tile of a fragment may have fewer cells"));
         }
         let columns = self.targets().into_iter().map(|t| t.column);
-        let stats: Vec<(Column, ChunkStats)> = columns.zip(chunk.stats.iter().cloned()).collect();
+        let stats: Vec<(Column, ChunkStats)> = columns.zip(chunk.stats).collect();
         let ranges = stats.iter().take(self.schema.wire.dims.len()).map(|(_, stats)| {
             let end = |stat: &Stat<Scalar>| stat.exact().map(|s| s.bytes().to_vec()).unwrap_or_default();
             (end(&stats.min), end(&stats.max))
         });
         *last = stats.first().map_or(0, |(_, stats)| stats.cells);
-        fragment.push(&chunk.parts, &stats, Some(ranges.collect()))
+        let ranges = ranges.collect();
+        fragment.place(chunk.parts, &stats, Some(ranges))
     }
 
     /// Publishes the fragment's files; nothing when no cell came.

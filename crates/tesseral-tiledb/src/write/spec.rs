@@ -2,12 +2,14 @@
 
 use tesseral_codec::filter::{DEFAULT_LEVEL, Filter, Kind, Word};
 use tesseral_core::dtype::Class;
-use tesseral_core::{ArraySchema, CellLen, DType, Dimension, Error, Field, Order, Result, Scalar, Value};
+use tesseral_core::{
+    ArraySchema, Attributes, CellLen, DType, Dimension, Error, Field, Order, Result, Scalar, Value,
+};
 use tesseral_format::{ArraySpec, CodecSpec};
 
 use crate::geometry::integer;
 use crate::wire::WRITTEN;
-use crate::wire::datatype::{Datatype, VAR};
+use crate::wire::datatype::{Datatype, VAR, compare};
 use crate::wire::pipeline::Pipeline;
 use crate::wire::schema::{Attribute, Dimension as WireDimension, Layout, Range, Schema};
 
@@ -23,11 +25,20 @@ pub(crate) struct Extra {
     pub coords: Option<Vec<Filter>>,
     pub offsets: Option<Vec<Filter>>,
     pub validity: Option<Vec<Filter>>,
+    /// Domains of dimensions that are only in part in use, which is what the array model says of them.
+    pub domains: Attributes,
 }
 
 impl Default for Extra {
     fn default() -> Self {
-        Self { capacity: CAPACITY, tile_order: Layout::RowMajor, coords: None, offsets: None, validity: None }
+        Self {
+            capacity: CAPACITY,
+            tile_order: Layout::RowMajor,
+            coords: None,
+            offsets: None,
+            validity: None,
+            domains: Attributes::new(),
+        }
     }
 }
 
@@ -37,8 +48,12 @@ pub(crate) fn schema(spec: &ArraySpec, extra: &Extra) -> Result<Schema> {
     if model.dims.is_empty() {
         return Err(Error::unsupported("an array without dimensions in TileDB"));
     }
-    let dims = model.dims.iter().enumerate().map(|(d, dim)| dimension(model, d, dim));
-    let dims = dims.collect::<Result<Vec<_>>>()?;
+    let dims = model.dims.iter().enumerate().map(|(d, dim)| {
+        let grows = extra.domains.contains_key(&dim.name);
+        dimension(model, d, dim, grows)
+    });
+    let mut dims = dims.collect::<Result<Vec<_>>>()?;
+    let current_domain = widen(model, &extra.domains, &mut dims)?;
     let same = dims.windows(2).all(|pair| pair[0].datatype == pair[1].datatype);
     if !model.sparse && !same {
         return Err(Error::unsupported("a dense TileDB array whose dimensions differ in type"));
@@ -76,8 +91,43 @@ pub(crate) fn schema(spec: &ArraySpec, extra: &Extra) -> Result<Schema> {
         attributes,
         labels: Vec::new(),
         enumerations: Vec::new(),
-        current_domain: None,
+        current_domain,
     })
+}
+
+/// Gives dimensions the domains that they may grow to; the part in use, when one of them has room.
+fn widen(
+    model: &ArraySchema,
+    domains: &Attributes,
+    dims: &mut [WireDimension],
+) -> Result<Option<Vec<Range>>> {
+    if let Some(name) = domains.keys().find(|name| !model.dims.iter().any(|dim| dim.name == **name)) {
+        return Err(Error::not_found("dimension", name, model.dims.iter().map(|d| d.name.clone()).collect()));
+    }
+    let mut used = Vec::new();
+    for (dim, wire) in model.dims.iter().zip(dims.iter_mut()) {
+        let end = |value: &Value| Scalar::parse(dim.dtype, &value.to_string());
+        let part = match (&dim.domain, &wire.domain) {
+            (Some((low, high)), _) => range(low, high, wire.datatype, wire.var)?,
+            (None, Some(domain)) => domain.clone(),
+            (None, None) => (Vec::new(), Vec::new()),
+        };
+        if let Some(Value::List(ends)) = domains.get(&dim.name)
+            && let [low, high] = &ends[..]
+        {
+            let whole = range(&end(low)?, &end(high)?, wire.datatype, wire.var)?;
+            let inside = compare(wire.datatype, &whole.0, &part.0).is_le()
+                && compare(wire.datatype, &part.1, &whole.1).is_le();
+            if !inside {
+                let detail = format!("the part of dimension {:?} in use leaves its domain", dim.name);
+                return Err(Error::invalid(detail));
+            }
+            wire.domain = Some(whole);
+            check_domain(wire)?;
+        }
+        used.push(part);
+    }
+    Ok((!domains.is_empty()).then_some(used))
 }
 
 fn unique<'a>(names: impl Iterator<Item = &'a str>) -> Result<()> {
@@ -96,7 +146,7 @@ pub(crate) fn unnamed(d: usize) -> String {
     format!("__dim_{d}")
 }
 
-fn dimension(model: &ArraySchema, d: usize, dim: &Dimension) -> Result<WireDimension> {
+fn dimension(model: &ArraySchema, d: usize, dim: &Dimension, grows: bool) -> Result<WireDimension> {
     let name = if dim.name.is_empty() { unnamed(d) } else { dim.name.clone() };
     let refuse = |what: &str| Error::unsupported(format!("{what} (dimension {name:?}) in a TileDB array"));
     let datatype = match dim.dtype {
@@ -121,7 +171,8 @@ fn dimension(model: &ArraySchema, d: usize, dim: &Dimension) -> Result<WireDimen
     };
     let extent = match (&model.chunk_shape, &dim.tile) {
         (Some(chunk), _) => {
-            let positions = dim.extent.unwrap_or(u64::MAX).max(1);
+            // A tile is no longer than the dimension, unless that grows.
+            let positions = dim.extent.filter(|_| !grows).unwrap_or(u64::MAX).max(1);
             let tile = chunk.get(d).copied().unwrap_or(1).min(positions);
             Some(number(i128::from(tile), datatype)?)
         }

@@ -4,10 +4,10 @@
 //! them shows in it. A tile whose floats are all NaN has NaN as both.
 
 use tesseral_codec::filter::Kind;
-use tesseral_core::{ChunkStats, Result, Scalar, Stat, Sum};
+use tesseral_core::{ChunkStats, DType, Element, Result, Scalar, Stat, Sum, dispatch_element};
 
-use crate::wire::cursor::le64;
-use crate::wire::datatype::{Datatype, VAR, float, signed};
+use super::tile::cell_of;
+use crate::wire::datatype::{Datatype, VAR, float};
 
 /// What is kept of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,22 +50,20 @@ pub(crate) fn fixed(
     if !kept.extrema && !kept.sum {
         return Ok(stats);
     }
-    let each = || {
-        let valid = move |i: usize| validity.is_none_or(|v| v.get(i).is_some_and(|b| *b != 0));
-        cells.chunks_exact(size).enumerate().filter(move |(i, _)| valid(*i)).map(|(_, cell)| cell)
-    };
-    let folded = match datatype.word().kind {
-        Kind::Signed | Kind::Time => integers(each().map(|c| i128::from(signed(c))), size),
-        Kind::Unsigned | Kind::Bool => integers(each().map(|c| i128::from(le64(c))), size),
-        Kind::Float => floats(each(), datatype),
+    let folded = match datatype.dtype() {
         // One character is a number too.
-        Kind::Text if values == 1 && datatype == Datatype::CHAR => {
-            integers(each().map(|c| i128::from(signed(c))), size)
-        }
-        Kind::Text => text(each()),
+        DType::Char if values == 1 => numbers::<i8>(cells, validity),
+        dtype => dispatch_element!(dtype, T => numbers::<T>(cells, validity),
+            else => text(counted(cells.chunks_exact(size), validity))),
     };
     fill_in(&mut stats, datatype, kept, folded)?;
     Ok(stats)
+}
+
+/// The cells that are not null.
+fn counted<T>(cells: impl Iterator<Item = T>, validity: Option<&[u8]>) -> impl Iterator<Item = T> {
+    let valid = move |i: usize| validity.is_none_or(|v| v.get(i).is_some_and(|b| *b != 0));
+    cells.enumerate().filter(move |(i, _)| valid(*i)).map(|(_, cell)| cell)
 }
 
 /// Statistics of cells of any length.
@@ -79,12 +77,8 @@ pub(crate) fn var(
     let mut stats = ChunkStats { nulls: Stat::Exact(nulls as u64), ..ChunkStats::unknown(ends.len() as u64) };
     let kept = Kept::of_attribute(datatype, VAR);
     if kept.extrema {
-        let starts = std::iter::once(0).chain(ends.iter().copied());
-        let cells = starts.zip(ends).enumerate().filter_map(|(i, (start, end))| {
-            let valid = validity.is_none_or(|v| v.get(i).is_some_and(|b| *b != 0));
-            let range = usize::try_from(start).ok()?..usize::try_from(*end).ok()?;
-            data.get(range).filter(|_| valid)
-        });
+        let cells = (0..ends.len()).map(|i| cell_of(ends, data, i));
+        let cells = counted(cells, validity);
         fill_in(&mut stats, datatype, kept, text(cells))?;
     }
     Ok(stats)
@@ -109,43 +103,54 @@ fn fill_in(stats: &mut ChunkStats, datatype: Datatype, kept: Kept, folded: Folde
     Ok(())
 }
 
-fn integers(values: impl Iterator<Item = i128>, size: usize) -> Folded {
-    let mut ends: Option<(i128, i128)> = None;
-    let mut sum = 0_i128;
-    for value in values {
-        let (min, max) = ends.unwrap_or((value, value));
-        ends = Some((min.min(value), max.max(value)));
-        sum += value;
+fn numbers<T: Element>(cells: &[u8], validity: Option<&[u8]>) -> Folded {
+    let each = cells.chunks_exact(size_of::<T>()).map(bytemuck::pod_read_unaligned::<T>);
+    // The loop without nulls is by far the most frequent one, and looks at nothing but the cells.
+    match (T::IS_FLOAT, validity) {
+        (true, None) => floats(each),
+        (true, _) => floats(counted(each, validity)),
+        (false, None) => integers(each),
+        (false, _) => integers(counted(each, validity)),
     }
-    let bytes = |n: i128| n.to_le_bytes()[..size].to_vec();
-    Folded { min: ends.map(|e| bytes(e.0)), max: ends.map(|e| bytes(e.1)), sum: Some(Sum::Int(sum)) }
 }
 
-fn floats<'a>(cells: impl Iterator<Item = &'a [u8]>, datatype: Datatype) -> Folded {
-    let mut low: Option<(f64, &[u8])> = None;
-    let mut high: Option<(f64, &[u8])> = None;
-    let mut nan = None;
-    let mut infinite = false;
+fn integers<T: Element>(mut values: impl Iterator<Item = T>) -> Folded {
+    let Some(first) = values.next() else { return Folded { sum: Some(Sum::Int(0)), ..Folded::default() } };
+    let (mut min, mut max, mut sum) = (first, first, first.to_i128());
+    for value in values {
+        min = if value < min { value } else { min };
+        max = if value > max { value } else { max };
+        sum += value.to_i128();
+    }
+    let bytes = |n: T| Some(bytemuck::bytes_of(&n).to_vec());
+    Folded { min: bytes(min), max: bytes(max), sum: Some(Sum::Int(sum)) }
+}
+
+/// Cells are added one after the other, as every reader of the format would: another order gives another last bit. A comparison with
+/// a NaN is false, so that it changes neither end.
+fn floats<T: Element>(mut values: impl Iterator<Item = T>) -> Folded {
     let mut sum = 0.0_f64;
-    for cell in cells {
-        let value = float(datatype, cell);
-        sum += value;
-        infinite |= value.is_infinite();
+    let mut nan = None;
+    let first = values.by_ref().find(|value| {
+        sum += value.to_f64();
         if value.is_nan() {
-            nan.get_or_insert(cell);
-            continue;
+            nan.get_or_insert(*value);
         }
-        if low.is_none_or(|(min, _)| value < min) {
-            low = Some((value, cell));
-        }
-        if high.is_none_or(|(max, _)| value > max) {
-            high = Some((value, cell));
+        !value.is_nan()
+    });
+    let (mut min, mut max) = (first, first);
+    if let (Some(min), Some(max)) = (&mut min, &mut max) {
+        for value in values {
+            sum += value.to_f64();
+            *min = if value < *min { value } else { *min };
+            *max = if value > *max { value } else { *max };
         }
     }
     // A sum that only adding made infinite stops at the end of its type.
+    let infinite = [min, max].into_iter().flatten().any(Element::is_infinite);
     let sum = if sum.is_infinite() && !infinite { f64::MAX.copysign(sum) } else { sum };
-    let end = |end: Option<(f64, &[u8])>| end.map(|e| e.1).or(nan).map(<[u8]>::to_vec);
-    Folded { min: end(low), max: end(high), sum: Some(Sum::Float(sum)) }
+    let bytes = |end: Option<T>| end.or(nan).map(|n| bytemuck::bytes_of(&n).to_vec());
+    Folded { min: bytes(min), max: bytes(max), sum: Some(Sum::Float(sum)) }
 }
 
 fn text<'a>(cells: impl Iterator<Item = &'a [u8]>) -> Folded {

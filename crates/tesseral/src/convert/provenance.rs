@@ -35,7 +35,7 @@ fn folder(store: &dyn Store, path: &str, hash: &mut Xxh3) -> Result<()> {
         } else {
             hash.update(name.as_bytes());
             hash.update(&[0]);
-            hash.update(&entry.len.to_le_bytes());
+            hash.update(&store.len(&name)?.to_le_bytes());
             object(store, &name, hash)?;
         }
     }

@@ -124,10 +124,10 @@ fn each_cell(region: &Region, order: Order, mut visit: impl FnMut(&[u64])) {
 
 /// Writes one fragment over the box around all of them.
 pub(super) fn paint(opened: &Opened, array: &TileDbArray) -> Result<String> {
-    let Some(region) = around(opened, &array.fragments)? else {
+    let Some(region) = around(opened, array.fragments()?)? else {
         return Err(Error::invalid("fragments without a cell"));
     };
-    let place = place(opened, array);
+    let place = place(opened, array)?;
     let stored = std::sync::Arc::clone(&opened.opening.current);
     let write = DenseWrite::new(stored, region.clone(), opened.store.location())?;
     let schema = array.schema();
@@ -142,7 +142,7 @@ pub(super) fn paint(opened: &Opened, array: &TileDbArray) -> Result<String> {
         let columns = tile(array, &part, schema.cell_order, &mut scratch)?;
         let data: Vec<ColumnData<'_>> = columns.iter().map(Cells::data).collect();
         let encoded = write.encode(&coords, &data, place.key.as_ref(), &mut scratch)?;
-        write.push(&place, encoded)?;
+        write.place(&place, encoded)?.store()?;
     }
     commit(opened, array, write.finish(&place)?)
 }

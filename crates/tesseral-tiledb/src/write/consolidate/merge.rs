@@ -1,13 +1,15 @@
 //! Cells of several sparse fragments in one global order, every version of them with the time it was written.
 
 use std::cmp::Ordering;
+use std::collections::BinaryHeap;
+use std::collections::binary_heap::PeekMut;
 use std::sync::Arc;
 
 use smallvec::SmallVec;
 use tesseral_codec::filter::Rules;
 use tesseral_core::{CellLen, ChunkStats, Error, Result};
 use tesseral_format::{
-    Access, ArraySource, Column, ColumnData, Cover, EncodedPart, PlannedChunk, Role, Scratch,
+    Access, ArraySource, CellKeys, Column, ColumnData, Cover, EncodedPart, PlannedChunk, Role, Scratch, Twice,
 };
 use tesseral_store::StoreExt;
 
@@ -21,7 +23,7 @@ use crate::wire::datatype::Datatype;
 use crate::write::array::{dims, encode_columns, fields};
 use crate::write::fragment::{Extras, FragmentWriter};
 use crate::write::names;
-use crate::write::order::Cells;
+use crate::write::order;
 use crate::write::sparse::bounds;
 use crate::write::stats::{self, Kept};
 
@@ -32,7 +34,7 @@ struct Cursor {
     columns: Vec<ColumnCells>,
     /// When each cell was written, and when and by what it was removed.
     times: [Vec<u64>; 3],
-    order: Cells<'static>,
+    order: CellKeys<'static>,
     at: usize,
 }
 
@@ -68,7 +70,7 @@ fn load(
     tile: u64,
     scratch: &mut Scratch,
 ) -> Result<Cursor> {
-    let source = &array.fragments[fragment];
+    let source = &array.fragments()?[fragment];
     let cells = source.cells(tile, None);
     let mut parts = SmallVec::new();
     for column in &layout.columns {
@@ -94,7 +96,8 @@ fn load(
         columns.push(read(array, &chunk, *column, *size, *nullable, scratch)?);
     }
     let data: Vec<ColumnData<'_>> = columns.iter().map(ColumnCells::data).collect();
-    let order = Cells::new(&array.current.wire, &data)?.into_owned();
+    let (keys, len) = order::keys(&array.current.wire, &data)?;
+    let order = CellKeys { keys, cells: len, twice: Twice::Keep }.into_owned();
     let count = usize::try_from(cells).unwrap_or(usize::MAX);
     let written = match source.time_slot() {
         Some(slot) => numbers(array, source, slot, tile, count, scratch)?,
@@ -129,11 +132,28 @@ fn numbers(
     Ok(out.chunks_exact(8).map(le64).collect())
 }
 
-/// Order of the next cells of two cursors: by position, the newest first.
-fn before(a: &Cursor, b: &Cursor) -> Ordering {
-    let newest = |c: &Cursor| (c.times[0][c.at], c.fragment);
-    a.order.compare_with(a.at, &b.order, b.at).then_with(|| newest(b).cmp(&newest(a)))
+/// By the position of the next cell, the newest first. The greatest cursor is the one whose cell comes next.
+impl Ord for Cursor {
+    fn cmp(&self, other: &Self) -> Ordering {
+        let newest = |c: &Self| (c.times[0][c.at], c.fragment);
+        let position = other.order.compare_with(other.at, &self.order, self.at);
+        position.then_with(|| newest(self).cmp(&newest(other)))
+    }
 }
+
+impl PartialOrd for Cursor {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Cursor {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for Cursor {}
 
 /// Cells of the tile that is being filled.
 struct Output<'a> {
@@ -170,10 +190,10 @@ impl Output<'_> {
             parts.push(part(Column::DeletedBy, removed));
             stats.push((Column::DeletedBy, of_removed));
         }
-        self.fragment.push(&parts, &stats, Some(around))?;
+        self.fragment.place(parts, &stats, Some(around))?.store()?;
         if self.deletes {
             let (by, of_by) = self.encode_times(2)?;
-            self.fragment.push_conditions(&by, &of_by)?;
+            self.fragment.place_conditions(by, &of_by)?.store()?;
         }
         self.last = cells;
         self.columns.iter_mut().for_each(|c| *c = c.like());
@@ -213,10 +233,11 @@ fn part<'a>(column: Column, bytes: Vec<u8>) -> EncodedPart<'a> {
 
 /// Writes one fragment of the cells of all of them. Memory holds one tile of each, and one that is filled.
 pub(super) fn merge(opened: &Opened, array: &TileDbArray) -> Result<String> {
-    let place = place(opened, array);
+    let place = place(opened, array)?;
     let layout = layout(array);
-    let deletes = array.fragments.iter().any(|f| f.footer.deletes);
-    let processed = match array.fragments.first() {
+    let fragments = array.fragments()?;
+    let deletes = fragments.iter().any(|f| f.footer.deletes);
+    let processed = match fragments.first() {
         Some(first) => first.processed(&opened.reader)?,
         None => Vec::new(),
     };
@@ -245,24 +266,25 @@ pub(super) fn merge(opened: &Opened, array: &TileDbArray) -> Result<String> {
         scratch: Scratch::default(),
     };
     let mut scratch = Scratch::default();
-    let mut cursors = Vec::new();
-    for (number, fragment) in array.fragments.iter().enumerate() {
+    let mut cursors = BinaryHeap::new();
+    for (number, fragment) in fragments.iter().enumerate() {
         if fragment.tiles > 0 {
             cursors.push(load(array, &layout, number, 0, &mut scratch)?);
         }
     }
-    // Few fragments at once: looking at all of them costs less than keeping them in a heap.
-    while let Some(next) = (0..cursors.len()).min_by(|&a, &b| before(&cursors[a], &cursors[b])) {
-        out.push(&cursors[next], &layout.sizes)?;
-        let cursor = &mut cursors[next];
-        cursor.at += 1;
-        if cursor.at == cursor.order.len {
-            let (number, tile) = (cursor.fragment, cursor.tile + 1);
-            if tile < array.fragments[number].tiles {
-                cursors[next] = load(array, &layout, number, tile, &mut scratch)?;
-            } else {
-                cursors.swap_remove(next);
+    loop {
+        let done = {
+            let Some(mut first) = cursors.peek_mut() else { break };
+            out.push(&first, &layout.sizes)?;
+            if first.at + 1 < first.order.cells {
+                first.at += 1;
+                continue;
             }
+            PeekMut::pop(first)
+        };
+        let (number, tile) = (done.fragment, done.tile + 1);
+        if tile < fragments[number].tiles {
+            cursors.push(load(array, &layout, number, tile, &mut scratch)?);
         }
     }
     out.flush()?;

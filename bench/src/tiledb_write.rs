@@ -1,0 +1,199 @@
+//! The cases about writing TileDB arrays: tiles, cells, many small writes, and making one fragment of many.
+
+use std::fs;
+use std::path::Path;
+
+use serde_json::{Value as Json, json};
+use tesseral::{
+    Append, ArrayId, ArraySchema, ArraySpec, Arrival, CodecSpec, ColumnData, Consolidate, Create, DType,
+    Dimension, Field, OpenOptions, Region, Scalar, Value, Wanted,
+};
+
+use crate::common::{Args, Outcome, Result, digest, memory_now, memory_peak, time, time_after};
+use crate::plain;
+
+/// Sides of the domain and of the tiles that sparse cells lie in, and cells of a stored tile.
+const SIDE: i64 = 100_000;
+const TILE: i64 = 1000;
+const CAPACITY: i64 = 10_000;
+/// Cells of a small write.
+const ROW: usize = 100;
+
+/// Runs a case.
+pub fn run(args: &Args) -> Result<Outcome> {
+    match args.case.as_str() {
+        "tdb_write" => tiles(args),
+        "tdb_rows" => rows(args),
+        "tdb_append" => appends(args),
+        "tdb_consolidate" => consolidate(args),
+        case => Err(format!("no case {case}").into()),
+    }
+}
+
+fn zstd() -> Vec<CodecSpec> {
+    "zstd:3".parse().into_iter().collect()
+}
+
+/// Bytes of all files below a folder.
+fn stored(folder: &Path) -> Result<u64> {
+    let mut total = 0;
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        total += if entry.file_type()?.is_dir() { stored(&entry.path())? } else { entry.metadata()?.len() };
+    }
+    Ok(total)
+}
+
+/// A dimension of 32-bit positions.
+fn positions(name: &str, extent: u64) -> Dimension {
+    Dimension { dtype: DType::Int32, ..Dimension::new(name, extent) }
+}
+
+/// A plain file, in memory, written as a dense array.
+fn tiles(args: &Args) -> Result<Outcome> {
+    let source = plain::map(&args.file)?;
+    let expected = digest([plain::cells(&source)?]);
+    let mut schema = ArraySchema::dense("cube", DType::Float32, &args.shape, &args.chunk);
+    schema.dims = (0..).zip(&args.shape).map(|(d, n)| positions(&format!("d{d}"), *n)).collect();
+    let mut spec = ArraySpec::raw(schema);
+    if args.zstd {
+        spec.codecs = vec![zstd()];
+    }
+    let before = memory_now()?;
+    let timed = time(args, || {
+        let mut session = Create::new().overwrite().begin(&args.out, "tiledb")?;
+        let cube = session.add(&spec)?;
+        session.write(cube, &source)?;
+        Ok(session.commit()?)
+    })?;
+    let extra = memory_peak()?.saturating_sub(before);
+    let array = tesseral::open(&args.out)?.array_at(0)?;
+    let answer = digest([array.read(&array.all()?)?.as_slice().ok_or("not f32")?]);
+    if answer != expected {
+        return Err("other cells came back".into());
+    }
+    Ok(Outcome::new(&timed, source.len() as u64, answer).extra(extra).stored(stored(&args.out)?))
+}
+
+/// The array of sparse cells: two coordinates and a field.
+fn sparse() -> ArraySpec {
+    let axis = |name: &str| Dimension {
+        dtype: DType::Int64,
+        domain: Some((Scalar::from_element(0_i64), Scalar::from_element(SIDE - 1))),
+        tile: Some(Scalar::from_element(TILE)),
+        ..Dimension::new(name, SIDE.unsigned_abs())
+    };
+    let mut schema = ArraySchema::dense("rows", DType::Float64, &[], &[]);
+    schema.dims = vec![axis("x"), axis("y")];
+    schema.fields = vec![Field::new("a", DType::Float64)];
+    (schema.sparse, schema.chunk_shape) = (true, None);
+    ArraySpec { schema, codecs: vec![zstd()] }
+}
+
+/// What is in an array: the sum of all cells, of a sparse one their number and the sum of each column.
+fn sums(path: &Path) -> Result<Json> {
+    let array = tesseral::open(path)?.array_at(0)?;
+    if !array.schema().sparse {
+        let sum = array.summary(&array.all()?, Wanted::SUM)?;
+        return Ok(json!([sum.sum().ok_or("no sum")?.to_f64()]));
+    }
+    let found = array.cells()?.columns(["x", "y", "a"])?.unordered().read()?;
+    let sum = |number: fn([u8; 8]) -> f64, column: usize| -> f64 {
+        let cells = &found.columns[column].1;
+        (0..found.rows).map(|i| number(std::array::from_fn(|k| cells.get(i)[k]))).sum()
+    };
+    // Coordinates are far below 2⁵³.
+    #[allow(clippy::cast_precision_loss)]
+    let place = |word| i64::from_le_bytes(word) as f64;
+    Ok(json!([found.rows, sum(place, 0), sum(place, 1), sum(f64::from_le_bytes, 2)]))
+}
+
+/// Cells at random places, column behind column in a plain file, written as a sparse array.
+fn rows(args: &Args) -> Result<Outcome> {
+    let source = plain::map(&args.file)?;
+    let column = args.count * 8;
+    let columns: Vec<ColumnData<'_>> =
+        source.chunks_exact(column).map(|values| ColumnData::Fixed { values, validity: None }).collect();
+    let create = Create::new()
+        .overwrite()
+        .option("capacity", Value::Int(CAPACITY))
+        .option("coordinates", Value::from("zstd:3"));
+    let before = memory_now()?;
+    let timed = time(args, || {
+        let mut session = create.begin(&args.out, "tiledb")?;
+        let rows = session.add(&sparse())?;
+        session.write_cells(rows, &columns, Arrival::Any)?;
+        Ok(session.commit()?)
+    })?;
+    let extra = memory_peak()?.saturating_sub(before);
+    Ok(Outcome::new(&timed, source.len() as u64, sums(&args.out)?).extra(extra).stored(stored(&args.out)?))
+}
+
+/// Many writes of one row each, every one opening the array anew.
+fn appends(args: &Args) -> Result<Outcome> {
+    let count = args.count as u64;
+    let mut schema = ArraySchema::dense("versions", DType::Float32, &[count, ROW as u64], &[1, ROW as u64]);
+    schema.dims = vec![positions("t", count), positions("x", ROW as u64)];
+    let spec = ArraySpec::raw(schema);
+    let timed = time_after(
+        args,
+        || {
+            let create = Create::new().overwrite().option("empty", Value::Bool(true));
+            let mut session = create.begin(&args.out, "tiledb")?;
+            session.add(&spec)?;
+            Ok(session.commit()?)
+        },
+        || {
+            for t in 0..count {
+                #[allow(clippy::cast_precision_loss)]
+                let cells = [t as f32; ROW];
+                let region = Region::new([(t, t + 1), (0, ROW as u64)]);
+                let session = Append::new().region(region.clone()).begin(&args.out)?;
+                session.write_region(ArrayId(0), &region, bytemuck::cast_slice(&cells))?;
+                session.commit()?;
+            }
+            Ok(())
+        },
+    )?;
+    let array = tesseral::open(&args.out)?.array_at(0)?;
+    let answer = digest([array.read(&array.all()?)?.as_slice().ok_or("not f32")?]);
+    Ok(Outcome::new(&timed, 4 * ROW as u64, answer).per(args.count).stored(stored(&args.out)?))
+}
+
+/// One fragment of all that an array has; each run begins with a fresh copy.
+fn consolidate(args: &Args) -> Result<Outcome> {
+    let mut extra = 0;
+    let timed = time_after(
+        args,
+        || copy(&args.file, &args.out),
+        || {
+            let before = memory_now()?;
+            let done =
+                tesseral::edit(&args.out, &OpenOptions::default())?.consolidate(&Consolidate::default())?;
+            extra = extra.max(memory_peak()?.saturating_sub(before));
+            Ok(done)
+        },
+    )?;
+    if timed.result.made.len() != 1 {
+        return Err(format!("{} fragments were made", timed.result.made.len()).into());
+    }
+    Ok(Outcome::new(&timed, 0, sums(&args.out)?).extra(extra).stored(stored(&args.out)?))
+}
+
+/// Copies a folder to a place where there is nothing.
+fn copy(from: &Path, to: &Path) -> Result<()> {
+    if to.exists() {
+        fs::remove_dir_all(to)?;
+    }
+    fs::create_dir_all(to)?;
+    for entry in fs::read_dir(from)? {
+        let entry = entry?;
+        let to = to.join(entry.file_name());
+        if entry.file_type()?.is_dir() {
+            copy(&entry.path(), &to)?;
+        } else {
+            fs::copy(entry.path(), to)?;
+        }
+    }
+    Ok(())
+}

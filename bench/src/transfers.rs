@@ -1,0 +1,60 @@
+//! Cases that move arrays: between formats, to other chunks, and sums of the cells that meet a condition.
+
+use serde_json::json;
+use tesseral::{ConvertOptions, Options, Wanted};
+
+use crate::common::{Args, Outcome, Result, digest, time};
+
+/// What a rechunk may use.
+const MEMORY: u64 = 64 << 20;
+
+pub fn run(args: &Args) -> Result<Outcome> {
+    match args.case.as_str() {
+        "convert" => convert(args),
+        "rechunk" => rechunk(args),
+        _ => sum_where(args),
+    }
+}
+
+/// The digest of all cells of what was written.
+fn written(args: &Args) -> Result<(u64, serde_json::Value)> {
+    let array = tesseral::open(&args.out)?.array_at(0)?;
+    let cells = array.read(&array.all()?)?;
+    let answer = digest([cells.as_slice().ok_or("not f32")?]);
+    Ok((cells.bytes().len() as u64, answer))
+}
+
+/// Another format, told by the output's ending, with the chunks and codecs of the source.
+fn convert(args: &Args) -> Result<Outcome> {
+    let source = tesseral::open(&args.file)?;
+    let options = ConvertOptions { overwrite: true, ..ConvertOptions::default() };
+    let timed = time(args, || Ok(tesseral::convert(&source, &args.out, &options)?))?;
+    let (bytes, answer) = written(args)?;
+    Ok(Outcome::new(&timed, bytes, answer))
+}
+
+/// Other chunks, within the memory there is.
+fn rechunk(args: &Args) -> Result<Outcome> {
+    let source = tesseral::open(&args.file)?;
+    let execution = Options { memory: Some(MEMORY), ..Options::default() };
+    let options = ConvertOptions { overwrite: true, execution, ..ConvertOptions::default() };
+    let extents: Vec<String> = args.chunk.iter().map(u64::to_string).collect();
+    let timed = time(args, || {
+        let chunk = extents.join(",").parse()?;
+        Ok(tesseral::rechunk(&source, &args.out, chunk, &options)?)
+    })?;
+    let (bytes, answer) = written(args)?;
+    Ok(Outcome::new(&timed, bytes, answer))
+}
+
+/// The sum of the cells that meet the condition.
+fn sum_where(args: &Args) -> Result<Outcome> {
+    let array = tesseral::open(&args.file)?.array_at(0)?;
+    let name = array.selected_field().name.clone();
+    let query = array.cells()?.filter(&args.condition)?;
+    let timed = time(args, || {
+        let summary = query.summary(&name, Wanted::SUM)?;
+        Ok((summary.count(), summary.sum().map_or(0.0, |s| s.to_f64())))
+    })?;
+    Ok(Outcome::new(&timed, 0, json!([timed.result.0 as f64, timed.result.1])))
+}

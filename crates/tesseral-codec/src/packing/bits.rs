@@ -1,0 +1,156 @@
+//! Numbers of one width, most significant bit first and without gaps.
+//!
+//! Eight numbers end with a byte, whatever their width. So they go in eights, by a loop that is made for each width: where a
+//! number begins in its eight, and by how much it is moved, is known when the loop is compiled.
+
+use super::BLOCK;
+
+/// More than eight numbers of the widest kind for which there is a loop, and a word that begins with the last of them.
+const WINDOW: usize = 72;
+
+/// Calls a function that is made for the width, if there is one.
+macro_rules! by_width {
+    ($width:expr, $call:ident $args:tt, else $other:expr; $($known:literal)*) => {
+        match $width {
+            $($known => $call::<$known> $args,)*
+            _ => $other,
+        }
+    };
+    ($width:expr, $call:ident $args:tt, else $other:expr) => {
+        by_width!($width, $call $args, else $other;
+            1 2 3 4 5 6 7 9 10 11 12 13 14 15 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31 33 34 35 36 37 38 39 40 41 42
+            43 44 45 46 47 48 49 50 51 52 53 54 55 56)
+    };
+}
+
+/// Packs numbers block by block.
+pub(super) struct Packer {
+    bits: u32,
+    numbers: [u64; BLOCK],
+    bytes: [u8; BLOCK * 8 + WINDOW],
+}
+
+impl Packer {
+    pub(super) fn new(bits: u32) -> Self {
+        Self { bits, numbers: [0; BLOCK], bytes: [0; BLOCK * 8 + WINDOW] }
+    }
+
+    /// Room for the numbers of a block, at most [`BLOCK`] and none of more bits than the width.
+    pub(super) fn numbers(&mut self, count: usize) -> &mut [u64] {
+        // What fills up the last eight is zeros.
+        self.numbers[count..count.next_multiple_of(8)].fill(0);
+        &mut self.numbers[..count]
+    }
+
+    /// Appends the numbers of a block.
+    pub(super) fn pack(&mut self, count: usize, out: &mut Vec<u8>) {
+        let len = (count * self.bits as usize).div_ceil(8);
+        let numbers = &self.numbers[..count.next_multiple_of(8)];
+        let bytes = &mut self.bytes[..];
+        match self.bits {
+            0 => {}
+            8 => store(numbers, bytes, |number| [number as u8]),
+            16 => store(numbers, bytes, |number| (number as u16).to_be_bytes()),
+            32 => store(numbers, bytes, |number| (number as u32).to_be_bytes()),
+            64 => store(numbers, bytes, u64::to_be_bytes),
+            bits => by_width!(bits, place(numbers, bytes), else place_wide(numbers, bits, bytes)),
+        }
+        out.extend_from_slice(&bytes[..len]);
+    }
+}
+
+/// Whole bytes of each number.
+fn store<const N: usize>(numbers: &[u64], bytes: &mut [u8], cut: impl Fn(u64) -> [u8; N]) {
+    let room = bytes.as_chunks_mut().0;
+    room.iter_mut().zip(numbers).for_each(|(out, number)| *out = cut(*number));
+}
+
+/// Puts numbers of up to 56 bits in place, in eights. Each goes below those that wait in a word, which is stored whole and
+/// moved on by its whole bytes.
+fn place<const B: usize>(numbers: &[u64], bytes: &mut [u8]) {
+    for (group, eight) in numbers.as_chunks::<8>().0.iter().enumerate() {
+        let Some(room) = bytes[group * B..].first_chunk_mut::<WINDOW>() else { return };
+        let mut word = 0;
+        for (i, number) in eight.iter().enumerate() {
+            let (at, have) = (i * B / 8, i * B % 8);
+            word |= number << (64 - B - have);
+            room[at..at + 8].copy_from_slice(&u64::to_be_bytes(word));
+            word <<= (have + B) / 8 * 8;
+        }
+    }
+}
+
+/// Puts numbers of any width in place.
+fn place_wide(numbers: &[u64], width: u32, bytes: &mut [u8]) {
+    let (mut word, mut have, mut at) = (0_u128, 0, 0);
+    for number in numbers {
+        word |= u128::from(*number) << (128 - width - have);
+        bytes[at..at + 16].copy_from_slice(&word.to_be_bytes());
+        have += width;
+        at += (have / 8) as usize;
+        word <<= have & !7;
+        have &= 7;
+    }
+}
+
+/// Makes values of the numbers from `first` on; all of them are in `bytes`.
+pub(super) fn unpack(
+    bytes: &[u8],
+    first: usize,
+    width: u32,
+    out: &mut [[u8; 8]],
+    value: impl Fn(u64) -> [u8; 8],
+) {
+    let bit = first * width as usize;
+    let whole = &bytes[bit / 8..];
+    match width {
+        0 => out.fill(value(0)),
+        8 => load(whole, out, |[byte]: [u8; 1]| value(byte.into())),
+        16 => load(whole, out, |cut| value(u16::from_be_bytes(cut).into())),
+        24 => load(whole, out, |[a, b, c]| value(u32::from_be_bytes([0, a, b, c]).into())),
+        32 => load(whole, out, |cut| value(u32::from_be_bytes(cut).into())),
+        64 => load(whole, out, |cut| value(u64::from_be_bytes(cut))),
+        _ => {
+            let done = if width <= 57 { take_words(bytes, bit, width, out, &value) } else { 0 };
+            for (i, out) in out.iter_mut().enumerate().skip(done) {
+                *out = value(take(bytes, bit + i * width as usize, width));
+            }
+        }
+    }
+}
+
+/// Numbers of whole bytes.
+fn load<const N: usize>(bytes: &[u8], out: &mut [[u8; 8]], value: impl Fn([u8; N]) -> [u8; 8]) {
+    let cuts = bytes.as_chunks().0;
+    out.iter_mut().zip(cuts).for_each(|(out, cut)| *out = value(*cut));
+}
+
+/// Numbers of up to 57 bits, each of which lies in the word that begins with its first byte, as far as there are whole words;
+/// gives how many were made.
+fn take_words(
+    bytes: &[u8],
+    mut bit: usize,
+    width: u32,
+    out: &mut [[u8; 8]],
+    value: impl Fn(u64) -> [u8; 8],
+) -> usize {
+    let whole = (bytes.len() * 8).saturating_sub(bit + 64) / width as usize;
+    let count = out.len().min(whole);
+    for out in &mut out[..count] {
+        let word = bytes[bit / 8..].first_chunk().map_or(0, |word| u64::from_be_bytes(*word));
+        *out = value(word << (bit % 8) >> (64 - width));
+        bit += width as usize;
+    }
+    count
+}
+
+/// One number of any width.
+fn take(bytes: &[u8], bit: usize, width: u32) -> u64 {
+    let rest = &bytes[bit / 8..];
+    let mut word = [0; 16];
+    let len = rest.len().min(16);
+    word[..len].copy_from_slice(&rest[..len]);
+    #[allow(clippy::cast_possible_truncation)]
+    let number = (u128::from_be_bytes(word) << (bit % 8) >> (128 - width)) as u64;
+    number
+}
