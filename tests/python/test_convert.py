@@ -3,6 +3,7 @@
 import json
 import math
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -253,6 +254,57 @@ def test_an_interrupted_conversion_leaves_nothing(tmp_path, name):
         assert sorted(p.name for p in tmp_path.iterdir()) == ["a.tet", "out.tet"]
 
 
+def settled(path):
+    """What a file or folder holds but for names and times that every write makes anew."""
+    told = tet_json("info", path)
+    arrays = [{k: v for k, v in array.items() if k != "name"} for array in told["arrays"]]
+    return arrays, tet("cat", path, "a", "--raw") if path.exists() else None
+
+
+@pytest.mark.parametrize("name, options", [
+    ("out.tet", ["--codec", "zstd:9", "--chunk", "3,40,64"]),
+    ("out.tet", ["--codec", "zstd:9", "--chunk", "64,16,16", "--memory", "2MiB"]),
+    ("out", ["--codec", "bzip2", "--chunk", "8,64,64"]),
+])
+def test_a_killed_conversion_goes_on(tmp_path, name, options):
+    rng = random.Random(name + str(options))
+    cells = np.random.default_rng(2).normal(size=(64, 128, 64)).astype("f4")
+    source = write(tmp_path, tmp_path / "a.tet", [{"name": "a", "cells": cells, "chunk_shape": (4, 64, 64)}])
+    (tmp_path / "a.0.bin").unlink()
+    whole, out = tmp_path / f"whole-{name}", tmp_path / name
+    begun = time.time()
+    tet("convert", source, whole, *options, "--no-resume")
+    taken = time.time() - begun
+    kills = resumed = 0
+    while kills < 8:
+        child = subprocess.Popen([TET, "convert", source, out, *options, "--resume"], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        time.sleep(rng.uniform(0.2, 0.9) * taken)
+        child.kill()
+        shown, told = child.communicate()
+        resumed += b"earlier try" in shown
+        assert child.returncode in (0, -signal.SIGKILL), told
+        kills += child.returncode != 0
+        # It is not there, or whole: a process may be killed just after it put it in place.
+        if out.exists():
+            assert settled(out) == settled(whole)
+            shutil.rmtree(out) if out.is_dir() else out.unlink()
+    done = tet_json("convert", source, out, *options, "--resume", "--check")
+    assert done["resumed_chunks"] + resumed > 0
+    assert settled(out) == settled(whole)
+    assert same_bits(cells_of(out, "a", "f4", cells.shape), cells)
+    assert not list(tmp_path.glob(".tesseral-*.resume"))
+    # Another source is another conversion.
+    child = subprocess.Popen([TET, "convert", source, out, *options, "--resume", "-f"], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    time.sleep(0.5 * taken)
+    child.kill()
+    child.communicate()
+    source.unlink()
+    source = write(tmp_path, source, [{"name": "a", "cells": cells + 1, "chunk_shape": (4, 64, 64)}])
+    done = tet_json("convert", source, out, *options, "--resume", "-f")
+    assert done["resumed_chunks"] == 0
+    assert same_bits(cells_of(out, "a", "f4", cells.shape), cells + 1)
+
+
 WATCH = """
 import json, resource, subprocess, sys
 done = subprocess.run(sys.argv[1:], capture_output=True)
@@ -282,22 +334,51 @@ def large(tmp_path_factory):
     return path, cells
 
 
-@pytest.mark.parametrize("command, options", [
-    ("convert", ["--codec", "raw"]),
-    ("convert", ["--codec", "zstd:1", "--chunk", "16,64,64"]),
-    ("rechunk", ["--chunks", "time=1024,lat=8,lon=8"]),
+@pytest.mark.parametrize("command, name, options", [
+    ("convert", "out.tet", ["--codec", "raw"]),
+    ("convert", "out.tet", ["--codec", "zstd:1", "--chunk", "16,64,64"]),
+    ("convert", "out.tgm", ["--codec", "raw"]),
+    ("convert", "out.tgm", ["--codec", "zstd:1"]),
+    ("convert", "out", ["--codec", "zstd:1"]),
+    ("rechunk", "out.tet", ["--chunks", "time=1024,lat=8,lon=8"]),
 ])
-def test_memory_stays_within_the_limit(tmp_path, large, command, options):
+def test_memory_stays_within_the_limit(tmp_path, large, command, name, options):
     path, cells = large
     assert cells.nbytes >= 8 * LIMIT
-    out = tmp_path / "out.tet"
+    out = tmp_path / name
     code, used, told = peak([command, path, out, *options, "--memory", "32MiB"])
     assert code == 0, told
     assert used <= LIMIT + (64 << 20), f"{used >> 20} MiB: {told}"
-    part = np.frombuffer(tet("cat", out, "a", "--raw", "lat=100:108", "lon=3"), "f4").reshape(1024, 8, 1)
+    array = "0/0" if name.endswith(".tgm") else "a"
+    part = np.frombuffer(tet("cat", out, array, "--raw", "lat=100:108", "lon=3"), "f4").reshape(1024, 8, 1)
     assert same_bits(part, np.ascontiguousarray(cells[:, 100:108, 3:4]))
     assert not list(tmp_path.glob(".*"))
-    out.unlink()
+    shutil.rmtree(out) if out.is_dir() else out.unlink()
+
+
+@pytest.mark.parametrize("arguments", [
+    ["stat", "a"],
+    ["stat", "a", "--mean", "time"],
+    ["stat", "a", "--where", "a > 500", "--max", "--by", "time"],
+    ["stat", "a", "--median", "--sketch", "0.01"],
+    ["query", '{"dataset": "a", "filter": {"gt": 500}, "std": ["lon"]}', "-x", "-q"],
+    ["diff"],
+])
+def test_folds_stay_within_the_limit(large, arguments):
+    path, _ = large
+    command, rest = arguments[0], arguments[1:]
+    source = {"stat": [path, *rest], "query": [rest[0] if rest else "", "-t", path, *rest[1:]], "diff": [path, path]}[command]
+    code, used, told = peak([command, *source, "--memory", "32MiB"])
+    assert code == 0, told
+    assert used <= LIMIT + (64 << 20), f"{used >> 20} MiB: {told}"
+
+
+def test_what_must_be_gathered_says_so(large, tmp_path):
+    path, _ = large
+    code, _, told = peak(["convert", path, tmp_path / "out.tgm", "--codec", "lz4", "--memory", "32MiB"])
+    assert code == 6 and "--codec" in told and not list(tmp_path.iterdir())
+    code, _, told = peak(["stat", path, "a", "--median", "--memory", "32MiB"])
+    assert code == 6 and "--sketch" in told
 
 
 def test_rechunk_prints_its_plan(large, tmp_path):

@@ -2,7 +2,7 @@
 
 mod columns;
 mod csv;
-mod npy;
+pub(crate) mod npy;
 
 use std::path::{Path, PathBuf};
 

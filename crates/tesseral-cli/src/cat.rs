@@ -41,7 +41,7 @@ pub(crate) struct Arguments {
 
 /// Ways to write values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Format {
+pub(crate) enum Format {
     /// Rows for people, with coordinates where there are any
     Text,
     /// One row per cell: coordinates, then the value
@@ -114,6 +114,18 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> Outcome {
     meter.finish();
     output.finish()?;
     Ok(exit::OK)
+}
+
+/// Writes an array, or a part of it, to a file of another kind.
+pub(crate) fn export(
+    context: &Context,
+    subject: Subject,
+    format: Format,
+    output: OutputArguments,
+) -> Outcome {
+    let plain =
+        Arguments { subject, format: Some(format), raw: false, validity: false, condition: None, output };
+    run(&context.without_json(), &plain)
 }
 
 /// Bytes on a terminal help nobody.

@@ -35,6 +35,12 @@ impl Context {
         Self { global, cancel: self.cancel.clone(), options: self.options.clone() }
     }
 
+    /// The same without `--json`, for what writes a file of its own.
+    pub(crate) fn without_json(&self) -> Self {
+        let global = Global { json: false, ..self.global.clone() };
+        Self { global, cancel: self.cancel.clone(), options: self.options.clone() }
+    }
+
     /// Whether `--json` was given.
     pub(crate) fn json(&self) -> bool {
         self.global.json

@@ -1,12 +1,16 @@
 //! `tet convert` and `tet rechunk`: the same data in another format, other chunks, another dtype.
 
+mod foreign;
+
 use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde_json::{Value as Json, json};
-use tesseral::engine::Way;
+use tesseral::engine::{RechunkPlan, Way};
 use tesseral::store::Access;
-use tesseral::{Cast, ChunkShape, CodecSpec, Container, ConvertOptions, Converted, ConvertedArray};
+use tesseral::{
+    Cast, ChunkShape, CodecSpec, Container, ConvertOptions, Converted, ConvertedArray, Resume, SparseAs,
+};
 
 use crate::context::{Context, local};
 use crate::failure::{Failure, Outcome, exit};
@@ -36,6 +40,10 @@ pub(crate) struct Arguments {
     /// Takes only this part: time=0:10, lat=10..20; may be given again
     #[arg(long, value_name = "SELECTION")]
     select: Vec<String>,
+    /// What sparse arrays become: `dense`, cells at their positions and the fill elsewhere; `rows`, an array of one dimension for
+    /// each dimension and field [default: they stay sparse]
+    #[arg(long, value_name = "FORM")]
+    sparse_as: Option<SparseAs>,
     /// Turns cells into another dtype, of one array (sst=float32) or of all; values that do not fit are refused
     #[arg(long, value_name = "DTYPE")]
     cast: Vec<Cast>,
@@ -82,6 +90,12 @@ struct Shared {
     /// Replaces an existing output
     #[arg(short, long)]
     force: bool,
+    /// Keeps what is done for another try should this one be cut short, however small it is [default: from 64 MiB on]
+    #[arg(long, conflicts_with = "no_resume")]
+    resume: bool,
+    /// Starts anew, and keeps nothing for another try
+    #[arg(long)]
+    no_resume: bool,
 }
 
 type Codecs = Vec<CodecSpec>;
@@ -94,6 +108,11 @@ impl Shared {
             check: self.check,
             dry_run: self.dry_run,
             overwrite: self.force,
+            resume: match (self.resume, self.no_resume) {
+                (true, _) => Resume::Always,
+                (_, true) => Resume::Never,
+                _ => Resume::Large,
+            },
             execution: context.options(meter),
             ..ConvertOptions::default()
         }
@@ -101,6 +120,12 @@ impl Shared {
 }
 
 pub(crate) fn run(context: &Context, arguments: &Arguments) -> Outcome {
+    if let Some((format, kind)) = foreign::kind_of(arguments) {
+        return foreign::export(context, arguments, format, kind);
+    }
+    if let Some(npy) = foreign::Npy::open(local(&arguments.input)?)? {
+        return foreign::import(context, arguments, &npy);
+    }
     let meter = Meter::new(true);
     let source = open(context, &arguments.input, &meter)?;
     let options = ConvertOptions {
@@ -109,6 +134,7 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> Outcome {
         select: arguments.select.clone(),
         chunk: arguments.chunk.clone(),
         casts: arguments.cast.clone(),
+        sparse: arguments.sparse_as,
         max_abs_error: arguments.max_abs_error,
         max_rel_error: arguments.max_rel_error,
         ..arguments.shared.options(context, &meter)
@@ -134,6 +160,14 @@ pub(crate) fn run_rechunk(context: &Context, arguments: &RechunkArguments) -> Ou
     let done = tesseral::rechunk(&source, target, arguments.chunks.clone(), &options)?;
     meter.finish();
     report(context, "rechunk", &arguments.input, &arguments.output, &source, &done)
+}
+
+/// Bytes of a file, or of everything in a folder.
+fn stored(path: &Path) -> u64 {
+    match std::fs::read_dir(path) {
+        Ok(entries) => entries.flatten().map(|entry| stored(&entry.path())).sum(),
+        Err(_) => std::fs::metadata(path).map_or(0, |m| m.len()),
+    }
 }
 
 /// Opens a source. Under a memory limit files are read, not mapped: pages of a map count as memory of ours.
@@ -168,6 +202,7 @@ fn report(
             "format": done.format.id(),
             "dry_run": done.dry_run,
             "checked": done.checked,
+            "resumed_chunks": done.resumed,
             "source_digest": if done.dry_run { Json::Null } else { json!(done.digest) },
             "stored_bytes": if done.dry_run { Json::Null } else { json!(done.stored_bytes) },
             "arrays": done.arrays.iter().map(array_json).collect::<Vec<_>>(),
@@ -182,25 +217,42 @@ fn report(
             out.push_str(&plan_line(array, paint));
         }
     }
-    let raw: u64 = done.arrays.iter().map(|a| a.rechunk.bytes).sum();
+    let size = amount(&done.arrays);
     let title = done.format.title();
     let (input, target) = (escape(&input), escape(&target));
     out.push_str(&if done.dry_run {
-        format!("{input} -> {target}: {} as {title}, not written\n", text::size(raw))
+        format!("{input} -> {target}: {size} as {title}, not written\n")
     } else {
         let checked = if done.checked { ", every cell compared" } else { "" };
-        format!(
-            "{input} -> {target}: {} as {title} in {}{checked}\n",
-            text::size(raw),
-            text::size(done.stored_bytes)
-        )
+        let resumed = match done.resumed {
+            0 => String::new(),
+            chunks => format!(", {} of an earlier try", text::count(chunks, "chunk")),
+        };
+        let stored = text::size(done.stored_bytes);
+        format!("{input} -> {target}: {size} as {title} in {stored}{resumed}{checked}\n")
     });
     output::print(&out)?;
     Ok(exit::OK)
 }
 
+/// How much there is: bytes of cells on grids, and how many cells of sparse arrays.
+fn amount(arrays: &[ConvertedArray]) -> String {
+    let bytes: u64 = arrays.iter().filter_map(|a| a.rechunk.as_ref()).map(|plan| plan.bytes).sum();
+    let cells = arrays.iter().filter(|a| a.sparse).map(|a| a.cells).collect::<Option<Vec<u64>>>();
+    let listed = cells.map(|cells| text::count(cells.iter().sum(), "cell"));
+    match (arrays.iter().any(|a| a.rechunk.is_some()), arrays.iter().any(|a| a.sparse)) {
+        (true, false) => text::size(bytes),
+        (true, true) => format!("{} and {}", text::size(bytes), listed.unwrap_or_else(|| "cells".to_owned())),
+        (false, true) => listed.unwrap_or_else(|| "cells".to_owned()),
+        (false, false) => {
+            let rows = arrays.first().and_then(|a| a.shape.first().copied().flatten());
+            text::count(rows.unwrap_or(0), "row")
+        }
+    }
+}
+
 fn array_json(array: &ConvertedArray) -> Json {
-    let plan = &array.rechunk;
+    let plan = array.rechunk.as_ref();
     let fields = array
         .fields
         .iter()
@@ -218,21 +270,24 @@ fn array_json(array: &ConvertedArray) -> Json {
         "shape": array.shape,
         "dims": array.dims,
         "chunk_shape": array.chunk_shape,
+        "sparse": array.sparse,
+        "cells": array.cells,
         "fields": fields.collect::<Vec<_>>(),
-        "raw_bytes": plan.bytes,
+        "raw_bytes": plan.map(|plan| plan.bytes),
         "pass_through": array.pass_through,
-        "passes": plan.passes(),
-        "bytes_read": plan.bytes_read,
-        "bytes_written": plan.bytes_written,
-        "read_amplification": plan.amplification,
-        "work_bytes": plan.memory,
-        "threads": plan.threads,
+        "passes": plan.map(RechunkPlan::passes),
+        "bytes_read": plan.map(|plan| plan.bytes_read),
+        "bytes_written": plan.map(|plan| plan.bytes_written),
+        "read_amplification": plan.map(|plan| plan.amplification),
+        "work_bytes": plan.map(|plan| plan.memory),
+        "threads": plan.map(|plan| plan.threads),
         "packed": packed,
     })
 }
 
 fn array_line(array: &ConvertedArray, paint: Paint) -> String {
     let shape = |extents: &[u64]| text::shape(extents.iter().map(|n| Some(*n)), paint.times());
+    let whole = text::shape(array.shape.iter().copied(), paint.times());
     let fields: Vec<String> = array
         .fields
         .iter()
@@ -242,12 +297,15 @@ fn array_line(array: &ConvertedArray, paint: Paint) -> String {
             format!("{named}{dtype} {codec}")
         })
         .collect();
+    let laid = match (array.sparse, array.cells) {
+        (true, Some(cells)) => text::count(cells, "cell"),
+        (true, None) => "sparse".to_owned(),
+        (false, _) => format!("chunks {}", shape(&array.chunk_shape)),
+    };
     let mut line = format!(
-        "{}{dot}{}{dot}{}{dot}chunks {}",
+        "{}{dot}{whole}{dot}{}{dot}{laid}",
         paint.strong(&escape(&array.name)),
-        shape(&array.shape),
         fields.join(", "),
-        shape(&array.chunk_shape),
         dot = paint.dot(),
     );
     if array.pass_through {
@@ -265,7 +323,7 @@ fn array_line(array: &ConvertedArray, paint: Paint) -> String {
 
 /// How an array's cells move.
 fn plan_line(array: &ConvertedArray, paint: Paint) -> String {
-    let plan = &array.rechunk;
+    let Some(plan) = &array.rechunk else { return String::new() };
     let shape = |extents: &[u64]| text::shape(extents.iter().map(|n| Some(*n)), paint.times());
     let way = match &plan.way {
         Way::Chunks => "chunk by chunk".to_owned(),

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde_json::{Value as Json, json};
-use tesseral::{Container, DiffOptions, Difference, Note, ValueDifference};
+use tesseral::{Container, DiffOptions, Difference, Note, Side, ValueDifference};
 
 use crate::context::Context;
 use crate::failure::{Outcome, exit};
@@ -101,17 +101,29 @@ fn values_told(values: &ValueDifference, paint: Paint) -> String {
             _ => String::new(),
         };
     };
-    let side = |text: &Option<String>| text.as_ref().map_or("null".to_owned(), |t| escape(t).into_owned());
+    let side = |text: &Option<String>, which: Side| match text {
+        Some(text) => escape(text).into_owned(),
+        None if first.only.is_some_and(|only| only != which) => "no cell".to_owned(),
+        None => "null".to_owned(),
+    };
+    let (only_left, only_right) = (values.only_left, values.only_right);
+    let alone = match only_left + only_right {
+        0 => String::new(),
+        _ => format!(" ({only_left} only on the left, {only_right} only on the right)"),
+    };
+    let at = match first.coordinates.as_slice() {
+        [] => format!("{:?}", first.position),
+        coordinates => format!("[{}]", coordinates.iter().map(|c| escape(c)).collect::<Vec<_>>().join(", ")),
+    };
     let size = if values.max_abs.is_some() { format!(", {}", largest("numbers")) } else { String::new() };
     format!(
-        "{name}: {} of {} differ{size}\n  first at {:?}\n  {} {}\n  {} {}\n",
+        "{name}: {} of {} differ{alone}{size}\n  first at {at}\n  {} {}\n  {} {}\n",
         values.differing,
         text::count(values.cells, "cell"),
-        first.position,
         paint.bad("<"),
-        side(&first.left),
+        side(&first.left, Side::Left),
         paint.good(">"),
-        side(&first.right),
+        side(&first.right, Side::Right),
     )
 }
 
@@ -119,13 +131,25 @@ fn document(arguments: &Arguments, left: &Container, right: &Container, found: &
     let note =
         |note: &Note| json!({"array": note.array, "what": note.what, "left": note.left, "right": note.right});
     let values = |v: &ValueDifference| {
-        let first =
-            v.first.as_ref().map(|f| json!({"position": f.position, "left": f.left, "right": f.right}));
+        let first = v.first.as_ref().map(|f| {
+            let only = f.only.map(|side| if side == Side::Left { "left" } else { "right" });
+            let position = f.coordinates.is_empty().then_some(&f.position);
+            let coordinates = (!f.coordinates.is_empty()).then_some(&f.coordinates);
+            json!({
+                "position": position,
+                "coordinates": coordinates,
+                "left": f.left,
+                "right": f.right,
+                "only": only,
+            })
+        });
         let error = |v: Option<f64>| v.map_or(Json::Null, json::float);
         json!({
             "array": v.name,
             "cells": v.cells,
             "differing": v.differing,
+            "only_left": v.only_left,
+            "only_right": v.only_right,
             "first": first,
             "max_abs_error": error(v.max_abs),
             "max_rel_error": error(v.max_rel),

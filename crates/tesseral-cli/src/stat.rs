@@ -27,7 +27,7 @@ pub(crate) struct Arguments {
     #[arg(long)]
     quick: bool,
     /// Only cells that meet a condition: `a > 5 and name in ("x", "y")`, `not`, `or`, `is null`
-    #[arg(long = "where", value_name = "CONDITION", conflicts_with = "by")]
+    #[arg(long = "where", value_name = "CONDITION")]
     condition: Option<String>,
     #[command(flatten)]
     along: along::Along,
@@ -38,19 +38,18 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> Outcome {
     let container = context.open(&arguments.subject.source, &meter)?;
     let wanted = if arguments.quick { Wanted::RANGE | Wanted::SUM | Wanted::INFINITIES } else { Wanted::ALL };
     if arguments.along.any() {
-        if arguments.condition.is_some() {
-            return Err(Error::unsupported("--where with statistics along dimensions")
-                .hint("`tet query` takes a `filter` with any reduction")
-                .into());
-        }
         let target = arguments.subject.resolve(&container)?;
-        let code = along::run(context, &arguments.along, &target, arguments.by.as_deref());
+        let (by, condition) = (arguments.by.as_deref(), arguments.condition.as_deref());
+        let code = along::run(context, &arguments.along, &target, by, condition);
         meter.finish();
         return code;
     }
     if let Some(dim) = &arguments.by {
         let target = arguments.subject.resolve(&container)?;
-        let rows = rows_by(context, &target, dim, wanted)?;
+        let rows = match (&arguments.condition, &target.cells) {
+            (None, tesseral::Target::Cells(_)) => rows_by(context, &target, dim, wanted)?,
+            (condition, _) => rows_found(&target, dim, wanted, condition.as_deref())?,
+        };
         meter.finish();
         return report_by(context, &target, dim, &rows);
     }
@@ -86,7 +85,8 @@ fn summarize(
 
 /// One position of the dimension and what is known of it.
 struct Row {
-    position: u64,
+    /// `None` where positions cannot be counted.
+    position: Option<u64>,
     coordinate: String,
     summarized: Summarized,
 }
@@ -106,7 +106,28 @@ fn rows_by(context: &Context, target: &Target, dim: &str, wanted: Wanted) -> Out
     };
     let rows = (0..slice.count()).zip(summaries).map(|(i, summarized)| {
         let position = slice.start + i * slice.step;
-        Row { position, coordinate: coordinate(&schema.dims[dim], position), summarized }
+        Row { position: Some(position), coordinate: coordinate(&schema.dims[dim], position), summarized }
+    });
+    Ok(rows.collect())
+}
+
+/// A row for each coordinate that has a cell: of sparse arrays, and where only some cells count.
+fn rows_found(target: &Target, dim: &str, wanted: Wanted, condition: Option<&str>) -> Outcome<Vec<Row>> {
+    let array = &target.array;
+    let number = array.schema().dim(dim)?;
+    let mut query = array.cells()?.target(target.cells.clone()).only(&[target.column()]);
+    if let Some(text) = condition {
+        query = query.filter(text)?;
+    }
+    let dim = u16::try_from(number).map_err(|_| Error::invalid("too many dimensions"))?;
+    let found = engine::summarize_by(array.handle(), &query.request(), dim, wanted, array.options())?;
+    let dimension = &array.schema().dims[number];
+    let first = dimension.domain.as_ref().map_or(Some(0), |(first, _)| first.as_i128());
+    let rows = found.into_iter().map(|(at, summary)| {
+        let position = at.as_i128().zip(first).and_then(|(at, first)| u64::try_from(at - first).ok());
+        let position = position.filter(|_| dimension.extent.is_some());
+        let coordinate = position.map_or_else(|| at.to_string(), |position| coordinate(dimension, position));
+        Row { position, coordinate, summarized: Summarized { summary, from_statistics: false } }
     });
     Ok(rows.collect())
 }

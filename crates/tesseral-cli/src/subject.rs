@@ -22,6 +22,8 @@ pub(crate) struct Target {
     pub(crate) named: Option<Column>,
     /// The cells.
     pub(crate) cells: tesseral::Target,
+    /// The same as it was written.
+    words: Vec<String>,
 }
 
 impl Target {
@@ -35,6 +37,22 @@ impl Target {
                     .in_array(self.array.name())
                     .hint("`tet cat` and `tet stat` take sparse arrays")
                     .into())
+            }
+        }
+    }
+
+    /// The positions of the cells; of a sparse array, whether there is a cell or not.
+    pub(crate) fn positions(&self) -> Outcome<Selection> {
+        match &self.cells {
+            tesseral::Target::Cells(selection) => Ok(selection.clone()),
+            tesseral::Target::Coordinates(_) => {
+                let schema = self.array.schema();
+                if let Some(dim) = schema.dims.iter().find(|dim| dim.extent.is_none()) {
+                    let feature = format!("positions along dimension {:?}, which has none", dim.name);
+                    let hint = "--by takes any dimension, with the usual statistics";
+                    return Err(Error::unsupported(feature).in_array(self.array.name()).hint(hint).into());
+                }
+                Ok(self.array.select(self.words.iter().map(String::as_str))?)
             }
         }
     }
@@ -64,6 +82,11 @@ pub(crate) struct Subject {
 }
 
 impl Subject {
+    /// An array of a source and a selection for some of its dimensions.
+    pub(crate) fn new(source: PathBuf, words: Vec<String>) -> Self {
+        Self { source, words }
+    }
+
     /// The array's name and the selections. A word that names an array is one, whatever signs are in it.
     fn split<'a>(&'a self, container: &Container) -> (Option<&'a str>, &'a [String]) {
         match self.words.split_first() {
@@ -136,7 +159,7 @@ fn target(array: Array, named: Option<Column>, selections: &[String]) -> Outcome
         _ => array,
     };
     let cells = array.target(selections.iter().map(String::as_str))?;
-    Ok(Target { array, field, named, cells })
+    Ok(Target { array, field, named, cells, words: selections.to_vec() })
 }
 
 /// An array by name, a field (of a sparse array also a dimension) of the only array, or `array/field`.

@@ -131,6 +131,32 @@ impl Cells {
         }
     }
 
+    /// Some cells that follow one another.
+    pub fn part(&self, range: std::ops::Range<usize>) -> Self {
+        let end = |i: usize| match (i, self.size) {
+            (0, 0) => 0,
+            // Ends were checked to stay within `data`.
+            #[allow(clippy::cast_possible_truncation)]
+            (i, 0) => self.ends[i - 1] as usize,
+            (i, size) => i * size,
+        };
+        let (first, last) = (end(range.start), end(range.end));
+        let ends = if self.size == 0 { &self.ends[range.clone()] } else { &[] };
+        Self {
+            size: self.size,
+            ends: ends.iter().map(|end| end - first as u64).collect(),
+            data: self.data[first..last].to_vec(),
+            validity: self.validity.as_ref().map(|v| v[range].to_vec()),
+        }
+    }
+
+    /// The same cells as ones that cannot be null.
+    #[must_use]
+    pub fn without_validity(mut self) -> Self {
+        self.validity = None;
+        self
+    }
+
     /// Cells of one size that are already decoded.
     pub(crate) fn from_fixed(size: usize, data: Vec<u8>, validity: Option<Vec<u8>>) -> Self {
         Self { size, ends: Vec::new(), data, validity }

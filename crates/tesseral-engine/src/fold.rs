@@ -9,6 +9,7 @@ mod layout;
 mod norms;
 mod predicate;
 mod product;
+mod rows;
 mod run;
 mod sketch;
 mod state;
@@ -18,6 +19,7 @@ mod wire;
 
 pub use layout::Role;
 pub use predicate::{Compare, Number, Predicate};
+pub use rows::fold_rows;
 pub use run::{Fold, Folded, Merger, Partial, Unit, fold, fold_unit, units};
 pub use sketch::Sketch;
 pub use state::{Arg, Reducer, State, Values};

@@ -62,6 +62,18 @@ impl CellBatch {
         self.columns.iter_mut().zip(&other.columns).for_each(|((_, ours), (_, theirs))| ours.append(theirs));
     }
 
+    /// Takes the first rows out, as many as there are up to `rows`.
+    pub fn split_to(&mut self, rows: usize) -> Self {
+        let rows = rows.min(self.rows);
+        let part = |batch: &Self, range: std::ops::Range<usize>| Self {
+            rows: range.len(),
+            columns: batch.columns.iter().map(|(c, cells)| (*c, cells.part(range.clone()))).collect(),
+        };
+        let first = part(self, 0..rows);
+        *self = part(self, rows..self.rows);
+        first
+    }
+
     /// Bytes held.
     pub fn held(&self) -> u64 {
         self.columns.iter().map(|(_, cells)| cells.held()).sum()

@@ -109,8 +109,10 @@ impl Mover<'_> {
         let mut columns = declared.columns();
         for number in 0..blocks.total() {
             let region = blocks.region(&blocks.coords(number));
-            reset(&mut columns, &region)?;
-            self.source.read(&region, &mut columns, &self.parallel())?;
+            if !self.session.recalls(self.array, &region)? {
+                reset(&mut columns, &region)?;
+                self.source.read(&region, &mut columns, &self.parallel())?;
+            }
             self.store(&region, &columns, &ticker)?;
         }
         Ok(())

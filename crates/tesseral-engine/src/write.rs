@@ -3,6 +3,7 @@
 mod cells;
 mod columns;
 mod fill;
+mod journal;
 mod order;
 
 use std::collections::BTreeMap;
@@ -23,6 +24,7 @@ use crate::sink::row_major;
 pub use self::cells::Arrival;
 use self::cells::Tail;
 pub(crate) use self::fill::{cut, paste};
+pub use self::journal::Journal;
 
 /// A container being written.
 #[derive(Debug)]
@@ -30,6 +32,7 @@ pub struct WriteSession {
     writer: Box<dyn Writer>,
     arrays: Vec<Declared>,
     options: Options,
+    journal: Option<Journal>,
 }
 
 #[derive(Debug)]
@@ -72,7 +75,7 @@ impl Declared {
 impl WriteSession {
     /// Writes through a format's writer.
     pub fn new(writer: Box<dyn Writer>, options: Options) -> Self {
-        Self { writer, arrays: Vec::new(), options }
+        Self { writer, arrays: Vec::new(), options, journal: None }
     }
 
     /// Writes to an array that is there already, as number 0; all of it, or a box of a dense one.
@@ -86,7 +89,7 @@ impl WriteSession {
         options: Options,
     ) -> Result<Self> {
         let arrays = vec![Declared::new(schema, region).map_err(|e| e.in_array(&schema.name))?];
-        Ok(Self { writer, arrays, options })
+        Ok(Self { writer, arrays, options, journal: None })
     }
 
     /// Declares an array.

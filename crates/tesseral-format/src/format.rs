@@ -70,6 +70,8 @@ pub struct CreateOptions {
     pub statistics: bool,
     /// The memory that readers shall keep to, for formats that can say so.
     pub memory_budget: Option<MemoryBudget>,
+    /// Bytes that a writer may hold to itself, where it has a choice.
+    pub work_space: Option<u64>,
     /// Options only one format knows, by name.
     pub extra: BTreeMap<String, Value>,
 }
@@ -81,6 +83,7 @@ impl Default for CreateOptions {
             digests: true,
             statistics: false,
             memory_budget: None,
+            work_space: None,
             extra: BTreeMap::new(),
         }
     }

@@ -175,6 +175,12 @@ pub trait Writer: Debug + Send + Sync {
         true
     }
 
+    /// Bytes of an array that are held in memory until all of it is there; 0 where chunks go to the store as they come.
+    fn gathers(&self, array: usize) -> u64 {
+        let _ = array;
+        0
+    }
+
     /// In which order chunks are stored, where [order matters](Self::needs_order).
     fn chunk_order(&self, array: usize) -> Order {
         let _ = array;
@@ -195,6 +201,16 @@ pub trait Writer: Debug + Send + Sync {
     fn cell_keys<'a>(&self, array: usize, columns: &[ColumnData<'a>]) -> Result<CellKeys<'a>> {
         let _ = (array, columns);
         Err(Error::unsupported("writing cells one by one"))
+    }
+
+    /// Makes the chunks of a sparse array that were pushed so far a run of their own: those that follow are numbered from 0 again
+    /// and sorted by themselves. Two runs hold no cell at the same position where positions hold one.
+    ///
+    /// # Errors
+    /// `Unsupported` by formats that store one run; `Io`.
+    fn seal(&self, array: usize) -> Result<()> {
+        let _ = array;
+        Err(Error::unsupported("cells in several runs"))
     }
 
     /// Encodes the cells of one chunk: its fields, or for sparse arrays its dimensions and then its fields, and `coords` is the

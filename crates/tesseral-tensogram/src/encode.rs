@@ -58,7 +58,7 @@ fn item(n: i64) -> Item {
     u64::try_from(n).map_or_else(|_| Item::Negative(!n as u64), Item::UInt)
 }
 
-const PLACE: Place<'_> = Place { what: "codecs", object: "the object to be written", offset: 0 };
+pub(crate) const PLACE: Place<'_> = Place { what: "codecs", object: "the object to be written", offset: 0 };
 
 impl Stages {
     /// Checked stages for cells of a dtype and shape.
@@ -88,6 +88,16 @@ impl Stages {
             params.entry("sp_reference_value".to_owned()).or_insert(Item::Float(0.0));
         }
         Self { descriptor, fixed }.checked()
+    }
+
+    /// The descriptor, without what depends on the cells.
+    pub(crate) fn descriptor(&self) -> &Descriptor {
+        &self.descriptor
+    }
+
+    /// Whether cells are packed with a scale that suits them.
+    pub(crate) fn fits_packing(&self) -> bool {
+        self.descriptor.encoding == "simple_packing" && !self.fixed
     }
 
     /// Bytes of a payload that no compression changes the length of.
@@ -270,8 +280,8 @@ pub(crate) fn encode_object<'a>(
     let mut descriptor = stages.descriptor.clone();
     let dtype = descriptor.dtype;
     let found = take_masks(dtype, &mut cells, masks)?;
-    if stages.descriptor.encoding == "simple_packing" && !stages.fixed {
-        fit(&mut descriptor, &cells, &found)?;
+    if stages.fits_packing() {
+        set_packing(&mut descriptor, &cells, &found)?;
     }
     let pipeline = Pipeline::of(&descriptor, PLACE)?;
     if found.is_empty() && pipeline.native(dtype) && doubles(&cells).any(|cell| !cell.is_finite()) {
@@ -286,8 +296,8 @@ pub(crate) fn encode_object<'a>(
         }
         None => {
             let swapped = descriptor.big_endian.is_some_and(|big| big != cfg!(target_endian = "big"));
-            if swapped && dtype.word() > 1 && !pipeline.native(dtype) {
-                cells.to_mut().chunks_exact_mut(dtype.word()).for_each(<[u8]>::reverse);
+            if swapped && !pipeline.native(dtype) {
+                swap(dtype, cells.to_mut());
             }
             cells
         }
@@ -308,8 +318,15 @@ pub(crate) fn encode_object<'a>(
     Ok(ObjectFrame::new(descriptor, region, hashed))
 }
 
+/// Turns the bytes of every number around.
+pub(crate) fn swap(dtype: DType, cells: &mut [u8]) {
+    if dtype.word() > 1 {
+        cells.chunks_exact_mut(dtype.word()).for_each(<[u8]>::reverse);
+    }
+}
+
 /// Appends the blob of a mask.
-fn append_mask(
+pub(crate) fn append_mask(
     kind: MaskKind,
     method: &str,
     bits: &[u8],
@@ -336,7 +353,11 @@ fn doubles(cells: &[u8]) -> impl Iterator<Item = f64> {
 }
 
 /// Fills in the packing that suits the cells. Cells that are not finite have no place in it, masked or not.
-fn fit(descriptor: &mut Descriptor, cells: &[u8], masks: &[(MaskKind, Vec<u8>)]) -> Result<()> {
+pub(crate) fn set_packing(
+    descriptor: &mut Descriptor,
+    cells: &[u8],
+    masks: &[(MaskKind, Vec<u8>)],
+) -> Result<()> {
     if !masks.is_empty() {
         return Err(Error::unsupported("simple_packing of cells that are not finite, without a given scale"));
     }
@@ -351,50 +372,87 @@ fn fit(descriptor: &mut Descriptor, cells: &[u8], masks: &[(MaskKind, Vec<u8>)])
 
 /// Takes NaN and infinities out of the cells, into masks; zeros stay in their place. Where a mask would not bring back the very
 /// bits, all cells stay as they are.
-fn take_masks(
-    dtype: DType,
-    cells: &mut Cow<'_, [u8]>,
-    allowed: &MaskOptions,
-) -> Result<Vec<(MaskKind, Vec<u8>)>> {
+fn take_masks(dtype: DType, cells: &mut Cow<'_, [u8]>, allowed: &MaskOptions) -> Result<Masks> {
     let (Class::Float | Class::Complex, Some(size)) = (dtype.class(), dtype.size()) else {
         return Ok(Vec::new());
     };
-    let patterns = MaskKind::ALL.map(|kind| pattern(dtype, kind).unwrap_or_default());
-    let count = cells.len() / size;
-    let mut found: [Vec<u8>; 3] = Default::default();
-    let mut exact = true;
-    let runs = cells.chunks(RUN).enumerate().filter(|(_, run)| may_hold_specials(dtype, run));
-    let suspects = runs.flat_map(|(number, run)| (number * (RUN / size)..).zip(run.chunks_exact(size)));
-    for (i, cell) in suspects.filter(|(_, cell)| !is_finite(dtype, cell)) {
-        let kind = kind_of(dtype, cell);
-        let nan = kind == MaskKind::Nan;
-        if !(if nan { allowed.allow_nan } else { allowed.allow_inf }) {
-            let what = if nan { "NaN" } else { "infinite" };
-            let hint = if nan {
-                "allow NaN to store it in a mask"
-            } else {
-                "allow infinities to store them in masks"
-            };
-            return Err(Error::codec("masks", format!("cell {i} is {what}")).hint(hint));
-        }
-        exact &= patterns[kind as usize] == cell;
-        let bits = &mut found[kind as usize];
-        if bits.is_empty() {
-            *bits = vec![0; count.div_ceil(8)];
-        }
-        bits[i / 8] |= 0x80 >> (i % 8);
+    let mut finder = MaskFinder::new(dtype, (cells.len() / size) as u64, allowed);
+    finder.look(0, cells)?;
+    let found = finder.finish();
+    if !found.is_empty() {
+        clear_masked(dtype, &found, 0, cells.to_mut());
     }
-    if !exact {
-        return Ok(Vec::new());
+    Ok(found)
+}
+
+/// Masks of the kinds that were found, a bit for each cell.
+pub(crate) type Masks = Vec<(MaskKind, Vec<u8>)>;
+
+/// Finds cells that are not finite.
+pub(crate) struct MaskFinder<'a> {
+    dtype: DType,
+    allowed: &'a MaskOptions,
+    patterns: [Vec<u8>; 3],
+    /// Bytes of a mask.
+    len: usize,
+    found: [Vec<u8>; 3],
+    exact: bool,
+}
+
+impl<'a> MaskFinder<'a> {
+    /// For that many cells in all.
+    pub(crate) fn new(dtype: DType, count: u64, allowed: &'a MaskOptions) -> Self {
+        let patterns = MaskKind::ALL.map(|kind| pattern(dtype, kind).unwrap_or_default());
+        let len = usize::try_from(count.div_ceil(8)).unwrap_or(usize::MAX);
+        Self { dtype, allowed, patterns, len, found: Default::default(), exact: true }
     }
-    for bits in found.iter().filter(|bits| !bits.is_empty()) {
-        for (i, cell) in cells.to_mut().chunks_exact_mut(size).enumerate() {
-            if bits[i / 8] & 0x80 >> (i % 8) != 0 {
+
+    /// Looks at cells from number `first` on.
+    pub(crate) fn look(&mut self, first: u64, cells: &[u8]) -> Result<()> {
+        let size = self.dtype.size().unwrap_or(1);
+        let runs = cells.chunks(RUN).enumerate().filter(|(_, run)| may_hold_specials(self.dtype, run));
+        let suspects = runs
+            .flat_map(|(number, run)| (first + (number * (RUN / size)) as u64..).zip(run.chunks_exact(size)));
+        for (i, cell) in suspects.filter(|(_, cell)| !is_finite(self.dtype, cell)) {
+            let kind = kind_of(self.dtype, cell);
+            let nan = kind == MaskKind::Nan;
+            if !(if nan { self.allowed.allow_nan } else { self.allowed.allow_inf }) {
+                let what = if nan { "NaN" } else { "infinite" };
+                let hint = if nan {
+                    "allow NaN to store it in a mask"
+                } else {
+                    "allow infinities to store them in masks"
+                };
+                return Err(Error::codec("masks", format!("cell {i} is {what}")).hint(hint));
+            }
+            self.exact &= self.patterns[kind as usize] == cell;
+            let bits = &mut self.found[kind as usize];
+            if bits.is_empty() {
+                *bits = vec![0; self.len];
+            }
+            bits[usize::try_from(i / 8).unwrap_or(usize::MAX)] |= 0x80 >> (i % 8);
+        }
+        Ok(())
+    }
+
+    /// The masks; none where one would not bring back the very bits.
+    pub(crate) fn finish(self) -> Masks {
+        let found = MaskKind::ALL.into_iter().zip(self.found);
+        found.filter(|(_, bits)| self.exact && !bits.is_empty()).collect()
+    }
+}
+
+/// Puts zeros in place of cells that masks bring back. The first cell has that number.
+pub(crate) fn clear_masked(dtype: DType, found: &[(MaskKind, Vec<u8>)], first: u64, cells: &mut [u8]) {
+    let size = dtype.size().unwrap_or(1);
+    for (_, bits) in found {
+        for (i, cell) in (first..).zip(cells.chunks_exact_mut(size)) {
+            let byte = bits.get(usize::try_from(i / 8).unwrap_or(usize::MAX)).copied().unwrap_or(0);
+            if byte & 0x80 >> (i % 8) != 0 {
                 cell.fill(0);
             }
         }
     }
-    Ok(MaskKind::ALL.into_iter().zip(found).filter(|(_, bits)| !bits.is_empty()).collect())
 }
 
 /// Bytes of cells that are looked at together: whole cells, whole words.

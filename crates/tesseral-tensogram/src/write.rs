@@ -1,4 +1,5 @@
-//! Writing a file of one message. An object is one piece, so chunks are gathered until all of it is there; then it goes to the file.
+//! Writing a file of one message. An object is one piece, so chunks are gathered until all of it is there, in memory or for large ones
+//! in the file; then it is encoded.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -19,6 +20,7 @@ use crate::array::{DIM_LABELS, DIM_NAMES, FILL};
 use crate::assemble::{AggregateHash, surround, tensor_item};
 use crate::encode::{MaskOptions, Stages, encode_object};
 use crate::open::HISTORY;
+use crate::spool::{self, Spool};
 use crate::wire::cbor::{Item, Map};
 use crate::wire::descriptor::{self, Descriptor, MaskKind};
 use crate::wire::frame::Kind;
@@ -35,6 +37,8 @@ pub(crate) struct TensogramWriter {
     extra: Map,
     history: Vec<HistoryRow>,
     arrays: Vec<Array>,
+    /// Objects up to this many bytes are gathered in memory.
+    work_space: u64,
     placed: Mutex<Placed>,
 }
 
@@ -46,6 +50,10 @@ struct Array {
     grid: ChunkGrid,
     stages: Stages,
     base: Map,
+    /// Bytes of its cells.
+    len: u64,
+    /// They wait in the file.
+    spooled: bool,
     gathered: Mutex<Gathered>,
 }
 
@@ -57,8 +65,8 @@ struct Placed {
     end: u64,
     lengths: Vec<u64>,
     hashes: Vec<u64>,
-    /// Those that came before their turn.
-    waiting: BTreeMap<usize, ObjectFrame<'static>>,
+    /// Those that came before their turn; without a frame, their cells wait in the file.
+    waiting: BTreeMap<usize, Option<ObjectFrame<'static>>>,
 }
 
 /// Moves the bytes from `start` to `end` so that they begin at `to`.
@@ -115,15 +123,13 @@ impl Array {
         Ok(self.grid.region(coords))
     }
 
-    /// Puts the cells of a chunk where they belong; gives all of them once the last chunk has come.
-    fn gather(&self, coords: &[u64], values: &[u8]) -> Result<Option<Vec<u8>>> {
-        let region = self.region(coords)?;
-        let whole = Region::from_shape(&self.shape);
-        let len = self.bytes_of(whole.cells())?;
+    /// Notes that a chunk has come; of objects that are gathered in memory, makes room for all cells first.
+    fn take(&self, coords: &[u64]) -> Result<MutexGuard<'_, Gathered>> {
         let mut gathered = self.gathered();
         if gathered.done.is_empty() {
+            let len = if self.spooled { 0 } else { usize::try_from(self.len).unwrap_or(usize::MAX) };
             let chunks = usize::try_from(self.grid.total()).unwrap_or(usize::MAX);
-            let short = || Error::limit("an object in memory", len as u64, 0).in_array(&self.name);
+            let short = || Error::limit("an object in memory", self.len, 0).in_array(&self.name);
             gathered.cells.try_reserve_exact(len).map_err(|_| short())?;
             gathered.done.try_reserve_exact(chunks).map_err(|_| short())?;
             gathered.cells.resize(len, 0);
@@ -135,9 +141,27 @@ impl Array {
         if std::mem::replace(&mut gathered.done[linear], true) {
             return Err(Error::invalid("the chunk was stored already").in_array(&self.name).in_chunk(coords));
         }
+        Ok(gathered)
+    }
+
+    /// Puts the cells of a chunk where they belong; gives all of them once the last chunk has come.
+    fn gather(&self, coords: &[u64], values: &[u8]) -> Result<Option<Vec<u8>>> {
+        let (region, whole) = (self.region(coords)?, Region::from_shape(&self.shape));
+        let mut gathered = self.take(coords)?;
         scatter(self.dtype, &region, &whole, values, &mut gathered.cells);
         gathered.left -= 1;
         Ok((gathered.left == 0).then(|| std::mem::take(&mut gathered.cells)))
+    }
+
+    /// Puts the cells of a chunk where they belong in the file; whether it was the last one.
+    fn spool(&self, staged: &dyn Staged, offset: u64, coords: &[u64], values: &[u8]) -> Result<bool> {
+        let (region, whole) = (self.region(coords)?, Region::from_shape(&self.shape));
+        drop(self.take(coords)?);
+        let size = self.dtype.size().unwrap_or(1) as u64;
+        spool::scatter(staged, offset, size, &region, &whole, values)?;
+        let mut gathered = self.gathered();
+        gathered.left -= 1;
+        Ok(gathered.left == 0)
     }
 
     /// Fails naming the first chunk that did not come.
@@ -237,6 +261,7 @@ impl TensogramWriter {
             extra: Map::new(),
             history: Vec::new(),
             arrays: Vec::new(),
+            work_space: options.work_space.unwrap_or(u64::MAX),
             placed: Mutex::default(),
         })
     }
@@ -253,29 +278,56 @@ impl TensogramWriter {
     fn place(&self, number: usize, cells: Vec<u8>) -> Result<()> {
         let array = self.array(number)?;
         let frame = encode_object(&array.stages, Cow::Owned(cells), &self.masks, self.hashed);
-        let frame = frame.map_err(|e| e.in_array(&array.name))?;
+        self.put(number, Some(frame.map_err(|e| e.in_array(&array.name))?))
+    }
+
+    /// Writes an object, and those that waited for it.
+    fn put(&self, number: usize, frame: Option<ObjectFrame<'static>>) -> Result<()> {
         let mut placed = self.placed();
         placed.waiting.insert(number, frame);
         if placed.lengths.is_empty() {
             placed.start = self.likely_head()?;
             placed.end = placed.start;
         }
-        let next = |placed: &Placed| placed.lengths.len();
-        while let Some(frame) = {
-            let n = next(&placed);
-            placed.waiting.remove(&n)
+        while let Some((number, frame)) = {
+            let next = placed.lengths.len();
+            placed.waiting.remove(&next).map(|frame| (next, frame))
         } {
-            let mut at = placed.end;
-            frame.write(|bytes| {
-                self.staged.write_at(at, bytes)?;
-                at += bytes.len() as u64;
-                Ok::<(), Error>(())
-            })?;
-            placed.end = at;
-            placed.lengths.push(frame.total_length());
-            placed.hashes.push(frame.hash());
+            let (end, length, hash) = match frame {
+                Some(frame) => self.write(&frame, placed.end)?,
+                None => self.encode_spooled(number, placed.end)?,
+            };
+            placed.end = end;
+            placed.lengths.push(length);
+            placed.hashes.push(hash);
         }
         Ok(())
+    }
+
+    /// Writes a frame; gives where it ends, its length and its hash.
+    fn write(&self, frame: &ObjectFrame<'_>, mut at: u64) -> Result<(u64, u64, u64)> {
+        frame.write(|bytes| {
+            self.staged.write_at(at, bytes)?;
+            at += bytes.len() as u64;
+            Ok::<(), Error>(())
+        })?;
+        Ok((at, frame.total_length(), frame.hash()))
+    }
+
+    /// The same for an object whose cells wait in the file.
+    fn encode_spooled(&self, number: usize, at: u64) -> Result<(u64, u64, u64)> {
+        let array = self.array(number)?;
+        let (staged, offset) = (&*self.staged, self.spool_at(number)?);
+        let spool = Spool { staged, stages: &array.stages, offset, len: array.len };
+        let frame = spool.encode(at, &self.masks, self.hashed).map_err(|e| e.in_array(&array.name))?;
+        Ok((frame.end, frame.length, frame.hash))
+    }
+
+    /// Where the cells of an object wait: beyond where the message ends, however badly objects compress.
+    fn spool_at(&self, number: usize) -> Result<u64> {
+        let message: u64 = self.arrays.iter().map(|array| array.len.saturating_mul(2) + (1 << 20)).sum();
+        let before: u64 = self.arrays.iter().take(number).map(|array| array.len).sum();
+        Ok(self.likely_head()?.saturating_add(message).saturating_add(before))
     }
 
     /// How long what comes before the objects will be, if nothing compresses them much. Where that is wrong, objects are moved
@@ -407,8 +459,21 @@ impl Writer for TensogramWriter {
             let grid = schema.grid()?;
             let shape = Coords::from_slice(grid.shape());
             let stages = Stages::new(spec.codecs.first().map_or(&[], Vec::as_slice), dtype, &shape)?;
-            let name = schema.name.clone();
-            Ok(Array { name, dtype, shape, grid, stages, base: base_of(schema)?, gathered: Mutex::default() })
+            let base = base_of(schema)?;
+            let mut array = Array {
+                name: schema.name.clone(),
+                dtype,
+                shape,
+                grid,
+                stages,
+                base,
+                len: 0,
+                spooled: false,
+                gathered: Mutex::default(),
+            };
+            array.len = array.bytes_of(Region::from_shape(&array.shape).cells())? as u64;
+            array.spooled = array.len > self.work_space && spool::streams(&array.stages);
+            Ok(array)
         })();
         self.arrays.push(begun.map_err(|e: Error| e.in_array(&schema.name))?);
         Ok(self.arrays.len() - 1)
@@ -420,6 +485,10 @@ impl Writer for TensogramWriter {
 
     fn needs_order(&self, _array: usize) -> bool {
         false
+    }
+
+    fn gathers(&self, array: usize) -> u64 {
+        self.array(array).map_or(0, |array| if array.spooled { 0 } else { array.len })
     }
 
     fn encode<'a>(
@@ -460,7 +529,12 @@ impl Writer for TensogramWriter {
         if part.bytes.len() != expected {
             return Err(Error::invalid("the cells do not fit the chunk").in_array(&array.name));
         }
-        if let Some(cells) = array.gather(&chunk.coords, &part.bytes)? {
+        if array.spooled {
+            let offset = self.spool_at(number)?;
+            if array.spool(&*self.staged, offset, &chunk.coords, &part.bytes)? {
+                self.put(number, None)?;
+            }
+        } else if let Some(cells) = array.gather(&chunk.coords, &part.bytes)? {
             self.place(number, cells)?;
         }
         Ok(())

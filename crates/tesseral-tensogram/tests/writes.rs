@@ -48,6 +48,8 @@ fn the_writer_passes_the_suite() {
         specs.push(ArraySpec::raw(ArraySchema::dense("empty", DType::Float64, &[0, 3], &[2, 2])));
         let mut case = WriteCase::new(specs, seed);
         case.options.digests = seed % 2 == 0;
+        // Objects wait in memory, or in the file.
+        case.options.work_space = (seed % 3 != 0).then_some(0);
         case.effort = Effort { selections: 2, chunks: 2, damages: 2 };
         write_suite(&TensogramFormat, &case).unwrap_or_else(|violation| panic!("{violation}"));
     }
@@ -93,6 +95,54 @@ fn the_index_reaches_its_fixed_point() {
         TensogramFormat.audit(store, &Default::default(), &mut |f| failed += u64::from(!f.ok)).unwrap();
         assert_eq!(failed, 0, "{n}");
     }
+}
+
+#[test]
+fn objects_that_wait_in_the_file_come_out_the_same() {
+    let pushed = |spec: &ArraySpec, cells: &[f64], work_space: Option<u64>| {
+        let store: Arc<dyn Store> = Arc::new(MemoryStore::new("out.tgm"));
+        let options = CreateOptions { work_space, ..CreateOptions::default() };
+        let mut writer = TensogramFormat.create(Arc::clone(&store), &options)?;
+        writer.begin(spec)?;
+        assert_eq!(writer.gathers(0) == 0, work_space.is_some());
+        let grid = spec.schema.grid()?;
+        // Back to front: order does not matter.
+        for number in (0..grid.total()).rev() {
+            let coords = grid.coords(number);
+            let region = grid.region(&coords);
+            let rows = region.start(0)..region.end(0);
+            let row = |r: u64| (region.start(1)..region.end(1)).map(move |c| (r * 900 + c) as usize);
+            let part: Vec<u8> = rows.flat_map(row).flat_map(|i| cells[i].to_ne_bytes()).collect();
+            let column = ColumnData::Fixed { values: &part, validity: None };
+            let chunk = writer.encode(0, &coords, &[column], Vec::new(), &mut Scratch::default())?;
+            writer.push(0, chunk)?;
+        }
+        writer.commit()?;
+        store.read("", 0..store.len("")?)
+    };
+    let plain: Vec<f64> =
+        (0..900_000_u32).map(|i| f64::from(i.wrapping_mul(40_503) % 1000) - 500.0).collect();
+    let mut masked = plain.clone();
+    (masked[7], masked[899_999], masked[600_000]) = (f64::NAN, f64::INFINITY, f64::NEG_INFINITY);
+    let mut odd = plain.clone();
+    odd[3] = f64::from_bits(0x7ff8_0000_0000_0007);
+    for (cells, stages, chunk) in [
+        (&plain, &[][..], [100, 900]),
+        (&masked, &[], [64, 70]),
+        (&odd, &["zstd:1"], [1000, 900]),
+        (&masked, &["zstd"], [333, 450]),
+        (&plain, &["simple_packing:10"], [100, 900]),
+        (&plain, &["simple_packing:13", "zstd"], [999, 899]),
+    ] {
+        let mut spec = ArraySpec::raw(ArraySchema::dense("a", DType::Float64, &[1000, 900], &chunk));
+        spec.codecs[0] = codecs(stages);
+        let whole = pushed(&spec, cells, None).unwrap();
+        assert!(whole == pushed(&spec, cells, Some(0)).unwrap(), "{stages:?} {chunk:?}");
+    }
+    // What can only be packed when all cells are finite is refused either way.
+    let mut spec = ArraySpec::raw(ArraySchema::dense("a", DType::Float64, &[1000, 900], &[100, 900]));
+    spec.codecs[0] = codecs(&["simple_packing:10"]);
+    assert!(pushed(&spec, &masked, None).is_err() && pushed(&spec, &masked, Some(0)).is_err());
 }
 
 #[test]

@@ -67,6 +67,11 @@ impl Array {
         &self.schema().fields[usize::from(self.field)]
     }
 
+    /// Its number.
+    pub(crate) fn field_number(&self) -> u16 {
+        self.field
+    }
+
     /// The same array, reading the field of that number.
     #[must_use]
     pub fn field_at(mut self, number: u16) -> Self {
@@ -260,6 +265,20 @@ impl Array {
         self.handle.source().totals(&self.everything()?).map_err(|e| e.in_array(self.name()))
     }
 
+    /// How many cells a target has at most: all positions of a dense array, the cells of all chunks touched of a sparse one.
+    ///
+    /// # Errors
+    /// What the plan meets.
+    pub fn cells_at_most(&self, target: &Target) -> Result<u64> {
+        if let Target::Cells(selection) = target {
+            return Ok(selection.cells().unwrap_or(u64::MAX));
+        }
+        let request =
+            Request { target: target.clone(), columns: vec![Column::Field(self.field)], condition: None };
+        let plan = self.handle.source().plan(&request).map_err(|e| e.in_array(self.name()))?;
+        Ok(plan.chunks.iter().map(|chunk| chunk.cells).sum())
+    }
+
     /// A request for every stored column of every cell.
     ///
     /// # Errors
@@ -277,8 +296,15 @@ impl Array {
     /// # Errors
     /// What the plan meets.
     pub fn chunks(&self, selection: &Selection) -> Result<Vec<ChunkInfo>> {
-        let plan =
-            self.handle.source().plan(&self.request(selection)).map_err(|e| e.in_array(self.name()))?;
+        let schema = self.schema();
+        let request = match schema.sparse {
+            false => self.request(selection),
+            true => {
+                let target = Target::Coordinates(tesseral_engine::ranges(&schema.dims, selection)?);
+                Request { target, columns: vec![Column::Field(self.field)], condition: None }
+            }
+        };
+        let plan = self.handle.source().plan(&request).map_err(|e| e.in_array(self.name()))?;
         Ok(plan.chunks.iter().map(|chunk| self.handle.source().describe(chunk)).collect())
     }
 }

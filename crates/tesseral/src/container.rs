@@ -120,7 +120,7 @@ impl Open {
         if execution.memory.is_none() {
             execution.memory = inner.memory_budget().and_then(tesseral_engine::budget_bytes);
         }
-        Container { format, inner, execution, digests: self.options.digests }
+        Container { format, inner, execution, digests: self.options.digests, as_of: self.options.as_of }
     }
 }
 
@@ -156,6 +156,7 @@ pub struct Container {
     inner: Arc<dyn tesseral_format::Container>,
     execution: Options,
     digests: bool,
+    as_of: Option<TimeRange>,
 }
 
 impl Container {
@@ -214,6 +215,11 @@ impl Container {
     /// How it came to be.
     pub fn history(&self) -> &[HistoryRow] {
         self.inner.history()
+    }
+
+    /// The times it was opened at, where not all.
+    pub fn as_of(&self) -> Option<TimeRange> {
+        self.as_of
     }
 
     /// How operations on its arrays run.

@@ -4,24 +4,28 @@
 //! refused before a byte is written. Cells then stream through the engine; the output is made under a temporary name and
 //! appears whole.
 
+mod cells;
 mod check;
 mod feed;
 mod lossy;
 mod options;
 mod plan;
 mod provenance;
+mod resume;
+mod rows;
 
 use std::path::Path;
 use std::sync::Arc;
 
 use tesseral_core::{Error, Result};
-use tesseral_engine::{Options, RechunkPlan, transfer};
-use tesseral_format::Format;
+use tesseral_engine::{Options, RechunkPlan, WriteSession, transfer};
+use tesseral_format::{ArraySpec, Format};
 use tesseral_store::{Access, LocalStore, Overwrite, StagedPath};
 
-pub(crate) use self::check::{compare_columns, grown};
+pub(crate) use self::check::{compare_columns, compare_rows, grown};
 pub(crate) use self::feed::position;
-pub use self::options::{Cast, ChunkShape, ConvertOptions, parse_codecs};
+pub use self::options::{Cast, ChunkShape, ConvertOptions, Resume, SparseAs, parse_codecs};
+pub use self::plan::default_chunk;
 pub(crate) use self::plan::default_memory;
 use self::plan::{ConvertPlan, PlannedArray};
 use crate::{Container, Open, registry};
@@ -37,6 +41,8 @@ pub struct Converted {
     pub digest: String,
     /// Bytes of the output; 0 after a dry run.
     pub stored_bytes: u64,
+    /// Chunks that were taken over from a try that was cut short.
+    pub resumed: u64,
     /// Every cell of the output was read again and compared.
     pub checked: bool,
     /// Nothing was written.
@@ -52,12 +58,16 @@ pub struct ConvertedArray {
     pub fields: Vec<(String, String, Vec<String>)>,
     /// Names of its dimensions.
     pub dims: Vec<String>,
-    /// Its shape.
-    pub shape: Vec<u64>,
-    /// Extents of its chunks.
+    /// Its shape; `None` where positions cannot be counted.
+    pub shape: Vec<Option<u64>>,
+    /// Extents of its chunks; of a sparse array, none.
     pub chunk_shape: Vec<u64>,
-    /// How its cells were moved.
-    pub rechunk: RechunkPlan,
+    /// Its cells are listed one by one.
+    pub sparse: bool,
+    /// How many cells of a sparse array were written.
+    pub cells: Option<u64>,
+    /// How its cells were moved; `None` for those of sparse arrays, which come batch by batch.
+    pub rechunk: Option<RechunkPlan>,
     /// Stored chunks are taken over as they are where the target would store the same.
     pub pass_through: bool,
     /// Bits per packed cell and the error that was measured, where cells were packed.
@@ -103,9 +113,10 @@ pub(crate) fn run(
     }
     let mut report = Converted {
         format,
-        arrays: plan.arrays.iter().map(|array| describe(array, format)).collect(),
+        arrays: describe(&plan),
         digest: String::new(),
         stored_bytes: 0,
+        resumed: 0,
         checked: false,
         dry_run: options.dry_run,
     };
@@ -119,25 +130,88 @@ pub(crate) fn run(
     report.digest = provenance::digest(&**source.inner().store())?;
     let history = provenance::history(source, op, report.digest.clone(), options);
     let store = Arc::new(LocalStore::new(staged.path(), Access::Read));
-    let (session, ids) = plan.begin(store, &execution, &history)?;
-    for (planned, id) in plan.arrays.iter().zip(ids) {
-        transfer(&session, id, &planned.feed, &planned.rechunk, || scratch(target))?;
+    let (mut session, ids) = plan.begin(store, &execution, &history)?;
+    let kept = resume::Kept::begin(source, &report.digest, &plan, target, staged.path(), options)?;
+    let kept = kept.map(|(kept, journal)| {
+        report.resumed = journal.found() as u64;
+        session.keep(journal);
+        kept
+    });
+    let outcome = move_cells(&plan, &session, &ids, &execution, target, &mut report)
+        .and_then(|()| session.commit())
+        .and_then(|()| finish(&plan, staged, execution, options, &mut report));
+    if let Some(kept) = kept {
+        kept.end(&outcome);
     }
-    session.commit()?;
+    outcome.map(|()| report)
+}
+
+/// Looks at what was made, if that is asked for, and puts it in place.
+fn finish(
+    plan: &ConvertPlan,
+    staged: StagedPath,
+    execution: Options,
+    options: &ConvertOptions,
+    report: &mut Converted,
+) -> Result<()> {
     if options.check || plan.arrays.iter().any(|a| a.bound.is_some()) {
         let output = Open::new().access(Access::Read).execution(execution).open(staged.path())?;
-        for (number, (planned, shown)) in plan.arrays.iter().zip(&mut report.arrays).enumerate() {
-            let found = check::check(planned, number, &output, options)?;
-            if let Some(packed) = &mut shown.packed {
-                (packed.max_abs_error, packed.max_rel_error) = (Some(found.max_abs), Some(found.max_rel));
-            }
-        }
+        check_all(plan, &output, options, report)?;
         report.checked = true;
     }
     options.execution.cancel.check()?;
     report.stored_bytes = size(staged.path());
-    staged.publish()?;
-    Ok(report)
+    staged.publish()
+}
+
+/// Fills every array that was declared.
+fn move_cells(
+    plan: &ConvertPlan,
+    session: &WriteSession,
+    ids: &[usize],
+    execution: &Options,
+    target: &Path,
+    report: &mut Converted,
+) -> Result<()> {
+    let (grids, rest) = ids.split_at(plan.arrays.len());
+    for (planned, id) in plan.arrays.iter().zip(grids) {
+        transfer(session, *id, &planned.feed, &planned.rechunk, || scratch(target))?;
+    }
+    let (cells, mut rest) = rest.split_at(plan.cells.len());
+    let shown = report.arrays.iter_mut().skip(plan.arrays.len());
+    for ((planned, id), shown) in plan.cells.iter().zip(cells).zip(shown) {
+        shown.cells = Some(planned.write(session, *id, execution)?);
+    }
+    for table in &plan.tables {
+        let (own, others) = rest.split_at(table.specs.len());
+        table.write(session, own, execution)?;
+        rest = others;
+    }
+    Ok(())
+}
+
+/// Reads everything again and compares it.
+fn check_all(
+    plan: &ConvertPlan,
+    output: &Container,
+    options: &ConvertOptions,
+    report: &mut Converted,
+) -> Result<()> {
+    for (number, (planned, shown)) in plan.arrays.iter().zip(&mut report.arrays).enumerate() {
+        let found = check::check(planned, number, output, options)?;
+        if let Some(packed) = &mut shown.packed {
+            (packed.max_abs_error, packed.max_rel_error) = (Some(found.max_abs), Some(found.max_rel));
+        }
+    }
+    for planned in &plan.cells {
+        planned.check(output, &options.execution)?;
+    }
+    let mut number = plan.arrays.len() + plan.cells.len();
+    for table in &plan.tables {
+        table.check(output, number, &options.execution)?;
+        number += table.specs.len();
+    }
+    Ok(())
 }
 
 /// A folder is only replaced when it holds what we could have put there.
@@ -196,9 +270,32 @@ fn size(path: &Path) -> u64 {
     }
 }
 
-fn describe(planned: &PlannedArray, format: &dyn Format) -> ConvertedArray {
-    let schema = &planned.spec.schema;
-    let fields = schema.fields.iter().zip(&planned.spec.codecs).map(|(field, codecs)| {
+/// What would be written, in the order it is declared.
+fn describe(plan: &ConvertPlan) -> Vec<ConvertedArray> {
+    let whole = plan.format.capabilities().whole_arrays;
+    let grids = plan.arrays.iter().map(|planned| {
+        let grids = &planned.rechunk.grids;
+        ConvertedArray {
+            chunk_shape: if whole { grids.shape.to_vec() } else { grids.to.to_vec() },
+            rechunk: Some(planned.rechunk.clone()),
+            pass_through: planned.feed.pass_through,
+            packed: planned.bound.map(|bound| Packed {
+                bits: bound.bits,
+                max_abs_error: None,
+                max_rel_error: None,
+            }),
+            ..declared(&planned.spec)
+        }
+    });
+    let cells = plan.cells.iter().map(|planned| declared(&planned.spec));
+    let tables = plan.tables.iter().flat_map(|table| &table.specs).map(declared);
+    grids.chain(cells).chain(tables).collect()
+}
+
+/// An array as it is declared.
+fn declared(spec: &ArraySpec) -> ConvertedArray {
+    let schema = &spec.schema;
+    let fields = schema.fields.iter().zip(&spec.codecs).map(|(field, codecs)| {
         let codecs = codecs.iter().map(|codec| match codec.int("level").or(codec.int("bits")) {
             Some(level) => format!("{}:{level}", codec.name),
             None => codec.name.clone(),
@@ -209,18 +306,12 @@ fn describe(planned: &PlannedArray, format: &dyn Format) -> ConvertedArray {
         name: schema.name.clone(),
         fields: fields.collect(),
         dims: schema.dims.iter().map(|dim| dim.name.clone()).collect(),
-        shape: planned.rechunk.grids.shape.to_vec(),
-        chunk_shape: if format.capabilities().whole_arrays {
-            planned.rechunk.grids.shape.to_vec()
-        } else {
-            planned.rechunk.grids.to.to_vec()
-        },
-        rechunk: planned.rechunk.clone(),
-        pass_through: planned.feed.pass_through,
-        packed: planned.bound.map(|bound| Packed {
-            bits: bound.bits,
-            max_abs_error: None,
-            max_rel_error: None,
-        }),
+        shape: schema.dims.iter().map(|dim| dim.extent).collect(),
+        chunk_shape: schema.chunk_shape.as_ref().map(|chunk| chunk.to_vec()).unwrap_or_default(),
+        sparse: schema.sparse,
+        cells: None,
+        rechunk: None,
+        pass_through: false,
+        packed: None,
     }
 }

@@ -1,8 +1,10 @@
 //! Whether two containers hold the same: structure, metadata, every cell.
 
+mod sparse;
+
 use std::collections::BTreeMap;
 
-use tesseral_core::{Attributes, ChunkGrid, Dimension, Error, Field, Result, Selection, Value};
+use tesseral_core::{Attributes, ChunkGrid, Dimension, Field, Result, Selection, Value};
 use tesseral_engine::kernel::compare::{Comparison, Tolerance};
 use tesseral_engine::{Cells, Options, read_column};
 
@@ -52,10 +54,14 @@ pub struct Note {
 pub struct ValueDifference {
     /// The field.
     pub name: String,
-    /// Cells compared.
+    /// Cells compared; of sparse arrays, those of either side.
     pub cells: u64,
-    /// Cells that differ by more than is tolerated.
+    /// Cells that differ by more than is tolerated, or are on one side only.
     pub differing: u64,
+    /// Cells of sparse arrays that only the left side has.
+    pub only_left: u64,
+    /// Cells of sparse arrays that only the right side has.
+    pub only_right: u64,
     /// The first of them: its position, and what either side has there; `None` for a null.
     pub first: Option<FirstDifference>,
     /// The largest difference between two numbers, tolerated or not.
@@ -67,12 +73,24 @@ pub struct ValueDifference {
 /// The first cell that differs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FirstDifference {
-    /// Where.
+    /// Where, in an array on a grid; empty for sparse arrays.
     pub position: Vec<u64>,
-    /// The left value.
+    /// Where, in a sparse array; empty for arrays on a grid.
+    pub coordinates: Vec<String>,
+    /// The left value; `None` for a null, or where the left side has no cell.
     pub left: Option<String>,
     /// The right value.
     pub right: Option<String>,
+    /// The side that alone has a cell there.
+    pub only: Option<Side>,
+}
+
+/// One of the two sides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum Side {
+    Left,
+    Right,
 }
 
 impl Difference {
@@ -91,9 +109,14 @@ pub fn diff(left: &Container, right: &Container, options: &DiffOptions) -> Resul
     let mut out = Difference::default();
     let (left, right) = (Variables::of(left, &options.arrays)?, Variables::of(right, &options.arrays)?);
     attributes(None, &left.attributes, &right.attributes, &mut out.notes);
+    let mut sparse = Vec::new();
     for (a, b) in pairs(&left.list, &right.list) {
         match (a, b) {
-            (Some(a), Some(b)) => pair(a, b, options, &mut out)?,
+            (Some(a), Some(b)) => {
+                if pair(a, b, options, &mut out)? {
+                    sparse.push((a, b));
+                }
+            }
             (a, b) => out.notes.push(Note {
                 array: a.or(b).map(|v| v.name.clone()),
                 what: "array".to_owned(),
@@ -101,6 +124,12 @@ pub fn diff(left: &Container, right: &Container, options: &DiffOptions) -> Resul
                 right: b.map(summary),
             }),
         }
+    }
+    // Fields of one sparse array are compared together: their cells are at the same coordinates.
+    for fields in
+        sparse.chunk_by(|a, b| a.0.array.name() == b.0.array.name() && a.1.array.name() == b.1.array.name())
+    {
+        out.values.extend(sparse::values(fields, options)?);
     }
     Ok(out)
 }
@@ -126,7 +155,8 @@ fn summary(variable: &Variable) -> String {
     format!("{} {shape}", variable.array.selected_field().type_name())
 }
 
-fn pair(a: &Variable, b: &Variable, options: &DiffOptions, out: &mut Difference) -> Result<()> {
+/// Compares two variables; whether they are sparse and their cells are left to be compared.
+fn pair(a: &Variable, b: &Variable, options: &DiffOptions, out: &mut Difference) -> Result<bool> {
     let mut note = |what: &str, left: String, right: String| {
         if left != right {
             out.notes.push(Note {
@@ -145,6 +175,7 @@ fn pair(a: &Variable, b: &Variable, options: &DiffOptions, out: &mut Difference)
     note("dtype", field.type_name().to_string(), other.type_name().to_string());
     note("shape", shown(left.shape()), shown(right.shape()));
     note("sparse", left.sparse.to_string(), right.sparse.to_string());
+    note("duplicates", left.allows_duplicates.to_string(), right.allows_duplicates.to_string());
     for (d, (x, y)) in left.dims.iter().zip(&right.dims).enumerate() {
         note(&format!("name of dimension {d}"), plain_name(x), plain_name(y));
         if let Some((x, y)) = coordinates(x, y) {
@@ -153,16 +184,16 @@ fn pair(a: &Variable, b: &Variable, options: &DiffOptions, out: &mut Difference)
     }
     attributes(Some(&a.name), &a.attributes, &b.attributes, &mut out.notes);
     let same_cells = field.type_name().to_string() == other.type_name().to_string()
+        && left.dims.iter().map(|d| d.dtype).eq(right.dims.iter().map(|d| d.dtype))
         && left.shape() == right.shape()
         && left.sparse == right.sparse;
     if !same_cells || options.metadata_only {
-        return Ok(());
+        return Ok(false);
     }
-    if left.sparse {
-        return Err(Error::unsupported("comparing cells of sparse arrays").in_array(&a.name));
+    if !left.sparse {
+        out.values.push(values(a, b, options)?);
     }
-    out.values.push(values(a, b, options)?);
-    Ok(())
+    Ok(left.sparse)
 }
 
 /// The first coordinate along a dimension that differs.
@@ -214,8 +245,10 @@ fn values(a: &Variable, b: &Variable, options: &DiffOptions) -> Result<ValueDiff
             let shown = |column: &Cells| column.is_valid(i).then(|| text(field, column.get(i)));
             first = Some(FirstDifference {
                 position: position(&part, cell).to_vec(),
+                coordinates: Vec::new(),
                 left: shown(left),
                 right: shown(right),
+                only: None,
             });
         }
         comparison.count += one.count;
@@ -228,6 +261,8 @@ fn values(a: &Variable, b: &Variable, options: &DiffOptions) -> Result<ValueDiff
         name: a.name.clone(),
         cells: total,
         differing: comparison.count,
+        only_left: 0,
+        only_right: 0,
         first,
         max_abs: comparison.max_abs,
         max_rel: comparison.max_rel,

@@ -58,10 +58,11 @@ pub use as_of::as_of;
 pub use cells::CellQuery;
 pub use container::{Container, Open, local, open};
 pub use convert::{
-    Cast, ChunkShape, ConvertOptions, Converted, ConvertedArray, Packed, convert, parse_codecs,
+    Cast, ChunkShape, ConvertOptions, Converted, ConvertedArray, Packed, Resume, SparseAs, convert,
+    default_chunk, parse_codecs,
 };
 pub use create::{ArrayId, Create, Session};
-pub use diff::{DiffOptions, Difference, FirstDifference, Note, ValueDifference, diff};
+pub use diff::{DiffOptions, Difference, FirstDifference, Note, Side, ValueDifference, diff};
 pub use overview::{Overview, Point, overview};
 pub use rechunk::rechunk;
 pub use registry::{FORMATS, format, of_output, recognise};

@@ -49,8 +49,8 @@ fn every_way_gives_the_same_cells() {
             ..ConvertOptions::default()
         };
         let done = tesseral::rechunk(&opened, &out, chunk.parse().unwrap(), &options).unwrap();
-        assert!(done.checked && done.arrays[0].rechunk.memory <= memory);
-        ways.push(match done.arrays[0].rechunk.way {
+        assert!(done.checked && done.arrays[0].rechunk.as_ref().unwrap().memory <= memory);
+        ways.push(match done.arrays[0].rechunk.as_ref().unwrap().way {
             Way::Chunks => 'c',
             Way::Blocks { .. } => 'b',
             Way::Twice { .. } => 't',

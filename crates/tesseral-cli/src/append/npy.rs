@@ -73,16 +73,20 @@ fn descr(field: &tesseral::Field) -> Option<String> {
     })
 }
 
-struct Header {
-    descr: String,
-    fortran: bool,
-    shape: Vec<u64>,
+/// What comes before the cells of a `.npy` file.
+pub(crate) struct Header {
+    /// The dtype, as NumPy calls it.
+    pub(crate) descr: String,
+    /// Cells are in column order.
+    pub(crate) fortran: bool,
+    pub(crate) shape: Vec<u64>,
     /// Bytes before the cells.
-    len: usize,
+    pub(crate) len: usize,
 }
 
 impl Header {
-    fn parse(bytes: &[u8]) -> Option<Self> {
+    /// Reads the beginning of a file; `None` when it is none of that kind.
+    pub(crate) fn parse(bytes: &[u8]) -> Option<Self> {
         let rest = bytes.strip_prefix(b"\x93NUMPY")?;
         let (prefix, len) = match rest.first()? {
             1 => (4_usize, usize::from(u16::from_le_bytes([*rest.get(2)?, *rest.get(3)?]))),

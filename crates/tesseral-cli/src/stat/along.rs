@@ -2,8 +2,9 @@
 
 use clap::Args;
 use serde_json::{Map, Value as Json, json};
+use tesseral::core::condition::Condition;
 use tesseral::engine::fold::{self, Fold, Number, Predicate, Reducer, Role, State};
-use tesseral::{Error, Wanted};
+use tesseral::{Error, Selection, Wanted};
 
 use crate::context::Context;
 use crate::failure::{Outcome, exit};
@@ -41,6 +42,9 @@ pub(super) struct Along {
     /// A quantile, 0 to 1; may be given several times
     #[arg(long, value_name = "Q")]
     quantile: Vec<f64>,
+    /// Finds medians and quantiles in little memory, off by at most this part of themselves, e.g. 0.01
+    #[arg(long, value_name = "ERROR")]
+    sketch: Option<f64>,
     /// Dimensions to take statistics along, for --quantile
     #[arg(long, value_name = "DIMS")]
     over: Option<String>,
@@ -103,152 +107,220 @@ struct Column {
     values: Vec<Json>,
 }
 
-pub(super) fn run(context: &Context, along: &Along, target: &Target, by: Option<&str>) -> Outcome {
+/// What is folded: cells of an array that meet a condition, and what becomes of each dimension.
+struct Task<'a> {
+    target: &'a Target,
+    selection: Selection,
+    condition: Option<Condition>,
+    roles: Vec<Role>,
+}
+
+pub(super) fn run(
+    context: &Context,
+    along: &Along,
+    target: &Target,
+    by: Option<&str>,
+    condition: Option<&str>,
+) -> Outcome {
     let reduced = along.reduced(target, by)?;
-    let roles: Vec<Role> = reduced.iter().map(|r| if *r { Role::Reduce } else { Role::Keep }).collect();
-    let mut columns = summaries(along, target, &roles)?;
-    columns.extend(quantiles(along, target, &roles)?);
-    report(context, target, &reduced, &columns)
-}
-
-/// Folds the selection; null cells and those equal to the fill do not count, as everywhere in `stat`.
-fn folded(target: &Target, roles: &[Role], reducer: Reducer) -> Outcome<Vec<State>> {
-    let array = &target.array;
-    let mut fold = Fold::new(reducer, roles.to_vec());
-    let holes = target.field.fill.is_some() || target.field.nullable;
-    fold.predicate = holes.then(|| Predicate { null: Some(false), ..Predicate::default() });
-    let request = array.request(target.selection()?);
-    Ok(fold::fold(array.handle(), &request, &fold, array.options())?.states)
-}
-
-fn summaries(along: &Along, target: &Target, roles: &[Role]) -> Outcome<Vec<Column>> {
-    let asked: Vec<&str> =
-        NAMES.into_iter().zip(along.options()).filter(|(_, o)| o.is_some()).map(|(name, _)| name).collect();
-    if asked.is_empty() {
-        return Ok(Vec::new());
-    }
-    let wanted = asked.iter().fold(Wanted::COUNTS, |wanted, name| {
-        wanted
-            | match *name {
-                "min" | "max" => Wanted::RANGE,
-                "std" => Wanted::SPREAD,
-                "count" => Wanted::COUNTS,
-                _ => Wanted::SUM,
-            }
-    });
-    let states = folded(target, roles, Reducer::Summary(wanted))?;
-    let float = |v: Option<f64>| v.map_or(Json::Null, json::float);
-    let value = |name: &str, state: &State| {
-        let State::Summary(summary) = state else { return Json::Null };
-        match name {
-            "mean" => float(summary.mean()),
-            "std" => float(summary.std()),
-            "min" => summary.min().as_ref().map_or(Json::Null, json::scalar),
-            "max" => summary.max().as_ref().map_or(Json::Null, json::scalar),
-            "sum" => summary.sum().map_or(Json::Null, json::sum),
-            _ => json::integer(summary.valid().into()),
-        }
-    };
-    let column = |name: &str| Column {
-        name: name.to_owned(),
-        values: states.iter().map(|state| value(name, state)).collect(),
-    };
-    Ok(asked.into_iter().map(column).collect())
-}
-
-fn quantiles(along: &Along, target: &Target, roles: &[Role]) -> Outcome<Vec<Column>> {
-    let asked = along.quantiles()?;
-    if asked.is_empty() {
-        return Ok(Vec::new());
-    }
-    let array = &target.array;
-    let size = target.field.cell_size().unwrap_or(1) as u64;
-    let bytes = target.selection()?.cells().and_then(|n| n.checked_mul(size)).unwrap_or(u64::MAX);
-    if let Some(allowed) = array.options().memory.filter(|allowed| bytes > *allowed) {
-        let hint = "select less, raise --memory, or ask `tet query` for a quantile with a sketch";
-        return Err(Error::limit("the values to sort", bytes, allowed).hint(hint).into());
-    }
-    let states = folded(target, roles, Reducer::Values)?;
-    let value = |state: &State, q: f64| {
-        let State::Values(values) = state else { return Json::Null };
-        match values.quantile(target.field.dtype, q) {
-            Some(Number::Int(value)) => json::integer(value),
-            Some(Number::Float(value)) => json::float(value),
-            None => Json::Null,
-        }
-    };
-    let column = |(name, q): (String, f64)| Column {
-        name,
-        values: states.iter().map(|state| value(state, q)).collect(),
-    };
-    Ok(asked.into_iter().map(column).collect())
-}
-
-fn report(context: &Context, target: &Target, reduced: &[bool], columns: &[Column]) -> Outcome {
     let schema = target.array.schema();
-    let selection = target.selection()?;
-    let names: Vec<String> = schema
-        .dims
-        .iter()
-        .enumerate()
-        .map(|(d, dim)| if dim.name.is_empty() { d.to_string() } else { dim.name.clone() })
-        .collect();
-    let kept: Vec<usize> = (0..names.len()).filter(|d| !reduced[*d]).collect();
-    let rows = columns.first().map_or(0, |column| column.values.len());
-    let places = |row: usize| -> Vec<u64> {
-        let mut rest = row as u64;
-        let mut places: Vec<u64> = kept
-            .iter()
-            .rev()
-            .map(|&d| {
-                let slice = selection.slices()[d];
-                let count = slice.count().max(1);
-                let place = slice.start + rest % count * slice.step;
-                rest /= count;
-                place
-            })
-            .collect();
-        places.reverse();
-        places
+    let task = Task {
+        target,
+        selection: target.positions()?,
+        condition: condition.map(|text| tesseral::condition(schema, text)).transpose()?,
+        roles: reduced.iter().map(|r| if *r { Role::Reduce } else { Role::Keep }).collect(),
     };
-    let coordinates = |row: usize| -> Vec<String> {
-        places(row).iter().zip(&kept).map(|(&p, &d)| coordinate(&schema.dims[d], p)).collect()
-    };
-    if context.json() {
-        let mut document = super::schema();
-        document.extend(super::head(target));
-        let of = |wanted: bool| -> Json {
-            names.iter().zip(reduced).filter(|(_, r)| **r == wanted).map(|(n, _)| json!(n)).collect()
-        };
-        document.insert("over".into(), of(true));
-        document.insert("dims".into(), of(false));
-        let rows = (0..rows).map(|row| {
-            let mut one = Map::new();
-            one.insert("positions".into(), json!(places(row)));
-            one.insert("coordinates".into(), json!(coordinates(row)));
-            columns.iter().for_each(|column| {
-                one.insert(column.name.clone(), column.values[row].clone());
-            });
-            Json::Object(one)
-        });
-        document.insert("rows".into(), rows.collect());
-        output::print_json(&Json::Object(document))?;
-        return Ok(exit::OK);
+    let mut columns = task.summaries(along)?;
+    columns.extend(task.quantiles(along)?);
+    task.report(context, &reduced, &columns, along.sketch)
+}
+
+impl Task<'_> {
+    /// Whether only some positions have a cell that counts.
+    fn scattered(&self) -> bool {
+        self.target.array.schema().sparse || self.condition.is_some()
     }
-    let headings: Vec<String> = kept
-        .iter()
-        .map(|&d| names[d].clone())
-        .chain(columns.iter().map(|column| format!(">{}", column.name)))
-        .collect();
-    let headings: Vec<&str> = headings.iter().map(String::as_str).collect();
-    let shown = |value: &Json| match value {
-        Json::Null => "-".to_owned(),
-        Json::String(text) => text.clone(),
-        other => other.to_string(),
-    };
-    let rows = (0..rows).map(|row| {
-        coordinates(row).into_iter().chain(columns.iter().map(|c| shown(&c.values[row]))).collect()
-    });
-    output::print(&Paint::stdout().table(&headings, rows))?;
-    Ok(exit::OK)
+
+    /// Folds the selection; null cells and those equal to the fill do not count, as everywhere in `stat`.
+    fn folded(&self, reducer: Reducer) -> Outcome<Vec<State>> {
+        let (target, array) = (self.target, &self.target.array);
+        let tesseral::Column::Field(field) = target.column() else {
+            return Err(Error::unsupported("statistics along dimensions of coordinates").into());
+        };
+        let mut fold = Fold::new(reducer, self.roles.clone());
+        let holes = target.field.fill.is_some() || target.field.nullable;
+        fold.predicate = holes.then(|| Predicate { null: Some(false), ..Predicate::default() });
+        let (handle, options) = (array.handle(), array.options());
+        if self.scattered() {
+            let condition = self.condition.as_ref();
+            return Ok(fold::fold_rows(handle, field, &self.selection, condition, &fold, options)?.states);
+        }
+        Ok(fold::fold(handle, &array.request(&self.selection), &fold, options)?.states)
+    }
+
+    fn summaries(&self, along: &Along) -> Outcome<Vec<Column>> {
+        let asked: Vec<&str> = NAMES
+            .into_iter()
+            .zip(along.options())
+            .filter(|(_, o)| o.is_some())
+            .map(|(name, _)| name)
+            .collect();
+        if asked.is_empty() {
+            return Ok(Vec::new());
+        }
+        let wanted = asked.iter().fold(Wanted::COUNTS, |wanted, name| {
+            wanted
+                | match *name {
+                    "min" | "max" => Wanted::RANGE,
+                    "std" => Wanted::SPREAD,
+                    "count" => Wanted::COUNTS,
+                    _ => Wanted::SUM,
+                }
+        });
+        let states = self.folded(Reducer::Summary(wanted))?;
+        let float = |v: Option<f64>| v.map_or(Json::Null, json::float);
+        let value = |name: &str, state: &State| {
+            let State::Summary(summary) = state else { return Json::Null };
+            match name {
+                "mean" => float(summary.mean()),
+                "std" => float(summary.std()),
+                "min" => summary.min().as_ref().map_or(Json::Null, json::scalar),
+                "max" => summary.max().as_ref().map_or(Json::Null, json::scalar),
+                "sum" => summary.sum().map_or(Json::Null, json::sum),
+                _ => json::integer(summary.valid().into()),
+            }
+        };
+        let column = |name: &str| Column {
+            name: name.to_owned(),
+            values: states.iter().map(|state| value(name, state)).collect(),
+        };
+        Ok(asked.into_iter().map(column).collect())
+    }
+
+    fn quantiles(&self, along: &Along) -> Outcome<Vec<Column>> {
+        let asked = along.quantiles()?;
+        if asked.is_empty() {
+            return Ok(Vec::new());
+        }
+        let (target, array) = (self.target, &self.target.array);
+        let reducer = match along.sketch {
+            Some(error) if (1e-6..=0.5).contains(&error) => Reducer::Sketch(error),
+            Some(error) => {
+                return Err(Error::invalid(format!(
+                    "--sketch {error}: an error lies between 0.000001 and 0.5"
+                ))
+                .into());
+            }
+            None => Reducer::Values,
+        };
+        let size = target.field.cell_size().unwrap_or(1) as u64;
+        let bytes = array.cells_at_most(&target.cells)?.saturating_mul(size);
+        if let (Reducer::Values, Some(allowed)) =
+            (&reducer, array.options().memory.filter(|allowed| bytes > *allowed))
+        {
+            let hint = "select less, raise --memory, or give --sketch 0.01";
+            return Err(Error::limit("the values to sort", bytes, allowed).hint(hint).into());
+        }
+        let states = self.folded(reducer)?;
+        let value = |state: &State, q: f64| match state {
+            State::Values(values) => match values.quantile(target.field.dtype, q) {
+                Some(Number::Int(value)) => json::integer(value),
+                Some(Number::Float(value)) => json::float(value),
+                None => Json::Null,
+            },
+            State::Sketch(sketch) => sketch.quantile(q).map_or(Json::Null, json::float),
+            _ => Json::Null,
+        };
+        let column = |(name, q): (String, f64)| Column {
+            name,
+            values: states.iter().map(|state| value(state, q)).collect(),
+        };
+        Ok(asked.into_iter().map(column).collect())
+    }
+
+    fn report(
+        &self,
+        context: &Context,
+        reduced: &[bool],
+        columns: &[Column],
+        sketch: Option<f64>,
+    ) -> Outcome {
+        let (target, schema, selection) = (self.target, self.target.array.schema(), &self.selection);
+        let names: Vec<String> = schema
+            .dims
+            .iter()
+            .enumerate()
+            .map(|(d, dim)| if dim.name.is_empty() { d.to_string() } else { dim.name.clone() })
+            .collect();
+        let kept: Vec<usize> = (0..names.len()).filter(|d| !reduced[*d]).collect();
+        let all = columns.first().map_or(0, |column| column.values.len());
+        // Where most positions have no cell, only those with an answer are listed.
+        let empty = |row: usize| columns.iter().all(|c| c.values[row].is_null() || c.values[row] == json!(0));
+        let listed: Vec<usize> =
+            (0..all).filter(|row| kept.is_empty() || !self.scattered() || !empty(*row)).collect();
+        let places = |row: usize| -> Vec<u64> {
+            let mut rest = row as u64;
+            let mut places: Vec<u64> = kept
+                .iter()
+                .rev()
+                .map(|&d| {
+                    let slice = selection.slices()[d];
+                    let count = slice.count().max(1);
+                    let place = slice.start + rest % count * slice.step;
+                    rest /= count;
+                    place
+                })
+                .collect();
+            places.reverse();
+            places
+        };
+        let coordinates = |row: usize| -> Vec<String> {
+            places(row).iter().zip(&kept).map(|(&p, &d)| coordinate(&schema.dims[d], p)).collect()
+        };
+        if context.json() {
+            let mut document = super::schema();
+            document.extend(super::head(target));
+            let of = |wanted: bool| -> Json {
+                names.iter().zip(reduced).filter(|(_, r)| **r == wanted).map(|(n, _)| json!(n)).collect()
+            };
+            document.insert("over".into(), of(true));
+            document.insert("dims".into(), of(false));
+            if let Some(error) = sketch {
+                document.insert("quantile_relative_error".into(), json::float(error));
+            }
+            let rows = listed.iter().map(|&row| {
+                let mut one = Map::new();
+                one.insert("positions".into(), json!(places(row)));
+                one.insert("coordinates".into(), json!(coordinates(row)));
+                columns.iter().for_each(|column| {
+                    one.insert(column.name.clone(), column.values[row].clone());
+                });
+                Json::Object(one)
+            });
+            document.insert("rows".into(), rows.collect());
+            output::print_json(&Json::Object(document))?;
+            return Ok(exit::OK);
+        }
+        let headings: Vec<String> = kept
+            .iter()
+            .map(|&d| names[d].clone())
+            .chain(columns.iter().map(|column| match sketch {
+                Some(error) if !NAMES.contains(&column.name.as_str()) => {
+                    format!(">{} (within {} %)", column.name, error * 100.0)
+                }
+                _ => format!(">{}", column.name),
+            }))
+            .collect();
+        let headings: Vec<&str> = headings.iter().map(String::as_str).collect();
+        let shown = |value: &Json| match value {
+            Json::Null => "-".to_owned(),
+            Json::String(text) => text.clone(),
+            other => other.to_string(),
+        };
+        let rows = listed.iter().map(|&row| {
+            coordinates(row).into_iter().chain(columns.iter().map(|c| shown(&c.values[row]))).collect()
+        });
+        output::print(&Paint::stdout().table(&headings, rows))?;
+        Ok(exit::OK)
+    }
 }

@@ -63,7 +63,7 @@ impl Role {
     }
 
     /// Slots that positions `start..end` go to, as a range that holds them all.
-    fn reached(&self, start: u64, end: u64) -> (u64, u64) {
+    pub(super) fn reached(&self, start: u64, end: u64) -> (u64, u64) {
         match self {
             Self::Keep => (start, end),
             Self::Reduce => (0, 1),
@@ -140,6 +140,17 @@ impl Lists {
         let range = self.starts[slot]..self.starts[slot + 1];
         (&self.positions[range.clone()], &self.places[range])
     }
+}
+
+/// What a step along each axis adds to a place in the fibre of a slot.
+pub(super) fn fibres(roles: &[Role], extents: &[u64]) -> Vec<u64> {
+    let mut fibres = vec![0; roles.len()];
+    let mut fibre = 1_u64;
+    for (d, (role, extent)) in roles.iter().zip(extents).enumerate().rev() {
+        fibres[d] = fibre;
+        fibre = fibre.saturating_mul(role.fibre(*extent));
+    }
+    fibres
 }
 
 /// The slots of all axes that a part of a selection reaches: a box of the result.

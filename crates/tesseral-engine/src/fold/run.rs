@@ -245,9 +245,7 @@ fn may_match(handle: &Handle, request: &Request, number: u16, field: &Field, pre
 /// Deals the cells of a block out to slots.
 struct Dealer<'a, T> {
     fold: &'a Fold,
-    tests: Vec<Test<T>>,
-    values: &'a [T],
-    validity: Option<&'a [u8]>,
+    judge: Judge<'a, T>,
     lists: &'a [Lists],
     strides: Vec<usize>,
     /// What a step along each axis adds to a place in the fibre.
@@ -264,22 +262,14 @@ impl<'a, T: Cell> Dealer<'a, T> {
         block: &[u64],
         lists: &'a [Lists],
     ) -> Self {
-        let rank = block.len();
-        let (mut strides, mut fibres) = (vec![1; rank], vec![0; rank]);
-        let (mut stride, mut fibre) = (1_usize, 1_u64);
-        for d in (0..rank).rev() {
+        let mut strides = vec![1; block.len()];
+        let mut stride = 1_usize;
+        for (d, extent) in block.iter().enumerate().rev() {
             strides[d] = stride;
-            stride = stride.saturating_mul(usize::try_from(block[d]).unwrap_or(usize::MAX));
-            fibres[d] = fibre;
-            fibre = fibre.saturating_mul(fold.roles[d].fibre(extents[d]));
+            stride = stride.saturating_mul(usize::try_from(*extent).unwrap_or(usize::MAX));
         }
-        let also = match &fold.reducer {
-            Reducer::Matches(predicate) => Some(predicate),
-            _ => None,
-        };
-        let tests = fold.predicate.iter().chain(also);
-        let tests = tests.map(|p| p.test(field.dtype, field.fill.as_ref())).collect();
-        Self { fold, tests, values, validity, lists, strides, fibres }
+        let fibres = layout::fibres(&fold.roles, extents);
+        Self { fold, judge: Judge::new(fold, field, values, validity), lists, strides, fibres }
     }
 
     fn deal(&self, slots: &Region, whole: &[u64], states: &mut [State]) -> Result<()> {
@@ -289,15 +279,11 @@ impl<'a, T: Cell> Dealer<'a, T> {
             return Ok(());
         }
         let mut at = vec![0_usize; rank];
-        let mut gathered = Gathered { values: Vec::new(), index: Vec::new(), nulls: 0 };
+        let mut gathered = Gathered::default();
         for (i, state) in states.iter_mut().enumerate() {
-            gathered.values.clear();
-            gathered.index.clear();
-            gathered.nulls = 0;
+            gathered.clear();
             self.gather(0, &at, 0, 0, &mut gathered);
-            let slot = global_slot(i, slots, whole);
-            state.fold(&self.fold.reducer, slot, &gathered.values, &gathered.index)?;
-            state.fold_nulls(gathered.nulls)?;
+            gathered.fold_into(state, &self.fold.reducer, global_slot(i, slots, whole))?;
             for d in (0..rank).rev() {
                 at[d] += 1;
                 if at[d] < counts[d] {
@@ -312,38 +298,65 @@ impl<'a, T: Cell> Dealer<'a, T> {
     /// Collects the cells of one slot that count, axis by axis.
     fn gather(&self, d: usize, at: &[usize], offset: usize, place: u64, out: &mut Gathered<T>) {
         let Some(lists) = self.lists.get(d) else {
-            self.take(offset, place, out);
+            self.judge.take(offset, place, out);
             return;
         };
         let (positions, places) = lists.slot(at[d]);
         let (stride, fibre) = (self.strides[d], self.fibres[d]);
         let last = d + 1 == self.lists.len();
-        if last && self.tests.is_empty() && self.validity.is_none() && !self.fold.reducer.indexed() {
+        let values = self.judge.values;
+        if last && self.judge.takes_all() {
             if stride == 1
                 && let (Some(&first), Some(&end)) = (positions.first(), positions.last())
                 && end - first + 1 == positions.len()
             {
-                out.values.extend_from_slice(&self.values[offset + first..=offset + end]);
+                out.values.extend_from_slice(&values[offset + first..=offset + end]);
                 return;
             }
-            out.values.extend(positions.iter().map(|p| self.values[offset + p * stride]));
+            out.values.extend(positions.iter().map(|p| values[offset + p * stride]));
             return;
         }
         for (&p, &in_fibre) in positions.iter().zip(places) {
             self.gather(d + 1, at, offset + p * stride, place + in_fibre * fibre, out);
         }
     }
+}
 
+/// Tells which cells count.
+pub(super) struct Judge<'a, T> {
+    tests: Vec<Test<T>>,
+    values: &'a [T],
+    validity: Option<&'a [u8]>,
+    indexed: bool,
+}
+
+impl<'a, T: Cell> Judge<'a, T> {
+    pub(super) fn new(fold: &Fold, field: &Field, values: &'a [T], validity: Option<&'a [u8]>) -> Self {
+        let also = match &fold.reducer {
+            Reducer::Matches(predicate) => Some(predicate),
+            _ => None,
+        };
+        let tests = fold.predicate.iter().chain(also);
+        let tests = tests.map(|p| p.test(field.dtype, field.fill.as_ref())).collect();
+        Self { tests, values, validity, indexed: fold.reducer.indexed() }
+    }
+
+    /// Whether every cell counts, and none is asked for its place.
+    fn takes_all(&self) -> bool {
+        self.tests.is_empty() && self.validity.is_none() && !self.indexed
+    }
+
+    /// Takes a cell if it counts.
     #[inline]
-    fn take(&self, offset: usize, place: u64, out: &mut Gathered<T>) {
-        if self.validity.is_some_and(|v| v[offset] == 0) {
+    pub(super) fn take(&self, cell: usize, place: u64, out: &mut Gathered<T>) {
+        if self.validity.is_some_and(|v| v[cell] == 0) {
             out.nulls += u64::from(self.tests.iter().all(Test::null));
             return;
         }
-        let value = self.values[offset];
+        let value = self.values[cell];
         if self.tests.iter().all(|test| test.value(value)) {
             out.values.push(value);
-            if self.fold.reducer.indexed() {
+            if self.indexed {
                 out.index.push(place);
             }
         }
@@ -363,10 +376,30 @@ fn global_slot(i: usize, slots: &Region, whole: &[u64]) -> usize {
     usize::try_from(flat).unwrap_or(usize::MAX)
 }
 
-struct Gathered<T> {
+/// Cells of one slot that count, their places in the fibre where the reducer asks for them, and how many nulls.
+pub(super) struct Gathered<T> {
     values: Vec<T>,
     index: Vec<u64>,
     nulls: u64,
+}
+
+impl<T> Default for Gathered<T> {
+    fn default() -> Self {
+        Self { values: Vec::new(), index: Vec::new(), nulls: 0 }
+    }
+}
+
+impl<T: Cell> Gathered<T> {
+    pub(super) fn clear(&mut self) {
+        self.values.clear();
+        self.index.clear();
+        self.nulls = 0;
+    }
+
+    pub(super) fn fold_into(&self, state: &mut State, reducer: &Reducer, slot: usize) -> Result<()> {
+        state.fold(reducer, slot, &self.values, &self.index)?;
+        state.fold_nulls(self.nulls)
+    }
 }
 
 /// Merges partial results, in the order of their units.
@@ -420,6 +453,16 @@ impl Merger {
             }
         }
         Ok(())
+    }
+
+    /// The state of a slot, to be added to.
+    pub(super) fn state(&mut self, slot: usize) -> Result<&mut State> {
+        let missing = || Error::invalid("a slot outside the result");
+        let held = self.states.get_mut(slot).ok_or_else(missing)?;
+        if held.is_none() {
+            *held = Some(State::new(&self.reducer, self.dtype)?);
+        }
+        held.as_mut().ok_or_else(missing)
     }
 
     /// What all of them gave.

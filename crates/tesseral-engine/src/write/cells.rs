@@ -17,6 +17,9 @@ pub enum Arrival {
     Any,
     /// As the format stores them, over any number of calls: a write larger than memory.
     Stored,
+    /// In any order, over any number of calls, each of which is stored by itself; no two bring the same position where it holds
+    /// one cell.
+    Runs,
 }
 
 /// Cells that wait for more, and how many chunks went before them.
@@ -65,14 +68,14 @@ impl WriteSession {
             return Err(Error::invalid(detail));
         };
         let mut tail = declared.tail.lock().unwrap_or_else(PoisonError::into_inner);
-        if tail.closed || (arrival == Arrival::Any && (tail.cells > 0 || tail.chunks > 0)) {
+        if tail.closed || (arrival != Arrival::Stored && (tail.cells > 0 || tail.chunks > 0)) {
             return Err(Error::invalid("cells in any order are written by one call"));
         }
         if cells == 0 {
             return Ok(());
         }
-        if arrival == Arrival::Any {
-            tail.closed = true;
+        if arrival != Arrival::Stored {
+            tail.closed = arrival == Arrival::Any;
             let rows = self
                 .options
                 .run(|| order::sorted(&order::keys(self.writer.as_ref(), array, columns, &sizes, cells)?))?;
@@ -80,7 +83,8 @@ impl WriteSession {
                 let each = columns.iter().zip(&sizes);
                 each.map(|(c, size)| Owned::pick(c, size.unwrap_or(1), &rows[range.clone()])).collect()
             };
-            return self.emit(array, 0, rows.len(), rows.len().div_ceil(self.chunk_cells(array)), pick);
+            self.emit(array, 0, rows.len(), rows.len().div_ceil(self.chunk_cells(array)), pick)?;
+            return if arrival == Arrival::Runs { self.writer.seal(array) } else { Ok(()) };
         }
         let more = gather(columns, &sizes, 0..cells);
         if tail.columns.is_empty() {

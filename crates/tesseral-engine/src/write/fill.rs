@@ -3,7 +3,7 @@
 use tesseral_core::{Coords, Error, Order, Region, Result};
 use tesseral_format::{ColumnData, EncodedChunk, StoredChunk, StoredForm};
 
-use super::{Declared, WriteSession, chunk_at, located, whole_chunks};
+use super::{Declared, Journal, WriteSession, chunk_at, located, whole_chunks};
 use crate::cells::Cells;
 use crate::chunk::with_workspace;
 use crate::kernel::copy::copy_box;
@@ -70,16 +70,25 @@ impl WriteSession {
         self.each_chunk_keeping(array, total, ticker, keep, |number, columns: &mut Vec<Cells>, turn| {
             let coords = chunk_at(&boxes, order, number);
             let mut one = || -> Result<()> {
+                let place = |chunk| self.writer.place(array, chunk);
+                if let Some(journal) = &self.journal
+                    && let Some(chunk) = journal.find(array, &coords)?
+                {
+                    return turn.take(number, chunk, |chunk| self.writer.place(array, chunk));
+                }
                 let region = declared.cells(&coords)?;
                 let count = region.cells().and_then(|n| usize::try_from(n).ok());
                 let count = count.ok_or_else(|| Error::limit("a chunk", u64::MAX, usize::MAX as u64))?;
                 columns.iter_mut().try_for_each(|column| column.reset(count))?;
-                let place = |chunk| self.writer.place(array, chunk);
                 if let Some(stored) = cells(&region, columns)? {
                     return turn.take(number, self.writer.adopt(array, &coords, &stored)?, place);
                 }
                 let data: Vec<ColumnData<'_>> = columns.iter().map(Cells::as_data).collect();
-                turn.take(number, self.encode_columns(array, declared, &coords, &region, &data)?, place)
+                let chunk = self.encode_columns(array, declared, &coords, &region, &data)?;
+                if let Some(journal) = &self.journal {
+                    journal.note(array, &chunk)?;
+                }
+                turn.take(number, chunk, place)
             };
             one().map_err(|e| located(e, declared, &coords))
         })
@@ -99,6 +108,24 @@ impl WriteSession {
         }
         let stats = self.stats(array, declared, columns)?;
         with_workspace(|w| self.writer.encode(array, coords, columns, stats, &mut w.scratch))
+    }
+
+    /// Keeps encoded chunks in a journal, and takes those that it has from an earlier try.
+    pub fn keep(&mut self, journal: Journal) {
+        self.journal = Some(journal);
+    }
+
+    /// Whether a journal has every chunk of a box, so that its cells need not be read.
+    pub(crate) fn recalls(&self, array: usize, part: &Region) -> Result<bool> {
+        let (Some(journal), declared) = (&self.journal, self.declared(array)?) else { return Ok(false) };
+        let Some(boxes) = whole_chunks(declared, part) else { return Ok(false) };
+        let total = boxes.cells().unwrap_or(u64::MAX);
+        Ok((0..total).all(|number| journal.has(array, &chunk_at(&boxes, Order::RowMajor, number))))
+    }
+
+    /// Bytes of an array that the writer holds until all of it is there.
+    pub fn gathers(&self, array: usize) -> u64 {
+        self.writer.gathers(array)
     }
 
     /// Whether chunks in this stored form can be taken over by an array as they are.

@@ -91,24 +91,31 @@ impl<'a> ObjectFrame<'a> {
 
     /// What comes before the payload.
     fn head(&self) -> Vec<u8> {
-        let flags = CBOR_AFTER | if self.hashed { HASH_PRESENT } else { 0 };
-        let mut head = Vec::with_capacity(16);
-        head.extend_from_slice(&MAGIC);
-        head.extend_from_slice(&Kind::Object.number().to_be_bytes());
-        head.extend_from_slice(&1_u16.to_be_bytes());
-        head.extend_from_slice(&flags.to_be_bytes());
-        head.extend_from_slice(&self.total_length().to_be_bytes());
-        head
+        around(&self.cbor, self.region.len() as u64, self.hash, self.hashed).0
     }
 
     /// What comes after it.
     fn tail(&self) -> Vec<u8> {
-        let mut tail = self.cbor.clone();
-        tail.extend_from_slice(&(HEADER_LEN + self.region.len() as u64).to_be_bytes());
-        tail.extend_from_slice(&self.hash.to_be_bytes());
-        tail.extend_from_slice(&END);
-        let padding = self.total_length().wrapping_neg() % 8;
-        tail.extend(std::iter::repeat_n(0, usize::try_from(padding).unwrap_or(0)));
-        tail
+        around(&self.cbor, self.region.len() as u64, self.hash, self.hashed).1
     }
+}
+
+/// What comes before and after a payload region of that length in an object's frame, padded to where the next frame may begin;
+/// and the length of the frame, padding not counted.
+pub fn around(cbor: &[u8], region: u64, hash: u64, hashed: bool) -> (Vec<u8>, Vec<u8>, u64) {
+    let length = Kind::Object.min_len() + region + cbor.len() as u64;
+    let flags = CBOR_AFTER | if hashed { HASH_PRESENT } else { 0 };
+    let mut head = Vec::with_capacity(16);
+    head.extend_from_slice(&MAGIC);
+    head.extend_from_slice(&Kind::Object.number().to_be_bytes());
+    head.extend_from_slice(&1_u16.to_be_bytes());
+    head.extend_from_slice(&flags.to_be_bytes());
+    head.extend_from_slice(&length.to_be_bytes());
+    let mut tail = cbor.to_vec();
+    tail.extend_from_slice(&(HEADER_LEN + region).to_be_bytes());
+    tail.extend_from_slice(&hash.to_be_bytes());
+    tail.extend_from_slice(&END);
+    let padding = length.wrapping_neg() % 8;
+    tail.extend(std::iter::repeat_n(0, usize::try_from(padding).unwrap_or(0)));
+    (head, tail, length)
 }

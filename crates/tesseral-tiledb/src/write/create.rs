@@ -1,6 +1,6 @@
 //! A container of new arrays: one array, or a group of several.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use tesseral_codec::Contexts;
 use tesseral_core::{
@@ -13,6 +13,7 @@ use tesseral_store::{Overwrite, Store, StoreExt};
 
 use super::append::ArrayWrite;
 use super::array::{DenseWrite, Place};
+use super::fragment::FragmentWriter;
 use super::names;
 use super::sparse::SparseWrite;
 use super::spec::{self, Extra};
@@ -49,6 +50,8 @@ pub(crate) struct TileDbWriter {
     attributes: Attributes,
     history: Vec<HistoryRow>,
     places: OnceLock<Vec<Place>>,
+    /// Fragments that are complete but not committed.
+    sealed: Mutex<Vec<FragmentWriter>>,
 }
 
 /// Reads options that only this format knows.
@@ -123,6 +126,7 @@ impl TileDbWriter {
             attributes: Attributes::new(),
             history: Vec::new(),
             places: OnceLock::new(),
+            sealed: Mutex::default(),
         })
     }
 
@@ -287,6 +291,12 @@ impl Writer for TileDbWriter {
         write.place(&self.places()[array], chunk)
     }
 
+    fn seal(&self, array: usize) -> Result<()> {
+        let fragment = self.array(array)?.write.finish(&self.places()[array])?;
+        self.sealed.lock().unwrap_or_else(PoisonError::into_inner).extend(fragment);
+        Ok(())
+    }
+
     fn set_attributes(&mut self, attributes: Attributes) -> Result<()> {
         let entries = convention::group_entries(&attributes, &[]);
         metadata::write(entries.iter().map(|(k, v)| (k.as_str(), Some(v))), &mut Vec::new())?;
@@ -301,7 +311,7 @@ impl Writer for TileDbWriter {
 
     fn commit(self: Box<Self>) -> Result<()> {
         let places = self.places();
-        let mut fragments = Vec::new();
+        let mut fragments = std::mem::take(&mut *self.sealed.lock().unwrap_or_else(PoisonError::into_inner));
         for (array, place) in self.arrays.iter().zip(places) {
             if !self.empty {
                 fragments.extend(array.write.finish(place).map_err(|e| e.in_array(&array.model.name))?);

@@ -1,8 +1,11 @@
 //! Reading an output again before it is published.
 
+use std::ops::Range;
+
 use tesseral_core::{ChunkGrid, Coords, Error, Result};
 use tesseral_engine::kernel::compare::{Comparison, Tolerance};
 use tesseral_engine::{CellSource, Cells};
+use tesseral_format::ArraySpec;
 
 use super::feed::{Feed, FeedColumn};
 use super::options::ConvertOptions;
@@ -25,7 +28,7 @@ pub(crate) fn check(
     options: &ConvertOptions,
 ) -> Result<Measured> {
     let schema = &planned.spec.schema;
-    let written = written(planned, number, output)?;
+    let written = feed_of(planned, number, output)?;
     let tolerance = planned.bound.map_or(Tolerance::default(), |b| Tolerance { abs: b.abs, rel: b.rel });
     let mut comparison = Comparison::default();
     let memory = options.execution.memory.unwrap_or_else(default_memory);
@@ -74,22 +77,36 @@ pub(crate) fn compare_columns(
     tolerance: &Tolerance,
     out: &mut Comparison,
 ) {
-    let valid = |column: &Cells, i: usize| column.is_valid(i);
-    if left.validity() == right.validity()
-        && left.size() > 0
-        && left.validity().is_none_or(|v| v.iter().all(|b| *b != 0))
-    {
-        out.add(field.dtype, left.size(), left.data(), right.data(), 0, tolerance);
+    compare_rows(field, (left, 0..left.len()), (right, 0..right.len()), tolerance, out);
+}
+
+/// Adds what some cells of two columns of one field differ in, counted from the first of them.
+pub(crate) fn compare_rows(
+    field: &tesseral_core::Field,
+    (left, a): (&Cells, Range<usize>),
+    (right, b): (&Cells, Range<usize>),
+    tolerance: &Tolerance,
+    out: &mut Comparison,
+) {
+    let nulls = |column: &Cells, rows: &Range<usize>| {
+        column.validity().is_some_and(|validity| validity[rows.clone()].contains(&0))
+    };
+    let size = left.size();
+    if size > 0 && right.size() == size && a.len() == b.len() && !nulls(left, &a) && !nulls(right, &b) {
+        let bytes = |column: &Cells, rows: Range<usize>| rows.start * column.size()..rows.end * column.size();
+        let (a, b) = (&left.data()[bytes(left, a)], &right.data()[bytes(right, b)]);
+        out.add(field.dtype, size, a, b, 0, tolerance);
         return;
     }
-    for i in 0..left.len().max(right.len()) {
-        if i >= left.len() || i >= right.len() || valid(left, i) != valid(right, i) {
-            out.note(i as u64);
-        } else if valid(left, i) && left.get(i) != right.get(i) {
-            if left.size() > 0 {
-                out.add(field.dtype, left.size(), left.get(i), right.get(i), i as u64, tolerance);
+    for n in 0..a.len().max(b.len()) {
+        let (i, j) = (a.start + n, b.start + n);
+        if i >= a.end || j >= b.end || left.is_valid(i) != right.is_valid(j) {
+            out.note(n as u64);
+        } else if left.is_valid(i) && left.get(i) != right.get(j) {
+            if size > 0 {
+                out.add(field.dtype, size, left.get(i), right.get(j), n as u64, tolerance);
             } else {
-                out.note(i as u64);
+                out.note(n as u64);
             }
         }
     }
@@ -113,16 +130,21 @@ pub(crate) fn grown(shape: &[u64], chunk: &[u64], cell: u64, room: u64) -> Coord
     block
 }
 
+/// An array of the output, by its number where names only hint.
+pub(crate) fn written(spec: &ArraySpec, number: usize, output: &Container) -> Result<Array> {
+    if output.len() == 1 {
+        return output.array_at(0);
+    }
+    match output.format().capabilities().numbered {
+        true => output.array_at(number),
+        false => output.array(&spec.schema.name),
+    }
+}
+
 /// The array of the output, read whole and as it is.
-fn written(planned: &PlannedArray, number: usize, output: &Container) -> Result<Feed> {
+fn feed_of(planned: &PlannedArray, number: usize, output: &Container) -> Result<Feed> {
     let schema = &planned.spec.schema;
-    let array = if output.len() == 1 {
-        output.array_at(0)?
-    } else if output.format().capabilities().numbered {
-        output.array_at(number)?
-    } else {
-        output.array(&schema.name)?
-    };
+    let array = written(&planned.spec, number, output)?;
     let column = |field: &tesseral_core::Field| -> Result<FeedColumn> {
         let array: Array =
             if schema.fields.len() == 1 { array.clone() } else { array.clone().field(&field.name)? };

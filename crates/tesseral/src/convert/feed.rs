@@ -1,9 +1,9 @@
 //! The cells of a new array, taken from the arrays of a source: selected, turned into another dtype, checked for what the
 //! target cannot hold.
 
-use tesseral_core::{Coords, DType, Error, Field, Region, Result, Selection, Slice};
+use tesseral_core::{Coords, DType, Error, Field, Region, Result, Scalar, Selection, Slice};
 use tesseral_engine::kernel::cast;
-use tesseral_engine::{CellSource, Cells, Options, read_column, read_into, read_stored};
+use tesseral_engine::{CellSource, Cells, Options, read_column, read_stored, spread};
 use tesseral_format::{StoredChunk, StoredForm};
 
 use crate::Array;
@@ -40,43 +40,67 @@ impl FeedColumn {
     }
 
     fn read(&self, selection: &Selection, column: &mut Cells, options: &Options) -> Result<()> {
-        let request = self.array.request(selection);
-        let handle = self.array.handle();
         let nullable = self.field().nullable;
         let refuses = nullable && self.refuse_nulls;
         if !self.casts() && !refuses {
-            return read_column(handle, &request, column, options);
+            return self.load(selection, column, options);
         }
-        let Some(size) = self.field().cell_size() else {
-            return Err(Error::unsupported(format!("{} as {}", self.field().type_name(), self.dtype)));
-        };
-        let cells = column.len();
-        let (values, validity) = column.parts_mut();
-        let mut own = vec![0; if refuses { cells } else { 0 }];
-        let mut nulls = if refuses { Some(own.as_mut_slice()) } else { validity };
-        if self.casts() {
-            let mut raw = vec![0; cells * size];
-            read_into(handle, &request, &mut raw, nulls.as_deref_mut(), options)?;
-            // What lies under a null is no value: it need not fit.
-            let valid = nulls.as_deref().unwrap_or_default();
-            for (cell, _) in raw.chunks_exact_mut(size).zip(valid).filter(|(_, valid)| **valid == 0) {
-                cell.fill(0);
-            }
-            if let Some(i) = cast::cast(self.field().dtype, &raw, self.dtype, values)? {
-                let value = raw.get(i * size..(i + 1) * size).unwrap_or_default();
-                let value = tesseral_core::Scalar::from_le_bytes(self.field().dtype, value)?;
-                let at = position(selection, i as u64);
-                return Err(Error::unsupported(format!("{value} at {at:?} as {}", self.dtype)));
-            }
-        } else {
-            read_into(handle, &request, values, nulls, options)?;
+        let mut own = Cells::of(self.field());
+        own.reset(column.len())?;
+        self.load(selection, &mut own, options)?;
+        let place = |i: u64| format!("at {:?}", position(selection, i));
+        *column = fitted(self.field(), self.dtype, !refuses, own, place)?;
+        Ok(())
+    }
+
+    /// The cells as the source has them.
+    fn load(&self, selection: &Selection, column: &mut Cells, options: &Options) -> Result<()> {
+        let handle = self.array.handle();
+        if self.array.schema().sparse {
+            return spread(handle, self.array.field_number(), selection, column, options);
         }
-        match own.iter().position(|valid| *valid == 0) {
-            Some(i) => {
-                let at = position(selection, i as u64);
-                Err(Error::unsupported(format!("the null at {at:?} in a format without nulls")))
-            }
-            None => Ok(()),
+        read_column(handle, &self.array.request(selection), column, options)
+    }
+}
+
+/// Cells as the target has them; the first that it cannot hold is named with its place.
+pub(crate) fn fitted(
+    field: &Field,
+    dtype: DType,
+    nulls: bool,
+    mut cells: Cells,
+    place: impl Fn(u64) -> String,
+) -> Result<Cells> {
+    if let (Some(validity), false) = (cells.validity(), nulls) {
+        if let Some(i) = validity.iter().position(|valid| *valid == 0) {
+            let feature = format!("the null {} in a format without nulls", place(i as u64));
+            return Err(Error::unsupported(feature));
+        }
+        cells = cells.without_validity();
+    }
+    if field.dtype == dtype {
+        return Ok(cells);
+    }
+    let Some(size) = field.cell_size() else {
+        return Err(Error::unsupported(format!("{} as {dtype}", field.type_name())));
+    };
+    let mut out = Cells::of(&Field { dtype, nullable: cells.validity().is_some(), ..field.clone() });
+    out.reset(cells.len())?;
+    let ((raw, valid), (values, validity)) = (cells.parts_mut(), out.parts_mut());
+    if let (Some(to), Some(from)) = (validity, valid.as_deref()) {
+        to.copy_from_slice(from);
+    }
+    // What lies under a null is no value: it need not fit.
+    let valid = valid.as_deref().unwrap_or_default();
+    for (cell, _) in raw.chunks_exact_mut(size).zip(valid).filter(|(_, valid)| **valid == 0) {
+        cell.fill(0);
+    }
+    match cast::cast(field.dtype, raw, dtype, values)? {
+        None => Ok(out),
+        Some(i) => {
+            let value = raw.get(i * size..(i + 1) * size).unwrap_or_default();
+            let value = Scalar::from_le_bytes(field.dtype, value)?;
+            Err(Error::unsupported(format!("{value} {} as {dtype}", place(i as u64))))
         }
     }
 }

@@ -22,6 +22,8 @@ pub struct ConvertOptions {
     pub codecs: Option<Vec<CodecSpec>>,
     /// Dtypes to turn cells into: of one array by name, or of all.
     pub casts: Vec<Cast>,
+    /// What becomes of sparse arrays; without, they stay sparse where the target has such arrays and are refused elsewhere.
+    pub sparse: Option<SparseAs>,
     /// Stores statistics of every chunk where the format makes them optional.
     pub statistics: bool,
     /// Reads the output again and compares every cell before it appears under its name.
@@ -32,10 +34,47 @@ pub struct ConvertOptions {
     pub max_rel_error: Option<f64>,
     /// Replaces an existing output.
     pub overwrite: bool,
+    /// Whether what is done is kept for another try, and taken over from one.
+    pub resume: Resume,
     /// Only plans.
     pub dry_run: bool,
     /// Threads, memory, cancellation and progress.
     pub execution: Options,
+}
+
+/// Whether encoded chunks are kept until the conversion ends, so that one that was cut short can go on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Resume {
+    /// Those of large conversions.
+    #[default]
+    Large,
+    /// However small it is.
+    Always,
+    /// No; what an earlier try left is removed.
+    Never,
+}
+
+/// What sparse arrays become.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SparseAs {
+    /// Dense arrays: cells at their positions, the fill or a null where there is none.
+    Dense,
+    /// Tables: an array of one dimension for each dimension and each field, with an entry for every cell, sorted by coordinates.
+    Rows,
+}
+
+impl FromStr for SparseAs {
+    type Err = Error;
+
+    /// `dense`, `rows`.
+    fn from_str(text: &str) -> Result<Self> {
+        match text {
+            "dense" => Ok(Self::Dense),
+            "rows" => Ok(Self::Rows),
+            _ => Err(Error::invalid(format!("{text:?} is nothing a sparse array can become"))
+                .hint("dense or rows")),
+        }
+    }
 }
 
 /// A dtype to turn cells into.

@@ -9,18 +9,20 @@ use tesseral_core::{
     Scalar, Selection, Slice,
 };
 use tesseral_engine::kernel::cast;
-use tesseral_engine::{Grids, Options, RechunkPlan, WriteSession, available_memory};
+use tesseral_engine::{Grids, Options, RechunkPlan, WriteSession, available_memory, spreadable};
 use tesseral_format::{Access, ArraySpec, CodecSpec, CreateOptions, Format, PlannedChunk};
 use tesseral_store::{MemoryStore, Overwrite};
 
+use super::cells::PlannedCells;
 use super::feed::{Feed, FeedColumn};
 use super::lossy;
-use super::options::{ConvertOptions, unknown_dim};
+use super::options::{ConvertOptions, SparseAs, unknown_dim};
+use super::rows::PlannedRows;
 use crate::variable::{Variable, Variables, kept_with_array, merge, plain_name};
 use crate::{Array, Container, registry};
 
 /// Arrays that a source keeps in one piece are cut to chunks of about this many bytes.
-const CHUNK: u64 = 4 << 20;
+pub(crate) const CHUNK: u64 = 4 << 20;
 /// Codecs that change values are not carried over: applied twice they would change them twice.
 const LOSSY: [&str; 5] = ["simple_packing", "float_scale", "scale_float", "zfp", "sz3"];
 /// Bytes that a cell of any length is taken to have.
@@ -41,6 +43,10 @@ pub(crate) struct PlannedArray {
 pub(crate) struct ConvertPlan {
     pub format: &'static dyn Format,
     pub arrays: Vec<PlannedArray>,
+    /// Sparse arrays that stay sparse.
+    pub cells: Vec<PlannedCells>,
+    /// Sparse arrays that become tables.
+    pub tables: Vec<PlannedRows>,
     pub attributes: Attributes,
     pub create: CreateOptions,
     pub threads: usize,
@@ -65,7 +71,10 @@ impl ConvertPlan {
             let hint = match (able.as_slice(), error.advice()) {
                 ([], Some(advice)) => advice.to_owned(),
                 ([], None) => "leave it out with --array or --select, or convert it with --cast".to_owned(),
-                (able, _) => format!("{} can hold it (--to); or convert it with --cast", able.join(" and ")),
+                (able, advice) => {
+                    let or = advice.unwrap_or("convert it with --cast");
+                    format!("{} can hold it (--to); or {or}", able.join(" and "))
+                }
             };
             let told = Error::unsupported(feature.clone()).hint(hint);
             match error.array() {
@@ -82,10 +91,13 @@ impl ConvertPlan {
         history: &[HistoryRow],
     ) -> Result<Self> {
         let mut plan = Self::draw_up(source, format, options)?;
-        plan.choose_codecs(options)?;
+        plan.choose_codecs(options);
         let store = Arc::new(MemoryStore::new("a rehearsal"));
         match plan.begin(store, &Options::default(), history) {
-            Ok(_) => Ok(plan),
+            Ok((session, ids)) => {
+                plan.check_gathered(&session, &ids, options.execution.memory)?;
+                Ok(plan)
+            }
             // What breaks a rule or limit of the format is something it cannot hold.
             Err(e) if matches!(e.kind(), ErrorKind::InvalidRequest { .. } | ErrorKind::Limit { .. }) => {
                 let told = Error::unsupported(format!("{} in {}", e.kind(), format.title()));
@@ -127,11 +139,20 @@ impl ConvertPlan {
             return Err(Error::not_found("array", name, names));
         }
         let capabilities = format.capabilities();
+        let listed = |v: &&Variable| v.array.schema().sparse && options.sparse != Some(SparseAs::Dense);
+        let (sparse, dense): (Vec<&Variable>, Vec<&Variable>) = variables.list.iter().partition(listed);
+        let (cells, tables) = sparse_arrays(&sparse, format, options)?;
         let drawn: Vec<Drawn> =
-            variables.list.iter().map(|v| Drawn::new(v, format, options)).collect::<Result<_>>()?;
-        let mut create = CreateOptions { statistics: options.statistics, ..CreateOptions::default() };
+            dense.into_iter().map(|v| Drawn::new(v, format, options)).collect::<Result<_>>()?;
+        let memory = options.execution.memory;
+        let mut create = CreateOptions {
+            statistics: options.statistics,
+            work_space: Some(memory.unwrap_or_else(default_memory) / 4),
+            ..CreateOptions::default()
+        };
         create.overwrite = if options.overwrite { Overwrite::Replace } else { Overwrite::Refuse };
         let mut attributes = variables.attributes;
+        let mut cells = cells;
         let mut groups: Vec<Vec<Drawn>> = if capabilities.many_fields && all_alike(&drawn) {
             vec![drawn]
         } else {
@@ -144,54 +165,75 @@ impl ConvertPlan {
                 .map(|(n, v)| (kept_with_array(n), v.clone()))
                 .collect();
             attributes.retain(|name, _| held.contains(&name.as_str()));
-            for drawn in groups.iter_mut().flatten() {
-                drawn.schema.attributes.extend(kept.clone());
+            let specs = cells.iter_mut().map(|planned| &mut planned.spec.schema);
+            for schema in groups.iter_mut().flatten().map(|drawn| &mut drawn.schema).chain(specs) {
+                schema.attributes.extend(kept.clone());
             }
         }
-        let memory = options.execution.memory;
         let threads = options.execution.threads();
+        // What a writer gathers takes its part of the memory.
+        let moving = memory.map(|memory| if capabilities.whole_arrays { memory / 2 } else { memory });
         let arrays: Vec<PlannedArray> =
-            groups.into_iter().map(|group| joined(group, memory, threads)).collect::<Result<_>>()?;
-        let threads = arrays.iter().map(|a| a.rechunk.threads).min().unwrap_or(1);
-        let gathered: u64 = arrays.iter().map(|a| a.rechunk.bytes).sum();
-        if let Some(limit) = memory.filter(|limit| capabilities.whole_arrays && gathered > *limit) {
-            return Err(Error::limit(
-                format!("gathering whole arrays for {}", format.title()),
-                gathered,
-                limit,
-            ));
-        }
-        Ok(Self { format, arrays, attributes, create, threads })
+            groups.into_iter().map(|group| joined(group, moving, threads)).collect::<Result<_>>()?;
+        let threads = arrays.iter().map(|a| a.rechunk.threads).min().unwrap_or(threads);
+        Ok(Self { format, arrays, cells, tables, attributes, create, threads })
     }
 
     /// Codecs as they are asked for, else as the source has them; those that the target does not have become zstd, or nothing.
-    fn choose_codecs(&mut self, options: &ConvertOptions) -> Result<()> {
-        for planned in &mut self.arrays {
-            if let Some(bound) = &planned.bound {
-                let compression = options.codecs.clone().unwrap_or_default();
-                planned.spec.codecs = vec![bound.codecs(compression)];
-                continue;
-            }
+    fn choose_codecs(&mut self, options: &ConvertOptions) {
+        let (format, create) = (self.format, self.create.clone());
+        let chosen = |schema: &ArraySchema, sources: &[&Field]| -> Vec<Vec<CodecSpec>> {
             if let Some(codecs) = &options.codecs {
-                planned.spec.codecs = vec![codecs.clone(); planned.spec.schema.fields.len()];
-                continue;
+                return vec![codecs.clone(); schema.fields.len()];
             }
-            let own: Vec<Vec<CodecSpec>> =
-                planned.feed.columns.iter().map(|c| lasting(c.array.selected_field())).collect();
+            let own: Vec<Vec<CodecSpec>> = sources.iter().map(|field| lasting(field)).collect();
             let zstd = own
                 .iter()
                 .map(|c| if c.is_empty() { Vec::new() } else { vec![CodecSpec::new("zstd")] })
                 .collect();
-            let tried = [own, zstd];
             let fits = |codecs: &Vec<Vec<CodecSpec>>| {
-                let spec = ArraySpec { schema: planned.spec.schema.clone(), codecs: codecs.clone() };
+                let spec = ArraySpec { schema: schema.clone(), codecs: codecs.clone() };
                 let store = Arc::new(MemoryStore::new("a rehearsal"));
-                self.format.create(store, &self.create).and_then(|mut writer| writer.begin(&spec)).is_ok()
+                format.create(store, &create).and_then(|mut writer| writer.begin(&spec)).is_ok()
             };
-            let raw = vec![Vec::new(); planned.spec.schema.fields.len()];
-            planned.spec.codecs = tried.into_iter().find(fits).unwrap_or(raw);
+            let raw = vec![Vec::new(); schema.fields.len()];
+            [own, zstd].into_iter().find(fits).unwrap_or(raw)
+        };
+        for planned in &mut self.arrays {
+            if let Some(bound) = &planned.bound {
+                planned.spec.codecs = vec![bound.codecs(options.codecs.clone().unwrap_or_default())];
+                continue;
+            }
+            let sources: Vec<&Field> =
+                planned.feed.columns.iter().map(|c| c.array.selected_field()).collect();
+            planned.spec.codecs = chosen(&planned.spec.schema, &sources);
         }
-        Ok(())
+        for planned in &mut self.cells {
+            planned.spec.codecs = chosen(&planned.spec.schema, &planned.sources().collect::<Vec<_>>());
+        }
+        for table in &mut self.tables {
+            let sources = table.sources.clone();
+            for (spec, source) in table.specs.iter_mut().zip(&sources) {
+                spec.codecs = chosen(&spec.schema, &[source]);
+            }
+        }
+    }
+
+    /// Refuses arrays that the writer has to hold whole, where they do not fit: those on grids come one after the other, the
+    /// columns of tables all at once.
+    fn check_gathered(&self, session: &WriteSession, ids: &[usize], memory: Option<u64>) -> Result<()> {
+        let Some(memory) = memory else { return Ok(()) };
+        let held = |ids: &[usize]| ids.iter().map(|id| session.gathers(*id)).collect::<Vec<u64>>();
+        let (grids, rest) = ids.split_at(self.arrays.len());
+        let largest = held(grids).into_iter().max().unwrap_or(0);
+        let needed = largest.max(held(rest).into_iter().sum()).saturating_mul(2);
+        if needed <= memory {
+            return Ok(());
+        }
+        let what = format!("an object of {} and its encoded form", self.format.title());
+        Err(Error::limit(what, needed, memory).hint(
+            "raise the memory limit, select less, or take codecs that need little of it: --codec raw or zstd",
+        ))
     }
 
     /// Whether the target would store the chunks of an array just as the source does.
@@ -209,6 +251,13 @@ impl ConvertPlan {
         asked().unwrap_or(false)
     }
 
+    /// Everything that is declared: arrays, sparse arrays, the arrays of tables.
+    fn specs(&self) -> impl Iterator<Item = &ArraySpec> {
+        let arrays = self.arrays.iter().map(|planned| &planned.spec);
+        let cells = self.cells.iter().map(|planned| &planned.spec);
+        arrays.chain(cells).chain(self.tables.iter().flat_map(|table| &table.specs))
+    }
+
     /// Begins a container with everything declared that is known before the cells.
     pub(crate) fn begin(
         &self,
@@ -218,7 +267,7 @@ impl ConvertPlan {
     ) -> Result<(WriteSession, Vec<usize>)> {
         let writer = self.format.create(store, &self.create)?;
         let mut session = WriteSession::new(writer, execution.clone());
-        let ids = self.arrays.iter().map(|a| session.add(&a.spec)).collect::<Result<_>>()?;
+        let ids = self.specs().map(|spec| session.add(spec)).collect::<Result<_>>()?;
         if !self.attributes.is_empty() {
             session.set_attributes(self.attributes.clone())?;
         }
@@ -263,18 +312,14 @@ impl Drawn {
         let array = &variable.array;
         let from = array.schema();
         if from.sparse {
-            return Err(Error::unsupported(format!("a sparse array in {}", format.title())));
+            spreadable(array.handle(), array.field_number()).map_err(|e| e.hint("give --sparse-as rows"))?;
         }
-        let own = options
-            .select
-            .iter()
-            .filter(|argument| argument.split_once('=').is_none_or(|(dim, _)| from.dim(dim).is_ok()));
-        let selection = array.select(own.map(String::as_str))?;
+        let selection = array.select(own_arguments(from, options))?;
         let field = array.selected_field();
         let dtype = cast_of(&variable.name, field, options)?;
         let bound = lossy::Bound::choose(array, &selection, dtype, options)?;
         let whole = from.shape().unwrap_or_default();
-        let stored_chunk = from.chunk_shape.clone().unwrap_or_else(|| whole.clone());
+        let stored_chunk = from.chunk_shape.clone().unwrap_or_else(|| tiles(from, &whole));
         let source_chunk: Coords = stored_chunk
             .iter()
             .zip(selection.slices())
@@ -284,7 +329,7 @@ impl Drawn {
         let default = if capabilities.whole_arrays || bytes(&source_chunk, field) <= 4 * CHUNK {
             source_chunk.clone()
         } else {
-            cut(&shape, field.cell_size().unwrap_or(ANY_LENGTH as usize) as u64)
+            default_chunk(&shape, field.cell_size().unwrap_or(ANY_LENGTH as usize) as u64)
         };
         let chunk = match &options.chunk {
             Some(_) if capabilities.whole_arrays => {
@@ -295,7 +340,8 @@ impl Drawn {
             None => default,
         };
         // Where any part of a chunk can be had by itself, old chunks set no bounds.
-        let source_chunk = if divisible(array, &selection)? { chunk.clone() } else { source_chunk };
+        let source_chunk =
+            if from.sparse || divisible(array, &selection)? { chunk.clone() } else { source_chunk };
         let dims = from.dims.iter().zip(selection.slices());
         let dims =
             dims.zip(&chunk).map(|((dim, slice), chunk)| dimension(dim, slice, *chunk, capabilities.domains));
@@ -303,7 +349,8 @@ impl Drawn {
             name: variable.name.clone(),
             dtype,
             nullable: field.nullable && capabilities.nullable,
-            fill: fill(field, dtype),
+            // Among cells that are not there, a fill says so, whatever it is.
+            fill: if from.sparse { field.fill.clone() } else { fill(field, dtype) },
             enumeration: field.enumeration.clone(),
             codecs: Vec::new(),
             cell: field.cell,
@@ -329,6 +376,47 @@ impl Drawn {
         let column = FeedColumn { array: array.clone(), dtype, refuse_nulls };
         Ok(Self { name: variable.name.clone(), schema, column, selection, source_chunk, bound })
     }
+}
+
+/// Extents of the tiles that a sparse array keeps cells together by.
+fn tiles(schema: &ArraySchema, whole: &[u64]) -> Coords {
+    let tile = |(dim, extent): (&Dimension, &u64)| {
+        let tile = dim.tile.as_ref().and_then(Scalar::as_i128).and_then(|tile| u64::try_from(tile).ok());
+        tile.filter(|tile| *tile > 0).map_or(*extent, |tile| tile.min(*extent))
+    };
+    schema.dims.iter().zip(whole).map(tile).collect()
+}
+
+/// The selections that speak of dimensions of an array.
+pub(crate) fn own_arguments<'a>(
+    schema: &ArraySchema,
+    options: &'a ConvertOptions,
+) -> impl Iterator<Item = &'a str> {
+    let own = |argument: &&String| argument.split_once('=').is_none_or(|(dim, _)| schema.dim(dim).is_ok());
+    options.select.iter().filter(own).map(String::as_str)
+}
+
+/// Sparse arrays, as cells where the format has such arrays, or as tables where that is asked for.
+fn sparse_arrays(
+    variables: &[&Variable],
+    format: &'static dyn Format,
+    options: &ConvertOptions,
+) -> Result<(Vec<PlannedCells>, Vec<PlannedRows>)> {
+    let (mut cells, mut tables) = (Vec::new(), Vec::new());
+    let can = format.capabilities();
+    for one in variables.chunk_by(|a, b| a.array.name() == b.array.name()) {
+        match options.sparse {
+            Some(_) => tables.push(PlannedRows::new(one, can, options)?),
+            None if can.sparse => cells.push(PlannedCells::new(one, can, options)?),
+            None => {
+                let name = one.first().map_or("", |v| v.array.name());
+                return Err(Error::unsupported(format!("a sparse array in {}", format.title()))
+                    .hint("give --sparse-as dense or --sparse-as rows")
+                    .in_array(name));
+            }
+        }
+    }
+    Ok((cells, tables))
 }
 
 /// The first cell of a selection that has one.
@@ -363,8 +451,8 @@ fn bytes(chunk: &[u64], field: &Field) -> u64 {
     chunk.iter().fold(size, |n, extent| n.saturating_mul(*extent))
 }
 
-/// Chunks of whole rows, as many as fit.
-fn cut(shape: &[u64], cell: u64) -> Coords {
+/// Chunks of whole rows of about 4 MiB, for an array whose cells have that many bytes.
+pub fn default_chunk(shape: &[u64], cell: u64) -> Coords {
     let mut left = (CHUNK / cell.max(1)).max(1);
     let mut chunk = Coords::from_elem(1, shape.len());
     for d in (0..shape.len()).rev() {
@@ -375,7 +463,7 @@ fn cut(shape: &[u64], cell: u64) -> Coords {
 }
 
 /// The dtype that cells become.
-fn cast_of(name: &str, field: &Field, options: &ConvertOptions) -> Result<DType> {
+pub(crate) fn cast_of(name: &str, field: &Field, options: &ConvertOptions) -> Result<DType> {
     let named = options.casts.iter().rev().find(|cast| cast.name.as_deref() == Some(name));
     let asked = named.or_else(|| options.casts.iter().rev().find(|cast| cast.name.is_none()));
     match asked {
@@ -391,7 +479,7 @@ fn cast_of(name: &str, field: &Field, options: &ConvertOptions) -> Result<DType>
 }
 
 /// The fill, when it says something: the value that formats take for unset cells by themselves does not.
-fn fill(field: &Field, dtype: DType) -> Option<Scalar> {
+pub(crate) fn fill(field: &Field, dtype: DType) -> Option<Scalar> {
     let fill = field.fill.as_ref()?;
     if is_unset(fill) {
         return None;

@@ -55,7 +55,7 @@ impl Plan {
     pub fn new(container: &Container, document: &Document, settings: &Settings) -> Result<Option<Self>> {
         let Some(array) = find(container, &document.dataset)? else { return Ok(None) };
         if array.schema().sparse {
-            return Err(Error::unsupported("queries of sparse arrays").in_array(array.name()));
+            check_sparse(&array, document)?;
         }
         let budget = execution::budget(&document.execution, array.options().memory, settings.memory)?;
         let mut options = array.options().clone();
@@ -212,6 +212,15 @@ impl Plan {
         self.selection.cells().and_then(|n| n.checked_mul(size)).unwrap_or(u64::MAX)
     }
 
+    /// Bytes of the cells that may count: of a sparse array, of those there are.
+    pub(super) fn value_bytes(&self) -> Result<u64> {
+        if !self.array.schema().sparse {
+            return Ok(self.logical_bytes());
+        }
+        let size = self.array.selected_field().cell_size().unwrap_or(1) as u64;
+        Ok(self.array.cells_at_most(&self.array.target([])?)?.saturating_mul(size))
+    }
+
     /// The memory budget that applies.
     pub fn budget(&self) -> Option<u64> {
         self.budget
@@ -226,8 +235,8 @@ impl Plan {
     /// Cuts the query into at most `n` jobs that can run anywhere.
     ///
     /// # Errors
-    /// `Unsupported` for queries that take more than one pass: matrices, transforms, cells without a reduction; a
-    /// histogram without `min` and `max` takes its first pass here.
+    /// `Unsupported` for queries of sparse arrays and those that take more than one pass: matrices, transforms, cells without a
+    /// reduction; a histogram without `min` and `max` takes its first pass here.
     pub fn split(&self, n: usize) -> Result<Vec<Job>> {
         let operation = self.document.operation.as_ref().map(|op| op.reduction);
         if matches!(
@@ -235,6 +244,9 @@ impl Plan {
             None | Some(Reduction::Covariance | Reduction::Correlation | Reduction::Transform)
         ) {
             return Err(Error::unsupported("splitting a query that is no single fold"));
+        }
+        if self.array.schema().sparse {
+            return Err(Error::unsupported("splitting a query of a sparse array").in_array(self.array.name()));
         }
         let fold = self.fold()?;
         let request = self.array.request(&self.selection);
@@ -273,6 +285,27 @@ impl Plan {
         results.into_iter().flat_map(|r| r.partials).try_for_each(|partial| merger.add(partial))?;
         let folded = merger.finish()?;
         self.outcome(&fold, folded.states, folded.skipped)
+    }
+}
+
+/// Refuses what sparse arrays have no answer to: cells at every position.
+fn check_sparse(array: &Array, document: &Document) -> Result<()> {
+    let refuse = |feature: &str, hint: &str| {
+        Err(Error::unsupported(format!("{feature} of a sparse array")).hint(hint).in_array(array.name()))
+    };
+    if array.schema().shape().is_none() {
+        return refuse(
+            "queries by position, which some dimension does not have,",
+            "`tet stat` takes it, with --where and --by",
+        );
+    }
+    match document.operation.as_ref().map(|operation| operation.reduction) {
+        None => refuse("a preview", "`tet cat` prints its cells"),
+        Some(Reduction::Covariance | Reduction::Correlation | Reduction::Transform) => refuse(
+            "matrices and transforms",
+            "spread its cells over their positions first: `tet convert --sparse-as dense`",
+        ),
+        Some(_) => Ok(()),
     }
 }
 

@@ -174,7 +174,11 @@ fn suffix(reduction: Reduction, reduced: bool) -> &'static str {
 fn execution(plan: &Plan, outcome: &Outcome, detail: Detail) -> Result<Json> {
     let mut out = Map::new();
     let mut put = |key: String, value: Json| out.insert(key, value);
-    put("total_bytes_read_from_disk".into(), json!(plan.array.explain(&plan.selection)?.bytes));
+    let read = match plan.array.schema().sparse {
+        true => plan.array.chunks(&plan.selection)?.iter().map(|chunk| chunk.stored_len).sum(),
+        false => plan.array.explain(&plan.selection)?.bytes,
+    };
+    put("total_bytes_read_from_disk".into(), json!(read));
     if let (Some((bytes, more)), Detail::Full) = (&outcome.preview, detail) {
         let field = plan.array.selected_field();
         let name = short(field.dtype);

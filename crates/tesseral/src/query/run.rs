@@ -80,6 +80,10 @@ impl Plan {
 
     /// Folds the selection.
     pub(super) fn folded(&self, fold: &Fold) -> Result<fold::Folded> {
+        if self.array.schema().sparse {
+            let (handle, field) = (self.array.handle(), self.array.field_number());
+            return fold::fold_rows(handle, field, &self.selection, None, fold, self.array.options());
+        }
         let request = self.array.request(&self.selection);
         fold::fold(self.array.handle(), &request, fold, self.array.options())
     }
@@ -88,7 +92,7 @@ impl Plan {
     pub(super) fn fold(&self) -> Result<Fold> {
         let mut fold = self.fold.clone().ok_or_else(|| Error::invalid("the query folds nothing"))?;
         if let Reducer::Values = fold.reducer {
-            let bytes = self.logical_bytes();
+            let bytes = self.value_bytes()?;
             self.array.options().check_memory("the values to sort", bytes).map_err(|e| {
                 let advice = "select less, raise the memory limit, or take `quantile` with `sketch`: 0.01";
                 Error::limit("the values to sort", bytes, self.array.options().memory.unwrap_or(0))
@@ -154,11 +158,13 @@ impl Plan {
         };
         Ok(Outcome {
             edges: if scalar { fold.reducer.edges() } else { None },
-            elements: Some(if scalar && operation.reduction != Reduction::NullCount {
-                cells
-            } else {
-                self.selection.cells().unwrap_or(u64::MAX)
-            }),
+            elements: Some(
+                if self.array.schema().sparse || (scalar && operation.reduction != Reduction::NullCount) {
+                    cells
+                } else {
+                    self.selection.cells().unwrap_or(u64::MAX)
+                },
+            ),
             groups: self.groups.map(|_| shape.iter().product()),
             windows: self.windows.as_ref().map(|windows| windows.count),
             accuracy: operation.sketch,

@@ -1,0 +1,86 @@
+//! One summary for each coordinate of a dimension that has a cell.
+
+use std::collections::BTreeMap;
+
+use tesseral_core::{DType, Error, Result, Scalar};
+use tesseral_format::{Column, Request};
+
+use crate::cells::{Cells, sort_keys};
+use crate::handle::Handle;
+use crate::kernel::summary::{Summary, Wanted};
+use crate::options::Options;
+use crate::sparse::{CellOrder, cells};
+
+/// A coordinate in a form that sorts.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Key {
+    Number(u64),
+    Text(Vec<u8>),
+}
+
+/// Folds one column of the cells that a request names, by their coordinates along a dimension, in the order of those.
+///
+/// # Errors
+/// As [`cells`]; `Unsupported` for columns that cannot be folded; `Limit` when the results pass the memory limit.
+pub fn summarize_by(
+    handle: &Handle,
+    request: &Request,
+    dim: u16,
+    wanted: Wanted,
+    options: &Options,
+) -> Result<Vec<(Scalar, Summary)>> {
+    let schema = handle.schema();
+    let refuse = || Error::invalid("one column is folded by one dimension").in_array(&schema.name);
+    let ([column], Some(dimension)) = (request.columns.as_slice(), schema.dims.get(usize::from(dim))) else {
+        return Err(refuse());
+    };
+    let (dtype, fill): (DType, Option<&Scalar>) = match *column {
+        Column::Field(f) => schema.fields.get(usize::from(f)).map(|f| (f.dtype, f.fill.as_ref())),
+        Column::Dim(d) => schema.dims.get(usize::from(d)).map(|d| (d.dtype, None)),
+        _ => None,
+    }
+    .ok_or_else(refuse)?;
+    let empty = Summary::new(dtype, wanted).map_err(|e| e.in_array(&schema.name))?;
+    let both = Request { columns: vec![Column::Dim(dim), *column], ..request.clone() };
+    let mut found: BTreeMap<Key, (Scalar, Summary)> = BTreeMap::new();
+    for batch in cells(handle, &both, CellOrder::Stored, options)? {
+        let batch = batch?;
+        let [(_, coordinates), (_, values)] = batch.columns.as_slice() else { return Err(refuse()) };
+        for rows in grouped(dimension.dtype, coordinates, batch.rows) {
+            let row = rows[0] as usize;
+            let key = key(dimension.dtype, coordinates, row);
+            let coordinate = Scalar::from_le_bytes(dimension.dtype, coordinates.get(row))?;
+            let (_, summary) = found.entry(key).or_insert_with(|| (coordinate, empty.clone()));
+            let picked = values.pick(&rows);
+            summary.fold(picked.data(), picked.validity(), fill)?;
+        }
+        let held = found.len() * (size_of::<(Key, Scalar, Summary)>() + 32);
+        options.check_memory("one row per coordinate", held as u64).map_err(|e| e.in_array(&schema.name))?;
+    }
+    Ok(found.into_values().collect())
+}
+
+fn key(dtype: DType, coordinates: &Cells, row: usize) -> Key {
+    match crate::cells::sort_key(dtype, coordinates.get(row)) {
+        Some(number) => Key::Number(number),
+        None => Key::Text(coordinates.get(row).to_vec()),
+    }
+}
+
+/// The rows of each coordinate, in the order they came in.
+fn grouped(dtype: DType, coordinates: &Cells, count: usize) -> Vec<Vec<u32>> {
+    let mut rows: Vec<u32> = (0..).take(count).collect();
+    let groups =
+        |rows: &[u32], same: &dyn Fn(&u32, &u32) -> bool| rows.chunk_by(same).map(<[u32]>::to_vec).collect();
+    match sort_keys(dtype, coordinates) {
+        Some(keys) => {
+            rows.sort_by_key(|row| keys[*row as usize]);
+            groups(&rows, &|a, b| keys[*a as usize] == keys[*b as usize])
+        }
+        None => {
+            let text = |row: &u32| coordinates.get(*row as usize);
+            rows.sort_by(|a, b| text(a).cmp(text(b)));
+            groups(&rows, &|a, b| text(a) == text(b))
+        }
+    }
+}

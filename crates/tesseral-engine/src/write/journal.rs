@@ -1,0 +1,347 @@
+//! Encoded chunks kept aside, so that a write that was cut short can go on where it was.
+//!
+//! ```text
+//! "tessjrn1"  key 16  note 240 │ record …          record: length 8, XXH3 of the body 8, body
+//! ```
+//!
+//! Records are appended by any thread as chunks are encoded. None is trusted unless its hash is right: a record that was torn, or
+//! that two processes wrote over one another, is one that is not there.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::sync::{Mutex, PoisonError};
+
+use smallvec::SmallVec;
+use tesseral_core::{ChunkStats, Coords, Error, Result, Scalar, Stat, Sum};
+use tesseral_format::{Column, EncodedChunk, EncodedPart, Role};
+use xxhash_rust::xxh3::xxh3_64;
+
+const MAGIC: &[u8; 8] = b"tessjrn1";
+const NOTE: usize = 240;
+const HEADER: u64 = 8 + 16 + NOTE as u64;
+/// Length and hash before the body of a record.
+const RECORD: u64 = 16;
+
+/// Encoded chunks of a write, some of them perhaps of an earlier try.
+#[derive(Debug)]
+pub struct Journal {
+    file: File,
+    /// Where the body of each record is that an earlier try left.
+    found: HashMap<(u32, Coords), (u64, u64)>,
+    end: Mutex<u64>,
+    /// Arrays whose chunks are worth keeping.
+    kept: Vec<bool>,
+}
+
+fn io(op: &'static str) -> impl Fn(std::io::Error) -> Error {
+    move |e| Error::io(op, "the journal", e)
+}
+
+impl Journal {
+    /// Takes over what an earlier try with the same key left in a file, or empties it. `note` is kept with it; the earlier
+    /// one's comes back. Chunks are kept of arrays that `kept` says.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub fn open(file: File, key: u128, note: &str, kept: Vec<bool>) -> Result<(Self, Option<String>)> {
+        let len = file.metadata().map_err(io("look at"))?.len();
+        let mut header = vec![0; 8 + 16 + NOTE];
+        let known = len >= HEADER
+            && file.read_exact_at(&mut header, 0).is_ok()
+            && header.starts_with(MAGIC)
+            && header[8..24] == key.to_le_bytes();
+        let earlier = known.then(|| {
+            let note = header[24..].split(|b| *b == 0).next().unwrap_or_default();
+            String::from_utf8_lossy(note).into_owned()
+        });
+        let mut journal = Self { file, found: HashMap::new(), end: Mutex::new(HEADER), kept };
+        let end = if known { journal.scan(len)? } else { HEADER };
+        journal.file.set_len(end.max(HEADER)).map_err(io("cut"))?;
+        journal.end = Mutex::new(end);
+        let mut header = [MAGIC.as_slice(), &key.to_le_bytes()].concat();
+        header.extend(note.bytes().chain(std::iter::repeat(0)).take(NOTE));
+        journal.file.write_all_at(&header, 0).map_err(io("write"))?;
+        Ok((journal, earlier))
+    }
+
+    /// Chunks that an earlier try left.
+    pub fn found(&self) -> usize {
+        self.found.len()
+    }
+
+    /// Finds the sound records of a file of that length; gives where the last one ends.
+    fn scan(&mut self, len: u64) -> Result<u64> {
+        let mut at = HEADER;
+        while at + RECORD <= len {
+            let mut head = [0; 8];
+            self.file.read_exact_at(&mut head, at).map_err(io("read"))?;
+            let body = u64::from_le_bytes(head);
+            let end = at.checked_add(RECORD).and_then(|n| n.checked_add(body)).filter(|end| *end <= len);
+            let Some(end) = end.filter(|_| body > 0) else { break };
+            if let Some((array, chunk)) = self.read(at, body)? {
+                self.found.insert((array, chunk.coords), (at, body));
+            }
+            at = end;
+        }
+        Ok(at)
+    }
+
+    /// The array and chunk of a record; `None` when it is not sound.
+    fn read(&self, at: u64, len: u64) -> Result<Option<(u32, EncodedChunk<'static>)>> {
+        let mut record = vec![0; usize::try_from(RECORD + len).unwrap_or(usize::MAX)];
+        self.file.read_exact_at(&mut record, at).map_err(io("read"))?;
+        let (head, body) = record.split_at(16);
+        if head[8..] != xxh3_64(body).to_le_bytes() {
+            return Ok(None);
+        }
+        Ok(Reader { bytes: body }.chunk())
+    }
+
+    /// Whether an earlier try left a chunk.
+    pub(super) fn has(&self, array: usize, coords: &[u64]) -> bool {
+        self.found.contains_key(&key(array, coords))
+    }
+
+    /// The chunk that an earlier try left.
+    pub(super) fn find(&self, array: usize, coords: &[u64]) -> Result<Option<EncodedChunk<'static>>> {
+        let Some(&(at, len)) = self.found.get(&key(array, coords)) else { return Ok(None) };
+        // It was sound a moment ago, and cells that it stands for were not read.
+        let changed = || Error::corrupt("record", "the journal", Some(at), "it changed while it was in use");
+        self.read(at, len)?.map(|(_, chunk)| chunk).ok_or_else(changed).map(Some)
+    }
+
+    /// Keeps a chunk that was encoded just now.
+    pub(super) fn note(&self, array: usize, chunk: &EncodedChunk<'_>) -> Result<()> {
+        if !self.kept.get(array).copied().unwrap_or(false) {
+            return Ok(());
+        }
+        let body = body(array, chunk);
+        let mut record = (body.len() as u64).to_le_bytes().to_vec();
+        record.extend_from_slice(&xxh3_64(&body).to_le_bytes());
+        record.extend_from_slice(&body);
+        let at = {
+            let mut end = self.end.lock().unwrap_or_else(PoisonError::into_inner);
+            let at = *end;
+            *end += record.len() as u64;
+            at
+        };
+        self.file.write_all_at(&record, at).map_err(io("write"))
+    }
+}
+
+fn key(array: usize, coords: &[u64]) -> (u32, Coords) {
+    (u32::try_from(array).unwrap_or(u32::MAX), Coords::from_slice(coords))
+}
+
+/// A chunk as bytes: array and rank, coordinates, parts, statistics.
+fn body(array: usize, chunk: &EncodedChunk<'_>) -> Vec<u8> {
+    let (array, _) = key(array, &[]);
+    let mut out = array.to_le_bytes().to_vec();
+    out.extend_from_slice(&(chunk.coords.len() as u32).to_le_bytes());
+    chunk.coords.iter().for_each(|c| out.extend_from_slice(&c.to_le_bytes()));
+    put(&mut out, chunk.parts.len() as u64);
+    for part in &chunk.parts {
+        let column = match part.column {
+            Column::Field(n) => u64::from(n),
+            Column::Dim(n) => 1 << 16 | u64::from(n),
+            Column::Timestamp => 2 << 16,
+            Column::DeletedBy => 3 << 16,
+        };
+        put(&mut out, column);
+        put(&mut out, part.role as u64);
+        put(&mut out, part.codec.into());
+        put(&mut out, part.raw_len);
+        put_bytes(&mut out, &part.bytes);
+    }
+    put(&mut out, chunk.stats.len() as u64);
+    for stats in &chunk.stats {
+        put(&mut out, stats.cells);
+        put_stat(&mut out, &stats.nulls, |out, n| put(out, *n));
+        put_stat(&mut out, &stats.nans, |out, n| put(out, *n));
+        put_stat(&mut out, &stats.min, put_scalar);
+        put_stat(&mut out, &stats.max, put_scalar);
+        put_stat(&mut out, &stats.sum, |out, sum| match sum {
+            Sum::Int(sum) => {
+                put(out, 0);
+                out.extend_from_slice(&sum.to_le_bytes());
+            }
+            Sum::Float(sum) => {
+                put(out, 1);
+                put(out, sum.to_bits());
+            }
+        });
+    }
+    out
+}
+
+fn put(out: &mut Vec<u8>, n: u64) {
+    out.extend_from_slice(&n.to_le_bytes());
+}
+
+fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
+    put(out, bytes.len() as u64);
+    out.extend_from_slice(bytes);
+}
+
+fn put_scalar(out: &mut Vec<u8>, scalar: &Scalar) {
+    put_bytes(out, scalar.dtype().to_string().as_bytes());
+    put_bytes(out, scalar.bytes());
+}
+
+fn put_stat<T>(out: &mut Vec<u8>, stat: &Stat<T>, value: impl Fn(&mut Vec<u8>, &T)) {
+    match stat {
+        Stat::Absent => put(out, 0),
+        Stat::Exact(known) => {
+            put(out, 1);
+            value(out, known);
+        }
+        Stat::Bound(known) => {
+            put(out, 2);
+            value(out, known);
+        }
+    }
+}
+
+/// Reads a body back; `None` where it is no such thing.
+struct Reader<'a> {
+    bytes: &'a [u8],
+}
+
+impl Reader<'_> {
+    fn take(&mut self, len: u64) -> Option<&[u8]> {
+        let (taken, rest) = self.bytes.split_at_checked(usize::try_from(len).ok()?)?;
+        self.bytes = rest;
+        Some(taken)
+    }
+
+    fn number(&mut self) -> Option<u64> {
+        self.take(8)?.try_into().ok().map(u64::from_le_bytes)
+    }
+
+    fn bytes(&mut self) -> Option<Vec<u8>> {
+        let len = self.number()?;
+        self.take(len).map(<[u8]>::to_vec)
+    }
+
+    fn scalar(&mut self) -> Option<Scalar> {
+        let name = String::from_utf8(self.bytes()?).ok()?;
+        Scalar::from_le_bytes(name.parse().ok()?, &self.bytes()?).ok()
+    }
+
+    fn stat<T>(&mut self, value: impl Fn(&mut Self) -> Option<T>) -> Option<Stat<T>> {
+        Some(match self.number()? {
+            0 => Stat::Absent,
+            1 => Stat::Exact(value(self)?),
+            _ => Stat::Bound(value(self)?),
+        })
+    }
+
+    fn part(&mut self) -> Option<EncodedPart<'static>> {
+        let column = self.number()?;
+        let number = u16::try_from(column & 0xffff).ok()?;
+        let column = match column >> 16 {
+            0 => Column::Field(number),
+            1 => Column::Dim(number),
+            2 => Column::Timestamp,
+            _ => Column::DeletedBy,
+        };
+        let roles = [Role::Values, Role::Offsets, Role::Validity, Role::Mask];
+        let role = *roles.get(usize::try_from(self.number()?).ok()?)?;
+        let codec = u32::try_from(self.number()?).ok()?;
+        let raw_len = self.number()?;
+        Some(EncodedPart { column, role, codec, raw_len, bytes: self.bytes()?.into() })
+    }
+
+    fn stats(&mut self) -> Option<ChunkStats> {
+        Some(ChunkStats {
+            cells: self.number()?,
+            nulls: self.stat(Self::number)?,
+            nans: self.stat(Self::number)?,
+            min: self.stat(Self::scalar)?,
+            max: self.stat(Self::scalar)?,
+            sum: self.stat(|reader| match reader.number()? {
+                0 => reader.take(16)?.try_into().ok().map(|bytes| Sum::Int(i128::from_le_bytes(bytes))),
+                _ => reader.number().map(|bits| Sum::Float(f64::from_bits(bits))),
+            })?,
+        })
+    }
+
+    fn chunk(mut self) -> Option<(u32, EncodedChunk<'static>)> {
+        let first = self.number()?;
+        #[allow(clippy::cast_possible_truncation)]
+        let (array, rank) = (first as u32, first >> 32);
+        let coords = (0..rank).map(|_| self.number()).collect::<Option<Coords>>()?;
+        let parts = self.number()?;
+        let parts = (0..parts).map(|_| self.part()).collect::<Option<SmallVec<[_; 1]>>>()?;
+        let stats = self.number()?;
+        let stats = (0..stats).map(|_| self.stats()).collect::<Option<Vec<_>>>()?;
+        Some((array, EncodedChunk { coords, parts, stats }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tesseral_core::DType;
+
+    fn chunk(n: u64) -> EncodedChunk<'static> {
+        let part = |column, role, bytes: &[u8]| EncodedPart {
+            column,
+            role,
+            bytes: bytes.to_vec().into(),
+            raw_len: 99 + n,
+            codec: 7,
+        };
+        let stats = ChunkStats {
+            nulls: Stat::Exact(3),
+            min: Stat::Exact(Scalar::from_element(-0.0_f64)),
+            max: Stat::Bound(Scalar::from_text("β").with_dtype(DType::Utf8)),
+            sum: Stat::Exact(Sum::Int(-(1_i128 << 100))),
+            ..ChunkStats::unknown(12)
+        };
+        EncodedChunk {
+            coords: Coords::from_slice(&[n, 2 * n]),
+            parts: SmallVec::from_vec(vec![
+                part(Column::Field(2), Role::Values, b"values"),
+                part(Column::Dim(1), Role::Offsets, &[]),
+            ]),
+            stats: vec![stats, ChunkStats::unknown(1)],
+        }
+    }
+
+    fn shown(chunk: &EncodedChunk<'_>) -> String {
+        format!("{chunk:?}")
+    }
+
+    #[test]
+    fn chunks_come_back_unless_their_record_was_torn() {
+        let file = tempfile::tempfile().unwrap();
+        let open =
+            |key, note| Journal::open(file.try_clone().unwrap(), key, note, vec![true, false]).unwrap();
+        let (journal, earlier) = open(5, "first");
+        assert_eq!((journal.found(), earlier), (0, None));
+        (0..4).for_each(|n| journal.note(0, &chunk(n)).unwrap());
+        journal.note(1, &chunk(9)).unwrap();
+        let (journal, earlier) = open(5, "second");
+        assert_eq!((journal.found(), earlier.as_deref()), (4, Some("first")));
+        for n in 0..4 {
+            let found = journal.find(0, &[n, 2 * n]).unwrap().unwrap();
+            assert_eq!(shown(&found), shown(&chunk(n)));
+        }
+        assert!(journal.find(0, &[9, 18]).unwrap().is_none());
+        // A bit that flipped, and a tail that is missing.
+        let len = file.metadata().unwrap().len();
+        let mut byte = [0];
+        file.read_exact_at(&mut byte, HEADER + RECORD + 60).unwrap();
+        file.write_all_at(&[byte[0] ^ 1], HEADER + RECORD + 60).unwrap();
+        file.set_len(len - 5).unwrap();
+        let (journal, _) = open(5, "third");
+        assert_eq!(journal.found(), 2);
+        assert!(journal.find(0, &[0, 0]).unwrap().is_none());
+        assert!(journal.find(0, &[2, 4]).unwrap().is_some());
+        journal.note(0, &chunk(3)).unwrap();
+        assert_eq!(open(5, "").0.found(), 3);
+        assert_eq!(open(6, "another source").0.found(), 0);
+    }
+}

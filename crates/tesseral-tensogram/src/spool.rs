@@ -1,0 +1,227 @@
+//! Objects larger than the work space: cells wait in the file, beyond where the message can end, and are encoded block by block.
+//!
+//! One pass over the cells finds what a descriptor must know of all of them (masks, the range to pack), a second one encodes. What is
+//! written is, byte for byte, what encoding all cells at once gives.
+
+use tesseral_codec::{Contexts, zstd_stream};
+use tesseral_core::dtype::Class;
+use tesseral_core::{DType, Region, Result};
+use tesseral_store::Staged;
+use xxhash_rust::xxh3::Xxh3;
+
+use crate::encode::{
+    MaskFinder, MaskOptions, Masks, PLACE, Stages, append_mask, clear_masked, set_packing, swap,
+};
+use crate::pipeline::{Compression, Pipeline};
+use crate::wire::object::around;
+
+/// Bytes of cells encoded at a time: whole cells of every dtype, eight and more, so that packed blocks end with a byte.
+const BLOCK: u64 = 4 << 20;
+
+/// Whether an object can be encoded block by block.
+pub(crate) fn streams(stages: &Stages) -> bool {
+    let Ok(pipeline) = Pipeline::of(stages.descriptor(), PLACE) else { return false };
+    let compression = matches!(pipeline.compression, Compression::None | Compression::Zstd(_));
+    compression && pipeline.shuffle.is_none() && stages.descriptor().dtype.size().is_some()
+}
+
+/// Puts the cells of a chunk where they belong among those of their object, which begin at an offset.
+pub(crate) fn scatter(
+    staged: &dyn Staged,
+    offset: u64,
+    size: u64,
+    region: &Region,
+    whole: &Region,
+    values: &[u8],
+) -> Result<()> {
+    let rank = region.rank();
+    // Dimensions that the chunk spans make one run with the one before them.
+    let inner = (0..rank).rev().find(|&d| region.extent(d) != whole.extent(d)).unwrap_or(0);
+    let run: u64 = (inner..rank).map(|d| region.extent(d)).product::<u64>() * size;
+    let outer = Region::new(region.bounds()[..inner].iter().copied());
+    let mut at: Vec<u64> = outer.bounds().iter().map(|bound| bound.0).collect();
+    for cells in values.chunks_exact(usize::try_from(run).unwrap_or(usize::MAX).max(1)) {
+        let position = |d: usize| match at.get(d) {
+            Some(position) => *position,
+            None if d == inner => region.start(d),
+            None => 0,
+        };
+        let first = (0..rank).fold(0, |sum, d| sum * whole.extent(d) + position(d));
+        staged.write_at(offset + first * size, cells)?;
+        for d in (0..inner).rev() {
+            at[d] += 1;
+            if at[d] < outer.end(d) {
+                break;
+            }
+            at[d] = outer.start(d);
+        }
+    }
+    Ok(())
+}
+
+/// The cells of an object in the file.
+pub(crate) struct Spool<'a> {
+    pub staged: &'a dyn Staged,
+    pub stages: &'a Stages,
+    /// Where they begin, and how many bytes they are.
+    pub offset: u64,
+    pub len: u64,
+}
+
+/// A frame that is in the file.
+pub(crate) struct Frame {
+    /// Where its padding ends.
+    pub end: u64,
+    /// Its length, padding not counted.
+    pub length: u64,
+    pub hash: u64,
+}
+
+impl Spool<'_> {
+    /// Encodes the object into a frame that begins at `to`.
+    pub(crate) fn encode(&self, to: u64, masks: &MaskOptions, hashed: bool) -> Result<Frame> {
+        let mut descriptor = self.stages.descriptor().clone();
+        let dtype = descriptor.dtype;
+        let (found, range) = self.survey(dtype, masks)?;
+        if self.stages.fits_packing() {
+            set_packing(&mut descriptor, &range.cells(), &found)?;
+        }
+        let pipeline = Pipeline::of(&descriptor, PLACE)?;
+        let swaps = descriptor.big_endian.is_some_and(|big| big != cfg!(target_endian = "big"));
+        let mut out = Out { staged: self.staged, at: to + HEAD, hash: hashed.then(Xxh3::new), len: 0 };
+        let mut encoder = match pipeline.compression {
+            Compression::Zstd(level) => Some(zstd_stream::Encoder::new(level)?),
+            _ => None,
+        };
+        let mut packed = Vec::new();
+        let mut compressed = Vec::new();
+        self.each(|first, cells| {
+            clear_masked(dtype, &found, first, cells);
+            let coded: &[u8] = match &pipeline.packing {
+                Some(packing) => {
+                    packed.clear();
+                    packing.encode(cells, &mut packed)?;
+                    &packed
+                }
+                None => {
+                    if swaps {
+                        swap(dtype, cells);
+                    }
+                    cells
+                }
+            };
+            let Some(encoder) = &mut encoder else { return out.put(coded) };
+            compressed.clear();
+            encoder.push(coded, &mut compressed)?;
+            out.put(&compressed)
+        })?;
+        if let Some(encoder) = encoder {
+            compressed.clear();
+            encoder.finish(&mut compressed)?;
+            out.put(&compressed)?;
+        }
+        let count = descriptor.cells().unwrap_or(0);
+        for (kind, bits) in found {
+            let mut blob = Vec::new();
+            let method = &masks.methods[kind as usize];
+            let mut mask =
+                append_mask(kind, method, &bits, count, masks.small, &mut blob, &mut Contexts::default())?;
+            mask.offset = out.len;
+            out.put(&blob)?;
+            descriptor.masks.push(mask);
+        }
+        let cbor = descriptor.to_item().to_bytes();
+        let hash = out.hash.as_mut().map_or(0, |hash| {
+            hash.update(&cbor);
+            hash.digest()
+        });
+        let (head, tail, length) = around(&cbor, out.len, hash, hashed);
+        self.staged.write_at(to, &head)?;
+        self.staged.write_at(out.at, &tail)?;
+        Ok(Frame { end: out.at + tail.len() as u64, length, hash })
+    }
+
+    /// Calls `see` with the number of the first cell of each block, and its cells.
+    fn each(&self, mut see: impl FnMut(u64, &mut [u8]) -> Result<()>) -> Result<()> {
+        let size = self.stages.descriptor().dtype.size().unwrap_or(1) as u64;
+        let mut buffer = Vec::new();
+        let mut done = 0;
+        while done < self.len {
+            let len = BLOCK.min(self.len - done);
+            buffer.resize(usize::try_from(len).unwrap_or(0), 0);
+            self.staged.read_at(self.offset + done, &mut buffer)?;
+            see(done / size, &mut buffer)?;
+            done += len;
+        }
+        Ok(())
+    }
+
+    /// Masks of cells that are not finite, and the range of doubles that are packed.
+    fn survey(&self, dtype: DType, masks: &MaskOptions) -> Result<(Masks, Range)> {
+        let mut range = Range::default();
+        if !matches!(dtype.class(), Class::Float | Class::Complex) {
+            return Ok((Vec::new(), range));
+        }
+        let size = dtype.size().unwrap_or(1) as u64;
+        let mut finder = MaskFinder::new(dtype, self.len / size, masks);
+        let packs = self.stages.fits_packing();
+        self.each(|first, cells| {
+            finder.look(first, cells)?;
+            if packs {
+                range.look(cells);
+            }
+            Ok(())
+        })?;
+        Ok((finder.finish(), range))
+    }
+}
+
+/// Bytes of a frame before its payload.
+const HEAD: u64 = crate::wire::frame::HEADER_LEN;
+
+/// The payload region of a frame, as far as it is written.
+struct Out<'a> {
+    staged: &'a dyn Staged,
+    at: u64,
+    hash: Option<Xxh3>,
+    len: u64,
+}
+
+impl Out<'_> {
+    fn put(&mut self, bytes: &[u8]) -> Result<()> {
+        self.staged.write_at(self.at, bytes)?;
+        if let Some(hash) = &mut self.hash {
+            hash.update(bytes);
+        }
+        self.at += bytes.len() as u64;
+        self.len += bytes.len() as u64;
+        Ok(())
+    }
+}
+
+/// What a packing is fitted to: the first value, the first zero, the ends.
+#[derive(Default)]
+struct Range {
+    ends: Option<[f64; 3]>,
+    zero: Option<f64>,
+}
+
+impl Range {
+    fn look(&mut self, cells: &[u8]) {
+        for value in cells.as_chunks().0.iter().map(|cell| f64::from_ne_bytes(*cell)) {
+            let [_, least, most] = self.ends.get_or_insert([value; 3]);
+            *least = if value < *least { value } else { *least };
+            *most = if value > *most { value } else { *most };
+            if value == 0.0 {
+                self.zero.get_or_insert(value);
+            }
+        }
+    }
+
+    /// A few cells that a packing is fitted to as it would be to all.
+    fn cells(&self) -> Vec<u8> {
+        let Some([first, least, most]) = self.ends else { return Vec::new() };
+        let least = if least == 0.0 { self.zero.unwrap_or(least) } else { least };
+        [first, least, most].into_iter().flat_map(f64::to_ne_bytes).collect()
+    }
+}

@@ -1,0 +1,154 @@
+//! Sparse arrays that stay sparse: cells in any order, batch by batch.
+
+use tesseral_core::{ArraySchema, Dimension, Error, Field, Result, Scalar};
+use tesseral_engine::{Arrival, CellOrder, CellStream, Cells, Options, Pair, WriteSession, pair_cells};
+use tesseral_format::{ArraySpec, Capabilities, Column, ColumnData, Request, Target};
+
+use super::feed::fitted;
+use super::options::{ChunkShape, ConvertOptions};
+use super::plan::{cast_of, fill, own_arguments};
+use crate::variable::{Variable, merge};
+use crate::{Array, Container};
+
+/// A sparse array to be written.
+#[derive(Clone, Debug)]
+pub(crate) struct PlannedCells {
+    pub spec: ArraySpec,
+    pub array: Array,
+    /// The dimensions, then the fields, as the source has them.
+    request: Request,
+}
+
+impl PlannedCells {
+    /// One sparse array with those of its fields that are variables here.
+    pub(crate) fn new(variables: &[&Variable], can: Capabilities, options: &ConvertOptions) -> Result<Self> {
+        let Some(first) = variables.first() else { return Err(Error::invalid("an array of no variable")) };
+        let (array, from) = (&first.array, first.array.schema());
+        if options.max_abs_error.is_some() || options.max_rel_error.is_some() {
+            return Err(Error::unsupported("packing a sparse array").in_array(&from.name));
+        }
+        let mut fields = Vec::with_capacity(variables.len());
+        for variable in variables {
+            let field = variable.array.selected_field();
+            let dtype = cast_of(&variable.name, field, options).map_err(|e| e.in_array(&variable.name))?;
+            fields.push(Field {
+                dtype,
+                nullable: field.nullable && can.nullable,
+                fill: fill(field, dtype),
+                enumeration: field.enumeration.clone().filter(|_| dtype == field.dtype),
+                codecs: Vec::new(),
+                ..field.clone()
+            });
+        }
+        let attributes = variables.iter().map(|v| (v.array.selected_field().name.as_str(), &v.attributes));
+        let schema = ArraySchema {
+            dims: dims(from, options.chunk.as_ref())?,
+            attributes: merge(attributes.collect::<Vec<_>>()),
+            chunk_shape: None,
+            fields,
+            ..from.clone()
+        };
+        let numbers = variables.iter().map(|v| v.array.column(&v.array.selected_field().name));
+        let columns = (0..).take(from.dims.len()).map(|d| Ok(Column::Dim(d)));
+        let request = Request {
+            target: array.target(own_arguments(from, options))?,
+            columns: columns.chain(numbers).collect::<Result<_>>()?,
+            condition: None,
+        };
+        Ok(Self { spec: ArraySpec::raw(schema), array: array.clone(), request })
+    }
+
+    /// The fields as the source has them.
+    pub(crate) fn sources(&self) -> impl Iterator<Item = &Field> {
+        let field = |column: &Column| match column {
+            Column::Field(f) => self.array.schema().fields.get(usize::from(*f)),
+            _ => None,
+        };
+        self.request.columns.iter().filter_map(field)
+    }
+
+    fn stream(&self, order: CellOrder, options: &Options) -> Result<CellStream> {
+        tesseral_engine::cells(self.array.handle(), &self.request, order, options)
+    }
+
+    /// Writes every cell; gives how many there are.
+    pub(crate) fn write(&self, session: &WriteSession, id: usize, options: &Options) -> Result<u64> {
+        let mut rows = 0;
+        // Sorted batches make runs that hardly overlap: a later read of a part touches few of them.
+        for batch in self.stream(CellOrder::Sorted, options)? {
+            options.cancel.check()?;
+            let columns =
+                self.converted(batch?.columns.into_iter().map(|(_, cells)| cells).collect(), rows)?;
+            rows += columns.first().map_or(0, |c| c.len() as u64);
+            let data: Vec<ColumnData<'_>> = columns.iter().map(Cells::as_data).collect();
+            session.write_cells(id, &data, Arrival::Runs)?;
+        }
+        Ok(rows)
+    }
+
+    /// Columns as the target has them.
+    fn converted(&self, columns: Vec<Cells>, before: u64) -> Result<Vec<Cells>> {
+        let dims = self.spec.schema.dims.len();
+        let fields = self.spec.schema.fields.iter().zip(self.sources());
+        let mut columns = columns.into_iter();
+        let mut out: Vec<Cells> = columns.by_ref().take(dims).collect();
+        for ((to, from), cells) in fields.zip(columns) {
+            out.push(fitted_rows(from, to, cells, before).map_err(|e| e.in_array(&self.spec.schema.name))?);
+        }
+        Ok(out)
+    }
+
+    /// Reads the output again and compares every cell.
+    pub(crate) fn check(&self, output: &Container, options: &Options) -> Result<()> {
+        let array = match output.len() {
+            1 => output.array_at(0)?,
+            _ => output.array(&self.spec.schema.name)?,
+        };
+        let schema = array.schema();
+        let columns = (0..).take(schema.dims.len()).map(Column::Dim);
+        let columns = columns.chain((0..).take(schema.fields.len()).map(Column::Field)).collect();
+        let request = Request {
+            target: Target::Coordinates(vec![Vec::new(); schema.dims.len()]),
+            columns,
+            condition: None,
+        };
+        let theirs = tesseral_engine::cells(array.handle(), &request, CellOrder::Sorted, options)?;
+        let differs = |row: u64| {
+            let detail = format!("row {row} came back otherwise");
+            Error::corrupt("the output", output.location(), None, detail).in_array(&schema.name)
+        };
+        let mut rows = 0;
+        pair_cells(schema, self.stream(CellOrder::Sorted, options)?, theirs, |pair| {
+            options.cancel.check()?;
+            let Pair::Both(ours, a, theirs, b) = pair else { return Err(differs(rows)) };
+            let part = |batch: &tesseral_engine::CellBatch, range: std::ops::Range<usize>| -> Vec<Cells> {
+                batch.columns.iter().map(|(_, cells)| cells.part(range.clone())).collect()
+            };
+            if self.converted(part(ours, a.clone()), rows)? != part(theirs, b) {
+                return Err(differs(rows));
+            }
+            rows += a.len() as u64;
+            Ok(())
+        })
+    }
+}
+
+/// Cells of rows as the target has them; `before` rows came before.
+pub(crate) fn fitted_rows(from: &Field, to: &Field, cells: Cells, before: u64) -> Result<Cells> {
+    fitted(from, to.dtype, to.nullable, cells, |i| format!("in row {}", before + i))
+}
+
+/// The dimensions, with other tiles where those are asked for.
+fn dims(from: &ArraySchema, chunk: Option<&ChunkShape>) -> Result<Vec<Dimension>> {
+    let mut dims = from.dims.clone();
+    let Some(chunk) = chunk else { return Ok(dims) };
+    let keeps = vec![0; dims.len()];
+    let tiles = chunk.resolve(from, &keeps)?;
+    for (dim, tile) in dims.iter_mut().zip(tiles).filter(|(_, tile)| *tile > 0) {
+        dim.tile = Some(Scalar::parse(dim.dtype, &tile.to_string()).map_err(|_| {
+            Error::unsupported(format!("a tile of {tile} along dimension {:?}", dim.name))
+                .in_array(&from.name)
+        })?);
+    }
+    Ok(dims)
+}

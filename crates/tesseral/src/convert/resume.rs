@@ -1,0 +1,114 @@
+//! Going on where an earlier try was cut short.
+//!
+//! Chunks that cost work to encode are kept in a journal beside the target while a conversion runs. A try that is killed or
+//! interrupted leaves it behind; the next one of the same source, with the same wishes, takes them from there.
+
+use std::fs::{self, OpenOptions};
+use std::path::{Path, PathBuf};
+
+use tesseral_core::{Error, ErrorKind, Result};
+use tesseral_engine::Journal;
+use xxhash_rust::xxh3::Xxh3;
+
+use super::options::{ConvertOptions, Resume};
+use super::plan::ConvertPlan;
+use crate::Container;
+
+/// Smaller conversions are done again sooner than a journal is worth.
+const WORTH: u64 = 64 << 20;
+
+/// The journal of a conversion under way.
+#[derive(Debug)]
+pub(crate) struct Kept {
+    path: PathBuf,
+}
+
+impl Kept {
+    /// The journal of a conversion, where it is worth one, and how to begin it. `staged` is where the output is made.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub(crate) fn begin(
+        source: &Container,
+        digest: &str,
+        plan: &ConvertPlan,
+        target: &Path,
+        staged: &Path,
+        options: &ConvertOptions,
+    ) -> Result<Option<(Self, Journal)>> {
+        let key = key(source, digest, plan);
+        let name = target.file_name().unwrap_or_default().to_string_lossy();
+        let path = target.with_file_name(format!(".tesseral-{name}.{:016x}.resume", key as u64));
+        // A writer that gathers arrays encodes them at the end: nothing of them can be kept.
+        let coded =
+            |codecs: &Vec<Vec<tesseral_format::CodecSpec>>| codecs.iter().any(|list| !list.is_empty());
+        let gathers = plan.format.capabilities().whole_arrays;
+        let kept: Vec<bool> =
+            plan.arrays.iter().map(|a| !gathers && !a.feed.pass_through && coded(&a.spec.codecs)).collect();
+        let bytes: u64 =
+            plan.arrays.iter().zip(&kept).filter(|(_, k)| **k).map(|(a, _)| a.rechunk.bytes).sum();
+        let wanted = match options.resume {
+            Resume::Never => false,
+            Resume::Always => kept.contains(&true),
+            Resume::Large => bytes >= WORTH,
+        };
+        if !wanted {
+            let _ = fs::remove_file(&path);
+            return Ok(None);
+        }
+        let io = |e| Error::io("open", path.display().to_string(), e);
+        let file =
+            OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path).map_err(io)?;
+        let own = staged.file_name().unwrap_or_default().to_string_lossy();
+        let (journal, earlier) = Journal::open(file, key, &own, kept)?;
+        if let Some(left) = earlier.filter(|left| is_staging(left, &name) && *left != own) {
+            remove_staging(&target.with_file_name(left));
+        }
+        Ok(Some((Self { path }, journal)))
+    }
+
+    /// Removes the journal, unless the conversion was only interrupted.
+    pub(crate) fn end<T>(self, outcome: &Result<T>) {
+        let interrupted = outcome.as_ref().err().is_some_and(|e| matches!(e.kind(), ErrorKind::Cancelled));
+        if !interrupted {
+            // What stays is told by its name, and is no harm: it is looked at before it is used.
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// Whether a name is one that outputs of this name are made under.
+fn is_staging(name: &str, target: &str) -> bool {
+    name.starts_with(&format!(".tesseral-{target}."))
+        && name.ends_with(".staged")
+        && !name.contains(['/', '\\'])
+}
+
+/// Removes what a try that is gone made: a folder, or a file that is itself made under a further name.
+fn remove_staging(path: &Path) {
+    let _ = if path.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) };
+    let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else { return };
+    let inner = format!(".tesseral-{}.", name.to_string_lossy());
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        if entry.file_name().to_string_lossy().starts_with(&inner) {
+            let _ = fs::remove_file(entry.path());
+        }
+    }
+}
+
+/// What a conversion is of: the source's bytes and the times read of it, and everything that its chunks depend on.
+fn key(source: &Container, digest: &str, plan: &ConvertPlan) -> u128 {
+    let mut hash = Xxh3::new();
+    let mut add = |text: String| {
+        hash.update(&(text.len() as u64).to_le_bytes());
+        hash.update(text.as_bytes());
+    };
+    add(format!("{} {} {digest} {:?}", env!("CARGO_PKG_VERSION"), plan.format.id(), source.as_of()));
+    for planned in &plan.arrays {
+        add(format!("{:?} {:?}", planned.spec, planned.feed.selection));
+        for column in &planned.feed.columns {
+            add(format!("{} {} {:?}", column.array.name(), column.array.field_number(), column.dtype));
+        }
+    }
+    hash.digest128()
+}

@@ -1,0 +1,177 @@
+//! Sparse arrays as tables: an array of one dimension for each dimension and each field, with one entry per cell.
+
+use tesseral_core::dtype::Class;
+use tesseral_core::{
+    ArraySchema, CellLen, Coords, Dimension, Error, Field, Order, Region, Result, Selection,
+};
+use tesseral_engine::kernel::summary::Wanted;
+use tesseral_engine::{CellBatch, Cells, Options, WriteSession, read_column};
+use tesseral_format::{ArraySpec, Capabilities, Column};
+
+use super::cells::fitted_rows;
+use super::check::written;
+use super::options::ConvertOptions;
+use super::plan::{CHUNK, cast_of, fill, own_arguments};
+use crate::variable::Variable;
+use crate::{Array, CellQuery, Container};
+
+/// The dimension of every array of a table.
+const ROW: &str = "row";
+
+/// A sparse array to be written as a table.
+#[derive(Clone, Debug)]
+pub(crate) struct PlannedRows {
+    /// An array for each dimension, then for each field.
+    pub specs: Vec<ArraySpec>,
+    /// The same columns as the source has them.
+    pub sources: Vec<Field>,
+    array: Array,
+    columns: Vec<Column>,
+    select: Vec<String>,
+    pub rows: u64,
+    chunk: u64,
+}
+
+impl PlannedRows {
+    /// A sparse array with those of its fields that are variables here.
+    pub(crate) fn new(variables: &[&Variable], can: Capabilities, options: &ConvertOptions) -> Result<Self> {
+        let Some(first) = variables.first() else { return Err(Error::invalid("an array of no variable")) };
+        let (array, from) = (&first.array, first.array.schema());
+        if options.chunk.is_some() || options.max_abs_error.is_some() || options.max_rel_error.is_some() {
+            return Err(
+                Error::unsupported("chunks or packing of rows of a sparse array").in_array(&from.name)
+            );
+        }
+        let select: Vec<String> = own_arguments(from, options).map(str::to_owned).collect();
+        let mut columns: Vec<Column> = (0..).take(from.dims.len()).map(Column::Dim).collect();
+        let mut sources: Vec<Field> =
+            from.dims.iter().enumerate().map(|(d, dim)| coordinates(d, dim)).collect();
+        let mut fields = sources.clone();
+        let mut attributes = vec![tesseral_core::Attributes::new(); fields.len()];
+        for variable in variables {
+            let field = variable.array.selected_field();
+            let dtype = cast_of(&variable.name, field, options).map_err(|e| e.in_array(&variable.name))?;
+            columns.push(variable.array.column(&field.name)?);
+            sources.push(field.clone());
+            attributes.push(variable.attributes.clone());
+            fields.push(Field {
+                dtype,
+                nullable: field.nullable && can.nullable,
+                fill: fill(field, dtype),
+                enumeration: field.enumeration.clone().filter(|_| dtype == field.dtype),
+                codecs: Vec::new(),
+                ..field.clone()
+            });
+        }
+        let mut planned =
+            Self { specs: Vec::new(), sources, array: array.clone(), columns, select, rows: 0, chunk: 1 };
+        planned.rows = planned.count()?;
+        let widest = fields.iter().map(|f| f.cell_size().unwrap_or(8) as u64).max().unwrap_or(8);
+        planned.chunk = (CHUNK / widest.max(1)).clamp(1, planned.rows.max(1));
+        let specs = fields.into_iter().zip(attributes).map(|(field, attributes)| {
+            ArraySpec::raw(ArraySchema {
+                name: field.name.clone(),
+                dims: vec![Dimension::new(ROW, planned.rows)],
+                fields: vec![field],
+                chunk_shape: Some(Coords::from_slice(&[planned.chunk])),
+                cell_order: Order::RowMajor,
+                sparse: false,
+                allows_duplicates: false,
+                attributes,
+            })
+        });
+        planned.specs = specs.collect();
+        Ok(planned)
+    }
+
+    fn query(&self) -> Result<CellQuery<'_>> {
+        Ok(self.array.cells()?.select(self.select.iter().map(String::as_str))?.only(&self.columns))
+    }
+
+    /// How many cells there are; from statistics where those tell.
+    fn count(&self) -> Result<u64> {
+        let counted =
+            self.sources.iter().position(|f| f.cell == CellLen::One && f.dtype.class() != Class::Text);
+        let query = self.query()?;
+        if let Some(i) = counted {
+            return Ok(query.summary(&self.sources[i].name, Wanted::COUNTS)?.count());
+        }
+        let mut rows = 0;
+        for batch in query.only(&self.columns[..1]).unordered().batches()? {
+            rows += batch?.rows as u64;
+        }
+        Ok(rows)
+    }
+
+    /// Writes every row, in the order of the coordinates.
+    pub(crate) fn write(&self, session: &WriteSession, ids: &[usize], options: &Options) -> Result<()> {
+        self.each(options, |region, columns| {
+            let one = |(cells, id): (&Cells, &usize)| session.write_columns(*id, region, &[cells.as_data()]);
+            columns.iter().zip(ids).try_for_each(one)
+        })
+    }
+
+    /// Reads the output again and compares every cell; its arrays begin at that number.
+    pub(crate) fn check(&self, output: &Container, number: usize, options: &Options) -> Result<()> {
+        let arrays: Vec<Array> = self
+            .specs
+            .iter()
+            .enumerate()
+            .map(|(i, spec)| written(spec, number + i, output))
+            .collect::<Result<_>>()?;
+        self.each(options, |region, columns| {
+            for (array, ours) in arrays.iter().zip(columns) {
+                let mut theirs = Cells::of(array.selected_field());
+                theirs.reset(ours.len())?;
+                let request = array.request(&Selection::from_region(region));
+                read_column(array.handle(), &request, &mut theirs, options)?;
+                if theirs != *ours {
+                    let detail = format!("rows {} to {} came back otherwise", region.start(0), region.end(0));
+                    return Err(
+                        Error::corrupt("the output", output.location(), None, detail).in_array(array.name())
+                    );
+                }
+            }
+            Ok(())
+        })
+    }
+
+    /// Calls `see` with all rows in order, by whole chunks, a column for each array.
+    fn each(&self, options: &Options, mut see: impl FnMut(&Region, &[Cells]) -> Result<()>) -> Result<()> {
+        let mut waiting = CellBatch::empty(self.array.schema(), &self.columns);
+        let mut done = 0;
+        let mut some = |batch: CellBatch| -> Result<()> {
+            options.cancel.check()?;
+            if batch.rows == 0 {
+                return Ok(());
+            }
+            let fields = self.specs.iter().map(|spec| &spec.schema.fields[0]).zip(&self.sources);
+            let cast = |((to, from), (_, cells)): ((&Field, &Field), (Column, Cells))| {
+                fitted_rows(from, to, cells, done).map_err(|e| e.in_array(&to.name))
+            };
+            let columns: Vec<Cells> = fields.zip(batch.columns).map(cast).collect::<Result<_>>()?;
+            see(&Region::new([(done, done + batch.rows as u64)]), &columns)?;
+            done += batch.rows as u64;
+            Ok(())
+        };
+        let chunk = usize::try_from(self.chunk).unwrap_or(usize::MAX);
+        for batch in self.query()?.options(options.clone()).batches()? {
+            waiting.append(&batch?);
+            let whole = waiting.rows / chunk * chunk;
+            some(waiting.split_to(whole))?;
+        }
+        some(waiting)?;
+        if done != self.rows {
+            let detail = format!("{} rows were counted and {done} read", self.rows);
+            return Err(Error::invalid(detail).in_array(self.array.name()));
+        }
+        Ok(())
+    }
+}
+
+/// The coordinates of a dimension as a field.
+fn coordinates(number: usize, dim: &Dimension) -> Field {
+    let name = if dim.name.is_empty() { number.to_string() } else { dim.name.clone() };
+    let cell = if dim.dtype.class() == Class::Text { CellLen::Var } else { CellLen::One };
+    Field { cell, ..Field::new(name, dim.dtype) }
+}
