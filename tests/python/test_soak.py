@@ -1,16 +1,41 @@
-"""A short run of scripts/soak: damaged files of every format are refused or harmless, and nothing crashes."""
+"""A little of every kind of scripts/soak: damage is refused or harmless, writes are whole or nothing, limits are kept."""
 
+import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 SOAK = Path(__file__).resolve().parents[2] / "scripts" / "soak"
 
 
-def test_damage_is_never_silent():
-    done = subprocess.run([sys.executable, SOAK, "--count", "60", "--seed", "5"], capture_output=True, text=True)
+def soak(*arguments):
+    done = subprocess.run([sys.executable, SOAK, "--smoke", "--seed", "5", *arguments], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
-    rows = [line.split() for line in done.stdout.splitlines()[1:]]
+    return [line.split(maxsplit=4) for line in done.stdout.splitlines()]
+
+
+def test_damage_is_never_silent():
+    rows = soak("flips", "mutations", "truncations", "swaps", "missing")
     # Four samples; a single file has no pieces that could be missing.
-    assert len(rows) == 4 * 3 + 2, done.stdout
-    assert sum(int(row[2]) for row in rows) > 700, done.stdout
+    assert len(rows) == 4 * 4 + 2, rows
+    assert sum(int(row[3]) for row in rows) > 700
+
+
+@pytest.mark.parametrize("kind", ["kills", "crashes", "faults"])
+def test_writes_are_whole_or_nothing(kind):
+    if kind != "kills" and not shutil.which("strace"):
+        pytest.skip("there is no strace")
+    assert len(soak(kind)) == 8
+
+
+@pytest.mark.parametrize("kind, parts", [("crowds", 2), ("cut", 2), ("memory", 1), ("handles", 4)])
+def test_limits_and_neighbours(kind, parts):
+    assert len(soak(kind)) == parts
+
+
+def test_hostile_files_end_as_their_rules_say():
+    (row,) = soak("hostile")
+    assert json.loads(row[4])["files"] > 80, row

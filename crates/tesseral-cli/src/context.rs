@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use tesseral::store::{Access, Store};
 use tesseral::{Cancel, Container, Error, Format, Open, Options};
 
 use crate::args::Global;
@@ -90,11 +91,28 @@ impl Context {
 
     /// Opens a source.
     pub(crate) fn open(&self, source: &Path, meter: &Meter) -> Outcome<Container> {
-        let opener = self.opener(meter)?;
-        let store = opener.store(local(source)?);
+        let (opener, store, _) = self.source(source, meter)?;
+        opener.open_store(store).map_err(Failure::opening)
+    }
+
+    /// A source that is yet to be opened: how, where it is, its format. Under a memory limit files are read, not mapped: pages
+    /// of a map count as memory of ours.
+    pub(crate) fn source(
+        &self,
+        source: &Path,
+        meter: &Meter,
+    ) -> Outcome<(Open, Arc<dyn Store>, &'static dyn Format)> {
+        let mut opener = self.opener(meter)?;
+        let path = local(source)?;
+        let mut store = opener.store(path);
         let format = tesseral::recognise(&*store).map_err(Failure::opening)?;
         self.check_versions(format)?;
-        opener.open_store(store).map_err(Failure::opening)
+        // Reading any part of an array in one piece would read all of it; a map gives the part.
+        if self.global.memory.is_some() && !format.capabilities().whole_arrays {
+            opener = opener.access(Access::Read);
+            store = opener.store(path);
+        }
+        Ok((opener, store, format))
     }
 
     /// Refuses `--as-of` for formats that keep one state only: ignoring it would show the wrong one.

@@ -7,13 +7,12 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use serde_json::{Value as Json, json};
 use tesseral::engine::{RechunkPlan, Way};
-use tesseral::store::Access;
 use tesseral::{
     Cast, ChunkShape, CodecSpec, Container, ConvertOptions, Converted, ConvertedArray, Resume, SparseAs,
 };
 
 use crate::context::{Context, local};
-use crate::failure::{Failure, Outcome, exit};
+use crate::failure::{Outcome, exit};
 use crate::paint::Paint;
 use crate::progress::Meter;
 use crate::text::{self, escape};
@@ -127,7 +126,7 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> Outcome {
         return foreign::import(context, arguments, &npy);
     }
     let meter = Meter::new(true);
-    let source = open(context, &arguments.input, &meter)?;
+    let source = context.open(&arguments.input, &meter)?;
     let options = ConvertOptions {
         format: arguments.to.clone(),
         arrays: arguments.array.clone(),
@@ -146,7 +145,7 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> Outcome {
 
 pub(crate) fn run_rechunk(context: &Context, arguments: &RechunkArguments) -> Outcome {
     let meter = Meter::new(true);
-    let source = open(context, &arguments.input, &meter)?;
+    let source = context.open(&arguments.input, &meter)?;
     let target = local(&arguments.output)?;
     let mut options = arguments.shared.options(context, &meter);
     options.arrays.clone_from(&arguments.array);
@@ -168,20 +167,6 @@ fn stored(path: &Path) -> u64 {
         Ok(entries) => entries.flatten().map(|entry| stored(&entry.path())).sum(),
         Err(_) => std::fs::metadata(path).map_or(0, |m| m.len()),
     }
-}
-
-/// Opens a source. Under a memory limit files are read, not mapped: pages of a map count as memory of ours.
-pub(crate) fn open(context: &Context, source: &Path, meter: &Meter) -> Outcome<Container> {
-    let opener = context.opener(meter)?;
-    let store = opener.store(local(source)?);
-    let format = tesseral::recognise(&*store).map_err(Failure::opening)?;
-    context.check_versions(format)?;
-    // Reading any part of an array in one piece would read all of it; a map gives the part.
-    if context.global.memory.is_some() && !format.capabilities().whole_arrays {
-        let opener = opener.access(Access::Read);
-        return opener.open_store(opener.store(local(source)?)).map_err(Failure::opening);
-    }
-    opener.open_store(store).map_err(Failure::opening)
 }
 
 fn report(

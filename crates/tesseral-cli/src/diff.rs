@@ -11,7 +11,7 @@ use crate::failure::{Outcome, exit};
 use crate::paint::Paint;
 use crate::progress::Meter;
 use crate::text::{self, escape};
-use crate::{convert, json, output};
+use crate::{json, output};
 
 /// Arguments of `tet diff`.
 #[derive(Debug, Args)]
@@ -65,9 +65,9 @@ fn open(context: &Context, source: &Path, meter: &Meter) -> Outcome<Container> {
         && Path::new(path).exists()
     {
         let at = context.at(moment);
-        return convert::open(&at, Path::new(path), meter);
+        return at.open(Path::new(path), meter);
     }
-    convert::open(context, source, meter)
+    context.open(source, meter)
 }
 
 fn told(found: &Difference) -> String {

@@ -7,8 +7,8 @@ use serde_json::{Value as Json, json};
 use tesseral::engine::{self, Verified};
 use tesseral::{AuditOptions, Depth, Finding, Format, Severity};
 
-use crate::context::{Context, local};
-use crate::failure::{Failure, Outcome, exit};
+use crate::context::Context;
+use crate::failure::{Outcome, exit};
 use crate::paint::Paint;
 use crate::progress::Meter;
 use crate::text::{self, escape};
@@ -69,10 +69,7 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> Outcome {
 /// Checks a source.
 pub(crate) fn check(context: &Context, source: &Path, depth: Depth, canonical: bool) -> Outcome<Checked> {
     let meter = Meter::new(true);
-    let opener = context.opener(&meter)?;
-    let store = opener.store(local(source)?);
-    let format = tesseral::recognise(&*store).map_err(Failure::opening)?;
-    context.check_versions(format)?;
+    let (opener, store, format) = context.source(source, &meter)?;
     let mut findings = Vec::new();
     let options = context.options(&meter);
     let checks = AuditOptions { open: opener.format_options().clone(), depth, canonical };

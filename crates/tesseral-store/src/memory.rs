@@ -42,8 +42,18 @@ impl MemoryStore {
     }
 
     fn get(&self, object: &str) -> Result<Bytes> {
-        let found = lock(&self.objects).get(object).cloned();
-        found.ok_or_else(|| Error::not_found("object", self.describe(object), Vec::new()))
+        let objects = lock(&self.objects);
+        if let Some(bytes) = objects.get(object) {
+            return Ok(bytes.clone());
+        }
+        let below = |name: &String| {
+            object.is_empty() || name.strip_prefix(object).is_some_and(|n| n.starts_with('/'))
+        };
+        if objects.keys().any(below) {
+            let folder = std::io::ErrorKind::IsADirectory.into();
+            return Err(Error::io("read", self.describe(object), folder));
+        }
+        Err(Error::not_found("object", self.describe(object), Vec::new()))
     }
 }
 
@@ -152,5 +162,22 @@ impl Staged for StagedObject {
         let bytes = std::mem::take(&mut *self.bytes.lock().unwrap_or_else(PoisonError::into_inner));
         lock(&self.objects).insert(self.object.clone(), bytes.into());
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tesseral_core::ErrorKind;
+
+    #[test]
+    fn a_folder_is_no_object_and_not_missing_either() {
+        let store = MemoryStore::new("m");
+        assert!(matches!(store.len("").unwrap_err().kind(), ErrorKind::NotFound { .. }));
+        store.insert("a/b", b"1".to_vec());
+        for folder in ["", "a"] {
+            assert!(matches!(store.len(folder).unwrap_err().kind(), ErrorKind::Io { .. }));
+        }
+        assert!(matches!(store.len("a/c").unwrap_err().kind(), ErrorKind::NotFound { .. }));
     }
 }

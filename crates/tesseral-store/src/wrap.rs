@@ -22,6 +22,11 @@ pub trait Around: std::fmt::Debug + Send + Sync + 'static {
     fn resident(&self) -> bool {
         false
     }
+
+    /// Whether a write that fails has put half of its bytes in place.
+    fn tears(&self) -> bool {
+        false
+    }
 }
 
 /// One call to a store.
@@ -101,7 +106,11 @@ struct WrappedStaged<A> {
 
 impl<A: Around> Staged for WrappedStaged<A> {
     fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<()> {
-        self.around.before(Call::Write)?;
+        let before = self.around.before(Call::Write);
+        if before.is_err() && self.around.tears() {
+            self.inner.write_at(offset, &bytes[..bytes.len() / 2])?;
+        }
+        before?;
         self.inner.write_at(offset, bytes)
     }
 
@@ -173,23 +182,41 @@ impl Around for Latency {
     }
 }
 
-/// Fails the call of a given number, counted from 0 over all calls, or every call from there on.
+/// How a medium fails.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Failure {
+    /// An error of the device (`EIO`).
+    Broken,
+    /// No room is left (`ENOSPC`).
+    Full,
+    /// No room is left after half of what was to be written.
+    Short,
+    /// The process ended: this call fails and all that follow, so nothing is cleaned up.
+    Gone,
+}
+
+impl Failure {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Broken, Self::Full, Self::Short, Self::Gone];
+}
+
+/// Fails the call of a given number, counted from 0 over all calls; or every call from there on.
 #[derive(Debug)]
 pub struct Fault {
     fail_at: u64,
-    crash: bool,
+    failure: Failure,
     calls: AtomicU64,
 }
 
 impl Fault {
-    /// Fails call number `fail_at`.
+    /// Fails call number `fail_at` as a broken device would.
     pub fn at(fail_at: u64) -> Self {
-        Self { fail_at, crash: false, calls: AtomicU64::new(0) }
+        Self::with(fail_at, Failure::Broken)
     }
 
-    /// Fails call number `fail_at` and all that follow, as if the process had ended: nothing is cleaned up.
-    pub fn crash_at(fail_at: u64) -> Self {
-        Self { crash: true, ..Self::at(fail_at) }
+    /// Fails call number `fail_at`.
+    pub fn with(fail_at: u64, failure: Failure) -> Self {
+        Self { fail_at, failure, calls: AtomicU64::new(0) }
     }
 
     /// Number of calls so far.
@@ -200,12 +227,20 @@ impl Fault {
 
 impl Around for Fault {
     fn before(&self, call: Call<'_>) -> Result<()> {
-        let call_number = self.calls.fetch_add(1, Ordering::Relaxed);
-        if call_number == self.fail_at || (self.crash && call_number > self.fail_at) {
-            let source = std::io::Error::other(format!("injected at {call:?}"));
+        let number = self.calls.fetch_add(1, Ordering::Relaxed);
+        if number == self.fail_at || (number > self.fail_at && self.failure == Failure::Gone) {
+            let kind = match self.failure {
+                Failure::Broken | Failure::Gone => std::io::ErrorKind::Other,
+                Failure::Full | Failure::Short => std::io::ErrorKind::StorageFull,
+            };
+            let source = std::io::Error::new(kind, format!("injected at {call:?}"));
             return Err(Error::io("reach", "the fault store", source));
         }
         Ok(())
+    }
+
+    fn tears(&self) -> bool {
+        self.failure == Failure::Short
     }
 }
 

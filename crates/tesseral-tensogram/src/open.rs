@@ -74,6 +74,7 @@ impl Catalog {
 
     /// A message and its frames, walked when first asked for.
     pub(crate) fn message(&self, number: usize) -> Result<Arc<Message>> {
+        self.source.check()?;
         let slot = self.slot(number)?;
         if let Some(message) = slot.message.get() {
             return Ok(Arc::clone(message));

@@ -145,6 +145,14 @@ impl Source {
         let (store, object) = (Arc::clone(store), store.describe(""));
         Ok(Self { store, object, len, resident, window: Mutex::default() })
     }
+
+    /// Fails when a mapped file was cut since it was opened: touching what is gone would end the process.
+    pub(crate) fn check(&self) -> Result<()> {
+        if self.resident.is_some() {
+            self.store.resident("")?;
+        }
+        Ok(())
+    }
 }
 
 impl Input for Source {

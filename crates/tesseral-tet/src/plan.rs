@@ -13,6 +13,8 @@ use crate::wire::chunk_index::{RAW, Row};
 /// Plans a request. Costs a small multiple of the chunks it touches, whatever the file holds beside them.
 pub(crate) fn plan(array: &TetArray, request: &Request) -> Result<ChunkPlan> {
     let selection = check(array, request).map_err(|e| e.in_array(&array.schema.name))?;
+    // The index is used where it is mapped: a file that was cut meanwhile must fail here, not when its pages are touched.
+    array.catalog.store.resident(&array.catalog.name)?;
     let touched = array.grid.touched(selection);
     let limits = &array.catalog.limits;
     limits.check_plan(touched.remaining()).map_err(|e| e.in_array(&array.schema.name))?;

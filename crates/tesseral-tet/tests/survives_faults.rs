@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use tesseral_core::{ArraySchema, DType, Selection};
 use tesseral_format::{CreateOptions, Format, OpenOptions, Request, Uncovered};
-use tesseral_store::wrap::{Fault, Wrapped};
+use tesseral_store::wrap::{Failure, Fault, Wrapped};
 use tesseral_store::{Access, LocalStore, MemoryStore, Overwrite, Store, StoreExt};
 use tesseral_tet::TetFormat;
 
@@ -36,17 +36,17 @@ fn a_fault_at_any_call_publishes_nothing() {
     write_to(Arc::new(Wrapped::new(Arc::new(MemoryStore::new("m")), Arc::clone(&clean))), Overwrite::Refuse)
         .unwrap();
     assert!(clean.calls() > 10);
-    for n in 0..clean.calls() {
+    for (n, failure) in (0..clean.calls()).flat_map(|n| Failure::ALL.map(|failure| (n, failure))) {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("x.tet");
         let local: Arc<dyn Store> = Arc::new(LocalStore::new(&path, Access::Map));
-        let faulty: Arc<dyn Store> = Arc::new(Wrapped::new(local, Arc::new(Fault::at(n))));
+        let faulty: Arc<dyn Store> = Arc::new(Wrapped::new(local, Arc::new(Fault::with(n, failure))));
         assert!(write_to(faulty, Overwrite::Refuse).is_err(), "call {n}");
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "call {n} left something");
 
         std::fs::write(&path, b"old").unwrap();
         let local: Arc<dyn Store> = Arc::new(LocalStore::new(&path, Access::Map));
-        let faulty: Arc<dyn Store> = Arc::new(Wrapped::new(local, Arc::new(Fault::at(n))));
+        let faulty: Arc<dyn Store> = Arc::new(Wrapped::new(local, Arc::new(Fault::with(n, failure))));
         assert!(write_to(faulty, Overwrite::Replace).is_err(), "call {n}");
         assert_eq!(std::fs::read(&path).unwrap(), b"old", "call {n}");
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1, "call {n} left something");

@@ -10,6 +10,7 @@ use tesseral_format::{
 use tesseral_store::Store;
 
 use crate::open::TileDbContainer;
+use crate::pieces::Pieces;
 use crate::write::{TileDbAppender, TileDbEditor, TileDbWriter};
 
 /// TileDB arrays and groups.
@@ -57,7 +58,7 @@ impl Format for TileDbFormat {
     }
 
     fn open(&self, store: Arc<dyn Store>, options: &OpenOptions) -> Result<Arc<dyn Container>> {
-        Ok(Arc::new(TileDbContainer::open(store, options)?))
+        Ok(Arc::new(TileDbContainer::open(Arc::new(Pieces(store)), options)?))
     }
 
     fn create(&self, store: Arc<dyn Store>, options: &CreateOptions) -> Result<Box<dyn Writer>> {
@@ -83,6 +84,6 @@ impl Format for TileDbFormat {
         options: &AuditOptions,
         report: &mut dyn FnMut(Finding),
     ) -> Result<AuditReport> {
-        crate::audit::audit(store, options, report)
+        crate::audit::audit(Arc::new(Pieces(store)), options, report)
     }
 }

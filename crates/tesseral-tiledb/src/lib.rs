@@ -30,6 +30,7 @@ mod geometry;
 mod group;
 mod model;
 mod open;
+mod pieces;
 mod plan;
 mod reader;
 mod sparse;

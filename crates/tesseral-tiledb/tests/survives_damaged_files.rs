@@ -141,3 +141,31 @@ fn bytes_changed() {
     }
     assert!(failures > 100, "hardly any damage was noticed: {failures}");
 }
+
+#[test]
+fn a_missing_piece_is_damage() {
+    let store = common::memory("dense_overlay");
+    let gone = objects(&store, "").into_iter().filter(|name| name.ends_with(".tdb")).collect::<Vec<_>>();
+    assert!(gone.len() > 10);
+    for name in gone {
+        let store = common::memory("dense_overlay");
+        store.remove(&name).unwrap();
+        let error = read(&(Arc::new(store) as Arc<dyn Store>), &OpenOptions::default()).unwrap_err();
+        let told =
+            matches!(error.kind(), ErrorKind::Corrupt { object, .. } if object.ends_with(name.as_str()));
+        assert!(told, "{name}: {error:?}");
+    }
+}
+
+#[test]
+fn conditions_are_whole() {
+    use tesseral_tiledb::wire::condition::Node;
+    let constant = [1_u8, 254, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+    assert!(Node::parse("c", &constant, &LIMITS).is_ok());
+    let more = [&constant[..], b"more"].concat();
+    let of_nothing = [0_u8, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+    for bytes in [&more[..], &of_nothing] {
+        let error = Node::parse("c", bytes, &LIMITS).unwrap_err();
+        assert!(matches!(error.kind(), ErrorKind::Corrupt { .. }), "{error:?}");
+    }
+}

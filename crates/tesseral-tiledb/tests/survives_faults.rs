@@ -12,7 +12,7 @@ use tesseral_format::{
     AppendOptions, ArraySpec, Change, ColumnData, Consolidate, CreateOptions, EditPart, Format, OpenOptions,
     Scratch,
 };
-use tesseral_store::wrap::{Fault, Wrapped};
+use tesseral_store::wrap::{Failure, Fault, Wrapped};
 use tesseral_store::{MemoryStore, Store, StoreExt};
 use tesseral_tiledb::TileDbFormat;
 
@@ -108,16 +108,16 @@ fn every_call(
     act: impl Fn(Arc<dyn Store>) -> Result<()>,
     whole: impl Fn(&[(i32, i32)], bool) -> bool,
 ) {
-    for (call, crash) in (0..).flat_map(|call| [(call, true), (call, false)]) {
+    for (call, failure) in (0..).flat_map(|call| Failure::ALL.map(|failure| (call, failure))) {
         let inner = made();
-        let fault = Arc::new(if crash { Fault::crash_at(call) } else { Fault::at(call) });
+        let fault = Arc::new(Fault::with(call, failure));
         let store: Arc<dyn Store> = Arc::new(Wrapped::new(inner.clone(), Arc::clone(&fault)));
         let outcome = act(store);
         let reached = fault.calls() > call;
         let rows = read(&inner);
         check_commits(&inner);
-        assert!(whole(&rows, outcome.is_ok()), "call {call}: {rows:?} after {outcome:?}");
-        if !reached && !crash {
+        assert!(whole(&rows, outcome.is_ok()), "{failure:?} at call {call}: {rows:?} after {outcome:?}");
+        if !reached {
             outcome.unwrap();
             assert!(call > 3);
             return;

@@ -107,3 +107,30 @@ fn while_writing() {
         }
     }
 }
+
+/// Found by cutting files at random under a reader: metadata that was borrowed from the map ended the process.
+#[test]
+fn a_file_cut_while_it_is_open_is_an_error() {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, format) in [("a.tet", "tet"), ("a.tgm", "tensogram")] {
+        let path = folder.path().join(name);
+        let mut session = tesseral::Create::new().begin(&path, format).unwrap();
+        let spec = tesseral::ArraySpec::raw(tesseral::ArraySchema::dense(
+            "a",
+            tesseral::DType::Float64,
+            &[50_000],
+            &[10],
+        ));
+        let array = session.add(&spec).unwrap();
+        session.write(array, &[1; 400_000]).unwrap();
+        session.commit().unwrap();
+        let whole = std::fs::read(&path).unwrap();
+        for len in [0, 100, 5_000, whole.len() / 2, whole.len() - 1] {
+            std::fs::write(&path, &whole).unwrap();
+            let container = tesseral::open(&path).unwrap();
+            std::fs::File::options().write(true).open(&path).unwrap().set_len(len as u64).unwrap();
+            let read = container.array_at(0).and_then(|array| array.read(&array.all()?));
+            assert!(read.is_err(), "{name} cut to {len}");
+        }
+    }
+}

@@ -47,7 +47,10 @@ impl Node {
     /// # Errors
     /// `Corrupt`, `Limit`.
     pub fn parse(object: &str, bytes: &[u8], limits: &Limits) -> Result<Self> {
-        node(&mut Cursor::new(object, bytes), limits.depth)
+        let mut cursor = Cursor::new(object, bytes);
+        let node = node(&mut cursor, limits.depth)?;
+        cursor.finish("a condition")?;
+        Ok(node)
     }
 }
 
@@ -62,8 +65,8 @@ fn node(cursor: &mut Cursor<'_>, depth: usize) -> Result<Node> {
             let count = cursor.count(count, 2, "a condition's children")?;
             let mut children = (0..count).map(|_| node(cursor, below)).collect::<Result<Vec<_>>>()?;
             match (op, children.len()) {
-                (0, _) => Ok(Node::And(children)),
-                (1, _) => Ok(Node::Or(children)),
+                (0, 1..) => Ok(Node::And(children)),
+                (1, 1..) => Ok(Node::Or(children)),
                 (2, 1) => Ok(Node::Not(Box::new(children.remove(0)))),
                 _ => Err(cursor.corrupt("a condition", format!("operator {op} of {count} children"))),
             }

@@ -1,0 +1,34 @@
+//! Judges many damages, openings and cuts in one process, for `scripts/soak`.
+//!
+//! ```text
+//! soak damage SOURCE KIND COUNT SEED [FOLDER]   what becomes of damaged copies; FOLDER gets the copies themselves
+//! soak handles SOURCE COUNT                     open, read, close: memory and handles before and after
+//! soak cut FILE COUNT SEED                      the file shrinks between operations of a reader
+//! ```
+//! KIND is flips, mutations, truncations, swaps or missing. One JSON document comes out.
+
+mod cut;
+mod damage;
+mod handles;
+mod random;
+mod sample;
+
+use std::path::Path;
+
+use serde_json::Value as Json;
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let answer: Json = match arguments.as_slice() {
+        ["damage", source, kind, count, seed, rest @ ..] => {
+            let folder = rest.first().map(Path::new);
+            damage::run(Path::new(source), kind, count.parse()?, seed.parse()?, folder)?
+        }
+        ["handles", source, count] => handles::run(Path::new(source), count.parse()?)?,
+        ["cut", file, count, seed] => cut::run(Path::new(file), count.parse()?, seed.parse()?)?,
+        _ => return Err("usage: soak damage|handles|cut …".into()),
+    };
+    println!("{answer}");
+    Ok(())
+}

@@ -1,0 +1,170 @@
+//! A source in memory, what it holds, and what reading a damaged copy of it comes to.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tesseral::core::CellLen;
+use tesseral::store::{MemoryStore, Store};
+use tesseral::{Array, Open, OpenOptions, Options, Result, engine, recognise};
+
+/// Files by name; the empty name for a source that is one file.
+pub type Files = BTreeMap<String, Vec<u8>>;
+/// The cells of each column, or why they could not be read.
+type Contents = BTreeMap<String, Result<Vec<u8>>>;
+
+/// What became of a damaged copy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Outcome {
+    /// The cells are as they were.
+    Harmless,
+    /// An error says so, and so does verify.
+    Refused,
+    /// An error says so, and verify finds nothing.
+    Missed,
+    /// Other cells without a word from reading; verify finds it.
+    Verified,
+    /// Other cells without a word.
+    Silent,
+    /// A panic.
+    Panic,
+    /// More than ten seconds.
+    Slow,
+}
+
+/// A source and what it holds.
+pub struct Sample {
+    name: String,
+    pub files: Files,
+    truth: BTreeMap<String, Vec<u8>>,
+}
+
+impl Sample {
+    /// Reads a file, or every file below a folder.
+    pub fn load(path: &Path) -> std::result::Result<Self, Box<dyn std::error::Error>> {
+        let name = path.file_name().ok_or("a source has a name")?.to_string_lossy().into_owned();
+        let mut files = Files::new();
+        collect(path, "", &mut files)?;
+        let mut truth = BTreeMap::new();
+        for (column, cells) in read(store(&name, files.clone()))? {
+            truth.insert(column, cells?);
+        }
+        Ok(Self { name, files, truth })
+    }
+
+    /// Where chunks begin in a source that is one file, with their lengths.
+    pub fn chunks(&self) -> Result<Vec<(usize, usize)>> {
+        let mut out = Vec::new();
+        let container = open().open_store(store(&self.name, self.files.clone()))?;
+        for i in 0..container.len() {
+            let array = container.array_at(i)?;
+            let chunks = if array.schema().sparse { Vec::new() } else { array.chunks(&array.all()?)? };
+            out.extend(chunks.iter().map(|chunk| (chunk.offset as usize, chunk.stored_len as usize)));
+        }
+        Ok(out)
+    }
+
+    /// Reads and verifies a damaged copy.
+    pub fn judge(&self, files: Files) -> Outcome {
+        let begun = Instant::now();
+        let store = store(&self.name, files);
+        let told = catch_unwind(AssertUnwindSafe(|| (read(Arc::clone(&store)), is_sound(store))));
+        let Ok((found, sound)) = told else { return Outcome::Panic };
+        if begun.elapsed() > Duration::from_secs(10) {
+            return Outcome::Slow;
+        }
+        let mut found = found.unwrap_or_default();
+        let mut all = true;
+        for (column, truth) in &self.truth {
+            match found.remove(column) {
+                Some(Ok(cells)) if cells != *truth => {
+                    return if sound { Outcome::Silent } else { Outcome::Verified };
+                }
+                Some(Ok(_)) => {}
+                _ => all = false,
+            }
+        }
+        match (all, sound) {
+            (true, _) => Outcome::Harmless,
+            (false, false) => Outcome::Refused,
+            (false, true) => Outcome::Missed,
+        }
+    }
+}
+
+fn collect(path: &Path, prefix: &str, out: &mut Files) -> std::io::Result<()> {
+    if path.is_file() {
+        out.insert(prefix.to_owned(), fs::read(path)?);
+        return Ok(());
+    }
+    for entry in fs::read_dir(path)? {
+        let entry = entry?;
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let name = if prefix.is_empty() { name } else { format!("{prefix}/{name}") };
+        collect(&entry.path(), &name, out)?;
+    }
+    Ok(())
+}
+
+fn store(name: &str, files: Files) -> Arc<dyn Store> {
+    let store = MemoryStore::new(name);
+    files.into_iter().for_each(|(name, bytes)| store.insert(&name, bytes));
+    Arc::new(store)
+}
+
+/// One thread: damages are many, each of them small.
+fn open() -> Open {
+    Open::new().execution(Options { sequential: true, ..Options::default() })
+}
+
+fn read(store: Arc<dyn Store>) -> Result<Contents> {
+    let container = open().open_store(store)?;
+    let mut out = Contents::new();
+    for i in 0..container.len() {
+        let name = container.inner().name(i).to_owned();
+        match container.array_at(i) {
+            Ok(array) => columns(&name, &array, &mut out),
+            Err(e) => drop(out.insert(name, Err(e))),
+        }
+    }
+    Ok(out)
+}
+
+fn columns(name: &str, array: &Array, out: &mut Contents) {
+    if array.schema().sparse {
+        let rows = array.cells().and_then(|query| query.read());
+        let cells = rows.map(|rows| rows.columns.iter().flat_map(|(_, cells)| flat(cells)).collect());
+        out.insert(name.to_owned(), cells);
+        return;
+    }
+    for field in 0..array.schema().fields.len() {
+        let number = u16::try_from(field).unwrap_or(u16::MAX);
+        out.insert(format!("{name}/{field}"), dense(&array.clone().field_at(number)));
+    }
+}
+
+fn dense(array: &Array) -> Result<Vec<u8>> {
+    let all = array.all()?;
+    if array.selected_field().cell == CellLen::Var {
+        return Ok(flat(&array.read_var(&all)?));
+    }
+    let cells = array.read(&all)?;
+    Ok([cells.bytes(), cells.validity().unwrap_or_default()].concat())
+}
+
+fn flat(cells: &tesseral::Cells) -> Vec<u8> {
+    let ends = cells.ends().iter().flat_map(|end| end.to_le_bytes());
+    let validity = cells.validity().unwrap_or_default();
+    cells.data().iter().copied().chain(ends).chain(validity.iter().copied()).collect()
+}
+
+fn is_sound(store: Arc<dyn Store>) -> bool {
+    let checked = recognise(&*store).and_then(|format| {
+        let options = Options { sequential: true, ..Options::default() };
+        engine::verify(format, store, &OpenOptions::default(), true, &options, &mut |_| ())
+    });
+    checked.is_ok_and(|verified| verified.ok)
+}

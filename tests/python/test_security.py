@@ -1,0 +1,47 @@
+"""SECURITY.md says where `unsafe` is, and the limits: both as the code has them."""
+
+import re
+
+from support import ROOT
+
+
+def unsafe_files():
+    """Files with `unsafe` in code, tests not counted."""
+    found = set()
+    for path in sorted((ROOT / "crates").rglob("src/**/*.rs")):
+        code = re.sub(r"//.*|\"(?:\\.|[^\"])*\"", "", path.read_text())
+        if re.search(r"\bunsafe\s*(\{|impl|fn|extern)", code):
+            found.add(str(path.relative_to(ROOT / "crates")))
+    return found
+
+
+def test_every_file_with_unsafe_is_listed():
+    listed = set(re.findall(r"`(tesseral-[\w-]+/src/[\w/]+\.rs)`", (ROOT / "SECURITY.md").read_text()))
+    assert listed == unsafe_files()
+
+
+def test_every_other_crate_forbids_it():
+    for crate in sorted((ROOT / "crates").iterdir()):
+        root = next(p for name in ("lib.rs", "main.rs") if (p := crate / "src" / name).exists())
+        wanted = "deny" if any(f.startswith(f"{crate.name}/") for f in unsafe_files()) else "forbid"
+        assert f"#![{wanted}(unsafe_code)]" in root.read_text(), crate.name
+
+
+def test_every_block_says_why():
+    for name in unsafe_files():
+        lines = (ROOT / "crates" / name).read_text().splitlines()
+        for number, line in enumerate(lines):
+            if re.search(r"\bunsafe\s*(\{|impl|fn)", re.sub(r"//.*", "", line)):
+                above = "\n".join(lines[max(0, number - 8) : number])
+                assert "SAFETY" in above or "# Safety" in above, f"{name}:{number + 1}"
+
+
+def test_limits_are_the_code_s():
+    code = (ROOT / "crates/tesseral-core/src/limits.rs").read_text()
+    default = re.search(r"Self \{ (chunk_bytes.*?) \}", code)[1]
+    values = {name: eval(value, {}) for name, value in re.findall(r"(\w+): ([\d< ]+)", default)}
+    told = (ROOT / "SECURITY.md").read_text()
+    units = {"GiB": 1 << 30, "levels": 1, "Mi": 1 << 20}
+    for name, value in values.items():
+        number, unit = re.search(rf"\| (\d+) (\w+) \| `Limits::{name}` \|", told).groups()
+        assert int(number) * units[unit] == value, name

@@ -1,0 +1,37 @@
+"""Crashes replayed: the calls of each commit path are recorded, then every moment between two of them becomes a disk on which
+writes that were not synced are kept, dropped or torn. Each must read as the old state or the new one."""
+
+import random
+import shutil
+
+from common import need
+from kills import WRITERS
+from trace import Disk, Trace
+
+VARIANTS = ("kept", "dropped", "torn")
+
+
+def soak(name, folder, count, seed=1):
+    """Every crash state of one commit path, or `count` of them."""
+    rng = random.Random(f"{seed} {name}")
+    writer = WRITERS[name](folder / name, rng)
+    writer.begin()
+    old = writer.state()
+    command, wanted = writer.step(2)
+    before = folder / f"{name}.before"
+    shutil.copytree(writer.folder, before)
+    trace = Trace(command, writer.folder)
+    need(writer.state() == wanted, name, "did not write what it should")
+    moments = [(k, variant) for k in range(len(trace.ops) + 1) for variant in VARIANTS]
+    seen = {"old": 0, "new": 0}
+    for k, variant in sorted(rng.sample(moments, min(count, len(moments)))):
+        disk = Disk(before)
+        for op in trace.ops[:k]:
+            disk.apply(op)
+        disk.write(writer.folder, variant)
+        now = writer.state()
+        need(now in (old, wanted), name, f"crashed after call {k} of {len(trace.ops)}, unsynced writes {variant}")
+        if k == len(trace.ops):
+            need(now == wanted, name, f"was lost after its last call, unsynced writes {variant}")
+        seen["new" if now == wanted else "old"] += 1
+    return {"calls": len(trace.ops), "states": sum(seen.values()), **seen}

@@ -1,0 +1,104 @@
+"""Many processes at one array: writers and readers at once, and cleaning up under readers and writers. Whoever reads sees whole
+versions; nothing that was written is lost."""
+
+import random
+import threading
+import time
+
+from common import TET, need, run, tet
+from kills import struct_rows
+
+WIDTH = 10
+
+
+class Crowd:
+    """Threads that each run commands, the first failure kept."""
+
+    def __init__(self):
+        self.threads, self.failure, self.over = [], None, threading.Event()
+
+    def start(self, work):
+        def guarded():
+            try:
+                work()
+            except Exception as e:  # noqa: BLE001: whatever goes wrong in a thread is the outcome
+                self.failure = self.failure or e
+                self.over.set()
+
+        thread = threading.Thread(target=guarded)
+        self.threads.append(thread)
+        thread.start()
+        return thread
+
+    def wait(self, threads):
+        for thread in threads:
+            thread.join()
+
+    def end(self):
+        self.over.set()
+        self.wait(self.threads)
+        if self.failure:
+            raise self.failure
+
+
+def create(array):
+    tet("create", array, "--sparse", "--capacity", "20", "--dim", "x=0..999999/1000:int32", "--field", "v:int32")
+
+
+def appender(array, folder, first, count):
+    """Appends rows of one value, ten at a time, so that a half version shows."""
+
+    def work():
+        for n in range(first, first + count):
+            rows = folder / f"rows-{n}.csv"
+            rows.write_text("x,v\n" + "".join(f"{n * WIDTH + i},{n}\n" for i in range(WIDTH)))
+            tet("append", array, rows)
+            rows.unlink()
+
+    return work
+
+
+def reader(array, crowd, reads):
+    """Reads until it is over: versions are whole, and never fewer than before."""
+
+    def work():
+        last = 0
+        while not crowd.over.is_set():
+            # Columns are read one by one and may be of different versions; each alone is whole.
+            cells = tet("cat", array, "v", "--raw")
+            values = [int.from_bytes(cells[i : i + 4], "little") for i in range(0, len(cells), 4)]
+            need(all(values.count(v) == WIDTH for v in set(values)), "a version was seen in part")
+            need(len(values) >= last, "rows that were there are gone")
+            last = len(values)
+            reads.append(last)
+
+    return work
+
+
+def soak(name, folder, count, seed=1):
+    folder = folder / name
+    folder.mkdir()
+    array = folder / "array"
+    create(array)
+    crowd, reads, random_ = Crowd(), [], random.Random(seed)
+    writers, each = 4, max(1, count // 4)
+    writing = [crowd.start(appender(array, folder, w * each, each)) for w in range(writers)]
+    for _ in range(2):
+        crowd.start(reader(array, crowd, reads))
+    cleanings = 0
+    if name == "Cleanup":
+        while any(t.is_alive() for t in writing) and not crowd.over.is_set():
+            for command in (["consolidate", array], ["vacuum", array, "--apply"]):
+                # Two that clean at once may get in each other's way, never in a reader's.
+                run(TET, *command, code=(0, 3, 5, 8))
+                cleanings += 1
+            time.sleep(random_.uniform(0, 0.05))
+    crowd.wait(writing)
+    crowd.end()
+    x, v = (tet("cat", array, column, "--raw") for column in ("x", "v"))
+    wanted = {(n * WIDTH + i, n) for n in range(writers * each) for i in range(WIDTH)}
+    need(set(struct_rows(x, v)) == wanted, "what was written is not what is there")
+    return {"writes": writers * each, "reads": len(reads), "cleanings": cleanings}
+
+
+CROWDS = ("Writers", "Cleanup")

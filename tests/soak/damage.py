@@ -1,0 +1,81 @@
+"""Damaged copies of a source of each format, judged by ours in one process and by the references, each in a process of its own
+because they may not survive."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from common import PYTHON, SOAK, TARGET, need, run, samples
+
+KINDS = ("flips", "mutations", "truncations", "swaps", "missing")
+PEERS = {"ranks.tet": "tet", "ranks.tgm": "tensogram", "dense": "tiledb", "sparse": "tiledb"}
+#: A reference gets this much time for one file.
+PATIENCE = 10
+
+
+def ours(sample, kind, count, seed):
+    keep = TARGET / "soak" / f"{sample.name}-{kind}"
+    shutil.rmtree(keep, ignore_errors=True)
+    done = subprocess.run([SOAK, "damage", sample, kind, str(count), str(seed), keep], capture_output=True, text=True)
+    need(done.returncode == 0, sample.name, kind, "ended with", done.returncode, done.stderr[-300:])
+    found = json.loads(done.stdout)
+    for bad in found["bad"]:
+        print(f"{bad['outcome']}: {sample.name} {kind} {bad['number']} in {bad['file'] or 'the file'}, kept in {keep}", file=sys.stderr)
+    return found["outcomes"]
+
+
+class Peer:
+    """A reference package that reads one file after another, started again when it dies."""
+
+    def __init__(self, package):
+        self.package, self.process = package, None
+
+    def read(self, path):
+        """What it reads, as a digest; `error`; or `crash`."""
+        if self.process is None or self.process.poll() is not None:
+            reader = Path(__file__).with_name("peer.py")
+            self.process = subprocess.Popen([PYTHON, reader, self.package, str(PATIENCE)], stdin=subprocess.PIPE,
+                                            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        try:
+            self.process.stdin.write(f"{path}\n")
+            self.process.stdin.flush()
+            return self.process.stdout.readline().strip() or "crash"
+        except BrokenPipeError:
+            return "crash"
+        finally:
+            if self.process.poll() is not None:
+                self.process = None
+
+    def close(self):
+        if self.process:
+            self.process.stdin.close()
+            self.process.wait(timeout=60)
+
+
+def theirs(sample, kind, count, seed, folder):
+    copies = folder / f"{sample.name}-{kind}"
+    run(SOAK, "damage", sample, kind, count, seed, copies, env={**os.environ, "SOAK_COPIES": "1"})
+    peer = Peer(PEERS[sample.name])
+    truth, outcomes = peer.read(sample), {}
+    need(truth not in ("error", "crash"), "the reference does not read", sample)
+    for copy in sorted(copies.iterdir()) if copies.exists() else []:
+        found = peer.read(copy)
+        outcome = {"error": "refused", "crash": "crash", truth: "harmless"}.get(found, "silent")
+        outcomes[outcome] = outcomes.get(outcome, 0) + 1
+    peer.close()
+    shutil.rmtree(copies, ignore_errors=True)
+    return outcomes
+
+
+def soak(kinds, folder, count, peers, seed=1):
+    """Rows of the table: who, sample, kind, outcomes."""
+    for sample in samples(folder):
+        for kind in kinds:
+            if kind == "missing" and not sample.is_dir():
+                continue
+            yield "tesseral", sample.name, kind, ours(sample, kind, count(kind), seed)
+            if peers and PYTHON.exists():
+                yield PEERS[sample.name], sample.name, kind, theirs(sample, kind, peers, seed, folder)

@@ -1,0 +1,39 @@
+"""Every call on files fails once, as a broken device or a full one: the command says so, and what is there is the old state or
+the new one. Needs strace, which makes the calls fail where the program cannot tell."""
+
+import random
+import shutil
+
+from common import need
+from kills import WRITERS
+from trace import Trace, strace
+
+ERRORS = ("EIO", "ENOSPC")
+
+
+def soak(name, folder, count, seed=1):
+    rng = random.Random(f"{seed} {name}")
+    writer = WRITERS[name](folder / name, rng)
+    writer.begin()
+    old = writer.state()
+    command, wanted = writer.step(2)
+    before = folder / f"{name}.before"
+    shutil.copytree(writer.folder, before)
+    uses = Trace(command, writer.folder).uses
+    cases = [(call, nth, error) for call, nth in uses for error in ERRORS]
+    told = survived = 0
+    for call, nth, error in sorted(rng.sample(cases, min(count, len(cases)))):
+        shutil.rmtree(writer.folder)
+        shutil.copytree(before, writer.folder)
+        inject = f"inject={call}:error={error}:when={nth}"
+        done = strace(command, "-e", f"trace={call}", "-e", inject, cwd=writer.folder, output="/dev/null")
+        need(0 <= done.returncode <= 8 and b"panicked" not in done.stderr, name, inject, done.returncode, done.stderr[-300:])
+        now = writer.state()
+        need(now in (old, wanted), name, inject, "left neither the old state nor the new one")
+        if done.returncode == 0:
+            # A leftover that could not be removed, or a read that another way made up for.
+            need(now == wanted, name, inject, "said all was well")
+            survived += 1
+        else:
+            told += 1
+    return {"calls": len(uses), "failures": told + survived, "told": told, "survived": survived}
