@@ -154,6 +154,10 @@ impl TensogramArray {
         }
         let frame = *held.objects().nth(number).ok_or_else(missing)?;
         let object = Object::read(&catalog.source, &catalog.limits, &frame)?;
+        if object.cells == 0 {
+            // There will be no chunk whose digest is compared: a shape that lost its cells must not pass for an empty one.
+            catalog.reader().body(&held, &frame, "object")?;
+        }
         let metadata = catalog.metadata(message)?;
         let base = metadata.base.get(number);
         let schema = schema(name, &object.descriptor, base);

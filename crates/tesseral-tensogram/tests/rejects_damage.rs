@@ -206,3 +206,23 @@ fn cbor_has_one_form() {
         assert!(cbor::parse(bad, 64, place).is_err(), "{bad:?}");
     }
 }
+
+/// Found by flipping bits: nothing of an array without cells is read, so its digest was not compared.
+#[test]
+fn a_shape_that_lost_its_cells_is_noticed() {
+    use tesseral_tensogram::{DataObjectDescriptor, EncodeOptions, GlobalMetadata, encode};
+    let descriptor = DataObjectDescriptor::raw(tesseral_core::DType::UInt8, &[4]);
+    let objects = [(&descriptor, &[1_u8, 2, 3, 4][..])];
+    let mut message = encode(&GlobalMetadata::default(), &objects, &EncodeOptions::default()).unwrap();
+    let open = |bytes: Vec<u8>| {
+        let store: Arc<dyn Store> = Arc::new(MemoryStore::of("file.tgm", bytes));
+        TensogramFormat.open(store, &OpenOptions::default()).unwrap().array(0)
+    };
+    assert!(open(message.clone()).is_ok());
+    // The last one is the descriptor's; the metadata says it too.
+    let shape = b"eshape\x81";
+    let at = message.windows(shape.len()).rposition(|bytes| bytes == shape).unwrap() + shape.len();
+    message[at] ^= 4;
+    let error = open(message).unwrap_err();
+    assert!(matches!(error.kind(), ErrorKind::Corrupt { .. }), "{error:?}");
+}
