@@ -457,3 +457,25 @@ def test_pictures(tmp_path):
     assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
     tet("plot", source, "a", "-o", tmp_path / "a.png", code=2)
     assert Path(tmp_path / "a.png").stat().st_size > 100
+
+
+@pytest.mark.parametrize("dtype", ["<f4", ">f8", "<i2", ">u4", "|u1", "<c16", "<M8[s]"])
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_numpy_files_in_and_out(tmp_path, dtype, order):
+    cells = np.random.default_rng(5).integers(0, 200, size=(7, 5, 3)).astype(dtype)
+    np.save(tmp_path / "a.npy", np.asarray(cells, order=order))
+    held = ["tdb"] if cells.dtype.kind == "M" else ["tgm", "tdb"] if cells.dtype.kind == "c" else ["tet", "tgm", "tdb"]
+    for ending in held:
+        out, back = tmp_path / f"o.{ending}", tmp_path / f"{ending}.npy"
+        tet("import", tmp_path / "a.npy", out, *([] if ending == "tgm" else ["--chunk", "4,2,3"]))
+        tet("export", out, back)
+        assert same_bits(np.load(back), cells.astype(cells.dtype.newbyteorder("<")))
+        tet("convert", out, tmp_path / f"{ending}.csv")
+        rows = (tmp_path / f"{ending}.csv").read_text().splitlines()
+        assert len(rows) == cells.size + 1
+        told = tet_json("convert", out, tmp_path / f"{ending}.part.npy", "--select", "0=2:4")
+        assert told["format"] == "npy" and np.load(tmp_path / f"{ending}.part.npy").shape[0] == 2
+        tet("export", out, back, code=2)
+    (tmp_path / "cut.npy").write_bytes((tmp_path / "a.npy").read_bytes()[:-1])
+    tet("import", tmp_path / "cut.npy", tmp_path / "cut.tdb", code=(4, 5))
+    assert not (tmp_path / "cut.tdb").exists()

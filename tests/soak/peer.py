@@ -2,30 +2,25 @@
 long ends the process, as one that crashes the package does."""
 
 import hashlib
+import importlib
 import signal
 import sys
 
 
-def tet(path, digest):
-    import tet as package
-
+def tet(package, path, digest):
     file = package.open(path)
     for name in sorted(file.dataset_names):
         digest.update(file.read_numpy(name).tobytes())
 
 
-def tensogram(path, digest):
-    import tensogram as package
-
+def tensogram(package, path, digest):
     with package.TensogramFile.open(path) as file:
         for message in range(file.message_count()):
             for _, cells in file.decode_message(message).objects:
                 digest.update(cells.tobytes())
 
 
-def tiledb(path, digest):
-    import tiledb as package
-
+def tiledb(package, path, digest):
     with package.open(path) as array:
         found = array.query(order="C")[tuple(slice(None) for _ in range(array.ndim))]
         for name in sorted(found):
@@ -34,11 +29,13 @@ def tiledb(path, digest):
 
 def main():
     read = {"tet": tet, "tensogram": tensogram, "tiledb": tiledb}[sys.argv[1]]
+    # Before the first file: on a busy machine this alone may take longer than a file is given.
+    package = importlib.import_module(sys.argv[1])
     for line in sys.stdin:
         signal.alarm(int(sys.argv[2]))
         digest = hashlib.sha256()
         try:
-            read(line.strip(), digest)
+            read(package, line.strip(), digest)
             print(digest.hexdigest(), flush=True)
         except Exception:  # noqa: BLE001: any exception is a refusal
             print("error", flush=True)

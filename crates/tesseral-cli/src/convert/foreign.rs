@@ -53,7 +53,7 @@ pub(super) fn export(context: &Context, arguments: &Arguments, format: Format, k
     let words = named.iter().chain(&arguments.select).cloned().collect();
     let target = local(&arguments.output)?;
     let output = OutputArguments { output: Some(target.to_owned()), force: shared.force };
-    let from = super::open(context, &arguments.input, &Meter::new(false))?.format().id();
+    let from = context.open(&arguments.input, &Meter::new(false))?.format().id();
     if shared.dry_run {
         return tell(context, arguments, from, kind, None);
     }

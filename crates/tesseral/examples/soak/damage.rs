@@ -158,11 +158,13 @@ fn mutate(files: &Files, random: &mut Random) -> Damage {
     (name.clone(), Some(bytes))
 }
 
-/// Every length when there are few, else evenly many.
+/// Every length when there are few, else evenly many. A file by itself keeps a byte: without any it is a sound one of no messages.
 fn truncations<'a>(files: &'a Files, random: &mut Random, count: usize) -> impl Iterator<Item = Damage> + 'a {
     let places = files.values().map(Vec::len).sum::<usize>();
     let step = (places / count.max(1)).max(1);
-    let lengths = files.iter().flat_map(|(name, bytes)| (0..bytes.len()).map(move |n| (name, n)));
+    let lengths = files
+        .iter()
+        .flat_map(|(name, bytes)| (usize::from(name.is_empty())..bytes.len()).map(move |n| (name, n)));
     lengths
         .skip(random.below(step))
         .step_by(step)
