@@ -100,3 +100,12 @@ fn changed_streams_never_panic() {
         codec::exercise(&noise);
     }
 }
+
+/// `szip_difference_beyond_range`: a difference larger than the samples' range made the one after it overflow.
+#[test]
+fn what_was_found_stays_mended() {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/codec");
+    let files: Vec<_> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    assert!(files.iter().any(|path| path.ends_with("szip_difference_beyond_range")));
+    files.iter().for_each(|path| codec::exercise(&std::fs::read(path).unwrap()));
+}

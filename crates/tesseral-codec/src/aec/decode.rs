@@ -259,10 +259,10 @@ impl Restore {
             last = if d / 2 < theta || u64::from(d) <= 2 * u64::from(theta) {
                 last.wrapping_add(d >> 1 ^ (d & 1).wrapping_neg())
             } else if below <= above {
-                // Everything below is used up: what is left counts upwards from `theta`.
-                d
+                // Everything below is used up: what is left counts upwards from `theta`. Damage may say more than there is.
+                d & self.most
             } else {
-                self.most - d
+                self.most.wrapping_sub(d) & self.most
             };
             *out = bytes(self.container(last ^ self.bias));
         }
