@@ -356,6 +356,23 @@ def test_memory_stays_within_the_limit(tmp_path, large, command, name, options):
     shutil.rmtree(out) if out.is_dir() else out.unlink()
 
 
+@pytest.mark.parametrize("arguments", [
+    ["stat", "a"],
+    ["stat", "a", "--mean", "time"],
+    ["stat", "a", "--where", "a > 500", "--max", "--by", "time"],
+    ["stat", "a", "--median", "--sketch", "0.01"],
+    ["query", '{"dataset": "a", "filter": {"gt": 500}, "std": ["lon"]}', "-x", "-q"],
+    ["diff"],
+])
+def test_folds_stay_within_the_limit(large, arguments):
+    path, _ = large
+    command, rest = arguments[0], arguments[1:]
+    source = {"stat": [path, *rest], "query": [rest[0] if rest else "", "-t", path, *rest[1:]], "diff": [path, path]}[command]
+    code, used, told = peak([command, *source, "--memory", "32MiB"])
+    assert code == 0, told
+    assert used <= LIMIT + (64 << 20), f"{used >> 20} MiB: {told}"
+
+
 def test_what_must_be_gathered_says_so(large, tmp_path):
     path, _ = large
     code, _, told = peak(["convert", path, tmp_path / "out.tgm", "--codec", "lz4", "--memory", "32MiB"])

@@ -1,11 +1,13 @@
 //! Folding a selection into one summary, from statistics where they are exact, else from cells where they lie.
 
 use rayon::prelude::*;
-use tesseral_core::{CellLen, Error, Field, Result, Scalar, Selection};
+use tesseral_core::{CellLen, ChunkGrid, Error, Field, Result, Scalar, Selection};
 use tesseral_format::{Column, Request, Target};
 
 use crate::budget::Blocks;
+use crate::condition;
 use crate::dense::{self, Prepared};
+use crate::dense_cells::DenseCells;
 use crate::fetch::Batch;
 use crate::handle::Handle;
 use crate::kernel::copy::Run;
@@ -15,6 +17,10 @@ use crate::visit::{Seen, View, Visitor};
 
 /// Chunks planned at once, about.
 const PLANNED_AT_ONCE: u64 = 2048;
+/// Parts whose rows are folded at once.
+const PARTS_AT_ONCE: usize = 256;
+/// Chunks of fewer cells are read many at once.
+const LARGE_CHUNK: u64 = 4096;
 
 /// A summary and where it came from.
 #[derive(Clone, Debug)]
@@ -148,7 +154,7 @@ fn summarize_piece(
     Ok(Summarized { summary, from_statistics })
 }
 
-/// Folds the cells of a dense array that meet a condition.
+/// Folds the cells of a dense array that meet a condition. Chunks whose statistics rule it out are not read.
 fn summarize_rows(
     handle: &Handle,
     request: &Request,
@@ -161,13 +167,64 @@ fn summarize_rows(
     };
     crate::dense::fixed_size(handle, *field)?;
     let field = &schema.fields[usize::from(*field)];
-    let mut summary = Summary::new(field.dtype, wanted).map_err(|e| e.in_array(&schema.name))?;
-    for batch in crate::sparse::cells(handle, request, crate::sparse::CellOrder::Stored, options)? {
-        for (_, cells) in &batch?.columns {
-            summary.fold(cells.data(), cells.validity(), field.fill.as_ref())?;
+    let empty = Summary::new(field.dtype, wanted).map_err(|e| e.in_array(&schema.name))?;
+    let inner = Options { sequential: true, progress: None, ..options.clone() };
+    let rows = DenseCells::new(handle, request, &inner)?;
+    let one = |part: &Selection| -> Result<Summary> {
+        let mut summary = empty.clone();
+        if may_hold(handle, request, part) {
+            for (_, cells) in &rows.read(part)?.columns {
+                summary.fold(cells.data(), cells.validity(), field.fill.as_ref())?;
+            }
+        }
+        Ok(summary)
+    };
+    let selection = request.selection().ok_or_else(|| Error::invalid("a dense read takes positions"))?;
+    let (total, mut parts) = parts(handle, selection, &rows);
+    let ticker = options.ticker(total);
+    let mut summary = empty.clone();
+    loop {
+        let some: Vec<Selection> = parts.by_ref().take(PARTS_AT_ONCE).collect();
+        if some.is_empty() {
+            return Ok(Summarized { summary, from_statistics: false });
+        }
+        let folded: Vec<Summary> = options.run(|| some.par_iter().map(one).collect::<Result<_>>())?;
+        for part in &folded {
+            summary.merge(part)?;
+            ticker.tick()?;
         }
     }
-    Ok(Summarized { summary, from_statistics: false })
+}
+
+/// Whether a part of a dense array may hold a cell that meets the request's condition.
+fn may_hold(handle: &Handle, request: &Request, part: &Selection) -> bool {
+    let Some(condition) = &request.condition else { return true };
+    let request = Request { target: Target::Cells(part.clone()), condition: None, ..request.clone() };
+    condition::any_chunk(handle, &request, |chunk| {
+        let stats = |column| matches!(column, Column::Field(_)).then(|| handle.source().stats(chunk, column));
+        condition::outlook(handle.schema(), condition, &stats).is_ok_and(|outlook| outlook.yes)
+    })
+}
+
+/// The parts of a selection that are judged and read by themselves, and how many there are: chunks, or blocks of many where
+/// chunks are small.
+fn parts<'a>(
+    handle: &Handle,
+    selection: &'a Selection,
+    rows: &DenseCells,
+) -> (u64, Box<dyn Iterator<Item = Selection> + 'a>) {
+    // Several threads hold a chunk each.
+    let most = rows.cells_at_once() / rayon::current_num_threads() as u64;
+    let fits =
+        |grid: &ChunkGrid| (LARGE_CHUNK..=most.max(1)).contains(&grid.chunk_shape().iter().product::<u64>());
+    let Some(grid) = handle.schema().grid().ok().filter(fits) else {
+        let blocks = rows.blocks();
+        return (blocks.clone().count() as u64, Box::new(blocks));
+    };
+    let touched = grid.touched(selection);
+    let total = touched.remaining();
+    let chunks = touched.filter_map(move |coords| Some(selection.clip(&grid.region(&coords))?.0));
+    (total, Box::new(chunks))
 }
 
 /// Adds what needs no cells.

@@ -7,9 +7,10 @@ use tesseral_core::dtype::Class;
 use tesseral_core::{
     ArraySchema, CellLen, ChunkStats, DType, Element, Error, Result, Scalar, dispatch_element,
 };
-use tesseral_format::Column;
+use tesseral_format::{Column, PlannedChunk, Request, Uncovered};
 
 use crate::cells::Cells;
+use crate::handle::Handle;
 
 /// A field or dimension by name; fields go first.
 pub(crate) fn column_of(schema: &ArraySchema, name: &str) -> Result<Column> {
@@ -241,6 +242,18 @@ pub(crate) fn outlook(
             Outlook { yes: any, no: true }
         }
     })
+}
+
+/// Whether a chunk that `may` hold what is looked for has cells of a request to a dense array. Yes where cells come from no chunk.
+pub(crate) fn any_chunk(handle: &Handle, request: &Request, may: impl Fn(&PlannedChunk) -> bool) -> bool {
+    // A plan that fails is told by the read that follows.
+    let (Ok(plan), Some(selection)) = (handle.source().plan(request), request.selection()) else {
+        return true;
+    };
+    let region = selection.bounds();
+    let all = |chunk: &PlannedChunk| chunk.cover.region().is_some_and(|cover| cover.contains(&region));
+    let covered = plan.uncovered != Uncovered::Fill || plan.chunks.iter().any(all);
+    plan.chunks.is_empty() || !covered || plan.chunks.iter().any(may)
 }
 
 /// What a comparison may give for the cells that statistics describe: values between the bounds, nulls, NaN, fills.

@@ -25,6 +25,8 @@ pub(crate) struct DenseCells {
     /// The columns asked for and those the condition looks at.
     columns: Vec<Column>,
     blocks: Blocks,
+    /// Cells of a block, at most.
+    cells: u64,
 }
 
 impl DenseCells {
@@ -49,17 +51,30 @@ impl DenseCells {
         }
         let allowed = options.memory.map_or(BLOCK, |memory| (memory / SHARE).clamp(1, BLOCK));
         let chunk = schema.chunk_shape.clone().unwrap_or_default();
-        let blocks = Blocks::new(selection, &chunk, allowed / row.max(1));
+        let cells = allowed / row.max(1);
+        let blocks = Blocks::new(selection, &chunk, cells);
         Ok(Self {
             handle: handle.clone(),
             request: request.clone(),
             options: options.clone(),
             columns,
             blocks,
+            cells,
         })
     }
 
-    fn read(&self, part: &Selection) -> Result<CellBatch> {
+    /// Cells that memory allows at once.
+    pub(crate) fn cells_at_once(&self) -> u64 {
+        self.cells
+    }
+
+    /// The boxes that are read one after another.
+    pub(crate) fn blocks(&self) -> Blocks {
+        self.blocks.clone()
+    }
+
+    /// The rows of a part.
+    pub(crate) fn read(&self, part: &Selection) -> Result<CellBatch> {
         let schema = self.handle.schema();
         let read = self.columns.iter().map(|&column| -> Result<Cells> {
             let (size, _) = column_layout(schema, column)?;

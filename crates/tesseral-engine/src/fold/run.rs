@@ -3,13 +3,14 @@
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 use tesseral_core::{DType, Error, Field, Region, Result, Selection, Slice, dispatch_element};
-use tesseral_format::{Column, Request, Target, Uncovered};
+use tesseral_format::{Column, Request, Target};
 
 use super::layout::{self, Lists, Role};
 use super::predicate::{Predicate, Test};
 use super::state::{Reducer, State};
 use crate::aggregate::summarize;
 use crate::budget::Blocks;
+use crate::condition::any_chunk;
 use crate::dense::{self, fixed_size};
 use crate::handle::Handle;
 use crate::kernel::block::Cell;
@@ -231,12 +232,7 @@ fn fast_states(
 
 /// Whether any chunk of a request may hold a cell that meets a predicate.
 fn may_match(handle: &Handle, request: &Request, number: u16, field: &Field, predicate: &Predicate) -> bool {
-    // A plan that fails is told by the read that follows.
-    let Ok(plan) = handle.source().plan(request) else { return true };
-    if plan.chunks.is_empty() || plan.uncovered == Uncovered::Fill {
-        return true;
-    }
-    plan.chunks.iter().any(|chunk| {
+    any_chunk(handle, request, |chunk| {
         let stats = handle.source().stats(chunk, Column::Field(number));
         predicate.may_match(field.dtype, field.fill.as_ref(), &stats)
     })
