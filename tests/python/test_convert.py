@@ -361,7 +361,7 @@ def test_memory_stays_within_the_limit(tmp_path, large, command, name, options):
     ["stat", "a", "--mean", "time"],
     ["stat", "a", "--where", "a > 500", "--max", "--by", "time"],
     ["stat", "a", "--median", "--sketch", "0.01"],
-    ["query", '{"dataset": "a", "filter": {"gt": 500}, "std": ["lon"]}', "-x", "-q"],
+    ["query", '{"dataset": "a", "filter": {"gt": 500}, "std": ["time", "lat"]}', "-x", "-q"],
     ["diff"],
 ])
 def test_folds_stay_within_the_limit(large, arguments):

@@ -130,7 +130,7 @@ def check_conditions(peer, array, seed, pairs, fields):
     kinds = {dim["name"]: dim["dtype"] for dim, _ in pairs}
     kinds |= {f["name"]: f["dtype"] for f in fields if f.get("cell", 1) == 1 and f["dtype"] not in ("bool", "string_utf8")}
     kinds = {name: "ascii" if kind == "string_ascii" else kind for name, kind in kinds.items()}
-    nullable = [f["name"] for f in fields if f["nullable"]]
+    nullable = {f["name"]: f["nullable"] for f in fields}
     answers = peer("asked", array, seed=seed, kinds=kinds, nullable=nullable)
     for answer in answers:
         where = ["--where", answer["where"]] if answer["where"] else []

@@ -53,7 +53,9 @@ def filters(rng, kind):
     if kind in ("S3", "bool", "f4x3"):
         head += [lambda: tiledb.RleFilter()]
     count = rng.choice([0, 0, 1, 1, 1, 2, 2, 3])
-    return [rng.choice(head if i == 0 else tail + head[len(tail):][:0 if kind in VAR else None])() for i in range(count)]
+    found = [rng.choice(head if i == 0 else tail + head[len(tail):][:0 if kind in VAR else None])() for i in range(count)]
+    # Double delta drops bytes that make no whole value, as compressors leave them: what the package writes is damaged then.
+    return [f for i, f in enumerate(found) if i == 0 or not isinstance(f, tiledb.DoubleDeltaFilter)]
 
 
 def enumerated(rng, name, options):
@@ -404,6 +406,8 @@ def aggregates(uri, kinds, nullable, ranges, cond):
         names = [array.dim(i).name for i in range(array.ndim)]
         box = tuple(slice(*ranges[name]) if name in ranges else slice(None) for name in names)
         found = array.query(cond=cond, attrs=list(wanted)).agg(wanted).multi_index[box]
+    # Folds of one attribute come without its name.
+    found = found if set(found) == set(wanted) else dict.fromkeys(wanted, found)
     plain = {name: {word: np.asarray(v).item() for word, v in folds.items()} for name, folds in found.items()}
     return {name: folds for name, folds in plain.items() if None not in folds.values()}
 

@@ -2,6 +2,8 @@
 //!
 //! `write_large OUT [MIB] [SEED]`: writes MIB (256) MiB of float32, replacing OUT when the new file is whole.
 
+use std::io::Write;
+
 use tesseral::{ArraySchema, ArraySpec, Create, DType, HistoryRow, Options};
 
 /// A chunk is 64 x 4096 float32: one MiB.
@@ -16,7 +18,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     let progress = std::sync::Arc::new(|progress: tesseral::Progress| {
         if progress.done.is_multiple_of(64) || progress.done == progress.total {
-            eprintln!("{} of {} chunks", progress.done, progress.total);
+            tell(&format!("{} of {} chunks", progress.done, progress.total));
         }
     });
     let options = Options { progress: Some(progress), ..Options::default() };
@@ -40,9 +42,14 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     })?;
     session.commit()?;
     if let Some(peak) = peak_memory() {
-        eprintln!("wrote {mib} MiB with at most {peak} of memory");
+        tell(&format!("wrote {mib} MiB with at most {peak} of memory"));
     }
     Ok(())
+}
+
+/// Says how far it is, if anyone listens.
+fn tell(text: &str) {
+    let _ = writeln!(std::io::stderr(), "{text}");
 }
 
 /// A number in 0..1 for each cell of each seed.

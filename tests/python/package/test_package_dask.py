@@ -121,6 +121,8 @@ def test_a_worker_that_is_killed(tmp_path):
             assert total.result(timeout=90) == values.sum()
             np.testing.assert_allclose(mean.result(timeout=90), values.mean(0))
             for name in ("b.tet", "b.tiledb"):
+                # One of two dies: with none left there would be nobody to go on.
+                client.wait_for_workers(2, timeout=90)
                 killer = threading.Timer(0.3, kill_one, (client,))
                 killer.start()
                 td.store({"b": td.from_array(array, nbytes=1 << 17).map_blocks(slowly) * 2}, tmp_path / name, chunks=(64, 256))
