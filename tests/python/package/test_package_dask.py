@@ -4,6 +4,7 @@ import os
 import signal
 import threading
 import time
+from contextlib import contextmanager
 
 import dask
 import dask.array as da
@@ -106,36 +107,45 @@ def test_parts_are_taken_over_as_they_are(tmp_path):
     assert [row[:4] for row in ours] == [row[:4] for row in plain]
 
 
-def test_a_worker_that_is_killed(tmp_path):
+@contextmanager
+def two_workers():
+    """A client of two processes, and what kills one of them."""
     distributed = pytest.importorskip("distributed")
-    values = np.arange(1 << 18, dtype="i8").reshape(512, 512)
-    tesseral.write(tmp_path / "a.tet", {"a": values}, chunks=(16, 512), codec="zstd:1")
-    array = tesseral.open(tmp_path / "a.tet")["a"]
     options = {"n_workers": 2, "threads_per_worker": 1, "processes": True, "dashboard_address": None}
     with dask.config.set({"distributed.scheduler.allowed-failures": 10}):
         with distributed.LocalCluster(**options) as cluster, distributed.Client(cluster) as client:
-            total = client.compute(td.reduce(array, "sum", nbytes=16 * 512 * 8))
-            mean = client.compute(td.reduce(array, "mean", 0, nbytes=16 * 512 * 8))
             victim = next(iter(client.run(os.getpid).values()))
-            os.kill(victim, signal.SIGKILL)
-            assert total.result(timeout=90) == values.sum()
-            np.testing.assert_allclose(mean.result(timeout=90), values.mean(0))
-            for name in ("b.tet", "b.tiledb"):
-                # One of two dies: with none left there would be nobody to go on.
-                client.wait_for_workers(2, timeout=90)
-                killer = threading.Timer(0.3, kill_one, (client,))
-                killer.start()
-                td.store({"b": td.from_array(array, nbytes=1 << 17).map_blocks(slowly) * 2}, tmp_path / name, chunks=(64, 256))
-                killer.join()
-    for name in ("b.tet", "b.tiledb"):
-        assert np.array_equal(tesseral.open(tmp_path / name)["b"][...], values * 2)
-    assert sorted(os.listdir(tmp_path)) == ["a.tet", "b.tet", "b.tiledb"]
+            yield client, lambda: os.kill(victim, signal.SIGKILL)
 
 
-def slowly(block):
-    time.sleep(0.1)
-    return block
+def stored(tmp_path):
+    values = np.arange(1 << 18, dtype="i8").reshape(512, 512)
+    tesseral.write(tmp_path / "a.tet", {"a": values}, chunks=(16, 512), codec="zstd:1")
+    return values, tesseral.open(tmp_path / "a.tet")["a"]
 
 
-def kill_one(client):
-    os.kill(next(iter(client.run(os.getpid).values())), signal.SIGKILL)
+def test_reductions_outlive_a_worker(tmp_path):
+    values, array = stored(tmp_path)
+    with two_workers() as (client, kill):
+        total = client.compute(td.reduce(array, "sum", nbytes=16 * 512 * 8))
+        mean = client.compute(td.reduce(array, "mean", 0, nbytes=16 * 512 * 8))
+        kill()
+        assert total.result(timeout=90) == values.sum()
+        np.testing.assert_allclose(mean.result(timeout=90), values.mean(0))
+
+
+@pytest.mark.parametrize("name", ["b.tet", "b.tiledb"])
+def test_writes_outlive_a_worker(tmp_path, name):
+    values, array = stored(tmp_path)
+
+    def slowly(block):
+        time.sleep(0.1)
+        return block * 2
+
+    with two_workers() as (client, kill):
+        killer = threading.Timer(0.3, kill)
+        killer.start()
+        td.store({"b": td.from_array(array, nbytes=1 << 17).map_blocks(slowly)}, tmp_path / name, chunks=(64, 256))
+        killer.join()
+    assert np.array_equal(tesseral.open(tmp_path / name)["b"][...], values * 2)
+    assert sorted(os.listdir(tmp_path)) == ["a.tet", name]
