@@ -162,9 +162,6 @@ fn open(args: &Args) -> Result<Outcome> {
 
 /// A plain file, in memory, written as an array: gather, encode, digest, commit.
 fn write(args: &Args) -> Result<Outcome> {
-    let source = plain::map(&args.file)?;
-    // Every page of the source is in before memory is looked at.
-    let expected = digest([plain::cells(&source)?]);
     let mut spec = ArraySpec::raw(ArraySchema::dense("cube", DType::Float32, &args.shape, &args.chunk));
     if args.zstd {
         spec.codecs = vec![vec![CodecSpec::new("zstd")]];
@@ -173,11 +170,18 @@ fn write(args: &Args) -> Result<Outcome> {
     let create = if args.statistics { create.statistics() } else { create };
     // Peers' files have endings of their own.
     let told = args.out.extension().is_some_and(|ending| ending == "tgm" || ending == "tdb");
-    let format = if told { "" } else { "tet" };
+    write_as(args, &create, if told { "" } else { "tet" }, &spec)
+}
+
+/// Times the write of a plain file as that array, and looks whether its cells come back.
+fn write_as(args: &Args, create: &Create, format: &str, spec: &ArraySpec) -> Result<Outcome> {
+    let source = plain::map(&args.file)?;
+    // Every page of the source is in before memory is looked at.
+    let expected = digest([plain::cells(&source)?]);
     let before = memory_now()?;
     let timed = time(args, || {
         let mut session = create.begin(&args.out, format)?;
-        let cube = session.add(&spec)?;
+        let cube = session.add(spec)?;
         session.write(cube, &source)?;
         Ok(session.commit()?)
     })?;

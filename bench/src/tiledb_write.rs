@@ -51,28 +51,14 @@ fn positions(name: &str, extent: u64) -> Dimension {
 
 /// A plain file, in memory, written as a dense array.
 fn tiles(args: &Args) -> Result<Outcome> {
-    let source = plain::map(&args.file)?;
-    let expected = digest([plain::cells(&source)?]);
     let mut schema = ArraySchema::dense("cube", DType::Float32, &args.shape, &args.chunk);
     schema.dims = (0..).zip(&args.shape).map(|(d, n)| positions(&format!("d{d}"), *n)).collect();
     let mut spec = ArraySpec::raw(schema);
     if args.zstd {
         spec.codecs = vec![zstd()];
     }
-    let before = memory_now()?;
-    let timed = time(args, || {
-        let mut session = Create::new().overwrite().begin(&args.out, "tiledb")?;
-        let cube = session.add(&spec)?;
-        session.write(cube, &source)?;
-        Ok(session.commit()?)
-    })?;
-    let extra = memory_peak()?.saturating_sub(before);
-    let array = tesseral::open(&args.out)?.array_at(0)?;
-    let answer = digest([array.read(&array.all()?)?.as_slice().ok_or("not f32")?]);
-    if answer != expected {
-        return Err("other cells came back".into());
-    }
-    Ok(Outcome::new(&timed, source.len() as u64, answer).extra(extra).stored(stored(&args.out)?))
+    let written = crate::write_as(args, &Create::new().overwrite(), "tiledb", &spec)?;
+    Ok(written.stored(stored(&args.out)?))
 }
 
 /// The array of sparse cells: two coordinates and a field.

@@ -1,11 +1,9 @@
 """Crashes replayed: the calls of each commit path are recorded, then every moment between two of them becomes a disk on which
 writes that were not synced are kept, dropped or torn. Each must read as the old state or the new one."""
 
-import random
-import shutil
 
 from common import need
-from kills import WRITERS
+from kills import step_of
 from trace import Disk, Trace
 
 VARIANTS = ("kept", "dropped", "torn")
@@ -13,13 +11,7 @@ VARIANTS = ("kept", "dropped", "torn")
 
 def soak(name, folder, count, seed=1):
     """Every crash state of one commit path, or `count` of them."""
-    rng = random.Random(f"{seed} {name}")
-    writer = WRITERS[name](folder / name, rng)
-    writer.begin()
-    old = writer.state()
-    command, wanted = writer.step(2)
-    before = folder / f"{name}.before"
-    shutil.copytree(writer.folder, before)
+    rng, writer, old, command, wanted, before = step_of(name, folder, seed)
     trace = Trace(command, writer.folder)
     need(writer.state() == wanted, name, "did not write what it should")
     moments = [(k, variant) for k in range(len(trace.ops) + 1) for variant in VARIANTS]

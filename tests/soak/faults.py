@@ -1,24 +1,17 @@
 """Every call on files fails once, as a broken device or a full one: the command says so, and what is there is the old state or
 the new one. Needs strace, which makes the calls fail where the program cannot tell."""
 
-import random
 import shutil
 
 from common import need
-from kills import WRITERS
+from kills import step_of
 from trace import Trace, strace
 
 ERRORS = ("EIO", "ENOSPC")
 
 
 def soak(name, folder, count, seed=1):
-    rng = random.Random(f"{seed} {name}")
-    writer = WRITERS[name](folder / name, rng)
-    writer.begin()
-    old = writer.state()
-    command, wanted = writer.step(2)
-    before = folder / f"{name}.before"
-    shutil.copytree(writer.folder, before)
+    rng, writer, old, command, wanted, before = step_of(name, folder, seed)
     uses = Trace(command, writer.folder).uses
     cases = [(call, nth, error) for call, nth in uses for error in ERRORS]
     told = survived = 0

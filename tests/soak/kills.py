@@ -206,6 +206,19 @@ class Convert(Writer):
 WRITERS = {w.__name__: w for w in (TetWrite, TgmWrite, TgmAppend, DenseAppend, SparseAppend, Consolidate, Vacuum, Convert)}
 
 
+def step_of(name, folder, seed):
+    """A writer about to take one step: its source of chance, itself, the state it is in, the command, the state that leads to, and a
+    copy of its folder."""
+    rng = random.Random(f"{seed} {name}")
+    writer = WRITERS[name](folder / name, rng)
+    writer.begin()
+    old = writer.state()
+    command, wanted = writer.step(2)
+    before = folder / f"{name}.before"
+    shutil.copytree(writer.folder, before)
+    return rng, writer, old, command, wanted, before
+
+
 def struct_rows(x, v):
     number = lambda b: [int.from_bytes(b[i : i + 4], "little", signed=True) for i in range(0, len(b), 4)]
     return zip(number(x), number(v))

@@ -10,6 +10,24 @@ use super::plan::{cast_of, fill, own_arguments};
 use crate::variable::{Variable, merge};
 use crate::{Array, Container};
 
+/// What the field of a sparse array becomes, whether its cells stay sparse or become rows.
+pub(super) fn target_field(
+    variable: &Variable,
+    can: Capabilities,
+    options: &ConvertOptions,
+) -> Result<Field> {
+    let field = variable.array.selected_field();
+    let dtype = cast_of(&variable.name, field, options).map_err(|e| e.in_array(&variable.name))?;
+    Ok(Field {
+        dtype,
+        nullable: field.nullable && can.nullable,
+        fill: fill(field, dtype),
+        enumeration: field.enumeration.clone().filter(|_| dtype == field.dtype),
+        codecs: Vec::new(),
+        ..field.clone()
+    })
+}
+
 /// A sparse array to be written.
 #[derive(Clone, Debug)]
 pub(crate) struct PlannedCells {
@@ -29,16 +47,7 @@ impl PlannedCells {
         }
         let mut fields = Vec::with_capacity(variables.len());
         for variable in variables {
-            let field = variable.array.selected_field();
-            let dtype = cast_of(&variable.name, field, options).map_err(|e| e.in_array(&variable.name))?;
-            fields.push(Field {
-                dtype,
-                nullable: field.nullable && can.nullable,
-                fill: fill(field, dtype),
-                enumeration: field.enumeration.clone().filter(|_| dtype == field.dtype),
-                codecs: Vec::new(),
-                ..field.clone()
-            });
+            fields.push(target_field(variable, can, options)?);
         }
         let attributes = variables.iter().map(|v| (v.array.selected_field().name.as_str(), &v.attributes));
         let schema = ArraySchema {

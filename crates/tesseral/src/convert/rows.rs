@@ -8,10 +8,10 @@ use tesseral_engine::kernel::summary::Wanted;
 use tesseral_engine::{CellBatch, Cells, Options, WriteSession, read_column};
 use tesseral_format::{ArraySpec, Capabilities, Column};
 
-use super::cells::fitted_rows;
+use super::cells::{fitted_rows, target_field};
 use super::check::written;
 use super::options::ConvertOptions;
-use super::plan::{CHUNK, cast_of, fill, own_arguments};
+use super::plan::{CHUNK, own_arguments};
 use crate::variable::Variable;
 use crate::{Array, CellQuery, Container};
 
@@ -50,18 +50,10 @@ impl PlannedRows {
         let mut attributes = vec![tesseral_core::Attributes::new(); fields.len()];
         for variable in variables {
             let field = variable.array.selected_field();
-            let dtype = cast_of(&variable.name, field, options).map_err(|e| e.in_array(&variable.name))?;
             columns.push(variable.array.column(&field.name)?);
             sources.push(field.clone());
             attributes.push(variable.attributes.clone());
-            fields.push(Field {
-                dtype,
-                nullable: field.nullable && can.nullable,
-                fill: fill(field, dtype),
-                enumeration: field.enumeration.clone().filter(|_| dtype == field.dtype),
-                codecs: Vec::new(),
-                ..field.clone()
-            });
+            fields.push(target_field(variable, can, options)?);
         }
         let mut planned =
             Self { specs: Vec::new(), sources, array: array.clone(), columns, select, rows: 0, chunk: 1 };
