@@ -5,16 +5,38 @@ VENV="$TARGET/venv"
 
 say() { printf '\n== %s\n' "$*" >&2; }
 
-# Installs Debian packages: needs root, or sudo without a password.
-apt_install() { # package…
-    local as=()
-    [ "$(id -u)" = 0 ] || as=(sudo -n)
-    say "installing $*"
-    "${as[@]}" apt-get update -qq && "${as[@]}" apt-get install -y -qq --no-install-recommends "$@" >/dev/null
+TOOLS="$TARGET/tools/debian"
+
+# Runs a command as root: already, or by sudo without a password.
+as_root() {
+    if [ "$(id -u)" = 0 ]; then "$@"; else sudo -n "$@"; fi
 }
 
-need_command() { # command package
-    command -v "$1" >/dev/null 2>&1 || apt_install "$2"
+# Installs Debian packages; without root, unpacks them below the target folder, where what they depend on has to be named too.
+apt_install() { # package…
+    if as_root true 2>/dev/null; then
+        say "installing $*"
+        as_root apt-get update -qq && as_root apt-get install -y -qq --no-install-recommends "$@" >/dev/null
+        return
+    fi
+    say "unpacking $* below $TOOLS"
+    mkdir -p "$TOOLS/lists/partial" "$TOOLS/cache/archives/partial"
+    local apt=(apt-get -qq -o "Dir::State::lists=$TOOLS/lists" -o "Dir::Cache=$TOOLS/cache" -o Debug::NoLocking=true)
+    "${apt[@]}" update
+    (cd "$TOOLS" && "${apt[@]}" download "$@" && for deb in ./*.deb; do dpkg -x "$deb" . && rm "$deb"; done)
+    use_unpacked
+}
+
+# What was unpacked is found like what was installed.
+use_unpacked() {
+    [ -d "$TOOLS" ] || return 0
+    export PATH="$PATH:$TOOLS/usr/bin"
+    export LD_LIBRARY_PATH="${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}$TOOLS/usr/lib/$(uname -m)-linux-gnu"
+}
+use_unpacked
+
+need_command() { # command package…
+    command -v "$1" >/dev/null 2>&1 || apt_install "${@:2}"
 }
 
 # A virtual environment under the target folder, made once for each version of the requirements.
@@ -26,10 +48,12 @@ python_env() {
     say "making a Python environment with the reference packages"
     need_command python3 python3
     rm -rf "$VENV"
-    if ! python3 -m venv "$VENV" 2>/dev/null; then
-        # Debian ships venv apart from Python.
-        apt_install python3-venv
-        python3 -m venv "$VENV"
+    if ! python3 -m venv "$VENV" >/dev/null 2>&1; then
+        # Debian ships pip, and with it venv, apart from Python.
+        apt_install python3-pip-whl python3-setuptools-whl
+        python3 -m venv --without-pip "$VENV"
+        PYTHONPATH="$(echo "$TOOLS"/usr/share/python-wheels/pip-*.whl /usr/share/python-wheels/pip-*.whl | tr ' ' ':')" \
+            "$VENV/bin/python" -m pip install --quiet --disable-pip-version-check pip
     fi
     "$VENV/bin/pip" install --quiet --disable-pip-version-check -r "$wanted"
     cp "$wanted" "$VENV/requirements.txt"
