@@ -13,17 +13,23 @@ from pathlib import Path
 import numpy as np
 
 WINDOWS = 50
+DTYPES = {"f32": np.float32, "f64": np.float64, "i32": np.int32}
+# Sides of the small arrays.
+SIDE = 16
 # What a rechunk may use.
 MEMORY = 64 << 20
 
 
 def timed(args, work, setup=lambda: None):
-    """Seconds of each run, sorted, and the first result. The first run is not counted unless it used up the time. What `setup` does
-    before each run is not timed."""
+    """Seconds of each run, sorted, and the first result. The first run is not counted unless it used up the time; its peak of memory,
+    beyond what there was, goes to `args.extra`. What `setup` does before each run is not timed."""
     setup()
+    Path("/proc/self/clear_refs").write_text("5")
+    before = status("VmRSS:")
     begin = time.perf_counter()
     result = work()
     first = time.perf_counter() - begin
+    args.extra = max(0, status("VmHWM:") - before)
     seconds = []
     while len(seconds) < args.runs and time.perf_counter() - begin <= args.seconds:
         if not seconds and first > args.seconds / 2:
@@ -40,7 +46,7 @@ def digest(pieces):
     """Σ bits(i) · (2i + 1) modulo 2⁶⁴ over all cells in turn."""
     total, place = 0, 0
     for piece in pieces:
-        bits = np.ascontiguousarray(piece, dtype=np.float32).reshape(-1).view(np.uint32)
+        bits = np.ascontiguousarray(piece).reshape(-1).view(np.uint32)
         for start in range(0, bits.size, 1 << 22):
             part = bits[start : start + (1 << 22)].astype(np.uint64)
             weights = np.arange(place, place + part.size, dtype=np.uint64) * np.uint64(2) + np.uint64(1)
@@ -72,14 +78,6 @@ def status(field):
         if line.startswith(field):
             return int(line.split()[1]) * 1024
     raise KeyError(field)
-
-
-def measured(work):
-    """Seconds of timed runs, and the peak of memory beyond what there was."""
-    Path("/proc/self/clear_refs").write_text("5")
-    before = status("VmRSS:")
-    seconds, _ = work()
-    return seconds, max(0, status("VmHWM:") - before)
 
 
 def places(random, count, side=100_000):
@@ -209,7 +207,7 @@ class H5py(Peer):
         import hdf5plugin
 
         self.h5py, self.zstd = h5py, hdf5plugin.Zstd(clevel=3)
-        if args.case != "write":
+        if args.case not in ("write", "make_small", "small"):
             self.open(args.file)
 
     def open(self, path):
@@ -224,6 +222,15 @@ class H5py(Peer):
         with self.h5py.File(self.args.out, "w") as file:
             file.create_dataset("cube", data=cells, chunks=tuple(self.args.chunk), **filters)
         return lambda: self.open(self.args.out)
+
+    def make_small(self):
+        with self.h5py.File(self.args.file, "w") as file:
+            for number in range(self.args.count):
+                file[f"a{number}"] = np.full((SIDE, SIDE), number, np.float32)
+
+    def small(self):
+        with self.h5py.File(self.args.file) as file:
+            return [file[f"a{number}"][...] for number in range(self.args.count)]
 
 
 class Zarr(Peer):
@@ -263,6 +270,37 @@ class Zarr(Peer):
         for start in range(0, self.shape[1], rows):
             out[:, start : start + rows] = self.data[:, start : start + rows]
         return out
+
+
+class Dask(Zarr):
+    """Zarr arrays, folded chunk by chunk on all cores."""
+
+    def fold(self, op):
+        import dask.array
+
+        cells = dask.array.from_array(self.data, chunks=self.data.chunks)
+        exact = {"dtype": np.float64} if op in ("mean", "std") else {}
+        return getattr(cells, op)(**exact).compute()
+
+
+class Parquet(Peer):
+    """Rows in a table, in the order of the tiles that a sparse array puts them in."""
+
+    def make_rows(self):
+        import pyarrow
+        from pyarrow import parquet
+
+        x, y, a = places(np.random.default_rng(1), self.args.count)
+        order = np.lexsort((y // 1000, x // 1000))
+        table = pyarrow.table({"x": x[order], "y": y[order], "a": a[order]})
+        parquet.write_table(table, self.args.out, compression="zstd", compression_level=3)
+
+    def rows(self):
+        from pyarrow import parquet
+
+        field, test, value = self.args.where.split()
+        table = parquet.read_table(self.args.file, filters=[(field, test, float(value))])
+        return {name: table[name].to_numpy() for name in table.column_names}
 
 
 class Tesseral(Peer):
@@ -331,7 +369,7 @@ class TileDB(Peer):
             for i, (n, c) in enumerate(zip(args.shape, args.chunk))
         ]
         filters = [tiledb.ZstdFilter(level=3)] if args.codec == "zstd" else []
-        attr = tiledb.Attr(name="", dtype=np.float32, filters=tiledb.FilterList(filters))
+        attr = tiledb.Attr(name="", dtype=cells.dtype, filters=tiledb.FilterList(filters))
         tiledb.Array.create(args.out, tiledb.ArraySchema(domain=tiledb.Domain(*dims), attrs=[attr]))
         with tiledb.open(args.out, "w") as array:
             array[:] = cells
@@ -435,12 +473,12 @@ class TileDB(Peer):
             self.create_rows()
             self.write_rows(x, y, a)
 
-        return *measured(lambda: timed(self.args, work)), self.sums(), columns.nbytes, 1
+        return timed(self.args, work)[0], self.sums(), columns.nbytes, 1
 
     def tdb_append(self):
         seconds, _ = timed(self.args, self.write_versions, self.create_versions)
         with self.tiledb.open(self.args.out) as array:
-            return seconds, None, digest([array[:]]), 400, self.args.count
+            return seconds, digest([array[:]]), 400, self.args.count
 
     def tdb_consolidate(self):
         args = self.args
@@ -451,7 +489,7 @@ class TileDB(Peer):
 
         config = self.tiledb.Config({"sm.consolidation.total_buffer_size": 256 << 20})
         work = lambda: self.tiledb.consolidate(args.out, config=config)  # noqa: E731
-        return *measured(lambda: timed(args, work, setup)), self.sums(), 0, 1
+        return timed(args, work, setup)[0], self.sums(), 0, 1
 
     def fold(self, op):
         # The library's own folds answer from the statistics it stores: cases of their own.
@@ -462,7 +500,7 @@ class TileDB(Peer):
 
 PEERS = {
     "numpy": Numpy, "tet-py": TetPy, "h5py": H5py, "zarr-python": Zarr, "tiledb": TileDB, "tensogram-py": Tensogram,
-    "tesseral-py": Tesseral,
+    "tesseral-py": Tesseral, "dask": Dask, "parquet": Parquet,
 }
 # Whose column of the table a runner's figures belong in.
 COLUMNS = {"tesseral-py": "tesseral"}
@@ -487,15 +525,12 @@ def messages(args, peer):
 def run(args):
     """Fields of the printed line."""
     peer = PEERS[args.peer](args)
-    case, extra = args.case, None
-    per = 1
+    case, per = args.case, 1
     if case in ("write", "tdb_write"):
-        cells = np.memmap(args.file, dtype=np.float32, mode="r", shape=tuple(args.shape))
+        cells = np.memmap(args.file, dtype=DTYPES[args.dtype], mode="r", shape=tuple(args.shape))
+        # Every page of the source is in before memory is looked at.
         expected = digest([cells])
-        Path("/proc/self/clear_refs").write_text("5")
-        before = status("VmRSS:")
         seconds, reopen = timed(args, lambda: peer.write(cells))
-        extra = max(0, status("VmHWM:") - before)
         reopen()
         answer, size = digest([peer.read(...)]), cells.nbytes
         assert answer == expected, "other cells came back"
@@ -508,7 +543,7 @@ def run(args):
         seconds, out = timed(args, peer.rechunk)
         answer, size = digest([out[...]]), out.nbytes
     elif case.startswith("tdb_"):
-        seconds, extra, answer, size, per = getattr(peer, case)()
+        seconds, answer, size, per = getattr(peer, case)()
     elif case.startswith("make_"):
         seconds, _ = timed(args, getattr(peer, case))
         answer, size = None, 0
@@ -526,6 +561,12 @@ def run(args):
         boxes = windows(peer.shape, size)
         seconds, cells = timed(args, lambda: [peer.read(box) for box in boxes])
         answer, size, per = digest(cells), cells[0].nbytes, len(boxes)
+    elif case == "make_small":
+        seconds, _ = timed(args, peer.make_small)
+        answer, size = None, 0
+    elif case == "small":
+        seconds, cells = timed(args, peer.small)
+        answer, size = digest(cells), args.count * SIDE * SIDE * 4
     elif case == "mean_axis0":
         seconds, means = timed(args, peer.mean_axis0)
         answer, size = sample(means), int(np.prod(peer.shape)) * 4
@@ -541,7 +582,7 @@ def run(args):
         "runs": len(seconds),
         "bytes": size,
         "answer": answer,
-        "extra_bytes": extra,
+        "extra_bytes": args.extra,
         "stored_bytes": stored(args.out) if case.startswith("tdb_") else None,
     }
 
@@ -558,6 +599,7 @@ def main():
     parser.add_argument("--shape", type=extents, default=[])
     parser.add_argument("--chunk", type=extents, default=[1])
     parser.add_argument("--codec", default="raw")
+    parser.add_argument("--dtype", default="f32", choices=DTYPES)
     parser.add_argument("--out", default="")
     parser.add_argument("--count", type=int, default=1)
     parser.add_argument("--pipeline", default="none")

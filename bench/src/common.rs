@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 pub type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
 /// `CASE FILE [--runs N] [--seconds S] [--label L] [--shape A,B,C] [--chunk A,B,C] [--codec raw|zstd] [--out PATH]
-/// [--statistics yes] [--pipeline P] [--threads N] [--count N] [--query Q] [--where C]`.
+/// [--statistics yes] [--dtype f32|f64|i32] [--pipeline P] [--threads N] [--count N] [--query Q] [--where C]`.
 #[derive(Debug)]
 pub struct Args {
     /// What to do.
@@ -33,6 +33,8 @@ pub struct Args {
     pub zstd: bool,
     /// Of files to write: statistics of each chunk, where a format leaves the choice.
     pub statistics: bool,
+    /// Of files to write: `f32`, `f64` or `i32`.
+    pub dtype: String,
     /// The file to write.
     pub out: PathBuf,
     /// Encoding, filter and compression of messages.
@@ -63,6 +65,7 @@ impl Args {
             chunk: Vec::new(),
             zstd: false,
             statistics: false,
+            dtype: "f32".to_owned(),
             out: PathBuf::new(),
             pipeline: "none".to_owned(),
             threads: None,
@@ -80,6 +83,7 @@ impl Args {
                 "--chunk" => args.chunk = extents(&value)?,
                 "--codec" => args.zstd = value == "zstd",
                 "--statistics" => args.statistics = value == "yes",
+                "--dtype" => args.dtype = value,
                 "--out" => args.out = value.into(),
                 "--pipeline" => args.pipeline = value,
                 "--threads" => args.threads = Some(value.parse()?),
@@ -102,6 +106,8 @@ fn extents(text: &str) -> Result<Vec<u64>> {
 pub struct Timed<T> {
     /// Sorted.
     pub seconds: Vec<f64>,
+    /// Peak memory of the first run, beyond what was there before.
+    pub extra: u64,
     /// Of the first run.
     pub result: T,
 }
@@ -119,9 +125,11 @@ pub fn time_after<T>(
     mut work: impl FnMut() -> Result<T>,
 ) -> Result<Timed<T>> {
     setup()?;
+    let before = memory_now()?;
     let begin = Instant::now();
     let result = work()?;
     let first = begin.elapsed();
+    let extra = memory_peak()?.saturating_sub(before);
     let mut seconds = Vec::with_capacity(args.runs);
     while seconds.len() < args.runs && (begin.elapsed() < args.limit / 2 || !seconds.is_empty()) {
         if begin.elapsed() > args.limit {
@@ -137,7 +145,7 @@ pub fn time_after<T>(
         seconds.push(first.as_secs_f64());
     }
     seconds.sort_by(f64::total_cmp);
-    Ok(Timed { seconds, result })
+    Ok(Timed { seconds, extra, result })
 }
 
 /// The outcome of a case.
@@ -151,8 +159,8 @@ pub struct Outcome {
     pub bytes: u64,
     /// What came out: text must agree to the letter between runners, numbers to a tolerance.
     pub answer: Value,
-    /// Peak memory beyond what was there before, where it was asked for.
-    pub extra_bytes: Option<u64>,
+    /// Peak memory of one run, beyond what was there before.
+    pub extra_bytes: u64,
     /// Bytes on disk of what was written, where sizes are compared.
     pub stored_bytes: Option<u64>,
 }
@@ -160,7 +168,8 @@ pub struct Outcome {
 impl Outcome {
     /// The outcome of timed runs.
     pub fn new<T>(timed: &Timed<T>, bytes: u64, answer: Value) -> Self {
-        Self { seconds: timed.seconds.clone(), per: 1, bytes, answer, extra_bytes: None, stored_bytes: None }
+        let seconds = timed.seconds.clone();
+        Self { seconds, per: 1, bytes, answer, extra_bytes: timed.extra, stored_bytes: None }
     }
 
     /// Each run did this many operations.
@@ -174,13 +183,6 @@ impl Outcome {
     #[must_use]
     pub fn stored(mut self, bytes: u64) -> Self {
         self.stored_bytes = Some(bytes);
-        self
-    }
-
-    /// Peak memory.
-    #[must_use]
-    pub fn extra(mut self, bytes: u64) -> Self {
-        self.extra_bytes = Some(bytes);
         self
     }
 }
@@ -275,13 +277,13 @@ pub fn box_of(case: &str, shape: &[u64]) -> [u64; 3] {
 }
 
 /// Memory of this process: what it holds now, after forgetting the peak so far.
-pub fn memory_now() -> Result<u64> {
+fn memory_now() -> Result<u64> {
     std::fs::write("/proc/self/clear_refs", "5")?;
     status("VmRSS:")
 }
 
 /// The peak since [`memory_now`].
-pub fn memory_peak() -> Result<u64> {
+fn memory_peak() -> Result<u64> {
     status("VmHWM:")
 }
 

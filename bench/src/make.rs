@@ -57,6 +57,22 @@ pub fn widen(args: &Args) -> Result<Outcome> {
     Ok(Outcome::new(&timed, cells.len() as u64, json!(null)))
 }
 
+/// Writes the cells of a plain file as classes, `i32`: patches of a few numbers, as land cover has them.
+pub fn classes(args: &Args) -> Result<Outcome> {
+    let cells: Vec<u8> = std::fs::read(&args.file)?
+        .as_chunks::<4>()
+        .0
+        .iter()
+        .flat_map(|cell| {
+            #[allow(clippy::cast_possible_truncation)]
+            let class = f32::from_le_bytes(*cell) as i32 / 8;
+            class.to_le_bytes()
+        })
+        .collect();
+    let timed = time(args, || Ok(std::fs::write(&args.out, &cells)?))?;
+    Ok(Outcome::new(&timed, cells.len() as u64, json!(null)))
+}
+
 #[allow(clippy::cast_possible_truncation, clippy::cast_precision_loss)]
 fn wave(n: u64, period: f64) -> Vec<i32> {
     (0..n).map(|i| (900.0 * (i as f64 / period * std::f64::consts::TAU).sin()) as i32).collect()

@@ -157,6 +157,11 @@ pub fn run(library: &impl Messages, args: &Args) -> Result<Outcome> {
             })?;
             Ok(Outcome::new(&timed, 4096, json!([library.count(&args.out)?])).per(APPENDED))
         }
+        "tgm_all" => {
+            let all: Vec<usize> = (0..library.count(&args.file)?).collect();
+            let timed = time(args, || library.some_of(&args.file, &all))?;
+            Ok(Outcome::new(&timed, timed.result, json!([timed.result])))
+        }
         "tgm_some" => {
             let wanted = spread(library.count(&args.file)?);
             let timed = time(args, || library.some_of(&args.file, &wanted))?;

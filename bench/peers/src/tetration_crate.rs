@@ -7,7 +7,7 @@ use tetration::catalog::{
 use tetration::prelude::*;
 use tetration::query::{DenseBuffer, QueryDocument, materialize_query_selection};
 
-use crate::common::{Args, Outcome, Result, box_of, digest, memory_now, memory_peak, sample, time, windows};
+use crate::common::{Args, Outcome, Result, box_of, digest, sample, time, windows};
 
 pub fn run(args: &Args) -> Result<Outcome> {
     match args.case.as_str() {
@@ -104,12 +104,10 @@ fn write(args: &Args) -> Result<Outcome> {
         &source,
         None,
     );
-    let before = memory_now()?;
     let timed = time(args, || Ok(write_multi_raw_array_file(&args.out, std::slice::from_ref(&array))?))?;
-    let extra = memory_peak()?.saturating_sub(before);
     let back = cells(&TetFile::open(&args.out)?, &selection(&[])?)?;
     if digest([&back[..]]) != answer {
         return Err("other cells came back".into());
     }
-    Ok(Outcome::new(&timed, source.len() as u64, answer).extra(extra))
+    Ok(Outcome::new(&timed, source.len() as u64, answer))
 }

@@ -10,7 +10,7 @@ use zarrs::array::codec::ZstdCodec;
 use zarrs::array::{Array, ArrayBuilder, ArraySubset, data_type};
 use zarrs::filesystem::FilesystemStore;
 
-use crate::common::{Args, Outcome, Result, box_of, digest, memory_now, memory_peak, sample, time, windows};
+use crate::common::{Args, Outcome, Result, box_of, digest, sample, time, windows};
 
 type Zarr = Array<FilesystemStore>;
 
@@ -163,7 +163,6 @@ fn write(args: &Args) -> Result<Outcome> {
     let source = tetration::layout::mmap_file_read(&args.file)?;
     let cells: &[f32] = bytemuck::cast_slice(&source);
     let answer = digest([cells]);
-    let before = memory_now()?;
     let timed = time(args, || {
         let mut builder =
             ArrayBuilder::new(args.shape.clone(), args.chunk.clone(), data_type::float32(), 0.0_f32);
@@ -174,10 +173,9 @@ fn write(args: &Args) -> Result<Outcome> {
         array.store_metadata()?;
         Ok(array.store_array_subset(&array.subset_all(), cells)?)
     })?;
-    let extra = memory_peak()?.saturating_sub(before);
     let array = open(&args.out)?;
     if digest([&array.retrieve_array_subset::<Vec<f32>>(&array.subset_all())?[..]]) != answer {
         return Err("other cells came back".into());
     }
-    Ok(Outcome::new(&timed, source.len() as u64, answer).extra(extra))
+    Ok(Outcome::new(&timed, source.len() as u64, answer))
 }
