@@ -1,5 +1,8 @@
 //! Zstandard, one or more frames per payload.
 
+use std::io::Cursor;
+use std::mem;
+
 use tesseral_core::{Error, Result};
 use zstd_safe::{CCtx, CParameter, DCtx};
 
@@ -50,11 +53,14 @@ pub fn encode(src: &[u8], level: i32, out: &mut Vec<u8>, contexts: &mut Contexts
             &mut slot.insert((encoder, level)).0
         }
     };
-    let start = out.len();
-    out.resize(start + zstd_safe::compress_bound(src.len()), 0);
-    let written = encoder.compress2(&mut out[start..], src).map_err(refuse)?;
-    out.truncate(start + written);
-    Ok(())
+    let start = out.len() as u64;
+    out.reserve(zstd_safe::compress_bound(src.len()));
+    // Behind what is there, into memory that nothing was written to before.
+    let mut spare = Cursor::new(mem::take(out));
+    spare.set_position(start);
+    let written = encoder.compress2(&mut spare, src).map_err(refuse);
+    *out = spare.into_inner();
+    written.map(drop)
 }
 
 #[cfg(test)]
