@@ -44,17 +44,17 @@ impl Packing {
         Ok(Self { reference, binary, decimal, bits })
     }
 
-    /// The parameters that use all of `bits` for the values, native-endian doubles.
+    /// The parameters that use all of `bits` for the values, native-endian doubles. NaN behind the first value is not looked
+    /// for: encoding refuses it.
     ///
     /// # Errors
-    /// `Codec` when a value is not finite or more than 64 bits are asked for.
+    /// `Codec` when a value is infinite, the first is NaN, or more than 64 bits are asked for.
     pub fn fit(cells: &[u8], bits: u32, decimal: i32) -> Result<Self> {
         let cells = cells.as_chunks().0;
         let first = cells.first().map_or(0.0, |cell| f64::from_ne_bytes(*cell));
-        let (mut least, mut most) = (first, first);
-        for run in cells.chunks(BLOCK) {
-            check_finite(run)?;
-            (least, most) = extremes(run, least, most);
+        let (mut least, most) = extremes(cells, first, first);
+        if let Some(value) = [least, most].into_iter().find(|value| !value.is_finite()) {
+            return Err(fault(format!("{value} cannot be packed")));
         }
         if bits == 0 {
             return Self::new(first, 0, decimal, 0);
@@ -151,7 +151,7 @@ fn check_finite(cells: &[[u8; 8]]) -> Result<()> {
     Ok(())
 }
 
-/// The smallest and the largest of finite values and those given, in eight lanes that do not wait for one another.
+/// The smallest and the largest of values and those given, in eight lanes that do not wait for one another. NaN does not count.
 fn extremes(cells: &[[u8; 8]], low: f64, high: f64) -> (f64, f64) {
     let (mut least, mut most) = ([low; 8], [high; 8]);
     let (lanes, rest) = cells.as_chunks::<8>();
@@ -174,9 +174,9 @@ fn round_narrow(x: f64, limit: f64) -> u64 {
     let x = if x > 0.0 { x } else { 0.0 };
     let x = if x < limit { x } else { limit };
     // To the nearest, and of two to the even one: which is too low where half was dropped. All of it is exact.
-    let even = (x + SHIFT) - SHIFT;
-    let whole = even + if x - even >= 0.5 { 1.0 } else { 0.0 };
-    (whole + SHIFT).to_bits() ^ SHIFT.to_bits()
+    let near = x + SHIFT;
+    let low = x - (near - SHIFT) >= 0.5;
+    (near.to_bits() ^ SHIFT.to_bits()) + u64::from(low)
 }
 
 /// Rounds half away from zero into 0..=most; the cast saturates, so what lies below the reference becomes 0.

@@ -1,12 +1,15 @@
 //! Byte shuffle: byte `b` of every element comes before byte `b + 1` of any.
 //!
-//! Elements go eight bytes of each at a time, eight elements to a square of bytes that is turned over its diagonal: twelve
-//! exchanges of half of two words, instead of 64 bytes moved one by one. Four squares side by side are turned together, so
-//! that the words of an exchange lie in vectors, and rows of the result are 32 bytes.
+//! On the way out elements go eight bytes of each at a time, eight elements to a square of bytes that is turned over its
+//! diagonal: twelve exchanges of half of two words, instead of 64 bytes moved one by one. Four squares side by side are turned
+//! together, so that the words of an exchange lie in vectors, and rows of the result are 32 bytes.
+//!
+//! On the way back rows are woven in pairs: bytes of two rows to pairs, those of two to fours, those to eights. Each step is a
+//! loop over two slices, which vectors do many at a time.
 
 use tesseral_core::{Error, Result};
 
-/// Elements moved at once byte by byte, so that both sides stay in the first cache.
+/// Elements moved at once, so that both sides, and what lies between two steps, stay in the first cache.
 const TILE: usize = 512;
 /// Squares turned together.
 const SQUARES: usize = 4;
@@ -73,28 +76,59 @@ pub fn decode_range_into(src: &[u8], size: usize, first: usize, dst: &mut [u8]) 
     let src = &src[first..];
     match size {
         1 => dst.copy_from_slice(&src[..count]),
-        2 => zip2(src, n, dst),
-        4 => zip4(src, n, dst),
+        2 => weave::<1, 2>(src, &src[n..], dst),
+        4 => fours_back(src, n, dst),
         _ if size.is_multiple_of(8) => {
-            (0..size).step_by(8).for_each(|byte| squares_back(src, size, byte, n, dst));
-            strided_back(src, size, n, count / GROUP * GROUP, dst);
+            (0..size).step_by(8).for_each(|byte| eights_back(&src[byte * n..], size, byte, n, dst));
         }
-        _ => strided_back(src, size, n, 0, dst),
+        _ => strided_back(src, size, n, dst),
     }
     Ok(())
 }
 
-/// Rows that begin `n` bytes apart, one per byte of an element.
-fn zip2(src: &[u8], n: usize, dst: &mut [u8]) {
-    for ((out, a), b) in dst.as_chunks_mut::<2>().0.iter_mut().zip(src).zip(&src[n..]) {
-        *out = [*a, *b];
+/// Pieces of `N` bytes of two slices in turn, two of them `M` bytes.
+#[inline]
+fn weave<const N: usize, const M: usize>(a: &[u8], b: &[u8], out: &mut [u8]) {
+    let (a, b) = (a.as_chunks::<N>().0, b.as_chunks::<N>().0);
+    for ((out, a), b) in out.as_chunks_mut::<M>().0.iter_mut().zip(a).zip(b) {
+        out[..N].copy_from_slice(a);
+        out[N..].copy_from_slice(b);
     }
 }
 
-fn zip4(src: &[u8], n: usize, dst: &mut [u8]) {
-    let rows = src.iter().zip(&src[n..]).zip(&src[2 * n..]).zip(&src[3 * n..]);
-    for (out, (((a, b), c), d)) in dst.as_chunks_mut::<4>().0.iter_mut().zip(rows) {
-        *out = [*a, *b, *c, *d];
+/// Elements of four bytes, from rows that begin `n` bytes apart.
+fn fours_back(src: &[u8], n: usize, dst: &mut [u8]) {
+    let mut twos = [[0; 2 * TILE]; 2];
+    for (tile, out) in dst.chunks_mut(4 * TILE).enumerate() {
+        let row = |b: usize| &src[b * n + tile * TILE..][..out.len() / 4];
+        for (i, two) in twos.iter_mut().enumerate() {
+            weave::<1, 2>(row(2 * i), row(2 * i + 1), two);
+        }
+        weave::<2, 4>(&twos[0], &twos[1], out);
+    }
+}
+
+/// Eight bytes of each element, from `first` on.
+fn eights_back(src: &[u8], size: usize, first: usize, n: usize, dst: &mut [u8]) {
+    let mut twos = [[0; 2 * TILE]; 4];
+    let mut fours = [[0; 4 * TILE]; 2];
+    let mut eights = [0; 8 * TILE];
+    for (tile, out) in dst.chunks_mut(size * TILE).enumerate() {
+        let row = |b: usize| &src[b * n + tile * TILE..][..out.len() / size];
+        for (i, two) in twos.iter_mut().enumerate() {
+            weave::<1, 2>(row(2 * i), row(2 * i + 1), two);
+        }
+        for (i, four) in fours.iter_mut().enumerate() {
+            weave::<2, 4>(&twos[2 * i], &twos[2 * i + 1], four);
+        }
+        if size == 8 {
+            weave::<4, 8>(&fours[0], &fours[1], out);
+        } else {
+            weave::<4, 8>(&fours[0], &fours[1], &mut eights);
+            for (element, eight) in out.chunks_exact_mut(size).zip(eights.as_chunks::<8>().0) {
+                element[first..first + 8].copy_from_slice(eight);
+            }
+        }
     }
 }
 
@@ -131,23 +165,6 @@ fn squares_out<const C: usize>(src: &[u8], size: usize, first: usize, n: usize, 
     }
 }
 
-/// The way back of [`squares_out`], for eight bytes.
-fn squares_back(src: &[u8], size: usize, first: usize, n: usize, dst: &mut [u8]) {
-    for (number, group) in dst.chunks_exact_mut(GROUP * size).enumerate() {
-        let mut words: [[u64; SQUARES]; 8] = std::array::from_fn(|b| {
-            let row = src[(first + b) * n + GROUP * number..].as_chunks().0.first_chunk::<SQUARES>();
-            row.map_or([0; SQUARES], |row| row.map(u64::from_le_bytes))
-        });
-        turn(&mut words);
-        for (i, row) in words.into_iter().enumerate() {
-            for (square, word) in row.into_iter().enumerate() {
-                let at = (8 * square + i) * size + first;
-                group[at..at + 8].copy_from_slice(&word.to_le_bytes());
-            }
-        }
-    }
-}
-
 /// Elements from `first` on, byte by byte.
 fn strided_out(src: &[u8], size: usize, n: usize, first: usize, dst: &mut [u8]) {
     for (tile, elements) in src[first * size..].chunks(TILE * size).enumerate() {
@@ -159,11 +176,11 @@ fn strided_out(src: &[u8], size: usize, n: usize, first: usize, dst: &mut [u8]) 
     }
 }
 
-/// The way back of [`strided_out`].
-fn strided_back(src: &[u8], size: usize, n: usize, first: usize, dst: &mut [u8]) {
-    for (tile, elements) in dst[first * size..].chunks_mut(TILE * size).enumerate() {
+/// All elements, byte by byte.
+fn strided_back(src: &[u8], size: usize, n: usize, dst: &mut [u8]) {
+    for (tile, elements) in dst.chunks_mut(TILE * size).enumerate() {
         for b in 0..size {
-            let start = b * n + first + tile * TILE;
+            let start = b * n + tile * TILE;
             let bytes = &src[start..start + elements.len() / size];
             elements[b..].iter_mut().step_by(size).zip(bytes).for_each(|(out, byte)| *out = *byte);
         }

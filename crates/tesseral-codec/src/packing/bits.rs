@@ -16,11 +16,6 @@ macro_rules! by_width {
             _ => $other,
         }
     };
-    ($width:expr, $call:ident $args:tt, else $other:expr) => {
-        by_width!($width, $call $args, else $other;
-            1 2 3 4 5 6 7 9 10 11 12 13 14 15 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31 33 34 35 36 37 38 39 40 41 42
-            43 44 45 46 47 48 49 50 51 52 53 54 55 56)
-    };
 }
 
 /// Packs numbers block by block.
@@ -53,7 +48,11 @@ impl Packer {
             16 => store(numbers, bytes, |number| (number as u16).to_be_bytes()),
             32 => store(numbers, bytes, |number| (number as u32).to_be_bytes()),
             64 => store(numbers, bytes, u64::to_be_bytes),
-            bits => by_width!(bits, place(numbers, bytes), else place_wide(numbers, bits, bytes)),
+            bits @ ..16 => by_width!(bits, gather(numbers, bytes), else {};
+                1 2 3 4 5 6 7 9 10 11 12 13 14 15),
+            bits => by_width!(bits, place(numbers, bytes), else place_wide(numbers, bits, bytes);
+                17 18 19 20 21 22 23 24 25 26 27 28 29 30 31 33 34 35 36 37 38 39 40 41 42 43 44 45 46 47 48 49 50 51 52 53
+                54 55 56),
         }
         out.extend_from_slice(&bytes[..len]);
     }
@@ -63,6 +62,17 @@ impl Packer {
 fn store<const N: usize>(numbers: &[u64], bytes: &mut [u8], cut: impl Fn(u64) -> [u8; N]) {
     let room = bytes.as_chunks_mut().0;
     room.iter_mut().zip(numbers).for_each(|(out, number)| *out = cut(*number));
+}
+
+/// Puts numbers of up to 15 bits in place, in eights, which one wide word holds.
+fn gather<const B: usize>(numbers: &[u64], bytes: &mut [u8]) {
+    for (group, eight) in numbers.as_chunks::<8>().0.iter().enumerate() {
+        let Some(room) = bytes[group * B..].first_chunk_mut::<16>() else { return };
+        // Two words that do not wait for one another.
+        let four = |from: usize| eight[from..from + 4].iter().fold(0, |word, number| word << B | number);
+        let word = u128::from(four(0)) << (4 * B) | u128::from(four(4));
+        *room = (word << (128 - 8 * B)).to_be_bytes();
+    }
 }
 
 /// Puts numbers of up to 56 bits in place, in eights. Each goes below those that wait in a word, which is stored whole and
