@@ -147,9 +147,14 @@ pub fn encode<'py>(
     let arrays = objects.iter().map(|(_, a)| Ok(a.try_readonly()?)).collect::<PyResult<Vec<_>>>()?;
     let bytes = arrays.iter().map(|a| Ok(a.as_slice()?)).collect::<PyResult<Vec<&[u8]>>>()?;
     let pairs: Vec<_> = descriptors.iter().zip(bytes).collect();
-    let encoder = if encoded { tensogram::encode_pre_encoded } else { tensogram::encode };
+    let encoder = if encoded { tensogram::encode_pre_encoded_parts } else { tensogram::encode_parts };
     let message = py.detach(|| encoder(&metadata, &pairs, &options)).or_raise(py)?;
-    Ok(PyBytes::new(py, &message))
+    let room = || Error::limit("a message in memory", message.total_length(), usize::MAX as u64);
+    let len = usize::try_from(message.total_length()).map_err(|_| raise(py, &room()))?;
+    PyBytes::new_with(py, len, |mut room| {
+        // Nobody else knows of these bytes yet.
+        py.detach(|| message.write(|part| room.write_all(part))).map_err(PyErr::from)
+    })
 }
 
 type Object<'py> = (Bound<'py, PyAny>, Bound<'py, PyAny>);

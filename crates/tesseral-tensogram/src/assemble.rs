@@ -61,7 +61,7 @@ fn padded(body: &[u8]) -> Result<u64> {
 /// The body of a hash list.
 pub fn build_hash_frame_cbor(hashes: &[u64]) -> Vec<u8> {
     let hashes = hashes.iter().map(|hash| format!("{hash:016x}")).collect();
-    HashList { algorithm: "xxh3".to_owned(), hashes }.to_item().to_bytes()
+    HashList { algorithm: "xxh3".to_owned(), hashes }.to_bytes()
 }
 
 /// Where each object begins when the first does at `start`, and where the last one's padding ends.
@@ -88,13 +88,13 @@ pub fn compute_object_offsets(start: u64, lengths: &[u64]) -> Result<(Vec<u64>, 
 /// `Limit` beyond `u64`.
 pub fn build_index_frame(others: u64, lengths: &[u64]) -> Result<(Vec<u8>, u64)> {
     let mut index = Index { offsets: vec![0; lengths.len()], lengths: lengths.to_vec() };
-    let mut body = index.to_item().to_bytes();
+    let mut body = index.to_bytes();
     loop {
         let before = padded(&body)?;
         let start = others.checked_add(before).ok_or_else(too_long)?;
         let end;
         (index.offsets, end) = compute_object_offsets(start, lengths)?;
-        body = index.to_item().to_bytes();
+        body = index.to_bytes();
         if padded(&body)? == before {
             return Ok((body, end));
         }
@@ -125,7 +125,7 @@ pub fn surround(
     aggregate: AggregateHash,
 ) -> Result<Surround> {
     let flags = compute_message_flags(lengths.len(), hashed, aggregate);
-    let metadata = metadata.to_item().to_bytes();
+    let metadata = metadata.to_bytes();
     let hash_list = build_hash_frame_cbor(hashes);
     let mut others = preamble::LEN + padded(&metadata)?;
     if flags & preamble::HEADER_HASHES != 0 {
@@ -180,6 +180,54 @@ pub fn assemble_message(surround: &Surround, objects: Vec<ObjectFrame<'_>>) -> R
     Ok(out)
 }
 
+/// A message whose objects are encoded and not yet put together: its length is known before there is room for it.
+#[derive(Clone, Debug)]
+pub struct EncodedMessage<'a> {
+    surround: Surround,
+    objects: Vec<ObjectFrame<'a>>,
+}
+
+impl<'a> EncodedMessage<'a> {
+    /// Of metadata and encoded objects, all of which must have been hashed or none.
+    ///
+    /// # Errors
+    /// `Limit` beyond `u64`.
+    pub fn new(
+        metadata: &Metadata,
+        objects: Vec<ObjectFrame<'a>>,
+        hashed: bool,
+        aggregate: AggregateHash,
+    ) -> Result<Self> {
+        let lengths: Vec<u64> = objects.iter().map(ObjectFrame::total_length).collect();
+        let hashes: Vec<u64> = objects.iter().map(ObjectFrame::hash).collect();
+        let surround = surround(metadata, &lengths, &hashes, hashed, aggregate)?;
+        Ok(Self { surround, objects })
+    }
+
+    /// Its length in bytes.
+    pub fn total_length(&self) -> u64 {
+        self.surround.total_length
+    }
+
+    /// Hands its bytes on in order.
+    ///
+    /// # Errors
+    /// What `put` returns.
+    pub fn write<E>(&self, mut put: impl FnMut(&[u8]) -> Result<(), E>) -> Result<(), E> {
+        put(&self.surround.head)?;
+        self.objects.iter().try_for_each(|object| object.write(&mut put))?;
+        put(&self.surround.tail)
+    }
+
+    /// Puts it together in one buffer. See [`assemble_message`].
+    ///
+    /// # Errors
+    /// `Limit` when there is no room for it.
+    pub fn into_bytes(self) -> Result<Vec<u8>> {
+        assemble_message(&self.surround, self.objects)
+    }
+}
+
 /// Makes a message of metadata and encoded objects, all of which must have been hashed or none.
 ///
 /// # Errors
@@ -190,10 +238,7 @@ pub fn encode_message(
     hashed: bool,
     aggregate: AggregateHash,
 ) -> Result<Vec<u8>> {
-    let lengths: Vec<u64> = objects.iter().map(ObjectFrame::total_length).collect();
-    let hashes: Vec<u64> = objects.iter().map(ObjectFrame::hash).collect();
-    let surround = surround(metadata, &lengths, &hashes, hashed, aggregate)?;
-    assemble_message(&surround, objects)
+    EncodedMessage::new(metadata, objects, hashed, aggregate)?.into_bytes()
 }
 
 /// What the library says of an object among the keys of its entry.

@@ -272,15 +272,18 @@ impl MaskOptions {
 
 /// Encodes the cells of an object, native-endian, into its frame. Cells that are stored as they are stay where they lie.
 pub(crate) fn encode_object<'a>(
-    stages: &Stages,
+    stages: Stages,
     mut cells: Cow<'a, [u8]>,
     masks: &MaskOptions,
     hashed: bool,
 ) -> Result<ObjectFrame<'a>> {
-    let mut descriptor = stages.descriptor.clone();
+    let fits = stages.fits_packing();
+    let mut descriptor = stages.descriptor;
     let dtype = descriptor.dtype;
-    let found = take_masks(dtype, &mut cells, masks)?;
-    if stages.fits_packing() {
+    // Packing refuses cells that are not finite: where it went well there are none to look for.
+    let fitted = if fits { fit_and_pack(&mut descriptor, &cells).ok() } else { None };
+    let found = if fitted.is_some() { Vec::new() } else { take_masks(dtype, &mut cells, masks)? };
+    if fits && fitted.is_none() {
         set_packing(&mut descriptor, &cells, &found)?;
     }
     let pipeline = Pipeline::of(&descriptor, PLACE)?;
@@ -288,13 +291,14 @@ pub(crate) fn encode_object<'a>(
         let what = "NaN that a mask would not bring back, in a compression that loses bits";
         return Err(Error::unsupported(what));
     }
-    let mut coded = match &pipeline.packing {
-        Some(packing) => {
+    let mut coded = match (fitted, &pipeline.packing) {
+        (Some(packed), _) => Cow::Owned(packed),
+        (None, Some(packing)) => {
             let mut packed = Vec::new();
             packing.encode(&cells, &mut packed)?;
             Cow::Owned(packed)
         }
-        None => {
+        (None, None) => {
             let swapped = descriptor.big_endian.is_some_and(|big| big != cfg!(target_endian = "big"));
             if swapped && !pipeline.native(dtype) {
                 swap(dtype, cells.to_mut());
@@ -357,7 +361,7 @@ pub(crate) fn set_packing(
     descriptor: &mut Descriptor,
     cells: &[u8],
     masks: &[(MaskKind, Vec<u8>)],
-) -> Result<()> {
+) -> Result<Packing> {
     if !masks.is_empty() {
         return Err(Error::unsupported("simple_packing of cells that are not finite, without a given scale"));
     }
@@ -367,7 +371,15 @@ pub(crate) fn set_packing(
     let packing = Packing::fit(cells, bits, decimal)?;
     descriptor.params.insert("sp_reference_value".to_owned(), Item::Float(packing.reference));
     descriptor.params.insert("sp_binary_scale_factor".to_owned(), item(packing.binary.into()));
-    Ok(())
+    Ok(packing)
+}
+
+/// Packs cells with the scale that suits them.
+fn fit_and_pack(descriptor: &mut Descriptor, cells: &[u8]) -> Result<Vec<u8>> {
+    let packing = set_packing(descriptor, cells, &[])?;
+    let mut packed = Vec::new();
+    packing.encode(cells, &mut packed)?;
+    Ok(packed)
 }
 
 /// Takes NaN and infinities out of the cells, into masks; zeros stay in their place. Where a mask would not bring back the very
@@ -392,7 +404,8 @@ pub(crate) type Masks = Vec<(MaskKind, Vec<u8>)>;
 pub(crate) struct MaskFinder<'a> {
     dtype: DType,
     allowed: &'a MaskOptions,
-    patterns: [Vec<u8>; 3],
+    /// What each kind of mask brings back, once it is needed.
+    patterns: Option<[Vec<u8>; 3]>,
     /// Bytes of a mask.
     len: usize,
     found: [Vec<u8>; 3],
@@ -402,9 +415,8 @@ pub(crate) struct MaskFinder<'a> {
 impl<'a> MaskFinder<'a> {
     /// For that many cells in all.
     pub(crate) fn new(dtype: DType, count: u64, allowed: &'a MaskOptions) -> Self {
-        let patterns = MaskKind::ALL.map(|kind| pattern(dtype, kind).unwrap_or_default());
         let len = usize::try_from(count.div_ceil(8)).unwrap_or(usize::MAX);
-        Self { dtype, allowed, patterns, len, found: Default::default(), exact: true }
+        Self { dtype, allowed, patterns: None, len, found: Default::default(), exact: true }
     }
 
     /// Looks at cells from number `first` on.
@@ -425,7 +437,10 @@ impl<'a> MaskFinder<'a> {
                 };
                 return Err(Error::codec("masks", format!("cell {i} is {what}")).hint(hint));
             }
-            self.exact &= self.patterns[kind as usize] == cell;
+            let patterns = self.patterns.get_or_insert_with(|| {
+                MaskKind::ALL.map(|kind| pattern(self.dtype, kind).unwrap_or_default())
+            });
+            self.exact &= patterns[kind as usize] == cell;
             let bits = &mut self.found[kind as usize];
             if bits.is_empty() {
                 *bits = vec![0; self.len];

@@ -65,7 +65,7 @@ pub const ID: &str = "tensogram";
 pub use api::decoding::{
     DecodedObject, decode, decode_descriptors, decode_metadata, decode_object, decode_range,
 };
-pub use api::encoding::{encode, encode_pre_encoded};
+pub use api::encoding::{encode, encode_parts, encode_pre_encoded, encode_pre_encoded_parts};
 pub use api::error::TensogramError;
 pub use api::file::{Messages, TensogramFile};
 pub use api::options::{DecodeOptions, EncodeOptions, Provenance, Stamp};
@@ -77,7 +77,7 @@ pub use api::validate::{
     ValidationReport, validate_buffer, validate_file, validate_message,
 };
 pub use assemble::{
-    AggregateHash, Surround, assemble_message, build_hash_frame_cbor, build_index_frame,
+    AggregateHash, EncodedMessage, Surround, assemble_message, build_hash_frame_cbor, build_index_frame,
     compute_message_flags, compute_object_offsets, encode_message, surround,
 };
 pub use encode::MaskOptions;

@@ -130,7 +130,7 @@ impl Spool<'_> {
             out.put(&blob)?;
             descriptor.masks.push(mask);
         }
-        let cbor = descriptor.to_item().to_bytes();
+        let cbor = descriptor.to_bytes();
         let hash = out.hash.as_mut().map_or(0, |hash| {
             hash.update(&cbor);
             hash.digest()

@@ -277,7 +277,7 @@ impl TensogramWriter {
     /// Encodes a whole object and writes it behind those before it, or keeps it until they have come.
     fn place(&self, number: usize, cells: Vec<u8>) -> Result<()> {
         let array = self.array(number)?;
-        let frame = encode_object(&array.stages, Cow::Owned(cells), &self.masks, self.hashed);
+        let frame = encode_object(array.stages.clone(), Cow::Owned(cells), &self.masks, self.hashed);
         self.put(number, Some(frame.map_err(|e| e.in_array(&array.name))?))
     }
 
@@ -336,7 +336,7 @@ impl TensogramWriter {
         let frame = |array: &Array| {
             let descriptor = Descriptor::raw(array.dtype, &array.shape);
             let cells = array.bytes_of(Region::from_shape(&array.shape).cells())? as u64;
-            let cbor = descriptor.to_item().to_bytes().len() as u64;
+            let cbor = descriptor.to_bytes().len() as u64;
             Ok(cells.saturating_add(cbor).saturating_add(Kind::Object.min_len()))
         };
         let lengths: Vec<u64> = self.arrays.iter().map(frame).collect::<Result<_>>()?;

@@ -6,7 +6,7 @@ use tesseral_core::Error;
 
 use super::error::Result;
 use super::options::EncodeOptions;
-use crate::assemble::{complete, encode_message, refuse_reserved};
+use crate::assemble::{EncodedMessage, complete, refuse_reserved};
 use crate::encode::{Stages, encode_object};
 use crate::wire::descriptor::Descriptor;
 use crate::wire::metadata::Metadata;
@@ -22,6 +22,31 @@ pub fn encode(
     objects: &[(&Descriptor, &[u8])],
     options: &EncodeOptions,
 ) -> Result<Vec<u8>> {
+    Ok(encode_parts(metadata, objects, options)?.into_bytes()?)
+}
+
+/// As [`encode`], for those who have room of their own for the message: cells that are stored as they are stay where they lie
+/// until it is written.
+///
+/// ```
+/// use tesseral_core::DType;
+/// use tesseral_tensogram::{DataObjectDescriptor, EncodeOptions, GlobalMetadata, encode_parts};
+///
+/// let descriptor = DataObjectDescriptor::raw(DType::UInt8, &[3]);
+/// let message = encode_parts(&GlobalMetadata::default(), &[(&descriptor, &[1, 2, 3])], &EncodeOptions::default())?;
+/// let mut room = Vec::with_capacity(message.total_length() as usize);
+/// message.write(|part| Ok::<(), std::io::Error>(room.extend_from_slice(part)))?;
+/// assert_eq!(room.len() as u64, message.total_length());
+/// # Ok::<(), tesseral_tensogram::TensogramError>(())
+/// ```
+///
+/// # Errors
+/// As [`encode`].
+pub fn encode_parts<'a>(
+    metadata: &Metadata,
+    objects: &[(&Descriptor, &'a [u8])],
+    options: &EncodeOptions,
+) -> Result<EncodedMessage<'a>> {
     build(metadata, objects, options, object_frame)
 }
 
@@ -34,17 +59,29 @@ pub fn encode_pre_encoded(
     objects: &[(&Descriptor, &[u8])],
     options: &EncodeOptions,
 ) -> Result<Vec<u8>> {
+    Ok(encode_pre_encoded_parts(metadata, objects, options)?.into_bytes()?)
+}
+
+/// As [`encode_pre_encoded`], for those who have room of their own for the message.
+///
+/// # Errors
+/// As [`encode`].
+pub fn encode_pre_encoded_parts<'a>(
+    metadata: &Metadata,
+    objects: &[(&Descriptor, &'a [u8])],
+    options: &EncodeOptions,
+) -> Result<EncodedMessage<'a>> {
     build(metadata, objects, options, pre_encoded_frame)
 }
 
 type Encoder = for<'a> fn(&Descriptor, &'a [u8], &EncodeOptions) -> Result<ObjectFrame<'a>>;
 
-fn build(
+fn build<'a>(
     metadata: &Metadata,
-    objects: &[(&Descriptor, &[u8])],
+    objects: &[(&Descriptor, &'a [u8])],
     options: &EncodeOptions,
     encoder: Encoder,
-) -> Result<Vec<u8>> {
+) -> Result<EncodedMessage<'a>> {
     refuse_reserved(metadata)?;
     let mut frames = Vec::with_capacity(objects.len());
     for (descriptor, cells) in objects {
@@ -53,7 +90,7 @@ fn build(
     let mut metadata = metadata.clone();
     complete(&mut metadata, frames.iter().map(ObjectFrame::descriptor))?;
     metadata.reserved = options.provenance.reserved();
-    Ok(encode_message(&metadata, frames, options.hashing, options.aggregate_hash)?)
+    Ok(EncodedMessage::new(&metadata, frames, options.hashing, options.aggregate_hash)?)
 }
 
 fn refuse(detail: String) -> Error {
@@ -91,7 +128,7 @@ pub(crate) fn object_frame<'a>(
     if swapped && descriptor.dtype.word() > 1 {
         cells.to_mut().chunks_exact_mut(descriptor.dtype.word()).for_each(<[u8]>::reverse);
     }
-    Ok(encode_object(&stages, cells, &options.masks, options.hashing)?)
+    Ok(encode_object(stages, cells, &options.masks, options.hashing)?)
 }
 
 /// The frame of one object whose payload is ready.

@@ -85,14 +85,16 @@ fn uuid() -> String {
     let (high, low) = (random(), random());
     let high = high & !0xf000 | 0x4000;
     let low = low & !(3 << 62) | 2 << 62;
-    format!(
-        "{:08x}-{:04x}-{:04x}-{:04x}-{:012x}",
-        high >> 32,
-        high >> 16 & 0xffff,
-        high & 0xffff,
-        low >> 48,
-        low & 0xffff_ffff_ffff
-    )
+    let bits = u128::from(high) << 64 | u128::from(low);
+    let digits = (0..32).map(|i| char::from_digit((bits >> (124 - 4 * i)) as u32 & 15, 16).unwrap_or('0'));
+    let mut text = String::with_capacity(36);
+    for (i, digit) in digits.enumerate() {
+        if matches!(i, 8 | 12 | 16 | 20) {
+            text.push('-');
+        }
+        text.push(digit);
+    }
+    text
 }
 
 /// How a message is encoded.

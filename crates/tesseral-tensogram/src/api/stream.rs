@@ -87,12 +87,7 @@ impl<W: Write> StreamingEncoder<W> {
         }
         let mut head = Vec::new();
         Preamble { flags, total_length: 0 }.write(&mut head);
-        frame::write(
-            Kind::HeaderMetadata,
-            &self.metadata.to_item().to_bytes(),
-            self.options.hashing,
-            &mut head,
-        );
+        frame::write(Kind::HeaderMetadata, &self.metadata.to_bytes(), self.options.hashing, &mut head);
         self.put(&head)
     }
 
@@ -126,7 +121,7 @@ impl<W: Write> StreamingEncoder<W> {
             return Err(Error::corrupt("metadata", "the message to be written", None, detail).into());
         }
         let told = Metadata { base: vec![keys], ..Metadata::default() };
-        self.put_frame(Kind::Preceder, &told.to_item().to_bytes())?;
+        self.put_frame(Kind::Preceder, &told.to_bytes())?;
         self.preceders.extend(told.base);
         Ok(())
     }
@@ -197,11 +192,11 @@ impl<W: Write> StreamingEncoder<W> {
             entry.extend(told);
         }
         metadata.reserved = self.options.provenance.reserved();
-        self.put_frame(Kind::FooterMetadata, &metadata.to_item().to_bytes())?;
+        self.put_frame(Kind::FooterMetadata, &metadata.to_bytes())?;
         if self.lists_hashes() && !self.hashes.is_empty() {
             self.put_frame(Kind::FooterHash, &build_hash_frame_cbor(&self.hashes))?;
         }
-        self.put_frame(Kind::FooterIndex, &self.index.to_item().to_bytes())?;
+        self.put_frame(Kind::FooterIndex, &self.index.to_bytes())?;
         let mut end = Vec::new();
         Postamble { first_footer_offset, total_length: 0 }.write(&mut end);
         self.put(&end)

@@ -223,7 +223,7 @@ pub fn verify_canonical_cbor(bytes: &[u8]) -> Result<()> {
 }
 
 /// Bytes that hold most descriptors and metadata.
-const TYPICAL: usize = 256;
+pub(crate) const TYPICAL: usize = 256;
 
 /// Whether the bytes are the canonical form of the item they hold.
 pub fn is_canonical(bytes: &[u8], item: &Item) -> bool {
@@ -232,7 +232,8 @@ pub fn is_canonical(bytes: &[u8], item: &Item) -> bool {
     again == bytes
 }
 
-fn head(major: u8, argument: u64, out: &mut Vec<u8>) {
+/// Appends the head of an item: its major type and the number that goes with it.
+pub(crate) fn write_head(major: u8, argument: u64, out: &mut Vec<u8>) {
     let bytes = argument.to_be_bytes();
     let (low, from) = match argument {
         #[allow(clippy::cast_possible_truncation)]
@@ -275,37 +276,37 @@ impl Item {
     /// Appends the canonical form.
     pub fn write(&self, out: &mut Vec<u8>) {
         match self {
-            Self::UInt(n) => head(0, *n, out),
-            Self::Negative(n) => head(1, *n, out),
+            Self::UInt(n) => write_head(0, *n, out),
+            Self::Negative(n) => write_head(1, *n, out),
             Self::Bytes(bytes) => {
-                head(2, bytes.len() as u64, out);
+                write_head(2, bytes.len() as u64, out);
                 out.extend_from_slice(bytes);
             }
             Self::Text(text) => {
-                head(3, text.len() as u64, out);
+                write_head(3, text.len() as u64, out);
                 out.extend_from_slice(text.as_bytes());
             }
             Self::Array(items) => {
-                head(4, items.len() as u64, out);
+                write_head(4, items.len() as u64, out);
                 items.iter().for_each(|item| item.write(out));
             }
             Self::Map(pairs) => {
                 let mut sorted: Vec<&(Item, Item)> = pairs.iter().collect();
                 sorted.sort_by(|(a, _), (b, _)| bytewise(a, b));
-                head(5, sorted.len() as u64, out);
+                write_head(5, sorted.len() as u64, out);
                 for (key, value) in sorted {
                     key.write(out);
                     value.write(out);
                 }
             }
             Self::Tag(tag, item) => {
-                head(6, *tag, out);
+                write_head(6, *tag, out);
                 item.write(out);
             }
             Self::Bool(value) => out.push(if *value { 0xf5 } else { 0xf4 }),
             Self::Null => out.push(0xf6),
             Self::Undefined => out.push(0xf7),
-            Self::Simple(value) => head(7, (*value).into(), out),
+            Self::Simple(value) => write_head(7, (*value).into(), out),
             Self::Float(value) => write_float(*value, out),
         }
     }

@@ -3,6 +3,7 @@
 use tesseral_core::{DType, Result};
 
 use super::cbor::{Item, Map, Place};
+use super::part::Part;
 
 /// The dtypes there are, under the names the format has for them.
 pub const DTYPES: [DType; 15] = [
@@ -170,37 +171,49 @@ impl Descriptor {
         })
     }
 
-    /// As an item.
-    pub fn to_item(&self) -> Item {
-        let text = |text: &str| Item::Text(text.to_owned());
-        let list = |numbers: &[u64]| Item::Array(numbers.iter().copied().map(Item::UInt).collect());
-        let mut map = self.params.clone();
-        map.insert("type".to_owned(), text(&self.kind));
-        map.insert("ndim".to_owned(), Item::UInt(self.shape.len() as u64));
-        map.insert("shape".to_owned(), list(&self.shape));
-        map.insert("strides".to_owned(), list(&self.strides));
-        map.insert("dtype".to_owned(), text(&self.dtype.to_string()));
+    /// What it is made of.
+    fn part<'a>(&'a self, dtype: &'a str) -> Part<'a> {
+        // Parameters do not say again what the descriptor says.
+        let params = self.params.iter().filter(|(key, _)| !NAMED.contains(&key.as_str()));
+        let mut pairs: Vec<_> = params.map(|(key, item)| (key.as_str(), Part::Item(item))).collect();
+        pairs.extend([
+            ("type", Part::Text(&self.kind)),
+            ("ndim", Part::UInt(self.shape.len() as u64)),
+            ("shape", Part::UInts(&self.shape)),
+            ("strides", Part::UInts(&self.strides)),
+            ("dtype", Part::Text(dtype)),
+            ("encoding", Part::Text(&self.encoding)),
+            ("filter", Part::Text(&self.filter)),
+            ("compression", Part::Text(&self.compression)),
+        ]);
         if let Some(big) = self.big_endian {
-            map.insert("byte_order".to_owned(), text(if big { "big" } else { "little" }));
+            pairs.push(("byte_order", Part::Text(if big { "big" } else { "little" })));
         }
-        map.insert("encoding".to_owned(), text(&self.encoding));
-        map.insert("filter".to_owned(), text(&self.filter));
-        map.insert("compression".to_owned(), text(&self.compression));
         if !self.masks.is_empty() {
             let masks = self.masks.iter().map(|mask| {
                 let mut pairs = vec![
-                    ("method".to_owned(), text(&mask.method)),
-                    ("offset".to_owned(), Item::UInt(mask.offset)),
-                    ("length".to_owned(), Item::UInt(mask.length)),
+                    ("method", Part::Text(&mask.method)),
+                    ("offset", Part::UInt(mask.offset)),
+                    ("length", Part::UInt(mask.length)),
                 ];
                 if !mask.params.is_empty() {
-                    pairs.push(("params".to_owned(), Item::map(mask.params.clone())));
+                    pairs.push(("params", Part::of(&mask.params)));
                 }
-                (mask.kind.key(), Item::map(pairs))
+                (mask.kind.key(), Part::Map(pairs))
             });
-            map.insert("masks".to_owned(), Item::map(masks));
+            pairs.push(("masks", Part::Map(masks.collect())));
         }
-        Item::map(map)
+        Part::Map(pairs)
+    }
+
+    /// As an item.
+    pub fn to_item(&self) -> Item {
+        self.part(&self.dtype.to_string()).to_item()
+    }
+
+    /// Its canonical form.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        self.part(&self.dtype.to_string()).to_bytes()
     }
 
     /// Number of cells; `None` beyond `u64`.

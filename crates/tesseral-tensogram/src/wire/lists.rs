@@ -3,6 +3,7 @@
 use tesseral_core::Result;
 
 use super::cbor::{Item, Place};
+use super::part::Part;
 
 /// Where the objects of a message are, counted from its first byte.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -34,10 +35,10 @@ impl Index {
         Ok(index)
     }
 
-    /// As an item.
-    pub fn to_item(&self) -> Item {
-        let list = |numbers: &[u64]| Item::Array(numbers.iter().copied().map(Item::UInt).collect());
-        Item::map([("lengths", list(&self.lengths)), ("offsets", list(&self.offsets))])
+    /// Its canonical form.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        Part::Map(vec![("offsets", Part::UInts(&self.offsets)), ("lengths", Part::UInts(&self.lengths))])
+            .to_bytes()
     }
 }
 
@@ -67,9 +68,10 @@ impl HashList {
         Ok(Self { algorithm, hashes })
     }
 
-    /// As an item.
-    pub fn to_item(&self) -> Item {
-        let hashes = self.hashes.iter().cloned().map(Item::Text).collect();
-        Item::map([("hashes", Item::Array(hashes)), ("algorithm", Item::Text(self.algorithm.clone()))])
+    /// Its canonical form.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let hashes = self.hashes.iter().map(|hash| Part::Text(hash)).collect();
+        Part::Map(vec![("hashes", Part::Array(hashes)), ("algorithm", Part::Text(&self.algorithm))])
+            .to_bytes()
     }
 }

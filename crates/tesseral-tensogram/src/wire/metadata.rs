@@ -3,6 +3,7 @@
 use tesseral_core::Result;
 
 use super::cbor::{Item, Map, Place};
+use super::part::Part;
 
 /// Metadata of a message.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -56,19 +57,28 @@ impl Metadata {
         Ok(metadata)
     }
 
-    /// As an item; what is empty is left out.
-    pub fn to_item(&self) -> Item {
-        let map = |map: &Map| Item::map(map.iter().map(|(key, item)| (key.clone(), item.clone())));
+    /// What it is made of; what is empty is left out.
+    fn part(&self) -> Part<'_> {
         let mut pairs = Vec::new();
         if !self.base.is_empty() {
-            pairs.push((BASE, Item::Array(self.base.iter().map(map).collect())));
+            pairs.push((BASE, Part::Array(self.base.iter().map(Part::of).collect())));
         }
         if !self.extra.is_empty() {
-            pairs.push((EXTRA, map(&self.extra)));
+            pairs.push((EXTRA, Part::of(&self.extra)));
         }
         if !self.reserved.is_empty() {
-            pairs.push((RESERVED, map(&self.reserved)));
+            pairs.push((RESERVED, Part::of(&self.reserved)));
         }
-        Item::map(pairs)
+        Part::Map(pairs)
+    }
+
+    /// As an item.
+    pub fn to_item(&self) -> Item {
+        self.part().to_item()
+    }
+
+    /// Its canonical form.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        self.part().to_bytes()
     }
 }

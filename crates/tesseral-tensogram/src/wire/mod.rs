@@ -6,6 +6,7 @@ pub mod frame;
 pub mod lists;
 pub mod metadata;
 pub mod object;
+pub(crate) mod part;
 pub mod postamble;
 pub mod preamble;
 

@@ -21,7 +21,7 @@ pub struct ObjectFrame<'a> {
 impl<'a> ObjectFrame<'a> {
     /// Puts a descriptor and its payload region (payload, then masks) into a frame.
     pub fn new(descriptor: Descriptor, region: Cow<'a, [u8]>, hashed: bool) -> Self {
-        let cbor = descriptor.to_item().to_bytes();
+        let cbor = descriptor.to_bytes();
         let hash = if hashed {
             let mut hasher = Xxh3::new();
             hasher.update(&region);
@@ -53,9 +53,10 @@ impl<'a> ObjectFrame<'a> {
     /// # Errors
     /// What `put` returns.
     pub fn write<E>(&self, mut put: impl FnMut(&[u8]) -> Result<(), E>) -> Result<(), E> {
-        put(&self.head())?;
+        let (head, tail) = self.around();
+        put(&head)?;
         put(&self.region)?;
-        put(&self.tail())
+        put(&tail)
     }
 
     /// Its bytes behind others, padded, in a buffer with room for `total`. A payload of its own is moved on in its buffer, so
@@ -64,7 +65,7 @@ impl<'a> ObjectFrame<'a> {
     /// # Errors
     /// When there is no such room.
     pub fn behind(self, before: &[u8], total: usize) -> Result<Vec<u8>, TryReserveError> {
-        let (head, tail) = (self.head(), self.tail());
+        let (head, tail) = self.around();
         let start = before.len() + head.len();
         let mut out = match self.region {
             Cow::Owned(mut region) => {
@@ -89,14 +90,10 @@ impl<'a> ObjectFrame<'a> {
         Ok(out)
     }
 
-    /// What comes before the payload.
-    fn head(&self) -> Vec<u8> {
-        around(&self.cbor, self.region.len() as u64, self.hash, self.hashed).0
-    }
-
-    /// What comes after it.
-    fn tail(&self) -> Vec<u8> {
-        around(&self.cbor, self.region.len() as u64, self.hash, self.hashed).1
+    /// What comes before and after the payload region.
+    fn around(&self) -> (Vec<u8>, Vec<u8>) {
+        let (head, tail, _) = around(&self.cbor, self.region.len() as u64, self.hash, self.hashed);
+        (head, tail)
     }
 }
 
@@ -111,7 +108,8 @@ pub fn around(cbor: &[u8], region: u64, hash: u64, hashed: bool) -> (Vec<u8>, Ve
     head.extend_from_slice(&1_u16.to_be_bytes());
     head.extend_from_slice(&flags.to_be_bytes());
     head.extend_from_slice(&length.to_be_bytes());
-    let mut tail = cbor.to_vec();
+    let mut tail = Vec::with_capacity(cbor.len() + 32);
+    tail.extend_from_slice(cbor);
     tail.extend_from_slice(&(HEADER_LEN + region).to_be_bytes());
     tail.extend_from_slice(&hash.to_be_bytes());
     tail.extend_from_slice(&END);
