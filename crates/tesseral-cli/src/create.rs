@@ -1,6 +1,6 @@
 //! `tet create`: an array without a cell, for appends to fill.
 
-mod schema;
+mod words;
 
 use std::path::PathBuf;
 
@@ -13,7 +13,7 @@ use crate::failure::{Outcome, exit};
 use crate::output;
 use crate::text::escape;
 
-pub(crate) use schema::{field_of as field, range};
+pub(crate) use words::{field_of as field, range};
 
 /// Arguments of `tet create`.
 #[derive(Debug, Args)]
@@ -59,14 +59,9 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> Outcome {
             let bytes = std::fs::read(path).map_err(|e| Error::io("read", &shown, e))?;
             serde_json::from_slice(&bytes).map_err(|e| Error::invalid(format!("{shown}: {e}")))?
         }
-        None => schema::from_words(arguments)?,
+        None => words::document(arguments)?,
     };
-    let name = arguments.array.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    let (spec, options) = schema::parse(&name, &document)?;
-    let mut create = Create::new().option("empty", Value::Bool(true));
-    for (name, value) in options {
-        create = create.option(name, value);
-    }
+    let mut create = Create::new();
     if let Some(timestamp) = arguments.timestamp {
         create = create.option("timestamp", Value::UInt(timestamp));
     }
@@ -76,9 +71,7 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> Outcome {
     if arguments.force {
         create = create.overwrite();
     }
-    let mut session = create.begin(&arguments.array, "tiledb")?;
-    session.add(&spec)?;
-    session.commit()?;
+    create.declare(&arguments.array, "tiledb", &document)?.commit()?;
     let shown = arguments.array.to_string_lossy();
     if context.json() {
         output::print_json(&json!({"schema": "tesseral.create/1", "array": shown, "format": "tiledb"}))?;

@@ -52,5 +52,5 @@ mod _native {
     #[pymodule_export]
     use crate::view::View;
     #[pymodule_export]
-    use crate::write::{Staged, Writer};
+    use crate::write::{Staged, Writer, declare};
 }

@@ -109,6 +109,31 @@ fn scalar(field: &Field, fill: &Bound<'_, PyAny>) -> PyResult<tesseral::Result<S
     Ok(Scalar::from_le_bytes(field.dtype, bytes.as_slice()?))
 }
 
+/// A container that is asked for, with the options of its format.
+fn asked(overwrite: bool, options: Option<&Bound<'_, PyAny>>) -> PyResult<Create> {
+    let mut create = if overwrite { Create::new().overwrite() } else { Create::new() };
+    for (name, value) in options.map(value::from_attributes).transpose()?.unwrap_or_default() {
+        create = create.option(name, value);
+    }
+    Ok(create)
+}
+
+/// Begins an array without a cell, as a JSON document says.
+#[pyfunction]
+pub fn declare(
+    py: Python<'_>,
+    path: PathBuf,
+    document: &str,
+    format: &str,
+    overwrite: bool,
+    options: Option<&Bound<'_, PyAny>>,
+) -> PyResult<Writer> {
+    let create = asked(overwrite, options)?;
+    let document = serde_json::from_str(document).map_err(|e| PyValueError::new_err(e.to_string()))?;
+    let session = py.detach(|| create.declare(tesseral::local(&path)?, format, &document)).or_raise(py)?;
+    Ok(Writer { session: RwLock::new(Some(session)) })
+}
+
 #[pymethods]
 impl Writer {
     #[new]
@@ -122,13 +147,7 @@ impl Writer {
         statistics: bool,
         options: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Self> {
-        let mut create = Create::new();
-        for (name, value) in options.map(value::from_attributes).transpose()?.unwrap_or_default() {
-            create = create.option(name, value);
-        }
-        if overwrite {
-            create = create.overwrite();
-        }
+        let mut create = asked(overwrite, options)?;
         if !digests {
             create = create.without_digests();
         }

@@ -42,6 +42,7 @@ mod cells;
 mod container;
 mod convert;
 mod create;
+mod declare;
 mod diff;
 mod filter;
 mod overview;
@@ -62,6 +63,7 @@ pub use convert::{
     default_chunk, parse_codecs,
 };
 pub use create::{ArrayId, Create, Session};
+pub use declare::declared_field;
 pub use diff::{DiffOptions, Difference, FirstDifference, Note, Side, ValueDifference, diff};
 pub use overview::{Overview, Point, overview};
 pub use rechunk::rechunk;

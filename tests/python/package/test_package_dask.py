@@ -4,6 +4,7 @@ import os
 import signal
 import threading
 import time
+import tracemalloc
 from contextlib import contextmanager
 
 import dask
@@ -12,6 +13,7 @@ import numpy as np
 import pytest
 import tesseral
 import tesseral.dask as td
+import xarray as xr
 from conftest import CHUNKS, cells
 from dask.base import tokenize
 from tesseral._array import block_shape
@@ -63,6 +65,26 @@ def test_blocks_grow_to_the_size_asked_for(tmp_path):
     tesseral.write(tmp_path / "a.tet", {"a": np.zeros((1000, 300))}, chunks=(10, 30))
     array = tesseral.open(tmp_path / "a.tet")["a"]
     assert block_shape(array, 240_000) == (100, 300) and block_shape(array, 10_000) == (10, 120) and block_shape(array, 1) == (10, 30)
+
+
+def test_a_million_chunks_are_planned_in_few_tasks(tmp_path):
+    side = {"dtype": "int32", "domain": [0, 63_999], "tile": 64}
+    schema = {"dims": [{"name": "y", **side}, {"name": "x", **side}], "fields": [{"name": "v", "dtype": "float32"}]}
+    tesseral.create(tmp_path / "large", schema)
+    tracemalloc.start()
+    array = tesseral.open(tmp_path / "large")["v"]
+    lazy = td.from_array(array)
+    ds = xr.open_dataset(tmp_path / "large", chunks={})
+    plans = [lazy.mean(), td.reduce(array, "mean"), td.reduce(array, "mean", "y"), ds.v.mean().data]
+    tasks = [len(dict(plan.__dask_graph__())) for plan in plans]
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert np.prod([n // c for n, c in zip(array.shape, array.chunks)]) == 1_000_000
+    # About 128 MiB in a block: 16.4 GB are 123 of them and a few more, as they are whole chunks.
+    assert 123 <= lazy.npartitions <= 200 and ds.v.data.npartitions == lazy.npartitions
+    assert all(lazy.npartitions <= count <= 10_000 for count in tasks), tasks
+    # A word for each chunk would be more.
+    assert peak < 8_000_000
 
 
 def test_tokens_are_the_same_for_the_same_cells(arrays, tmp_path):

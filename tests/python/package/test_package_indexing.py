@@ -130,6 +130,7 @@ def test_sequence_and_exchange(arrays):
         assert len(array) == 7 and array.ndim == 3 and array.size == VALUES.size and array.nbytes == VALUES.nbytes
         assert all(np.array_equal(a, b) for a, b in zip(array, VALUES, strict=True))
         assert np.array_equal(np.from_dlpack(array), VALUES)
+        assert np.array_equal(array.__buffer__(0), VALUES) and array.__buffer__(0).readonly
         assert np.array_equal(np.concatenate([array, array]), np.concatenate([VALUES, VALUES]))
         whole = np.empty_like(VALUES)
         for box, values in array.blocks(100):

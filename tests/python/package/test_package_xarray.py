@@ -1,5 +1,9 @@
 """The xarray engine."""
 
+import copy
+import pickle
+
+import dask
 import numpy as np
 import pytest
 import tensogram
@@ -87,6 +91,30 @@ def test_dask_chunks_are_few_and_whole(arrays):
     ds = xr.open_dataset(arrays["raw.tet"]._container.url, chunks={})
     assert ds.a.chunks == ((7,), (5,), (6,))
     np.testing.assert_array_equal(ds.a.values, cells())
+
+
+@pytest.mark.filterwarnings("error")
+def test_blocks_are_lazy_and_silent(tmp_path):
+    """Whatever blocks are asked for, as long as they do not cut stored chunks."""
+    values = {"narrow": np.zeros((60, 50, 100), "u1"), "wide": np.arange(300_000.0).reshape(60, 50, 100)}
+    tesseral.write(tmp_path / "a.tet", values, dims=("t", "y", "x"), chunks=(5, 10, 20))
+    with dask.config.set({"array.chunk-size": "400kB"}):
+        for chunks in ({}, "auto", {"t": "auto"}, {"t": 15}, {"y": 20, "x": 40}, {"t": -1}):
+            ds = xr.open_dataset(tmp_path / "a.tet", chunks=chunks)
+            assert not ds.wide._in_memory and not ds.narrow._in_memory
+            for sizes, chunk in zip(ds.wide.chunks, (5, 10, 20)):
+                assert all(n % chunk == 0 for n in sizes)
+    assert pickle.loads(pickle.dumps(ds.wide.encoding)) == ds.wide.encoding == copy.deepcopy(ds.wide.encoding)
+    ds = xr.open_dataset(tmp_path / "a.tet", chunks={})
+    # Variables in the same chunks have the same blocks, which one may go over together.
+    assert ds.chunks["t"] == ds.wide.chunks[0] == (60,)
+    np.testing.assert_array_equal(ds.wide.values, values["wide"])
+
+
+def test_blocks_that_cut_chunks_are_told_of(tmp_path):
+    tesseral.write(tmp_path / "a.tet", {"a": np.zeros((60, 50))}, dims=("t", "y"), chunks=(5, 10))
+    with pytest.warns(UserWarning, match="stored chunks"):
+        xr.open_dataset(tmp_path / "a.tet", chunks={"t": 7})
 
 
 def test_cf_is_left_to_xarray(tmp_path):

@@ -30,6 +30,7 @@ from ._errors import (
     UnsupportedError,
 )
 from ._native import __version__, recognise
+from ._table import write_cells
 from ._tools import Converted, Difference, Finding, Recovered, Report, convert, diff, recover, verify
 from ._write import Session, WritableArray, create, write
 
@@ -73,6 +74,7 @@ __all__ = [
     "vacuum",
     "verify",
     "write",
+    "write_cells",
 ]
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ._native import View
 
 Axes = "int | str | tuple[int | str, ...] | list[int | str] | None"
-_BLOCK = 128 << 20
+BLOCK = 128 << 20
 
 
 class Field(NamedTuple):
@@ -259,6 +259,11 @@ class Array:
         cells = self._view.get(Ellipsis)
         return cells.filled(value) if isinstance(cells, np.ma.MaskedArray) else cells
 
+    def __buffer__(self, flags: int, /) -> memoryview:
+        # Python asks for it from 3.12 on; before that, buffers are those of `view()` and `[...]`.
+        cells: Any = self.__array__()
+        return memoryview(cells).toreadonly()
+
     def __dlpack__(self, **kwargs: Any) -> Any:
         return self.__array__(copy=True).__dlpack__(**kwargs)
 
@@ -278,7 +283,7 @@ class Array:
         for start in range(0, self.shape[0], step):
             yield from self._view.get(slice(start, start + step))
 
-    def blocks(self, nbytes: int = _BLOCK) -> Iterator[tuple[tuple[slice, ...], Any]]:
+    def blocks(self, nbytes: int = BLOCK) -> Iterator[tuple[tuple[slice, ...], Any]]:
         """The cells in boxes of whole chunks of about `nbytes`: where each lies, and its cells."""
         for box in boxes(self.shape, block_shape(self, nbytes)):
             yield box, self._view.get(box)
@@ -396,15 +401,18 @@ def _restore(pinned: Any, index: int, number: int, window: list[tuple[int, int, 
     return Array(container, container._source.view(index, number).restore(window))
 
 
-def block_shape(array: Array, nbytes: int = _BLOCK) -> tuple[int, ...]:
-    """Extents of boxes of whole chunks that take about `nbytes`, the last axes whole first."""
+def block_shape(array: Array, nbytes: int = BLOCK, itemsize: int | None = None) -> tuple[int, ...]:
+    """Extents of boxes of whole chunks that take up to `nbytes`, the last axes whole first. Boxes along an axis are of about the same size."""
+    cell = array.dtype.itemsize if itemsize is None else itemsize
     block = [min(chunk, extent) for chunk, extent in zip(array.chunks or array.shape, array.shape)]
     for axis in reversed(range(len(block))):
-        size = max(1, math.prod(block) * array.dtype.itemsize)
+        size = max(1, math.prod(block) * cell)
         times = nbytes // size
         if times < 2:
             break
-        block[axis] = min(array.shape[axis], block[axis] * times)
+        count = -(-array.shape[axis] // block[axis])
+        boxes_along = -(-count // times)
+        block[axis] = min(array.shape[axis], block[axis] * -(-count // boxes_along))
         if block[axis] < array.shape[axis]:
             break
     return tuple(max(1, n) for n in block)

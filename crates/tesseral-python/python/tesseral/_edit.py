@@ -68,7 +68,7 @@ def append(
 
     TileDB, dense: an array for the only field, or one per field by name; `region` says where, as slices of positions or a mapping of
     dimensions to slices of coordinates, all of it unless given. TileDB, sparse: a column per dimension and field by name (a data
-    frame will do); cells twice at one position are refused, unless `dedup` keeps the last; `sorted` promises the array's own order.
+    frame or a table of Arrow will do); cells twice at one position are refused, unless `dedup` keeps the last; `sorted` promises the array's own order.
     `timestamp` is when they count as written, in milliseconds since 1970.
 
     Tensogram: arrays by name as `tesseral.write` takes them, with its options; they become one more message.
@@ -86,7 +86,7 @@ def append(
     if array.sparse:
         if region is not None:
             raise InvalidRequestError("cells of a sparse array say themselves where they go", array=array.name)
-        _native.append(target, _columns(array, data, None), asked)
+        _native.append(target, _columns(array, columns_of(data), None), asked)
         return
     bounds = _bounds(array, region)
     given = data if isinstance(data, Mapping) else {array._view.columns()[0][0]: data}
@@ -147,7 +147,7 @@ def _columns(array: Array, data: Any, shape: tuple[int, ...] | None) -> list[_Co
 
 
 def _column(given: Any, dtype: np.dtype[Any], nullable: bool, labels: Any, shape: tuple[int, ...] | None, name: str) -> _Column:
-    cells, valid = _split(given, labels)
+    cells, valid = split(given, labels)
     if valid is not None and not nullable:
         if not valid.all():
             raise InvalidRequestError(f"{name!r} holds no nulls")
@@ -168,7 +168,33 @@ def _column(given: Any, dtype: np.dtype[Any], nullable: bool, labels: Any, shape
     return stored.reshape(-1).view(np.uint8), None, flags
 
 
-def _split(given: Any, labels: Sequence[Any] | None) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any] | None]:
+def columns_of(data: Any) -> dict[str, Any]:
+    """Columns by name: of a mapping, a data frame, or anything that hands on a table through Arrow's C interface."""
+    if isinstance(data, Mapping) or hasattr(data, "iloc"):
+        return {str(name): column for name, column in data.items()}
+    if not hasattr(data, "__arrow_c_stream__"):
+        raise InvalidRequestError(f"{type(data).__name__} is no table: give columns by name, a data frame or a table of Arrow")
+    import pyarrow as pa
+
+    table = pa.table(data)
+    return {name: _of_arrow(table.column(name)) for name in table.column_names}
+
+
+def _of_arrow(column: Any) -> np.ndarray[Any, Any]:
+    """A column of pyarrow: masked where numbers are null, None where texts are."""
+    import pyarrow as pa
+
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    fixed = pa.types.is_primitive(column.type)
+    if not fixed or column.null_count == 0:
+        return np.asarray(column.to_numpy())
+    # Numbers stay what they are: without a value under nulls integers would become floats.
+    zero = pa.scalar(0, pa.int8()).cast(column.type) if not pa.types.is_temporal(column.type) else pa.scalar(0, column.type)
+    return np.ma.array(column.fill_null(zero).to_numpy(), mask=column.is_null().to_numpy())
+
+
+def split(given: Any, labels: Sequence[Any] | None) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any] | None]:
     """Cells, and which of them are no null where some may be."""
     if isinstance(given, np.ma.MaskedArray):
         cells, valid = given.data, ~np.ma.getmaskarray(given)
@@ -178,13 +204,20 @@ def _split(given: Any, labels: Sequence[Any] | None) -> tuple[np.ndarray[Any, An
         cells = np.asarray(given.to_numpy(dtype=object))
     else:
         cells, valid = np.asarray(given), None
-    if cells.dtype == object and valid is None and any(cell is None for cell in cells.reshape(-1)):
-        valid = np.array([cell is not None for cell in cells.reshape(-1)]).reshape(cells.shape)
+    if cells.dtype == object and valid is None and any(_is_missing(cell) for cell in cells.reshape(-1)):
+        valid = np.array([not _is_missing(cell) for cell in cells.reshape(-1)]).reshape(cells.shape)
+        cells = cells.copy()
+        cells[~valid] = None
     if labels is not None and cells.dtype.kind in "OSU":
         codes = {label: code for code, label in enumerate(labels)}
-        plain = [0 if cell is None else codes[_text(cell)] for cell in cells.reshape(-1)]
+        plain = [0 if _is_missing(cell) else codes[_text(cell)] for cell in cells.reshape(-1)]
         cells = np.array(plain, np.int64).reshape(cells.shape)
     return cells, valid
+
+
+def _is_missing(cell: Any) -> bool:
+    """None, or NaN among texts."""
+    return cell is None or isinstance(cell, float) and cell != cell
 
 
 def _text(cell: Any) -> Any:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import math
 import os
 import threading
 from collections.abc import Mapping, Sequence
 from itertools import product
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 
@@ -94,6 +95,10 @@ class WritableArray:
     @property
     def ndim(self) -> int:
         return len(self.shape)
+
+    def __repr__(self) -> str:
+        stored = f"{np.count_nonzero(self._stored)} of {self._stored.size} chunks stored"
+        return f"<tesseral.WritableArray {self.name!r} {self.shape} {self.dtype}, {stored}>"
 
     def _region(self, key: Any) -> list[tuple[int, int]]:
         region = []
@@ -191,7 +196,6 @@ class WritableArray:
             return None
         del self._partial[coords]
         return [a for a, _ in bounds], buffer
-
 
     def _take(self, region: tuple[slice, ...], part: str) -> None:
         """Cells of a region from a container that holds them, stored bytes and all where whole chunks are taken."""
@@ -301,6 +305,10 @@ class Session:
         """Leaves no trace."""
         self._writer.abandon()
 
+    def __repr__(self) -> str:
+        names = ", ".join(array.name for array in self._arrays) or "no arrays yet"
+        return f"<tesseral.Session {self.path!r} {self.format}: {names}>"
+
     def __enter__(self) -> Session:
         return self
 
@@ -320,6 +328,7 @@ def _labels(dim: str, given: Any, extent: int) -> list[str] | None:
     return [as_text(value) for value in values]
 
 
+@overload
 def create(
     path: str | os.PathLike[str],
     format: str = "",
@@ -328,13 +337,44 @@ def create(
     digests: bool = True,
     statistics: bool = False,
     **options: Any,
-) -> Session:
-    """Begins a container. The format goes by the path's ending unless it is named: `tet`, `tensogram`, `tiledb`.
+) -> Session: ...
+@overload
+def create(path: str | os.PathLike[str], format: Mapping[str, Any], *, overwrite: bool = False, **options: Any) -> None: ...
+def create(path: str | os.PathLike[str], format: Any = "", *, overwrite: bool = False, **options: Any) -> Session | None:
+    """Begins a container, to be written in `with`. The format goes by the path's ending unless it is named: `tet`, `tensogram`, `tiledb`.
 
     `statistics` stores those of every chunk where the format leaves the choice; `digests=False` stores no digests. Other options are
     those of the format, such as `timestamp` of TileDB arrays.
+
+    With a schema in place of the format, makes a TileDB array without a cell at once, for `append` to fill:
+    `{"dims": [{"name", "dtype", "domain", "tile", "current"}], "fields": [{"name", "dtype", "cell", "nullable", "fill", "codecs",
+    "enumeration"}], "sparse", "duplicates", "capacity", "cell_order", "tile_order", "coordinates", "offsets", "validity"}`, of which
+    `dims` and `fields` must be there.
     """
-    return Session(path, format, overwrite=overwrite, digests=digests, statistics=statistics, **options)
+    if isinstance(format, Mapping):
+        declared(path, format, overwrite, options).commit()
+        return None
+    return Session(path, format, overwrite=overwrite, **options)
+
+
+def declared(path: str | os.PathLike[str], schema: Mapping[str, Any], overwrite: bool, options: Mapping[str, Any]) -> _native.Writer:
+    """Begins an array without a cell."""
+    target = os.fspath(path)
+    # Names with other endings are those of folders too.
+    format = format_of(target, "")[0] or next(id for id, _, _, _, folder in _native.formats() if folder)
+    return _native.declare(target, json.dumps(schema, default=_plain), format, overwrite, dict(options))
+
+
+def _plain(value: Any) -> Any:
+    """What JSON has no word for: dtypes by name, numbers and dates of NumPy, arrays as lists."""
+    if isinstance(value, (np.dtype, type)):
+        name = np.dtype(value).newbyteorder("=").name
+        return {"str": "string_utf8", "object": "string_utf8"}.get(name, name)
+    if isinstance(value, (np.ndarray, set, range)):
+        return list(value)
+    if isinstance(value, np.generic) and value.dtype.kind != "M":
+        return int(value.astype(np.int64)) if value.dtype.kind == "m" else value.item()
+    return as_text(value)
 
 
 def _per_array(option: Any, name: str, names: Sequence[str]) -> Any:

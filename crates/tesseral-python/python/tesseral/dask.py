@@ -13,19 +13,18 @@ from dask.base import compute, tokenize
 from dask.delayed import Delayed, delayed
 
 from . import _native
-from ._array import Array, block_shape, boxes
+from ._array import BLOCK, Array, block_shape, boxes
 from ._edit import append
 from ._write import WritableArray, create, format_of, write
 
 __all__ = ["from_array", "reduce", "store", "store_blocks"]
 
-_BLOCK = 128 << 20
 _FAN = 16
 # The format of parts that workers write.
 _PART = "tet"
 
 
-def from_array(array: Array, nbytes: int = _BLOCK, chunks: Any = None) -> da.Array:
+def from_array(array: Array, nbytes: int = BLOCK, chunks: Any = None) -> da.Array:
     """A Dask array whose blocks are whole chunks of about `nbytes`. Equal arrays give equal names."""
     name = f"tesseral-{tokenize(array, nbytes, chunks)}"
     wanted = block_shape(array, nbytes) if chunks is None else chunks
@@ -39,7 +38,7 @@ def reduce(
     what: str,
     axis: Any = None,
     *,
-    nbytes: int = _BLOCK,
+    nbytes: int = BLOCK,
     ddof: float = 0,
     skipna: bool = True,
 ) -> Delayed:

@@ -385,6 +385,9 @@ class TensogramFile(Sequence[Message]):
         self.path = os.fspath(path)
         self._file = _native.MessageFile(self.path)
 
+    def __repr__(self) -> str:
+        return f"<tesseral.tensogram.TensogramFile {self.path!r}>"
+
     def __len__(self) -> int:
         return len(self._file)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterable, Mapping
 from importlib.metadata import entry_points
 from typing import Any
@@ -13,7 +14,7 @@ from xarray.backends import BackendArray, BackendEntrypoint
 from xarray.core import indexing
 
 from . import _native
-from ._array import Array, block_shape
+from ._array import BLOCK, Array, block_shape
 from ._coords import along
 from ._container import Container, open as open_container
 from ._write import WritableArray, create
@@ -100,6 +101,7 @@ class _Builder:
         self.sizes: dict[str, int] = {}
         self.coords: dict[str, xr.Variable] = {}
         self.variables: dict[str, xr.Variable] = {}
+        self.tiled: dict[str, Array] = {}
 
     def add(self, name: str, array: Array) -> None:
         dims = []
@@ -112,7 +114,9 @@ class _Builder:
             if values is not None and dim not in self.coords:
                 self.coords[dim] = xr.Variable((dim,), values)
         data = indexing.LazilyIndexedArray(_Cells(array))
-        self.variables[name] = xr.Variable(tuple(dims), data, _attributes(array), _encoding(array, dims))
+        self.variables[name] = xr.Variable(tuple(dims), data, _attributes(array), _encoding(array))
+        if array.chunks is not None:
+            self.tiled[name] = array
 
     def _agrees(self, dim: str, extent: int, values: np.ndarray[Any, Any] | None) -> bool:
         """Whether a dimension of that name means the same in arrays seen before."""
@@ -121,17 +125,53 @@ class _Builder:
         known = self.coords.get(dim)
         return known is None or values is None or np.array_equal(known.values, values)
 
+    def _prefer(self) -> None:
+        """Says what blocks suit: the same for variables in the same chunks, whatever the size of a cell."""
+        widest: dict[Any, int] = {}
+        alike = {name: (self.variables[name].dims, array.chunks) for name, array in self.tiled.items()}
+        for name, array in self.tiled.items():
+            widest[alike[name]] = max(widest.get(alike[name], 1), array.dtype.itemsize)
+        for name, array in self.tiled.items():
+            blocks = block_shape(array, _block_size(), widest[alike[name]])
+            variable = self.variables[name]
+            variable.encoding["preferred_chunks"] = _Preferred(
+                zip(variable.dims, array.chunks or ()), dict(zip(variable.dims, blocks))
+            )
+
     def dataset(self, attrs: Mapping[str, Any]) -> xr.Dataset:
+        self._prefer()
         coords = {dim: variable for dim, variable in self.coords.items() if dim not in self.variables}
         return xr.Dataset(self.variables, coords=coords, attrs=attrs)
 
 
-def _encoding(array: Array, dims: list[str]) -> dict[str, Any]:
+class _Preferred(dict[Any, int]):
+    """Extents of stored chunks by dimension, beside those of blocks of whole chunks that suit tasks.
+
+    xarray looks twice: for the extent of blocks, with that of the dimension in case there is none, and for where stored chunks end,
+    with nothing. `chunks={}` thus gives few large blocks, while blocks that are asked for are held against the chunks in the file.
+    """
+
+    def __init__(self, stored: Any, blocks: dict[Any, int]) -> None:
+        super().__init__(stored)
+        self._blocks = blocks
+
+    def get(self, dim: Any, *default: Any) -> Any:
+        return self._blocks.get(dim, *default) if default else super().get(dim)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _Preferred, (dict(self), self._blocks)
+
+
+def _block_size() -> int:
+    """Bytes of a block: those that Dask goes by, where it is in use, so that `chunks={}` and `chunks="auto"` are of one mind."""
+    dask = sys.modules.get("dask")
+    return BLOCK if dask is None else int(dask.utils.parse_bytes(dask.config.get("array.chunk-size", BLOCK)))
+
+
+def _encoding(array: Array) -> dict[str, Any]:
     encoding: dict[str, Any] = {"source": array._container.url, "original_shape": array.shape}
     if array.chunks is not None:
         encoding["chunksizes"] = array.chunks
-        # Few large blocks of whole chunks, for `chunks={}`.
-        encoding["preferred_chunks"] = dict(zip(dims, block_shape(array)))
     return encoding
 
 

@@ -1,0 +1,123 @@
+"""Tables as sparse arrays: some columns say where a cell is, the others what is in it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ._edit import append, columns_of, split
+from ._errors import InvalidRequestError
+from ._write import declared
+
+
+def write_cells(
+    path: str | os.PathLike[str],
+    data: Any,
+    dims: str | Sequence[str],
+    *,
+    domain: Mapping[str, tuple[Any, Any]] | None = None,
+    tile: Mapping[str, Any] | None = None,
+    codec: Any = None,
+    duplicates: bool = False,
+    capacity: int | None = None,
+    timestamp: int | None = None,
+    overwrite: bool = False,
+) -> None:
+    """Makes a sparse TileDB array of a table: a data frame, an Arrow table, or columns by name. The columns named in `dims` say where
+    cells are, the others are fields.
+
+    `domain` gives the first and last coordinate that a dimension may ever have, by name; else all of its dtype. `tile` gives lengths of
+    tiles, `codec` codecs of all fields or by name, `capacity` the cells of a tile. Fields that hold nulls, or could by their dtype, are
+    nullable; categories become an enumeration. With `duplicates` a position may hold several cells. `append` adds more.
+    """
+    columns = columns_of(data)
+    axes = [dims] if isinstance(dims, str) else list(dims)
+    for name in axes:
+        if name not in columns:
+            raise KeyError(f"no column {name!r}; there is {', '.join(map(repr, columns)) or 'none'}")
+    schema = {
+        "sparse": True,
+        "duplicates": duplicates,
+        "capacity": capacity,
+        "dims": [_dimension(name, columns[name], (domain or {}).get(name), (tile or {}).get(name)) for name in axes],
+        "fields": [
+            _field(name, column, codec.get(name) if isinstance(codec, Mapping) else codec)
+            for name, column in columns.items()
+            if name not in axes
+        ],
+    }
+    # It counts as made when its first cells count as written.
+    made = {} if timestamp is None else {"timestamp": timestamp}
+    staged = declared(path, schema, overwrite, made).stage()
+    try:
+        append(str(staged.path), columns, timestamp=timestamp)
+    except BaseException:
+        staged.abandon()
+        raise
+    staged.publish()
+
+
+def _dimension(name: str, column: Any, domain: Any, tile: Any) -> dict[str, Any]:
+    cells, valid = split(column, None)
+    if valid is not None and not valid.all():
+        raise InvalidRequestError(f"{name!r} is without a value in some rows, so that they are nowhere")
+    cells = _typed(column, cells)
+    dtype, _ = _dtype(name, cells)
+    if dtype in ("string_utf8", "bytes"):
+        return {"name": name, "dtype": "string_ascii"}
+    return {"name": name, "dtype": dtype, "domain": _all_of(cells.dtype) if domain is None else list(domain), "tile": tile}
+
+
+def _all_of(dtype: np.dtype[Any]) -> list[Any]:
+    """The coordinates that a dimension of a dtype can have. Neither end of the integers, between which there would be more of them than 64
+    bits count, and no dates that are not written with four digits of a year."""
+    if dtype.kind == "f":
+        limits = np.finfo(dtype)
+        return [limits.min, limits.max]
+    if dtype.kind == "M" and np.datetime_data(dtype)[0] not in _SHORT:
+        return ["0001-01-01", "9999-12-31"]
+    whole = np.iinfo(np.int64 if dtype.kind in "Mm" else dtype)
+    low, high = whole.min + (whole.min < 0), whole.max - 1
+    return list(np.array([low, high]).astype(dtype)) if dtype.kind == "M" else [low, high]
+
+
+# Units of dates whose 64 bits do not reach from the first year to the last of four digits.
+_SHORT = ("ns", "ps", "fs", "as")
+
+
+def _field(name: str, column: Any, codec: Any) -> dict[str, Any]:
+    cells, valid = split(column, None)
+    field = {"name": name, "nullable": valid is not None, "codecs": _codecs(codec)}
+    categories = getattr(column, "cat", None)
+    if categories is not None:
+        labels = list(categories.categories)
+        code = next(code for code in ("int8", "int16", "int32", "int64") if len(labels) <= np.iinfo(code).max)
+        return {**field, "dtype": code, "enumeration": {"name": name, "labels": labels, "ordered": bool(categories.ordered)}}
+    dtype, cell = _dtype(name, _typed(column, cells if valid is None else cells[valid]))
+    return {**field, "dtype": dtype, "cell": cell}
+
+
+def _typed(column: Any, cells: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Cells in the dtype that a column of pandas means, which come as Python's own objects where some are missing."""
+    meant = getattr(getattr(column, "dtype", None), "numpy_dtype", None)
+    return cells if meant is None or meant.kind not in "biufMm" else cells.astype(meant)
+
+
+def _codecs(codec: Any) -> list[Any]:
+    items = [] if codec is None else [codec] if isinstance(codec, str) else list(codec)
+    return [item if isinstance(item, str) else {"name": item[0], **item[1]} for item in items]
+
+
+def _dtype(name: str, cells: np.ndarray[Any, Any]) -> tuple[str, Any]:
+    """The dtype of a column in the words of a schema, and the number of values in a cell."""
+    if cells.dtype.kind in "biufMm":
+        return cells.dtype.newbyteorder("=").name, 1
+    kinds = {type(cell) for cell in cells.reshape(-1)} if cells.dtype == object else {cells.dtype.type}
+    if all(issubclass(kind, str) for kind in kinds):
+        return "string_utf8", "var"
+    if all(issubclass(kind, bytes) for kind in kinds):
+        return "bytes", "var"
+    raise InvalidRequestError(f"{name!r} holds {', '.join(sorted(kind.__name__ for kind in kinds))}, which no field does")
