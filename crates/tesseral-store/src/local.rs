@@ -42,6 +42,10 @@ struct Opened {
 
 /// Beyond this many open files the oldest handles are let go.
 const MAX_OPEN: usize = 256;
+/// Files that are waited for at once.
+const MAX_WAITING: usize = 8;
+/// Files that are read in the time a thread takes to begin.
+const WORTH_A_THREAD: usize = 32;
 
 impl LocalStore {
     /// A store rooted at a file or folder, which need not exist yet.
@@ -100,8 +104,22 @@ impl LocalStore {
         Ok(opened)
     }
 
+    /// The end of a file, read once: neither the handle nor a map is worth keeping.
+    fn tail(&self, object: &str, most: u64) -> Result<(u64, Bytes)> {
+        let file = File::open(self.path(object)?).map_err(|e| self.io("open", object, e))?;
+        let len = self.len_of(object, &file)?;
+        let size = usize::try_from(len.min(most)).map_err(|_| Error::limit("one read", most, u64::MAX))?;
+        let mut bytes = vec![0; size];
+        file.read_exact_at(&mut bytes, len - size as u64).map_err(|e| self.io("read", object, e))?;
+        Ok((len, bytes.into()))
+    }
+
     fn file_len(&self, object: &str, opened: &Opened) -> Result<u64> {
-        let metadata = opened.file.metadata().map_err(|e| self.io("stat", object, e))?;
+        self.len_of(object, &opened.file)
+    }
+
+    fn len_of(&self, object: &str, file: &File) -> Result<u64> {
+        let metadata = file.metadata().map_err(|e| self.io("stat", object, e))?;
         if metadata.is_dir() {
             return Err(Error::io("read", self.describe(object), std::io::Error::from(IoKind::IsADirectory)));
         }
@@ -156,6 +174,26 @@ impl Store for LocalStore {
         self.mapped(object, &opened)
     }
 
+    fn tails(&self, objects: &[String], most: u64) -> Result<Vec<(u64, Bytes)>> {
+        let some = |objects: &[String]| -> Result<Vec<(u64, Bytes)>> {
+            objects.iter().map(|object| self.tail(object, most)).collect()
+        };
+        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        let threads = cores.min(MAX_WAITING).min(objects.len() / WORTH_A_THREAD);
+        if threads < 2 {
+            return some(objects);
+        }
+        std::thread::scope(|scope| {
+            let shares = objects.chunks(objects.len().div_ceil(threads));
+            let running: Vec<_> = shares.map(|share| scope.spawn(move || some(share))).collect();
+            let mut tails = Vec::with_capacity(objects.len());
+            for share in running {
+                tails.extend(share.join().map_err(|_| Error::invalid("a thread that read files ended"))??);
+            }
+            Ok(tails)
+        })
+    }
+
     fn list(&self, folder: &str) -> Result<Vec<ObjectInfo>> {
         let mut found = Vec::new();
         for entry in fs::read_dir(self.path(folder)?).map_err(|e| self.io("list", folder, e))? {
@@ -179,7 +217,18 @@ impl Store for LocalStore {
             };
             found.push(ObjectInfo { name, folder });
         }
-        found.sort_by(|a, b| a.name.cmp(&b.name));
+        found.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+        Ok(found)
+    }
+
+    fn leftovers(&self) -> Result<Vec<String>> {
+        let mut found = Vec::new();
+        for entry in fs::read_dir(&self.root).map_err(|e| self.io("list", "", e))? {
+            let name = entry.map_err(|e| self.io("list", "", e))?.file_name();
+            let Some(name) = name.to_str().filter(|name| crate::publish::is_leftover(name)) else { continue };
+            found.push(name.to_owned());
+        }
+        found.sort();
         Ok(found)
     }
 
@@ -231,12 +280,41 @@ mod tests {
     }
 
     #[test]
+    fn tails_of_many_files_come_in_their_order() {
+        let (_folder, store) = store(Access::Map);
+        let names: Vec<String> = (0..200).map(|i| format!("f{i}")).collect();
+        for (i, name) in names.iter().enumerate() {
+            store.put(name, format!("{i}").repeat(i).as_bytes(), Overwrite::Refuse).unwrap();
+        }
+        let tails = store.tails(&names, 5).unwrap();
+        for (i, (len, tail)) in tails.iter().enumerate() {
+            let all = format!("{i}").repeat(i);
+            assert_eq!((*len, &tail[..]), (all.len() as u64, &all.as_bytes()[all.len().saturating_sub(5)..]));
+        }
+        let missing = [&names[..], &["none".to_owned()]].concat();
+        assert!(matches!(store.tails(&missing, 5).unwrap_err().kind(), ErrorKind::NotFound { .. }));
+    }
+
+    #[test]
     fn a_file_cut_while_mapped_is_an_error() {
         let (folder, store) = store(Access::Map);
         store.put("f", &[1; 10_000], Overwrite::Refuse).unwrap();
         assert_eq!(store.read("f", 9_000..9_001).unwrap()[0], 1);
         File::options().write(true).open(folder.path().join("f")).unwrap().set_len(10).unwrap();
         assert!(matches!(store.read("f", 9_000..9_001).unwrap_err().kind(), ErrorKind::Corrupt { .. }));
+    }
+
+    #[test]
+    fn what_a_program_left_is_told_from_what_one_makes() {
+        let (folder, store) = store(Access::Map);
+        let _making = store.stage("f", Overwrite::Refuse).unwrap();
+        assert_eq!(store.leftovers().unwrap(), [""; 0]);
+        // No process has that number.
+        let left = format!("{}f.{}.0.tmp", crate::publish::PREFIX, u32::MAX);
+        fs::write(folder.path().join(&left), b"x").unwrap();
+        assert_eq!(store.leftovers().unwrap(), [left.as_str()]);
+        store.remove(&left).unwrap();
+        assert_eq!(store.leftovers().unwrap(), [""; 0]);
     }
 
     #[test]

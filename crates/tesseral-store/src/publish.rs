@@ -39,6 +39,15 @@ pub(crate) fn temporary(target: &Path, beside: &Path) -> PathBuf {
     parent(beside).join(format!("{PREFIX}{name}.{}.{unique}.tmp", std::process::id()))
 }
 
+/// Whether a name is one that a program gave to what it made, and the program is gone. Where nobody can tell, it is not.
+pub(crate) fn is_leftover(name: &str) -> bool {
+    let mut parts = name.rsplit('.');
+    let ours = name.starts_with(PREFIX) && matches!(parts.next(), Some("tmp" | "staged"));
+    let process = parts.nth(1).and_then(|text| text.parse::<u32>().ok());
+    let running = |process: u32| Path::new("/proc").join(process.to_string()).exists();
+    ours && Path::new("/proc/self").exists() && process.is_some_and(|process| !running(process))
+}
+
 /// Creates a folder and those above it, each durable in the one that holds it.
 pub(crate) fn create_folders(folder: &Path) -> Result<()> {
     if folder.is_dir() {

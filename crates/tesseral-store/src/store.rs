@@ -47,11 +47,33 @@ pub trait Store: Debug + Send + Sync {
     /// As [`read_many`](Self::read_many).
     fn resident(&self, object: &str) -> Result<Option<Bytes>>;
 
+    /// The length of each object and its last bytes, at most `most` of them: where many small objects end in what must be known of
+    /// them, asking for all at once saves a round for each.
+    ///
+    /// # Errors
+    /// As [`read_many`](Self::read_many).
+    fn tails(&self, objects: &[String], most: u64) -> Result<Vec<(u64, Bytes)>> {
+        let one = |object: &String| {
+            let len = self.len(object)?;
+            Ok((len, self.read(object, len.saturating_sub(most)..len)?))
+        };
+        objects.iter().map(one).collect()
+    }
+
     /// What is directly in a folder, sorted by name.
     ///
     /// # Errors
     /// `NotFound` when there is no such folder, `Io`.
     fn list(&self, folder: &str) -> Result<Vec<ObjectInfo>>;
+
+    /// Objects that were staged by programs that ended before they published them: no reader sees them, and they may be
+    /// [removed](Self::remove).
+    ///
+    /// # Errors
+    /// As [`list`](Self::list).
+    fn leftovers(&self) -> Result<Vec<String>> {
+        Ok(Vec::new())
+    }
 
     /// Begins an object that appears under its name only when [published](Staged::publish).
     ///
