@@ -96,6 +96,17 @@ impl Cells {
         Ok(())
     }
 
+    /// Makes room for so many more cells of so many bytes, and no more.
+    pub(crate) fn reserve(&mut self, cells: usize, bytes: usize) {
+        self.data.reserve_exact(bytes);
+        if self.size == 0 {
+            self.ends.reserve_exact(cells);
+        }
+        if let Some(validity) = &mut self.validity {
+            validity.reserve_exact(cells);
+        }
+    }
+
     /// Bytes of one cell; 0 when cells have any length.
     pub fn size(&self) -> usize {
         self.size

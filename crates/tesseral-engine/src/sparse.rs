@@ -12,6 +12,7 @@ mod fold;
 mod merge;
 mod rows;
 mod slab;
+mod whole;
 
 use std::sync::atomic::{AtomicU64, Ordering as Atomic};
 
@@ -231,6 +232,9 @@ impl Query {
         let settles = self.settles(chunks.iter().copied());
         let held = AtomicU64::new(0);
         let ticker = self.options.ticker(chunks.len() as u64);
+        if let Some(batch) = whole::read(self, &chunks, slab, settles, allowed, &ticker)? {
+            return Ok(Outcome::Batch(batch));
+        }
         let one = |chunk: &&PlannedChunk| -> Result<Part> {
             if held.load(Atomic::Relaxed) > allowed {
                 return Ok(Part::default());

@@ -74,7 +74,7 @@ impl Merge<'_> {
         rows.retain(|row| {
             self.parts[row.part as usize].alive.as_ref().is_none_or(|alive| alive[row.at as usize] != 0)
         });
-        Ok(Merged::Batch(self.gather(&rows)))
+        Ok(Merged::Batch(self.gather(rows)))
     }
 
     fn list(&self, packing: Option<&Packing>, total: usize) -> Vec<Row> {
@@ -156,29 +156,40 @@ impl Merge<'_> {
         }
     }
 
-    /// Every row, in the order of the parts.
-    fn join(self, total: usize) -> CellBatch {
-        let mut parts = self.parts.into_iter();
+    /// Every row, in the order of the parts. Column by column, and what is joined is let go: of the columns only one is there twice.
+    fn join(mut self, total: usize) -> CellBatch {
         let asked = &self.query.request.columns;
-        let Some(first) = parts.next() else { return CellBatch::empty(self.query.schema(), asked) };
-        let mut columns = first.columns;
-        for part in parts {
-            columns.iter_mut().zip(&part.columns).for_each(|(column, more)| column.append(more));
+        if let [one] = self.parts.as_mut_slice() {
+            let columns = std::mem::take(&mut one.columns);
+            return CellBatch { rows: total, columns: asked.iter().copied().zip(columns).collect() };
         }
-        CellBatch { rows: total, columns: asked.iter().copied().zip(columns).collect() }
+        let mut batch = CellBatch::empty(self.query.schema(), asked);
+        batch.rows = total;
+        for (place, (_, joined)) in batch.columns.iter_mut().enumerate() {
+            let bytes = self.parts.iter().map(|part| part.columns[place].data().len()).sum();
+            joined.reserve(total, bytes);
+            for part in &mut self.parts {
+                joined.append(&std::mem::take(&mut part.columns[place]));
+            }
+        }
+        batch
     }
 
-    fn gather(&self, rows: &[Row]) -> CellBatch {
+    /// These rows. What has been used is let go before more is made.
+    fn gather(mut self, rows: Vec<Row>) -> CellBatch {
         if self.parts.is_empty() {
             return CellBatch::empty(self.query.schema(), &self.query.request.columns);
         }
-        let places: Vec<(u32, u32)> = rows.iter().map(|row| (row.part, row.at)).collect();
+        self.parts.iter_mut().for_each(|part| part.keys = Vec::new());
+        let places: Vec<(u32, u32)> = rows.into_iter().map(|row| (row.part, row.at)).collect();
         let asked = self.query.request.columns.iter().copied().enumerate();
         let columns = asked.map(|(place, column)| {
-            let cells: Vec<&Cells> = self.parts.iter().map(|part| &part.columns[place]).collect();
-            (column, Cells::interleave(&cells, &places))
+            let cells: Vec<Cells> =
+                self.parts.iter_mut().map(|part| std::mem::take(&mut part.columns[place])).collect();
+            (column, Cells::interleave(&cells.iter().collect::<Vec<_>>(), &places))
         });
-        CellBatch { rows: rows.len(), columns: columns.collect() }
+        let columns = columns.collect();
+        CellBatch { rows: places.len(), columns }
     }
 }
 

@@ -52,7 +52,7 @@ impl Part {
 struct Open<'a> {
     query: &'a Query,
     chunk: &'a PlannedChunk,
-    source: Source<'a>,
+    source: &'a Source<'a>,
     count: usize,
     decoded: Vec<OnceCell<Cells>>,
     /// Columns of which only a run of rows was decoded, with the first of them.
@@ -155,17 +155,30 @@ impl Open<'_> {
 /// The rows of a chunk that lie in a slab. Where cells of one position must be settled, rows that do not count are kept as what
 /// they hide older ones with; else they are dropped.
 pub(super) fn read(query: &Query, chunk: &PlannedChunk, slab: &Slab, settles: bool) -> Result<Part> {
-    let handle = &query.handle;
-    let schema = handle.schema();
-    let fetched = match &query.resident {
-        Some(_) => None,
-        None => Some(fetch::fetch(handle, &fetch::chunk_batch(handle, chunk))?),
-    };
-    let source = match (&fetched, &query.resident) {
-        (Some(fetched), _) => Source::Fetched(fetched),
-        (None, Some(resident)) => Source::Resident(resident),
-        (None, None) => return Err(Error::invalid("a chunk without bytes")),
-    };
+    with_source(query, chunk, |source| read_from(query, chunk, slab, settles, source))
+}
+
+/// Runs with the bytes of a chunk: borrowed where they are in reach, else read.
+pub(super) fn with_source<T>(
+    query: &Query,
+    chunk: &PlannedChunk,
+    work: impl FnOnce(&Source<'_>) -> Result<T>,
+) -> Result<T> {
+    if let Some(resident) = &query.resident {
+        return work(&Source::Resident(resident));
+    }
+    let fetched = fetch::fetch(&query.handle, &fetch::chunk_batch(&query.handle, chunk))?;
+    work(&Source::Fetched(&fetched))
+}
+
+fn read_from(
+    query: &Query,
+    chunk: &PlannedChunk,
+    slab: &Slab,
+    settles: bool,
+    source: &Source<'_>,
+) -> Result<Part> {
+    let schema = query.schema();
     // Rows are numbered with 32 bits below.
     let count = u32::try_from(chunk.cells)
         .map_err(|_| Error::limit("a chunk's cells", chunk.cells, u64::from(u32::MAX)))?;

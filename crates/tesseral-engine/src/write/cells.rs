@@ -76,9 +76,8 @@ impl WriteSession {
         }
         if arrival != Arrival::Stored {
             tail.closed = arrival == Arrival::Any;
-            let rows = self
-                .options
-                .run(|| order::sorted(&order::keys(self.writer.as_ref(), array, columns, &sizes, cells)?))?;
+            let rows =
+                self.options.run(|| order::of_cells(self.writer.as_ref(), array, columns, &sizes, cells))?;
             let pick = |range: Range<usize>| -> Vec<Owned> {
                 let each = columns.iter().zip(&sizes);
                 each.map(|(c, size)| Owned::pick(c, size.unwrap_or(1), &rows[range.clone()])).collect()

@@ -1,9 +1,11 @@
 //! Cells of a sparse write in the order that the format stores them.
 //!
-//! Keys are computed block by block on all threads. Where all of a cell's keys fit in one word, each from its smallest value on and
-//! in no more bits than its range takes, words are sorted together with the numbers of their cells; comparing key by key is what is
-//! left for text and for keys that are too wide.
+//! Keys are computed block by block on all threads, twice: first for the range of each, then for one word per cell that holds all of
+//! them, each from its smallest value on and in no more bits than its range takes. Words are sorted together with the numbers of
+//! their cells. So the keys of all cells, which may take more than the cells, are never there at once; only text and keys that are
+//! too wide for a word are gathered and compared one by one.
 
+use std::borrow::Cow;
 use std::cmp::Ordering;
 
 use rayon::prelude::*;
@@ -13,14 +15,42 @@ use tesseral_format::{CellKey, CellKeys, ColumnData, Twice, Writer};
 /// Cells whose keys are computed at a time.
 const BLOCK: usize = 1 << 16;
 
-/// Keys of all cells.
-pub(super) fn keys<'a>(
+/// The cells of a write in order, those left out whose place another takes.
+pub(super) fn of_cells<'a>(
     writer: &dyn Writer,
     array: usize,
     columns: &[ColumnData<'a>],
     sizes: &[Option<usize>],
     cells: usize,
-) -> Result<CellKeys<'a>> {
+) -> Result<Vec<u32>> {
+    let whole = || sorted(&writer.cell_keys(array, columns)?);
+    let Some(parts) = blocks(columns, sizes, cells) else { return whole() };
+    let keys = |part: &[ColumnData<'a>]| writer.cell_keys(array, part);
+    let measured: Result<Vec<_>> =
+        parts.par_iter().map(|part| keys(part).map(|keys| (ranges(&keys), keys.twice))).collect();
+    // Whatever is wrong with a cell is said of its number among all cells.
+    let Ok(measured) = measured else { return whole() };
+    let twice = measured.first().map_or(Twice::Refuse, |(_, twice)| *twice);
+    let ranges = measured.into_iter().map(|(ranges, _)| ranges).reduce(|all, some| {
+        all?.into_iter().zip(some?).map(|(a, b)| Some((a.0.min(b.0), a.1.max(b.1)))).collect()
+    });
+    let Some(places) = ranges.flatten().map(|ranges| places(&ranges)) else { return whole() };
+    let bits = places.iter().map(|(_, bits)| bits).sum::<u32>();
+    if bits <= 64 {
+        settle(twice, words(cells, BLOCK, &places, join64, |block| keys(&parts[block]).map(Cow::Owned))?)
+    } else if bits <= 128 {
+        settle(twice, words(cells, BLOCK, &places, join128, |block| keys(&parts[block]).map(Cow::Owned))?)
+    } else {
+        whole()
+    }
+}
+
+/// The columns cut into blocks; `None` where they are one block, or cannot be cut.
+fn blocks<'a>(
+    columns: &[ColumnData<'a>],
+    sizes: &[Option<usize>],
+    cells: usize,
+) -> Option<Vec<Vec<ColumnData<'a>>>> {
     let blocks = cells.div_ceil(BLOCK);
     let slice = |block: usize| -> Option<Vec<ColumnData<'a>>> {
         let each = columns.iter().zip(sizes).map(|(column, size)| {
@@ -36,36 +66,22 @@ pub(super) fn keys<'a>(
         each.collect()
     };
     let parts: Option<Vec<_>> = (0..blocks).map(slice).collect();
-    let Some(parts) = parts.filter(|parts| parts.len() > 1) else { return writer.cell_keys(array, columns) };
-    let done: Result<Vec<CellKeys<'a>>> =
-        parts.par_iter().map(|part| writer.cell_keys(array, part)).collect();
-    // Whatever is wrong with a cell is said of its number among all cells.
-    let Ok(mut done) = done else { return writer.cell_keys(array, columns) };
-    let mut all = done.remove(0);
-    for more in done {
-        all.cells += more.cells;
-        for (to, from) in all.keys.iter_mut().zip(more.keys) {
-            if let (CellKey::Numbers(to), CellKey::Numbers(from)) = (to, from) {
-                to.extend(from);
-            }
-        }
-    }
-    Ok(all)
+    parts.filter(|parts| parts.len() > 1)
 }
 
-/// The cells in order, those left out whose place another takes.
-pub(super) fn sorted(keys: &CellKeys<'_>) -> Result<Vec<u32>> {
-    let cells = u32::try_from(keys.cells)
-        .map_err(|_| Error::limit("the cells of one write", keys.cells as u64, u64::from(u32::MAX)))?;
-    match bits(keys) {
-        Some(bits) if bits.iter().sum::<u32>() <= 64 => {
-            settle(keys.twice, by_word(keys, &bits, |word: u64, key, bits| word.unbounded_shl(bits) | key))
+/// The cells of these keys in order, those left out whose place another takes.
+fn sorted(keys: &CellKeys<'_>) -> Result<Vec<u32>> {
+    let places = ranges(keys).map(|ranges| places(&ranges));
+    let all = |_| Ok(Cow::Borrowed(keys));
+    match places {
+        Some(places) if places.iter().map(|(_, bits)| bits).sum::<u32>() <= 64 => {
+            settle(keys.twice, words(keys.cells, keys.cells, &places, join64, all)?)
         }
-        Some(bits) if bits.iter().sum::<u32>() <= 128 => {
-            settle(keys.twice, by_word(keys, &bits, |word: u128, key, bits| word << bits | u128::from(key)))
+        Some(places) if places.iter().map(|(_, bits)| bits).sum::<u32>() <= 128 => {
+            settle(keys.twice, words(keys.cells, keys.cells, &places, join128, all)?)
         }
         _ => {
-            let mut order: Vec<u32> = (0..cells).collect();
+            let mut order: Vec<u32> = (0..countable(keys.cells)?).collect();
             let compare = |a: u32, b: u32| keys.compare(a as usize, b as usize);
             order.par_sort_unstable_by(|&a, &b| compare(a, b).then(a.cmp(&b)));
             settle_by(keys.twice, order, |&cell| cell, |&a, &b| compare(a, b).is_eq())
@@ -73,46 +89,74 @@ pub(super) fn sorted(keys: &CellKeys<'_>) -> Result<Vec<u32>> {
     }
 }
 
-/// Bits that each key takes from its smallest value on; `None` with text among them.
-fn bits(keys: &CellKeys<'_>) -> Option<Vec<u32>> {
-    let width = |key: &CellKey<'_>| match key {
+/// Cells are numbered with 32 bits.
+fn countable(cells: usize) -> Result<u32> {
+    u32::try_from(cells)
+        .map_err(|_| Error::limit("the cells of one write", cells as u64, u64::from(u32::MAX)))
+}
+
+/// Smallest and largest value of each key; `None` with text among them.
+fn ranges(keys: &CellKeys<'_>) -> Option<Vec<(u64, u64)>> {
+    let range = |key: &CellKey<'_>| match key {
         CellKey::Numbers(numbers) => {
-            let (low, high) = range(numbers);
-            Some(64 - (high - low).leading_zeros())
+            let ends = numbers.iter().fold((u64::MAX, 0), |(low, high), n| (low.min(*n), high.max(*n)));
+            Some(if numbers.is_empty() { (0, 0) } else { ends })
         }
         CellKey::Text { .. } => None,
     };
-    keys.keys.iter().map(width).collect()
+    keys.keys.iter().map(range).collect()
 }
 
-fn range(numbers: &[u64]) -> (u64, u64) {
-    let ends = numbers.iter().fold((u64::MAX, 0), |(low, high), n| (low.min(*n), high.max(*n)));
-    if numbers.is_empty() { (0, 0) } else { ends }
+/// Where each key goes in a word: what it is counted from, and the bits it takes.
+fn places(ranges: &[(u64, u64)]) -> Vec<(u64, u32)> {
+    ranges.iter().map(|(low, high)| (*low, 64 - (high - low).leading_zeros())).collect()
 }
 
-/// One word for each cell with its number, sorted.
-fn by_word<W>(keys: &CellKeys<'_>, bits: &[u32], join: impl Fn(W, u64, u32) -> W + Sync) -> Vec<(W, u32)>
+fn join64(word: u64, key: u64, bits: u32) -> u64 {
+    word.unbounded_shl(bits) | key
+}
+
+fn join128(word: u128, key: u64, bits: u32) -> u128 {
+    word << bits | u128::from(key)
+}
+
+/// One word for each cell with its number, sorted. `keys` gives those of a block of cells.
+fn words<'k, W>(
+    cells: usize,
+    block: usize,
+    places: &[(u64, u32)],
+    join: fn(W, u64, u32) -> W,
+    keys: impl Fn(usize) -> Result<Cow<'k, CellKeys<'k>>> + Sync,
+) -> Result<Vec<(W, u32)>>
 where
     W: Ord + Copy + Default + Send,
 {
-    let columns: Vec<(&[u64], u64, u32)> = keys
-        .keys
-        .iter()
-        .zip(bits)
-        .filter_map(|(key, bits)| match key {
-            // A key that is the same everywhere orders nothing.
-            CellKey::Numbers(numbers) if *bits > 0 => Some((&numbers[..], range(numbers).0, *bits)),
-            _ => None,
-        })
-        .collect();
-    let word = |cell: usize| {
-        columns.iter().fold(W::default(), |word, (numbers, low, bits)| join(word, numbers[cell] - low, *bits))
-    };
-    let mut words: Vec<(W, u32)> = Vec::with_capacity(keys.cells);
-    #[allow(clippy::cast_possible_truncation)] // `sorted` counted them
-    (0..keys.cells).into_par_iter().map(|cell| (word(cell), cell as u32)).collect_into_vec(&mut words);
+    countable(cells)?;
+    let mut words = vec![(W::default(), 0_u32); cells];
+    words.par_chunks_mut(block.max(1)).enumerate().try_for_each(|(number, out)| -> Result<()> {
+        let keys = keys(number)?;
+        let columns: Vec<(&[u64], u64, u32)> = keys
+            .keys
+            .iter()
+            .zip(places)
+            .filter_map(|(key, (low, bits))| match key {
+                // A key that is the same everywhere orders nothing.
+                CellKey::Numbers(numbers) if *bits > 0 => Some((&numbers[..], *low, *bits)),
+                _ => None,
+            })
+            .collect();
+        for (i, word) in out.iter_mut().enumerate() {
+            let key = columns
+                .iter()
+                .fold(W::default(), |word, (numbers, low, bits)| join(word, numbers[i] - low, *bits));
+            #[allow(clippy::cast_possible_truncation)] // counted above
+            let cell = (number * block + i) as u32;
+            *word = (key, cell);
+        }
+        Ok(())
+    })?;
     words.par_sort_unstable();
-    words
+    Ok(words)
 }
 
 fn settle<W: Ord + Copy + Sync>(twice: Twice, words: Vec<(W, u32)>) -> Result<Vec<u32>> {
@@ -163,8 +207,6 @@ pub(super) fn check(keys: &CellKeys<'_>) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use std::borrow::Cow;
-
     use super::*;
 
     /// Cells compared one by one, as simply as can be.

@@ -1,0 +1,102 @@
+//! Chunks all of whose rows are asked for, as they are stored: every column is decoded where it belongs in the result, and nothing of it is
+//! ever there twice.
+
+use rayon::prelude::*;
+use tesseral_core::Result;
+use tesseral_format::{Column, ColumnMut, PlannedChunk};
+
+use super::slab::{self, Slab};
+use super::{CellBatch, CellOrder, Query, rows};
+use crate::cells::{Cells, column_layout};
+use crate::chunk::with_workspace;
+use crate::options::Ticker;
+
+/// Where one chunk's cells of one column go.
+type Place<'a> = (Column, &'a mut [u8], Option<&'a mut [u8]>);
+
+/// Number of rows, when every row of these chunks is one of the result and all cells have one size.
+fn count(query: &Query, chunks: &[&PlannedChunk], slab: &Slab, settles: bool) -> Option<usize> {
+    let sifted = settles
+        || query.order != CellOrder::Stored
+        || query.request.condition.is_some()
+        || !query.plan.deletes.is_empty();
+    let timed = |chunk: &PlannedChunk| {
+        [Column::Timestamp, Column::DeletedBy].iter().any(|&c| chunk.column_parts(c).next().is_some())
+    };
+    let cut = |chunk: &PlannedChunk| {
+        let mut limits = slab.limits.iter().enumerate();
+        limits.any(|(d, limits)| limits.is_some() && !slab::inside(chunk, d, limits))
+    };
+    if sifted || chunks.iter().any(|chunk| timed(chunk) || cut(chunk)) {
+        return None;
+    }
+    let sized = |&column: &Column| {
+        let stored = matches!(column, Column::Field(_) | Column::Dim(_));
+        stored && column_layout(query.schema(), column).is_ok_and(|(size, _)| size > 0)
+    };
+    let rows = chunks.iter().try_fold(0_u64, |sum, chunk| sum.checked_add(chunk.cells))?;
+    query.request.columns.iter().all(sized).then(|| usize::try_from(rows).ok())?
+}
+
+/// Reads chunks whose rows all count; `None` when that is not so, or the result would take more than `allowed`.
+pub(super) fn read(
+    query: &Query,
+    chunks: &[&PlannedChunk],
+    slab: &Slab,
+    settles: bool,
+    allowed: u64,
+    ticker: &Ticker<'_>,
+) -> Result<Option<CellBatch>> {
+    let Some(rows) = count(query, chunks, slab, settles) else { return Ok(None) };
+    let mut columns = Vec::new();
+    let mut held = 0_u64;
+    for &column in &query.request.columns {
+        let (size, nullable) = column_layout(query.schema(), column)?;
+        let Some(bytes) = rows.checked_mul(size) else { return Ok(None) };
+        held = held.saturating_add(bytes as u64 + if nullable { rows as u64 } else { 0 });
+        columns.push((column, size, nullable, bytes));
+    }
+    if held > allowed {
+        return Ok(None);
+    }
+    let mut columns: Vec<(Column, Cells)> = columns
+        .into_iter()
+        .map(|(column, size, nullable, bytes)| {
+            (column, Cells::from_fixed(size, vec![0; bytes], nullable.then(|| vec![0; rows])))
+        })
+        .collect();
+    let mut places: Vec<Vec<Place<'_>>> = chunks.iter().map(|_| Vec::new()).collect();
+    for (column, cells) in &mut columns {
+        let size = cells.size();
+        let (mut values, mut validity) = cells.parts_mut();
+        for (chunk, places) in chunks.iter().zip(&mut places) {
+            // No more than all of them together, which were counted.
+            let cells = usize::try_from(chunk.cells).unwrap_or(usize::MAX);
+            let (own, rest) = values.split_at_mut(cells * size);
+            values = rest;
+            let own_validity = validity.take().map(|all| {
+                let (own, rest) = all.split_at_mut(cells);
+                validity = Some(rest);
+                own
+            });
+            places.push((*column, own, own_validity));
+        }
+    }
+    let one = |(chunk, places): (&&PlannedChunk, Vec<Place<'_>>)| -> Result<()> {
+        let decode = |source: &crate::fetch::Source<'_>| -> Result<()> {
+            for (column, values, validity) in places {
+                let parts = source.column(&query.handle, chunk, column)?;
+                let out = ColumnMut::Fixed { values, validity };
+                let run = 0..chunk.cells;
+                with_workspace(|w| {
+                    query.handle.source().decode(chunk, column, &parts, run, out, &mut w.scratch)
+                })?;
+            }
+            Ok(())
+        };
+        rows::with_source(query, chunk, decode).map_err(|e| query.handle.locate(chunk, e))?;
+        ticker.tick()
+    };
+    query.options.run(|| chunks.par_iter().zip(places).try_for_each(one))?;
+    Ok(Some(CellBatch { rows, columns }))
+}
