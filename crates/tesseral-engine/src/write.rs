@@ -400,7 +400,8 @@ impl Turn {
         place: impl Fn(EncodedChunk<'a>) -> Result<Pending<'a>>,
     ) -> Result<()> {
         if !self.ordered {
-            return place(chunk)?.store();
+            let pending = place(chunk)?;
+            return with_workspace(|w| pending.store_into(&mut w.scratch.spare));
         }
         let most = 2 * rayon::current_num_threads() as u64;
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
@@ -424,7 +425,7 @@ impl Turn {
         }
         drop(state);
         self.changed.notify_all();
-        pending.store()
+        with_workspace(|w| pending.store_into(&mut w.scratch.spare))
     }
 
     fn fail(&self) {

@@ -75,4 +75,6 @@ pub struct Scratch {
     pub contexts: Contexts,
     /// Spare buffers for stages between codecs.
     pub buffers: [Vec<u8>; 2],
+    /// Empty buffers for encoded bytes, which went to the store and came [back](crate::Pending::store_into).
+    pub spare: Vec<Vec<u8>>,
 }

@@ -143,7 +143,7 @@ fn part(
         let first = usize::try_from(cells.start).map_err(|_| too_long())?;
         return shuffle::decode_range_into(payload, size, first, values);
     }
-    let Scratch { contexts, buffers: [first, _] } = scratch;
+    let Scratch { contexts, buffers: [first, _], .. } = scratch;
     if let Some(packing) = &pipeline.packing {
         let len = usize::try_from(bytes.end - bytes.start).map_err(|_| too_long())?;
         let coded = room(first, len)?;
@@ -173,7 +173,7 @@ fn coded(
     values: &mut [u8],
     scratch: &mut Scratch,
 ) -> Result<()> {
-    let Scratch { contexts, buffers: [first, second] } = scratch;
+    let Scratch { contexts, buffers: [first, second], .. } = scratch;
     let len = usize::try_from(pipeline.coded_len)
         .map_err(|_| Error::limit("an object", pipeline.coded_len, usize::MAX as u64))?;
     let exact = !pipeline.plain_doubles(object.descriptor.dtype);
@@ -230,7 +230,7 @@ fn restore(
     values: &mut [u8],
     scratch: &mut Scratch,
 ) -> Result<()> {
-    let Scratch { contexts, buffers: [bits, _] } = scratch;
+    let Scratch { contexts, buffers: [bits, _], .. } = scratch;
     let len = usize::try_from(object.cells.div_ceil(8))
         .map_err(|_| Error::limit("a mask", object.cells, usize::MAX as u64))?;
     let bits = room(bits, len)?;

@@ -28,6 +28,12 @@ impl Chain {
         self.encode_cut(cells, (1..).map(|n| n * step), out, rules, contexts)
     }
 
+    /// Bytes of every tile of `len` bytes of cells, where all tiles are equally long.
+    pub fn plain_len(&self, len: usize) -> Option<u64> {
+        let chunks = len.div_ceil(self.step(len)).max(1) as u64;
+        self.filters.is_empty().then_some(8 + 12 * chunks + len as u64)
+    }
+
     /// Appends the filtered tile of the bytes of cells of any length; `ends` says where each of them ends. Chunks end where
     /// cells do.
     ///
@@ -159,6 +165,9 @@ impl Chain {
             out.extend_from_slice(chunk);
             return Ok(());
         }
+        if let [(Filter::Zstd { level }, _)] = self.filters.as_slice() {
+            return encode_zstd(chunk, *level, out, contexts);
+        }
         let mut work = std::mem::take(&mut contexts.filter);
         work.from.clear();
         work.from.data.extend_from_slice(chunk);
@@ -178,6 +187,22 @@ impl Chain {
         }
         Ok(())
     }
+}
+
+/// Appends a chunk that is one Zstandard frame, compressed where it belongs: the same bytes as by way of buffers.
+fn encode_zstd(chunk: &[u8], level: i32, out: &mut Vec<u8>, contexts: &mut Contexts) -> Result<()> {
+    const HEADER: usize = 16;
+    let lens = out.len();
+    put_lens(chunk.len(), 0, HEADER, out)?;
+    [0, 1, chunk.len(), 0].into_iter().try_for_each(|n| put_len("zstd", n, out))?;
+    let start = out.len();
+    zstd::encode(chunk, level, out, contexts)?;
+    let mut filtered = Vec::with_capacity(4);
+    put_len("zstd", out.len() - start, &mut filtered)?;
+    // Known only now: once among the lengths of the chunk, once at the end of the compressor's header.
+    out[lens + 4..lens + 8].copy_from_slice(&filtered);
+    out[start - 4..start].copy_from_slice(&filtered);
+    Ok(())
 }
 
 fn put_lens(original: usize, data: usize, meta: usize, out: &mut Vec<u8>) -> Result<()> {
