@@ -122,6 +122,8 @@ pub struct Field {
     pub nullable: bool,
     /// What cells that were never written hold; for formats without such cells, the value declared to mean "missing".
     pub fill: Option<Scalar>,
+    /// Whether cells of a nullable field that were never written hold the fill as a value. Elsewhere they are null.
+    pub fill_valid: bool,
     /// Labels of the codes, for enumerated fields.
     pub enumeration: Option<Enumeration>,
     /// Codecs on its chunks, by name, in the order they encode.
@@ -148,6 +150,7 @@ impl Field {
             cell: CellLen::One,
             nullable: false,
             fill: None,
+            fill_valid: false,
             enumeration: None,
             codecs: Vec::new(),
         }

@@ -315,7 +315,7 @@ fn paint_group(
     if fill_seen && let Some((_, region)) = selection.clip(group.region) {
         targets[0].fill(&region, fill)?;
         if let Some(validity) = targets.get_mut(1) {
-            validity.fill(&region, &[0])?;
+            validity.fill(&region, &[u8::from(handle.schema().fields[usize::from(*field)].fill_valid)])?;
         }
     }
     for &member in members {

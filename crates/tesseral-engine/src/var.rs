@@ -6,7 +6,7 @@ use tesseral_format::{Column, PlannedChunk, Request};
 
 use crate::cells::{Cells, column_layout};
 use crate::chunk::{place, with_workspace};
-use crate::fetch::{self, Source};
+use crate::fetch::{self, Resident, Source};
 use crate::handle::Handle;
 use crate::kernel::copy::Walk;
 use crate::options::Options;
@@ -34,31 +34,10 @@ pub fn read_var(handle: &Handle, request: &Request, options: &Options) -> Result
     options.check_memory("the result", cells as u64 * size_of::<Pointer>() as u64)?;
     let resident = fetch::resident(handle, &plan.chunks)?;
     let ticker = options.ticker(plan.chunks.len() as u64);
-    let decode = |chunk: &PlannedChunk| -> Result<Cells> {
-        let fetched = match &resident {
-            Some(_) => None,
-            None => Some(fetch::fetch(handle, &fetch::chunk_batch(handle, chunk))?),
-        };
-        let source = match (&fetched, &resident) {
-            (Some(fetched), _) => Source::Fetched(fetched),
-            (None, Some(resident)) => Source::Resident(resident),
-            (None, None) => return Err(Error::invalid("a chunk without bytes")),
-        };
-        let parts = source.column(handle, chunk, *column)?;
-        // Cells are pointed at by 32-bit numbers below.
-        let count = u32::try_from(chunk.cells)
-            .map_err(|_| Error::limit("a chunk's cells", chunk.cells, u64::from(u32::MAX)))?;
-        let count = count as usize;
-        let mut out = Cells::new(size, nullable);
-        out.decode_with(count, |to| {
-            with_workspace(|w| {
-                handle.source().decode(chunk, *column, &parts, 0..chunk.cells, to, &mut w.scratch)
-            })
-        })?;
-        ticker.tick()?;
-        Ok(out)
+    let one = |chunk: &PlannedChunk| {
+        let cells = decode_chunk(handle, chunk, *column, resident.as_ref())?;
+        ticker.tick().map(|()| cells)
     };
-    let one = |chunk: &PlannedChunk| decode(chunk).map_err(|e| handle.locate(chunk, e));
     let decoded: Vec<Cells> = if options.sequential {
         plan.chunks.iter().map(one).collect::<Result<_>>()?
     } else {
@@ -74,17 +53,50 @@ pub fn read_var(handle: &Handle, request: &Request, options: &Options) -> Result
     for number in order {
         point(handle, &plan.chunks[number as usize], number, selection, &mut pointers)?;
     }
-    let fill = schema.fields[usize::from(*field)].fill.as_ref().map_or(&[][..], |f| f.bytes());
+    let field = &schema.fields[usize::from(*field)];
+    let fill = field.fill.as_ref().map_or(&[][..], |f| f.bytes());
     let mut out = Cells::new(size, nullable);
     for (chunk, cell) in pointers {
         match decoded.get(chunk as usize) {
             Some(cells) if (chunk, cell) != FILL => {
                 out.push(cells.get(cell as usize), cells.is_valid(cell as usize))
             }
-            _ => out.push(fill, !nullable),
+            _ => out.push(fill, !nullable || field.fill_valid),
         }
     }
     Ok(out)
+}
+
+/// Decodes one column of a whole chunk by itself.
+pub(crate) fn decode_chunk(
+    handle: &Handle,
+    chunk: &PlannedChunk,
+    column: Column,
+    resident: Option<&Resident>,
+) -> Result<Cells> {
+    let (size, nullable) = column_layout(handle.schema(), column)?;
+    let decode = || -> Result<Cells> {
+        let fetched;
+        let source = match resident {
+            Some(resident) => Source::Resident(resident),
+            None => {
+                fetched = fetch::fetch(handle, &fetch::chunk_batch(handle, chunk))?;
+                Source::Fetched(&fetched)
+            }
+        };
+        let parts = source.column(handle, chunk, column)?;
+        // Cells are pointed at by 32-bit numbers.
+        let count = u32::try_from(chunk.cells)
+            .map_err(|_| Error::limit("a chunk's cells", chunk.cells, u64::from(u32::MAX)))?;
+        let mut out = Cells::new(size, nullable);
+        out.decode_with(count as usize, |to| {
+            with_workspace(|w| {
+                handle.source().decode(chunk, column, &parts, 0..chunk.cells, to, &mut w.scratch)
+            })
+        })?;
+        Ok(out)
+    };
+    decode().map_err(|e| handle.locate(chunk, e))
 }
 
 /// Points the cells of the result that a chunk covers at that chunk's cells.

@@ -167,7 +167,8 @@ impl<'a> Visitor<'a> {
                     return Ok(false);
                 }
                 let cell = dense::fill_cell(self.field, self.prepared.size);
-                let valid = self.field.nullable.then_some(&[0][..]);
+                let filled = [u8::from(self.field.fill_valid)];
+                let valid = self.field.nullable.then_some(&filled[..]);
                 let still = Strides::from_elem(0, part.rank());
                 fold(&View::new(&cell, valid, 0, still, &part, self.prepared.size)?)?;
                 Ok(false)

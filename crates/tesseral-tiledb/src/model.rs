@@ -150,6 +150,7 @@ fn field(attribute: &Attribute, enumerations: &BTreeMap<String, Enumeration>) ->
         cell,
         nullable: attribute.nullable,
         fill,
+        fill_valid: attribute.nullable && attribute.fill_valid,
         enumeration,
         codecs: names(&attribute.pipeline),
     })

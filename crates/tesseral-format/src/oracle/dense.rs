@@ -86,7 +86,7 @@ impl Painted {
             }
             None => var = vec![fill; cells],
         }
-        let valid = vec![u8::from(!layout.nullable); cells];
+        let valid = vec![u8::from(!layout.nullable || field.fill_valid); cells];
         Self { layout, values, var, valid, covers: vec![0; cells], layers: vec![None; cells], tied: false }
     }
 

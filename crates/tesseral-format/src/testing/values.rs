@@ -93,7 +93,7 @@ fn fill_cell(field: &Field, fill: &Scalar) -> Vec<u8> {
 
 /// What a cell of a field holds that was never written.
 pub(crate) fn uncovered(field: &Field) -> Cell {
-    if field.nullable {
+    if field.nullable && !field.fill_valid {
         return None;
     }
     Some(match &field.fill {

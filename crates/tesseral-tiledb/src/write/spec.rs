@@ -262,7 +262,7 @@ pub(crate) fn attribute(field: &Field, codecs: &[CodecSpec]) -> Result<Attribute
         pipeline: Pipeline::of(filters),
         fill: Vec::new(),
         nullable: field.nullable,
-        fill_valid: false,
+        fill_valid: field.nullable && field.fill_valid,
         order: 0,
         enumeration: field.enumeration.as_ref().map(|e| e.name.clone()),
     };

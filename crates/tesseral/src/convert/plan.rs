@@ -351,6 +351,7 @@ impl Drawn {
             nullable: field.nullable && capabilities.nullable,
             // Among cells that are not there, a fill says so, whatever it is.
             fill: if from.sparse { field.fill.clone() } else { fill(field, dtype) },
+            fill_valid: field.fill_valid,
             enumeration: field.enumeration.clone(),
             codecs: Vec::new(),
             cell: field.cell,
