@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use serde_json::json;
-use tesseral::{CreateOptions, Finding, MessageChange, MessageFile, Overwrite, engine};
+use tesseral::{Finding, MessageChange, MessageFile, Overwrite, recover};
 
 use crate::context::{Context, local};
 use crate::failure::{Failure, Outcome, exit};
@@ -42,16 +42,14 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> Outcome {
         output.finish()?;
         return report(context, arguments, format.id(), (saved, lost), &findings);
     }
-    let options = CreateOptions {
-        overwrite: if arguments.force { Overwrite::Replace } else { Overwrite::Refuse },
-        ..CreateOptions::default()
-    };
-    let target = format.create(opener.store(local(&arguments.output)?), &options)?;
+    let overwrite = if arguments.force { Overwrite::Replace } else { Overwrite::Refuse };
     let mut findings: Vec<Finding> = Vec::new();
     let options = context.options(&meter);
-    let recovered =
-        engine::recover(format, store, opener.format_options(), target, &options, &mut |f| findings.push(f))
-            .map_err(Failure::opening)?;
+    let output = local(&arguments.output)?;
+    let recovered = recover(format, store, opener.format_options(), output, overwrite, &options, &mut |f| {
+        findings.push(f);
+    })
+    .map_err(Failure::opening)?;
     meter.finish();
     report(context, arguments, format.id(), (recovered.chunks_saved, recovered.chunks_lost), &findings)
 }

@@ -1,11 +1,16 @@
 //! An array with its bytes in reach: what every operation of the engine starts from.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
-use tesseral_core::{ArraySchema, Error, Result};
-use tesseral_format::{ArraySource, Container, Digest, DigestSpan, PlannedChunk};
+use bytes::Bytes;
+use tesseral_core::{ArraySchema, ChunkStats, Error, Result};
+use tesseral_format::{
+    ArraySource, ChunkInfo, ChunkPlan, Column, ColumnMut, Container, Digest, DigestSpan, PlannedChunk,
+    Request, Scratch, Uncovered,
+};
 use tesseral_store::Store;
 
 /// An array, its store, and which of its chunks were already found sound. Cheap to clone; clones share that knowledge.
@@ -25,6 +30,12 @@ impl Handle {
         let source = container.array(index)?;
         let verified = digests.then(Arc::default);
         Ok(Self { source, store: Arc::clone(container.store()), verified })
+    }
+
+    /// The same array without some of its chunks.
+    pub(crate) fn without(&self, lost: HashSet<u64>) -> Self {
+        let source = Arc::new(Without { inner: Arc::clone(&self.source), lost });
+        Self { source, ..self.clone() }
     }
 
     /// What the array is.
@@ -77,6 +88,54 @@ impl Handle {
     /// Adds the array's name and the chunk's coordinates to an error.
     pub(crate) fn locate(&self, chunk: &PlannedChunk, error: Error) -> Error {
         error.in_array(&self.schema().name).in_chunk(&self.source.describe(chunk).coords)
+    }
+}
+
+/// An array some of whose chunks are taken for not there.
+#[derive(Debug)]
+struct Without {
+    inner: Arc<dyn ArraySource>,
+    lost: HashSet<u64>,
+}
+
+impl ArraySource for Without {
+    fn schema(&self) -> &ArraySchema {
+        self.inner.schema()
+    }
+
+    fn object(&self, number: u32) -> &str {
+        self.inner.object(number)
+    }
+
+    fn plan(&self, request: &Request) -> Result<ChunkPlan> {
+        let mut plan = self.inner.plan(request)?;
+        plan.chunks.retain(|chunk| !self.lost.contains(&chunk.id));
+        plan.uncovered = Uncovered::Fill;
+        Ok(plan)
+    }
+
+    fn stats(&self, chunk: &PlannedChunk, column: Column) -> ChunkStats {
+        self.inner.stats(chunk, column)
+    }
+
+    fn describe(&self, chunk: &PlannedChunk) -> ChunkInfo {
+        self.inner.describe(chunk)
+    }
+
+    fn digest(&self, chunk: &PlannedChunk) -> Option<DigestSpan> {
+        self.inner.digest(chunk)
+    }
+
+    fn decode(
+        &self,
+        chunk: &PlannedChunk,
+        column: Column,
+        parts: &[Bytes],
+        cells: Range<u64>,
+        out: ColumnMut<'_>,
+        scratch: &mut Scratch,
+    ) -> Result<()> {
+        self.inner.decode(chunk, column, parts, cells, out, scratch)
     }
 }
 

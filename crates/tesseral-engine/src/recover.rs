@@ -1,18 +1,27 @@
 //! Saving what is whole of a torn source.
 
+use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use tesseral_core::dtype::Class;
-use tesseral_core::{ArraySchema, ErrorKind, Field, Finding, HistoryRow, Region, Result, Selection};
-use tesseral_format::{ArraySpec, CodecSpec, Container, Format, OpenOptions, Request, Writer};
+use tesseral_core::{
+    ArraySchema, Error, ErrorKind, Field, Finding, HistoryRow, Order, Region, Result, Selection,
+};
+use tesseral_format::{
+    ArraySpec, CodecSpec, Column, Container, CoordinateRanges, Format, OpenOptions, PlannedChunk, Request,
+    Target, Writer,
+};
 use tesseral_store::Store;
 
+use crate::cells::Cells;
 use crate::dense;
 use crate::handle::Handle;
-use crate::kernel::copy::fill_bytes;
 use crate::options::Options;
-use crate::write::WriteSession;
+use crate::sparse::{CellOrder, cells};
+use crate::transfer::read_column;
+use crate::var::decode_chunk;
+use crate::write::{Arrival, WriteSession, runs};
 
 /// What [`recover`] saved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -23,8 +32,8 @@ pub struct Recovered {
     pub chunks_lost: u64,
 }
 
-/// Copies every whole chunk of a torn source to a new container. Cells of lost chunks get the declared fill, else NaN for
-/// floats, else 0; each lost chunk is a finding.
+/// Copies every whole chunk of a torn source to a new container. Cells of lost chunks are null where they can be, else get the
+/// declared fill, else NaN for floats, else 0; those of sparse arrays are left out. Each lost chunk is a finding.
 ///
 /// # Errors
 /// `Corrupt` when nothing can be saved; `Unsupported`; `Io`.
@@ -53,14 +62,21 @@ pub fn recover(
         }
     }
     let mut total = Recovered::default();
+    let mut own = Vec::new();
     for (handle, array) in &arrays {
-        let lost = copy_whole_chunks(handle, &session, *array)?;
-        let chunks = handle.schema().grid()?.total();
+        let (chunks, lost) = if handle.schema().sparse {
+            copy_cells(handle, &session, *array, options)?
+        } else {
+            let lost = copy_whole_chunks(handle, &session, *array, salvage.gaps_are_losses)?;
+            (handle.schema().grid()?.total(), lost)
+        };
         total.chunks_saved += chunks - lost.len() as u64;
         total.chunks_lost += lost.len() as u64;
         lost.into_iter().flatten().for_each(&mut *report);
+        own.push(&handle.schema().attributes);
     }
-    if !container.attributes().is_empty() {
+    // A container that is one array has no attributes beside those of the array.
+    if !container.attributes().is_empty() && own != [container.attributes()] {
         session.set_attributes(container.attributes().clone())?;
     }
     for row in container.history() {
@@ -113,39 +129,179 @@ fn lost_cell(field: &Field, size: usize) -> Vec<u8> {
     dense::fill_cell(field, size)
 }
 
-/// Copies chunk by chunk. Gives an entry for each chunk that is lost, with a finding where that shows only now.
-fn copy_whole_chunks(handle: &Handle, session: &WriteSession, array: usize) -> Result<Vec<Option<Finding>>> {
-    let field = &handle.schema().fields[0];
-    let cell = lost_cell(field, dense::fixed_size(handle, 0)?);
+/// What is told of a chunk that is lost: what was found in it, as far as that shows only now.
+type Lost = Vec<Finding>;
+
+/// Whether an error says that bytes are damaged, not that they cannot be had.
+fn is_loss(error: &Error) -> bool {
+    error.is_damage() || matches!(error.kind(), ErrorKind::Limit { .. })
+}
+
+fn finding(handle: &Handle, error: &Error) -> Finding {
+    Finding::from_error("chunk_lost", error).in_array(&handle.schema().name)
+}
+
+/// Copies chunk by chunk. Gives an entry for each chunk of which something is lost.
+fn copy_whole_chunks(
+    handle: &Handle,
+    session: &WriteSession,
+    array: usize,
+    gaps_are_losses: bool,
+) -> Result<Vec<Lost>> {
     let grid = handle.schema().grid()?;
     let lost = Mutex::new(Vec::new());
     // The engine's own loop gives the order and the threads; each read is of one chunk.
-    let single = Options::default();
-    session.fill(array, |region: &Region, cells: &mut [u8]| {
-        let request = Request::cells(Selection::from_region(region), 0);
-        let planned = handle.source().plan(&request)?;
-        // What the file does not hold, the salvage has told already; what it holds but is damaged shows only now.
-        let damage = if planned.chunks.is_empty() {
-            None
-        } else {
-            match dense::read_into(handle, &request, cells, None, &single) {
-                Ok(()) => return Ok(()),
-                Err(error) if error.is_damage() || matches!(error.kind(), ErrorKind::Limit { .. }) => {
-                    Some(error)
-                }
-                Err(error) => return Err(error),
+    session.fill_columns(array, |region: &Region, columns: &mut [Cells]| {
+        let mut found: Option<Lost> = None;
+        for (number, column) in (0..).zip(columns) {
+            if let Some(more) = copy_field(handle, region, number, column, gaps_are_losses)? {
+                found.get_or_insert_default().extend(more);
             }
-        };
-        fill_bytes(cells, &cell);
-        let start: Vec<u64> = region.bounds().iter().map(|b| b.0).collect();
-        let coords = grid.chunk_of(&start);
-        let finding = damage.map(|error| {
-            Finding::from_error("chunk_lost", &error).in_array(&handle.schema().name).in_chunk(&coords)
-        });
-        lost.lock().unwrap_or_else(PoisonError::into_inner).push((grid.linear(&coords), finding));
+        }
+        if let Some(found) = found {
+            let start: Vec<u64> = region.bounds().iter().map(|b| b.0).collect();
+            let coords = grid.chunk_of(&start);
+            let found: Lost = found.into_iter().map(|f| f.in_chunk(&coords)).collect();
+            lost.lock().unwrap_or_else(PoisonError::into_inner).push((grid.linear(&coords), found));
+        }
         Ok(())
     })?;
     let mut lost = lost.into_inner().unwrap_or_else(PoisonError::into_inner);
     lost.sort_by_key(|(number, _)| *number);
-    Ok(lost.into_iter().map(|(_, finding)| finding).collect())
+    Ok(lost.into_iter().map(|(_, found)| found).collect())
+}
+
+/// Reads one field of one chunk. Where something of it is lost, gives what was found.
+fn copy_field(
+    handle: &Handle,
+    region: &Region,
+    number: u16,
+    column: &mut Cells,
+    gaps_are_losses: bool,
+) -> Result<Option<Lost>> {
+    let single = Options::default();
+    let field = &handle.schema().fields[usize::from(number)];
+    let request = Request::cells(Selection::from_region(region), number);
+    let everything = [Layer { cover: region.clone(), lost: true }];
+    let plan = match handle.source().plan(&request) {
+        Err(error) if is_loss(&error) => {
+            blot(field, region, &everything, column);
+            return Ok(Some(vec![finding(handle, &error)]));
+        }
+        plan => plan?,
+    };
+    // What the file does not hold, the salvage has told already; what it holds but is damaged shows only now.
+    if plan.chunks.is_empty() && gaps_are_losses {
+        blot(field, region, &everything, column);
+        return Ok(Some(Vec::new()));
+    }
+    match read_column(handle, &request, column, &single) {
+        Err(error) if is_loss(&error) => {}
+        read => return read.map(|()| None),
+    }
+    let mut found = Lost::new();
+    let mut gone = HashSet::new();
+    for chunk in &plan.chunks {
+        match decode_chunk(handle, chunk, Column::Field(number), None) {
+            Err(error) if is_loss(&error) => {
+                gone.insert(chunk.id);
+                found.push(finding(handle, &error));
+            }
+            decoded => drop(decoded?),
+        }
+    }
+    let layers = layers(plan.chunks, &gone);
+    match read_column(&handle.without(gone), &request, column, &single) {
+        Ok(()) => blot(field, region, &layers, column),
+        Err(error) if is_loss(&error) => {
+            found.push(finding(handle, &error));
+            blot(field, region, &everything, column);
+        }
+        Err(error) => return Err(error),
+    }
+    Ok(Some(found))
+}
+
+/// A box of cells that one chunk holds, or held.
+struct Layer {
+    cover: Region,
+    lost: bool,
+}
+
+/// The boxes of chunks, lowest layer first.
+fn layers(mut chunks: Vec<PlannedChunk>, gone: &HashSet<u64>) -> Vec<Layer> {
+    chunks.sort_by_key(|chunk| chunk.layer);
+    let layer = |chunk: &PlannedChunk| {
+        Some(Layer { lost: gone.contains(&chunk.id), cover: chunk.cover.region()?.clone() })
+    };
+    chunks.iter().filter_map(layer).collect()
+}
+
+/// Marks cells of a region whose highest layer is lost: an older cell must not stand for a newer one. They become null, or hold
+/// what stands for cells that are gone.
+fn blot(field: &Field, region: &Region, layers: &[Layer], column: &mut Cells) {
+    let count = region.cells().and_then(|n| usize::try_from(n).ok()).unwrap_or(0);
+    let mut lost = vec![false; count];
+    for layer in layers {
+        let Some(part) = layer.cover.intersect(region) else { continue };
+        for (at, len) in runs(region, &part, Order::RowMajor) {
+            lost[at..at + len].fill(layer.lost);
+        }
+    }
+    if column.size() == 0 {
+        let cells = std::mem::replace(column, Cells::of(field));
+        let fill = field.fill.as_ref().map_or(&[][..], |fill| fill.bytes());
+        for (i, lost) in lost.into_iter().enumerate() {
+            // Nothing could be read of a region that is lost whole.
+            let there = !lost && i < cells.len();
+            column.push(if there { cells.get(i) } else { fill }, there && cells.is_valid(i));
+        }
+        return;
+    }
+    let cell = lost_cell(field, column.size());
+    let (values, validity) = column.parts_mut();
+    let each = values.chunks_exact_mut(cell.len().max(1)).zip(&lost);
+    each.filter(|(_, lost)| **lost).for_each(|(value, _)| value.copy_from_slice(&cell));
+    if let Some(validity) = validity {
+        validity.iter_mut().zip(&lost).filter(|(_, lost)| **lost).for_each(|(valid, _)| *valid = 0);
+    }
+}
+
+/// Copies the cells of a sparse array that lie in whole chunks. Gives how many chunks there are, and an entry for each that is lost.
+fn copy_cells(
+    handle: &Handle,
+    session: &WriteSession,
+    array: usize,
+    options: &Options,
+) -> Result<(u64, Vec<Lost>)> {
+    let schema = handle.schema();
+    let dims = (0..).take(schema.dims.len()).map(Column::Dim);
+    let columns: Vec<Column> = dims.chain((0..).take(schema.fields.len()).map(Column::Field)).collect();
+    let target = Target::Coordinates(vec![CoordinateRanges::default(); schema.dims.len()]);
+    let request = Request { target, columns, condition: None };
+    let mut stored = request.clone();
+    stored.columns.extend([Column::Timestamp, Column::DeletedBy]);
+    let plan = handle.source().plan(&stored)?;
+    let mut lost = Vec::new();
+    let mut gone = HashSet::new();
+    for chunk in &plan.chunks {
+        options.cancel.check()?;
+        let mut held = stored.columns.iter().filter(|&&c| chunk.column_parts(c).next().is_some());
+        let decode = |&column: &Column| decode_chunk(handle, chunk, column, None).map(drop);
+        match held.try_for_each(decode) {
+            Err(error) if is_loss(&error) => {
+                let coords = handle.source().describe(chunk).coords;
+                lost.push(vec![finding(handle, &error).in_chunk(&coords)]);
+                gone.insert(chunk.id);
+            }
+            decoded => decoded?,
+        }
+    }
+    let chunks = plan.chunks.len() as u64;
+    for batch in cells(&handle.without(gone), &request, CellOrder::Stored, options)? {
+        let batch = batch?;
+        let columns: Vec<_> = batch.columns.iter().map(|(_, cells)| cells.as_data()).collect();
+        session.write_cells(array, &columns, Arrival::Runs)?;
+    }
+    Ok((chunks, lost))
 }

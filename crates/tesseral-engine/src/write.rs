@@ -23,6 +23,7 @@ use crate::sink::row_major;
 
 pub use self::cells::Arrival;
 use self::cells::Tail;
+pub(crate) use self::columns::runs;
 pub(crate) use self::fill::{cut, paste};
 pub use self::journal::Journal;
 

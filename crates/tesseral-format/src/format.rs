@@ -182,6 +182,8 @@ pub struct Repair {
 pub struct Salvage {
     /// Opens every chunk that is whole; the others are uncovered.
     pub container: Arc<dyn Container>,
+    /// Whether cells that no chunk covers were lost. Else nobody wrote them.
+    pub gaps_are_losses: bool,
     /// What was lost.
     pub findings: Vec<Finding>,
 }

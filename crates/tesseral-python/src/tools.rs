@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
-use tesseral::{ConvertOptions, CreateOptions, DiffOptions, Finding, Open, Options, Overwrite, engine};
+use tesseral::{ConvertOptions, DiffOptions, Finding, Open, Options, Overwrite, engine};
 
 use crate::runtime;
 use crate::source::opener;
@@ -67,14 +67,13 @@ pub fn recover<'py>(
     let (found, recovered) = runtime::run(py, &Options::default(), u64::MAX, |options| {
         let store = open.store(tesseral::local(&path)?);
         let format = tesseral::recognise(&*store)?;
-        let create = CreateOptions {
-            overwrite: if overwrite { Overwrite::Replace } else { Overwrite::Refuse },
-            ..CreateOptions::default()
-        };
-        let target = format.create(open.store(tesseral::local(&output)?), &create)?;
+        let overwrite = if overwrite { Overwrite::Replace } else { Overwrite::Refuse };
+        let output = tesseral::local(&output)?;
         let mut found = Vec::new();
         let recovered =
-            engine::recover(format, store, open.format_options(), target, options, &mut |f| found.push(f))?;
+            tesseral::recover(format, store, open.format_options(), output, overwrite, options, &mut |f| {
+                found.push(f);
+            })?;
         Ok((found, recovered))
     })?;
     Ok((recovered.chunks_saved, recovered.chunks_lost, findings(py, &found)?))

@@ -110,6 +110,6 @@ impl Format for TensogramFormat {
         {
             return Err(error);
         }
-        Ok(Salvage { container: Arc::new(TensogramContainer::new(catalog)), findings })
+        Ok(Salvage { container: Arc::new(TensogramContainer::new(catalog)), gaps_are_losses: true, findings })
     }
 }

@@ -53,7 +53,7 @@ pub(crate) fn salvage(store: Arc<dyn Store>, options: &OpenOptions) -> Result<Sa
         let detail = format!("none of its {} chunks is whole", catalog.layout.rows().len());
         return Err(Error::corrupt("the file", &catalog.layout.object, catalog.layout.head.end, detail));
     }
-    Ok(Salvage { container: Arc::new(TetContainer::shared(catalog)), findings })
+    Ok(Salvage { container: Arc::new(TetContainer::shared(catalog)), gaps_are_losses: true, findings })
 }
 
 /// Counts the chunks that are whole and lists the others.

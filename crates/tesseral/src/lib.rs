@@ -48,6 +48,7 @@ mod filter;
 mod overview;
 pub mod query;
 mod rechunk;
+mod recover;
 mod registry;
 mod select;
 mod variable;
@@ -67,6 +68,7 @@ pub use declare::declared_field;
 pub use diff::{DiffOptions, Difference, FirstDifference, Note, Side, ValueDifference, diff};
 pub use overview::{Overview, Point, overview};
 pub use rechunk::rechunk;
+pub use recover::recover;
 pub use registry::{FORMATS, format, of_output, recognise};
 pub use tesseral_core::{
     self as core, ArraySchema, Attributes, CellLen, ChunkGrid, ChunkStats, DType, Dimension, Element, Error,

@@ -128,7 +128,7 @@ pub(super) fn check(schema: &ArraySchema, columns: &[ColumnData<'_>], cells: Opt
 }
 
 /// Runs of the cells of `part` in a row-major `region`, in the order that chunks store.
-fn runs(region: &Region, part: &Region, order: Order) -> Vec<(usize, usize)> {
+pub(crate) fn runs(region: &Region, part: &Region, order: Order) -> Vec<(usize, usize)> {
     let rank = region.rank();
     // Positions inside the region, whose cells are in memory.
     let at = |d: usize, i: u64| usize::try_from(part.start(d) - region.start(d) + i).unwrap_or(usize::MAX);
