@@ -15,6 +15,7 @@ use crate::deletes::StoredDelete;
 use crate::directory::FragmentEntry;
 use crate::fragment::{Fragment, MAX_TILES};
 use crate::fragments::Fragments;
+use crate::frame::Frame;
 use crate::geometry::Geometry;
 use crate::model::StoredSchema;
 use crate::reader::Reader;
@@ -30,8 +31,8 @@ pub(crate) struct TileDbArray {
     pub fragments: Fragments,
     /// Committed fragments that others replace.
     pub hidden: Vec<FragmentEntry>,
-    /// Folders of fragments that nobody committed.
-    pub uncommitted: Vec<String>,
+    /// Its folder in the store.
+    pub prefix: String,
     pub deletes: Vec<StoredDelete>,
     pub range: TimeRange,
     /// Attributes of the file that the array came from, where they are kept apart.
@@ -48,6 +49,11 @@ impl TileDbArray {
     /// Fragments that are seen, lowest layer first.
     pub(crate) fn fragments(&self) -> Result<&[Fragment]> {
         self.fragments.get(&self.reader)
+    }
+
+    /// Folders of fragments that nobody committed.
+    pub(crate) fn uncommitted(&self) -> Result<Vec<String>> {
+        crate::directory::uncommitted(&self.reader, &self.prefix)
     }
 
     /// The fragment and tile of a chunk.
@@ -75,6 +81,12 @@ impl TileDbArray {
             return Err(Error::unsupported(feature).in_array(&self.schema.name));
         }
         Ok(Some(slot))
+    }
+
+    /// Of a tile that begins before the array does, the cells that are part of it.
+    pub(crate) fn cut(&self, fragment: &Fragment, tile: u64) -> Option<Frame> {
+        let geometry = self.geometry.as_ref().filter(|geometry| !geometry.is_aligned())?;
+        geometry.cut(&geometry.coords(fragment.placement.as_ref()?, tile))
     }
 
     pub(crate) fn coords_of(&self, chunk: &PlannedChunk) -> Coords {

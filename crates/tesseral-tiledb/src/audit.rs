@@ -47,7 +47,7 @@ pub(crate) fn audit(
         }
     };
     report(Finding::passed("schema", format!("{} schemas", opening.directory.schemas.len())));
-    for folder in &opening.directory.uncommitted {
+    for folder in crate::directory::uncommitted(&reader, "")? {
         report(Finding::warning(
             "uncommitted_fragment",
             format!("{folder} has no commit file and is not read"),

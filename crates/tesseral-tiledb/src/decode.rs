@@ -11,9 +11,11 @@ use tesseral_store::StoreExt;
 
 use crate::array::TileDbArray;
 use crate::fragment::Fragment;
+use crate::frame::Frame;
 use crate::model::FieldChains;
 use crate::wire::cursor::le64;
 use crate::wire::footer::List;
+use crate::write::cell_of;
 
 /// A cell that no stored delete removed.
 const KEPT: u64 = tesseral_format::KEPT;
@@ -91,6 +93,86 @@ pub(crate) fn decode(
     scratch: &mut Scratch,
 ) -> Result<()> {
     let (fragment, tile) = array.locate(chunk.id)?;
+    if let Some(frame) = array.cut(fragment, tile) {
+        return decode_cut(array, chunk, column, parts, &cells, out, &frame, scratch);
+    }
+    decode_tile(array, fragment, tile, chunk, column, parts, cells, out, scratch)
+}
+
+/// Decodes a tile that begins before the array does: all of it, of which the cells in front of the array are left out.
+#[allow(clippy::too_many_arguments)]
+fn decode_cut(
+    array: &TileDbArray,
+    chunk: &PlannedChunk,
+    column: Column,
+    parts: &[Bytes],
+    cells: &Range<u64>,
+    out: ColumnMut<'_>,
+    frame: &Frame,
+    scratch: &mut Scratch,
+) -> Result<()> {
+    if *cells != (0..chunk.cells) {
+        return Err(Error::invalid("a tile that begins before the array decodes whole"));
+    }
+    let (fragment, tile) = array.locate(chunk.id)?;
+    let stored = frame.tile_cells()?;
+    let whole = PlannedChunk { cells: stored as u64, tile: None, ..chunk.clone() };
+    let mut decode = |out: ColumnMut<'_>| {
+        decode_tile(array, fragment, tile, &whole, column, parts, 0..whole.cells, out, scratch)
+    };
+    let keep = |from: &[u8], size: usize, to: &mut [u8]| {
+        frame.runs(|at, cell, len| {
+            to[cell * size..(cell + len) * size].copy_from_slice(&from[at * size..(at + len) * size]);
+        });
+    };
+    match out {
+        ColumnMut::Fixed { values, validity } => {
+            let count = usize::try_from(chunk.cells).unwrap_or(usize::MAX);
+            let size = values.len().checked_div(count).unwrap_or(0);
+            if size.checked_mul(count) != Some(values.len()) {
+                return Err(Error::invalid(format!("{} bytes are no room for the cells", values.len())));
+            }
+            let bytes = size.saturating_mul(stored);
+            array.reader.limits.check_chunk(bytes as u64)?;
+            let mut all = vec![0; bytes];
+            let mut valid = validity.as_ref().map(|_| vec![0; stored]);
+            decode(ColumnMut::Fixed { values: &mut all, validity: valid.as_deref_mut() })?;
+            keep(&all, size, values);
+            if let (Some(valid), Some(validity)) = (&valid, validity) {
+                keep(valid, 1, validity);
+            }
+        }
+        ColumnMut::Var { offsets, data, validity } => {
+            let (mut ends, mut all) = (Vec::new(), Vec::new());
+            let mut valid = validity.as_ref().map(|_| vec![0; stored]);
+            decode(ColumnMut::Var { offsets: &mut ends, data: &mut all, validity: valid.as_deref_mut() })?;
+            frame.runs(|at, _, len| {
+                for cell in at..at + len {
+                    data.extend_from_slice(cell_of(&ends, &all, cell));
+                    offsets.push(data.len() as u64);
+                }
+            });
+            if let (Some(valid), Some(validity)) = (&valid, validity) {
+                keep(valid, 1, validity);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Decodes one column of a tile as it is stored.
+#[allow(clippy::too_many_arguments)]
+fn decode_tile(
+    array: &TileDbArray,
+    fragment: &Fragment,
+    tile: u64,
+    chunk: &PlannedChunk,
+    column: Column,
+    parts: &[Bytes],
+    cells: Range<u64>,
+    out: ColumnMut<'_>,
+    scratch: &mut Scratch,
+) -> Result<()> {
     let whole = cells == (0..chunk.cells);
     let parts = Parts { array, chunk, column, bytes: parts, cells: cells.clone() };
     match column {

@@ -184,7 +184,7 @@ fn one(array: &TileDbArray) -> Value {
         "hidden_fragments": array.hidden.iter().map(|f| {
             json!({"name": f.name, "timestamps": [f.start, f.end], "version": f.version})
         }).collect::<Vec<_>>(),
-        "uncommitted": array.uncommitted,
+        "uncommitted": array.uncommitted().unwrap_or_default(),
         "deletes": array.deletes.iter().map(|d| json!({"name": d.name, "at": d.timestamp})).collect::<Vec<_>>(),
     });
     fragments(array, &mut out);

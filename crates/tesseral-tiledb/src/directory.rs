@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashSet};
 
 use tesseral_core::{Error, Result};
 use tesseral_format::TimeRange;
-use tesseral_store::StoreExt;
+use tesseral_store::{ObjectInfo, StoreExt};
 
 use crate::reader::{Reader, join};
 use crate::wire::cursor::le64;
@@ -51,14 +51,13 @@ pub(crate) struct Vacuum {
 pub(crate) struct Directory {
     /// Objects of schemas in the order of their names, with their times.
     pub schemas: Vec<(String, Name)>,
-    /// Committed fragments, in the order of layers.
+    /// Committed fragments, in the order of layers. A commit alone says that there is one: whether its files are there shows when
+    /// they are read.
     pub fragments: Vec<FragmentEntry>,
     pub deletes: Vec<DeleteEntry>,
     pub vacuums: Vec<Vacuum>,
     /// Metadata objects in the order they apply, vacuumed ones left out.
     pub metadata: Vec<(String, Name)>,
-    /// Folders of fragments that nobody committed.
-    pub uncommitted: Vec<String>,
 }
 
 /// Sort key of timestamped names: first moment as a number, then the name as text.
@@ -89,37 +88,11 @@ impl Directory {
         Ok(directory)
     }
 
-    /// Lists an array's folder.
+    /// Lists schemas, attributes and commits. Fragments are not listed: commits name them, and there may be thousands.
     pub(crate) fn scan(reader: &Reader, prefix: &str) -> Result<Self> {
         let mut directory = Self::described(reader, prefix)?;
-        let mut commits = Commits::default();
-        let root = reader.list(prefix)?;
-        let folder = join(prefix, "__commits");
-        for entry in reader.list(&folder)? {
-            if !entry.folder {
-                commits.read(reader, &folder, &entry.name)?;
-            }
-        }
-        // Versions 10 and 11 keep everything in the array's own folder.
-        for entry in root.iter().filter(|e| !e.folder) {
-            commits.read(reader, prefix, &entry.name)?;
-        }
-        commits.finish();
-        let folders = root.iter().filter(|e| e.folder).map(|e| (e.name.clone(), prefix.to_owned()));
-        let nested = join(prefix, "__fragments");
-        let listed = reader.list(&nested)?;
-        let folders =
-            folders.chain(listed.iter().filter(|e| e.folder).map(|e| (e.name.clone(), nested.clone())));
-        for (name, parent) in folders {
-            let Some(Name { start, end, version: Some(version) }) = name::parse(&name) else { continue };
-            let folder = join(&parent, &name);
-            if commits.committed.contains(&name) {
-                directory.fragments.push(FragmentEntry { name, folder, start, end, version });
-            } else {
-                directory.uncommitted.push(folder);
-            }
-        }
-        directory.fragments.sort_by(|a, b| by_time(a.start, &a.name).cmp(&by_time(b.start, &b.name)));
+        let commits = Commits::scan(reader, prefix)?;
+        directory.fragments = commits.fragments;
         directory.deletes = commits.deletes.into_values().collect();
         directory.deletes.sort_by(|a, b| by_time(a.time.start, &a.name).cmp(&by_time(b.time.start, &b.name)));
         directory.vacuums = commits.vacuums;
@@ -132,8 +105,12 @@ impl Directory {
         newest.or_else(|| self.schemas.first()).map(|(object, _)| object.as_str())
     }
 
-    /// Fragments that a read of a time range sees, and committed ones that others replace.
-    pub(crate) fn visible(&self, range: TimeRange, sparse: bool) -> (Vec<FragmentEntry>, Vec<FragmentEntry>) {
+    /// Takes out the fragments that a read of a time range sees, and committed ones that others replace. Those of other times stay.
+    pub(crate) fn take_visible(
+        &mut self,
+        range: TimeRange,
+        sparse: bool,
+    ) -> (Vec<FragmentEntry>, Vec<FragmentEntry>) {
         let seen = |start: u64, end: u64, version: u32| {
             if sparse && version >= 15 {
                 start <= range.end && range.start <= end
@@ -147,15 +124,40 @@ impl Directory {
             .filter(|v| seen(v.time.start, v.time.end, v.time.version.unwrap_or(0)))
             .flat_map(|v| v.fragments.iter().map(String::as_str))
             .collect();
-        let in_time = self.fragments.iter().filter(|f| seen(f.start, f.end, f.version)).cloned();
-        in_time.partition(|f| !replaced.contains(f.name.as_str()))
+        let all = std::mem::take(&mut self.fragments).into_iter();
+        let (in_time, others) = all.partition::<Vec<_>, _>(|f| seen(f.start, f.end, f.version));
+        self.fragments = others;
+        if replaced.is_empty() {
+            return (in_time, Vec::new());
+        }
+        in_time.into_iter().partition(|f| !replaced.contains(f.name.as_str()))
     }
+}
+
+/// Folders of fragments that nobody committed.
+pub(crate) fn uncommitted(reader: &Reader, prefix: &str) -> Result<Vec<String>> {
+    let commits = Commits::scan(reader, prefix)?;
+    let committed: HashSet<&str> = commits.fragments.iter().map(|f| f.folder.as_str()).collect();
+    let mut found = Vec::new();
+    for parent in [prefix.to_owned(), join(prefix, "__fragments")] {
+        for entry in reader.list(&parent)?.into_iter().filter(|e| e.folder) {
+            let folder = join(&parent, &entry.name);
+            let fragment = name::parse(&entry.name).is_some_and(|name| name.version.is_some());
+            if fragment && !committed.contains(folder.as_str()) {
+                found.push(folder);
+            }
+        }
+    }
+    Ok(found)
 }
 
 /// Timestamped files of a folder, oldest first.
 fn timestamped(reader: &Reader, folder: &str) -> Result<Vec<(String, Name)>> {
-    let mut found: Vec<(String, Name)> = reader
-        .list(folder)?
+    Ok(in_time(folder, reader.list(folder)?))
+}
+
+fn in_time(folder: &str, entries: Vec<ObjectInfo>) -> Vec<(String, Name)> {
+    let mut found: Vec<(String, Name)> = entries
         .into_iter()
         .filter(|entry| !entry.folder)
         .filter_map(|entry| name::parse(&entry.name).map(|time| (entry.name, time)))
@@ -164,21 +166,27 @@ fn timestamped(reader: &Reader, folder: &str) -> Result<Vec<(String, Name)>> {
     for (name, _) in &mut found {
         *name = join(folder, name);
     }
-    Ok(found)
+    found
 }
 
 /// Metadata files of a folder, in the order they apply, without those that consolidated ones replace.
 pub(crate) fn metadata(reader: &Reader, folder: &str) -> Result<Vec<(String, Name)>> {
     let mut replaced = HashSet::new();
-    for entry in reader.list(folder)? {
+    let entries = reader.list(folder)?;
+    for entry in &entries {
         if entry.name.ends_with(".vac") {
             let text = reader.store.read_all(&join(folder, &entry.name), reader.limits.metadata_bytes)?;
-            replaced.extend(lines(&text).map(|line| last_component(&line).to_owned()));
+            replaced.extend(names(&text));
         }
     }
-    let mut files = timestamped(reader, folder)?;
+    let mut files = in_time(folder, entries);
     files.retain(|(object, _)| !replaced.contains(last_component(object)));
     Ok(files)
+}
+
+/// The names that lines of addresses end in.
+pub(crate) fn names(text: &[u8]) -> Vec<String> {
+    lines(text).map(|line| last_component(&line).to_owned()).collect()
 }
 
 fn lines(text: &[u8]) -> impl Iterator<Item = String> {
@@ -188,8 +196,11 @@ fn lines(text: &[u8]) -> impl Iterator<Item = String> {
 
 #[derive(Default)]
 struct Commits {
-    /// Names of committed fragments.
-    committed: HashSet<String>,
+    /// The array's folder, and that of its fragments.
+    prefix: String,
+    nested: String,
+    /// Committed fragments.
+    fragments: Vec<FragmentEntry>,
     /// Names in consolidated commits, which ignore files may take back.
     consolidated: HashSet<String>,
     ignored: HashSet<String>,
@@ -199,19 +210,42 @@ struct Commits {
 }
 
 impl Commits {
+    fn scan(reader: &Reader, prefix: &str) -> Result<Self> {
+        let nested = join(prefix, "__fragments");
+        let mut commits = Self { prefix: prefix.to_owned(), nested, ..Self::default() };
+        // Versions 10 and 11 keep everything in the array's own folder.
+        for folder in [join(prefix, "__commits"), prefix.to_owned()] {
+            for entry in reader.list(&folder)?.iter().filter(|e| !e.folder) {
+                commits.read(reader, &folder, &entry.name)?;
+            }
+        }
+        commits.finish();
+        Ok(commits)
+    }
+
+    /// Counts a fragment in, by the name of its commit.
+    fn add(&mut self, stem: &str, ending: &str, time: &Name) {
+        if let Some(version) = time.version {
+            let folder = join(if ending == "ok" { &self.prefix } else { &self.nested }, stem);
+            let Name { start, end, .. } = *time;
+            self.fragments.push(FragmentEntry { name: stem.to_owned(), folder, start, end, version });
+        }
+    }
+
     fn read(&mut self, reader: &Reader, folder: &str, file: &str) -> Result<()> {
         let Some((stem, ending)) = file.rsplit_once('.') else { return Ok(()) };
         let Some(time) = name::parse(stem) else { return Ok(()) };
+        if matches!(ending, "wrt" | "ok") {
+            self.add(stem, ending, &time);
+            return Ok(());
+        }
         let object = join(folder, file);
         let text = || reader.store.read_all(&object, reader.limits.metadata_bytes);
         match ending {
-            "wrt" | "ok" => {
-                self.committed.insert(stem.to_owned());
-            }
             "con" => self.consolidated(&reader.store.describe(&object), &text()?)?,
-            "ign" => self.ignored.extend(lines(&text()?).map(|line| last_component(&line).to_owned())),
+            "ign" => self.ignored.extend(names(&text()?)),
             "vac" => {
-                let fragments = lines(&text()?).map(|line| last_component(&line).to_owned()).collect();
+                let fragments = names(&text()?);
                 self.vacuums.push(Vacuum { by: stem.to_owned(), time, fragments });
             }
             "del" => {
@@ -257,17 +291,22 @@ impl Commits {
     }
 
     fn finish(&mut self) {
-        for file in &self.consolidated {
-            if self.ignored.contains(file) {
-                continue;
-            }
-            if let Some((stem, "wrt" | "ok")) = file.rsplit_once('.') {
-                self.committed.insert(stem.to_owned());
+        for file in std::mem::take(&mut self.consolidated) {
+            if let (Some((stem, ending @ ("wrt" | "ok"))), false) =
+                (file.rsplit_once('.'), self.ignored.contains(&file))
+                && let Some(time) = name::parse(stem)
+            {
+                self.add(stem, ending, &time);
             }
         }
+        self.fragments.sort_by(|a, b| by_time(a.start, &a.name).cmp(&by_time(b.start, &b.name)));
+        self.fragments.dedup_by(|a, b| a.name == b.name);
         // A fragment that was never committed replaces nothing.
-        let committed = &self.committed;
-        self.vacuums.retain(|vacuum| committed.contains(&vacuum.by));
+        let committed = &self.fragments;
+        let find = |by: &Vacuum| {
+            committed.binary_search_by(|f| by_time(f.start, &f.name).cmp(&by_time(by.time.start, &by.by)))
+        };
+        self.vacuums.retain(|vacuum| find(vacuum).is_ok());
         for (file, delete) in std::mem::take(&mut self.inline) {
             if !self.ignored.contains(&file) {
                 self.deletes.entry(file).or_insert(delete);

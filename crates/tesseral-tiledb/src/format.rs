@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tesseral_core::{ArraySchema, Finding, Result};
 use tesseral_format::{
     AppendOptions, AuditOptions, AuditReport, Capabilities, Container, CreateOptions, Edit, Format,
-    OpenOptions, Probe, Sniff, Writer,
+    OpenOptions, Probe, Repair, Salvage, Sniff, Writer,
 };
 use tesseral_store::Store;
 
@@ -85,5 +85,17 @@ impl Format for TileDbFormat {
         report: &mut dyn FnMut(Finding),
     ) -> Result<AuditReport> {
         crate::audit::audit(Arc::new(Pieces(store)), options, report)
+    }
+
+    fn repairs(&self, store: Arc<dyn Store>, options: &OpenOptions) -> Result<Vec<Repair>> {
+        crate::repair::repairs(store, options)
+    }
+
+    fn apply_repair(&self, store: Arc<dyn Store>, options: &OpenOptions, code: &str) -> Result<()> {
+        crate::repair::apply(store, options, code)
+    }
+
+    fn salvage(&self, store: Arc<dyn Store>, options: &OpenOptions) -> Result<Salvage> {
+        crate::salvage::salvage(store, options)
     }
 }

@@ -44,19 +44,40 @@ pub(crate) struct Fragment {
     boxes: OnceLock<Vec<Bounds>>,
 }
 
-/// A footer's bytes, and where it is in the fragment's own file with the length of that, when it was read from there.
-type FooterBytes = (Bytes, Option<(u64, u64)>);
+/// A footer as it is stored.
+#[derive(Clone, Debug)]
+pub(crate) struct FooterBytes {
+    pub bytes: Bytes,
+    /// Where it is in the fragment's own file with the length of that, when it was read from there.
+    pub own: Option<(u64, u64)>,
+}
 
-/// Reads a fragment's footer.
-pub(crate) fn read_footer(reader: &Reader, object: &str) -> Result<FooterBytes> {
+/// What is read of the end of a fragment's metadata before it is known how long its footer is: usually that brings all of it.
+const USUAL_FOOTER: u64 = 4 << 10;
+
+/// Reads the footers of fragments.
+pub(crate) fn read_footers<'a>(
+    reader: &Reader,
+    fragments: impl IntoIterator<Item = &'a FragmentEntry>,
+) -> Result<Vec<FooterBytes>> {
+    let objects: Vec<String> = fragments.into_iter().map(|f| join(&f.folder, METADATA)).collect();
+    let tails = reader.store.tails(&objects, USUAL_FOOTER)?;
+    objects.iter().zip(tails).map(|(object, (len, tail))| footer_of(reader, object, len, &tail)).collect()
+}
+
+/// Reads the footer of one fragment.
+pub(crate) fn read_footer(reader: &Reader, fragment: &FragmentEntry) -> Result<FooterBytes> {
+    let one = read_footers(reader, [fragment])?.pop();
+    one.ok_or_else(|| Error::invalid("a footer that was not read"))
+}
+
+/// The footer that a file of `len` bytes ends with; `bytes` are its last ones.
+fn footer_of(reader: &Reader, object: &str, len: u64, bytes: &Bytes) -> Result<FooterBytes> {
     let described = || reader.store.describe(object);
-    let len = reader.store.len(object)?;
-    let tail =
-        len.checked_sub(8).ok_or_else(|| Error::truncated("the footer's length", described(), 0, 8, len))?;
-    // One request usually brings all of it.
-    let window = tail.saturating_sub(16 << 10);
-    let bytes = reader.store.read(object, window..len)?;
-    let footer_len = le64(&bytes[bytes.len() - 8..]);
+    let short = || Error::truncated("the footer's length", described(), 0, 8, len);
+    let tail = len.checked_sub(8).ok_or_else(short)?;
+    let window = len.checked_sub(bytes.len() as u64).ok_or_else(short)?;
+    let footer_len = le64(bytes.last_chunk::<8>().ok_or_else(short)?);
     let start = tail.checked_sub(footer_len).ok_or_else(|| {
         Error::corrupt(
             "the footer's length",
@@ -67,28 +88,24 @@ pub(crate) fn read_footer(reader: &Reader, object: &str) -> Result<FooterBytes> 
     })?;
     if start >= window {
         let from = usize::try_from(start - window).unwrap_or(usize::MAX);
-        return Ok((bytes.slice(from..bytes.len() - 8), Some((start, len))));
+        return Ok(FooterBytes { bytes: bytes.slice(from..bytes.len() - 8), own: Some((start, len)) });
     }
     reader.limits.check_metadata(footer_len)?;
-    Ok((reader.store.read(object, start..tail)?, Some((start, len))))
+    Ok(FooterBytes { bytes: reader.store.read(object, start..tail)?, own: Some((start, len)) })
 }
 
 impl Fragment {
-    /// Opens a fragment. `footer` is the one that a consolidated file has of it, `schemas` finds the schema of a name.
+    /// Opens a fragment. `schemas` finds the schema of a name.
     pub(crate) fn open(
         reader: &Reader,
         entry: FragmentEntry,
-        footer: Option<Bytes>,
+        FooterBytes { bytes, own }: FooterBytes,
         geometry: Option<&Geometry>,
         schemas: impl FnOnce(&str) -> Option<Arc<StoredSchema>>,
     ) -> Result<Self> {
         crate::wire::check_version(entry.version)?;
         let object = join(&entry.folder, METADATA);
         let described = reader.store.describe(&object);
-        let (bytes, own) = match footer {
-            Some(bytes) => (bytes, None),
-            None => read_footer(reader, &object)?,
-        };
         let footer_at = own.map(|(at, _)| at);
         let name = schema_name(&described, &bytes)?;
         let schema = schemas(&name).ok_or_else(|| {
@@ -239,13 +256,21 @@ impl Fragment {
         Ok(self.boxes.get_or_init(|| boxes))
     }
 
-    /// Reads every section, for audits.
-    pub(crate) fn check_sections(&self, reader: &Reader) -> Result<()> {
-        let object = reader.store.describe(&self.metadata_object());
+    /// Reads what says where tiles are: without it none of them is found.
+    pub(crate) fn check_tiles(&self, reader: &Reader) -> Result<()> {
         for slot in 0..self.slots() {
             for list in [List::Offsets, List::VarOffsets, List::VarSizes, List::ValidityOffsets] {
                 self.list(reader, list, slot)?;
             }
+        }
+        if self.footer.dense { Ok(()) } else { self.boxes(reader).map(drop) }
+    }
+
+    /// Reads every section, for audits.
+    pub(crate) fn check_sections(&self, reader: &Reader) -> Result<()> {
+        let object = reader.store.describe(&self.metadata_object());
+        self.check_tiles(reader)?;
+        for slot in 0..self.slots() {
             if self.footer.version >= 11 {
                 self.extrema(reader, List::Mins, slot)?;
                 self.extrema(reader, List::Maxs, slot)?;
@@ -254,9 +279,6 @@ impl Fragment {
                 let nulls = self.footer.list(List::NullCounts, slot).unwrap_or(u64::MAX);
                 section::numbers(&object, &self.section(reader, nulls)?, "null counts")?;
             }
-        }
-        if !self.footer.dense {
-            self.boxes(reader)?;
         }
         self.statistics(reader)?;
         self.check_files(reader)?;

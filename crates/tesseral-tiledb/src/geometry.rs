@@ -1,8 +1,10 @@
 //! Where tiles and fragments of a dense array lie, in positions.
 
 use tesseral_codec::filter::Kind;
-use tesseral_core::{Coords, Error, Region, Result};
+use tesseral_core::grid::Touched;
+use tesseral_core::{ChunkGrid, Coords, Error, Order, Region, Result, Selection, Slice};
 
+use crate::frame::Frame;
 use crate::wire::datatype::Datatype;
 use crate::wire::schema::{Dimension, Layout, Range, Schema};
 
@@ -36,6 +38,8 @@ struct Axis {
     count: u64,
     /// Positions of a tile.
     extent: u64,
+    /// Coordinates of the first tile in front of position 0, which are no part of the array.
+    before: u64,
     datatype: Datatype,
 }
 
@@ -44,6 +48,8 @@ struct Axis {
 pub(crate) struct Geometry {
     axes: Vec<Axis>,
     tile_order: Layout,
+    /// Order of the cells of a tile.
+    pub cell_order: Order,
     /// Cells of a tile.
     pub cells: u64,
 }
@@ -76,16 +82,51 @@ impl Geometry {
             let extent = extent.and_then(|e| u64::try_from(e).ok()).filter(|e| *e > 0);
             let extent =
                 extent.ok_or_else(|| corrupt(format!("dimension {:?} has no tile extent", dim.name)))?;
-            if (origin - anchor) % i128::from(extent) != 0 {
-                return Err(Error::unsupported(
-                    "a dense TileDB array whose current domain begins inside a tile",
-                ));
-            }
-            axes.push(Axis { anchor, origin, count, extent, datatype: dim.datatype });
+            // Less than an extent.
+            let before = u64::try_from((origin - anchor) % i128::from(extent)).map_err(|_| odd())?;
+            axes.push(Axis { anchor, origin, count, extent, before, datatype: dim.datatype });
         }
         let cells = axes.iter().try_fold(1_u64, |n, axis| n.checked_mul(axis.extent));
         let cells = cells.ok_or_else(|| corrupt("a tile has more cells than can be counted".to_owned()))?;
-        Ok(Self { axes, tile_order: schema.tile_order, cells })
+        let cell_order = match schema.cell_order {
+            Layout::ColMajor => Order::ColMajor,
+            _ => Order::RowMajor,
+        };
+        Ok(Self { axes, tile_order: schema.tile_order, cell_order, cells })
+    }
+
+    /// Whether position 0 is where a tile begins, along every dimension.
+    pub(crate) fn is_aligned(&self) -> bool {
+        self.axes.iter().all(|axis| axis.before == 0)
+    }
+
+    /// The tiles that a selection touches.
+    pub(crate) fn touched(&self, selection: &Selection) -> Result<Touched> {
+        let long = || Error::limit("the positions of a dimension", u64::MAX, u64::MAX);
+        let shape = self.axes.iter().map(|axis| axis.count.checked_add(axis.before));
+        let shape = shape.collect::<Option<Coords>>().ok_or_else(long)?;
+        let grid = ChunkGrid::new(&shape, &self.chunk_shape())?;
+        if self.is_aligned() {
+            return Ok(grid.touched(selection));
+        }
+        // Counted from where the first tile begins.
+        let slices = selection.slices().iter().zip(&self.axes).map(|(slice, axis)| Slice {
+            start: slice.start + axis.before,
+            end: slice.end + axis.before,
+            step: slice.step,
+        });
+        Ok(grid.touched(&Selection::new(slices, &shape)?))
+    }
+
+    /// Of a tile that begins before the array does, the cells that are part of it; `None` for others.
+    pub(crate) fn cut(&self, coords: &[u64]) -> Option<Frame> {
+        let axes = || self.axes.iter().zip(coords);
+        if !axes().any(|(axis, c)| *c == 0 && axis.before > 0) {
+            return None;
+        }
+        let tile = Region::new(self.axes.iter().map(|axis| (0, axis.extent)));
+        let cells = axes().map(|(axis, c)| (if *c == 0 { axis.before } else { 0 }, axis.extent));
+        Some(Frame::new(tile, Region::new(cells), self.cell_order))
     }
 
     pub(crate) fn shape(&self) -> Coords {
@@ -112,7 +153,7 @@ impl Geometry {
             let extent = i128::from(axis.extent);
             let tile = |at: i128| (at - axis.anchor) / extent;
             let count = tile(high) - tile(low) + 1;
-            // Relative to the tile of position 0, which is aligned; fragments may begin before it.
+            // Relative to the tile of position 0.
             let before = (axis.origin - axis.anchor) / extent;
             let relative = u64::try_from(tile(low) - before);
             first.push(relative.map_err(|_| corrupt("it begins before the current domain"))?);
@@ -136,12 +177,15 @@ impl Geometry {
         self.axes.iter().zip(region.bounds()).map(one).collect()
     }
 
-    /// All positions of the tile at grid coordinates, past the array's end too.
+    /// All positions of the tile at grid coordinates, past the array's end too, but none before its beginning.
     pub(crate) fn tile(&self, coords: &[u64]) -> Option<Region> {
         let mut bounds = Vec::with_capacity(coords.len());
         for (axis, &c) in self.axes.iter().zip(coords) {
             let start = c.checked_mul(axis.extent)?;
-            bounds.push((start, start.checked_add(axis.extent)?));
+            bounds.push((
+                start.saturating_sub(axis.before),
+                start.checked_add(axis.extent)?.checked_sub(axis.before)?,
+            ));
         }
         Some(Region::new(bounds))
     }

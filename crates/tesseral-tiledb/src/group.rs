@@ -6,6 +6,7 @@ use tesseral_core::{ErrorKind, Result};
 use tesseral_format::OpenOptions;
 use tesseral_store::StoreExt;
 
+use crate::array::TileDbArray;
 use crate::directory;
 use crate::open::{TileDbContainer, open_array, times};
 use crate::reader::{Reader, join};
@@ -41,6 +42,15 @@ fn members(reader: &Reader, prefix: &str) -> Result<Vec<Member>> {
 
 /// Opens the member arrays that lie below the group, those of groups in it too.
 pub(crate) fn open(reader: &Arc<Reader>, options: &OpenOptions) -> Result<TileDbContainer> {
+    open_with(reader, options, |folder, name| open_array(reader, folder, name, options).map(Some))
+}
+
+/// Opens the members by `array`, which is given the folder and the name of each and may leave it out.
+pub(crate) fn open_with(
+    reader: &Arc<Reader>,
+    options: &OpenOptions,
+    mut array: impl FnMut(&str, &str) -> Result<Option<TileDbArray>>,
+) -> Result<TileDbContainer> {
     let top = members(reader, "")?;
     let mut arrays = Vec::new();
     let mut names = Vec::new();
@@ -57,8 +67,8 @@ pub(crate) fn open(reader: &Arc<Reader>, options: &OpenOptions) -> Result<TileDb
         if member.group {
             let inner = members(reader, &folder)?;
             todo.extend(inner.into_iter().rev().map(|m| (folder.clone(), name.clone(), m, depth + 1)));
-        } else {
-            arrays.push(Arc::new(open_array(reader, &folder, &name, options)?));
+        } else if let Some(array) = array(&folder, &name)? {
+            arrays.push(Arc::new(array));
             names.push(name);
         }
     }

@@ -10,7 +10,7 @@ use tesseral_store::{Bytes, Store, StoreExt};
 use crate::array::TileDbArray;
 use crate::convention;
 use crate::directory::{self, Directory, FragmentEntry};
-use crate::fragment::Fragment;
+use crate::fragment::{self, FooterBytes, Fragment};
 use crate::fragments::Fragments;
 use crate::geometry::Geometry;
 use crate::model::{StoredSchema, array_schema};
@@ -18,6 +18,9 @@ use crate::reader::{Reader, join};
 use crate::wire::name::Name;
 use crate::wire::schema::Schema;
 use crate::wire::{consolidated_footers, enumeration, metadata};
+
+/// Fragments whose footers are asked for at once.
+const TOGETHER: usize = 512;
 
 /// Milliseconds since 1970.
 fn now() -> u64 {
@@ -75,12 +78,24 @@ impl Opening {
 
     /// Reads the schemas of a folder that was listed.
     pub(crate) fn of(reader: &Reader, prefix: &str, directory: Directory, range: TimeRange) -> Result<Self> {
+        let schemas =
+            directory.schemas.iter().map(|(object, _)| Ok((object.clone(), read_schema(reader, object)?)));
+        let schemas = schemas.collect::<Result<Vec<_>>>()?;
+        Self::with_schemas(reader, prefix, directory, range, schemas)
+    }
+
+    /// The array whose schemas are these.
+    pub(crate) fn with_schemas(
+        reader: &Reader,
+        prefix: &str,
+        mut directory: Directory,
+        range: TimeRange,
+        schemas: Vec<(String, Arc<StoredSchema>)>,
+    ) -> Result<Self> {
+        let file = |object: &String| object.rsplit('/').next().unwrap_or(object).to_owned();
+        let schemas: HashMap<String, Arc<StoredSchema>> =
+            schemas.into_iter().map(|(object, schema)| (file(&object), schema)).collect();
         let newest = directory.schema_at(range.end).unwrap_or_default().to_owned();
-        let mut schemas = HashMap::new();
-        for (object, _) in &directory.schemas {
-            let name = object.rsplit('/').next().unwrap_or(object).to_owned();
-            schemas.insert(name, read_schema(reader, object)?);
-        }
         let name = newest.rsplit('/').next().unwrap_or(&newest);
         let current = schemas.get(name).map(Arc::clone);
         let current = current.ok_or_else(|| Error::not_found("schema", &newest, Vec::new()))?;
@@ -88,7 +103,7 @@ impl Opening {
             true => None,
             false => Some(Geometry::new(&current.wire, &reader.store.describe(&newest))?),
         };
-        let (visible, hidden) = directory.visible(range, current.wire.sparse);
+        let (visible, hidden) = directory.take_visible(range, current.wire.sparse);
         let current_name = name.to_owned();
         Ok(Self {
             directory,
@@ -121,19 +136,29 @@ impl Opening {
     /// Opens all fragments that a read sees.
     pub(crate) fn fragments(&self, reader: &Reader) -> Result<Vec<Fragment>> {
         // One fragment's footer is read faster by itself.
-        let footers = if self.visible.len() > 1 { self.footers(reader)? } else { HashMap::new() };
-        let open = |entry: &FragmentEntry| {
-            self.fragment_of(reader, entry.clone(), footers.get(&entry.name).cloned())
-        };
-        self.visible.iter().map(open).collect()
+        let mut footers = if self.visible.len() > 1 { self.footers(reader)? } else { HashMap::new() };
+        let mut fragments = Vec::with_capacity(self.visible.len());
+        for some in self.visible.chunks(TOGETHER) {
+            let own: Vec<&FragmentEntry> = some.iter().filter(|e| !footers.contains_key(&e.name)).collect();
+            let mut own = fragment::read_footers(reader, own)?.into_iter();
+            for entry in some {
+                let footer = match footers.remove(&entry.name) {
+                    Some(bytes) => FooterBytes { bytes, own: None },
+                    None => own.next().ok_or_else(|| Error::invalid("a footer that was not read"))?,
+                };
+                fragments.push(self.fragment_of(reader, entry.clone(), footer)?);
+            }
+        }
+        Ok(fragments)
     }
 
     /// Opens one of the fragments by its own footer.
     pub(crate) fn fragment(&self, reader: &Reader, entry: FragmentEntry) -> Result<Fragment> {
-        self.fragment_of(reader, entry, None)
+        let footer = fragment::read_footer(reader, &entry)?;
+        self.fragment_of(reader, entry, footer)
     }
 
-    fn fragment_of(&self, reader: &Reader, entry: FragmentEntry, footer: Option<Bytes>) -> Result<Fragment> {
+    fn fragment_of(&self, reader: &Reader, entry: FragmentEntry, footer: FooterBytes) -> Result<Fragment> {
         let object = reader.store.describe(&entry.folder);
         let fragment = Fragment::open(reader, entry, footer, self.geometry.as_ref(), |name| {
             self.schemas.get(name).map(Arc::clone)
@@ -212,7 +237,7 @@ impl Opening {
             geometry: self.geometry.clone(),
             fragments: Fragments::default(),
             hidden: std::mem::take(&mut self.hidden),
-            uncommitted: std::mem::take(&mut self.directory.uncommitted),
+            prefix: self.prefix.clone(),
             deletes,
             range: self.range,
             file_attributes: meaning.file,

@@ -39,8 +39,20 @@ impl Store for Pieces {
         self.0.resident(object).map_err(|e| self.missing(object, e))
     }
 
+    fn tails(&self, objects: &[String], most: u64) -> Result<Vec<(u64, Bytes)>> {
+        self.0.tails(objects, most).map_err(|e| {
+            // Which one is missing shows when they are asked for one by one.
+            let missing = objects.iter().find_map(|object| self.len(object).err());
+            missing.filter(|_| matches!(e.kind(), ErrorKind::NotFound { .. })).unwrap_or(e)
+        })
+    }
+
     fn list(&self, folder: &str) -> Result<Vec<ObjectInfo>> {
         self.0.list(folder)
+    }
+
+    fn leftovers(&self) -> Result<Vec<String>> {
+        self.0.leftovers()
     }
 
     fn stage(&self, object: &str, overwrite: Overwrite) -> Result<Box<dyn Staged>> {

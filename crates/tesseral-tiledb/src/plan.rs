@@ -1,7 +1,7 @@
 //! Which tiles of a dense array serve a request.
 
 use smallvec::SmallVec;
-use tesseral_core::{ChunkGrid, Error, Result, Selection};
+use tesseral_core::{Error, Result, Selection};
 use tesseral_format::{
     Access, ChunkPlan, Column, Cover, Part, PlannedChunk, Request, Role, Target, Uncovered,
 };
@@ -17,7 +17,6 @@ pub(crate) fn plan(array: &TileDbArray, request: &Request) -> Result<ChunkPlan> 
     let Some(geometry) = &array.geometry else { return Err(Error::invalid("the array has no grid")) };
     let shape = geometry.shape();
     let selection = check(array, request, &shape)?;
-    let grid = ChunkGrid::new(&shape, &geometry.chunk_shape())?;
     let bounds = selection.bounds();
     // Whatever lies below a fragment that covers the whole selection cannot be seen.
     let fragments = array.fragments()?;
@@ -30,7 +29,7 @@ pub(crate) fn plan(array: &TileDbArray, request: &Request) -> Result<ChunkPlan> 
         let Some(placement) = &fragment.placement else { continue };
         let Some((part, _)) = selection.clip(&placement.region) else { continue };
         contributing += 1;
-        let touched = grid.touched(&part);
+        let touched = geometry.touched(&part)?;
         touched_chunks = touched_chunks.saturating_add(touched.remaining());
         array.reader.limits.check_plan(touched_chunks)?;
         let columns = request.columns.iter().map(|&column| match column {
@@ -44,22 +43,25 @@ pub(crate) fn plan(array: &TileDbArray, request: &Request) -> Result<ChunkPlan> 
             let tile = geometry.tile(&coords).ok_or_else(outside)?;
             let Some(cover) = tile.intersect(&placement.region) else { continue };
             let later = fragments.iter().skip(layer + 1).filter_map(|f| f.placement.as_ref());
-            let whole = cover == tile && later.clone().all(|p| p.region.intersect(&cover).is_none());
+            let cut = geometry.cut(&coords).is_some();
+            let whole = !cut && cover == tile && later.clone().all(|p| p.region.intersect(&cover).is_none());
             let mut parts = SmallVec::new();
             let mut direct = true;
             for &(column, slot) in &columns {
                 direct &= push_parts(array, fragment, column, slot, number, &mut parts)?;
             }
             let access = match direct {
+                // Cells in front of the array are stored among the others: decoding leaves them out.
+                _ if cut => Access::Coded { granule: None },
                 true => Access::Direct { swapped: cfg!(target_endian = "big") },
                 false => Access::Coded { granule: granule(fragment, columns.iter().map(|(_, slot)| *slot)) },
             };
             chunks.push(PlannedChunk {
                 id: chunk_id(layer, number),
+                cells: if cut { tile.cells().unwrap_or(u64::MAX) } else { geometry.cells },
                 tile: (cover != tile).then_some(tile),
                 cover: Cover::Exact(cover),
                 layer: u32::try_from(layer).unwrap_or(u32::MAX),
-                cells: geometry.cells,
                 parts,
                 access,
                 whole,
@@ -68,9 +70,6 @@ pub(crate) fn plan(array: &TileDbArray, request: &Request) -> Result<ChunkPlan> 
     }
     let all = lowest.is_some() && contributing == 1;
     let uncovered = if all { Uncovered::Impossible } else { Uncovered::Fill };
-    if uncovered == Uncovered::Fill {
-        check_fill(array, request)?;
-    }
     Ok(ChunkPlan { chunks, uncovered, deletes: Vec::new() })
 }
 
@@ -90,23 +89,6 @@ fn check<'a>(array: &TileDbArray, request: &'a Request, shape: &[u64]) -> Result
         return Err(Error::invalid(format!("the selection does not fit an array of {shape:?}")));
     }
     Ok(selection)
-}
-
-/// Cells that nobody wrote are null in a nullable field, everywhere but here.
-fn check_fill(array: &TileDbArray, request: &Request) -> Result<()> {
-    for column in &request.columns {
-        if let Column::Field(f) = column
-            && let Some(attribute) = array.current.wire.attributes.get(usize::from(*f))
-            && attribute.nullable
-            && attribute.fill_valid
-        {
-            return Err(Error::unsupported(format!(
-                "attribute {:?}: nullable, with a fill value that is not null",
-                attribute.name
-            )));
-        }
-    }
-    Ok(())
 }
 
 /// Cells that are decoded together anyway: a tile is cut into chunks, each filtered by itself. `None` where a column decodes by

@@ -61,5 +61,5 @@ impl Reader {
 
 /// Joins names with a slash, leaving out an empty first one.
 pub(crate) fn join(folder: &str, name: &str) -> String {
-    if folder.is_empty() { name.to_owned() } else { format!("{folder}/{name}") }
+    if folder.is_empty() { name.to_owned() } else { [folder, "/", name].concat() }
 }

@@ -9,6 +9,7 @@ use tesseral_format::{
 
 use crate::array::{TileDbArray, chunk_id};
 use crate::fragment::{Bounds, Fragment};
+use crate::global_order::GlobalOrder;
 use crate::plan::{granule, push_parts};
 use crate::wire::schema::Range;
 
@@ -57,10 +58,15 @@ pub(crate) fn plan(array: &TileDbArray, request: &Request) -> Result<ChunkPlan> 
         let granule =
             granule.filter(|_| !with_times && !fragment.footer.timestamps && !fragment.footer.deletes);
         let boxes = fragment.boxes(&array.reader)?;
-        for (tile, cover) in (0_u64..).zip(boxes) {
+        let order = GlobalOrder::new(&fragment.schema.wire, ranges);
+        for (number, cover) in boxes.iter().enumerate() {
             if !cover.iter().zip(ranges).all(|(b, r)| meets(b, r)) {
                 continue;
             }
+            if order.as_ref().is_some_and(|order| !order.may_hold(boxes, number)) {
+                continue;
+            }
+            let tile = number as u64;
             array.reader.limits.check_plan(chunks.len() as u64 + 1)?;
             let mut parts = SmallVec::new();
             for &(column, slot) in &slots {

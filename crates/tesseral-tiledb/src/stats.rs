@@ -22,6 +22,9 @@ use crate::wire::footer::List;
 pub(crate) fn stats(array: &TileDbArray, chunk: &PlannedChunk, column: Column) -> ChunkStats {
     let unknown = ChunkStats::unknown(chunk.cells);
     let Ok((fragment, tile)) = array.locate(chunk.id) else { return unknown };
+    if array.cut(fragment, tile).is_some() {
+        return unknown;
+    }
     let field = match column {
         Column::Field(field) => field,
         Column::Dim(d) => return coordinates(array, fragment, chunk, usize::from(d), tile),

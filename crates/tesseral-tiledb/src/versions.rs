@@ -26,7 +26,8 @@ fn of_array(array: &TileDbArray) -> Result<Vec<Version>> {
         ..entry(&fragment.entry, VersionState::Visible)
     });
     let hidden = array.hidden.iter().map(|fragment| entry(fragment, VersionState::Replaced));
-    let uncommitted = array.uncommitted.iter().map(|folder| {
+    let folders = array.uncommitted()?;
+    let uncommitted = folders.iter().map(|folder| {
         let name = folder.rsplit('/').next().unwrap_or(folder);
         let time = crate::wire::name::parse(name);
         Version {

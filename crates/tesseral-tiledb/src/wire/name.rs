@@ -13,23 +13,27 @@ pub struct Name {
 
 /// Reads a name without its ending; `None` when it is something else.
 pub fn parse(name: &str) -> Option<Name> {
-    let mut parts = name.strip_prefix("__")?.split('_');
-    let start = decimal(parts.next()?)?;
-    let end = decimal(parts.next()?)?;
-    let uuid = parts.next()?;
-    if uuid.len() != 32 || !uuid.bytes().all(|b| b.is_ascii_hexdigit()) || end < start {
+    let (start, rest) = decimal(name.as_bytes().strip_prefix(b"__")?)?;
+    let (end, rest) = decimal(rest.strip_prefix(b"_")?)?;
+    let (uuid, rest) = rest.strip_prefix(b"_")?.split_at_checked(32)?;
+    if !uuid.iter().all(u8::is_ascii_hexdigit) || end < start {
         return None;
     }
-    let version = match parts.next() {
-        Some(text) => Some(u32::try_from(decimal(text)?).ok()?),
-        None => None,
-    };
-    parts.next().is_none().then_some(Name { start, end, version })
+    if rest.is_empty() {
+        return Some(Name { start, end, version: None });
+    }
+    let (version, rest) = decimal(rest.strip_prefix(b"_")?)?;
+    let version = Some(u32::try_from(version).ok()?);
+    rest.is_empty().then_some(Name { start, end, version })
 }
 
-fn decimal(text: &str) -> Option<u64> {
-    // `parse` would take a sign too.
-    text.bytes().all(|b| b.is_ascii_digit()).then(|| text.parse().ok())?
+/// The number that bytes begin with, and what is behind it.
+fn decimal(bytes: &[u8]) -> Option<(u64, &[u8])> {
+    let digits = bytes.iter().take_while(|b| b.is_ascii_digit()).count();
+    let (digits, rest) = bytes.split_at(digits);
+    let digit = |n: u64, b: &u8| n.checked_mul(10)?.checked_add(u64::from(b - b'0'));
+    let number = digits.iter().try_fold(0, digit).filter(|_| !digits.is_empty())?;
+    Some((number, rest))
 }
 
 #[cfg(test)]
@@ -46,6 +50,11 @@ mod tests {
             "_1_1_x",
             "__2_1_0123456789abcdef0123456789abcdef",
             "__+1_1_0123456789abcdef0123456789abcdef",
+            "___1_0123456789abcdef0123456789abcdef",
+            "__1_1_0123456789abcdef0123456789abcdeg",
+            "__1_1_0123456789abcdef0123456789abcdef_",
+            "__1_1_0123456789abcdef0123456789abcdefa",
+            "__1_18446744073709551616_0123456789abcdef0123456789abcdef",
         ] {
             assert_eq!(parse(bad), None, "{bad}");
         }

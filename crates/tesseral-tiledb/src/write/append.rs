@@ -53,6 +53,13 @@ impl ArrayWrite {
         }
     }
 
+    pub(crate) fn needs_order(&self) -> bool {
+        match self {
+            Self::Dense(write) => write.needs_order(),
+            Self::Sparse(_) => true,
+        }
+    }
+
     pub(crate) fn chunk_order(&self) -> Order {
         match self {
             Self::Dense(write) if write.tile_order() == Layout::ColMajor => Order::ColMajor,
@@ -150,6 +157,10 @@ impl Writer for TileDbAppender {
 
     fn wants_stats(&self, _array: usize) -> bool {
         false
+    }
+
+    fn needs_order(&self, _array: usize) -> bool {
+        self.write.needs_order()
     }
 
     fn chunk_order(&self, _array: usize) -> Order {

@@ -5,13 +5,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use smallvec::SmallVec;
 use tesseral_codec::filter::Rules;
-use tesseral_core::{ChunkGrid, ChunkStats, Coords, Error, Order, Region, Result};
+use tesseral_core::{ChunkGrid, ChunkStats, Coords, Error, Region, Result};
 use tesseral_format::{Column, ColumnData, EncodedChunk, EncodedPart, Pending, Scratch};
 use tesseral_store::Store;
 
-use super::fragment::{Extras, FragmentWriter};
+use super::fragment::{Extras, FragmentWriter, fixed_tile};
 use super::names;
-use super::tile::{self, Frame, Target};
+use super::tile::{self, Target};
+use crate::frame::Frame;
 use crate::geometry::{Geometry, Placement};
 use crate::model::StoredSchema;
 use crate::wire::datatype::VAR;
@@ -52,6 +53,11 @@ struct State {
 impl DenseWrite {
     pub(crate) fn new(schema: Arc<StoredSchema>, region: Region, object: &str) -> Result<Self> {
         let geometry = Geometry::new(&schema.wire, object)?;
+        if !geometry.is_aligned() {
+            return Err(Error::unsupported(
+                "writing to a dense TileDB array whose current domain begins inside a tile",
+            ));
+        }
         let shape = geometry.shape();
         let inside = region.rank() == shape.len()
             && region.bounds().iter().zip(&shape).all(|((start, end), n)| start < end && end <= n);
@@ -66,6 +72,11 @@ impl DenseWrite {
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether the place of a tile depends on those before it: not where all are stored as they are.
+    pub(crate) fn needs_order(&self) -> bool {
+        !self.schema.attributes.iter().all(|chains| fixed_tile(chains, self.geometry.cells).is_some())
     }
 
     pub(crate) fn tile_order(&self) -> Layout {
@@ -91,11 +102,7 @@ impl DenseWrite {
         let cells = self.cells(coords)?;
         let count = cells.cells().unwrap_or(u64::MAX);
         let tile = self.geometry.tile(coords).ok_or_else(|| Error::invalid("a tile past 2^64"))?;
-        let order = match self.schema.wire.cell_order {
-            Layout::ColMajor => Order::ColMajor,
-            _ => Order::RowMajor,
-        };
-        let frame = Frame::new(tile, cells, order);
+        let frame = Frame::new(tile, cells, self.geometry.cell_order);
         encode_columns(&self.schema, &fields(&self.schema), columns, count, Some(&frame), key, scratch).map(
             |(parts, stats)| EncodedChunk {
                 coords: Coords::from_slice(coords),
@@ -106,21 +113,23 @@ impl DenseWrite {
     }
 
     /// Gives a chunk its place, or keeps it until those before it have theirs.
-    pub(crate) fn place<'a>(&self, place: &Place, chunk: EncodedChunk<'a>) -> Result<Pending<'a>> {
+    pub(crate) fn place<'a>(&self, place: &Place, mut chunk: EncodedChunk<'a>) -> Result<Pending<'a>> {
         self.cells(&chunk.coords)?;
         let number = self.geometry.number(&self.placement, &chunk.coords);
         let number = number.ok_or_else(|| Error::invalid(format!("there is no chunk {:?}", chunk.coords)))?;
         let mut state = self.state();
         let State { fragment, waiting } = &mut *state;
-        let fragment = fragment.get_or_insert_with(|| new_fragment(place, &self.schema));
+        let fragment = fragment
+            .get_or_insert_with(|| new_fragment(place, &self.schema).with_fixed_tiles(self.geometry.cells));
         if number < fragment.tiles() || waiting.contains_key(&number) {
             return Err(Error::invalid(format!("chunk {:?} was already written", chunk.coords)));
         }
+        let mut pending = fragment.place_fixed(number, &mut chunk.parts)?;
         if number > fragment.tiles() {
             waiting.insert(number, chunk.into_owned());
-            return Ok(Pending::default());
+            return Ok(pending);
         }
-        let mut pending = store(fragment, chunk)?;
+        pending.extend(store(fragment, chunk)?);
         while let Some(next) = waiting.remove(&fragment.tiles()) {
             pending.extend(store(fragment, next.into_owned())?);
         }

@@ -20,7 +20,7 @@ use super::names;
 use super::switch::switch;
 use crate::array::TileDbArray;
 use crate::directory::FragmentEntry;
-use crate::fragment::{Fragment, read_footer};
+use crate::fragment::{Fragment, read_footers};
 use crate::open::folder_name;
 use crate::reader::join;
 use crate::wire::cursor::{put_text64, put_u32, put_u64};
@@ -132,10 +132,7 @@ pub(crate) fn footers(opened: &Opened) -> Result<Consolidated> {
     if visible.is_empty() {
         return Ok(Consolidated::default());
     }
-    let mut footers = Vec::new();
-    for entry in visible {
-        footers.push(read_footer(&opened.reader, &join(&entry.folder, crate::fragment::METADATA))?.0);
-    }
+    let footers = read_footers(&opened.reader, visible)?;
     let mut payload = Vec::new();
     put_u32(visible.len() as u64, "the fragments", &mut payload)?;
     let head: usize = visible.iter().map(|entry| 16 + entry.name.len()).sum::<usize>() + 4;
@@ -143,9 +140,9 @@ pub(crate) fn footers(opened: &Opened) -> Result<Consolidated> {
     for (entry, footer) in visible.iter().zip(&footers) {
         put_text64(&entry.name, &mut payload);
         put_u64(at, &mut payload);
-        at += footer.len() as u64;
+        at += footer.bytes.len() as u64;
     }
-    footers.iter().for_each(|footer| payload.extend_from_slice(footer));
+    footers.iter().for_each(|footer| payload.extend_from_slice(&footer.bytes));
     let start = visible.iter().map(|f| f.start).min().unwrap_or(0);
     let end = visible.iter().map(|f| f.end).max().unwrap_or(start);
     let name = format!("{}.meta", names::versioned(start, end, opened.version()));

@@ -259,6 +259,10 @@ impl Writer for TileDbWriter {
         false
     }
 
+    fn needs_order(&self, array: usize) -> bool {
+        self.array(array).map_or(true, |a| a.write.needs_order())
+    }
+
     fn chunk_order(&self, array: usize) -> Order {
         self.array(array).map_or(Order::RowMajor, |a| a.write.chunk_order())
     }

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use smallvec::SmallVec;
 use tesseral_codec::Contexts;
 use tesseral_core::{ChunkStats, Error, Result};
 use tesseral_format::{Column, EncodedPart, Pending, Role};
@@ -10,7 +11,7 @@ use tesseral_store::{Overwrite, Staged, Store, StoreExt};
 
 use super::stats::{self, Kept};
 use crate::fragment::METADATA;
-use crate::model::StoredSchema;
+use crate::model::{FieldChains, StoredSchema};
 use crate::reader::join;
 use crate::wire::datatype::{Datatype, VAR};
 use crate::wire::footer::Footer;
@@ -21,6 +22,9 @@ use crate::wire::{generic_tile, rtree};
 /// How much of a file is gathered before it is written; what is at least half as long goes by itself.
 const BLOCK: usize = 1 << 18;
 
+/// Parts of a tile.
+type Parts<'a> = SmallVec<[EncodedPart<'a>; 1]>;
+
 /// What a fragment holds beside attributes and dimensions.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Extras {
@@ -30,6 +34,12 @@ pub(crate) struct Extras {
     pub deletes: bool,
     /// Deletes that were worked in.
     pub processed: Vec<String>,
+}
+
+/// Stored bytes of every tile of so many cells, where all take the same and enough to be written by themselves.
+pub(crate) fn fixed_tile(chains: &FieldChains, cells: u64) -> Option<u64> {
+    let bytes = usize::try_from(cells).ok()?.checked_mul(chains.cell)?;
+    chains.values.plain_len(bytes).filter(|_| !chains.var && !chains.nullable && bytes >= BLOCK / 2)
 }
 
 /// A file being written.
@@ -90,6 +100,8 @@ struct Slot {
     values: u32,
     kept: Kept,
     nullable: bool,
+    /// Bytes of every tile, where all take the same: the place of each is known beforehand.
+    fixed: Option<u64>,
     files: [Option<File>; 3],
     /// Where tiles begin: values or offsets, bytes of any length, validity.
     offsets: [Vec<u64>; 3],
@@ -110,6 +122,7 @@ impl Slot {
             values,
             kept,
             nullable: false,
+            fixed: None,
             files: [None, None, None],
             offsets: Default::default(),
             var_sizes: Vec::new(),
@@ -223,6 +236,39 @@ impl FragmentWriter {
         }
     }
 
+    /// Tiles have so many cells each, those at the edges too.
+    pub(crate) fn with_fixed_tiles(mut self, cells: u64) -> Self {
+        for (slot, chains) in self.slots.iter_mut().zip(&self.schema.attributes) {
+            slot.fixed = fixed_tile(chains, cells);
+        }
+        self
+    }
+
+    /// Takes out the parts of a tile whose place does not depend on the tiles before it.
+    pub(crate) fn place_fixed<'a>(&mut self, tile: u64, parts: &mut Parts<'a>) -> Result<Pending<'a>> {
+        let mut pending = Pending::default();
+        for number in 0..self.slots.len() {
+            let Some((len, column)) = self.slots[number].fixed.zip(self.slots[number].column) else {
+                continue;
+            };
+            let start = tile.checked_mul(len).ok_or_else(|| Error::limit("a file", u64::MAX, u64::MAX))?;
+            let staged = Arc::clone(&self.file(number, 0)?.staged);
+            let mut at = start;
+            let (own, others): (Parts<'a>, Parts<'a>) =
+                std::mem::take(parts).into_iter().partition(|part| part.column == column);
+            *parts = others;
+            for part in own {
+                let offset = at;
+                at += part.bytes.len() as u64;
+                pending.push(&staged, offset, part.bytes);
+            }
+            if at - start != len {
+                return Err(Error::invalid(format!("{} bytes of a tile of {len}", at - start)));
+            }
+        }
+        Ok(pending)
+    }
+
     /// Tiles so far.
     pub(crate) fn tiles(&self) -> u64 {
         self.tiles
@@ -240,6 +286,9 @@ impl FragmentWriter {
             let files = slot.files.iter().zip(&mut slot.offsets);
             files.for_each(|(file, offsets)| offsets.push(file.as_ref().map_or(0, File::len)));
             slot.var_sizes.push(0);
+            if let (Some(len), Some(file)) = (slot.fixed, &mut slot.files[0]) {
+                file.placed += len;
+            }
         }
         for part in parts {
             let number = self.slots.iter().position(|s| s.column == Some(part.column));
@@ -285,17 +334,22 @@ impl FragmentWriter {
         {
             *size = part.raw_len;
         }
-        let file = match &mut slot.files[file] {
-            Some(file) => file,
+        self.file(number, file)?.append(part.bytes, pending);
+        Ok(())
+    }
+
+    /// One of a slot's three files, begun when it is first asked for.
+    fn file(&mut self, number: usize, file: usize) -> Result<&mut File> {
+        let slot = &mut self.slots[number];
+        match &mut slot.files[file] {
+            Some(file) => Ok(file),
             empty => {
                 let ending = ["", "_var", "_validity"][file];
                 let object = join(&self.folder, &format!("{}{ending}.tdb", slot.stem));
                 let staged = Arc::new(self.store.stage(&object, Overwrite::Refuse)?);
-                empty.insert(File { object, staged, buffer: Vec::new(), placed: 0 })
+                Ok(empty.insert(File { object, staged, buffer: Vec::new(), placed: 0 }))
             }
-        };
-        file.append(part.bytes, pending);
-        Ok(())
+        }
     }
 
     /// Publishes the files. `domain` is the smallest box around the cells; `last` the cells of the last tile, of every tile

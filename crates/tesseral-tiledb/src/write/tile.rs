@@ -2,10 +2,11 @@
 
 use smallvec::SmallVec;
 use tesseral_codec::filter::Rules;
-use tesseral_core::{ChunkStats, Error, Order, Region, Result};
+use tesseral_core::{ChunkStats, Error, Result};
 use tesseral_format::{Column, ColumnData, EncodedPart, Role, Scratch};
 
 use super::stats::{self, Kept};
+use crate::frame::Frame;
 use crate::model::FieldChains;
 use crate::wire::datatype::{Datatype, VAR};
 
@@ -28,60 +29,7 @@ impl Target<'_> {
     }
 }
 
-/// The cells that are there, and the tile they lie in.
-#[derive(Clone, Debug)]
-pub(crate) struct Frame {
-    /// The whole tile; cells outside `cells` are padding.
-    tile: Region,
-    /// The cells given.
-    cells: Region,
-    order: Order,
-}
-
 impl Frame {
-    pub(crate) fn new(tile: Region, cells: Region, order: Order) -> Self {
-        Self { tile, cells, order }
-    }
-
-    fn is_full(&self) -> bool {
-        self.tile == self.cells
-    }
-
-    fn tile_cells(&self) -> Result<usize> {
-        let cells = self.tile.cells().and_then(|n| usize::try_from(n).ok());
-        cells.ok_or_else(|| Error::limit("the cells of a tile", u64::MAX, usize::MAX as u64))
-    }
-
-    /// Calls `run(first cell in the tile, first cell given, length)` for every run of cells that lie side by side in both.
-    fn runs(&self, mut run: impl FnMut(usize, usize, usize)) {
-        let rank = self.tile.rank();
-        // Dimensions from the one that turns slowest to the fastest.
-        let dims: Vec<usize> = match self.order {
-            Order::ColMajor => (0..rank).rev().collect(),
-            _ => (0..rank).collect(),
-        };
-        let extent = |region: &Region, d: usize| usize::try_from(region.extent(d)).unwrap_or(0);
-        let Some(&fastest) = dims.last() else { return run(0, 0, 1) };
-        let len = extent(&self.cells, fastest);
-        let offset = |d: usize| usize::try_from(self.cells.start(d) - self.tile.start(d)).unwrap_or(0);
-        let mut at = vec![0; rank];
-        let mut from = 0;
-        loop {
-            let to = dims.iter().fold(0, |n, &d| n * extent(&self.tile, d) + offset(d) + at[d]);
-            run(to, from, len);
-            from += len;
-            let mut turned = dims[..rank - 1].iter().rev();
-            loop {
-                let Some(&d) = turned.next() else { return };
-                at[d] += 1;
-                if at[d] < extent(&self.cells, d) {
-                    break;
-                }
-                at[d] = 0;
-            }
-        }
-    }
-
     /// Cells of one size in their places, zeros elsewhere.
     fn pad(&self, cells: &[u8], size: usize) -> Result<Vec<u8>> {
         let bytes = self.tile_cells()?.checked_mul(size);
@@ -149,13 +97,13 @@ pub(crate) fn encode<'a>(
     parts: &mut SmallVec<[EncodedPart<'a>; 1]>,
 ) -> Result<ChunkStats> {
     let chains = target.chains;
+    let mut out = scratch.spare.pop().unwrap_or_default();
     let contexts = &mut scratch.contexts;
     let padded = frame.filter(|frame| !frame.is_full());
     let mut push = |role: Role, bytes: Vec<u8>, raw_len: usize| {
         let bytes = bytes.into();
         parts.push(EncodedPart { column: target.column, role, bytes, raw_len: raw_len as u64, codec: 0 });
     };
-    let mut out = Vec::new();
     let (stats, cells, validity) = match *data {
         ColumnData::Fixed { values, validity } => {
             let stats = stats::fixed(target.datatype, target.values, target.kept(), values, validity)?;
@@ -200,6 +148,8 @@ pub(crate) fn encode<'a>(
 
 #[cfg(test)]
 mod tests {
+    use tesseral_core::{Order, Region};
+
     use super::*;
 
     #[test]

@@ -14,17 +14,14 @@ use super::create::objects;
 use super::edit::Opened;
 use super::names;
 use crate::fragment::Fragment;
+use crate::open::Opening;
 use crate::reader::join;
 use crate::wire::datatype::compare;
 use crate::wire::name;
 
 fn lines(opened: &Opened, object: &str) -> Result<Vec<String>> {
     let bytes = opened.store.read_all(object, opened.reader.limits.metadata_bytes)?;
-    let text = String::from_utf8_lossy(&bytes).into_owned();
-    Ok(text
-        .lines()
-        .map(|line| line.trim_end_matches('/').rsplit('/').next().unwrap_or(line).to_owned())
-        .collect())
+    Ok(crate::directory::names(&bytes))
 }
 
 /// Why a fragment must stay although another one claims to replace it; `None` when it may go.
@@ -51,8 +48,10 @@ fn uncovered(opened: &Opened, by: Option<&Fragment>, old: &Fragment) -> Option<S
 /// Removes fragments that consolidated ones replace.
 pub(crate) fn fragments(opened: &Opened, dry_run: bool) -> Result<Vacuumed> {
     let commits = Commits::read(opened)?;
-    let directory = &opened.opening.directory;
-    let find = |name: &str| directory.fragments.iter().find(|f| f.name == name).cloned();
+    let Opening { visible, hidden, directory, .. } = &opened.opening;
+    let committed = || visible.iter().chain(hidden).chain(&directory.fragments);
+    let find = |name: &str| committed().find(|f| f.name == name).cloned();
+    let uncommitted = crate::directory::uncommitted(&opened.reader, "")?;
     let mut out = Vacuumed::default();
     for vacuum in &commits.vacuums {
         let stem = vacuum.trim_end_matches(".vac");
@@ -68,7 +67,7 @@ pub(crate) fn fragments(opened: &Opened, dry_run: bool) -> Result<Vacuumed> {
             let Some(entry) = find(&name) else {
                 // Its commit went before, in a run that was cut short: the rest of it goes now.
                 let leftover = join("__fragments", &name);
-                if by.is_some() && directory.uncommitted.contains(&leftover) {
+                if by.is_some() && uncommitted.contains(&leftover) {
                     listed.push((name, leftover));
                 }
                 continue;

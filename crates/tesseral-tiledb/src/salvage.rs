@@ -1,0 +1,134 @@
+//! Opening what is whole of a damaged array.
+//!
+//! A schema must be there: without one nobody knows what the bytes are. A fragment counts as long as its metadata say where its tiles
+//! are; whether those are whole shows when the engine decodes them. Of what is lost older writes are not taken for newer ones where
+//! that can be told: the box of a fragment without metadata is not known, so that there the cells of older fragments show.
+
+use std::sync::Arc;
+
+use tesseral_codec::filter::Filter;
+use tesseral_core::{Attributes, Error, ErrorKind, Finding, Result};
+use tesseral_format::{OpenOptions, Salvage};
+use tesseral_store::{Store, StoreExt};
+
+use crate::array::TileDbArray;
+use crate::directory::{DeleteBytes, Directory};
+use crate::group;
+use crate::open::{Opening, TileDbContainer, folder_name, read_attributes, read_schema, times};
+use crate::pieces::Pieces;
+use crate::reader::Reader;
+use crate::wire::pipeline::Pipeline;
+
+/// Opens what is whole.
+pub(crate) fn salvage(store: Arc<dyn Store>, options: &OpenOptions) -> Result<Salvage> {
+    let reader = Arc::new(Reader::new(Arc::new(Pieces(store)), options)?);
+    let mut findings = Vec::new();
+    let container = if group::is_group(&reader)? {
+        group::open_with(&reader, options, |folder, name| {
+            match salvage_array(&reader, folder, name, options, &mut findings) {
+                Err(error) if error.is_damage() => {
+                    findings.push(Finding::from_error("array_lost", &error).in_array(name));
+                    Ok(None)
+                }
+                array => array.map(Some),
+            }
+        })?
+    } else {
+        let name = folder_name(reader.store.location()).to_owned();
+        let array = salvage_array(&reader, "", &name, options, &mut findings)?;
+        TileDbContainer::of(reader, name, array)
+    };
+    Ok(Salvage { container: Arc::new(container), gaps_are_losses: false, findings })
+}
+
+/// What `read` gives; where that is damaged, a finding instead. A damaged version or filter looks like one of the future.
+fn whole<T>(
+    check: &'static str,
+    name: &str,
+    read: Result<T>,
+    findings: &mut Vec<Finding>,
+) -> Result<Option<T>> {
+    let lost = |e: &Error| e.is_damage() || matches!(e.kind(), ErrorKind::Unsupported { .. });
+    match read {
+        Err(error) if lost(&error) => {
+            findings.push(Finding::from_error(check, &error).in_array(name));
+            Ok(None)
+        }
+        other => other.map(Some),
+    }
+}
+
+fn salvage_array(
+    reader: &Arc<Reader>,
+    prefix: &str,
+    name: &str,
+    options: &OpenOptions,
+    findings: &mut Vec<Finding>,
+) -> Result<TileDbArray> {
+    let mut directory = Directory::scan(reader, prefix)?;
+    let range = times(options);
+    let mut schemas = Vec::new();
+    for (object, time) in std::mem::take(&mut directory.schemas) {
+        if let Some(schema) = whole("schema_lost", name, read_schema(reader, &object), findings)? {
+            schemas.push((object.clone(), schema));
+            directory.schemas.push((object, time));
+        }
+    }
+    if schemas.is_empty() {
+        let detail = "none of its schemas is whole";
+        return Err(Error::corrupt("the array", reader.store.describe(prefix), None, detail));
+    }
+    for file in std::mem::take(&mut directory.metadata) {
+        let read = read_attributes(reader, std::slice::from_ref(&file), range).map(drop::<Attributes>);
+        if whole("attributes_lost", name, read, findings)?.is_some() {
+            directory.metadata.push(file);
+        }
+    }
+    for entry in std::mem::take(&mut directory.deletes) {
+        let read = match &entry.bytes {
+            DeleteBytes::Object(object) => reader.object(object),
+            DeleteBytes::Inline(bytes) => reader.unfilter(&entry.name, bytes),
+        };
+        if whole("delete_lost", name, read, findings)?.is_some() {
+            directory.deletes.push(entry);
+        }
+    }
+    let mut opening = Opening::with_schemas(reader, prefix, directory, range, schemas)?;
+    let visible = std::mem::take(&mut opening.visible);
+    let all = visible.len();
+    let mut fragments = Vec::new();
+    for entry in visible {
+        let read = opening.fragment(reader, entry).and_then(|f| f.check_tiles(reader).map(|()| f));
+        fragments.extend(whole("fragment_lost", name, read, findings)?);
+    }
+    if fragments.is_empty() && all > 0 {
+        let detail = format!("none of its {all} fragments is whole");
+        return Err(Error::corrupt("the array", reader.store.describe(prefix), None, detail));
+    }
+    let mut array = opening.finish(Arc::clone(reader), name, fragments)?;
+    for (field, attribute) in array.schema.fields.iter_mut().zip(&array.current.wire.attributes) {
+        field.codecs = codecs(&attribute.pipeline);
+    }
+    Ok(array)
+}
+
+/// The filters of a field as a writer takes them; none where their names would not say all of them.
+fn codecs(pipeline: &Pipeline) -> Vec<String> {
+    let named = |filter: &Filter| match *filter {
+        Filter::Gzip { level } | Filter::Zstd { level } | Filter::Lz4 { level } | Filter::Bzip2 { level } => {
+            Some(format!("{}:{level}", filter.name()))
+        }
+        Filter::Noop
+        | Filter::Rle
+        | Filter::Dictionary
+        | Filter::BitShuffle
+        | Filter::ByteShuffle
+        | Filter::Xor
+        | Filter::Md5
+        | Filter::Sha256
+        | Filter::Delta { reinterpret: None }
+        | Filter::DoubleDelta { reinterpret: None } => Some(filter.name().to_owned()),
+        _ => None,
+    };
+    pipeline.filters.iter().map(named).collect::<Option<_>>().unwrap_or_default()
+}
