@@ -1,0 +1,278 @@
+"""Arrays that few writers make, beside the reference package; damaged ones, and what is left of them; two times of one array."""
+
+import json
+import random
+import shutil
+
+import numpy as np
+import pytest
+import tiledb
+import tiledb_schema
+from support import tet, tet_json
+
+
+def reference(path, box, name):
+    """Cells and validity of a box as the package reads them, in bytes."""
+    with tiledb.open(str(path)) as array:
+        cells = array[box][name]
+    if isinstance(cells, np.ma.MaskedArray):
+        return cells.data.tobytes(), (~np.ma.getmaskarray(cells)).astype("u1").tobytes()
+    if cells.dtype == object:
+        return "".join(cells.ravel().tolist()).encode(), b"\1" * cells.size
+    return cells.tobytes(), b"\1" * cells.size
+
+
+def inside_a_tile(rng, path):
+    """A dense array of two dimensions whose current domain begins inside a tile, written box over box. Gives its box."""
+    order = rng.choice(["row-major", "col-major"])
+    dims, ranges = [], []
+    for name in "xy":
+        low, extent = rng.randrange(5), rng.randrange(2, 9)
+        dims.append(tiledb.Dim(name, domain=(low, low + 99), tile=extent, dtype=np.int64))
+        # Along one dimension for certain.
+        first = low + rng.randrange(3) * extent + rng.randrange(name == "x", extent)
+        ranges.append((first, first + rng.randrange(1, 30)))
+    domain = tiledb.Domain(*dims)
+    filters = tiledb.FilterList(rng.choice([[], [tiledb.ZstdFilter(1)], [tiledb.ByteShuffleFilter(), tiledb.LZ4Filter()]]))
+    schema = tiledb.ArraySchema(domain=domain, cell_order=order, tile_order=rng.choice(["row-major", "col-major"]), attrs=[
+        tiledb.Attr("a", dtype=np.int32, filters=filters),
+        tiledb.Attr("n", dtype=np.float64, filters=filters, nullable=True),
+        tiledb.Attr("s", dtype="U0", var=True, filters=filters)])
+    box = tiledb.NDRectangle(tiledb.default_ctx(), domain)
+    for name, (first, last) in zip("xy", ranges):
+        box.set_range(name, first, last)
+    current = tiledb.CurrentDomain(tiledb.default_ctx())
+    current.set_ndrectangle(box)
+    schema.set_current_domain(current)
+    tiledb.Array.create(str(path), schema)
+    for moment in range(rng.randrange(1, 4)):
+        ends = [sorted((rng.randint(*r), rng.randint(*r))) for r in ranges]
+        if moment == 0 and rng.random() < 0.5:
+            ends = ranges
+        shape = tuple(b - a + 1 for a, b in ends)
+        count = shape[0] * shape[1]
+        numbers = np.arange(count, dtype=np.int32).reshape(shape) + 1000 * moment
+        texts = np.array([f"{moment}.{i}" * (i % 3) for i in range(count)], dtype=object).reshape(shape)
+        with tiledb.open(str(path), "w", timestamp=moment + 1) as array:
+            array[tuple(slice(a, b + 1) for a, b in ends)] = {"a": numbers, "n": numbers / 8, "s": texts}
+    return tuple(slice(a, b + 1) for a, b in ranges)
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_a_current_domain_that_begins_inside_a_tile(seed, tmp_path):
+    rng = random.Random(seed)
+    path = tmp_path / "array"
+    box = inside_a_tile(rng, path)
+    shape = [s.stop - s.start for s in box]
+    assert tet_json("info", path)["arrays"][0]["shape"] == shape
+    tet("verify", path, "--deep")
+    for name in ("a", "n", "s"):
+        values, validity = reference(path, box, name)
+        if name == "n":
+            # What lies under a null is nobody's.
+            ours = np.frombuffer(tet("cat", path, name, "--raw"), "f8")
+            valid = np.frombuffer(validity, "u1") == 1
+            assert (ours[valid] == np.frombuffer(values, "f8")[valid]).all()
+        elif name == "a":
+            assert tet("cat", path, name, "--raw") == values
+        assert tet("cat", path, name, "--validity") == validity
+    with tiledb.open(str(path)) as array:
+        cells, texts = array[box]["a"], array[box]["s"]
+    for _ in range(6):
+        parts = [sorted(rng.sample(range(n + 1), 2)) for n in shape]
+        step = rng.randrange(1, 4)
+        part = (slice(*parts[0]), slice(*parts[1], step))
+        words = [f"x={parts[0][0]}:{parts[0][1]}", f"y={parts[1][0]}:{parts[1][1]}:{step}"]
+        assert tet("cat", path, "a", "--raw", *words) == np.ascontiguousarray(cells[part]).tobytes(), words
+        rows = tet_json("cat", path, "s", *words)["data"]
+        # Cells that nobody wrote hold a zero byte here and nothing there.
+        assert [[t.strip("\0") for t in row] for row in rows] == [[t.strip("\0") for t in row] for row in texts[part].tolist()]
+    stat = tet_json("stat", path, "a")
+    written = cells[cells != np.iinfo("i4").min]
+    assert (stat["nulls"], stat["sum"]) == (cells.size - written.size, int(written.sum()) if written.size else stat["sum"])
+    # Such an array is read, not written.
+    np.save(tmp_path / "cells.npy", cells)
+    tet("append", path, tmp_path / "cells.npy", code=7)
+
+
+@pytest.mark.parametrize("valid", [0, 1])
+def test_a_fill_that_is_not_null(valid, tmp_path, monkeypatch):
+    plain = tiledb_schema.attribute
+
+    def attribute(version, name, dtype, nullable, *compressors):
+        out = plain(version, name, dtype, nullable, *compressors)
+        at = len(out) - 7  # order and enumeration follow
+        assert out[at] == nullable
+        return out[: at + 1] + bytes([valid if nullable else 0]) + out[at + 2 :]
+
+    monkeypatch.setattr(tiledb_schema, "attribute", attribute)
+    path = tmp_path / "array"
+    tiledb_schema.create(path, 21, dims=[("x", "int64", 0, 9, 4)], attributes=[("v", "int32", 1)])
+    with tiledb.open(str(path), "w", timestamp=5) as array:
+        array[3:5] = np.array([7, 8], dtype=np.int32)
+    values, validity = reference(path, slice(0, 10), "v")
+    assert validity == (b"\1" * 10 if valid else bytes([0, 0, 0, 1, 1, 0, 0, 0, 0, 0]))
+    kept = np.frombuffer(validity, "u1") == 1
+    ours = np.frombuffer(tet("cat", path, "v", "--raw"), "i4")
+    assert ours[kept].tolist() == np.frombuffer(values, "i4")[kept].tolist()
+    assert tet("cat", path, "v", "--validity") == validity
+    # An array made of it keeps what cells hold that nobody wrote.
+    tet("consolidate", path)
+    assert tet("cat", path, "v", "--validity") == validity
+    assert reference(path, slice(0, 10), "v") == (values, validity)
+
+
+def dense_versions(path):
+    schema = tiledb.ArraySchema(
+        domain=tiledb.Domain(tiledb.Dim("x", domain=(0, 39), tile=10, dtype=np.int32)),
+        attrs=[tiledb.Attr("a", dtype=np.int32, filters=tiledb.FilterList([tiledb.ZstdFilter(3)])),
+               tiledb.Attr("n", dtype=np.int16, nullable=True), tiledb.Attr("s", dtype="ascii", var=True)])
+    tiledb.Array.create(str(path), schema)
+    for moment, (first, last) in ((10, (0, 40)), (20, (15, 25))):
+        numbers = np.arange(first, last, dtype=np.int32) + moment * 100
+        texts = np.array([f"{n}" for n in numbers], dtype="S")
+        with tiledb.open(str(path), "w", timestamp=moment) as array:
+            array[first:last] = {"a": numbers, "n": (numbers % 99).astype(np.int16), "s": texts}
+        with tiledb.open(str(path), "w", timestamp=moment) as array:
+            array.meta["moment"] = moment
+
+
+def sparse_versions(path):
+    schema = tiledb.ArraySchema(
+        domain=tiledb.Domain(tiledb.Dim("x", domain=(0, 999), tile=100, dtype=np.int64)), sparse=True, capacity=10,
+        attrs=[tiledb.Attr("a", dtype=np.int32), tiledb.Attr("s", dtype="ascii", var=True)])
+    tiledb.Array.create(str(path), schema)
+    for moment, cells in ((10, np.arange(0, 100)), (20, np.arange(200, 230))):
+        texts = np.array([f"{n}" for n in cells], dtype="S")
+        with tiledb.open(str(path), "w", timestamp=moment) as array:
+            array[cells] = {"a": cells.astype(np.int32) + moment, "s": texts}
+
+
+def files(path, moment):
+    """The files of the fragment of a moment."""
+    folder, = (path / "__fragments").glob(f"__{moment}_{moment}_*")
+    return {file.name: file for file in folder.iterdir()}
+
+
+def spoil(file, at, length=8):
+    bytes_ = bytearray(file.read_bytes())
+    bytes_[at : at + length] = bytes(b ^ 0xFF for b in bytes_[at : at + length])
+    file.write_bytes(bytes_)
+
+
+def test_whole_tiles_of_a_dense_array_are_saved(tmp_path):
+    path, saved = tmp_path / "array", tmp_path / "saved"
+    dense_versions(path)
+    whole = np.frombuffer(tet("cat", path, "a", "--raw"), "i4")
+    report = tet_json("recover", path, tmp_path / "copy")
+    assert (report["chunks_saved"], report["chunks_lost"], report["findings"]) == (4, 0, [])
+    for name in ("a", "n", "s"):
+        assert tet("cat", tmp_path / "copy", name, "--raw") == tet("cat", path, name, "--raw"), name
+        assert tet("cat", tmp_path / "copy", name, "--validity") == tet("cat", path, name, "--validity"), name
+    with tiledb.open(str(tmp_path / "copy")) as copy:
+        assert (copy[:]["a"] == whole).all() and copy.meta["moment"] == 20
+    # The newer of two tiles of one place: what lies below it must not show in its stead.
+    file = files(path, 20)["a0.tdb"]
+    spoil(file, file.stat().st_size - 12)
+    tet("cat", path, "a", code=5)
+    report = tet_json("recover", path, saved)
+    assert (report["chunks_saved"], report["chunks_lost"]) == (3, 1)
+    assert [f["check"] for f in report["findings"]] == ["chunk_lost"]
+    lost = np.zeros(40, bool)
+    lost[20:25] = True
+    ours = np.frombuffer(tet("cat", saved, "a", "--raw"), "i4")
+    assert (ours[~lost] == whole[~lost]).all() and (ours[lost] == np.iinfo("i4").min).all()
+    for name in ("n", "s"):
+        assert tet("cat", saved, name, "--raw") == tet("cat", path, name, "--raw")
+    tet("verify", saved, "--deep")
+    tet("recover", path, saved, code=2)
+    assert b"3 chunks saved, 1 lost" in tet("recover", path, saved, "-f")
+
+
+def test_whole_fragments_are_saved(tmp_path):
+    path = tmp_path / "array"
+    dense_versions(path)
+    before = tet("cat", path, "a", "--raw", "--as-of", 15)
+    spoil(files(path, 20)["__fragment_metadata.tdb"], 60, 400)
+    # What is damaged may say that it is of a version of the future.
+    tet("cat", path, "a", code=(5, 7))
+    report = tet_json("recover", path, tmp_path / "saved")
+    assert [f["check"] for f in report["findings"]] == ["fragment_lost"]
+    assert tet("cat", tmp_path / "saved", "a", "--raw") == before
+    assert tet_json("repair", path)["repairs"][-1]["automatic"] is False
+    spoil(files(path, 10)["__fragment_metadata.tdb"], 60, 400)
+    tet("recover", path, tmp_path / "none", code=4)
+    assert not (tmp_path / "none").exists()
+
+
+@pytest.mark.parametrize("name", ["a0.tdb", "a1_var.tdb", "d0.tdb"])
+def test_whole_tiles_of_a_sparse_array_are_saved(name, tmp_path):
+    path, saved = tmp_path / "array", tmp_path / "saved"
+    sparse_versions(path)
+    x = np.frombuffer(tet("cat", path, "x", "--raw"), "i8")
+    file = files(path, 10)[name]
+    file.write_bytes(file.read_bytes()[: file.stat().st_size * 7 // 10])
+    tet("cat", path, code=5)
+    report = tet_json("recover", path, saved)
+    lost = report["chunks_lost"]
+    assert report["chunks_saved"] == 13 - lost and 3 <= lost <= 4
+    assert [f["check"] for f in report["findings"]] == ["chunk_lost"] * lost
+    kept = np.concatenate([x[: 100 - 10 * lost], x[100:]])
+    assert np.frombuffer(tet("cat", saved, "x", "--raw"), "i8").tolist() == kept.tolist()
+    with tiledb.open(str(saved)) as array:
+        cells = array[:]
+    assert cells["x"].tolist() == kept.tolist()
+    assert cells["a"].tolist() == [n + (10 if n < 200 else 20) for n in kept]
+    assert [s.decode() for s in cells["s"]] == [str(n) for n in kept]
+
+
+def test_what_writers_left_is_listed_and_removed(tmp_path):
+    path = tmp_path / "array"
+    sparse_versions(path)
+    state = tet("cat", path, "x", "--raw")
+    assert tet_json("repair", path)["repairs"] == []
+    uncommitted = path / "__fragments" / f"__30_30_{'a' * 32}_22"
+    shutil.copytree(files(path, 20)["a0.tdb"].parent, uncommitted)
+    (path / "__commits" / f"__1_2_{'b' * 32}_22.vac").write_text(f"/__fragments/__1_1_{'c' * 32}_22\n")
+    (path / f".tesseral-x.{2**22 + 1}.0.tmp").write_bytes(b"half")
+    listed = tet_json("repair", path)["repairs"]
+    codes = ["uncommitted_fragments", "stale_vacuum_files", "staged_leftovers"]
+    assert [(r["code"], r["outcome"]) for r in listed] == [(code, "available") for code in codes]
+    assert uncommitted.exists()
+    done = tet_json("repair", path, "--apply", ",".join(codes))
+    assert [r["outcome"] for r in done["repairs"]] == ["applied"] * 3 and done["verify_after"]["ok"]
+    assert not uncommitted.exists() and not list(path.glob(".tesseral*")) and not list(path.glob("__commits/*.vac"))
+    assert tet_json("repair", path)["repairs"] == []
+    assert tet("cat", path, "x", "--raw") == state
+
+
+def test_files_that_vacuum_still_needs_are_no_leftovers(tmp_path):
+    path = tmp_path / "array"
+    sparse_versions(path)
+    tet("consolidate", path)
+    assert list(path.glob("__commits/*.vac"))
+    assert tet_json("repair", path)["repairs"] == []
+
+
+@pytest.mark.parametrize("write", [dense_versions, sparse_versions])
+def test_two_times_of_one_array_are_compared(write, tmp_path):
+    path = tmp_path / "array"
+    write(path)
+    tet("diff", f"{path}@10", f"{path}@19")
+    tet("diff", f"{path}@20", path)
+    tet("diff", f"{path}@10", f"{path}@20", code=1)
+    found = json.loads(tet("diff", f"{path}@10", f"{path}@20", "--json", code=1))
+    assert not found["same"]
+    if write is dense_versions:
+        with tiledb.open(str(path), timestamp=10) as old, tiledb.open(str(path), timestamp=20) as new:
+            differ = int((old[:]["a"] != new[:]["a"]).sum())
+        assert [v["differing"] for v in found["values"] if v["array"].endswith("a")] == [differ]
+
+
+def test_a_fragment_without_its_folder_is_damage(tmp_path):
+    path = tmp_path / "array"
+    sparse_versions(path)
+    shutil.rmtree(files(path, 20)["a0.tdb"].parent)
+    tet("cat", path, "x", code=5)
+    with pytest.raises(tiledb.TileDBError), tiledb.open(str(path)) as array:
+        array[:]
