@@ -148,13 +148,15 @@ pub fn encode<'py>(
     let bytes = arrays.iter().map(|a| Ok(a.as_slice()?)).collect::<PyResult<Vec<&[u8]>>>()?;
     let pairs: Vec<_> = descriptors.iter().zip(bytes).collect();
     let encoder = if encoded { tensogram::encode_pre_encoded_parts } else { tensogram::encode_parts };
-    let message = py.detach(|| encoder(&metadata, &pairs, &options)).or_raise(py)?;
-    let room = || Error::limit("a message in memory", message.total_length(), usize::MAX as u64);
-    let len = usize::try_from(message.total_length()).map_err(|_| raise(py, &room()))?;
-    PyBytes::new_with(py, len, |mut room| {
-        // Nobody else knows of these bytes yet.
-        py.detach(|| message.write(|part| room.write_all(part))).map_err(PyErr::from)
-    })
+    let parts = py.detach(|| encoder(&metadata, &pairs, &options)).or_raise(py)?.into_parts();
+    let pieces = parts.into_iter().enumerate().map(|(number, part)| match part {
+        Cow::Owned(bytes) => PyArray1::from_vec(py, bytes),
+        // Three pieces for each object, after the first: its payload is the array that was given.
+        Cow::Borrowed(_) => objects[(number - 1) / 3].1.clone(),
+    });
+    // Python joins them into memory that is not cleared first, and without its lock.
+    let joined = PyBytes::new(py, b"").call_method1("join", (PyList::new(py, pieces)?,))?;
+    Ok(joined.cast_into()?)
 }
 
 type Object<'py> = (Bound<'py, PyAny>, Bound<'py, PyAny>);

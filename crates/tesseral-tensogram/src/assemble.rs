@@ -1,5 +1,7 @@
 //! What surrounds the objects of a message: preamble, metadata, index, hashes, postamble.
 
+use std::borrow::Cow;
+
 use tesseral_core::{Error, Result};
 
 use crate::wire::align;
@@ -180,7 +182,7 @@ pub fn assemble_message(surround: &Surround, objects: Vec<ObjectFrame<'_>>) -> R
     Ok(out)
 }
 
-/// A message whose objects are encoded and not yet put together: its length is known before there is room for it.
+/// A message whose objects are encoded and not yet put together.
 #[derive(Clone, Debug)]
 pub struct EncodedMessage<'a> {
     surround: Surround,
@@ -204,19 +206,13 @@ impl<'a> EncodedMessage<'a> {
         Ok(Self { surround, objects })
     }
 
-    /// Its length in bytes.
-    pub fn total_length(&self) -> u64 {
-        self.surround.total_length
-    }
-
-    /// Hands its bytes on in order.
-    ///
-    /// # Errors
-    /// What `put` returns.
-    pub fn write<E>(&self, mut put: impl FnMut(&[u8]) -> Result<(), E>) -> Result<(), E> {
-        put(&self.surround.head)?;
-        self.objects.iter().try_for_each(|object| object.write(&mut put))?;
-        put(&self.surround.tail)
+    /// Its bytes in order, in pieces: what comes before the objects, three pieces of each object, its payload between the others, and
+    /// what comes after them. Payloads that are stored as they were given are where they were given.
+    pub fn into_parts(self) -> Vec<Cow<'a, [u8]>> {
+        let mut parts = vec![Cow::Owned(self.surround.head)];
+        parts.extend(self.objects.into_iter().flat_map(ObjectFrame::into_parts));
+        parts.push(Cow::Owned(self.surround.tail));
+        parts
     }
 
     /// Puts it together in one buffer. See [`assemble_message`].

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use tesseral_codec::packing::Packing;
 use tesseral_codec::{Contexts, aec, shuffle};
 use tesseral_core::dtype::Class;
-use tesseral_core::{DType, Error, Result, Value};
+use tesseral_core::{DType, Error, ErrorKind, Result, Value};
 use tesseral_format::CodecSpec;
 
 use crate::compress::{MASK_METHODS, compress, encode_mask};
@@ -111,8 +111,10 @@ impl Stages {
         let stages = self;
         let dtype = stages.descriptor.dtype;
         let pipeline = Pipeline::of(&stages.descriptor, PLACE).map_err(|e| match e.kind() {
-            tesseral_core::ErrorKind::Unsupported { .. } => e,
-            _ => Error::unsupported(format!("these codecs on {dtype}: {e}")),
+            ErrorKind::Corrupt { detail, .. } => {
+                Error::unsupported(format!("these codecs on {dtype}: {detail}"))
+            }
+            _ => e,
         })?;
         pipeline.check_writable(dtype)?;
         if let Some(size) = pipeline.shuffle

@@ -105,11 +105,12 @@ pub(crate) fn message_at<I: Input>(
     let preamble = match Preamble::parse(&bytes, source.name(), at) {
         Ok(preamble) => preamble,
         Err(error) => {
-            let version = match error.kind() {
-                ErrorKind::Unsupported { feature } => Some(feature.clone()),
-                _ => None,
+            let (detail, version) = match error.kind() {
+                ErrorKind::Unsupported { feature } => (error.to_string(), Some(feature.clone())),
+                ErrorKind::Corrupt { detail, .. } => (detail.clone(), None),
+                _ => (error.to_string(), None),
             };
-            return Ok(Err(Refused { check: "preamble_parse_failed", detail: error.to_string(), version }));
+            return Ok(Err(Refused { check: "preamble_parse_failed", detail, version }));
         }
     };
     let left = source.len() - at;

@@ -11,6 +11,7 @@ use tesseral_core::{
 use tesseral_format::{ArraySpec, CodecSpec};
 
 use crate::create::{Create, Session};
+use crate::registry;
 
 impl Create {
     /// Begins an array without a cell, as a document says, for appends to fill once it is committed. An empty id takes the format from the
@@ -42,6 +43,13 @@ impl Create {
         let path = path.as_ref();
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let (spec, options) = declared_array(&name, document)?;
+        let known = if format.is_empty() { registry::by_name(path) } else { Some(registry::format(format)?) };
+        if let Some(known) = known.filter(|known| !known.capabilities().versions) {
+            let what = format!("an array without a cell as {}, to which none can be added", known.title());
+            return Err(
+                Error::unsupported(what).hint("make a TileDB array: a folder, whose name has no ending")
+            );
+        }
         let mut create = self.clone().option("empty", Value::Bool(true));
         for (name, value) in options {
             create = create.option(name, value);

@@ -66,3 +66,38 @@ def test_permission(tmp_path):
     (tmp_path / "a.tet").chmod(0)
     with pytest.raises(PermissionError):
         tesseral.open(tmp_path / "a.tet")
+
+
+def test_hints_are_in_words_of_python(tmp_path):
+    tesseral.write(tmp_path / "a.tet", {"a": np.zeros((2, 3))})
+    with pytest.raises(ValueError) as refused:
+        tesseral.write(tmp_path / "a.tet", {"a": np.zeros(3)})
+    assert "overwrite=True" in refused.value.hint and "overwrite=True" in str(refused.value)
+    with pytest.raises(ValueError, match="2 extents of a chunk for 1 axes"):
+        tesseral.write(tmp_path / "b.tet", {"a": np.zeros(3)}, chunks=(1, 2))
+    with pytest.raises(ValueError) as refused:
+        tesseral.tensogram.encode({}, [({}, np.array([1.0, np.nan]))])
+    assert "allow_nan=True" in refused.value.hint
+    with pytest.raises(ValueError) as refused:
+        tesseral.open(tmp_path / "a.tet")["a"].sel(dim_0=9)
+    assert "isel" in refused.value.hint
+    tesseral.write(tmp_path / "b.tet", {"a": np.zeros(2)}, dims=["x"], coords={"x": [10.0, 20.0]})
+    with pytest.raises(KeyError) as refused:
+        tesseral.open(tmp_path / "b.tet")["a"].sel(x=15)
+    assert refused.value.hint is None
+    for hint, here in {
+        "give --sparse-as dense or --sparse-as rows": 'give sparse_as="dense" or sparse_as="rows"',
+        "leave --chunk out: arrays are kept whole there": "leave chunks out: arrays are kept whole there",
+        "convert it first with --cast float64, or choose arrays with --array": 'convert it first with cast="float64", or choose arrays with arrays',
+    }.items():
+        assert tesseral._errors.make("invalid", "no", {"hint": hint}).hint == here
+
+
+def test_reports_are_short(tmp_path):
+    tesseral.write(tmp_path / "a.tet", {"a": np.zeros((2, 3))})
+    assert "sound" in repr(tesseral.verify(tmp_path / "a.tet")) and "\n" not in repr(tesseral.verify(tmp_path / "a.tet"))
+    whole = bytearray((tmp_path / "a.tet").read_bytes())
+    whole[-1] ^= 0xFF
+    (tmp_path / "a.tet").write_bytes(whole)
+    report = tesseral.verify(tmp_path / "a.tet")
+    assert not report and "damaged" in repr(report) and all(finding.check in repr(report) for finding in report.failures)

@@ -1,5 +1,6 @@
 """The package as a package: types, size, speed of import, documentation that runs."""
 
+import inspect
 import re
 import subprocess
 import sys
@@ -55,6 +56,16 @@ def test_stubs_name_what_is_there():
         body = re.search(rf"^class {name}:\n((?:    .*\n|\n)+)", stub + "\n", re.M).group(1)
         said = set(re.findall(r"def (\w+)", body)) - {"__init__", "__len__"}
         assert said == {m for m in dir(getattr(_native, name)) if not m.startswith("_")}
+
+
+def test_everything_public_is_documented():
+    for module in (tesseral, tesseral.tensogram, tesseral.xarray, tesseral.dask, tesseral.zarr):
+        for name in module.__all__:
+            thing = getattr(module, name)
+            assert not callable(thing) or inspect.getdoc(thing), name
+            for member, value in vars(thing).items() if inspect.isclass(thing) else ():
+                if not member.startswith("_") and (callable(value) or isinstance(value, property)):
+                    assert inspect.getdoc(value), f"{name}.{member}"
 
 
 def test_import_brings_nothing_heavy():

@@ -67,14 +67,17 @@ class Array:
 
     @property
     def shape(self) -> tuple[int, ...]:
+        """Number of positions along each axis."""
         return self._view.shape
 
     @property
     def ndim(self) -> int:
+        """Number of axes."""
         return len(self._view.shape)
 
     @property
     def size(self) -> int:
+        """Number of cells."""
         return math.prod(self._view.shape)
 
     @property
@@ -84,6 +87,7 @@ class Array:
 
     @property
     def nbytes(self) -> int:
+        """Bytes of all cells in memory."""
         return self.size * self.dtype.itemsize
 
     @property

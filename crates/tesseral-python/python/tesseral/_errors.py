@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno as _errno
+import re
 from typing import Any
 
 
@@ -116,6 +117,32 @@ _CLASSES: dict[str, type[TesseralError]] = {
 }
 
 
+# What hints name on the command line, and here.
+_WORDS = {
+    "give -f to replace it": "give overwrite=True to replace it",
+    "allow NaN to store it in a mask": "give allow_nan=True to store it in a mask",
+    "allow infinities to store them in masks": "give allow_inf=True to store them in masks",
+    "select by position instead, as in `dim=0:5`": "select by position instead, with isel",
+    "name the format": "name it, as in format=\"tet\"",
+}
+_OPTION = re.compile(r"--([a-z-]+)(?: (\w+))?")
+_OPTIONS = {"array": "arrays", "chunk": "chunks", "to": "format"}
+
+
+def _hint(text: str | None) -> str | None:
+    """What to try, in Python's words."""
+    if text is None or text.startswith("in the selection"):
+        return None
+    text = _WORDS.get(text, text)
+    return _OPTION.sub(lambda option: _keyword(option[1], option[2]), text)
+
+
+def _keyword(name: str, value: str | None) -> str:
+    keyword = _OPTIONS.get(name, name.replace("-", "_"))
+    # What follows an option is a value of it, or the next word of the sentence.
+    return f'{keyword}="{value}"' if value not in (None, "or", "and", "out") else f"{keyword} {value}" if value else keyword
+
+
 def make(code: str, message: str, facts: dict[str, Any]) -> BaseException:
     """The exception of an error of the engine."""
     if code == "cancelled":
@@ -123,4 +150,4 @@ def make(code: str, message: str, facts: dict[str, Any]) -> BaseException:
     wanted = _CLASSES.get("corrupt" if code == "codec" else code, TesseralError)
     if wanted is IoError and facts.get("errno") in (_errno.EACCES, _errno.EPERM):
         wanted = PermissionDeniedError
-    return wanted(message, code=code, **facts)
+    return wanted(message, code=code, **{**facts, "hint": _hint(facts.get("hint"))})

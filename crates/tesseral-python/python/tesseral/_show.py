@@ -23,7 +23,7 @@ def size(count: float) -> str:
 
 
 def _dims(array: Array) -> str:
-    if not array._view.countable:
+    if array.sparse or not array._view.countable:
         return ", ".join(array.dims)
     return ", ".join(f"{dim}: {extent}" for dim, extent in array.sizes.items())
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ._edit import append, columns_of, split
-from ._errors import InvalidRequestError
+from ._errors import InvalidRequestError, TesseralError
 from ._write import declared
 
 
@@ -52,10 +52,16 @@ def write_cells(
     # It counts as made when its first cells count as written.
     made = {} if timestamp is None else {"timestamp": timestamp}
     staged = declared(path, schema, overwrite, made).stage()
+    staged_at = str(staged.path)
     try:
-        append(str(staged.path), columns, timestamp=timestamp)
-    except BaseException:
+        append(staged_at, columns, timestamp=timestamp)
+    except BaseException as error:
         staged.abandon()
+        if isinstance(error, TesseralError):
+            # By the name it was to have.
+            here, name = os.path.basename(staged_at), os.path.basename(os.fspath(path))
+            error.message = error.message.replace(here, name)
+            error.array = name if error.array == here else error.array
         raise
     staged.publish()
 

@@ -44,6 +44,11 @@ class Report:
     def __bool__(self) -> bool:
         return self.ok
 
+    def __repr__(self) -> str:
+        word = "sound" if self.ok else "damaged"
+        lines = [f"<tesseral.Report {self.path!r} {self.format}: {word}, {len(self.findings)} checks>"]
+        return "\n".join(lines + [f"  {finding.check}: {finding.detail}" for finding in self.failures])
+
 
 @dataclass(frozen=True)
 class Recovered:

@@ -49,7 +49,10 @@ def _chunks(chunks: Any, shape: Sequence[int], dims: Sequence[str], itemsize: in
         chunks = [chunks.get(dim, extent) for dim, extent in zip(dims, shape)]
     elif isinstance(chunks, (int, np.integer)):
         chunks = [chunks] * len(shape)
-    chunks = [extent if n in (-1, None) else int(n) for n, extent in zip(chunks, shape, strict=True)]
+    given = [chunks] if np.ndim(chunks) == 0 else list(chunks)
+    if len(given) != len(shape):
+        raise ValueError(f"{len(given)} extents of a chunk for {len(shape)} axes")
+    chunks = [extent if n in (-1, None) else int(n) for n, extent in zip(given, shape)]
     return tuple(max(1, n) for n in chunks)
 
 
@@ -94,6 +97,7 @@ class WritableArray:
 
     @property
     def ndim(self) -> int:
+        """Number of axes."""
         return len(self.shape)
 
     def __repr__(self) -> str:

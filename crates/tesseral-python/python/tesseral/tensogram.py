@@ -199,7 +199,7 @@ def _described(descriptor: Mapping[str, Any] | None, cells: Any) -> tuple[Descri
     return given, array.reshape(-1).view(np.uint8)
 
 
-def _encoding(
+def encode_options(
     hash: str | bool | None = "xxh3",
     aggregate_hash: str | None = None,
     allow_nan: bool = False,
@@ -224,7 +224,7 @@ def _encoding(
     }
 
 
-def _decoding(
+def decode_options(
     native_byte_order: bool = True, restore_non_finite: bool = True, verify_hash: bool = True, require_hash: bool = False
 ) -> dict[str, Any]:
     return {
@@ -246,13 +246,13 @@ def encode(metadata: Mapping[str, Any] | Metadata | None, objects: Objects, **op
     `small_mask_threshold_bytes`; `reproducible=True` leaves time and UUID out, so that the same input gives the same bytes.
     """
     pairs = [_described(descriptor, cells) for descriptor, cells in objects]
-    return _native.encode(_given(metadata), pairs, _encoding(**options), False)
+    return _native.encode(_given(metadata), pairs, encode_options(**options), False)
 
 
 def encode_pre_encoded(metadata: Mapping[str, Any] | Metadata | None, objects: Objects, **options: Any) -> bytes:
     """Makes a message of payloads that were encoded before, as their descriptors say."""
     pairs = [_described(descriptor, bytes(payload)) for descriptor, payload in objects]
-    return _native.encode(_given(metadata), pairs, _encoding(**options), True)
+    return _native.encode(_given(metadata), pairs, encode_options(**options), True)
 
 
 def decode(buffer: Any, **options: Any) -> Message:
@@ -260,32 +260,32 @@ def decode(buffer: Any, **options: Any) -> Message:
 
     Options: `native_byte_order`, `restore_non_finite`, `verify_hash` (all on), `require_hash` (off).
     """
-    how = _decoding(**options)
+    how = decode_options(**options)
     metadata, objects = _native.decode(_bytes(buffer), how)
     return Message(_metadata(metadata), [(d, _shaped(d, cells, how["native_byte_order"])) for d, cells in objects])
 
 
 def decode_object(buffer: Any, index: int, **options: Any) -> tuple[Metadata, Descriptor, Cells]:
     """Decodes one object of the message at the start of a buffer."""
-    how = _decoding(**options)
+    how = decode_options(**options)
     metadata, [(descriptor, cells)] = _native.decode(_bytes(buffer), how, index)
     return _metadata(metadata), descriptor, _shaped(descriptor, cells, how["native_byte_order"])
 
 
 def decode_metadata(buffer: Any, **options: Any) -> Metadata:
     """The metadata of the message at the start of a buffer."""
-    return _metadata(_native.decode_descriptors(_bytes(buffer), _decoding(**options))[0])
+    return _metadata(_native.decode_descriptors(_bytes(buffer), decode_options(**options))[0])
 
 
 def decode_descriptors(buffer: Any, **options: Any) -> tuple[Metadata, list[Descriptor]]:
     """Metadata and descriptors of the message at the start of a buffer. Payloads are left alone."""
-    metadata, descriptors = _native.decode_descriptors(_bytes(buffer), _decoding(**options))
+    metadata, descriptors = _native.decode_descriptors(_bytes(buffer), decode_options(**options))
     return _metadata(metadata), descriptors
 
 
 def decode_range(buffer: Any, index: int, ranges: Sequence[tuple[int, int]], *, join: bool = False, **options: Any) -> Any:
     """Cells of ranges, each `(first, count)`, of one object: a list of arrays with one axis, or with `join` one array."""
-    how = _decoding(**options)
+    how = decode_options(**options)
     descriptor, parts = _native.decode_range(_bytes(buffer), index, list(ranges), how)
     found = [_shaped({**descriptor, "shape": [-1]}, part, how["native_byte_order"]) for part in parts]
     return np.concatenate(found) if join else found
@@ -313,7 +313,7 @@ class StreamingEncoder:
     """Makes a message object by object, in memory or to a file, pipe or socket that has `write`. Options are those of `encode`."""
 
     def __init__(self, metadata: Mapping[str, Any] | Metadata | None = None, file: Any = None, **options: Any) -> None:
-        self._begin = (_given(metadata), _encoding(**options), file)
+        self._begin = (_given(metadata), encode_options(**options), file)
         self._stream = _native.MessageStream(*self._begin)
 
     def write_preceder(self, keys: Mapping[str, Any]) -> None:
@@ -357,7 +357,7 @@ class Decoder:
     """Decodes messages from pieces of any size, as they come. Options are those of `decode`."""
 
     def __init__(self, **options: Any) -> None:
-        self._how = _decoding(**options)
+        self._how = decode_options(**options)
         self._decoder = _native.MessageDecoder(self._how)
 
     def feed(self, piece: Any) -> list[Event]:

@@ -25,18 +25,16 @@ pub fn encode(
     Ok(encode_parts(metadata, objects, options)?.into_bytes()?)
 }
 
-/// As [`encode`], for those who have room of their own for the message: cells that are stored as they are stay where they lie
-/// until it is written.
+/// As [`encode`], for those who put the message together themselves: cells that are stored as they are stay where they lie.
 ///
 /// ```
 /// use tesseral_core::DType;
-/// use tesseral_tensogram::{DataObjectDescriptor, EncodeOptions, GlobalMetadata, encode_parts};
+/// use tesseral_tensogram::{DataObjectDescriptor, EncodeOptions, GlobalMetadata, encode_parts, scan};
 ///
 /// let descriptor = DataObjectDescriptor::raw(DType::UInt8, &[3]);
 /// let message = encode_parts(&GlobalMetadata::default(), &[(&descriptor, &[1, 2, 3])], &EncodeOptions::default())?;
-/// let mut room = Vec::with_capacity(message.total_length() as usize);
-/// message.write(|part| Ok::<(), std::io::Error>(room.extend_from_slice(part)))?;
-/// assert_eq!(room.len() as u64, message.total_length());
+/// let bytes = message.into_parts().concat();
+/// assert_eq!(scan(&bytes), [(0, bytes.len())]);
 /// # Ok::<(), tesseral_tensogram::TensogramError>(())
 /// ```
 ///
@@ -62,7 +60,7 @@ pub fn encode_pre_encoded(
     Ok(encode_pre_encoded_parts(metadata, objects, options)?.into_bytes()?)
 }
 
-/// As [`encode_pre_encoded`], for those who have room of their own for the message.
+/// As [`encode_pre_encoded`], for those who put the message together themselves.
 ///
 /// # Errors
 /// As [`encode`].

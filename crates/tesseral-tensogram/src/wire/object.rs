@@ -90,6 +90,12 @@ impl<'a> ObjectFrame<'a> {
         Ok(out)
     }
 
+    /// Its bytes in order: what comes before the payload, the payload, and what comes after it, padded.
+    pub fn into_parts(self) -> [Cow<'a, [u8]>; 3] {
+        let (head, tail) = self.around();
+        [Cow::Owned(head), self.region, Cow::Owned(tail)]
+    }
+
     /// What comes before and after the payload region.
     fn around(&self) -> (Vec<u8>, Vec<u8>) {
         let (head, tail, _) = around(&self.cbor, self.region.len() as u64, self.hash, self.hashed);
