@@ -44,6 +44,7 @@ fn run(args: &Args) -> Result<Outcome> {
         "zstd_lib" => plain::decompress(args),
         "zstd_lib_write" => plain::compress(args),
         "zstd_lib_pieces" => plain::compress_pieces(args),
+        "zstd_lib_read_pieces" => plain::decompress_pieces(args),
         "write" => write(args),
         "read" => read(args),
         "read_fresh" => read_fresh(args),

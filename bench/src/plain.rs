@@ -11,6 +11,11 @@ use tesseral::store::{Access, Bytes, LocalStore, Store};
 
 use crate::common::{Args, Outcome, Result, digest, time};
 
+/// Level of the formats' writers.
+const LEVEL: i32 = 3;
+/// How TileDB cuts tiles.
+const PIECE: usize = 1 << 16;
+
 /// A file as the engine maps it.
 pub fn map(path: &Path) -> Result<Bytes> {
     Ok(LocalStore::new(path, Access::Map).resident("")?.ok_or("the file cannot be mapped")?)
@@ -108,6 +113,47 @@ pub fn decompress(args: &Args) -> Result<Outcome> {
     Ok(Outcome::new(&timed, raw, json!(null)))
 }
 
+/// libzstd alone: every raw chunk of a `.tet` file as frames of 64 KiB, as TileDB cuts its tiles, decompressed on all cores.
+pub fn decompress_pieces(args: &Args) -> Result<Outcome> {
+    let (file, chunks) = (map(&args.file)?, chunks(&args.file)?);
+    let mut context = zstd_safe::CCtx::create();
+    // Where each frame is, and the bytes it holds.
+    let (mut frames, mut packed) = (Vec::new(), Vec::new());
+    for chunk in &chunks {
+        for from in payload(&file, chunk)?.chunks(PIECE) {
+            let start = packed.len();
+            packed.resize(start + zstd_safe::compress_bound(from.len()), 0);
+            let len =
+                context.compress(&mut packed[start..], from, LEVEL).map_err(zstd_safe::get_error_name)?;
+            packed.truncate(start + len);
+            frames.push((start..start + len, from.len()));
+        }
+    }
+    let part = frames.len().div_ceil(threads()).max(1);
+    let timed = time(args, || {
+        thread::scope(|scope| {
+            let decompress = |frames: &[(std::ops::Range<usize>, usize)]| -> usize {
+                let mut context = zstd_safe::DCtx::create();
+                let mut out = vec![0; PIECE];
+                let mut one = |frame: &(std::ops::Range<usize>, usize)| {
+                    context.decompress(&mut out[..frame.1], &packed[frame.0.clone()]).unwrap_or(0)
+                };
+                frames.iter().map(&mut one).sum()
+            };
+            let parts: Vec<_> =
+                frames.chunks(part).map(|part| scope.spawn(move || decompress(part))).collect();
+            let done: thread::Result<Vec<usize>> =
+                parts.into_iter().map(thread::ScopedJoinHandle::join).collect();
+            Ok(done.map_err(|_| "a thread died")?.iter().sum::<usize>() as u64)
+        })
+    })?;
+    let raw: u64 = chunks.iter().map(|c| c.raw_len).sum();
+    if timed.result != raw {
+        return Err(format!("{} bytes came out of frames of {raw}", timed.result).into());
+    }
+    Ok(Outcome::new(&timed, raw, json!(null)))
+}
+
 /// libzstd alone: every raw chunk of a `.tet` file compressed on all cores at the level of the format, kept nowhere.
 pub fn compress(args: &Args) -> Result<Outcome> {
     compress_cut(args, usize::MAX)
@@ -115,11 +161,10 @@ pub fn compress(args: &Args) -> Result<Outcome> {
 
 /// The same, every chunk in pieces of 64 KiB, as TileDB cuts its tiles.
 pub fn compress_pieces(args: &Args) -> Result<Outcome> {
-    compress_cut(args, 1 << 16)
+    compress_cut(args, PIECE)
 }
 
 fn compress_cut(args: &Args, piece: usize) -> Result<Outcome> {
-    const LEVEL: i32 = 3;
     let (file, chunks) = (map(&args.file)?, chunks(&args.file)?);
     let timed = time(args, || {
         share(&chunks, |chunks| {
