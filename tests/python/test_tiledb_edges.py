@@ -276,3 +276,18 @@ def test_a_fragment_without_its_folder_is_damage(tmp_path):
     tet("cat", path, "x", code=5)
     with pytest.raises(tiledb.TileDBError), tiledb.open(str(path)) as array:
         array[:]
+
+
+def test_one_field_is_shown(tmp_path):
+    path = tmp_path / "array"
+    dense_versions(path)
+    every = tet_json("info", path)["arrays"][0]
+    stored = {}
+    for name, dtype in (("a", "int32"), ("n", "int16"), ("s", "string_ascii")):
+        shown, = tet_json("info", path, "--dataset", name)["arrays"]
+        assert [field["name"] for field in shown["fields"]] == [name] and shown["dtype"] == dtype
+        assert shown["shape"] == every["shape"]
+        stored[name] = shown["stored_bytes"]
+        assert tet_json("info", path, "--dataset", f"array/{name}")["arrays"] == [shown]
+    assert all(stored.values()) and sum(stored.values()) == every["stored_bytes"]
+    tet("info", path, "--dataset", "none", code=3)

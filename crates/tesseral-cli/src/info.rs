@@ -8,15 +8,15 @@ use std::path::PathBuf;
 
 use clap::Args;
 use tesseral::{
-    Array, ChunkInfo, ChunkStats, Column, Container, Cover, Error, MessageInfo, NonEmpty, PlannedChunk,
-    Request, Scalar, Selection,
+    Array, ChunkInfo, ChunkStats, Column, Container, Cover, Error, Field, MessageInfo, NonEmpty,
+    PlannedChunk, Request, Scalar, Selection,
 };
 
 use crate::context::Context;
 use crate::failure::{Outcome, exit};
 use crate::messages::{Filter, Source, select};
-use crate::output;
 use crate::progress::Meter;
+use crate::{output, subject};
 
 /// Arguments of `tet info`.
 #[derive(Debug, Args)]
@@ -44,7 +44,7 @@ pub(crate) struct Arguments {
     /// Lists at most this many chunks; 0 lists all
     #[arg(short = 'n', long = "rows", value_name = "N", default_value_t = 32)]
     rows: u64,
-    /// Shows only the array of this name
+    /// Shows only the array of this name, or a field of the only array, or array/field
     #[arg(long, value_name = "NAME", visible_alias = "array")]
     dataset: Option<String>,
     /// Shows only arrays whose name holds this text
@@ -70,6 +70,8 @@ struct Entry {
 /// An array with what is worth knowing of it.
 struct Known {
     array: Array,
+    /// The one field that is shown; all of them, unless given.
+    field: Option<u16>,
     /// Number of chunks, where it can be told.
     chunks: Option<u64>,
     /// Bytes of its chunks as stored; `None` when a chunk is missing or damaged in the index.
@@ -123,9 +125,16 @@ impl<'a> Report<'a> {
         messages: Option<Vec<(usize, MessageInfo)>>,
         most: usize,
     ) -> Outcome<Self> {
-        let mut indexes: Vec<usize> = match &arguments.dataset {
-            Some(name) => vec![container.inner().find(name)?],
-            None => (0..container.len()).collect(),
+        let (mut indexes, field) = match &arguments.dataset {
+            Some(name) => {
+                let (array, column) = subject::find(container, name)?;
+                let field = match column {
+                    Some(Column::Field(field)) => Some(field),
+                    _ => None,
+                };
+                (vec![container.inner().find(array.name())?], field)
+            }
+            None => ((0..container.len()).collect::<Vec<usize>>(), None),
         };
         if let Some(part) = &arguments.grep {
             indexes.retain(|&i| container.inner().name(i).contains(part.as_str()));
@@ -142,7 +151,7 @@ impl<'a> Report<'a> {
         indexes.truncate(most);
         let entries = indexes.into_iter().map(|i| Entry {
             name: container.inner().name(i).to_owned(),
-            array: container.array_at(i).and_then(Known::new),
+            array: container.array_at(i).and_then(|array| Known::new(array, field)),
         });
         let mut entries: Vec<Entry> = entries.collect();
         // Of several arrays the others are worth showing; where there is but one, nothing is left to show.
@@ -167,14 +176,31 @@ impl<'a> Report<'a> {
 }
 
 impl Known {
-    fn new(array: Array) -> tesseral::Result<Self> {
+    fn new(array: Array, field: Option<u16>) -> tesseral::Result<Self> {
         let non_empty = array.handle().source().non_empty_domain()?;
+        let known = Self { array, field, chunks: None, stored: None, non_empty };
         // An index that contradicts itself is for `verify` to explain.
-        let totals = array.totals().ok();
+        let totals = known.everything().and_then(|all| known.array.handle().source().totals(&all)).ok();
+        let Self { array, non_empty, .. } = known;
         let grid = array.schema().grid().ok().filter(|_| !array.schema().sparse);
         let chunks = grid.map(|grid| grid.total()).or(totals.map(|t| t.chunks));
         let stored = totals.map(|t| t.stored_bytes);
-        Ok(Self { array, chunks, stored, non_empty })
+        Ok(Self { array, field, chunks, stored, non_empty })
+    }
+
+    /// The fields that are shown.
+    fn fields(&self) -> &[Field] {
+        let all = &self.array.schema().fields;
+        self.field.and_then(|field| all.get(usize::from(field))).map_or(all, std::slice::from_ref)
+    }
+
+    /// Every cell of what is shown.
+    fn everything(&self) -> tesseral::Result<Request> {
+        let mut request = self.array.everything()?;
+        if let Some(field) = self.field {
+            request.columns.retain(|column| *column == Column::Field(field));
+        }
+        Ok(request)
     }
 
     /// Bytes of its cells once decoded; `None` when cells have no one size.
@@ -184,15 +210,15 @@ impl Known {
             return None;
         }
         let cells = schema.shape()?.iter().try_fold(1_u64, |n, extent| n.checked_mul(*extent))?;
-        let sizes = schema.fields.iter().map(|f| f.cell_size().and_then(|n| u64::try_from(n).ok()));
+        let sizes = self.fields().iter().map(|f| f.cell_size().and_then(|n| u64::try_from(n).ok()));
         let size = sizes.sum::<Option<u64>>()?;
         cells.checked_mul(size)
     }
 
     /// Its first chunks; 0 means all.
     fn chunk_rows(&self, limit: u64) -> Outcome<Vec<ChunkRow>> {
-        let (array, schema) = (&self.array, self.array.schema());
-        let everything = array.everything()?;
+        let schema = self.array.schema();
+        let everything = self.everything()?;
         if let (Ok(grid), true, false) = (schema.grid(), limit > 0, schema.sparse) {
             // Asking for the few chunks shown keeps this independent of how many there are.
             let mut rows = Vec::new();
@@ -211,7 +237,7 @@ impl Known {
         let source = self.array.handle().source();
         let plan = source.plan(request).map_err(|e| e.in_array(self.array.name()))?;
         let shown = if limit == 0 { usize::MAX } else { usize::try_from(limit).unwrap_or(usize::MAX) };
-        let fields = &self.array.schema().fields;
+        let first = self.field.unwrap_or(0);
         let row = |chunk: &PlannedChunk| ChunkRow {
             info: source.describe(chunk),
             cells: chunk.cells,
@@ -219,8 +245,8 @@ impl Known {
                 Cover::Bounds(bounds) => Some(bounds.to_vec()),
                 Cover::Exact(_) => None,
             },
-            statistics: (0..)
-                .zip(fields)
+            statistics: (first..)
+                .zip(self.fields())
                 .map(|(f, field)| (field.name.clone(), source.stats(chunk, Column::Field(f))))
                 .filter(|(_, stats)| stats.min.bound().is_some() || stats.nulls.bound().is_some())
                 .collect(),

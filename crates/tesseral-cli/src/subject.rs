@@ -163,7 +163,7 @@ fn target(array: Array, named: Option<Column>, selections: &[String]) -> Outcome
 }
 
 /// An array by name, a field (of a sparse array also a dimension) of the only array, or `array/field`.
-fn find(container: &Container, name: &str) -> Outcome<(Array, Option<Column>)> {
+pub(crate) fn find(container: &Container, name: &str) -> Outcome<(Array, Option<Column>)> {
     let error = match container.array(name) {
         Ok(array) => return Ok((array, None)),
         Err(error) => error,

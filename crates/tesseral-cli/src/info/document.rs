@@ -52,7 +52,7 @@ pub(super) fn dim_name(dim: &Dimension, number: usize) -> String {
 
 fn array(known: &Known) -> Map<String, Json> {
     let schema = known.array.schema();
-    let dtype = match schema.fields.as_slice() {
+    let dtype = match known.fields() {
         [field] => json!(field.type_name().to_string()),
         _ => Json::Null,
     };
@@ -65,7 +65,7 @@ fn array(known: &Known) -> Map<String, Json> {
     out.insert("chunk_shape".into(), json!(schema.chunk_shape.as_ref().map(|c| c.as_slice())));
     out.insert("chunks".into(), json!(known.chunks));
     out.insert("sparse".into(), json!(schema.sparse));
-    out.insert("fields".into(), schema.fields.iter().map(field).collect());
+    out.insert("fields".into(), known.fields().iter().map(field).collect());
     out.insert("raw_bytes".into(), json!(known.raw()));
     out.insert("stored_bytes".into(), json!(known.stored));
     if schema.dims.iter().any(|d| d.domain.is_some()) {

@@ -114,10 +114,10 @@ fn arrays(report: &Report<'_>, paint: Paint) -> String {
 
 fn array_row(known: &Known, paint: Paint) -> Vec<String> {
     let schema = known.array.schema();
-    let types: Vec<String> = schema.fields.iter().map(|f| f.type_name().to_string()).collect();
+    let types: Vec<String> = known.fields().iter().map(|f| f.type_name().to_string()).collect();
     let dims: Vec<String> = schema.dims.iter().enumerate().map(|(i, d)| dim_name(d, i)).collect();
     let mut codecs: Vec<&str> =
-        schema.fields.iter().flat_map(|f| f.codecs.iter().map(String::as_str)).collect();
+        known.fields().iter().flat_map(|f| f.codecs.iter().map(String::as_str)).collect();
     codecs.dedup();
     let unknown = || "?".to_owned();
     let raw = known.raw();
