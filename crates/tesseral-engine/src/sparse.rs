@@ -138,7 +138,14 @@ impl Query {
         if columns.len() > planned {
             plan = plan_of(&columns)?;
         }
-        let row = row_bytes(schema, &columns)?;
+        // Times and deletes take nothing where no chunk has any.
+        let held = |column: &Column| match column {
+            Column::Timestamp | Column::DeletedBy => {
+                plan.chunks.iter().any(|chunk| chunk.column_parts(*column).next().is_some())
+            }
+            Column::Field(_) | Column::Dim(_) => true,
+        };
+        let row = row_bytes(schema, columns.iter().copied().filter(held))?;
         let mut query = Self {
             handle: handle.clone(),
             options: options.clone(),
@@ -288,9 +295,9 @@ fn columns(schema: &ArraySchema, request: &Request, ties: bool) -> Result<Vec<Co
 }
 
 /// About what a row takes: cells of any length are taken for short ones.
-fn row_bytes(schema: &ArraySchema, columns: &[Column]) -> Result<u64> {
+fn row_bytes(schema: &ArraySchema, columns: impl Iterator<Item = Column>) -> Result<u64> {
     let mut bytes = 16;
-    for &column in columns {
+    for column in columns {
         let (size, nullable) = column_layout(schema, column)?;
         bytes += if size == 0 { 24 } else { size as u64 } + u64::from(nullable);
     }

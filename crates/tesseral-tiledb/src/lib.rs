@@ -7,8 +7,8 @@
 //! ARRAY/__meta/             attributes
 //! ```
 //!
-//! [`TileDbFormat`] is what the engine talks to. Opening lists the folder and reads schemas and attributes; footers of
-//! fragments are read when a plan first needs them, the rest of a fragment's metadata then field by field. Each fragment is a layer: where the boxes
+//! [`TileDbFormat`] is what the engine talks to. Opening lists the commits and reads schemas and attributes; footers of
+//! fragments are read when a plan first needs them, many at once, the rest of a fragment's metadata then field by field. Each fragment is a layer: where the boxes
 //! of two fragments meet, the later one wins.
 //!
 //! # Edges

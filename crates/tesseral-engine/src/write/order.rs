@@ -249,4 +249,29 @@ mod tests {
             }
         }
     }
+
+    /// Some of the keys of numbers.
+    fn part(keys: &CellKeys<'_>, cells: std::ops::Range<usize>) -> CellKeys<'static> {
+        let some = |key: &CellKey<'_>| match key {
+            CellKey::Numbers(numbers) => CellKey::Numbers(numbers[cells.clone()].to_vec()),
+            CellKey::Text { .. } => CellKey::Numbers(Vec::new()),
+        };
+        CellKeys { keys: keys.keys.iter().map(some).collect(), cells: cells.len(), twice: keys.twice }
+    }
+
+    #[test]
+    fn blocks_give_the_words_of_the_whole() {
+        let numbers = |step: u64, below: u64| CellKey::Numbers((0..300).map(|i| i * step % below).collect());
+        let keys = vec![numbers(7919, 13), numbers(104_729, 1009), numbers(31, 5)];
+        let keys = CellKeys { keys, cells: 300, twice: Twice::Keep };
+        let places = places(&ranges(&keys).unwrap());
+        let whole = words(300, 300, &places, join64, |_| Ok(Cow::Borrowed(&keys))).unwrap();
+        for block in [1, 7, 128, 299] {
+            let some = |number: usize| Ok(part(&keys, number * block..300.min((number + 1) * block)));
+            let words64 = words(300, block, &places, join64, |n| some(n).map(Cow::Owned)).unwrap();
+            assert_eq!(words64, whole, "{block}");
+            let words128 = words(300, block, &places, join128, |n| some(n).map(Cow::Owned)).unwrap();
+            assert!(words128.iter().zip(&whole).all(|(a, b)| (a.0, a.1) == (b.0.into(), b.1)), "{block}");
+        }
+    }
 }
