@@ -14,6 +14,21 @@ pub enum Op {
     Ne,
 }
 
+impl Op {
+    /// What holds exactly where a comparison of a value that is neither null nor NaN does not.
+    #[must_use]
+    pub fn negated(self) -> Self {
+        match self {
+            Self::Lt => Self::Ge,
+            Self::Le => Self::Gt,
+            Self::Gt => Self::Le,
+            Self::Ge => Self::Lt,
+            Self::Eq => Self::Ne,
+            Self::Ne => Self::Eq,
+        }
+    }
+}
+
 /// A condition on the fields and coordinates of one cell. Comparisons with a null cell are false.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Condition {

@@ -286,18 +286,6 @@ fn turned(op: Op) -> Op {
     }
 }
 
-/// What holds exactly where a comparison of a value that is not null does not.
-fn negated(op: Op) -> Op {
-    match op {
-        Op::Lt => Op::Ge,
-        Op::Le => Op::Gt,
-        Op::Gt => Op::Le,
-        Op::Ge => Op::Lt,
-        Op::Eq => Op::Ne,
-        Op::Ne => Op::Eq,
-    }
-}
-
 /// Looks names and values up. Negations are pushed down to the comparisons, none of which holds of a null.
 fn resolve(schema: &ArraySchema, tree: &Tree, negate: bool) -> Result<Condition> {
     let all =
@@ -316,7 +304,7 @@ fn resolve(schema: &ArraySchema, tree: &Tree, negate: bool) -> Result<Condition>
         }
         Tree::Compare(name, op, value) => {
             let (dtype, labels) = column(schema, name)?;
-            compare(name, if negate { negated(*op) } else { *op }, value, dtype, labels)
+            compare(name, if negate { op.negated() } else { *op }, value, dtype, labels)
                 .map_err(|e| e.in_array(&schema.name))
         }
         Tree::In(name, values) => {

@@ -43,17 +43,6 @@ fn number(op: Op) -> u8 {
     }
 }
 
-fn opposite(op: Op) -> Op {
-    match op {
-        Op::Lt => Op::Ge,
-        Op::Le => Op::Gt,
-        Op::Gt => Op::Le,
-        Op::Ge => Op::Lt,
-        Op::Eq => Op::Ne,
-        Op::Ne => Op::Eq,
-    }
-}
-
 fn tree(condition: &Condition, schema: &ArraySchema, negated: bool) -> Result<Node> {
     let all =
         |parts: &[Condition]| parts.iter().map(|p| tree(p, schema, negated)).collect::<Result<Vec<_>>>();
@@ -68,7 +57,7 @@ fn tree(condition: &Condition, schema: &ArraySchema, negated: bool) -> Result<No
         Condition::Or(parts) => join(all(parts)?, negated),
         Condition::Not(part) => tree(part, schema, !negated)?,
         Condition::Compare { name, op, value } => {
-            let op = if negated { opposite(*op) } else { *op };
+            let op = if negated { op.negated() } else { *op };
             Node::Compare { op: number(op), field: name.clone(), value: bytes(name, value, schema)? }
         }
         Condition::In { name, values } => {
