@@ -349,7 +349,7 @@ def test_command_line(tmp_path):
     file.write_text('dataset = "temperature"\nmean = []\n')
     assert tet("query", file, "-t", path, "-x", "-q").decode() == line
     assert tet("query", "-", "-t", path, "-x", "-q", input=doc.encode()).decode() == line
-    missing = tet("query", '{"dataset": "nope"}', "-t", path, "-x", "-q").decode()
+    missing = tet("query", '{"dataset": "nope"}', "-t", path, "-x", "-q", code=3).decode()
     assert missing == "dataset=nope status=not_found available=[temperature]\n"
     for form in ("full", "json", "stats", "plan"):
         document = json.loads(tet("query", doc, "-t", path, "-x", "--format", form))

@@ -127,7 +127,7 @@ impl<'a> Report<'a> {
     ) -> Outcome<Self> {
         let (mut indexes, field) = match &arguments.dataset {
             Some(name) => {
-                let (array, column) = subject::find(container, name)?;
+                let (array, column) = container.find(name)?;
                 let field = match column {
                     Some(Column::Field(field)) => Some(field),
                     _ => None,

@@ -7,7 +7,7 @@ mod image;
 
 use clap::{Args, ValueEnum};
 use serde_json::{Value as Json, json};
-use tesseral::{Error, Overview, Point, Selection, Slice, Value};
+use tesseral::{Column, Error, Overview, Point, Selection, Slice, Value};
 
 use crate::context::Context;
 use crate::failure::{Outcome, exit, tell};
@@ -79,10 +79,11 @@ pub(crate) struct Picture {
 pub(crate) fn run(context: &Context, arguments: &Arguments) -> Outcome {
     let container = context.open(&arguments.subject.source, &Meter::new(false))?;
     let target = arguments.subject.resolve(&container)?;
-    if target.array.schema().sparse {
-        return Err(Error::unsupported("a picture of a sparse array").in_array(target.array.name()).into());
+    if let Column::Dim(_) = target.column() {
+        let error = Error::unsupported("a picture of coordinates").in_array(target.array.name());
+        return Err(error.hint("name a field").into());
     }
-    let selection = fix_leading(&target)?;
+    let selection = if target.array.schema().sparse { target.positions()? } else { fix_leading(&target)? };
     let paint = Paint::stdout();
     let to_file = arguments.output.output.as_ref().is_some_and(|path| path.as_os_str() != "-");
     let columns = usize::from(arguments.width.or(paint.width()).unwrap_or(80));
@@ -148,9 +149,12 @@ fn picture(target: &Target, overview: Overview, low: f64, high: f64) -> Picture 
         (0..schema.dims.len()).filter(|d| !overview.dims.contains(d) && schema.dims[*d].extent != Some(1));
     let fixed: Vec<String> = fixed
         .map(|d| {
-            let dim = &schema.dims[d];
+            let (dim, slice) = (&schema.dims[d], overview.selection.slices()[d]);
             let name = if dim.name.is_empty() { d.to_string() } else { dim.name.clone() };
-            format!("{name}={}", coordinate(dim, overview.selection.slices()[d].start))
+            match slice.count() {
+                0 | 1 => format!("{name}={}", coordinate(dim, slice.start)),
+                _ => format!("over {name}"),
+            }
         })
         .collect();
     let units = match schema.attributes.get("units") {

@@ -129,12 +129,14 @@ pub(crate) fn answer(context: &Context, document: &Document, how: &How) -> Outco
         _ => None,
     };
     meter.finish();
-    if plan.is_none() {
-        not_found(&container, document);
-    }
     let shown =
         show::Shown { document, container: Some(&container), plan: plan.as_ref(), outcome: outcome.as_ref() };
-    print(format, &shown)
+    print(format, &shown)?;
+    if plan.is_none() {
+        not_found(&container, document);
+        return Ok(exit::NOT_FOUND);
+    }
+    Ok(exit::OK)
 }
 
 fn not_found(container: &Container, document: &Document) {

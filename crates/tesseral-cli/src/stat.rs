@@ -179,7 +179,7 @@ fn deal_out(context: &Context, target: &Target, dim: usize, wanted: Wanted) -> O
         let size = block.bytes().len() / (runs * extent * run).max(1);
         let first =
             usize::try_from((part.slices()[dim].start - slice.start) / slice.step).unwrap_or(usize::MAX);
-        let fill = target.field.fill.as_ref();
+        let fill = target.field.missing();
         for (i, row) in rows[first..].iter_mut().take(extent).enumerate() {
             let validity = block.validity().map(|v| &v[i * run..]);
             row.summary.fold_runs(

@@ -4,9 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use tesseral::core::dtype::Class;
-use tesseral::{
-    Array, ArraySchema, CellLen, Column, Container, DType, Dimension, Error, ErrorKind, Field, Selection,
-};
+use tesseral::{Array, ArraySchema, CellLen, Column, Container, DType, Dimension, Error, Field, Selection};
 
 use crate::failure::Outcome;
 use crate::text;
@@ -90,7 +88,7 @@ impl Subject {
     /// The array's name and the selections. A word that names an array is one, whatever signs are in it.
     fn split<'a>(&'a self, container: &Container) -> (Option<&'a str>, &'a [String]) {
         match self.words.split_first() {
-            Some((first, rest)) if !first.contains('=') || find(container, first).is_ok() => {
+            Some((first, rest)) if !first.contains('=') || container.find(first).is_ok() => {
                 (Some(first), rest)
             }
             _ => (None, &self.words),
@@ -110,7 +108,7 @@ impl Subject {
     pub(crate) fn resolve_rows(&self, container: &Container, rows: bool) -> Outcome<Target> {
         let (name, selections) = self.split(container);
         let (array, column) = match name {
-            Some(name) => find(container, name)?,
+            Some(name) => container.find(name)?,
             None => (only(container)?, None),
         };
         let column = column.or_else(|| (array.schema().fields.len() == 1).then_some(Column::Field(0)));
@@ -124,7 +122,7 @@ impl Subject {
     pub(crate) fn resolve_all(&self, container: &Container) -> Outcome<Vec<Target>> {
         let (name, selections) = self.split(container);
         let arrays = match name {
-            Some(name) => match find(container, name)? {
+            Some(name) => match container.find(name)? {
                 (array, Some(column)) => return Ok(vec![target(array, Some(column), selections)?]),
                 (array, None) => vec![array],
             },
@@ -160,41 +158,6 @@ fn target(array: Array, named: Option<Column>, selections: &[String]) -> Outcome
     };
     let cells = array.target(selections.iter().map(String::as_str))?;
     Ok(Target { array, field, named, cells, words: selections.to_vec() })
-}
-
-/// An array by name, a field (of a sparse array also a dimension) of the only array, or `array/field`.
-pub(crate) fn find(container: &Container, name: &str) -> Outcome<(Array, Option<Column>)> {
-    let error = match container.array(name) {
-        Ok(array) => return Ok((array, None)),
-        Err(error) => error,
-    };
-    if !matches!(error.kind(), ErrorKind::NotFound { .. }) {
-        return Err(error.into());
-    }
-    let column = |array: Array, name: &str| -> Outcome<(Array, Option<Column>)> {
-        let column = match array.column(name)? {
-            Column::Dim(_) if !array.schema().sparse => Err(array.schema().field(name).err()),
-            column => Ok(column),
-        };
-        match column {
-            Ok(column) => Ok((array, Some(column))),
-            Err(error) => {
-                Err(error.unwrap_or_else(|| Error::invalid(format!("{name:?} is no field"))).into())
-            }
-        }
-    };
-    if let Some((array, field)) = name.rsplit_once('/')
-        && let Ok(array) = container.array(array)
-    {
-        return column(array, field);
-    }
-    if container.len() == 1 {
-        let array = container.array_at(0)?;
-        if array.column(name).is_ok() || array.schema().fields.len() > 1 {
-            return column(array, name);
-        }
-    }
-    Err(error.into())
 }
 
 /// The only array.

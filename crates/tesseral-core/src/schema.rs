@@ -124,6 +124,8 @@ pub struct Field {
     pub fill: Option<Scalar>,
     /// Whether cells of a nullable field that were never written hold the fill as a value. Elsewhere they are null.
     pub fill_valid: bool,
+    /// Nobody declared the fill: the format takes it by itself, and a cell that was written may well hold it.
+    pub default_fill: bool,
     /// Labels of the codes, for enumerated fields.
     pub enumeration: Option<Enumeration>,
     /// Codecs on its chunks, by name, in the order they encode.
@@ -151,9 +153,15 @@ impl Field {
             nullable: false,
             fill: None,
             fill_valid: false,
+            default_fill: false,
             enumeration: None,
             codecs: Vec::new(),
         }
+    }
+
+    /// The value declared to mean "missing". What nobody declared means nothing, nor does anything beside nulls.
+    pub fn missing(&self) -> Option<&Scalar> {
+        self.fill.as_ref().filter(|_| !self.default_fill && !self.nullable)
     }
 
     /// Bytes of one cell; `None` for cells of any length and for bitmasks.

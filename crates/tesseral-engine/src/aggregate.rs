@@ -52,7 +52,7 @@ pub fn summarize(
     }
     let pieces = pieces(handle, request)?;
     let ticker = options.ticker(pieces.iter().map(|piece| piece.chunks).sum());
-    let one = |piece: &Piece| summarize_piece(handle, &piece.request, wanted, &ticker);
+    let one = |piece: &Piece| summarize_piece(handle, &piece.request, wanted, &ticker, options);
     let parts: Vec<Summarized> = options.run(|| {
         if pieces.len() > 1 {
             pieces.par_iter().map(one).collect::<Result<_>>()
@@ -119,8 +119,9 @@ fn summarize_piece(
     request: &Request,
     wanted: Wanted,
     ticker: &Ticker<'_>,
+    options: &Options,
 ) -> Result<Summarized> {
-    let prepared = Prepared::new(handle, request)?;
+    let prepared = Prepared::divided(handle, request, options)?;
     let visitor = Visitor::new(handle, &prepared);
     let empty = Summary::new(visitor.field.dtype, wanted).map_err(|e| e.in_array(&handle.schema().name))?;
     let units = visitor.units(&|chunk| from_known(&visitor, Seen::Whole(chunk), &mut empty.clone()))?;
@@ -174,7 +175,7 @@ fn summarize_rows(
         let mut summary = empty.clone();
         if may_hold(handle, request, part) {
             for (_, cells) in &rows.read(part)?.columns {
-                summary.fold(cells.data(), cells.validity(), field.fill.as_ref())?;
+                summary.fold(cells.data(), cells.validity(), field.missing())?;
             }
         }
         Ok(summary)
@@ -236,7 +237,7 @@ fn from_known(visitor: &Visitor<'_>, seen: Seen<'_>, summary: &mut Summary) -> R
             summary.merge_stats(&stats)
         }
         // A cell nobody wrote is null in a nullable field, and equals the declared fill in any other.
-        Seen::Fill { cells } if field.nullable || field.fill.is_some() => {
+        Seen::Fill { cells } if field.nullable || field.missing().is_some() => {
             summary.fold_nulls(cells).map(|()| true)
         }
         Seen::Fill { cells } => {
@@ -248,7 +249,7 @@ fn from_known(visitor: &Visitor<'_>, seen: Seen<'_>, summary: &mut Summary) -> R
 
 /// Folds cells run by run; many short runs at one distance go in one call.
 fn fold_view(view: &View<'_>, field: &Field, summary: &mut Summary) -> Result<()> {
-    let fill = field.fill.as_ref();
+    let fill = field.missing();
     let size = view.size;
     if let Some(cells) = view.contiguous() {
         return summary.fold(cells, view.validity.map(|v| &v[..cells.len() / size]), fill);

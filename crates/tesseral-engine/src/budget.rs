@@ -58,16 +58,16 @@ impl Blocks {
         let slices = selection.slices().to_vec();
         let shape = selection.shape().to_vec();
         let mut inner = 1_u64;
-        let mut split = 0;
+        // Where everything fits, the first dimension is taken in one run.
+        let (mut split, mut run) = (0, shape.first().copied().unwrap_or(1).max(1));
         for d in (0..shape.len()).rev() {
             let whole = inner.saturating_mul(shape[d]);
             if whole > cells {
-                split = d;
+                (split, run) = (d, (cells / inner.max(1)).clamp(1, shape[d].max(1)));
                 break;
             }
             inner = whole;
         }
-        let run = if shape.is_empty() { 1 } else { (cells / inner.max(1)).clamp(1, shape[split].max(1)) };
         let chunk = match slices.get(split) {
             Some(slice) if slice.step == 1 => chunk.get(split).copied().unwrap_or(1),
             _ => 1,
@@ -154,6 +154,9 @@ mod tests {
         let rows: Vec<u64> = Blocks::new(&all, &[8, 10], 200).map(|b| b.slices()[0].start).collect();
         // Twenty rows fit, sixteen end with a chunk; the last twenty end with the array.
         assert_eq!(rows, [0, 16, 32, 48, 64, 80]);
+        for cells in [1000, 1001, 1999, 2000, 1 << 40] {
+            assert_eq!(Blocks::new(&all, &[8, 10], cells).count(), 1, "all of it fits {cells}");
+        }
     }
 
     #[test]

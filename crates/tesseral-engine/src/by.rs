@@ -35,7 +35,7 @@ pub fn summarize_by(
         return Err(refuse());
     };
     let (dtype, fill): (DType, Option<&Scalar>) = match *column {
-        Column::Field(f) => schema.fields.get(usize::from(f)).map(|f| (f.dtype, f.fill.as_ref())),
+        Column::Field(f) => schema.fields.get(usize::from(f)).map(|f| (f.dtype, f.missing())),
         Column::Dim(d) => schema.dims.get(usize::from(d)).map(|d| (d.dtype, None)),
         _ => None,
     }

@@ -271,7 +271,7 @@ fn expect(schema: &ArraySchema, column: Column, stats: &ChunkStats, op: Op, valu
     if some_null && field.is_some_and(|f| f.nullable) {
         outlook.no = true;
     }
-    if some_null && let Some(fill) = field.and_then(|f| f.fill.as_ref()) {
+    if some_null && let Some(fill) = field.and_then(|f| f.missing()) {
         let holds = compares(op, fill.compare(value));
         outlook.yes |= holds;
         outlook.no |= !holds;

@@ -5,6 +5,7 @@
 //! ([`Reducer`]). A selection is cut into [`Unit`]s by the plan alone; the partial result of each is plain data, and merging them
 //! in order gives the same bits whoever folded them: one thread, many, or other processes.
 
+mod bins;
 mod layout;
 mod norms;
 mod predicate;

@@ -119,7 +119,7 @@ pub fn reduce(
     wanted: Wanted,
     options: &Options,
 ) -> Result<Reduced> {
-    let prepared = Prepared::new(handle, request)?;
+    let prepared = Prepared::divided(handle, request, options)?;
     let rank = prepared.selection.rank();
     let mut reduced = vec![false; rank];
     for &axis in axes {
@@ -154,7 +154,7 @@ pub fn reduce(
                     shape: &view.extents,
                     strides: &strides,
                 };
-                fold.fold(&cells, &reduced, &origin, visitor.field.fill.as_ref())
+                fold.fold(&cells, &reduced, &origin, visitor.field.missing())
             })?;
             ticker.tick()?;
         }

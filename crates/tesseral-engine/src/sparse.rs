@@ -30,6 +30,7 @@ pub(crate) use fold::summarize;
 use merge::{Merge, Merged};
 use rows::Part;
 use slab::Slab;
+pub(crate) use slab::bounds;
 
 /// Rows are read this many bytes at a time when nothing limits memory.
 const SLAB: u64 = 256 << 20;

@@ -9,7 +9,7 @@ use crate::options::Options;
 use crate::sparse::{CellBatch, CellOrder, cells};
 
 /// The first coordinate of a dimension whose positions can be counted.
-fn origin(dim: &Dimension) -> Option<i128> {
+pub(crate) fn origin(dim: &Dimension) -> Option<i128> {
     dim.extent?;
     dim.domain.as_ref().map_or(Some(0), |(first, _)| first.as_i128())
 }

@@ -244,7 +244,7 @@ fn check_statistics(handle: &Handle, chunk: &PlannedChunk, column: Column, cells
             if field.cell != tesseral_core::CellLen::One || chunk.tile.is_some() {
                 return Ok(());
             }
-            (field.dtype, field.fill.as_ref())
+            (field.dtype, field.missing())
         }
         Column::Dim(d) => (schema.dims[usize::from(d)].dtype, None),
         Column::Timestamp | Column::DeletedBy => return Ok(()),

@@ -154,7 +154,7 @@ fn check_reduce(handle: &Handle, request: &Request, random: &mut Random, options
         let at = |d: usize| i as u64 / strides[d] % cells.shape[d];
         let flat = kept.iter().fold(0, |flat, &d| flat * cells.shape[d] + at(d)) as usize;
         let valid = cells.validity().map(|v| &v[i..=i]);
-        want[flat].fold(&cells.bytes()[i * size..(i + 1) * size], valid, field.fill.as_ref()).unwrap();
+        want[flat].fold(&cells.bytes()[i * size..(i + 1) * size], valid, field.missing()).unwrap();
     }
     let counts = got.collect(|fold, i| (fold.count(i), fold.nulls(i), fold.nans(i)));
     let (min, max, mean, std) = (got.min(), got.max(), got.mean(), got.std());
@@ -309,7 +309,7 @@ fn check_fold(handle: &Handle, request: &Request, want: &[oracle::Row], context:
                 if field.cell != CellLen::One {
                     continue;
                 }
-                (field.dtype, field.fill.clone())
+                (field.dtype, field.missing().cloned())
             }
             Column::Dim(d) => (schema.dims[usize::from(*d)].dtype, None),
             _ => unreachable!(),

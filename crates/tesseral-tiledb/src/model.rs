@@ -143,6 +143,8 @@ fn field(attribute: &Attribute, enumerations: &BTreeMap<String, Enumeration>) ->
         (DType::Bytes, _) => Some(Scalar::from_le_bytes(DType::Bytes, &attribute.fill)?),
         _ => Some(Scalar::from_le_bytes(dtype, &attribute.fill)?),
     };
+    let defaults: Vec<u8> =
+        attribute.datatype.default_fill().iter().copied().cycle().take(attribute.fill.len()).collect();
     let enumeration = attribute.enumeration.as_ref().and_then(|name| enumerations.get(name)).cloned();
     Ok(Field {
         name: attribute.name.clone(),
@@ -151,6 +153,7 @@ fn field(attribute: &Attribute, enumerations: &BTreeMap<String, Enumeration>) ->
         nullable: attribute.nullable,
         fill,
         fill_valid: attribute.nullable && attribute.fill_valid,
+        default_fill: attribute.fill == defaults,
         enumeration,
         codecs: names(&attribute.pipeline),
     })

@@ -3,7 +3,7 @@
 //! Stored minima, maxima and sums are over cells that are not null. Two things must be known before they may answer:
 //! - A NaN among the cells replaces the running minimum and maximum, and the next cell replaces the NaN. Only a sum that is
 //!   not NaN proves that there was none.
-//! - Elsewhere a cell that equals the declared fill counts as null. Only a fill outside minimum and maximum proves that
+//! - Elsewhere a cell that equals a declared fill counts as null. Only a fill outside minimum and maximum proves that
 //!   there is none.
 
 use std::cmp::Ordering;
@@ -60,7 +60,7 @@ fn coordinates(
         nans: Stat::Exact(0),
         min: Stat::Exact(low.clone()),
         max: Stat::Exact(high.clone()),
-        sum: sum.and_then(|bits| total(low.dtype(), bits)).map_or(Stat::Absent, Stat::Exact),
+        sum: sum.and_then(|bits| total((low, high), chunk.cells, bits)).map_or(Stat::Absent, Stat::Exact),
     }
 }
 
@@ -141,7 +141,7 @@ fn read(
     if !min.compare(&max).is_some_and(Ordering::is_le) {
         return Ok(unknown);
     }
-    let fill = array.schema.fields[usize::from(field)].fill.as_ref();
+    let fill = array.schema.fields[usize::from(field)].missing();
     let apart = fill.is_none_or(|fill| {
         // A NaN fill compares with nothing, and there is no NaN among these cells.
         let order = (fill.compare(&min), fill.compare(&max));
@@ -151,9 +151,9 @@ fn read(
         cells,
         nulls: Stat::Exact(nulls),
         nans: Stat::Exact(0),
+        sum: total((&min, &max), cells.saturating_sub(nulls), sum).map_or(Stat::Absent, Stat::Exact),
         min: Stat::Exact(min),
         max: Stat::Exact(max),
-        sum: total(dtype, sum).map_or(Stat::Absent, Stat::Exact),
     };
     if apart {
         return Ok(stats);
@@ -162,19 +162,21 @@ fn read(
     Ok(ChunkStats { nulls: Stat::Bound(cells), ..stats.weaken() })
 }
 
-/// A stored sum; `None` where it may have stopped at the end of its type.
-fn total(dtype: DType, bits: u64) -> Option<Sum> {
-    match dtype.class() {
+/// A stored sum of so many cells in a range; `None` where it may have stopped at an end of its type on the way, and gone on from there.
+#[allow(clippy::cast_precision_loss)]
+fn total((min, max): (&Scalar, &Scalar), cells: u64, bits: u64) -> Option<Sum> {
+    match min.dtype().class() {
         Class::Float => {
-            let sum = f64::from_bits(bits);
-            (sum.abs() < f64::MAX).then_some(Sum::Float(sum))
+            let most = min.as_f64()?.abs().max(max.as_f64()?.abs()) * cells as f64;
+            (most < f64::MAX).then(|| Sum::Float(f64::from_bits(bits)))
         }
         Class::UInt | Class::Bool => (bits != u64::MAX).then(|| Sum::Int(bits.into())),
         // Moments do not add up.
-        Class::Time if matches!(dtype, DType::DateTime(_)) => None,
+        Class::Time if matches!(min.dtype(), DType::DateTime(_)) => None,
         Class::Int | Class::Time => {
-            let sum = bits.cast_signed();
-            (sum != i64::MAX && sum != i64::MIN).then(|| Sum::Int(sum.into()))
+            let largest = min.as_i128()?.unsigned_abs().max(max.as_i128()?.unsigned_abs());
+            let most = largest.saturating_mul(cells.into());
+            (most <= i64::MAX.unsigned_abs().into()).then(|| Sum::Int(bits.cast_signed().into()))
         }
         _ => None,
     }

@@ -3,9 +3,9 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use tesseral_core::{Attributes, Error, HistoryRow, Limits, Result};
+use tesseral_core::{Attributes, Error, ErrorKind, HistoryRow, Limits, Result};
 use tesseral_engine::{Handle, Options};
-use tesseral_format::{Format, OpenOptions, TimeRange};
+use tesseral_format::{Column, Format, OpenOptions, TimeRange};
 use tesseral_store::{Access, LocalStore, Store};
 
 use crate::{Array, registry};
@@ -196,6 +196,37 @@ impl Container {
     /// `NotFound`, with the names there are.
     pub fn array(&self, name: &str) -> Result<Array> {
         self.array_at(self.inner.find(name)?)
+    }
+
+    /// An array by name, or a column by one: `array/field`, or of the only array its field, of a sparse one its dimension too.
+    ///
+    /// # Errors
+    /// `NotFound`, with the names there are; what loading its metadata meets.
+    pub fn find(&self, name: &str) -> Result<(Array, Option<Column>)> {
+        let error = match self.array(name) {
+            Ok(array) => return Ok((array, None)),
+            Err(error) if !matches!(error.kind(), ErrorKind::NotFound { .. }) => return Err(error),
+            Err(error) => error,
+        };
+        let column = |array: Array, name: &str| {
+            if !array.schema().sparse {
+                array.schema().field(name)?;
+            }
+            let column = array.column(name)?;
+            Ok((array, Some(column)))
+        };
+        if let Some((array, field)) = name.rsplit_once('/')
+            && let Ok(array) = self.array(array)
+        {
+            return column(array, field);
+        }
+        if self.len() == 1 {
+            let array = self.array_at(0)?;
+            if array.column(name).is_ok() || array.schema().fields.len() > 1 {
+                return column(array, name);
+            }
+        }
+        Err(error)
     }
 
     /// An array by position.

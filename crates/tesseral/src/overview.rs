@@ -1,5 +1,7 @@
 //! An array seen from afar: few numbers that stand for many, for pictures.
 
+mod sparse;
+
 use tesseral_core::{Element, Error, Result, Selection, Slice, dispatch_element};
 
 use crate::Array;
@@ -56,7 +58,8 @@ impl Overview {
 }
 
 /// Looks at a selection of one or two dimensions from afar: `most` points along each of them, each the mean of the cells it stands
-/// for. Dimensions of one position do not count. Very large selections are looked at in steps.
+/// for. Dimensions of one position do not count. Very large selections are looked at in steps. Of a sparse array, the cells there are
+/// count, and those before the last two dimensions are folded away.
 ///
 /// # Errors
 /// `InvalidRequest` when more than two dimensions have more than one position; `Unsupported` for cells that are no numbers; what
@@ -66,6 +69,9 @@ pub fn overview(array: &Array, selection: &Selection, most: [usize; 2]) -> Resul
     let is_number = dispatch_element!(field.dtype, T => size_of::<T>() > 0, else => false);
     if !is_number || field.cell != tesseral_core::CellLen::One {
         return Err(Error::unsupported(format!("a picture of {}", field.type_name())).in_array(array.name()));
+    }
+    if array.schema().sparse {
+        return sparse::overview(array, selection, most);
     }
     let dims: Vec<usize> = (0..selection.rank()).filter(|d| selection.slices()[*d].count() > 1).collect();
     if dims.len() > 2 {
@@ -91,7 +97,7 @@ pub fn overview(array: &Array, selection: &Selection, most: [usize; 2]) -> Resul
         let block = array.read(&part)?;
         let places: Vec<Vec<usize>> =
             (0..part.rank()).map(|d| bins.places(&selection, &part, &dims, d)).collect();
-        let fill = field.fill.as_ref().map(|f| f.bytes().to_vec());
+        let fill = field.missing().map(|f| f.bytes().to_vec());
         dispatch_element!(field.dtype, T => bins.add::<T>(block.bytes(), block.validity(), fill.as_deref(), &places), else => ());
     }
     Ok(Overview {

@@ -25,10 +25,10 @@ pub(crate) fn draw(
     let (top, bottom) = (escape(&picture.axes[0].1).into_owned(), escape(&picture.axes[0].2).into_owned());
     let margin = top.chars().count().max(bottom.chars().count()).min(12) + 1;
     let width = columns.saturating_sub(margin + 1).max(8);
-    let (rows, cols) = fit(&picture.overview.shape, width, lines);
+    let per_line = if paint.color() { 2 } else { 1 };
+    let (rows, cols) = fit(&picture.overview.shape, width, per_line * lines.unwrap_or(LINES));
     let mut out = format!("{}\n", paint.strong(&picture.heading()));
     let at = |row: usize, col: usize| point(picture, row, col, rows, cols);
-    let per_line = if paint.color() { 2 } else { 1 };
     let count = rows.div_ceil(per_line);
     for line in 0..count {
         let label = match line {
@@ -56,12 +56,11 @@ pub(crate) fn draw(
     out
 }
 
-/// Points to draw: as many as there are columns and lines, in the shape of the array.
-fn fit(shape: &[usize], width: usize, lines: Option<usize>) -> (usize, usize) {
+/// Points to draw: as many as there are columns, and `most` rows, in the shape of the array.
+fn fit(shape: &[usize], width: usize, most: usize) -> (usize, usize) {
     let (height, wide) = (shape[0].max(1), shape[1].max(1));
     let cols = wide.min(width);
     let rows = (height * cols).div_ceil(wide).clamp(1, height);
-    let most = 2 * lines.unwrap_or(LINES);
     (rows.min(most).max(1), cols)
 }
 

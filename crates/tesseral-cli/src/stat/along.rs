@@ -3,7 +3,7 @@
 use clap::Args;
 use serde_json::{Map, Value as Json, json};
 use tesseral::core::condition::Condition;
-use tesseral::engine::fold::{self, Fold, Number, Predicate, Reducer, Role, State};
+use tesseral::engine::fold::{self, Compare, Fold, Number, Predicate, Reducer, Role, State};
 use tesseral::{Error, Selection, Wanted};
 
 use crate::context::Context;
@@ -148,8 +148,15 @@ impl Task<'_> {
             return Err(Error::unsupported("statistics along dimensions of coordinates").into());
         };
         let mut fold = Fold::new(reducer, self.roles.clone());
-        let holes = target.field.fill.is_some() || target.field.nullable;
-        fold.predicate = holes.then(|| Predicate { null: Some(false), ..Predicate::default() });
+        let holes = target.field.missing().is_some() || target.field.nullable;
+        // Summaries count NaN apart; of values to sort, a comparison that every number meets leaves it out.
+        let number = (Compare::Ge, Number::Float(f64::NEG_INFINITY));
+        let sorted = matches!(fold.reducer, Reducer::Values | Reducer::Sketch(_));
+        fold.predicate = (holes || sorted).then(|| Predicate {
+            compare: sorted.then_some(number).into_iter().collect(),
+            null: holes.then_some(false),
+            ..Predicate::default()
+        });
         let (handle, options) = (array.handle(), array.options());
         if self.scattered() {
             let condition = self.condition.as_ref();

@@ -159,6 +159,12 @@ pub(super) fn slot_box(roles: &[Role], lists: &[Lists]) -> Region {
     Region::new(kept.map(|(_, lists)| (lists.first, lists.first + lists.len() as u64)))
 }
 
+/// The same, of positions from where to where along each axis.
+pub(super) fn reached(roles: &[Role], place: &[(u64, u64)]) -> Region {
+    let kept = roles.iter().zip(place).filter(|(role, _)| **role != Role::Reduce);
+    Region::new(kept.map(|(role, &(start, end))| role.reached(start, end)))
+}
+
 /// The shape of the result.
 pub(super) fn shape(roles: &[Role], selection: &Selection) -> Vec<u64> {
     let extents = selection.shape();

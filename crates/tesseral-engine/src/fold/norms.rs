@@ -7,9 +7,11 @@ use super::predicate::Number;
 use super::wire::{bits, halves};
 use crate::kernel::block::{compensated, neumaier};
 
-/// Magnitudes within these square without leaving the normal range.
-const SMALL: f64 = 1e-140;
-const LARGE: f64 = 1e140;
+/// Magnitudes within these, 2^-500 and 2^500, square without leaving the normal range; others do once they are scaled by 2^600, the
+/// one way or the other.
+const SMALL: f64 = f64::from_bits(523 << 52);
+const LARGE: f64 = f64::from_bits(1523 << 52);
+const SCALE: f64 = f64::from_bits(1623 << 52);
 
 /// A compensated sum.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -68,8 +70,8 @@ impl Norms {
             let value = value.to_f64().abs();
             self.sum.add(value);
             match value {
-                v if v > LARGE => self.large.add((v * LARGE.recip()).powi(2)),
-                v if v < SMALL => self.small.add((v * SMALL.recip()).powi(2)),
+                v if v > LARGE => self.large.add((v / SCALE).powi(2)),
+                v if v < SMALL => self.small.add((v * SCALE).powi(2)),
                 // NaN among them.
                 v => self.middle.add(v * v),
             }
@@ -112,12 +114,12 @@ impl Norms {
         }
         let (small, middle, large) = (self.small.value(), self.middle.value(), self.large.value());
         if large > 0.0 || large.is_nan() {
-            // What is small beside 1e140 does not show.
-            return (large + middle / LARGE / LARGE).sqrt() * LARGE;
+            // What is small beside these does not show.
+            return (large + middle / SCALE / SCALE).sqrt() * SCALE;
         }
         if middle > 0.0 || middle.is_nan() {
-            return (middle + small * SMALL * SMALL).sqrt();
+            return (middle + small / SCALE / SCALE).sqrt();
         }
-        small.sqrt() * SMALL
+        small.sqrt() / SCALE
     }
 }

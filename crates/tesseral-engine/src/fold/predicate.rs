@@ -129,7 +129,7 @@ impl Predicate {
     /// `Unsupported` for dtypes without arithmetic.
     pub fn matches(&self, field: &Field, cells: &[u8], validity: Option<&[u8]>) -> Result<Vec<bool>> {
         dispatch_element!(field.dtype, T => {
-            let test = self.test::<T>(field.dtype, field.fill.as_ref());
+            let test = self.test::<T>(field.dtype, field.missing());
             let cell = |(i, bytes): (usize, &[u8])| match validity {
                 Some(valid) if valid[i] == 0 => test.null(),
                 _ => test.value(bytemuck::pod_read_unaligned::<T>(bytes)),

@@ -1,15 +1,19 @@
 //! Folding cells that come row by row with their coordinates: those of sparse arrays, and those that meet a condition.
 
 use tesseral_core::condition::Condition;
-use tesseral_core::{Error, Result, Selection, Slice, dispatch_element};
-use tesseral_format::{Column, Request, Target};
+use tesseral_core::{Error, Region, Result, Selection, Slice, dispatch_element};
+use tesseral_format::{Column, PlannedChunk, Request, Target};
 
 use super::layout::{self, Role};
-use super::run::{Fold, Folded, Gathered, Judge, Merger};
+use super::run::{Fold, Folded, Gathered, Judge, Merger, Partial, Unit, global_slot, share};
+use super::state::State;
 use crate::handle::Handle;
 use crate::options::Options;
-use crate::sparse::{CellBatch, CellOrder, cells};
-use crate::spread::{number_in, positions, ranges};
+use crate::sparse::{CellBatch, CellOrder, bounds, cells};
+use crate::spread::{number_in, origin, positions, ranges};
+
+/// Cells of a sparse array in a unit, about.
+const CELLS: u64 = 4 << 20;
 
 /// Folds a selection of one field, of the cells there are and that meet a condition.
 ///
@@ -23,34 +27,100 @@ pub fn fold_rows(
     fold: &Fold,
     options: &Options,
 ) -> Result<Folded> {
-    let schema = handle.schema();
-    let mut merger = Merger::new(handle, &Request::cells(selection.clone(), field), fold, options)?;
-    if fold.roles.len() != selection.rank() || fold.masks.len() != selection.rank() {
-        return Err(Error::invalid("a fold has a role for each axis").in_array(&schema.name));
-    }
-    let target = match schema.sparse {
-        true => Target::Coordinates(ranges(&schema.dims, selection).map_err(|e| e.in_array(&schema.name))?),
-        false => Target::Cells(selection.clone()),
+    let request = Request { condition: condition.cloned(), ..Request::cells(selection.clone(), field) };
+    let mut merger = Merger::new(handle, &request, fold, options)?;
+    let parts = if handle.schema().sparse {
+        parts(handle, field, selection, options)?
+    } else {
+        vec![selection.clone()]
     };
-    let dims = (0..).take(schema.dims.len()).map(Column::Dim);
-    let request = Request {
-        target,
-        columns: dims.chain([Column::Field(field)]).collect(),
-        condition: condition.cloned(),
-    };
-    let axes = Axes::new(fold, selection);
-    for batch in cells(handle, &request, CellOrder::Stored, options)? {
-        axes.deal(handle, field, &batch?, &mut merger).map_err(|e| e.in_array(&schema.name))?;
+    for unit in Unit::all(selection, parts) {
+        merger.add(fold_unit(handle, &request, fold, &unit, options)?)?;
     }
     merger.finish()
+}
+
+/// Cuts a selection of a sparse array along its first dimension, where chunks begin, so that the parts hold equally many cells, about.
+pub(super) fn parts(
+    handle: &Handle,
+    field: u16,
+    selection: &Selection,
+    options: &Options,
+) -> Result<Vec<Selection>> {
+    let schema = handle.schema();
+    let request = Request {
+        target: Target::Coordinates(ranges(&schema.dims, selection).map_err(|e| e.in_array(&schema.name))?),
+        columns: vec![Column::Field(field)],
+        condition: None,
+    };
+    let chunks = handle.source().plan(&request).map_err(|e| e.in_array(&schema.name))?.chunks;
+    let (Some(dim), Some(&slice)) = (schema.dims.first(), selection.slices().first()) else {
+        return Ok(vec![selection.clone()]);
+    };
+    // The number in the slice at which a chunk begins.
+    let begins = |chunk: &PlannedChunk| {
+        let low = bounds(chunk).first()?.0.as_i128()?;
+        let from_start = u64::try_from(low - origin(dim)? - i128::from(slice.start)).unwrap_or(0);
+        Some((from_start.div_ceil(slice.step.max(1)).min(slice.count()), chunk.cells))
+    };
+    let mut begins: Vec<(u64, u64)> = chunks.iter().filter_map(begins).collect();
+    begins.sort_unstable();
+    let most = options.memory.map_or(CELLS, |memory| CELLS.min(memory / 128));
+    let (mut cuts, mut held) = (vec![0], 0_u64);
+    for (number, cells) in begins {
+        if held >= most && cuts.last().is_some_and(|last| *last < number) && number < slice.count() {
+            cuts.push(number);
+            held = 0;
+        }
+        held = held.saturating_add(cells);
+    }
+    cuts.push(slice.count());
+    let bounds: Vec<u64> = selection.slices().iter().map(|slice| slice.end).collect();
+    let part = |ends: &[u64]| {
+        let mut slices = selection.slices().to_vec();
+        let last = slice.start + ends[1].saturating_sub(1) * slice.step + 1;
+        slices[0] = Slice { start: slice.start + ends[0] * slice.step, end: last.min(slice.end), ..slice };
+        Selection::new(slices, &bounds)
+    };
+    cuts.windows(2).map(part).collect()
+}
+
+/// Folds the rows of one unit of a selection.
+pub(super) fn fold_unit(
+    handle: &Handle,
+    request: &Request,
+    fold: &Fold,
+    unit: &Unit,
+    options: &Options,
+) -> Result<Partial> {
+    let schema = handle.schema();
+    let (field, whole, part) = share(handle, request, unit)?;
+    let target = match schema.sparse {
+        true => Target::Coordinates(ranges(&schema.dims, &part).map_err(|e| e.in_array(&schema.name))?),
+        false => Target::Cells(part),
+    };
+    let dims = (0..).take(schema.dims.len()).map(Column::Dim);
+    let columns = dims.chain([Column::Field(field)]).collect();
+    let request = Request { target, columns, condition: request.condition.clone() };
+    let slots = layout::reached(&fold.roles, &unit.place);
+    let mut states = fold.states(handle, field, &slots, options)?;
+    let axes = Axes::new(fold, &whole, &slots);
+    for batch in cells(handle, &request, CellOrder::Stored, options)? {
+        axes.deal(handle, field, &batch?, &mut states).map_err(|e| e.in_array(&schema.name))?;
+    }
+    Ok(Partial { number: unit.number, slots: slots.bounds().to_vec(), states, skipped: false })
 }
 
 /// Which slots a cell goes to, by its position along each axis.
 struct Axes<'a> {
     fold: &'a Fold,
     slices: &'a [Slice],
-    /// What a slot along each axis adds to the number of a slot.
-    strides: Vec<u64>,
+    /// The slots there are.
+    slots: &'a Region,
+    /// Slots along each axis of the whole selection.
+    whole: Vec<u64>,
+    /// The first slot along each axis, and what a slot adds to the number of one.
+    steps: Vec<(u64, u64)>,
     fibres: Vec<u64>,
 }
 
@@ -58,21 +128,21 @@ struct Axes<'a> {
 type Dealt = (usize, usize, u64);
 
 impl<'a> Axes<'a> {
-    fn new(fold: &'a Fold, selection: &'a Selection) -> Self {
-        let extents = selection.shape();
-        let mut strides = vec![0; extents.len()];
-        let mut stride = 1_u64;
-        for (d, (role, extent)) in fold.roles.iter().zip(&extents).enumerate().rev() {
-            if let Some(slots) = role.slots(*extent) {
-                strides[d] = stride;
-                stride = stride.saturating_mul(slots);
-            }
+    fn new(fold: &'a Fold, selection: &'a Selection, slots: &'a Region) -> Self {
+        let mut steps = vec![(0, 0); fold.roles.len()];
+        let (mut stride, mut kept) = (1_u64, slots.rank());
+        for (d, _) in fold.roles.iter().enumerate().rev().filter(|(_, role)| **role != Role::Reduce) {
+            kept -= 1;
+            steps[d] = (slots.start(kept), stride);
+            stride = stride.saturating_mul(slots.extent(kept));
         }
-        Self { fold, slices: selection.slices(), strides, fibres: layout::fibres(&fold.roles, &extents) }
+        let whole = layout::shape(&fold.roles, selection);
+        let fibres = layout::fibres(&fold.roles, &selection.shape());
+        Self { fold, slices: selection.slices(), slots, whole, steps, fibres }
     }
 
     /// Folds the rows of a batch.
-    fn deal(&self, handle: &Handle, field: u16, batch: &CellBatch, merger: &mut Merger) -> Result<()> {
+    fn deal(&self, handle: &Handle, field: u16, batch: &CellBatch, states: &mut [State]) -> Result<()> {
         let schema = handle.schema();
         let Some(((_, cells), coordinates)) = batch.columns.split_last() else { return Ok(()) };
         let outside = || Error::invalid("a coordinate outside the domain");
@@ -94,7 +164,8 @@ impl<'a> Axes<'a> {
                 gathered.clear();
                 rows.iter().for_each(|&(_, row, place)| judge.take(row, place, &mut gathered));
                 let slot = rows[0].0;
-                gathered.fold_into(merger.state(slot)?, &self.fold.reducer, slot)?;
+                let state = states.get_mut(slot).ok_or_else(outside)?;
+                gathered.fold_into(state, &self.fold.reducer, global_slot(slot, self.slots, &self.whole))?;
             }
             Ok(())
         }, else => Err(Error::unsupported(format!("folds of {}", field.dtype))))
@@ -121,7 +192,8 @@ impl<'a> Axes<'a> {
             return;
         }
         let mut go = |along: u64, in_fibre: u64| {
-            let next = (slot + along * self.strides[d], place + in_fibre * self.fibres[d]);
+            let (first, stride) = self.steps[d];
+            let next = (slot + (along - first) * stride, place + in_fibre * self.fibres[d]);
             self.place(d + 1, axes, row, next, out);
         };
         match &self.fold.roles[d] {

@@ -7,11 +7,13 @@ use tesseral_format::{Column, Request, Target};
 
 use super::layout::{self, Lists, Role};
 use super::predicate::{Predicate, Test};
+use super::rows;
 use super::state::{Reducer, State};
 use crate::aggregate::summarize;
 use crate::budget::Blocks;
 use crate::condition::any_chunk;
 use crate::dense::{self, fixed_size};
+use crate::divide::divisible;
 use crate::handle::Handle;
 use crate::kernel::block::Cell;
 use crate::kernel::summary::Wanted;
@@ -50,6 +52,27 @@ pub struct Unit {
     pub place: Vec<(u64, u64)>,
 }
 
+impl Unit {
+    fn cells(&self) -> u64 {
+        self.place.iter().fold(1, |n, (start, end)| n.saturating_mul(end - start))
+    }
+
+    /// The parts of a selection, in their order.
+    pub(super) fn all(selection: &Selection, parts: Vec<Selection>) -> impl Iterator<Item = Self> {
+        parts.into_iter().enumerate().map(|(number, part)| {
+            let place = part.slices().iter().zip(selection.slices()).map(|(part, whole)| {
+                let first = (part.start - whole.start) / whole.step;
+                (first, first + part.count())
+            });
+            Self {
+                number: number as u64,
+                slices: part.slices().iter().map(|s| (s.start, s.end, s.step)).collect(),
+                place: place.collect(),
+            }
+        })
+    }
+}
+
 /// What one unit gave.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Partial {
@@ -81,6 +104,21 @@ impl Fold {
         Self { reducer, roles, masks, predicate: None }
     }
 
+    /// States of no cells for a box of slots.
+    pub(super) fn states(
+        &self,
+        handle: &Handle,
+        field: u16,
+        slots: &Region,
+        options: &Options,
+    ) -> Result<Vec<State>> {
+        let cells = slots.cells().and_then(|n| usize::try_from(n).ok());
+        let cells = cells.ok_or_else(|| Error::limit("slots", u64::MAX, usize::MAX as u64))?;
+        options.check_memory("the results", (cells as u64).saturating_mul(size_of::<State>() as u64))?;
+        let dtype = handle.schema().fields[usize::from(field)].dtype;
+        Ok(vec![State::new(&self.reducer, dtype)?; cells])
+    }
+
     /// Whether the folds that know no slots and no predicates give the same.
     fn fast(&self, field: &Field) -> Option<Wanted> {
         let Reducer::Summary(wanted) = self.reducer else { return None };
@@ -88,7 +126,7 @@ impl Fold {
         let whole = self.predicate.is_none() && self.masks.iter().all(Option::is_none);
         let scalar = self.roles.iter().all(|role| *role == Role::Reduce);
         // They take cells equal to the fill for null, which here are values.
-        let ok = plain && whole && field.fill.is_none() && (scalar || !wanted.has(Wanted::INFINITIES));
+        let ok = plain && whole && field.missing().is_none() && (scalar || !wanted.has(Wanted::INFINITIES));
         ok.then_some(wanted)
     }
 }
@@ -111,43 +149,34 @@ pub fn units(handle: &Handle, request: &Request, fold: &Fold, options: &Options)
     if fold.roles.len() != selection.rank() || fold.masks.len() != selection.rank() {
         return Err(Error::invalid("a fold has a role for each axis").in_array(&handle.schema().name));
     }
-    let size = fixed_size(handle, number)? as u64;
-    let parts: Vec<Selection> = match by_chunk(handle, &selection, fold)? {
+    if handle.schema().sparse {
+        return Ok(Unit::all(&selection, rows::parts(handle, number, &selection, options)?).collect());
+    }
+    let bytes = if fold.fast(&field).is_some() { FAST_UNIT } else { UNIT };
+    // A small limit is shared by the units under way; others do not change how sums round.
+    let bytes = options.memory.map_or(bytes, |memory| bytes.min((memory / 16).max(1)));
+    let cells = (bytes / fixed_size(handle, number)? as u64).max(1);
+    let chunk = handle.schema().chunk_shape.clone().unwrap_or_default();
+    // A large chunk is cut where its parts are decoded by themselves; else it would be decoded again for each of them. A small one
+    // is a unit where a predicate may leave it out.
+    let large = chunk.iter().fold(1_u64, |n, extent| n.saturating_mul(*extent)) > cells;
+    let apart = if large { !divisible(handle, request)? } else { fold.predicate.is_some() };
+    let parts = match apart.then(|| by_chunk(handle, &selection)).flatten() {
         Some(parts) => parts,
-        None => {
-            let bytes = if fold.fast(&field).is_some() { FAST_UNIT } else { UNIT };
-            // A small limit is shared by the units under way; others do not change how sums round.
-            let bytes = options.memory.map_or(bytes, |memory| bytes.min((memory / 16).max(1)));
-            let chunk = handle.schema().chunk_shape.clone().unwrap_or_default();
-            Blocks::new(&selection, &chunk, (bytes / size).max(1)).collect()
-        }
+        None => Blocks::new(&selection, &chunk, cells).collect(),
     };
-    let unit = |(number, part): (usize, Selection)| {
-        let place = part.slices().iter().zip(selection.slices()).map(|(part, whole)| {
-            let first = (part.start - whole.start) / whole.step;
-            (first, first + part.count())
-        });
-        Unit {
-            number: number as u64,
-            slices: part.slices().iter().map(|s| (s.start, s.end, s.step)).collect(),
-            place: place.collect(),
-        }
-    };
-    Ok(parts.into_iter().enumerate().map(unit).collect())
+    Ok(Unit::all(&selection, parts).collect())
 }
 
-/// Where a predicate may leave chunks out, each chunk is a unit.
-fn by_chunk(handle: &Handle, selection: &Selection, fold: &Fold) -> Result<Option<Vec<Selection>>> {
-    let Ok(grid) = handle.schema().grid() else { return Ok(None) };
-    if fold.predicate.is_none() || grid.rank() != selection.rank() {
-        return Ok(None);
-    }
+/// Each chunk by itself, unless there are very many.
+fn by_chunk(handle: &Handle, selection: &Selection) -> Option<Vec<Selection>> {
+    let grid = handle.schema().grid().ok().filter(|grid| grid.rank() == selection.rank())?;
     let touched = grid.touched(selection);
     if touched.remaining() > CHUNK_UNITS {
-        return Ok(None);
+        return None;
     }
     let parts = touched.filter_map(|coords| selection.clip(&grid.region(&coords)).map(|(part, _)| part));
-    Ok(Some(parts.collect()))
+    Some(parts.collect())
 }
 
 /// Folds one unit of a selection.
@@ -161,17 +190,13 @@ pub fn fold_unit(
     unit: &Unit,
     options: &Options,
 ) -> Result<Partial> {
-    let (number, field, selection) = field_of(handle, request)?;
-    let shape = handle.schema().shape().ok_or_else(|| Error::invalid("positions cannot be counted"))?;
-    let slices = unit.slices.iter().map(|&(start, end, step)| Slice { start, end, step });
-    let part = Selection::new(slices, &shape).map_err(|e| e.in_array(&handle.schema().name))?;
+    if handle.schema().sparse {
+        return rows::fold_unit(handle, request, fold, unit, options);
+    }
+    let (number, selection, part) = share(handle, request, unit)?;
+    let field = &handle.schema().fields[usize::from(number)];
     let request = Request { target: Target::Cells(part), ..request.clone() };
     let extents = selection.shape();
-    if unit.place.len() != extents.len()
-        || unit.place.iter().zip(&extents).any(|(p, n)| p.1 > *n || p.0 > p.1)
-    {
-        return Err(Error::invalid("a unit of another selection").in_array(&handle.schema().name));
-    }
     let lists: Vec<Lists> = (0..extents.len())
         .map(|d| {
             let (start, end) = unit.place[d];
@@ -181,15 +206,12 @@ pub fn fold_unit(
     let slots = layout::slot_box(&fold.roles, &lists);
     let mut partial =
         Partial { number: unit.number, slots: slots.bounds().to_vec(), states: Vec::new(), skipped: false };
-    if let Some(wanted) = fold.fast(&field) {
+    if let Some(wanted) = fold.fast(field) {
         partial.states = fast_states(handle, &request, fold, wanted, options)?;
         return Ok(partial);
     }
-    let cells = slots.cells().and_then(|n| usize::try_from(n).ok());
-    let cells = cells.ok_or_else(|| Error::limit("slots", u64::MAX, usize::MAX as u64))?;
-    options.check_memory("the results", (cells as u64).saturating_mul(size_of::<State>() as u64))?;
-    partial.states = vec![State::new(&fold.reducer, field.dtype)?; cells];
-    if fold.predicate.as_ref().is_some_and(|p| !may_match(handle, &request, number, &field, p)) {
+    partial.states = fold.states(handle, number, &slots, options)?;
+    if fold.predicate.as_ref().is_some_and(|p| !may_match(handle, &request, number, field, p)) {
         partial.skipped = true;
         return Ok(partial);
     }
@@ -203,10 +225,25 @@ pub fn fold_unit(
                 &copied
             }
         };
-        let dealer = Dealer::<T>::new(fold, &field, values, block.validity(), &extents, &block.shape, &lists);
+        let dealer = Dealer::<T>::new(fold, field, values, block.validity(), &extents, &block.shape, &lists);
         dealer.deal(&slots, &whole_shape(fold, &selection), &mut partial.states)?;
     }, else => return Err(Error::unsupported(format!("folds of {}", field.dtype))));
     Ok(partial)
+}
+
+/// The field that a unit is of, the whole selection, and the unit's part of it.
+pub(super) fn share(handle: &Handle, request: &Request, unit: &Unit) -> Result<(u16, Selection, Selection)> {
+    let (number, _, selection) = field_of(handle, request)?;
+    let shape = handle.schema().shape().ok_or_else(|| Error::invalid("positions cannot be counted"))?;
+    let slices = unit.slices.iter().map(|&(start, end, step)| Slice { start, end, step });
+    let part = Selection::new(slices, &shape).map_err(|e| e.in_array(&handle.schema().name))?;
+    let extents = selection.shape();
+    if unit.place.len() != extents.len()
+        || unit.place.iter().zip(&extents).any(|(p, n)| p.1 > *n || p.0 > p.1)
+    {
+        return Err(Error::invalid("a unit of another selection").in_array(&handle.schema().name));
+    }
+    Ok((number, selection, part))
 }
 
 fn whole_shape(fold: &Fold, selection: &Selection) -> Vec<u64> {
@@ -234,7 +271,7 @@ fn fast_states(
 fn may_match(handle: &Handle, request: &Request, number: u16, field: &Field, predicate: &Predicate) -> bool {
     any_chunk(handle, request, |chunk| {
         let stats = handle.source().stats(chunk, Column::Field(number));
-        predicate.may_match(field.dtype, field.fill.as_ref(), &stats)
+        predicate.may_match(field.dtype, field.missing(), &stats)
     })
 }
 
@@ -333,7 +370,7 @@ impl<'a, T: Cell> Judge<'a, T> {
             _ => None,
         };
         let tests = fold.predicate.iter().chain(also);
-        let tests = tests.map(|p| p.test(field.dtype, field.fill.as_ref())).collect();
+        let tests = tests.map(|p| p.test(field.dtype, field.missing())).collect();
         Self { tests, values, validity, indexed: fold.reducer.indexed() }
     }
 
@@ -360,7 +397,7 @@ impl<'a, T: Cell> Judge<'a, T> {
 }
 
 /// The number of a state among all slots, from its number in its box.
-fn global_slot(i: usize, slots: &Region, whole: &[u64]) -> usize {
+pub(super) fn global_slot(i: usize, slots: &Region, whole: &[u64]) -> usize {
     let mut rest = i as u64;
     let (mut flat, mut stride) = (0_u64, 1_u64);
     for d in (0..whole.len()).rev() {
@@ -451,16 +488,6 @@ impl Merger {
         Ok(())
     }
 
-    /// The state of a slot, to be added to.
-    pub(super) fn state(&mut self, slot: usize) -> Result<&mut State> {
-        let missing = || Error::invalid("a slot outside the result");
-        let held = self.states.get_mut(slot).ok_or_else(missing)?;
-        if held.is_none() {
-            *held = Some(State::new(&self.reducer, self.dtype)?);
-        }
-        held.as_mut().ok_or_else(missing)
-    }
-
     /// What all of them gave.
     ///
     /// # Errors
@@ -477,8 +504,11 @@ impl Merger {
 /// # Errors
 /// As [`fold_unit`]; `Limit` when the states do not fit the memory limit.
 pub fn fold(handle: &Handle, request: &Request, fold: &Fold, options: &Options) -> Result<Folded> {
+    let (number, field, selection) = field_of(handle, request)?;
+    if handle.schema().sparse {
+        return rows::fold_rows(handle, number, &selection, None, fold, options);
+    }
     let units = units(handle, request, fold, options)?;
-    let (_, field, _) = field_of(handle, request)?;
     let mut merger = Merger::new(handle, request, fold, options)?;
     let fast = fold.fast(&field).is_some();
     // The fast folds are parallel themselves and tell how far they are.
@@ -493,7 +523,12 @@ pub fn fold(handle: &Handle, request: &Request, fold: &Fold, options: &Options) 
         }
         Ok(partial)
     };
-    for batch in units.chunks(if fast { 1 } else { AT_ONCE }) {
+    // Chunks that are not cut may be large.
+    let largest = units.iter().map(Unit::cells).max().unwrap_or(0);
+    let room = largest.saturating_mul(2 * fixed_size(handle, number)? as u64).max(1);
+    let at_once = options.memory.map_or(AT_ONCE as u64, |memory| (memory / room).clamp(1, AT_ONCE as u64));
+    let at_once = usize::try_from(at_once).unwrap_or(AT_ONCE);
+    for batch in units.chunks(if fast { 1 } else { at_once }) {
         let partials: Vec<Partial> = options.run(|| {
             if batch.len() > 1 {
                 batch.par_iter().map(one).collect::<Result<_>>()

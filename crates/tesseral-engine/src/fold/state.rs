@@ -3,6 +3,7 @@
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use tesseral_core::{DType, Element, Error, Result, Scalar, dispatch_element};
 
+use super::bins::Bins;
 use super::norms::Norms;
 use super::predicate::{Number, Predicate};
 use super::product::Product;
@@ -131,8 +132,8 @@ impl State {
                 let range = if ranges.len() == 1 { ranges.first() } else { ranges.get(slot) };
                 let &(low, high) = range.ok_or_else(mismatch)?;
                 let bins = Bins::new(low.to_f64(), high.to_f64(), counts.len());
-                for value in values {
-                    match bins.of(value.to_f64()) {
+                for &value in values {
+                    match bins.of(value) {
                         Some(bin) => counts[bin] += 1,
                         None => *nans += 1,
                     }
@@ -264,7 +265,7 @@ impl Values {
             }
             let place = q.clamp(0.0, 1.0) * (values.len() - 1) as f64;
             let (low, part) = (place.floor() as usize, place - place.floor());
-            let order = |a: &T, b: &T| a.partial_cmp(b).unwrap_or(std::cmp::Ordering::Equal);
+            let order = |a: &T, b: &T| a.widen().key().cmp(&b.widen().key());
             let (_, &mut first, above) = values.select_nth_unstable_by(low, order);
             let next = above.iter().copied().min_by(order);
             let exact = |value: T| {
@@ -272,77 +273,36 @@ impl Values {
             };
             let Some(next) = next.filter(|_| part > 0.0) else { return Some(exact(first)) };
             if T::IS_FLOAT {
-                let (a, b) = (first.to_f64(), next.to_f64());
-                return Some(Number::Float(if a == b { a } else { a + (b - a) * part }));
+                return Some(Number::Float(between(first.to_f64(), next.to_f64(), part)));
             }
             let (a, b) = (first.to_i128(), next.to_i128());
-            Some(if a == b { Number::Int(a) } else { Number::Float(a as f64 + (b - a) as f64 * part) })
+            Some(if a == b { Number::Int(a) } else { Number::Float(between_integers(a, b, part)) })
         }, else => None)
     }
 }
 
-/// Equal bins from `low` to `high`, the last closed; values outside go to the bins at the ends.
-pub(super) struct Bins {
-    low: f64,
-    high: f64,
-    count: usize,
+/// A part of the way from one value to a larger one. From or to an infinity, all of the way is infinite.
+fn between(a: f64, b: f64, part: f64) -> f64 {
+    let way = b - a;
+    match (a == b, a.is_infinite() || b.is_infinite()) {
+        (true, _) => a,
+        (_, true) => a + b,
+        _ if way.is_finite() => a + way * part,
+        _ => a * (1.0 - part) + b * part,
+    }
 }
 
-impl Bins {
-    pub(super) fn new(low: f64, high: f64, count: usize) -> Self {
-        Self { low, high, count: count.max(1) }
+/// The same between integers: whole steps are taken as integers, so that large ones are rounded once.
+#[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::float_cmp)]
+fn between_integers(a: i128, b: i128, part: f64) -> f64 {
+    if part == 0.5 {
+        return (a + b) as f64 / 2.0;
     }
-
-    #[allow(clippy::cast_precision_loss)]
-    fn edge(&self, i: usize) -> f64 {
-        if i == self.count {
-            return self.high;
-        }
-        self.low + (self.high - self.low) * (i as f64 / self.count as f64)
-    }
-
-    /// The bin of a value; `None` for NaN.
-    #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss)]
-    fn of(&self, value: f64) -> Option<usize> {
-        if value.is_nan() {
-            return None;
-        }
-        let width = self.high - self.low;
-        if value <= self.low || width <= 0.0 {
-            return Some(0);
-        }
-        if value >= self.high {
-            return Some(self.count - 1);
-        }
-        // The quotient may be off by one where it rounds across an edge; the edges decide.
-        let mut bin = (((value - self.low) / width * self.count as f64) as usize).min(self.count - 1);
-        while bin > 0 && value < self.edge(bin) {
-            bin -= 1;
-        }
-        while bin + 1 < self.count && value >= self.edge(bin + 1) {
-            bin += 1;
-        }
-        Some(bin)
-    }
-
-    /// The edges, one more than bins.
-    pub(super) fn edges(&self) -> Vec<f64> {
-        (0..=self.count).map(|i| self.edge(i)).collect()
-    }
+    let way = (b - a) as f64 * part;
+    (a + way.floor() as i128) as f64 + (way - way.floor())
 }
 
 impl Reducer {
-    /// Edges of the bins of a histogram with one range.
-    pub fn edges(&self) -> Option<Vec<f64>> {
-        match self {
-            Self::Histogram { bins, ranges } => {
-                let &(low, high) = ranges.first()?;
-                Some(Bins::new(low.to_f64(), high.to_f64(), *bins as usize).edges())
-            }
-            _ => None,
-        }
-    }
-
     /// Whether it asks for the place of each cell in its fibre.
     pub(super) fn indexed(&self) -> bool {
         matches!(self, Self::ArgMin | Self::ArgMax)

@@ -23,7 +23,7 @@ pub(crate) fn summarize(
         return Err(Error::invalid("one column is folded at a time").in_array(&schema.name));
     };
     let (dtype, fill): (DType, Option<&Scalar>) = match *column {
-        Column::Field(f) => schema.fields.get(usize::from(f)).map(|f| (f.dtype, f.fill.as_ref())),
+        Column::Field(f) => schema.fields.get(usize::from(f)).map(|f| (f.dtype, f.missing())),
         Column::Dim(d) => schema.dims.get(usize::from(d)).map(|d| (d.dtype, None)),
         _ => None,
     }

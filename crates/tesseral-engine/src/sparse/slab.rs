@@ -30,7 +30,7 @@ fn meet(a: &(Scalar, Scalar), b: &(Scalar, Scalar)) -> bool {
 }
 
 /// The box of a sparse chunk.
-pub(super) fn bounds(chunk: &PlannedChunk) -> &[(Scalar, Scalar)] {
+pub(crate) fn bounds(chunk: &PlannedChunk) -> &[(Scalar, Scalar)] {
     match &chunk.cover {
         Cover::Bounds(bounds) => bounds,
         Cover::Exact(_) => &[],

@@ -161,7 +161,7 @@ pub(crate) fn runs(region: &Region, part: &Region, order: Order) -> Vec<(usize, 
 /// Statistics of the cells of one field of one chunk.
 pub(super) fn statistics(field: &Field, cells: &[u8], validity: Option<&[u8]>) -> Result<ChunkStats> {
     let mut summary = Summary::new(field.dtype, Wanted::ALL)?;
-    summary.fold(cells, validity, field.fill.as_ref())?;
+    summary.fold(cells, validity, field.missing())?;
     Ok(chunk_stats(&summary))
 }
 

@@ -22,7 +22,7 @@ pub(super) fn scalar(dtype: DType, native: &[u8]) -> Result<Scalar> {
 /// same as a fill that is NaN.
 pub fn is_null(field: &Field, cell: Option<&[u8]>) -> bool {
     let Some(bytes) = cell else { return true };
-    let Some(fill) = &field.fill else { return false };
+    let Some(fill) = field.missing() else { return false };
     let Ok(value) = scalar(field.dtype, bytes) else { return false };
     let nan = |v: &Scalar| v.as_f64().is_some_and(f64::is_nan);
     value.bytes() == fill.bytes()

@@ -9,8 +9,8 @@ use tesseral_core::{
     Scalar, Selection, Slice,
 };
 use tesseral_engine::kernel::cast;
-use tesseral_engine::{Grids, Options, RechunkPlan, WriteSession, available_memory, spreadable};
-use tesseral_format::{Access, ArraySpec, CodecSpec, CreateOptions, Format, PlannedChunk};
+use tesseral_engine::{Grids, Options, RechunkPlan, WriteSession, available_memory, divisible, spreadable};
+use tesseral_format::{ArraySpec, CodecSpec, CreateOptions, Format};
 use tesseral_store::{MemoryStore, Overwrite};
 
 use super::cells::PlannedCells;
@@ -19,7 +19,7 @@ use super::lossy;
 use super::options::{ConvertOptions, SparseAs, unknown_dim};
 use super::rows::PlannedRows;
 use crate::variable::{Variable, Variables, kept_with_array, merge, plain_name};
-use crate::{Array, Container, registry};
+use crate::{Container, registry};
 
 /// Arrays that a source keeps in one piece are cut to chunks of about this many bytes.
 pub(crate) const CHUNK: u64 = 4 << 20;
@@ -340,8 +340,11 @@ impl Drawn {
             None => default,
         };
         // Where any part of a chunk can be had by itself, old chunks set no bounds.
-        let source_chunk =
-            if from.sparse || divisible(array, &selection)? { chunk.clone() } else { source_chunk };
+        let source_chunk = if from.sparse || divisible(array.handle(), &array.request(&selection))? {
+            chunk.clone()
+        } else {
+            source_chunk
+        };
         let dims = from.dims.iter().zip(selection.slices());
         let dims =
             dims.zip(&chunk).map(|((dim, slice), chunk)| dimension(dim, slice, *chunk, capabilities.domains));
@@ -352,6 +355,7 @@ impl Drawn {
             // Among cells that are not there, a fill says so, whatever it is.
             fill: if from.sparse { field.fill.clone() } else { fill(field, dtype) },
             fill_valid: field.fill_valid,
+            default_fill: false,
             enumeration: field.enumeration.clone(),
             codecs: Vec::new(),
             cell: field.cell,
@@ -425,26 +429,6 @@ fn first(selection: &Selection) -> Result<Selection> {
     let slices = selection.slices().iter().map(|s| Slice::new(s.start, s.start + 1));
     let bounds: Vec<u64> = selection.slices().iter().map(|s| s.end).collect();
     Selection::new(slices, &bounds)
-}
-
-/// Whether parts of a chunk are read without the rest of it.
-fn divisible(array: &Array, selection: &Selection) -> Result<bool> {
-    if selection.cells() == Some(0) {
-        return Ok(false);
-    }
-    let plan = array.handle().source().plan(&array.request(&first(selection)?))?;
-    // Cells that come by the thousand cost as much as the chunk when they are asked for one by one.
-    let parted = |chunk: &PlannedChunk| {
-        matches!(chunk.access, Access::Direct { .. } | Access::Coded { granule: Some(..=64) })
-    };
-    // Bytes that are not in reach are fetched by whole chunks.
-    let source = array.handle().source();
-    for part in plan.chunks.iter().flat_map(|chunk| &chunk.parts) {
-        if array.handle().store().resident(source.object(part.object))?.is_none() {
-            return Ok(false);
-        }
-    }
-    Ok(!plan.chunks.is_empty() && plan.chunks.iter().all(parted))
 }
 
 fn bytes(chunk: &[u64], field: &Field) -> u64 {

@@ -1,4 +1,5 @@
-//! Covariance and correlation of the variables of a table: means first, then products of deviations from them.
+//! Covariance and correlation of the variables of a table: means first, then products of deviations from them. Where cells do not
+//! count, two variables are compared over the observations that have both.
 
 use tesseral_core::Element;
 use tesseral_core::{Error, Result, Selection, Slice, dispatch_element};
@@ -6,6 +7,7 @@ use tesseral_engine::fold::{Fold, Reducer, Role, State};
 use tesseral_engine::kernel::summary::Wanted;
 
 use super::document::{Operation, Reduction};
+use super::execution::{self, left_out};
 use super::outcome::{Answer, Outcome};
 use super::parse::bad;
 use super::plan::{Plan, axis};
@@ -20,49 +22,22 @@ pub(super) fn run(plan: &Plan, operation: &Operation) -> Result<Outcome> {
     }
     let [token] = operation.axes.as_slice() else { return Err(bad(key, "exactly one axis of observations")) };
     let over = axis(&plan.array, key, token)?;
-    if plan.predicate.is_some() || plan.masks.iter().any(Option::is_some) {
-        return Err(bad(key, "it takes every cell: `filter` and `label_filter` do not go with it"));
-    }
-    let field = plan.array.selected_field();
-    if field.nullable {
-        return Err(Error::unsupported(format!("query key `{key}`: fields that can be null")));
-    }
     let shape = plan.selection.shape();
     let order = usize::try_from(shape[1 - over]).unwrap_or(usize::MAX);
-    let room = (order as u64).saturating_mul(order as u64).saturating_mul(24);
-    plan.array.options().check_memory("the matrix", room)?;
-    let mut roles = vec![Role::Keep; 2];
-    roles[over] = Role::Reduce;
-    let means = plan.folded(&Fold::new(Reducer::Summary(Wanted::SUM), roles))?;
-    let means: Vec<f64> = means
-        .states
-        .iter()
-        .map(|state| match state {
-            State::Summary(summary) if summary.nans() == 0 => summary.mean().unwrap_or(f64::NAN),
-            _ => f64::NAN,
-        })
-        .collect();
-    let products = products(plan, over, &means)?;
-    let n = shape[over];
-    #[allow(clippy::cast_precision_loss)]
-    let value = |i: usize, j: usize| {
-        let (i, j) = if i <= j { (i, j) } else { (j, i) };
-        products[i * order + j] / n as f64
-    };
+    let gaps = plan.predicate.is_some()
+        || plan.array.selected_field().nullable
+        || plan.masks.iter().any(Option::is_some);
+    let mut table = Table::new(plan, over, order, gaps)?;
+    table.fold(plan)?;
     let answers = (0..order * order).map(|at| {
         let (i, j) = (at / order, at % order);
-        Answer::Float(match operation.reduction {
-            Reduction::Correlation => {
-                let scale = (value(i, i) * value(j, j)).sqrt();
-                let correlation = value(i, j) / scale;
-                // Rounding may step over the ends.
-                if i == j && scale > 0.0 { 1.0 } else { correlation.clamp(-1.0, 1.0) }
-            }
-            _ => value(i, j),
-        })
+        match operation.reduction {
+            Reduction::Correlation => table.correlation(i, j),
+            _ => table.pair(i, j).covariance(),
+        }
     });
     Ok(Outcome {
-        answers: answers.collect(),
+        answers: answers.map(Answer::from).collect(),
         shape: Some(vec![order as u64, order as u64]),
         elements: plan.selection.cells(),
         strategy: "in_memory_materialize",
@@ -70,53 +45,162 @@ pub(super) fn run(plan: &Plan, operation: &Operation) -> Result<Outcome> {
     })
 }
 
-/// Sums of products of deviations, for variables `i <= j`, compensated.
-fn products(plan: &Plan, over: usize, means: &[f64]) -> Result<Vec<f64>> {
-    let order = means.len();
-    let dtype = plan.array.selected_field().dtype;
-    let size = dtype.size().unwrap_or(8) as u64;
-    let (mut sums, mut lost) = (vec![0.0; order * order], vec![0.0; order * order]);
-    let slice = plan.selection.slices()[over];
-    let shape = plan.array.schema().shape().unwrap_or_default();
-    let budget = plan.array.options().memory.map_or(PIECE, |memory| PIECE.min(memory / 8));
-    let at_once = (budget / size / (order as u64).max(1)).max(1);
-    let mut first = 0;
-    while first < slice.count() {
-        plan.array.options().cancel.check()?;
-        let next = (first + at_once).min(slice.count());
-        let mut slices = plan.selection.slices().to_vec();
-        slices[over] = Slice {
-            start: slice.start + first * slice.step,
-            end: (slice.start + (next - 1) * slice.step + 1).min(slice.end),
-            step: slice.step,
+/// A compensated sum.
+#[derive(Clone, Copy, Default)]
+struct Sum {
+    sum: f64,
+    lost: f64,
+}
+
+impl Sum {
+    fn add(&mut self, x: f64) {
+        let (sum, total) = (self.sum, self.sum + x);
+        self.lost += if sum.abs() >= x.abs() { (sum - total) + x } else { (x - total) + sum };
+        self.sum = total;
+    }
+
+    fn value(self) -> f64 {
+        if self.sum.is_finite() { self.sum + self.lost } else { self.sum }
+    }
+}
+
+/// Two variables over the observations that have both, as sums of deviations from a centre of each.
+#[derive(Clone, Copy, Default)]
+struct Pair {
+    count: u64,
+    a: Sum,
+    b: Sum,
+    aa: Sum,
+    ab: Sum,
+    bb: Sum,
+}
+
+impl Pair {
+    fn see(&mut self, a: f64, b: f64) {
+        self.count += 1;
+        let sums = [&mut self.a, &mut self.b, &mut self.aa, &mut self.ab, &mut self.bb];
+        sums.into_iter().zip([a, b, a * a, a * b, b * b]).for_each(|(sum, x)| sum.add(x));
+    }
+
+    /// The mean product of deviations from the means; `None` of no observation.
+    #[allow(clippy::cast_precision_loss)]
+    fn moment(&self, product: Sum, a: Sum, b: Sum) -> Option<f64> {
+        let n = self.count as f64;
+        (self.count > 0).then(|| (product.value() - a.value() * (b.value() / n)) / n)
+    }
+
+    fn covariance(&self) -> Option<f64> {
+        self.moment(self.ab, self.a, self.b)
+    }
+}
+
+/// Variables beside one another.
+struct Table {
+    over: usize,
+    order: usize,
+    /// Some cells may not count.
+    gaps: bool,
+    /// About the mean of each variable.
+    centres: Vec<f64>,
+    /// Of variables `i <= j`, at `i * order + j`.
+    pairs: Vec<Pair>,
+}
+
+impl Table {
+    fn new(plan: &Plan, over: usize, order: usize, gaps: bool) -> Result<Self> {
+        let pairs = (order as u64).saturating_mul(order as u64);
+        let options = plan.array.options();
+        options.check_memory("the matrix", pairs.saturating_mul(size_of::<Pair>() as u64))?;
+        let mut roles = vec![Role::Keep; 2];
+        roles[over] = Role::Reduce;
+        let mut fold = Fold::new(Reducer::Summary(Wanted::SUM), roles);
+        fold.predicate.clone_from(&plan.predicate);
+        fold.masks.clone_from(&plan.masks);
+        let centre = |state: &State| match state {
+            State::Summary(summary) => summary.mean().filter(|mean| mean.is_finite()).unwrap_or(0.0),
+            _ => 0.0,
         };
-        let block = plan.array.read(&Selection::new(slices, &shape)?)?;
-        let rows = usize::try_from(next - first).unwrap_or(0);
+        let centres = plan.folded(&fold)?.states.iter().map(centre).collect();
+        Ok(Self { over, order, gaps, centres, pairs: vec![Pair::default(); order * order] })
+    }
+
+    fn pair(&self, i: usize, j: usize) -> &Pair {
+        &self.pairs[i.min(j) * self.order + i.max(j)]
+    }
+
+    fn correlation(&self, i: usize, j: usize) -> Option<f64> {
+        let pair = self.pair(i, j);
+        let (a, b) = match self.gaps {
+            true => (pair.moment(pair.aa, pair.a, pair.a)?, pair.moment(pair.bb, pair.b, pair.b)?),
+            false => (self.pair(i, i).covariance()?, self.pair(j, j).covariance()?),
+        };
+        let (scale, covariance) = (a.sqrt() * b.sqrt(), pair.covariance()?);
+        // Rounding may step over the ends.
+        Some(if i == j && scale > 0.0 { 1.0 } else { (covariance / scale).clamp(-1.0, 1.0) })
+    }
+
+    /// Reads the selection, some observations at a time.
+    fn fold(&mut self, plan: &Plan) -> Result<()> {
+        let dtype = plan.array.selected_field().dtype;
+        let size = dtype.size().unwrap_or(8) as u64;
+        let slice = plan.selection.slices()[self.over];
+        let shape = plan.array.schema().shape().unwrap_or_default();
+        let budget = plan.array.options().memory.map_or(PIECE, |memory| PIECE.min(memory / 8));
+        let at_once = (budget / size / (self.order as u64).max(1)).max(1);
+        let mut first = 0;
+        while first < slice.count() {
+            plan.array.options().cancel.check()?;
+            let next = (first + at_once).min(slice.count());
+            let mut slices = plan.selection.slices().to_vec();
+            slices[self.over] = Slice {
+                start: slice.start + first * slice.step,
+                end: (slice.start + (next - 1) * slice.step + 1).min(slice.end),
+                step: slice.step,
+            };
+            self.see(plan, &Selection::new(slices, &shape)?)?;
+            first = next;
+        }
+        Ok(())
+    }
+
+    fn see(&mut self, plan: &Plan, part: &Selection) -> Result<()> {
+        let block = plan.array.read(part)?;
+        let rows = usize::try_from(block.shape[self.over]).unwrap_or(0);
+        let order = self.order;
+        let dtype = plan.array.selected_field().dtype;
+        let place = |i: usize| if self.over == 0 { i } else { i % rows * order + i / rows };
         let mut deviations = vec![0.0; rows * order];
         dispatch_element!(dtype, T => {
-            let cells = block.bytes().chunks_exact(size_of::<T>());
-            for (i, cell) in cells.enumerate() {
-                let value = bytemuck::pod_read_unaligned::<T>(cell);
-                let (row, variable) = if over == 0 { (i / order, i % order) } else { (i % rows, i / rows) };
-                deviations[row * order + variable] = deviation(value, means[variable]);
+            for (i, cell) in block.bytes().chunks_exact(size_of::<T>()).enumerate() {
+                let at = place(i);
+                deviations[at] = deviation(bytemuck::pod_read_unaligned::<T>(cell), self.centres[at % order]);
             }
         }, else => return Err(Error::unsupported(format!("matrices of {dtype}"))));
-        for row in deviations.chunks_exact(order) {
-            for (i, &a) in row.iter().enumerate() {
-                for (j, &b) in row.iter().enumerate().skip(i) {
-                    let at = i * order + j;
-                    let (sum, x) = (sums[at], a * b);
-                    let total: f64 = sum + x;
-                    lost[at] +=
-                        if f64::abs(sum) >= f64::abs(x) { (sum - total) + x } else { (x - total) + sum };
-                    sums[at] = total;
+        let mut counts = vec![true; if self.gaps { rows * order } else { 0 }];
+        if self.gaps {
+            let out = left_out(plan, &block, &execution::place(plan, part))?;
+            for i in 0..counts.len() {
+                let null = block.validity().is_some_and(|validity| validity[i] == 0);
+                counts[place(i)] = !null && !out.as_ref().is_some_and(|out| out[i]);
+            }
+        }
+        for (r, row) in deviations.chunks_exact(order).enumerate() {
+            let there = |i: usize| !self.gaps || counts[r * order + i];
+            for i in (0..order).filter(|i| there(*i)) {
+                for j in (i..order).filter(|j| there(*j)) {
+                    let pair = &mut self.pairs[i * order + j];
+                    if self.gaps {
+                        pair.see(row[i], row[j]);
+                    } else {
+                        // Deviations from the mean itself add up to nothing.
+                        pair.count += 1;
+                        pair.ab.add(row[i] * row[j]);
+                    }
                 }
             }
         }
-        first = next;
+        Ok(())
     }
-    let whole = |(sum, lost): (&f64, &f64)| if sum.is_finite() { sum + lost } else { *sum };
-    Ok(sums.iter().zip(&lost).map(whole).collect())
 }
 
 /// How far a cell lies from a mean; integers beyond 2^53 are not rounded first.

@@ -77,7 +77,7 @@ impl Plan {
         let field = array.selected_field();
         if let Some(null) = document.filter.as_ref().and_then(|f| f.null)
             && null
-            && field.fill.is_none()
+            && field.missing().is_none()
             && !field.nullable
         {
             return Err(bad("filter.is_null", "the array declares no fill value, so no cell can be null"));
@@ -152,7 +152,7 @@ impl Plan {
         }
         if operation.reduction == Reduction::NullCount {
             let field = self.array.selected_field();
-            if operation.fill.is_none() && field.fill.is_none() && !field.nullable {
+            if operation.fill.is_none() && field.missing().is_none() && !field.nullable {
                 return Err(bad("null_count.fill", "the array declares no fill value, so one is needed"));
             }
         }
@@ -235,7 +235,7 @@ impl Plan {
     /// Cuts the query into at most `n` jobs that can run anywhere.
     ///
     /// # Errors
-    /// `Unsupported` for queries of sparse arrays and those that take more than one pass: matrices, transforms, cells without a
+    /// `Unsupported` for queries that take more than one pass: matrices, transforms, cells without a
     /// reduction; a histogram without `min` and `max` takes its first pass here.
     pub fn split(&self, n: usize) -> Result<Vec<Job>> {
         let operation = self.document.operation.as_ref().map(|op| op.reduction);
@@ -244,9 +244,6 @@ impl Plan {
             None | Some(Reduction::Covariance | Reduction::Correlation | Reduction::Transform)
         ) {
             return Err(Error::unsupported("splitting a query that is no single fold"));
-        }
-        if self.array.schema().sparse {
-            return Err(Error::unsupported("splitting a query of a sparse array").in_array(self.array.name()));
         }
         let fold = self.fold()?;
         let request = self.array.request(&self.selection);

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use tesseral_core::{Error, ErrorKind, Result};
 use tesseral_engine::fold::{self, Fold, Reducer, Role, State};
 use tesseral_engine::kernel::summary::Wanted;
+use tesseral_format::Column;
 
 use super::document::Reduction;
 use super::outcome::{Answer, Outcome, answer};
@@ -23,30 +24,23 @@ pub struct Settings {
     pub memory: Option<u64>,
 }
 
-/// The array of that name, or the field of that name of the only array; `None` when there is none.
+/// The array of that name, or the field of that name of the only array, or `array/field`; `None` when there is none.
 ///
 /// # Errors
 /// What loading its metadata meets; `InvalidRequest` for an array of several fields.
 pub fn find(container: &Container, name: &str) -> Result<Option<Array>> {
-    let error = match container.array(name) {
-        Ok(array) if array.schema().fields.len() > 1 => {
+    match container.find(name) {
+        Ok((array, Some(Column::Field(field)))) => Ok(Some(array.field_at(field))),
+        Ok((array, None)) if array.schema().fields.len() > 1 => {
             let fields: Vec<&str> = array.schema().fields.iter().map(|f| f.name.as_str()).collect();
             let detail = format!("query key `dataset`: {name:?} has several fields");
-            return Err(Error::invalid(detail).hint(format!("name one of {}", fields.join(", "))));
+            Err(Error::invalid(detail).hint(format!("name one of {}", fields.join(", "))))
         }
-        Ok(array) => return Ok(Some(array)),
-        Err(error) => error,
-    };
-    if !matches!(error.kind(), ErrorKind::NotFound { .. }) {
-        return Err(error);
+        Ok((array, None)) => Ok(Some(array)),
+        Ok((_, Some(_))) => Err(Error::invalid(format!("query key `dataset`: {name:?} is a dimension"))),
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound { .. }) => Ok(None),
+        Err(error) => Err(error),
     }
-    if container.len() == 1 {
-        let array = container.array_at(0)?;
-        if array.schema().field(name).is_ok() {
-            return array.field(name).map(Some);
-        }
-    }
-    Ok(None)
 }
 
 impl Plan {
@@ -80,10 +74,6 @@ impl Plan {
 
     /// Folds the selection.
     pub(super) fn folded(&self, fold: &Fold) -> Result<fold::Folded> {
-        if self.array.schema().sparse {
-            let (handle, field) = (self.array.handle(), self.array.field_number());
-            return fold::fold_rows(handle, field, &self.selection, None, fold, self.array.options());
-        }
         let request = self.array.request(&self.selection);
         fold::fold(self.array.handle(), &request, fold, self.array.options())
     }

@@ -90,10 +90,10 @@ fn pad(pad: Pad, field: &Field) -> Result<Option<Scalar>> {
         Pad::Zero => Number::Int(0).to_scalar(dtype),
         Pad::Nan if dtype.class() == Class::Float => Scalar::parse(dtype, "NaN").ok(),
         Pad::Nan => return Err(bad("window.pad", format!("there is no NaN in {dtype}"))),
-        Pad::Fill if field.fill.is_none() => {
+        Pad::Fill if field.missing().is_none() => {
             return Err(bad("window.pad", "the array declares no fill value"));
         }
-        Pad::Fill => field.fill.clone(),
+        Pad::Fill => field.missing().cloned(),
     };
     value.map(Some).ok_or_else(|| Error::unsupported(format!("windows over {dtype}")))
 }

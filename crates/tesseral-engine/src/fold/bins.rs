@@ -1,0 +1,73 @@
+//! Equal bins of a histogram.
+
+use tesseral_core::Element;
+
+use super::state::Reducer;
+
+/// Integers up to here are floats without rounding.
+const EXACT: f64 = (1_u64 << 53) as f64;
+
+/// Equal bins from `low` to `high`, the last closed; values outside go to the bins at the ends.
+pub(super) struct Bins {
+    low: f64,
+    high: f64,
+    count: usize,
+}
+
+impl Bins {
+    pub(super) fn new(low: f64, high: f64, count: usize) -> Self {
+        Self { low, high, count: count.max(1) }
+    }
+
+    #[allow(clippy::cast_precision_loss)]
+    fn edge(&self, i: usize) -> f64 {
+        if i == self.count {
+            return self.high;
+        }
+        let (width, part) = (self.high - self.low, i as f64 / self.count as f64);
+        if width.is_finite() { self.low + width * part } else { self.low * (1.0 - part) + self.high * part }
+    }
+
+    /// The bin of a value; `None` for NaN.
+    #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+    pub(super) fn of<T: Element>(&self, cell: T) -> Option<usize> {
+        let value = cell.to_f64();
+        if value.is_nan() {
+            return None;
+        }
+        if self.high <= self.low {
+            return Some(0);
+        }
+        // An integer that no float is must not be rounded across an edge.
+        let rounded = !T::IS_FLOAT && value.abs() > EXACT;
+        let reaches = |edge: f64| if rounded { cell.to_i128() >= edge.ceil() as i128 } else { value >= edge };
+        // Halves do not overflow. The quotient may be off by one where it rounds across an edge; the edges decide.
+        let part = (value / 2.0 - self.low / 2.0) / (self.high / 2.0 - self.low / 2.0);
+        let mut bin = ((part * self.count as f64) as usize).min(self.count - 1);
+        while bin > 0 && !reaches(self.edge(bin)) {
+            bin -= 1;
+        }
+        while bin + 1 < self.count && reaches(self.edge(bin + 1)) {
+            bin += 1;
+        }
+        Some(bin)
+    }
+
+    /// The edges, one more than bins.
+    fn edges(&self) -> Vec<f64> {
+        (0..=self.count).map(|i| self.edge(i)).collect()
+    }
+}
+
+impl Reducer {
+    /// Edges of the bins of a histogram with one range.
+    pub fn edges(&self) -> Option<Vec<f64>> {
+        match self {
+            Self::Histogram { bins, ranges } => {
+                let &(low, high) = ranges.first()?;
+                Some(Bins::new(low.to_f64(), high.to_f64(), *bins as usize).edges())
+            }
+            _ => None,
+        }
+    }
+}
