@@ -236,8 +236,8 @@ fn from_known(visitor: &Visitor<'_>, seen: Seen<'_>, summary: &mut Summary) -> R
             let stats = visitor.handle.source().stats(chunk, Column::Field(visitor.prepared.field));
             summary.merge_stats(&stats)
         }
-        // A cell nobody wrote is null in a nullable field, and equals the declared fill in any other.
-        Seen::Fill { cells } if field.nullable || field.missing().is_some() => {
+        // A cell nobody wrote is null, whatever a field without nulls shows there, unless its fill is declared to be a value.
+        Seen::Fill { cells } if !field.fill_valid && (field.nullable || field.fill.is_some()) => {
             summary.fold_nulls(cells).map(|()| true)
         }
         Seen::Fill { cells } => {

@@ -168,7 +168,7 @@ impl<'a> Visitor<'a> {
                 }
                 let cell = dense::fill_cell(self.field, self.prepared.size);
                 let filled = [u8::from(self.field.fill_valid)];
-                let valid = self.field.nullable.then_some(&filled[..]);
+                let valid = (self.field.nullable || self.field.default_fill).then_some(&filled[..]);
                 let still = Strides::from_elem(0, part.rank());
                 fold(&View::new(&cell, valid, 0, still, &part, self.prepared.size)?)?;
                 Ok(false)
@@ -238,9 +238,33 @@ impl<'a> Visitor<'a> {
         context: &Context<'_>,
         fold: &mut dyn FnMut(&View<'_>) -> Result<()>,
     ) -> Result<()> {
+        let gaps = self.field.default_fill && !self.field.nullable;
+        let written = gaps.then(|| written(&chunks, part)).flatten();
         let plan = ChunkPlan { chunks, uncovered: self.prepared.plan.uncovered, deletes: Vec::new() };
         let (values, validity) = dense::paint_part(self.handle, self.prepared, plan, part, context)?;
+        let validity = validity.or(written);
         let strides = row_major(&part.shape(), self.prepared.size);
         fold(&View::new(&values, validity.as_deref(), 0, strides, part, self.prepared.size)?)
     }
+}
+
+/// One byte per cell of a part, 0 where no chunk has it; `None` where all have.
+fn written(chunks: &[PlannedChunk], part: &Selection) -> Option<Vec<u8>> {
+    let shape = part.shape();
+    let mut out = vec![0_u8; usize::try_from(part.cells()?).ok()?];
+    for target in chunks.iter().filter_map(|chunk| Some(part.clip(chunk.cover.region()?)?.1)) {
+        let (Some(run), rows) = (target.bounds().last(), target.rank().saturating_sub(1)) else {
+            return None;
+        };
+        let mut at: SmallVec<[u64; 4]> = target.bounds().iter().map(|bound| bound.0).collect();
+        loop {
+            let first = at.iter().zip(&shape).fold(0, |flat, (p, n)| flat * n + p);
+            let first = usize::try_from(first).ok()?;
+            out.get_mut(first..first + usize::try_from(run.1 - run.0).ok()?)?.fill(1);
+            let Some(d) = (0..rows).rev().find(|&d| at[d] + 1 < target.end(d)) else { break };
+            at[d] += 1;
+            (d + 1..rows).for_each(|later| at[later] = target.start(later));
+        }
+    }
+    out.contains(&0).then_some(out)
 }

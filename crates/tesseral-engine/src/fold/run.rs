@@ -125,8 +125,9 @@ impl Fold {
         let plain = self.roles.iter().all(|role| matches!(role, Role::Keep | Role::Reduce));
         let whole = self.predicate.is_none() && self.masks.iter().all(Option::is_none);
         let scalar = self.roles.iter().all(|role| *role == Role::Reduce);
-        // They take cells equal to the fill for null, which here are values.
-        let ok = plain && whole && field.missing().is_none() && (scalar || !wanted.has(Wanted::INFINITIES));
+        // They take cells equal to the fill, and those nobody wrote, for null, which here are values.
+        let values = field.fill.is_none() || field.nullable;
+        let ok = plain && whole && values && (scalar || !wanted.has(Wanted::INFINITIES));
         ok.then_some(wanted)
     }
 }
