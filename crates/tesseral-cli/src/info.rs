@@ -15,8 +15,8 @@ use tesseral::{
 use crate::context::Context;
 use crate::failure::{Outcome, exit};
 use crate::messages::{Filter, Source, select};
+use crate::output;
 use crate::progress::Meter;
-use crate::{output, subject};
 
 /// Arguments of `tet info`.
 #[derive(Debug, Args)]
