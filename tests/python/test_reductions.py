@@ -666,3 +666,17 @@ def test_cells_that_nobody_wrote(folder):
         kept = cells[cells != -9].astype("f8")
         assert (stat["count"], stat["nulls"], stat["nan"]) == (100, nulls[name], int(np.isnan(kept).sum())), name
         assert (stat["min"], stat["max"], stat["sum"]) == (np.nanmin(kept), np.nanmax(kept), np.nansum(kept)), name
+        # Along a dimension, in rows that nobody wrote and in those that somebody wrote in part.
+        rows = json.loads(tet("stat", path, name, "--sum", "x", "--count", "x", "--median", "x", "--json"))["rows"]
+        for y, row in enumerate(rows):
+            inside = cells[y - 2][cells[y - 2] != -9].astype("f8") if 2 <= y < 6 else np.empty(0)
+            inside = inside[~np.isnan(inside)]
+            assert (row["count"], row["sum"]) == (inside.size, inside.sum()), (name, y)
+            assert row["median"] == (np.median(inside) if inside.size else None), (name, y)
+    # In query documents too, where cells that were written count whatever they hold.
+    for name, cells in written.items():
+        for more, kept in ({}, cells), ({"filter": {"ge": 3}}, cells[cells >= 3]):
+            asked = {"dataset": name, "nan_mean": [], **more}
+            answer = json.loads(tet("query", json.dumps(asked), "-t", path, "-x", "--json"))["execution"]
+            if kept.size:
+                assert math.isclose(answer["operation_nan_mean"], np.nanmean(kept.astype("f8")), rel_tol=1e-15), (name, more)

@@ -2,7 +2,7 @@
 
 use smallvec::SmallVec;
 use tesseral_core::{Error, Field, Result, Selection};
-use tesseral_format::{ChunkPlan, PlannedChunk};
+use tesseral_format::{ChunkPlan, PlannedChunk, Request, Uncovered};
 
 use crate::chunk::{ChunkCells, Workspace, with_workspace};
 use crate::dense::{self, Context, Prepared};
@@ -246,6 +246,16 @@ impl<'a> Visitor<'a> {
         let strides = row_major(&part.shape(), self.prepared.size);
         fold(&View::new(&values, validity.as_deref(), 0, strides, part, self.prepared.size)?)
     }
+}
+
+/// One byte per cell of a request, 0 where nobody wrote it; `None` where all were written.
+///
+/// # Errors
+/// What the plan meets.
+pub(crate) fn gaps(handle: &Handle, request: &Request) -> Result<Option<Vec<u8>>> {
+    let plan = handle.source().plan(request)?;
+    let open = request.selection().filter(|_| plan.uncovered == Uncovered::Fill);
+    Ok(open.and_then(|selection| written(&plan.chunks, selection)))
 }
 
 /// One byte per cell of a part, 0 where no chunk has it; `None` where all have.

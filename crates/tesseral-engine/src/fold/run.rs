@@ -19,6 +19,7 @@ use crate::kernel::block::Cell;
 use crate::kernel::summary::Wanted;
 use crate::options::Options;
 use crate::reduce::reduce;
+use crate::visit::gaps;
 
 /// Bytes of cells in a unit whose cells are dealt out one by one, and in one that the fast folds take.
 const UNIT: u64 = 16 << 20;
@@ -125,9 +126,8 @@ impl Fold {
         let plain = self.roles.iter().all(|role| matches!(role, Role::Keep | Role::Reduce));
         let whole = self.predicate.is_none() && self.masks.iter().all(Option::is_none);
         let scalar = self.roles.iter().all(|role| *role == Role::Reduce);
-        // They take cells equal to the fill, and those nobody wrote, for null, which here are values.
-        let values = field.fill.is_none() || field.nullable;
-        let ok = plain && whole && values && (scalar || !wanted.has(Wanted::INFINITIES));
+        // They take cells equal to a declared fill for null, which here are values.
+        let ok = plain && whole && field.missing().is_none() && (scalar || !wanted.has(Wanted::INFINITIES));
         ok.then_some(wanted)
     }
 }
@@ -217,6 +217,9 @@ pub fn fold_unit(
         return Ok(partial);
     }
     let block = dense::read(handle, &request, options)?;
+    // Cells that nobody wrote are no values, whatever a field without nulls shows there.
+    let written = if field.nullable { None } else { gaps(handle, &request)? };
+    let validity = block.validity().or(written.as_deref());
     dispatch_element!(field.dtype, T => {
         let copied: Vec<T>;
         let values: &[T] = match bytemuck::try_cast_slice(block.bytes()) {
@@ -226,7 +229,7 @@ pub fn fold_unit(
                 &copied
             }
         };
-        let dealer = Dealer::<T>::new(fold, field, values, block.validity(), &extents, &block.shape, &lists);
+        let dealer = Dealer::<T>::new(fold, field, values, validity, &extents, &block.shape, &lists);
         dealer.deal(&slots, &whole_shape(fold, &selection), &mut partial.states)?;
     }, else => return Err(Error::unsupported(format!("folds of {}", field.dtype))));
     Ok(partial)
