@@ -154,7 +154,7 @@ def test_queries(query):
             document = json.dumps({"dataset": array["name"], **json.loads(query)})
             check("query", document, "-t", path, code=(0, 2, 7))
             check("query", document, "-t", path, "-x", code=(0, 2, 7))
-    check("query", '{"dataset": "no such"}', "-t", SOUND[0], "-x")
+    check("query", '{"dataset": "no such"}', "-t", SOUND[0], "-x", code=3)
 
 
 def test_no_queries_were_asked():
