@@ -217,8 +217,8 @@ pub fn fold_unit(
         return Ok(partial);
     }
     let block = dense::read(handle, &request, options)?;
-    // Cells that nobody wrote are no values, whatever a field without nulls shows there.
-    let written = if field.nullable { None } else { gaps(handle, &request)? };
+    // Cells that nobody wrote are no values, whatever a field without nulls shows there. Without a fill there are none.
+    let written = if field.nullable || field.fill.is_none() { None } else { gaps(handle, &request)? };
     let validity = block.validity().or(written.as_deref());
     dispatch_element!(field.dtype, T => {
         let copied: Vec<T>;
