@@ -112,8 +112,60 @@ def test_nulls_are_kept_or_refused(tmp_path):
             assert done.returncode == 0, done.stderr
             assert same_bits(cells_of(out, "v", "i4", (10,)), cells)
         else:
-            assert done.returncode == 7 and "[6]" in done.stderr
+            assert done.returncode == 7 and "[6]" in done.stderr and "--fill" in done.stderr
             assert not out.exists()
+            tet("convert", source, out, "--fill", "3", code=7)
+            tet("convert", source, out, "--fill", "-1", "--check")
+            assert same_bits(cells_of(out, "v", "i4", (10,)), np.where(valid, cells, -1).astype("i4"))
+            found = tet_json("stat", out)
+            assert (found["count"], found["nulls"], found["sum"]) == (10, 1, cells[valid].sum())
+
+
+def partly(path, dtype, written):
+    """A dense array of 12 by 10 cells, a box of which was written, in two pieces."""
+    dims = [tiledb.Dim(f"d{i}", domain=(0, n - 1), tile=4, dtype=np.int32) for i, n in enumerate((12, 10))]
+    tiledb.Array.create(str(path), tiledb.ArraySchema(tiledb.Domain(*dims), [tiledb.Attr("v", dtype=dtype)], sparse=False))
+    with tiledb.open(str(path), "w") as array:
+        array[2:7, 3:8] = written[:, :]
+    with tiledb.open(str(path), "w") as array:
+        array[5:7, 3:8] = written[3:, :]
+    return path
+
+
+@pytest.mark.parametrize("dtype", ["i4", "u1", "f8", "u8"])
+def test_cells_that_nobody_wrote_stay_apart(tmp_path, dtype):
+    written = np.arange(25).reshape(5, 5).astype(dtype)
+    source = partly(tmp_path / "a", dtype, written)
+    want = {"count": 120, "nulls": 95, "sum": 300, "min": 0, "max": 24}
+    told = lambda path, *more: {key: tet_json("stat", path, *more)[key] for key in want}
+    assert told(source) == want
+    assert told(source, "--where", "v >= 0") == told(source, "--where", "d0 >= 0") == {**want, "count": 25, "nulls": 0}
+    assert told(source, "--where", "v >= 20")["count"] == 5
+    assert tet_json("plot", source)["nulls"] == 95
+    outputs = [tmp_path / "o.tet", tmp_path / "o.tgm", tmp_path / "o.tdb"]
+    for out in outputs:
+        for options in [[], ["--fill", "77"], ["--fill", "v=99", "--fill", "3"], ["--fill", "111", "--cast", "int16"]]:
+            tet("convert", source, out, "--check", "-f", *options)
+            assert told(out) == want, (out, options)
+            assert tet_json("plot", out)["nulls"] == 95
+            if options:
+                number = int(options[1].rpartition("=")[2])
+                cells = np.frombuffer(tet("cat", out, "--raw"), "i2" if "--cast" in options else dtype).reshape(12, 10)
+                assert (cells[2:7, 3:8] == written).all() and (cells == number).sum() == 95
+        # Only what was written, and all of it: nothing is missing, and nothing says so.
+        tet("convert", source, out, "--select", "d0=2:7", "--select", "d1=3:8", "-f", "--fill", "3")
+        assert told(out) == {**want, "count": 25, "nulls": 0}
+    # A cell that was written holds what stands for those that were not.
+    unset = np.nan if dtype == "f8" else np.iinfo(dtype).min if dtype[0] == "i" else np.iinfo(dtype).max
+    written[1, 2] = unset
+    clash = partly(tmp_path / "clash", dtype, written)
+    for out in outputs[:2]:
+        done = subprocess.run([TET, "convert", clash, out, "-f"], capture_output=True, text=True)
+        assert done.returncode == 7 and "[3, 5]" in done.stderr and "--fill" in done.stderr, done.stderr
+        tet("convert", clash, out, "-f", "--fill", "200", "--check")
+        assert tet_json("stat", out)["nulls"] == 95
+    tet("convert", clash, outputs[2], "-f", "--check")
+    assert tet_json("stat", outputs[2])["nulls"] == 95
 
 
 def test_a_domain_of_its_own_becomes_labels(tmp_path):

@@ -144,7 +144,12 @@ def test_spread_over_positions(tmp_path, cells):
         tet("convert", source, out, "--array", "v", "--sparse-as", "dense", "--check")
         name = "0/0" if out.suffix == ".tgm" else "v"
         got = np.frombuffer(tet("cat", out, name, "--raw"), "f8").reshape(want.shape)
+        if out.suffix == ".tdb":
+            valid = np.frombuffer(tet("cat", out, name, "--validity"), bool).reshape(want.shape)
+            assert valid.sum() == COUNT
+            got = np.where(valid, got, np.nan)
         assert np.array_equal(got, want, equal_nan=True), out
+        assert tet_json("stat", out)["nulls"] == want.size - COUNT
         fields = tet_json("info", out)["arrays"][0]
         assert fields["shape"] == [1000, 100]
     part = tmp_path / "part.tet"
@@ -154,6 +159,10 @@ def test_spread_over_positions(tmp_path, cells):
     # A cell that holds the fill could not be told from one that is not there.
     fill = make(tmp_path / "fill", {**cells, "n": np.full(COUNT, np.iinfo("i4").min, "i4")})
     tet("convert", fill, tmp_path / "fill.tet", "--array", "n", "--sparse-as", "dense", code=7)
+    for out in [tmp_path / "fill.tet", tmp_path / "fill.tdb"]:
+        tet("convert", fill, out, "--array", "n", "--sparse-as", "dense", "--check", *(["--fill", "5"] if out.suffix == ".tet" else []))
+        found = tet_json("stat", out)
+        assert (found["count"], found["nulls"], found["max"]) == (100_000, 100_000 - COUNT, np.iinfo("i4").min)
     tet("convert", source, tmp_path / "s.tdb", "--array", "s", "--sparse-as", "dense", code=7)
 
 

@@ -8,7 +8,7 @@ use clap::Args;
 use serde_json::{Value as Json, json};
 use tesseral::engine::{RechunkPlan, Way};
 use tesseral::{
-    Cast, ChunkShape, CodecSpec, Container, ConvertOptions, Converted, ConvertedArray, Resume, SparseAs,
+    Cast, ChunkShape, CodecSpec, Container, ConvertOptions, Converted, ConvertedArray, Fill, Resume, SparseAs,
 };
 
 use crate::context::{Context, local};
@@ -46,6 +46,10 @@ pub(crate) struct Arguments {
     /// Turns cells into another dtype, of one array (sst=float32) or of all; values that do not fit are refused
     #[arg(long, value_name = "DTYPE")]
     cast: Vec<Cast>,
+    /// What cells become that nobody wrote, and nulls where the output has none, of one array (sst=-999) or of all; declared as
+    /// missing, and refused where another cell holds it [default: nulls, or else the input's fill]
+    #[arg(long, value_name = "VALUE", allow_hyphen_values = true)]
+    fill: Vec<Fill>,
     /// Packs float64 cells into as few bits as keep every error below this
     #[arg(long, value_name = "ERROR")]
     max_abs_error: Option<f64>,
@@ -133,6 +137,7 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> Outcome {
         select: arguments.select.clone(),
         chunk: arguments.chunk.clone(),
         casts: arguments.cast.clone(),
+        fills: arguments.fill.clone(),
         sparse: arguments.sparse_as,
         max_abs_error: arguments.max_abs_error,
         max_rel_error: arguments.max_rel_error,

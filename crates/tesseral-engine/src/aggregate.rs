@@ -216,8 +216,10 @@ fn parts<'a>(
 ) -> (u64, Box<dyn Iterator<Item = Selection> + 'a>) {
     // Several threads hold a chunk each.
     let most = rows.cells_at_once() / rayon::current_num_threads() as u64;
-    let fits =
-        |grid: &ChunkGrid| (LARGE_CHUNK..=most.max(1)).contains(&grid.chunk_shape().iter().product::<u64>());
+    let fits = |grid: &ChunkGrid| {
+        let cells = grid.chunk_shape().iter().fold(1, |n: u64, extent| n.saturating_mul(*extent));
+        (LARGE_CHUNK..=most.max(1)).contains(&cells)
+    };
     let Some(grid) = handle.schema().grid().ok().filter(fits) else {
         let blocks = rows.blocks();
         return (blocks.clone().count() as u64, Box::new(blocks));

@@ -168,6 +168,18 @@ impl Cells {
         self
     }
 
+    /// The same cells with other nulls: one byte per cell, 0 for null.
+    ///
+    /// # Errors
+    /// `InvalidRequest` when there is not a byte for each cell.
+    pub fn with_validity(mut self, validity: Vec<u8>) -> Result<Self> {
+        if validity.len() != self.len() {
+            return Err(Error::invalid(format!("{} marks for {} cells", validity.len(), self.len())));
+        }
+        self.validity = Some(validity);
+        Ok(self)
+    }
+
     /// Cells of one size that are already decoded.
     pub(crate) fn from_fixed(size: usize, data: Vec<u8>, validity: Option<Vec<u8>>) -> Self {
         Self { size, ends: Vec::new(), data, validity }

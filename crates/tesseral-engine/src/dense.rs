@@ -134,7 +134,9 @@ impl Prepared {
         let chunks = &self.plan.chunks;
         let coded = || chunks.iter().filter(|chunk| matches!(chunk.access, Access::Coded { .. }));
         let worth = |bytes: u64| bytes >= PARALLEL_FROM;
-        chunks.len() > 1 && (worth(self.bytes) || worth(coded().map(PlannedChunk::stored_bytes).sum()))
+        chunks.len() > 1
+            && (worth(self.bytes)
+                || worth(coded().map(PlannedChunk::stored_bytes).fold(0, u64::saturating_add)))
     }
 }
 
@@ -552,6 +554,6 @@ pub fn explain(handle: &Handle, request: &Request) -> Result<Explained> {
         chunks: prepared.plan.chunks.len() as u64,
         spans,
         requests: ranges.clone().count() as u64,
-        bytes: ranges.map(|(_, r)| r.end - r.start).sum(),
+        bytes: ranges.map(|(_, r)| r.end - r.start).fold(0, u64::saturating_add),
     })
 }

@@ -11,6 +11,7 @@ use crate::handle::Handle;
 use crate::options::Options;
 use crate::sparse::CellBatch;
 use crate::var::read_var;
+use crate::visit::gaps;
 
 /// Rows are read this many bytes at a time when nothing limits memory.
 const BLOCK: u64 = 64 << 20;
@@ -102,11 +103,29 @@ impl DenseCells {
             let place = self.columns.iter().position(|c| *c == column);
             place.map(|p| &cells[p]).ok_or_else(|| Error::invalid(format!("{column:?} was not read")))
         };
-        let mask = Rows { schema, count, picked: None, column: &of }.mask(condition)?;
+        let mut mask = Rows { schema, count, picked: None, column: &of }.mask(condition)?;
+        if let Some(written) = self.written(part)? {
+            mask.iter_mut().zip(written).for_each(|(holds, written)| *holds &= written);
+        }
         let rows: Vec<u32> =
             (0_u32..).zip(mask).filter(|(_, holds)| *holds != 0).map(|(row, _)| row).collect();
         let columns = asked.zip(&cells).map(|(column, cells)| (column, cells.pick(&rows)));
         Ok(CellBatch { rows: rows.len(), columns: columns.collect() })
+    }
+}
+
+impl DenseCells {
+    /// Which cells of a part somebody wrote, where what is shown for others could be taken for a value: those meet no condition.
+    fn written(&self, part: &Selection) -> Result<Option<Vec<u8>>> {
+        let fields = self.columns.iter().filter_map(|column| match column {
+            Column::Field(f) => Some(*f).zip(self.handle.schema().fields.get(usize::from(*f))),
+            _ => None,
+        });
+        let mut unmarked = fields.filter(|(_, field)| field.default_fill && !field.nullable);
+        match unmarked.next() {
+            Some((f, _)) => gaps(&self.handle, &Request::cells(part.clone(), f)),
+            None => Ok(None),
+        }
     }
 }
 

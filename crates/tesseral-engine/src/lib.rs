@@ -55,4 +55,5 @@ pub use spread::{ranges, spread, spreadable};
 pub use transfer::{CellSource, read_column, read_stored, transfer, transfer_box};
 pub use var::read_var;
 pub use verify::{Verified, verify, verify_to};
+pub use visit::{gaps, has_gaps};
 pub use write::{Arrival, Journal, WriteSession};

@@ -46,11 +46,12 @@ pub fn ranges(dims: &[Dimension], selection: &Selection) -> Result<Vec<Coordinat
     dims.iter().zip(selection.slices()).map(one).collect()
 }
 
-/// Paints a selection of positions of a sparse array with its cells, row-major: where there is none, a null or else the fill.
+/// Paints a selection of positions of a sparse array with its cells, row-major, into a column with nulls: a null over the fill
+/// where there is none.
 ///
 /// # Errors
-/// `Unsupported` when positions cannot be counted or hold several cells, cells have any length, or one holds the fill and could not
-/// be told from one that is not there; as [`cells`].
+/// `Unsupported` when positions cannot be counted or hold several cells, or cells have any length; `InvalidRequest` for a column
+/// without nulls; as [`cells`].
 pub fn spread(
     handle: &Handle,
     field: u16,
@@ -59,11 +60,12 @@ pub fn spread(
     options: &Options,
 ) -> Result<()> {
     let schema = handle.schema();
-    let spread = Spread { field: spreadable(handle, field)?, selection };
-    let fill = unset(spread.field)?;
-    let (values, validity) = column.parts_mut();
-    values.chunks_exact_mut(fill.len()).for_each(|cell| cell.copy_from_slice(&fill));
-    validity.into_iter().for_each(|validity| validity.fill(0));
+    let unset = unset(spreadable(handle, field)?);
+    let (values, Some(validity)) = column.parts_mut() else {
+        return Err(Error::invalid("cells spread into a column without nulls").in_array(&schema.name));
+    };
+    values.chunks_exact_mut(unset.len()).for_each(|cell| cell.copy_from_slice(&unset));
+    validity.fill(0);
     let columns = (0..).take(schema.dims.len()).map(Column::Dim).chain([Column::Field(field)]);
     let request = Request {
         target: Target::Coordinates(ranges(&schema.dims, selection)?),
@@ -71,7 +73,7 @@ pub fn spread(
         condition: None,
     };
     for batch in cells(handle, &request, CellOrder::Stored, options)? {
-        spread.paint(&schema.dims, &batch?, &fill, column)?;
+        paint(&schema.dims, selection, &batch?, column)?;
     }
     Ok(())
 }
@@ -95,60 +97,37 @@ pub fn spreadable(handle: &Handle, field: u16) -> Result<&Field> {
     }
 }
 
-struct Spread<'a> {
-    field: &'a Field,
-    selection: &'a Selection,
+fn paint(dims: &[Dimension], selection: &Selection, batch: &CellBatch, column: &mut Cells) -> Result<()> {
+    let Some(((_, cells), coordinates)) = batch.columns.split_last() else { return Ok(()) };
+    let outside = || Error::invalid("a coordinate outside the domain");
+    let axes: Vec<Vec<u64>> = dims
+        .iter()
+        .zip(coordinates)
+        .map(|(dim, (_, cells))| positions(dim, cells).ok_or_else(outside))
+        .collect::<Result<_>>()?;
+    let size = column.size();
+    let (values, Some(validity)) = column.parts_mut() else { return Ok(()) };
+    for row in 0..batch.rows {
+        let Some(place) = place(selection, &axes, row) else { continue };
+        let to = values.get_mut(place * size..(place + 1) * size).ok_or_else(outside)?;
+        to.copy_from_slice(cells.get(row));
+        validity[place] = u8::from(cells.is_valid(row));
+    }
+    Ok(())
 }
 
-impl Spread<'_> {
-    fn paint(&self, dims: &[Dimension], batch: &CellBatch, fill: &[u8], column: &mut Cells) -> Result<()> {
-        let Some(((_, cells), coordinates)) = batch.columns.split_last() else { return Ok(()) };
-        let outside = || Error::invalid("a coordinate outside the domain");
-        let axes: Vec<Vec<u64>> = dims
-            .iter()
-            .zip(coordinates)
-            .map(|(dim, (_, cells))| positions(dim, cells).ok_or_else(outside))
-            .collect::<Result<_>>()?;
-        let (values, mut validity) = column.parts_mut();
-        for row in 0..batch.rows {
-            let Some(place) = self.place(&axes, row) else { continue };
-            let value = cells.get(row);
-            if !self.field.nullable && value == fill {
-                let at: Vec<u64> = axes.iter().map(|axis| axis[row]).collect();
-                return Err(Error::unsupported(format!(
-                    "the cell at {at:?}, which holds the fill, among cells that are not there"
-                )));
-            }
-            let to = values.get_mut(place * fill.len()..(place + 1) * fill.len()).ok_or_else(outside)?;
-            to.copy_from_slice(value);
-            if let Some(validity) = validity.as_deref_mut() {
-                validity[place] = u8::from(cells.is_valid(row));
-            }
-        }
-        Ok(())
+/// Where a row lies in the selection; `None` when a step passes over it.
+fn place(selection: &Selection, axes: &[Vec<u64>], row: usize) -> Option<usize> {
+    let mut place = 0;
+    for (axis, slice) in axes.iter().zip(selection.slices()) {
+        place = place * slice.count() + number_in(slice, axis[row])?;
     }
-
-    /// Where a row lies in the selection; `None` when a step passes over it.
-    fn place(&self, axes: &[Vec<u64>], row: usize) -> Option<usize> {
-        let mut place = 0;
-        for (axis, slice) in axes.iter().zip(self.selection.slices()) {
-            place = place * slice.count() + number_in(slice, axis[row])?;
-        }
-        usize::try_from(place).ok()
-    }
+    usize::try_from(place).ok()
 }
 
-/// What cells hold that are not there.
-fn unset(field: &Field) -> Result<Vec<u8>> {
+/// What lies where there is no cell.
+fn unset(field: &Field) -> Vec<u8> {
     let size = field.cell_size().unwrap_or(0).max(1);
-    match &field.fill {
-        Some(fill) if !fill.bytes().is_empty() => {
-            Ok(fill.bytes().iter().copied().cycle().take(size).collect())
-        }
-        _ if field.nullable => Ok(vec![0; size]),
-        _ => Err(Error::unsupported(format!(
-            "cells that are not there, of field {:?} without a fill",
-            field.name
-        ))),
-    }
+    let fill = field.fill.as_ref().map_or(&[0][..], |fill| fill.bytes());
+    fill.iter().copied().cycle().chain(std::iter::repeat(0)).take(size).collect()
 }

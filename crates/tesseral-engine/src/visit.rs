@@ -4,11 +4,13 @@ use smallvec::SmallVec;
 use tesseral_core::{Error, Field, Result, Selection};
 use tesseral_format::{ChunkPlan, PlannedChunk, Request, Uncovered};
 
+use crate::budget::Blocks;
 use crate::chunk::{ChunkCells, Workspace, with_workspace};
 use crate::dense::{self, Context, Prepared};
 use crate::fetch::{self, Batch};
 use crate::handle::Handle;
 use crate::kernel::copy::Walk;
+use crate::overlay::Groups;
 use crate::sink::{Strides, row_major};
 
 /// A unit of work is at least this many bytes of cells, so that small chunks do not cost a task each.
@@ -239,7 +241,7 @@ impl<'a> Visitor<'a> {
         fold: &mut dyn FnMut(&View<'_>) -> Result<()>,
     ) -> Result<()> {
         let gaps = self.field.default_fill && !self.field.nullable;
-        let written = gaps.then(|| written(&chunks, part)).flatten();
+        let written = gaps.then(|| written(chunks.iter(), part)).flatten();
         let plan = ChunkPlan { chunks, uncovered: self.prepared.plan.uncovered, deletes: Vec::new() };
         let (values, validity) = dense::paint_part(self.handle, self.prepared, plan, part, context)?;
         let validity = validity.or(written);
@@ -248,21 +250,47 @@ impl<'a> Visitor<'a> {
     }
 }
 
-/// One byte per cell of a request, 0 where nobody wrote it; `None` where all were written.
+/// One byte per cell of a request to a dense array, 0 where nobody wrote it; `None` where all were written.
 ///
 /// # Errors
 /// What the plan meets.
-pub(crate) fn gaps(handle: &Handle, request: &Request) -> Result<Option<Vec<u8>>> {
+pub fn gaps(handle: &Handle, request: &Request) -> Result<Option<Vec<u8>>> {
     let plan = handle.source().plan(request)?;
     let open = request.selection().filter(|_| plan.uncovered == Uncovered::Fill);
-    Ok(open.and_then(|selection| written(&plan.chunks, selection)))
+    Ok(open.and_then(|selection| written(plan.chunks.iter(), selection)))
+}
+
+/// Whether a request to a dense array asks for a cell that nobody wrote. Takes no memory to speak of, however much is asked for.
+///
+/// # Errors
+/// What the plan meets.
+pub fn has_gaps(handle: &Handle, request: &Request) -> Result<bool> {
+    let plan = handle.source().plan(request)?;
+    let Some(selection) = request.selection().filter(|_| plan.uncovered == Uncovered::Fill) else {
+        return Ok(false);
+    };
+    let grid = handle.schema().grid()?;
+    let groups = Groups::new(&grid, &plan, selection)?;
+    for index in 0..groups.len(&plan) {
+        let group = groups.get(&plan, index)?;
+        let (Some((part, _)), (members, true)) =
+            (selection.clip(group.region), group.visible(&plan, selection))
+        else {
+            continue;
+        };
+        let chunks = || members.iter().map(|&m| &plan.chunks[m as usize]);
+        if Blocks::new(&part, grid.chunk_shape(), UNIT).any(|block| written(chunks(), &block).is_some()) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// One byte per cell of a part, 0 where no chunk has it; `None` where all have.
-fn written(chunks: &[PlannedChunk], part: &Selection) -> Option<Vec<u8>> {
+fn written<'a>(chunks: impl Iterator<Item = &'a PlannedChunk>, part: &Selection) -> Option<Vec<u8>> {
     let shape = part.shape();
     let mut out = vec![0_u8; usize::try_from(part.cells()?).ok()?];
-    for target in chunks.iter().filter_map(|chunk| Some(part.clip(chunk.cover.region()?)?.1)) {
+    for target in chunks.filter_map(|chunk| Some(part.clip(chunk.cover.region()?)?.1)) {
         let (Some(run), rows) = (target.bounds().last(), target.rank().saturating_sub(1)) else {
             return None;
         };

@@ -103,7 +103,7 @@ impl PlannedChunk {
 
     /// Stored bytes over all parts.
     pub fn stored_bytes(&self) -> u64 {
-        self.parts.iter().map(|part| part.len).sum()
+        self.parts.iter().map(|part| part.len).fold(0, u64::saturating_add)
     }
 }
 
@@ -141,6 +141,31 @@ pub struct ChunkPlan {
 impl ChunkPlan {
     /// Stored bytes over all chunks.
     pub fn stored_bytes(&self) -> u64 {
-        self.chunks.iter().map(PlannedChunk::stored_bytes).sum()
+        self.chunks.iter().map(PlannedChunk::stored_bytes).fold(0, u64::saturating_add)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Lengths come from files: a fragment can claim parts that add up to more than there are numbers for.
+    #[test]
+    fn claimed_lengths_add_up_without_overflow() {
+        let part = |len| Part { column: Column::Field(0), role: Role::Values, object: 0, offset: 0, len };
+        let chunk = PlannedChunk {
+            id: 0,
+            cells: 1,
+            tile: None,
+            cover: Cover::Exact(Region::from_shape(&[1])),
+            layer: 0,
+            parts: [part(u64::MAX), part(1)].into_iter().collect(),
+            access: Access::Coded { granule: None },
+            whole: true,
+        };
+        assert_eq!(chunk.stored_bytes(), u64::MAX);
+        let plan =
+            ChunkPlan { chunks: vec![chunk; 2], uncovered: Uncovered::Impossible, deletes: Vec::new() };
+        assert_eq!(plan.stored_bytes(), u64::MAX);
     }
 }

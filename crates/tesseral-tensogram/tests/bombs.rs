@@ -5,7 +5,7 @@
 use std::time::{Duration, Instant};
 
 use tesseral_core::{DType, Error, ErrorKind};
-use tesseral_tensogram::wire::cbor::Item;
+use tesseral_tensogram::wire::cbor::{self, Item, Place};
 use tesseral_tensogram::wire::descriptor::Descriptor;
 use tesseral_tensogram::{
     AggregateHash, DecodeOptions, GlobalMetadata, ObjectFrame, decode_object, decode_range, encode_message,
@@ -27,6 +27,8 @@ fn message(dtype: DType, cells: u64, compression: &str, params: &[(&str, Item)],
     let frame = ObjectFrame::new(descriptor, payload.into(), true);
     encode_message(&GlobalMetadata::default(), vec![frame], true, AggregateHash::Auto).unwrap()
 }
+
+const PLACE: Place<'_> = Place { what: "item", object: "a bomb", offset: 0 };
 
 fn text(text: &str) -> Item {
     Item::Text(text.to_owned())
@@ -157,4 +159,15 @@ fn bombs_are_refused_in_good_time() {
         let grown = peak() - before;
         assert!(grown < 64 << 10, "{compression} took {grown} KiB");
     }
+}
+
+#[test]
+fn maps_that_are_keys_of_maps_are_written_in_time() {
+    let mut item = Item::UInt(0);
+    for n in 0..60 {
+        item = Item::Map(vec![(item, Item::Null), (Item::UInt(n), Item::Null)]);
+    }
+    let bytes = item.to_bytes();
+    let (parsed, used) = cbor::parse(&bytes, 64, PLACE).unwrap();
+    assert_eq!((used, parsed.to_bytes()), (bytes.len(), bytes));
 }

@@ -170,7 +170,7 @@ impl ArraySource for TileDbArray {
             let chain = chain.unwrap_or(&fragment.schema.times);
             chain.filters().any(|f| matches!(f, Filter::Md5 | Filter::Sha256 | Filter::Aes256Gcm))
         };
-        chunk.parts.iter().filter(checked).map(|part| part.len).sum()
+        chunk.parts.iter().filter(checked).map(|part| part.len).fold(0, u64::saturating_add)
     }
 
     fn decode(

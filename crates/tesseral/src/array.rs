@@ -276,7 +276,7 @@ impl Array {
         let request =
             Request { target: target.clone(), columns: vec![Column::Field(self.field)], condition: None };
         let plan = self.handle.source().plan(&request).map_err(|e| e.in_array(self.name()))?;
-        Ok(plan.chunks.iter().map(|chunk| chunk.cells).sum())
+        Ok(plan.chunks.iter().map(|chunk| chunk.cells).fold(0, u64::saturating_add))
     }
 
     /// A request for every stored column of every cell.

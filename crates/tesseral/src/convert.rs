@@ -24,7 +24,7 @@ use tesseral_store::{Access, LocalStore, Overwrite, StagedPath};
 
 pub(crate) use self::check::{compare_columns, compare_rows, grown};
 pub(crate) use self::feed::position;
-pub use self::options::{Cast, ChunkShape, ConvertOptions, Resume, SparseAs, parse_codecs};
+pub use self::options::{Cast, ChunkShape, ConvertOptions, Fill, Resume, SparseAs, parse_codecs};
 pub use self::plan::default_chunk;
 pub(crate) use self::plan::default_memory;
 use self::plan::{ConvertPlan, PlannedArray};
@@ -234,9 +234,8 @@ fn passes(planned: &PlannedArray, options: &ConvertOptions) -> bool {
     let levels = options.codecs.iter().flatten().any(|codec| !codec.options.is_empty());
     let names: Vec<&str> = planned.spec.codecs.iter().flatten().map(|codec| codec.name.as_str()).collect();
     !levels
-        && !column.casts()
+        && !column.changes()
         && planned.bound.is_none()
-        && !column.refuse_nulls
         && schema.fields[0].nullable == field.nullable
         && field.codecs.iter().map(String::as_str).eq(names.iter().copied())
         && column.array.schema().chunk_shape == schema.chunk_shape

@@ -3,6 +3,7 @@
 mod sparse;
 
 use tesseral_core::{Element, Error, Result, Selection, Slice, dispatch_element};
+use tesseral_engine::gaps;
 
 use crate::Array;
 
@@ -18,7 +19,7 @@ pub enum Point {
     Value(f64),
     /// Cells that are NaN or infinite, and no finite one.
     NotFinite,
-    /// Nulls, or cells equal to the declared fill, and nothing else.
+    /// Nulls, cells equal to the declared fill or that nobody wrote, and nothing else.
     Null,
 }
 
@@ -37,7 +38,7 @@ pub struct Overview {
     pub cells: u64,
     /// Cells that are NaN or infinite.
     pub not_finite: u64,
-    /// Cells that are null or equal to the declared fill.
+    /// Cells that are null, equal to the declared fill, or that nobody wrote.
     pub nulls: u64,
 }
 
@@ -98,7 +99,9 @@ pub fn overview(array: &Array, selection: &Selection, most: [usize; 2]) -> Resul
         let places: Vec<Vec<usize>> =
             (0..part.rank()).map(|d| bins.places(&selection, &part, &dims, d)).collect();
         let fill = field.missing().map(|f| f.bytes().to_vec());
-        dispatch_element!(field.dtype, T => bins.add::<T>(block.bytes(), block.validity(), fill.as_deref(), &places), else => ());
+        let written = if field.default_fill { gaps(array.handle(), &array.request(&part))? } else { None };
+        let validity = block.validity().or(written.as_deref());
+        dispatch_element!(field.dtype, T => bins.add::<T>(block.bytes(), validity, fill.as_deref(), &places), else => ());
     }
     Ok(Overview {
         points: bins.points(),
@@ -176,12 +179,14 @@ impl Bins {
         fill: Option<&[u8]>,
         places: &[Vec<usize>],
     ) {
+        let fill: Option<T> = fill.map(bytemuck::pod_read_unaligned);
+        let missing = |value: T| fill.is_some_and(|fill| fill == value || fill.is_nan() && value.is_nan());
         let mut at = vec![0_usize; places.len()];
         for (i, cell) in cells.chunks_exact(size_of::<T>()).enumerate() {
             let point: usize = at.iter().zip(places).map(|(p, places)| places[*p]).sum();
             let value: T = bytemuck::pod_read_unaligned(cell);
             let number = value.to_f64();
-            if validity.is_some_and(|v| v[i] == 0) || fill == Some(cell) && !value.is_nan() {
+            if validity.is_some_and(|v| v[i] == 0) || missing(value) {
                 self.nulls += 1;
             } else if !number.is_finite() {
                 self.not_finite += 1;

@@ -37,6 +37,7 @@ pub(super) fn export(context: &Context, arguments: &Arguments, format: Format, k
         (arguments.chunk.is_some(), "--chunk"),
         (shared.codec.is_some(), "--codec"),
         (!arguments.cast.is_empty(), "--cast"),
+        (!arguments.fill.is_empty(), "--fill"),
         (arguments.sparse_as.is_some(), "--sparse-as"),
         (arguments.max_abs_error.is_some() || arguments.max_rel_error.is_some(), "an error bound"),
         (shared.check, "--check"),
@@ -201,6 +202,7 @@ pub(super) fn import(context: &Context, arguments: &Arguments, npy: &Npy) -> Out
     let shared = &arguments.shared;
     let asked = [
         (!arguments.cast.is_empty(), "--cast"),
+        (!arguments.fill.is_empty(), "--fill"),
         (!arguments.select.is_empty(), "--select"),
         (arguments.max_abs_error.is_some() || arguments.max_rel_error.is_some(), "an error bound"),
         (shared.check, "--check"),

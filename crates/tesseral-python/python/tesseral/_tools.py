@@ -144,6 +144,7 @@ def convert(
     chunks: Sequence[int] | Mapping[str, int] | None = None,
     codec: str | Sequence[str] | None = None,
     cast: str | Mapping[str, str] | None = None,
+    fill: float | str | Mapping[str, float | str] | None = None,
     statistics: bool = False,
     check: bool = False,
     max_abs_error: float | None = None,
@@ -155,7 +156,8 @@ def convert(
     """Converts a source to another format, or the same with other chunks and codecs, within bounded memory.
 
     The format goes by the target's ending unless it is named. `select` holds selections as `tet` takes them (`"time=0:10"`), `cast` a
-    dtype for all arrays or one by name, `check` reads the output again and compares every cell before it appears.
+    dtype for all arrays or one by name, `fill` what cells become that nobody wrote, and nulls where the target has none. `check` reads
+    the output again and compares every cell before it appears.
     """
     chunk: str | None = None
     if isinstance(chunks, Mapping):
@@ -163,6 +165,7 @@ def convert(
     elif chunks is not None:
         chunk = ",".join(map(str, chunks))
     casts = [cast] if isinstance(cast, str) else [f"{name}={dtype}" for name, dtype in (cast or {}).items()]
+    fills = [f"{name}={value}" for name, value in fill.items()] if isinstance(fill, Mapping) else [] if fill is None else [str(fill)]
     asked = {
         "format": format,
         "arrays": list(arrays),
@@ -170,6 +173,7 @@ def convert(
         "chunk": chunk,
         "codec": codec if codec is None or isinstance(codec, str) else "+".join(codec),
         "casts": casts,
+        "fills": fills,
         "statistics": statistics,
         "check": check,
         "max_abs_error": max_abs_error,

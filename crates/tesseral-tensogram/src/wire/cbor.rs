@@ -264,12 +264,31 @@ fn write_float(value: f64, out: &mut Vec<u8>) {
     }
 }
 
-/// The order of two items' canonical forms. Text comes by its length, which its form begins with, so that it need not be made.
-fn bytewise(a: &Item, b: &Item) -> Ordering {
-    match (a, b) {
-        (Item::Text(a), Item::Text(b)) => (a.len(), a.as_bytes()).cmp(&(b.len(), b.as_bytes())),
-        _ => a.to_bytes().cmp(&b.to_bytes()),
+/// Pairs in the order of their keys' canonical forms. Text comes by its length, which its form begins with, so that it need not be
+/// made. Other keys are made once and for all: they may be maps with such keys in turn.
+fn write_map(pairs: &[(Item, Item)], out: &mut Vec<u8>) {
+    write_head(5, pairs.len() as u64, out);
+    let texts = pairs.iter().map(|(key, value)| Some((key.as_text()?, value)));
+    if let Some(mut sorted) = texts.collect::<Option<Vec<_>>>() {
+        sorted.sort_by_key(|(key, _)| (key.len(), key.as_bytes()));
+        for (key, value) in sorted {
+            write_text(key, out);
+            value.write(out);
+        }
+        return;
     }
+    let mut sorted: Vec<(Vec<u8>, &Item)> =
+        pairs.iter().map(|(key, value)| (key.to_bytes(), value)).collect();
+    sorted.sort_by(|(a, _), (b, _)| a.cmp(b));
+    for (key, value) in sorted {
+        out.extend_from_slice(&key);
+        value.write(out);
+    }
+}
+
+fn write_text(text: &str, out: &mut Vec<u8>) {
+    write_head(3, text.len() as u64, out);
+    out.extend_from_slice(text.as_bytes());
 }
 
 impl Item {
@@ -282,23 +301,12 @@ impl Item {
                 write_head(2, bytes.len() as u64, out);
                 out.extend_from_slice(bytes);
             }
-            Self::Text(text) => {
-                write_head(3, text.len() as u64, out);
-                out.extend_from_slice(text.as_bytes());
-            }
+            Self::Text(text) => write_text(text, out),
             Self::Array(items) => {
                 write_head(4, items.len() as u64, out);
                 items.iter().for_each(|item| item.write(out));
             }
-            Self::Map(pairs) => {
-                let mut sorted: Vec<&(Item, Item)> = pairs.iter().collect();
-                sorted.sort_by(|(a, _), (b, _)| bytewise(a, b));
-                write_head(5, sorted.len() as u64, out);
-                for (key, value) in sorted {
-                    key.write(out);
-                    value.write(out);
-                }
-            }
+            Self::Map(pairs) => write_map(pairs, out),
             Self::Tag(tag, item) => {
                 write_head(6, *tag, out);
                 item.write(out);

@@ -7,7 +7,7 @@ use tesseral_engine::kernel::compare::{Comparison, Tolerance};
 use tesseral_engine::{CellSource, Cells};
 use tesseral_format::ArraySpec;
 
-use super::feed::{Feed, FeedColumn};
+use super::feed::{Absent, Feed, FeedColumn};
 use super::options::ConvertOptions;
 use super::plan::PlannedArray;
 use super::{default_memory, position};
@@ -148,9 +148,9 @@ fn feed_of(planned: &PlannedArray, number: usize, output: &Container) -> Result<
     let column = |field: &tesseral_core::Field| -> Result<FeedColumn> {
         let array: Array =
             if schema.fields.len() == 1 { array.clone() } else { array.clone().field(&field.name)? };
-        let (dtype, refuse_nulls) =
-            (array.selected_field().dtype, array.selected_field().nullable && !field.nullable);
-        Ok(FeedColumn { array, dtype, refuse_nulls })
+        let own = array.selected_field();
+        let absent = if own.nullable && !field.nullable { Absent::Refused } else { Absent::Kept };
+        Ok(FeedColumn { dtype: own.dtype, absent, array })
     };
     let columns = schema.fields.iter().map(column).collect::<Result<_>>()?;
     Ok(Feed { columns, selection: array.all()?, pass_through: false })

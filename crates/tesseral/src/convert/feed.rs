@@ -3,7 +3,7 @@
 
 use tesseral_core::{Coords, DType, Error, Field, Region, Result, Scalar, Selection, Slice};
 use tesseral_engine::kernel::cast;
-use tesseral_engine::{CellSource, Cells, Options, read_column, read_stored, spread};
+use tesseral_engine::{CellSource, Cells, Options, gaps, read_column, read_stored, spread};
 use tesseral_format::{StoredChunk, StoredForm};
 
 use crate::Array;
@@ -15,8 +15,21 @@ pub(crate) struct FeedColumn {
     pub array: Array,
     /// What they become.
     pub dtype: DType,
-    /// The target has no nulls: a null is an error.
-    pub refuse_nulls: bool,
+    /// What becomes of cells that are null, or that nobody wrote.
+    pub absent: Absent,
+}
+
+/// What becomes of cells that are null, or that nobody wrote.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Absent {
+    /// There are none, or they come as the source shows them.
+    Kept,
+    /// The target has no nulls: one is an error.
+    Refused,
+    /// They are null.
+    Null,
+    /// They are this value of the target's dtype, which no other cell may hold.
+    Value(Scalar),
 }
 
 /// Where the cells of a new array come from.
@@ -40,17 +53,39 @@ impl FeedColumn {
     }
 
     fn read(&self, selection: &Selection, column: &mut Cells, options: &Options) -> Result<()> {
-        let nullable = self.field().nullable;
-        let refuses = nullable && self.refuse_nulls;
-        if !self.casts() && !refuses {
+        if !self.changes() {
             return self.load(selection, column, options);
         }
-        let mut own = Cells::of(self.field());
-        own.reset(column.len())?;
-        self.load(selection, &mut own, options)?;
+        let own = self.load_marked(selection, column.len(), options)?;
         let place = |i: u64| format!("at {:?}", position(selection, i));
-        *column = fitted(self.field(), self.dtype, !refuses, own, place)?;
+        let nulls = self.absent != Absent::Refused;
+        *column = fitted(self.field(), self.dtype, nulls, own, place)?;
+        if let Absent::Value(value) = &self.absent {
+            stand_in(column, value, place)?;
+            *column = std::mem::replace(column, Cells::of(self.field())).without_validity();
+        }
         Ok(())
+    }
+
+    /// Whether cells do not simply come as they are.
+    pub(crate) fn changes(&self) -> bool {
+        self.casts() || self.absent != Absent::Kept
+    }
+
+    /// The cells as the source has them; where absent ones become something, those are null.
+    fn load_marked(&self, selection: &Selection, count: usize, options: &Options) -> Result<Cells> {
+        let field = self.field();
+        let marks = matches!(self.absent, Absent::Null | Absent::Value(_)) && !field.nullable;
+        let sparse = self.array.schema().sparse;
+        let mut own = Cells::of(&Field { nullable: field.nullable || marks && sparse, ..field.clone() });
+        own.reset(count)?;
+        self.load(selection, &mut own, options)?;
+        if marks && !sparse {
+            let written = gaps(self.array.handle(), &self.array.request(selection))?;
+            let count = own.len();
+            own = own.with_validity(written.unwrap_or_else(|| vec![1; count]))?;
+        }
+        Ok(own)
     }
 
     /// The cells as the source has them.
@@ -61,6 +96,28 @@ impl FeedColumn {
         }
         read_column(handle, &self.array.request(selection), column, options)
     }
+}
+
+/// Puts a value in the place of nulls; a cell that already holds it is an error.
+fn stand_in(cells: &mut Cells, value: &Scalar, place: impl Fn(u64) -> String) -> Result<()> {
+    let size = cells.size();
+    let filled: Vec<u8> = value.bytes().iter().copied().cycle().take(size).collect();
+    // Every NaN means "missing" where one is declared to.
+    let nan = value.as_f64().is_some_and(f64::is_nan);
+    let dtype = value.dtype();
+    let (values, Some(validity)) = cells.parts_mut() else { return Ok(()) };
+    for (i, (cell, valid)) in values.chunks_exact_mut(size.max(1)).zip(validity).enumerate() {
+        if *valid == 0 {
+            cell.copy_from_slice(&filled);
+        } else if *cell == *filled
+            || nan && Scalar::from_le_bytes(dtype, cell)?.as_f64().is_some_and(f64::is_nan)
+        {
+            let what =
+                format!("the cell {} which holds {value}, beside cells that are not there", place(i as u64));
+            return Err(Error::unsupported(what).hint("give another value for those: --fill VALUE"));
+        }
+    }
+    Ok(())
 }
 
 /// Cells as the target has them; the first that it cannot hold is named with its place.
@@ -74,7 +131,7 @@ pub(crate) fn fitted(
     if let (Some(validity), false) = (cells.validity(), nulls) {
         if let Some(i) = validity.iter().position(|valid| *valid == 0) {
             let feature = format!("the null {} in a format without nulls", place(i as u64));
-            return Err(Error::unsupported(feature));
+            return Err(Error::unsupported(feature).hint("give a value for nulls: --fill VALUE"));
         }
         cells = cells.without_validity();
     }

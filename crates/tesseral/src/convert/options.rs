@@ -1,5 +1,6 @@
 //! What a conversion is asked to do.
 
+use std::fmt;
 use std::str::FromStr;
 
 use tesseral_core::{ArraySchema, Coords, DType, Error, Result};
@@ -22,6 +23,8 @@ pub struct ConvertOptions {
     pub codecs: Option<Vec<CodecSpec>>,
     /// Dtypes to turn cells into: of one array by name, or of all.
     pub casts: Vec<Cast>,
+    /// What cells become that nobody wrote, and nulls where the target has none: of one array by name, or of all.
+    pub fills: Vec<Fill>,
     /// What becomes of sparse arrays; without, they stay sparse where the target has such arrays and are refused elsewhere.
     pub sparse: Option<SparseAs>,
     /// Stores statistics of every chunk where the format makes them optional.
@@ -94,6 +97,37 @@ impl FromStr for Cast {
         match text.rsplit_once('=') {
             Some((name, dtype)) => Ok(Self { name: Some(name.to_owned()), dtype: dtype.parse()? }),
             None => Ok(Self { name: None, dtype: text.parse()? }),
+        }
+    }
+}
+
+/// A value for cells that are not there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fill {
+    /// The array or field; all when absent.
+    pub name: Option<String>,
+    /// The value, read as the dtype that its cells become.
+    pub value: String,
+}
+
+impl FromStr for Fill {
+    type Err = Error;
+
+    /// `-999`, `sst=-999`.
+    fn from_str(text: &str) -> Result<Self> {
+        let (name, value) = match text.rsplit_once('=') {
+            Some((name, value)) => (Some(name.to_owned()), value),
+            None => (None, text),
+        };
+        Ok(Self { name, value: value.to_owned() })
+    }
+}
+
+impl fmt::Display for Fill {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.name {
+            Some(name) => write!(f, "{name}={}", self.value),
+            None => f.write_str(&self.value),
         }
     }
 }

@@ -9,12 +9,14 @@ use tesseral_core::{
     Scalar, Selection, Slice,
 };
 use tesseral_engine::kernel::cast;
-use tesseral_engine::{Grids, Options, RechunkPlan, WriteSession, available_memory, divisible, spreadable};
-use tesseral_format::{ArraySpec, CodecSpec, CreateOptions, Format};
+use tesseral_engine::{
+    Grids, Options, RechunkPlan, WriteSession, available_memory, divisible, has_gaps, spreadable,
+};
+use tesseral_format::{ArraySpec, Capabilities, CodecSpec, CreateOptions, Format};
 use tesseral_store::{MemoryStore, Overwrite};
 
 use super::cells::PlannedCells;
-use super::feed::{Feed, FeedColumn};
+use super::feed::{Absent, Feed, FeedColumn};
 use super::lossy;
 use super::options::{ConvertOptions, SparseAs, unknown_dim};
 use super::rows::PlannedRows;
@@ -348,12 +350,15 @@ impl Drawn {
         let dims = from.dims.iter().zip(selection.slices());
         let dims =
             dims.zip(&chunk).map(|((dim, slice), chunk)| dimension(dim, slice, *chunk, capabilities.domains));
+        let absent = absent(variable, &selection, dtype, capabilities, options)?;
         let mut to = Field {
             name: variable.name.clone(),
             dtype,
-            nullable: field.nullable && capabilities.nullable,
-            // Among cells that are not there, a fill says so, whatever it is.
-            fill: if from.sparse { field.fill.clone() } else { fill(field, dtype) },
+            nullable: (field.nullable || absent == Absent::Null) && capabilities.nullable,
+            fill: match &absent {
+                Absent::Value(value) => Some(value.clone()),
+                _ => fill(field, dtype),
+            },
             fill_valid: field.fill_valid,
             default_fill: false,
             enumeration: field.enumeration.clone(),
@@ -377,8 +382,7 @@ impl Drawn {
             allows_duplicates: false,
             attributes,
         };
-        let refuse_nulls = field.nullable && !capabilities.nullable;
-        let column = FeedColumn { array: array.clone(), dtype, refuse_nulls };
+        let column = FeedColumn { array: array.clone(), dtype, absent };
         Ok(Self { name: variable.name.clone(), schema, column, selection, source_chunk, bound })
     }
 }
@@ -463,17 +467,56 @@ pub(crate) fn cast_of(name: &str, field: &Field, options: &ConvertOptions) -> Re
     }
 }
 
+/// What becomes of cells of a variable that are null or that nobody wrote. Those of fields without nulls are told apart where the
+/// source shows a value for them that somebody could have written.
+fn absent(
+    variable: &Variable,
+    selection: &Selection,
+    dtype: DType,
+    can: Capabilities,
+    options: &ConvertOptions,
+) -> Result<Absent> {
+    let (array, field) = (&variable.array, variable.array.selected_field());
+    let named = options.fills.iter().rev().find(|fill| fill.name.as_ref() == Some(&variable.name));
+    let asked = named.or_else(|| options.fills.iter().rev().find(|fill| fill.name.is_none()));
+    let asked = asked.map(|fill| Scalar::parse(dtype, &fill.value).map(Absent::Value)).transpose()?;
+    if field.nullable {
+        return Ok(if can.nullable { Absent::Kept } else { asked.unwrap_or(Absent::Refused) });
+    }
+    let sparse = array.schema().sparse;
+    let told_apart = !sparse && asked.is_none() && !field.default_fill;
+    if told_apart || !sparse && !has_gaps(array.handle(), &array.request(selection))? {
+        return Ok(Absent::Kept);
+    }
+    if let Some(asked) = asked {
+        return Ok(asked);
+    }
+    if can.nullable && field.missing().is_none() {
+        return Ok(Absent::Null);
+    }
+    let value = field.fill.as_ref().and_then(|fill| cast_scalar(fill, dtype));
+    value.map(Absent::Value).ok_or_else(|| {
+        Error::unsupported(format!("cells that are not there, as {dtype}"))
+            .hint("give a value for them: --fill VALUE")
+    })
+}
+
 /// The fill, when it says something: the value that formats take for unset cells by themselves does not.
 pub(crate) fn fill(field: &Field, dtype: DType) -> Option<Scalar> {
     let fill = field.fill.as_ref()?;
     if is_unset(fill) {
         return None;
     }
-    if dtype == field.dtype {
-        return Some(fill.clone());
+    cast_scalar(fill, dtype)
+}
+
+/// A value in another dtype, where it fits.
+fn cast_scalar(value: &Scalar, dtype: DType) -> Option<Scalar> {
+    if dtype == value.dtype() {
+        return Some(value.clone());
     }
     let mut out = vec![0; dtype.size()?];
-    match cast::cast(field.dtype, fill.bytes(), dtype, &mut out) {
+    match cast::cast(value.dtype(), value.bytes(), dtype, &mut out) {
         Ok(None) => Scalar::from_le_bytes(dtype, &out).ok(),
         _ => None,
     }
@@ -571,8 +614,10 @@ fn joined(group: Vec<Drawn>, memory: Option<u64>, threads: usize) -> Result<Plan
         .zip(&columns)
         .map(|(field, column)| {
             let size = |field: &Field| field.cell_size().map_or(ANY_LENGTH, |n| n as u64);
-            let cast = if column.casts() { size(column.array.selected_field()) } else { 0 };
-            size(field) + u64::from(field.nullable || column.refuse_nulls) + cast
+            // Cells that change are read beside their place, and marked where some are not there.
+            let marks = u64::from(field.nullable || column.absent != Absent::Kept);
+            let own = if column.changes() { size(column.array.selected_field()) } else { 0 };
+            size(field) + marks + own
         })
         .sum();
     let grids = Grids {

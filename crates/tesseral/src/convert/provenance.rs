@@ -82,6 +82,7 @@ pub(crate) fn history(
         None => cast.dtype.to_string(),
     });
     say("cast", casts.collect::<Vec<_>>().join(" "));
+    say("fill", options.fills.iter().map(ToString::to_string).collect::<Vec<_>>().join(" "));
     say("max_abs_error", options.max_abs_error.map(|v| v.to_string()).unwrap_or_default());
     say("max_rel_error", options.max_rel_error.map(|v| v.to_string()).unwrap_or_default());
     source.history().iter().cloned().chain([row]).collect()

@@ -133,7 +133,10 @@ fn read_plan(plan: &Plan, outcome: Option<&Outcome>, detail: Detail) -> Result<J
     let mut out = Map::new();
     out.insert("chunk_count".into(), json!(chunks.len()));
     out.insert("zone_filter_skipped_chunks".into(), json!(outcome.map_or(0, |outcome| outcome.skipped)));
-    out.insert("total_stored_bytes".into(), json!(chunks.iter().map(|c| c.stored_len).sum::<u64>()));
+    out.insert(
+        "total_stored_bytes".into(),
+        json!(chunks.iter().map(|c| c.stored_len).fold(0, u64::saturating_add)),
+    );
     if detail == Detail::Full {
         let rows = chunks.iter().map(|chunk| {
             json!({
