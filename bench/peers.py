@@ -20,6 +20,10 @@ SIDE = 16
 MEMORY = 64 << 20
 
 
+#: Short work runs on beyond the runs that were asked for until it took this many seconds, but not more often than that.
+ENOUGH, MOST = 0.3, 301
+
+
 def timed(args, work, setup=lambda: None):
     """Seconds of each run, sorted, and the first result. The first run is not counted unless it used up the time; its peak of memory,
     beyond what there was, goes to `args.extra`. What `setup` does before each run is not timed."""
@@ -31,7 +35,8 @@ def timed(args, work, setup=lambda: None):
     first = time.perf_counter() - begin
     args.extra = max(0, status("VmHWM:") - before)
     seconds = []
-    while len(seconds) < args.runs and time.perf_counter() - begin <= args.seconds:
+    short = lambda: 0 < args.runs and len(seconds) < MOST and sum(seconds) < ENOUGH
+    while (len(seconds) < args.runs or short()) and time.perf_counter() - begin <= args.seconds:
         if not seconds and first > args.seconds / 2:
             break
         setup()

@@ -112,6 +112,11 @@ pub struct Timed<T> {
     pub result: T,
 }
 
+/// Short work runs on beyond the runs that were asked for until it took this many seconds, but not more often than [`MOST`]: the
+/// median of a few would be the machine's mood.
+const ENOUGH: f64 = 0.3;
+const MOST: usize = 301;
+
 /// Times `work`. The first run warms caches and is not counted, unless it alone uses up the time there is. Results are
 /// dropped off the clock.
 pub fn time<T>(args: &Args, work: impl FnMut() -> Result<T>) -> Result<Timed<T>> {
@@ -131,7 +136,11 @@ pub fn time_after<T>(
     let first = begin.elapsed();
     let extra = memory_peak()?.saturating_sub(before);
     let mut seconds = Vec::with_capacity(args.runs);
-    while seconds.len() < args.runs && (begin.elapsed() < args.limit / 2 || !seconds.is_empty()) {
+    let wanted = |seconds: &[f64]| {
+        let short = args.runs > 0 && seconds.len() < MOST && seconds.iter().sum::<f64>() < ENOUGH;
+        seconds.len() < args.runs || short
+    };
+    while wanted(&seconds) && (begin.elapsed() < args.limit / 2 || !seconds.is_empty()) {
         if begin.elapsed() > args.limit {
             break;
         }

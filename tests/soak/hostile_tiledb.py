@@ -184,5 +184,5 @@ def one_of(array, folder):
 
 def put_meta(array, content):
     folder = array.folder / "__fragment_meta"
-    folder.mkdir()
+    folder.mkdir(exist_ok=True)
     (folder / f"__1_99_{'0' * 32}_22.meta").write_bytes(content)

@@ -128,8 +128,13 @@ impl Packing {
         match self.bits {
             // Not a sum: the reference value may be −0.
             0 => out.fill(self.reference.to_ne_bytes()),
+            // Numbers below 2^52 are the last bits of one that is larger by that, and all of this is exact.
+            1..=52 => bits::unpack(src, first, self.bits, out, |q| {
+                let number = f64::from_bits(q | SHIFT.to_bits()) - SHIFT;
+                (self.reference + step * number).to_ne_bytes()
+            }),
             // Numbers below 2^63 are converted as signed ones, which takes one instruction.
-            1..=63 => bits::unpack(src, first, self.bits, out, |q| {
+            53..=63 => bits::unpack(src, first, self.bits, out, |q| {
                 (self.reference + step * q.cast_signed() as f64).to_ne_bytes()
             }),
             _ => {

@@ -148,7 +148,12 @@ pub fn encode<'py>(
     let bytes = arrays.iter().map(|a| Ok(a.as_slice()?)).collect::<PyResult<Vec<&[u8]>>>()?;
     let pairs: Vec<_> = descriptors.iter().zip(bytes).collect();
     let encoder = if encoded { tensogram::encode_pre_encoded_parts } else { tensogram::encode_parts };
-    let parts = py.detach(|| encoder(&metadata, &pairs, &options)).or_raise(py)?.into_parts();
+    let message = py.detach(|| encoder(&metadata, &pairs, &options)).or_raise(py)?;
+    if !message.borrows() {
+        let len = usize::try_from(message.total_length())?;
+        return PyBytes::new_with(py, len, |out| py.detach(|| message.copy_to(out)).or_raise(py));
+    }
+    let parts = message.into_parts();
     let pieces = parts.into_iter().enumerate().map(|(number, part)| match part {
         Cow::Owned(bytes) => PyArray1::from_vec(py, bytes),
         // Three pieces for each object, after the first: its payload is the array that was given.

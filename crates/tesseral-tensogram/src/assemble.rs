@@ -215,6 +215,37 @@ impl<'a> EncodedMessage<'a> {
         parts
     }
 
+    /// Whether payloads are where they were given.
+    pub fn borrows(&self) -> bool {
+        self.objects.iter().any(ObjectFrame::borrows)
+    }
+
+    /// Its length in bytes.
+    pub fn total_length(&self) -> u64 {
+        self.surround.total_length
+    }
+
+    /// Puts it together in a buffer of its length. Memory of payloads is kept for the next message of this thread.
+    ///
+    /// # Errors
+    /// `InvalidRequest` when the buffer has another length.
+    pub fn copy_to(self, out: &mut [u8]) -> Result<()> {
+        let other = || Error::invalid("a buffer of another length than the message");
+        let mut at = 0;
+        let mut put = |bytes: &[u8]| -> Result<()> {
+            out.get_mut(at..at + bytes.len()).ok_or_else(other)?.copy_from_slice(bytes);
+            at += bytes.len();
+            Ok(())
+        };
+        put(&self.surround.head)?;
+        for object in self.objects {
+            object.write(&mut put)?;
+            object.recycle();
+        }
+        put(&self.surround.tail)?;
+        if at == out.len() { Ok(()) } else { Err(other()) }
+    }
+
     /// Puts it together in one buffer. See [`assemble_message`].
     ///
     /// # Errors

@@ -11,6 +11,7 @@ use tesseral_format::CodecSpec;
 use crate::compress::{MASK_METHODS, compress, encode_mask};
 use crate::decode::pattern;
 use crate::pipeline::Pipeline;
+use crate::spare;
 use crate::wire::cbor::{Item, Place};
 use crate::wire::descriptor::{Descriptor, Mask, MaskKind};
 use crate::wire::object::ObjectFrame;
@@ -379,7 +380,7 @@ pub(crate) fn set_packing(
 /// Packs cells with the scale that suits them.
 fn fit_and_pack(descriptor: &mut Descriptor, cells: &[u8]) -> Result<Vec<u8>> {
     let packing = set_packing(descriptor, cells, &[])?;
-    let mut packed = Vec::new();
+    let mut packed = spare::take(cells.len());
     packing.encode(cells, &mut packed)?;
     Ok(packed)
 }

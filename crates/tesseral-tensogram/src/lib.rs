@@ -55,6 +55,7 @@ mod pipeline;
 mod read;
 mod scan;
 mod source;
+mod spare;
 mod spool;
 pub mod wire;
 mod write;

@@ -15,8 +15,8 @@ use tesseral_tensogram::wire::cbor::{Item, Map};
 use tesseral_tensogram::{
     AggregateHash, DataObjectDescriptor as Descriptor, DecodeOptions, EncodeOptions, Event, GlobalMetadata,
     MaskOptions, Provenance, PushDecoder, Scanned, Stamp, StreamingEncoder, TensogramError, TensogramFile,
-    decode, decode_metadata, decode_object, decode_range, encode, encode_pre_encoded, scan, scan_backward,
-    scan_with_report, verify_canonical_cbor,
+    decode, decode_metadata, decode_object, decode_range, encode, encode_parts, encode_pre_encoded, scan,
+    scan_backward, scan_with_report, verify_canonical_cbor,
 };
 
 fn fixture(file: &str) -> Vec<u8> {
@@ -695,4 +695,28 @@ fn errors_map_to_the_common_ones_and_back() {
     assert!(matches!(through.kind(), ErrorKind::Io { op: "read", .. }));
     let missing = TensogramError::from(Error::not_found("file", "f", Vec::new()));
     assert!(matches!(Error::from(missing).kind(), ErrorKind::NotFound { .. }));
+}
+
+/// Memory of one payload serves the next, of any length.
+#[test]
+fn messages_are_put_together_in_memory_of_others() {
+    for n in [1000_usize, 10, 40_000, 7, 39_999] {
+        let cells: Vec<u8> = (0..n).flat_map(|i| ((i * i % 977) as f64 * 0.25).to_ne_bytes()).collect();
+        let mut packed = Descriptor::raw(DType::Float64, &[n as u64]);
+        packed.encoding = "simple_packing".to_owned();
+        packed.params.insert("sp_bits_per_value".to_owned(), Item::UInt(13));
+        let objects = [(&packed, &cells[..]), (&packed, &cells[..])];
+        let parts = || encode_parts(&meta(1), &objects, &pinned()).unwrap();
+        let message = encode(&meta(1), &objects, &pinned()).unwrap();
+        assert!(!parts().borrows());
+        let mut out = vec![0xaa; usize::try_from(parts().total_length()).unwrap()];
+        parts().copy_to(&mut out).unwrap();
+        assert!(out == message && parts().into_parts().concat() == message);
+        out.push(0);
+        let refused = parts().copy_to(&mut out).unwrap_err();
+        assert!(matches!(refused.kind(), ErrorKind::InvalidRequest { .. }));
+        assert!(parts().copy_to(&mut out[..50]).is_err());
+    }
+    let plain = Descriptor::raw(DType::UInt8, &[3]);
+    assert!(encode_parts(&meta(1), &[(&plain, &[1, 2, 3])], &pinned()).unwrap().borrows());
 }

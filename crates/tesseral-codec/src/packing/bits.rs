@@ -121,9 +121,17 @@ pub(super) fn unpack(
         32 => load(whole, out, |cut| value(u32::from_be_bytes(cut).into())),
         64 => load(whole, out, |cut| value(u64::from_be_bytes(cut))),
         _ => {
-            let done = if width <= 57 { take_words(bytes, bit, width, out, &value) } else { 0 };
+            let mut done = 0;
+            if bit.is_multiple_of(8) {
+                done = by_width!(width, take_eights(whole, out, &value), else 0;
+                    1 2 3 4 5 6 7 9 10 11 12 13 14 15 17 18 19 20 21 22 23 25 26 27 28 29 30 31);
+            }
+            let bit = |done: usize| bit + done * width as usize;
+            if width <= 57 {
+                done += take_words(bytes, bit(done), width, &mut out[done..], &value);
+            }
             for (i, out) in out.iter_mut().enumerate().skip(done) {
-                *out = value(take(bytes, bit + i * width as usize, width));
+                *out = value(take(bytes, bit(i), width));
             }
         }
     }
@@ -133,6 +141,22 @@ pub(super) fn unpack(
 fn load<const N: usize>(bytes: &[u8], out: &mut [[u8; 8]], value: impl Fn([u8; N]) -> [u8; 8]) {
     let cuts = bytes.as_chunks().0;
     out.iter_mut().zip(cuts).for_each(|(out, cut)| *out = value(*cut));
+}
+
+/// Eights of numbers, as long as there is more than one of them; gives how many numbers were made.
+fn take_eights<const B: usize>(bytes: &[u8], out: &mut [[u8; 8]], value: impl Fn(u64) -> [u8; 8]) -> usize {
+    let mut done = 0;
+    for (group, eight) in out.as_chunks_mut::<8>().0.iter_mut().enumerate() {
+        let Some(window) = bytes.get(group * B..).and_then(|rest| rest.first_chunk::<WINDOW>()) else {
+            break;
+        };
+        for (i, out) in eight.iter_mut().enumerate() {
+            let word = window[i * B / 8..].first_chunk().map_or(0, |word| u64::from_be_bytes(*word));
+            *out = value(word << (i * B % 8) >> (64 - B));
+        }
+        done += 8;
+    }
+    done
 }
 
 /// Numbers of up to 57 bits, each of which lies in the word that begins with its first byte, as far as there are whole words;

@@ -7,6 +7,7 @@ use xxhash_rust::xxh3::Xxh3;
 
 use super::descriptor::Descriptor;
 use super::frame::{CBOR_AFTER, END, HASH_PRESENT, HEADER_LEN, Kind, MAGIC};
+use crate::spare;
 
 /// An object's frame, descriptor after the payload.
 #[derive(Clone, Debug)]
@@ -46,6 +47,18 @@ impl<'a> ObjectFrame<'a> {
     /// Its length, padding not counted.
     pub fn total_length(&self) -> u64 {
         Kind::Object.min_len() + (self.region.len() + self.cbor.len()) as u64
+    }
+
+    /// Whether its payload is where it was given.
+    pub(crate) fn borrows(&self) -> bool {
+        matches!(self.region, Cow::Borrowed(_))
+    }
+
+    /// Keeps the memory of its payload for another one.
+    pub(crate) fn recycle(self) {
+        if let Cow::Owned(region) = self.region {
+            spare::give(region);
+        }
     }
 
     /// Hands its bytes on in order, padded to where the next frame may begin.
