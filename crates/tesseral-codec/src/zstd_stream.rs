@@ -71,6 +71,8 @@ impl Encoder {
 /// The most that libzstd keeps to itself: its input buffer is a window and a block, of which a block waits to be compressed.
 const BLOCK: usize = 128 << 10;
 
+const PIECE: usize = 1 << 20;
+
 fn refuse(code: usize) -> Error {
     Error::codec("zstd", zstd_safe::get_error_name(code))
 }
@@ -82,7 +84,8 @@ fn refuse(code: usize) -> Error {
 /// `Codec` when libzstd refuses.
 pub fn encode(src: &[u8], level: i32, out: &mut Vec<u8>) -> Result<()> {
     let mut encoder = Encoder::new(level)?;
-    encoder.push(src, out)?;
+    // Room for the worst is made for a piece at a time, not for all of it.
+    src.chunks(PIECE).try_for_each(|piece| encoder.push(piece, out))?;
     encoder.finish(out)
 }
 
