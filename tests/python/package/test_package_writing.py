@@ -5,6 +5,7 @@ import os
 import numpy as np
 import pytest
 import tesseral
+import tiledb
 from hypothesis import given, settings, strategies as st
 
 
@@ -116,6 +117,21 @@ def test_history(tmp_path):
         session.add_history("write", "lab", "5", step="one")
     row = tesseral.open(tmp_path / "a.tet").history[-1]
     assert (row["op"], row["source"], row["at"], row["params"]) == ("write", "lab", "5", {"step": "one"})
+
+
+def test_cells_that_nobody_wrote_become_what_is_asked_for(tmp_path):
+    dim = tiledb.Dim("x", domain=(0, 9), tile=5, dtype="i4")
+    schema = tiledb.ArraySchema(tiledb.Domain(dim), [tiledb.Attr("a", dtype="i4")], sparse=False)
+    tiledb.Array.create(str(tmp_path / "a"), schema)
+    with tiledb.open(str(tmp_path / "a"), "w") as array:
+        array[2:6] = np.arange(4, dtype="i4")
+    for target, fill, value in [("a.tet", None, -(2**31)), ("b.tet", -1, -1), ("c.tgm", {"a": "-1"}, -1)]:
+        tesseral.convert(tmp_path / "a", tmp_path / target, fill=fill, check=True)
+        (array,) = tesseral.open(tmp_path / target).values()
+        assert np.asarray(array[...]).tolist() == [value] * 2 + [0, 1, 2, 3] + [value] * 4
+        assert array.mean() == 1.5
+    with pytest.raises(tesseral.UnsupportedError, match="fill="):
+        tesseral.convert(tmp_path / "a", tmp_path / "d.tet", fill=3)
 
 
 def test_convert_and_diff(tmp_path):
