@@ -128,7 +128,7 @@ WHY = {
     ("tiles_raw", "peak"): "the result, and the pages of the map, which the system takes back when it needs them; `map=False` reads without",
     ("tiles_zstd", "peak"): "the result, and the pages of the map, which the system takes back when it needs them; `map=False` reads without",
     ("rows_all", "peak"): "the result alone is more than half",
-    ("write_tiles_raw", "≥"): "putting the bytes into one file in memory takes 125 ms by itself, one call at a time",
+    ("write_tiles_raw", "≥"): "the kernel takes 125 ms to put the bytes into one file in memory, one call at a time; a fifth goes into the sums of tiles, added one cell after the other to have the reference's bits",
     ("rows_where", "ahead"): "three fifths of it are libzstd's, over plain cells; Parquet keeps a dictionary of them and short codes",
     ("read_zstd", "≥"): "libzstd alone decodes into one warm buffer and leaves out the memory of the result",
     ("tiles_zstd", "≥"): "libzstd alone decodes into one warm buffer and leaves out the memory of the result",
