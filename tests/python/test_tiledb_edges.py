@@ -291,3 +291,17 @@ def test_one_field_is_shown(tmp_path):
         assert tet_json("info", path, "--dataset", f"array/{name}")["arrays"] == [shown]
     assert all(stored.values()) and sum(stored.values()) == every["stored_bytes"]
     tet("info", path, "--dataset", "none", code=3)
+
+
+def test_offsets_of_another_fragment_are_found(tmp_path):
+    """They are whole in themselves, and cut the strings of a dimension elsewhere: its bounds tell."""
+    dim = tiledb.Dim("s", dtype="ascii", domain=(None, None), tile=None)
+    schema = tiledb.ArraySchema(tiledb.Domain(dim), [tiledb.Attr("v", dtype="i4")], sparse=True)
+    tiledb.Array.create(str(tmp_path / "a"), schema)
+    for time, names in [(1, ["a", "bbb"]), (2, ["ccc", "d"])]:
+        with tiledb.open(str(tmp_path / "a"), "w", timestamp=time) as array:
+            array[np.array(names, "S")] = np.array([1, 2], "i4")
+    assert tet_json("verify", tmp_path / "a", "--deep")["ok"]
+    first, second = (p / "d0.tdb" for p in sorted((tmp_path / "a/__fragments").iterdir()))
+    second.write_bytes(first.read_bytes())
+    assert not tet_json("verify", tmp_path / "a", "--deep", code=1)["ok"]

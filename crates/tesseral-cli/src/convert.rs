@@ -246,7 +246,7 @@ fn array_json(array: &ConvertedArray) -> Json {
     let fields = array
         .fields
         .iter()
-        .map(|(name, dtype, codecs)| json!({"name": name, "dtype": dtype, "codecs": codecs}));
+        .map(|f| json!({"name": f.name, "dtype": f.dtype, "codecs": f.codecs, "absent": f.absent}));
     let packed = array.packed.map(|packed| {
         let error = |v: Option<f64>| v.map_or(Json::Null, json::float);
         json!({
@@ -281,10 +281,11 @@ fn array_line(array: &ConvertedArray, paint: Paint) -> String {
     let fields: Vec<String> = array
         .fields
         .iter()
-        .map(|(name, dtype, codecs)| {
-            let codec = if codecs.is_empty() { "raw".to_owned() } else { codecs.join("+") };
-            let named = if array.fields.len() > 1 { format!("{} ", escape(name)) } else { String::new() };
-            format!("{named}{dtype} {codec}")
+        .map(|f| {
+            let codec = if f.codecs.is_empty() { "raw".to_owned() } else { f.codecs.join("+") };
+            let named = if array.fields.len() > 1 { format!("{} ", escape(&f.name)) } else { String::new() };
+            let absent = f.absent.as_ref().map(|value| format!(", missing as {}", escape(value)));
+            format!("{named}{} {codec}{}", f.dtype, absent.unwrap_or_default())
         })
         .collect();
     let laid = match (array.sparse, array.cells) {

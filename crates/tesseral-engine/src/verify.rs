@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use rayon::prelude::*;
-use tesseral_core::{DType, Error, ErrorKind, Finding, Result, Scalar, Selection, Severity, Sum};
+use tesseral_core::{ChunkStats, DType, Error, ErrorKind, Finding, Result, Scalar, Selection, Severity, Sum};
 use tesseral_format::{
     AuditOptions, ChunkPlan, Column, Container, CoordinateRanges, Depth, Format, OpenOptions, PlannedChunk,
     Request, Target,
@@ -250,7 +250,7 @@ fn check_statistics(handle: &Handle, chunk: &PlannedChunk, column: Column, cells
         Column::Timestamp | Column::DeletedBy => return Ok(()),
     };
     let stored = handle.source().stats(chunk, column);
-    let Ok(mut summary) = Summary::new(dtype, Wanted::ALL) else { return Ok(()) };
+    let Ok(mut summary) = Summary::new(dtype, Wanted::ALL) else { return check_texts(&stored, cells) };
     summary.fold(cells.data(), cells.validity(), fill)?;
     let found = chunk_stats(&summary);
     let differs = |what: &str, stored: &dyn std::fmt::Debug, found: &dyn std::fmt::Debug| {
@@ -279,6 +279,20 @@ fn check_statistics(handle: &Handle, chunk: &PlannedChunk, column: Column, cells
         {
             differs("sum", stored, &found)
         }
+        _ => Ok(()),
+    }
+}
+
+/// Compares exact stored bounds of texts with the cells.
+fn check_texts(stored: &ChunkStats, cells: &Cells) -> Result<()> {
+    let (Some(min), Some(max)) = (stored.min.exact(), stored.max.exact()) else { return Ok(()) };
+    let texts = || (0..cells.len()).filter(|i| cells.is_valid(*i)).map(|i| cells.get(i));
+    match texts().min().zip(texts().max()) {
+        Some(found) if found != (min.bytes(), max.bytes()) => Err(Error::invalid(format!(
+            "the stored bounds are {min} and {max}, the cells reach from {:?} to {:?}",
+            String::from_utf8_lossy(found.0),
+            String::from_utf8_lossy(found.1)
+        ))),
         _ => Ok(()),
     }
 }

@@ -170,4 +170,5 @@ fn maps_that_are_keys_of_maps_are_written_in_time() {
     let bytes = item.to_bytes();
     let (parsed, used) = cbor::parse(&bytes, 64, PLACE).unwrap();
     assert_eq!((used, parsed.to_bytes()), (bytes.len(), bytes));
+    assert!(parsed.to_value().to_string().len() < 10_000 && parsed.to_json().to_string().len() < 10_000);
 }

@@ -4,9 +4,11 @@
 
 mod common;
 
+use std::ops::Range;
+
 use tesseral_codec::Contexts;
 use tesseral_codec::filter::Rules;
-use tesseral_core::{Attributes, Limits};
+use tesseral_core::{Attributes, ErrorKind, Limits};
 use tesseral_store::{Store, StoreExt};
 use tesseral_tiledb::wire::generic_tile::GenericTile;
 use tesseral_tiledb::wire::{condition, enumeration, footer, group, metadata, rtree, schema, section};
@@ -84,14 +86,34 @@ fn metadata_groups_and_conditions() {
     assert!(condition::Node::parse("deep", &deep, &Limits::default()).is_err());
 }
 
-#[test]
-fn footers_and_sections() {
-    let store = common::memory("sparse_history");
+/// The schema of an array, the metadata of its first fragment, and where the footer is in it.
+fn fragment_of(name: &str) -> (schema::Schema, Vec<u8>, Range<usize>) {
+    let store = common::memory(name);
     let schema = schema::Schema::parse("schema", &unfiltered(&first(&store, "__schema", ""))).unwrap();
     let fragment = store.list("__fragments").unwrap().remove(0).name;
-    let file = first(&store, &format!("__fragments/{fragment}"), "__fragment_metadata.tdb");
+    let file = first(&store, &format!("__fragments/{fragment}"), "__fragment_metadata.tdb").to_vec();
     let len = u64::from_le_bytes(file[file.len() - 8..].try_into().unwrap()) as usize;
-    let footer_bytes = &file[file.len() - 8 - len..file.len() - 8];
+    let footer = file.len() - 8 - len..file.len() - 8;
+    (schema, file, footer)
+}
+
+/// It was read as a fragment without cells.
+#[test]
+fn a_fragment_with_a_domain_and_no_tiles_is_damaged() {
+    let (schema, file, at) = fragment_of("sparse_history");
+    let whole = footer::Footer::parse("whole", &file[at], &schema).unwrap();
+    for (tiles, domain) in [(0, whole.domain.clone()), (whole.tiles, None)] {
+        let mut bytes = Vec::new();
+        footer::Footer { tiles, domain, ..whole.clone() }.write(&schema, &mut bytes).unwrap();
+        let error = footer::Footer::parse("odd", &bytes, &schema).unwrap_err();
+        assert!(matches!(error.kind(), ErrorKind::Corrupt { .. }), "{error:?}");
+    }
+}
+
+#[test]
+fn footers_and_sections() {
+    let (schema, file, at) = fragment_of("sparse_history");
+    let footer_bytes = &file[at];
     let whole = footer::Footer::parse("whole", footer_bytes, &schema).unwrap();
     mutations(footer_bytes, |bytes| {
         let _ = footer::schema_name("noise", bytes);

@@ -23,6 +23,7 @@ use tesseral_format::{ArraySpec, Format};
 use tesseral_store::{Access, LocalStore, Overwrite, StagedPath};
 
 pub(crate) use self::check::{compare_columns, compare_rows, grown};
+use self::feed::Absent;
 pub(crate) use self::feed::position;
 pub use self::options::{Cast, ChunkShape, ConvertOptions, Fill, Resume, SparseAs, parse_codecs};
 pub use self::plan::default_chunk;
@@ -54,8 +55,8 @@ pub struct Converted {
 pub struct ConvertedArray {
     /// Its name.
     pub name: String,
-    /// Its fields: name, dtype as `info` names it, codecs.
-    pub fields: Vec<(String, String, Vec<String>)>,
+    /// Its fields.
+    pub fields: Vec<ConvertedField>,
     /// Names of its dimensions.
     pub dims: Vec<String>,
     /// Its shape; `None` where positions cannot be counted.
@@ -72,6 +73,20 @@ pub struct ConvertedArray {
     pub pass_through: bool,
     /// Bits per packed cell and the error that was measured, where cells were packed.
     pub packed: Option<Packed>,
+}
+
+/// A field that was converted, or would be.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ConvertedField {
+    /// Its name.
+    pub name: String,
+    /// Its dtype, as `info` names it.
+    pub dtype: String,
+    /// Its codecs, with their levels.
+    pub codecs: Vec<String>,
+    /// What nulls and cells that nobody wrote become: `null`, or a value that is declared as missing. `None` where there are none, or
+    /// they stay as they were.
+    pub absent: Option<String>,
 }
 
 /// Packed cells.
@@ -274,6 +289,14 @@ fn describe(plan: &ConvertPlan) -> Vec<ConvertedArray> {
     let whole = plan.format.capabilities().whole_arrays;
     let grids = plan.arrays.iter().map(|planned| {
         let grids = &planned.rechunk.grids;
+        let mut declared = declared(&planned.spec);
+        for (field, column) in declared.fields.iter_mut().zip(&planned.feed.columns) {
+            field.absent = match &column.absent {
+                Absent::Null => Some("null".to_owned()),
+                Absent::Value(value) => Some(value.to_string()),
+                Absent::Kept | Absent::Refused => None,
+            };
+        }
         ConvertedArray {
             chunk_shape: if whole { grids.shape.to_vec() } else { grids.to.to_vec() },
             rechunk: Some(planned.rechunk.clone()),
@@ -283,7 +306,7 @@ fn describe(plan: &ConvertPlan) -> Vec<ConvertedArray> {
                 max_abs_error: None,
                 max_rel_error: None,
             }),
-            ..declared(&planned.spec)
+            ..declared
         }
     });
     let cells = plan.cells.iter().map(|planned| declared(&planned.spec));
@@ -299,7 +322,12 @@ fn declared(spec: &ArraySpec) -> ConvertedArray {
             Some(level) => format!("{}:{level}", codec.name),
             None => codec.name.clone(),
         });
-        (field.name.clone(), field.type_name().to_string(), codecs.collect())
+        ConvertedField {
+            name: field.name.clone(),
+            dtype: field.type_name().to_string(),
+            codecs: codecs.collect(),
+            absent: None,
+        }
     });
     ConvertedArray {
         name: schema.name.clone(),

@@ -60,8 +60,8 @@ pub use as_of::as_of;
 pub use cells::CellQuery;
 pub use container::{Container, Open, local, open};
 pub use convert::{
-    Cast, ChunkShape, ConvertOptions, Converted, ConvertedArray, Fill, Packed, Resume, SparseAs, convert,
-    default_chunk, parse_codecs,
+    Cast, ChunkShape, ConvertOptions, Converted, ConvertedArray, ConvertedField, Fill, Packed, Resume,
+    SparseAs, convert, default_chunk, parse_codecs,
 };
 pub use create::{ArrayId, Create, Session};
 pub use declare::declared_field;

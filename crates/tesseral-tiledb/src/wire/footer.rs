@@ -83,6 +83,11 @@ impl Footer {
             Some(ranges(cursor, &schema.dims, "the non-empty domain")?)
         };
         let tiles = cursor.u64("the sparse tiles")?;
+        // A fragment that says it has cells and no tiles would be passed over in silence.
+        if !dense && domain.is_some() != (tiles > 0) {
+            let domain = if domain.is_some() { "a domain" } else { "no domain" };
+            return Err(cursor.corrupt("the sparse tiles", format!("{tiles} tiles and {domain}")));
+        }
         let last_tile_cells = cursor.u64("the cells of the last tile")?;
         let timestamps = version >= 14 && cursor.flag("whether cells have timestamps")?;
         let deletes = version >= 15 && cursor.flag("whether cells have delete metadata")?;
