@@ -19,7 +19,7 @@ use crate::scan::Skipped;
 use crate::source::Input;
 use crate::wire::cbor::{self, Item, Place};
 use crate::wire::frame::{Frame, HASH_PRESENT, Kind};
-use crate::wire::lists::{HashList, Index};
+use crate::wire::lists::{Difference, HashList, Index};
 use crate::wire::metadata::{Metadata, RESERVED};
 use crate::wire::preamble::HASHES_PRESENT;
 
@@ -185,13 +185,24 @@ impl<I: Input> Audit<'_, I> {
             Kind::HeaderIndex | Kind::FooterIndex => {
                 let index = self.take(parse_check, frame, Index::from_item(item, place))?;
                 if let Some(index) = index {
-                    self.index(message, frame, &index);
+                    let objects: Vec<_> = message.objects().collect();
+                    self.differences(frame, index.differences(&objects, message.offset));
                 }
             }
             Kind::HeaderHash | Kind::FooterHash => {
                 let list = self.take(parse_check, frame, HashList::from_item(item, place))?;
-                if let Some(list) = list {
-                    self.hashes(message, frame, &list);
+                match list {
+                    Some(list) if list.is_known() => {
+                        let objects: Vec<_> = message.objects().collect();
+                        self.differences(frame, list.differences(&objects));
+                    }
+                    Some(list) => {
+                        let detail = format!("the algorithm {:?} is not known", list.algorithm);
+                        self.tell(
+                            Finding::warning("unknown_hash_algorithm", detail).at(frame.offset, frame.len),
+                        );
+                    }
+                    None => {}
                 }
             }
             Kind::Preceder | Kind::Object => {
@@ -243,40 +254,10 @@ impl<I: Input> Audit<'_, I> {
         }
     }
 
-    fn index(&mut self, message: &Message, frame: &Frame, index: &Index) {
-        let objects: Vec<_> = message.objects().collect();
-        if index.offsets.len() != objects.len() {
-            let detail = format!("the index lists {} of {} objects", index.offsets.len(), objects.len());
-            return self.tell(Finding::failed("index_count_mismatch", detail).at(frame.offset, frame.len));
-        }
-        for (i, object) in objects.iter().enumerate() {
-            let place = (object.offset - message.offset, object.len);
-            let said = (index.offsets[i], index.lengths[i]);
-            if place != said {
-                let detail = format!("object {i} is at {place:?}, the index says {said:?}");
-                self.tell(Finding::failed("index_offset_mismatch", detail).at(frame.offset, frame.len));
-            }
-        }
-    }
-
-    fn hashes(&mut self, message: &Message, frame: &Frame, list: &HashList) {
-        let objects: Vec<_> = message.objects().collect();
-        if list.algorithm != "xxh3" {
-            let detail = format!("the algorithm {:?} is not known", list.algorithm);
-            self.tell(Finding::warning("unknown_hash_algorithm", detail).at(frame.offset, frame.len));
-            return;
-        }
-        if list.hashes.len() != objects.len() {
-            let detail = format!("{} hashes of {} objects", list.hashes.len(), objects.len());
-            return self
-                .tell(Finding::failed("hash_frame_count_mismatch", detail).at(frame.offset, frame.len));
-        }
-        for (i, (object, listed)) in objects.iter().zip(&list.hashes).enumerate() {
-            let stored = format!("{:016x}", object.hash);
-            if *listed != stored {
-                let detail = format!("the hash of object {i} is {stored}, the list says {listed:?}");
-                self.tell(Finding::failed("hash_mismatch", detail).at(frame.offset, frame.len));
-            }
+    /// A list about the objects says otherwise than their frames.
+    fn differences(&mut self, frame: &Frame, differences: Vec<Difference>) {
+        for (check, detail) in differences {
+            self.tell(Finding::failed(check, detail).at(frame.offset, frame.len));
         }
     }
 

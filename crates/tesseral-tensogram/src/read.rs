@@ -8,6 +8,7 @@ use crate::message::Message;
 use crate::source::Input;
 use crate::wire::cbor::{self, Item, Map, Place};
 use crate::wire::frame::{Frame, Kind};
+use crate::wire::lists::{HashList, Index};
 use crate::wire::metadata::{Metadata, RESERVED};
 
 /// Reads frames of an input.
@@ -65,6 +66,9 @@ impl<'a, I: Input> Reader<'a, I> {
             let offset = frame.map(|frame| frame.offset);
             return Err(Error::corrupt("metadata", self.input.name(), offset, detail));
         }
+        if self.digests && objects > 1 && !message.torn {
+            self.compare_lists(message)?;
+        }
         metadata.base.resize(objects, Map::new());
         let mut number = 0;
         let mut before = None;
@@ -82,6 +86,30 @@ impl<'a, I: Input> Reader<'a, I> {
             }
         }
         Ok(metadata)
+    }
+
+    /// Compares the lists of places and hashes with the objects. Each object is whole by its own hash in the place of another too:
+    /// only the lists tell which is which.
+    fn compare_lists(&self, message: &Message) -> Result<()> {
+        let objects: Vec<_> = message.objects().collect();
+        for frame in &message.frames {
+            let differences = match frame.kind {
+                Kind::HeaderIndex | Kind::FooterIndex => {
+                    let (item, place) = self.item(message, frame, "index")?;
+                    Index::from_item(item, place)?.differences(&objects, message.offset)
+                }
+                Kind::HeaderHash | Kind::FooterHash => {
+                    let (item, place) = self.item(message, frame, "hash list")?;
+                    let list = HashList::from_item(item, place)?;
+                    if list.is_known() { list.differences(&objects) } else { Vec::new() }
+                }
+                _ => continue,
+            };
+            if let Some((check, detail)) = differences.into_iter().next() {
+                return Err(Error::corrupt(check, self.input.name(), frame.offset, detail));
+            }
+        }
+        Ok(())
     }
 
     /// The keys that the metadata before an object adds to it.

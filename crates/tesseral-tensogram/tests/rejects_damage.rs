@@ -226,3 +226,29 @@ fn a_shape_that_lost_its_cells_is_noticed() {
     let error = open(message).unwrap_err();
     assert!(matches!(error.kind(), ErrorKind::Corrupt { .. }), "{error:?}");
 }
+
+/// Found by moving bytes about: an object is whole by its own hash in the place of another too, and was read under the other's name.
+#[test]
+fn objects_that_changed_places_are_noticed() {
+    use tesseral_tensogram::{DataObjectDescriptor, EncodeOptions, GlobalMetadata, encode};
+    let descriptor = DataObjectDescriptor::raw(tesseral_core::DType::UInt8, &[8]);
+    let objects = [(&descriptor, &[1_u8; 8][..]), (&descriptor, &[2_u8; 8][..])];
+    let message = encode(&GlobalMetadata::default(), &objects, &EncodeOptions::default()).unwrap();
+    let open = |bytes: Vec<u8>, digests| {
+        let store: Arc<dyn Store> = Arc::new(MemoryStore::of("file.tgm", bytes));
+        let options = OpenOptions { digests, ..OpenOptions::default() };
+        TensogramFormat.open(store, &options).unwrap().array(0)
+    };
+    assert!(open(message.clone(), true).is_ok());
+    // An object's frame is of type 9.
+    let frame = b"FR\0\x09";
+    let starts: Vec<_> = (0..message.len()).filter(|at| message[*at..].starts_with(frame)).collect();
+    let [first, second] = starts[..] else { panic!("{starts:?}") };
+    let len = second - first;
+    let mut swapped = message.clone();
+    swapped[first..second].copy_from_slice(&message[second..second + len]);
+    swapped[second..second + len].copy_from_slice(&message[first..second]);
+    let error = open(swapped.clone(), true).unwrap_err();
+    assert!(matches!(error.kind(), ErrorKind::Corrupt { .. }), "{error:?}");
+    assert!(open(swapped, false).is_ok());
+}

@@ -3,7 +3,11 @@
 use tesseral_core::Result;
 
 use super::cbor::{Item, Place};
+use super::frame::Frame;
 use super::part::Part;
+
+/// What a list says otherwise than the frames do: the reference's name of the check, and how the two differ.
+pub(crate) type Difference = (&'static str, String);
 
 /// Where the objects of a message are, counted from its first byte.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -33,6 +37,24 @@ impl Index {
             return Err(place.corrupt(detail));
         }
         Ok(index)
+    }
+
+    /// Compares it with the objects of a message that begins at `start`.
+    pub(crate) fn differences(&self, objects: &[&Frame], start: u64) -> Vec<Difference> {
+        if self.offsets.len() != objects.len() {
+            let detail = format!("the index lists {} of {} objects", self.offsets.len(), objects.len());
+            return vec![("index_count_mismatch", detail)];
+        }
+        let places = self.offsets.iter().zip(&self.lengths).map(|(offset, len)| (*offset, *len));
+        let compared = objects.iter().map(|object| (object.offset - start, object.len)).zip(places);
+        compared
+            .enumerate()
+            .filter(|(_, (place, said))| place != said)
+            .map(|(i, (place, said))| {
+                let detail = format!("object {i} is at {place:?}, the index says {said:?}");
+                ("index_offset_mismatch", detail)
+            })
+            .collect()
     }
 
     /// Its canonical form.
@@ -66,6 +88,27 @@ impl HashList {
         let hashes = texts.ok_or_else(|| place.corrupt("hashes is not a list of text"))?;
         let algorithm = map.get("algorithm").and_then(Item::as_text).unwrap_or_default().to_owned();
         Ok(Self { algorithm, hashes })
+    }
+
+    /// Whether its algorithm is one that can be compared.
+    pub(crate) fn is_known(&self) -> bool {
+        self.algorithm == "xxh3"
+    }
+
+    /// Compares it with the hashes that the objects of its message carry.
+    pub(crate) fn differences(&self, objects: &[&Frame]) -> Vec<Difference> {
+        if self.hashes.len() != objects.len() {
+            let detail = format!("{} hashes of {} objects", self.hashes.len(), objects.len());
+            return vec![("hash_frame_count_mismatch", detail)];
+        }
+        let compared = objects.iter().map(|object| format!("{:016x}", object.hash)).zip(&self.hashes);
+        compared
+            .enumerate()
+            .filter(|(_, (stored, listed))| stored != *listed)
+            .map(|(i, (stored, listed))| {
+                ("hash_mismatch", format!("the hash of object {i} is {stored}, the list says {listed:?}"))
+            })
+            .collect()
     }
 
     /// Its canonical form.
