@@ -177,10 +177,11 @@ impl<'a> Report<'a> {
 
 impl Known {
     fn new(array: Array, field: Option<u16>) -> tesseral::Result<Self> {
-        let non_empty = array.handle().source().non_empty_domain()?;
+        let non_empty = array.handle().guarded(|| array.handle().source().non_empty_domain())?;
         let known = Self { array, field, chunks: None, stored: None, non_empty };
         // An index that contradicts itself is for `verify` to explain.
-        let totals = known.everything().and_then(|all| known.array.handle().source().totals(&all)).ok();
+        let handle = known.array.handle();
+        let totals = known.everything().and_then(|all| handle.guarded(|| handle.source().totals(&all))).ok();
         let Self { array, non_empty, .. } = known;
         let grid = array.schema().grid().ok().filter(|_| !array.schema().sparse);
         let chunks = grid.map(|grid| grid.total()).or(totals.map(|t| t.chunks));

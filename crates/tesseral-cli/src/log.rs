@@ -23,7 +23,7 @@ pub(crate) struct Arguments {
 
 pub(crate) fn run(context: &Context, arguments: &Arguments) -> Outcome {
     let container = context.open(&arguments.source, &Meter::new(false))?;
-    let versions = container.inner().versions()?;
+    let versions = container.versions()?;
     let history = container.history();
     if context.json() {
         let document = json!({

@@ -170,27 +170,23 @@ fn deal_out(context: &Context, target: &Target, dim: usize, wanted: Wanted) -> O
     let budget = array.options().memory.map_or(BLOCK, |memory| (memory / 4).clamp(1, BLOCK));
     for part in array.blocks(selection, budget)? {
         context.check()?;
-        let block = array.read(&part)?;
         let product = |extents: &[u64]| extents.iter().product::<u64>();
-        let shape = &block.shape;
-        // All of a block that is in memory can be counted in memory's own words.
-        let places = [product(&shape[..dim]), shape[dim], product(&shape[dim + 1..])];
-        let [runs, extent, run] = places.map(|n| usize::try_from(n).unwrap_or(usize::MAX));
-        let size = block.bytes().len() / (runs * extent * run).max(1);
         let first =
             usize::try_from((part.slices()[dim].start - slice.start) / slice.step).unwrap_or(usize::MAX);
         let fill = target.field.missing();
-        for (i, row) in rows[first..].iter_mut().take(extent).enumerate() {
-            let validity = block.validity().map(|v| &v[i * run..]);
-            row.summary.fold_runs(
-                &block.bytes()[i * run * size..],
-                run,
-                extent * run,
-                runs,
-                validity,
-                fill,
-            )?;
-        }
+        array.read_with(&part, |block| {
+            let shape = &block.shape;
+            // All of a block that is in memory can be counted in memory's own words.
+            let places = [product(&shape[..dim]), shape[dim], product(&shape[dim + 1..])];
+            let [runs, extent, run] = places.map(|n| usize::try_from(n).unwrap_or(usize::MAX));
+            let size = block.bytes().len() / (runs * extent * run).max(1);
+            let mut own = rows[first..].iter_mut().take(extent).enumerate();
+            own.try_for_each(|(i, row)| {
+                let (cells, validity) = (&block.bytes()[i * run * size..], block.validity());
+                let validity = validity.map(|v| &v[i * run..]);
+                row.summary.fold_runs(cells, run, extent * run, runs, validity, fill)
+            })
+        })?;
     }
     Ok(rows)
 }

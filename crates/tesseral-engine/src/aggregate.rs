@@ -43,6 +43,15 @@ pub fn summarize(
     wanted: Wanted,
     options: &Options,
 ) -> Result<Summarized> {
+    handle.guarded(|| summarize_all(handle, request, wanted, options))
+}
+
+fn summarize_all(
+    handle: &Handle,
+    request: &Request,
+    wanted: Wanted,
+    options: &Options,
+) -> Result<Summarized> {
     check_cells(handle, request)?;
     if handle.schema().sparse {
         return crate::sparse::summarize(handle, request, wanted, options);

@@ -29,6 +29,10 @@ pub(crate) fn decode_packed(
 /// # Errors
 /// What the plan, the store and the decoders meet; `Limit`; `Unsupported` where cells may be missing.
 pub fn read_bits(handle: &Handle, request: &Request, options: &Options) -> Result<Vec<u8>> {
+    handle.guarded(|| read_chunks(handle, request, options))
+}
+
+fn read_chunks(handle: &Handle, request: &Request, options: &Options) -> Result<Vec<u8>> {
     let (Some(selection), [column]) = (request.selection(), request.columns.as_slice()) else {
         return Err(Error::invalid("a dense read takes positions of one field"));
     };

@@ -189,10 +189,42 @@ pub(crate) fn fill_cell(field: &Field, size: usize) -> Vec<u8> {
 /// # Errors
 /// What the plan, the store and the decoders meet; `Limit` when the result passes the memory limit.
 pub fn read(handle: &Handle, request: &Request, options: &Options) -> Result<Dense> {
+    handle.guarded(|| read_through(handle, request, options, Some(lasting)))
+}
+
+/// As [`read`], but never as a view: what another process does to the file later does not matter to the result.
+///
+/// # Errors
+/// As [`read`].
+pub fn read_owned(handle: &Handle, request: &Request, options: &Options) -> Result<Dense> {
+    handle.guarded(|| read_through(handle, request, options, None))
+}
+
+/// Reads a selection of one field and shows it to `see`, without a copy where the layout of the file allows. All of that is one operation:
+/// when the file is cut meanwhile, what `see` made of it is dropped.
+///
+/// # Errors
+/// As [`read`]; what `see` returns.
+pub fn read_with<T>(
+    handle: &Handle,
+    request: &Request,
+    options: &Options,
+    see: impl FnOnce(&Dense) -> Result<T>,
+) -> Result<T> {
+    handle.guarded(|| see(&read_through(handle, request, options, Some(passing))?))
+}
+
+/// How a result that already lies in the file is borrowed.
+type Borrow = fn(&Handle, Borrowed) -> Result<Bytes>;
+
+fn read_through(handle: &Handle, request: &Request, options: &Options, how: Option<Borrow>) -> Result<Dense> {
     let prepared = Prepared::new(handle, request)?;
     let field = handle.schema().fields[usize::from(prepared.field)].clone();
     let shape = prepared.selection.shape().to_vec();
-    if let Some(bytes) = borrow(handle, &prepared)? {
+    if let Some(how) = how
+        && let Some(borrowed) = borrow(handle, &prepared)?
+    {
+        let bytes = how(handle, borrowed)?;
         return Ok(Dense { field, shape, values: Values::Borrowed(bytes), validity: None });
     }
     let mut values = prepared.buffer(options)?;
@@ -211,6 +243,10 @@ pub fn read(handle: &Handle, request: &Request, options: &Options) -> Result<Den
 /// # Errors
 /// As [`read`]; `InvalidRequest` for nullable fields.
 pub fn read_buffer(handle: &Handle, request: &Request, options: &Options) -> Result<Buffer> {
+    handle.guarded(|| read_into_buffer(handle, request, options))
+}
+
+fn read_into_buffer(handle: &Handle, request: &Request, options: &Options) -> Result<Buffer> {
     let prepared = Prepared::new(handle, request)?;
     let field = &handle.schema().fields[usize::from(prepared.field)];
     if field.nullable {
@@ -226,7 +262,10 @@ pub fn read_buffer(handle: &Handle, request: &Request, options: &Options) -> Res
 /// # Errors
 /// What the plan and the store meet; `Corrupt` when a digest differs.
 pub fn view(handle: &Handle, request: &Request) -> Result<Option<Bytes>> {
-    borrow(handle, &Prepared::new(handle, request)?)
+    handle.guarded(|| {
+        let borrowed = borrow(handle, &Prepared::new(handle, request)?)?;
+        borrowed.map(|borrowed| lasting(handle, borrowed)).transpose()
+    })
 }
 
 /// Reads a selection of one field into memory the caller has: `values` row-major, and for nullable fields `validity`,
@@ -241,8 +280,10 @@ pub fn read_into(
     validity: Option<&mut [u8]>,
     options: &Options,
 ) -> Result<()> {
-    let prepared = Prepared::new(handle, request)?;
-    execute(handle, &prepared, values, validity, options)
+    handle.guarded(|| {
+        let prepared = Prepared::new(handle, request)?;
+        execute(handle, &prepared, values, validity, options)
+    })
 }
 
 fn execute(
@@ -434,8 +475,25 @@ fn decode_in_place(
     Ok(true)
 }
 
+/// Where the bytes of a result are in a resident object.
+struct Borrowed {
+    object: u32,
+    range: std::ops::Range<u64>,
+    bytes: Bytes,
+}
+
+/// Bytes that outlive the operation.
+fn lasting(handle: &Handle, borrowed: Borrowed) -> Result<Bytes> {
+    handle.store().view(handle.source().object(borrowed.object), borrowed.range)
+}
+
+/// Bytes for the operation alone.
+fn passing(_: &Handle, borrowed: Borrowed) -> Result<Bytes> {
+    Ok(borrowed.bytes)
+}
+
 /// The result as a slice of the file, when the chunks lie there just as the result does.
-fn borrow(handle: &Handle, prepared: &Prepared) -> Result<Option<Bytes>> {
+fn borrow(handle: &Handle, prepared: &Prepared) -> Result<Option<Borrowed>> {
     let Prepared { plan, selection, field, size, resident, .. } = prepared;
     let (Some(resident), false) = (resident, plan.uncovered == Uncovered::Fill) else { return Ok(None) };
     let Some(first) = plan.chunks.first().and_then(|c| c.parts.first()) else { return Ok(None) };
@@ -481,7 +539,7 @@ fn borrow(handle: &Handle, prepared: &Prepared) -> Result<Option<Bytes>> {
         return Ok(None);
     }
     check_digests(handle, prepared, resident)?;
-    Ok(Some(view))
+    Ok(Some(Borrowed { object: first.object, range: from..to, bytes: view }))
 }
 
 /// A view is as good as a copy only once its chunks were found sound.
@@ -540,7 +598,7 @@ impl std::fmt::Display for Explained {
 /// # Errors
 /// What the plan meets.
 pub fn explain(handle: &Handle, request: &Request) -> Result<Explained> {
-    let prepared = Prepared::new(handle, request)?;
+    let prepared = handle.guarded(|| Prepared::new(handle, request))?;
     let Prepared { plan, groups, selection, .. } = &prepared;
     let batches = fetch::batches(handle, plan, groups, selection, &|_| Ok(false))?;
     let ranges = batches.iter().flat_map(|b| &b.reads);

@@ -64,6 +64,10 @@ impl DenseCells {
         })
     }
 
+    pub(crate) fn handle(&self) -> &Handle {
+        &self.handle
+    }
+
     /// Cells that memory allows at once.
     pub(crate) fn cells_at_once(&self) -> u64 {
         self.cells
@@ -86,9 +90,10 @@ impl DenseCells {
                 }
                 Column::Field(f) => {
                     let request = Request::cells(part.clone(), f);
-                    let cells = dense::read(&self.handle, &request, &self.options)?;
-                    let validity = cells.validity().map(<[u8]>::to_vec);
-                    Ok(Cells::from_fixed(size, cells.bytes().to_vec(), validity))
+                    dense::read_with(&self.handle, &request, &self.options, |cells| {
+                        let validity = cells.validity().map(<[u8]>::to_vec);
+                        Ok(Cells::from_fixed(size, cells.bytes().to_vec(), validity))
+                    })
                 }
                 _ => Err(Error::invalid(format!("a dense array has no {column:?}"))),
             }

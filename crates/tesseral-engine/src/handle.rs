@@ -11,7 +11,7 @@ use tesseral_format::{
     ArraySource, ChunkInfo, ChunkPlan, Column, ColumnMut, Container, Digest, DigestSpan, PlannedChunk,
     Request, Scratch, Uncovered,
 };
-use tesseral_store::Store;
+use tesseral_store::{Store, StoreExt};
 
 /// An array, its store, and which of its chunks were already found sound. Cheap to clone; clones share that knowledge.
 #[derive(Clone, Debug)]
@@ -27,7 +27,7 @@ impl Handle {
     /// # Errors
     /// As [`Container::array`].
     pub fn new(container: &dyn Container, index: usize, digests: bool) -> Result<Self> {
-        let source = container.array(index)?;
+        let source = container.store().guarded(|| container.array(index))?;
         let verified = digests.then(Arc::default);
         Ok(Self { source, store: Arc::clone(container.store()), verified })
     }
@@ -53,6 +53,16 @@ impl Handle {
         &*self.store
     }
 
+    /// Runs an operation that touches stored bytes: every public one is inside one of these. When a mapped file was cut meanwhile, that
+    /// takes the place of whatever came of it; nothing that a result holds may be bytes of the store, but for a
+    /// [view](tesseral_store::Store::view).
+    ///
+    /// # Errors
+    /// What the operation meets; `Corrupt` when a file was cut.
+    pub fn guarded<T>(&self, operation: impl FnOnce() -> Result<T>) -> Result<T> {
+        self.store.guarded(operation)
+    }
+
     /// The digest to check before this chunk's bytes are used, if any is left to check.
     pub(crate) fn pending_digest(&self, chunk: &PlannedChunk) -> Option<DigestSpan> {
         let verified = self.verified.as_ref()?;
@@ -71,7 +81,7 @@ impl Handle {
             _ => return Err(Error::unsupported("a digest of unknown kind")),
         };
         if expected != found {
-            let object = tesseral_store::StoreExt::describe(&*self.store, self.source.object(span.object));
+            let object = self.store.describe(self.source.object(span.object));
             let detail = format!(
                 "{} stored bytes hash to {found:016x}, the file says {expected:016x}: they changed after they were written",
                 bytes.len()

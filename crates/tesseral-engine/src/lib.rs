@@ -42,7 +42,7 @@ pub use budget::{Blocks, available_memory, blocks, budget_bytes};
 pub use buffer::Buffer;
 pub use by::summarize_by;
 pub use cells::Cells;
-pub use dense::{Dense, Explained, explain, read, read_buffer, read_into, view};
+pub use dense::{Dense, Explained, explain, read, read_buffer, read_into, read_owned, read_with, view};
 pub use divide::divisible;
 pub use handle::Handle;
 pub use options::{Cancel, Options, Progress};

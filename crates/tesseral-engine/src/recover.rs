@@ -46,6 +46,7 @@ pub fn recover(
     report: &mut dyn FnMut(Finding),
 ) -> Result<Recovered> {
     let origin = store.location().to_owned();
+    let watch = store.watch()?;
     let salvage = format.salvage(store, open)?;
     salvage.findings.into_iter().for_each(&mut *report);
     let container = salvage.container;
@@ -83,6 +84,8 @@ pub fn recover(
         session.add_history(row.clone())?;
     }
     session.add_history(history_row(&origin, total))?;
+    // What is gone since was not lost before.
+    watch.check()?;
     session.commit()?;
     Ok(total)
 }

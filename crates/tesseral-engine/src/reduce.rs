@@ -119,6 +119,16 @@ pub fn reduce(
     wanted: Wanted,
     options: &Options,
 ) -> Result<Reduced> {
+    handle.guarded(|| reduce_along(handle, request, axes, wanted, options))
+}
+
+fn reduce_along(
+    handle: &Handle,
+    request: &Request,
+    axes: &[usize],
+    wanted: Wanted,
+    options: &Options,
+) -> Result<Reduced> {
     let prepared = Prepared::divided(handle, request, options)?;
     let rank = prepared.selection.rank();
     let mut reduced = vec![false; rank];

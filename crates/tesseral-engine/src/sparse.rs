@@ -340,7 +340,7 @@ pub fn cells(handle: &Handle, request: &Request, order: CellOrder, options: &Opt
         let dense = crate::dense_cells::DenseCells::new(handle, request, options)?;
         return Ok(CellStream { inner: Inner::Dense(Box::new(dense)) });
     }
-    let query = Query::new(handle, request, order, false, options)?;
+    let query = handle.guarded(|| Query::new(handle, request, order, false, options))?;
     Ok(stream(query))
 }
 
@@ -355,8 +355,14 @@ impl Iterator for CellStream {
 
     fn next(&mut self) -> Option<Self::Item> {
         let next = match &mut self.inner {
-            Inner::Sparse { query, todo, allowed } => next_batch(query, todo, *allowed).transpose(),
-            Inner::Dense(cells) => cells.next(),
+            Inner::Sparse { query, todo, allowed } => {
+                let handle = query.handle.clone();
+                handle.guarded(|| next_batch(query, todo, *allowed)).transpose()
+            }
+            Inner::Dense(cells) => {
+                let handle = cells.handle().clone();
+                handle.guarded(|| cells.next().transpose()).transpose()
+            }
             Inner::Done => None,
         };
         if !matches!(next, Some(Ok(_))) {
@@ -414,6 +420,10 @@ fn next_batch(query: &mut Query, todo: &mut Vec<Slab>, allowed: u64) -> Result<O
 /// # Errors
 /// What the plan, the store and the decoders meet; `Limit` when the rows pass the memory limit.
 pub fn read_cells(handle: &Handle, request: &Request, options: &Options) -> Result<CellBatch> {
+    handle.guarded(|| read_sorted(handle, request, options))
+}
+
+fn read_sorted(handle: &Handle, request: &Request, options: &Options) -> Result<CellBatch> {
     let mut query = Query::new(handle, request, CellOrder::Sorted, false, options)?;
     let allowed = options.memory.map_or(u64::MAX, |memory| memory / 2);
     let slab = query.whole();

@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
+use bytes::Bytes;
 use rayon::prelude::*;
 use tesseral_core::{ChunkGrid, Coords, Error, Region, Result, Selection};
 use tesseral_format::{Request, StoredChunk, StoredForm};
@@ -289,6 +290,14 @@ pub fn read_stored(
     region: &Region,
     adopted: &dyn Fn(StoredForm) -> bool,
 ) -> Result<Option<StoredChunk>> {
+    handle.guarded(|| read_adopted(handle, region, adopted))
+}
+
+fn read_adopted(
+    handle: &Handle,
+    region: &Region,
+    adopted: &dyn Fn(StoredForm) -> bool,
+) -> Result<Option<StoredChunk>> {
     let request = Request::cells(Selection::from_region(region), 0);
     let plan = handle.source().plan(&request)?;
     let [chunk] = plan.chunks.as_slice() else { return Ok(None) };
@@ -309,5 +318,6 @@ pub fn read_stored(
     };
     let mut parts = parts.map_err(|e| handle.locate(chunk, e))?;
     let raw_len = handle.source().describe(chunk).raw_len;
-    Ok(parts.pop().map(|bytes| StoredChunk { form, bytes, raw_len }))
+    // They are written after this operation has ended.
+    Ok(parts.pop().map(|bytes| StoredChunk { form, bytes: Bytes::copy_from_slice(&bytes), raw_len }))
 }

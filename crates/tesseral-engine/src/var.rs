@@ -21,6 +21,10 @@ const FILL: Pointer = (u32::MAX, 0);
 /// # Errors
 /// What the plan, the store and the decoders meet; `Limit`.
 pub fn read_var(handle: &Handle, request: &Request, options: &Options) -> Result<Cells> {
+    handle.guarded(|| read_all(handle, request, options))
+}
+
+fn read_all(handle: &Handle, request: &Request, options: &Options) -> Result<Cells> {
     let (Some(selection), [column @ Column::Field(field)]) =
         (request.selection(), request.columns.as_slice())
     else {

@@ -8,7 +8,7 @@ use tesseral_format::{
     AuditOptions, ChunkPlan, Column, Container, CoordinateRanges, Depth, Format, OpenOptions, PlannedChunk,
     Request, Target,
 };
-use tesseral_store::Store;
+use tesseral_store::{Store, StoreExt};
 
 use crate::bits::decode_packed;
 use crate::cells::{Cells, column_layout};
@@ -56,6 +56,17 @@ pub fn verify(
 /// # Errors
 /// As [`verify`].
 pub fn verify_to(
+    format: &dyn Format,
+    store: Arc<dyn Store>,
+    checks: &AuditOptions,
+    options: &Options,
+    report: &mut dyn FnMut(Finding),
+) -> Result<Verified> {
+    // Damage that was found in what is gone is not the file's.
+    Arc::clone(&store).guarded(|| verify_all(format, store, checks, options, report))
+}
+
+fn verify_all(
     format: &dyn Format,
     store: Arc<dyn Store>,
     checks: &AuditOptions,

@@ -185,7 +185,7 @@ pub fn versions<'py>(
     path: PathBuf,
     key: Option<Vec<u8>>,
 ) -> PyResult<Vec<Bound<'py, PyDict>>> {
-    let read = || opener(None, None, key, true, false).open(tesseral::local(&path)?)?.inner().versions();
+    let read = || opener(None, None, key, true, false).open(tesseral::local(&path)?)?.versions();
     let versions = py.detach(read).or_raise(py)?;
     let one = |version: &tesseral::Version| {
         let out = PyDict::new(py);

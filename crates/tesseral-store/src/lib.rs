@@ -16,6 +16,7 @@
 #![deny(unsafe_code)]
 
 mod folder;
+mod guard;
 mod local;
 mod map;
 mod memory;
@@ -26,6 +27,7 @@ pub mod wrap;
 
 pub use bytes::Bytes;
 pub use folder::StagedFolder;
+pub use guard::Watch;
 pub use local::{Access, LocalStore};
 pub use memory::MemoryStore;
 pub use staged_path::StagedPath;

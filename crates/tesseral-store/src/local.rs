@@ -11,13 +11,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 use bytes::Bytes;
 use tesseral_core::{Error, Result};
 
+use crate::guard::{Mapped, Watch, Watcher};
 use crate::publish::StagedFile;
 use crate::store::{ObjectInfo, Overwrite, Staged, Store, StoreExt, check_range, slice};
 
 /// How a [`LocalStore`] reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Access {
-    /// Map files and borrow from the map. Fastest; another process cutting the file while it is read can end ours.
+    /// Map files and borrow from the map. Fastest. A file that another process cuts is an error to the operation that reads it; bytes
+    /// that were given out as a view can still end ours by a signal when they are touched after that.
     #[default]
     Map,
     /// Read with `pread` into fresh memory. For files that others write to, and for network file systems.
@@ -32,12 +34,24 @@ pub struct LocalStore {
     access: Access,
     /// Open files by object name. A container holds few objects open at once; folders of many small ones are read whole.
     open: Mutex<HashMap<String, Arc<Opened>>>,
+    watcher: Arc<Watcher>,
 }
 
 #[derive(Debug)]
 struct Opened {
-    file: File,
-    map: Option<Bytes>,
+    file: Arc<File>,
+    map: Map,
+}
+
+#[derive(Debug)]
+enum Map {
+    None,
+    /// Empty files need no map.
+    Empty,
+    Whole {
+        bytes: Bytes,
+        mapped: Arc<Mapped>,
+    },
 }
 
 /// Beyond this many open files the oldest handles are let go.
@@ -51,7 +65,9 @@ impl LocalStore {
     /// A store rooted at a file or folder, which need not exist yet.
     pub fn new(root: impl Into<PathBuf>, access: Access) -> Self {
         let root = root.into();
-        Self { location: root.display().to_string(), root, access, open: Mutex::default() }
+        let location = root.display().to_string();
+        let watcher = Watcher::new(location.clone());
+        Self { location, root, access, open: Mutex::default(), watcher }
     }
 
     /// The file or folder.
@@ -89,12 +105,16 @@ impl LocalStore {
             return Ok(Arc::clone(opened));
         }
         let file = File::open(self.path(object)?).map_err(|e| self.io("open", object, e))?;
-        let map = match self.access {
+        let file = Arc::new(file);
+        let map = match (self.access, file.metadata()) {
+            (Access::Map, Ok(metadata)) if metadata.is_file() && metadata.len() == 0 => Map::Empty,
             // Folders open but do not map; they hold no bytes of their own.
-            Access::Map if file.metadata().is_ok_and(|m| m.is_file()) => {
-                Some(crate::map::map(&file).map_err(|e| self.io("map", object, e))?)
+            (Access::Map, Ok(metadata)) if metadata.is_file() => {
+                let mapped = Mapped::new(self.describe(object), Arc::clone(&file), &self.watcher);
+                let mapped = mapped.map_err(|e| self.io("map", object, e))?;
+                Map::Whole { bytes: mapped.bytes(), mapped }
             }
-            _ => None,
+            _ => Map::None,
         };
         let opened = Arc::new(Opened { file, map });
         if open.len() >= MAX_OPEN {
@@ -126,15 +146,13 @@ impl LocalStore {
         Ok(metadata.len())
     }
 
-    /// The mapped bytes, if the file is still as long as the map: touching a page past the end would end the process.
-    fn mapped(&self, object: &str, opened: &Opened) -> Result<Option<Bytes>> {
-        let Some(map) = &opened.map else { return Ok(None) };
-        let len = self.file_len(object, opened)?;
-        if len < map.len() as u64 {
-            return Err(Error::truncated("the file", self.describe(object), 0, map.len() as u64, len)
-                .hint("another process cut the file while it was open; open it again"));
+    /// The mapped bytes, if the file is still as long as the map.
+    fn mapped(opened: &Opened) -> Result<Option<Bytes>> {
+        match &opened.map {
+            Map::None => Ok(None),
+            Map::Empty => Ok(Some(Bytes::new())),
+            Map::Whole { bytes, mapped } => mapped.give().map(|()| Some(bytes.clone())),
         }
-        Ok(Some(map.clone()))
     }
 }
 
@@ -146,14 +164,15 @@ impl Store for LocalStore {
     fn len(&self, object: &str) -> Result<u64> {
         let opened = self.opened(object)?;
         match &opened.map {
-            Some(map) => Ok(map.len() as u64),
-            None => self.file_len(object, &opened),
+            Map::None => self.file_len(object, &opened),
+            Map::Empty => Ok(0),
+            Map::Whole { bytes, .. } => Ok(bytes.len() as u64),
         }
     }
 
     fn read_many(&self, object: &str, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
         let opened = self.opened(object)?;
-        if let Some(map) = self.mapped(object, &opened)? {
+        if let Some(map) = Self::mapped(&opened)? {
             return ranges.iter().map(|range| slice(&map, range, || self.describe(object))).collect();
         }
         let len = self.file_len(object, &opened)?;
@@ -170,8 +189,18 @@ impl Store for LocalStore {
     }
 
     fn resident(&self, object: &str) -> Result<Option<Bytes>> {
-        let opened = self.opened(object)?;
-        self.mapped(object, &opened)
+        Self::mapped(&*self.opened(object)?)
+    }
+
+    fn watch(&self) -> Result<Watch> {
+        self.watcher.watch()
+    }
+
+    fn view(&self, object: &str, range: Range<u64>) -> Result<Bytes> {
+        match &self.opened(object)?.map {
+            Map::Whole { mapped, .. } => slice(&mapped.view()?, &range, || self.describe(object)),
+            Map::None | Map::Empty => self.read(object, range),
+        }
     }
 
     fn tails(&self, objects: &[String], most: u64) -> Result<Vec<(u64, Bytes)>> {

@@ -6,6 +6,8 @@ use std::ops::Range;
 use bytes::Bytes;
 use tesseral_core::{Error, Result};
 
+use crate::guard::Watch;
+
 /// An object or folder seen in a listing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ObjectInfo {
@@ -41,11 +43,30 @@ pub trait Store: Debug + Send + Sync {
     /// `NotFound`, `Io`, `Corrupt` when a range passes the end of the object.
     fn read_many(&self, object: &str, ranges: &[Range<u64>]) -> Result<Vec<Bytes>>;
 
-    /// The whole object when it is in reach without a copy, such as a mapped file; `None` otherwise.
+    /// The whole object when it is in reach without a copy, such as a mapped file; `None` otherwise. The bytes are for the operation
+    /// under way: what outlives it is asked for by [`view`](Self::view), and operations that use them later ask again.
     ///
     /// # Errors
     /// As [`read_many`](Self::read_many).
     fn resident(&self, object: &str) -> Result<Option<Bytes>>;
+
+    /// A range of a resident object for as long as anyone likes. A store around another one that passes on
+    /// [`resident`](Self::resident) passes on this and [`watch`](Self::watch).
+    ///
+    /// # Errors
+    /// As [`read_many`](Self::read_many).
+    fn view(&self, object: &str, range: Range<u64>) -> Result<Bytes> {
+        self.read(object, range)
+    }
+
+    /// Begins an operation that touches bytes in reach; [`StoreExt::guarded`] is the usual way. While the watch is held, bytes of a
+    /// file that another process cuts read as zeros instead of ending this one, and its check says so.
+    ///
+    /// # Errors
+    /// As [`Watch::check`].
+    fn watch(&self) -> Result<Watch> {
+        Ok(Watch::default())
+    }
 
     /// The length of each object and its last bytes, at most `most` of them: where many small objects end in what must be known of
     /// them, asking for all at once saves a round for each.
@@ -127,6 +148,20 @@ pub trait StoreExt: Store {
         }
         let mut all = self.read_many(object, std::slice::from_ref(&range))?;
         all.pop().ok_or_else(|| Error::invalid("a store gave no bytes for a range"))
+    }
+
+    /// Runs an operation that touches bytes in reach. When a file was cut meanwhile, that takes the place of whatever came of it.
+    ///
+    /// # Errors
+    /// What the operation meets; as [`Watch::check`].
+    fn guarded<T, E: From<Error>>(
+        &self,
+        operation: impl FnOnce() -> std::result::Result<T, E>,
+    ) -> std::result::Result<T, E> {
+        let watch = self.watch()?;
+        let result = operation();
+        watch.check()?;
+        result
     }
 
     /// The whole object, refused when longer than `limit`.

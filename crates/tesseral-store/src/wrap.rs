@@ -8,7 +8,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use tesseral_core::{Error, Result};
 
-use crate::store::{ObjectInfo, Overwrite, Staged, Store};
+use crate::guard::Watch;
+use crate::store::{ObjectInfo, Overwrite, Staged, Store, StoreExt};
 
 /// What a [`Wrapped`] store does around each call.
 pub trait Around: std::fmt::Debug + Send + Sync + 'static {
@@ -79,6 +80,14 @@ impl<A: Around> Store for Wrapped<A> {
 
     fn resident(&self, object: &str) -> Result<Option<Bytes>> {
         if self.around.resident() { self.inner.resident(object) } else { Ok(None) }
+    }
+
+    fn view(&self, object: &str, range: Range<u64>) -> Result<Bytes> {
+        if self.around.resident() { self.inner.view(object, range) } else { self.read(object, range) }
+    }
+
+    fn watch(&self) -> Result<Watch> {
+        self.inner.watch()
     }
 
     fn list(&self, folder: &str) -> Result<Vec<ObjectInfo>> {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tesseral_core::{Attributes, Error, Finding, Result, Value};
 use tesseral_format::{Conflict, MessageChange, MessageFile, MessageFormat, MessageInfo, OpenOptions};
-use tesseral_store::Store;
+use tesseral_store::{Store, StoreExt};
 use xxhash_rust::xxh3::Xxh3;
 
 use crate::TensogramFormat;
@@ -32,11 +32,13 @@ impl MessageFormat for TensogramFormat {
         options: &OpenOptions,
         torn: bool,
     ) -> Result<Box<dyn MessageFile>> {
-        let catalog = Catalog::load(&store, options, torn)?;
-        if !torn && let Some(error) = catalog.refusal()? {
-            return Err(error);
-        }
-        Ok(Box::new(TensogramMessages { catalog }))
+        store.guarded(|| {
+            let catalog = Catalog::load(&store, options, torn)?;
+            if !torn && let Some(error) = catalog.refusal()? {
+                return Err(error);
+            }
+            Ok(Box::new(TensogramMessages { catalog }) as Box<dyn MessageFile>)
+        })
     }
 
     fn merge(
@@ -101,22 +103,8 @@ impl Catalog {
     }
 }
 
-impl MessageFile for TensogramMessages {
-    fn len(&self) -> usize {
-        self.catalog.len()
-    }
-
-    fn findings(&self) -> Vec<Finding> {
-        let mut findings: Vec<Finding> = self.catalog.skipped.iter().map(skipped_finding).collect();
-        for number in 0..self.len() {
-            if let Ok(message) = self.catalog.message(number) {
-                findings.extend(message.faults.iter().chain(&message.lost).map(Fault::finding));
-            }
-        }
-        findings
-    }
-
-    fn message(&self, number: usize) -> Result<MessageInfo> {
+impl TensogramMessages {
+    fn info(&self, number: usize) -> Result<MessageInfo> {
         let message = self.catalog.sound(number)?;
         let metadata = self.catalog.metadata(number)?;
         let objects = message.objects().map(|frame| {
@@ -138,7 +126,8 @@ impl MessageFile for TensogramMessages {
         })
     }
 
-    fn damaged(&self, number: usize) -> Result<Vec<usize>> {
+    /// Objects whose bytes are not what their hash says.
+    fn changed(&self, number: usize) -> Result<Vec<usize>> {
         let message = self.catalog.message(number)?;
         let mut damaged = Vec::new();
         for (object, frame) in message.objects().enumerate() {
@@ -148,6 +137,30 @@ impl MessageFile for TensogramMessages {
             }
         }
         Ok(damaged)
+    }
+}
+
+impl MessageFile for TensogramMessages {
+    fn len(&self) -> usize {
+        self.catalog.len()
+    }
+
+    fn findings(&self) -> Vec<Finding> {
+        let mut findings: Vec<Finding> = self.catalog.skipped.iter().map(skipped_finding).collect();
+        for number in 0..self.len() {
+            if let Ok(message) = self.catalog.message(number) {
+                findings.extend(message.faults.iter().chain(&message.lost).map(Fault::finding));
+            }
+        }
+        findings
+    }
+
+    fn message(&self, number: usize) -> Result<MessageInfo> {
+        self.catalog.source.guarded(|| self.info(number))
+    }
+
+    fn damaged(&self, number: usize) -> Result<Vec<usize>> {
+        self.catalog.source.guarded(|| self.changed(number))
     }
 
     fn write(&self, number: usize, change: &MessageChange<'_>, put: &mut Put<'_>) -> Result<()> {

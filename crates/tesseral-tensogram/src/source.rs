@@ -146,12 +146,34 @@ impl Source {
         Ok(Self { store, object, len, resident, window: Mutex::default() })
     }
 
-    /// Fails when a mapped file was cut since it was opened: touching what is gone would end the process.
+    /// Says that the operation under way touches the file. Fails when it is mapped and was cut since it was opened.
     pub(crate) fn check(&self) -> Result<()> {
         if self.resident.is_some() {
             self.store.resident("")?;
         }
         Ok(())
+    }
+
+    /// An operation that touches the file.
+    pub(crate) fn guarded<T, E: From<Error>>(
+        &self,
+        operation: impl FnOnce() -> std::result::Result<T, E>,
+    ) -> std::result::Result<T, E> {
+        self.store.guarded(|| {
+            self.check()?;
+            operation()
+        })
+    }
+
+    /// Bytes that were taken, to be kept after the operation.
+    pub(crate) fn lasting(&self, bytes: Bytes) -> Result<Bytes> {
+        let Some(all) = &self.resident else { return Ok(bytes) };
+        let start = (bytes.as_ptr() as usize).checked_sub(all.as_ptr() as usize);
+        match start.filter(|start| start.saturating_add(bytes.len()) <= all.len()) {
+            Some(start) => self.store.view("", start as u64..(start + bytes.len()) as u64),
+            // Decoded, not borrowed.
+            None => Ok(bytes),
+        }
     }
 }
 

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use tesseral_core::{Error, ErrorKind, Result};
-use tesseral_store::{Bytes, ObjectInfo, Overwrite, Staged, Store, StoreExt};
+use tesseral_store::{Bytes, ObjectInfo, Overwrite, Staged, Store, StoreExt, Watch};
 
 /// A store whose objects are pieces of one array.
 #[derive(Debug)]
@@ -37,6 +37,14 @@ impl Store for Pieces {
 
     fn resident(&self, object: &str) -> Result<Option<Bytes>> {
         self.0.resident(object).map_err(|e| self.missing(object, e))
+    }
+
+    fn view(&self, object: &str, range: Range<u64>) -> Result<Bytes> {
+        self.0.view(object, range).map_err(|e| self.missing(object, e))
+    }
+
+    fn watch(&self) -> Result<Watch> {
+        self.0.watch()
     }
 
     fn tails(&self, objects: &[String], most: u64) -> Result<Vec<(u64, Bytes)>> {

@@ -169,6 +169,24 @@ impl Array {
         tesseral_engine::read(&self.handle, &self.request(selection), &self.options)
     }
 
+    /// As [`read`](Self::read), but never as a view of the file.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    pub fn read_owned(&self, selection: &Selection) -> Result<Dense> {
+        tesseral_engine::read_owned(&self.handle, &self.request(selection), &self.options)
+    }
+
+    /// Reads cells and shows them to `see`, without a copy where the layout of the file allows. When another process cuts the file
+    /// meanwhile, what `see` made of them is dropped for an error; cells of [`read`](Self::read) that are a view of the file would end
+    /// this process.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read); what `see` returns.
+    pub fn read_with<T>(&self, selection: &Selection, see: impl FnOnce(&Dense) -> Result<T>) -> Result<T> {
+        tesseral_engine::read_with(&self.handle, &self.request(selection), &self.options, see)
+    }
+
     /// Reads cells of a field that cannot be null into memory that may be changed: never a view of the file. Memory of results that were
     /// dropped is used again.
     ///
@@ -262,7 +280,9 @@ impl Array {
     /// # Errors
     /// What the plan meets, where the format needs one to know.
     pub fn totals(&self) -> Result<Totals> {
-        self.handle.source().totals(&self.everything()?).map_err(|e| e.in_array(self.name()))
+        let everything = self.everything()?;
+        let totals = self.handle.guarded(|| self.handle.source().totals(&everything));
+        totals.map_err(|e| e.in_array(self.name()))
     }
 
     /// How many cells a target has at most: all positions of a dense array, the cells of all chunks touched of a sparse one.
@@ -275,7 +295,8 @@ impl Array {
         }
         let request =
             Request { target: target.clone(), columns: vec![Column::Field(self.field)], condition: None };
-        let plan = self.handle.source().plan(&request).map_err(|e| e.in_array(self.name()))?;
+        let plan = self.handle.guarded(|| self.handle.source().plan(&request));
+        let plan = plan.map_err(|e| e.in_array(self.name()))?;
         Ok(plan.chunks.iter().map(|chunk| chunk.cells).fold(0, u64::saturating_add))
     }
 
@@ -304,7 +325,9 @@ impl Array {
                 Request { target, columns: vec![Column::Field(self.field)], condition: None }
             }
         };
-        let plan = self.handle.source().plan(&request).map_err(|e| e.in_array(self.name()))?;
-        Ok(plan.chunks.iter().map(|chunk| self.handle.source().describe(chunk)).collect())
+        self.handle.guarded(|| {
+            let plan = self.handle.source().plan(&request).map_err(|e| e.in_array(self.name()))?;
+            Ok(plan.chunks.iter().map(|chunk| self.handle.source().describe(chunk)).collect())
+        })
     }
 }

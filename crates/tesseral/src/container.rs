@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use tesseral_core::{Attributes, Error, ErrorKind, HistoryRow, Limits, Result};
 use tesseral_engine::{Handle, Options};
-use tesseral_format::{Column, Format, OpenOptions, TimeRange};
-use tesseral_store::{Access, LocalStore, Store};
+use tesseral_format::{Column, Format, OpenOptions, TimeRange, Version};
+use tesseral_store::{Access, LocalStore, Store, StoreExt};
 
 use crate::{Array, registry};
 
@@ -101,13 +101,15 @@ impl Open {
     /// # Errors
     /// As [`open`](Self::open).
     pub fn open_store(&self, store: Arc<dyn Store>) -> Result<Container> {
-        let format = registry::recognise(&*store)?;
-        if self.options.as_of.is_some() && !format.capabilities().versions {
-            let feature = format!("as_of on {}: the format keeps no versions", format.title());
-            return Err(Error::unsupported(feature));
-        }
-        let inner = format.open(store, &self.options)?;
-        Ok(self.container(format, inner))
+        Arc::clone(&store).guarded(|| {
+            let format = registry::recognise(&*store)?;
+            if self.options.as_of.is_some() && !format.capabilities().versions {
+                let feature = format!("as_of on {}: the format keeps no versions", format.title());
+                return Err(Error::unsupported(feature));
+            }
+            let inner = format.open(store, &self.options)?;
+            Ok(self.container(format, inner))
+        })
     }
 
     /// Wraps a container that a format opened in another way, such as by salvage.
@@ -246,6 +248,14 @@ impl Container {
     /// How it came to be.
     pub fn history(&self) -> &[HistoryRow] {
         self.inner.history()
+    }
+
+    /// What was written when, for formats that keep versions.
+    ///
+    /// # Errors
+    /// What reading them meets.
+    pub fn versions(&self) -> Result<Vec<Version>> {
+        self.inner.store().guarded(|| self.inner.versions())
     }
 
     /// The times it was opened at, where not all.

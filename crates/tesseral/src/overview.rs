@@ -95,13 +95,15 @@ pub fn overview(array: &Array, selection: &Selection, most: [usize; 2]) -> Resul
     let mut bins = Bins::new(&shape);
     let budget = array.options().memory.map_or(BLOCK, |memory| (memory / 4).clamp(1, BLOCK));
     for part in array.blocks(&selection, budget)? {
-        let block = array.read(&part)?;
         let places: Vec<Vec<usize>> =
             (0..part.rank()).map(|d| bins.places(&selection, &part, &dims, d)).collect();
         let fill = field.missing().map(|f| f.bytes().to_vec());
         let written = if field.default_fill { gaps(array.handle(), &array.request(&part))? } else { None };
-        let validity = block.validity().or(written.as_deref());
-        dispatch_element!(field.dtype, T => bins.add::<T>(block.bytes(), validity, fill.as_deref(), &places), else => ());
+        array.read_with(&part, |block| {
+            let validity = block.validity().or(written.as_deref());
+            dispatch_element!(field.dtype, T => bins.add::<T>(block.bytes(), validity, fill.as_deref(), &places), else => ());
+            Ok(())
+        })?;
     }
     Ok(Overview {
         points: bins.points(),

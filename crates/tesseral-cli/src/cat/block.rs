@@ -95,7 +95,7 @@ pub(super) fn blocks<'a>(task: &'a Task<'_>, field: &Field, validity: bool) -> O
     })?;
     let blocks = array.blocks(task.selection, budget)?;
     Ok(Box::new(blocks.map(move |part| {
-        let cells = array.read(&part)?;
+        let cells = array.read_owned(&part)?;
         let count = cells.bytes().len() / size;
         Ok(if validity {
             Block::Bytes(valid(cells.validity(), count))

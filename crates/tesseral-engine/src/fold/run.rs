@@ -146,6 +146,10 @@ fn field_of(handle: &Handle, request: &Request) -> Result<(u16, Field, Selection
 /// # Errors
 /// `InvalidRequest` when the roles do not fit the selection, or the field's cells have no one size.
 pub fn units(handle: &Handle, request: &Request, fold: &Fold, options: &Options) -> Result<Vec<Unit>> {
+    handle.guarded(|| cut_units(handle, request, fold, options))
+}
+
+fn cut_units(handle: &Handle, request: &Request, fold: &Fold, options: &Options) -> Result<Vec<Unit>> {
     let (number, field, selection) = field_of(handle, request)?;
     if fold.roles.len() != selection.rank() || fold.masks.len() != selection.rank() {
         return Err(Error::invalid("a fold has a role for each axis").in_array(&handle.schema().name));
@@ -191,9 +195,19 @@ pub fn fold_unit(
     unit: &Unit,
     options: &Options,
 ) -> Result<Partial> {
-    if handle.schema().sparse {
-        return rows::fold_unit(handle, request, fold, unit, options);
-    }
+    handle.guarded(|| match handle.schema().sparse {
+        true => rows::fold_unit(handle, request, fold, unit, options),
+        false => fold_part(handle, request, fold, unit, options),
+    })
+}
+
+fn fold_part(
+    handle: &Handle,
+    request: &Request,
+    fold: &Fold,
+    unit: &Unit,
+    options: &Options,
+) -> Result<Partial> {
     let (number, selection, part) = share(handle, request, unit)?;
     let field = &handle.schema().fields[usize::from(number)];
     let request = Request { target: Target::Cells(part), ..request.clone() };
@@ -216,22 +230,23 @@ pub fn fold_unit(
         partial.skipped = true;
         return Ok(partial);
     }
-    let block = dense::read(handle, &request, options)?;
     // Cells that nobody wrote are no values, whatever a field without nulls shows there. Without a fill there are none.
     let written = if field.nullable || field.fill.is_none() { None } else { gaps(handle, &request)? };
-    let validity = block.validity().or(written.as_deref());
-    dispatch_element!(field.dtype, T => {
-        let copied: Vec<T>;
-        let values: &[T] = match bytemuck::try_cast_slice(block.bytes()) {
-            Ok(values) => values,
-            Err(_) => {
-                copied = bytemuck::pod_collect_to_vec(block.bytes());
-                &copied
-            }
-        };
-        let dealer = Dealer::<T>::new(fold, field, values, validity, &extents, &block.shape, &lists);
-        dealer.deal(&slots, &whole_shape(fold, &selection), &mut partial.states)?;
-    }, else => return Err(Error::unsupported(format!("folds of {}", field.dtype))));
+    dense::read_with(handle, &request, options, |block| {
+        let validity = block.validity().or(written.as_deref());
+        dispatch_element!(field.dtype, T => {
+            let copied: Vec<T>;
+            let values: &[T] = match bytemuck::try_cast_slice(block.bytes()) {
+                Ok(values) => values,
+                Err(_) => {
+                    copied = bytemuck::pod_collect_to_vec(block.bytes());
+                    &copied
+                }
+            };
+            let dealer = Dealer::<T>::new(fold, field, values, validity, &extents, &block.shape, &lists);
+            dealer.deal(&slots, &whole_shape(fold, &selection), &mut partial.states)
+        }, else => Err(Error::unsupported(format!("folds of {}", field.dtype))))
+    })?;
     Ok(partial)
 }
 

@@ -71,12 +71,12 @@ impl Place {
             Self::File { path, access: Access::Read } if source.len > 0 => {
                 let store: Arc<dyn Store> = Arc::new(LocalStore::new(path, Access::Map));
                 match Source::open(&store) {
-                    Ok(mapped) if mapped.len == source.len => Ok(scan(&mapped)?),
+                    Ok(mapped) if mapped.len == source.len => mapped.guarded(|| Ok(scan(&mapped)?)),
                     // It cannot be mapped, or has grown or become another one since.
                     _ => Ok(scan(source)?),
                 }
             }
-            _ => Ok(scan(source)?),
+            _ => source.guarded(|| Ok(scan(source)?)),
         }
     }
 
@@ -180,7 +180,8 @@ impl TensogramFile {
     pub fn read_message(&self, index: usize) -> Result<Bytes> {
         let found = self.found()?;
         let span = found.span(index)?;
-        Ok(found.source.get(span.offset..span.offset + span.len, "message")?)
+        let message = || found.source.get(span.offset..span.offset + span.len, "message");
+        Ok(found.source.guarded(|| found.source.lasting(message()?))?)
     }
 
     /// Decodes a message.
@@ -193,14 +194,16 @@ impl TensogramFile {
         options: &DecodeOptions,
     ) -> Result<(Metadata, Vec<(Descriptor, Bytes)>)> {
         let found = self.found()?;
-        let opened = found.open(index, options)?;
-        let metadata = opened.metadata()?;
-        let mut objects = Vec::with_capacity(opened.message.objects().count());
-        for number in 0..opened.message.objects().count() {
-            let (descriptor, cells) = opened.object(number)?;
-            objects.push((descriptor, cells.into()));
-        }
-        Ok((metadata, objects))
+        found.source.guarded(|| {
+            let opened = found.open(index, options)?;
+            let metadata = opened.metadata()?;
+            let mut objects = Vec::with_capacity(opened.message.objects().count());
+            for number in 0..opened.message.objects().count() {
+                let (descriptor, cells) = opened.object(number)?;
+                objects.push((descriptor, found.source.lasting(cells.into())?));
+            }
+            Ok((metadata, objects))
+        })
     }
 
     /// The metadata of a message. No payload is read.
@@ -208,7 +211,8 @@ impl TensogramFile {
     /// # Errors
     /// `Framing`, `Metadata`, `HashMismatch`, `Object`, `Io`.
     pub fn decode_metadata(&self, index: usize, options: &DecodeOptions) -> Result<Metadata> {
-        self.found()?.open(index, options)?.metadata()
+        let found = self.found()?;
+        found.source.guarded(|| found.open(index, options)?.metadata())
     }
 
     /// Metadata and descriptors of a message. No payload is read.
@@ -221,8 +225,10 @@ impl TensogramFile {
         options: &DecodeOptions,
     ) -> Result<(Metadata, Vec<Descriptor>)> {
         let found = self.found()?;
-        let opened = found.open(index, options)?;
-        Ok((opened.metadata()?, opened.descriptors()?))
+        found.source.guarded(|| {
+            let opened = found.open(index, options)?;
+            Ok((opened.metadata()?, opened.descriptors()?))
+        })
     }
 
     /// Decodes one object of a message.
@@ -236,9 +242,11 @@ impl TensogramFile {
         options: &DecodeOptions,
     ) -> Result<(Metadata, Descriptor, Bytes)> {
         let found = self.found()?;
-        let opened = found.open(index, options)?;
-        let (descriptor, cells) = opened.object(object)?;
-        Ok((opened.metadata()?, descriptor, cells.into()))
+        found.source.guarded(|| {
+            let opened = found.open(index, options)?;
+            let (descriptor, cells) = opened.object(object)?;
+            Ok((opened.metadata()?, descriptor, found.source.lasting(cells.into())?))
+        })
     }
 
     /// Decodes ranges of cells, each `(first, count)`, of one object of a message.
@@ -253,8 +261,11 @@ impl TensogramFile {
         options: &DecodeOptions,
     ) -> Result<(Descriptor, Vec<Bytes>)> {
         let found = self.found()?;
-        let (descriptor, cells) = found.open(index, options)?.ranges(object, ranges)?;
-        Ok((descriptor, cells.into_iter().map(Bytes::from).collect()))
+        found.source.guarded(|| {
+            let (descriptor, cells) = found.open(index, options)?.ranges(object, ranges)?;
+            let cells = cells.into_iter().map(|cells| found.source.lasting(cells.into()));
+            Ok((descriptor, cells.collect::<tesseral_core::Result<_>>()?))
+        })
     }
 
     /// Encodes a message and appends it. See [`append_message`](Self::append_message).

@@ -243,9 +243,11 @@ impl ConvertPlan {
         let [column] = planned.feed.columns.as_slice() else { return false };
         let (array, store) = (&column.array, Arc::new(MemoryStore::new("a rehearsal")));
         let asked = || -> Result<bool> {
-            let chunks =
-                array.handle().source().plan(&array.request(&first(&planned.feed.selection)?))?.chunks;
-            let form = chunks.first().and_then(|chunk| array.handle().source().stored_form(chunk));
+            let (handle, request) = (array.handle(), array.request(&first(&planned.feed.selection)?));
+            let form = handle.guarded(|| {
+                let plan = handle.source().plan(&request)?;
+                Ok(plan.chunks.first().and_then(|chunk| handle.source().stored_form(chunk)))
+            })?;
             let mut writer = self.format.create(store, &self.create)?;
             let number = writer.begin(&planned.spec)?;
             Ok(form.is_some_and(|form| writer.adopts(number, form)))

@@ -20,10 +20,10 @@ const LONGEST: usize = 200;
 /// The digest of everything a source is: the bytes of its file, or names and bytes of the files in its folder.
 pub(crate) fn digest(store: &dyn Store) -> Result<String> {
     let mut hash = Xxh3::new();
-    match store.list("") {
-        Ok(_) => folder(store, "", &mut hash)?,
-        Err(_) => object(store, "", &mut hash)?,
-    }
+    store.guarded(|| match store.list("") {
+        Ok(_) => folder(store, "", &mut hash),
+        Err(_) => object(store, "", &mut hash),
+    })?;
     Ok(format!("xxh3:{:032x}", hash.digest128()))
 }
 

@@ -57,7 +57,8 @@ fn summaries(
 
 /// The part of a selection that has cells: a domain is often far larger.
 fn occupied(array: &Array, selection: &Selection) -> Result<Selection> {
-    let Some(Some(domain)) = array.handle().source().non_empty_domain()? else {
+    let handle = array.handle();
+    let Some(Some(domain)) = handle.guarded(|| handle.source().non_empty_domain())? else {
         return Ok(selection.clone());
     };
     let dims = array.schema().dims.iter().zip(&domain);
