@@ -2,30 +2,80 @@
 
 use std::fs::{self, OpenOptions};
 use std::path::Path;
+use std::time::Duration;
 
 use serde_json::{Value as Json, json};
-use tesseral::{Open, Selection, Wanted};
+use tesseral::{Container, Open, Result, Selection, Wanted};
 
 use crate::random::Random;
 
-/// Cuts a file between operations of a reader that has it mapped, `count` times at random lengths.
-pub fn run(file: &Path, count: usize, seed: u64) -> Result<Json, Box<dyn std::error::Error>> {
+/// Microseconds until a cut, at most: a few reads of a small file.
+const WAIT: usize = 3000;
+
+#[derive(Default)]
+struct Counts {
+    errors: usize,
+    answers: usize,
+    wrong: usize,
+}
+
+impl Counts {
+    fn json(&self) -> Json {
+        json!({"errors": self.errors, "answers": self.answers, "wrong": self.wrong})
+    }
+
+    /// What a read gave, beside what the whole file holds.
+    fn count(&mut self, told: Result<Vec<u8>>, right: &[u8]) {
+        match told {
+            Err(_) => self.errors += 1,
+            Ok(cells) if cells == right => self.answers += 1,
+            Ok(_) => self.wrong += 1,
+        }
+    }
+}
+
+/// Cuts a file `count` times at random lengths: between operations of a reader that has it mapped, and during them.
+pub fn run(file: &Path, count: usize, seed: u64) -> std::result::Result<Json, Box<dyn std::error::Error>> {
     let whole = fs::read(file)?;
+    let container = Open::new().open(file)?;
+    let right = (0..container.len()).map(|i| read(&container, i)).collect::<Result<Vec<_>>>()?;
+    let cut = |len: usize| OpenOptions::new().write(true).open(file).and_then(|f| f.set_len(len as u64));
     let mut random = Random::new(seed, "cut");
-    let (mut errors, mut answers) = (0, 0);
+    let (mut between, mut during) = (Counts::default(), Counts::default());
     for _ in 0..count {
         fs::write(file, &whole)?;
         let container = Open::new().open(file)?;
-        OpenOptions::new().write(true).open(file)?.set_len(random.below(whole.len()) as u64)?;
-        for i in 0..container.len() {
-            let told = container.array_at(i).and_then(|array| {
-                let shape = array.schema().shape().unwrap_or_default();
-                let all = Selection::all(&shape);
-                array.summary(&all, Wanted::ALL).map(drop).and(array.read(&all).map(drop))
+        cut(random.below(whole.len()))?;
+        right.iter().enumerate().for_each(|(i, right)| between.count(read(&container, i), right));
+        drop(container);
+
+        fs::write(file, &whole)?;
+        let (wait, len) = (random.below(WAIT), random.below(whole.len()));
+        std::thread::scope(|scope| {
+            let cutter = scope.spawn(|| {
+                std::thread::sleep(Duration::from_micros(wait as u64));
+                cut(len)
             });
-            *(if told.is_err() { &mut errors } else { &mut answers }) += 1;
-        }
+            while !cutter.is_finished() {
+                match Open::new().without_digests().open(file) {
+                    Ok(container) => right
+                        .iter()
+                        .enumerate()
+                        .for_each(|(i, right)| during.count(read(&container, i), right)),
+                    Err(_) => during.errors += 1,
+                }
+            }
+            cutter.join().unwrap_or(Ok(()))
+        })?;
     }
     fs::write(file, &whole)?;
-    Ok(json!({"cuts": count, "errors": errors, "answers": answers}))
+    Ok(json!({"cuts": 2 * count, "between": between.json(), "during": during.json()}))
+}
+
+/// Every cell of an array, folded and read.
+fn read(container: &Container, index: usize) -> Result<Vec<u8>> {
+    let array = container.array_at(index)?;
+    let all = Selection::all(&array.schema().shape().unwrap_or_default());
+    array.summary(&all, Wanted::ALL)?;
+    Ok(array.read_owned(&all)?.bytes().to_vec())
 }

@@ -3,7 +3,7 @@
 //! ```text
 //! soak damage SOURCE KIND COUNT SEED [FOLDER]   what becomes of damaged copies; FOLDER gets the copies themselves
 //! soak handles SOURCE COUNT                     open, read, close: memory and handles before and after
-//! soak cut FILE COUNT SEED                      the file shrinks between operations of a reader
+//! soak cut FILE COUNT SEED                      the file shrinks between operations of a reader, and during them
 //! ```
 //! KIND is flips, mutations, truncations, swaps or missing. One JSON document comes out.
 

@@ -1,0 +1,48 @@
+"""A file that is cut while `tet` reads it: exit 4 and a message, or the answer of the whole file. Never a signal, never other numbers."""
+
+import os
+import random
+import subprocess
+import time
+
+import numpy as np
+import pytest
+from support import TET, write
+
+SHAPE = (64, 256, 128)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("cut")
+    cells = np.arange(1, 1 + np.prod(SHAPE), dtype="float32").reshape(SHAPE)
+    out = folder / "whole.tet"
+    write(folder, out, [{"name": "x", "cells": cells, "chunk_shape": [4, 256, 128]}])
+    return out.read_bytes()
+
+
+@pytest.mark.parametrize("command", [["stat", "x"], ["stat", "x", "--by", "0"], ["cat", "x", "--format", "raw"], ["verify", "--deep"]])
+def test_cut_while_it_is_read(whole, tmp_path, command):
+    file = tmp_path / "x.tet"
+    verb, *rest = command
+    arguments = [TET, verb, str(file), *rest]
+    rng = random.Random(str(command))
+
+    def run(delay):
+        file.write_bytes(whole)
+        with subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as child:
+            if delay is not None:
+                time.sleep(delay)
+                os.truncate(file, rng.randrange(len(whole) // 3, len(whole)))
+            out, err = child.communicate()
+        return child.returncode, out, err
+
+    begun = time.monotonic()
+    code, right, err = run(None)
+    assert code == 0, err
+    length = time.monotonic() - begun
+    for _ in range(25):
+        code, out, err = run(rng.random() * length)
+        # A file that was cut before it was opened is merely damaged, which verify reports.
+        assert code in ((0, 1, 4) if verb == "verify" else (0, 4)), (code, err)
+        assert (verb == "verify" or out == right) if code == 0 else (err or code == 1)
