@@ -221,6 +221,34 @@ impl Cells {
         }
     }
 
+    /// All cells of several columns of one layout, one behind the other. Each column is let go once it is copied.
+    pub(crate) fn concat(columns: Vec<Self>) -> Self {
+        let Some(first) = columns.first() else { return Self::default() };
+        let mut out = first.emptied();
+        let cells = columns.iter().map(Self::len).sum();
+        let bytes = columns.iter().map(|column| column.data.len()).sum();
+        if out.size == 0 || cells < PARALLEL_FROM {
+            out.reserve(cells, bytes);
+            columns.into_iter().for_each(|column| out.append(&column));
+            return out;
+        }
+        if let Some(validity) = &mut out.validity {
+            validity.reserve_exact(cells);
+            columns.iter().flat_map(|column| &column.validity).for_each(|v| validity.extend_from_slice(v));
+        }
+        // Fresh pages are cleared where they are first touched, which takes longer than the copy: on all threads.
+        out.data = vec![0; bytes];
+        let mut rest = &mut out.data[..];
+        let mut places = Vec::with_capacity(columns.len());
+        for column in columns {
+            let (own, others) = rest.split_at_mut(column.data.len());
+            rest = others;
+            places.push((own, column));
+        }
+        places.into_par_iter().for_each(|(own, column)| own.copy_from_slice(&column.data));
+        out
+    }
+
     /// Cells of several columns of one layout, in the order of `rows`: column and place in it.
     pub(crate) fn interleave(columns: &[&Self], rows: &[(u32, u32)]) -> Self {
         let Some(first) = columns.first() else { return Self::default() };
@@ -378,6 +406,27 @@ pub(crate) fn sort_keys(dtype: DType, cells: &Cells) -> Option<Vec<u64>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// On all threads or one by one, columns follow one another, with their nulls.
+    #[test]
+    fn columns_are_joined_in_their_order() {
+        for (size, nullable) in [(8, false), (3, true), (0, true)] {
+            for cells in [0, 100, PARALLEL_FROM] {
+                let column = |number: usize| {
+                    let mut column = Cells::new(size, nullable);
+                    for i in 0..cells / 3 + number {
+                        let len = if size == 0 { i % 5 } else { size };
+                        column.push(&vec![u8::try_from((i + number) % 251).unwrap(); len], i % 7 != 0);
+                    }
+                    column
+                };
+                let columns: Vec<Cells> = (0..4).map(column).collect();
+                let mut expected = columns[0].emptied();
+                columns.iter().for_each(|column| expected.append(column));
+                assert_eq!(Cells::concat(columns), expected);
+            }
+        }
+    }
 
     #[test]
     fn keys_order_as_numbers_do() {

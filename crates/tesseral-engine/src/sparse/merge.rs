@@ -165,12 +165,12 @@ impl Merge<'_> {
         }
         let mut batch = CellBatch::empty(self.query.schema(), asked);
         batch.rows = total;
+        if self.parts.is_empty() {
+            return batch;
+        }
         for (place, (_, joined)) in batch.columns.iter_mut().enumerate() {
-            let bytes = self.parts.iter().map(|part| part.columns[place].data().len()).sum();
-            joined.reserve(total, bytes);
-            for part in &mut self.parts {
-                joined.append(&std::mem::take(&mut part.columns[place]));
-            }
+            let columns = self.parts.iter_mut().map(|part| std::mem::take(&mut part.columns[place]));
+            *joined = Cells::concat(columns.collect());
         }
         batch
     }

@@ -214,9 +214,10 @@ fn read_from(
         dead
     });
     if !settles && let Some(alive) = alive.take() {
-        let rows = picked.take().unwrap_or_else(|| (0..count).collect());
-        picked =
-            Some(rows.into_iter().zip(alive).filter(|(_, alive)| *alive != 0).map(|(row, _)| row).collect());
+        picked = Some(match picked.take() {
+            Some(rows) => marked(rows.into_iter(), &alive),
+            None => marked(0..count, &alive),
+        });
     }
     let rows = picked.as_ref().map_or(open.count, Vec::len);
     if rows == 0 {
@@ -295,6 +296,18 @@ fn each(picked: Option<&[u32]>, count: usize, holds: impl Fn(usize) -> bool) -> 
         Some(rows) => rows.iter().map(|&row| u8::from(holds(row as usize))).collect(),
         None => (0..count).map(|row| u8::from(holds(row))).collect(),
     }
+}
+
+/// The rows that are marked. Written whether it is one or not, so that nothing hangs on what no processor can foresee.
+fn marked(rows: impl Iterator<Item = u32>, marks: &[u8]) -> Vec<u32> {
+    let mut out = vec![0; marks.len()];
+    let mut kept = 0;
+    for (row, mark) in rows.zip(marks) {
+        out[kept] = row;
+        kept += usize::from(*mark != 0);
+    }
+    out.truncate(kept);
+    out
 }
 
 /// Drops picked rows; rows stay unlisted as long as none is dropped.
