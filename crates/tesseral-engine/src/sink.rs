@@ -18,6 +18,11 @@ use crate::overlay::Groups;
 /// Numbers handed out at once, at most, and about how often each thread comes back for more, at least.
 const RUNS: usize = 64;
 
+/// Smaller outputs do not leave the caches anyway.
+const LARGE: usize = 8 << 20;
+/// Bytes of rows to come whose place is fetched while others are written.
+const AHEAD: usize = 4 << 10;
+
 /// Strides of one dimension each, in bytes.
 pub(crate) type Strides = SmallVec<[usize; 4]>;
 
@@ -108,8 +113,16 @@ impl Target<'_> {
                 std::slice::from_raw_parts_mut(start.add(offset + at), len)
             }
         };
+        // Short rows far apart are no stream that a processor sees coming, and a store that misses holds up those behind it.
+        let step = walk.row_step().filter(|_| self.len >= LARGE);
         walk.for_each_run(|run| match run.contiguous() {
-            Some(len) => bytes_at(run.dst, len).copy_from_slice(&source[run.src..run.src + len]),
+            Some(len) => {
+                if let Some(step) = step.filter(|_| len <= AHEAD) {
+                    let rows = AHEAD / len.max(1);
+                    fetch_lines(start.wrapping_add(offset + run.dst + rows * step), len);
+                }
+                bytes_at(run.dst, len).copy_from_slice(&source[run.src..run.src + len]);
+            }
             None if run.dst_stride == run.elem => run.copy(source, bytes_at(run.dst, run.dst_len())),
             None => {
                 for i in 0..run.count {
@@ -147,6 +160,22 @@ impl Target<'_> {
             }
         }
     }
+}
+
+/// Asks for the cache lines of bytes that are written soon.
+#[inline(always)]
+fn fetch_lines(start: *const u8, len: usize) {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    for line in (0..len).step_by(64) {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        #[allow(unsafe_code)]
+        // SAFETY: a hint, which neither reads nor writes for the program and never faults, whatever the address.
+        unsafe {
+            _mm_prefetch::<_MM_HINT_T0>(start.wrapping_add(line).cast());
+        }
+    }
+    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+    let _ = (start, len);
 }
 
 fn outside() -> Error {

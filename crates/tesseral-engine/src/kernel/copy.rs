@@ -159,6 +159,14 @@ impl Walk {
         });
     }
 
+    /// Bytes from one run of the target to the next, as most of them lie; `None` where there is one run.
+    pub fn row_step(&self) -> Option<usize> {
+        match self.dims.as_slice() {
+            [.., rows, _] => Some(rows.dst),
+            _ => None,
+        }
+    }
+
     /// When the source is evenly spaced runs: bytes of a run, bytes between their starts, number of runs.
     pub fn even_runs(&self) -> Option<(usize, usize, usize)> {
         match self.dims.as_slice() {
