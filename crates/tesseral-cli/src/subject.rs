@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use tesseral::core::dtype::Class;
+use tesseral::core::schema::Enumeration;
 use tesseral::{Array, ArraySchema, CellLen, Column, Container, DType, Dimension, Error, Field, Selection};
 
 use crate::failure::Outcome;
@@ -66,7 +67,15 @@ pub(crate) fn dim_field(schema: &ArraySchema, dim: usize) -> Field {
     let dimension = &schema.dims[dim];
     let name = if dimension.name.is_empty() { dim.to_string() } else { dimension.name.clone() };
     let cell = if dimension.dtype.class() == Class::Text { CellLen::Var } else { CellLen::One };
-    Field { cell, ..Field::new(name, dimension.dtype) }
+    // Labels are what the coordinates say, one for each position.
+    let counted = dimension.domain.as_ref().is_none_or(|(first, _)| first.as_i128() == Some(0));
+    let labels = dimension
+        .labels
+        .as_ref()
+        .filter(|labels| counted && !schema.sparse && Some(labels.len() as u64) == dimension.extent);
+    let enumeration =
+        labels.map(|labels| Enumeration { name: name.clone(), ordered: false, labels: labels.clone() });
+    Field { cell, enumeration, ..Field::new(name, dimension.dtype) }
 }
 
 /// A source, an array of it, cells of that.

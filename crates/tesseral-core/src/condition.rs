@@ -1,5 +1,7 @@
 //! Conditions on cells, as queries and stored deletes express them.
 
+use std::cmp::Ordering;
+
 use crate::Scalar;
 
 /// How a cell compares with a value.
@@ -25,6 +27,19 @@ impl Op {
             Self::Ge => Self::Lt,
             Self::Eq => Self::Ne,
             Self::Ne => Self::Eq,
+        }
+    }
+
+    /// Whether it holds of a value that compares so. NaN compares with nothing, so only `≠` holds of it.
+    #[must_use]
+    pub fn holds(self, order: Option<Ordering>) -> bool {
+        match self {
+            Self::Lt => order == Some(Ordering::Less),
+            Self::Le => order.is_some_and(Ordering::is_le),
+            Self::Gt => order == Some(Ordering::Greater),
+            Self::Ge => order.is_some_and(Ordering::is_ge),
+            Self::Eq => order == Some(Ordering::Equal),
+            Self::Ne => order != Some(Ordering::Equal),
         }
     }
 }

@@ -1,7 +1,5 @@
 //! Which cells meet a condition, and what statistics say of a chunk whose cells were not looked at.
 
-use std::cmp::Ordering;
-
 use tesseral_core::condition::{Condition, Op};
 use tesseral_core::dtype::Class;
 use tesseral_core::{
@@ -139,12 +137,12 @@ impl Rows<'_> {
     fn compare(&self, column: Column, cells: &Cells, op: Op, value: &Scalar) -> Vec<u8> {
         let (dtype, single) = value_type(self.schema, column);
         if dtype.class() == Class::Text && value.dtype().class() == Class::Text {
-            return self.each(|row| compares(op, Some(cells.get(row).cmp(value.bytes()))));
+            return self.each(|row| op.holds(Some(cells.get(row).cmp(value.bytes()))));
         }
         let typed = dispatch_element!(dtype, T => self.compare_typed::<T>(cells, op, value.get::<T>().filter(|_| single)), else => None);
         typed.unwrap_or_else(|| {
             let one = |row| Scalar::from_le_bytes(dtype, cells.get(row)).ok().and_then(|v| v.compare(value));
-            self.each(|row| compares(op, one(row)))
+            self.each(|row| op.holds(one(row)))
         })
     }
 
@@ -171,18 +169,6 @@ impl Rows<'_> {
                 rows.iter().map(|&row| read(&data[row as usize * size..(row as usize + 1) * size])).collect()
             }
         }
-    }
-}
-
-/// NaN compares with nothing, so only `≠` holds of it.
-fn compares(op: Op, order: Option<Ordering>) -> bool {
-    match op {
-        Op::Lt => order == Some(Ordering::Less),
-        Op::Le => order.is_some_and(Ordering::is_le),
-        Op::Gt => order == Some(Ordering::Greater),
-        Op::Ge => order.is_some_and(Ordering::is_ge),
-        Op::Eq => order == Some(Ordering::Equal),
-        Op::Ne => order != Some(Ordering::Equal),
     }
 }
 
@@ -272,7 +258,7 @@ fn expect(schema: &ArraySchema, column: Column, stats: &ChunkStats, op: Op, valu
         outlook.no = true;
     }
     if some_null && let Some(fill) = field.and_then(|f| f.missing()) {
-        let holds = compares(op, fill.compare(value));
+        let holds = op.holds(fill.compare(value));
         outlook.yes |= holds;
         outlook.no |= !holds;
     }

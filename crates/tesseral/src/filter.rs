@@ -6,14 +6,16 @@
 //! op          := < <= > >= == = !=
 //! value       := number | 'text' | "text" | true | false | date in quotes
 //! ```
-//! A name that holds other signs than letters, digits, `_`, `.` and `-` stands in backquotes. Nothing but `is null` holds of a null cell,
+//! A dimension with labels is compared by them, as selections do. A name that holds other signs than letters, digits, `_`, `.` and `-` stands in backquotes. Nothing but `is null` holds of a null cell,
 //! a negated comparison neither. Labels of enumerated fields are meant, not their codes; `<` and `>` compare them by
 //! their place where the enumeration is ordered.
 
 use tesseral_core::condition::{Condition, Op};
 use tesseral_core::dtype::Class;
 use tesseral_core::schema::{Enumeration, Labels};
-use tesseral_core::{ArraySchema, DType, Error, Result, Scalar};
+use tesseral_core::{ArraySchema, DType, Error, Field, Result, Scalar, Slice, Value as Attribute};
+
+use crate::select;
 
 /// How deep conditions may nest.
 const DEPTH: usize = 64;
@@ -135,6 +137,14 @@ enum Tree {
 enum Value {
     Number(String),
     Text(String),
+}
+
+impl Value {
+    fn text(&self) -> &str {
+        match self {
+            Self::Number(text) | Self::Text(text) => text,
+        }
+    }
 }
 
 struct Parser<'a> {
@@ -298,26 +308,38 @@ fn resolve(schema: &ArraySchema, tree: &Tree, negate: bool) -> Result<Condition>
         }
         Tree::Not(part) => resolve(schema, part, !negate),
         Tree::IsNull(name) => {
-            column(schema, name)?;
-            let null = Condition::IsNull { name: name.clone() };
+            let (name, ..) = column(schema, name)?;
+            let null = Condition::IsNull { name: name.to_owned() };
             Ok(if negate { Condition::Not(Box::new(null)) } else { null })
         }
         Tree::Compare(name, op, value) => {
-            let (dtype, labels) = column(schema, name)?;
-            compare(name, if negate { op.negated() } else { *op }, value, dtype, labels)
-                .map_err(|e| e.in_array(&schema.name))
+            let op = if negate { op.negated() } else { *op };
+            if let Some(dim) = labelled(schema, name) {
+                return placed(schema, dim, &select::meeting(schema, dim, op, value.text())?);
+            }
+            let (name, dtype, labels) = column(schema, name)?;
+            compare(name, op, value, dtype, labels).map_err(|e| e.in_array(&schema.name))
         }
         Tree::In(name, values) => {
-            let (dtype, labels) = column(schema, name)?;
+            if let Some(dim) = labelled(schema, name) {
+                let mut runs = Vec::new();
+                for value in values {
+                    runs.extend(select::meeting(schema, dim, Op::Eq, value.text())?);
+                }
+                let member = placed(schema, dim, &runs)?;
+                return Ok(if negate { Condition::Not(Box::new(member)) } else { member });
+            }
+            let (name, dtype, labels) = column(schema, name)?;
             let one = |value: &Value| match labels {
                 Some(labels) => Ok(code(dtype, labels, value)),
                 None => scalar(name, dtype, value).map(Some),
             };
             let values =
                 values.iter().map(one).collect::<Result<Vec<_>>>().map_err(|e| e.in_array(&schema.name))?;
+            let name = name.to_owned();
             let member = Condition::In { name: name.clone(), values: values.into_iter().flatten().collect() };
             Ok(if negate {
-                let present = Condition::Not(Box::new(Condition::IsNull { name: name.clone() }));
+                let present = Condition::Not(Box::new(Condition::IsNull { name }));
                 Condition::And(vec![Condition::Not(Box::new(member)), present])
             } else {
                 member
@@ -326,16 +348,48 @@ fn resolve(schema: &ArraySchema, tree: &Tree, negate: bool) -> Result<Condition>
     }
 }
 
-fn column<'a>(schema: &'a ArraySchema, name: &str) -> Result<(DType, Option<&'a Enumeration>)> {
-    if let Some(field) = schema.fields.iter().find(|f| f.name == name) {
-        return Ok((field.dtype, field.enumeration.as_ref()));
+/// A field or dimension: its own name, the dtype of its values, the labels of its codes. The only field also goes by the name that its
+/// array was given, where the array's own only counts.
+fn column<'a>(schema: &'a ArraySchema, name: &str) -> Result<(&'a str, DType, Option<&'a Enumeration>)> {
+    let given = |field: &&Field| {
+        schema.fields.len() == 1
+            && field.name == schema.name
+            && matches!(schema.attributes.get("name"), Some(Attribute::Text(given)) if given == name)
+    };
+    let field = schema.fields.iter().find(|f| f.name == name);
+    if let Some(field) = field.or_else(|| schema.fields.first().filter(given)) {
+        return Ok((&field.name, field.dtype, field.enumeration.as_ref()));
     }
-    if let Some(dim) = schema.dims.iter().find(|d| !d.name.is_empty() && d.name == name) {
-        return Ok((dim.dtype, None));
+    let named = || schema.dims.iter().filter(|d| !d.name.is_empty());
+    if let Some(dim) = named().find(|d| d.name == name) {
+        return Ok((&dim.name, dim.dtype, None));
     }
-    let names =
-        schema.fields.iter().map(|f| f.name.clone()).chain(schema.dims.iter().map(|d| d.name.clone()));
+    let names = schema.fields.iter().map(|f| f.name.clone()).chain(named().map(|d| d.name.clone()));
     Err(Error::not_found("field or dimension", name, names.collect()).in_array(&schema.name))
+}
+
+/// A dimension that is compared by its labels: of a dense array, with one for each position.
+fn labelled(schema: &ArraySchema, name: &str) -> Option<usize> {
+    let dim = schema.dims.iter().position(|d| !d.name.is_empty() && d.name == name)?;
+    let count = schema.dims[dim].labels.as_ref().map(|labels| labels.len() as u64);
+    let whole = count.is_some() && count == schema.dims[dim].extent;
+    (whole && !schema.sparse && schema.fields.iter().all(|f| f.name != name)).then_some(dim)
+}
+
+/// The cells at runs of positions along a dimension.
+fn placed(schema: &ArraySchema, dim: usize, runs: &[Slice]) -> Result<Condition> {
+    let dim = &schema.dims[dim];
+    let first = dim.domain.as_ref().and_then(|(first, _)| first.as_i128()).unwrap_or(0);
+    let compare = |op: Op, position: u64| -> Result<Condition> {
+        let value = first.checked_add(i128::from(position)).and_then(|at| Scalar::from_i128(dim.dtype, at));
+        let value =
+            value.ok_or_else(|| Error::invalid(format!("{:?} has no position {position}", dim.name)))?;
+        Ok(Condition::Compare { name: dim.name.clone(), op, value })
+    };
+    let run = |run: &Slice| -> Result<Condition> {
+        Ok(Condition::And(vec![compare(Op::Ge, run.start)?, compare(Op::Lt, run.end)?]))
+    };
+    runs.iter().map(run).collect::<Result<Vec<_>>>().map(Condition::Or)
 }
 
 fn compare(
@@ -381,7 +435,8 @@ fn code(dtype: DType, enumeration: &Enumeration, value: &Value) -> Option<Scalar
 
 /// A value in the dtype it is compared with, where it can be told; any number compares with numbers.
 fn scalar(name: &str, dtype: DType, value: &Value) -> Result<Scalar> {
-    let refuse = || Error::invalid(format!("{name:?} holds {dtype}, which does not compare with {value:?}"));
+    let refuse =
+        || Error::invalid(format!("{name:?} holds {dtype}, which does not compare with {:?}", value.text()));
     match (value, dtype.class()) {
         (Value::Text(text), Class::Text) => Scalar::from_le_bytes(dtype, text.as_bytes()),
         (Value::Text(text), Class::Time) => Scalar::parse(dtype, text),
@@ -449,6 +504,32 @@ mod tests {
         assert_eq!(parse(r#"level == "none""#), Condition::Or(Vec::new()));
         // A fraction still compares with whole numbers.
         assert_eq!(parse("a > 2.5"), less("a", Op::Gt, Scalar::from_element(2.5_f64)));
+    }
+
+    #[test]
+    fn dimensions_go_by_their_labels() {
+        let mut schema = schema();
+        schema.dims[0].labels = Some(Labels::Text(["10", "0", "-10", "5"].map(str::to_owned).to_vec()));
+        let place = |op, at: u64| less("d", op, Scalar::from_element(at));
+        let run = |first, end| Condition::And(vec![place(Op::Ge, first), place(Op::Lt, end)]);
+        let parse = |text: &str| parse(&schema, text);
+        assert_eq!(parse("d > 1").unwrap(), Condition::Or(vec![run(0, 1), run(3, 4)]));
+        assert_eq!(parse("not d > 1").unwrap(), Condition::Or(vec![run(1, 3)]));
+        assert_eq!(parse("d == 7").unwrap(), Condition::Or(Vec::new()));
+        assert!(parse("d == 'x'").is_err());
+        // One label too few says nothing of positions.
+        let mut short = schema.clone();
+        short.dims[0].labels = Some(Labels::Text(vec!["10".to_owned()]));
+        assert_eq!(super::parse(&short, "d > 1").unwrap(), less("d", Op::Gt, Scalar::from_element(1_u64)));
+    }
+
+    #[test]
+    fn the_only_field_goes_by_its_given_name() {
+        let mut schema = ArraySchema::dense("0/2", DType::Int32, &[4], &[4]);
+        schema.attributes.insert("name".to_owned(), Attribute::from("t"));
+        assert_eq!(parse(&schema, "t > 5").unwrap(), less("0/2", Op::Gt, Scalar::from_element(5_i32)));
+        let error = parse(&schema, "x > 5").unwrap_err();
+        assert!(matches!(error.kind(), ErrorKind::NotFound { candidates, .. } if *candidates == ["0/2"]));
     }
 
     #[test]

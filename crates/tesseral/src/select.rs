@@ -17,6 +17,7 @@ pub(crate) mod ranges;
 #[cfg(test)]
 mod tests;
 
+use tesseral_core::condition::Op;
 use tesseral_core::{ArraySchema, Dimension, Error, Result, Selection, Slice};
 
 use axis::Axis;
@@ -81,12 +82,17 @@ pub(crate) fn value(schema: &ArraySchema, dim: usize, text: &str) -> Result<Slic
     axis(schema, dim, &format!("@{text}"), |axis| axis.value(text))
 }
 
-fn axis(
+/// The positions of one dimension whose coordinates compare so with a value, in runs.
+pub(crate) fn meeting(schema: &ArraySchema, dim: usize, op: Op, text: &str) -> Result<Vec<Slice>> {
+    axis(schema, dim, text, |axis| axis.meeting(op, text))
+}
+
+fn axis<T>(
     schema: &ArraySchema,
     dim: usize,
     argument: &str,
-    find: impl FnOnce(Axis<'_>) -> Result<Slice>,
-) -> Result<Slice> {
+    find: impl FnOnce(Axis<'_>) -> Result<T>,
+) -> Result<T> {
     let found = || {
         let dimension = schema.dims.get(dim).ok_or_else(|| {
             Error::invalid(format!("dimension {dim} is none of the {} there are", schema.dims.len()))

@@ -2,6 +2,7 @@
 
 use std::cmp::Ordering;
 
+use tesseral_core::condition::Op;
 use tesseral_core::schema::Labels;
 use tesseral_core::{DType, Dimension, Error, Result, Scalar, Slice};
 
@@ -138,6 +139,32 @@ impl<'a> Axis<'a> {
         }
         let (start, end) = found.unwrap_or((0, 0));
         Ok(Slice::new(start, end))
+    }
+
+    /// The positions whose coordinates compare so with a value, in runs. Words are the same or not; they have no order.
+    pub(super) fn meeting(&self, op: Op, text: &str) -> Result<Vec<Slice>> {
+        let words = match &self.coordinates {
+            Coordinates::Words(words) => Some(*words),
+            _ => None,
+        };
+        if words.is_some() && !matches!(op, Op::Eq | Op::Ne) {
+            let detail = "the labels have no order: compare them with `==`, `!=` or `in`";
+            return Err(self.refuse(detail));
+        }
+        let bound = if words.is_none() { Some(self.bound(text)?) } else { None };
+        let order = |position: u64| match (words, &bound) {
+            (Some(words), _) => words.get(usize::try_from(position).ok()?).map(|w| w.as_str().cmp(text)),
+            (None, Some(bound)) => self.side(position, bound),
+            (None, None) => None,
+        };
+        let mut runs: Vec<Slice> = Vec::new();
+        for position in (0..self.extent).filter(|p| op.holds(order(*p))) {
+            match runs.last_mut() {
+                Some(run) if run.end == position => run.end += 1,
+                _ => runs.push(Slice::new(position, position + 1)),
+            }
+        }
+        Ok(runs)
     }
 
     /// Refuses a word that stands in two places: either would be a guess.
