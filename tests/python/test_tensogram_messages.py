@@ -372,6 +372,40 @@ def test_validate_has_the_levels_of_the_reference(tmp_path):
     tet("validate", path, "--quick", "--full", code=2)
 
 
+def masked(**more):
+    """A message without hashes whose one object has a mask of one run, and where that mask is."""
+    array = np.array([np.nan] * 4, "f4")
+    message = tensogram.encode({}, [(descriptor(array), array)], hash=None, allow_nan=True, nan_mask_method="rle",
+                               small_mask_threshold_bytes=0)
+    at = message.index(b"FR\x00\x09") + 16 + array.nbytes
+    assert message[at : at + 2] == b"\x01\x04"
+    return bytearray(message), at
+
+
+def test_every_level_that_decodes_sees_a_broken_mask(tmp_path):
+    path = tmp_path / "mask.tgm"
+    message, at = masked()
+    path.write_bytes(message)
+    assert tet_json("verify", path, "--full")["ok"]
+    message[at] = 7
+    path.write_bytes(message)
+    for level in ([], ["--deep"], ["--full"]):
+        assert not tet_json("verify", path, *level, code=1)["ok"], level
+    report = tet_json("verify", path, "--full", code=1)
+    assert "decode_object_failed" in [f["check"] for f in report["findings"] if not f["ok"]]
+    assert [i["code"] for i in tensogram.validate(bytes(message), level="full")["issues"] if i["severity"] == "error"] == [
+        "decode_object_failed"]
+
+
+def test_what_a_mask_names_may_hold_anything(tmp_path):
+    path = tmp_path / "mask.tgm"
+    message, at = masked()
+    message[at - 16 : at - 12] = np.array([np.nan], "f4").tobytes()
+    path.write_bytes(message)
+    assert tensogram.validate(bytes(message), level="full")["issues"][0]["code"] == "no_hash_available"
+    assert tet_json("verify", path, "--full")["ok"]
+
+
 @pytest.mark.parametrize("piece", [1, 7, 64, 100_000])
 def test_pushing_pieces(piece, tmp_path):
     path = tmp_path / "in.tgm"
@@ -410,6 +444,22 @@ def test_bitmasks_come_packed(tmp_path):
     assert tet("cat", path, "0/0", "0=1:3", "1=2:5", "--raw") == np.packbits(flat[1:3, 2:5]).tobytes()
     assert tet_json("cat", path, "0/0", "0=1")["data"] == [[bool(b) for b in flat[1]]]
     assert tet_json("verify", path, "--deep")["ok"]
+    assert tet("diff", path, path) == b"the same\n"
+    other = tmp_path / "other.tgm"
+    other.write_bytes(tensogram.encode_pre_encoded({}, [(desc, (bits ^ np.uint8([0, 4, 0])).tobytes())]))
+    values = tet_json("diff", path, other, code=1)["values"][0]
+    assert values["differing"] == 1 and values["first"]["position"] == [1, 6]
+    tet("convert", path, tmp_path / "out.tgm", code=7)
+    assert not (tmp_path / "out.tgm").exists()
+
+
+@pytest.mark.parametrize("arguments", [["merge", "-o", "-", "IN"], ["reshuffle", "-o", "-", "IN"], ["copy", "IN", "-"],
+                                       ["set", "-s", "k=v", "IN", "-"], ["merge", "--json", "-o", "-", "IN"]])
+def test_standard_output_holds_nothing_but_messages(tmp_path, arguments):
+    path, out = tmp_path / "in.tgm", tmp_path / "out.tgm"
+    make_file(path)
+    out.write_bytes(tet(*[path if word == "IN" else word for word in arguments]))
+    assert tet_json("verify", out)["ok"]
 
 
 def test_many_messages_are_listed_soon(tmp_path):

@@ -115,24 +115,31 @@ pub(crate) struct Written {
 impl Written {
     /// Tells of it.
     pub(crate) fn report(&self, context: &Context, command: &str, sources: &[PathBuf]) -> Outcome {
-        if context.json() {
+        let told = if context.json() {
             let outputs = self
                 .outputs
                 .iter()
                 .map(|(path, messages)| json!({"path": path.to_string_lossy(), "messages": messages}));
-            output::print_json(&json!({
+            let document = json!({
                 "schema": format!("tesseral.{command}/1"),
                 "sources": sources.iter().map(|path| path.to_string_lossy()).collect::<Vec<_>>(),
                 "outputs": outputs.collect::<Vec<_>>(),
                 "changed": self.changed,
-            }))?;
+            });
+            format!("{document:#}\n")
         } else {
-            let mut out = String::new();
-            for (path, messages) in &self.outputs {
+            let line = |(path, messages): &(PathBuf, usize)| {
                 let count = text::count(*messages as u64, "message");
-                out.push_str(&format!("{}: {count}\n", escape(&path.to_string_lossy())));
-            }
-            output::print(&out)?;
+                format!("{}: {count}\n", escape(&path.to_string_lossy()))
+            };
+            self.outputs.iter().map(line).collect()
+        };
+        // Standard output holds the messages, and nothing else, when they went there.
+        if self.outputs.iter().any(|(path, _)| path.as_os_str() == "-") {
+            // Nowhere is left to complain about a failure here.
+            let _ = write!(anstream::stderr(), "{told}");
+        } else {
+            output::print(&told)?;
         }
         Ok(exit::OK)
     }

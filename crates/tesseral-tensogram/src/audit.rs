@@ -362,11 +362,11 @@ impl<I: Input> Audit<'_, I> {
         let decoded = open_frame(&self.reader, frame, message.preamble.flags, index, &options)
             .and_then(|work| {
                 let cells = work.decode_all(&options)?;
-                Ok((work.object.descriptor.dtype, cells))
+                Ok((work.object.descriptor.dtype, cells, work.masked()?))
             })
             .map_err(|e| tesseral_core::Error::from(e).in_array(name));
         let check = if full { "decode_object_failed" } else { "decode_pipeline_failed" };
-        let Some((dtype, cells)) = self.take(check, frame, decoded)? else { return Ok(()) };
+        let Some((dtype, cells, masked)) = self.take(check, frame, decoded)? else { return Ok(()) };
         if !full {
             return Ok(());
         }
@@ -376,7 +376,7 @@ impl<I: Input> Audit<'_, I> {
                 self.tell(Finding::failed(check, detail).at(frame.offset, frame.len).in_array(name));
             }
         };
-        let (nan, inf) = first_non_finite(dtype, &cells);
+        let (nan, inf) = first_non_finite(dtype, &cells, &masked);
         tell("nan_detected", "NaN", nan);
         tell("inf_detected", "infinite", inf);
         Ok(())
@@ -402,13 +402,14 @@ fn checks_of(kind: Kind) -> (&'static str, &'static str) {
 }
 
 /// Where the first NaN and the first infinity are, native-endian.
-fn first_non_finite(dtype: DType, cells: &[u8]) -> (Option<usize>, Option<usize>) {
+fn first_non_finite(dtype: DType, cells: &[u8], masked: &[u8]) -> (Option<usize>, Option<usize>) {
     let (Class::Float | Class::Complex, Some(size)) = (dtype.class(), dtype.size()) else {
         return (None, None);
     };
     let (mut nan, mut inf) = (None, None);
     for (i, cell) in cells.chunks_exact(size).enumerate() {
-        if crate::encode::is_finite(dtype, cell) {
+        let named = masked.get(i / 8).is_some_and(|byte| byte >> (7 - i % 8) & 1 == 1);
+        if named || crate::encode::is_finite(dtype, cell) {
             continue;
         }
         match crate::encode::kind_of(dtype, cell) {

@@ -4,9 +4,10 @@ mod sparse;
 
 use std::collections::BTreeMap;
 
-use tesseral_core::{Attributes, ChunkGrid, Dimension, Field, Result, Selection, Value};
+use tesseral_core::dtype::Class;
+use tesseral_core::{Attributes, ChunkGrid, DType, Dimension, Field, Result, Selection, Value};
 use tesseral_engine::kernel::compare::{Comparison, Tolerance};
-use tesseral_engine::{Cells, Options, read_column};
+use tesseral_engine::{Cells, Options, read_bits, read_column};
 
 use crate::convert::{compare_columns, default_memory, grown, position};
 use crate::variable::{Variable, Variables, plain_name};
@@ -220,7 +221,8 @@ fn attributes(array: Option<&str>, left: &Attributes, right: &Attributes, out: &
 
 fn values(a: &Variable, b: &Variable, options: &DiffOptions) -> Result<ValueDifference> {
     let tolerance = Tolerance { abs: options.max_abs_error, rel: options.max_rel_error };
-    let (field, selection) = (a.array.selected_field(), a.array.all()?);
+    let (fields, selection) = ([&a.array, &b.array].map(compared), a.array.all()?);
+    let field = &fields[0];
     let shape = selection.shape();
     let cell = field.cell_size().map_or(32, |n| n as u64) + u64::from(field.nullable);
     let memory = options.execution.memory.unwrap_or_else(default_memory);
@@ -229,7 +231,7 @@ fn values(a: &Variable, b: &Variable, options: &DiffOptions) -> Result<ValueDiff
     let total = selection.cells().unwrap_or(u64::MAX);
     let mut comparison = Comparison::default();
     let mut first = None;
-    let mut pair = [Cells::of(field), Cells::of(b.array.selected_field())];
+    let mut pair = [Cells::of(field), Cells::of(&fields[1])];
     for number in 0..blocks.total() {
         options.execution.cancel.check()?;
         let part = Selection::from_region(&blocks.region(&blocks.coords(number)));
@@ -269,10 +271,20 @@ fn values(a: &Variable, b: &Variable, options: &DiffOptions) -> Result<ValueDiff
     })
 }
 
+/// What cells are compared as: bits one by one.
+fn compared(array: &Array) -> Field {
+    let field = array.selected_field().clone();
+    if field.dtype.class() == Class::Bits { Field { dtype: DType::Bool, ..field } } else { field }
+}
+
 fn load(array: &Array, part: &Selection, column: &mut Cells, options: &Options) -> Result<()> {
     let count = part.cells().and_then(|n| usize::try_from(n).ok()).unwrap_or(usize::MAX);
     column.reset(count)?;
     let options = Options { progress: None, ..options.clone() };
+    if array.selected_field().dtype.class() == Class::Bits {
+        column.values_mut().copy_from_slice(&read_bits(array.handle(), &array.request(part), &options)?);
+        return Ok(());
+    }
     read_column(array.handle(), &array.request(part), column, &options).map_err(|e| e.in_array(array.name()))
 }
 

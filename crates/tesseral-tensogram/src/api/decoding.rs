@@ -12,6 +12,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use super::error::{Result, TensogramError};
 use super::options::DecodeOptions;
 use crate::array::Object;
+use crate::compress::decode_mask;
 use crate::decode::{decode as decode_cells, decode_window, window};
 use crate::message::Message;
 use crate::pipeline::Pipeline;
@@ -339,6 +340,21 @@ impl<I: Input> Work<'_, I> {
 
     pub(crate) fn decode_all(&self, options: &DecodeOptions) -> Result<Vec<u8>> {
         self.decode(0..self.object.cells, options)
+    }
+
+    /// Which cells masks name, one bit each from the most significant; nothing where there is no mask.
+    pub(crate) fn masked(&self) -> Result<Vec<u8>> {
+        let count = self.object.cells;
+        let len = usize::try_from(count.div_ceil(8))
+            .map_err(|_| Error::limit("a mask", count, usize::MAX as u64))?;
+        let mut named = Vec::new();
+        for (mask, span) in &self.object.masks {
+            let mut bits = vec![0; len];
+            decode_mask(mask, &self.piece(span)?, count, &mut bits, &mut Scratch::default().contexts)?;
+            named.resize(len, 0);
+            named.iter_mut().zip(bits).for_each(|(named, bits)| *named |= bits);
+        }
+        Ok(named)
     }
 
     /// Decodes a run of cells; all of them unless the pipeline [seeks](Pipeline::seeks).

@@ -72,9 +72,9 @@ impl ConvertPlan {
                 .collect();
             let hint = match (able.as_slice(), error.advice()) {
                 ([], Some(advice)) => advice.to_owned(),
-                ([], None) => "leave it out with --array or --select, or convert it with --cast".to_owned(),
+                ([], None) => "leave it out with --array or --select".to_owned(),
                 (able, advice) => {
-                    let or = advice.unwrap_or("convert it with --cast");
+                    let or = advice.unwrap_or("leave it out with --array");
                     format!("{} can hold it (--to); or {or}", able.join(" and "))
                 }
             };
@@ -119,6 +119,13 @@ impl ConvertPlan {
         let variables = Variables::of(source, &options.arrays)?;
         if variables.list.is_empty() {
             return Err(Error::invalid(format!("{} holds no array", source.location())));
+        }
+        if let Some(v) = variables.list.iter().find(|v| v.array.selected_field().dtype == DType::Bitmask) {
+            let error = Error::unsupported("cells of bitmask in a conversion").in_array(&v.name);
+            return Err(error.hint(
+                "leave it out with --array; `tet copy`, `tet merge` and `tet split` keep it as it is stored, `tet cat --format npy` gives \
+                 its cells",
+            ));
         }
         let schemas = variables.list.iter().map(|v| v.array.schema());
         if let Some(error) = options.chunk.as_ref().and_then(|chunk| chunk.unknown(schemas.clone())) {
