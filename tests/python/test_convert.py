@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 import random
 import shutil
 import signal
@@ -131,6 +132,19 @@ def test_words_and_provenance_arrive(tmp_path):
     assert [row["op"] for row in history][-2:] == ["convert", "convert"]
     assert history[-2]["source"] == str(source)
     assert report["source_digest"] in json.dumps(history)
+
+
+@pytest.mark.parametrize("attrs", [{"name": "sea temperature"}, {"dim_names": "1"}, {"dim_labels": "x"}, {"missing_value": "2"},
+                                   {"fill_value": "2.0"}, {"missing_value": "3", "_FillValue": "2"}])
+@pytest.mark.parametrize("ending", ["tet", "tgm", "tdb"])
+def test_attributes_that_formats_use_themselves_survive(tmp_path, attrs, ending):
+    path, out, back = tmp_path / "in.tet", tmp_path / f"out.{ending}", tmp_path / "back.tet"
+    reference.write_dataset(str(path), "sst", np.arange(4, dtype="f4"), attrs=attrs, dim_names=["x"])
+    tet("convert", path, out)
+    tet("convert", out, back)
+    assert tet("diff", path, out) == tet("diff", path, back) == b"the same\n"
+    assert arrays_of(back)["sst"]["attributes"] == attrs
+    assert tet_json("stat", out)["nulls"] == tet_json("stat", path)["nulls"]
 
 
 def test_many_arrays_become_objects_of_one_message(tmp_path):
@@ -479,3 +493,16 @@ def test_numpy_files_in_and_out(tmp_path, dtype, order):
     (tmp_path / "cut.npy").write_bytes((tmp_path / "a.npy").read_bytes()[:-1])
     tet("import", tmp_path / "cut.npy", tmp_path / "cut.tdb", code=(4, 5))
     assert not (tmp_path / "cut.tdb").exists()
+
+
+def test_numpy_files_of_records_are_not_supported(tmp_path):
+    np.save(tmp_path / "a.npy", np.zeros(2, [("a", "i4"), ("b", "f8")]))
+    tet("import", tmp_path / "a.npy", tmp_path / "a.tgm", code=7)
+
+
+def test_pipes_are_refused_at_once(tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    for arguments in (["info", pipe], ["convert", pipe, tmp_path / "o.tgm"], ["verify", pipe]):
+        done = subprocess.run([TET, *arguments], capture_output=True, timeout=10)
+        assert done.returncode == 7 and b"pipe" in done.stderr, arguments

@@ -39,6 +39,12 @@ pub enum Value {
 /// Attributes by name, sorted bytewise.
 pub type Attributes = BTreeMap<String, Value>;
 
+/// Attributes that declare the value that means "missing"; the first that is there counts, whether or not it can be read.
+pub const FILL_ATTRIBUTES: [&str; 3] = ["_FillValue", "missing_value", "fill_value"];
+
+/// An attribute whose name a format needs for itself is kept under its name with this before it.
+pub const SET_ASIDE: &str = "attribute:";
+
 impl fmt::Display for Value {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

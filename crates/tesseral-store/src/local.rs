@@ -104,8 +104,13 @@ impl LocalStore {
         if let Some(opened) = open.get(object) {
             return Ok(Arc::clone(opened));
         }
-        let file = File::open(self.path(object)?).map_err(|e| self.io("open", object, e))?;
-        let file = Arc::new(file);
+        let path = self.path(object)?;
+        // Opening a pipe waits for its writer, and nothing of it can be read twice.
+        if object.is_empty() && std::fs::metadata(&path).is_ok_and(|m| !m.is_file() && !m.is_dir()) {
+            let what = format!("reading {}, a pipe or device", self.describe(object));
+            return Err(Error::unsupported(what).hint("save it as a file first"));
+        }
+        let file = Arc::new(File::open(path).map_err(|e| self.io("open", object, e))?);
         let map = match (self.access, file.metadata()) {
             (Access::Map, Ok(metadata)) if metadata.is_file() && metadata.len() == 0 => Map::Empty,
             // Folders open but do not map; they hold no bytes of their own.

@@ -7,9 +7,11 @@ use bytes::Bytes;
 use smallvec::SmallVec;
 use tesseral_codec::aec;
 use tesseral_core::dtype::Class;
+use tesseral_core::metadata::FILL_ATTRIBUTES;
 use tesseral_core::schema::Labels;
 use tesseral_core::{
-    ArraySchema, ChunkStats, Coords, Error, ErrorKind, Limits, Region, Result, Scalar, Value,
+    ArraySchema, Attributes, ChunkStats, Coords, DType, Error, ErrorKind, Limits, Region, Result, Scalar,
+    Value,
 };
 use tesseral_format::{
     Access, ArraySource, ChunkInfo, ChunkPlan, Column, ColumnMut, Cover, Digest, DigestSpan, Part,
@@ -235,21 +237,25 @@ fn schema(name: &str, descriptor: &Descriptor, base: Option<&Map>) -> ArraySchem
             dim.labels = text_labels(labels).filter(|labels| Some(labels.len() as u64) == dim.extent);
         }
     }
-    // Text is how formats whose attributes are all text declare it.
-    if let Some(fill @ (Value::Int(_) | Value::UInt(_) | Value::Float(_) | Value::Text(_))) =
-        schema.attributes.get(FILL)
-    {
-        schema.fields[0].fill = Scalar::parse(descriptor.dtype, &fill.to_string()).ok();
-    }
+    schema.fields[0].fill = declared_fill(descriptor.dtype, &schema.attributes);
     schema
+}
+
+/// The value that attributes declare to mean missing, where it is one of the dtype.
+pub(crate) fn declared_fill(dtype: DType, attributes: &Attributes) -> Option<Scalar> {
+    match FILL_ATTRIBUTES.iter().find_map(|name| attributes.get(*name))? {
+        // Text is how formats whose attributes are all text declare it.
+        fill @ (Value::Int(_) | Value::UInt(_) | Value::Float(_) | Value::Text(_)) => {
+            Scalar::parse(dtype, &fill.to_string()).ok()
+        }
+        _ => None,
+    }
 }
 
 /// The key of the names of an object's dimensions.
 pub(crate) const DIM_NAMES: &str = "dim_names";
 /// The key of the labels along an object's dimensions.
 pub(crate) const DIM_LABELS: &str = "dim_labels";
-/// The key of the value that means missing, as in CF.
-pub(crate) const FILL: &str = "_FillValue";
 
 fn text_labels(value: &Value) -> Option<Labels> {
     let Value::List(values) = value else { return None };

@@ -225,7 +225,11 @@ impl Stages {
                 }
                 *compression = name.to_owned();
             }
-            other => return Err(Error::unsupported(format!("writing Tensogram with codec {other:?}"))),
+            other => {
+                let error = Error::unsupported(format!("writing Tensogram with codec {other:?}"));
+                return Err(error
+                    .hint("take raw, zstd, lz4, szip, blosc2, zfp or sz3, after shuffle or simple_packing"));
+            }
         }
         Ok(())
     }

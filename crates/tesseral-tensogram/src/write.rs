@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use smallvec::smallvec;
+use tesseral_core::metadata::{FILL_ATTRIBUTES, SET_ASIDE};
 use tesseral_core::schema::{CellLen, Labels};
 use tesseral_core::{
     ArraySchema, Attributes, ChunkGrid, ChunkStats, Coords, DType, Error, HistoryRow, Order, Region, Result,
@@ -16,7 +17,7 @@ use tesseral_format::{
 };
 use tesseral_store::{Staged, Store};
 
-use crate::array::{DIM_LABELS, DIM_NAMES, FILL};
+use crate::array::{DIM_LABELS, DIM_NAMES, declared_fill};
 use crate::assemble::{AggregateHash, surround, tensor_item};
 use crate::encode::{MaskOptions, Stages, encode_object};
 use crate::open::HISTORY;
@@ -406,19 +407,16 @@ fn base_of(schema: &ArraySchema) -> Result<Map> {
     if schema.attributes.contains_key(RESERVED) {
         return Err(Error::invalid(format!("the attribute {RESERVED:?} belongs to the format")));
     }
-    let mut base = Map::new();
-    for (key, value) in &schema.attributes {
-        base.insert(key.clone(), Item::from_value(value)?);
-    }
+    let mut own = Map::new();
     let numbered = schema.name.split_once('/').is_some_and(|(m, o)| {
         [m, o].iter().all(|part| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit()))
     });
     if !numbered && !schema.name.is_empty() {
-        base.entry("name".to_owned()).or_insert_with(|| Item::Text(schema.name.clone()));
+        own.insert("name".to_owned(), Item::Text(schema.name.clone()));
     }
     if schema.dims.iter().any(|dim| !dim.name.is_empty()) {
         let names = schema.dims.iter().map(|dim| Item::Text(dim.name.clone())).collect();
-        base.insert(DIM_NAMES.to_owned(), Item::Array(names));
+        own.insert(DIM_NAMES.to_owned(), Item::Array(names));
     }
     if schema.dims.iter().any(|dim| dim.labels.is_some()) {
         let labels = schema.dims.iter().map(|dim| match &dim.labels {
@@ -430,16 +428,28 @@ fn base_of(schema: &ArraySchema) -> Result<Map> {
                 Ok(Item::Array(shown.collect()))
             }
         });
-        base.insert(DIM_LABELS.to_owned(), Item::Array(labels.collect::<Result<_>>()?));
+        own.insert(DIM_LABELS.to_owned(), Item::Array(labels.collect::<Result<_>>()?));
     }
+    let mut base = Map::new();
+    for (key, value) in &schema.attributes {
+        let item = Item::from_value(value)?;
+        // Readers take these keys for what names the object and its dimensions: an attribute that says something else steps aside.
+        let taken = match own.get(key) {
+            Some(held) => *held != item,
+            None => [DIM_NAMES, DIM_LABELS].contains(&key.as_str()) && !matches!(item, Item::Array(_)),
+        };
+        base.insert(if taken { format!("{SET_ASIDE}{key}") } else { key.clone() }, item);
+    }
+    base.extend(own);
     if let Some(fill) = &schema.fields[0].fill
-        && !base.contains_key(FILL)
+        && !base.contains_key(FILL_ATTRIBUTES[0])
+        && declared_fill(fill.dtype(), &schema.attributes).as_ref() != Some(fill)
     {
         let value = Value::Numbers { dtype: fill.dtype(), bytes: fill.bytes().to_vec() };
         if let Ok(Item::Array(mut items)) = Item::from_value(&value)
             && let Some(item) = items.pop()
         {
-            base.insert(FILL.to_owned(), item);
+            base.insert(FILL_ATTRIBUTES[0].to_owned(), item);
         }
     }
     Ok(base)

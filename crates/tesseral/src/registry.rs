@@ -13,7 +13,7 @@ pub static FORMATS: &[&dyn Format] =
 /// How much of a file formats may look at to recognise it.
 const HEAD: u64 = 4096;
 
-/// The format of that id.
+/// The format of that id, or of that ending of its names.
 ///
 /// # Errors
 /// `NotFound`, with the ids there are.
@@ -21,7 +21,7 @@ pub fn format(id: &str) -> Result<&'static dyn Format> {
     FORMATS
         .iter()
         .copied()
-        .find(|f| f.id() == id)
+        .find(|f| f.id() == id || f.extensions().contains(&id))
         .ok_or_else(|| Error::not_found("format", id, FORMATS.iter().map(|f| f.id().to_owned()).collect()))
 }
 
@@ -75,8 +75,12 @@ pub fn recognise(store: &dyn Store) -> Result<&'static dyn Format> {
         Some((sniff, format)) if sniff > Sniff::No => Ok(format),
         _ => {
             let titles: Vec<&str> = FORMATS.iter().map(|f| f.title()).collect();
-            let what = if entries.is_some() { "the folder" } else { "its first bytes" };
-            let detail = format!("{what} match none of: {}", titles.join(", "));
+            let what = match &entries {
+                Some(_) => "the folder matches",
+                None if head.is_empty() => "it is empty, which matches",
+                None => "its first bytes match",
+            };
+            let detail = format!("{what} none of: {}", titles.join(", "));
             Err(ErrorKind::Unrecognised { object: location, detail }.into())
         }
     }

@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 
+use tesseral_core::metadata::SET_ASIDE;
 use tesseral_core::{Attributes, Dimension, Error, Result, Value};
 
 use crate::{Array, Container};
@@ -55,6 +56,7 @@ impl Variables {
                 if only && attributes.get("name") == Some(&Value::Text(given.clone())) {
                     attributes.remove("name");
                 }
+                bring_back(&mut attributes);
                 let array = if only { array.clone() } else { array.clone().field(&field.name)? };
                 list.push(Variable { name, array, attributes });
             }
@@ -139,6 +141,16 @@ fn of_field(attributes: &Attributes, field: &str) -> Attributes {
         }
     }
     out
+}
+
+/// Gives attributes their names again that had to leave them to the format.
+fn bring_back(attributes: &mut Attributes) {
+    let aside = |name: &String| name.strip_prefix(SET_ASIDE).is_some_and(|own| !attributes.contains_key(own));
+    for name in attributes.keys().filter(|name| aside(name)).cloned().collect::<Vec<_>>() {
+        if let Some(value) = attributes.remove(&name) {
+            attributes.insert(name[SET_ASIDE.len()..].to_owned(), value);
+        }
+    }
 }
 
 fn lift(attributes: &mut Attributes, lifted: &mut Attributes) {

@@ -98,7 +98,13 @@ impl Header {
         };
         let text = std::str::from_utf8(rest.get(prefix..prefix.checked_add(len)?)?).ok()?;
         let after = |key: &str| Some(text.split_once(key)?.1.split_once(':')?.1.trim_start());
-        let descr = after("'descr'")?.strip_prefix('\'')?.split_once('\'')?.0.to_owned();
+        let descr = after("'descr'")?;
+        let descr = match descr.strip_prefix('\'') {
+            Some(descr) => descr.split_once('\'')?.0,
+            // A list of fields, which the caller refuses by what it says.
+            None => descr.split_once("'fortran_order'")?.0.trim_end_matches([',', ' ']),
+        };
+        let descr = descr.to_owned();
         let fortran = after("'fortran_order'")?.starts_with("True");
         let shape = after("'shape'")?.strip_prefix('(')?.split_once(')')?.0;
         let shape = shape.split(',').map(str::trim).filter(|n| !n.is_empty());

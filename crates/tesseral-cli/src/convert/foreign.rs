@@ -104,6 +104,10 @@ impl Npy {
     pub(super) fn open(path: &Path) -> Result<Option<Self>> {
         const HEAD: u64 = 64 << 10;
         let shown = path.display().to_string();
+        // A pipe would give its first bytes only once.
+        if !path.is_file() {
+            return Ok(None);
+        }
         let Ok(file) = File::open(path) else { return Ok(None) };
         let mut head = Vec::new();
         if (&file).take(HEAD).read_to_end(&mut head).is_err() || !head.starts_with(b"\x93NUMPY") {
@@ -183,7 +187,7 @@ impl Npy {
 fn dtype_of(descr: &str) -> Option<DType> {
     let plain = descr.trim_start_matches(['<', '>', '|', '=']);
     let (kind, rest) = plain.split_at_checked(1)?;
-    let bits = |rest: &str| rest.parse::<u32>().ok().map(|bytes| bytes * 8);
+    let bits = |rest: &str| rest.parse::<u32>().ok()?.checked_mul(8);
     let name = match kind {
         "b" => "bool".to_owned(),
         "i" => format!("int{}", bits(rest)?),

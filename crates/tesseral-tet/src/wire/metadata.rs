@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+use tesseral_core::metadata::FILL_ATTRIBUTES;
 use tesseral_core::{Error, Result};
 
 use super::footer::HistoryEvent;
@@ -113,12 +114,9 @@ impl DatasetMetadata {
     }
 }
 
-/// Attributes that declare a fill value; the first that is there counts, whether or not it can be read.
-pub const FILL_ATTRS: [&str; 3] = ["_FillValue", "missing_value", "fill_value"];
-
-/// The first of [`FILL_ATTRS`] that is there.
+/// The first attribute that declares a fill.
 pub fn fill_text<'a>(get: impl Fn(&str) -> Option<&'a str>) -> Option<&'a str> {
-    FILL_ATTRS.iter().find_map(|name| get(name))
+    FILL_ATTRIBUTES.iter().find_map(|name| get(name))
 }
 
 /// Refuses a text that is empty or too long. `what` names it.

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use smallvec::smallvec;
 use tesseral_codec::zstd;
+use tesseral_core::metadata::FILL_ATTRIBUTES;
 use tesseral_core::schema::{CellLen, Dimension};
 use tesseral_core::{ArraySchema, ChunkGrid, Coords, DType, Error, Order, Result, Value};
 use tesseral_format::{
@@ -17,7 +18,7 @@ use crate::stats::FillRule;
 use crate::wire::chunk_index::{RAW, ZSTD};
 use crate::wire::directory::{self, DatasetRecord, MAX_RANK};
 use crate::wire::json::Object;
-use crate::wire::metadata::{AxisLabels, DatasetMetadata, FILL_ATTRS, check_text, fill_text};
+use crate::wire::metadata::{AxisLabels, DatasetMetadata, check_text, fill_text};
 
 /// An array being written.
 #[derive(Debug)]
@@ -58,7 +59,10 @@ impl ArrayState {
             return unsupported(format!("the enumerated field {:?}", field.name));
         }
         let tag = directory::tag_of(field.dtype).filter(|_| field.cell == CellLen::One);
-        let Some(tag) = tag else { return unsupported(format!("cells of {}", field.type_name())) };
+        let Some(tag) = tag else {
+            let told = unsupported(format!("cells of {}", field.type_name()));
+            return told.map_err(|e: Error| e.hint("convert it with --cast"));
+        };
         let rank = schema.dims.len();
         if !(1..=MAX_RANK).contains(&rank) {
             return unsupported(format!("an array of {rank} dimensions"));
@@ -191,7 +195,10 @@ fn level_of(codecs: &[CodecSpec]) -> Result<Option<i32>> {
     let codec = match (coded.next(), coded.next()) {
         (None, _) => return Ok(None),
         (Some(codec), None) if codec.name == "zstd" => codec,
-        (Some(codec), None) => return Err(Error::unsupported(format!("the codec {:?} in .tet", codec.name))),
+        (Some(codec), None) => {
+            let error = Error::unsupported(format!("the codec {:?} in .tet", codec.name));
+            return Err(error.hint("take --codec raw or zstd"));
+        }
         (Some(_), Some(_)) => return Err(Error::unsupported("a chain of codecs in .tet")),
     };
     if let Some(name) = codec.options.keys().find(|name| *name != "level") {
@@ -217,7 +224,7 @@ fn dataset_metadata(schema: &ArraySchema, record: &DatasetRecord) -> Result<Data
     if fill_text(|name| metadata.attrs.get(name).map(String::as_str)).is_none()
         && let Some(fill) = &schema.fields[0].fill
     {
-        metadata.attrs.insert(FILL_ATTRS[0].to_owned(), fill.to_string());
+        metadata.attrs.insert(FILL_ATTRIBUTES[0].to_owned(), fill.to_string());
     }
     if schema.dims.iter().any(|dim| !dim.name.is_empty()) {
         // All or none have names; one without takes its number, by which it can be found as well.
