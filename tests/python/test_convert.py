@@ -441,6 +441,7 @@ def test_diff_tells_what_differs(tmp_path):
     zeros = [write(tmp_path, tmp_path / f"z{i}.tet", [{"name": "z", "cells": np.array([z], "f4")}]) for i, z in enumerate([0.0, -0.0])]
     assert not tet_json("diff", *zeros, code=1)["same"]
     assert tet_json("diff", *zeros, "--max-abs-error", 0)["same"]
+    tet("diff", *zeros, "--max-abs-error", "nan", code=2)
 
 
 def test_advice_follows_the_reads(large):

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde_json::{Value as Json, json};
-use tesseral::{Container, DiffOptions, Difference, Note, Side, ValueDifference};
+use tesseral::{Container, DiffOptions, Difference, Error, Note, Side, ValueDifference};
 
 use crate::context::Context;
 use crate::failure::{Outcome, exit};
@@ -38,6 +38,12 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(context: &Context, arguments: &Arguments) -> Outcome {
+    let bounds = [arguments.max_abs_error, arguments.max_rel_error];
+    if let Some(bound) = bounds.into_iter().flatten().find(|bound| bound.is_nan() || *bound < 0.0) {
+        return Err(
+            Error::invalid(format!("{bound} is no bound of an error: it is a number from 0 up")).into()
+        );
+    }
     let meter = Meter::new(true);
     let left = open(context, &arguments.left, &meter)?;
     let right = open(context, &arguments.right, &meter)?;
