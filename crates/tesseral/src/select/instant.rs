@@ -53,14 +53,17 @@ fn fixed(text: &str, after: Instant, length: Instant) -> Option<Range<Instant>> 
 /// Years and months, whose lengths differ: the end is the start of the next one.
 fn calendar(text: &str, unit: TimeUnit) -> Option<Range<Instant>> {
     let count = time::parse(text, unit).filter(|c| *c != time::NOT_A_TIME)?;
-    Some(of_count(count, unit)?..of_count(count.checked_add(1)?, unit)?)
+    Some(told(count, unit)?..told(count.checked_add(1)?, unit)?)
 }
 
-/// The instant at which a count of units begins; `None` for "not a time" and beyond what can be told.
+/// The instant at which a count of units begins, the first or last of all where it lies beyond what can be told; `None` for
+/// "not a time".
 pub(super) fn of_count(count: i64, unit: TimeUnit) -> Option<Instant> {
-    if count == time::NOT_A_TIME {
-        return None;
-    }
+    let beyond = if count < 0 { Instant::MIN } else { Instant::MAX };
+    (count != time::NOT_A_TIME).then(|| told(count, unit).unwrap_or(beyond))
+}
+
+fn told(count: i64, unit: TimeUnit) -> Option<Instant> {
     let length = match unit {
         TimeUnit::Year | TimeUnit::Month => {
             let mut text = String::new();

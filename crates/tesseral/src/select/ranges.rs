@@ -136,14 +136,15 @@ fn ends(dtype: DType, argument: &str, text: &str) -> Result<(Scalar, Scalar)> {
 /// The first and last count of units that begin inside a span of time.
 fn counts(span: std::ops::Range<instant::Instant>, unit: TimeUnit) -> Option<(i64, i64)> {
     let first_from = |at: instant::Instant| -> Option<i64> {
-        let (mut low, mut high) = match unit {
+        let (mut low, mut high): (i64, i64) = match unit {
             // The calendar ends before counts of these units do.
             TimeUnit::Year => (-200_000, 200_000),
             TimeUnit::Month => (-2_400_000, 2_400_000),
             _ => (i64::MIN + 1, i64::MAX),
         };
         while low < high {
-            let middle = low.midpoint(high);
+            // Rounded down below zero too, or the search would stand still there.
+            let middle = low + (high.abs_diff(low) / 2).cast_signed();
             if instant::of_count(middle, unit).is_none_or(|begin| begin >= at) {
                 high = middle;
             } else {

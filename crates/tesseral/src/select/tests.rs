@@ -211,6 +211,34 @@ fn domains_are_coordinates_of_their_own() {
     assert_eq!(range(&months, "0=@2016"), (12, 24));
     assert_eq!(range(&months, "0=2015-11..2016-02"), (10, 14));
     assert_eq!(range(&months, "0=2015-11-02.."), (11, 24));
+
+    // Counts that no calendar tells lie on either side of those it does.
+    for unit in [TimeUnit::Year, TimeUnit::Week, TimeUnit::Day, TimeUnit::Minute, TimeUnit::Nanosecond] {
+        let far = |count: i64| Scalar::from_element(count).with_dtype(DType::DateTime(unit));
+        let mut all = schema(&[u64::MAX]);
+        all.dims[0].domain = Some((far(i64::MIN + 1), far(i64::MAX)));
+        let (start, end) = range(&all, "0=1970..1970");
+        assert_eq!(start, i64::MAX.unsigned_abs(), "{unit:?}");
+        assert!(end > start && range(&all, "0=1969..1969").1 == start, "{unit:?}");
+    }
+}
+
+#[test]
+fn dates_before_1970_are_ranges_of_coordinates() {
+    for (unit, first, last) in [
+        (TimeUnit::Year, -2, -1),
+        (TimeUnit::Month, -24, -1),
+        (TimeUnit::Day, -731, -1),
+        (TimeUnit::Hour, -731 * 24, -1),
+        (TimeUnit::Minute, -731 * 1440, -1),
+        (TimeUnit::Nanosecond, -731 * 86_400_000_000_000, -1),
+    ] {
+        let mut schema = schema(&[4]);
+        schema.dims[0].dtype = DType::DateTime(unit);
+        let found = ranges::parse(&schema, ["0=1968..1969"]).unwrap();
+        let ends = found[0].iter().map(|(a, b)| (a.as_i128(), b.as_i128())).collect::<Vec<_>>();
+        assert_eq!(ends, [(Some(first), Some(last))], "{unit:?}");
+    }
 }
 
 #[test]
