@@ -131,8 +131,10 @@ fn element(dtype: DType) -> Result<DataType> {
     })
 }
 
+/// Values inside a cell. Not-a-time is a null there too.
 fn item(dtype: DataType) -> Arc<ArrowField> {
-    Arc::new(ArrowField::new("item", dtype, false))
+    let absent = matches!(dtype, DataType::Timestamp(..) | DataType::Duration(_));
+    Arc::new(ArrowField::new("item", dtype, absent))
 }
 
 /// Values of one dtype in a cell of one length; a complex number is two.
