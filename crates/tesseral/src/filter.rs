@@ -439,7 +439,10 @@ fn scalar(name: &str, dtype: DType, value: &Value) -> Result<Scalar> {
         || Error::invalid(format!("{name:?} holds {dtype}, which does not compare with {:?}", value.text()));
     match (value, dtype.class()) {
         (Value::Text(text), Class::Text) => Scalar::from_le_bytes(dtype, text.as_bytes()),
-        (Value::Text(text), Class::Time) => Scalar::parse(dtype, text),
+        (Value::Text(text), Class::Time) => match date(dtype, text) {
+            Some(date) => Ok(date),
+            None => Scalar::parse(dtype, text),
+        },
         (Value::Number(text), Class::Int | Class::UInt | Class::Bool | Class::Float | Class::Time) => {
             // In the dtype itself first: 0.1 means the float32 nearest to it.
             let own = Scalar::parse(dtype, text).ok();
@@ -447,6 +450,12 @@ fn scalar(name: &str, dtype: DType, value: &Value) -> Result<Scalar> {
         }
         _ => Err(refuse()),
     }
+}
+
+/// A date in quotes; a year alone is one too, and no count.
+fn date(dtype: DType, text: &str) -> Option<Scalar> {
+    let DType::DateTime(unit) = dtype else { return None };
+    tesseral_core::time::parse(text.trim(), unit).map(|count| Scalar::from_element(count).with_dtype(dtype))
 }
 
 #[cfg(test)]

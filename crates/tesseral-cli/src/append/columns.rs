@@ -2,6 +2,7 @@
 
 use tesseral::core::dtype::Class;
 use tesseral::core::schema::{Enumeration, Labels};
+use tesseral::core::{TimeUnit, time};
 use tesseral::{ArraySchema, CellLen, ColumnData, DType, Error, Scalar};
 
 use super::csv::Reader;
@@ -81,12 +82,22 @@ impl Column {
     }
 
     fn number(&self, text: &str) -> Result<Vec<u8>, Error> {
-        if let Some(Labels::Text(labels)) = self.enumeration.as_ref().map(|e| &e.labels)
-            && let Some(code) = labels.iter().position(|label| label == text)
-        {
-            return Ok(Scalar::parse(self.dtype, &code.to_string())?.bytes().to_vec());
+        let code = |code: usize| Ok(Scalar::parse(self.dtype, &code.to_string())?.bytes().to_vec());
+        match self.enumeration.as_ref().map(|e| &e.labels) {
+            Some(Labels::Text(labels)) => {
+                if let Some(at) = labels.iter().position(|label| label == text) {
+                    return code(at);
+                }
+            }
+            // A number is a label here, as `cat` prints it: taken for a code it would be another.
+            Some(labels @ Labels::Numbers { dtype, .. }) => {
+                let wanted = written(*dtype, text).ok_or_else(|| self.refuse(text))?;
+                let found = (0..labels.len()).find(|&at| labels.get(at).is_some_and(|l| l == wanted));
+                return found.map_or_else(|| Err(self.refuse(text)), code);
+            }
+            None => {}
         }
-        let scalar = Scalar::parse(self.dtype, text).map_err(|_| self.refuse(text))?;
+        let scalar = written(self.dtype, text).ok_or_else(|| self.refuse(text))?;
         Ok(scalar.bytes().to_vec())
     }
 
@@ -100,6 +111,18 @@ impl Column {
             CellLen::Var => ColumnData::Var { offsets: &self.ends, data: &self.values, validity },
             _ => ColumnData::Fixed { values: &self.values, validity },
         }
+    }
+}
+
+/// A value as `cat` prints it: of years, a number is a year and no count of them.
+fn written(dtype: DType, text: &str) -> Option<Scalar> {
+    let year = || match dtype {
+        DType::DateTime(TimeUnit::Year) => time::parse(text, TimeUnit::Year),
+        _ => None,
+    };
+    match year() {
+        Some(count) => Some(Scalar::from_element(count).with_dtype(dtype)),
+        None => Scalar::parse(dtype, text).ok(),
     }
 }
 
