@@ -2,7 +2,7 @@
 //!
 //! Stored minima, maxima and sums are over cells that are not null. Two things must be known before they may answer:
 //! - A NaN among the cells replaces the running minimum and maximum, and the next cell replaces the NaN. Only a sum that is
-//!   not NaN proves that there was none.
+//!   not NaN, and did not stop at an end of its type before, proves that there was none.
 //! - Elsewhere a cell that equals a declared fill counts as null. Only a fill outside minimum and maximum proves that
 //!   there is none.
 
@@ -17,6 +17,7 @@ use crate::array::TileDbArray;
 use crate::fragment::Fragment;
 use crate::wire::datatype::Datatype;
 use crate::wire::footer::List;
+use crate::wire::pipeline::Pipeline;
 
 /// What is known of a column of a tile. Statistics that cannot be read say nothing.
 pub(crate) fn stats(array: &TileDbArray, chunk: &PlannedChunk, column: Column) -> ChunkStats {
@@ -46,6 +47,11 @@ fn coordinates(
 ) -> ChunkStats {
     let unknown = ChunkStats::unknown(chunk.cells);
     let Cover::Bounds(bounds) = &chunk.cover else { return unknown };
+    let wire = &fragment.schema.wire;
+    let own = wire.dims.get(dim).map(|d| &d.pipeline).filter(|own| !own.filters.is_empty());
+    if rounds(own.unwrap_or(&wire.coords)) {
+        return unknown;
+    }
     let Some((low, high)) = bounds.get(dim).filter(|(low, high)| low.compare(high).is_some()) else {
         return unknown;
     };
@@ -62,6 +68,11 @@ fn coordinates(
         max: Stat::Exact(high.clone()),
         sum: sum.and_then(|bits| total((low, high), chunk.cells, bits)).map_or(Stat::Absent, Stat::Exact),
     }
+}
+
+/// Whether a filter rounds cells. Statistics were made before: of such cells they tell nothing exact, nor even bounds.
+fn rounds(pipeline: &Pipeline) -> bool {
+    pipeline.filters.iter().any(|f| matches!(f, Filter::FloatScale { .. }))
 }
 
 /// Bounds of strings. They were compared as strings that end at a zero byte, which the order of bytes agrees with as long as
@@ -108,9 +119,7 @@ fn read(
     let attribute = &fragment.schema.wire.attributes[slot];
     let dtype = attribute.datatype.dtype();
     let text = dtype.class() == Class::Text;
-    // Statistics were made before the filters: of cells that one of them rounds they tell nothing exact, nor even bounds.
-    let rounded = attribute.pipeline.filters.iter().any(|f| matches!(f, Filter::FloatScale { .. }));
-    if fragment.footer.version < 11 || (attribute.values != 1 && !text) || rounded {
+    if fragment.footer.version < 11 || (attribute.values != 1 && !text) || rounds(&attribute.pipeline) {
         return Ok(unknown);
     }
     let reader = &array.reader;
@@ -135,7 +144,8 @@ fn read(
     let (Some(min), Some(max), Some(sum)) = (min, max, sum) else { return Ok(unknown) };
     let (min, max) = (Scalar::from_le_bytes(dtype, min)?, Scalar::from_le_bytes(dtype, max)?);
     let float = dtype.class() == Class::Float;
-    if float && f64::from_bits(sum).is_nan() {
+    // A sum at the end of its type stopped there: a NaN behind it left no trace, and cells that are all infinite are told as finite.
+    if float && (f64::from_bits(sum).is_nan() || f64::from_bits(sum).abs() >= f64::MAX) {
         return Ok(unknown);
     }
     if !min.compare(&max).is_some_and(Ordering::is_le) {
