@@ -60,6 +60,8 @@ pub(crate) struct Rows<'a> {
     pub picked: Option<&'a [u32]>,
     /// The cells of a column, one for each row of the chunk.
     pub column: &'a dyn Fn(Column) -> Result<&'a Cells>,
+    /// Columns whose cells count as null, whatever stands for them.
+    pub absent: &'a dyn Fn(Column) -> bool,
 }
 
 impl Rows<'_> {
@@ -92,7 +94,11 @@ impl Rows<'_> {
                 Ok(out)
             }
             Condition::IsNull { name } => {
-                let cells = (self.column)(column_of(self.schema, name)?)?;
+                let column = column_of(self.schema, name)?;
+                if (self.absent)(column) {
+                    return Ok(vec![1; self.len()]);
+                }
+                let cells = (self.column)(column)?;
                 Ok(match cells.validity() {
                     None => vec![0; self.len()],
                     Some(validity) => self.each(|row| validity[row] == 0),
@@ -100,6 +106,9 @@ impl Rows<'_> {
             }
             Condition::Compare { name, op, value } => {
                 let column = column_of(self.schema, name)?;
+                if (self.absent)(column) {
+                    return Ok(vec![0; self.len()]);
+                }
                 let cells = (self.column)(column)?;
                 let mut out = self.compare(column, cells, *op, value);
                 self.drop_nulls(cells, &mut out);
@@ -107,6 +116,9 @@ impl Rows<'_> {
             }
             Condition::In { name, values } => {
                 let column = column_of(self.schema, name)?;
+                if (self.absent)(column) {
+                    return Ok(vec![0; self.len()]);
+                }
                 let cells = (self.column)(column)?;
                 let mut out = vec![0; self.len()];
                 for value in values {
@@ -332,7 +344,13 @@ mod tests {
                                 cells.push(&[0; 4], false);
                             }
                             let count = cells.len();
-                            let rows = Rows { schema: &schema, count, picked: None, column: &|_| Ok(&cells) };
+                            let rows = Rows {
+                                schema: &schema,
+                                count,
+                                picked: None,
+                                column: &|_| Ok(&cells),
+                                absent: &|_| false,
+                            };
                             let mask = rows.mask(&condition).unwrap();
                             assert!(found.yes || !mask.contains(&1), "{condition:?} of {min}..={max}");
                             assert!(found.no || !mask.contains(&0), "{condition:?} of {min}..={max}");

@@ -108,7 +108,8 @@ impl DenseCells {
             let place = self.columns.iter().position(|c| *c == column);
             place.map(|p| &cells[p]).ok_or_else(|| Error::invalid(format!("{column:?} was not read")))
         };
-        let mut mask = Rows { schema, count, picked: None, column: &of }.mask(condition)?;
+        let mut mask =
+            Rows { schema, count, picked: None, column: &of, absent: &|_| false }.mask(condition)?;
         if let Some(written) = self.written(part)? {
             mask.iter_mut().zip(written).for_each(|(holds, written)| *holds &= written);
         }

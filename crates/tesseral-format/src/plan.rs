@@ -116,7 +116,7 @@ pub enum Uncovered {
     Fill,
 }
 
-/// A stored delete: cells written before it that meet the condition are gone.
+/// A stored delete: cells written before it that meet the condition are gone. A field that a chunk has no part of is null to it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Delete {
     /// When it was stored, milliseconds since 1970.

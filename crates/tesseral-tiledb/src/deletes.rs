@@ -1,11 +1,11 @@
 //! Stored deletes, as conditions on the cells that go.
 
 use tesseral_core::condition::{Condition, Op};
-use tesseral_core::schema::Labels;
 use tesseral_core::{ArraySchema, Error, Result, Scalar};
 use tesseral_store::StoreExt;
 
 use crate::directory::{DeleteBytes, DeleteEntry};
+use crate::fragment::Fragment;
 use crate::reader::Reader;
 use crate::wire::condition::Node;
 use crate::wire::schema::Schema;
@@ -24,6 +24,24 @@ impl StoredDelete {
         self.condition
             .clone()
             .map_err(|what| Error::unsupported(format!("the stored delete {}: {what}", self.name)))
+    }
+
+    /// Whether cells of a fragment go because its schema lacks a field that the delete asks for: nothing but `is null` holds there.
+    pub(crate) fn meets_absent(&self, fragment: &Fragment) -> bool {
+        let wire = &fragment.schema.wire;
+        let absent = |name: &str| wire.attribute(name).is_none() && wire.dims.iter().all(|d| d.name != name);
+        fragment.entry.start <= self.timestamp && self.condition.as_ref().is_ok_and(|c| names(c, &absent))
+    }
+}
+
+/// Whether a condition looks at a name of which something holds.
+fn names(condition: &Condition, holds: &dyn Fn(&str) -> bool) -> bool {
+    match condition {
+        Condition::And(parts) | Condition::Or(parts) => parts.iter().any(|part| names(part, holds)),
+        Condition::Not(part) => names(part, holds),
+        Condition::Compare { name, .. } | Condition::In { name, .. } | Condition::IsNull { name } => {
+            holds(name)
+        }
     }
 }
 
@@ -62,8 +80,9 @@ fn translate(node: &Node, wire: &Schema, schema: &ArraySchema) -> std::result::R
         Node::Constant(false) => Condition::Or(Vec::new()),
         Node::Compare { op, field, value } => {
             let name = field.clone();
-            let nullable = wire.attribute(field).is_some_and(|a| wire.attributes[a].nullable);
-            if value.is_empty() && nullable && matches!(op, 4 | 5) {
+            // No bytes are the empty text where cells have any length, as the reference reads it.
+            let null = |a: usize| wire.attributes[a].nullable && !wire.attributes[a].var();
+            if value.is_empty() && wire.attribute(field).is_some_and(null) && matches!(op, 4 | 5) {
                 let null = Condition::IsNull { name };
                 return Ok(if *op == 4 { null } else { Condition::Not(Box::new(null)) });
             }
@@ -75,13 +94,7 @@ fn translate(node: &Node, wire: &Schema, schema: &ArraySchema) -> std::result::R
                 4 => Op::Eq,
                 _ => Op::Ne,
             };
-            match scalar(field, value, schema)? {
-                Some(value) => Condition::Compare { name, op, value },
-                // A label that the enumeration does not have: no cell is it, every one that is not null is another.
-                None if op == Op::Ne => Condition::Not(Box::new(Condition::IsNull { name })),
-                None if op == Op::Eq => Condition::Or(Vec::new()),
-                None => return Err(Refused(format!("it orders {field:?} by a label it does not have"))),
-            }
+            Condition::Compare { name, op, value: scalar(field, value, schema)? }
         }
         Node::Member { negated, field, values } => {
             let name = field.clone();
@@ -89,7 +102,7 @@ fn translate(node: &Node, wire: &Schema, schema: &ArraySchema) -> std::result::R
                 .iter()
                 .map(|v| scalar(field, v, schema))
                 .collect::<std::result::Result<Vec<_>, _>>()?;
-            let member = Condition::In { name: name.clone(), values: values.into_iter().flatten().collect() };
+            let member = Condition::In { name: name.clone(), values };
             match negated {
                 false => member,
                 // Comparisons with a null cell are false, this one too.
@@ -102,25 +115,13 @@ fn translate(node: &Node, wire: &Schema, schema: &ArraySchema) -> std::result::R
     })
 }
 
-/// The value of a comparison; `None` for a label that the field's enumeration does not have.
-fn scalar(name: &str, bytes: &[u8], schema: &ArraySchema) -> std::result::Result<Option<Scalar>, Refused> {
-    let odd = |_| Refused(format!("{} bytes compare with {name:?}", bytes.len()));
-    if let Some(dim) = schema.dims.iter().find(|d| d.name == name) {
-        return Scalar::from_le_bytes(dim.dtype, bytes).map(Some).map_err(odd);
-    }
-    let Some(field) = schema.fields.iter().find(|f| f.name == name) else {
-        return Err(Refused(format!("it asks for {name:?}, which the array no longer has")));
-    };
-    let Some(enumeration) = &field.enumeration else {
-        return Scalar::from_le_bytes(field.dtype, bytes).map(Some).map_err(odd);
-    };
-    let label = match &enumeration.labels {
-        Labels::Text(labels) => labels.iter().position(|l| l.as_bytes() == bytes),
-        Labels::Numbers { dtype, bytes: labels } => {
-            labels.chunks(dtype.size().unwrap_or(1)).position(|label| label == bytes)
-        }
-    };
-    let Some(code) = label else { return Ok(None) };
-    let size = field.dtype.size().unwrap_or(1);
-    Scalar::from_le_bytes(field.dtype, &(code as u64).to_le_bytes()[..size.min(8)]).map(Some).map_err(odd)
+/// The value of a comparison, in the type of its dimension or field: for labels their codes are stored.
+fn scalar(name: &str, bytes: &[u8], schema: &ArraySchema) -> std::result::Result<Scalar, Refused> {
+    let dim = schema.dims.iter().find(|d| d.name == name).map(|d| d.dtype);
+    let field = || schema.fields.iter().find(|f| f.name == name).map(|f| f.dtype);
+    let dtype = dim
+        .or_else(field)
+        .ok_or_else(|| Refused(format!("it asks for {name:?}, which the array no longer has")))?;
+    Scalar::from_le_bytes(dtype, bytes)
+        .map_err(|_| Refused(format!("{} bytes compare with {name:?}", bytes.len())))
 }

@@ -265,7 +265,13 @@ fn judge(
 ) -> Result<()> {
     let query = open.query;
     let column = |column: Column| open.cells(column);
-    let rows = Rows { schema: query.schema(), count: open.count, picked, column: &column };
+    let rows =
+        Rows { schema: query.schema(), count: open.count, picked, column: &column, absent: &|_| false };
+    // A delete finds null where the field came later than the cells.
+    let later = |column: Column| {
+        matches!(column, Column::Field(_)) && open.chunk.column_parts(column).next().is_none()
+    };
+    let stored = Rows { absent: &later, ..rows };
     let mut mark = |mask: Vec<u8>| match dead {
         None => *dead = Some(mask),
         Some(dead) => dead.iter_mut().zip(mask).for_each(|(a, b)| *a |= b),
@@ -277,7 +283,7 @@ fn judge(
             None => None,
             Some(times) => Some(each(picked, open.count, |row| times[row] <= delete.timestamp)),
         };
-        let mut mask = rows.mask(&delete.condition)?;
+        let mut mask = stored.mask(&delete.condition)?;
         if let Some(reached) = reached {
             mask.iter_mut().zip(reached).for_each(|(a, b)| *a &= b);
         }

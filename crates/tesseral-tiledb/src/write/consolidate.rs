@@ -56,11 +56,14 @@ fn runs(opened: &Opened, what: &Consolidate) -> Result<Vec<Vec<Fragment>>> {
     let range = what.times.unwrap_or(TimeRange { start: 0, end: u64::MAX });
     let mut runs: Vec<Vec<Fragment>> = vec![Vec::new()];
     let mut processed: Vec<String> = Vec::new();
+    let deletes = array_of(opened, Vec::new())?.deletes;
     for entry in opened.opening.visible.clone() {
         let fits = range.start <= entry.start && entry.end <= range.end;
         let fragment = opened.opening.fragment(&opened.reader, entry)?;
         let bytes = fragment.stored_bytes(&opened.reader)?;
         let fits = fits && what.max_bytes.is_none_or(|most| bytes <= most);
+        // Merged, cells would hold the fill of a field that they lack, and a delete that found nothing there would spare them.
+        let fits = fits && !deletes.iter().any(|delete| delete.meets_absent(&fragment));
         // Cells that deletes were worked into and cells that wait for them cannot share a list of those deletes.
         let of_fragment = fragment.processed(&opened.reader)?;
         let full = runs.last().is_some_and(|run| what.at_most.is_some_and(|most| run.len() >= most));

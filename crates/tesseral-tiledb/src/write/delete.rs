@@ -4,8 +4,8 @@
 //! readers of the format want it. No comparison holds for a null cell, so it goes with any delete on its field.
 
 use tesseral_core::condition::{Condition, Op};
-use tesseral_core::schema::Labels;
-use tesseral_core::{ArraySchema, Error, Field, Result, Scalar};
+use tesseral_core::dtype::Class;
+use tesseral_core::{ArraySchema, DType, Error, Result, Scalar};
 
 use super::edit::Opened;
 use super::names;
@@ -47,58 +47,105 @@ fn tree(condition: &Condition, schema: &ArraySchema, negated: bool) -> Result<No
     let all =
         |parts: &[Condition]| parts.iter().map(|p| tree(p, schema, negated)).collect::<Result<Vec<_>>>();
     let join = |mut parts: Vec<Node>, and: bool| match (parts.len(), and) {
-        (0, _) => Node::Constant(and),
-        (1, _) => parts.remove(0),
-        (_, true) => Node::And(parts),
-        (_, false) => Node::Or(parts),
+        (0, _) => constant(and, schema),
+        (1, _) => Ok(parts.remove(0)),
+        // The reference forgets what stands beside an `or` inside an `or`.
+        (_, true) => Ok(Node::And(parts.into_iter().flat_map(all_of).collect())),
+        (_, false) => Ok(Node::Or(parts.into_iter().flat_map(any_of).collect())),
     };
     Ok(match condition {
-        Condition::And(parts) => join(all(parts)?, !negated),
-        Condition::Or(parts) => join(all(parts)?, negated),
+        Condition::And(parts) => {
+            // `not in` says that null cells are not meant; they go all the same.
+            let beside_not_in = |part: &&Condition| match part {
+                Condition::Not(part) => match &**part {
+                    Condition::IsNull { name } => !parts.iter().any(|part| is_not_in(part, name)),
+                    _ => true,
+                },
+                _ => true,
+            };
+            let parts: Vec<Condition> = parts.iter().filter(beside_not_in).cloned().collect();
+            join(all(&parts)?, !negated)?
+        }
+        Condition::Or(parts) => join(all(parts)?, negated)?,
         Condition::Not(part) => tree(part, schema, !negated)?,
         Condition::Compare { name, op, value } => {
             let op = if negated { op.negated() } else { *op };
             Node::Compare { op: number(op), field: name.clone(), value: bytes(name, value, schema)? }
         }
         Condition::In { name, values } => {
-            let values = values.iter().map(|v| bytes(name, v, schema)).collect::<Result<_>>()?;
-            Node::Member { negated, field: name.clone(), values }
+            let values: Vec<Vec<u8>> =
+                values.iter().map(|v| bytes(name, v, schema)).collect::<Result<_>>()?;
+            match (values.is_empty(), negated) {
+                (true, true) => present(name, schema)?,
+                (true, false) => constant(false, schema)?,
+                _ => Node::Member { negated, field: name.clone(), values },
+            }
         }
+        Condition::IsNull { name } if negated => present(name, schema)?,
+        Condition::IsNull { name } if schema.fields.get(schema.field(name)?).is_some_and(|f| !f.nullable) => {
+            constant(false, schema)?
+        }
+        // No stored comparison holds of a null.
         Condition::IsNull { name } => {
-            let op = if negated { Op::Ne } else { Op::Eq };
-            schema.field(name)?;
-            Node::Compare { op: number(op), field: name.clone(), value: Vec::new() }
+            return Err(Error::unsupported(format!("deleting cells because {name:?} is not null"))
+                .hint("delete by a comparison that holds of them; null cells go with it"));
         }
     })
 }
 
-/// A value as the field or dimension stores it; labels of enumerated fields instead of their codes.
-fn bytes(name: &str, value: &Scalar, schema: &ArraySchema) -> Result<Vec<u8>> {
-    if let Some(dim) = schema.dims.iter().find(|d| d.name == name) {
-        return plain(value, dim.dtype);
-    }
-    let field = &schema.fields[schema.field(name)?];
-    match &field.enumeration {
-        None => plain(value, field.dtype),
-        Some(_) => label(field, value),
+fn all_of(node: Node) -> Vec<Node> {
+    match node {
+        Node::And(parts) => parts,
+        node => vec![node],
     }
 }
 
-fn plain(value: &Scalar, dtype: tesseral_core::DType) -> Result<Vec<u8>> {
-    if dtype.class() == tesseral_core::dtype::Class::Text {
+fn any_of(node: Node) -> Vec<Node> {
+    match node {
+        Node::Or(parts) => parts,
+        node => vec![node],
+    }
+}
+
+fn is_not_in(condition: &Condition, field: &str) -> bool {
+    matches!(condition, Condition::Not(part) if matches!(&**part, Condition::In { name, .. } if name == field))
+}
+
+/// What holds of every cell or of none. Other readers take no constants.
+fn constant(value: bool, schema: &ArraySchema) -> Result<Node> {
+    let dim = schema.dims.first().ok_or_else(|| Error::invalid("the array has no dimensions"))?;
+    Ok(match present(&dim.name, schema)? {
+        Node::Or(parts) if !value => Node::And(parts),
+        node => node,
+    })
+}
+
+/// What holds of every cell that is not null. The format has no word for null in stored conditions.
+fn present(name: &str, schema: &ArraySchema) -> Result<Node> {
+    let dtype = dtype(name, schema)?;
+    let value = match dtype.class() {
+        // Other readers do not tell the empty text from a null.
+        Class::Text => vec![b'a'],
+        _ => vec![0; dtype.size().unwrap_or(1)],
+    };
+    let either = |op| Node::Compare { op: number(op), field: name.to_owned(), value: value.clone() };
+    Ok(Node::Or(vec![either(Op::Eq), either(Op::Ne)]))
+}
+
+fn dtype(name: &str, schema: &ArraySchema) -> Result<DType> {
+    match schema.dims.iter().find(|d| d.name == name) {
+        Some(dim) => Ok(dim.dtype),
+        None => Ok(schema.fields[schema.field(name)?].dtype),
+    }
+}
+
+/// A value as the field or dimension stores it; enumerated fields store codes.
+fn bytes(name: &str, value: &Scalar, schema: &ArraySchema) -> Result<Vec<u8>> {
+    let dtype = dtype(name, schema)?;
+    if dtype.class() == Class::Text {
         return Ok(value.bytes().to_vec());
     }
     let datatype = Datatype::of(dtype);
     let datatype = datatype.ok_or_else(|| Error::unsupported(format!("a delete by {dtype}")))?;
     spec::sized(value, datatype)
-}
-
-fn label(field: &Field, value: &Scalar) -> Result<Vec<u8>> {
-    let labels = field.enumeration.as_ref().map(|e| &e.labels);
-    let code = value.as_i128().and_then(|n| usize::try_from(n).ok());
-    let found = labels.zip(code).and_then(|(labels, code)| match labels {
-        Labels::Text(labels) => labels.get(code).map(|l| l.as_bytes().to_vec()),
-        Labels::Numbers { .. } => labels.get(code).map(|l| l.bytes().to_vec()),
-    });
-    found.ok_or_else(|| Error::invalid(format!("{value} is no code of field {:?}", field.name)))
 }
