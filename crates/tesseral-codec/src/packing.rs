@@ -3,6 +3,7 @@
 
 mod bits;
 
+use multiversion::multiversion;
 use tesseral_core::{Error, Result};
 
 /// Values worked on at once: few enough to stay in the first cache from one step to the next, and a multiple of 8, so that
@@ -90,23 +91,29 @@ impl Packing {
         let scale = 10_f64.powi(self.decimal) * 2_f64.powi(-self.binary);
         let mut packer = bits::Packer::new(self.bits);
         for run in cells.chunks(BLOCK) {
-            check_finite(run)?;
-            self.quantize(run, scale, packer.numbers(run.len()));
+            if !quantize(self, run, scale, packer.numbers(run.len())) {
+                let mut values = run.iter().map(|cell| f64::from_ne_bytes(*cell));
+                let value = values.find(|value| !value.is_finite()).unwrap_or(f64::NAN);
+                return Err(fault(format!("{value} cannot be packed")));
+            }
             packer.pack(run.len(), out);
         }
         Ok(())
     }
 
-    /// Turns values into numbers of steps, rounded half away from zero and held to 0 and the largest.
-    fn quantize(&self, cells: &[[u8; 8]], scale: f64, numbers: &mut [u64]) {
-        let most = largest(self.bits);
-        let scaled = cells.iter().map(|cell| (f64::from_ne_bytes(*cell) - self.reference) * scale);
-        if self.bits <= 52 {
-            let limit = most as f64;
-            numbers.iter_mut().zip(scaled).for_each(|(number, x)| *number = round_narrow(x, limit));
-        } else {
-            numbers.iter_mut().zip(scaled).for_each(|(number, x)| *number = round_wide(x, most));
+    /// Appends `count` unpacked values from number `first` on to `out`, native-endian doubles. Memory of `out` is written once: it need
+    /// not be cleared first.
+    ///
+    /// # Errors
+    /// `Codec` when `src` ends before the last value.
+    pub fn decode(&self, src: &[u8], first: u64, count: usize, out: &mut Vec<u8>) -> Result<()> {
+        let mut block = [0; BLOCK * 8];
+        for done in (0..count).step_by(BLOCK) {
+            let values = &mut block[..(count - done).min(BLOCK) * 8];
+            self.decode_into(src, first.saturating_add(done as u64), values)?;
+            out.extend_from_slice(values);
         }
+        Ok(())
     }
 
     /// Unpacks values from number `first` on into `dst`, native-endian doubles.
@@ -118,13 +125,12 @@ impl Packing {
         let bits = self.bits as usize;
         let start = usize::try_from(first).ok().and_then(|n| n.checked_mul(bits));
         let end = start.and_then(|start| start.checked_add(count.checked_mul(bits)?));
-        let (Some(start), Some(end)) = (start, end.filter(|end| end.div_ceil(8) <= src.len())) else {
+        let (Some(start), Some(_)) = (start, end.filter(|end| end.div_ceil(8) <= src.len())) else {
             return Err(fault(format!("{} bytes do not hold {count} values of {bits} bits", src.len())));
         };
         // The product is rounded before the sum: no fused multiply-add, as the reference.
         let step = 2_f64.powi(self.binary) * 10_f64.powi(-self.decimal);
-        let (first, src, out) =
-            (start.checked_div(bits).unwrap_or(0), &src[..end.div_ceil(8)], dst.as_chunks_mut().0);
+        let (first, out) = (start.checked_div(bits).unwrap_or(0), dst.as_chunks_mut().0);
         match self.bits {
             // Not a sum: the reference value may be −0.
             0 => out.fill(self.reference.to_ne_bytes()),
@@ -134,26 +140,48 @@ impl Packing {
                 (self.reference + step * number).to_ne_bytes()
             }),
             // Numbers below 2^63 are converted as signed ones, which takes one instruction.
-            53..=63 => bits::unpack(src, first, self.bits, out, |q| {
+            53..=63 => bits::unpack_wide(src, first, self.bits, out, |q| {
                 (self.reference + step * q.cast_signed() as f64).to_ne_bytes()
             }),
-            _ => {
-                bits::unpack(src, first, self.bits, out, |q| (self.reference + step * q as f64).to_ne_bytes())
-            }
+            _ => bits::unpack_wide(src, first, self.bits, out, |q| {
+                (self.reference + step * q as f64).to_ne_bytes()
+            }),
         }
         Ok(())
     }
 }
 
-/// Refuses values that are not finite: only those differ from themselves, or do so once multiplied by zero.
-fn check_finite(cells: &[[u8; 8]]) -> Result<()> {
-    let finite = |cell: &[u8; 8]| f64::from_ne_bytes(*cell) * 0.0 == 0.0;
-    // All of a run before anything is decided, so that it is done many at a time.
-    if !cells.iter().fold(true, |all, cell| all & finite(cell)) {
-        let value = cells.iter().find(|cell| !finite(cell)).map_or(0.0, |cell| f64::from_ne_bytes(*cell));
-        return Err(fault(format!("{value} cannot be packed")));
+/// Turns values into numbers of steps, rounded half away from zero and held to 0 and the largest; false when a value is not
+/// finite.
+#[multiversion(targets("x86_64+avx2+bmi2"))]
+fn quantize(packing: &Packing, cells: &[[u8; 8]], scale: f64, numbers: &mut [u64]) -> bool {
+    round_all(packing, cells, scale, numbers)
+}
+
+#[inline(always)]
+fn round_all(packing: &Packing, cells: &[[u8; 8]], scale: f64, numbers: &mut [u64]) -> bool {
+    let Packing { reference, bits, .. } = *packing;
+    let most = largest(bits);
+    if bits <= 52 {
+        let limit = most as f64;
+        each(cells, numbers, |value| round_narrow((value - reference) * scale, limit))
+    } else {
+        each(cells, numbers, |value| round_wide((value - reference) * scale, most))
     }
-    Ok(())
+}
+
+/// Makes a number of each value; false when one is not finite. All are made before that is decided, so that it is done many at
+/// a time.
+#[inline(always)]
+fn each(cells: &[[u8; 8]], numbers: &mut [u64], make: impl Fn(f64) -> u64) -> bool {
+    let mut odd = 0;
+    for (number, cell) in numbers.iter_mut().zip(cells) {
+        let value = f64::from_ne_bytes(*cell);
+        // A zero of either sign, unless the value is not finite.
+        odd |= (value * 0.0).to_bits() << 1;
+        *number = make(value);
+    }
+    odd == 0
 }
 
 /// The smallest and the largest of values and those given, in eight lanes that do not wait for one another. NaN does not count.
@@ -174,7 +202,7 @@ fn extremes(cells: &[[u8; 8]], low: f64, high: f64) -> (f64, f64) {
 }
 
 /// Rounds half away from zero into 0..=limit, for limits below 2^52; what is not a number becomes 0.
-#[inline]
+#[inline(always)]
 fn round_narrow(x: f64, limit: f64) -> u64 {
     let x = if x > 0.0 { x } else { 0.0 };
     let x = if x < limit { x } else { limit };
@@ -185,7 +213,7 @@ fn round_narrow(x: f64, limit: f64) -> u64 {
 }
 
 /// Rounds half away from zero into 0..=most; the cast saturates, so what lies below the reference becomes 0.
-#[inline]
+#[inline(always)]
 fn round_wide(x: f64, most: u64) -> u64 {
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
     let q = x.round() as u64;

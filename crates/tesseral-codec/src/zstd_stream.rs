@@ -1,8 +1,18 @@
 //! Zstandard as a writer makes it that does not know how much will come: a frame without its size.
 
+use std::cell::Cell;
+
 use tesseral_core::{Error, Result};
 use zstd_safe::zstd_sys::ZSTD_EndDirective;
 use zstd_safe::{CCtx, CParameter, InBuffer, OutBuffer};
+
+thread_local! {
+    /// The compressor of this thread's last frame: its window and tables would be new memory for each.
+    static KEPT: Cell<Option<CCtx<'static>>> = const { Cell::new(None) };
+}
+
+/// Larger compressors, those of high levels, are not kept.
+const MOST_KEPT: usize = 8 << 20;
 
 /// A frame in the making, piece by piece.
 pub struct Encoder {
@@ -21,7 +31,7 @@ impl Encoder {
     /// # Errors
     /// `Codec` when libzstd refuses the level.
     pub fn new(level: i32) -> Result<Self> {
-        let mut context = CCtx::create();
+        let mut context = KEPT.take().unwrap_or_else(CCtx::create);
         context.set_parameter(CParameter::CompressionLevel(level)).map_err(refuse)?;
         Ok(Self { context })
     }
@@ -31,18 +41,10 @@ impl Encoder {
     /// # Errors
     /// `Codec` when libzstd refuses.
     pub fn push(&mut self, src: &[u8], out: &mut Vec<u8>) -> Result<()> {
-        let start = out.len();
-        // What waits inside is less than a block.
-        out.resize(start + zstd_safe::compress_bound(src.len() + BLOCK) + 64, 0);
         let mut input = InBuffer::around(src);
-        let mut output = OutBuffer::around(&mut out[start..]);
         while input.pos() < src.len() {
-            self.context
-                .compress_stream2(&mut output, &mut input, ZSTD_EndDirective::ZSTD_e_continue)
-                .map_err(refuse)?;
+            self.step(&mut input, ZSTD_EndDirective::ZSTD_e_continue, out)?;
         }
-        let written = output.pos();
-        out.truncate(start + written);
         Ok(())
     }
 
@@ -51,27 +53,27 @@ impl Encoder {
     /// # Errors
     /// `Codec` when libzstd refuses.
     pub fn finish(mut self, out: &mut Vec<u8>) -> Result<()> {
-        let start = out.len();
-        out.resize(start + zstd_safe::compress_bound(BLOCK) + 64, 0);
         let mut input = InBuffer::around(&[]);
-        let mut output = OutBuffer::around(&mut out[start..]);
-        let left = self
-            .context
-            .compress_stream2(&mut output, &mut input, ZSTD_EndDirective::ZSTD_e_end)
-            .map_err(refuse)?;
-        if left != 0 {
-            return Err(Error::codec("zstd", format!("{left} bytes did not fit the bound")));
+        while self.step(&mut input, ZSTD_EndDirective::ZSTD_e_end, out)? > 0 {}
+        // Only behind a whole frame is it as good as new.
+        if self.context.sizeof() <= MOST_KEPT {
+            KEPT.set(Some(self.context));
         }
-        let written = output.pos();
-        out.truncate(start + written);
         Ok(())
+    }
+
+    /// Goes on as far as there is input or room; gives what is left to flush. There is room for a block at least, so that it is
+    /// compressed to where it stays, in memory that nothing was written to before.
+    fn step(&mut self, input: &mut InBuffer<'_>, how: ZSTD_EndDirective, out: &mut Vec<u8>) -> Result<usize> {
+        out.reserve(zstd_safe::compress_bound(BLOCK));
+        let start = out.len();
+        let mut output = OutBuffer::around_pos(out, start);
+        self.context.compress_stream2(&mut output, input, how).map_err(refuse)
     }
 }
 
-/// The most that libzstd keeps to itself: its input buffer is a window and a block, of which a block waits to be compressed.
+/// What libzstd compresses at a time.
 const BLOCK: usize = 128 << 10;
-
-const PIECE: usize = 1 << 20;
 
 fn refuse(code: usize) -> Error {
     Error::codec("zstd", zstd_safe::get_error_name(code))
@@ -84,8 +86,7 @@ fn refuse(code: usize) -> Error {
 /// `Codec` when libzstd refuses.
 pub fn encode(src: &[u8], level: i32, out: &mut Vec<u8>) -> Result<()> {
     let mut encoder = Encoder::new(level)?;
-    // Room for the worst is made for a piece at a time, not for all of it.
-    src.chunks(PIECE).try_for_each(|piece| encoder.push(piece, out))?;
+    encoder.push(src, out)?;
     encoder.finish(out)
 }
 
@@ -120,5 +121,38 @@ mod tests {
             encoder.finish(&mut parts).unwrap();
             assert_eq!(parts, whole, "pieces of {piece}");
         }
+    }
+
+    #[test]
+    fn a_kept_compressor_makes_the_frame_of_a_new_one() {
+        let noise = |seed: u32, len: u32| -> Vec<u8> {
+            (0..len).map(|i| (i.wrapping_mul(seed).wrapping_mul(2_654_435_761) >> 19) as u8 & 63).collect()
+        };
+        let frame = |src: &[u8], level: i32| {
+            let mut out = vec![7];
+            encode(src, level, &mut out).unwrap();
+            assert_eq!(out[0], 7, "what was there before");
+            out
+        };
+        for (seed, level) in [(3, 3), (5, 3), (7, 1), (11, 12), (13, 19), (3, 3), (17, -5)] {
+            for len in [0, 1, 4000, 128 << 10, (2 << 20) + 77, 3 << 20] {
+                let src = noise(seed, len);
+                let kept = frame(&src, level);
+                let new = std::thread::scope(|scope| scope.spawn(|| frame(&src, level)).join().unwrap());
+                assert!(kept == new, "level {level}, {len} bytes");
+            }
+        }
+    }
+
+    #[test]
+    fn a_frame_that_was_given_up_leaves_nothing_behind() {
+        let mut whole = Vec::new();
+        encode(&[1; 5000], 3, &mut whole).unwrap();
+        let mut given_up = Encoder::new(3).unwrap();
+        given_up.push(&[2; 300_000], &mut Vec::new()).unwrap();
+        drop(given_up);
+        let mut again = Vec::new();
+        encode(&[1; 5000], 3, &mut again).unwrap();
+        assert_eq!(again, whole);
     }
 }

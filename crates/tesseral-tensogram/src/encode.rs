@@ -7,6 +7,7 @@ use tesseral_codec::{Contexts, aec, shuffle};
 use tesseral_core::dtype::Class;
 use tesseral_core::{DType, Error, ErrorKind, Result, Value};
 use tesseral_format::CodecSpec;
+use xxhash_rust::xxh3::Xxh3;
 
 use crate::compress::{MASK_METHODS, compress, encode_mask};
 use crate::decode::pattern;
@@ -289,7 +290,15 @@ pub(crate) fn encode_object<'a>(
     let dtype = descriptor.dtype;
     // Packing refuses cells that are not finite: where it went well there are none to look for.
     let fitted = if fits { fit_and_pack(&mut descriptor, &cells).ok() } else { None };
-    let found = if fitted.is_some() { Vec::new() } else { take_masks(dtype, &mut cells, masks)? };
+    let swapped = descriptor.big_endian.is_some_and(|big| big != cfg!(target_endian = "big"));
+    let as_given =
+        !swapped && [&descriptor.encoding, &descriptor.filter, &descriptor.compression] == ["none"; 3];
+    let mut hasher = (hashed && as_given).then(Xxh3::new);
+    let found =
+        if fitted.is_some() { Vec::new() } else { take_masks(dtype, &mut cells, masks, hasher.as_mut())? };
+    if as_given && found.is_empty() {
+        return Ok(ObjectFrame::hashed(descriptor, cells, hasher));
+    }
     if fits && fitted.is_none() {
         set_packing(&mut descriptor, &cells, &found)?;
     }
@@ -306,7 +315,6 @@ pub(crate) fn encode_object<'a>(
             Cow::Owned(packed)
         }
         (None, None) => {
-            let swapped = descriptor.big_endian.is_some_and(|big| big != cfg!(target_endian = "big"));
             if swapped && !pipeline.native(dtype) {
                 swap(dtype, cells.to_mut());
             }
@@ -390,13 +398,29 @@ fn fit_and_pack(descriptor: &mut Descriptor, cells: &[u8]) -> Result<Vec<u8>> {
 }
 
 /// Takes NaN and infinities out of the cells, into masks; zeros stay in their place. Where a mask would not bring back the very
-/// bits, all cells stay as they are.
-fn take_masks(dtype: DType, cells: &mut Cow<'_, [u8]>, allowed: &MaskOptions) -> Result<Masks> {
+/// bits, all cells stay as they are. A hasher takes the cells as they were, on the way: what was just looked at is in the cache.
+fn take_masks(
+    dtype: DType,
+    cells: &mut Cow<'_, [u8]>,
+    allowed: &MaskOptions,
+    mut hasher: Option<&mut Xxh3>,
+) -> Result<Masks> {
+    let mut hash = |bytes: &[u8]| {
+        if let Some(hasher) = &mut hasher {
+            hasher.update(bytes);
+        }
+    };
     let (Class::Float | Class::Complex, Some(size)) = (dtype.class(), dtype.size()) else {
+        hash(cells);
         return Ok(Vec::new());
     };
     let mut finder = MaskFinder::new(dtype, (cells.len() / size) as u64, allowed);
-    finder.look(0, cells)?;
+    let mut first = 0;
+    for span in cells.chunks(SPAN) {
+        finder.look(first, span)?;
+        hash(span);
+        first += (span.len() / size) as u64;
+    }
     let found = finder.finish();
     if !found.is_empty() {
         clear_masked(dtype, &found, 0, cells.to_mut());
@@ -479,6 +503,9 @@ pub(crate) fn clear_masked(dtype: DType, found: &[(MaskKind, Vec<u8>)], first: u
 
 /// Bytes of cells that are looked at together: whole cells, whole words.
 const RUN: usize = 4096;
+
+/// Bytes that are looked at before they are hashed: runs that the second cache holds.
+const SPAN: usize = 16 * RUN;
 
 /// Whether any number of a run of cells is not finite: its exponent is all ones, and one more carries into the sign's place,
 /// from which the sign was taken. Words of eight bytes hold several numbers, which do not disturb one another.
@@ -598,7 +625,7 @@ mod tests {
         };
         let bytes: Vec<u8> = (0..count).flat_map(|i| special(i).to_ne_bytes()).collect();
         let mut cells = Cow::Borrowed(&bytes[..]);
-        let masks = take_masks(DType::Float64, &mut cells, &MaskOptions::any()).unwrap();
+        let masks = take_masks(DType::Float64, &mut cells, &MaskOptions::any(), None).unwrap();
         assert_eq!(
             masks.iter().map(|(kind, _)| *kind).collect::<Vec<_>>(),
             [MaskKind::Nan, MaskKind::PosInf]

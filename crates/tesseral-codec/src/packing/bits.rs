@@ -3,6 +3,8 @@
 //! Eight numbers end with a byte, whatever their width. So they go in eights, by a loop that is made for each width: where a
 //! number begins in its eight, and by how much it is moved, is known when the loop is compiled.
 
+use multiversion::multiversion;
+
 use super::BLOCK;
 
 /// More than eight numbers of the widest kind for which there is a loop, and a word that begins with the last of them.
@@ -40,31 +42,56 @@ impl Packer {
     /// Appends the numbers of a block.
     pub(super) fn pack(&mut self, count: usize, out: &mut Vec<u8>) {
         let len = (count * self.bits as usize).div_ceil(8);
-        let numbers = &self.numbers[..count.next_multiple_of(8)];
-        let bytes = &mut self.bytes[..];
-        match self.bits {
-            0 => {}
-            8 => store(numbers, bytes, |number| [number as u8]),
-            16 => store(numbers, bytes, |number| (number as u16).to_be_bytes()),
-            32 => store(numbers, bytes, |number| (number as u32).to_be_bytes()),
-            64 => store(numbers, bytes, u64::to_be_bytes),
-            bits @ ..16 => by_width!(bits, gather(numbers, bytes), else {};
-                1 2 3 4 5 6 7 9 10 11 12 13 14 15),
-            bits => by_width!(bits, place(numbers, bytes), else place_wide(numbers, bits, bytes);
-                17 18 19 20 21 22 23 24 25 26 27 28 29 30 31 33 34 35 36 37 38 39 40 41 42 43 44 45 46 47 48 49 50 51 52 53
-                54 55 56),
-        }
-        out.extend_from_slice(&bytes[..len]);
+        put(self.bits, &self.numbers[..count.next_multiple_of(8)], &mut self.bytes);
+        out.extend_from_slice(&self.bytes[..len]);
     }
 }
 
+// The loops are inlined into these two, which are made for each instruction set.
+
+/// Puts numbers of a width in place.
+#[multiversion(targets("x86_64+avx2+bmi2"))]
+fn put(width: u32, numbers: &[u64], bytes: &mut [u8]) {
+    match width {
+        0 => {}
+        8 => store(numbers, bytes, low_byte),
+        16 => store(numbers, bytes, low_two),
+        32 => store(numbers, bytes, low_four),
+        64 => store(numbers, bytes, u64::to_be_bytes),
+        bits @ ..16 => by_width!(bits, gather(numbers, bytes), else {};
+            1 2 3 4 5 6 7 9 10 11 12 13 14 15),
+        bits => by_width!(bits, place(numbers, bytes), else place_wide(numbers, bits, bytes);
+            17 18 19 20 21 22 23 24 25 26 27 28 29 30 31 33 34 35 36 37 38 39 40 41 42 43 44 45 46 47 48 49 50 51 52 53
+            54 55 56),
+    }
+}
+
+// Not closures of [`put`]: those would be tied to its instructions, and could not be inlined into plain iterators.
+
+#[inline(always)]
+fn low_byte(number: u64) -> [u8; 1] {
+    [number as u8]
+}
+
+#[inline(always)]
+fn low_two(number: u64) -> [u8; 2] {
+    (number as u16).to_be_bytes()
+}
+
+#[inline(always)]
+fn low_four(number: u64) -> [u8; 4] {
+    (number as u32).to_be_bytes()
+}
+
 /// Whole bytes of each number.
+#[inline(always)]
 fn store<const N: usize>(numbers: &[u64], bytes: &mut [u8], cut: impl Fn(u64) -> [u8; N]) {
     let room = bytes.as_chunks_mut().0;
     room.iter_mut().zip(numbers).for_each(|(out, number)| *out = cut(*number));
 }
 
 /// Puts numbers of up to 15 bits in place, in eights, which one wide word holds.
+#[inline(always)]
 fn gather<const B: usize>(numbers: &[u64], bytes: &mut [u8]) {
     for (group, eight) in numbers.as_chunks::<8>().0.iter().enumerate() {
         let Some(room) = bytes[group * B..].first_chunk_mut::<16>() else { return };
@@ -77,6 +104,7 @@ fn gather<const B: usize>(numbers: &[u64], bytes: &mut [u8]) {
 
 /// Puts numbers of up to 56 bits in place, in eights. Each goes below those that wait in a word, which is stored whole and
 /// moved on by its whole bytes.
+#[inline(always)]
 fn place<const B: usize>(numbers: &[u64], bytes: &mut [u8]) {
     for (group, eight) in numbers.as_chunks::<8>().0.iter().enumerate() {
         let Some(room) = bytes[group * B..].first_chunk_mut::<WINDOW>() else { return };
@@ -103,8 +131,40 @@ fn place_wide(numbers: &[u64], width: u32, bytes: &mut [u8]) {
     }
 }
 
-/// Makes values of the numbers from `first` on; all of them are in `bytes`.
-pub(super) fn unpack(
+/// Makes values of the numbers of up to 52 bits from `first` on; all of them are in `bytes`.
+#[multiversion(targets("x86_64+avx2+bmi2"))]
+pub(super) fn unpack<F: Fn(u64) -> [u8; 8]>(
+    bytes: &[u8],
+    first: usize,
+    width: u32,
+    out: &mut [[u8; 8]],
+    value: F,
+) {
+    take_narrow(bytes, first, width, out, value);
+}
+
+#[inline(always)]
+fn take_narrow(bytes: &[u8], first: usize, width: u32, out: &mut [[u8; 8]], value: impl Fn(u64) -> [u8; 8]) {
+    let bit = first * width as usize;
+    let whole = &bytes[bit / 8..];
+    match width {
+        8 => load(whole, out, |[byte]: [u8; 1]| value(byte.into())),
+        16 => load(whole, out, |cut| value(u16::from_be_bytes(cut).into())),
+        24 => load(whole, out, |[a, b, c]| value(u32::from_be_bytes([0, a, b, c]).into())),
+        32 => load(whole, out, |cut| value(u32::from_be_bytes(cut).into())),
+        _ => {
+            let mut done = 0;
+            if bit.is_multiple_of(8) {
+                done = by_width!(width, take_eights(whole, out, &value), else 0;
+                    1 2 3 4 5 6 7 9 10 11 12 13 14 15 17 18 19 20 21 22 23 25 26 27 28 29 30 31);
+            }
+            take_rest(bytes, bit, width, out, done, value);
+        }
+    }
+}
+
+/// The same for numbers of any width.
+pub(super) fn unpack_wide(
     bytes: &[u8],
     first: usize,
     width: u32,
@@ -112,38 +172,40 @@ pub(super) fn unpack(
     value: impl Fn(u64) -> [u8; 8],
 ) {
     let bit = first * width as usize;
-    let whole = &bytes[bit / 8..];
-    match width {
-        0 => out.fill(value(0)),
-        8 => load(whole, out, |[byte]: [u8; 1]| value(byte.into())),
-        16 => load(whole, out, |cut| value(u16::from_be_bytes(cut).into())),
-        24 => load(whole, out, |[a, b, c]| value(u32::from_be_bytes([0, a, b, c]).into())),
-        32 => load(whole, out, |cut| value(u32::from_be_bytes(cut).into())),
-        64 => load(whole, out, |cut| value(u64::from_be_bytes(cut))),
-        _ => {
-            let mut done = 0;
-            if bit.is_multiple_of(8) {
-                done = by_width!(width, take_eights(whole, out, &value), else 0;
-                    1 2 3 4 5 6 7 9 10 11 12 13 14 15 17 18 19 20 21 22 23 25 26 27 28 29 30 31);
-            }
-            let bit = |done: usize| bit + done * width as usize;
-            if width <= 57 {
-                done += take_words(bytes, bit(done), width, &mut out[done..], &value);
-            }
-            for (i, out) in out.iter_mut().enumerate().skip(done) {
-                *out = value(take(bytes, bit(i), width));
-            }
-        }
+    if width == 64 {
+        return load(&bytes[bit / 8..], out, |cut| value(u64::from_be_bytes(cut)));
+    }
+    take_rest(bytes, bit, width, out, 0, value);
+}
+
+/// Values behind those that were made already, whose first number begins at `bit`.
+#[inline(always)]
+fn take_rest(
+    bytes: &[u8],
+    bit: usize,
+    width: u32,
+    out: &mut [[u8; 8]],
+    mut done: usize,
+    value: impl Fn(u64) -> [u8; 8],
+) {
+    let bit = |done: usize| bit + done * width as usize;
+    if width <= 57 {
+        done += take_words(bytes, bit(done), width, &mut out[done..], &value);
+    }
+    for (i, out) in out.iter_mut().enumerate().skip(done) {
+        *out = value(take(bytes, bit(i), width));
     }
 }
 
 /// Numbers of whole bytes.
+#[inline(always)]
 fn load<const N: usize>(bytes: &[u8], out: &mut [[u8; 8]], value: impl Fn([u8; N]) -> [u8; 8]) {
     let cuts = bytes.as_chunks().0;
     out.iter_mut().zip(cuts).for_each(|(out, cut)| *out = value(*cut));
 }
 
 /// Eights of numbers, as long as there is more than one of them; gives how many numbers were made.
+#[inline(always)]
 fn take_eights<const B: usize>(bytes: &[u8], out: &mut [[u8; 8]], value: impl Fn(u64) -> [u8; 8]) -> usize {
     let mut done = 0;
     for (group, eight) in out.as_chunks_mut::<8>().0.iter_mut().enumerate() {
@@ -161,6 +223,7 @@ fn take_eights<const B: usize>(bytes: &[u8], out: &mut [[u8; 8]], value: impl Fn
 
 /// Numbers of up to 57 bits, each of which lies in the word that begins with its first byte, as far as there are whole words;
 /// gives how many were made.
+#[inline(always)]
 fn take_words(
     bytes: &[u8],
     mut bit: usize,

@@ -141,6 +141,10 @@ fn blocks_join_without_seams() {
             packing.decode_into(&packed, range.start as u64, &mut back).unwrap();
             let expected: Vec<f64> = range.clone().map(|i| naive(&packing, &packed, i)).collect();
             assert!(doubles(&back) == expected, "{bits} bits, {range:?}");
+            let mut appended = vec![1; 8];
+            packing.decode(&packed, range.start as u64, range.len(), &mut appended).unwrap();
+            assert!(appended[..8] == [1; 8] && appended[8..] == back, "{bits} bits, {range:?}");
+            assert!(packing.decode(&packed, range.start as u64, count + 8, &mut Vec::new()).is_err());
         }
     }
 }

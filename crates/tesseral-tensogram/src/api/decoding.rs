@@ -366,14 +366,31 @@ impl<I: Input> Work<'_, I> {
             None => count.div_ceil(8),
         };
         let len = usize::try_from(len).map_err(|_| Error::limit("an object", len, usize::MAX as u64))?;
-        let mut values = vec![0; len];
         let bare;
         let mut object = &self.object;
         if !options.restore_non_finite && !object.masks.is_empty() {
             bare = Object { masks: Vec::new(), ..object.clone() };
             object = &bare;
         }
-        self.decode_into(object, cells, &mut values, options)?;
+        let mut values;
+        match self.pipeline.packing {
+            // Packed values are written one after the other, into memory that is not cleared first.
+            Some(packing)
+                if self.pipeline.plain()
+                    && object.masks.is_empty()
+                    && (len < SHARED || options.threads() == 1) =>
+            {
+                let (bytes, skip) = window(&self.pipeline, dtype, &cells).unwrap_or_default();
+                let start = object.payload.start;
+                let payload = self.piece(&(start + bytes.start..start + bytes.end))?;
+                values = Vec::with_capacity(len);
+                packing.decode(&payload, skip, len / 8, &mut values)?;
+            }
+            _ => {
+                values = vec![0; len];
+                self.decode_into(object, cells, &mut values, options)?;
+            }
+        }
         if !options.native_byte_order && self.object.swapped() {
             values.chunks_exact_mut(dtype.word()).for_each(<[u8]>::reverse);
         }

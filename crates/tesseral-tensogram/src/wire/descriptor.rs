@@ -24,6 +24,25 @@ pub const DTYPES: [DType; 15] = [
     DType::Bitmask,
 ];
 
+/// Their names.
+const NAMES: [&str; DTYPES.len()] = [
+    "float16",
+    "bfloat16",
+    "float32",
+    "float64",
+    "complex64",
+    "complex128",
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "uint8",
+    "uint16",
+    "uint32",
+    "uint64",
+    "bitmask",
+];
+
 /// Which cells a mask restores, in the order their blobs are stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum MaskKind {
@@ -125,50 +144,48 @@ impl Descriptor {
     /// # Errors
     /// `Corrupt` when a key is missing, said twice, or contradicts another.
     pub fn from_item(item: Item, place: Place<'_>) -> Result<Self> {
-        let pairs = if let Item::Map(pairs) = &item { pairs.as_slice() } else { &[] };
-        let count = |name: &str| pairs.iter().filter(|(key, _)| key.as_text() == Some(name)).count();
-        if let Some(name) = NAMED.iter().find(|name| count(name) > 1) {
-            return Err(place.corrupt(format!("{name} is there twice")));
+        let no_map = || place.corrupt("it is not a map of text keys");
+        let Item::Map(pairs) = item else { return Err(no_map()) };
+        let mut named: [Option<Item>; NAMED.len()] = Default::default();
+        let mut params = Map::new();
+        for (key, value) in pairs {
+            let Item::Text(key) = key else { return Err(no_map()) };
+            match NAMED.iter().position(|name| *name == key) {
+                Some(at) if named[at].is_some() => return Err(place.corrupt(format!("{key} is there twice"))),
+                Some(at) => named[at] = Some(value),
+                None => drop(params.insert(key, value)),
+            }
         }
-        let mut map = item.into_map().ok_or_else(|| place.corrupt("it is not a map of text keys"))?;
+        let [kind, ndim, shape, strides, dtype, order, encoding, filter, compression, masked] = named;
         let bad = |key: &str| place.corrupt(format!("{key} is missing or of another kind"));
-        let mut text = |key: &str| match map.remove(key) {
+        let text = |item: Option<Item>, key: &str| match item {
             Some(Item::Text(text)) => Ok(text),
             _ => Err(bad(key)),
         };
-        let (kind, dtype) = (text("type")?, text("dtype")?);
-        let (encoding, filter, compression) = (text("encoding")?, text("filter")?, text("compression")?);
-        let dtype = DTYPES.into_iter().find(|known| known.to_string() == dtype);
+        let (kind, dtype) = (text(kind, "type")?, text(dtype, "dtype")?);
+        let (encoding, filter) = (text(encoding, "encoding")?, text(filter, "filter")?);
+        let compression = text(compression, "compression")?;
+        let dtype = NAMES.iter().position(|name| *name == dtype).map(|at| DTYPES[at]);
         let dtype = dtype.ok_or_else(|| place.corrupt("dtype is not a known one"))?;
-        let mut list = |key: &str| map.remove(key).and_then(|item| item.as_u64s()).ok_or_else(|| bad(key));
-        let (shape, strides) = (list("shape")?, list("strides")?);
-        let ndim = map.remove("ndim").and_then(|item| item.as_u64()).ok_or_else(|| bad("ndim"))?;
+        let list =
+            |item: Option<Item>, key: &str| item.and_then(|item| item.as_u64s()).ok_or_else(|| bad(key));
+        let (shape, strides) = (list(shape, "shape")?, list(strides, "strides")?);
+        let ndim = ndim.and_then(|item| item.as_u64()).ok_or_else(|| bad("ndim"))?;
         if ndim != shape.len() as u64 || strides.len() != shape.len() {
             let detail = format!("ndim is {ndim}, shape {shape:?}, strides {strides:?}");
             return Err(place.corrupt(detail));
         }
-        let big_endian = match map.remove("byte_order") {
+        let big_endian = match order {
             None => None,
             Some(Item::Text(order)) if order == "little" => Some(false),
             Some(Item::Text(order)) if order == "big" => Some(true),
             Some(_) => return Err(bad("byte_order")),
         };
-        let masks = match map.remove("masks") {
+        let masks = match masked {
             None => Vec::new(),
             Some(item) => masks(item, place)?,
         };
-        Ok(Self {
-            kind,
-            shape,
-            strides,
-            dtype,
-            big_endian,
-            encoding,
-            filter,
-            compression,
-            masks,
-            params: map,
-        })
+        Ok(Self { kind, shape, strides, dtype, big_endian, encoding, filter, compression, masks, params })
     }
 
     /// What it is made of.
@@ -252,4 +269,38 @@ fn masks(item: Item, place: Place<'_>) -> Result<Vec<Mask>> {
         return Err(place.corrupt(format!("mask {key:?} is not a known one")));
     }
     Ok(masks)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PLACE: Place<'_> = Place { what: "descriptor", object: "a test", offset: 0 };
+
+    #[test]
+    fn every_dtype_comes_back() {
+        for dtype in DTYPES {
+            let descriptor = Descriptor::raw(dtype, &[2, 3]);
+            assert_eq!(Descriptor::from_item(descriptor.to_item(), PLACE).unwrap(), descriptor);
+        }
+    }
+
+    #[test]
+    fn keys_said_twice_count_once_or_not_at_all() {
+        let Item::Map(pairs) = Descriptor::raw(DType::Int8, &[4]).to_item() else { panic!() };
+        let with = |key: Item, value: u64| {
+            let mut pairs = pairs.clone();
+            pairs.push((key, Item::UInt(value)));
+            pairs
+        };
+        let text = |key: &str| Item::Text(key.to_owned());
+        for name in NAMED.into_iter().filter(|name| *name != "masks") {
+            assert!(Descriptor::from_item(Item::Map(with(text(name), 1)), PLACE).is_err(), "{name}");
+        }
+        assert!(Descriptor::from_item(Item::Map(with(Item::UInt(1), 1)), PLACE).is_err());
+        let mut twice = with(text("own"), 1);
+        twice.push((text("own"), Item::UInt(2)));
+        let found = Descriptor::from_item(Item::Map(twice), PLACE).unwrap();
+        assert_eq!(found.params, Map::from([("own".to_owned(), Item::UInt(2))]));
+    }
 }

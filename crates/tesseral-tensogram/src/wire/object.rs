@@ -22,14 +22,23 @@ pub struct ObjectFrame<'a> {
 impl<'a> ObjectFrame<'a> {
     /// Puts a descriptor and its payload region (payload, then masks) into a frame.
     pub fn new(descriptor: Descriptor, region: Cow<'a, [u8]>, hashed: bool) -> Self {
-        let cbor = descriptor.to_bytes();
-        let hash = if hashed {
+        let hasher = hashed.then(|| {
             let mut hasher = Xxh3::new();
             hasher.update(&region);
-            hasher.update(&cbor);
-            hasher.digest()
-        } else {
-            0
+            hasher
+        });
+        Self::hashed(descriptor, region, hasher)
+    }
+
+    /// The same with a hasher that took the payload region already; without hashing when there is none.
+    pub(crate) fn hashed(descriptor: Descriptor, region: Cow<'a, [u8]>, hasher: Option<Xxh3>) -> Self {
+        let cbor = descriptor.to_bytes();
+        let (hashed, hash) = match hasher {
+            Some(mut hasher) => {
+                hasher.update(&cbor);
+                (true, hasher.digest())
+            }
+            None => (false, 0),
         };
         Self { descriptor, region, cbor, hashed, hash }
     }
