@@ -396,7 +396,8 @@ mod fault {
     pub(super) fn close(_: &Place) {}
 }
 
-#[cfg(all(test, target_os = "linux"))]
+#[cfg(test)]
+#[cfg(target_os = "linux")]
 mod tests {
     use std::fs::{self, File};
     use std::os::unix::process::ExitStatusExt;

@@ -1,7 +1,7 @@
 use tesseral_core::schema::Labels;
 use tesseral_core::{ArraySchema, DType, ErrorKind, Scalar, Slice, TimeUnit};
 
-use super::parse;
+use super::{parse, ranges};
 
 fn schema(shape: &[u64]) -> ArraySchema {
     ArraySchema::dense("a", DType::Float32, shape, &vec![1; shape.len()])
