@@ -65,7 +65,11 @@ impl Encoder {
     /// Goes on as far as there is input or room; gives what is left to flush. There is room for a block at least, so that it is
     /// compressed to where it stays, in memory that nothing was written to before.
     fn step(&mut self, input: &mut InBuffer<'_>, how: ZSTD_EndDirective, out: &mut Vec<u8>) -> Result<usize> {
-        out.reserve(zstd_safe::compress_bound(BLOCK));
+        let block = zstd_safe::compress_bound(BLOCK);
+        if out.capacity() - out.len() < block {
+            // Not doubled: what does not compress would be held twice.
+            out.reserve_exact(block.max(out.len() / 8));
+        }
         let start = out.len();
         let mut output = OutBuffer::around_pos(out, start);
         self.context.compress_stream2(&mut output, input, how).map_err(refuse)

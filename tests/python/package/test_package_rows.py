@@ -88,3 +88,16 @@ def test_dense_arrays_have_rows_too(tmp_path):
     tesseral.write(tmp_path / "a.tet", {"a": np.arange(6.0).reshape(2, 3)}, dims=("y", "x"), coords={"y": [10, 20]})
     rows = tesseral.open(tmp_path / "a.tet")["a"].cells("a >= 4")
     assert rows["a"].tolist() == [4, 5] and len(rows["x"]) == 2
+
+
+@pytest.mark.parametrize("ending", ["tet", "tgm"])
+def test_rows_of_labelled_dimensions_hold_their_labels(tmp_path, ending):
+    """Conditions compare labels, so rows show them."""
+    path = tmp_path / f"a.{ending}"
+    cells = np.arange(6, dtype="i4").reshape(2, 3)
+    tesseral.write(path, {"v": cells}, dims=["time", "lat"], coords={"lat": [10.0, 20.0, 30.0]})
+    array = next(iter(tesseral.open(path).values()))
+    rows = array.cells(where="lat > 15")
+    assert rows["lat"].tolist() == [20.0, 30.0, 20.0, 30.0] and rows["time"].tolist() == [0, 0, 1, 1]
+    (batch,) = array.cell_batches(where="lat > 25")
+    assert batch["lat"].tolist() == [30.0, 30.0] and array.to_pandas()["lat"].max() == 30.0

@@ -300,13 +300,14 @@ class Array:
         `where` is a condition, `"temperature > 5 and name in ('a', 'b')"`; dimensions are given by a coordinate or a slice of them, both
         ends included. Rows are sorted by the dimensions in their order unless `sort=False`.
         """
-        return self._view.rows(_rows.asked(self, where, columns, sort, dims))
+        return _rows.labelled(self, self._view.rows(_rows.asked(self, where, columns, sort, dims)))
 
     def cell_batches(
         self, where: str | None = None, columns: Sequence[str] | None = None, *, sort: bool = True, **dims: Any
     ) -> Iterator[_rows.Columns]:
         """The same batch by batch, within the memory limit."""
-        return iter(self._view.row_batches(_rows.asked(self, where, columns, sort, dims)))
+        batches = self._view.row_batches(_rows.asked(self, where, columns, sort, dims))
+        return (_rows.labelled(self, batch) for batch in batches)
 
     def to_pandas(self, where: str | None = None, columns: Sequence[str] | None = None, *, sort: bool = True, **dims: Any) -> Any:
         """The same as a data frame of pandas."""

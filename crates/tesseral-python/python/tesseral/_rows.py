@@ -33,6 +33,17 @@ def asked(array: Array, where: str | None, columns: Sequence[str] | None, sort: 
     return {"selection": selection, "condition": where, "columns": wanted, "sort": sort}
 
 
+def labelled(array: Array, columns: Columns) -> Columns:
+    """Coordinates of labelled dimensions as conditions compare them: labels, not positions."""
+    if array.sparse:
+        return columns
+    for axis, dim in enumerate(array.dims):
+        labels = array.labels(axis) if dim in columns else None
+        if labels is not None:
+            columns[dim] = np.asarray(labels)[columns[dim]]
+    return columns
+
+
 def to_pandas(array: Array, columns: Columns) -> Any:
     """A data frame. Nulls are missing values of pandas' own dtypes, enumerated fields are categories."""
     import pandas as pd
