@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ._coords import as_text
+from ._coords import as_text, of_texts
 
 if TYPE_CHECKING:
     from ._array import Array
@@ -40,7 +40,7 @@ def labelled(array: Array, columns: Columns) -> Columns:
     for axis, dim in enumerate(array.dims):
         labels = array.labels(axis) if dim in columns else None
         if labels is not None:
-            columns[dim] = np.asarray(labels)[columns[dim]]
+            columns[dim] = (of_texts(labels) if isinstance(labels, list) else labels)[columns[dim]]
     return columns
 
 
