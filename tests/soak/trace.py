@@ -89,7 +89,7 @@ class Trace:
         if name == "openat" and "O_CREAT" in arguments and path(0):
             return ("create", path(0))
         if name.startswith("rename") and path(0):
-            return ("rename", path(0), path(1))
+            return ("exchange" if "RENAME_EXCHANGE" in arguments else "rename", path(0), path(1))
         if name.startswith("link") and path(0):
             return ("link", path(0), path(1))
         if name.startswith(("unlink", "rmdir")) and path(0):
@@ -127,10 +127,16 @@ class Disk:
             self.names[op[2]] = self.names[name]
         elif kind == "remove":
             self.names.pop(name, None)
-        elif kind == "rename":
-            below = [n for n in self.names if n == name or n.startswith(name + "/")]
-            for n in below:
-                self.names[op[2] + n[len(name) :]] = self.names.pop(n)
+        elif kind in ("rename", "exchange"):
+            moved = self.taken(name)
+            if kind == "exchange":
+                self.names |= {name + below: node for below, node in self.taken(op[2]).items()}
+            self.names |= {op[2] + below: node for below, node in moved.items()}
+
+    def taken(self, name):
+        """A name and those below it, taken away: what follows the name, and the node."""
+        below = [n for n in self.names if n == name or n.startswith(name + "/")]
+        return {n[len(name) :]: self.names.pop(n) for n in below}
 
     @staticmethod
     def change(node, op):

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use tesseral_core::Result;
 
-use crate::publish::{create_folders, exists, io, parent, temporary};
+use crate::publish::{create_folders, exists, io, parent, replace, temporary};
 use crate::store::Overwrite;
 
 /// A folder under a temporary name, for formats whose containers are folders. Dropping it unpublished removes it.
@@ -45,27 +45,19 @@ impl StagedFolder {
 
     /// Puts the folder under its final name. Its files must be durable already.
     ///
-    /// What is replaced steps aside first: a crash between the two steps leaves it whole under the name of a leftover.
+    /// What is replaced stays whole until then, and is removed afterwards.
     ///
     /// # Errors
     /// `Io`; `InvalidRequest` when something appeared there meanwhile and must not be replaced.
     pub fn publish(mut self) -> Result<()> {
-        let mut old = None;
-        if !is_vacant(&self.target) {
-            if self.overwrite == Overwrite::Refuse {
-                return Err(exists(&self.target));
-            }
-            let aside = temporary(&self.target, &self.target);
-            fs::rename(&self.target, &aside).map_err(|e| io("rename", &self.target, e))?;
-            old = Some(aside);
-        }
-        if let Err(e) = fs::rename(&self.folder, &self.target) {
-            if let Some(aside) = &old {
-                // Best effort: whatever keeps the new one from its place may keep the old one too.
-                let _ = fs::rename(aside, &self.target);
-            }
-            return Err(io("rename to", &self.target, e));
-        }
+        let old = if is_vacant(&self.target) {
+            fs::rename(&self.folder, &self.target).map_err(|e| io("rename to", &self.target, e))?;
+            None
+        } else if self.overwrite == Overwrite::Refuse {
+            return Err(exists(&self.target));
+        } else {
+            Some(replace(&self.folder, &self.target)?)
+        };
         self.published = true;
         let above = parent(&self.target);
         File::open(above).and_then(|f| f.sync_all()).map_err(|e| io("sync folder", above, e))?;

@@ -39,6 +39,40 @@ pub(crate) fn temporary(target: &Path, beside: &Path) -> PathBuf {
     parent(beside).join(format!("{PREFIX}{name}.{}.{unique}.tmp", std::process::id()))
 }
 
+/// Puts what is new in the place of what is there; gives where that is now. One step where the system can exchange two names.
+/// Elsewhere the old one steps aside first: a crash between the two steps leaves it whole under the name of a leftover.
+pub(crate) fn replace(new: &Path, target: &Path) -> Result<PathBuf> {
+    if exchange(new, target).map_err(|e| io("rename to", target, e))? {
+        return Ok(new.to_path_buf());
+    }
+    let aside = temporary(target, target);
+    fs::rename(target, &aside).map_err(|e| io("move aside", target, e))?;
+    if let Err(e) = fs::rename(new, target) {
+        // Best effort: whatever keeps the new one from its place may keep the old one too.
+        let _ = fs::rename(&aside, target);
+        return Err(io("rename to", target, e));
+    }
+    Ok(aside)
+}
+
+/// Exchanges two names; false where this cannot be done in one step.
+#[cfg(target_os = "linux")]
+fn exchange(new: &Path, target: &Path) -> std::io::Result<bool> {
+    use rustix::fs::{CWD, RenameFlags, renameat_with};
+    use rustix::io::Errno;
+    match renameat_with(CWD, new, CWD, target, RenameFlags::EXCHANGE) {
+        Ok(()) => Ok(true),
+        // Not every file system has it.
+        Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn exchange(_: &Path, _: &Path) -> std::io::Result<bool> {
+    Ok(false)
+}
+
 /// Whether a name is one that a program gave to what it made, and the program is gone. Where nobody can tell, it is not.
 pub(crate) fn is_leftover(name: &str) -> bool {
     let mut parts = name.rsplit('.');

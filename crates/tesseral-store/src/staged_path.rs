@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use tesseral_core::Result;
 
-use crate::publish::{PREFIX, exists, io, parent};
+use crate::publish::{PREFIX, exists, io, parent, replace};
 use crate::store::Overwrite;
 
 static NEXT: AtomicU64 = AtomicU64::new(0);
@@ -59,7 +59,10 @@ impl StagedPath {
                 }
             }
             (_, None) => self.rename()?,
-            (_, Some(there)) if there.is_dir() || self.temporary.is_dir() => self.exchange()?,
+            (_, Some(there)) if there.is_dir() || self.temporary.is_dir() => {
+                // A folder cannot be renamed over.
+                remove(&replace(&self.temporary, &self.target)?);
+            }
             _ => self.rename()?,
         }
         let folder = parent(&self.target);
@@ -68,18 +71,6 @@ impl StagedPath {
 
     fn rename(&self) -> Result<()> {
         fs::rename(&self.temporary, &self.target).map_err(|e| io("rename to", &self.target, e))
-    }
-
-    /// A folder cannot be renamed over: the old one steps aside, and comes back should the new one not get its name.
-    fn exchange(&self) -> Result<()> {
-        let aside = unused(&self.target);
-        fs::rename(&self.target, &aside).map_err(|e| io("move aside", &self.target, e))?;
-        if let Err(error) = self.rename() {
-            let _ = fs::rename(&aside, &self.target);
-            return Err(error);
-        }
-        remove(&aside);
-        Ok(())
     }
 }
 
@@ -148,5 +139,32 @@ mod tests {
             assert_eq!(read(), "two");
         }
         assert_eq!(names(folder.path()), ["d", "f"]);
+    }
+
+    /// Whoever looks while a folder is replaced finds the old one or the new one.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_folder_that_is_replaced_is_never_missing() {
+        let folder = tempfile::tempdir().unwrap();
+        let target = folder.path().join("d");
+        fs::create_dir(&target).unwrap();
+        let done = std::sync::atomic::AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let looked = scope.spawn(|| {
+                let mut found = true;
+                while !done.load(Ordering::Relaxed) {
+                    found &= target.is_dir();
+                }
+                found
+            });
+            for _ in 0..500 {
+                let staged = StagedPath::new(&target, Overwrite::Replace).unwrap();
+                fs::create_dir(staged.path()).unwrap();
+                staged.publish().unwrap();
+            }
+            done.store(true, Ordering::Relaxed);
+            assert!(looked.join().unwrap());
+        });
+        assert_eq!(names(folder.path()), ["d"]);
     }
 }
