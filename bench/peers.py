@@ -20,8 +20,8 @@ SIDE = 16
 MEMORY = 64 << 20
 
 
-#: Short work runs on beyond the runs that were asked for until it took this many seconds, but not more often than that.
-ENOUGH, MOST = 0.3, 301
+#: Short work runs on beyond the runs that were asked for until it took this part of the time there is, but not more often than that.
+ENOUGH, MOST = 0.06, 301
 
 
 def timed(args, work, setup=lambda: None):
@@ -35,7 +35,7 @@ def timed(args, work, setup=lambda: None):
     first = time.perf_counter() - begin
     args.extra = max(0, status("VmHWM:") - before)
     seconds = []
-    short = lambda: 0 < args.runs and len(seconds) < MOST and sum(seconds) < ENOUGH
+    short = lambda: 0 < args.runs and len(seconds) < MOST and sum(seconds) < ENOUGH * args.seconds
     while (len(seconds) < args.runs or short()) and time.perf_counter() - begin <= args.seconds:
         if not seconds and first > args.seconds / 2:
             break

@@ -484,7 +484,7 @@ def main():
     if "versions" in facts:
         print(f"- peers: {facts['versions']}")
     print(f"- data: {facts['cube']}; {facts['shapes']}; small chunks are 8×8 cells")
-    print(f"- warm page cache, one process a case, median of up to 15 runs after one that is not counted, of more where 15 are over in 0.3 seconds; timed writes go to {facts['writes']}")
+    print(f"- warm page cache, one process a case, median of up to {facts['runs']} runs after one that is not counted, of more where those are over in {float(facts['seconds']) * 0.06:.2g} seconds; timed writes go to {facts['writes']}")
     if facts["quick"]:
         print("- **quick run**: the data is smaller than what the goals speak of; the verdicts mean nothing")
     print("\n## Figures\n")

@@ -112,9 +112,9 @@ pub struct Timed<T> {
     pub result: T,
 }
 
-/// Short work runs on beyond the runs that were asked for until it took this many seconds, but not more often than [`MOST`]: the
-/// median of a few would be the machine's mood.
-const ENOUGH: f64 = 0.3;
+/// Short work runs on beyond the runs that were asked for until it took this part of the time there is, but not more often than
+/// [`MOST`]: the median of a few would be the machine's mood.
+const ENOUGH: f64 = 0.06;
 const MOST: usize = 301;
 
 /// Times `work`. The first run warms caches and is not counted, unless it alone uses up the time there is. Results are
@@ -137,7 +137,8 @@ pub fn time_after<T>(
     let extra = memory_peak()?.saturating_sub(before);
     let mut seconds = Vec::with_capacity(args.runs);
     let wanted = |seconds: &[f64]| {
-        let short = args.runs > 0 && seconds.len() < MOST && seconds.iter().sum::<f64>() < ENOUGH;
+        let enough = ENOUGH * args.limit.as_secs_f64();
+        let short = args.runs > 0 && seconds.len() < MOST && seconds.iter().sum::<f64>() < enough;
         seconds.len() < args.runs || short
     };
     while wanted(&seconds) && (begin.elapsed() < args.limit / 2 || !seconds.is_empty()) {
