@@ -560,3 +560,33 @@ def test_encrypted_arrays(tmp_path, peer):
     assert peer("encrypted", array, key=key, name="v") == list(range(100))
     assert np.frombuffer(tet("cat", array, "--raw", *options), "int32").tolist() == list(range(100))
     tet("cat", array, "--raw", code=(2, 4, 5))
+
+
+def test_rows_that_would_lose_something_are_refused(tmp_path):
+    """Columns that the array lacks, values beside columns, and coordinates that are not those of a dense cell's turn."""
+    sparse, dense, cells = tmp_path / "sparse", tmp_path / "dense", tmp_path / "cells.csv"
+    tet("create", sparse, "--sparse", "--dim", "x=0..9/5:int32", "--field", "v:int32?")
+    tet("create", dense, "--dim", "y=2010-01-01..2010-01-02/2:datetime64[D]", "--dim", "x=2011-01-01..2011-01-03/2:datetime64[D]", "--field", "v:int32")
+    refused = {"x,v,w\n1,2,3\n": "w", "x,v,v\n1,2,3\n": "two columns", "x,v\n1\n": "line 2", "x,v\n1,2\n2,3,4\n": "line 3"}
+
+    def refusal(array):
+        done = subprocess.run([TET, "append", array, cells], capture_output=True, text=True)
+        assert done.returncode == 2
+        return done.stderr
+
+    for text, why in refused.items():
+        cells.write_text(text)
+        assert why in refusal(sparse)
+    assert tet("cat", sparse, "--format", "csv").split() == [b"x,v"]
+    places = [(day, x) for day in ("2010-01-01", "2010-01-02") for x in ("2011-01-01", "2011-01-02", "2011-01-03")]
+    rows = [f"{day},{x},{v}" for v, (day, x) in enumerate(places)]
+    for wrong in ([*rows[:4], rows[5], rows[4]], rows[3:] + rows[:3]):
+        cells.write_text("\n".join(["y,x,v", *wrong]))
+        assert "is due" in refusal(dense)
+    cells.write_text("\n".join(["y,x,v", *rows]))
+    tet("append", dense, cells)
+    assert tet("cat", dense, "--format", "csv").decode().split() == ["y,x,v", *rows]
+    # What is printed is taken back, and a part of it at its place.
+    cells.write_bytes(tet("cat", dense, "y=1", "x=1:3", "--format", "csv"))
+    tet("append", dense, cells, "y=1", "x=1:3")
+    assert tet("cat", dense, "--format", "csv").decode().split() == ["y,x,v", *rows]

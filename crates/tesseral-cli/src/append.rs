@@ -16,6 +16,7 @@ use crate::failure::{Outcome, exit};
 use crate::messages::append as messages;
 use crate::output;
 use crate::progress::Meter;
+use crate::subject::coordinate;
 use crate::text::{self, escape};
 
 /// Arguments of `tet append`.
@@ -93,14 +94,57 @@ fn is_npy(input: &Path) -> bool {
     input.extension().is_some_and(|e| e.eq_ignore_ascii_case("npy"))
 }
 
+/// The name of a dimension's column, as `cat` heads it.
+fn dim_name(schema: &ArraySchema, d: usize) -> String {
+    let name = &schema.dims[d].name;
+    if name.is_empty() { format!("dim_{d}") } else { name.clone() }
+}
+
+/// The columns that an array has.
+fn names(schema: &ArraySchema) -> Vec<String> {
+    let dims = (0..schema.dims.len()).map(|d| match schema.sparse {
+        true => schema.dims[d].name.clone(),
+        false => dim_name(schema, d),
+    });
+    dims.chain(schema.fields.iter().map(|f| f.name.clone())).collect()
+}
+
+/// Cells of a dense array are written in row-major order: coordinates that a row tells must be those of its turn.
+fn in_turn(
+    schema: &ArraySchema,
+    region: &Region,
+    placed: &[(usize, usize)],
+    number: u64,
+    row: &csv::Row,
+) -> Result<(), Error> {
+    for &(d, place) in placed {
+        let cells: u64 = (d + 1..region.rank()).map(|d| region.extent(d)).product();
+        let position = region.start(d) + number / cells.max(1) % region.extent(d).max(1);
+        let (dim, told) = (&schema.dims[d], row[place].0.as_str());
+        let wanted = coordinate(dim, position);
+        let meant = dim.coordinate(position).is_some_and(|c| columns::written(c.dtype(), told) == Some(c));
+        if told != wanted && !meant {
+            let name = dim_name(schema, d);
+            let detail = format!("{name}={told} where {name}={wanted} is due: cells come in row-major order");
+            return Err(Error::invalid(detail));
+        }
+    }
+    Ok(())
+}
+
 fn dense(session: &Session, schema: &ArraySchema, region: &Region, input: &Path) -> Outcome<()> {
     let columns = if is_npy(input) {
         npy::read(input, schema, region)?
     } else {
         let mut reader = csv::Reader::open(input)?;
-        let names: Vec<&str> = schema.fields.iter().map(|f| f.name.as_str()).collect();
+        reader.only(&names(schema))?;
+        let place = |d: usize| {
+            let name = dim_name(schema, d);
+            reader.header().iter().position(|column| *column == name).map(|place| (d, place))
+        };
+        let placed: Vec<(usize, usize)> = (0..schema.dims.len()).filter_map(place).collect();
         let mut columns = Columns::fields(schema);
-        columns.fill(&mut reader, &names, usize::MAX)?;
+        columns.fill(&mut reader, usize::MAX, |number, row| in_turn(schema, region, &placed, number, row))?;
         columns
     };
     session.write_columns(ArrayId(0), region, &columns.data())?;
@@ -112,13 +156,12 @@ fn sparse(session: &Session, schema: &ArraySchema, arguments: &Arguments) -> Out
         return Err(Error::unsupported("cells of a sparse array from .npy").hint("give a .csv file").into());
     }
     let mut reader = csv::Reader::open(&arguments.input)?;
-    let dims = schema.dims.iter().map(|d| d.name.as_str());
-    let names: Vec<&str> = dims.chain(schema.fields.iter().map(|f| f.name.as_str())).collect();
+    reader.only(&names(schema))?;
     let (order, rows) = if arguments.sorted { (Arrival::Stored, ROWS) } else { (Arrival::Any, usize::MAX) };
     let mut total = 0;
     loop {
         let mut columns = Columns::cells(schema);
-        let read = columns.fill(&mut reader, &names, rows)?;
+        let read = columns.fill(&mut reader, rows, |_, _| Ok(()))?;
         if read == 0 {
             return Ok(total);
         }

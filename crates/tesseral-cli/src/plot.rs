@@ -77,6 +77,11 @@ pub(crate) struct Picture {
 }
 
 pub(crate) fn run(context: &Context, arguments: &Arguments) -> Outcome {
+    let ending = arguments.output.output.as_ref().and_then(|path| path.extension());
+    if let Some(ending) = ending.filter(|ending| !ending.eq_ignore_ascii_case("png")) {
+        let error = Error::unsupported(format!("pictures as .{}", ending.to_string_lossy()));
+        return Err(error.hint("give a name that ends in .png").into());
+    }
     let container = context.open(&arguments.subject.source, &Meter::new(false))?;
     let target = arguments.subject.resolve(&container)?;
     if let Column::Dim(_) = target.column() {

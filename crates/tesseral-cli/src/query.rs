@@ -89,6 +89,9 @@ fn read(argument: Option<&str>) -> Outcome<(String, bool)> {
     if argument.trim_start().starts_with('{') {
         return Ok((argument.to_owned(), false));
     }
+    if argument.trim().is_empty() {
+        return Err(Error::invalid("the query document is empty").into());
+    }
     let path = Path::new(argument);
     if !path.is_file() && argument.contains('=') {
         return Ok((argument.to_owned(), true));

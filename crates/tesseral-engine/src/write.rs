@@ -266,7 +266,8 @@ impl WriteSession {
         let size = declared.size().map_err(|e| e.in_array(&declared.schema.name))?;
         let expected = region.cells().and_then(|n| n.checked_mul(size as u64));
         if expected != Some(cells.len() as u64) {
-            return refuse(format!("the cells take {expected:?} bytes, got {}", cells.len()));
+            let wanted = expected.map_or_else(|| "more than 2^64".to_owned(), |n| n.to_string());
+            return refuse(format!("the cells take {wanted} bytes, got {}", cells.len()));
         }
         let Some(boxes) = whole_chunks(declared, region) else {
             return refuse(format!("{region:?} cuts a chunk of {:?}", declared.grid.chunk_shape()));

@@ -5,7 +5,7 @@ use tesseral::core::schema::{Enumeration, Labels};
 use tesseral::core::{TimeUnit, time};
 use tesseral::{ArraySchema, CellLen, ColumnData, DType, Error, Scalar};
 
-use super::csv::Reader;
+use super::csv::{Reader, Row};
 use crate::failure::Outcome;
 
 /// One column.
@@ -115,7 +115,7 @@ impl Column {
 }
 
 /// A value as `cat` prints it: of years, a number is a year and no count of them.
-fn written(dtype: DType, text: &str) -> Option<Scalar> {
+pub(super) fn written(dtype: DType, text: &str) -> Option<Scalar> {
     let year = || match dtype {
         DType::DateTime(TimeUnit::Year) => time::parse(text, TimeUnit::Year),
         _ => None,
@@ -170,17 +170,23 @@ impl Columns {
         columns
     }
 
-    /// Takes up to `most` rows; gives how many there were.
-    pub(super) fn fill(&mut self, reader: &mut Reader, names: &[&str], most: usize) -> Outcome<usize> {
-        let places = reader.places(names)?;
+    /// Takes up to `most` rows, each after a look at it and its number; gives how many there were.
+    pub(super) fn fill(
+        &mut self,
+        reader: &mut Reader,
+        most: usize,
+        look: impl Fn(u64, &Row) -> Result<(), Error>,
+    ) -> Outcome<usize> {
+        let names: Vec<&str> = self.0.iter().map(|column| column.name.as_str()).collect();
+        let places = reader.places(&names)?;
         let mut rows = 0;
         while rows < most {
             let Some(row) = reader.row()? else { break };
+            let at = |e: Error| e.hint(format!("line {} of the input", reader.line()));
+            look(rows as u64, &row).map_err(at)?;
             for (column, &place) in self.0.iter_mut().zip(&places) {
                 let (text, quoted) = row.get(place).map_or(("", false), |(t, q)| (t.as_str(), *q));
-                column
-                    .push(text, quoted)
-                    .map_err(|e| e.hint(format!("line {} of the input", reader.line())))?;
+                column.push(text, quoted).map_err(at)?;
             }
             rows += 1;
         }

@@ -7,6 +7,7 @@ use std::path::Path;
 use tesseral::Error;
 
 use crate::failure::Outcome;
+use crate::text::count;
 
 /// A file of rows; the first one names the columns.
 pub(super) struct Reader {
@@ -38,6 +39,25 @@ impl Reader {
     /// The line that was read last.
     pub(super) fn line(&self) -> u64 {
         self.line
+    }
+
+    /// The names of the columns.
+    pub(super) fn header(&self) -> &[String] {
+        &self.header
+    }
+
+    /// Refuses columns of other names, which would be lost, and two of one name.
+    pub(super) fn only(&self, names: &[String]) -> Outcome<()> {
+        for (i, column) in self.header.iter().enumerate() {
+            if !names.contains(column) {
+                let detail = format!("{}: the array has no dimension or field {column:?}", self.shown);
+                return Err(Error::invalid(detail).hint(format!("it has {}", names.join(", "))).into());
+            }
+            if self.header[..i].contains(column) {
+                return Err(Error::invalid(format!("{}: two columns {column:?}", self.shown)).into());
+            }
+        }
+        Ok(())
     }
 
     /// Where the named columns are in a row.
@@ -72,7 +92,14 @@ impl Reader {
                 text.clear();
                 continue;
             }
-            return Ok(Some(split(line)));
+            let row = split(line);
+            if !self.header.is_empty() && row.len() != self.header.len() {
+                let (found, wanted) =
+                    (count(row.len() as u64, "value"), count(self.header.len() as u64, "column"));
+                let detail = format!("{}: line {} has {found} for {wanted}", self.shown, self.line);
+                return Err(Error::invalid(detail).into());
+            }
+            return Ok(Some(row));
         }
     }
 }

@@ -33,6 +33,10 @@ fn numbered(template: &str, number: usize) -> PathBuf {
 }
 
 pub(crate) fn run(context: &Context, arguments: &Arguments) -> Outcome {
+    if arguments.output == "-" {
+        let error = Error::invalid("objects go to a file each, not to standard output");
+        return Err(error.hint("`tet copy` and `tet merge` write there").into());
+    }
     let file = Source::new(context, &arguments.source)?.open()?;
     let mut plan = Vec::new();
     for number in 0..file.len() {

@@ -6,7 +6,7 @@ use std::sync::PoisonError;
 use tesseral_core::{CellLen, Error, Result};
 use tesseral_format::ColumnData;
 
-use super::columns::{Owned, cells_of};
+use super::columns::{Owned, cells_of, told};
 use super::{Declared, WriteSession, order};
 use crate::chunk::with_workspace;
 
@@ -63,8 +63,8 @@ impl WriteSession {
         let Some(cells) =
             cells.filter(|_| columns.len() == sizes.len() && counts.iter().all(|n| *n == cells))
         else {
-            let detail =
-                format!("{} columns of {counts:?} cells for {} of the array", columns.len(), sizes.len());
+            let told: Vec<String> = counts.into_iter().map(told).collect();
+            let detail = format!("{} columns for {} of the array: {}", columns.len(), sizes.len(), told.join(", "));
             return Err(Error::invalid(detail));
         };
         let mut tail = declared.tail.lock().unwrap_or_else(PoisonError::into_inner);

@@ -111,6 +111,11 @@ pub(super) fn cells_of(column: &ColumnData<'_>, size: Option<usize>) -> Option<u
     validity.is_none_or(|v| v.len() == cells).then_some(cells)
 }
 
+/// A number of cells, as errors tell it.
+pub(super) fn told(cells: Option<usize>) -> String {
+    cells.map_or_else(|| "parts that do not fit each other".to_owned(), |n| format!("{n} cells"))
+}
+
 /// Checks that every field has a column of `cells` cells.
 pub(super) fn check(schema: &ArraySchema, columns: &[ColumnData<'_>], cells: Option<u64>) -> Result<()> {
     if columns.len() != schema.fields.len() {
@@ -120,7 +125,8 @@ pub(super) fn check(schema: &ArraySchema, columns: &[ColumnData<'_>], cells: Opt
     for (field, column) in schema.fields.iter().zip(columns) {
         let found = cells_of(column, field.cell_size());
         if found.map(|n| n as u64) != cells {
-            let detail = format!("field {:?} has {found:?} cells, the box {cells:?}", field.name);
+            let boxed = cells.map_or_else(|| "more than 2^64".to_owned(), |n| n.to_string());
+            let detail = format!("field {:?} has {}, the box {boxed}", field.name, told(found));
             return Err(Error::invalid(detail));
         }
     }

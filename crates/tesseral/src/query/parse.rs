@@ -1,6 +1,7 @@
 //! Reading query documents. Every refusal names the key.
 
 mod cells;
+mod json;
 mod results;
 mod running;
 mod words;
@@ -40,7 +41,7 @@ impl Document {
     /// As [`parse`](Self::parse).
     pub fn parse_json(text: &str) -> Result<Self> {
         check_size(text)?;
-        let value: Json = serde_json::from_str(text)
+        let json::Unique(value) = serde_json::from_str(text)
             .map_err(|e| Error::invalid(format!("the query document is no JSON: {e}")))?;
         Self::from_json(&value)
     }

@@ -41,6 +41,8 @@ fn every_refusal_names_the_key() {
         (r#"{"dataset": "a", "filter": {}}"#, "filter"),
         (r#"{"dataset": "a", "filter": {"gt": true}}"#, "filter.gt"),
         (r#"{"dataset": "a", "filter": {"gt": 1, "ge": 2}}"#, "filter"),
+        (r#"{"dataset": "a", "filter": {"gt": 1, "gt": 2}}"#, "gt"),
+        (r#"{"dataset": "a", "filter": {"gt": 1}, "filter": {"lt": 0}}"#, "filter"),
         (r#"{"dataset": "a", "filter": {"gt": 5, "lt": 4}}"#, "filter"),
         (r#"{"dataset": "a", "filter": {"gt": 5, "le": 5}}"#, "filter"),
         (r#"{"dataset": "a", "filter": {"is_null": false}}"#, "filter.is_null"),
