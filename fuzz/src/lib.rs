@@ -3,6 +3,7 @@
 
 pub mod codec;
 pub mod messages;
+pub mod npy;
 pub mod tensogram;
 pub mod tet;
 pub mod text;

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 import tensogram
 import tet as reference
-from support import DTYPES, TET, random_cells, random_metadata, random_shape, tet, tet_json, write
+from support import DTYPES, TET, number, random_cells, random_metadata, random_shape, tet, tet_json, write
 
 FLOATS = ["float16", "float32", "float64"]
 
@@ -491,6 +491,18 @@ def test_numpy_files_in_and_out(tmp_path, dtype, order):
         told = tet_json("convert", out, tmp_path / f"{ending}.part.npy", "--select", "0=2:4")
         assert told["format"] == "npy" and np.load(tmp_path / f"{ending}.part.npy").shape[0] == 2
         tet("export", out, back, code=2)
+        tet("diff", tmp_path / "a.npy", out, code=(0, 1))
+    # The file itself is an array to look at.
+    little = cells.astype(cells.dtype.newbyteorder("<"))
+    assert tet("cat", tmp_path / "a.npy", "--raw") == little.tobytes()
+    assert tet("cat", tmp_path / "a.npy", "0=1:7:2", "2=1", "--raw") == little[1:7:2, :, 1].tobytes()
+    shown = tet_json("info", tmp_path / "a.npy")
+    assert (shown["format"], shown["arrays"][0]["shape"], shown["npy"]["fortran_order"]) == ("npy", [7, 5, 3], order == "F")
+    if cells.dtype.kind in "iuf":
+        assert number(tet_json("stat", tmp_path / "a.npy")["sum"]) == cells.sum()
+        tet("convert", tmp_path / "a.npy", tmp_path / "cast.tet", "--cast", "int32", "--select", "1=0:2", "--check")
+        assert tet("cat", tmp_path / "cast.tet", "--raw") == cells[:, :2].astype("<i4").tobytes()
+    tet("verify", tmp_path / "a.npy", "--deep")
     (tmp_path / "cut.npy").write_bytes((tmp_path / "a.npy").read_bytes()[:-1])
     tet("import", tmp_path / "cut.npy", tmp_path / "cut.tdb", code=(4, 5))
     assert not (tmp_path / "cut.tdb").exists()
@@ -499,6 +511,26 @@ def test_numpy_files_in_and_out(tmp_path, dtype, order):
 def test_numpy_files_of_records_are_not_supported(tmp_path):
     np.save(tmp_path / "a.npy", np.zeros(2, [("a", "i4"), ("b", "f8")]))
     tet("import", tmp_path / "a.npy", tmp_path / "a.tgm", code=7)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_random_numpy_files(tmp_path, seed):
+    """Any dtype, rank, order, header version and window."""
+    rng = np.random.default_rng(seed)
+    for _ in range(8):
+        dtype = rng.choice(["|b1", "<i1", ">i2", "<u4", ">i8", "<f2", ">f4", "<f8", ">c8", "|S5", "<m8[h]"])
+        shape = rng.integers(1, 9, size=rng.integers(0, 5))
+        cells = np.asarray(rng.integers(0, 120, size=shape)).astype(dtype)
+        with open(tmp_path / "a.npy", "wb") as file:
+            version = [(1, 0), (2, 0), (3, 0)][rng.integers(3)]
+            np.lib.format.write_array(file, np.asarray(cells, order=rng.choice(["C", "F"])), version=version)
+        starts = [int(rng.integers(0, n)) for n in shape]
+        stops = [int(rng.integers(a + 1, n + 1)) for a, n in zip(starts, shape)]
+        steps = [int(rng.integers(1, 4)) for _ in shape]
+        words = [f"{d}={a}:{b}:{c}" for d, (a, b, c) in enumerate(zip(starts, stops, steps))]
+        wanted = cells[*(slice(a, b, c) for a, b, c in zip(starts, stops, steps)), ...]
+        wanted = wanted.astype(wanted.dtype.newbyteorder("<"))
+        assert tet("cat", tmp_path / "a.npy", "--raw", *words) == wanted.tobytes(), (dtype, shape, words)
 
 
 def test_pipes_are_refused_at_once(tmp_path):

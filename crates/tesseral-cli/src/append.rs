@@ -2,7 +2,7 @@
 
 mod columns;
 mod csv;
-pub(crate) mod npy;
+mod npy;
 
 use std::path::{Path, PathBuf};
 
@@ -77,7 +77,7 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> Outcome {
         }
         let region = selection.bounds();
         let session = append.region(region.clone()).begin(path)?;
-        dense(&session, &schema, &region, &arguments.input)?;
+        dense(context, &session, &schema, &region, &arguments.input)?;
         session.commit()?;
         region.cells().unwrap_or(0)
     };
@@ -132,9 +132,15 @@ fn in_turn(
     Ok(())
 }
 
-fn dense(session: &Session, schema: &ArraySchema, region: &Region, input: &Path) -> Outcome<()> {
+fn dense(
+    context: &Context,
+    session: &Session,
+    schema: &ArraySchema,
+    region: &Region,
+    input: &Path,
+) -> Outcome<()> {
     let columns = if is_npy(input) {
-        npy::read(input, schema, region)?
+        npy::read(context, input, schema, region)?
     } else {
         let mut reader = csv::Reader::open(input)?;
         reader.only(&names(schema))?;

@@ -126,9 +126,6 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> Outcome {
     if let Some((format, kind)) = foreign::kind_of(arguments) {
         return foreign::export(context, arguments, format, kind);
     }
-    if let Some(npy) = foreign::Npy::open(local(&arguments.input)?)? {
-        return foreign::import(context, arguments, &npy);
-    }
     let meter = Meter::new(true);
     let source = context.open(&arguments.input, &meter)?;
     let options = ConvertOptions {

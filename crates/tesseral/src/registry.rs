@@ -7,8 +7,12 @@ use tesseral_format::{Format, Probe, Sniff};
 use tesseral_store::{Store, StoreExt};
 
 /// Every format, in the order they are asked.
-pub static FORMATS: &[&dyn Format] =
-    &[&tesseral_tet::TetFormat, &tesseral_tensogram::TensogramFormat, &tesseral_tiledb::TileDbFormat];
+pub static FORMATS: &[&dyn Format] = &[
+    &tesseral_tet::TetFormat,
+    &tesseral_tensogram::TensogramFormat,
+    &tesseral_tiledb::TileDbFormat,
+    &tesseral_npy::NpyFormat,
+];
 
 /// How much of a file formats may look at to recognise it.
 const HEAD: u64 = 4096;
@@ -45,7 +49,7 @@ const FOREIGN: [&str; 14] = [
 /// # Errors
 /// `Unsupported` for endings of formats that are not written here.
 pub fn of_output(path: &Path) -> Result<&'static dyn Format> {
-    if let Some(format) = by_name(path) {
+    if let Some(format) = by_name(path).filter(|format| format.capabilities().create) {
         return Ok(format);
     }
     let ending = path.extension().and_then(|e| e.to_str()).map(str::to_ascii_lowercase);

@@ -64,7 +64,8 @@ impl WriteSession {
             cells.filter(|_| columns.len() == sizes.len() && counts.iter().all(|n| *n == cells))
         else {
             let told: Vec<String> = counts.into_iter().map(told).collect();
-            let detail = format!("{} columns for {} of the array: {}", columns.len(), sizes.len(), told.join(", "));
+            let detail =
+                format!("{} columns for {} of the array: {}", columns.len(), sizes.len(), told.join(", "));
             return Err(Error::invalid(detail));
         };
         let mut tail = declared.tail.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,0 +1,187 @@
+//! The cells of a file as an array: chunks along the slowest dimension, each a run of bytes.
+
+use std::ops::Range;
+
+use bytes::Bytes;
+use tesseral_core::schema::Order;
+use tesseral_core::{ArraySchema, ChunkGrid, ChunkStats, Error, Limits, Result};
+use tesseral_format::{
+    Access, ArraySource, ChunkInfo, ChunkPlan, Column, ColumnMut, Cover, DigestSpan, Part, PlannedChunk,
+    Request, Role, Scratch, Totals, Uncovered,
+};
+
+use crate::dtype;
+use crate::header::Header;
+
+/// Bytes that a chunk has about.
+const CHUNK: u64 = 64 << 20;
+
+/// The array of an opened file.
+#[derive(Debug)]
+pub(crate) struct NpyArray {
+    schema: ArraySchema,
+    grid: ChunkGrid,
+    limits: Limits,
+    swapped: bool,
+    /// Bytes of one cell.
+    size: u64,
+    /// Where the cells begin.
+    cells: u64,
+}
+
+impl NpyArray {
+    /// The array of a file of `len` bytes whose cells begin at `cells`.
+    pub(crate) fn new(
+        name: &str,
+        header: &Header,
+        cells: u64,
+        len: u64,
+        object: &str,
+        limits: Limits,
+    ) -> Result<Self> {
+        let Some((dtype, cell, big)) = dtype::of_descr(&header.descr) else {
+            return Err(Error::unsupported(format!("cells of {:?} in {object}", header.descr)));
+        };
+        let mut schema = ArraySchema::dense(name, dtype, &header.shape, &header.shape);
+        schema.fields[0].cell = cell;
+        let size = schema.fields[0].cell_size().unwrap_or(1) as u64;
+        let expected = header.shape.iter().try_fold(size, |n, extent| n.checked_mul(*extent));
+        let expected = expected.and_then(|bytes| bytes.checked_add(cells));
+        if expected != Some(len) {
+            let wanted = expected.map_or_else(|| "no file has".to_owned(), |n| n.to_string());
+            let detail = format!("its cells end at byte {wanted}, the file at {len}");
+            return Err(Error::corrupt("cells", object, cells, detail));
+        }
+        let mut chunk: Vec<u64> = header.shape.iter().map(|n| (*n).max(1)).collect();
+        let slowest = if header.fortran { chunk.len().checked_sub(1) } else { Some(0) };
+        if let Some(extent) = slowest.and_then(|d| chunk.get_mut(d)) {
+            let row = (len - cells) / *extent;
+            *extent = (*extent).min((CHUNK / row.max(1)).max(1));
+        }
+        schema.chunk_shape = Some(chunk.iter().copied().collect());
+        if header.fortran && header.shape.len() > 1 {
+            schema.cell_order = Order::ColMajor;
+        }
+        let grid = schema.grid()?;
+        let swapped = big != cfg!(target_endian = "big") && dtype.word() > 1;
+        Ok(Self { schema, grid, limits, swapped, size, cells })
+    }
+
+    /// Where the bytes of a chunk are. Chunks follow one another in the file: only along one dimension there are several.
+    fn span(&self, number: u64) -> Range<u64> {
+        let cells = |coords: &[u64]| self.grid.region(coords).cells().unwrap_or(0);
+        let before = number * cells(&self.grid.coords(0));
+        let start = self.cells + before * self.size;
+        start..start + cells(&self.grid.coords(number)) * self.size
+    }
+}
+
+impl ArraySource for NpyArray {
+    fn schema(&self) -> &ArraySchema {
+        &self.schema
+    }
+
+    fn object(&self, _number: u32) -> &'static str {
+        ""
+    }
+
+    fn plan(&self, request: &Request) -> Result<ChunkPlan> {
+        let refuse = |detail: &str| Error::invalid(detail).in_array(&self.schema.name);
+        let fits = |selection: &tesseral_core::Selection| {
+            let shape = self.grid.shape();
+            let slices = selection.slices();
+            slices.len() == shape.len() && slices.iter().zip(shape).all(|(s, n)| s.end <= *n && s.step > 0)
+        };
+        let Some(selection) = request.selection().filter(|selection| fits(selection)) else {
+            return Err(refuse("the selection is not one of the array's cells"));
+        };
+        if request.columns.iter().any(|column| *column != Column::Field(0)) {
+            return Err(refuse("a .npy file has one field"));
+        }
+        if self.grid.total() == 0 {
+            return Ok(ChunkPlan {
+                chunks: Vec::new(),
+                uncovered: Uncovered::Impossible,
+                deletes: Vec::new(),
+            });
+        }
+        let touched = self.grid.touched(selection);
+        self.limits.check_plan(touched.remaining())?;
+        let mut chunks = Vec::new();
+        for coords in touched {
+            let (id, region) = (self.grid.linear(&coords), self.grid.region(&coords));
+            let Range { start, end } = self.span(id);
+            self.limits.check_chunk(end - start)?;
+            let part = |column: &Column| Part {
+                column: *column,
+                role: Role::Values,
+                object: 0,
+                offset: start,
+                len: end - start,
+            };
+            chunks.push(PlannedChunk {
+                id,
+                tile: None,
+                layer: 0,
+                cells: region.cells().unwrap_or(0),
+                parts: request.columns.iter().map(part).collect(),
+                access: Access::Direct { swapped: self.swapped },
+                cover: Cover::Exact(region),
+                whole: true,
+            });
+        }
+        Ok(ChunkPlan { chunks, uncovered: Uncovered::Impossible, deletes: Vec::new() })
+    }
+
+    fn totals(&self, _: &Request) -> Result<Totals> {
+        let chunks = self.grid.total();
+        let stored_bytes = if chunks == 0 { 0 } else { self.span(chunks - 1).end - self.cells };
+        Ok(Totals { chunks, stored_bytes })
+    }
+
+    fn stats(&self, chunk: &PlannedChunk, _column: Column) -> ChunkStats {
+        ChunkStats::unknown(chunk.cells)
+    }
+
+    fn describe(&self, chunk: &PlannedChunk) -> ChunkInfo {
+        let bytes = chunk.cells * self.size;
+        let offset = self.span(chunk.id).start;
+        ChunkInfo {
+            coords: self.grid.coords(chunk.id),
+            raw_len: bytes,
+            stored_len: bytes,
+            codec: "raw".to_owned(),
+            offset,
+        }
+    }
+
+    fn digest(&self, _chunk: &PlannedChunk) -> Option<DigestSpan> {
+        None
+    }
+
+    fn decode(
+        &self,
+        chunk: &PlannedChunk,
+        _column: Column,
+        parts: &[Bytes],
+        cells: Range<u64>,
+        out: ColumnMut<'_>,
+        _scratch: &mut Scratch,
+    ) -> Result<()> {
+        let (ColumnMut::Fixed { values, validity: None }, [part]) = (out, parts) else {
+            return Err(Error::invalid("a .npy file decodes into one column of fixed cells"));
+        };
+        let place = |cell: u64| usize::try_from(cell.checked_mul(self.size)?).ok();
+        let run = place(cells.start).zip(place(cells.end)).and_then(|(start, end)| part.get(start..end));
+        let Some(run) = run.filter(|run| run.len() == values.len()) else {
+            let detail = format!("{} bytes hold no cells {cells:?} of {}", part.len(), chunk.cells);
+            return Err(Error::corrupt("chunk", "", self.span(chunk.id).start, detail));
+        };
+        values.copy_from_slice(run);
+        if self.swapped {
+            let word = self.schema.fields[0].dtype.word();
+            values.chunks_exact_mut(word.max(1)).for_each(<[u8]>::reverse);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,154 @@
+//! The format as a whole.
+
+use std::sync::Arc;
+
+use serde_json::json;
+use tesseral_core::{Attributes, Error, ErrorKind, Finding, HistoryRow, Result};
+use tesseral_format::{
+    ArraySource, AuditOptions, AuditReport, Capabilities, Container, Format, OpenOptions, Probe, Sniff,
+};
+use tesseral_store::{Store, StoreExt};
+
+use crate::array::NpyArray;
+use crate::header::{self, Header};
+
+/// NumPy `.npy` files.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NpyFormat;
+
+/// An opened file.
+#[derive(Debug)]
+struct NpyContainer {
+    store: Arc<dyn Store>,
+    name: String,
+    header: Header,
+    array: Arc<NpyArray>,
+    /// Bytes before the cells.
+    head: u64,
+    attributes: Attributes,
+}
+
+impl NpyContainer {
+    fn open(store: Arc<dyn Store>, options: &OpenOptions) -> Result<Self> {
+        if options.as_of.is_some() {
+            return Err(Error::unsupported("reading .npy as of a time: it keeps no versions"));
+        }
+        let (object, len) = (store.describe(""), store.len("")?);
+        let first = store.read("", 0..len.min(header::FIRST))?;
+        let place = header::place(&first, &object)?;
+        if place.end > len {
+            return Err(Error::truncated(
+                "header",
+                &object,
+                place.start,
+                place.end - place.start,
+                len.saturating_sub(place.start),
+            ));
+        }
+        let header = Header::parse(&store.read("", place.clone())?, &object, place.start)?;
+        let name = name_of(store.location());
+        let array = NpyArray::new(&name, &header, place.end, len, &object, options.limits)?;
+        let (array, attributes) = (Arc::new(array), Attributes::new());
+        Ok(Self { store, name, header, array, head: place.end, attributes })
+    }
+}
+
+/// The name of a file, without its folder and ending.
+fn name_of(location: &str) -> String {
+    let name = location.rsplit(['/', '\\']).next().unwrap_or(location);
+    let stem = name.strip_suffix(".npy").unwrap_or(name);
+    if stem.is_empty() { "array".to_owned() } else { stem.to_owned() }
+}
+
+impl Container for NpyContainer {
+    fn format(&self) -> &'static str {
+        crate::ID
+    }
+
+    fn store(&self) -> &Arc<dyn Store> {
+        &self.store
+    }
+
+    fn len(&self) -> usize {
+        1
+    }
+
+    fn name(&self, _index: usize) -> &str {
+        &self.name
+    }
+
+    fn array(&self, index: usize) -> Result<Arc<dyn ArraySource>> {
+        if index > 0 {
+            return Err(Error::not_found("array", index.to_string(), vec![self.name.clone()]));
+        }
+        Ok(Arc::clone(&self.array) as Arc<dyn ArraySource>)
+    }
+
+    fn attributes(&self) -> &Attributes {
+        &self.attributes
+    }
+
+    fn history(&self) -> &[HistoryRow] {
+        &[]
+    }
+
+    fn details(&self) -> serde_json::Value {
+        let Header { descr, fortran, .. } = &self.header;
+        json!({"descr": descr, "fortran_order": fortran, "header_bytes": self.head})
+    }
+}
+
+impl Format for NpyFormat {
+    fn id(&self) -> &'static str {
+        crate::ID
+    }
+
+    fn title(&self) -> &'static str {
+        "NumPy .npy"
+    }
+
+    fn extensions(&self) -> &'static [&'static str] {
+        &["npy"]
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::default()
+    }
+
+    fn sniff(&self, probe: &Probe<'_>) -> Sniff {
+        match probe.entries {
+            None if probe.head.starts_with(&header::MAGIC) => Sniff::Content,
+            None if probe.name.ends_with(".npy") => Sniff::Name,
+            _ => Sniff::No,
+        }
+    }
+
+    fn open(&self, store: Arc<dyn Store>, options: &OpenOptions) -> Result<Arc<dyn Container>> {
+        Ok(Arc::new(NpyContainer::open(store, options)?))
+    }
+
+    fn audit(
+        &self,
+        store: Arc<dyn Store>,
+        options: &AuditOptions,
+        report: &mut dyn FnMut(Finding),
+    ) -> Result<AuditReport> {
+        let len = store.len("")?;
+        match NpyContainer::open(store, &options.open) {
+            Ok(container) => {
+                report(Finding::passed("structure", "the header tells as many cells as there are"));
+                let uncovered_bytes = container.head;
+                Ok(AuditReport {
+                    container: Some(Arc::new(container)),
+                    uncovered_bytes,
+                    ..AuditReport::default()
+                })
+            }
+            Err(e) if matches!(e.kind(), ErrorKind::Io { .. } | ErrorKind::NotFound { .. }) => Err(e),
+            Err(e) => {
+                report(Finding::from_error("structure", &e));
+                Ok(AuditReport { uncovered_bytes: len, ..AuditReport::default() })
+            }
+        }
+    }
+}

@@ -1,0 +1,218 @@
+//! What comes before the cells: the magic, a version, and a Python dictionary of three keys.
+
+use tesseral_core::{Error, Result};
+
+/// The first bytes of a file.
+pub const MAGIC: [u8; 6] = *b"\x93NUMPY";
+/// No header is longer: NumPy refuses to write one of more than 64 KiB that it could read back.
+pub const LONGEST: u64 = 1 << 20;
+/// Magic, version and the longer form of the length.
+pub const FIRST: u64 = 12;
+
+/// The header of a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// The dtype, as NumPy calls it; as it stands where it is no text.
+    pub descr: String,
+    /// The first dimension is the fastest.
+    pub fortran: bool,
+    /// Extents.
+    pub shape: Vec<u64>,
+}
+
+/// Where the dictionary is, from the first bytes of a file.
+///
+/// # Errors
+/// `Corrupt`, `Unsupported` for other versions.
+pub fn place(first: &[u8], object: &str) -> Result<std::ops::Range<u64>> {
+    let corrupt = |detail: &str| Error::corrupt("magic", object, 0, detail);
+    let rest = first.strip_prefix(&MAGIC).ok_or_else(|| corrupt("it is not that of a .npy file"))?;
+    let (start, len) = match *rest {
+        [1, 0, low, high, ..] => (10, u64::from(u16::from_le_bytes([low, high]))),
+        [2 | 3, 0, a, b, c, d, ..] => (12, u64::from(u32::from_le_bytes([a, b, c, d]))),
+        [major, minor, ..] if !matches!((major, minor), (1..=3, 0)) => {
+            return Err(Error::unsupported(format!("version {major}.{minor} of .npy files")));
+        }
+        _ => return Err(corrupt("the file ends in it")),
+    };
+    if len > LONGEST {
+        return Err(Error::limit("the header of a .npy file", len, LONGEST));
+    }
+    Ok(start..start + len)
+}
+
+impl Header {
+    /// Reads the dictionary, which begins at `offset`. Every key stands once, and nothing else does.
+    ///
+    /// # Errors
+    /// `Corrupt`.
+    pub fn parse(text: &[u8], object: &str, offset: u64) -> Result<Self> {
+        let mut words = Words { text, at: 0 };
+        let (mut descr, mut fortran, mut shape) = (None, None, None);
+        let read = words.dictionary(|words, key| match key {
+            "descr" => once(&mut descr, words.descr()),
+            "fortran_order" => once(&mut fortran, words.truth()),
+            "shape" => once(&mut shape, words.shape()),
+            _ => None,
+        });
+        match (read, descr, fortran, shape) {
+            (Some(()), Some(descr), Some(fortran), Some(shape)) => Ok(Self { descr, fortran, shape }),
+            _ => {
+                let at = offset + words.at as u64;
+                Err(Error::corrupt("header", object, at, "it is not the dictionary of a .npy file"))
+            }
+        }
+    }
+}
+
+/// Keeps a value that was read where there is none yet.
+fn once<T>(slot: &mut Option<T>, value: Option<T>) -> Option<()> {
+    value.filter(|_| slot.is_none()).map(|value| *slot = Some(value))
+}
+
+/// Reads a Python literal word by word.
+struct Words<'a> {
+    text: &'a [u8],
+    at: usize,
+}
+
+impl<'a> Words<'a> {
+    fn rest(&self) -> &'a [u8] {
+        self.text.get(self.at..).unwrap_or_default()
+    }
+
+    /// Takes what comes next if it is this, behind any space.
+    fn take(&mut self, word: &[u8]) -> Option<()> {
+        self.at += self.rest().iter().take_while(|b| b.is_ascii_whitespace()).count();
+        self.rest().starts_with(word).then(|| self.at += word.len())
+    }
+
+    fn dictionary(&mut self, mut entry: impl FnMut(&mut Self, &str) -> Option<()>) -> Option<()> {
+        self.take(b"{")?;
+        while self.take(b"}").is_none() {
+            let key = self.string()?;
+            self.take(b":")?;
+            entry(self, key)?;
+            if self.take(b",").is_none() {
+                self.take(b"}")?;
+                break;
+            }
+        }
+        let _ = self.take(b"");
+        self.rest().is_empty().then_some(())
+    }
+
+    /// Text without escapes.
+    fn string(&mut self) -> Option<&'a str> {
+        let quote = [*b"'", *b"\""].into_iter().find(|quote| self.take(quote).is_some())?;
+        let len = self.rest().iter().position(|b| *b == quote[0])?;
+        let text = std::str::from_utf8(&self.rest()[..len]).ok().filter(|text| !text.contains('\\'))?;
+        self.at += len + 1;
+        Some(text)
+    }
+
+    /// The dtype; a list of fields as it stands, which nobody reads further.
+    fn descr(&mut self) -> Option<String> {
+        if self.take(b"[").is_none() {
+            return self.string().map(str::to_owned);
+        }
+        let (start, mut depth) = (self.at - 1, 1_usize);
+        while depth > 0 {
+            if matches!(self.rest().first()?, b'\'' | b'"') {
+                self.string()?;
+                continue;
+            }
+            match self.rest()[0] {
+                b'[' => depth += 1,
+                b']' => depth -= 1,
+                _ => {}
+            }
+            self.at += 1;
+        }
+        Some(String::from_utf8_lossy(&self.text[start..self.at]).into_owned())
+    }
+
+    fn truth(&mut self) -> Option<bool> {
+        match self.take(b"True") {
+            Some(()) => Some(true),
+            None => self.take(b"False").map(|()| false),
+        }
+    }
+
+    /// A tuple of numbers. Those of one number end with a comma; old ones have an `L` behind each.
+    fn shape(&mut self) -> Option<Vec<u64>> {
+        let mut shape = Vec::new();
+        let mut commas = 0;
+        self.take(b"(")?;
+        while self.take(b")").is_none() {
+            let digits = self.rest().iter().take_while(|b| b.is_ascii_digit()).count();
+            let text = std::str::from_utf8(&self.rest()[..digits]).ok()?;
+            shape.push(text.parse().ok()?);
+            self.at += digits;
+            let _ = self.take(b"L");
+            if self.take(b",").is_none() {
+                self.take(b")")?;
+                break;
+            }
+            commas += 1;
+        }
+        (shape.len() != 1 || commas == 1).then_some(shape)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn parse(text: &str) -> Option<Header> {
+        Header::parse(text.as_bytes(), "x", 0).ok()
+    }
+
+    #[test]
+    fn dictionaries_are_read_as_numpy_writes_them() {
+        for (shape, shown) in [
+            (vec![], "()"),
+            (vec![5], "(5,)"),
+            (vec![2, 3], "(2, 3)"),
+            (vec![0, 4, 1], "(0, 4, 1)"),
+            (vec![7, 8], "(7L, 8L)"),
+        ] {
+            let text = format!("{{'descr': '<f4', 'fortran_order': True, 'shape': {shown}, }}   \n");
+            assert_eq!(parse(&text), Some(Header { descr: "<f4".to_owned(), fortran: true, shape }));
+        }
+        let record =
+            "{'descr': [('a]', '<f4'), ('b', '<i4', (2,))], 'fortran_order': False, 'shape': (1,), }";
+        assert_eq!(parse(record).unwrap().descr, "[('a]', '<f4'), ('b', '<i4', (2,))]");
+    }
+
+    #[test]
+    fn anything_else_is_refused() {
+        let whole = "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }\n";
+        assert!(parse(whole).is_some());
+        for end in 0..whole.trim_end().len() {
+            assert_eq!(parse(&whole[..end]), None, "{end}");
+        }
+        for (from, to) in [
+            ("'shape'", "'shap'"),
+            ("(2, 3)", "(-2, 3)"),
+            ("(2, 3)", "(2 3)"),
+            ("(2, 3)", "(2)"),
+            ("(2, 3)", "(99999999999999999999, 3)"),
+            ("False", "0"),
+            ("}\n", "} x"),
+            ("'<f4'", "'<\\x664'"),
+            (", 'shape'", ", 'descr': '<f8', 'shape'"),
+        ] {
+            assert_eq!(parse(&whole.replace(from, to)), None, "{to}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_make_it_panic(bytes in proptest::collection::vec(any::<u8>(), 0..80), text in "[\\[\\](){}',:0-9TrueFalsdcpho_\\s]{0,80}") {
+            let _ = (place(&bytes, "x"), Header::parse(&bytes, "x", 0), parse(&text));
+        }
+    }
+}

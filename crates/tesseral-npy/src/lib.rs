@@ -1,0 +1,39 @@
+//! NumPy `.npy` files, versions 1 to 3, as arrays to read.
+//!
+//! ```text
+//! file:   "\x93NUMPY" │ version │ length │ header │ cells
+//! header: {'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }
+//! ```
+//!
+//! [`NpyFormat`] is what the engine talks to. The cells are one run of bytes; they are told in chunks along the slowest
+//! dimension, so that no part is larger than it must be. There are no digests: a flipped bit in a cell is another number.
+//!
+//! ```
+//! use std::sync::Arc;
+//! use tesseral_format::{Format, OpenOptions};
+//! use tesseral_npy::NpyFormat;
+//! use tesseral_store::{MemoryStore, Store};
+//!
+//! let mut file = b"\x93NUMPY\x01\x00\x3a\x00{'descr': '<i2', 'fortran_order': False, 'shape': (2,), }\n".to_vec();
+//! file.extend([1, 0, 2, 0]);
+//! let store: Arc<dyn Store> = Arc::new(MemoryStore::of("ranks.npy", file));
+//! let container = NpyFormat.open(store, &OpenOptions::default())?;
+//! assert_eq!(container.name(0), "ranks");
+//! assert_eq!(container.array(0)?.schema().fields[0].type_name().to_string(), "int16");
+//! # Ok::<(), tesseral_core::Error>(())
+//! ```
+//!
+//! # Edges
+//! - Records, objects, unicode text, floats of more than 64 bits and dates in multiples of a unit are `Unsupported`.
+//! - Fixed bytes (`S5`) are text of that length, padded with NUL.
+#![forbid(unsafe_code)]
+
+mod array;
+mod dtype;
+mod format;
+pub mod header;
+
+/// The id of the format.
+pub const ID: &str = "npy";
+
+pub use format::NpyFormat;

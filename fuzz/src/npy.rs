@@ -1,0 +1,42 @@
+//! Any bytes as a `.npy` file: opened, audited, planned and decoded, within limits and without a panic.
+
+use std::sync::Arc;
+
+use tesseral_core::{Limits, Selection};
+use tesseral_format::{AuditOptions, Column, ColumnMut, Format, OpenOptions, Request, Scratch};
+use tesseral_npy::NpyFormat;
+use tesseral_store::{MemoryStore, Store, StoreExt};
+
+const LIMITS: Limits = Limits { chunk_bytes: 1 << 20, metadata_bytes: 1 << 20, depth: 64, plan_chunks: 4096 };
+
+/// Opens, audits, plans and decodes a file.
+pub fn open(file: &[u8]) {
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::of("fuzz.npy", file.to_vec()));
+    let options = OpenOptions { limits: LIMITS, ..OpenOptions::default() };
+    let mut findings = 0;
+    let audit = AuditOptions { open: options.clone(), ..AuditOptions::default() };
+    assert!(NpyFormat.audit(Arc::clone(&store), &audit, &mut |_| findings += 1).is_ok() && findings > 0);
+    let Ok(container) = NpyFormat.open(store, &options) else { return };
+    container.details();
+    let Ok(array) = container.array(0) else { panic!("an open file has no array") };
+    let Some(shape) = array.schema().shape() else { panic!("an array without a shape") };
+    let request = Request::cells(Selection::all(&shape), 0);
+    let Ok(plan) = array.plan(&request) else { return };
+    let mut cells = 0;
+    for chunk in &plan.chunks {
+        cells += chunk.cells;
+        array.stats(chunk, Column::Field(0));
+        array.describe(chunk);
+        let part = chunk.parts[0];
+        assert!(part.offset + part.len <= file.len() as u64, "a plan points outside the file");
+        let Ok(stored) = container.store().read("", part.offset..part.offset + part.len) else {
+            panic!("bytes of a plan cannot be read")
+        };
+        let mut values = vec![0; stored.len()];
+        let out = ColumnMut::Fixed { values: &mut values, validity: None };
+        let decoded = array.decode(chunk, part.column, &[stored], 0..chunk.cells, out, &mut Scratch::default());
+        assert!(decoded.is_ok(), "cells that are there cannot be decoded");
+    }
+    assert_eq!(Some(cells), Selection::all(&shape).cells(), "a plan leaves cells out");
+    assert_eq!(array.totals(&request).map(|totals| totals.chunks).ok(), Some(plan.chunks.len() as u64));
+}
