@@ -13,8 +13,8 @@ use tesseral_format::{
 use crate::dtype;
 use crate::header::Header;
 
-/// Bytes that a chunk has about.
-const CHUNK: u64 = 64 << 20;
+/// Bytes that a chunk has about: what is read at once where files are not mapped.
+const CHUNK: u64 = 4 << 20;
 
 /// The array of an opened file.
 #[derive(Debug)]

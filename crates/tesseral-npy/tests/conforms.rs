@@ -61,17 +61,16 @@ fn headers_say_what_the_array_is() {
     assert_eq!(container.details()["descr"], ">u2");
 }
 
-/// Beyond 64 MiB cells come in several chunks, along the dimension that is slowest in the file.
+/// Beyond 4 MiB cells come in several chunks, along the dimension that is slowest in the file.
 #[test]
 fn large_files_come_in_chunks() {
-    for (fortran, shape, first) in [("False", [200, 2, 1 << 18], 64), ("True", [2, 1 << 18, 200], 64)] {
+    for (fortran, shape) in [("False", [10, 2, 1 << 18]), ("True", [2, 1 << 18, 10])] {
         let shown = format!("({}, {}, {})", shape[0], shape[1], shape[2]);
-        let mut bytes = file("<u2", fortran, &shown, 0);
-        bytes.resize(bytes.len() + 200 * (2 << 19), 0);
+        let bytes = file("<u2", fortran, &shown, 10 << 20);
         let array = open(&bytes).unwrap().array(0).unwrap();
         let plan = array.plan(&Request::cells(Selection::all(&shape), 0)).unwrap();
         let rows: Vec<u64> = plan.chunks.iter().map(|chunk| chunk.cells >> 19).collect();
-        assert_eq!(rows, [first, first, first, 8]);
+        assert_eq!(rows, [4, 4, 2]);
         let mut at = 128;
         for chunk in &plan.chunks {
             assert_eq!((chunk.parts[0].offset, chunk.parts[0].len), (at, chunk.cells * 2));
