@@ -266,7 +266,7 @@ fn dataset_metadata(schema: &ArraySchema, record: &DatasetRecord) -> Result<Data
         };
         if !same {
             let detail =
-                format!("labels of dimension {d} ({:?}), whose name another dimension has too", dim.name);
+                format!("labels of dimension {d} ({:?}), whose name means another dimension too", dim.name);
             return Err(Error::unsupported(format!("{detail}, in .tet")));
         }
     }
