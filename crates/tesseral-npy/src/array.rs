@@ -16,6 +16,9 @@ use crate::header::Header;
 /// Bytes that a chunk has about: what is read at once where files are not mapped.
 const CHUNK: u64 = 4 << 20;
 
+/// NumPy's own bound.
+const DIMENSIONS: usize = 64;
+
 /// The array of an opened file.
 #[derive(Debug)]
 pub(crate) struct NpyArray {
@@ -42,6 +45,11 @@ impl NpyArray {
         let Some((dtype, cell, big)) = dtype::of_descr(&header.descr) else {
             return Err(Error::unsupported(format!("cells of {:?} in {object}", header.descr)));
         };
+        if header.shape.len() > DIMENSIONS {
+            let detail =
+                format!("{} dimensions, of which NumPy has at most {DIMENSIONS}", header.shape.len());
+            return Err(Error::corrupt("header", object, None, detail));
+        }
         let mut schema = ArraySchema::dense(name, dtype, &header.shape, &header.shape);
         schema.fields[0].cell = cell;
         let size = schema.fields[0].cell_size().unwrap_or(1) as u64;

@@ -92,6 +92,18 @@ fn what_is_cut_or_too_long_is_refused() {
 }
 
 #[test]
+fn dimensions_are_no_more_than_numpy_has() {
+    for (rank, opens) in [(64, true), (65, false)] {
+        let text = format!("{{'descr': '|u1', 'fortran_order': False, 'shape': ({}), }}", "1, ".repeat(rank));
+        let mut bytes = b"\x93NUMPY\x01\x00".to_vec();
+        bytes.extend(u16::try_from(text.len()).unwrap().to_le_bytes());
+        bytes.extend(text.as_bytes());
+        bytes.push(7);
+        assert_eq!(open(&bytes).is_ok(), opens, "{rank}");
+    }
+}
+
+#[test]
 fn other_cells_and_versions_are_not_supported() {
     let mut newer = file("<f4", "False", "(1,)", 4);
     newer[6] = 4;
