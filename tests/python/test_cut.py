@@ -7,7 +7,7 @@ import time
 
 import numpy as np
 import pytest
-from support import TET, write
+from support import TET, tet, write
 
 SHAPE = (64, 256, 128)
 
@@ -46,3 +46,33 @@ def test_cut_while_it_is_read(whole, tmp_path, command):
         # A file that was cut before it was opened is merely damaged, which verify reports.
         assert code in ((0, 1, 4, 5) if verb == "verify" else (0, 4, 5)), (code, err)
         assert (verb == "verify" or out == right) if code == 0 else (err or code == 1)
+
+
+@pytest.mark.parametrize("command", ["copy {} {}", "merge -o {1} {0}", "set -s note=1 {} {}", "split -o {1} {0}"])
+def test_cut_while_messages_are_copied(whole, tmp_path, command):
+    """Nothing appears under the output's name then."""
+    (tmp_path / "x.tet").write_bytes(whole)
+    tet("convert", tmp_path / "x.tet", tmp_path / "whole.tgm")
+    messages = (tmp_path / "whole.tgm").read_bytes()
+    file, out = tmp_path / "x.tgm", tmp_path / "out.tgm"
+    made = tmp_path / "out_0000.tgm" if command.startswith("split") else out
+    rng = random.Random(command)
+
+    def run(delay):
+        file.write_bytes(messages)
+        made.unlink(missing_ok=True)
+        with subprocess.Popen([TET, *command.format(file, out).split()], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as child:
+            if delay is not None:
+                time.sleep(delay)
+                os.truncate(file, rng.randrange(len(messages) // 3, len(messages)))
+            _, err = child.communicate()
+        return child.returncode, err
+
+    begun = time.monotonic()
+    code, err = run(None)
+    assert code == 0, err
+    length, right = time.monotonic() - begun, made.read_bytes()
+    for _ in range(25):
+        code, err = run(rng.random() * length)
+        assert code in (0, 4, 5), (code, err)
+        assert made.read_bytes() == right if code == 0 else err and not made.exists()

@@ -48,28 +48,42 @@ impl MessageFormat for TensogramFormat {
         conflict: Conflict,
         put: &mut Put<'_>,
     ) -> Result<usize> {
-        let catalogs: Vec<Catalog> =
-            files.iter().map(|store| Catalog::load(store, options, false)).collect::<Result<_>>()?;
-        let mut metadata = Metadata::default();
-        let mut objects = Vec::new();
-        for catalog in &catalogs {
-            if let Some(error) = catalog.refusal()? {
-                return Err(error);
-            }
-            for number in 0..catalog.len() {
-                let found = catalog.sound(number)?;
-                let said = catalog.metadata(number)?;
-                metadata.base.extend(said.base.iter().cloned());
-                for (key, item) in &said.extra {
-                    merge_key(&mut metadata.extra, key, item, conflict)?;
-                }
-                objects.extend(found.objects().map(|frame| Stored::of(catalog, &found, frame)));
-            }
+        let watches = files.iter().map(|store| store.watch()).collect::<Result<Vec<_>>>()?;
+        let merged = merge_all(files, options, conflict, put);
+        for watch in &watches {
+            watch.check()?;
         }
-        metadata.reserved = Provenance::reproducible().reserved();
-        rebuild(&metadata, &objects, put)?;
-        Ok(objects.len())
+        merged
     }
+}
+
+fn merge_all(
+    files: &[Arc<dyn Store>],
+    options: &OpenOptions,
+    conflict: Conflict,
+    put: &mut Put<'_>,
+) -> Result<usize> {
+    let catalogs: Vec<Catalog> =
+        files.iter().map(|store| Catalog::load(store, options, false)).collect::<Result<_>>()?;
+    let mut metadata = Metadata::default();
+    let mut objects = Vec::new();
+    for catalog in &catalogs {
+        if let Some(error) = catalog.refusal()? {
+            return Err(error);
+        }
+        for number in 0..catalog.len() {
+            let found = catalog.sound(number)?;
+            let said = catalog.metadata(number)?;
+            metadata.base.extend(said.base.iter().cloned());
+            for (key, item) in &said.extra {
+                merge_key(&mut metadata.extra, key, item, conflict)?;
+            }
+            objects.extend(found.objects().map(|frame| Stored::of(catalog, &found, frame)));
+        }
+    }
+    metadata.reserved = Provenance::reproducible().reserved();
+    rebuild(&metadata, &objects, put)?;
+    Ok(objects.len())
 }
 
 fn merge_key(map: &mut Map, key: &str, item: &Item, conflict: Conflict) -> Result<()> {
@@ -146,13 +160,16 @@ impl MessageFile for TensogramMessages {
     }
 
     fn findings(&self) -> Vec<Finding> {
-        let mut findings: Vec<Finding> = self.catalog.skipped.iter().map(skipped_finding).collect();
-        for number in 0..self.len() {
-            if let Ok(message) = self.catalog.message(number) {
-                findings.extend(message.faults.iter().chain(&message.lost).map(Fault::finding));
+        let found = || -> Result<Vec<Finding>> {
+            let mut findings: Vec<Finding> = self.catalog.skipped.iter().map(skipped_finding).collect();
+            for number in 0..self.len() {
+                if let Ok(message) = self.catalog.message(number) {
+                    findings.extend(message.faults.iter().chain(&message.lost).map(Fault::finding));
+                }
             }
-        }
-        findings
+            Ok(findings)
+        };
+        self.catalog.source.guarded(found).unwrap_or_else(|e| vec![Finding::from_error("structure", &e)])
     }
 
     fn message(&self, number: usize) -> Result<MessageInfo> {
@@ -164,6 +181,12 @@ impl MessageFile for TensogramMessages {
     }
 
     fn write(&self, number: usize, change: &MessageChange<'_>, put: &mut Put<'_>) -> Result<()> {
+        self.catalog.source.guarded(|| self.rewrite(number, change, put))
+    }
+}
+
+impl TensogramMessages {
+    fn rewrite(&self, number: usize, change: &MessageChange<'_>, put: &mut Put<'_>) -> Result<()> {
         let catalog = &self.catalog;
         if let MessageChange::None = change {
             let span = catalog.span(number)?;
