@@ -1,10 +1,10 @@
-//! AEC, the adaptive entropy coder of CCSDS 121.0 that szip, GRIB and Tensogram use. The stream has no header: width,
-//! block size and interval come from elsewhere.
+//! AEC, the adaptive entropy coder of CCSDS 121.0, as used by szip, GRIB and Tensogram. The stream has no header: sample width,
+//! block size and interval are stored elsewhere.
 //!
-//! Samples go in *blocks* of J; r blocks are a *reference sample interval* (RSI). With preprocessing each sample is
-//! predicted by the one before it, starting anew at every RSI, so an RSI decodes without those before it: that is what
-//! range reads rest on. Each block takes the cheapest of four shapes: zero (runs of them share one code), second
-//! extension (pairs in unary), split (k low bits plain, the rest in unary) and plain.
+//! Samples are grouped in *blocks* of J; r blocks form a *reference sample interval* (RSI). With preprocessing each sample is
+//! predicted by its predecessor, and prediction restarts at every RSI. An RSI therefore decodes independently, which range
+//! reads rely on. Each block uses the shortest of four codes: zero block (runs share one code), second extension (pairs in
+//! unary), split (k low bits verbatim, the remainder in unary) and uncompressed.
 //!
 //! ```
 //! use tesseral_codec::aec::{self, Params, PREPROCESS};
@@ -27,29 +27,29 @@ mod index;
 
 use tesseral_core::{Error, Result};
 
-pub use decode::{Reader, decode_into, decode_range};
+pub use decode::{Decoder, decode_into, decode_range};
 pub use encode::encode;
 pub use index::Index;
 
 /// Samples are signed.
 pub const SIGNED: u32 = 1;
-/// Samples of 17 to 24 bits lie in 3 bytes instead of 4.
+/// Samples of 17 to 24 bits occupy 3 bytes instead of 4.
 pub const THREE_BYTE: u32 = 2;
 /// Samples are big-endian.
 pub const MSB: u32 = 4;
 /// Samples are predicted before they are coded.
 pub const PREPROCESS: u32 = 8;
-/// Shorter block codes for samples of up to 4 bits.
+/// Shorter block codes (the restricted set) for samples of up to 4 bits.
 pub const RESTRICTED: u32 = 16;
-/// Each RSI begins at a byte.
+/// Each RSI begins at a byte boundary.
 pub const PAD_RSI: u32 = 32;
 /// Block sizes other than 8, 16, 32 and 64.
 pub const NOT_ENFORCE: u32 = 64;
 
-/// Blocks after which a run of zero blocks is always written out.
+/// Blocks per segment: a run of zero blocks does not extend beyond its segment.
 const SEGMENT: u32 = 64;
 
-/// What must be known to code a stream.
+/// The parameters of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Params {
     /// Bits per sample, n.
@@ -65,30 +65,30 @@ impl Params {
     /// Checked parameters.
     ///
     /// # Errors
-    /// `Codec` for values outside the coder's range, `Unsupported` for the restricted code set and padded intervals.
+    /// `Codec` for values out of range, `Unsupported` for the restricted code set and padded intervals.
     pub fn new(bits: u32, block: u32, rsi: u32, flags: u32) -> Result<Self> {
         let fault = |detail: String| Err(Error::codec("szip", detail));
         if !(1..=32).contains(&bits) {
-            return fault(format!("{bits} bits per sample are not 1 to 32"));
+            return fault(format!("{bits} bits per sample out of range 1..=32"));
         }
         let enforced = flags & NOT_ENFORCE == 0;
         if enforced && ![8, 16, 32, 64].contains(&block) || block == 0 || block % 2 == 1 || block > 1 << 16 {
-            return fault(format!("a block of {block} samples"));
+            return fault(format!("invalid block size of {block} samples"));
         }
         if !(1..=4096).contains(&rsi) {
-            return fault(format!("an interval of {rsi} blocks is not 1 to 4096"));
+            return fault(format!("RSI of {rsi} blocks out of range 1..=4096"));
         }
         if flags & RESTRICTED != 0 {
             return Err(Error::unsupported("szip with the restricted code set"));
         }
         if flags & PAD_RSI != 0 {
-            // The reference's encoder ignores the flag and its decoder does not: nobody can tell what the bytes mean.
+            // The reference encoder ignores the flag and its decoder does not, so the meaning of the bytes is ambiguous.
             return Err(Error::unsupported("szip with padded intervals"));
         }
         Ok(Self { bits, block, rsi, flags })
     }
 
-    /// Bytes of one sample.
+    /// Bytes per sample.
     pub fn sample_size(&self) -> usize {
         match self.bits {
             0..=8 => 1,
@@ -98,7 +98,7 @@ impl Params {
         }
     }
 
-    /// Samples of one RSI.
+    /// Samples per RSI.
     pub fn interval(&self) -> usize {
         self.rsi as usize * self.block as usize
     }
@@ -107,7 +107,7 @@ impl Params {
         self.flags & flag != 0
     }
 
-    /// Bits of a block's code number.
+    /// Bits of a block's code ID.
     fn id_len(&self) -> u32 {
         match self.bits {
             0..=8 => 3,
@@ -116,12 +116,12 @@ impl Params {
         }
     }
 
-    /// All bits of a sample.
+    /// The mask of all bits of a sample.
     fn mask(&self) -> u32 {
         u32::MAX >> (32 - self.bits)
     }
 
-    /// What turns samples into numbers from 0 on and back: signed ones are shifted by half the range.
+    /// The offset between samples and unsigned numbers: half the range for signed samples.
     fn bias(&self) -> u32 {
         if self.has(SIGNED) { 1 << (self.bits - 1) } else { 0 }
     }

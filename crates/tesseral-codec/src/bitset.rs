@@ -1,6 +1,6 @@
-//! Sets of bits, packed from the most significant, in two shapes: run lengths and Roaring's portable format.
+//! Bit sets, packed most significant bit first, in two encodings: run lengths and the portable Roaring format.
 //!
-//! Decoders write into a packed slice that holds exactly the number of bits asked for, so that is what bounds them.
+//! Decoders write into a packed slice of exactly the requested number of bits, which bounds their work.
 
 use tesseral_core::{Error, Result};
 
@@ -59,8 +59,8 @@ fn runs(packed: &[u8], bits: u64) -> impl Iterator<Item = (u64, bool)> {
     })
 }
 
-/// Sets the ranges that `walk` finds in a slice that must hold exactly `bits` bits. It walks twice: what is damaged is found
-/// before a byte is touched.
+/// Sets the ranges that `walk` yields in a slice of exactly `bits` bits. `walk` runs twice: damage is found before the first
+/// byte is written.
 fn fill(
     codec: &'static str,
     bits: u64,
@@ -68,18 +68,21 @@ fn fill(
     walk: impl Fn(&mut dyn FnMut(u64, u64)) -> Result<()>,
 ) -> Result<()> {
     if dst.len() as u64 != packed_len(bits) {
-        return Err(Error::codec(codec, format!("{} bytes are no room for {bits} bits", dst.len())));
+        return Err(Error::codec(
+            codec,
+            format!("the output has {} bytes, which does not match {bits} bits", dst.len()),
+        ));
     }
     walk(&mut |_, _| {})?;
     dst.fill(0);
     walk(&mut |start, end| set(dst, start, end))
 }
 
-/// The first bit's value, then LEB128 lengths of runs that take turns.
+/// The value of the first bit, then the LEB128 lengths of alternating runs.
 pub mod rle {
     use super::{Error, Result, fill, runs};
 
-    /// Appends the runs of `bits` bits to `out`; nothing for none.
+    /// Appends the runs of `bits` bits to `out`; nothing when `bits` is 0.
     pub fn encode(packed: &[u8], bits: u64, out: &mut Vec<u8>) {
         let mut start = 0;
         for (end, value) in runs(packed, bits) {
@@ -101,7 +104,7 @@ pub mod rle {
     /// Sets in `dst` the bits of `src`, whose runs must add up to `bits`.
     ///
     /// # Errors
-    /// `Codec` when they do not, or a run is empty.
+    /// `Codec` when the sum differs or a run is empty.
     pub fn decode_into(src: &[u8], bits: u64, dst: &mut [u8]) -> Result<()> {
         fill("rle", bits, dst, |put| walk(src, bits, put))
     }
@@ -112,7 +115,7 @@ pub mod rle {
             return if bits == 0 { Ok(()) } else { Err(fault("no runs")) };
         };
         if *first > 1 {
-            return Err(fault("the first bit is neither 0 nor 1"));
+            return Err(fault("invalid value of the first bit"));
         }
         let mut value = *first == 1;
         let mut at = 0_u64;
@@ -120,10 +123,10 @@ pub mod rle {
             let mut run = 0_u64;
             let mut shift = 0;
             loop {
-                let (byte, after) = rest.split_first().ok_or_else(|| fault("the last run is cut"))?;
+                let (byte, after) = rest.split_first().ok_or_else(|| fault("truncated run length"))?;
                 rest = after;
                 if shift > 56 {
-                    return Err(fault("a run of more than 2^63 bits"));
+                    return Err(fault("run length overflow: more than 2^63 bits"));
                 }
                 run |= u64::from(byte & 0x7f) << shift;
                 shift += 7;
@@ -132,25 +135,25 @@ pub mod rle {
                 }
             }
             let end = at.checked_add(run).filter(|end| run > 0 && *end <= bits);
-            let end = end.ok_or_else(|| fault("an empty run, or runs beyond the last bit"))?;
+            let end = end.ok_or_else(|| fault("empty run, or runs exceed the number of bits"))?;
             if value {
                 put(at, end);
             }
             (at, value) = (end, !value);
         }
-        if at != bits { Err(fault("the runs end early")) } else { Ok(()) }
+        if at != bits { Err(fault("truncated runs")) } else { Ok(()) }
     }
 }
 
-/// Roaring's portable format: the set positions in containers of 2^16.
+/// The portable Roaring format: set positions in containers of 2^16.
 pub mod roaring {
     use super::{Error, Result, fill, runs};
 
     const COOKIE: u32 = 12346;
     const COOKIE_RUNS: u32 = 12347;
-    /// Fewer containers than this go without offsets when there are runs.
+    /// With run containers, offsets are present only from this many containers on.
     const OFFSETS_FROM: usize = 4;
-    /// Most positions of a list; more are a bitmap.
+    /// The largest cardinality of an array container; above it a bitmap container is used.
     const LIST: usize = 4096;
     const BITMAP: usize = 8192;
 
@@ -222,7 +225,7 @@ pub mod roaring {
         all
     }
 
-    /// Appends the set positions among `bits` bits to `out`, each container in its shortest shape.
+    /// Appends the set positions among `bits` bits to `out`, each container in its shortest encoding.
     ///
     /// # Errors
     /// `Limit` for positions beyond 32 bits.
@@ -266,9 +269,9 @@ pub mod roaring {
         Error::codec("roaring", detail)
     }
 
-    /// Takes `n` bytes off the front.
-    fn take<'a>(src: &mut &'a [u8], n: usize) -> Result<&'a [u8]> {
-        let (front, rest) = src.split_at_checked(n).ok_or_else(|| fault("the bitmap is cut"))?;
+    /// Splits `n` bytes off the front.
+    fn split_front<'a>(src: &mut &'a [u8], n: usize) -> Result<&'a [u8]> {
+        let (front, rest) = src.split_at_checked(n).ok_or_else(|| fault("truncated bitmap"))?;
         *src = rest;
         Ok(front)
     }
@@ -277,8 +280,8 @@ pub mod roaring {
         u16::from_le_bytes([bytes[2 * i], bytes[2 * i + 1]])
     }
 
-    fn take_u32(src: &mut &[u8]) -> Result<u32> {
-        let bytes = take(src, 4)?;
+    fn split_u32(src: &mut &[u8]) -> Result<u32> {
+        let bytes = split_front(src, 4)?;
         Ok(u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]))
     }
 
@@ -292,22 +295,22 @@ pub mod roaring {
 
     fn walk(mut src: &[u8], bits: u64, set: &mut dyn FnMut(u64, u64)) -> Result<()> {
         let src = &mut src;
-        let cookie = take_u32(src)?;
+        let cookie = split_u32(src)?;
         let (count, marks) = match cookie {
-            COOKIE => (take_u32(src)? as usize, &[][..]),
+            COOKIE => (split_u32(src)? as usize, &[][..]),
             _ if cookie & 0xffff == COOKIE_RUNS => {
                 let count = (cookie >> 16) as usize + 1;
-                (count, take(src, count.div_ceil(8))?)
+                (count, split_front(src, count.div_ceil(8))?)
             }
-            _ => return Err(fault("the cookie is not known")),
+            _ => return Err(fault("unknown cookie")),
         };
         if count > 1 << 16 {
             return Err(fault("more than 65536 containers"));
         }
-        let heads = take(src, 4 * count)?;
+        let heads = split_front(src, 4 * count)?;
         if marks.is_empty() || count >= OFFSETS_FROM {
-            // Containers follow one another; where they begin is said twice.
-            take(src, 4 * count)?;
+            // Containers are contiguous, so their offsets are redundant.
+            split_front(src, 4 * count)?;
         }
         let mut last = None;
         for i in 0..count {
@@ -320,29 +323,29 @@ pub mod roaring {
             let mut put = |start: u64, len: u64| {
                 let (start, end) = (base + start, base + start + len);
                 if end > bits {
-                    return Err(fault("a position beyond the last"));
+                    return Err(fault("position out of range"));
                 }
                 set(start, end);
                 Ok(())
             };
             if marks.get(i / 8).is_some_and(|byte| byte >> (i % 8) & 1 == 1) {
-                let runs = usize::from(u16_at(take(src, 2)?, 0));
-                let pairs = take(src, 4 * runs)?;
+                let runs = usize::from(u16_at(split_front(src, 2)?, 0));
+                let pairs = split_front(src, 4 * runs)?;
                 for run in 0..runs {
                     let (start, more) = (u16_at(pairs, 2 * run), u16_at(pairs, 2 * run + 1));
                     let end = u64::from(start) + u64::from(more) + 1;
                     if end > 1 << 16 {
-                        return Err(fault("a run beyond its container"));
+                        return Err(fault("run exceeds its container"));
                     }
                     put(u64::from(start), u64::from(more) + 1)?;
                 }
             } else if cardinality <= LIST {
-                let positions = take(src, 2 * cardinality)?;
+                let positions = split_front(src, 2 * cardinality)?;
                 for position in 0..cardinality {
                     put(u64::from(u16_at(positions, position)), 1)?;
                 }
             } else {
-                let bitmap = take(src, BITMAP)?;
+                let bitmap = split_front(src, BITMAP)?;
                 for (byte, at) in bitmap.iter().zip((0_u64..).step_by(8)) {
                     for bit in (0..8).filter(|bit| byte >> bit & 1 == 1) {
                         put(at + bit, 1)?;
@@ -351,7 +354,7 @@ pub mod roaring {
             }
         }
         if !src.is_empty() {
-            return Err(fault("bytes after the last container"));
+            return Err(fault("trailing bytes after the last container"));
         }
         Ok(())
     }
@@ -361,7 +364,7 @@ pub mod roaring {
 mod tests {
     use super::*;
 
-    /// Bit sets of several characters.
+    /// Bit sets of different densities.
     fn cases() -> Vec<(Vec<u8>, u64)> {
         let mut state = 88_172_645_463_325_252_u64;
         let mut next = move || {
@@ -376,7 +379,7 @@ mod tests {
                 let mut packed = vec![0; packed_len(bits) as usize];
                 let mut run = 0;
                 for bit in 0..bits {
-                    let one = match kind {
+                    let bit_set = match kind {
                         0 => false,
                         1 => true,
                         2 => next() % 100 == 0,
@@ -386,12 +389,12 @@ mod tests {
                             if run == 0 {
                                 run = (next() % 3000 + 1) as i64 * if next() % 2 == 0 { 1 } else { -1 };
                             }
-                            let one = run > 0;
+                            let bit_set = run > 0;
                             run -= run.signum();
-                            one
+                            bit_set
                         }
                     };
-                    packed[(bit / 8) as usize] |= u8::from(one) << (7 - bit % 8);
+                    packed[(bit / 8) as usize] |= u8::from(bit_set) << (7 - bit % 8);
                 }
                 all.push((packed, bits));
             }
@@ -400,7 +403,7 @@ mod tests {
     }
 
     #[test]
-    fn both_shapes_round_trip() {
+    fn both_encodings_round_trip() {
         for (packed, bits) in cases() {
             let mut out = Vec::new();
             rle::encode(&packed, bits, &mut out);
@@ -416,7 +419,7 @@ mod tests {
     }
 
     #[test]
-    fn cuts_and_short_slices_are_refused() {
+    fn truncation_and_short_slices_are_rejected() {
         for (packed, bits) in cases().into_iter().filter(|(_, bits)| (1..1000).contains(bits)) {
             let (mut runs, mut bitmap) = (Vec::new(), Vec::new());
             rle::encode(&packed, bits, &mut runs);
@@ -438,7 +441,7 @@ mod tests {
     }
 
     #[test]
-    fn broken_streams_are_refused() {
+    fn damaged_streams_are_rejected() {
         for bad in [
             &[2, 8][..],
             &[0, 0, 8],

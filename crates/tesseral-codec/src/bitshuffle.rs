@@ -1,8 +1,8 @@
 //! Bit shuffle: bit `b` of byte `k` of every element is in row `8k + b`, least significant first.
 //!
-//! Elements go in groups of eight; those beyond the last whole group, and bytes beyond the last element, are copied.
+//! Elements are processed in groups of eight; elements after the last full group and trailing bytes are copied.
 
-/// Turns an 8×8 matrix of bits, one row per byte, by swapping ever larger squares across the diagonal.
+/// Transposes an 8×8 bit matrix, one row per byte, by swapping ever larger squares across the diagonal.
 fn transpose8(mut x: u64) -> u64 {
     let t = (x ^ x >> 7) & 0x00AA_00AA_00AA_00AA;
     x ^= t ^ t << 7;
@@ -12,8 +12,8 @@ fn transpose8(mut x: u64) -> u64 {
     x ^ t ^ t << 28
 }
 
-/// Puts the bits of elements of `width` bytes back: eight bytes of eight rows give byte `k` of eight elements. The slices have
-/// one length.
+/// Restores the bits of elements of `width` bytes: eight bytes of eight rows give byte `k` of eight elements. Both slices
+/// have the same length.
 pub fn decode_into(src: &[u8], width: usize, dst: &mut [u8]) {
     let groups = src.len() / width / 8;
     let whole = groups * 8 * width;
@@ -33,7 +33,7 @@ pub fn decode_into(src: &[u8], width: usize, dst: &mut [u8]) {
     dst[whole..].copy_from_slice(&src[whole..]);
 }
 
-/// Gathers bits of equal weight; the inverse of [`decode_into`].
+/// Gathers bits of equal significance; the inverse of [`decode_into`].
 pub fn encode_into(src: &[u8], width: usize, dst: &mut [u8]) {
     let groups = src.len() / width / 8;
     let whole = groups * 8 * width;
@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn agrees_with_single_bits() {
+    fn agrees_with_bit_by_bit_shuffle() {
         for (width, elements, tail) in
             [(1, 24, 0), (2, 12, 1), (4, 10, 3), (8, 17, 0), (3, 5, 2), (16, 40, 9)]
         {

@@ -1,4 +1,4 @@
-//! Blosc2's contiguous frame: a header, compressed chunks, an index of them, a trailer.
+//! The contiguous frame of Blosc2: a header, compressed chunks, a chunk index, a trailer.
 //!
 //! ```text
 //! frame:  header 87+ (MessagePack) │ chunk … chunk │ index chunk: i64 offset of each │ trailer
@@ -6,9 +6,9 @@
 //! stream: i32 length │ bytes              a length of 0: zeros, below 0: one byte repeated
 //! ```
 //!
-//! Chunks are cut into blocks, blocks (unless the chunk says otherwise) into one stream per byte of an element, so that
-//! shuffled bytes of equal weight compress together. Blocks decode alone, which is what range reads rest on. Chunks of one
-//! value have no bytes at all.
+//! Chunks are divided into blocks, and blocks (unless the chunk disables it) into one stream per byte of an element, so that
+//! shuffled bytes of equal significance compress together. Blocks decode independently, which range reads rely on. Chunks of a
+//! single value store no bytes.
 //!
 //! ```
 //! use tesseral_codec::Contexts;
@@ -37,16 +37,16 @@ use crate::Contexts;
 
 pub use encode::encode;
 
-/// Decodes a whole frame, whose output must fill `dst` exactly.
+/// Decodes a complete frame, whose output must fill `dst` exactly.
 ///
 /// # Errors
-/// `Codec` when the frame is damaged or holds another number of bytes; `Unsupported` for user-defined codecs and filters,
-/// dictionaries and blocks of several lengths.
+/// `Codec` when the frame is damaged or holds a different number of bytes; `Unsupported` for user-defined codecs and filters,
+/// dictionaries and blocks of varying length.
 pub fn decode_into(src: &[u8], dst: &mut [u8], contexts: &mut Contexts) -> Result<()> {
     decode_range(src, dst.len() as u64, 0, dst, contexts)
 }
 
-/// Decodes bytes `start..start + dst.len()` of a frame that holds `total`, and no block beside those that hold them.
+/// Decodes bytes `start..start + dst.len()` of a frame of `total` bytes, and no block other than those that hold them.
 ///
 /// # Errors
 /// As [`decode_into`]; `InvalidRequest` for bytes beyond `total`.
@@ -59,7 +59,7 @@ pub fn decode_range(
 ) -> Result<()> {
     let end = start.checked_add(dst.len() as u64).filter(|end| *end <= total);
     let Some(end) = end else {
-        return Err(Error::invalid(format!("{} bytes at {start} of {total}", dst.len())));
+        return Err(Error::invalid(format!("bytes {start}..+{} out of range for {total} bytes", dst.len())));
     };
     let frame = frame::Frame::parse(src, total)?;
     if start == end {
@@ -90,14 +90,14 @@ pub fn decode_range(
     Ok(())
 }
 
-/// How streams are compressed.
+/// The compressor of the streams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Codec {
-    /// Blosc's own, after FastLZ.
+    /// BloscLZ, derived from FastLZ.
     BloscLz,
     /// LZ4 blocks.
     Lz4,
-    /// LZ4 blocks of a compressor that tries harder; ours does not, the bytes are LZ4 all the same.
+    /// LZ4 blocks as written by LZ4HC. This encoder writes plain LZ4, which has the same stream format.
     Lz4Hc,
     /// zlib streams.
     Zlib,
@@ -106,7 +106,7 @@ pub enum Codec {
 }
 
 impl Codec {
-    /// By its name in Blosc.
+    /// The codec with this name in Blosc.
     pub fn named(name: &str) -> Option<Self> {
         Some(match name {
             "blosclz" => Self::BloscLz,
@@ -119,31 +119,31 @@ impl Codec {
     }
 }
 
-/// How bytes are moved before they are compressed.
+/// The reordering of bytes before compression.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shuffle {
-    /// Not at all.
+    /// No reordering.
     None,
-    /// Bytes of equal weight together.
+    /// Byte shuffle: bytes of equal significance together.
     Byte,
-    /// Bits of equal weight together.
+    /// Bit shuffle: bits of equal significance together.
     Bit,
 }
 
-/// How a frame is made.
+/// The parameters of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// The compression of streams.
+    /// The compressor of the streams.
     pub codec: Codec,
-    /// From 0, stored, to 9.
+    /// Compression level from 0 (stored) to 9.
     pub level: u8,
     /// Bytes of an element, 1 to 255.
     pub typesize: u8,
-    /// What comes before the compression.
+    /// The reordering before compression.
     pub shuffle: Shuffle,
 }
 
-/// Buffers that are kept between blocks.
+/// Buffers that are reused between blocks.
 #[derive(Debug, Default)]
 pub(crate) struct Work {
     pub first: Vec<u8>,
@@ -154,10 +154,10 @@ fn fault(detail: impl Into<String>) -> Error {
     Error::codec("blosc2", detail.into())
 }
 
-/// The little-endian i32 at a place.
+/// The little-endian i32 at an offset.
 fn i32_at(bytes: &[u8], at: usize) -> Result<i32> {
     let word = bytes.get(at..).and_then(|rest| rest.first_chunk::<4>());
-    word.map(|word| i32::from_le_bytes(*word)).ok_or_else(|| fault("the chunk is cut"))
+    word.map(|word| i32::from_le_bytes(*word)).ok_or_else(|| fault("truncated chunk"))
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
-//! Codecs: bytes in, bytes into a slice the caller owns. No I/O, no panic on any input.
+//! Codecs that decode into a caller-owned slice. They perform no I/O and do not panic on any input.
 //!
 //! A decoder never writes past the slice it is given, so the caller's declared size bounds every decompression.
-//! Contexts that are costly to make live in [`Contexts`], one per thread, reused from chunk to chunk.
+//! Contexts that are expensive to create live in [`Contexts`], one per thread, reused from chunk to chunk.
 //!
 //! ```
 //! use tesseral_codec::{Contexts, zstd};
@@ -31,7 +31,7 @@ pub mod zfp;
 pub mod zstd;
 pub mod zstd_stream;
 
-/// Codec state that is worth keeping between chunks. One per thread.
+/// Codec state that is reused between chunks. One per thread.
 #[derive(Default)]
 pub struct Contexts {
     blosc2: blosc2::Work,
@@ -45,16 +45,16 @@ impl std::fmt::Debug for Contexts {
     }
 }
 
-/// The first `len` bytes of a buffer that is kept. A longer one than before comes from the system as it is, so that what is
-/// not written costs no memory.
+/// The first `len` bytes of a reusable buffer, which grows when it is too short. A larger buffer is allocated zeroed by the
+/// system, so that pages that are never written cost no memory.
 ///
 /// # Errors
-/// `Limit` when there is not as much memory.
+/// `Limit` when the allocation fails.
 pub fn room(buffer: &mut Vec<u8>, len: usize) -> tesseral_core::Result<&mut [u8]> {
     if buffer.len() < len {
         let mut larger = Vec::<u8>::new();
-        let short = |_| tesseral_core::Error::limit("a buffer", len as u64, 0);
-        larger.try_reserve_exact(len).map_err(short)?;
+        let alloc_failed = |_| tesseral_core::Error::limit("a buffer", len as u64, 0);
+        larger.try_reserve_exact(len).map_err(alloc_failed)?;
         drop(larger);
         *buffer = vec![0; len];
     }

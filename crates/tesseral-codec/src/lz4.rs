@@ -1,4 +1,4 @@
-//! One LZ4 block behind its length: a little-endian u32, as several formats store it.
+//! One LZ4 block preceded by its uncompressed length, a little-endian u32.
 
 use lz4_flex::block;
 use tesseral_core::{Error, Result};
@@ -6,26 +6,26 @@ use tesseral_core::{Error, Result};
 /// Decodes a block whose output fills `dst` exactly.
 ///
 /// # Errors
-/// `Codec` when the stored length is another or the block is damaged.
+/// `Codec` when the stored length differs or the block is damaged.
 pub fn decode_into(src: &[u8], dst: &mut [u8]) -> Result<()> {
     let fault = |detail: String| Error::codec("lz4", detail);
     let (len, block) =
-        src.split_first_chunk::<4>().ok_or_else(|| fault("no length before the block".to_owned()))?;
+        src.split_first_chunk::<4>().ok_or_else(|| fault("truncated length prefix".to_owned()))?;
     let len = u32::from_le_bytes(*len);
     if u64::from(len) != dst.len() as u64 {
-        return Err(fault(format!("expected {} bytes, the block says {len}", dst.len())));
+        return Err(fault(format!("expected {} bytes, the block declares {len}", dst.len())));
     }
     let written = block::decompress_into(block, dst).map_err(|e| Error::codec("lz4", e))?;
     if written != dst.len() {
-        return Err(fault(format!("expected {len} bytes, the block holds {written}")));
+        return Err(fault(format!("expected {len} bytes, decoded {written}")));
     }
     Ok(())
 }
 
-/// Appends the length and one block holding `src` to `out`.
+/// Appends the length of `src` and one compressed block to `out`.
 ///
 /// # Errors
-/// `Limit` beyond the 4 GiB that the length can say.
+/// `Limit` beyond 4 GiB, the largest length the prefix can hold.
 pub fn encode(src: &[u8], out: &mut Vec<u8>) -> Result<()> {
     let len = u32::try_from(src.len())
         .map_err(|_| Error::limit("an lz4 block", src.len() as u64, u64::from(u32::MAX)))?;
@@ -42,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn round_trips_and_refuses_cuts() {
+    fn round_trips_and_rejects_truncation() {
         let src: Vec<u8> = (0..5000_u32).flat_map(|i| (i / 3).to_le_bytes()).collect();
         let mut packed = Vec::new();
         encode(&src, &mut packed).unwrap();

@@ -1,4 +1,4 @@
-//! The codec that does nothing.
+//! The identity codec.
 
 use tesseral_core::{Error, Result};
 

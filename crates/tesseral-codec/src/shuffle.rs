@@ -1,30 +1,31 @@
-//! Byte shuffle: byte `b` of every element comes before byte `b + 1` of any.
+//! Byte shuffle: byte `b` of every element precedes byte `b + 1` of any element.
 //!
-//! On the way out elements go eight bytes of each at a time, eight elements to a square of bytes that is turned over its
-//! diagonal: twelve exchanges of half of two words, instead of 64 bytes moved one by one. Four squares side by side are turned
-//! together, so that the words of an exchange lie in vectors, and rows of the result are 32 bytes.
+//! Encoding transposes 8×8 squares of bytes: eight bytes of eight elements, in twelve exchanges of half words instead of 64
+//! single-byte moves. Four adjacent squares are transposed together, so that the words of an exchange fill vector registers
+//! and the rows of the result are 32 bytes long.
 //!
-//! On the way back rows are woven in pairs: bytes of two rows to pairs, those of two to fours, those to eights. Each step is a
-//! loop over two slices, which vectors do many at a time.
+//! Decoding interleaves rows in pairs: bytes of two rows into pairs, pairs into groups of four, those into groups of eight.
+//! Each step is a loop over two slices that the compiler vectorizes.
 
 use tesseral_core::{Error, Result};
 
-/// Elements moved at once, so that both sides, and what lies between two steps, stay in the first cache.
+/// Elements per block, so that source, destination and the intermediate buffer stay in the L1 cache.
 const TILE: usize = 512;
-/// Squares turned together.
+/// Squares transposed together.
 const SQUARES: usize = 4;
-/// Elements in them.
+/// Elements in these squares.
 const GROUP: usize = 8 * SQUARES;
 
 fn check(src: &[u8], dst: &[u8], size: usize) -> Result<()> {
     if size == 0 || src.len() != dst.len() || !src.len().is_multiple_of(size) {
-        let detail = format!("{} bytes into {} in elements of {size}", src.len(), dst.len());
+        let detail =
+            format!("{} source bytes, {} destination bytes, elements of {size} bytes", src.len(), dst.len());
         return Err(Error::codec("shuffle", detail));
     }
     Ok(())
 }
 
-/// Gathers the bytes of elements of `size` bytes by their place.
+/// Gathers the bytes of elements of `size` bytes by their position in the element.
 ///
 /// # Errors
 /// `Codec` when the lengths differ or are not a multiple of `size`.
@@ -37,21 +38,21 @@ pub fn encode_into(src: &[u8], size: usize, dst: &mut [u8]) -> Result<()> {
     }
     for first in (0..size).step_by(8) {
         match size - first {
-            1 => squares_out::<1>(src, size, first, n, dst),
-            2 => squares_out::<2>(src, size, first, n, dst),
-            3 => squares_out::<3>(src, size, first, n, dst),
-            4 => squares_out::<4>(src, size, first, n, dst),
-            5 => squares_out::<5>(src, size, first, n, dst),
-            6 => squares_out::<6>(src, size, first, n, dst),
-            7 => squares_out::<7>(src, size, first, n, dst),
-            _ => squares_out::<8>(src, size, first, n, dst),
+            1 => shuffle_squares::<1>(src, size, first, n, dst),
+            2 => shuffle_squares::<2>(src, size, first, n, dst),
+            3 => shuffle_squares::<3>(src, size, first, n, dst),
+            4 => shuffle_squares::<4>(src, size, first, n, dst),
+            5 => shuffle_squares::<5>(src, size, first, n, dst),
+            6 => shuffle_squares::<6>(src, size, first, n, dst),
+            7 => shuffle_squares::<7>(src, size, first, n, dst),
+            _ => shuffle_squares::<8>(src, size, first, n, dst),
         }
     }
-    strided_out(src, size, n, n / GROUP * GROUP, dst);
+    shuffle_strided(src, size, n, n / GROUP * GROUP, dst);
     Ok(())
 }
 
-/// Puts the bytes back; the inverse of [`encode_into`].
+/// Restores the element order; the inverse of [`encode_into`].
 ///
 /// # Errors
 /// `Codec` when the lengths differ or are not a multiple of `size`.
@@ -60,35 +61,38 @@ pub fn decode_into(src: &[u8], size: usize, dst: &mut [u8]) -> Result<()> {
     decode_range_into(src, size, 0, dst)
 }
 
-/// Puts the bytes of elements back, from element `first` on, as many as `dst` holds.
+/// Restores elements from element `first` on, as many as `dst` holds.
 ///
 /// # Errors
-/// `Codec` when there are not as many, or lengths are not a multiple of `size`.
+/// `Codec` when there are fewer elements, or lengths are not a multiple of `size`.
 pub fn decode_range_into(src: &[u8], size: usize, first: usize, dst: &mut [u8]) -> Result<()> {
     if size == 0 || !src.len().is_multiple_of(size) || !dst.len().is_multiple_of(size) {
         check(src, dst, size)?;
     }
     let (n, count) = (src.len() / size, dst.len() / size);
     if first.checked_add(count).is_none_or(|end| end > n) {
-        return Err(Error::codec("shuffle", format!("{count} elements from {first} on, of {n}")));
+        return Err(Error::codec(
+            "shuffle",
+            format!("elements {first}..+{count} out of range for {n} elements"),
+        ));
     }
-    // From here on rows of the source begin with the first element that is wanted.
+    // From here on, rows of the source begin with the first requested element.
     let src = &src[first..];
     match size {
         1 => dst.copy_from_slice(&src[..count]),
-        2 => weave::<1, 2>(src, &src[n..], dst),
-        4 => fours_back(src, n, dst),
+        2 => interleave::<1, 2>(src, &src[n..], dst),
+        4 => unshuffle_4(src, n, dst),
         _ if size.is_multiple_of(8) => {
-            (0..size).step_by(8).for_each(|byte| eights_back(&src[byte * n..], size, byte, n, dst));
+            (0..size).step_by(8).for_each(|byte| unshuffle_8(&src[byte * n..], size, byte, n, dst));
         }
-        _ => strided_back(src, size, n, dst),
+        _ => unshuffle_strided(src, size, n, dst),
     }
     Ok(())
 }
 
-/// Pieces of `N` bytes of two slices in turn, two of them `M` bytes.
+/// Interleaves pieces of `N` bytes of two slices; a pair is `M` bytes.
 #[inline]
-fn weave<const N: usize, const M: usize>(a: &[u8], b: &[u8], out: &mut [u8]) {
+fn interleave<const N: usize, const M: usize>(a: &[u8], b: &[u8], out: &mut [u8]) {
     let (a, b) = (a.as_chunks::<N>().0, b.as_chunks::<N>().0);
     for ((out, a), b) in out.as_chunks_mut::<M>().0.iter_mut().zip(a).zip(b) {
         out[..N].copy_from_slice(a);
@@ -96,35 +100,35 @@ fn weave<const N: usize, const M: usize>(a: &[u8], b: &[u8], out: &mut [u8]) {
     }
 }
 
-/// Elements of four bytes, from rows that begin `n` bytes apart.
-fn fours_back(src: &[u8], n: usize, dst: &mut [u8]) {
+/// Restores elements of four bytes, from rows that begin `n` bytes apart.
+fn unshuffle_4(src: &[u8], n: usize, dst: &mut [u8]) {
     let mut twos = [[0; 2 * TILE]; 2];
     for (tile, out) in dst.chunks_mut(4 * TILE).enumerate() {
         let row = |b: usize| &src[b * n + tile * TILE..][..out.len() / 4];
         for (i, two) in twos.iter_mut().enumerate() {
-            weave::<1, 2>(row(2 * i), row(2 * i + 1), two);
+            interleave::<1, 2>(row(2 * i), row(2 * i + 1), two);
         }
-        weave::<2, 4>(&twos[0], &twos[1], out);
+        interleave::<2, 4>(&twos[0], &twos[1], out);
     }
 }
 
-/// Eight bytes of each element, from `first` on.
-fn eights_back(src: &[u8], size: usize, first: usize, n: usize, dst: &mut [u8]) {
+/// Restores eight bytes of each element, from byte `first` on.
+fn unshuffle_8(src: &[u8], size: usize, first: usize, n: usize, dst: &mut [u8]) {
     let mut twos = [[0; 2 * TILE]; 4];
     let mut fours = [[0; 4 * TILE]; 2];
     let mut eights = [0; 8 * TILE];
     for (tile, out) in dst.chunks_mut(size * TILE).enumerate() {
         let row = |b: usize| &src[b * n + tile * TILE..][..out.len() / size];
         for (i, two) in twos.iter_mut().enumerate() {
-            weave::<1, 2>(row(2 * i), row(2 * i + 1), two);
+            interleave::<1, 2>(row(2 * i), row(2 * i + 1), two);
         }
         for (i, four) in fours.iter_mut().enumerate() {
-            weave::<2, 4>(&twos[2 * i], &twos[2 * i + 1], four);
+            interleave::<2, 4>(&twos[2 * i], &twos[2 * i + 1], four);
         }
         if size == 8 {
-            weave::<4, 8>(&fours[0], &fours[1], out);
+            interleave::<4, 8>(&fours[0], &fours[1], out);
         } else {
-            weave::<4, 8>(&fours[0], &fours[1], &mut eights);
+            interleave::<4, 8>(&fours[0], &fours[1], &mut eights);
             for (element, eight) in out.chunks_exact_mut(size).zip(eights.as_chunks::<8>().0) {
                 element[first..first + 8].copy_from_slice(eight);
             }
@@ -132,9 +136,9 @@ fn eights_back(src: &[u8], size: usize, first: usize, n: usize, dst: &mut [u8]) 
     }
 }
 
-/// Turns squares of eight words of eight bytes, by exchanging ever smaller squares across the diagonal.
+/// Transposes squares of eight 8-byte words by exchanging ever smaller squares across the diagonal.
 #[inline]
-fn turn(words: &mut [[u64; SQUARES]; 8]) {
+fn transpose_squares(words: &mut [[u64; SQUARES]; 8]) {
     for (shift, mask) in [(32, 0xffff_ffff_u64), (16, 0x0000_ffff_0000_ffff), (8, 0x00ff_00ff_00ff_00ff)] {
         let half = shift / 8;
         for i in (0..8).filter(|i| i & half == 0) {
@@ -146,8 +150,8 @@ fn turn(words: &mut [[u64; SQUARES]; 8]) {
     }
 }
 
-/// Shuffles `C` bytes of elements, from `first` on, as far as elements come in whole groups.
-fn squares_out<const C: usize>(src: &[u8], size: usize, first: usize, n: usize, dst: &mut [u8]) {
+/// Shuffles `C` bytes of each element, from byte `first` on, for all full groups of elements.
+fn shuffle_squares<const C: usize>(src: &[u8], size: usize, first: usize, n: usize, dst: &mut [u8]) {
     for (number, group) in src.chunks_exact(GROUP * size).enumerate() {
         let mut words: [[u64; SQUARES]; 8] = std::array::from_fn(|i| {
             std::array::from_fn(|square| {
@@ -157,7 +161,7 @@ fn squares_out<const C: usize>(src: &[u8], size: usize, first: usize, n: usize, 
                 u64::from_le_bytes(word)
             })
         });
-        turn(&mut words);
+        transpose_squares(&mut words);
         for (b, row) in words.into_iter().take(C).enumerate() {
             let at = (first + b) * n + GROUP * number;
             dst[at..at + GROUP].copy_from_slice(row.map(u64::to_le_bytes).as_flattened());
@@ -165,8 +169,8 @@ fn squares_out<const C: usize>(src: &[u8], size: usize, first: usize, n: usize, 
     }
 }
 
-/// Elements from `first` on, byte by byte.
-fn strided_out(src: &[u8], size: usize, n: usize, first: usize, dst: &mut [u8]) {
+/// Shuffles elements from `first` on, byte by byte.
+fn shuffle_strided(src: &[u8], size: usize, n: usize, first: usize, dst: &mut [u8]) {
     for (tile, elements) in src[first * size..].chunks(TILE * size).enumerate() {
         for b in 0..size {
             let start = b * n + first + tile * TILE;
@@ -176,8 +180,8 @@ fn strided_out(src: &[u8], size: usize, n: usize, first: usize, dst: &mut [u8]) 
     }
 }
 
-/// All elements, byte by byte.
-fn strided_back(src: &[u8], size: usize, n: usize, dst: &mut [u8]) {
+/// Restores all elements, byte by byte.
+fn unshuffle_strided(src: &[u8], size: usize, n: usize, dst: &mut [u8]) {
     for (tile, elements) in dst.chunks_mut(TILE * size).enumerate() {
         for b in 0..size {
             let start = b * n + tile * TILE;
@@ -218,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn odd_lengths_are_refused() {
+    fn lengths_that_are_not_whole_elements_are_rejected() {
         for (len, size) in [(7, 2), (4, 0), (1, 8)] {
             assert!(decode_into(&vec![0; len], size, &mut vec![0; len]).is_err());
             assert!(encode_into(&vec![0; len], size, &mut vec![0; len]).is_err());

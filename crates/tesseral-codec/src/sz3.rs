@@ -1,9 +1,9 @@
 //! SZ3 for arrays of doubles in one dimension, as version 3.3 writes it.
 //!
-//! Each cell is predicted from cells that are known already; the difference is told in steps of twice the allowed error. The
-//! steps are Huffman-coded, cells that no step reaches are stored as they are, and Zstandard comes last. Two predictors:
-//! interpolation between ever closer cells ([`interp`]) and extrapolation from the one or two before ([`lorenzo`]). When
-//! neither pays, Zstandard alone is used.
+//! Each cell is predicted from already decoded cells; the difference is quantized in steps of twice the allowed error. The
+//! steps are Huffman-coded, unpredictable cells are stored verbatim, and Zstandard comes last. Two predictors exist:
+//! interpolation on ever finer grids ([`interp`]) and extrapolation from the one or two preceding cells ([`lorenzo`]). When
+//! neither saves bytes, Zstandard alone is used.
 //!
 //! ```text
 //! stream:  magic u32 │ version u32 │ u64 length │ payload │ settings        all little-endian
@@ -11,7 +11,7 @@
 //!          predictor │ quantizer │ Huffman tree │ u64 steps │ u64 bytes │ bits
 //! ```
 //!
-//! All arithmetic is in the order of the reference, so that its decoder and this one agree to the last bit.
+//! All arithmetic follows the order of operations of the reference, so that both decoders agree to the last bit.
 //!
 //! ```
 //! use tesseral_codec::Contexts;
@@ -40,26 +40,26 @@ use quantizer::{Restore, Steps};
 use settings::{Algorithm, Settings};
 
 const MAGIC: u32 = 0xf342_f310;
-/// 3.3.2, the only version whose bytes are known.
+/// Version 3.3.2, the only supported version.
 const VERSION: u32 = 0x0303_0200;
-/// What trees and settings may take in an uncompressed payload, beside the cells.
+/// The maximum size of trees and settings in an uncompressed payload, in addition to the cells.
 const OVERHEAD: u64 = 4 << 20;
-/// Half the number of steps.
+/// Half the number of quantization steps.
 const RADIUS: i32 = 32768;
 
-/// How far a cell may be off.
+/// The error bound of a cell.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Bound {
-    /// By this much.
+    /// Absolute error.
     Absolute(f64),
-    /// By this part of the difference between the largest and the smallest cell.
+    /// Error relative to the value range.
     Relative(f64),
-    /// So that the ratio of peak signal to noise is about this many decibels.
+    /// Peak signal-to-noise ratio in decibels, approximately.
     Psnr(f64),
 }
 
 impl Bound {
-    /// The bound as a difference, for these cells.
+    /// The absolute error bound for these cells.
     fn absolute(self, cells: &[f64]) -> f64 {
         let range = || {
             let first = cells.first().copied().unwrap_or(0.0);
@@ -70,7 +70,7 @@ impl Bound {
         };
         match self {
             Self::Absolute(bound) => bound,
-            Self::Relative(part) => part * range(),
+            Self::Relative(fraction) => fraction * range(),
             Self::Psnr(decibels) => {
                 let level = decibels + 10.0 * (1.0 - 2.0 / 3.0 * 0.99_f64).log10();
                 range() * 10_f64.powf(level / -20.0)
@@ -83,18 +83,18 @@ fn fault(detail: impl Into<String>) -> Error {
     Error::codec("sz3", detail.into())
 }
 
-/// Takes numbers off the front of a slice.
-struct Reader<'a>(&'a [u8]);
+/// Parses little-endian numbers from the front of a slice.
+struct ByteCursor<'a>(&'a [u8]);
 
-impl<'a> Reader<'a> {
-    fn take(&mut self, n: usize) -> Result<&'a [u8]> {
-        let (front, rest) = self.0.split_at_checked(n).ok_or_else(|| fault("the stream is cut"))?;
+impl<'a> ByteCursor<'a> {
+    fn bytes(&mut self, n: usize) -> Result<&'a [u8]> {
+        let (front, rest) = self.0.split_at_checked(n).ok_or_else(|| fault("truncated stream"))?;
         self.0 = rest;
         Ok(front)
     }
 
     fn array<const N: usize>(&mut self) -> Result<[u8; N]> {
-        let (front, rest) = self.0.split_first_chunk::<N>().ok_or_else(|| fault("the stream is cut"))?;
+        let (front, rest) = self.0.split_first_chunk::<N>().ok_or_else(|| fault("truncated stream"))?;
         self.0 = rest;
         Ok(*front)
     }
@@ -115,58 +115,62 @@ impl<'a> Reader<'a> {
         self.array().map(f64::from_le_bytes)
     }
 
-    /// A number of things of `size` bytes that must still be there.
+    /// Reads the number of items of `size` bytes; the remaining bytes must hold them.
     fn count(&mut self, size: usize) -> Result<usize> {
         let n = self.u64()?;
         let most = (self.0.len() / size) as u64;
         let n = Some(n).filter(|n| *n <= most).and_then(|n| usize::try_from(n).ok());
-        n.ok_or_else(|| fault("more is announced than comes"))
+        n.ok_or_else(|| fault("declared count exceeds the remaining bytes"))
     }
 }
 
-/// A stream's payload and settings.
-fn parts(src: &[u8]) -> Result<(&[u8], Settings)> {
-    let mut reader = Reader(src);
+/// Splits a stream into payload and settings.
+fn split_stream(src: &[u8]) -> Result<(&[u8], Settings)> {
+    let mut reader = ByteCursor(src);
     let (magic, version) = (reader.array().map(u32::from_le_bytes)?, reader.array().map(u32::from_le_bytes)?);
     if magic != MAGIC {
-        return Err(fault("it is not an SZ3 stream"));
+        return Err(fault("not an SZ3 stream: bad magic"));
     }
     if version != VERSION {
         return Err(Error::unsupported(format!("SZ3 streams of version {version:#x}")));
     }
     let len = reader.count(1)?;
-    let payload = reader.take(len)?;
+    let payload = reader.bytes(len)?;
     let settings = Settings::parse(&mut reader)?;
     if !reader.0.is_empty() {
-        return Err(fault("bytes after the settings"));
+        return Err(fault("trailing bytes after the settings"));
     }
     Ok((payload, settings))
 }
 
-/// Whether a stream holds every bit of its cells, as one with a bound of 0 does and one that loss would not make shorter.
+/// Whether a stream is lossless: the bound is 0, or lossy coding would not save bytes.
 ///
 /// # Errors
 /// As [`decode_into`].
 pub fn is_lossless(src: &[u8]) -> Result<bool> {
-    parts(src).map(|(_, settings)| settings.algorithm == Algorithm::Lossless)
+    split_stream(src).map(|(_, settings)| settings.algorithm == Algorithm::Lossless)
 }
 
 /// Decodes a stream into native-endian doubles, which it must fill exactly.
 ///
 /// # Errors
-/// `Codec` when the stream is damaged or holds another number of cells; `Unsupported` for other versions, several dimensions
-/// and predictors that the reference does not use for doubles.
+/// `Codec` when the stream is damaged or holds a different number of cells; `Unsupported` for other versions, several
+/// dimensions and predictors that the reference does not use for doubles.
 pub fn decode_into(src: &[u8], dst: &mut [u8], contexts: &mut Contexts) -> Result<()> {
     let count = dst.len() / 8;
-    let (payload, settings) = parts(src)?;
+    let (payload, settings) = split_stream(src)?;
     if settings.count != count as u64 || !dst.len().is_multiple_of(8) {
-        return Err(fault(format!("expected {} bytes, it says {} doubles", dst.len(), settings.count)));
+        return Err(fault(format!(
+            "expected {} bytes, the stream declares {} doubles",
+            dst.len(),
+            settings.count
+        )));
     }
-    let mut payload = Reader(payload);
+    let mut payload = ByteCursor(payload);
     let inner_len = payload.u64()?;
     if settings.algorithm == Algorithm::Lossless {
         if inner_len != dst.len() as u64 {
-            return Err(fault(format!("expected {} bytes, it says {inner_len}", dst.len())));
+            return Err(fault(format!("expected {} bytes, the payload declares {inner_len}", dst.len())));
         }
         zstd::decode_into(payload.0, dst, contexts)?;
         native(dst);
@@ -174,11 +178,11 @@ pub fn decode_into(src: &[u8], dst: &mut [u8], contexts: &mut Contexts) -> Resul
     }
     let most = 12 * count as u64 + OVERHEAD;
     let Some(inner_len) = usize::try_from(inner_len).ok().filter(|len| *len as u64 <= most) else {
-        return Err(fault(format!("{inner_len} bytes are too many for {count} cells")));
+        return Err(fault(format!("payload of {inner_len} bytes is too large for {count} cells")));
     };
     let mut inner = vec![0; inner_len];
     zstd::decode_into(payload.0, &mut inner, contexts)?;
-    let mut inner = Reader(&inner);
+    let mut inner = ByteCursor(&inner);
     let predictor = match settings.algorithm {
         Algorithm::Interpolation => Predictor::Interpolation(interp::Interpolation::parse(&mut inner)?),
         _ => Predictor::Lorenzo(lorenzo::Lorenzo::parse(&mut inner, &settings)?),
@@ -187,10 +191,10 @@ pub fn decode_into(src: &[u8], dst: &mut [u8], contexts: &mut Contexts) -> Resul
     let tree = huffman::Tree::parse(&mut inner)?;
     let steps = inner.u64()?;
     if steps != count as u64 {
-        return Err(fault(format!("{steps} steps for {count} cells")));
+        return Err(fault(format!("{steps} quantization steps, expected {count}")));
     }
     let bits = inner.count(1)?;
-    let mut symbols = tree.decode(inner.take(bits)?);
+    let mut symbols = tree.decode(inner.bytes(bits)?);
     let mut restore = Restore::new(&quantizer, &mut symbols);
     let mut cells = vec![0.0; count];
     match predictor {
@@ -206,7 +210,7 @@ enum Predictor {
     Lorenzo(lorenzo::Lorenzo),
 }
 
-/// Turns little-endian doubles into this machine's.
+/// Converts little-endian doubles to native byte order.
 fn native(cells: &mut [u8]) {
     if cfg!(target_endian = "big") {
         cells.as_chunks_mut::<8>().0.iter_mut().for_each(|cell| cell.reverse());
@@ -216,17 +220,17 @@ fn native(cells: &mut [u8]) {
 /// Appends the stream of native-endian doubles to `out`.
 ///
 /// # Errors
-/// `InvalidRequest` without cells or for a bound that is negative or not a number.
+/// `InvalidRequest` for an empty array or an error bound that is negative or NaN.
 pub fn encode(cells: &[u8], bound: Bound, out: &mut Vec<u8>, contexts: &mut Contexts) -> Result<()> {
     let (values, rest) = cells.as_chunks::<8>();
     if values.is_empty() || !rest.is_empty() {
-        return Err(Error::invalid("SZ3 takes doubles, at least one"));
+        return Err(Error::invalid("SZ3 requires at least one double"));
     }
     let mut values: Vec<f64> = values.iter().map(|cell| f64::from_ne_bytes(*cell)).collect();
     let count = values.len() as u64;
     let error = bound.absolute(&values);
     if error.is_nan() || error < 0.0 {
-        return Err(Error::invalid(format!("SZ3 with an error of {error}")));
+        return Err(Error::invalid(format!("invalid SZ3 error bound {error}")));
     }
     let mut payload = Vec::new();
     let mut algorithm = Algorithm::Lossless;
@@ -234,7 +238,7 @@ pub fn encode(cells: &[u8], bound: Bound, out: &mut Vec<u8>, contexts: &mut Cont
         payload = lossy(&mut values, error, contexts)?;
         algorithm = Algorithm::Interpolation;
     }
-    // What hardly shrinks may do better without loss.
+    // Barely compressible data may be smaller with lossless coding.
     if payload.is_empty() || payload.len() * 3 > cells.len() {
         let mut plain = cells.to_vec();
         native(&mut plain);
@@ -258,7 +262,7 @@ fn plain_payload(bytes: &[u8], contexts: &mut Contexts) -> Result<Vec<u8>> {
     Ok(out)
 }
 
-/// Predicts by interpolation. The cells become what a reader will see.
+/// Predicts by interpolation. The cells are replaced by their decoded values.
 fn lossy(cells: &mut [f64], error: f64, contexts: &mut Contexts) -> Result<Vec<u8>> {
     let interpolation = interp::Interpolation::default_for(cells.len());
     let mut steps = Steps::new(error, RADIUS);

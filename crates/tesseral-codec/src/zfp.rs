@@ -1,8 +1,8 @@
-//! zfp, for arrays of doubles: blocks of four, each a common exponent and the coefficients of a transform, bit plane by bit
-//! plane, until a budget of bits, planes or error is used up.
+//! zfp for arrays of doubles: blocks of four values, each a common exponent and the coefficients of a transform, coded bit
+//! plane by bit plane until the budget of bits, planes or error is used up.
 //!
-//! The stream has no header: mode and number of cells come from elsewhere. It is made of little-endian 64-bit words. With a
-//! fixed rate every block has the same number of bits, so a run of cells decodes without those before it.
+//! The stream has no header: mode and number of cells are stored elsewhere. It consists of little-endian 64-bit words. With a
+//! fixed rate every block has the same number of bits, so a range of cells decodes without the preceding ones.
 //!
 //! ```
 //! use tesseral_codec::zfp::{self, Mode};
@@ -23,17 +23,17 @@ use zfp_rs::{
     ZfpStreamAlignment,
 };
 
-/// Cells of a block.
+/// Cells per block.
 const BLOCK: u64 = 4;
 
-/// What ends a block.
+/// The limit that ends a block.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Mode {
     /// Bits per cell.
     Rate(f64),
     /// Bit planes; 0 means all.
     Precision(u32),
-    /// The largest error of a cell; 0 means as small as there are bits for.
+    /// The largest absolute error of a cell; 0 means as small as the precision allows.
     Accuracy(f64),
 }
 
@@ -47,23 +47,23 @@ impl Mode {
             Self::Rate(rate) => {
                 let (kind, dims) = (ZfpScalarType::F64, ZfpDimensionality::D1);
                 ZfpConfig::fixed_rate(rate, kind, dims, ZfpStreamAlignment::Unaligned)
-                    .map_err(|_| fault(format!("{rate} bits per cell")))
+                    .map_err(|_| fault(format!("rate of {rate} bits per cell out of range")))
             }
             Self::Precision(planes) => Ok(ZfpConfig::fixed_precision(planes)),
             Self::Accuracy(error) if error >= 0.0 => Ok(ZfpConfig::fixed_accuracy(error)),
-            Self::Accuracy(error) => Err(fault(format!("an error of {error}"))),
+            Self::Accuracy(error) => Err(fault(format!("invalid error bound {error}"))),
         }
     }
 
     /// Checked parameters.
     ///
     /// # Errors
-    /// `Codec` for a rate or error that is negative, not a number or out of range.
+    /// `Codec` for a rate or error bound that is negative, NaN or out of range.
     pub fn check(self) -> Result<Self> {
         self.config().map(|_| self)
     }
 
-    /// Whether runs of cells decode without those before them.
+    /// Whether a range of cells decodes without the preceding ones.
     pub fn seeks(self) -> bool {
         matches!(self, Self::Rate(_))
     }
@@ -77,7 +77,7 @@ pub fn encode(cells: &[u8], mode: Mode, out: &mut Vec<u8>) -> Result<()> {
     let config = mode.config()?;
     let (cells, rest) = cells.as_chunks::<8>();
     if !rest.is_empty() {
-        return Err(fault("the cells are not whole doubles"));
+        return Err(fault("length of the cells is not a multiple of 8"));
     }
     if cells.is_empty() {
         return Ok(());
@@ -96,35 +96,35 @@ pub fn encode(cells: &[u8], mode: Mode, out: &mut Vec<u8>) -> Result<()> {
 /// Decodes a whole stream into native-endian doubles.
 ///
 /// # Errors
-/// `Codec` when the stream ends early or bytes follow it.
+/// `Codec` when the stream is truncated or has trailing bytes.
 pub fn decode_into(src: &[u8], mode: Mode, dst: &mut [u8]) -> Result<()> {
     let used = decode(src, mode, dst)?;
     if used != src.len() {
-        return Err(fault(format!("the cells end at byte {used} of {}", src.len())));
+        return Err(fault(format!("trailing bytes: the cells end at byte {used} of {}", src.len())));
     }
     Ok(())
 }
 
-/// Decodes cells from number `first` on out of `total`; with a mode that [seeks](Mode::seeks) none but those of a few blocks
-/// before them.
+/// Decodes the cells from `first` on of `total`; in a mode that [seeks](Mode::seeks), only a few preceding blocks are decoded
+/// as well.
 ///
 /// # Errors
 /// As [`decode_into`]; `InvalidRequest` for cells beyond `total`.
 pub fn decode_range(src: &[u8], mode: Mode, total: u64, first: u64, dst: &mut [u8]) -> Result<()> {
     let count = (dst.len() / 8) as u64;
-    let beyond = || Error::invalid(format!("{count} cells at {first} of {total}"));
+    let beyond = || Error::invalid(format!("cells {first}..+{count} out of range for {total} cells"));
     first.checked_add(count).filter(|end| *end <= total).ok_or_else(beyond)?;
     if count == 0 {
         return Ok(());
     }
     let (mut skip, mut src) = (0, src);
     if mode.seeks() {
-        // Blocks begin at a word every so many: from there the rest is a stream of its own.
+        // Blocks begin at a word boundary at regular intervals; from there the remainder is a stream of its own.
         let bits = u64::from(mode.config()?.max_bits());
         let step = 64 >> bits.trailing_zeros().min(6);
         let blocks = first / BLOCK / step * step;
         let start = blocks.checked_mul(bits).and_then(|bits| usize::try_from(bits / 8).ok());
-        src = start.and_then(|start| src.get(start..)).ok_or_else(|| fault("the stream is cut"))?;
+        src = start.and_then(|start| src.get(start..)).ok_or_else(|| fault("truncated stream"))?;
         skip = blocks * BLOCK;
     }
     let lead = usize::try_from(first - skip).ok().and_then(|n| n.checked_mul(8));
@@ -135,12 +135,16 @@ pub fn decode_range(src: &[u8], mode: Mode, total: u64, first: u64, dst: &mut [u
     Ok(())
 }
 
-/// Decodes cells from the start of a stream; gives the bytes used.
+/// Decodes cells from the start of a stream; returns the number of bytes used.
 fn decode(src: &[u8], mode: Mode, dst: &mut [u8]) -> Result<usize> {
     let config = mode.config()?;
     let (words, rest) = src.as_chunks::<8>();
     if !rest.is_empty() || !dst.len().is_multiple_of(8) {
-        return Err(fault(format!("{} bytes into {} are not whole words", src.len(), dst.len())));
+        return Err(fault(format!(
+            "{} source and {} destination bytes are not whole words",
+            src.len(),
+            dst.len()
+        )));
     }
     let count = dst.len() / 8;
     if count == 0 {
@@ -148,15 +152,15 @@ fn decode(src: &[u8], mode: Mode, dst: &mut [u8]) -> Result<usize> {
     }
     // A block has at least one bit.
     if count.div_ceil(4) > src.len().saturating_mul(8) {
-        return Err(fault(format!("{} bytes cannot hold {count} cells", src.len())));
+        return Err(fault(format!("truncated stream: {} bytes cannot hold {count} cells", src.len())));
     }
     let words: Vec<u64> = words.iter().map(|word| u64::from_le_bytes(*word)).collect();
     let mut stream = ZfpBitStreamRef::from_words(&words);
     let mut run = |cells: &mut [f64]| -> Result<usize> {
         let mut field = ZfpFieldMut::new(cells, count).map_err(|e| Error::codec("zfp", e))?;
         let used = stream.decompress(&config, &mut field).map_err(|e| Error::codec("zfp", e))?;
-        // Padding that is not there is not missed by the library.
-        if used > src.len() { Err(fault("the stream is cut")) } else { Ok(used) }
+        // The library does not notice missing padding.
+        if used > src.len() { Err(fault("truncated stream")) } else { Ok(used) }
     };
     if let Ok(cells) = bytemuck::try_cast_slice_mut(dst) {
         return run(cells);
@@ -192,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn runs_are_parts_of_the_whole() {
+    fn ranges_equal_slices_of_the_full_decode() {
         for mode in MODES {
             for n in [0, 1, 3, 4, 5, 257, 1000] {
                 let stream = packed(&cells(n), mode);
@@ -211,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn the_error_is_kept_to() {
+    fn errors_stay_within_the_bound() {
         let src = cells(5000);
         let mut back = vec![0; src.len()];
         decode_into(&packed(&src, Mode::Accuracy(0.01)), Mode::Accuracy(0.01), &mut back).unwrap();
@@ -221,14 +225,14 @@ mod tests {
     }
 
     #[test]
-    fn cuts_and_other_lengths_are_refused() {
+    fn truncation_and_wrong_lengths_are_rejected() {
         for mode in MODES {
             let stream = packed(&cells(300), mode);
             let mut back = vec![0; 2400];
             for len in 0..stream.len() {
                 assert!(decode_into(&stream[..len], mode, &mut back).is_err(), "{mode:?} {len}");
             }
-            // A block of zeros is one bit, so only more blocks than the last word has bits are missed for sure.
+            // A block of zeros takes one bit, so only more blocks than the last word has bits are certain to be missing.
             assert!(decode_into(&stream, mode, &mut vec![0; 2400 + 8 * 256]).is_err(), "{mode:?}");
             assert!(decode_into(&stream, mode, &mut vec![0; 1200]).is_err(), "{mode:?}");
             assert!(decode_into(&stream, mode, &mut [0; 12]).is_err());

@@ -8,10 +8,10 @@ use zstd_safe::{CCtx, CParameter, DCtx};
 
 use crate::Contexts;
 
-/// What libzstd itself takes when asked for level 0.
+/// The level libzstd uses for level 0.
 pub const DEFAULT_LEVEL: i32 = 3;
 
-/// A compressor and a decompressor, made when first used.
+/// A compressor and a decompressor, created on first use.
 #[derive(Default)]
 pub(crate) struct Context {
     encoder: Option<(CCtx<'static>, i32)>,
@@ -29,9 +29,7 @@ pub fn decode_into(src: &[u8], dst: &mut [u8], contexts: &mut Contexts) -> Resul
     let expected = dst.len();
     match decoder.decompress(dst, src) {
         Ok(written) if written == expected => Ok(()),
-        Ok(written) => {
-            Err(Error::codec("zstd", format!("expected {expected} bytes, the stream holds {written}")))
-        }
+        Ok(written) => Err(Error::codec("zstd", format!("expected {expected} bytes, decoded {written}"))),
         Err(code) => {
             let name = zstd_safe::get_error_name(code);
             Err(Error::codec("zstd", format!("{name}, decoding {} bytes into {expected}", src.len())))
@@ -42,23 +40,23 @@ pub fn decode_into(src: &[u8], dst: &mut [u8], contexts: &mut Contexts) -> Resul
 /// Appends one frame holding `src` to `out`.
 ///
 /// # Errors
-/// `Codec` when libzstd refuses, which for a valid level it does only without memory.
+/// `Codec` when libzstd fails; for a valid level that happens only when memory runs out.
 pub fn encode(src: &[u8], level: i32, out: &mut Vec<u8>, contexts: &mut Contexts) -> Result<()> {
-    let refuse = |code| Error::codec("zstd", zstd_safe::get_error_name(code));
+    let zstd_error = |code| Error::codec("zstd", zstd_safe::get_error_name(code));
     let encoder = match &mut contexts.zstd.encoder {
         Some((encoder, with)) if *with == level => encoder,
         slot => {
             let mut encoder = CCtx::create();
-            encoder.set_parameter(CParameter::CompressionLevel(level)).map_err(refuse)?;
+            encoder.set_parameter(CParameter::CompressionLevel(level)).map_err(zstd_error)?;
             &mut slot.insert((encoder, level)).0
         }
     };
     let start = out.len() as u64;
     out.reserve(zstd_safe::compress_bound(src.len()));
-    // Behind what is there, into memory that nothing was written to before.
+    // Compressed directly into the unwritten spare capacity of `out`.
     let mut spare = Cursor::new(mem::take(out));
     spare.set_position(start);
-    let written = encoder.compress2(&mut spare, src).map_err(refuse);
+    let written = encoder.compress2(&mut spare, src).map_err(zstd_error);
     *out = spare.into_inner();
     written.map(drop)
 }
@@ -94,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn every_truncation_is_refused() {
+    fn every_truncation_is_rejected() {
         let data: Vec<u8> = (0..4000_u32).flat_map(|i| (i * i).to_le_bytes()).collect();
         let packed = frame(&data);
         let mut contexts = Contexts::default();

@@ -1,4 +1,4 @@
-//! The body of the fuzz target `codec` on streams of every codec, changed a little, thousands of times.
+//! Runs the body of the fuzz target `codec` on thousands of mutated streams of every codec.
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
 #![cfg(feature = "zfp")]
 
@@ -7,7 +7,7 @@ mod codec;
 
 use tesseral_codec::{Contexts, aec, bitset, blosc2, lz4, sz3, zfp, zstd};
 
-/// One good input per codec: the bytes that choose, then a stream.
+/// One valid input per codec: the selector bytes, then a stream.
 fn seeds() -> Vec<Vec<u8>> {
     let mut contexts = Contexts::default();
     let len = 1600_usize;
@@ -56,7 +56,7 @@ fn seeds() -> Vec<Vec<u8>> {
     for kind in 11..codec::KINDS {
         for c in 0..16 {
             push(head(kind, c | 0xf0), &mut |out| {
-                // One chunk, unfiltered: what filters make of it is theirs to refuse.
+                // One unfiltered chunk; filters may reject it.
                 out.extend_from_slice(&1_u64.to_le_bytes());
                 for n in [1600_u32, 200, 40] {
                     out.extend_from_slice(&n.to_le_bytes());
@@ -69,7 +69,7 @@ fn seeds() -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn changed_streams_never_panic() {
+fn mutated_streams_never_panic() {
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
     let mut next = move || {
         state ^= state << 13;
@@ -80,20 +80,20 @@ fn changed_streams_never_panic() {
     for seed in seeds() {
         codec::exercise(&seed);
         for _ in 0..150 {
-            let mut bent = seed.clone();
+            let mut mutated = seed.clone();
             for _ in 0..=next() % 4 {
-                let at = 4 + next() as usize % (bent.len() - 4).max(1);
-                if let Some(byte) = bent.get_mut(at) {
+                let at = 4 + next() as usize % (mutated.len() - 4).max(1);
+                if let Some(byte) = mutated.get_mut(at) {
                     *byte = next() as u8;
                 }
             }
             if next() % 5 == 0 {
-                bent.truncate(next() as usize % bent.len());
+                mutated.truncate(next() as usize % mutated.len());
             }
-            codec::exercise(&bent);
+            codec::exercise(&mutated);
         }
     }
-    // And bytes that were nothing before.
+    // Random bytes.
     for _ in 0..3000 {
         let len = next() as usize % 300;
         let noise: Vec<u8> = (0..len).map(|_| next() as u8).collect();
@@ -101,9 +101,9 @@ fn changed_streams_never_panic() {
     }
 }
 
-/// `szip_difference_beyond_range`: a difference larger than the samples' range made the one after it overflow.
+/// `szip_difference_beyond_range`: a difference larger than the sample range made the next one overflow.
 #[test]
-fn what_was_found_stays_mended() {
+fn corpus_inputs_never_panic() {
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/codec");
     let files: Vec<_> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     assert!(files.iter().any(|path| path.ends_with("szip_difference_beyond_range")));

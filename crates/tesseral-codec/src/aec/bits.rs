@@ -1,24 +1,24 @@
-//! Bits, most significant first.
+//! Bit streams, most significant bit first.
 
 use tesseral_core::{Error, Result};
 
-/// Takes bits from a slice. It knows nothing but where it is: every read loads the eight bytes there, so that reads do not
-/// wait for one another.
+/// Reads bits from a slice. The only state is the position: every read loads the eight bytes there, so that consecutive reads
+/// are independent.
 #[derive(Clone, Debug)]
 pub(super) struct BitReader<'a> {
     src: &'a [u8],
     bit: usize,
 }
 
-fn short() -> Error {
-    Error::codec("szip", "the stream ends inside a block")
+fn truncated() -> Error {
+    Error::codec("szip", "truncated stream: unexpected end inside a block")
 }
 
 impl<'a> BitReader<'a> {
-    /// Starts at a bit of the slice.
+    /// A reader that starts at a bit of the slice.
     pub(super) fn at(src: &'a [u8], bit: u64) -> Result<Self> {
         let bit = usize::try_from(bit).ok().filter(|bit| bit.div_ceil(8) <= src.len());
-        Ok(Self { src, bit: bit.ok_or_else(short)? })
+        Ok(Self { src, bit: bit.ok_or_else(truncated)? })
     }
 
     /// The position in bits.
@@ -26,12 +26,12 @@ impl<'a> BitReader<'a> {
         self.bit as u64
     }
 
-    /// Bits that are left.
+    /// The number of remaining bits.
     fn left(&self) -> usize {
         self.src.len() * 8 - self.bit
     }
 
-    /// Eight bytes from `at` on, zeros where there are none.
+    /// Eight bytes from `at` on, padded with zeros.
     #[inline]
     fn word(&self, at: usize) -> u64 {
         if let Some(word) = self.src.get(at..at + 8).and_then(|w| w.first_chunk::<8>()) {
@@ -43,7 +43,7 @@ impl<'a> BitReader<'a> {
         u64::from_be_bytes(word)
     }
 
-    /// The `n` bits at a place, 1 to 32.
+    /// The `n` bits at a position, 1 to 32.
     #[inline]
     fn peek(&self, bit: usize, n: u32) -> u32 {
         #[allow(clippy::cast_possible_truncation)]
@@ -58,14 +58,14 @@ impl<'a> BitReader<'a> {
             return Ok(0);
         }
         if self.left() < n as usize {
-            return Err(short());
+            return Err(truncated());
         }
         let value = self.peek(self.bit, n);
         self.bit += n as usize;
         Ok(value)
     }
 
-    /// Numbers of `n` bits each, below what `out` holds: each becomes `out << n | number`.
+    /// Reads numbers of `n` bits into the low bits of `out`: each element becomes `element << n | number`.
     #[inline]
     pub(super) fn read_below(&mut self, n: u32, out: &mut [u32]) -> Result<()> {
         if n == 0 {
@@ -73,11 +73,11 @@ impl<'a> BitReader<'a> {
         }
         let bits = out.len() * n as usize;
         if self.left() < bits {
-            return Err(short());
+            return Err(truncated());
         }
         let mut bit = self.bit;
         for number in out {
-            // Nothing stays of what was there when `n` is 32.
+            // No previous bits remain when `n` is 32.
             *number = number.checked_shl(n).unwrap_or(0) | self.peek(bit, n);
             bit += n as usize;
         }
@@ -85,7 +85,7 @@ impl<'a> BitReader<'a> {
         Ok(())
     }
 
-    /// The number of zeros before the next one, which is taken too.
+    /// The number of zeros before the next 1 bit, which is consumed too.
     #[inline]
     pub(super) fn unary(&mut self) -> Result<u32> {
         let mut number = [0];
@@ -93,11 +93,11 @@ impl<'a> BitReader<'a> {
         Ok(number[0])
     }
 
-    /// As many numbers in unary. A word of bits is reversed once; then the ones in it are found from the low end, which takes
-    /// two steps each that depend on one another.
+    /// Reads `out.len()` unary numbers. A word of bits is reversed once; its 1 bits are then found from the low end, with two
+    /// dependent instructions each.
     #[inline]
     pub(super) fn unary_into(&mut self, out: &mut [u32]) -> Result<()> {
-        // The bit after the last one.
+        // The bit after the last 1 bit.
         let mut last = self.bit;
         let mut bit = self.bit;
         let mut numbers = out.iter_mut();
@@ -106,12 +106,12 @@ impl<'a> BitReader<'a> {
             let at = bit / 8;
             let mut word = self.word(at).reverse_bits() >> (bit % 8);
             while word != 0 {
-                let one = bit + word.trailing_zeros() as usize;
+                let set_bit = bit + word.trailing_zeros() as usize;
                 #[allow(clippy::cast_possible_truncation)]
                 {
-                    *number = (one - last) as u32;
+                    *number = (set_bit - last) as u32;
                 }
-                last = one + 1;
+                last = set_bit + 1;
                 word &= word - 1;
                 let Some(next) = numbers.next() else {
                     self.bit = last;
@@ -120,22 +120,22 @@ impl<'a> BitReader<'a> {
                 number = next;
             }
             bit = (at + 8) * 8;
-            // A count beyond 32 bits is no sample's, however long the stream.
+            // A count beyond 32 bits belongs to no valid sample, however long the stream.
             if at + 8 >= self.src.len() || bit - last > u32::MAX as usize {
-                return Err(short());
+                return Err(truncated());
             }
         }
     }
 
-    /// Passes over `n` bits.
-    pub(super) fn pass(&mut self, n: u64) -> Result<()> {
-        let n = usize::try_from(n).ok().filter(|n| *n <= self.left()).ok_or_else(short)?;
+    /// Skips `n` bits.
+    pub(super) fn skip(&mut self, n: u64) -> Result<()> {
+        let n = usize::try_from(n).ok().filter(|n| *n <= self.left()).ok_or_else(truncated)?;
         self.bit += n;
         Ok(())
     }
 
-    /// Passes over `n` ones and all zeros before them: as many numbers in unary.
-    pub(super) fn pass_unary(&mut self, mut n: u32) -> Result<()> {
+    /// Skips `n` unary numbers: `n` 1 bits and all zeros before them.
+    pub(super) fn skip_unary(&mut self, mut n: u32) -> Result<()> {
         let mut bit = self.bit;
         while n > 0 {
             let at = bit / 8;
@@ -151,7 +151,7 @@ impl<'a> BitReader<'a> {
             n -= ones;
             bit = (at + 8) * 8;
             if at + 8 >= self.src.len() {
-                return Err(short());
+                return Err(truncated());
             }
         }
         Ok(())
@@ -177,7 +177,7 @@ impl<'a> BitWriter<'a> {
         (self.out.len() - self.start) as u64 * 8 + u64::from(self.have)
     }
 
-    /// Writes the low `n` bits of a value that has no others, at most 32.
+    /// Writes the low `n` bits of a value, at most 32; the higher bits must be zero.
     #[inline]
     pub(super) fn put(&mut self, value: u32, n: u32) {
         self.acc = self.acc << n | u64::from(value);
@@ -189,7 +189,7 @@ impl<'a> BitWriter<'a> {
         }
     }
 
-    /// Writes zeros and a one.
+    /// Writes `zeros` 0 bits and a 1 bit.
     #[inline]
     pub(super) fn put_unary(&mut self, mut zeros: u32) {
         while zeros >= 31 {
@@ -199,7 +199,7 @@ impl<'a> BitWriter<'a> {
         self.put(1, zeros + 1);
     }
 
-    /// Fills the last byte with zeros.
+    /// Pads the last byte with zeros.
     pub(super) fn finish(mut self) {
         while self.have >= 8 {
             self.have -= 8;

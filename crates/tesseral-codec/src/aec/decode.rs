@@ -1,23 +1,23 @@
-//! From the stream to samples.
+//! Decoding a stream into samples.
 
 use tesseral_core::{Error, Result};
 
 use super::bits::BitReader;
 use super::{MSB, PREPROCESS, Params, SEGMENT, SIGNED};
 
-/// Decodes a whole stream; `dst` says how many samples it holds.
+/// Decodes a complete stream; the length of `dst` determines the number of samples.
 ///
 /// # Errors
-/// `Codec` when the stream is damaged or ends early, or bytes follow it.
+/// `Codec` when the stream is damaged, truncated or has trailing bytes.
 pub fn decode_into(src: &[u8], params: &Params, dst: &mut [u8]) -> Result<()> {
-    check_end(src, Reader::new(params).decode(src, 0, dst)?)
+    check_end(src, Decoder::new(params).decode(src, 0, dst)?)
 }
 
-/// Decodes samples from number `first` on out of `total`, and no RSI beside those that hold them. The first of these begins at
-/// `bit`, which an [`Index`](super::Index) knows.
+/// Decodes the samples from `first` on of `total`, and no RSI other than those that hold them. The first of these begins at
+/// `bit`, which an [`Index`](super::Index) finds.
 ///
 /// # Errors
-/// `Codec` when the stream is damaged, or bytes follow its last sample; `InvalidRequest` when `dst` does not fit the samples.
+/// `Codec` when the stream is damaged or has trailing bytes; `InvalidRequest` when `dst` does not fit the samples.
 pub fn decode_range(
     src: &[u8],
     params: &Params,
@@ -30,65 +30,68 @@ pub fn decode_range(
     let end = first.checked_add((dst.len() / size) as u64).filter(|end| *end <= total);
     let (Some(end), true) = (end, dst.len().is_multiple_of(size)) else {
         return Err(Error::invalid(format!(
-            "{} bytes are no room for samples {first} of {total}",
+            "output of {} bytes does not fit the samples from {first} on of {total}",
             dst.len()
         )));
     };
     if end == first {
         return Ok(());
     }
-    let mut reader = Reader::new(params);
-    // The first RSI may begin before the samples: it is decoded aside, as far as it is wanted.
+    let mut decoder = Decoder::new(params);
+    // The first RSI may begin before the requested samples: it is decoded into a temporary buffer.
     #[allow(clippy::cast_possible_truncation)]
     let lead = (first % params.interval() as u64) as usize * size;
     let mut rest = dst;
     if lead > 0 {
         let head = rest.len().min(params.interval() * size - lead);
         let mut aside = vec![0; lead + head];
-        bit = reader.decode(src, bit, &mut aside)?;
+        bit = decoder.decode(src, bit, &mut aside)?;
         let (front, behind) = rest.split_at_mut(head);
         front.copy_from_slice(&aside[lead..]);
         rest = behind;
     }
-    bit = reader.decode(src, bit, rest)?;
+    bit = decoder.decode(src, bit, rest)?;
     if end == total { check_end(src, bit) } else { Ok(()) }
 }
 
-/// Nothing follows the last sample.
+/// Rejects trailing bytes after the last sample.
 fn check_end(src: &[u8], bit: u64) -> Result<()> {
     if bit.div_ceil(8) == src.len() as u64 {
         return Ok(());
     }
-    Err(fault(format!("the samples end at bit {bit} of {} bytes", src.len())))
+    Err(fault(format!("trailing bytes: the samples end at bit {bit} of {} bytes", src.len())))
 }
 
 pub(super) fn fault(detail: impl Into<String>) -> Error {
     Error::codec("szip", detail.into())
 }
 
-/// Decodes streams of one kind; keeps the buffer between calls.
+/// A decoder for streams with the same parameters; its buffer is reused between calls.
 #[derive(Debug)]
-pub struct Reader {
+pub struct Decoder {
     params: Params,
     /// Mapped differences of one block.
     mapped: Vec<u32>,
 }
 
-impl Reader {
-    /// A reader of streams with these parameters.
+impl Decoder {
+    /// A decoder for streams with these parameters.
     pub fn new(params: &Params) -> Self {
         Self { params: *params, mapped: vec![0; params.block as usize] }
     }
 
-    /// Decodes as many samples as `dst` holds from an RSI that begins at `bit`; gives the bit after them.
+    /// Decodes as many samples as `dst` holds from an RSI that begins at `bit`; returns the bit after them.
     ///
     /// # Errors
-    /// `Codec` when the stream is damaged or ends early, or `dst` does not hold whole samples.
+    /// `Codec` when the stream is damaged or truncated, or `dst` does not hold whole samples.
     pub fn decode(&mut self, src: &[u8], bit: u64, dst: &mut [u8]) -> Result<u64> {
         let params = self.params;
         let size = params.sample_size();
         if !dst.len().is_multiple_of(size) {
-            return Err(fault(format!("{} bytes are not whole samples of {size}", dst.len())));
+            return Err(fault(format!(
+                "output of {} bytes is not a multiple of the sample size {size}",
+                dst.len()
+            )));
         }
         let mut bits = BitReader::at(src, bit)?;
         for interval in dst.chunks_mut(params.interval() * size) {
@@ -125,13 +128,13 @@ impl Reader {
         let mut rest = dst;
         while b < blocks {
             let run = match self.block(bits, b, blocks, &mut restore)? {
-                Found::Mapped => {
+                BlockKind::Mapped => {
                     let (front, behind) = rest.split_at_mut((block * N).min(rest.len()));
                     restore.mapped(&self.mapped, b == 0, front.as_chunks_mut().0, bytes);
                     rest = behind;
                     1
                 }
-                Found::Zeros(run) => {
+                BlockKind::Zeros(run) => {
                     let (front, behind) = rest.split_at_mut((run * block * N).min(rest.len()));
                     front.as_chunks_mut().0.fill(bytes(restore.current()));
                     rest = behind;
@@ -143,7 +146,7 @@ impl Reader {
         Ok(())
     }
 
-    /// Reads block `b` of those wanted.
+    /// Reads block `b` of the requested blocks.
     #[inline]
     fn block(
         &mut self,
@@ -151,7 +154,7 @@ impl Reader {
         b: usize,
         blocks: usize,
         restore: &mut Restore,
-    ) -> Result<Found> {
+    ) -> Result<BlockKind> {
         let params = &self.params;
         let (n, id_len) = (params.bits, params.id_len());
         let with_ref = params.has(PREPROCESS) && b == 0;
@@ -163,7 +166,7 @@ impl Reader {
                 restore.begin(bits.read(n)?);
             }
             if !extension {
-                return zero_run(bits, b, params.rsi, blocks).map(Found::Zeros);
+                return zero_run(bits, b, params.rsi, blocks).map(BlockKind::Zeros);
             }
             second_extension(bits, out, with_ref)?;
         } else if id == (1 << id_len) - 1 {
@@ -172,7 +175,7 @@ impl Reader {
             if with_ref {
                 restore.begin(std::mem::take(&mut out[0]));
             }
-            return Ok(Found::Mapped);
+            return Ok(BlockKind::Mapped);
         } else {
             if with_ref {
                 restore.begin(bits.read(n)?);
@@ -182,35 +185,35 @@ impl Reader {
             bits.unary_into(own)?;
             let most = params.mask() >> (id - 1);
             if own.iter().fold(0, |highest, high| highest.max(*high)) > most {
-                return Err(fault(format!("a sample of more than {n} bits")));
+                return Err(fault(format!("sample exceeds {n} bits")));
             }
             bits.read_below(id - 1, own)?;
-            return Ok(Found::Mapped);
+            return Ok(BlockKind::Mapped);
         }
         if out.iter().any(|d| *d > params.mask()) {
-            return Err(fault(format!("a sample of more than {n} bits")));
+            return Err(fault(format!("sample exceeds {n} bits")));
         }
-        Ok(Found::Mapped)
+        Ok(BlockKind::Mapped)
     }
 }
 
-/// What a block turned out to be.
-enum Found {
-    /// Its samples are in the buffer.
+/// The kind of a decoded block.
+enum BlockKind {
+    /// The samples are in the buffer.
     Mapped,
-    /// It and some after it hold no differences.
+    /// The first of a run of blocks without differences.
     Zeros(usize),
 }
 
-/// Turns mapped differences into samples, along one RSI.
+/// Converts mapped differences to samples along one RSI.
 struct Restore {
     predicts: bool,
-    /// The sample before, moved to 0..=most.
+    /// The previous sample, shifted to 0..=most.
     last: u32,
     most: u32,
-    /// Signed samples are moved to 0..=most, where the same rule holds.
+    /// The shift of signed samples to 0..=most, where the same rule applies.
     bias: u32,
-    /// Containers wider than the sample carry its sign.
+    /// Containers wider than the sample are sign-extended.
     shift: u32,
 }
 
@@ -229,13 +232,13 @@ impl Restore {
         ((x << self.shift) as i32 >> self.shift) as u32
     }
 
-    /// What a difference of 0 gives.
+    /// The sample that a difference of 0 gives.
     fn current(&self) -> u32 {
         if self.predicts { self.container(self.last ^ self.bias) } else { 0 }
     }
 
-    /// Writes the samples of a block, as far as there is room: what the filling of the last block added is dropped. Almost
-    /// always a difference is small and takes the first way, where it is odd for steps down and even for steps up.
+    /// Writes the samples of a block that fit in the output: padding of the last block is dropped. Most differences are small and
+    /// take the first branch, where odd values are steps down and even values steps up.
     #[inline]
     fn mapped<const N: usize>(
         &mut self,
@@ -259,7 +262,7 @@ impl Restore {
             last = if d / 2 < theta || u64::from(d) <= 2 * u64::from(theta) {
                 last.wrapping_add(d >> 1 ^ (d & 1).wrapping_neg())
             } else if below <= above {
-                // Everything below is used up: what is left counts upwards from `theta`. Damage may say more than there is.
+                // The range below is exhausted: the remainder counts upwards from `theta`. In a damaged stream it may exceed the range.
                 d & self.most
             } else {
                 self.most.wrapping_sub(d) & self.most
@@ -270,7 +273,7 @@ impl Restore {
     }
 }
 
-/// Pairs of which the sum and the second are in one number.
+/// Decodes pairs, each coded as one number that combines the sum and the second element.
 fn second_extension(bits: &mut BitReader<'_>, out: &mut [u32], with_ref: bool) -> Result<()> {
     for (i, pair) in out.chunks_exact_mut(2).enumerate() {
         let m = u64::from(bits.unary()?);
@@ -280,19 +283,19 @@ fn second_extension(bits: &mut BitReader<'_>, out: &mut [u32], with_ref: bool) -
         #[allow(clippy::cast_possible_truncation)]
         pair.copy_from_slice(&[(s - second) as u32, second as u32]);
         if with_ref && i == 0 && pair[0] != 0 {
-            return Err(fault("a reference sample differs from itself"));
+            return Err(fault("invalid difference for a reference sample"));
         }
     }
     Ok(())
 }
 
-/// How many zero blocks a run has, when block `b` is its first; at most those that are wanted.
+/// The length of a run of zero blocks that begins with block `b`, at most the requested blocks.
 fn zero_run(bits: &mut BitReader<'_>, b: usize, rsi: u32, blocks: usize) -> Result<usize> {
-    run_of(bits.unary()?, b, rsi).map(|run| run.min(blocks - b))
+    zero_blocks(bits.unary()?, b, rsi).map(|run| run.min(blocks - b))
 }
 
-/// How many zero blocks a number stands for, when block `b` is the first of them.
-pub(super) fn run_of(number: u32, b: usize, rsi: u32) -> Result<usize> {
+/// The number of zero blocks that a run code encodes, when block `b` is the first of them.
+pub(super) fn zero_blocks(number: u32, b: usize, rsi: u32) -> Result<usize> {
     let (rsi, segment) = (rsi as usize, SEGMENT as usize);
     let left = rsi - b;
     let run = match number as usize + 1 {
@@ -301,7 +304,7 @@ pub(super) fn run_of(number: u32, b: usize, rsi: u32) -> Result<usize> {
         z => z,
     };
     if run > left {
-        return Err(fault(format!("a run of {run} zero blocks where {left} are left")));
+        return Err(fault(format!("run of {run} zero blocks exceeds the {left} remaining blocks")));
     }
     Ok(run)
 }

@@ -1,18 +1,21 @@
-//! From samples to the stream. Choices are made as the reference library makes them, so that bytes agree.
+//! Encoding samples. All choices follow the reference library, so that the bytes are identical.
 
 use tesseral_core::{Error, Result};
 
 use super::bits::BitWriter;
 use super::{MSB, PREPROCESS, Params, SEGMENT};
 
-/// Appends the stream of `src` to `out`; gives the bit at which each RSI begins.
+/// Appends the stream of `src` to `out`; returns the bit at which each RSI begins.
 ///
 /// # Errors
-/// `Codec` when `src` does not hold whole samples, or a sample has more bits than the parameters say.
+/// `Codec` when `src` does not hold whole samples, or a sample exceeds the declared width.
 pub fn encode(src: &[u8], params: &Params, out: &mut Vec<u8>) -> Result<Vec<u64>> {
     let size = params.sample_size();
     if !src.len().is_multiple_of(size) {
-        return Err(Error::codec("szip", format!("{} bytes are not whole samples of {size}", src.len())));
+        return Err(Error::codec(
+            "szip",
+            format!("input of {} bytes is not a multiple of the sample size {size}", src.len()),
+        ));
     }
     let block = params.block as usize;
     let mut offsets = Vec::with_capacity((src.len() / size).div_ceil(params.interval()));
@@ -21,7 +24,7 @@ pub fn encode(src: &[u8], params: &Params, out: &mut Vec<u8>) -> Result<Vec<u64>
     for interval in src.chunks(params.interval() * size) {
         samples.clear();
         load(params, interval, &mut samples)?;
-        // The last block is filled with its last sample.
+        // The last block is padded with its last sample.
         let last = samples.last().copied().unwrap_or_default();
         samples.resize(samples.len().next_multiple_of(block), last);
         offsets.push(writer.bits.position());
@@ -32,7 +35,7 @@ pub fn encode(src: &[u8], params: &Params, out: &mut Vec<u8>) -> Result<Vec<u64>
     Ok(offsets)
 }
 
-/// Reads samples; all bits beyond the sample's own must repeat its sign or be zero.
+/// Loads samples; all bits above the sample width must repeat the sign or be zero.
 fn load(params: &Params, src: &[u8], samples: &mut Vec<u32>) -> Result<()> {
     match (params.sample_size(), params.has(MSB)) {
         (1, _) => samples.extend(src.iter().map(|byte| u32::from(*byte))),
@@ -56,14 +59,14 @@ fn load(params: &Params, src: &[u8], samples: &mut Vec<u32>) -> Result<()> {
         let x = *sample;
         let extended = if x & sign != 0 { x | !mask & container } else { x & mask };
         if x != extended {
-            return Err(Error::codec("szip", format!("sample {x:#x} has more than {} bits", params.bits)));
+            return Err(Error::codec("szip", format!("sample {x:#x} exceeds {} bits", params.bits)));
         }
         *sample = x & mask;
     }
     Ok(())
 }
 
-/// Replaces samples by mapped differences; gives the reference sample. See [`Reader`](super::Reader) for the inverse.
+/// Replaces samples by mapped differences; returns the reference sample. See [`Decoder`](super::Decoder) for the inverse.
 fn map(params: &Params, samples: &mut [u32]) -> u32 {
     let (most, bias) = (params.mask(), params.bias());
     let first = samples.first().copied().unwrap_or_default();
@@ -86,7 +89,7 @@ fn map(params: &Params, samples: &mut [u32]) -> u32 {
 struct Writer<'a> {
     params: Params,
     bits: BitWriter<'a>,
-    /// Where the next search for a split begins: the result of the last one.
+    /// Start of the next split search: the result of the previous one.
     k: u32,
 }
 
@@ -96,7 +99,7 @@ impl Writer<'_> {
         let block = self.params.block as usize;
         let preprocess = self.params.has(PREPROCESS);
         let blocks = mapped.len() / block;
-        // Zero blocks not yet written, and the reference sample when the first of them has it.
+        // Pending zero blocks, and the reference sample when the first of them carries it.
         let (mut run, mut run_ref) = (0, None);
         for (b, samples) in mapped.chunks_exact(block).enumerate() {
             let reference = (preprocess && b == 0).then_some(first);
@@ -124,7 +127,7 @@ impl Writer<'_> {
         }
     }
 
-    /// Writes a run of zero blocks; `to_end` says that it ends with its segment or the RSI.
+    /// Writes a run of zero blocks; `to_end` is set when it ends with its segment or the RSI.
     fn zeros(&mut self, run: u32, reference: Option<u32>, to_end: bool) {
         self.bits.put(0, self.params.id_len() + 1);
         self.reference(reference);
@@ -135,7 +138,7 @@ impl Writer<'_> {
         });
     }
 
-    /// Writes a block in its cheapest shape.
+    /// Writes a block in its shortest code.
     fn block(&mut self, samples: &[u32], reference: Option<u32>) {
         let id_len = self.params.id_len();
         let own = &samples[usize::from(reference.is_some())..];
@@ -165,12 +168,12 @@ impl Writer<'_> {
         }
     }
 
-    /// The number of low bits that makes a split shortest, and that length. Lengths fall towards the best from both
-    /// sides, so the search walks from the last block's result.
+    /// The number of low bits of the shortest split, and its length. Lengths decrease towards the optimum from both sides, so the
+    /// search starts at the result of the previous block.
     fn best_split(&self, own: &[u32]) -> (u32, u64) {
         let n = own.len() as u64;
         let most = (1 << self.params.id_len()) - 3;
-        // Sums of short samples fit 32 bits, which adds twice as many at once.
+        // Sums of short samples fit in 32 bits, which doubles the number of vector lanes.
         let narrow = self.params.bits <= 16 && own.len() < 1 << 16;
         let highs = |k: u32| match narrow {
             true => u64::from(own.iter().map(|d| d >> k).sum::<u32>()),
@@ -207,7 +210,7 @@ impl Writer<'_> {
     }
 }
 
-/// The length of a block in second extension; endless once it passes the best split.
+/// The length of a block in second extension; `u64::MAX` once it exceeds the best split.
 fn extension_len(samples: &[u32], split: u64) -> u64 {
     let mut len = 1_u64;
     for pair in samples.chunks_exact(2) {

@@ -1,85 +1,85 @@
-//! Where the intervals of a stream begin.
+//! The start positions of the RSIs of a stream.
 
 use tesseral_core::Result;
 
 use super::bits::BitReader;
-use super::decode::{fault, run_of};
+use super::decode::{fault, zero_blocks};
 use super::{PREPROCESS, Params};
 
-/// Intervals that are walked rather than looked up: there is little to gain.
+/// Intervals that are walked rather than looked up, because a lookup would gain little.
 const NEAR: usize = 2;
 
-/// Where the RSIs of one stream begin, as far as that is known.
+/// The known start positions of the RSIs of one stream.
 ///
-/// Offsets stored beside a stream may be wrong: libaec 1.1.4 points at the last block of the interval before when that block
-/// follows a zero block. The numbers that come of it look like any others, so a stored offset is not believed before
-/// [`settle`](Self::settle) has put it to the test. Where that does not decide, a walk from the start does. A walk passes
-/// over samples without making them, and over no part of the stream twice.
+/// Offsets stored beside a stream may be wrong: libaec 1.1.4 points at the last block of the preceding interval when that block
+/// follows a zero block. Decoding from there gives plausible but wrong samples, so a stored offset is used only after
+/// [`settle`](Self::settle) has verified it. Where verification is inconclusive, the stream is walked from the start. A walk
+/// skips samples without decoding them and covers no part of the stream twice.
 #[derive(Debug, Default)]
 pub struct Index {
-    /// What was stored beside the stream.
+    /// The offsets stored beside the stream.
     stored: Vec<u64>,
-    /// What the walk found.
+    /// The offsets found by walking.
     offsets: Vec<u64>,
-    /// The bit after the last RSI that was walked.
+    /// The bit after the last walked RSI.
     end: u64,
 }
 
 impl Index {
-    /// An index with the offsets that were stored beside the stream, which are not believed unseen.
+    /// An index over the offsets stored beside the stream, which are verified before use.
     pub fn of(stored: Vec<u64>) -> Self {
         Self { stored, ..Self::default() }
     }
 
-    /// The bit at which RSI `number` begins, of a stream of more samples than come before it.
+    /// The bit at which RSI `number` begins; the stream must hold more samples than precede it.
     ///
     /// # Errors
-    /// `Codec` when the stream ends before it.
+    /// `Codec` when the stream is truncated.
     pub fn find(&mut self, src: &[u8], params: &Params, number: u64) -> Result<u64> {
-        let wanted = usize::try_from(number).map_err(|_| fault("too many intervals"))?;
-        if wanted > self.offsets.len() + NEAR
-            && let Some(bit) = self.settle(src, params, wanted)
+        let target = usize::try_from(number).map_err(|_| fault("too many intervals"))?;
+        if target > self.offsets.len() + NEAR
+            && let Some(bit) = self.settle(src, params, target)
         {
             return Ok(bit);
         }
-        if wanted >= self.offsets.len() {
+        if target >= self.offsets.len() {
             let mut bits = BitReader::at(src, self.end)?;
-            while wanted > self.offsets.len() {
+            while target > self.offsets.len() {
                 let start = bits.position();
-                pass_interval(&mut bits, params)?;
+                skip_interval(&mut bits, params)?;
                 self.offsets.push(start);
                 self.end = bits.position();
             }
         }
-        Ok(self.offsets.get(wanted).copied().unwrap_or(self.end))
+        Ok(self.offsets.get(target).copied().unwrap_or(self.end))
     }
 
-    /// The bit at which the RSI begins that holds a sample.
+    /// The bit at which the RSI that holds a sample begins.
     ///
     /// # Errors
-    /// `Codec` when the stream ends before it.
+    /// `Codec` when the stream is truncated.
     pub fn find_sample(&mut self, src: &[u8], params: &Params, sample: u64) -> Result<u64> {
         self.find(src, params, sample / params.interval() as u64)
     }
 
-    /// Where an RSI begins by the stored offsets, if that is certain. Each of them is where its RSI begins or, by the known
-    /// mistake, where the last code before it does. So the interval before the wanted one begins at its own offset, or after
-    /// the code there, which may have a reference sample or none. A way to read it is sound if the wanted interval's offset
-    /// is its end, or the beginning of its last code; its end is the answer. One of the ways is the truth, so the answer is
-    /// certain when those that are sound agree.
-    fn settle(&self, src: &[u8], params: &Params, wanted: usize) -> Option<u64> {
-        let (before, told) = (*self.stored.get(wanted - 1)?, *self.stored.get(wanted)?);
+    /// The start of an RSI according to the stored offsets, if they are conclusive. Each stored offset is either correct or, by
+    /// the known defect, the start of the preceding code. So the interval before the requested one begins at its stored offset,
+    /// or after the code at that offset, which may or may not have a reference sample. A candidate is consistent if the stored
+    /// offset of the requested interval is the candidate's end or the start of its last code; its end is the answer. One
+    /// candidate is correct, so the answer is certain when all consistent candidates agree.
+    fn settle(&self, src: &[u8], params: &Params, target: usize) -> Option<u64> {
+        let (before, stored) = (*self.stored.get(target - 1)?, *self.stored.get(target)?);
         let own = BitReader::at(src, before).ok()?;
         let behind = |with_ref| {
             let mut bits = own.clone();
-            pass_code(&mut bits, params, with_ref).ok().map(|_| bits)
+            skip_code(&mut bits, params, with_ref).ok().map(|_| bits)
         };
-        let ways = [Some(own.clone()), behind(false), behind(true)];
+        let candidates = [Some(own.clone()), behind(false), behind(true)];
         let mut answer = None;
-        for mut bits in ways.into_iter().flatten() {
-            let Ok(last) = pass_interval(&mut bits, params) else { continue };
+        for mut bits in candidates.into_iter().flatten() {
+            let Ok(last) = skip_interval(&mut bits, params) else { continue };
             let end = bits.position();
-            if told == end || told == last {
+            if stored == end || stored == last {
                 if answer.is_some_and(|other| other != end) {
                     return None;
                 }
@@ -90,39 +90,39 @@ impl Index {
     }
 }
 
-/// Passes over a whole RSI; gives the bit at which its last code begins.
-pub(super) fn pass_interval(bits: &mut BitReader<'_>, params: &Params) -> Result<u64> {
+/// Skips a complete RSI; returns the bit at which its last code begins.
+pub(super) fn skip_interval(bits: &mut BitReader<'_>, params: &Params) -> Result<u64> {
     let mut b = 0;
     let mut last = bits.position();
     while b < params.rsi as usize {
         last = bits.position();
-        b += match pass_code(bits, params, params.has(PREPROCESS) && b == 0)? {
-            Some(number) => run_of(number, b, params.rsi)?,
+        b += match skip_code(bits, params, params.has(PREPROCESS) && b == 0)? {
+            Some(number) => zero_blocks(number, b, params.rsi)?,
             None => 1,
         };
     }
     Ok(last)
 }
 
-/// Passes over the code of a block, or of a run of zero blocks, for which it gives the number that says how many they are.
-fn pass_code(bits: &mut BitReader<'_>, params: &Params, with_ref: bool) -> Result<Option<u32>> {
+/// Skips the code of a block or of a run of zero blocks; for a run, returns its run code.
+fn skip_code(bits: &mut BitReader<'_>, params: &Params, with_ref: bool) -> Result<Option<u32>> {
     let (n, block, id_len) = (u64::from(params.bits), params.block, params.id_len());
     let plain = (1 << id_len) - 1;
     let own = block - u32::from(with_ref);
     match bits.read(id_len)? {
         0 => {
             let extension = bits.read(1)? == 1;
-            bits.pass(if with_ref { n } else { 0 })?;
+            bits.skip(if with_ref { n } else { 0 })?;
             if !extension {
                 return bits.unary().map(Some);
             }
-            bits.pass_unary(block / 2)?;
+            bits.skip_unary(block / 2)?;
         }
-        id if id == plain => bits.pass(n * u64::from(block))?,
+        id if id == plain => bits.skip(n * u64::from(block))?,
         id => {
-            bits.pass(if with_ref { n } else { 0 })?;
-            bits.pass_unary(own)?;
-            bits.pass(u64::from(own) * u64::from(id - 1))?;
+            bits.skip(if with_ref { n } else { 0 })?;
+            bits.skip_unary(own)?;
+            bits.skip(u64::from(own) * u64::from(id - 1))?;
         }
     }
     Ok(None)

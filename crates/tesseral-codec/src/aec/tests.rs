@@ -1,6 +1,6 @@
 use super::*;
 
-/// A generator that needs no crate: xorshift.
+/// A xorshift generator.
 struct Random(u64);
 
 impl Random {
@@ -16,7 +16,7 @@ impl Random {
     }
 }
 
-/// Samples of several characters: noise, walks, mostly zero, constant, extremes.
+/// Samples of different kinds: noise, walks, mostly zero, constant, extremes.
 fn samples(random: &mut Random, params: &Params, count: usize) -> Vec<u8> {
     let (kind, size) = (random.below(6), params.sample_size());
     let mut level = random.next() as u32 & params.mask();
@@ -65,14 +65,14 @@ fn some_params(random: &mut Random) -> Params {
     Params::new(bits, block, rsi, flags).unwrap()
 }
 
-/// Where RSIs begin, by walking.
+/// The start positions of the RSIs, by walking.
 fn walked(stream: &[u8], params: &Params, count: usize) -> Vec<u64> {
     let mut index = Index::default();
     (0..count as u64).map(|number| index.find(stream, params, number).unwrap()).collect()
 }
 
 #[test]
-fn what_goes_in_comes_out() {
+fn round_trips() {
     let mut random = Random(0x9e37_79b9);
     for case in 0..1500 {
         let params = some_params(&mut random);
@@ -90,11 +90,11 @@ fn what_goes_in_comes_out() {
         let expected = &src[range.start as usize * size..range.end as usize * size];
         assert_eq!(walked(&packed, &params, offsets.len()), offsets);
         let mut part = vec![0xaa; expected.len()];
-        // Stored offsets, some of them wrong as libaec's are.
+        // Stored offsets, some of them wrong in the way libaec's are.
         let mistaken = |(k, &true_one): (usize, &u64)| match k.checked_sub(1) {
             Some(before) if random.below(2) == 0 => {
                 let mut bits = bits::BitReader::at(&packed, offsets[before]).unwrap();
-                index::pass_interval(&mut bits, &params).unwrap()
+                index::skip_interval(&mut bits, &params).unwrap()
             }
             _ => true_one,
         };
@@ -112,7 +112,7 @@ fn what_goes_in_comes_out() {
 }
 
 #[test]
-fn every_truncation_is_refused() {
+fn every_truncation_is_rejected() {
     let mut random = Random(7);
     for _ in 0..60 {
         let params = some_params(&mut random);
@@ -127,7 +127,7 @@ fn every_truncation_is_refused() {
 }
 
 #[test]
-fn no_bytes_make_it_panic() {
+fn arbitrary_bytes_never_panic() {
     let mut random = Random(99);
     let mut refused = 0;
     for case in 0..4000 {
@@ -151,12 +151,12 @@ fn no_bytes_make_it_panic() {
 }
 
 #[test]
-fn zeros_cost_little() {
+fn zeros_compress_well() {
     let params = Params::new(8, 8, 128, PREPROCESS).unwrap();
     let mut packed = Vec::new();
     encode(&[0; 100_000], &params, &mut packed).unwrap();
     assert!(packed.len() < 400, "{}", packed.len());
-    // A short stream fills no more than the caller's buffer, and says when it would have to.
+    // A short stream fills no more than the caller's buffer, and truncation is an error.
     assert!(decode_into(&packed, &params, &mut vec![0; 200_000]).is_err());
     assert!(decode_into(&packed, &params, &mut vec![0; 1_000]).is_err());
 }
@@ -184,17 +184,17 @@ fn parameters_are_checked() {
 }
 
 #[test]
-fn samples_wider_than_said_are_refused() {
+fn samples_wider_than_declared_are_rejected() {
     let params = Params::new(5, 8, 1, 0).unwrap();
     assert!(encode(&[31; 8], &params, &mut Vec::new()).is_ok());
     assert!(encode(&[32; 8], &params, &mut Vec::new()).is_err());
 }
 
-/// Streams of libaec 1.1.4, made through the `tensogram` 0.24.0 package: `bits block rsi flags samples stream offsets`.
-/// The variable AEC_STREAMS may name a file of more.
-/// Some of the offsets are not where the RSIs begin: the package's known fault.
+/// Streams of libaec 1.1.4, written by the `tensogram` 0.24.0 package: `bits block rsi flags samples stream offsets`.
+/// The variable AEC_STREAMS may name a file with more streams.
+/// Some of the stored offsets are wrong: a known defect of the package.
 #[test]
-fn streams_of_the_reference_are_reproduced() {
+fn reference_streams_are_reproduced() {
     let unhex = |text: &str| -> Vec<u8> {
         (0..text.len() / 2).map(|i| u8::from_str_radix(&text[2 * i..2 * i + 2], 16).unwrap()).collect()
     };
@@ -213,15 +213,15 @@ fn streams_of_the_reference_are_reproduced() {
         let mut back = vec![0; src.len()];
         decode_into(&stream, &params, &mut back).unwrap();
         assert_eq!(back, src, "{params:?}");
-        let said: Vec<u64> = offsets.split(',').map(|o| o.parse().unwrap()).collect();
-        wrong += usize::from(found != said);
+        let stored: Vec<u64> = offsets.split(',').map(|o| o.parse().unwrap()).collect();
+        wrong += usize::from(found != stored);
         assert_eq!(walked(&stream, &params, found.len()), found);
         let size = params.sample_size();
         let samples = src.len() / size;
         for (number, bit) in (0..).zip(&found) {
-            assert_eq!(Index::of(said.clone()).find(&stream, &params, number).unwrap(), *bit, "{params:?}");
+            assert_eq!(Index::of(stored.clone()).find(&stream, &params, number).unwrap(), *bit, "{params:?}");
         }
-        let mut index = Index::of(said);
+        let mut index = Index::of(stored);
         for start in (0..samples).step_by(samples / 7 + 1) {
             let end = (start + samples / 5 + 1).min(samples);
             let mut part = vec![0; (end - start) * size];

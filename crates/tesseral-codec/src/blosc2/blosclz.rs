@@ -1,35 +1,36 @@
-//! BloscLZ, a descendant of FastLZ: literals and matches, each behind a control byte.
+//! BloscLZ, a descendant of FastLZ: literals and matches, each after a control byte.
 //!
-//! A control byte below 32 is followed by that many literals and one more. Otherwise its top three bits are a match's length
-//! less 2; 7 means 9 and more, in bytes that are added until one is not 255. The low five bits and the next byte are the
-//! distance less 1; where all thirteen are ones, a big-endian u16 follows that adds to 8191. The first byte holds literals,
-//! whatever its top bits.
+//! A control byte `c` below 32 is followed by `c + 1` literals. Otherwise its top three bits are the match length minus 2; the
+//! value 7 means 9 or more, extended by bytes that are added up until one is not 255. The low five bits and the next byte are
+//! the distance minus 1; where all thirteen bits are set, a big-endian u16 follows that is added to 8191. The first control byte
+//! always introduces literals, whatever its top bits.
 
 use tesseral_core::Result;
 
 use super::fault;
 
-/// The distance less 1 from which on it takes two more bytes.
+/// The distance minus 1 from which on it takes two more bytes.
 const FAR: usize = 8191;
 const MOST: usize = FAR + 0xffff;
-/// Literals behind one control byte.
+/// The maximum number of literals after one control byte.
 const RUN: usize = 32;
 
-/// Decodes into a slice; gives the bytes written.
+/// Decodes into a slice; returns the number of bytes written.
 pub(super) fn decode_into(src: &[u8], dst: &mut [u8]) -> Result<usize> {
-    let cut = || fault("a blosclz stream is cut");
+    let truncated = || fault("truncated blosclz stream");
     let mut at = 0;
     let mut pos = 1;
     let next = |pos: &mut usize| -> Result<usize> {
-        let byte = src.get(*pos).copied().ok_or_else(cut)?;
+        let byte = src.get(*pos).copied().ok_or_else(truncated)?;
         *pos += 1;
         Ok(byte.into())
     };
-    let mut control = usize::from(src.first().copied().ok_or_else(cut)? & 31);
+    let mut control = usize::from(src.first().copied().ok_or_else(truncated)? & 31);
     loop {
         if control < RUN {
-            let literals = src.get(pos..pos + control + 1).ok_or_else(cut)?;
-            let room = dst.get_mut(at..at + literals.len()).ok_or_else(|| fault("too many bytes"))?;
+            let literals = src.get(pos..pos + control + 1).ok_or_else(truncated)?;
+            let room =
+                dst.get_mut(at..at + literals.len()).ok_or_else(|| fault("output exceeds the block"))?;
             room.copy_from_slice(literals);
             at += literals.len();
             pos += literals.len();
@@ -48,9 +49,11 @@ pub(super) fn decode_into(src: &[u8], dst: &mut [u8]) -> Result<usize> {
             if distance == FAR {
                 distance += next(&mut pos)? << 8 | next(&mut pos)?;
             }
-            let from = at.checked_sub(distance + 1).ok_or_else(|| fault("a match before the first byte"))?;
+            let from = at
+                .checked_sub(distance + 1)
+                .ok_or_else(|| fault("match offset before the start of the output"))?;
             let end = at.checked_add(len).filter(|end| *end <= dst.len());
-            let end = end.ok_or_else(|| fault("too many bytes"))?;
+            let end = end.ok_or_else(|| fault("output exceeds the block"))?;
             if distance + 1 >= len {
                 dst.copy_within(from..from + len, at);
             } else {
@@ -67,15 +70,15 @@ pub(super) fn decode_into(src: &[u8], dst: &mut [u8]) -> Result<usize> {
     }
 }
 
-/// Appends the stream of `src`, which is not empty: at each place the last one with the same four bytes is tried, and taken
-/// when it gives a match that pays.
+/// Appends the stream of `src`, which is not empty. At each position the last one with the same four bytes is tried, and used
+/// when the match saves bytes.
 pub(super) fn encode(src: &[u8], out: &mut Vec<u8>) {
     const BITS: u32 = 13;
     let first = out.len();
     let mut table = [usize::MAX; 1 << BITS];
     let mut literals = 0;
     let mut at = 1;
-    // Readers want bytes after a match, so the end is always literal.
+    // Decoders expect bytes after a match, so the stream always ends with literals.
     let last = src.len().saturating_sub(12);
     while at < last {
         let word = u32::from_le_bytes([src[at], src[at + 1], src[at + 2], src[at + 3]]);
@@ -98,7 +101,7 @@ pub(super) fn encode(src: &[u8], out: &mut Vec<u8>) {
         literals = at;
     }
     put_literals(&src[literals..], out);
-    // The mark that this codec's own writer sets.
+    // The marker that the reference encoder sets.
     if let Some(byte) = out.get_mut(first) {
         *byte |= 32;
     }

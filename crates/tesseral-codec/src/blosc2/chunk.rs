@@ -1,4 +1,4 @@
-//! One chunk: header, block starts, streams.
+//! A chunk: header, block starts, streams.
 //!
 //! | offset | size | field |
 //! |---|---|---|
@@ -11,7 +11,7 @@
 //! | 30 | 1 | flags: 1 blocks of several lengths |
 //! | 31 | 1 | flags: 1 dictionary, 8 not loaded, bits 4 to 6 one value for all, 128 instrumented |
 //!
-//! The short header has its filter in the flags.
+//! The short header encodes its filter in the flags.
 
 use std::ops::Range;
 
@@ -27,41 +27,43 @@ pub(super) const STORED: u8 = 2;
 pub(super) const NOT_SPLIT: u8 = 16;
 pub(super) const EXTENDED_FLAGS: u8 = 1 | 4;
 
-/// One value for all elements of a chunk.
+/// The value that all elements of a chunk share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Special {
     Zeros,
     Nan,
-    /// The one after the header.
+    /// The value that follows the header.
     Value,
-    /// Whatever was in memory; zeros here.
-    Uninitialised,
+    /// Uninitialized memory; decoded as zeros.
+    Uninitialized,
 }
 
 impl Special {
-    /// By its number; `None` for 0 and unknown ones.
-    pub(super) fn of(bits: u8) -> Option<Self> {
+    /// The special value with this code; `None` for 0 and unknown codes.
+    pub(super) fn from_code(bits: u8) -> Option<Self> {
         Some(match bits {
             1 => Self::Zeros,
             2 => Self::Nan,
             3 => Self::Value,
-            4 => Self::Uninitialised,
+            4 => Self::Uninitialized,
             _ => return None,
         })
     }
 
-    /// Fills bytes from `start` of the chunk on; `value` is what follows the header.
+    /// Fills `dst` from byte `start` of the chunk on; `value` is the value that follows the header.
     pub(super) fn fill(self, typesize: usize, value: &[u8], start: usize, dst: &mut [u8]) -> Result<()> {
         let nan = (f32::NAN.to_le_bytes(), f64::NAN.to_le_bytes());
         let pattern: &[u8] = match (self, typesize) {
-            (Self::Zeros | Self::Uninitialised, _) => &[0],
+            (Self::Zeros | Self::Uninitialized, _) => &[0],
             (Self::Nan, 4) => &nan.0,
             (Self::Nan, 8) => &nan.1,
-            (Self::Nan, size) => return Err(fault(format!("NaN in elements of {size} bytes"))),
+            (Self::Nan, size) => {
+                return Err(fault(format!("special value NaN for elements of {size} bytes")));
+            }
             (Self::Value, _) => value,
         };
         if pattern.is_empty() {
-            return Err(fault("a chunk of one value without it"));
+            return Err(fault("missing value of a single-value chunk"));
         }
         if pattern == [0] {
             dst.fill(0);
@@ -73,7 +75,7 @@ impl Special {
     }
 }
 
-/// A chunk whose header was checked.
+/// A chunk with a validated header.
 #[derive(Debug)]
 pub(super) struct Chunk<'a> {
     /// The chunk, from its header on.
@@ -89,14 +91,14 @@ pub(super) struct Chunk<'a> {
 }
 
 impl<'a> Chunk<'a> {
-    /// The chunk that `src` begins with.
+    /// Parses the chunk at the start of `src`.
     pub(super) fn parse(src: &'a [u8]) -> Result<Self> {
         let Some(&[version, _, flags, typesize]) = src.first_chunk::<4>() else {
-            return Err(fault("the chunk is cut"));
+            return Err(fault("truncated chunk"));
         };
         let size = |at| {
             let n = i32_at(src, at)?;
-            usize::try_from(n).map_err(|_| fault(format!("a chunk says {n} bytes")))
+            usize::try_from(n).map_err(|_| fault(format!("invalid chunk size {n}")))
         };
         let (len, block_len, stored) = (size(4)?, size(8)?, size(12)?);
         if !(2..=5).contains(&version) {
@@ -105,7 +107,7 @@ impl<'a> Chunk<'a> {
         let extended = flags & EXTENDED_FLAGS == EXTENDED_FLAGS;
         let header_len = if extended { EXTENDED } else { HEADER };
         let src = src.get(..stored).filter(|src| src.len() >= header_len);
-        let src = src.ok_or_else(|| fault(format!("a chunk says {stored} bytes")))?;
+        let src = src.ok_or_else(|| fault(format!("truncated chunk: {stored} bytes declared")))?;
         let mut chunk = Self {
             src,
             version,
@@ -128,12 +130,14 @@ impl<'a> Chunk<'a> {
             return Err(Error::unsupported("the delta filter of blosc 1"));
         }
         if len > 0 && (typesize == 0 || block_len == 0 || block_len > len) {
-            return Err(fault(format!("blocks of {block_len} in {len} bytes, elements of {typesize}")));
+            return Err(fault(format!(
+                "invalid block size: {block_len} bytes in a chunk of {len}, elements of {typesize}"
+            )));
         }
         Ok(chunk)
     }
 
-    /// Reads the second half of the long header.
+    /// Parses the second half of the long header.
     fn extend(&mut self) -> Result<()> {
         let half = &self.src[HEADER..EXTENDED];
         for (filter, (id, meta)) in self.filters.iter_mut().zip(half.iter().zip(&half[8..])) {
@@ -141,7 +145,7 @@ impl<'a> Chunk<'a> {
         }
         let (flags2, flags) = (half[14], half[15]);
         if flags2 != 0 {
-            return Err(Error::unsupported("blosc2 blocks of several lengths"));
+            return Err(Error::unsupported("blosc2 blocks of varying length"));
         }
         if flags & 1 != 0 {
             return Err(Error::unsupported("blosc2 with a dictionary"));
@@ -150,12 +154,12 @@ impl<'a> Chunk<'a> {
             return Err(Error::unsupported("instrumented blosc2 chunks"));
         }
         if flags & 8 != 0 {
-            return Err(fault("a chunk that points to a file"));
+            return Err(fault("chunk refers to an external file"));
         }
         let bits = flags >> 4 & 7;
-        self.special = Special::of(bits);
+        self.special = Special::from_code(bits);
         if self.special.is_none() && bits != 0 {
-            return Err(fault(format!("special value {bits}")));
+            return Err(fault(format!("unknown special value {bits}")));
         }
         if let Some((id, _)) = self.filters.iter().find(|(id, _)| *id > filters::LAST) {
             return Err(Error::unsupported(format!("blosc2 filter {id}")));
@@ -163,15 +167,15 @@ impl<'a> Chunk<'a> {
         Ok(())
     }
 
-    /// Refuses a chunk of another length.
+    /// Rejects a chunk of a different length.
     pub(super) fn expect(&self, len: usize) -> Result<()> {
         if self.len != len {
-            return Err(fault(format!("expected a chunk of {len} bytes, it says {}", self.len)));
+            return Err(fault(format!("expected a chunk of {len} bytes, its header declares {}", self.len)));
         }
         Ok(())
     }
 
-    /// Decodes bytes `range` of the chunk, which has them, into a slice of that length.
+    /// Decodes bytes `range` of the chunk into a slice of that length; the range must lie inside the chunk.
     pub(super) fn decode_range(
         &self,
         range: Range<usize>,
@@ -186,7 +190,7 @@ impl<'a> Chunk<'a> {
             return special.fill(self.typesize, body, range.start, dst);
         }
         if self.flags & STORED != 0 {
-            let stored = body.get(..self.len).ok_or_else(|| fault("a stored chunk is cut"))?;
+            let stored = body.get(..self.len).ok_or_else(|| fault("truncated stored chunk"))?;
             dst.copy_from_slice(&stored[range]);
             return Ok(());
         }
@@ -195,7 +199,7 @@ impl<'a> Chunk<'a> {
         let mut reference = Vec::new();
         let decoded = (|| {
             if delta {
-                // Every block is told by its difference to the first.
+                // Every block is stored as its difference to the first block.
                 reference = vec![0; self.block_len.min(self.len)];
                 let len = reference.len();
                 self.block(0, len, &mut reference, &[], &mut first, &mut second, contexts)?;
@@ -221,7 +225,7 @@ impl<'a> Chunk<'a> {
         decoded
     }
 
-    /// Decodes one block of `len` bytes.
+    /// Decodes a block of `len` bytes.
     #[allow(clippy::too_many_arguments)]
     fn block(
         &self,
@@ -235,8 +239,8 @@ impl<'a> Chunk<'a> {
     ) -> Result<()> {
         let start = usize::try_from(i32_at(self.src, self.header_len + 4 * number)?).ok();
         let src = start.filter(|start| *start >= self.header_len).and_then(|start| self.src.get(start..));
-        let src = src.ok_or_else(|| fault(format!("block {number} begins outside its chunk")))?;
-        let mut filters = self.filters.iter().rev().filter(|(id, _)| filters::moves(*id)).peekable();
+        let src = src.ok_or_else(|| fault(format!("start of block {number} is outside its chunk")))?;
+        let mut filters = self.filters.iter().rev().filter(|(id, _)| filters::changes_bytes(*id)).peekable();
         if filters.peek().is_none() {
             return self.streams(src, dst, contexts);
         }
@@ -255,13 +259,16 @@ impl<'a> Chunk<'a> {
         Ok(())
     }
 
-    /// Decompresses the streams of a block one after another.
+    /// Decompresses the streams of a block in order.
     fn streams(&self, mut src: &[u8], dst: &mut [u8], contexts: &mut Contexts) -> Result<()> {
         let whole = dst.len() == self.block_len;
         let split = self.flags & NOT_SPLIT == 0 && whole;
         let streams = if split { self.typesize } else { 1 };
         if !dst.len().is_multiple_of(streams) {
-            return Err(fault(format!("a block of {} bytes in {streams} streams", dst.len())));
+            return Err(fault(format!(
+                "block of {} bytes is not divisible into {streams} streams",
+                dst.len()
+            )));
         }
         for out in dst.chunks_mut(dst.len() / streams) {
             let len = i32_at(src, 0)?;
@@ -269,15 +276,18 @@ impl<'a> Chunk<'a> {
             match usize::try_from(len) {
                 Ok(0) => out.fill(0),
                 Ok(len) => {
-                    let (stream, rest) = src.split_at_checked(len).ok_or_else(|| fault("a stream is cut"))?;
+                    let (stream, rest) =
+                        src.split_at_checked(len).ok_or_else(|| fault("truncated stream"))?;
                     src = rest;
                     self.stream(stream, out, contexts)?;
                 }
                 Err(_) => {
-                    // The byte that is repeated, negated; a token says so.
-                    let (token, rest) = src.split_first().ok_or_else(|| fault("a stream is cut"))?;
+                    // The length is the negated repeated byte; the token marks this.
+                    let (token, rest) = src.split_first().ok_or_else(|| fault("truncated stream"))?;
                     let byte = u8::try_from(len.unsigned_abs()).ok().filter(|_| *token == 1);
-                    out.fill(byte.ok_or_else(|| fault(format!("a stream of {len} with token {token}")))?);
+                    out.fill(
+                        byte.ok_or_else(|| fault(format!("invalid stream length {len} with token {token}")))?,
+                    );
                     src = rest;
                 }
             }
@@ -301,7 +311,7 @@ impl<'a> Chunk<'a> {
             other => return Err(Error::unsupported(format!("blosc2 codec {other}"))),
         };
         if written != dst.len() {
-            return Err(fault(format!("a stream of {written} bytes where {} belong", dst.len())));
+            return Err(fault(format!("decompressed stream has {written} bytes, expected {}", dst.len())));
         }
         Ok(())
     }
@@ -312,7 +322,7 @@ fn inflate(src: &[u8], dst: &mut [u8]) -> Result<usize> {
     let status =
         stream.decompress(src, dst, FlushDecompress::Finish).map_err(|e| Error::codec("blosc2", e))?;
     if status != Status::StreamEnd {
-        return Err(fault("a zlib stream is cut"));
+        return Err(fault("truncated zlib stream"));
     }
-    usize::try_from(stream.total_out()).map_err(|_| fault("a zlib stream is too long"))
+    usize::try_from(stream.total_out()).map_err(|_| fault("zlib stream too long"))
 }

@@ -1,4 +1,4 @@
-//! From bytes to a frame.
+//! Encoding bytes as a frame.
 
 use flate2::{Compress, Compression, FlushCompress};
 use tesseral_core::{Error, Result};
@@ -8,17 +8,17 @@ use super::frame::Header;
 use super::{Codec, Settings, Shuffle, blosclz, filters};
 use crate::{Contexts, bitshuffle, shuffle, zstd};
 
-/// Most bytes of a chunk.
+/// The maximum number of bytes of a chunk.
 const CHUNK: usize = 256 << 20;
-/// Bytes of a block at level 2; others are multiples.
+/// Block size at level 2; other levels use multiples.
 const BLOCK: usize = 32 << 10;
 /// Elements wider than this are not split into streams.
 const MAX_STREAMS: usize = 16;
-/// The shortest stream worth splitting for.
+/// The minimum stream length for splitting.
 const MIN_STREAM: usize = 32;
 
 impl Codec {
-    /// The format of its streams, in chunk flags.
+    /// The stream format code in chunk flags.
     fn format(self) -> u8 {
         match self {
             Self::BloscLz => 0,
@@ -28,7 +28,7 @@ impl Codec {
         }
     }
 
-    /// Its own number.
+    /// The codec number in Blosc.
     fn number(self) -> u8 {
         match self {
             Self::BloscLz => 0,
@@ -39,7 +39,7 @@ impl Codec {
         }
     }
 
-    /// Strong codecs, which want larger blocks.
+    /// Strong codecs use larger blocks.
     fn strong(self) -> bool {
         matches!(self, Self::Lz4Hc | Self::Zlib | Self::Zstd)
     }
@@ -56,10 +56,10 @@ impl Settings {
         fast && self.shuffle == Shuffle::Byte && size <= MAX_STREAMS && len / size >= MIN_STREAM
     }
 
-    /// Bytes of a block in a chunk of `len`: what fits a cache, more for strong codecs and levels, whole elements.
+    /// The block size in a chunk of `len` bytes: cache-sized, larger for strong codecs and high levels, whole elements.
     pub(super) fn block_len(&self, len: usize) -> usize {
         let size = usize::from(self.typesize);
-        let wanted = if self.splits(len) {
+        let desired = if self.splits(len) {
             let stream = match self.level {
                 0..=3 => BLOCK,
                 4..=6 => 2 * BLOCK,
@@ -77,7 +77,7 @@ impl Settings {
             };
             BLOCK * times * if self.codec.strong() { 2 } else { 1 }
         };
-        let block = wanted.min(len);
+        let block = desired.min(len);
         if block > size { block / size * size } else { block.max(1) }
     }
 }
@@ -85,10 +85,10 @@ impl Settings {
 /// Appends the frame of `src` to `out`.
 ///
 /// # Errors
-/// `InvalidRequest` for settings out of range; `Codec` when a library refuses.
+/// `InvalidRequest` for settings out of range; `Codec` when a compressor fails.
 pub fn encode(src: &[u8], settings: &Settings, out: &mut Vec<u8>, contexts: &mut Contexts) -> Result<()> {
     if settings.typesize == 0 || settings.level > 9 {
-        return Err(Error::invalid(format!("blosc2 with {settings:?}")));
+        return Err(Error::invalid(format!("invalid blosc2 settings: {settings:?}")));
     }
     let size = usize::from(settings.typesize);
     let chunk_len = src.len().min(CHUNK / size * size);
@@ -129,7 +129,7 @@ fn filter(shuffle: Shuffle) -> u8 {
     }
 }
 
-/// Appends one chunk of at most 2^31 bytes; stored when compression does not pay.
+/// Appends one chunk of at most 2^31 bytes; stored when compression does not save bytes.
 #[allow(clippy::cast_possible_truncation)]
 fn chunk(src: &[u8], settings: &Settings, out: &mut Vec<u8>, contexts: &mut Contexts) -> Result<()> {
     let block_len = settings.block_len(src.len());
@@ -150,7 +150,7 @@ fn chunk(src: &[u8], settings: &Settings, out: &mut Vec<u8>, contexts: &mut Cont
             out[table..table + 4].copy_from_slice(&at.to_le_bytes());
             table += 4;
             let streams = if split && block.len() == block_len { settings.typesize.into() } else { 1 };
-            streams_of(block, settings, streams, out, contexts)?;
+            put_streams(block, settings, streams, out, contexts)?;
         }
     }
     if settings.level == 0 || out.len() - start >= EXTENDED + src.len() {
@@ -164,8 +164,8 @@ fn chunk(src: &[u8], settings: &Settings, out: &mut Vec<u8>, contexts: &mut Cont
     Ok(())
 }
 
-/// Appends the streams of one block.
-fn streams_of(
+/// Appends the streams of a block.
+fn put_streams(
     block: &[u8],
     settings: &Settings,
     streams: usize,
@@ -173,8 +173,8 @@ fn streams_of(
     contexts: &mut Contexts,
 ) -> Result<()> {
     let size = usize::from(settings.typesize);
-    let mut moved = std::mem::take(&mut contexts.blosc2.first);
-    let room = crate::room(&mut moved, block.len())?;
+    let mut shuffled = std::mem::take(&mut contexts.blosc2.first);
+    let room = crate::room(&mut shuffled, block.len())?;
     let bytes: &[u8] = match settings.shuffle {
         Shuffle::None => block,
         Shuffle::Byte => {
@@ -189,7 +189,7 @@ fn streams_of(
     for stream in bytes.chunks(bytes.len() / streams) {
         put_stream(stream, settings, out, contexts)?;
     }
-    contexts.blosc2.first = moved;
+    contexts.blosc2.first = shuffled;
     Ok(())
 }
 
@@ -221,7 +221,7 @@ fn put_stream(src: &[u8], settings: &Settings, out: &mut Vec<u8>, contexts: &mut
             zstd::encode(src, level, out, contexts)?;
         }
     }
-    // A stream as long as its bytes is the bytes.
+    // A stream whose length equals its size is stored uncompressed.
     if out.len() - start - 4 >= src.len() {
         out.truncate(start + 4);
         out.extend_from_slice(src);
@@ -234,7 +234,7 @@ fn put_stream(src: &[u8], settings: &Settings, out: &mut Vec<u8>, contexts: &mut
 fn deflate(src: &[u8], level: u8, out: &mut Vec<u8>) -> Result<()> {
     let mut stream = Compress::new(Compression::new(level.into()), true);
     out.reserve(src.len() + 64);
-    // Without room for all of it, what is there is longer than `src`, which is stored then.
+    // Without spare capacity for all of it, the output is longer than `src`, which is stored then.
     stream.compress_vec(src, out, FlushCompress::Finish).map_err(|e| Error::codec("blosc2", e))?;
     Ok(())
 }

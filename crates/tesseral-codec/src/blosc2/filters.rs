@@ -1,4 +1,4 @@
-//! What blocks went through before they were compressed.
+//! The filters that blocks pass through before compression.
 
 use tesseral_core::Result;
 
@@ -8,22 +8,22 @@ use crate::{bitshuffle, shuffle};
 pub(super) const BYTE_SHUFFLE: u8 = 1;
 pub(super) const BIT_SHUFFLE: u8 = 2;
 pub(super) const DELTA: u8 = 3;
-/// Low bits were dropped: nothing to undo. Numbers beyond are users' own.
+/// Truncated precision: low bits were dropped, nothing to undo. Higher IDs are user-defined.
 pub(super) const LAST: u8 = 4;
 
-/// Whether undoing a filter changes bytes.
-pub(super) fn moves(id: u8) -> bool {
+/// Whether undoing a filter changes the bytes.
+pub(super) fn changes_bytes(id: u8) -> bool {
     (BYTE_SHUFFLE..=DELTA).contains(&id)
 }
 
-/// A filter to undo on one block.
+/// A filter to undo on a block.
 pub(super) struct Undo<'a> {
     pub id: u8,
-    /// Bytes of an element.
+    /// Bytes per element.
     pub size: usize,
     /// The chunk's version.
     pub version: u8,
-    /// The chunk's first block, undone; empty while that is the one at hand.
+    /// The decoded first block of the chunk; empty while decoding that block.
     pub reference: &'a [u8],
 }
 
@@ -32,7 +32,7 @@ impl Undo<'_> {
     pub(super) fn run(&self, src: &[u8], dst: &mut [u8]) -> Result<()> {
         match self.id {
             BYTE_SHUFFLE => shuffle_tail(src, self.size, dst, shuffle::decode_into),
-            // Before version 3 only whole groups of 8 elements were touched, or nothing.
+            // Before version 3 only full groups of 8 elements were shuffled, or nothing.
             BIT_SHUFFLE if self.version < 3 && !(src.len() / self.size).is_multiple_of(8) => {
                 dst.copy_from_slice(src);
                 Ok(())
@@ -45,8 +45,8 @@ impl Undo<'_> {
         }
     }
 
-    /// Elements are XORed with those of the first block; there, with the element before. Bytes beyond the last whole
-    /// element are as they were.
+    /// Elements are XORed with those of the first block; in the first block, with the preceding element. Bytes after the last
+    /// complete element are unchanged.
     fn delta(&self, src: &[u8], dst: &mut [u8]) -> Result<()> {
         let size = match self.size {
             size @ (1 | 2 | 4 | 8) => size,
@@ -61,13 +61,14 @@ impl Undo<'_> {
             }
             return Ok(());
         }
-        let reference = self.reference.get(..whole).ok_or_else(|| fault("a block longer than the first"))?;
+        let reference =
+            self.reference.get(..whole).ok_or_else(|| fault("block longer than the first block"))?;
         dst.iter_mut().zip(reference).for_each(|(byte, other)| *byte ^= other);
         Ok(())
     }
 }
 
-/// Shuffles whole elements and copies what is behind them.
+/// Shuffles complete elements and copies trailing bytes.
 pub(super) fn shuffle_tail(
     src: &[u8],
     size: usize,

@@ -1,6 +1,6 @@
 //! The frame around the chunks.
 //!
-//! Fields are MessagePack, each behind its type byte; numbers in it are big-endian.
+//! Fields are MessagePack, each after its type byte; numbers are big-endian.
 //!
 //! | offset | field |
 //! |---|---|
@@ -20,92 +20,95 @@ use super::fault;
 use crate::Contexts;
 
 const MAGIC: &[u8] = b"\x9e\xa8b2frame\0";
-/// The part of the header that every frame has.
+/// The size of the fixed part of the header.
 const FIXED: usize = 87;
-/// Offsets of this many bytes are read whatever the frame holds.
+/// An index of up to this many bytes is always read.
 const SMALL_INDEX: u64 = 64 << 10;
 
-/// A frame whose header agrees with its bytes.
+/// A frame whose header is consistent with its length.
 #[derive(Debug)]
 pub(super) struct Frame<'a> {
     src: &'a [u8],
-    /// Where chunks begin.
+    /// The offset of the first chunk.
     header_len: usize,
-    /// Where the index begins.
+    /// The offset of the index.
     index: usize,
     chunks: u64,
-    /// Bytes of every chunk but the last, once decoded; at least 1.
+    /// Decoded bytes of every chunk but the last; at least 1.
     pub chunk_len: u64,
     pub typesize: usize,
 }
 
-/// A chunk as it is stored.
+/// The storage of a chunk.
 pub(super) enum Stored<'a> {
     /// From its first byte to the end of all chunks.
     Bytes(&'a [u8]),
-    /// By its value alone.
+    /// A single value without stored bytes.
     Special(Special),
 }
 
 fn field<const N: usize>(src: &[u8], at: usize, kind: u8) -> Result<[u8; N]> {
     match src.get(at..).and_then(|rest| rest.split_first()) {
         Some((found, rest)) if *found == kind => {
-            rest.first_chunk::<N>().copied().ok_or_else(|| fault("the header is cut"))
+            rest.first_chunk::<N>().copied().ok_or_else(|| fault("truncated header"))
         }
-        _ => Err(fault(format!("byte {at} of the header is not {kind:#x}"))),
+        _ => Err(fault(format!("header byte {at}: expected type {kind:#x}"))),
     }
 }
 
 impl<'a> Frame<'a> {
-    /// Reads the header of a frame that must hold `total` bytes once decoded.
+    /// Parses the header of a frame that must decode to `total` bytes.
     pub(super) fn parse(src: &'a [u8], total: u64) -> Result<Self> {
         if src.len() < FIXED || !src.starts_with(MAGIC) {
-            return Err(fault("it is not a contiguous frame"));
+            return Err(fault("not a contiguous frame: bad magic"));
         }
         let size = |n: i64, what: &str| {
-            usize::try_from(n).map_err(|_| fault(format!("{what} of the header is {n}")))
+            usize::try_from(n).map_err(|_| fault(format!("invalid {what} in the header: {n}")))
         };
-        let header_len = size(i32::from_be_bytes(field(src, 10, 0xd2)?).into(), "its own length")?;
+        let header_len = size(i32::from_be_bytes(field(src, 10, 0xd2)?).into(), "header length")?;
         let frame_len = u64::from_be_bytes(field(src, 15, 0xcf)?);
         let flags: [u8; 4] = field(src, 24, 0xa4)?;
         let uncompressed = i64::from_be_bytes(field(src, 29, 0xd3)?);
-        let compressed = size(i64::from_be_bytes(field(src, 38, 0xd3)?), "compressed bytes")?;
-        let typesize = size(i32::from_be_bytes(field(src, 47, 0xd2)?).into(), "bytes of an element")?;
-        let chunk_len = size(i32::from_be_bytes(field(src, 57, 0xd2)?).into(), "bytes of a chunk")? as u64;
+        let compressed = size(i64::from_be_bytes(field(src, 38, 0xd3)?), "compressed size")?;
+        let typesize = size(i32::from_be_bytes(field(src, 47, 0xd2)?).into(), "element size")?;
+        let chunk_len = size(i32::from_be_bytes(field(src, 57, 0xd2)?).into(), "chunk size")? as u64;
         if frame_len != src.len() as u64 {
-            return Err(fault(format!("it says {frame_len} bytes and has {}", src.len())));
+            return Err(fault(format!(
+                "frame length mismatch: the header declares {frame_len} bytes, found {}",
+                src.len()
+            )));
         }
         if u64::try_from(uncompressed) != Ok(total) {
-            return Err(fault(format!("expected {total} bytes, it says {uncompressed}")));
+            return Err(fault(format!("expected {total} bytes, the header declares {uncompressed}")));
         }
         if flags[1] & 0x0f != 0 || flags[0] >> 4 != 1 {
-            // Chunks in files beside it, offsets other than 64 bits, chunks of several lengths.
+            // Chunks in separate files, offsets other than 64 bits, chunks of varying length.
             return Err(Error::unsupported(format!("blosc2 frames of kind {:#x} {:#x}", flags[0], flags[1])));
         }
         let index = header_len.checked_add(compressed).filter(|index| *index <= src.len());
         let Some(index) = index.filter(|_| header_len >= FIXED) else {
             return Err(fault(format!(
-                "a header of {header_len} and {compressed} bytes of chunks do not fit"
+                "truncated frame: a header of {header_len} bytes and {compressed} bytes of chunks do not fit"
             )));
         };
         if chunk_len == 0 && total > 0 {
-            return Err(fault("chunks of 0 bytes"));
+            return Err(fault("chunk size is 0"));
         }
         let chunk_len = chunk_len.max(1);
         Ok(Self { src, header_len, index, chunks: total.div_ceil(chunk_len), chunk_len, typesize })
     }
 
-    /// Where each chunk begins, after the header; or what it holds, when it has no bytes.
+    /// The offset of each chunk after the header, or its special value when it has no stored bytes.
     pub(super) fn offsets(&self, contexts: &mut Contexts) -> Result<Vec<i64>> {
-        // At most 2^63 chunks of at least a byte each, so this may overflow only for what cannot be there.
+        // At most 2^63 chunks of at least one byte each, so overflow is possible only for an index that cannot be present.
         let len = self.chunks.saturating_mul(8);
-        // An index longer than what it leads to is not made by anyone, but could ask for much memory.
+        // No writer produces an index longer than the data it covers, but a damaged one could request much memory.
         let most = self.chunks.saturating_mul(self.chunk_len).max(SMALL_INDEX);
         if len > most {
             return Err(Error::limit("the index of a blosc2 frame", len, most));
         }
         let chunk = Chunk::parse(self.src.get(self.index..).unwrap_or_default())?;
-        let len = usize::try_from(len).map_err(|_| fault("the index is too long"))?;
+        let len = usize::try_from(len).map_err(|_| fault("index too long"))?;
         chunk.expect(len)?;
         let mut bytes = vec![0; len];
         chunk.decode_range(0..len, &mut bytes, contexts)?;
@@ -114,37 +117,37 @@ impl<'a> Frame<'a> {
 
     /// Chunk `number` of a frame with these offsets.
     pub(super) fn chunk(&self, offsets: &[i64], number: usize) -> Result<Stored<'a>> {
-        let offset = offsets.get(number).copied().ok_or_else(|| fault("a chunk without an offset"))?;
+        let offset = offsets.get(number).copied().ok_or_else(|| fault("chunk without an offset"))?;
         if offset < 0 {
             #[allow(clippy::cast_sign_loss)]
             let bits = (offset as u64 >> 56) as u8;
-            return Special::of(bits & 7)
+            return Special::from_code(bits & 7)
                 .filter(|special| *special != Special::Value)
                 .map(Stored::Special)
-                .ok_or_else(|| fault(format!("chunk {number} holds special value {bits:#x}")));
+                .ok_or_else(|| fault(format!("chunk {number} has unknown special value {bits:#x}")));
         }
         let start = usize::try_from(offset).ok().and_then(|at| self.header_len.checked_add(at));
         let bytes = start.and_then(|start| self.src.get(start..self.index));
-        bytes.map(Stored::Bytes).ok_or_else(|| fault(format!("chunk {number} begins outside the frame")))
+        bytes.map(Stored::Bytes).ok_or_else(|| fault(format!("start of chunk {number} is outside the frame")))
     }
 }
 
-/// What the header says of a frame that is written.
+/// The header fields of a frame to write.
 pub(super) struct Header {
     pub total: u64,
     pub compressed: u64,
-    /// Of chunks and index.
+    /// Compressed bytes of chunks and index.
     pub body: u64,
     pub typesize: u8,
     pub block_len: u32,
     pub chunk_len: u32,
-    /// Codec and level as the frame has them.
+    /// Codec and level in frame encoding.
     pub codec_flags: u8,
     pub codec: u8,
     pub filter: u8,
 }
 
-/// The header's length, as no metadata are written.
+/// The header length; no metadata are written.
 const HEADER_LEN: usize = 97;
 const TRAILER: &[u8] = b"\x94\x01\x93\xcd\x00\x06\xde\x00\x00\xdc\x00\x00\xce\x00\x00\x00\x23\xd8\x00";
 const TRAILER_LEN: usize = 35;
@@ -158,7 +161,7 @@ impl Header {
         out.extend_from_slice(&97_u32.to_be_bytes());
         out.push(0xcf);
         out.extend_from_slice(&frame_len.to_be_bytes());
-        // Version 2 with offsets of 64 bits, contiguous, codec, blocks split as readers before us expect it.
+        // Version 2 with 64-bit offsets, contiguous, codec, split mode compatible with older decoders.
         out.extend_from_slice(&[0xa4, 0x12, 0, self.codec_flags, 3]);
         for size in [self.total, self.compressed] {
             out.push(0xd3);
@@ -168,7 +171,7 @@ impl Header {
             out.push(0xd2);
             out.extend_from_slice(&size.to_be_bytes());
         }
-        // One thread each way, no metadata in the trailer.
+        // One thread for each direction, no metadata in the trailer.
         out.extend_from_slice(&[0xd1, 0, 1, 0xd1, 0, 1, 0xc2, 0xd8, 6]);
         out.extend_from_slice(&[0, 0, 0, 0, 0, self.filter, self.codec, 0]);
         out.extend_from_slice(&[0; 8]);

@@ -4,7 +4,7 @@ use tesseral_core::ErrorKind;
 const CODECS: [Codec; 5] = [Codec::BloscLz, Codec::Lz4, Codec::Lz4Hc, Codec::Zlib, Codec::Zstd];
 const SHUFFLES: [Shuffle; 3] = [Shuffle::None, Shuffle::Byte, Shuffle::Bit];
 
-/// Bytes of several characters.
+/// Inputs of different kinds.
 fn cases() -> Vec<Vec<u8>> {
     let mut state = 88_172_645_463_325_252_u64;
     let mut next = move || {
@@ -19,7 +19,7 @@ fn cases() -> Vec<Vec<u8>> {
         all.push((0..len).map(|i| (i as u32 / 7).to_le_bytes()[i % 4]).collect());
         all.push((0..len).map(|i| if next() % 50 == 0 { i as u8 } else { 0 }).collect());
     }
-    // Repeats from afar.
+    // Repetitions at a large distance.
     let block: Vec<u8> = (0..20_000).map(|_| next() as u8).collect();
     all.push(block.repeat(3));
     all
@@ -59,7 +59,7 @@ fn every_codec_and_shuffle_round_trips() {
 }
 
 #[test]
-fn compression_pays() {
+fn compression_saves_bytes() {
     let src: Vec<u8> = (0..100_000_u32).flat_map(|i| (i / 3).to_le_bytes()).collect();
     for codec in CODECS {
         let settings = Settings { codec, level: 5, typesize: 4, shuffle: Shuffle::Byte };
@@ -69,7 +69,7 @@ fn compression_pays() {
 }
 
 #[test]
-fn other_sizes_are_refused() {
+fn wrong_sizes_are_rejected() {
     let settings = Settings { codec: Codec::Lz4, level: 5, typesize: 4, shuffle: Shuffle::Byte };
     let packed = frame(&[1; 4000], &settings);
     let mut contexts = Contexts::default();
@@ -82,7 +82,7 @@ fn other_sizes_are_refused() {
 }
 
 #[test]
-fn cuts_and_changed_bytes_never_panic() {
+fn truncated_and_mutated_bytes_never_panic() {
     let mut contexts = Contexts::default();
     let src: Vec<u8> = (0..3000_u32).flat_map(|i| (i * i / 5).to_le_bytes()).collect();
     let mut state = 5_u64;
@@ -95,20 +95,21 @@ fn cuts_and_changed_bytes_never_panic() {
                 assert!(decode_into(&packed[..len], &mut back, &mut contexts).is_err(), "{len}");
             }
             for _ in 0..1500 {
-                let mut bent = packed.clone();
+                let mut mutated = packed.clone();
                 for _ in 0..2 {
                     state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-                    let at = (state >> 33) as usize % if state.is_multiple_of(3) { bent.len() } else { 200 };
-                    bent[at] = (state >> 20) as u8;
+                    let at =
+                        (state >> 33) as usize % if state.is_multiple_of(3) { mutated.len() } else { 200 };
+                    mutated[at] = (state >> 20) as u8;
                 }
-                let _ = decode_into(&bent, &mut back, &mut contexts);
-                let _ = decode_range(&bent, src.len() as u64, 5000, &mut [0; 100], &mut contexts);
+                let _ = decode_into(&mutated, &mut back, &mut contexts);
+                let _ = decode_range(&mutated, src.len() as u64, 5000, &mut [0; 100], &mut contexts);
             }
         }
     }
 }
 
-/// A chunk of one value, put in place of the only chunk of a frame.
+/// A frame whose only chunk is replaced by a single-value chunk.
 fn special(bits: u8, len: u32, typesize: u8, value: &[u8]) -> Vec<u8> {
     let mut chunk = vec![5, 1, 0x37, typesize];
     chunk.extend_from_slice(&len.to_le_bytes());
@@ -141,7 +142,7 @@ fn special(bits: u8, len: u32, typesize: u8, value: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn chunks_of_one_value_have_no_blocks() {
+fn single_value_chunks_have_no_blocks() {
     let mut contexts = Contexts::default();
     let mut decode = |bits, typesize, value: &[u8]| {
         let mut out = vec![0xaa; 24];
@@ -162,15 +163,15 @@ fn chunks_of_one_value_have_no_blocks() {
 }
 
 #[test]
-fn what_is_not_there_is_named() {
+fn unsupported_features_are_named() {
     let settings = Settings { codec: Codec::Lz4, level: 5, typesize: 4, shuffle: Shuffle::Byte };
     let packed = frame(&(0..=255).collect::<Vec<u8>>().repeat(4), &settings);
     let mut contexts = Contexts::default();
     // Kind of frame, version, filter, codec, dictionary of the chunk.
     for (at, byte) in [(26, 1), (97, 9), (97 + 21, 40), (97 + 2, 0xd5), (97 + 31, 1), (97 + 30, 1)] {
-        let mut bent = packed.clone();
-        bent[at] = byte;
-        let error = decode_into(&bent, &mut [0; 1024], &mut contexts).unwrap_err();
+        let mut mutated = packed.clone();
+        mutated[at] = byte;
+        let error = decode_into(&mutated, &mut [0; 1024], &mut contexts).unwrap_err();
         assert!(matches!(error.kind(), ErrorKind::Unsupported { .. }), "{at}: {error}");
     }
 }

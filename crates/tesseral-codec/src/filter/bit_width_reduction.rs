@@ -1,15 +1,15 @@
-//! Windows of integers, each stored as offsets from the window's minimum in 8, 16 or 32 bits.
+//! Bit width reduction: windows of integers, each stored as offsets from the window's minimum in 8, 16 or 32 bits.
 //!
 //! Header `u32 input length`, `u32 windows`, then per window the offset (one element), `u8 bits`, `u32` length of the
-//! window before the reduction. A window whose bits are not fewer than the element's, or that ends inside an element, is
-//! stored as it is. Elements of one byte, floats and text pass without a header.
+//! unreduced window. A window whose bits are not fewer than the element's, or that ends inside an element, is stored
+//! unchanged. Single-byte elements, floats and text pass through without a header.
 
 use tesseral_core::Result;
 
 use super::header::{Header, put_len};
 use super::{Kind, Pair, Word, grow, noop};
 
-/// Whether the filter does anything to these elements. Dates count as integers since version 20.
+/// Whether the filter changes these elements. Dates count as integers since version 20.
 fn applies(word: Word, version: u32) -> bool {
     let number = match word.kind {
         Kind::Signed | Kind::Unsigned => true,
@@ -34,21 +34,21 @@ pub(crate) fn reverse(
     let signed = matches!(word.kind, Kind::Signed | Kind::Time);
     let mut header = Header::new("bit_width_reduction", meta);
     let mut data = Header::new("bit_width_reduction", data);
-    let expected = header.len("the input's length")?;
+    let expected = header.len("input length")?;
     let windows = header.count(size + 5, "windows")?;
     for _ in 0..windows {
-        let base = extend(header.take(size, "an offset")?, signed);
-        let bits = usize::from(header.u8("a width")?);
-        let len = header.len("a window's length")?;
+        let base = extend(header.bytes(size, "offset")?, signed);
+        let bits = usize::from(header.u8("width")?);
+        let len = header.len("window length")?;
         if bits >= size * 8 || !len.is_multiple_of(size) {
-            let raw = data.take(len, "a window")?;
+            let raw = data.bytes(len, "window")?;
             grow(&mut out.data, len, cap, header.filter)?.copy_from_slice(raw);
             continue;
         }
         if !matches!(bits, 8 | 16 | 32) {
-            return Err(header.refuse(format!("a window of {bits} bits")));
+            return Err(header.error(format!("invalid window width of {bits} bits")));
         }
-        let stored = data.take(len / size * (bits / 8), "a window")?;
+        let stored = data.bytes(len / size * (bits / 8), "window")?;
         let target = grow(&mut out.data, len, cap, header.filter)?;
         for (stored, element) in stored.chunks_exact(bits / 8).zip(target.chunks_exact_mut(size)) {
             let value = base.wrapping_add(extend(stored, signed));
@@ -56,7 +56,7 @@ pub(crate) fn reverse(
         }
     }
     if out.data.len() != expected {
-        return Err(header.refuse(format!("windows of {} bytes for an input of {expected}", out.data.len())));
+        return Err(header.error(format!("windows of {} bytes, expected {expected}", out.data.len())));
     }
     out.meta.extend_from_slice(header.rest);
     Ok(())
@@ -91,7 +91,7 @@ pub(crate) fn forward(
     put_len(name, data.len(), &mut out.meta)?;
     put_len(name, data.len().div_ceil(window), &mut out.meta)?;
     for window in data.chunks(window) {
-        // Shifting the sign away lets signed numbers be compared as unsigned ones.
+        // With the sign bit flipped, signed numbers compare as unsigned numbers.
         let flip = if signed { 1_u64 << 63 } else { 0 };
         let values = || window.chunks_exact(size).map(|v| extend(v, signed));
         let least = values().map(|v| v ^ flip).min().unwrap_or(0) ^ flip;
@@ -116,7 +116,7 @@ pub(crate) fn forward(
     Ok(())
 }
 
-/// Bytes of a window: whole elements, one at least.
+/// The size of a window: whole elements, at least one.
 pub(crate) fn window_bytes(window: u32, size: usize) -> usize {
     (usize::try_from(window).unwrap_or(usize::MAX) / size).max(1) * size
 }

@@ -1,6 +1,6 @@
 //! Bit shuffle: the first bits of all elements, then the second bits, and so on, in blocks of 8 KiB.
 //!
-//! Header as [byte shuffle](super::byteshuffle). A part whose length is not a multiple of 8 and of the element's width is
+//! Header as [byte shuffle](super::byteshuffle). A part whose length is not a multiple of 8 and of the element size is
 //! copied. The layout of a block is that of [`crate::bitshuffle`].
 
 use tesseral_core::Result;
@@ -16,7 +16,7 @@ pub(crate) fn reverse(word: Word, meta: &[u8], data: &[u8], out: &mut Pair, cap:
     let mut data = Header::new("bitshuffle", data);
     let parts = header.count(4, "parts")?;
     for _ in 0..parts {
-        let part = data.take(header.len("a part's length")?, "a part")?;
+        let part = data.bytes(header.len("part length")?, "part")?;
         let target = grow(&mut out.data, part.len(), cap, "bitshuffle")?;
         if !part.len().is_multiple_of(8) || !part.len().is_multiple_of(word.size) {
             target.copy_from_slice(part);
@@ -30,7 +30,7 @@ pub(crate) fn reverse(word: Word, meta: &[u8], data: &[u8], out: &mut Pair, cap:
     Ok(())
 }
 
-/// Shuffles a first part of whole groups of eight bytes; what is left is a part of its own, and copied.
+/// Shuffles a first part of full groups of eight bytes; the remaining bytes form a second part, which is copied.
 pub(crate) fn forward(word: Word, meta: &[u8], data: &[u8], out: &mut Pair) -> Result<()> {
     let (whole, rest) = data.split_at(data.len() / 8 * 8);
     let parts: Vec<&[u8]> = [whole, rest].into_iter().filter(|part| !part.is_empty()).collect();

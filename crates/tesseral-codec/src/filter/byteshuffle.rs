@@ -1,7 +1,7 @@
 //! Byte shuffle: the first bytes of all elements, then the second bytes, and so on.
 //!
-//! Header `u32 parts`, then one `u32` length per part. Each part is shuffled by itself; bytes behind its last whole element
-//! are copied.
+//! Header `u32 parts`, then one `u32` length per part. Each part is shuffled separately; bytes after its last complete
+//! element are copied.
 
 use tesseral_core::Result;
 
@@ -13,7 +13,7 @@ pub(crate) fn reverse(word: Word, meta: &[u8], data: &[u8], out: &mut Pair, cap:
     let mut data = Header::new("byteshuffle", data);
     let parts = header.count(4, "parts")?;
     for _ in 0..parts {
-        let part = data.take(header.len("a part's length")?, "a part")?;
+        let part = data.bytes(header.len("part length")?, "part")?;
         let (whole, rest) = part.split_at(part.len() / word.size * word.size);
         let room = grow(&mut out.data, part.len(), cap, "byteshuffle")?;
         crate::shuffle::decode_into(whole, word.size, &mut room[..whole.len()])?;
@@ -23,7 +23,7 @@ pub(crate) fn reverse(word: Word, meta: &[u8], data: &[u8], out: &mut Pair, cap:
     Ok(())
 }
 
-/// Shuffles the data as one part.
+/// Shuffles the data as a single part.
 pub(crate) fn forward(word: Word, meta: &[u8], data: &[u8], out: &mut Pair) -> Result<()> {
     put_len("byteshuffle", 1, &mut out.meta)?;
     put_len("byteshuffle", data.len(), &mut out.meta)?;
@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn trailing_bytes_stay() {
+    fn trailing_bytes_are_copied() {
         let (meta, mut out) = ([1, 0, 0, 0, 7, 0, 0, 0], Pair::default());
         let word = Word::new(2, crate::filter::Kind::Unsigned);
         reverse(word, &meta, &[1, 3, 5, 2, 4, 6, 9], &mut out, 7).unwrap();

@@ -16,13 +16,13 @@ pub(crate) fn decode_into(src: &[u8], dst: &mut [u8]) -> Result<()> {
         }
         let stuck = stream.total_in() == read && stream.total_out() == written;
         if status == Status::StreamEnd || stuck {
-            let detail = format!("expected {} bytes, the stream gave {}", dst.len(), stream.total_out());
+            let detail = format!("expected {} bytes, decoded {}", dst.len(), stream.total_out());
             return Err(Error::codec("bzip2", detail));
         }
     }
 }
 
-/// Appends one stream.
+/// Appends a stream.
 pub(crate) fn encode(src: &[u8], level: i32, out: &mut Vec<u8>) -> Result<()> {
     let level = u32::try_from(level).ok().filter(|l| (1..=9).contains(l)).unwrap_or(1);
     let mut stream = Compress::new(Compression::new(level), 0);

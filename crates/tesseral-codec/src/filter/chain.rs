@@ -1,4 +1,4 @@
-//! A list of filters, undone chunk by chunk. What does it is in [`encode`](super::encode).
+//! A filter pipeline, reversed chunk by chunk. The forward direction is in [`encode`](super::encode).
 //!
 //! ```text
 //! u64 chunks │ per chunk: u32 original │ u32 filtered │ u32 metadata │ metadata bytes │ filtered bytes
@@ -14,24 +14,24 @@ use super::{
 };
 use crate::Contexts;
 
-/// Bytes that a stage between filters may take beside what the chunk decodes to: headers of small windows.
+/// Bytes that an intermediate stage may use in addition to the decoded chunk: headers of small windows.
 const SLACK: usize = 1 << 20;
 
-/// Bytes of a chunk that writers make unless told otherwise.
+/// The default chunk size of writers.
 const MAX_CHUNK: usize = 1 << 16;
 
-/// How filters are done and undone.
+/// The parameters of encoding and decoding.
 #[derive(Clone, Copy, Debug)]
 pub struct Rules<'a> {
     /// Format version of the writer.
     pub version: u32,
-    /// Compare checksums.
+    /// Verify checksums.
     pub verify: bool,
     /// The key of encrypted tiles.
     pub key: Option<&'a [u8; 32]>,
 }
 
-/// Buffers of the stages between filters, kept from chunk to chunk.
+/// Buffers between filters, reused from chunk to chunk.
 #[derive(Debug, Default)]
 pub struct Work {
     pub(super) from: Pair,
@@ -43,13 +43,13 @@ pub struct Work {
 pub struct Chunk<'a> {
     /// Bytes before filtering.
     pub original: usize,
-    /// What the last filter left as metadata.
+    /// Metadata output of the last filter.
     pub meta: &'a [u8],
-    /// What the last filter left as data.
+    /// Data output of the last filter.
     pub data: &'a [u8],
 }
 
-/// The chunks of a filtered tile, in order. Ends after the first fault.
+/// The chunks of a filtered tile, in order. Iteration ends after the first error.
 #[derive(Clone, Debug)]
 pub struct Chunks<'a> {
     rest: &'a [u8],
@@ -57,16 +57,13 @@ pub struct Chunks<'a> {
 }
 
 impl<'a> Chunks<'a> {
-    /// Reads the count.
+    /// Parses the chunk count.
     ///
     /// # Errors
-    /// `Codec` when the count does not fit the bytes.
+    /// `Codec` when the count exceeds what the bytes can hold.
     pub fn new(tile: &'a [u8]) -> Result<Self> {
         let Some((count, rest)) = tile.split_first_chunk::<8>() else {
-            return Err(Error::codec(
-                "tile",
-                format!("expected a count of chunks, found {} bytes", tile.len()),
-            ));
+            return Err(Error::codec("tile", format!("truncated chunk count: found {} bytes", tile.len())));
         };
         let left = u64::from_le_bytes(*count);
         if left > rest.len() as u64 / 12 {
@@ -78,7 +75,7 @@ impl<'a> Chunks<'a> {
     /// Bytes of all chunks before filtering.
     ///
     /// # Errors
-    /// `Codec` when a chunk is cut short.
+    /// `Codec` when a chunk is truncated.
     pub fn original_len(self) -> Result<u64> {
         self.map(|chunk| chunk.map(|c| c.original as u64)).sum()
     }
@@ -106,28 +103,30 @@ impl<'a> Iterator for Chunks<'a> {
         if chunk.is_none() {
             self.left = 0;
         }
-        Some(chunk.ok_or_else(|| {
-            Error::codec("tile", format!("a chunk is cut short, {} bytes are left", self.rest.len()))
-        }))
+        Some(
+            chunk.ok_or_else(|| {
+                Error::codec("tile", format!("truncated chunk: {} bytes left", self.rest.len()))
+            }),
+        )
     }
 }
 
-/// Filters with the elements each of them works on.
+/// A filter pipeline with the element type of each stage.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Chain {
-    /// In the order they encode, with their input's elements.
+    /// In encoding order, each with the element type of its input.
     pub(super) filters: Vec<(Filter, Word)>,
-    /// Bytes of a cell, the unit of run lengths.
+    /// Bytes per cell, the unit of run lengths.
     pub(super) cell: usize,
-    /// The first filter holds strings together with their offsets.
+    /// The first filter encodes strings together with their offsets.
     strings: bool,
-    /// Bytes of a chunk that a writer makes; 0 for one chunk per tile.
+    /// The chunk size of the encoder; 0 for one chunk per tile.
     pub(super) max_chunk: usize,
 }
 
 impl Chain {
-    /// A chain over cells of `cell` bytes of `word` elements. With `strings`, the tile holds cells of any length: a first
-    /// filter that runs over strings then carries the offsets too.
+    /// A pipeline over cells of `cell` bytes of `word` elements. With `strings`, the tile holds variable-length cells; a first
+    /// filter that encodes strings then includes the offsets.
     pub fn new(
         filters: impl IntoIterator<Item = Filter>,
         mut word: Word,
@@ -143,37 +142,37 @@ impl Chain {
         Self { filters: chain, cell: cell.max(1), strings: strings && first, max_chunk: MAX_CHUNK }
     }
 
-    /// Makes chunks of about this many bytes when encoding; 0 for one chunk per tile.
+    /// Sets the approximate chunk size for encoding; 0 for one chunk per tile.
     #[must_use]
     pub fn chunks_of(mut self, bytes: u32) -> Self {
         self.max_chunk = usize::try_from(bytes).unwrap_or(0);
         self
     }
 
-    /// Whether tiles hold strings together with their offsets: [`decode_strings`](Self::decode_strings) reads them.
+    /// Whether tiles hold strings with their offsets, to be decoded by [`decode_strings`](Self::decode_strings).
     pub fn holds_strings(&self) -> bool {
         self.strings
     }
 
-    /// The filters, in the order they encode.
+    /// The filters in encoding order.
     pub fn filters(&self) -> impl Iterator<Item = &Filter> {
         self.filters.iter().map(|(filter, _)| filter)
     }
 
-    /// Whether a filter of the chain keeps digests of its bytes.
+    /// Whether a filter of the pipeline stores checksums.
     pub fn has_digest(&self) -> bool {
         self.filters().any(|f| matches!(f, Filter::Md5 | Filter::Sha256 | Filter::Aes256Gcm))
     }
 
-    /// Where the bytes of an unfiltered tile of one chunk are in the tile: what follows the lengths *is* the cells.
+    /// Whether the pipeline is empty: the bytes after the lengths of a chunk are the cells.
     pub fn is_plain(&self) -> bool {
         self.filters.is_empty()
     }
 
-    /// Decodes a tile that holds exactly `out.len()` bytes.
+    /// Decodes a tile of exactly `out.len()` bytes.
     ///
     /// # Errors
-    /// `Codec` when the bytes are damaged; `Unsupported` for a filter that is not decoded; `InvalidRequest` without a key.
+    /// `Codec` when the bytes are damaged; `Unsupported` for a filter without a decoder; `InvalidRequest` without a key.
     pub fn decode_into(
         &self,
         tile: &[u8],
@@ -184,7 +183,7 @@ impl Chain {
         self.decode_run(tile, out.len(), 0, out, rules, contexts)
     }
 
-    /// Decodes `out.len()` bytes from byte `start` on of a tile that holds `len`. Chunks that hold none of them are only counted.
+    /// Decodes `out.len()` bytes from byte `start` on of a tile of `len` bytes. Chunks outside the range are skipped.
     ///
     /// # Errors
     /// As [`decode_into`](Self::decode_into).
@@ -197,20 +196,23 @@ impl Chain {
         rules: &Rules<'_>,
         contexts: &mut Contexts,
     ) -> Result<()> {
-        let wanted = start..start.saturating_add(out.len()).min(len);
-        if wanted.len() != out.len() {
-            return Err(Error::invalid(format!("{} bytes from {start} on of {len}", out.len())));
+        let range = start..start.saturating_add(out.len()).min(len);
+        if range.len() != out.len() {
+            return Err(Error::invalid(format!(
+                "bytes {start}..+{} out of range for a tile of {len} bytes",
+                out.len()
+            )));
         }
         let mut at = 0_usize;
         let mut chunks = Chunks::new(tile)?;
         for chunk in chunks.by_ref() {
             let chunk = chunk?;
             let Some(end) = at.checked_add(chunk.original).filter(|end| *end <= len) else {
-                let detail = format!("a chunk of {} bytes passes the {len} of the tile", chunk.original);
+                let detail = format!("chunk of {} bytes exceeds the {len} bytes of the tile", chunk.original);
                 return Err(Error::codec("tile", detail));
             };
-            let (from, to) = (at.max(wanted.start), end.min(wanted.end));
-            if at >= wanted.start && end <= wanted.end {
+            let (from, to) = (at.max(range.start), end.min(range.end));
+            if at >= range.start && end <= range.end {
                 self.chunk_into(&chunk, &mut out[at - start..end - start], rules, contexts)?;
             } else if from < to {
                 let mut whole = vec![0; chunk.original];
@@ -220,23 +222,21 @@ impl Chain {
             at = end;
         }
         if at < len || !chunks.rest.is_empty() {
-            let detail = format!(
-                "chunks hold {at} of the {len} bytes of the tile, and {} bytes follow them",
-                chunks.rest.len()
-            );
+            let detail =
+                format!("chunks hold {at} of {len} bytes of the tile, {} bytes follow", chunks.rest.len());
             return Err(Error::codec("tile", detail));
         }
         Ok(())
     }
 
-    /// Cells that share a chunk, as far as writers keep to what the chain says; `None` where a tile is one chunk.
+    /// Cells per chunk if the writer used the pipeline's chunk size; `None` where a tile is one chunk.
     pub fn cells_per_chunk(&self) -> Option<u64> {
         let cells = (self.max_chunk / self.cell) as u64;
         (cells > 0).then_some(cells)
     }
 
-    /// Decodes a tile of strings that carries its offsets: appends `cells` strings of `bytes` bytes in all to `data`, and the
-    /// end of each to `ends`.
+    /// Decodes a tile of strings with offsets: appends `cells` strings of `bytes` bytes in total to `data`, and the end of each
+    /// to `ends`.
     ///
     /// # Errors
     /// As [`decode_into`](Self::decode_into).
@@ -256,17 +256,25 @@ impl Chain {
             return if cells == 0 {
                 Ok(())
             } else {
-                Err(Error::codec("tile", "a tile of strings without a chunk"))
+                Err(Error::codec("tile", "tile of strings has no chunk"))
             };
         };
         if chunks.next().is_some() || chunk.original != bytes {
-            let detail =
-                format!("a tile of strings is one chunk of {bytes} bytes, this says {}", chunk.original);
+            let detail = format!(
+                "expected one chunk of {bytes} bytes of strings, its header declares {}",
+                chunk.original
+            );
             return Err(Error::codec("tile", detail));
         }
         let mut work = std::mem::take(&mut contexts.filter);
-        let undone =
-            self.undo(&chunk, bytes.saturating_add(cells.saturating_mul(16)), 1, rules, contexts, &mut work);
+        let undone = self.reverse_filters(
+            &chunk,
+            bytes.saturating_add(cells.saturating_mul(16)),
+            1,
+            rules,
+            contexts,
+            &mut work,
+        );
         let decoded = undone.and_then(|()| {
             let Pair { meta, data: stored } = &work.from;
             match self.filters.first() {
@@ -278,7 +286,7 @@ impl Chain {
         decoded
     }
 
-    /// Decodes one chunk where it belongs.
+    /// Decodes a chunk into its slice of the output.
     fn chunk_into(
         &self,
         chunk: &Chunk<'_>,
@@ -302,11 +310,11 @@ impl Chain {
             _ => {}
         }
         let mut work = std::mem::take(&mut contexts.filter);
-        let undone = self.undo(chunk, out.len(), 0, rules, contexts, &mut work);
+        let undone = self.reverse_filters(chunk, out.len(), 0, rules, contexts, &mut work);
         let copied = undone.and_then(|()| {
             if work.from.data.len() != out.len() {
                 let detail =
-                    format!("filters gave {} bytes, the chunk has {}", work.from.data.len(), out.len());
+                    format!("filters produced {} bytes, expected {}", work.from.data.len(), out.len());
                 return Err(Error::codec("tile", detail));
             }
             out.copy_from_slice(&work.from.data);
@@ -316,8 +324,8 @@ impl Chain {
         copied
     }
 
-    /// Undoes all filters but the first `keep`. The outcome is in `work.from`.
-    fn undo(
+    /// Reverses all filters but the first `keep`. The result is in `work.from`.
+    fn reverse_filters(
         &self,
         chunk: &Chunk<'_>,
         original: usize,
@@ -369,14 +377,14 @@ fn reverse(
             compressor::reverse(name, meta, data, out, cap, |src, dst| rle::decode_into(cell, src, dst))
         }
         Filter::Dictionary => {
-            Err(Error::unsupported("a dictionary filter on cells that are not strings of any length"))
+            Err(Error::unsupported("a dictionary filter on cells that are not variable-length strings"))
         }
         Filter::Delta { reinterpret } => {
-            let word = number(name, reinterpret.unwrap_or(word))?;
+            let word = integer_word(name, reinterpret.unwrap_or(word))?;
             compressor::reverse(name, meta, data, out, cap, |src, dst| delta::decode_into(word, src, dst))
         }
         Filter::DoubleDelta { reinterpret } => {
-            let word = number(name, reinterpret.unwrap_or(word))?;
+            let word = integer_word(name, reinterpret.unwrap_or(word))?;
             compressor::reverse(name, meta, data, out, cap, |src, dst| {
                 double_delta::decode_into(word, src, dst)
             })
@@ -398,10 +406,13 @@ fn reverse(
     }
 }
 
-/// Delta filters compute in integers of up to 8 bytes; floats come to them only reinterpreted.
-pub(super) fn number(name: &'static str, word: Word) -> Result<Word> {
+/// Delta filters compute in integers of up to 8 bytes; floats reach them only reinterpreted.
+pub(super) fn integer_word(name: &'static str, word: Word) -> Result<Word> {
     if word.kind == Kind::Float || !matches!(word.size, 1 | 2 | 4 | 8) {
-        return Err(Error::codec(name, format!("elements of {} bytes are not integers", word.size)));
+        return Err(Error::codec(
+            name,
+            format!("elements of {} bytes are not integers of up to 8 bytes", word.size),
+        ));
     }
     Ok(word)
 }

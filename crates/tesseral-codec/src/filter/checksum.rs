@@ -1,7 +1,7 @@
-//! MD5 and SHA-256 of what a filter got, kept beside it.
+//! MD5 and SHA-256 checksums of the filter's input.
 //!
 //! Header `u32 metadata parts`, `u32 data parts`, then per part `u64` length and the digest. The metadata parts follow the
-//! header, the data parts are the data.
+//! header; the data are the data parts.
 
 use md5::Digest;
 use tesseral_core::Result;
@@ -22,7 +22,7 @@ pub(crate) fn reverse<D: Digest>(
     let data_parts = header.len("data parts")?;
     let each = size + 8;
     let bytes = meta_parts.checked_add(data_parts).and_then(|n| n.checked_mul(each));
-    let table = header.take(bytes.unwrap_or(usize::MAX), "the table of digests")?;
+    let table = header.bytes(bytes.unwrap_or(usize::MAX), "digest table")?;
     let (meta_table, data_table) = table.split_at(meta_parts * each);
     check::<D>(filter, verify, meta_table, header.rest)?;
     check::<D>(filter, verify, data_table, data)?;
@@ -35,15 +35,15 @@ fn check<D: Digest>(filter: &'static str, verify: bool, table: &[u8], bytes: &[u
     let mut bytes = Header::new(filter, bytes);
     for entry in table.chunks_exact(<D as Digest>::output_size() + 8) {
         let mut entry = Header::new(filter, entry);
-        let part = bytes.take(entry.len64("a part's length")?, "a part")?;
+        let part = bytes.bytes(entry.len64("part length")?, "part")?;
         if verify && D::digest(part).as_slice() != entry.rest {
-            return Err(bytes.refuse(format!("{} bytes do not match their digest", part.len())));
+            return Err(bytes.error(format!("checksum mismatch in a part of {} bytes", part.len())));
         }
     }
     Ok(())
 }
 
-/// Puts the digests of metadata and data in front of the metadata.
+/// Prepends the digests of metadata and data to the metadata.
 pub(crate) fn forward<D: Digest>(
     filter: &'static str,
     meta: &[u8],

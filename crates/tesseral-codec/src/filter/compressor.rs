@@ -1,4 +1,4 @@
-//! What all compressors share: parts of metadata and of data, each compressed by itself.
+//! The frame shared by all compressors: parts of metadata and data, each compressed separately.
 //!
 //! Header `u32 metadata parts`, `u32 data parts`, then per part `u32` original and `u32` compressed length. The data are the
 //! compressed parts, those of metadata first.
@@ -22,8 +22,8 @@ pub(crate) fn reverse(
     let meta_parts = header.len("metadata parts")?;
     let data_parts = header.count(8, "data parts")?;
     for part in 0..meta_parts.saturating_add(data_parts) {
-        let original = header.len("a part's length")?;
-        let compressed = data.take(header.len("a part's compressed length")?, "a part")?;
+        let original = header.len("part length")?;
+        let compressed = data.bytes(header.len("part compressed length")?, "part")?;
         let out = if part < meta_parts { &mut out.meta } else { &mut out.data };
         let target = grow(out, original, cap, filter)?;
         if original > 0 {
@@ -33,7 +33,7 @@ pub(crate) fn reverse(
     Ok(())
 }
 
-/// The one part of a chunk that holds exactly `len` bytes of data and no metadata: it can be decoded where it belongs.
+/// The single part of a chunk with exactly `len` bytes of data and no metadata, which can be decoded directly into the output.
 pub(crate) fn single<'a>(meta: &[u8], data: &'a [u8], len: usize) -> Option<&'a [u8]> {
     let mut header = Header::new("", meta);
     let parts = (header.u32("").ok()?, header.u32("").ok()?);
@@ -41,7 +41,7 @@ pub(crate) fn single<'a>(meta: &[u8], data: &'a [u8], len: usize) -> Option<&'a 
     (parts == (0, 1) && header.rest.is_empty() && lens == (len, data.len())).then_some(data)
 }
 
-/// Calls `encode(part, out)` for the metadata, when there are some, and for the data.
+/// Calls `encode(part, out)` for the metadata, if any, and for the data.
 pub(crate) fn forward(
     filter: &'static str,
     meta: &[u8],

@@ -1,4 +1,4 @@
-//! Differences: `u64 count`, the first value, then each value minus the one before, wrapping.
+//! Differences: `u64 count`, the first value, then the wrapping difference of each value to its predecessor.
 
 use tesseral_core::{Error, Result};
 
@@ -9,10 +9,14 @@ use super::header::Header;
 pub(crate) fn decode_into(word: Word, src: &[u8], dst: &mut [u8]) -> Result<()> {
     let size = word.step();
     let mut header = Header::new("delta", src);
-    let count = header.len64("the count")?;
+    let count = header.len64("count")?;
     if count.checked_mul(size) != Some(dst.len()) || header.rest.len() != dst.len() {
-        let detail = format!("{count} values in {} bytes for an output of {}", header.rest.len(), dst.len());
-        return Err(header.refuse(detail));
+        let detail = format!(
+            "{count} values in {} bytes do not match an output of {} bytes",
+            header.rest.len(),
+            dst.len()
+        );
+        return Err(header.error(detail));
     }
     let mut value = 0_u64;
     for (stored, element) in header.rest.chunks_exact(size).zip(dst.chunks_exact_mut(size)) {
@@ -26,7 +30,7 @@ pub(crate) fn decode_into(word: Word, src: &[u8], dst: &mut [u8]) -> Result<()> 
 pub(crate) fn encode(word: Word, src: &[u8], out: &mut Vec<u8>) -> Result<()> {
     let size = word.step();
     if !src.len().is_multiple_of(size) {
-        let detail = format!("{} bytes are no whole number of elements of {size}", src.len());
+        let detail = format!("{} bytes are not a multiple of the element size {size}", src.len());
         return Err(Error::codec("delta", detail));
     }
     out.extend_from_slice(&((src.len() / size) as u64).to_le_bytes());

@@ -1,13 +1,13 @@
-//! Strings by their number in a dictionary.
+//! Dictionary-encoded strings.
 //!
-//! Header as that of strings in [run lengths](super::rle), with `u8` width of numbers, `u8` width of string lengths, `u32`
-//! bytes of the dictionary and the dictionary: `big-endian length ‖ string`, repeated. Data: one big-endian number per cell.
+//! Header as for strings in [run lengths](super::rle), with `u8` ID width, `u8` string length width, `u32` dictionary size and
+//! the dictionary: `big-endian length ‖ string`, repeated. Data: one big-endian ID per cell.
 
 use std::collections::HashMap;
 
 use tesseral_core::Result;
 
-use super::header::{Header, put_big_endian, put_len, width_of};
+use super::header::{Header, integer_width, put_big_endian, put_len};
 use super::rle::{check_string_header, put_string_header, strings};
 
 /// Appends strings and their ends.
@@ -21,45 +21,45 @@ pub(crate) fn decode_strings(
 ) -> Result<()> {
     let mut header = Header::new("dictionary", meta);
     check_string_header(&mut header, data.len(), cells, bytes)?;
-    let id_width = usize::from(header.u8("width of numbers")?);
-    let len_width = usize::from(header.u8("width of string lengths")?);
-    let dictionary = header.len("bytes of the dictionary")?;
-    let dictionary = header.take(dictionary, "the dictionary")?;
+    let id_width = usize::from(header.u8("ID width")?);
+    let len_width = usize::from(header.u8("string length width")?);
+    let dictionary = header.len("dictionary size")?;
+    let dictionary = header.bytes(dictionary, "dictionary")?;
     if id_width > 8 || len_width > 8 || id_width == 0 || len_width == 0 {
-        return Err(header.refuse(format!("numbers of {id_width} and {len_width} bytes")));
+        return Err(header.error(format!("unsupported widths of {id_width} and {len_width} bytes")));
     }
     if cells.checked_mul(id_width) != Some(data.len()) {
-        return Err(header.refuse(format!("{} bytes of numbers for {cells} strings", data.len())));
+        return Err(header.error(format!("{} bytes of IDs do not match {cells} strings", data.len())));
     }
     let mut entries = Vec::new();
     let mut rest = Header::new("dictionary", dictionary);
     while !rest.rest.is_empty() {
-        let len = rest.big_endian(len_width, "a string's length")?;
-        entries.push(rest.take(len, "a string")?);
+        let len = rest.big_endian(len_width, "string length")?;
+        entries.push(rest.bytes(len, "string")?);
     }
     let start = out.len();
     let mut ids = Header::new("dictionary", data);
     for _ in 0..cells {
-        let id = ids.big_endian(id_width, "a number")?;
+        let id = ids.big_endian(id_width, "number")?;
         let Some(string) = entries.get(id) else {
-            return Err(ids.refuse(format!("string {id} of {}", entries.len())));
+            return Err(ids.error(format!("ID {id} out of range for {} strings", entries.len())));
         };
         if out.len() - start + string.len() > bytes {
-            return Err(ids.refuse(format!("strings pass the {bytes} bytes of the tile")));
+            return Err(ids.error(format!("strings exceed the {bytes} bytes of the tile")));
         }
         out.extend_from_slice(string);
         ends.push(out.len() as u64);
     }
     if out.len() - start != bytes {
-        return Err(ids.refuse(format!("expected {bytes} bytes, strings gave {}", out.len() - start)));
+        return Err(ids.error(format!("expected {bytes} bytes, decoded {}", out.len() - start)));
     }
     Ok(())
 }
 
-/// Encodes strings, offsets included. The width of numbers goes by the cells, not by the strings that differ.
+/// Encodes strings with their offsets. The ID width depends on the number of cells, not of distinct strings.
 pub(crate) fn encode_strings(ends: &[u64], data: &[u8], meta: &mut Vec<u8>, out: &mut Vec<u8>) -> Result<()> {
-    let id_width = width_of(ends.len());
-    let len_width = width_of(strings(ends, data).map(<[u8]>::len).max().unwrap_or(0));
+    let id_width = integer_width(ends.len());
+    let len_width = integer_width(strings(ends, data).map(<[u8]>::len).max().unwrap_or(0));
     let mut entries: HashMap<&[u8], usize> = HashMap::new();
     let mut dictionary = Vec::new();
     for string in strings(ends, data) {

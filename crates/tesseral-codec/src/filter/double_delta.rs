@@ -1,6 +1,6 @@
-//! Differences of differences, packed: `u8 bits`, `u64 count`, then the values as they are when `bits` saves nothing; else
-//! the first two values and, for each further one, a sign bit (1 is negative) and `bits` bits of magnitude, from the most
-//! significant bit of 64-bit words that are stored little-endian.
+//! Double delta: `u8 bits`, `u64 count`, then the values verbatim when packing saves nothing; else the first two values and, for
+//! each further one, a sign bit (1 is negative) and `bits` bits of magnitude, from the most significant bit of little-endian
+//! 64-bit words.
 
 use tesseral_core::{Error, Result};
 
@@ -11,19 +11,19 @@ use super::{Kind, Word};
 pub(crate) fn decode_into(word: Word, src: &[u8], dst: &mut [u8]) -> Result<()> {
     let size = word.step();
     let mut header = Header::new("double_delta", src);
-    let bits = u32::from(header.u8("the width")?);
-    let count = header.len64("the count")?;
+    let bits = u32::from(header.u8("width")?);
+    let count = header.len64("count")?;
     let raw = bits as usize >= size * 8 - 1;
-    // Behind a compressor the input is any number of bytes: values as they are come with the odd bytes at the end.
+    // After a compressor the input may have any number of bytes: verbatim values include the odd bytes at the end.
     let whole = if raw { dst.len() / size * size } else { dst.len() };
     if count.checked_mul(size) != Some(whole) {
-        return Err(header.refuse(format!("{count} values for an output of {} bytes", dst.len())));
+        return Err(header.error(format!("{count} values do not match an output of {} bytes", dst.len())));
     }
     if raw {
-        dst.copy_from_slice(header.take(dst.len(), "the values")?);
+        dst.copy_from_slice(header.bytes(dst.len(), "values")?);
         return Ok(());
     }
-    let first = header.take(size.saturating_mul(count.min(2)), "the first values")?;
+    let first = header.bytes(size.saturating_mul(count.min(2)), "first values")?;
     let (head, tail) = dst.split_at_mut(first.len());
     head.copy_from_slice(first);
     if tail.is_empty() {
@@ -33,8 +33,8 @@ pub(crate) fn decode_into(word: Word, src: &[u8], dst: &mut [u8]) -> Result<()> 
     let mut last = extend(&first[size..], false);
     let mut stream = Bits { words: header.rest.chunks_exact(8), word: 0, left: 0 };
     for element in tail.chunks_exact_mut(size) {
-        let (Some(sign), Some(magnitude)) = (stream.take(1), stream.take(bits)) else {
-            return Err(header.refuse("the packed differences end early"));
+        let (Some(sign), Some(magnitude)) = (stream.read(1), stream.read(bits)) else {
+            return Err(header.error("truncated packed differences"));
         };
         let step = if sign == 1 { magnitude.wrapping_neg() } else { magnitude };
         let value = step.wrapping_add(last.wrapping_mul(2)).wrapping_sub(before);
@@ -44,7 +44,7 @@ pub(crate) fn decode_into(word: Word, src: &[u8], dst: &mut [u8]) -> Result<()> 
     Ok(())
 }
 
-/// Bits from the most significant end of 64-bit words.
+/// Reads bits from the most significant end of 64-bit words.
 struct Bits<'a> {
     words: std::slice::ChunksExact<'a, u8>,
     word: u64,
@@ -52,31 +52,31 @@ struct Bits<'a> {
 }
 
 impl Bits<'_> {
-    /// Up to 63 bits.
-    fn take(&mut self, n: u32) -> Option<u64> {
+    /// Reads up to 63 bits.
+    fn read(&mut self, n: u32) -> Option<u64> {
         let mut value = 0;
-        let mut wanted = n;
-        while wanted > 0 {
+        let mut missing = n;
+        while missing > 0 {
             if self.left == 0 {
                 self.word = extend(self.words.next()?, false);
                 self.left = 64;
             }
-            let now = wanted.min(self.left);
-            // `now` is 1 to 63, or 64 only from a fresh word that is asked for whole, which 63 bits never are.
+            let now = missing.min(self.left);
+            // `now` is 1 to 63; 64 would require a request for a full word, and requests are at most 63 bits.
             value = value << now | self.word >> (64 - now);
             self.word = self.word.checked_shl(now).unwrap_or(0);
             self.left -= now;
-            wanted -= now;
+            missing -= now;
         }
         Some(value)
     }
 }
 
-/// Appends the packed differences of differences.
+/// Appends the packed second differences.
 pub(crate) fn encode(word: Word, src: &[u8], out: &mut Vec<u8>) -> Result<()> {
     let size = word.step();
     if !src.len().is_multiple_of(size) {
-        let detail = format!("{} bytes are no whole number of elements of {size}", src.len());
+        let detail = format!("{} bytes are not a multiple of the element size {size}", src.len());
         return Err(Error::codec("double_delta", detail));
     }
     let signed = matches!(word.kind, Kind::Signed | Kind::Time);
@@ -108,14 +108,14 @@ pub(crate) fn encode(word: Word, src: &[u8], out: &mut Vec<u8>) -> Result<()> {
     for i in 2..count {
         let step = value(i) - 2 * value(i - 1) + value(i - 2);
         packer.put(u64::from(step < 0), 1);
-        // At most 62 bits: more would have been stored raw.
+        // At most 62 bits: larger values are stored verbatim.
         packer.put(u64::try_from(step.unsigned_abs()).unwrap_or(0), bits);
     }
     packer.finish();
     Ok(())
 }
 
-/// Bits into the most significant end of 64-bit words.
+/// Writes bits into the most significant end of 64-bit words.
 struct Packer<'a> {
     out: &'a mut Vec<u8>,
     word: u64,
@@ -123,7 +123,7 @@ struct Packer<'a> {
 }
 
 impl Packer<'_> {
-    /// Up to 63 bits.
+    /// Writes up to 63 bits.
     fn put(&mut self, value: u64, bits: u32) {
         let room = 64 - self.used;
         if bits < room {
@@ -150,8 +150,8 @@ mod tests {
     use crate::filter::Kind;
 
     #[test]
-    fn decodes_a_hand_made_stream() {
-        // 10, 13, 15, 20: differences 3, 2, 5, theirs -1, 3: two bits and a sign each.
+    fn decodes_a_handmade_stream() {
+        // 10, 13, 15, 20: differences 3, 2, 5, second differences -1, 3: two bits and a sign each.
         let packed = (0b10_1011_u64 << 58).to_le_bytes();
         let mut src = vec![2];
         src.extend(4_u64.to_le_bytes());
@@ -161,7 +161,7 @@ mod tests {
         decode_into(Word::new(4, Kind::Signed), &src, &mut dst).unwrap();
         let values: Vec<i32> = dst.chunks(4).map(|c| i32::from_le_bytes(c.try_into().unwrap())).collect();
         assert_eq!(values, [10, 13, 15, 20]);
-        // Seven bytes as they are: one value and three odd bytes.
+        // Seven verbatim bytes: one value and three odd bytes.
         let mut plain = vec![31];
         plain.extend(1_u64.to_le_bytes());
         plain.extend([1, 2, 3, 4, 5, 6, 7]);

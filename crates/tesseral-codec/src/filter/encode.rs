@@ -1,8 +1,8 @@
-//! A list of filters, done chunk by chunk.
+//! A filter pipeline, applied chunk by chunk.
 
 use tesseral_core::{Error, Result};
 
-use super::chain::{Chain, Rules, Work, number};
+use super::chain::{Chain, Rules, Work, integer_word};
 use super::float_scale::Scale;
 use super::header::put_len;
 use super::{
@@ -12,11 +12,11 @@ use super::{
 use crate::Contexts;
 
 impl Chain {
-    /// Appends the filtered tile of cells of one size.
+    /// Appends the filtered tile of fixed-size cells.
     ///
     /// # Errors
-    /// `Codec` when a filter cannot take the cells, such as falling values in a positive delta; `Unsupported` for a filter
-    /// that is not written; `InvalidRequest` without a key; `Limit`.
+    /// `Codec` when a filter cannot encode the cells, such as decreasing values in a positive delta; `Unsupported` for a filter
+    /// without an encoder; `InvalidRequest` without a key; `Limit`.
     pub fn encode(
         &self,
         cells: &[u8],
@@ -28,14 +28,14 @@ impl Chain {
         self.encode_cut(cells, (1..).map(|n| n * step), out, rules, contexts)
     }
 
-    /// Bytes of every tile of `len` bytes of cells, where all tiles are equally long.
+    /// The encoded size of a tile of `len` bytes of cells, if it does not depend on the values.
     pub fn plain_len(&self, len: usize) -> Option<u64> {
         let chunks = len.div_ceil(self.step(len)).max(1) as u64;
         self.filters.is_empty().then_some(8 + 12 * chunks + len as u64)
     }
 
-    /// Appends the filtered tile of the bytes of cells of any length; `ends` says where each of them ends. Chunks end where
-    /// cells do.
+    /// Appends the filtered tile of the data of variable-length cells; `ends` holds the end of each cell. Chunks end at cell
+    /// boundaries.
     ///
     /// # Errors
     /// As [`encode`](Self::encode).
@@ -51,7 +51,7 @@ impl Chain {
         self.encode_cut(data, cuts.into_iter(), out, rules, contexts)
     }
 
-    /// Appends the filtered tile of strings that carries their offsets.
+    /// Appends the filtered tile of strings with their offsets.
     ///
     /// # Errors
     /// As [`encode`](Self::encode).
@@ -77,10 +77,10 @@ impl Chain {
         put
     }
 
-    /// Refuses cells that a lossy filter would turn into others than it promises.
+    /// Rejects cells that a lossy filter cannot represent within its precision.
     ///
     /// # Errors
-    /// `InvalidRequest`, with the first such cell.
+    /// `InvalidRequest`, naming the first such cell.
     pub fn check_cells(&self, cells: &[u8]) -> Result<()> {
         match self.filters.first() {
             Some(&(Filter::FloatScale { scale, offset, width }, word)) => {
@@ -90,7 +90,7 @@ impl Chain {
         }
     }
 
-    /// Bytes of a chunk of a tile: whole cells, one at least.
+    /// The chunk size of a tile: whole cells, at least one.
     fn step(&self, tile: usize) -> usize {
         if self.max_chunk == 0 {
             return tile.max(1);
@@ -98,7 +98,7 @@ impl Chain {
         (self.max_chunk.min(tile) / self.cell).max(1) * self.cell
     }
 
-    /// Where chunks of cells of any length end: near the size asked for, above it rather than much below.
+    /// The chunk boundaries of variable-length cells: near the requested size, rather above than far below.
     fn cuts(&self, ends: &[u64], bytes: usize) -> Vec<usize> {
         let step = self.step(bytes);
         let mut cuts = Vec::new();
@@ -122,7 +122,7 @@ impl Chain {
         cuts
     }
 
-    /// Encodes chunks that end at `cuts`; a tile of nothing is one chunk of nothing.
+    /// Encodes chunks that end at `cuts`; an empty tile is one empty chunk.
     fn encode_cut(
         &self,
         data: &[u8],
@@ -177,7 +177,7 @@ impl Chain {
         put
     }
 
-    /// Does all filters behind the first `skip` to `work.from`.
+    /// Applies all filters after the first `skip` to `work.from`.
     fn apply(&self, skip: usize, rules: &Rules<'_>, contexts: &mut Contexts, work: &mut Work) -> Result<()> {
         for &(filter, word) in self.filters.iter().skip(skip) {
             work.to.clear();
@@ -189,7 +189,7 @@ impl Chain {
     }
 }
 
-/// Appends a chunk that is one Zstandard frame, compressed where it belongs: the same bytes as by way of buffers.
+/// Appends a chunk that is one Zstandard frame, compressed directly into the output; the bytes are the same as with buffers.
 fn encode_zstd(chunk: &[u8], level: i32, out: &mut Vec<u8>, contexts: &mut Contexts) -> Result<()> {
     const HEADER: usize = 16;
     let lens = out.len();
@@ -199,7 +199,7 @@ fn encode_zstd(chunk: &[u8], level: i32, out: &mut Vec<u8>, contexts: &mut Conte
     zstd::encode(chunk, level, out, contexts)?;
     let mut filtered = Vec::with_capacity(4);
     put_len("zstd", out.len() - start, &mut filtered)?;
-    // Known only now: once among the lengths of the chunk, once at the end of the compressor's header.
+    // Known only now: stored in the lengths of the chunk and at the end of the compressor's header.
     out[lens + 4..lens + 8].copy_from_slice(&filtered);
     out[start - 4..start].copy_from_slice(&filtered);
     Ok(())
@@ -242,14 +242,14 @@ fn forward(
         }
         Filter::Rle => compressor::forward(name, meta, data, out, |src, out| rle::encode(cell, src, out)),
         Filter::Dictionary => {
-            Err(Error::unsupported("a dictionary filter on cells that are not strings of any length"))
+            Err(Error::unsupported("a dictionary filter on cells that are not variable-length strings"))
         }
         Filter::Delta { reinterpret } => {
-            let word = number(name, reinterpret.unwrap_or(word))?;
+            let word = integer_word(name, reinterpret.unwrap_or(word))?;
             compressor::forward(name, meta, data, out, |src, out| delta::encode(word, src, out))
         }
         Filter::DoubleDelta { reinterpret } => {
-            let word = number(name, reinterpret.unwrap_or(word))?;
+            let word = integer_word(name, reinterpret.unwrap_or(word))?;
             compressor::forward(name, meta, data, out, |src, out| double_delta::encode(word, src, out))
         }
         Filter::BitWidthReduction { window } => {

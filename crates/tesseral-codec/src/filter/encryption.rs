@@ -1,7 +1,7 @@
 //! AES-256-GCM over metadata and data parts.
 //!
-//! Header `u32 metadata parts`, `u32 data parts`, then per part `u32` plain length, `u32` stored length, a 12-byte IV and a
-//! 16-byte tag. The data are the ciphertexts, those of metadata first.
+//! Header `u32 metadata parts`, `u32 data parts`, then per part `u32` plaintext length, `u32` stored length, a 12-byte IV and a
+//! 16-byte tag. The data are the ciphertexts, metadata parts first.
 
 use aes_gcm::aead::{AeadInOut, KeyInit};
 use aes_gcm::{Aes256Gcm, Nonce, Tag};
@@ -20,7 +20,7 @@ pub(crate) fn reverse(
     cap: usize,
 ) -> Result<()> {
     let Some(key) = key else {
-        return Err(Error::invalid("the array is encrypted with AES-256-GCM: its key is needed"));
+        return Err(Error::invalid("missing encryption key: the array is encrypted with AES-256-GCM"));
     };
     let cipher = Aes256Gcm::new(key.into());
     let mut header = Header::new(NAME, meta);
@@ -28,26 +28,28 @@ pub(crate) fn reverse(
     let meta_parts = header.len("metadata parts")?;
     let data_parts = header.count(36, "data parts")?;
     for part in 0..meta_parts.saturating_add(data_parts) {
-        let plain = header.len("a part's length")?;
-        let stored = data.take(header.len("a part's stored length")?, "a part")?;
-        let iv: [u8; 12] = header.array("an IV")?;
-        let tag: [u8; 16] = header.array("a tag")?;
+        let plain = header.len("part length")?;
+        let stored = data.bytes(header.len("part stored length")?, "part")?;
+        let iv: [u8; 12] = header.array("IV")?;
+        let tag: [u8; 16] = header.array("tag")?;
         if plain != stored.len() {
-            return Err(header.refuse(format!("{plain} bytes are stored as {}", stored.len())));
+            return Err(
+                header.error(format!("plaintext of {plain} bytes has a ciphertext of {}", stored.len()))
+            );
         }
         let out = if part < meta_parts { &mut out.meta } else { &mut out.data };
         let target = grow(out, plain, cap, NAME)?;
         target.copy_from_slice(stored);
         let opened = cipher.decrypt_inout_detached(&Nonce::from(iv), &[], target.into(), &Tag::from(tag));
-        opened.map_err(|_| header.refuse("the bytes do not match their tag: another key, or damage"))?;
+        opened.map_err(|_| header.error("authentication tag mismatch: wrong key or damaged data"))?;
     }
     Ok(())
 }
 
-/// Encrypts metadata, when there are some, and data, each under an IV of its own.
+/// Encrypts metadata, if any, and data, each with its own IV.
 pub(crate) fn forward(key: Option<&[u8; 32]>, meta: &[u8], data: &[u8], out: &mut Pair) -> Result<()> {
     let Some(key) = key else {
-        return Err(Error::invalid("the array is encrypted with AES-256-GCM: its key is needed"));
+        return Err(Error::invalid("missing encryption key: the array is encrypted with AES-256-GCM"));
     };
     let cipher = Aes256Gcm::new(key.into());
     put_len(NAME, usize::from(!meta.is_empty()), &mut out.meta)?;
@@ -57,7 +59,7 @@ pub(crate) fn forward(key: Option<&[u8; 32]>, meta: &[u8], data: &[u8], out: &mu
         let start = out.data.len();
         out.data.extend_from_slice(part);
         let sealed = cipher.encrypt_inout_detached(&Nonce::from(iv), &[], (&mut out.data[start..]).into());
-        let tag = sealed.map_err(|_| Error::codec(NAME, "the part is too long"))?;
+        let tag = sealed.map_err(|_| Error::codec(NAME, "part too long"))?;
         put_len(NAME, part.len(), &mut out.meta)?;
         put_len(NAME, part.len(), &mut out.meta)?;
         out.meta.extend_from_slice(&iv);
@@ -66,7 +68,7 @@ pub(crate) fn forward(key: Option<&[u8; 32]>, meta: &[u8], data: &[u8], out: &mu
     Ok(())
 }
 
-/// Twelve bytes from the system's source of randomness. Random UUIDs hold six bits that are fixed, in bytes 6 and 8.
+/// Twelve random bytes from the operating system. Random UUIDs have six fixed bits, in bytes 6 and 8.
 fn random_iv() -> [u8; 12] {
     let uuid = uuid::Uuid::new_v4().into_bytes();
     let mut iv = [0; 12];

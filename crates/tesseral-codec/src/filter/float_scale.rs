@@ -1,6 +1,6 @@
 //! Floats stored as integers: `x = stored · scale + offset`, computed in 64-bit floats.
 //!
-//! Header `u32 parts`, then one `u32` per part: its bytes as integers.
+//! Header `u32 parts`, then one `u32` per part: its size in bytes as integers.
 
 use tesseral_core::{Error, Result};
 
@@ -24,20 +24,27 @@ pub(crate) fn reverse(
     let mut header = Header::new("float_scale", meta);
     let mut data = Header::new("float_scale", data);
     if !matches!(by.width, 1 | 2 | 4 | 8) || !matches!(word.size, 4 | 8) {
-        return Err(header.refuse(format!("integers of {} bytes for floats of {}", by.width, word.size)));
+        return Err(header.error(format!(
+            "unsupported: integers of {} bytes for floats of {} bytes",
+            by.width, word.size
+        )));
     }
     let parts = header.count(4, "parts")?;
     for _ in 0..parts {
-        let part = data.take(header.len("a part's length")?, "a part")?;
+        let part = data.bytes(header.len("part length")?, "part")?;
         if !part.len().is_multiple_of(by.width) {
-            return Err(header.refuse(format!("{} bytes of integers of {}", part.len(), by.width)));
+            return Err(header.error(format!(
+                "{} bytes are not a multiple of the integer size {}",
+                part.len(),
+                by.width
+            )));
         }
         let bytes = part.len() / by.width * word.size;
         let target = grow(&mut out.data, bytes, cap, "float_scale")?;
         for (stored, float) in part.chunks_exact(by.width).zip(target.chunks_exact_mut(word.size)) {
             let mut wide = if stored[by.width - 1] & 0x80 == 0 { [0; 8] } else { [0xFF; 8] };
             wide[..by.width].copy_from_slice(stored);
-            // The reference converts through a double too, whatever the integer's width.
+            // The reference also converts through a double, whatever the integer's width.
             #[allow(clippy::cast_precision_loss)]
             let value = i64::from_le_bytes(wide) as f64 * by.scale + by.offset;
             if word.size == 4 {
@@ -53,12 +60,12 @@ pub(crate) fn reverse(
 }
 
 impl Scale {
-    /// The integer that stands for a float: the nearest, halves away from zero.
+    /// The nearest integer to the scaled value, rounded half away from zero.
     fn stored(&self, value: f64) -> f64 {
         ((value - self.offset) / self.scale).round()
     }
 
-    /// Whether the integers of this width hold it.
+    /// Whether integers of this width can represent it.
     fn holds(&self, stored: f64) -> bool {
         let half = 2_f64.powi(i32::try_from(self.width * 8).unwrap_or(64) - 1);
         stored >= -half && stored < half
@@ -75,30 +82,31 @@ fn read(float: &[u8]) -> f64 {
 fn check(word: Word, by: &Scale) -> Result<()> {
     let sound = matches!(by.width, 1 | 2 | 4 | 8) && matches!(word.size, 4 | 8);
     if !sound || word.kind != super::Kind::Float || by.scale == 0.0 || !by.scale.is_finite() {
-        let detail = format!("integers of {} bytes for elements of {}", by.width, word.size);
+        let detail =
+            format!("unsupported: integers of {} bytes for elements of {} bytes", by.width, word.size);
         return Err(Error::codec("float_scale", detail));
     }
     Ok(())
 }
 
-/// Refuses floats that the integers cannot stand for, the first one named by its position.
+/// Rejects floats that the integers cannot represent, naming the position of the first one.
 pub(crate) fn check_cells(word: Word, by: &Scale, cells: &[u8]) -> Result<()> {
     check(word, by)?;
     let misfit = cells.chunks_exact(word.size).map(read).position(|v| !by.holds(by.stored(v)));
     misfit.map_or(Ok(()), |at| {
         let value = read(&cells[at * word.size..(at + 1) * word.size]);
         Err(Error::invalid(format!(
-            "the float scale filter stores integers of {} bytes, which cannot stand for {value} (cell {at})",
+            "the float scale filter cannot store {value} as an integer of {} bytes (cell {at})",
             by.width
         )))
     })
 }
 
-/// The data as one part of integers. What does not fit is stored as the nearest integer that does: cells were checked.
+/// Encodes the data as one part. Values out of range are clamped: cells were checked before.
 pub(crate) fn forward(word: Word, by: &Scale, meta: &[u8], data: &[u8], out: &mut Pair) -> Result<()> {
     check(word, by)?;
     if !data.len().is_multiple_of(word.size) {
-        let detail = format!("{} bytes are no whole number of floats of {}", data.len(), word.size);
+        let detail = format!("{} bytes are not a multiple of the float size {}", data.len(), word.size);
         return Err(Error::codec("float_scale", detail));
     }
     put_len("float_scale", 1, &mut out.meta)?;

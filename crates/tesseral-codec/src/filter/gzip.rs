@@ -1,4 +1,4 @@
-//! zlib streams, which the format calls gzip.
+//! zlib streams, which TileDB calls gzip.
 
 use flate2::{Compress, Compression, Decompress, FlushCompress, FlushDecompress, Status};
 use tesseral_core::{Error, Result};
@@ -7,13 +7,13 @@ pub(crate) fn decode_into(src: &[u8], dst: &mut [u8]) -> Result<()> {
     let mut stream = Decompress::new(true);
     let status = stream.decompress(src, dst, FlushDecompress::Finish).map_err(|e| Error::codec("gzip", e))?;
     if status != Status::StreamEnd || stream.total_out() != dst.len() as u64 {
-        let detail = format!("expected {} bytes, the stream gave {}", dst.len(), stream.total_out());
+        let detail = format!("expected {} bytes, decoded {}", dst.len(), stream.total_out());
         return Err(Error::codec("gzip", detail));
     }
     Ok(())
 }
 
-/// Appends one stream.
+/// Appends a stream.
 pub(crate) fn encode(src: &[u8], level: i32, out: &mut Vec<u8>) -> Result<()> {
     let level = u32::try_from(level).map_or_else(|_| Compression::default(), |l| Compression::new(l.min(9)));
     let mut stream = Compress::new(level, true);

@@ -1,8 +1,8 @@
-//! The header that a filter leaves at the front of the metadata.
+//! The header that a filter prepends to the metadata.
 
 use tesseral_core::{Error, Result};
 
-/// Bytes not yet read, with the name of the filter they belong to.
+/// A parser of the remaining bytes, with the name of the filter for errors.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Header<'a> {
     pub filter: &'static str,
@@ -14,9 +14,9 @@ impl<'a> Header<'a> {
         Self { filter, rest }
     }
 
-    pub(crate) fn take(&mut self, n: usize, what: &str) -> Result<&'a [u8]> {
+    pub(crate) fn bytes(&mut self, n: usize, what: &str) -> Result<&'a [u8]> {
         let Some((taken, rest)) = self.rest.split_at_checked(n) else {
-            let detail = format!("{what} takes {n} bytes, {} are left", self.rest.len());
+            let detail = format!("truncated: {what} needs {n} bytes, {} left", self.rest.len());
             return Err(Error::codec(self.filter, detail));
         };
         self.rest = rest;
@@ -25,7 +25,7 @@ impl<'a> Header<'a> {
 
     pub(crate) fn array<const N: usize>(&mut self, what: &str) -> Result<[u8; N]> {
         let mut array = [0; N];
-        array.copy_from_slice(self.take(N, what)?);
+        array.copy_from_slice(self.bytes(N, what)?);
         Ok(array)
     }
 
@@ -40,32 +40,32 @@ impl<'a> Header<'a> {
     /// A 32-bit length.
     pub(crate) fn len(&mut self, what: &str) -> Result<usize> {
         let n = self.u32(what)?;
-        usize::try_from(n).map_err(|_| self.refuse(format!("{what} is {n}")))
+        usize::try_from(n).map_err(|_| self.error(format!("{what} {n} out of range")))
     }
 
     /// A 64-bit length.
     pub(crate) fn len64(&mut self, what: &str) -> Result<usize> {
         let n = self.array(what).map(u64::from_le_bytes)?;
-        usize::try_from(n).map_err(|_| self.refuse(format!("{what} is {n}")))
+        usize::try_from(n).map_err(|_| self.error(format!("{what} {n} out of range")))
     }
 
-    /// A 32-bit count of things that take at least `each` bytes of what is left.
+    /// A 32-bit count of items that take at least `each` of the remaining bytes.
     pub(crate) fn count(&mut self, each: usize, what: &str) -> Result<usize> {
         let n = self.len(what)?;
         if n.checked_mul(each).is_none_or(|bytes| bytes > self.rest.len()) {
-            return Err(self.refuse(format!("{n} {what} do not fit in {} bytes", self.rest.len())));
+            return Err(self.error(format!("{n} {what} do not fit in {} bytes", self.rest.len())));
         }
         Ok(n)
     }
 
     /// A big-endian number of `width` bytes.
     pub(crate) fn big_endian(&mut self, width: usize, what: &str) -> Result<usize> {
-        let bytes = self.take(width, what)?;
+        let bytes = self.bytes(width, what)?;
         let n = bytes.iter().fold(0_u64, |n, b| n << 8 | u64::from(*b));
-        usize::try_from(n).map_err(|_| self.refuse(format!("{what} is {n}")))
+        usize::try_from(n).map_err(|_| self.error(format!("{what} {n} out of range")))
     }
 
-    pub(crate) fn refuse(&self, detail: impl Into<String>) -> Error {
+    pub(crate) fn error(&self, detail: impl Into<String>) -> Error {
         Error::codec(self.filter, detail.into())
     }
 }
@@ -73,7 +73,7 @@ impl<'a> Header<'a> {
 /// Appends a 32-bit length.
 pub(crate) fn put_len(filter: &'static str, len: usize, out: &mut Vec<u8>) -> Result<()> {
     let len = u32::try_from(len)
-        .map_err(|_| Error::limit(format!("a part of a {filter} filter"), len as u64, u64::from(u32::MAX)))?;
+        .map_err(|_| Error::limit(format!("part of a {filter} filter"), len as u64, u64::from(u32::MAX)))?;
     out.extend_from_slice(&len.to_le_bytes());
     Ok(())
 }
@@ -83,8 +83,8 @@ pub(crate) fn put_big_endian(n: usize, width: usize, out: &mut Vec<u8>) {
     out.extend_from_slice(&(n as u64).to_be_bytes()[8 - width..]);
 }
 
-/// Bytes that numbers up to `most` take: 1, 2, 4 or 8.
-pub(crate) fn width_of(most: usize) -> u8 {
+/// The integer width that holds values up to `most`: 1, 2, 4 or 8 bytes.
+pub(crate) fn integer_width(most: usize) -> u8 {
     match most {
         0..=0xFF => 1,
         0x100..=0xFFFF => 2,

@@ -1,17 +1,17 @@
-//! Filters of TileDB tiles.
+//! TileDB tile filters.
 //!
-//! A tile is cut into chunks; each chunk went through a list of filters that turn a pair (metadata, data) into another
-//! such pair. [`Chain`] walks the list forwards to encode and backwards to decode. One file per filter, `forward` or `encode` beside
-//! `reverse` or `decode_into`:
+//! A tile is divided into chunks; each chunk passes through a pipeline of filters that map a pair (metadata, data) to another
+//! such pair. [`Chain`] applies the pipeline forwards to encode and backwards to decode. One file per filter, `forward` or
+//! `encode` beside `reverse` or `decode_into`:
 //!
 //! ```text
-//! pass-through  header ‖ metadata of the filter before, data transformed
+//! pass-through  header ‖ metadata of the preceding filter, data transformed
 //!               bit_width_reduction · positive_delta · bitshuffle · byteshuffle · xor · float_scale · checksum
-//! absorbing     metadata and data of the filter before, both inside the new data
+//! absorbing     metadata and data of the preceding filter, both inside the new data
 //!               gzip · zstd · lz4 · bzip2 · rle · dictionary · delta · double_delta (see compressor) · encryption
 //! ```
 //!
-//! Every size that a header claims is checked against what the chunk may decode to before anything is allocated.
+//! Every size in a header is checked against the maximum decoded size of the chunk before anything is allocated.
 
 mod bit_width_reduction;
 mod bitshuffle;
@@ -41,7 +41,7 @@ mod zstd;
 
 pub use chain::{Chain, Chunk, Chunks, Rules, Work};
 
-/// What arithmetic an element of a tile has.
+/// The arithmetic type of an element.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
     /// Signed integers.
@@ -54,32 +54,32 @@ pub enum Kind {
     Time,
     /// Bools of one byte.
     Bool,
-    /// Text and bytes: filters see single bytes.
+    /// Text and bytes: filters process single bytes.
     Text,
 }
 
-/// The elements a filter works on.
+/// The element type a filter works on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Word {
     /// Bytes of one element.
     pub size: usize,
-    /// Its arithmetic.
+    /// Arithmetic type.
     pub kind: Kind,
 }
 
 impl Word {
-    /// Elements of `size` bytes.
+    /// An element type of `size` bytes.
     pub fn new(size: usize, kind: Kind) -> Self {
         Self { size: size.max(1), kind }
     }
 
-    /// Bytes of the integers that delta filters compute in.
+    /// The integer size that delta filters compute in.
     fn step(self) -> usize {
         if self.kind == Kind::Text { 1 } else { self.size }
     }
 }
 
-/// A level that leaves the choice to the compressor.
+/// The compressor's default level.
 pub const DEFAULT_LEVEL: i32 = -1;
 
 /// A filter with its options.
@@ -95,70 +95,70 @@ pub enum Filter {
     },
     /// Zstandard frames.
     Zstd {
-        /// As libzstd takes it, or [`DEFAULT_LEVEL`].
+        /// A libzstd level, or [`DEFAULT_LEVEL`].
         level: i32,
     },
     /// LZ4 blocks.
     Lz4 {
-        /// Kept for those who read it; blocks are made one way.
+        /// Stored for readers; the encoder ignores it.
         level: i32,
     },
-    /// Run lengths of cells, or of strings.
+    /// Run lengths of cells or strings.
     Rle,
     /// bzip2 streams.
     Bzip2 {
         /// 1 to 9, or [`DEFAULT_LEVEL`].
         level: i32,
     },
-    /// Strings by number.
+    /// Dictionary-encoded strings.
     Dictionary,
-    /// Differences of differences, packed.
+    /// Second differences, bit-packed.
     DoubleDelta {
-        /// Work on these elements instead of the field's.
+        /// Element type that replaces the field's.
         reinterpret: Option<Word>,
     },
     /// Differences.
     Delta {
-        /// Work on these elements instead of the field's.
+        /// Element type that replaces the field's.
         reinterpret: Option<Word>,
     },
-    /// Offsets from a window's minimum, in fewer bits.
+    /// Offsets from a window's minimum in fewer bits.
     BitWidthReduction {
-        /// Bytes of a window that a writer makes.
+        /// Maximum window size of the encoder, in bytes.
         window: u32,
     },
-    /// Bits of equal weight together.
+    /// Bit shuffle.
     BitShuffle,
-    /// Bytes of equal weight together.
+    /// Byte shuffle.
     ByteShuffle,
-    /// Steps of a rising sequence.
+    /// Differences of an increasing sequence.
     PositiveDelta {
-        /// Bytes of a window that a writer makes.
+        /// Maximum window size of the encoder, in bytes.
         window: u32,
     },
     /// AES-256-GCM.
     Aes256Gcm,
-    /// MD5 of the input.
+    /// MD5 checksum of the input.
     Md5,
-    /// SHA-256 of the input.
+    /// SHA-256 checksum of the input.
     Sha256,
     /// Floats as scaled integers.
     FloatScale {
-        /// Factor.
+        /// Multiplier of the stored integers.
         scale: f64,
-        /// Summand.
+        /// Offset added after scaling.
         offset: f64,
-        /// Bytes of the integers.
+        /// Size of the stored integers in bytes.
         width: usize,
     },
-    /// Each element XORed with the one before.
+    /// XOR of each element with its predecessor.
     Xor,
-    /// Lossy images; not decoded.
+    /// Image compression; not supported.
     WebP,
 }
 
 impl Filter {
-    /// Its name, as `info` lists codecs.
+    /// The filter name in schema reports.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Noop => "noop",
@@ -183,7 +183,7 @@ impl Filter {
         }
     }
 
-    /// The elements of its output, given those of its input.
+    /// The element type of its output, given that of its input.
     fn output(&self, input: Word) -> Word {
         match *self {
             Self::FloatScale { width, .. } => Word::new(width, Kind::Signed),
@@ -208,7 +208,7 @@ impl Pair {
     }
 }
 
-/// Room for `len` more bytes, refused when the total would pass what the chunk may take.
+/// Appends `len` zeroed bytes; an error when the total would exceed the limit of the chunk.
 fn grow<'a>(
     out: &'a mut Vec<u8>,
     len: usize,
@@ -223,7 +223,7 @@ fn grow<'a>(
         }
         _ => Err(tesseral_core::Error::codec(
             filter,
-            format!("{len} more bytes after {start} pass the {cap} that the chunk may take"),
+            format!("output of {start} + {len} bytes exceeds the {cap} bytes allowed for the chunk"),
         )),
     }
 }

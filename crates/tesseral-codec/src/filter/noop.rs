@@ -1,4 +1,4 @@
-//! The filter that does nothing.
+//! The identity filter.
 
 use tesseral_core::Result;
 

@@ -1,7 +1,7 @@
-//! Windows of a rising sequence, each stored as its first value and the steps from one value to the next.
+//! Positive delta: windows of an increasing sequence, each stored as its first value and the differences between neighbors.
 //!
-//! Header `u32 windows`, then per window the first value (one element) and `u32` bytes. The first step is 0. Floats and text
-//! pass without a header.
+//! Header `u32 windows`, then per window the first value (one element) and `u32` bytes. The first difference is 0. Floats and
+//! text pass through without a header.
 
 use tesseral_core::{Error, Result};
 
@@ -33,9 +33,9 @@ pub(crate) fn reverse(
     let mut data = Header::new("positive_delta", data);
     let windows = header.count(size + 4, "windows")?;
     for _ in 0..windows {
-        let mut value = extend(header.take(size, "a first value")?, false);
-        let len = header.len("a window's length")?;
-        let stored = data.take(len, "a window")?;
+        let mut value = extend(header.bytes(size, "first value")?, false);
+        let len = header.len("window length")?;
+        let stored = data.bytes(len, "window")?;
         let target = grow(&mut out.data, len, cap, header.filter)?;
         if !len.is_multiple_of(size) {
             target.copy_from_slice(stored);
@@ -50,7 +50,7 @@ pub(crate) fn reverse(
     Ok(())
 }
 
-/// Takes the steps of windows of at most `window` bytes. A sequence that falls is refused.
+/// Stores the differences of windows of at most `window` bytes. A decreasing sequence is an error.
 pub(crate) fn forward(
     word: Word,
     window: u32,
@@ -81,7 +81,10 @@ pub(crate) fn forward(
         for element in window.chunks_exact(size) {
             let value = extend(element, signed);
             if value ^ flip < before ^ flip {
-                return Err(Error::codec(name, "the values fall; this filter takes rising ones only"));
+                return Err(Error::codec(
+                    name,
+                    "decreasing values: this filter requires an increasing sequence",
+                ));
             }
             out.data.extend_from_slice(&value.wrapping_sub(before).to_le_bytes()[..size]);
             before = value;

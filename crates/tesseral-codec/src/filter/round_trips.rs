@@ -1,4 +1,4 @@
-//! What any chain of filters makes of any cells, undone.
+//! Property tests: random pipelines restore random cells.
 
 use proptest::prelude::*;
 use tesseral_core::{ErrorKind, Result};
@@ -43,7 +43,7 @@ fn filters() -> impl Strategy<Value = Filter> {
     ]
 }
 
-/// Cells that filters meet: noise, small steps, runs, extremes.
+/// Typical cells: noise, small steps, runs, extremes.
 fn cells(word: Word) -> impl Strategy<Value = Vec<u8>> {
     let size = word.size;
     let numbers = move |values: Vec<u64>| -> Vec<u8> {
@@ -73,7 +73,7 @@ fn cells(word: Word) -> impl Strategy<Value = Vec<u8>> {
     ]
 }
 
-fn back(chain: &Chain, tile: &[u8], len: usize) -> Result<Vec<u8>> {
+fn decode(chain: &Chain, tile: &[u8], len: usize) -> Result<Vec<u8>> {
     let mut out = vec![0xA5; len];
     chain.decode_into(tile, &mut out, &RULES, &mut Contexts::default())?;
     Ok(out)
@@ -83,7 +83,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(250))]
 
     #[test]
-    fn chains_undo_what_they_did(
+    fn pipelines_round_trip(
         (word, cells) in words().prop_flat_map(|word| (Just(word), cells(word))),
         list in proptest::collection::vec(filters(), 0..4),
         chunk in prop_oneof![Just(0_u32), Just(65536), 1..2000_u32],
@@ -94,8 +94,8 @@ proptest! {
         let chain = Chain::new(list.clone(), word, cell, false).chunks_of(chunk);
         let mut tile = vec![7];
         match chain.encode(cells, &mut tile, &RULES, &mut Contexts::default()) {
-            Ok(()) => prop_assert_eq!(&back(&chain, &tile[1..], cells.len()).unwrap()[..], cells),
-            // Some filters cannot take everything; they say so and never guess.
+            Ok(()) => prop_assert_eq!(&decode(&chain, &tile[1..], cells.len()).unwrap()[..], cells),
+            // Some filters cannot encode all cells; they must return an error.
             Err(e) => prop_assert!(
                 matches!(e.kind(), ErrorKind::Codec { codec: "rle" | "delta" | "double_delta" | "positive_delta", .. }),
                 "{} {:?}", e, list
@@ -104,7 +104,7 @@ proptest! {
     }
 
     #[test]
-    fn strings_come_back(
+    fn strings_round_trip(
         strings in proptest::collection::vec("[a-c]{0,3}|[a-z]{300}", 1..400),
         rest in proptest::collection::vec(
             prop_oneof![
@@ -129,17 +129,17 @@ proptest! {
             for chunk in Chunks::new(&tile).unwrap().scan(0, |n, c| { *n += c.unwrap().original as u64; Some(*n) }) {
                 prop_assert!(ends.contains(&chunk), "a chunk ends inside a cell");
             }
-            prop_assert_eq!(back(&chain, &tile, data.len()).unwrap(), data);
+            prop_assert_eq!(decode(&chain, &tile, data.len()).unwrap(), data);
         } else {
             chain.encode_strings(&ends, &data, &mut tile, &RULES, contexts).unwrap();
-            let (mut found, mut text) = (Vec::new(), Vec::new());
-            chain.decode_strings(&tile, ends.len(), data.len(), &mut found, &mut text, &RULES, contexts).unwrap();
-            prop_assert_eq!((found, text), (ends, data));
+            let (mut decoded, mut text) = (Vec::new(), Vec::new());
+            chain.decode_strings(&tile, ends.len(), data.len(), &mut decoded, &mut text, &RULES, contexts).unwrap();
+            prop_assert_eq!((decoded, text), (ends, data));
         }
     }
 
     #[test]
-    fn floats_come_back_within_half_a_step(
+    fn scaled_floats_round_trip_within_half_a_step(
         values in proptest::collection::vec(-12_000.0..12_000.0_f64, 0..200),
         width in prop_oneof![Just(2_usize), Just(4), Just(8)],
     ) {
@@ -150,16 +150,16 @@ proptest! {
         chain.check_cells(&cells).unwrap();
         let mut tile = Vec::new();
         chain.encode(&cells, &mut tile, &RULES, &mut Contexts::default()).unwrap();
-        let found = back(&chain, &tile, cells.len()).unwrap();
-        for (value, found) in values.iter().zip(found.chunks(8)) {
-            let found = f64::from_le_bytes(found.try_into().unwrap());
-            prop_assert!((value - found).abs() <= scale / 2.0 + 1e-9, "{} {}", value, found);
+        let decoded = decode(&chain, &tile, cells.len()).unwrap();
+        for (value, decoded) in values.iter().zip(decoded.chunks(8)) {
+            let decoded = f64::from_le_bytes(decoded.try_into().unwrap());
+            prop_assert!((value - decoded).abs() <= scale / 2.0 + 1e-9, "{} {}", value, decoded);
         }
     }
 }
 
 #[test]
-fn floats_that_no_integer_stands_for_are_refused() {
+fn floats_out_of_integer_range_are_rejected() {
     let filter = Filter::FloatScale { scale: 1.0, offset: 0.0, width: 1 };
     let chain = Chain::new([filter], Word::new(4, Kind::Float), 4, false);
     for bad in [f32::NAN, f32::INFINITY, 127.6, -129.0] {

@@ -1,4 +1,4 @@
-//! Chains on hand-made chunks, cut short, and on noise.
+//! Pipelines on handmade, truncated and random chunks.
 
 use std::io::Write;
 
@@ -56,10 +56,10 @@ type Case = (Vec<Filter>, Word, Vec<u8>, Vec<u8>);
 
 fn cases() -> Vec<Case> {
     let cells = ints(&[5, 5, 5, -7, 1 << 20, 0, 3, 3]);
-    let one = |filter: Filter, meta: Vec<u8>, data: Vec<u8>| -> Case {
+    let single_filter = |filter: Filter, meta: Vec<u8>, data: Vec<u8>| -> Case {
         (vec![filter], INT, tile(&[(cells.len(), &meta, &data)]), cells.clone())
     };
-    let part = |filter: Filter, data: Vec<u8>| one(filter, compressed(cells.len(), &data), data);
+    let part = |filter: Filter, data: Vec<u8>| single_filter(filter, compressed(cells.len(), &data), data);
     let mut zstd = Vec::new();
     crate::zstd::encode(&cells, 1, &mut zstd, &mut Contexts::default()).unwrap();
     let steps = {
@@ -90,7 +90,7 @@ fn cases() -> Vec<Case> {
         meta.extend_from_slice(&<sha2::Sha256 as sha2::Digest>::digest(&cells));
         meta
     };
-    // Two windows: four values from a minimum of -7 in 16 bits (5, 5, 5, -7), four as they are.
+    // Two windows: four values from a minimum of -7 in 16 bits (5, 5, 5, -7), four unchanged.
     let reduced = {
         let mut meta = u32s(&[32, 2]);
         meta.extend(ints(&[-7]));
@@ -101,7 +101,7 @@ fn cases() -> Vec<Case> {
         meta.extend(u32s(&[16]));
         let mut data: Vec<u8> = [12_i16, 12, 12, 0].iter().flat_map(|v| v.to_le_bytes()).collect();
         data.extend_from_slice(&cells[16..]);
-        one(Filter::BitWidthReduction { window: 16 }, meta, data)
+        single_filter(Filter::BitWidthReduction { window: 16 }, meta, data)
     };
     let rising = {
         let mut meta = u32s(&[1]);
@@ -132,17 +132,17 @@ fn cases() -> Vec<Case> {
     let two = (Vec::new(), INT, tile(&[(12, &[], &cells[..12]), (20, &[], &cells[12..])]), cells.clone());
     vec![
         two,
-        one(Filter::Noop, Vec::new(), cells.clone()),
+        single_filter(Filter::Noop, Vec::new(), cells.clone()),
         part(Filter::Gzip { level: 6 }, zlib(&cells)),
         part(Filter::Zstd { level: 1 }, zstd),
         part(Filter::Lz4 { level: 1 }, lz4_flex::block::compress(&cells)),
         part(Filter::Bzip2 { level: 1 }, bzip(&cells)),
         part(Filter::Rle, runs),
         part(Filter::Delta { reinterpret: None }, steps),
-        one(Filter::Xor, parts(cells.len()), xored),
-        one(Filter::ByteShuffle, parts(cells.len()), shuffled.clone()),
-        one(Filter::Md5, md5_meta, cells.clone()),
-        one(Filter::Sha256, sha_meta, cells.clone()),
+        single_filter(Filter::Xor, parts(cells.len()), xored),
+        single_filter(Filter::ByteShuffle, parts(cells.len()), shuffled.clone()),
+        single_filter(Filter::Md5, md5_meta, cells.clone()),
+        single_filter(Filter::Sha256, sha_meta, cells.clone()),
         reduced,
         rising,
         scaled,
@@ -151,15 +151,15 @@ fn cases() -> Vec<Case> {
 }
 
 #[test]
-fn undoes_every_filter() {
+fn reverses_every_filter() {
     for (filters, word, tile, cells) in cases() {
         assert_eq!(decode(&filters, word, &tile, cells.len()).unwrap(), cells, "{filters:?}");
     }
 }
 
-/// Every run of a tile of several chunks is that part of the whole.
+/// Every range of a tile of several chunks equals that slice of the full decode.
 #[test]
-fn runs_are_parts_of_the_whole() {
+fn ranges_equal_slices_of_the_full_decode() {
     let cells = ints(&(0..50).map(|n| n * n - 300).collect::<Vec<_>>());
     for filters in [vec![], vec![Filter::Zstd { level: 3 }], vec![Filter::Xor, Filter::Md5]] {
         let chain = Chain::new(filters.iter().copied(), INT, 4, false).chunks_of(32);
@@ -183,7 +183,7 @@ fn runs_are_parts_of_the_whole() {
 }
 
 #[test]
-fn refuses_what_is_cut_short_or_of_another_length() {
+fn rejects_truncated_chunks_and_wrong_lengths() {
     for (filters, word, tile, cells) in cases() {
         for cut in 0..tile.len() {
             assert!(decode(&filters, word, &tile[..cut], cells.len()).is_err(), "{filters:?} cut at {cut}");
@@ -194,7 +194,7 @@ fn refuses_what_is_cut_short_or_of_another_length() {
 }
 
 #[test]
-fn digests_find_every_flipped_byte_of_the_data() {
+fn checksums_detect_every_flipped_byte_of_the_data() {
     for (filters, word, tile, cells) in cases().into_iter().filter(|c| c.0[..] == [Filter::Md5]) {
         for at in tile.len() - cells.len()..tile.len() {
             let mut flipped = tile.clone();
@@ -206,7 +206,7 @@ fn digests_find_every_flipped_byte_of_the_data() {
 }
 
 #[test]
-fn noise_is_an_error_and_never_a_panic() {
+fn random_bytes_never_panic() {
     let mut state = 7_u64;
     let mut next = move || {
         state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
@@ -219,14 +219,14 @@ fn noise_is_an_error_and_never_a_panic() {
                 let at = next() % noisy.len();
                 noisy[at] = next() as u8;
             }
-            // Whatever comes out has the length asked for, or is an error.
+            // The output has the requested length, or decoding fails.
             let _ = decode(&filters, word, &noisy, cells.len());
         }
     }
 }
 
 #[test]
-fn strings_carry_their_offsets() {
+fn strings_include_their_offsets() {
     let strings = ["aa", "aa", "", "b", "b", "b"];
     let text = strings.concat();
     let mut contexts = Contexts::default();
@@ -297,8 +297,8 @@ fn webp_is_named_as_unsupported() {
 }
 
 #[test]
-fn claims_do_not_allocate() {
-    // A part that claims 4 GiB.
+fn declared_sizes_do_not_allocate() {
+    // A part that declares 4 GiB.
     let meta = u32s(&[0, 1, u32::MAX, 1]);
     let tile = tile(&[(8, &meta, &[0])]);
     assert!(decode(&[Filter::Bzip2 { level: 1 }], INT, &tile, 8).is_err());

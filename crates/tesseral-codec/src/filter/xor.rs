@@ -1,4 +1,4 @@
-//! XOR of each element with the one before, part by part. Header as [byte shuffle](super::byteshuffle).
+//! XOR of each element with its predecessor, part by part. Header as [byte shuffle](super::byteshuffle).
 
 use tesseral_core::Result;
 
@@ -10,10 +10,10 @@ pub(crate) fn reverse(word: Word, meta: &[u8], data: &[u8], out: &mut Pair, cap:
     let mut data = Header::new("xor", data);
     let parts = header.count(4, "parts")?;
     for _ in 0..parts {
-        let part = data.take(header.len("a part's length")?, "a part")?;
+        let part = data.bytes(header.len("part length")?, "part")?;
         let target = grow(&mut out.data, part.len(), cap, "xor")?;
         target.copy_from_slice(part);
-        // Each byte depends on the byte of the same weight in the element before.
+        // Each byte depends on the same byte of the preceding element.
         for i in word.size..target.len() {
             target[i] ^= target[i - word.size];
         }
@@ -22,7 +22,7 @@ pub(crate) fn reverse(word: Word, meta: &[u8], data: &[u8], out: &mut Pair, cap:
     Ok(())
 }
 
-/// The data as one part, each element XORed with the one before.
+/// Encodes the data as one part.
 pub(crate) fn forward(word: Word, meta: &[u8], data: &[u8], out: &mut Pair) -> Result<()> {
     put_len("xor", 1, &mut out.meta)?;
     put_len("xor", data.len(), &mut out.meta)?;

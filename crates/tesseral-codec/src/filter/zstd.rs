@@ -2,7 +2,7 @@
 
 pub(crate) use crate::zstd::decode_into;
 
-/// Appends one frame.
+/// Appends a frame.
 pub(crate) fn encode(
     src: &[u8],
     level: i32,

@@ -1,16 +1,16 @@
-//! Numbers of one width, most significant bit first and without gaps.
+//! Fixed-width unsigned numbers, most significant bit first, without gaps.
 //!
-//! Eight numbers end with a byte, whatever their width. So they go in eights, by a loop that is made for each width: where a
-//! number begins in its eight, and by how much it is moved, is known when the loop is compiled.
+//! Eight numbers of any width end at a byte boundary. They are processed in groups of eight by a loop instantiated for each
+//! width, so that the bit position and shift of each number in its group are compile-time constants.
 
 use multiversion::multiversion;
 
 use super::BLOCK;
 
-/// More than eight numbers of the widest kind for which there is a loop, and a word that begins with the last of them.
+/// Bytes of more than one group of the widest instantiated loop, plus the word that begins with its last number.
 const WINDOW: usize = 72;
 
-/// Calls a function that is made for the width, if there is one.
+/// Calls the instantiation for the width, if there is one.
 macro_rules! by_width {
     ($width:expr, $call:ident $args:tt, else $other:expr; $($known:literal)*) => {
         match $width {
@@ -32,9 +32,9 @@ impl Packer {
         Self { bits, numbers: [0; BLOCK], bytes: [0; BLOCK * 8 + WINDOW] }
     }
 
-    /// Room for the numbers of a block, at most [`BLOCK`] and none of more bits than the width.
+    /// Space for the numbers of a block, at most [`BLOCK`], none of which exceeds the width.
     pub(super) fn numbers(&mut self, count: usize) -> &mut [u64] {
-        // What fills up the last eight is zeros.
+        // The last group is padded with zeros.
         self.numbers[count..count.next_multiple_of(8)].fill(0);
         &mut self.numbers[..count]
     }
@@ -42,31 +42,31 @@ impl Packer {
     /// Appends the numbers of a block.
     pub(super) fn pack(&mut self, count: usize, out: &mut Vec<u8>) {
         let len = (count * self.bits as usize).div_ceil(8);
-        put(self.bits, &self.numbers[..count.next_multiple_of(8)], &mut self.bytes);
+        pack_width(self.bits, &self.numbers[..count.next_multiple_of(8)], &mut self.bytes);
         out.extend_from_slice(&self.bytes[..len]);
     }
 }
 
-// The loops are inlined into these two, which are made for each instruction set.
+// The loops are inlined into the next two functions, which are compiled per instruction set.
 
-/// Puts numbers of a width in place.
+/// Packs numbers of a given width.
 #[multiversion(targets("x86_64+avx2+bmi2"))]
-fn put(width: u32, numbers: &[u64], bytes: &mut [u8]) {
+fn pack_width(width: u32, numbers: &[u64], bytes: &mut [u8]) {
     match width {
         0 => {}
         8 => store(numbers, bytes, low_byte),
         16 => store(numbers, bytes, low_two),
         32 => store(numbers, bytes, low_four),
         64 => store(numbers, bytes, u64::to_be_bytes),
-        bits @ ..16 => by_width!(bits, gather(numbers, bytes), else {};
+        bits @ ..16 => by_width!(bits, pack_in_word(numbers, bytes), else {};
             1 2 3 4 5 6 7 9 10 11 12 13 14 15),
-        bits => by_width!(bits, place(numbers, bytes), else place_wide(numbers, bits, bytes);
+        bits => by_width!(bits, pack_groups(numbers, bytes), else pack_wide(numbers, bits, bytes);
             17 18 19 20 21 22 23 24 25 26 27 28 29 30 31 33 34 35 36 37 38 39 40 41 42 43 44 45 46 47 48 49 50 51 52 53
             54 55 56),
     }
 }
 
-// Not closures of [`put`]: those would be tied to its instructions, and could not be inlined into plain iterators.
+// Not closures in [`pack_width`]: those would be tied to its instruction set and could not be inlined into plain iterators.
 
 #[inline(always)]
 fn low_byte(number: u64) -> [u8; 1] {
@@ -83,29 +83,29 @@ fn low_four(number: u64) -> [u8; 4] {
     (number as u32).to_be_bytes()
 }
 
-/// Whole bytes of each number.
+/// Stores numbers of whole bytes.
 #[inline(always)]
 fn store<const N: usize>(numbers: &[u64], bytes: &mut [u8], cut: impl Fn(u64) -> [u8; N]) {
     let room = bytes.as_chunks_mut().0;
     room.iter_mut().zip(numbers).for_each(|(out, number)| *out = cut(*number));
 }
 
-/// Puts numbers of up to 15 bits in place, in eights, which one wide word holds.
+/// Packs numbers of up to 15 bits in groups of eight, each held by one wide word.
 #[inline(always)]
-fn gather<const B: usize>(numbers: &[u64], bytes: &mut [u8]) {
+fn pack_in_word<const B: usize>(numbers: &[u64], bytes: &mut [u8]) {
     for (group, eight) in numbers.as_chunks::<8>().0.iter().enumerate() {
         let Some(room) = bytes[group * B..].first_chunk_mut::<16>() else { return };
-        // Two words that do not wait for one another.
+        // Two independent words.
         let four = |from: usize| eight[from..from + 4].iter().fold(0, |word, number| word << B | number);
         let word = u128::from(four(0)) << (4 * B) | u128::from(four(4));
         *room = (word << (128 - 8 * B)).to_be_bytes();
     }
 }
 
-/// Puts numbers of up to 56 bits in place, in eights. Each goes below those that wait in a word, which is stored whole and
-/// moved on by its whole bytes.
+/// Packs numbers of up to 56 bits in groups of eight. Each number is appended below the pending bits of a word; the word is
+/// stored in full and shifted by its completed bytes.
 #[inline(always)]
-fn place<const B: usize>(numbers: &[u64], bytes: &mut [u8]) {
+fn pack_groups<const B: usize>(numbers: &[u64], bytes: &mut [u8]) {
     for (group, eight) in numbers.as_chunks::<8>().0.iter().enumerate() {
         let Some(room) = bytes[group * B..].first_chunk_mut::<WINDOW>() else { return };
         let mut word = 0;
@@ -118,8 +118,8 @@ fn place<const B: usize>(numbers: &[u64], bytes: &mut [u8]) {
     }
 }
 
-/// Puts numbers of any width in place.
-fn place_wide(numbers: &[u64], width: u32, bytes: &mut [u8]) {
+/// Packs numbers of arbitrary width.
+fn pack_wide(numbers: &[u64], width: u32, bytes: &mut [u8]) {
     let (mut word, mut have, mut at) = (0_u128, 0, 0);
     for number in numbers {
         word |= u128::from(*number) << (128 - width - have);
@@ -131,7 +131,7 @@ fn place_wide(numbers: &[u64], width: u32, bytes: &mut [u8]) {
     }
 }
 
-/// Makes values of the numbers of up to 52 bits from `first` on; all of them are in `bytes`.
+/// Converts the numbers of up to 52 bits from `first` on to values; `bytes` holds all of them.
 #[multiversion(targets("x86_64+avx2+bmi2"))]
 pub(super) fn unpack<F: Fn(u64) -> [u8; 8]>(
     bytes: &[u8],
@@ -140,11 +140,17 @@ pub(super) fn unpack<F: Fn(u64) -> [u8; 8]>(
     out: &mut [[u8; 8]],
     value: F,
 ) {
-    take_narrow(bytes, first, width, out, value);
+    unpack_narrow(bytes, first, width, out, value);
 }
 
 #[inline(always)]
-fn take_narrow(bytes: &[u8], first: usize, width: u32, out: &mut [[u8; 8]], value: impl Fn(u64) -> [u8; 8]) {
+fn unpack_narrow(
+    bytes: &[u8],
+    first: usize,
+    width: u32,
+    out: &mut [[u8; 8]],
+    value: impl Fn(u64) -> [u8; 8],
+) {
     let bit = first * width as usize;
     let whole = &bytes[bit / 8..];
     match width {
@@ -155,15 +161,15 @@ fn take_narrow(bytes: &[u8], first: usize, width: u32, out: &mut [[u8; 8]], valu
         _ => {
             let mut done = 0;
             if bit.is_multiple_of(8) {
-                done = by_width!(width, take_eights(whole, out, &value), else 0;
+                done = by_width!(width, unpack_groups(whole, out, &value), else 0;
                     1 2 3 4 5 6 7 9 10 11 12 13 14 15 17 18 19 20 21 22 23 25 26 27 28 29 30 31);
             }
-            take_rest(bytes, bit, width, out, done, value);
+            unpack_rest(bytes, bit, width, out, done, value);
         }
     }
 }
 
-/// The same for numbers of any width.
+/// As [`unpack`], for numbers of arbitrary width.
 pub(super) fn unpack_wide(
     bytes: &[u8],
     first: usize,
@@ -175,12 +181,12 @@ pub(super) fn unpack_wide(
     if width == 64 {
         return load(&bytes[bit / 8..], out, |cut| value(u64::from_be_bytes(cut)));
     }
-    take_rest(bytes, bit, width, out, 0, value);
+    unpack_rest(bytes, bit, width, out, 0, value);
 }
 
-/// Values behind those that were made already, whose first number begins at `bit`.
+/// Converts the remaining numbers, the first of which begins at `bit`.
 #[inline(always)]
-fn take_rest(
+fn unpack_rest(
     bytes: &[u8],
     bit: usize,
     width: u32,
@@ -190,23 +196,23 @@ fn take_rest(
 ) {
     let bit = |done: usize| bit + done * width as usize;
     if width <= 57 {
-        done += take_words(bytes, bit(done), width, &mut out[done..], &value);
+        done += unpack_words(bytes, bit(done), width, &mut out[done..], &value);
     }
     for (i, out) in out.iter_mut().enumerate().skip(done) {
-        *out = value(take(bytes, bit(i), width));
+        *out = value(extract(bytes, bit(i), width));
     }
 }
 
-/// Numbers of whole bytes.
+/// Converts numbers of whole bytes.
 #[inline(always)]
 fn load<const N: usize>(bytes: &[u8], out: &mut [[u8; 8]], value: impl Fn([u8; N]) -> [u8; 8]) {
     let cuts = bytes.as_chunks().0;
     out.iter_mut().zip(cuts).for_each(|(out, cut)| *out = value(*cut));
 }
 
-/// Eights of numbers, as long as there is more than one of them; gives how many numbers were made.
+/// Converts full groups of eight while at least two remain; returns the number of values converted.
 #[inline(always)]
-fn take_eights<const B: usize>(bytes: &[u8], out: &mut [[u8; 8]], value: impl Fn(u64) -> [u8; 8]) -> usize {
+fn unpack_groups<const B: usize>(bytes: &[u8], out: &mut [[u8; 8]], value: impl Fn(u64) -> [u8; 8]) -> usize {
     let mut done = 0;
     for (group, eight) in out.as_chunks_mut::<8>().0.iter_mut().enumerate() {
         let Some(window) = bytes.get(group * B..).and_then(|rest| rest.first_chunk::<WINDOW>()) else {
@@ -221,10 +227,10 @@ fn take_eights<const B: usize>(bytes: &[u8], out: &mut [[u8; 8]], value: impl Fn
     done
 }
 
-/// Numbers of up to 57 bits, each of which lies in the word that begins with its first byte, as far as there are whole words;
-/// gives how many were made.
+/// Converts numbers of up to 57 bits, each contained in the word that begins with its first byte, while full words remain;
+/// returns the number of values converted.
 #[inline(always)]
-fn take_words(
+fn unpack_words(
     bytes: &[u8],
     mut bit: usize,
     width: u32,
@@ -241,8 +247,8 @@ fn take_words(
     count
 }
 
-/// One number of any width.
-fn take(bytes: &[u8], bit: usize, width: u32) -> u64 {
+/// Extracts one number of arbitrary width.
+fn extract(bytes: &[u8], bit: usize, width: u32) -> u64 {
     let rest = &bytes[bit / 8..];
     let mut word = [0; 16];
     let len = rest.len().min(16);

@@ -9,7 +9,7 @@ fn doubles(bytes: &[u8]) -> Vec<f64> {
 }
 
 #[test]
-fn a_worked_example() {
+fn worked_example() {
     let values = [1.5, 2.0, 3.0, 4.25];
     let packing = Packing::fit(&bytes(&values), 12, 0).unwrap();
     assert_eq!(packing, Packing { reference: 1.5, binary: -10, decimal: 0, bits: 12 });
@@ -21,8 +21,8 @@ fn a_worked_example() {
     assert_eq!(doubles(&back), values);
 }
 
-/// One bit at a time.
-fn naive(packing: &Packing, packed: &[u8], i: usize) -> f64 {
+/// Decodes one bit at a time.
+fn naive_decode(packing: &Packing, packed: &[u8], i: usize) -> f64 {
     let mut q = 0_u64;
     for bit in i * packing.bits as usize..(i + 1) * packing.bits as usize {
         q = q << 1 | u64::from(packed[bit / 8] >> (7 - bit % 8) & 1);
@@ -31,7 +31,7 @@ fn naive(packing: &Packing, packed: &[u8], i: usize) -> f64 {
 }
 
 #[test]
-fn every_width_agrees_with_the_naive_reader() {
+fn every_width_agrees_with_the_naive_decoder() {
     let values: Vec<f64> = (0..101).map(|i| f64::from(i * i % 37) * 1.75 - 11.0).collect();
     for bits in 0..=64 {
         for decimal in [0, 2, -1] {
@@ -42,7 +42,7 @@ fn every_width_agrees_with_the_naive_reader() {
             for range in [0..101, 0..1, 7..8, 100..101, 13..99, 101..101] {
                 let mut back = vec![0; range.len() * 8];
                 packing.decode_into(&packed, range.start as u64, &mut back).unwrap();
-                let expected: Vec<f64> = range.clone().map(|i| naive(&packing, &packed, i)).collect();
+                let expected: Vec<f64> = range.clone().map(|i| naive_decode(&packing, &packed, i)).collect();
                 assert_eq!(doubles(&back), expected, "{bits} bits, {range:?}");
             }
             if bits > 0 {
@@ -54,7 +54,7 @@ fn every_width_agrees_with_the_naive_reader() {
     }
 }
 
-/// One bit at a time, rounding as the library does.
+/// Encodes one bit at a time, with the same rounding as the library.
 fn naive_encode(packing: &Packing, values: &[f64]) -> Vec<u8> {
     let scale = 10_f64.powi(packing.decimal) * 2_f64.powi(-packing.binary);
     let mut out = vec![0; (values.len() * packing.bits as usize).div_ceil(8)];
@@ -69,7 +69,7 @@ fn naive_encode(packing: &Packing, values: &[f64]) -> Vec<u8> {
 }
 
 #[test]
-fn every_width_agrees_with_the_naive_writer() {
+fn every_width_agrees_with_the_naive_encoder() {
     let mut values: Vec<f64> = (0..333).map(|i| f64::from(i * i % 97) * 0.37 - 11.0).collect();
     values.extend([
         0.5,
@@ -93,7 +93,7 @@ fn every_width_agrees_with_the_naive_writer() {
 }
 
 #[test]
-fn the_first_zero_is_the_reference() {
+fn the_first_zero_sets_the_sign_of_the_reference() {
     for (values, negative) in [([3.0, -0.0, 0.0], true), ([3.0, 0.0, -0.0], false), ([0.0, -0.0, 1.0], false)]
     {
         let many: Vec<f64> = [5.0; 20].into_iter().chain(values).collect();
@@ -103,7 +103,7 @@ fn the_first_zero_is_the_reference() {
 }
 
 #[test]
-fn what_cannot_be_packed_is_refused() {
+fn values_that_are_not_finite_are_rejected() {
     for value in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
         for cells in [bytes(&[value]), bytes(&[1.0, value])] {
             let packed =
@@ -120,7 +120,7 @@ fn what_cannot_be_packed_is_refused() {
 }
 
 #[test]
-fn values_outside_saturate() {
+fn values_out_of_range_saturate() {
     let packing = Packing::new(10.0, 0, 0, 8).unwrap();
     let mut packed = Vec::new();
     packing.encode(&bytes(&[0.0, 10.5, 1e9]), &mut packed).unwrap();
@@ -128,7 +128,7 @@ fn values_outside_saturate() {
 }
 
 #[test]
-fn blocks_join_without_seams() {
+fn blocks_are_contiguous() {
     let count = 2 * BLOCK + 77;
     let values: Vec<f64> = (0..count as i32).map(|i| f64::from(i.wrapping_mul(7919) % 4001) * 0.25).collect();
     for bits in 1..=64 {
@@ -139,7 +139,7 @@ fn blocks_join_without_seams() {
         for range in [0..count, 1..BLOCK, BLOCK - 3..count - 1, 2 * BLOCK..count] {
             let mut back = vec![0; range.len() * 8];
             packing.decode_into(&packed, range.start as u64, &mut back).unwrap();
-            let expected: Vec<f64> = range.clone().map(|i| naive(&packing, &packed, i)).collect();
+            let expected: Vec<f64> = range.clone().map(|i| naive_decode(&packing, &packed, i)).collect();
             assert!(doubles(&back) == expected, "{bits} bits, {range:?}");
             let mut appended = vec![1; 8];
             packing.decode(&packed, range.start as u64, range.len(), &mut appended).unwrap();

@@ -1,19 +1,19 @@
-//! Huffman codes with their tree before them.
+//! Huffman coding with a stored tree.
 //!
-//! `i32` LE least symbol · `i32` BE number of nodes · `i32` BE half the span of symbols · `u8` · left children · right children · symbols, `i32`
-//! each, less the least · `u8` each whether it is a leaf. Children are `u8` for up to 256 nodes, `u16` for up to 65536, else `u32`;
-//! nodes are numbered from the root in the order left before right. Bits are taken from the most significant; 0 goes left.
+//! `i32` LE smallest symbol · `i32` BE number of nodes · `i32` BE half the symbol range · `u8` · left children · right children ·
+//! symbols, `i32` each, minus the smallest · `u8` each: whether the node is a leaf. Children are `u8` for up to 256 nodes, `u16`
+//! for up to 65536, else `u32`; nodes are numbered in preorder, left before right. Bits are read most significant first; 0 is left.
 
 use tesseral_core::Result;
 
-use super::{Reader, fault};
+use super::{ByteCursor, fault};
 
-/// Bits that are looked up at once.
+/// Bits per table lookup.
 const LOOK: u32 = 11;
-/// The node of codes that do not exist.
+/// The node of invalid codes.
 const NOWHERE: u32 = u32::MAX;
 
-/// Bytes of a child's number in a tree of so many nodes.
+/// Bytes of a child number in a tree of this many nodes.
 fn child_width(nodes: usize) -> usize {
     match nodes {
         0..=256 => 1,
@@ -29,36 +29,36 @@ struct Node {
     leaf: bool,
 }
 
-/// A tree as it was read. Nothing is known of its shape: walks take a bit per step, and bits run out.
+/// A parsed tree. Its shape is not validated: each step of a walk consumes a bit, so walks are finite.
 #[derive(Debug)]
 pub(super) struct Tree {
     nodes: Vec<Node>,
-    /// For every start of a code: the node it leads to, and the bits that took.
+    /// For every code prefix: the node it leads to, and the bits consumed.
     table: Vec<(u32, u8)>,
 }
 
 impl Tree {
-    pub(super) fn parse(reader: &mut Reader<'_>) -> Result<Self> {
+    pub(super) fn parse(reader: &mut ByteCursor<'_>) -> Result<Self> {
         let least = reader.i32()?;
         let count = reader.array().map(i32::from_be_bytes)?;
-        reader.take(5)?;
+        reader.bytes(5)?;
         let count = usize::try_from(count).ok().filter(|n| *n > 0 && *n <= reader.0.len());
-        let count = count.ok_or_else(|| fault("a Huffman tree without nodes, or with more than come"))?;
+        let count = count.ok_or_else(|| fault("invalid number of Huffman tree nodes"))?;
         let width = child_width(count);
         let mut nodes = vec![Node::default(); count];
         for side in 0..2 {
-            for (node, bytes) in nodes.iter_mut().zip(reader.take(width * count)?.chunks_exact(width)) {
+            for (node, bytes) in nodes.iter_mut().zip(reader.bytes(width * count)?.chunks_exact(width)) {
                 let child = bytes.iter().rev().fold(0, |sum, byte| sum << 8 | u32::from(*byte));
                 if child as usize >= count {
-                    return Err(fault("a Huffman tree points outside itself"));
+                    return Err(fault("Huffman tree node out of range"));
                 }
                 node.children[side] = child;
             }
         }
-        for (node, bytes) in nodes.iter_mut().zip(reader.take(4 * count)?.as_chunks().0) {
+        for (node, bytes) in nodes.iter_mut().zip(reader.bytes(4 * count)?.as_chunks().0) {
             node.symbol = i32::from_le_bytes(*bytes).wrapping_add(least);
         }
-        for (node, leaf) in nodes.iter_mut().zip(reader.take(count)?) {
+        for (node, leaf) in nodes.iter_mut().zip(reader.bytes(count)?) {
             node.leaf = *leaf != 0;
         }
         let mut tree = Self { nodes, table: Vec::new() };
@@ -82,18 +82,18 @@ impl Tree {
         (node, LOOK as u8)
     }
 
-    /// The symbols of a stream of bits.
+    /// Decodes the symbols of a bit stream.
     pub(super) fn decode<'a>(&'a self, bits: &'a [u8]) -> Symbols<'a> {
         Symbols { tree: self, src: bits, acc: 0, have: 0 }
     }
 }
 
-/// Symbols as they are read.
+/// A symbol decoder.
 #[derive(Debug)]
 pub(super) struct Symbols<'a> {
     tree: &'a Tree,
     src: &'a [u8],
-    /// Its top `have` bits are next; those below are zero.
+    /// The top `have` bits are next; the bits below are zero.
     acc: u64,
     have: u32,
 }
@@ -111,7 +111,7 @@ impl Symbols<'_> {
 
     #[inline]
     fn skip(&mut self, n: u32) -> Result<()> {
-        self.have = self.have.checked_sub(n).ok_or_else(|| fault("codes are cut"))?;
+        self.have = self.have.checked_sub(n).ok_or_else(|| fault("truncated Huffman codes"))?;
         self.acc <<= n;
         Ok(())
     }
@@ -125,7 +125,7 @@ impl Symbols<'_> {
         let (mut node, taken) = self.tree.table[(self.acc >> (64 - LOOK)) as usize];
         self.skip(taken.into())?;
         loop {
-            let at = self.tree.nodes.get(node as usize).ok_or_else(|| fault("a code that is not there"))?;
+            let at = self.tree.nodes.get(node as usize).ok_or_else(|| fault("invalid Huffman code"))?;
             if at.leaf {
                 return Ok(at.symbol);
             }
@@ -142,8 +142,8 @@ impl Symbols<'_> {
     }
 }
 
-/// Appends tree, number, length and bits of symbols, of which there is at least one. The tree is built with the heap that the
-/// reference has, so that equal weights fall as they do there.
+/// Appends the tree, the number of symbols, the length and the bits; there must be at least one symbol. The tree is built with
+/// the same heap as in the reference, so that equal weights are merged in the same order.
 pub(super) fn encode(symbols: &[i32], out: &mut Vec<u8>) {
     let (least, most) = symbols.iter().fold((i32::MAX, i32::MIN), |(a, b), s| (a.min(*s), b.max(*s)));
     let span = usize::try_from(i64::from(most) - i64::from(least) + 1).unwrap_or(1);
@@ -191,8 +191,8 @@ pub(super) fn encode(symbols: &[i32], out: &mut Vec<u8>) {
     }
 }
 
-/// Numbers nodes from the root and gives leaves their codes. As deep as codes are long: below 64 for any number of symbols that
-/// memory holds.
+/// Numbers nodes from the root and assigns codes to leaves. The recursion depth is the code length: below 64 for any number of
+/// symbols that fits in memory.
 fn flatten(
     forest: &Forest,
     node: u32,
@@ -217,7 +217,7 @@ fn flatten(
     }
 }
 
-/// Trees that are not yet one, the lightest on top of a heap.
+/// Subtrees to merge, the lightest at the top of a heap.
 #[derive(Default)]
 struct Forest {
     nodes: Vec<(Node, u64)>,
@@ -241,7 +241,7 @@ impl Forest {
         }
     }
 
-    fn take(&mut self) -> Option<u32> {
+    fn pop(&mut self) -> Option<u32> {
         let last = self.heap.len().checked_sub(1)?;
         self.heap.swap(0, last);
         let top = self.heap.pop();
@@ -260,11 +260,11 @@ impl Forest {
         top
     }
 
-    /// Joins the two lightest until one is left; gives its root.
+    /// Merges the two lightest subtrees until one is left; returns its root.
     fn grow(&mut self) -> u32 {
         loop {
-            let first = self.take().unwrap_or_default();
-            let Some(second) = self.take() else { return first };
+            let first = self.pop().unwrap_or_default();
+            let Some(second) = self.pop() else { return first };
             let weight = self.nodes[first as usize].1 + self.nodes[second as usize].1;
             self.insert(Node { children: [first, second], ..Node::default() }, weight);
         }

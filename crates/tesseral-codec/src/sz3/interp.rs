@@ -1,16 +1,16 @@
 //! Prediction by interpolation, from coarse to fine.
 //!
-//! Anchors, one every 4096 cells, are stored. Then the distance between known cells is halved again and again: every cell halfway
-//! between two is predicted from two or four around it, in blocks of 32 intervals. Coarse levels are held to smaller errors, as
-//! finer ones rest on them.
+//! Anchors, one every 4096 cells, are stored verbatim. Then the distance between known cells is halved repeatedly: every cell
+//! halfway between two known ones is predicted from two or four neighbors, in blocks of 32 intervals. Coarse levels use smaller
+//! error bounds, because finer levels depend on them.
 //!
-//! `u64` cells · `u32` intervals of a block · `i32` 0 linear, 1 cubic · `i32` direction · `u64` distance of anchors · `f64` alpha ·
-//! `f64` beta: at level l the error is divided by alpha^(l−1), at most beta; without alpha it is halved from level 3 on.
+//! `u64` cells · `u32` intervals per block · `i32` 0 linear, 1 cubic · `i32` direction · `u64` anchor distance · `f64` alpha ·
+//! `f64` beta: at level l the error bound is divided by min(alpha^(l−1), beta); without alpha it is halved from level 3 on.
 
 use tesseral_core::Result;
 
 use super::quantizer::Quantize;
-use super::{Reader, fault};
+use super::{ByteCursor, fault};
 
 #[derive(Debug)]
 pub(super) struct Interpolation {
@@ -24,25 +24,27 @@ pub(super) struct Interpolation {
 }
 
 impl Interpolation {
-    /// What the reference takes when it does not search for better.
+    /// The reference's parameters without autotuning.
     pub(super) fn default_for(count: usize) -> Self {
-        // An array that is no longer than this has no anchors.
+        // An array no longer than this has no anchors.
         let anchors = if count > 4096 { 4096 } else { 0 };
         Self { count, block: 32, cubic: true, direction: 0, anchors, alpha: 1.25, beta: 2.0 }
     }
 
-    pub(super) fn parse(reader: &mut Reader<'_>) -> Result<Self> {
-        let count = usize::try_from(reader.u64()?).map_err(|_| fault("too many cells"))?;
+    pub(super) fn parse(reader: &mut ByteCursor<'_>) -> Result<Self> {
+        let count = usize::try_from(reader.u64()?).map_err(|_| fault("number of cells out of range"))?;
         let block = reader.array().map(u32::from_le_bytes)?;
         let (kind, direction, anchors) = (reader.i32()?, reader.i32()?, reader.u64()?);
         let (alpha, beta) = (reader.f64()?, reader.f64()?);
         let cubic = match kind {
             0 => false,
             1 => true,
-            _ => return Err(fault(format!("interpolation of kind {kind}"))),
+            _ => return Err(fault(format!("unknown interpolation kind {kind}"))),
         };
         if block == 0 || block % 2 == 1 || anchors != 0 && !anchors.is_power_of_two() {
-            return Err(fault(format!("blocks of {block} intervals, anchors every {anchors} cells")));
+            return Err(fault(format!(
+                "invalid interpolation: blocks of {block} intervals, anchors every {anchors} cells"
+            )));
         }
         Ok(Self { count, block, cubic, direction, anchors, alpha, beta })
     }
@@ -61,9 +63,9 @@ impl Interpolation {
     pub(super) fn run(&self, cells: &mut [f64], quantize: &mut impl Quantize) -> Result<()> {
         let count = cells.len();
         if count != self.count || count == 0 {
-            return Err(fault(format!("{} cells to interpolate, {count} wanted", self.count)));
+            return Err(fault(format!("interpolation covers {} cells, expected {count}", self.count)));
         }
-        // Doublings from one cell to all of them.
+        // log2 of the number of cells, rounded up.
         let mut levels = usize::BITS - (count - 1).leading_zeros();
         let anchors = usize::try_from(self.anchors).ok().filter(|anchors| *anchors > 0 && *anchors < count);
         if let Some(anchors) = anchors {

@@ -1,46 +1,47 @@
-//! Prediction from the cell before, or the line through the two before; which, is told per block. Cells before the first are 0.
+//! Prediction from the preceding cell (order 1) or the line through the two preceding cells (order 2), selected per block. Cells
+//! before the first are 0.
 //!
-//! Nothing when there is only one predictor; else `u64` number of blocks, a Huffman tree, `u64` bytes, the bits.
+//! Empty when there is only one predictor; else `u64` number of blocks, a Huffman tree, `u64` bytes, the bits.
 
 use tesseral_core::Result;
 
 use super::quantizer::Quantize;
 use super::settings::Settings;
-use super::{Reader, fault, huffman};
+use super::{ByteCursor, fault, huffman};
 
 #[derive(Debug)]
 pub(super) struct Lorenzo {
     block: usize,
-    /// Whether each block takes the line through two; what all take when there is but one predictor.
+    /// For each block, whether it uses order 2. `only` applies to all blocks when there is a single predictor.
     lines: Vec<bool>,
     only: Option<bool>,
 }
 
 impl Lorenzo {
-    pub(super) fn parse(reader: &mut Reader<'_>, settings: &Settings) -> Result<Self> {
+    pub(super) fn parse(reader: &mut ByteCursor<'_>, settings: &Settings) -> Result<Self> {
         let block = settings.block;
         let only = match settings.lorenzo {
             (true, true) => None,
             (true, false) => Some(false),
             (false, true) => Some(true),
-            (false, false) => return Err(fault("no predictor is named")),
+            (false, false) => return Err(fault("no predictor selected")),
         };
         let mut lines = Vec::new();
         if only.is_none() {
-            let wanted = settings.count.div_ceil(block as u64);
+            let expected = settings.count.div_ceil(block as u64);
             let blocks = reader.u64()?;
-            if blocks != wanted {
-                return Err(fault(format!("{blocks} blocks are described, {wanted} wanted")));
+            if blocks != expected {
+                return Err(fault(format!("predictors for {blocks} blocks, expected {expected}")));
             }
             if blocks > 0 {
                 let tree = huffman::Tree::parse(reader)?;
                 let len = reader.count(1)?;
-                let mut symbols = tree.decode(reader.take(len)?);
+                let mut symbols = tree.decode(reader.bytes(len)?);
                 for _ in 0..blocks {
                     lines.push(match symbols.next()? {
                         0 => false,
                         1 => true,
-                        other => return Err(fault(format!("predictor {other}"))),
+                        other => return Err(fault(format!("unknown predictor {other}"))),
                     });
                 }
             }

@@ -1,22 +1,22 @@
-//! Differences in steps of twice the allowed error.
+//! Linear quantization in steps of twice the allowed error.
 //!
-//! `u8` 2 · `f64` error · `i32` radius · `u64` number of cells stored as they are · those cells. Step 0 means the next of them,
-//! step `s` a difference of `2 (s − radius)` errors.
+//! `u8` 2 · `f64` error · `i32` radius · `u64` number of verbatim cells · those cells. Step 0 is the next verbatim cell, step `s`
+//! a difference of `2 (s − radius)` errors.
 
 use tesseral_core::Result;
 
 use super::huffman::Symbols;
-use super::{Reader, fault};
+use super::{ByteCursor, fault};
 
-/// Turns a prediction into a cell. Predictors visit cells in one order, reading and writing alike.
+/// Combines a prediction with a cell. Predictors visit cells in the same order when decoding and encoding.
 pub(super) trait Quantize {
-    /// Sets the cell that was predicted so.
+    /// Sets a predicted cell.
     fn cell(&mut self, cell: &mut f64, predicted: f64) -> Result<()>;
 
-    /// Sets a cell that is stored as it is.
+    /// Sets a verbatim cell.
     fn plain(&mut self, cell: &mut f64) -> Result<()>;
 
-    /// The error allowed from now on is the stream's divided so.
+    /// Divides the error bound of the stream by `by` for the following cells.
     fn divide(&mut self, by: f64);
 }
 
@@ -28,20 +28,20 @@ pub(super) struct Quantizer<'a> {
 }
 
 impl<'a> Quantizer<'a> {
-    pub(super) fn parse(reader: &mut Reader<'a>) -> Result<Self> {
+    pub(super) fn parse(reader: &mut ByteCursor<'a>) -> Result<Self> {
         let kind = reader.u8()?;
         if kind != 2 {
-            return Err(fault(format!("a quantizer of kind {kind}")));
+            return Err(fault(format!("unknown quantizer kind {kind}")));
         }
         let (error, radius) = (reader.f64()?, reader.i32()?);
         let count = reader.count(8)?;
-        Ok(Self { error, radius, plain: reader.take(8 * count)?.as_chunks().0 })
+        Ok(Self { error, radius, plain: reader.bytes(8 * count)?.as_chunks().0 })
     }
 }
 
-/// Reads cells.
+/// Decodes cells.
 pub(super) struct Restore<'a, 'b> {
-    whole: f64,
+    base_error: f64,
     error: f64,
     radius: i64,
     plain: std::slice::Iter<'a, [u8; 8]>,
@@ -51,11 +51,11 @@ pub(super) struct Restore<'a, 'b> {
 impl<'a, 'b> Restore<'a, 'b> {
     pub(super) fn new(quantizer: &Quantizer<'a>, symbols: &'b mut Symbols<'a>) -> Self {
         let Quantizer { error, radius, plain } = *quantizer;
-        Self { whole: error, error, radius: radius.into(), plain: plain.iter(), symbols }
+        Self { base_error: error, error, radius: radius.into(), plain: plain.iter(), symbols }
     }
 
     fn next_plain(&mut self) -> Result<f64> {
-        let cell = self.plain.next().ok_or_else(|| fault("too few cells are stored"))?;
+        let cell = self.plain.next().ok_or_else(|| fault("truncated list of verbatim cells"))?;
         Ok(f64::from_le_bytes(*cell))
     }
 }
@@ -73,20 +73,20 @@ impl Quantize for Restore<'_, '_> {
     }
 
     fn plain(&mut self, cell: &mut f64) -> Result<()> {
-        // Their steps are there, and nobody looks at them.
+        // The step of a verbatim cell is stored but unused.
         self.symbols.next()?;
         *cell = self.next_plain()?;
         Ok(())
     }
 
     fn divide(&mut self, by: f64) {
-        self.error = self.whole / by;
+        self.error = self.base_error / by;
     }
 }
 
-/// Writes cells.
+/// Encodes cells.
 pub(super) struct Steps {
-    whole: f64,
+    base_error: f64,
     error: f64,
     radius: i32,
     plain: Vec<f64>,
@@ -95,7 +95,7 @@ pub(super) struct Steps {
 
 impl Steps {
     pub(super) fn new(error: f64, radius: i32) -> Self {
-        Self { whole: error, error, radius, plain: Vec::new(), symbols: Vec::new() }
+        Self { base_error: error, error, radius, plain: Vec::new(), symbols: Vec::new() }
     }
 
     pub(super) fn write(&self, error: f64, out: &mut Vec<u8>) {
@@ -106,7 +106,7 @@ impl Steps {
         out.extend(self.plain.iter().flat_map(|cell| cell.to_le_bytes()));
     }
 
-    /// The step to a cell and what it leads to, when one leads near enough.
+    /// The step to a cell and the decoded value, when the value is within the error bound.
     fn step(&self, cell: f64, predicted: f64) -> Option<(i32, f64)> {
         let difference = cell - predicted;
         let errors = difference.abs() * (1.0 / self.error);
@@ -138,6 +138,6 @@ impl Quantize for Steps {
     }
 
     fn divide(&mut self, by: f64) {
-        self.error = self.whole / by;
+        self.error = self.base_error / by;
     }
 }

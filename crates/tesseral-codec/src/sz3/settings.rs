@@ -1,11 +1,11 @@
-//! What stands at the end of a stream.
+//! The settings at the end of a stream.
 //!
-//! `u8` length · `u8` dimensions · `u8` bits per extent · extents, packed · `u64` cells · `u8` algorithm · `u8` kind of bound ·
-//! its one or two doubles · `u8` which predictors · `u8` dtype · `i32` steps · `i32` cells of a block · `u8`
+//! `u8` length · `u8` dimensions · `u8` bits per extent · extents, packed · `u64` cells · `u8` algorithm · `u8` kind of error
+//! bound · its one or two doubles · `u8` predictors · `u8` dtype · `i32` steps · `i32` cells per block · `u8`
 
 use tesseral_core::{Error, Result};
 
-use super::{RADIUS, Reader, fault};
+use super::{ByteCursor, RADIUS, fault};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Algorithm {
@@ -14,54 +14,55 @@ pub(super) enum Algorithm {
     Lossless,
 }
 
-/// What reading needs of it.
+/// The settings needed for decoding.
 #[derive(Debug)]
 pub(super) struct Settings {
     pub count: u64,
     pub algorithm: Algorithm,
-    /// Extrapolation from one cell, from two.
+    /// Lorenzo prediction of order 1 and order 2.
     pub lorenzo: (bool, bool),
-    /// Cells of a block of the Lorenzo predictor.
+    /// Cells per block of the Lorenzo predictor.
     pub block: usize,
 }
 
 impl Settings {
-    pub(super) fn parse(reader: &mut Reader<'_>) -> Result<Self> {
+    pub(super) fn parse(reader: &mut ByteCursor<'_>) -> Result<Self> {
         let len = usize::from(reader.u8()?);
-        // The length counts itself.
-        let mut own = Reader(reader.take(len.checked_sub(1).ok_or_else(|| fault("settings of 0 bytes"))?)?);
-        let (dims, bits) = (own.u8()?, usize::from(own.u8()?));
+        // The length includes itself.
+        let mut fields =
+            ByteCursor(reader.bytes(len.checked_sub(1).ok_or_else(|| fault("settings length is 0"))?)?);
+        let (dims, bits) = (fields.u8()?, usize::from(fields.u8()?));
         if dims != 1 {
             return Err(Error::unsupported(format!("SZ3 in {dims} dimensions")));
         }
-        let packed = own.take(bits.div_ceil(8))?;
+        let packed = fields.bytes(bits.div_ceil(8))?;
         let extent = packed.iter().rev().fold(0_u64, |sum, byte| sum << 8 | u64::from(*byte));
-        let count = own.u64()?;
+        let count = fields.u64()?;
         if bits > 64 || extent != count {
-            return Err(fault(format!("{extent} cells in one dimension, {count} in all")));
+            return Err(fault(format!("extent {extent} does not match {count} cells")));
         }
-        let algorithm = match own.u8()? {
+        let algorithm = match fields.u8()? {
             0 => Algorithm::Lorenzo,
             2 => Algorithm::Interpolation,
             4 => Algorithm::Lossless,
             other => return Err(Error::unsupported(format!("SZ3 algorithm {other}"))),
         };
-        let bounds = match own.u8()? {
+        let bounds = match fields.u8()? {
             0..=3 => 1,
             4 | 5 => 2,
-            other => return Err(fault(format!("a bound of kind {other}"))),
+            other => return Err(fault(format!("unknown error bound kind {other}"))),
         };
-        own.take(8 * bounds)?;
-        let which = own.u8()?;
-        // dtype and number of steps: the former is not set by all writers, the latter is said again.
-        own.take(5)?;
-        let block = own.i32()?;
-        if algorithm == Algorithm::Lorenzo && which & 0x30 != 0 {
+        fields.bytes(8 * bounds)?;
+        let predictors = fields.u8()?;
+        // dtype and number of steps: not all writers set the former, the latter is redundant.
+        fields.bytes(5)?;
+        let block = fields.i32()?;
+        if algorithm == Algorithm::Lorenzo && predictors & 0x30 != 0 {
             return Err(Error::unsupported("SZ3 with regression"));
         }
         let block = usize::try_from(block).ok().filter(|block| *block > 0);
-        let block = block.ok_or_else(|| fault("blocks of no cells"))?;
-        Ok(Self { count, algorithm, lorenzo: (which & 0x80 != 0, which & 0x40 != 0), block })
+        let block = block.ok_or_else(|| fault("invalid block size"))?;
+        Ok(Self { count, algorithm, lorenzo: (predictors & 0x80 != 0, predictors & 0x40 != 0), block })
     }
 
     /// Appends the settings of `count` doubles.
@@ -77,10 +78,10 @@ impl Settings {
             Algorithm::Interpolation => 2,
             Algorithm::Lossless => 4,
         };
-        // An absolute bound.
+        // Absolute error bound.
         out.extend_from_slice(&[number, 0]);
         out.extend_from_slice(&error.to_le_bytes());
-        // Predictors as the reference leaves them, doubles.
+        // The reference's default predictors, doubles.
         out.extend_from_slice(&[0xe0, 1]);
         out.extend_from_slice(&(2 * RADIUS).to_le_bytes());
         out.extend_from_slice(&128_i32.to_le_bytes());

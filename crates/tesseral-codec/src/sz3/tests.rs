@@ -9,7 +9,7 @@ fn doubles(bytes: &[u8]) -> Vec<f64> {
     bytes.as_chunks().0.iter().map(|b| f64::from_ne_bytes(*b)).collect()
 }
 
-/// Arrays of several characters.
+/// Arrays of different kinds.
 fn cases() -> Vec<Vec<f64>> {
     let mut state = 88_172_645_463_325_252_u64;
     let mut next = move || {
@@ -46,7 +46,7 @@ fn every_cell_is_within_the_bound() {
 }
 
 #[test]
-fn cuts_and_changed_bytes_never_panic() {
+fn truncated_and_mutated_bytes_never_panic() {
     let mut contexts = Contexts::default();
     let values: Vec<f64> = (0..5000).map(|i| (f64::from(i) / 9.0).sin() + f64::from(i % 13) * 0.01).collect();
     let mut packed = Vec::new();
@@ -55,7 +55,7 @@ fn cuts_and_changed_bytes_never_panic() {
     for len in 0..packed.len() {
         assert!(decode_into(&packed[..len], &mut back, &mut contexts).is_err(), "{len}");
     }
-    // Below Zstandard, where nothing checks for us.
+    // Inside the Zstandard frame, where no checksum protects the bytes.
     let len = u64::from_le_bytes(*packed[16..].first_chunk().unwrap()) as usize;
     let payload = u64::from_le_bytes(*packed[8..].first_chunk().unwrap()) as usize;
     let mut inner = vec![0; len];
@@ -74,26 +74,26 @@ fn cuts_and_changed_bytes_never_panic() {
     }
     let mut state = 5_u64;
     for _ in 0..3000 {
-        let mut bent = inner.clone();
+        let mut mutated = inner.clone();
         for _ in 0..2 {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-            let at = (state >> 33) as usize % if state.is_multiple_of(3) { bent.len() } else { 120 };
-            bent[at] = (state >> 20) as u8;
+            let at = (state >> 33) as usize % if state.is_multiple_of(3) { mutated.len() } else { 120 };
+            mutated[at] = (state >> 20) as u8;
         }
-        let _ = decode_into(&rebuilt(&bent, &mut contexts), &mut back, &mut contexts);
+        let _ = decode_into(&rebuilt(&mutated, &mut contexts), &mut back, &mut contexts);
     }
     for _ in 0..3000 {
-        let mut bent = packed.clone();
+        let mut mutated = packed.clone();
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-        let at = (state >> 33) as usize % bent.len();
-        let at = if state.is_multiple_of(2) { at } else { bent.len() - 1 - at % 34 };
-        bent[at] = (state >> 20) as u8;
-        let _ = decode_into(&bent, &mut back, &mut contexts);
+        let at = (state >> 33) as usize % mutated.len();
+        let at = if state.is_multiple_of(2) { at } else { mutated.len() - 1 - at % 34 };
+        mutated[at] = (state >> 20) as u8;
+        let _ = decode_into(&mutated, &mut back, &mut contexts);
     }
 }
 
 #[test]
-fn other_sizes_and_bounds_are_refused() {
+fn wrong_sizes_and_bounds_are_rejected() {
     let mut contexts = Contexts::default();
     let mut packed = Vec::new();
     encode(&bytes(&[1.0, 2.0, 4.0]), Bound::Absolute(0.1), &mut packed, &mut contexts).unwrap();
