@@ -1,4 +1,4 @@
-//! The cells of a file as an array: chunks along the slowest dimension, each a run of bytes.
+//! The cells of a file as an array: chunks along the slowest dimension, each a contiguous byte range.
 
 use std::ops::Range;
 
@@ -13,10 +13,10 @@ use tesseral_format::{
 use crate::dtype;
 use crate::header::Header;
 
-/// Bytes that a chunk has about: what is read at once where files are not mapped.
+/// The approximate chunk size: the read size where files are not memory-mapped.
 const CHUNK: u64 = 4 << 20;
 
-/// NumPy's own bound.
+/// The maximum number of dimensions in NumPy.
 const DIMENSIONS: usize = 64;
 
 /// The array of an opened file.
@@ -26,14 +26,14 @@ pub(crate) struct NpyArray {
     grid: ChunkGrid,
     limits: Limits,
     swapped: bool,
-    /// Bytes of one cell.
+    /// Bytes per cell.
     size: u64,
-    /// Where the cells begin.
+    /// The offset of the first cell.
     cells: u64,
 }
 
 impl NpyArray {
-    /// The array of a file of `len` bytes whose cells begin at `cells`.
+    /// The array of a file of `len` bytes whose cells begin at offset `cells`.
     pub(crate) fn new(
         name: &str,
         header: &Header,
@@ -42,12 +42,11 @@ impl NpyArray {
         object: &str,
         limits: Limits,
     ) -> Result<Self> {
-        let Some((dtype, cell, big)) = dtype::of_descr(&header.descr) else {
-            return Err(Error::unsupported(format!("cells of {:?} in {object}", header.descr)));
+        let Some((dtype, cell, big)) = dtype::parse_descr(&header.descr) else {
+            return Err(Error::unsupported(format!("dtype {:?} in {object}", header.descr)));
         };
         if header.shape.len() > DIMENSIONS {
-            let detail =
-                format!("{} dimensions, of which NumPy has at most {DIMENSIONS}", header.shape.len());
+            let detail = format!("{} dimensions exceed NumPy's maximum of {DIMENSIONS}", header.shape.len());
             return Err(Error::corrupt("header", object, None, detail));
         }
         let mut schema = ArraySchema::dense(name, dtype, &header.shape, &header.shape);
@@ -56,8 +55,8 @@ impl NpyArray {
         let expected = header.shape.iter().try_fold(size, |n, extent| n.checked_mul(*extent));
         let expected = expected.and_then(|bytes| bytes.checked_add(cells));
         if expected != Some(len) {
-            let wanted = expected.map_or_else(|| "no file has".to_owned(), |n| n.to_string());
-            let detail = format!("its cells end at byte {wanted}, the file at {len}");
+            let expected = expected.map_or_else(|| "more than 2^64".to_owned(), |n| n.to_string());
+            let detail = format!("file length mismatch: expected {expected} bytes, found {len}");
             return Err(Error::corrupt("cells", object, cells, detail));
         }
         let mut chunk: Vec<u64> = header.shape.iter().map(|n| (*n).max(1)).collect();
@@ -75,7 +74,7 @@ impl NpyArray {
         Ok(Self { schema, grid, limits, swapped, size, cells })
     }
 
-    /// Where the bytes of a chunk are. Chunks follow one another in the file: only along one dimension there are several.
+    /// The byte range of a chunk. Chunks are contiguous in the file, because only one dimension has several.
     fn span(&self, number: u64) -> Range<u64> {
         let cells = |coords: &[u64]| self.grid.region(coords).cells().unwrap_or(0);
         let before = number * cells(&self.grid.coords(0));
@@ -94,17 +93,17 @@ impl ArraySource for NpyArray {
     }
 
     fn plan(&self, request: &Request) -> Result<ChunkPlan> {
-        let refuse = |detail: &str| Error::invalid(detail).in_array(&self.schema.name);
+        let invalid = |detail: &str| Error::invalid(detail).in_array(&self.schema.name);
         let fits = |selection: &tesseral_core::Selection| {
             let shape = self.grid.shape();
             let slices = selection.slices();
             slices.len() == shape.len() && slices.iter().zip(shape).all(|(s, n)| s.end <= *n && s.step > 0)
         };
         let Some(selection) = request.selection().filter(|selection| fits(selection)) else {
-            return Err(refuse("the selection is not one of the array's cells"));
+            return Err(invalid("the selection does not match the array"));
         };
         if request.columns.iter().any(|column| *column != Column::Field(0)) {
-            return Err(refuse("a .npy file has one field"));
+            return Err(invalid("a .npy file has one field"));
         }
         if self.grid.total() == 0 {
             return Ok(ChunkPlan {
@@ -177,12 +176,18 @@ impl ArraySource for NpyArray {
         _scratch: &mut Scratch,
     ) -> Result<()> {
         let (ColumnMut::Fixed { values, validity: None }, [part]) = (out, parts) else {
-            return Err(Error::invalid("a .npy file decodes into one column of fixed cells"));
+            return Err(Error::invalid("a .npy chunk decodes into one column of fixed-size cells"));
         };
-        let place = |cell: u64| usize::try_from(cell.checked_mul(self.size)?).ok();
-        let run = place(cells.start).zip(place(cells.end)).and_then(|(start, end)| part.get(start..end));
+        let byte_offset = |cell: u64| usize::try_from(cell.checked_mul(self.size)?).ok();
+        let run = byte_offset(cells.start)
+            .zip(byte_offset(cells.end))
+            .and_then(|(start, end)| part.get(start..end));
         let Some(run) = run.filter(|run| run.len() == values.len()) else {
-            let detail = format!("{} bytes hold no cells {cells:?} of {}", part.len(), chunk.cells);
+            let detail = format!(
+                "truncated chunk: {} bytes do not hold cells {cells:?} of {}",
+                part.len(),
+                chunk.cells
+            );
             return Err(Error::corrupt("chunk", "", self.span(chunk.id).start, detail));
         };
         values.copy_from_slice(run);

@@ -1,9 +1,9 @@
-//! How NumPy calls dtypes.
+//! Dtypes in NumPy notation.
 
 use tesseral_core::{CellLen, DType};
 
-/// What cells of a `descr` are, and whether their numbers are big-endian; `None` for those that are not read.
-pub(crate) fn of_descr(descr: &str) -> Option<(DType, CellLen, bool)> {
+/// The dtype, cell length and big-endian flag of a `descr`; `None` for unsupported dtypes.
+pub(crate) fn parse_descr(descr: &str) -> Option<(DType, CellLen, bool)> {
     let plain = descr.trim_start_matches(['<', '>', '|', '=']);
     if descr.len() - plain.len() > 1 {
         return None;
@@ -36,7 +36,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn dtypes_are_those_of_numpy() {
+    fn dtypes_match_numpy() {
         for (descr, name, big) in [
             ("|b1", "bool", false),
             ("<i2", "int16", false),
@@ -46,15 +46,15 @@ mod tests {
             ("<M8[ns]", "datetime64[ns]", false),
             ("<m8[D]", "timedelta64[D]", false),
         ] {
-            let (dtype, cell, found) = of_descr(descr).unwrap();
+            let (dtype, cell, found) = parse_descr(descr).unwrap();
             assert_eq!((dtype.to_string().as_str(), cell, found), (name, CellLen::One, big));
         }
-        assert_eq!(of_descr("|S3"), Some((DType::Ascii, CellLen::Fixed(3), false)));
+        assert_eq!(parse_descr("|S3"), Some((DType::Ascii, CellLen::Fixed(3), false)));
         for other in [
             "", "<", "|O", "<U4", "<f16", "<i3", "<i02", "<f", "M8[25s]", "M8", "|V4", "|S0", "<<i4", "b8",
             "é",
         ] {
-            assert_eq!(of_descr(other), None, "{other}");
+            assert_eq!(parse_descr(other), None, "{other}");
         }
     }
 }

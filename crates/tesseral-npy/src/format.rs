@@ -1,4 +1,4 @@
-//! The format as a whole.
+//! Opening and describing `.npy` files.
 
 use std::sync::Arc;
 
@@ -31,30 +31,30 @@ struct NpyContainer {
 impl NpyContainer {
     fn open(store: Arc<dyn Store>, options: &OpenOptions) -> Result<Self> {
         if options.as_of.is_some() {
-            return Err(Error::unsupported("reading .npy as of a time: it keeps no versions"));
+            return Err(Error::unsupported("time travel in .npy files, which have no versions"));
         }
         let (object, len) = (store.describe(""), store.len("")?);
         let first = store.read("", 0..len.min(header::FIRST))?;
-        let place = header::place(&first, &object)?;
-        if place.end > len {
+        let dictionary = header::dictionary_range(&first, &object)?;
+        if dictionary.end > len {
             return Err(Error::truncated(
                 "header",
                 &object,
-                place.start,
-                place.end - place.start,
-                len.saturating_sub(place.start),
+                dictionary.start,
+                dictionary.end - dictionary.start,
+                len.saturating_sub(dictionary.start),
             ));
         }
-        let header = Header::parse(&store.read("", place.clone())?, &object, place.start)?;
-        let name = name_of(store.location());
-        let array = NpyArray::new(&name, &header, place.end, len, &object, options.limits)?;
+        let header = Header::parse(&store.read("", dictionary.clone())?, &object, dictionary.start)?;
+        let name = file_stem(store.location());
+        let array = NpyArray::new(&name, &header, dictionary.end, len, &object, options.limits)?;
         let (array, attributes) = (Arc::new(array), Attributes::new());
-        Ok(Self { store, name, header, array, head: place.end, attributes })
+        Ok(Self { store, name, header, array, head: dictionary.end, attributes })
     }
 }
 
-/// The name of a file, without its folder and ending.
-fn name_of(location: &str) -> String {
+/// The file name without folder and extension.
+fn file_stem(location: &str) -> String {
     let name = location.rsplit(['/', '\\']).next().unwrap_or(location);
     let stem = name.strip_suffix(".npy").unwrap_or(name);
     if stem.is_empty() { "array".to_owned() } else { stem.to_owned() }
@@ -136,7 +136,7 @@ impl Format for NpyFormat {
         let len = store.len("")?;
         match NpyContainer::open(store, &options.open) {
             Ok(container) => {
-                report(Finding::passed("structure", "the header tells as many cells as there are"));
+                report(Finding::passed("structure", "the file length matches the header"));
                 let uncovered_bytes = container.head;
                 Ok(AuditReport {
                     container: Some(Arc::new(container)),

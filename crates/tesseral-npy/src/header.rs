@@ -1,119 +1,119 @@
-//! What comes before the cells: the magic, a version, and a Python dictionary of three keys.
+//! The file header: magic, version and a Python dictionary of three keys.
 
 use tesseral_core::{Error, Result};
 
-/// The first bytes of a file.
+/// The magic bytes of a file.
 pub const MAGIC: [u8; 6] = *b"\x93NUMPY";
-/// No header is longer: NumPy refuses to write one of more than 64 KiB that it could read back.
-pub const LONGEST: u64 = 1 << 20;
-/// Magic, version and the longer form of the length.
+/// The maximum header length: NumPy does not write headers over 64 KiB that it could not read back.
+pub const MAX_LEN: u64 = 1 << 20;
+/// Bytes of magic, version and the longer form of the length.
 pub const FIRST: u64 = 12;
 
 /// The header of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// The dtype, as NumPy calls it; as it stands where it is no text.
+    /// The dtype in NumPy notation; the source text where it is not a string.
     pub descr: String,
-    /// The first dimension is the fastest.
+    /// Whether the first dimension is the fastest (Fortran order).
     pub fortran: bool,
     /// Extents.
     pub shape: Vec<u64>,
 }
 
-/// Where the dictionary is, from the first bytes of a file.
+/// The byte range of the dictionary, from the first bytes of a file.
 ///
 /// # Errors
-/// `Corrupt`, `Unsupported` for other versions.
-pub fn place(first: &[u8], object: &str) -> Result<std::ops::Range<u64>> {
+/// `Corrupt`; `Unsupported` for unknown versions.
+pub fn dictionary_range(first: &[u8], object: &str) -> Result<std::ops::Range<u64>> {
     let corrupt = |detail: &str| Error::corrupt("magic", object, 0, detail);
-    let rest = first.strip_prefix(&MAGIC).ok_or_else(|| corrupt("it is not that of a .npy file"))?;
+    let rest = first.strip_prefix(&MAGIC).ok_or_else(|| corrupt("not a .npy file"))?;
     let (start, len) = match *rest {
         [1, 0, low, high, ..] => (10, u64::from(u16::from_le_bytes([low, high]))),
         [2 | 3, 0, a, b, c, d, ..] => (12, u64::from(u32::from_le_bytes([a, b, c, d]))),
         [major, minor, ..] if !matches!((major, minor), (1..=3, 0)) => {
-            return Err(Error::unsupported(format!("version {major}.{minor} of .npy files")));
+            return Err(Error::unsupported(format!(".npy files of version {major}.{minor}")));
         }
-        _ => return Err(corrupt("the file ends in it")),
+        _ => return Err(corrupt("truncated")),
     };
-    if len > LONGEST {
-        return Err(Error::limit("the header of a .npy file", len, LONGEST));
+    if len > MAX_LEN {
+        return Err(Error::limit("header of a .npy file", len, MAX_LEN));
     }
     Ok(start..start + len)
 }
 
 impl Header {
-    /// Reads the dictionary, which begins at `offset`. Every key stands once, and nothing else does.
+    /// Parses the dictionary, which begins at `offset`. Every key must occur exactly once; unknown keys are errors.
     ///
     /// # Errors
     /// `Corrupt`.
     pub fn parse(text: &[u8], object: &str, offset: u64) -> Result<Self> {
-        let mut words = Words { text, at: 0 };
+        let mut parser = LiteralParser { text, at: 0 };
         let (mut descr, mut fortran, mut shape) = (None, None, None);
-        let read = words.dictionary(|words, key| match key {
-            "descr" => once(&mut descr, words.descr()),
-            "fortran_order" => once(&mut fortran, words.truth()),
-            "shape" => once(&mut shape, words.shape()),
+        let read = parser.dictionary(|parser, key| match key {
+            "descr" => set_once(&mut descr, parser.descr()),
+            "fortran_order" => set_once(&mut fortran, parser.boolean()),
+            "shape" => set_once(&mut shape, parser.shape()),
             _ => None,
         });
         match (read, descr, fortran, shape) {
             (Some(()), Some(descr), Some(fortran), Some(shape)) => Ok(Self { descr, fortran, shape }),
             _ => {
-                let at = offset + words.at as u64;
-                Err(Error::corrupt("header", object, at, "it is not the dictionary of a .npy file"))
+                let at = offset + parser.at as u64;
+                Err(Error::corrupt("header", object, at, "invalid dictionary of a .npy file"))
             }
         }
     }
 }
 
-/// Keeps a value that was read where there is none yet.
-fn once<T>(slot: &mut Option<T>, value: Option<T>) -> Option<()> {
+/// Stores a parsed value; `None` for a duplicate key.
+fn set_once<T>(slot: &mut Option<T>, value: Option<T>) -> Option<()> {
     value.filter(|_| slot.is_none()).map(|value| *slot = Some(value))
 }
 
-/// Reads a Python literal word by word.
-struct Words<'a> {
+/// A parser of Python literals.
+struct LiteralParser<'a> {
     text: &'a [u8],
     at: usize,
 }
 
-impl<'a> Words<'a> {
+impl<'a> LiteralParser<'a> {
     fn rest(&self) -> &'a [u8] {
         self.text.get(self.at..).unwrap_or_default()
     }
 
-    /// Takes what comes next if it is this, behind any space.
-    fn take(&mut self, word: &[u8]) -> Option<()> {
+    /// Skips whitespace and consumes `word`, if it is next.
+    fn consume(&mut self, word: &[u8]) -> Option<()> {
         self.at += self.rest().iter().take_while(|b| b.is_ascii_whitespace()).count();
         self.rest().starts_with(word).then(|| self.at += word.len())
     }
 
     fn dictionary(&mut self, mut entry: impl FnMut(&mut Self, &str) -> Option<()>) -> Option<()> {
-        self.take(b"{")?;
-        while self.take(b"}").is_none() {
+        self.consume(b"{")?;
+        while self.consume(b"}").is_none() {
             let key = self.string()?;
-            self.take(b":")?;
+            self.consume(b":")?;
             entry(self, key)?;
-            if self.take(b",").is_none() {
-                self.take(b"}")?;
+            if self.consume(b",").is_none() {
+                self.consume(b"}")?;
                 break;
             }
         }
-        let _ = self.take(b"");
+        let _ = self.consume(b"");
         self.rest().is_empty().then_some(())
     }
 
-    /// Text without escapes.
+    /// A string without escapes.
     fn string(&mut self) -> Option<&'a str> {
-        let quote = [*b"'", *b"\""].into_iter().find(|quote| self.take(quote).is_some())?;
+        let quote = [*b"'", *b"\""].into_iter().find(|quote| self.consume(quote).is_some())?;
         let len = self.rest().iter().position(|b| *b == quote[0])?;
         let text = std::str::from_utf8(&self.rest()[..len]).ok().filter(|text| !text.contains('\\'))?;
         self.at += len + 1;
         Some(text)
     }
 
-    /// The dtype; a list of fields as it stands, which nobody reads further.
+    /// The dtype; a list of fields is returned as its source text.
     fn descr(&mut self) -> Option<String> {
-        if self.take(b"[").is_none() {
+        if self.consume(b"[").is_none() {
             return self.string().map(str::to_owned);
         }
         let (start, mut depth) = (self.at - 1, 1_usize);
@@ -132,26 +132,26 @@ impl<'a> Words<'a> {
         Some(String::from_utf8_lossy(&self.text[start..self.at]).into_owned())
     }
 
-    fn truth(&mut self) -> Option<bool> {
-        match self.take(b"True") {
+    fn boolean(&mut self) -> Option<bool> {
+        match self.consume(b"True") {
             Some(()) => Some(true),
-            None => self.take(b"False").map(|()| false),
+            None => self.consume(b"False").map(|()| false),
         }
     }
 
-    /// A tuple of numbers. Those of one number end with a comma; old ones have an `L` behind each.
+    /// A tuple of numbers. A tuple of one number ends with a comma; old files have an `L` after each number.
     fn shape(&mut self) -> Option<Vec<u64>> {
         let mut shape = Vec::new();
         let mut commas = 0;
-        self.take(b"(")?;
-        while self.take(b")").is_none() {
+        self.consume(b"(")?;
+        while self.consume(b")").is_none() {
             let digits = self.rest().iter().take_while(|b| b.is_ascii_digit()).count();
             let text = std::str::from_utf8(&self.rest()[..digits]).ok()?;
             shape.push(text.parse().ok()?);
             self.at += digits;
-            let _ = self.take(b"L");
-            if self.take(b",").is_none() {
-                self.take(b")")?;
+            let _ = self.consume(b"L");
+            if self.consume(b",").is_none() {
+                self.consume(b")")?;
                 break;
             }
             commas += 1;
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn dictionaries_are_read_as_numpy_writes_them() {
+    fn parses_dictionaries_written_by_numpy() {
         for (shape, shown) in [
             (vec![], "()"),
             (vec![5], "(5,)"),
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn anything_else_is_refused() {
+    fn other_dictionaries_are_rejected() {
         let whole = "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }\n";
         assert!(parse(whole).is_some());
         for end in 0..whole.trim_end().len() {
@@ -211,8 +211,8 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_bytes_make_it_panic(bytes in proptest::collection::vec(any::<u8>(), 0..80), text in "[\\[\\](){}',:0-9TrueFalsdcpho_\\s]{0,80}") {
-            let _ = (place(&bytes, "x"), Header::parse(&bytes, "x", 0), parse(&text));
+        fn arbitrary_bytes_never_panic(bytes in proptest::collection::vec(any::<u8>(), 0..80), text in "[\\[\\](){}',:0-9TrueFalsdcpho_\\s]{0,80}") {
+            let _ = (dictionary_range(&bytes, "x"), Header::parse(&bytes, "x", 0), parse(&text));
         }
     }
 }

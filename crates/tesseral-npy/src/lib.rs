@@ -1,12 +1,12 @@
-//! NumPy `.npy` files, versions 1 to 3, as arrays to read.
+//! NumPy `.npy` files, versions 1 to 3, as read-only arrays.
 //!
 //! ```text
 //! file:   "\x93NUMPY" │ version │ length │ header │ cells
 //! header: {'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }
 //! ```
 //!
-//! [`NpyFormat`] is what the engine talks to. The cells are one run of bytes; they are told in chunks along the slowest
-//! dimension, so that no part is larger than it must be. There are no digests: a flipped bit in a cell is another number.
+//! [`NpyFormat`] implements the format interface. The cells are one contiguous byte range, divided into chunks along the
+//! slowest dimension to bound the size of a read. There are no checksums: damage in the cells is not detected.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -23,9 +23,9 @@
 //! # Ok::<(), tesseral_core::Error>(())
 //! ```
 //!
-//! # Edges
+//! # Limitations
 //! - Records, objects, unicode text, floats of more than 64 bits and dates in multiples of a unit are `Unsupported`.
-//! - Fixed bytes (`S5`) are text of that length, padded with NUL.
+//! - Fixed bytes (`S5`) are fixed-length text, padded with NUL.
 #![forbid(unsafe_code)]
 
 mod array;
@@ -33,7 +33,7 @@ mod dtype;
 mod format;
 pub mod header;
 
-/// The id of the format.
+/// The ID of the format.
 pub const ID: &str = "npy";
 
 pub use format::NpyFormat;

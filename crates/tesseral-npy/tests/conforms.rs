@@ -1,4 +1,4 @@
-//! The suite that every format runs on files as NumPy writes them; damage to headers; what the file's cells are.
+//! The conformance suite on files as NumPy writes them, damaged headers, and the schema of a file.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -11,7 +11,7 @@ use tesseral_format::{Access, Container, Format, OpenOptions, Request};
 use tesseral_npy::NpyFormat;
 use tesseral_store::{MemoryStore, Store};
 
-/// A file of version 1; its cells count up, one byte at a time.
+/// A file of version 1 whose cell bytes count up.
 fn file(descr: &str, fortran: &str, shape: &str, bytes: usize) -> Vec<u8> {
     let text = format!("{{'descr': '{descr}', 'fortran_order': {fortran}, 'shape': {shape}, }}");
     let text = format!("{text:<117}\n");
@@ -50,7 +50,7 @@ fn files_pass_the_read_suite() {
 }
 
 #[test]
-fn headers_say_what_the_array_is() {
+fn headers_determine_the_schema() {
     let container = open(&file(">u2", "True", "(4, 3)", 24)).unwrap();
     assert_eq!((container.name(0), container.len()), ("cells", 1));
     let array = container.array(0).unwrap();
@@ -61,9 +61,9 @@ fn headers_say_what_the_array_is() {
     assert_eq!(container.details()["descr"], ">u2");
 }
 
-/// Beyond 4 MiB cells come in several chunks, along the dimension that is slowest in the file.
+/// Above 4 MiB the cells are divided into chunks along the slowest dimension of the file.
 #[test]
-fn large_files_come_in_chunks() {
+fn large_files_are_divided_into_chunks() {
     for (fortran, shape) in [("False", [10, 2, 1 << 18]), ("True", [2, 1 << 18, 10])] {
         let shown = format!("({}, {}, {})", shape[0], shape[1], shape[2]);
         let bytes = file("<u2", fortran, &shown, 10 << 20);
@@ -81,7 +81,7 @@ fn large_files_come_in_chunks() {
 }
 
 #[test]
-fn what_is_cut_or_too_long_is_refused() {
+fn truncated_and_oversized_files_are_rejected() {
     let whole = file("<f4", "False", "(3, 4)", 48);
     assert!(open(&whole).is_ok());
     let longer = [&whole[..], &[0]].concat();
@@ -92,7 +92,7 @@ fn what_is_cut_or_too_long_is_refused() {
 }
 
 #[test]
-fn dimensions_are_no_more_than_numpy_has() {
+fn more_dimensions_than_numpy_supports_are_rejected() {
     for (rank, opens) in [(64, true), (65, false)] {
         let text = format!("{{'descr': '|u1', 'fortran_order': False, 'shape': ({}), }}", "1, ".repeat(rank));
         let mut bytes = b"\x93NUMPY\x01\x00".to_vec();
@@ -104,7 +104,7 @@ fn dimensions_are_no_more_than_numpy_has() {
 }
 
 #[test]
-fn other_cells_and_versions_are_not_supported() {
+fn other_dtypes_and_versions_are_unsupported() {
     let mut newer = file("<f4", "False", "(1,)", 4);
     newer[6] = 4;
     for (bytes, what) in [
