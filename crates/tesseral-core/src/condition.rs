@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 
 use crate::Scalar;
 
-/// How a cell compares with a value.
+/// A comparison operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum Op {
@@ -17,7 +17,7 @@ pub enum Op {
 }
 
 impl Op {
-    /// What holds exactly where a comparison of a value that is neither null nor NaN does not.
+    /// The operator that holds exactly where this one does not, for values that are neither null nor NaN.
     #[must_use]
     pub fn negated(self) -> Self {
         match self {
@@ -30,7 +30,7 @@ impl Op {
         }
     }
 
-    /// Whether it holds of a value that compares so. NaN compares with nothing, so only `≠` holds of it.
+    /// Whether the comparison holds for an ordering. NaN has no ordering, so only `≠` holds for it.
     #[must_use]
     pub fn holds(self, order: Option<Ordering>) -> bool {
         match self {
@@ -47,29 +47,29 @@ impl Op {
 /// A condition on the fields and coordinates of one cell. Comparisons with a null cell are false.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Condition {
-    /// Every part holds.
+    /// All operands hold.
     And(Vec<Condition>),
-    /// At least one part holds.
+    /// At least one operand holds.
     Or(Vec<Condition>),
-    /// The part does not hold.
+    /// The operand does not hold.
     Not(Box<Condition>),
-    /// A field or dimension, by name, compares with a value.
+    /// A comparison of a field or dimension, by name, with a value.
     Compare {
         /// The field or dimension.
         name: String,
-        /// How.
+        /// The operator.
         op: Op,
-        /// With what.
+        /// The right-hand side.
         value: Scalar,
     },
-    /// A field or dimension is one of several values.
+    /// A field or dimension equals one of several values.
     In {
         /// The field or dimension.
         name: String,
         /// The values.
         values: Vec<Scalar>,
     },
-    /// A field's cell is null.
+    /// The cell of a field is null.
     IsNull {
         /// The field.
         name: String,

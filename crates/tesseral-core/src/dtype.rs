@@ -1,13 +1,13 @@
-//! Element types, named as NumPy names them.
+//! Element types, with NumPy names.
 
 use std::fmt;
 use std::str::FromStr;
 
 use crate::{Error, Result};
 
-/// The type of one element.
+/// An element type.
 ///
-/// Names are NumPy's ([`Display`](fmt::Display) and [`FromStr`] use them); a format's own names stay in the format.
+/// [`Display`](fmt::Display) and [`FromStr`] use NumPy names; format-specific names stay in the format crates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum DType {
@@ -41,23 +41,23 @@ pub enum DType {
     Complex64,
     /// Two `Float64`: real, imaginary.
     Complex128,
-    /// One bit per cell, packed from the most significant bit.
+    /// One bit per cell, packed most significant bit first.
     Bitmask,
     /// Signed 64-bit count of units since 1970-01-01.
     DateTime(TimeUnit),
     /// Signed 64-bit count of units.
     TimeDelta(TimeUnit),
-    /// One byte of text in no stated encoding.
+    /// One byte of text in an unspecified encoding.
     Char,
-    /// ASCII text; a cell is a run of these bytes.
+    /// ASCII text; a cell is a sequence of these bytes.
     Ascii,
-    /// UTF-8 text; a cell is a run of these bytes.
+    /// UTF-8 text; a cell is a sequence of these bytes.
     Utf8,
-    /// Bytes without meaning.
+    /// Opaque bytes.
     Bytes,
 }
 
-/// The unit of a [`DType::DateTime`] or [`DType::TimeDelta`], by NumPy's abbreviations.
+/// The unit of a [`DType::DateTime`] or [`DType::TimeDelta`], as in NumPy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[allow(missing_docs)]
 pub enum TimeUnit {
@@ -114,7 +114,7 @@ impl TimeUnit {
     }
 }
 
-/// What arithmetic a [`DType`] has.
+/// The arithmetic class of a [`DType`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
     /// Bool.
@@ -179,7 +179,7 @@ impl DType {
         self.size().map_or(1, |bytes| bytes * 8)
     }
 
-    /// What arithmetic it has.
+    /// The arithmetic class.
     pub fn class(self) -> Class {
         match self {
             Self::Bool => Class::Bool,
@@ -193,7 +193,7 @@ impl DType {
         }
     }
 
-    /// Bytes whose order matters to a reader of another endianness: the width of one machine number.
+    /// The unit of byte swapping: bytes of one machine number.
     pub fn word(self) -> usize {
         match self {
             Self::Complex64 => 4,

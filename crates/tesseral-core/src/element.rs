@@ -1,14 +1,14 @@
-//! Rust types that are elements of arrays, and the one place that goes from a [`DType`] to such a type.
+//! Rust types of array elements, and the dispatch from a [`DType`] to such a type.
 
 use bytemuck::Pod;
 pub use half::{bf16, f16};
 
 use crate::DType;
 
-/// A Rust number that an array can hold.
+/// A Rust number type that an array can hold.
 ///
-/// Dates, durations and bools have no Rust type of their own; [`dispatch_element!`](crate::dispatch_element)
-/// hands them out as `i64` and `u8`.
+/// Dates, durations and bools have no separate Rust type; [`dispatch_element!`](crate::dispatch_element) maps them to `i64` and
+/// `u8`.
 pub trait Element: Pod + PartialOrd + Send + Sync + std::fmt::Debug + 'static {
     /// The dtype of this type.
     const DTYPE: DType;
@@ -16,7 +16,7 @@ pub trait Element: Pod + PartialOrd + Send + Sync + std::fmt::Debug + 'static {
     const IS_FLOAT: bool;
     /// The value as the nearest `f64`; exact for everything but 64-bit integers beyond 2^53.
     fn to_f64(self) -> f64;
-    /// The value as an integer; 0 for floats, which never take this path.
+    /// The value as an integer; 0 for floats, which never use this method.
     fn to_i128(self) -> i128;
     /// Whether it is a NaN.
     fn is_nan(self) -> bool {
@@ -77,7 +77,7 @@ floats!(f16 => Float16, bf16 => BFloat16, f32 => Float32, f64 => Float64);
 
 /// Runs an expression with a type name bound to the Rust type of a dtype.
 ///
-/// Bool goes as `u8`, dates and durations as `i64`. Complex numbers, bitmasks and text take the `else` arm.
+/// Bool is mapped to `u8`, dates and durations to `i64`. Complex numbers, bitmasks and text use the `else` arm.
 ///
 /// ```
 /// use tesseral_core::{DType, dispatch_element};

@@ -1,4 +1,4 @@
-//! How chunks tile an array.
+//! The chunk grid of an array.
 
 use crate::{Coords, Error, Region, Result, Selection};
 
@@ -15,17 +15,17 @@ impl ChunkGrid {
     /// A grid of chunks of `chunk` positions over an array of `shape`.
     ///
     /// # Errors
-    /// `InvalidRequest` when the ranks differ, a chunk extent is 0, or the number of chunks passes `u64`.
+    /// `InvalidRequest` when the ranks differ, a chunk extent is 0, or the number of chunks exceeds `u64`.
     pub fn new(shape: &[u64], chunk: &[u64]) -> Result<Self> {
         if shape.len() != chunk.len() {
             return Err(Error::invalid(format!("shape {shape:?} and chunk shape {chunk:?} differ in rank")));
         }
         if chunk.contains(&0) {
-            return Err(Error::invalid(format!("chunk shape {chunk:?} holds a zero")));
+            return Err(Error::invalid(format!("chunk shape {chunk:?} contains 0")));
         }
         let counts: Coords = shape.iter().zip(chunk).map(|(n, c)| n.div_ceil(*c)).collect();
         let total = Region::from_shape(&counts).cells().ok_or_else(|| {
-            Error::invalid(format!("shape {shape:?} in chunks of {chunk:?} has too many chunks"))
+            Error::invalid(format!("too many chunks: shape {shape:?} in chunks of {chunk:?}"))
         })?;
         Ok(Self { shape: Coords::from_slice(shape), chunk: Coords::from_slice(chunk), counts, total })
     }
@@ -55,12 +55,12 @@ impl ChunkGrid {
         self.shape.len()
     }
 
-    /// Whether there is a chunk at these grid coordinates.
+    /// Whether the grid has a chunk at these grid coordinates.
     pub fn contains(&self, coords: &[u64]) -> bool {
         coords.len() == self.rank() && coords.iter().zip(&self.counts).all(|(c, n)| c < n)
     }
 
-    /// The cells of the chunk at `coords`, clipped to the array. Coordinates outside the grid give an empty box.
+    /// The cells of the chunk at `coords`, clipped to the array. Coordinates outside the grid give an empty region.
     pub fn region(&self, coords: &[u64]) -> Region {
         Region::new(coords.iter().zip(&self.chunk).zip(&self.shape).map(|((&c, &extent), &n)| {
             let start = c.saturating_mul(extent).min(n);
@@ -68,12 +68,12 @@ impl ChunkGrid {
         }))
     }
 
-    /// Position of the chunk in row-major order of the grid, last dimension fastest.
+    /// Row-major index of the chunk in the grid, last dimension fastest.
     pub fn linear(&self, coords: &[u64]) -> u64 {
         coords.iter().zip(&self.counts).fold(0, |linear, (c, n)| linear * n + c)
     }
 
-    /// Grid coordinates of the chunk at a row-major position.
+    /// Grid coordinates of the chunk at a row-major index.
     pub fn coords(&self, mut linear: u64) -> Coords {
         let mut coords = Coords::from_elem(0, self.rank());
         for d in (0..self.rank()).rev() {
@@ -103,10 +103,10 @@ impl ChunkGrid {
     }
 }
 
-/// Chunk numbers touched along one dimension.
+/// Chunk numbers intersected along one dimension.
 #[derive(Clone, Copy, Debug)]
 enum Axis {
-    /// Steps no longer than a chunk touch every chunk in between.
+    /// Steps no longer than a chunk intersect every chunk in between.
     Run { first: u64, count: u64 },
     /// Longer steps skip chunks: position `i` is in chunk `(start + i * step) / extent`.
     Stride { start: u64, step: u64, extent: u64, count: u64 },
@@ -149,7 +149,7 @@ pub struct Touched {
 }
 
 impl Touched {
-    /// Number of chunks still to come.
+    /// Number of remaining chunks.
     pub fn remaining(&self) -> u64 {
         self.left
     }
@@ -203,21 +203,21 @@ mod tests {
             for (c, d, t) in [(0, 11, 1), (1, 10, 5), (3, 11, 3), (10, 11, 7)] {
                 let slices = [Slice { start: a, end: b, step: s }, Slice { start: c, end: d, step: t }];
                 let selection = Selection::new(slices, grid.shape()).unwrap();
-                let mut want = Vec::new();
+                let mut expected = Vec::new();
                 for i in (a..b).step_by(s as usize) {
                     for j in (c..d).step_by(t as usize) {
-                        want.push(grid.chunk_of(&[i, j]));
+                        expected.push(grid.chunk_of(&[i, j]));
                     }
                 }
-                want.sort_by_key(|c| grid.linear(c));
-                want.dedup();
-                assert_eq!(grid.touched(&selection).collect::<Vec<_>>(), want, "{slices:?}");
+                expected.sort_by_key(|c| grid.linear(c));
+                expected.dedup();
+                assert_eq!(grid.touched(&selection).collect::<Vec<_>>(), expected, "{slices:?}");
             }
         }
     }
 
     #[test]
-    fn hostile_shapes_are_refused() {
+    fn overflowing_shapes_are_rejected() {
         assert!(ChunkGrid::new(&[u64::MAX, u64::MAX], &[1, 1]).is_err());
         assert!(ChunkGrid::new(&[1], &[0]).is_err());
         let huge = ChunkGrid::new(&[u64::MAX], &[u64::MAX - 1]).unwrap();

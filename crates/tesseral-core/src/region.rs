@@ -1,4 +1,4 @@
-//! Boxes of positions.
+//! Hyperrectangular regions of positions.
 
 use std::fmt;
 
@@ -16,12 +16,12 @@ pub struct Region {
 }
 
 impl Region {
-    /// A box from its bounds. An end below its start counts as empty.
+    /// A region with these bounds. An end below its start is treated as empty.
     pub fn new(bounds: impl IntoIterator<Item = (u64, u64)>) -> Self {
         Self { bounds: bounds.into_iter().map(|(start, end)| (start, end.max(start))).collect() }
     }
 
-    /// The box that starts at 0.
+    /// The region of an entire array of `shape`.
     pub fn from_shape(shape: &[u64]) -> Self {
         Self { bounds: shape.iter().map(|&n| (0, n)).collect() }
     }
@@ -68,12 +68,12 @@ impl Region {
         self.bounds.iter().try_fold(1_u64, |n, &(start, end)| n.checked_mul(end - start))
     }
 
-    /// Whether it has no cell.
+    /// Whether it contains no cells.
     pub fn is_empty(&self) -> bool {
         self.bounds.iter().any(|&(start, end)| start == end)
     }
 
-    /// The cells that are in both; `None` when there is none.
+    /// The intersection; `None` when it is empty.
     pub fn intersect(&self, other: &Self) -> Option<Self> {
         debug_assert_eq!(self.rank(), other.rank());
         let mut bounds = self.bounds.clone();
@@ -86,17 +86,17 @@ impl Region {
         Some(Self { bounds })
     }
 
-    /// Whether every cell of `other` is in this box.
+    /// Whether every cell of `other` is in this region.
     pub fn contains(&self, other: &Self) -> bool {
         other.is_empty()
             || self
                 .bounds
                 .iter()
                 .zip(&other.bounds)
-                .all(|(mine, theirs)| mine.0 <= theirs.0 && theirs.1 <= mine.1)
+                .all(|(outer, inner)| outer.0 <= inner.0 && inner.1 <= outer.1)
     }
 
-    /// Whether the position is in this box.
+    /// Whether the position is in this region.
     pub fn contains_point(&self, point: &[u64]) -> bool {
         self.bounds.iter().zip(point).all(|(&(start, end), p)| (start..end).contains(p))
     }
@@ -117,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn intersections() {
+    fn intersections_and_containment() {
         let a = Region::new([(0, 4), (2, 9)]);
         assert_eq!(a.intersect(&Region::new([(3, 9), (0, 3)])), Some(Region::new([(3, 4), (2, 3)])));
         assert_eq!(a.intersect(&Region::new([(4, 9), (0, 3)])), None);
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn counts_are_checked() {
+    fn cell_counts_do_not_overflow() {
         assert_eq!(Region::from_shape(&[]).cells(), Some(1));
         assert_eq!(Region::from_shape(&[u64::MAX, 2]).cells(), None);
         assert_eq!(Region::from_shape(&[u64::MAX, 2, 0]).cells(), Some(0));

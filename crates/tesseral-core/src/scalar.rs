@@ -1,4 +1,4 @@
-//! One value of any dtype, kept as its bits.
+//! A single value of any dtype, stored as its bits.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -11,7 +11,7 @@ use crate::{DType, Error, Result, dispatch_element, time};
 
 /// A value of any dtype, as its little-endian bytes: NaN payloads and −0.0 survive.
 ///
-/// Text and bytes may have any length; every other dtype holds a whole number of elements.
+/// Text and bytes are variable-length; every other dtype holds a whole number of elements.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Scalar {
     dtype: DType,
@@ -26,29 +26,32 @@ impl Scalar {
     pub fn from_le_bytes(dtype: DType, bytes: &[u8]) -> Result<Self> {
         let size = dtype.size().unwrap_or(1);
         if dtype.class() != Class::Text && (bytes.is_empty() || !bytes.len().is_multiple_of(size)) {
-            return Err(Error::invalid(format!("a {dtype} takes {size} bytes, got {}", bytes.len())));
+            return Err(Error::invalid(format!(
+                "invalid length of a {dtype} value: expected a multiple of {size} bytes, found {}",
+                bytes.len()
+            )));
         }
         Ok(Self { dtype, bytes: SmallVec::from_slice(bytes) })
     }
 
-    /// A number.
+    /// A value from a number.
     pub fn from_element<T: Element>(value: T) -> Self {
         Self { dtype: T::DTYPE, bytes: SmallVec::from_slice(bytemuck::bytes_of(&value)) }
     }
 
-    /// An integer, bool, date or duration of a dtype that holds the value.
+    /// An integer, bool, date or duration; `None` when the dtype cannot represent the value.
     pub fn from_i128(dtype: DType, value: i128) -> Option<Self> {
         let bytes = value.to_le_bytes();
-        let found = Self::from_le_bytes(dtype, bytes.get(..dtype.size()?)?).ok()?;
-        (found.as_i128() == Some(value)).then_some(found)
+        let scalar = Self::from_le_bytes(dtype, bytes.get(..dtype.size()?)?).ok()?;
+        (scalar.as_i128() == Some(value)).then_some(scalar)
     }
 
-    /// Text.
+    /// A UTF-8 text value.
     pub fn from_text(text: &str) -> Self {
         Self { dtype: DType::Utf8, bytes: SmallVec::from_slice(text.as_bytes()) }
     }
 
-    /// The same bits under another dtype of the same size, for dates and bools that are counted as integers.
+    /// Reinterprets the bits as another dtype of the same size, for dates and bools that are processed as integers.
     #[must_use]
     pub fn with_dtype(mut self, dtype: DType) -> Self {
         debug_assert_eq!(self.dtype.size(), dtype.size());
@@ -66,7 +69,7 @@ impl Scalar {
         &self.bytes
     }
 
-    /// The number as `T`, when `T` is what the dtype is made of and there is exactly one.
+    /// The number as `T`, when `T` is the element type of the dtype and there is exactly one element.
     pub fn get<T: Element>(&self) -> Option<T> {
         let native = dispatch_element!(self.dtype, U => U::DTYPE == T::DTYPE, else => false);
         (native && self.bytes.len() == size_of::<T>()).then(|| bytemuck::pod_read_unaligned(&self.bytes))
@@ -95,7 +98,7 @@ impl Scalar {
         (self.dtype.class() == Class::Text).then(|| std::str::from_utf8(&self.bytes).ok()).flatten()
     }
 
-    /// Order among values: numbers numerically whatever their dtype, text bytewise. NaN and complex numbers have none.
+    /// Order of values: numbers numerically across dtypes, text bytewise. NaN and complex numbers are unordered.
     pub fn compare(&self, other: &Self) -> Option<Ordering> {
         match (self.as_i128(), other.as_i128()) {
             (Some(a), Some(b)) => return Some(a.cmp(&b)),
@@ -112,12 +115,12 @@ impl Scalar {
         text.then(|| self.bytes.cmp(&other.bytes))
     }
 
-    /// Reads a value written as people write it: `-9999`, `1e20`, `NaN`, `2015-07-01`.
+    /// Parses a value from its text form: `-9999`, `1e20`, `NaN`, `2015-07-01`.
     ///
     /// # Errors
-    /// `InvalidRequest` when the text is not exactly a value of the dtype.
+    /// `InvalidRequest` when the text is not an exact value of the dtype.
     pub fn parse(dtype: DType, text: &str) -> Result<Self> {
-        let refuse = || Error::invalid(format!("{text:?} is not a {dtype}"));
+        let invalid = || Error::invalid(format!("invalid {dtype} value: {text:?}"));
         fn number<T: Element + std::str::FromStr>(text: &str) -> Option<Scalar> {
             text.parse::<T>().ok().map(Scalar::from_element)
         }
@@ -150,7 +153,7 @@ impl Scalar {
             }
             DType::Complex64 | DType::Complex128 | DType::Bitmask => None,
         }
-        .ok_or_else(refuse)
+        .ok_or_else(invalid)
     }
 }
 
@@ -159,7 +162,7 @@ fn compare_int_float(int: i128, float: f64) -> Option<Ordering> {
     if float.is_nan() {
         return None;
     }
-    // Beyond this every float is larger than any 64-bit integer.
+    // Above this magnitude every float is larger than any 64-bit integer.
     if float.abs() >= 2_f64.powi(100) {
         return Some(if float > 0.0 { Ordering::Less } else { Ordering::Greater });
     }
@@ -169,10 +172,10 @@ fn compare_int_float(int: i128, float: f64) -> Option<Ordering> {
     Some(int.cmp(&whole).then(if float > floor { Ordering::Less } else { Ordering::Equal }))
 }
 
-/// Writes one element the way people read it: shortest digits that come back to the same bits, dates as dates.
+/// Writes an element in text form: the shortest digits that round-trip, dates in ISO 8601.
 ///
 /// # Errors
-/// Only what `out` gives.
+/// Only errors of `out`.
 pub fn write_element(out: &mut dyn fmt::Write, dtype: DType, bytes: &[u8]) -> fmt::Result {
     fn float(out: &mut dyn fmt::Write, v: f64, shortest: &dyn fmt::Debug) -> fmt::Result {
         match v {
@@ -283,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn parses_what_it_prints() {
+    fn parse_round_trips_display() {
         for (dtype, text) in [
             (DType::Int64, "-9223372036854775808"),
             (DType::Float32, "1e20"),

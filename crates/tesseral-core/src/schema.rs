@@ -1,10 +1,10 @@
-//! What an array is: dimensions, fields, order, attributes.
+//! Array schemas: dimensions, fields, order, attributes.
 
 use std::fmt;
 
 use crate::{Attributes, ChunkGrid, Coords, DType, Error, Result, Scalar};
 
-/// In which order the cells of a chunk follow one another.
+/// The order of the cells in a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum Order {
     /// Last dimension fastest.
@@ -19,15 +19,15 @@ pub enum Order {
 /// One axis of an array.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Dimension {
-    /// Its name; empty when the format gave none.
+    /// Name; empty when the format has none.
     pub name: String,
-    /// The type of its coordinates: integers unless the format says otherwise.
+    /// The type of its coordinates; integers unless the format declares otherwise.
     pub dtype: DType,
     /// Number of positions; `None` when the coordinates are not countable (floats, text).
     pub extent: Option<u64>,
-    /// First and last coordinate, for formats whose dimensions have a domain of their own.
+    /// First and last coordinate, for formats whose dimensions have a domain.
     pub domain: Option<(Scalar, Scalar)>,
-    /// Length of a chunk along this dimension in coordinates, where it has one.
+    /// Chunk extent along this dimension in coordinate units, if any.
     pub tile: Option<Scalar>,
     /// A label for each position.
     pub labels: Option<Labels>,
@@ -42,7 +42,7 @@ pub enum Labels {
     Numbers {
         /// The dtype of each label.
         dtype: DType,
-        /// Their bytes, back to back.
+        /// The values, contiguous.
         bytes: Vec<u8>,
     },
 }
@@ -56,7 +56,7 @@ impl Labels {
         }
     }
 
-    /// Whether there is none.
+    /// Whether there are no labels.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -75,7 +75,7 @@ impl Labels {
 }
 
 impl Dimension {
-    /// The coordinate of a position: its label, or its place in the dimension's own domain.
+    /// The coordinate of a position: its label, or its value in the dimension's domain.
     pub fn coordinate(&self, position: u64) -> Option<Scalar> {
         if let Some(labels) = &self.labels {
             return labels.get(usize::try_from(position).ok()?);
@@ -84,7 +84,7 @@ impl Dimension {
         Scalar::from_i128(first.dtype(), first.as_i128()?.checked_add(i128::from(position))?)
     }
 
-    /// A plain axis of `extent` positions.
+    /// A dimension of `extent` positions without labels or domain.
     pub fn new(name: impl Into<String>, extent: u64) -> Self {
         Self {
             name: name.into(),
@@ -97,22 +97,22 @@ impl Dimension {
     }
 }
 
-/// How many elements a cell of a field has.
+/// The number of elements per cell of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum CellLen {
-    /// One.
+    /// One element.
     #[default]
     One,
-    /// The same number in every cell.
+    /// The same number of elements in every cell.
     Fixed(u32),
-    /// Any number, cell by cell.
+    /// Variable-length: each cell has its own number of elements.
     Var,
 }
 
-/// Values over the array's cells. TileDB calls it an attribute; the other formats have one per array.
+/// Values over the cells of an array. TileDB calls a field an attribute; the other formats have one per array.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Field {
-    /// Its name; the array's own when the format has no fields.
+    /// Name; the name of the array when the format has no fields.
     pub name: String,
     /// The type of one element.
     pub dtype: DType,
@@ -120,31 +120,31 @@ pub struct Field {
     pub cell: CellLen,
     /// Whether cells can be null.
     pub nullable: bool,
-    /// What cells that were never written hold; for formats without such cells, the value declared to mean "missing".
+    /// The fill value of unwritten cells; for formats without unwritten cells, the declared missing value.
     pub fill: Option<Scalar>,
-    /// Whether cells of a nullable field that were never written hold the fill as a value. Elsewhere they are null.
+    /// Whether unwritten cells of a nullable field hold the fill value. Otherwise they are null.
     pub fill_valid: bool,
-    /// Nobody declared the fill: the format takes it by itself, and a cell that was written may well hold it.
+    /// Whether the fill value is the format's default rather than declared; written cells may legitimately hold it.
     pub default_fill: bool,
     /// Labels of the codes, for enumerated fields.
     pub enumeration: Option<Enumeration>,
-    /// Codecs on its chunks, by name, in the order they encode.
+    /// Codec names of its chunks, in encoding order.
     pub codecs: Vec<String>,
 }
 
-/// Labels that codes of a field stand for.
+/// The labels of the codes of a field.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Enumeration {
-    /// Its name.
+    /// Name of the enumeration.
     pub name: String,
-    /// Whether the order of the labels means something.
+    /// Whether the order of the labels is significant.
     pub ordered: bool,
-    /// The labels: code `i` means label `i`.
+    /// The labels: code `i` denotes label `i`.
     pub labels: Labels,
 }
 
 impl Field {
-    /// A field of one plain element per cell.
+    /// A field with one element per cell.
     pub fn new(name: impl Into<String>, dtype: DType) -> Self {
         Self {
             name: name.into(),
@@ -159,12 +159,12 @@ impl Field {
         }
     }
 
-    /// The value declared to mean "missing". What nobody declared means nothing, nor does anything beside nulls.
+    /// The declared missing value. A default fill value or the fill value of a nullable field is not one.
     pub fn missing(&self) -> Option<&Scalar> {
         self.fill.as_ref().filter(|_| !self.default_fill && !self.nullable)
     }
 
-    /// Bytes of one cell; `None` for cells of any length and for bitmasks.
+    /// Bytes per cell; `None` for variable-length cells and bitmasks.
     pub fn cell_size(&self) -> Option<usize> {
         match self.cell {
             CellLen::One => self.dtype.size(),
@@ -173,7 +173,7 @@ impl Field {
         }
     }
 
-    /// The dtype as `info` names it: `float32`, `float32[3]`, `string_utf8`.
+    /// The name of the cell type: `float32`, `float32[3]`, `string_utf8`.
     pub fn type_name(&self) -> impl fmt::Display {
         let (dtype, cell) = (self.dtype, self.cell);
         std::fmt::from_fn(move |f| match (cell, dtype) {
@@ -185,29 +185,29 @@ impl Field {
     }
 }
 
-/// What an array is.
+/// The schema of an array.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ArraySchema {
-    /// Its name in the container.
+    /// Name in the container.
     pub name: String,
-    /// Its axes.
+    /// The dimensions.
     pub dims: Vec<Dimension>,
-    /// Its fields, at least one.
+    /// The fields, at least one.
     pub fields: Vec<Field>,
-    /// Chunk extents in positions, for arrays that lie on a grid.
+    /// Chunk shape in positions, for arrays on a chunk grid.
     pub chunk_shape: Option<Coords>,
     /// Order of cells inside a chunk.
     pub cell_order: Order,
-    /// Whether cells are listed one by one instead of filling the grid.
+    /// Whether cells are stored with coordinates instead of filling the grid.
     pub sparse: bool,
-    /// Whether one position may hold several cells (sparse arrays).
+    /// Whether several cells may share a position (sparse arrays).
     pub allows_duplicates: bool,
     /// Attributes.
     pub attributes: Attributes,
 }
 
 impl ArraySchema {
-    /// A dense array of one field on a grid.
+    /// A dense array of one field on a chunk grid.
     pub fn dense(name: impl Into<String>, dtype: DType, shape: &[u64], chunk_shape: &[u64]) -> Self {
         let name = name.into();
         Self {
@@ -222,26 +222,26 @@ impl ArraySchema {
         }
     }
 
-    /// Number of positions along each dimension; `None` when one is not countable.
+    /// Number of positions along each dimension; `None` when a dimension is not countable.
     pub fn shape(&self) -> Option<Coords> {
         self.dims.iter().map(|d| d.extent).collect()
     }
 
-    /// The chunk grid of an array that lies on one.
+    /// The chunk grid of the array.
     ///
     /// # Errors
-    /// `InvalidRequest` when it does not.
+    /// `InvalidRequest` when the array has no chunk grid.
     pub fn grid(&self) -> Result<ChunkGrid> {
         match (self.shape(), &self.chunk_shape) {
             (Some(shape), Some(chunk)) => ChunkGrid::new(&shape, chunk),
-            _ => Err(Error::invalid("the array does not lie on a grid of positions").in_array(&self.name)),
+            _ => Err(Error::invalid("the array has no chunk grid").in_array(&self.name)),
         }
     }
 
-    /// The position of a field by name.
+    /// The index of a field by name.
     ///
     /// # Errors
-    /// `NotFound`, with the names there are.
+    /// `NotFound`, with the available names.
     pub fn field(&self, name: &str) -> Result<usize> {
         self.fields.iter().position(|f| f.name == name).ok_or_else(|| {
             Error::not_found("field", name, self.fields.iter().map(|f| f.name.clone()).collect())
@@ -249,10 +249,10 @@ impl ArraySchema {
         })
     }
 
-    /// The position of a dimension by name or decimal number.
+    /// The index of a dimension by name or decimal number.
     ///
     /// # Errors
-    /// `NotFound`, with the names there are.
+    /// `NotFound`, with the available names.
     pub fn dim(&self, name: &str) -> Result<usize> {
         let named = self.dims.iter().position(|d| !d.name.is_empty() && d.name == name);
         named.or_else(|| name.parse().ok().filter(|d| *d < self.dims.len())).ok_or_else(|| {

@@ -1,4 +1,4 @@
-//! Boxes of positions with a step along each dimension.
+//! Strided hyperrectangular selections.
 
 use smallvec::SmallVec;
 
@@ -26,7 +26,7 @@ impl Slice {
         (self.end - self.start).div_ceil(self.step)
     }
 
-    /// One past the last position that is really taken.
+    /// One past the last selected position.
     pub fn tight_end(&self) -> u64 {
         match self.count() {
             0 => self.start,
@@ -34,7 +34,7 @@ impl Slice {
         }
     }
 
-    /// The part of the slice inside `start..end`, and how many of its positions come before that part.
+    /// The part of the slice inside `start..end`, and the number of its positions before that part.
     pub fn clip(&self, start: u64, end: u64) -> (Slice, u64) {
         let skipped = start.saturating_sub(self.start).div_ceil(self.step).min(self.count());
         let first = self.start + skipped * self.step;
@@ -42,22 +42,22 @@ impl Slice {
     }
 }
 
-/// What a request wants of a dense array: one [`Slice`] per dimension.
+/// A selection of positions of a dense array: one [`Slice`] per dimension.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Selection {
     slices: SmallVec<[Slice; 4]>,
 }
 
 impl Selection {
-    /// A selection that fits an array of `shape`.
+    /// A selection within an array of `shape`.
     ///
     /// # Errors
-    /// `InvalidRequest` when the rank differs, a step is 0 or an end lies outside.
+    /// `InvalidRequest` when the rank differs, a step is 0 or an end is out of range.
     pub fn new(slices: impl IntoIterator<Item = Slice>, shape: &[u64]) -> Result<Self> {
         let slices: SmallVec<[Slice; 4]> = slices.into_iter().collect();
         if slices.len() != shape.len() {
             return Err(Error::invalid(format!(
-                "the selection has {} dimensions, the array {}",
+                "rank mismatch: the selection has {} dimensions, the array has {}",
                 slices.len(),
                 shape.len()
             )));
@@ -65,7 +65,7 @@ impl Selection {
         for (d, (slice, &extent)) in slices.iter().zip(shape).enumerate() {
             if slice.step == 0 || slice.end < slice.start || slice.end > extent {
                 return Err(Error::invalid(format!(
-                    "{}:{}:{} does not lie in dimension {d} of {extent} positions",
+                    "slice {}:{}:{} is out of range for dimension {d} of {extent} positions",
                     slice.start, slice.end, slice.step
                 )));
             }
@@ -78,7 +78,7 @@ impl Selection {
         Self { slices: shape.iter().map(|&n| Slice::new(0, n)).collect() }
     }
 
-    /// Every position of a box.
+    /// Every position of a region.
     pub fn from_region(region: &Region) -> Self {
         Self { slices: region.bounds().iter().map(|&(start, end)| Slice::new(start, end)).collect() }
     }
@@ -93,33 +93,33 @@ impl Selection {
         self.slices.len()
     }
 
-    /// Number of positions taken along each dimension: the shape of the result.
+    /// Number of selected positions along each dimension: the shape of the result.
     pub fn shape(&self) -> Coords {
         self.slices.iter().map(Slice::count).collect()
     }
 
-    /// Number of cells taken; `None` beyond `u64`.
+    /// Number of selected cells; `None` beyond `u64`.
     pub fn cells(&self) -> Option<u64> {
         product(self.slices.iter().map(Slice::count))
     }
 
-    /// Number of cells taken inside `region`; `None` beyond `u64`.
+    /// Number of selected cells inside `region`; `None` beyond `u64`.
     pub fn cells_in(&self, region: &Region) -> Option<u64> {
         let bounds = region.bounds();
         product(self.slices.iter().zip(bounds).map(|(slice, &(start, end))| slice.clip(start, end).0.count()))
     }
 
-    /// The smallest box around every position taken.
+    /// The bounding region of the selected positions.
     pub fn bounds(&self) -> Region {
         Region::new(self.slices.iter().map(|s| (s.start, s.tight_end())))
     }
 
-    /// Whether every position of its box is taken.
+    /// Whether every position of the bounding region is selected.
     pub fn is_box(&self) -> bool {
         self.slices.iter().all(|s| s.step == 1 || s.count() <= 1)
     }
 
-    /// The part inside `region`, and where that part lies in the result; `None` when no position is in it.
+    /// The part inside `region`, and the region of that part in the result; `None` when it is empty.
     pub fn clip(&self, region: &Region) -> Option<(Selection, Region)> {
         let mut slices = SmallVec::new();
         let mut target: SmallVec<[(u64, u64); 4]> = SmallVec::new();
@@ -135,7 +135,7 @@ impl Selection {
     }
 }
 
-/// A product that is 0 as soon as one factor is, however large the others.
+/// A checked product that is 0 when any factor is 0, however large the others.
 fn product(counts: impl Iterator<Item = u64> + Clone) -> Option<u64> {
     if counts.clone().any(|n| n == 0) {
         return Some(0);
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_what_does_not_fit() {
+    fn selections_out_of_range_are_rejected() {
         assert!(Selection::new([Slice::new(0, 4)], &[3]).is_err());
         assert!(Selection::new([Slice { start: 0, end: 3, step: 0 }], &[3]).is_err());
         assert!(Selection::new([Slice::new(0, 3)], &[3, 3]).is_err());

@@ -1,21 +1,21 @@
-//! What is known of a chunk without reading it, and how surely.
+//! Chunk statistics and their exactness.
 
 use crate::Scalar;
 
-/// A statistic with its exactness. A bound may prune; only an exact one may answer.
+/// A statistic with its exactness. An inexact bound may be used for pruning; only an exact value may be returned as a result.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub enum Stat<T> {
-    /// The number itself.
+    /// The exact value.
     Exact(T),
     /// A safe bound: a minimum that may be too low, a maximum or count that may be too high.
     Bound(T),
-    /// Nothing is known.
+    /// Unknown.
     #[default]
     Absent,
 }
 
 impl<T> Stat<T> {
-    /// The number, only when it is exact.
+    /// The value, only when it is exact.
     pub fn exact(&self) -> Option<&T> {
         match self {
             Self::Exact(value) => Some(value),
@@ -23,7 +23,7 @@ impl<T> Stat<T> {
         }
     }
 
-    /// The number, exact or a bound.
+    /// The value, exact or a bound.
     pub fn bound(&self) -> Option<&T> {
         match self {
             Self::Exact(value) | Self::Bound(value) => Some(value),
@@ -31,7 +31,7 @@ impl<T> Stat<T> {
         }
     }
 
-    /// The same number, no longer trusted to be exact.
+    /// The same value as an inexact bound.
     #[must_use]
     pub fn weaken(self) -> Self {
         match self {
@@ -41,10 +41,10 @@ impl<T> Stat<T> {
     }
 }
 
-/// A sum that did not lose anything on the way: integers exactly, floats compensated.
+/// An accurate sum: exact for integers, compensated for floats.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Sum {
-    /// Of integers, bools, durations.
+    /// Of integers, bools and durations.
     Int(i128),
     /// Of floats.
     Float(f64),
@@ -61,33 +61,32 @@ impl Sum {
     }
 }
 
-/// What is known of one field of one chunk.
+/// The statistics of one field of one chunk.
 ///
-/// Minimum, maximum and sum are over the cells that are neither null nor NaN; when there is no such cell they are
-/// [`Stat::Absent`].
+/// Minimum, maximum and sum cover the cells that are neither null nor NaN; without such cells they are [`Stat::Absent`].
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ChunkStats {
-    /// Cells in the chunk, null ones included.
+    /// Number of cells in the chunk, including nulls.
     pub cells: u64,
-    /// Null cells: by validity, or equal to the declared fill.
+    /// Number of null cells: by validity, or equal to the declared fill value.
     pub nulls: Stat<u64>,
-    /// Cells that are NaN and not null.
+    /// Number of cells that are NaN and not null.
     pub nans: Stat<u64>,
-    /// Smallest value.
+    /// Minimum.
     pub min: Stat<Scalar>,
-    /// Largest value.
+    /// Maximum.
     pub max: Stat<Scalar>,
     /// Sum of the values.
     pub sum: Stat<Sum>,
 }
 
 impl ChunkStats {
-    /// Nothing known but the number of cells.
+    /// Statistics of which only the number of cells is known.
     pub fn unknown(cells: u64) -> Self {
         Self { cells, ..Self::default() }
     }
 
-    /// The same numbers as bounds, for a chunk of which only a part counts.
+    /// The same values as inexact bounds, for a chunk that is only partially selected.
     #[must_use]
     pub fn weaken(self) -> Self {
         Self {

@@ -1,15 +1,15 @@
-//! Dates as NumPy counts and writes them: a signed count of units since 1970, proleptic Gregorian, no time zone.
+//! Dates as in NumPy: a signed count of units since 1970, proleptic Gregorian calendar, no time zone.
 
 use std::fmt;
 
 use crate::TimeUnit;
 
-/// The count NumPy calls "not a time".
+/// The count that NumPy uses for NaT ("not a time").
 pub const NOT_A_TIME: i64 = i64::MIN;
 
 const SECONDS_PER_DAY: i128 = 86_400;
 
-/// Days since 1970-01-01 of a civil date. Shifts the year to begin in March so that leap days come last.
+/// Days since 1970-01-01 of a civil date. The year is shifted to begin in March, so that leap days come last.
 fn days_from_civil(year: i64, month: i64, day: i64) -> i128 {
     let year = i128::from(year) - i128::from(month <= 2);
     let era = year.div_euclid(400);
@@ -30,7 +30,7 @@ fn civil_from_days(days: i128) -> (i128, i128, i128) {
     (era * 400 + year_of_era + i128::from(month <= 2), month, day)
 }
 
-/// Units in a second and digits after its point, for units finer than a second.
+/// Units per second and fractional digits, for units finer than a second.
 fn fraction(unit: TimeUnit) -> (i128, usize) {
     match unit {
         TimeUnit::Millisecond => (1_000, 3),
@@ -43,10 +43,10 @@ fn fraction(unit: TimeUnit) -> (i128, usize) {
     }
 }
 
-/// Writes a count as NumPy does: as many parts of the date as the unit has.
+/// Writes a count in NumPy's ISO 8601 form, with the precision of the unit.
 ///
 /// # Errors
-/// Only what `out` gives.
+/// Only errors of `out`.
 pub fn write(out: &mut dyn fmt::Write, count: i64, unit: TimeUnit) -> fmt::Result {
     if count == NOT_A_TIME {
         return out.write_str("NaT");
@@ -88,9 +88,9 @@ fn write_year(out: &mut dyn fmt::Write, year: i128) -> fmt::Result {
     if year < 0 { write!(out, "-{:04}", -year) } else { write!(out, "{year:04}") }
 }
 
-/// Reads `2015`, `2015-07`, `2015-07-01`, `2015-07-01T06`, `…:30`, `…:00.125` (a blank may stand for `T`, a `Z` may end it).
+/// Parses `2015`, `2015-07`, `2015-07-01`, `2015-07-01T06`, `…:30`, `…:00.125` (a space may replace `T`, `Z` may follow).
 ///
-/// `None` when the text is no date or does not fall on a whole count of the unit.
+/// `None` when the text is not a date or not an integer count of the unit.
 pub fn parse(text: &str, unit: TimeUnit) -> Option<i64> {
     if text == "NaT" {
         return Some(NOT_A_TIME);
@@ -160,28 +160,28 @@ fn digits(text: &str, length: std::ops::RangeInclusive<usize>) -> Option<i64> {
 mod tests {
     use super::*;
 
-    fn shown(count: i64, unit: TimeUnit) -> String {
+    fn formatted(count: i64, unit: TimeUnit) -> String {
         let mut out = String::new();
         write(&mut out, count, unit).unwrap();
         out
     }
 
     #[test]
-    fn writes_as_numpy_does() {
-        assert_eq!(shown(0, TimeUnit::Nanosecond), "1970-01-01T00:00:00.000000000");
-        assert_eq!(shown(-1, TimeUnit::Day), "1969-12-31");
-        assert_eq!(shown(16_617, TimeUnit::Day), "2015-07-01");
-        assert_eq!(shown(-1, TimeUnit::Millisecond), "1969-12-31T23:59:59.999");
-        assert_eq!(shown(545, TimeUnit::Month), "2015-06");
-        assert_eq!(shown(i64::MIN, TimeUnit::Day), "NaT");
-        assert_eq!(shown(11_016, TimeUnit::Day), "2000-02-29");
+    fn output_matches_numpy() {
+        assert_eq!(formatted(0, TimeUnit::Nanosecond), "1970-01-01T00:00:00.000000000");
+        assert_eq!(formatted(-1, TimeUnit::Day), "1969-12-31");
+        assert_eq!(formatted(16_617, TimeUnit::Day), "2015-07-01");
+        assert_eq!(formatted(-1, TimeUnit::Millisecond), "1969-12-31T23:59:59.999");
+        assert_eq!(formatted(545, TimeUnit::Month), "2015-06");
+        assert_eq!(formatted(i64::MIN, TimeUnit::Day), "NaT");
+        assert_eq!(formatted(11_016, TimeUnit::Day), "2000-02-29");
     }
 
     #[test]
-    fn reads_what_it_writes_over_every_unit() {
+    fn every_unit_round_trips() {
         for unit in TimeUnit::ALL {
             for count in [0, 1, -1, 45, 123_456, -98_765] {
-                assert_eq!(parse(&shown(count, unit), unit), Some(count), "{unit:?} {count}");
+                assert_eq!(parse(&formatted(count, unit), unit), Some(count), "{unit:?} {count}");
             }
         }
         assert_eq!(parse("2015-02-29", TimeUnit::Day), None);
