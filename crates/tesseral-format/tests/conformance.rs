@@ -1,4 +1,4 @@
-//! The two test formats pass what every format must pass, and formats with a deliberate flaw do not.
+//! The two test formats pass the conformance suite, and formats with a deliberate flaw do not.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod broken;
@@ -76,7 +76,7 @@ fn cells_read() {
     }
 }
 
-/// Arrays for the writer: ragged edges, both orders, nulls, text, several fields, a scalar, an array of no cells.
+/// Arrays for the writer: ragged edges, both orders, nulls, text, several fields, a scalar, an empty array.
 fn write_case(seed: u64) -> WriteCase {
     let mut plain = ArraySchema::dense("plain", DType::Float32, &[5, 7], &[2, 3]);
     plain.fields[0].fill = Some(Scalar::from_element(-9999_f32));
@@ -111,7 +111,7 @@ fn layered_writes() {
 }
 
 #[test]
-fn a_wrapper_without_flaw_passes() {
+fn a_wrapper_without_a_flaw_passes() {
     for seed in 0..10 {
         pass(read_suite(&Broken(LayeredFormat, Flaw::None), &layered_fixture(seed)));
         pass(read_suite(&Broken(CellsFormat, Flaw::None), &cells_fixture(seed)));
@@ -119,11 +119,11 @@ fn a_wrapper_without_flaw_passes() {
     pass(write_suite(&Broken(LayeredFormat, Flaw::None), &write_case(0)));
 }
 
-/// Some seed must bring the flaw to light, by the check that looks for it.
+/// Some seed must reveal the flaw, by the check that covers it.
 fn caught<F: Format>(format: F, flaw: Flaw, check: &str, fixture: impl Fn(u64) -> Fixture) {
     let broken = Broken(format, flaw);
     let found = (0..60).find_map(|seed| read_suite(&broken, &fixture(seed)).err());
-    let found = found.unwrap_or_else(|| panic!("{flaw:?} goes unnoticed"));
+    let found = found.unwrap_or_else(|| panic!("{flaw:?} was not detected"));
     assert_eq!(found.check, check, "{flaw:?} was found as {found}");
 }
 
@@ -157,7 +157,7 @@ fn flaws_of_dense_readers_are_caught() {
 }
 
 #[test]
-fn flaws_are_caught_without_knowing_the_cells() {
+fn flaws_are_caught_without_expected_cells() {
     let blind = |seed| Fixture { expected: Vec::new(), ..layered_fixture(seed) };
     for (flaw, check) in [
         (Flaw::LongPart, "parts_lie_in_objects"),
@@ -186,19 +186,19 @@ fn flaws_of_sparse_readers_are_caught() {
 
 #[test]
 fn flaws_of_writers_are_caught() {
-    for (flaw, place) in [
+    for (flaw, location) in [
         (Flaw::CommitsEarly, "commit without chunk"),
-        (Flaw::TakesTwice, "a chunk twice"),
-        (Flaw::LeavesTrace, "a writer dropped with every chunk"),
+        (Flaw::TakesTwice, "duplicate chunk"),
+        (Flaw::LeavesTrace, "writer dropped with every chunk"),
     ] {
         let violation = write_suite(&Broken(LayeredFormat, flaw), &write_case(0)).unwrap_err();
-        assert!(violation.place.starts_with(place), "{flaw:?} was found as {violation}");
+        assert!(violation.location.starts_with(location), "{flaw:?} was found as {violation}");
     }
 }
 
-/// What an executor may get wrong.
+/// Faults of an executor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Slip {
+enum ExecutorFault {
     None,
     Transposes,
     ForgetsValidity,
@@ -207,8 +207,8 @@ enum Slip {
     TakesBoundsForExact,
 }
 
-/// The oracle as an executor, with a slip.
-struct Naive(Slip);
+/// The oracle as an executor, with a fault.
+struct Naive(ExecutorFault);
 
 impl Executor for Naive {
     fn read_dense(
@@ -220,11 +220,11 @@ impl Executor for Naive {
     ) -> Result<Cells> {
         let cells = oracle::read_dense(container.as_ref(), array, field, selection)?;
         Ok(match cells {
-            Cells::Fixed { mut values, validity } if self.0 == Slip::Transposes => {
+            Cells::Fixed { mut values, validity } if self.0 == ExecutorFault::Transposes => {
                 values.reverse();
                 Cells::Fixed { values, validity }
             }
-            Cells::Fixed { values, validity: Some(validity) } if self.0 == Slip::ForgetsValidity => {
+            Cells::Fixed { values, validity: Some(validity) } if self.0 == ExecutorFault::ForgetsValidity => {
                 Cells::Fixed { values, validity: Some(vec![1; validity.len()]) }
             }
             cells => cells,
@@ -239,7 +239,7 @@ impl Executor for Naive {
         ranges: &[CoordinateRanges],
     ) -> Result<Vec<Row>> {
         let mut rows = oracle::read_sparse(container.as_ref(), array, fields, ranges)?;
-        if let (Slip::KeepsDuplicates, Some(row)) = (self.0, rows.first().cloned()) {
+        if let (ExecutorFault::KeepsDuplicates, Some(row)) = (self.0, rows.first().cloned()) {
             rows.insert(0, row);
         }
         Ok(rows)
@@ -257,14 +257,14 @@ impl Executor for Naive {
             Target::Cells(selection) => oracle::summary(container.as_ref(), array, field, selection)?,
             Target::Coordinates(ranges) => {
                 let rows = oracle::read_sparse(container.as_ref(), array, &[field], ranges)?;
-                Summary::of_rows(&source.schema().fields[usize::from(field)], &rows, 0)
+                Summary::from_rows(&source.schema().fields[usize::from(field)], &rows, 0)
             }
         };
-        if self.0 == Slip::CountsNullsAsValues {
+        if self.0 == ExecutorFault::CountsNullsAsValues {
             summary.count += summary.nulls;
             summary.nulls = 0;
         }
-        if self.0 == Slip::TakesBoundsForExact {
+        if self.0 == ExecutorFault::TakesBoundsForExact {
             let dtype = source.schema().fields[usize::from(field)].dtype;
             summary.min = summary
                 .min
@@ -277,54 +277,57 @@ impl Executor for Naive {
 #[test]
 fn the_oracle_passes_as_an_executor() {
     for seed in 0..60 {
-        pass(executor_suite(&LayeredFormat, &layered_fixture(seed), &Naive(Slip::None)));
-        pass(executor_suite(&CellsFormat, &cells_fixture(seed), &Naive(Slip::None)));
+        pass(executor_suite(&LayeredFormat, &layered_fixture(seed), &Naive(ExecutorFault::None)));
+        pass(executor_suite(&CellsFormat, &cells_fixture(seed), &Naive(ExecutorFault::None)));
     }
 }
 
 #[test]
-fn slips_of_executors_are_caught() {
-    for slip in
-        [Slip::Transposes, Slip::ForgetsValidity, Slip::CountsNullsAsValues, Slip::TakesBoundsForExact]
-    {
+fn faults_of_executors_are_caught() {
+    for slip in [
+        ExecutorFault::Transposes,
+        ExecutorFault::ForgetsValidity,
+        ExecutorFault::CountsNullsAsValues,
+        ExecutorFault::TakesBoundsForExact,
+    ] {
         let found = (0..60)
             .find_map(|seed| executor_suite(&LayeredFormat, &layered_fixture(seed), &Naive(slip)).err());
         assert_eq!(found.map(|v| v.check), Some("executor_suite"), "{slip:?}");
     }
-    let slip = Naive(Slip::KeepsDuplicates);
+    let slip = Naive(ExecutorFault::KeepsDuplicates);
     let found = (0..60).find_map(|seed| executor_suite(&CellsFormat, &cells_fixture(seed), &slip).err());
     assert_eq!(found.map(|v| v.check), Some("executor_suite"));
 }
 
 #[test]
-fn samples_reach_every_corner_of_the_traits() {
+fn samples_exercise_all_features_of_the_traits() {
     use tesseral_format::{Access, Request, Uncovered};
-    let mut seen = std::collections::BTreeSet::new();
+    let mut features = std::collections::BTreeSet::new();
     for seed in 0..250 {
         let sample = layered::sample(seed).unwrap();
         let container = LayeredFormat.open(sample.store(), &OpenOptions::default()).unwrap();
         for number in 0..container.len() {
             let source = container.array(number).unwrap();
             let shape = source.schema().shape().unwrap_or_else(Coords::new);
-            seen.insert(format!("rank {}", shape.len()));
+            features.insert(format!("rank {}", shape.len()));
             for field in 0..source.schema().fields.len() as u16 {
                 let plan = source.plan(&Request::cells(Selection::all(&shape), field)).unwrap();
-                seen.insert(format!("{:?}", plan.uncovered));
+                features.insert(format!("{:?}", plan.uncovered));
                 assert!(matches!(plan.uncovered, Uncovered::Fill | Uncovered::Impossible));
                 for chunk in &plan.chunks {
-                    seen.insert(match chunk.access {
+                    features.insert(match chunk.access {
                         Access::Direct { swapped } => format!("direct, swapped {swapped}"),
                         Access::Coded { granule } => format!("coded, granule {}", granule.is_some()),
                     });
-                    seen.insert(format!("whole {}, clipped {}", chunk.whole, chunk.tile.is_some()));
+                    features.insert(format!("whole {}, clipped {}", chunk.whole, chunk.tile.is_some()));
                     let past =
                         chunk.tile.as_ref().is_some_and(|t| (0..t.rank()).any(|d| t.end(d) > shape[d]));
-                    seen.insert(format!("past the edge {past}"));
+                    features.insert(format!("past the edge {past}"));
                 }
             }
         }
     }
-    for want in [
+    for expected in [
         "rank 0",
         "rank 3",
         "Fill",
@@ -338,6 +341,6 @@ fn samples_reach_every_corner_of_the_traits() {
         "whole false, clipped true",
         "past the edge true",
     ] {
-        assert!(seen.contains(want), "{want} never came up: {seen:?}");
+        assert!(features.contains(expected), "{expected} did not occur: {features:?}");
     }
 }

@@ -1,18 +1,18 @@
-//! Audits, and sources cut short, bent or incomplete.
+//! Checks of audits, and of truncated, modified and incomplete sources.
 
 use std::sync::Arc;
 
 use tesseral_core::{ErrorKind, Limits};
 use tesseral_store::{MemoryStore, Store, StoreExt};
 
-use super::{Check, Fixture, Violation, columns, everything, objects, store_of};
+use super::{Check, Fixture, Violation, columns, everything, objects, store_with};
 use crate::oracle::{ColumnLayout, Prefill, decode_parts, fetch};
 use crate::{AuditOptions, Container, Format, OpenOptions};
 
-/// Decoded bytes per column of a chunk up to which a damaged source is followed.
+/// Decoded bytes per column of a chunk up to which a damaged source is read.
 const FOLLOW: u64 = 1 << 20;
 
-/// The audit of a sound source finds no damage, opens it, and counts no more metadata than there are bytes.
+/// The audit of a valid source finds no damage, opens it, and reports no more metadata than there are bytes.
 ///
 /// # Errors
 /// The first violation.
@@ -25,8 +25,8 @@ pub fn audit_of_a_sound_source(format: &dyn Format, fixture: &Fixture) -> Result
     if let Some(failed) = findings.iter().find(|finding| !finding.ok) {
         return check.fail(format!("{failed:?}"));
     }
-    check.require(!findings.is_empty(), || "no check was reported".to_owned())?;
-    let Some(container) = report.container else { return check.fail("nothing to decode") };
+    check.require(!findings.is_empty(), || "no findings".to_owned())?;
+    let Some(container) = report.container else { return check.fail("no container") };
     let opened = check.must("open", format.open(Arc::clone(&fixture.store), &fixture.options))?;
     check.same("arrays", &container.len(), &opened.len())?;
     let stored = check.must("list", objects(fixture.store.as_ref()))?;
@@ -37,8 +37,8 @@ pub fn audit_of_a_sound_source(format: &dyn Format, fixture: &Fixture) -> Result
     })
 }
 
-/// Whatever is done to the bytes: opening, auditing and reading refuse or succeed, and never panic. What cannot be opened for
-/// damage, an audit reports.
+/// Whatever the damage, opening, auditing and reading fail or succeed, and never panic. Damage that prevents an open is reported
+/// by an audit.
 ///
 /// # Errors
 /// The first violation.
@@ -56,16 +56,16 @@ pub fn damage_never_panics(format: &dyn Format, fixture: &Fixture) -> Result<(),
                     objects.remove(number);
                 }
             }
-            store_of(location, &objects)
+            store_with(location, &objects)
         };
-        let place = format!("object {name:?} missing");
-        try_all(&check.at(&place), format, fixture, with(None))?;
+        let location = format!("object {name:?} missing");
+        try_all(&check.at(&location), format, fixture, with(None))?;
         let few = fixture.effort.damages;
         let ends = (0..few.min(bytes.len())).chain(bytes.len().saturating_sub(few)..bytes.len());
         let middle: Vec<usize> = (0..few).map(|_| random.index(bytes.len())).collect();
         for len in ends.chain(middle) {
-            let place = format!("object {name:?} cut to {len} of {} bytes", bytes.len());
-            try_all(&check.at(&place), format, fixture, with(Some(bytes[..len].to_vec())))?;
+            let location = format!("object {name:?} truncated to {len} of {} bytes", bytes.len());
+            try_all(&check.at(&location), format, fixture, with(Some(bytes[..len].to_vec())))?;
         }
         for _ in 0..few {
             if bytes.is_empty() {
@@ -74,14 +74,14 @@ pub fn damage_never_panics(format: &dyn Format, fixture: &Fixture) -> Result<(),
             let mut bent = bytes.clone();
             let (at, bit) = (random.index(bytes.len()), random.below(8));
             bent[at] ^= 1 << bit;
-            let place = format!("object {name:?} with bit {bit} of byte {at} flipped");
-            try_all(&check.at(&place), format, fixture, with(Some(bent)))?;
+            let location = format!("object {name:?} with bit {bit} of byte {at} flipped");
+            try_all(&check.at(&location), format, fixture, with(Some(bent)))?;
             let mut wild = bytes.clone();
             let len = random.within(1, 8) as usize;
             let end = (at + len).min(wild.len());
             wild[at..end].copy_from_slice(&random.bytes(end - at));
-            let place = format!("object {name:?} with bytes {at}..{end} replaced");
-            try_all(&check.at(&place), format, fixture, with(Some(wild)))?;
+            let location = format!("object {name:?} with bytes {at}..{end} replaced");
+            try_all(&check.at(&location), format, fixture, with(Some(wild)))?;
         }
     }
     Ok(())
@@ -99,7 +99,7 @@ fn try_all(
     let opened = check.guarded("open", || format.open(Arc::clone(&store), &options))?;
     let damaged = opened.as_ref().is_err_and(tesseral_core::Error::is_damage);
     if let Ok(container) = &opened {
-        check.guarded("reading", || follow(container.as_ref()))?;
+        check.guarded("reading", || read_all(container.as_ref()))?;
     }
     let mut failed = false;
     let audit = AuditOptions { open: options, ..AuditOptions::default() };
@@ -108,19 +108,20 @@ fn try_all(
     })?;
     match report {
         Ok(report) => {
-            check.require(failed || !damaged, || "open meets damage that no finding reports".to_owned())?;
+            check
+                .require(failed || !damaged, || "open fails on damage that no finding reports".to_owned())?;
             if let Some(container) = report.container {
-                check.guarded("reading what an audit left", || follow(container.as_ref()))?;
+                check.guarded("reading after an audit", || read_all(container.as_ref()))?;
             }
             Ok(())
         }
         Err(e) if matches!(e.kind(), ErrorKind::Io { .. } | ErrorKind::NotFound { .. }) => Ok(()),
-        Err(e) => check.fail(format!("an audit may only fail for I/O: {e}")),
+        Err(e) => check.fail(format!("an audit may fail only on I/O errors: {e}")),
     }
 }
 
-/// Uses all of a container that a caller would, and does not care about errors.
-fn follow(container: &dyn Container) {
+/// Uses a container as a caller would, and ignores errors.
+fn read_all(container: &dyn Container) {
     let _ = (container.details(), container.attributes(), container.history());
     for number in 0..container.len().min(64) {
         let _ = container.find(container.name(number));
@@ -131,7 +132,7 @@ fn follow(container: &dyn Container) {
             else {
                 continue;
             };
-            let Ok(layout) = ColumnLayout::of(source.schema(), column) else { continue };
+            let Ok(layout) = ColumnLayout::new(source.schema(), column) else { continue };
             for chunk in plan.chunks.iter().take(4) {
                 let _ = (source.stats(chunk, column), source.describe(chunk));
                 if let Some(span) = source.digest(chunk) {

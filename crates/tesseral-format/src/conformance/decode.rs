@@ -1,8 +1,8 @@
-//! Decoders: fill what they are given, keep to runs, survive any bytes.
+//! Checks of decoders: fill their buffers, respect ranges, tolerate any bytes.
 
 use bytes::Bytes;
 
-use super::{Check, Fixture, Violation, for_each_column, open, some_of};
+use super::{Check, Fixture, Violation, for_each_column, open, random_indices};
 use crate::oracle::{ColumnLayout, Decoded, Prefill, decode_parts, fetch};
 use crate::testing::Random;
 use crate::{Access, ArraySource, Column, Format, PlannedChunk};
@@ -10,8 +10,8 @@ use crate::{Access, ArraySource, Column, Format, PlannedChunk};
 const PREFILLS: [Prefill; 3] =
     [Prefill { byte: 0, cells: 0 }, Prefill { byte: 0xFF, cells: 2 }, Prefill { byte: 0x5A, cells: 1 }];
 
-/// A decoder fills every byte whatever was there, gives the same on every thread, gives runs that agree with the whole where it
-/// promises runs, and gives the stored bytes where it promises those.
+/// A decoder overwrites every byte, gives the same result on every thread, decodes ranges equal to slices of the full decode where
+/// it declares ranges, and returns the stored bytes where it declares direct access.
 ///
 /// # Errors
 /// The first violation.
@@ -20,19 +20,19 @@ pub fn decoders_keep_their_contract(format: &dyn Format, fixture: &Fixture) -> R
     let container = open(&check, format, fixture)?;
     let mut random = fixture.random(4);
     for_each_column(&check, container.as_ref(), |check, source, column, plan| {
-        for i in some_of(&mut random, plan.chunks.len(), fixture.effort.chunks) {
+        for i in random_indices(&mut random, plan.chunks.len(), fixture.effort.chunks) {
             let chunk = &plan.chunks[i];
             if chunk.column_parts(column).next().is_none() && column == Column::Timestamp {
                 continue;
             }
-            let place = format!("{}, chunk {}", check.place, chunk.id);
-            let check = check.at(&place);
+            let location = format!("{}, chunk {}", check.location, chunk.id);
+            let check = check.at(&location);
             let parts = check.must("fetch", fetch(container.store().as_ref(), source, chunk, column))?;
             let decode = |prefill| decode_parts(source, chunk, column, &parts, 0..chunk.cells, prefill);
             let first = check.must("decode", decode(PREFILLS[0]))?;
             for prefill in &PREFILLS[1..] {
                 let again = check.must("decode", decode(*prefill))?;
-                check.require(first == again, || "what was in the buffer shows through".to_owned())?;
+                check.require(first == again, || "previous buffer content is visible".to_owned())?;
             }
             let threaded = std::thread::scope(|scope| {
                 let threads: Vec<_> = (0..2).map(|_| scope.spawn(|| decode(PREFILLS[1]))).collect();
@@ -40,7 +40,7 @@ pub fn decoders_keep_their_contract(format: &dyn Format, fixture: &Fixture) -> R
             });
             for outcome in threaded {
                 let same = matches!(&outcome, Ok(Ok(decoded)) if *decoded == first);
-                check.require(same, || "another thread decodes it otherwise".to_owned())?;
+                check.require(same, || "another thread decodes differently".to_owned())?;
             }
             direct(&check, source, chunk, column, &parts, &first)?;
             runs(&check, &mut random, source, chunk, column, &parts, &first)?;
@@ -49,7 +49,7 @@ pub fn decoders_keep_their_contract(format: &dyn Format, fixture: &Fixture) -> R
     })
 }
 
-/// Chunks that claim to be their bytes are.
+/// Chunks with direct access decode to their stored bytes.
 fn direct(
     check: &Check<'_>,
     source: &dyn ArraySource,
@@ -59,20 +59,20 @@ fn direct(
     whole: &Decoded,
 ) -> Result<(), Violation> {
     let Access::Direct { swapped } = chunk.access else { return Ok(()) };
-    let layout = check.must("layout", ColumnLayout::of(source.schema(), column))?;
+    let layout = check.must("layout", ColumnLayout::new(source.schema(), column))?;
     check.require(!layout.nullable && layout.size.is_some() && !layout.bits, || {
-        "bytes cannot be cells that are null, of any length or packed".to_owned()
+        "direct access for nullable, variable-length or packed cells".to_owned()
     })?;
-    check.same("parts of bytes that are cells", &parts.len(), &1)?;
+    check.same("parts of a chunk with direct access", &parts.len(), &1)?;
     let mut bytes = parts[0].to_vec();
     if swapped {
         bytes.chunks_exact_mut(layout.dtype.word()).for_each(<[u8]>::reverse);
     }
     let cells: Vec<u8> = (0..chunk.cells).flat_map(|i| whole.raw(i)).copied().collect();
-    check.require(bytes == cells, || "claims to be its bytes, and decodes to others".to_owned())
+    check.require(bytes == cells, || "direct access, but the decoded bytes differ".to_owned())
 }
 
-/// Runs agree with the whole.
+/// Ranges equal slices of the full decode.
 fn runs(
     check: &Check<'_>,
     random: &mut Random,
@@ -87,19 +87,19 @@ fn runs(
     for _ in 0..6 {
         let start = random.below(chunk.cells / granule + 1) * granule;
         let end = random.within(start, chunk.cells);
-        let place = format!("{}, cells {start}..{end}", check.place);
-        let check = check.at(&place);
+        let location = format!("{}, cells {start}..{end}", check.location);
+        let check = check.at(&location);
         let run = check
             .must("decode", decode_parts(source, chunk, column, parts, start..end, Prefill::default()))?;
         for i in start..end {
             let same = run.raw(i - start) == whole.raw(i) && run.is_valid(i - start) == whole.is_valid(i);
-            check.require(same, || format!("cell {i} differs from the whole"))?;
+            check.require(same, || format!("cell {i} differs from the full decode"))?;
         }
     }
     Ok(())
 }
 
-/// Damaged parts are refused or decoded, without a panic and within the buffers' contract.
+/// Damaged parts are rejected or decoded, without a panic and within the buffer contract.
 ///
 /// # Errors
 /// The first violation.
@@ -108,17 +108,17 @@ pub fn damaged_parts_never_panic(format: &dyn Format, fixture: &Fixture) -> Resu
     let container = open(&check, format, fixture)?;
     let mut random = fixture.random(5);
     for_each_column(&check, container.as_ref(), |check, source, column, plan| {
-        for i in some_of(&mut random, plan.chunks.len(), fixture.effort.chunks.min(6)) {
+        for i in random_indices(&mut random, plan.chunks.len(), fixture.effort.chunks.min(6)) {
             let chunk = &plan.chunks[i];
             let parts = check.must("fetch", fetch(container.store().as_ref(), source, chunk, column))?;
             for kind in 0..fixture.effort.damages / 4 {
                 let damaged = damage(&mut random, &parts, kind);
-                let place = format!("{}, chunk {}, damage {kind}", check.place, chunk.id);
-                let check = check.at(&place);
+                let location = format!("{}, chunk {}, damage {kind}", check.location, chunk.id);
+                let check = check.at(&location);
                 let outcome = check.guarded("decode", || {
                     decode_parts(source, chunk, column, &damaged, 0..chunk.cells, Prefill::default())
                 })?;
-                // Only the oracle says that a request was wrong here: the decoder broke its contract.
+                // Only the oracle returns `InvalidRequest` here: the decoder violated its contract.
                 if let Err(e) = &outcome
                     && !damaged.is_empty()
                     && matches!(e.kind(), tesseral_core::ErrorKind::InvalidRequest { .. })

@@ -1,4 +1,4 @@
-//! Whoever executes plans, compared with the oracle.
+//! Checks of plan executors against the oracle.
 
 use std::sync::Arc;
 
@@ -10,12 +10,12 @@ use super::{Check, Fixture, Violation, for_each_array, open, selections, sparse_
 use crate::oracle::{Cells, Dense, Row, Sparse, Summary};
 use crate::{Container, CoordinateRanges, Format, Target};
 
-/// What reads arrays through the traits: the engine, or another that claims to.
+/// A reader of arrays through the traits, such as the engine.
 pub trait Executor {
-    /// One field of a dense selection, row-major over the selection. What is under a null makes no difference.
+    /// A field of a dense selection, row-major over the selection. Bytes under nulls are ignored.
     ///
     /// # Errors
-    /// Whatever it meets.
+    /// Errors of the executor.
     fn read_dense(
         &self,
         container: &Arc<dyn Container>,
@@ -24,10 +24,10 @@ pub trait Executor {
         selection: &Selection,
     ) -> Result<Cells>;
 
-    /// Fields of the cells in the ranges, sorted as [`read_sparse`](crate::oracle::read_sparse) has them.
+    /// Fields of the cells in the ranges, sorted as by [`read_sparse`](crate::oracle::read_sparse).
     ///
     /// # Errors
-    /// Whatever it meets.
+    /// Errors of the executor.
     fn read_sparse(
         &self,
         container: &Arc<dyn Container>,
@@ -36,10 +36,10 @@ pub trait Executor {
         ranges: &[CoordinateRanges],
     ) -> Result<Vec<Row>>;
 
-    /// Summary of a field over some cells; `magnitude` makes no difference.
+    /// Summary of a field over some cells; `magnitude` is ignored.
     ///
     /// # Errors
-    /// Whatever it meets.
+    /// Errors of the executor.
     fn summary(
         &self,
         container: &Arc<dyn Container>,
@@ -49,7 +49,7 @@ pub trait Executor {
     ) -> Result<Summary>;
 }
 
-/// Reads and sums up all kinds of selections of a source and compares with the oracle.
+/// Reads and summarizes all kinds of selections of a source and compares with the oracle.
 ///
 /// # Errors
 /// The first violation.
@@ -66,8 +66,8 @@ pub fn executor_suite(
         if schema.sparse {
             let sparse = check.must("oracle", Sparse::load(container.as_ref(), number))?;
             for ranges in sparse_ranges(&mut random, &sparse, fixture.effort.selections) {
-                let place = format!("{}, {ranges:?}", check.place);
-                let check = check.at(&place);
+                let location = format!("{}, {ranges:?}", check.location);
+                let check = check.at(&location);
                 let mut fields: Vec<u16> = (0..schema.fields.len() as u16).collect();
                 random.shuffle(&mut fields);
                 fields.truncate(random.within(1, fields.len() as u64) as usize);
@@ -78,11 +78,11 @@ pub fn executor_suite(
                 check.require(got == want, || {
                     let differs = got.iter().zip(&want).find(|(a, b)| a != b);
                     let (got, want) = (got.len(), want.len());
-                    format!("fields {fields:?}: {got} rows, want {want}; first difference {differs:?}")
+                    format!("fields {fields:?}: {got} rows, expected {want}; first difference {differs:?}")
                 })?;
                 let field = &schema.fields[usize::from(fields[0])];
                 if adds_up(field) {
-                    let want = Summary::of_rows(field, &want, 0);
+                    let want = Summary::from_rows(field, &want, 0);
                     let target = Target::Coordinates(ranges.clone());
                     compare(&check, executor, &container, number, fields[0], &target, &want)?;
                 }
@@ -95,15 +95,15 @@ pub fn executor_suite(
         for (i, field) in schema.fields.iter().enumerate() {
             let dense = check.must("oracle", Dense::load(container.as_ref(), number, i as u16))?;
             for selection in &selections {
-                let place = format!("{}, field {i}, {:?}", check.place, selection.slices());
-                let check = check.at(&place);
+                let location = format!("{}, field {i}, {:?}", check.location, selection.slices());
+                let check = check.at(&location);
                 let want = check.must("oracle", dense.select(selection))?;
                 let got = check
                     .guarded("read_dense", || executor.read_dense(&container, number, i as u16, selection))?;
                 let got = check.must("read_dense", got)?.normalized();
                 check.same("cells", &got, &want)?;
                 if adds_up(field) {
-                    let want = Summary::of_cells(field, &want);
+                    let want = Summary::from_cells(field, &want);
                     let target = Target::Cells(selection.clone());
                     compare(&check, executor, &container, number, i as u16, &target, &want)?;
                 }
@@ -137,12 +137,12 @@ fn compare(
             (Some(got), Some(want)) => got.dtype() == want.dtype() && equal(got, want),
             _ => false,
         };
-        check.require(same, || format!("{what}: got {got:?}, want {want:?}"))?;
+        check.require(same, || format!("{what}: got {got:?}, expected {want:?}"))?;
     }
     let Some(sum) = want.sum else { return Ok(()) };
-    // Of no value the sum is 0 or absent.
+    // Without values the sum is 0 or absent.
     let same = got.sum.map_or(want.count == 0, |got| same_sum(got, sum, want.magnitude));
-    check.require(same, || format!("sum: got {:?}, want {sum:?}", got.sum))?;
+    check.require(same, || format!("sum: got {:?}, expected {sum:?}", got.sum))?;
     let same = |got: Option<f64>, want: Option<f64>, scale: f64| match (got, want) {
         (None, None) => true,
         (Some(got), Some(want)) => same_float(got, want, scale),
@@ -150,11 +150,11 @@ fn compare(
     };
     let scale = want.magnitude / want.count.max(1) as f64;
     check.require(same(got.mean, want.mean, scale), || {
-        format!("mean: got {:?}, want {:?}", got.mean, want.mean)
+        format!("mean: got {:?}, expected {:?}", got.mean, want.mean)
     })?;
-    // How far infinities are from their mean is nobody's promise.
+    // The deviation of infinities from their mean is undefined.
     check.require(want.infs > 0 || same(got.std, want.std, want.magnitude), || {
-        format!("std: got {:?}, want {:?}", got.std, want.std)
+        format!("std: got {:?}, expected {:?}", got.std, want.std)
     })
 }
 

@@ -1,15 +1,15 @@
-//! What is claimed of chunks: statistics, digests, descriptions.
+//! Checks of chunk statistics, digests and descriptions.
 
 use tesseral_core::{ChunkStats, Field, Scalar, Stat, Sum};
 use tesseral_store::StoreExt;
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::{Check, Fixture, Violation, for_each_column, open, some_of};
+use super::{Check, Fixture, Violation, for_each_column, open, random_indices};
 use crate::oracle::{ColumnLayout, Prefill, Summary, decode_parts, fetch, for_each_cell, position_in};
 use crate::{ArraySource, Column, Digest, Format, PlannedChunk};
 
-/// Exact statistics equal those of the cells, bounds bound them. Where more cells are stored than count, even exact ones are
-/// held only to bound those that count.
+/// Exact statistics equal those of the cells, bounds enclose them. Where more cells are stored than covered, even exact ones need
+/// only enclose those of the covered cells.
 ///
 /// # Errors
 /// The first violation.
@@ -18,10 +18,10 @@ pub fn statistics_hold(format: &dyn Format, fixture: &Fixture) -> Result<(), Vio
     let container = open(&check, format, fixture)?;
     let mut random = fixture.random(6);
     for_each_column(&check, container.as_ref(), |check, source, column, plan| {
-        for i in some_of(&mut random, plan.chunks.len(), fixture.effort.chunks) {
+        for i in random_indices(&mut random, plan.chunks.len(), fixture.effort.chunks) {
             let chunk = &plan.chunks[i];
-            let place = format!("{}, chunk {}", check.place, chunk.id);
-            let check = check.at(&place);
+            let location = format!("{}, chunk {}", check.location, chunk.id);
+            let check = check.at(&location);
             let stats = source.stats(chunk, column);
             check.same("cells", &stats.cells, &chunk.cells)?;
             let field = match column {
@@ -29,14 +29,14 @@ pub fn statistics_hold(format: &dyn Format, fixture: &Fixture) -> Result<(), Vio
                 Column::Dim(d) => Field::new("", source.schema().dims[usize::from(d)].dtype),
                 _ => continue,
             };
-            if check.must("layout", ColumnLayout::of(source.schema(), column))?.bits {
+            if check.must("layout", ColumnLayout::new(source.schema(), column))?.bits {
                 continue;
             }
             let parts = check.must("fetch", fetch(container.store().as_ref(), source, chunk, column))?;
             let decoded = decode_parts(source, chunk, column, &parts, 0..chunk.cells, Prefill::default());
             let decoded = check.must("decode", decoded)?;
-            let places = counted(&check, source, chunk)?;
-            let summary = Summary::of(&field, places.iter().map(|&i| decoded.get(i)));
+            let indices = counted(&check, source, chunk)?;
+            let summary = Summary::from_values(&field, indices.iter().map(|&i| decoded.get(i)));
             let stats = if chunk.tile.is_some() { stats.weaken() } else { stats };
             holds(&check, &stats, &summary)?;
         }
@@ -44,21 +44,21 @@ pub fn statistics_hold(format: &dyn Format, fixture: &Fixture) -> Result<(), Vio
     })
 }
 
-/// The places among the stored cells of those that count.
+/// The indices of the covered cells among the stored ones.
 fn counted(check: &Check<'_>, source: &dyn ArraySource, chunk: &PlannedChunk) -> Result<Vec<u64>, Violation> {
     let (Some(cover), Some(tile)) = (chunk.cover.region(), chunk.tile.as_ref()) else {
         return Ok((0..chunk.cells).collect());
     };
-    let mut places = Vec::new();
-    for_each_cell(cover, |at| places.push(position_in(tile, source.schema().cell_order, at)));
-    places.into_iter().map(|place| check.must("place", place)).collect()
+    let mut indices = Vec::new();
+    for_each_cell(cover, |at| indices.push(position_in(tile, source.schema().cell_order, at)));
+    indices.into_iter().map(|index| check.must("index", index)).collect()
 }
 
 fn holds(check: &Check<'_>, stats: &ChunkStats, cells: &Summary) -> Result<(), Violation> {
     for (what, stat, count) in [("nulls", &stats.nulls, cells.nulls), ("nans", &stats.nans, cells.nans)] {
         match stat {
             Stat::Exact(n) => check.same(what, n, &count)?,
-            Stat::Bound(n) => check.require(*n >= count, || format!("{what}: {n} bounds {count}"))?,
+            Stat::Bound(n) => check.require(*n >= count, || format!("{what}: bound {n} is below {count}"))?,
             Stat::Absent => {}
         }
     }
@@ -66,15 +66,16 @@ fn holds(check: &Check<'_>, stats: &ChunkStats, cells: &Summary) -> Result<(), V
     extreme(check, "max", &stats.max, cells.max.as_ref(), std::cmp::Ordering::is_ge)?;
     match (&stats.sum, cells.sum) {
         (Stat::Absent, _) => Ok(()),
-        (Stat::Bound(_), _) => check.fail("a sum cannot be a bound"),
-        (Stat::Exact(_), None) => check.fail("a sum of what does not add up"),
-        (Stat::Exact(_), Some(_)) if cells.count == 0 => check.fail("a sum of no values"),
-        (Stat::Exact(got), Some(want)) => check
-            .require(same_sum(*got, want, cells.magnitude), || format!("sum: got {got:?}, want {want:?}")),
+        (Stat::Bound(_), _) => check.fail("a sum must not be a bound"),
+        (Stat::Exact(_), None) => check.fail("a sum for a dtype without a sum"),
+        (Stat::Exact(_), Some(_)) if cells.count == 0 => check.fail("a sum without values"),
+        (Stat::Exact(got), Some(want)) => check.require(same_sum(*got, want, cells.magnitude), || {
+            format!("sum: got {got:?}, expected {want:?}")
+        }),
     }
 }
 
-/// Integers exactly; floats up to what rounding in any order may do.
+/// Integers exactly; floats within the rounding error of any order.
 pub(super) fn same_sum(got: Sum, want: Sum, magnitude: f64) -> bool {
     match (got, want) {
         (Sum::Int(got), Sum::Int(want)) => got == want,
@@ -83,7 +84,7 @@ pub(super) fn same_sum(got: Sum, want: Sum, magnitude: f64) -> bool {
     }
 }
 
-/// The same up to a billionth of `scale`; NaN is NaN, an infinity itself.
+/// Equal within a billionth of `scale`; NaN equals NaN, infinities equal themselves.
 pub(super) fn same_float(got: f64, want: f64, scale: f64) -> bool {
     (got.is_nan() && want.is_nan()) || got == want || (got - want).abs() <= 1e-9 * scale
 }
@@ -101,7 +102,7 @@ fn extreme(
         Stat::Absent => return Ok(()),
     };
     let Some(found) = found else {
-        return check.require(!exact, || format!("{what} {claimed:?} of no values"));
+        return check.require(!exact, || format!("{what} {claimed:?} without values"));
     };
     let order = claimed.compare(found);
     let holds = order.is_some_and(|order| if exact { order.is_eq() } else { bounds(order) });
@@ -110,7 +111,7 @@ fn extreme(
     })
 }
 
-/// Digests are over at least the chunk's bytes and match what is stored.
+/// Digests cover at least the chunk's bytes and match the stored bytes.
 ///
 /// # Errors
 /// The first violation.
@@ -120,11 +121,11 @@ pub fn digests_match(format: &dyn Format, fixture: &Fixture) -> Result<(), Viola
     for_each_column(&check, container.as_ref(), |check, source, _, plan| {
         for chunk in &plan.chunks {
             let Some(span) = source.digest(chunk) else { continue };
-            let place = format!("{}, chunk {}", check.place, chunk.id);
-            let check = check.at(&place);
+            let location = format!("{}, chunk {}", check.location, chunk.id);
+            let check = check.at(&location);
             for part in chunk.parts.iter().filter(|part| part.object == span.object) {
                 let inside = span.range.start <= part.offset && part.offset + part.len <= span.range.end;
-                check.require(inside, || format!("{:?} does not hold {part:?}", span.range))?;
+                check.require(inside, || format!("{:?} does not contain {part:?}", span.range))?;
             }
             let object = source.object(span.object);
             let bytes = check.must("read", container.store().read(object, span.range.clone()))?;
@@ -135,7 +136,7 @@ pub fn digests_match(format: &dyn Format, fixture: &Fixture) -> Result<(), Viola
     })
 }
 
-/// What a chunk is described as agrees with its parts.
+/// The description of a chunk agrees with its parts.
 ///
 /// # Errors
 /// The first violation.
@@ -143,23 +144,24 @@ pub fn descriptions_agree(format: &dyn Format, fixture: &Fixture) -> Result<(), 
     let check = Check::new("descriptions_agree", fixture.seed);
     let container = open(&check, format, fixture)?;
     for_each_column(&check, container.as_ref(), |check, source, column, plan| {
-        let layout = check.must("layout", ColumnLayout::of(source.schema(), column))?;
+        let layout = check.must("layout", ColumnLayout::new(source.schema(), column))?;
         for chunk in plan.chunks.iter().filter(|chunk| !chunk.parts.is_empty()) {
-            let place = format!("{}, chunk {}", check.place, chunk.id);
-            let check = check.at(&place);
+            let location = format!("{}, chunk {}", check.location, chunk.id);
+            let check = check.at(&location);
             let info = source.describe(chunk);
             check.same("stored bytes", &info.stored_len, &chunk.stored_bytes())?;
             check.same("offset", &info.offset, &chunk.parts[0].offset)?;
-            check.require(!info.codec.is_empty(), || "a codec without a name".to_owned())?;
+            check.require(!info.codec.is_empty(), || "empty codec name".to_owned())?;
             if layout.size.is_some() && !layout.nullable {
                 check.same("decoded bytes", &Some(info.raw_len), &layout.bytes(chunk.cells))?;
             }
             if let (false, Ok(grid)) = (source.schema().sparse, source.schema().grid()) {
-                check
-                    .require(grid.contains(&info.coords), || format!("{:?} is off the grid", info.coords))?;
+                check.require(grid.contains(&info.coords), || {
+                    format!("{:?} is outside the grid", info.coords)
+                })?;
                 let tile = grid.region(&info.coords);
                 let meets = chunk.cover.region().is_some_and(|cover| tile.contains(cover));
-                check.require(meets, || format!("{:?} is not where it covers", info.coords))?;
+                check.require(meets, || format!("{:?} does not match the covered region", info.coords))?;
             }
         }
         Ok(())

@@ -1,10 +1,9 @@
-//! What every format must pass: functions over [`&dyn Format`](Format) that know no format.
+//! The conformance suite of formats: functions over [`&dyn Format`](Format) without knowledge of a specific format.
 //!
-//! A [`Fixture`] is a source in a store. [`read_suite`] opens it, plans it, decodes it, compares what is claimed of its chunks with
-//! their cells, and damages copies of it; [`write_suite`] and [`sparse_write_suite`] write arrays through the format's writer in good and bad
-//! ways;
-//! [`executor_suite`] compares an [`Executor`] with the [oracle](crate::oracle). None panics on a fault: each returns the first
-//! [`Violation`], which names the check, the place and the seed.
+//! A [`Fixture`] is a source in a store. [`read_suite`] opens it, plans it, decodes it, compares the metadata of its chunks with their
+//! cells, and damages copies of it; [`write_suite`] and [`sparse_write_suite`] write arrays through the format's writer, correctly
+//! and incorrectly; [`executor_suite`] compares an [`Executor`] with the [oracle](crate::oracle). The suites do not panic on a
+//! fault: each returns the first [`Violation`], with the check, the location and the seed.
 //!
 //! ```
 //! use tesseral_format::conformance::{Fixture, read_suite};
@@ -47,35 +46,35 @@ use crate::{
     ArraySource, ChunkPlan, Column, Container, CoordinateRanges, Format, OpenOptions, Request, Target,
 };
 
-/// A check that failed.
+/// A failed check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
-    /// The check.
+    /// The name of the check.
     pub check: &'static str,
-    /// Where: the array, field, chunk or kind of damage.
-    pub place: String,
-    /// What was expected and what was found.
+    /// The array, field, chunk or kind of damage.
+    pub location: String,
+    /// Expected and found values.
     pub detail: String,
-    /// The seed of the fixture, to run it again.
+    /// The seed of the fixture, to reproduce it.
     pub seed: u64,
 }
 
 impl fmt::Display for Violation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} ({}, seed {}): {}", self.check, self.place, self.seed, self.detail)
+        write!(f, "{} ({}, seed {}): {}", self.check, self.location, self.seed, self.detail)
     }
 }
 
 impl std::error::Error for Violation {}
 
-/// How much to try.
+/// The amount of testing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Effort {
-    /// Selections of each array.
+    /// Selections per array.
     pub selections: usize,
-    /// Chunks of each column that are looked at one by one.
+    /// Chunks tested individually per column.
     pub chunks: usize,
-    /// Bit flips, and truncations beyond the first and last bytes, of each object.
+    /// Bit flips, and truncations beyond the first and last bytes, per object.
     pub damages: usize,
 }
 
@@ -85,44 +84,44 @@ impl Default for Effort {
     }
 }
 
-/// What an array must read as.
+/// The expected content of an array.
 #[derive(Clone, Debug)]
 pub enum Expected {
-    /// One field of a whole dense array.
+    /// A field of a complete dense array.
     Dense {
-        /// The array.
+        /// Index of the array.
         array: usize,
-        /// The field.
+        /// Index of the field.
         field: u16,
-        /// Its cells, row-major, zero bytes under nulls.
+        /// Its cells, row-major, zero bytes for nulls.
         cells: Cells,
     },
-    /// All fields of a whole sparse array.
+    /// All fields of a complete sparse array.
     Sparse {
-        /// The array.
+        /// Index of the array.
         array: usize,
         /// Its rows, sorted.
         rows: Vec<Row>,
     },
 }
 
-/// A source to be checked.
+/// A source to check.
 #[derive(Clone, Debug)]
 pub struct Fixture {
-    /// Where it is.
+    /// The store of the source.
     pub store: Arc<dyn Store>,
-    /// How to open it.
+    /// Open options.
     pub options: OpenOptions,
-    /// What random choices begin with.
+    /// The random seed.
     pub seed: u64,
-    /// How much to try.
+    /// The amount of testing.
     pub effort: Effort,
-    /// What it holds, as far as that is known beforehand.
+    /// Its known content.
     pub expected: Vec<Expected>,
 }
 
 impl Fixture {
-    /// A source of which nothing is known beforehand.
+    /// A source without known content.
     pub fn new(store: Arc<dyn Store>, seed: u64) -> Self {
         let options = OpenOptions::default();
         Self { store, options, seed, effort: Effort::default(), expected: Vec::new() }
@@ -133,26 +132,26 @@ impl Fixture {
     }
 }
 
-/// The checks of one fixture under one name, with the seed at hand.
+/// The context of a check: name, seed and location.
 #[derive(Clone, Copy)]
 struct Check<'a> {
     name: &'static str,
     seed: u64,
-    place: &'a dyn fmt::Display,
+    location: &'a dyn fmt::Display,
 }
 
 impl<'a> Check<'a> {
     fn new(name: &'static str, seed: u64) -> Self {
-        Self { name, seed, place: &"the source" }
+        Self { name, seed, location: &"source" }
     }
 
-    fn at(self, place: &'a dyn fmt::Display) -> Self {
-        Self { place, ..self }
+    fn at(self, location: &'a dyn fmt::Display) -> Self {
+        Self { location, ..self }
     }
 
     fn fail<T>(&self, detail: impl fmt::Display) -> Result<T, Violation> {
-        let (place, detail) = (self.place.to_string(), detail.to_string());
-        Err(Violation { check: self.name, place, detail, seed: self.seed })
+        let (location, detail) = (self.location.to_string(), detail.to_string());
+        Err(Violation { check: self.name, location, detail, seed: self.seed })
     }
 
     fn require(&self, holds: bool, detail: impl FnOnce() -> String) -> Result<(), Violation> {
@@ -160,31 +159,31 @@ impl<'a> Check<'a> {
     }
 
     fn same<T: PartialEq + fmt::Debug>(&self, what: &str, got: &T, want: &T) -> Result<(), Violation> {
-        self.require(got == want, || format!("{what}: got {got:?}, want {want:?}"))
+        self.require(got == want, || format!("{what}: got {got:?}, expected {want:?}"))
     }
 
-    /// The same as text, where a NaN is a NaN.
+    /// Equality of text forms, in which NaN equals NaN.
     fn same_text<T: fmt::Debug>(&self, what: &str, got: &T, want: &T) -> Result<(), Violation> {
         let (got, want) = (format!("{got:?}"), format!("{want:?}"));
-        self.require(got == want, || format!("{what}: got {got}, want {want}"))
+        self.require(got == want, || format!("{what}: got {got}, expected {want}"))
     }
 
-    /// What must succeed.
+    /// An operation that must succeed.
     fn must<T>(&self, what: &str, result: Result<T>) -> Result<T, Violation> {
         result.or_else(|e| self.fail(format!("{what}: {e}")))
     }
 
-    /// What may fail but must not panic.
+    /// An operation that may fail but must not panic.
     fn guarded<T>(&self, what: &str, f: impl FnOnce() -> T) -> Result<T, Violation> {
         catch_unwind(AssertUnwindSafe(f)).or_else(|payload| {
-            let said = payload.downcast_ref::<String>().map(String::as_str);
-            let said = said.or_else(|| payload.downcast_ref::<&str>().copied()).unwrap_or("");
-            self.fail(format!("{what} panicked: {said}"))
+            let message = payload.downcast_ref::<String>().map(String::as_str);
+            let message = message.or_else(|| payload.downcast_ref::<&str>().copied()).unwrap_or("");
+            self.fail(format!("{what} panicked: {message}"))
         })
     }
 }
 
-/// Every check of reading, auditing and damage.
+/// All checks of reading, auditing and damage.
 ///
 /// # Errors
 /// The first violation.
@@ -208,12 +207,12 @@ fn open(check: &Check<'_>, format: &dyn Format, fixture: &Fixture) -> Result<Arc
     check.must("open", format.open(Arc::clone(&fixture.store), &fixture.options))
 }
 
-/// A request for all of some columns.
+/// A request for all cells of some columns.
 fn everything(schema: &ArraySchema, columns: Vec<Column>) -> Result<Request> {
     let target = if schema.sparse {
         Target::Coordinates(vec![Vec::new(); schema.dims.len()])
     } else {
-        let shape = schema.shape().ok_or_else(|| Error::invalid("a dense array without positions"))?;
+        let shape = schema.shape().ok_or_else(|| Error::invalid("dense array without positions"))?;
         Target::Cells(Selection::all(&shape))
     };
     Ok(Request { target, columns, condition: None })
@@ -236,15 +235,15 @@ fn for_each_array(
     mut f: impl FnMut(&Check<'_>, usize, &dyn ArraySource) -> Result<(), Violation>,
 ) -> Result<(), Violation> {
     for number in 0..container.len() {
-        let place = format!("array {:?}", container.name(number));
-        let check = check.at(&place);
+        let location = format!("array {:?}", container.name(number));
+        let check = check.at(&location);
         let source = check.must("array", container.array(number))?;
         f(&check, number, source.as_ref())?;
     }
     Ok(())
 }
 
-/// Calls `f` with every column of every array and the plan of all of it.
+/// Calls `f` with every column of every array and its complete plan.
 fn for_each_column(
     check: &Check<'_>,
     container: &dyn Container,
@@ -252,8 +251,8 @@ fn for_each_column(
 ) -> Result<(), Violation> {
     for_each_array(check, container, |check, _, source| {
         for column in columns(source.schema()) {
-            let place = format!("{}, {column:?}", check.place);
-            let check = check.at(&place);
+            let location = format!("{}, {column:?}", check.location);
+            let check = check.at(&location);
             let request = check.must("request", everything(source.schema(), vec![column]))?;
             let plan = check.must("plan", source.plan(&request))?;
             f(&check, source, column, &plan)?;
@@ -262,8 +261,8 @@ fn for_each_column(
     })
 }
 
-/// Up to `n` numbers below `of`, in order.
-fn some_of(random: &mut Random, of: usize, n: usize) -> Vec<usize> {
+/// Up to `n` random indices below `of`, in order.
+fn random_indices(random: &mut Random, of: usize, n: usize) -> Vec<usize> {
     if of <= n {
         return (0..of).collect();
     }
@@ -273,7 +272,7 @@ fn some_of(random: &mut Random, of: usize, n: usize) -> Vec<usize> {
     taken
 }
 
-/// Selections of all kinds: everything, nothing, single cells, boxes, steps.
+/// Selections of all kinds: everything, nothing, single cells, regions, steps.
 fn selections(random: &mut Random, shape: &[u64], n: usize) -> Result<Vec<Selection>> {
     let mut out = vec![Selection::all(shape)];
     for i in 0..n {
@@ -281,10 +280,10 @@ fn selections(random: &mut Random, shape: &[u64], n: usize) -> Result<Vec<Select
             let (a, b) = (random.below(extent + 1), random.below(extent + 1));
             let (start, end) = (a.min(b), a.max(b));
             match (i % 4, random.below(4)) {
-                // One cell, as far as there is one.
+                // A single cell, if there is one.
                 (0, _) => Slice::new(a.min(extent.saturating_sub(1)), (a + 1).min(extent)),
                 (1, _) => Slice { start, end, step: random.within(1, extent.max(1)) },
-                // Now and then nothing along one dimension.
+                // Occasionally empty along one dimension.
                 (2, 0) => Slice::new(a, a),
                 (3, _) => Slice { start, end: extent, step: random.within(1, 3) },
                 _ => Slice { start, end, step: 1 },
@@ -309,7 +308,7 @@ fn objects(store: &dyn Store) -> Result<Vec<(String, Vec<u8>)>> {
         }
         Ok(())
     }
-    // A single file is the object of the empty name; a folder has none.
+    // A single file is the object with the empty name; a folder has none.
     if let Ok(bytes) = store.read_all("", 1 << 30) {
         return Ok(vec![(String::new(), bytes.to_vec())]);
     }
@@ -318,8 +317,8 @@ fn objects(store: &dyn Store) -> Result<Vec<(String, Vec<u8>)>> {
     Ok(out)
 }
 
-/// A store of these objects.
-fn store_of(location: &str, objects: &[(String, Vec<u8>)]) -> Arc<MemoryStore> {
+/// A store with these objects.
+fn store_with(location: &str, objects: &[(String, Vec<u8>)]) -> Arc<MemoryStore> {
     let store = MemoryStore::new(location);
     for (name, bytes) in objects {
         store.insert(name, bytes.clone());
@@ -327,7 +326,7 @@ fn store_of(location: &str, objects: &[(String, Vec<u8>)]) -> Arc<MemoryStore> {
     Arc::new(store)
 }
 
-/// Ranges of all kinds around the coordinates there are: everything, one position, intervals, two that may overlap.
+/// Ranges of all kinds around existing coordinates: everything, one position, intervals, two that may overlap.
 fn sparse_ranges(random: &mut Random, sparse: &Sparse, n: usize) -> Vec<Vec<CoordinateRanges>> {
     let schema = sparse.schema();
     let mut out = vec![vec![CoordinateRanges::new(); schema.dims.len()]];

@@ -1,4 +1,4 @@
-//! Recognising and opening.
+//! Checks of recognizing and opening.
 
 use tesseral_store::StoreExt;
 
@@ -6,10 +6,10 @@ use super::{Check, Expected, Fixture, Violation, columns, everything, open};
 use crate::oracle::{Dense, Sparse};
 use crate::{Format, Probe, Sniff};
 
-/// Bytes that a probe may show.
+/// Maximum bytes of a probe.
 const HEAD: u64 = 4096;
 
-/// The source is recognised by what it holds whatever its name, and no head of any source makes sniffing panic.
+/// The source is recognized by its content whatever its name, and no head of any source makes sniffing panic.
 ///
 /// # Errors
 /// The first violation.
@@ -40,7 +40,7 @@ pub fn sniffing(format: &dyn Format, fixture: &Fixture) -> Result<(), Violation>
     Ok(())
 }
 
-/// Opening twice shows the same twice.
+/// Opening twice gives the same result.
 ///
 /// # Errors
 /// The first violation.
@@ -51,22 +51,22 @@ pub fn open_is_deterministic(format: &dyn Format, fixture: &Fixture) -> Result<(
     check.same("arrays", &a.len(), &b.len())?;
     check.same_text("attributes", a.attributes(), b.attributes())?;
     check.same("details", &a.details(), &b.details())?;
-    check.require(a.history() == b.history(), || "another history".to_owned())?;
-    check.require(a.array(a.len()).is_err(), || "an array past the end".to_owned())?;
+    check.require(a.history() == b.history(), || "history differs".to_owned())?;
+    check.require(a.array(a.len()).is_err(), || "array index past the end accepted".to_owned())?;
     for number in 0..a.len() {
-        let place = format!("array {:?}", a.name(number));
-        let check = check.at(&place);
+        let location = format!("array {:?}", a.name(number));
+        let check = check.at(&location);
         let (x, y) = (check.must("array", a.array(number))?, check.must("array", b.array(number))?);
         check.same("name", &a.name(number), &b.name(number))?;
         check.same_text("schema", x.schema(), y.schema())?;
         let found = check.must("find", a.find(a.name(number)))?;
-        check.same("name found again", &a.name(found), &a.name(number))?;
+        check.same("name of the found array", &a.name(found), &a.name(number))?;
         for column in columns(x.schema()) {
             let request = check.must("request", everything(x.schema(), vec![column]))?;
             let plans = (check.must("plan", x.plan(&request))?, check.must("plan", y.plan(&request))?);
-            check.require(plans.0 == plans.1, || format!("another plan of {column:?}"))?;
+            check.require(plans.0 == plans.1, || format!("plans of {column:?} differ between opens"))?;
             let again = check.must("plan", x.plan(&request))?;
-            check.require(plans.0 == again, || format!("a second plan of {column:?} differs"))?;
+            check.require(plans.0 == again, || format!("repeated plans of {column:?} differ"))?;
             for chunk in &plans.0.chunks {
                 check.same_text("statistics", &x.stats(chunk, column), &y.stats(chunk, column))?;
                 check.same("description", &x.describe(chunk), &y.describe(chunk))?;
@@ -77,7 +77,7 @@ pub fn open_is_deterministic(format: &dyn Format, fixture: &Fixture) -> Result<(
     Ok(())
 }
 
-/// The source holds what is known of it beforehand.
+/// The source has the expected content.
 ///
 /// # Errors
 /// The first violation.
@@ -87,18 +87,22 @@ pub fn expectations_hold(format: &dyn Format, fixture: &Fixture) -> Result<(), V
     for expected in &fixture.expected {
         match expected {
             Expected::Dense { array, field, cells } => {
-                let place = format!("array {array}, field {field}");
-                let check = check.at(&place);
+                let location = format!("array {array}, field {field}");
+                let check = check.at(&location);
                 let dense = check.must("read", Dense::load(container.as_ref(), *array, *field))?;
                 check.same("cells", &dense.painted().cells(), cells)?;
             }
             Expected::Sparse { array, rows } => {
-                let place = format!("array {array}");
-                let check = check.at(&place);
+                let location = format!("array {array}");
+                let check = check.at(&location);
                 let sparse = check.must("read", Sparse::load(container.as_ref(), *array))?;
                 check.require(sparse.rows() == rows, || {
                     let differs = sparse.rows().iter().zip(rows).find(|(a, b)| a != b);
-                    format!("{} rows, want {}; first difference {differs:?}", sparse.rows().len(), rows.len())
+                    format!(
+                        "{} rows, expected {}; first difference {differs:?}",
+                        sparse.rows().len(),
+                        rows.len()
+                    )
                 })?;
             }
         }

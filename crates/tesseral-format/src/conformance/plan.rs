@@ -1,11 +1,12 @@
-//! Plans: where chunks lie, and that a plan of a part shows what a plan of all of it shows there.
+//! Checks of plans: the location of chunks, and that partial plans agree with complete ones.
 
 use std::collections::HashSet;
 
 use tesseral_core::{Region, Result, Selection};
 
 use super::{
-    Check, Fixture, Violation, columns, everything, for_each_array, open, selections, some_of, sparse_ranges,
+    Check, Fixture, Violation, columns, everything, for_each_array, open, random_indices, selections,
+    sparse_ranges,
 };
 use crate::oracle::rows_of_plan;
 use crate::oracle::{Decoded, Dense, Prefill, Sparse, decode_parts, fetch, for_each_cell, in_ranges, paint};
@@ -14,7 +15,7 @@ use crate::{
 };
 use tesseral_store::Store;
 
-/// Every part lies in its object, parts are grouped as asked for, and chunks say what cells they store.
+/// Every part lies in its object, parts are grouped as requested, and chunks declare the cells they store.
 ///
 /// # Errors
 /// The first violation.
@@ -27,16 +28,16 @@ pub fn parts_lie_in_objects(format: &dyn Format, fixture: &Fixture) -> Result<()
         let all = check.must("plan", source.plan(&request))?;
         let mut ids = HashSet::new();
         for chunk in &all.chunks {
-            let place = format!("{}, chunk {}", check.place, chunk.id);
-            let check = check.at(&place);
-            check.require(ids.insert(chunk.id), || "its number is taken".to_owned())?;
-            one_chunk(&check, container.store().as_ref(), source, chunk)?;
+            let location = format!("{}, chunk {}", check.location, chunk.id);
+            let check = check.at(&location);
+            check.require(ids.insert(chunk.id), || "duplicate chunk ID".to_owned())?;
+            check_chunk(&check, container.store().as_ref(), source, chunk)?;
             let order: Vec<Column> = chunk.parts.iter().map(|part| part.column).collect();
             let mut grouped = order.clone();
             grouped.sort_by_key(|column| columns.iter().position(|c| c == column));
             check.same("order of parts", &order, &grouped)?;
         }
-        // Asked for alone, a column has the parts it has among the others.
+        // Requested separately, a column has the same parts.
         for column in columns {
             let request = check.must("request", everything(source.schema(), vec![column]))?;
             let alone = check.must("plan", source.plan(&request))?;
@@ -44,13 +45,15 @@ pub fn parts_lie_in_objects(format: &dyn Format, fixture: &Fixture) -> Result<()
                 let chunks = plan.chunks.iter();
                 chunks.map(|c| (c.id, c.column_parts(column).map(|(_, p)| *p).collect::<Vec<_>>())).collect()
             };
-            check.require(parts(&alone) == parts(&all), || format!("{column:?} alone has other parts"))?;
+            check.require(parts(&alone) == parts(&all), || {
+                format!("{column:?} has other parts when requested separately")
+            })?;
         }
         Ok(())
     })
 }
 
-fn one_chunk(
+fn check_chunk(
     check: &Check<'_>,
     store: &dyn Store,
     source: &dyn ArraySource,
@@ -61,7 +64,7 @@ fn one_chunk(
         let len = check.must("length of the object", store.len(object))?;
         let end = part.offset.checked_add(part.len);
         check.require(end.is_some_and(|end| end <= len), || {
-            format!("{part:?} leaves {object:?} of {len} bytes")
+            format!("{part:?} exceeds {object:?} of {len} bytes")
         })?;
     }
     let schema = source.schema();
@@ -69,24 +72,24 @@ fn one_chunk(
         Cover::Exact(cover) => {
             let everything = Region::from_shape(&schema.shape().unwrap_or_default());
             let tile = chunk.tile_region().unwrap_or(cover);
-            check.require(!schema.sparse, || "a box of a sparse array".to_owned())?;
+            check.require(!schema.sparse, || "region cover in a sparse array".to_owned())?;
             check.require(!cover.is_empty() && everything.contains(cover), || {
                 format!("covers {cover:?} of {everything:?}")
             })?;
             check.require(tile.contains(cover), || format!("covers {cover:?} and stores {tile:?}"))?;
-            check.require(chunk.tile.as_ref() != Some(cover), || "a tile that is its cover".to_owned())?;
+            check.require(chunk.tile.as_ref() != Some(cover), || "tile equal to the cover".to_owned())?;
             check.same("cells", &Some(chunk.cells), &tile.cells())
         }
         Cover::Bounds(bounds) => {
             check.require(schema.sparse && chunk.cells > 0, || {
-                "listed cells of a dense array, or none".to_owned()
+                "listed cells in a dense array, or an empty chunk".to_owned()
             })?;
             check.same("bounded dimensions", &bounds.len(), &schema.dims.len())
         }
     }
 }
 
-/// The plan of a part shows the cells that the plan of everything shows there, and names no chunk without need.
+/// A partial plan gives the same cells as the complete plan, and contains no unnecessary chunks.
 ///
 /// # Errors
 /// The first violation.
@@ -98,8 +101,8 @@ pub fn plans_agree(format: &dyn Format, fixture: &Fixture) -> Result<(), Violati
         if source.schema().sparse {
             let sparse = check.must("read", Sparse::load(container.as_ref(), number))?;
             for ranges in sparse_ranges(&mut random, &sparse, fixture.effort.selections) {
-                let place = format!("{}, {ranges:?}", check.place);
-                sparse_plan(&check.at(&place), container.as_ref(), source, &sparse, ranges.clone())?;
+                let location = format!("{}, {ranges:?}", check.location);
+                sparse_plan(&check.at(&location), container.as_ref(), source, &sparse, ranges.clone())?;
             }
             return Ok(());
         }
@@ -109,8 +112,8 @@ pub fn plans_agree(format: &dyn Format, fixture: &Fixture) -> Result<(), Violati
         for field in 0..source.schema().fields.len() as u16 {
             let dense = check.must("read", Dense::load(container.as_ref(), number, field))?;
             for selection in &selections {
-                let place = format!("{}, field {field}, {:?}", check.place, selection.slices());
-                dense_plan(&check.at(&place), container.as_ref(), source, &dense, field, selection)?;
+                let location = format!("{}, field {field}, {:?}", check.location, selection.slices());
+                dense_plan(&check.at(&location), container.as_ref(), source, &dense, field, selection)?;
             }
         }
         Ok(())
@@ -131,16 +134,18 @@ fn dense_plan(
         check.require(needed, || format!("chunk {} holds no selected cell", chunk.id))?;
     }
     let painted = check.must("read", paint(container, source, &plan, field, selection))?;
-    check.require(!painted.tied, || "two chunks of one layer hold the same cell".to_owned())?;
+    check.require(!painted.tied, || "two chunks of the same layer cover the same cell".to_owned())?;
     if plan.uncovered == Uncovered::Impossible {
         let once = painted.covers.iter().all(|n| *n == 1);
-        check.require(once, || "claims to cover each cell once, and does not".to_owned())?;
+        check.require(once, || "declared to cover each cell once, but does not".to_owned())?;
     }
-    let places = check.must("places", dense.places(selection))?;
+    let indices = check.must("indices", dense.indices(selection))?;
     let whole = dense.painted();
-    for (i, place) in places.iter().enumerate() {
-        let covered = (painted.covers[i] > 0, whole.covers[*place as usize] > 0);
-        check.require(covered.0 == covered.1, || format!("cell {i} covered (here, by all) {covered:?}"))?;
+    for (i, index) in indices.iter().enumerate() {
+        let covered = (painted.covers[i] > 0, whole.covers[*index as usize] > 0);
+        check.require(covered.0 == covered.1, || {
+            format!("coverage of cell {i} differs (partial, complete): {covered:?}")
+        })?;
     }
     let want = check.must("select", dense.select(selection))?;
     check.same("cells", &painted.cells(), &want)
@@ -158,7 +163,7 @@ fn sparse_plan(
         Request { target: Target::Coordinates(ranges.clone()), columns: columns(schema), condition: None };
     let plan = check.must("plan", source.plan(&request))?;
     for chunk in &plan.chunks {
-        let Cover::Bounds(bounds) = &chunk.cover else { return check.fail("a box of a sparse array") };
+        let Cover::Bounds(bounds) = &chunk.cover else { return check.fail("region cover in a sparse array") };
         let outside = bounds.iter().zip(&ranges).any(|((low, high), ranges)| {
             !ranges.is_empty()
                 && ranges.iter().all(|(from, to)| {
@@ -166,18 +171,18 @@ fn sparse_plan(
                         || from.compare(high).is_some_and(|o| o.is_gt())
                 })
         });
-        check.require(!outside, || format!("chunk {} can hold no such cell", chunk.id))?;
+        check.require(!outside, || format!("chunk {} cannot hold a selected cell", chunk.id))?;
     }
     let rows = check.must("read", rows_of_plan(container, source, &plan, &ranges))?;
     let fields: Vec<u16> = (0..schema.fields.len() as u16).collect();
     let want = check.must("select", sparse.select(&fields, &ranges))?;
     check.require(rows == want, || {
         let differs = rows.iter().zip(&want).find(|(a, b)| a != b);
-        format!("{} rows, want {}; first difference {differs:?}", rows.len(), want.len())
+        format!("{} rows, expected {}; first difference {differs:?}", rows.len(), want.len())
     })
 }
 
-/// Chunks that claim that all their cells count are right, and listed cells lie in their chunk's bounds.
+/// Chunks declared as whole have only current cells, and listed cells lie in the bounds of their chunk.
 ///
 /// # Errors
 /// The first violation.
@@ -190,19 +195,19 @@ pub fn whole_chunks_are_whole(format: &dyn Format, fixture: &Fixture) -> Result<
         let request = check.must("request", everything(schema, columns(schema)))?;
         let plan = check.must("plan", source.plan(&request))?;
         let whole = plan.chunks.iter().any(|chunk| chunk.whole);
-        check.require(!whole || plan.deletes.is_empty(), || "whole chunks under deletes".to_owned())?;
+        check.require(!whole || plan.deletes.is_empty(), || "whole chunks with deletes".to_owned())?;
         if schema.sparse {
             let sparse = check.must("read", Sparse::load(container.as_ref(), number))?;
             let shown: HashSet<_> = sparse.rows().iter().map(|row| (&row.coords, &row.fields)).collect();
-            for i in some_of(&mut random, plan.chunks.len(), fixture.effort.chunks) {
+            for i in random_indices(&mut random, plan.chunks.len(), fixture.effort.chunks) {
                 let chunk = &plan.chunks[i];
-                let place = format!("{}, chunk {}", check.place, chunk.id);
-                let check = check.at(&place);
+                let location = format!("{}, chunk {}", check.location, chunk.id);
+                let check = check.at(&location);
                 let rows = check.must("read", rows_of_chunk(container.as_ref(), source, chunk))?;
                 for row in &rows {
                     check.require(inside(source, chunk, &row.0), || format!("{row:?} is out of bounds"))?;
                     let visible = !chunk.whole || shown.contains(&(&row.0, &row.1));
-                    check.require(visible, || format!("claims to be whole, but {row:?} does not show"))?;
+                    check.require(visible, || format!("declared whole, but {row:?} is not in the result"))?;
                 }
             }
             return Ok(());
@@ -211,16 +216,16 @@ pub fn whole_chunks_are_whole(format: &dyn Format, fixture: &Fixture) -> Result<
         let shape = schema.shape().unwrap_or_default();
         let array = Region::from_shape(&shape);
         for chunk in plan.chunks.iter().filter(|chunk| chunk.whole) {
-            let place = format!("{}, chunk {}", check.place, chunk.id);
-            let check = check.at(&place);
-            check.require(chunk.tile.is_none(), || "claims to be whole, but is clipped".to_owned())?;
+            let location = format!("{}, chunk {}", check.location, chunk.id);
+            let check = check.at(&location);
+            check.require(chunk.tile.is_none(), || "declared whole, but is clipped".to_owned())?;
             let Some(cover) = chunk.cover.region() else { continue };
             let mut shadowed = false;
             for_each_cell(cover, |at| {
-                let place = at.iter().zip(array.shape()).fold(0, |linear, (p, n)| linear * n + p);
-                shadowed |= dense.painted().layers[place as usize] != Some(chunk.layer);
+                let index = at.iter().zip(array.shape()).fold(0, |linear, (p, n)| linear * n + p);
+                shadowed |= dense.painted().layers[index as usize] != Some(chunk.layer);
             });
-            check.require(!shadowed, || "claims to be whole, but lies under another".to_owned())?;
+            check.require(!shadowed, || "declared whole, but is overlaid by another".to_owned())?;
         }
         Ok(())
     })

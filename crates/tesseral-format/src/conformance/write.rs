@@ -1,4 +1,4 @@
-//! Writers: all of it or nothing, in any order.
+//! Checks of writers: atomic, and independent of the order of chunks.
 
 use std::sync::Arc;
 
@@ -6,40 +6,40 @@ use tesseral_core::{Coords, ErrorKind, Limits, Order, Region, Result};
 use tesseral_store::wrap::{Fault, Wrapped};
 use tesseral_store::{MemoryStore, Overwrite, Store};
 
-use super::{Check, Effort, Expected, Fixture, Violation, objects, read_suite, store_of};
+use super::{Check, Effort, Expected, Fixture, Violation, objects, read_suite, store_with};
 use crate::oracle::{Cells, chunk_stats, for_each_cell, position_in};
-use crate::testing::{Buffers, Cell, Random, random_cell, truth_cells};
+use crate::testing::{Buffers, Cell, Random, oracle_cells, random_cell};
 use crate::{ArraySpec, CreateOptions, Format, OpenOptions, Scratch, Writer};
 
-/// Arrays to be written.
+/// Arrays to write.
 #[derive(Clone, Debug)]
 pub struct WriteCase {
-    /// The arrays. Each must have cells, and one at least several chunks.
+    /// The arrays. Each must have cells, and at least one several chunks.
     pub specs: Vec<ArraySpec>,
-    /// How to create; what it says of replacing is not looked at.
+    /// Creation options; their overwrite policy is ignored.
     pub options: CreateOptions,
-    /// What random choices begin with.
+    /// The random seed.
     pub seed: u64,
-    /// Chunks in canonical order give the same bytes at every run.
+    /// Whether chunks in canonical order give the same bytes in every run.
     pub canonical: bool,
-    /// What is not committed leaves no object. Formats that commit by a last object leave the others unseen instead.
+    /// Whether uncommitted output leaves no objects. Formats that commit by a final object leave the others unreferenced instead.
     pub traceless: bool,
-    /// How much to try on what was written.
+    /// The amount of testing of the written output.
     pub effort: Effort,
 }
 
 impl WriteCase {
-    /// Arrays of a format whose bytes depend on nothing but the arrays.
+    /// A case for a format whose bytes depend only on the arrays.
     pub fn new(specs: Vec<ArraySpec>, seed: u64) -> Self {
         let options = CreateOptions::default();
         Self { specs, options, seed, canonical: true, traceless: true, effort: Effort::default() }
     }
 }
 
-/// One chunk of one array.
-type Place = (usize, Coords);
+/// A chunk: index of the array and grid coordinates.
+type ChunkKey = (usize, Coords);
 
-/// The arrays' cells: for each array and field, row-major.
+/// The cells of the arrays: for each array and field, row-major.
 struct Data<'a> {
     case: &'a WriteCase,
     cells: Vec<Vec<Vec<Cell>>>,
@@ -56,7 +56,7 @@ impl<'a> Data<'a> {
     }
 
     /// Every chunk in canonical order.
-    fn places(&self) -> Result<Vec<Place>> {
+    fn keys(&self) -> Result<Vec<ChunkKey>> {
         let mut out = Vec::new();
         for (number, spec) in self.case.specs.iter().enumerate() {
             let grid = spec.schema.grid()?;
@@ -66,7 +66,7 @@ impl<'a> Data<'a> {
     }
 
     /// Encodes and pushes one chunk.
-    fn push(&self, writer: &dyn Writer, (number, coords): &Place, scratch: &mut Scratch) -> Result<()> {
+    fn push(&self, writer: &dyn Writer, (number, coords): &ChunkKey, scratch: &mut Scratch) -> Result<()> {
         let schema = &self.case.specs[*number].schema;
         let region = schema.grid()?.region(coords);
         let array = Region::from_shape(&schema.shape().unwrap_or_default());
@@ -88,14 +88,14 @@ impl<'a> Data<'a> {
             if writer.wants_stats(*number) {
                 stats.push(chunk_stats(field, chunk.iter().map(Option::as_deref)));
             }
-            buffers.push(Buffers::of_field(field, &chunk));
+            buffers.push(Buffers::from_field(field, &chunk));
         }
         let columns: Vec<_> = buffers.iter().map(Buffers::data).collect();
         let encoded = writer.encode(*number, coords, &columns, stats, scratch)?;
         writer.push(*number, encoded)
     }
 
-    /// Begins a container with every array declared.
+    /// Creates a container and declares every array.
     fn begin(
         &self,
         format: &dyn Format,
@@ -110,18 +110,18 @@ impl<'a> Data<'a> {
         Ok(writer)
     }
 
-    /// Writes all of it in the order given, on one thread.
+    /// Writes all chunks in the given order, on one thread.
     fn write(
         &self,
         format: &dyn Format,
         store: Arc<dyn Store>,
         overwrite: Overwrite,
-        places: &[Place],
+        keys: &[ChunkKey],
     ) -> Result<()> {
         let writer = self.begin(format, store, overwrite)?;
         let mut scratch = Scratch::default();
-        for place in places {
-            self.push(writer.as_ref(), place, &mut scratch)?;
+        for key in keys {
+            self.push(writer.as_ref(), key, &mut scratch)?;
         }
         writer.commit()
     }
@@ -130,7 +130,7 @@ impl<'a> Data<'a> {
         let mut out = Vec::new();
         for (array, (spec, fields)) in self.case.specs.iter().zip(&self.cells).enumerate() {
             for (i, (field, cells)) in spec.schema.fields.iter().zip(fields).enumerate() {
-                let cells: Cells = truth_cells(field, cells.clone());
+                let cells: Cells = oracle_cells(field, cells.clone());
                 out.push(Expected::Dense { array, field: i as u16, cells });
             }
         }
@@ -138,7 +138,7 @@ impl<'a> Data<'a> {
     }
 }
 
-/// Every check of writing.
+/// All checks of writing.
 ///
 /// # Errors
 /// The first violation.
@@ -146,11 +146,11 @@ pub fn write_suite(format: &dyn Format, case: &WriteCase) -> Result<(), Violatio
     let check = Check::new("write_suite", case.seed);
     let mut random = Random::new(case.seed);
     let data = Data::new(case, &mut random);
-    let places = check.must("grid", data.places())?;
-    let bytes = any_order(&check, format, &data, &places, &mut random)?;
-    refusals(&check, format, &data, &places)?;
-    replacing(&check, format, &data, &places, &bytes)?;
-    faults(&check, format, &data, &places)
+    let keys = check.must("grid", data.keys())?;
+    let bytes = any_order(&check, format, &data, &keys, &mut random)?;
+    rejections(&check, format, &data, &keys)?;
+    replacing(&check, format, &data, &keys, &bytes)?;
+    faults(&check, format, &data, &keys)
 }
 
 fn memory() -> Arc<MemoryStore> {
@@ -169,26 +169,26 @@ fn reads_back(
     read_suite(format, &fixture).or_else(|v| check.fail(v))
 }
 
-/// Canonical, shuffled and threaded pushes write the same cells. Gives the canonical objects.
+/// Canonical, shuffled and threaded pushes write the same cells. Returns the canonical objects.
 fn any_order(
     check: &Check<'_>,
     format: &dyn Format,
     data: &Data<'_>,
-    places: &[Place],
+    keys: &[ChunkKey],
     random: &mut Random,
 ) -> Result<Vec<(String, Vec<u8>)>, Violation> {
     let check = check.at(&"any order of chunks");
     let written = memory();
     let before: Arc<dyn Store> = written.clone();
-    check.must("write", data.write(format, before, Overwrite::Refuse, places))?;
+    check.must("write", data.write(format, before, Overwrite::Refuse, keys))?;
     reads_back(&check, format, written.clone(), data)?;
     let bytes = check.must("list", objects(written.as_ref()))?;
     let again = memory();
-    check.must("write", data.write(format, again.clone(), Overwrite::Refuse, places))?;
+    check.must("write", data.write(format, again.clone(), Overwrite::Refuse, keys))?;
     let same = check.must("list", objects(again.as_ref()))? == bytes;
-    check.require(same || !data.case.canonical, || "canonical order gave other bytes".to_owned())?;
+    check.require(same || !data.case.canonical, || "bytes differ in canonical order".to_owned())?;
 
-    let mut shuffled = places.to_vec();
+    let mut shuffled = keys.to_vec();
     random.shuffle(&mut shuffled);
     let store = memory();
     check.must("write", data.write(format, store.clone(), Overwrite::Refuse, &shuffled))?;
@@ -198,8 +198,8 @@ fn any_order(
     let writer = check.must("begin", data.begin(format, store.clone(), Overwrite::Refuse))?;
     let push = |part: usize| {
         let mut scratch = Scratch::default();
-        let mine = shuffled.iter().skip(part).step_by(3);
-        mine.map(|place| data.push(writer.as_ref(), place, &mut scratch)).collect::<Result<Vec<_>>>()
+        let share = shuffled.iter().skip(part).step_by(3);
+        share.map(|key| data.push(writer.as_ref(), key, &mut scratch)).collect::<Result<Vec<_>>>()
     };
     let push = &push;
     let outcomes = std::thread::scope(|scope| {
@@ -215,8 +215,8 @@ fn any_order(
     Ok(bytes)
 }
 
-/// Nothing of an unfinished container shows.
-fn nothing(
+/// An uncommitted container is not visible.
+fn not_visible(
     check: &Check<'_>,
     format: &dyn Format,
     case: &WriteCase,
@@ -224,18 +224,18 @@ fn nothing(
 ) -> Result<(), Violation> {
     let left = objects(store.as_ref()).unwrap_or_default();
     let names: Vec<_> = left.iter().map(|(name, _)| name).collect();
-    check.require(left.is_empty() || !case.traceless, || format!("left {names:?} behind"))?;
+    check.require(left.is_empty() || !case.traceless, || format!("left objects {names:?}"))?;
     let opened =
         format.open(store.clone(), &OpenOptions { limits: Limits::default(), ..OpenOptions::default() });
-    check.require(opened.is_err(), || "what was never committed can be opened".to_owned())
+    check.require(opened.is_err(), || "uncommitted output can be opened".to_owned())
 }
 
-/// Chunks twice, chunks that are not, commits without all chunks, writers that are dropped.
-fn refusals(
+/// Duplicate chunks, chunks outside the grid, commits with missing chunks, dropped writers.
+fn rejections(
     check: &Check<'_>,
     format: &dyn Format,
     data: &Data<'_>,
-    places: &[Place],
+    keys: &[ChunkKey],
 ) -> Result<(), Violation> {
     let invalid = |result: &Result<()>| {
         result.as_ref().is_err_and(|e| matches!(e.kind(), ErrorKind::InvalidRequest { .. }))
@@ -243,28 +243,28 @@ fn refusals(
     let mut scratch = Scratch::default();
     let store = memory();
     {
-        let check = check.at(&"a chunk twice");
+        let check = check.at(&"duplicate chunk");
         let writer = check.must("begin", data.begin(format, store.clone(), Overwrite::Refuse))?;
-        for place in places {
-            check.must("push", data.push(writer.as_ref(), place, &mut scratch))?;
+        for key in keys {
+            check.must("push", data.push(writer.as_ref(), key, &mut scratch))?;
         }
-        for place in places {
-            let twice = data.push(writer.as_ref(), place, &mut scratch);
-            check.require(invalid(&twice), || format!("{place:?}: {twice:?}"))?;
+        for key in keys {
+            let twice = data.push(writer.as_ref(), key, &mut scratch);
+            check.require(invalid(&twice), || format!("{key:?}: {twice:?}"))?;
         }
         drop(writer);
-        nothing(&check.at(&"a writer dropped with every chunk"), format, data.case, &store)?;
+        not_visible(&check.at(&"writer dropped with every chunk"), format, data.case, &store)?;
     }
-    for (i, place) in places.iter().enumerate().filter(|(i, _)| *i < 8 || i + 1 == places.len()) {
-        let place = format!("commit without chunk {place:?}");
-        let check = check.at(&place);
-        let mut fewer = places.to_vec();
+    for (i, key) in keys.iter().enumerate().filter(|(i, _)| *i < 8 || i + 1 == keys.len()) {
+        let location = format!("commit without chunk {key:?}");
+        let check = check.at(&location);
+        let mut fewer = keys.to_vec();
         fewer.remove(i);
         let outcome = data.write(format, store.clone(), Overwrite::Refuse, &fewer);
         check.require(invalid(&outcome), || format!("{outcome:?}"))?;
-        nothing(&check, format, data.case, &store)?;
+        not_visible(&check, format, data.case, &store)?;
     }
-    let check = check.at(&"a chunk outside the grid");
+    let check = check.at(&"chunk outside the grid");
     let writer = check.must("begin", data.begin(format, store.clone(), Overwrite::Refuse))?;
     for (number, spec) in data.case.specs.iter().enumerate() {
         let grid = check.must("grid", spec.schema.grid())?;
@@ -274,34 +274,34 @@ fn refusals(
             let outside = check.guarded("push", || {
                 data.push(writer.as_ref(), &(number, coords.clone()), &mut Scratch::default())
             })?;
-            check.require(outside.is_err(), || format!("{coords:?} was taken"))?;
+            check.require(outside.is_err(), || format!("{coords:?} was accepted"))?;
         }
     }
     drop(writer);
-    nothing(&check, format, data.case, &store)
+    not_visible(&check, format, data.case, &store)
 }
 
-/// What is there stays until the new one is whole, and gives way only where that is allowed.
+/// Existing output remains until the new output is complete, and is replaced only where allowed.
 fn replacing(
     check: &Check<'_>,
     format: &dyn Format,
     data: &Data<'_>,
-    places: &[Place],
+    keys: &[ChunkKey],
     bytes: &[(String, Vec<u8>)],
 ) -> Result<(), Violation> {
-    let check = check.at(&"an existing output");
-    let store = store_of("written", bytes);
-    let refused = data.write(format, store.clone(), Overwrite::Refuse, places);
-    check.require(refused.is_err(), || "was replaced without leave".to_owned())?;
+    let check = check.at(&"existing output");
+    let store = store_with("written", bytes);
+    let refused = data.write(format, store.clone(), Overwrite::Refuse, keys);
+    check.require(refused.is_err(), || "was replaced without permission".to_owned())?;
     let unchanged = |when: &str| {
         let now = check.must("list", objects(store.as_ref()))?;
         check.require(now == bytes, || format!("changed {when}"))
     };
-    unchanged("by a refused writer")?;
+    unchanged("by a rejected writer")?;
     let writer = check.must("begin", data.begin(format, store.clone(), Overwrite::Replace))?;
     let mut scratch = Scratch::default();
-    for place in places {
-        check.must("push", data.push(writer.as_ref(), place, &mut scratch))?;
+    for key in keys {
+        check.must("push", data.push(writer.as_ref(), key, &mut scratch))?;
     }
     if data.case.traceless {
         unchanged("before the commit")?;
@@ -310,26 +310,26 @@ fn replacing(
     reads_back(&check, format, store.clone(), data)
 }
 
-/// Whichever call to the store fails: either the container is whole, or nothing of it shows.
+/// Whichever store call fails: the container is either complete or not visible.
 fn faults(
     check: &Check<'_>,
     format: &dyn Format,
     data: &Data<'_>,
-    places: &[Place],
+    keys: &[ChunkKey],
 ) -> Result<(), Violation> {
     for call in 0.. {
-        let place = format!("call {call} to the store fails");
-        let check = check.at(&place);
+        let location = format!("store call {call} fails");
+        let check = check.at(&location);
         let inner = memory();
         let fault = Arc::new(Fault::at(call));
         let store: Arc<dyn Store> = Arc::new(Wrapped::new(inner.clone(), Arc::clone(&fault)));
-        let outcome = check.guarded("write", || data.write(format, store, Overwrite::Refuse, places))?;
+        let outcome = check.guarded("write", || data.write(format, store, Overwrite::Refuse, keys))?;
         let reached = fault.calls() > call;
         match outcome {
             Ok(()) if !reached => return Ok(()),
-            Ok(()) => return check.fail("the failure went unnoticed"),
-            Err(e) if !reached => return check.fail(format!("fails without a fault: {e}")),
-            Err(_) => nothing(&check, format, data.case, &inner)?,
+            Ok(()) => return check.fail("the failure was not reported"),
+            Err(e) if !reached => return check.fail(format!("failed without a fault: {e}")),
+            Err(_) => not_visible(&check, format, data.case, &inner)?,
         }
     }
     Ok(())

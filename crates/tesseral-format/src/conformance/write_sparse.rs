@@ -1,4 +1,4 @@
-//! Writers of sparse arrays: cells in the order of their keys, chunks in any order, all of it or nothing.
+//! Checks of sparse writers: cells in key order, chunks in any order, atomic.
 
 use std::sync::Arc;
 
@@ -12,18 +12,18 @@ use crate::oracle::Row;
 use crate::testing::{Buffers, Cell, Random};
 use crate::{ArraySpec, CreateOptions, Format, OpenOptions, Scratch, Writer};
 
-/// A sparse array to be written.
+/// A sparse array to write.
 #[derive(Clone, Debug)]
 pub struct SparseCase {
-    /// What it is.
+    /// The array.
     pub spec: ArraySpec,
-    /// Its cells, sorted as a read gives them; several chunks of them, no two at one position.
+    /// Its cells, sorted as a read returns them; several chunks, without duplicate positions.
     pub rows: Vec<Row>,
-    /// How to create.
+    /// Creation options.
     pub options: CreateOptions,
-    /// What random choices begin with.
+    /// The random seed.
     pub seed: u64,
-    /// How much to try on what was written.
+    /// The amount of testing of the written output.
     pub effort: Effort,
 }
 
@@ -44,12 +44,12 @@ impl SparseCase {
         });
         let fields = schema.fields.iter().enumerate().map(|(f, field)| {
             let cells: Vec<Cell> = rows.clone().map(|row| row.fields[f].clone()).collect();
-            Buffers::of_field(field, &cells)
+            Buffers::from_field(field, &cells)
         });
         dims.chain(fields).collect()
     }
 
-    /// The chunks that the cells make up, in order, whatever order they come in.
+    /// The chunks of the cells, in order, whatever the order of the input.
     fn chunks(&self, writer: &dyn Writer, rows: &[Row]) -> Result<Vec<Vec<Buffers>>> {
         let columns = self.columns(rows.iter());
         let data: Vec<_> = columns.iter().map(Buffers::data).collect();
@@ -67,7 +67,7 @@ impl SparseCase {
         writer.push(0, encoded)
     }
 
-    /// Writes the cells in the order given, their chunks in a random one; leaves out the chunk `without`.
+    /// Writes the cells in the given order, their chunks in random order, without the chunk `without`.
     fn write(
         &self,
         format: &dyn Format,
@@ -92,7 +92,7 @@ fn memory() -> Arc<MemoryStore> {
     Arc::new(MemoryStore::new("written"))
 }
 
-/// Every check of writing a sparse array.
+/// All checks of writing a sparse array.
 ///
 /// # Errors
 /// The first violation.
@@ -106,7 +106,7 @@ pub fn sparse_write_suite(format: &dyn Format, case: &SparseCase) -> Result<(), 
         check.must("write", case.write(format, store.clone(), &rows, &mut random, None))?;
         reads_back(&check, format, case, store)?;
     }
-    refusals(&check, format, case, &mut random)?;
+    rejections(&check, format, case, &mut random)?;
     faults(&check, format, case, &mut random)
 }
 
@@ -122,8 +122,8 @@ fn reads_back(
     read_suite(format, &fixture).or_else(|v| check.fail(v))
 }
 
-/// Chunks twice, commits without all chunks, columns that are missing, writers that are dropped.
-fn refusals(
+/// Duplicate chunks, commits with missing chunks, missing columns, dropped writers.
+fn rejections(
     check: &Check<'_>,
     format: &dyn Format,
     case: &SparseCase,
@@ -135,31 +135,31 @@ fn refusals(
     let store = memory();
     let writer = check.must("begin", case.begin(format, store.clone()))?;
     let chunks = check.must("keys", case.chunks(writer.as_ref(), &case.rows))?;
-    check.require(chunks.len() > 1, || "the cells make one chunk".to_owned())?;
+    check.require(chunks.len() > 1, || "the cells form one chunk".to_owned())?;
     let mut scratch = Scratch::default();
     check.must("push", SparseCase::push(writer.as_ref(), 0, &chunks[0], &mut scratch))?;
     let twice = SparseCase::push(writer.as_ref(), 0, &chunks[0], &mut scratch);
-    check.at(&"a chunk twice").require(invalid(&twice), || format!("{twice:?}"))?;
+    check.at(&"duplicate chunk").require(invalid(&twice), || format!("{twice:?}"))?;
     let data: Vec<_> = chunks[0].iter().skip(1).map(Buffers::data).collect();
     let fewer = check.guarded("keys", || writer.cell_keys(0, &data).map(|_| ()))?;
-    check.at(&"a column less").require(invalid(&fewer), || format!("{fewer:?}"))?;
+    check.at(&"missing column").require(invalid(&fewer), || format!("{fewer:?}"))?;
     drop(writer);
-    unread(&check.at(&"a writer that was dropped"), format, &store)?;
+    not_visible(&check.at(&"dropped writer"), format, &store)?;
     for without in 0..chunks.len() - 1 {
         let store = memory();
         let outcome = case.write(format, store.clone(), &case.rows, random, Some(without));
-        check.at(&"a commit without a chunk").require(invalid(&outcome), || format!("{outcome:?}"))?;
-        unread(&check.at(&"a commit without a chunk"), format, &store)?;
+        check.at(&"commit without a chunk").require(invalid(&outcome), || format!("{outcome:?}"))?;
+        not_visible(&check.at(&"commit without a chunk"), format, &store)?;
     }
     Ok(())
 }
 
-fn unread(check: &Check<'_>, format: &dyn Format, store: &Arc<MemoryStore>) -> Result<(), Violation> {
+fn not_visible(check: &Check<'_>, format: &dyn Format, store: &Arc<MemoryStore>) -> Result<(), Violation> {
     let opened = format.open(store.clone(), &OpenOptions::default());
-    check.require(opened.is_err(), || "what was never committed can be opened".to_owned())
+    check.require(opened.is_err(), || "uncommitted output can be opened".to_owned())
 }
 
-/// Whichever call to the store fails: the array is whole, or it is not there.
+/// Whichever store call fails: the array is either complete or not visible.
 fn faults(
     check: &Check<'_>,
     format: &dyn Format,
@@ -167,8 +167,8 @@ fn faults(
     random: &mut Random,
 ) -> Result<(), Violation> {
     for call in 0.. {
-        let place = format!("call {call} to the store fails");
-        let check = check.at(&place);
+        let location = format!("store call {call} fails");
+        let check = check.at(&location);
         let inner = memory();
         let fault = Arc::new(Fault::at(call));
         let store: Arc<dyn Store> = Arc::new(Wrapped::new(inner.clone(), Arc::clone(&fault)));
@@ -176,7 +176,7 @@ fn faults(
         let reached = fault.calls() > call;
         match outcome {
             Ok(()) if !reached => return Ok(()),
-            Ok(()) => return check.fail("the failure went unnoticed"),
+            Ok(()) => return check.fail("the failure was not reported"),
             Err(_) if format.open(inner.clone(), &OpenOptions::default()).is_ok() => {
                 reads_back(&check, format, case, inner)?;
             }

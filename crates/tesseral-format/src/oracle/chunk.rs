@@ -1,4 +1,4 @@
-//! One column of one chunk, decoded.
+//! Decoding one column of a chunk.
 
 use std::ops::Range;
 
@@ -9,17 +9,17 @@ use tesseral_store::{Store, StoreExt};
 
 use crate::{ArraySource, Column, ColumnMut, PlannedChunk, Scratch};
 
-/// Bytes of one column of one chunk that the oracle is ready to hold.
+/// Maximum decoded bytes of a column of a chunk.
 const LIMIT: u64 = 1 << 30;
 
-/// What the cells of a column are made of.
+/// The layout of the cells of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ColumnLayout {
     /// The dtype of one element.
     pub dtype: DType,
-    /// Bytes of a cell, `None` for any number. A bitmask's cells count one byte each once unpacked.
+    /// Bytes per cell, `None` for variable-length cells. Unpacked bitmask cells take one byte each.
     pub size: Option<usize>,
-    /// Whether cells share bytes, eight to each.
+    /// Whether cells are packed bits.
     pub bits: bool,
     /// Whether cells can be null.
     pub nullable: bool,
@@ -29,9 +29,9 @@ impl ColumnLayout {
     /// The layout of a column.
     ///
     /// # Errors
-    /// `InvalidRequest` for a column that the schema does not have.
-    pub fn of(schema: &ArraySchema, column: Column) -> Result<Self> {
-        let missing = || Error::invalid(format!("there is no {column:?}")).in_array(&schema.name);
+    /// `InvalidRequest` for a column that is not in the schema.
+    pub fn new(schema: &ArraySchema, column: Column) -> Result<Self> {
+        let missing = || Error::invalid(format!("unknown column {column:?}")).in_array(&schema.name);
         match column {
             Column::Field(i) => {
                 let field = schema.fields.get(usize::from(i)).ok_or_else(missing)?;
@@ -50,13 +50,13 @@ impl ColumnLayout {
         }
     }
 
-    /// Bytes that `cells` cells of one size take in a decoder's buffer.
+    /// Bytes that `cells` fixed-size cells take in a decoder's buffer.
     pub fn bytes(&self, cells: u64) -> Option<u64> {
         if self.bits { Some(cells.div_ceil(8)) } else { cells.checked_mul(self.size? as u64) }
     }
 }
 
-/// Cells of one column of one chunk, in the schema's cell order.
+/// The decoded cells of one column of a chunk, in the schema's cell order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Decoded {
     size: Option<usize>,
@@ -66,7 +66,7 @@ pub struct Decoded {
 }
 
 impl Decoded {
-    /// Bytes of a cell, whether null or not.
+    /// The bytes of a cell, whether null or not.
     pub fn raw(&self, i: u64) -> &[u8] {
         let i = i as usize;
         match self.size {
@@ -78,7 +78,7 @@ impl Decoded {
         }
     }
 
-    /// Whether a cell is not null.
+    /// Whether a cell is valid.
     pub fn is_valid(&self, i: u64) -> bool {
         self.validity.as_ref().is_none_or(|v| v[i as usize] != 0)
     }
@@ -89,12 +89,12 @@ impl Decoded {
     }
 }
 
-/// What buffers hold before a decoder fills them.
+/// The content of buffers before decoding.
 #[derive(Clone, Copy, Debug)]
 pub struct Prefill {
     /// Every byte.
     pub byte: u8,
-    /// Cells of any length that are already in the vectors.
+    /// Variable-length cells that are already in the vectors.
     pub cells: usize,
 }
 
@@ -104,7 +104,7 @@ impl Default for Prefill {
     }
 }
 
-/// The stored bytes of one column of one chunk.
+/// Reads the stored bytes of one column of a chunk.
 ///
 /// # Errors
 /// As [`Store::read_many`].
@@ -122,11 +122,11 @@ pub fn fetch(
     Ok(parts)
 }
 
-/// Decodes a run of cells from stored bytes and checks that the decoder kept to the buffers' contract.
+/// Decodes a range of cells from stored bytes and checks that the decoder respects the buffer contract.
 ///
 /// # Errors
-/// Whatever the decoder says; `Limit` for runs beyond what the oracle holds; `InvalidRequest` when the decoder broke the
-/// contract of [`ColumnMut`].
+/// Errors of the decoder; `Limit` for ranges beyond the oracle's limit; `InvalidRequest` when the decoder violates the contract of
+/// [`ColumnMut`].
 pub fn decode_parts(
     source: &dyn ArraySource,
     chunk: &PlannedChunk,
@@ -135,14 +135,14 @@ pub fn decode_parts(
     run: Range<u64>,
     prefill: Prefill,
 ) -> Result<Decoded> {
-    let layout = ColumnLayout::of(source.schema(), column)?;
+    let layout = ColumnLayout::new(source.schema(), column)?;
     let cells = run.end.saturating_sub(run.start);
     let bytes = layout.bytes(cells).unwrap_or(cells);
     Limits { chunk_bytes: LIMIT, ..Limits::default() }.check_chunk(bytes.max(cells))?;
     let cells = cells as usize;
     let mut validity = layout.nullable.then(|| vec![prefill.byte; cells]);
     let mut scratch = Scratch::default();
-    let broken = |what: &str| Error::invalid(format!("a decoder broke its contract: {what}"));
+    let violation = |what: &str| Error::invalid(format!("the decoder violated its contract: {what}"));
     if layout.size.is_some() {
         let mut values = vec![prefill.byte; bytes as usize];
         let out = ColumnMut::Fixed { values: &mut values, validity: validity.as_deref_mut() };
@@ -150,7 +150,7 @@ pub fn decode_parts(
         if layout.bits {
             values = (0..cells).map(|i| values[i / 8] >> (7 - i % 8) & 1).collect();
         }
-        check_validity(validity.as_deref()).ok_or_else(|| broken("validity beside 0 and 1"))?;
+        check_validity(validity.as_deref()).ok_or_else(|| violation("validity other than 0 and 1"))?;
         return Ok(Decoded { size: layout.size, values, ends: Vec::new(), validity });
     }
     let held = vec![prefill.byte; prefill.cells * 3];
@@ -158,25 +158,25 @@ pub fn decode_parts(
     let mut offsets: Vec<u64> = (1..=prefill.cells as u64).map(|i| i * 3).collect();
     let out = ColumnMut::Var { offsets: &mut offsets, data: &mut data, validity: validity.as_deref_mut() };
     source.decode(chunk, column, parts, run, out, &mut scratch)?;
-    check_validity(validity.as_deref()).ok_or_else(|| broken("validity beside 0 and 1"))?;
+    check_validity(validity.as_deref()).ok_or_else(|| violation("validity other than 0 and 1"))?;
     if offsets.len() != prefill.cells + cells {
-        return Err(broken("another number of offsets than cells"));
+        return Err(violation("number of offsets does not match the cells"));
     }
     if !data.starts_with(&held)
         || !offsets.iter().take(prefill.cells).copied().eq((1..).map(|i| i * 3).take(prefill.cells))
     {
-        return Err(broken("changed what was there before"));
+        return Err(violation("changed existing content"));
     }
     let base = held.len() as u64;
     let mut last = base;
     for end in &offsets[prefill.cells..] {
         if *end < last {
-            return Err(broken("offsets that go back"));
+            return Err(violation("decreasing offsets"));
         }
         last = *end;
     }
     if last != data.len() as u64 {
-        return Err(broken("offsets that do not end where the data does"));
+        return Err(violation("last offset does not match the data length"));
     }
     let ends = offsets[prefill.cells..].iter().map(|end| end - base).collect();
     Ok(Decoded { size: None, values: data.split_off(held.len()), ends, validity })

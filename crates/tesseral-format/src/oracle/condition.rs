@@ -1,4 +1,4 @@
-//! Whether a cell meets a condition.
+//! Evaluation of conditions.
 
 use std::cmp::Ordering;
 
@@ -17,7 +17,7 @@ fn value(schema: &ArraySchema, row: &Row, name: &str) -> Result<Option<Scalar>> 
     scalar(schema.dims[i].dtype, &row.coords[i]).map(Some)
 }
 
-/// Whether a row that holds every field meets a condition.
+/// Whether a row with all fields meets a condition.
 pub(super) fn meets(condition: &Condition, schema: &ArraySchema, row: &Row) -> Result<bool> {
     Ok(match condition {
         Condition::And(parts) => {

@@ -1,4 +1,4 @@
-//! Dense arrays: paint chunk after chunk, the lower layers first.
+//! Dense arrays: chunks are copied in sequence, lower layers first.
 
 use std::sync::Arc;
 
@@ -8,10 +8,10 @@ use super::Cells;
 use super::chunk::{ColumnLayout, Prefill, decode_parts, fetch};
 use crate::{ArraySource, ChunkPlan, Column, Container, Request};
 
-/// Cells that the oracle is ready to hold.
+/// Maximum number of cells.
 const LIMIT: u64 = 1 << 26;
 
-/// Calls `f` with every position of a box, the last dimension fastest.
+/// Calls `f` with every position of a region, the last dimension fastest.
 pub fn for_each_cell(region: &Region, mut f: impl FnMut(&[u64])) {
     if region.is_empty() {
         return;
@@ -34,7 +34,7 @@ pub fn for_each_cell(region: &Region, mut f: impl FnMut(&[u64])) {
     }
 }
 
-/// Where a position comes among the cells of a box.
+/// The index of a position among the cells of a region.
 ///
 /// # Errors
 /// `Unsupported` for Hilbert order, which no dense array has.
@@ -47,7 +47,7 @@ pub fn position_in(region: &Region, order: Order, at: &[u64]) -> Result<u64> {
     }
 }
 
-/// Where a position comes in the result of a selection; `None` when it is not selected.
+/// The index of a position in the result of a selection; `None` when it is not selected.
 fn position_of(selection: &Selection, at: &[u64]) -> Option<u64> {
     selection.slices().iter().zip(at).try_fold(0, |linear, (slice, &p)| {
         let inside = p >= slice.start && p < slice.end && (p - slice.start) % slice.step == 0;
@@ -55,18 +55,18 @@ fn position_of(selection: &Selection, at: &[u64]) -> Option<u64> {
     })
 }
 
-/// Cells of a selection, and how often each was painted.
+/// Cells of a selection, and how often each was covered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Painted {
     layout: ColumnLayout,
     values: Vec<u8>,
     var: Vec<Vec<u8>>,
     valid: Vec<u8>,
-    /// For each cell, the number of chunks whose cover holds it.
+    /// For each cell, the number of chunks that cover it.
     pub covers: Vec<u32>,
-    /// For each cell, the layer it came from.
+    /// For each cell, the layer of its value.
     pub layers: Vec<Option<u32>>,
-    /// Whether two chunks of one layer held the same cell, which leaves open which of them wins.
+    /// Whether two chunks of the same layer cover the same cell, which makes the winner ambiguous.
     pub tied: bool,
 }
 
@@ -101,27 +101,27 @@ impl Painted {
         self.layers[i] = Some(layer);
     }
 
-    /// The cells at these places, in this order.
-    fn take(&self, places: &[u64]) -> Cells {
+    /// The cells at these indices, in this order.
+    fn gather(&self, indices: &[u64]) -> Cells {
         let valid = |&i: &u64| self.valid[i as usize];
         let Some(size) = self.layout.size else {
             let cell = |i: &u64| (valid(i) != 0).then(|| self.var[*i as usize].clone());
-            return Cells::Var(places.iter().map(cell).collect());
+            return Cells::Var(indices.iter().map(cell).collect());
         };
-        let mut values: Vec<u8> = Vec::with_capacity(places.len() * size);
-        for &i in places {
+        let mut values: Vec<u8> = Vec::with_capacity(indices.len() * size);
+        for &i in indices {
             values.extend(&self.values[i as usize * size..(i as usize + 1) * size]);
         }
         if self.layout.bits {
             values = values.chunks(8).map(pack).collect();
         }
-        let validity = self.layout.nullable.then(|| places.iter().map(valid).collect());
+        let validity = self.layout.nullable.then(|| indices.iter().map(valid).collect());
         Cells::Fixed { values, validity }.normalized()
     }
 
     /// All cells.
     pub fn cells(&self) -> Cells {
-        self.take(&(0..self.covers.len() as u64).collect::<Vec<_>>())
+        self.gather(&(0..self.covers.len() as u64).collect::<Vec<_>>())
     }
 }
 
@@ -129,7 +129,7 @@ fn pack(bits: &[u8]) -> u8 {
     bits.iter().enumerate().fold(0, |byte, (i, bit)| byte | bit << (7 - i))
 }
 
-/// Little-endian numbers in this machine's byte order.
+/// Converts little-endian numbers to native byte order.
 fn native(word: usize, bytes: &[u8]) -> Vec<u8> {
     let mut out = bytes.to_vec();
     if cfg!(target_endian = "big") {
@@ -138,10 +138,10 @@ fn native(word: usize, bytes: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Paints what a plan holds of a selection.
+/// Copies the selected cells of a plan.
 ///
 /// # Errors
-/// Whatever reading and decoding meets; `InvalidRequest` for chunks that are not dense; `Limit`.
+/// Errors of reading and decoding; `InvalidRequest` for chunks that are not dense; `Limit`.
 pub fn paint(
     container: &dyn Container,
     source: &dyn ArraySource,
@@ -151,7 +151,7 @@ pub fn paint(
 ) -> Result<Painted> {
     let schema = source.schema();
     let column = Column::Field(field);
-    let layout = ColumnLayout::of(schema, column)?;
+    let layout = ColumnLayout::new(schema, column)?;
     let cells = selection.cells().filter(|&n| n <= LIMIT);
     let cells = cells.ok_or_else(|| Error::limit("cells for the oracle", u64::MAX, LIMIT))?;
     let mut painted = Painted::new(layout, &schema.fields[usize::from(field)], cells as usize);
@@ -162,7 +162,7 @@ pub fn paint(
     chunks.sort_by_key(|chunk| chunk.layer);
     for chunk in chunks {
         let (Some(cover), Some(tile)) = (chunk.cover.region(), chunk.tile_region()) else {
-            return Err(Error::invalid("a dense array was planned with listed cells"));
+            return Err(Error::invalid("the plan of a dense array contains listed cells"));
         };
         if !tile.contains(cover) || tile.cells() != Some(chunk.cells) {
             return Err(Error::invalid(format!(
@@ -187,7 +187,7 @@ pub fn paint(
     Ok(painted)
 }
 
-/// One field of a whole dense array.
+/// A field of a complete dense array.
 #[derive(Clone, Debug)]
 pub struct Dense {
     source: Arc<dyn ArraySource>,
@@ -197,10 +197,10 @@ pub struct Dense {
 }
 
 impl Dense {
-    /// Plans, reads and paints all of it.
+    /// Plans, reads and copies the field.
     ///
     /// # Errors
-    /// Whatever planning, reading and decoding meets; `InvalidRequest` for arrays without positions.
+    /// Errors of planning, reading and decoding; `InvalidRequest` for arrays without positions.
     pub fn load(container: &dyn Container, array: usize, field: u16) -> Result<Self> {
         let source = container.array(array)?;
         let shape = source.schema().shape().filter(|_| !source.schema().sparse);
@@ -221,30 +221,30 @@ impl Dense {
         &self.painted
     }
 
-    /// Where each selected cell lies in the whole array, row-major over the selection.
+    /// The row-major index in the array of each selected cell, in selection order.
     ///
     /// # Errors
-    /// `InvalidRequest` when the selection does not fit the array.
-    pub fn places(&self, selection: &Selection) -> Result<Vec<u64>> {
+    /// `InvalidRequest` when the selection does not match the array.
+    pub fn indices(&self, selection: &Selection) -> Result<Vec<u64>> {
         let selection = Selection::new(selection.slices().iter().copied(), &self.region.shape())?;
-        let mut places = Vec::new();
+        let mut indices = Vec::new();
         let mut failed = None;
         for_each_cell(&Region::from_shape(&selection.shape()), |at| {
             let slices = selection.slices().iter().zip(at);
             let at: Coords = slices.map(|(slice, i)| slice.start + i * slice.step).collect();
             match position_in(&self.region, Order::RowMajor, &at) {
-                Ok(i) => places.push(i),
+                Ok(i) => indices.push(i),
                 Err(e) => failed = Some(e),
             }
         });
-        failed.map_or(Ok(places), Err)
+        failed.map_or(Ok(indices), Err)
     }
 
     /// The selected cells, row-major over the selection.
     ///
     /// # Errors
-    /// `InvalidRequest` when the selection does not fit the array.
+    /// `InvalidRequest` when the selection does not match the array.
     pub fn select(&self, selection: &Selection) -> Result<Cells> {
-        Ok(self.painted.take(&self.places(selection)?))
+        Ok(self.painted.gather(&self.indices(selection)?))
     }
 }

@@ -1,13 +1,13 @@
-//! The naive truth: what an array holds, found with the traits alone and nothing clever.
+//! The naive oracle: the content of an array, determined with the traits alone.
 //!
-//! Everything is planned, every chunk decoded one after the other, cells painted one by one with plain loops. Slow, and
-//! short enough to believe; the engine and the formats are compared with it.
+//! Everything is planned, chunks are decoded in sequence, and cells are copied one by one with plain loops. The oracle is slow and
+//! simple; the engine and the formats are compared with it.
 //!
-//! - *Null cells* come out as zero bytes (cells of one size) or as `None`.
-//! - *Uncovered cells* of dense arrays hold the field's fill, repeated to the size of a cell, or zeros without one; in nullable
+//! - *Null cells* are zero bytes (fixed-size cells) or `None`.
+//! - *Unwritten cells* of dense arrays hold the fill value, repeated to the size of a cell, or zeros without one; in nullable
 //!   fields they are null.
-//! - *Duplicates* of sparse arrays that allow none: the highest layer wins, then the latest timestamp where a chunk keeps
-//!   timestamps, then the cell stored last. The loser is gone even where a stored delete removes the winner.
+//! - *Duplicates* in sparse arrays that do not allow them: the highest layer wins, then the latest timestamp where a chunk has
+//!   timestamps, then the cell stored last. The other cells are dropped even where a stored delete removes the winner.
 
 mod chunk;
 mod condition;
@@ -24,22 +24,22 @@ use tesseral_core::{Result, Selection};
 
 use crate::{Container, CoordinateRanges};
 
-/// Cells of one field, in order.
+/// Cells of a field, in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Cells {
-    /// Of one size.
+    /// Fixed-size cells.
     Fixed {
-        /// Native-endian cells back to back; bitmasks packed from the most significant bit.
+        /// Contiguous native-endian cells; bitmasks packed most significant bit first.
         values: Vec<u8>,
         /// One byte per cell, 1 valid, 0 null; present exactly when the field is nullable.
         validity: Option<Vec<u8>>,
     },
-    /// Of any length; `None` is null.
+    /// Variable-length cells; `None` is null.
     Var(Vec<Option<Vec<u8>>>),
 }
 
 impl Cells {
-    /// The same cells with zero bytes under every null, so that what is stored there makes no difference.
+    /// The same cells with zero bytes for nulls, so that bytes stored under nulls do not matter.
     #[must_use]
     pub fn normalized(mut self) -> Self {
         if let Self::Fixed { values, validity: Some(validity) } = &mut self {
@@ -53,7 +53,7 @@ impl Cells {
         self
     }
 
-    /// Each cell, `None` where null. `size` is the size of a cell, for cells of one size.
+    /// Each cell, `None` where null. `size` is the size of fixed-size cells.
     pub fn iter(&self, size: usize) -> Box<dyn Iterator<Item = Option<&[u8]>> + '_> {
         match self {
             Self::Fixed { values, validity } => Box::new(
@@ -70,7 +70,7 @@ impl Cells {
 /// One field of a dense selection, row-major over the selection.
 ///
 /// # Errors
-/// Whatever planning, reading and decoding meets.
+/// Errors of planning, reading and decoding.
 pub fn read_dense(
     container: &dyn Container,
     array: usize,
@@ -81,10 +81,10 @@ pub fn read_dense(
 }
 
 /// Fields of the cells of a sparse array whose coordinates lie in the ranges, sorted by the dimensions in order (numbers
-/// numerically, text bytewise), ties by the raw bytes of the fields asked for.
+/// numerically, text bytewise), ties by the raw bytes of the requested fields.
 ///
 /// # Errors
-/// Whatever planning, reading and decoding meets.
+/// Errors of planning, reading and decoding.
 pub fn read_sparse(
     container: &dyn Container,
     array: usize,
@@ -97,7 +97,7 @@ pub fn read_sparse(
 /// Summary of one field of a dense selection.
 ///
 /// # Errors
-/// Whatever planning, reading and decoding meets.
+/// Errors of planning, reading and decoding.
 pub fn summary(
     container: &dyn Container,
     array: usize,
@@ -105,5 +105,5 @@ pub fn summary(
     selection: &Selection,
 ) -> Result<Summary> {
     let dense = Dense::load(container, array, field)?;
-    Ok(Summary::of_cells(dense.field(), &dense.select(selection)?))
+    Ok(Summary::from_cells(dense.field(), &dense.select(selection)?))
 }

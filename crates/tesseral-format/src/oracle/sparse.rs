@@ -1,4 +1,4 @@
-//! Sparse arrays: gather every cell, sort, keep one of each position where only one may be.
+//! Sparse arrays: gather every cell, sort, remove duplicates where they are not allowed.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::{
     ArraySource, ChunkPlan, Column, Container, CoordinateRanges, Delete, KEPT, Request, Target, UNWRITTEN,
 };
 
-/// One cell of a sparse array, as native-endian bytes.
+/// A cell of a sparse array, as native-endian bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Row {
     /// Its coordinates, one per dimension.
@@ -29,13 +29,13 @@ struct Stored {
     removed: bool,
 }
 
-/// Whether coordinates lie in the ranges: for each dimension in one of them, or there are none.
+/// Whether coordinates lie in the ranges: for each dimension, in one of its ranges, or there are none.
 ///
 /// # Errors
 /// `InvalidRequest` when the ranks differ.
 pub fn in_ranges(schema: &ArraySchema, coords: &[Vec<u8>], ranges: &[CoordinateRanges]) -> Result<bool> {
     if ranges.len() != schema.dims.len() {
-        return Err(Error::invalid("one list of ranges per dimension"));
+        return Err(Error::invalid("expected one list of ranges per dimension"));
     }
     for ((dim, bytes), ranges) in schema.dims.iter().zip(coords).zip(ranges) {
         let at = scalar(dim.dtype, bytes)?;
@@ -63,7 +63,7 @@ pub(crate) fn compare_rows(dtypes: &[DType], a: &Row, b: &Row) -> Ordering {
     Ordering::Equal
 }
 
-/// Order of rows of one position: by the bytes of the fields in their order, nulls as zeros; then by which are null.
+/// Order of rows at one position: by the bytes of the fields in order, nulls as zeros; then by validity.
 pub(crate) fn compare_fields(schema: &ArraySchema, a: &Row, b: &Row) -> Ordering {
     let bytes = |row: &Row| -> Vec<Vec<u8>> {
         let fields = schema.fields.iter().zip(&row.fields);
@@ -74,17 +74,17 @@ pub(crate) fn compare_fields(schema: &ArraySchema, a: &Row, b: &Row) -> Ordering
     bytes(a).cmp(&bytes(b)).then_with(|| valid(a).cmp(&valid(b)))
 }
 
-/// Every column that tells what a sparse array holds.
+/// All columns of a sparse array.
 pub(crate) fn all_columns(schema: &ArraySchema) -> Vec<Column> {
     let dims = (0..schema.dims.len() as u16).map(Column::Dim);
     let fields = (0..schema.fields.len() as u16).map(Column::Field);
     dims.chain(fields).chain([Column::Timestamp, Column::DeletedBy]).collect()
 }
 
-/// The rows that a plan of [every column](crate::oracle) holds, duplicates and deletes resolved, sorted.
+/// The rows of a plan of [all columns](crate::oracle), with duplicates and deletes resolved, sorted.
 ///
 /// # Errors
-/// Whatever reading and decoding meets.
+/// Errors of reading and decoding.
 pub fn rows_of_plan(
     container: &dyn Container,
     source: &dyn ArraySource,
@@ -102,7 +102,7 @@ pub fn rows_of_plan(
             (0..schema.dims.len() as u16).map(|d| column(Column::Dim(d))).collect::<Result<Vec<_>>>()?;
         let fields =
             (0..schema.fields.len() as u16).map(|f| column(Column::Field(f))).collect::<Result<Vec<_>>>()?;
-        // A chunk that keeps no timestamps, or whose cells all count, has no part of that column.
+        // A chunk without timestamps, or whose cells are all current, has no part of that column.
         let optional =
             |name: Column| chunk.column_parts(name).next().is_some().then(|| column(name)).transpose();
         let times = optional(Column::Timestamp)?;
@@ -121,7 +121,7 @@ pub fn rows_of_plan(
         }
     }
     let dtypes: Vec<DType> = schema.dims.iter().map(|d| d.dtype).collect();
-    // Stable, so that of equal layers and times the cell stored last comes last.
+    // Stable, so that among equal layers and times the cell stored last comes last.
     stored.sort_by(|a, b| {
         let time = |s: &Stored| s.time.unwrap_or(0);
         compare_rows(&dtypes, &a.row, &b.row)
@@ -142,7 +142,7 @@ pub fn rows_of_plan(
     Ok(rows)
 }
 
-/// A delete reaches cells written up to its own time: by the cell's time where it has one, else by layer.
+/// A delete applies to cells written before it: by the cell's timestamp where it has one, else by layer.
 pub(crate) fn is_deleted(
     schema: &ArraySchema,
     deletes: &[Delete],
@@ -167,10 +167,10 @@ pub struct Sparse {
 }
 
 impl Sparse {
-    /// Plans, reads and resolves all of it.
+    /// Plans, reads and resolves the array.
     ///
     /// # Errors
-    /// Whatever planning, reading and decoding meets.
+    /// Errors of planning, reading and decoding.
     pub fn load(container: &dyn Container, array: usize) -> Result<Self> {
         let source = container.array(array)?;
         let all = vec![CoordinateRanges::new(); source.schema().dims.len()];
@@ -184,15 +184,15 @@ impl Sparse {
         Ok(Self { source, rows })
     }
 
-    /// Every row with every field.
+    /// Every row with all fields.
     pub fn rows(&self) -> &[Row] {
         &self.rows
     }
 
-    /// Whether a row with every field meets a condition.
+    /// Whether a row with all fields meets a condition.
     ///
     /// # Errors
-    /// `NotFound` when the condition names a field that the array does not have.
+    /// `NotFound` when the condition names an unknown field.
     pub fn meets(&self, condition: &tesseral_core::condition::Condition, row: &Row) -> Result<bool> {
         meets(condition, self.schema(), row)
     }
@@ -202,14 +202,14 @@ impl Sparse {
         self.source.schema()
     }
 
-    /// Some fields of the rows whose coordinates lie in the ranges, in the order of all of them.
+    /// Some fields of the rows whose coordinates lie in the ranges, in row order.
     ///
     /// # Errors
-    /// `InvalidRequest` when ranges or fields do not fit the schema.
+    /// `InvalidRequest` when ranges or fields do not match the schema.
     pub fn select(&self, fields: &[u16], ranges: &[CoordinateRanges]) -> Result<Vec<Row>> {
         let schema = self.schema();
         if fields.iter().any(|f| usize::from(*f) >= schema.fields.len()) {
-            return Err(Error::invalid("a field that the array does not have"));
+            return Err(Error::invalid("unknown field"));
         }
         let mut rows = Vec::new();
         for row in &self.rows {

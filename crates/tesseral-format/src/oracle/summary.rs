@@ -1,4 +1,4 @@
-//! Counts, extremes and moments, one cell at a time.
+//! Counts, extremes and moments, computed one cell at a time.
 
 use std::cmp::Ordering;
 
@@ -18,8 +18,8 @@ pub(super) fn scalar(dtype: DType, native: &[u8]) -> Result<Scalar> {
     Scalar::from_le_bytes(dtype, native)
 }
 
-/// Whether a cell counts as null: not valid, or the same as the declared fill, by its bits or as a number; any NaN is the
-/// same as a fill that is NaN.
+/// Whether a cell is null: not valid, or equal to the declared fill value, bitwise or numerically; a NaN fill value equals any
+/// NaN.
 pub fn is_null(field: &Field, cell: Option<&[u8]>) -> bool {
     let Some(bytes) = cell else { return true };
     let Some(fill) = field.missing() else { return false };
@@ -30,34 +30,34 @@ pub fn is_null(field: &Field, cell: Option<&[u8]>) -> bool {
             && (value.compare(fill) == Some(Ordering::Equal) || (nan(&value) && nan(fill))))
 }
 
-/// What a field holds over some cells. Extremes, sum and moments are over the cells that are neither null nor NaN.
+/// The summary of a field over some cells. Extremes, sum and moments cover the cells that are neither null nor NaN.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Summary {
-    /// Cells looked at.
+    /// Number of cells.
     pub cells: u64,
-    /// Null cells: by validity, or equal to the declared fill.
+    /// Number of null cells: by validity, or equal to the declared fill value.
     pub nulls: u64,
-    /// Cells that are NaN and not null.
+    /// Number of cells that are NaN and not null.
     pub nans: u64,
-    /// Cells that are +∞ or −∞ and not null.
+    /// Number of cells that are +∞ or −∞ and not null.
     pub infs: u64,
-    /// Cells that are neither null nor NaN.
+    /// Number of cells that are neither null nor NaN.
     pub count: u64,
-    /// Smallest value, for fields of one number or text per cell.
+    /// Minimum, for fields of one number or text per cell.
     pub min: Option<Scalar>,
-    /// Largest value.
+    /// Maximum.
     pub max: Option<Scalar>,
-    /// Sum of numbers, bools and durations; 0 of no cell; `None` for dtypes that do not add up.
+    /// Sum of numbers, bools and durations; 0 without values; `None` for dtypes without a sum.
     pub sum: Option<Sum>,
-    /// Sum over count; `None` of no cell.
+    /// Mean; `None` without values.
     pub mean: Option<f64>,
-    /// Standard deviation of the population.
+    /// Population standard deviation.
     pub std: Option<f64>,
-    /// Sum of the magnitudes, by which a tolerance for `sum` is measured.
+    /// Sum of magnitudes, the scale of the tolerance for `sum`.
     pub magnitude: f64,
 }
 
-/// A sum of floats that carries what each addition lost.
+/// A compensated float sum.
 #[derive(Clone, Copy, Debug, Default)]
 struct Compensated {
     sum: f64,
@@ -81,18 +81,18 @@ impl Compensated {
 }
 
 impl Summary {
-    /// Of cells, `None` where null, as native-endian bytes.
-    pub fn of<'a>(field: &Field, cells: impl Iterator<Item = Option<&'a [u8]>>) -> Self {
-        let (mut seen, mut nulls, mut nans, mut infs) = (0, 0, 0, 0);
+    /// The summary of native-endian cells, `None` where null.
+    pub fn from_values<'a>(field: &Field, cells: impl Iterator<Item = Option<&'a [u8]>>) -> Self {
+        let (mut total, mut nulls, mut nans, mut infs) = (0, 0, 0, 0);
         let mut values: Vec<Scalar> = Vec::new();
         for cell in cells {
-            seen += 1;
+            total += 1;
             let value = cell.filter(|_| !is_null(field, cell)).and_then(|b| scalar(field.dtype, b).ok());
             let Some(value) = value else {
                 nulls += 1;
                 continue;
             };
-            // The parts of cells with several numbers are not looked into.
+            // Cells with several numbers are only counted.
             let float = (field.cell == CellLen::One && field.dtype.class() == Class::Float)
                 .then(|| value.as_f64())
                 .flatten();
@@ -143,23 +143,23 @@ impl Summary {
             (squares.total() / count as f64).sqrt()
         });
         let (min, max) = (extreme(Ordering::Less), extreme(Ordering::Greater));
-        Self { cells: seen, nulls, nans, infs, count, min, max, sum, mean, std, magnitude }
+        Self { cells: total, nulls, nans, infs, count, min, max, sum, mean, std, magnitude }
     }
 
-    /// Of cells of a field.
-    pub fn of_cells(field: &Field, cells: &Cells) -> Self {
-        Self::of(field, cells.iter(field.cell_size().unwrap_or(1)))
+    /// The summary of cells of a field.
+    pub fn from_cells(field: &Field, cells: &Cells) -> Self {
+        Self::from_values(field, cells.iter(field.cell_size().unwrap_or(1)))
     }
 
-    /// Of one field of rows, by its place in them.
-    pub fn of_rows(field: &Field, rows: &[Row], place: usize) -> Self {
-        Self::of(field, rows.iter().map(|row| row.fields[place].as_deref()))
+    /// The summary of a field of rows, by field index.
+    pub fn from_rows(field: &Field, rows: &[Row], field_index: usize) -> Self {
+        Self::from_values(field, rows.iter().map(|row| row.fields[field_index].as_deref()))
     }
 }
 
-/// Exact statistics of a chunk's cells.
+/// Exact statistics of the cells of a chunk.
 pub fn chunk_stats<'a>(field: &Field, cells: impl Iterator<Item = Option<&'a [u8]>>) -> ChunkStats {
-    let summary = Summary::of(field, cells);
+    let summary = Summary::from_values(field, cells);
     let some = |stat: Option<Scalar>| stat.map_or(Stat::Absent, Stat::Exact);
     ChunkStats {
         cells: summary.cells,

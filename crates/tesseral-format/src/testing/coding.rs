@@ -1,4 +1,4 @@
-//! How both test formats store a column: plainly, in the other byte order, or disguised.
+//! The column codings of both test formats: plain, byte-swapped, or XORed.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -8,19 +8,19 @@ use tesseral_core::{DType, Error, Field, Result};
 
 use crate::{Access, ColumnData, ColumnMut, Role};
 
-/// What is done to the bytes of a column.
+/// The coding of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Coding {
-    /// Numbers are stored most significant byte first.
+    /// Numbers are big-endian.
     pub big_endian: bool,
-    /// Bytes of cells are XORed with 0x5A, and with the number of their granule where there are granules.
+    /// Cell bytes are XORed with 0x5A, and with the granule number where there are granules.
     pub xor: bool,
-    /// Runs that begin at a multiple of this many cells can be decoded alone; 0 for only all at once.
+    /// Ranges that begin at a multiple of this many cells decode independently; 0 for full decodes only.
     pub granule: u32,
 }
 
 impl Coding {
-    /// Bytes that are the cells, as long as the cells are of one size and not nullable.
+    /// Uncoded bytes, which equal the cells of fixed-size fields that are not nullable.
     pub const PLAIN: Self = Self { big_endian: false, xor: false, granule: 0 };
 
     fn key(self, cell: u64) -> u8 {
@@ -35,7 +35,7 @@ impl Coding {
         self.big_endian != cfg!(target_endian = "big")
     }
 
-    /// What a plan says of a chunk with this coding.
+    /// The access that a plan declares for a chunk with this coding.
     pub(crate) fn access(self, layout: Layout) -> Access {
         if !self.xor && self.granule == 0 && layout.size.is_some() && !layout.nullable {
             return Access::Direct { swapped: self.swapped() };
@@ -52,7 +52,7 @@ impl Coding {
     }
 }
 
-/// What a chunk of several columns allows: only what each of them does.
+/// The access of a chunk of several columns: only what each of them supports.
 pub(crate) fn join(accesses: impl Iterator<Item = Access>) -> Access {
     let multiple = |a: u64, b: u64| {
         let (mut x, mut y) = (a, b);
@@ -76,32 +76,32 @@ pub(crate) fn join(accesses: impl Iterator<Item = Access>) -> Access {
         .unwrap_or(Access::Coded { granule: None })
 }
 
-/// What the cells of a column are made of.
+/// The layout of the cells of a column.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Layout {
-    /// Bytes of a cell, `None` for any number.
+    /// Bytes per cell, `None` for variable-length cells.
     pub(crate) size: Option<usize>,
-    /// Bytes of one element, of which a cell of any length has a whole number.
+    /// Bytes per element; a variable-length cell has a whole number of them.
     element: usize,
-    /// Bytes of one machine number.
+    /// Bytes per machine number.
     word: usize,
     pub(crate) nullable: bool,
 }
 
 impl Layout {
-    pub(crate) fn of_field(field: &Field) -> Self {
+    pub(crate) fn from_field(field: &Field) -> Self {
         let element = field.dtype.size().unwrap_or(1);
         Self { size: field.cell_size(), element, word: field.dtype.word(), nullable: field.nullable }
     }
 
-    /// Text coordinates have any length, others one element.
-    pub(crate) fn of_dimension(dtype: DType) -> Self {
+    /// Text coordinates are variable-length, others have one element.
+    pub(crate) fn from_dimension(dtype: DType) -> Self {
         let text = dtype.class() == tesseral_core::dtype::Class::Text;
         let element = dtype.size().unwrap_or(1);
         Self { size: (!text).then_some(element), element, word: dtype.word(), nullable: false }
     }
 
-    /// Milliseconds.
+    /// Timestamps in milliseconds.
     pub(crate) const TIMESTAMP: Self = Self { size: Some(8), element: 8, word: 8, nullable: false };
 
     /// The parts of a column, in the order they are stored.
@@ -126,23 +126,23 @@ fn swap(bytes: &mut [u8], word: usize) {
     bytes.chunks_exact_mut(word).for_each(<[u8]>::reverse);
 }
 
-/// Stores a column, part by part in the order of [`Layout::roles`].
+/// Encodes a column, part by part in the order of [`Layout::roles`].
 ///
 /// # Errors
-/// `InvalidRequest` when the cells do not fit the layout or their number.
+/// `InvalidRequest` when the cells do not match the layout or their number.
 pub(crate) fn encode<'a>(
     coding: Coding,
     layout: Layout,
     cells: u64,
     data: ColumnData<'a>,
 ) -> Result<Vec<(Role, Cow<'a, [u8]>)>> {
-    let refuse = |what: &str| Error::invalid(format!("{what} do not fit a chunk of {cells} cells"));
+    let mismatch = |what: &str| Error::invalid(format!("{what} do not match a chunk of {cells} cells"));
     let touched = coding.xor || coding.swapped();
     let mut parts = Vec::new();
     let validity = match (data, layout.size) {
         (ColumnData::Fixed { values, validity }, Some(size)) => {
             if !layout.fits(Role::Values, cells, values.len() as u64) {
-                return Err(refuse("values"));
+                return Err(mismatch("values"));
             }
             let mut stored = Cow::Borrowed(values);
             if touched {
@@ -159,7 +159,7 @@ pub(crate) fn encode<'a>(
         }
         (ColumnData::Var { offsets, data, validity }, None) => {
             if offsets.len() as u64 != cells || offsets.last().copied().unwrap_or(0) != data.len() as u64 {
-                return Err(refuse("offsets"));
+                return Err(mismatch("offsets"));
             }
             let mut stored = Cow::Borrowed(data);
             let mut starts = Vec::with_capacity(offsets.len() * 8);
@@ -167,11 +167,11 @@ pub(crate) fn encode<'a>(
             for (i, &end) in offsets.iter().enumerate() {
                 let range = start as usize..end as usize;
                 if start > end || !(end - start).is_multiple_of(layout.element as u64) {
-                    return Err(refuse("offsets"));
+                    return Err(mismatch("offsets"));
                 }
                 starts.extend(start.to_le_bytes());
                 if touched {
-                    let cell = stored.to_mut().get_mut(range).ok_or_else(|| refuse("offsets"))?;
+                    let cell = stored.to_mut().get_mut(range).ok_or_else(|| mismatch("offsets"))?;
                     if coding.swapped() {
                         swap(cell, layout.word);
                     }
@@ -183,22 +183,22 @@ pub(crate) fn encode<'a>(
             parts.push((Role::Values, stored));
             validity
         }
-        _ => return Err(refuse("cells of that length")),
+        _ => return Err(mismatch("cells of that length")),
     };
     match (validity, layout.nullable) {
         (None, false) => {}
         (Some(validity), true) if validity.len() as u64 == cells && validity.iter().all(|v| *v <= 1) => {
             parts.push((Role::Validity, validity.into()));
         }
-        _ => return Err(refuse("validity bytes")),
+        _ => return Err(mismatch("validity bytes")),
     }
     Ok(parts)
 }
 
-/// Restores a run of a column of `cells` cells. Refuses runs that the coding cannot decode alone.
+/// Decodes a range of a column of `cells` cells. Rejects ranges that the coding cannot decode independently.
 ///
 /// # Errors
-/// `Corrupt` for parts that contradict the layout; `InvalidRequest` for a run or buffers that do not fit.
+/// `Corrupt` for parts that do not match the layout; `InvalidRequest` for a range or buffers that do not match.
 pub(crate) fn decode(
     coding: Coding,
     layout: Layout,
@@ -209,7 +209,7 @@ pub(crate) fn decode(
 ) -> Result<()> {
     let alone = coding.granule > 0 && run.start.is_multiple_of(u64::from(coding.granule));
     if run.start > run.end || run.end > cells || !(alone || run == (0..cells)) {
-        return Err(Error::invalid(format!("cells {run:?} of {cells} cannot be decoded alone")));
+        return Err(Error::invalid(format!("cells {run:?} of {cells} cannot be decoded independently")));
     }
     let corrupt =
         |role: Role, detail: &str| Error::corrupt(format!("{role:?} part"), "a chunk", None, detail);
@@ -217,7 +217,7 @@ pub(crate) fn decode(
     for (slot, role) in layout.roles().enumerate() {
         let bytes = parts.get(slot).ok_or_else(|| corrupt(role, "missing"))?;
         if !layout.fits(role, cells, bytes.len() as u64) {
-            return Err(corrupt(role, "of another length than its cells take"));
+            return Err(corrupt(role, "length does not match the cells"));
         }
         stored[match role {
             Role::Offsets => 0,
@@ -232,7 +232,7 @@ pub(crate) fn decode(
         (ColumnMut::Fixed { values: out, validity }, Some(size)) => {
             let bytes = &values[range.start * size..range.end * size];
             if out.len() != bytes.len() {
-                return Err(Error::invalid("the buffer is not of the size of the cells"));
+                return Err(Error::invalid("the buffer size does not match the cells"));
             }
             out.copy_from_slice(bytes);
             for (cell, i) in out.chunks_exact_mut(size).zip(run.clone()) {
@@ -257,7 +257,7 @@ pub(crate) fn decode(
                     .and_then(|(start, end)| values.get(start..end))
                     .filter(|cell| cell.len().is_multiple_of(layout.element));
                 let Some(cell) = cell else {
-                    return Err(corrupt(Role::Offsets, "a cell outside the values"));
+                    return Err(corrupt(Role::Offsets, "offset outside the values"));
                 };
                 let from = data.len();
                 data.extend(cell.iter().map(|b| b ^ coding.key(i as u64)));
@@ -268,18 +268,18 @@ pub(crate) fn decode(
             }
             validity
         }
-        _ => return Err(Error::invalid("the buffer is not of the kind of the cells")),
+        _ => return Err(Error::invalid("the buffer kind does not match the cells")),
     };
     match (validity, valid) {
         (None, None) => Ok(()),
         (Some(out), Some(valid)) if out.len() == range.len() => {
             let valid = &valid[range];
             if valid.iter().any(|v| *v > 1) {
-                return Err(corrupt(Role::Validity, "neither 0 nor 1"));
+                return Err(corrupt(Role::Validity, "expected 0 or 1"));
             }
             out.copy_from_slice(valid);
             Ok(())
         }
-        _ => Err(Error::invalid("validity is asked for exactly when the column is nullable")),
+        _ => Err(Error::invalid("a validity buffer is required exactly when the column is nullable")),
     }
 }

@@ -1,8 +1,8 @@
-//! Formats that live in memory, for tests: they reach every corner of the traits, also those that no real format has yet.
+//! In-memory formats for tests, which exercise every feature of the traits, including those that no real format has yet.
 //!
-//! [`layered`] holds dense arrays as overlapping layers with gaps, [`cells`] sparse arrays as layers of listed cells. Both
-//! are whole formats: bytes in a store, recognised, opened, audited and (layered) written like any other, so that the
-//! engine and the [conformance suite](crate::conformance) can run on them unchanged.
+//! [`layered`] stores dense arrays as overlapping layers with gaps, [`cells`] sparse arrays as layers of listed cells. Both are
+//! complete formats: bytes in a store, recognized, opened, audited and (layered) written like any other, so that the engine
+//! and the [conformance suite](crate::conformance) run on them unchanged.
 
 pub mod cells;
 mod coding;
@@ -25,7 +25,7 @@ pub(crate) use values::{Buffers, cell as random_cell};
 use crate::oracle::Cells;
 use crate::{AuditOptions, AuditReport, Container, Probe, Sniff};
 
-/// By the magic, else by the ending of the name.
+/// Recognizes by the magic, else by the file extension.
 fn sniff(probe: &Probe<'_>, magic: &[u8; 8], extensions: &[&str]) -> Sniff {
     let named = probe.name.rsplit_once('.').is_some_and(|(_, ending)| extensions.contains(&ending));
     if probe.head.starts_with(magic) {
@@ -37,7 +37,7 @@ fn sniff(probe: &Probe<'_>, magic: &[u8; 8], extensions: &[&str]) -> Sniff {
     }
 }
 
-/// The walk of an open that goes on where it can.
+/// The steps of an open, continuing after errors where possible.
 fn audit(
     store: Arc<dyn Store>,
     magic: &[u8; 8],
@@ -55,14 +55,14 @@ fn audit(
             return Ok(AuditReport::default());
         }
     };
-    report(Finding::passed("header", "names a directory inside the file").at(0, wire::HEADER));
+    report(Finding::passed("header", "the directory is inside the file").at(0, wire::HEADER));
     match directory.check(store.as_ref()) {
         Ok(()) => report(Finding::passed("directory_digest", "matches")),
         Err(e) => report(Finding::from_error("directory_digest", &e)),
     }
     let container = match parse(Arc::clone(&store), &directory, limits) {
         Ok(container) => {
-            report(Finding::passed("directory", "is sound"));
+            report(Finding::passed("directory", "valid"));
             Some(container)
         }
         Err(e) => {
@@ -74,8 +74,8 @@ fn audit(
     Ok(AuditReport { container, covered_bytes, uncovered_bytes: wire::HEADER, ..AuditReport::default() })
 }
 
-/// Cells as the oracle gives them.
-pub(crate) fn truth_cells(field: &Field, cells: Vec<Cell>) -> Cells {
+/// Converts cells to the oracle's representation.
+pub(crate) fn oracle_cells(field: &Field, cells: Vec<Cell>) -> Cells {
     if field.cell == CellLen::Var {
         return Cells::Var(cells);
     }

@@ -1,13 +1,13 @@
-//! Random numbers that are the same at every run.
+//! Reproducible random numbers.
 
-/// A seeded generator (splitmix64). A test that fails prints the seed and can be run again.
+/// A seeded generator (splitmix64). A failing test prints the seed.
 #[derive(Clone, Debug)]
 pub struct Random {
     state: u64,
 }
 
 impl Random {
-    /// The generator of a seed.
+    /// The generator for a seed.
     pub fn new(seed: u64) -> Self {
         Self { state: seed }
     }
@@ -36,12 +36,12 @@ impl Random {
         self.below(n as u64) as usize
     }
 
-    /// True `times` out of `of`.
+    /// True with probability `times` / `of`.
     pub fn chance(&mut self, times: u64, of: u64) -> bool {
         self.below(of) < times
     }
 
-    /// One of several.
+    /// A random item of a slice.
     pub fn pick<'a, T>(&mut self, of: &'a [T]) -> &'a T {
         &of[self.index(of.len())]
     }
@@ -51,7 +51,7 @@ impl Random {
         (0..n).map(|_| self.draw() as u8).collect()
     }
 
-    /// Puts a list in any order.
+    /// Shuffles a slice.
     pub fn shuffle<T>(&mut self, list: &mut [T]) {
         for i in (1..list.len()).rev() {
             list.swap(i, self.index(i + 1));

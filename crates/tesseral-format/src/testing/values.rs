@@ -1,4 +1,4 @@
-//! Cells of any field, with the values that break things: extremes, NaN payloads, −0.0, the fill itself.
+//! Random cells of any field, with edge-case values: extremes, NaN payloads, −0.0, the fill value itself.
 
 use tesseral_core::dtype::Class;
 use tesseral_core::element::{bf16, f16};
@@ -22,7 +22,7 @@ fn float(random: &mut Random) -> f64 {
 }
 
 fn element(random: &mut Random, dtype: DType, out: &mut Vec<u8>) {
-    // NaNs with a payload must come back bit by bit.
+    // NaN payloads must be preserved bit by bit.
     let odd = random.chance(1, 16);
     match dtype {
         DType::Bool => out.push(random.below(2) as u8),
@@ -59,7 +59,7 @@ fn element(random: &mut Random, dtype: DType, out: &mut Vec<u8>) {
     }
 }
 
-/// A value of a field, never null.
+/// A non-null value of a field.
 pub(crate) fn value(random: &mut Random, field: &Field) -> Vec<u8> {
     if let Some(fill) = field.fill.as_ref().filter(|_| random.chance(1, 8)) {
         return fill_cell(field, fill);
@@ -79,7 +79,7 @@ pub(crate) fn cell(random: &mut Random, field: &Field) -> Cell {
     (!field.nullable || random.chance(3, 4)).then(|| value(random, field))
 }
 
-/// The fill as native-endian bytes, repeated to the size of a cell.
+/// The fill value as native-endian bytes, repeated to the size of a cell.
 fn fill_cell(field: &Field, fill: &Scalar) -> Vec<u8> {
     let mut bytes = fill.bytes().to_vec();
     if cfg!(target_endian = "big") {
@@ -91,7 +91,7 @@ fn fill_cell(field: &Field, fill: &Scalar) -> Vec<u8> {
     }
 }
 
-/// What a cell of a field holds that was never written.
+/// The value of an unwritten cell of a field.
 pub(crate) fn uncovered(field: &Field) -> Cell {
     if field.nullable && !field.fill_valid {
         return None;
@@ -138,7 +138,7 @@ pub(crate) fn field(random: &mut Random, name: String) -> Field {
     field
 }
 
-/// Bits from cells of one byte each, the first in the most significant place.
+/// Packs bits from cells of one byte each, most significant bit first.
 pub(crate) fn pack(cells: &[Cell]) -> Vec<u8> {
     let bit = |cell: &Cell| cell.as_ref().is_some_and(|bytes| bytes[0] & 1 != 0);
     let byte =
@@ -146,7 +146,7 @@ pub(crate) fn pack(cells: &[Cell]) -> Vec<u8> {
     cells.chunks(8).map(byte).collect()
 }
 
-/// Cells laid out for an encoder.
+/// Cells in the layout of an encoder.
 #[derive(Debug, Default)]
 pub(crate) struct Buffers {
     fixed: bool,
@@ -156,7 +156,7 @@ pub(crate) struct Buffers {
 }
 
 impl Buffers {
-    /// `size` is the size of a cell, `None` for any. Under nulls goes a pattern that no reader should ever show.
+    /// `size` is the cell size, `None` for variable-length cells. Null cells hold a pattern that must never be returned.
     pub(crate) fn new(size: Option<usize>, element: usize, nullable: bool, cells: &[Cell]) -> Self {
         let mut out = Self { fixed: size.is_some(), ..Self::default() };
         out.validity = nullable.then(|| cells.iter().map(|cell| u8::from(cell.is_some())).collect());
@@ -170,7 +170,7 @@ impl Buffers {
         out
     }
 
-    pub(crate) fn of_field(field: &Field, cells: &[Cell]) -> Self {
+    pub(crate) fn from_field(field: &Field, cells: &[Cell]) -> Self {
         if field.dtype.class() == Class::Bits {
             return Self { fixed: true, values: pack(cells), ..Self::default() };
         }
@@ -187,7 +187,7 @@ impl Buffers {
     }
 }
 
-/// The same numbers as bounds that are off by a little, or by much.
+/// The same statistics as bounds that are loose by a little or a lot.
 pub(crate) fn loosen(stats: ChunkStats, random: &mut Random) -> ChunkStats {
     let by = random.below(40);
     let moved = |stat: Stat<Scalar>, up: bool| match stat {
@@ -208,7 +208,7 @@ pub(crate) fn loosen(stats: ChunkStats, random: &mut Random) -> ChunkStats {
     }
 }
 
-/// A value moved up or down, or the same where the dtype has no room.
+/// A value moved up or down, or unchanged at the limits of the dtype.
 fn shift(value: Scalar, by: u64, up: bool) -> Scalar {
     let dtype = value.dtype();
     let moved = if let Some(int) = value.as_i128() {

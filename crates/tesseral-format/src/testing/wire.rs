@@ -1,4 +1,4 @@
-//! The bytes both test formats are made of: a header, payloads, and a directory that says where they are.
+//! The common structure of both test formats: a header, payloads, and a directory of their locations.
 //!
 //! | bytes | header |
 //! |---|---|
@@ -7,8 +7,8 @@
 //! | 8 | length of the directory |
 //! | 8 | XXH3-64 of the directory |
 //!
-//! Numbers are little-endian. Text is a `u32` length and its bytes; a scalar is its dtype's name and its bytes, both as
-//! text; an optional thing is a `u8` 0 or 1 and the thing; a list is a `u32` count and its items.
+//! Numbers are little-endian. Text is a `u32` length and its bytes; a scalar is its dtype's name and its bytes, both as text;
+//! an optional item is a `u8` 0 or 1 and the item; a list is a `u32` count and its items.
 
 use bytes::Bytes;
 use tesseral_core::dtype::Class;
@@ -32,29 +32,29 @@ pub(crate) fn header(magic: &[u8; 8], offset: u64, directory: &[u8]) -> [u8; HEA
     out
 }
 
-/// A directory as stored.
+/// A stored directory.
 #[derive(Debug)]
 pub(crate) struct Directory {
     pub(crate) bytes: Bytes,
-    /// Where it begins.
+    /// Its offset in the file.
     pub(crate) offset: u64,
-    /// Whether the bytes hash to what the header says.
+    /// Whether the checksum in the header matches.
     pub(crate) sound: bool,
     /// Length of the object.
     pub(crate) file: u64,
 }
 
 impl Directory {
-    /// Refuses a directory that does not hash to what the header says.
+    /// Rejects a directory with a checksum mismatch.
     pub(crate) fn check(&self, store: &dyn Store) -> Result<()> {
         if self.sound {
             return Ok(());
         }
-        Err(Error::corrupt("directory", store.describe(""), self.offset, "its digest differs"))
+        Err(Error::corrupt("directory", store.describe(""), self.offset, "checksum mismatch"))
     }
 }
 
-/// Reads header and directory; the digest is judged by the caller, since an audit goes on where an open stops.
+/// Reads header and directory; the caller decides on a checksum mismatch, since an audit continues where an open stops.
 pub(crate) fn read_directory(store: &dyn Store, magic: &[u8; 8], limits: &Limits) -> Result<Directory> {
     let name = store.describe("");
     let file = store.len("")?;
@@ -63,13 +63,13 @@ pub(crate) fn read_directory(store: &dyn Store, magic: &[u8; 8], limits: &Limits
     }
     let head = store.read("", 0..HEADER)?;
     if &head[..8] != magic {
-        return Err(Error::corrupt("magic", name, 0, "other bytes than this format's"));
+        return Err(Error::corrupt("magic", name, 0, "not a file of this format"));
     }
     let number = |at: usize| u64::from_le_bytes(head[at..at + 8].try_into().unwrap_or_default());
     let (offset, len, hash) = (number(8), number(16), number(24));
     let end = offset.checked_add(len).filter(|&end| end <= file && offset >= HEADER);
     let Some(end) = end else {
-        let detail = format!("{len} bytes at {offset} do not lie in a file of {file}");
+        let detail = format!("{len} bytes at {offset} exceed the file length {file}");
         return Err(Error::corrupt("header", name, 8, detail));
     };
     limits.check_metadata(len)?;
@@ -78,26 +78,26 @@ pub(crate) fn read_directory(store: &dyn Store, magic: &[u8; 8], limits: &Limits
     Ok(Directory { bytes, offset, sound, file })
 }
 
-/// Takes a directory apart. Counts are checked against the bytes that are left before anything is allocated.
+/// Parses a directory. Counts are checked against the remaining bytes before anything is allocated.
 #[derive(Debug)]
-pub(crate) struct Reader<'a> {
+pub(crate) struct DirectoryParser<'a> {
     bytes: &'a [u8],
     at: usize,
     base: u64,
     object: String,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> DirectoryParser<'a> {
     pub(crate) fn new(directory: &'a Directory, object: String) -> Self {
         Self { bytes: &directory.bytes, at: 0, base: directory.offset, object }
     }
 
-    /// Damage of `what`, here.
+    /// A `Corrupt` error for `what` at the current position.
     pub(crate) fn corrupt(&self, what: &str, detail: impl Into<String>) -> Error {
         Error::corrupt(what, &self.object, self.base + self.at as u64, detail)
     }
 
-    fn take(&mut self, n: usize, what: &str) -> Result<&'a [u8]> {
+    fn bytes(&mut self, n: usize, what: &str) -> Result<&'a [u8]> {
         let left = self.bytes.len() - self.at;
         if n > left {
             let offset = self.base + self.at as u64;
@@ -109,7 +109,7 @@ impl<'a> Reader<'a> {
 
     fn array<const N: usize>(&mut self, what: &str) -> Result<[u8; N]> {
         let mut out = [0; N];
-        out.copy_from_slice(self.take(N, what)?);
+        out.copy_from_slice(self.bytes(N, what)?);
         Ok(out)
     }
 
@@ -121,7 +121,7 @@ impl<'a> Reader<'a> {
         match self.u8(what)? {
             0 => Ok(false),
             1 => Ok(true),
-            other => Err(self.corrupt(what, format!("neither 0 nor 1 but {other}"))),
+            other => Err(self.corrupt(what, format!("expected 0 or 1, found {other}"))),
         }
     }
 
@@ -133,7 +133,7 @@ impl<'a> Reader<'a> {
         self.array(what).map(u64::from_le_bytes)
     }
 
-    /// A count of items that take at least `least` bytes each.
+    /// A count of items of at least `least` bytes each.
     pub(crate) fn count(&mut self, least: usize, what: &str) -> Result<usize> {
         let n = self.u32(what)? as usize;
         let left = self.bytes.len() - self.at;
@@ -145,20 +145,20 @@ impl<'a> Reader<'a> {
 
     pub(crate) fn text(&mut self, what: &str) -> Result<&'a str> {
         let n = self.count(1, what)?;
-        let bytes = self.take(n, what)?;
+        let bytes = self.bytes(n, what)?;
         std::str::from_utf8(bytes).map_err(|_| self.corrupt(what, "not UTF-8"))
     }
 
     fn dtype(&mut self, what: &str) -> Result<DType> {
         let name = self.text(what)?;
-        name.parse().map_err(|_| self.corrupt(what, format!("{name:?} is no dtype")))
+        name.parse().map_err(|_| self.corrupt(what, format!("unknown dtype {name:?}")))
     }
 
     pub(crate) fn scalar(&mut self, what: &str) -> Result<Scalar> {
         let dtype = self.dtype(what)?;
         let n = self.count(1, what)?;
-        let bytes = self.take(n, what)?;
-        Scalar::from_le_bytes(dtype, bytes).map_err(|_| self.corrupt(what, "length does not fit the dtype"))
+        let bytes = self.bytes(n, what)?;
+        Scalar::from_le_bytes(dtype, bytes).map_err(|_| self.corrupt(what, "length does not match the dtype"))
     }
 
     pub(crate) fn optional<T>(
@@ -174,7 +174,7 @@ impl<'a> Reader<'a> {
         for _ in 0..rank {
             let (start, end) = (self.u64(what)?, self.u64(what)?);
             if end < start {
-                return Err(self.corrupt(what, format!("ends at {end} before it begins at {start}")));
+                return Err(self.corrupt(what, format!("end {end} is before start {start}")));
             }
             bounds.push((start, end));
         }
@@ -190,7 +190,7 @@ impl<'a> Reader<'a> {
                 1 => Value::Int(self.u64("attribute")?.cast_signed()),
                 2 => Value::Float(f64::from_bits(self.u64("attribute")?)),
                 3 => Value::Bool(self.flag("attribute")?),
-                other => return Err(self.corrupt("attribute kind", format!("{other} is none"))),
+                other => return Err(self.corrupt("attribute kind", format!("unknown kind {other}"))),
             };
             out.insert(name, value);
         }
@@ -236,7 +236,7 @@ impl<'a> Reader<'a> {
         let cell_order = match self.u8("cell order")? {
             0 => Order::RowMajor,
             1 => Order::ColMajor,
-            other => return Err(self.corrupt("cell order", format!("{other} is none"))),
+            other => return Err(self.corrupt("cell order", format!("unknown order {other}"))),
         };
         let sparse = self.flag("sparse")?;
         let allows_duplicates = self.flag("allows duplicates")?;
@@ -249,7 +249,7 @@ impl<'a> Reader<'a> {
             0 => Stat::Absent,
             1 => Stat::Exact(item(self)?),
             2 => Stat::Bound(item(self)?),
-            other => return Err(self.corrupt(what, format!("exactness {other} is none"))),
+            other => return Err(self.corrupt(what, format!("unknown exactness {other}"))),
         })
     }
 
@@ -273,16 +273,16 @@ impl<'a> Reader<'a> {
     pub(crate) fn finish(self) -> Result<()> {
         match self.bytes.len() - self.at {
             0 => Ok(()),
-            n => Err(self.corrupt("directory", format!("{n} bytes too many"))),
+            n => Err(self.corrupt("directory", format!("{n} trailing bytes"))),
         }
     }
 }
 
-/// Puts a directory together.
+/// Writes a directory.
 #[derive(Debug, Default)]
-pub(crate) struct Sink(pub(crate) Vec<u8>);
+pub(crate) struct DirectoryWriter(pub(crate) Vec<u8>);
 
-impl Sink {
+impl DirectoryWriter {
     pub(crate) fn u8(&mut self, v: u8) {
         self.0.push(v);
     }
@@ -328,7 +328,7 @@ impl Sink {
     }
 
     /// # Errors
-    /// `Unsupported` for a value this layout has no place for.
+    /// `Unsupported` for a value that the layout cannot represent.
     pub(crate) fn attributes(&mut self, attributes: &Attributes) -> Result<()> {
         self.count(attributes.len());
         for (name, value) in attributes {
@@ -350,14 +350,14 @@ impl Sink {
                     self.u8(3);
                     self.u8(u8::from(*v));
                 }
-                _ => return Err(Error::unsupported(format!("attribute {name:?} of that type"))),
+                _ => return Err(Error::unsupported(format!("attribute {name:?} of this type"))),
             }
         }
         Ok(())
     }
 
     /// # Errors
-    /// `Unsupported` for what this layout has no place for.
+    /// `Unsupported` for features that the layout cannot represent.
     pub(crate) fn schema(&mut self, schema: &ArraySchema) -> Result<()> {
         self.text(&schema.name);
         self.count(schema.dims.len());

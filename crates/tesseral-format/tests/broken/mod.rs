@@ -1,4 +1,4 @@
-//! Formats with one deliberate fault each, to show that the suite finds it.
+//! Formats with one deliberate flaw each, to show that the suite finds it.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -13,58 +13,58 @@ use tesseral_format::{
     PlannedChunk, Probe, Request, Scratch, Sniff, Target, Uncovered, Writer,
 };
 
-/// What is wrong.
+/// The flaw.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flaw {
-    /// Nothing.
+    /// None.
     None,
-    /// Plans of parts leave out their last chunk.
+    /// Partial plans omit their last chunk.
     DropsChunk,
-    /// Every chunk claims to be of the same layer.
+    /// Every chunk declares the same layer.
     IgnoresLayers,
-    /// Layers are counted from the newest.
+    /// Layers are numbered from the newest.
     ReversesLayers,
-    /// The last byte of cells of one size is not written.
+    /// The last byte of fixed-size cells is not written.
     LeavesByte,
     /// Validity is not written.
     LeavesValidity,
-    /// Claims that no cell is uncovered.
+    /// Declares that no cell is unwritten.
     ClaimsCover,
-    /// Every chunk claims to be whole.
+    /// Every chunk is declared whole.
     ClaimsWhole,
-    /// Exact minima are one of the maxima.
+    /// Exact minima are replaced by maxima.
     WrongMinimum,
     /// Exact sums are one too large.
     WrongSum,
     /// Null counts are too low for a bound.
     LowBound,
-    /// Digests are of other bytes.
+    /// Digests of other bytes.
     WrongDigest,
     /// Descriptions are off by a byte.
     WrongDescription,
-    /// Parts reach past the end of the object.
+    /// Parts exceed the end of the object.
     LongPart,
-    /// Plans everything, whatever is asked for.
+    /// Plans everything, whatever the request.
     PlansEverything,
-    /// Runs begin at the chunk's first cell.
+    /// Ranges begin at the chunk's first cell.
     IgnoresRun,
-    /// Panics on parts of another length.
+    /// Panics on parts of unexpected length.
     PanicsOnDamage,
     /// Panics on short files.
     PanicsOnOpen,
     /// Sniffs by name alone.
     SniffsNames,
-    /// Opens with another attribute each time.
+    /// Returns a different attribute on each open.
     Wavers,
-    /// Audits report damage where there is none.
+    /// Audits report damage of valid files.
     CriesWolf,
-    /// Audits report nothing.
+    /// Audits report no findings.
     SeesNothing,
-    /// Commits whatever there is.
+    /// Commits with missing chunks.
     CommitsEarly,
-    /// Takes a chunk twice.
+    /// Accepts duplicate chunks.
     TakesTwice,
-    /// Publishes something before the commit.
+    /// Publishes objects before the commit.
     LeavesTrace,
 }
 
@@ -147,7 +147,7 @@ impl<F: Format> Format for Broken<F> {
             }
         })?;
         if self.1 == Flaw::CriesWolf {
-            report(Finding::failed("wolf", "there is none"));
+            report(Finding::failed("false alarm", "no damage"));
         }
         inner.container = inner.container.map(|container| wrap(container, self.1));
         Ok(inner)
@@ -189,7 +189,7 @@ impl Container for BrokenContainer {
 }
 
 impl BrokenSource {
-    /// The same request for everything.
+    /// The same request for all cells.
     fn everything(&self, request: &Request) -> Request {
         let target = match (&request.target, self.schema().shape()) {
             (Target::Cells(_), Some(shape)) => Target::Cells(tesseral_format::core::Selection::all(&shape)),
@@ -280,7 +280,7 @@ impl ArraySource for BrokenSource {
         };
         if self.flaw == Flaw::PanicsOnDamage {
             let planned = chunk.column_parts(column).map(|(_, part)| part.len);
-            assert!(planned.eq(parts.iter().map(|part| part.len() as u64)), "a part of another length");
+            assert!(planned.eq(parts.iter().map(|part| part.len() as u64)), "unexpected length of a part");
         }
         match out {
             ColumnMut::Fixed { values, validity } if self.flaw == Flaw::LeavesByte => {
@@ -310,7 +310,7 @@ struct BrokenWriter {
 }
 
 impl BrokenWriter {
-    /// A chunk of zeros, for writers that make up what is missing.
+    /// A chunk of zeros, for writers that fill in missing chunks.
     fn zeros(&self, array: usize, linear: u64) -> Result<()> {
         let schema = &self.specs[array].schema;
         let grid = schema.grid()?;

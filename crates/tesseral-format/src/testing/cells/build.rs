@@ -1,4 +1,4 @@
-//! Containers made by hand or by chance.
+//! Handmade and random containers.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -19,44 +19,44 @@ use crate::testing::Random;
 use crate::testing::coding::{self, Coding};
 use crate::testing::layered::Statistics;
 use crate::testing::values::{self, Buffers, Cell};
-use crate::testing::wire::{HEADER, Sink, header};
+use crate::testing::wire::{DirectoryWriter, HEADER, header};
 use crate::{Column, Delete};
 
-/// Milliseconds from layer to layer in samples.
+/// Milliseconds between layers in samples.
 const SPAN: u64 = 1_000_000;
 
-/// A cell to be stored.
+/// A cell to store.
 #[derive(Clone, Debug)]
 pub struct StoredRow {
     /// Coordinates and fields as native-endian bytes.
     pub row: Row,
-    /// When it was written; kept by layers that keep timestamps.
+    /// Its write time; stored by layers with timestamps.
     pub time: u64,
 }
 
-/// A layer to be built.
+/// A layer to build.
 #[derive(Clone, Debug)]
 pub struct Layer {
     /// Its cells in any order.
     pub rows: Vec<StoredRow>,
-    /// Whether it keeps timestamps. Only then, or where the array allows duplicates, may a position come twice.
+    /// Whether it stores timestamps. Only then, or where the array allows duplicates, may a position occur twice.
     pub times: bool,
-    /// Most cells of a chunk.
+    /// Maximum cells per chunk.
     pub capacity: usize,
-    /// How columns are stored.
+    /// The coding of the columns.
     pub coding: Coding,
-    /// What its chunks know of themselves.
+    /// The statistics of its chunks.
     pub statistics: Statistics,
-    /// Whether its chunks carry digests.
+    /// Whether its chunks have checksums.
     pub digests: bool,
 }
 
-/// Puts a container together.
+/// Builds a container.
 #[derive(Debug)]
 pub struct Builder {
     random: Random,
     payload: Vec<u8>,
-    directory: Sink,
+    directory: DirectoryWriter,
     arrays: usize,
 }
 
@@ -69,12 +69,12 @@ fn scalar(dtype: DType, native: &[u8]) -> Result<Scalar> {
 }
 
 impl Builder {
-    /// An empty container. The seed decides about padding, loose bounds and mixed statistics.
+    /// An empty container. The seed determines padding, loose bounds and mixed statistics.
     pub fn new(seed: u64) -> Self {
         Self {
             random: Random::new(seed),
             payload: vec![0; HEADER as usize],
-            directory: Sink::default(),
+            directory: DirectoryWriter::default(),
             arrays: 0,
         }
     }
@@ -82,13 +82,13 @@ impl Builder {
     /// Adds an array with its layers, the newest last, and stored deletes, each a single comparison.
     ///
     /// # Errors
-    /// `InvalidRequest` when cells do not fit; `Unsupported` for what the format cannot hold.
+    /// `InvalidRequest` when cells do not match; `Unsupported` for features the format cannot hold.
     pub fn array(mut self, schema: &ArraySchema, layers: &[Layer], deletes: &[Delete]) -> Result<Self> {
         self.directory.schema(schema)?;
         self.directory.count(deletes.len());
         for delete in deletes {
             let Condition::Compare { name, op, value } = &delete.condition else {
-                return Err(Error::unsupported("deletes beyond one comparison"));
+                return Err(Error::unsupported("deletes with more than one comparison"));
             };
             self.directory.u64(delete.timestamp);
             self.directory.u32(delete.layer);
@@ -133,9 +133,9 @@ impl Builder {
         let fits =
             |row: &Row| row.coords.len() == schema.dims.len() && row.fields.len() == schema.fields.len();
         if !rows.iter().all(|row| fits(&row.row)) {
-            return Err(Error::invalid("cells that do not fit the array").in_array(&schema.name));
+            return Err(Error::invalid("the cells do not match the array").in_array(&schema.name));
         }
-        // Versions of one cell follow one another, the newest first.
+        // Versions of a cell are adjacent, the newest first.
         rows.sort_by(|a, b| compare_in_order(schema, &a.row, &b.row).then(b.time.cmp(&a.time)));
         let mut stored = StoredLayer { times: layer.times, coding: layer.coding, chunks: Vec::new() };
         for rows in rows.chunks(layer.capacity.max(1)) {
@@ -178,9 +178,9 @@ impl Builder {
             let mut coords = coords.collect::<Result<Vec<_>>>()?;
             coords.sort_by(|a, b| a.compare(b).unwrap_or(Ordering::Equal));
             let Some((low, high)) = coords.first().cloned().zip(coords.last().cloned()) else {
-                return Err(Error::invalid("a chunk of no cells"));
+                return Err(Error::invalid("empty chunk"));
             };
-            // Text may be bounded more loosely than it lies.
+            // Bounds of text may be loose.
             let loose = dim.dtype.class() == Class::Text && self.random.chance(1, 4);
             bounds.push(if loose { (Scalar::from_le_bytes(dim.dtype, b"")?, high) } else { (low, high) });
         }
@@ -206,7 +206,7 @@ impl Builder {
 
     /// The bytes of the container.
     pub fn build(self) -> Vec<u8> {
-        let mut sink = Sink::default();
+        let mut sink = DirectoryWriter::default();
         sink.count(0);
         sink.count(self.arrays);
         sink.0.extend(self.directory.0);
@@ -230,7 +230,7 @@ fn compare_in_order(schema: &ArraySchema, a: &Row, b: &Row) -> Ordering {
     compare_rows(&dtypes, &turned(a), &turned(b))
 }
 
-/// A container made by chance, with what it must read as.
+/// A random container with its expected content.
 #[derive(Clone, Debug)]
 pub struct Sample {
     /// Its bytes.
@@ -249,7 +249,7 @@ impl Sample {
 /// A container of a few small arrays.
 ///
 /// # Errors
-/// None that a seed can bring about.
+/// None for any seed.
 pub fn sample(seed: u64) -> Result<Sample> {
     sample_with(seed, 20)
 }
@@ -257,7 +257,7 @@ pub fn sample(seed: u64) -> Result<Sample> {
 /// A container of a few arrays whose layers have up to `cells` cells.
 ///
 /// # Errors
-/// None that a seed can bring about.
+/// None for any seed.
 pub fn sample_with(seed: u64, cells: u64) -> Result<Sample> {
     let mut random = Random::new(seed);
     let mut builder = Builder::new(random.draw());
@@ -310,13 +310,13 @@ fn coordinate(random: &mut Random, dtype: DType) -> Vec<u8> {
 /// Layer `number` was written in the milliseconds from `number * SPAN`.
 fn layer(random: &mut Random, schema: &ArraySchema, number: u64, cells: u64) -> Layer {
     let times = random.chance(1, 4);
-    let mut seen = std::collections::BTreeSet::new();
+    let mut positions = std::collections::BTreeSet::new();
     let mut rows = Vec::new();
     for i in 0..random.below(cells + 1) {
         let coords: Vec<_> = schema.dims.iter().map(|dim| coordinate(random, dim.dtype)).collect();
         let fields = schema.fields.iter().map(|field| values::cell(random, field)).collect();
-        if seen.insert(coords.clone()) || times || schema.allows_duplicates {
-            // The factor shares no divisor with the span, so no two cells of a layer share a moment.
+        if positions.insert(coords.clone()) || times || schema.allows_duplicates {
+            // The factor and the span are coprime, so no two cells of a layer have the same timestamp.
             rows.push(StoredRow { row: Row { coords, fields }, time: number * SPAN + i * 377_777 % SPAN });
         }
     }
@@ -341,7 +341,7 @@ fn deletes(random: &mut Random, schema: &ArraySchema, layers: &[Layer]) -> Resul
         return Ok(out);
     }
     for _ in 0..random.within(1, 2) {
-        // Between two layers, or in the middle of one that knows the time of each cell.
+        // Between two layers, or in the middle of a layer with timestamps.
         let number = random.below(layers.len() as u64 + 1);
         let inside = layers.get(number as usize).is_some_and(|layer| layer.times);
         let (number, timestamp) = match (inside, number) {
@@ -363,7 +363,7 @@ fn deletes(random: &mut Random, schema: &ArraySchema, layers: &[Layer]) -> Resul
     Ok(out)
 }
 
-/// What an array reads as, straight from the rows.
+/// The expected rows of an array, directly from the stored rows.
 fn resolve(schema: &ArraySchema, layers: &[Layer], deletes: &[Delete]) -> Result<Vec<Row>> {
     let mut kept: Vec<(Row, u32, Option<u64>)> = Vec::new();
     let mut newest: BTreeMap<Vec<Vec<u8>>, usize> = BTreeMap::new();

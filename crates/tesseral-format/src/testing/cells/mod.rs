@@ -1,9 +1,9 @@
 //! Sparse arrays as layers of listed cells.
 //!
-//! A layer lists cells in the schema's cell order, cut into chunks that know the range of their coordinates along each
-//! dimension. The same position may be listed in several layers; where the schema allows no duplicates the newest layer
-//! holds. A layer may also keep when each cell was written, and then lists all versions of a cell. Stored deletes compare
-//! one field or dimension with a value.
+//! A layer lists cells in the schema's cell order, divided into chunks with the coordinate range of each dimension. The same
+//! position may be listed in several layers; where the schema does not allow duplicates the newest layer wins. A layer may also
+//! store the write time of each cell, and then lists all versions of a cell. Stored deletes compare one field or dimension with
+//! a value.
 //!
 //! # Layout
 //! A header of 32 bytes (magic `TSCELLS1`, offset, length and XXH3 of the directory), the payloads, the directory:
@@ -13,7 +13,7 @@
 //! | attributes | of the container |
 //! | list of arrays | schema, list of deletes, list of layers |
 //! | delete | `u64` timestamp, `u32` layer, name, `u8` comparison, scalar |
-//! | layer | `u8` whether it keeps timestamps, a coding (`u8` bits, `u32` granule), list of chunks |
+//! | layer | `u8` whether it has timestamps, a coding (`u8` bits, `u32` granule), list of chunks |
 //! | chunk | `u64` cells, per dimension the lowest and highest coordinate, optional digest (`u64` start, end, XXH3), per column (dimensions, fields, timestamps) its parts (`u64` offset, length), per field its statistics |
 
 mod build;
@@ -72,9 +72,9 @@ struct CellsArray {
 /// The columns of an array that a layer stores, in order.
 fn columns(schema: &ArraySchema, times: bool) -> Vec<(Column, Layout)> {
     let dims = schema.dims.iter().enumerate();
-    let dims = dims.map(|(i, dim)| (Column::Dim(i as u16), Layout::of_dimension(dim.dtype)));
+    let dims = dims.map(|(i, dim)| (Column::Dim(i as u16), Layout::from_dimension(dim.dtype)));
     let fields = schema.fields.iter().enumerate();
-    let fields = fields.map(|(i, field)| (Column::Field(i as u16), Layout::of_field(field)));
+    let fields = fields.map(|(i, field)| (Column::Field(i as u16), Layout::from_field(field)));
     dims.chain(fields).chain(times.then_some((Column::Timestamp, Layout::TIMESTAMP))).collect()
 }
 

@@ -1,4 +1,4 @@
-//! The directory, taken apart and checked.
+//! Parsing and validating the directory.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -9,10 +9,10 @@ use tesseral_store::{Store, StoreExt};
 
 use super::{CellsArray, CellsContainer, Chunk, StoredLayer, columns};
 use crate::testing::coding::{Coding, Layout};
-use crate::testing::wire::{Directory, HEADER, Reader};
+use crate::testing::wire::{Directory, DirectoryParser, HEADER};
 use crate::{Column, Delete};
 
-/// Comparisons by their number.
+/// Comparison operators by code.
 pub(super) const OPS: [Op; 6] = [Op::Lt, Op::Le, Op::Gt, Op::Ge, Op::Eq, Op::Ne];
 
 pub(super) fn container(
@@ -20,7 +20,7 @@ pub(super) fn container(
     directory: &Directory,
     limits: &Limits,
 ) -> Result<CellsContainer> {
-    let mut reader = Reader::new(directory, store.describe(""));
+    let mut reader = DirectoryParser::new(directory, store.describe(""));
     let attributes = reader.attributes()?;
     let count = reader.count(20, "arrays")?;
     let arrays = (0..count)
@@ -30,13 +30,15 @@ pub(super) fn container(
     Ok(CellsContainer { store, arrays, attributes })
 }
 
-fn array(reader: &mut Reader<'_>, file: u64, limits: &Limits) -> Result<CellsArray> {
+fn array(reader: &mut DirectoryParser<'_>, file: u64, limits: &Limits) -> Result<CellsArray> {
     let schema = reader.schema()?;
     if !schema.sparse || schema.dims.is_empty() {
-        return Err(reader.corrupt("schema", "not sparse, or without dimensions").in_array(&schema.name));
+        return Err(reader
+            .corrupt("schema", "array is not sparse or has no dimensions")
+            .in_array(&schema.name));
     }
     if schema.dims.iter().any(|dim| dim.dtype.size().is_none()) {
-        return Err(reader.corrupt("schema", "a dimension of bits").in_array(&schema.name));
+        return Err(reader.corrupt("schema", "dimension of bitmask dtype").in_array(&schema.name));
     }
     let mut deletes = Vec::new();
     for _ in 0..reader.count(22, "deletes")? {
@@ -45,7 +47,7 @@ fn array(reader: &mut Reader<'_>, file: u64, limits: &Limits) -> Result<CellsArr
         let known =
             schema.fields.iter().any(|f| f.name == name) || schema.dims.iter().any(|d| d.name == name);
         let op = OPS.get(usize::from(reader.u8("delete")?)).copied().filter(|_| known);
-        let op = op.ok_or_else(|| reader.corrupt("delete", "of an unknown name or comparison"))?;
+        let op = op.ok_or_else(|| reader.corrupt("delete", "unknown name or comparison"))?;
         let condition = Condition::Compare { name, op, value: reader.scalar("delete")? };
         deletes.push(Delete { timestamp, condition, layer });
     }
@@ -57,11 +59,16 @@ fn array(reader: &mut Reader<'_>, file: u64, limits: &Limits) -> Result<CellsArr
     Ok(CellsArray { schema, deletes, layers, limits: *limits })
 }
 
-fn layer(reader: &mut Reader<'_>, schema: &ArraySchema, file: u64, limits: &Limits) -> Result<StoredLayer> {
+fn layer(
+    reader: &mut DirectoryParser<'_>,
+    schema: &ArraySchema,
+    file: u64,
+    limits: &Limits,
+) -> Result<StoredLayer> {
     let times = reader.flag("timestamps")?;
     let (bits, granule) = (reader.u8("coding")?, reader.u32("granule")?);
     let coding = Coding::from_bits(bits, granule)
-        .ok_or_else(|| reader.corrupt("coding", format!("{bits} is none")))?;
+        .ok_or_else(|| reader.corrupt("coding", format!("unknown coding {bits}")))?;
     let columns = columns(schema, times);
     let count = reader.count(30, "chunks")?;
     let chunks = (0..count)
@@ -71,7 +78,7 @@ fn layer(reader: &mut Reader<'_>, schema: &ArraySchema, file: u64, limits: &Limi
 }
 
 fn chunk(
-    reader: &mut Reader<'_>,
+    reader: &mut DirectoryParser<'_>,
     schema: &ArraySchema,
     columns: &[(Column, Layout)],
     file: u64,
@@ -83,7 +90,7 @@ fn chunk(
         let (low, high) = (reader.scalar("bounds")?, reader.scalar("bounds")?);
         let ordered = low.compare(&high).is_some_and(Ordering::is_le);
         if cells == 0 || low.dtype() != dim.dtype || high.dtype() != dim.dtype || !ordered {
-            return Err(reader.corrupt("bounds", "of no cells, another dtype or in the wrong order"));
+            return Err(reader.corrupt("bounds", "empty chunk, wrong dtype or wrong order"));
         }
         bounds.push((low, high));
     }
@@ -96,7 +103,7 @@ fn chunk(
             let (offset, len) = (reader.u64("part")?, reader.u64("part")?);
             let end = offset.checked_add(len).filter(|end| offset >= HEADER && *end <= file);
             let Some(end) = end.filter(|_| layout.fits(role, cells, len)) else {
-                let detail = format!("{len} bytes at {offset} for {cells} cells of {column:?}");
+                let detail = format!("{len} bytes at {offset} do not match {cells} cells of {column:?}");
                 return Err(reader.corrupt("part", detail));
             };
             limits.check_chunk(len)?;

@@ -1,4 +1,4 @@
-//! Which chunks may hold a cell of the ranges, and their cells.
+//! Planning and decoding of chunks of cells.
 
 use std::ops::Range;
 
@@ -13,7 +13,7 @@ use crate::{
     DigestSpan, Part, PlannedChunk, Request, Role, Scratch, Target, Uncovered,
 };
 
-/// Beyond this many layers no chunk is looked at for being whole.
+/// With more layers than this, no chunk is tested for being whole.
 const WHOLE: usize = 64;
 
 fn meet(a: &(Scalar, Scalar), b: &(Scalar, Scalar)) -> bool {
@@ -27,8 +27,8 @@ impl CellsArray {
         Some((layer, layer.chunks.get(id as u32 as usize)?))
     }
 
-    /// The place of a column in what a layer stores. `None` for timestamps that the layer does not keep.
-    fn place(&self, layer: &StoredLayer, column: Column) -> Option<(usize, Layout)> {
+    /// The index of a column among the stored columns. `None` for timestamps that the layer does not store.
+    fn column_index(&self, layer: &StoredLayer, column: Column) -> Option<(usize, Layout)> {
         let columns = columns(&self.schema, layer.times);
         columns.iter().position(|(c, _)| *c == column).map(|i| (i, columns[i].1))
     }
@@ -65,22 +65,22 @@ impl ArraySource for CellsArray {
     fn plan(&self, request: &Request) -> Result<ChunkPlan> {
         let ranges: &[CoordinateRanges] = match &request.target {
             Target::Coordinates(ranges) if ranges.len() == self.schema.dims.len() => ranges,
-            _ => return Err(Error::invalid("one list of ranges per dimension is needed")),
+            _ => return Err(Error::invalid("expected one list of ranges per dimension")),
         };
         if let Some(column) = request.columns.iter().find(|c| !self.knows(**c)) {
-            return Err(Error::invalid(format!("there is no {column:?}")).in_array(&self.schema.name));
+            return Err(Error::invalid(format!("unknown column {column:?}")).in_array(&self.schema.name));
         }
         let mut chunks = Vec::new();
         for (number, layer) in self.layers.iter().enumerate() {
-            for (place, chunk) in layer.chunks.iter().enumerate() {
-                let wanted = chunk.bounds.iter().zip(ranges);
-                if !wanted.into_iter().all(|(b, r)| r.is_empty() || r.iter().any(|r| meet(b, r))) {
+            for (index, chunk) in layer.chunks.iter().enumerate() {
+                let bounds_and_ranges = chunk.bounds.iter().zip(ranges);
+                if !bounds_and_ranges.into_iter().all(|(b, r)| r.is_empty() || r.iter().any(|r| meet(b, r))) {
                     continue;
                 }
                 let mut parts: SmallVec<[Part; 1]> = SmallVec::new();
                 let mut accesses = Vec::new();
                 for &column in &request.columns {
-                    let Some((i, layout)) = self.place(layer, column) else { continue };
+                    let Some((i, layout)) = self.column_index(layer, column) else { continue };
                     accesses.push(match layer.coding.access(layout) {
                         Access::Direct { .. } => Access::Coded { granule: None },
                         coded => coded,
@@ -91,7 +91,7 @@ impl ArraySource for CellsArray {
                 }
                 self.limits.check_plan(chunks.len() as u64 + 1)?;
                 chunks.push(PlannedChunk {
-                    id: (number as u64) << 32 | place as u64,
+                    id: (number as u64) << 32 | index as u64,
                     cover: Cover::Bounds(chunk.bounds.clone().into()),
                     tile: None,
                     layer: number as u32,
@@ -148,9 +148,10 @@ impl ArraySource for CellsArray {
         out: ColumnMut<'_>,
         _scratch: &mut Scratch,
     ) -> Result<()> {
-        let found = self.chunk(chunk.id).and_then(|(layer, _)| Some((layer, self.place(layer, column)?)));
+        let found =
+            self.chunk(chunk.id).and_then(|(layer, _)| Some((layer, self.column_index(layer, column)?)));
         let (layer, (_, layout)) =
-            found.ok_or_else(|| Error::invalid(format!("the chunk has no {column:?}")))?;
+            found.ok_or_else(|| Error::invalid(format!("unknown column {column:?} of the chunk")))?;
         coding::decode(layer.coding, layout, chunk.cells, parts, cells, out)
             .map_err(|e| e.in_array(&self.schema.name))
     }

@@ -1,4 +1,4 @@
-//! Containers made by hand or by chance.
+//! Handmade and random containers.
 
 use std::sync::Arc;
 
@@ -13,57 +13,57 @@ use super::{Chunk, Extent, MAGIC, StoredLayer};
 use crate::oracle::{Cells, chunk_stats, for_each_cell, position_in};
 use crate::testing::coding::{self, Coding, Layout};
 use crate::testing::values::{self, Buffers, Cell};
-use crate::testing::wire::{HEADER, Sink, header};
-use crate::testing::{Random, truth_cells};
+use crate::testing::wire::{DirectoryWriter, HEADER, header};
+use crate::testing::{Random, oracle_cells};
 
-/// Which statistics the chunks of a layer carry.
+/// The statistics that the chunks of a layer store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Statistics {
     /// None.
     None,
-    /// Exact ones; bounds where more cells are stored than count.
+    /// Exact statistics; bounds where more cells are stored than covered.
     Exact,
-    /// Bounds that are deliberately not tight.
+    /// Deliberately loose bounds.
     Loose,
-    /// For each chunk one of the above, by chance.
+    /// A random choice of the above for each chunk.
     Mixed,
 }
 
-/// A layer to be built.
+/// A layer to build.
 #[derive(Clone, Debug)]
 pub struct Layer {
-    /// The box it covers.
+    /// The region it covers.
     pub cover: Region,
-    /// How much of each tile it stores.
+    /// The stored extent of each tile.
     pub extent: Extent,
-    /// How each field is stored.
+    /// The coding of each field.
     pub codings: Vec<Coding>,
-    /// For each field the cells of the box, row-major, `None` where null.
+    /// For each field the cells of the region, row-major, `None` where null.
     pub cells: Vec<Vec<Cell>>,
-    /// What its chunks know of themselves.
+    /// The statistics of its chunks.
     pub statistics: Statistics,
-    /// Whether its chunks carry digests.
+    /// Whether its chunks have checksums.
     pub digests: bool,
 }
 
-/// Puts a container together.
+/// Builds a container.
 #[derive(Debug)]
 pub struct Builder {
     random: Random,
     payload: Vec<u8>,
     attributes: Attributes,
-    directory: Sink,
+    directory: DirectoryWriter,
     arrays: usize,
 }
 
 impl Builder {
-    /// An empty container. The seed decides about garbage, padding and mixed statistics.
+    /// An empty container. The seed determines garbage, padding and mixed statistics.
     pub fn new(seed: u64) -> Self {
         Self {
             random: Random::new(seed),
             payload: vec![0; HEADER as usize],
             attributes: Attributes::new(),
-            directory: Sink::default(),
+            directory: DirectoryWriter::default(),
             arrays: 0,
         }
     }
@@ -78,7 +78,7 @@ impl Builder {
     /// Adds an array with its layers, the newest last.
     ///
     /// # Errors
-    /// `InvalidRequest` when cells or boxes do not fit; `Unsupported` for schemas the format cannot hold.
+    /// `InvalidRequest` when cells or regions do not match; `Unsupported` for schemas the format cannot hold.
     pub fn array(mut self, schema: &ArraySchema, layers: &[Layer]) -> Result<Self> {
         self.directory.schema(schema)?;
         self.directory.count(layers.len());
@@ -97,7 +97,7 @@ impl Builder {
             && layer.cells.len() == schema.fields.len()
             && layer.cells.iter().all(|cells| Some(cells.len() as u64) == layer.cover.cells());
         if !fits {
-            return Err(Error::invalid("a layer that does not fit its array").in_array(&schema.name));
+            return Err(Error::invalid("the layer does not match its array").in_array(&schema.name));
         }
         let mut stored = StoredLayer {
             cover: layer.cover.clone(),
@@ -108,7 +108,7 @@ impl Builder {
         if !layer.cover.is_empty() {
             for coords in grid.touched(&Selection::from_region(&layer.cover)) {
                 let boxes = stored.boxes(&grid, &coords);
-                let (cover, tile) = boxes.ok_or_else(|| Error::invalid("a tile beyond u64"))?;
+                let (cover, tile) = boxes.ok_or_else(|| Error::invalid("tile bounds exceed u64"))?;
                 let chunk = self.chunk(schema, layer, coords, &cover, &tile)?;
                 stored.chunks.push(chunk);
             }
@@ -163,10 +163,10 @@ impl Builder {
                 Statistics::Loose => values::loosen(stats, &mut self.random),
                 _ => stats,
             };
-            let buffers = Buffers::of_field(field, &cells);
+            let buffers = Buffers::from_field(field, &cells);
             let mut parts = Vec::new();
             for (_, bytes) in
-                coding::encode(layer.codings[i], Layout::of_field(field), count, buffers.data())?
+                coding::encode(layer.codings[i], Layout::from_field(field), count, buffers.data())?
             {
                 parts.push((self.payload.len() as u64, bytes.len() as u64));
                 self.payload.extend(bytes.as_ref());
@@ -183,7 +183,7 @@ impl Builder {
     /// # Errors
     /// `Unsupported` for attributes the format cannot hold.
     pub fn build(self) -> Result<Vec<u8>> {
-        let mut sink = Sink::default();
+        let mut sink = DirectoryWriter::default();
         sink.attributes(&self.attributes)?;
         sink.count(self.arrays);
         sink.0.extend(self.directory.0);
@@ -195,12 +195,12 @@ impl Builder {
     }
 }
 
-/// A container made by chance, with what it must read as.
+/// A random container with its expected content.
 #[derive(Clone, Debug)]
 pub struct Sample {
     /// Its bytes.
     pub bytes: Vec<u8>,
-    /// For each array its schema and for each field the cells of all of it, row-major.
+    /// For each array its schema and for each field all of its cells, row-major.
     pub truth: Vec<(ArraySchema, Vec<Cells>)>,
 }
 
@@ -214,7 +214,7 @@ impl Sample {
 /// A container of a few small arrays.
 ///
 /// # Errors
-/// None that a seed can bring about.
+/// None for any seed.
 pub fn sample(seed: u64) -> Result<Sample> {
     sample_with(seed, 9)
 }
@@ -222,7 +222,7 @@ pub fn sample(seed: u64) -> Result<Sample> {
 /// A container of a few arrays of up to `extent` positions along each dimension.
 ///
 /// # Errors
-/// None that a seed can bring about.
+/// None for any seed.
 pub fn sample_with(seed: u64, extent: u64) -> Result<Sample> {
     let mut random = Random::new(seed);
     let mut builder = Builder::new(random.draw()).attribute("seed", Value::Int(seed.cast_signed()));
@@ -291,7 +291,7 @@ fn layer(random: &mut Random, schema: &ArraySchema, shape: &[u64], number: u64) 
     }
 }
 
-/// What a field reads as, straight from the layers.
+/// The expected cells of a field, directly from the layers.
 fn paint(schema: &ArraySchema, layers: &[Layer], i: usize) -> Result<Cells> {
     let field = &schema.fields[i];
     let everything = Region::from_shape(&schema.shape().unwrap_or_default());
@@ -307,5 +307,5 @@ fn paint(schema: &ArraySchema, layers: &[Layer], i: usize) -> Result<Cells> {
             return Err(e);
         }
     }
-    Ok(truth_cells(field, cells))
+    Ok(oracle_cells(field, cells))
 }

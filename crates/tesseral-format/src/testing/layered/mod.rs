@@ -1,9 +1,9 @@
-//! Dense arrays as layers that lie over one another and leave gaps.
+//! Dense arrays as overlapping layers with gaps.
 //!
-//! An array has a grid of tiles and any number of layers, the newest last. A layer covers a box, aligned to the tiles or not,
-//! and stores each tile that the box touches: all of it, also past the array's edge ([`Extent::Full`]), clipped to the array
-//! ([`Extent::Clipped`]) or clipped to the box ([`Extent::Tight`]). Cells stored outside the box are garbage. Where boxes
-//! meet the newest layer holds; cells in no box hold the fill.
+//! An array has a grid of tiles and any number of layers, the newest last. A layer covers a region, aligned to the tiles or not,
+//! and stores each tile that the region intersects: in full, also beyond the array ([`Extent::Full`]), clipped to the array
+//! ([`Extent::Clipped`]) or clipped to the region ([`Extent::Tight`]). Cells stored outside the region are garbage. Where regions
+//! overlap, the newest layer wins; cells in no region hold the fill value.
 //!
 //! # Layout
 //! A header of 32 bytes (magic `TSLAYER1`, offset, length and XXH3 of the directory), the payloads, the directory:
@@ -12,10 +12,10 @@
 //! |---|---|
 //! | attributes | of the container |
 //! | list of arrays | schema, list of layers |
-//! | layer | box, `u8` extent, per field a coding (`u8` bits, `u32` granule), list of chunks |
+//! | layer | region, `u8` extent, per field a coding (`u8` bits, `u32` granule), list of chunks |
 //! | chunk | grid coordinates, optional digest (`u64` start, end, XXH3), per field: its parts (`u64` offset, length) and statistics |
 //!
-//! The order of parts is offsets, values, validity, as far as the field has them.
+//! The order of parts is offsets, values, validity, where the field has them.
 
 mod build;
 mod parse;
@@ -42,18 +42,18 @@ const MAGIC: &[u8; 8] = b"TSLAYER1";
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LayeredFormat;
 
-/// How much of a tile a layer stores.
+/// The stored part of a tile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Extent {
-    /// All of it, past the array's edge too.
+    /// All of it, also beyond the array.
     Full,
-    /// What lies in the array.
+    /// The part inside the array.
     Clipped,
-    /// What lies in the layer's box.
+    /// The part inside the region of the layer.
     Tight,
 }
 
-/// Where a chunk's bytes are and what is known of it.
+/// The location and statistics of a chunk.
 #[derive(Clone, Debug)]
 struct Chunk {
     coords: Coords,
@@ -73,7 +73,7 @@ struct StoredLayer {
 }
 
 impl StoredLayer {
-    /// The cells of a chunk that count, and those that are stored. `None` where the layer has no such chunk.
+    /// The covered and the stored region of a chunk. `None` where the layer has no such chunk.
     fn boxes(&self, grid: &ChunkGrid, coords: &[u64]) -> Option<(Region, Region)> {
         let clipped = grid.region(coords);
         let cover = clipped.intersect(&self.cover)?;

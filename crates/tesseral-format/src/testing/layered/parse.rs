@@ -1,5 +1,5 @@
-//! The directory, taken apart. A value that comes out of here was checked: its parts lie in the file and are as long as
-//! their cells take, every chunk that a layer's box touches is there once.
+//! Parsing the directory. Parsed values are validated: parts lie inside the file and match the size of their cells, and every
+//! chunk that the region of a layer intersects is present once.
 
 use std::sync::Arc;
 
@@ -8,14 +8,14 @@ use tesseral_store::{Store, StoreExt};
 
 use super::{Chunk, Extent, LayeredArray, LayeredContainer, StoredLayer};
 use crate::testing::coding::{Coding, Layout};
-use crate::testing::wire::{Directory, HEADER, Reader};
+use crate::testing::wire::{Directory, DirectoryParser, HEADER};
 
 pub(super) fn container(
     store: Arc<dyn Store>,
     directory: &Directory,
     limits: &Limits,
 ) -> Result<LayeredContainer> {
-    let mut reader = Reader::new(directory, store.describe(""));
+    let mut reader = DirectoryParser::new(directory, store.describe(""));
     let attributes = reader.attributes()?;
     let count = reader.count(20, "arrays")?;
     let arrays = (0..count)
@@ -25,13 +25,13 @@ pub(super) fn container(
     Ok(LayeredContainer { store, arrays, attributes })
 }
 
-fn array(reader: &mut Reader<'_>, file: u64, limits: &Limits) -> Result<LayeredArray> {
+fn array(reader: &mut DirectoryParser<'_>, file: u64, limits: &Limits) -> Result<LayeredArray> {
     let schema = reader.schema()?;
     if schema.sparse {
         return Err(reader.corrupt("schema", "sparse").in_array(&schema.name));
     }
     let grid = schema.grid().map_err(|e| reader.corrupt("schema", e.to_string()).in_array(&schema.name))?;
-    let layouts: Vec<Layout> = schema.fields.iter().map(Layout::of_field).collect();
+    let layouts: Vec<Layout> = schema.fields.iter().map(Layout::from_field).collect();
     let mut layers = Vec::new();
     for _ in 0..reader.count(5, "layers")? {
         let layer = layer(reader, &grid, &layouts, file, limits);
@@ -41,28 +41,28 @@ fn array(reader: &mut Reader<'_>, file: u64, limits: &Limits) -> Result<LayeredA
 }
 
 fn layer(
-    reader: &mut Reader<'_>,
+    reader: &mut DirectoryParser<'_>,
     grid: &ChunkGrid,
     layouts: &[Layout],
     file: u64,
     limits: &Limits,
 ) -> Result<StoredLayer> {
-    let cover = reader.region(grid.rank(), "layer box")?;
+    let cover = reader.region(grid.rank(), "layer region")?;
     if !tesseral_core::Region::from_shape(grid.shape()).contains(&cover) {
-        return Err(reader.corrupt("layer box", format!("{cover:?} leaves the array")));
+        return Err(reader.corrupt("layer region", format!("{cover:?} exceeds the array")));
     }
     let extent = match reader.u8("extent")? {
         0 => Extent::Full,
         1 => Extent::Clipped,
         2 => Extent::Tight,
-        other => return Err(reader.corrupt("extent", format!("{other} is none"))),
+        other => return Err(reader.corrupt("extent", format!("unknown extent {other}"))),
     };
     let mut codings = Vec::with_capacity(layouts.len());
     for _ in layouts {
         let (bits, granule) = (reader.u8("coding")?, reader.u32("granule")?);
         codings.push(
             Coding::from_bits(bits, granule)
-                .ok_or_else(|| reader.corrupt("coding", format!("{bits} is none")))?,
+                .ok_or_else(|| reader.corrupt("coding", format!("unknown coding {bits}")))?,
         );
     }
     let count = reader.count(grid.rank() * 8 + 1, "chunks")?;
@@ -70,7 +70,7 @@ fn layer(
     let mut touched = grid.touched(&Selection::from_region(&layer.cover));
     let expected = if layer.cover.is_empty() { 0 } else { touched.remaining() };
     if expected != count as u64 {
-        return Err(reader.corrupt("chunks", format!("{count} where the box touches {expected}")));
+        return Err(reader.corrupt("chunks", format!("expected {expected}, found {count}")));
     }
     for _ in 0..count {
         let coords = (0..grid.rank()).map(|_| reader.u64("chunk coordinates")).collect::<Result<Coords>>()?;
@@ -86,7 +86,7 @@ fn layer(
 }
 
 fn chunk(
-    reader: &mut Reader<'_>,
+    reader: &mut DirectoryParser<'_>,
     coords: Coords,
     cells: u64,
     layouts: &[Layout],
@@ -102,11 +102,11 @@ fn chunk(
             let (offset, len) = (reader.u64("part")?, reader.u64("part")?);
             let end = offset.checked_add(len).filter(|end| offset >= HEADER && *end <= file);
             let Some(end) = end else {
-                let detail = format!("{len} bytes at {offset} do not lie in a file of {file}");
+                let detail = format!("{len} bytes at {offset} exceed the file length {file}");
                 return Err(reader.corrupt("part", detail).in_chunk(&coords));
             };
             if !layout.fits(role, cells, len) {
-                let detail = format!("{len} bytes for {cells} cells");
+                let detail = format!("{len} bytes do not match {cells} cells");
                 return Err(reader.corrupt("part", detail).in_chunk(&coords));
             }
             limits.check_chunk(len)?;

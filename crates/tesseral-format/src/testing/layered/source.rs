@@ -1,4 +1,4 @@
-//! Which tiles serve a request, and their cells.
+//! Planning and decoding of tiles.
 
 use std::ops::Range;
 
@@ -17,15 +17,15 @@ impl LayeredArray {
     fn field(&self, column: Column) -> Result<usize> {
         match column {
             Column::Field(i) if usize::from(i) < self.schema.fields.len() => Ok(usize::from(i)),
-            _ => Err(Error::invalid(format!("there is no {column:?}")).in_array(&self.schema.name)),
+            _ => Err(Error::invalid(format!("unknown column {column:?}")).in_array(&self.schema.name)),
         }
     }
 
     fn layout(&self, field: usize) -> Layout {
-        Layout::of_field(&self.schema.fields[field])
+        Layout::from_field(&self.schema.fields[field])
     }
 
-    /// The layer in the upper half of the number, the chunk's place in it in the lower.
+    /// The layer in the upper half of the ID, the index of the chunk in the lower.
     fn chunk(&self, id: u64) -> Option<(&StoredLayer, &Chunk)> {
         let layer = self.layers.get((id >> 32) as usize)?;
         Some((layer, layer.chunks.get(id as u32 as usize)?))
@@ -49,8 +49,9 @@ impl ArraySource for LayeredArray {
 
     fn plan(&self, request: &Request) -> Result<ChunkPlan> {
         let selection = request.selection().filter(|s| s.rank() == self.grid.rank());
-        let selection =
-            selection.ok_or_else(|| Error::invalid("a selection of the array's rank is needed"))?;
+        let selection = selection.ok_or_else(|| {
+            Error::invalid("rank mismatch: the request requires a selection of the array's rank")
+        })?;
         let fields = request.columns.iter().map(|c| Ok((*c, self.field(*c)?))).collect::<Result<Vec<_>>>()?;
         let mut chunks = Vec::new();
         for (number, layer) in self.layers.iter().enumerate() {
@@ -61,7 +62,7 @@ impl ArraySource for LayeredArray {
                 let linear = self.grid.linear(&coords);
                 let found = layer.chunks.binary_search_by_key(&linear, |c| self.grid.linear(&c.coords));
                 let (Ok(place), Some((cover, stored))) = (found, layer.boxes(&self.grid, &coords)) else {
-                    return Err(Error::corrupt("layer", "", None, "a chunk is missing").in_chunk(&coords));
+                    return Err(Error::corrupt("layer", "", None, "missing chunk").in_chunk(&coords));
                 };
                 let chunk = &layer.chunks[place];
                 let parts: SmallVec<[Part; 1]> =
@@ -123,7 +124,7 @@ impl ArraySource for LayeredArray {
     ) -> Result<()> {
         let field = self.field(column)?;
         let stored = self.chunk(chunk.id);
-        let (layer, stored) = stored.ok_or_else(|| Error::invalid("a chunk of another array"))?;
+        let (layer, stored) = stored.ok_or_else(|| Error::invalid("the chunk belongs to another array"))?;
         coding::decode(layer.codings[field], self.layout(field), chunk.cells, parts, cells, out)
             .map_err(|e| e.in_array(&self.schema.name).in_chunk(&stored.coords))
     }

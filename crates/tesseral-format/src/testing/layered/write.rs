@@ -1,4 +1,4 @@
-//! Writing: one layer per array, clipped to the array, over all of it.
+//! Writing: one layer per array, clipped to the array, covering all of it.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -12,13 +12,13 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::{Chunk, Extent, MAGIC, StoredLayer};
 use crate::testing::coding::{self, Coding, Layout};
-use crate::testing::wire::{HEADER, Sink, header};
+use crate::testing::wire::{DirectoryWriter, HEADER, header};
 use crate::{
     ArraySpec, CodecSpec, Column, ColumnData, CreateOptions, EncodedChunk, EncodedPart, Scratch, Writer,
 };
 
-/// Puts a layer into a directory.
-pub(super) fn put_layer(sink: &mut Sink, layer: &StoredLayer) {
+/// Writes a layer into a directory.
+pub(super) fn put_layer(sink: &mut DirectoryWriter, layer: &StoredLayer) {
     sink.region(&layer.cover);
     sink.u8(match layer.extent {
         Extent::Full => 0,
@@ -46,7 +46,7 @@ pub(super) fn put_layer(sink: &mut Sink, layer: &StoredLayer) {
 }
 
 #[derive(Debug)]
-struct Begun {
+struct DeclaredArray {
     schema: ArraySchema,
     grid: ChunkGrid,
     codings: Vec<Coding>,
@@ -54,10 +54,10 @@ struct Begun {
 }
 
 #[derive(Debug)]
-struct Pushed {
+struct PushState {
     end: u64,
     chunks: BTreeMap<(usize, u64), Chunk>,
-    /// A write failed: what is staged is not whole and must not be published.
+    /// A write failed: the staged data are incomplete and must not be published.
     torn: bool,
 }
 
@@ -68,8 +68,8 @@ pub(super) struct LayeredWriter {
     digests: bool,
     statistics: bool,
     attributes: Attributes,
-    arrays: Vec<Begun>,
-    pushed: Mutex<Pushed>,
+    arrays: Vec<DeclaredArray>,
+    pushed: Mutex<PushState>,
 }
 
 impl LayeredWriter {
@@ -80,17 +80,17 @@ impl LayeredWriter {
             statistics: options.statistics,
             attributes: Attributes::new(),
             arrays: Vec::new(),
-            pushed: Mutex::new(Pushed { end: HEADER, chunks: BTreeMap::new(), torn: false }),
+            pushed: Mutex::new(PushState { end: HEADER, chunks: BTreeMap::new(), torn: false }),
         })
     }
 
-    fn pushed(&self) -> MutexGuard<'_, Pushed> {
-        // Every change under the lock is one assignment, so a panic elsewhere leaves it sound.
+    fn pushed(&self) -> MutexGuard<'_, PushState> {
+        // Every change under the lock is one assignment, so a panic elsewhere leaves the state consistent.
         self.pushed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn begun(&self, array: usize) -> Result<&Begun> {
-        self.arrays.get(array).ok_or_else(|| Error::invalid(format!("array {array} was never declared")))
+    fn declared(&self, array: usize) -> Result<&DeclaredArray> {
+        self.arrays.get(array).ok_or_else(|| Error::invalid(format!("unknown array {array}")))
     }
 }
 
@@ -101,10 +101,10 @@ fn coding(codecs: &[CodecSpec]) -> Result<Coding> {
             "raw" => {}
             "xor" => {
                 let granule = codec.int("granule").unwrap_or(0);
-                let granule = u32::try_from(granule).map_err(|_| Error::invalid("a granule out of range"))?;
+                let granule = u32::try_from(granule).map_err(|_| Error::invalid("granule out of range"))?;
                 out = Coding { xor: true, granule, ..out };
             }
-            other => return Err(Error::unsupported(format!("codec {other:?}"))),
+            other => return Err(Error::unsupported(format!("unknown codec {other:?}"))),
         }
     }
     Ok(out)
@@ -116,18 +116,18 @@ impl Writer for LayeredWriter {
         if schema.sparse {
             return Err(Error::unsupported("sparse arrays").in_array(&schema.name));
         }
-        // What the directory has no place for is refused now and not when all cells are written.
-        Sink::default().schema(&schema)?;
+        // Features that the directory cannot represent are rejected before any cells are written.
+        DirectoryWriter::default().schema(&schema)?;
         let grid = schema.grid()?;
         if spec.codecs.len() != schema.fields.len() || schema.fields.is_empty() {
-            return Err(Error::invalid("one list of codecs per field, and at least one field"));
+            return Err(Error::invalid("expected one list of codecs per field, and at least one field"));
         }
         if self.arrays.iter().any(|array| array.schema.name == schema.name) {
-            return Err(Error::invalid("two arrays of one name").in_array(&schema.name));
+            return Err(Error::invalid("duplicate array name").in_array(&schema.name));
         }
         let codings = spec.codecs.iter().map(|c| coding(c)).collect::<Result<_>>()?;
-        let layouts = schema.fields.iter().map(Layout::of_field).collect();
-        self.arrays.push(Begun { schema, grid, codings, layouts });
+        let layouts = schema.fields.iter().map(Layout::from_field).collect();
+        self.arrays.push(DeclaredArray { schema, grid, codings, layouts });
         Ok(self.arrays.len() - 1)
     }
 
@@ -143,15 +143,17 @@ impl Writer for LayeredWriter {
         stats: Vec<ChunkStats>,
         _scratch: &mut Scratch,
     ) -> Result<EncodedChunk<'a>> {
-        let begun = self.begun(array)?;
-        let cells = begun.grid.region(coords).cells().filter(|_| begun.grid.contains(coords));
-        let cells = cells.ok_or_else(|| Error::invalid("outside the grid").in_chunk(coords))?;
-        if columns.len() != begun.layouts.len() || !(stats.is_empty() || stats.len() == columns.len()) {
-            return Err(Error::invalid("one column, and one statistic or none, per field").in_chunk(coords));
+        let declared = self.declared(array)?;
+        let cells = declared.grid.region(coords).cells().filter(|_| declared.grid.contains(coords));
+        let cells = cells.ok_or_else(|| Error::invalid("chunk outside the grid").in_chunk(coords))?;
+        if columns.len() != declared.layouts.len() || !(stats.is_empty() || stats.len() == columns.len()) {
+            return Err(
+                Error::invalid("expected one column, and one statistic or none, per field").in_chunk(coords)
+            );
         }
         let mut parts = smallvec::SmallVec::new();
         for (i, data) in columns.iter().enumerate() {
-            let stored = coding::encode(begun.codings[i], begun.layouts[i], cells, *data);
+            let stored = coding::encode(declared.codings[i], declared.layouts[i], cells, *data);
             for (role, bytes) in stored.map_err(|e| e.in_chunk(coords))? {
                 let raw_len = bytes.len() as u64;
                 parts.push(EncodedPart { column: Column::Field(i as u16), role, bytes, raw_len, codec: 0 });
@@ -161,22 +163,22 @@ impl Writer for LayeredWriter {
     }
 
     fn push(&self, array: usize, chunk: EncodedChunk<'_>) -> Result<()> {
-        let begun = self.begun(array)?;
-        if !begun.grid.contains(&chunk.coords) {
-            return Err(Error::invalid("outside the grid").in_chunk(&chunk.coords));
+        let declared = self.declared(array)?;
+        if !declared.grid.contains(&chunk.coords) {
+            return Err(Error::invalid("chunk outside the grid").in_chunk(&chunk.coords));
         }
-        let cells = begun.grid.region(&chunk.coords).cells().unwrap_or(0);
+        let cells = declared.grid.region(&chunk.coords).cells().unwrap_or(0);
         let bytes: Vec<u8> = chunk.parts.iter().flat_map(|part| Cow::as_ref(&part.bytes)).copied().collect();
-        let key = (array, begun.grid.linear(&chunk.coords));
+        let key = (array, declared.grid.linear(&chunk.coords));
         let mut pushed = self.pushed();
         if pushed.chunks.contains_key(&key) {
-            let twice = Error::invalid("a chunk that was already stored");
-            return Err(twice.in_array(&begun.schema.name).in_chunk(&chunk.coords));
+            let duplicate = Error::invalid("duplicate chunk");
+            return Err(duplicate.in_array(&declared.schema.name).in_chunk(&chunk.coords));
         }
         let start = pushed.end;
         let mut at = start;
-        let mut fields = Vec::with_capacity(begun.layouts.len());
-        for i in 0..begun.layouts.len() {
+        let mut fields = Vec::with_capacity(declared.layouts.len());
+        for i in 0..declared.layouts.len() {
             let mut parts = Vec::new();
             for part in chunk.parts.iter().filter(|part| part.column == Column::Field(i as u16)) {
                 parts.push((at, part.bytes.len() as u64));
@@ -193,7 +195,7 @@ impl Writer for LayeredWriter {
     }
 
     fn set_attributes(&mut self, attributes: Attributes) -> Result<()> {
-        Sink::default().attributes(&attributes)?;
+        DirectoryWriter::default().attributes(&attributes)?;
         self.attributes = attributes;
         Ok(())
     }
@@ -206,26 +208,26 @@ impl Writer for LayeredWriter {
         let this = *self;
         let mut pushed = this.pushed.into_inner().unwrap_or_else(PoisonError::into_inner);
         if pushed.torn {
-            return Err(Error::invalid("a chunk could not be stored"));
+            return Err(Error::invalid("writing a chunk failed"));
         }
-        let mut sink = Sink::default();
+        let mut sink = DirectoryWriter::default();
         sink.attributes(&this.attributes)?;
         sink.count(this.arrays.len());
-        for (number, begun) in this.arrays.into_iter().enumerate() {
-            sink.schema(&begun.schema)?;
+        for (number, declared) in this.arrays.into_iter().enumerate() {
+            sink.schema(&declared.schema)?;
             sink.count(1);
             let mut chunks = Vec::new();
-            for linear in 0..begun.grid.total() {
+            for linear in 0..declared.grid.total() {
                 let chunk = pushed.chunks.remove(&(number, linear)).ok_or_else(|| {
-                    let missing = Error::invalid("a chunk was never stored").in_array(&begun.schema.name);
-                    missing.in_chunk(&begun.grid.coords(linear))
+                    let missing = Error::invalid("missing chunk").in_array(&declared.schema.name);
+                    missing.in_chunk(&declared.grid.coords(linear))
                 })?;
                 chunks.push(chunk);
             }
-            let cover = Region::from_shape(begun.grid.shape());
+            let cover = Region::from_shape(declared.grid.shape());
             put_layer(
                 &mut sink,
-                &StoredLayer { cover, extent: Extent::Clipped, codings: begun.codings, chunks },
+                &StoredLayer { cover, extent: Extent::Clipped, codings: declared.codings, chunks },
             );
         }
         this.staged.write_at(pushed.end, &sink.0)?;
