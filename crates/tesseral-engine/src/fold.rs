@@ -1,9 +1,9 @@
-//! Folds in general: cells that meet a predicate, dealt out to slots, one state per slot.
+//! General folds: cells that meet a predicate are distributed to slots, with one state per slot.
 //!
-//! [`summarize`](crate::summarize) and [`reduce`](crate::reduce) are the fast special cases, and are used here where they
-//! fit. A [`Fold`] says what becomes of each axis ([`Role`]), which cells count ([`Predicate`]) and what is kept of them
-//! ([`Reducer`]). A selection is cut into [`Unit`]s by the plan alone; the partial result of each is plain data, and merging them
-//! in order gives the same bits whoever folded them: one thread, many, or other processes.
+//! [`summarize`](crate::summarize) and [`reduce`](crate::reduce) are fast special cases, which are used here where they apply. A
+//! [`Fold`] defines the role of each axis ([`Role`]), the cells that count ([`Predicate`]) and the state kept of them
+//! ([`Reducer`]). The plan alone divides a selection into [`Unit`]s; the partial result of each is plain data, and merging them
+//! in order gives the same bits whether one thread, many, or other processes folded them.
 
 mod bins;
 mod layout;

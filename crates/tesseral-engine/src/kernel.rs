@@ -1,8 +1,8 @@
-//! Hot loops over plain slices, each beside the naive loop it must agree with.
+//! Hot loops over plain slices, each tested against a naive loop.
 //!
-//! Nothing here reads files, spawns threads or knows chunks: bytes in, numbers or bytes out. Every kernel gives the
-//! same bits on every machine: the order of floating-point operations is written out with a fixed number of lanes,
-//! and wider registers only change how many of those lanes one instruction serves.
+//! Kernels do no I/O, spawn no threads and know nothing of chunks: bytes in, numbers or bytes out. Every kernel gives the
+//! same bits on every machine: the order of floating-point operations is fixed by a constant number of lanes, and wider
+//! registers only change how many of those lanes one instruction processes.
 
 pub mod axis;
 pub(crate) mod block;

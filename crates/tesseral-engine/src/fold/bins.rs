@@ -1,13 +1,13 @@
-//! Equal bins of a histogram.
+//! Equal-width histogram bins.
 
 use tesseral_core::Element;
 
 use super::state::Reducer;
 
-/// Integers up to here are floats without rounding.
+/// Integers up to this magnitude are exact floats.
 const EXACT: f64 = (1_u64 << 53) as f64;
 
-/// Equal bins from `low` to `high`, the last closed; values outside go to the bins at the ends.
+/// Equal bins from `low` to `high`, the last closed; values outside are counted in the first and last bin.
 pub(super) struct Bins {
     low: f64,
     high: f64,
@@ -24,13 +24,17 @@ impl Bins {
         if i == self.count {
             return self.high;
         }
-        let (width, part) = (self.high - self.low, i as f64 / self.count as f64);
-        if width.is_finite() { self.low + width * part } else { self.low * (1.0 - part) + self.high * part }
+        let (width, fraction) = (self.high - self.low, i as f64 / self.count as f64);
+        if width.is_finite() {
+            self.low + width * fraction
+        } else {
+            self.low * (1.0 - fraction) + self.high * fraction
+        }
     }
 
-    /// The bin of a value; `None` for NaN.
+    /// The bin index of a value; `None` for NaN.
     #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss)]
-    pub(super) fn of<T: Element>(&self, cell: T) -> Option<usize> {
+    pub(super) fn index<T: Element>(&self, cell: T) -> Option<usize> {
         let value = cell.to_f64();
         if value.is_nan() {
             return None;
@@ -38,12 +42,12 @@ impl Bins {
         if self.high <= self.low {
             return Some(0);
         }
-        // An integer that no float is must not be rounded across an edge.
+        // An integer that is not exact in `f64` must not be rounded across an edge.
         let rounded = !T::IS_FLOAT && value.abs() > EXACT;
         let reaches = |edge: f64| if rounded { cell.to_i128() >= edge.ceil() as i128 } else { value >= edge };
-        // Halves do not overflow. The quotient may be off by one where it rounds across an edge; the edges decide.
-        let part = (value / 2.0 - self.low / 2.0) / (self.high / 2.0 - self.low / 2.0);
-        let mut bin = ((part * self.count as f64) as usize).min(self.count - 1);
+        // Halves do not overflow. The quotient may be off by one where it rounds across an edge, so it is corrected by the edges.
+        let fraction = (value / 2.0 - self.low / 2.0) / (self.high / 2.0 - self.low / 2.0);
+        let mut bin = ((fraction * self.count as f64) as usize).min(self.count - 1);
         while bin > 0 && !reaches(self.edge(bin)) {
             bin -= 1;
         }

@@ -1,31 +1,31 @@
-//! What becomes of each axis, and which cells of a block belong to which slot.
+//! The roles of axes, and the assignment of the cells of a block to slots.
 
 use serde::{Deserialize, Serialize};
 use tesseral_core::{Region, Selection};
 
-/// What becomes of an axis of the selection. Positions are those of the selection.
+/// The role of an axis of the selection. Positions are those of the selection.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Role {
-    /// A slot for each position.
+    /// One slot per position.
     Keep,
-    /// Every position goes to the one slot.
+    /// All positions are folded into one slot.
     Reduce,
-    /// The slot of each position.
+    /// Positions are grouped: each has an assigned slot.
     Groups {
-        /// One per position.
+        /// The slot of each position.
         slots: Vec<u64>,
-        /// How many slots there are.
+        /// Number of slots.
         count: u64,
     },
-    /// Slot `w` takes the positions from `w · step − before`, `size` of them as far as they exist.
+    /// Slot `w` covers `size` positions from `w · step − before` on, clipped to the axis.
     Windows {
-        /// Positions of a window.
+        /// Positions per window.
         size: u64,
         /// Distance between windows.
         step: u64,
-        /// By how much the first window begins before the axis.
+        /// Number of positions that the first window begins before the axis.
         before: u64,
-        /// How many windows there are.
+        /// Number of windows.
         count: u64,
     },
 }
@@ -40,8 +40,8 @@ impl Role {
         }
     }
 
-    /// Positions that one slot folds along the axis, padding included: what places in a fibre count by.
-    pub(super) fn fibre(&self, extent: u64) -> u64 {
+    /// Positions per slot along the axis, including padding: the extent that fiber positions count by.
+    pub(super) fn fiber_extent(&self, extent: u64) -> u64 {
         match self {
             Self::Reduce => extent,
             Self::Windows { size, .. } => *size,
@@ -49,7 +49,7 @@ impl Role {
         }
     }
 
-    /// Positions of a window that exist, of an axis of `extent`.
+    /// The existing positions of a window, on an axis of `extent`.
     pub fn window(&self, slot: u64, extent: u64) -> std::ops::Range<u64> {
         match self {
             Self::Windows { size, step, before, .. } => {
@@ -62,7 +62,7 @@ impl Role {
         }
     }
 
-    /// Slots that positions `start..end` go to, as a range that holds them all.
+    /// The slots that positions `start..end` belong to, as an enclosing range.
     pub(super) fn reached(&self, start: u64, end: u64) -> (u64, u64) {
         match self {
             Self::Keep => (start, end),
@@ -78,21 +78,21 @@ impl Role {
     }
 }
 
-/// The slots that a block reaches along one axis, each with its positions in the block and their places in the fibre.
+/// The slots that a block covers along an axis, each with its positions in the block and their fiber positions.
 pub(super) struct Lists {
     /// First slot.
     pub first: u64,
-    /// Where the positions of each slot begin, and where the last end.
+    /// The start of each slot's positions, and the end of the last.
     starts: Vec<usize>,
     positions: Vec<usize>,
-    places: Vec<u64>,
+    fiber_positions: Vec<u64>,
 }
 
 impl Lists {
-    /// Along an axis of `extent`, for a block that holds its positions `start..end`; `mask` leaves positions out.
+    /// The slots along an axis of `extent`, for a block of its positions `start..end`; `mask` excludes positions.
     pub(super) fn new(role: &Role, mask: Option<&[bool]>, start: u64, end: u64, extent: u64) -> Self {
         let (first, last) = role.reached(start, end);
-        let mut lists = Self { first, starts: vec![0], positions: Vec::new(), places: Vec::new() };
+        let mut lists = Self { first, starts: vec![0], positions: Vec::new(), fiber_positions: Vec::new() };
         let index = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
         let kept = |p: u64| mask.is_none_or(|mask| mask.get(index(p)).copied().unwrap_or(false));
         let mut groups: Vec<Vec<u64>> = Vec::new();
@@ -107,18 +107,18 @@ impl Lists {
         for slot in first..last {
             let (range, origin) = match role {
                 Role::Windows { step, before, .. } => {
-                    // A place counts from the window's own start, which may lie before the axis.
+                    // A fiber position counts from the window's start, which may lie before the axis.
                     (role.window(slot, extent), i128::from(slot * step) - i128::from(*before))
                 }
                 _ => (role.window(slot, extent), 0),
             };
             let mut put = |p: u64| {
                 lists.positions.push(index(p - start));
-                let place = match role {
+                let fiber_position = match role {
                     Role::Keep | Role::Groups { .. } => 0,
                     _ => i128::from(p) - origin,
                 };
-                lists.places.push(u64::try_from(place).unwrap_or(0));
+                lists.fiber_positions.push(u64::try_from(fiber_position).unwrap_or(0));
             };
             match role {
                 Role::Groups { .. } => {
@@ -135,33 +135,33 @@ impl Lists {
         self.starts.len() - 1
     }
 
-    /// Positions in the block of a slot, counted from the first, and their places in the fibre.
+    /// The positions of a slot in the block, relative to its first, and their fiber positions.
     pub(super) fn slot(&self, slot: usize) -> (&[usize], &[u64]) {
         let range = self.starts[slot]..self.starts[slot + 1];
-        (&self.positions[range.clone()], &self.places[range])
+        (&self.positions[range.clone()], &self.fiber_positions[range])
     }
 }
 
-/// What a step along each axis adds to a place in the fibre of a slot.
-pub(super) fn fibres(roles: &[Role], extents: &[u64]) -> Vec<u64> {
-    let mut fibres = vec![0; roles.len()];
-    let mut fibre = 1_u64;
+/// The fiber position stride of each axis.
+pub(super) fn fiber_strides(roles: &[Role], extents: &[u64]) -> Vec<u64> {
+    let mut fiber_strides = vec![0; roles.len()];
+    let mut stride = 1_u64;
     for (d, (role, extent)) in roles.iter().zip(extents).enumerate().rev() {
-        fibres[d] = fibre;
-        fibre = fibre.saturating_mul(role.fibre(*extent));
+        fiber_strides[d] = stride;
+        stride = stride.saturating_mul(role.fiber_extent(*extent));
     }
-    fibres
+    fiber_strides
 }
 
-/// The slots of all axes that a part of a selection reaches: a box of the result.
+/// The slots of all axes that a part of a selection covers: a region of the result.
 pub(super) fn slot_box(roles: &[Role], lists: &[Lists]) -> Region {
     let kept = roles.iter().zip(lists).filter(|(role, _)| **role != Role::Reduce);
     Region::new(kept.map(|(_, lists)| (lists.first, lists.first + lists.len() as u64)))
 }
 
-/// The same, of positions from where to where along each axis.
-pub(super) fn reached(roles: &[Role], place: &[(u64, u64)]) -> Region {
-    let kept = roles.iter().zip(place).filter(|(role, _)| **role != Role::Reduce);
+/// The same, for position bounds along each axis.
+pub(super) fn reached(roles: &[Role], bounds: &[(u64, u64)]) -> Region {
+    let kept = roles.iter().zip(bounds).filter(|(role, _)| **role != Role::Reduce);
     Region::new(kept.map(|(role, &(start, end))| role.reached(start, end)))
 }
 

@@ -1,4 +1,4 @@
-//! Sums of magnitudes and of squares.
+//! Sums of magnitudes and squares.
 
 use serde::{Deserialize, Serialize};
 use tesseral_core::Element;
@@ -7,8 +7,7 @@ use super::predicate::Number;
 use super::wire::{bits, halves};
 use crate::kernel::block::{compensated, neumaier};
 
-/// Magnitudes within these, 2^-500 and 2^500, square without leaving the normal range; others do once they are scaled by 2^600, the
-/// one way or the other.
+/// Magnitudes between these, 2^-500 and 2^500, square within the normal range; others do after scaling by 2^600 or 2^-600.
 const SMALL: f64 = f64::from_bits(523 << 52);
 const LARGE: f64 = f64::from_bits(1523 << 52);
 const SCALE: f64 = f64::from_bits(1623 << 52);
@@ -37,8 +36,8 @@ impl Total {
     }
 }
 
-/// Sum of magnitudes and sum of squares: of integers exactly, of floats compensated, the squares of very small and very
-/// large ones scaled and kept apart.
+/// Sum of magnitudes and sum of squares: exact for integers, compensated for floats; the squares of very small and very large
+/// floats are scaled and kept separately.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Norms {
     cells: u64,
@@ -72,7 +71,7 @@ impl Norms {
             match value {
                 v if v > LARGE => self.large.add((v / SCALE).powi(2)),
                 v if v < SMALL => self.small.add((v * SCALE).powi(2)),
-                // NaN among them.
+                // Including NaN.
                 v => self.middle.add(v * v),
             }
         }
@@ -106,7 +105,7 @@ impl Norms {
         }
     }
 
-    /// The root of the sum of squares.
+    /// The square root of the sum of squares.
     #[allow(clippy::cast_precision_loss)]
     pub fn l2(&self, float: bool) -> f64 {
         if !float {
@@ -114,7 +113,7 @@ impl Norms {
         }
         let (small, middle, large) = (self.small.value(), self.middle.value(), self.large.value());
         if large > 0.0 || large.is_nan() {
-            // What is small beside these does not show.
+            // Smaller squares are negligible.
             return (large + middle / SCALE / SCALE).sqrt() * SCALE;
         }
         if middle > 0.0 || middle.is_nan() {

@@ -1,9 +1,9 @@
-//! Which cells count.
+//! Predicates on cells.
 
 use serde::{Deserialize, Serialize};
 use tesseral_core::{ChunkStats, DType, Element, Error, Field, Result, Scalar, dispatch_element};
 
-/// A number as a document gives it: integers stay integers.
+/// A number as given in a document: integers stay integers.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub enum Number {
@@ -23,7 +23,7 @@ impl Number {
         }
     }
 
-    /// The value as a cell of a dtype, when it is exactly one.
+    /// The value as a cell of a dtype, when it is exactly representable.
     pub fn to_scalar(self, dtype: DType) -> Option<Scalar> {
         let text = match self {
             Self::Int(value) => value.to_string(),
@@ -58,11 +58,11 @@ impl TryFrom<String> for Number {
             Some(bits) => Some(Self::Float(f64::from_bits(bits))),
             None => text.parse().ok().map(Self::Int),
         };
-        number.ok_or_else(|| Error::invalid(format!("{text:?} is no number")))
+        number.ok_or_else(|| Error::invalid(format!("invalid number: {text:?}")))
     }
 }
 
-/// How a cell compares with a number.
+/// A comparison with a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub enum Compare {
@@ -74,22 +74,22 @@ pub enum Compare {
     Ge,
 }
 
-/// A condition on cells; all of its parts must hold. Numbers compare exactly, whatever their types: no integer is rounded.
+/// A condition on cells; all of its parts must hold. Numbers compare exactly across types: no integer is rounded.
 ///
-/// A NaN is unequal to every number and neither below nor above any. A null cell meets no comparison.
+/// A NaN is unequal to every number and neither below nor above any. No comparison holds for a null cell.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Predicate {
     /// Comparisons with numbers.
     pub compare: Vec<(Compare, Number)>,
-    /// Only null cells, or only those that are not. Cells equal to the fill are null here.
+    /// Only null cells, or only non-null cells. Cells equal to the fill value are null here.
     pub null: Option<bool>,
-    /// What counts as fill instead of the value the field declares.
+    /// The fill value, instead of the one the field declares.
     pub fill: Option<Number>,
     /// Only finite cells.
     pub finite: bool,
 }
 
-/// A predicate made ready for one element type.
+/// A predicate compiled for an element type.
 #[derive(Clone, Debug)]
 pub(super) struct Test<T> {
     ints: Option<(i128, i128, Vec<i128>)>,
@@ -101,10 +101,10 @@ pub(super) struct Test<T> {
 }
 
 impl Predicate {
-    /// Made ready for cells of a dtype with that declared fill.
+    /// Compiles the predicate for cells of a dtype with a declared fill value.
     pub(super) fn test<T: Element>(&self, dtype: DType, declared: Option<&Scalar>) -> Test<T> {
-        let own = self.fill.and_then(|fill| fill.to_scalar(dtype));
-        let fill = if self.fill.is_some() { own.as_ref() } else { declared };
+        let override_fill = self.fill.and_then(|fill| fill.to_scalar(dtype));
+        let fill = if self.fill.is_some() { override_fill.as_ref() } else { declared };
         let mut test = Test {
             ints: None,
             floats: Vec::new(),
@@ -123,7 +123,7 @@ impl Predicate {
         test
     }
 
-    /// Which cells meet it: bytes of cells of a field, native-endian, and one byte per cell that is 0 where it is null.
+    /// The cells that meet it: native-endian cells of a field, and one byte per cell that is 0 for null.
     ///
     /// # Errors
     /// `Unsupported` for dtypes without arithmetic.
@@ -138,7 +138,7 @@ impl Predicate {
         }, else => Err(Error::unsupported(format!("conditions on {}", field.dtype))))
     }
 
-    /// Whether a chunk of which these statistics are known may hold a cell that meets it.
+    /// Whether a chunk with these statistics may hold a cell that meets it.
     pub(super) fn may_match(&self, dtype: DType, declared: Option<&Scalar>, stats: &ChunkStats) -> bool {
         if self.null == Some(true) && self.fill.is_none() && stats.nulls.bound() == Some(&0) {
             return false;
@@ -146,7 +146,7 @@ impl Predicate {
         if self.null == Some(false) && self.fill.is_none() && stats.nulls.exact() == Some(&stats.cells) {
             return false;
         }
-        // Ranges are of cells that are not null; cells equal to the fill are compared like others.
+        // Ranges cover non-null cells; cells equal to the fill value are compared like others.
         let fill_meets = dispatch_element!(dtype, T => {
             let test = self.test::<T>(dtype, None);
             declared.and_then(Scalar::get::<T>).is_some_and(|fill| test.value(fill))
@@ -178,7 +178,7 @@ impl Predicate {
 }
 
 impl<T: Element> Test<T> {
-    /// A comparison of floats: an integer that no float is lies between two neighbours, which decide.
+    /// Compiles a comparison of floats: an integer that is not exact in `f64` lies between two neighbors, which decide.
     #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation)]
     fn float(&mut self, op: Compare, number: Number) {
         let Number::Int(int) = number else {
@@ -202,7 +202,7 @@ impl<T: Element> Test<T> {
         }
     }
 
-    /// A comparison of integers, as a closed range and values left out of it.
+    /// Compiles a comparison of integers to a closed range and excluded values.
     #[allow(clippy::cast_possible_truncation)]
     fn int(&mut self, op: Compare, number: Number, range: &mut (i128, i128, Vec<i128>)) {
         let (floor, ceil) = match number {
@@ -225,7 +225,7 @@ impl<T: Element> Test<T> {
         }
     }
 
-    /// Whether a cell that is not null by validity counts.
+    /// Whether a cell that is valid by the mask is selected.
     #[inline]
     pub(super) fn value(&self, cell: T) -> bool {
         if self.never || (self.finite && (cell.is_nan() || cell.is_infinite())) {
@@ -255,7 +255,7 @@ impl<T: Element> Test<T> {
         })
     }
 
-    /// Whether a cell that is null by validity counts.
+    /// Whether a cell that is null by the mask is selected.
     #[inline]
     pub(super) fn null(&self) -> bool {
         self.null == Some(true)

@@ -1,4 +1,4 @@
-//! Products without overflow on the way.
+//! Products without intermediate overflow.
 
 use serde::{Deserialize, Serialize};
 use tesseral_core::Element;
@@ -6,8 +6,8 @@ use tesseral_core::Element;
 use super::predicate::Number;
 use super::wire::{bits, halves};
 
-/// A product: of integers exactly as long as 128 bits hold it, of everything as a fraction and a power of two, so that
-/// neither order nor size of the factors loses more than rounding.
+/// A product: an exact integer while it fits in 128 bits, and a fraction with a power of two, so that neither the order nor the
+/// size of the factors loses more than rounding.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Product {
     factors: u64,
@@ -27,7 +27,7 @@ impl Default for Product {
     }
 }
 
-/// `value` as a fraction of magnitude 0.5 to 1 and a power of two; zeros, infinities and NaN as they are.
+/// `value` as a fraction of magnitude 0.5 to 1 and a power of two; zeros, infinities and NaN unchanged.
 fn split(value: f64) -> (f64, i64) {
     if value == 0.0 || !value.is_finite() {
         return (value, 0);
@@ -91,7 +91,7 @@ impl Product {
         self.factors
     }
 
-    /// The product; an integer beyond 128 bits as the nearest float that the factors' roundings allow.
+    /// The product; an integer beyond 128 bits as a float, within the rounding errors of the factors.
     pub fn value(&self, float: bool) -> Number {
         if float {
             return Number::Float(join(self.fraction, self.exponent));
@@ -109,7 +109,7 @@ impl Product {
     }
 }
 
-/// `fraction · 2^exponent`, rounded once at most.
+/// `fraction · 2^exponent`, rounded at most once.
 fn join(fraction: f64, exponent: i64) -> f64 {
     if fraction == 0.0 || !fraction.is_finite() {
         return fraction;

@@ -1,24 +1,24 @@
-//! Folding cells that come row by row with their coordinates: those of sparse arrays, and those that meet a condition.
+//! Folding rows with coordinates: cells of sparse arrays, and cells that meet a condition.
 
 use tesseral_core::condition::Condition;
 use tesseral_core::{Error, Region, Result, Selection, Slice, dispatch_element};
 use tesseral_format::{Column, PlannedChunk, Request, Target};
 
 use super::layout::{self, Role};
-use super::run::{Fold, Folded, Gathered, Judge, Merger, Partial, Unit, global_slot, share};
+use super::run::{CellFilter, Fold, Folded, Gathered, Merger, Partial, Unit, global_slot, share};
 use super::state::State;
 use crate::handle::Handle;
 use crate::options::Options;
 use crate::sparse::{CellBatch, CellOrder, bounds, cells};
 use crate::spread::{number_in, origin, positions, ranges};
 
-/// Cells of a sparse array in a unit, about.
+/// Approximate number of cells of a sparse array per unit.
 const CELLS: u64 = 4 << 20;
 
-/// Folds a selection of one field, of the cells there are and that meet a condition.
+/// Folds a selection of one field over its non-empty cells that meet a condition.
 ///
 /// # Errors
-/// As [`fold`](super::fold); `Unsupported` where positions along a dimension cannot be counted.
+/// As [`fold`](super::fold); `Unsupported` for dimensions without countable positions.
 pub fn fold_rows(
     handle: &Handle,
     field: u16,
@@ -40,7 +40,8 @@ pub fn fold_rows(
     merger.finish()
 }
 
-/// Cuts a selection of a sparse array along its first dimension, where chunks begin, so that the parts hold equally many cells, about.
+/// Divides a selection of a sparse array along its first dimension, at chunk boundaries, into parts of about equally many
+/// cells.
 pub(super) fn parts(
     handle: &Handle,
     field: u16,
@@ -57,7 +58,7 @@ pub(super) fn parts(
     let (Some(dim), Some(&slice)) = (schema.dims.first(), selection.slices().first()) else {
         return Ok(vec![selection.clone()]);
     };
-    // The number in the slice at which a chunk begins.
+    // The index in the slice at which a chunk begins.
     let begins = |chunk: &PlannedChunk| {
         let low = bounds(chunk).first()?.0.as_i128()?;
         let from_start = u64::try_from(low - origin(dim)? - i128::from(slice.start)).unwrap_or(0);
@@ -85,7 +86,7 @@ pub(super) fn parts(
     cuts.windows(2).map(part).collect()
 }
 
-/// Folds the rows of one unit of a selection.
+/// Folds the rows of a unit of a selection.
 pub(super) fn fold_unit(
     handle: &Handle,
     request: &Request,
@@ -104,30 +105,30 @@ pub(super) fn fold_unit(
     let request = Request { target, columns, condition: request.condition.clone() };
     let slots = layout::reached(&fold.roles, &unit.place);
     let mut states = fold.states(handle, field, &slots, options)?;
-    let axes = Axes::new(fold, &whole, &slots);
+    let axes = SlotAssignment::new(fold, &whole, &slots);
     for batch in cells(handle, &request, CellOrder::Stored, options)? {
-        axes.deal(handle, field, &batch?, &mut states).map_err(|e| e.in_array(&schema.name))?;
+        axes.distribute(handle, field, &batch?, &mut states).map_err(|e| e.in_array(&schema.name))?;
     }
     Ok(Partial { number: unit.number, slots: slots.bounds().to_vec(), states, skipped: false })
 }
 
-/// Which slots a cell goes to, by its position along each axis.
-struct Axes<'a> {
+/// Assigns a cell to slots by its position along each axis.
+struct SlotAssignment<'a> {
     fold: &'a Fold,
     slices: &'a [Slice],
-    /// The slots there are.
+    /// The region of slots.
     slots: &'a Region,
-    /// Slots along each axis of the whole selection.
+    /// Slots along each axis of the full selection.
     whole: Vec<u64>,
-    /// The first slot along each axis, and what a slot adds to the number of one.
+    /// The first slot along each axis, and the slot index stride.
     steps: Vec<(u64, u64)>,
-    fibres: Vec<u64>,
+    fiber_strides: Vec<u64>,
 }
 
-/// A slot, a row that goes there, and its place in the fibre.
-type Dealt = (usize, usize, u64);
+/// A slot, a row that belongs to it, and its fiber position.
+type SlotRow = (usize, usize, u64);
 
-impl<'a> Axes<'a> {
+impl<'a> SlotAssignment<'a> {
     fn new(fold: &'a Fold, selection: &'a Selection, slots: &'a Region) -> Self {
         let mut steps = vec![(0, 0); fold.roles.len()];
         let (mut stride, mut kept) = (1_u64, slots.rank());
@@ -137,32 +138,32 @@ impl<'a> Axes<'a> {
             stride = stride.saturating_mul(slots.extent(kept));
         }
         let whole = layout::shape(&fold.roles, selection);
-        let fibres = layout::fibres(&fold.roles, &selection.shape());
-        Self { fold, slices: selection.slices(), slots, whole, steps, fibres }
+        let fiber_strides = layout::fiber_strides(&fold.roles, &selection.shape());
+        Self { fold, slices: selection.slices(), slots, whole, steps, fiber_strides }
     }
 
     /// Folds the rows of a batch.
-    fn deal(&self, handle: &Handle, field: u16, batch: &CellBatch, states: &mut [State]) -> Result<()> {
+    fn distribute(&self, handle: &Handle, field: u16, batch: &CellBatch, states: &mut [State]) -> Result<()> {
         let schema = handle.schema();
         let Some(((_, cells), coordinates)) = batch.columns.split_last() else { return Ok(()) };
-        let outside = || Error::invalid("a coordinate outside the domain");
+        let outside = || Error::invalid("coordinate outside the domain");
         let axes = schema.dims.iter().zip(coordinates);
         let axes = axes.map(|(dim, (_, cells))| positions(dim, cells).ok_or_else(outside));
         let axes = axes.collect::<Result<Vec<_>>>()?;
-        let mut dealt: Vec<Dealt> = Vec::with_capacity(batch.rows);
+        let mut slot_rows: Vec<SlotRow> = Vec::with_capacity(batch.rows);
         for row in 0..batch.rows {
-            self.place(0, &axes, row, (0, 0), &mut dealt);
+            self.assign(0, &axes, row, (0, 0), &mut slot_rows);
         }
-        // Rows of a slot stay in the order they came in.
-        dealt.sort_by_key(|dealt| dealt.0);
+        // The sort is stable: rows of a slot keep their order.
+        slot_rows.sort_by_key(|slot_rows| slot_rows.0);
         let field = &schema.fields[usize::from(field)];
         dispatch_element!(field.dtype, T => {
             let values: Vec<T> = bytemuck::pod_collect_to_vec(cells.data());
-            let judge = Judge::new(self.fold, field, &values, cells.validity());
+            let filter = CellFilter::new(self.fold, field, &values, cells.validity());
             let mut gathered = Gathered::default();
-            for rows in dealt.chunk_by(|a, b| a.0 == b.0) {
+            for rows in slot_rows.chunk_by(|a, b| a.0 == b.0) {
                 gathered.clear();
-                rows.iter().for_each(|&(_, row, place)| judge.take(row, place, &mut gathered));
+                rows.iter().for_each(|&(_, row, fiber_position)| filter.push(row, fiber_position, &mut gathered));
                 let slot = rows[0].0;
                 let state = states.get_mut(slot).ok_or_else(outside)?;
                 gathered.fold_into(state, &self.fold.reducer, global_slot(slot, self.slots, &self.whole))?;
@@ -171,17 +172,17 @@ impl<'a> Axes<'a> {
         }, else => Err(Error::unsupported(format!("folds of {}", field.dtype))))
     }
 
-    /// Adds every slot that a row goes to, axis by axis.
-    fn place(
+    /// Adds every slot that a row belongs to, axis by axis.
+    fn assign(
         &self,
         d: usize,
         axes: &[Vec<u64>],
         row: usize,
-        (slot, place): (u64, u64),
-        out: &mut Vec<Dealt>,
+        (slot, fiber_position): (u64, u64),
+        out: &mut Vec<SlotRow>,
     ) {
         let Some(axis) = axes.get(d) else {
-            out.push((usize::try_from(slot).unwrap_or(usize::MAX), row, place));
+            out.push((usize::try_from(slot).unwrap_or(usize::MAX), row, fiber_position));
             return;
         };
         let Some(n) = number_in(&self.slices[d], axis[row]) else { return };
@@ -191,18 +192,21 @@ impl<'a> Axes<'a> {
         if masked {
             return;
         }
-        let mut go = |along: u64, in_fibre: u64| {
+        let mut assign_next = |along: u64, in_fiber: u64| {
             let (first, stride) = self.steps[d];
-            let next = (slot + (along - first) * stride, place + in_fibre * self.fibres[d]);
-            self.place(d + 1, axes, row, next, out);
+            let next = (slot + (along - first) * stride, fiber_position + in_fiber * self.fiber_strides[d]);
+            self.assign(d + 1, axes, row, next, out);
         };
         match &self.fold.roles[d] {
-            Role::Keep => go(n, 0),
-            Role::Reduce => go(0, n),
-            Role::Groups { slots, .. } => slots.get(index).into_iter().for_each(|&group| go(group, 0)),
+            Role::Keep => assign_next(n, 0),
+            Role::Reduce => assign_next(0, n),
+            Role::Groups { slots, .. } => {
+                slots.get(index).into_iter().for_each(|&group| assign_next(group, 0))
+            }
             role @ Role::Windows { step, before, .. } => {
                 let (first, last) = role.reached(n, n + 1);
-                (first..last).for_each(|window| go(window, (n + before).saturating_sub(window * step)));
+                (first..last)
+                    .for_each(|window| assign_next(window, (n + before).saturating_sub(window * step)));
             }
         }
     }

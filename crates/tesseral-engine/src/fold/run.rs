@@ -1,4 +1,4 @@
-//! Cutting a selection into units, folding them, merging what they give.
+//! Dividing a selection into units, folding them, and merging their results.
 
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
@@ -21,35 +21,35 @@ use crate::options::Options;
 use crate::reduce::reduce;
 use crate::visit::gaps;
 
-/// Bytes of cells in a unit whose cells are dealt out one by one, and in one that the fast folds take.
+/// Bytes of cells in a unit whose cells are distributed one by one, and in a unit of the fast folds.
 const UNIT: u64 = 16 << 20;
 const FAST_UNIT: u64 = 256 << 20;
-/// Chunks up to which each is a unit of its own, so that statistics can leave it out.
+/// Up to this many chunks, each is a separate unit, so that statistics can skip it.
 const CHUNK_UNITS: u64 = 1 << 16;
-/// Units folded at once.
+/// Units folded concurrently.
 const AT_ONCE: usize = 8;
 
-/// What to do with the cells of a selection.
+/// A fold over the cells of a selection.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Fold {
-    /// What is kept of the cells of each slot.
+    /// The state kept for each slot.
     pub reducer: Reducer,
-    /// What becomes of each axis.
+    /// The role of each axis.
     pub roles: Vec<Role>,
-    /// Positions that count along each axis; all where there is none.
+    /// Selected positions along each axis; all where there is no mask.
     pub masks: Vec<Option<Vec<bool>>>,
-    /// Which cells count.
+    /// The condition on cells.
     pub predicate: Option<Predicate>,
 }
 
-/// A part of a selection that is folded by itself.
+/// A part of a selection that is folded separately.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Unit {
-    /// Its place in the order of merging.
+    /// Index in the order of merging.
     pub number: u64,
     /// Start, end and step along each axis, in positions of the array.
     pub slices: Vec<(u64, u64, u64)>,
-    /// Where it lies in the selection.
+    /// Its bounds in the selection.
     pub place: Vec<(u64, u64)>,
 }
 
@@ -58,7 +58,7 @@ impl Unit {
         self.place.iter().fold(1, |n, (start, end)| n.saturating_mul(end - start))
     }
 
-    /// The parts of a selection, in their order.
+    /// The units of a selection, in order.
     pub(super) fn all(selection: &Selection, parts: Vec<Selection>) -> impl Iterator<Item = Self> {
         parts.into_iter().enumerate().map(|(number, part)| {
             let place = part.slices().iter().zip(selection.slices()).map(|(part, whole)| {
@@ -74,38 +74,38 @@ impl Unit {
     }
 }
 
-/// What one unit gave.
+/// The result of a unit.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Partial {
     /// The unit's number.
     pub number: u64,
-    /// The box of slots it reached.
+    /// The region of slots that the unit covers.
     pub slots: Vec<(u64, u64)>,
     /// Their states, row-major.
     pub states: Vec<State>,
-    /// Statistics left the unit's chunks unread: none could hold a cell that counts.
+    /// Whether statistics skipped the unit: none of its chunks can hold a selected cell.
     pub skipped: bool,
 }
 
-/// What a fold gave.
+/// The result of a fold.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Folded {
-    /// Slots along each axis that is not reduced.
+    /// Number of slots along each axis that is not reduced.
     pub shape: Vec<u64>,
     /// The state of each slot, row-major.
     pub states: Vec<State>,
-    /// Units that statistics left unread.
+    /// Number of units that statistics skipped.
     pub skipped: u64,
 }
 
 impl Fold {
-    /// A fold that keeps every axis whole and every cell, for a selection of `rank` axes.
+    /// A fold that keeps every axis and selects every cell, for a selection of `rank` axes.
     pub fn new(reducer: Reducer, roles: Vec<Role>) -> Self {
         let masks = vec![None; roles.len()];
         Self { reducer, roles, masks, predicate: None }
     }
 
-    /// States of no cells for a box of slots.
+    /// Empty states for a region of slots.
     pub(super) fn states(
         &self,
         handle: &Handle,
@@ -120,50 +120,50 @@ impl Fold {
         Ok(vec![State::new(&self.reducer, dtype)?; cells])
     }
 
-    /// Whether the folds that know no slots and no predicates give the same.
-    fn fast(&self, field: &Field) -> Option<Wanted> {
+    /// The fast fold without slots and predicates, if it gives the same result.
+    fn fast_statistics(&self, field: &Field) -> Option<Wanted> {
         let Reducer::Summary(wanted) = self.reducer else { return None };
         let plain = self.roles.iter().all(|role| matches!(role, Role::Keep | Role::Reduce));
         let whole = self.predicate.is_none() && self.masks.iter().all(Option::is_none);
         let scalar = self.roles.iter().all(|role| *role == Role::Reduce);
-        // They take cells equal to a declared fill for null, which here are values.
+        // Fast folds treat cells equal to a declared fill value as null; here they are values.
         let ok = plain && whole && field.missing().is_none() && (scalar || !wanted.has(Wanted::INFINITIES));
         ok.then_some(wanted)
     }
 }
 
-fn field_of(handle: &Handle, request: &Request) -> Result<(u16, Field, Selection)> {
+fn single_field(handle: &Handle, request: &Request) -> Result<(u16, Field, Selection)> {
     let (Some(selection), [Column::Field(number)]) = (request.selection(), request.columns.as_slice()) else {
-        return Err(Error::invalid("a fold takes positions of one field"));
+        return Err(Error::invalid("a fold requires positions of one field"));
     };
     fixed_size(handle, *number)?;
     let field = handle.schema().fields[usize::from(*number)].clone();
     Ok((*number, field, selection.clone()))
 }
 
-/// Cuts a selection into units, by the plan and the memory limit alone.
+/// Divides a selection into units, depending only on the plan and the memory limit.
 ///
 /// # Errors
-/// `InvalidRequest` when the roles do not fit the selection, or the field's cells have no one size.
+/// `InvalidRequest` when the roles do not match the selection, or the field's cells are not fixed-size.
 pub fn units(handle: &Handle, request: &Request, fold: &Fold, options: &Options) -> Result<Vec<Unit>> {
     handle.guarded(|| cut_units(handle, request, fold, options))
 }
 
 fn cut_units(handle: &Handle, request: &Request, fold: &Fold, options: &Options) -> Result<Vec<Unit>> {
-    let (number, field, selection) = field_of(handle, request)?;
+    let (number, field, selection) = single_field(handle, request)?;
     if fold.roles.len() != selection.rank() || fold.masks.len() != selection.rank() {
-        return Err(Error::invalid("a fold has a role for each axis").in_array(&handle.schema().name));
+        return Err(Error::invalid("a fold requires a role for each axis").in_array(&handle.schema().name));
     }
     if handle.schema().sparse {
         return Ok(Unit::all(&selection, rows::parts(handle, number, &selection, options)?).collect());
     }
-    let bytes = if fold.fast(&field).is_some() { FAST_UNIT } else { UNIT };
-    // A small limit is shared by the units under way; others do not change how sums round.
+    let bytes = if fold.fast_statistics(&field).is_some() { FAST_UNIT } else { UNIT };
+    // A small limit is shared by the concurrent units; other limits do not change how sums round.
     let bytes = options.memory.map_or(bytes, |memory| bytes.min((memory / 16).max(1)));
     let cells = (bytes / fixed_size(handle, number)? as u64).max(1);
     let chunk = handle.schema().chunk_shape.clone().unwrap_or_default();
-    // A large chunk is cut where its parts are decoded by themselves; else it would be decoded again for each of them. A small one
-    // is a unit where a predicate may leave it out.
+    // A large chunk is divided where its parts decode independently; otherwise it would be decoded once per part. A small chunk is
+    // a unit where a predicate may skip it.
     let large = chunk.iter().fold(1_u64, |n, extent| n.saturating_mul(*extent)) > cells;
     let apart = if large { !divisible(handle, request)? } else { fold.predicate.is_some() };
     let parts = match apart.then(|| by_chunk(handle, &selection)).flatten() {
@@ -173,7 +173,7 @@ fn cut_units(handle: &Handle, request: &Request, fold: &Fold, options: &Options)
     Ok(Unit::all(&selection, parts).collect())
 }
 
-/// Each chunk by itself, unless there are very many.
+/// One unit per chunk, unless there are very many.
 fn by_chunk(handle: &Handle, selection: &Selection) -> Option<Vec<Selection>> {
     let grid = handle.schema().grid().ok().filter(|grid| grid.rank() == selection.rank())?;
     let touched = grid.touched(selection);
@@ -184,10 +184,10 @@ fn by_chunk(handle: &Handle, selection: &Selection) -> Option<Vec<Selection>> {
     Some(parts.collect())
 }
 
-/// Folds one unit of a selection.
+/// Folds a unit of a selection.
 ///
 /// # Errors
-/// What the plan, the store and the decoders meet; `InvalidRequest` when the unit is of another array.
+/// Errors of the plan, the store and the decoders; `InvalidRequest` when the unit belongs to another array.
 pub fn fold_unit(
     handle: &Handle,
     request: &Request,
@@ -221,7 +221,7 @@ fn fold_part(
     let slots = layout::slot_box(&fold.roles, &lists);
     let mut partial =
         Partial { number: unit.number, slots: slots.bounds().to_vec(), states: Vec::new(), skipped: false };
-    if let Some(wanted) = fold.fast(field) {
+    if let Some(wanted) = fold.fast_statistics(field) {
         partial.states = fast_states(handle, &request, fold, wanted, options)?;
         return Ok(partial);
     }
@@ -230,7 +230,7 @@ fn fold_part(
         partial.skipped = true;
         return Ok(partial);
     }
-    // Cells that nobody wrote are no values, whatever a field without nulls shows there. Without a fill there are none.
+    // Unwritten cells are not values, whatever a field without nulls shows there. Without a fill value there are none.
     let written = if field.nullable || field.fill.is_none() { None } else { gaps(handle, &request)? };
     dense::read_with(handle, &request, options, |block| {
         let validity = block.validity().or(written.as_deref());
@@ -243,24 +243,27 @@ fn fold_part(
                     &copied
                 }
             };
-            let dealer = Dealer::<T>::new(fold, field, values, validity, &extents, &block.shape, &lists);
-            dealer.deal(&slots, &whole_shape(fold, &selection), &mut partial.states)
+            let dealer = SlotDistributor::<T>::new(fold, field, values, validity, &extents, &block.shape, &lists);
+            dealer.distribute(&slots, &whole_shape(fold, &selection), &mut partial.states)
         }, else => Err(Error::unsupported(format!("folds of {}", field.dtype))))
     })?;
     Ok(partial)
 }
 
-/// The field that a unit is of, the whole selection, and the unit's part of it.
+/// The field of a unit, the full selection, and the unit's part of it.
 pub(super) fn share(handle: &Handle, request: &Request, unit: &Unit) -> Result<(u16, Selection, Selection)> {
-    let (number, _, selection) = field_of(handle, request)?;
-    let shape = handle.schema().shape().ok_or_else(|| Error::invalid("positions cannot be counted"))?;
+    let (number, _, selection) = single_field(handle, request)?;
+    let shape = handle
+        .schema()
+        .shape()
+        .ok_or_else(|| Error::invalid("the array has dimensions without countable positions"))?;
     let slices = unit.slices.iter().map(|&(start, end, step)| Slice { start, end, step });
     let part = Selection::new(slices, &shape).map_err(|e| e.in_array(&handle.schema().name))?;
     let extents = selection.shape();
     if unit.place.len() != extents.len()
         || unit.place.iter().zip(&extents).any(|(p, n)| p.1 > *n || p.0 > p.1)
     {
-        return Err(Error::invalid("a unit of another selection").in_array(&handle.schema().name));
+        return Err(Error::invalid("the unit belongs to another selection").in_array(&handle.schema().name));
     }
     Ok((number, selection, part))
 }
@@ -283,7 +286,7 @@ fn fast_states(
     }
     let result = reduce(handle, request, &axes, wanted, options)?;
     let states = result.collect(|fold, i| fold.summary(i).map(State::Summary));
-    states.into_iter().collect::<Option<_>>().ok_or_else(|| Error::invalid("a fold without a summary"))
+    states.into_iter().collect::<Option<_>>().ok_or_else(|| Error::invalid("missing summary of a fold"))
 }
 
 /// Whether any chunk of a request may hold a cell that meets a predicate.
@@ -294,17 +297,17 @@ fn may_match(handle: &Handle, request: &Request, number: u16, field: &Field, pre
     })
 }
 
-/// Deals the cells of a block out to slots.
-struct Dealer<'a, T> {
+/// Distributes the cells of a block to slots.
+struct SlotDistributor<'a, T> {
     fold: &'a Fold,
-    judge: Judge<'a, T>,
+    filter: CellFilter<'a, T>,
     lists: &'a [Lists],
     strides: Vec<usize>,
-    /// What a step along each axis adds to a place in the fibre.
-    fibres: Vec<u64>,
+    /// The fiber position stride of each axis.
+    fiber_strides: Vec<u64>,
 }
 
-impl<'a, T: Cell> Dealer<'a, T> {
+impl<'a, T: Cell> SlotDistributor<'a, T> {
     fn new(
         fold: &'a Fold,
         field: &Field,
@@ -320,11 +323,11 @@ impl<'a, T: Cell> Dealer<'a, T> {
             strides[d] = stride;
             stride = stride.saturating_mul(usize::try_from(*extent).unwrap_or(usize::MAX));
         }
-        let fibres = layout::fibres(&fold.roles, extents);
-        Self { fold, judge: Judge::new(fold, field, values, validity), lists, strides, fibres }
+        let fiber_strides = layout::fiber_strides(&fold.roles, extents);
+        Self { fold, filter: CellFilter::new(fold, field, values, validity), lists, strides, fiber_strides }
     }
 
-    fn deal(&self, slots: &Region, whole: &[u64], states: &mut [State]) -> Result<()> {
+    fn distribute(&self, slots: &Region, whole: &[u64], states: &mut [State]) -> Result<()> {
         let rank = self.lists.len();
         let counts: Vec<usize> = self.lists.iter().map(Lists::len).collect();
         if counts.contains(&0) {
@@ -347,17 +350,17 @@ impl<'a, T: Cell> Dealer<'a, T> {
         Ok(())
     }
 
-    /// Collects the cells of one slot that count, axis by axis.
-    fn gather(&self, d: usize, at: &[usize], offset: usize, place: u64, out: &mut Gathered<T>) {
+    /// Collects the selected cells of a slot, axis by axis.
+    fn gather(&self, d: usize, at: &[usize], offset: usize, fiber_position: u64, out: &mut Gathered<T>) {
         let Some(lists) = self.lists.get(d) else {
-            self.judge.take(offset, place, out);
+            self.filter.push(offset, fiber_position, out);
             return;
         };
-        let (positions, places) = lists.slot(at[d]);
-        let (stride, fibre) = (self.strides[d], self.fibres[d]);
+        let (positions, fiber_positions) = lists.slot(at[d]);
+        let (stride, fiber_stride) = (self.strides[d], self.fiber_strides[d]);
         let last = d + 1 == self.lists.len();
-        let values = self.judge.values;
-        if last && self.judge.takes_all() {
+        let values = self.filter.values;
+        if last && self.filter.selects_all() {
             if stride == 1
                 && let (Some(&first), Some(&end)) = (positions.first(), positions.last())
                 && end - first + 1 == positions.len()
@@ -368,39 +371,39 @@ impl<'a, T: Cell> Dealer<'a, T> {
             out.values.extend(positions.iter().map(|p| values[offset + p * stride]));
             return;
         }
-        for (&p, &in_fibre) in positions.iter().zip(places) {
-            self.gather(d + 1, at, offset + p * stride, place + in_fibre * fibre, out);
+        for (&p, &in_fiber) in positions.iter().zip(fiber_positions) {
+            self.gather(d + 1, at, offset + p * stride, fiber_position + in_fiber * fiber_stride, out);
         }
     }
 }
 
-/// Tells which cells count.
-pub(super) struct Judge<'a, T> {
+/// Selects the cells that count.
+pub(super) struct CellFilter<'a, T> {
     tests: Vec<Test<T>>,
     values: &'a [T],
     validity: Option<&'a [u8]>,
     indexed: bool,
 }
 
-impl<'a, T: Cell> Judge<'a, T> {
+impl<'a, T: Cell> CellFilter<'a, T> {
     pub(super) fn new(fold: &Fold, field: &Field, values: &'a [T], validity: Option<&'a [u8]>) -> Self {
-        let also = match &fold.reducer {
+        let reducer_predicate = match &fold.reducer {
             Reducer::Matches(predicate) => Some(predicate),
             _ => None,
         };
-        let tests = fold.predicate.iter().chain(also);
+        let tests = fold.predicate.iter().chain(reducer_predicate);
         let tests = tests.map(|p| p.test(field.dtype, field.missing())).collect();
         Self { tests, values, validity, indexed: fold.reducer.indexed() }
     }
 
-    /// Whether every cell counts, and none is asked for its place.
-    fn takes_all(&self) -> bool {
+    /// Whether every cell is selected and no fiber positions are needed.
+    fn selects_all(&self) -> bool {
         self.tests.is_empty() && self.validity.is_none() && !self.indexed
     }
 
-    /// Takes a cell if it counts.
+    /// Appends a cell if it is selected.
     #[inline]
-    pub(super) fn take(&self, cell: usize, place: u64, out: &mut Gathered<T>) {
+    pub(super) fn push(&self, cell: usize, fiber_position: u64, out: &mut Gathered<T>) {
         if self.validity.is_some_and(|v| v[cell] == 0) {
             out.nulls += u64::from(self.tests.iter().all(Test::null));
             return;
@@ -409,13 +412,13 @@ impl<'a, T: Cell> Judge<'a, T> {
         if self.tests.iter().all(|test| test.value(value)) {
             out.values.push(value);
             if self.indexed {
-                out.index.push(place);
+                out.index.push(fiber_position);
             }
         }
     }
 }
 
-/// The number of a state among all slots, from its number in its box.
+/// The index of a state among all slots, from its index in its region.
 pub(super) fn global_slot(i: usize, slots: &Region, whole: &[u64]) -> usize {
     let mut rest = i as u64;
     let (mut flat, mut stride) = (0_u64, 1_u64);
@@ -428,7 +431,7 @@ pub(super) fn global_slot(i: usize, slots: &Region, whole: &[u64]) -> usize {
     usize::try_from(flat).unwrap_or(usize::MAX)
 }
 
-/// Cells of one slot that count, their places in the fibre where the reducer asks for them, and how many nulls.
+/// Selected cells of a slot, their fiber positions where the reducer needs them, and the number of nulls.
 pub(super) struct Gathered<T> {
     values: Vec<T>,
     index: Vec<u64>,
@@ -454,7 +457,7 @@ impl<T: Cell> Gathered<T> {
     }
 }
 
-/// Merges partial results, in the order of their units.
+/// Merges partial results in the order of their units.
 #[derive(Debug)]
 pub struct Merger {
     reducer: Reducer,
@@ -466,12 +469,12 @@ pub struct Merger {
 }
 
 impl Merger {
-    /// Nothing merged yet.
+    /// A merger without results.
     ///
     /// # Errors
-    /// `Limit` when the states do not fit.
+    /// `Limit` when the states exceed the memory limit.
     pub fn new(handle: &Handle, request: &Request, fold: &Fold, options: &Options) -> Result<Self> {
-        let (_, field, selection) = field_of(handle, request)?;
+        let (_, field, selection) = single_field(handle, request)?;
         State::new(&fold.reducer, field.dtype).map_err(|e| e.in_array(&handle.schema().name))?;
         let shape = layout::shape(&fold.roles, &selection);
         let slots = Region::from_shape(&shape).cells().unwrap_or(u64::MAX);
@@ -484,13 +487,13 @@ impl Merger {
     /// Adds the partial result of the next unit.
     ///
     /// # Errors
-    /// `InvalidRequest` when it is not the next, or does not fit.
+    /// `InvalidRequest` when it is not the next unit or has the wrong shape.
     pub fn add(&mut self, partial: Partial) -> Result<()> {
-        let misfit = || Error::invalid("partial results are merged in order, each once");
+        let out_of_order = || Error::invalid("partial results must be merged in order, each once");
         let slots = Region::new(partial.slots.iter().copied());
         let inside = slots.rank() == self.shape.len() && Region::from_shape(&self.shape).contains(&slots);
         if partial.number != self.next || !inside || slots.cells() != Some(partial.states.len() as u64) {
-            return Err(misfit());
+            return Err(out_of_order());
         }
         self.next += 1;
         self.skipped += u64::from(partial.skipped);
@@ -498,7 +501,7 @@ impl Merger {
             return Ok(());
         }
         for (i, state) in partial.states.into_iter().enumerate() {
-            let held = self.states.get_mut(global_slot(i, &slots, &self.shape)).ok_or_else(misfit)?;
+            let held = self.states.get_mut(global_slot(i, &slots, &self.shape)).ok_or_else(out_of_order)?;
             match held {
                 Some(held) => held.merge(&self.reducer, &state)?,
                 None => *held = Some(state),
@@ -507,7 +510,7 @@ impl Merger {
         Ok(())
     }
 
-    /// What all of them gave.
+    /// The merged result.
     ///
     /// # Errors
     /// `Unsupported` for dtypes without arithmetic.
@@ -521,19 +524,19 @@ impl Merger {
 /// Folds a selection of one field.
 ///
 /// # Errors
-/// As [`fold_unit`]; `Limit` when the states do not fit the memory limit.
+/// As [`fold_unit`]; `Limit` when the states exceed the memory limit.
 pub fn fold(handle: &Handle, request: &Request, fold: &Fold, options: &Options) -> Result<Folded> {
-    let (number, field, selection) = field_of(handle, request)?;
+    let (number, field, selection) = single_field(handle, request)?;
     if handle.schema().sparse {
         return rows::fold_rows(handle, number, &selection, None, fold, options);
     }
     let units = units(handle, request, fold, options)?;
     let mut merger = Merger::new(handle, request, fold, options)?;
-    let fast = fold.fast(&field).is_some();
-    // The fast folds are parallel themselves and tell how far they are.
+    let fast = fold.fast_statistics(&field).is_some();
+    // Fast folds run in parallel and report their own progress.
     let quiet = if fast { options.clone() } else { Options { progress: None, ..options.clone() } };
     let ticker = options.ticker(units.len() as u64);
-    let one = |unit: &Unit| {
+    let fold_and_tick = |unit: &Unit| {
         let partial = fold_unit(handle, request, fold, unit, &quiet)?;
         if fast {
             options.cancel.check()?
@@ -542,17 +545,18 @@ pub fn fold(handle: &Handle, request: &Request, fold: &Fold, options: &Options) 
         }
         Ok(partial)
     };
-    // Chunks that are not cut may be large.
+    // Undivided chunks may be large.
     let largest = units.iter().map(Unit::cells).max().unwrap_or(0);
-    let room = largest.saturating_mul(2 * fixed_size(handle, number)? as u64).max(1);
-    let at_once = options.memory.map_or(AT_ONCE as u64, |memory| (memory / room).clamp(1, AT_ONCE as u64));
+    let unit_bytes = largest.saturating_mul(2 * fixed_size(handle, number)? as u64).max(1);
+    let at_once =
+        options.memory.map_or(AT_ONCE as u64, |memory| (memory / unit_bytes).clamp(1, AT_ONCE as u64));
     let at_once = usize::try_from(at_once).unwrap_or(AT_ONCE);
     for batch in units.chunks(if fast { 1 } else { at_once }) {
         let partials: Vec<Partial> = options.run(|| {
             if batch.len() > 1 {
-                batch.par_iter().map(one).collect::<Result<_>>()
+                batch.par_iter().map(fold_and_tick).collect::<Result<_>>()
             } else {
-                batch.iter().map(one).collect::<Result<_>>()
+                batch.iter().map(fold_and_tick).collect::<Result<_>>()
             }
         })?;
         partials.into_iter().try_for_each(|partial| merger.add(partial))?;
@@ -561,7 +565,7 @@ pub fn fold(handle: &Handle, request: &Request, fold: &Fold, options: &Options) 
 }
 
 impl Reducer {
-    /// Counts cells that are null: by validity, or equal to `fill`, or to what the field declares.
+    /// Counts null cells: by validity, or equal to `fill` or to the declared fill value.
     pub fn nulls(fill: Option<super::Number>) -> Self {
         Self::Matches(Predicate { null: Some(true), fill, ..Predicate::default() })
     }

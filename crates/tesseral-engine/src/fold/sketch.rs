@@ -1,8 +1,8 @@
-//! Quantiles of more values than memory holds, within a stated error.
+//! Approximate quantiles with bounded memory and a stated error.
 //!
-//! Values are counted in buckets whose bounds grow by a constant factor, after Masson, Rim and Lee ("DDSketch", 2019): a quantile is
-//! then off by at most the stated fraction of itself. Counts do not depend on order, so sketches of parts merge into exactly
-//! the sketch of the whole.
+//! Values are counted in buckets whose bounds grow by a constant factor, after Masson, Rim and Lee ("DDSketch", 2019): the relative
+//! error of a quantile is at most the accuracy. Counts do not depend on order, so sketches of parts merge into exactly the
+//! sketch of the whole.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use tesseral_core::Element;
 
 use super::wire::bits;
 
-/// Counts of values in buckets that grow by a constant factor.
+/// Counts of values in exponentially growing buckets.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Sketch {
     #[serde(with = "bits")]
@@ -24,13 +24,13 @@ pub struct Sketch {
 }
 
 impl Sketch {
-    /// Of no values. The accuracy is a fraction between 0 and 1.
+    /// An empty sketch. The accuracy is a fraction between 0 and 1.
     pub fn new(accuracy: f64) -> Self {
         let accuracy = accuracy.clamp(1e-6, 0.5);
         Self { accuracy, above: BTreeMap::new(), below: BTreeMap::new(), zeros: 0, infinite: (0, 0), nans: 0 }
     }
 
-    /// By how much of itself a quantile may be off.
+    /// The maximum relative error of a quantile.
     pub fn accuracy(&self) -> f64 {
         self.accuracy
     }
@@ -66,13 +66,13 @@ impl Sketch {
         self.nans += other.nans;
     }
 
-    /// Values counted, NaN among them.
+    /// The number of values, including NaN.
     pub fn count(&self) -> u64 {
         let buckets = self.above.values().chain(self.below.values()).sum::<u64>();
         buckets + self.zeros + self.infinite.0 + self.infinite.1 + self.nans
     }
 
-    /// The quantile; NaN where there is a NaN, `None` of no values.
+    /// The quantile; NaN if there is a NaN, `None` without values.
     #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss)]
     pub fn quantile(&self, q: f64) -> Option<f64> {
         let count = self.count();

@@ -1,4 +1,4 @@
-//! What is kept of the cells of one slot.
+//! The state of a slot.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use tesseral_core::{DType, Element, Error, Result, Scalar, dispatch_element};
@@ -11,35 +11,35 @@ use super::sketch::Sketch;
 use crate::kernel::block::{Cell, Work};
 use crate::kernel::summary::{Summary, Wanted};
 
-/// What is to be kept of the cells of each slot.
+/// The state to keep for each slot.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Reducer {
-    /// Counts, range, sum, spread: what [`Wanted`] says.
+    /// Counts, range, sum and spread, as selected by [`Wanted`].
     Summary(Wanted),
     /// The product.
     Product,
-    /// Sums of magnitudes and of squares.
+    /// Sums of magnitudes and squares.
     Norms,
-    /// Where the smallest value is first.
+    /// The position of the first minimum.
     ArgMin,
-    /// Where the largest value is first.
+    /// The position of the first maximum.
     ArgMax,
     /// Every value, for quantiles and medians.
     Values,
-    /// Counts in growing buckets, for quantiles within an error.
+    /// Counts in exponentially growing buckets, for approximate quantiles.
     Sketch(#[serde(with = "super::wire::bits")] f64),
-    /// Counts in equal bins: one range for every slot, or one for each.
+    /// Counts in equal bins, with one range for all slots or one per slot.
     Histogram {
-        /// How many bins.
+        /// Number of bins.
         bins: u32,
-        /// From where to where.
+        /// Lower and upper bound.
         ranges: Vec<(Number, Number)>,
     },
-    /// How many cells meet a predicate.
+    /// The number of cells that meet a predicate.
     Matches(Predicate),
 }
 
-/// Where an extreme value is first.
+/// The position of the first extreme value.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Arg {
     key: i64,
@@ -47,13 +47,13 @@ pub struct Arg {
     cells: u64,
 }
 
-/// Values side by side, native-endian.
+/// Contiguous native-endian values.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Values {
     cells: Vec<u8>,
 }
 
-/// What was kept of the cells of one slot.
+/// The state of a slot.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub enum State {
@@ -108,7 +108,7 @@ impl State {
         })
     }
 
-    /// Adds cells that count; `index` has the place of each in its fibre where the reducer asks for it.
+    /// Adds selected cells; `index` holds the position of each in its fiber where the reducer needs it.
     pub(super) fn fold<T: Cell>(
         &mut self,
         reducer: &Reducer,
@@ -122,7 +122,7 @@ impl State {
             Self::Norms(norms) => norms.fold(values),
             Self::Arg(arg) => {
                 let smallest = matches!(reducer, Reducer::ArgMin);
-                values.iter().zip(index).for_each(|(&value, &index)| arg.see(value, index, smallest));
+                values.iter().zip(index).for_each(|(&value, &index)| arg.fold_value(value, index, smallest));
                 arg.cells += values.len() as u64;
             }
             Self::Values(kept) => kept.cells.extend_from_slice(bytemuck::cast_slice(values)),
@@ -133,7 +133,7 @@ impl State {
                 let &(low, high) = range.ok_or_else(mismatch)?;
                 let bins = Bins::new(low.to_f64(), high.to_f64(), counts.len());
                 for &value in values {
-                    match bins.of(value) {
+                    match bins.index(value) {
                         Some(bin) => counts[bin] += 1,
                         None => *nans += 1,
                     }
@@ -144,7 +144,7 @@ impl State {
         Ok(())
     }
 
-    /// Adds null cells that count.
+    /// Adds selected null cells.
     pub(super) fn fold_nulls(&mut self, n: u64) -> Result<()> {
         match self {
             Self::Summary(summary) => summary.fold_nulls(n),
@@ -156,10 +156,10 @@ impl State {
         }
     }
 
-    /// Adds `n` cells of one value, the first of which has that place in its fibre.
+    /// Adds `n` cells of the same value; `first` is the fiber position of the first.
     ///
     /// # Errors
-    /// `InvalidRequest` when the value is of another dtype.
+    /// `InvalidRequest` when the dtype of the value differs.
     pub fn fold_repeated(&mut self, reducer: &Reducer, value: &Scalar, n: u64, index: u64) -> Result<()> {
         if n == 0 {
             return Ok(());
@@ -177,7 +177,7 @@ impl State {
     /// Adds the cells of another state, as if they had been folded after these.
     ///
     /// # Errors
-    /// `InvalidRequest` when the other was kept for something else.
+    /// `InvalidRequest` when the other state belongs to a different reducer.
     pub fn merge(&mut self, reducer: &Reducer, other: &Self) -> Result<()> {
         match (self, other) {
             (Self::Summary(a), Self::Summary(b)) => a.merge(b)?,
@@ -186,7 +186,7 @@ impl State {
             (Self::Arg(a), Self::Arg(b)) => {
                 a.cells += b.cells;
                 if let Some(index) = b.index {
-                    a.take(b.key, index, matches!(reducer, Reducer::ArgMin));
+                    a.update(b.key, index, matches!(reducer, Reducer::ArgMin));
                 }
             }
             (Self::Values(a), Self::Values(b)) => a.cells.extend_from_slice(&b.cells),
@@ -203,7 +203,7 @@ impl State {
         Ok(())
     }
 
-    /// Cells that counted, where the state knows: null ones included for summaries.
+    /// The number of selected cells, where the state records it: including nulls for summaries.
     pub fn cells(&self, dtype: DType) -> u64 {
         match self {
             Self::Summary(summary) => summary.count(),
@@ -219,25 +219,25 @@ impl State {
 }
 
 fn mismatch() -> Error {
-    Error::invalid("partial results of different folds do not merge")
+    Error::invalid("partial results of different reducers do not merge")
 }
 
 impl Arg {
-    fn see<T: Cell>(&mut self, value: T, index: u64, smallest: bool) {
+    fn fold_value<T: Cell>(&mut self, value: T, index: u64, smallest: bool) {
         if value.is_nan() {
             return;
         }
         // Zeros are equal whatever their sign.
         let value = if value == T::zeroed() { T::zeroed() } else { value };
-        self.take(value.widen().key(), index, smallest);
+        self.update(value.widen().key(), index, smallest);
     }
 
-    fn take(&mut self, key: i64, index: u64, smallest: bool) {
+    fn update(&mut self, key: i64, index: u64, smallest: bool) {
         let better = match self.index {
             None => true,
-            Some(held) => {
+            Some(current) => {
                 let order = if smallest { key.cmp(&self.key) } else { self.key.cmp(&key) };
-                order.is_lt() || (order.is_eq() && index < held)
+                order.is_lt() || (order.is_eq() && index < current)
             }
         };
         if better {
@@ -245,14 +245,14 @@ impl Arg {
         }
     }
 
-    /// The place of the extreme value in its fibre; `None` where there is no value.
+    /// The fiber position of the extreme value; `None` without values.
     pub fn index(&self) -> Option<u64> {
         self.index
     }
 }
 
 impl Values {
-    /// The quantile by linear interpolation between neighbours; NaN where there is a NaN, `None` of no values.
+    /// The quantile by linear interpolation between neighbors; NaN if there is a NaN, `None` without values.
     #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss)]
     pub fn quantile(&self, dtype: DType, q: f64) -> Option<Number> {
         dispatch_element!(dtype, T => {
@@ -263,47 +263,47 @@ impl Values {
             if values.iter().any(|value| value.is_nan()) {
                 return Some(Number::Float(f64::NAN));
             }
-            let place = q.clamp(0.0, 1.0) * (values.len() - 1) as f64;
-            let (low, part) = (place.floor() as usize, place - place.floor());
+            let rank = q.clamp(0.0, 1.0) * (values.len() - 1) as f64;
+            let (low, fraction) = (rank.floor() as usize, rank - rank.floor());
             let order = |a: &T, b: &T| a.widen().key().cmp(&b.widen().key());
             let (_, &mut first, above) = values.select_nth_unstable_by(low, order);
             let next = above.iter().copied().min_by(order);
             let exact = |value: T| {
                 if T::IS_FLOAT { Number::Float(value.to_f64()) } else { Number::Int(value.to_i128()) }
             };
-            let Some(next) = next.filter(|_| part > 0.0) else { return Some(exact(first)) };
+            let Some(next) = next.filter(|_| fraction > 0.0) else { return Some(exact(first)) };
             if T::IS_FLOAT {
-                return Some(Number::Float(between(first.to_f64(), next.to_f64(), part)));
+                return Some(Number::Float(interpolate(first.to_f64(), next.to_f64(), fraction)));
             }
             let (a, b) = (first.to_i128(), next.to_i128());
-            Some(if a == b { Number::Int(a) } else { Number::Float(between_integers(a, b, part)) })
+            Some(if a == b { Number::Int(a) } else { Number::Float(interpolate_integers(a, b, fraction)) })
         }, else => None)
     }
 }
 
-/// A part of the way from one value to a larger one. From or to an infinity, all of the way is infinite.
-fn between(a: f64, b: f64, part: f64) -> f64 {
+/// Linear interpolation from one value to a larger one. From or to an infinity, the difference is infinite.
+fn interpolate(a: f64, b: f64, fraction: f64) -> f64 {
     let way = b - a;
     match (a == b, a.is_infinite() || b.is_infinite()) {
         (true, _) => a,
         (_, true) => a + b,
-        _ if way.is_finite() => a + way * part,
-        _ => a * (1.0 - part) + b * part,
+        _ if way.is_finite() => a + way * fraction,
+        _ => a * (1.0 - fraction) + b * fraction,
     }
 }
 
-/// The same between integers: whole steps are taken as integers, so that large ones are rounded once.
+/// Linear interpolation between integers: integral steps stay integers, so that large values are rounded once.
 #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::float_cmp)]
-fn between_integers(a: i128, b: i128, part: f64) -> f64 {
-    if part == 0.5 {
+fn interpolate_integers(a: i128, b: i128, fraction: f64) -> f64 {
+    if fraction == 0.5 {
         return (a + b) as f64 / 2.0;
     }
-    let way = (b - a) as f64 * part;
+    let way = (b - a) as f64 * fraction;
     (a + way.floor() as i128) as f64 + (way - way.floor())
 }
 
 impl Reducer {
-    /// Whether it asks for the place of each cell in its fibre.
+    /// Whether the reducer needs the fiber position of each cell.
     pub(super) fn indexed(&self) -> bool {
         matches!(self, Self::ArgMin | Self::ArgMax)
     }

@@ -25,7 +25,7 @@ fn integers_compare_without_rounding() {
 }
 
 #[test]
-fn floats_compare_with_integers_that_no_float_is() {
+fn floats_compare_exactly_with_unrepresentable_integers() {
     let odd = Number::Int((1 << 53) + 1);
     let below = 9_007_199_254_740_992.0_f64;
     let cells = [below, below.next_up()];
@@ -57,7 +57,7 @@ fn statistics_prune_only_what_cannot_match() {
     assert!(!may(Compare::Gt, 7, &stats, None) && may(Compare::Gt, 6, &stats, None));
     assert!(!may(Compare::Lt, 3, &stats, None) && may(Compare::Le, 3, &stats, None));
     assert!(!may(Compare::Eq, 8, &stats, None) && may(Compare::Ne, 8, &stats, None));
-    // Cells equal to the fill are no part of the range, and match all the same.
+    // Cells equal to the fill are not in the range, but can match.
     let (fill, holed) = (Scalar::from_element(-9_i32), ChunkStats { nulls: Stat::Exact(2), ..stats.clone() });
     assert!(may(Compare::Lt, 0, &holed, Some(&fill)));
     assert!(!may(Compare::Lt, 0, &stats, Some(&fill)));
@@ -67,7 +67,7 @@ fn statistics_prune_only_what_cannot_match() {
 }
 
 #[test]
-fn products_lose_nothing_on_the_way() {
+fn products_do_not_overflow() {
     let mut ints = Product::default();
     ints.fold(&[i64::MAX, -3, 7]);
     assert_eq!(ints.value(false), Number::Int(-21 * i128::from(i64::MAX)));
@@ -95,17 +95,17 @@ fn products_lose_nothing_on_the_way() {
 }
 
 #[test]
-fn norms_of_any_magnitude() {
-    let of = |values: &[f64]| {
+fn norms_of_very_small_and_large_values() {
+    let l2_norm = |values: &[f64]| {
         let mut norms = Norms::default();
         norms.fold(values);
         norms.l2(true)
     };
-    assert_eq!(of(&[3.0, 4.0]), 5.0);
-    assert!((of(&[3e200, 4e200]) / 5e200 - 1.0).abs() < 1e-15);
-    assert!((of(&[3e-200, 4e-200]) / 5e-200 - 1.0).abs() < 1e-15);
-    assert!(of(&[1.0, f64::NAN]).is_nan());
-    assert_eq!(of(&[f64::INFINITY, 1.0]), f64::INFINITY);
+    assert_eq!(l2_norm(&[3.0, 4.0]), 5.0);
+    assert!((l2_norm(&[3e200, 4e200]) / 5e200 - 1.0).abs() < 1e-15);
+    assert!((l2_norm(&[3e-200, 4e-200]) / 5e-200 - 1.0).abs() < 1e-15);
+    assert!(l2_norm(&[1.0, f64::NAN]).is_nan());
+    assert_eq!(l2_norm(&[f64::INFINITY, 1.0]), f64::INFINITY);
     let mut ints = Norms::default();
     ints.fold(&[i64::MIN, i64::MIN]);
     assert_eq!(ints.l1(false), Number::Int(1 << 64));
@@ -113,7 +113,7 @@ fn norms_of_any_magnitude() {
 }
 
 #[test]
-fn sketches_keep_their_promise_and_merge_exactly() {
+fn sketches_meet_their_accuracy_and_merge_exactly() {
     let values: Vec<f64> = (0..10_000).map(|i| ((i * 7919) % 10_007) as f64 * 0.37 - 900.0).collect();
     let mut sorted = values.clone();
     sorted.sort_by(f64::total_cmp);
@@ -121,9 +121,9 @@ fn sketches_keep_their_promise_and_merge_exactly() {
     whole.fold(&values);
     let mut parts = Sketch::new(0.01);
     for part in values.chunks(777).rev() {
-        let mut one = Sketch::new(0.01);
-        one.fold(part);
-        parts.merge(&one);
+        let mut partial = Sketch::new(0.01);
+        partial.fold(part);
+        parts.merge(&partial);
     }
     assert_eq!(parts, whole);
     for q in [0.0, 0.01, 0.25, 0.5, 0.9, 1.0] {
@@ -135,7 +135,7 @@ fn sketches_keep_their_promise_and_merge_exactly() {
 }
 
 #[test]
-fn states_survive_a_journey() {
+fn states_round_trip_through_serialization() {
     let reducers = [
         Reducer::Summary(crate::kernel::summary::Wanted::ALL),
         Reducer::Product,
@@ -152,7 +152,7 @@ fn states_survive_a_journey() {
         state.fold(&reducer, 0, &[1.5, f64::INFINITY, -0.0, f64::NAN], &[3, 4, 5, 6]).unwrap();
         let text = serde_json::to_string(&(&reducer, &state)).unwrap();
         let (back, came): (Reducer, State) = serde_json::from_str(&text).unwrap();
-        // NaN is unlike itself: the text tells whether the bits came back.
+        // NaN is not equal to itself: the debug text shows whether the bits are the same.
         assert_eq!(serde_json::to_string(&(&back, &came)).unwrap(), text);
         let mut twice = state.clone();
         twice.merge(&reducer, &came).unwrap();
@@ -163,7 +163,7 @@ fn states_survive_a_journey() {
 }
 
 #[test]
-fn windows_hold_the_positions_they_should() {
+fn windows_cover_their_positions() {
     let extent = 7;
     let roles = [
         Role::Windows { size: 3, step: 3, before: 0, count: 3 },

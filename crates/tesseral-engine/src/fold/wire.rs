@@ -1,6 +1,6 @@
-//! How numbers travel that JSON and its like cannot say: floats by their bits, wide integers in halves.
+//! Serialization of numbers that JSON and similar formats cannot represent: floats as bits, wide integers in halves.
 
-/// `f64` as its bits, so that NaN, infinities and -0.0 survive.
+/// `f64` as its bits, which preserves NaN, infinities and -0.0.
 pub(super) mod bits {
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 

@@ -1,23 +1,23 @@
-//! Reduction along some axes: one result for each position of the others.
+//! Reduction along some axes: one result per position of the other axes.
 //!
-//! An [`AxisFold`] holds what is known for each position of the *kept* axes. Boxes of cells are folded into it one after
-//! the other; states over the same positions merge. As with [summaries](super::summary), equal boxes in equal order give
+//! An [`AxisFold`] holds the state of each position of the *kept* axes. Regions of cells are folded into it one after the
+//! other; states over the same positions merge. As with [summaries](super::summary), equal regions in equal order give
 //! equal bits.
 //!
-//! # How
+//! # Algorithm
 //!
 //! ```text
-//! order the axes of the box by distance in memory; merge neighbours that continue each other on both sides
+//! order the axes of the region by stride; merge axes that are contiguous on both sides
 //! innermost axis reduced, contiguous and long -> one summary per kept position, from its run of cells
 //! otherwise -> panels: the innermost kept axis gives the columns, the innermost reduced axis the rows
-//!     columns are neighbours in memory -> fold the panel where it lies
-//!     otherwise                        -> gather it first, transposing as needed
+//!     columns adjacent in memory -> fold the panel without a copy
+//!     otherwise                  -> gather it first, transposing as needed
 //! ```
 //!
-//! 1. After merging, nearly everything is one of two shapes: rows that add up (`panel`) or runs that fold to one value.
-//! 2. Gathering costs less than loops that stride through memory, and leaves one kernel for every layout.
-//! 3. Float sums go to a plain partial sum per position, and from there to a compensated one after some hundred rows:
-//!    chunks of a single row do not pay for compensation each, and nothing is lost that a pairwise sum would keep.
+//! 1. After merging, nearly every region is one of two shapes: rows that are added (`panel`) or runs that fold to one value.
+//! 2. Gathering costs less than strided loops, and leaves one kernel for every layout.
+//! 3. Float sums are accumulated in a plain partial sum per position, which is added to a compensated sum after some hundred
+//!    rows: single-row chunks do not each pay for compensation, and the error is no larger than that of a pairwise sum.
 
 use bytemuck::Zeroable;
 use smallvec::SmallVec;
@@ -29,45 +29,45 @@ use super::summary::{Summary, Wanted, mean, typed};
 
 pub(crate) mod panel;
 
-use panel::{Column, Columns, Find, Panel, ROWS};
+use panel::{Column, Columns, Panel, ROWS, Requested};
 
-/// A box of cells, native-endian and at any alignment; distances between neighbours are in cells.
+/// A region of cells, native-endian and unaligned; strides are in cells.
 ///
-/// A distance of 0 repeats one cell along an axis.
+/// A stride of 0 repeats a cell along an axis.
 #[derive(Clone, Copy, Debug)]
 pub struct View<'a> {
     /// The bytes, starting with the first cell.
     pub cells: &'a [u8],
-    /// One byte per cell, laid out like the cells; 0 is null.
+    /// One byte per cell, in the layout of the cells; 0 is null.
     pub validity: Option<&'a [u8]>,
-    /// Positions along each axis.
+    /// Extent of each axis.
     pub shape: &'a [usize],
-    /// Distance along each axis.
+    /// Stride of each axis.
     pub strides: &'a [usize],
 }
 
-/// What is known for each position of the kept axes.
+/// The state of each position of the kept axes.
 #[derive(Clone, Debug)]
 pub struct AxisFold {
     dtype: DType,
     wanted: Wanted,
     shape: SmallVec<[usize; 4]>,
     positions: usize,
-    /// Cells at every position, and at each besides: empty until a box covers only some, or spreads need it.
+    /// Cells common to all positions, and additional cells of each: empty until a region covers only some, or spreads need it.
     everywhere: u64,
     cells: Vec<u64>,
     /// Empty until there is a null, or a NaN.
     nulls: Vec<u64>,
     nans: Vec<u64>,
-    /// Of integers.
+    /// Integer sums.
     int_sum: Vec<i128>,
-    /// Of floats: not yet compensated, compensated, and what additions to that lost.
+    /// Float sums: not yet compensated, compensated, and the rounding error of the latter.
     recent: Vec<f64>,
     float_sum: Vec<f64>,
     lost: Vec<f64>,
-    /// Additions to any of `recent`, at most.
+    /// Maximum number of additions to any of `recent`.
     additions: usize,
-    /// The box at hand would add to `recent` too often.
+    /// Whether the current region would exceed that number.
     compensate: bool,
     /// Keys, in the order of values.
     min: Vec<i64>,
@@ -75,19 +75,19 @@ pub struct AxisFold {
     moments: Vec<Moments>,
 }
 
-/// Runs of at least this many cells are summarised where they lie.
+/// Runs of at least this many cells are summarized without a copy.
 const LONG: usize = 48;
 
 impl AxisFold {
-    /// The fold of no cells over kept axes of `shape`. [`Wanted::INFINITIES`] is not for axes.
+    /// An empty fold over kept axes of `shape`. [`Wanted::INFINITIES`] is not supported for axes.
     ///
     /// # Errors
-    /// `Unsupported` for dtypes that have no order and no sum, `InvalidRequest` when the positions exceed memory's
-    /// addresses.
+    /// `Unsupported` for dtypes that have no order and no sum, `InvalidRequest` when the number of positions exceeds the
+    /// address space.
     pub fn new(dtype: DType, wanted: Wanted, shape: &[usize]) -> Result<Self> {
         Summary::new(dtype, wanted)?;
         let n = shape.iter().try_fold(1_usize, |n, &extent| n.checked_mul(extent));
-        let n = n.ok_or_else(|| Error::invalid(format!("{shape:?} is more than memory can hold")))?;
+        let n = n.ok_or_else(|| Error::invalid(format!("shape {shape:?} exceeds the address space")))?;
         let float = dispatch_element!(dtype, T => T::IS_FLOAT, else => false);
         let when = |needed: bool| if needed { n } else { 0 };
         let (sum, range) = (wanted.has(Wanted::SUM), when(wanted.has(Wanted::RANGE)));
@@ -113,11 +113,11 @@ impl AxisFold {
         })
     }
 
-    /// Adds a box. Axis `d` is reduced where `reduced[d]`; the other axes, in their order, are the kept ones, and the
-    /// box begins at position `origin` of them. A cell equal to `fill` is null, any NaN when `fill` is one.
+    /// Adds a region. Axis `d` is reduced where `reduced[d]`; the other axes, in order, are the kept ones, and the region begins
+    /// at their position `origin`. A cell equal to `fill` is null, as is any NaN when `fill` is NaN.
     ///
     /// # Errors
-    /// `InvalidRequest` when the box does not fit its bytes or the kept axes, or `fill` is of another dtype.
+    /// `InvalidRequest` when the region does not fit its bytes or the kept axes, or `fill` has a different dtype.
     pub fn fold(
         &mut self,
         view: &View<'_>,
@@ -131,17 +131,17 @@ impl AxisFold {
         }
         dispatch_element!(self.dtype, T => {
             let size = size_of::<T>();
-            // Counts of cells stay in range even where one cell stands for many.
+            // Cell counts stay in range even where a cell is repeated.
             let countable = view.shape.iter().try_fold(1_u64, |n, &extent| n.checked_mul(extent as u64));
-            let reach = view.shape.iter().zip(view.strides).try_fold(1_usize, |len, (&n, &stride)| {
+            let span = view.shape.iter().zip(view.strides).try_fold(1_usize, |len, (&n, &stride)| {
                 len.checked_add(stride.checked_mul(n - 1)?)
             });
-            let fits = reach.filter(|&n| {
+            let fits = span.filter(|&n| {
                 n.checked_mul(size).is_some_and(|n| n <= view.cells.len())
                     && view.validity.is_none_or(|v| n <= v.len())
             });
             if fits.is_none() || countable.is_none() {
-                return Err(Error::invalid(format!("a box of shape {:?} leaves its bytes", view.shape)));
+                return Err(Error::invalid(format!("region of shape {:?} exceeds its bytes", view.shape)));
             }
             let fill_value = typed::<T>(self.dtype, fill)?;
             let covered = view.shape.iter().zip(reduced).filter(|&(_, &r)| !r).map(|(&n, _)| n);
@@ -156,8 +156,7 @@ impl AxisFold {
         }, else => Err(Error::unsupported(format!("reductions of {}", self.dtype))))
     }
 
-    /// The axes of a box in order of memory, with distances among cells and among kept positions, and the first of
-    /// those.
+    /// The axes of a region in memory order, with strides in cells and in kept positions, and the first kept position.
     fn locate(
         &self,
         view: &View<'_>,
@@ -172,7 +171,7 @@ impl AxisFold {
             || origin.len() != self.shape.len()
         {
             return Err(Error::invalid(format!(
-                "a box of rank {rank} with {kept} axes kept does not fold into {} axes",
+                "rank mismatch: a region of rank {rank} with {kept} kept axes does not fold into {} axes",
                 self.shape.len()
             )));
         }
@@ -184,7 +183,7 @@ impl AxisFold {
                 k -= 1;
                 if origin[k].checked_add(view.shape[d]).is_none_or(|end| end > self.shape[k]) {
                     return Err(Error::invalid(format!(
-                        "{} positions from {} on leave an axis of {}",
+                        "{} positions from {} on exceed an axis of {}",
                         view.shape[d], origin[k], self.shape[k]
                     )));
                 }
@@ -217,20 +216,20 @@ impl AxisFold {
             && run.src == 1
             && (run.count >= LONG || column.is_none())
         {
-            let mut outcome = Ok(());
+            let mut result = Ok(());
             each_position(&dims[..dims.len() - 1], |src, acc| {
-                let one = || -> Result<Summary> {
+                let summarize_run = || -> Result<Summary> {
                     let mut summary = Summary::new(self.dtype, self.wanted)?;
                     let validity = view.validity.map(|v| &v[src..src + run.count]);
                     summary.fold(&view.cells[src * size..(src + run.count) * size], validity, fill)?;
                     Ok(summary)
                 };
-                match one() {
+                match summarize_run() {
                     Ok(summary) => self.absorb(start + acc, &summary),
-                    Err(e) => outcome = Err(e),
+                    Err(e) => result = Err(e),
                 }
             });
-            return outcome;
+            return result;
         }
         let single = Dim { count: 1, src: 1, dst: 1 };
         let columns = column.map_or(single, |d| dims[d]);
@@ -239,28 +238,33 @@ impl AxisFold {
             (0..dims.len()).filter(|&d| Some(d) != column && Some(d) != row).map(|d| dims[d]).collect();
         // Squares take a second pass, for which the panel should still be in L2.
         let width = if self.wanted.has(Wanted::SPREAD) { 256 } else { 1024 };
-        self.make_room(dims, row);
+        self.limit_recent_additions(dims, row);
         let mut scratch = Scratch::<T>::new();
         each_position(&outer, |src, acc| {
             for first_column in (0..columns.count).step_by(width) {
                 for first_row in (0..rows.count).step_by(ROWS) {
-                    let place = Place {
+                    let layout = PanelLayout {
                         src: src + first_column * columns.src + first_row * rows.src,
                         row_stride: rows.src,
                         column_stride: columns.src,
                         rows: ROWS.min(rows.count - first_row),
                         columns: width.min(columns.count - first_column),
                     };
-                    scratch.fold(view, &place, fill_value, self.find());
-                    self.add(&scratch.results, &place, start + acc + first_column * columns.dst, columns.dst);
+                    scratch.fold(view, &layout, fill_value, self.requested());
+                    self.add(
+                        &scratch.results,
+                        &layout,
+                        start + acc + first_column * columns.dst,
+                        columns.dst,
+                    );
                 }
             }
         });
         Ok(())
     }
 
-    fn find(&self) -> Find {
-        Find {
+    fn requested(&self) -> Requested {
+        Requested {
             sum: self.wanted.has(Wanted::SUM),
             range: self.wanted.has(Wanted::RANGE),
             spread: self.wanted.has(Wanted::SPREAD),
@@ -269,15 +273,15 @@ impl AxisFold {
 
     /// Adds the results of a panel to positions that begin at `first` and are `step` apart.
     #[allow(clippy::cast_precision_loss)]
-    fn add<W: Column>(&mut self, results: &Columns<W>, place: &Place, first: usize, step: usize) {
-        let n = place.columns;
-        let rows = place.rows as u64;
+    fn add<W: Column>(&mut self, results: &Columns<W>, layout: &PanelLayout, first: usize, step: usize) {
+        let n = layout.columns;
+        let rows = layout.rows as u64;
         let at = |i: usize| first + i * step;
         if self.wanted.has(Wanted::SPREAD) {
             for i in 0..n {
-                let values = place.rows as u32 - results.gaps(i);
+                let values = layout.rows as u32 - results.gaps(i);
                 if values > 0 {
-                    let (high, low) = W::centre_parts(results.centre[i]);
+                    let (high, low) = W::center_parts(results.center[i]);
                     let m = f64::from(values);
                     let moments = Moments::around(m, high, low, results.s1[i], results.s2[i]);
                     let before = self.valid(at(i)) as f64;
@@ -309,7 +313,7 @@ impl AxisFold {
         }
         if self.wanted.has(Wanted::RANGE) {
             for i in 0..n {
-                // Keys of no values are no narrower than those of any, and change nothing.
+                // Keys of empty columns never narrow the range.
                 let (min, max): (i64, i64) = (results.min[i].into(), results.max[i].into());
                 self.min[at(i)] = self.min[at(i)].min(min);
                 self.max[at(i)] = self.max[at(i)].max(max);
@@ -327,8 +331,8 @@ impl AxisFold {
         }
     }
 
-    /// Makes sure that recent float sums lose no more than a pairwise sum would, for a box with these axes.
-    fn make_room(&mut self, dims: &[Dim], row: Option<usize>) {
+    /// Ensures that recent float sums are no less accurate than a pairwise sum, for a region with these axes.
+    fn limit_recent_additions(&mut self, dims: &[Dim], row: Option<usize>) {
         let reduced = dims.iter().enumerate().filter(|(_, dim)| dim.dst == 0);
         let panels = |d: usize, dim: &Dim| if Some(d) == row { dim.count.div_ceil(ROWS) } else { dim.count };
         let more = reduced.fold(1_usize, |n, (d, dim)| n.saturating_mul(panels(d, dim)));
@@ -346,7 +350,7 @@ impl AxisFold {
         self.additions = 0;
     }
 
-    /// Adds a summary to one position.
+    /// Adds a summary to a position.
     #[allow(clippy::cast_precision_loss)]
     fn absorb(&mut self, i: usize, summary: &Summary) {
         let state = summary.state();
@@ -380,11 +384,11 @@ impl AxisFold {
     /// Adds the cells of another fold over the same positions, as if they had been folded after these.
     ///
     /// # Errors
-    /// `InvalidRequest` when the other is of another dtype or shape, or was asked for other things.
+    /// `InvalidRequest` when dtype, shape or requested statistics differ.
     #[allow(clippy::cast_precision_loss)]
     pub fn merge(&mut self, other: &Self) -> Result<()> {
         if (self.dtype, self.wanted, &self.shape) != (other.dtype, other.wanted, &other.shape) {
-            return Err(Error::invalid("folds over different axes or for different numbers do not merge"));
+            return Err(Error::invalid("folds with different axes or statistics do not merge"));
         }
         self.flush();
         for i in 0..self.moments.len() {
@@ -414,7 +418,7 @@ impl AxisFold {
         Ok(())
     }
 
-    /// What is known of a position, as a summary of its own; `None` with infinities, which are not counted here.
+    /// The state of a position as a summary; `None` when infinities are requested, which are not counted here.
     pub fn summary(&self, i: usize) -> Option<Summary> {
         let float_sum = self.float_sum.get(i).map_or((0.0, 0.0), |&sum| {
             let (mut sum, mut lost) = (sum, self.lost[i]);
@@ -438,7 +442,7 @@ impl AxisFold {
         Summary::from_state(self.dtype, self.wanted, cells, nulls, nans, &state).ok()
     }
 
-    /// Positions along the kept axes. Below, a position is its place in row-major order.
+    /// Extents of the kept axes. Below, a position is a row-major index.
     pub fn shape(&self) -> &[usize] {
         &self.shape
     }
@@ -448,12 +452,12 @@ impl AxisFold {
         self.positions
     }
 
-    /// Whether there is no position.
+    /// Whether there are no positions.
     pub fn is_empty(&self) -> bool {
         self.positions == 0
     }
 
-    /// Cells folded at a position, null ones included.
+    /// Cells folded at a position, including nulls.
     #[inline]
     pub fn count(&self, i: usize) -> u64 {
         self.everywhere + self.cells.get(i).copied().unwrap_or(0)
@@ -477,12 +481,12 @@ impl AxisFold {
         self.nans.get(i).copied().unwrap_or(0)
     }
 
-    /// The smallest value of a position, when asked for and there is any.
+    /// The minimum of a position, when requested and there is any value.
     pub fn min(&self, i: usize) -> Option<Scalar> {
         self.value(i, *self.min.get(i)?)
     }
 
-    /// The largest value of a position, when asked for and there is any.
+    /// The maximum of a position, when requested and there is any value.
     pub fn max(&self, i: usize) -> Option<Scalar> {
         self.value(i, *self.max.get(i)?)
     }
@@ -496,7 +500,7 @@ impl AxisFold {
         }, else => None)
     }
 
-    /// The sum of a position, when asked for; 0 of no values.
+    /// The sum of a position, when requested; 0 without values.
     #[inline]
     pub fn sum(&self, i: usize) -> Option<Sum> {
         if let Some(&sum) = self.int_sum.get(i) {
@@ -507,28 +511,28 @@ impl AxisFold {
         Some(Sum::Float(compensated(sum, lost)))
     }
 
-    /// The mean of a position, when asked for and there is any value.
+    /// The mean of a position, when requested and there is any value.
     #[inline]
     pub fn mean(&self, i: usize) -> Option<f64> {
         let n = self.valid(i);
         if n == 0 { None } else { self.sum(i).map(|sum| mean(sum, n)) }
     }
 
-    /// The variance of a position's values as a whole population, when asked for and there is any value.
+    /// The population variance of a position, when requested and there is any value.
     #[allow(clippy::cast_precision_loss)]
     pub fn variance(&self, i: usize) -> Option<f64> {
         let n = self.valid(i);
         if n == 0 { None } else { self.moments.get(i).map(|m| m.total() / n as f64) }
     }
 
-    /// The standard deviation of a position's values as a whole population, when asked for and there is any value.
+    /// The population standard deviation of a position, when requested and there is any value.
     pub fn std(&self, i: usize) -> Option<f64> {
         self.variance(i).map(f64::sqrt)
     }
 }
 
-/// Where a panel lies among the cells of a view.
-struct Place {
+/// The layout of a panel among the cells of a view.
+struct PanelLayout {
     src: usize,
     row_stride: usize,
     column_stride: usize,
@@ -536,18 +540,18 @@ struct Place {
     columns: usize,
 }
 
-impl Place {
-    /// Cells from the first to the last.
-    fn reach(&self) -> usize {
+impl PanelLayout {
+    /// The number of cells from the first to the last.
+    fn span(&self) -> usize {
         (self.rows - 1) * self.row_stride + (self.columns - 1) * self.column_stride + 1
     }
 
-    /// Bytes of the panel in `bytes`, of elements of `size`, moved together into `gathered`.
+    /// Copies the elements of the panel in `bytes` contiguously into `gathered`.
     fn gather<T: bytemuck::Pod>(&self, bytes: &[u8], gathered: &mut Vec<T>) -> Result<()> {
         let size = size_of::<T>();
         gathered.resize(self.rows * self.columns, T::zeroed());
         copy_box(
-            &bytes[self.src * size..(self.src + self.reach()) * size],
+            &bytes[self.src * size..(self.src + self.span()) * size],
             &[self.row_stride * size, self.column_stride * size],
             bytemuck::cast_slice_mut(gathered),
             &[self.columns * size, size],
@@ -557,7 +561,7 @@ impl Place {
     }
 }
 
-/// Room for panels, kept from one to the next.
+/// Buffers for panels, reused from one to the next.
 struct Scratch<T: Cell<Work: Column>> {
     results: Columns<T::Work>,
     gathered: Vec<T>,
@@ -571,12 +575,12 @@ impl<T: Cell<Work: Column>> Scratch<T> {
     }
 
     /// Folds a panel into the results.
-    fn fold(&mut self, view: &View<'_>, place: &Place, fill: Option<T>, find: Find) {
-        let Place { src, row_stride, rows, columns, .. } = *place;
-        let neighbours = place.column_stride == 1 || columns == 1;
+    fn fold(&mut self, view: &View<'_>, layout: &PanelLayout, fill: Option<T>, requested: Requested) {
+        let PanelLayout { src, row_stride, rows, columns, .. } = *layout;
+        let adjacent = layout.column_stride == 1 || columns == 1;
         let size = size_of::<T>();
-        let bytes = &view.cells[src * size..(src + place.reach()) * size];
-        let direct = if neighbours && size_of::<T::Work>() == size {
+        let bytes = &view.cells[src * size..(src + layout.span()) * size];
+        let direct = if adjacent && size_of::<T::Work>() == size {
             bytemuck::try_cast_slice::<u8, T::Work>(bytes).ok()
         } else {
             None
@@ -584,8 +588,8 @@ impl<T: Cell<Work: Column>> Scratch<T> {
         let panel = match direct {
             Some(cells) => Panel { cells, stride: row_stride, rows, columns },
             None => {
-                // The view's bytes were compared with its reach, so gathering from them cannot fail.
-                let gathered = place.gather(view.cells, &mut self.gathered);
+                // The bytes of the view were checked against its span, so gathering cannot fail.
+                let gathered = layout.gather(view.cells, &mut self.gathered);
                 debug_assert!(gathered.is_ok());
                 self.widened.resize(rows * columns, T::Work::zeroed());
                 widen(&self.gathered, &mut self.widened);
@@ -593,15 +597,15 @@ impl<T: Cell<Work: Column>> Scratch<T> {
             }
         };
         let validity = view.validity.map(|validity| {
-            if neighbours {
-                let cells = &validity[src..src + place.reach()];
+            if adjacent {
+                let cells = &validity[src..src + layout.span()];
                 return Panel { cells, stride: row_stride, rows, columns };
             }
-            let gathered = place.gather(validity, &mut self.validity);
+            let gathered = layout.gather(validity, &mut self.validity);
             debug_assert!(gathered.is_ok());
             Panel { cells: &self.validity[..], stride: columns, rows, columns }
         });
-        self.results.fold(panel, validity, fill.map(T::widen), find);
+        self.results.fold(panel, validity, fill.map(T::widen), requested);
     }
 }
 

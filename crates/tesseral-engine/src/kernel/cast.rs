@@ -1,29 +1,29 @@
-//! Cells of one dtype as cells of another, without a wrong number: integers must fit and floats that become integers must be
-//! whole; floats that become narrower floats are rounded to the nearest, but never to an infinity they were not.
+//! Conversion of cells between dtypes without wrong values: integers must fit, floats converted to integers must be integral;
+//! floats converted to narrower floats are rounded to nearest, but finite values never become infinite.
 
 use tesseral_core::dtype::Class;
 use tesseral_core::element::{bf16, f16};
 use tesseral_core::{DType, Element, Error, Result, dispatch_element};
 
-/// A number on its way. Integers never pass through floats.
+/// An intermediate value. Integers never pass through floats.
 #[derive(Clone, Copy)]
 enum Number {
     Int(i128),
     Float(f64),
 }
 
-trait Made: Element {
-    fn make(number: Number) -> Option<Self>;
+trait FromNumber: Element {
+    fn from_number(number: Number) -> Option<Self>;
 }
 
 macro_rules! integers {
     ($($t:ty),*) => {$(
-        impl Made for $t {
+        impl FromNumber for $t {
             #[inline(always)]
-            fn make(number: Number) -> Option<Self> {
+            fn from_number(number: Number) -> Option<Self> {
                 match number {
                     Number::Int(v) => v.try_into().ok(),
-                    // Beyond 2^64 every float is whole and none fits.
+                    // Above 2^64 every float is integral and none fits.
                     #[allow(clippy::cast_possible_truncation)]
                     Number::Float(v) if v.fract() == 0.0 && v.abs() < 1e20 => (v as i128).try_into().ok(),
                     Number::Float(_) => None,
@@ -35,15 +35,15 @@ macro_rules! integers {
 
 macro_rules! floats {
     ($($t:ty, $int:expr, $float:expr);*) => {$(
-        impl Made for $t {
+        impl FromNumber for $t {
             #[inline(always)]
             #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation)]
-            fn make(number: Number) -> Option<Self> {
-                let (made, finite): ($t, bool) = match number {
+            fn from_number(number: Number) -> Option<Self> {
+                let (value, finite): ($t, bool) = match number {
                     Number::Int(v) => ($int(v), true),
                     Number::Float(v) => ($float(v), v.is_finite()),
                 };
-                (!finite || !made.is_infinite()).then_some(made)
+                (!finite || !value.is_infinite()).then_some(value)
             }
         }
     )*};
@@ -57,7 +57,7 @@ floats!(
     f64, |v: i128| v as f64, |v: f64| v
 );
 
-/// Whether cells of one dtype can be made cells of another.
+/// Whether cells of one dtype can be converted to another.
 pub fn supported(from: DType, to: DType) -> bool {
     let number =
         |dtype: DType| matches!(dtype.class(), Class::Bool | Class::Int | Class::UInt | Class::Float);
@@ -65,33 +65,35 @@ pub fn supported(from: DType, to: DType) -> bool {
     from == to || (number(from) && number(to)) || (counted(from) && counted(to) && from.class() != to.class())
 }
 
-/// Makes cells of `from` cells of `to`. Gives the first cell that `to` cannot hold, if any.
+/// Converts `from` cells to `to` cells. Returns the first cell that `to` cannot represent, if any.
 ///
 /// # Errors
-/// `Unsupported` for a pair that is not [`supported`]; `InvalidRequest` when the lengths do not agree.
+/// `Unsupported` for a pair that is not [`supported`]; `InvalidRequest` when the lengths differ.
 pub fn cast(from: DType, cells: &[u8], to: DType, out: &mut [u8]) -> Result<Option<usize>> {
     if !supported(from, to) {
-        return Err(Error::unsupported(format!("{from} as {to}")));
+        return Err(Error::unsupported(format!("cast from {from} to {to}")));
     }
     let bool_out = to == DType::Bool && from != DType::Bool;
-    dispatch_element!(from, A => dispatch_element!(to, B => convert::<A, B>(cells, out, bool_out), else => misfit()), else => misfit())
+    dispatch_element!(from, A => dispatch_element!(to, B => convert::<A, B>(cells, out, bool_out), else => not_numeric()), else => not_numeric())
 }
 
-fn misfit() -> Result<Option<usize>> {
-    Err(Error::unsupported("a cast of cells without a number"))
+fn not_numeric() -> Result<Option<usize>> {
+    Err(Error::unsupported("cast of cells that are not numbers"))
 }
 
-fn convert<A: Element, B: Made>(cells: &[u8], out: &mut [u8], bool_out: bool) -> Result<Option<usize>> {
+fn convert<A: Element, B: FromNumber>(cells: &[u8], out: &mut [u8], bool_out: bool) -> Result<Option<usize>> {
     let count = cells.len() / size_of::<A>();
     if cells.len() != count * size_of::<A>() || out.len() != count * size_of::<B>() {
-        return Err(Error::invalid("a cast needs room for exactly its cells"));
+        return Err(Error::invalid("length mismatch: the output of a cast must hold exactly its cells"));
     }
     let pairs = cells.chunks_exact(size_of::<A>()).zip(out.chunks_exact_mut(size_of::<B>()));
     for (i, (cell, out)) in pairs.enumerate() {
         let value: A = bytemuck::pod_read_unaligned(cell);
         let number = if A::IS_FLOAT { Number::Float(value.to_f64()) } else { Number::Int(value.to_i128()) };
-        match B::make(number) {
-            Some(made) if !bool_out || made.to_i128() <= 1 => out.copy_from_slice(bytemuck::bytes_of(&made)),
+        match B::from_number(number) {
+            Some(value) if !bool_out || value.to_i128() <= 1 => {
+                out.copy_from_slice(bytemuck::bytes_of(&value))
+            }
             _ => return Ok(Some(i)),
         }
     }
@@ -103,16 +105,16 @@ mod tests {
     use super::*;
     use tesseral_core::Scalar;
 
-    fn one(from: DType, text: &str, to: DType) -> Option<String> {
+    fn cast_text(from: DType, text: &str, to: DType) -> Option<String> {
         let cell = Scalar::parse(from, text).unwrap();
         let mut out = vec![0; to.size().unwrap()];
-        let refused = cast(from, cell.bytes(), to, &mut out).unwrap();
-        refused.is_none().then(|| Scalar::from_le_bytes(to, &out).unwrap().to_string())
+        let rejected = cast(from, cell.bytes(), to, &mut out).unwrap();
+        rejected.is_none().then(|| Scalar::from_le_bytes(to, &out).unwrap().to_string())
     }
 
     #[test]
-    fn values_survive_or_are_refused() {
-        for (from, text, to, want) in [
+    fn values_are_exact_or_rejected() {
+        for (from, text, to, expected) in [
             (DType::Int64, "9007199254740993", DType::UInt64, Some("9007199254740993")),
             (DType::Int64, "-1", DType::UInt8, None),
             (DType::Float64, "3.0", DType::Int8, Some("3")),
@@ -127,7 +129,7 @@ mod tests {
             (DType::Float64, "1e19", DType::UInt64, Some("10000000000000000000")),
             (DType::Float64, "1e20", DType::UInt64, None),
         ] {
-            assert_eq!(one(from, text, to).as_deref(), want, "{text} {from} as {to}");
+            assert_eq!(cast_text(from, text, to).as_deref(), expected, "{text} {from} as {to}");
         }
         assert!(!supported(DType::Utf8, DType::Int8));
         assert!(!supported(DType::Complex64, DType::Float32));

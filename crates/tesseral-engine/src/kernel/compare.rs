@@ -1,29 +1,29 @@
-//! Two runs of cells of one dtype, compared: bit by bit, and where they differ by how much.
+//! Comparison of two sequences of cells of one dtype: bitwise, and by the size of differences.
 
 use tesseral_core::{DType, Element, dispatch_element};
 
-/// How two runs of cells differ.
+/// The differences between two sequences of cells.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Comparison {
-    /// The first cell that differs by more than is tolerated.
+    /// The first cell whose difference exceeds the tolerance.
     pub first: Option<u64>,
-    /// Cells that do.
+    /// The number of such cells.
     pub count: u64,
-    /// The largest difference between numbers of any two cells, tolerated or not; `None` when bits differ that no number tells
-    /// apart, such as those of NaN.
+    /// The largest numeric difference of any two cells, within tolerance or not; `None` when cells differ only in bits without
+    /// a numeric difference, such as those of NaN.
     pub max_abs: Option<f64>,
-    /// The largest of those differences relative to the left number, where that is not 0.
+    /// The largest difference relative to the left value, where that is not 0.
     pub max_rel: Option<f64>,
-    /// Some difference has no size: NaN against a number, an infinity, text.
+    /// Whether some difference has no size: NaN against a number, an infinity, text.
     pub unmeasured: bool,
 }
 
-/// What may differ.
+/// The allowed differences.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Tolerance {
-    /// Numbers may differ by this much.
+    /// Absolute tolerance.
     pub abs: Option<f64>,
-    /// Numbers may differ by this part of the left one.
+    /// Tolerance relative to the left value.
     pub rel: Option<f64>,
 }
 
@@ -35,7 +35,7 @@ impl Tolerance {
 }
 
 impl Comparison {
-    /// Compares cells of `size` bytes, of which this many came before.
+    /// Compares cells of `size` bytes; `before` cells came earlier.
     pub fn add(
         &mut self,
         dtype: DType,
@@ -45,7 +45,7 @@ impl Comparison {
         before: u64,
         tolerance: &Tolerance,
     ) {
-        // Nearly always everything is equal, and then one comparison of all bytes tells.
+        // Fast path: usually all bytes are equal.
         if left == right || size == 0 {
             return;
         }
@@ -69,7 +69,7 @@ impl Comparison {
         }
     }
 
-    /// Notes a cell that differs without a size, such as a null against a value.
+    /// Records a cell that differs without a size, such as a null against a value.
     pub fn note(&mut self, cell: u64) {
         self.count += 1;
         self.unmeasured = true;
@@ -77,9 +77,9 @@ impl Comparison {
     }
 }
 
-/// The left number and the distance between both, for cells of one finite number each.
+/// The left value and the absolute difference, for finite scalar cells.
 fn difference(dtype: DType, left: &[u8], right: &[u8]) -> Option<(f64, f64)> {
-    fn of<T: Element>(left: &[u8], right: &[u8]) -> Option<(f64, f64)> {
+    fn element_difference<T: Element>(left: &[u8], right: &[u8]) -> Option<(f64, f64)> {
         if left.len() != size_of::<T>() || right.len() != size_of::<T>() {
             return None;
         }
@@ -91,7 +91,7 @@ fn difference(dtype: DType, left: &[u8], right: &[u8]) -> Option<(f64, f64)> {
         #[allow(clippy::cast_precision_loss)]
         Some((a.to_f64(), a.to_i128().abs_diff(b.to_i128()) as f64))
     }
-    dispatch_element!(dtype, T => of::<T>(left, right), else => None)
+    dispatch_element!(dtype, T => element_difference::<T>(left, right), else => None)
 }
 
 #[cfg(test)]
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn bits_decide_and_tolerance_forgives() {
+    fn compares_bits_within_a_tolerance() {
         let none = Tolerance::default();
         let nan = f64::from_bits(0x7ff8_0000_0000_0001);
         assert_eq!(compared(&[1.0, nan], &[1.0, nan], none), Comparison::default());
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn integers_are_not_rounded() {
+    fn integers_are_compared_without_rounding() {
         let (a, b) = ([u64::MAX, 5], [u64::MAX - 1, 5]);
         let mut out = Comparison::default();
         let (a, b) = (bytemuck::cast_slice(&a), bytemuck::cast_slice(&b));

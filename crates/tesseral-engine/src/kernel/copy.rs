@@ -1,32 +1,31 @@
-//! Copies boxes of elements between buffers whose dimensions are laid out differently.
+//! Copies regions of elements between buffers with different layouts.
 //!
-//! A box is a shape and, for each side, the distance in bytes between neighbours along each dimension. That covers
-//! clipped chunks, steps, row-major against column-major, and a source value repeated along a dimension (distance 0).
+//! A region is a shape and, for each side, the stride in bytes along each dimension. That covers clipped chunks, steps,
+//! row-major to column-major, and a source value repeated along a dimension (stride 0).
 //!
-//! # How
+//! # Algorithm
 //!
 //! ```text
-//! drop dimensions of extent 1; order the rest by distance in the target, largest first
-//! merge a dimension with the next one where, on both sides, it merely continues it
+//! drop dimensions of extent 1; order the rest by stride in the target, largest first
+//! merge a dimension with the next one where both sides are contiguous across it
 //! for each position of the outer dimensions:
 //!     innermost contiguous on both sides -> memcpy the run
 //!     target contiguous, and the source contiguous along another dimension -> transpose those two in tiles
 //!     otherwise -> element by element along the innermost dimension
 //! ```
 //!
-//! 1. Ordering by the target makes stores run forward whatever the caller's order, so two column-major buffers are
-//!    copied as fast as two row-major ones.
-//! 2. Merging turns a whole chunk into one run and a slab into few.
-//! 3. Runs of 16, 32, 64, 128 or 256 bytes are moved in place: a call of `memcpy` costs more than the copy.
+//! 1. Ordering by the target makes stores sequential whatever the caller's order, so two column-major buffers are copied as
+//!    fast as two row-major ones.
+//! 2. Merging turns a complete chunk into one run and a slab into few.
+//! 3. Runs of 16, 32, 64, 128 or 256 bytes are copied inline: a call of `memcpy` costs more than the copy.
 //! 4. A tile is one cache line wide on either side, so each line is read and written once while it is hot.
-//! 5. The furthest byte of either side is compared with the buffer once, before the walk; the slices inside then only
-//!    repeat a comparison that never fails.
+//! 5. The last byte of either side is compared with the buffer once, before the walk; the slice checks inside never fail.
 
 use multiversion::multiversion;
 use smallvec::SmallVec;
 use tesseral_core::{Error, Result};
 
-/// One dimension of a walk: its extent and the distances between neighbours.
+/// One dimension of a walk: its extent and the strides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Dim {
     pub count: usize,
@@ -34,40 +33,40 @@ pub(super) struct Dim {
     pub dst: usize,
 }
 
-/// Elements along one line: `count` of them from `src` and `dst`, at these distances, all in bytes.
+/// Elements along a line: `count` of them from `src` and `dst`, at these strides, all in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Run {
-    /// Where the first element starts in the source.
+    /// Offset of the first element in the source.
     pub src: usize,
-    /// Where the first element starts in the target.
+    /// Offset of the first element in the target.
     pub dst: usize,
     /// Number of elements.
     pub count: usize,
-    /// Distance between elements in the source.
+    /// Stride in the source.
     pub src_stride: usize,
-    /// Distance between elements in the target.
+    /// Stride in the target.
     pub dst_stride: usize,
-    /// Bytes of one element: the caller's, or 1 where the caller's is no power of two up to 16.
+    /// Element size: the caller's, or 1 where that is not a power of two up to 16.
     pub elem: usize,
 }
 
 impl Run {
-    /// Bytes of the run when it is contiguous on both sides.
+    /// The length of the run in bytes when it is contiguous on both sides.
     #[inline]
     pub fn contiguous(&self) -> Option<usize> {
         (self.src_stride == self.elem && self.dst_stride == self.elem).then_some(self.count * self.elem)
     }
 
-    /// Bytes of the target from the first element's start to the last one's end.
+    /// Bytes of the target from the start of the first element to the end of the last.
     #[inline]
     pub fn dst_len(&self) -> usize {
         span(self.count, self.dst_stride, self.elem)
     }
 
-    /// Copies the run from the whole source into `dst`, which begins where the run does: at [`dst`](Self::dst).
+    /// Copies the run from the source into `dst`, which begins at the offset [`dst`](Self::dst).
     ///
     /// # Panics
-    /// When either slice is shorter than the run, which comparing it with the lengths of the [`Walk`] rules out.
+    /// When either slice is shorter than the run, which a comparison with the lengths of the [`Walk`] rules out.
     #[inline]
     pub fn copy(&self, src: &[u8], dst: &mut [u8]) {
         let src = &src[self.src..];
@@ -78,10 +77,10 @@ impl Run {
     }
 }
 
-/// A walk over a box, reduced to as few and as long runs as the two layouts allow.
+/// A walk over a region, reduced to as few and as long runs as the two layouts allow.
 #[derive(Clone, Debug)]
 pub struct Walk {
-    /// Outermost first, never empty; a single extent of 0 is the empty box.
+    /// Outermost first, never empty; a single extent of 0 is the empty region.
     dims: SmallVec<[Dim; 6]>,
     elem: usize,
     src_len: usize,
@@ -89,14 +88,14 @@ pub struct Walk {
 }
 
 impl Walk {
-    /// Prepares a walk over a box of `shape` elements of `elem` bytes.
+    /// Prepares a walk over a region of `shape` elements of `elem` bytes.
     ///
     /// # Errors
     /// `InvalidRequest` when the ranks differ, `elem` is 0 or an offset does not fit the address space.
     pub fn new(src_strides: &[usize], dst_strides: &[usize], shape: &[usize], elem: usize) -> Result<Self> {
         if src_strides.len() != shape.len() || dst_strides.len() != shape.len() || elem == 0 {
             return Err(Error::invalid(format!(
-                "a box of rank {} and {elem}-byte elements cannot have {} and {} strides",
+                "rank mismatch: a region of rank {} and {elem}-byte elements with {} and {} strides",
                 shape.len(),
                 src_strides.len(),
                 dst_strides.len()
@@ -112,7 +111,7 @@ impl Walk {
             shape.iter().zip(strides).try_fold(elem, reach)
         };
         let (Some(src_len), Some(dst_len)) = (length(src_strides), length(dst_strides)) else {
-            return Err(Error::invalid(format!("a box of shape {shape:?} exceeds the address space")));
+            return Err(Error::invalid(format!("region of shape {shape:?} exceeds the address space")));
         };
         let mut dims: SmallVec<[Dim; 6]> = shape
             .iter()
@@ -120,7 +119,7 @@ impl Walk {
             .filter(|&(&count, _)| count > 1)
             .map(|(&count, (&src, &dst))| Dim { count, src, dst })
             .collect();
-        // In the usual case they are in order, and sorting would cost more than all else here.
+        // Usually they are in order, and sorting would cost more than everything else here.
         if !dims.is_sorted_by(|a, b| (a.dst, a.src) >= (b.dst, b.src)) {
             dims.sort_by_key(|d| std::cmp::Reverse((d.dst, d.src)));
         }
@@ -136,17 +135,17 @@ impl Walk {
         Ok(Self { dims, elem: unit, src_len, dst_len })
     }
 
-    /// Bytes that the source must have.
+    /// The required length of the source in bytes.
     pub fn src_len(&self) -> usize {
         self.src_len
     }
 
-    /// Bytes that the target must have.
+    /// The required length of the target in bytes.
     pub fn dst_len(&self) -> usize {
         self.dst_len
     }
 
-    /// Calls `visit` with each run, stores running forward as far as the layouts allow.
+    /// Calls `visit` with each run, in target order as far as the layouts allow.
     #[inline]
     pub fn for_each_run(&self, mut visit: impl FnMut(Run)) {
         let Some((inner, outer)) = self.dims.split_last() else { return };
@@ -159,7 +158,7 @@ impl Walk {
         });
     }
 
-    /// Bytes from one run of the target to the next, as most of them lie; `None` where there is one run.
+    /// The usual distance in bytes between runs of the target; `None` where there is one run.
     pub fn row_step(&self) -> Option<usize> {
         match self.dims.as_slice() {
             [.., rows, _] => Some(rows.dst),
@@ -167,7 +166,7 @@ impl Walk {
         }
     }
 
-    /// When the source is evenly spaced runs: bytes of a run, bytes between their starts, number of runs.
+    /// For a source of evenly spaced runs: bytes per run, bytes between their starts, number of runs.
     pub fn even_runs(&self) -> Option<(usize, usize, usize)> {
         match self.dims.as_slice() {
             [inner] if inner.src == self.elem => Some((inner.count * self.elem, inner.count * self.elem, 1)),
@@ -178,10 +177,10 @@ impl Walk {
         }
     }
 
-    /// Copies the box.
+    /// Copies the region.
     ///
     /// # Errors
-    /// `InvalidRequest` when either buffer is shorter than the box.
+    /// `InvalidRequest` when either buffer is shorter than the region.
     pub fn copy(&self, src: &[u8], dst: &mut [u8]) -> Result<()> {
         if src.len() < self.src_len {
             return Err(too_short(self.src_len, src.len()));
@@ -215,7 +214,7 @@ impl Walk {
         Ok(())
     }
 
-    /// All other dimensions, and the two to swap in tiles: the one contiguous in the source, the one in the target.
+    /// All other dimensions, and the two to transpose in tiles: the one contiguous in the source, the one in the target.
     fn transposed(&self) -> Option<(SmallVec<[Dim; 6]>, Dim, Dim)> {
         const WORTHWHILE: usize = 4;
         let (columns, outer) = self.dims.split_last()?;
@@ -229,10 +228,10 @@ impl Walk {
     }
 }
 
-/// Copies a box of `shape` elements of `elem` bytes; distances between neighbours are in bytes.
+/// Copies a region of `shape` elements of `elem` bytes; strides are in bytes.
 ///
 /// # Errors
-/// `InvalidRequest` when the ranks differ or either buffer is shorter than the box.
+/// `InvalidRequest` when the ranks differ or either buffer is shorter than the region.
 pub fn copy_box(
     src: &[u8],
     src_strides: &[usize],
@@ -244,7 +243,7 @@ pub fn copy_box(
     Walk::new(src_strides, dst_strides, shape, elem)?.copy(src, dst)
 }
 
-/// Calls `visit` with each [`Run`] of a box, for targets that are not one slice.
+/// Calls `visit` with each [`Run`] of a region, for targets that are not one slice.
 ///
 /// # Errors
 /// `InvalidRequest` when the ranks differ or an offset does not fit the address space.
@@ -259,10 +258,10 @@ pub fn for_each_run(
     Ok(())
 }
 
-/// Writes `pattern` into every element of a box; elements have the pattern's length.
+/// Writes `pattern` into every element of a region; elements have the pattern's length.
 ///
 /// # Errors
-/// `InvalidRequest` when the ranks differ, the pattern is empty or the target is shorter than the box.
+/// `InvalidRequest` when the ranks differ, the pattern is empty or the target is shorter than the region.
 pub fn fill_box(dst: &mut [u8], strides: &[usize], shape: &[usize], pattern: &[u8]) -> Result<()> {
     let walk = Walk::new(strides, strides, shape, pattern.len())?;
     if dst.len() < walk.dst_len {
@@ -300,16 +299,19 @@ pub fn fill_bytes(dst: &mut [u8], pattern: &[u8]) {
 /// Reverses the bytes of every machine number of `word` bytes.
 ///
 /// # Errors
-/// `InvalidRequest` when there is no such number or the bytes are not a whole number of them.
+/// `InvalidRequest` for an unsupported word size or bytes that are not whole words.
 pub fn swap_bytes(bytes: &mut [u8], word: usize) -> Result<()> {
     if !matches!(word, 1 | 2 | 4 | 8 | 16) || !bytes.len().is_multiple_of(word) {
-        return Err(Error::invalid(format!("{} bytes are not numbers of {word} bytes", bytes.len())));
+        return Err(Error::invalid(format!(
+            "{} bytes are not a multiple of the word size {word}",
+            bytes.len()
+        )));
     }
     swap_words(bytes, word);
     Ok(())
 }
 
-// A reversal of a constant number of bytes is one shuffle for a whole register of numbers.
+// A reversal of a constant number of bytes is one shuffle instruction per register.
 #[multiversion(targets("x86_64+avx2", "x86_64+ssse3"))]
 fn swap_words(bytes: &mut [u8], word: usize) {
     #[inline(always)]
@@ -326,7 +328,7 @@ fn swap_words(bytes: &mut [u8], word: usize) {
 }
 
 fn too_short(needed: usize, found: usize) -> Error {
-    Error::invalid(format!("a box of {needed} bytes does not fit {found} bytes"))
+    Error::invalid(format!("buffer too short: need {needed} bytes, found {found}"))
 }
 
 /// Bytes from the start of the first element to the end of the last.
@@ -335,7 +337,7 @@ fn span(count: usize, stride: usize, elem: usize) -> usize {
     if count == 0 { 0 } else { (count - 1) * stride + elem }
 }
 
-/// Joins each dimension with the one inside it where it continues it on both sides.
+/// Merges each dimension with the one inside it where both sides are contiguous across it.
 pub(super) fn merge(dims: &mut SmallVec<[Dim; 6]>) {
     let mut kept = 0;
     for i in 0..dims.len() {
@@ -356,7 +358,7 @@ pub(super) fn merge(dims: &mut SmallVec<[Dim; 6]>) {
     dims.truncate(kept);
 }
 
-/// Calls `visit` with both offsets of each position of `dims`, the last one fastest.
+/// Calls `visit` with both offsets of each position of `dims`, the last dimension fastest.
 #[inline]
 pub(super) fn each_position(dims: &[Dim], mut visit: impl FnMut(usize, usize)) {
     let Some((last, outer)) = dims.split_last() else { return visit(0, 0) };
@@ -366,7 +368,7 @@ pub(super) fn each_position(dims: &[Dim], mut visit: impl FnMut(usize, usize)) {
         for i in 0..last.count {
             visit(src + i * last.src, dst + i * last.dst);
         }
-        // An odometer: the first dimension from the inside that has a next position takes it, those inside restart.
+        // An odometer: the innermost dimension with a next position advances, those inside it restart.
         let advanced = outer.iter().zip(&mut at).rev().any(|(dim, at)| {
             *at += 1;
             if *at < dim.count {
@@ -385,9 +387,9 @@ pub(super) fn each_position(dims: &[Dim], mut visit: impl FnMut(usize, usize)) {
     }
 }
 
-// Many equally long runs. One that is a whole number of registers, yet short, is moved in place; the compiler would
-// otherwise call `memcpy`, whose choice among its own variants takes longer than the copy. The loop over rows is inside
-// so that the choice made here is made once.
+// Many equally long runs. A short run of a whole number of registers is copied inline; the compiler would otherwise call
+// `memcpy`, whose dispatch takes longer than the copy. The loop over rows is inside, so that the length is dispatched
+// once.
 #[multiversion(targets("x86_64+avx2"))]
 fn copy_rows(src: &[u8], src_stride: usize, dst: &mut [u8], dst_stride: usize, rows: usize, len: usize) {
     #[inline(always)]
@@ -432,9 +434,9 @@ fn copy_line(run: &Run, src: &[u8], dst: &mut [u8]) {
     }
 }
 
-// One element per step. Cutting both sides into pieces as long as their stride leaves one length to compare, the same
-// for every piece, so the loop has neither bounds checks nor multiplications. The last element has no full piece and
-// is moved apart.
+// One element per step. Dividing both sides into pieces as long as their stride leaves one length to compare, the same
+// for every piece, so the loop has neither bounds checks nor multiplications. The last element has no full piece and is
+// copied separately.
 #[inline]
 fn copy_strided<const S: usize>(run: &Run, src: &[u8], dst: &mut [u8]) {
     let &Run { count, src_stride, dst_stride, .. } = run;
@@ -454,7 +456,7 @@ fn copy_strided<const S: usize>(run: &Run, src: &[u8], dst: &mut [u8]) {
             d[..S].copy_from_slice(&s[..S]);
         }
     } else {
-        // Elements that overlap on one side, or one source element spread out.
+        // Elements that overlap on one side, or one source element that is repeated.
         for i in 0..last {
             dst[i * dst_stride..][..S].copy_from_slice(&src[i * src_stride..][..S]);
         }
@@ -469,9 +471,9 @@ fn load<const S: usize>(bytes: &[u8]) -> [u8; S] {
     element
 }
 
-// Source line `c` holds `rows` elements side by side and becomes column `c` of the target. A tile of T×T elements, T
-// of them being one cache line, is read line by line into a local buffer and written line by line from it: the
-// buffer stays in L1, and neither side touches a cache line twice. What no longer fills a tile goes element by element.
+// Source line `c` holds `rows` adjacent elements and becomes column `c` of the target. A tile of T×T elements, T of them
+// being one cache line, is read line by line into a local buffer and written line by line from it: the buffer stays in L1,
+// and neither side touches a cache line twice. Elements outside full tiles are copied one by one.
 #[multiversion(targets("x86_64+avx2"))]
 #[allow(clippy::needless_range_loop)]
 fn transpose<const S: usize, const T: usize>(

@@ -1,25 +1,25 @@
-//! One fused pass over cells: counts, smallest and largest, sum and mean, variance.
+//! A fused pass over cells: counts, minimum and maximum, sum and mean, variance.
 //!
-//! A [`Summary`] is the state of such a pass. States of parts merge into the state of the whole, in the order the
-//! caller chooses; equal parts merged in equal order give equal bits, whatever thread or process folded them.
+//! A [`Summary`] is the state of such a pass. States of parts merge into the state of the whole, in an order chosen by the
+//! caller; equal parts merged in equal order give equal bits, whatever thread or process folded them.
 //!
-//! Minimum, maximum, sum, mean and variance are over the cells that are neither null nor NaN; infinities take part as
-//! IEEE 754 says. Of −0.0 and 0.0 the first is the smaller.
+//! Minimum, maximum, sum, mean and variance cover the cells that are neither null nor NaN; infinities follow IEEE 754. −0.0 is
+//! smaller than 0.0.
 //!
-//! # How
+//! # Algorithm
 //!
 //! ```text
 //! for each block of at most 16 KiB:
-//!     cells are null in it     -> move the others, less NaNs, together in a scratch block and go on with that
-//!     sum and range, as wanted -> they tell whether there may be a NaN or an infinity; only then count,
-//!                                 and if there is a NaN, move the others together and start again
-//!     squares, if wanted       -> around the block's own mean, now known
-//!     join with the state      -> integers exactly, float sums after Neumaier, squares after Chan
+//!     cells are null in it        -> compact the others, without NaNs, into a scratch block and continue with that
+//!     sum and range, as requested -> they show whether NaNs or infinities are possible; only then count,
+//!                                    and if there is a NaN, compact the others and restart
+//!     squares, if requested       -> around the block's mean, which is known by then
+//!     merge into the state        -> integers exactly, float sums after Neumaier, squares after Chan
 //! ```
 //!
-//! 1. The block is in L1 after its first loop, so further loops cost arithmetic alone. See `block`.
-//! 2. What was not asked for is not computed.
-//! 3. Blocks with gaps are made dense once, without branches, instead of every loop having a masked twin.
+//! 1. The block is in L1 after its first loop, so further loops cost arithmetic only. See `block`.
+//! 2. Statistics that were not requested are not computed.
+//! 3. Blocks with gaps are compacted once, without branches, so that no loop needs a masked variant.
 
 use std::ops::BitOr;
 
@@ -31,12 +31,12 @@ use super::block::{Cell, Moments, Work, compensated, moments, neumaier, range, s
 
 mod wire;
 
-/// What a [`Summary`] is asked for. Counts of cells, nulls and NaNs always come along.
+/// The requested statistics of a [`Summary`]. Counts of cells, nulls and NaNs are always included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Wanted(u8);
 
 impl Wanted {
-    /// Counts alone.
+    /// Counts only.
     pub const COUNTS: Self = Self(0);
     /// Minimum and maximum.
     pub const RANGE: Self = Self(1);
@@ -44,7 +44,7 @@ impl Wanted {
     pub const SUM: Self = Self(2);
     /// Variance and standard deviation, and the sum they need.
     pub const SPREAD: Self = Self(2 | 4);
-    /// How many cells are infinite.
+    /// The number of infinite cells.
     pub const INFINITIES: Self = Self(8);
     /// Everything.
     pub const ALL: Self = Self(1 | 2 | 4 | 8);
@@ -53,13 +53,13 @@ impl Wanted {
         self.0
     }
 
-    /// What the bits ask for, as far as it is known.
+    /// The statistics with these bits; unknown bits are ignored.
     pub(crate) const fn from_bits(bits: u8) -> Self {
         let known = bits & Self::ALL.0;
         Self(if known & 4 == 0 { known } else { known | Self::SPREAD.0 })
     }
 
-    /// Whether all of `other` is wanted.
+    /// Whether all of `other` is requested.
     #[inline]
     pub const fn has(self, other: Self) -> bool {
         self.0 & other.0 == other.0
@@ -74,7 +74,7 @@ impl BitOr for Wanted {
     }
 }
 
-/// What is known of the cells folded so far.
+/// The statistics of the cells folded so far.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Summary {
     dtype: DType,
@@ -83,11 +83,11 @@ pub struct Summary {
     nulls: u64,
     nans: u64,
     infinities: u64,
-    /// Keys of the smallest and largest value, in the order of values; meaningless while there is no value.
+    /// Keys of minimum and maximum, in the order of values; undefined while there is no value.
     range: (i64, i64),
-    /// Of integers.
+    /// Integer sum.
     int_sum: i128,
-    /// Of floats, and what additions to it lost.
+    /// Float sum and its rounding error.
     float_sum: (f64, f64),
     moments: Moments,
 }
@@ -115,31 +115,31 @@ impl Summary {
         })
     }
 
-    /// Adds cells, native-endian and at any alignment. `validity` has one byte per cell, 0 for null; a cell equal to
-    /// `fill` is null too, any NaN when `fill` is one.
+    /// Adds cells, native-endian and unaligned. `validity` has one byte per cell, 0 for null; a cell equal to `fill` is null too,
+    /// as is any NaN when `fill` is NaN.
     ///
     /// # Errors
-    /// `InvalidRequest` when the bytes are no whole number of cells, `validity` has another length or `fill` another
-    /// dtype; `Limit` when a count or an integer sum leaves its range, after which the summary is of no use.
+    /// `InvalidRequest` when the bytes are not whole cells, or the length of `validity` or the dtype of `fill` differs; `Limit` when
+    /// a count or an integer sum overflows, after which the summary is invalid.
     #[inline]
     pub fn fold(&mut self, cells: &[u8], validity: Option<&[u8]>, fill: Option<&Scalar>) -> Result<()> {
         dispatch_element!(self.dtype, T => {
             let count = cells.len() / size_of::<T>();
             if !cells.len().is_multiple_of(size_of::<T>()) || validity.is_some_and(|v| v.len() != count) {
-                return Err(self.misfit(cells.len(), validity));
+                return Err(self.length_mismatch(cells.len(), validity));
             }
             let runs = Runs { cells, validity, len: count, stride: count, count: 1 };
             fold_runs::<T>(self, runs, typed::<T>(self.dtype, fill)?)
         }, else => Err(Error::unsupported(format!("statistics of {}", self.dtype))))
     }
 
-    /// Adds `runs` runs of `run_len` cells that start `stride` cells apart; `validity` lies like the cells.
+    /// Adds `runs` runs of `run_len` cells that begin `stride` cells apart; `validity` has the layout of the cells.
     ///
-    /// Much cheaper than a [`fold`](Self::fold) for each when runs are short. All runs together count as one sequence
-    /// of cells, except that runs of many cells are not joined.
+    /// Much cheaper than a [`fold`](Self::fold) for each when runs are short. All runs together are one sequence of cells,
+    /// except that long runs are not joined.
     ///
     /// # Errors
-    /// As [`fold`](Self::fold), and `InvalidRequest` when the last run leaves the cells.
+    /// As [`fold`](Self::fold), and `InvalidRequest` when the last run exceeds the cells.
     pub fn fold_runs(
         &mut self,
         cells: &[u8],
@@ -157,17 +157,17 @@ impl Summary {
             let needed_bytes = needed.and_then(|n| n.checked_mul(size_of::<T>()));
             let fits = needed_bytes.is_some_and(|n| n <= cells.len());
             if !fits || validity.is_some_and(|v| needed.is_none_or(|n| n > v.len())) {
-                return Err(self.misfit(cells.len(), validity));
+                return Err(self.length_mismatch(cells.len(), validity));
             }
             let runs = Runs { cells, validity, len: run_len, stride, count: runs };
             fold_runs::<T>(self, runs, typed::<T>(self.dtype, fill)?)
         }, else => Err(Error::unsupported(format!("statistics of {}", self.dtype))))
     }
 
-    /// Adds `n` cells of one value.
+    /// Adds `n` cells of the same value.
     ///
     /// # Errors
-    /// `InvalidRequest` when the value has another dtype, `Limit` when a count or an integer sum leaves its range.
+    /// `InvalidRequest` when the dtype of the value differs, `Limit` when a count or an integer sum overflows.
     pub fn fold_value_repeated(&mut self, value: &Scalar, n: u64) -> Result<()> {
         if n == 0 {
             return Ok(());
@@ -181,15 +181,15 @@ impl Summary {
     /// Adds `n` null cells.
     ///
     /// # Errors
-    /// `Limit` when the count leaves its range.
+    /// `Limit` when the count overflows.
     pub fn fold_nulls(&mut self, n: u64) -> Result<()> {
-        self.cells = self.room(n)?;
+        self.cells = self.checked_count(n)?;
         self.nulls += n;
         Ok(())
     }
 
     fn repeat<T: Cell>(&mut self, value: T, n: u64) -> Result<()> {
-        let cells = self.room(n)?;
+        let cells = self.checked_count(n)?;
         if value.is_nan() {
             self.cells = cells;
             self.nans += n;
@@ -200,8 +200,8 @@ impl Summary {
         let key = value.widen().key();
         part.range = (key, key);
         if T::IS_FLOAT {
-            // A count beyond 2^53 is no exact float, its halves are; a product's rounding error is a fused
-            // multiply-add away.
+            // A count above 2^53 is not an exact float, its halves are; a fused multiply-add gives the rounding error of a
+            // product.
             let value = value.to_f64();
             for half in [n >> 32 << 32, n & 0xFFFF_FFFF] {
                 #[allow(clippy::cast_precision_loss)]
@@ -226,7 +226,7 @@ impl Summary {
         self.merge(&part.pruned())
     }
 
-    /// Without the numbers that nobody asked for, so that equal cells always give equal states.
+    /// The state without statistics that were not requested, so that equal cells always give equal states.
     fn pruned(mut self) -> Self {
         let none = (i64::MAX, i64::MIN);
         self.range = if self.wanted.has(Wanted::RANGE) { self.range } else { none };
@@ -245,16 +245,16 @@ impl Summary {
     /// Adds the cells of another summary, as if they had been folded after these.
     ///
     /// # Errors
-    /// `InvalidRequest` when the other is of another dtype or was asked for other things, `Limit` when a count or an
-    /// integer sum leaves its range. Nothing is added then.
+    /// `InvalidRequest` when dtype or requested statistics differ, `Limit` when a count or an integer sum overflows. The summary is
+    /// unchanged on error.
     pub fn merge(&mut self, other: &Self) -> Result<()> {
         if self.dtype != other.dtype || self.wanted != other.wanted {
             return Err(Error::invalid(format!(
-                "a summary of {} does not merge into one of {}",
+                "summaries do not merge: {} into {}",
                 other.dtype, self.dtype
             )));
         }
-        let cells = self.room(other.cells)?;
+        let cells = self.checked_count(other.cells)?;
         let int_sum = self.int_sum.checked_add(other.int_sum).ok_or_else(|| sum_limit(cells))?;
         #[allow(clippy::cast_precision_loss)]
         self.moments.merge(self.valid() as f64, &other.moments, other.valid() as f64);
@@ -269,7 +269,7 @@ impl Summary {
         Ok(())
     }
 
-    /// Adds the cells of a chunk by its statistics alone; `false`, and nothing added, when they do not suffice.
+    /// Adds the cells of a chunk from its statistics; returns `false`, without a change, when they are insufficient.
     ///
     /// # Errors
     /// As [`merge`](Self::merge).
@@ -278,7 +278,7 @@ impl Summary {
         part.map_or(Ok(false), |part| self.merge(&part).map(|()| true))
     }
 
-    /// The summary of a chunk of which only statistics are known.
+    /// The summary of a chunk from its statistics.
     fn stats_part<T: Cell>(&self, stats: &ChunkStats) -> Result<Option<Self>> {
         let Some(&nulls) = stats.nulls.exact() else { return Ok(None) };
         let nans = if T::IS_FLOAT { stats.nans.exact().copied() } else { Some(0) };
@@ -302,7 +302,7 @@ impl Summary {
         if let Some((min, max)) = range {
             part.range = (min, max);
             if min == max {
-                // Every cell is the same, which says all there is to say.
+                // All cells are equal, which determines every statistic.
                 let mut whole = Self::new(self.dtype, self.wanted)?;
                 whole.repeat(T::from_key(min), valid)?;
                 return Ok(Some(Self { cells: stats.cells, nulls, nans, ..whole }));
@@ -317,7 +317,7 @@ impl Summary {
                 part.int_sum = sum;
                 true
             }
-            // An infinite sum may be an infinite cell or an overflow, and a NaN says nothing of the infinities in it.
+            // An infinite sum may be an infinite cell or an overflow, and a NaN sum does not determine the number of infinities.
             Some(&Sum::Float(sum)) if T::IS_FLOAT && sum.is_finite() => {
                 part.float_sum = (sum, 0.0);
                 true
@@ -336,12 +336,12 @@ impl Summary {
         self.dtype
     }
 
-    /// What it was asked for.
+    /// The requested statistics.
     pub fn wanted(&self) -> Wanted {
         self.wanted
     }
 
-    /// Cells folded, null ones included.
+    /// Cells folded, including nulls.
     pub fn count(&self) -> u64 {
         self.cells
     }
@@ -362,17 +362,17 @@ impl Summary {
         self.nans
     }
 
-    /// Cells that are infinite, when asked for.
+    /// Number of infinite cells, when requested.
     pub fn infinities(&self) -> Option<u64> {
         self.wanted.has(Wanted::INFINITIES).then_some(self.infinities)
     }
 
-    /// The smallest value, when asked for and there is any.
+    /// The minimum, when requested and there is any value.
     pub fn min(&self) -> Option<Scalar> {
         self.value(self.range.0)
     }
 
-    /// The largest value, when asked for and there is any.
+    /// The maximum, when requested and there is any value.
     pub fn max(&self) -> Option<Scalar> {
         self.value(self.range.1)
     }
@@ -386,7 +386,7 @@ impl Summary {
         }, else => None)
     }
 
-    /// The sum, when asked for; 0 of no values.
+    /// The sum, when requested; 0 without values.
     pub fn sum(&self) -> Option<Sum> {
         let float = dispatch_element!(self.dtype, T => T::IS_FLOAT, else => false);
         let sum = if float {
@@ -397,7 +397,7 @@ impl Summary {
         self.wanted.has(Wanted::SUM).then_some(sum)
     }
 
-    /// The mean, when asked for and there is any value.
+    /// The mean, when requested and there is any value.
     #[allow(clippy::cast_precision_loss)]
     pub fn mean(&self) -> Option<f64> {
         let n = self.valid();
@@ -407,19 +407,19 @@ impl Summary {
         self.sum().map(|sum| mean(sum, n))
     }
 
-    /// The variance of the values as a whole population, when asked for and there is any value. NaN with infinities.
+    /// The population variance, when requested and there is any value. NaN with infinities.
     #[allow(clippy::cast_precision_loss)]
     pub fn variance(&self) -> Option<f64> {
         let n = self.valid();
         (self.wanted.has(Wanted::SPREAD) && n > 0).then(|| self.moments.total() / n as f64)
     }
 
-    /// The standard deviation of the values as a whole population, when asked for and there is any value.
+    /// The population standard deviation, when requested and there is any value.
     pub fn std(&self) -> Option<f64> {
         self.variance().map(f64::sqrt)
     }
 
-    /// A summary of `cells` from the numbers of a state of many.
+    /// A summary of `cells` cells from the values of a multi-position state.
     pub(crate) fn from_state(
         dtype: DType,
         wanted: Wanted,
@@ -436,7 +436,7 @@ impl Summary {
         Ok(Self { range, int_sum, float_sum, moments: *moments, ..counts }.pruned())
     }
 
-    /// The numbers a state is made of, for states of many.
+    /// The accumulated values, for multi-position states.
     pub(crate) fn state(&self) -> State<'_> {
         let Self { range, int_sum, float_sum, moments, .. } = self;
         State { range: *range, int_sum: *int_sum, float_sum: *float_sum, moments }
@@ -444,14 +444,14 @@ impl Summary {
 
     /// The count after `n` more cells.
     #[inline]
-    fn room(&self, n: u64) -> Result<u64> {
+    fn checked_count(&self, n: u64) -> Result<u64> {
         self.cells.checked_add(n).ok_or_else(|| Error::limit("cells of one summary", u64::MAX, u64::MAX))
     }
 
     #[cold]
-    fn misfit(&self, bytes: usize, validity: Option<&[u8]>) -> Error {
+    fn length_mismatch(&self, bytes: usize, validity: Option<&[u8]>) -> Error {
         Error::invalid(format!(
-            "{bytes} bytes with validity of {:?} cells do not fit a summary of {}",
+            "length mismatch: {bytes} bytes with validity of {:?} cells in a summary of {}",
             validity.map(<[u8]>::len),
             self.dtype
         ))
@@ -464,27 +464,28 @@ impl Summary {
         gaps: Gaps<'_, W>,
         scratch: &mut Scratch<W>,
     ) -> Result<()> {
-        let cells = self.room(block.len() as u64)?;
+        let cells = self.checked_count(block.len() as u64)?;
         let nulls = if gaps.validity.is_none() && gaps.fill.is_none() {
             0
         } else {
-            scratch.stay.resize(block.len(), 1);
-            mark(block, gaps, &mut scratch.stay)
+            scratch.keep.resize(block.len(), 1);
+            mark(block, gaps, &mut scratch.keep)
         };
         if nulls == 0 {
-            let part = Part::of(block, self.wanted);
+            let part = BlockTotals::compute(block, self.wanted);
             let (nans, infinities) = if part.suspicious { specials(block) } else { (0, 0) };
             if nans == 0 {
                 self.join(block, part, infinities)?;
                 self.cells = cells;
                 return Ok(());
             }
-            scratch.stay.clear();
-            scratch.stay.resize(block.len(), 1);
+            scratch.keep.clear();
+            scratch.keep.resize(block.len(), 1);
         }
-        let kept = if nulls == block.len() { 0 } else { close(block, &mut scratch.stay, &mut scratch.dense) };
+        let kept =
+            if nulls == block.len() { 0 } else { compact(block, &mut scratch.keep, &mut scratch.dense) };
         let values = &scratch.dense[..kept];
-        let part = Part::of(values, self.wanted);
+        let part = BlockTotals::compute(values, self.wanted);
         let infinities = if part.suspicious { specials(values).1 } else { 0 };
         self.join(values, part, infinities)?;
         self.cells = cells;
@@ -493,9 +494,9 @@ impl Summary {
         Ok(())
     }
 
-    /// Adds values; counting their cells is left to the caller.
+    /// Adds values; the caller counts their cells.
     #[allow(clippy::cast_precision_loss)]
-    fn join<W: Work>(&mut self, values: &[W], part: Part, infinities: u64) -> Result<()> {
+    fn join<W: Work>(&mut self, values: &[W], part: BlockTotals, infinities: u64) -> Result<()> {
         if values.is_empty() {
             return Ok(());
         }
@@ -518,7 +519,7 @@ impl Summary {
     }
 }
 
-/// What a [`Summary`] adds up, as it is.
+/// The accumulated values of a [`Summary`].
 pub(crate) struct State<'a> {
     pub range: (i64, i64),
     pub int_sum: i128,
@@ -526,7 +527,7 @@ pub(crate) struct State<'a> {
     pub moments: &'a Moments,
 }
 
-/// A sum of `n` values over their count, rounding no more than twice.
+/// A sum of `n` values divided by their count, rounded at most twice.
 #[allow(clippy::cast_precision_loss)]
 pub(crate) fn mean(sum: Sum, n: u64) -> f64 {
     match sum {
@@ -539,7 +540,7 @@ pub(crate) fn mean(sum: Sum, n: u64) -> f64 {
 }
 
 fn sum_limit(cells: u64) -> Error {
-    Error::limit(format!("an integer sum over {cells} cells, in bits,"), 129, 128)
+    Error::limit(format!("bits of an integer sum over {cells} cells"), 129, 128)
 }
 
 /// The value of a scalar as a cell.
@@ -548,20 +549,20 @@ pub(crate) fn typed<T: Element>(dtype: DType, fill: Option<&Scalar>) -> Result<O
     let Some(fill) = fill else { return Ok(None) };
     match fill.get::<T>() {
         Some(value) => Ok(Some(value)),
-        None => Err(Error::invalid(format!("a value of {} is no cell of {dtype}", fill.dtype()))),
+        None => Err(Error::invalid(format!("dtype mismatch: a {} value for {dtype} cells", fill.dtype()))),
     }
 }
 
-/// Sum and range of a block, as wanted, and whether they leave NaNs or infinities possible.
+/// Sum and range of a block, as requested, and whether NaNs or infinities are possible.
 #[derive(Clone, Copy)]
-struct Part {
+struct BlockTotals {
     sum: Option<Sum>,
     range: (i64, i64),
     suspicious: bool,
 }
 
-impl Part {
-    fn of<W: Work>(block: &[W], wanted: Wanted) -> Self {
+impl BlockTotals {
+    fn compute<W: Work>(block: &[W], wanted: Wanted) -> Self {
         let sum = wanted.has(Wanted::SUM).then(|| sum(block));
         let ranged = wanted.has(Wanted::RANGE);
         let keys = if ranged { range(block) } else { (i64::MAX, i64::MIN) };
@@ -575,80 +576,80 @@ impl Part {
     }
 }
 
-/// What makes cells of a block null.
+/// The null cells of a block.
 #[derive(Clone, Copy)]
 struct Gaps<'a, W> {
     validity: Option<&'a [u8]>,
     fill: Option<W>,
 }
 
-/// Room for blocks with gaps, kept from one to the next.
+/// Buffers for blocks with gaps, reused from one to the next.
 struct Scratch<W> {
-    /// 1 for cells that stay, 0 for others.
-    stay: Vec<u8>,
+    /// 1 for cells that are kept, 0 for others.
+    keep: Vec<u8>,
     dense: Vec<W>,
 }
 
 /// Marks the cells that are not null, and counts those that are.
 #[multiversion(targets("x86_64+avx2"))]
-fn mark<W: Work>(block: &[W], gaps: Gaps<'_, W>, stay: &mut [u8]) -> usize {
-    gaps.mark(block, stay)
+fn mark<W: Work>(block: &[W], gaps: Gaps<'_, W>, keep: &mut [u8]) -> usize {
+    gaps.mark(block, keep)
 }
 
 impl<W: Work> Gaps<'_, W> {
     #[inline(always)]
-    fn mark(&self, block: &[W], stay: &mut [u8]) -> usize {
+    fn mark(&self, block: &[W], keep: &mut [u8]) -> usize {
         match self.validity {
-            Some(validity) => stay.iter_mut().zip(validity).for_each(|(stay, &v)| *stay = u8::from(v != 0)),
-            None => stay.fill(1),
+            Some(validity) => keep.iter_mut().zip(validity).for_each(|(keep, &v)| *keep = u8::from(v != 0)),
+            None => keep.fill(1),
         }
         match self.fill {
-            Some(fill) if fill.nan() => drop_nans(block, stay),
+            Some(fill) if fill.nan() => drop_nans(block, keep),
             Some(fill) => {
-                stay.iter_mut().zip(block).for_each(|(stay, &cell)| *stay &= u8::from(cell != fill))
+                keep.iter_mut().zip(block).for_each(|(keep, &cell)| *keep &= u8::from(cell != fill))
             }
             None => {}
         }
         let mut staying = 0;
-        for &stay in &*stay {
-            staying += u32::from(stay);
+        for &keep in &*keep {
+            staying += u32::from(keep);
         }
         block.len() - staying as usize
     }
 }
 
 #[inline(always)]
-fn drop_nans<W: Work>(block: &[W], stay: &mut [u8]) {
-    stay.iter_mut().zip(block).for_each(|(stay, cell)| *stay &= u8::from(!cell.nan()));
+fn drop_nans<W: Work>(block: &[W], keep: &mut [u8]) {
+    keep.iter_mut().zip(block).for_each(|(keep, cell)| *keep &= u8::from(!cell.nan()));
 }
 
-/// Moves the cells that stay and are no NaN together, and says how many they are.
+/// Compacts the kept cells without NaNs, and returns their number.
 #[multiversion(targets("x86_64+avx2"))]
-fn close<W: Work>(block: &[W], stay: &mut [u8], dense: &mut Vec<W>) -> usize {
-    close_gaps(block, stay, dense)
+fn compact<W: Work>(block: &[W], keep: &mut [u8], dense: &mut Vec<W>) -> usize {
+    compact_gaps(block, keep, dense)
 }
 
-// Gaps come in patches: a group without any is copied whole. In the others each cell is written, and the next one goes
-// over it unless it was to stay, so that there is no branch to mispredict.
+// Gaps come in patches: a group without gaps is copied in full. In other groups each cell is written, and the next one
+// overwrites it unless it is kept, so that there is no branch to mispredict.
 #[inline(always)]
-fn close_gaps<W: Work>(block: &[W], stay: &mut [u8], dense: &mut Vec<W>) -> usize {
+fn compact_gaps<W: Work>(block: &[W], keep: &mut [u8], dense: &mut Vec<W>) -> usize {
     const GROUP: usize = 16;
     if W::FLOAT {
-        drop_nans(block, stay);
+        drop_nans(block, keep);
     }
-    // Room for what is written after the last cell that stays.
+    // Space for the cell written after the last kept cell.
     dense.resize(dense.len().max(block.len() + GROUP), W::zeroed());
     let mut kept = 0;
-    for (group, stay) in block.chunks(GROUP).zip(stay.chunks(GROUP)) {
+    for (group, keep) in block.chunks(GROUP).zip(keep.chunks(GROUP)) {
         let out = &mut dense[kept..kept + GROUP];
-        if group.len() == GROUP && *stay == [1; GROUP] {
+        if group.len() == GROUP && *keep == [1; GROUP] {
             out.copy_from_slice(group);
             kept += GROUP;
         } else {
             let mut n = 0;
-            for (&cell, &stay) in group.iter().zip(stay) {
+            for (&cell, &keep) in group.iter().zip(keep) {
                 out[n % GROUP] = cell;
-                n += usize::from(stay);
+                n += usize::from(keep);
             }
             kept += n;
         }
@@ -656,7 +657,7 @@ fn close_gaps<W: Work>(block: &[W], stay: &mut [u8], dense: &mut Vec<W>) -> usiz
     kept
 }
 
-/// Equally long runs at equal distances, in cells, all inside the bytes.
+/// Equally long runs at a constant stride, in cells, all inside the bytes.
 struct Runs<'a> {
     cells: &'a [u8],
     validity: Option<&'a [u8]>,
@@ -681,7 +682,7 @@ fn fold_runs<T: Cell>(summary: &mut Summary, runs: Runs<'_>, fill: Option<T>) ->
     let size = size_of::<T>();
     let block_len = <T::Work as Work>::BLOCK;
     let fill = fill.map(T::widen);
-    let mut scratch = Scratch { stay: Vec::new(), dense: Vec::new() };
+    let mut scratch = Scratch { keep: Vec::new(), dense: Vec::new() };
     let mut loaded: Vec<T::Work> = Vec::new();
     if runs.count > 1 && runs.len < SHORT {
         let per_block = block_len / runs.len;
@@ -691,10 +692,10 @@ fn fold_runs<T: Cell>(summary: &mut Summary, runs: Runs<'_>, fill: Option<T>) ->
             let gathered = per_block.min(runs.count - first);
             for i in 0..gathered {
                 let (cells, validity) = runs.run::<T>(first + i);
-                let place = i * runs.len..(i + 1) * runs.len;
-                load::<T>(cells, &mut loaded[place.clone()]);
+                let range = i * runs.len..(i + 1) * runs.len;
+                load::<T>(cells, &mut loaded[range.clone()]);
                 if let Some(validity) = validity {
-                    valid[place].copy_from_slice(validity);
+                    valid[range].copy_from_slice(validity);
                 }
             }
             let len = gathered * runs.len;
@@ -723,7 +724,7 @@ fn fold_runs<T: Cell>(summary: &mut Summary, runs: Runs<'_>, fill: Option<T>) ->
     Ok(())
 }
 
-/// Cells at any alignment into a block.
+/// Copies unaligned cells into a block.
 #[multiversion(targets("x86_64+avx2"))]
 fn load<T: Cell>(bytes: &[u8], block: &mut [T::Work]) {
     for (cell, bytes) in block.iter_mut().zip(bytes.chunks_exact(size_of::<T>())) {

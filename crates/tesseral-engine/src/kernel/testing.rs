@@ -1,4 +1,4 @@
-//! Cells of every dtype with every kind of awkward value, and arithmetic of twice the precision to check against.
+//! Test data of every dtype with edge-case values, and double-double arithmetic to check against.
 
 use proptest::prelude::*;
 use tesseral_core::{DType, Element, Scalar, Sum, TimeUnit};
@@ -24,24 +24,24 @@ pub(crate) const DTYPES: [DType; 15] = [
     DType::TimeDelta(TimeUnit::Second),
 ];
 
-/// What cells look like.
+/// The distribution of test cells.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Flavour {
+pub(crate) enum Flavor {
     /// Any bits.
     Bits,
     /// NaN, infinities, zeros, subnormals, extremes and few others.
     Awkward,
-    /// A large number common to all cells, and little else.
+    /// A large offset common to all cells, with small deviations.
     Offset,
-    /// Small numbers, now and then a NaN.
+    /// Small numbers with occasional NaNs.
     Tame,
 }
 
-pub(crate) fn flavours() -> impl Strategy<Value = Flavour> {
-    prop_oneof![Just(Flavour::Bits), Just(Flavour::Awkward), Just(Flavour::Offset), Just(Flavour::Tame)]
+pub(crate) fn flavors() -> impl Strategy<Value = Flavor> {
+    prop_oneof![Just(Flavor::Bits), Just(Flavor::Awkward), Just(Flavor::Offset), Just(Flavor::Tame)]
 }
 
-/// A generator good enough to make cells.
+/// A random number generator for test cells.
 pub(crate) struct Noise(pub u64);
 
 impl Noise {
@@ -54,15 +54,15 @@ impl Noise {
 }
 
 /// Native-endian cells.
-pub(crate) fn cells(dtype: DType, flavour: Flavour, n: usize, seed: u64) -> Vec<u8> {
+pub(crate) fn cells(dtype: DType, flavour: Flavor, n: usize, seed: u64) -> Vec<u8> {
     let mut noise = Noise(seed);
     let size = dtype.size().unwrap();
     let mut bytes = Vec::with_capacity(n * size);
     for _ in 0..n {
         let r = noise.next();
         let float = match flavour {
-            Flavour::Bits => None,
-            Flavour::Awkward => match r % 16 {
+            Flavor::Bits => None,
+            Flavor::Awkward => match r % 16 {
                 0 => Some(f64::NAN),
                 1 => Some(f64::INFINITY),
                 2 => Some(f64::NEG_INFINITY),
@@ -71,22 +71,22 @@ pub(crate) fn cells(dtype: DType, flavour: Flavour, n: usize, seed: u64) -> Vec<
                 5 | 6 => None,
                 k => Some(k as f64 - 9.0),
             },
-            Flavour::Offset => Some(1_000_000.0 + (r % 8) as f64),
-            Flavour::Tame if r.is_multiple_of(4096) => Some(f64::NAN),
-            Flavour::Tame => Some((r % 2001) as f64 / 8.0 - 125.0),
+            Flavor::Offset => Some(1_000_000.0 + (r % 8) as f64),
+            Flavor::Tame if r.is_multiple_of(4096) => Some(f64::NAN),
+            Flavor::Tame => Some((r % 2001) as f64 / 8.0 - 125.0),
         };
         let int = match flavour {
-            Flavour::Bits => r,
-            Flavour::Awkward => {
+            Flavor::Bits => r,
+            Flavor::Awkward => {
                 [0, 1, u64::MAX, 1 << 63, (1 << 63) - 1, 0x7FFF_FFFF, 0x8000_0000, r][(r % 8) as usize]
             }
-            Flavour::Offset => 0x7654_3210_7654_3200 + r % 8,
-            Flavour::Tame => r % 100,
+            Flavor::Offset => 0x7654_3210_7654_3200 + r % 8,
+            Flavor::Tame => r % 100,
         };
         match (dtype, float) {
             (DType::Bool, _) => bytes.push((r & 1) as u8),
             (DType::Float64, Some(x)) => bytes.extend(x.to_ne_bytes()),
-            // In the 32-bit floats the offset leaves a few bits for the rest.
+            // In 32-bit floats the offset leaves a few bits for the deviations.
             (DType::Float32, Some(x)) => bytes.extend((x as f32).to_ne_bytes()),
             (DType::Float16, Some(x)) => bytes.extend(
                 tesseral_core::element::f16::from_f64(if x > 1e5 { x - 998_000.0 } else { x }).to_ne_bytes(),
@@ -108,17 +108,17 @@ pub(crate) fn cells(dtype: DType, flavour: Flavour, n: usize, seed: u64) -> Vec<
     bytes
 }
 
-/// The cells of a type.
+/// Reinterprets bytes as cells of a type.
 pub(crate) fn values<T: Element>(bytes: &[u8]) -> Vec<T> {
     bytes.chunks_exact(size_of::<T>()).map(bytemuck::pod_read_unaligned).collect()
 }
 
-/// A number of about 106 bits.
+/// A double-double number of about 106 bits.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Double(pub f64, pub f64);
 
 impl Double {
-    pub fn of<T: Element>(x: T) -> Self {
+    pub fn new<T: Element>(x: T) -> Self {
         if T::IS_FLOAT {
             return Self(x.to_f64(), 0.0);
         }
@@ -155,17 +155,17 @@ impl Double {
     }
 }
 
-/// Sum, sum of magnitudes and population variance, by twice the precision. Not for infinities.
+/// Sum, sum of magnitudes and population variance in double-double arithmetic. Not for infinities.
 pub(crate) fn precise<T: Element>(values: &[T]) -> (f64, f64, f64) {
     let n = values.len() as f64;
-    let sum = values.iter().fold(Double::default(), |sum, &x| sum.add(Double::of(x)));
+    let sum = values.iter().fold(Double::default(), |sum, &x| sum.add(Double::new(x)));
     let magnitude = values.iter().map(|x| x.to_f64().abs()).sum();
     let mean = sum.div(n);
-    let squares = values.iter().fold(Double::default(), |sum, &x| sum.add(Double::of(x).sub(mean).square()));
+    let squares = values.iter().fold(Double::default(), |sum, &x| sum.add(Double::new(x).sub(mean).square()));
     (sum.0, magnitude, squares.0 / n)
 }
 
-/// Whether two floats are the same within a relative error, or both beyond numbers.
+/// Whether two floats are equal within a relative error, or both not finite.
 pub(crate) fn near(got: f64, want: f64, relative: f64) -> bool {
     if !want.is_finite() {
         return !got.is_finite();
@@ -173,7 +173,7 @@ pub(crate) fn near(got: f64, want: f64, relative: f64) -> bool {
     (got - want).abs() <= relative * want.abs()
 }
 
-/// What a kernel says of some cells.
+/// The results of a kernel.
 #[derive(Debug)]
 pub(crate) struct Numbers {
     pub dtype: DType,
@@ -188,7 +188,7 @@ pub(crate) struct Numbers {
     pub variance: Option<f64>,
 }
 
-/// The oracle: one cell after the other, without any cleverness.
+/// The oracle: processes one cell at a time.
 pub(crate) struct Naive<T> {
     pub nulls: u64,
     pub nans: u64,
@@ -196,7 +196,7 @@ pub(crate) struct Naive<T> {
 }
 
 impl<T: Element> Naive<T> {
-    pub fn of(bytes: &[u8], validity: Option<&[u8]>, fill: Option<T>) -> Self {
+    pub fn new(bytes: &[u8], validity: Option<&[u8]>, fill: Option<T>) -> Self {
         let mut naive = Self { nulls: 0, nans: 0, values: Vec::new() };
         for (i, x) in values::<T>(bytes).into_iter().enumerate() {
             let is_fill = fill.is_some_and(|f| x == f || (f.is_nan() && x.is_nan()));
@@ -251,7 +251,7 @@ impl<T: Element> Naive<T> {
             Sum::Float(got) if magnitude.is_finite() => {
                 assert!((got - sum).abs() <= 4e-14 * magnitude, "sum {got} for {sum}: {context}");
             }
-            // Beyond the largest float, where the order of additions decides.
+            // Beyond the largest float the result depends on the order of additions.
             Sum::Float(_) => {}
         }
         if n == 0 {
@@ -268,14 +268,14 @@ impl<T: Element> Naive<T> {
             if infinite > 0 {
                 assert!(got.is_nan(), "{context}");
             } else if magnitude < 1e150 {
-                // Squares that are subnormal have no precision to lose.
+                // Subnormal squares have reduced precision.
                 assert!(near(got, variance, 1e-11) || variance < 1e-290, "{got} for {variance}: {context}");
             }
         }
     }
 }
 
-/// What to ask for.
+/// Requested statistics.
 pub(crate) fn wanted() -> impl Strategy<Value = Wanted> {
     prop_oneof![
         Just(Wanted::COUNTS),
@@ -288,7 +288,7 @@ pub(crate) fn wanted() -> impl Strategy<Value = Wanted> {
     ]
 }
 
-/// Validity that is now all valid, now all null, now patches.
+/// Validity masks: all valid, all null, or patches.
 pub(crate) fn validity(n: usize, seed: u64) -> Vec<u8> {
     let mut noise = Noise(seed);
     let mut out = Vec::with_capacity(n);

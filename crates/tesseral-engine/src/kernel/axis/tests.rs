@@ -3,7 +3,7 @@ use tesseral_core::ErrorKind;
 
 use super::*;
 use crate::kernel::testing::{
-    DTYPES, Flavour, Naive, Numbers, cells, flavours, near, precise, validity, values, wanted,
+    DTYPES, Flavor, Naive, Numbers, cells, flavors, near, precise, validity, values, wanted,
 };
 
 /// The oracle: the cells of every kept position, collected one by one.
@@ -40,7 +40,7 @@ impl Collected {
             let fill = fill.and_then(Scalar::get::<T>);
             for i in 0..got.len() {
                 assert_eq!(got.count(i), self.validity[i].len() as u64);
-                Naive::<T>::of(&self.cells[i], Some(&self.validity[i]), fill).check(&Numbers {
+                Naive::<T>::new(&self.cells[i], Some(&self.validity[i]), fill).check(&Numbers {
                     dtype: got.dtype,
                     wanted: got.wanted,
                     valid: got.valid(i),
@@ -57,7 +57,7 @@ impl Collected {
     }
 }
 
-/// A box of some layout: shape, order of axes in memory, gaps between neighbours, and which axes are reduced.
+/// A region of some layout: shape, order of axes in memory, gaps between neighbors, and which axes are reduced.
 fn layouts() -> impl Strategy<Value = (Vec<usize>, Vec<usize>, Vec<usize>, Vec<bool>)> {
     (0_usize..5).prop_flat_map(|rank| {
         let most = [1_usize, 1500, 60, 12, 6][rank];
@@ -67,7 +67,7 @@ fn layouts() -> impl Strategy<Value = (Vec<usize>, Vec<usize>, Vec<usize>, Vec<b
             prop::collection::vec(prop_oneof![5 => Just(1_usize), 1 => 0_usize..4], rank),
             prop::collection::vec(any::<bool>(), rank),
         )
-            // Row-major as often as anything else.
+            // Row-major as often as all other orders together.
             .prop_flat_map(|layout| (Just(layout), any::<bool>()))
             .prop_map(|((shape, mut order, steps, reduced), shuffled)| {
                 if !shuffled {
@@ -78,7 +78,7 @@ fn layouts() -> impl Strategy<Value = (Vec<usize>, Vec<usize>, Vec<usize>, Vec<b
     })
 }
 
-/// Distances, and the number of cells they reach.
+/// Strides, and the number of cells they span.
 fn strides(shape: &[usize], order: &[usize], steps: &[usize]) -> (Vec<usize>, usize) {
     let mut strides = vec![0; shape.len()];
     let mut size = 1;
@@ -93,9 +93,9 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(500))]
 
     #[test]
-    fn boxes_agree_with_the_oracle(
+    fn regions_agree_with_the_oracle(
         which in 0..DTYPES.len(),
-        flavour in flavours(),
+        flavour in flavors(),
         (shape, order, steps, reduced) in layouts(),
         wanted in wanted(),
         boxes in 1_usize..4,
@@ -143,10 +143,10 @@ proptest! {
 }
 
 #[test]
-fn many_single_rows_keep_their_precision() {
+fn many_single_rows_keep_precision() {
     // As chunks of one time step each: 3000 rows of 40 columns, offset by 10^6.
     let (rows, columns) = (3000, 40);
-    let data = cells(DType::Float32, Flavour::Offset, rows * columns, 3);
+    let data = cells(DType::Float32, Flavor::Offset, rows * columns, 3);
     let mut fold = AxisFold::new(DType::Float32, Wanted::ALL, &[columns]).unwrap();
     for row in data.chunks(columns * 4) {
         let view = View { cells: row, validity: None, shape: &[1, columns], strides: &[columns, 1] };
@@ -161,7 +161,7 @@ fn many_single_rows_keep_their_precision() {
     }
 }
 
-/// Reduced axes on either side of the kept one: each result adds up thousands of short rows.
+/// Reduced axes on either side of the kept one: each result sums thousands of short rows.
 #[test]
 fn many_short_rows_keep_small_terms() {
     let (steps, kept) = (4000, 3);
@@ -184,7 +184,7 @@ fn many_short_rows_keep_small_terms() {
 }
 
 #[test]
-fn one_cell_stands_for_a_box() {
+fn a_repeated_cell_fills_a_region() {
     let mut fold = AxisFold::new(DType::Int16, Wanted::ALL, &[3]).unwrap();
     let view = View { cells: &(-7_i16).to_ne_bytes(), validity: None, shape: &[1000, 3], strides: &[0, 0] };
     fold.fold(&view, &[true, false], &[0], None).unwrap();
@@ -192,7 +192,7 @@ fn one_cell_stands_for_a_box() {
 }
 
 #[test]
-fn refuses_what_does_not_fit() {
+fn mismatched_shapes_and_lengths_are_rejected() {
     let cells = [0; 64];
     let mut fold = AxisFold::new(DType::Int32, Wanted::ALL, &[4]).unwrap();
     let view = View { cells: &cells, validity: None, shape: &[4, 4], strides: &[4, 1] };
@@ -214,12 +214,12 @@ fn refuses_what_does_not_fit() {
     assert!(AxisFold::new(DType::Int8, Wanted::SUM, &[usize::MAX, 2]).is_err());
 }
 
-/// Loops compiled for this machine's instructions give the bits of loops compiled for any machine's.
+/// Loops compiled for the instruction set of this machine give the same bits as portable loops.
 #[test]
-fn instructions_do_not_matter() {
+fn results_do_not_depend_on_the_instruction_set() {
     for (seed, dtype) in DTYPES.into_iter().enumerate() {
         for (rows, columns) in [(1, 7), (8, 64), (37, 33), (128, 100)] {
-            let data = cells(dtype, Flavour::Tame, rows * columns, seed as u64);
+            let data = cells(dtype, Flavor::Tame, rows * columns, seed as u64);
             let mut results = Vec::new();
             dispatch_element!(dtype, T => {
                 type W = <T as Cell>::Work;

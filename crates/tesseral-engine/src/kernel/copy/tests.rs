@@ -3,7 +3,7 @@ use tesseral_core::ErrorKind;
 
 use super::*;
 
-/// The oracle: every element on its own, by its coordinates.
+/// The oracle: copies every element separately, by its coordinates.
 fn naive(
     src: &[u8],
     src_strides: &[usize],
@@ -23,7 +23,7 @@ fn naive(
     }
 }
 
-/// Strides of a buffer whose dimensions come in `order`, each padded by `pad` positions and taken every `step`.
+/// Strides of a buffer whose dimensions come in `order`, each padded by `pad` positions, with steps of `step`.
 fn strides(
     shape: &[usize],
     order: &[usize],
@@ -82,7 +82,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(1500))]
 
     #[test]
-    fn boxes_agree_with_the_oracle(case in case()) {
+    fn regions_agree_with_the_oracle(case in case()) {
         let Case { shape, src_strides, src_len, dst_strides, dst_len, elem } = case;
         let src = noise(src_len);
         let mut want = vec![0xEE; dst_len];
@@ -92,7 +92,7 @@ proptest! {
         copy_box(&src, &src_strides, &mut got, &dst_strides, &shape, elem).unwrap();
         prop_assert_eq!(&got, &want);
 
-        // The same through runs handed out one by one, each with no more of the target than it needs.
+        // The same through separately visited runs, each with the minimal slice of the target.
         let mut by_runs = vec![0xEE; dst_len];
         for_each_run(&src_strides, &dst_strides, &shape, elem, |run| {
             let len = run.dst_len();
@@ -100,7 +100,7 @@ proptest! {
         }).unwrap();
         prop_assert_eq!(&by_runs, &want);
 
-        // A buffer one byte short is refused before anything is written.
+        // A buffer that is one byte short is rejected before anything is written.
         let walk = Walk::new(&src_strides, &dst_strides, &shape, elem).unwrap();
         if walk.dst_len() > 0 {
             let mut short = vec![0xEE; walk.dst_len() - 1];
@@ -139,31 +139,31 @@ proptest! {
 }
 
 #[test]
-fn layouts_become_few_runs() {
+fn layouts_are_merged_into_few_runs() {
     let runs = |src: &[usize], dst: &[usize], shape: &[usize]| {
         let mut runs = Vec::new();
         for_each_run(src, dst, shape, 4, |run| runs.push(run)).unwrap();
         runs
     };
-    // A whole chunk is one run, row-major or column-major.
+    // A complete chunk is one run, row-major or column-major.
     assert_eq!(runs(&[400, 40, 4], &[400, 40, 4], &[5, 10, 10])[0].contiguous(), Some(2000));
     assert_eq!(runs(&[4, 20, 200], &[4, 20, 200], &[5, 10, 10])[0].contiguous(), Some(2000));
-    // A slab of whole rows, too; a clipped box has one run per row.
+    // A slab of full rows too; a clipped region has one run per row.
     assert_eq!(runs(&[400, 40, 4], &[400, 40, 4], &[5, 10, 10]).len(), 1);
     assert_eq!(runs(&[400, 40, 4], &[100, 20, 4], &[5, 5, 5]).len(), 25);
-    // A scalar is a run of one element; an empty box has none.
+    // A scalar is a run of one element; an empty region has none.
     assert_eq!(runs(&[], &[], &[])[0].contiguous(), Some(4));
     assert_eq!(runs(&[4], &[4], &[0]).len(), 0);
 }
 
 #[test]
-fn refuses_boxes_beyond_memory() {
+fn regions_beyond_the_address_space_are_rejected() {
     assert!(Walk::new(&[usize::MAX, 4], &[4, 4], &[3, 3], 4).is_err());
     assert!(Walk::new(&[4], &[4, 4], &[3, 3], 4).is_err());
     assert!(Walk::new(&[4], &[4], &[3], 0).is_err());
     assert!(fill_box(&mut [0; 8], &[4], &[3], &[1, 2, 3, 4]).is_err());
-    // Extents that no count can hold together are not joined.
+    // Extents whose product overflows are not merged.
     assert!(Walk::new(&[0, 0], &[0, 0], &[1 << 40, 1 << 40], 4).is_ok());
-    // Empty along one dimension: nothing to reach, however long the others.
+    // Empty along one dimension: nothing to span, however long the others.
     assert!(Walk::new(&[usize::MAX, 4], &[4, 4], &[3, 0], 4).is_ok());
 }

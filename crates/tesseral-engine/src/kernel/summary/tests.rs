@@ -3,7 +3,7 @@ use tesseral_core::{ErrorKind, Stat};
 
 use super::*;
 use crate::kernel::testing::{
-    DTYPES, Flavour, Naive, Noise, Numbers, cells, flavours, near, precise, validity, values, wanted,
+    DTYPES, Flavor, Naive, Noise, Numbers, cells, flavors, near, precise, validity, values, wanted,
 };
 
 fn check<T: Element>(naive: &Naive<T>, got: &Summary) {
@@ -31,7 +31,7 @@ proptest! {
     #[test]
     fn folds_agree_with_the_oracle(
         which in 0..DTYPES.len(),
-        flavour in flavours(),
+        flavour in flavors(),
         n in lengths(),
         shift in 0_usize..8,
         wanted in wanted(),
@@ -47,14 +47,14 @@ proptest! {
         dispatch_element!(dtype, T => {
             let fill = (filled == 0).then(|| values::<T>(&data).first().copied()).flatten();
             let scalar = fill.map(|f| Scalar::from_element(f).with_dtype(dtype));
-            let naive = Naive::<T>::of(&data, mask, fill);
+            let naive = Naive::<T>::new(&data, mask, fill);
 
             let mut whole = Summary::new(dtype, wanted).unwrap();
             whole.fold(&moved[shift..], mask, scalar.as_ref()).unwrap();
             prop_assert_eq!(whole.count(), n as u64);
             check(&naive, &whole);
 
-            // In two parts that travelled, which is the same for everyone who does it.
+            // In two serialized parts; the result is deterministic.
             let cut = (seed % (n as u64 + 1)) as usize;
             let halves = || {
                 let mut parts = [(0, cut), (cut, n)].map(|(a, b)| {
@@ -77,7 +77,7 @@ proptest! {
     #[test]
     fn runs_agree_with_the_oracle(
         which in 0..DTYPES.len(),
-        flavour in flavours(),
+        flavour in flavors(),
         (len, gap, runs) in prop_oneof![(1_usize..80, 0_usize..40, 1_usize..90), (1_usize..3000, 0_usize..9, 1_usize..4)],
         masked in any::<bool>(),
         seed in any::<u64>(),
@@ -94,7 +94,7 @@ proptest! {
         let mut got = Summary::new(dtype, Wanted::ALL).unwrap();
         got.fold_runs(&data, len, stride, runs, masked.then_some(&mask[..]), None).unwrap();
         dispatch_element!(dtype, T => {
-            check(&Naive::<T>::of(&joined, masked.then_some(&joined_mask[..]), None), &got);
+            check(&Naive::<T>::new(&joined, masked.then_some(&joined_mask[..]), None), &got);
         }, else => unreachable!());
         let short = got.fold_runs(&data[..data.len() - 1], len, stride, runs, None, None).unwrap_err();
         prop_assert!(matches!(short.kind(), ErrorKind::InvalidRequest { .. }), "{short:?}");
@@ -103,7 +103,7 @@ proptest! {
     #[test]
     fn repeated_values_agree_with_cells(
         which in 0..DTYPES.len(),
-        flavour in flavours(),
+        flavour in flavors(),
         n in 0_u64..3000,
         wanted in wanted(),
         seed in any::<u64>(),
@@ -115,7 +115,7 @@ proptest! {
         got.fold_value_repeated(&Scalar::from_le_bytes(dtype, &cell).unwrap(), n).unwrap();
         got.fold_nulls(3).unwrap();
         dispatch_element!(dtype, T => {
-            let mut naive = Naive::<T>::of(&data, None, None);
+            let mut naive = Naive::<T>::new(&data, None, None);
             naive.nulls += 3;
             check(&naive, &got);
         }, else => unreachable!());
@@ -123,9 +123,9 @@ proptest! {
     }
 
     #[test]
-    fn statistics_stand_in_for_cells(
+    fn statistics_replace_cells(
         which in 0..DTYPES.len(),
-        flavour in flavours(),
+        flavour in flavors(),
         n in 1_usize..300,
         wanted in wanted(),
         seed in any::<u64>(),
@@ -146,12 +146,12 @@ proptest! {
         let mut got = Summary::new(dtype, wanted).unwrap();
         let sufficed = got.merge_stats(&stats).unwrap();
         if sufficed {
-            dispatch_element!(dtype, T => check(&Naive::<T>::of(&data, None, None), &got), else => unreachable!());
+            dispatch_element!(dtype, T => check(&Naive::<T>::new(&data, None, None), &got), else => unreachable!());
         } else {
             prop_assert_eq!(&got, &Summary::new(dtype, wanted).unwrap());
             prop_assert!(wanted.has(Wanted::SPREAD) || known.infinities() != Some(0) || !known.sum().unwrap().to_f64().is_finite());
         }
-        // Bounds never answer.
+        // Bounds are never results.
         prop_assert!(!got.merge_stats(&stats.clone().weaken()).unwrap());
         let no_sum = ChunkStats { sum: Stat::Absent, ..stats };
         if known.min() != known.max() && wanted.has(Wanted::SUM) {
@@ -160,10 +160,10 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_are_refused_or_merge(bytes in prop::collection::vec(any::<u8>(), 120), at in 0_usize..120, to in any::<u8>()) {
+    fn arbitrary_bytes_are_rejected_or_merge(bytes in prop::collection::vec(any::<u8>(), 120), at in 0_usize..120, to in any::<u8>()) {
         let _ = Summary::from_bytes(&bytes);
         let mut good = Summary::new(DType::Float32, Wanted::ALL).unwrap();
-        good.fold(&cells(DType::Float32, Flavour::Tame, 100, 7), None, None).unwrap();
+        good.fold(&cells(DType::Float32, Flavor::Tame, 100, 7), None, None).unwrap();
         let mut bytes = good.to_bytes();
         bytes[at] = to;
         if let Ok(other) = Summary::from_bytes(&bytes) {
@@ -172,9 +172,9 @@ proptest! {
         }
     }
 
-    /// Loops compiled for this machine's instructions give the bits of loops compiled for any machine's.
+    /// Loops compiled for the instruction set of this machine give the same bits as portable loops.
     #[test]
-    fn instructions_do_not_matter(flavour in flavours(), n in 1_usize..4097, seed in any::<u64>()) {
+    fn results_do_not_depend_on_the_instruction_set(flavour in flavors(), n in 1_usize..4097, seed in any::<u64>()) {
         for dtype in DTYPES {
             let data = cells(dtype, flavour, n, seed);
             dispatch_element!(dtype, T => {
@@ -211,16 +211,16 @@ fn sixteen_bit_floats_widen_exactly() {
 }
 
 #[test]
-fn zeros_have_an_order() {
+fn negative_zero_sorts_before_zero() {
     let mut summary = Summary::new(DType::Float64, Wanted::ALL).unwrap();
     summary.fold(bytemuck::cast_slice(&[0.0_f64, -0.0, 0.0]), None, None).unwrap();
     assert_eq!(summary.min(), Some(Scalar::from_element(-0.0_f64)));
     assert_eq!(summary.max(), Some(Scalar::from_element(0.0_f64)));
 }
 
-/// Cells at 10^15 ± 1: the mean of a block is not an `f64` that squares could be taken around.
+/// Cells at 10^15 ± 1: the mean of a block is not representable as an `f64` to take squares around.
 #[test]
-fn a_large_offset_leaves_the_spread_intact() {
+fn a_large_offset_does_not_affect_the_variance() {
     let mut noise = Noise(1);
     let cells: Vec<f64> = (0..200_000).map(|_| 1e15 + (noise.next() % 17) as f64 / 8.0).collect();
     let (.., variance) = precise(&cells);
@@ -232,7 +232,7 @@ fn a_large_offset_leaves_the_spread_intact() {
     }
     assert!(near(whole.variance().unwrap(), variance, 1e-12), "{:?} for {variance}", whole.variance());
 
-    // Nanoseconds of this century, of one minute, as 64-bit integers.
+    // Nanosecond timestamps of one minute of this century, as 64-bit integers.
     let cells: Vec<i64> = (0..100_000).map(|i| 1_700_000_000_000_000_000 + i % 60).collect();
     let mut whole = Summary::new(DType::Int64, Wanted::ALL).unwrap();
     whole.fold(bytemuck::cast_slice(&cells), None, None).unwrap();
@@ -249,7 +249,7 @@ fn small_terms_survive_large_ones() {
 }
 
 #[test]
-fn refuses_what_does_not_fit() {
+fn mismatched_lengths_and_overflows_are_rejected() {
     assert!(matches!(
         Summary::new(DType::Complex64, Wanted::ALL).unwrap_err().kind(),
         ErrorKind::Unsupported { .. }
