@@ -1,4 +1,4 @@
-//! Any bytes as CBOR: what parses is written in one form, which parses to the same.
+//! Arbitrary bytes as CBOR: a parsed item is written in canonical form, which must parse to the same item.
 #![no_main]
 
 use tesseral_tensogram::wire::cbor::{self, Place};
@@ -10,7 +10,7 @@ libfuzzer_sys::fuzz_target!(|data: &[u8]| {
     let canonical = cbor::is_canonical(&data[..used], &item);
     let bytes = item.to_bytes();
     assert!(!canonical || bytes == data[..used]);
-    let (again, len) = cbor::parse(&bytes, 64, PLACE).expect("what was written parses");
+    let (again, len) = cbor::parse(&bytes, 64, PLACE).expect("written bytes parse");
     assert_eq!((len, again.to_bytes()), (bytes.len(), bytes.clone()));
     assert!(cbor::verify_canonical_cbor(&bytes).is_ok());
 });

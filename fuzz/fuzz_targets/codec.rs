@@ -1,21 +1,21 @@
-//! Any bytes as the stream of any codec, or of the one that `FUZZ_CODEC` names (`codec::NAMES`).
+//! Arbitrary bytes as the stream of any codec, or of the codec in `FUZZ_CODEC` (`codec::NAMES`).
 #![no_main]
 
 use std::sync::OnceLock;
 
 use tesseral_fuzz::codec;
 
-fn wanted() -> Option<u8> {
-    static WANTED: OnceLock<Option<u8>> = OnceLock::new();
-    *WANTED.get_or_init(|| {
+fn selected_codec() -> Option<u8> {
+    static SELECTED: OnceLock<Option<u8>> = OnceLock::new();
+    *SELECTED.get_or_init(|| {
         let name = std::env::var("FUZZ_CODEC").ok()?;
         let number = codec::NAMES.iter().position(|known| *known == name);
-        Some(number.unwrap_or_else(|| panic!("no codec {name}; there are {:?}", codec::NAMES)) as u8)
+        Some(number.unwrap_or_else(|| panic!("unknown codec {name}; available: {:?}", codec::NAMES)) as u8)
     })
 }
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| {
-    match (wanted(), data) {
+    match (selected_codec(), data) {
         (Some(kind), [_, rest @ ..]) => codec::exercise(&[&[kind], rest].concat()),
         _ => codec::exercise(data),
     }

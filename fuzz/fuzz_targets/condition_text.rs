@@ -1,4 +1,4 @@
-//! Any text as a condition on cells.
+//! Arbitrary text as a condition on cells.
 #![no_main]
 
 use tesseral_fuzz::text;

@@ -1,4 +1,4 @@
-//! Any bytes as a `.npy` file: opened, audited, planned, decoded.
+//! Arbitrary bytes as a `.npy` file: opened, audited, planned, decoded.
 #![no_main]
 
 use tesseral_fuzz::npy;

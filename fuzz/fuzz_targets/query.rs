@@ -1,4 +1,4 @@
-//! Any text as a query document.
+//! Arbitrary text as a query document.
 #![no_main]
 
 use tesseral_fuzz::text;

@@ -1,4 +1,4 @@
-//! Any text as selections, times and codecs.
+//! Arbitrary text as selections, times and codecs.
 #![no_main]
 
 use tesseral_fuzz::text;

@@ -1,4 +1,4 @@
-//! Any bytes as a stream of messages that comes in pieces.
+//! Arbitrary bytes as a stream of messages that arrives in pieces.
 #![no_main]
 
 use tesseral_fuzz::messages;

@@ -1,4 +1,4 @@
-//! Any bytes as the masks of an object.
+//! Arbitrary bytes as the masks of an object.
 #![no_main]
 
 use tesseral_fuzz::messages;

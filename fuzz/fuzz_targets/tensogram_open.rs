@@ -1,4 +1,4 @@
-//! Any bytes as a `.tgm` file: opened, audited, salvaged, planned, decoded.
+//! Arbitrary bytes as a `.tgm` file: opened, audited, salvaged, planned, decoded.
 #![no_main]
 
 use tesseral_fuzz::tensogram;

@@ -1,4 +1,4 @@
-//! Any bytes as a message that ranges of are decoded.
+//! Arbitrary bytes as a message that is decoded in ranges.
 #![no_main]
 
 use tesseral_fuzz::messages;

@@ -1,4 +1,4 @@
-//! Any bytes as messages: found from both ends, decoded.
+//! Arbitrary bytes as messages: found from both ends, decoded.
 #![no_main]
 
 use tesseral_fuzz::messages;

@@ -1,4 +1,4 @@
-//! Any bytes as messages, validated at every level.
+//! Arbitrary bytes as messages, validated at every level.
 #![no_main]
 
 use tesseral_fuzz::messages;

@@ -1,4 +1,4 @@
-//! Any bytes as a `.tet` file: opened, audited, salvaged, planned, decoded.
+//! Arbitrary bytes as a `.tet` file: opened, audited, salvaged, planned, decoded.
 #![no_main]
 
 use tesseral_fuzz::tet;

@@ -1,4 +1,4 @@
-//! Any bytes as a `.tet` file that the engine reads windows of.
+//! Arbitrary bytes as a `.tet` file, read in windows by the engine.
 #![no_main]
 
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Any bytes as a condition of a delete.
+//! Arbitrary bytes as a delete condition.
 #![no_main]
 
 use tesseral_fuzz::tiledb;

@@ -1,4 +1,4 @@
-//! Any bytes as a filter pipeline and a tile that went through it.
+//! Arbitrary bytes as a filter pipeline and a filtered tile.
 #![no_main]
 
 use tesseral_fuzz::tiledb;

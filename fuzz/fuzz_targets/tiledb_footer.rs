@@ -1,4 +1,4 @@
-//! Any bytes as the footer of a fragment, and as many footers in one file.
+//! Arbitrary bytes as a fragment footer, and as consolidated footers.
 #![no_main]
 
 use tesseral_fuzz::tiledb;

@@ -1,4 +1,4 @@
-//! Any bytes as a generic tile.
+//! Arbitrary bytes as a generic tile.
 #![no_main]
 
 use tesseral_fuzz::tiledb;

@@ -1,4 +1,4 @@
-//! Any bytes as the files of a TileDB array: opened, audited, decoded.
+//! Arbitrary bytes as the files of a TileDB array: opened, audited, decoded.
 #![no_main]
 
 use tesseral_fuzz::tiledb;

@@ -1,4 +1,4 @@
-//! Any bytes as the files of a TileDB array that the engine reads windows of.
+//! Arbitrary bytes as the files of a TileDB array, read in windows by the engine.
 #![no_main]
 
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Any bytes as an R-tree.
+//! Arbitrary bytes as an R-tree.
 #![no_main]
 
 use tesseral_fuzz::tiledb;

@@ -1,4 +1,4 @@
-//! Any bytes as an array schema.
+//! Arbitrary bytes as an array schema.
 #![no_main]
 
 use tesseral_fuzz::tiledb;

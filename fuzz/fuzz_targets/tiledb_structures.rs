@@ -1,4 +1,4 @@
-//! Any bytes as one of the smaller structures: enumerations, metadata, groups, lists.
+//! Arbitrary bytes as one of the smaller structures: enumerations, metadata, groups, lists.
 #![no_main]
 
 use tesseral_fuzz::tiledb;

@@ -1,5 +1,5 @@
-//! Any bytes as the stream of a codec; the first says which. Shared by the fuzz target `codec` and a test that runs on any
-//! toolchain.
+//! Arbitrary bytes as a codec stream; the first byte selects the codec. Shared by the fuzz target `codec` and a test that runs on
+//! any toolchain.
 
 use tesseral_codec::bitset::{rle, roaring};
 use tesseral_codec::filter::{Chain, Filter, Kind, Rules, Word};
@@ -7,7 +7,7 @@ use tesseral_codec::packing::Packing;
 use tesseral_codec::zfp::Mode;
 use tesseral_codec::{Contexts, aec, bitshuffle, blosc2, lz4, shuffle, sz3, zfp, zstd};
 
-/// What the first byte chooses from, by name.
+/// The codecs that the first byte selects from, by name.
 pub const NAMES: [&str; 15] = [
     "zstd",
     "lz4",
@@ -26,17 +26,17 @@ pub const NAMES: [&str; 15] = [
     "filters_text",
 ];
 
-/// How many there are.
+/// The number of codecs.
 pub const KINDS: u8 = NAMES.len() as u8;
 
-/// Decodes in every way that must not panic. Runs that decode must be parts of a whole that does.
+/// Decodes in every way that must not panic. Ranges must equal slices of the full decode.
 pub fn exercise(data: &[u8]) {
     let [kind, a, b, c, src @ ..] = data else { return };
     let (a, b, c) = (usize::from(*a), usize::from(*b), usize::from(*c));
     let mut contexts = Contexts::default();
     let len = (a << 8 | b) % 20_000;
     let mut dst = vec![0; len];
-    // A run in the middle.
+    // A range in the middle.
     let (from, to) = (len / 3, len - len / 4);
     match kind % KINDS {
         0 => drop(zstd::decode_into(src, &mut dst, &mut contexts)),
@@ -53,9 +53,10 @@ pub fn exercise(data: &[u8]) {
                 let (total, first) = (dst.len() / size, dst.len() / size / 3);
                 let mut part = vec![0; (total - first) / 2 * size];
                 let mut index = aec::Index::default();
-                let bit = index.find_sample(src, &params, first as u64).expect("a sound stream");
+                let bit =
+                    index.find_sample(src, &params, first as u64).expect("a valid stream has the sample");
                 aec::decode_range(src, &params, bit, total as u64, first as u64, &mut part)
-                    .expect("what decodes whole decodes in part");
+                    .expect("a range of a valid stream decodes");
                 assert_eq!(part, dst[first * size..first * size + part.len()]);
             }
         }
@@ -77,7 +78,7 @@ pub fn exercise(data: &[u8]) {
             if blosc2::decode_into(src, &mut dst, &mut contexts).is_ok() {
                 let mut part = vec![0; to - from];
                 blosc2::decode_range(src, len as u64, from as u64, &mut part, &mut contexts)
-                    .expect("what decodes whole decodes in part");
+                    .expect("a range of a valid stream decodes");
                 assert_eq!(part, dst[from..to]);
             }
         }
@@ -92,7 +93,7 @@ pub fn exercise(data: &[u8]) {
             if zfp::decode_into(src, mode, &mut dst).is_ok() && total > 0 {
                 let mut part = vec![0; 8 * (total - total / 2)];
                 zfp::decode_range(src, mode, total as u64, total as u64 / 2, &mut part)
-                    .expect("what decodes whole decodes in part");
+                    .expect("a range of a valid stream decodes");
                 assert_eq!(part, dst[dst.len() - part.len()..]);
             }
         }
@@ -103,7 +104,7 @@ pub fn exercise(data: &[u8]) {
     }
 }
 
-/// A chain of TileDB filters.
+/// A TileDB filter pipeline.
 fn filters(kind: u8, a: usize, b: usize, c: usize, src: &[u8], dst: &mut [u8], contexts: &mut Contexts) {
     let all = [
         Filter::Gzip { level: 1 },

@@ -1,14 +1,14 @@
-//! The fixtures, for targets that need something sound beside their input.
+//! The fixtures, for targets that need valid files in addition to their input.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Where fixtures are.
+/// The fixture folder.
 pub fn fixtures() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../fixtures")
 }
 
-/// Every file below a folder, sorted, with its name from there. Nothing when there is no such folder.
+/// Every file below a folder, sorted, with its relative name. Empty when the folder does not exist.
 pub fn files(folder: &Path) -> Vec<(String, Vec<u8>)> {
     let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
     let mut paths: Vec<_> = entries.flatten().map(|entry| entry.path()).collect();

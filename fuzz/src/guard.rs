@@ -1,27 +1,27 @@
-//! An allocator that ends the process when one request is larger than the limits of any target could justify: memory that is
-//! asked for and never touched does not show in the resident size that the fuzzer watches.
+//! An allocator that aborts when one request exceeds what the limits of any target could justify: memory that is requested
+//! and never touched does not count in the resident size that the fuzzer monitors.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 
-/// Sixty-four times what targets allow a chunk or metadata to take.
+/// Sixty-four times the limit of the targets for a chunk or metadata.
 const MOST: usize = 64 << 20;
 
-/// The system's allocator, and a limit.
+/// The system allocator with a limit per request.
 pub struct Guard;
 
-// SAFETY: every call is handed on to the system's allocator with the arguments it came with.
+// SAFETY: every call is forwarded to the system allocator with unchanged arguments.
 unsafe impl GlobalAlloc for Guard {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         if layout.size() > MOST {
-            // Not a panic: unwinding allocates, and the fuzzer keeps the input of an abort as well.
+            // Not a panic: unwinding allocates, and the fuzzer also keeps the input of an abort.
             std::process::abort();
         }
-        // SAFETY: as the caller promises.
+        // SAFETY: upheld by the caller.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: as the caller promises.
+        // SAFETY: upheld by the caller.
         unsafe { System.dealloc(pointer, layout) }
     }
 }

@@ -1,5 +1,5 @@
-//! What the fuzz targets do with bytes. Each function takes any input at all and must come back: no panic, no endless loop, no
-//! allocation that the input does not justify. `tests/` of the crates include some of these files, so each stands alone.
+//! The bodies of the fuzz targets. Each function accepts any input and must return: no panic, no endless loop, no allocation
+//! that the input does not justify. `tests/` of the crates include some of these files, so each file is self-contained.
 
 pub mod codec;
 pub mod messages;

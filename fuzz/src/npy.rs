@@ -1,4 +1,4 @@
-//! Any bytes as a `.npy` file: opened, audited, planned and decoded, within limits and without a panic.
+//! Arbitrary bytes as a `.npy` file: opened, audited, planned and decoded, within limits and without a panic.
 
 use std::sync::Arc;
 
@@ -28,15 +28,16 @@ pub fn open(file: &[u8]) {
         array.stats(chunk, Column::Field(0));
         array.describe(chunk);
         let part = chunk.parts[0];
-        assert!(part.offset + part.len <= file.len() as u64, "a plan points outside the file");
+        assert!(part.offset + part.len <= file.len() as u64, "planned bytes outside the file");
         let Ok(stored) = container.store().read("", part.offset..part.offset + part.len) else {
-            panic!("bytes of a plan cannot be read")
+            panic!("planned bytes are not readable")
         };
         let mut values = vec![0; stored.len()];
         let out = ColumnMut::Fixed { values: &mut values, validity: None };
-        let decoded = array.decode(chunk, part.column, &[stored], 0..chunk.cells, out, &mut Scratch::default());
-        assert!(decoded.is_ok(), "cells that are there cannot be decoded");
+        let decoded =
+            array.decode(chunk, part.column, &[stored], 0..chunk.cells, out, &mut Scratch::default());
+        assert!(decoded.is_ok(), "planned cells cannot be decoded");
     }
-    assert_eq!(Some(cells), Selection::all(&shape).cells(), "a plan leaves cells out");
+    assert_eq!(Some(cells), Selection::all(&shape).cells(), "the plan does not cover the selection");
     assert_eq!(array.totals(&request).map(|totals| totals.chunks).ok(), Some(plan.chunks.len() as u64));
 }

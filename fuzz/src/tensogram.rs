@@ -1,5 +1,5 @@
-//! Any bytes as a `.tgm` file: opened, audited, salvaged, planned and decoded, whole and in runs, within limits. Shared by the fuzz
-//! target `tensogram_open` and a test that runs on any toolchain.
+//! Arbitrary bytes as a `.tgm` file: opened, audited, salvaged, planned and decoded, in full and in ranges, within limits.
+//! Shared by the fuzz target `tensogram_open` and a test that runs on any toolchain.
 
 use std::sync::Arc;
 
@@ -24,13 +24,13 @@ fn read(container: &dyn Container) {
             array.digest(chunk);
             let object = array.object(0);
             let parts: Vec<_> = chunk.parts.iter().map(|part| part.offset..part.offset + part.len).collect();
-            let parts = container.store().read_many(object, &parts).expect("bytes of a plan can be read");
+            let parts = container.store().read_many(object, &parts).expect("planned bytes are readable");
             let size = array.schema().fields[0].cell_size();
             let bytes = |cells: u64| match size {
                 Some(size) => (cells * size as u64) as usize,
                 None => cells.div_ceil(8) as usize,
             };
-            // Plans keep to the limit, so this does too.
+            // Plans respect the limit, so this allocation does too.
             assert!(bytes(chunk.cells) as u64 <= LIMITS.chunk_bytes);
             let mut whole = vec![0; bytes(chunk.cells)];
             let out = ColumnMut::Fixed { values: &mut whole, validity: None };
@@ -41,7 +41,7 @@ fn read(container: &dyn Container) {
             let out = ColumnMut::Fixed { values: &mut part, validity: None };
             let run = array.decode(chunk, Column::Field(0), &parts, start..chunk.cells, out, &mut scratch);
             if decoded.is_ok() {
-                run.expect("what decodes whole decodes in part");
+                run.expect("a range of a valid stream decodes");
                 assert!(part == whole[bytes(start)..]);
             }
         }

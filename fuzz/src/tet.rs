@@ -1,4 +1,4 @@
-//! Any bytes as a `.tet` file: opened, audited, salvaged, planned and decoded, within limits and without a panic.
+//! Arbitrary bytes as a `.tet` file: opened, audited, salvaged, planned and decoded, within limits and without a panic.
 
 use std::sync::Arc;
 
@@ -25,20 +25,21 @@ fn read(container: &dyn Container, file: &[u8]) {
             array.describe(chunk);
             array.digest(chunk);
             let part = chunk.parts[0];
-            assert!(part.offset + part.len <= file.len() as u64, "a plan points outside the file");
+            assert!(part.offset + part.len <= file.len() as u64, "planned bytes outside the file");
             let size = array.schema().fields[0].cell_size().unwrap_or(1) as u64;
             if chunk.cells * size > LIMITS.chunk_bytes {
                 continue;
             }
-            let Ok(stored) = container.store().read(array.object(0), part.offset..part.offset + part.len) else {
-                panic!("bytes of a plan cannot be read")
+            let Ok(stored) = container.store().read(array.object(0), part.offset..part.offset + part.len)
+            else {
+                panic!("planned bytes are not readable")
             };
             let mut values = vec![0; (chunk.cells * size) as usize];
             let out = ColumnMut::Fixed { values: &mut values, validity: None };
             let _ = array.decode(chunk, part.column, &[stored], 0..chunk.cells, out, &mut scratch);
         }
         if plan.uncovered == Uncovered::Impossible {
-            assert_eq!(Some(cells), Selection::all(&shape).cells(), "a plan leaves cells out");
+            assert_eq!(Some(cells), Selection::all(&shape).cells(), "the plan does not cover the selection");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Any text where people write: query documents, selections, conditions, times, codecs.
+//! Arbitrary text as user input: query documents, selections, conditions, times, codecs.
 
 use std::sync::{Arc, OnceLock};
 
@@ -6,12 +6,13 @@ use tesseral::query::{Document, Plan, Settings};
 use tesseral::store::{MemoryStore, Store};
 use tesseral::{Array, Container, Open, as_of, condition, parse_codecs};
 
-/// Sources to select from: labels and dates, numbers of a domain, strings and sparse cells, enumerated fields.
+/// Arrays to select from: labels and dates, integer domains, strings and sparse cells, enumerated fields.
 fn sources() -> &'static [Container] {
     static SOURCES: OnceLock<Vec<Container>> = OnceLock::new();
     SOURCES.get_or_init(|| {
-        let names = ["tet/labels_v1.tet", "tiledb/dense_columns", "tiledb/sparse_history", "tiledb/enumerated"];
-        names.map(|name| Open::new().open_store(memory(name)).expect("fixtures are sound")).into()
+        let names =
+            ["tet/labels_v1.tet", "tiledb/dense_columns", "tiledb/sparse_history", "tiledb/enumerated"];
+        names.map(|name| Open::new().open_store(memory(name)).expect("fixtures are valid")).into()
     })
 }
 
@@ -19,7 +20,7 @@ fn memory(name: &str) -> Arc<dyn Store> {
     let path = crate::fixtures::fixtures().join(name);
     let store = MemoryStore::new(name);
     if path.is_file() {
-        store.insert("", std::fs::read(&path).expect("fixtures are there"));
+        store.insert("", std::fs::read(&path).expect("fixtures exist"));
     }
     for (name, bytes) in crate::fixtures::files(&path) {
         store.insert(&name, bytes);
@@ -43,7 +44,7 @@ pub fn query(bytes: &[u8]) {
     }
 }
 
-/// Selections, one per line. What is taken lies inside the array.
+/// Selections, one per line. The selected positions must lie inside the array.
 pub fn selection(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     for array in arrays() {

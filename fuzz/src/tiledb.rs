@@ -1,7 +1,7 @@
-//! Any bytes as each structure of a TileDB array, and as the files of a whole array: opened, audited, planned and decoded,
-//! within limits and without a panic.
+//! Arbitrary bytes as each structure of a TileDB array, and as the files of a complete array: opened, audited, planned and
+//! decoded, within limits and without a panic.
 //!
-//! A whole array is an archive: `u8` length and name, `u16` length and bytes of each file.
+//! A complete array is an archive: for each file `u8` length and name, `u16` length and bytes.
 
 use std::sync::{Arc, OnceLock};
 
@@ -35,8 +35,8 @@ fn sample() -> &'static Schema {
     SAMPLE.get_or_init(|| {
         let folder = crate::fixtures::fixtures().join("tiledb/sparse_history/__schema");
         let file = crate::fixtures::files(&folder).remove(0).1;
-        let plain = unfiltered(&file).expect("the fixture is sound");
-        Schema::parse("sample", &plain).expect("the fixture is sound")
+        let plain = unfiltered(&file).expect("the fixture is valid");
+        Schema::parse("sample", &plain).expect("the fixture is valid")
     })
 }
 
@@ -45,19 +45,19 @@ pub fn generic_tile(bytes: &[u8]) {
     let _ = unfiltered(bytes);
 }
 
-/// Schemas: what parses and can be written parses again to the same.
+/// Schemas: a parsed schema that can be written must parse to the same schema.
 pub fn schema(bytes: &[u8]) {
     let Ok(parsed) = Schema::parse("fuzz", bytes) else { return };
     let mut written = Vec::new();
     if parsed.write(&mut written).is_ok() {
-        let again = Schema::parse("written", &written).expect("what was written parses");
+        let again = Schema::parse("written", &written).expect("written bytes parse");
         let mut twice = Vec::new();
-        again.write(&mut twice).expect("what was written once can be written again");
+        again.write(&mut twice).expect("a written schema can be written again");
         assert_eq!(written, twice);
     }
 }
 
-/// Footers of fragments.
+/// Fragment footers.
 pub fn footers(bytes: &[u8]) {
     let _ = footer::schema_name("fuzz", bytes);
     if let Ok(footer) = footer::Footer::parse("fuzz", bytes, sample()) {
@@ -73,20 +73,20 @@ pub fn rtrees(bytes: &[u8]) {
     let Ok(leaves) = rtree::leaves("fuzz", bytes, dims) else { return };
     let mut written = Vec::new();
     rtree::write(&leaves, dims, &mut written);
-    let again = rtree::leaves("written", &written, dims).expect("what was written parses");
+    let again = rtree::leaves("written", &written, dims).expect("written bytes parse");
     assert_eq!(leaves.len(), again.len());
 }
 
-/// Conditions of deletes and updates.
+/// Delete and update conditions.
 pub fn conditions(bytes: &[u8]) {
     let Ok(node) = condition::Node::parse("fuzz", bytes, &LIMITS) else { return };
     let mut written = Vec::new();
     if node.write(&mut written).is_ok() {
-        condition::Node::parse("written", &written, &LIMITS).expect("what was written parses");
+        condition::Node::parse("written", &written, &LIMITS).expect("written bytes parse");
     }
 }
 
-/// A pipeline and a tile that went through it: `u8` datatype, `u16` cells, the pipeline, the tile.
+/// A filter pipeline and a filtered tile: `u8` datatype, `u16` cells, the pipeline, the tile.
 pub fn filters(bytes: &[u8]) {
     let Some((&[datatype, low, high], rest)) = bytes.split_first_chunk::<3>() else { return };
     let Ok(datatype) = Datatype::new(datatype % 44) else { return };
@@ -107,7 +107,7 @@ pub fn filters(bytes: &[u8]) {
     }
 }
 
-/// The smaller structures: the first byte says which.
+/// The smaller structures, selected by the first byte.
 pub fn structures(bytes: &[u8]) {
     let Some((which, bytes)) = bytes.split_first() else { return };
     match which % 4 {
@@ -141,17 +141,19 @@ pub fn archive(mut bytes: &[u8]) -> MemoryStore {
     store
 }
 
-/// The files of a whole array: opened, audited, decoded by the plainest reader there is.
+/// The files of a complete array: opened, audited, decoded by the oracle.
 pub fn open(bytes: &[u8]) {
     let store: Arc<dyn Store> = Arc::new(archive(bytes));
     let options = OpenOptions { limits: LIMITS, ..OpenOptions::default() };
     if let Ok(container) = TileDbFormat.open(Arc::clone(&store), &options) {
         container.details();
-        // Damage is told as an error, which is all that is asked for.
+        // Damage must be reported as an error; nothing else is required.
         let _ = container.versions();
         for i in 0..container.len() {
             let Ok(array) = container.array(i) else { continue };
-            let few = |s: tesseral_core::Coords| s.iter().try_fold(1_u64, |n, e| n.checked_mul(*e)).is_some_and(|n| n < 1 << 16);
+            let few = |s: tesseral_core::Coords| {
+                s.iter().try_fold(1_u64, |n, e| n.checked_mul(*e)).is_some_and(|n| n < 1 << 16)
+            };
             if array.schema().sparse {
                 let _ = Sparse::load(container.as_ref(), i);
             } else if array.schema().shape().is_some_and(few) {
@@ -159,5 +161,6 @@ pub fn open(bytes: &[u8]) {
             }
         }
     }
-    let _ = TileDbFormat.audit(store, &AuditOptions { open: options, ..AuditOptions::default() }, &mut |_| ());
+    let _ =
+        TileDbFormat.audit(store, &AuditOptions { open: options, ..AuditOptions::default() }, &mut |_| ());
 }

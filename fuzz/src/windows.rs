@@ -1,4 +1,4 @@
-//! Windows of whatever a store holds, read by the engine: each must be the same cells that reading everything gives.
+//! Windows of the arrays of a store, read by the engine: each must equal the same cells of the full array.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use tesseral::{Array, Limits, Open, Options, Selection, Slice, Wanted};
 const LIMITS: Limits = Limits { chunk_bytes: 1 << 20, metadata_bytes: 1 << 20, depth: 64, plan_chunks: 4096 };
 const MEMORY: u64 = 4 << 20;
 
-/// Opens a store and reads windows that `choice` chooses, with digests checked and without.
+/// Opens a store and reads windows selected by `choice`, with and without checksum verification.
 pub fn exercise(store: &Arc<dyn Store>, choice: [u8; 4]) {
     let execution = Options { sequential: true, ..Options::default() }.with_memory(MEMORY);
     let open = Open::new().limits(LIMITS).execution(execution);
@@ -21,7 +21,7 @@ pub fn exercise(store: &Arc<dyn Store>, choice: [u8; 4]) {
     }
 }
 
-/// A few cells of each dimension, where `choice` says.
+/// A few positions of each dimension, selected by `choice`.
 fn chosen(shape: &[u64], choice: [u8; 4]) -> Option<Selection> {
     let slices = shape.iter().enumerate().map(|(d, &extent)| {
         let [at, len] = [0, 1].map(|i| u64::from(choice[(2 * d + i) % 4]));
@@ -42,7 +42,7 @@ fn window(array: &Array, choice: [u8; 4]) {
     let mut at: Vec<u64> = part.slices().iter().map(|s| s.start).collect();
     for cell in read.bytes().chunks_exact(size) {
         let position = at.iter().zip(&shape).fold(0, |sum, (at, extent)| sum * extent + at) as usize * size;
-        assert_eq!(cell, &whole.bytes()[position..position + size], "a window differs from the whole");
+        assert_eq!(cell, &whole.bytes()[position..position + size], "a window differs from the full array");
         for (at, slice) in at.iter_mut().zip(part.slices()).rev() {
             *at += slice.step;
             if *at < slice.end {
@@ -59,7 +59,7 @@ fn rows(array: &Array, choice: [u8; 4]) {
     if let Some(name) = array.schema().dims.first().map(|d| d.name.clone()) {
         let argument = format!("{name}={}..{}", choice[0], u16::from(choice[0]) + u16::from(choice[1]));
         if let Ok(some) = array.cells().and_then(|q| q.select([argument.as_str()])).and_then(|q| q.read()) {
-            assert!(some.rows <= all.rows, "more rows in a window than in the whole");
+            assert!(some.rows <= all.rows, "more rows in a window than in the full array");
         }
     }
 }
