@@ -1,6 +1,6 @@
-//! What every runner of `bench/compare` shares: arguments, timing, answers, memory, and the line that is printed.
+//! Shared by all runners of `bench/compare`: arguments, timing, answers, memory, and the printed result line.
 //!
-//! The programs of other crates include this file by its path, so it knows nothing of Tesseral.
+//! Runners of other crates include this file by path, so it does not depend on Tesseral.
 
 use std::error::Error;
 use std::path::PathBuf;
@@ -8,52 +8,52 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-/// Errors of a runner end up in its line.
+/// A runner reports its error in the result line.
 pub type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
 /// `CASE FILE [--runs N] [--seconds S] [--label L] [--shape A,B,C] [--chunk A,B,C] [--codec raw|zstd] [--out PATH]
 /// [--statistics yes] [--dtype f32|f64|i32] [--pipeline P] [--threads N] [--count N] [--query Q] [--where C]`.
 #[derive(Debug)]
 pub struct Args {
-    /// What to do.
+    /// The case to run.
     pub case: String,
-    /// With which file.
+    /// The input file.
     pub file: PathBuf,
-    /// How often at most.
+    /// Maximum number of runs.
     pub runs: usize,
-    /// No further run begins after this long.
+    /// Time limit after which no further run begins.
     pub limit: Duration,
-    /// The name in the printed line; the case when not given.
+    /// The name in the result line; defaults to the case.
     pub label: String,
-    /// Of plain files, which do not say it.
+    /// Shape of plain files, which have no header.
     pub shape: Vec<u64>,
-    /// Of files to write.
+    /// Chunk shape of files to write.
     pub chunk: Vec<u64>,
-    /// Of files to write.
+    /// Whether files to write are compressed with Zstandard.
     pub zstd: bool,
-    /// Of files to write: statistics of each chunk, where a format leaves the choice.
+    /// Whether to write chunk statistics, where the format makes them optional.
     pub statistics: bool,
-    /// Of files to write: `f32`, `f64` or `i32`.
+    /// Dtype of files to write: `f32`, `f64` or `i32`.
     pub dtype: String,
     /// The file to write.
     pub out: PathBuf,
     /// Encoding, filter and compression of messages.
     pub pipeline: String,
-    /// Threads that may decode a message; as the library has it when not given.
+    /// Decoding threads per message; defaults to the library's default.
     pub threads: Option<usize>,
-    /// Messages to write.
+    /// Number of messages to write.
     pub count: usize,
-    /// A selection, its arguments apart by spaces.
+    /// A selection, its arguments separated by spaces.
     pub query: String,
-    /// What rows must meet.
+    /// Condition on rows.
     pub condition: String,
 }
 
 impl Args {
-    /// Reads the arguments of the process, after the first `skip`.
+    /// Parses the arguments of the process, after the first `skip`.
     pub fn parse(skip: usize) -> Result<Self> {
         let mut words = std::env::args().skip(skip);
-        let mut next = |what: &str| words.next().ok_or_else(|| format!("{what} is missing"));
+        let mut next = |what: &str| words.next().ok_or_else(|| format!("missing {what}"));
         let (case, file) = (next("CASE")?, next("FILE")?);
         let mut args = Self {
             label: case.clone(),
@@ -90,7 +90,7 @@ impl Args {
                 "--count" => args.count = value.parse()?,
                 "--query" => args.query = value,
                 "--where" => args.condition = value,
-                _ => return Err(format!("no option {option}").into()),
+                _ => return Err(format!("unknown option {option}").into()),
             }
         }
         Ok(args)
@@ -101,29 +101,29 @@ fn extents(text: &str) -> Result<Vec<u64>> {
     text.split(',').map(|n| n.parse().map_err(Into::into)).collect()
 }
 
-/// Seconds of each run, sorted, and what the first run gave.
+/// Sorted seconds of the runs, and the result of the first run.
 #[derive(Debug)]
 pub struct Timed<T> {
     /// Sorted.
     pub seconds: Vec<f64>,
-    /// Peak memory of the first run, beyond what was there before.
+    /// Peak memory of the first run above the baseline.
     pub extra: u64,
-    /// Of the first run.
+    /// Result of the first run.
     pub result: T,
 }
 
-/// Short work runs on beyond the runs that were asked for until it took this part of the time there is, but not more often than
-/// [`MOST`]: the median of a few would be the machine's mood.
+/// Short cases continue beyond the requested runs until they used this fraction of the time limit, but no more often than
+/// [`MOST`]: the median of a few short runs would be noise.
 const ENOUGH: f64 = 0.06;
 const MOST: usize = 301;
 
-/// Times `work`. The first run warms caches and is not counted, unless it alone uses up the time there is. Results are
-/// dropped off the clock.
+/// Times `work`. The first run warms caches and is not counted, unless it alone exceeds the time limit. Results are dropped
+/// outside the timed section.
 pub fn time<T>(args: &Args, work: impl FnMut() -> Result<T>) -> Result<Timed<T>> {
     time_after(args, || Ok(()), work)
 }
 
-/// Times `work` as [`time`] does, each run after a `setup` that is not timed.
+/// Times `work` as [`time`] does, each run after an untimed `setup`.
 pub fn time_after<T>(
     args: &Args,
     mut setup: impl FnMut() -> Result<()>,
@@ -136,12 +136,12 @@ pub fn time_after<T>(
     let first = begin.elapsed();
     let extra = memory_peak()?.saturating_sub(before);
     let mut seconds = Vec::with_capacity(args.runs);
-    let wanted = |seconds: &[f64]| {
+    let needs_run = |seconds: &[f64]| {
         let enough = ENOUGH * args.limit.as_secs_f64();
         let short = args.runs > 0 && seconds.len() < MOST && seconds.iter().sum::<f64>() < enough;
         seconds.len() < args.runs || short
     };
-    while wanted(&seconds) && (begin.elapsed() < args.limit / 2 || !seconds.is_empty()) {
+    while needs_run(&seconds) && (begin.elapsed() < args.limit / 2 || !seconds.is_empty()) {
         if begin.elapsed() > args.limit {
             break;
         }
@@ -158,38 +158,38 @@ pub fn time_after<T>(
     Ok(Timed { seconds, extra, result })
 }
 
-/// The outcome of a case.
+/// The result of a case.
 #[derive(Debug)]
 pub struct Outcome {
     /// Sorted.
     pub seconds: Vec<f64>,
-    /// Operations in one run; the printed seconds are of one.
+    /// Operations per run; the printed seconds are per operation.
     pub per: usize,
-    /// Bytes of cells that one operation delivers or looks at.
+    /// Bytes of cells that one operation delivers or processes.
     pub bytes: u64,
-    /// What came out: text must agree to the letter between runners, numbers to a tolerance.
+    /// The answer: text must be identical between runners, numbers equal within a tolerance.
     pub answer: Value,
-    /// Peak memory of one run, beyond what was there before.
+    /// Peak memory of one run above the baseline.
     pub extra_bytes: u64,
-    /// Bytes on disk of what was written, where sizes are compared.
+    /// Bytes on disk of the written output, where sizes are compared.
     pub stored_bytes: Option<u64>,
 }
 
 impl Outcome {
-    /// The outcome of timed runs.
+    /// The result of timed runs.
     pub fn new<T>(timed: &Timed<T>, bytes: u64, answer: Value) -> Self {
         let seconds = timed.seconds.clone();
         Self { seconds, per: 1, bytes, answer, extra_bytes: timed.extra, stored_bytes: None }
     }
 
-    /// Each run did this many operations.
+    /// Sets the number of operations per run.
     #[must_use]
     pub fn per(mut self, operations: usize) -> Self {
         self.per = operations;
         self
     }
 
-    /// Bytes on disk.
+    /// Sets the bytes on disk.
     #[must_use]
     pub fn stored(mut self, bytes: u64) -> Self {
         self.stored_bytes = Some(bytes);
@@ -197,7 +197,7 @@ impl Outcome {
     }
 }
 
-/// Prints the line of a case, done or failed, and says whether it was done.
+/// Prints the result line of a case; returns whether the case succeeded.
 pub fn report(who: &str, label: &str, outcome: Result<Outcome>) -> bool {
     let (line, done) = match outcome {
         Ok(outcome) => {
@@ -222,7 +222,7 @@ pub fn report(who: &str, label: &str, outcome: Result<Outcome>) -> bool {
     done
 }
 
-/// Tells cells apart by value and place: Σ bits(i) · (2i + 1) over the cells pushed so far, modulo 2⁶⁴.
+/// A digest of values and positions: Σ bits(i) · (2i + 1) over the cells pushed so far, modulo 2⁶⁴.
 #[derive(Debug, Default)]
 pub struct Digest {
     sum: u64,
@@ -234,20 +234,20 @@ impl Digest {
     #[must_use]
     pub fn push(mut self, cells: &[f32]) -> Self {
         for cell in cells {
-            let place = self.next.wrapping_mul(2).wrapping_add(1);
-            self.sum = self.sum.wrapping_add(u64::from(cell.to_bits()).wrapping_mul(place));
+            let weight = self.next.wrapping_mul(2).wrapping_add(1);
+            self.sum = self.sum.wrapping_add(u64::from(cell.to_bits()).wrapping_mul(weight));
             self.next += 1;
         }
         self
     }
 
-    /// As an answer.
+    /// The digest as an answer.
     pub fn answer(&self) -> Value {
         format!("{:016x}", self.sum).into()
     }
 }
 
-/// The digest of several pieces in turn.
+/// The digest of several pieces in order.
 pub fn digest<'a>(pieces: impl IntoIterator<Item = &'a [f32]>) -> Value {
     pieces.into_iter().fold(Digest::default(), Digest::push).answer()
 }
@@ -260,33 +260,33 @@ pub fn sample(cells: impl ExactSizeIterator<Item = f64> + Clone) -> Value {
     json!([at(0), at(n / 3), at(n - 1), cells.clone().sum::<f64>() / n as f64])
 }
 
-/// Boxes that a reader at a map would ask for, as (start, end) of each dimension: the same for every runner.
+/// Regions as a map viewer would request them, as (start, end) of each dimension: the same for every runner.
 pub fn windows(shape: &[u64], size: &[u64]) -> Vec<Vec<(u64, u64)>> {
     let mut state = 1_u64;
-    let mut place = |room: u64| {
+    let mut random_below = |room: u64| {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (state >> 33) % room
     };
-    let mut one = || {
+    let mut random_window = || {
         let ends = shape.iter().zip(size).map(|(&extent, &size)| {
             let size = size.min(extent);
-            let start = place(extent - size + 1);
+            let start = random_below(extent - size + 1);
             (start, start + size)
         });
         ends.collect()
     };
-    (0..WINDOWS).map(|_| one()).collect()
+    (0..WINDOWS).map(|_| random_window()).collect()
 }
 
-/// How many boxes a run asks for.
+/// Number of regions per run.
 pub const WINDOWS: usize = 50;
 
-/// A window of 8×32×32 cells, or the box of a whole time series.
-pub fn box_of(case: &str, shape: &[u64]) -> [u64; 3] {
+/// The region shape: a window of 8×32×32 cells, or a complete time series.
+pub fn region_shape(case: &str, shape: &[u64]) -> [u64; 3] {
     if case == "series" { [shape[0], 1, 1] } else { [8, 32, 32] }
 }
 
-/// Memory of this process: what it holds now, after forgetting the peak so far.
+/// Resets the peak and returns the current memory use of this process.
 fn memory_now() -> Result<u64> {
     std::fs::write("/proc/self/clear_refs", "5")?;
     status("VmRSS:")
@@ -299,6 +299,6 @@ fn memory_peak() -> Result<u64> {
 
 fn status(field: &str) -> Result<u64> {
     let text = std::fs::read_to_string("/proc/self/status")?;
-    let line = text.lines().find_map(|line| line.strip_prefix(field)).ok_or("no such field")?;
+    let line = text.lines().find_map(|line| line.strip_prefix(field)).ok_or("missing field")?;
     Ok(line.trim().trim_end_matches(" kB").parse::<u64>()? << 10)
 }

@@ -1,6 +1,6 @@
-//! Runs one case on one file and prints one JSON line: `tesseral-bench CASE FILE [options]`.
+//! Runs one case on one file and prints a JSON line: `tesseral-bench CASE FILE [options]`.
 //!
-//! `bench/compare` calls it, and runners of other libraries with the same arguments, and puts the lines side by side.
+//! `bench/compare` runs it and the runners of other libraries with the same arguments, and compares the lines.
 
 mod common;
 mod make;
@@ -19,7 +19,7 @@ use tesseral::{
     Array, ArraySchema, ArraySpec, CodecSpec, Create, DType, Dense, Selection, Slice, Summary, Wanted,
 };
 
-use common::{Args, Outcome, Result, box_of, digest, report, sample, time, windows};
+use common::{Args, Outcome, Result, digest, region_shape, report, sample, time, windows};
 
 fn main() -> ExitCode {
     let args = match Args::parse(1) {
@@ -63,8 +63,8 @@ fn run(args: &Args) -> Result<Outcome> {
         "convert" | "rechunk" | "sum_where" => transfers::run(args),
         "open_array" | "cell" | "rows" | "total" => versions::run(args),
         case if case.starts_with("tdb_") => tiledb_write::run(args),
-        case if case.starts_with("tgm_") => messages::run(&tensogram::Ours, args),
-        case => Err(format!("no case {case}").into()),
+        case if case.starts_with("tgm_") => messages::run(&tensogram::TesseralMessages, args),
+        case => Err(format!("unknown case {case}").into()),
     }
 }
 
@@ -77,12 +77,12 @@ fn bytes(array: &Array) -> Result<u64> {
     Ok(array.all()?.cells().ok_or("too many cells")? * 4)
 }
 
-/// The digest of cells of any dtype, by words of four bytes.
+/// The digest of cells of any dtype, as words of four bytes.
 fn words(cells: &Dense) -> Result<Value> {
     Ok(digest([plain::cells(cells.bytes())?]))
 }
 
-/// Every cell into fresh memory; digests were checked by the first run.
+/// Reads every cell into new memory; checksums were verified by the first run.
 fn read(args: &Args) -> Result<Outcome> {
     let array = array(args)?;
     let all = array.all()?;
@@ -90,7 +90,7 @@ fn read(args: &Args) -> Result<Outcome> {
     Ok(Outcome::new(&timed, timed.result.bytes().len() as u64, words(&timed.result)?))
 }
 
-/// Opening and reading every cell for the first time, digests included.
+/// Opens the array and reads every cell for the first time, verifying checksums.
 fn read_fresh(args: &Args) -> Result<Outcome> {
     let timed = time(args, || {
         let array = array(args)?;
@@ -99,7 +99,7 @@ fn read_fresh(args: &Args) -> Result<Outcome> {
     Ok(Outcome::new(&timed, timed.result.bytes().len() as u64, words(&timed.result)?))
 }
 
-/// Every cell of a file whose layout allows a view.
+/// Reads every cell of a file whose layout allows a zero-copy view.
 fn read_view(args: &Args) -> Result<Outcome> {
     let array = array(args)?;
     let all = array.all()?;
@@ -111,11 +111,11 @@ fn read_view(args: &Args) -> Result<Outcome> {
     Ok(Outcome::new(&timed, bytes(&array)?, answer))
 }
 
-/// Many small boxes, each a request of its own.
+/// Many small regions, each a separate request.
 fn boxes(args: &Args) -> Result<Outcome> {
     let array = array(args)?;
     let shape = array.schema().shape().ok_or("no shape")?;
-    let size = box_of(&args.case, &shape);
+    let size = region_shape(&args.case, &shape);
     let boxes: Vec<Selection> = windows(&shape, &size)
         .iter()
         .map(|window| Selection::new(window.iter().map(|&(start, end)| Slice::new(start, end)), &shape))
@@ -144,7 +144,7 @@ fn mean_axis0(args: &Args) -> Result<Outcome> {
     Ok(Outcome::new(&timed, bytes(&array)?, sample(means)))
 }
 
-/// Opening and summing, so that nothing is left out that might grow faster than the chunks.
+/// Opens the array and computes the sum, so that superlinear costs of either show.
 fn open_sum(args: &Args) -> Result<Outcome> {
     let timed = time(args, || {
         let array = array(args)?;
@@ -153,7 +153,7 @@ fn open_sum(args: &Args) -> Result<Outcome> {
     Ok(Outcome::new(&timed, bytes(&array(args)?)?, json!([timed.result])))
 }
 
-/// Opening, and for every array its shape, how many chunks it has and how many bytes they take.
+/// Opens the file and returns shape, number of chunks and stored bytes of every array.
 fn open(args: &Args) -> Result<Outcome> {
     let timed = time(args, || {
         let container = tesseral::open(&args.file)?;
@@ -170,7 +170,7 @@ fn open(args: &Args) -> Result<Outcome> {
     Ok(Outcome::new(&timed, std::fs::metadata(&args.file)?.len(), answer))
 }
 
-/// A plain file, in memory, written as an array: gather, encode, digest, commit.
+/// Writes a plain file, held in memory, as an array: gather, encode, checksum, commit.
 fn write(args: &Args) -> Result<Outcome> {
     let dtype = match args.dtype.as_str() {
         "f64" => DType::Float64,
@@ -183,15 +183,15 @@ fn write(args: &Args) -> Result<Outcome> {
     }
     let create = Create::new().overwrite();
     let create = if args.statistics { create.statistics() } else { create };
-    // Peers' files have endings of their own.
-    let told = args.out.extension().is_some_and(|ending| ending == "tgm" || ending == "tdb");
-    write_as(args, &create, if told { "" } else { "tet" }, &spec)
+    // Files of other formats are identified by their extension.
+    let other_format = args.out.extension().is_some_and(|extension| extension == "tgm" || extension == "tdb");
+    write_as(args, &create, if other_format { "" } else { "tet" }, &spec)
 }
 
-/// Times the write of a plain file as that array, and looks whether its cells come back.
+/// Times the write of a plain file as this array, and verifies the cells.
 fn write_as(args: &Args, create: &Create, format: &str, spec: &ArraySpec) -> Result<Outcome> {
     let source = plain::map(&args.file)?;
-    // Every page of the source is in before memory is looked at.
+    // Fault in every page of the source before memory is measured.
     let expected = digest([plain::cells(&source)?]);
     let timed = time(args, || {
         let mut session = create.begin(&args.out, format)?;
@@ -202,7 +202,7 @@ fn write_as(args: &Args, create: &Create, format: &str, spec: &ArraySpec) -> Res
     let array = tesseral::open(&args.out)?.array_at(0)?;
     let answer = words(&array.read(&array.all()?)?)?;
     if answer != expected {
-        return Err("other cells came back".into());
+        return Err("written cells differ".into());
     }
     Ok(Outcome::new(&timed, source.len() as u64, answer))
 }

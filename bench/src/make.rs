@@ -1,4 +1,4 @@
-//! The plain files that every runner starts from.
+//! The plain input files of all runners.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -7,12 +7,12 @@ use serde_json::json;
 
 use crate::common::{Args, Outcome, Result, time};
 
-/// Writes `f32` cells that look like a weather field: smooth in every dimension, with noise of six bits on top, so that
-/// they compress about as real ones do. No two neighbours are alike and no cell is NaN.
+/// Writes `f32` cells that resemble a weather field: smooth in every dimension, with six bits of noise, so that they compress
+/// about as well as real data. No two neighbors are equal and no cell is NaN.
 pub fn plain(args: &Args) -> Result<Outcome> {
     let waves: Vec<Vec<i32>> =
         args.shape.iter().zip([37.0, 211.0, 307.0]).map(|(&n, period)| wave(n, period)).collect();
-    let (last, outer) = waves.split_last().ok_or("--shape is missing")?;
+    let (last, outer) = waves.split_last().ok_or("missing --shape")?;
     let timed = time(args, || {
         let mut out = BufWriter::with_capacity(1 << 20, File::create(&args.file)?);
         let mut state = 42_u64;
@@ -57,7 +57,7 @@ pub fn widen(args: &Args) -> Result<Outcome> {
     Ok(Outcome::new(&timed, cells.len() as u64, json!(null)))
 }
 
-/// Writes the cells of a plain file as classes, `i32`: patches of a few numbers, as land cover has them.
+/// Writes the cells of a plain file as `i32` classes: patches of a few values, similar to land cover.
 pub fn classes(args: &Args) -> Result<Outcome> {
     let cells: Vec<u8> = std::fs::read(&args.file)?
         .as_chunks::<4>()

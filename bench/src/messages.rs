@@ -1,4 +1,4 @@
-//! The cases about Tensogram messages, for any library that has them. Included by path like `common.rs`.
+//! The Tensogram message cases, for any library that implements them. Included by path like `common.rs`.
 
 use std::path::Path;
 
@@ -6,43 +6,43 @@ use serde_json::{Value, json};
 
 use crate::common::{Args, Outcome, Result, time};
 
-/// What a library of Tensogram messages can do.
+/// The operations of a Tensogram library.
 pub trait Messages {
-    /// A message of one object of `f64` cells.
+    /// Encodes a message with one object of `f64` cells.
     fn encode(&self, pipeline: &Pipeline, shape: &[u64], cells: &[u8]) -> Result<Vec<u8>>;
-    /// Calls `see` with the cells of a message's only object.
+    /// Calls `see` with the cells of the only object of a message.
     fn decode(&self, message: &[u8], how: Decoding, see: &mut dyn FnMut(&[u8])) -> Result<()>;
-    /// Cells `first..first + count` of a message's only object.
+    /// Decodes cells `first..first + count` of the only object of a message.
     fn range(&self, message: &[u8], first: u64, count: u64) -> Result<Vec<u8>>;
-    /// Opens a file and reads the metadata of its first message; gives its number of objects.
-    fn metadata_of(&self, path: &Path) -> Result<usize>;
+    /// Opens a file and reads the metadata of its first message; returns the number of objects.
+    fn read_metadata(&self, path: &Path) -> Result<usize>;
     /// Opens a file and reads cells of its first object.
-    fn range_of(&self, path: &Path, first: u64, count: u64) -> Result<Vec<u8>>;
+    fn read_range(&self, path: &Path, first: u64, count: u64) -> Result<Vec<u8>>;
     /// Opens a file and counts its messages.
     fn count(&self, path: &Path) -> Result<usize>;
     /// Appends `times` messages of these cells to a new file.
     fn append(&self, path: &Path, cells: &[u8], times: usize) -> Result<()>;
-    /// Opens a file and decodes the messages with these numbers; gives the bytes of their cells.
-    fn some_of(&self, path: &Path, numbers: &[usize]) -> Result<u64>;
-    /// Checks the hash of every frame of a message.
+    /// Opens a file and decodes the messages with these indices; returns the bytes of their cells.
+    fn decode_messages(&self, path: &Path, numbers: &[usize]) -> Result<u64>;
+    /// Verifies the hash of every frame of a message.
     fn verify(&self, message: &[u8]) -> Result<()>;
 }
 
-/// How a message is decoded.
+/// Decoding options.
 #[derive(Clone, Copy, Debug)]
 pub struct Decoding {
-    /// Hashes are compared.
+    /// Whether to verify hashes.
     pub checked: bool,
-    /// Threads; as the library has it when not given.
+    /// Threads; the library's default when `None`.
     pub threads: Option<usize>,
 }
 
-/// How cells are encoded: `none`, `sp16`, `sp16+szip`, `shuffle`, `zstd`, `lz4`.
+/// The encoding of cells: `none`, `sp16`, `sp16+szip`, `shuffle`, `zstd`, `lz4`.
 #[derive(Clone, Debug, Default)]
 pub struct Pipeline {
     /// Bits of simple packing.
     pub bits: Option<u64>,
-    /// Bytes are shuffled.
+    /// Whether bytes are shuffled.
     pub shuffle: bool,
     /// `none` or a codec.
     pub compression: String,
@@ -61,7 +61,7 @@ impl Pipeline {
         Ok(pipeline)
     }
 
-    /// The parameters of a descriptor that go with it.
+    /// The descriptor parameters.
     pub fn params(&self) -> Vec<(&'static str, u64)> {
         let mut params = Vec::new();
         if let Some(bits) = self.bits {
@@ -79,22 +79,22 @@ impl Pipeline {
     }
 }
 
-/// Cells that tell whether a result is right: some, and their mean. Lossy ones agree to the tolerance of the report.
+/// A sample of cells and their mean, to verify a result. Lossy encodings agree within the tolerance of the report.
 #[allow(clippy::cast_precision_loss)]
-fn look(cells: &[u8]) -> Value {
+fn sample_cells(cells: &[u8]) -> Value {
     let at = |i: usize| f64::from_le_bytes(std::array::from_fn(|k| cells[i * 8 + k]));
     let n = cells.len() / 8;
     json!([at(0), at(n / 3), at(n - 1), (0..n).map(at).sum::<f64>() / n as f64])
 }
 
-/// Numbers of messages, spread over a file.
+/// Message indices spread over a file.
 fn spread(count: usize) -> Vec<usize> {
     (0..WANTED).map(|i| (i * 7919 + 13) % count.max(1)).collect()
 }
 
-/// Messages that one run of the case `some` decodes.
+/// Messages decoded per run of the case `some`.
 const WANTED: usize = 50;
-/// Messages that one run of the case `append` appends.
+/// Messages appended per run of the case `append`.
 const APPENDED: usize = 1000;
 
 /// Runs a case whose name begins with `tgm_`.
@@ -106,7 +106,7 @@ pub fn run(library: &impl Messages, args: &Args) -> Result<Outcome> {
     let message = || library.encode(&pipeline, &args.shape, &std::fs::read(&args.file)?);
     match args.case.as_str() {
         "tgm_write" => {
-            // Many messages, where asked for, of the same cells.
+            // Many messages of the same cells, where requested.
             let message = message()?;
             std::fs::write(&args.out, message.repeat(args.count))?;
             let timed = time(args, || Ok(()))?;
@@ -116,7 +116,7 @@ pub fn run(library: &impl Messages, args: &Args) -> Result<Outcome> {
             let cells = file()?;
             let timed = time(args, || library.encode(&pipeline, &args.shape, &cells))?;
             let mut answer = json!(null);
-            library.decode(&timed.result, how, &mut |cells| answer = look(cells))?;
+            library.decode(&timed.result, how, &mut |cells| answer = sample_cells(cells))?;
             Ok(Outcome::new(&timed, cells.len() as u64, answer))
         }
         "tgm_decode" | "tgm_view" => {
@@ -124,7 +124,7 @@ pub fn run(library: &impl Messages, args: &Args) -> Result<Outcome> {
             let mut bytes = 0;
             let timed = time(args, || library.decode(&message, how, &mut |cells| bytes = cells.len()))?;
             let mut answer = json!(null);
-            library.decode(&message, how, &mut |cells| answer = look(cells))?;
+            library.decode(&message, how, &mut |cells| answer = sample_cells(cells))?;
             Ok(Outcome::new(&timed, bytes as u64, answer))
         }
         "tgm_verify" => {
@@ -135,14 +135,14 @@ pub fn run(library: &impl Messages, args: &Args) -> Result<Outcome> {
         "tgm_range" => {
             let message = message()?;
             let timed = time(args, || library.range(&message, 400_001, 1000))?;
-            Ok(Outcome::new(&timed, 8000, look(&timed.result)))
+            Ok(Outcome::new(&timed, 8000, sample_cells(&timed.result)))
         }
         "tgm_range_of" => {
-            let timed = time(args, || library.range_of(&args.file, 4_000_001, 10))?;
-            Ok(Outcome::new(&timed, 80, look(&timed.result)))
+            let timed = time(args, || library.read_range(&args.file, 4_000_001, 10))?;
+            Ok(Outcome::new(&timed, 80, sample_cells(&timed.result)))
         }
         "tgm_metadata_of" => {
-            let timed = time(args, || library.metadata_of(&args.file))?;
+            let timed = time(args, || library.read_metadata(&args.file))?;
             Ok(Outcome::new(&timed, 0, json!([timed.result])))
         }
         "tgm_count" => {
@@ -159,14 +159,14 @@ pub fn run(library: &impl Messages, args: &Args) -> Result<Outcome> {
         }
         "tgm_all" => {
             let all: Vec<usize> = (0..library.count(&args.file)?).collect();
-            let timed = time(args, || library.some_of(&args.file, &all))?;
+            let timed = time(args, || library.decode_messages(&args.file, &all))?;
             Ok(Outcome::new(&timed, timed.result, json!([timed.result])))
         }
         "tgm_some" => {
-            let wanted = spread(library.count(&args.file)?);
-            let timed = time(args, || library.some_of(&args.file, &wanted))?;
+            let indices = spread(library.count(&args.file)?);
+            let timed = time(args, || library.decode_messages(&args.file, &indices))?;
             Ok(Outcome::new(&timed, 0, json!([timed.result])))
         }
-        case => Err(format!("no case {case}").into()),
+        case => Err(format!("unknown case {case}").into()),
     }
 }

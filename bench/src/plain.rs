@@ -1,4 +1,4 @@
-//! What the machine can do without a format: the measure that goals refer to.
+//! The limits of the machine without any format: the baseline of the performance goals.
 
 use std::num::NonZero;
 use std::path::Path;
@@ -11,17 +11,17 @@ use tesseral::store::{Access, Bytes, LocalStore, Store};
 
 use crate::common::{Args, Outcome, Result, digest, time};
 
-/// Level of the formats' writers.
+/// The level used by the formats' writers.
 const LEVEL: i32 = 3;
-/// How TileDB cuts tiles.
+/// The chunk size of TileDB tiles.
 const PIECE: usize = 1 << 16;
 
-/// A file as the engine maps it.
+/// Maps a file as the engine does.
 pub fn map(path: &Path) -> Result<Bytes> {
     Ok(LocalStore::new(path, Access::Map).resident("")?.ok_or("the file cannot be mapped")?)
 }
 
-/// The cells of a map.
+/// The cells of a mapping.
 pub fn cells(bytes: &[u8]) -> Result<&[f32]> {
     bytemuck::try_cast_slice(bytes).map_err(|e| e.to_string().into())
 }
@@ -30,7 +30,7 @@ fn threads() -> usize {
     thread::available_parallelism().map_or(1, NonZero::get)
 }
 
-/// Copies a file's bytes into fresh memory of huge pages, a share on each core.
+/// Copies a file into new memory of huge pages, a share per core.
 pub fn copy(args: &Args) -> Result<Outcome> {
     const HUGE: usize = 2 << 20;
     let source = map(&args.file)?;
@@ -52,7 +52,7 @@ pub fn copy(args: &Args) -> Result<Outcome> {
     Ok(Outcome::new(&timed, source.len() as u64, answer))
 }
 
-/// The mean of mapped `f32` cells, summed in `f64`, a share on each core.
+/// The mean of mapped `f32` cells, summed in `f64`, a share per core.
 #[allow(clippy::cast_precision_loss)]
 pub fn mean(args: &Args) -> Result<Outcome> {
     let source = map(&args.file)?;
@@ -63,14 +63,14 @@ pub fn mean(args: &Args) -> Result<Outcome> {
             let parts: Vec<_> = all.chunks(share).map(|part| scope.spawn(|| sum(part))).collect();
             let sums: thread::Result<Vec<f64>> =
                 parts.into_iter().map(thread::ScopedJoinHandle::join).collect();
-            Ok(sums.map_err(|_| "a thread died")?.iter().sum::<f64>() / all.len() as f64)
+            Ok(sums.map_err(|_| "a thread panicked")?.iter().sum::<f64>() / all.len() as f64)
         })
     })?;
     let answer = json!([timed.result]);
     Ok(Outcome::new(&timed, source.len() as u64, answer))
 }
 
-/// Sixteen sums side by side, which a compiler turns into vector additions.
+/// Sixteen independent sums, which the compiler vectorizes.
 fn sum(cells: &[f32]) -> f64 {
     let mut lanes = [0.0_f64; 16];
     let (blocks, rest) = cells.as_chunks::<16>();
@@ -89,7 +89,7 @@ pub fn hash(args: &Args) -> Result<Outcome> {
     Ok(Outcome::new(&timed, bytes.len() as u64, json!(null)))
 }
 
-/// libzstd alone: every frame of a `.tet` file decompressed on all cores, each core over its own warm buffer.
+/// libzstd alone: decompresses every frame of a `.tet` file on all cores, each core into its own warm buffer.
 pub fn decompress(args: &Args) -> Result<Outcome> {
     let (file, chunks) = (map(&args.file)?, chunks(&args.file)?);
     let timed = time(args, || {
@@ -108,16 +108,16 @@ pub fn decompress(args: &Args) -> Result<Outcome> {
     })?;
     let raw: u64 = chunks.iter().map(|c| c.raw_len).sum();
     if timed.result != raw {
-        return Err(format!("{} bytes came out of frames of {raw}", timed.result).into());
+        return Err(format!("decompressed {} bytes, expected {raw}", timed.result).into());
     }
     Ok(Outcome::new(&timed, raw, json!(null)))
 }
 
-/// libzstd alone: every raw chunk of a `.tet` file as frames of 64 KiB, as TileDB cuts its tiles, decompressed on all cores.
+/// libzstd alone: every raw chunk of a `.tet` file as frames of 64 KiB, as in TileDB tiles, decompressed on all cores.
 pub fn decompress_pieces(args: &Args) -> Result<Outcome> {
     let (file, chunks) = (map(&args.file)?, chunks(&args.file)?);
     let mut context = zstd_safe::CCtx::create();
-    // Where each frame is, and the bytes it holds.
+    // The byte range of each frame and its decompressed size.
     let (mut frames, mut packed) = (Vec::new(), Vec::new());
     for chunk in &chunks {
         for from in payload(&file, chunk)?.chunks(PIECE) {
@@ -135,31 +135,31 @@ pub fn decompress_pieces(args: &Args) -> Result<Outcome> {
             let decompress = |frames: &[(std::ops::Range<usize>, usize)]| -> usize {
                 let mut context = zstd_safe::DCtx::create();
                 let mut out = vec![0; PIECE];
-                let mut one = |frame: &(std::ops::Range<usize>, usize)| {
+                let mut decompress_frame = |frame: &(std::ops::Range<usize>, usize)| {
                     context.decompress(&mut out[..frame.1], &packed[frame.0.clone()]).unwrap_or(0)
                 };
-                frames.iter().map(&mut one).sum()
+                frames.iter().map(&mut decompress_frame).sum()
             };
             let parts: Vec<_> =
                 frames.chunks(part).map(|part| scope.spawn(move || decompress(part))).collect();
             let done: thread::Result<Vec<usize>> =
                 parts.into_iter().map(thread::ScopedJoinHandle::join).collect();
-            Ok(done.map_err(|_| "a thread died")?.iter().sum::<usize>() as u64)
+            Ok(done.map_err(|_| "a thread panicked")?.iter().sum::<usize>() as u64)
         })
     })?;
     let raw: u64 = chunks.iter().map(|c| c.raw_len).sum();
     if timed.result != raw {
-        return Err(format!("{} bytes came out of frames of {raw}", timed.result).into());
+        return Err(format!("decompressed {} bytes, expected {raw}", timed.result).into());
     }
     Ok(Outcome::new(&timed, raw, json!(null)))
 }
 
-/// libzstd alone: every raw chunk of a `.tet` file compressed on all cores at the level of the format, kept nowhere.
+/// libzstd alone: compresses every raw chunk of a `.tet` file on all cores at the level of the format; the output is dropped.
 pub fn compress(args: &Args) -> Result<Outcome> {
     compress_cut(args, usize::MAX)
 }
 
-/// The same, every chunk in pieces of 64 KiB, as TileDB cuts its tiles.
+/// As [`compress`], every chunk in pieces of 64 KiB, as in TileDB tiles.
 pub fn compress_pieces(args: &Args) -> Result<Outcome> {
     compress_cut(args, PIECE)
 }
@@ -199,22 +199,22 @@ fn size(len: u64) -> Result<usize> {
 
 fn payload<'a>(file: &'a [u8], chunk: &ChunkInfo) -> Result<&'a [u8]> {
     let start = size(chunk.offset)?;
-    Ok(file.get(start..start + size(chunk.stored_len)?).ok_or("a chunk leaves its file")?)
+    Ok(file.get(start..start + size(chunk.stored_len)?).ok_or("chunk outside its file")?)
 }
 
-/// Runs `work` on as many shares of the chunks as there are cores and adds up.
+/// Runs `work` on one share of the chunks per core and adds up the results.
 fn share<F>(chunks: &[ChunkInfo], work: F) -> Result<u64>
 where
     F: Fn(&[ChunkInfo]) -> Result<u64> + Sync,
 {
     let part = chunks.len().div_ceil(threads()).max(1);
-    // Errors of several kinds cross the threads as text.
+    // Errors cross threads as text.
     let run = |chunks: &[ChunkInfo]| work(chunks).map_err(|e| e.to_string());
     thread::scope(|scope| {
         let parts: Vec<_> = chunks.chunks(part).map(|part| scope.spawn(|| run(part))).collect();
         let mut total = 0;
         for part in parts {
-            total += part.join().map_err(|_| "a thread died")??;
+            total += part.join().map_err(|_| "a thread panicked")??;
         }
         Ok(total)
     })

@@ -5,10 +5,10 @@ use tesseral::{ArraySchema, ArraySpec, Create, DType};
 
 use crate::common::{Args, Outcome, Result, digest, time};
 
-/// Sides of an array.
+/// Side length of an array.
 const SIDE: usize = 16;
 
-/// Writes `--count` arrays of one chunk each, `a0`, `a1` and so on; every cell holds its array's number.
+/// Writes `--count` arrays of one chunk each, named `a0`, `a1` and so on; every cell holds the number of its array.
 pub fn make(args: &Args) -> Result<Outcome> {
     let extents = [SIDE as u64; 2];
     let timed = time(args, || {

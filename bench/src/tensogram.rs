@@ -1,4 +1,4 @@
-//! Tensogram messages through this project's crate.
+//! Tensogram messages through `tesseral-tensogram`.
 
 use std::path::Path;
 
@@ -10,8 +10,8 @@ use tesseral::tensogram::{
 use crate::common::Result;
 use crate::messages::{Decoding, Messages, Pipeline};
 
-/// The crate.
-pub struct Ours;
+/// The `tesseral-tensogram` runner.
+pub struct TesseralMessages;
 
 fn descriptor(pipeline: &Pipeline, shape: &[u64]) -> DataObjectDescriptor {
     let mut descriptor = DataObjectDescriptor::raw(DType::Float64, shape);
@@ -32,7 +32,7 @@ fn unchecked() -> DecodeOptions {
     DecodeOptions { verify_hash: false, ..DecodeOptions::default() }
 }
 
-impl Messages for Ours {
+impl Messages for TesseralMessages {
     fn encode(&self, pipeline: &Pipeline, shape: &[u64], cells: &[u8]) -> Result<Vec<u8>> {
         let object = descriptor(pipeline, shape);
         Ok(tensogram::encode(&GlobalMetadata::default(), &[(&object, cells)], &EncodeOptions::default())?)
@@ -47,16 +47,16 @@ impl Messages for Ours {
     }
 
     fn range(&self, message: &[u8], first: u64, count: u64) -> Result<Vec<u8>> {
-        // The reference checks no hashes of ranges; neither side does here.
+        // The reference does not verify hashes of ranges; neither side does here.
         let (_, ranges) = tensogram::decode_range(message, 0, &[(first, count)], &unchecked())?;
         Ok(ranges[0].to_vec())
     }
 
-    fn metadata_of(&self, path: &Path) -> Result<usize> {
+    fn read_metadata(&self, path: &Path) -> Result<usize> {
         Ok(TensogramFile::open(path).decode_metadata(0, &DecodeOptions::default())?.base.len())
     }
 
-    fn range_of(&self, path: &Path, first: u64, count: u64) -> Result<Vec<u8>> {
+    fn read_range(&self, path: &Path, first: u64, count: u64) -> Result<Vec<u8>> {
         let (_, ranges) = TensogramFile::open(path).decode_range(0, 0, &[(first, count)], &unchecked())?;
         Ok(ranges[0].to_vec())
     }
@@ -74,7 +74,7 @@ impl Messages for Ours {
         Ok(())
     }
 
-    fn some_of(&self, path: &Path, numbers: &[usize]) -> Result<u64> {
+    fn decode_messages(&self, path: &Path, numbers: &[usize]) -> Result<u64> {
         let file = TensogramFile::open(path);
         let mut bytes = 0;
         for &number in numbers {
@@ -85,7 +85,7 @@ impl Messages for Ours {
     }
 
     fn verify(&self, message: &[u8]) -> Result<()> {
-        // Plain cells are not copied, so what remains of decoding is the check.
+        // Unencoded cells are not copied, so hash verification is all that remains of decoding.
         self.decode(message, Decoding { checked: true, threads: None }, &mut |_| {})
     }
 }

@@ -1,4 +1,4 @@
-//! The cases about writing TileDB arrays: tiles, cells, many small writes, and making one fragment of many.
+//! The cases that write TileDB arrays: tiles, cells, many small writes, and consolidation.
 
 use std::fs;
 use std::path::Path;
@@ -12,11 +12,11 @@ use tesseral::{
 use crate::common::{Args, Outcome, Result, digest, time, time_after};
 use crate::plain;
 
-/// Sides of the domain and of the tiles that sparse cells lie in, and cells of a stored tile.
+/// Side lengths of the domain and of the space tiles of sparse cells, and cells per data tile.
 const SIDE: i64 = 100_000;
 const TILE: i64 = 1000;
 const CAPACITY: i64 = 10_000;
-/// Cells of a small write.
+/// Cells per small write.
 const ROW: usize = 100;
 
 /// Runs a case.
@@ -26,7 +26,7 @@ pub fn run(args: &Args) -> Result<Outcome> {
         "tdb_rows" => rows(args),
         "tdb_append" => appends(args),
         "tdb_consolidate" => consolidate(args),
-        case => Err(format!("no case {case}").into()),
+        case => Err(format!("unknown case {case}").into()),
     }
 }
 
@@ -49,7 +49,7 @@ fn positions(name: &str, extent: u64) -> Dimension {
     Dimension { dtype: DType::Int32, ..Dimension::new(name, extent) }
 }
 
-/// A plain file, in memory, written as a dense array.
+/// Writes a plain file, held in memory, as a dense array.
 fn tiles(args: &Args) -> Result<Outcome> {
     let mut schema = ArraySchema::dense("cube", DType::Float32, &args.shape, &args.chunk);
     schema.dims = (0..).zip(&args.shape).map(|(d, n)| positions(&format!("d{d}"), *n)).collect();
@@ -61,7 +61,7 @@ fn tiles(args: &Args) -> Result<Outcome> {
     Ok(written.stored(stored(&args.out)?))
 }
 
-/// The array of sparse cells: two coordinates and a field.
+/// The sparse array: two coordinates and a field.
 fn sparse() -> ArraySpec {
     let axis = |name: &str| Dimension {
         dtype: DType::Int64,
@@ -76,7 +76,7 @@ fn sparse() -> ArraySpec {
     ArraySpec { schema, codecs: vec![zstd()] }
 }
 
-/// What is in an array: the sum of all cells, of a sparse one their number and the sum of each column.
+/// The content of an array: the sum of all cells; for a sparse array the row count and the sum of each column.
 fn sums(path: &Path) -> Result<Json> {
     let array = tesseral::open(path)?.array_at(0)?;
     if !array.schema().sparse {
@@ -90,14 +90,14 @@ fn sums(path: &Path) -> Result<Json> {
     };
     // Coordinates are far below 2⁵³.
     #[allow(clippy::cast_precision_loss)]
-    let place = |word| i64::from_le_bytes(word) as f64;
-    Ok(json!([found.rows, sum(place, 0), sum(place, 1), sum(f64::from_le_bytes, 2)]))
+    let as_float = |word| i64::from_le_bytes(word) as f64;
+    Ok(json!([found.rows, sum(as_float, 0), sum(as_float, 1), sum(f64::from_le_bytes, 2)]))
 }
 
-/// Cells at random places, column behind column in a plain file, written as a sparse array.
+/// Writes cells at random coordinates, column after column in a plain file, as a sparse array.
 fn rows(args: &Args) -> Result<Outcome> {
     let source = plain::map(&args.file)?;
-    // Every page of the source is in before memory is looked at.
+    // Fault in every page of the source before memory is measured.
     digest([plain::cells(&source)?]);
     let column = args.count * 8;
     let columns: Vec<ColumnData<'_>> =
@@ -115,7 +115,7 @@ fn rows(args: &Args) -> Result<Outcome> {
     Ok(Outcome::new(&timed, source.len() as u64, sums(&args.out)?).stored(stored(&args.out)?))
 }
 
-/// Many writes of one row each, every one opening the array anew.
+/// Many writes of one row each, each opening the array again.
 fn appends(args: &Args) -> Result<Outcome> {
     let count = args.count as u64;
     let mut schema = ArraySchema::dense("versions", DType::Float32, &[count, ROW as u64], &[1, ROW as u64]);
@@ -146,7 +146,7 @@ fn appends(args: &Args) -> Result<Outcome> {
     Ok(Outcome::new(&timed, 4 * ROW as u64, answer).per(args.count).stored(stored(&args.out)?))
 }
 
-/// One fragment of all that an array has; each run begins with a fresh copy.
+/// Consolidates all fragments of an array; each run begins with a fresh copy.
 fn consolidate(args: &Args) -> Result<Outcome> {
     let timed = time_after(
         args,
@@ -154,12 +154,12 @@ fn consolidate(args: &Args) -> Result<Outcome> {
         || Ok(tesseral::edit(&args.out, &OpenOptions::default())?.consolidate(&Consolidate::default())?),
     )?;
     if timed.result.made.len() != 1 {
-        return Err(format!("{} fragments were made", timed.result.made.len()).into());
+        return Err(format!("expected 1 fragment, found {}", timed.result.made.len()).into());
     }
     Ok(Outcome::new(&timed, 0, sums(&args.out)?).stored(stored(&args.out)?))
 }
 
-/// Copies a folder to a place where there is nothing.
+/// Copies a folder to a new location.
 fn copy(from: &Path, to: &Path) -> Result<()> {
     if to.exists() {
         fs::remove_dir_all(to)?;

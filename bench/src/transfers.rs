@@ -1,11 +1,11 @@
-//! Cases that move arrays: between formats, to other chunks, and sums of the cells that meet a condition.
+//! Cases that move arrays: between formats, to other chunk shapes, and sums of the cells that meet a condition.
 
 use serde_json::json;
 use tesseral::{ConvertOptions, Options, Wanted};
 
 use crate::common::{Args, Outcome, Result, digest, time};
 
-/// What a rechunk may use.
+/// Memory limit of a rechunk.
 const MEMORY: u64 = 64 << 20;
 
 pub fn run(args: &Args) -> Result<Outcome> {
@@ -16,7 +16,7 @@ pub fn run(args: &Args) -> Result<Outcome> {
     }
 }
 
-/// The digest of all cells of what was written.
+/// The digest of all written cells.
 fn written(args: &Args) -> Result<(u64, serde_json::Value)> {
     let array = tesseral::open(&args.out)?.array_at(0)?;
     let cells = array.read(&array.all()?)?;
@@ -24,7 +24,7 @@ fn written(args: &Args) -> Result<(u64, serde_json::Value)> {
     Ok((cells.bytes().len() as u64, answer))
 }
 
-/// Another format, told by the output's ending, with the chunks and codecs of the source.
+/// Converts to the format of the output's extension, keeping chunks and codecs of the source.
 fn convert(args: &Args) -> Result<Outcome> {
     let source = tesseral::open(&args.file)?;
     let options = ConvertOptions { overwrite: true, ..ConvertOptions::default() };
@@ -33,7 +33,7 @@ fn convert(args: &Args) -> Result<Outcome> {
     Ok(Outcome::new(&timed, bytes, answer))
 }
 
-/// Other chunks, within the memory there is.
+/// Rechunks within a memory limit.
 fn rechunk(args: &Args) -> Result<Outcome> {
     let source = tesseral::open(&args.file)?;
     let execution = Options { memory: Some(MEMORY), ..Options::default() };

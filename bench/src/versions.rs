@@ -1,4 +1,4 @@
-//! The cases about arrays in versions, dense and sparse: opening, single cells, rows, conditions, statistics.
+//! The cases on versioned arrays, dense and sparse: opening, single cells, rows, conditions, statistics.
 
 use serde_json::json;
 use tesseral::{Array, Selection, Slice, Wanted};
@@ -12,7 +12,7 @@ pub fn run(args: &Args) -> Result<Outcome> {
         "cell" => cell(args),
         "rows" => rows(args),
         "total" => total(args),
-        case => Err(format!("no case {case}").into()),
+        case => Err(format!("unknown case {case}").into()),
     }
 }
 
@@ -20,7 +20,7 @@ fn array(args: &Args) -> Result<Array> {
     Ok(tesseral::open(&args.file)?.array_at(0)?)
 }
 
-/// Opening, as far as the schema and where there are cells.
+/// Opens the array and its schema.
 fn open(args: &Args) -> Result<Outcome> {
     let timed = time(args, || {
         let container = tesseral::open(&args.file)?;
@@ -30,12 +30,13 @@ fn open(args: &Args) -> Result<Outcome> {
     Ok(Outcome::new(&timed, 0, json!([timed.result])))
 }
 
-/// One cell at a time, of an array that is open.
+/// Single cells of an open array.
 fn cell(args: &Args) -> Result<Outcome> {
     let array = array(args)?;
     let shape = array.schema().shape().ok_or("no shape")?;
-    let one = |place: &Vec<(u64, u64)>| Selection::new(place.iter().map(|&(a, b)| Slice::new(a, b)), &shape);
-    let cells = windows(&shape, &[1, 1, 1]).iter().map(one).collect::<tesseral::Result<Vec<_>>>()?;
+    let select =
+        |bounds: &Vec<(u64, u64)>| Selection::new(bounds.iter().map(|&(a, b)| Slice::new(a, b)), &shape);
+    let cells = windows(&shape, &[1, 1, 1]).iter().map(select).collect::<tesseral::Result<Vec<_>>>()?;
     let timed =
         time(args, || Ok(cells.iter().map(|c| array.read(c)).collect::<tesseral::Result<Vec<_>>>()?))?;
     let read = timed.result.iter().map(|c| c.as_slice().ok_or("not f32"));
@@ -62,7 +63,7 @@ fn rows(args: &Args) -> Result<Outcome> {
     Ok(Outcome::new(&timed, timed.result.held(), json!([timed.result.rows, sum])))
 }
 
-/// The sum over a box of positions.
+/// The sum over a region.
 fn total(args: &Args) -> Result<Outcome> {
     let array = array(args)?;
     let selection = array.select(args.query.split_whitespace())?;

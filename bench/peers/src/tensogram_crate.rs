@@ -37,7 +37,12 @@ fn descriptor(pipeline: &Pipeline, shape: &[u64]) -> DataObjectDescriptor {
 }
 
 fn metadata() -> GlobalMetadata {
-    GlobalMetadata { base: Vec::new(), reserved: BTreeMap::new(), extra: BTreeMap::new(), ..GlobalMetadata::default() }
+    GlobalMetadata {
+        base: Vec::new(),
+        reserved: BTreeMap::new(),
+        extra: BTreeMap::new(),
+        ..GlobalMetadata::default()
+    }
 }
 
 impl Messages for Reference {
@@ -55,15 +60,16 @@ impl Messages for Reference {
     }
 
     fn range(&self, message: &[u8], first: u64, count: u64) -> Result<Vec<u8>> {
-        let (_, mut ranges) = tensogram::decode_range(message, 0, &[(first, count)], &DecodeOptions::default())?;
+        let (_, mut ranges) =
+            tensogram::decode_range(message, 0, &[(first, count)], &DecodeOptions::default())?;
         Ok(ranges.remove(0))
     }
 
-    fn metadata_of(&self, path: &Path) -> Result<usize> {
+    fn read_metadata(&self, path: &Path) -> Result<usize> {
         Ok(TensogramFile::open(path)?.decode_metadata(0)?.base.len())
     }
 
-    fn range_of(&self, path: &Path, first: u64, count: u64) -> Result<Vec<u8>> {
+    fn read_range(&self, path: &Path, first: u64, count: u64) -> Result<Vec<u8>> {
         let file = TensogramFile::open(path)?;
         let (_, mut ranges) = file.decode_range(0, 0, &[(first, count)], &DecodeOptions::default())?;
         Ok(ranges.remove(0))
@@ -75,14 +81,17 @@ impl Messages for Reference {
 
     fn append(&self, path: &Path, cells: &[u8], times: usize) -> Result<()> {
         let mut file = TensogramFile::create(path)?;
-        let object = descriptor(&Pipeline { compression: "none".to_owned(), ..Pipeline::default() }, &[cells.len() as u64 / 8]);
+        let object = descriptor(
+            &Pipeline { compression: "none".to_owned(), ..Pipeline::default() },
+            &[cells.len() as u64 / 8],
+        );
         for _ in 0..times {
             file.append(&metadata(), &[(&object, cells)], &EncodeOptions::default())?;
         }
         Ok(())
     }
 
-    fn some_of(&self, path: &Path, numbers: &[usize]) -> Result<u64> {
+    fn decode_messages(&self, path: &Path, numbers: &[usize]) -> Result<u64> {
         let file = TensogramFile::open(path)?;
         let mut bytes = 0;
         for &number in numbers {

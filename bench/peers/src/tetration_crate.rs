@@ -7,7 +7,7 @@ use tetration::catalog::{
 use tetration::prelude::*;
 use tetration::query::{DenseBuffer, QueryDocument, materialize_query_selection};
 
-use crate::common::{Args, Outcome, Result, box_of, digest, sample, time, windows};
+use crate::common::{Args, Outcome, Result, digest, region_shape, sample, time, windows};
 
 pub fn run(args: &Args) -> Result<Outcome> {
     match args.case.as_str() {
@@ -48,7 +48,7 @@ fn read(args: &Args) -> Result<Outcome> {
 fn boxes(args: &Args) -> Result<Outcome> {
     let file = TetFile::open(&args.file)?;
     let shape = file.summary()?.datasets[0].shape.clone();
-    let boxes = windows(&shape, &box_of(&args.case, &shape));
+    let boxes = windows(&shape, &region_shape(&args.case, &shape));
     let boxes: Vec<_> = boxes.iter().map(|window| selection(window)).collect::<Result<_>>()?;
     let timed = time(args, || boxes.iter().map(|window| cells(&file, window)).collect::<Result<Vec<_>>>())?;
     let answer = digest(timed.result.iter().map(Vec::as_slice));

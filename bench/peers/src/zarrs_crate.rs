@@ -10,7 +10,7 @@ use zarrs::array::codec::ZstdCodec;
 use zarrs::array::{Array, ArrayBuilder, ArraySubset, data_type};
 use zarrs::filesystem::FilesystemStore;
 
-use crate::common::{Args, Outcome, Result, box_of, digest, sample, time, windows};
+use crate::common::{Args, Outcome, Result, digest, region_shape, sample, time, windows};
 
 type Zarr = Array<FilesystemStore>;
 
@@ -49,7 +49,7 @@ fn boxes(args: &Args) -> Result<Outcome> {
         let ranges: Vec<_> = window.into_iter().map(|(start, end)| start..end).collect();
         ArraySubset::new_with_ranges(&ranges)
     };
-    let boxes = windows(array.shape(), &box_of(&args.case, array.shape()));
+    let boxes = windows(array.shape(), &region_shape(&args.case, array.shape()));
     let boxes: Vec<_> = boxes.into_iter().map(subset).collect();
     let timed = time(args, || {
         let read = boxes.iter().map(|window| array.retrieve_array_subset::<Vec<f32>>(window));
