@@ -202,12 +202,12 @@ pub fn report(who: &str, label: &str, outcome: Result<Outcome>) -> bool {
     let (line, done) = match outcome {
         Ok(outcome) => {
             #[allow(clippy::cast_precision_loss)]
-            let each = |seconds: f64| seconds / outcome.per as f64;
+            let per_operation = |seconds: f64| seconds / outcome.per as f64;
             let line = json!({
                 "who": who,
                 "case": label,
-                "seconds_best": each(outcome.seconds[0]),
-                "seconds_median": each(outcome.seconds[outcome.seconds.len() / 2]),
+                "seconds_best": per_operation(outcome.seconds[0]),
+                "seconds_median": per_operation(outcome.seconds[outcome.seconds.len() / 2]),
                 "runs": outcome.seconds.len(),
                 "bytes": outcome.bytes,
                 "answer": outcome.answer,
@@ -263,9 +263,9 @@ pub fn sample(cells: impl ExactSizeIterator<Item = f64> + Clone) -> Value {
 /// Regions as a map viewer would request them, as (start, end) of each dimension: the same for every runner.
 pub fn windows(shape: &[u64], size: &[u64]) -> Vec<Vec<(u64, u64)>> {
     let mut state = 1_u64;
-    let mut random_below = |room: u64| {
+    let mut random_below = |bound: u64| {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (state >> 33) % room
+        (state >> 33) % bound
     };
     let mut random_window = || {
         let ends = shape.iter().zip(size).map(|(&extent, &size)| {

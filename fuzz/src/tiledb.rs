@@ -151,12 +151,12 @@ pub fn open(bytes: &[u8]) {
         let _ = container.versions();
         for i in 0..container.len() {
             let Ok(array) = container.array(i) else { continue };
-            let few = |s: tesseral_core::Coords| {
+            let is_small = |s: tesseral_core::Coords| {
                 s.iter().try_fold(1_u64, |n, e| n.checked_mul(*e)).is_some_and(|n| n < 1 << 16)
             };
             if array.schema().sparse {
                 let _ = Sparse::load(container.as_ref(), i);
-            } else if array.schema().shape().is_some_and(few) {
+            } else if array.schema().shape().is_some_and(is_small) {
                 let _ = Dense::load(container.as_ref(), i, 0);
             }
         }

@@ -22,7 +22,7 @@ pub fn exercise(store: &Arc<dyn Store>, choice: [u8; 4]) {
 }
 
 /// A few positions of each dimension, selected by `choice`.
-fn chosen(shape: &[u64], choice: [u8; 4]) -> Option<Selection> {
+fn select_window(shape: &[u64], choice: [u8; 4]) -> Option<Selection> {
     let slices = shape.iter().enumerate().map(|(d, &extent)| {
         let [at, len] = [0, 1].map(|i| u64::from(choice[(2 * d + i) % 4]));
         let start = (u128::from(extent) * u128::from(at) / 256) as u64;
@@ -34,7 +34,7 @@ fn chosen(shape: &[u64], choice: [u8; 4]) -> Option<Selection> {
 
 fn window(array: &Array, choice: [u8; 4]) {
     let Some(shape) = array.schema().shape() else { return };
-    let Some(part) = chosen(&shape, choice) else { return };
+    let Some(part) = select_window(&shape, choice) else { return };
     let _ = array.summary(&part, Wanted::ALL);
     let _ = array.read_var(&part);
     let Some(size) = array.selected_field().cell_size() else { return };

@@ -43,7 +43,7 @@ pub const PREPROCESS: u32 = 8;
 pub const RESTRICTED: u32 = 16;
 /// Each RSI begins at a byte boundary.
 pub const PAD_RSI: u32 = 32;
-/// Block sizes other than 8, 16, 32 and 64.
+/// Block sizes other than 8, 16, 32 and 64 are allowed.
 pub const NOT_ENFORCE: u32 = 64;
 
 /// Blocks per segment: a run of zero blocks does not extend beyond its segment.

@@ -79,12 +79,12 @@ pub fn decode_range(
         );
         #[allow(clippy::cast_possible_truncation)]
         match frame.chunk(&offsets, number as usize)? {
-            frame::Stored::Bytes(bytes) => {
+            frame::StoredChunk::Bytes(bytes) => {
                 let chunk = chunk::Chunk::parse(bytes)?;
                 chunk.expect(len as usize)?;
                 chunk.decode_range(within, out, contexts)?;
             }
-            frame::Stored::Special(special) => special.fill(frame.typesize, &[], within.start, out)?,
+            frame::StoredChunk::Special(special) => special.fill(frame.typesize, &[], within.start, out)?,
         }
     }
     Ok(())
@@ -145,7 +145,7 @@ pub struct Settings {
 
 /// Buffers that are reused between blocks.
 #[derive(Debug, Default)]
-pub(crate) struct Work {
+pub(crate) struct BlockBuffers {
     pub first: Vec<u8>,
     pub second: Vec<u8>,
 }

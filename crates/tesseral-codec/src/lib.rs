@@ -34,7 +34,7 @@ pub mod zstd_stream;
 /// Codec state that is reused between chunks. One per thread.
 #[derive(Default)]
 pub struct Contexts {
-    blosc2: blosc2::Work,
+    blosc2: blosc2::BlockBuffers,
     filter: filter::Work,
     zstd: zstd::Context,
 }

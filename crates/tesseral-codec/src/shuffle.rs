@@ -112,7 +112,7 @@ fn unshuffle_4(src: &[u8], n: usize, dst: &mut [u8]) {
     }
 }
 
-/// Restores eight bytes of each element, from byte `first` on.
+/// Restores bytes `first..first + 8` of each element.
 fn unshuffle_8(src: &[u8], size: usize, first: usize, n: usize, dst: &mut [u8]) {
     let mut twos = [[0; 2 * TILE]; 4];
     let mut fours = [[0; 4 * TILE]; 2];
@@ -150,7 +150,7 @@ fn transpose_squares(words: &mut [[u64; SQUARES]; 8]) {
     }
 }
 
-/// Shuffles `C` bytes of each element, from byte `first` on, for all full groups of elements.
+/// Shuffles bytes `first..first + C` of each element, for all full groups of elements.
 fn shuffle_squares<const C: usize>(src: &[u8], size: usize, first: usize, n: usize, dst: &mut [u8]) {
     for (number, group) in src.chunks_exact(GROUP * size).enumerate() {
         let mut words: [[u64; SQUARES]; 8] = std::array::from_fn(|i| {

@@ -36,7 +36,7 @@ mod settings;
 use tesseral_core::{Error, Result};
 
 use crate::{Contexts, zstd};
-use quantizer::{Restore, Steps};
+use quantizer::{CellDecoder, CellEncoder};
 use settings::{Algorithm, Settings};
 
 const MAGIC: u32 = 0xf342_f310;
@@ -195,7 +195,7 @@ pub fn decode_into(src: &[u8], dst: &mut [u8], contexts: &mut Contexts) -> Resul
     }
     let bits = inner.count(1)?;
     let mut symbols = tree.decode(inner.bytes(bits)?);
-    let mut restore = Restore::new(&quantizer, &mut symbols);
+    let mut restore = CellDecoder::new(&quantizer, &mut symbols);
     let mut cells = vec![0.0; count];
     match predictor {
         Predictor::Interpolation(interpolation) => interpolation.run(&mut cells, &mut restore)?,
@@ -265,7 +265,7 @@ fn plain_payload(bytes: &[u8], contexts: &mut Contexts) -> Result<Vec<u8>> {
 /// Predicts by interpolation. The cells are replaced by their decoded values.
 fn lossy(cells: &mut [f64], error: f64, contexts: &mut Contexts) -> Result<Vec<u8>> {
     let interpolation = interp::Interpolation::default_for(cells.len());
-    let mut steps = Steps::new(error, RADIUS);
+    let mut steps = CellEncoder::new(error, RADIUS);
     interpolation.run(cells, &mut steps)?;
     let mut inner = Vec::new();
     interpolation.write(&mut inner);

@@ -112,8 +112,8 @@ pub fn decode_into(src: &[u8], mode: Mode, dst: &mut [u8]) -> Result<()> {
 /// As [`decode_into`]; `InvalidRequest` for cells beyond `total`.
 pub fn decode_range(src: &[u8], mode: Mode, total: u64, first: u64, dst: &mut [u8]) -> Result<()> {
     let count = (dst.len() / 8) as u64;
-    let beyond = || Error::invalid(format!("cells {first}..+{count} out of range for {total} cells"));
-    first.checked_add(count).filter(|end| *end <= total).ok_or_else(beyond)?;
+    let out_of_range = || Error::invalid(format!("cells {first}..+{count} out of range for {total} cells"));
+    first.checked_add(count).filter(|end| *end <= total).ok_or_else(out_of_range)?;
     if count == 0 {
         return Ok(());
     }
@@ -128,7 +128,7 @@ pub fn decode_range(src: &[u8], mode: Mode, total: u64, first: u64, dst: &mut [u
         skip = blocks * BLOCK;
     }
     let lead = usize::try_from(first - skip).ok().and_then(|n| n.checked_mul(8));
-    let len = lead.and_then(|lead| lead.checked_add(dst.len())).ok_or_else(beyond)?;
+    let len = lead.and_then(|lead| lead.checked_add(dst.len())).ok_or_else(out_of_range)?;
     let mut cells = vec![0; len];
     decode(src, mode, &mut cells)?;
     dst.copy_from_slice(&cells[len - dst.len()..]);

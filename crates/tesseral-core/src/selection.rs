@@ -159,11 +159,11 @@ mod tests {
                         for hi in lo..14 {
                             let (part, skipped) = slice.clip(lo, hi);
                             let got: Vec<u64> = (0..part.count()).map(|i| part.start + i * step).collect();
-                            let want: Vec<u64> =
+                            let expected: Vec<u64> =
                                 all.iter().copied().filter(|p| (lo..hi).contains(p)).collect();
-                            assert_eq!(got, want, "{slice:?} in {lo}..{hi}");
-                            if !want.is_empty() {
-                                assert_eq!(all[skipped as usize], want[0]);
+                            assert_eq!(got, expected, "{slice:?} in {lo}..{hi}");
+                            if !expected.is_empty() {
+                                assert_eq!(all[skipped as usize], expected[0]);
                             }
                         }
                     }

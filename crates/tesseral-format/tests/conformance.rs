@@ -158,14 +158,14 @@ fn flaws_of_dense_readers_are_caught() {
 
 #[test]
 fn flaws_are_caught_without_expected_cells() {
-    let blind = |seed| Fixture { expected: Vec::new(), ..layered_fixture(seed) };
+    let without_expected = |seed| Fixture { expected: Vec::new(), ..layered_fixture(seed) };
     for (flaw, check) in [
         (Flaw::LongPart, "parts_lie_in_objects"),
         (Flaw::LeavesByte, "decoders_keep_their_contract"),
         (Flaw::LeavesValidity, "plans_agree"),
         (Flaw::IgnoresLayers, "plans_agree"),
     ] {
-        caught(LayeredFormat, flaw, check, blind);
+        caught(LayeredFormat, flaw, check, without_expected);
     }
 }
 

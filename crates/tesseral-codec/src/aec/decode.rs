@@ -123,7 +123,7 @@ impl Decoder {
         let params = self.params;
         let block = params.block as usize;
         let blocks = (dst.len() / N).div_ceil(block);
-        let mut restore = Restore::new(&params);
+        let mut restore = SampleRestorer::new(&params);
         let mut b = 0;
         let mut rest = dst;
         while b < blocks {
@@ -153,7 +153,7 @@ impl Decoder {
         bits: &mut BitReader<'_>,
         b: usize,
         blocks: usize,
-        restore: &mut Restore,
+        restore: &mut SampleRestorer,
     ) -> Result<BlockKind> {
         let params = &self.params;
         let (n, id_len) = (params.bits, params.id_len());
@@ -181,13 +181,13 @@ impl Decoder {
                 restore.begin(bits.read(n)?);
                 out[0] = 0;
             }
-            let own = &mut out[usize::from(with_ref)..];
-            bits.unary_into(own)?;
+            let coded = &mut out[usize::from(with_ref)..];
+            bits.unary_into(coded)?;
             let most = params.mask() >> (id - 1);
-            if own.iter().fold(0, |highest, high| highest.max(*high)) > most {
+            if coded.iter().fold(0, |highest, high| highest.max(*high)) > most {
                 return Err(fault(format!("sample exceeds {n} bits")));
             }
-            bits.read_below(id - 1, own)?;
+            bits.read_below(id - 1, coded)?;
             return Ok(BlockKind::Mapped);
         }
         if out.iter().any(|d| *d > params.mask()) {
@@ -206,7 +206,7 @@ enum BlockKind {
 }
 
 /// Converts mapped differences to samples along one RSI.
-struct Restore {
+struct SampleRestorer {
     predicts: bool,
     /// The previous sample, shifted to 0..=most.
     last: u32,
@@ -217,7 +217,7 @@ struct Restore {
     shift: u32,
 }
 
-impl Restore {
+impl SampleRestorer {
     fn new(params: &Params) -> Self {
         let shift = if params.has(SIGNED) { 32 - params.bits } else { 0 };
         Self { predicts: params.has(PREPROCESS), last: 0, most: params.mask(), bias: params.bias(), shift }

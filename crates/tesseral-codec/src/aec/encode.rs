@@ -19,7 +19,7 @@ pub fn encode(src: &[u8], params: &Params, out: &mut Vec<u8>) -> Result<Vec<u64>
     }
     let block = params.block as usize;
     let mut offsets = Vec::with_capacity((src.len() / size).div_ceil(params.interval()));
-    let mut writer = Writer { params: *params, bits: BitWriter::new(out), k: 0 };
+    let mut writer = BlockEncoder { params: *params, bits: BitWriter::new(out), k: 0 };
     let mut samples = Vec::with_capacity(params.interval().min(src.len() / size + block));
     for interval in src.chunks(params.interval() * size) {
         samples.clear();
@@ -86,14 +86,14 @@ fn map(params: &Params, samples: &mut [u32]) -> u32 {
     first
 }
 
-struct Writer<'a> {
+struct BlockEncoder<'a> {
     params: Params,
     bits: BitWriter<'a>,
     /// Start of the next split search: the result of the previous one.
     k: u32,
 }
 
-impl Writer<'_> {
+impl BlockEncoder<'_> {
     /// Writes one RSI.
     fn interval(&mut self, mapped: &[u32], first: u32) {
         let block = self.params.block as usize;
@@ -141,9 +141,9 @@ impl Writer<'_> {
     /// Writes a block in its shortest code.
     fn block(&mut self, samples: &[u32], reference: Option<u32>) {
         let id_len = self.params.id_len();
-        let own = &samples[usize::from(reference.is_some())..];
-        let plain = own.len() as u64 * u64::from(self.params.bits);
-        let (k, split) = self.best_split(own);
+        let predicted = &samples[usize::from(reference.is_some())..];
+        let plain = predicted.len() as u64 * u64::from(self.params.bits);
+        let (k, split) = self.best_split(predicted);
         self.k = k;
         let extension = extension_len(samples, split);
         let extended = if split < plain { split >= extension } else { plain > extension };
@@ -157,27 +157,27 @@ impl Writer<'_> {
         } else if split < plain {
             self.bits.put(k + 1, id_len);
             self.reference(reference);
-            own.iter().for_each(|d| self.bits.put_unary(d >> k));
+            predicted.iter().for_each(|d| self.bits.put_unary(d >> k));
             if k > 0 {
-                own.iter().for_each(|d| self.bits.put(d & ((1 << k) - 1), k));
+                predicted.iter().for_each(|d| self.bits.put(d & ((1 << k) - 1), k));
             }
         } else {
             self.bits.put((1 << id_len) - 1, id_len);
             self.reference(reference);
-            own.iter().for_each(|d| self.bits.put(*d, self.params.bits));
+            predicted.iter().for_each(|d| self.bits.put(*d, self.params.bits));
         }
     }
 
     /// The number of low bits of the shortest split, and its length. Lengths decrease towards the optimum from both sides, so the
     /// search starts at the result of the previous block.
-    fn best_split(&self, own: &[u32]) -> (u32, u64) {
-        let n = own.len() as u64;
+    fn best_split(&self, predicted: &[u32]) -> (u32, u64) {
+        let n = predicted.len() as u64;
         let most = (1 << self.params.id_len()) - 3;
         // Sums of short samples fit in 32 bits, which doubles the number of vector lanes.
-        let narrow = self.params.bits <= 16 && own.len() < 1 << 16;
+        let narrow = self.params.bits <= 16 && predicted.len() < 1 << 16;
         let highs = |k: u32| match narrow {
-            true => u64::from(own.iter().map(|d| d >> k).sum::<u32>()),
-            false => own.iter().map(|d| u64::from(d >> k)).sum::<u64>(),
+            true => u64::from(predicted.iter().map(|d| d >> k).sum::<u32>()),
+            false => predicted.iter().map(|d| u64::from(d >> k)).sum::<u64>(),
         };
         let length = |k: u32, highs: u64| highs + n * (u64::from(k) + 1);
         let start = self.k;

@@ -13,7 +13,7 @@ const NEAR: usize = 2;
 ///
 /// Offsets stored beside a stream may be wrong: libaec 1.1.4 points at the last block of the preceding interval when that block
 /// follows a zero block. Decoding from there gives plausible but wrong samples, so a stored offset is used only after
-/// [`settle`](Self::settle) has verified it. Where verification is inconclusive, the stream is walked from the start. A walk
+/// [`verify_stored`](Self::verify_stored) has verified it. Where verification is inconclusive, the stream is walked from the start. A walk
 /// skips samples without decoding them and covers no part of the stream twice.
 #[derive(Debug, Default)]
 pub struct Index {
@@ -38,7 +38,7 @@ impl Index {
     pub fn find(&mut self, src: &[u8], params: &Params, number: u64) -> Result<u64> {
         let target = usize::try_from(number).map_err(|_| fault("too many intervals"))?;
         if target > self.offsets.len() + NEAR
-            && let Some(bit) = self.settle(src, params, target)
+            && let Some(bit) = self.verify_stored(src, params, target)
         {
             return Ok(bit);
         }
@@ -67,14 +67,14 @@ impl Index {
     /// or after the code at that offset, which may or may not have a reference sample. A candidate is consistent if the stored
     /// offset of the requested interval is the candidate's end or the start of its last code; its end is the answer. One
     /// candidate is correct, so the answer is certain when all consistent candidates agree.
-    fn settle(&self, src: &[u8], params: &Params, target: usize) -> Option<u64> {
+    fn verify_stored(&self, src: &[u8], params: &Params, target: usize) -> Option<u64> {
         let (before, stored) = (*self.stored.get(target - 1)?, *self.stored.get(target)?);
-        let own = BitReader::at(src, before).ok()?;
-        let behind = |with_ref| {
-            let mut bits = own.clone();
+        let start = BitReader::at(src, before).ok()?;
+        let after_code = |with_ref| {
+            let mut bits = start.clone();
             skip_code(&mut bits, params, with_ref).ok().map(|_| bits)
         };
-        let candidates = [Some(own.clone()), behind(false), behind(true)];
+        let candidates = [Some(start.clone()), after_code(false), after_code(true)];
         let mut answer = None;
         for mut bits in candidates.into_iter().flatten() {
             let Ok(last) = skip_interval(&mut bits, params) else { continue };
@@ -108,7 +108,7 @@ pub(super) fn skip_interval(bits: &mut BitReader<'_>, params: &Params) -> Result
 fn skip_code(bits: &mut BitReader<'_>, params: &Params, with_ref: bool) -> Result<Option<u32>> {
     let (n, block, id_len) = (u64::from(params.bits), params.block, params.id_len());
     let plain = (1 << id_len) - 1;
-    let own = block - u32::from(with_ref);
+    let coded = block - u32::from(with_ref);
     match bits.read(id_len)? {
         0 => {
             let extension = bits.read(1)? == 1;
@@ -121,8 +121,8 @@ fn skip_code(bits: &mut BitReader<'_>, params: &Params, with_ref: bool) -> Resul
         id if id == plain => bits.skip(n * u64::from(block))?,
         id => {
             bits.skip(if with_ref { n } else { 0 })?;
-            bits.skip_unary(own)?;
-            bits.skip(u64::from(own) * u64::from(id - 1))?;
+            bits.skip_unary(coded)?;
+            bits.skip(u64::from(coded) * u64::from(id - 1))?;
         }
     }
     Ok(None)

@@ -53,7 +53,7 @@ fn samples(random: &mut Random, params: &Params, count: usize) -> Vec<u8> {
     bytes
 }
 
-fn some_params(random: &mut Random) -> Params {
+fn random_params(random: &mut Random) -> Params {
     let bits = if random.below(2) == 0 {
         [8, 16, 24, 32][random.below(4) as usize]
     } else {
@@ -75,7 +75,7 @@ fn walked(stream: &[u8], params: &Params, count: usize) -> Vec<u64> {
 fn round_trips() {
     let mut random = Random(0x9e37_79b9);
     for case in 0..1500 {
-        let params = some_params(&mut random);
+        let params = random_params(&mut random);
         let count = random.below(3000) as usize;
         let src = samples(&mut random, &params, count);
         let mut packed = Vec::new();
@@ -115,7 +115,7 @@ fn round_trips() {
 fn every_truncation_is_rejected() {
     let mut random = Random(7);
     for _ in 0..60 {
-        let params = some_params(&mut random);
+        let params = random_params(&mut random);
         let src = samples(&mut random, &params, 300);
         let mut packed = Vec::new();
         encode(&src, &params, &mut packed).unwrap();
@@ -129,9 +129,9 @@ fn every_truncation_is_rejected() {
 #[test]
 fn arbitrary_bytes_never_panic() {
     let mut random = Random(99);
-    let mut refused = 0;
+    let mut rejected = 0;
     for case in 0..4000 {
-        let params = some_params(&mut random);
+        let params = random_params(&mut random);
         let src = samples(&mut random, &params, 500);
         let mut packed: Vec<u8>;
         if case % 2 == 0 {
@@ -145,9 +145,9 @@ fn arbitrary_bytes_never_panic() {
             packed = (0..random.below(200)).map(|_| random.next() as u8).collect();
         }
         let mut back = vec![0; src.len()];
-        refused += usize::from(decode_into(&packed, &params, &mut back).is_err());
+        rejected += usize::from(decode_into(&packed, &params, &mut back).is_err());
     }
-    assert!(refused > 2000, "{refused}");
+    assert!(rejected > 2000, "{rejected}");
 }
 
 #[test]

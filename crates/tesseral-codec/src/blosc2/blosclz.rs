@@ -29,9 +29,9 @@ pub(super) fn decode_into(src: &[u8], dst: &mut [u8]) -> Result<usize> {
     loop {
         if control < RUN {
             let literals = src.get(pos..pos + control + 1).ok_or_else(truncated)?;
-            let room =
+            let target =
                 dst.get_mut(at..at + literals.len()).ok_or_else(|| fault("output exceeds the block"))?;
-            room.copy_from_slice(literals);
+            target.copy_from_slice(literals);
             at += literals.len();
             pos += literals.len();
         } else {

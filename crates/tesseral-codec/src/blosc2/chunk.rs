@@ -18,7 +18,7 @@ use std::ops::Range;
 use flate2::{Decompress, FlushDecompress, Status};
 use tesseral_core::{Error, Result};
 
-use super::{Work, blosclz, fault, filters, i32_at};
+use super::{BlockBuffers, blosclz, fault, filters, i32_at};
 use crate::{Contexts, zstd};
 
 pub(super) const HEADER: usize = 16;
@@ -195,7 +195,7 @@ impl<'a> Chunk<'a> {
             return Ok(());
         }
         let delta = self.filters.iter().any(|(id, _)| *id == filters::DELTA);
-        let Work { mut first, mut second } = std::mem::take(&mut contexts.blosc2);
+        let BlockBuffers { mut first, mut second } = std::mem::take(&mut contexts.blosc2);
         let mut reference = Vec::new();
         let decoded = (|| {
             if delta {
@@ -221,7 +221,7 @@ impl<'a> Chunk<'a> {
             }
             Ok(())
         })();
-        contexts.blosc2 = Work { first, second };
+        contexts.blosc2 = BlockBuffers { first, second };
         decoded
     }
 
@@ -244,12 +244,12 @@ impl<'a> Chunk<'a> {
         if filters.peek().is_none() {
             return self.streams(src, dst, contexts);
         }
-        let room = crate::room(first, len)?;
-        self.streams(src, room, contexts)?;
+        let buffer = crate::room(first, len)?;
+        self.streams(src, buffer, contexts)?;
         while let Some((id, meta)) = filters.next() {
             let size =
                 if *id == filters::BYTE_SHUFFLE && *meta != 0 { (*meta).into() } else { self.typesize };
-            let undo = filters::Undo { id: *id, size, version: self.version, reference };
+            let undo = filters::FilterUndo { id: *id, size, version: self.version, reference };
             if filters.peek().is_none() {
                 return undo.run(&first[..len], dst);
             }

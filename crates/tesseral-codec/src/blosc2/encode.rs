@@ -4,7 +4,7 @@ use flate2::{Compress, Compression, FlushCompress};
 use tesseral_core::{Error, Result};
 
 use super::chunk::{EXTENDED, EXTENDED_FLAGS, NOT_SPLIT, STORED};
-use super::frame::Header;
+use super::frame::FrameHeader;
 use super::{Codec, Settings, Shuffle, blosclz, filters};
 use crate::{Contexts, bitshuffle, shuffle, zstd};
 
@@ -104,7 +104,7 @@ pub fn encode(src: &[u8], settings: &Settings, out: &mut Vec<u8>, contexts: &mut
         chunk(&offsets, &index, &mut body, contexts)?;
     }
     #[allow(clippy::cast_possible_truncation)]
-    let header = Header {
+    let header = FrameHeader {
         total: src.len() as u64,
         compressed,
         body: body.len() as u64,
@@ -117,7 +117,7 @@ pub fn encode(src: &[u8], settings: &Settings, out: &mut Vec<u8>, contexts: &mut
     };
     header.write(out);
     out.append(&mut body);
-    Header::write_trailer(out);
+    FrameHeader::write_trailer(out);
     Ok(())
 }
 
@@ -174,16 +174,16 @@ fn put_streams(
 ) -> Result<()> {
     let size = usize::from(settings.typesize);
     let mut shuffled = std::mem::take(&mut contexts.blosc2.first);
-    let room = crate::room(&mut shuffled, block.len())?;
+    let target = crate::room(&mut shuffled, block.len())?;
     let bytes: &[u8] = match settings.shuffle {
         Shuffle::None => block,
         Shuffle::Byte => {
-            filters::shuffle_tail(block, size, room, shuffle::encode_into)?;
-            room
+            filters::shuffle_tail(block, size, target, shuffle::encode_into)?;
+            target
         }
         Shuffle::Bit => {
-            bitshuffle::encode_into(block, size, room);
-            room
+            bitshuffle::encode_into(block, size, target);
+            target
         }
     };
     for stream in bytes.chunks(bytes.len() / streams) {

@@ -17,7 +17,7 @@ pub(super) fn changes_bytes(id: u8) -> bool {
 }
 
 /// A filter to undo on a block.
-pub(super) struct Undo<'a> {
+pub(super) struct FilterUndo<'a> {
     pub id: u8,
     /// Bytes per element.
     pub size: usize,
@@ -27,7 +27,7 @@ pub(super) struct Undo<'a> {
     pub reference: &'a [u8],
 }
 
-impl Undo<'_> {
+impl FilterUndo<'_> {
     /// Both slices are as long as the block.
     pub(super) fn run(&self, src: &[u8], dst: &mut [u8]) -> Result<()> {
         match self.id {

@@ -40,7 +40,7 @@ pub(super) struct Frame<'a> {
 }
 
 /// The storage of a chunk.
-pub(super) enum Stored<'a> {
+pub(super) enum StoredChunk<'a> {
     /// From its first byte to the end of all chunks.
     Bytes(&'a [u8]),
     /// A single value without stored bytes.
@@ -116,24 +116,26 @@ impl<'a> Frame<'a> {
     }
 
     /// Chunk `number` of a frame with these offsets.
-    pub(super) fn chunk(&self, offsets: &[i64], number: usize) -> Result<Stored<'a>> {
+    pub(super) fn chunk(&self, offsets: &[i64], number: usize) -> Result<StoredChunk<'a>> {
         let offset = offsets.get(number).copied().ok_or_else(|| fault("chunk without an offset"))?;
         if offset < 0 {
             #[allow(clippy::cast_sign_loss)]
             let bits = (offset as u64 >> 56) as u8;
             return Special::from_code(bits & 7)
                 .filter(|special| *special != Special::Value)
-                .map(Stored::Special)
+                .map(StoredChunk::Special)
                 .ok_or_else(|| fault(format!("chunk {number} has unknown special value {bits:#x}")));
         }
         let start = usize::try_from(offset).ok().and_then(|at| self.header_len.checked_add(at));
         let bytes = start.and_then(|start| self.src.get(start..self.index));
-        bytes.map(Stored::Bytes).ok_or_else(|| fault(format!("start of chunk {number} is outside the frame")))
+        bytes
+            .map(StoredChunk::Bytes)
+            .ok_or_else(|| fault(format!("start of chunk {number} is outside the frame")))
     }
 }
 
 /// The header fields of a frame to write.
-pub(super) struct Header {
+pub(super) struct FrameHeader {
     pub total: u64,
     pub compressed: u64,
     /// Compressed bytes of chunks and index.
@@ -152,7 +154,7 @@ const HEADER_LEN: usize = 97;
 const TRAILER: &[u8] = b"\x94\x01\x93\xcd\x00\x06\xde\x00\x00\xdc\x00\x00\xce\x00\x00\x00\x23\xd8\x00";
 const TRAILER_LEN: usize = 35;
 
-impl Header {
+impl FrameHeader {
     pub(super) fn write(&self, out: &mut Vec<u8>) {
         let start = out.len();
         let frame_len = (HEADER_LEN + TRAILER_LEN) as u64 + self.body;

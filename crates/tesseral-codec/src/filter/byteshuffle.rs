@@ -15,9 +15,9 @@ pub(crate) fn reverse(word: Word, meta: &[u8], data: &[u8], out: &mut Pair, cap:
     for _ in 0..parts {
         let part = data.bytes(header.len("part length")?, "part")?;
         let (whole, rest) = part.split_at(part.len() / word.size * word.size);
-        let room = grow(&mut out.data, part.len(), cap, "byteshuffle")?;
-        crate::shuffle::decode_into(whole, word.size, &mut room[..whole.len()])?;
-        room[whole.len()..].copy_from_slice(rest);
+        let target = grow(&mut out.data, part.len(), cap, "byteshuffle")?;
+        crate::shuffle::decode_into(whole, word.size, &mut target[..whole.len()])?;
+        target[whole.len()..].copy_from_slice(rest);
     }
     out.meta.extend_from_slice(header.rest);
     Ok(())

@@ -20,10 +20,10 @@ pub(crate) fn reverse<D: Digest>(
     let mut header = Header::new(filter, meta);
     let meta_parts = header.len("metadata parts")?;
     let data_parts = header.len("data parts")?;
-    let each = size + 8;
-    let bytes = meta_parts.checked_add(data_parts).and_then(|n| n.checked_mul(each));
+    let entry_len = size + 8;
+    let bytes = meta_parts.checked_add(data_parts).and_then(|n| n.checked_mul(entry_len));
     let table = header.bytes(bytes.unwrap_or(usize::MAX), "digest table")?;
-    let (meta_table, data_table) = table.split_at(meta_parts * each);
+    let (meta_table, data_table) = table.split_at(meta_parts * entry_len);
     check::<D>(filter, verify, meta_table, header.rest)?;
     check::<D>(filter, verify, data_table, data)?;
     out.meta.extend_from_slice(header.rest);

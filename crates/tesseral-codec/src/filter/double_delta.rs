@@ -31,7 +31,7 @@ pub(crate) fn decode_into(word: Word, src: &[u8], dst: &mut [u8]) -> Result<()> 
     }
     let mut before = extend(&first[..size], false);
     let mut last = extend(&first[size..], false);
-    let mut stream = Bits { words: header.rest.chunks_exact(8), word: 0, left: 0 };
+    let mut stream = WordBitReader { words: header.rest.chunks_exact(8), word: 0, left: 0 };
     for element in tail.chunks_exact_mut(size) {
         let (Some(sign), Some(magnitude)) = (stream.read(1), stream.read(bits)) else {
             return Err(header.error("truncated packed differences"));
@@ -45,13 +45,13 @@ pub(crate) fn decode_into(word: Word, src: &[u8], dst: &mut [u8]) -> Result<()> 
 }
 
 /// Reads bits from the most significant end of 64-bit words.
-struct Bits<'a> {
+struct WordBitReader<'a> {
     words: std::slice::ChunksExact<'a, u8>,
     word: u64,
     left: u32,
 }
 
-impl Bits<'_> {
+impl WordBitReader<'_> {
     /// Reads up to 63 bits.
     fn read(&mut self, n: u32) -> Option<u64> {
         let mut value = 0;
@@ -104,7 +104,7 @@ pub(crate) fn encode(word: Word, src: &[u8], out: &mut Vec<u8>) -> Result<()> {
         return Ok(());
     }
     out.extend_from_slice(&src[..2 * size]);
-    let mut packer = Packer { out, word: 0, used: 0 };
+    let mut packer = WordBitWriter { out, word: 0, used: 0 };
     for i in 2..count {
         let step = value(i) - 2 * value(i - 1) + value(i - 2);
         packer.put(u64::from(step < 0), 1);
@@ -116,22 +116,22 @@ pub(crate) fn encode(word: Word, src: &[u8], out: &mut Vec<u8>) -> Result<()> {
 }
 
 /// Writes bits into the most significant end of 64-bit words.
-struct Packer<'a> {
+struct WordBitWriter<'a> {
     out: &'a mut Vec<u8>,
     word: u64,
     used: u32,
 }
 
-impl Packer<'_> {
+impl WordBitWriter<'_> {
     /// Writes up to 63 bits.
     fn put(&mut self, value: u64, bits: u32) {
-        let room = 64 - self.used;
-        if bits < room {
-            self.word |= value << (room - bits);
+        let free = 64 - self.used;
+        if bits < free {
+            self.word |= value << (free - bits);
             self.used += bits;
             return;
         }
-        let rest = bits - room;
+        let rest = bits - free;
         self.out.extend_from_slice(&(self.word | value >> rest).to_le_bytes());
         self.word = if rest == 0 { 0 } else { value << (64 - rest) };
         self.used = rest;

@@ -80,8 +80,8 @@ fn read(float: &[u8]) -> f64 {
 }
 
 fn check(word: Word, by: &Scale) -> Result<()> {
-    let sound = matches!(by.width, 1 | 2 | 4 | 8) && matches!(word.size, 4 | 8);
-    if !sound || word.kind != super::Kind::Float || by.scale == 0.0 || !by.scale.is_finite() {
+    let supported = matches!(by.width, 1 | 2 | 4 | 8) && matches!(word.size, 4 | 8);
+    if !supported || word.kind != super::Kind::Float || by.scale == 0.0 || !by.scale.is_finite() {
         let detail =
             format!("unsupported: integers of {} bytes for elements of {} bytes", by.width, word.size);
         return Err(Error::codec("float_scale", detail));

@@ -77,9 +77,9 @@ pub(crate) fn decode_strings(
         let run = runs.big_endian(run_width, "run length")?;
         let len = runs.big_endian(len_width, "string length")?;
         let string = runs.bytes(len, "string")?;
-        let room = cells - (ends.len() - first);
+        let missing = cells - (ends.len() - first);
         let grown = run.checked_mul(len).and_then(|n| n.checked_add(out.len() - start));
-        if run > room || grown.is_none_or(|n| n > bytes) {
+        if run > missing || grown.is_none_or(|n| n > bytes) {
             return Err(runs.error(format!("run of {run} strings of {len} bytes exceeds the output")));
         }
         for _ in 0..run {

@@ -86,19 +86,19 @@ fn low_four(number: u64) -> [u8; 4] {
 /// Stores numbers of whole bytes.
 #[inline(always)]
 fn store<const N: usize>(numbers: &[u64], bytes: &mut [u8], cut: impl Fn(u64) -> [u8; N]) {
-    let room = bytes.as_chunks_mut().0;
-    room.iter_mut().zip(numbers).for_each(|(out, number)| *out = cut(*number));
+    let target = bytes.as_chunks_mut().0;
+    target.iter_mut().zip(numbers).for_each(|(out, number)| *out = cut(*number));
 }
 
 /// Packs numbers of up to 15 bits in groups of eight, each held by one wide word.
 #[inline(always)]
 fn pack_in_word<const B: usize>(numbers: &[u64], bytes: &mut [u8]) {
     for (group, eight) in numbers.as_chunks::<8>().0.iter().enumerate() {
-        let Some(room) = bytes[group * B..].first_chunk_mut::<16>() else { return };
+        let Some(target) = bytes[group * B..].first_chunk_mut::<16>() else { return };
         // Two independent words.
-        let four = |from: usize| eight[from..from + 4].iter().fold(0, |word, number| word << B | number);
-        let word = u128::from(four(0)) << (4 * B) | u128::from(four(4));
-        *room = (word << (128 - 8 * B)).to_be_bytes();
+        let pack_four = |from: usize| eight[from..from + 4].iter().fold(0, |word, number| word << B | number);
+        let word = u128::from(pack_four(0)) << (4 * B) | u128::from(pack_four(4));
+        *target = (word << (128 - 8 * B)).to_be_bytes();
     }
 }
 
@@ -107,12 +107,12 @@ fn pack_in_word<const B: usize>(numbers: &[u64], bytes: &mut [u8]) {
 #[inline(always)]
 fn pack_groups<const B: usize>(numbers: &[u64], bytes: &mut [u8]) {
     for (group, eight) in numbers.as_chunks::<8>().0.iter().enumerate() {
-        let Some(room) = bytes[group * B..].first_chunk_mut::<WINDOW>() else { return };
+        let Some(target) = bytes[group * B..].first_chunk_mut::<WINDOW>() else { return };
         let mut word = 0;
         for (i, number) in eight.iter().enumerate() {
             let (at, have) = (i * B / 8, i * B % 8);
             word |= number << (64 - B - have);
-            room[at..at + 8].copy_from_slice(&u64::to_be_bytes(word));
+            target[at..at + 8].copy_from_slice(&u64::to_be_bytes(word));
             word <<= (have + B) / 8 * 8;
         }
     }

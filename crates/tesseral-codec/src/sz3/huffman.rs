@@ -62,13 +62,13 @@ impl Tree {
             node.leaf = *leaf != 0;
         }
         let mut tree = Self { nodes, table: Vec::new() };
-        tree.table = (0..1_u32 << LOOK).map(|bits| tree.look(bits)).collect();
+        tree.table = (0..1_u32 << LOOK).map(|bits| tree.follow_prefix(bits)).collect();
         Ok(tree)
     }
 
     /// Follows up to `LOOK` bits from the root.
     #[allow(clippy::cast_possible_truncation)]
-    fn look(&self, bits: u32) -> (u32, u8) {
+    fn follow_prefix(&self, bits: u32) -> (u32, u8) {
         let mut node = 0;
         for taken in 0..LOOK {
             if self.nodes[node as usize].leaf {

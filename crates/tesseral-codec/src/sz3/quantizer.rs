@@ -40,7 +40,7 @@ impl<'a> Quantizer<'a> {
 }
 
 /// Decodes cells.
-pub(super) struct Restore<'a, 'b> {
+pub(super) struct CellDecoder<'a, 'b> {
     base_error: f64,
     error: f64,
     radius: i64,
@@ -48,7 +48,7 @@ pub(super) struct Restore<'a, 'b> {
     symbols: &'b mut Symbols<'a>,
 }
 
-impl<'a, 'b> Restore<'a, 'b> {
+impl<'a, 'b> CellDecoder<'a, 'b> {
     pub(super) fn new(quantizer: &Quantizer<'a>, symbols: &'b mut Symbols<'a>) -> Self {
         let Quantizer { error, radius, plain } = *quantizer;
         Self { base_error: error, error, radius: radius.into(), plain: plain.iter(), symbols }
@@ -60,7 +60,7 @@ impl<'a, 'b> Restore<'a, 'b> {
     }
 }
 
-impl Quantize for Restore<'_, '_> {
+impl Quantize for CellDecoder<'_, '_> {
     #[inline]
     fn cell(&mut self, cell: &mut f64, predicted: f64) -> Result<()> {
         let step = self.symbols.next()?;
@@ -85,7 +85,7 @@ impl Quantize for Restore<'_, '_> {
 }
 
 /// Encodes cells.
-pub(super) struct Steps {
+pub(super) struct CellEncoder {
     base_error: f64,
     error: f64,
     radius: i32,
@@ -93,7 +93,7 @@ pub(super) struct Steps {
     pub symbols: Vec<i32>,
 }
 
-impl Steps {
+impl CellEncoder {
     pub(super) fn new(error: f64, radius: i32) -> Self {
         Self { base_error: error, error, radius, plain: Vec::new(), symbols: Vec::new() }
     }
@@ -121,7 +121,7 @@ impl Steps {
     }
 }
 
-impl Quantize for Steps {
+impl Quantize for CellEncoder {
     fn cell(&mut self, cell: &mut f64, predicted: f64) -> Result<()> {
         if let Some((step, reached)) = self.step(*cell, predicted) {
             self.symbols.push(step);

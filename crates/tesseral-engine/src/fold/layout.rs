@@ -79,7 +79,7 @@ impl Role {
 }
 
 /// The slots that a block covers along an axis, each with its positions in the block and their fiber positions.
-pub(super) struct Lists {
+pub(super) struct SlotPositions {
     /// First slot.
     pub first: u64,
     /// The start of each slot's positions, and the end of the last.
@@ -88,7 +88,7 @@ pub(super) struct Lists {
     fiber_positions: Vec<u64>,
 }
 
-impl Lists {
+impl SlotPositions {
     /// The slots along an axis of `extent`, for a block of its positions `start..end`; `mask` excludes positions.
     pub(super) fn new(role: &Role, mask: Option<&[bool]>, start: u64, end: u64, extent: u64) -> Self {
         let (first, last) = role.reached(start, end);
@@ -154,7 +154,7 @@ pub(super) fn fiber_strides(roles: &[Role], extents: &[u64]) -> Vec<u64> {
 }
 
 /// The slots of all axes that a part of a selection covers: a region of the result.
-pub(super) fn slot_box(roles: &[Role], lists: &[Lists]) -> Region {
+pub(super) fn slot_box(roles: &[Role], lists: &[SlotPositions]) -> Region {
     let kept = roles.iter().zip(lists).filter(|(role, _)| **role != Role::Reduce);
     Region::new(kept.map(|(_, lists)| (lists.first, lists.first + lists.len() as u64)))
 }

@@ -14,14 +14,14 @@ const SCALE: f64 = f64::from_bits(1623 << 52);
 
 /// A compensated sum.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-struct Total {
+struct CompensatedSum {
     #[serde(with = "bits")]
     sum: f64,
     #[serde(with = "bits")]
     lost: f64,
 }
 
-impl Total {
+impl CompensatedSum {
     fn add(&mut self, value: f64) {
         neumaier(&mut self.sum, &mut self.lost, value);
     }
@@ -48,10 +48,10 @@ pub struct Norms {
     square_low: u128,
     #[serde(with = "halves")]
     square_high: u128,
-    sum: Total,
-    small: Total,
-    middle: Total,
-    large: Total,
+    sum: CompensatedSum,
+    small: CompensatedSum,
+    middle: CompensatedSum,
+    large: CompensatedSum,
 }
 
 impl Norms {

@@ -91,7 +91,7 @@ pub struct Predicate {
 
 /// A predicate compiled for an element type.
 #[derive(Clone, Debug)]
-pub(super) struct Test<T> {
+pub(super) struct CompiledPredicate<T> {
     ints: Option<(i128, i128, Vec<i128>)>,
     floats: Vec<(Compare, f64)>,
     never: bool,
@@ -102,10 +102,10 @@ pub(super) struct Test<T> {
 
 impl Predicate {
     /// Compiles the predicate for cells of a dtype with a declared fill value.
-    pub(super) fn test<T: Element>(&self, dtype: DType, declared: Option<&Scalar>) -> Test<T> {
+    pub(super) fn test<T: Element>(&self, dtype: DType, declared: Option<&Scalar>) -> CompiledPredicate<T> {
         let override_fill = self.fill.and_then(|fill| fill.to_scalar(dtype));
         let fill = if self.fill.is_some() { override_fill.as_ref() } else { declared };
-        let mut test = Test {
+        let mut test = CompiledPredicate {
             ints: None,
             floats: Vec::new(),
             never: false,
@@ -177,7 +177,7 @@ impl Predicate {
     }
 }
 
-impl<T: Element> Test<T> {
+impl<T: Element> CompiledPredicate<T> {
     /// Compiles a comparison of floats: an integer that is not exact in `f64` lies between two neighbors, which decide.
     #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation)]
     fn float(&mut self, op: Compare, number: Number) {

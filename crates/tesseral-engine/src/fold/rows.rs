@@ -59,21 +59,21 @@ pub(super) fn parts(
         return Ok(vec![selection.clone()]);
     };
     // The index in the slice at which a chunk begins.
-    let begins = |chunk: &PlannedChunk| {
+    let start_index = |chunk: &PlannedChunk| {
         let low = bounds(chunk).first()?.0.as_i128()?;
         let from_start = u64::try_from(low - origin(dim)? - i128::from(slice.start)).unwrap_or(0);
         Some((from_start.div_ceil(slice.step.max(1)).min(slice.count()), chunk.cells))
     };
-    let mut begins: Vec<(u64, u64)> = chunks.iter().filter_map(begins).collect();
-    begins.sort_unstable();
+    let mut start_index: Vec<(u64, u64)> = chunks.iter().filter_map(start_index).collect();
+    start_index.sort_unstable();
     let most = options.memory.map_or(CELLS, |memory| CELLS.min(memory / 128));
-    let (mut cuts, mut held) = (vec![0], 0_u64);
-    for (number, cells) in begins {
-        if held >= most && cuts.last().is_some_and(|last| *last < number) && number < slice.count() {
+    let (mut cuts, mut pending) = (vec![0], 0_u64);
+    for (number, cells) in start_index {
+        if pending >= most && cuts.last().is_some_and(|last| *last < number) && number < slice.count() {
             cuts.push(number);
-            held = 0;
+            pending = 0;
         }
-        held = held.saturating_add(cells);
+        pending = pending.saturating_add(cells);
     }
     cuts.push(slice.count());
     let bounds: Vec<u64> = selection.slices().iter().map(|slice| slice.end).collect();

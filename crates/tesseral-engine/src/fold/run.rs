@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 use tesseral_core::{DType, Error, Field, Region, Result, Selection, Slice, dispatch_element};
 use tesseral_format::{Column, Request, Target};
 
-use super::layout::{self, Lists, Role};
-use super::predicate::{Predicate, Test};
+use super::layout::{self, Role, SlotPositions};
+use super::predicate::{CompiledPredicate, Predicate};
 use super::rows;
 use super::state::{Reducer, State};
 use crate::aggregate::summarize;
@@ -120,7 +120,7 @@ impl Fold {
         Ok(vec![State::new(&self.reducer, dtype)?; cells])
     }
 
-    /// The fast fold without slots and predicates, if it gives the same result.
+    /// The statistics to request of the fast folds, which have no predicates, if they give the same result.
     fn fast_statistics(&self, field: &Field) -> Option<Wanted> {
         let Reducer::Summary(wanted) = self.reducer else { return None };
         let plain = self.roles.iter().all(|role| matches!(role, Role::Keep | Role::Reduce));
@@ -212,10 +212,10 @@ fn fold_part(
     let field = &handle.schema().fields[usize::from(number)];
     let request = Request { target: Target::Cells(part), ..request.clone() };
     let extents = selection.shape();
-    let lists: Vec<Lists> = (0..extents.len())
+    let lists: Vec<SlotPositions> = (0..extents.len())
         .map(|d| {
             let (start, end) = unit.place[d];
-            Lists::new(&fold.roles[d], fold.masks[d].as_deref(), start, end, extents[d])
+            SlotPositions::new(&fold.roles[d], fold.masks[d].as_deref(), start, end, extents[d])
         })
         .collect();
     let slots = layout::slot_box(&fold.roles, &lists);
@@ -301,7 +301,7 @@ fn may_match(handle: &Handle, request: &Request, number: u16, field: &Field, pre
 struct SlotDistributor<'a, T> {
     fold: &'a Fold,
     filter: CellFilter<'a, T>,
-    lists: &'a [Lists],
+    lists: &'a [SlotPositions],
     strides: Vec<usize>,
     /// The fiber position stride of each axis.
     fiber_strides: Vec<u64>,
@@ -315,7 +315,7 @@ impl<'a, T: Cell> SlotDistributor<'a, T> {
         validity: Option<&'a [u8]>,
         extents: &[u64],
         block: &[u64],
-        lists: &'a [Lists],
+        lists: &'a [SlotPositions],
     ) -> Self {
         let mut strides = vec![1; block.len()];
         let mut stride = 1_usize;
@@ -329,7 +329,7 @@ impl<'a, T: Cell> SlotDistributor<'a, T> {
 
     fn distribute(&self, slots: &Region, whole: &[u64], states: &mut [State]) -> Result<()> {
         let rank = self.lists.len();
-        let counts: Vec<usize> = self.lists.iter().map(Lists::len).collect();
+        let counts: Vec<usize> = self.lists.iter().map(SlotPositions::len).collect();
         if counts.contains(&0) {
             return Ok(());
         }
@@ -379,7 +379,7 @@ impl<'a, T: Cell> SlotDistributor<'a, T> {
 
 /// Selects the cells that count.
 pub(super) struct CellFilter<'a, T> {
-    tests: Vec<Test<T>>,
+    tests: Vec<CompiledPredicate<T>>,
     values: &'a [T],
     validity: Option<&'a [u8]>,
     indexed: bool,
@@ -405,7 +405,7 @@ impl<'a, T: Cell> CellFilter<'a, T> {
     #[inline]
     pub(super) fn push(&self, cell: usize, fiber_position: u64, out: &mut Gathered<T>) {
         if self.validity.is_some_and(|v| v[cell] == 0) {
-            out.nulls += u64::from(self.tests.iter().all(Test::null));
+            out.nulls += u64::from(self.tests.iter().all(CompiledPredicate::null));
             return;
         }
         let value = self.values[cell];
@@ -501,10 +501,10 @@ impl Merger {
             return Ok(());
         }
         for (i, state) in partial.states.into_iter().enumerate() {
-            let held = self.states.get_mut(global_slot(i, &slots, &self.shape)).ok_or_else(out_of_order)?;
-            match held {
-                Some(held) => held.merge(&self.reducer, &state)?,
-                None => *held = Some(state),
+            let slot = self.states.get_mut(global_slot(i, &slots, &self.shape)).ok_or_else(out_of_order)?;
+            match slot {
+                Some(slot) => slot.merge(&self.reducer, &state)?,
+                None => *slot = Some(state),
             }
         }
         Ok(())

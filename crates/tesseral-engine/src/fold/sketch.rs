@@ -84,11 +84,11 @@ impl Sketch {
         }
         let mut rank = (q.clamp(0.0, 1.0) * (count - 1) as f64).round() as u64;
         let growth = self.growth();
-        let middle = |bucket: i32| 2.0 * growth.powi(bucket) / (growth + 1.0);
+        let bucket_value = |bucket: i32| 2.0 * growth.powi(bucket) / (growth + 1.0);
         let low = std::iter::once((f64::NEG_INFINITY, self.infinite.0));
-        let below = self.below.iter().rev().map(|(&bucket, &n)| (-middle(bucket), n));
+        let below = self.below.iter().rev().map(|(&bucket, &n)| (-bucket_value(bucket), n));
         let zero = std::iter::once((0.0, self.zeros));
-        let above = self.above.iter().map(|(&bucket, &n)| (middle(bucket), n));
+        let above = self.above.iter().map(|(&bucket, &n)| (bucket_value(bucket), n));
         for (value, n) in low.chain(below).chain(zero).chain(above) {
             if rank < n {
                 return Some(value);

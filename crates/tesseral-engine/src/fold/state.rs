@@ -8,7 +8,7 @@ use super::norms::Norms;
 use super::predicate::{Number, Predicate};
 use super::product::Product;
 use super::sketch::Sketch;
-use crate::kernel::block::{Cell, Work};
+use crate::kernel::block::{Cell, WorkType};
 use crate::kernel::summary::{Summary, Wanted};
 
 /// The state to keep for each slot.
@@ -156,7 +156,7 @@ impl State {
         }
     }
 
-    /// Adds `n` cells of the same value; `first` is the fiber position of the first.
+    /// Adds `n` cells of the same value; `index` is the fiber position of the first.
     ///
     /// # Errors
     /// `InvalidRequest` when the dtype of the value differs.

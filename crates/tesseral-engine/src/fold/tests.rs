@@ -1,11 +1,11 @@
 use tesseral_core::{DType, Scalar};
 
-use super::layout::Lists;
+use super::layout::SlotPositions;
 use super::norms::Norms;
 use super::product::Product;
 use super::*;
 
-fn met<T: tesseral_core::Element>(op: Compare, number: Number, cells: &[T]) -> Vec<bool> {
+fn matches<T: tesseral_core::Element>(op: Compare, number: Number, cells: &[T]) -> Vec<bool> {
     let predicate = Predicate { compare: vec![(op, number)], ..Predicate::default() };
     let test = predicate.test::<T>(T::DTYPE, None);
     cells.iter().map(|&cell| test.value(cell)).collect()
@@ -15,13 +15,13 @@ fn met<T: tesseral_core::Element>(op: Compare, number: Number, cells: &[T]) -> V
 fn integers_compare_without_rounding() {
     let big = (1_i64 << 53) + 1;
     let cells = [big - 1, big, big + 1];
-    assert_eq!(met(Compare::Eq, Number::Int(big.into()), &cells), [false, true, false]);
-    assert_eq!(met(Compare::Gt, Number::Int(big.into()), &cells), [false, false, true]);
-    assert_eq!(met(Compare::Ge, Number::Float(2.5), &[2_u8, 3]), [false, true]);
-    assert_eq!(met(Compare::Lt, Number::Float(2.5), &[2_u8, 3]), [true, false]);
-    assert_eq!(met(Compare::Ne, Number::Float(2.5), &[2_u8, 3]), [true, true]);
-    assert_eq!(met(Compare::Le, Number::Float(-1e300), &[i64::MIN]), [false]);
-    assert_eq!(met(Compare::Le, Number::Int(u64::MAX.into()), &[u64::MAX]), [true]);
+    assert_eq!(matches(Compare::Eq, Number::Int(big.into()), &cells), [false, true, false]);
+    assert_eq!(matches(Compare::Gt, Number::Int(big.into()), &cells), [false, false, true]);
+    assert_eq!(matches(Compare::Ge, Number::Float(2.5), &[2_u8, 3]), [false, true]);
+    assert_eq!(matches(Compare::Lt, Number::Float(2.5), &[2_u8, 3]), [true, false]);
+    assert_eq!(matches(Compare::Ne, Number::Float(2.5), &[2_u8, 3]), [true, true]);
+    assert_eq!(matches(Compare::Le, Number::Float(-1e300), &[i64::MIN]), [false]);
+    assert_eq!(matches(Compare::Le, Number::Int(u64::MAX.into()), &[u64::MAX]), [true]);
 }
 
 #[test]
@@ -29,14 +29,14 @@ fn floats_compare_exactly_with_unrepresentable_integers() {
     let odd = Number::Int((1 << 53) + 1);
     let below = 9_007_199_254_740_992.0_f64;
     let cells = [below, below.next_up()];
-    assert_eq!(met(Compare::Gt, odd, &cells), [false, true]);
-    assert_eq!(met(Compare::Le, odd, &cells), [true, false]);
-    assert_eq!(met(Compare::Eq, odd, &cells), [false, false]);
-    assert_eq!(met(Compare::Ne, odd, &cells), [true, true]);
+    assert_eq!(matches(Compare::Gt, odd, &cells), [false, true]);
+    assert_eq!(matches(Compare::Le, odd, &cells), [true, false]);
+    assert_eq!(matches(Compare::Eq, odd, &cells), [false, false]);
+    assert_eq!(matches(Compare::Ne, odd, &cells), [true, true]);
     let special = [f64::NAN, -0.0];
-    assert_eq!(met(Compare::Eq, Number::Int(0), &special), [false, true]);
-    assert_eq!(met(Compare::Ne, Number::Int(0), &special), [true, false]);
-    assert_eq!(met(Compare::Ge, Number::Int(0), &special), [false, true]);
+    assert_eq!(matches(Compare::Eq, Number::Int(0), &special), [false, true]);
+    assert_eq!(matches(Compare::Ne, Number::Int(0), &special), [true, false]);
+    assert_eq!(matches(Compare::Ge, Number::Int(0), &special), [false, true]);
 }
 
 #[test]
@@ -50,17 +50,17 @@ fn statistics_prune_only_what_cannot_match() {
         max: Stat::Bound(Scalar::from_element(7_i32)),
         sum: Stat::Absent,
     };
-    let may = |op, value, stats: &ChunkStats, fill: Option<&Scalar>| {
+    let may_match = |op, value, stats: &ChunkStats, fill: Option<&Scalar>| {
         let predicate = Predicate { compare: vec![(op, Number::Int(value))], ..Predicate::default() };
         predicate.may_match(DType::Int32, fill, stats)
     };
-    assert!(!may(Compare::Gt, 7, &stats, None) && may(Compare::Gt, 6, &stats, None));
-    assert!(!may(Compare::Lt, 3, &stats, None) && may(Compare::Le, 3, &stats, None));
-    assert!(!may(Compare::Eq, 8, &stats, None) && may(Compare::Ne, 8, &stats, None));
+    assert!(!may_match(Compare::Gt, 7, &stats, None) && may_match(Compare::Gt, 6, &stats, None));
+    assert!(!may_match(Compare::Lt, 3, &stats, None) && may_match(Compare::Le, 3, &stats, None));
+    assert!(!may_match(Compare::Eq, 8, &stats, None) && may_match(Compare::Ne, 8, &stats, None));
     // Cells equal to the fill are not in the range, but can match.
     let (fill, holed) = (Scalar::from_element(-9_i32), ChunkStats { nulls: Stat::Exact(2), ..stats.clone() });
-    assert!(may(Compare::Lt, 0, &holed, Some(&fill)));
-    assert!(!may(Compare::Lt, 0, &stats, Some(&fill)));
+    assert!(may_match(Compare::Lt, 0, &holed, Some(&fill)));
+    assert!(!may_match(Compare::Lt, 0, &stats, Some(&fill)));
     let null = Predicate { null: Some(true), ..Predicate::default() };
     assert!(!null.may_match(DType::Int32, Some(&fill), &stats));
     assert!(null.may_match(DType::Int32, Some(&fill), &holed));
@@ -74,21 +74,21 @@ fn products_do_not_overflow() {
     let mut more = ints.clone();
     more.fold(&[i64::MAX, i64::MAX]);
     let Number::Float(value) = more.value(false) else { panic!("beyond 128 bits") };
-    let want = -21.0 * (i64::MAX as f64).powi(3);
-    assert!(((value - want) / want).abs() < 1e-14);
+    let expected = -21.0 * (i64::MAX as f64).powi(3);
+    assert!(((value - expected) / expected).abs() < 1e-14);
     more.fold(&[0_i64]);
     assert_eq!(more.value(false), Number::Int(0));
 
     let mut floats = Product::default();
     floats.fold(&[1e300, 1e300, 1e-300, 1e-300, 5e-324, 2.0_f64.powi(1000)]);
-    let want = 5e-324 * 2.0_f64.powi(1000);
-    assert!((floats.value(true).to_f64() / want - 1.0).abs() < 1e-13);
+    let expected = 5e-324 * 2.0_f64.powi(1000);
+    assert!((floats.value(true).to_f64() / expected - 1.0).abs() < 1e-13);
     let mut apart = Product::default();
     apart.fold(&[1e300, 1e300]);
     let mut rest = Product::default();
     rest.fold(&[1e-300, 1e-300, 5e-324, 2.0_f64.powi(1000)]);
     apart.merge(&rest);
-    assert!((apart.value(true).to_f64() / want - 1.0).abs() < 1e-13);
+    assert!((apart.value(true).to_f64() / expected - 1.0).abs() < 1e-13);
     let mut undefined = Product::default();
     undefined.fold(&[0.0, f64::INFINITY]);
     assert!(undefined.value(true).to_f64().is_nan());
@@ -127,9 +127,9 @@ fn sketches_meet_their_accuracy_and_merge_exactly() {
     }
     assert_eq!(parts, whole);
     for q in [0.0, 0.01, 0.25, 0.5, 0.9, 1.0] {
-        let want = sorted[(q * 9999.0_f64).round() as usize];
+        let expected = sorted[(q * 9999.0_f64).round() as usize];
         let got = whole.quantile(q).unwrap();
-        assert!((got - want).abs() <= 0.0101 * want.abs(), "{q}: {got} for {want}");
+        assert!((got - expected).abs() <= 0.0101 * expected.abs(), "{q}: {got} for {expected}");
     }
     assert_eq!(Sketch::new(0.01).quantile(0.5), None);
 }
@@ -188,14 +188,14 @@ fn windows_cover_their_positions() {
                 let slots = role.slots(extent).unwrap_or(1);
                 let mut found: Vec<Vec<u64>> = vec![Vec::new(); slots as usize];
                 for ends in cut.windows(2) {
-                    let lists = Lists::new(role, mask.as_deref(), ends[0], ends[1], extent);
+                    let lists = SlotPositions::new(role, mask.as_deref(), ends[0], ends[1], extent);
                     for i in 0..lists.len() {
                         let slot = lists.first as usize + i;
                         found[slot].extend(lists.slot(i).0.iter().map(|&p| p as u64 + ends[0]));
                     }
                 }
-                let want: Vec<Vec<u64>> = (0..slots).map(members).collect();
-                assert_eq!(found, want, "{role:?} {mask:?} {cut:?}");
+                let expected: Vec<Vec<u64>> = (0..slots).map(members).collect();
+                assert_eq!(found, expected, "{role:?} {mask:?} {cut:?}");
             }
         }
     }

@@ -201,7 +201,7 @@ impl AxisFold {
         Ok((dims, start))
     }
 
-    fn walk<T: Cell<Work: Column>>(
+    fn walk<T: Cell<WorkType: Column>>(
         &mut self,
         view: &View<'_>,
         dims: &[Dim],
@@ -562,14 +562,14 @@ impl PanelLayout {
 }
 
 /// Buffers for panels, reused from one to the next.
-struct Scratch<T: Cell<Work: Column>> {
-    results: Columns<T::Work>,
+struct Scratch<T: Cell<WorkType: Column>> {
+    results: Columns<T::WorkType>,
     gathered: Vec<T>,
-    widened: Vec<T::Work>,
+    widened: Vec<T::WorkType>,
     validity: Vec<u8>,
 }
 
-impl<T: Cell<Work: Column>> Scratch<T> {
+impl<T: Cell<WorkType: Column>> Scratch<T> {
     fn new() -> Self {
         Self { results: Columns::new(), gathered: Vec::new(), widened: Vec::new(), validity: Vec::new() }
     }
@@ -580,8 +580,8 @@ impl<T: Cell<Work: Column>> Scratch<T> {
         let adjacent = layout.column_stride == 1 || columns == 1;
         let size = size_of::<T>();
         let bytes = &view.cells[src * size..(src + layout.span()) * size];
-        let direct = if adjacent && size_of::<T::Work>() == size {
-            bytemuck::try_cast_slice::<u8, T::Work>(bytes).ok()
+        let direct = if adjacent && size_of::<T::WorkType>() == size {
+            bytemuck::try_cast_slice::<u8, T::WorkType>(bytes).ok()
         } else {
             None
         };
@@ -591,7 +591,7 @@ impl<T: Cell<Work: Column>> Scratch<T> {
                 // The bytes of the view were checked against its span, so gathering cannot fail.
                 let gathered = layout.gather(view.cells, &mut self.gathered);
                 debug_assert!(gathered.is_ok());
-                self.widened.resize(rows * columns, T::Work::zeroed());
+                self.widened.resize(rows * columns, T::WorkType::zeroed());
                 widen(&self.gathered, &mut self.widened);
                 Panel { cells: &self.widened[..], stride: columns, rows, columns }
             }
@@ -610,7 +610,7 @@ impl<T: Cell<Work: Column>> Scratch<T> {
 }
 
 #[multiversion::multiversion(targets("x86_64+avx2"))]
-fn widen<T: Cell>(cells: &[T], widened: &mut [T::Work]) {
+fn widen<T: Cell>(cells: &[T], widened: &mut [T::WorkType]) {
     for (to, from) in widened.iter_mut().zip(cells) {
         *to = from.widen();
     }

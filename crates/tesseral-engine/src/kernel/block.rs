@@ -110,20 +110,20 @@ pub(crate) fn compensated(sum: f64, lost: f64) -> f64 {
 /// Conversion of cells into the type that the block loops work on.
 pub(crate) trait Cell: Element {
     /// The working type: the type itself, or `f32` for 16-bit floats, which it represents exactly.
-    type Work: Work;
+    type WorkType: WorkType;
     /// Converts the cell to the working type.
-    fn widen(self) -> Self::Work;
-    /// The cell with a given key of [`Work`].
+    fn widen(self) -> Self::WorkType;
+    /// The cell with a given key of [`WorkType`].
     fn from_key(key: i64) -> Self;
 }
 
 /// A type that the block loops are implemented for.
-pub(crate) trait Work: Pod + PartialEq {
+pub(crate) trait WorkType: Pod + PartialEq {
     /// Whether NaN and infinities exist.
     const FLOAT: bool;
     /// Cells per full block: at most 16 KiB, and few enough for the lanes not to overflow.
     const BLOCK: usize = if size_of::<Self>() == 8 { 2048 } else { 4096 };
-    /// Keys of −∞ and +∞ for floats; outside all keys for integers.
+    /// Keys of −∞ and +∞ for floats; the range of all keys for integers.
     const KEYS: (i64, i64);
     /// An integer in the order of the values.
     fn key(self) -> i64;
@@ -183,25 +183,25 @@ fn sum_halving(mut lanes: [f64; LANES]) -> f64 {
 
 /// The number of NaN and infinite cells of at most a block.
 #[multiversion(targets("x86_64+avx2"))]
-pub(crate) fn specials<W: Work>(block: &[W]) -> (u64, u64) {
+pub(crate) fn specials<W: WorkType>(block: &[W]) -> (u64, u64) {
     if W::FLOAT { (count(block, W::nan), count(block, W::infinite)) } else { (0, 0) }
 }
 
-/// [`Work::sum`], compiled for each instruction set.
+/// [`WorkType::sum`], compiled for each instruction set.
 #[multiversion(targets("x86_64+avx2"))]
-pub(crate) fn sum<W: Work>(block: &[W]) -> Sum {
+pub(crate) fn sum<W: WorkType>(block: &[W]) -> Sum {
     W::sum(block)
 }
 
-/// [`Work::range`], compiled for each instruction set.
+/// [`WorkType::range`], compiled for each instruction set.
 #[multiversion(targets("x86_64+avx2"))]
-pub(crate) fn range<W: Work>(block: &[W]) -> (i64, i64) {
+pub(crate) fn range<W: WorkType>(block: &[W]) -> (i64, i64) {
     W::range(block)
 }
 
-/// [`Work::moments`], compiled for each instruction set.
+/// [`WorkType::moments`], compiled for each instruction set.
 #[multiversion(targets("x86_64+avx2"))]
-pub(crate) fn moments<W: Work>(block: &[W], sum: Sum) -> Moments {
+pub(crate) fn moments<W: WorkType>(block: &[W], sum: Sum) -> Moments {
     W::moments(block, sum)
 }
 
@@ -260,7 +260,7 @@ pub(crate) fn integer_center(sum: Sum, n: usize) -> (i128, f64, f64) {
 macro_rules! itself {
     ($($t:ty),*) => {$(
         impl Cell for $t {
-            type Work = $t;
+            type WorkType = $t;
             #[inline(always)]
             fn widen(self) -> $t {
                 self
@@ -277,7 +277,7 @@ macro_rules! itself {
 itself!(i8, i16, i32, i64, u8, u16, u32, u64, f32, f64);
 
 impl Cell for f16 {
-    type Work = f32;
+    type WorkType = f32;
     // Exponent and fraction are 13 bits higher in an `f32`, whose exponent bias is larger by 112. Infinity and NaN have the
     // highest exponent, which is another 112 away. Subnormals have no implicit leading 1: one is added together with an
     // exponent, and a subtraction removes it again.
@@ -299,7 +299,7 @@ impl Cell for f16 {
 }
 
 impl Cell for bf16 {
-    type Work = f32;
+    type WorkType = f32;
     #[inline(always)]
     fn widen(self) -> f32 {
         f32::from_bits(u32::from(self.to_bits()) << 16)
@@ -338,7 +338,7 @@ macro_rules! integers {
             }
         }
 
-        impl Work for $t {
+        impl WorkType for $t {
             const FLOAT: bool = false;
             const KEYS: (i64, i64) = (i64::MIN, i64::MAX);
             #[inline(always)]
@@ -458,7 +458,7 @@ macro_rules! wide_integers {
         }
 
         #[allow(clippy::cast_possible_wrap, clippy::cast_sign_loss)]
-        impl Work for $t {
+        impl WorkType for $t {
             const FLOAT: bool = false;
             const KEYS: (i64, i64) = (i64::MIN, i64::MAX);
             #[inline(always)]
@@ -479,7 +479,7 @@ macro_rules! wide_integers {
             }
             #[inline(always)]
             fn range(block: &[Self]) -> (i64, i64) {
-                key_range(block, (i64::MAX, i64::MIN), Work::key)
+                key_range(block, (i64::MAX, i64::MIN), WorkType::key)
             }
             #[inline(always)]
             fn moments(block: &[Self], sum: Sum) -> Moments {
@@ -509,7 +509,7 @@ macro_rules! floats {
             }
         }
 
-        impl Work for $t {
+        impl WorkType for $t {
             const FLOAT: bool = true;
             const KEYS: (i64, i64) = {
                 let infinity = Self::INFINITY.to_bits().cast_signed();

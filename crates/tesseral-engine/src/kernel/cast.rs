@@ -61,8 +61,10 @@ floats!(
 pub fn supported(from: DType, to: DType) -> bool {
     let number =
         |dtype: DType| matches!(dtype.class(), Class::Bool | Class::Int | Class::UInt | Class::Float);
-    let counted = |dtype: DType| matches!(dtype.class(), Class::Time) || dtype == DType::Int64;
-    from == to || (number(from) && number(to)) || (counted(from) && counted(to) && from.class() != to.class())
+    let is_64_bit_signed = |dtype: DType| matches!(dtype.class(), Class::Time) || dtype == DType::Int64;
+    from == to
+        || (number(from) && number(to))
+        || (is_64_bit_signed(from) && is_64_bit_signed(to) && from.class() != to.class())
 }
 
 /// Converts `from` cells to `to` cells. Returns the first cell that `to` cannot represent, if any.

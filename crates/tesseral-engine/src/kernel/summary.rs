@@ -27,7 +27,7 @@ use bytemuck::Zeroable;
 use multiversion::multiversion;
 use tesseral_core::{ChunkStats, DType, Element, Error, Result, Scalar, Sum, dispatch_element};
 
-use super::block::{Cell, Moments, Work, compensated, moments, neumaier, range, specials, sum};
+use super::block::{Cell, Moments, WorkType, compensated, moments, neumaier, range, specials, sum};
 
 mod wire;
 
@@ -309,7 +309,7 @@ impl Summary {
             }
         }
         let finite_range = range.is_some_and(|(min, max)| {
-            let (lowest, highest) = T::Work::KEYS;
+            let (lowest, highest) = T::WorkType::KEYS;
             !T::IS_FLOAT || (min > lowest && max < highest)
         });
         let sum = match stats.sum.exact() {
@@ -458,7 +458,7 @@ impl Summary {
     }
 
     /// Adds at most a block.
-    fn fold_block<W: Work>(
+    fn fold_block<W: WorkType>(
         &mut self,
         block: &[W],
         gaps: Gaps<'_, W>,
@@ -496,7 +496,7 @@ impl Summary {
 
     /// Adds values; the caller counts their cells.
     #[allow(clippy::cast_precision_loss)]
-    fn join<W: Work>(&mut self, values: &[W], part: BlockTotals, infinities: u64) -> Result<()> {
+    fn join<W: WorkType>(&mut self, values: &[W], part: BlockTotals, infinities: u64) -> Result<()> {
         if values.is_empty() {
             return Ok(());
         }
@@ -562,7 +562,7 @@ struct BlockTotals {
 }
 
 impl BlockTotals {
-    fn compute<W: Work>(block: &[W], wanted: Wanted) -> Self {
+    fn compute<W: WorkType>(block: &[W], wanted: Wanted) -> Self {
         let sum = wanted.has(Wanted::SUM).then(|| sum(block));
         let ranged = wanted.has(Wanted::RANGE);
         let keys = if ranged { range(block) } else { (i64::MAX, i64::MIN) };
@@ -592,11 +592,11 @@ struct Scratch<W> {
 
 /// Marks the cells that are not null, and counts those that are.
 #[multiversion(targets("x86_64+avx2"))]
-fn mark<W: Work>(block: &[W], gaps: Gaps<'_, W>, keep: &mut [u8]) -> usize {
+fn mark<W: WorkType>(block: &[W], gaps: Gaps<'_, W>, keep: &mut [u8]) -> usize {
     gaps.mark(block, keep)
 }
 
-impl<W: Work> Gaps<'_, W> {
+impl<W: WorkType> Gaps<'_, W> {
     #[inline(always)]
     fn mark(&self, block: &[W], keep: &mut [u8]) -> usize {
         match self.validity {
@@ -619,20 +619,20 @@ impl<W: Work> Gaps<'_, W> {
 }
 
 #[inline(always)]
-fn drop_nans<W: Work>(block: &[W], keep: &mut [u8]) {
+fn drop_nans<W: WorkType>(block: &[W], keep: &mut [u8]) {
     keep.iter_mut().zip(block).for_each(|(keep, cell)| *keep &= u8::from(!cell.nan()));
 }
 
 /// Compacts the kept cells without NaNs, and returns their number.
 #[multiversion(targets("x86_64+avx2"))]
-fn compact<W: Work>(block: &[W], keep: &mut [u8], dense: &mut Vec<W>) -> usize {
+fn compact<W: WorkType>(block: &[W], keep: &mut [u8], dense: &mut Vec<W>) -> usize {
     compact_gaps(block, keep, dense)
 }
 
 // Gaps come in patches: a group without gaps is copied in full. In other groups each cell is written, and the next one
 // overwrites it unless it is kept, so that there is no branch to mispredict.
 #[inline(always)]
-fn compact_gaps<W: Work>(block: &[W], keep: &mut [u8], dense: &mut Vec<W>) -> usize {
+fn compact_gaps<W: WorkType>(block: &[W], keep: &mut [u8], dense: &mut Vec<W>) -> usize {
     const GROUP: usize = 16;
     if W::FLOAT {
         drop_nans(block, keep);
@@ -680,13 +680,13 @@ const SHORT: usize = 512;
 
 fn fold_runs<T: Cell>(summary: &mut Summary, runs: Runs<'_>, fill: Option<T>) -> Result<()> {
     let size = size_of::<T>();
-    let block_len = <T::Work as Work>::BLOCK;
+    let block_len = <T::WorkType as WorkType>::BLOCK;
     let fill = fill.map(T::widen);
     let mut scratch = Scratch { keep: Vec::new(), dense: Vec::new() };
-    let mut loaded: Vec<T::Work> = Vec::new();
+    let mut loaded: Vec<T::WorkType> = Vec::new();
     if runs.count > 1 && runs.len < SHORT {
         let per_block = block_len / runs.len;
-        loaded.resize(runs.len * per_block.min(runs.count), T::Work::zeroed());
+        loaded.resize(runs.len * per_block.min(runs.count), T::WorkType::zeroed());
         let mut valid = vec![0; if runs.validity.is_some() { loaded.len() } else { 0 }];
         for first in (0..runs.count).step_by(per_block) {
             let gathered = per_block.min(runs.count - first);
@@ -707,13 +707,14 @@ fn fold_runs<T: Cell>(summary: &mut Summary, runs: Runs<'_>, fill: Option<T>) ->
     for i in 0..runs.count {
         let (cells, validity) = runs.run::<T>(i);
         let gaps = |at: usize, len: usize| Gaps { validity: validity.map(|v| &v[at..at + len]), fill };
-        let direct = if size_of::<T::Work>() == size { bytemuck::try_cast_slice(cells).ok() } else { None };
+        let direct =
+            if size_of::<T::WorkType>() == size { bytemuck::try_cast_slice(cells).ok() } else { None };
         if let Some(values) = direct {
-            for (b, block) in <[T::Work]>::chunks(values, block_len).enumerate() {
+            for (b, block) in <[T::WorkType]>::chunks(values, block_len).enumerate() {
                 summary.fold_block(block, gaps(b * block_len, block.len()), &mut scratch)?;
             }
         } else {
-            loaded.resize(block_len.min(runs.len), T::Work::zeroed());
+            loaded.resize(block_len.min(runs.len), T::WorkType::zeroed());
             for (b, bytes) in cells.chunks(block_len * size).enumerate() {
                 let block = &mut loaded[..bytes.len() / size];
                 load::<T>(bytes, block);
@@ -726,7 +727,7 @@ fn fold_runs<T: Cell>(summary: &mut Summary, runs: Runs<'_>, fill: Option<T>) ->
 
 /// Copies unaligned cells into a block.
 #[multiversion(targets("x86_64+avx2"))]
-fn load<T: Cell>(bytes: &[u8], block: &mut [T::Work]) {
+fn load<T: Cell>(bytes: &[u8], block: &mut [T::WorkType]) {
     for (cell, bytes) in block.iter_mut().zip(bytes.chunks_exact(size_of::<T>())) {
         *cell = bytemuck::pod_read_unaligned::<T>(bytes).widen();
     }

@@ -126,17 +126,17 @@ impl Double {
         Self(high, (x.to_i128() - high as i128) as f64)
     }
 
-    fn normal(a: f64, b: f64) -> Self {
+    fn normalized(a: f64, b: f64) -> Self {
         let sum = a + b;
         let part = sum - a;
         Self(sum, (a - (sum - part)) + (b - part))
     }
 
     pub fn add(self, other: Self) -> Self {
-        let Self(sum, lost) = Self::normal(self.0, other.0);
-        let Self(low, rest) = Self::normal(self.1, other.1);
-        let Self(sum, lost) = Self::normal(sum, lost + low);
-        Self::normal(sum, lost + rest)
+        let Self(sum, lost) = Self::normalized(self.0, other.0);
+        let Self(low, rest) = Self::normalized(self.1, other.1);
+        let Self(sum, lost) = Self::normalized(sum, lost + low);
+        Self::normalized(sum, lost + rest)
     }
 
     pub fn sub(self, other: Self) -> Self {
@@ -145,13 +145,13 @@ impl Double {
 
     pub fn square(self) -> Self {
         let product = self.0 * self.0;
-        Self::normal(product, self.0.mul_add(self.0, -product) + 2.0 * self.0 * self.1)
+        Self::normalized(product, self.0.mul_add(self.0, -product) + 2.0 * self.0 * self.1)
     }
 
     pub fn div(self, n: f64) -> Self {
         let high = self.0 / n;
-        let rest = self.sub(Self::normal(high * n, high.mul_add(n, -(high * n))));
-        Self::normal(high, rest.0 / n)
+        let rest = self.sub(Self::normalized(high * n, high.mul_add(n, -(high * n))));
+        Self::normalized(high, rest.0 / n)
     }
 }
 
@@ -166,11 +166,11 @@ pub(crate) fn precise<T: Element>(values: &[T]) -> (f64, f64, f64) {
 }
 
 /// Whether two floats are equal within a relative error, or both not finite.
-pub(crate) fn near(got: f64, want: f64, relative: f64) -> bool {
-    if !want.is_finite() {
+pub(crate) fn near(got: f64, expected: f64, relative: f64) -> bool {
+    if !expected.is_finite() {
         return !got.is_finite();
     }
-    (got - want).abs() <= relative * want.abs()
+    (got - expected).abs() <= relative * expected.abs()
 }
 
 /// The results of a kernel.

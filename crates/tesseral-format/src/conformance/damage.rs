@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tesseral_core::{ErrorKind, Limits};
 use tesseral_store::{MemoryStore, Store, StoreExt};
 
-use super::{Check, Fixture, Violation, columns, everything, objects, store_with};
+use super::{Check, Fixture, Violation, columns, full_request, objects, store_with};
 use crate::oracle::{ColumnLayout, Prefill, decode_parts, fetch};
 use crate::{AuditOptions, Container, Format, OpenOptions};
 
@@ -31,9 +31,9 @@ pub fn audit_of_a_sound_source(format: &dyn Format, fixture: &Fixture) -> Result
     check.same("arrays", &container.len(), &opened.len())?;
     let stored = check.must("list", objects(fixture.store.as_ref()))?;
     let total: u64 = stored.iter().map(|(_, bytes)| bytes.len() as u64).sum();
-    let counted = report.covered_bytes.checked_add(report.uncovered_bytes);
-    check.require(counted.is_some_and(|n| n <= total), || {
-        format!("{counted:?} bytes of metadata in {total} bytes")
+    let reported = report.covered_bytes.checked_add(report.uncovered_bytes);
+    check.require(reported.is_some_and(|n| n <= total), || {
+        format!("{reported:?} bytes of metadata in {total} bytes")
     })
 }
 
@@ -60,22 +60,22 @@ pub fn damage_never_panics(format: &dyn Format, fixture: &Fixture) -> Result<(),
         };
         let location = format!("object {name:?} missing");
         try_all(&check.at(&location), format, fixture, with(None))?;
-        let few = fixture.effort.damages;
-        let ends = (0..few.min(bytes.len())).chain(bytes.len().saturating_sub(few)..bytes.len());
-        let middle: Vec<usize> = (0..few).map(|_| random.index(bytes.len())).collect();
+        let limit = fixture.effort.damages;
+        let ends = (0..limit.min(bytes.len())).chain(bytes.len().saturating_sub(limit)..bytes.len());
+        let middle: Vec<usize> = (0..limit).map(|_| random.index(bytes.len())).collect();
         for len in ends.chain(middle) {
             let location = format!("object {name:?} truncated to {len} of {} bytes", bytes.len());
             try_all(&check.at(&location), format, fixture, with(Some(bytes[..len].to_vec())))?;
         }
-        for _ in 0..few {
+        for _ in 0..limit {
             if bytes.is_empty() {
                 break;
             }
-            let mut bent = bytes.clone();
+            let mut mutated = bytes.clone();
             let (at, bit) = (random.index(bytes.len()), random.below(8));
-            bent[at] ^= 1 << bit;
+            mutated[at] ^= 1 << bit;
             let location = format!("object {name:?} with bit {bit} of byte {at} flipped");
-            try_all(&check.at(&location), format, fixture, with(Some(bent)))?;
+            try_all(&check.at(&location), format, fixture, with(Some(mutated)))?;
             let mut wild = bytes.clone();
             let len = random.within(1, 8) as usize;
             let end = (at + len).min(wild.len());
@@ -128,7 +128,7 @@ fn read_all(container: &dyn Container) {
         let Ok(source) = container.array(number) else { continue };
         for column in columns(source.schema()) {
             let Ok(plan) =
-                everything(source.schema(), vec![column]).and_then(|request| source.plan(&request))
+                full_request(source.schema(), vec![column]).and_then(|request| source.plan(&request))
             else {
                 continue;
             };

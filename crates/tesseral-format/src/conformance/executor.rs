@@ -71,20 +71,22 @@ pub fn executor_suite(
                 let mut fields: Vec<u16> = (0..schema.fields.len() as u16).collect();
                 random.shuffle(&mut fields);
                 fields.truncate(random.within(1, fields.len() as u64) as usize);
-                let want = check.must("oracle", sparse.select(&fields, &ranges))?;
+                let expected = check.must("oracle", sparse.select(&fields, &ranges))?;
                 let got = check
                     .guarded("read_sparse", || executor.read_sparse(&container, number, &fields, &ranges))?;
                 let got = check.must("read_sparse", got)?;
-                check.require(got == want, || {
-                    let differs = got.iter().zip(&want).find(|(a, b)| a != b);
-                    let (got, want) = (got.len(), want.len());
-                    format!("fields {fields:?}: {got} rows, expected {want}; first difference {differs:?}")
+                check.require(got == expected, || {
+                    let differs = got.iter().zip(&expected).find(|(a, b)| a != b);
+                    let (got, expected) = (got.len(), expected.len());
+                    format!(
+                        "fields {fields:?}: {got} rows, expected {expected}; first difference {differs:?}"
+                    )
                 })?;
                 let field = &schema.fields[usize::from(fields[0])];
-                if adds_up(field) {
-                    let want = Summary::from_rows(field, &want, 0);
+                if has_sum(field) {
+                    let expected = Summary::from_rows(field, &expected, 0);
                     let target = Target::Coordinates(ranges.clone());
-                    compare(&check, executor, &container, number, fields[0], &target, &want)?;
+                    compare(&check, executor, &container, number, fields[0], &target, &expected)?;
                 }
             }
             return Ok(());
@@ -97,15 +99,15 @@ pub fn executor_suite(
             for selection in &selections {
                 let location = format!("{}, field {i}, {:?}", check.location, selection.slices());
                 let check = check.at(&location);
-                let want = check.must("oracle", dense.select(selection))?;
+                let expected = check.must("oracle", dense.select(selection))?;
                 let got = check
                     .guarded("read_dense", || executor.read_dense(&container, number, i as u16, selection))?;
                 let got = check.must("read_dense", got)?.normalized();
-                check.same("cells", &got, &want)?;
-                if adds_up(field) {
-                    let want = Summary::from_cells(field, &want);
+                check.same("cells", &got, &expected)?;
+                if has_sum(field) {
+                    let expected = Summary::from_cells(field, &expected);
                     let target = Target::Cells(selection.clone());
-                    compare(&check, executor, &container, number, i as u16, &target, &want)?;
+                    compare(&check, executor, &container, number, i as u16, &target, &expected)?;
                 }
             }
         }
@@ -114,7 +116,7 @@ pub fn executor_suite(
 }
 
 /// Whether a field has one number per cell.
-fn adds_up(field: &Field) -> bool {
+fn has_sum(field: &Field) -> bool {
     field.cell == CellLen::One && !matches!(field.dtype.class(), Class::Complex | Class::Bits | Class::Text)
 }
 
@@ -125,36 +127,36 @@ fn compare(
     array: usize,
     field: u16,
     target: &Target,
-    want: &Summary,
+    expected: &Summary,
 ) -> Result<(), Violation> {
     let got = check.guarded("summary", || executor.summary(container, array, field, target))?;
     let got = check.must("summary", got)?;
     let counts = |s: &Summary| [s.cells, s.nulls, s.nans, s.infs, s.count];
-    check.same("cells, nulls, NaN, infinite, counted", &counts(&got), &counts(want))?;
-    for (what, got, want) in [("min", &got.min, &want.min), ("max", &got.max, &want.max)] {
-        let same = match (got, want) {
+    check.same("cells, nulls, NaN, infinite, counted", &counts(&got), &counts(expected))?;
+    for (what, got, expected) in [("min", &got.min, &expected.min), ("max", &got.max, &expected.max)] {
+        let same = match (got, expected) {
             (None, None) => true,
-            (Some(got), Some(want)) => got.dtype() == want.dtype() && equal(got, want),
+            (Some(got), Some(expected)) => got.dtype() == expected.dtype() && equal(got, expected),
             _ => false,
         };
-        check.require(same, || format!("{what}: got {got:?}, expected {want:?}"))?;
+        check.require(same, || format!("{what}: got {got:?}, expected {expected:?}"))?;
     }
-    let Some(sum) = want.sum else { return Ok(()) };
+    let Some(sum) = expected.sum else { return Ok(()) };
     // Without values the sum is 0 or absent.
-    let same = got.sum.map_or(want.count == 0, |got| same_sum(got, sum, want.magnitude));
+    let same = got.sum.map_or(expected.count == 0, |got| same_sum(got, sum, expected.magnitude));
     check.require(same, || format!("sum: got {:?}, expected {sum:?}", got.sum))?;
-    let same = |got: Option<f64>, want: Option<f64>, scale: f64| match (got, want) {
+    let same = |got: Option<f64>, expected: Option<f64>, scale: f64| match (got, expected) {
         (None, None) => true,
-        (Some(got), Some(want)) => same_float(got, want, scale),
+        (Some(got), Some(expected)) => same_float(got, expected, scale),
         _ => false,
     };
-    let scale = want.magnitude / want.count.max(1) as f64;
-    check.require(same(got.mean, want.mean, scale), || {
-        format!("mean: got {:?}, expected {:?}", got.mean, want.mean)
+    let scale = expected.magnitude / expected.count.max(1) as f64;
+    check.require(same(got.mean, expected.mean, scale), || {
+        format!("mean: got {:?}, expected {:?}", got.mean, expected.mean)
     })?;
     // The deviation of infinities from their mean is undefined.
-    check.require(want.infs > 0 || same(got.std, want.std, want.magnitude), || {
-        format!("std: got {:?}, expected {:?}", got.std, want.std)
+    check.require(expected.infs > 0 || same(got.std, expected.std, expected.magnitude), || {
+        format!("std: got {:?}, expected {:?}", got.std, expected.std)
     })
 }
 

@@ -69,24 +69,25 @@ fn holds(check: &Check<'_>, stats: &ChunkStats, cells: &Summary) -> Result<(), V
         (Stat::Bound(_), _) => check.fail("a sum must not be a bound"),
         (Stat::Exact(_), None) => check.fail("a sum for a dtype without a sum"),
         (Stat::Exact(_), Some(_)) if cells.count == 0 => check.fail("a sum without values"),
-        (Stat::Exact(got), Some(want)) => check.require(same_sum(*got, want, cells.magnitude), || {
-            format!("sum: got {got:?}, expected {want:?}")
-        }),
+        (Stat::Exact(got), Some(expected)) => check
+            .require(same_sum(*got, expected, cells.magnitude), || {
+                format!("sum: got {got:?}, expected {expected:?}")
+            }),
     }
 }
 
 /// Integers exactly; floats within the rounding error of any order.
-pub(super) fn same_sum(got: Sum, want: Sum, magnitude: f64) -> bool {
-    match (got, want) {
-        (Sum::Int(got), Sum::Int(want)) => got == want,
-        (Sum::Float(got), Sum::Float(want)) => same_float(got, want, magnitude),
+pub(super) fn same_sum(got: Sum, expected: Sum, magnitude: f64) -> bool {
+    match (got, expected) {
+        (Sum::Int(got), Sum::Int(expected)) => got == expected,
+        (Sum::Float(got), Sum::Float(expected)) => same_float(got, expected, magnitude),
         _ => false,
     }
 }
 
 /// Equal within a billionth of `scale`; NaN equals NaN, infinities equal themselves.
-pub(super) fn same_float(got: f64, want: f64, scale: f64) -> bool {
-    (got.is_nan() && want.is_nan()) || got == want || (got - want).abs() <= 1e-9 * scale
+pub(super) fn same_float(got: f64, expected: f64, scale: f64) -> bool {
+    (got.is_nan() && expected.is_nan()) || got == expected || (got - expected).abs() <= 1e-9 * scale
 }
 
 fn extreme(
@@ -129,8 +130,8 @@ pub fn digests_match(format: &dyn Format, fixture: &Fixture) -> Result<(), Viola
             }
             let object = source.object(span.object);
             let bytes = check.must("read", container.store().read(object, span.range.clone()))?;
-            let Digest::Xxh3(want) = span.digest;
-            check.same("digest", &xxh3_64(&bytes), &want)?;
+            let Digest::Xxh3(expected) = span.digest;
+            check.same("digest", &xxh3_64(&bytes), &expected)?;
         }
         Ok(())
     })

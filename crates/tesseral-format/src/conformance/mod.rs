@@ -158,14 +158,14 @@ impl<'a> Check<'a> {
         if holds { Ok(()) } else { self.fail(detail()) }
     }
 
-    fn same<T: PartialEq + fmt::Debug>(&self, what: &str, got: &T, want: &T) -> Result<(), Violation> {
-        self.require(got == want, || format!("{what}: got {got:?}, expected {want:?}"))
+    fn same<T: PartialEq + fmt::Debug>(&self, what: &str, got: &T, expected: &T) -> Result<(), Violation> {
+        self.require(got == expected, || format!("{what}: got {got:?}, expected {expected:?}"))
     }
 
     /// Equality of text forms, in which NaN equals NaN.
-    fn same_text<T: fmt::Debug>(&self, what: &str, got: &T, want: &T) -> Result<(), Violation> {
-        let (got, want) = (format!("{got:?}"), format!("{want:?}"));
-        self.require(got == want, || format!("{what}: got {got}, expected {want}"))
+    fn same_text<T: fmt::Debug>(&self, what: &str, got: &T, expected: &T) -> Result<(), Violation> {
+        let (got, expected) = (format!("{got:?}"), format!("{expected:?}"));
+        self.require(got == expected, || format!("{what}: got {got}, expected {expected}"))
     }
 
     /// An operation that must succeed.
@@ -208,7 +208,7 @@ fn open(check: &Check<'_>, format: &dyn Format, fixture: &Fixture) -> Result<Arc
 }
 
 /// A request for all cells of some columns.
-fn everything(schema: &ArraySchema, columns: Vec<Column>) -> Result<Request> {
+fn full_request(schema: &ArraySchema, columns: Vec<Column>) -> Result<Request> {
     let target = if schema.sparse {
         Target::Coordinates(vec![Vec::new(); schema.dims.len()])
     } else {
@@ -253,7 +253,7 @@ fn for_each_column(
         for column in columns(source.schema()) {
             let location = format!("{}, {column:?}", check.location);
             let check = check.at(&location);
-            let request = check.must("request", everything(source.schema(), vec![column]))?;
+            let request = check.must("request", full_request(source.schema(), vec![column]))?;
             let plan = check.must("plan", source.plan(&request))?;
             f(&check, source, column, &plan)?;
         }

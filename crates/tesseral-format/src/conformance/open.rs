@@ -2,7 +2,7 @@
 
 use tesseral_store::StoreExt;
 
-use super::{Check, Expected, Fixture, Violation, columns, everything, open};
+use super::{Check, Expected, Fixture, Violation, columns, full_request, open};
 use crate::oracle::{Dense, Sparse};
 use crate::{Format, Probe, Sniff};
 
@@ -62,7 +62,7 @@ pub fn open_is_deterministic(format: &dyn Format, fixture: &Fixture) -> Result<(
         let found = check.must("find", a.find(a.name(number)))?;
         check.same("name of the found array", &a.name(found), &a.name(number))?;
         for column in columns(x.schema()) {
-            let request = check.must("request", everything(x.schema(), vec![column]))?;
+            let request = check.must("request", full_request(x.schema(), vec![column]))?;
             let plans = (check.must("plan", x.plan(&request))?, check.must("plan", y.plan(&request))?);
             check.require(plans.0 == plans.1, || format!("plans of {column:?} differ between opens"))?;
             let again = check.must("plan", x.plan(&request))?;

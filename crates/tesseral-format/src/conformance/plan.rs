@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use tesseral_core::{Region, Result, Selection};
 
 use super::{
-    Check, Fixture, Violation, columns, everything, for_each_array, open, random_indices, selections,
+    Check, Fixture, Violation, columns, for_each_array, full_request, open, random_indices, selections,
     sparse_ranges,
 };
 use crate::oracle::rows_of_plan;
@@ -24,7 +24,7 @@ pub fn parts_lie_in_objects(format: &dyn Format, fixture: &Fixture) -> Result<()
     let container = open(&check, format, fixture)?;
     for_each_array(&check, container.as_ref(), |check, _, source| {
         let columns = columns(source.schema());
-        let request = check.must("request", everything(source.schema(), columns.clone()))?;
+        let request = check.must("request", full_request(source.schema(), columns.clone()))?;
         let all = check.must("plan", source.plan(&request))?;
         let mut ids = HashSet::new();
         for chunk in &all.chunks {
@@ -39,7 +39,7 @@ pub fn parts_lie_in_objects(format: &dyn Format, fixture: &Fixture) -> Result<()
         }
         // Requested separately, a column has the same parts.
         for column in columns {
-            let request = check.must("request", everything(source.schema(), vec![column]))?;
+            let request = check.must("request", full_request(source.schema(), vec![column]))?;
             let alone = check.must("plan", source.plan(&request))?;
             let parts = |plan: &ChunkPlan| -> Vec<_> {
                 let chunks = plan.chunks.iter();
@@ -70,11 +70,11 @@ fn check_chunk(
     let schema = source.schema();
     match &chunk.cover {
         Cover::Exact(cover) => {
-            let everything = Region::from_shape(&schema.shape().unwrap_or_default());
+            let array_region = Region::from_shape(&schema.shape().unwrap_or_default());
             let tile = chunk.tile_region().unwrap_or(cover);
             check.require(!schema.sparse, || "region cover in a sparse array".to_owned())?;
-            check.require(!cover.is_empty() && everything.contains(cover), || {
-                format!("covers {cover:?} of {everything:?}")
+            check.require(!cover.is_empty() && array_region.contains(cover), || {
+                format!("covers {cover:?} of {array_region:?}")
             })?;
             check.require(tile.contains(cover), || format!("covers {cover:?} and stores {tile:?}"))?;
             check.require(chunk.tile.as_ref() != Some(cover), || "tile equal to the cover".to_owned())?;
@@ -147,8 +147,8 @@ fn dense_plan(
             format!("coverage of cell {i} differs (partial, complete): {covered:?}")
         })?;
     }
-    let want = check.must("select", dense.select(selection))?;
-    check.same("cells", &painted.cells(), &want)
+    let expected = check.must("select", dense.select(selection))?;
+    check.same("cells", &painted.cells(), &expected)
 }
 
 fn sparse_plan(
@@ -175,10 +175,10 @@ fn sparse_plan(
     }
     let rows = check.must("read", rows_of_plan(container, source, &plan, &ranges))?;
     let fields: Vec<u16> = (0..schema.fields.len() as u16).collect();
-    let want = check.must("select", sparse.select(&fields, &ranges))?;
-    check.require(rows == want, || {
-        let differs = rows.iter().zip(&want).find(|(a, b)| a != b);
-        format!("{} rows, expected {}; first difference {differs:?}", rows.len(), want.len())
+    let expected = check.must("select", sparse.select(&fields, &ranges))?;
+    check.require(rows == expected, || {
+        let differs = rows.iter().zip(&expected).find(|(a, b)| a != b);
+        format!("{} rows, expected {}; first difference {differs:?}", rows.len(), expected.len())
     })
 }
 
@@ -192,7 +192,7 @@ pub fn whole_chunks_are_whole(format: &dyn Format, fixture: &Fixture) -> Result<
     let mut random = fixture.random(3);
     for_each_array(&check, container.as_ref(), |check, number, source| {
         let schema = source.schema();
-        let request = check.must("request", everything(schema, columns(schema)))?;
+        let request = check.must("request", full_request(schema, columns(schema)))?;
         let plan = check.must("plan", source.plan(&request))?;
         let whole = plan.chunks.iter().any(|chunk| chunk.whole);
         check.require(!whole || plan.deletes.is_empty(), || "whole chunks with deletes".to_owned())?;

@@ -47,12 +47,12 @@ struct Data<'a> {
 
 impl<'a> Data<'a> {
     fn new(case: &'a WriteCase, random: &mut Random) -> Self {
-        let of_array = |spec: &ArraySpec| {
+        let array_cells = |spec: &ArraySpec| {
             let n = Region::from_shape(&spec.schema.shape().unwrap_or_default()).cells().unwrap_or(0);
             let fields = spec.schema.fields.iter();
             fields.map(|field| (0..n).map(|_| random_cell(random, field)).collect()).collect()
         };
-        Self { case, cells: case.specs.iter().map(of_array).collect() }
+        Self { case, cells: case.specs.iter().map(array_cells).collect() }
     }
 
     /// Every chunk in canonical order.
@@ -291,8 +291,8 @@ fn replacing(
 ) -> Result<(), Violation> {
     let check = check.at(&"existing output");
     let store = store_with("written", bytes);
-    let refused = data.write(format, store.clone(), Overwrite::Refuse, keys);
-    check.require(refused.is_err(), || "was replaced without permission".to_owned())?;
+    let rejected = data.write(format, store.clone(), Overwrite::Refuse, keys);
+    check.require(rejected.is_err(), || "was replaced without permission".to_owned())?;
     let unchanged = |when: &str| {
         let now = check.must("list", objects(store.as_ref()))?;
         check.require(now == bytes, || format!("changed {when}"))

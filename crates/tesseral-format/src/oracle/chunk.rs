@@ -153,8 +153,8 @@ pub fn decode_parts(
         check_validity(validity.as_deref()).ok_or_else(|| violation("validity other than 0 and 1"))?;
         return Ok(Decoded { size: layout.size, values, ends: Vec::new(), validity });
     }
-    let held = vec![prefill.byte; prefill.cells * 3];
-    let mut data = held.clone();
+    let prefilled = vec![prefill.byte; prefill.cells * 3];
+    let mut data = prefilled.clone();
     let mut offsets: Vec<u64> = (1..=prefill.cells as u64).map(|i| i * 3).collect();
     let out = ColumnMut::Var { offsets: &mut offsets, data: &mut data, validity: validity.as_deref_mut() };
     source.decode(chunk, column, parts, run, out, &mut scratch)?;
@@ -162,12 +162,12 @@ pub fn decode_parts(
     if offsets.len() != prefill.cells + cells {
         return Err(violation("number of offsets does not match the cells"));
     }
-    if !data.starts_with(&held)
+    if !data.starts_with(&prefilled)
         || !offsets.iter().take(prefill.cells).copied().eq((1..).map(|i| i * 3).take(prefill.cells))
     {
         return Err(violation("changed existing content"));
     }
-    let base = held.len() as u64;
+    let base = prefilled.len() as u64;
     let mut last = base;
     for end in &offsets[prefill.cells..] {
         if *end < last {
@@ -179,7 +179,7 @@ pub fn decode_parts(
         return Err(violation("last offset does not match the data length"));
     }
     let ends = offsets[prefill.cells..].iter().map(|end| end - base).collect();
-    Ok(Decoded { size: None, values: data.split_off(held.len()), ends, validity })
+    Ok(Decoded { size: None, values: data.split_off(prefilled.len()), ends, validity })
 }
 
 fn check_validity(validity: Option<&[u8]>) -> Option<()> {

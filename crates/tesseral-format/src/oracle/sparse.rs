@@ -22,7 +22,7 @@ pub struct Row {
 }
 
 /// A cell before duplicates and deletes are resolved.
-struct Stored {
+struct StoredCell {
     row: Row,
     layer: u32,
     time: Option<u64>,
@@ -116,14 +116,14 @@ pub fn rows_of_plan(
             let time = times.as_ref().map(number);
             let removed = removed.as_ref().map_or(KEPT, number);
             if removed != UNWRITTEN && in_ranges(schema, &row.coords, ranges)? {
-                stored.push(Stored { row, layer: chunk.layer, time, removed: removed != KEPT });
+                stored.push(StoredCell { row, layer: chunk.layer, time, removed: removed != KEPT });
             }
         }
     }
     let dtypes: Vec<DType> = schema.dims.iter().map(|d| d.dtype).collect();
     // Stable, so that among equal layers and times the cell stored last comes last.
     stored.sort_by(|a, b| {
-        let time = |s: &Stored| s.time.unwrap_or(0);
+        let time = |s: &StoredCell| s.time.unwrap_or(0);
         compare_rows(&dtypes, &a.row, &b.row)
             .then(a.layer.cmp(&b.layer))
             .then_with(|| if a.layer == b.layer { time(a).cmp(&time(b)) } else { Ordering::Equal })

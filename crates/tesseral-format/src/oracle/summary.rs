@@ -59,12 +59,12 @@ pub struct Summary {
 
 /// A compensated float sum.
 #[derive(Clone, Copy, Debug, Default)]
-struct Compensated {
+struct CompensatedSum {
     sum: f64,
     lost: f64,
 }
 
-impl Compensated {
+impl CompensatedSum {
     fn add(&mut self, value: f64) {
         let sum = self.sum + value;
         if sum.is_finite() {
@@ -125,7 +125,7 @@ impl Summary {
         let mut magnitude = 0.0;
         let sum = adds.then(|| {
             if field.dtype.class() == Class::Float {
-                let mut sum = Compensated::default();
+                let mut sum = CompensatedSum::default();
                 values.iter().filter_map(Scalar::as_f64).for_each(|v| {
                     sum.add(v);
                     magnitude += v.abs();
@@ -138,7 +138,7 @@ impl Summary {
         });
         let mean = sum.filter(|_| count > 0).map(|sum| sum.to_f64() / count as f64);
         let std = mean.map(|mean| {
-            let mut squares = Compensated::default();
+            let mut squares = CompensatedSum::default();
             values.iter().filter_map(Scalar::as_f64).for_each(|v| squares.add((v - mean) * (v - mean)));
             (squares.total() / count as f64).sqrt()
         });
@@ -160,13 +160,13 @@ impl Summary {
 /// Exact statistics of the cells of a chunk.
 pub fn chunk_stats<'a>(field: &Field, cells: impl Iterator<Item = Option<&'a [u8]>>) -> ChunkStats {
     let summary = Summary::from_values(field, cells);
-    let some = |stat: Option<Scalar>| stat.map_or(Stat::Absent, Stat::Exact);
+    let exact = |stat: Option<Scalar>| stat.map_or(Stat::Absent, Stat::Exact);
     ChunkStats {
         cells: summary.cells,
         nulls: Stat::Exact(summary.nulls),
         nans: Stat::Exact(summary.nans),
-        min: some(summary.min),
-        max: some(summary.max),
+        min: exact(summary.min),
+        max: exact(summary.max),
         sum: summary.sum.filter(|_| summary.count > 0).map_or(Stat::Absent, Stat::Exact),
     }
 }

@@ -54,7 +54,7 @@ impl Coding {
 
 /// The access of a chunk of several columns: only what each of them supports.
 pub(crate) fn join(accesses: impl Iterator<Item = Access>) -> Access {
-    let multiple = |a: u64, b: u64| {
+    let common_multiple = |a: u64, b: u64| {
         let (mut x, mut y) = (a, b);
         while y > 0 {
             (x, y) = (y, x % y);
@@ -70,7 +70,7 @@ pub(crate) fn join(accesses: impl Iterator<Item = Access>) -> Access {
             if a == b {
                 return a;
             }
-            let granule = granule(a).zip(granule(b)).and_then(|(a, b)| multiple(a, b));
+            let granule = granule(a).zip(granule(b)).and_then(|(a, b)| common_multiple(a, b));
             Access::Coded { granule }
         })
         .unwrap_or(Access::Coded { granule: None })
@@ -245,12 +245,12 @@ pub(crate) fn decode(
         }
         (ColumnMut::Var { offsets: ends, data, validity }, None) => {
             let starts = offsets.unwrap_or_default();
-            let start_of = |i: usize| match starts.get(i * 8..i * 8 + 8) {
+            let cell_start = |i: usize| match starts.get(i * 8..i * 8 + 8) {
                 Some(bytes) => u64::from_le_bytes(bytes.try_into().unwrap_or_default()),
                 None => values.len() as u64,
             };
             for i in range.clone() {
-                let (start, end) = (start_of(i), start_of(i + 1));
+                let (start, end) = (cell_start(i), cell_start(i + 1));
                 let cell = usize::try_from(start)
                     .ok()
                     .zip(usize::try_from(end).ok())

@@ -190,7 +190,7 @@ impl Buffers {
 /// The same statistics as bounds that are loose by a little or a lot.
 pub(crate) fn loosen(stats: ChunkStats, random: &mut Random) -> ChunkStats {
     let by = random.below(40);
-    let moved = |stat: Stat<Scalar>, up: bool| match stat {
+    let shifted = |stat: Stat<Scalar>, up: bool| match stat {
         Stat::Exact(value) | Stat::Bound(value) => Stat::Bound(shift(value, by, up)),
         Stat::Absent => Stat::Absent,
     };
@@ -202,8 +202,8 @@ pub(crate) fn loosen(stats: ChunkStats, random: &mut Random) -> ChunkStats {
         cells: stats.cells,
         nulls: more(stats.nulls),
         nans: more(stats.nans),
-        min: moved(stats.min, false),
-        max: moved(stats.max, true),
+        min: shifted(stats.min, false),
+        max: shifted(stats.max, true),
         sum: Stat::Absent,
     }
 }
@@ -211,7 +211,7 @@ pub(crate) fn loosen(stats: ChunkStats, random: &mut Random) -> ChunkStats {
 /// A value moved up or down, or unchanged at the limits of the dtype.
 fn shift(value: Scalar, by: u64, up: bool) -> Scalar {
     let dtype = value.dtype();
-    let moved = if let Some(int) = value.as_i128() {
+    let shifted = if let Some(int) = value.as_i128() {
         let by = i128::from(by);
         Scalar::parse(dtype, &(if up { int + by } else { int - by }).to_string()).ok()
     } else if let Some(float) = value.as_f64() {
@@ -224,5 +224,5 @@ fn shift(value: Scalar, by: u64, up: bool) -> Scalar {
     } else {
         Scalar::from_le_bytes(dtype, &[]).ok()
     };
-    moved.unwrap_or(value)
+    shifted.unwrap_or(value)
 }

@@ -39,7 +39,7 @@ pub(crate) struct Directory {
     /// Its offset in the file.
     pub(crate) offset: u64,
     /// Whether the checksum in the header matches.
-    pub(crate) sound: bool,
+    pub(crate) checksum_matches: bool,
     /// Length of the object.
     pub(crate) file: u64,
 }
@@ -47,7 +47,7 @@ pub(crate) struct Directory {
 impl Directory {
     /// Rejects a directory with a checksum mismatch.
     pub(crate) fn check(&self, store: &dyn Store) -> Result<()> {
-        if self.sound {
+        if self.checksum_matches {
             return Ok(());
         }
         Err(Error::corrupt("directory", store.describe(""), self.offset, "checksum mismatch"))
@@ -74,8 +74,8 @@ pub(crate) fn read_directory(store: &dyn Store, magic: &[u8; 8], limits: &Limits
     };
     limits.check_metadata(len)?;
     let bytes = store.read("", offset..end)?;
-    let sound = xxh3_64(&bytes) == hash;
-    Ok(Directory { bytes, offset, sound, file })
+    let checksum_matches = xxh3_64(&bytes) == hash;
+    Ok(Directory { bytes, offset, checksum_matches, file })
 }
 
 /// Parses a directory. Counts are checked against the remaining bytes before anything is allocated.

@@ -18,13 +18,13 @@ use bytemuck::Zeroable;
 use multiversion::multiversion;
 use tesseral_core::Sum;
 
-use crate::kernel::block::{Work, integer_center};
+use crate::kernel::block::{WorkType, integer_center};
 
 /// Maximum rows of a panel.
 pub(crate) const ROWS: usize = 128;
 
 /// The arithmetic of a panel column.
-pub(crate) trait Column: Work {
+pub(crate) trait Column: WorkType {
     /// A sum of at most [`ROWS`] cells.
     type Partial: Copy + Send;
     /// The sum of no cells.
@@ -296,7 +296,7 @@ struct RowGaps<'a, W> {
     fill: Option<W>,
 }
 
-impl<W: Work> RowGaps<'_, W> {
+impl<W: WorkType> RowGaps<'_, W> {
     /// Marks the cells of a row that are not null.
     #[inline(always)]
     fn mark(&self, r: usize, row: &[W], keep: &mut [u8]) {
@@ -464,8 +464,8 @@ fn spread_cell_by_cell<W: Column>(panel: Panel<'_, W>, gaps: RowGaps<'_, W>, col
         let row = panel.row(r);
         gaps.mark(r, row, keep);
         for i in 0..n {
-            let gone = keep[i] == 0 || row[i].nan();
-            let d = if gone { 0.0 } else { row[i].deviation(center[i]) };
+            let skipped = keep[i] == 0 || row[i].nan();
+            let d = if skipped { 0.0 } else { row[i].deviation(center[i]) };
             s1[i] += d;
             s2[i] += d * d;
         }
@@ -477,7 +477,7 @@ pub(crate) mod tests {
     use super::*;
 
     /// Whether the multiversioned loops and the portable ones give the same bits.
-    pub(crate) fn both<W: Column>(panel: Panel<'_, W>) -> bool {
+    pub(crate) fn variants_agree<W: Column>(panel: Panel<'_, W>) -> bool {
         let n = panel.columns;
         let bits = |partial: &[W::Partial]| -> Vec<u64> {
             partial.iter().map(|&p| W::total(p).to_f64()).filter(|x| !x.is_nan()).map(f64::to_bits).collect()

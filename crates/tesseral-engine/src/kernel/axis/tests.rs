@@ -196,18 +196,18 @@ fn mismatched_shapes_and_lengths_are_rejected() {
     let cells = [0; 64];
     let mut fold = AxisFold::new(DType::Int32, Wanted::ALL, &[4]).unwrap();
     let view = View { cells: &cells, validity: None, shape: &[4, 4], strides: &[4, 1] };
-    let mut refused = |view: &View<'_>, reduced: &[bool], origin: &[usize], fill: Option<&Scalar>| {
+    let mut assert_rejected = |view: &View<'_>, reduced: &[bool], origin: &[usize], fill: Option<&Scalar>| {
         let error = fold.fold(view, reduced, origin, fill).unwrap_err();
         assert!(matches!(error.kind(), ErrorKind::InvalidRequest { .. }), "{error:?}");
     };
-    refused(&view, &[true, false], &[1], None);
-    refused(&view, &[true, false], &[usize::MAX], None);
-    refused(&view, &[true, true], &[0], None);
-    refused(&view, &[true], &[0], None);
-    refused(&view, &[true, false], &[0], Some(&Scalar::from_element(0_i64)));
-    refused(&View { validity: Some(&[1; 15]), ..view }, &[true, false], &[0], None);
-    refused(&View { strides: &[usize::MAX, 1], ..view }, &[true, false], &[0], None);
-    refused(&View { shape: &[1 << 62, 4], strides: &[0, 1], ..view }, &[true, false], &[0], None);
+    assert_rejected(&view, &[true, false], &[1], None);
+    assert_rejected(&view, &[true, false], &[usize::MAX], None);
+    assert_rejected(&view, &[true, true], &[0], None);
+    assert_rejected(&view, &[true], &[0], None);
+    assert_rejected(&view, &[true, false], &[0], Some(&Scalar::from_element(0_i64)));
+    assert_rejected(&View { validity: Some(&[1; 15]), ..view }, &[true, false], &[0], None);
+    assert_rejected(&View { strides: &[usize::MAX, 1], ..view }, &[true, false], &[0], None);
+    assert_rejected(&View { shape: &[1 << 62, 4], strides: &[0, 1], ..view }, &[true, false], &[0], None);
     assert_eq!(fold.count(0), 0);
     assert!(fold.merge(&AxisFold::new(DType::Int32, Wanted::SUM, &[4]).unwrap()).is_err());
     assert!(AxisFold::new(DType::Utf8, Wanted::SUM, &[4]).is_err());
@@ -222,10 +222,10 @@ fn results_do_not_depend_on_the_instruction_set() {
             let data = cells(dtype, Flavor::Tame, rows * columns, seed as u64);
             let mut results = Vec::new();
             dispatch_element!(dtype, T => {
-                type W = <T as Cell>::Work;
+                type W = <T as Cell>::WorkType;
                 let work: Vec<W> = values::<T>(&data).into_iter().map(Cell::widen).collect();
                 let panel = Panel { cells: &work[..], stride: columns, rows, columns };
-                results.push(panel::tests::both(panel));
+                results.push(panel::tests::variants_agree(panel));
             }, else => unreachable!());
             assert!(results.iter().all(|&same| same), "{dtype}, {rows} rows");
         }

@@ -85,12 +85,12 @@ proptest! {
     fn regions_agree_with_the_oracle(case in case()) {
         let Case { shape, src_strides, src_len, dst_strides, dst_len, elem } = case;
         let src = noise(src_len);
-        let mut want = vec![0xEE; dst_len];
-        naive(&src, &src_strides, &mut want, &dst_strides, &shape, elem);
+        let mut expected = vec![0xEE; dst_len];
+        naive(&src, &src_strides, &mut expected, &dst_strides, &shape, elem);
 
         let mut got = vec![0xEE; dst_len];
         copy_box(&src, &src_strides, &mut got, &dst_strides, &shape, elem).unwrap();
-        prop_assert_eq!(&got, &want);
+        prop_assert_eq!(&got, &expected);
 
         // The same through separately visited runs, each with the minimal slice of the target.
         let mut by_runs = vec![0xEE; dst_len];
@@ -98,16 +98,16 @@ proptest! {
             let len = run.dst_len();
             run.copy(&src, &mut by_runs[run.dst..][..len]);
         }).unwrap();
-        prop_assert_eq!(&by_runs, &want);
+        prop_assert_eq!(&by_runs, &expected);
 
         // A buffer that is one byte short is rejected before anything is written.
         let walk = Walk::new(&src_strides, &dst_strides, &shape, elem).unwrap();
         if walk.dst_len() > 0 {
             let mut short = vec![0xEE; walk.dst_len() - 1];
-            let refused = walk.copy(&src, &mut short).unwrap_err();
+            let error = walk.copy(&src, &mut short).unwrap_err();
             prop_assert!(
-                matches!(refused.kind(), ErrorKind::InvalidRequest { .. }),
-                "{refused:?}"
+                matches!(error.kind(), ErrorKind::InvalidRequest { .. }),
+                "{error:?}"
             );
             prop_assert!(short.iter().all(|&b| b == 0xEE));
             prop_assert!(walk.copy(&src[..walk.src_len() - 1], &mut got).is_err());
@@ -118,21 +118,21 @@ proptest! {
     fn fills_agree_with_the_oracle(case in case(), flat in any::<bool>()) {
         let Case { shape, dst_strides, dst_len, elem, .. } = case;
         let pattern = if flat { vec![7; elem] } else { noise(elem) };
-        let mut want = vec![0xEE; dst_len];
-        naive(&pattern, &vec![0; shape.len()], &mut want, &dst_strides, &shape, elem);
+        let mut expected = vec![0xEE; dst_len];
+        naive(&pattern, &vec![0; shape.len()], &mut expected, &dst_strides, &shape, elem);
         let mut got = vec![0xEE; dst_len];
         fill_box(&mut got, &dst_strides, &shape, &pattern).unwrap();
-        prop_assert_eq!(got, want);
+        prop_assert_eq!(got, expected);
     }
 
     #[test]
     fn swaps_agree_with_the_oracle(len in 0_usize..300, shift in 0_usize..8, log in 0_u32..5) {
         let word = 1 << log;
         let mut bytes = noise(shift + len * word);
-        let mut want = bytes[shift..].to_vec();
-        want.chunks_mut(word).for_each(<[u8]>::reverse);
+        let mut expected = bytes[shift..].to_vec();
+        expected.chunks_mut(word).for_each(<[u8]>::reverse);
         swap_bytes(&mut bytes[shift..], word).unwrap();
-        prop_assert_eq!(&bytes[shift..], &want);
+        prop_assert_eq!(&bytes[shift..], &expected);
         prop_assert!(swap_bytes(&mut bytes[shift..], 3).is_err());
         prop_assert_eq!(word > 1, swap_bytes(&mut vec![0; len * word + 1], word).is_err());
     }

@@ -178,7 +178,7 @@ proptest! {
         for dtype in DTYPES {
             let data = cells(dtype, flavour, n, seed);
             dispatch_element!(dtype, T => {
-                type W = <T as Cell>::Work;
+                type W = <T as Cell>::WorkType;
                 let block: Vec<W> = values::<T>(&data).into_iter().map(Cell::widen).collect();
                 for block in block.chunks(W::BLOCK) {
                     let bits = |sum: Sum| match sum { Sum::Int(s) => s, Sum::Float(s) => i128::from(s.to_bits()) };

@@ -16,7 +16,7 @@
 use tesseral_core::{DType, Element, Error, Result, dispatch_element};
 
 use super::{Summary, Wanted};
-use crate::kernel::block::{Cell, Moments, Work};
+use crate::kernel::block::{Cell, Moments, WorkType};
 
 const MAGIC: [u8; 4] = *b"TSUM";
 const VERSION: u16 = 1;

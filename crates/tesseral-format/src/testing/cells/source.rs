@@ -16,7 +16,7 @@ use crate::{
 /// With more layers than this, no chunk is tested for being whole.
 const WHOLE: usize = 64;
 
-fn meet(a: &(Scalar, Scalar), b: &(Scalar, Scalar)) -> bool {
+fn overlap(a: &(Scalar, Scalar), b: &(Scalar, Scalar)) -> bool {
     a.0.compare(&b.1).is_some_and(std::cmp::Ordering::is_le)
         && b.0.compare(&a.1).is_some_and(std::cmp::Ordering::is_le)
 }
@@ -33,7 +33,7 @@ impl CellsArray {
         columns.iter().position(|(c, _)| *c == column).map(|i| (i, columns[i].1))
     }
 
-    fn knows(&self, column: Column) -> bool {
+    fn has_column(&self, column: Column) -> bool {
         match column {
             Column::Field(i) => usize::from(i) < self.schema.fields.len(),
             Column::Dim(i) => usize::from(i) < self.schema.dims.len(),
@@ -45,7 +45,7 @@ impl CellsArray {
         if !self.deletes.is_empty() || self.schema.allows_duplicates {
             return self.deletes.is_empty();
         }
-        let meets = |other: &Chunk| chunk.bounds.iter().zip(&other.bounds).all(|(a, b)| meet(a, b));
+        let meets = |other: &Chunk| chunk.bounds.iter().zip(&other.bounds).all(|(a, b)| overlap(a, b));
         self.layers.len() <= WHOLE
             && !self.layers[number].times
             && (self.layers.iter().enumerate())
@@ -67,14 +67,17 @@ impl ArraySource for CellsArray {
             Target::Coordinates(ranges) if ranges.len() == self.schema.dims.len() => ranges,
             _ => return Err(Error::invalid("expected one list of ranges per dimension")),
         };
-        if let Some(column) = request.columns.iter().find(|c| !self.knows(**c)) {
+        if let Some(column) = request.columns.iter().find(|c| !self.has_column(**c)) {
             return Err(Error::invalid(format!("unknown column {column:?}")).in_array(&self.schema.name));
         }
         let mut chunks = Vec::new();
         for (number, layer) in self.layers.iter().enumerate() {
             for (index, chunk) in layer.chunks.iter().enumerate() {
                 let bounds_and_ranges = chunk.bounds.iter().zip(ranges);
-                if !bounds_and_ranges.into_iter().all(|(b, r)| r.is_empty() || r.iter().any(|r| meet(b, r))) {
+                if !bounds_and_ranges
+                    .into_iter()
+                    .all(|(b, r)| r.is_empty() || r.iter().any(|r| overlap(b, r)))
+                {
                     continue;
                 }
                 let mut parts: SmallVec<[Part; 1]> = SmallVec::new();

@@ -131,7 +131,7 @@ impl Builder {
         let mut fields = Vec::new();
         for (i, field) in schema.fields.iter().enumerate() {
             let mut cells: Vec<Cell> = (0..count).map(|_| values::cell(&mut self.random, field)).collect();
-            let mut counted = Vec::new();
+            let mut covered_cells = Vec::new();
             let mut failed = None;
             for_each_cell(cover, |at| {
                 let from = position_in(&layer.cover, Order::RowMajor, at);
@@ -139,7 +139,7 @@ impl Builder {
                     Ok((from, to)) => {
                         let cell = &layer.cells[i][from as usize];
                         cells[to as usize].clone_from(cell);
-                        counted.push(cell.as_deref());
+                        covered_cells.push(cell.as_deref());
                     }
                     Err(e) => failed = Some(e),
                 }
@@ -147,7 +147,7 @@ impl Builder {
             if let Some(e) = failed {
                 return Err(e);
             }
-            let mut stats = chunk_stats(field, counted.into_iter());
+            let mut stats = chunk_stats(field, covered_cells.into_iter());
             if tile != cover {
                 stats = stats.weaken();
             }
