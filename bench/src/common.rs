@@ -1,6 +1,6 @@
-//! Shared by all runners of `bench/compare`: arguments, timing, answers, memory, and the printed result line.
+//! Shared by every runner of `bench/compare`: arguments, timing, results, memory, and the printed line.
 //!
-//! Runners of other crates include this file by path, so it does not depend on Tesseral.
+//! The programs of other crates include this file by its path, so it does not depend on Tesseral.
 
 use std::error::Error;
 use std::path::PathBuf;
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-/// A runner reports its error in the result line.
+/// Errors of a runner are printed in its line.
 pub type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
 /// `CASE FILE [--runs N] [--seconds S] [--label L] [--shape A,B,C] [--chunk A,B,C] [--codec raw|zstd] [--out PATH]
@@ -21,11 +21,11 @@ pub struct Args {
     pub file: PathBuf,
     /// Maximum number of runs.
     pub runs: usize,
-    /// Time limit after which no further run begins.
+    /// No further run begins after this time.
     pub limit: Duration,
     /// The name in the result line; defaults to the case.
     pub label: String,
-    /// Shape of plain files, which have no header.
+    /// Of raw files, which do not store it.
     pub shape: Vec<u64>,
     /// Chunk shape of files to write.
     pub chunk: Vec<u64>,
@@ -39,13 +39,13 @@ pub struct Args {
     pub out: PathBuf,
     /// Encoding, filter and compression of messages.
     pub pipeline: String,
-    /// Decoding threads per message; defaults to the library's default.
+    /// Threads that decode a message; the library's default if not given.
     pub threads: Option<usize>,
     /// Number of messages to write.
     pub count: usize,
-    /// A selection, its arguments separated by spaces.
+    /// A selection, arguments separated by spaces.
     pub query: String,
-    /// Condition on rows.
+    /// The condition on rows.
     pub condition: String,
 }
 
@@ -101,24 +101,24 @@ fn extents(text: &str) -> Result<Vec<u64>> {
     text.split(',').map(|n| n.parse().map_err(Into::into)).collect()
 }
 
-/// Sorted seconds of the runs, and the result of the first run.
+/// Seconds of each run, sorted, and the result of the first run.
 #[derive(Debug)]
 pub struct Timed<T> {
     /// Sorted.
     pub seconds: Vec<f64>,
-    /// Peak memory of the first run above the baseline.
+    /// Peak memory of the first run, relative to the start.
     pub extra: u64,
     /// Result of the first run.
     pub result: T,
 }
 
-/// Short cases continue beyond the requested runs until they used this fraction of the time limit, but no more often than
-/// [`MOST`]: the median of a few short runs would be noise.
+/// Short cases continue beyond the requested runs until this share of the time is used, at most
+/// [`MOST`] runs: the median of a few short runs is noise.
 const ENOUGH: f64 = 0.06;
 const MOST: usize = 301;
 
-/// Times `work`. The first run warms caches and is not counted, unless it alone exceeds the time limit. Results are dropped
-/// outside the timed section.
+/// Times `work`. The first run warms caches and is discarded, unless it alone uses all the time. Results are
+/// dropped outside the measurement.
 pub fn time<T>(args: &Args, work: impl FnMut() -> Result<T>) -> Result<Timed<T>> {
     time_after(args, || Ok(()), work)
 }
@@ -165,11 +165,11 @@ pub struct Outcome {
     pub seconds: Vec<f64>,
     /// Operations per run; the printed seconds are per operation.
     pub per: usize,
-    /// Bytes of cells that one operation delivers or processes.
+    /// Bytes of cells that one operation returns or reads.
     pub bytes: u64,
-    /// The answer: text must be identical between runners, numbers equal within a tolerance.
+    /// The result: text must be equal between runners, numbers within a tolerance.
     pub answer: Value,
-    /// Peak memory of one run above the baseline.
+    /// Peak memory of one run, relative to the start.
     pub extra_bytes: u64,
     /// Bytes on disk of the written output, where sizes are compared.
     pub stored_bytes: Option<u64>,
@@ -197,7 +197,7 @@ impl Outcome {
     }
 }
 
-/// Prints the result line of a case; returns whether the case succeeded.
+/// Prints the line of a case and returns whether it succeeded.
 pub fn report(who: &str, label: &str, outcome: Result<Outcome>) -> bool {
     let (line, done) = match outcome {
         Ok(outcome) => {
@@ -222,7 +222,7 @@ pub fn report(who: &str, label: &str, outcome: Result<Outcome>) -> bool {
     done
 }
 
-/// A digest of values and positions: Σ bits(i) · (2i + 1) over the cells pushed so far, modulo 2⁶⁴.
+/// A digest that depends on value and position: Σ bits(i) · (2i + 1) over the cells pushed so far, modulo 2⁶⁴.
 #[derive(Debug, Default)]
 pub struct Digest {
     sum: u64,

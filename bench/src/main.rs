@@ -111,7 +111,7 @@ fn read_view(args: &Args) -> Result<Outcome> {
     Ok(Outcome::new(&timed, bytes(&array)?, answer))
 }
 
-/// Many small regions, each a separate request.
+/// Many small boxes, each a separate request.
 fn boxes(args: &Args) -> Result<Outcome> {
     let array = array(args)?;
     let shape = array.schema().shape().ok_or("no shape")?;
@@ -144,7 +144,7 @@ fn mean_axis0(args: &Args) -> Result<Outcome> {
     Ok(Outcome::new(&timed, bytes(&array)?, sample(means)))
 }
 
-/// Opens the array and computes the sum, so that superlinear costs of either show.
+/// Opening and summing, which includes everything that could grow faster than the chunks.
 fn open_sum(args: &Args) -> Result<Outcome> {
     let timed = time(args, || {
         let array = array(args)?;
@@ -183,15 +183,15 @@ fn write(args: &Args) -> Result<Outcome> {
     }
     let create = Create::new().overwrite();
     let create = if args.statistics { create.statistics() } else { create };
-    // Files of other formats are identified by their extension.
-    let other_format = args.out.extension().is_some_and(|extension| extension == "tgm" || extension == "tdb");
-    write_as(args, &create, if other_format { "" } else { "tet" }, &spec)
+    // Peers' files have other extensions.
+    let by_extension = args.out.extension().is_some_and(|ending| ending == "tgm" || ending == "tdb");
+    write_as(args, &create, if by_extension { "" } else { "tet" }, &spec)
 }
 
-/// Times the write of a plain file as this array, and verifies the cells.
+/// Times the write of a raw file as that array, and checks its cells.
 fn write_as(args: &Args, create: &Create, format: &str, spec: &ArraySpec) -> Result<Outcome> {
     let source = plain::map(&args.file)?;
-    // Fault in every page of the source before memory is measured.
+    // Touch every page of the source before measuring memory.
     let expected = digest([plain::cells(&source)?]);
     let timed = time(args, || {
         let mut session = create.begin(&args.out, format)?;

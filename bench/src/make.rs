@@ -1,4 +1,4 @@
-//! The plain input files of all runners.
+//! The raw files that every runner starts from.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -7,8 +7,8 @@ use serde_json::json;
 
 use crate::common::{Args, Outcome, Result, time};
 
-/// Writes `f32` cells that resemble a weather field: smooth in every dimension, with six bits of noise, so that they compress
-/// about as well as real data. No two neighbors are equal and no cell is NaN.
+/// Writes `f32` cells that look like a weather field: smooth in every dimension, with noise of six bits on top, so that
+/// they compress like real data. No two neighbors are equal and no cell is NaN.
 pub fn plain(args: &Args) -> Result<Outcome> {
     let waves: Vec<Vec<i32>> =
         args.shape.iter().zip([37.0, 211.0, 307.0]).map(|(&n, period)| wave(n, period)).collect();

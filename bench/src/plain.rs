@@ -1,4 +1,4 @@
-//! The limits of the machine without any format: the baseline of the performance goals.
+//! The speed of the machine without a format: the baseline of the goals.
 
 use std::num::NonZero;
 use std::path::Path;

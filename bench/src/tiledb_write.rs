@@ -1,4 +1,4 @@
-//! The cases that write TileDB arrays: tiles, cells, many small writes, and consolidation.
+//! The cases about writing TileDB arrays: tiles, cells, many small writes, and consolidation.
 
 use std::fs;
 use std::path::Path;
@@ -76,7 +76,7 @@ fn sparse() -> ArraySpec {
     ArraySpec { schema, codecs: vec![zstd()] }
 }
 
-/// The content of an array: the sum of all cells; for a sparse array the row count and the sum of each column.
+/// A checksum of an array: the sum of all cells; for a sparse array their number and the sum of each column.
 fn sums(path: &Path) -> Result<Json> {
     let array = tesseral::open(path)?.array_at(0)?;
     if !array.schema().sparse {
@@ -94,10 +94,10 @@ fn sums(path: &Path) -> Result<Json> {
     Ok(json!([found.rows, sum(as_float, 0), sum(as_float, 1), sum(f64::from_le_bytes, 2)]))
 }
 
-/// Writes cells at random coordinates, column after column in a plain file, as a sparse array.
+/// Cells at random positions, column after column in a raw file, written as a sparse array.
 fn rows(args: &Args) -> Result<Outcome> {
     let source = plain::map(&args.file)?;
-    // Fault in every page of the source before memory is measured.
+    // Touch every page of the source before measuring memory.
     digest([plain::cells(&source)?]);
     let column = args.count * 8;
     let columns: Vec<ColumnData<'_>> =
@@ -159,7 +159,7 @@ fn consolidate(args: &Args) -> Result<Outcome> {
     Ok(Outcome::new(&timed, 0, sums(&args.out)?).stored(stored(&args.out)?))
 }
 
-/// Copies a folder to a new location.
+/// Copies a folder to a new path.
 fn copy(from: &Path, to: &Path) -> Result<()> {
     if to.exists() {
         fs::remove_dir_all(to)?;

@@ -24,7 +24,7 @@ fn written(args: &Args) -> Result<(u64, serde_json::Value)> {
     Ok((cells.bytes().len() as u64, answer))
 }
 
-/// Converts to the format of the output's extension, keeping chunks and codecs of the source.
+/// Conversion to the format of the output's extension, with the chunks and codecs of the source.
 fn convert(args: &Args) -> Result<Outcome> {
     let source = tesseral::open(&args.file)?;
     let options = ConvertOptions { overwrite: true, ..ConvertOptions::default() };
@@ -33,7 +33,7 @@ fn convert(args: &Args) -> Result<Outcome> {
     Ok(Outcome::new(&timed, bytes, answer))
 }
 
-/// Rechunks within a memory limit.
+/// Rechunking within the memory limit.
 fn rechunk(args: &Args) -> Result<Outcome> {
     let source = tesseral::open(&args.file)?;
     let execution = Options { memory: Some(MEMORY), ..Options::default() };

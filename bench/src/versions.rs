@@ -20,7 +20,7 @@ fn array(args: &Args) -> Result<Array> {
     Ok(tesseral::open(&args.file)?.array_at(0)?)
 }
 
-/// Opens the array and its schema.
+/// Opening, including the schema and the non-empty domain.
 fn open(args: &Args) -> Result<Outcome> {
     let timed = time(args, || {
         let container = tesseral::open(&args.file)?;
@@ -44,7 +44,7 @@ fn cell(args: &Args) -> Result<Outcome> {
     Ok(Outcome::new(&timed, 4, answer).per(cells.len()))
 }
 
-/// Rows of a sparse array: those in the ranges of `--query`, those that meet `--where`.
+/// Rows of a sparse array: those in the ranges of `--query`, those that satisfy `--where`.
 fn rows(args: &Args) -> Result<Outcome> {
     let array = array(args)?;
     let timed = time(args, || {

@@ -1,4 +1,4 @@
-//! The fixtures, for targets that need valid files in addition to their input.
+//! The fixtures, for targets that need valid data in addition to their input.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,5 +1,5 @@
-//! An allocator that aborts when one request exceeds what the limits of any target could justify: memory that is requested
-//! and never touched does not count in the resident size that the fuzzer monitors.
+//! An allocator that ends the process when one request is larger than the limits of any target could justify: memory that is
+//! allocated but never touched is not visible in the resident size that the fuzzer monitors.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 
@@ -9,7 +9,7 @@ const MOST: usize = 64 << 20;
 /// The system allocator with a limit per request.
 pub struct Guard;
 
-// SAFETY: every call is forwarded to the system allocator with unchanged arguments.
+// SAFETY: every call is forwarded to the system allocator with the same arguments.
 unsafe impl GlobalAlloc for Guard {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         if layout.size() > MOST {

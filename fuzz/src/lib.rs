@@ -1,5 +1,5 @@
-//! The bodies of the fuzz targets. Each function accepts any input and must return: no panic, no endless loop, no allocation
-//! that the input does not justify. `tests/` of the crates include some of these files, so each file is self-contained.
+//! The bodies of the fuzz targets. Each function accepts any input and must return: no panic, no infinite loop, no
+//! allocation that the input does not justify. `tests/` of the crates include some of these files, so each is self-contained.
 
 pub mod codec;
 pub mod messages;

@@ -1,5 +1,5 @@
-//! Arbitrary bytes as Tensogram messages, without the engine: scanned, decoded in full and in ranges, validated, fed in pieces;
-//! and arbitrary bytes as the masks of an otherwise valid message.
+//! Any bytes as messages of tensors, without the engine: scanned, decoded whole and in ranges, validated, fed in pieces; and
+//! any bytes as the masks of an otherwise valid message.
 
 use std::borrow::Cow;
 
@@ -14,7 +14,7 @@ use tesseral_tensogram::{
 
 const LIMITS: Limits = Limits { chunk_bytes: 1 << 20, metadata_bytes: 1 << 20, depth: 64, plan_chunks: 4096 };
 
-/// Bytes that select how an input is used, derived from its hash, so that fixtures can be inputs unchanged.
+/// Bytes that decide how an input is used, from its own hash, so that fixtures can be used as inputs unchanged.
 pub fn choice(input: &[u8]) -> [u8; 4] {
     let hash = |hash: u32, byte: &u8| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193);
     input.iter().fold(0x811c_9dc5, hash).to_be_bytes()

@@ -1,4 +1,4 @@
-//! Arbitrary text as user input: query documents, selections, conditions, times, codecs.
+//! Any text as user input: query documents, selections, conditions, times, codecs.
 
 use std::sync::{Arc, OnceLock};
 
@@ -44,7 +44,7 @@ pub fn query(bytes: &[u8]) {
     }
 }
 
-/// Selections, one per line. The selected positions must lie inside the array.
+/// Selections, one per line. Accepted selections lie inside the array.
 pub fn selection(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     for array in arrays() {

@@ -141,13 +141,13 @@ pub fn archive(mut bytes: &[u8]) -> MemoryStore {
     store
 }
 
-/// The files of a complete array: opened, audited, decoded by the oracle.
+/// The files of a whole array: opened, audited, decoded by the naive oracle.
 pub fn open(bytes: &[u8]) {
     let store: Arc<dyn Store> = Arc::new(archive(bytes));
     let options = OpenOptions { limits: LIMITS, ..OpenOptions::default() };
     if let Ok(container) = TileDbFormat.open(Arc::clone(&store), &options) {
         container.details();
-        // Damage must be reported as an error; nothing else is required.
+        // Damage must be an error; the error itself is not checked.
         let _ = container.versions();
         for i in 0..container.len() {
             let Ok(array) = container.array(i) else { continue };

@@ -231,7 +231,7 @@ pub mod roaring {
     /// `Limit` for positions beyond 32 bits.
     pub fn encode(packed: &[u8], bits: u64, out: &mut Vec<u8>) -> Result<()> {
         if bits > u64::from(u32::MAX) {
-            return Err(Error::limit("a roaring bitmap", bits, u64::from(u32::MAX)));
+            return Err(Error::limit("roaring bitmap", bits, u64::from(u32::MAX)));
         }
         let all = containers(packed, bits);
         let with_runs = all.iter().any(Container::as_runs);

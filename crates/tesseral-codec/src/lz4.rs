@@ -28,7 +28,7 @@ pub fn decode_into(src: &[u8], dst: &mut [u8]) -> Result<()> {
 /// `Limit` beyond 4 GiB, the largest length the prefix can hold.
 pub fn encode(src: &[u8], out: &mut Vec<u8>) -> Result<()> {
     let len = u32::try_from(src.len())
-        .map_err(|_| Error::limit("an lz4 block", src.len() as u64, u64::from(u32::MAX)))?;
+        .map_err(|_| Error::limit("lz4 block", src.len() as u64, u64::from(u32::MAX)))?;
     out.extend_from_slice(&len.to_le_bytes());
     let start = out.len();
     out.resize(start + block::get_maximum_output_size(src.len()), 0);

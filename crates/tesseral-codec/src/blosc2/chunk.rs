@@ -127,7 +127,7 @@ impl<'a> Chunk<'a> {
             chunk.filters[0] = (filters::BIT_SHUFFLE, 0);
         }
         if !extended && flags & 8 != 0 {
-            return Err(Error::unsupported("the delta filter of blosc 1"));
+            return Err(Error::unsupported("delta filter of blosc 1"));
         }
         if len > 0 && (typesize == 0 || block_len == 0 || block_len > len) {
             return Err(fault(format!(

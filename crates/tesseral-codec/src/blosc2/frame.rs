@@ -105,7 +105,7 @@ impl<'a> Frame<'a> {
         // No writer produces an index longer than the data it covers, but a damaged one could request much memory.
         let most = self.chunks.saturating_mul(self.chunk_len).max(SMALL_INDEX);
         if len > most {
-            return Err(Error::limit("the index of a blosc2 frame", len, most));
+            return Err(Error::limit("index of a blosc2 frame", len, most));
         }
         let chunk = Chunk::parse(self.src.get(self.index..).unwrap_or_default())?;
         let len = usize::try_from(len).map_err(|_| fault("index too long"))?;

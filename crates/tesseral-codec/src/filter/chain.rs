@@ -377,7 +377,7 @@ fn reverse(
             compressor::reverse(name, meta, data, out, cap, |src, dst| rle::decode_into(cell, src, dst))
         }
         Filter::Dictionary => {
-            Err(Error::unsupported("a dictionary filter on cells that are not variable-length strings"))
+            Err(Error::unsupported("dictionary filter on cells that are not variable-length strings"))
         }
         Filter::Delta { reinterpret } => {
             let word = integer_word(name, reinterpret.unwrap_or(word))?;

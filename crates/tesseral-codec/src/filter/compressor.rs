@@ -1,4 +1,4 @@
-//! The frame shared by all compressors: parts of metadata and data, each compressed separately.
+//! The framing shared by all compressors: parts of metadata and data, each compressed separately.
 //!
 //! Header `u32 metadata parts`, `u32 data parts`, then per part `u32` original and `u32` compressed length. The data are the
 //! compressed parts, those of metadata first.

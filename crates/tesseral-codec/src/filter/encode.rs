@@ -242,7 +242,7 @@ fn forward(
         }
         Filter::Rle => compressor::forward(name, meta, data, out, |src, out| rle::encode(cell, src, out)),
         Filter::Dictionary => {
-            Err(Error::unsupported("a dictionary filter on cells that are not variable-length strings"))
+            Err(Error::unsupported("dictionary filter on cells that are not variable-length strings"))
         }
         Filter::Delta { reinterpret } => {
             let word = integer_word(name, reinterpret.unwrap_or(word))?;

@@ -64,11 +64,11 @@ pub(super) fn parts(
         let from_start = u64::try_from(low - origin(dim)? - i128::from(slice.start)).unwrap_or(0);
         Some((from_start.div_ceil(slice.step.max(1)).min(slice.count()), chunk.cells))
     };
-    let mut start_index: Vec<(u64, u64)> = chunks.iter().filter_map(start_index).collect();
-    start_index.sort_unstable();
+    let mut starts: Vec<(u64, u64)> = chunks.iter().filter_map(start_index).collect();
+    starts.sort_unstable();
     let most = options.memory.map_or(CELLS, |memory| CELLS.min(memory / 128));
     let (mut cuts, mut pending) = (vec![0], 0_u64);
-    for (number, cells) in start_index {
+    for (number, cells) in starts {
         if pending >= most && cuts.last().is_some_and(|last| *last < number) && number < slice.count() {
             cuts.push(number);
             pending = 0;

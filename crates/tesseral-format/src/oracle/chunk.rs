@@ -116,7 +116,7 @@ pub fn fetch(
 ) -> Result<Vec<Bytes>> {
     let mut parts = Vec::new();
     for (_, part) in chunk.column_parts(column) {
-        let end = part.offset.checked_add(part.len).ok_or_else(|| Error::limit("a part", part.len, LIMIT))?;
+        let end = part.offset.checked_add(part.len).ok_or_else(|| Error::limit("part", part.len, LIMIT))?;
         parts.push(store.read(source.object(part.object), part.offset..end)?);
     }
     Ok(parts)

@@ -73,11 +73,8 @@ impl ArraySource for CellsArray {
         let mut chunks = Vec::new();
         for (number, layer) in self.layers.iter().enumerate() {
             for (index, chunk) in layer.chunks.iter().enumerate() {
-                let bounds_and_ranges = chunk.bounds.iter().zip(ranges);
-                if !bounds_and_ranges
-                    .into_iter()
-                    .all(|(b, r)| r.is_empty() || r.iter().any(|r| overlap(b, r)))
-                {
+                let mut pairs = chunk.bounds.iter().zip(ranges);
+                if !pairs.all(|(b, r)| r.is_empty() || r.iter().any(|r| overlap(b, r))) {
                     continue;
                 }
                 let mut parts: SmallVec<[Part; 1]> = SmallVec::new();
