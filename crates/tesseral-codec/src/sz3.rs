@@ -2,7 +2,7 @@
 //!
 //! Each cell is predicted from already decoded cells; the difference is quantized in steps of twice the allowed error. The
 //! steps are Huffman-coded, unpredictable cells are stored verbatim, and Zstandard comes last. Two predictors exist:
-//! interpolation on ever finer grids ([`interp`]) and extrapolation from the one or two preceding cells ([`lorenzo`]). When
+//! interpolation on ever finer grids (`interp`) and extrapolation from the one or two preceding cells (`lorenzo`). When
 //! neither saves bytes, Zstandard alone is used.
 //!
 //! ```text

@@ -13,7 +13,7 @@ const NEAR: usize = 2;
 ///
 /// Offsets stored beside a stream may be wrong: libaec 1.1.4 points at the last block of the preceding interval when that block
 /// follows a zero block. Decoding from there gives plausible but wrong samples, so a stored offset is used only after
-/// [`verify_stored`](Self::verify_stored) has confirmed it. Where that is inconclusive, the stream is walked from the start.
+/// `verify_stored` has confirmed it. Where that is inconclusive, the stream is walked from the start.
 /// A walk skips samples without decoding them and covers no part of the stream twice.
 #[derive(Debug, Default)]
 pub struct Index {
