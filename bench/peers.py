@@ -1,4 +1,4 @@
-"""The cases of bench/compare, done by Python libraries: peers.py PEER CASE FILE [options].
+"""The cases of bench/compare, implemented with Python libraries: peers.py PEER CASE FILE [options].
 
 Options, timing, answers and the printed line are those of src/common.rs.
 """
@@ -16,17 +16,17 @@ WINDOWS = 50
 DTYPES = {"f32": np.float32, "f64": np.float64, "i32": np.int32}
 # Sides of the small arrays.
 SIDE = 16
-# What a rechunk may use.
+# Memory limit of a rechunk.
 MEMORY = 64 << 20
 
 
-#: Short work runs on beyond the runs that were asked for until it took this part of the time there is, but not more often than that.
+#: Short cases continue beyond the requested runs until this share of the time is used, up to this number of runs.
 ENOUGH, MOST = 0.06, 301
 
 
 def timed(args, work, setup=lambda: None):
-    """Seconds of each run, sorted, and the first result. The first run is not counted unless it used up the time; its peak of memory,
-    beyond what there was, goes to `args.extra`. What `setup` does before each run is not timed."""
+    """Seconds of each run, sorted, and the first result. The first run is discarded unless it used all the time; its peak memory,
+    relative to the start, goes to `args.extra`. `setup` runs before each run and is not timed."""
     setup()
     Path("/proc/self/clear_refs").write_text("5")
     before = status("VmRSS:")
@@ -97,7 +97,7 @@ def stored(path):
 
 
 class Peer:
-    """Reads and writes; folds are made of reads unless the library has its own."""
+    """Reads and writes; folds use reads unless the library has its own."""
 
     def __init__(self, args):
         self.args = args
@@ -108,7 +108,7 @@ class Peer:
         raise NotImplementedError
 
     def write(self, cells):
-        """Writes, and gives what reads the written file back."""
+        """Write, and return a function that reads the file back."""
         raise NotImplementedError("it writes no arrays")
 
     def blocks(self):
@@ -144,7 +144,7 @@ class Peer:
 
 
 class Numpy(Peer):
-    """A plain file, mapped: no format at all."""
+    """A raw mapped file without a format."""
 
     def __init__(self, args):
         super().__init__(args)
@@ -243,7 +243,7 @@ class Zarr(Peer):
         super().__init__(args)
         import zarr
 
-        # The pipeline in Rust, which is the fastest there is for it; rechunker copies through zarr's own.
+        # The Rust pipeline, the fastest available; rechunker copies through zarr's own.
         if args.case != "rechunk":
             zarr.config.set({"codec_pipeline.path": "zarrs.ZarrsCodecPipeline"})
         self.zarr = zarr
@@ -266,7 +266,7 @@ class Zarr(Peer):
 
 
     def rechunk(self):
-        """Copies slab by slab, each of as many whole new chunks as a third of the memory holds."""
+        """Copy slab by slab, each of as many whole new chunks as fit in a third of the memory."""
         args = self.args
         shutil.rmtree(args.out, ignore_errors=True)
         out = self.zarr.create_array(args.out, shape=self.shape, chunks=tuple(args.chunk), dtype="f4", compressors=None)
@@ -289,7 +289,7 @@ class Dask(Zarr):
 
 
 class Parquet(Peer):
-    """Rows in a table, in the order of the tiles that a sparse array puts them in."""
+    """Rows in a table, in the tile order of a sparse array."""
 
     def make_rows(self):
         import pyarrow
@@ -332,7 +332,7 @@ class Tesseral(Peer):
 
 
 class Tensogram(Peer):
-    """The reference's package, told to check hashes as ours does."""
+    """The reference package, configured to check hashes as ours does."""
 
     def __init__(self, args):
         super().__init__(args)
@@ -413,16 +413,16 @@ class TileDB(Peer):
             array[x, y] = {"a": a}
 
     def make_rows(self):
-        """Five million cells at random places, in one fragment."""
+        """Five million cells at random positions, in one fragment."""
         self.create_rows()
         self.write_rows(*places(np.random.default_rng(1), self.args.count))
 
     def make_columns(self):
-        """The same cells in a plain file, column behind column."""
+        """The same cells in a raw file, column after column."""
         np.concatenate([c.view(np.int64) for c in places(np.random.default_rng(1), self.args.count)]).tofile(self.args.out)
 
     def make_fragments(self):
-        """A hundred fragments of cells at random places."""
+        """A hundred fragments of cells at random positions."""
         self.create_rows()
         random = np.random.default_rng(2)
         for _ in range(100):
@@ -463,7 +463,7 @@ class TileDB(Peer):
         self.write_versions()
 
     def sums(self):
-        """What is in the array: the sum of all cells, of a sparse one their number and the sum of each column."""
+        """A checksum of the array: the sum of all cells; for a sparse array their number and the sum of each column."""
         with self.tiledb.open(self.args.out) as array:
             if not array.schema.sparse:
                 return [float(array[:].sum(dtype=np.float64))]
@@ -497,7 +497,7 @@ class TileDB(Peer):
         return timed(args, work, setup)[0], self.sums(), 0, 1
 
     def fold(self, op):
-        # The library's own folds answer from the statistics it stores: cases of their own.
+        # The library's own folds use stored statistics: separate cases.
         if op.endswith("_stats"):
             return self.data.query().agg(op.removesuffix("_stats"))[...]
         return super().fold(op)
@@ -507,7 +507,7 @@ PEERS = {
     "numpy": Numpy, "tet-py": TetPy, "h5py": H5py, "zarr-python": Zarr, "tiledb": TileDB, "tensogram-py": Tensogram,
     "tesseral-py": Tesseral, "dask": Dask, "parquet": Parquet,
 }
-# Whose column of the table a runner's figures belong in.
+# The table column of each runner.
 COLUMNS = {"tesseral-py": "tesseral"}
 
 
@@ -533,7 +533,7 @@ def run(args):
     case, per = args.case, 1
     if case in ("write", "tdb_write"):
         cells = np.memmap(args.file, dtype=DTYPES[args.dtype], mode="r", shape=tuple(args.shape))
-        # Every page of the source is in before memory is looked at.
+        # Touch every page of the source before measuring memory.
         expected = digest([cells])
         seconds, reopen = timed(args, lambda: peer.write(cells))
         reopen()
@@ -614,7 +614,7 @@ def main():
     line = {"who": COLUMNS.get(args.peer, args.peer), "case": args.label or args.case}
     try:
         line |= run(args)
-    except Exception as error:  # noqa: BLE001: whatever a peer raises is what the table shows
+    except Exception as error:  # noqa: BLE001: the table shows any exception of a peer
         line["failed"] = f"{type(error).__name__}: {error}".splitlines()[0][:200]
     print(json.dumps(line))
     return 1 if "failed" in line else 0

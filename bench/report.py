@@ -1,4 +1,4 @@
-"""Turns the lines of bench/compare into Markdown and checks that all answers agree: report.py LINES FACTS.
+"""Turn the output of bench/compare into Markdown and check that all results agree: report.py LINES FACTS.
 
 Exit 1 when answers differ or one of our own cases failed. A missed goal is no failure: it is what the table is for.
 """
@@ -106,7 +106,7 @@ WRITES = {
     "consolidate_tiles": "one fragment of 100, a dense array of 2000×2000 cells",
 }
 
-# One table each: title, cases, whom to show beside us.
+# One table each: title, cases, peers.
 SECTIONS = [("Arrays", WHAT, OTHERS), ("Other kinds of arrays", KINDS, ["tet-py", "h5py", "zarr-python", "tiledb"]),
             ("Tensogram messages", MESSAGES, ["tensogram"]),
             ("TileDB arrays, written by the reference", VERSIONS, ["tiledb", "parquet"]),
@@ -114,7 +114,7 @@ SECTIONS = [("Arrays", WHAT, OTHERS), ("Other kinds of arrays", KINDS, ["tet-py"
             ("From Python", PYTHON, ["tet-py", "h5py", "zarr-python", "tiledb", "tensogram-py"]),
             ("Writing TileDB arrays", WRITES, ["tiledb"])]
 
-# Cases that do not ask a peer, and why; the rest asks it or shows how it failed.
+# Cases that skip a peer, and why; the others run it or show its failure.
 CANNOT = {
     ("write_zstd", "tet-py"): "it cannot write zstd",
     ("write_raw", "numpy"): "a plain file has no chunks",
@@ -142,7 +142,7 @@ WHY = {
 }
 NOT_ASKED = "no goal of this case refers to it, so it is not asked"
 
-# Cases whose answers are of the same cells.
+# Cases with results over the same cells.
 SAME = {
     "cells": ["copy", "read_full", "read_full_fresh", "read_view", "read_zstd", "write_raw", "write_raw_disk", "write_zstd",
               "write_tiles_raw", "write_tiles_zstd",
@@ -170,7 +170,7 @@ class Table:
                 self.absent[line["who"]] = line["absent"]
                 continue
             key = (line["case"], line["who"])
-            # Some cases are run twice, around the others: the better one counts.
+            # Some cases run twice, before and after the others: the better result is used.
             old = self.lines.get(key)
             if old and "failed" not in old and ("failed" in line or old["seconds_median"] <= line["seconds_median"]):
                 continue
@@ -190,7 +190,7 @@ class Table:
 
 
 def share(base, least):
-    """At least this share of a plain loop's speed."""
+    """At least this share of the speed of a plain loop."""
 
     def check(table, case):
         ratio = table.seconds(base) / table.seconds(case)
@@ -267,7 +267,7 @@ def stored(who, most):
 
 
 def memory_beside(who, most):
-    """At most this share of a peer's peak of memory."""
+    """At most this share of a peer's peak memory."""
 
     def check(table, case):
         ours, theirs = (table.lines.get((case, w), {}).get("extra_bytes") for w in ("tesseral", who))
@@ -408,7 +408,7 @@ def disagreements(table):
 
 
 def figures(table, cases, others):
-    """One row for each case: our time, then each other's and how many times as long it takes."""
+    """One row per case: our time, then the time of each peer and its ratio to ours."""
     notes = []
 
     def note(text):
@@ -442,7 +442,7 @@ def figures(table, cases, others):
 
 
 def memories(table):
-    """A row for each case in which anyone takes much."""
+    """A row for each case in which a library uses much memory."""
     whos = ["tesseral", *OTHERS, "dask", "tensogram", "tensogram-py", "parquet"]
     whos = [who for who in whos if any(w == who for _, w in table.lines)]
     yield "| case | " + " | ".join(whos) + " |"
@@ -498,7 +498,7 @@ def main():
     if loops:
         print("\nPlain loops: " + ", ".join(loops) + ".")
     print("\n## Memory\n")
-    print("The peak of one run in MB, beyond what the process held before it; pages of mapped files count. Cases in which anyone takes 16 MB.\n")
+    print("Peak memory of one run in MB, relative to the start; pages of mapped files count. Cases in which a library uses at least 16 MB.\n")
     print("\n".join(memories(table)))
     print("\n## Goals\n")
     print("The best peer is the fastest of " + ", ".join(PEERS) + "; a NumPy memmap has neither chunks nor codecs and is shown beside them. TileDB folds cells here like the others; what it answers from stored statistics is in the cases named so.\n")

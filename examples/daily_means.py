@@ -1,4 +1,4 @@
-"""Daily means of hourly fields, chunk by chunk: neither input nor output is ever whole in memory.
+"""Daily means of hourly fields, chunk by chunk: neither input nor output is ever completely in memory.
 
     python examples/daily_means.py IN OUT [ARRAY]
 

@@ -1,4 +1,4 @@
-"""Looks into a file of any format: what is in it, a window of each array, its statistics.
+"""Inspect a file of any format: its arrays, a window of each, and statistics.
 
     python examples/explore.py SOURCE
 """

@@ -1,4 +1,4 @@
-# Shared by the scripts: where things go and how tools are brought.
+# Shared by the scripts: paths, and installation of tools.
 ROOT="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
 TARGET="${CARGO_TARGET_DIR:-$ROOT/target}"
 VENV="$TARGET/venv"
@@ -7,12 +7,12 @@ say() { printf '\n== %s\n' "$*" >&2; }
 
 TOOLS="$TARGET/tools/debian"
 
-# Runs a command as root: already, or by sudo without a password.
+# Run a command as root, or with passwordless sudo.
 as_root() {
     if [ "$(id -u)" = 0 ]; then "$@"; else sudo -n "$@"; fi
 }
 
-# Installs Debian packages; without root, unpacks them below the target folder, where what they depend on has to be named too.
+# Install Debian packages; without root, unpack them below the target folder, where dependencies must be named explicitly.
 apt_install() { # package…
     if as_root true 2>/dev/null; then
         say "installing $*"
@@ -27,7 +27,7 @@ apt_install() { # package…
     use_unpacked
 }
 
-# What was unpacked is found like what was installed.
+# Put unpacked packages on the search paths.
 use_unpacked() {
     [ -d "$TOOLS" ] || return 0
     export PATH="$PATH:$TOOLS/usr/bin"
@@ -39,17 +39,17 @@ need_command() { # command package…
     command -v "$1" >/dev/null 2>&1 || apt_install "${@:2}"
 }
 
-# A virtual environment under the target folder, made once for each version of the requirements.
+# Create a virtual environment below the target folder, once per version of the requirements.
 python_env() {
     local wanted="$ROOT/tests/python/requirements.txt"
     if [ -x "$VENV/bin/python" ] && cmp -s "$wanted" "$VENV/requirements.txt"; then
         return 0
     fi
-    say "making a Python environment with the reference packages"
+    say "creating a Python environment with the reference packages"
     need_command python3 python3
     rm -rf "$VENV"
     if ! python3 -m venv "$VENV" >/dev/null 2>&1; then
-        # Debian ships pip, and with it venv, apart from Python.
+        # Debian packages pip and venv separately from Python.
         apt_install python3-pip-whl python3-setuptools-whl
         python3 -m venv --without-pip "$VENV"
         PYTHONPATH="$(echo "$TOOLS"/usr/share/python-wheels/pip-*.whl /usr/share/python-wheels/pip-*.whl | tr ' ' ':')" \
@@ -59,11 +59,11 @@ python_env() {
     cp "$wanted" "$VENV/requirements.txt"
 }
 
-# The Python package, built on what the release build left behind and installed beside the reference packages.
+# Build the Python package in the release target folder and install it beside the reference packages.
 python_package() {
     local wanted="$ROOT/tests/python/package/requirements.txt"
     if ! cmp -s "$wanted" "$VENV/requirements-package.txt"; then
-        say "adding what the tests of the Python package need"
+        say "installing the requirements of the Python package tests"
         "$VENV/bin/pip" install --quiet --disable-pip-version-check -r "$wanted"
         cp "$wanted" "$VENV/requirements-package.txt"
     fi

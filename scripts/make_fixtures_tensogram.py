@@ -1,4 +1,4 @@
-"""Writes fixtures/tensogram with tensogram 0.24.0: small files and `manifest.json`, which says what their cells are.
+"""Writes fixtures/tensogram with tensogram 0.24.0: small files and `manifest.json` with their expected cells.
 
 Times and identifiers change with every run, values do not.
 """
@@ -37,7 +37,7 @@ def field(n=60):
 
 
 def main():
-    # Every dtype as it is, in both byte orders.
+    # Every dtype unencoded, in both byte orders.
     rng = np.random.default_rng(1)
     sizes = dict(float16=2, bfloat16=2, float32=4, float64=8, complex64=8, complex128=16, int8=1, int16=2, int32=4, int64=8,
                  uint8=1, uint16=2, uint32=4, uint64=8)
@@ -58,7 +58,7 @@ def main():
     arrays.append((f"0/{len(arrays)}", "bitmask", [3, 7], bits))
     save("dtypes.tgm", tensogram.encode_pre_encoded({}, objects), arrays)
 
-    # Every codec here.
+    # Every codec.
     values = field()
     ints = (values * 3).astype("i4")
     codecs = {
@@ -87,7 +87,7 @@ def main():
         message = tensogram.encode({}, [(descriptor("bitmask", [3000], compression=name), mask)])
         save(f"codec_{name}.tgm", message, [("0/0", "bitmask", [3000], mask.tobytes())])
 
-    # Masks by every method but blosc2, over threshold and under.
+    # Masks by every method except blosc2, above and below the threshold.
     for dtype, methods in (("f4", ("none", "rle", "roaring", "lz4", "zstd")), ("f8", ("roaring",))):
         data = field(1100).astype(dtype)
         data[::17], data[100:140], data[::301] = np.nan, np.inf, -np.inf
@@ -126,7 +126,7 @@ def main():
         streams.append(encoder.finish_backfilled() if back else encoder.finish())
     save("streamed.tgm", streams[0], cells(0))
     save("streamed_backfilled.tgm", streams[1], cells(0))
-    # The end magic inside a payload: frames lead past it.
+    # The end magic inside a payload: frames skip it.
     tricky = np.frombuffer(b"39277777" * 3, "u1")
     encoder = tensogram.StreamingEncoder({})
     encoder.write_object(descriptor("uint8", [24]), tricky)
@@ -138,7 +138,7 @@ def main():
     save("garbage.tgm", b"junk TENSOGR" + first + bytes(5) + streams[0], cells(0) + cells(1), skipped=[[0, 12], [12 + len(first), 5]])
     save("torn_tail.tgm", first + plain[:-30], cells(0), skipped=[[len(first), len(plain) - 30]])
 
-    # Before 0.21 frames did not say that they have hashes.
+    # Before 0.21 frames had no flag for hashes.
     older = bytearray(first)
     at = 24
     while older[at : at + 2] == b"FR":

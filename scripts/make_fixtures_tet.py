@@ -89,7 +89,7 @@ fn main() {
 """
 
 
-# ---------------------------------------------------------------- bytes by hand
+# ---------------------------------------------------------------- hand-written bytes
 
 def align8(n):
     return (n + 7) & ~7
@@ -189,7 +189,7 @@ def le(array):
 
 
 def numbers(np, dtype, count, seed):
-    """Values from a fixed generator, with the dtype's awkward ones in front."""
+    """Values from a fixed generator, preceded by the dtype's edge cases."""
     state, out = seed * 2654435761 % 2**32 or 1, []
     for _ in range(count):
         state = (state * 1664525 + 1013904223) % 2**32
@@ -210,7 +210,7 @@ def numbers(np, dtype, count, seed):
 
 
 def attrs_entry(attrs):
-    """Attributes as they are, or a digest of their compact JSON (keys sorted) when they would swamp the manifest."""
+    """Attributes, or a digest of their compact JSON (keys sorted) if they are too large for the manifest."""
     text = compact(dict(sorted(attrs.items())))
     if len(text) <= 4096:
         return {"attrs": attrs}
@@ -342,7 +342,7 @@ def make_good(args):
         entry(str(path.relative_to(ROOT)), "tet-py 0.8.3", f"package generation {g}", [(n, parts[n], (3,), "raw") for n in names], 2, path=path,
               meta={"left": {"attrs": {"side": "left"}}} if g == 1 else None)
 
-    # what no writer of the reference produces
+    # files that no writer of the reference produces
     hand("empty.tet", "the 32-byte empty file", b"TETR" + struct.pack("<IIIQQ", 1, 0, 0, 32, 0), [], None)
     hand("empty_footer_v1.tet", "no dataset, with a footer", b"TETR" + struct.pack("<IIIQQ", 1, 0, 1, 32, 0) + footer({"history": [wrote]}), [], 1)
     a = np.arange(24, dtype="int32").reshape(4, 6)
@@ -369,7 +369,7 @@ def make_good(args):
 # ---------------------------------------------------------------- broken files
 
 class Corpus:
-    """Broken files and what a sound reader says of each.
+    """Broken files and the expected result of a correct reader.
 
     open:         ok | corrupt | unsupported | limit     kind of error when the catalog is opened
     verify_check: first check that fails, null when sound. Whatever stops the catalog is the check `parse`
@@ -594,7 +594,7 @@ def footer_cases(c):
               spill=spilled, note="the reference refuses to open it; we read it and let verify complain")
     json_case("footer_empty_attr", {"history": [], "metadata": {"datasets": {"a": {"attrs": {"k": ""}}}}}, "ok", "footer_metadata", "ok")
     json_case("footer_attr_not_text", {"history": [], "metadata": {"datasets": {"a": {"attrs": {"k": 1}}}}}, "corrupt")
-    # flag bit 0 clear: what the last payload spells is nobody's business
+    # flag bit 0 clear: the last payload is never parsed as a footer
     f = File([("a", 5, (16,), (16,), u64(3) + u32(9) + b"THST")])
     c.add("payload_looks_like_footer", f.bytes(), "ok", note="sound; the reference looks at the tail although the flag is clear and fails")
 
@@ -622,7 +622,7 @@ def make_corrupt(args):
 
 
 def observe(tet, path):
-    """The reference's verdict, under a memory and time limit of our own."""
+    """The result of the reference, under our own memory and time limit."""
     def limits():
         resource.setrlimit(resource.RLIMIT_AS, (2 << 30, 2 << 30))
     try:

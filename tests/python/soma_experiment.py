@@ -15,7 +15,7 @@ import tiledbsoma.io
 
 
 def annotated(rng, cells=12, genes=7):
-    """Annotated data: cells with a category, numbers and a flag; genes; counts of which few are not 0; an embedding."""
+    """Annotated data: cells with a category, numbers and a flag; genes; mostly zero counts; an embedding."""
     obs = pd.DataFrame({
         "cell_type": pd.Categorical(rng.choice(["B", "T", "NK"], cells)),
         "n_genes": rng.integers(0, 50, cells),

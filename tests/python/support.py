@@ -1,4 +1,4 @@
-"""What the tests share: running the binary and the examples, random arrays, expectations in NumPy."""
+"""Shared helpers: running the binary and the examples, random arrays, expectations in NumPy."""
 
 import json
 import math
@@ -17,12 +17,12 @@ DTYPES = ["float16", "float32", "float64", "int16", "int32", "int64", "uint8", "
 
 
 def tet(*arguments, code=0, **options):
-    """Runs the binary, holds it to an exit code, gives its output as bytes."""
+    """Run the binary, check its exit code, return its output as bytes."""
     done = subprocess.run([TET, *map(str, arguments)], capture_output=True, timeout=120, **options)
     wanted = code if isinstance(code, tuple) else (code,)
-    told = done.stderr.decode(errors="replace")
-    assert done.returncode in wanted, f"tet {arguments} ended with {done.returncode}: {told}"
-    assert "panicked" not in told
+    reported = done.stderr.decode(errors="replace")
+    assert done.returncode in wanted, f"tet {arguments} ended with {done.returncode}: {reported}"
+    assert "panicked" not in reported
     return done.stdout
 
 
@@ -35,7 +35,7 @@ def example(name, *arguments, **options):
 
 
 def write(folder, out, arrays, **recipe):
-    """Writes a file with our writer. An array is a dict with `name`, `cells` and what the recipe takes."""
+    """Write a file with our writer. An array is a dict with `name`, `cells` and the keys of the recipe."""
     entries = []
     for i, array in enumerate(arrays):
         entry = {k: v for k, v in array.items() if k != "cells"}
@@ -59,7 +59,7 @@ def random_shape(rng, rank=None):
 
 
 def random_cells(rng, dtype, shape, kind):
-    """`bits`: anything at all; `few`: few distinct numbers; `tame`: numbers whose sums are exact; `wild`: finite floats."""
+    """`bits`: random bits; `few`: few distinct numbers; `tame`: numbers with exact sums; `wild`: finite floats."""
     dtype = np.dtype(dtype)
     count = math.prod(shape)
     if kind == "few":
@@ -79,7 +79,7 @@ WORDS = ["K", "m s-1", "β", 'say "hi"', "back\\slash", "line\nfeed", "\x01", "/
 
 
 def random_metadata(rng, shape):
-    """Attributes, dimension names and labels as our recipe takes them."""
+    """Attributes, dimension names and labels in the form of our recipe."""
     out = {}
     if rng.random() < 0.6:
         names = rng.sample(["units", "long_name", "ß", "q\"", "z/y", "comment"], rng.randint(1, 4))
@@ -104,7 +104,7 @@ def random_metadata(rng, shape):
 
 
 def number(value):
-    """A number of a JSON document, where integers beyond 2^53 and non-finite floats are strings."""
+    """Parse a number of a JSON document, where integers beyond 2^53 and non-finite floats are strings."""
     if not isinstance(value, str):
         return value
     special = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
@@ -112,14 +112,14 @@ def number(value):
 
 
 def near(got, want, scale, ulps=4):
-    """Equal but for the rounding of a few operations on numbers of that scale."""
+    """Equal up to the rounding of a few operations on numbers of that scale."""
     if math.isnan(want) or math.isinf(want):
         return got == want or (math.isnan(got) and math.isnan(want))
     return abs(got - want) <= ulps * np.finfo("f8").eps * max(scale, np.finfo("f8").tiny)
 
 
 def check_stat(document, cells, null=None):
-    """Holds `tet stat --json` to NumPy: integers exactly, extremes exactly, sums of floats to the last places."""
+    """Compare `tet stat --json` with NumPy: integers and extremes exactly, sums of floats up to the last digits."""
     flat = np.ascontiguousarray(cells).ravel()
     is_float = flat.dtype.kind == "f"
     gone = np.zeros(flat.shape, bool) if null is None else null.ravel()

@@ -14,7 +14,7 @@ COUNT = 9
 
 @pytest.fixture(scope="module")
 def table(tmp_path_factory):
-    """A sparse array with a column of every kind, and what its cells are."""
+    """A sparse array with a column of every kind, and its expected cells."""
     uri = str(tmp_path_factory.mktemp("arrow") / "points")
     colours = tiledb.Enumeration("colours", True, values=["red", "green", "blue"])
     steps = tiledb.Enumeration("steps", False, dtype="int64", values=[5, -3])

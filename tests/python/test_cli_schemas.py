@@ -16,7 +16,7 @@ BROKEN = sorted((FIXTURES / "corrupt").glob("*.tet"))
 
 
 def check(command, *arguments, code=0):
-    """Runs a command and holds its document to its schema."""
+    """Run a command and validate its document against its schema."""
     out = tet(command, *arguments, "--json", code=code)
     if not out:
         return None

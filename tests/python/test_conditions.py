@@ -1,4 +1,4 @@
-"""Conditions on dimensions with labels: they compare labels, as selections do, and rows show them."""
+"""Conditions on labeled dimensions compare labels, as selections do, and rows show them."""
 
 import csv
 import io

@@ -1,4 +1,4 @@
-"""Moving data between formats: every value and every word arrives, in our eyes and in those of the reference packages."""
+"""Conversions preserve every value and all metadata, as read by us and by the reference packages."""
 
 import json
 import math
@@ -45,7 +45,7 @@ def special(dtype):
 
 
 def tgm_objects(path):
-    """Metadata and objects of the one message, as the reference sees them."""
+    """Metadata and objects of the only message, as the reference reads them."""
     message = path.read_bytes()
     decoded = tensogram.decode(message)
     return decoded.metadata, decoded.objects
@@ -92,7 +92,7 @@ def test_round_trip_tet_tgm_tet(tmp_path, seed):
 def test_what_is_not_finite_keeps_its_bits(tmp_path, dtype, masked):
     cells = special(dtype)
     if masked:
-        # Only the patterns that a mask brings back: masks are used, and lose nothing.
+        # Only the patterns that a mask restores: masks are used, and nothing is lost.
         cells = np.array([1.5, np.nan, np.inf, -np.inf, -0.0], dtype)
     source = write(tmp_path, tmp_path / "a.tet", [{"name": "a", "cells": cells, "chunk_shape": (4,)}])
     tgm, back = tmp_path / "a.tgm", tmp_path / "b.tet"
@@ -269,9 +269,9 @@ def test_an_interrupted_conversion_leaves_nothing(tmp_path, name):
 
 
 def settled(path):
-    """What a file or folder holds but for names and times that every write makes anew."""
-    told = tet_json("info", path)
-    arrays = [{k: v for k, v in array.items() if k != "name"} for array in told["arrays"]]
+    """The content of a file or folder, except for names and times that differ in every write."""
+    reported = tet_json("info", path)
+    arrays = [{k: v for k, v in array.items() if k != "name"} for array in reported["arrays"]]
     return arrays, tet("cat", path, "a", "--raw") if path.exists() else None
 
 
@@ -294,11 +294,11 @@ def test_a_killed_conversion_goes_on(tmp_path, name, options):
         child = subprocess.Popen([TET, "convert", source, out, *options, "--resume"], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         time.sleep(rng.uniform(0.2, 0.9) * taken)
         child.kill()
-        shown, told = child.communicate()
+        shown, reported = child.communicate()
         resumed += b"earlier try" in shown
-        assert child.returncode in (0, -signal.SIGKILL), told
+        assert child.returncode in (0, -signal.SIGKILL), reported
         kills += child.returncode != 0
-        # It is not there, or whole: a process may be killed just after it put it in place.
+        # It is absent or complete: a process may be killed just after publishing it.
         if out.exists():
             assert settled(out) == settled(whole)
             shutil.rmtree(out) if out.is_dir() else out.unlink()
@@ -328,8 +328,8 @@ print(json.dumps([done.returncode, used, done.stderr.decode()]))
 
 
 def peak(arguments):
-    """Runs the binary; gives exit code, peak resident memory in bytes, what it told. A small process starts it, because what a
-    parent holds when it forks counts for the child."""
+    """Run the binary; return exit code, peak resident memory in bytes, and its output. A small process starts it, because the memory of
+    the parent at the time of the fork counts for the child."""
     done = subprocess.run([sys.executable, "-c", WATCH, TET, *map(str, arguments)], capture_output=True, check=True)
     return json.loads(done.stdout)
 
@@ -339,7 +339,7 @@ LIMIT = 32 << 20
 
 @pytest.fixture(scope="module")
 def large(tmp_path_factory):
-    """A file of eight times the limit: maps, one step thick."""
+    """A file of eight times the limit, in chunks of one map each."""
     folder = tmp_path_factory.mktemp("large")
     cells = np.random.default_rng(3).integers(0, 1000, size=(1024, 256, 256)).astype("f4")
     path = write(folder, folder / "large.tet", [{"name": "a", "cells": cells, "chunk_shape": (4, 256, 256), "dims": ["time", "lat", "lon"]}])
@@ -360,9 +360,9 @@ def test_memory_stays_within_the_limit(tmp_path, large, command, name, options):
     path, cells = large
     assert cells.nbytes >= 8 * LIMIT
     out = tmp_path / name
-    code, used, told = peak([command, path, out, *options, "--memory", "32MiB"])
-    assert code == 0, told
-    assert used <= LIMIT + (64 << 20), f"{used >> 20} MiB: {told}"
+    code, used, reported = peak([command, path, out, *options, "--memory", "32MiB"])
+    assert code == 0, reported
+    assert used <= LIMIT + (64 << 20), f"{used >> 20} MiB: {reported}"
     array = "0/0" if name.endswith(".tgm") else "a"
     part = np.frombuffer(tet("cat", out, array, "--raw", "lat=100:108", "lon=3"), "f4").reshape(1024, 8, 1)
     assert same_bits(part, np.ascontiguousarray(cells[:, 100:108, 3:4]))
@@ -382,17 +382,17 @@ def test_folds_stay_within_the_limit(large, arguments):
     path, _ = large
     command, rest = arguments[0], arguments[1:]
     source = {"stat": [path, *rest], "query": [rest[0] if rest else "", "-t", path, *rest[1:]], "diff": [path, path]}[command]
-    code, used, told = peak([command, *source, "--memory", "32MiB"])
-    assert code == 0, told
-    assert used <= LIMIT + (64 << 20), f"{used >> 20} MiB: {told}"
+    code, used, reported = peak([command, *source, "--memory", "32MiB"])
+    assert code == 0, reported
+    assert used <= LIMIT + (64 << 20), f"{used >> 20} MiB: {reported}"
 
 
 def test_what_must_be_gathered_says_so(large, tmp_path):
     path, _ = large
-    code, _, told = peak(["convert", path, tmp_path / "out.tgm", "--codec", "lz4", "--memory", "32MiB"])
-    assert code == 6 and "--codec" in told and not list(tmp_path.iterdir())
-    code, _, told = peak(["stat", path, "a", "--median", "--memory", "32MiB"])
-    assert code == 6 and "--sketch" in told
+    code, _, reported = peak(["convert", path, tmp_path / "out.tgm", "--codec", "lz4", "--memory", "32MiB"])
+    assert code == 6 and "--codec" in reported and not list(tmp_path.iterdir())
+    code, _, reported = peak(["stat", path, "a", "--median", "--memory", "32MiB"])
+    assert code == 6 and "--sketch" in reported
 
 
 def test_rechunk_prints_its_plan(large, tmp_path):
@@ -488,11 +488,11 @@ def test_numpy_files_in_and_out(tmp_path, dtype, order):
         tet("convert", out, tmp_path / f"{ending}.csv")
         rows = (tmp_path / f"{ending}.csv").read_text().splitlines()
         assert len(rows) == cells.size + 1
-        told = tet_json("convert", out, tmp_path / f"{ending}.part.npy", "--select", "0=2:4")
-        assert told["format"] == "npy" and np.load(tmp_path / f"{ending}.part.npy").shape[0] == 2
+        reported = tet_json("convert", out, tmp_path / f"{ending}.part.npy", "--select", "0=2:4")
+        assert reported["format"] == "npy" and np.load(tmp_path / f"{ending}.part.npy").shape[0] == 2
         tet("export", out, back, code=2)
         tet("diff", tmp_path / "a.npy", out, code=(0, 1))
-    # The file itself is an array to look at.
+    # The file itself is readable as an array.
     little = cells.astype(cells.dtype.newbyteorder("<"))
     assert tet("cat", tmp_path / "a.npy", "--raw") == little.tobytes()
     assert tet("cat", tmp_path / "a.npy", "0=1:7:2", "2=1", "--raw") == little[1:7:2, :, 1].tobytes()

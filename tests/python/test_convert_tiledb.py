@@ -1,4 +1,4 @@
-"""Conversions into TileDB arrays and out of them, judged by the reference package too."""
+"""Conversions to and from TileDB arrays, also checked by the reference package."""
 
 import random
 import subprocess
@@ -19,7 +19,7 @@ def values_of(path, attribute):
 
 @pytest.mark.parametrize("seed", range(16))
 def test_all_the_way_around(tmp_path, seed):
-    """`.tet` to `.tgm` to TileDB to `.tet`: values, names, labels, attributes and history come back."""
+    """`.tet` to `.tgm` to TileDB to `.tet`: values, names, labels, attributes and history are preserved."""
     rng = random.Random(seed)
     dtype = [name for name in DTYPES if name != "float16"][seed % (len(DTYPES) - 1)]
     shape, chunk = random_shape(rng, rng.randint(1, 4))
@@ -78,7 +78,7 @@ def test_arrays_that_do_not_become_a_group(tmp_path):
 
 
 def made(path, cells, nullable=None, low=0, tile=3):
-    """A dense array of the reference."""
+    """A dense array written by the reference."""
     dims = [tiledb.Dim(f"d{i}", domain=(low, low + n - 1), tile=min(tile, n), dtype=np.int32) for i, n in enumerate(cells.shape)]
     attr = tiledb.Attr("v", dtype=cells.dtype, nullable=nullable is not None)
     schema = tiledb.ArraySchema(tiledb.Domain(*dims), [attr], sparse=False)
@@ -122,7 +122,7 @@ def test_nulls_are_kept_or_refused(tmp_path):
 
 
 def partly(path, dtype, written):
-    """A dense array of 12 by 10 cells, a box of which was written, in two pieces."""
+    """A dense array of 12 by 10 cells, of which one box was written in two parts."""
     dims = [tiledb.Dim(f"d{i}", domain=(0, n - 1), tile=4, dtype=np.int32) for i, n in enumerate((12, 10))]
     tiledb.Array.create(str(path), tiledb.ArraySchema(tiledb.Domain(*dims), [tiledb.Attr("v", dtype=dtype)], sparse=False))
     with tiledb.open(str(path), "w") as array:
@@ -137,10 +137,10 @@ def test_cells_that_nobody_wrote_stay_apart(tmp_path, dtype):
     written = np.arange(25).reshape(5, 5).astype(dtype)
     source = partly(tmp_path / "a", dtype, written)
     want = {"count": 120, "nulls": 95, "sum": 300, "min": 0, "max": 24}
-    told = lambda path, *more: {key: tet_json("stat", path, *more)[key] for key in want}
-    assert told(source) == want
-    assert told(source, "--where", "v >= 0") == told(source, "--where", "d0 >= 0") == {**want, "count": 25, "nulls": 0}
-    assert told(source, "--where", "v >= 20")["count"] == 5
+    reported = lambda path, *more: {key: tet_json("stat", path, *more)[key] for key in want}
+    assert reported(source) == want
+    assert reported(source, "--where", "v >= 0") == reported(source, "--where", "d0 >= 0") == {**want, "count": 25, "nulls": 0}
+    assert reported(source, "--where", "v >= 20")["count"] == 5
     assert tet_json("plot", source)["nulls"] == 95
     outputs = [tmp_path / "o.tet", tmp_path / "o.tgm", tmp_path / "o.tdb"]
     for out in outputs:
@@ -151,16 +151,16 @@ def test_cells_that_nobody_wrote_stay_apart(tmp_path, dtype):
                 assert float(absent) == float(options[1].removeprefix("v="))
             else:
                 assert absent == "null" if out.suffix == ".tdb" else isinstance(float(absent), float)
-            assert told(out) == want, (out, options)
+            assert reported(out) == want, (out, options)
             assert tet_json("plot", out)["nulls"] == 95
             if options:
                 number = int(options[1].rpartition("=")[2])
                 cells = np.frombuffer(tet("cat", out, "--raw"), "i2" if "--cast" in options else dtype).reshape(12, 10)
                 assert (cells[2:7, 3:8] == written).all() and (cells == number).sum() == 95
-        # Only what was written, and all of it: nothing is missing, and nothing says so.
+        # Exactly the written cells: nothing is missing, and nothing is declared as missing.
         tet("convert", source, out, "--select", "d0=2:7", "--select", "d1=3:8", "-f", "--fill", "3")
-        assert told(out) == {**want, "count": 25, "nulls": 0}
-    # A cell that was written holds what stands for those that were not.
+        assert reported(out) == {**want, "count": 25, "nulls": 0}
+    # A written cell holds the value of unwritten ones.
     unset = np.nan if dtype == "f8" else np.iinfo(dtype).min if dtype[0] == "i" else np.iinfo(dtype).max
     written[1, 2] = unset
     clash = partly(tmp_path / "clash", dtype, written)

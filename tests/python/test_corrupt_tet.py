@@ -1,4 +1,4 @@
-"""One hundred broken files: how each command ends is written down beside them."""
+"""One hundred broken files with the expected outcome of each command."""
 
 import hashlib
 import json
@@ -9,7 +9,7 @@ from support import ROOT, TET, tet, tet_json
 
 CORPUS = ROOT / "fixtures" / "tet" / "corrupt"
 EXPECTED = json.loads((CORPUS / "expected.json").read_text())
-#: Exit codes of `tet cat`, by how reading ends. Reading block by block may meet the damage before the limit.
+#: Exit codes of `tet cat` by expected outcome. Reading block by block may find the damage before the limit.
 CODES = {"ok": {0}, "damaged": {5}, "limit": {5, 6}, "unsupported": {7}}
 #: Files whose only fault is a limit of the reference: worth a warning.
 WARNED = {"footer_65_labels.tet", "footer_65_labels_spilled.tet"}
@@ -36,7 +36,7 @@ def test_corrupt(name):
     if sound:
         assert not failed and (check is None or check in findings(report, "warning"))
     else:
-        # What cannot be planned cannot be decoded either, and is reported on top of its cause.
+        # A chunk that cannot be planned cannot be decoded either, and is reported in addition to its cause.
         assert failed[0] == check or (check, set(failed)) == ("chunk_decode", {"chunk_plan"})
         assert set(failed) <= {check, "chunk_plan"}
     codes = {cat(path, array) for array in ("a", "b")}

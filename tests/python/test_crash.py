@@ -1,4 +1,4 @@
-"""Killed writers, torn files, flipped bits: the old file or the new one, never something between, never a wrong number.
+"""Killed writers, truncated files, flipped bits: the old file or the new one, nothing in between, never a wrong number.
 
 `TESSERAL_KILLS=2000 pytest test_crash.py` kills for longer.
 """
@@ -27,20 +27,20 @@ def leftovers(folder, *known):
 
 
 def check_leftovers(folder, *known):
-    """What a killed process leaves says so by its name, and is no data unless it is all there."""
+    """Files of a killed process have a temporary name, and are no valid data unless they are complete."""
     found = leftovers(folder, *known)
     for path in found:
         assert path.name.startswith(".tesseral-") and path.name.endswith(".tmp"), path
         if path.name.startswith(".tesseral-out.tet"):
             opened = subprocess.run([TET, "info", path], capture_output=True).returncode
-            # Killed between the last write and the rename, it is a whole file under another name.
+            # Killed between the last write and the rename, it is a complete file under a temporary name.
             assert opened == 4 or (opened == 0 and tet_json("verify", path)["ok"]), path
         path.unlink()
     return len(found)
 
 
 def kill_at_random(rng, command, typical, **options):
-    """Starts a process and kills it somewhere in its life; says whether it was still alive."""
+    """Start a process and kill it at some moment; return whether it was still running."""
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, **options)
     time.sleep(rng.uniform(0, 1.1) * typical)
     process.send_signal(signal.SIGKILL)
@@ -57,7 +57,7 @@ def typical_time(run):
 
 
 class Writers:
-    """Commands that replace `out.tet`, each with the digest of the file it makes."""
+    """Commands that replace `out.tet`, each with the digest of its output."""
 
     def __init__(self, folder):
         self.out = folder / "data" / "out.tet"
@@ -107,7 +107,7 @@ def test_kill_while_replacing(tmp_path):
 
 
 def test_leftovers_do_not_stand_in_the_way(tmp_path):
-    """Whatever a killed process left, under whatever number, the next one works beside it."""
+    """Leftovers of a killed process do not affect the next one."""
     out = tmp_path / "out.tet"
     cells = np.arange(6, dtype="i4")
     write(tmp_path, out, [{"name": "a", "cells": cells}])
@@ -142,7 +142,7 @@ def test_killed_cat_leaves_no_output(tmp_path):
     assert kills >= 10
 
 
-# Torn files ----------------------------------------------------------------------------------------------------------
+# Truncated files ----------------------------------------------------------------------------------------------------------
 
 
 def three_arrays(folder):
@@ -177,8 +177,8 @@ def test_recover_saves_every_whole_chunk(tmp_path):
             tet("recover", "-f", torn, saved, code=4)
             continue
         report = tet_json("recover", "-f", torn, saved)
-        told = {(f["array"], tuple(f["chunk"])) for f in report["findings"] if f["check"] == "chunk_lost"}
-        assert told == lost, cut
+        reported = {(f["array"], tuple(f["chunk"])) for f in report["findings"] if f["check"] == "chunk_lost"}
+        assert reported == lost, cut
         assert (report["chunks_saved"], report["chunks_lost"]) == (len(walked.rows) - len(lost), len(lost))
         for dataset in walked.datasets:
             whole = cells[dataset.name]
@@ -235,7 +235,7 @@ def test_flips_in_payloads_are_always_caught(tmp_path):
 
 
 def test_no_flip_anywhere_gives_a_wrong_number(tmp_path):
-    """Superblock, directory, index, digests, footer: values are right or refused."""
+    """Superblock, directory, index, digests, footer: values are correct or rejected."""
     rng = random.Random(7)
     path, cells = three_arrays(tmp_path)
     walked = walk(path)

@@ -1,4 +1,4 @@
-"""A file that is cut while `tet` reads it: exit 4 or 5 and a message, or the answer of the whole file. Never a signal, never other numbers."""
+"""A file that is truncated while `tet` reads it: exit 4 or 5 and a message, or the result of the whole file. Never a signal, never wrong numbers."""
 
 import os
 import random
@@ -43,14 +43,14 @@ def test_cut_while_it_is_read(whole, tmp_path, command):
     length = time.monotonic() - begun
     for _ in range(25):
         code, out, err = run(rng.random() * length)
-        # A file that was cut before it was opened is merely damaged, which verify reports.
+        # A file that was truncated before it was opened is damaged, which verify reports.
         assert code in ((0, 1, 4, 5) if verb == "verify" else (0, 4, 5)), (code, err)
         assert (verb == "verify" or out == right) if code == 0 else (err or code == 1)
 
 
 @pytest.mark.parametrize("command", ["copy {} {}", "merge -o {1} {0}", "set -s note=1 {} {}", "split -o {1} {0}"])
 def test_cut_while_messages_are_copied(whole, tmp_path, command):
-    """Nothing appears under the output's name then."""
+    """The output is not published then."""
     (tmp_path / "x.tet").write_bytes(whole)
     tet("convert", tmp_path / "x.tet", tmp_path / "whole.tgm")
     messages = (tmp_path / "whole.tgm").read_bytes()

@@ -1,4 +1,4 @@
-"""Every example does what its first lines say."""
+"""Every example does what its docstring states."""
 
 import numpy as np
 import pytest

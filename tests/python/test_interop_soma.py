@@ -13,7 +13,7 @@ WRITER = Path(__file__).with_name("soma_experiment.py")
 
 
 def same(ours, theirs):
-    """Equal; floats of 32 bits are shown with as many digits as tell them apart."""
+    """Equal; 32-bit floats are printed with the fewest digits that identify them."""
     if isinstance(theirs, float) and not isinstance(ours, bool):
         return ours == theirs or np.float32(ours) == np.float32(theirs)
     return ours == theirs

@@ -20,7 +20,7 @@ CASES = int(os.environ.get("TGM_CASES", "300"))
 TIME, UUID = "2026-01-02T03:04:05Z", "123e4567-e89b-42d3-a456-426614174000"
 
 NUMPY = ["float32", "float64", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"]
-# What the package takes only as bytes.
+# Dtypes that the package accepts only as bytes.
 BYTES = {"float16": 2, "bfloat16": 2, "complex64": 8, "complex128": 16}
 WORD = {"complex64": 4, "complex128": 8}
 
@@ -49,13 +49,13 @@ def frames(message):
 
 
 def pinned(message):
-    """Provenance of a message, so that ours can repeat it."""
+    """Provenance of a message, so that our encoder can reproduce it."""
     reserved = tensogram.decode_metadata(message).reserved
     return reserved["time"], reserved["uuid"]
 
 
 class Case:
-    """A random object: its cells, descriptor, and the codecs as `tgm_write` takes them."""
+    """A random object: its cells, descriptor, and the codecs in the form of `tgm_write`."""
 
     def __init__(self, rng):
         self.rng = rng
@@ -247,7 +247,7 @@ class Interop(unittest.TestCase):
                 theirs = tensogram.encode(meta, [(c.descriptor(), c.data) for c in cases], hash="xxh3" if hashed else None,
                                           allow_nan=True, allow_inf=True)
             except ValueError as error:
-                # Its index takes one pass too few; ours is read below all the same.
+                # Its index computation needs one more pass; our message is still read below.
                 self.assertIn("third pass", str(error), cases)
                 theirs = None
             time, uuid = pinned(theirs) if theirs else (TIME, UUID)

@@ -1,4 +1,4 @@
-"""Both ways between our `.tet` and the reference's: what one writes, the other reads bit for bit."""
+"""Interoperability with the reference: files written by either are read by the other, bit for bit."""
 
 import csv
 import hashlib
@@ -37,7 +37,7 @@ def has_nan(cells):
 
 
 def random_arrays(rng, seed, kinds):
-    """One to three arrays; over the seeds every dtype and every rank comes up."""
+    """One to three arrays; over all seeds every dtype and every rank occurs."""
     arrays = []
     for i, name in enumerate(rng.sample(NAMES, 3)):
         shape, chunk = random_shape(rng, rank=(seed + 3 * i) % 8 + 1 if i < 2 else None)
@@ -63,7 +63,7 @@ def reference_reads(file, walked, path, array):
 
 
 def reduces(walked, name):
-    """Whether the reference can reduce an array: misaligned float32 payloads end it (docs/formats/tet.md, 12)."""
+    """Whether the reference can reduce an array: misaligned float32 payloads make it panic (docs/formats/tet.md, 12)."""
     rows = [row for row in walked.rows if walked.datasets[row.dataset].name == name]
     aligned = all(row.codec or row.offset % 4 == 0 for row in rows)
     return aligned or walked.datasets[rows[0].dataset].dtype != "<f4"
@@ -107,13 +107,13 @@ def test_ours_to_theirs(seed, tmp_path):
                 want = cells[tuple(slice(at, None, step) for at, step in steps)]
                 assert same(file.read_numpy(name, selection=selection), np.ascontiguousarray(want))
                 if np.abs(cells.astype("f8")).max() <= 1000 and reduces(walked, name):
-                    # Such numbers add up exactly in any order.
+                    # These numbers have exact sums in any order.
                     assert file.sum(name) == float(cells.astype("f8").sum())
     assert tet_json("verify", path)["ok"]
 
 
 def test_files_survive_the_references_own_rewriting(tmp_path):
-    """Appending rewrites everything; our arrays stay what they were and so does our view of the file."""
+    """Appending rewrites everything; our arrays are unchanged, and so is an open container."""
     rng = random.Random(5)
     arrays = [
         {"name": "a", "cells": random_cells(rng, "float32", (6, 7), "tame"), "chunk_shape": (4, 4), "codec": "zstd"},
@@ -149,7 +149,7 @@ def write_theirs(path, arrays, history=()):
 
 
 def missing(cells, attrs):
-    """Which cells equal the declared fill, as numbers do: zeros of both signs are equal, a NaN is missing where the fill is one."""
+    """Which cells equal the declared fill value numerically: zeros of both signs are equal; NaN is missing if the fill value is NaN."""
     fill = fill_of(attrs, cells.dtype)
     if fill is None:
         return np.zeros(cells.shape, bool)
@@ -234,7 +234,7 @@ def test_text_forms_hold_the_same_values(dtype, tmp_path):
 
 
 def rebuild(tmp_path, walked, out):
-    """Writes with our writer what a walk over a raw file of theirs found."""
+    """Write with our writer what the walk over a raw file of the reference found."""
     arrays = []
     for dataset in walked.datasets:
         entry = walked.of(dataset.name)
@@ -261,7 +261,7 @@ def rebuild(tmp_path, walked, out):
 
 
 def check_identity(theirs, ours):
-    """The same bytes, but for the optional secondary index, which we do not write."""
+    """The same bytes, except for the optional secondary index, which we do not write."""
     if "secondary_index_ref" not in (theirs.footer or {}):
         assert ours.data == theirs.data
         return "whole"
@@ -293,8 +293,8 @@ def test_raw_files_are_byte_identical(seed, tmp_path):
 
 
 def identical(fixture):
-    """Whether a fixture is raw, of the reference's own writers, and something our writer is able to describe."""
-    # Both budget fields at once, packages' checksums and labels without names are not ours to write.
+    """Whether a fixture is raw, written by the reference, and within the features of our writer."""
+    # We do not write both budget fields at once, checksums of packages, or labels without names.
     odd = fixture["file"].startswith(("budget_header", "package", "labels_by_axis_number"))
     raw = fixture["datasets"] and all(d["codec"] == "raw" for d in fixture["datasets"])
     return raw and not odd and "hand" not in fixture["writer"]
@@ -317,7 +317,7 @@ def test_enough_fixtures_are_identical():
 
 
 def random_slice(rng, extent):
-    """One selection of an axis as text, and as NumPy takes it."""
+    """One selection of an axis as text and as a NumPy index."""
     form = rng.randrange(6)
     if form == 0:
         at = rng.randrange(-extent, extent)

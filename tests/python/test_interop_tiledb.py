@@ -1,4 +1,4 @@
-"""Random arrays of the reference package, read by both at several times: equal bit for bit."""
+"""Random arrays of the reference package, read by both at several timestamps: equal bit for bit."""
 
 import json
 import math
@@ -16,12 +16,12 @@ FOLDED = []
 
 def write(seed, folder):
     done = subprocess.run([sys.executable, WRITER, str(seed), str(folder)], capture_output=True, timeout=300)
-    # Some combinations of filters and types end the package's own process.
+    # Some combinations of filters and types crash the package.
     return json.loads((folder / "expected.json").read_text()) if done.returncode == 0 else None
 
 
 def check_folds(array, fields, answer, where, context):
-    """Holds `stat` of every field of numbers to the cells, with and without stored statistics."""
+    """Compare `stat` of every numeric field with the cells, with and without stored statistics."""
     for field in fields:
         try:
             dtype = np.dtype(field["dtype"])
@@ -33,14 +33,14 @@ def check_folds(array, fields, answer, where, context):
         if dtype.kind not in "iuf" or not answer["count"] or len(column["raw"]) != 2 * dtype.itemsize * answer["count"]:
             continue
         cells = np.frombuffer(bytes.fromhex(column["raw"]), dtype)
-        # No field declares a fill: cells that hold the default of their type are values where they were written.
+        # No field declares a fill value: written cells that hold the default of their type are values.
         gone = np.frombuffer(bytes.fromhex(column["validity"]), "u1") == 0
         fill = dtype.type(number(field["fill"]))
         default = np.isnan(cells) if np.isnan(fill) else cells == fill
         arguments = ["stat", array, field["name"], *answer["ranges"], *where]
         full, quick = tet_json(*arguments), tet_json(*arguments, "--quick")
         assert not full["from_statistics"] or quick["from_statistics"], context
-        # Cells that nobody wrote count as null; which they are is not told, but where none or all with the default are.
+        # Unwritten cells count as null; which ones they are is unknown, except where none or all default cells are.
         unwritten = [null for null in (gone, gone | default) if null.sum() == full["nulls"]]
         if unwritten:
             check_stat(full, cells, unwritten[0])
@@ -51,20 +51,20 @@ def check_folds(array, fields, answer, where, context):
 
 
 def check_aggregates(array, answer, where, context):
-    """Holds `stat` to what the package folds. Says how many fields were compared."""
+    """Compare `stat` with the aggregates of the package. Return the number of compared fields."""
     compared = 0
     for name, theirs in answer["aggregates"].items():
         ours = tet_json("stat", array, name, *answer["ranges"], *where)
         assert ours["count"] == theirs["count"], (name, *context)
-        # The package counts cells that nobody wrote, and folds no value of them; it is led astray by NaN.
+        # The package counts unwritten cells without aggregating them, and mishandles NaN.
         if ours["nan"] or ours["min"] is None:
             continue
         is_float = isinstance(theirs["min"], float)
         for end in ("min", "max"):
-            # Floats of 32 bits are shown with as many digits as tell them apart.
+            # 32-bit floats are printed with the fewest digits that identify them.
             found, wanted = number(ours[end]), theirs[end]
             assert found == wanted or (is_float and np.float32(found) == np.float32(wanted)), (name, *context)
-        # Its sums stop at the ends of their type.
+        # Its sums saturate.
         if not is_float and -(2**63) < number(ours["sum"]) < 2**63 - 1:
             assert number(ours["sum"]) == theirs["sum"], (name, *context)
         scale = max(abs(theirs["min"]), abs(theirs["max"])) * theirs["count"]
@@ -76,7 +76,7 @@ def check_aggregates(array, answer, where, context):
 
 
 def check_labels(array, fields, labels, columns):
-    """Codes come out as labels wherever people read them, codes without one as they are."""
+    """Codes are printed as labels in text formats, codes without a label as numbers."""
     for field in fields:
         words = labels.get(field["name"])
         if words is None:
@@ -92,7 +92,7 @@ def check_labels(array, fields, labels, columns):
 
 
 def check_columns(array, state, seed):
-    """Every column at a time, bit for bit."""
+    """Every column at a timestamp, bit for bit."""
     as_of = "{}..{}".format(*state["as_of"])
     listed = tet_json("info", array, "--as-of", as_of)["arrays"][0]["fields"]
     names = [field["name"] for field in listed]
@@ -105,7 +105,7 @@ def check_columns(array, state, seed):
 
 
 def check_rows(array, fields, answer, where, context):
-    """The rows of ranges and a condition, bit for bit, and what they fold to."""
+    """The rows of ranges and a condition, bit for bit, and their aggregates."""
     for name, column in answer["columns"].items():
         raw = tet("cat", array, name, "--raw", *answer["ranges"], *where)
         assert raw.hex() == column["raw"], (name, *context)
@@ -146,7 +146,7 @@ def test_random_arrays(batch, tmp_path):
 
 
 def test_aggregates_were_compared():
-    """Not every batch has numbers that both fold alike; most do."""
+    """Most batches have fields that both aggregate alike; not all do."""
     if len(FOLDED) < 8:
         pytest.skip("not all batches ran")
     assert sum(FOLDED) > 20

@@ -1,4 +1,4 @@
-"""Query documents against NumPy, and against the reference where it is right."""
+"""Query documents compared with NumPy, and with the reference where it is correct."""
 
 import itertools
 import json
@@ -16,7 +16,7 @@ PATTERNS = ["tame", "nan", "all_nan", "inf", "wide"]
 
 
 def cells_of(dtype, pattern, seed=0):
-    """Cells of a pattern; `None` where the dtype has none such."""
+    """Cells of a pattern; `None` if the dtype does not have it."""
     rng = np.random.default_rng(seed)
     dtype = np.dtype(dtype)
     if dtype.kind != "f":
@@ -77,7 +77,7 @@ def fibres(cells, axes):
 
 
 def expected(key, fibre):
-    """What NumPy makes of the cells; integers as Python's own, which do not overflow."""
+    """The expected result by NumPy; integers as Python integers, which do not overflow."""
     is_float = fibre.dtype.kind == "f"
     exact = [int(v) for v in fibre] if not is_float else None
     wide = fibre.astype("f8") if is_float else None
@@ -156,7 +156,7 @@ def value_of(key, axes):
 @pytest.mark.parametrize("key", REDUCTIONS)
 def test_reductions(sources, key):
     path, arrays = sources
-    # Every array meets every reduction, each time over another set of axes.
+    # Every array with every reduction, each over another set of axes.
     for i, (name, cells) in enumerate(arrays.items()):
         for j, axes in enumerate(AXES):
             if (i + j + REDUCTIONS.index(key)) % len(AXES):
@@ -182,7 +182,7 @@ def test_selection_filter_and_labels(tmp_path):
     doc = {"dataset": "t", "selection": [{"start_label": "tue", "stop": 5, "step": 2}, {"start": 1, "stop": 11, "step": 3}]}
     sub = cells[1:5:2, 1:11:3]
     assert number(ask(path, {**doc, "sum": []})["operation_sum"]) == sum(map(int, sub.ravel()))
-    # 2^53 apart: a comparison by floats could not tell these.
+    # Beyond 2^53: a comparison as floats could not distinguish these.
     edge = int(cells[2, 3])
     for op, want in {"gt": cells > edge, "ge": cells >= edge, "lt": cells < edge, "le": cells <= edge, "eq": cells == edge,
                      "ne": cells != edge}.items():
@@ -198,7 +198,7 @@ def test_selection_filter_and_labels(tmp_path):
 
 
 def windows(n, size, step, pad, align, mode):
-    """Start of each window, with the positions it takes, and whether it is padded."""
+    """Start of each window, its positions, and whether it is padded."""
     if mode == "bins":
         before = (size - n % size) % size if align == "end" else 0
         starts = [w * size - before for w in range(-(-n // size))]
@@ -267,7 +267,7 @@ def test_histograms_matrices_and_transforms(tmp_path):
 
 
 def test_like_the_reference(tmp_path):
-    """Documents of every kind, where the reference answers rightly: same fields, same shapes, same numbers."""
+    """Documents of every kind for which the reference is correct: same fields, same shapes, same numbers."""
     rng = np.random.default_rng(11)
     path = tmp_path / "r.tet"
     cells = (rng.integers(-50, 50, (6, 8)) * 0.25).astype("f4")
@@ -304,7 +304,7 @@ def test_like_the_reference(tmp_path):
                 if not wanted or want in ([], None) or key == "operation_element_count":
                     continue
                 if key == "f32_preview" and document.keys() - {"dataset", "transform"}:
-                    # Cells are shown where they are the answer.
+                    # Cells are included only where they are the result.
                     continue
                 assert key in ours, (document, key)
                 flat = lambda v: np.array([number(x) if x is not None else np.nan for x in (v if isinstance(v, list) else [v])]

@@ -1,4 +1,4 @@
-"""Every reduction of every dtype over every set of axes, whatever stands in the cells, in every format, against exact arithmetic.
+"""Every reduction of every dtype over every set of axes, for all kinds of cells, in every format, compared with exact arithmetic.
 
 Integers, counts, extremes and places are compared exactly, in Python's own integers. Floats are held to what exact fractions give,
 within bounds that stand beside each: u is half a unit in the last place, 2^-53.
@@ -59,7 +59,7 @@ def all_cells(dtypes):
 
 
 class Cells:
-    """What an array holds: its cells, which of them are there, which of those are null, and what else counts as null."""
+    """The content of an array: its cells, which of them exist, which are null, and which value counts as null."""
 
     def __init__(self, cells, there=None, null=None, fill=None):
         self.cells, self.fill, self.known = cells, fill, {}
@@ -90,14 +90,14 @@ class Cells:
         return Cells(self.cells.ravel(), self.there.ravel(), self.null.ravel(), self.fill)
 
     def results(self, key, axes):
-        """What a reduction over some axes should give, the results' shape, and the cells of each."""
+        """The expected result of a reduction over some axes, its shape, and the cells of each element."""
         if (key, axes) not in self.known:
             fibres, shape = self.fibres(axes)
             self.known[key, axes] = [expected(key, fibre) for fibre in fibres], shape, fibres
         return self.known[key, axes]
 
     def values(self):
-        """The values that folds see, and their places."""
+        """The values that folds include, and their positions."""
         places = np.flatnonzero(self.there & ~self.null)
         picked = self.cells[places]
         return (picked.astype("f8").tolist() if self.cells.dtype.kind == "f" else [int(v) for v in picked]), places.tolist()
@@ -121,7 +121,7 @@ def as_float(value):
 
 
 def special(values):
-    """What sums of NaN and infinities are; None of finite numbers."""
+    """The sum of values with NaN or infinities; None for finite numbers."""
     if any(v != v for v in values) or (math.inf in values and -math.inf in values):
         return math.nan
     return math.inf if math.inf in values else -math.inf if -math.inf in values else None
@@ -134,7 +134,7 @@ def total(values, is_float):
     if odd is not None:
         return odd
     exact, size = sum(map(Fraction, values)), sum(abs(Fraction(v)) for v in values)
-    # Where magnitudes add up to more than floats hold, a part of the sum may be infinite on the way, as in NumPy.
+    # If the sum of magnitudes overflows, a partial sum may be infinite, as in NumPy.
     return ... if as_float(size) > 1.7e308 else Near(as_float(exact), as_float(8 * Fraction(U) * size))
 
 
@@ -142,7 +142,7 @@ def mean(values, is_float):
     if not values:
         return None
     if not is_float:
-        # Rounded once for the whole part, once for the rest, once for their sum.
+        # Rounded once for the integer part, once for the rest, once for their sum.
         return Near(as_float(Fraction(sum(values), len(values))), 4 * U * abs(sum(values) / len(values)))
     whole = total(values, True)
     if not isinstance(whole, Near):
@@ -212,13 +212,13 @@ def edges_of(values, bins):
 def histogram(values, edges):
     counts = [0] * (len(edges) - 1)
     for v in values:
-        # Of one value alone there is no width to share out.
+        # A single value has no range to divide.
         counts[sum(v >= edge for edge in edges[1:-1]) if edges[0] < edges[-1] else 0] += 1
     return counts
 
 
 def expected(key, fibre):
-    """What exact arithmetic makes of the cells; `...` where any answer will do."""
+    """The result of exact arithmetic; `...` if any result is accepted."""
     is_float = fibre.cells.dtype.kind == "f"
     values, places = fibre.values()
     left = [v for v in values if v == v]
@@ -242,7 +242,7 @@ def expected(key, fibre):
         case "norm_l1": return total([abs(v) for v in values], is_float)
         case "norm_l2":
             if is_float:
-                # An infinity beside a NaN is no number either.
+                # An infinity together with NaN is NaN too.
                 want = math.nan if nan else math.hypot(*values)
             else:
                 want = math.sqrt(sum(v * v for v in values))
@@ -288,7 +288,7 @@ def agrees(got, want):
 
 
 def ask(path, documents, *jobs):
-    """Answers to many documents from one process."""
+    """Results of many documents from one process."""
     done = example("answer_queries", path, *jobs, input="".join(json.dumps(d) + "\n" for d in documents).encode())
     assert done.returncode == 0, done.stderr.decode()
     return [json.loads(line) for line in done.stdout.splitlines()]
@@ -305,7 +305,7 @@ def document(name, key, axes):
 
 
 def check(path, arrays, names=lambda name: name):
-    """Holds every reduction of every array over every set of axes to the truth."""
+    """Compare every reduction of every array over every set of axes with the expected result."""
     asked = list(itertools.product(arrays, REDUCTIONS, AXES))
     documents = []
     for name, key, axes in asked:
@@ -343,7 +343,7 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def plain(folder):
-    """Arrays that nothing is missing from, as a `.tet` file."""
+    """Arrays without missing cells, as a `.tet` file."""
     arrays = {name: Cells(cells) for name, cells in all_cells(DTYPES)}
     entries = [{"name": name, "cells": a.cells, "chunk_shape": CHUNK, "dims": ["time", "lat", "lon"]} for name, a in arrays.items()]
     return write(folder, folder / "plain.tet", entries), arrays
@@ -361,7 +361,7 @@ def test_tet_with_statistics(folder, plain, codec):
 
 
 def test_tet_with_fill(folder):
-    """Cells equal to the fill are values, and count as null."""
+    """Cells equal to the fill value are values, and count as null."""
     arrays = {}
     for name, cells in all_cells(DTYPES):
         fill = cells[0, 1, 1]
@@ -397,7 +397,7 @@ def tiledb_cells(there=None):
         null = rng.random(SHAPE) < 0.3
         null[2] = null[:, 1] = True
         arrays[f"{name}_null"] = Cells(cells, there, null)
-        # A fill that is declared counts as null; what the package fills with by itself, such as 255, does not.
+        # A declared fill value counts as null; the package's default, such as 255, does not.
         if cells.dtype.kind != "b":
             arrays[f"{name}_fill"] = Cells(cells, there, fill=cells[0, 0, 0].item())
     return arrays
@@ -420,7 +420,7 @@ def tiledb_array(path, arrays, sparse):
     with tiledb.open(str(path)) as array:
         for name, a in arrays.items():
             if not sparse and name in nulls:
-                # The package takes NaN and infinities of masked arrays for null.
+                # The package treats NaN and infinities of masked arrays as null.
                 a.null = np.ma.getmaskarray(array.query(attrs=[name])[:][name])
     return path
 
@@ -448,7 +448,7 @@ def test_sparse(sparse):
 
 
 def test_sparse_spread_over_positions(folder, sparse):
-    """Where a sparse array has no cell, the dense one has a null."""
+    """An empty position of the sparse array is null in the dense one."""
     path, arrays = sparse
     nullable = {name: a for name, a in arrays.items() if a.null.any()}
     options = [option for name in nullable for option in ("--array", name)]
@@ -469,7 +469,7 @@ FILTERS = {"eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equa
 
 
 def meets(cells, key, bound):
-    """Which cells compare so, integers as Python's own; NaN is unequal to all and neither below nor above any."""
+    """Which cells satisfy a comparison, integers as Python integers; NaN is unequal to everything and neither less nor greater."""
     if cells.cells.dtype.kind == "f":
         with np.errstate(invalid="ignore"):
             return FILTERS[key](cells.cells.astype("f8"), bound)
@@ -528,7 +528,7 @@ def test_selections_and_filters(kind, request):
 
 
 def test_formats_agree(folder, plain):
-    """One query over an array and over what it was converted to gives the same answers in every format."""
+    """A query on an array and on its conversions gives the same results in every format."""
     path, arrays = plain
     held = {name: a for name, a in arrays.items() if not name.startswith("float16")}
     options = [option for name in held for option in ("--array", name)]
@@ -543,7 +543,7 @@ def test_formats_agree(folder, plain):
     first, same = ask(path, documents), ask(folder / "same.tdb", documents)
     renamed = [{**doc, "dataset": numbers[doc["dataset"]]} for doc in documents]
     whole, back = ask(folder / "same.tgm", renamed), ask(folder / "back.tet", documents)
-    # Floats that are added in another order are rounded otherwise: an object is one chunk.
+    # Floats that are summed in another order round differently: an object is one chunk.
     spreads = {"var", "std", "nan_std", "product"}
     rounded = {"sum", "mean", "norm_l1", "norm_l2", "nan_mean"}
     for name, (key, *_, doc), a, b, c, d in zip(chosen, asked, first, same, whole, back, strict=True):
@@ -564,7 +564,7 @@ def test_jobs_give_the_whole(kind, request):
 
 
 def test_jobs_of_sparse_arrays(tmp_path):
-    """Cells of a large sparse array are shared out."""
+    """Cells of a large sparse array are divided among threads."""
     rng = np.random.default_rng(5)
     dims = [tiledb.Dim("x", domain=(-1000, 9_999_999), tile=1000, dtype="i8"), tiledb.Dim("y", domain=(0, 3), tile=2, dtype="i8")]
     schema = tiledb.ArraySchema(tiledb.Domain(*dims), [tiledb.Attr("v", dtype="f8")], sparse=True, capacity=500)
@@ -650,7 +650,7 @@ def test_stat_leaves_nan_out_of_quantiles(folder):
 
 
 def test_cells_that_nobody_wrote(folder):
-    """They are null in statistics, and cells that were written are not, whatever they hold; both come out as values."""
+    """They are null in statistics, and written cells are not, for any value; both are printed as values."""
     schema = tiledb.ArraySchema(tiledb.Domain(tiledb.Dim("y", domain=(0, 9), tile=4, dtype="i4"), tiledb.Dim("x", domain=(0, 9), tile=3, dtype="i4")),
                                 [tiledb.Attr("a", dtype="u1"), tiledb.Attr("b", dtype="f4"), tiledb.Attr("c", dtype="i2", fill=-9)])
     path = folder / "partly"
@@ -666,14 +666,14 @@ def test_cells_that_nobody_wrote(folder):
         kept = cells[cells != -9].astype("f8")
         assert (stat["count"], stat["nulls"], stat["nan"]) == (100, nulls[name], int(np.isnan(kept).sum())), name
         assert (stat["min"], stat["max"], stat["sum"]) == (np.nanmin(kept), np.nanmax(kept), np.nansum(kept)), name
-        # Along a dimension, in rows that nobody wrote and in those that somebody wrote in part.
+        # Along a dimension, in unwritten rows and in partially written ones.
         rows = json.loads(tet("stat", path, name, "--sum", "x", "--count", "x", "--median", "x", "--json"))["rows"]
         for y, row in enumerate(rows):
             inside = cells[y - 2][cells[y - 2] != -9].astype("f8") if 2 <= y < 6 else np.empty(0)
             inside = inside[~np.isnan(inside)]
             assert (row["count"], row["sum"]) == (inside.size, inside.sum()), (name, y)
             assert row["median"] == (np.median(inside) if inside.size else None), (name, y)
-    # In query documents too, where cells that were written count whatever they hold.
+    # In query documents too, where written cells are included regardless of their value.
     for name, cells in written.items():
         for more, kept in ({}, cells), ({"filter": {"ge": 3}}, cells[cells >= 3]):
             asked = {"dataset": name, "nan_mean": [], **more}

@@ -1,4 +1,4 @@
-"""SECURITY.md says where `unsafe` is, and the limits: both as the code has them."""
+"""SECURITY.md lists the files with `unsafe` code and the limits: both match the code."""
 
 import re
 
@@ -6,7 +6,7 @@ from support import ROOT
 
 
 def unsafe_files():
-    """Files with `unsafe` in code, tests not counted."""
+    """Files with `unsafe` code."""
     found = set()
     for path in sorted((ROOT / "crates").rglob("src/**/*.rs")):
         code = re.sub(r"//.*|\"(?:\\.|[^\"])*\"", "", path.read_text())
@@ -40,8 +40,8 @@ def test_limits_are_the_code_s():
     code = (ROOT / "crates/tesseral-core/src/limits.rs").read_text()
     default = re.search(r"Self \{ (chunk_bytes.*?) \}", code)[1]
     values = {name: eval(value, {}) for name, value in re.findall(r"(\w+): ([\d< ]+)", default)}
-    told = (ROOT / "SECURITY.md").read_text()
+    text = (ROOT / "SECURITY.md").read_text()
     units = {"GiB": 1 << 30, "levels": 1, "Mi": 1 << 20}
     for name, value in values.items():
-        number, unit = re.search(rf"\| (\d+) (\w+) \| `Limits::{name}` \|", told).groups()
+        number, unit = re.search(rf"\| (\d+) (\w+) \| `Limits::{name}` \|", text).groups()
         assert int(number) * units[unit] == value, name

@@ -1,4 +1,4 @@
-"""A little of every kind of scripts/soak: damage is refused or harmless, writes are whole or nothing, limits are kept."""
+"""A short run of every kind of scripts/soak: damage is rejected or harmless, writes are atomic, limits hold."""
 
 import json
 import shutil
@@ -19,7 +19,7 @@ def soak(*arguments):
 
 def test_damage_is_never_silent():
     rows = soak("flips", "mutations", "truncations", "swaps", "missing")
-    # Four samples; a single file has no pieces that could be missing.
+    # Four samples; a single file has no parts that could be missing.
     assert len(rows) == 4 * 4 + 2, rows
     assert sum(int(row[3]) for row in rows) > 700
 

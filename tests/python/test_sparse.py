@@ -1,4 +1,4 @@
-"""Sparse arrays in every command: converted, compared, queried, folded; judged by the reference package and NumPy."""
+"""Sparse arrays in every command: converted, compared, queried, aggregated; checked by the reference package and NumPy."""
 
 import json
 
@@ -88,8 +88,8 @@ def test_parts_fields_casts_and_tiles(tmp_path, cells):
     want = sorted(zip(cells["n"][inside].tolist(), cells["x"][inside].tolist(), cells["y"][inside].tolist()))
     assert rows_of(part) == want
     assert tet_json("info", part)["arrays"][0]["fields"][0]["dtype"] == "int64"
-    told = tet_json("convert", source, tmp_path / "no.tdb", "--dry-run")
-    assert told["arrays"][0]["sparse"] and not (tmp_path / "no.tdb").exists()
+    reported = tet_json("convert", source, tmp_path / "no.tdb", "--dry-run")
+    assert reported["arrays"][0]["sparse"] and not (tmp_path / "no.tdb").exists()
     tet("convert", source, tmp_path / "bad.tdb", "--cast", "v=int8", code=7)
     assert not (tmp_path / "bad.tdb").exists()
 
@@ -156,7 +156,7 @@ def test_spread_over_positions(tmp_path, cells):
     tet("convert", source, part, "--array", "v", "--sparse-as", "dense", "--select", "x=10:400:3", "--chunk", "7,9")
     got = np.frombuffer(tet("cat", part, "v", "--raw"), "f8").reshape(130, 100)
     assert np.array_equal(got, want[10:400:3], equal_nan=True)
-    # A cell that holds the fill could not be told from one that is not there.
+    # A cell that holds the fill value could not be distinguished from an empty position.
     fill = make(tmp_path / "fill", {**cells, "n": np.full(COUNT, np.iinfo("i4").min, "i4")})
     tet("convert", fill, tmp_path / "fill.tet", "--array", "n", "--sparse-as", "dense", code=7)
     for out in [tmp_path / "fill.tet", tmp_path / "fill.tdb"]:
@@ -249,8 +249,8 @@ def test_statistics_by_dimension_and_condition(tmp_path, cells):
         assert tet_json("stat", path, field, "--where", f"{field} > 10")["count"] == chosen.sum()
         rows = tet_json("stat", path, field, "--where", f"{field} > 10", "--by", "y")["rows"]
         assert sum(row["count"] for row in rows) == chosen.sum()
-        told = tet_json("stat", path, field, "--where", f"{field} > 10", "--median", "--max", "--count")
-        got = told["rows"][0]
+        reported = tet_json("stat", path, field, "--where", f"{field} > 10", "--median", "--max", "--count")
+        got = reported["rows"][0]
         assert got["median"] == np.median(cells[field][chosen]) and got["count"] == chosen.sum()
         along = tet_json("stat", path, field, "--where", f"{field} > 10", "--min", "x", "--by", "y")["rows"]
         for row in along:
@@ -283,6 +283,6 @@ def test_memory_stays_within_the_limit(tmp_path):
         array[where // 1000, where % 1000] = where / 2
     assert count * 24 >= 8 * limit
     for arguments in [["convert", source, out], ["stat", out, "v", "--by", "x"]]:
-        code, used, told = peak([*arguments, "--memory", "4MiB"])
-        assert code == 0, told
+        code, used, reported = peak([*arguments, "--memory", "4MiB"])
+        assert code == 0, reported
         assert used <= limit + (32 << 20), f"{arguments[0]}: {used >> 20} MiB"

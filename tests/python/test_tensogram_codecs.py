@@ -1,4 +1,4 @@
-"""Every codec of Tensogram both ways between ours and the reference package `tensogram` 0.24.0, on random objects with a fixed seed.
+"""Every codec of Tensogram in both directions with the reference package `tensogram` 0.24.0, on random objects with a fixed seed.
 
 TET_BIN names the `tet` binary, TET_EXAMPLES the folder of the example `tgm_write` of tesseral-tensogram, TGM_CODEC_CASES the number of random
 objects each way.
@@ -56,7 +56,7 @@ def integers(rng, n, dtype):
 
 
 class Case:
-    """A random object: cells, descriptor, and its codecs as `tgm_write` takes them."""
+    """A random object: cells, descriptor, and its codecs in the form of `tgm_write`."""
 
     def __init__(self, rng, compression):
         self.shape = rng.choice([[1], [2], [5], [33], [100], [4096], [4097], [5000], [70, 90], [3, 7, 11], [20000], [40000]])
@@ -107,7 +107,7 @@ class Case:
         if self.params.get("sz3_error_bound_mode") == "abs":
             self.bound = self.params["sz3_error_bound"]
         elif self.params.get("sz3_error_bound_mode") == "rel":
-            # Of what is stored: masked cells are zeros there.
+            # Of the stored values: masked cells are zeros.
             stored = np.where(np.isfinite(self.data), self.data, 0)
             self.bound = self.params["sz3_error_bound"] * float(stored.max() - stored.min())
 
@@ -137,7 +137,7 @@ def test_reads_what_the_reference_writes(compression, tmp_path):
         options = dict(hash=rng.choice(["xxh3", None]))
         if case.masked:
             method = rng.choice(MASKS)
-            # The package reads masks by blosc2 only where it made something with blosc2 before.
+            # The package reads blosc2 masks only after it has encoded with blosc2 in the same process.
             options |= dict(allow_nan=True, allow_inf=True, nan_mask_method=method, pos_inf_mask_method=method,
                             neg_inf_mask_method=method, small_mask_threshold_bytes=rng.choice([0, 128]))
         message = tensogram.encode({}, [(case.descriptor(), case.data)], **options)
@@ -170,13 +170,13 @@ def test_the_reference_reads_what_we_write(compression, tmp_path):
     for _ in range(CASES // 2):
         case = Case(rng, compression)
         message = write(path, case, [] if rng.random() < 0.8 else ["--no-hash"])
-        # It reads masks by blosc2, and frames of it, only after it made one.
+        # It reads blosc2 masks and frames only after it has encoded one.
         tensogram.encode({}, [(descriptor("uint8", [64], {"compression": "blosc2"}), np.zeros(64, "u1"))])
         theirs = tensogram.decode(message).objects[0][1]
         assert ours(path) == theirs.tobytes(), repr(case)
         finite = np.isfinite(case.data) if case.dtype.startswith("float") else np.ones(case.shape, bool)
         assert (finite | (theirs == case.data) | (np.isnan(case.data) & np.isnan(theirs))).all(), repr(case)
-        # Four numbers share an exponent in zfp: next to a huge one, small ones have no bits left.
+        # Four numbers share an exponent in zfp: next to a huge number, small ones lose all bits.
         if case.bound is not None and not (compression == "zfp" and np.abs(case.data[finite]).max(initial=0) > 1e9):
             error = np.abs(theirs[finite] - case.data[finite]).max(initial=0)
             assert error <= case.bound, (error, repr(case))
@@ -185,7 +185,7 @@ def test_the_reference_reads_what_we_write(compression, tmp_path):
         report = tensogram.validate(message, level="full")
         assert [i for i in report["issues"] if i["code"] != "no_hash_available"] == [], repr(case)
         if compression == "zfp":
-            # Streams are deterministic: with the provenance of ours, the package makes the same message.
+            # Streams are deterministic: with our provenance, the package produces the same message.
             made = tensogram.encode({}, [(case.descriptor(), case.data)], allow_nan=True, allow_inf=True)
             frame = message[message.index(b"FR\x00\x09") :]
             stored = int.from_bytes(frame[8:16], "big")

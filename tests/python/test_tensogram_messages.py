@@ -1,4 +1,4 @@
-"""Messages between `tet` and the reference package `tensogram` 0.24.0: byte equality, streams, commands on files of messages.
+"""Interoperability of messages with the reference package `tensogram` 0.24.0: byte equality, streams, message commands.
 
 TET_BIN names the `tet` binary, TET_EXAMPLES the folder of the example `tgm_message`.
 """
@@ -46,7 +46,7 @@ def random_meta(rng, count):
 
 
 def ours(folder, mode, base, extra, objects, provenance, **more):
-    """Makes a message with our encoder."""
+    """Encode a message with our encoder."""
     entries = []
     for i, (array, desc, preceder) in enumerate(objects):
         path = folder / f"cells{i}"
@@ -126,7 +126,7 @@ def test_an_index_that_the_reference_cannot_place(tmp_path):
 
 
 def older(message):
-    """The message as writers before 0.21 made it: hashes, but no bit in the frames."""
+    """The message as written before 0.21: hashes, but no flag in the frames."""
     out = bytearray(message)
     at = 24
     while out[at : at + 2] == b"FR":
@@ -291,7 +291,7 @@ def test_merging_hashed_and_unhashed_messages(tmp_path):
     assert tensogram.validate((tmp_path / "c.tgm").read_bytes())["hash_verified"]
 
 
-def test_appending_and_torn_tails(tmp_path):
+def test_appending_and_truncated_tails(tmp_path):
     source, out = tmp_path / "in.tgm", tmp_path / "out.tgm"
     make_file(source, 3)
     tet("append", out, source)
@@ -306,13 +306,13 @@ def test_appending_and_torn_tails(tmp_path):
     assert len(info["tensogram"]["messages"]) == 6 and len(info["tensogram"]["skipped"]) == 1
     saved = tmp_path / "saved.tgm"
     tet("recover", out, saved)
-    # All six, and the whole objects of the torn one in its place.
+    # All six, and the intact objects of the truncated one at its position.
     whole = messages(source)
     assert messages(saved)[:3] == whole and messages(saved)[-3:] == whole
     sound(saved)
 
 
-def test_being_killed_leaves_at_most_a_torn_tail(tmp_path):
+def test_being_killed_leaves_at_most_a_truncated_tail(tmp_path):
     source, out = tmp_path / "in.tgm", tmp_path / "out.tgm"
     big = np.arange(1 << 20, dtype="f8")
     source.write_bytes(tensogram.encode({}, [(descriptor(big), big)]) * 6)
@@ -361,7 +361,7 @@ def test_validate_has_the_levels_of_the_reference(tmp_path):
     report = tet_json("validate", path, "--full", code=1)
     assert [f["check"] for f in report["findings"] if not f["ok"]] == ["nan_detected"]
     assert [i["code"] for i in tensogram.validate(message, level="full")["issues"]] == ["nan_detected"]
-    # A bent descriptor: seen by hashes, not by the structure alone.
+    # A changed descriptor: detected by hashes, not by the structure alone.
     bent = bytearray(message)
     bent[bent.index(b"ntensor")] ^= 1
     path.write_bytes(bent)

@@ -1,4 +1,4 @@
-"""Stored deletes that the reference package reads as ours does, and odd cells: infinite, before 1970, labelled by numbers."""
+"""Stored deletes that agree with the reference package, and edge cases: infinite cells, dates before 1970, numeric labels."""
 
 import numpy as np
 import pyarrow as pa
@@ -31,7 +31,7 @@ CONDITIONS = ["c == {1}", "c != {1}", "c in ({0}, {2})", "c not in ({0}, {2})", 
 @pytest.mark.parametrize("condition", CONDITIONS)
 @pytest.mark.parametrize("ours", [False, True])
 def test_deletes_by_labels(kind, condition, ours, tmp_path):
-    """Stored are codes: both read what either deletes."""
+    """Labels are stored as codes: both implementations honor deletes of either."""
     path, labels = tmp_path / "array", LABELS[kind]
     codes = np.array([0, 1, 2, 0, 1, 2], "i1")
     attrs = [tiledb.Attr("c", dtype="i1", enum_label="e"), tiledb.Attr("v", dtype="i4")]
@@ -67,7 +67,7 @@ def test_deletes_by_a_label_that_is_not_there(tmp_path):
 
 @pytest.mark.parametrize("dtype", ["int32", "float64", "string_ascii", "datetime64[s]"])
 def test_deletes_of_nulls(dtype, tmp_path):
-    """The format has no word for null in stored conditions; the package refuses arrays that use one."""
+    """Stored conditions have no null test; the package rejects arrays that use one."""
     path = tmp_path / "array"
     tet("create", path, "--sparse", "--dim", "x=0..99/10:int32", "--field", f"v:{dtype}?", "--field", "w:int32", "--timestamp", 1)
     values = {"string_ascii": ["", "a", "b", '""']}.get(dtype, ["", "0", "7", "3"])
@@ -84,7 +84,7 @@ NESTED = ["a < 5 and (b < 5 and (a > 1 and b > 1))", "(a < 2 or (b < 2 or (a == 
 
 @pytest.mark.parametrize("condition", NESTED)
 def test_nested_deletes(condition, tmp_path):
-    """The package forgets what stands beside an `or` inside an `or`: there is none in what is stored."""
+    """The package ignores the other terms of an `or` nested in an `or`: none is stored."""
     path = tmp_path / "array"
     sparse(path, [tiledb.Attr("a", dtype="i4"), tiledb.Attr("b", dtype="i4")])
     a, b = np.divmod(np.arange(64, dtype="i4"), 8)
@@ -98,7 +98,7 @@ def test_nested_deletes(condition, tmp_path):
 
 
 def test_deletes_by_fields_that_came_later(tmp_path):
-    """Nothing holds of a field that cells do not have, so they go, as the package has it; merging them brings none back."""
+    """No comparison is true for a field that cells lack, so they are removed, as by the package; consolidation does not restore them."""
     path = tmp_path / "array"
     tet("create", path, "--sparse", "--dim", "x=0..99/10:int32", "--field", "v:int32", "--timestamp", 10)
 
@@ -117,7 +117,7 @@ def test_deletes_by_fields_that_came_later(tmp_path):
     assert seen(path, "x") == left
     add(40, "x,v,w\n15,1,1\n")
     left.append(15)
-    # A condition of a query finds the fill.
+    # A query condition compares the fill value.
     assert tet_json("cat", path, "x", "--where", "w < -1000")["count"] == 1
     tet("consolidate", path)
     assert numbered(path, "x") == seen(path) == left
@@ -128,7 +128,7 @@ def test_deletes_by_fields_that_came_later(tmp_path):
 @pytest.mark.parametrize("is_sparse", [False, True])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_infinite_cells(dtype, is_sparse, tmp_path):
-    """A stored sum that stopped hides a NaN behind it, and extremes of infinite cells are stored as finite ones."""
+    """A saturated stored sum hides a NaN, and extremes of infinite cells are stored as finite numbers."""
     inf, nan = np.inf, np.nan
     tiles = [[inf] * 4, [-inf] * 4, [-inf, nan, -19.0, 3.0], [inf, nan, 19.0, -3.0], [1.0, 2.0, 3.0, 4.0], [inf, -inf, 1.0, 2.0]]
     cells = np.array(tiles, dtype).ravel()
@@ -142,9 +142,9 @@ def test_infinite_cells(dtype, is_sparse, tmp_path):
     for first in range(0, 24, 4):
         part = cells[first : first + 4]
         values = part[~np.isnan(part)]
-        told = tet_json("stat", path, "v", f"x={first}:{first + 4}", "--quick")
-        assert told["nan"] == np.isnan(part).sum()
-        assert (float(told["min"]), float(told["max"])) == (values.min(), values.max())
+        reported = tet_json("stat", path, "v", f"x={first}:{first + 4}", "--quick")
+        assert reported["nan"] == np.isnan(part).sum()
+        assert (float(reported["min"]), float(reported["max"])) == (values.min(), values.max())
     for condition, meets in [("v < -20", cells < -20), ("v > 20", cells > 20), ("v != 1", cells != 1)]:
         assert tet_json("stat", path, "v", "--where", condition)["count"] == meets.sum(), condition
 
@@ -159,13 +159,13 @@ def test_coordinates_that_a_filter_rounds(tmp_path):
         array[np.array([-10.0, -9.9, 0.0, 4.0, 7.25])] = np.arange(5, dtype="i4")
     tet("verify", path, "--deep")
     cells = np.frombuffer(tet("cat", path, "x", "--raw"), "f8")
-    told = tet_json("stat", path, "x", "--quick")
-    assert (told["min"], told["max"]) == (cells.min(), cells.max())
+    reported = tet_json("stat", path, "x", "--quick")
+    assert (reported["min"], reported["max"]) == (cells.min(), cells.max())
 
 
 @pytest.mark.parametrize("unit", ["Y", "M", "W", "D", "h", "m", "s", "ms", "us", "ns"])
 def test_dates_around_1970(unit, tmp_path):
-    """Of a sparse array, by selections and by conditions."""
+    """Dates in a sparse array, by selections and by conditions."""
     path = tmp_path / "array"
     one = np.timedelta64(1, unit)
     low, high = np.datetime64(-50, unit), np.datetime64(50, unit)
@@ -180,7 +180,7 @@ def test_dates_around_1970(unit, tmp_path):
         for b in moments:
             if a <= b:
                 inside = np.nonzero((dates >= a) & (dates <= b))[0].tolist()
-                # A week is told by the day on which it begins.
+                # A week is identified by its first day.
                 if unit != "W":
                     assert numbered(path, "v") and numbered_where(path, f"t={a}..{b}") == inside
                 assert numbered_where(path, "--where", f't >= "{a}" and t <= "{b}"') == inside
@@ -192,7 +192,7 @@ def numbered_where(path, *asked):
 
 
 def test_csv_goes_out_and_in(tmp_path):
-    """Labels that are numbers, and years, are read as they are printed."""
+    """Numeric labels and years are parsed as they are printed."""
     first, second = tmp_path / "first", tmp_path / "second"
     for path in (first, second):
         attrs = [tiledb.Attr("c", dtype="u1", enum_label="e"), tiledb.Attr("y", dtype="datetime64[Y]")]

@@ -1,4 +1,4 @@
-"""Arrays that few writers make, beside the reference package; damaged ones, and what is left of them; two times of one array."""
+"""Unusual arrays compared with the reference package; damaged arrays and their recovery; two timestamps of one array."""
 
 import json
 import random
@@ -23,13 +23,13 @@ def reference(path, box, name):
 
 
 def inside_a_tile(rng, path):
-    """A dense array of two dimensions whose current domain begins inside a tile, written box over box. Gives its box."""
+    """A dense array of two dimensions whose current domain begins inside a tile, written in overlapping boxes. Returns its box."""
     order = rng.choice(["row-major", "col-major"])
     dims, ranges = [], []
     for name in "xy":
         low, extent = rng.randrange(5), rng.randrange(2, 9)
         dims.append(tiledb.Dim(name, domain=(low, low + 99), tile=extent, dtype=np.int64))
-        # Along one dimension for certain.
+        # Along at least one dimension.
         first = low + rng.randrange(3) * extent + rng.randrange(name == "x", extent)
         ranges.append((first, first + rng.randrange(1, 30)))
     domain = tiledb.Domain(*dims)
@@ -69,7 +69,7 @@ def test_a_current_domain_that_begins_inside_a_tile(seed, tmp_path):
     for name in ("a", "n", "s"):
         values, validity = reference(path, box, name)
         if name == "n":
-            # What lies under a null is nobody's.
+            # The value of a null cell is undefined.
             ours = np.frombuffer(tet("cat", path, name, "--raw"), "f8")
             valid = np.frombuffer(validity, "u1") == 1
             assert (ours[valid] == np.frombuffer(values, "f8")[valid]).all()
@@ -85,12 +85,12 @@ def test_a_current_domain_that_begins_inside_a_tile(seed, tmp_path):
         words = [f"x={parts[0][0]}:{parts[0][1]}", f"y={parts[1][0]}:{parts[1][1]}:{step}"]
         assert tet("cat", path, "a", "--raw", *words) == np.ascontiguousarray(cells[part]).tobytes(), words
         rows = tet_json("cat", path, "s", *words)["data"]
-        # Cells that nobody wrote hold a zero byte here and nothing there.
+        # Unwritten cells hold a zero byte in one and nothing in the other.
         assert [[t.strip("\0") for t in row] for row in rows] == [[t.strip("\0") for t in row] for row in texts[part].tolist()]
     stat = tet_json("stat", path, "a")
     written = cells[cells != np.iinfo("i4").min]
     assert (stat["nulls"], stat["sum"]) == (cells.size - written.size, int(written.sum()) if written.size else stat["sum"])
-    # Such an array is read, not written.
+    # Such an array can be read but not written.
     np.save(tmp_path / "cells.npy", cells)
     tet("append", path, tmp_path / "cells.npy", code=7)
 
@@ -116,7 +116,7 @@ def test_a_fill_that_is_not_null(valid, tmp_path, monkeypatch):
     ours = np.frombuffer(tet("cat", path, "v", "--raw"), "i4")
     assert ours[kept].tolist() == np.frombuffer(values, "i4")[kept].tolist()
     assert tet("cat", path, "v", "--validity") == validity
-    # An array made of it keeps what cells hold that nobody wrote.
+    # A copy preserves the value of unwritten cells.
     tet("consolidate", path)
     assert tet("cat", path, "v", "--validity") == validity
     assert reference(path, slice(0, 10), "v") == (values, validity)
@@ -149,7 +149,7 @@ def sparse_versions(path):
 
 
 def files(path, moment):
-    """The files of the fragment of a moment."""
+    """The files of the fragment of a timestamp."""
     folder, = (path / "__fragments").glob(f"__{moment}_{moment}_*")
     return {file.name: file for file in folder.iterdir()}
 
@@ -171,7 +171,7 @@ def test_whole_tiles_of_a_dense_array_are_saved(tmp_path):
         assert tet("cat", tmp_path / "copy", name, "--validity") == tet("cat", path, name, "--validity"), name
     with tiledb.open(str(tmp_path / "copy")) as copy:
         assert (copy[:]["a"] == whole).all() and copy.meta["moment"] == 20
-    # The newer of two tiles of one place: what lies below it must not show in its stead.
+    # The newer of two tiles at one position: the older one must not become visible.
     file = files(path, 20)["a0.tdb"]
     spoil(file, file.stat().st_size - 12)
     tet("cat", path, "a", code=5)
@@ -194,7 +194,7 @@ def test_whole_fragments_are_saved(tmp_path):
     dense_versions(path)
     before = tet("cat", path, "a", "--raw", "--as-of", 15)
     spoil(files(path, 20)["__fragment_metadata.tdb"], 60, 400)
-    # What is damaged may say that it is of a version of the future.
+    # A damaged file may claim a future version.
     tet("cat", path, "a", code=(5, 7))
     report = tet_json("recover", path, tmp_path / "saved")
     assert [f["check"] for f in report["findings"]] == ["fragment_lost"]
@@ -294,7 +294,7 @@ def test_one_field_is_shown(tmp_path):
 
 
 def test_offsets_of_another_fragment_are_found(tmp_path):
-    """They are whole in themselves, and cut the strings of a dimension elsewhere: its bounds tell."""
+    """They are valid in themselves, but split the strings of a dimension at other positions: its bounds reveal it."""
     dim = tiledb.Dim("s", dtype="ascii", domain=(None, None), tile=None)
     schema = tiledb.ArraySchema(tiledb.Domain(dim), [tiledb.Attr("v", dtype="i4")], sparse=True)
     tiledb.Array.create(str(tmp_path / "a"), schema)
@@ -309,7 +309,7 @@ def test_offsets_of_another_fragment_are_found(tmp_path):
 
 @pytest.mark.parametrize("count", [30, 60])
 def test_ranges_of_text_that_is_not_sorted(tmp_path, count):
-    """A tiled dimension behind text orders the cells; the package takes a range of text as if the text did."""
+    """A tiled dimension after a text dimension determines the cell order; the package selects text ranges as if the text did."""
     path = tmp_path / "array"
     dims = [tiledb.Dim("s", domain=(None, None), tile=None, dtype="ascii"), tiledb.Dim("x", domain=(0, 99), tile=1, dtype=np.int32)]
     schema = tiledb.ArraySchema(domain=tiledb.Domain(*dims), attrs=[tiledb.Attr("v", dtype=np.int32)], sparse=True)

@@ -1,4 +1,4 @@
-"""Arrays that we write, alter, consolidate and vacuum, read by the reference package and by ourselves: equal."""
+"""Arrays that we write, evolve, consolidate and vacuum, read by the reference package and by us: equal."""
 
 import json
 import math
@@ -19,7 +19,7 @@ from support import TET, tet, tet_json
 
 
 class Peer:
-    """The reference package, in a process that may end without ending the tests."""
+    """The reference package in its own process, which may crash without ending the tests."""
 
     def __init__(self):
         self.process = subprocess.Popen(
@@ -50,7 +50,7 @@ def peer():
     peer.close()
 
 
-# How often each command is killed; more of it by hand: TESSERAL_KILLS=500.
+# How often each command is killed; for a longer run, set TESSERAL_KILLS=500.
 KILLS = int(os.environ.get("TESSERAL_KILLS", "50"))
 
 INTS = ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"]
@@ -67,7 +67,7 @@ def codecs(rng, dtype, cell):
     if dtype.startswith("string"):
         head += ["rle", "dictionary"] * 4
     count = rng.choice([0, 1, 1, 2, 3])
-    # Chains that hold a checksum behind other filters are sometimes refused by the reference itself.
+    # Chains with a checksum after other filters are sometimes rejected by the reference itself.
     chain = [rng.choice(head if i == 0 else tail) for i in range(count)]
     return [c for i, c in enumerate(chain) if i == 0 or not str(c).startswith("checksum")]
 
@@ -85,7 +85,7 @@ def random_field(rng, i):
 
 
 def random_value(rng, field):
-    """A value as CSV has it, and as the model keeps it."""
+    """A value as CSV text and in the model."""
     dtype = field["dtype"]
     if field["nullable"] and rng.random() < 0.25:
         return "", None
@@ -111,7 +111,7 @@ def random_value(rng, field):
 
 
 def check_fragments(peer, array):
-    """What the package lists of fragments, and what we do."""
+    """The fragments listed by the package and by us."""
     theirs = peer("fragments", array)
     ours = tet_json("info", array, "--as-of", 2**53)["tiledb"]["fragments"]
     assert sorted(f["name"] for f in ours) == sorted(theirs["names"])
@@ -126,7 +126,7 @@ def check_fragments(peer, array):
 
 
 def check_conditions(peer, array, seed, pairs, fields):
-    """Random ranges and conditions, as both answer them."""
+    """Random ranges and conditions, evaluated by both."""
     kinds = {dim["name"]: dim["dtype"] for dim, _ in pairs}
     kinds |= {f["name"]: f["dtype"] for f in fields if f.get("cell", 1) == 1 and f["dtype"] not in ("bool", "string_utf8")}
     kinds = {name: "ascii" if kind == "string_ascii" else kind for name, kind in kinds.items()}
@@ -165,7 +165,7 @@ def check_aggregates(peer, array, fields):
     found = peer("aggregates", array, fields=wanted)
     for field in fields:
         answer = found[field["name"]]
-        # Sums of 64 bits stop at the ends of their type, tile by tile.
+        # 64-bit sums saturate, tile by tile.
         small = field["dtype"] in INTS and not field["dtype"].endswith("64") and field.get("cell", 1) == 1
         stat = tet_json("stat", array, field["name"]) if small else None
         if stat and answer.get("sum") is not None and abs(answer["sum"]) < 2**53 and stat["nulls"] == 0:
@@ -333,7 +333,7 @@ def test_mixed_history(seed, tmp_path, peer):
 
 
 def killed(command, rng, most=0.12):
-    """Runs a command and kills it at a random moment; says whether it got to its end."""
+    """Run a command and kill it at a random moment; return whether it finished."""
     process = subprocess.Popen([TET, *map(str, command)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     time.sleep(rng.uniform(0, most))
     process.send_signal(signal.SIGKILL)
@@ -377,7 +377,7 @@ def test_killed_consolidations_and_vacuums_change_nothing(tmp_path, peer, duplic
         for command in (["consolidate", array], ["vacuum", array, "--apply"]):
             killed(command, rng, 0.06)
             assert (tet("cat", array, "v", "--raw"), tet("cat", array, "x", "--raw")) == state, (n, command)
-            # The package goes by other rules: a list of replaced fragments counts for it even where nothing replaces them.
+            # The package differs: it honors a list of replaced fragments even if no fragment replaces them.
             compare(peer, array)
         if n % 5 == 4:
             moment += 1
@@ -440,7 +440,7 @@ def test_size_on_disk_is_near_the_references(tmp_path, peer):
 @pytest.mark.parametrize("version", [12, 15, 18, 20, 21])
 @pytest.mark.parametrize("sparse", [False, True])
 def test_appends_to_older_versions(tmp_path, peer, version, sparse):
-    """Arrays whose schema has an older version are written in that version."""
+    """Arrays with a schema of an older version are written in that version."""
     rng = random.Random(version)
     array = tmp_path / "array"
     attributes = [("v", "int32", False, tiledb_schema.ZSTD), ("w", "float64", True), ("s", "ascii", False, tiledb_schema.RLE)]
@@ -474,7 +474,7 @@ def test_appends_to_older_versions(tmp_path, peer, version, sparse):
 
 
 def test_evolution(tmp_path, peer):
-    """Fields, labels and domains change by either's hand, and both go on."""
+    """Either implementation changes fields, labels and domains, and both continue."""
     array = tmp_path / "array"
     schema = {"dims": [{"name": "x", "dtype": "int32", "domain": [0, 999], "tile": 10, "current": [0, 19]}],
               "fields": [{"name": "v", "dtype": "int32"},
@@ -529,7 +529,7 @@ FILTERS = {
 
 
 def test_every_filter(tmp_path, peer):
-    """Alone or before a compressor; a tile of whole cells, so that rising values stay rising, in chunks of 64 KiB and a rest."""
+    """Alone or before a compressor; a tile of whole cells, so that increasing values stay increasing, in chunks of 64 KiB and a remainder."""
     fields, columns = [], []
     for dtype, names in FILTERS.items():
         for i, name in enumerate(names):
@@ -563,7 +563,7 @@ def test_encrypted_arrays(tmp_path, peer):
 
 
 def test_rows_that_would_lose_something_are_refused(tmp_path):
-    """Columns that the array lacks, values beside columns, and coordinates that are not those of a dense cell's turn."""
+    """Unknown columns, surplus values, and coordinates that do not match the position of a dense cell."""
     sparse, dense, cells = tmp_path / "sparse", tmp_path / "dense", tmp_path / "cells.csv"
     tet("create", sparse, "--sparse", "--dim", "x=0..9/5:int32", "--field", "v:int32?")
     tet("create", dense, "--dim", "y=2010-01-01..2010-01-02/2:datetime64[D]", "--dim", "x=2011-01-01..2011-01-03/2:datetime64[D]", "--field", "v:int32")
@@ -586,7 +586,7 @@ def test_rows_that_would_lose_something_are_refused(tmp_path):
     cells.write_text("\n".join(["y,x,v", *rows]))
     tet("append", dense, cells)
     assert tet("cat", dense, "--format", "csv").decode().split() == ["y,x,v", *rows]
-    # What is printed is taken back, and a part of it at its place.
+    # Printed output can be appended again, also for a part of the array.
     cells.write_bytes(tet("cat", dense, "y=1", "x=1:3", "--format", "csv"))
     tet("append", dense, cells, "y=1", "x=1:3")
     assert tet("cat", dense, "--format", "csv").decode().split() == ["y,x,v", *rows]

@@ -1,4 +1,4 @@
-"""A second opinion on `.tet` files: a plain walk over every region, written from docs/formats/tet.md alone.
+"""An independent check of `.tet` files: a walk over every region, written from docs/formats/tet.md alone.
 
 It shares no code with the crates and holds files to the letter of the format, where readers are lenient.
 """
@@ -74,7 +74,7 @@ class Walked:
         return self.data[row.offset : row.offset + row.stored]
 
     def array(self, name):
-        """The cells of a raw dataset, put together from its payloads; None when some chunk is compressed."""
+        """The cells of a raw dataset, assembled from its payloads; None when some chunk is compressed."""
         number = next(i for i, d in enumerate(self.datasets) if d.name == name)
         dataset = self.datasets[number]
         out = np.empty(dataset.shape, dataset.dtype)
@@ -89,7 +89,7 @@ class Walked:
 
 
 def walk(path):
-    """Walks a file that one of the writers made and asserts all that such a file promises."""
+    """Walk a file of one of the writers and assert its invariants."""
     data = Path(path).read_bytes()
     out = Walked(data)
     assert data[:4] == b"TETR"
@@ -232,7 +232,7 @@ def _total_order(cells):
 
 
 def _zone_maps(out):
-    """Zone maps of raw datasets are what their cells give."""
+    """Zone maps of raw datasets match their cells."""
     text = out.region(out.footer["zone_maps_ref"]).decode()
     document = json.loads(text)
     assert text == json.dumps(document, indent=2, ensure_ascii=False) + "\n"

@@ -1,5 +1,5 @@
-"""Writes a random TileDB array with the reference package and what the package itself reads back. A process of its own:
-`python tiledb_arrays.py SEED FOLDER` makes FOLDER/array and FOLDER/expected.json."""
+"""Write a random TileDB array with the reference package, and what the package itself reads back. Runs in its own process:
+`python tiledb_arrays.py SEED FOLDER` creates FOLDER/array and FOLDER/expected.json."""
 
 import json
 import random
@@ -54,12 +54,12 @@ def filters(rng, kind):
         head += [lambda: tiledb.RleFilter()]
     count = rng.choice([0, 0, 1, 1, 1, 2, 2, 3])
     found = [rng.choice(head if i == 0 else tail + head[len(tail):][:0 if kind in VAR else None])() for i in range(count)]
-    # Double delta drops bytes that make no whole value, as compressors leave them: what the package writes is damaged then.
+    # Double delta drops bytes that do not form a whole value, as compressors leave them: the package then writes damaged tiles.
     return [f for i, f in enumerate(found) if i == 0 or not isinstance(f, tiledb.DoubleDeltaFilter)]
 
 
 def enumerated(rng, name, options):
-    """A field of codes. Its kind is the name of the enumeration, which the caller has to create."""
+    """A field of codes. Its kind is the name of the enumeration, which the caller must create."""
     kind = rng.choice(sorted(LABELS))
     return tiledb.Attr(name, dtype=rng.choice(["uint8", "int8", "int32"]), enum_label=kind, **options), kind
 
@@ -91,7 +91,7 @@ def attribute(rng, i, enums=True):
 
 
 def cells(rng, kind, count):
-    """Random cells: sometimes few values, sometimes rising, sometimes anything."""
+    """Random cells: few distinct values, increasing, or arbitrary."""
     mode = rng.choice(["few", "rising", "wild"])
     if kind in LABELS:
         return np.array([rng.randrange(len(LABELS[kind][0])) for _ in range(count)])
@@ -136,7 +136,7 @@ def random_mask(rng, count):
 
 
 def attributes(rng, uri):
-    """Random array metadata, and how `info` shows them: numbers and texts as they are, several numbers as a list."""
+    """Random array metadata, and how `info` shows it: numbers and text unchanged, several numbers as a list."""
     shown, stored = {}, {}
     for i in range(rng.choice([0, 1, 6])):
         kind = rng.choice(INTS + ["float32", "float64", "list", "str", "int", "float"])
@@ -318,7 +318,7 @@ def read(uri, times, is_sparse, ranges=None, cond=None):
 
 
 def literal(rng, kind, rows):
-    """A value that cells have, or nearly, as a condition of the package takes it and as ours does; None where there is none."""
+    """A value equal or close to a cell, in the condition syntax of the package and in ours; None if there is none."""
     cell = rng.choice(rows) if rows else None
     if kind in LABELS:
         label = rng.choice(LABELS[kind][0])
@@ -341,7 +341,7 @@ def literal(rng, kind, rows):
 
 
 def condition(rng, kinds, columns, nullable, depth=2):
-    """A random condition in both languages."""
+    """A random condition in both syntaxes."""
     if depth and rng.random() < 0.4:
         a, b = condition(rng, kinds, columns, nullable, depth - 1), condition(rng, kinds, columns, nullable, depth - 1)
         word = rng.choice(["and", "or"])
@@ -356,14 +356,14 @@ def condition(rng, kinds, columns, nullable, depth=2):
             other = literal(rng, kinds[name], rows) or value
             word = rng.choice(["in", "not in"])
             return f"{name} {word} [{value[0]}, {other[0]}]", f"{name} {word} ({value[1]}, {other[1]})"
-        # Labels are compared by their place where they are ordered; the package does so where they are not, too.
+        # Ordered labels compare by index; the package does so for unordered ones, too.
         op = rng.choice(["==", "!="] if kinds[name] in LABELS else ["<", "<=", ">", ">=", "==", "!="])
         return f"{name} {op} {value[0]}", f"{name} {op} {value[1]}"
     raise ValueError("no column to compare")
 
 
 def random_ranges(rng, dims, kinds, out):
-    """Random ranges of coordinates that cells have, as the package takes them and as ours does."""
+    """Random ranges of existing coordinates, in the syntax of the package and in ours."""
     theirs, ours = {}, []
     for d in dims:
         rows, _, var, dtype = out[d]
@@ -383,7 +383,7 @@ def random_ranges(rng, dims, kinds, out):
 
 
 def random_box(rng, uri):
-    """A box of a dense array, as the package takes it and as ours does."""
+    """A box of a dense array, in the syntax of the package and in ours."""
     theirs, ours = {}, []
     with tiledb.open(uri) as array:
         for d in range(array.ndim):
@@ -396,7 +396,7 @@ def random_box(rng, uri):
 
 
 def aggregates(uri, kinds, nullable, ranges, cond):
-    """What the package folds numbers to; nothing where it refuses."""
+    """Aggregates by the package; none where it rejects them."""
     words = ["count", "sum", "min", "max", "mean"]
     wanted = {name: words + ["null_count"] * nullable[name]
               for name, kind in kinds.items() if name in nullable and kind in INTS + ["float32", "float64"]}
@@ -406,14 +406,14 @@ def aggregates(uri, kinds, nullable, ranges, cond):
         names = [array.dim(i).name for i in range(array.ndim)]
         box = tuple(slice(*ranges[name]) if name in ranges else slice(None) for name in names)
         found = array.query(cond=cond, attrs=list(wanted)).agg(wanted).multi_index[box]
-    # Folds of one attribute come without its name.
+    # Aggregates of a single attribute come without its name.
     found = found if set(found) == set(wanted) else dict.fromkeys(wanted, found)
     plain = {name: {word: np.asarray(v).item() for word, v in folds.items()} for name, folds in found.items()}
     return {name: folds for name, folds in plain.items() if None not in folds.values()}
 
 
 def answers(rng, uri, is_sparse, kinds, nullable):
-    """What the package gives for random ranges and conditions: rows of a sparse array, and numbers folded."""
+    """Results of the package for random ranges and conditions: rows of a sparse array, and aggregates."""
     _, dims, out = read(uri, (0, 2000), is_sparse)
     columns = {name: (rows, valid) for name, (rows, valid, _, _) in out.items()}
     found = []
@@ -425,7 +425,7 @@ def answers(rng, uri, is_sparse, kinds, nullable):
             cond = None
         answer = {"ranges": ours, "where": cond and cond[1]}
         try:
-            # Of a dense array the package counts and folds cells that fail a condition too.
+            # For a dense array the package also counts and aggregates cells that fail a condition.
             folds = is_sparse or not cond
             answer["aggregates"] = aggregates(uri, kinds, nullable, ranges, cond and cond[0]) if folds else {}
             if is_sparse:
@@ -434,7 +434,7 @@ def answers(rng, uri, is_sparse, kinds, nullable):
                 order = sort_rows(got, attrs, dims, answer["count"])
                 answer["columns"] = {name: raw_column(got[name], order) for name in attrs + dims}
         except tiledb.TileDBError:
-            # A condition or an aggregate that the package refuses.
+            # A condition or an aggregate that the package rejects.
             continue
         found.append(answer)
     return found
@@ -463,7 +463,7 @@ def sort_rows(out, attrs, dims, count):
     if dims:
         def key(i):
             coords = [key_of(out[d][3], out[d][0][i], out[d][2]) for d in dims]
-            # Nulls are zeros here as in the raw bytes; what is null decides last.
+            # Nulls are zeros, as in the raw bytes; validity is the last sort key.
             null = {a: b"" if out[a][2] else bytes(len(out[a][0][i])) for a in attrs}
             fields = [out[a][0][i] if out[a][1][i] else null[a] for a in attrs]
             return coords, fields, [out[a][1][i] for a in attrs]
@@ -472,7 +472,7 @@ def sort_rows(out, attrs, dims, count):
 
 
 def raw_column(column, order):
-    """One column as our raw output has it."""
+    """One column in the form of our raw output."""
     rows, valid, var, _ = column
     blob = bytearray()
     for i in order:
@@ -515,7 +515,7 @@ def main(seed, folder):
             (Path(folder) / "expected.json").write_text(json.dumps(expected))
             return
         except (tiledb.TileDBError, ValueError, TypeError, OverflowError, IndexError, RuntimeError) as error:
-            # A combination that the package refuses, or cannot read back itself.
+            # A combination that the package rejects, or cannot read back itself.
             if "--why" in sys.argv:
                 print(type(error), error, file=sys.stderr)
     sys.exit("no array could be written")

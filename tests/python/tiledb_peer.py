@@ -1,5 +1,5 @@
-"""The reference package in a process of its own: one JSON request per line, one JSON answer per line. What ends the process ends
-only this one."""
+"""The reference package in its own process: one JSON request per line, one JSON response per line. A crash ends only this
+process."""
 
 import json
 import random
@@ -37,7 +37,7 @@ def aggregates(uri, fields):
             box = tuple(slice(None) for _ in range(array.ndim))
             query = array.query(attrs=[name])
             found = query.agg({name: kinds} if len(kinds) > 1 else {name: kinds[0]})[box]
-            # One aggregate comes alone, several by name.
+            # A single aggregate is returned directly, several by name.
             found = found if isinstance(found, dict) else {kinds[0]: found}
             found = found[name] if isinstance(found.get(name), dict) else found
             out[name] = {kind: plain(value) for kind, value in found.items()}
@@ -45,7 +45,7 @@ def aggregates(uri, fields):
 
 
 def asked(uri, seed, kinds, nullable):
-    """What random ranges and conditions of a sparse array give."""
+    """Results of random ranges and conditions on a sparse array."""
     return answers(random.Random(seed), uri, True, kinds, nullable)
 
 

@@ -47,7 +47,7 @@ def generic_tile(version, payload):
 
 
 def create(folder, version, sparse=False, duplicates=False, dims=(), attributes=()):
-    """An array of a version, without a cell."""
+    """An empty array of a given version."""
     for name in ("__schema", "__fragments", "__commits", "__fragment_meta", "__meta"):
         (folder / name).mkdir(parents=True)
     payload = schema(version, sparse, duplicates, dims, attributes)

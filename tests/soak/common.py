@@ -1,4 +1,4 @@
-"""What the kinds of soaking share: where programs are, running them, samples, and the table of figures."""
+"""Shared helpers of the soak tests: paths of programs, running them, sample sources, and the table of figures."""
 
 import contextlib
 import hashlib
@@ -14,13 +14,13 @@ TARGET = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
 TET = Path(os.environ.get("TET_BIN", TARGET / "release/tet"))
 EXAMPLES = Path(os.environ.get("TET_EXAMPLES", TARGET / "release/examples"))
 SOAK = Path(os.environ.get("TET_SOAK", EXAMPLES / "soak"))
-#: The environment with the reference packages, which scripts/test makes.
+#: The environment with the reference packages, created by scripts/test.
 PYTHON = Path(os.environ.get("TET_PYTHON", TARGET / "venv/bin/python"))
 SECONDS = 60
 
 
 class Failed(Exception):
-    """A promise that was not kept."""
+    """A guarantee that did not hold."""
 
 
 def need(truth, *what):
@@ -29,11 +29,11 @@ def need(truth, *what):
 
 
 def run(*command, code=0, **options):
-    """Runs a program, holds it to an exit code (any of several), gives its output."""
+    """Run a program, check its exit code (any of several), return its output."""
     done = subprocess.run([*map(str, command)], capture_output=True, timeout=SECONDS, **options)
     wanted = code if isinstance(code, tuple) else (code,)
-    told = done.stderr.decode(errors="replace")
-    need(done.returncode in wanted and "panicked" not in told, command, "ended with", done.returncode, told)
+    reported = done.stderr.decode(errors="replace")
+    need(done.returncode in wanted and "panicked" not in reported, command, "ended with", done.returncode, reported)
     return done.stdout
 
 
@@ -51,7 +51,7 @@ def sha256(path):
 
 @contextlib.contextmanager
 def workspace():
-    """A folder in memory where there is one."""
+    """A temporary folder, in memory if possible."""
     shared = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
     with tempfile.TemporaryDirectory(dir=shared, prefix="soak-") as folder:
         yield Path(folder)
@@ -81,7 +81,7 @@ for t in (1, 2):
 
 
 def samples(folder):
-    """A small source of each format, two of TileDB where the reference package is there to write them."""
+    """A small source of each format, two of TileDB if the reference package is available to write them."""
     for path in (folder / "ranks.tet", folder / "ranks.tgm"):
         tet("convert", ROOT / "fixtures/tet/ranks_zstd_v1.tet", path)
         yield path

@@ -1,12 +1,12 @@
-"""Crashes replayed: the calls of each commit path are recorded, then every moment between two of them becomes a disk on which
-writes that were not synced are kept, dropped or torn. Each must read as the old state or the new one."""
+"""Replayed crashes: the calls of each commit path are recorded, then every moment between two of them becomes a disk state in which
+unsynced writes are kept, dropped or partially applied. Each must read as the old state or the new one."""
 
 
 from common import need
 from kills import step_of
 from trace import Disk, Trace
 
-VARIANTS = ("kept", "dropped", "torn")
+VARIANTS = ("kept", "dropped", "partial")
 
 
 def soak(name, folder, count, seed=1):

@@ -1,5 +1,5 @@
-"""Many processes at one array: writers and readers at once, and cleaning up under readers and writers. Whoever reads sees whole
-versions; nothing that was written is lost."""
+"""Many processes on one array: concurrent writers and readers, and cleanup during reads and writes. Readers see complete
+versions; no written data is lost."""
 
 import random
 import threading
@@ -12,7 +12,7 @@ WIDTH = 10
 
 
 class Crowd:
-    """Threads that each run commands, the first failure kept."""
+    """Threads that each run commands; the first failure is kept."""
 
     def __init__(self):
         self.threads, self.failure, self.over = [], None, threading.Event()
@@ -21,7 +21,7 @@ class Crowd:
         def guarded():
             try:
                 work()
-            except Exception as e:  # noqa: BLE001: whatever goes wrong in a thread is the outcome
+            except Exception as e:  # noqa: BLE001: any failure in a thread is the outcome
                 self.failure = self.failure or e
                 self.over.set()
 
@@ -46,7 +46,7 @@ def create(array):
 
 
 def appender(array, folder, first, count):
-    """Appends rows of one value, ten at a time, so that a half version shows."""
+    """Append rows of one value, ten at a time, so that a partial version is visible."""
 
     def work():
         for n in range(first, first + count):
@@ -59,12 +59,12 @@ def appender(array, folder, first, count):
 
 
 def reader(array, crowd, reads):
-    """Reads until it is over: versions are whole, and never fewer than before."""
+    """Read until the end: versions are complete, and never fewer than before."""
 
     def work():
         last = 0
         while not crowd.over.is_set():
-            # Columns are read one by one and may be of different versions; each alone is whole.
+            # Columns are read one by one and may be of different versions; each is complete.
             cells = tet("cat", array, "v", "--raw")
             values = [int.from_bytes(cells[i : i + 4], "little") for i in range(0, len(cells), 4)]
             need(all(values.count(v) == WIDTH for v in set(values)), "a version was seen in part")
@@ -89,7 +89,7 @@ def soak(name, folder, count, seed=1):
     if name == "Cleanup":
         while any(t.is_alive() for t in writing) and not crowd.over.is_set():
             for command in (["consolidate", array], ["vacuum", array, "--apply"]):
-                # Two that clean at once may get in each other's way, never in a reader's.
+                # Two concurrent cleanups may conflict with each other, never with a reader.
                 run(TET, *command, code=(0, 3, 5, 8))
                 cleanings += 1
             time.sleep(random_.uniform(0, 0.05))

@@ -1,5 +1,5 @@
-"""Damaged copies of a source of each format, judged by ours in one process and by the references, each in a process of its own
-because they may not survive."""
+"""Damaged copies of a source of each format, read by Tesseral in one process and by the references in separate processes,
+because they may crash."""
 
 import json
 import os
@@ -12,7 +12,7 @@ from common import PYTHON, SOAK, TARGET, need, run, samples
 
 KINDS = ("flips", "mutations", "truncations", "swaps", "missing")
 PEERS = {"ranks.tet": "tet", "ranks.tgm": "tensogram", "dense": "tiledb", "sparse": "tiledb"}
-#: A reference gets this much time for one file.
+#: Time limit of a reference for one file.
 PATIENCE = 10
 
 
@@ -28,13 +28,13 @@ def ours(sample, kind, count, seed):
 
 
 class Peer:
-    """A reference package that reads one file after another, started again when it dies."""
+    """A reference package that reads one file after another, restarted when it dies."""
 
     def __init__(self, package):
         self.package, self.process = package, None
 
     def read(self, path):
-        """What it reads, as a digest; `error`; or `crash`."""
+        """A digest of the cells it reads; `error`; or `crash`."""
         if self.process is None:
             reader = Path(__file__).with_name("peer.py")
             self.process = subprocess.Popen([PYTHON, reader, self.package, str(PATIENCE)], stdin=subprocess.PIPE,
@@ -43,7 +43,7 @@ class Peer:
             self.process.stdin.write(f"{path}\n")
             self.process.stdin.flush()
         except BrokenPipeError:
-            # It died after its last answer: of that file, not of this one.
+            # It died after its last response, because of that file and not of this one.
             self.process = None
             return self.read(path)
         if answer := self.process.stdout.readline().strip():
@@ -74,7 +74,7 @@ def theirs(sample, kind, count, seed, folder):
 
 
 def soak(kinds, folder, count, peers, seed=1):
-    """Rows of the table: who, sample, kind, outcomes."""
+    """Rows of the table: reader, sample, kind, outcomes."""
     for sample in samples(folder):
         for kind in kinds:
             if kind == "missing" and not sample.is_dir():

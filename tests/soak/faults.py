@@ -1,5 +1,5 @@
-"""Every call on files fails once, as a broken device or a full one: the command says so, and what is there is the old state or
-the new one. Needs strace, which makes the calls fail where the program cannot tell."""
+"""Every call on files fails once, as on a broken or full device: the command reports it, and the result is the old state or
+the new one. Needs strace, which injects the failures."""
 
 import shutil
 
@@ -14,7 +14,7 @@ def soak(name, folder, count, seed=1):
     rng, writer, old, command, wanted, before = step_of(name, folder, seed)
     uses = Trace(command, writer.folder).uses
     cases = [(call, nth, error) for call, nth in uses for error in ERRORS]
-    told = survived = 0
+    reported = survived = 0
     for call, nth, error in sorted(rng.sample(cases, min(count, len(cases)))):
         shutil.rmtree(writer.folder)
         shutil.copytree(before, writer.folder)
@@ -24,9 +24,9 @@ def soak(name, folder, count, seed=1):
         now = writer.state()
         need(now in (old, wanted), name, inject, "left neither the old state nor the new one")
         if done.returncode == 0:
-            # A leftover that could not be removed, or a read that another way made up for.
+            # A leftover that could not be removed, or a read with a fallback.
             need(now == wanted, name, inject, "said all was well")
             survived += 1
         else:
-            told += 1
-    return {"calls": len(uses), "failures": told + survived, "told": told, "survived": survived}
+            reported += 1
+    return {"calls": len(uses), "failures": reported + survived, "reported": reported, "survived": survived}

@@ -1,4 +1,4 @@
-"""A corpus of hand-made files, one per rule of each format, and how `tet` ends on each: never by a signal, a panic or a long wait."""
+"""A corpus of hand-written files, one per rule of each format, with the expected outcome of `tet`: never a signal, a panic or a timeout."""
 
 import json
 import shutil
@@ -16,7 +16,7 @@ SECONDS = 10
 
 
 def end(*arguments):
-    """The exit code of `tet`; what it said."""
+    """The exit code and the messages of `tet`."""
     begun = time.monotonic()
     done = subprocess.run([TET, *map(str, arguments)], capture_output=True, timeout=SECONDS)
     need(0 <= done.returncode <= 8 and b"panicked" not in done.stderr, arguments, "ended with", done.returncode, done.stderr[-300:])
@@ -25,7 +25,7 @@ def end(*arguments):
 
 
 def read(path):
-    """Reads every field there is: the worst exit code."""
+    """Read every field and return the worst exit code."""
     shown = subprocess.run([TET, "info", path, "--json"], capture_output=True, timeout=SECONDS)
     if shown.returncode:
         return end("info", path)
@@ -45,11 +45,11 @@ def judge(name, path, expected):
 
 
 def corpus(folder):
-    """Every file: name, path, how reading must end."""
+    """Every file: name, path, expected outcome."""
     expected = json.loads((ROOT / "fixtures/tet/corrupt/expected.json").read_text())
     ends = {"ok": "ok", "damaged": "bad", "limit": "limit", "unsupported": "odd", None: "bad"}
     for name, want in expected.items():
-        # Reading may be sound where only statistics or labels are not; test_corrupt_tet.py holds each to its finding.
+        # Reading may succeed if only statistics or labels are wrong; test_corrupt_tet.py checks the findings.
         yield name, ROOT / "fixtures/tet/corrupt" / name, "any" if want["open"] == "ok" else ends[want["read"]]
     for name, content, want in hostile_tgm.cases():
         path = folder / f"{name}.tgm"
@@ -71,7 +71,7 @@ def soak(name, folder, count, seed=1):
             continue
         try:
             judge(label, path, want)
-        except Exception as e:  # noqa: BLE001: all of them are told together
+        except Exception as e:  # noqa: BLE001: all failures are reported together
             wrong.append(f"{label}: {e}")
         kind = "tet" if path.suffix == ".tet" else "tgm" if path.suffix == ".tgm" else "tiledb"
         files[kind] = files.get(kind, 0) + 1

@@ -1,4 +1,4 @@
-"""Hand-made `.tgm` files, one per rule of the format: name, bytes, and how reading must end.
+"""Hand-written `.tgm` files, one per rule of the format: name, bytes, and expected outcome.
 
 `ok` is read as it stands, `bad` is refused as damage, `limit` by a limit, `odd` as unsupported, `skipped` leaves no array (the bytes
 are no message)."""
@@ -7,7 +7,7 @@ import struct
 
 
 class Raw(bytes):
-    """CBOR that is written as it is."""
+    """CBOR that is written verbatim."""
 
 
 def head(major, n):
@@ -77,7 +77,7 @@ def message(*frames, magic=b"TENSOGRM", version=3, flags=1, reserved=0, total=No
 
 
 def one(**changes):
-    """A message of one object whose descriptor is changed."""
+    """A message of one object with a changed descriptor."""
     payload = changes.pop("payload", PLAIN)
     return message(META, tensor(described(**changes), payload))
 
@@ -214,5 +214,5 @@ def cases():
     yield "mask_kind_unknown", one(masks={"zero": {"method": "none", "offset": 16, "length": 1}}, payload=PLAIN + b"\x80"), "bad"
     # Files.
     yield "two_messages_junk_between", good + b"junk" + good, "ok"
-    yield "torn_tail", good + good[:-9], "ok"
+    yield "truncated_tail", good + good[:-9], "ok"
     yield "magic_inside_payload", one(dtype="uint8", shape=[8], payload=b"TENSOGRM"), "ok"

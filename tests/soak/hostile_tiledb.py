@@ -1,4 +1,4 @@
-"""Hand-made TileDB arrays, one per rule: a sound fixture with one thing changed, and how reading must end."""
+"""Hand-written TileDB arrays, one per rule: a valid fixture with one change, and the expected outcome."""
 
 import shutil
 import struct
@@ -23,7 +23,7 @@ def unfiltered(tile):
 
 def generic(plain, *, version=22, stored=None, size=None, datatype=4, cell=1, encryption=0, pipeline=None, chunks=1, original=None,
             filtered=None, meta=0):
-    """A generic tile without filters, each field of its header as it is asked for."""
+    """A generic tile without filters; each field of its header can be set."""
     pipeline = struct.pack("<II", 65536, 0) if pipeline is None else pipeline
     body = struct.pack("<Q", chunks)
     body += struct.pack("<III", len(plain) if original is None else original, len(plain) if filtered is None else filtered, meta)
@@ -50,18 +50,18 @@ class Array:
         return self.folder / "__commits"
 
     def put(self, at, value):
-        """Changes the plain bytes of the schema."""
+        """Change the unfiltered bytes of the schema."""
         plain = bytearray(unfiltered(self.schema().read_bytes()))
         at = len(plain) + at if at < 0 else at
         plain[at : at + len(value)] = value
         self.schema().write_bytes(generic(bytes(plain)))
 
     def tile(self, **header):
-        """Writes the schema anew with a header that is changed."""
+        """Rewrite the schema with a changed header."""
         self.schema().write_bytes(generic(unfiltered(self.schema().read_bytes()), **header))
 
     def footer(self, at, value):
-        """Changes bytes of a fragment's footer; counted from its end where negative."""
+        """Change bytes of a fragment's footer; negative offsets count from its end."""
         path = self.fragment() / "__fragment_metadata.tdb"
         data = bytearray(path.read_bytes())
         start = len(data) - 8 - int.from_bytes(data[-8:], "little")
@@ -82,7 +82,7 @@ HUGE = (2**63, 2**64 - 1)
 
 
 def cases():
-    """Name, fixture, change, how reading must end: ok, bad, or any (the change may hit what is not read; no crash either way)."""
+    """Name, fixture, change, expected outcome: ok, bad, or any (the change may affect bytes that are not read; no crash in any case)."""
     dense, sparse = "dense_overlay", "sparse_duplicates"
     yield "plain_dense", dense, lambda a: None, "ok"
     yield "plain_sparse", sparse, lambda a: None, "ok"

@@ -1,5 +1,5 @@
 """Writers killed with SIGKILL at random moments, a thousand times each. A log that is synced before a writer starts and after it
-ended says what must be there: everything that ended well, and of the last one all or nothing."""
+ends defines the expected state: every write that succeeded, and all or nothing of the last one."""
 
 import json
 import os
@@ -13,7 +13,7 @@ from common import EXAMPLES, TET, need, run, sha256, tet, tet_json
 
 
 class Log:
-    """What was begun and what ended, on disk before anything else happens."""
+    """A log of started and finished writes, synced before anything else happens."""
 
     def __init__(self, path):
         self.file = open(path, "a", encoding="utf-8")
@@ -25,9 +25,9 @@ class Log:
 
 
 class Writer:
-    """A command that changes a target; `state` tells what is there, `wanted` what the command leads to."""
+    """A command that changes a target; `state` returns its state, `wanted` the state after the command."""
 
-    #: Writes that go into one target before it is made anew.
+    #: Writes to one target before it is recreated.
     rounds = 50
 
     def __init__(self, folder, rng):
@@ -35,7 +35,7 @@ class Writer:
         folder.mkdir()
 
     def begin(self):
-        """Makes the target anew."""
+        """Recreate the target."""
 
     def cells(self, *names):
         return [tet("cat", self.target, name, "--raw") for name in names]
@@ -76,7 +76,7 @@ class TgmAppend(Writer):
         shutil.copy(self.message, self.target)
 
     def state(self):
-        # A torn append leaves bytes that are no message; later ones follow them.
+        # An interrupted append leaves bytes that are not a message; later messages follow them.
         size = self.target.read_bytes().count(self.message.read_bytes())
         seen = len(tet_json("info", self.target)["tensogram"]["messages"])
         need(seen == size, f"{size} whole messages, {seen} are found")
@@ -146,7 +146,7 @@ class SparseAppend(Writer):
 
 
 class Consolidate(SparseAppend):
-    """Consolidates a sparse TileDB array of several versions: what is read stays."""
+    """Consolidate a sparse TileDB array of several versions: the cells do not change."""
 
     rounds = 12
     command = ("consolidate",)
@@ -162,7 +162,7 @@ class Consolidate(SparseAppend):
 
 
 class Vacuum(Consolidate):
-    """Vacuums a consolidated array: what is read stays."""
+    """Vacuum a consolidated array: the cells do not change."""
 
     rounds = 6
     command = ("vacuum", "--apply")
@@ -199,7 +199,7 @@ WRITERS = {w.__name__: w for w in (TetWrite, TgmWrite, TgmAppend, DenseAppend, S
 
 
 def step_of(name, folder, seed):
-    """A writer about to take one step: its source of chance, itself, the state it is in, the command, the state that leads to, and a
+    """A writer before one step: its random generator, itself, its state, the command, the state after it, and a
     copy of its folder."""
     rng = random.Random(f"{seed} {name}")
     writer = WRITERS[name](folder / name, rng)
@@ -223,7 +223,7 @@ def save_int32(path, value, count):
 
 
 def typical(writer):
-    """About how long a command takes."""
+    """The approximate duration of a command."""
     times = []
     for n in range(3):
         command, _ = writer.step(n)
@@ -234,7 +234,7 @@ def typical(writer):
 
 
 def kill(command, after):
-    """Whether a command ended well before it was killed."""
+    """Whether a command succeeded before it was killed."""
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     time.sleep(after)
     process.send_signal(signal.SIGKILL)
@@ -244,7 +244,7 @@ def kill(command, after):
 
 
 def soak(name, folder, count, seed=1):
-    """Kills one writer that often; how many kills met it at work and how often the new state was there."""
+    """Kill one writer that many times; return how many kills hit it while running and how often the new state was visible."""
     rng = random.Random(f"{seed} {name}")
     writer = WRITERS[name](folder / name, rng)
     log = Log(folder / f"{name}.log")

@@ -1,4 +1,4 @@
-"""Twelve operations under three memory limits: the process stays within the limit and 64 MiB for itself, or says that it cannot."""
+"""Twelve operations under three memory limits: the process stays within the limit plus 64 MiB, or reports that it cannot."""
 
 import resource
 import subprocess
@@ -8,7 +8,7 @@ from common import EXAMPLES, PYTHON, SECONDS, TET, need, run, tet
 MIB = 1 << 20
 LIMITS = (16, 64, 256)
 SLACK = 64
-#: What the file holds, in MiB: more than any limit.
+#: Size of the data in MiB: more than any limit.
 SIZE = 320
 
 ROWS = """
@@ -21,7 +21,7 @@ for i in range(n):
 
 
 def operations(folder):
-    """Name, command, exit codes that are right: 0, and 6 where a result cannot be smaller than it is."""
+    """Name, command, accepted exit codes: 0, and 6 if the result itself exceeds the limit."""
     big, out = folder / "big.tet", folder / "out"
     array = folder / "sparse"
     return {
@@ -50,7 +50,7 @@ def prepare(folder):
 
 
 def peak(command):
-    """Exit code and peak resident memory in MiB. A map's pages are the file's, and are given back when they are needed elsewhere."""
+    """Exit code and peak resident memory in MiB. Pages of a map belong to the file and can be reclaimed."""
     script = ("import resource, subprocess, sys\n"
               "code = subprocess.run(sys.argv[1:], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).returncode\n"
               "print(code, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)")

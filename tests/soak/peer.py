@@ -1,5 +1,5 @@
 """A reference package that reads sources: a path per line in, a digest of all cells or `error` per line out. A source that takes too
-long ends the process, as one that crashes the package does."""
+long ends the process, like a crash."""
 
 import hashlib
 import importlib
@@ -29,18 +29,18 @@ def tiledb(package, path, digest):
 
 def main():
     read = {"tet": tet, "tensogram": tensogram, "tiledb": tiledb}[sys.argv[1]]
-    # Before the first file: on a busy machine this alone may take longer than a file is given.
+    # Before the first file: on a busy machine this alone may exceed the time limit of a file.
     package = importlib.import_module(sys.argv[1])
     for line in sys.stdin:
-        # Work, not time: on a busy machine a clock says little.
+        # CPU time, not wall-clock time, which is meaningless on a busy machine.
         signal.setitimer(signal.ITIMER_VIRTUAL, int(sys.argv[2]))
         digest = hashlib.sha256()
         try:
             read(package, line.strip(), digest)
             print(digest.hexdigest(), flush=True)
-        except Exception:  # noqa: BLE001: any exception is a refusal
+        except Exception:  # noqa: BLE001: any exception is a rejection
             print("error", flush=True)
-        except BaseException:  # noqa: BLE001: what Rust panics come as, which no caller catches
+        except BaseException:  # noqa: BLE001: the type of Rust panics, which callers do not catch
             print("crash", flush=True)
         signal.setitimer(signal.ITIMER_VIRTUAL, 0)
 

@@ -1,4 +1,4 @@
-"""What a command does to files, as the system saw it: recorded with strace, and applied again up to any moment of a crash."""
+"""File operations of a command, recorded with strace and replayed up to any moment of a crash."""
 
 import os
 import re
@@ -27,7 +27,7 @@ def strace(command, *options, cwd, output):
 
 
 def lines(output):
-    """Whole calls in the order they ended."""
+    """Complete calls in the order they returned."""
     begun = {}
     for line in Path(output).read_text(errors="replace").splitlines():
         pid = line.split(" ", 1)[0]
@@ -72,7 +72,7 @@ class Trace:
         return path[len(root) + 1 :] if path.startswith(root + "/") else ("" if path == root else None)
 
     def parse(self, name, arguments, result):
-        """An operation on names or bytes below the folder; nothing for calls that failed or only read."""
+        """An operation on names or bytes below the folder; none for calls that failed or only read."""
         if result < 0:
             return None
         texts = TEXT.findall(arguments)
@@ -100,7 +100,7 @@ class Trace:
 
 
 class Disk:
-    """Files after a crash: names as far as they were journalled, bytes as far as they were synced."""
+    """Files after a crash: journaled names and synced bytes."""
 
     def __init__(self, before):
         self.names, self.nodes = {}, []
@@ -134,7 +134,7 @@ class Disk:
             self.names |= {op[2] + below: node for below, node in moved.items()}
 
     def taken(self, name):
-        """A name and those below it, taken away: what follows the name, and the node."""
+        """Remove a name and those below it; return the rest of the path and the node."""
         below = [n for n in self.names if n == name or n.startswith(name + "/")]
         return {n[len(name) :]: self.names.pop(n) for n in below}
 
@@ -148,11 +148,11 @@ class Disk:
 
     @staticmethod
     def content(node, variant):
-        """`kept`: writes that were not synced are there; `dropped`: none is; `torn`: half of them, the last one half."""
+        """`kept`: unsynced writes are applied; `dropped`: none is; `partial`: half of them, the last one cut in half."""
         pending = node["pending"]
         if variant == "dropped":
             pending = []
-        elif variant == "torn":
+        elif variant == "partial":
             pending = pending[: len(pending) // 2 + 1]
         data = bytearray(node["durable"])
         for i, op in enumerate(pending):
@@ -160,7 +160,7 @@ class Disk:
                 data = data[: op[2]].ljust(op[2], b"\0")
                 continue
             at = len(data) if op[2] is None else op[2]
-            bytes_ = op[3][: len(op[3]) // 2] if variant == "torn" and i == len(pending) - 1 else op[3]
+            bytes_ = op[3][: len(op[3]) // 2] if variant == "partial" and i == len(pending) - 1 else op[3]
             if len(data) < at:
                 data.extend(bytes(at - len(data)))
             data[at : at + len(bytes_)] = bytes_

@@ -83,7 +83,7 @@ def test_a_million_chunks_are_planned_in_few_tasks(tmp_path):
     # About 128 MiB in a block: 16.4 GB are 123 of them and a few more, as they are whole chunks.
     assert 123 <= lazy.npartitions <= 200 and ds.v.data.npartitions == lazy.npartitions
     assert all(lazy.npartitions <= count <= 10_000 for count in tasks), tasks
-    # A word for each chunk would be more.
+    # One entry per chunk would be larger.
     assert peak < 8_000_000
 
 
@@ -131,7 +131,7 @@ def test_parts_are_taken_over_as_they_are(tmp_path):
 
 @contextmanager
 def two_workers():
-    """A client of two processes, and what kills one of them."""
+    """A client of two processes, and a function that kills one of them."""
     distributed = pytest.importorskip("distributed")
     options = {"n_workers": 2, "threads_per_worker": 1, "processes": True, "dashboard_address": None}
     with dask.config.set({"distributed.scheduler.allowed-failures": 10}):

@@ -1,4 +1,4 @@
-"""Arrays that grow: appends, deletes, versions and their maintenance, looked at by the reference too."""
+"""Arrays that grow: appends, deletes, versions and their maintenance, also checked by the reference."""
 
 import numpy as np
 import pandas as pd
@@ -41,7 +41,7 @@ def test_maintenance(dense):
     for t in range(2, 7):
         tesseral.append(dense, np.full((1, 8), t), region=np.s_[t - 2 : t - 1], timestamp=t)
     before = tesseral.open(dense)["a"][...]
-    # What lies beneath some cells of a tile stays beneath them: versions over an older one are not made one.
+    # Cells below a partially covered tile stay hidden: fragments above an older one are not merged.
     assert not tesseral.consolidate(dense, times=(2, 6)).made
     done = tesseral.consolidate(dense, times=(1, 5))
     assert len(done.made) == 1 and len(done.replaced) == 5

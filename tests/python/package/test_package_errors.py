@@ -1,4 +1,4 @@
-"""Exceptions say what, where and what to try, and are builtins too."""
+"""Exceptions carry cause, location and hint, and derive from builtins."""
 
 import os
 import pickle

@@ -1,4 +1,4 @@
-"""One process with the three reference packages: what they write is read, what is written they read."""
+"""Interoperability with the three reference packages in one process, in both directions."""
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ TGM = [*TET, "int8", "complex64", "complex128"]
 
 
 def bits(dtype, shape):
-    """Any bits at all, so that NaN payloads and negative zeros are among them."""
+    """Random bits, including NaN payloads and negative zeros."""
     dtype = np.dtype(dtype)
     return RNG.integers(0, 256, (*shape, dtype.itemsize), np.uint8).view(dtype)[..., 0]
 

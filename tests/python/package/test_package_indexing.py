@@ -1,4 +1,4 @@
-"""Indexing gives what NumPy gives."""
+"""Indexing matches NumPy."""
 
 import numpy as np
 import pytest
@@ -53,7 +53,7 @@ axis_items = [
 @given(key=st.tuples(*axis_items), name=st.sampled_from(NAMES))
 def test_outer(arrays, key, name):
     want = VALUES
-    # From the last axis on, so that numbers which drop axes do not move those to come.
+    # From the last axis, so that integers that drop axes do not shift the others.
     for axis in reversed(range(3)):
         item = np.array(key[axis], np.intp) if isinstance(key[axis], list) else key[axis]
         want = want[(slice(None),) * axis + (item,)]
@@ -116,7 +116,7 @@ def test_views_of_the_file(arrays, folder):
         with pytest.raises(ValueError):
             np.array(arrays[name], copy=False)
         assert np.array_equal(np.asarray(arrays[name], dtype="f8"), VALUES)
-    # The map stays as long as the array over it does.
+    # The map lives as long as the array over it.
     view = tesseral.open(folder / "one.tet")["a"].view()
     assert view.sum() == VALUES.sum()
     own = arrays["one.tet"][...]

@@ -69,7 +69,7 @@ def test_everything_public_is_documented():
 
 
 def test_import_brings_nothing_heavy():
-    """What makes imports slow is other libraries: they come when they are asked for."""
+    """Other libraries make imports slow: they are imported on first use."""
     script = "import sys, numpy\nbefore = set(sys.modules)\nimport tesseral\nprint(*set(sys.modules) - before)"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     brought = {name.split(".")[0] for name in done.stdout.split()}

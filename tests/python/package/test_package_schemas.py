@@ -1,4 +1,4 @@
-"""Arrays made from a schema or a table, which the reference reads."""
+"""Arrays created from a schema or a table, read by the reference."""
 
 import numpy as np
 import pandas as pd
@@ -144,7 +144,7 @@ def test_dimensions_of_every_dtype(tmp_path, dtype):
     at = np.array([3, 1, 2], "i8").astype(dtype)
     tesseral.write_cells(path, {"at": at, "v": [1, 2, 3]}, "at")
     assert tesseral.open(path)["v"].cells()["v"].tolist() == [2, 3, 1]
-    # The reference's package has no words for dimensions of time spans.
+    # The reference package does not support dimensions of time spans.
     if np.dtype(dtype).kind != "m":
         with tiledb.open(path) as reference:
             assert reference[:]["v"].tolist() == [2, 3, 1]

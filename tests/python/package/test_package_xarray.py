@@ -81,7 +81,7 @@ def test_guesses_by_content(arrays, tmp_path, monkeypatch):
     odd = tmp_path / "strange.bin"
     odd.write_bytes(open(arrays["raw.tet"]._container.url, "rb").read())
     assert engine.guess_can_open(odd) and xr.open_dataset(odd).a.shape == SHAPE
-    # Another engine of that name has the first call on its own files.
+    # Another engine of that name takes precedence for its own files.
     monkeypatch.setattr("tesseral.xarray.entry_points", lambda group, name: ["there is"] if name == "tensogram" else [])
     assert not engine.guess_can_open(arrays["ours.tgm"]._container.url)
     assert xr.open_dataset(arrays["ours.tgm"]._container.url, engine="tesseral").a.shape == SHAPE
@@ -95,7 +95,7 @@ def test_dask_chunks_are_few_and_whole(arrays):
 
 @pytest.mark.filterwarnings("error")
 def test_blocks_are_lazy_and_silent(tmp_path):
-    """Whatever blocks are asked for, as long as they do not cut stored chunks."""
+    """Any requested blocks that do not split stored chunks."""
     values = {"narrow": np.zeros((60, 50, 100), "u1"), "wide": np.arange(300_000.0).reshape(60, 50, 100)}
     tesseral.write(tmp_path / "a.tet", values, dims=("t", "y", "x"), chunks=(5, 10, 20))
     with dask.config.set({"array.chunk-size": "400kB"}):
@@ -106,7 +106,7 @@ def test_blocks_are_lazy_and_silent(tmp_path):
                 assert all(n % chunk == 0 for n in sizes)
     assert pickle.loads(pickle.dumps(ds.wide.encoding)) == ds.wide.encoding == copy.deepcopy(ds.wide.encoding)
     ds = xr.open_dataset(tmp_path / "a.tet", chunks={})
-    # Variables in the same chunks have the same blocks, which one may go over together.
+    # Variables with the same chunks have the same blocks, so they can be iterated together.
     assert ds.chunks["t"] == ds.wide.chunks[0] == (60,)
     np.testing.assert_array_equal(ds.wide.values, values["wide"])
 
