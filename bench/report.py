@@ -443,12 +443,12 @@ def figures(table, cases, others):
 
 def memories(table):
     """A row for each case in which a library uses much memory."""
-    whos = ["tesseral", *OTHERS, "dask", "tensogram", "tensogram-py", "parquet"]
-    whos = [who for who in whos if any(w == who for _, w in table.lines)]
-    yield "| case | " + " | ".join(whos) + " |"
-    yield "|---|" + "---:|" * len(whos)
+    columns = ["tesseral", *OTHERS, "dask", "tensogram", "tensogram-py", "parquet"]
+    columns = [who for who in columns if any(w == who for _, w in table.lines)]
+    yield "| case | " + " | ".join(columns) + " |"
+    yield "|---|" + "---:|" * len(columns)
     for case in (case for _, cases, _ in SECTIONS for case in cases):
-        extra = [table.lines.get((case, who), {}).get("extra_bytes") for who in whos]
+        extra = [table.lines.get((case, who), {}).get("extra_bytes") for who in columns]
         if max((e for e in extra if e), default=0) >= 16e6:
             yield f"| `{case}` | " + " | ".join("–" if e is None else f"{e / 1e6:.0f}" for e in extra) + " |"
 

@@ -16,7 +16,7 @@ COUNT = 9
 def table(tmp_path_factory):
     """A sparse array with a column of every kind, and its expected cells."""
     uri = str(tmp_path_factory.mktemp("arrow") / "points")
-    colours = tiledb.Enumeration("colours", True, values=["red", "green", "blue"])
+    colors = tiledb.Enumeration("colors", True, values=["red", "green", "blue"])
     steps = tiledb.Enumeration("steps", False, dtype="int64", values=[5, -3])
     dims = [
         tiledb.Dim("when", domain=(np.datetime64(0, "ms"), np.datetime64(10**6, "ms")), tile=np.timedelta64(100, "ms"),
@@ -36,11 +36,11 @@ def table(tmp_path_factory):
         tiledb.Attr("many", dtype="int32", var=True),
         tiledb.Attr("day", dtype="datetime64[D]"),
         tiledb.Attr("span", dtype="timedelta64[ns]"),
-        tiledb.Attr("colour", dtype="uint8", enum_label="colours", nullable=True),
+        tiledb.Attr("color", dtype="uint8", enum_label="colors", nullable=True),
         tiledb.Attr("step", dtype="int8", enum_label="steps"),
     ]
     tiledb.Array.create(uri, tiledb.ArraySchema(domain=tiledb.Domain(*dims), attrs=attrs, sparse=True, capacity=4,
-                                                enums=[colours, steps]))
+                                                enums=[colors, steps]))
     many = np.empty(COUNT, "O")
     many[:] = [np.arange(i % 3 + 1, dtype="i4") for i in range(COUNT)]
     cells = {
@@ -56,13 +56,13 @@ def table(tmp_path_factory):
         "many": many,
         "day": np.array(["NaT"] + [f"2020-02-{i:02}" for i in range(1, COUNT)], "datetime64[D]"),
         "span": np.arange(COUNT).astype("timedelta64[ns]"),
-        "colour": (np.arange(COUNT) % 3).astype("u1"),
+        "color": (np.arange(COUNT) % 3).astype("u1"),
         "step": (np.arange(COUNT) % 2).astype("i1"),
     }
     valid = (np.arange(COUNT) % 4 != 1).astype("u1")
     coords = (np.arange(COUNT).astype("datetime64[ms]"), np.array([f"p{i}" for i in range(COUNT)], "O"))
     with tiledb.open(uri, "w") as array:
-        _setitem_impl_sparse(array, coords, dict(cells), {name: valid for name in ("i", "text", "colour")})
+        _setitem_impl_sparse(array, coords, dict(cells), {name: valid for name in ("i", "text", "color")})
     return uri, cells, valid
 
 
@@ -77,14 +77,14 @@ def test_every_kind_of_column(table):
     kinds = {
         "when": pa.timestamp("ms"), "place": pa.string(), "i": pa.int16(), "u": pa.uint64(), "f": pa.float32(),
         "b": pa.bool_(), "text": pa.string(), "bytes": pa.binary(), "three": pa.binary(3), "day": pa.timestamp("s"),
-        "span": pa.duration("ns"), "colour": pa.dictionary(pa.uint8(), pa.string(), True),
+        "span": pa.duration("ns"), "color": pa.dictionary(pa.uint8(), pa.string(), True),
         "step": pa.dictionary(pa.int8(), pa.int64(), False),
     }
     assert got.column_names == ["when", "place", *cells]
     assert {name: got.schema.field(name).type for name in kinds} == kinds
     got.validate(full=True)
     nulls = {name: [v if ok else None for v, ok in zip(want, valid)] for name, want in {
-        "i": cells["i"].tolist(), "text": cells["text"].tolist(), "colour": ["red", "green", "blue"] * 3}.items()}
+        "i": cells["i"].tolist(), "text": cells["text"].tolist(), "color": ["red", "green", "blue"] * 3}.items()}
     for name, want in nulls.items():
         assert got[name].to_pylist() == want
     for name in ("u", "b", "bytes", "three"):

@@ -464,8 +464,8 @@ def test_pictures(tmp_path):
     assert found["low"] == pytest.approx(np.nanmin(cells)) and found["high"] == pytest.approx(np.nanmax(cells))
     text = tet("plot", source, "a", "--width", 40).decode()
     assert "m" in text and max(map(len, text.splitlines())) <= 60 and "\x1b" not in text
-    coloured = tet("plot", source, "a", "--width", 40, "--color", "always").decode()
-    assert "\x1b[38;2;" in coloured and "▀" in coloured
+    colored = tet("plot", source, "a", "--width", 40, "--color", "always").decode()
+    assert "\x1b[38;2;" in colored and "▀" in colored
     line = tet("plot", source, "a", "y=3", "--width", 50).decode()
     assert any("\u2800" <= c <= "\u28ff" for c in line)
     tet("plot", source, "a", "-o", tmp_path / "a.png")

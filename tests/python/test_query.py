@@ -66,7 +66,7 @@ def results(execution, key, reduced):
     return execution[f"operation_reduced_{along}"]
 
 
-def fibres(cells, axes):
+def fibers(cells, axes):
     """The cells of each result, in order."""
     if not axes:
         return [cells.ravel()], None
@@ -76,15 +76,15 @@ def fibres(cells, axes):
     return list(moved.reshape(math.prod(shape), -1)), list(shape)
 
 
-def expected(key, fibre):
+def expected(key, fiber):
     """The expected result by NumPy; integers as Python integers, which do not overflow."""
-    is_float = fibre.dtype.kind == "f"
-    exact = [int(v) for v in fibre] if not is_float else None
-    wide = fibre.astype("f8") if is_float else None
+    is_float = fiber.dtype.kind == "f"
+    exact = [int(v) for v in fiber] if not is_float else None
+    wide = fiber.astype("f8") if is_float else None
     left = wide[~np.isnan(wide)] if is_float else None
     with np.errstate(all="ignore"):
         match key:
-            case "count": return len(fibre)
+            case "count": return len(fiber)
             case "nan_count": return int(np.isnan(wide).sum()) if is_float else 0
             case "inf_count": return int(np.isinf(wide).sum()) if is_float else 0
             case "any_nan": return bool(np.isnan(wide).any()) if is_float else False
@@ -164,13 +164,13 @@ def test_reductions(sources, key):
             if key == "product" and name.endswith("inf"):
                 continue
             execution = ask(path, {"dataset": name, key: value_of(key, axes)})
-            parts, shape = fibres(cells, axes)
+            parts, shape = fibers(cells, axes)
             got = results(execution, key, bool(axes))
             assert execution.get("operation_reduced_shape") == shape, (name, axes)
             wide = cells.astype("f8")
             scale = float(np.abs(wide[np.isfinite(wide)]).max())
-            for at, (have, fibre) in enumerate(zip(got, parts, strict=True)):
-                want = expected(key, fibre)
+            for at, (have, fiber) in enumerate(zip(got, parts, strict=True)):
+                want = expected(key, fiber)
                 assert agrees(have, want, scale), f"{key} of {name} over {axes} at {at}: {have} for {want}"
 
 

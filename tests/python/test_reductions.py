@@ -72,7 +72,7 @@ class Cells:
     def where(self, kept):
         return Cells(self.cells, self.there & kept, self.null, self.fill)
 
-    def fibres(self, axes):
+    def fibers(self, axes):
         """The cells of each result in order, and the results' shape."""
         if not axes:
             return [self[...].flat()], None
@@ -92,8 +92,8 @@ class Cells:
     def results(self, key, axes):
         """The expected result of a reduction over some axes, its shape, and the cells of each element."""
         if (key, axes) not in self.known:
-            fibres, shape = self.fibres(axes)
-            self.known[key, axes] = [expected(key, fibre) for fibre in fibres], shape, fibres
+            fibers, shape = self.fibers(axes)
+            self.known[key, axes] = [expected(key, fiber) for fiber in fibers], shape, fibers
         return self.known[key, axes]
 
     def values(self):
@@ -217,15 +217,15 @@ def histogram(values, edges):
     return counts
 
 
-def expected(key, fibre):
+def expected(key, fiber):
     """The result of exact arithmetic; `...` if any result is accepted."""
-    is_float = fibre.cells.dtype.kind == "f"
-    values, places = fibre.values()
+    is_float = fiber.cells.dtype.kind == "f"
+    values, places = fiber.values()
     left = [v for v in values if v == v]
     nan = len(left) < len(values)
     infinities = sum(math.isinf(v) for v in left) if is_float else 0
     match key:
-        case "count": return int(fibre.there.sum())
+        case "count": return int(fiber.there.sum())
         case "nan_count": return len(values) - len(left)
         case "inf_count": return infinities
         case "any_nan": return nan
@@ -260,8 +260,8 @@ def expected(key, fibre):
             return "error" if infinities else histogram(left, edges_of(left, 7))
         case "binned": return histogram(left, [-2.0, -1.0, 0.0, 1.0, 2.0])
         case "null_count":
-            fill = 0 if fibre.fill is None else fibre.fill
-            return int((fibre.there & fibre.null).sum()) + sum(v == fill or (v != v and fill != fill) for v in values)
+            fill = 0 if fiber.fill is None else fiber.fill
+            return int((fiber.there & fiber.null).sum()) + sum(v == fill or (v != v and fill != fill) for v in values)
     raise AssertionError(key)
 
 
@@ -315,7 +315,7 @@ def check(path, arrays, names=lambda name: name):
         documents.append(doc)
     wrong = []
     for (name, key, axes), doc, got in zip(asked, documents, ask(path, documents), strict=True):
-        want, shape, fibres = arrays[name].results(key, axes)
+        want, shape, fibers = arrays[name].results(key, axes)
         if "error" in want:
             if "error" not in got:
                 wrong.append((doc, "no error"))
@@ -326,8 +326,8 @@ def check(path, arrays, names=lambda name: name):
         for at, (have, must) in enumerate(zip(got["answers"], want)):
             if not agrees(have, must):
                 wrong.append((doc, at, have, must))
-        if key == "histogram" and not axes and any(v == v for v in fibres[0].values()[0]):
-            values = [v for v in fibres[0].values()[0] if v == v]
+        if key == "histogram" and not axes and any(v == v for v in fibers[0].values()[0]):
+            values = [v for v in fibers[0].values()[0] if v == v]
             low, high = Fraction(min(values)), Fraction(max(values))
             for i, edge in enumerate(got["edges"]):
                 want = low + (high - low) * Fraction(i, 7)

@@ -32,7 +32,7 @@ def test_writes_are_whole_or_nothing(kind):
 
 
 @pytest.mark.parametrize("kind, parts", [("crowds", 2), ("cut", 2), ("memory", 1), ("handles", 4)])
-def test_limits_and_neighbours(kind, parts):
+def test_limits_and_neighbors(kind, parts):
     assert len(soak(kind)) == parts
 
 

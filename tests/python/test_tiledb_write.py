@@ -478,16 +478,16 @@ def test_evolution(tmp_path, peer):
     array = tmp_path / "array"
     schema = {"dims": [{"name": "x", "dtype": "int32", "domain": [0, 999], "tile": 10, "current": [0, 19]}],
               "fields": [{"name": "v", "dtype": "int32"},
-                         {"name": "c", "dtype": "uint8", "enumeration": {"name": "colours", "labels": ["red", "blue"]}}]}
+                         {"name": "c", "dtype": "uint8", "enumeration": {"name": "colors", "labels": ["red", "blue"]}}]}
     (tmp_path / "schema.json").write_text(json.dumps(schema))
     tet("create", array, "--schema", tmp_path / "schema.json", "--timestamp", 1)
     assert peer("current_domain", array) == [[0, 19]]
     rows_to_csv(tmp_path / "cells.csv", ["v", "c"], [[str(x), str(x % 2)] for x in range(20)])
     tet("append", array, tmp_path / "cells.csv", "--timestamp", 10)
     compare(peer, array)
-    tet("evolve", array, "--add", "w:float64:zstd", "--extend-enum", "colours=green,grey", "--expand", "x=0..29", "--timestamp", 20)
+    tet("evolve", array, "--add", "w:float64:zstd", "--extend-enum", "colors=green,gray", "--expand", "x=0..29", "--timestamp", 20)
     assert peer("current_domain", array) == [[0, 29]]
-    assert peer("enumeration", array, name="colours") == ["red", "blue", "green", "grey"]
+    assert peer("enumeration", array, name="colors") == ["red", "blue", "green", "gray"]
     compare(peer, array)
     tet("append", array, tmp_path / "cells.csv", "x=10:30", "--timestamp", 25, code=3)
     rows_to_csv(tmp_path / "more.csv", ["v", "c", "w"], [[str(x), str(x % 4), repr(x / 4)] for x in range(20)])

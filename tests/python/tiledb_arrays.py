@@ -15,9 +15,9 @@ INTS = ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"
 FIXED = INTS + ["float32", "float64", "bool", "datetime64[ns]", "datetime64[D]", "timedelta64[s]", "S3", "f4x3", "f8x2"]
 VAR = ["ascii", "U0", "var-i4"]
 # Fields that conditions compare.
-CONDITIONS = INTS + ["float32", "float64", "ascii", "colours", "codes", "steps"]
+CONDITIONS = INTS + ["float32", "float64", "ascii", "colors", "codes", "steps"]
 LABELS = {
-    "colours": (["red", "green", "blue", "é"], "U0"),
+    "colors": (["red", "green", "blue", "é"], "U0"),
     "codes": ([5, -3, 99], "int64"),
     "steps": ([0.5, 2.5, -1.0], "float64"),
 }
@@ -141,7 +141,7 @@ def attributes(rng, uri):
     for i in range(rng.choice([0, 1, 6])):
         kind = rng.choice(INTS + ["float32", "float64", "list", "str", "int", "float"])
         if kind in ("str", "int", "float"):
-            value = {"str": rng.choice(["", "metres", "é\u4e2d", "two\nlines"]), "int": rng.randint(-9, 2**40), "float": rng.uniform(-1, 1)}[kind]
+            value = {"str": rng.choice(["", "meters", "é\u4e2d", "two\nlines"]), "int": rng.randint(-9, 2**40), "float": rng.uniform(-1, 1)}[kind]
             shown[f"m{i}"], stored[f"m{i}"] = value, value
             continue
         dtype = np.dtype(rng.choice(INTS + ["float32", "float64"]) if kind == "list" else kind)

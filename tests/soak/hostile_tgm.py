@@ -163,7 +163,7 @@ def cases():
     yield "descriptor_shape_zero", one(shape=[0], payload=b""), "ok"
     yield "descriptor_scalar", one(ndim=0, shape=[], strides=[], payload=PLAIN[:4]), "ok"
     yield "descriptor_strides_odd", one(strides=[99]), "ok"
-    yield "descriptor_unknown_key", one(colour="red"), "ok"
+    yield "descriptor_unknown_key", one(color="red"), "ok"
     yield "payload_short", one(payload=PLAIN[:-1]), "bad"
     yield "payload_long", one(payload=PLAIN + b"\0"), "bad"
     # Codecs.

@@ -91,7 +91,7 @@ def test_dense_arrays_have_rows_too(tmp_path):
 
 
 @pytest.mark.parametrize("ending", ["tet", "tgm"])
-def test_rows_of_labelled_dimensions_hold_their_labels(tmp_path, ending):
+def test_rows_of_labeled_dimensions_hold_their_labels(tmp_path, ending):
     """Conditions compare labels, so rows show them."""
     path = tmp_path / f"a.{ending}"
     cells = np.arange(6, dtype="i4").reshape(2, 3)

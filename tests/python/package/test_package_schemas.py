@@ -64,7 +64,7 @@ def test_dense_arrays_that_grow(tmp_path):
     [
         ({"dims": []}, "dim"),
         ({**SCHEMA, "fields": []}, "field"),
-        ({**SCHEMA, "colour": 1}, "colour"),
+        ({**SCHEMA, "color": 1}, "color"),
         ({**SCHEMA, "sparse": "yes"}, "sparse"),
         ({**SCHEMA, "cell_order": "random"}, "random"),
         ({**SCHEMA, "dims": [{"name": "x", "dtype": "int32", "domain": [0]}]}, "0"),
