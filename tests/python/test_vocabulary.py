@@ -10,7 +10,7 @@ GLOSSARY = ROOT / "docs/glossary.md"
 #: What is checked: globs below the root. Extend this list as further trees are cleaned.
 CHECKED = [
     "*.md", "*.toml", "docs/**/*.md", "docs/schemas/*.json", "scripts/*", "examples/*.py", ".github/**/*.md", ".github/**/*.yml",
-    "tests/**/*.py", "bench/*.py", "bench/compare",
+    "tests/**/*.py", "bench/*.py", "bench/compare", "crates/*/examples/**/*.rs",
 ]
 #: Files that must contain the phrases: the list itself, its test, and data with names of other projects.
 EXEMPT = {"docs/glossary.md", "tests/python/test_vocabulary.py", "typos.toml"}

@@ -1,4 +1,4 @@
-//! Writes one message as a recipe on standard input says, or decodes a file as its bytes come in.
+//! Writes one message from a recipe on standard input, or decodes a file incrementally.
 //!
 //! `tgm_message encode < RECIPE` with `{"out", "mode": "buffered" | "streamed" | "backfilled", "time", "uuid", "encoder": [name,
 //! version], "hash", "aggregate", "allow", "base", "extra", "objects": [{"descriptor", "file", "preceder"}]}`;

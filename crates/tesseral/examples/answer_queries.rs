@@ -1,7 +1,7 @@
-//! Answers query documents about one source, one JSON document per line in, one line with the answer out.
+//! Evaluates query documents on one source: one JSON document per input line, one output line with the result.
 //!
-//! `answer_queries PATH [JOBS]`: `{"dataset": "temperature", "mean": ["time"]}` gives `{"shape":[36,60],"answers":[…]}`, and what
-//! cannot be answered `{"error":…}`. With a number of jobs each query is cut into that many, as for other processes, and merged.
+//! `answer_queries PATH [JOBS]`: `{"dataset": "temperature", "mean": ["time"]}` gives `{"shape":[36,60],"answers":[…]}`, and
+//! errors give `{"error":…}`. With JOBS, each query is split into that many jobs, as for other processes, and merged.
 
 use std::io::{BufRead, BufWriter, Write};
 
@@ -12,7 +12,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let path = arguments.first().ok_or("usage: answer_queries PATH [JOBS]")?;
     let jobs = arguments.get(1).map(|n| n.parse()).transpose()?;
-    // Opened once: each query then costs its own work alone.
+    // Open once, so that each query costs only its own work.
     let container = tesseral::open(path)?;
     let mut out = BufWriter::new(std::io::stdout().lock());
     for line in std::io::stdin().lock().lines() {
@@ -36,7 +36,7 @@ fn answer(container: &tesseral::Container, line: &str, jobs: Option<usize>) -> t
     Ok(json!({"shape": shape, "answers": answers, "elements": elements, "edges": edges, "jobs": jobs}))
 }
 
-/// Jobs and what they give are plain data, which could as well come from elsewhere.
+/// Jobs and their results are serializable and can run in other processes.
 fn apart(plan: &Plan, n: usize) -> tesseral::Result<(Outcome, usize)> {
     let jobs = plan.split(n)?;
     let results = jobs.iter().map(|job| plan.run_job(job)).collect::<tesseral::Result<_>>()?;

@@ -1,6 +1,6 @@
 //! Writes a small weather dataset: a year of temperature and precipitation around the globe, and some stations.
 //!
-//! `make_weather OUT [FORMAT]`: FORMAT is the id of a format, such as `tet`; without it the ending of OUT decides.
+//! `make_weather OUT [FORMAT]`: FORMAT is the id of a format, such as `tet`; without it the extension of OUT decides.
 
 use std::f64::consts::TAU;
 
@@ -28,7 +28,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     elevation.attributes.insert("units".to_owned(), Value::from("m"));
     let elevation = session.add(&ArraySpec::raw(elevation))?;
 
-    // Each chunk is asked for once, on any thread, by the box of positions it covers.
+    // Each chunk is requested once, on any thread, by the box of positions it covers.
     session.fill(kelvins, |region, cells| {
         fill(region, cells, |t, y, x| kelvin(t, y, x).to_ne_bytes());
         Ok(())
@@ -44,7 +44,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(session.commit()?)
 }
 
-/// An array over time, latitude and longitude, every position labelled.
+/// An array over time, latitude and longitude, every position labeled.
 fn on_the_globe(name: &str, dtype: DType, units: &str) -> ArraySchema {
     let mut schema = ArraySchema::dense(name, dtype, &SHAPE, &[12, 18, 20]);
     label(&mut schema, 0, "time", (0..48).map(|t| format!("2024-{:02}-15T{:02}:00", t / 4 + 1, t % 4 * 6)));
@@ -59,7 +59,7 @@ fn label(schema: &mut ArraySchema, dim: usize, name: &str, labels: impl Iterator
     schema.dims[dim].labels = Some(Labels::Text(labels.collect()));
 }
 
-/// Puts a value at each position of a box, the last dimension fastest.
+/// Fills a box with a value per position, the last dimension fastest.
 fn fill<const N: usize>(region: &Region, cells: &mut [u8], value: impl Fn(u64, u64, u64) -> [u8; N]) {
     let (rows, columns) = (region.extent(1), region.extent(2));
     for (i, cell) in (0..).zip(cells.chunks_exact_mut(N)) {
@@ -80,7 +80,7 @@ fn kelvin(t: u64, y: u64, x: u64) -> f32 {
     (250.0 + 50.0 * north.cos() - 15.0 * north.sin() * season.cos() - 5.0 * north.cos() * hour.cos()) as f32
 }
 
-/// Rain follows the sun; nobody measures near the poles.
+/// Rain follows the sun; cells near the poles are missing.
 fn tenths_of_mm(t: u64, y: u64, x: u64) -> i16 {
     if (2..34).contains(&y) { (0.8 * kelvin(t, y, x) - 180.0) as i16 + (x * 7 % 13) as i16 } else { MISSING }
 }

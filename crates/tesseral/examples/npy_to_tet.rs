@@ -9,7 +9,7 @@
 //!              "data": "a.bin", "dims": ["y", "x"], "attrs": {"units": "K"}, "labels": {"x": ["1", "2", "3"]},
 //!              "order": "canonical"}]}
 //! ```
-//! `data` names a file of little-endian cells, row-major, as `ndarray.tofile` writes them. `order` says in which order chunks
+//! `data` names a file of little-endian cells, row-major, as `ndarray.tofile` writes them. `order` is the order in which chunks
 //! are stored: `canonical`, `shuffled`, or `parallel` from several threads.
 
 use serde_json::Value as Json;
@@ -113,12 +113,12 @@ fn history(row: &Json) -> HistoryRow {
     }
 }
 
-/// Stores chunks one by one in an order of our own.
+/// Stores chunks one by one in a given order.
 fn by_chunk(session: &Session, id: ArrayId, schema: &ArraySchema, cells: &[u8], order: &str) -> Anything<()> {
     let grid = schema.grid()?;
     let size = schema.fields[0].cell_size().ok_or("cells have no one size")?;
     let mut numbers: Vec<u64> = (0..grid.total()).collect();
-    // Sorting by a mixed number is a shuffle that is the same every time.
+    // Sorting by a hash is a deterministic shuffle.
     numbers.sort_by_key(|n| n.wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15));
     let store =
         |numbers: &[u64]| numbers.iter().try_for_each(|&n| store_chunk(session, id, &grid, cells, size, n));
@@ -146,7 +146,7 @@ fn store_chunk(
     session.write_chunk(id, &coords, &chunk)
 }
 
-/// Appends the cells of a box of a row-major array, one dimension after the other.
+/// Appends the cells of a box of a row-major array, dimension by dimension.
 fn gather(cells: &[u8], size: usize, shape: &[u64], region: &Region, d: usize, at: u64, out: &mut Vec<u8>) {
     if d == shape.len() {
         let start = at as usize * size;

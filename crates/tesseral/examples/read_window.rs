@@ -13,7 +13,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let array = container.array(name)?;
     let selection = array.select(selection.iter().map(String::as_str))?;
 
-    // What will be read is known before anything is.
+    // The plan is known before anything is read.
     eprintln!("{name} in {}: {}", container.format().title(), array.explain(&selection)?);
 
     let window = array.read(&selection)?;
@@ -23,7 +23,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         if window.is_borrowed() { "a view of the file" } else { "a copy" }
     );
 
-    // `as_slice::<f32>()` gives numbers when the dtype is known; this prints any.
+    // `as_slice::<f32>()` returns numbers if the dtype is known; this prints any dtype.
     let dtype = window.field.dtype;
     let cell = window.field.cell_size().ok_or("cells have no one size")?;
     let row = window.shape.last().map_or(1, |&n| usize::try_from(n).unwrap_or(usize::MAX)).max(1);

@@ -13,7 +13,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let array = container.array(name)?;
     let selection = array.select(selection.iter().map(String::as_str))?;
 
-    // One pass for all numbers; what statistics in the file can answer is not read.
+    // One pass for all statistics; chunks with exact stored statistics are not read.
     let whole = array.summary(&selection, Wanted::ALL)?;
     let or_none = |value: Option<f64>| value.map_or("none".to_owned(), |v| v.to_string());
     eprintln!("{} cells, mean {}, std {}", whole.count(), or_none(whole.mean()), or_none(whole.std()));

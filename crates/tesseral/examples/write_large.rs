@@ -1,6 +1,6 @@
-//! Writes an array far larger than the memory it takes: every chunk is made when it is asked for, stored, and forgotten.
+//! Writes an array far larger than memory: every chunk is generated on request, stored, and dropped.
 //!
-//! `write_large OUT [MIB] [SEED]`: writes MIB (256) MiB of float32, replacing OUT when the new file is whole.
+//! `write_large OUT [MIB] [SEED]`: writes MIB (256) MiB of float32, replacing OUT when the new file is complete.
 
 use std::io::Write;
 
@@ -18,7 +18,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     let progress = std::sync::Arc::new(|progress: tesseral::Progress| {
         if progress.done.is_multiple_of(64) || progress.done == progress.total {
-            tell(&format!("{} of {} chunks", progress.done, progress.total));
+            report(&format!("{} of {} chunks", progress.done, progress.total));
         }
     });
     let options = Options { progress: Some(progress), ..Options::default() };
@@ -26,7 +26,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let schema = ArraySchema::dense("noise", DType::Float32, &[mib * ROWS, COLUMNS], &[ROWS, COLUMNS]);
     let noise = session.add(&ArraySpec::raw(schema))?;
     session.fill(noise, |region, cells| {
-        // Cells depend on where they are alone, so any thread can make any chunk.
+        // Cells depend only on their position, so any thread can generate any chunk.
         let first = region.start(0) * COLUMNS;
         for (i, cell) in cells.chunks_exact_mut(4).enumerate() {
             cell.copy_from_slice(&value(seed, first + i as u64).to_ne_bytes());
@@ -42,13 +42,13 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     })?;
     session.commit()?;
     if let Some(peak) = peak_memory() {
-        tell(&format!("wrote {mib} MiB with at most {peak} of memory"));
+        report(&format!("wrote {mib} MiB with at most {peak} of memory"));
     }
     Ok(())
 }
 
-/// Says how far it is, if anyone listens.
-fn tell(text: &str) {
+/// Prints a line to standard error, and ignores a closed stream.
+fn report(text: &str) {
     let _ = writeln!(std::io::stderr(), "{text}");
 }
 
@@ -58,7 +58,7 @@ fn value(seed: u32, cell: u64) -> f32 {
     (mixed >> 40) as f32 / (1 << 24) as f32
 }
 
-/// The most memory this process ever held, as Linux tells it.
+/// The peak resident memory of this process, from Linux.
 fn peak_memory() -> Option<String> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     status.lines().find_map(|line| line.strip_prefix("VmHWM:")).map(|value| value.trim().to_owned())

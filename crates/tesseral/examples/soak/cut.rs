@@ -1,4 +1,4 @@
-//! A file that another process cuts while a reader has it open: an error, never a signal.
+//! A file that another process truncates while a reader has it open: an error, never a signal.
 
 use std::fs::{self, OpenOptions};
 use std::path::Path;
@@ -9,7 +9,7 @@ use tesseral::{Container, Open, Result, Selection, Wanted};
 
 use crate::random::Random;
 
-/// Microseconds until a cut, at most: a few reads of a small file.
+/// Maximum microseconds until a truncation: a few reads of a small file.
 const WAIT: usize = 3000;
 
 #[derive(Default)]
@@ -24,7 +24,7 @@ impl Counts {
         json!({"errors": self.errors, "answers": self.answers, "wrong": self.wrong})
     }
 
-    /// What a read gave, beside what the whole file holds.
+    /// Counts the result of a read, compared with the content of the whole file.
     fn count(&mut self, told: Result<Vec<u8>>, right: &[u8]) {
         match told {
             Err(_) => self.errors += 1,
@@ -34,7 +34,7 @@ impl Counts {
     }
 }
 
-/// Cuts a file `count` times at random lengths: between operations of a reader that has it mapped, and during them.
+/// Truncates a file `count` times to random lengths: between operations of a reader that has it mapped, and during them.
 pub fn run(file: &Path, count: usize, seed: u64) -> std::result::Result<Json, Box<dyn std::error::Error>> {
     let whole = fs::read(file)?;
     let container = Open::new().open(file)?;
@@ -72,7 +72,7 @@ pub fn run(file: &Path, count: usize, seed: u64) -> std::result::Result<Json, Bo
     Ok(json!({"cuts": 2 * count, "between": between.json(), "during": during.json()}))
 }
 
-/// Every cell of an array, folded and read.
+/// Every cell of an array, aggregated and read.
 fn read(container: &Container, index: usize) -> Result<Vec<u8>> {
     let array = container.array_at(index)?;
     let all = Selection::all(&array.schema().shape().unwrap_or_default());

@@ -1,4 +1,4 @@
-//! Damages, and what becomes of each.
+//! Kinds of damage and their outcomes.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,11 +11,11 @@ use serde_json::{Value as Json, json};
 use crate::random::Random;
 use crate::sample::{Files, Outcome, Sample};
 
-/// A changed file, or one that is gone.
+/// A changed or removed file.
 type Damage = (String, Option<Vec<u8>>);
 
-/// Judges `count` damages of a kind. Those that are neither harmless nor refused are named, and kept in `folder` if there is
-/// one; with the environment's `SOAK_COPIES` every copy is.
+/// Tests `count` damaged copies of a kind. Copies that are neither harmless nor rejected are listed, and kept in `folder` if
+/// given; with the environment variable `SOAK_COPIES` every copy is kept.
 pub fn run(
     source: &Path,
     kind: &str,
@@ -47,7 +47,7 @@ pub fn run(
     Ok(json!({"outcomes": outcomes, "bad": bad}))
 }
 
-/// Ends the process when one damage takes a minute: an endless loop cannot be caught otherwise.
+/// Ends the process when one copy takes a minute: an infinite loop cannot be caught otherwise.
 fn watch() -> &'static AtomicU64 {
     static NUMBER: AtomicU64 = AtomicU64::new(0);
     std::thread::spawn(|| {
@@ -102,7 +102,7 @@ fn damages<'a>(
     })
 }
 
-/// A file, the larger the likelier.
+/// A random file, weighted by size.
 fn pick<'a>(files: &'a Files, random: &mut Random) -> (&'a String, Vec<u8>) {
     let total: usize = files.values().map(|bytes| bytes.len().max(1)).sum();
     let mut at = random.below(total);
@@ -125,7 +125,7 @@ fn flip(files: &Files, random: &mut Random) -> Damage {
     (name.clone(), Some(bytes))
 }
 
-/// Fields set to values that break arithmetic; runs cleared, cut out, repeated, moved.
+/// Fields set to values that break arithmetic; byte ranges cleared, removed, repeated, moved.
 fn mutate(files: &Files, random: &mut Random) -> Damage {
     let (name, mut bytes) = pick(files, random);
     let len = bytes.len();
@@ -158,7 +158,7 @@ fn mutate(files: &Files, random: &mut Random) -> Damage {
     (name.clone(), Some(bytes))
 }
 
-/// Every length when there are few, else evenly many. A file by itself keeps a byte: without any it is a sound one of no messages.
+/// Every length if there are few, else evenly spaced ones. A single file keeps at least one byte: an empty one is a valid file of no messages.
 fn truncations<'a>(files: &'a Files, random: &mut Random, count: usize) -> impl Iterator<Item = Damage> + 'a {
     let places = files.values().map(Vec::len).sum::<usize>();
     let step = (places / count.max(1)).max(1);
@@ -171,13 +171,13 @@ fn truncations<'a>(files: &'a Files, random: &mut Random, count: usize) -> impl 
         .map(|(name, n)| (name.clone(), Some(files[name][..n].to_vec())))
 }
 
-/// Every file of a folder in turn. A fragment without its commit mark was never written: that is the format's own rule.
+/// Every file of a folder in turn. Commit files are kept: without one, a fragment does not exist.
 fn missing(files: &Files) -> impl Iterator<Item = Damage> {
     let names = files.keys().filter(|name| !name.is_empty() && !name.starts_with("__commits"));
     names.map(|name| (name.clone(), None))
 }
 
-/// Chunks of equal length in each other's place; files of a folder with another's content; else runs of bytes.
+/// Swapped chunks of equal length; swapped files of a folder; else swapped byte ranges.
 fn swaps(sample: &Sample, random: &mut Random, count: usize) -> tesseral::Result<Vec<Damage>> {
     let Some(bytes) = sample.files.get("") else { return Ok(foreign(&sample.files, random, count)) };
     let chunks = sample.chunks()?;

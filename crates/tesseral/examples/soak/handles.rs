@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde_json::{Value as Json, json};
 
-/// Opens a source `count` times, mapped and read in turn; says what the process held after a tenth and at the end.
+/// Opens a source `count` times, mapped and read in turn; returns what the process held after a tenth and at the end.
 pub fn run(source: &Path, count: u64) -> Result<Json, Box<dyn std::error::Error>> {
     let mut first = (0, 0);
     for i in 0..count {

@@ -1,11 +1,11 @@
-//! Judges many damages, openings and cuts in one process, for `scripts/soak`.
+//! Tests many damaged copies, openings and truncations in one process, for `scripts/soak`.
 //!
 //! ```text
-//! soak damage SOURCE KIND COUNT SEED [FOLDER]   what becomes of damaged copies; FOLDER gets the copies themselves
+//! soak damage SOURCE KIND COUNT SEED [FOLDER]   outcomes of damaged copies; FOLDER receives the copies
 //! soak handles SOURCE COUNT                     open, read, close: memory and handles before and after
-//! soak cut FILE COUNT SEED                      the file shrinks between operations of a reader, and during them
+//! soak cut FILE COUNT SEED                      the file is truncated between operations of a reader, and during them
 //! ```
-//! KIND is flips, mutations, truncations, swaps or missing. One JSON document comes out.
+//! KIND is flips, mutations, truncations, swaps or missing. Prints one JSON document.
 
 mod cut;
 mod damage;

@@ -1,10 +1,10 @@
-//! Numbers that look random and are the same every time.
+//! A deterministic random generator.
 
 /// xorshift*.
 pub struct Random(u64);
 
 impl Random {
-    /// Begins a sequence; `salt` keeps sequences of one seed apart.
+    /// Starts a sequence; `salt` separates sequences of one seed.
     pub fn new(seed: u64, salt: &str) -> Self {
         let salt = salt
             .bytes()

@@ -1,4 +1,4 @@
-//! A source in memory, what it holds, and what reading a damaged copy of it comes to.
+//! A source in memory, its content, and the outcome of reading a damaged copy.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,29 +13,29 @@ use tesseral::{Array, Open, OpenOptions, Options, Result, engine, recognise};
 
 /// Files by name; the empty name for a source that is one file.
 pub type Files = BTreeMap<String, Vec<u8>>;
-/// The cells of each column, or why they could not be read.
+/// The cells of each column, or the error.
 type Contents = BTreeMap<String, Result<Vec<u8>>>;
 
-/// What became of a damaged copy.
+/// The outcome of a damaged copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Outcome {
-    /// The cells are as they were.
+    /// The cells are unchanged.
     Harmless,
-    /// An error says so, and so does verify.
+    /// Reading returns an error, and verify finds the damage.
     Refused,
-    /// An error says so, and verify finds nothing.
+    /// Reading returns an error, and verify finds nothing.
     Missed,
-    /// Other cells without a word from reading; verify finds it.
+    /// Wrong cells without an error; verify finds the damage.
     Verified,
-    /// Other cells without a word.
+    /// Wrong cells without an error, undetected.
     Silent,
     /// A panic.
     Panic,
-    /// More than ten seconds of work.
+    /// More than ten seconds of CPU time.
     Slow,
 }
 
-/// A source and what it holds.
+/// A source and its content.
 pub struct Sample {
     name: String,
     pub files: Files,
@@ -55,7 +55,7 @@ impl Sample {
         Ok(Self { name, files, truth })
     }
 
-    /// Where chunks begin in a source that is one file, with their lengths.
+    /// Offsets and lengths of the chunks of a single-file source.
     pub fn chunks(&self) -> Result<Vec<(usize, usize)>> {
         let mut out = Vec::new();
         let container = open().open_store(store(&self.name, self.files.clone()))?;
@@ -71,8 +71,8 @@ impl Sample {
     pub fn judge(&self, files: Files) -> Outcome {
         let begun = time_on_cpu();
         let store = store(&self.name, files);
-        let told = catch_unwind(AssertUnwindSafe(|| (read(Arc::clone(&store)), is_sound(store))));
-        let Ok((found, sound)) = told else { return Outcome::Panic };
+        let result = catch_unwind(AssertUnwindSafe(|| (read(Arc::clone(&store)), is_sound(store))));
+        let Ok((found, sound)) = result else { return Outcome::Panic };
         if time_on_cpu().saturating_sub(begun) > Duration::from_secs(10) {
             return Outcome::Slow;
         }
@@ -115,7 +115,7 @@ fn store(name: &str, files: Files) -> Arc<dyn Store> {
     Arc::new(store)
 }
 
-/// One thread: damages are many, each of them small.
+/// One thread: there are many small copies.
 fn open() -> Open {
     Open::new().execution(Options { sequential: true, ..Options::default() })
 }
@@ -161,10 +161,10 @@ fn flat(cells: &tesseral::Cells) -> Vec<u8> {
     cells.data().iter().copied().chain(ends).chain(validity.iter().copied()).collect()
 }
 
-/// What this thread has worked: on a busy machine a clock says little. Nothing where the system does not tell.
+/// CPU time of this thread, because wall-clock time is meaningless on a busy machine. Zero if the system does not report it.
 fn time_on_cpu() -> Duration {
-    let told = fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
-    let nanoseconds = told.split(' ').next().and_then(|n| n.parse().ok());
+    let schedstat = fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+    let nanoseconds = schedstat.split(' ').next().and_then(|n| n.parse().ok());
     Duration::from_nanos(nanoseconds.unwrap_or(0))
 }
 
