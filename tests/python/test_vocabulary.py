@@ -11,6 +11,9 @@ GLOSSARY = ROOT / "docs/glossary.md"
 CHECKED = [
     "*.md", "*.toml", "docs/**/*.md", "docs/schemas/*.json", "scripts/*", "examples/*.py", ".github/**/*.md", ".github/**/*.yml",
     "tests/**/*.py", "bench/*.py", "bench/compare", "crates/*/examples/**/*.rs",
+    "bench/src/*.rs", "bench/peers/src/*.rs", "fuzz/src/*.rs", "fuzz/fuzz_targets/*.rs", "crates/tesseral-codec/**/*.rs", "crates/tesseral-npy/**/*.rs",
+    "crates/tesseral-format/src/testing/**/*.rs", "crates/tesseral-format/src/oracle/*.rs", "crates/tesseral-format/src/conformance/*.rs",
+    "crates/tesseral-format/tests/**/*.rs", "crates/tesseral-engine/src/kernel/**/*.rs", "crates/tesseral-engine/src/fold/*.rs",
 ]
 #: Files that must contain the phrases: the list itself, its test, and data with names of other projects.
 EXEMPT = {"docs/glossary.md", "tests/python/test_vocabulary.py", "typos.toml"}
@@ -29,7 +32,7 @@ def phrases():
 
 
 def prose(path):
-    """The text that people read, with line numbers: all of Markdown but code; comments, docstrings and help of programs."""
+    """The text that people read, with line numbers: all of Markdown but code; comments, docstrings, help and (Rust) string literals of programs."""
     text = path.read_text()
     blank = lambda match: re.sub(r"[^\n]", " ", match[0])
     if path.suffix == ".md":
@@ -38,7 +41,7 @@ def prose(path):
     if path.suffix == ".json":
         kept = re.compile(r'"(?:description|title)": "(?:\\.|[^"\\])*"')
     elif path.suffix == ".rs":
-        kept = re.compile(r"//.*")
+        kept = re.compile(r'//.*|"(?:\\.|[^"\\])*"')
     elif path.suffix in (".toml", ".yml"):
         kept = re.compile(r"#.*")
     else:
