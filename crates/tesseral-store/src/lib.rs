@@ -15,6 +15,7 @@
 //! ```
 #![deny(unsafe_code)]
 
+mod append;
 mod folder;
 mod guard;
 mod local;
@@ -25,6 +26,7 @@ mod staged_path;
 mod store;
 pub mod wrap;
 
+pub use append::AppendFile;
 pub use bytes::Bytes;
 pub use folder::StagedFolder;
 pub use guard::Watch;

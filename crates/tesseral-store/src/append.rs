@@ -1,0 +1,326 @@
+//! Appending to a local file that other processes read: new bytes go behind the old ones, and an append that fails is undone.
+//!
+//! ```text
+//! open     create or open the file, wait for other appenders, remember the length
+//! write    add bytes at the end
+//! commit   fsync, then check that the file still has its name
+//! drop     without a commit: truncate back to the remembered length
+//! ```
+//!
+//! Appenders keep out of each other's way by an advisory lock. Nothing that was committed depends on it: where the file system has no
+//! locks, bytes still go to the end of the file, bytes of another writer among ours are an error, and nothing is truncated but our own
+//! bytes while they are the last ones of the file.
+
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{ErrorKind as IoKind, Seek, Write};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use tesseral_core::{Error, Result};
+
+/// How long to wait for another appender.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// Pause between two attempts to lock.
+const PAUSE: Duration = Duration::from_millis(5);
+
+/// An append under way.
+#[derive(Debug)]
+pub struct AppendFile {
+    path: PathBuf,
+    file: File,
+    /// The file did not exist before.
+    created: bool,
+    /// The advisory lock is held.
+    locked: bool,
+    /// Length of the file before the append.
+    start: u64,
+    /// Length of the file with what was written so far.
+    end: u64,
+    committed: bool,
+}
+
+impl AppendFile {
+    /// Opens a file to append to; creates it if there is none. Waits while another process appends, calling `check` between attempts.
+    ///
+    /// # Errors
+    /// `Io`, also when another process appends for longer than half a minute; `Unsupported` for pipes and devices; what `check` returns.
+    pub fn open(path: &Path, check: &dyn Fn() -> Result<()>) -> Result<Self> {
+        let io = |op: &'static str| move |e| Error::io(op, path.display().to_string(), e);
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            check()?;
+            let (file, created) = open_or_create(path).map_err(io("open"))?;
+            if !file.metadata().map_err(io("stat"))?.is_file() {
+                return Err(Error::unsupported(format!("appending to {}, a pipe or device", path.display())));
+            }
+            let locked = match file.try_lock() {
+                Ok(()) => true,
+                Err(TryLockError::WouldBlock) if Instant::now() < deadline => {
+                    std::thread::sleep(PAUSE);
+                    continue;
+                }
+                Err(TryLockError::WouldBlock) => {
+                    let busy =
+                        std::io::Error::new(IoKind::ResourceBusy, "another process is appending to it");
+                    return Err(io("lock")(busy));
+                }
+                // This file system has no locks.
+                Err(TryLockError::Error(_)) => false,
+            };
+            // The file may have been removed or replaced while another process held the lock.
+            if !has_name(&file, path) {
+                if Instant::now() < deadline {
+                    continue;
+                }
+                return Err(replaced(path));
+            }
+            let end = file.metadata().map_err(io("stat"))?.len();
+            return Ok(Self {
+                path: path.to_owned(),
+                file,
+                created,
+                locked,
+                start: end,
+                end,
+                committed: false,
+            });
+        }
+    }
+
+    /// Length of the file with what was written so far.
+    pub fn len(&self) -> u64 {
+        self.end
+    }
+
+    /// Whether the file is empty.
+    pub fn is_empty(&self) -> bool {
+        self.end == 0
+    }
+
+    /// Where the bytes of this append begin.
+    pub fn start(&self) -> u64 {
+        self.start
+    }
+
+    /// Removes the end of the file before anything is written. This is not undone.
+    ///
+    /// # Errors
+    /// `InvalidRequest` after the first write or when `len` is past the end; `Unsupported` where the file cannot be locked, as another
+    /// process may be writing those bytes; `Io`.
+    pub fn truncate(&mut self, len: u64) -> Result<()> {
+        if self.end != self.start || len > self.end {
+            return Err(Error::invalid(format!("cannot truncate {} to {len} bytes", self.path.display())));
+        }
+        if !self.locked {
+            let detail = format!("removing the end of {}: the file cannot be locked", self.path.display());
+            return Err(
+                Error::unsupported(detail).hint("make sure that nothing writes to the file, and repair it")
+            );
+        }
+        self.file.set_len(len).map_err(|e| self.io("truncate", e))?;
+        (self.start, self.end) = (len, len);
+        Ok(())
+    }
+
+    /// Adds bytes at the end.
+    ///
+    /// # Errors
+    /// `Io`, also when another process wrote to the file since.
+    pub fn write(&mut self, mut bytes: &[u8]) -> Result<()> {
+        while !bytes.is_empty() {
+            match self.file.write(bytes) {
+                Ok(0) => return Err(self.io("write", IoKind::WriteZero.into())),
+                Ok(written) => {
+                    self.end += written as u64;
+                    bytes = &bytes[written..];
+                    // The position is where the system put the bytes: the end of the file at that moment.
+                    if self.file.stream_position().map_err(|e| self.io("seek", e))? != self.end {
+                        let detail = "another process wrote to it during the append";
+                        return Err(self.io("write", std::io::Error::other(detail)));
+                    }
+                }
+                Err(e) if e.kind() == IoKind::Interrupted => {}
+                Err(e) => return Err(self.io("write", e)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes the bytes durable. Without it, dropping the append removes them.
+    ///
+    /// # Errors
+    /// `Io`, also when the file was removed or replaced since it was opened.
+    pub fn commit(mut self) -> Result<()> {
+        self.file.sync_all().map_err(|e| self.io("sync", e))?;
+        if self.created {
+            let folder = self.path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+            File::open(folder).and_then(|folder| folder.sync_all()).map_err(|e| self.io("sync folder", e))?;
+        }
+        if !has_name(&self.file, &self.path) {
+            return Err(replaced(&self.path));
+        }
+        self.committed = true;
+        Ok(())
+    }
+
+    fn io(&self, op: &'static str, error: std::io::Error) -> Error {
+        Error::io(op, self.path.display().to_string(), error)
+    }
+}
+
+impl Drop for AppendFile {
+    fn drop(&mut self) {
+        if self.committed {
+            return;
+        }
+        // Bytes of another process behind ours must stay; a failure here leaves a truncated tail, which the next append removes.
+        if self.file.metadata().is_ok_and(|m| m.len() == self.end)
+            && (self.end == self.start || self.file.set_len(self.start).is_ok())
+            && self.created
+            && self.locked
+            && self.start == 0
+            && has_name(&self.file, &self.path)
+        {
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// Opens a file for appending; whether it was created.
+fn open_or_create(path: &Path) -> std::io::Result<(File, bool)> {
+    match OpenOptions::new().read(true).append(true).create_new(true).open(path) {
+        Ok(file) => Ok((file, true)),
+        Err(e) if e.kind() == IoKind::AlreadyExists => {
+            // A broken link exists as well, and is created through.
+            let file = OpenOptions::new().read(true).append(true).create(true).open(path)?;
+            Ok((file, false))
+        }
+        Err(e) => Err(e),
+    }
+}
+
+/// Whether a path still names an open file.
+fn has_name(file: &File, path: &Path) -> bool {
+    let same = |a: &fs::Metadata, b: &fs::Metadata| (a.dev(), a.ino()) == (b.dev(), b.ino());
+    file.metadata().is_ok_and(|open| fs::metadata(path).is_ok_and(|named| same(&open, &named)))
+}
+
+fn replaced(path: &Path) -> Error {
+    let detail = "it was removed or replaced during the append";
+    Error::io("append", path.display().to_string(), std::io::Error::other(detail))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn folder(bytes: &[u8]) -> (tempfile::TempDir, PathBuf) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("f");
+        fs::write(&path, bytes).unwrap();
+        (folder, path)
+    }
+
+    fn open(path: &Path) -> AppendFile {
+        AppendFile::open(path, &|| Ok(())).unwrap()
+    }
+
+    #[test]
+    fn an_append_counts_when_it_is_committed() {
+        let (_folder, path) = folder(b"old");
+        let mut file = open(&path);
+        file.write(b" new").unwrap();
+        assert_eq!((file.start(), file.len()), (3, 7));
+        file.commit().unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"old new");
+    }
+
+    #[test]
+    fn a_dropped_append_leaves_the_old_bytes() {
+        let (_folder, path) = folder(b"old");
+        let mut file = open(&path);
+        file.write(b" new").unwrap();
+        drop(file);
+        assert_eq!(fs::read(&path).unwrap(), b"old");
+    }
+
+    #[test]
+    fn a_dropped_append_removes_the_file_it_created() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("f");
+        let mut file = open(&path);
+        file.write(b"new").unwrap();
+        drop(file);
+        assert!(!path.exists());
+        open(&path).commit().unwrap();
+        assert!(path.exists());
+    }
+
+    #[test]
+    fn bytes_of_another_writer_are_an_error_and_stay() {
+        let (_folder, path) = folder(b"old");
+        let mut file = open(&path);
+        file.write(b" ours").unwrap();
+        OpenOptions::new().append(true).open(&path).unwrap().write_all(b" theirs").unwrap();
+        assert!(file.write(b" more").is_err());
+        drop(file);
+        assert_eq!(fs::read(&path).unwrap(), b"old ours theirs more");
+    }
+
+    #[test]
+    fn bytes_of_another_writer_behind_ours_stay_when_an_append_is_undone() {
+        let (_folder, path) = folder(b"old");
+        let mut file = open(&path);
+        file.write(b" ours").unwrap();
+        OpenOptions::new().append(true).open(&path).unwrap().write_all(b" theirs").unwrap();
+        drop(file);
+        assert_eq!(fs::read(&path).unwrap(), b"old ours theirs");
+    }
+
+    #[test]
+    fn only_bytes_from_before_the_append_are_truncated() {
+        let (_folder, path) = folder(b"old tail");
+        let mut file = open(&path);
+        assert!(file.truncate(9).is_err());
+        file.truncate(3).unwrap();
+        file.write(b" new").unwrap();
+        assert!(file.truncate(3).is_err());
+        drop(file);
+        assert_eq!(fs::read(&path).unwrap(), b"old");
+    }
+
+    #[test]
+    fn a_second_append_waits_for_the_first() {
+        let (_folder, path) = folder(b"");
+        let mut first = open(&path);
+        first.write(b"1").unwrap();
+        std::thread::scope(|scope| {
+            let second = scope.spawn(|| {
+                let mut second = open(&path);
+                second.write(b"2").unwrap();
+                second.commit().unwrap();
+            });
+            first.write(b"1").unwrap();
+            first.commit().unwrap();
+            second.join().unwrap();
+        });
+        assert_eq!(fs::read(&path).unwrap(), b"112");
+        let held = open(&path);
+        let cancelled = AppendFile::open(&path, &|| Err(Error::cancelled()));
+        assert!(cancelled.is_err());
+        drop(held);
+    }
+
+    #[test]
+    fn a_file_that_was_replaced_is_not_committed() {
+        let (folder, path) = folder(b"old");
+        let mut file = open(&path);
+        file.write(b" new").unwrap();
+        let other = folder.path().join("other");
+        fs::write(&other, b"other").unwrap();
+        fs::rename(&other, &path).unwrap();
+        assert!(file.commit().is_err());
+        assert_eq!(fs::read(&path).unwrap(), b"other");
+    }
+}
