@@ -154,7 +154,7 @@ impl TensogramArray {
         if let Some(fault) = held.fault() {
             return Err(fault.error(&catalog.source.object));
         }
-        let frame = *held.objects().nth(number).ok_or_else(missing)?;
+        let frame = *held.object(number).ok_or_else(missing)?;
         let object = Object::read(&catalog.source, &catalog.limits, &frame)?;
         if object.cells == 0 {
             // There will be no chunk whose digest is compared: a shape that lost its cells must not pass for an empty one.

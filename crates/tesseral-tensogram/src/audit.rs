@@ -62,7 +62,7 @@ pub(crate) fn audit(
     let mut objects = 0;
     for number in 0..catalog.len() {
         let message = catalog.message(number)?;
-        objects += message.objects().count();
+        objects += message.object_count();
         audit.message(&message, number)?;
     }
     let Audit { failures, covered, payload, .. } = audit;
@@ -231,7 +231,7 @@ impl<I: Input> Audit<'_, I> {
     }
 
     fn metadata(&mut self, message: &Message, frame: &Frame, metadata: &Metadata) {
-        let objects = message.objects().count();
+        let objects = message.object_count();
         if metadata.base.len() > objects {
             let detail = format!("base has {} entries for {objects} objects", metadata.base.len());
             self.tell(Finding::failed("base_count_exceeds_objects", detail).at(frame.offset, frame.len));

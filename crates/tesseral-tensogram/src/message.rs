@@ -39,6 +39,8 @@ pub(crate) struct Message {
     pub len: u64,
     pub preamble: Preamble,
     pub frames: Vec<Frame>,
+    /// Which of the frames are objects.
+    objects: Vec<usize>,
     /// What is wrong with it. With a fault that is not harmless the frames are those before it.
     pub faults: Vec<Fault>,
     /// Faults that are overlooked because what was found before them is wanted all the same.
@@ -53,8 +55,18 @@ impl Message {
         self.faults.iter().find(|fault| !fault.harmless)
     }
 
-    pub(crate) fn objects(&self) -> impl DoubleEndedIterator<Item = &Frame> {
-        self.frames.iter().filter(|frame| frame.kind == Kind::Object)
+    pub(crate) fn objects(&self) -> impl ExactSizeIterator<Item = &Frame> {
+        self.objects.iter().map(|at| &self.frames[*at])
+    }
+
+    /// Number of objects.
+    pub(crate) fn object_count(&self) -> usize {
+        self.objects.len()
+    }
+
+    /// The frame of an object.
+    pub(crate) fn object(&self, number: usize) -> Option<&Frame> {
+        self.frames.get(*self.objects.get(number)?)
     }
 
     /// The metadata frame that counts: the last one, as streams repeat theirs, completed, after the objects.
@@ -67,8 +79,8 @@ impl Message {
     pub(crate) fn walk<I: Input>(source: &I, offset: u64, len: u64, torn: bool) -> Result<Self> {
         let bytes = source.some(offset, preamble::LEN)?;
         let preamble = Preamble::parse(&bytes, source.name(), offset)?;
-        let (frames, faults, lost) = (Vec::new(), Vec::new(), Vec::new());
-        let mut message = Self { offset, len, preamble, frames, faults, lost, torn };
+        let (frames, objects, faults, lost) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        let mut message = Self { offset, len, preamble, frames, objects, faults, lost, torn };
         let end = if torn { offset + len } else { (offset + len).saturating_sub(postamble::LEN) };
         let ended = message.walk_frames(source, end)?;
         if ended {
@@ -103,6 +115,9 @@ impl Message {
             }
             match read_frame(source, at, end, &bytes)? {
                 Ok(frame) => {
+                    if frame.kind == Kind::Object {
+                        self.objects.push(self.frames.len());
+                    }
                     self.frames.push(frame);
                     // Inside the file, so this fits.
                     let rounded = self.offset + align(frame.end() - self.offset).unwrap_or(end);

@@ -1,7 +1,9 @@
 //! An opened file.
 
-use std::collections::BTreeMap;
-use std::sync::{Arc, OnceLock};
+use std::collections::{BTreeMap, HashSet, VecDeque};
+use std::fmt::Write;
+use std::ops::Range;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use serde_json::json;
 use tesseral_core::{Attributes, Error, ErrorKind, HistoryRow, Limits, Result, Value};
@@ -16,26 +18,58 @@ use crate::source::Source;
 use crate::wire::cbor::{Item, Map};
 use crate::wire::metadata::{Metadata, RESERVED};
 
-/// What the arrays of one file share. Where messages are is known; what is in them is looked up when asked for.
+/// What the arrays of one file share. Where messages are is known; what is in them is read when needed, and kept for few of them.
 #[derive(Debug)]
 pub(crate) struct Catalog {
     pub source: Source,
-    messages: Vec<Slot>,
+    messages: Vec<Span>,
+    /// Numbers of the messages that have no end, in order.
+    endless: Vec<usize>,
+    /// What is whole of a message is wanted, whatever else is damaged.
+    lenient: bool,
+    recent: Mutex<VecDeque<Recent>>,
     pub skipped: Vec<Skipped>,
     pub limits: Limits,
     pub digests: bool,
 }
 
-/// A message, as far as it was looked at.
+/// Messages that are kept after they were read: enough for those that are read by turns, whatever the number of messages.
+const RECENT: usize = 64;
+
+/// A message that was read not long ago.
 #[derive(Debug)]
-struct Slot {
-    span: Span,
-    /// It has an end.
-    whole: bool,
-    /// What is whole of it is wanted, whatever else is damaged.
-    lenient: bool,
-    message: OnceLock<Arc<Message>>,
-    metadata: OnceLock<Arc<Metadata>>,
+struct Recent {
+    number: usize,
+    message: Arc<Message>,
+    metadata: Option<Shared<Metadata>>,
+}
+
+/// Messages that details list one by one; of longer files the count says how many there are.
+const LISTED: usize = 10_000;
+
+/// What reading something led to. Damage is kept as well: reading it again costs as much and gives the same.
+type Shared<T> = std::result::Result<Arc<T>, Arc<Error>>;
+
+/// The same failure once more; none when trying again may help.
+fn repeated(error: &Error) -> Option<Error> {
+    let kind = match error.kind() {
+        ErrorKind::Corrupt { what, object, offset, detail } => ErrorKind::Corrupt {
+            what: what.clone(),
+            object: object.clone(),
+            offset: *offset,
+            detail: detail.clone(),
+        },
+        ErrorKind::Limit { what, asked, allowed } => {
+            ErrorKind::Limit { what: what.clone(), asked: *asked, allowed: *allowed }
+        }
+        ErrorKind::Unsupported { feature } => ErrorKind::Unsupported { feature: feature.clone() },
+        _ => return None,
+    };
+    let same = Error::new(kind);
+    Some(match error.advice() {
+        Some(hint) => same.hint(hint),
+        None => same,
+    })
 }
 
 impl Catalog {
@@ -43,18 +77,25 @@ impl Catalog {
     pub(crate) fn load(store: &Arc<dyn Store>, options: &OpenOptions, torn: bool) -> Result<Self> {
         let source = Source::open(store)?;
         let found = scan(&source)?;
-        let slot = |span: Span, whole| {
-            let (message, metadata) = (OnceLock::new(), OnceLock::new());
-            Slot { span, whole, lenient: torn, message, metadata }
-        };
-        let mut messages: Vec<Slot> = found.messages.iter().map(|span| slot(*span, true)).collect();
+        let (mut messages, mut endless) = (found.messages, Vec::new());
         if torn {
             let begun = found.skipped.iter().filter(|skipped| skipped.begun);
-            messages.extend(begun.map(|s| slot(Span { offset: s.offset, len: s.len }, false)));
-            messages.sort_by_key(|slot| slot.span.offset);
+            let starts: HashSet<u64> = begun.clone().map(|skipped| skipped.offset).collect();
+            messages.extend(begun.map(|s| Span { offset: s.offset, len: s.len }));
+            messages.sort_by_key(|span| span.offset);
+            let numbered = messages.iter().enumerate();
+            endless = numbered.filter(|(_, span)| starts.contains(&span.offset)).map(|(i, _)| i).collect();
         }
-        let (limits, digests) = (options.limits, options.digests);
-        Ok(Self { source, messages, skipped: found.skipped, limits, digests })
+        Ok(Self {
+            source,
+            messages,
+            endless,
+            lenient: torn,
+            recent: Mutex::default(),
+            skipped: found.skipped,
+            limits: options.limits,
+            digests: options.digests,
+        })
     }
 
     /// Number of messages.
@@ -62,32 +103,43 @@ impl Catalog {
         self.messages.len()
     }
 
-    fn slot(&self, number: usize) -> Result<&Slot> {
-        let missing = || Error::not_found("message", number.to_string(), Vec::new());
-        self.messages.get(number).ok_or_else(missing)
-    }
-
     /// Where a message is.
     pub(crate) fn span(&self, number: usize) -> Result<Span> {
-        Ok(self.slot(number)?.span)
+        let missing = || Error::not_found("message", number.to_string(), Vec::new());
+        self.messages.get(number).copied().ok_or_else(missing)
     }
 
-    /// A message and its frames, walked when first asked for.
-    pub(crate) fn message(&self, number: usize) -> Result<Arc<Message>> {
-        self.source.check()?;
-        let slot = self.slot(number)?;
-        if let Some(message) = slot.message.get() {
-            return Ok(Arc::clone(message));
-        }
-        let Span { offset, len } = slot.span;
-        let mut message = Message::walk(&self.source, offset, len, !slot.whole)?;
-        if slot.lenient {
+    fn recent(&self) -> MutexGuard<'_, VecDeque<Recent>> {
+        self.recent.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Walks the frames of a message.
+    fn walk(&self, number: usize) -> Result<Message> {
+        let Span { offset, len } = self.span(number)?;
+        let endless = self.endless.binary_search(&number).is_ok();
+        let mut message = Message::walk(&self.source, offset, len, endless)?;
+        if self.lenient {
             // What was found before the damage is whole.
             message.torn |= message.fault().is_some();
             message.lost = message.faults.iter().filter(|fault| !fault.harmless).cloned().collect();
             message.faults.retain(|fault| fault.harmless);
         }
-        Ok(Arc::clone(slot.message.get_or_init(|| Arc::new(message))))
+        Ok(message)
+    }
+
+    /// A message and its frames.
+    pub(crate) fn message(&self, number: usize) -> Result<Arc<Message>> {
+        self.source.check()?;
+        if let Some(held) = self.recent().iter().find(|held| held.number == number) {
+            return Ok(Arc::clone(&held.message));
+        }
+        let message = Arc::new(self.walk(number)?);
+        let mut recent = self.recent();
+        if recent.len() >= RECENT {
+            recent.pop_back();
+        }
+        recent.push_front(Recent { number, message: Arc::clone(&message), metadata: None });
+        Ok(message)
     }
 
     /// Why nothing of the file can be read, if so. Looks no further than the first message that can.
@@ -119,30 +171,102 @@ impl Catalog {
         Reader { input: &self.source, limits: self.limits, digests: self.digests }
     }
 
-    /// The metadata of a message, read when first asked for.
+    /// The metadata of a message. It is parsed once for all its objects, also when it is damaged.
     pub(crate) fn metadata(&self, number: usize) -> Result<Arc<Metadata>> {
-        let slot = self.slot(number)?;
-        if let Some(metadata) = slot.metadata.get() {
-            return Ok(Arc::clone(metadata));
+        let message = self.message(number)?;
+        let held =
+            self.recent().iter().find(|held| held.number == number).and_then(|held| held.metadata.clone());
+        match held {
+            Some(Ok(metadata)) => return Ok(metadata),
+            Some(Err(error)) => {
+                if let Some(error) = repeated(&error) {
+                    return Err(error);
+                }
+            }
+            None => {}
         }
-        let metadata = Arc::new(self.reader().metadata(&*self.message(number)?)?);
-        Ok(Arc::clone(slot.metadata.get_or_init(|| metadata)))
+        let read = self.reader().metadata(&*message);
+        let (shared, result) = match read {
+            Ok(metadata) => {
+                let metadata = Arc::new(metadata);
+                (Some(Ok(Arc::clone(&metadata))), Ok(metadata))
+            }
+            Err(error) => (repeated(&error).map(|error| Err(Arc::new(error))), Err(error)),
+        };
+        if let Some(held) = self.recent().iter_mut().find(|held| held.number == number) {
+            held.metadata = shared;
+        }
+        result
     }
 }
 
-/// One array: its message, its number in it, its name.
-#[derive(Debug)]
-struct Entry {
-    message: usize,
-    object: usize,
-    name: String,
+/// The arrays of a file: objects, numbered through all messages.
+#[derive(Debug, Default)]
+struct Entries {
+    /// Number of the first array of each message, and of all arrays last.
+    first: Vec<usize>,
+    /// The names of all arrays, one after the other, and where each ends.
+    names: String,
+    ends: Vec<usize>,
+}
+
+impl Entries {
+    fn count(catalog: &Catalog) -> Self {
+        let mut entries = Self { first: Vec::with_capacity(catalog.len() + 1), ..Self::default() };
+        for message in 0..catalog.len() {
+            entries.first.push(entries.ends.len());
+            let objects = match catalog.walk(message) {
+                // A damaged message in which no object was found still shows, so that reading it says why it fails.
+                Ok(found) => found.object_count().max(usize::from(found.fault().is_some())),
+                Err(_) => 1,
+            };
+            for object in 0..objects {
+                // Writing to a string does not fail.
+                let _ = write!(entries.names, "{message}/{object}");
+                entries.ends.push(entries.names.len());
+            }
+        }
+        entries.first.push(entries.ends.len());
+        entries
+    }
+
+    fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    fn name(&self, index: usize) -> &str {
+        let start = index.checked_sub(1).map_or(Some(&0), |before| self.ends.get(before));
+        start.zip(self.ends.get(index)).map_or("", |(start, end)| &self.names[*start..*end])
+    }
+
+    /// The message and the number in it of an array.
+    fn locate(&self, index: usize) -> Option<(usize, usize)> {
+        let message = self.first.partition_point(|first| *first <= index).checked_sub(1)?;
+        (index < self.len()).then(|| (message, index - self.first[message]))
+    }
+
+    /// The array of a name such as `3/0`.
+    fn find(&self, name: &str) -> Option<usize> {
+        let (message, object) = name.split_once('/')?;
+        let (message, object) = (message.parse::<usize>().ok()?, object.parse::<usize>().ok()?);
+        let index = self.first.get(message)?.checked_add(object)?;
+        (self.name(index) == name).then_some(index)
+    }
+
+    /// Numbers of the arrays of a message.
+    fn of_message(&self, message: usize) -> Range<usize> {
+        match (self.first.get(message), self.first.get(message + 1)) {
+            (Some(start), Some(end)) => *start..*end,
+            _ => 0..0,
+        }
+    }
 }
 
 /// An opened `.tgm` file.
 #[derive(Debug)]
 pub struct TensogramContainer {
     catalog: Arc<Catalog>,
-    entries: OnceLock<Vec<Entry>>,
+    entries: OnceLock<Entries>,
     attributes: Attributes,
     history: Vec<HistoryRow>,
 }
@@ -164,30 +288,28 @@ impl TensogramContainer {
     }
 
     /// The arrays. Counting them walks the frames of every message.
-    fn entries(&self) -> &[Entry] {
-        self.entries.get_or_init(|| {
-            let mut entries = Vec::new();
-            for message in 0..self.catalog.len() {
-                let objects = match self.catalog.message(message) {
-                    // A damaged message in which no object was found still shows, so that reading it says why it fails.
-                    Ok(found) => found.objects().count().max(usize::from(found.fault().is_some())),
-                    Err(_) => 1,
-                };
-                let entry = |object| Entry { message, object, name: format!("{message}/{object}") };
-                entries.extend((0..objects).map(entry));
-            }
-            entries
-        })
+    fn entries(&self) -> &Entries {
+        self.entries.get_or_init(|| Entries::count(&self.catalog))
+    }
+
+    fn names(&self, arrays: impl Iterator<Item = usize>) -> Vec<String> {
+        arrays.map(|i| self.entries().name(i).to_owned()).collect()
     }
 
     /// Arrays whose own keys name them so.
     fn named(&self, name: &str) -> Vec<usize> {
-        let matches = |entry: &&Entry| {
-            let Ok(metadata) = self.catalog.metadata(entry.message) else { return false };
-            metadata.base.get(entry.object).and_then(name_of) == Some(name)
-        };
-        let numbered = self.entries().iter().enumerate();
-        numbered.filter(|(_, entry)| matches(entry)).map(|(i, _)| i).collect()
+        let mut found = Vec::new();
+        for message in 0..self.catalog.len() {
+            let arrays = self.entries().of_message(message);
+            if arrays.is_empty() {
+                continue;
+            }
+            let Ok(metadata) = self.catalog.metadata(message) else { continue };
+            let named = metadata.base.iter().take(arrays.len()).enumerate();
+            found
+                .extend(named.filter(|(_, base)| name_of(base) == Some(name)).map(|(i, _)| arrays.start + i));
+        }
+        found
     }
 }
 
@@ -263,31 +385,30 @@ impl Container for TensogramContainer {
     }
 
     fn name(&self, index: usize) -> &str {
-        self.entries().get(index).map_or("", |entry| &entry.name)
+        self.entries().name(index)
     }
 
     fn array(&self, index: usize) -> Result<Arc<dyn ArraySource>> {
-        let Some(entry) = self.entries().get(index) else {
-            let names = self.entries().iter().map(|entry| entry.name.clone()).collect();
-            return Err(Error::not_found("array", index.to_string(), names));
+        let Some((message, object)) = self.entries().locate(index) else {
+            return Err(Error::not_found("array", index.to_string(), self.names(0..self.len())));
         };
-        let array = TensogramArray::open(&self.catalog, entry.message, entry.object, &entry.name);
-        Ok(Arc::new(array.map_err(|e| e.in_array(&entry.name))?))
+        let name = self.name(index);
+        let array = TensogramArray::open(&self.catalog, message, object, name);
+        Ok(Arc::new(array.map_err(|e| e.in_array(name))?))
     }
 
     /// `m/o`, or the name that the keys of exactly one object give it.
     fn find(&self, name: &str) -> Result<usize> {
-        if let Some(found) = self.entries().iter().position(|entry| entry.name == name) {
+        if let Some(found) = self.entries().find(name) {
             return Ok(found);
         }
-        let names = |all: &[usize]| all.iter().map(|i| self.entries()[*i].name.clone()).collect();
         match self.named(name)[..] {
             [one] => Ok(one),
-            [] => Err(Error::not_found("array", name, names(&(0..self.len()).collect::<Vec<_>>()))),
+            [] => Err(Error::not_found("array", name, self.names(0..self.len()))),
             ref several => Err(ErrorKind::NotFound {
                 what: "single array".to_owned(),
                 name: name.to_owned(),
-                candidates: names(several),
+                candidates: self.names(several.iter().copied()),
             }
             .into()),
         }
@@ -305,7 +426,7 @@ impl Container for TensogramContainer {
         let json_map = |map: &Map| -> serde_json::Value {
             serde_json::Value::Object(map.iter().map(|(key, item)| (key.clone(), item.to_json())).collect())
         };
-        let messages = (0..self.catalog.len()).map(|number| {
+        let messages = (0..self.catalog.len().min(LISTED)).map(|number| {
             let message = match self.catalog.message(number) {
                 Ok(message) => message,
                 Err(error) => return json!({"error": error.to_string()}),
@@ -315,7 +436,7 @@ impl Container for TensogramContainer {
                 "length": message.len,
                 "flags": message.preamble.flags,
                 "streamed": message.preamble.total_length == 0,
-                "objects": message.objects().count(),
+                "objects": message.object_count(),
             });
             match self.catalog.metadata(number) {
                 Ok(metadata) => {
@@ -335,6 +456,7 @@ impl Container for TensogramContainer {
         json!({
             "file_len": self.catalog.source.len,
             "version": crate::wire::preamble::VERSION,
+            "message_count": self.catalog.len(),
             "messages": messages.collect::<Vec<_>>(),
             "skipped": skipped.collect::<Vec<_>>(),
         })

@@ -60,7 +60,7 @@ impl<'a, I: Input> Reader<'a, I> {
             }
             None => Metadata::default(),
         };
-        let objects = message.objects().count();
+        let objects = message.object_count();
         if metadata.base.len() > objects && !message.torn {
             let detail = format!("base has {} entries for {objects} objects", metadata.base.len());
             let offset = frame.map(|frame| frame.offset);

@@ -5,11 +5,13 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tesseral_core::ErrorKind;
+use tesseral_core::{DType, ErrorKind};
 use tesseral_format::{AuditOptions, Format, OpenOptions, Request};
+use tesseral_store::wrap::{Counting, Wrapped};
 use tesseral_store::{MemoryStore, Store};
-use tesseral_tensogram::TensogramFormat;
-use tesseral_tensogram::wire::cbor::{self, Item, Place};
+use tesseral_tensogram::wire::cbor::{self, Item, Map, Place};
+use tesseral_tensogram::wire::{frame, postamble, preamble};
+use tesseral_tensogram::{DataObjectDescriptor, GlobalMetadata, ObjectFrame, TensogramFormat};
 
 fn fixture(file: &str) -> Vec<u8> {
     std::fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/tensogram").join(file)).unwrap()
@@ -251,4 +253,46 @@ fn objects_that_changed_places_are_noticed() {
     let error = open(swapped.clone(), true).unwrap_err();
     assert!(matches!(error.kind(), ErrorKind::Corrupt { .. }), "{error:?}");
     assert!(open(swapped, false).is_ok());
+}
+
+/// A message of many objects whose metadata has an entry too many.
+fn crowded(objects: usize) -> Vec<u8> {
+    let entry = Map::from([("a".to_owned(), Item::Text("bcdefg".to_owned()))]);
+    let metadata = GlobalMetadata { base: vec![entry; objects + 1], ..GlobalMetadata::default() };
+    let mut frames = vec![0; 24];
+    frame::write(frame::Kind::HeaderMetadata, &metadata.to_bytes(), true, &mut frames);
+    for _ in 0..objects {
+        let object = ObjectFrame::new(DataObjectDescriptor::raw(DType::UInt8, &[1]), vec![7].into(), true);
+        object
+            .write(|bytes| {
+                frames.extend_from_slice(bytes);
+                Ok::<(), ()>(())
+            })
+            .unwrap();
+    }
+    let end = frames.len() as u64;
+    let total_length = end + postamble::LEN;
+    let mut message = Vec::new();
+    preamble::Preamble { flags: 0x81, total_length }.write(&mut message);
+    message.extend_from_slice(&frames[24..]);
+    postamble::Postamble { first_footer_offset: end, total_length }.write(&mut message);
+    message
+}
+
+/// Its metadata was parsed again for each object: a file of half a megabyte took many seconds.
+#[test]
+fn damaged_metadata_is_read_once_for_all_objects() {
+    let bytes = crowded(500);
+    let counting = Arc::new(Counting::default());
+    let inner: Arc<dyn Store> = Arc::new(MemoryStore::of("crowded.tgm", bytes.clone()));
+    let store: Arc<dyn Store> = Arc::new(Wrapped::new(inner, Arc::clone(&counting)));
+    let container = TensogramFormat.open(store, &OpenOptions::default()).unwrap();
+    assert_eq!(container.len(), 500);
+    counting.reset();
+    for index in 0..container.len() {
+        let error = container.array(index).unwrap_err();
+        assert!(matches!(error.kind(), ErrorKind::Corrupt { what, .. } if what == "metadata"), "{error}");
+        assert_eq!(error.array(), Some(container.name(index)));
+    }
+    assert!(counting.bytes() < 8 * bytes.len() as u64, "{} of {}", counting.bytes(), bytes.len());
 }

@@ -37,8 +37,8 @@ pub fn decode<'a>(buffer: &'a [u8], options: &DecodeOptions) -> Result<(Metadata
     let input = Slice { name: BUFFER, bytes: buffer };
     let opened = Opened::at(&input, 0, options)?;
     let metadata = opened.metadata()?;
-    let mut objects = Vec::with_capacity(opened.message.objects().count());
-    for number in 0..opened.message.objects().count() {
+    let mut objects = Vec::with_capacity(opened.message.object_count());
+    for number in 0..opened.message.object_count() {
         let (descriptor, cells) = opened.object(number)?;
         objects.push((descriptor, cells.into()));
     }
@@ -177,8 +177,8 @@ impl<'a, I: Input> Opened<'a, I> {
     }
 
     fn frame(&self, index: usize) -> Result<&Frame> {
-        let count = self.message.objects().count();
-        self.message.objects().nth(index).ok_or(TensogramError::Object { what: "object", index, count })
+        let count = self.message.object_count();
+        self.message.object(index).ok_or(TensogramError::Object { what: "object", index, count })
     }
 
     /// All cells of an object.

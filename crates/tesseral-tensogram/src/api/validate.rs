@@ -174,7 +174,7 @@ fn check(
         payload: 0,
     };
     audit.message(&message, 0)?;
-    Ok(message.objects().count())
+    Ok(message.object_count())
 }
 
 /// The length of the message, as far as its ends agree.
