@@ -6,6 +6,7 @@ TET_BIN names the `tet` binary, TET_EXAMPLES the folder of the example `tgm_mess
 import io
 import json
 import random
+import resource
 import subprocess
 import time
 
@@ -291,28 +292,104 @@ def test_merging_hashed_and_unhashed_messages(tmp_path):
     assert tensogram.validate((tmp_path / "c.tgm").read_bytes())["hash_verified"]
 
 
-def test_appending_and_truncated_tails(tmp_path):
+def test_append_removes_a_truncated_message(tmp_path):
     source, out = tmp_path / "in.tgm", tmp_path / "out.tgm"
     make_file(source, 3)
     tet("append", out, source)
     assert out.read_bytes() == source.read_bytes()
-    data = out.read_bytes()
-    out.write_bytes(data + messages(source)[2][:-40])
-    tet("append", out, source)
+    data, tail = out.read_bytes(), messages(source)[2][:-40]
+    out.write_bytes(data + tail)
     report = tet_json("verify", out, code=1)
     (torn,) = [f for f in report["findings"] if not f["ok"]]
-    assert (torn["offset"], torn["length"]) == (len(data), len(messages(source)[2]) - 40)
+    assert (torn["offset"], torn["length"]) == (len(data), len(tail))
     info = tet_json("info", out)
-    assert len(info["tensogram"]["messages"]) == 6 and len(info["tensogram"]["skipped"]) == 1
-    saved = tmp_path / "saved.tgm"
-    tet("recover", out, saved)
-    # All six, and the intact objects of the truncated one at its position.
+    assert len(info["tensogram"]["messages"]) == 3 and len(info["tensogram"]["skipped"]) == 1
+    done = subprocess.run([TET, "append", out, source, "--json"], capture_output=True, check=True)
+    assert f"removed {len(tail)} bytes of a truncated message at {len(data)}" in done.stderr.decode()
+    assert json.loads(done.stdout)["outputs"] == [{"path": str(out), "appended": 3}]
+    assert out.read_bytes() == data * 2
+    assert len(tensogram.scan(out.read_bytes())) == 6
+    sound(out)
+
+
+def test_append_keeps_bytes_that_are_no_truncated_message(tmp_path):
+    source, out = tmp_path / "in.tgm", tmp_path / "out.tgm"
+    make_file(source, 2)
+    data = source.read_bytes()
+    for tail in (b"notes of somebody", b"TENSOGRM\0\4" + bytes(40)):
+        out.write_bytes(data + tail)
+        tet("append", out, source)
+        assert out.read_bytes() == data + tail + data
+        assert len(tensogram.scan(out.read_bytes())) == 4
+
+
+def test_recover_saves_whole_objects_of_a_truncated_message(tmp_path):
+    source, out, saved = tmp_path / "in.tgm", tmp_path / "out.tgm", tmp_path / "saved.tgm"
+    make_file(source, 3)
     whole = messages(source)
-    assert messages(saved)[:3] == whole and messages(saved)[-3:] == whole
+    out.write_bytes(source.read_bytes() + whole[2][:-40])
+    tet("recover", out, saved)
+    assert messages(saved)[:3] == whole and len(messages(saved)) == 4
     sound(saved)
 
 
-def test_being_killed_leaves_at_most_a_truncated_tail(tmp_path):
+def test_repair_removes_a_truncated_message(tmp_path):
+    source, out = tmp_path / "in.tgm", tmp_path / "out.tgm"
+    make_file(source, 3)
+    data = source.read_bytes()
+    for cut in (8, 100, len(messages(source)[0]) - 1):
+        out.write_bytes(data + messages(source)[0][:cut])
+        plan = tet_json("repair", out)
+        assert [(r["code"], r["outcome"]) for r in plan["repairs"]] == [("truncated_tail", "available")]
+        assert out.read_bytes() == data + messages(source)[0][:cut]
+        tet_json("verify", out, code=1)
+        done = tet_json("repair", out, "--apply", "truncated_tail")
+        assert done["verify_after"]["ok"]
+        assert out.read_bytes() == data
+        assert tensogram.validate_file(str(out))["file_issues"] == []
+        sound(out)
+
+
+def append_limited(limit, out, source):
+    """Appends where a file may have so many bytes and no more."""
+    limits = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+    # Ignored signals are inherited: writing past the limit is an error, not the end of the process.
+    return subprocess.run([TET, "append", out, source], capture_output=True, preexec_fn=limits, restore_signals=False)
+
+
+def test_append_on_a_full_disk_leaves_the_old_file(tmp_path):
+    source, out = tmp_path / "in.tgm", tmp_path / "out.tgm"
+    make_file(source, 3)
+    data = source.read_bytes()
+    first = len(messages(source)[0])
+    for room in (0, 1, 24, first - 1, first, first + 100, len(data) - 1):
+        out.write_bytes(data)
+        done = append_limited(len(data) + room, out, source)
+        assert done.returncode == 8, (room, done.stderr)
+        assert out.read_bytes() == data, room
+        tet("verify", out)
+    assert append_limited(2 * len(data), out, source).returncode == 0
+    assert out.read_bytes() == data * 2
+    new = tmp_path / "new.tgm"
+    assert append_limited(first + 10, new, source).returncode == 8
+    assert not new.exists()
+
+
+def test_appends_at_once_take_turns(tmp_path):
+    source, out = tmp_path / "in.tgm", tmp_path / "out.tgm"
+    big = np.arange(1 << 18, dtype="f8")
+    source.write_bytes(tensogram.encode({}, [(descriptor(big), big)]) * 3)
+    out.write_bytes(tensogram.encode({"first": 1}, []))
+    running = [subprocess.Popen([TET, "append", out, source], stdout=subprocess.DEVNULL) for _ in range(4)]
+    while any(process.poll() is None for process in running):
+        # One message after the other may come, and none that is not whole.
+        assert 1 <= len(tet_json("info", out)["tensogram"]["messages"]) <= 13
+    assert [process.returncode for process in running] == [0] * 4
+    assert len(tensogram.scan(out.read_bytes())) == 13
+    tet("verify", out)
+
+
+def test_being_killed_leaves_at_most_a_truncated_message(tmp_path):
     source, out = tmp_path / "in.tgm", tmp_path / "out.tgm"
     big = np.arange(1 << 20, dtype="f8")
     source.write_bytes(tensogram.encode({}, [(descriptor(big), big)]) * 6)
@@ -334,6 +411,7 @@ def test_being_killed_leaves_at_most_a_truncated_tail(tmp_path):
         assert gaps == ([(len(data) - left, left)] if left else [])
         tet("append", out, source)
         assert len(messages(out)) == len(found) + 6
+        tet("verify", out)
 
 
 def test_recovering_what_a_flipped_bit_leaves(tmp_path):

@@ -36,7 +36,9 @@ pub use format::{
     AppendOptions, AuditOptions, AuditReport, Capabilities, CreateOptions, Depth, Format, OpenOptions, Probe,
     Repair, Salvage, Sniff, TimeRange,
 };
-pub use messages::{Conflict, MessageChange, MessageFile, MessageFormat, MessageInfo, Where};
+pub use messages::{
+    Conflict, MessageChange, MessageFile, MessageFormat, MessageInfo, TruncatedTail, Where, append_messages,
+};
 pub use plan::{Access, ChunkPlan, Cover, Delete, Part, PlannedChunk, Role, Uncovered};
 pub use request::{CoordinateRanges, Request, Target};
 pub use source::{ArraySource, ChunkInfo, Digest, DigestSpan, NonEmpty, StoredForm, Totals};

@@ -1,10 +1,11 @@
 //! Files that are messages, one after the other: what people do to them without decoding a payload.
 
 use std::fmt::Debug;
+use std::path::Path;
 use std::sync::Arc;
 
 use tesseral_core::{Attributes, Error, Finding, Result, Value};
-use tesseral_store::Store;
+use tesseral_store::{Access, AppendFile, LocalStore, Store};
 
 use crate::OpenOptions;
 
@@ -32,6 +33,45 @@ pub trait MessageFormat: Debug + Send + Sync {
         conflict: Conflict,
         put: &mut dyn FnMut(&[u8]) -> Result<()>,
     ) -> Result<usize>;
+
+    /// The truncated message that a file ends with, if it does. Costs the same whatever the number of messages, unless there is one.
+    ///
+    /// # Errors
+    /// `Io`, `NotFound`.
+    fn truncated_tail(&self, store: &Arc<dyn Store>) -> Result<Option<TruncatedTail>>;
+}
+
+/// A truncated message at the end of a file, as a writer leaves it that was stopped midway.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TruncatedTail {
+    /// Where it begins: the end of what readers see.
+    pub offset: u64,
+    /// Bytes of it.
+    pub len: u64,
+    /// What is missing.
+    pub detail: String,
+}
+
+/// Opens a local file to append messages to; creates it if there is none. A truncated message at its end is removed, and returned so that
+/// it can be reported. Bytes that are no truncated message stay, and messages follow them.
+///
+/// # Errors
+/// As [`AppendFile::open`] and [`AppendFile::truncate`]; what reading the end of the file meets.
+pub fn append_messages(
+    format: &dyn MessageFormat,
+    path: &Path,
+    check: &dyn Fn() -> Result<()>,
+) -> Result<(AppendFile, Option<TruncatedTail>)> {
+    let mut file = AppendFile::open(path, check)?;
+    if file.is_empty() {
+        return Ok((file, None));
+    }
+    let store: Arc<dyn Store> = Arc::new(LocalStore::new(path, Access::Read));
+    let tail = format.truncated_tail(&store)?;
+    if let Some(tail) = &tail {
+        file.truncate(tail.offset)?;
+    }
+    Ok((file, tail))
 }
 
 /// Which value counts when messages that are merged give one key several.

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use tesseral_core::{Attributes, Error, Finding, Result, Value};
-use tesseral_format::{Conflict, MessageChange, MessageFile, MessageFormat, MessageInfo, OpenOptions};
+use tesseral_format::{
+    Conflict, MessageChange, MessageFile, MessageFormat, MessageInfo, OpenOptions, TruncatedTail,
+};
 use tesseral_store::{Store, StoreExt};
 use xxhash_rust::xxh3::Xxh3;
 
@@ -14,6 +16,7 @@ use crate::assemble::{AggregateHash, surround};
 use crate::audit::skipped_finding;
 use crate::message::{Fault, Message};
 use crate::open::{Catalog, values};
+use crate::scan::{Skipped, ends_whole, truncated_tail};
 use crate::source::{Input, Source};
 use crate::wire::cbor::{Item, Map};
 use crate::wire::frame::{Frame, HASH_PRESENT, HEADER_LEN};
@@ -54,6 +57,20 @@ impl MessageFormat for TensogramFormat {
             watch.check()?;
         }
         merged
+    }
+
+    fn truncated_tail(&self, store: &Arc<dyn Store>) -> Result<Option<TruncatedTail>> {
+        let source = Source::open(store)?;
+        let tail = source.guarded(|| match truncated_tail(&source)? {
+            Some(tail) => Ok(Some(tail)),
+            None if ends_whole(&source)? => Ok(None),
+            // Bytes that are no truncated message stay behind whole ones; a file of nothing else is not of this format.
+            None => match Catalog::load(store, &OpenOptions::default(), false)?.refusal()? {
+                Some(error) => Err(error),
+                None => Ok(None),
+            },
+        })?;
+        Ok(tail.map(|Skipped { offset, len, detail, .. }| TruncatedTail { offset, len, detail }))
     }
 }
 
@@ -264,7 +281,7 @@ impl<'a> Stored<'a> {
 }
 
 /// Hands on the bytes of a range, a part at a time.
-fn copy(source: &Source, mut from: u64, end: u64, put: &mut Put<'_>) -> Result<()> {
+pub(crate) fn copy(source: &Source, mut from: u64, end: u64, put: &mut Put<'_>) -> Result<()> {
     while from < end {
         let until = from.saturating_add(BLOCK).min(end);
         put(&source.get(from..until, "frame")?)?;

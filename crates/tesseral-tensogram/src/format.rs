@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tesseral_core::{Error, Finding, Result};
 use tesseral_format::{
     AuditOptions, AuditReport, Capabilities, Container, CreateOptions, Format, MessageFormat, OpenOptions,
-    Probe, Salvage, Sniff, Writer,
+    Probe, Repair, Salvage, Sniff, Writer,
 };
 use tesseral_store::Store;
 
@@ -95,6 +95,14 @@ impl Format for TensogramFormat {
         audit::audit(&store, options, report)
     }
 
+    fn repairs(&self, store: Arc<dyn Store>, _options: &OpenOptions) -> Result<Vec<Repair>> {
+        crate::repair::repairs(&store)
+    }
+
+    fn apply_repair(&self, store: Arc<dyn Store>, _options: &OpenOptions, code: &str) -> Result<()> {
+        crate::repair::apply(&store, code)
+    }
+
     /// Whole messages, and the whole objects of messages that are cut.
     fn salvage(&self, store: Arc<dyn Store>, options: &OpenOptions) -> Result<Salvage> {
         let catalog = Catalog::load(&store, options, true)?;
@@ -103,7 +111,7 @@ impl Format for TensogramFormat {
         for number in 0..catalog.len() {
             let message = catalog.message(number)?;
             findings.extend(message.faults.iter().chain(&message.lost).map(crate::message::Fault::finding));
-            objects += message.objects().count();
+            objects += message.object_count();
         }
         if objects == 0
             && let Some(error) = Catalog::load(&store, options, false)?.refusal()?

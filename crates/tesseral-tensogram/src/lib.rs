@@ -53,6 +53,7 @@ mod message;
 mod open;
 mod pipeline;
 mod read;
+mod repair;
 mod scan;
 mod source;
 mod spare;

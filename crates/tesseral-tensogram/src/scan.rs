@@ -31,6 +31,8 @@ pub(crate) struct Skipped {
     pub begun: bool,
     /// A message of another version begins there.
     pub version: Option<String>,
+    /// The message that begins there runs past the end of the file.
+    pub truncated: bool,
 }
 
 #[derive(Debug, Default)]
@@ -39,16 +41,50 @@ pub(crate) struct Scan {
     pub skipped: Vec<Skipped>,
 }
 
+/// Whether a file is empty or ends as a message does.
+pub(crate) fn ends_whole<I: Input>(source: &I) -> Result<bool> {
+    let magic = postamble::MAGIC.len() as u64;
+    let last = source.some(source.len().saturating_sub(magic), magic)?;
+    Ok(last.is_empty() || last[..] == postamble::MAGIC)
+}
+
+/// The truncated message that a file ends with, if it does: what a writer leaves that was stopped midway. Takes one look at files
+/// that end with a whole message, whatever their length.
+///
+/// Bytes count as a truncated message only when they begin with a preamble of this version, the message that it announces runs past
+/// the end of the file, and no message ends where the file does. Anything else may be worth keeping to someone.
+pub(crate) fn truncated_tail<I: Input>(source: &I) -> Result<Option<Skipped>> {
+    if ends_whole(source)? {
+        return Ok(None);
+    }
+    let found = scan(source)?;
+    let mut end = source.len();
+    let mut tail = None;
+    // Candidates inside a truncated message are skipped ranges of their own: the first one counts.
+    for skipped in found.skipped.iter().rev() {
+        if skipped.offset + skipped.len != end {
+            break;
+        }
+        end = skipped.offset;
+        if skipped.truncated {
+            tail = Some(skipped);
+        }
+    }
+    Ok(tail.map(|tail| Skipped { len: source.len() - tail.offset, ..tail.clone() }))
+}
+
 /// Why no message begins at a place.
 pub(crate) struct Refused {
     pub check: &'static str,
     pub detail: String,
     /// The message is of this other version.
     pub version: Option<String>,
+    /// The message runs past the end of the file.
+    pub truncated: bool,
 }
 
 fn refuse<T>(check: &'static str, detail: impl Into<String>) -> Result<std::result::Result<T, Refused>> {
-    Ok(Err(Refused { check, detail: detail.into(), version: None }))
+    Ok(Err(Refused { check, detail: detail.into(), version: None, truncated: false }))
 }
 
 /// Finds every message. Hops from one to the next; where there is none, searches for the next magic.
@@ -82,12 +118,14 @@ pub(crate) fn scan<I: Input>(source: &I) -> Result<Scan> {
             // Garbage that goes on, also over candidates inside a damaged message.
             Some(last) if goes_on && !begun => last.len += next - at,
             _ => {
-                let Refused { check, detail, version } = refused.unwrap_or_else(|| Refused {
+                let Refused { check, detail, version, truncated } = refused.unwrap_or_else(|| Refused {
                     check: "garbage",
                     detail: "no message begins here".to_owned(),
                     version: None,
+                    truncated: false,
                 });
-                scan.skipped.push(Skipped { offset: at, len: next - at, check, detail, begun, version });
+                let len = next - at;
+                scan.skipped.push(Skipped { offset: at, len, check, detail, begun, version, truncated });
             }
         }
         at = next;
@@ -110,7 +148,8 @@ pub(crate) fn message_at<I: Input>(
                 ErrorKind::Corrupt { detail, .. } => (detail.clone(), None),
                 _ => (error.to_string(), None),
             };
-            return Ok(Err(Refused { check: "preamble_parse_failed", detail, version }));
+            let truncated = version.is_none() && (bytes.len() as u64) < preamble::LEN;
+            return Ok(Err(Refused { check: "preamble_parse_failed", detail, version, truncated }));
         }
     };
     let left = source.len() - at;
@@ -123,7 +162,8 @@ pub(crate) fn message_at<I: Input>(
     }
     if total > left {
         let detail = format!("the message has {total} bytes, {left} are there: the file may be cut short");
-        return refuse("total_length_exceeds_buffer", detail);
+        let (check, version) = ("total_length_exceeds_buffer", None);
+        return Ok(Err(Refused { check, detail, version, truncated: true }));
     }
     let end = source.get(at + total - 8..at + total, "postamble")?;
     if end[..] != postamble::MAGIC {
@@ -140,11 +180,11 @@ fn streamed<I: Input>(
 ) -> Result<std::result::Result<u64, Refused>> {
     let mut at = start + preamble::LEN;
     let mut seen = Vec::new();
-    let refused = loop {
+    let (check, detail, truncated) = loop {
         let key = (at, start % 8);
         let bytes = source.some(at, postamble::LEN)?;
         if dead.contains(&key) {
-            break ("frame_exceeds_message", "its frames lead nowhere".to_owned());
+            break ("frame_exceeds_message", "its frames lead nowhere".to_owned(), false);
         }
         seen.push(key);
         // A frame comes first: what follows its header may look like an end, while no end begins like a frame.
@@ -152,14 +192,18 @@ fn streamed<I: Input>(
             if bytes.len() as u64 == postamble::LEN && bytes.ends_with(&postamble::MAGIC) {
                 return Ok(Ok(at + postamble::LEN - start));
             }
-            break ("postamble_invalid", format!("neither a frame nor the end at {at}"));
+            let truncated = (bytes.len() as u64) < postamble::LEN;
+            break ("postamble_invalid", format!("neither a frame nor the end at {at}"), truncated);
         }
         let header = &bytes[..bytes.len().min(HEADER_LEN as usize)];
         match read_frame(source, at, source.len(), header)? {
             Ok(frame) => at = start + align(frame.end() - start).unwrap_or(u64::MAX - start),
-            Err(why) => break why,
+            Err((check, detail)) => {
+                let truncated = matches!(check, "truncated_frame_header" | "frame_exceeds_message");
+                break (check, detail, truncated);
+            }
         }
     };
     dead.extend(seen);
-    refuse(refused.0, refused.1)
+    Ok(Err(Refused { check, detail, version: None, truncated }))
 }

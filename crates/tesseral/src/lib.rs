@@ -84,7 +84,8 @@ pub use tesseral_format::{
     AppendOptions, ArraySpec, AuditOptions, Change, ChunkInfo, CodecSpec, Column, ColumnData, Conflict,
     Consolidate, Consolidated, CoordinateRanges, Cover, CreateOptions, Depth, Edit, EditPart, Format,
     MemoryBudget, MessageChange, MessageFile, MessageFormat, MessageInfo, NonEmpty, OpenOptions,
-    PlannedChunk, Repair, Request, Target, TimeRange, Totals, Vacuumed, Version, VersionState, Where,
+    PlannedChunk, Repair, Request, Target, TimeRange, Totals, TruncatedTail, Vacuumed, Version, VersionState,
+    Where, append_messages,
 };
 pub use tesseral_store::{self as store, Overwrite};
 /// Messages of tensors: encode, decode, scan, stream and validate `.tgm` without the engine.

@@ -1,12 +1,12 @@
 //! A file of messages.
 
-use std::fs::{File, OpenOptions as FileOptions};
-use std::io::{self, Seek, Write};
-use std::os::unix::fs::MetadataExt;
+use std::fs::OpenOptions as FileOptions;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
+use tesseral_format::append_messages;
 use tesseral_store::{Access, LocalStore, Store};
 
 use super::decoding::Opened;
@@ -14,6 +14,7 @@ use super::encoding::encode;
 use super::error::{Result, TensogramError};
 use super::options::{DecodeOptions, EncodeOptions};
 use super::scanning::SkippedBytes;
+use crate::TensogramFormat;
 use crate::scan::{Scan, Skipped, Span, scan};
 use crate::source::{Input, Source};
 use crate::wire::descriptor::Descriptor;
@@ -52,8 +53,8 @@ pub struct TensogramFile {
 struct Inner {
     place: Place,
     found: Mutex<Option<Arc<Found>>>,
-    /// The file that was appended to, kept open.
-    appended: Mutex<Option<File>>,
+    /// Held by the append under way.
+    appending: Mutex<()>,
 }
 
 #[derive(Debug)]
@@ -99,7 +100,7 @@ struct Found {
 
 impl TensogramFile {
     fn new(place: Place) -> Self {
-        Self { inner: Arc::new(Inner { place, found: Mutex::default(), appended: Mutex::default() }) }
+        Self { inner: Arc::new(Inner { place, found: Mutex::default(), appending: Mutex::default() }) }
     }
 
     /// A file that is read piece by piece, and mapped only while its messages are looked for. Nothing is read yet, and the
@@ -197,8 +198,8 @@ impl TensogramFile {
         found.source.guarded(|| {
             let opened = found.open(index, options)?;
             let metadata = opened.metadata()?;
-            let mut objects = Vec::with_capacity(opened.message.objects().count());
-            for number in 0..opened.message.objects().count() {
+            let mut objects = Vec::with_capacity(opened.message.object_count());
+            for number in 0..opened.message.object_count() {
                 let (descriptor, cells) = opened.object(number)?;
                 objects.push((descriptor, found.source.lasting(cells.into())?));
             }
@@ -282,8 +283,9 @@ impl TensogramFile {
         self.append_whole(&message)
     }
 
-    /// Appends the bytes of a whole message, durably. The file is made if there is none. Being killed midway leaves the old
-    /// messages and a torn tail, which readers skip and report.
+    /// Appends the bytes of a whole message, durably. The file is created if there is none. A failure leaves the old messages and
+    /// nothing else. A process that is killed midway may leave a truncated message: readers skip it and report it, the next append
+    /// removes it. Appends of several processes take turns.
     ///
     /// # Errors
     /// `Framing` when the bytes are not one message, and nothing is written then; `Io`.
@@ -304,32 +306,20 @@ impl TensogramFile {
         let Place::File { path, .. } = &self.inner.place else {
             return Err(io::Error::new(io::ErrorKind::Unsupported, "appending to a store").into());
         };
-        let mut appended = self.inner.appended.lock().unwrap_or_else(PoisonError::into_inner);
-        // A file that was removed or replaced since has no name left.
-        let kept = appended.take().filter(|file| file.metadata().is_ok_and(|m| m.nlink() > 0));
-        let mut file = match kept {
-            Some(file) => file,
-            None => FileOptions::new().append(true).create(true).open(path)?,
-        };
-        file.write_all(message)?;
-        file.sync_all()?;
-        self.note(&mut file, message.len() as u64)?;
-        *appended = Some(file);
-        Ok(())
-    }
-
-    /// Adds a message that was appended to what is known, unless others appended too.
-    fn note(&self, file: &mut File, len: u64) -> Result<()> {
+        let _turn = self.inner.appending.lock().unwrap_or_else(PoisonError::into_inner);
+        let (mut file, removed) = append_messages(&TensogramFormat, path, &|| Ok(()))?;
+        let offset = file.start();
+        file.write(message)?;
+        file.commit()?;
         let mut found = self.inner.found.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(known) = found.take() else { return Ok(()) };
-        let offset = file.stream_position()?.saturating_sub(len);
-        if known.source.len != offset {
-            return Ok(());
+        // What is known no longer holds when a truncated message was removed or others appended too.
+        if let Some(known) = found.take()
+            && removed.is_none()
+            && known.source.len == offset
+        {
+            *found =
+                Some(Arc::new(Found::with(known, self.inner.place.store(), offset, message.len() as u64)?));
         }
-        let mut messages = known.messages.clone();
-        messages.push(Span { offset, len });
-        let source = Source::open(&self.inner.place.store())?;
-        *found = Some(Arc::new(Found { source, messages, skipped: known.skipped.clone() }));
         Ok(())
     }
 
@@ -340,6 +330,17 @@ impl TensogramFile {
 }
 
 impl Found {
+    /// What is known of a file after a message was appended. The list is copied only while others use it.
+    fn with(known: Arc<Self>, store: Arc<dyn Store>, offset: u64, len: u64) -> Result<Self> {
+        let source = Source::open(&store)?;
+        let (mut messages, skipped) = match Arc::try_unwrap(known) {
+            Ok(known) => (known.messages, known.skipped),
+            Err(shared) => (shared.messages.clone(), shared.skipped.clone()),
+        };
+        messages.push(Span { offset, len });
+        Ok(Self { source, messages, skipped })
+    }
+
     fn span(&self, index: usize) -> Result<Span> {
         let count = self.messages.len();
         self.messages.get(index).copied().ok_or(TensogramError::Object { what: "message", index, count })

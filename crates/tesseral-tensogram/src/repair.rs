@@ -1,0 +1,83 @@
+//! Which fixes a file needs, and the one that can be applied: removing a truncated message from its end.
+
+use std::sync::Arc;
+
+use tesseral_core::{Error, Result};
+use tesseral_format::Repair;
+use tesseral_store::{Overwrite, Store};
+
+use crate::edit::copy;
+use crate::message::Message;
+use crate::scan::{Skipped, scan, truncated_tail};
+use crate::source::Source;
+
+/// The fix that can be applied.
+const TRUNCATED_TAIL: &str = "truncated_tail";
+/// Messages that are damaged elsewhere, and bytes between messages: readers skip them, and only a new file is without them.
+const SKIPPED_BYTES: &str = "skipped_bytes";
+
+/// The fixes a file needs.
+pub(crate) fn repairs(store: &Arc<dyn Store>) -> Result<Vec<Repair>> {
+    let source = Source::open(store)?;
+    source.guarded(|| {
+        let mut repairs = Vec::new();
+        let tail = truncated_tail(&source)?;
+        let end = tail.as_ref().map_or(source.len, |tail| tail.offset);
+        let found = scan(&source)?;
+        let others = found.skipped.iter().filter(|skipped| skipped.offset < end);
+        let (count, bytes) = others.fold((0, 0), |(n, bytes), skipped| (n + 1, bytes + skipped.len));
+        if let Some(tail) = tail {
+            // A file without a whole message would be empty afterwards: nothing tells that this is wanted.
+            let automatic = !found.messages.is_empty();
+            repairs.push(Repair { code: TRUNCATED_TAIL, message: describe(&source, &tail)?, automatic });
+        }
+        if count > 0 {
+            let message = format!(
+                "{bytes} bytes in {count} ranges belong to no message; recover the whole messages into a new file"
+            );
+            repairs.push(Repair { code: SKIPPED_BYTES, message, automatic: false });
+        }
+        Ok(repairs)
+    })
+}
+
+fn describe(source: &Source, tail: &Skipped) -> Result<String> {
+    let Skipped { offset, len, detail, .. } = tail;
+    // Too short for a preamble, it holds nothing.
+    let objects = match Message::walk(source, *offset, *len, true) {
+        Ok(message) => message.object_count(),
+        Err(error) if error.is_damage() => 0,
+        Err(error) => return Err(error),
+    };
+    let kept = match objects {
+        0 => String::new(),
+        n => format!("; {n} whole objects in it can be recovered into a new file before"),
+    };
+    Ok(format!("{detail}; the fix removes the last {len} bytes and keeps every whole message{kept}"))
+}
+
+/// Applies a fix: a file without the tail is staged beside the old one and replaces it when it is whole.
+pub(crate) fn apply(store: &Arc<dyn Store>, code: &str) -> Result<()> {
+    let needed = repairs(store)?;
+    match needed.iter().find(|repair| repair.code == code) {
+        Some(repair) if repair.automatic => {}
+        Some(_) => return Err(Error::invalid(format!("{code} cannot be fixed automatically"))),
+        None => return Err(Error::invalid(format!("the file does not need {code}"))),
+    }
+    let source = Source::open(store)?;
+    source.guarded(|| {
+        let Some(tail) = truncated_tail(&source)? else {
+            return Err(Error::invalid(format!("the file does not need {code}")));
+        };
+        let staged = store.stage("", Overwrite::Replace)?;
+        let mut at = 0;
+        copy(&source, 0, tail.offset, &mut |bytes| {
+            staged.write_at(at, bytes)?;
+            at += bytes.len() as u64;
+            Ok(())
+        })?;
+        // The bytes must be whole before they replace the file.
+        source.check()?;
+        staged.publish()
+    })
+}
