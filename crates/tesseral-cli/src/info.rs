@@ -8,13 +8,13 @@ use std::path::PathBuf;
 
 use clap::Args;
 use tesseral::{
-    Array, ChunkInfo, ChunkStats, Column, Container, Cover, Error, Field, MessageInfo, NonEmpty,
-    PlannedChunk, Request, Scalar, Selection,
+    Array, ChunkInfo, ChunkStats, Column, Container, Cover, Error, Field, NonEmpty, PlannedChunk, Request,
+    Scalar, Selection, Value,
 };
 
 use crate::context::Context;
 use crate::failure::{Outcome, exit};
-use crate::messages::{Filter, Source, select};
+use crate::messages::{self, Filter, Source, each};
 use crate::output;
 use crate::progress::Meter;
 
@@ -80,19 +80,29 @@ struct Known {
     non_empty: Option<Option<NonEmpty>>,
 }
 
+/// Values of the requested keys of one message.
+struct MessageRow {
+    number: usize,
+    values: Vec<Option<Value>>,
+}
+
 /// Everything a report is made of.
 struct Report<'a> {
+    context: &'a Context,
     arguments: &'a Arguments,
     container: &'a Container,
-    entries: Vec<Entry>,
     /// Arrays that are meant, shown or not.
-    matched: usize,
+    matched: Vec<usize>,
+    /// The one field that is meant; all of them, unless given.
+    field: Option<u16>,
+    /// The arrays that are listed for people.
+    entries: Vec<Entry>,
     /// Arrays in the source, meant or not.
     total: usize,
     /// Bytes of the file; `None` for folders.
     size: Option<u64>,
     /// Messages that are meant, when keys of them are asked for.
-    messages: Option<Vec<(usize, MessageInfo)>>,
+    messages: Option<Vec<MessageRow>>,
 }
 
 pub(crate) fn run(context: &Context, arguments: &Arguments) -> Outcome {
@@ -101,14 +111,20 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> Outcome {
         None
     } else {
         let file = Source::new(context, &arguments.source)?.open()?;
-        Some(select(context, &*file, &arguments.filter)?)
+        let keys = messages::keys(&arguments.keys);
+        let mut rows = Vec::new();
+        each(context, &*file, &arguments.filter, &mut |number, message| {
+            let values = keys.iter().map(|key| message.lookup(key)).collect();
+            rows.push(MessageRow { number, values });
+            Ok(())
+        })?;
+        Some(rows)
     };
-    let shown = if context.json() || arguments.all || arguments.quiet { usize::MAX } else { ARRAYS };
-    let report = Report::new(&container, arguments, messages, shown)?;
+    let report = Report::new(context, &container, arguments, messages)?;
     if context.json() {
-        output::print_json(&document::document(&report)?)?;
+        document::print(&report)?;
     } else if arguments.quiet {
-        output::print(&view::line(&report))?;
+        output::print(&view::line(&report)?)?;
     } else {
         output::print(&view::text(&report)?)?;
     }
@@ -120,12 +136,12 @@ const ARRAYS: usize = 1000;
 
 impl<'a> Report<'a> {
     fn new(
+        context: &'a Context,
         container: &'a Container,
         arguments: &'a Arguments,
-        messages: Option<Vec<(usize, MessageInfo)>>,
-        most: usize,
+        messages: Option<Vec<MessageRow>>,
     ) -> Outcome<Self> {
-        let (mut indexes, field) = match &arguments.dataset {
+        let (mut matched, field) = match &arguments.dataset {
             Some(name) => {
                 let (array, column) = container.find(name)?;
                 let field = match column {
@@ -137,31 +153,50 @@ impl<'a> Report<'a> {
             None => ((0..container.len()).collect::<Vec<usize>>(), None),
         };
         if let Some(part) = &arguments.grep {
-            indexes.retain(|&i| container.inner().name(i).contains(part.as_str()));
+            matched.retain(|&i| container.inner().name(i).contains(part.as_str()));
         }
         if let Some(messages) = &messages {
             // Arrays of messages are named by them.
-            let meant: HashSet<String> = messages.iter().map(|(number, _)| number.to_string()).collect();
-            let of = |i: &usize| container.inner().name(*i).split('/').next().unwrap_or("").to_owned();
-            indexes.retain(|i| meant.contains(&of(i)));
+            let meant: HashSet<usize> = messages.iter().map(|row| row.number).collect();
+            let of = |i: &usize| container.inner().name(*i).split('/').next().and_then(|m| m.parse().ok());
+            matched.retain(|i| of(i).is_some_and(|number: usize| meant.contains(&number)));
         }
-        let matched = indexes.len();
-        // Lists of keys show no array.
-        let most = if arguments.keys.is_empty() || most == usize::MAX { most } else { 0 };
-        indexes.truncate(most);
-        let entries = indexes.into_iter().map(|i| Entry {
-            name: container.inner().name(i).to_owned(),
-            array: container.array_at(i).and_then(|array| Known::new(array, field)),
-        });
-        let mut entries: Vec<Entry> = entries.collect();
+        let (total, size) = (container.len(), container.inner().store().len("").ok());
+        let entries = Vec::new();
+        let mut report =
+            Self { context, arguments, container, matched, field, entries, total, size, messages };
+        let listed = match (context.json() || arguments.quiet, arguments.keys.is_empty()) {
+            // They go through the arrays one by one, and lists of keys show none.
+            (true, _) | (false, false) => 0,
+            (false, true) if arguments.all => usize::MAX,
+            (false, true) => ARRAYS,
+        };
         // Of several arrays the others are worth showing; where there is but one, nothing is left to show.
-        if container.len() == 1
-            && let Some(Entry { array: Err(error), .. }) = entries.pop_if(|entry| entry.array.is_err())
-        {
-            return Err(error.into());
+        let alone = total == 1;
+        let shown: Vec<usize> = report.matched.iter().copied().take(listed.max(usize::from(alone))).collect();
+        for index in shown {
+            context.check()?;
+            match report.entry(index) {
+                Entry { array: Err(error), .. } if alone => return Err(error.into()),
+                entry => report.entries.push(entry),
+            }
         }
-        let size = container.inner().store().len("").ok();
-        Ok(Self { arguments, container, entries, matched, total: container.len(), size, messages })
+        Ok(report)
+    }
+
+    fn entry(&self, index: usize) -> Entry {
+        Entry {
+            name: self.container.inner().name(index).to_owned(),
+            array: self.container.array_at(index).and_then(|array| Known::new(array, self.field)),
+        }
+    }
+
+    /// Visits every array that is meant, one after the other: no more than one is held in memory.
+    fn each(&self, visit: &mut dyn FnMut(Entry) -> Outcome<()>) -> Outcome<()> {
+        self.matched.iter().try_for_each(|&index| {
+            self.context.check()?;
+            visit(self.entry(index))
+        })
     }
 
     /// The arrays that make sense.

@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use clap::Args;
 use serde_json::{Value as Json, json};
-use tesseral::store::Store;
+use tesseral::store::{Access, Store};
 use tesseral::{Error, Format, MessageFile, MessageFormat, MessageInfo, OpenOptions, Result, Value, Where};
 
 use crate::context::{Context, local};
@@ -49,7 +49,9 @@ pub(crate) struct Source<'a> {
 
 impl<'a> Source<'a> {
     pub(crate) fn new(context: &Context, path: &'a Path) -> Outcome<Self> {
-        let opener = context.opener(&Meter::new(false))?;
+        // Files of many messages are gone through once: reading them piece by piece keeps memory small, where a map would grow to
+        // the length of the file.
+        let opener = context.opener(&Meter::new(false))?.access(Access::Read);
         let store = opener.store(local(path)?);
         let format = tesseral::recognise(&*store).map_err(Failure::opening)?;
         let none =
@@ -72,21 +74,21 @@ impl<'a> Source<'a> {
     }
 }
 
-/// Numbers of the messages that are meant, with what they say.
-pub(crate) fn select(
+/// Visits the selected messages, one after the other: however many there are, no more than one is held in memory.
+pub(crate) fn each(
     context: &Context,
     file: &dyn MessageFile,
     filter: &Filter,
-) -> Outcome<Vec<(usize, MessageInfo)>> {
-    let mut found = Vec::new();
+    visit: &mut dyn FnMut(usize, MessageInfo) -> Outcome<()>,
+) -> Outcome<()> {
     for number in 0..file.len() {
         context.check()?;
         let message = file.message(number)?;
         if filter.holds(&message) {
-            found.push((number, message));
+            visit(number, message)?;
         }
     }
-    Ok(found)
+    Ok(())
 }
 
 /// Keys as they are given: separated by commas.

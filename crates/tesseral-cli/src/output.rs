@@ -173,6 +173,44 @@ pub(crate) fn print_json(document: &serde_json::Value) -> Outcome<()> {
     output.finish()
 }
 
+/// A JSON object with a list that may be long, printed row by row: no more than one row is held in memory. What fails before the first
+/// bytes went out prints nothing.
+#[derive(Debug)]
+pub(crate) struct JsonRows {
+    output: Output,
+    rows: u64,
+}
+
+impl JsonRows {
+    /// Begins the object with the members of `head`, which has some, and the list under `key`.
+    pub(crate) fn begin(head: &serde_json::Value, key: &str) -> Outcome<Self> {
+        let mut output = Output::stdout()?;
+        let text = format!("{head:#}");
+        let members = text.strip_suffix("\n}").unwrap_or(&text);
+        output.put(format!("{members},\n  {}: [", serde_json::Value::from(key)).as_bytes())?;
+        Ok(Self { output, rows: 0 })
+    }
+
+    /// Adds a row.
+    pub(crate) fn push(&mut self, row: &serde_json::Value) -> Outcome<()> {
+        let separator = if self.rows == 0 { "\n    " } else { ",\n    " };
+        self.rows += 1;
+        // No string holds a line break: it would be escaped.
+        self.output.put(format!("{separator}{}", format!("{row:#}").replace('\n', "\n    ")).as_bytes())
+    }
+
+    /// Ends the list, then the object with the members of `tail`.
+    pub(crate) fn finish(mut self, tail: &serde_json::Map<String, serde_json::Value>) -> Outcome<()> {
+        self.output.put(if self.rows == 0 { b"]" } else { b"\n  ]" })?;
+        for (key, value) in tail {
+            let value = format!("{value:#}").replace('\n', "\n  ");
+            self.output.put(format!(",\n  {}: {value}", serde_json::Value::from(key.as_str())).as_bytes())?;
+        }
+        self.output.put(b"\n}\n")?;
+        self.output.finish()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -10,10 +10,11 @@ use tesseral::{Error, ErrorKind, Result, Selection, Slice, Summary, Wanted};
 
 use crate::context::Context;
 use crate::failure::{Outcome, exit};
+use crate::json;
+use crate::output::{self, JsonRows, Output};
 use crate::paint::Paint;
 use crate::progress::Meter;
 use crate::subject::{Subject, Target, coordinate};
-use crate::{json, output};
 
 /// Arguments of `tet stat`.
 #[derive(Debug, Args)]
@@ -53,20 +54,21 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> Outcome {
         meter.finish();
         return report_by(context, &target, dim, &rows);
     }
-    let targets = arguments.subject.resolve_all(&container)?;
-    let mut rows = Vec::with_capacity(targets.len());
-    for target in &targets {
-        match summarize(target, &target.cells, wanted, arguments.condition.as_deref()) {
-            Ok(row) => rows.push(Ok(row)),
+    let mut sheet = Sheet::new(context);
+    arguments.subject.each(&container, &mut |target, several| {
+        context.check()?;
+        match summarize(&target, &target.cells, wanted, arguments.condition.as_deref()) {
+            Ok(row) => sheet.push(&target, Ok(&row), several),
             // One array of text among several hides no other.
-            Err(error) if targets.len() > 1 && matches!(error.kind(), ErrorKind::Unsupported { .. }) => {
-                rows.push(Err(error));
+            Err(error) if several && matches!(error.kind(), ErrorKind::Unsupported { .. }) => {
+                sheet.push(&target, Err(&error), several)
             }
-            Err(error) => return Err(error.into()),
+            Err(error) => Err(error.into()),
         }
-    }
+    })?;
     meter.finish();
-    report(context, &targets, &rows)
+    sheet.finish()?;
+    Ok(exit::OK)
 }
 
 fn summarize(
@@ -228,39 +230,82 @@ fn schema() -> Map<String, Json> {
     Map::from_iter([("schema".to_owned(), json!("tesseral.stat/1"))])
 }
 
-fn report(context: &Context, targets: &[Target], rows: &[Result<Summarized>]) -> Outcome {
-    if context.json() {
-        let mut document = schema();
-        let objects = targets.iter().zip(rows).map(|(target, row)| {
-            let mut one = head(target);
-            match row {
-                Ok(row) => one.extend(object(row)),
-                Err(error) => one.extend([("error".to_owned(), json!(error.to_string()))]),
-            }
-            one
-        });
-        match rows {
-            [_] => objects.for_each(|one| document.extend(one)),
-            _ => {
-                document.insert("arrays".into(), objects.map(Json::Object).collect());
-            }
+/// Rows of the tables that many arrays are shown in.
+const TABLE: usize = 10_000;
+
+/// Where summaries of arrays go, as they come: however many there are, few are held in memory.
+enum Sheet {
+    Json { document: Map<String, Json>, rows: Option<JsonRows> },
+    Text { output: Option<Output>, rows: Vec<Vec<String>> },
+}
+
+impl Sheet {
+    fn new(context: &Context) -> Self {
+        match context.json() {
+            true => Self::Json { document: schema(), rows: None },
+            false => Self::Text { output: None, rows: Vec::new() },
         }
-        output::print_json(&Json::Object(document))?;
-        return Ok(exit::OK);
     }
-    let columns = columns("array");
-    let shown = targets.iter().zip(rows).map(|(target, row)| {
-        let name = match target.array.schema().fields.len() {
-            1 => target.array.name().to_owned(),
-            _ => format!("{}/{}", target.array.name(), target.field.name),
-        };
-        match row {
-            Ok(row) => text_row(name, row),
-            Err(error) => vec![name, error.to_string()],
+
+    fn push(&mut self, target: &Target, row: Result<&Summarized, &Error>, several: bool) -> Outcome<()> {
+        match self {
+            Self::Json { document, rows } => {
+                let mut one = head(target);
+                match row {
+                    Ok(row) => one.extend(object(row)),
+                    Err(error) => one.extend([("error".to_owned(), json!(error.to_string()))]),
+                }
+                if !several {
+                    document.extend(one);
+                    return Ok(());
+                }
+                let head = || JsonRows::begin(&Json::Object(schema()), "arrays");
+                let rows = match rows {
+                    Some(rows) => rows,
+                    None => rows.insert(head()?),
+                };
+                rows.push(&Json::Object(one))
+            }
+            Self::Text { output, rows } => {
+                let name = match target.array.schema().fields.len() {
+                    1 => target.array.name().to_owned(),
+                    _ => format!("{}/{}", target.array.name(), target.field.name),
+                };
+                rows.push(match row {
+                    Ok(row) => text_row(name, row),
+                    Err(error) => vec![name, error.to_string()],
+                });
+                if rows.len() == TABLE { table(output, rows) } else { Ok(()) }
+            }
         }
-    });
-    output::print(&Paint::stdout().table(&columns, shown))?;
-    Ok(exit::OK)
+    }
+
+    fn finish(self) -> Outcome<()> {
+        match self {
+            Self::Json { rows: Some(rows), .. } => rows.finish(&Map::new()),
+            Self::Json { mut document, rows: None } => {
+                if document.len() == 1 {
+                    document.insert("arrays".into(), json!([]));
+                }
+                output::print_json(&Json::Object(document))
+            }
+            Self::Text { mut output, mut rows } => {
+                if !rows.is_empty() || output.is_none() {
+                    table(&mut output, &mut rows)?;
+                }
+                output.map_or(Ok(()), Output::finish)
+            }
+        }
+    }
+}
+
+/// Prints rows as a table of their own.
+fn table(output: &mut Option<Output>, rows: &mut Vec<Vec<String>>) -> Outcome<()> {
+    let output = match output {
+        Some(output) => output,
+        None => output.insert(Output::stdout()?),
+    };
+    output.put(Paint::stdout().table(&columns("array"), rows.drain(..)).as_bytes())
 }
 
 fn report_by(context: &Context, target: &Target, dim: &str, rows: &[Row]) -> Outcome {

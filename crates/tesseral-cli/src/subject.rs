@@ -127,23 +127,29 @@ impl Subject {
         target(array, column, selections)
     }
 
-    /// As [`resolve`](Self::resolve), or every field of every array when none is named.
-    pub(crate) fn resolve_all(&self, container: &Container) -> Outcome<Vec<Target>> {
+    /// Visits what [`resolve`](Self::resolve) gives, or every field of every array when none is named, one after the other; `several` is
+    /// true when more than one is visited.
+    pub(crate) fn each(
+        &self,
+        container: &Container,
+        visit: &mut dyn FnMut(Target, bool) -> Outcome<()>,
+    ) -> Outcome<()> {
         let (name, selections) = self.split(container);
-        let arrays = match name {
-            Some(name) => match container.find(name)? {
-                (array, Some(column)) => return Ok(vec![target(array, Some(column), selections)?]),
-                (array, None) => vec![array],
-            },
-            None => (0..container.len()).map(|i| container.array_at(i)).collect::<Result<_, _>>()?,
+        let mut fields = |array: Array, several: bool| {
+            let count = array.schema().fields.len();
+            (0..).take(count).try_for_each(|field| {
+                visit(target(array.clone(), Some(Column::Field(field)), selections)?, several || count > 1)
+            })
         };
-        let mut found = Vec::new();
-        for array in arrays {
-            for field in (0..).take(array.schema().fields.len()) {
-                found.push(target(array.clone(), Some(Column::Field(field)), selections)?);
+        match name {
+            Some(name) => match container.find(name)? {
+                (array, Some(column)) => visit(target(array, Some(column), selections)?, false),
+                (array, None) => fields(array, false),
+            },
+            None => {
+                (0..container.len()).try_for_each(|i| fields(container.array_at(i)?, container.len() > 1))
             }
         }
-        Ok(found)
     }
 
     /// One of the fields must be named.

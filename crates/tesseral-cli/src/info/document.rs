@@ -4,45 +4,49 @@ use serde_json::{Map, Value as Json, json};
 use tesseral::core::{HistoryRow, Stat};
 use tesseral::{ArraySchema, ChunkStats, Dimension, Field, Scalar};
 
-use super::{ChunkRow, Known, Report};
+use super::{ChunkRow, Entry, Known, MessageRow, Report};
 use crate::failure::Outcome;
+use crate::output::JsonRows;
 use crate::{json, messages};
 
-/// The document: what every format has, and the format's own object under its id.
-pub(super) fn document(report: &Report<'_>) -> Outcome<Json> {
+/// Prints the document: what every format has, and the format's own object under its id. Arrays are printed one by one.
+pub(super) fn print(report: &Report<'_>) -> Outcome<()> {
     let container = report.container;
-    let with_chunks = report.arguments.chunks || report.arguments.all;
-    let mut arrays = Vec::with_capacity(report.entries.len());
-    for entry in &report.entries {
-        let known = match &entry.array {
-            Ok(known) => known,
-            Err(error) => {
-                arrays.push(json!({"name": entry.name, "error": error.to_string()}));
-                continue;
-            }
-        };
-        let mut array = array(known);
-        if with_chunks {
-            let rows = known.chunk_rows(report.arguments.rows)?;
-            array.insert("chunk_list".into(), rows.iter().map(chunk).collect());
-        }
-        arrays.push(Json::Object(array));
-    }
-    let mut out = Map::new();
-    out.insert("schema".into(), json!("tesseral.info/1"));
-    out.insert("source".into(), json!(report.arguments.source.to_string_lossy()));
-    out.insert("format".into(), json!(container.format().id()));
-    out.insert("size_bytes".into(), json!(report.size));
-    out.insert("arrays".into(), Json::Array(arrays));
-    out.insert("attributes".into(), json::attributes(container.attributes()));
-    out.insert("history".into(), container.history().iter().map(history).collect());
+    let head = json!({
+        "schema": "tesseral.info/1",
+        "source": report.arguments.source.to_string_lossy(),
+        "format": container.format().id(),
+        "size_bytes": report.size,
+    });
+    let mut arrays = JsonRows::begin(&head, "arrays")?;
+    report.each(&mut |entry| arrays.push(&described(report, &entry)?))?;
+    let mut tail = Map::new();
+    tail.insert("attributes".into(), json::attributes(container.attributes()));
+    tail.insert("history".into(), container.history().iter().map(history).collect());
     if let Some(messages) = &report.messages {
         let keys = messages::keys(&report.arguments.keys);
-        let rows = messages.iter().map(|(number, message)| messages::picked(*number, message, &keys));
-        out.insert("rows".into(), rows.collect());
+        let row = |row: &MessageRow| {
+            let pairs = keys.iter().zip(&row.values);
+            let values = pairs.filter_map(|(key, value)| Some((key.clone(), json::value(value.as_ref()?))));
+            json!({"message": row.number, "values": values.collect::<Map<_, _>>()})
+        };
+        tail.insert("rows".into(), messages.iter().map(row).collect());
     }
-    out.insert(container.format().id().into(), report.details());
-    Ok(Json::Object(out))
+    tail.insert(container.format().id().into(), report.details());
+    arrays.finish(&tail)
+}
+
+fn described(report: &Report<'_>, entry: &Entry) -> Outcome<Json> {
+    let known = match &entry.array {
+        Ok(known) => known,
+        Err(error) => return Ok(json!({"name": entry.name, "error": error.to_string()})),
+    };
+    let mut array = array(known);
+    if report.arguments.chunks || report.arguments.all {
+        let rows = known.chunk_rows(report.arguments.rows)?;
+        array.insert("chunk_list".into(), rows.iter().map(chunk).collect());
+    }
+    Ok(Json::Object(array))
 }
 
 /// A dimension's name, or its number where it has none: what selections take.

@@ -51,9 +51,9 @@ pub(super) fn text(report: &Report<'_>) -> Outcome<String> {
 /// Keys of messages, one row each.
 fn rows(report: &Report<'_>, paint: Paint) -> String {
     let keys = messages::keys(&report.arguments.keys);
-    let found = report.messages.iter().flatten().map(|(_, message)| {
-        let value = |key: &String| message.lookup(key).map(|value| messages::shown(&value));
-        keys.iter().map(|key| value(key).unwrap_or_else(|| "N/A".to_owned())).collect()
+    let found = report.messages.iter().flatten().map(|row| {
+        let shown = |value: &Option<tesseral::Value>| value.as_ref().map(messages::shown);
+        row.values.iter().map(|value| shown(value).unwrap_or_else(|| "N/A".to_owned())).collect()
     });
     let found: Vec<Vec<String>> = found.collect();
     paint.table(&keys.iter().map(String::as_str).collect::<Vec<_>>(), found)
@@ -104,8 +104,8 @@ fn arrays(report: &Report<'_>, paint: Paint) -> String {
             ));
         }
     }
-    if report.entries.len() < report.matched {
-        let more = format!("{} of {} arrays; --all lists all", report.entries.len(), report.matched);
+    if report.entries.len() < report.matched.len() {
+        let more = format!("{} of {} arrays; --all lists all", report.entries.len(), report.matched.len());
         out.push_str(&paint.faint(&more));
         out.push('\n');
     }
@@ -293,19 +293,23 @@ fn about(row: &ChunkRow) -> String {
 }
 
 /// One line, in the words that scripts around the reference know.
-pub(super) fn line(report: &Report<'_>) -> String {
+pub(super) fn line(report: &Report<'_>) -> Outcome<String> {
     let details = report.details();
     let size = report.size.map_or_else(|| "-".to_owned(), |n| n.to_string());
-    let chunks: u64 = report.known().filter_map(|known| known.chunks).sum();
+    let mut chunks = 0;
+    report.each(&mut |entry| {
+        chunks += entry.array.ok().and_then(|known| known.chunks).unwrap_or(0);
+        Ok(())
+    })?;
     let layout = ["/superblock/layout_version", "/layout_version", "/version"].into_iter();
     let layout = layout.filter_map(|path| details.pointer(path)).find_map(Json::as_u64);
-    format!(
+    Ok(format!(
         "path={} file_len={size}{} datasets={} chunks={chunks} history={}\n",
         escape(&report.arguments.source.to_string_lossy()),
         layout.map_or_else(String::new, |version| format!(" layout={version}")),
-        report.matched,
+        report.matched.len(),
         report.container.history().len(),
-    )
+    ))
 }
 
 #[cfg(test)]

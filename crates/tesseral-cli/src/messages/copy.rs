@@ -1,11 +1,12 @@
 //! `tet copy`: messages byte for byte, into one file or one per value of a key.
 
+use std::collections::HashMap;
 use std::path::PathBuf;
 
 use clap::Args;
 use tesseral::{Error, MessageChange, MessageInfo};
 
-use super::{Filter, Source, Written, create, put, select, shown};
+use super::{Filter, Source, Written, create, each, put, shown};
 use crate::context::Context;
 use crate::failure::Outcome;
 
@@ -46,13 +47,16 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> Outcome {
     let file = Source::new(context, &arguments.source)?.open()?;
     // Which messages go where, in the order in which outputs are first named.
     let mut plan: Vec<(String, Vec<usize>)> = Vec::new();
-    for (number, message) in select(context, &*file, &arguments.filter)? {
+    let mut places: HashMap<String, usize> = HashMap::new();
+    each(context, &*file, &arguments.filter, &mut |number, message| {
         let name = expand(&arguments.output, &message)?;
-        match plan.iter_mut().find(|(known, _)| *known == name) {
-            Some((_, numbers)) => numbers.push(number),
-            None => plan.push((name, vec![number])),
-        }
-    }
+        let place = *places.entry(name).or_insert_with_key(|name| {
+            plan.push((name.clone(), Vec::new()));
+            plan.len() - 1
+        });
+        plan[place].1.push(number);
+        Ok(())
+    })?;
     if plan.is_empty() && !arguments.output.contains('[') {
         plan.push((arguments.output.clone(), Vec::new()));
     }
@@ -67,6 +71,7 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> Outcome {
         let path = PathBuf::from(name);
         let mut output = create(context, &path, arguments.force)?;
         for number in &numbers {
+            context.check()?;
             file.write(*number, &MessageChange::None, &mut |bytes| put(&mut output, bytes))?;
         }
         output.finish()?;

@@ -6,10 +6,10 @@ use clap::Args;
 use serde_json::json;
 use tesseral::{Attributes, MessageInfo, Value};
 
-use super::{Filter, Source, document, keys, picked, select, shown};
+use super::{Filter, Source, document, each, keys, picked, shown};
 use crate::context::Context;
 use crate::failure::{Outcome, exit};
-use crate::output;
+use crate::output::{JsonRows, Output};
 use crate::paint::Paint;
 use crate::text::escape;
 
@@ -28,23 +28,30 @@ pub(crate) struct Arguments {
 
 pub(crate) fn run(context: &Context, arguments: &Arguments) -> Outcome {
     let keys = keys(&arguments.keys);
-    let paint = Paint::stdout();
-    let (mut text, mut messages) = (String::new(), Vec::new());
-    for path in &arguments.sources {
-        let file = Source::new(context, path)?.open()?;
-        for (number, message) in select(context, &*file, &arguments.filter)? {
-            if context.json() {
+    if context.json() {
+        let mut messages = JsonRows::begin(&json!({"schema": "tesseral.dump/1"}), "messages")?;
+        for path in &arguments.sources {
+            let file = Source::new(context, path)?.open()?;
+            each(context, &*file, &arguments.filter, &mut |number, message| {
                 let mut shown = if keys.is_empty() {
                     document(number, &message)
                 } else {
                     picked(number, &message, &keys)
                 };
                 shown["source"] = path.to_string_lossy().into();
-                messages.push(shown);
-                continue;
-            }
+                messages.push(&shown)
+            })?;
+        }
+        messages.finish(&serde_json::Map::new())?;
+        return Ok(exit::OK);
+    }
+    let paint = Paint::stdout();
+    let mut output = Output::stdout()?;
+    for path in &arguments.sources {
+        let file = Source::new(context, path)?.open()?;
+        each(context, &*file, &arguments.filter, &mut |number, message| {
             let title = format!("message {number} of {}", path.to_string_lossy());
-            text.push_str(&format!("{}\n", paint.strong(&escape(&title))));
+            let mut text = format!("{}\n", paint.strong(&escape(&title)));
             if keys.is_empty() {
                 lines(&message, &mut text);
             } else {
@@ -54,13 +61,10 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> Outcome {
                     }
                 }
             }
-        }
+            output.put(text.as_bytes())
+        })?;
     }
-    if context.json() {
-        output::print_json(&json!({"schema": "tesseral.dump/1", "messages": messages}))?;
-    } else {
-        output::print(&text)?;
-    }
+    output.finish()?;
     Ok(exit::OK)
 }
 

@@ -6,10 +6,10 @@ use clap::Args;
 use serde_json::json;
 use tesseral::Error;
 
-use super::{Filter, Source, keys, picked, select, shown};
+use super::{Filter, Source, each, keys, picked, shown};
 use crate::context::Context;
 use crate::failure::{Outcome, exit};
-use crate::output;
+use crate::output::{JsonRows, Output};
 use crate::text::escape;
 
 /// Arguments of `tet get`.
@@ -27,10 +27,14 @@ pub(crate) struct Arguments {
 
 pub(crate) fn run(context: &Context, arguments: &Arguments) -> Outcome {
     let keys = keys(&arguments.keys);
-    let (mut lines, mut rows) = (String::new(), Vec::new());
+    let mut sheet = if context.json() {
+        Sheet::Json(JsonRows::begin(&json!({"schema": "tesseral.get/1", "keys": keys}), "rows")?)
+    } else {
+        Sheet::Text(Output::stdout()?)
+    };
     for path in &arguments.sources {
         let file = Source::new(context, path)?.open()?;
-        for (number, message) in select(context, &*file, &arguments.filter)? {
+        each(context, &*file, &arguments.filter, &mut |number, message| {
             let mut values = Vec::with_capacity(keys.len());
             for key in &keys {
                 let missing = || {
@@ -39,17 +43,25 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> Outcome {
                 };
                 values.push(shown(&message.lookup(key).ok_or_else(missing)?));
             }
-            lines.push_str(&escape(&values.join(" ")));
-            lines.push('\n');
-            let mut row = picked(number, &message, &keys);
-            row["source"] = path.to_string_lossy().into();
-            rows.push(row);
-        }
+            match &mut sheet {
+                Sheet::Text(output) => output.put(format!("{}\n", escape(&values.join(" "))).as_bytes()),
+                Sheet::Json(rows) => {
+                    let mut row = picked(number, &message, &keys);
+                    row["source"] = path.to_string_lossy().into();
+                    rows.push(&row)
+                }
+            }
+        })?;
     }
-    if context.json() {
-        output::print_json(&json!({"schema": "tesseral.get/1", "keys": keys, "rows": rows}))?;
-    } else {
-        output::print(&lines)?;
+    match sheet {
+        Sheet::Text(output) => output.finish()?,
+        Sheet::Json(rows) => rows.finish(&serde_json::Map::new())?,
     }
     Ok(exit::OK)
+}
+
+/// Where rows go.
+enum Sheet {
+    Text(Output),
+    Json(JsonRows),
 }
