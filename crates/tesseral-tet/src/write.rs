@@ -11,6 +11,7 @@
 mod array;
 
 use std::collections::BTreeMap;
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -47,6 +48,10 @@ pub(crate) struct TetWriter {
     statistics: bool,
     header: IndexHeader,
     arrays: Vec<ArrayState>,
+    /// Their names.
+    names: HashSet<String>,
+    /// Some array is compressed.
+    compressed: bool,
     history: Vec<HistoryEvent>,
     file: FileMetadata,
     plan: OnceLock<WritePlan>,
@@ -114,6 +119,8 @@ impl TetWriter {
             statistics: options.statistics,
             header,
             arrays: Vec::new(),
+            names: HashSet::new(),
+            compressed: false,
             history: Vec::new(),
             file: FileMetadata::default(),
             plan: OnceLock::new(),
@@ -349,9 +356,10 @@ impl Writer for TetWriter {
                 .in_array(&spec.schema.name));
         }
         let state = ArrayState::new(spec).map_err(|e| e.in_array(&spec.schema.name))?;
-        if self.arrays.iter().any(|a| a.record.name == state.record.name) {
+        if !self.names.insert(state.record.name.clone()) {
             return Err(Error::invalid("a .tet file holds each name once").in_array(&spec.schema.name));
         }
+        self.compressed |= state.level.is_some();
         self.arrays.push(state);
         Ok(self.arrays.len() - 1)
     }
@@ -362,7 +370,7 @@ impl Writer for TetWriter {
     }
 
     fn needs_order(&self, _array: usize) -> bool {
-        self.arrays.iter().any(|a| a.level.is_some())
+        self.compressed
     }
 
     fn encode<'a>(

@@ -151,8 +151,13 @@ impl ConvertPlan {
         let listed = |v: &&Variable| v.array.schema().sparse && options.sparse != Some(SparseAs::Dense);
         let (sparse, dense): (Vec<&Variable>, Vec<&Variable>) = variables.list.iter().partition(listed);
         let (cells, tables) = sparse_arrays(&sparse, format, options)?;
-        let drawn: Vec<Drawn> =
-            dense.into_iter().map(|v| Drawn::new(v, format, options)).collect::<Result<_>>()?;
+        let drawn: Vec<Drawn> = dense
+            .into_iter()
+            .map(|v| {
+                options.execution.cancel.check()?;
+                Drawn::new(v, format, options)
+            })
+            .collect::<Result<_>>()?;
         let memory = options.execution.memory;
         let mut create = CreateOptions {
             statistics: options.statistics,
