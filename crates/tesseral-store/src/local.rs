@@ -95,6 +95,10 @@ impl LocalStore {
             IoKind::NotFound | IoKind::NotADirectory => {
                 Error::not_found("file", self.describe(object), Vec::new())
             }
+            // The length was checked before: the file was truncated since.
+            IoKind::UnexpectedEof => {
+                Error::corrupt("file", self.describe(object), None, "it was truncated while it was read")
+            }
             _ => Error::io(op, self.describe(object), error),
         }
     }
