@@ -16,6 +16,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+pub mod cancel;
 pub mod condition;
 pub mod dtype;
 pub mod element;
@@ -31,6 +32,7 @@ pub mod selection;
 pub mod stats;
 pub mod time;
 
+pub use cancel::Cancel;
 pub use dtype::{DType, TimeUnit};
 pub use element::Element;
 pub use error::{Error, ErrorKind, Result};

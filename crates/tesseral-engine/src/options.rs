@@ -2,29 +2,10 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use rayon::ThreadPool;
-use tesseral_core::{Error, Result};
-
-/// Asks a running operation to stop. Clones share the flag.
-#[derive(Clone, Debug, Default)]
-pub struct Cancel(Arc<AtomicBool>);
-
-impl Cancel {
-    /// Asks to stop; every operation that holds a clone ends with `Cancelled` at its next chunk.
-    pub fn cancel(&self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
-
-    /// Fails once [`cancel`](Self::cancel) was called.
-    ///
-    /// # Errors
-    /// `Cancelled`.
-    pub fn check(&self) -> Result<()> {
-        if self.0.load(Ordering::Relaxed) { Err(Error::cancelled()) } else { Ok(()) }
-    }
-}
+use tesseral_core::{Cancel, Error, Result};
 
 /// How far an operation is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::sync::Arc;
 
-use tesseral_core::{ArraySchema, Error, Finding, Limits, Region, Result, Value};
+use tesseral_core::{ArraySchema, Cancel, Error, Finding, Limits, Region, Result, Value};
 use tesseral_store::{ObjectInfo, Overwrite, Store};
 
 use crate::{Container, Edit, MemoryBudget, MessageFormat, Writer};
@@ -51,11 +51,13 @@ pub struct OpenOptions {
     pub key: Option<Vec<u8>>,
     /// Check every digest the format carries. On unless someone turns it off.
     pub digests: bool,
+    /// Stops opening, auditing and salvaging from outside.
+    pub cancel: Cancel,
 }
 
 impl Default for OpenOptions {
     fn default() -> Self {
-        Self { as_of: None, limits: Limits::default(), key: None, digests: true }
+        Self { as_of: None, limits: Limits::default(), key: None, digests: true, cancel: Cancel::default() }
     }
 }
 

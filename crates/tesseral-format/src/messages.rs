@@ -38,7 +38,7 @@ pub trait MessageFormat: Debug + Send + Sync {
     ///
     /// # Errors
     /// `Io`, `NotFound`.
-    fn truncated_tail(&self, store: &Arc<dyn Store>) -> Result<Option<TruncatedTail>>;
+    fn truncated_tail(&self, store: &Arc<dyn Store>, options: &OpenOptions) -> Result<Option<TruncatedTail>>;
 }
 
 /// A truncated message at the end of a file, as a writer leaves it that was stopped midway.
@@ -60,14 +60,14 @@ pub struct TruncatedTail {
 pub fn append_messages(
     format: &dyn MessageFormat,
     path: &Path,
-    check: &dyn Fn() -> Result<()>,
+    options: &OpenOptions,
 ) -> Result<(AppendFile, Option<TruncatedTail>)> {
-    let mut file = AppendFile::open(path, check)?;
+    let mut file = AppendFile::open(path, &|| options.cancel.check())?;
     if file.is_empty() {
         return Ok((file, None));
     }
     let store: Arc<dyn Store> = Arc::new(LocalStore::new(path, Access::Read));
-    let tail = format.truncated_tail(&store)?;
+    let tail = format.truncated_tail(&store, options)?;
     if let Some(tail) = &tail {
         file.truncate(tail.offset)?;
     }

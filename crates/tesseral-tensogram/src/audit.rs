@@ -61,6 +61,7 @@ pub(crate) fn audit(
     }
     let mut objects = 0;
     for number in 0..catalog.len() {
+        catalog.cancel.check()?;
         let message = catalog.message(number)?;
         objects += message.object_count();
         audit.message(&message, number)?;

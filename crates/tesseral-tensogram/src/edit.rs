@@ -59,13 +59,13 @@ impl MessageFormat for TensogramFormat {
         merged
     }
 
-    fn truncated_tail(&self, store: &Arc<dyn Store>) -> Result<Option<TruncatedTail>> {
+    fn truncated_tail(&self, store: &Arc<dyn Store>, options: &OpenOptions) -> Result<Option<TruncatedTail>> {
         let source = Source::open(store)?;
-        let tail = source.guarded(|| match truncated_tail(&source)? {
+        let tail = source.guarded(|| match truncated_tail(&source, &options.cancel)? {
             Some(tail) => Ok(Some(tail)),
             None if ends_whole(&source)? => Ok(None),
             // Bytes that are no truncated message stay behind whole ones; a file of nothing else is not of this format.
-            None => match Catalog::load(store, &OpenOptions::default(), false)?.refusal()? {
+            None => match Catalog::load(store, options, false)?.refusal()? {
                 Some(error) => Err(error),
                 None => Ok(None),
             },
@@ -180,6 +180,7 @@ impl MessageFile for TensogramMessages {
         let found = || -> Result<Vec<Finding>> {
             let mut findings: Vec<Finding> = self.catalog.skipped.iter().map(skipped_finding).collect();
             for number in 0..self.len() {
+                self.catalog.cancel.check()?;
                 if let Ok(message) = self.catalog.message(number) {
                     findings.extend(message.faults.iter().chain(&message.lost).map(Fault::finding));
                 }

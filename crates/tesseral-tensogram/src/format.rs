@@ -95,12 +95,12 @@ impl Format for TensogramFormat {
         audit::audit(&store, options, report)
     }
 
-    fn repairs(&self, store: Arc<dyn Store>, _options: &OpenOptions) -> Result<Vec<Repair>> {
-        crate::repair::repairs(&store)
+    fn repairs(&self, store: Arc<dyn Store>, options: &OpenOptions) -> Result<Vec<Repair>> {
+        crate::repair::repairs(&store, &options.cancel)
     }
 
-    fn apply_repair(&self, store: Arc<dyn Store>, _options: &OpenOptions, code: &str) -> Result<()> {
-        crate::repair::apply(&store, code)
+    fn apply_repair(&self, store: Arc<dyn Store>, options: &OpenOptions, code: &str) -> Result<()> {
+        crate::repair::apply(&store, &options.cancel, code)
     }
 
     /// Whole messages, and the whole objects of messages that are cut.
@@ -109,6 +109,7 @@ impl Format for TensogramFormat {
         let mut findings: Vec<Finding> = catalog.skipped.iter().map(skipped_finding).collect();
         let mut objects = 0;
         for number in 0..catalog.len() {
+            options.cancel.check()?;
             let message = catalog.message(number)?;
             findings.extend(message.faults.iter().chain(&message.lost).map(crate::message::Fault::finding));
             objects += message.object_count();

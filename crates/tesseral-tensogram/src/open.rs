@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use serde_json::json;
-use tesseral_core::{Attributes, Error, ErrorKind, HistoryRow, Limits, Result, Value};
+use tesseral_core::{Attributes, Cancel, Error, ErrorKind, HistoryRow, Limits, Result, Value};
 use tesseral_format::{ArraySource, Container, OpenOptions};
 use tesseral_store::Store;
 
@@ -31,6 +31,7 @@ pub(crate) struct Catalog {
     pub skipped: Vec<Skipped>,
     pub limits: Limits,
     pub digests: bool,
+    pub cancel: Cancel,
 }
 
 /// Messages that are kept after they were read: enough for those that are read by turns, whatever the number of messages.
@@ -76,7 +77,7 @@ impl Catalog {
     /// Finds the messages of a file. With `torn`, also those that are cut or damaged, as far as they are whole.
     pub(crate) fn load(store: &Arc<dyn Store>, options: &OpenOptions, torn: bool) -> Result<Self> {
         let source = Source::open(store)?;
-        let found = scan(&source)?;
+        let found = scan(&source, &options.cancel)?;
         let (mut messages, mut endless) = (found.messages, Vec::new());
         if torn {
             let begun = found.skipped.iter().filter(|skipped| skipped.begun);
@@ -95,6 +96,7 @@ impl Catalog {
             skipped: found.skipped,
             limits: options.limits,
             digests: options.digests,
+            cancel: options.cancel.clone(),
         })
     }
 
@@ -158,6 +160,7 @@ impl Catalog {
         }
         let mut refused = None;
         for number in 0..self.len() {
+            self.cancel.check()?;
             match self.message(number)?.fault() {
                 None => return Ok(None),
                 Some(fault) => refused = refused.or_else(|| Some(fault.error(object))),
@@ -297,9 +300,10 @@ impl TensogramContainer {
     }
 
     /// Arrays whose own keys name them so.
-    fn named(&self, name: &str) -> Vec<usize> {
+    fn named(&self, name: &str) -> Result<Vec<usize>> {
         let mut found = Vec::new();
         for message in 0..self.catalog.len() {
+            self.catalog.cancel.check()?;
             let arrays = self.entries().of_message(message);
             if arrays.is_empty() {
                 continue;
@@ -309,7 +313,7 @@ impl TensogramContainer {
             found
                 .extend(named.filter(|(_, base)| name_of(base) == Some(name)).map(|(i, _)| arrays.start + i));
         }
-        found
+        Ok(found)
     }
 }
 
@@ -402,7 +406,7 @@ impl Container for TensogramContainer {
         if let Some(found) = self.entries().find(name) {
             return Ok(found);
         }
-        match self.named(name)[..] {
+        match self.named(name)?[..] {
             [one] => Ok(one),
             [] => Err(Error::not_found("array", name, self.names(0..self.len()))),
             ref several => Err(ErrorKind::NotFound {

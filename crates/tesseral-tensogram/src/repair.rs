@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tesseral_core::{Error, Result};
+use tesseral_core::{Cancel, Error, Result};
 use tesseral_format::Repair;
 use tesseral_store::{Overwrite, Store};
 
@@ -17,13 +17,13 @@ const TRUNCATED_TAIL: &str = "truncated_tail";
 const SKIPPED_BYTES: &str = "skipped_bytes";
 
 /// The fixes a file needs.
-pub(crate) fn repairs(store: &Arc<dyn Store>) -> Result<Vec<Repair>> {
+pub(crate) fn repairs(store: &Arc<dyn Store>, cancel: &Cancel) -> Result<Vec<Repair>> {
     let source = Source::open(store)?;
     source.guarded(|| {
         let mut repairs = Vec::new();
-        let tail = truncated_tail(&source)?;
+        let tail = truncated_tail(&source, cancel)?;
         let end = tail.as_ref().map_or(source.len, |tail| tail.offset);
-        let found = scan(&source)?;
+        let found = scan(&source, cancel)?;
         let others = found.skipped.iter().filter(|skipped| skipped.offset < end);
         let (count, bytes) = others.fold((0, 0), |(n, bytes), skipped| (n + 1, bytes + skipped.len));
         if let Some(tail) = tail {
@@ -57,8 +57,8 @@ fn describe(source: &Source, tail: &Skipped) -> Result<String> {
 }
 
 /// Applies a fix: a file without the tail is staged beside the old one and replaces it when it is whole.
-pub(crate) fn apply(store: &Arc<dyn Store>, code: &str) -> Result<()> {
-    let needed = repairs(store)?;
+pub(crate) fn apply(store: &Arc<dyn Store>, cancel: &Cancel, code: &str) -> Result<()> {
+    let needed = repairs(store, cancel)?;
     match needed.iter().find(|repair| repair.code == code) {
         Some(repair) if repair.automatic => {}
         Some(_) => return Err(Error::invalid(format!("{code} cannot be fixed automatically"))),
@@ -66,12 +66,13 @@ pub(crate) fn apply(store: &Arc<dyn Store>, code: &str) -> Result<()> {
     }
     let source = Source::open(store)?;
     source.guarded(|| {
-        let Some(tail) = truncated_tail(&source)? else {
+        let Some(tail) = truncated_tail(&source, cancel)? else {
             return Err(Error::invalid(format!("the file does not need {code}")));
         };
         let staged = store.stage("", Overwrite::Replace)?;
         let mut at = 0;
         copy(&source, 0, tail.offset, &mut |bytes| {
+            cancel.check()?;
             staged.write_at(at, bytes)?;
             at += bytes.len() as u64;
             Ok(())

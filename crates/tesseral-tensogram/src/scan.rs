@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use memchr::memmem::Finder;
-use tesseral_core::{ErrorKind, Result};
+use tesseral_core::{Cancel, ErrorKind, Result};
 
 use crate::message::read_frame;
 use crate::source::Input;
@@ -53,11 +53,11 @@ pub(crate) fn ends_whole<I: Input>(source: &I) -> Result<bool> {
 ///
 /// Bytes count as a truncated message only when they begin with a preamble of this version, the message that it announces runs past
 /// the end of the file, and no message ends where the file does. Anything else may be worth keeping to someone.
-pub(crate) fn truncated_tail<I: Input>(source: &I) -> Result<Option<Skipped>> {
+pub(crate) fn truncated_tail<I: Input>(source: &I, cancel: &Cancel) -> Result<Option<Skipped>> {
     if ends_whole(source)? {
         return Ok(None);
     }
-    let found = scan(source)?;
+    let found = scan(source, cancel)?;
     let mut end = source.len();
     let mut tail = None;
     // Candidates inside a truncated message are skipped ranges of their own: the first one counts.
@@ -88,13 +88,14 @@ fn refuse<T>(check: &'static str, detail: impl Into<String>) -> Result<std::resu
 }
 
 /// Finds every message. Hops from one to the next; where there is none, searches for the next magic.
-pub(crate) fn scan<I: Input>(source: &I) -> Result<Scan> {
+pub(crate) fn scan<I: Input>(source: &I, cancel: &Cancel) -> Result<Scan> {
     let mut scan = Scan::default();
     // Frames from which no message's end was reached, so that overlapping candidates do not walk them again.
     let mut dead = HashSet::new();
     let magic = Finder::new(&preamble::MAGIC);
     let mut at = 0;
     while at < source.len() {
+        cancel.check()?;
         let start = source.some(at, preamble::LEN)?;
         let begins = start.starts_with(&preamble::MAGIC);
         // Garbage full of magics is passed without a word on each.
@@ -112,7 +113,7 @@ pub(crate) fn scan<I: Input>(source: &I) -> Result<Scan> {
         } else {
             None
         };
-        let next = source.find(&magic, at + 1, source.len())?.unwrap_or(source.len());
+        let next = next_magic(source, &magic, at + 1, cancel)?;
         let begun = refused.as_ref().is_some_and(|refused| refused.version.is_none());
         match scan.skipped.last_mut() {
             // Garbage that goes on, also over candidates inside a damaged message.
@@ -131,6 +132,22 @@ pub(crate) fn scan<I: Input>(source: &I) -> Result<Scan> {
         at = next;
     }
     Ok(scan)
+}
+
+/// Where the next magic begins, or the end of the file.
+fn next_magic<I: Input>(source: &I, magic: &Finder<'_>, mut from: u64, cancel: &Cancel) -> Result<u64> {
+    /// Bytes that are searched between two looks at whether to go on.
+    const STEP: u64 = 64 << 20;
+    let overlap = preamble::MAGIC.len() as u64 - 1;
+    while from < source.len() {
+        cancel.check()?;
+        let end = from.saturating_add(STEP + overlap);
+        if let Some(found) = source.find(magic, from, end)? {
+            return Ok(found);
+        }
+        from = from.saturating_add(STEP);
+    }
+    Ok(source.len())
 }
 
 /// The length of the message that begins at `at`, or why there is none.

@@ -36,7 +36,7 @@ fn memory(bytes: &[u8]) -> Arc<dyn Store> {
 }
 
 fn tail(bytes: &[u8]) -> Option<TruncatedTail> {
-    TensogramFormat.truncated_tail(&memory(bytes)).unwrap()
+    TensogramFormat.truncated_tail(&memory(bytes), &OpenOptions::default()).unwrap()
 }
 
 fn file(bytes: &[u8]) -> (tempfile::TempDir, PathBuf) {
@@ -136,7 +136,7 @@ fn magics_inside_a_truncated_payload_do_not_hide_where_it_begins() {
 fn an_append_that_is_given_up_leaves_the_file_as_it_was() {
     let (first, whole) = (message(3), message(40));
     let (_folder, path) = file(&first);
-    let (mut out, removed) = append_messages(&TensogramFormat, &path, &|| Ok(())).unwrap();
+    let (mut out, removed) = append_messages(&TensogramFormat, &path, &OpenOptions::default()).unwrap();
     assert_eq!(removed, None);
     out.write(&whole[..100]).unwrap();
     // A reader sees the old messages meanwhile.
@@ -178,7 +178,7 @@ fn looking_for_a_tail_reads_the_end_of_sound_files_only() {
     let bytes = message(9).repeat(2000);
     let counting = Arc::new(Counting::default());
     let store: Arc<dyn Store> = Arc::new(Wrapped::new(memory(&bytes), Arc::clone(&counting)));
-    assert_eq!(TensogramFormat.truncated_tail(&store).unwrap(), None);
+    assert_eq!(TensogramFormat.truncated_tail(&store, &OpenOptions::default()).unwrap(), None);
     assert!(counting.bytes() <= 64, "{}", counting.bytes());
 }
 

@@ -296,3 +296,16 @@ fn damaged_metadata_is_read_once_for_all_objects() {
     }
     assert!(counting.bytes() < 8 * bytes.len() as u64, "{} of {}", counting.bytes(), bytes.len());
 }
+
+#[test]
+fn opening_auditing_and_salvaging_end_when_they_are_cancelled() {
+    let store = || -> Arc<dyn Store> { Arc::new(MemoryStore::of("file.tgm", fixture("metadata.tgm"))) };
+    let open = OpenOptions::default();
+    open.cancel.cancel();
+    let cancelled = |error: tesseral_core::Error| matches!(error.kind(), ErrorKind::Cancelled);
+    assert!(cancelled(TensogramFormat.open(store(), &open).unwrap_err()));
+    assert!(cancelled(TensogramFormat.salvage(store(), &open).unwrap_err()));
+    assert!(cancelled(TensogramFormat.repairs(store(), &open).unwrap_err()));
+    let options = AuditOptions { open, ..AuditOptions::default() };
+    assert!(cancelled(TensogramFormat.audit(store(), &options, &mut |_| ()).unwrap_err()));
+}

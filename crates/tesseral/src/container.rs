@@ -69,6 +69,7 @@ impl Open {
     /// Threads, cancellation and progress of every operation.
     #[must_use]
     pub fn execution(mut self, options: Options) -> Self {
+        self.options.cancel = options.cancel.clone();
         self.execution = options;
         self
     }
@@ -236,6 +237,7 @@ impl Container {
     /// # Errors
     /// `NotFound` past the end; what loading its metadata meets.
     pub fn array_at(&self, index: usize) -> Result<Array> {
+        self.execution.cancel.check()?;
         let handle = Handle::new(&*self.inner, index, self.digests)?;
         Ok(Array::new(handle, self.execution.clone()))
     }

@@ -36,7 +36,7 @@ pub(crate) fn run(context: &Context, output: &Path, paths: &[PathBuf]) -> Outcom
         }
     }
     let Some((first, _)) = sources.first() else { return Err(Error::invalid("no source to append").into()) };
-    let (mut out, removed) = append_messages(first.messages, target, &|| context.cancel().check())?;
+    let (mut out, removed) = append_messages(first.messages, target, &first.options)?;
     if let Some(tail) = removed {
         let (path, TruncatedTail { offset, len, detail }) = (output.to_string_lossy(), tail);
         let line = format!("{path}: removed {len} bytes of a truncated message at {offset}: {detail}");

@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
-use tesseral_format::append_messages;
+use tesseral_core::Cancel;
+use tesseral_format::{OpenOptions, append_messages};
 use tesseral_store::{Access, LocalStore, Store};
 
 use super::decoding::Opened;
@@ -72,12 +73,14 @@ impl Place {
             Self::File { path, access: Access::Read } if source.len > 0 => {
                 let store: Arc<dyn Store> = Arc::new(LocalStore::new(path, Access::Map));
                 match Source::open(&store) {
-                    Ok(mapped) if mapped.len == source.len => mapped.guarded(|| Ok(scan(&mapped)?)),
+                    Ok(mapped) if mapped.len == source.len => {
+                        mapped.guarded(|| Ok(scan(&mapped, &Cancel::default())?))
+                    }
                     // It cannot be mapped, or has grown or become another one since.
-                    _ => Ok(scan(source)?),
+                    _ => Ok(scan(source, &Cancel::default())?),
                 }
             }
-            _ => source.guarded(|| Ok(scan(source)?)),
+            _ => source.guarded(|| Ok(scan(source, &Cancel::default())?)),
         }
     }
 
@@ -307,7 +310,7 @@ impl TensogramFile {
             return Err(io::Error::new(io::ErrorKind::Unsupported, "appending to a store").into());
         };
         let _turn = self.inner.appending.lock().unwrap_or_else(PoisonError::into_inner);
-        let (mut file, removed) = append_messages(&TensogramFormat, path, &|| Ok(()))?;
+        let (mut file, removed) = append_messages(&TensogramFormat, path, &OpenOptions::default())?;
         let offset = file.start();
         file.write(message)?;
         file.commit()?;

@@ -1,5 +1,7 @@
 //! Where messages are in a buffer.
 
+use tesseral_core::Cancel;
+
 use super::error::Result;
 use crate::scan::{self, Span};
 use crate::source::{Input, Slice};
@@ -47,7 +49,7 @@ pub fn scan(buffer: &[u8]) -> Vec<(usize, usize)> {
 /// # Errors
 /// None that a buffer in memory could cause.
 pub fn scan_with_report(buffer: &[u8]) -> Result<Scanned> {
-    let found = scan::scan(&Slice { name: "a buffer", bytes: buffer })?;
+    let found = scan::scan(&Slice { name: "a buffer", bytes: buffer }, &Cancel::default())?;
     let messages = found.messages.iter().map(span).collect();
     Ok(Scanned { messages, skipped: found.skipped.iter().map(SkippedBytes::from).collect() })
 }
