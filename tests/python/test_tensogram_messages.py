@@ -548,3 +548,88 @@ def test_many_messages_are_listed_soon(tmp_path):
     text = tet("info", path).decode()
     assert "20000 arrays" in text and "1000 of 20000 arrays" in text
     assert len(tet_json("info", path)["arrays"]) == 20_000
+
+
+def test_a_stream_without_objects_is_sound_as_for_the_reference(tmp_path):
+    path = tmp_path / "empty.tgm"
+    path.write_bytes(bytes(tensogram.StreamingEncoder({"a": 1}).finish()))
+    theirs = tensogram.validate(path.read_bytes())
+    assert {(i["code"], i["severity"]) for i in theirs["issues"]} == {("flag_mismatch", "warning")}
+    for depth in ("--quick", "--checksum", "--deep", "--full"):
+        report = tet_json("verify", path, depth)
+        assert report["ok"], depth
+        assert all(f["ok"] or f["severity"] == "warning" for f in report["findings"]), depth
+    assert tet_json("info", path)["arrays"] == []
+    assert tet_json("stat", path)["arrays"] == []
+
+
+@pytest.mark.parametrize("compression", ["none", "rle", "roaring"])
+def test_bitmasks_are_refused_where_they_cannot_be_used(tmp_path, compression):
+    path, bits = tmp_path / "bits.tgm", np.array([0xA5, 0xFF, 0x30], dtype="u1")
+    desc = descriptor(bits, compression=compression) | {"dtype": "bitmask", "shape": [20]}
+    numbers = np.arange(4, dtype="f4")
+    path.write_bytes(tensogram.encode({}, [(desc, bits), (descriptor(numbers), numbers)]))
+    rows = tet_json("stat", path)["arrays"]
+    assert "bitmask" in rows[0]["error"] and rows[1]["sum"] == 6
+    for command in (["stat", path, "0/0"], ["convert", path, tmp_path / "out.tet"], ["plot", path, "0/0"]):
+        done = subprocess.run([TET, *command], capture_output=True, text=True)
+        assert done.returncode == 7 and "panicked" not in done.stderr, (command, done.stderr)
+    assert not (tmp_path / "out.tet").exists()
+    assert tet("cat", path, "0/0", "--raw") == bits.tobytes()
+
+
+def test_many_messages_in_little_memory(tmp_path):
+    """`get`, `dump` and `stat` held what they printed: kilobytes for each message."""
+    array, path = np.arange(25, dtype="f4"), tmp_path / "many.tgm"
+    message = tensogram.encode({"base": [{"mars": {"param": "2t"}}]}, [(descriptor(array), array)])
+    count = 20_000
+    path.write_bytes(message * count)
+    for command in (["get", "-p", "mars.param"], ["get", "-p", "mars.param", "--json"], ["dump"], ["stat"], ["info", "--json"]):
+        report = tmp_path / "peak"
+        done = subprocess.run(["/usr/bin/env", "python3", "-c", PEAK, report, TET, *command, path], stdout=subprocess.PIPE, check=True)
+        peak = int(report.read_text()) << 10
+        # Below a third of what the rows alone would take at a kilobyte each, beside the file and the program.
+        assert peak < len(message) * count + (64 << 20), (command, peak)
+        if command[-1] == "--json":
+            found = json.loads(done.stdout)
+            assert len(found.get("rows", found.get("arrays"))) == count
+            assert found.get("tensogram", {"message_count": count})["message_count"] == count
+
+
+#: Runs a command and writes down its peak memory in KiB.
+PEAK = """
+import resource, subprocess, sys
+code = subprocess.run(sys.argv[2:]).returncode
+open(sys.argv[1], "w").write(str(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss))
+sys.exit(code)
+"""
+
+
+def test_metadata_of_many_entries_is_parsed_once(tmp_path):
+    """Forty thousand entries for seven hundred objects took 18 s of processor time, parsed again for each object."""
+    entries, path = 40_000, tmp_path / "crowded.tgm"
+    array = np.zeros(1, dtype="u1")
+    message = tensogram.encode({}, [(descriptor(array), array)], hash=None)
+    frames = {kind: message[at : at + length] for kind, at, length in frames_of(message)}
+    objects = (frames[9] + bytes(-len(frames[9]) % 8)) * 700
+    body = b"\xa1\x64base\x9a" + entries.to_bytes(4, "big") + b"\xa1\x61a\x66bcdefg" * entries
+    length = 16 + len(body) + 12
+    head = frames[1][:8] + length.to_bytes(8, "big") + body + bytes(8) + b"ENDF" + bytes(-length % 8)
+    total = 48 + len(head) + len(objects)
+    preamble = message[:10] + (1).to_bytes(2, "big") + bytes(4) + total.to_bytes(8, "big")
+    path.write_bytes(preamble + head + objects + (total - 24).to_bytes(8, "big") + total.to_bytes(8, "big") + b"39277777")
+    for command in (["info"], ["info", "--json"], ["verify"], ["stat"], ["get", "-p", "version"], ["dump"]):
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        done = subprocess.run([TET, *command, path], capture_output=True, text=True)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        assert "panicked" not in done.stderr
+        assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 4, command
+
+
+def frames_of(message):
+    """The type, place and length of each frame."""
+    at = 24
+    while message[at : at + 2] == b"FR":
+        length = int.from_bytes(message[at + 8 : at + 16], "big")
+        yield int.from_bytes(message[at + 2 : at + 4], "big"), at, length
+        at += length + -length % 8

@@ -23,6 +23,7 @@ def soak(name, folder, count, seed=1):
         need(0 <= done.returncode <= 8 and b"panicked" not in done.stderr, name, inject, done.returncode, done.stderr[-300:])
         now = writer.state()
         need(now in (old, wanted), name, inject, "left neither the old state nor the new one")
+        writer.after_fault(done.returncode == 0)
         if done.returncode == 0:
             # A leftover that could not be removed, or a read with a fallback.
             need(now == wanted, name, inject, "said all was well")

@@ -43,6 +43,9 @@ class Writer:
     def check(self):
         need(tet_json("verify", self.target)["ok"], self.target, "is not sound")
 
+    def after_fault(self, ended_well):
+        """Checks what a command left that met an error."""
+
 
 class TetWrite(Writer):
     """Replaces a .tet file by another."""
@@ -76,8 +79,10 @@ class TgmAppend(Writer):
         shutil.copy(self.message, self.target)
 
     def state(self):
-        # An interrupted append leaves bytes that are not a message; later messages follow them.
-        size = self.target.read_bytes().count(self.message.read_bytes())
+        # A killed append leaves a truncated message at most; the next one removes it.
+        data, whole = self.target.read_bytes(), self.message.read_bytes()
+        size, left = divmod(len(data), len(whole))
+        need(data == whole * size + whole[:left], "the file holds something else than whole messages and a part of one")
         seen = len(tet_json("info", self.target)["tensogram"]["messages"])
         need(seen == size, f"{size} whole messages, {seen} are found")
         return size
@@ -86,7 +91,20 @@ class TgmAppend(Writer):
         return [TET, "append", self.target, self.message], self.state() + 1
 
     def check(self):
-        tet("verify", self.target, "-q", code=(0, 1))
+        """The file is sound, or the next append makes it so."""
+        size = self.state()
+        sound = len(self.target.read_bytes()) == size * len(self.message.read_bytes())
+        tet("verify", self.target, "-q", code=0 if sound else 1)
+        tet("append", self.target, self.message)
+        tet("verify", self.target, "-q")
+        need(self.state() == size + 1, "appending gave", self.state(), "messages after", size)
+
+
+    def after_fault(self, ended_well):
+        """An error is undone: nothing is left of the append."""
+        size, whole = self.target.stat().st_size, self.message.stat().st_size
+        need(size % whole == 0, f"{size % whole} bytes of a message are left")
+        self.check()
 
 
 class TgmWrite(Writer):
@@ -265,5 +283,6 @@ def soak(name, folder, count, seed=1):
         state = now
         if n % 10 == 0:
             writer.check()
+            state = writer.state()
         n += 1
     return {"writes": n, "kills": kills, "new": new}
