@@ -188,7 +188,7 @@ impl Catalog {
             }
             None => {}
         }
-        let read = self.reader().metadata(&*message);
+        let read = self.reader().metadata(&message);
         let (shared, result) = match read {
             Ok(metadata) => {
                 let metadata = Arc::new(metadata);
