@@ -1,76 +1,139 @@
-"""Twelve operations under three memory limits: the process stays within the limit plus 64 MiB, or reports that it cannot."""
+"""Every operation on every layout under memory limits: the process stays within the limit plus 64 MiB, or refuses before it allocates."""
 
-import resource
+import json
 import subprocess
 
 from common import EXAMPLES, PYTHON, SECONDS, TET, need, run, tet
 
 MIB = 1 << 20
 LIMITS = (16, 64, 256)
+#: What a process may take beside the limit: code, stacks, allocator, metadata.
 SLACK = 64
-#: Size of the data in MiB: more than any limit.
-SIZE = 320
+#: What a source holds, in MiB: more than any limit and its slack together.
+SIZE = 352
+#: Columns of the dense sources, and their rows per MiB of float32.
+COLUMNS, ROWS = 4096, 64
 
-ROWS = """
-import sys
-n = int(sys.argv[1])
-print("x,v")
-for i in range(n):
-    print(f"{i},{i % 97}")
+#: A sparse array of `rows` cells in four fragments, with tiles of a quarter of a million cells; and one with text.
+SPARSE = """
+import sys, numpy as np, tiledb
+out, rows, kind = sys.argv[1], int(sys.argv[2]), sys.argv[3]
+packed = tiledb.FilterList([tiledb.ZstdFilter(level=1)])
+dims = [tiledb.Dim("x", domain=(0, 2**40), tile=2**30, dtype=np.int64, filters=packed),
+        tiledb.Dim("y", domain=(0, 2**20), tile=2**18, dtype=np.int64, filters=packed)]
+attrs = [tiledb.Attr("v", dtype=np.float64, filters=packed)]
+if kind == "text":
+    attrs.append(tiledb.Attr("s", dtype="ascii", var=True, filters=packed))
+tiledb.Array.create(out, tiledb.ArraySchema(domain=tiledb.Domain(*dims), attrs=attrs, sparse=True, capacity=250_000))
+random = np.random.default_rng(3)
+for part in range(4):
+    n = rows // 4
+    cells = {"v": random.random(n)}
+    if kind == "text":
+        cells["s"] = np.array([f"a text of cell {i}" for i in range(n)], dtype="S")
+    with tiledb.open(out, "w", timestamp=part + 1) as array:
+        array[random.integers(0, 2**39, n), random.integers(0, 2**19, n)] = cells
 """
 
+QUANTILE = {"dataset": "noise", "reduction": {"quantile": 0.5, "sketch": 0.01}}
 
-def operations(folder):
-    """Name, command, accepted exit codes: 0, and 6 if the result itself exceeds the limit."""
-    big, out = folder / "big.tet", folder / "out"
-    array = folder / "sparse"
+
+def shape(size):
+    return f"{size * ROWS},{COLUMNS}"
+
+
+def converted(source, out, *options):
+    tet("convert", "-f", source, out, *options)
+    return out
+
+
+#: How each source is made from `big.tet`, whose chunks are of one MiB.
+SOURCES = {
+    "tet small chunks": lambda f, n: f / "big.tet",
+    "tet one raw chunk": lambda f, n: converted(f / "big.tet", f / "huge.tet", "--chunk", shape(n)),
+    "tet two raw chunks": lambda f, n: converted(f / "big.tet", f / "two.tet", "--chunk", shape(n // 2)),
+    "tet one zstd chunk": lambda f, n: converted(f / "big.tet", f / "zstd.tet", "--chunk", shape(n), "--codec", "zstd:1"),
+    "tgm plain": lambda f, n: converted(f / "big.tet", f / "plain.tgm"),
+    "tgm packed": lambda f, n: converted(f / "big.tet", f / "packed.tgm", "--codec", "simple_packing:16", "--cast", "float64"),
+    "tgm szip": lambda f, n: converted(f / "big.tet", f / "szip.tgm", "--codec", "szip"),
+    "tgm zstd": lambda f, n: converted(f / "big.tet", f / "zstd.tgm", "--codec", "zstd:1"),
+    "tgm blosc2": lambda f, n: converted(f / "big.tet", f / "blosc.tgm", "--codec", "blosc2"),
+    "tiledb small tiles": lambda f, n: converted(f / "big.tet", f / "small.tdb", "--to", "tiledb"),
+    "tiledb raw tiles": lambda f, n: converted(f / "big.tet", f / "raw.tdb", "--to", "tiledb", "--chunk", shape(n // 2)),
+    "tiledb zstd tiles": lambda f, n: converted(
+        f / "big.tet", f / "filtered.tdb", "--to", "tiledb", "--chunk", shape(n // 2), "--codec", "zstd:1"),
+    "sparse": lambda f, n: sparse(f / "sparse", n, "numbers"),
+    "sparse text": lambda f, n: sparse(f / "text", n // 4, "text"),
+}
+
+
+def sparse(out, size, kind):
+    """Coordinates and a value take 24 bytes; texts about as much again."""
+    run(PYTHON, "-c", SPARSE, out, size * MIB // 24, kind)
+    return out
+
+
+def dense_operations(source, folder):
+    out = folder / "out"
+    query = folder / "quantile.json"
+    query.write_text(json.dumps(QUANTILE))
     return {
-        "info": (["info", big], (0,)),
-        "cat raw": (["cat", big, "--raw"], (0,)),
-        "cat csv": (["cat", big, "0=0:20", "--format", "csv"], (0,)),
-        "cat npy": (["cat", big, "--format", "npy", "-f", "-o", f"{out}.npy"], (0, 6)),
-        "cat window": (["cat", big, "0=0:1", "--raw"], (0, 6)),
-        "stat": (["stat", big], (0,)),
-        "stat by dimension": (["stat", big, "--by", "0"], (0, 6)),
-        "verify deep": (["verify", big, "--deep"], (0,)),
-        "convert to tgm": (["convert", "-f", big, f"{out}.tgm"], (0, 6)),
-        "convert to TileDB": (["convert", "-f", big, f"{out}.tdb", "--to", "tiledb"], (0, 6)),
-        "rechunk": (["rechunk", "-f", big, f"{out}.tet", "--chunk", "512,512"], (0, 6)),
-        "sparse rows": (["cat", array, "v", "--raw"], (0, 6)),
+        "info": ["info", source],
+        "cat raw": ["cat", source, "--raw"],
+        "cat csv": ["cat", source, "0=100:120", "--format", "csv"],
+        "cat npy": ["cat", source, "--format", "npy", "-f", "-o", f"{out}.npy"],
+        "cat column": ["cat", source, "1=7", "--raw"],
+        "stat": ["stat", source],
+        "stat by rows": ["stat", source, "--by", "0", "0=0:64"],
+        "stat by columns": ["stat", source, "--by", "1", "1=0:16"],
+        "stat mean rows": ["stat", source, "--mean", "0"],
+        "stat mean columns": ["stat", source, "--mean", "1"],
+        "stat where": ["stat", source, "--where", "value > 0.5"],
+        "stat sketch": ["stat", source, "--quantile", "0.5", "--sketch", "0.01"],
+        "verify": ["verify", source],
+        "verify deep": ["verify", source, "--deep"],
+        "verify full": ["verify", source, "--full"],
+        "convert to tet": ["convert", "-f", source, f"{out}.tet"],
+        "convert to chunks": ["convert", "-f", source, f"{out}.tet", "--chunk", "64,4096", "--codec", "zstd:1"],
+        "convert to tgm": ["convert", "-f", source, f"{out}.tgm", "--codec", "raw"],
+        "convert to tiledb": ["convert", "-f", source, f"{out}.tdb", "--to", "tiledb", "--chunk", "64,4096"],
+        "rechunk": ["rechunk", "-f", source, f"{out}.re.tet", "--chunks", "512,512"],
+        "rechunk tiledb": ["rechunk", "-f", source, f"{out}.re.tdb", "--chunks", "512,512"],
+        "diff": ["diff", source, source],
+        "recover": ["recover", "-f", source, f"{out}.recovered"],
+        "plot": ["plot", source],
     }
 
 
-def prepare(folder):
-    run(EXAMPLES / "write_large", folder / "big.tet", SIZE)
-    rows = folder / "rows.csv"
-    with rows.open("w") as out:
-        subprocess.run([PYTHON if PYTHON.exists() else "python3", "-c", ROWS, "400000"], stdout=out, check=True)
-    tet("create", folder / "sparse", "--sparse", "--dim", "x=0..999999/10000:int32", "--field", "v:int32")
-    tet("append", folder / "sparse", rows)
+def sparse_operations(source, folder):
+    out = folder / "out"
+    return {
+        "info": ["info", source],
+        "cat raw": ["cat", source, "v", "--raw"],
+        "cat csv": ["cat", source, "--format", "csv"],
+        "stat": ["stat", source, "v"],
+        "stat by": ["stat", source, "v", "--by", "y"],
+        "stat where": ["stat", source, "v", "--where", "v > 0.5"],
+        "verify": ["verify", source],
+        "verify deep": ["verify", source, "--deep"],
+        "convert to tiledb": ["convert", "-f", source, f"{out}.sparse", "--to", "tiledb"],
+        "convert to rows": ["convert", "-f", source, f"{out}.tet", "--sparse-as", "rows"],
+        "diff": ["diff", source, source],
+        "recover": ["recover", "-f", source, f"{out}.recovered"],
+    }
+
+
+def operations(name, source, folder):
+    return (sparse_operations if name.startswith("sparse") else dense_operations)(source, folder)
 
 
 def peak(command):
-    """Exit code and peak resident memory in MiB. Pages of a map belong to the file and can be reclaimed."""
+    """Exit code, peak resident memory in MiB, what was told."""
     script = ("import resource, subprocess, sys\n"
-              "code = subprocess.run(sys.argv[1:], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).returncode\n"
-              "print(code, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)")
+              "done = subprocess.run(sys.argv[1:], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)\n"
+              "print(done.returncode, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)\n"
+              "print(done.stderr.decode(errors='replace'))")
     done = subprocess.run(["python3", "-c", script, *map(str, command)], capture_output=True, text=True, timeout=4 * SECONDS)
-    code, kib = done.stdout.split()
-    return int(code), int(kib) / 1024
-
-
-def soak(name, folder, count, seed=1):
-    """All operations under all limits, or `count` of them."""
-    folder = folder / name
-    folder.mkdir()
-    prepare(folder)
-    cases = [(operation, limit) for limit in LIMITS for operation in operations(folder)]
-    most, answered, refused = 0.0, 0, 0
-    for operation, limit in cases[:: max(1, len(cases) // count)]:
-        command, codes = operations(folder)[operation]
-        code, mib = peak([TET, "--memory", f"{limit}MiB", *command])
-        need(code in codes, operation, f"within {limit} MiB ended with", code)
-        most = max(most, mib - limit)
-        need(mib <= limit + SLACK, operation, f"took {mib:.0f} MiB within a limit of {limit}")
-        answered, refused = answered + (code == 0), refused + (code != 0)
-    return {"operations": answered + refused, "answered": answered, "refused": refused, "most_above_limit_mib": round(most, 1)}
+    first, told = done.stdout.split("\n", 1)
+    code, kib = first.split()
+    return int(code), int(kib) / 1024, told.strip()

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use tesseral::store::{Access, Store};
+use tesseral::store::Store;
 use tesseral::{Cancel, Container, Error, Format, Open, Options};
 
 use crate::args::Global;
@@ -95,23 +95,16 @@ impl Context {
         opener.open_store(store).map_err(Failure::opening)
     }
 
-    /// A source that is yet to be opened: how, where it is, its format. Under a memory limit files are read, not mapped: pages
-    /// of a map count as memory of ours.
+    /// A source that is yet to be opened: how, where it is, its format.
     pub(crate) fn source(
         &self,
         source: &Path,
         meter: &Meter,
     ) -> Outcome<(Open, Arc<dyn Store>, &'static dyn Format)> {
-        let mut opener = self.opener(meter)?;
-        let path = local(source)?;
-        let mut store = opener.store(path);
+        let opener = self.opener(meter)?;
+        let store = opener.store(local(source)?);
         let format = tesseral::recognise(&*store).map_err(Failure::opening)?;
         self.check_versions(format)?;
-        // Reading any part of an array in one piece would read all of it; a map gives the part.
-        if self.global.memory.is_some() && !format.capabilities().whole_arrays {
-            opener = opener.access(Access::Read);
-            store = opener.store(path);
-        }
         Ok((opener, store, format))
     }
 

@@ -2,7 +2,7 @@
 
 use rayon::prelude::*;
 use tesseral_core::{CellLen, ChunkGrid, Error, Field, Result, Scalar, Selection};
-use tesseral_format::{Column, Request, Target};
+use tesseral_format::{Column, PlannedChunk, Request, Target};
 
 use crate::budget::Blocks;
 use crate::condition;
@@ -63,7 +63,8 @@ fn summarize_all(
     let ticker = options.ticker(pieces.iter().map(|piece| piece.chunks).sum());
     let one = |piece: &Piece| summarize_piece(handle, &piece.request, wanted, &ticker, options);
     let parts: Vec<Summarized> = options.run(|| {
-        if pieces.len() > 1 {
+        // Under a memory limit the chunks of one piece at a time are shared by as many threads as there is room for.
+        if pieces.len() > 1 && options.memory.is_none() {
             pieces.par_iter().map(one).collect::<Result<_>>()
         } else {
             pieces.iter().map(one).collect::<Result<_>>()
@@ -130,9 +131,18 @@ fn summarize_piece(
     ticker: &Ticker<'_>,
     options: &Options,
 ) -> Result<Summarized> {
-    let prepared = Prepared::divided(handle, request, options)?;
+    let number = match request.columns.as_slice() {
+        [Column::Field(number)] => *number,
+        _ => return Err(Error::invalid("a dense read takes positions of one field")),
+    };
+    dense::fixed_size(handle, number)?;
+    let dtype = handle.schema().fields[usize::from(number)].dtype;
+    let empty = Summary::new(dtype, wanted).map_err(|e| e.in_array(&handle.schema().name))?;
+    let known = |chunk: &PlannedChunk| {
+        empty.clone().merge_stats(&handle.source().stats(chunk, Column::Field(number)))
+    };
+    let prepared = Prepared::divided(handle, request, options, &known)?;
     let visitor = Visitor::new(handle, &prepared);
-    let empty = Summary::new(visitor.field.dtype, wanted).map_err(|e| e.in_array(&handle.schema().name))?;
     let units = visitor.units(&|chunk| from_known(&visitor, Seen::Whole(chunk), &mut empty.clone()))?;
     let one = |unit: &Batch| -> Result<(Summary, bool)> {
         let context = visitor.context(unit)?;
@@ -150,11 +160,12 @@ fn summarize_piece(
         }
         Ok((summary.into_inner(), touched))
     };
-    let parts: Vec<(Summary, bool)> = if prepared.parallel() && units.len() > 1 {
-        units.par_iter().map(one).collect::<Result<_>>()?
-    } else {
-        units.iter().map(one).collect::<Result<_>>()?
+    let inner = options.for_workers(0, prepared.unit)?;
+    let parallel = prepared.parallel() && units.len() > 1;
+    let fold_units = || -> Result<Vec<(Summary, bool)>> {
+        if parallel { units.par_iter().map(one).collect() } else { units.iter().map(one).collect() }
     };
+    let parts = if inner.memory.is_some() { inner.run(fold_units)? } else { fold_units()? };
     let mut summary = empty;
     let mut from_statistics = !parts.is_empty();
     for (part, touched) in &parts {

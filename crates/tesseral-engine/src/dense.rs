@@ -6,7 +6,7 @@ use tesseral_format::{Access, ChunkPlan, Column, PlannedChunk, Request, Uncovere
 
 use crate::buffer::Buffer;
 use crate::chunk::{ChunkCells, Workspace, with_workspace};
-use crate::fetch::{self, Fetched, PartBytes, Resident, Source};
+use crate::fetch::{self, Batch, Fetched, PartBytes, Resident, Source};
 use crate::handle::Handle;
 use crate::options::Options;
 use crate::overlay::Groups;
@@ -96,10 +96,25 @@ pub(crate) struct Prepared {
     pub size: usize,
     pub bytes: u64,
     pub resident: Option<Resident>,
+    /// Bytes that one worker holds at most: stored bytes of a unit and the cells decoded from a chunk of it.
+    pub unit: u64,
+    /// Bytes that are read at once, about.
+    pub merged: u64,
 }
 
 impl Prepared {
-    pub(crate) fn new(handle: &Handle, request: &Request) -> Result<Self> {
+    /// Plans a request. Under a memory limit, chunks that are not resident and too large for it are cut into pieces where
+    /// their stored form allows.
+    pub(crate) fn new(handle: &Handle, request: &Request, options: &Options) -> Result<Self> {
+        let mut prepared = Self::planned(handle, request, options)?;
+        if let (None, Some(memory)) = (&prepared.resident, options.memory) {
+            prepared.divide(handle, memory, &|_| Ok(false))?;
+        }
+        Ok(prepared)
+    }
+
+    /// Plans a request; chunks stay as they are.
+    pub(crate) fn planned(handle: &Handle, request: &Request, options: &Options) -> Result<Self> {
         let (Some(selection), [Column::Field(field)]) = (request.selection(), request.columns.as_slice())
         else {
             return Err(Error::invalid("a dense read takes positions of one field"));
@@ -115,7 +130,20 @@ impl Prepared {
         let groups = Groups::new(&grid, &plan, selection)?;
         check_cover(handle, &plan, selection)?;
         let resident = fetch::resident(handle, &plan.chunks)?;
-        Ok(Self { plan, groups, selection: selection.clone(), field: *field, size, bytes, resident })
+        let (selection, merged) = (selection.clone(), options.read_bytes());
+        Ok(Self { plan, groups, selection, field: *field, size, bytes, resident, unit: 0, merged })
+    }
+
+    /// The bytes of a unit of work.
+    pub(crate) fn context(&self, handle: &Handle, unit: &Batch) -> Result<Context<'_>> {
+        match &self.resident {
+            Some(resident) => Ok(Context::Resident(resident)),
+            // A unit is a run of groups that was merged within the limit, or one group with all that lies over one another there.
+            None if unit.bytes() > self.merged && unit.groups.len() == 1 && !self.groups.apart() => {
+                Ok(Context::Each)
+            }
+            None => fetch::fetch(handle, unit).map(Context::Fetched),
+        }
     }
 
     /// Whether there is enough to do for several threads. Of plain chunks only the cells wanted are touched.
@@ -159,15 +187,29 @@ fn check_cover(handle: &Handle, plan: &ChunkPlan, selection: &Selection) -> Resu
 
 /// Where the bytes of a unit of work come from.
 pub(crate) enum Context<'a> {
+    /// Mapped or in memory.
     Resident(&'a Resident),
+    /// Read for all chunks of the unit.
     Fetched(Fetched),
+    /// Read chunk by chunk: those of the unit do not fit memory together.
+    Each,
 }
 
 impl Context<'_> {
-    pub(crate) fn source(&self) -> Source<'_> {
+    /// Runs with the bytes of one chunk of the unit.
+    pub(crate) fn with_source<T>(
+        &self,
+        handle: &Handle,
+        chunk: &PlannedChunk,
+        work: impl FnOnce(&Source<'_>) -> Result<T>,
+    ) -> Result<T> {
         match self {
-            Self::Resident(resident) => Source::Resident(resident),
-            Self::Fetched(fetched) => Source::Fetched(fetched),
+            Self::Resident(resident) => work(&Source::Resident(resident)),
+            Self::Fetched(fetched) => work(&Source::Fetched(fetched)),
+            Self::Each => {
+                let fetched = fetch::fetch(handle, &fetch::chunk_batch(handle, chunk))?;
+                work(&Source::Fetched(&fetched))
+            }
         }
     }
 }
@@ -218,7 +260,7 @@ pub fn read_with<T>(
 type Borrow = fn(&Handle, Borrowed) -> Result<Bytes>;
 
 fn read_through(handle: &Handle, request: &Request, options: &Options, how: Option<Borrow>) -> Result<Dense> {
-    let prepared = Prepared::new(handle, request)?;
+    let prepared = Prepared::new(handle, request, options)?;
     let field = handle.schema().fields[usize::from(prepared.field)].clone();
     let shape = prepared.selection.shape().to_vec();
     if let Some(how) = how
@@ -247,7 +289,7 @@ pub fn read_buffer(handle: &Handle, request: &Request, options: &Options) -> Res
 }
 
 fn read_into_buffer(handle: &Handle, request: &Request, options: &Options) -> Result<Buffer> {
-    let prepared = Prepared::new(handle, request)?;
+    let prepared = Prepared::new(handle, request, options)?;
     let field = &handle.schema().fields[usize::from(prepared.field)];
     if field.nullable {
         return Err(Error::invalid(format!("{:?} can be null: its validity is needed, too", field.name)));
@@ -263,7 +305,7 @@ fn read_into_buffer(handle: &Handle, request: &Request, options: &Options) -> Re
 /// What the plan and the store meet; `Corrupt` when a digest differs.
 pub fn view(handle: &Handle, request: &Request) -> Result<Option<Bytes>> {
     handle.guarded(|| {
-        let borrowed = borrow(handle, &Prepared::new(handle, request)?)?;
+        let borrowed = borrow(handle, &Prepared::new(handle, request, &Options::default())?)?;
         borrowed.map(|borrowed| lasting(handle, borrowed)).transpose()
     })
 }
@@ -281,7 +323,7 @@ pub fn read_into(
     options: &Options,
 ) -> Result<()> {
     handle.guarded(|| {
-        let prepared = Prepared::new(handle, request)?;
+        let prepared = Prepared::new(handle, request, options)?;
         execute(handle, &prepared, values, validity, options)
     })
 }
@@ -298,6 +340,7 @@ fn execute(
     if !options.sequential && strip::paint(handle, prepared, values, options)? {
         return Ok(());
     }
+    let options = &options.for_workers(prepared.bytes, prepared.unit)?;
     let schema_field = &handle.schema().fields[usize::from(field)];
     let fill = fill_cell(schema_field, size);
     let ticker = options.ticker(groups.len(plan) as u64);
@@ -324,7 +367,8 @@ fn execute(
             paint_group,
         ),
         None => {
-            let batches = fetch::batches(handle, plan, groups, selection, &|_| Ok(false))?;
+            let merged = prepared.merged;
+            let batches = fetch::batches(handle, plan, groups, selection, merged, &|_| Ok(false))?;
             sink::paint(
                 &mut outputs,
                 selection,
@@ -333,7 +377,7 @@ fn execute(
                 &Units::Batches(&batches),
                 parallel,
                 |batch| match batch {
-                    Some(batch) => fetch::fetch(handle, batch).map(Context::Fetched),
+                    Some(batch) => prepared.context(handle, batch),
                     None => Err(Error::invalid("a batch was expected")),
                 },
                 paint_group,
@@ -363,12 +407,11 @@ fn paint_group(
     }
     for &member in members {
         let chunk = &plan.chunks[member as usize];
-        let source = context.source();
-        let paint = |workspace: &mut Workspace| {
+        let paint = |source: &Source<'_>| {
             let cells = ChunkCells::new(handle, chunk, *field, *size)?.shared(shared);
-            paint_chunk(&cells, &source, selection, targets, workspace)
+            with_workspace(|workspace| paint_chunk(&cells, source, selection, targets, workspace))
         };
-        with_workspace(paint).map_err(|e| handle.locate(chunk, e))?;
+        context.with_source(handle, chunk, paint).map_err(|e| handle.locate(chunk, e))?;
     }
     Ok(())
 }
@@ -397,6 +440,8 @@ pub(crate) fn paint_part(
         size: whole.size,
         bytes: bytes as u64,
         resident: None,
+        unit: 0,
+        merged: whole.merged,
     };
     let mut values = vec![0; bytes];
     let mut validity = schema_field.nullable.then(|| vec![0; cells]);
@@ -598,9 +643,9 @@ impl std::fmt::Display for Explained {
 /// # Errors
 /// What the plan meets.
 pub fn explain(handle: &Handle, request: &Request) -> Result<Explained> {
-    let prepared = handle.guarded(|| Prepared::new(handle, request))?;
+    let prepared = handle.guarded(|| Prepared::new(handle, request, &Options::default()))?;
     let Prepared { plan, groups, selection, .. } = &prepared;
-    let batches = fetch::batches(handle, plan, groups, selection, &|_| Ok(false))?;
+    let batches = fetch::batches(handle, plan, groups, selection, prepared.merged, &|_| Ok(false))?;
     let ranges = batches.iter().flat_map(|b| &b.reads);
     let mut spans = 0;
     for index in 0..prepared.groups.len(&prepared.plan) {

@@ -5,7 +5,7 @@ use std::ops::Range;
 use bytes::Bytes;
 use smallvec::SmallVec;
 use tesseral_core::{Error, Result, Selection};
-use tesseral_format::{Access, ChunkPlan, Column, PlannedChunk};
+use tesseral_format::{Access, ChunkPlan, Column, DigestSpan, PlannedChunk};
 
 use crate::handle::Handle;
 use crate::overlay::Groups;
@@ -13,7 +13,7 @@ use crate::overlay::Groups;
 /// Spans closer than this are read as one: skipping them would cost more than reading them.
 const GAP: u64 = 64 << 10;
 /// A merged read stops growing here, so that decoding can begin while other reads are under way.
-const MERGED: u64 = 4 << 20;
+pub(crate) const MERGED: u64 = 4 << 20;
 
 /// Objects that are in reach whole, by number.
 pub(crate) type Resident = SmallVec<[(u32, Bytes); 1]>;
@@ -82,6 +82,9 @@ impl<'a> Source<'a> {
         match handle.pending_digest(chunk) {
             // Nothing was read for an empty range.
             Some(span) if span.range.is_empty() => handle.check_digest(chunk, &span, &[]),
+            Some(span) if matches!(self, Self::Fetched(_)) && !is_fetched(chunk, &span) => {
+                handle.check_digest_streaming(chunk, &span)
+            }
             Some(span) => handle.check_digest(chunk, &span, self.slice(handle, span.object, &span.range)?.1),
             None => Ok(()),
         }
@@ -149,19 +152,28 @@ pub(crate) fn resident(handle: &Handle, chunks: &[PlannedChunk]) -> Result<Optio
     Ok(Some(objects))
 }
 
+/// Whether the bytes that a digest covers are read together with the chunk. Those of a piece of a chunk are not: there the digest
+/// is computed by itself, once.
+fn is_fetched(chunk: &PlannedChunk, span: &DigestSpan) -> bool {
+    let covered = span.range.end.saturating_sub(span.range.start);
+    covered <= chunk.stored_bytes().saturating_add(GAP)
+}
+
 /// Every span a chunk needs, its digest's included.
 fn spans<'a>(handle: &'a Handle, chunk: &'a PlannedChunk) -> impl Iterator<Item = (u32, Range<u64>)> + 'a {
-    let digest = handle.pending_digest(chunk).map(|span| (span.object, span.range));
+    let digest = handle.pending_digest(chunk).filter(|span| is_fetched(chunk, span));
+    let digest = digest.map(|span| (span.object, span.range));
     let parts = chunk.parts.iter().map(|p| (p.object, p.offset..p.offset.saturating_add(p.len)));
     parts.chain(digest)
 }
 
-/// Cuts the groups into batches and merges the reads of each. Nothing is read for groups that are `known`.
+/// Cuts the groups into batches and merges the reads of each, up to about `merged` bytes. Nothing is read for groups that are `known`.
 pub(crate) fn batches(
     handle: &Handle,
     plan: &ChunkPlan,
     groups: &Groups,
     selection: &Selection,
+    merged: u64,
     known: &dyn Fn(usize) -> Result<bool>,
 ) -> Result<Vec<Batch>> {
     let mut out: Vec<Batch> = Vec::new();
@@ -174,7 +186,7 @@ pub(crate) fn batches(
             let reads = merge(batch.reads.iter().cloned().chain(needed()));
             // Join only while the reads stay few and small: nothing between far-apart chunks is read.
             let size: u64 = reads.iter().map(|(_, r)| r.end - r.start).sum();
-            (size <= MERGED && reads.len() <= batch.reads.len().max(1)).then_some((batch, reads))
+            (size <= merged && reads.len() <= batch.reads.len().max(1)).then_some((batch, reads))
         });
         match joined {
             Some((batch, reads)) => {
@@ -220,6 +232,13 @@ fn merge(spans: impl Iterator<Item = (u32, Range<u64>)>) -> Reads {
         }
     }
     out
+}
+
+impl Batch {
+    /// Bytes to read.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.reads.iter().map(|(_, range)| range.end - range.start).fold(0, u64::saturating_add)
+    }
 }
 
 /// Reads a batch.

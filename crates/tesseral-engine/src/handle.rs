@@ -3,15 +3,19 @@
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 
 use bytes::Bytes;
+use smallvec::SmallVec;
 use tesseral_core::{ArraySchema, ChunkStats, Error, Result};
 use tesseral_format::{
-    ArraySource, ChunkInfo, ChunkPlan, Column, ColumnMut, Container, Digest, DigestSpan, PlannedChunk,
+    ArraySource, ChunkInfo, ChunkPlan, Column, ColumnMut, Container, Digest, DigestSpan, Part, PlannedChunk,
     Request, Scratch, Uncovered,
 };
 use tesseral_store::{Store, StoreExt};
+
+/// Bytes that are hashed at once where a chunk is never in memory whole.
+const STREAMED: u64 = 1 << 20;
 
 /// An array, its store, and which of its chunks were already found sound. Cheap to clone; clones share that knowledge.
 #[derive(Clone, Debug)]
@@ -76,15 +80,45 @@ impl Handle {
 
     /// Checks bytes against a digest and remembers the chunk as sound.
     pub(crate) fn check_digest(&self, chunk: &PlannedChunk, span: &DigestSpan, bytes: &[u8]) -> Result<()> {
-        let (expected, found) = match span.digest {
-            Digest::Xxh3(expected) => (expected, xxhash_rust::xxh3::xxh3_64(bytes)),
+        let found = match span.digest {
+            Digest::Xxh3(_) => xxhash_rust::xxh3::xxh3_64(bytes),
             _ => return Err(Error::unsupported("a digest of unknown kind")),
+        };
+        self.compare_digest(chunk, span, found)
+    }
+
+    /// Checks a digest by reading the bytes it covers piece by piece, for chunks that are never in memory whole. Threads that
+    /// need the same chunk wait for the first of them.
+    pub(crate) fn check_digest_streaming(&self, chunk: &PlannedChunk, span: &DigestSpan) -> Result<()> {
+        let Some(verified) = &self.verified else { return Ok(()) };
+        let _one_at_a_time = verified.streaming.lock().unwrap_or_else(PoisonError::into_inner);
+        if verified.contains(chunk.id) {
+            return Ok(());
+        }
+        let mut hasher = match span.digest {
+            Digest::Xxh3(_) => xxhash_rust::xxh3::Xxh3Default::new(),
+            _ => return Err(Error::unsupported("a digest of unknown kind")),
+        };
+        let object = self.source.object(span.object);
+        let mut at = span.range.start;
+        while at < span.range.end {
+            let end = span.range.end.min(at + STREAMED);
+            hasher.update(&self.store.read(object, at..end)?);
+            at = end;
+        }
+        self.compare_digest(chunk, span, hasher.digest())
+    }
+
+    /// Compares what was computed with a digest and remembers the chunk as sound.
+    fn compare_digest(&self, chunk: &PlannedChunk, span: &DigestSpan, found: u64) -> Result<()> {
+        let Digest::Xxh3(expected) = span.digest else {
+            return Err(Error::unsupported("a digest of unknown kind"));
         };
         if expected != found {
             let object = self.store.describe(self.source.object(span.object));
             let detail = format!(
                 "{} stored bytes hash to {found:016x}, the file says {expected:016x}: they changed after they were written",
-                bytes.len()
+                span.range.end.saturating_sub(span.range.start)
             );
             return Err(Error::corrupt("a chunk", object, span.range.start, detail)
                 .hint("restore the file from a copy; `tet verify` lists every damaged chunk, `tet recover` saves the others"));
@@ -136,6 +170,15 @@ impl ArraySource for Without {
         self.inner.digest(chunk)
     }
 
+    fn narrow(
+        &self,
+        chunk: &PlannedChunk,
+        column: Column,
+        cells: &Range<u64>,
+    ) -> Result<Option<SmallVec<[Part; 1]>>> {
+        self.inner.narrow(chunk, column, cells)
+    }
+
     fn decode(
         &self,
         chunk: &PlannedChunk,
@@ -153,6 +196,8 @@ impl ArraySource for Without {
 /// from 0, and pages of low numbers are found without a lock.
 #[derive(Debug)]
 struct Verified {
+    /// Held while a digest is computed piece by piece.
+    streaming: Mutex<()>,
     low: Box<[OnceLock<Box<Page>>]>,
     high: RwLock<HashMap<u64, Box<Page>>>,
 }
@@ -165,7 +210,11 @@ const PAGE_BITS: u64 = 64 * PAGE_WORDS as u64;
 
 impl Default for Verified {
     fn default() -> Self {
-        Self { low: (0..LOW_PAGES).map(|_| OnceLock::new()).collect(), high: RwLock::default() }
+        Self {
+            streaming: Mutex::default(),
+            low: (0..LOW_PAGES).map(|_| OnceLock::new()).collect(),
+            high: RwLock::default(),
+        }
     }
 }
 

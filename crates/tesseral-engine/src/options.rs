@@ -7,6 +7,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use rayon::ThreadPool;
 use tesseral_core::{Cancel, Error, Result};
 
+use crate::fetch::MERGED;
+
+/// What is read at once is this part of the memory limit.
+const SHARES: u64 = 16;
+/// Smaller reads cost more than the memory they save.
+const SMALLEST: u64 = 64 << 10;
+/// What one worker may hold under any limit: a process takes more than this for itself.
+const ROOM: u64 = 8 << 20;
+
 /// How far an operation is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
@@ -75,6 +84,31 @@ impl Options {
                 .hint("select less, raise the memory limit, or read block by block")),
             _ => Ok(()),
         }
+    }
+
+    /// Bytes that are read at once, about: little beside the limit.
+    pub(crate) fn read_bytes(&self) -> u64 {
+        self.memory.map_or(MERGED, |memory| (memory / SHARES).clamp(SMALLEST, MERGED))
+    }
+
+    /// The same on no more threads than the limit has room for, when each holds `unit` bytes beside the `held` bytes of the
+    /// result.
+    ///
+    /// # Errors
+    /// `Limit` when there is no room for one.
+    pub(crate) fn for_workers(&self, held: u64, unit: u64) -> Result<Self> {
+        let Some(memory) = self.memory else { return Ok(self.clone()) };
+        let room = memory.saturating_sub(held).max(ROOM);
+        if unit > room {
+            let needed = held.saturating_add(unit);
+            return Err(Error::limit("a chunk, stored and decoded, beside the result,", needed, memory)
+                .hint("raise the memory limit, or rewrite the array in smaller chunks"));
+        }
+        let fitting = usize::try_from(room / unit.max(1)).unwrap_or(usize::MAX).max(1);
+        if self.sequential || fitting >= self.threads() {
+            return Ok(self.clone());
+        }
+        self.clone().with_threads(fitting)
     }
 
     pub(crate) fn run<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {

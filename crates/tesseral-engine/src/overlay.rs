@@ -149,6 +149,49 @@ impl Groups {
         Self { kind: Kind::Many { members, groups } }
     }
 
+    /// The same groups cut into boxes of at most `extents` positions, as far as those are selected, and the chunks that `piece`
+    /// makes of the visible ones there. Boxes of one group are cells of a grid over it, so they are disjoint as groups are.
+    pub(crate) fn refined(
+        &self,
+        plan: &ChunkPlan,
+        selection: &Selection,
+        extents: &[u64],
+        piece: impl Fn(&PlannedChunk, &Region) -> Result<Option<PlannedChunk>>,
+    ) -> Result<(Vec<PlannedChunk>, Self)> {
+        let (mut chunks, mut groups) = (Vec::new(), Vec::new());
+        let count = |chunks: &[PlannedChunk]| {
+            let most = u64::from(u32::MAX);
+            u32::try_from(chunks.len())
+                .map_err(|_| Error::limit("pieces of chunks", chunks.len() as u64, most))
+        };
+        for index in 0..self.len(plan) {
+            let group = self.get(plan, index)?;
+            let Some((part, _)) = selection.clip(group.region) else { continue };
+            let (members, _) = group.visible(plan, selection);
+            let boxes = ChunkGrid::new(&group.region.shape(), extents)?;
+            // Positions inside the group.
+            let inside = Region::new(
+                part.bounds().bounds().iter().zip(group.region.bounds()).map(|(p, g)| (p.0 - g.0, p.1 - g.0)),
+            );
+            for coords in boxes.touched(&Selection::from_region(&inside)) {
+                let cell = boxes.region(&coords);
+                let region = Region::new(
+                    cell.bounds().iter().zip(group.region.bounds()).map(|(c, g)| (g.0 + c.0, g.0 + c.1)),
+                );
+                if selection.clip(&region).is_none() {
+                    continue;
+                }
+                let start = count(&chunks)?;
+                for &member in members {
+                    chunks.extend(piece(&plan.chunks[member as usize], &region)?);
+                }
+                groups.push(Group { region, members: start..count(&chunks)? });
+            }
+        }
+        let members = (0..count(&chunks)?).collect();
+        Ok((chunks, Self { kind: Kind::Many { members, groups } }))
+    }
+
     /// Whether no chunk lies over another and they come in row-major order of the grid, without gaps.
     pub(crate) fn apart(&self) -> bool {
         matches!(self.kind, Kind::Single)

@@ -68,7 +68,8 @@ pub fn recover(
         let (chunks, lost) = if handle.schema().sparse {
             copy_cells(handle, &session, *array, options)?
         } else {
-            let lost = copy_whole_chunks(handle, &session, *array, salvage.gaps_are_losses)?;
+            session.limit_workers(|options| options.for_workers(0, copied_bytes(handle.schema())))?;
+            let lost = copy_whole_chunks(handle, &session, *array, options, salvage.gaps_are_losses)?;
             (handle.schema().grid()?.total(), lost)
         };
         total.chunks_saved += chunks - lost.len() as u64;
@@ -144,20 +145,31 @@ fn finding(handle: &Handle, error: &Error) -> Finding {
     Finding::from_error("chunk_lost", error).in_array(&handle.schema().name)
 }
 
+/// Bytes that a worker holds of a dense array: the cells of a chunk, as they were decoded and as they are encoded again.
+fn copied_bytes(schema: &ArraySchema) -> u64 {
+    let cell: u64 = schema.fields.iter().map(|field| field.cell_size().unwrap_or(24) as u64 + 1).sum();
+    let chunk = schema.chunk_shape.iter().flatten().zip(&schema.dims);
+    let cells =
+        chunk.fold(1_u64, |n, (extent, dim)| n.saturating_mul((*extent).min(dim.extent.unwrap_or(*extent))));
+    cells.saturating_mul(cell).saturating_mul(3)
+}
+
 /// Copies chunk by chunk. Gives an entry for each chunk of which something is lost.
 fn copy_whole_chunks(
     handle: &Handle,
     session: &WriteSession,
     array: usize,
+    options: &Options,
     gaps_are_losses: bool,
 ) -> Result<Vec<Lost>> {
     let grid = handle.schema().grid()?;
+    let single = Options { sequential: true, progress: None, ..options.clone() };
     let lost = Mutex::new(Vec::new());
     // The engine's own loop gives the order and the threads; each read is of one chunk.
     session.fill_columns(array, |region: &Region, columns: &mut [Cells]| {
         let mut found: Option<Lost> = None;
         for (number, column) in (0..).zip(columns) {
-            if let Some(more) = copy_field(handle, region, number, column, gaps_are_losses)? {
+            if let Some(more) = copy_field(handle, region, number, column, &single, gaps_are_losses)? {
                 found.get_or_insert_default().extend(more);
             }
         }
@@ -180,9 +192,9 @@ fn copy_field(
     region: &Region,
     number: u16,
     column: &mut Cells,
+    single: &Options,
     gaps_are_losses: bool,
 ) -> Result<Option<Lost>> {
-    let single = Options::default();
     let field = &handle.schema().fields[usize::from(number)];
     let request = Request::cells(Selection::from_region(region), number);
     let everything = [Layer { cover: region.clone(), lost: true }];
@@ -198,7 +210,7 @@ fn copy_field(
         blot(field, region, &everything, column);
         return Ok(Some(Vec::new()));
     }
-    match read_column(handle, &request, column, &single) {
+    match read_column(handle, &request, column, single) {
         Err(error) if is_loss(&error) => {}
         read => return read.map(|()| None),
     }
@@ -214,7 +226,7 @@ fn copy_field(
         }
     }
     let layers = layers(plan.chunks, &gone);
-    match read_column(&handle.without(gone), &request, column, &single) {
+    match read_column(&handle.without(gone), &request, column, single) {
         Ok(()) => blot(field, region, &layers, column),
         Err(error) if is_loss(&error) => {
             found.push(finding(handle, &error));

@@ -22,6 +22,8 @@ use crate::visit::Visitor;
 const STACKS: usize = 32;
 /// Bytes of cells in a segment of a stack.
 const SEGMENT: u64 = 8 << 20;
+/// Segments of a stack, at most.
+const SEGMENTS: u64 = 64;
 /// Fewer results than this are not worth several threads.
 const PARALLEL_FROM: usize = 16 << 10;
 /// What a kept position takes while it is folded, at most.
@@ -129,7 +131,7 @@ fn reduce_along(
     wanted: Wanted,
     options: &Options,
 ) -> Result<Reduced> {
-    let prepared = Prepared::divided(handle, request, options)?;
+    let prepared = Prepared::divided(handle, request, options, &|_| Ok(false))?;
     let rank = prepared.selection.rank();
     let mut reduced = vec![false; rank];
     for &axis in axes {
@@ -143,7 +145,11 @@ fn reduce_along(
     };
     let shape = kept(Region::from_shape(&prepared.selection.shape()).bounds()).shape();
     let positions = Region::from_shape(&shape).cells().unwrap_or(u64::MAX);
-    options.check_memory("the results", positions.saturating_mul(STATE))?;
+    let states = positions.saturating_mul(STATE);
+    options.check_memory("the results", states)?;
+    // Every segment of a stack has states of its own, which are merged afterwards.
+    let most = options.memory.map_or(SEGMENTS, |memory| (memory / states.max(1) / 4).clamp(1, SEGMENTS));
+    let workers = options.for_workers(states.saturating_mul(most), prepared.unit)?;
     let stacks = stacks(&prepared, &reduced)?;
     let visitor = Visitor::new(handle, &prepared);
     AxisFold::new(visitor.field.dtype, wanted, &[]).map_err(|e| e.in_array(&handle.schema().name))?;
@@ -171,7 +177,7 @@ fn reduce_along(
         Ok(fold)
     };
     let fold_stack = |stack: &Stack| -> Result<(Region, AxisFold)> {
-        let segments = if stacks.len() < STACKS { stack.bytes.div_ceil(SEGMENT).clamp(1, 64) } else { 1 };
+        let segments = if stacks.len() < STACKS { stack.bytes.div_ceil(SEGMENT).clamp(1, most) } else { 1 };
         let length = stack.groups.len().div_ceil(usize::try_from(segments).unwrap_or(1)).max(1);
         let cut: Vec<&[u32]> = stack.groups.chunks(length).collect();
         let parts: Vec<AxisFold> = if cut.len() > 1 {
@@ -186,7 +192,7 @@ fn reduce_along(
         }
         Ok((stack.kept.clone(), fold))
     };
-    let blocks: Vec<(Region, AxisFold)> = options.run(|| {
+    let blocks: Vec<(Region, AxisFold)> = workers.run(|| {
         if prepared.parallel() {
             stacks.par_iter().map(fold_stack).collect::<Result<_>>()
         } else {

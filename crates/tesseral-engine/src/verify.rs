@@ -1,18 +1,21 @@
 //! Checking a source: the format walks its metadata, the engine checks digests and decodes chunks.
 
+use std::ops::Range;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use rayon::prelude::*;
 use tesseral_core::{ChunkStats, DType, Error, ErrorKind, Finding, Result, Scalar, Selection, Severity, Sum};
 use tesseral_format::{
-    AuditOptions, ChunkPlan, Column, Container, CoordinateRanges, Depth, Format, OpenOptions, PlannedChunk,
-    Request, Target,
+    Access, AuditOptions, ChunkPlan, Column, Container, CoordinateRanges, Depth, Format, OpenOptions,
+    PlannedChunk, Request, Target,
 };
 use tesseral_store::{Store, StoreExt};
 
 use crate::bits::decode_packed;
 use crate::cells::{Cells, column_layout};
 use crate::chunk::with_workspace;
+use crate::divide;
 use crate::fetch::{self, Source};
 use crate::handle::Handle;
 use crate::kernel::summary::{Summary, Wanted};
@@ -152,6 +155,7 @@ fn verify_array(
     };
     // What to do with each chunk, in order, before any thread starts.
     let mut todo: Vec<(&PlannedChunk, bool)> = Vec::new();
+    let mut largest = 0;
     for chunk in &plan.chunks {
         let stored = chunk.stored_bytes();
         let digest = handle.source().digest(chunk).is_some();
@@ -160,19 +164,29 @@ fn verify_array(
         let covered = if digest { stored } else { inner };
         checked.covered_bytes += covered;
         checked.uncovered_bytes += stored - covered;
-        let decode = deep || *sample > 0 || inner > 0;
+        let mut decode = deep || *sample > 0 || inner > 0;
+        let mut unit = divide::check_bytes(&handle, chunk, decode, options.memory)?;
+        // A digest shows as much as decoding does, unless that was asked for.
+        if let (Some(memory), true, false) = (options.memory, digest, deep)
+            && unit > memory
+        {
+            decode = false;
+            unit = divide::check_bytes(&handle, chunk, decode, options.memory)?;
+        }
         if !decode && !digest {
             checked.skipped += 1;
             continue;
         }
         *sample = sample.saturating_sub(1);
+        largest = largest.max(unit);
         todo.push((chunk, decode));
     }
+    let options = &options.for_workers(0, largest).map_err(|e| e.in_array(&name))?;
     checked.decoded = todo.len() as u64;
     let ticker = options.ticker(todo.len() as u64);
     let one = |&(chunk, decode): &(&PlannedChunk, bool)| -> Result<Option<Finding>> {
         ticker.tick()?;
-        let Err(error) = check_chunk(&handle, chunk, decode, deep) else { return Ok(None) };
+        let Err(error) = check_chunk(&handle, chunk, decode, deep, options.memory) else { return Ok(None) };
         let info = handle.source().describe(chunk);
         let check = if matches!(error.kind(), ErrorKind::InvalidRequest { .. }) {
             "statistics"
@@ -214,103 +228,238 @@ pub(crate) fn plan_all(handle: &Handle) -> Result<ChunkPlan> {
     handle.source().plan(&Request { target, columns, condition: None }).map_err(|e| e.in_array(&schema.name))
 }
 
-fn check_chunk(handle: &Handle, chunk: &PlannedChunk, decode: bool, statistics: bool) -> Result<()> {
-    let fetched = fetch::fetch(handle, &fetch::chunk_batch(handle, chunk))?;
-    let source = Source::Fetched(&fetched);
+/// Checks one chunk: its digest, with `decode` that its columns decode, with `statistics` that they hold what is stored of them.
+/// Under a memory limit the cells of a large chunk are looked at a run after the other.
+fn check_chunk(
+    handle: &Handle,
+    chunk: &PlannedChunk,
+    decode: bool,
+    statistics: bool,
+    memory: Option<u64>,
+) -> Result<()> {
+    if let (false, Some(_), Some(span)) = (decode, memory, handle.pending_digest(chunk)) {
+        return handle.check_digest_streaming(chunk, &span);
+    }
     let mut columns: Vec<Column> = chunk.parts.iter().map(|part| part.column).collect();
     columns.dedup();
-    for column in columns {
-        // This compares the digest.
-        let parts = source.column(handle, chunk, column)?;
-        if !decode {
-            continue;
+    let runs = match (columns.as_slice(), memory) {
+        ([column], Some(memory)) => divide::cell_runs(handle, chunk, *column, memory)?,
+        _ => None,
+    };
+    let Some(runs) = runs else {
+        let fetched = fetch::fetch(handle, &fetch::chunk_batch(handle, chunk))?;
+        let source = Source::Fetched(&fetched);
+        for column in columns {
+            // This compares the digest.
+            let parts = source.column(handle, chunk, column)?;
+            if decode {
+                let mut check = ColumnCheck::new(handle, chunk, column, statistics)?;
+                check.run(&parts, 0..chunk.cells)?;
+                check.finish()?;
+            }
         }
-        if matches!(column, Column::Field(f) if handle.schema().fields[usize::from(f)].dtype == DType::Bitmask)
-        {
-            decode_packed(handle, chunk, column, &parts)?;
-            continue;
-        }
-        let (size, nullable) = column_layout(handle.schema(), column)?;
-        let count = usize::try_from(chunk.cells)
-            .map_err(|_| Error::limit("a chunk's cells", chunk.cells, usize::MAX as u64))?;
-        let mut cells = Cells::new(size, nullable);
-        cells.decode_with(count, |out| {
-            with_workspace(|w| {
-                handle.source().decode(chunk, column, &parts, 0..chunk.cells, out, &mut w.scratch)
-            })
-        })?;
-        if statistics {
-            check_statistics(handle, chunk, column, &cells)?;
+        return Ok(());
+    };
+    let mut check: Option<ColumnCheck<'_>> = None;
+    for (piece, cells) in runs {
+        let piece = piece?;
+        let fetched = fetch::fetch(handle, &fetch::chunk_batch(handle, &piece))?;
+        for &column in &columns {
+            let parts = Source::Fetched(&fetched).column(handle, &piece, column)?;
+            let check = match &mut check {
+                Some(check) => check,
+                None => check.insert(ColumnCheck::new(handle, chunk, column, statistics)?),
+            };
+            check.piece(&piece, &parts, cells.clone())?;
         }
     }
-    Ok(())
+    check.map_or(Ok(()), ColumnCheck::finish)
 }
 
-/// Compares exact stored statistics with the cells. A difference is an `InvalidRequest`: the cells themselves are sound.
-fn check_statistics(handle: &Handle, chunk: &PlannedChunk, column: Column, cells: &Cells) -> Result<()> {
-    let schema = handle.schema();
-    let (dtype, fill) = match column {
-        Column::Field(f) => {
-            let field = &schema.fields[usize::from(f)];
-            if field.cell != tesseral_core::CellLen::One || chunk.tile.is_some() {
-                return Ok(());
+/// One column of a chunk, decoded in one run or several, beside what is stored of it.
+struct ColumnCheck<'a> {
+    handle: &'a Handle,
+    chunk: &'a PlannedChunk,
+    column: Column,
+    size: usize,
+    nullable: bool,
+    cells: Cells,
+    statistics: Option<Statistics>,
+}
+
+/// What the cells of a column give.
+struct Statistics {
+    dtype: DType,
+    fill: Option<Scalar>,
+    /// Of numbers.
+    summary: Option<Summary>,
+    plain_sum: f64,
+    /// Least and greatest text.
+    texts: Option<(Vec<u8>, Vec<u8>)>,
+}
+
+impl<'a> ColumnCheck<'a> {
+    fn new(handle: &'a Handle, chunk: &'a PlannedChunk, column: Column, statistics: bool) -> Result<Self> {
+        let (size, nullable) =
+            if is_packed(handle, column) { (0, false) } else { column_layout(handle.schema(), column)? };
+        let statistics = if statistics { Statistics::of(handle, chunk, column) } else { None };
+        Ok(Self { handle, chunk, column, size, nullable, cells: Cells::new(size, nullable), statistics })
+    }
+
+    /// Decodes cells of the chunk from all of its stored bytes.
+    fn run(&mut self, parts: &[Bytes], cells: Range<u64>) -> Result<()> {
+        self.piece(self.chunk, parts, cells)
+    }
+
+    /// Decodes cells from the stored bytes of a piece.
+    fn piece(&mut self, piece: &PlannedChunk, parts: &[Bytes], cells: Range<u64>) -> Result<()> {
+        let Self { handle, column, .. } = *self;
+        if is_packed(handle, column) {
+            return decode_packed(handle, piece, column, parts).map(drop);
+        }
+        let count = usize::try_from(cells.end.saturating_sub(cells.start))
+            .map_err(|_| Error::limit("a chunk's cells", piece.cells, usize::MAX as u64))?;
+        let mut decoded = std::mem::replace(&mut self.cells, Cells::new(self.size, self.nullable));
+        match (piece.access, parts) {
+            // A piece of such a chunk is its cells; there is nothing to decode.
+            (Access::Direct { .. }, [bytes]) if !piece.whole && self.chunk.whole => {
+                decoded = Cells::from_fixed(self.size, native(piece.access, self.word(), bytes), None);
             }
-            (field.dtype, field.missing())
+            _ => decoded.decode_with(count, |out| {
+                with_workspace(|w| handle.source().decode(piece, column, parts, cells, out, &mut w.scratch))
+            })?,
         }
-        Column::Dim(d) => (schema.dims[usize::from(d)].dtype, None),
-        Column::Timestamp | Column::DeletedBy => return Ok(()),
-    };
-    let stored = handle.source().stats(chunk, column);
-    let Ok(mut summary) = Summary::new(dtype, Wanted::ALL) else { return check_texts(&stored, cells) };
-    summary.fold(cells.data(), cells.validity(), fill)?;
-    let found = chunk_stats(&summary);
-    let differs = |what: &str, stored: &dyn std::fmt::Debug, found: &dyn std::fmt::Debug| {
-        Err(Error::invalid(format!("the stored {what} is {stored:?}, the cells give {found:?}")))
-    };
-    if let (Some(stored), Some(found)) = (stored.min.exact(), found.min.exact())
-        && stored.compare(found) != Some(std::cmp::Ordering::Equal)
-    {
-        return differs("minimum", stored, found);
+        if let Some(statistics) = &mut self.statistics {
+            statistics.fold(&decoded)?;
+        }
+        self.cells = decoded;
+        Ok(())
     }
-    if let (Some(stored), Some(found)) = (stored.max.exact(), found.max.exact())
-        && stored.compare(found) != Some(std::cmp::Ordering::Equal)
-    {
-        return differs("maximum", stored, found);
+
+    /// Bytes of one number.
+    fn word(&self) -> usize {
+        match self.column {
+            Column::Field(f) => self.handle.schema().fields[usize::from(f)].dtype.word(),
+            _ => self.size,
+        }
     }
-    if let (Some(stored), Some(found)) = (stored.nulls.exact(), found.nulls.exact())
-        && stored != found
-    {
-        return differs("null count", stored, found);
+
+    /// Compares what the cells gave with what is stored.
+    fn finish(self) -> Result<()> {
+        let Some(found) = self.statistics else { return Ok(()) };
+        found.compare(&self.handle.source().stats(self.chunk, self.column))
     }
-    match (stored.sum.exact(), summary.sum()) {
-        (Some(Sum::Int(stored)), Some(Sum::Int(found))) if *stored != found => differs("sum", stored, &found),
-        // Sums of floats depend on how they were added: one after the other, or without loss.
-        (Some(Sum::Float(stored)), Some(Sum::Float(found)))
-            if *stored != found && *stored != plain_sum(dtype, cells) =>
+}
+
+/// Stored cells as numbers of this machine.
+fn native(access: Access, word: usize, bytes: &[u8]) -> Vec<u8> {
+    let mut values = bytes.to_vec();
+    if matches!(access, Access::Direct { swapped: true }) && word > 1 {
+        values.chunks_exact_mut(word).for_each(<[u8]>::reverse);
+    }
+    values
+}
+
+/// Whether cells of a column share bytes.
+fn is_packed(handle: &Handle, column: Column) -> bool {
+    matches!(column, Column::Field(f) if handle.schema().fields[usize::from(f)].dtype == DType::Bitmask)
+}
+
+impl Statistics {
+    /// Nothing folded yet; `None` for columns of which nothing comparable is stored.
+    fn of(handle: &Handle, chunk: &PlannedChunk, column: Column) -> Option<Self> {
+        let schema = handle.schema();
+        let (dtype, fill) = match column {
+            Column::Field(f) => {
+                let field = &schema.fields[usize::from(f)];
+                if field.cell != tesseral_core::CellLen::One || chunk.tile.is_some() {
+                    return None;
+                }
+                (field.dtype, field.missing().cloned())
+            }
+            Column::Dim(d) => (schema.dims[usize::from(d)].dtype, None),
+            Column::Timestamp | Column::DeletedBy => return None,
+        };
+        let summary = Summary::new(dtype, Wanted::ALL).ok();
+        Some(Self { dtype, fill, summary, plain_sum: 0.0, texts: None })
+    }
+
+    fn fold(&mut self, cells: &Cells) -> Result<()> {
+        match &mut self.summary {
+            Some(summary) => {
+                summary.fold(cells.data(), cells.validity(), self.fill.as_ref())?;
+                self.plain_sum = plain_sum(self.dtype, cells, self.plain_sum);
+            }
+            None => {
+                let mut texts = (0..cells.len()).filter(|i| cells.is_valid(*i)).map(|i| cells.get(i));
+                for text in texts.by_ref() {
+                    match &mut self.texts {
+                        None => self.texts = Some((text.to_vec(), text.to_vec())),
+                        Some((least, _)) if text < &least[..] => *least = text.to_vec(),
+                        Some((_, greatest)) if text > &greatest[..] => *greatest = text.to_vec(),
+                        Some(_) => {}
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Compares with exact stored statistics. A difference is an `InvalidRequest`: the cells themselves are sound.
+    fn compare(self, stored: &ChunkStats) -> Result<()> {
+        let Some(summary) = self.summary else { return check_texts(stored, self.texts) };
+        let found = chunk_stats(&summary);
+        let differs = |what: &str, stored: &dyn std::fmt::Debug, found: &dyn std::fmt::Debug| {
+            Err(Error::invalid(format!("the stored {what} is {stored:?}, the cells give {found:?}")))
+        };
+        if let (Some(stored), Some(found)) = (stored.min.exact(), found.min.exact())
+            && stored.compare(found) != Some(std::cmp::Ordering::Equal)
         {
-            differs("sum", stored, &found)
+            return differs("minimum", stored, found);
         }
-        _ => Ok(()),
+        if let (Some(stored), Some(found)) = (stored.max.exact(), found.max.exact())
+            && stored.compare(found) != Some(std::cmp::Ordering::Equal)
+        {
+            return differs("maximum", stored, found);
+        }
+        if let (Some(stored), Some(found)) = (stored.nulls.exact(), found.nulls.exact())
+            && stored != found
+        {
+            return differs("null count", stored, found);
+        }
+        match (stored.sum.exact(), summary.sum()) {
+            (Some(Sum::Int(stored)), Some(Sum::Int(found))) if *stored != found => {
+                differs("sum", stored, &found)
+            }
+            // Sums of floats depend on how they were added: one after the other, or without loss.
+            (Some(Sum::Float(stored)), Some(Sum::Float(found)))
+                if *stored != found && *stored != self.plain_sum =>
+            {
+                differs("sum", stored, &found)
+            }
+            _ => Ok(()),
+        }
     }
 }
 
 /// Compares exact stored bounds of texts with the cells.
-fn check_texts(stored: &ChunkStats, cells: &Cells) -> Result<()> {
+fn check_texts(stored: &ChunkStats, found: Option<(Vec<u8>, Vec<u8>)>) -> Result<()> {
     let (Some(min), Some(max)) = (stored.min.exact(), stored.max.exact()) else { return Ok(()) };
-    let texts = || (0..cells.len()).filter(|i| cells.is_valid(*i)).map(|i| cells.get(i));
-    match texts().min().zip(texts().max()) {
-        Some(found) if found != (min.bytes(), max.bytes()) => Err(Error::invalid(format!(
-            "the stored bounds are {min} and {max}, the cells reach from {:?} to {:?}",
-            String::from_utf8_lossy(found.0),
-            String::from_utf8_lossy(found.1)
-        ))),
+    match found {
+        Some((least, greatest)) if (&least[..], &greatest[..]) != (min.bytes(), max.bytes()) => {
+            Err(Error::invalid(format!(
+                "the stored bounds are {min} and {max}, the cells reach from {:?} to {:?}",
+                String::from_utf8_lossy(&least),
+                String::from_utf8_lossy(&greatest)
+            )))
+        }
         _ => Ok(()),
     }
 }
 
-/// The sum of floats added one after the other.
-fn plain_sum(dtype: DType, cells: &Cells) -> f64 {
+/// A sum of floats added one after the other, continued.
+fn plain_sum(dtype: DType, cells: &Cells, start: f64) -> f64 {
     let valid = |i: &usize| cells.is_valid(*i);
     let value = |i: usize| Scalar::from_le_bytes(dtype, cells.get(i)).ok().and_then(|v| v.as_f64());
-    (0..cells.len()).filter(valid).filter_map(value).fold(0.0, |sum, value| sum + value)
+    (0..cells.len()).filter(valid).filter_map(value).fold(start, |sum, value| sum + value)
 }

@@ -7,7 +7,7 @@ use tesseral_format::{ChunkPlan, PlannedChunk, Request, Uncovered};
 use crate::budget::Blocks;
 use crate::chunk::{ChunkCells, Workspace, with_workspace};
 use crate::dense::{self, Context, Prepared};
-use crate::fetch::{self, Batch};
+use crate::fetch::{self, Batch, Source};
 use crate::handle::Handle;
 use crate::kernel::copy::Walk;
 use crate::overlay::Groups;
@@ -111,7 +111,8 @@ impl<'a> Visitor<'a> {
         let Prepared { plan, groups, selection, .. } = self.prepared;
         if self.prepared.resident.is_none() {
             let known = |index| self.whole(index)?.map_or(Ok(false), known);
-            return fetch::batches(self.handle, plan, groups, selection, &known);
+            let merged = self.prepared.merged;
+            return fetch::batches(self.handle, plan, groups, selection, merged, &known);
         }
         let count = groups.len(plan);
         let mean = self.prepared.bytes / (count as u64).max(1);
@@ -132,10 +133,7 @@ impl<'a> Visitor<'a> {
 
     /// Where the bytes of a unit come from.
     pub(crate) fn context(&self, unit: &Batch) -> Result<Context<'a>> {
-        match &self.prepared.resident {
-            Some(resident) => Ok(Context::Resident(resident)),
-            None => fetch::fetch(self.handle, unit).map(Context::Fetched),
-        }
+        self.prepared.context(self.handle, unit)
     }
 
     /// Where the bytes of one group come from.
@@ -145,7 +143,7 @@ impl<'a> Visitor<'a> {
             Some(resident) => Ok(Context::Resident(resident)),
             None => {
                 let unit = fetch::group_batch(self.handle, plan, groups, selection, index)?;
-                fetch::fetch(self.handle, &unit).map(Context::Fetched)
+                self.prepared.context(self.handle, &unit)
             }
         }
     }
@@ -198,9 +196,19 @@ impl<'a> Visitor<'a> {
         context: &Context<'_>,
         fold: &mut dyn FnMut(&View<'_>) -> Result<()>,
     ) -> Result<()> {
+        context.with_source(self.handle, chunk, |source| self.chunk_from(chunk, part, context, source, fold))
+    }
+
+    fn chunk_from(
+        &self,
+        chunk: &PlannedChunk,
+        part: &Selection,
+        context: &Context<'_>,
+        source: &Source<'_>,
+        fold: &mut dyn FnMut(&View<'_>) -> Result<()>,
+    ) -> Result<()> {
         let size = self.prepared.size;
         let cells = ChunkCells::new(self.handle, chunk, self.prepared.field, size)?;
-        let source = context.source();
         if let Some(plain) = source.plain(self.handle, chunk, cells.column)? {
             let direct = cells.direct(plain, part)?;
             if !direct.swapped {

@@ -105,6 +105,12 @@ impl WriteSession {
         Ok(array)
     }
 
+    /// Changes how chunks are made from here on.
+    pub(crate) fn limit_workers(&mut self, limit: impl FnOnce(&Options) -> Result<Options>) -> Result<()> {
+        self.options = limit(&self.options)?;
+        Ok(())
+    }
+
     /// What an array was declared to be.
     ///
     /// # Errors

@@ -4,9 +4,10 @@ use std::fmt::Debug;
 use std::ops::Range;
 
 use bytes::Bytes;
+use smallvec::SmallVec;
 use tesseral_core::{ArraySchema, ChunkStats, Coords, Error, Result, Scalar};
 
-use crate::{ChunkPlan, Column, ColumnMut, PlannedChunk, Request, Scratch};
+use crate::{ChunkPlan, Column, ColumnMut, Part, PlannedChunk, Request, Scratch};
 
 /// What `info --chunks` tells of a chunk.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -127,6 +128,25 @@ pub trait ArraySource: Debug + Send + Sync {
     /// way, so they are not carried over.
     fn restated(&self) -> &[&str] {
         &[]
+    }
+
+    /// The stored bytes that decoding a run of a [coded](crate::Access::Coded) chunk's cells needs, where those are fewer than all
+    /// of them: parts that replace the column's own. `cells` begins and ends with a granule, or ends with the tile.
+    /// [`decode`](Self::decode) accepts a chunk with such parts for cells of that run. `None` where every run needs all stored
+    /// bytes.
+    ///
+    /// Tables of offsets inside the stored form may be loaded through the container's store.
+    ///
+    /// # Errors
+    /// What loading such a table meets.
+    fn narrow(
+        &self,
+        chunk: &PlannedChunk,
+        column: Column,
+        cells: &Range<u64>,
+    ) -> Result<Option<SmallVec<[Part; 1]>>> {
+        let _ = (chunk, column, cells);
+        Ok(None)
     }
 
     /// Decodes cells of one column. `parts` are the bytes of the chunk's parts of that column, in order; `cells` is a

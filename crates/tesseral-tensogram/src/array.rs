@@ -18,6 +18,7 @@ use tesseral_format::{
     PlannedChunk, Request, Role, Scratch, Target, Uncovered,
 };
 
+use crate::decode::{decode_window, window};
 use crate::open::{Catalog, values};
 use crate::pipeline::Pipeline;
 use crate::source::Input;
@@ -27,6 +28,9 @@ use crate::wire::frame::{CBOR_AFTER, Frame, HEADER_LEN};
 
 /// How much of a descriptor that comes before its payload is read at first.
 const FIRST: u64 = 4 << 10;
+
+/// Bytes of a mask that are decoded again for each piece of an object.
+const LARGE_MASK: u64 = 1 << 20;
 
 /// One object of an opened file.
 #[derive(Debug)]
@@ -184,6 +188,30 @@ impl TensogramArray {
         Ok(pipeline)
     }
 
+    /// The stored bytes of a run of cells, where the chunk is one that was [narrowed](ArraySource::narrow).
+    fn narrowed(
+        &self,
+        chunk: &PlannedChunk,
+        column: Column,
+        parts: &[Bytes],
+        pipeline: &Pipeline,
+        cells: &Range<u64>,
+    ) -> Result<Option<Bytes>> {
+        let values = chunk.column_parts(column).map(|(_, part)| part).find(|part| part.role == Role::Values);
+        let (Some(part), Some(held)) = (values, parts.first()) else { return Ok(None) };
+        let payload = &self.object.payload;
+        if !pipeline.plain() || (part.offset == payload.start && part.len == payload.end - payload.start) {
+            return Ok(None);
+        }
+        let outside = || Error::invalid(format!("cells {cells:?} of a piece that does not hold them"));
+        let (bytes, _) = window(pipeline, self.object.descriptor.dtype, cells).ok_or_else(outside)?;
+        let skipped = part.offset.checked_sub(payload.start).ok_or_else(outside)?;
+        let place = |at: u64| at.checked_sub(skipped).and_then(|at| usize::try_from(at).ok());
+        let range = place(bytes.start).zip(place(bytes.end)).filter(|(_, end)| *end <= held.len());
+        let (start, end) = range.ok_or_else(outside)?;
+        Ok(Some(held.slice(start..end)))
+    }
+
     fn plan_all(&self, columns: &[Column], region: &Region) -> Result<PlannedChunk> {
         let pipeline = self.pipeline()?;
         self.catalog.limits.check_chunk(self.object.raw_len)?;
@@ -328,6 +356,33 @@ impl ArraySource for TensogramArray {
         &[DIM_NAMES, DIM_LABELS]
     }
 
+    /// Cells that are stored as they are, or packed, lie where their number says. Masks stay whole: they are small beside the cells,
+    /// or the object is not divided.
+    fn narrow(
+        &self,
+        chunk: &PlannedChunk,
+        column: Column,
+        cells: &Range<u64>,
+    ) -> Result<Option<SmallVec<[Part; 1]>>> {
+        let pipeline = self.pipeline()?;
+        let masked = !self.object.masks.is_empty() && self.object.cells.div_ceil(8) > LARGE_MASK;
+        if !pipeline.plain() || masked {
+            return Ok(None);
+        }
+        let Some((bytes, _)) = window(&pipeline, self.object.descriptor.dtype, cells) else {
+            return Ok(None);
+        };
+        let narrowed = chunk.column_parts(column).map(|(_, part)| match part.role {
+            Role::Values => Part {
+                offset: self.object.payload.start.saturating_add(bytes.start),
+                len: bytes.end.saturating_sub(bytes.start),
+                ..*part
+            },
+            _ => *part,
+        });
+        Ok(Some(narrowed.collect()))
+    }
+
     fn decode(
         &self,
         chunk: &PlannedChunk,
@@ -344,6 +399,10 @@ impl ArraySource for TensogramArray {
             return Err(Error::invalid(format!("cells {cells:?} of {}", chunk.cells)));
         }
         let decoded = self.pipeline().and_then(|pipeline| {
+            if let Some(bytes) = self.narrowed(chunk, column, parts, &pipeline, &cells)? {
+                let blobs = parts.get(1..).unwrap_or_default();
+                return decode_window(&self.object, &pipeline, &bytes, blobs, &cells, values, scratch);
+            }
             crate::decode::decode(
                 &self.object,
                 &pipeline,

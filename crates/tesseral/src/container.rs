@@ -24,7 +24,8 @@ impl Open {
         Self::default()
     }
 
-    /// Keeps every operation within this many bytes, whatever the file asks for.
+    /// Keeps every operation within this many bytes, whatever the file asks for. Files are then read instead of mapped, and results
+    /// are never views of them.
     #[must_use]
     pub fn memory(mut self, bytes: u64) -> Self {
         self.execution.memory = Some(bytes);
@@ -84,9 +85,11 @@ impl Open {
         &self.execution
     }
 
-    /// The store of a path. Nothing is read yet.
+    /// The store of a path. Nothing is read yet. Under a memory limit files are read, not mapped: resident pages of a map count as
+    /// memory of the process.
     pub fn store(&self, path: impl AsRef<Path>) -> Arc<dyn Store> {
-        Arc::new(LocalStore::new(path.as_ref(), self.access))
+        let access = if self.execution.memory.is_some() { Access::Read } else { self.access };
+        Arc::new(LocalStore::new(path.as_ref(), access))
     }
 
     /// Opens a path.

@@ -112,11 +112,21 @@ pub(crate) fn compare_rows(
     }
 }
 
-/// A block of whole chunks, as many along the last dimensions as `room` bytes hold.
+/// A block of whole chunks, as many along the last dimensions as `room` bytes hold; a part of one where that is much larger.
 pub(crate) fn grown(shape: &[u64], chunk: &[u64], cell: u64, room: u64) -> Coords {
     let mut block = Coords::from_slice(chunk);
     let bytes =
         |block: &Coords| block.iter().zip(shape).fold(cell, |n, (b, s)| n.saturating_mul((*b).min(*s)));
+    if bytes(&block) / 2 > room {
+        for d in 0..block.len() {
+            let row = Coords::from_iter(block.iter().enumerate().map(|(i, n)| if i == d { 1 } else { *n }));
+            block[d] = (room / bytes(&row).max(1)).clamp(1, block[d].min(shape[d]).max(1));
+            if bytes(&block) <= room {
+                break;
+            }
+        }
+        return block;
+    }
     for d in (0..block.len()).rev() {
         while block[d] < shape[d] {
             let mut next = block.clone();
