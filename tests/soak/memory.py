@@ -88,7 +88,7 @@ def dense_operations(source, folder):
         "stat by columns": ["stat", source, "--by", "1", "1=0:16"],
         "stat mean rows": ["stat", source, "--mean", "0"],
         "stat mean columns": ["stat", source, "--mean", "1"],
-        "stat where": ["stat", source, "--where", "value > 0.5"],
+        "stat where": ["stat", source, "--where", "noise > 0.5"],
         "stat sketch": ["stat", source, "--quantile", "0.5", "--sketch", "0.01"],
         "verify": ["verify", source],
         "verify deep": ["verify", source, "--deep"],

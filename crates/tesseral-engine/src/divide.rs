@@ -352,6 +352,42 @@ fn parted(chunk: &PlannedChunk) -> bool {
 /// # Errors
 /// What the plan meets.
 pub fn divisible(handle: &Handle, request: &Request) -> Result<bool> {
+    first_chunks(handle, request, |chunks| {
+        if !chunks.iter().all(parted) {
+            return Ok(false);
+        }
+        Ok(fetch::resident(handle, chunks)?.is_some() || all_narrow(handle, request, chunks)?)
+    })
+}
+
+/// Whether pieces of a chunk are fetched and decoded without the rest of it, though neighboring cells come with them; judged as
+/// [`divisible`] is. Worth it only where chunks are too large to be held.
+///
+/// # Errors
+/// What the plan meets.
+pub fn narrowable(handle: &Handle, request: &Request) -> Result<bool> {
+    first_chunks(handle, request, |chunks| {
+        Ok(fetch::resident(handle, chunks)?.is_none() && all_narrow(handle, request, chunks)?)
+    })
+}
+
+fn all_narrow(handle: &Handle, request: &Request, chunks: &[PlannedChunk]) -> Result<bool> {
+    for column in &request.columns {
+        for chunk in chunks {
+            if !is_narrow(handle, chunk, *column)? {
+                return Ok(false);
+            }
+        }
+    }
+    Ok(true)
+}
+
+/// Judges the chunks of the first cell of a selection.
+fn first_chunks(
+    handle: &Handle,
+    request: &Request,
+    judge: impl Fn(&[PlannedChunk]) -> Result<bool>,
+) -> Result<bool> {
     let Some(selection) = request.selection().filter(|selection| selection.cells() != Some(0)) else {
         return Ok(false);
     };
@@ -360,19 +396,6 @@ pub fn divisible(handle: &Handle, request: &Request) -> Result<bool> {
     let target = Target::Cells(Selection::new(slices, &bounds)?);
     handle.guarded(|| {
         let chunks = handle.source().plan(&Request { target, ..request.clone() })?.chunks;
-        if chunks.is_empty() || !chunks.iter().all(parted) {
-            return Ok(false);
-        }
-        if fetch::resident(handle, &chunks)?.is_some() {
-            return Ok(true);
-        }
-        for column in &request.columns {
-            for chunk in &chunks {
-                if !is_narrow(handle, chunk, *column)? {
-                    return Ok(false);
-                }
-            }
-        }
-        Ok(true)
+        if chunks.is_empty() { Ok(false) } else { judge(&chunks) }
     })
 }

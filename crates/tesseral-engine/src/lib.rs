@@ -43,7 +43,7 @@ pub use buffer::Buffer;
 pub use by::summarize_by;
 pub use cells::Cells;
 pub use dense::{Dense, Explained, explain, read, read_buffer, read_into, read_owned, read_with, view};
-pub use divide::divisible;
+pub use divide::{divisible, narrowable};
 pub use handle::Handle;
 pub use options::{Options, Progress};
 pub use pair::{Pair, pair_cells};

@@ -35,7 +35,7 @@ pub(crate) use slab::bounds;
 /// Rows are read this many bytes at a time when nothing limits memory.
 const SLAB: u64 = 256 << 20;
 /// Of the memory allowed, the rows of a slab take a part: sorting and gathering them takes as much again.
-const SHARE: u64 = 4;
+const SHARE: u64 = 8;
 /// Pairs of chunks that are compared before pruning gives up.
 const PAIRS: usize = 4 << 20;
 
@@ -234,13 +234,24 @@ impl Query {
         Ok(())
     }
 
+    /// Bytes that a worker holds of one of these chunks: as stored, and the rows of every column.
+    fn unit(&self, chunks: &[&PlannedChunk]) -> u64 {
+        let one = |chunk: &&PlannedChunk| {
+            let stored = if self.resident.is_some() { 0 } else { chunk.stored_bytes() };
+            stored.saturating_add(chunk.cells.saturating_mul(self.row))
+        };
+        chunks.iter().map(one).max().unwrap_or(0)
+    }
+
     /// Reads a slab; `None` when its rows take more than `allowed`, or their ties cannot be settled yet.
     fn read(&self, slab: &Slab, allowed: u64) -> Result<Outcome> {
         let chunks: Vec<&PlannedChunk> = slab.chunks.iter().map(|&c| &self.plan.chunks[c as usize]).collect();
         let settles = self.settles(chunks.iter().copied());
         let held = AtomicU64::new(0);
         let ticker = self.options.ticker(chunks.len() as u64);
-        if let Some(batch) = whole::read(self, &chunks, slab, settles, allowed, &ticker)? {
+        let workers =
+            self.options.for_workers(0, self.unit(&chunks)).map_err(|e| e.in_array(&self.schema().name))?;
+        if let Some(batch) = whole::read(self, &chunks, slab, settles, allowed, &workers, &ticker)? {
             return Ok(Outcome::Batch(batch));
         }
         let one = |chunk: &&PlannedChunk| -> Result<Part> {
@@ -254,13 +265,13 @@ impl Query {
         };
         let parts: Vec<Part> = match chunks.as_slice() {
             [chunk] => vec![one(chunk)?],
-            _ => self.options.run(|| chunks.par_iter().map(one).collect::<Result<_>>())?,
+            _ => workers.run(|| chunks.par_iter().map(one).collect::<Result<_>>())?,
         };
         if held.into_inner() > allowed {
             return Ok(Outcome::TooLarge);
         }
         let merge = Merge { query: self, parts, settles };
-        Ok(match self.options.run(|| merge.run())? {
+        Ok(match workers.run(|| merge.run())? {
             Merged::Batch(batch) => Outcome::Batch(batch),
             Merged::Ties => Outcome::Ties,
         })

@@ -206,12 +206,24 @@ impl WriteSession {
         total: u64,
         one: impl Fn(u64, &mut Vec<u8>, &Turn) -> Result<()> + Sync,
     ) -> Result<()> {
-        self.each_chunk_keeping(array, total, &self.options.ticker(total), Vec::new, one)
+        self.each_chunk_on(&self.options, array, total, one)
+    }
+
+    /// As [`each_chunk`](Self::each_chunk), with other options.
+    fn each_chunk_on(
+        &self,
+        options: &Options,
+        array: usize,
+        total: u64,
+        one: impl Fn(u64, &mut Vec<u8>, &Turn) -> Result<()> + Sync,
+    ) -> Result<()> {
+        self.each_chunk_keeping(options, array, total, &self.options.ticker(total), Vec::new, one)
     }
 
     /// Calls `one(number, what the thread keeps, turn)` for `total` chunks, on all threads.
     fn each_chunk_keeping<K>(
         &self,
+        options: &Options,
         array: usize,
         total: u64,
         ticker: &Ticker<'_>,
@@ -233,7 +245,7 @@ impl WriteSession {
                 }
             }
         };
-        self.options.run(|| {
+        options.run(|| {
             // Chunk numbers are claimed in order, so a chunk never waits for one that nobody works on.
             let threads = rayon::current_num_threads();
             let mut results: Vec<Result<()>> = Vec::new();

@@ -4,6 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use smallvec::SmallVec;
 use tesseral_codec::filter::Filter;
 use tesseral_core::{ArraySchema, Attributes, ChunkStats, Coords, Error, HistoryRow, Result};
 use tesseral_format::{
@@ -11,6 +12,7 @@ use tesseral_format::{
     Role, Scratch, TimeRange,
 };
 
+use crate::chunk_table::{ChunkTable, ChunkTables};
 use crate::deletes::StoredDelete;
 use crate::directory::FragmentEntry;
 use crate::fragment::{Fragment, MAX_TILES};
@@ -38,6 +40,8 @@ pub(crate) struct TileDbArray {
     /// Attributes of the file that the array came from, where they are kept apart.
     pub file_attributes: Option<Attributes>,
     pub history: Vec<HistoryRow>,
+    /// Where chunks of large tiles begin, as far as that was asked for.
+    pub tables: ChunkTables,
 }
 
 /// The number of a chunk: fragment and tile.
@@ -87,6 +91,68 @@ impl TileDbArray {
     pub(crate) fn cut(&self, fragment: &Fragment, tile: u64) -> Option<Frame> {
         let geometry = self.geometry.as_ref().filter(|geometry| !geometry.is_aligned())?;
         geometry.cut(&geometry.coords(fragment.placement.as_ref()?, tile))
+    }
+
+    /// All stored bytes of a tile, of which `part` may be some.
+    pub(crate) fn whole_part(&self, id: u64, part: &Part) -> Result<Part> {
+        let (fragment, tile) = self.locate(id)?;
+        let slot = match part.column {
+            Column::Field(field) => self.slot(fragment, field)?,
+            Column::Dim(d) => Some(fragment.dim_slot(usize::from(d))),
+            Column::Timestamp | Column::DeletedBy => None,
+        };
+        let file = match part.role {
+            Role::Values => 0,
+            Role::Validity => 2,
+            // Never narrowed.
+            Role::Offsets | Role::Mask => return Ok(*part),
+        };
+        let Some(slot) = slot.filter(|slot| fragment.chains(*slot).is_some_and(|chains| !chains.var)) else {
+            return Ok(*part);
+        };
+        let (offset, len) = fragment.span(&self.reader, file, slot, tile)?;
+        Ok(Part { offset, len, ..*part })
+    }
+
+    /// Where the chunks of a tile's file part begin.
+    pub(crate) fn chunk_table(&self, whole: &Part) -> Result<Arc<ChunkTable>> {
+        self.tables.get(&*self.reader.store, self.fragments.object(whole.object), whole)
+    }
+
+    /// Stored bytes of the chunks that hold a run of cells, for each part of a column.
+    fn narrow_parts(
+        &self,
+        chunk: &PlannedChunk,
+        column: Column,
+        cells: &Range<u64>,
+    ) -> Result<Option<SmallVec<[Part; 1]>>> {
+        let Column::Field(field) = column else { return Ok(None) };
+        let (fragment, tile) = self.locate(chunk.id)?;
+        let chains = self.slot(fragment, field)?.and_then(|slot| fragment.chains(slot));
+        let Some(chains) = chains.filter(|chains| !chains.var) else { return Ok(None) };
+        if self.cut(fragment, tile).is_some() {
+            return Ok(None);
+        }
+        let mut narrowed = SmallVec::new();
+        for (_, part) in chunk.column_parts(column) {
+            let size = match part.role {
+                Role::Values => chains.cell as u64,
+                Role::Validity => 1,
+                Role::Offsets | Role::Mask => return Ok(None),
+            };
+            let whole = self.whole_part(chunk.id, part)?;
+            let bytes = cells.start.saturating_mul(size)..cells.end.saturating_mul(size);
+            let span = self.chunk_table(&whole)?.span(&bytes);
+            // Validity is small beside the values: often it is one chunk.
+            match span {
+                Some(span) => {
+                    narrowed.push(Part { offset: span.start, len: span.end - span.start, ..whole });
+                }
+                None if part.role == Role::Validity => narrowed.push(whole),
+                None => return Ok(None),
+            }
+        }
+        Ok(Some(narrowed))
     }
 
     pub(crate) fn coords_of(&self, chunk: &PlannedChunk) -> Coords {
@@ -152,6 +218,15 @@ impl ArraySource for TileDbArray {
 
     fn digest(&self, _chunk: &PlannedChunk) -> Option<DigestSpan> {
         None
+    }
+
+    fn narrow(
+        &self,
+        chunk: &PlannedChunk,
+        column: Column,
+        cells: &Range<u64>,
+    ) -> Result<Option<SmallVec<[Part; 1]>>> {
+        self.narrow_parts(chunk, column, cells).map_err(|e| e.in_array(&self.schema.name))
     }
 
     fn checked_bytes(&self, chunk: &PlannedChunk) -> u64 {

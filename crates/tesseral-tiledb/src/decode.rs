@@ -78,7 +78,22 @@ impl Parts<'_> {
         else {
             return Err(Error::invalid(format!("{} bytes are no room for the cells", out.len())));
         };
-        chain.decode_run(bytes, len, start, out, rules, contexts).map_err(|e| self.located(part, e))
+        let decoded = match self.base(part, chain)? {
+            Some(base) => chain.decode_chunks(bytes, base, len, start, out, rules, contexts),
+            None => chain.decode_run(bytes, len, start, out, rules, contexts),
+        };
+        decoded.map_err(|e| self.located(part, e))
+    }
+
+    /// The first byte of the tile that a part holds which was [narrowed](tesseral_format::ArraySource::narrow).
+    fn base(&self, part: &tesseral_format::Part, chain: &Chain) -> Result<Option<usize>> {
+        let whole = self.array.whole_part(self.chunk.id, part)?;
+        if (whole.offset, whole.len) == (part.offset, part.len) || chain.holds_strings() {
+            return Ok(None);
+        }
+        let table = self.array.chunk_table(&whole)?;
+        let base = table.base(part.offset).and_then(|base| usize::try_from(base).ok());
+        base.map(Some).ok_or_else(|| Error::invalid("a piece of a tile that begins with no chunk"))
     }
 }
 

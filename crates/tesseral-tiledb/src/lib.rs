@@ -18,6 +18,7 @@
 
 mod array;
 mod audit;
+mod chunk_table;
 mod convention;
 mod decode;
 mod deletes;

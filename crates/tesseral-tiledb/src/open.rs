@@ -231,6 +231,7 @@ impl Opening {
             }
         }
         Ok(TileDbArray {
+            tables: crate::chunk_table::ChunkTables::default(),
             reader,
             schema,
             current: Arc::clone(&self.current),

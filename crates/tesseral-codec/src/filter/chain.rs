@@ -53,7 +53,7 @@ pub struct Chunk<'a> {
 #[derive(Clone, Debug)]
 pub struct Chunks<'a> {
     rest: &'a [u8],
-    left: u64,
+    left: Option<u64>,
 }
 
 impl<'a> Chunks<'a> {
@@ -69,7 +69,7 @@ impl<'a> Chunks<'a> {
         if left > rest.len() as u64 / 12 {
             return Err(Error::codec("tile", format!("{left} chunks do not fit in {} bytes", rest.len())));
         }
-        Ok(Self { rest, left })
+        Ok(Self { rest, left: Some(left) })
     }
 
     /// Bytes of all chunks before filtering.
@@ -95,13 +95,14 @@ impl<'a> Iterator for Chunks<'a> {
     type Item = Result<Chunk<'a>>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        if self.left == 0 {
+        // Some chunks of a tile come without the count: they end where their bytes do.
+        if self.left.map_or(self.rest.is_empty(), |left| left == 0) {
             return None;
         }
-        self.left -= 1;
+        self.left = self.left.map(|left| left - 1);
         let chunk = self.chunk();
         if chunk.is_none() {
-            self.left = 0;
+            self.left = Some(0);
         }
         Some(
             chunk.ok_or_else(|| {
@@ -196,6 +197,52 @@ impl Chain {
         rules: &Rules<'_>,
         contexts: &mut Contexts,
     ) -> Result<()> {
+        let mut chunks = Chunks::new(tile)?;
+        let at = self.decode_from(&mut chunks, 0, len, start, out, rules, contexts)?;
+        if at < len || !chunks.rest.is_empty() {
+            let detail =
+                format!("chunks hold {at} of {len} bytes of the tile, {} bytes follow", chunks.rest.len());
+            return Err(Error::codec("tile", detail));
+        }
+        Ok(())
+    }
+
+    /// As [`decode_run`](Self::decode_run), from some chunks of the tile: `chunks` are stored bytes of whole ones that follow one
+    /// another, the first of which holds byte `base` of the tile and those after it.
+    ///
+    /// # Errors
+    /// As [`decode_into`](Self::decode_into); `InvalidRequest` when the chunks do not hold the bytes.
+    #[allow(clippy::too_many_arguments)]
+    pub fn decode_chunks(
+        &self,
+        chunks: &[u8],
+        base: usize,
+        len: usize,
+        start: usize,
+        out: &mut [u8],
+        rules: &Rules<'_>,
+        contexts: &mut Contexts,
+    ) -> Result<()> {
+        let mut chunks = Chunks { rest: chunks, left: None };
+        let end = self.decode_from(&mut chunks, base, len, start, out, rules, contexts)?;
+        if start < base || end < start.saturating_add(out.len()) {
+            return Err(Error::invalid(format!("chunks of bytes {base} to {end} do not hold {start} on")));
+        }
+        Ok(())
+    }
+
+    /// Decodes what the chunks hold of the bytes from `start` on; gives the byte of the tile behind the last chunk.
+    #[allow(clippy::too_many_arguments)]
+    fn decode_from(
+        &self,
+        chunks: &mut Chunks<'_>,
+        base: usize,
+        len: usize,
+        start: usize,
+        out: &mut [u8],
+        rules: &Rules<'_>,
+        contexts: &mut Contexts,
+    ) -> Result<usize> {
         let range = start..start.saturating_add(out.len()).min(len);
         if range.len() != out.len() {
             return Err(Error::invalid(format!(
@@ -203,8 +250,7 @@ impl Chain {
                 out.len()
             )));
         }
-        let mut at = 0_usize;
-        let mut chunks = Chunks::new(tile)?;
+        let mut at = base;
         for chunk in chunks.by_ref() {
             let chunk = chunk?;
             let Some(end) = at.checked_add(chunk.original).filter(|end| *end <= len) else {
@@ -221,12 +267,7 @@ impl Chain {
             }
             at = end;
         }
-        if at < len || !chunks.rest.is_empty() {
-            let detail =
-                format!("chunks hold {at} of {len} bytes of the tile, {} bytes follow", chunks.rest.len());
-            return Err(Error::codec("tile", detail));
-        }
-        Ok(())
+        Ok(at)
     }
 
     /// Cells per chunk if the writer used the pipeline's chunk size; `None` where a tile is one chunk.

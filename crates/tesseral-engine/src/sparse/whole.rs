@@ -9,7 +9,7 @@ use super::slab::{self, Slab};
 use super::{CellBatch, CellOrder, Query, rows};
 use crate::cells::{Cells, column_layout};
 use crate::chunk::with_workspace;
-use crate::options::Ticker;
+use crate::options::{Options, Ticker};
 
 /// Where one chunk's cells of one column go.
 type Place<'a> = (Column, &'a mut [u8], Option<&'a mut [u8]>);
@@ -45,6 +45,7 @@ pub(super) fn read(
     slab: &Slab,
     settles: bool,
     allowed: u64,
+    workers: &Options,
     ticker: &Ticker<'_>,
 ) -> Result<Option<CellBatch>> {
     let Some(rows) = count(query, chunks, slab, settles) else { return Ok(None) };
@@ -97,6 +98,6 @@ pub(super) fn read(
         rows::with_source(query, chunk, decode).map_err(|e| query.handle.locate(chunk, e))?;
         ticker.tick()
     };
-    query.options.run(|| chunks.par_iter().zip(places).try_for_each(one))?;
+    workers.run(|| chunks.par_iter().zip(places).try_for_each(one))?;
     Ok(Some(CellBatch { rows, columns }))
 }

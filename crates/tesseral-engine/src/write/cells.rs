@@ -141,7 +141,11 @@ impl WriteSession {
         gather: impl Fn(Range<usize>) -> Vec<Owned> + Sync,
     ) -> Result<()> {
         let chunk = self.chunk_cells(array);
-        self.each_chunk(array, total as u64, |number, _, turn| {
+        // A worker gathers the cells of a chunk and encodes them.
+        let row: usize = sizes(self.declared(array)?).iter().map(|size| size.unwrap_or(24)).sum();
+        let unit = (chunk.min(cells) as u64).saturating_mul(row as u64).saturating_mul(2);
+        let workers = self.options.for_workers(0, unit)?;
+        self.each_chunk_on(&workers, array, total as u64, |number, _, turn| {
             let start = usize::try_from(number).unwrap_or(usize::MAX).saturating_mul(chunk);
             let gathered = gather(start..start.saturating_add(chunk).min(cells));
             let part: Vec<ColumnData<'_>> = gathered.iter().map(Owned::data).collect();

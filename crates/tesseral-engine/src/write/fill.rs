@@ -67,31 +67,38 @@ impl WriteSession {
         let order = self.writer.chunk_order(array);
         let total = boxes.cells().unwrap_or(u64::MAX);
         let keep = || declared.columns();
-        self.each_chunk_keeping(array, total, ticker, keep, |number, columns: &mut Vec<Cells>, turn| {
-            let coords = chunk_at(&boxes, order, number);
-            let mut one = || -> Result<()> {
-                let place = |chunk| self.writer.place(array, chunk);
-                if let Some(journal) = &self.journal
-                    && let Some(chunk) = journal.find(array, &coords)?
-                {
-                    return turn.take(number, chunk, |chunk| self.writer.place(array, chunk));
-                }
-                let region = declared.cells(&coords)?;
-                let count = region.cells().and_then(|n| usize::try_from(n).ok());
-                let count = count.ok_or_else(|| Error::limit("a chunk", u64::MAX, usize::MAX as u64))?;
-                columns.iter_mut().try_for_each(|column| column.reset(count))?;
-                if let Some(stored) = cells(&region, columns)? {
-                    return turn.take(number, self.writer.adopt(array, &coords, &stored)?, place);
-                }
-                let data: Vec<ColumnData<'_>> = columns.iter().map(Cells::as_data).collect();
-                let chunk = self.encode_columns(array, declared, &coords, &region, &data)?;
-                if let Some(journal) = &self.journal {
-                    journal.note(array, &chunk)?;
-                }
-                turn.take(number, chunk, place)
-            };
-            one().map_err(|e| located(e, declared, &coords))
-        })
+        self.each_chunk_keeping(
+            &self.options,
+            array,
+            total,
+            ticker,
+            keep,
+            |number, columns: &mut Vec<Cells>, turn| {
+                let coords = chunk_at(&boxes, order, number);
+                let mut one = || -> Result<()> {
+                    let place = |chunk| self.writer.place(array, chunk);
+                    if let Some(journal) = &self.journal
+                        && let Some(chunk) = journal.find(array, &coords)?
+                    {
+                        return turn.take(number, chunk, |chunk| self.writer.place(array, chunk));
+                    }
+                    let region = declared.cells(&coords)?;
+                    let count = region.cells().and_then(|n| usize::try_from(n).ok());
+                    let count = count.ok_or_else(|| Error::limit("a chunk", u64::MAX, usize::MAX as u64))?;
+                    columns.iter_mut().try_for_each(|column| column.reset(count))?;
+                    if let Some(stored) = cells(&region, columns)? {
+                        return turn.take(number, self.writer.adopt(array, &coords, &stored)?, place);
+                    }
+                    let data: Vec<ColumnData<'_>> = columns.iter().map(Cells::as_data).collect();
+                    let chunk = self.encode_columns(array, declared, &coords, &region, &data)?;
+                    if let Some(journal) = &self.journal {
+                        journal.note(array, &chunk)?;
+                    }
+                    turn.take(number, chunk, place)
+                };
+                one().map_err(|e| located(e, declared, &coords))
+            },
+        )
     }
 
     fn encode_columns<'a>(

@@ -10,7 +10,7 @@ use tesseral_core::{
 };
 use tesseral_engine::kernel::cast;
 use tesseral_engine::{
-    Grids, Options, RechunkPlan, WriteSession, available_memory, divisible, has_gaps, spreadable,
+    Grids, Options, RechunkPlan, WriteSession, available_memory, divisible, has_gaps, narrowable, spreadable,
 };
 use tesseral_format::{ArraySpec, Capabilities, CodecSpec, CreateOptions, Format};
 use tesseral_store::{MemoryStore, Overwrite};
@@ -356,7 +356,14 @@ impl Drawn {
             None => default,
         };
         // Where any part of a chunk can be had by itself, old chunks set no bounds.
-        let source_chunk = if from.sparse || divisible(array.handle(), &array.request(&selection))? {
+        let request = array.request(&selection);
+        // Nor where a whole one would not fit, and pieces can be had.
+        let oversized =
+            options.execution.memory.is_some_and(|memory| bytes(&source_chunk, field) > memory / 8);
+        let source_chunk = if from.sparse
+            || divisible(array.handle(), &request)?
+            || (oversized && narrowable(array.handle(), &request)?)
+        {
             chunk.clone()
         } else {
             source_chunk
