@@ -1,0 +1,281 @@
+//! Under a memory limit no operation holds more than the limit and a small allowance, whatever the chunks; what cannot be streamed
+//! is rejected with the size it needs.
+#![allow(missing_docs, clippy::unwrap_used, clippy::panic, unsafe_code)]
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use tesseral::Wanted;
+use tesseral::{
+    ArraySchema, ArraySpec, CodecSpec, ConvertOptions, Create, DType, DiffOptions, ErrorKind, Open, Options,
+};
+
+/// Bytes that are held, and that were held at most since they were last looked at.
+static NOW: AtomicUsize = AtomicUsize::new(0);
+static MOST: AtomicUsize = AtomicUsize::new(0);
+/// One measurement at a time.
+static MEASURING: Mutex<()> = Mutex::new(());
+
+struct Counting;
+
+fn grown(bytes: usize) {
+    let now = NOW.fetch_add(bytes, Ordering::Relaxed) + bytes;
+    MOST.fetch_max(now, Ordering::Relaxed);
+}
+
+// SAFETY: the system's allocator does the work; only counters are kept beside it.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        grown(layout.size());
+        // SAFETY: as the caller promises.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        grown(layout.size());
+        // SAFETY: as the caller promises.
+        unsafe { System.alloc_zeroed(layout) }
+    }
+
+    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        NOW.fetch_sub(layout.size(), Ordering::Relaxed);
+        grown(size);
+        // SAFETY: as the caller promises.
+        unsafe { System.realloc(pointer, layout, size) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        NOW.fetch_sub(layout.size(), Ordering::Relaxed);
+        // SAFETY: as the caller promises.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+const MIB: usize = 1 << 20;
+/// The limit, and what an operation may hold beside it: half of the smallest source.
+const LIMIT: usize = 4 * MIB;
+const ALLOWANCE: usize = 8 * MIB;
+/// Cells of a source: 32 MiB of float32.
+const SHAPE: [u64; 2] = [2048, 4096];
+
+/// What an operation held at most, beside what was there before.
+fn peak<T>(operation: impl FnOnce() -> T) -> (usize, T) {
+    let _one = MEASURING.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let before = NOW.load(Ordering::Relaxed);
+    MOST.store(before, Ordering::Relaxed);
+    let result = operation();
+    (MOST.load(Ordering::Relaxed).saturating_sub(before), result)
+}
+
+#[track_caller]
+fn bounded<T>(what: &str, operation: impl FnOnce() -> T) -> T {
+    let (held, result) = peak(operation);
+    assert!(held <= LIMIT + ALLOWANCE, "{what} held {} MiB", held / MIB);
+    result
+}
+
+/// Numbers that compress a little.
+fn cells() -> Vec<u8> {
+    let count = SHAPE.iter().product::<u64>() as u32;
+    (0..count).flat_map(|i| ((i.wrapping_mul(2_654_435_761) >> 12) as f32).to_le_bytes()).collect()
+}
+
+/// An array of chunks of `rows` rows.
+fn source(folder: &Path, name: &str, format: &str, rows: u64, codec: Option<&str>) -> PathBuf {
+    let path = folder.join(name);
+    let chunk = if format == "tensogram" { SHAPE[0] } else { rows };
+    let schema = ArraySchema::dense("a", DType::Float32, &SHAPE, &[chunk, SHAPE[1]]);
+    let codecs = codec.map(CodecSpec::new).into_iter().collect();
+    let mut session = Create::new().begin(&path, format).unwrap();
+    let id = session.add(&ArraySpec { schema, codecs: vec![codecs] }).unwrap();
+    session.write(id, &cells()).unwrap();
+    session.commit().unwrap();
+    path
+}
+
+fn limited() -> Open {
+    Open::new().execution(Options::default().with_memory(LIMIT as u64).with_threads(2).unwrap())
+}
+
+/// Chunks that are the cells, and chunks that decode piece by piece.
+fn divisible(folder: &Path) -> Vec<PathBuf> {
+    vec![
+        source(folder, "one.tet", "tet", SHAPE[0], None),
+        source(folder, "two.tet", "tet", SHAPE[0] / 2 + 1, None),
+        source(folder, "plain.tgm", "tensogram", 0, None),
+        source(folder, "raw.tdb", "tiledb", SHAPE[0] / 2, None),
+        source(folder, "filtered.tdb", "tiledb", SHAPE[0] / 2, Some("zstd")),
+    ]
+}
+
+#[test]
+fn chunks_larger_than_the_limit_are_read_in_pieces() {
+    let folder = tempfile::tempdir().unwrap();
+    let wanted = cells();
+    for path in divisible(folder.path()) {
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        let array = limited().open(&path).unwrap().array_at(0).unwrap();
+        let all = array.all().unwrap();
+        bounded(&format!("{name}: blocks"), || {
+            let mut at = 0;
+            for block in array.blocks(&all, MIB as u64).unwrap() {
+                let cells = array.read(&block).unwrap();
+                assert_eq!(cells.bytes(), &wanted[at..at + cells.bytes().len()], "{name} from byte {at}");
+                at += cells.bytes().len();
+            }
+            assert_eq!(at, wanted.len());
+        });
+        let column = array.select(["1=7:9"]).unwrap();
+        let found =
+            bounded(&format!("{name}: columns"), || array.read_owned(&column).unwrap().bytes().to_vec());
+        let row = SHAPE[1] as usize * 4;
+        let expected: Vec<u8> = wanted.chunks(row).flat_map(|row| row[28..36].to_vec()).collect();
+        assert_eq!(found, expected, "{name}");
+    }
+}
+
+#[test]
+fn folds_stay_within_the_limit() {
+    let folder = tempfile::tempdir().unwrap();
+    let plain = source(folder.path(), "small.tet", "tet", 16, None);
+    let reference = tesseral::open(&plain).unwrap().array_at(0).unwrap();
+    let all = reference.all().unwrap();
+    let expected = reference.summary(&all, Wanted::ALL).unwrap();
+    let means: Vec<_> =
+        [0, 1].map(|axis| reference.reduce(&all, &[axis], Wanted::ALL).unwrap().mean()).into();
+    for path in [vec![plain], divisible(folder.path())].concat() {
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        let array = limited().open(&path).unwrap().array_at(0).unwrap();
+        let found = bounded(&format!("{name}: summary"), || array.summary(&all, Wanted::ALL).unwrap());
+        assert_eq!(
+            (found.min(), found.max(), found.count()),
+            (expected.min(), expected.max(), expected.count())
+        );
+        assert_eq!(found.mean(), expected.mean(), "{name}");
+        for (axis, expected) in means.iter().enumerate() {
+            let what = format!("{name}: mean along {axis}");
+            let found = bounded(&what, || array.reduce(&all, &[axis], Wanted::ALL).unwrap().mean());
+            assert!(found.iter().zip(expected).all(|(a, b)| match (a, b) {
+                (Some(a), Some(b)) => (a - b).abs() <= b.abs() * 1e-12,
+                _ => false,
+            }));
+        }
+    }
+}
+
+/// Many chunks along the reduced axis are folded in segments, each with states of its own: those count as well.
+#[test]
+fn states_of_segments_count_as_memory() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("deep.tet");
+    // 16 KiB of positions take two MiB of states, of which 64 segments would have one each.
+    let shape = [1024, 16, 1024];
+    let schema = ArraySchema::dense("a", DType::Float32, &shape, &[8, 16, 1024]);
+    let mut session = Create::new().begin(&path, "tet").unwrap();
+    let id = session.add(&ArraySpec::raw(schema)).unwrap();
+    session
+        .fill(id, |_, cells| {
+            cells.chunks_exact_mut(4).for_each(|cell| cell.copy_from_slice(&1.5_f32.to_le_bytes()));
+            Ok(())
+        })
+        .unwrap();
+    session.commit().unwrap();
+    let array = limited().open(&path).unwrap().array_at(0).unwrap();
+    let all = array.all().unwrap();
+    let means =
+        bounded("mean along the first axis", || array.reduce(&all, &[0], Wanted::ALL).unwrap().mean());
+    assert!(means.len() == 16 * 1024 && means.iter().all(|mean| *mean == Some(1.5)));
+}
+
+#[test]
+fn conversions_and_comparisons_stay_within_the_limit() {
+    let folder = tempfile::tempdir().unwrap();
+    for path in divisible(folder.path()) {
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        let opened = limited().open(&path).unwrap();
+        let out = folder.path().join(format!("{name}.out"));
+        let options = ConvertOptions {
+            format: Some("tet".to_owned()),
+            chunk: Some("32,2048".parse().unwrap()),
+            execution: limited().execution_options().clone(),
+            ..ConvertOptions::default()
+        };
+        bounded(&format!("{name}: convert"), || tesseral::convert(&opened, &out, &options).unwrap());
+        let copy = limited().open(&out).unwrap();
+        let execution = limited().execution_options().clone();
+        let options = DiffOptions { execution, ..DiffOptions::default() };
+        let same = bounded(&format!("{name}: diff"), || {
+            tesseral::diff(&opened, &copy, &options).unwrap().values.iter().all(|v| v.first.is_none())
+        });
+        assert!(same, "{name}");
+    }
+}
+
+#[test]
+fn verifying_stays_within_the_limit() {
+    let folder = tempfile::tempdir().unwrap();
+    for path in divisible(folder.path()) {
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        let open = limited();
+        let format = tesseral::recognise(&*open.store(&path)).unwrap();
+        for deep in [false, true] {
+            let checked = bounded(&format!("{name}: verify, deep {deep}"), || {
+                let options = open.execution_options();
+                let format_options = open.format_options();
+                tesseral::engine::verify(
+                    format,
+                    open.store(&path),
+                    format_options,
+                    deep,
+                    options,
+                    &mut |_| {},
+                )
+            });
+            assert!(checked.unwrap().ok, "{name}");
+        }
+    }
+}
+
+#[test]
+fn a_changed_byte_of_a_chunk_that_is_read_in_pieces_is_found() {
+    use std::os::unix::fs::FileExt;
+    let folder = tempfile::tempdir().unwrap();
+    for path in [
+        source(folder.path(), "one.tet", "tet", SHAPE[0], None),
+        source(folder.path(), "plain.tgm", "tensogram", 0, None),
+    ] {
+        // In the last piece, while the first is asked for: the digest covers the chunk.
+        let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
+        file.write_all_at(b"changed", 31 << 20).unwrap();
+        let array = limited().open(&path).unwrap().array_at(0).unwrap();
+        let first = array.select(["0=0:1"]).unwrap();
+        let error = bounded("read", || array.read(&first).unwrap_err());
+        assert!(matches!(error.kind(), ErrorKind::Corrupt { .. }), "{error}");
+        assert!(array.summary(&array.all().unwrap(), Wanted::ALL).is_err());
+    }
+}
+
+/// A chunk that decodes only whole cannot be streamed: it is rejected before anything of its size is allocated.
+#[test]
+fn what_cannot_be_streamed_is_rejected_with_its_size() {
+    let folder = tempfile::tempdir().unwrap();
+    for path in [
+        source(folder.path(), "zstd.tet", "tet", SHAPE[0], Some("zstd")),
+        source(folder.path(), "zstd.tgm", "tensogram", 0, Some("zstd")),
+    ] {
+        let array = limited().open(&path).unwrap().array_at(0).unwrap();
+        let (all, first) = (array.all().unwrap(), array.select(["0=0:1"]).unwrap());
+        let errors = bounded("rejections", || {
+            [array.read(&first).unwrap_err(), array.summary(&all, Wanted::ALL).unwrap_err()]
+        });
+        for error in errors {
+            let ErrorKind::Limit { asked, allowed, .. } = error.kind() else { panic!("{error}") };
+            assert!(*asked >= 32 << 20 && *allowed == LIMIT as u64, "{error}");
+        }
+    }
+}
