@@ -13,6 +13,7 @@ use crate::array::TileDbArray;
 use crate::fragment::Fragment;
 use crate::frame::Frame;
 use crate::model::FieldChains;
+use crate::plan::PLAIN_HEADER;
 use crate::wire::cursor::le64;
 use crate::wire::footer::List;
 use crate::write::cell_of;
@@ -88,7 +89,10 @@ impl Parts<'_> {
     /// The first byte of the tile that a part holds which was [narrowed](tesseral_format::ArraySource::narrow).
     fn base(&self, part: &tesseral_format::Part, chain: &Chain) -> Result<Option<usize>> {
         let whole = self.array.whole_part(self.chunk.id, part)?;
-        if (whole.offset, whole.len) == (part.offset, part.len) || chain.holds_strings() {
+        // The plan leaves out what is in front of the cells of an unfiltered tile.
+        let plain = (part.offset, part.len)
+            == (whole.offset.saturating_add(PLAIN_HEADER), whole.len.saturating_sub(PLAIN_HEADER));
+        if plain || (whole.offset, whole.len) == (part.offset, part.len) || chain.holds_strings() {
             return Ok(None);
         }
         let table = self.array.chunk_table(&whole)?;
