@@ -4,6 +4,8 @@
 //! u64 chunks │ per chunk: u32 original │ u32 filtered │ u32 metadata │ metadata bytes │ filtered bytes
 //! ```
 
+use std::ops::Range;
+
 use tesseral_core::{Error, Result};
 
 use super::float_scale::Scale;
@@ -203,6 +205,9 @@ impl Chain {
                 out.len()
             )));
         }
+        if self.plain_run(tile, len, &range, out) {
+            return Ok(());
+        }
         let mut at = 0_usize;
         let mut chunks = Chunks::new(tile)?;
         for chunk in chunks.by_ref() {
@@ -227,6 +232,44 @@ impl Chain {
             return Err(Error::codec("tile", detail));
         }
         Ok(())
+    }
+
+    /// Where a run of the `len` bytes of a tile lies in the tile as stored: from the header of its first chunk to the end of its last.
+    /// `None` where that does not follow from lengths alone.
+    pub fn plain_span(&self, stored: u64, len: usize, run: &Range<usize>) -> Option<Range<usize>> {
+        self.plain_len(len).filter(|n| *n == stored)?;
+        let step = self.step(len).max(1);
+        let chunk_at = |n: usize| n.checked_mul(step.checked_add(12)?)?.checked_add(8);
+        let end = usize::try_from(stored).ok()?.min(chunk_at(run.end.div_ceil(step))?);
+        Some(chunk_at(run.start / step)?.min(end)..end)
+    }
+
+    /// Copies a run out of an unfiltered tile, looking at nothing but the chunks that hold it; says whether it could.
+    fn plain_run(&self, tile: &[u8], len: usize, run: &Range<usize>, out: &mut [u8]) -> bool {
+        let step = self.step(len).max(1);
+        let Some(span) = self.plain_span(tile.len() as u64, len, run).filter(|_| !run.is_empty()) else {
+            return false;
+        };
+        let chunks = (len.div_ceil(step).max(1) as u64).to_le_bytes();
+        if run.start < step && !tile.starts_with(&chunks) {
+            return false;
+        }
+        let mut at = run.start / step * step;
+        let mut rest = &tile[span];
+        while at < run.end {
+            let size = step.min(len - at);
+            // One chunk, as long before as after no filter, without metadata.
+            let Ok(n) = u32::try_from(size) else { return false };
+            let Some((header, cells)) = rest.split_at_checked(12) else { return false };
+            let Some((cells, next)) = cells.split_at_checked(size) else { return false };
+            if header[..4] != n.to_le_bytes() || header[4..8] != n.to_le_bytes() || header[8..] != [0; 4] {
+                return false;
+            }
+            let (from, to) = (run.start.max(at), run.end.min(at + size));
+            out[from - run.start..to - run.start].copy_from_slice(&cells[from - at..to - at]);
+            (at, rest) = (at + size, next);
+        }
+        true
     }
 
     /// Cells per chunk if the writer used the pipeline's chunk size; `None` where a tile is one chunk.
