@@ -21,7 +21,7 @@ fn read(container: &dyn Container) {
         let Ok(plan) = array.plan(&Request::cells(Selection::all(&shape), 0)) else { continue };
         for chunk in &plan.chunks {
             array.describe(chunk);
-            array.digest(chunk);
+            array.digests(chunk);
             let object = array.object(0);
             let parts: Vec<_> = chunk.parts.iter().map(|part| part.offset..part.offset + part.len).collect();
             let parts = container.store().read_many(object, &parts).expect("planned bytes are readable");

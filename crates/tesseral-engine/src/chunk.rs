@@ -132,6 +132,12 @@ impl<'a> ChunkCells<'a> {
         Self { shared, ..self }
     }
 
+    /// The bytes of the cells as stored that a selection lies in, from the first to the last.
+    pub(crate) fn touched(&self, part: &Selection) -> Range<u64> {
+        let Range { start, end } = place(self.tile, self.order, self.size, part).cells;
+        start.saturating_mul(self.size as u64)..end.saturating_mul(self.size as u64)
+    }
+
     /// Where the selection lies in the cells as stored, for a chunk of which nothing has to be decoded.
     pub(crate) fn direct<'b>(&self, values: &'b [u8], part: &Selection) -> Result<Decoded<'b>> {
         let expected = self.tile_cells * self.size as u64;
@@ -159,6 +165,14 @@ impl<'a> ChunkCells<'a> {
             }
             _ => 0..self.tile_cells,
         }
+    }
+
+    /// The bytes of the chunk's object that decoding what the selection needs reads; `None` where it may be any of its part.
+    pub(crate) fn needed(&self, part: &Selection) -> Option<Range<u64>> {
+        let [stored] = self.chunk.parts.as_slice() else { return None };
+        let run = self.run(&place(self.tile, self.order, self.size, part));
+        let Range { start, end } = self.handle.source().run_bytes(self.chunk, &run)?;
+        Some(stored.offset.saturating_add(start)..stored.offset.saturating_add(end))
     }
 
     /// Decodes what the selection needs into the thread's buffers.

@@ -427,7 +427,7 @@ fn paint_chunk(
     let Some((part, region)) = chunk.cover.region().and_then(|cover| selection.clip(cover)) else {
         return Ok(());
     };
-    if let Some(plain) = source.plain(handle, chunk, column)? {
+    if let Some(plain) = source.plain(handle, chunk, column, || cells.touched(&part))? {
         let direct = cells.direct(plain, &part)?;
         let from =
             Cells { bytes: direct.values, start: direct.placement.start, strides: direct.placement.strides };
@@ -440,7 +440,7 @@ fn paint_chunk(
             None => Ok(()),
         };
     }
-    let parts = source.column(handle, chunk, column)?;
+    let parts = source.column_within(handle, chunk, column, cells.needed(&part).as_ref())?;
     if decode_in_place(cells, &parts, &part, &region, targets, workspace)? {
         return Ok(());
     }
@@ -538,19 +538,24 @@ fn borrow(handle: &Handle, prepared: &Prepared) -> Result<Option<Borrowed>> {
     if !(view.as_ptr() as usize).is_multiple_of(word) {
         return Ok(None);
     }
-    check_digests(handle, prepared, resident)?;
+    check_digests(handle, prepared, resident, &(from..to))?;
     Ok(Some(Borrowed { object: first.object, range: from..to, bytes: view }))
 }
 
-/// A view is as good as a copy only once its chunks were found sound.
-fn check_digests(handle: &Handle, prepared: &Prepared, resident: &Resident) -> Result<()> {
+/// A view is as good as a copy only once its bytes were found sound.
+fn check_digests(
+    handle: &Handle,
+    prepared: &Prepared,
+    resident: &Resident,
+    range: &std::ops::Range<u64>,
+) -> Result<()> {
     use rayon::prelude::*;
     let source = Source::Resident(resident);
     let check = |chunk: &PlannedChunk| -> Result<()> {
-        source.check(handle, chunk).map_err(|e| handle.locate(chunk, e))
+        source.check(handle, chunk, Some(range)).map_err(|e| handle.locate(chunk, e))
     };
     let chunks = &prepared.plan.chunks;
-    if !chunks.iter().any(|chunk| handle.pending_digest(chunk).is_some()) {
+    if !chunks.iter().any(|chunk| !handle.pending_digests(chunk).is_empty()) {
         return Ok(());
     }
     if prepared.parallel() {

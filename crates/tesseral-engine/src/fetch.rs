@@ -5,7 +5,7 @@ use std::ops::Range;
 use bytes::Bytes;
 use smallvec::SmallVec;
 use tesseral_core::{Error, Result, Selection};
-use tesseral_format::{Access, ChunkPlan, Column, PlannedChunk};
+use tesseral_format::{Access, ChunkPlan, Column, DigestSpans, PlannedChunk};
 
 use crate::handle::Handle;
 use crate::overlay::Groups;
@@ -77,39 +77,57 @@ impl<'a> Source<'a> {
         })
     }
 
-    /// Checks the digest of a chunk if it was not yet.
-    pub(crate) fn check(&self, handle: &Handle, chunk: &PlannedChunk) -> Result<()> {
-        match handle.pending_digest(chunk) {
-            // Nothing was read for an empty range.
-            Some(span) if span.range.is_empty() => handle.check_digest(chunk, &span, &[]),
-            Some(span) => handle.check_digest(chunk, &span, self.slice(handle, span.object, &span.range)?.1),
-            None => Ok(()),
-        }
+    /// Checks the digests of a chunk that were not checked yet: all, or those of blocks that touch a range of its only part's object.
+    pub(crate) fn check(
+        &self,
+        handle: &Handle,
+        chunk: &PlannedChunk,
+        within: Option<&Range<u64>>,
+    ) -> Result<()> {
+        handle.check_digests(chunk, within, |object, range| {
+            self.slice(handle, object, range).map(|(_, slice)| slice)
+        })
     }
 
-    /// The cells of one column of a chunk where they lie, its digest checked; `None` when they have to be decoded.
+    /// The cells of one column of a chunk where they lie, digests over the bytes `touched` of them checked; `None` when they have to
+    /// be decoded.
     pub(crate) fn plain(
         &self,
         handle: &Handle,
         chunk: &PlannedChunk,
         column: Column,
+        touched: impl FnOnce() -> Range<u64>,
     ) -> Result<Option<&'a [u8]>> {
         let mut parts = chunk.column_parts(column);
         let (Access::Direct { .. }, Some((_, part)), None) = (chunk.access, parts.next(), parts.next())
         else {
             return Ok(None);
         };
-        self.check(handle, chunk)?;
         if part.len == 0 {
+            self.check(handle, chunk, None)?;
             return Ok(Some(&[]));
         }
+        let touched = touched();
+        let within = part.offset.saturating_add(touched.start)..part.offset.saturating_add(touched.end);
+        self.check(handle, chunk, Some(&within))?;
         let range = part.offset..part.offset.saturating_add(part.len);
         self.slice(handle, part.object, &range).map(|(_, slice)| Some(slice))
     }
 
-    /// The bytes of one column of a chunk, its digest checked.
+    /// The bytes of one column of a chunk, its digests checked.
     pub(crate) fn column(&self, handle: &Handle, chunk: &PlannedChunk, column: Column) -> Result<PartBytes> {
-        self.check(handle, chunk)?;
+        self.column_within(handle, chunk, column, None)
+    }
+
+    /// The bytes of one column of a chunk, digests over those of its only part that are `needed` checked.
+    pub(crate) fn column_within(
+        &self,
+        handle: &Handle,
+        chunk: &PlannedChunk,
+        column: Column,
+        needed: Option<&Range<u64>>,
+    ) -> Result<PartBytes> {
+        self.check(handle, chunk, needed)?;
         chunk
             .column_parts(column)
             .map(|(_, part)| {
@@ -129,8 +147,8 @@ pub(crate) fn resident(handle: &Handle, chunks: &[PlannedChunk]) -> Result<Optio
     let mut last = None;
     // A digest covers the parts, so it names another object only where there are none.
     let needed = chunks.iter().flat_map(|chunk| {
-        let digest = if chunk.parts.is_empty() { handle.pending_digest(chunk) } else { None };
-        chunk.parts.iter().map(|part| part.object).chain(digest.map(|span| span.object))
+        let digests = if chunk.parts.is_empty() { handle.pending_digests(chunk) } else { DigestSpans::new() };
+        chunk.parts.iter().map(|part| part.object).chain(digests.into_iter().map(|span| span.object))
     });
     for object in needed {
         if last == Some(object) || objects.iter().any(|(o, _)| *o == object) {
@@ -149,11 +167,11 @@ pub(crate) fn resident(handle: &Handle, chunks: &[PlannedChunk]) -> Result<Optio
     Ok(Some(objects))
 }
 
-/// Every span a chunk needs, its digest's included.
+/// Every span a chunk needs, those of its digests included.
 fn spans<'a>(handle: &'a Handle, chunk: &'a PlannedChunk) -> impl Iterator<Item = (u32, Range<u64>)> + 'a {
-    let digest = handle.pending_digest(chunk).map(|span| (span.object, span.range));
+    let digests = handle.pending_digests(chunk).into_iter().map(|span| (span.object, span.range));
     let parts = chunk.parts.iter().map(|p| (p.object, p.offset..p.offset.saturating_add(p.len)));
-    parts.chain(digest)
+    parts.chain(digests)
 }
 
 /// Cuts the groups into batches and merges the reads of each. Nothing is read for groups that are `known`.

@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use bytes::Bytes;
 use tesseral_core::{ArraySchema, ChunkStats, Error, Result};
 use tesseral_format::{
-    ArraySource, ChunkInfo, ChunkPlan, Column, ColumnMut, Container, Digest, DigestSpan, PlannedChunk,
+    ArraySource, ChunkInfo, ChunkPlan, Column, ColumnMut, Container, DigestSpans, Part, PlannedChunk,
     Request, Scratch, Uncovered,
 };
 use tesseral_store::{Store, StoreExt};
@@ -22,7 +22,7 @@ pub struct Handle {
 }
 
 impl Handle {
-    /// An array of an open container. With `digests`, every chunk's digest is checked when the chunk is first read.
+    /// An array of an open container. With `digests`, the digest of every block of a chunk is checked when it is first read.
     ///
     /// # Errors
     /// As [`Container::array`].
@@ -63,34 +63,61 @@ impl Handle {
         self.store.guarded(operation)
     }
 
-    /// The digest to check before this chunk's bytes are used, if any is left to check.
-    pub(crate) fn pending_digest(&self, chunk: &PlannedChunk) -> Option<DigestSpan> {
-        let verified = self.verified.as_ref()?;
-        if verified.contains(chunk.id) { None } else { self.source.digest(chunk) }
+    /// Digests over the chunk's bytes of which some block was not checked yet.
+    pub(crate) fn pending_digests(&self, chunk: &PlannedChunk) -> DigestSpans<'_> {
+        let Some(verified) = &self.verified else { return DigestSpans::new() };
+        let mut spans = self.source.digests(chunk);
+        spans.retain(|span| {
+            let object = span.object;
+            span.blocks(&span.range).any(|(number, ..)| !verified.contains(object, number))
+        });
+        spans
     }
 
-    /// Whether a digest over this chunk's bytes is checked before they are used.
+    /// Whether digests over all of this chunk's parts are checked before they are used.
     pub(crate) fn is_guarded(&self, chunk: &PlannedChunk) -> bool {
-        self.verified.is_some() && self.source.digest(chunk).is_some()
+        self.verified.is_some() && self.covered_bytes(chunk) == chunk.stored_bytes()
     }
 
-    /// Checks bytes against a digest and remembers the chunk as sound.
-    pub(crate) fn check_digest(&self, chunk: &PlannedChunk, span: &DigestSpan, bytes: &[u8]) -> Result<()> {
-        let (expected, found) = match span.digest {
-            Digest::Xxh3(expected) => (expected, xxhash_rust::xxh3::xxh3_64(bytes)),
-            _ => return Err(Error::unsupported("a digest of unknown kind")),
+    /// Bytes of the chunk's parts that digests cover.
+    pub(crate) fn covered_bytes(&self, chunk: &PlannedChunk) -> u64 {
+        let spans = self.source.digests(chunk);
+        let covered = |part: &&Part| {
+            let range = part.offset..part.offset.saturating_add(part.len);
+            spans.iter().any(|span| span.covers(part.object, &range))
         };
-        if expected != found {
-            let object = self.store.describe(self.source.object(span.object));
-            let detail = format!(
-                "{} stored bytes hash to {found:016x}, the file says {expected:016x}: they changed after they were written",
-                bytes.len()
-            );
-            return Err(Error::corrupt("a chunk", object, span.range.start, detail)
-                .hint("restore the file from a copy; `tet verify` lists every damaged chunk, `tet recover` saves the others"));
-        }
-        if let Some(verified) = &self.verified {
-            verified.insert(chunk.id);
+        chunk.parts.iter().filter(covered).map(|part| part.len).fold(0, u64::saturating_add)
+    }
+
+    /// Compares the digests of blocks of a chunk that touch `within` (of the object of its only part), or of all its blocks, with
+    /// the bytes that `read` gives, and remembers those blocks as sound.
+    pub(crate) fn check_digests<'b>(
+        &self,
+        chunk: &PlannedChunk,
+        within: Option<&Range<u64>>,
+        read: impl Fn(u32, &Range<u64>) -> Result<&'b [u8]>,
+    ) -> Result<()> {
+        let Some(verified) = &self.verified else { return Ok(()) };
+        for span in self.source.digests(chunk) {
+            for (number, range, expected) in span.blocks(within.unwrap_or(&span.range)) {
+                if verified.contains(span.object, number) {
+                    continue;
+                }
+                // Nothing was read for an empty range.
+                let bytes = if range.is_empty() { &[][..] } else { read(span.object, &range)? };
+                let computed = xxhash_rust::xxh3::xxh3_64(bytes);
+                if computed != expected {
+                    let object = self.store.describe(self.source.object(span.object));
+                    let detail = format!(
+                        "checksum mismatch over {} stored bytes: expected {expected:016x}, computed {computed:016x}",
+                        bytes.len()
+                    );
+                    return Err(Error::corrupt("a chunk", object, range.start, detail).hint(
+                        "restore the file from a copy; verifying it lists every damaged chunk, recovery keeps the others",
+                    ));
+                }
+                verified.insert(span.object, number);
+            }
         }
         Ok(())
     }
@@ -132,8 +159,12 @@ impl ArraySource for Without {
         self.inner.describe(chunk)
     }
 
-    fn digest(&self, chunk: &PlannedChunk) -> Option<DigestSpan> {
-        self.inner.digest(chunk)
+    fn digests(&self, chunk: &PlannedChunk) -> DigestSpans<'_> {
+        self.inner.digests(chunk)
+    }
+
+    fn run_bytes(&self, chunk: &PlannedChunk, cells: &Range<u64>) -> Option<Range<u64>> {
+        self.inner.run_bytes(chunk, cells)
     }
 
     fn decode(
@@ -149,23 +180,29 @@ impl ArraySource for Without {
     }
 }
 
-/// Chunks whose digest was checked: a bitmap in pages, so that any numbering of chunks costs little. Most formats number
-/// from 0, and pages of low numbers are found without a lock.
+/// Blocks whose digest was checked: a bitmap in pages per object, so that any numbering costs little. The first page that hashes to
+/// a slot of the table is found without a lock.
 #[derive(Debug)]
 struct Verified {
-    low: Box<[OnceLock<Box<Page>>]>,
-    high: RwLock<HashMap<u64, Box<Page>>>,
+    table: Box<[Slot]>,
+    others: RwLock<HashMap<PageKey, Box<Page>>>,
 }
 
 type Page = [AtomicU64; PAGE_WORDS];
 
-const LOW_PAGES: usize = 256;
+/// The first page that hashes to a place of the table.
+type Slot = OnceLock<(PageKey, Box<Page>)>;
+
+/// The object and the number of the page among those of the object.
+type PageKey = (u32, u64);
+
+const SLOTS: u64 = 256;
 const PAGE_WORDS: usize = 64;
 const PAGE_BITS: u64 = 64 * PAGE_WORDS as u64;
 
 impl Default for Verified {
     fn default() -> Self {
-        Self { low: (0..LOW_PAGES).map(|_| OnceLock::new()).collect(), high: RwLock::default() }
+        Self { table: (0..SLOTS).map(|_| OnceLock::new()).collect(), others: RwLock::default() }
     }
 }
 
@@ -174,45 +211,51 @@ fn empty_page() -> Box<Page> {
 }
 
 impl Verified {
-    fn place(id: u64) -> (u64, usize, u64) {
-        let bit = id % PAGE_BITS;
+    fn position(object: u32, number: u64) -> (PageKey, usize, u64) {
+        let bit = number % PAGE_BITS;
         // Below PAGE_WORDS by construction.
         #[allow(clippy::cast_possible_truncation)]
-        (id / PAGE_BITS, (bit / 64) as usize, 1 << (bit % 64))
+        ((object, number / PAGE_BITS), (bit / 64) as usize, 1 << (bit % 64))
     }
 
-    fn low(&self, page: u64) -> Option<&OnceLock<Box<Page>>> {
-        usize::try_from(page).ok().and_then(|page| self.low.get(page))
+    fn slot(&self, key: PageKey) -> &Slot {
+        // Objects of one fragment are numbered by threes: a factor that shares nothing with the table spreads them.
+        let hash = key.1.wrapping_add(u64::from(key.0).wrapping_mul(89));
+        // Below SLOTS by construction.
+        #[allow(clippy::cast_possible_truncation)]
+        &self.table[(hash % SLOTS) as usize]
     }
 
-    fn contains(&self, id: u64) -> bool {
-        let (page, word, mask) = Self::place(id);
+    fn contains(&self, object: u32, number: u64) -> bool {
+        let (key, word, mask) = Self::position(object, number);
         let set = |words: &Page| words[word].load(Ordering::Relaxed) & mask != 0;
-        match self.low(page) {
-            Some(low) => low.get().is_some_and(|words| set(words)),
-            None => {
-                let pages = self.high.read().unwrap_or_else(PoisonError::into_inner);
-                pages.get(&page).is_some_and(|words| set(words))
+        match self.slot(key).get() {
+            None => false,
+            Some((held, words)) if *held == key => set(words),
+            Some(_) => {
+                let pages = self.others.read().unwrap_or_else(PoisonError::into_inner);
+                pages.get(&key).is_some_and(|words| set(words))
             }
         }
     }
 
-    fn insert(&self, id: u64) {
-        let (page, word, mask) = Self::place(id);
+    fn insert(&self, object: u32, number: u64) {
+        let (key, word, mask) = Self::position(object, number);
         let set = |words: &Page| words[word].fetch_or(mask, Ordering::Relaxed);
-        if let Some(low) = self.low(page) {
-            set(low.get_or_init(empty_page));
+        let (held, words) = self.slot(key).get_or_init(|| (key, empty_page()));
+        if *held == key {
+            set(words);
             return;
         }
         {
-            let pages = self.high.read().unwrap_or_else(PoisonError::into_inner);
-            if let Some(words) = pages.get(&page) {
+            let pages = self.others.read().unwrap_or_else(PoisonError::into_inner);
+            if let Some(words) = pages.get(&key) {
                 set(words);
                 return;
             }
         }
-        let mut pages = self.high.write().unwrap_or_else(PoisonError::into_inner);
-        set(pages.entry(page).or_insert_with(empty_page));
+        let mut pages = self.others.write().unwrap_or_else(PoisonError::into_inner);
+        set(pages.entry(key).or_insert_with(empty_page));
     }
 }
 
@@ -223,12 +266,14 @@ mod tests {
     #[test]
     fn remembers_any_numbering() {
         let verified = Verified::default();
-        let low_end = LOW_PAGES as u64 * PAGE_BITS;
-        for id in [0, 1, 63, 64, 4095, 4096, low_end - 1, low_end, u64::MAX] {
-            assert!(!verified.contains(id));
-            verified.insert(id);
-            assert!(verified.contains(id));
+        let end = SLOTS * PAGE_BITS;
+        for object in [0, 1, 3, 256, u32::MAX] {
+            for id in [0, 1, 63, 64, 4095, 4096, end - 1, end, u64::MAX] {
+                assert!(!verified.contains(object, id));
+                verified.insert(object, id);
+                assert!(verified.contains(object, id));
+            }
+            assert!(!verified.contains(object, 2));
         }
-        assert!(!verified.contains(2));
     }
 }

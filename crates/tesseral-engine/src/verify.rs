@@ -154,10 +154,10 @@ fn verify_array(
     let mut todo: Vec<(&PlannedChunk, bool)> = Vec::new();
     for chunk in &plan.chunks {
         let stored = chunk.stored_bytes();
-        let digest = handle.source().digest(chunk).is_some();
+        let digest = !handle.source().digests(chunk).is_empty();
         // Checksums among the codecs are compared by decoding.
         let inner = handle.source().checked_bytes(chunk).min(stored);
-        let covered = if digest { stored } else { inner };
+        let covered = handle.covered_bytes(chunk).max(inner);
         checked.covered_bytes += covered;
         checked.uncovered_bytes += stored - covered;
         let decode = deep || *sample > 0 || inner > 0;
@@ -217,6 +217,7 @@ pub(crate) fn plan_all(handle: &Handle) -> Result<ChunkPlan> {
 fn check_chunk(handle: &Handle, chunk: &PlannedChunk, decode: bool, statistics: bool) -> Result<()> {
     let fetched = fetch::fetch(handle, &fetch::chunk_batch(handle, chunk))?;
     let source = Source::Fetched(&fetched);
+    check_implied(handle, chunk)?;
     let mut columns: Vec<Column> = chunk.parts.iter().map(|part| part.column).collect();
     columns.dedup();
     for column in columns {
@@ -241,6 +242,21 @@ fn check_chunk(handle: &Handle, chunk: &PlannedChunk, decode: bool, statistics: 
         })?;
         if statistics {
             check_statistics(handle, chunk, column, &cells)?;
+        }
+    }
+    Ok(())
+}
+
+/// Compares the bytes that reads skip with the only value they can have.
+fn check_implied(handle: &Handle, chunk: &PlannedChunk) -> Result<()> {
+    for implied in handle.source().implied_bytes(chunk) {
+        let object = handle.source().object(implied.object);
+        let end = implied.offset.saturating_add(implied.bytes.len() as u64);
+        let stored = handle.store().read(object, implied.offset..end)?;
+        if stored[..] != implied.bytes[..] {
+            let detail = format!("the bytes in front of its cells are {:02x?}", &stored[..]);
+            let object = handle.store().describe(object);
+            return Err(Error::corrupt("the header of a chunk", object, implied.offset, detail));
         }
     }
     Ok(())

@@ -201,7 +201,7 @@ impl<'a> Visitor<'a> {
         let size = self.prepared.size;
         let cells = ChunkCells::new(self.handle, chunk, self.prepared.field, size)?;
         let source = context.source();
-        if let Some(plain) = source.plain(self.handle, chunk, cells.column)? {
+        if let Some(plain) = source.plain(self.handle, chunk, cells.column, || cells.touched(part))? {
             let direct = cells.direct(plain, part)?;
             if !direct.swapped {
                 let placement = direct.placement;
@@ -217,7 +217,8 @@ impl<'a> Visitor<'a> {
             // Numbers in the other byte order: let the painter turn them.
             return self.painted(vec![chunk.clone()], part, context, fold);
         }
-        let parts = source.column(self.handle, chunk, cells.column)?;
+        let needed = cells.needed(part);
+        let parts = source.column_within(self.handle, chunk, cells.column, needed.as_ref())?;
         with_workspace(|workspace: &mut Workspace| {
             let decoded = cells.decode(&parts, part, workspace)?;
             let placement = decoded.placement;

@@ -49,7 +49,7 @@ pub struct OpenOptions {
     pub limits: Limits,
     /// The key of encrypted arrays.
     pub key: Option<Vec<u8>>,
-    /// Check every digest the format carries. On unless someone turns it off.
+    /// Check every digest the format carries, and add digests to what is appended or edited. On unless someone turns it off.
     pub digests: bool,
     /// Stops opening, auditing and salvaging from outside.
     pub cancel: Cancel,
@@ -164,7 +164,7 @@ pub struct AuditReport {
     pub decoded: bool,
     /// Bytes of metadata that some digest or checksum covers.
     pub covered_bytes: u64,
-    /// Bytes of metadata that none covers. Payload bytes are counted by the engine, by [`ArraySource::digest`](crate::ArraySource::digest).
+    /// Bytes of metadata that none covers. Payload bytes are counted by the engine, by [`ArraySource::digests`](crate::ArraySource::digests).
     pub uncovered_bytes: u64,
 }
 

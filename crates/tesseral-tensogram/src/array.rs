@@ -14,7 +14,7 @@ use tesseral_core::{
     Value,
 };
 use tesseral_format::{
-    Access, ArraySource, ChunkInfo, ChunkPlan, Column, ColumnMut, Cover, Digest, DigestSpan, Part,
+    Access, ArraySource, ChunkInfo, ChunkPlan, Column, ColumnMut, Cover, DigestSpan, DigestSpans, Part,
     PlannedChunk, Request, Role, Scratch, Target, Uncovered,
 };
 
@@ -311,9 +311,9 @@ impl ArraySource for TensogramArray {
         }
     }
 
-    fn digest(&self, _chunk: &PlannedChunk) -> Option<DigestSpan> {
-        let hash = self.hash?;
-        Some(DigestSpan { object: 0, range: self.frame.body(), digest: Digest::Xxh3(hash) })
+    fn digests(&self, chunk: &PlannedChunk) -> DigestSpans<'_> {
+        let span = |hash: u64| DigestSpan::single(0, self.frame.body(), chunk.id, hash);
+        self.hash.map(span).into_iter().collect()
     }
 
     fn check_of(&self, error: &Error) -> &'static str {

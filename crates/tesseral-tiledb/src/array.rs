@@ -4,11 +4,12 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use smallvec::SmallVec;
 use tesseral_codec::filter::Filter;
 use tesseral_core::{ArraySchema, Attributes, ChunkStats, Coords, Error, HistoryRow, Result};
 use tesseral_format::{
-    ArraySource, ChunkInfo, ChunkPlan, Column, ColumnMut, DigestSpan, NonEmpty, Part, PlannedChunk, Request,
-    Role, Scratch, TimeRange,
+    Access, ArraySource, ChunkInfo, ChunkPlan, Column, ColumnMut, DigestSpans, ImpliedBytes, NonEmpty, Part,
+    PlannedChunk, Request, Role, Scratch, TimeRange,
 };
 
 use crate::deletes::StoredDelete;
@@ -150,8 +151,34 @@ impl ArraySource for TileDbArray {
         }
     }
 
-    fn digest(&self, _chunk: &PlannedChunk) -> Option<DigestSpan> {
-        None
+    fn digests(&self, chunk: &PlannedChunk) -> DigestSpans<'_> {
+        let Ok((fragment, tile)) = self.locate(chunk.id) else { return DigestSpans::new() };
+        let span = |part: &Part| {
+            let (slot, file) = fragment.slot_file(part.object)?;
+            fragment.tile_digests(file, slot, tile).filter(|_| part.len > 0)
+        };
+        chunk.parts.iter().filter_map(span).collect()
+    }
+
+    fn run_bytes(&self, chunk: &PlannedChunk, cells: &Range<u64>) -> Option<Range<u64>> {
+        let [part] = chunk.parts.as_slice() else { return None };
+        let (fragment, tile) = self.locate(chunk.id).ok()?;
+        let Column::Field(field) = part.column else { return None };
+        let chains = fragment.chains(self.slot(fragment, field).ok()??)?;
+        if chains.var || chains.nullable || self.cut(fragment, tile).is_some() {
+            return None;
+        }
+        let bytes = |n: u64| usize::try_from(n).ok()?.checked_mul(chains.cell);
+        let run = bytes(cells.start)?..bytes(cells.end)?;
+        let span = chains.values.plain_span(part.len, bytes(chunk.cells)?, &run)?;
+        Some(span.start as u64..span.end as u64)
+    }
+
+    fn implied_bytes(&self, chunk: &PlannedChunk) -> SmallVec<[ImpliedBytes; 1]> {
+        match (chunk.access, chunk.parts.as_slice()) {
+            (Access::Direct { .. }, [part]) => crate::plan::plain_header(part).into_iter().collect(),
+            _ => SmallVec::new(),
+        }
     }
 
     fn checked_bytes(&self, chunk: &PlannedChunk) -> u64 {

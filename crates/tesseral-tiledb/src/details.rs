@@ -90,6 +90,7 @@ fn fragment(array: &TileDbArray, fragment: &Fragment) -> Value {
         "non_empty_domain": domain,
         "has_timestamps": fragment.footer.timestamps,
         "has_delete_metadata": fragment.footer.deletes,
+        "digests": fragment.carries_digests().then_some("xxh3-64"),
         "statistics": statistics(array, fragment),
     })
 }

@@ -175,7 +175,7 @@ pub(crate) fn metadata(reader: &Reader, folder: &str) -> Result<Vec<(String, Nam
     let entries = reader.list(folder)?;
     for entry in &entries {
         if entry.name.ends_with(".vac") {
-            let text = reader.store.read_all(&join(folder, &entry.name), reader.limits.metadata_bytes)?;
+            let text = reader.lines(&join(folder, &entry.name))?;
             replaced.extend(names(&text));
         }
     }
@@ -240,7 +240,7 @@ impl Commits {
             return Ok(());
         }
         let object = join(folder, file);
-        let text = || reader.store.read_all(&object, reader.limits.metadata_bytes);
+        let text = || reader.lines(&object);
         match ending {
             "con" => self.consolidated(&reader.store.describe(&object), &text()?)?,
             "ign" => self.ignored.extend(names(&text()?)),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tesseral_core::{Error, ErrorKind, Result};
 use tesseral_format::{AuditOptions, OpenOptions, Repair};
-use tesseral_store::{Store, StoreExt};
+use tesseral_store::Store;
 
 use crate::directory::{self, Directory};
 use crate::group;
@@ -59,7 +59,7 @@ fn stale(reader: &Reader) -> Result<Vec<String>> {
             continue;
         };
         let object = join("__commits", &entry.name);
-        let text = reader.store.read_all(&object, reader.limits.metadata_bytes)?;
+        let text = reader.lines(&object)?;
         let named = directory::names(&text);
         let there = |name: &String| {
             folders.iter().any(|e| e.name == *name) || directory.fragments.iter().any(|f| f.name == *name)

@@ -99,6 +99,19 @@ impl<'a> GenericTile<'a> {
     }
 }
 
+/// The bytes of a file that is one generic tile, with a digest if its name promises one.
+///
+/// # Errors
+/// As [`write()`].
+pub fn file(object: &str, version: u32, payload: &[u8], key: Option<&[u8; 32]>) -> Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    write(version, payload, key, &mut bytes, &mut Contexts::default())?;
+    if super::name::carries_digest(object) {
+        super::trailer::seal(&mut bytes);
+    }
+    Ok(bytes)
+}
+
 /// Payloads below this are stored as they are: what the filter adds is more than it could save, and a small fragment is made of
 /// dozens of them.
 const WORTH_FILTERING: usize = 64;

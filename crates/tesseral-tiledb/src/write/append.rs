@@ -145,6 +145,7 @@ impl TileDbAppender {
             timestamp,
             end: timestamp,
             key: reader.key,
+            digests: options.open.digests,
         };
         Ok((Self { write, place }, schema))
     }

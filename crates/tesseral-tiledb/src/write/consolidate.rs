@@ -16,7 +16,6 @@ use tesseral_store::StoreExt;
 use super::array::Place;
 use super::edit::Opened;
 use super::fragment::FragmentWriter;
-use super::names;
 use super::switch::switch;
 use crate::array::TileDbArray;
 use crate::directory::FragmentEntry;
@@ -112,6 +111,7 @@ fn place(opened: &Opened, array: &TileDbArray) -> Result<Place> {
         timestamp: start,
         end,
         key: opened.reader.key,
+        digests: opened.digests,
     })
 }
 
@@ -148,7 +148,7 @@ pub(crate) fn footers(opened: &Opened) -> Result<Consolidated> {
     footers.iter().for_each(|footer| payload.extend_from_slice(&footer.bytes));
     let start = visible.iter().map(|f| f.start).min().unwrap_or(0);
     let end = visible.iter().map(|f| f.end).max().unwrap_or(start);
-    let name = format!("{}.meta", names::versioned(start, end, opened.version()));
+    let name = format!("{}.meta", opened.versioned(start, end));
     let old = opened.reader.list("__fragment_meta")?.into_iter().map(|e| e.name).collect();
     opened.put(&join("__fragment_meta", &name), &payload)?;
     Ok(Consolidated { made: vec![name], replaced: old })
@@ -170,7 +170,7 @@ pub(crate) fn attributes(opened: &Opened, what: &Consolidate) -> Result<Consolid
     }
     let start = chosen.iter().map(|(_, t)| t.start).min().unwrap_or(0);
     let end = chosen.iter().map(|(_, t)| t.end).max().unwrap_or(start);
-    let name = names::timed(start, end);
+    let name = opened.timed(start, end);
     opened.put(&join("__meta", &name), &raw.write()?)?;
     let lines = chosen.iter().map(|(object, _)| format!("/{object}"));
     opened.put_lines(&join("__meta", &format!("{name}.vac")), lines)?;

@@ -2,7 +2,6 @@
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use tesseral_codec::Contexts;
 use tesseral_core::{
     ArraySchema, Attributes, ChunkStats, Error, ErrorKind, HistoryRow, Order, Region, Result, Value,
 };
@@ -42,6 +41,8 @@ pub(crate) struct TileDbWriter {
     timestamp: u64,
     key: Option<[u8; 32]>,
     extra: Extra,
+    /// Files carry digests.
+    digests: bool,
     /// Arrays are made without a cell: the first append brings some.
     empty: bool,
     /// What gives way to the new arrays.
@@ -120,6 +121,7 @@ impl TileDbWriter {
             timestamp,
             key,
             extra,
+            digests: create.digests,
             empty,
             old,
             arrays: Vec::new(),
@@ -145,15 +147,14 @@ impl TileDbWriter {
                 timestamp: self.timestamp,
                 end: self.timestamp,
                 key: self.key,
+                digests: self.digests,
             };
             self.arrays.iter().map(place).collect()
         })
     }
 
     fn put(&self, object: &str, payload: &[u8]) -> Result<()> {
-        let mut bytes = Vec::new();
-        let contexts = &mut Contexts::default();
-        generic_tile::write(WRITTEN, payload, self.key.as_ref(), &mut bytes, contexts)?;
+        let bytes = generic_tile::file(object, WRITTEN, payload, self.key.as_ref())?;
         self.store.put(object, &bytes, Overwrite::Refuse)
     }
 
@@ -163,7 +164,7 @@ impl TileDbWriter {
         }
         let mut payload = Vec::new();
         metadata::write(entries.iter().map(|(k, v)| (k.as_str(), Some(v))), &mut payload)?;
-        let name = names::timed(self.timestamp, self.timestamp);
+        let name = names::timed(self.timestamp, self.timestamp, self.digests);
         self.put(&join(&join(prefix, "__meta"), &name), &payload)
     }
 
@@ -192,7 +193,7 @@ impl TileDbWriter {
         let members: Vec<Member> = self.arrays.iter().map(member).collect();
         let mut payload = Vec::new();
         group::write(&members, &mut payload);
-        let name = format!("{}_2", names::timed(self.timestamp, self.timestamp));
+        let name = format!("{}_2", names::timed(self.timestamp, self.timestamp, self.digests));
         self.put(&join("__group", &name), &payload)?;
         self.store.put(crate::group::MARKER, &[], Overwrite::Refuse)
     }
@@ -226,7 +227,7 @@ impl Writer for TileDbWriter {
             if wire.enumerations.iter().any(|(name, _)| *name == enumerated.name) {
                 continue;
             }
-            let file = format!("__{}_0", names::unique());
+            let file = format!("__{}_0", names::unique(self.digests));
             let mut payload = Vec::new();
             enumeration::write(enumerated, &file, &mut payload)?;
             wire.enumerations.push((enumerated.name.clone(), file.clone()));
@@ -248,7 +249,7 @@ impl Writer for TileDbWriter {
             model: spec.schema.clone(),
             schema,
             enumerations,
-            schema_name: names::timed(self.timestamp, self.timestamp),
+            schema_name: names::timed(self.timestamp, self.timestamp, self.digests),
             write,
         });
         Ok(self.arrays.len() - 1)

@@ -7,12 +7,10 @@ use std::collections::HashSet;
 
 use tesseral_core::{ErrorKind, Result};
 use tesseral_format::Vacuumed;
-use tesseral_store::StoreExt;
 
 use super::commits::Commits;
 use super::create::objects;
 use super::edit::Opened;
-use super::names;
 use crate::fragment::Fragment;
 use crate::open::Opening;
 use crate::reader::join;
@@ -20,7 +18,7 @@ use crate::wire::datatype::compare;
 use crate::wire::name;
 
 fn lines(opened: &Opened, object: &str) -> Result<Vec<String>> {
-    let bytes = opened.store.read_all(object, opened.reader.limits.metadata_bytes)?;
+    let bytes = opened.reader.lines(object)?;
     Ok(crate::directory::names(&bytes))
 }
 
@@ -112,7 +110,7 @@ fn remove(opened: &Opened, commits: &Commits, fragments: &[(String, String)]) ->
         let times = || fragments.iter().filter_map(|(name, _)| name::parse(name));
         let start = times().map(|t| t.start).min().unwrap_or(0);
         let end = times().map(|t| t.end).max().unwrap_or(start);
-        let name = format!("{}.ign", names::versioned(start, end, opened.version()));
+        let name = format!("{}.ign", opened.versioned(start, end));
         opened.put_lines(&join("__commits", &name), inside)?;
     }
     for (name, folder) in fragments {

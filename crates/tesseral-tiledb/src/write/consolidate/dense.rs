@@ -4,7 +4,6 @@ use tesseral_core::{CellLen, ChunkGrid, Error, Order, Region, Result, Selection}
 use tesseral_format::{
     ArraySource, Column, ColumnData, ColumnMut, PlannedChunk, Request, Scratch, Target as RequestTarget,
 };
-use tesseral_store::StoreExt;
 
 use super::{Opened, commit, place};
 use crate::array::TileDbArray;
@@ -73,8 +72,16 @@ pub(crate) fn read(
 ) -> Result<Cells> {
     let mut parts = Vec::new();
     for (_, part) in chunk.column_parts(column) {
-        let range = part.offset..part.offset + part.len;
-        parts.push(array.reader.store.read(array.object(part.object), range)?);
+        let (fragment, tile) = array.locate(chunk.id)?;
+        let (slot, file) = fragment
+            .slot_file(part.object)
+            .ok_or_else(|| Error::invalid(format!("no object {} of a fragment", part.object)))?;
+        let (start, _) = fragment.span(&array.reader, file, slot, tile)?;
+        // Cells may lie behind a header that their digest covers.
+        let from = usize::try_from(part.offset - start).unwrap_or(usize::MAX);
+        parts.push(
+            fragment.read_tile(&array.reader, array.object(part.object), (slot, file), tile)?.slice(from..),
+        );
     }
     let cells = usize::try_from(chunk.cells).map_err(|_| Error::limit("a tile", chunk.cells, u64::MAX))?;
     let mut out =
