@@ -19,8 +19,8 @@ def soak(*arguments):
 
 def test_damage_is_never_silent():
     rows = soak("flips", "mutations", "truncations", "swaps", "missing")
-    # Four samples; a single file has no parts that could be missing.
-    assert len(rows) == 4 * 4 + 2, rows
+    # Eight samples, six of them folders; a single file has no parts that could be missing.
+    assert len(rows) == 8 * 4 + 6, rows
     assert sum(int(row[3]) for row in rows) > 700
 
 
@@ -31,7 +31,7 @@ def test_writes_are_whole_or_nothing(kind):
     assert len(soak(kind)) == 8
 
 
-@pytest.mark.parametrize("kind, parts", [("crowds", 2), ("cut", 2), ("memory", 1), ("handles", 4)])
+@pytest.mark.parametrize("kind, parts", [("crowds", 2), ("cut", 2), ("memory", 1), ("handles", 8)])
 def test_limits_and_neighbors(kind, parts):
     assert len(soak(kind)) == parts
 

@@ -132,7 +132,7 @@ fn footer_of(reader: &Reader, object: &str, len: u64, bytes: &Bytes) -> Result<F
             let tail = part(tail_at..start)?;
             let at = digest_table::directory_len(&tail).and_then(|len| tail_at.checked_sub(len));
             let at = at.ok_or_else(missing)?;
-            let table = DigestTable::parse(&described(), at, &part(at..tail_at)?, &tail)?;
+            let table = DigestTable::parse(&described(), fragment, at, &part(at..tail_at)?, &tail)?;
             table.check_footer(&described(), start, &footer)?;
             Some(Arc::new(table))
         }

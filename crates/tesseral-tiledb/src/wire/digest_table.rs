@@ -10,15 +10,16 @@
 //! ```
 //!
 //! A tile is cut into blocks of the block size, its last one shorter; a tile without bytes is one block. Digests are XXH3-64 with
-//! seed 0 of bytes as stored. A window is checked by the digests of its blocks, a list by its digest in the directory, the directory
+//! seed 0 of bytes as stored; that in the tail has the digest of the fragment's name for its seed. A window is checked by the digests of its blocks, a list by its digest in the directory, the directory
 //! by the tail.
 
 use std::ops::Range;
 
 use tesseral_core::{Error, Result};
-use xxhash_rust::xxh3::xxh3_64;
+use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
 use super::cursor::{Cursor, le64, put_u32, put_u64};
+use super::name;
 
 /// Bytes of a block that new fragments are hashed by.
 pub const BLOCK: u64 = 16 << 10;
@@ -77,14 +78,15 @@ pub fn directory_len(tail: &[u8]) -> Option<u64> {
 }
 
 impl DigestTable {
-    /// Reads a directory that begins at byte `at`, and its tail.
+    /// Reads the directory of a fragment, which begins at byte `at`, and its tail.
     ///
     /// # Errors
     /// `Corrupt`.
-    pub fn parse(object: &str, at: u64, directory: &[u8], tail: &[u8]) -> Result<Self> {
+    pub fn parse(object: &str, fragment: &str, at: u64, directory: &[u8], tail: &[u8]) -> Result<Self> {
         const WHAT: &str = "the digest table";
         let hashed = [directory, tail.get(..16).unwrap_or_default()].concat();
-        let (expected, computed) = (le64(tail.get(16..24).unwrap_or(&[0; 8])), xxh3_64(&hashed));
+        let (expected, computed) =
+            (le64(tail.get(16..24).unwrap_or(&[0; 8])), xxh3_64_with_seed(&hashed, name::seed(fragment)));
         if expected != computed {
             return Err(mismatch(object, WHAT, at, expected, computed));
         }
@@ -162,11 +164,12 @@ impl FileRow {
     }
 }
 
-/// Appends lists, directory and tail to sections that begin at `offsets`, then the footer with its length.
+/// Appends lists, directory and tail of a fragment to sections that begin at `offsets`, then the footer with its length.
 ///
 /// # Errors
 /// `Limit` for more rows than numbers hold.
 pub fn write(
+    fragment: &str,
     offsets: &mut Vec<u64>,
     files: &[(u32, &[u64])],
     footer: &[u8],
@@ -197,7 +200,7 @@ pub fn write(
     let len = directory.len() as u64;
     directory.extend_from_slice(&MAGIC);
     put_u64(len, &mut directory);
-    put_u64(xxh3_64(&directory), &mut directory);
+    put_u64(xxh3_64_with_seed(&directory, name::seed(fragment)), &mut directory);
     out.extend_from_slice(&directory);
     out.extend_from_slice(footer);
     Ok(())
@@ -212,7 +215,7 @@ mod tests {
         let mut out = b"first section, second section".to_vec();
         let sections = out.len();
         let footer = b"footer 12345678";
-        write(&mut vec![15, 0], &[(0, &[1, 2, 3]), (4, &[9])], footer, &mut out).unwrap();
+        write("name", &mut vec![15, 0], &[(0, &[1, 2, 3]), (4, &[9])], footer, &mut out).unwrap();
         (out, sections)
     }
 
@@ -223,7 +226,7 @@ mod tests {
         let len = directory_len(tail).and_then(|len| usize::try_from(len).ok());
         let at = len.and_then(|len| tail_at.checked_sub(len));
         let at = at.ok_or_else(|| Error::corrupt("the digest table", "x", None, "no tail"))?;
-        DigestTable::parse("x", at as u64, &file[at..tail_at], tail)
+        DigestTable::parse("x", "name", at as u64, &file[at..tail_at], tail)
     }
 
     #[test]
@@ -261,24 +264,26 @@ mod tests {
         let tail = |directory: &[u8]| {
             let mut out = MAGIC.to_vec();
             put_u64(directory.len() as u64, &mut out);
-            put_u64(xxh3_64(&[directory, &out].concat()), &mut out);
+            put_u64(xxh3_64_with_seed(&[directory, &out].concat(), name::seed("name")), &mut out);
             out
         };
         let numbers = |values: &[u32]| values.iter().flat_map(|n| n.to_le_bytes()).collect::<Vec<u8>>();
         for head in [[16384, u32::MAX, 0, 0], [16384, 0, u32::MAX, 0], [0, 0, 0, 0], [16384, 0, 0, 1]] {
             let directory = [numbers(&head), vec![0; 8]].concat();
-            assert!(DigestTable::parse("x", 99, &directory, &tail(&directory)).is_err(), "{head:?}");
+            assert!(DigestTable::parse("x", "name", 99, &directory, &tail(&directory)).is_err(), "{head:?}");
         }
         for count in [u64::MAX, u64::MAX / 8, 13] {
             let row = [numbers(&[0, 0]), count.to_le_bytes().to_vec(), vec![0; 8]].concat();
             let directory = [numbers(&[16384, 0, 1, 0]), vec![0; 8], row].concat();
-            assert!(DigestTable::parse("x", 99, &directory, &tail(&directory)).is_err(), "{count}");
+            assert!(DigestTable::parse("x", "name", 99, &directory, &tail(&directory)).is_err(), "{count}");
         }
         let (file, _) = stored();
         let len = usize::try_from(directory_len(&file[file.len() - 39..file.len() - 15]).unwrap()).unwrap();
         let directory = &file[file.len() - 39 - len..file.len() - 39];
         for cut in 0..directory.len() {
-            assert!(DigestTable::parse("x", 99, &directory[..cut], &tail(&directory[..cut])).is_err());
+            assert!(
+                DigestTable::parse("x", "name", 99, &directory[..cut], &tail(&directory[..cut])).is_err()
+            );
         }
     }
 }

@@ -107,7 +107,7 @@ pub fn file(object: &str, version: u32, payload: &[u8], key: Option<&[u8; 32]>) 
     let mut bytes = Vec::new();
     write(version, payload, key, &mut bytes, &mut Contexts::default())?;
     if super::name::carries_digest(object) {
-        super::trailer::seal(&mut bytes);
+        super::trailer::seal(object, &mut bytes);
     }
     Ok(bytes)
 }

@@ -21,6 +21,11 @@ pub fn carries_digest(object: &str) -> bool {
     file.split(['_', '.']).any(|part| identifier(part) && part.ends_with(DIGEST_MARK))
 }
 
+/// The seed of the digest of a file or fragment: its own name, so that another's content in its place is noticed.
+pub fn seed(object: &str) -> u64 {
+    xxhash_rust::xxh3::xxh3_64(object.rsplit('/').next().unwrap_or(object).as_bytes())
+}
+
 /// Reads a name without its ending; `None` when it is something else.
 pub fn parse(name: &str) -> Option<Name> {
     let (start, rest) = decimal(name.as_bytes().strip_prefix(b"__")?)?;

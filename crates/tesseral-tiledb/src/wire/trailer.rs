@@ -4,7 +4,7 @@
 //! and not a file without protection.
 
 use tesseral_core::{Error, Result};
-use xxhash_rust::xxh3::xxh3_64;
+use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use super::cursor::{le64, put_u64};
 use super::name;
@@ -27,12 +27,12 @@ fn mismatch(object: &str, at: usize, expected: u64, computed: u64) -> Error {
     corrupt(object, at, &format!("checksum mismatch: expected {expected:016x}, computed {computed:016x}"))
 }
 
-/// Appends a trailer: magic, `u64` bytes in front of it, `u64` XXH3-64 of everything before that number.
-pub fn seal(bytes: &mut Vec<u8>) {
+/// Appends the trailer of a file: magic, `u64` bytes in front of it, `u64` digest of everything before that number.
+pub fn seal(file: &str, bytes: &mut Vec<u8>) {
     let len = bytes.len() as u64;
     bytes.extend_from_slice(&MAGIC);
     put_u64(len, bytes);
-    put_u64(xxh3_64(bytes), bytes);
+    put_u64(xxh3_64_with_seed(bytes, name::seed(file)), bytes);
 }
 
 /// The bytes in front of the trailer of a file, compared with their digest when `verify`; all bytes of a file without one.
@@ -50,7 +50,8 @@ pub fn open<'a>(object: &str, file: &str, bytes: &'a [u8], verify: bool) -> Resu
         return Ok(bytes);
     }
     if verify {
-        let (expected, computed) = (le64(&trailer[16..]), xxh3_64(&bytes[..at + 16]));
+        let (expected, computed) =
+            (le64(&trailer[16..]), xxh3_64_with_seed(&bytes[..at + 16], name::seed(file)));
         if expected != computed {
             return Err(mismatch(object, at, expected, computed));
         }
@@ -76,7 +77,7 @@ fn line(object: &str, digest: u64) -> Option<String> {
 /// Appends a digest line to the lines of a text file whose name promises one.
 pub fn seal_lines(object: &str, bytes: &mut Vec<u8>) {
     if name::carries_digest(object)
-        && let Some(line) = line(object, xxh3_64(bytes))
+        && let Some(line) = line(object, xxh3_64_with_seed(bytes, name::seed(object)))
     {
         bytes.extend_from_slice(line.as_bytes());
     }
@@ -90,7 +91,10 @@ pub fn open_lines<'a>(described: &str, object: &str, bytes: &'a [u8], verify: bo
     let Some(usual) = line(object, 0).filter(|_| name::carries_digest(object)) else { return Ok(bytes) };
     let at = bytes.len().saturating_sub(usual.len());
     let (front, last) = bytes.split_at(at);
-    if verify && line(object, xxh3_64(front)).is_none_or(|line| line.as_bytes() != last) {
+    if verify
+        && line(object, xxh3_64_with_seed(front, name::seed(object)))
+            .is_none_or(|line| line.as_bytes() != last)
+    {
         return Err(corrupt(described, at, "the lines do not match their digest, or it is missing"));
     }
     Ok(front)
@@ -105,7 +109,7 @@ mod tests {
     #[test]
     fn every_flip_and_cut_of_a_sealed_tile_shows() {
         let mut bytes = b"a generic tile".to_vec();
-        seal(&mut bytes);
+        seal(NAME, &mut bytes);
         assert_eq!(open("x", NAME, &bytes, true).unwrap(), b"a generic tile");
         for bit in 0..bytes.len() * 8 {
             let mut flipped = bytes.clone();
@@ -115,6 +119,8 @@ mod tests {
         for cut in 0..bytes.len() {
             assert!(open("x", NAME, &bytes[..cut], true).is_err(), "{cut} bytes");
         }
+        // The content of another file does not pass, whole as it is.
+        assert!(open("x", &NAME.replace("__1_2", "__1_3"), &bytes, true).is_err());
         // Files of other writers promise nothing.
         assert_eq!(open("x", "__1_2_0123456789abcdef0123456789abcdef", b"tile", true).unwrap(), b"tile");
     }

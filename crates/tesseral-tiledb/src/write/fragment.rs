@@ -506,7 +506,7 @@ impl FragmentWriter {
         let each = self.slots.iter().flat_map(|slot| &slot.digests);
         let files: Vec<(u32, &[u64])> = (0..).zip(each.map(Vec::as_slice)).collect();
         let files: Vec<_> = files.into_iter().filter(|(_, digests)| !digests.is_empty()).collect();
-        digest_table::write(&mut footer.offsets().collect(), &files, &stored, &mut out)?;
+        digest_table::write(&self.name, &mut footer.offsets().collect(), &files, &stored, &mut out)?;
         Ok(out)
     }
 
