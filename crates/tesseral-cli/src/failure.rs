@@ -86,7 +86,7 @@ impl Told {
     pub(crate) fn code(&self) -> u8 {
         match self.error.kind() {
             ErrorKind::Unrecognised { .. } => exit::UNREADABLE,
-            ErrorKind::Corrupt { .. } | ErrorKind::Codec { .. } => {
+            ErrorKind::Corrupt { .. } | ErrorKind::Missing { .. } | ErrorKind::Codec { .. } => {
                 if self.opening {
                     exit::UNREADABLE
                 } else {
@@ -152,10 +152,10 @@ impl Told {
 
     fn advice(&self) -> Option<&'static str> {
         match self.error.kind() {
-            ErrorKind::Corrupt { .. } | ErrorKind::Codec { .. } if self.opening => Some(
+            _ if self.error.is_damage() && self.opening => Some(
                 "`tet verify` tells what is wrong, `tet repair` lists fixes, `tet recover` saves whole chunks",
             ),
-            ErrorKind::Corrupt { .. } | ErrorKind::Codec { .. } => {
+            _ if self.error.is_damage() => {
                 Some("`tet verify --deep` lists every damaged chunk, `tet recover` saves the others")
             }
             ErrorKind::Limit { .. } => Some("select less, or raise the limit with `--memory`"),
@@ -181,6 +181,9 @@ mod tests {
         assert_eq!(code(Failure::opening(damage())), exit::UNREADABLE);
         assert_eq!(code(damage().into()), exit::DAMAGED);
         assert_eq!(code(Error::codec("zstd", "bad").into()), exit::DAMAGED);
+        assert_eq!(code(Error::missing("a file", "f", "f").into()), exit::DAMAGED);
+        assert_eq!(code(Error::changed("f", "x").into()), exit::IO);
+        assert_eq!(code(Error::stale("a", "f").into()), exit::IO);
         assert_eq!(code(Error::unsupported("x").into()), exit::UNSUPPORTED);
         assert_eq!(code(Error::limit("x", 2, 1).into()), exit::LIMIT);
         assert_eq!(code(Error::invalid("x").into()), exit::USAGE);

@@ -8,7 +8,7 @@ use tesseral::{Error, ErrorKind};
 /// The word that `.code` gives for a kind.
 fn code(kind: &ErrorKind) -> &'static str {
     match kind {
-        ErrorKind::Corrupt { .. } => "corrupt",
+        ErrorKind::Corrupt { .. } | ErrorKind::Missing { .. } => "corrupt",
         ErrorKind::Codec { .. } => "codec",
         ErrorKind::Unrecognised { .. } => "unrecognised",
         ErrorKind::Unsupported { .. } => "unsupported",
@@ -30,7 +30,11 @@ fn build(py: Python<'_>, error: &Error) -> PyResult<PyErr> {
     static MAKE: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
     let make = MAKE.import(py, "tesseral._errors", "make")?;
     let (path, errno) = match error.kind() {
-        ErrorKind::Corrupt { object, .. } | ErrorKind::Unrecognised { object, .. } => (Some(object), None),
+        ErrorKind::Corrupt { object, .. }
+        | ErrorKind::Missing { object, .. }
+        | ErrorKind::Unrecognised { object, .. }
+        | ErrorKind::Stale { object, .. }
+        | ErrorKind::Changed { object, .. } => (Some(object), None),
         ErrorKind::NotFound { what, name, .. } if what == "file" => (Some(name), None),
         ErrorKind::Io { object, source, .. } => (Some(object), source.raw_os_error()),
         _ => (None, None),

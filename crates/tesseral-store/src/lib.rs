@@ -17,7 +17,10 @@
 
 mod append;
 mod folder;
+mod growing;
 mod guard;
+mod handles;
+mod identity;
 mod local;
 mod map;
 mod memory;
@@ -29,6 +32,7 @@ pub mod wrap;
 pub use append::AppendFile;
 pub use bytes::Bytes;
 pub use folder::StagedFolder;
+pub use growing::Growing;
 pub use guard::Watch;
 pub use local::{Access, LocalStore};
 pub use memory::MemoryStore;

@@ -6,12 +6,14 @@ use std::io::ErrorKind as IoKind;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use tesseral_core::{Error, Result};
 
 use crate::guard::{Mapped, Watch, Watcher};
+use crate::handles;
+use crate::identity::OpenFile;
 use crate::publish::StagedFile;
 use crate::store::{ObjectInfo, Overwrite, Staged, Store, StoreExt, check_range, slice};
 
@@ -33,13 +35,31 @@ pub struct LocalStore {
     location: String,
     access: Access,
     /// Open files by object name. A container holds few objects open at once; folders of many small ones are read whole.
-    open: Mutex<HashMap<String, Arc<Opened>>>,
+    open: Arc<OpenFiles>,
     watcher: Arc<Watcher>,
+}
+
+/// Open files by object name.
+#[derive(Debug, Default)]
+struct OpenFiles(Mutex<HashMap<String, Arc<Opened>>>);
+
+impl OpenFiles {
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, Arc<Opened>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl handles::Cache for OpenFiles {
+    fn close_all(&self) {
+        // Closing compares what files were and are, which is no work for a lock.
+        let closed = std::mem::take(&mut *self.lock());
+        drop(closed);
+    }
 }
 
 #[derive(Debug)]
 struct Opened {
-    file: Arc<File>,
+    file: Arc<OpenFile>,
     map: Map,
 }
 
@@ -54,8 +74,6 @@ enum Map {
     },
 }
 
-/// Beyond this many open files the oldest handles are let go.
-const MAX_OPEN: usize = 256;
 /// Files that are waited for at once.
 const MAX_WAITING: usize = 8;
 /// Files that are read in the time a thread takes to begin.
@@ -67,7 +85,9 @@ impl LocalStore {
         let root = root.into();
         let location = root.display().to_string();
         let watcher = Watcher::new(location.clone());
-        Self { location, root, access, open: Mutex::default(), watcher }
+        let open = Arc::new(OpenFiles::default());
+        handles::share(&open);
+        Self { location, root, access, open, watcher }
     }
 
     /// The file or folder.
@@ -104,8 +124,13 @@ impl LocalStore {
     }
 
     fn opened(&self, object: &str) -> Result<Arc<Opened>> {
-        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(opened) = open.get(object) {
+        let opened = self.kept_or_opened(object)?;
+        opened.file.used_by(self.watcher.last_begun());
+        Ok(opened)
+    }
+
+    fn kept_or_opened(&self, object: &str) -> Result<Arc<Opened>> {
+        if let Some(opened) = self.open.lock().get(object) {
             return Ok(Arc::clone(opened));
         }
         let path = self.path(object)?;
@@ -114,11 +139,14 @@ impl LocalStore {
             let what = format!("reading {}, a pipe or device", self.describe(object));
             return Err(Error::unsupported(what).hint("save it as a file first"));
         }
-        let file = Arc::new(File::open(path).map_err(|e| self.io("open", object, e))?);
-        let map = match (self.access, file.metadata()) {
-            (Access::Map, Ok(metadata)) if metadata.is_file() && metadata.len() == 0 => Map::Empty,
+        let file = handles::open(|| File::open(&path)).map_err(|e| self.io("open", object, e))?;
+        let metadata = file.metadata().map_err(|e| self.io("stat", object, e))?;
+        let file = self.watcher.identities.opened(object, self.describe(object), file, &metadata)?;
+        let scarce = handles::are_scarce();
+        let map = match self.access {
+            Access::Map if metadata.is_file() && metadata.len() == 0 => Map::Empty,
             // Folders open but do not map; they hold no bytes of their own.
-            (Access::Map, Ok(metadata)) if metadata.is_file() => {
+            Access::Map if metadata.is_file() && !scarce => {
                 let mapped = Mapped::new(self.describe(object), Arc::clone(&file), &self.watcher);
                 let mapped = mapped.map_err(|e| self.io("map", object, e))?;
                 Map::Whole { bytes: mapped.bytes(), mapped }
@@ -126,29 +154,46 @@ impl LocalStore {
             _ => Map::None,
         };
         let opened = Arc::new(Opened { file, map });
-        if open.len() >= MAX_OPEN {
-            open.clear();
+        if !scarce {
+            let mut open = self.open.lock();
+            if let Some(other) = open.get(object) {
+                // Another thread was faster.
+                return Ok(Arc::clone(other));
+            }
+            if open.len() >= handles::most_kept() {
+                open.clear();
+            }
+            open.insert(object.to_owned(), Arc::clone(&opened));
         }
-        open.insert(object.to_owned(), Arc::clone(&opened));
         Ok(opened)
+    }
+
+    /// Closes an object that is about to be replaced or removed by this store.
+    fn forget(&self, object: &str) {
+        let closed = self.open.lock().remove(object);
+        drop(closed);
+        self.watcher.identities.forget(object);
     }
 
     /// The end of a file, read once: neither the handle nor a map is worth keeping.
     fn tail(&self, object: &str, most: u64) -> Result<(u64, Bytes)> {
-        let file = File::open(self.path(object)?).map_err(|e| self.io("open", object, e))?;
-        let len = self.len_of(object, &file)?;
+        let path = self.path(object)?;
+        let file = handles::open(|| File::open(&path)).map_err(|e| self.io("open", object, e))?;
+        let metadata = file.metadata().map_err(|e| self.io("stat", object, e))?;
+        let len = self.len_of(object, &metadata)?;
         let size = usize::try_from(len.min(most)).map_err(|_| Error::limit("one read", most, u64::MAX))?;
         let mut bytes = vec![0; size];
         file.read_exact_at(&mut bytes, len - size as u64).map_err(|e| self.io("read", object, e))?;
+        self.watcher.identities.read_once(object, &self.describe(object), &metadata, &file)?;
         Ok((len, bytes.into()))
     }
 
     fn file_len(&self, object: &str, opened: &Opened) -> Result<u64> {
-        self.len_of(object, &opened.file)
+        let metadata = opened.file.file.metadata().map_err(|e| self.io("stat", object, e))?;
+        self.len_of(object, &metadata)
     }
 
-    fn len_of(&self, object: &str, file: &File) -> Result<u64> {
-        let metadata = file.metadata().map_err(|e| self.io("stat", object, e))?;
+    fn len_of(&self, object: &str, metadata: &fs::Metadata) -> Result<u64> {
         if metadata.is_dir() {
             return Err(Error::io("read", self.describe(object), std::io::Error::from(IoKind::IsADirectory)));
         }
@@ -191,7 +236,7 @@ impl Store for LocalStore {
             let size = usize::try_from(range.end - range.start)
                 .map_err(|_| Error::limit("one read", range.end - range.start, usize::MAX as u64))?;
             let mut bytes = vec![0; size];
-            opened.file.read_exact_at(&mut bytes, range.start).map_err(|e| self.io("read", object, e))?;
+            opened.file.file.read_exact_at(&mut bytes, range.start).map_err(|e| self.io("read", object, e))?;
             out.push(bytes.into());
         }
         Ok(out)
@@ -271,7 +316,7 @@ impl Store for LocalStore {
     }
 
     fn stage(&self, object: &str, overwrite: Overwrite) -> Result<Box<dyn Staged>> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner).remove(object);
+        self.forget(object);
         let target = self.path(object)?;
         // Objects of a folder wait in the folder itself, not in one below: what lists those may take any file for its own.
         let beside = if object.is_empty() { target.clone() } else { self.root.join("object") };
@@ -279,7 +324,7 @@ impl Store for LocalStore {
     }
 
     fn remove(&self, object: &str) -> Result<()> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner).remove(object);
+        self.forget(object);
         let path = self.path(object)?;
         let removed = match fs::symlink_metadata(&path) {
             Ok(metadata) if metadata.is_dir() => fs::remove_dir(&path),
@@ -331,6 +376,86 @@ mod tests {
         }
         let missing = [&names[..], &["none".to_owned()]].concat();
         assert!(matches!(store.tails(&missing, 5).unwrap_err().kind(), ErrorKind::NotFound { .. }));
+    }
+
+    #[test]
+    fn a_file_written_to_while_it_is_read_fails_the_operation() {
+        for access in [Access::Map, Access::Read] {
+            for evicted in [false, true] {
+                let (folder, store) = store(access);
+                store.put("f", &[1; 10_000], Overwrite::Refuse).unwrap();
+                let read = |at: u64| store.guarded(|| store.read("f", at..at + 1).map(|b| b[0]));
+                assert_eq!(read(0).unwrap(), 1);
+                assert_eq!(read(9_000).unwrap(), 1);
+                let file = File::options().write(true).open(folder.path().join("f")).unwrap();
+                file.write_all_at(&[2; 5_000], 5_000).unwrap();
+                if evicted {
+                    handles::Cache::close_all(&*store.open);
+                }
+                let error = read(0).unwrap_err();
+                let expected = folder.path().join("f").display().to_string();
+                assert!(matches!(error.kind(), ErrorKind::Changed { object, .. } if *object == expected), "{error}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_change_seen_by_nobody_but_a_closed_handle_fails_the_operation() {
+        let (folder, store) = store(Access::Read);
+        store.put("f", &[1; 10_000], Overwrite::Refuse).unwrap();
+        let result = store.guarded(|| {
+            store.read("f", 0..1)?;
+            File::options().write(true).open(folder.path().join("f")).unwrap().write_all_at(&[2], 0).unwrap();
+            handles::Cache::close_all(&*store.open);
+            Ok::<_, Error>(())
+        });
+        assert!(matches!(result.unwrap_err().kind(), ErrorKind::Changed { .. }));
+    }
+
+    #[test]
+    fn files_that_are_replaced_whole_or_removed_do_not_disturb_an_operation() {
+        for access in [Access::Map, Access::Read] {
+            let (folder, store) = store(access);
+            store.put("f", b"old", Overwrite::Refuse).unwrap();
+            let result = store.guarded(|| {
+                store.read("f", 0..1)?;
+                LocalStore::new(folder.path(), access).put("f", b"new", Overwrite::Replace)?;
+                store.read("f", 0..3)
+            });
+            assert_eq!(&result.unwrap()[..], b"old");
+            fs::remove_file(folder.path().join("f")).unwrap();
+            assert_eq!(&store.guarded(|| store.read("f", 0..3)).unwrap()[..], b"old");
+        }
+    }
+
+    #[test]
+    fn an_object_that_is_another_file_when_it_is_opened_again_is_an_error() {
+        let (folder, store) = store(Access::Read);
+        store.put("f", b"old", Overwrite::Refuse).unwrap();
+        store.read("f", 0..1).unwrap();
+        handles::Cache::close_all(&*store.open);
+        LocalStore::new(folder.path(), Access::Read).put("f", b"new", Overwrite::Replace).unwrap();
+        assert!(matches!(store.read("f", 1..2).unwrap_err().kind(), ErrorKind::Changed { .. }));
+        // What the store itself replaces is no surprise.
+        store.put("f", b"own", Overwrite::Replace).unwrap();
+        assert_eq!(&store.read("f", 0..3).unwrap()[..], b"own");
+    }
+
+    #[test]
+    fn growing_files_may_grow_and_nothing_else() {
+        for access in [Access::Map, Access::Read] {
+            let (folder, inner) = store(access);
+            let inner: Arc<dyn Store> = Arc::new(inner);
+            inner.put("f", &[1; 100], Overwrite::Refuse).unwrap();
+            let store = crate::Growing(Arc::clone(&inner));
+            assert_eq!(store.guarded(|| store.read("f", 0..1)).unwrap()[0], 1);
+            let file = File::options().write(true).open(folder.path().join("f")).unwrap();
+            file.write_all_at(&[2; 100], 100).unwrap();
+            assert_eq!(store.guarded(|| store.read("f", 99..100)).unwrap()[0], 1);
+            assert!(inner.guarded(|| inner.read("f", 99..100)).is_err());
+            file.set_len(50).unwrap();
+            assert!(store.guarded(|| store.read("f", 0..1)).is_err());
+        }
     }
 
     #[test]
