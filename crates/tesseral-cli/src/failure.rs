@@ -61,6 +61,11 @@ impl Failure {
         Self::Error(Box::new(Told { error, opening: true }))
     }
 
+    /// Whether the source changed in a way that opening it again makes good.
+    pub(crate) fn is_stale(&self) -> bool {
+        matches!(self, Self::Error(told) if matches!(told.error.kind(), ErrorKind::Stale { .. }))
+    }
+
     /// As an error, for callers that know nothing of commands.
     pub(crate) fn into_error(self) -> Error {
         match self {
@@ -87,11 +92,7 @@ impl Told {
         match self.error.kind() {
             ErrorKind::Unrecognised { .. } => exit::UNREADABLE,
             ErrorKind::Corrupt { .. } | ErrorKind::Missing { .. } | ErrorKind::Codec { .. } => {
-                if self.opening {
-                    exit::UNREADABLE
-                } else {
-                    exit::DAMAGED
-                }
+                if self.opening { exit::UNREADABLE } else { exit::DAMAGED }
             }
             ErrorKind::Unsupported { .. } => exit::UNSUPPORTED,
             ErrorKind::Limit { .. } => exit::LIMIT,

@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::Args;
 use tesseral::store::{Access, LocalStore, Staged, Store};
@@ -33,9 +34,32 @@ pub(crate) struct Output {
     cancel: Cancel,
 }
 
+/// Whether a byte went to standard output: a command that fails before that can start again.
+static BEGUN: AtomicBool = AtomicBool::new(false);
+
+/// Whether a byte went to standard output.
+pub(crate) fn has_begun() -> bool {
+    BEGUN.load(Ordering::Relaxed)
+}
+
+/// Standard output, which notes that it was written to.
+#[derive(Debug)]
+struct Noted(File);
+
+impl Write for Noted {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        BEGUN.store(true, Ordering::Relaxed);
+        self.0.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
+    }
+}
+
 #[derive(Debug)]
 enum Inner {
-    Stdout(BufWriter<File>),
+    Stdout(BufWriter<Noted>),
     File(StagedWriter),
     /// Finished, or given up.
     Done,
@@ -47,7 +71,7 @@ impl Output {
         let name = "standard output".to_owned();
         match io::stdout().as_fd().try_clone_to_owned() {
             Ok(descriptor) => {
-                let inner = Inner::Stdout(BufWriter::with_capacity(BUFFER, File::from(descriptor)));
+                let inner = Inner::Stdout(BufWriter::with_capacity(BUFFER, Noted(File::from(descriptor))));
                 Ok(Self { inner, name, cancel: Cancel::default() })
             }
             Err(e) => Err(Failure::writing(&name, e)),
@@ -78,7 +102,7 @@ impl Output {
     /// Whether bytes would end up on a terminal.
     pub(crate) fn is_terminal(&self) -> bool {
         match &self.inner {
-            Inner::Stdout(writer) => writer.get_ref().is_terminal(),
+            Inner::Stdout(writer) => writer.get_ref().0.is_terminal(),
             Inner::File(_) | Inner::Done => false,
         }
     }

@@ -43,7 +43,7 @@ pub fn summarize(
     wanted: Wanted,
     options: &Options,
 ) -> Result<Summarized> {
-    handle.guarded(|| summarize_all(handle, request, wanted, options))
+    handle.restartable(|handle| summarize_all(handle, request, wanted, options))
 }
 
 fn summarize_all(

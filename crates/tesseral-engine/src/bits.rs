@@ -29,7 +29,7 @@ pub(crate) fn decode_packed(
 /// # Errors
 /// What the plan, the store and the decoders meet; `Limit`; `Unsupported` where cells may be missing.
 pub fn read_bits(handle: &Handle, request: &Request, options: &Options) -> Result<Vec<u8>> {
-    handle.guarded(|| read_chunks(handle, request, options))
+    handle.restartable(|handle| read_chunks(handle, request, options))
 }
 
 fn read_chunks(handle: &Handle, request: &Request, options: &Options) -> Result<Vec<u8>> {

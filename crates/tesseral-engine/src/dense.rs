@@ -189,7 +189,7 @@ pub(crate) fn fill_cell(field: &Field, size: usize) -> Vec<u8> {
 /// # Errors
 /// What the plan, the store and the decoders meet; `Limit` when the result passes the memory limit.
 pub fn read(handle: &Handle, request: &Request, options: &Options) -> Result<Dense> {
-    handle.guarded(|| read_through(handle, request, options, Some(lasting)))
+    handle.restartable(|handle| read_through(handle, request, options, Some(lasting)))
 }
 
 /// As [`read`], but never as a view: what another process does to the file later does not matter to the result.
@@ -197,7 +197,7 @@ pub fn read(handle: &Handle, request: &Request, options: &Options) -> Result<Den
 /// # Errors
 /// As [`read`].
 pub fn read_owned(handle: &Handle, request: &Request, options: &Options) -> Result<Dense> {
-    handle.guarded(|| read_through(handle, request, options, None))
+    handle.restartable(|handle| read_through(handle, request, options, None))
 }
 
 /// Reads a selection of one field and shows it to `see`, without a copy where the layout of the file allows. All of that is one operation:
@@ -211,7 +211,12 @@ pub fn read_with<T>(
     options: &Options,
     see: impl FnOnce(&Dense) -> Result<T>,
 ) -> Result<T> {
-    handle.guarded(|| see(&read_through(handle, request, options, Some(passing))?))
+    // What was read is shown once: nothing can be missing after that.
+    let mut see = Some(see);
+    handle.restartable(|handle| {
+        let dense = read_through(handle, request, options, Some(passing))?;
+        see.take().map_or_else(|| Err(Error::invalid("a result was shown before")), |see| see(&dense))
+    })
 }
 
 /// How a result that already lies in the file is borrowed.
@@ -243,7 +248,7 @@ fn read_through(handle: &Handle, request: &Request, options: &Options, how: Opti
 /// # Errors
 /// As [`read`]; `InvalidRequest` for nullable fields.
 pub fn read_buffer(handle: &Handle, request: &Request, options: &Options) -> Result<Buffer> {
-    handle.guarded(|| read_into_buffer(handle, request, options))
+    handle.restartable(|handle| read_into_buffer(handle, request, options))
 }
 
 fn read_into_buffer(handle: &Handle, request: &Request, options: &Options) -> Result<Buffer> {
@@ -262,7 +267,7 @@ fn read_into_buffer(handle: &Handle, request: &Request, options: &Options) -> Re
 /// # Errors
 /// What the plan and the store meet; `Corrupt` when a digest differs.
 pub fn view(handle: &Handle, request: &Request) -> Result<Option<Bytes>> {
-    handle.guarded(|| {
+    handle.restartable(|handle| {
         let borrowed = borrow(handle, &Prepared::new(handle, request)?)?;
         borrowed.map(|borrowed| lasting(handle, borrowed)).transpose()
     })
@@ -280,9 +285,10 @@ pub fn read_into(
     validity: Option<&mut [u8]>,
     options: &Options,
 ) -> Result<()> {
-    handle.guarded(|| {
+    let mut validity = validity;
+    handle.restartable(|handle| {
         let prepared = Prepared::new(handle, request)?;
-        execute(handle, &prepared, values, validity, options)
+        execute(handle, &prepared, values, validity.as_deref_mut(), options)
     })
 }
 
@@ -603,7 +609,8 @@ impl std::fmt::Display for Explained {
 /// # Errors
 /// What the plan meets.
 pub fn explain(handle: &Handle, request: &Request) -> Result<Explained> {
-    let prepared = handle.guarded(|| Prepared::new(handle, request))?;
+    let prepared = handle.restartable(|handle| Prepared::new(handle, request))?;
+    let handle = &handle.latest();
     let Prepared { plan, groups, selection, .. } = &prepared;
     let batches = fetch::batches(handle, plan, groups, selection, &|_| Ok(false))?;
     let ranges = batches.iter().flat_map(|b| &b.reads);

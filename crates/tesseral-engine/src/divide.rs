@@ -70,8 +70,8 @@ pub fn divisible(handle: &Handle, request: &Request) -> Result<bool> {
     let slices = selection.slices().iter().map(|s| Slice::new(s.start, s.start + 1));
     let bounds: Vec<u64> = selection.slices().iter().map(|s| s.end).collect();
     let target = Target::Cells(Selection::new(slices, &bounds)?);
-    handle.guarded(|| {
-        let chunks = handle.source().plan(&Request { target, ..request.clone() })?.chunks;
+    handle.restartable(|handle| {
+        let chunks = handle.source().plan(&Request { target: target.clone(), ..request.clone() })?.chunks;
         // Bytes that are not in reach are fetched by whole chunks.
         Ok(!chunks.is_empty() && chunks.iter().all(parted) && fetch::resident(handle, &chunks)?.is_some())
     })

@@ -13,12 +13,16 @@ use tesseral_format::{
 };
 use tesseral_store::{Store, StoreExt};
 
+use crate::reopen::{Origin, Reopen};
+
 /// An array, its store, and which of its chunks were already found sound. Cheap to clone; clones share that knowledge.
 #[derive(Clone, Debug)]
 pub struct Handle {
     source: Arc<dyn ArraySource>,
     store: Arc<dyn Store>,
     verified: Option<Arc<Verified>>,
+    /// How the source is opened again when what was listed is gone.
+    pub(crate) origin: Option<Arc<Origin>>,
 }
 
 impl Handle {
@@ -29,7 +33,20 @@ impl Handle {
     pub fn new(container: &dyn Container, index: usize, digests: bool) -> Result<Self> {
         let source = container.store().guarded(|| container.array(index))?;
         let verified = digests.then(Arc::default);
-        Ok(Self { source, store: Arc::clone(container.store()), verified })
+        Ok(Self { source, store: Arc::clone(container.store()), verified, origin: None })
+    }
+
+    /// The same array, opened again by `reopen` when objects are gone that it names; `name` is that of the array in its container.
+    #[must_use]
+    pub fn reopened_by(mut self, reopen: Arc<Reopen>, name: &str) -> Self {
+        self.origin = Some(Origin::new(reopen, name));
+        self
+    }
+
+    /// The array of another state of the source, with the same origin.
+    pub(crate) fn of_state(&self, container: &dyn Container, index: usize) -> Result<Self> {
+        let fresh = Self::new(container, index, self.verified.is_some())?;
+        Ok(Self { origin: self.origin.clone(), ..fresh })
     }
 
     /// The same array without some of its chunks.
@@ -51,16 +68,6 @@ impl Handle {
     /// Where its bytes are.
     pub fn store(&self) -> &dyn Store {
         &*self.store
-    }
-
-    /// Runs an operation that touches stored bytes: every public one is inside one of these. When a mapped file was cut meanwhile, that
-    /// takes the place of whatever came of it; nothing that a result holds may be bytes of the store, but for a
-    /// [view](tesseral_store::Store::view).
-    ///
-    /// # Errors
-    /// What the operation meets; `Corrupt` when a file was cut.
-    pub fn guarded<T>(&self, operation: impl FnOnce() -> Result<T>) -> Result<T> {
-        self.store.guarded(operation)
     }
 
     /// Digests over the chunk's bytes of which some block was not checked yet.
@@ -142,6 +149,10 @@ impl ArraySource for Without {
 
     fn object(&self, number: u32) -> &str {
         self.inner.object(number)
+    }
+
+    fn needs(&self, object: &str) -> bool {
+        self.inner.needs(object)
     }
 
     fn plan(&self, request: &Request) -> Result<ChunkPlan> {

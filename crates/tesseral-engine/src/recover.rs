@@ -18,6 +18,7 @@ use crate::cells::Cells;
 use crate::dense;
 use crate::handle::Handle;
 use crate::options::Options;
+use crate::reopen::watched;
 use crate::sparse::{CellOrder, cells};
 use crate::transfer::read_column;
 use crate::var::decode_chunk;
@@ -45,6 +46,7 @@ pub fn recover(
     options: &Options,
     report: &mut dyn FnMut(Finding),
 ) -> Result<Recovered> {
+    let store = watched(format, store);
     let origin = store.location().to_owned();
     let watch = store.watch()?;
     let salvage = format.salvage(store, open)?;

@@ -119,7 +119,7 @@ pub fn reduce(
     wanted: Wanted,
     options: &Options,
 ) -> Result<Reduced> {
-    handle.guarded(|| reduce_along(handle, request, axes, wanted, options))
+    handle.restartable(|handle| reduce_along(handle, request, axes, wanted, options))
 }
 
 fn reduce_along(

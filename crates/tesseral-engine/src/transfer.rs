@@ -290,7 +290,7 @@ pub fn read_stored(
     region: &Region,
     adopted: &dyn Fn(StoredForm) -> bool,
 ) -> Result<Option<StoredChunk>> {
-    handle.guarded(|| read_adopted(handle, region, adopted))
+    handle.restartable(|handle| read_adopted(handle, region, adopted))
 }
 
 fn read_adopted(

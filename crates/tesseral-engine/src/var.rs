@@ -21,7 +21,7 @@ const FILL: Pointer = (u32::MAX, 0);
 /// # Errors
 /// What the plan, the store and the decoders meet; `Limit`.
 pub fn read_var(handle: &Handle, request: &Request, options: &Options) -> Result<Cells> {
-    handle.guarded(|| read_all(handle, request, options))
+    handle.restartable(|handle| read_all(handle, request, options))
 }
 
 fn read_all(handle: &Handle, request: &Request, options: &Options) -> Result<Cells> {

@@ -17,6 +17,7 @@ use crate::fetch::{self, Source};
 use crate::handle::Handle;
 use crate::kernel::summary::{Summary, Wanted};
 use crate::options::Options;
+use crate::reopen::{judge, open_listed, watched};
 use crate::write::chunk_stats;
 
 /// Chunks without a digest that are decoded when nobody asked for all of them.
@@ -63,7 +64,24 @@ pub fn verify_to(
     report: &mut dyn FnMut(Finding),
 ) -> Result<Verified> {
     // Damage that was found in what is gone is not the file's.
-    Arc::clone(&store).guarded(|| verify_all(format, store, checks, options, report))
+    let store = watched(format, store);
+    let fresh = || format.open(Arc::clone(&store), &checks.open);
+    Arc::clone(&store).guarded(|| {
+        let missing = std::cell::RefCell::new(Vec::new());
+        let verified = verify_all(format, Arc::clone(&store), checks, options, &mut |finding: Finding| {
+            missing.borrow_mut().extend(finding.missing.clone());
+            report(finding);
+        })?;
+        // What a fresh listing does not name any more was removed by a vacuum and is not lost.
+        for name in missing.into_inner() {
+            let error = Error::missing("an object", store.describe(&name), &name);
+            match judge(error, store.location(), &|| open_listed(fresh)) {
+                stale if matches!(stale.kind(), ErrorKind::Stale { .. }) => return Err(stale),
+                _ => {}
+            }
+        }
+        Ok(verified)
+    })
 }
 
 fn verify_all(

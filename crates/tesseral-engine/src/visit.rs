@@ -256,7 +256,7 @@ impl<'a> Visitor<'a> {
 /// # Errors
 /// What the plan meets.
 pub fn gaps(handle: &Handle, request: &Request) -> Result<Option<Vec<u8>>> {
-    let plan = handle.guarded(|| handle.source().plan(request))?;
+    let plan = handle.restartable(|handle| handle.source().plan(request))?;
     let open = request.selection().filter(|_| plan.uncovered == Uncovered::Fill);
     Ok(open.and_then(|selection| written(plan.chunks.iter(), selection)))
 }
@@ -266,7 +266,7 @@ pub fn gaps(handle: &Handle, request: &Request) -> Result<Option<Vec<u8>>> {
 /// # Errors
 /// What the plan meets.
 pub fn has_gaps(handle: &Handle, request: &Request) -> Result<bool> {
-    let plan = handle.guarded(|| handle.source().plan(request))?;
+    let plan = handle.restartable(|handle| handle.source().plan(request))?;
     let Some(selection) = request.selection().filter(|_| plan.uncovered == Uncovered::Fill) else {
         return Ok(false);
     };

@@ -126,6 +126,8 @@ pub struct Capabilities {
     pub numbered: bool,
     /// A chunk is always the whole array, whatever the chunk shape that was asked for.
     pub whole_arrays: bool,
+    /// Others may append to a file while it is read, which leaves the bytes before as they are.
+    pub grows: bool,
 }
 
 /// How deep checks go.

@@ -133,6 +133,13 @@ pub trait ArraySource: Debug + Send + Sync {
     /// The name of an object that parts refer to.
     fn object(&self, number: u32) -> &str;
 
+    /// Whether the array as it was opened relies on an object of the store. When that object is missing, it is lost if a fresh listing
+    /// still relies on it, and was replaced if not.
+    fn needs(&self, object: &str) -> bool {
+        let _ = object;
+        true
+    }
+
     /// The chunks that serve a request. Costs no more than a small multiple of their number.
     ///
     /// # Errors

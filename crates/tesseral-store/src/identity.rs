@@ -111,7 +111,13 @@ impl Identities {
     }
 
     /// Notes an object that was read through a handle which is closed again.
-    pub(crate) fn read_once(&self, object: &str, described: &str, before: &Metadata, file: &File) -> Result<()> {
+    pub(crate) fn read_once(
+        &self,
+        object: &str,
+        described: &str,
+        before: &Metadata,
+        file: &File,
+    ) -> Result<()> {
         let before = self.known(object, described, Identity::new(before))?;
         match file.metadata().ok().and_then(|now| before.change(&Identity::new(&now))) {
             Some(change) => Err(Error::changed(described, change.detail)),

@@ -236,7 +236,11 @@ impl Store for LocalStore {
             let size = usize::try_from(range.end - range.start)
                 .map_err(|_| Error::limit("one read", range.end - range.start, usize::MAX as u64))?;
             let mut bytes = vec![0; size];
-            opened.file.file.read_exact_at(&mut bytes, range.start).map_err(|e| self.io("read", object, e))?;
+            opened
+                .file
+                .file
+                .read_exact_at(&mut bytes, range.start)
+                .map_err(|e| self.io("read", object, e))?;
             out.push(bytes.into());
         }
         Ok(out)
@@ -394,7 +398,10 @@ mod tests {
                 }
                 let error = read(0).unwrap_err();
                 let expected = folder.path().join("f").display().to_string();
-                assert!(matches!(error.kind(), ErrorKind::Changed { object, .. } if *object == expected), "{error}");
+                assert!(
+                    matches!(error.kind(), ErrorKind::Changed { object, .. } if *object == expected),
+                    "{error}"
+                );
             }
         }
     }

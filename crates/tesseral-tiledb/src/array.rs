@@ -108,6 +108,12 @@ impl ArraySource for TileDbArray {
         self.fragments.object(number)
     }
 
+    fn needs(&self, object: &str) -> bool {
+        // Everything else is read when an array is opened, and a missing piece of it is found then.
+        let inside = object.strip_prefix(&self.prefix).unwrap_or_default();
+        inside.split('/').any(|part| self.fragments.contains(part))
+    }
+
     fn plan(&self, request: &Request) -> Result<ChunkPlan> {
         let planned = if self.schema.sparse {
             crate::sparse::plan(self, request)

@@ -102,6 +102,13 @@ pub(crate) fn audit(
         match opened {
             Ok(container) => {
                 report(Finding::passed("group", format!("{} arrays", container.arrays.len())));
+                for (listed, line) in container.group.iter().flat_map(group::Group::unread) {
+                    let detail = format!("member {line}, not checked");
+                    report(match listed.state {
+                        group::State::Missing => Finding::failed("group_member", detail),
+                        _ => Finding::warning("group_member", detail),
+                    });
+                }
                 Some(container)
             }
             Err(error) => {

@@ -90,8 +90,9 @@ impl Directory {
 
     /// Lists schemas, attributes and commits. Fragments are not listed: commits name them, and there may be thousands.
     pub(crate) fn scan(reader: &Reader, prefix: &str) -> Result<Self> {
-        let mut directory = Self::described(reader, prefix)?;
+        // A schema is there before the first fragment that has it is committed: listed in this order, none is missing.
         let commits = Commits::scan(reader, prefix)?;
+        let mut directory = Self::described(reader, prefix)?;
         directory.fragments = commits.fragments;
         directory.deletes = commits.deletes.into_values().collect();
         directory.deletes.sort_by(|a, b| by_time(a.time.start, &a.name).cmp(&by_time(b.time.start, &b.name)));

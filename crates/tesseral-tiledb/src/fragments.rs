@@ -67,6 +67,15 @@ impl Fragments {
         Ok(&self.opened.get_or_init(|| opened).fragments)
     }
 
+    /// Whether there is a fragment of that name.
+    pub(crate) fn contains(&self, name: &str) -> bool {
+        match (self.opened.get(), &self.later) {
+            (_, Some(later)) => later.visible.iter().any(|entry| entry.name == name),
+            (Some(opened), None) => opened.fragments.iter().any(|fragment| fragment.entry.name == name),
+            (None, None) => false,
+        }
+    }
+
     /// Those that are open.
     pub(crate) fn into_opened(self) -> Vec<Fragment> {
         self.opened.into_inner().unwrap_or_default().fragments

@@ -337,6 +337,10 @@ impl Container for TileDbContainer {
         crate::versions::versions(self)
     }
 
+    fn unread(&self) -> Vec<String> {
+        self.group.iter().flat_map(|group| group.unread().map(|(_, line)| line)).collect()
+    }
+
     fn details(&self) -> serde_json::Value {
         crate::details::details(self)
     }

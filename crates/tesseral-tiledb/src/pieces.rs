@@ -17,8 +17,7 @@ impl Pieces {
         if !needed || !matches!(error.kind(), ErrorKind::NotFound { .. }) {
             return error;
         }
-        Error::corrupt("a piece of the array", self.0.describe(object), None, "the file is missing")
-            .hint("if the array was vacuumed meanwhile, open it again")
+        Error::missing("a file of the array", self.0.describe(object), object)
     }
 }
 

@@ -90,10 +90,14 @@ fn has_digests(array: &Array) -> bool {
 fn arrays(report: &Report<'_>, paint: Paint) -> String {
     let columns =
         ["name", "dtype", ">shape", "dims", ">chunks", ">chunk", "codec", ">raw", ">stored", ">ratio"];
-    if report.entries.is_empty() {
-        return if report.total == 0 { "no arrays\n".to_owned() } else { "no array matches\n".to_owned() };
+    let mut out = match (report.entries.is_empty(), report.total) {
+        (true, 0) => "no arrays\n".to_owned(),
+        (true, _) => "no array matches\n".to_owned(),
+        (false, _) => paint.table(&columns, report.known().map(|known| array_row(known, paint))),
+    };
+    for line in report.container.inner().unread() {
+        out.push_str(&format!("{} {}\n", paint.bad("not read:"), escape(&line)));
     }
-    let mut out = paint.table(&columns, report.known().map(|known| array_row(known, paint)));
     for entry in &report.entries {
         if let Err(error) = &entry.array {
             out.push_str(&format!(

@@ -146,7 +146,7 @@ fn single_field(handle: &Handle, request: &Request) -> Result<(u16, Field, Selec
 /// # Errors
 /// `InvalidRequest` when the roles do not match the selection, or the field's cells are not fixed-size.
 pub fn units(handle: &Handle, request: &Request, fold: &Fold, options: &Options) -> Result<Vec<Unit>> {
-    handle.guarded(|| cut_units(handle, request, fold, options))
+    handle.restartable(|handle| cut_units(handle, request, fold, options))
 }
 
 fn cut_units(handle: &Handle, request: &Request, fold: &Fold, options: &Options) -> Result<Vec<Unit>> {
@@ -195,7 +195,7 @@ pub fn fold_unit(
     unit: &Unit,
     options: &Options,
 ) -> Result<Partial> {
-    handle.guarded(|| match handle.schema().sparse {
+    handle.restartable(|handle| match handle.schema().sparse {
         true => rows::fold_unit(handle, request, fold, unit, options),
         false => fold_part(handle, request, fold, unit, options),
     })
