@@ -31,7 +31,7 @@ def test_writes_are_whole_or_nothing(kind):
     assert len(soak(kind)) == 8
 
 
-@pytest.mark.parametrize("kind, parts", [("crowds", 2), ("cut", 2), ("memory", 1), ("handles", 8)])
+@pytest.mark.parametrize("kind, parts", [("crowds", 2), ("overwrite", 3), ("cut", 2), ("memory", 1), ("handles", 8)])
 def test_limits_and_neighbors(kind, parts):
     assert len(soak(kind)) == parts
 

@@ -1,6 +1,8 @@
 //! How many files this process may hold open, and giving handles back when there are no more.
 
+use std::fs::File;
 use std::io;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
@@ -77,7 +79,81 @@ pub(crate) fn open<T>(mut open: impl FnMut() -> io::Result<T>) -> io::Result<T> 
     }
 }
 
+/// A file being written whose handle is closed when the process runs out of them, and opened again by its path.
+#[derive(Debug)]
+pub(crate) struct Reopened {
+    path: PathBuf,
+    file: Mutex<Option<Arc<File>>>,
+}
+
+impl Reopened {
+    /// An open file; `path` leads to it as long as this lives.
+    pub(crate) fn new(file: File, path: PathBuf) -> Arc<Self> {
+        let kept = Arc::new(Self { path, file: Mutex::new(Some(Arc::new(file))) });
+        share(&kept);
+        kept
+    }
+
+    /// The file.
+    pub(crate) fn get(&self) -> io::Result<Arc<File>> {
+        if let Some(file) = &*self.file.lock().unwrap_or_else(PoisonError::into_inner) {
+            return Ok(Arc::clone(file));
+        }
+        let file = Arc::new(open(|| File::options().read(true).write(true).open(&self.path))?);
+        let mut kept = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(Arc::clone(kept.get_or_insert(file)))
+    }
+}
+
+impl Cache for Reopened {
+    fn close_all(&self) {
+        let closed = self.file.lock().unwrap_or_else(PoisonError::into_inner).take();
+        drop(closed);
+    }
+}
+
 /// Whether an error says that there are too many open files, of the process or of the system.
 fn is_exhausted(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::FileExt;
+
+    #[test]
+    fn a_file_that_was_closed_for_want_of_handles_is_opened_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("f");
+        let kept = Reopened::new(File::create_new(&path).unwrap(), path.clone());
+        kept.get().unwrap().write_all_at(b"abcd", 0).unwrap();
+        kept.close_all();
+        kept.get().unwrap().write_all_at(b"efgh", 4).unwrap();
+        assert_eq!(std::fs::read(path).unwrap(), b"abcdefgh");
+    }
+
+    #[test]
+    fn handles_that_are_only_kept_make_room_once() {
+        #[derive(Debug, Default)]
+        struct Counting(AtomicUsize);
+        impl Cache for Counting {
+            fn close_all(&self) {
+                self.0.fetch_add(1, Relaxed);
+            }
+        }
+        let cache = Arc::new(Counting::default());
+        share(&cache);
+        let exhausted = || io::Error::from_raw_os_error(libc::EMFILE);
+        let mut calls = 0;
+        let opened = open(|| {
+            calls += 1;
+            if cache.0.load(Relaxed) == 0 { Err(exhausted()) } else { Ok(calls) }
+        });
+        assert_eq!(opened.unwrap(), 2);
+        assert!(open(|| Err::<(), _>(exhausted())).is_err());
+        assert_eq!(cache.0.load(Relaxed), 2);
+        assert!(open(|| Err::<(), _>(io::Error::from_raw_os_error(libc::ENOENT))).is_err());
+        assert_eq!(cache.0.load(Relaxed), 2, "another error is no want of handles");
+    }
 }

@@ -283,7 +283,9 @@ impl Store for LocalStore {
 
     fn list(&self, folder: &str) -> Result<Vec<ObjectInfo>> {
         let mut found = Vec::new();
-        for entry in fs::read_dir(self.path(folder)?).map_err(|e| self.io("list", folder, e))? {
+        let path = self.path(folder)?;
+        let entries = handles::open(|| fs::read_dir(&path)).map_err(|e| self.io("list", folder, e))?;
+        for entry in entries {
             let entry = entry.map_err(|e| self.io("list", folder, e))?;
             // Names that are not UTF-8 belong to no format we know.
             let Ok(name) = entry.file_name().into_string() else { continue };

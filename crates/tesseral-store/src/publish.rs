@@ -3,9 +3,12 @@
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tesseral_core::{Error, Result};
+
+use crate::handles::{self, Reopened};
 
 use crate::store::{Overwrite, Staged};
 
@@ -17,7 +20,7 @@ static NEXT: AtomicU64 = AtomicU64::new(0);
 /// A file under a temporary name in the folder of its final name, so that the last rename stays within one file system.
 #[derive(Debug)]
 pub(crate) struct StagedFile {
-    file: File,
+    file: Arc<Reopened>,
     temporary: PathBuf,
     target: PathBuf,
     overwrite: Overwrite,
@@ -95,7 +98,7 @@ pub(crate) fn create_folders(folder: &Path) -> Result<()> {
         Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => return Ok(()),
         other => other.map_err(|e| io("create folder", folder, e))?,
     }
-    File::open(above).and_then(|f| f.sync_all()).map_err(|e| io("sync folder", above, e))
+    handles::open(|| File::open(above)).and_then(|f| f.sync_all()).map_err(|e| io("sync folder", above, e))
 }
 
 impl StagedFile {
@@ -108,8 +111,12 @@ impl StagedFile {
         create_folders(parent(&target))?;
         loop {
             let temporary = temporary(&target, beside);
-            match OpenOptions::new().read(true).write(true).create_new(true).open(&temporary) {
-                Ok(file) => return Ok(Self { file, temporary, target, overwrite, published: false }),
+            let create = || OpenOptions::new().read(true).write(true).create_new(true).open(&temporary);
+            match handles::open(create) {
+                Ok(file) => {
+                    let file = Reopened::new(file, temporary.clone());
+                    return Ok(Self { file, temporary, target, overwrite, published: false });
+                }
                 // A leftover of a process that had our number: take the next name.
                 Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {}
                 Err(e) => return Err(io("create", &temporary, e)),
@@ -142,23 +149,34 @@ pub(crate) fn exists(target: &Path) -> Error {
 
 impl Staged for StagedFile {
     fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<()> {
-        self.file.write_all_at(bytes, offset).map_err(|e| io("write", &self.temporary, e))
+        self.file
+            .get()
+            .and_then(|file| file.write_all_at(bytes, offset))
+            .map_err(|e| io("write", &self.temporary, e))
     }
 
     fn read_at(&self, offset: u64, out: &mut [u8]) -> Result<()> {
-        self.file.read_exact_at(out, offset).map_err(|e| io("read", &self.temporary, e))
+        self.file
+            .get()
+            .and_then(|file| file.read_exact_at(out, offset))
+            .map_err(|e| io("read", &self.temporary, e))
     }
 
     fn set_len(&self, len: u64) -> Result<()> {
-        self.file.set_len(len).map_err(|e| io("set length of", &self.temporary, e))
+        self.file
+            .get()
+            .and_then(|file| file.set_len(len))
+            .map_err(|e| io("set length of", &self.temporary, e))
     }
 
     fn publish(mut self: Box<Self>) -> Result<()> {
-        self.file.sync_all().map_err(|e| io("sync", &self.temporary, e))?;
+        self.file.get().and_then(|file| file.sync_all()).map_err(|e| io("sync", &self.temporary, e))?;
         self.put_in_place()?;
         self.published = true;
         let folder = parent(&self.target);
-        File::open(folder).and_then(|f| f.sync_all()).map_err(|e| io("sync folder", folder, e))
+        handles::open(|| File::open(folder))
+            .and_then(|f| f.sync_all())
+            .map_err(|e| io("sync folder", folder, e))
     }
 }
 

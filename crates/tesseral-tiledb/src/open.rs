@@ -118,6 +118,26 @@ impl Opening {
         })
     }
 
+    /// The same without what it says of fragments, of which there may be many.
+    pub(crate) fn without_fragments(&self) -> Self {
+        Self {
+            directory: Directory {
+                schemas: self.directory.schemas.clone(),
+                metadata: self.directory.metadata.clone(),
+                deletes: self.directory.deletes.clone(),
+                ..Directory::default()
+            },
+            range: self.range,
+            current: Arc::clone(&self.current),
+            current_name: self.current_name.clone(),
+            geometry: self.geometry.clone(),
+            visible: Vec::new(),
+            hidden: Vec::new(),
+            schemas: self.schemas.clone(),
+            prefix: self.prefix.clone(),
+        }
+    }
+
     /// Footers that consolidated files have, by the name of the fragment.
     pub(crate) fn footers(&self, reader: &Reader) -> Result<HashMap<String, Bytes>> {
         let mut footers = HashMap::new();

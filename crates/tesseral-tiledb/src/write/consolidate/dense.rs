@@ -7,20 +7,19 @@ use tesseral_format::{
 
 use super::{Opened, commit, place};
 use crate::array::TileDbArray;
-use crate::fragment::Fragment;
 use crate::write::array::DenseWrite;
 
 /// The smallest box around the cells of fragments.
-pub(super) fn around(_opened: &Opened, run: &[Fragment]) -> Result<Option<Region>> {
+pub(super) fn around<'a>(regions: impl IntoIterator<Item = &'a Region>) -> Option<Region> {
     let mut out: Option<Vec<(u64, u64)>> = None;
-    for placement in run.iter().filter_map(|f| f.placement.as_ref()) {
-        let bounds = placement.region.bounds();
+    for region in regions {
+        let bounds = region.bounds();
         out = Some(match out {
             None => bounds.to_vec(),
             Some(all) => all.iter().zip(bounds).map(|(a, b)| (a.0.min(b.0), a.1.max(b.1))).collect(),
         });
     }
-    Ok(out.map(Region::new))
+    out.map(Region::new)
 }
 
 /// Cells of one column of one tile.
@@ -131,7 +130,8 @@ fn each_cell(region: &Region, order: Order, mut visit: impl FnMut(&[u64])) {
 
 /// Writes one fragment over the box around all of them.
 pub(super) fn paint(opened: &Opened, array: &TileDbArray) -> Result<String> {
-    let Some(region) = around(opened, array.fragments()?)? else {
+    let placements = array.fragments()?.iter().filter_map(|fragment| fragment.placement.as_ref());
+    let Some(region) = around(placements.map(|placement| &placement.region)) else {
         return Err(Error::invalid("fragments without a cell"));
     };
     let place = place(opened, array)?;
