@@ -76,11 +76,6 @@ impl Fragments {
         }
     }
 
-    /// Those that are open.
-    pub(crate) fn into_opened(self) -> Vec<Fragment> {
-        self.opened.into_inner().unwrap_or_default().fragments
-    }
-
     /// The name of a file; empty for numbers that no plan gave.
     pub(crate) fn object(&self, number: u32) -> &str {
         let objects = self.opened.get().map(|opened| &opened.objects);
