@@ -53,6 +53,7 @@ fn check(store: MemoryStore, options: &OpenOptions, context: &str) -> bool {
             let typed = matches!(
                 error.kind(),
                 ErrorKind::Corrupt { .. }
+                    | ErrorKind::Missing { .. }
                     | ErrorKind::Codec { .. }
                     | ErrorKind::Unsupported { .. }
                     | ErrorKind::Limit { .. }
@@ -151,9 +152,9 @@ fn a_missing_piece_is_damage() {
         let store = common::memory("dense_overlay");
         store.remove(&name).unwrap();
         let error = read(&(Arc::new(store) as Arc<dyn Store>), &OpenOptions::default()).unwrap_err();
-        let told =
-            matches!(error.kind(), ErrorKind::Corrupt { object, .. } if object.ends_with(name.as_str()));
-        assert!(told, "{name}: {error:?}");
+        let named =
+            matches!(error.kind(), ErrorKind::Missing { object, .. } if object.ends_with(name.as_str()));
+        assert!(named && error.is_damage(), "{name}: {error:?}");
     }
 }
 
