@@ -53,7 +53,7 @@ def test_members_of_groups_are_read_or_named_with_the_reason(group, tmp_path):
 
 def test_verify_names_members_that_it_does_not_check(group, tmp_path):
     report = tet_json("verify", group, code=1)
-    found = {c["detail"]: c["ok"] for c in report["checks"] if c["check"] == "group_member"}
+    found = {c["detail"]: c["ok"] for c in report["findings"] if c["check"] == "group_member"}
     assert found == {
         f"member far (file://{tmp_path}/outside): outside the group, not checked": True,
         "member lost (gone): does not exist, not checked": False,
