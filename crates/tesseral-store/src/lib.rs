@@ -18,6 +18,7 @@
 mod append;
 mod folder;
 mod guard;
+mod leftover;
 mod local;
 mod map;
 mod memory;
@@ -28,9 +29,10 @@ pub mod wrap;
 
 pub use append::AppendFile;
 pub use bytes::Bytes;
-pub use folder::StagedFolder;
 pub use guard::Watch;
+pub use leftover::staging_name;
 pub use local::{Access, LocalStore};
 pub use memory::MemoryStore;
+pub use publish::exists as output_exists;
 pub use staged_path::StagedPath;
-pub use store::{ObjectInfo, Overwrite, Staged, Store, StoreExt};
+pub use store::{ObjectInfo, ObjectKind, Overwrite, Staged, Store, StoreExt};

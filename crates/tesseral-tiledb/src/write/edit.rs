@@ -42,7 +42,7 @@ impl Opened {
     pub(crate) fn put(&self, object: &str, payload: &[u8]) -> Result<()> {
         let mut bytes = Vec::new();
         let contexts = &mut Contexts::default();
-        generic_tile::write(self.version(), payload, self.reader.key.as_ref(), &mut bytes, contexts)?;
+        generic_tile::write(self.version(), payload, self.reader.key.as_deref(), &mut bytes, contexts)?;
         self.store.put(object, &bytes, Overwrite::Refuse)
     }
 
