@@ -16,7 +16,7 @@ fn objects(store: &dyn Store, folder: &str) -> Vec<String> {
     let mut out = Vec::new();
     for entry in store.list(folder).unwrap() {
         let name = if folder.is_empty() { entry.name } else { format!("{folder}/{}", entry.name) };
-        if entry.folder { out.extend(objects(store, &name)) } else { out.push(name) }
+        if entry.is_folder() { out.extend(objects(store, &name)) } else { out.push(name) }
     }
     out
 }

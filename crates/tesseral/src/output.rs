@@ -22,6 +22,9 @@ use tesseral_store::{Access, LocalStore, Overwrite, StagedPath};
 
 use crate::registry;
 
+/// How deep folders of a dataset are nested at most.
+const MAX_DEPTH: usize = 64;
+
 /// What identifies a file or folder, whatever its name.
 type Identity = (u64, u64);
 
@@ -251,7 +254,7 @@ impl Rules {
     fn check_dataset(&self, now: &Path, folder: bool) -> Result<()> {
         let path = &self.path;
         let advice = "remove it first, or choose another name";
-        if folder && let Some(odd) = odd_entry(now, now)? {
+        if folder && let Some(odd) = odd_entry(now, now, MAX_DEPTH)? {
             let why = format!("it holds {}, which is no part of a dataset", odd.display());
             return Err(cannot_replace(path, &why).hint(advice));
         }
@@ -276,15 +279,16 @@ impl Rules {
     }
 }
 
-/// The first link, device or name that is not text below a folder: what listings of stores leave out or may follow.
-fn odd_entry(top: &Path, folder: &Path) -> Result<Option<PathBuf>> {
+/// The first link, device, name that is not text or folder nested too deep below a folder: what listings of stores leave out or may
+/// follow.
+fn odd_entry(top: &Path, folder: &Path, depth: usize) -> Result<Option<PathBuf>> {
     let io = |e| Error::io("list", folder.display().to_string(), e);
     for entry in fs::read_dir(folder).map_err(io)? {
         let entry = entry.map_err(io)?;
         let (kind, path) = (entry.file_type().map_err(io)?, entry.path());
         let found = match entry.file_name().to_str() {
             Some(_) if kind.is_file() => None,
-            Some(_) if kind.is_dir() => odd_entry(top, &path)?,
+            Some(_) if kind.is_dir() && depth > 0 => odd_entry(top, &path, depth - 1)?,
             _ => Some(path.strip_prefix(top).unwrap_or(&path).to_path_buf()),
         };
         if found.is_some() {
