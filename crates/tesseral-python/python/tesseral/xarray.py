@@ -228,7 +228,7 @@ class TesseralBackendEntrypoint(BackendEntrypoint):
 
     def open_groups_as_dict(self, filename_or_obj: Any, *, drop_variables: Any = None, **kwargs: Any) -> dict[str, xr.Dataset]:
         """Arrays by what stands before the last slash of their names."""
-        how = {name: kwargs.get(name) for name in ("as_of", "memory_limit", "key", "key_file")}
+        how: dict[str, Any] = {name: kwargs.get(name) for name in ("as_of", "memory_limit", "key", "key_file")}
         container = open_container(filename_or_obj, **how)
         groups = sorted({name.rpartition("/")[0] for name in container})
         found = {f"/{group}": xr.decode_cf(_dataset(container, group, drop_variables, exact=True)) for group in groups}
