@@ -42,7 +42,7 @@ pub(crate) struct Output {
 #[derive(Debug)]
 enum Inner {
     Stdout(BufWriter<File>),
-    File(StagedWriter),
+    File(Box<StagedWriter>),
     /// Finished, or given up.
     Done,
 }
@@ -78,7 +78,7 @@ impl Output {
         let staged = output.store().stage("", Overwrite::Replace)?;
         let writer = StagedWriter { staged, output, offset: 0, buffer: Vec::with_capacity(BUFFER) };
         let name = path.display().to_string();
-        Ok(Self { inner: Inner::File(writer), name, cancel: Cancel::default() })
+        Ok(Self { inner: Inner::File(Box::new(writer)), name, cancel: Cancel::default() })
     }
 
     /// Ends the output soon after the user asked to stop.
