@@ -117,8 +117,9 @@ impl Output {
             Inner::Stdout(mut writer) => writer.flush().map_err(|e| Failure::writing(&self.name, e)),
             Inner::File(mut writer) => {
                 writer.flush().map_err(|e| Failure::writing(&self.name, e))?;
-                writer.staged.publish()?;
-                writer.output.publish().map_err(Failure::from)
+                let StagedWriter { staged, output, .. } = *writer;
+                staged.publish()?;
+                output.publish().map_err(Failure::from)
             }
             Inner::Done => Ok(()),
         }

@@ -187,8 +187,12 @@ impl Entry {
         Ok(Arc::new(Folder::create(parent(path))?).entry(name))
     }
 
+    /// As the caller named it: a name in the working folder stays a name.
     pub(crate) fn path(&self) -> PathBuf {
-        self.folder.path.join(&self.name)
+        match self.folder.path == Path::new(".") {
+            true => PathBuf::from(&self.name),
+            false => self.folder.path.join(&self.name),
+        }
     }
 
     pub(crate) fn name(&self) -> &OsStr {
