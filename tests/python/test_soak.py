@@ -36,6 +36,11 @@ def test_limits_and_neighbors(kind, parts):
     assert len(soak(kind)) == parts
 
 
+def test_nothing_outside_changes_behind_links():
+    rows = soak("links")
+    assert len(rows) == 5 and all("rounds" in row[-1] for row in rows), rows
+
+
 def test_hostile_files_end_as_their_rules_say():
     (row,) = soak("hostile")
     assert json.loads(row[4])["files"] > 80, row

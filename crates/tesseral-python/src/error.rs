@@ -46,7 +46,11 @@ fn build(py: Python<'_>, error: &Error) -> PyResult<PyErr> {
     facts.set_item("array", error.array())?;
     facts.set_item("chunk", error.chunk().map(|chunk| PyTuple::new(py, chunk)).transpose()?)?;
     facts.set_item("hint", error.advice())?;
-    Ok(PyErr::from_value(make.call1((code(error.kind()), error.to_string(), facts))?))
+    Ok(PyErr::from_value(make.call1((
+        code(error.kind()),
+        tesseral::core::escape(&error.to_string()),
+        facts,
+    ))?))
 }
 
 /// Turns the engine's results into Python's.

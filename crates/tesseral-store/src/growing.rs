@@ -51,11 +51,19 @@ impl Store for Growing {
         self.0.leftovers()
     }
 
+    fn remove_leftovers(&self) -> Result<()> {
+        self.0.remove_leftovers()
+    }
+
     fn stage(&self, object: &str, overwrite: Overwrite) -> Result<Box<dyn Staged>> {
         self.0.stage(object, overwrite)
     }
 
     fn remove(&self, object: &str) -> Result<()> {
         self.0.remove(object)
+    }
+
+    fn remove_all(&self, object: &str) -> Result<()> {
+        self.0.remove_all(object)
     }
 }

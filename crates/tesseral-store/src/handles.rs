@@ -2,7 +2,6 @@
 
 use std::fs::File;
 use std::io;
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
@@ -68,28 +67,41 @@ pub(crate) fn share(cache: &Arc<impl Cache + 'static>) {
 pub(crate) fn open<T>(mut open: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     match open() {
         Err(error) if is_exhausted(&error) => {
-            let caches: Vec<_> = {
-                let caches = CACHES.lock().unwrap_or_else(PoisonError::into_inner);
-                caches.iter().filter_map(Weak::upgrade).collect()
-            };
-            caches.iter().for_each(|cache| cache.close_all());
+            close_kept();
             open()
         }
         other => other,
     }
 }
 
-/// A file being written whose handle is closed when the process runs out of them, and opened again by its path.
-#[derive(Debug)]
+/// Closes every handle that is only kept.
+pub(crate) fn close_kept() {
+    let caches: Vec<_> = {
+        let caches = CACHES.lock().unwrap_or_else(PoisonError::into_inner);
+        caches.iter().filter_map(Weak::upgrade).collect()
+    };
+    caches.iter().for_each(|cache| cache.close_all());
+}
+
+/// A file being written whose handle is closed when the process runs out of them, and opened again when it is needed.
 pub(crate) struct Reopened {
-    path: PathBuf,
+    reopen: Box<dyn Fn() -> io::Result<File> + Send + Sync>,
     file: Mutex<Option<Arc<File>>>,
 }
 
+impl std::fmt::Debug for Reopened {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Reopened").field("file", &self.file).finish_non_exhaustive()
+    }
+}
+
 impl Reopened {
-    /// An open file; `path` leads to it as long as this lives.
-    pub(crate) fn new(file: File, path: PathBuf) -> Arc<Self> {
-        let kept = Arc::new(Self { path, file: Mutex::new(Some(Arc::new(file))) });
+    /// An open file, and how to open it again as long as this lives.
+    pub(crate) fn new(
+        file: File,
+        reopen: impl Fn() -> io::Result<File> + Send + Sync + 'static,
+    ) -> Arc<Self> {
+        let kept = Arc::new(Self { reopen: Box::new(reopen), file: Mutex::new(Some(Arc::new(file))) });
         share(&kept);
         kept
     }
@@ -99,7 +111,7 @@ impl Reopened {
         if let Some(file) = &*self.file.lock().unwrap_or_else(PoisonError::into_inner) {
             return Ok(Arc::clone(file));
         }
-        let file = Arc::new(open(|| File::options().read(true).write(true).open(&self.path))?);
+        let file = Arc::new(open(&self.reopen)?);
         let mut kept = self.file.lock().unwrap_or_else(PoisonError::into_inner);
         Ok(Arc::clone(kept.get_or_insert(file)))
     }
@@ -126,7 +138,10 @@ mod tests {
     fn a_file_that_was_closed_for_want_of_handles_is_opened_again() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("f");
-        let kept = Reopened::new(File::create_new(&path).unwrap(), path.clone());
+        let again = path.clone();
+        let kept = Reopened::new(File::create_new(&path).unwrap(), move || {
+            File::options().read(true).write(true).open(&again)
+        });
         kept.get().unwrap().write_all_at(b"abcd", 0).unwrap();
         kept.close_all();
         kept.get().unwrap().write_all_at(b"efgh", 4).unwrap();

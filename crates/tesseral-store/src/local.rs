@@ -6,16 +6,18 @@ use std::io::ErrorKind as IoKind;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError, Weak};
 
 use bytes::Bytes;
 use tesseral_core::{Error, Result};
 
+use crate::folder::{Entry, Folder, parent};
 use crate::guard::{Mapped, Watch, Watcher};
 use crate::handles;
 use crate::identity::OpenFile;
+use crate::leftover;
 use crate::publish::StagedFile;
-use crate::store::{ObjectInfo, Overwrite, Staged, Store, StoreExt, check_range, slice};
+use crate::store::{ObjectInfo, ObjectKind, Overwrite, Staged, Store, StoreExt, check_range, slice};
 
 /// How a [`LocalStore`] reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -36,15 +38,48 @@ pub struct LocalStore {
     access: Access,
     /// Open files by object name. A container holds few objects open at once; folders of many small ones are read whole.
     open: Arc<OpenFiles>,
+    /// Folders that staged objects hold open, by name: objects of one folder share its handle.
+    folders: Mutex<HashMap<String, Weak<Folder>>>,
     watcher: Arc<Watcher>,
+    /// Leftovers of earlier writers are looked for before the first object is staged.
+    swept: Once,
+}
+
+/// Open files, each with the number of its last use.
+#[derive(Debug, Default)]
+struct RecentFiles {
+    files: HashMap<String, (Arc<Opened>, u64)>,
+    uses: u64,
+}
+
+impl RecentFiles {
+    fn get(&mut self, object: &str) -> Option<Arc<Opened>> {
+        let (opened, used) = self.files.get_mut(object)?;
+        self.uses += 1;
+        *used = self.uses;
+        Some(Arc::clone(opened))
+    }
+
+    /// Adds a file. Where as many are open as may be kept, the least recently used one is returned, to be closed.
+    #[must_use]
+    fn insert(&mut self, object: &str, opened: Arc<Opened>) -> Option<Arc<Opened>> {
+        let mut closed = None;
+        if self.files.len() >= handles::most_kept() {
+            let oldest = self.files.iter().min_by_key(|(_, (_, used))| *used).map(|(name, _)| name.clone());
+            closed = oldest.and_then(|name| self.files.remove(&name)).map(|(opened, _)| opened);
+        }
+        self.uses += 1;
+        self.files.insert(object.to_owned(), (opened, self.uses));
+        closed
+    }
 }
 
 /// Open files by object name.
 #[derive(Debug, Default)]
-struct OpenFiles(Mutex<HashMap<String, Arc<Opened>>>);
+struct OpenFiles(Mutex<RecentFiles>);
 
 impl OpenFiles {
-    fn lock(&self) -> MutexGuard<'_, HashMap<String, Arc<Opened>>> {
+    fn lock(&self) -> MutexGuard<'_, RecentFiles> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -87,7 +122,7 @@ impl LocalStore {
         let watcher = Watcher::new(location.clone());
         let open = Arc::new(OpenFiles::default());
         handles::share(&open);
-        Self { location, root, access, open, watcher }
+        Self { location, root, access, open, folders: Mutex::default(), watcher, swept: Once::new() }
     }
 
     /// The file or folder.
@@ -100,6 +135,11 @@ impl LocalStore {
         if object.is_empty() {
             return Ok(self.root.clone());
         }
+        self.check_name(object)?;
+        Ok(self.root.join(object))
+    }
+
+    fn check_name(&self, object: &str) -> Result<()> {
         let escapes = object.split('/').any(|part| matches!(part, "" | "." | "..") || part.contains('\0'));
         if escapes {
             return Err(Error::invalid(format!(
@@ -107,7 +147,50 @@ impl LocalStore {
                 self.location
             )));
         }
-        Ok(self.root.join(object))
+        Ok(())
+    }
+
+    /// The directory entry of an object that is written or removed, in its folder, which is made if that is wanted. Links are followed on
+    /// the way to the root, which the caller chose, and not below it.
+    fn entry(&self, object: &str, create: bool) -> Result<Entry> {
+        if object.is_empty() {
+            return Entry::of_path(&self.root);
+        }
+        self.check_name(object)?;
+        let (folder, name) = object.rsplit_once('/').unwrap_or(("", object));
+        Ok(self.folder(folder, create)?.entry(name))
+    }
+
+    /// A folder below the root, shared with the entries that hold it open already.
+    fn folder(&self, name: &str, create: bool) -> Result<Arc<Folder>> {
+        let mut folders = self.folders.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(folder) = folders.get(name).and_then(Weak::upgrade) {
+            return Ok(folder);
+        }
+        let root = if create { Folder::create(&self.root)? } else { Folder::open(&self.root)? };
+        let folder = Arc::new(root).below(name, create)?;
+        folders.retain(|_, folder| folder.strong_count() > 0);
+        folders.insert(name.to_owned(), Arc::downgrade(&folder));
+        Ok(folder)
+    }
+
+    /// Removes by `remove`; what is missing, also on the way, is no error.
+    fn remove_by(&self, object: &str, remove: impl FnOnce(&Entry) -> Result<()>) -> Result<()> {
+        self.forget(object);
+        match self.entry(object, false).and_then(|entry| remove(&entry)) {
+            Err(e) if is_missing(&e) => Ok(()),
+            other => other,
+        }
+    }
+
+    /// What earlier writers left beside the root and, if that is a folder, in it.
+    fn left(&self) -> Result<Vec<Entry>> {
+        let beside = Arc::new(Folder::open(parent(&self.root))?);
+        let mut found = leftover::list(&beside, Some(self.root.file_name().unwrap_or_default()))?;
+        if self.root.is_dir() {
+            found.extend(leftover::list(&Arc::new(Folder::open(&self.root)?), None)?);
+        }
+        Ok(found)
     }
 
     fn io(&self, op: &'static str, object: &str, error: std::io::Error) -> Error {
@@ -131,7 +214,7 @@ impl LocalStore {
 
     fn kept_or_opened(&self, object: &str) -> Result<Arc<Opened>> {
         if let Some(opened) = self.open.lock().get(object) {
-            return Ok(Arc::clone(opened));
+            return Ok(opened);
         }
         let path = self.path(object)?;
         // Opening a pipe waits for its writer, and nothing of it can be read twice.
@@ -158,19 +241,18 @@ impl LocalStore {
             let mut open = self.open.lock();
             if let Some(other) = open.get(object) {
                 // Another thread was faster.
-                return Ok(Arc::clone(other));
+                return Ok(other);
             }
-            if open.len() >= handles::most_kept() {
-                open.clear();
-            }
-            open.insert(object.to_owned(), Arc::clone(&opened));
+            let closed = open.insert(object, Arc::clone(&opened));
+            drop(open);
+            drop(closed);
         }
         Ok(opened)
     }
 
     /// Closes an object that is about to be replaced or removed by this store.
     fn forget(&self, object: &str) {
-        let closed = self.open.lock().remove(object);
+        let closed = self.open.lock().files.remove(object);
         drop(closed);
         self.watcher.identities.forget(object);
     }
@@ -290,57 +372,65 @@ impl Store for LocalStore {
             // Names that are not UTF-8 belong to no format we know.
             let Ok(name) = entry.file_name().into_string() else { continue };
             // What was never published is no object.
-            if name.starts_with(crate::publish::PREFIX) {
+            if name.starts_with(leftover::PREFIX) {
                 continue;
             }
             // What the listing itself tells saves asking for each: there may be thousands.
             let kind = entry.file_type().map_err(|e| self.io("stat", &name, e))?;
-            let folder = match kind.is_symlink() {
-                false => kind.is_dir(),
-                true => match fs::metadata(entry.path()) {
-                    Ok(target) => target.is_dir(),
+            let kind = match (kind.is_symlink(), kind.is_dir()) {
+                (false, true) => ObjectKind::Folder,
+                (false, false) => ObjectKind::File,
+                (true, _) => match fs::metadata(entry.path()) {
+                    Ok(target) => ObjectKind::Link { folder: target.is_dir() },
                     // A dangling link.
                     Err(e) if e.kind() == IoKind::NotFound => continue,
                     Err(e) => return Err(self.io("stat", &name, e)),
                 },
             };
-            found.push(ObjectInfo { name, folder });
+            found.push(ObjectInfo { name, kind });
         }
         found.sort_unstable_by(|a, b| a.name.cmp(&b.name));
         Ok(found)
     }
 
     fn leftovers(&self) -> Result<Vec<String>> {
-        let mut found = Vec::new();
-        for entry in fs::read_dir(&self.root).map_err(|e| self.io("list", "", e))? {
-            let name = entry.map_err(|e| self.io("list", "", e))?.file_name();
-            let Some(name) = name.to_str().filter(|name| crate::publish::is_leftover(name)) else { continue };
-            found.push(name.to_owned());
-        }
-        found.sort();
-        Ok(found)
+        let inside = |entry: &Entry| match entry.path().strip_prefix(&self.root) {
+            Ok(name) => name.to_string_lossy().into_owned(),
+            Err(_) => entry.path().to_string_lossy().into_owned(),
+        };
+        Ok(self.left()?.iter().map(inside).collect())
+    }
+
+    fn remove_leftovers(&self) -> Result<()> {
+        self.left()?.iter().try_for_each(Entry::remove_tree)
     }
 
     fn stage(&self, object: &str, overwrite: Overwrite) -> Result<Box<dyn Staged>> {
         self.forget(object);
-        let target = self.path(object)?;
+        let target = self.entry(object, true)?;
         // Objects of a folder wait in the folder itself, not in one below: what lists those may take any file for its own.
-        let beside = if object.is_empty() { target.clone() } else { self.root.join("object") };
+        let beside = match object.is_empty() {
+            true => target.clone(),
+            false => self.folder("", true)?.entry("object"),
+        };
+        self.swept.call_once(|| {
+            let only = object.is_empty().then(|| target.name());
+            leftover::sweep(beside.folder(), only);
+        });
         Ok(Box::new(StagedFile::create(target, &beside, overwrite)?))
     }
 
     fn remove(&self, object: &str) -> Result<()> {
-        self.forget(object);
-        let path = self.path(object)?;
-        let removed = match fs::symlink_metadata(&path) {
-            Ok(metadata) if metadata.is_dir() => fs::remove_dir(&path),
-            _ => fs::remove_file(&path),
-        };
-        match removed {
-            Err(e) if e.kind() != IoKind::NotFound => Err(self.io("remove", object, e)),
-            _ => Ok(()),
-        }
+        self.remove_by(object, Entry::remove)
     }
+
+    fn remove_all(&self, object: &str) -> Result<()> {
+        self.remove_by(object, Entry::remove_tree)
+    }
+}
+
+fn is_missing(error: &Error) -> bool {
+    matches!(error.kind(), tesseral_core::ErrorKind::Io { source, .. } if source.kind() == IoKind::NotFound)
 }
 
 #[cfg(test)]
@@ -477,16 +567,113 @@ mod tests {
     }
 
     #[test]
-    fn what_a_program_left_is_told_from_what_one_makes() {
-        let (folder, store) = store(Access::Map);
+    fn leftovers_of_ended_processes_are_found_beside_and_inside() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().join("a");
+        let store = LocalStore::new(&root, Access::Map);
         let _making = store.stage("f", Overwrite::Refuse).unwrap();
         assert_eq!(store.leftovers().unwrap(), [""; 0]);
-        // No process has that number.
-        let left = format!("{}f.{}.0.tmp", crate::publish::PREFIX, u32::MAX);
-        fs::write(folder.path().join(&left), b"x").unwrap();
-        assert_eq!(store.leftovers().unwrap(), [left.as_str()]);
-        store.remove(&left).unwrap();
-        assert_eq!(store.leftovers().unwrap(), [""; 0]);
+        // Names of a process that cannot be known, unchanged for long.
+        let names = [
+            "a/.tesseral-f.4294967295.0.tmp",
+            ".tesseral-a.4294967295.0.staged",
+            ".tesseral-b.4294967295.0.tmp",
+        ];
+        let long_ago = std::time::SystemTime::now() - std::time::Duration::from_secs(100 * 60 * 60);
+        for name in names {
+            let path = folder.path().join(name);
+            match name.ends_with(".staged") {
+                true => fs::create_dir(&path).unwrap(),
+                false => fs::write(&path, b"x").unwrap(),
+            }
+            File::open(&path).unwrap().set_modified(long_ago).unwrap();
+        }
+        let file = LocalStore::new(folder.path().join("b"), Access::Map);
+        file.put("", b"1", Overwrite::Refuse).unwrap();
+        assert_eq!(store.leftovers().unwrap().len(), 2);
+        assert_eq!(file.leftovers().unwrap().len(), 1);
+        store.remove_leftovers().unwrap();
+        file.remove_leftovers().unwrap();
+        assert!(store.leftovers().unwrap().is_empty() && file.leftovers().unwrap().is_empty());
+        assert_eq!(names.map(|name| folder.path().join(name).exists()), [false; 3]);
+    }
+
+    /// A folder outside, and links to it and to its file from inside the store.
+    fn linked() -> (tempfile::TempDir, LocalStore, PathBuf) {
+        let folder = tempfile::tempdir().unwrap();
+        let outside = folder.path().join("outside");
+        fs::create_dir_all(outside.join("inner")).unwrap();
+        fs::write(outside.join("keep"), "kept").unwrap();
+        let root = folder.path().join("root");
+        fs::create_dir_all(root.join("real")).unwrap();
+        for (target, link) in [("", "link"), ("keep", "file"), ("", "real/link"), ("nothing", "dangling")] {
+            std::os::unix::fs::symlink(outside.join(target), root.join(link)).unwrap();
+        }
+        (folder, LocalStore::new(root, Access::Map), outside)
+    }
+
+    #[test]
+    fn listings_report_links_as_links() {
+        let (_folder, store, _) = linked();
+        let kinds: Vec<_> = store.list("").unwrap().into_iter().map(|e| (e.name, e.kind)).collect();
+        let expected = [
+            ("file", ObjectKind::Link { folder: false }),
+            ("link", ObjectKind::Link { folder: true }),
+            ("real", ObjectKind::Folder),
+        ];
+        assert_eq!(kinds, expected.map(|(name, kind)| (name.to_owned(), kind)));
+        assert_eq!(&store.read("file", 0..4).unwrap()[..], b"kept");
+    }
+
+    #[test]
+    fn nothing_is_removed_or_written_through_a_link() {
+        for by_default in [false, true] {
+            let (_folder, store, outside) = linked();
+            let remove_all = |object: &str| match by_default {
+                // What stores without an own way of removing folders do.
+                true => crate::wrap::Wrapped::new(
+                    Arc::new(LocalStore::new(store.root(), Access::Map)),
+                    Arc::new(crate::wrap::Counting::default()),
+                )
+                .remove_all(object),
+                false => store.remove_all(object),
+            };
+            for object in ["link/keep", "link/inner", "real/link/keep"] {
+                let refused =
+                    [store.remove(object), remove_all(object), store.put(object, b"x", Overwrite::Replace)];
+                for refused in refused {
+                    assert!(
+                        matches!(refused.unwrap_err().kind(), ErrorKind::InvalidRequest { .. }),
+                        "{object}"
+                    );
+                }
+            }
+            for object in ["link", "file", "dangling", "real"] {
+                remove_all(object).unwrap();
+                assert!(fs::symlink_metadata(store.root().join(object)).is_err(), "{object}");
+            }
+            assert_eq!(fs::read_to_string(outside.join("keep")).unwrap(), "kept");
+            assert!(outside.join("inner").is_dir());
+        }
+    }
+
+    #[test]
+    fn only_the_file_that_was_not_used_for_longest_is_closed() {
+        let (_folder, store) = store(Access::Read);
+        let most = handles::most_kept();
+        for i in 0..=most {
+            store.put(&format!("f{i}"), b"1", Overwrite::Refuse).unwrap();
+        }
+        for i in 0..most {
+            store.len(&format!("f{i}")).unwrap();
+        }
+        store.len("f0").unwrap();
+        store.len(&format!("f{most}")).unwrap();
+        let open = store.open.lock();
+        assert_eq!(open.files.len(), most);
+        assert!(
+            open.files.contains_key("f0") && !open.files.contains_key("f1") && open.files.contains_key("f2")
+        );
     }
 
     #[test]

@@ -101,6 +101,14 @@ impl<A: Around> Store for Wrapped<A> {
         Ok(Box::new(WrappedStaged { inner, around: Arc::clone(&self.around) }))
     }
 
+    fn leftovers(&self) -> Result<Vec<String>> {
+        self.inner.leftovers()
+    }
+
+    fn remove_leftovers(&self) -> Result<()> {
+        self.inner.remove_leftovers()
+    }
+
     fn remove(&self, object: &str) -> Result<()> {
         self.around.before(Call::Remove(object))?;
         self.inner.remove(object)

@@ -42,7 +42,7 @@ impl Coverage {
 
     /// Adds the files of a folder, whose names say whether they carry a digest, and compares those that do.
     fn add_folder(&mut self, reader: &Reader, folder: &str, report: &mut dyn FnMut(Finding)) -> Result<()> {
-        for entry in reader.list(folder)?.into_iter().filter(|e| !e.folder) {
+        for entry in reader.list(folder)?.into_iter().filter(|e| !e.is_folder()) {
             let object = join(folder, &entry.name);
             let ending = entry.name.rsplit_once('.').map_or("", |(_, ending)| ending);
             // Commit files are empty.

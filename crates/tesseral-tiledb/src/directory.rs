@@ -141,7 +141,7 @@ pub(crate) fn uncommitted(reader: &Reader, prefix: &str) -> Result<Vec<String>> 
     let committed: HashSet<&str> = commits.fragments.iter().map(|f| f.folder.as_str()).collect();
     let mut found = Vec::new();
     for parent in [prefix.to_owned(), join(prefix, "__fragments")] {
-        for entry in reader.list(&parent)?.into_iter().filter(|e| e.folder) {
+        for entry in reader.list(&parent)?.into_iter().filter(ObjectInfo::is_folder) {
             let folder = join(&parent, &entry.name);
             let fragment = name::parse(&entry.name).is_some_and(|name| name.version.is_some());
             if fragment && !committed.contains(folder.as_str()) {
@@ -160,7 +160,7 @@ fn timestamped(reader: &Reader, folder: &str) -> Result<Vec<(String, Name)>> {
 fn in_time(folder: &str, entries: Vec<ObjectInfo>) -> Vec<(String, Name)> {
     let mut found: Vec<(String, Name)> = entries
         .into_iter()
-        .filter(|entry| !entry.folder)
+        .filter(|entry| !entry.is_folder())
         .filter_map(|entry| name::parse(&entry.name).map(|time| (entry.name, time)))
         .collect();
     found.sort_by(|a, b| by_time(a.1.start, &a.0).cmp(&by_time(b.1.start, &b.0)));
@@ -216,7 +216,7 @@ impl Commits {
         let mut commits = Self { prefix: prefix.to_owned(), nested, ..Self::default() };
         // Versions 10 and 11 keep everything in the array's own folder.
         for folder in [join(prefix, "__commits"), prefix.to_owned()] {
-            for entry in reader.list(&folder)?.iter().filter(|e| !e.folder) {
+            for entry in reader.list(&folder)?.iter().filter(|e| !e.is_folder()) {
                 commits.read(reader, &folder, &entry.name)?;
             }
         }

@@ -86,7 +86,7 @@ pub(crate) fn is_group(reader: &Reader) -> Result<bool> {
     reader.store.exists(MARKER)
 }
 
-fn members(reader: &Reader, prefix: &str) -> Result<Vec<Member>> {
+pub(crate) fn members(reader: &Reader, prefix: &str) -> Result<Vec<Member>> {
     let folder = join(prefix, "__group");
     let mut members = group::Members::default();
     for (object, _) in directory::metadata(reader, &folder)? {

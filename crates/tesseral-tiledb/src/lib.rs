@@ -18,6 +18,7 @@
 
 mod array;
 mod audit;
+mod contents;
 mod convention;
 mod decode;
 mod deletes;

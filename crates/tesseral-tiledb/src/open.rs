@@ -142,7 +142,7 @@ impl Opening {
     pub(crate) fn footers(&self, reader: &Reader) -> Result<HashMap<String, Bytes>> {
         let mut footers = HashMap::new();
         let folder = join(&self.prefix, "__fragment_meta");
-        for entry in reader.list(&folder)?.iter().filter(|e| !e.folder && e.name.ends_with(".meta")) {
+        for entry in reader.list(&folder)?.iter().filter(|e| !e.is_folder() && e.name.ends_with(".meta")) {
             let object = join(&folder, &entry.name);
             let bytes = Bytes::from(reader.object(&object)?.0);
             for (name, range) in consolidated_footers::parse(&reader.store.describe(&object), &bytes)? {

@@ -1,5 +1,7 @@
 //! Reading generic tiles out of a store.
 
+use std::fmt;
+use std::ops::Deref;
 use std::sync::Arc;
 
 use tesseral_codec::Contexts;
@@ -11,12 +13,30 @@ use tesseral_store::{Bytes, ObjectInfo, Store, StoreExt};
 use crate::wire::generic_tile::GenericTile;
 use crate::wire::trailer;
 
+/// The key of an encrypted array. Its bytes are never printed.
+#[derive(Clone, Copy)]
+pub(crate) struct Key(pub [u8; 32]);
+
+impl Deref for Key {
+    type Target = [u8; 32];
+
+    fn deref(&self) -> &[u8; 32] {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Key(hidden)")
+    }
+}
+
 /// Where metadata comes from and what it may cost.
 #[derive(Debug)]
 pub(crate) struct Reader {
     pub store: Arc<dyn Store>,
     pub limits: Limits,
-    pub key: Option<[u8; 32]>,
+    pub key: Option<Key>,
     pub verify: bool,
 }
 
@@ -25,7 +45,7 @@ impl Reader {
         let key =
             match &options.key {
                 None => None,
-                Some(key) => Some(key.as_slice().try_into().map_err(|_| {
+                Some(key) => Some(key.as_slice().try_into().map(Key).map_err(|_| {
                     Error::invalid(format!("a TileDB key has 32 bytes, this one {}", key.len()))
                 })?),
             };
@@ -33,7 +53,7 @@ impl Reader {
     }
 
     pub(crate) fn rules(&self, version: u32) -> Rules<'_> {
-        Rules { version, verify: self.verify, key: self.key.as_ref() }
+        Rules { version, verify: self.verify, key: self.key.as_deref() }
     }
 
     /// The unfiltered bytes of a file that is one generic tile, its digest checked, and whether it was encrypted.

@@ -48,8 +48,8 @@ fn write(options: &CreateOptions) -> Arc<dyn Store> {
 fn files(store: &dyn Store, folder: &str) -> Vec<String> {
     let mut out = Vec::new();
     for entry in store.list(folder).unwrap() {
-        let name = if folder.is_empty() { entry.name } else { format!("{folder}/{}", entry.name) };
-        if entry.folder {
+        let name = if folder.is_empty() { entry.name.clone() } else { format!("{folder}/{}", entry.name) };
+        if entry.is_folder() {
             out.extend(files(store, &name));
         } else {
             out.push(name);

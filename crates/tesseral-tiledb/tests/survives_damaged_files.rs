@@ -19,8 +19,9 @@ const LIMITS: Limits = Limits { chunk_bytes: 1 << 20, metadata_bytes: 1 << 20, d
 fn objects(store: &dyn Store, folder: &str) -> Vec<String> {
     let mut out = Vec::new();
     for entry in store.list(folder).unwrap() {
+        let is_folder = entry.is_folder();
         let name = if folder.is_empty() { entry.name } else { format!("{folder}/{}", entry.name) };
-        if entry.folder { out.extend(objects(store, &name)) } else { out.push(name) }
+        if is_folder { out.extend(objects(store, &name)) } else { out.push(name) }
     }
     out
 }

@@ -22,8 +22,8 @@ const SLACK: usize = 1 << 20;
 /// The default chunk size of writers.
 const MAX_CHUNK: usize = 1 << 16;
 
-/// The parameters of encoding and decoding.
-#[derive(Clone, Copy, Debug)]
+/// The parameters of encoding and decoding. The key is not printed.
+#[derive(Clone, Copy)]
 pub struct Rules<'a> {
     /// Format version of the writer.
     pub version: u32,
@@ -31,6 +31,14 @@ pub struct Rules<'a> {
     pub verify: bool,
     /// The key of encrypted tiles.
     pub key: Option<&'a [u8; 32]>,
+}
+
+impl std::fmt::Debug for Rules<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { version, verify, key } = self;
+        let key = key.map(|_| "hidden");
+        f.debug_struct("Rules").field("version", version).field("verify", verify).field("key", &key).finish()
+    }
 }
 
 /// Buffers between filters, reused from chunk to chunk.

@@ -184,7 +184,7 @@ impl Writer for TileDbAppender {
         _stats: Vec<ChunkStats>,
         scratch: &mut Scratch,
     ) -> Result<EncodedChunk<'a>> {
-        self.write.encode(coords, columns, self.place.key.as_ref(), scratch)
+        self.write.encode(coords, columns, self.place.key.as_deref(), scratch)
     }
 
     fn push(&self, array: usize, chunk: EncodedChunk<'_>) -> Result<()> {

@@ -15,6 +15,7 @@ use super::tile::{self, Target};
 use crate::frame::Frame;
 use crate::geometry::{Geometry, Placement};
 use crate::model::StoredSchema;
+use crate::reader::Key;
 use crate::wire::datatype::VAR;
 use crate::wire::schema::{Layout, Range};
 
@@ -27,7 +28,7 @@ pub(crate) struct Place {
     /// First and last moment of its cells.
     pub timestamp: u64,
     pub end: u64,
-    pub key: Option<[u8; 32]>,
+    pub key: Option<Key>,
     /// Whether the fragment carries digests.
     pub digests: bool,
 }

@@ -54,7 +54,7 @@ impl Commits {
         let mut out = Self::default();
         for entry in opened.reader.list(FOLDER)? {
             let Some((stem, ending)) = entry.name.rsplit_once('.') else { continue };
-            if entry.folder || name::parse(stem).is_none() {
+            if entry.is_folder() || name::parse(stem).is_none() {
                 continue;
             }
             let object = join(FOLDER, &entry.name);

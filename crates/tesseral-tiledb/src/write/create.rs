@@ -8,7 +8,7 @@ use tesseral_core::{
 use tesseral_format::{
     ArraySpec, CellKeys, ColumnData, CreateOptions, EncodedChunk, Pending, Scratch, Writer,
 };
-use tesseral_store::{Overwrite, Store, StoreExt};
+use tesseral_store::{ObjectKind, Overwrite, Store, StoreExt};
 
 use super::append::ArrayWrite;
 use super::array::{DenseWrite, Place};
@@ -18,7 +18,7 @@ use super::sparse::SparseWrite;
 use super::spec::{self, Extra};
 use crate::convention;
 use crate::model::StoredSchema;
-use crate::reader::join;
+use crate::reader::{Key, join};
 use crate::wire::group::{self, Member};
 use crate::wire::schema::Layout;
 use crate::wire::{WRITTEN, enumeration, generic_tile, metadata};
@@ -39,7 +39,7 @@ struct NewArray {
 pub(crate) struct TileDbWriter {
     store: Arc<dyn Store>,
     timestamp: u64,
-    key: Option<[u8; 32]>,
+    key: Option<Key>,
     extra: Extra,
     /// Files carry digests.
     digests: bool,
@@ -56,7 +56,7 @@ pub(crate) struct TileDbWriter {
 }
 
 /// Reads options that only this format knows.
-fn options(options: &CreateOptions) -> Result<(u64, Option<[u8; 32]>, Extra, bool)> {
+fn options(options: &CreateOptions) -> Result<(u64, Option<Key>, Extra, bool)> {
     let mut timestamp = names::now();
     let mut key = None;
     let mut extra = Extra::default();
@@ -83,14 +83,16 @@ fn options(options: &CreateOptions) -> Result<(u64, Option<[u8; 32]>, Extra, boo
                     _ => extra.validity = Some(filters),
                 }
             }
-            ("key", Value::Bytes(bytes)) => key = Some(bytes.as_slice().try_into().map_err(|_| odd())?),
+            ("key", Value::Bytes(bytes)) => {
+                key = Some(Key(bytes.as_slice().try_into().map_err(|_| odd())?))
+            }
             _ => return Err(odd()),
         }
     }
     Ok((timestamp, key, extra, empty))
 }
 
-/// Every object below a folder.
+/// Every object below a folder. Links are objects, whatever they point to.
 pub(crate) fn objects(store: &dyn Store, folder: &str) -> Result<Vec<String>> {
     let entries = match store.list(folder) {
         Err(e) if matches!(e.kind(), ErrorKind::NotFound { .. }) => return Ok(Vec::new()),
@@ -99,13 +101,18 @@ pub(crate) fn objects(store: &dyn Store, folder: &str) -> Result<Vec<String>> {
     let mut found = Vec::new();
     for entry in entries {
         let name = join(folder, &entry.name);
-        if entry.folder {
+        if entry.kind == ObjectKind::Folder {
             found.extend(objects(store, &name)?);
         }
         // A folder comes behind what is in it, so that it is empty when its turn to go comes.
         found.push(name);
     }
     Ok(found)
+}
+
+fn is_not_empty(error: &Error) -> bool {
+    let full = std::io::ErrorKind::DirectoryNotEmpty;
+    matches!(error.kind(), ErrorKind::Io { source, .. } if source.kind() == full)
 }
 
 impl TileDbWriter {
@@ -115,6 +122,10 @@ impl TileDbWriter {
         if !old.is_empty() && create.overwrite == Overwrite::Refuse {
             let detail = format!("{} exists and is not empty", store.location());
             return Err(Error::invalid(detail).hint("give -f to replace it"));
+        }
+        if let Some(foreign) = crate::contents::foreign(Arc::clone(store))? {
+            let detail = format!("{} is no part of a TileDB array", store.describe(&foreign));
+            return Err(Error::invalid(format!("cannot replace {}: {detail}", store.location())));
         }
         Ok(Self {
             store: Arc::clone(store),
@@ -154,7 +165,7 @@ impl TileDbWriter {
     }
 
     fn put(&self, object: &str, payload: &[u8]) -> Result<()> {
-        let bytes = generic_tile::file(object, WRITTEN, payload, self.key.as_ref())?;
+        let bytes = generic_tile::file(object, WRITTEN, payload, self.key.as_deref())?;
         self.store.put(object, &bytes, Overwrite::Refuse)
     }
 
@@ -284,7 +295,7 @@ impl Writer for TileDbWriter {
         _stats: Vec<ChunkStats>,
         scratch: &mut Scratch,
     ) -> Result<EncodedChunk<'a>> {
-        self.array(array)?.write.encode(coords, columns, self.key.as_ref(), scratch)
+        self.array(array)?.write.encode(coords, columns, self.key.as_deref(), scratch)
     }
 
     fn push(&self, array: usize, chunk: EncodedChunk<'_>) -> Result<()> {
@@ -323,7 +334,11 @@ impl Writer for TileDbWriter {
             }
         }
         for object in &self.old {
-            self.store.remove(object)?;
+            match self.store.remove(object) {
+                // A folder that the new array has files in.
+                Err(e) if is_not_empty(&e) => {}
+                other => other?,
+            }
         }
         for fragment in &mut fragments {
             fragment.commit()?;

@@ -51,7 +51,7 @@ impl Opened {
 
     /// Publishes a generic tile, with a digest if its name promises one.
     pub(crate) fn put(&self, object: &str, payload: &[u8]) -> Result<()> {
-        let bytes = generic_tile::file(object, self.version(), payload, self.reader.key.as_ref())?;
+        let bytes = generic_tile::file(object, self.version(), payload, self.reader.key.as_deref())?;
         self.store.put(object, &bytes, Overwrite::Refuse)
     }
 

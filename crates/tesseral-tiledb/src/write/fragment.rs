@@ -12,7 +12,7 @@ use tesseral_store::{Overwrite, Staged, Store, StoreExt};
 use super::stats::{self, Kept};
 use crate::fragment::METADATA;
 use crate::model::{FieldChains, StoredSchema};
-use crate::reader::join;
+use crate::reader::{Key, join};
 use crate::wire::datatype::{Datatype, VAR};
 use crate::wire::footer::Footer;
 use crate::wire::schema::Range;
@@ -220,7 +220,7 @@ pub(crate) struct FragmentWriter {
     folder: String,
     schema: Arc<StoredSchema>,
     schema_name: String,
-    key: Option<[u8; 32]>,
+    key: Option<Key>,
     extras: Extras,
     slots: Vec<Slot>,
     tiles: u64,
@@ -236,7 +236,7 @@ impl FragmentWriter {
         name: String,
         schema: Arc<StoredSchema>,
         schema_name: String,
-        key: Option<[u8; 32]>,
+        key: Option<Key>,
         extras: Extras,
     ) -> Self {
         let folder = join(&join(prefix, "__fragments"), &name);
@@ -450,7 +450,7 @@ impl FragmentWriter {
         let mut contexts = Contexts::default();
         let mut section = |payload: &[u8]| -> Result<u64> {
             let at = out.len() as u64;
-            generic_tile::write(wire.version, payload, self.key.as_ref(), &mut out, &mut contexts)?;
+            generic_tile::write(wire.version, payload, self.key.as_deref(), &mut out, &mut contexts)?;
             Ok(at)
         };
         let mut payload = Vec::new();

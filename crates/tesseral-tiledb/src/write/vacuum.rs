@@ -141,10 +141,8 @@ fn remove(opened: &Opened, commits: &Commits, fragments: &[(String, String)]) ->
     for (name, folder) in fragments {
         opened.store.remove(&join("__commits", &format!("{name}.wrt")))?;
         opened.store.remove(&format!("{name}.ok"))?;
-        for object in objects(opened.store.as_ref(), folder)? {
-            opened.store.remove(&object)?;
-        }
-        opened.store.remove(folder)?;
+        // A link to a folder elsewhere goes itself; the folder stays.
+        opened.store.remove_all(folder)?;
     }
     Ok(())
 }

@@ -164,7 +164,8 @@ impl ConvertPlan {
             work_space: Some(memory.unwrap_or_else(default_memory) / 4),
             ..CreateOptions::default()
         };
-        create.overwrite = if options.overwrite { Overwrite::Replace } else { Overwrite::Refuse };
+        // What is there already is the output's concern: the empty file or folder at its temporary name gives way.
+        create.overwrite = Overwrite::Replace;
         let mut attributes = variables.attributes;
         let mut cells = cells;
         let mut groups: Vec<Vec<Drawn>> = if capabilities.many_fields && all_alike(&drawn) {

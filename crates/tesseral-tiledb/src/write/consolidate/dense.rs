@@ -148,7 +148,7 @@ pub(super) fn paint(opened: &Opened, array: &TileDbArray) -> Result<String> {
         let part = grid.region(&coords).intersect(&region).ok_or_else(|| Error::invalid("an empty tile"))?;
         let columns = tile(array, &part, schema.cell_order, &mut scratch)?;
         let data: Vec<ColumnData<'_>> = columns.iter().map(Cells::data).collect();
-        let encoded = write.encode(&coords, &data, place.key.as_ref(), &mut scratch)?;
+        let encoded = write.encode(&coords, &data, place.key.as_deref(), &mut scratch)?;
         write.place(&place, encoded)?.store()?;
     }
     commit(opened, array, write.finish(&place)?)

@@ -176,7 +176,7 @@ impl Output<'_> {
         targets.extend(fields(&schema));
         let data: Vec<ColumnData<'_>> = self.columns.iter().map(ColumnCells::data).collect();
         let (mut parts, mut stats) =
-            encode_columns(&schema, &targets, &data, cells, None, key.as_ref(), &mut self.scratch)?;
+            encode_columns(&schema, &targets, &data, cells, None, key.as_deref(), &mut self.scratch)?;
         let around = schema.wire.dims.iter().zip(&data);
         let around = around.map(|(dim, column)| bounds(dim.datatype, column).unwrap_or_default()).collect();
         let (written, of_written) = self.encode_times(0)?;
@@ -205,7 +205,7 @@ impl Output<'_> {
         let kept = Kept { extrema: true, sum: true };
         let stats = stats::fixed(Datatype::UINT64, 1, kept, &bytes, None)?;
         let key = self.opened.reader.key;
-        let rules = Rules { version: schema.wire.version, verify: true, key: key.as_ref() };
+        let rules = Rules { version: schema.wire.version, verify: true, key: key.as_deref() };
         let mut out = Vec::new();
         schema.times.encode(&bytes, &mut out, &rules, &mut self.scratch.contexts)?;
         Ok((out, stats))
