@@ -4,7 +4,7 @@
 //! u64 chunks │ per chunk: u32 original │ u32 filtered │ u32 metadata │ metadata bytes │ filtered bytes
 //! ```
 
-use tesseral_core::{Error, Result};
+use tesseral_core::{Error, Result, alloc};
 
 use super::float_scale::Scale;
 use super::{
@@ -215,7 +215,7 @@ impl Chain {
             if at >= range.start && end <= range.end {
                 self.chunk_into(&chunk, &mut out[at - start..end - start], rules, contexts)?;
             } else if from < to {
-                let mut whole = vec![0; chunk.original];
+                let mut whole = alloc::zeroed("a chunk of a tile", chunk.original)?;
                 self.chunk_into(&chunk, &mut whole, rules, contexts)?;
                 out[from - start..to - start].copy_from_slice(&whole[from - at..to - at]);
             }
