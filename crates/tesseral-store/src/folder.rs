@@ -7,6 +7,7 @@ use tesseral_core::Result;
 
 use crate::publish::{create_folders, exists, io, parent, replace, temporary};
 use crate::store::Overwrite;
+use crate::unpublished::{Unpublished, publishing};
 
 /// A folder under a temporary name, for formats whose containers are folders. Dropping it unpublished removes it.
 #[derive(Debug)]
@@ -15,6 +16,7 @@ pub struct StagedFolder {
     target: PathBuf,
     overwrite: Overwrite,
     published: bool,
+    _unpublished: Unpublished,
 }
 
 impl StagedFolder {
@@ -30,8 +32,12 @@ impl StagedFolder {
         create_folders(parent(&target))?;
         loop {
             let folder = temporary(&target, &target);
+            let unpublished = Unpublished::new(&folder);
             match fs::create_dir(&folder) {
-                Ok(()) => return Ok(Self { folder, target, overwrite, published: false }),
+                Ok(()) => {
+                    let (published, _unpublished) = (false, unpublished);
+                    return Ok(Self { folder, target, overwrite, published, _unpublished });
+                }
                 Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {}
                 Err(e) => return Err(io("create folder", &folder, e)),
             }
@@ -50,6 +56,7 @@ impl StagedFolder {
     /// # Errors
     /// `Io`; `InvalidRequest` when something appeared there meanwhile and must not be replaced.
     pub fn publish(mut self) -> Result<()> {
+        let publishing = publishing();
         let old = if is_vacant(&self.target) {
             fs::rename(&self.folder, &self.target).map_err(|e| io("rename to", &self.target, e))?;
             None
@@ -59,6 +66,7 @@ impl StagedFolder {
             Some(replace(&self.folder, &self.target)?)
         };
         self.published = true;
+        drop(publishing);
         let above = parent(&self.target);
         File::open(above).and_then(|f| f.sync_all()).map_err(|e| io("sync folder", above, e))?;
         match old {

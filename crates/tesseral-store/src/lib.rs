@@ -24,6 +24,7 @@ mod memory;
 mod publish;
 mod staged_path;
 mod store;
+mod unpublished;
 pub mod wrap;
 
 pub use append::AppendFile;
@@ -34,3 +35,4 @@ pub use local::{Access, LocalStore};
 pub use memory::MemoryStore;
 pub use staged_path::StagedPath;
 pub use store::{ObjectInfo, Overwrite, Staged, Store, StoreExt};
+pub use unpublished::{Unpublished, abandon};

@@ -14,6 +14,7 @@ use tesseral_core::{Error, Result};
 use crate::guard::{Mapped, Watch, Watcher};
 use crate::publish::StagedFile;
 use crate::store::{ObjectInfo, Overwrite, Staged, Store, StoreExt, check_range, slice};
+use crate::unpublished::Unpublished;
 
 /// How a [`LocalStore`] reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -289,6 +290,10 @@ impl Store for LocalStore {
             Err(e) if e.kind() != IoKind::NotFound => Err(self.io("remove", object, e)),
             _ => Ok(()),
         }
+    }
+
+    fn unpublished(&self, object: &str) -> Option<Unpublished> {
+        self.path(object).ok().map(Unpublished::new)
     }
 }
 

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use tesseral_core::{Error, Result};
 
 use crate::store::{Overwrite, Staged};
+use crate::unpublished::{Unpublished, publishing};
 
 /// Marks names of files that were never published. Listings skip them.
 pub(crate) const PREFIX: &str = ".tesseral-";
@@ -22,6 +23,7 @@ pub(crate) struct StagedFile {
     target: PathBuf,
     overwrite: Overwrite,
     published: bool,
+    _unpublished: Unpublished,
 }
 
 pub(crate) fn io(op: &'static str, path: &Path, error: std::io::Error) -> Error {
@@ -108,8 +110,12 @@ impl StagedFile {
         create_folders(parent(&target))?;
         loop {
             let temporary = temporary(&target, beside);
+            let unpublished = Unpublished::new(&temporary);
             match OpenOptions::new().read(true).write(true).create_new(true).open(&temporary) {
-                Ok(file) => return Ok(Self { file, temporary, target, overwrite, published: false }),
+                Ok(file) => {
+                    let (published, _unpublished) = (false, unpublished);
+                    return Ok(Self { file, temporary, target, overwrite, published, _unpublished });
+                }
                 // A leftover of a process that had our number: take the next name.
                 Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {}
                 Err(e) => return Err(io("create", &temporary, e)),
@@ -155,8 +161,11 @@ impl Staged for StagedFile {
 
     fn publish(mut self: Box<Self>) -> Result<()> {
         self.file.sync_all().map_err(|e| io("sync", &self.temporary, e))?;
-        self.put_in_place()?;
-        self.published = true;
+        {
+            let _publishing = publishing();
+            self.put_in_place()?;
+            self.published = true;
+        }
         let folder = parent(&self.target);
         File::open(folder).and_then(|f| f.sync_all()).map_err(|e| io("sync folder", folder, e))
     }

@@ -8,6 +8,7 @@ use tesseral_core::Result;
 
 use crate::publish::{PREFIX, exists, io, parent, replace};
 use crate::store::Overwrite;
+use crate::unpublished::{Unpublished, publishing};
 
 static NEXT: AtomicU64 = AtomicU64::new(0);
 
@@ -18,6 +19,7 @@ pub struct StagedPath {
     temporary: PathBuf,
     target: PathBuf,
     overwrite: Overwrite,
+    _unpublished: Unpublished,
 }
 
 impl StagedPath {
@@ -33,7 +35,8 @@ impl StagedPath {
         let folder = parent(&target);
         fs::create_dir_all(folder).map_err(|e| io("create folder", folder, e))?;
         let temporary = unused(&target);
-        Ok(Self { temporary, target, overwrite })
+        let _unpublished = Unpublished::new(&temporary);
+        Ok(Self { temporary, target, overwrite, _unpublished })
     }
 
     /// Where to make it.
@@ -46,6 +49,7 @@ impl StagedPath {
     /// # Errors
     /// `InvalidRequest` when something appeared there meanwhile and must not be replaced; `Io`.
     pub fn publish(self) -> Result<()> {
+        let publishing = publishing();
         let there = fs::symlink_metadata(&self.target).ok();
         match (self.overwrite, there) {
             (Overwrite::Refuse, Some(_)) => return Err(exists(&self.target)),
@@ -61,7 +65,10 @@ impl StagedPath {
             (_, None) => self.rename()?,
             (_, Some(there)) if there.is_dir() || self.temporary.is_dir() => {
                 // A folder cannot be renamed over.
-                remove(&replace(&self.temporary, &self.target)?);
+                let old = replace(&self.temporary, &self.target)?;
+                // Nothing but the old one is left to remove.
+                drop(publishing);
+                remove(&old);
             }
             _ => self.rename()?,
         }

@@ -7,6 +7,7 @@ use bytes::Bytes;
 use tesseral_core::{Error, Result};
 
 use crate::guard::Watch;
+use crate::unpublished::Unpublished;
 
 /// An object or folder seen in a listing.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -107,6 +108,13 @@ pub trait Store: Debug + Send + Sync {
     /// # Errors
     /// `Io`, `Unsupported` on read-only stores.
     fn remove(&self, object: &str) -> Result<()>;
+
+    /// Registers an object, or a folder of objects, that is to be removed when the process has to end at once; `None` where nothing
+    /// outlives the process.
+    fn unpublished(&self, object: &str) -> Option<Unpublished> {
+        let _ = object;
+        None
+    }
 }
 
 /// An object being written under a temporary name. Dropping it unpublished removes every trace.
