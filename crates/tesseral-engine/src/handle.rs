@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
 use bytes::Bytes;
-use tesseral_core::{ArraySchema, ChunkStats, Error, Result};
+use tesseral_core::{ArraySchema, ChunkStats, Error, Limits, Result};
 use tesseral_format::{
     ArraySource, ChunkInfo, ChunkPlan, Column, ColumnMut, Container, Digest, DigestSpan, PlannedChunk,
     Request, Scratch, Uncovered,
@@ -19,6 +19,7 @@ pub struct Handle {
     source: Arc<dyn ArraySource>,
     store: Arc<dyn Store>,
     verified: Option<Arc<Verified>>,
+    limits: Limits,
 }
 
 impl Handle {
@@ -29,7 +30,18 @@ impl Handle {
     pub fn new(container: &dyn Container, index: usize, digests: bool) -> Result<Self> {
         let source = container.store().guarded(|| container.array(index))?;
         let verified = digests.then(Arc::default);
-        Ok(Self { source, store: Arc::clone(container.store()), verified })
+        Ok(Self { source, store: Arc::clone(container.store()), verified, limits: Limits::default() })
+    }
+
+    /// The same array under other limits.
+    #[must_use]
+    pub fn with_limits(self, limits: Limits) -> Self {
+        Self { limits, ..self }
+    }
+
+    /// What the array may make an operation use.
+    pub fn limits(&self) -> &Limits {
+        &self.limits
     }
 
     /// The same array without some of its chunks.
@@ -126,6 +138,10 @@ impl ArraySource for Without {
 
     fn stats(&self, chunk: &PlannedChunk, column: Column) -> ChunkStats {
         self.inner.stats(chunk, column)
+    }
+
+    fn constant(&self, chunk: &PlannedChunk, column: Column) -> Option<Vec<u8>> {
+        self.inner.constant(chunk, column)
     }
 
     fn describe(&self, chunk: &PlannedChunk) -> ChunkInfo {

@@ -123,7 +123,8 @@ impl Open {
         if execution.memory.is_none() {
             execution.memory = inner.memory_budget().and_then(tesseral_engine::budget_bytes);
         }
-        Container { format, inner, execution, digests: self.options.digests, as_of: self.options.as_of }
+        let OpenOptions { digests, as_of, limits, .. } = &self.options;
+        Container { format, inner, execution, digests: *digests, as_of: *as_of, limits: *limits }
     }
 }
 
@@ -160,6 +161,7 @@ pub struct Container {
     execution: Options,
     digests: bool,
     as_of: Option<TimeRange>,
+    limits: Limits,
 }
 
 impl Container {
@@ -238,7 +240,7 @@ impl Container {
     /// `NotFound` past the end; what loading its metadata meets.
     pub fn array_at(&self, index: usize) -> Result<Array> {
         self.execution.cancel.check()?;
-        let handle = Handle::new(&*self.inner, index, self.digests)?;
+        let handle = Handle::new(&*self.inner, index, self.digests)?.with_limits(self.limits);
         Ok(Array::new(handle, self.execution.clone()))
     }
 
