@@ -43,6 +43,7 @@ pub(crate) fn opener(
 impl Source {
     #[new]
     #[pyo3(signature = (path, as_of=None, memory=None, key=None, digests=true, map=true, max_expansion=None))]
+    #[allow(clippy::too_many_arguments)]
     fn new(
         py: Python<'_>,
         path: PathBuf,

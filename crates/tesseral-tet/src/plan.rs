@@ -20,7 +20,7 @@ pub(crate) fn plan(array: &TetArray, request: &Request) -> Result<ChunkPlan> {
     // A plan is bounded by the rows there are: more chunks than rows means that one is missing.
     let rows = array.catalog.layout.rows().len();
     let mut chunks = Vec::with_capacity(rows.min(usize::try_from(touched.remaining()).unwrap_or(rows)));
-    // Of a torn file most chunks may be missing: those that have a row are found without trying all others.
+    // Of a damaged file most chunks may be missing: those that have a row are found without trying all others.
     let listed = (array.catalog.torn && touched.remaining() > rows as u64).then(|| listed(array, selection));
     let coords: Box<dyn Iterator<Item = Coords>> = match listed {
         Some(listed) => Box::new(listed.into_iter()),
