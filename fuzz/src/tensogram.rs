@@ -10,7 +10,8 @@ use tesseral_format::{
 use tesseral_store::{MemoryStore, Store};
 use tesseral_tensogram::TensogramFormat;
 
-const LIMITS: Limits = Limits { chunk_bytes: 1 << 20, metadata_bytes: 1 << 20, depth: 64, plan_chunks: 4096 };
+const LIMITS: Limits =
+    Limits { chunk_bytes: 1 << 20, metadata_bytes: 1 << 20, depth: 64, plan_chunks: 4096, ..Limits::DEFAULT };
 
 fn read(container: &dyn Container) {
     let mut scratch = Scratch::default();

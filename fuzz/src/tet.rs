@@ -9,7 +9,7 @@ use tesseral_format::{
 use tesseral_store::{MemoryStore, Store, StoreExt};
 use tesseral_tet::{Summary, TetFormat};
 
-const LIMITS: Limits = Limits { chunk_bytes: 1 << 20, metadata_bytes: 1 << 20, depth: 64, plan_chunks: 4096 };
+const LIMITS: Limits = Limits { chunk_bytes: 1 << 20, metadata_bytes: 1 << 20, depth: 64, plan_chunks: 4096, ..Limits::DEFAULT };
 
 fn read(container: &dyn Container, file: &[u8]) {
     let mut scratch = Scratch::default();

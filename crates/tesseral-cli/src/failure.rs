@@ -123,7 +123,12 @@ impl Told {
         if let Some(name) = self.nearest() {
             line(cyan, "  try", &format!("did you mean {name:?}?"));
         }
-        if let Some(advice) = self.error.advice().or_else(|| self.advice()) {
+        if let Some(advice) = self.error.advice() {
+            line(cyan, "  try", advice);
+        }
+        // How limits are raised is said here alone: what meets one knows nothing of options.
+        let raise = matches!(self.error.kind(), ErrorKind::Limit { .. });
+        if let Some(advice) = self.advice().filter(|_| raise || self.error.advice().is_none()) {
             line(cyan, "  try", advice);
         }
         tell(&told);
@@ -159,7 +164,9 @@ impl Told {
             _ if self.error.is_damage() => {
                 Some("`tet verify --deep` lists every damaged chunk, `tet recover` saves the others")
             }
-            ErrorKind::Limit { .. } => Some("select less, or raise the limit with `--memory`"),
+            ErrorKind::Limit { .. } => Some(
+                "select less, or raise the limit: `--memory`, or `--max-expansion` for sources you trust",
+            ),
             _ => None,
         }
     }

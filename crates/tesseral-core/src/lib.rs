@@ -16,6 +16,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+pub mod alloc;
 pub mod cancel;
 pub mod condition;
 pub mod dtype;

@@ -5,12 +5,15 @@ use std::ops::Range;
 
 use rayon::prelude::*;
 use tesseral_core::schema::Field;
-use tesseral_core::{Error, Order, Region, Result, Selection};
+use tesseral_core::{Error, Order, Region, Result, Selection, alloc};
 use tesseral_format::{Access, Column, ColumnMut, PlannedChunk, Scratch};
 
 use crate::fetch::PartBytes;
 use crate::handle::Handle;
 use crate::sink::Strides;
+
+/// What allocations here are for.
+const CHUNK: &str = "a decoded chunk";
 
 /// What a thread keeps between chunks.
 #[derive(Default)]
@@ -188,8 +191,9 @@ impl<'a> ChunkCells<'a> {
         #[allow(clippy::cast_possible_truncation)]
         let cells = (run.end - run.start) as usize;
         let Workspace { scratch, values, validity } = workspace;
-        let values = take(values, cells * self.size);
-        let validity = self.nullable.then(|| take(validity, cells));
+        crate::claims::check_chunk(self.handle, self.chunk, cells * self.size)?;
+        let values = alloc::scratch(CHUNK, values, cells * self.size)?;
+        let validity = if self.nullable { Some(alloc::scratch(CHUNK, validity, cells)?) } else { None };
         self.decode_into(parts, run.clone(), values, validity, scratch)?;
         #[allow(clippy::cast_possible_truncation)]
         {
@@ -266,12 +270,4 @@ impl<'a> ChunkCells<'a> {
             && (self.order == Order::RowMajor
                 || self.tile.bounds().iter().filter(|b| b.1 - b.0 > 1).count() <= 1)
     }
-}
-
-/// The first `len` bytes of a buffer that only ever grows. What they hold is stale, not zero.
-fn take(buffer: &mut Vec<u8>, len: usize) -> &mut [u8] {
-    if buffer.len() < len {
-        buffer.resize(len, 0);
-    }
-    &mut buffer[..len]
 }

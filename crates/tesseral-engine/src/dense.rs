@@ -1,11 +1,12 @@
 //! Reading cells of a dense array into one row-major result.
 
 use bytes::Bytes;
-use tesseral_core::{CellLen, Element, Error, Field, Region, Result, Selection};
+use tesseral_core::{CellLen, Element, Error, Field, Region, Result, Selection, alloc};
 use tesseral_format::{Access, ChunkPlan, Column, PlannedChunk, Request, Uncovered};
 
 use crate::buffer::Buffer;
 use crate::chunk::{ChunkCells, Workspace, with_workspace};
+use crate::claims;
 use crate::fetch::{self, Fetched, PartBytes, Resident, Source};
 use crate::handle::Handle;
 use crate::options::Options;
@@ -96,6 +97,8 @@ pub(crate) struct Prepared {
     pub size: usize,
     pub bytes: u64,
     pub resident: Option<Resident>,
+    /// Several threads may decode chunks at once.
+    concurrent: bool,
 }
 
 impl Prepared {
@@ -115,7 +118,17 @@ impl Prepared {
         let groups = Groups::new(&grid, &plan, selection)?;
         check_cover(handle, &plan, selection)?;
         let resident = fetch::resident(handle, &plan.chunks)?;
-        Ok(Self { plan, groups, selection: selection.clone(), field: *field, size, bytes, resident })
+        let concurrent = claims::concurrent(handle, &plan.chunks, size);
+        Ok(Self {
+            plan,
+            groups,
+            selection: selection.clone(),
+            field: *field,
+            size,
+            bytes,
+            resident,
+            concurrent,
+        })
     }
 
     /// Whether there is enough to do for several threads. Of plain chunks only the cells wanted are touched.
@@ -130,11 +143,17 @@ impl Prepared {
         Buffer::new(self.bytes, self.limited(options))
     }
 
+    /// Lets threads decode at once whatever the chunks expand to, because they are decoded in small pieces.
+    pub(crate) fn share(&mut self) {
+        self.concurrent = true;
+    }
+
     pub(crate) fn parallel(&self) -> bool {
         let chunks = &self.plan.chunks;
         let coded = || chunks.iter().filter(|chunk| matches!(chunk.access, Access::Coded { .. }));
         let worth = |bytes: u64| bytes >= PARALLEL_FROM;
         chunks.len() > 1
+            && self.concurrent
             && (worth(self.bytes)
                 || worth(coded().map(PlannedChunk::stored_bytes).fold(0, u64::saturating_add)))
     }
@@ -403,9 +422,11 @@ pub(crate) fn paint_part(
         size: whole.size,
         bytes: bytes as u64,
         resident: None,
+        concurrent: whole.concurrent,
     };
-    let mut values = vec![0; bytes];
-    let mut validity = schema_field.nullable.then(|| vec![0; cells]);
+    let mut values = alloc::zeroed("a group of chunks", bytes)?;
+    let mut validity =
+        schema_field.nullable.then(|| alloc::zeroed("a group of chunks", cells)).transpose()?;
     let mut outputs = vec![Output { bytes: &mut values, size: whole.size }];
     outputs.extend(validity.as_mut().map(|bytes| Output { bytes, size: 1 }));
     sink::paint(

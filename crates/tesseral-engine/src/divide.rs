@@ -21,7 +21,9 @@ impl Prepared {
         };
         let stats = handle.source().stats(chunk, Column::Field(prepared.field));
         // What statistics can tell of a whole chunk they cannot tell of a piece.
-        if !parted(chunk) || prepared.resident.is_none() || stats.nulls.exact().is_some() {
+        // Nothing is decoded of equal cells.
+        let constant = crate::visit::constant(handle, chunk, prepared.field).is_some();
+        if constant || !parted(chunk) || prepared.resident.is_none() || stats.nulls.exact().is_some() {
             return Ok(prepared);
         }
         let (Some(shape), Some(region), Order::RowMajor) =
@@ -37,6 +39,8 @@ impl Prepared {
         if region.shape() != shape || chunk.tile.is_some() || rows.saturating_mul(2) > shape[d] {
             return Ok(prepared);
         }
+        // Pieces are as many as the claimed cells make.
+        crate::claims::check_total(handle, request)?;
         let mut extents = shape.clone();
         extents[d] = rows;
         let grid = ChunkGrid::new(&shape, &extents)?;
@@ -47,6 +51,7 @@ impl Prepared {
             ..chunk.clone()
         });
         prepared.plan.chunks = pieces.collect();
+        prepared.share();
         prepared.groups = Groups::new(&grid, &prepared.plan, &prepared.selection)?;
         prepared.resident = fetch::resident(handle, &prepared.plan.chunks)?;
         Ok(prepared)

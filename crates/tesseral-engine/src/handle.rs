@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
 use bytes::Bytes;
-use tesseral_core::{ArraySchema, ChunkStats, Error, Result};
+use tesseral_core::{ArraySchema, ChunkStats, Error, Limits, Result};
 use tesseral_format::{
     ArraySource, ChunkInfo, ChunkPlan, Column, ColumnMut, Container, DigestSpans, Part, PlannedChunk,
     Request, Scratch, Uncovered,
@@ -23,6 +23,7 @@ pub struct Handle {
     verified: Option<Arc<Verified>>,
     /// How the source is opened again when what was listed is gone.
     pub(crate) origin: Option<Arc<Origin>>,
+    limits: Limits,
 }
 
 impl Handle {
@@ -33,7 +34,19 @@ impl Handle {
     pub fn new(container: &dyn Container, index: usize, digests: bool) -> Result<Self> {
         let source = container.store().guarded(|| container.array(index))?;
         let verified = digests.then(Arc::default);
-        Ok(Self { source, store: Arc::clone(container.store()), verified, origin: None })
+        let (store, limits) = (Arc::clone(container.store()), Limits::default());
+        Ok(Self { source, store, verified, origin: None, limits })
+    }
+
+    /// The same array under other limits.
+    #[must_use]
+    pub fn with_limits(self, limits: Limits) -> Self {
+        Self { limits, ..self }
+    }
+
+    /// What the array may make an operation use.
+    pub fn limits(&self) -> &Limits {
+        &self.limits
     }
 
     /// The same array, opened again by `reopen` when objects are gone that it names; `name` is that of the array in its container.
@@ -45,7 +58,7 @@ impl Handle {
 
     /// The array of another state of the source, with the same origin.
     pub(crate) fn of_state(&self, container: &dyn Container, index: usize) -> Result<Self> {
-        let fresh = Self::new(container, index, self.verified.is_some())?;
+        let fresh = Self::new(container, index, self.verified.is_some())?.with_limits(self.limits);
         Ok(Self { origin: self.origin.clone(), ..fresh })
     }
 
@@ -164,6 +177,10 @@ impl ArraySource for Without {
 
     fn stats(&self, chunk: &PlannedChunk, column: Column) -> ChunkStats {
         self.inner.stats(chunk, column)
+    }
+
+    fn constant(&self, chunk: &PlannedChunk, column: Column) -> Option<Vec<u8>> {
+        self.inner.constant(chunk, column)
     }
 
     fn describe(&self, chunk: &PlannedChunk) -> ChunkInfo {

@@ -11,6 +11,7 @@ use smallvec::SmallVec;
 use tesseral_core::{Coords, Error, Region, Result, Scalar, Sum};
 use tesseral_format::Request;
 
+use crate::claims::{check_results, check_total};
 use crate::dense::Prepared;
 use crate::handle::Handle;
 use crate::kernel::axis::{self, AxisFold};
@@ -144,6 +145,18 @@ fn reduce_along(
     let shape = kept(Region::from_shape(&prepared.selection.shape()).bounds()).shape();
     let positions = Region::from_shape(&shape).cells().unwrap_or(u64::MAX);
     options.check_memory("the results", positions.saturating_mul(STATE))?;
+    check_results(handle, request, positions.saturating_mul(STATE))?;
+    if prepared.groups.joined() {
+        // Positions that are kept need groups of the same extent.
+        check_total(handle, request)?;
+        let cells = handle.schema().grid()?.touched(&prepared.selection).remaining();
+        return Err(Error::limit(
+            "the mostly empty grid of the selection",
+            cells,
+            prepared.plan.chunks.len() as u64,
+        )
+        .hint("select a part of the array that was written"));
+    }
     let stacks = stacks(&prepared, &reduced)?;
     let visitor = Visitor::new(handle, &prepared);
     AxisFold::new(visitor.field.dtype, wanted, &[]).map_err(|e| e.in_array(&handle.schema().name))?;

@@ -42,7 +42,7 @@ pub(crate) fn paint(
     values: &mut [u8],
     options: &Options,
 ) -> Result<bool> {
-    let Prepared { plan, groups, selection, field, size, bytes, resident } = prepared;
+    let Prepared { plan, groups, selection, field, size, bytes, resident, .. } = prepared;
     let plain =
         |chunk: &PlannedChunk| matches!(chunk.access, Access::Direct { swapped } if !swapped || *size == 1);
     let (Some(resident), Ok(true)) = (resident, usize::try_from(*bytes).map(|n| n == values.len())) else {

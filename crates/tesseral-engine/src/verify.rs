@@ -1,18 +1,22 @@
 //! Checking a source: the format walks its metadata, the engine checks digests and decodes chunks.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use rayon::prelude::*;
-use tesseral_core::{ChunkStats, DType, Error, ErrorKind, Finding, Result, Scalar, Selection, Severity, Sum};
+use tesseral_core::{
+    ChunkStats, DType, Error, ErrorKind, Finding, Limits, Result, Scalar, Selection, Severity, Sum,
+};
 use tesseral_format::{
-    AuditOptions, ChunkPlan, Column, Container, CoordinateRanges, Depth, Format, OpenOptions, PlannedChunk,
-    Request, Target,
+    Access, AuditOptions, ChunkPlan, Column, Container, CoordinateRanges, Depth, Format, OpenOptions,
+    PlannedChunk, Request, Target,
 };
 use tesseral_store::{Store, StoreExt};
 
 use crate::bits::decode_packed;
 use crate::cells::{Cells, column_layout};
 use crate::chunk::with_workspace;
+use crate::claims;
 use crate::fetch::{self, Source};
 use crate::handle::Handle;
 use crate::kernel::summary::{Summary, Wanted};
@@ -22,6 +26,8 @@ use crate::write::chunk_stats;
 
 /// Chunks without a digest that are decoded when nobody asked for all of them.
 const SAMPLE: usize = 128;
+/// Bytes of cells that are decoded at once of a chunk that is too large to be held whole.
+const PIECE: u64 = 4 << 20;
 
 /// The outcome of [`verify`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -109,11 +115,12 @@ fn verify_all(
         Depth::Deep | Depth::Full => usize::MAX,
     };
     let deep = depth >= Depth::Deep;
+    let limits = &checks.open.limits;
     let mut decoded = 0_u64;
     let mut skipped = 0_u64;
     let mut failures = 0_u64;
     for index in 0..container.len() {
-        let checked = verify_array(&*container, index, deep, &mut sample, options, &mut |finding| {
+        let checked = verify_array(&*container, index, deep, &mut sample, limits, options, &mut |finding| {
             failures += u64::from(!finding.ok);
             tell(finding);
         })?;
@@ -149,13 +156,14 @@ fn verify_array(
     index: usize,
     deep: bool,
     sample: &mut usize,
+    limits: &Limits,
     options: &Options,
     report: &mut dyn FnMut(Finding),
 ) -> Result<Checked> {
     let name = container.name(index).to_owned();
     let mut checked = Checked::default();
     let handle = match Handle::new(container, index, true) {
-        Ok(handle) => handle,
+        Ok(handle) => handle.with_limits(*limits),
         Err(error) => {
             report(finding_of("chunk_plan", &error)?.in_array(name));
             return Ok(checked);
@@ -190,7 +198,7 @@ fn verify_array(
     let ticker = options.ticker(todo.len() as u64);
     let one = |&(chunk, decode): &(&PlannedChunk, bool)| -> Result<Option<Finding>> {
         ticker.tick()?;
-        let Err(error) = check_chunk(&handle, chunk, decode, deep) else { return Ok(None) };
+        let Err(error) = check_chunk(&handle, chunk, decode, deep, options) else { return Ok(None) };
         let info = handle.source().describe(chunk);
         let check = if matches!(error.kind(), ErrorKind::InvalidRequest { .. }) {
             "statistics"
@@ -200,7 +208,12 @@ fn verify_array(
         let finding = finding_of(check, &error)?.in_array(&name).in_chunk(&info.coords);
         Ok(Some(finding.at(info.offset, info.stored_len)))
     };
-    let findings: Vec<Option<Finding>> = options.run(|| todo.par_iter().map(one).collect::<Result<_>>())?;
+    let largest = handle.schema().fields.iter().filter_map(|field| field.cell_size()).max().unwrap_or(8);
+    let findings: Vec<Option<Finding>> = if claims::concurrent(&handle, &plan.chunks, largest) {
+        options.run(|| todo.par_iter().map(one).collect::<Result<_>>())?
+    } else {
+        todo.iter().map(one).collect::<Result<_>>()?
+    };
     findings.into_iter().flatten().for_each(report);
     Ok(checked)
 }
@@ -232,7 +245,13 @@ pub(crate) fn plan_all(handle: &Handle) -> Result<ChunkPlan> {
     handle.source().plan(&Request { target, columns, condition: None }).map_err(|e| e.in_array(&schema.name))
 }
 
-fn check_chunk(handle: &Handle, chunk: &PlannedChunk, decode: bool, statistics: bool) -> Result<()> {
+fn check_chunk(
+    handle: &Handle,
+    chunk: &PlannedChunk,
+    decode: bool,
+    statistics: bool,
+    options: &Options,
+) -> Result<()> {
     let fetched = fetch::fetch(handle, &fetch::chunk_batch(handle, chunk))?;
     let source = Source::Fetched(&fetched);
     check_implied(handle, chunk)?;
@@ -253,11 +272,33 @@ fn check_chunk(handle: &Handle, chunk: &PlannedChunk, decode: bool, statistics: 
         let count = usize::try_from(chunk.cells)
             .map_err(|_| Error::limit("a chunk's cells", chunk.cells, usize::MAX as u64))?;
         let mut cells = Cells::new(size, nullable);
-        cells.decode_with(count, |out| {
-            with_workspace(|w| {
-                handle.source().decode(chunk, column, &parts, 0..chunk.cells, out, &mut w.scratch)
+        let decode = |cells: &mut Cells, run: Range<u64>| {
+            cells.decode_with(usize::try_from(run.end - run.start).unwrap_or(usize::MAX), |out| {
+                with_workspace(|w| handle.source().decode(chunk, column, &parts, run, out, &mut w.scratch))
             })
-        })?;
+        };
+        if let Err(large) = claims::check_chunk(handle, chunk, count.saturating_mul(size.max(1))) {
+            // More than the stored bytes justify at once; runs that decode by themselves can still be checked one by one.
+            let (Access::Coded { granule: Some(granule) }, true) = (chunk.access, size > 0) else {
+                return Err(large);
+            };
+            let step = (PIECE / size as u64).max(1).next_multiple_of(granule.max(1));
+            // Of equal cells some tell as much as all.
+            let cells_checked = match handle.source().constant(chunk, column) {
+                Some(_) => chunk.cells.min(step),
+                None => chunk.cells,
+            };
+            handle.limits().check_total(cells_checked.saturating_mul(size as u64), chunk.stored_bytes())?;
+            let mut start = 0;
+            while start < cells_checked {
+                options.cancel.check()?;
+                let end = start.saturating_add(step).min(cells_checked);
+                decode(&mut cells, start..end)?;
+                start = end;
+            }
+            continue;
+        }
+        decode(&mut cells, 0..chunk.cells)?;
         if statistics {
             check_statistics(handle, chunk, column, &cells)?;
         }

@@ -2,7 +2,7 @@
 
 use smallvec::SmallVec;
 use tesseral_core::{Error, Field, Result, Selection};
-use tesseral_format::{ChunkPlan, PlannedChunk, Request, Uncovered};
+use tesseral_format::{ChunkPlan, Column, PlannedChunk, Request, Uncovered};
 
 use crate::budget::Blocks;
 use crate::chunk::{ChunkCells, Workspace, with_workspace};
@@ -86,11 +86,25 @@ pub(crate) enum Seen<'a> {
         /// How many.
         cells: u64,
     },
+    /// Cells that all equal one, by the metadata of their chunk.
+    Constant {
+        /// The cell.
+        cell: &'a [u8],
+        /// How many.
+        cells: u64,
+    },
 }
 
 /// Whether all of a chunk is wanted and nothing lies over it: its statistics are those of the part.
 fn is_whole(chunk: &PlannedChunk, part: &Selection) -> bool {
     chunk.whole && part.is_box() && part.cells() == Some(chunk.cells)
+}
+
+/// The cell that all cells of a chunk equal, where it is a value whatever the field declares missing.
+pub(crate) fn constant(handle: &Handle, chunk: &PlannedChunk, field: u16) -> Option<Vec<u8>> {
+    let declared = &handle.schema().fields[usize::from(field)];
+    let plain = !declared.nullable && declared.missing().is_none();
+    if plain { handle.source().constant(chunk, Column::Field(field)) } else { None }
 }
 
 /// Goes over the groups of a prepared read.
@@ -179,6 +193,16 @@ impl<'a> Visitor<'a> {
                 let chunk = &plan.chunks[*member as usize];
                 if is_whole(chunk, &part) && known(Seen::Whole(chunk))? {
                     return Ok(false);
+                }
+                if let Some(cell) = constant(self.handle, chunk, self.prepared.field) {
+                    // The digest covers what the cell comes from.
+                    let column = Column::Field(self.prepared.field);
+                    let read = context.source().column(self.handle, chunk, column);
+                    read.map_err(|e| self.handle.locate(chunk, e))?;
+                    let cells = part.cells().unwrap_or(u64::MAX);
+                    if known(Seen::Constant { cell: &cell, cells })? {
+                        return Ok(true);
+                    }
                 }
                 self.chunk(chunk, &part, context, fold).map_err(|e| self.handle.locate(chunk, e))?;
                 Ok(true)

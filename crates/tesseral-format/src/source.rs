@@ -167,6 +167,13 @@ pub trait ArraySource: Debug + Send + Sync {
     /// What is known of a chunk's column without reading it.
     fn stats(&self, chunk: &PlannedChunk, column: Column) -> ChunkStats;
 
+    /// The one cell, in this machine's byte order, that every cell of a chunk's column equals, where the metadata alone say so. Such a
+    /// chunk is checked and aggregated without decoding its cells, however many there are.
+    fn constant(&self, chunk: &PlannedChunk, column: Column) -> Option<Vec<u8>> {
+        let _ = (chunk, column);
+        None
+    }
+
     /// The chunk in the format's own words.
     fn describe(&self, chunk: &PlannedChunk) -> ChunkInfo;
 

@@ -8,6 +8,7 @@ use tesseral_core::Result;
 
 use crate::guard::Watch;
 use crate::store::{ObjectInfo, Overwrite, Staged, Store};
+use crate::unpublished::Unpublished;
 
 /// A store of files to which bytes may be appended at any time without a change to those before. Operations on it do not fail because a
 /// file got longer.
@@ -65,5 +66,9 @@ impl Store for Growing {
 
     fn remove_all(&self, object: &str) -> Result<()> {
         self.0.remove_all(object)
+    }
+
+    fn unpublished(&self, object: &str) -> Option<Unpublished> {
+        self.0.unpublished(object)
     }
 }

@@ -28,6 +28,7 @@ mod memory;
 mod publish;
 mod staged_path;
 mod store;
+mod unpublished;
 pub mod wrap;
 
 pub use append::AppendFile;
@@ -40,3 +41,4 @@ pub use memory::MemoryStore;
 pub use publish::exists as output_exists;
 pub use staged_path::StagedPath;
 pub use store::{ObjectInfo, ObjectKind, Overwrite, Staged, Store, StoreExt};
+pub use unpublished::{Unpublished, abandon};

@@ -18,6 +18,7 @@ use crate::identity::OpenFile;
 use crate::leftover;
 use crate::publish::StagedFile;
 use crate::store::{ObjectInfo, ObjectKind, Overwrite, Staged, Store, StoreExt, check_range, slice};
+use crate::unpublished::Unpublished;
 
 /// How a [`LocalStore`] reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -426,6 +427,10 @@ impl Store for LocalStore {
 
     fn remove_all(&self, object: &str) -> Result<()> {
         self.remove_by(object, Entry::remove_tree)
+    }
+
+    fn unpublished(&self, object: &str) -> Option<Unpublished> {
+        self.path(object).ok().map(Unpublished::new)
     }
 }
 

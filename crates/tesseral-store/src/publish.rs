@@ -11,6 +11,7 @@ use crate::folder::{Entry, file_type, io};
 use crate::handles::Reopened;
 use crate::leftover;
 use crate::store::{Overwrite, Staged};
+use crate::unpublished::{Unpublished, publishing};
 
 /// A file under a temporary name on the file system of its final name.
 #[derive(Debug)]
@@ -21,6 +22,7 @@ pub(crate) struct StagedFile {
     path: PathBuf,
     overwrite: Overwrite,
     published: bool,
+    _unpublished: Unpublished,
 }
 
 /// The error of an output that exists and must not be replaced.
@@ -38,14 +40,15 @@ impl StagedFile {
         }
         loop {
             let temporary = beside.beside(leftover::temporary(target.name(), "tmp"));
+            let _unpublished = Unpublished::new(temporary.path());
             // A leftover of a process that had our number: take the next name.
             let Some(file) = temporary.create_file(if replaced.is_some() { 0o600 } else { 0o666 })? else {
                 continue;
             };
             let entry = temporary.clone();
             let file = Reopened::new(file, move || entry.open_file());
-            let staged =
-                Self { file, path: temporary.path(), temporary, target, overwrite, published: false };
+            let (path, published) = (temporary.path(), false);
+            let staged = Self { file, path, temporary, target, overwrite, published, _unpublished };
             if replaced.is_some()
                 && let Some(permissions) = staged.target.permissions()?
             {
@@ -77,15 +80,18 @@ impl Staged for StagedFile {
 
     fn publish(mut self: Box<Self>) -> Result<()> {
         self.file.get().and_then(|file| file.sync_all()).map_err(|e| io("sync", &self.path, e))?;
-        match self.overwrite {
-            Overwrite::Replace => self.temporary.rename(&self.target)?,
-            Overwrite::Refuse => {
-                if !self.temporary.rename_new(&self.target)? {
-                    return Err(exists(&self.target.path()));
+        {
+            let _publishing = publishing();
+            match self.overwrite {
+                Overwrite::Replace => self.temporary.rename(&self.target)?,
+                Overwrite::Refuse => {
+                    if !self.temporary.rename_new(&self.target)? {
+                        return Err(exists(&self.target.path()));
+                    }
                 }
             }
+            self.published = true;
         }
-        self.published = true;
         self.target.folder().sync()
     }
 }

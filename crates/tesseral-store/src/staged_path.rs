@@ -9,6 +9,7 @@ use crate::folder::{Entry, file_type};
 use crate::leftover;
 use crate::publish::exists;
 use crate::store::Overwrite;
+use crate::unpublished::{Unpublished, publishing};
 
 /// A path beside the final one where something of several files, or something still to be checked, is made. Dropping it
 /// unpublished removes what is there.
@@ -20,6 +21,7 @@ pub struct StagedPath {
     overwrite: Overwrite,
     /// What has the temporary name is not ours to remove.
     foreign: bool,
+    _unpublished: Unpublished,
 }
 
 impl StagedPath {
@@ -37,13 +39,15 @@ impl StagedPath {
         }
         loop {
             let temporary = target.beside(leftover::temporary(target.name(), "staged"));
+            let _unpublished = Unpublished::new(temporary.path());
             let private = replaced.is_some();
             let made = match folder {
                 true => temporary.create_folder(if private { 0o700 } else { 0o777 })?,
                 false => temporary.create_file(if private { 0o600 } else { 0o666 })?.is_some(),
             };
             if made {
-                let staged = Self { path: temporary.path(), temporary, target, overwrite, foreign: false };
+                let (path, foreign) = (temporary.path(), false);
+                let staged = Self { path, temporary, target, overwrite, foreign, _unpublished };
                 staged.keep_permissions()?;
                 return Ok(staged);
             }
@@ -68,6 +72,8 @@ impl StagedPath {
     /// # Errors
     /// `InvalidRequest` when something appeared there meanwhile and must not be replaced; what `approve` returns; `Io`.
     pub fn publish(mut self, approve: &dyn Fn(&Path) -> Result<()>) -> Result<()> {
+        // While names are exchanged, what has the temporary name may be the old output.
+        let _publishing = publishing();
         // Twice at most: something may appear where nothing was.
         for _ in 0..2 {
             if self.target.stat()?.is_none() {

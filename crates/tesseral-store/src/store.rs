@@ -7,6 +7,7 @@ use bytes::Bytes;
 use tesseral_core::{Error, ErrorKind, Result};
 
 use crate::guard::Watch;
+use crate::unpublished::Unpublished;
 
 /// What a name in a listing stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -165,6 +166,13 @@ pub trait Store: Debug + Send + Sync {
             }
         }
         self.remove(object)
+    }
+
+    /// Registers an object, or a folder of objects, that is to be removed when the process has to end at once; `None` where nothing
+    /// outlives the process.
+    fn unpublished(&self, object: &str) -> Option<Unpublished> {
+        let _ = object;
+        None
     }
 }
 

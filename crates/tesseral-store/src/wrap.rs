@@ -10,6 +10,7 @@ use tesseral_core::{Error, Result};
 
 use crate::guard::Watch;
 use crate::store::{ObjectInfo, Overwrite, Staged, Store, StoreExt};
+use crate::unpublished::Unpublished;
 
 /// What a [`Wrapped`] store does around each call.
 pub trait Around: std::fmt::Debug + Send + Sync + 'static {
@@ -112,6 +113,10 @@ impl<A: Around> Store for Wrapped<A> {
     fn remove(&self, object: &str) -> Result<()> {
         self.around.before(Call::Remove(object))?;
         self.inner.remove(object)
+    }
+
+    fn unpublished(&self, object: &str) -> Option<Unpublished> {
+        self.inner.unpublished(object)
     }
 }
 

@@ -57,6 +57,13 @@ pub(crate) struct Object {
     pub szip: Arc<Mutex<aec::Index>>,
 }
 
+impl Object {
+    /// Bytes of the payload and the masks as stored.
+    pub(crate) fn stored_len(&self) -> u64 {
+        self.parts().map(|(_, span)| span.end - span.start).fold(0, u64::saturating_add)
+    }
+}
+
 /// The offsets that are stored beside an szip stream; none where they are not what they should be.
 fn szip_offsets(descriptor: &Descriptor) -> Vec<u64> {
     match descriptor.params.get("szip_block_offsets") {
@@ -186,8 +193,11 @@ impl TensogramArray {
 
     fn plan_all(&self, columns: &[Column], region: &Region) -> Result<PlannedChunk> {
         let pipeline = self.pipeline()?;
-        self.catalog.limits.check_chunk(self.object.raw_len)?;
         let dtype = self.object.descriptor.dtype;
+        // Runs of cells are decoded into buffers of their own size.
+        if !pipeline.seeks(dtype) {
+            self.catalog.limits.check_decoded(self.object.raw_len, self.object.stored_len())?;
+        }
         let access = match (pipeline.seeks(dtype), dtype.size()) {
             (false, _) => Access::Coded { granule: None },
             (true, None) => Access::Coded { granule: Some(8) },
@@ -294,6 +304,11 @@ impl ArraySource for TensogramArray {
             vec![planned.map_err(|e| e.in_array(&self.schema.name))?]
         };
         Ok(ChunkPlan { chunks, uncovered: Uncovered::Impossible, deletes: Vec::new() })
+    }
+
+    fn constant(&self, _chunk: &PlannedChunk, _column: Column) -> Option<Vec<u8>> {
+        let cell = self.pipeline().ok()?.constant()?;
+        self.object.masks.is_empty().then(|| cell.to_vec())
     }
 
     fn stats(&self, chunk: &PlannedChunk, _column: Column) -> ChunkStats {

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use tesseral_core::{Error, ErrorKind, Result};
-use tesseral_store::{Bytes, ObjectInfo, Overwrite, Staged, Store, StoreExt, Watch};
+use tesseral_store::{Bytes, ObjectInfo, Overwrite, Staged, Store, StoreExt, Unpublished, Watch};
 
 /// A store whose objects are pieces of one array.
 #[derive(Debug)]
@@ -76,5 +76,9 @@ impl Store for Pieces {
 
     fn remove_all(&self, object: &str) -> Result<()> {
         self.0.remove_all(object)
+    }
+
+    fn unpublished(&self, object: &str) -> Option<Unpublished> {
+        self.0.unpublished(object)
     }
 }

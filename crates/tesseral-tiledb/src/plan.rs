@@ -131,14 +131,14 @@ pub(crate) fn push_parts(
     let mut direct = false;
     if chains.var {
         if !chains.values.holds_strings() {
-            array.reader.limits.check_chunk(cells.saturating_mul(8))?;
-            push(0, Role::Offsets)?;
+            let stored = push(0, Role::Offsets)?;
+            array.reader.limits.check_decoded(cells.saturating_mul(8), stored)?;
         }
         push(1, Role::Values)?;
     } else {
         let len = push(0, Role::Values)?;
         let bytes = cells.checked_mul(chains.cell as u64);
-        array.reader.limits.check_chunk(bytes.unwrap_or(u64::MAX))?;
+        array.reader.limits.check_decoded(bytes.unwrap_or(u64::MAX), len)?;
         direct = chains.values.is_plain()
             && !chains.nullable
             && bytes.and_then(|b| b.checked_add(PLAIN_HEADER)) == Some(len);

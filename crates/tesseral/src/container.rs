@@ -130,8 +130,9 @@ impl Open {
         if execution.memory.is_none() {
             execution.memory = inner.memory_budget().and_then(tesseral_engine::budget_bytes);
         }
-        let (digests, as_of) = (self.options.digests, self.options.as_of);
-        Container { format, inner, execution, digests, as_of, reopen: None }
+        let OpenOptions { digests, as_of, limits, .. } = &self.options;
+        let (digests, as_of, limits) = (*digests, *as_of, *limits);
+        Container { format, inner, execution, digests, as_of, limits, reopen: None }
     }
 }
 
@@ -168,6 +169,7 @@ pub struct Container {
     execution: Options,
     digests: bool,
     as_of: Option<TimeRange>,
+    limits: Limits,
     /// How it is opened again, where others may remove parts of it while it is read.
     reopen: Option<Reopened>,
 }
@@ -263,7 +265,7 @@ impl Container {
     /// `NotFound` past the end; what loading its metadata meets.
     pub fn array_at(&self, index: usize) -> Result<Array> {
         self.execution.cancel.check()?;
-        let handle = Handle::new(&*self.inner, index, self.digests)?;
+        let handle = Handle::new(&*self.inner, index, self.digests)?.with_limits(self.limits);
         let handle = match &self.reopen {
             Some(Reopened(reopen)) => handle.reopened_by(Arc::clone(reopen), self.inner.name(index)),
             None => handle,

@@ -6,7 +6,7 @@
 
 use std::ops::Range;
 
-use tesseral_core::{Error, Result};
+use tesseral_core::{Error, Result, alloc};
 
 use super::float_scale::Scale;
 use super::{
@@ -228,7 +228,7 @@ impl Chain {
             if at >= range.start && end <= range.end {
                 self.chunk_into(&chunk, &mut out[at - start..end - start], rules, contexts)?;
             } else if from < to {
-                let mut whole = vec![0; chunk.original];
+                let mut whole = alloc::zeroed("a chunk of a tile", chunk.original)?;
                 self.chunk_into(&chunk, &mut whole, rules, contexts)?;
                 out[from - start..to - start].copy_from_slice(&whole[from - at..to - at]);
             }

@@ -2,7 +2,7 @@
 
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
-use tesseral_core::{DType, Error, Field, Region, Result, Selection, Slice, dispatch_element};
+use tesseral_core::{DType, Error, Field, Region, Result, Selection, Slice, alloc, dispatch_element};
 use tesseral_format::{Column, Request, Target};
 
 use super::layout::{self, Role, SlotPositions};
@@ -11,6 +11,7 @@ use super::rows;
 use super::state::{Reducer, State};
 use crate::aggregate::summarize;
 use crate::budget::Blocks;
+use crate::claims::check_total;
 use crate::condition::any_chunk;
 use crate::dense::{self, fixed_size};
 use crate::divide::divisible;
@@ -117,7 +118,7 @@ impl Fold {
         let cells = cells.ok_or_else(|| Error::limit("slots", u64::MAX, usize::MAX as u64))?;
         options.check_memory("the results", (cells as u64).saturating_mul(size_of::<State>() as u64))?;
         let dtype = handle.schema().fields[usize::from(field)].dtype;
-        Ok(vec![State::new(&self.reducer, dtype)?; cells])
+        alloc::filled("the results", State::new(&self.reducer, dtype)?, cells)
     }
 
     /// The statistics to request of the fast folds, which have no predicates, if they give the same result.
@@ -151,6 +152,7 @@ pub fn units(handle: &Handle, request: &Request, fold: &Fold, options: &Options)
 
 fn cut_units(handle: &Handle, request: &Request, fold: &Fold, options: &Options) -> Result<Vec<Unit>> {
     let (number, field, selection) = single_field(handle, request)?;
+    check_total(handle, request)?;
     if fold.roles.len() != selection.rank() || fold.masks.len() != selection.rank() {
         return Err(Error::invalid("a fold requires a role for each axis").in_array(&handle.schema().name));
     }

@@ -93,7 +93,13 @@ fn try_all(
     fixture: &Fixture,
     store: Arc<MemoryStore>,
 ) -> Result<(), Violation> {
-    let limits = Limits { chunk_bytes: 16 << 20, metadata_bytes: 16 << 20, depth: 64, plan_chunks: 1 << 16 };
+    let limits = Limits {
+        chunk_bytes: 16 << 20,
+        metadata_bytes: 16 << 20,
+        depth: 64,
+        plan_chunks: 1 << 16,
+        ..Limits::default()
+    };
     let options = OpenOptions { limits, ..fixture.options.clone() };
     let store: Arc<dyn Store> = store;
     let opened = check.guarded("open", || format.open(Arc::clone(&store), &options))?;

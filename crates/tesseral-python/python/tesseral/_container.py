@@ -89,11 +89,12 @@ class Pinned:
     memory_limit: int | None
     key: KeySource
     digests: bool
+    max_expansion: int | None = None
 
     def open(self) -> Container:
         if self.stamp is not None and _stamp(self.url) != self.stamp:
             raise ChangedError(f"{self.url} changed since a handle to it was pickled", path=self.url)
-        return Container(self.url, self.as_of, self.memory_limit, self.key, self.digests)
+        return Container(self.url, self.as_of, self.memory_limit, self.key, self.digests, self.max_expansion)
 
     def token(self) -> tuple[Any, ...]:
         return (self.url, self.as_of, self.stamp)
@@ -118,9 +119,10 @@ class Container(Mapping[str, Array]):
         memory_limit: int | None,
         key: KeySource,
         digests: bool = True,
+        max_expansion: int | None = None,
     ) -> None:
         now = int(time.time() * 1000)
-        self._source = _native.Source(url, as_of, memory_limit, key.read(), digests)
+        self._source = _native.Source(url, as_of, memory_limit, key.read(), digests, max_expansion=max_expansion)
         path = url[7:] if url.startswith("file://") else url
         self._url = os.path.abspath(path)
         self._as_of = as_of if as_of is not None or not self._source.versions else (0, now)
@@ -128,10 +130,13 @@ class Container(Mapping[str, Array]):
         self._memory_limit = memory_limit
         self._key = key
         self._digests = digests
+        self._max_expansion = max_expansion
         self._keys: dict[str, tuple[int, int]] | None = None
 
     def _pinned(self) -> Pinned:
-        return Pinned(self._url, self._as_of, self._stamp, self._memory_limit, self._key, self._digests)
+        return Pinned(
+            self._url, self._as_of, self._stamp, self._memory_limit, self._key, self._digests, self._max_expansion
+        )
 
     def _entries(self) -> dict[str, tuple[int, int]]:
         """Name → number of the array and of its field. The fields of an only array go by their own names."""
@@ -259,11 +264,14 @@ def open(
     *,
     key_file: str | os.PathLike[str] | None = None,
     digests: bool = True,
+    max_expansion: int | None = None,
 ) -> Container:
     """Opens a file or folder of any format, recognised by its content.
 
     `as_of` reads the state of then, for formats that keep versions: milliseconds since 1970, a date or datetime, or a pair of them.
-    `memory_limit` bounds the bytes of every result. `digests=False` leaves digests unchecked.
+    `memory_limit` bounds the bytes of every result. `digests=False` leaves digests unchecked. `max_expansion` accepts chunks and operations
+    that expand to this many bytes however little is stored of them; the default is 56 MiB a chunk and 256 MiB an operation, and always 64
+    times what is stored.
 
     `key` is the key of encrypted arrays, or a function that gives it; `key_file` a file that holds it, which the environment variable
     `TESSERAL_KEY_FILE` may name too. Handles that are pickled carry the name of the file or the function, never the key.
@@ -274,4 +282,5 @@ def open(
         memory_limit,
         KeySource(key, key_file),
         digests,
+        max_expansion,
     )

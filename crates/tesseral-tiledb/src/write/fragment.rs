@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 use tesseral_codec::Contexts;
 use tesseral_core::{ChunkStats, Error, Result};
 use tesseral_format::{Column, EncodedChunk, EncodedPart, Pending, Role};
-use tesseral_store::{Overwrite, Staged, Store, StoreExt};
+use tesseral_store::{Overwrite, Staged, Store, StoreExt, Unpublished};
 
 use super::stats::{self, Kept};
 use crate::fragment::METADATA;
@@ -227,6 +227,8 @@ pub(crate) struct FragmentWriter {
     boxes: Vec<Vec<Range>>,
     published: Vec<String>,
     committed: bool,
+    /// Removes the folder when the process has to end before all files are there.
+    unpublished: Option<Unpublished>,
 }
 
 impl FragmentWriter {
@@ -268,6 +270,7 @@ impl FragmentWriter {
             time(Some(Column::DeletedBy), "dt");
             time(None, "dci");
         }
+        let unpublished = store.unpublished(&folder);
         Self {
             store,
             prefix: prefix.to_owned(),
@@ -282,6 +285,7 @@ impl FragmentWriter {
             boxes: Vec::new(),
             published: Vec::new(),
             committed: false,
+            unpublished,
         }
     }
 
@@ -427,7 +431,10 @@ impl FragmentWriter {
         let metadata = self.metadata(sizes, domain, last)?;
         let object = join(&self.folder, METADATA);
         self.published.push(object.clone());
-        self.store.put(&object, &metadata, Overwrite::Refuse)
+        self.store.put(&object, &metadata, Overwrite::Refuse)?;
+        // From here on a commit may name it: it is not removed behind the commit's back.
+        self.unpublished = None;
+        Ok(())
     }
 
     /// Makes the fragment count.

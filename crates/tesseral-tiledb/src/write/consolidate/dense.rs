@@ -1,6 +1,6 @@
 //! Tiles of several dense fragments, the later painted over the earlier.
 
-use tesseral_core::{CellLen, ChunkGrid, Error, Order, Region, Result, Selection};
+use tesseral_core::{CellLen, ChunkGrid, Error, Order, Region, Result, Selection, alloc};
 use tesseral_format::{
     ArraySource, Column, ColumnData, ColumnMut, PlannedChunk, Request, Scratch, Target as RequestTarget,
 };
@@ -83,13 +83,15 @@ pub(crate) fn read(
         );
     }
     let cells = usize::try_from(chunk.cells).map_err(|_| Error::limit("a tile", chunk.cells, u64::MAX))?;
-    let mut out =
-        Cells { var: size.is_none(), validity: nullable.then(|| vec![0; cells]), ..Cells::default() };
+    let mut out = Cells { var: size.is_none(), validity: nullable.then(Vec::new), ..Cells::default() };
+    if let Some(validity) = &mut out.validity {
+        alloc::resize("a tile", validity, cells, 0)?;
+    }
     let validity = out.validity.as_deref_mut();
     let to = match size {
         Some(size) => {
             let bytes = cells.checked_mul(size).ok_or_else(|| Error::limit("a tile", u64::MAX, u64::MAX))?;
-            out.values.resize(bytes, 0);
+            alloc::resize("a tile", &mut out.values, bytes, 0)?;
             ColumnMut::Fixed { values: &mut out.values, validity }
         }
         None => ColumnMut::Var { offsets: &mut out.offsets, data: &mut out.values, validity },
