@@ -1,5 +1,7 @@
 //! Arrays and groups that hold something else are not replaced: the first such object is named.
 
+#![allow(clippy::unwrap_used)]
+
 use std::path::Path;
 use std::sync::Arc;
 
