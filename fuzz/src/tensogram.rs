@@ -10,7 +10,8 @@ use tesseral_format::{
 use tesseral_store::{MemoryStore, Store};
 use tesseral_tensogram::TensogramFormat;
 
-const LIMITS: Limits = Limits { chunk_bytes: 1 << 20, metadata_bytes: 1 << 20, depth: 64, plan_chunks: 4096 };
+const LIMITS: Limits =
+    Limits { chunk_bytes: 1 << 20, metadata_bytes: 1 << 20, depth: 64, plan_chunks: 4096, ..Limits::DEFAULT };
 
 fn read(container: &dyn Container) {
     let mut scratch = Scratch::default();
@@ -21,7 +22,7 @@ fn read(container: &dyn Container) {
         let Ok(plan) = array.plan(&Request::cells(Selection::all(&shape), 0)) else { continue };
         for chunk in &plan.chunks {
             array.describe(chunk);
-            array.digest(chunk);
+            array.digests(chunk);
             let object = array.object(0);
             let parts: Vec<_> = chunk.parts.iter().map(|part| part.offset..part.offset + part.len).collect();
             let parts = container.store().read_many(object, &parts).expect("planned bytes are readable");

@@ -9,7 +9,7 @@ use tesseral_format::{
 use tesseral_store::{MemoryStore, Store, StoreExt};
 use tesseral_tet::{Summary, TetFormat};
 
-const LIMITS: Limits = Limits { chunk_bytes: 1 << 20, metadata_bytes: 1 << 20, depth: 64, plan_chunks: 4096 };
+const LIMITS: Limits = Limits { chunk_bytes: 1 << 20, metadata_bytes: 1 << 20, depth: 64, plan_chunks: 4096, ..Limits::DEFAULT };
 
 fn read(container: &dyn Container, file: &[u8]) {
     let mut scratch = Scratch::default();
@@ -23,7 +23,7 @@ fn read(container: &dyn Container, file: &[u8]) {
             cells += chunk.cells;
             array.stats(chunk, Column::Field(0));
             array.describe(chunk);
-            array.digest(chunk);
+            array.digests(chunk);
             let part = chunk.parts[0];
             assert!(part.offset + part.len <= file.len() as u64, "planned bytes outside the file");
             let size = array.schema().fields[0].cell_size().unwrap_or(1) as u64;

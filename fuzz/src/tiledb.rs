@@ -20,7 +20,7 @@ use tesseral_tiledb::wire::{
     condition, consolidated_footers, enumeration, footer, group, metadata, pipeline, rtree, section,
 };
 
-const LIMITS: Limits = Limits { chunk_bytes: 1 << 20, metadata_bytes: 1 << 20, depth: 64, plan_chunks: 4096 };
+const LIMITS: Limits = Limits { chunk_bytes: 1 << 20, metadata_bytes: 1 << 20, depth: 64, plan_chunks: 4096, ..Limits::DEFAULT };
 const RULES: Rules<'static> = Rules { version: 22, verify: true, key: None };
 
 /// The unfiltered bytes of a generic tile.

@@ -215,9 +215,13 @@ def test_outputs_are_not_replaced_unasked(tmp_path):
     out = tmp_path / "out.tet"
     out.write_text("mine")
     tet("convert", source, out, code=2)
-    assert out.read_text() == "mine"
-    tet("convert", source, out, "-f")
-    assert tet_json("verify", out)["ok"]
+    tet("convert", source, out, "-f", code=2)
+    assert out.read_text() == "mine", "a dataset replaces datasets alone"
+    out.write_bytes(b"")
+    tet("convert", source, out, code=2)
+    for _ in range(2):
+        tet("convert", source, out, "-f")
+        assert tet_json("verify", out)["ok"]
     folder = tmp_path / "folder"
     folder.mkdir()
     (folder / "thesis.txt").write_text("mine")

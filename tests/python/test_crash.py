@@ -30,7 +30,7 @@ def check_leftovers(folder, *known):
     """Files of a killed process have a temporary name, and are no valid data unless they are complete."""
     found = leftovers(folder, *known)
     for path in found:
-        assert path.name.startswith(".tesseral-") and path.name.endswith(".tmp"), path
+        assert path.name.startswith(".tesseral-") and path.name.endswith((".tmp", ".staged")), path
         if path.name.startswith(".tesseral-out.tet"):
             opened = subprocess.run([TET, "info", path], capture_output=True).returncode
             # Killed between the last write and the rename, it is a complete file under a temporary name.

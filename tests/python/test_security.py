@@ -1,7 +1,8 @@
-"""SECURITY.md lists the files with `unsafe` code and the limits: both match the code."""
+"""SECURITY.md lists the files with `unsafe` code and the limits: both match the code. Allocations sized by files are fallible."""
 
 import re
 
+import allocations
 from support import ROOT
 
 
@@ -38,10 +39,21 @@ def test_every_block_says_why():
 
 def test_limits_are_the_code_s():
     code = (ROOT / "crates/tesseral-core/src/limits.rs").read_text()
-    default = re.search(r"Self \{ (chunk_bytes.*?) \}", code)[1]
+    default = re.search(r"Self \{\s+(chunk_bytes: \d.*?) \}", code, re.S)[1]
     values = {name: eval(value, {}) for name, value in re.findall(r"(\w+): ([\d< ]+)", default)}
-    text = (ROOT / "SECURITY.md").read_text()
-    units = {"GiB": 1 << 30, "levels": 1, "Mi": 1 << 20}
+    text = (ROOT / "SECURITY.md").read_text() + (ROOT / "docs/adr/0014-sizes-that-files-claim.md").read_text()
+    units = {"GiB": 1 << 30, "MiB": 1 << 20, "levels": 1, "Mi": 1 << 20}
+    assert {"chunk_bytes", "chunk_expansion", "total_expansion", "metadata_bytes", "depth", "plan_chunks"} == set(values)
     for name, value in values.items():
         number, unit = re.search(rf"\| (\d+) (\w+) \| `Limits::{name}` \|", text).groups()
         assert int(number) * units[unit] == value, name
+
+
+def test_allocations_are_bounded_or_fallible():
+    """A size that a file decides goes through `tesseral_core::alloc`; every other one has a bound that is written down."""
+    found, allowed = set(allocations.found()), allocations.allowed()
+    unknown = sorted(found - allowed.keys())
+    assert not unknown, "use tesseral_core::alloc, or say in allocations.txt what bounds:\n" + "\n".join(map("\t".join, unknown))
+    gone = sorted(allowed.keys() - found)
+    assert not gone, "in allocations.txt, but no longer in the code:\n" + "\n".join(map("\t".join, gone))
+    assert all(allowed.values())

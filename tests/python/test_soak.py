@@ -19,8 +19,8 @@ def soak(*arguments):
 
 def test_damage_is_never_silent():
     rows = soak("flips", "mutations", "truncations", "swaps", "missing")
-    # Four samples; a single file has no parts that could be missing.
-    assert len(rows) == 4 * 4 + 2, rows
+    # Eight samples, six of them folders; a single file has no parts that could be missing.
+    assert len(rows) == 8 * 4 + 6, rows
     assert sum(int(row[3]) for row in rows) > 700
 
 
@@ -31,11 +31,23 @@ def test_writes_are_whole_or_nothing(kind):
     assert len(soak(kind)) == 8
 
 
-@pytest.mark.parametrize("kind, parts", [("crowds", 2), ("cut", 2), ("memory", 1), ("handles", 4)])
+@pytest.mark.parametrize("kind, parts", [("crowds", 2), ("overwrite", 3), ("cut", 2), ("memory", 1), ("handles", 8)])
 def test_limits_and_neighbors(kind, parts):
     assert len(soak(kind)) == parts
+
+
+def test_nothing_outside_changes_behind_links():
+    rows = soak("links")
+    assert len(rows) == 5 and all("rounds" in row[-1] for row in rows), rows
 
 
 def test_hostile_files_end_as_their_rules_say():
     (row,) = soak("hostile")
     assert json.loads(row[4])["files"] > 80, row
+
+
+def test_claimed_sizes_take_little_time_and_memory():
+    rows = soak("claims")
+    assert [row[1] for row in rows] == ["tet", "tgm", "tiledb", "npy"], rows
+    figures = [json.loads(row[4]) for row in rows]
+    assert all(f["runs"] >= 40 and f["most_mib"] <= 64 for f in figures), figures

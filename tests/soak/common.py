@@ -80,11 +80,56 @@ for t in (1, 2):
 """
 
 
+#: Arrays without a filter, as sources of conversions with default options.
+PLAIN = """
+import sys, numpy as np, tiledb
+out, random = sys.argv[1], np.random.default_rng(9)
+labels = tiledb.Enumeration("labels", False, ["red", "green", "blue"])
+attrs = [tiledb.Attr("f", dtype=np.float64), tiledb.Attr("i", dtype=np.int16, nullable=True), tiledb.Attr("t", dtype="U0", var=True),
+         tiledb.Attr("e", dtype=np.int32, enum_label="labels")]
+
+def cells(shape):
+    n = int(np.prod(shape))
+    words = np.array([f"w{i}" * (i % 4) for i in random.integers(0, 99, n)], dtype="U").reshape(shape)
+    return {"f": random.random(shape), "i": random.integers(0, 99, shape).astype("i2"), "t": words,
+            "e": random.integers(0, 3, shape).astype("i4")}
+
+dims = [tiledb.Dim(n, domain=(0, 29), tile=10, dtype=np.int32) for n in "ab"]
+tiledb.Array.create(out + "/plain-dense", tiledb.ArraySchema(domain=tiledb.Domain(*dims), attrs=attrs, enums=[labels]))
+dims = [tiledb.Dim("x", domain=(0, 999), tile=100, dtype=np.int64), tiledb.Dim("s", dtype="ascii")]
+tiledb.Array.create(out + "/plain-sparse", tiledb.ArraySchema(domain=tiledb.Domain(*dims), attrs=attrs, enums=[labels],
+                                                              sparse=True, capacity=40))
+with tiledb.open(out + "/plain-dense", "w") as a:
+    a[:, :] = cells((30, 30))
+with tiledb.open(out + "/plain-sparse", "w") as a:
+    a[random.choice(1000, 200, replace=False), [f"k{i % 13}" for i in range(200)]] = cells((200,))
+for name in ("/plain-dense", "/plain-sparse"):
+    with tiledb.open(out + name, "w") as a:
+        a.meta["title"], a.meta["numbers"] = "an array", (1, 2, 3)
+"""
+
+
 def samples(folder):
-    """A small source of each format, two of TileDB if the reference package is available to write them."""
+    """A small source of each format as we write it by default, and two arrays of the TileDB package where that is available."""
     for path in (folder / "ranks.tet", folder / "ranks.tgm"):
         tet("convert", ROOT / "fixtures/tet/ranks_zstd_v1.tet", path)
         yield path
+    # Several arrays: a group.
+    tet("convert", ROOT / "fixtures/tet/ranks_zstd_v1.tet", folder / "ours-group", "--to", "tiledb")
+    yield folder / "ours-group"
+    if PYTHON.exists():
+        run(PYTHON, "-c", PLAIN, folder)
+        for kind in ("dense", "sparse"):
+            tet("convert", folder / f"plain-{kind}", folder / f"ours-{kind}", "--to", "tiledb")
+            yield folder / f"ours-{kind}"
+        # Attributes, a condition and replaced commits: every kind of file that edits leave.
+        tet("convert", folder / "plain-sparse", folder / "ours-edited", "--to", "tiledb")
+        tet("set", folder / "ours-edited", "-s", "title=other")
+        tet("delete", folder / "ours-edited", "--where", "f > 0.9")
+        tet("consolidate", folder / "ours-edited", "--part", "commits")
+        tet("consolidate", folder / "ours-edited", "--part", "array-meta")
+        tet("consolidate", folder / "ours-edited", "--part", "fragment-meta")
+        yield folder / "ours-edited"
     if PYTHON.exists():
         run(PYTHON, "-c", TILEDB, folder)
         yield from (folder / "dense", folder / "sparse")

@@ -75,20 +75,38 @@ def reader(array, crowd, reads):
     return work
 
 
+def reporter(array, folder, crowd, reports):
+    """Runs commands that look at all of an array until it is over: none may call it damaged, or find a file of it missing."""
+
+    def work():
+        out = folder / "converted"
+        commands = (["stat", array, "v"], ["verify", array, "--deep"], ["info", array, "--json"], ["log", array], ["convert", array, out, "-f"])
+        while not crowd.over.is_set():
+            for command in commands:
+                run(TET, *command)
+                reports.append(command[0])
+
+    return work
+
+
 def soak(name, folder, count, seed=1):
     folder = folder / name
     folder.mkdir()
     array = folder / "array"
     create(array)
-    crowd, reads, random_ = Crowd(), [], random.Random(seed)
+    crowd, reads, reports, random_ = Crowd(), [], [], random.Random(seed)
     writers, each = 4, max(1, count // 4)
     writing = [crowd.start(appender(array, folder, w * each, each)) for w in range(writers)]
     for _ in range(2):
         crowd.start(reader(array, crowd, reads))
+    crowd.start(reporter(array, folder, crowd, reports))
     cleanings = 0
     if name == "Cleanup":
         while any(t.is_alive() for t in writing) and not crowd.over.is_set():
-            for command in (["consolidate", array], ["vacuum", array, "--apply"]):
+            parts = [[], ["--part", "fragment-meta"], ["--part", "commits"]]
+            cleaning = [[verb, array, *part] for part in parts for verb in ("consolidate", "vacuum")]
+            for command in cleaning:
+                command += ["--apply"] if command[0] == "vacuum" else []
                 # Two concurrent cleanups may conflict with each other, never with a reader.
                 run(TET, *command, code=(0, 3, 5, 8))
                 cleanings += 1
@@ -98,7 +116,7 @@ def soak(name, folder, count, seed=1):
     x, v = (tet("cat", array, column, "--raw") for column in ("x", "v"))
     wanted = {(n * WIDTH + i, n) for n in range(writers * each) for i in range(WIDTH)}
     need(set(struct_rows(x, v)) == wanted, "what was written is not what is there")
-    return {"writes": writers * each, "reads": len(reads), "cleanings": cleanings}
+    return {"writes": writers * each, "reads": len(reads), "reports": len(reports), "cleanings": cleanings}
 
 
 CROWDS = ("Writers", "Cleanup")

@@ -11,7 +11,8 @@ from pathlib import Path
 from common import PYTHON, SOAK, TARGET, need, run, samples
 
 KINDS = ("flips", "mutations", "truncations", "swaps", "missing")
-PEERS = {"ranks.tet": "tet", "ranks.tgm": "tensogram", "dense": "tiledb", "sparse": "tiledb"}
+PEERS = {"ranks.tet": "tet", "ranks.tgm": "tensogram", "dense": "tiledb", "sparse": "tiledb",
+         "ours-dense": "tiledb", "ours-sparse": "tiledb"}
 #: Time limit of a reference for one file.
 PATIENCE = 10
 
@@ -80,5 +81,5 @@ def soak(kinds, folder, count, peers, seed=1):
             if kind == "missing" and not sample.is_dir():
                 continue
             yield "tesseral", sample.name, kind, ours(sample, kind, count(kind), seed)
-            if peers and PYTHON.exists():
+            if peers and PYTHON.exists() and sample.name in PEERS:
                 yield PEERS[sample.name], sample.name, kind, theirs(sample, kind, peers, seed, folder)

@@ -125,15 +125,15 @@ def operations(name, source, folder):
 
 
 def peak(command):
-    """Exit code, peak resident memory in MiB, what was told."""
+    """Exit code, peak resident memory in MiB, and its error output."""
     script = ("import resource, subprocess, sys\n"
               "done = subprocess.run(sys.argv[1:], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)\n"
               "print(done.returncode, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)\n"
               "print(done.stderr.decode(errors='replace'))")
     done = subprocess.run(["python3", "-c", script, *map(str, command)], capture_output=True, text=True, timeout=4 * SECONDS)
-    first, told = done.stdout.split("\n", 1)
+    first, message = done.stdout.split("\n", 1)
     code, kib = first.split()
-    return int(code), int(kib) / 1024, told.strip()
+    return int(code), int(kib) / 1024, message.strip()
 
 
 #: Operations whose answer needs no more memory than any limit has: they must not be refused.
@@ -173,9 +173,9 @@ def soak(name, folder, count, seed=1):
         commands = operations(layout, source, folder)
         cases = wanted if smoke else [(op, limit) for limit in LIMITS for op in commands]
         for operation, limit in cases:
-            code, mib, told = peak([TET, "--memory", f"{limit}MiB", *commands[operation]])
+            code, mib, message = peak([TET, "--memory", f"{limit}MiB", *commands[operation]])
             what = f"{layout}: {operation} within {limit} MiB"
-            need(code in codes(layout, operation), what, "ended with", code, told)
+            need(code in codes(layout, operation), what, "ended with", code, message)
             need(mib <= limit + SLACK, what, f"took {mib:.0f} MiB")
             most = max(most, mib - limit)
             answered, refused = answered + (code == 0), refused + (code != 0)

@@ -14,10 +14,17 @@ CALLS = ("openat,creat,write,pwrite64,ftruncate,fsync,fdatasync,rename,renameat,
 LINE = re.compile(r"^(?:\[pid +\d+\] |\d+ +)?(\w+)\((.*)\) += (-?\d+)")
 TEXT = re.compile(r'"((?:\\x[0-9a-f]{2})*)"')
 HANDLE = re.compile(r"^(\d+|AT_FDCWD)<((?:\\x[0-9a-f]{2})*)>")
+#: A name in a folder that is given by a handle, or a name alone.
+NAMED = re.compile(r'(?:(?:\d+|AT_FDCWD)<((?:\\x[0-9a-f]{2})*)>, )?"((?:\\x[0-9a-f]{2})*)"')
 
 
 def plain(hexed):
     return bytes.fromhex(hexed.replace("\\x", ""))
+
+
+def names(arguments):
+    """Paths that a call is given, those relative to a handle joined to its folder."""
+    return [os.path.join(plain(folder), plain(name)).decode(errors="replace") for folder, name in NAMED.findall(arguments)]
 
 
 def strace(command, *options, cwd, output):
@@ -61,10 +68,10 @@ class Trace:
 
     def inside(self, name, arguments):
         handle = HANDLE.match(arguments)
-        names = [plain(t) for t in TEXT.findall(arguments)][: 2 if name.startswith(("rename", "link")) else 1]
+        given = names(arguments)[: 2 if name.startswith(("rename", "link")) else 1]
         if name in ("write", "pwrite64", "read", "pread64", "ftruncate", "fsync", "fdatasync", "getdents64"):
-            names = [plain(handle[2])] if handle else []
-        return any(self.relative(n.decode(errors="replace")) is not None for n in names)
+            given = [plain(handle[2]).decode(errors="replace")] if handle else []
+        return any(self.relative(n) is not None for n in given)
 
     def relative(self, path):
         path = os.path.normpath(os.path.join(self.folder, path))
@@ -78,7 +85,7 @@ class Trace:
         texts = TEXT.findall(arguments)
         handle = HANDLE.match(arguments)
         of_handle = self.relative(plain(handle[2]).decode(errors="replace")) if handle else None
-        path = lambda i: self.relative(plain(texts[i]).decode(errors="replace"))
+        path = lambda i: self.relative(names(arguments)[i])
         if name in ("pwrite64", "write") and handle and handle[1] != "AT_FDCWD" and of_handle:
             at = int(arguments.rsplit(",", 1)[1]) if name == "pwrite64" else None
             return ("write", of_handle, at, plain(texts[0])[:result])

@@ -96,7 +96,7 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> Outcome {
     };
     let task = Task { array: &target.array, field, selection };
     let mut renderer = renderer(format, &task)?;
-    let mut output = Output::open(&arguments.output, context.cancel())?;
+    let mut output = Output::open(&arguments.output, &arguments.subject.source, context.cancel())?;
     refuse_terminal(&output, format)?;
     let meter = Meter::new(!output.is_terminal());
     renderer.begin(&task, &mut output)?;

@@ -5,6 +5,7 @@ use clap::Subcommand;
 use crate::context::Context;
 use crate::failure::Outcome;
 use crate::messages::{copy, dump, get, merge, reshuffle, set, split};
+use crate::output;
 use crate::{
     advise, append, cat, completions, convert, create, diff, doctor, evolve, info, log, maintain, man, plot,
     qhist, query, recover, repair, stat, verify,
@@ -80,8 +81,41 @@ pub(crate) enum Command {
     Man(man::Arguments),
 }
 
+/// How often a command that reads starts again when its source was cleaned up meanwhile.
+const ATTEMPTS: usize = 10;
+
 impl Command {
-    pub(crate) fn run(&self, context: &Context) -> Outcome {
+    /// Runs the command; again from the start when another process removed what it was about to read, and nothing was printed yet.
+    pub(crate) fn run_to_the_end(&self, context: &Context) -> Outcome {
+        for _ in 1..ATTEMPTS {
+            match self.run(context) {
+                Err(failure) if failure.is_stale() && self.only_reads() && !output::has_begun() => {}
+                outcome => return outcome,
+            }
+        }
+        self.run(context)
+    }
+
+    /// Whether the command leaves its sources as they are.
+    fn only_reads(&self) -> bool {
+        matches!(
+            self,
+            Self::Info(_)
+                | Self::Cat(_)
+                | Self::Log(_)
+                | Self::Stat(_)
+                | Self::Convert(_)
+                | Self::Rechunk(_)
+                | Self::Advise(_)
+                | Self::Diff(_)
+                | Self::Plot(_)
+                | Self::Query(_)
+                | Self::Verify(_)
+                | Self::Recover(_)
+        )
+    }
+
+    fn run(&self, context: &Context) -> Outcome {
         match self {
             Self::Info(arguments) => info::run(context, arguments),
             Self::Cat(arguments) => cat::run(context, arguments),

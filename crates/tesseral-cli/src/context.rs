@@ -2,10 +2,10 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use tesseral::store::Store;
-use tesseral::{Cancel, Container, Error, Format, Open, Options};
+use tesseral::{Cancel, Container, Error, Format, Limits, Open, Options};
 
 use crate::args::Global;
 use crate::failure::{Failure, Outcome, exit};
@@ -73,6 +73,9 @@ impl Context {
         if self.global.no_digests {
             open = open.without_digests();
         }
+        if let Some(bytes) = self.global.max_expansion {
+            open = open.limits(Limits::default().with_expansion(bytes));
+        }
         if let Some(text) = &self.global.as_of {
             open = open.as_of(tesseral::as_of(text)?);
         }
@@ -125,15 +128,19 @@ pub(crate) fn local(source: &Path) -> Outcome<&Path> {
     Ok(tesseral::local(source)?)
 }
 
-/// The first signal asks the running operation to stop, the second ends the process.
+/// How long an operation has to stop by itself after a signal.
+const GRACE: Duration = Duration::from_millis(120);
+
+/// A signal asks the running operation to stop. One that does not in time, because it is inside a long decode or parse, is ended with the
+/// process; what it had staged is removed first.
 fn stop_on_signals(cancel: &Cancel) {
     let cancel = cancel.clone();
-    let asked = AtomicBool::new(false);
     // Without a handler, signals end the process: staged files stay behind under their marked names, nothing else.
     let _ = ctrlc::set_handler(move || {
-        if asked.swap(true, Ordering::Relaxed) {
-            std::process::exit(exit::INTERRUPTED.into());
-        }
         cancel.cancel();
+        // The handler has a thread of its own.
+        std::thread::sleep(GRACE);
+        tesseral::store::abandon();
+        std::process::exit(exit::INTERRUPTED.into());
     });
 }

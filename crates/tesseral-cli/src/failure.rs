@@ -61,6 +61,11 @@ impl Failure {
         Self::Error(Box::new(Told { error, opening: true }))
     }
 
+    /// Whether the source changed in a way that opening it again makes good.
+    pub(crate) fn is_stale(&self) -> bool {
+        matches!(self, Self::Error(told) if matches!(told.error.kind(), ErrorKind::Stale { .. }))
+    }
+
     /// As an error, for callers that know nothing of commands.
     pub(crate) fn into_error(self) -> Error {
         match self {
@@ -86,12 +91,8 @@ impl Told {
     pub(crate) fn code(&self) -> u8 {
         match self.error.kind() {
             ErrorKind::Unrecognised { .. } => exit::UNREADABLE,
-            ErrorKind::Corrupt { .. } | ErrorKind::Codec { .. } => {
-                if self.opening {
-                    exit::UNREADABLE
-                } else {
-                    exit::DAMAGED
-                }
+            ErrorKind::Corrupt { .. } | ErrorKind::Missing { .. } | ErrorKind::Codec { .. } => {
+                if self.opening { exit::UNREADABLE } else { exit::DAMAGED }
             }
             ErrorKind::Unsupported { .. } => exit::UNSUPPORTED,
             ErrorKind::Limit { .. } => exit::LIMIT,
@@ -122,7 +123,12 @@ impl Told {
         if let Some(name) = self.nearest() {
             line(cyan, "  try", &format!("did you mean {name:?}?"));
         }
-        if let Some(advice) = self.error.advice().or_else(|| self.advice()) {
+        if let Some(advice) = self.error.advice() {
+            line(cyan, "  try", advice);
+        }
+        // How limits are raised is said here alone: what meets one knows nothing of options.
+        let raise = matches!(self.error.kind(), ErrorKind::Limit { .. });
+        if let Some(advice) = self.advice().filter(|_| raise || self.error.advice().is_none()) {
             line(cyan, "  try", advice);
         }
         tell(&told);
@@ -152,13 +158,15 @@ impl Told {
 
     fn advice(&self) -> Option<&'static str> {
         match self.error.kind() {
-            ErrorKind::Corrupt { .. } | ErrorKind::Codec { .. } if self.opening => Some(
+            _ if self.error.is_damage() && self.opening => Some(
                 "`tet verify` tells what is wrong, `tet repair` lists fixes, `tet recover` saves whole chunks",
             ),
-            ErrorKind::Corrupt { .. } | ErrorKind::Codec { .. } => {
+            _ if self.error.is_damage() => {
                 Some("`tet verify --deep` lists every damaged chunk, `tet recover` saves the others")
             }
-            ErrorKind::Limit { .. } => Some("select less, or raise the limit with `--memory`"),
+            ErrorKind::Limit { .. } => Some(
+                "select less, or raise the limit: `--memory`, or `--max-expansion` for sources you trust",
+            ),
             _ => None,
         }
     }
@@ -181,6 +189,9 @@ mod tests {
         assert_eq!(code(Failure::opening(damage())), exit::UNREADABLE);
         assert_eq!(code(damage().into()), exit::DAMAGED);
         assert_eq!(code(Error::codec("zstd", "bad").into()), exit::DAMAGED);
+        assert_eq!(code(Error::missing("a file", "f", "f").into()), exit::DAMAGED);
+        assert_eq!(code(Error::changed("f", "x").into()), exit::IO);
+        assert_eq!(code(Error::stale("a", "f").into()), exit::IO);
         assert_eq!(code(Error::unsupported("x").into()), exit::UNSUPPORTED);
         assert_eq!(code(Error::limit("x", 2, 1).into()), exit::LIMIT);
         assert_eq!(code(Error::invalid("x").into()), exit::USAGE);

@@ -8,8 +8,8 @@ use std::path::PathBuf;
 
 use clap::Args;
 use tesseral::{
-    Array, ChunkInfo, ChunkStats, Column, Container, Cover, Error, Field, NonEmpty, PlannedChunk, Request,
-    Scalar, Selection, Value,
+    Array, ChunkInfo, ChunkStats, Column, Container, Cover, Error, ErrorKind, Field, NonEmpty, PlannedChunk,
+    Request, Scalar, Selection, Value,
 };
 
 use crate::context::Context;
@@ -212,11 +212,23 @@ impl<'a> Report<'a> {
 
 impl Known {
     fn new(array: Array, field: Option<u16>) -> tesseral::Result<Self> {
-        let non_empty = array.handle().guarded(|| array.handle().source().non_empty_domain())?;
+        let non_empty = array.handle().restartable(|handle| handle.source().non_empty_domain())?;
         let known = Self { array, field, chunks: None, stored: None, non_empty };
         // An index that contradicts itself is for `verify` to explain.
         let handle = known.array.handle();
-        let totals = known.everything().and_then(|all| handle.guarded(|| handle.source().totals(&all))).ok();
+        let totals =
+            known.everything().and_then(|all| handle.restartable(|handle| handle.source().totals(&all)));
+        let totals = match totals {
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    ErrorKind::Io { .. } | ErrorKind::Stale { .. } | ErrorKind::Changed { .. }
+                ) =>
+            {
+                return Err(error);
+            }
+            other => other.ok(),
+        };
         let Self { array, non_empty, .. } = known;
         let grid = array.schema().grid().ok().filter(|_| !array.schema().sparse);
         let chunks = grid.map(|grid| grid.total()).or(totals.map(|t| t.chunks));
@@ -271,7 +283,8 @@ impl Known {
 
     fn planned(&self, request: &Request, limit: u64) -> Outcome<Vec<ChunkRow>> {
         let source = self.array.handle().source();
-        let plan = source.plan(request).map_err(|e| e.in_array(self.array.name()))?;
+        let plan = self.array.handle().guarded(|| source.plan(request));
+        let plan = plan.map_err(|e| e.in_array(self.array.name()))?;
         let shown = if limit == 0 { usize::MAX } else { usize::try_from(limit).unwrap_or(usize::MAX) };
         let first = self.field.unwrap_or(0);
         let row = |chunk: &PlannedChunk| ChunkRow {

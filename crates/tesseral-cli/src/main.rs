@@ -53,7 +53,7 @@ fn main() -> ExitCode {
         }
     };
     cli.global.color.write_global();
-    let outcome = Context::new(cli.global).and_then(|context| cli.command.run(&context));
+    let outcome = Context::new(cli.global).and_then(|context| cli.command.run_to_the_end(&context));
     match outcome {
         Ok(code) => ExitCode::from(code),
         Err(Failure::Closed) => ExitCode::from(exit::OK),

@@ -20,7 +20,7 @@ use tesseral::{Error, Format, MessageFile, MessageFormat, MessageInfo, OpenOptio
 
 use crate::context::{Context, local};
 use crate::failure::{Failure, Outcome, exit};
-use crate::output::{self, Output, OutputArguments};
+use crate::output::{self, Output};
 use crate::progress::Meter;
 use crate::text::{self, escape};
 
@@ -96,10 +96,19 @@ pub(crate) fn keys(text: &[String]) -> Vec<String> {
     text.iter().flat_map(|t| t.split(',')).map(|k| k.trim().to_owned()).filter(|k| !k.is_empty()).collect()
 }
 
-/// An output file being written.
-pub(crate) fn create(context: &Context, path: &Path, force: bool) -> Outcome<Output> {
-    let arguments = OutputArguments { output: Some(path.to_owned()), force };
-    Output::open(&arguments, context.cancel())
+/// A file of messages that is made from others.
+pub(crate) fn target(path: &Path, force: bool, sources: &[PathBuf]) -> Outcome<tesseral::Output> {
+    let mut output = tesseral::Output::dataset(local(path)?, false).overwrite(output::overwrite(force));
+    for source in sources {
+        output = output.source(local(source)?);
+    }
+    Ok(output)
+}
+
+/// The target being written; standard output for `-`.
+pub(crate) fn create(context: &Context, path: &Path, target: tesseral::Output) -> Outcome<Output> {
+    let output = if path.as_os_str() == "-" { Output::stdout()? } else { Output::file(target, path)? };
+    Ok(output.until(context.cancel()))
 }
 
 /// Writes to an output from inside the library.

@@ -4,11 +4,13 @@ use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::Args;
-use tesseral::store::{Access, LocalStore, Staged, Store};
-use tesseral::{Cancel, Error, Overwrite};
+use tesseral::store::{Staged, Store};
+use tesseral::{Cancel, Overwrite, StagedOutput};
 
+use crate::context::local;
 use crate::failure::{Failure, Outcome};
 
 const BUFFER: usize = 256 << 10;
@@ -24,6 +26,11 @@ pub(crate) struct OutputArguments {
     pub(crate) force: bool,
 }
 
+/// Whether an existing output may be replaced.
+pub(crate) fn overwrite(force: bool) -> Overwrite {
+    if force { Overwrite::Replace } else { Overwrite::Refuse }
+}
+
 /// An open output.
 #[derive(Debug)]
 pub(crate) struct Output {
@@ -33,10 +40,33 @@ pub(crate) struct Output {
     cancel: Cancel,
 }
 
+/// Whether a byte went to standard output: a command that fails before that can start again.
+static BEGUN: AtomicBool = AtomicBool::new(false);
+
+/// Whether a byte went to standard output.
+pub(crate) fn has_begun() -> bool {
+    BEGUN.load(Ordering::Relaxed)
+}
+
+/// Standard output, which notes that it was written to.
+#[derive(Debug)]
+struct Noted(File);
+
+impl Write for Noted {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        BEGUN.store(true, Ordering::Relaxed);
+        self.0.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
+    }
+}
+
 #[derive(Debug)]
 enum Inner {
-    Stdout(BufWriter<File>),
-    File(StagedWriter),
+    Stdout(BufWriter<Noted>),
+    File(Box<StagedWriter>),
     /// Finished, or given up.
     Done,
 }
@@ -47,38 +77,44 @@ impl Output {
         let name = "standard output".to_owned();
         match io::stdout().as_fd().try_clone_to_owned() {
             Ok(descriptor) => {
-                let inner = Inner::Stdout(BufWriter::with_capacity(BUFFER, File::from(descriptor)));
+                let inner = Inner::Stdout(BufWriter::with_capacity(BUFFER, Noted(File::from(descriptor))));
                 Ok(Self { inner, name, cancel: Cancel::default() })
             }
             Err(e) => Err(Failure::writing(&name, e)),
         }
     }
 
-    /// What the arguments ask for.
-    pub(crate) fn open(arguments: &OutputArguments, cancel: &Cancel) -> Outcome<Self> {
-        let mut output = match &arguments.output {
-            Some(path) if path.as_os_str() != "-" => Self::file(path, arguments.force)?,
+    /// What the arguments ask for: values of a source as a document.
+    pub(crate) fn open(arguments: &OutputArguments, source: &Path, cancel: &Cancel) -> Outcome<Self> {
+        let output = match &arguments.output {
+            Some(path) if path.as_os_str() != "-" => {
+                let document = tesseral::Output::document(path).overwrite(overwrite(arguments.force));
+                Self::file(document.source(local(source)?).outside_sources(), path)?
+            }
             _ => Self::stdout()?,
         };
-        output.cancel = cancel.clone();
-        Ok(output)
+        Ok(output.until(cancel))
     }
 
-    fn file(path: &Path, force: bool) -> Outcome<Self> {
-        if path.is_dir() {
-            return Err(Error::invalid(format!("{} is a folder", path.display())).into());
-        }
-        let overwrite = if force { Overwrite::Replace } else { Overwrite::Refuse };
-        let staged = LocalStore::new(path, Access::Read).stage("", overwrite)?;
-        let writer = StagedWriter { staged, offset: 0, buffer: Vec::with_capacity(BUFFER) };
+    /// A file, by the rules of the library.
+    pub(crate) fn file(output: tesseral::Output, path: &Path) -> Outcome<Self> {
+        let output = output.stage()?;
+        let staged = output.store().stage("", Overwrite::Replace)?;
+        let writer = StagedWriter { staged, output, offset: 0, buffer: Vec::with_capacity(BUFFER) };
         let name = path.display().to_string();
-        Ok(Self { inner: Inner::File(writer), name, cancel: Cancel::default() })
+        Ok(Self { inner: Inner::File(Box::new(writer)), name, cancel: Cancel::default() })
+    }
+
+    /// Ends the output soon after the user asked to stop.
+    pub(crate) fn until(mut self, cancel: &Cancel) -> Self {
+        self.cancel = cancel.clone();
+        self
     }
 
     /// Whether bytes would end up on a terminal.
     pub(crate) fn is_terminal(&self) -> bool {
         match &self.inner {
-            Inner::Stdout(writer) => writer.get_ref().is_terminal(),
+            Inner::Stdout(writer) => writer.get_ref().0.is_terminal(),
             Inner::File(_) | Inner::Done => false,
         }
     }
@@ -105,7 +141,9 @@ impl Output {
             Inner::Stdout(mut writer) => writer.flush().map_err(|e| Failure::writing(&self.name, e)),
             Inner::File(mut writer) => {
                 writer.flush().map_err(|e| Failure::writing(&self.name, e))?;
-                writer.staged.publish().map_err(Failure::from)
+                let StagedWriter { staged, output, .. } = *writer;
+                staged.publish()?;
+                output.publish().map_err(Failure::from)
             }
             Inner::Done => Ok(()),
         }
@@ -125,6 +163,7 @@ impl Drop for Output {
 #[derive(Debug)]
 struct StagedWriter {
     staged: Box<dyn Staged>,
+    output: StagedOutput,
     offset: u64,
     buffer: Vec<u8>,
 }
@@ -219,20 +258,21 @@ mod tests {
     fn files_appear_whole_or_not_at_all() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("out.bin");
-        let mut half = Output::file(&path, false).unwrap();
+        let file = |force| Output::file(tesseral::Output::document(&path).overwrite(overwrite(force)), &path);
+        let mut half = file(false).unwrap();
         half.put(&[1; 10]).unwrap();
         drop(half);
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
 
-        let mut whole = Output::file(&path, false).unwrap();
+        let mut whole = file(false).unwrap();
         for n in [1, BUFFER - 1, BUFFER, 3 * BUFFER + 1, 2] {
             whole.put(&vec![7; n]).unwrap();
         }
         assert!(!path.exists());
         whole.finish().unwrap();
         assert_eq!(std::fs::read(&path).unwrap(), vec![7; 1 + BUFFER - 1 + BUFFER + 3 * BUFFER + 1 + 2]);
-        assert!(Output::file(&path, false).is_err());
-        Output::file(&path, true).unwrap().finish().unwrap();
+        assert!(file(false).is_err());
+        file(true).unwrap().finish().unwrap();
         assert_eq!(std::fs::metadata(&path).unwrap().len(), 0);
     }
 }

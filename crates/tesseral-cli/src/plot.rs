@@ -103,7 +103,7 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> Outcome {
     };
     let picture = picture(&target, overview, low, high);
     if to_file {
-        let mut out = Output::open(&arguments.output, context.cancel())?;
+        let mut out = Output::open(&arguments.output, &arguments.subject.source, context.cancel())?;
         out.put(&image::png(&picture, arguments.colors)?)?;
         out.finish()?;
     }

@@ -1,13 +1,13 @@
 //! `tet qhist`: queries asked before, and asking one again.
 
-use std::io::Write;
 use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::{Args, Subcommand};
 use serde_json::{Value as Json, json};
 use tesseral::query::Document;
-use tesseral::{Error, core};
+use tesseral::store::{Access, LocalStore, StoreExt};
+use tesseral::{Error, Overwrite, core};
 
 use crate::context::Context;
 use crate::failure::{Outcome, exit};
@@ -88,18 +88,10 @@ fn rows() -> Vec<Json> {
     text.lines().filter_map(|line| serde_json::from_str(line).ok()).filter(Json::is_object).collect()
 }
 
-fn write(rows: &[Json]) -> std::io::Result<()> {
+fn write(rows: &[Json]) -> Result<(), Error> {
     let Some(path) = file() else { return Ok(()) };
-    if let Some(folder) = path.parent() {
-        std::fs::create_dir_all(folder)?;
-    }
-    let staged = path.with_extension(format!("{}.tmp", std::process::id()));
-    let mut out = std::fs::File::create(&staged)?;
-    for row in rows {
-        writeln!(out, "{row}")?;
-    }
-    drop(out);
-    std::fs::rename(staged, path)
+    let text: String = rows.iter().map(|row| format!("{row}\n")).collect();
+    LocalStore::new(path, Access::Read).put("", text.as_bytes(), Overwrite::Replace)
 }
 
 /// Keeps a query that was answered. History is a convenience: nothing fails because it cannot be written.

@@ -45,6 +45,9 @@ pub(crate) struct How {
     /// Where to compute: there is `cpu`
     #[arg(long, value_name = "DEVICE", default_value = "cpu")]
     device: String,
+    /// Replaces existing files that a document writes
+    #[arg(short, long)]
+    force: bool,
     /// Lets documents write files under this folder too
     #[arg(long, value_name = "DIR")]
     spill_allow: Vec<PathBuf>,
@@ -124,6 +127,7 @@ pub(crate) fn answer(context: &Context, document: &Document, how: &How) -> Outco
     let settings = Settings {
         preview: how.preview.unwrap_or(if shows { 64 } else { 0 }),
         allow: how.spill_allow.clone(),
+        overwrite: output::overwrite(how.force),
         memory: context.global.memory,
     };
     let plan = Plan::new(&container, document, &settings)?;

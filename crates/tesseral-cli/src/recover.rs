@@ -4,11 +4,11 @@ use std::path::PathBuf;
 
 use clap::Args;
 use serde_json::json;
-use tesseral::{Finding, MessageChange, MessageFile, Overwrite, recover};
+use tesseral::{Finding, MessageChange, MessageFile, recover};
 
 use crate::context::{Context, local};
 use crate::failure::{Failure, Outcome, exit};
-use crate::messages::{create, put};
+use crate::messages::{create, put, target};
 use crate::output::Output;
 use crate::paint::Paint;
 use crate::progress::Meter;
@@ -37,12 +37,13 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> Outcome {
     if let Some(messages) = format.messages() {
         let torn = messages.open_messages(store, opener.format_options(), true).map_err(Failure::opening)?;
         let mut findings = torn.findings();
-        let mut output = create(context, &arguments.output, arguments.force)?;
+        let target = target(&arguments.output, arguments.force, std::slice::from_ref(&arguments.source))?;
+        let mut output = create(context, &arguments.output, target)?;
         let (saved, lost) = recover_messages(context, &*torn, &mut output, &mut findings)?;
         output.finish()?;
         return report(context, arguments, format.id(), (saved, lost), &findings);
     }
-    let overwrite = if arguments.force { Overwrite::Replace } else { Overwrite::Refuse };
+    let overwrite = output::overwrite(arguments.force);
     let mut findings: Vec<Finding> = Vec::new();
     let options = context.options(&meter);
     let output = local(&arguments.output)?;

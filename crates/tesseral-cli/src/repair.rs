@@ -39,7 +39,7 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> Outcome {
     let store = opener.store(path);
     let format = tesseral::recognise(&*store).map_err(Failure::opening)?;
     context.check_versions(format)?;
-    let needed = format.repairs(store, opener.format_options())?;
+    let needed = tesseral::repairs(format, &store, opener.format_options())?;
     // Every name is checked before the first fix is applied.
     for code in &arguments.apply {
         match needed.iter().find(|repair| repair.code == code) {
@@ -64,7 +64,7 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> Outcome {
             (true, false, _) => {
                 context.check()?;
                 // A fresh store each time: the file under the name is another one after every fix.
-                format.apply_repair(opener.store(path), opener.format_options(), repair.code)?;
+                tesseral::apply_repair(format, opener.store(path), opener.format_options(), repair.code)?;
                 changed = true;
                 "applied"
             }

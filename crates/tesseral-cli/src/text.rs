@@ -1,23 +1,8 @@
 //! Small pieces of text: names made safe, sizes, shapes, near misses.
 
-use std::borrow::Cow;
 use std::fmt::Write;
 
-/// Text in which nothing steers a terminal: control characters and marks that turn the direction of text are escaped.
-pub(crate) fn escape(text: &str) -> Cow<'_, str> {
-    let harmful = |c: char| {
-        c.is_control()
-            || matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
-    };
-    if !text.contains(harmful) {
-        return Cow::Borrowed(text);
-    }
-    let mut safe = String::with_capacity(text.len() + 16);
-    for c in text.chars() {
-        if harmful(c) { safe.extend(c.escape_default()) } else { safe.push(c) }
-    }
-    Cow::Owned(safe)
-}
+pub(crate) use tesseral::core::escape;
 
 /// A number of bytes as people read it: `812 B`, `1.2 MiB`.
 pub(crate) fn size(bytes: u64) -> String {
@@ -89,13 +74,6 @@ pub(crate) fn nearest<'a>(word: &str, candidates: impl Iterator<Item = &'a str>)
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn nothing_steers_the_terminal() {
-        assert_eq!(escape("plain Ω ×"), "plain Ω ×");
-        assert_eq!(escape("a\u{1b}[31mb\nc"), "a\\u{1b}[31mb\\nc");
-        assert_eq!(escape("x\u{202e}y\u{9b}"), "x\\u{202e}y\\u{9b}");
-    }
 
     #[test]
     fn sizes_and_shapes() {

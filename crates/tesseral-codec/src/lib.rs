@@ -51,12 +51,5 @@ impl std::fmt::Debug for Contexts {
 /// # Errors
 /// `Limit` when the allocation fails.
 pub fn room(buffer: &mut Vec<u8>, len: usize) -> tesseral_core::Result<&mut [u8]> {
-    if buffer.len() < len {
-        let mut larger = Vec::<u8>::new();
-        let alloc_failed = |_| tesseral_core::Error::limit("buffer", len as u64, 0);
-        larger.try_reserve_exact(len).map_err(alloc_failed)?;
-        drop(larger);
-        *buffer = vec![0; len];
-    }
-    Ok(&mut buffer[..len])
+    tesseral_core::alloc::scratch("a buffer", buffer, len)
 }

@@ -3,6 +3,9 @@
 use lz4_flex::block;
 use tesseral_core::{Error, Result};
 
+/// Bytes that one byte of a block can expand to.
+const MOST_FROM_BYTE: usize = 255;
+
 /// Decodes a block whose output fills `dst` exactly.
 ///
 /// # Errors
@@ -14,6 +17,10 @@ pub fn decode_into(src: &[u8], dst: &mut [u8]) -> Result<()> {
     let len = u32::from_le_bytes(*len);
     if u64::from(len) != dst.len() as u64 {
         return Err(fault(format!("expected {} bytes, the block declares {len}", dst.len())));
+    }
+    // A byte of a block copies at most 255: anything longer is not worth clearing memory for.
+    if dst.len() > block.len().saturating_mul(MOST_FROM_BYTE) {
+        return Err(fault(format!("{} bytes cannot hold {len}", block.len())));
     }
     let written = block::decompress_into(block, dst).map_err(|e| Error::codec("lz4", e))?;
     if written != dst.len() {

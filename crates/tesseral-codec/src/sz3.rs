@@ -33,7 +33,7 @@ mod lorenzo;
 mod quantizer;
 mod settings;
 
-use tesseral_core::{Error, Result};
+use tesseral_core::{Error, Result, alloc};
 
 use crate::{Contexts, zstd};
 use quantizer::{CellDecoder, CellEncoder};
@@ -180,7 +180,7 @@ pub fn decode_into(src: &[u8], dst: &mut [u8], contexts: &mut Contexts) -> Resul
     let Some(inner_len) = usize::try_from(inner_len).ok().filter(|len| *len as u64 <= most) else {
         return Err(fault(format!("payload of {inner_len} bytes is too large for {count} cells")));
     };
-    let mut inner = vec![0; inner_len];
+    let mut inner: Vec<u8> = alloc::zeroed("an sz3 stream", inner_len)?;
     zstd::decode_into(payload.0, &mut inner, contexts)?;
     let mut inner = ByteCursor(&inner);
     let predictor = match settings.algorithm {
@@ -196,7 +196,7 @@ pub fn decode_into(src: &[u8], dst: &mut [u8], contexts: &mut Contexts) -> Resul
     let bits = inner.count(1)?;
     let mut symbols = tree.decode(inner.bytes(bits)?);
     let mut restore = CellDecoder::new(&quantizer, &mut symbols);
-    let mut cells = vec![0.0; count];
+    let mut cells: Vec<f64> = alloc::zeroed("sz3 cells", count)?;
     match predictor {
         Predictor::Interpolation(interpolation) => interpolation.run(&mut cells, &mut restore)?,
         Predictor::Lorenzo(lorenzo) => lorenzo.restore(&mut cells, &mut restore)?,

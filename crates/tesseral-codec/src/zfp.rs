@@ -17,7 +17,7 @@
 //! # Ok::<(), tesseral_core::Error>(())
 //! ```
 
-use tesseral_core::{Error, Result};
+use tesseral_core::{Error, Result, alloc};
 use zfp_rs::{
     ZfpBitStream, ZfpBitStreamRef, ZfpConfig, ZfpDimensionality, ZfpField, ZfpFieldMut, ZfpScalarType,
     ZfpStreamAlignment,
@@ -129,7 +129,7 @@ pub fn decode_range(src: &[u8], mode: Mode, total: u64, first: u64, dst: &mut [u
     }
     let lead = usize::try_from(first - skip).ok().and_then(|n| n.checked_mul(8));
     let len = lead.and_then(|lead| lead.checked_add(dst.len())).ok_or_else(out_of_range)?;
-    let mut cells = vec![0; len];
+    let mut cells: Vec<u8> = alloc::zeroed("zfp cells", len)?;
     decode(src, mode, &mut cells)?;
     dst.copy_from_slice(&cells[len - dst.len()..]);
     Ok(())
@@ -165,7 +165,7 @@ fn decode(src: &[u8], mode: Mode, dst: &mut [u8]) -> Result<usize> {
     if let Ok(cells) = bytemuck::try_cast_slice_mut(dst) {
         return run(cells);
     }
-    let mut cells = vec![0.0; count];
+    let mut cells: Vec<f64> = alloc::zeroed("zfp cells", count)?;
     let used = run(&mut cells)?;
     dst.as_chunks_mut().0.iter_mut().zip(cells).for_each(|(out, cell)| *out = cell.to_ne_bytes());
     Ok(used)

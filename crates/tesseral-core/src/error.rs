@@ -74,6 +74,32 @@ pub enum ErrorKind {
         /// What is wrong with it.
         detail: String,
     },
+    /// An object that the opened state names does not exist: it was lost, or another process removed it.
+    #[error("{what} is missing: {object}")]
+    Missing {
+        /// What kind of thing: `a file of the array`.
+        what: String,
+        /// The file or object.
+        object: String,
+        /// Its name in the store that was read.
+        name: String,
+    },
+    /// The opened state is out of date: it names an object that was removed, and a fresh listing does not name it any more.
+    #[error("{source_name} changed while it was read: {object} was removed")]
+    Stale {
+        /// The file or folder that was opened.
+        source_name: String,
+        /// The object that was removed.
+        object: String,
+    },
+    /// An open file was written to by another process: what was read of it may be a mixture.
+    #[error("{object} changed while it was read: {detail}")]
+    Changed {
+        /// The file.
+        object: String,
+        /// What differs from when it was opened.
+        detail: String,
+    },
     /// A codec refused its input.
     #[error("{codec}: {source}")]
     Codec {
@@ -178,6 +204,23 @@ impl Error {
         Self::new(ErrorKind::NotFound { what: what.into(), name: name.into(), candidates })
     }
 
+    /// An object `name` of a store that was relied on does not exist.
+    pub fn missing(what: impl Into<String>, object: impl Into<String>, name: impl Into<String>) -> Self {
+        Self::new(ErrorKind::Missing { what: what.into(), object: object.into(), name: name.into() })
+    }
+
+    /// The state of `source` that was opened names `object`, which was removed since.
+    pub fn stale(source: impl Into<String>, object: impl Into<String>) -> Self {
+        Self::new(ErrorKind::Stale { source_name: source.into(), object: object.into() })
+            .hint("another process replaced it, for instance by vacuuming; open the source again")
+    }
+
+    /// An open file that was written to.
+    pub fn changed(object: impl Into<String>, detail: impl Into<String>) -> Self {
+        Self::new(ErrorKind::Changed { object: object.into(), detail: detail.into() })
+            .hint("another process writes to the file; try again when it is done")
+    }
+
     /// A codec's refusal.
     pub fn codec(codec: &'static str, source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
         Self::new(ErrorKind::Codec { codec, source: source.into() })
@@ -244,7 +287,7 @@ impl Error {
 
     /// Whether this is about damaged bytes, in a structure or inside a codec's stream.
     pub fn is_damage(&self) -> bool {
-        matches!(self.kind(), ErrorKind::Corrupt { .. } | ErrorKind::Codec { .. })
+        matches!(self.kind(), ErrorKind::Corrupt { .. } | ErrorKind::Missing { .. } | ErrorKind::Codec { .. })
     }
 }
 

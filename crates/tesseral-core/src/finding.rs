@@ -41,12 +41,24 @@ pub struct Finding {
     pub offset: Option<u64>,
     /// Number of bytes concerned.
     pub length: Option<u64>,
+    /// Name of an object that was listed and is missing.
+    pub missing: Option<String>,
 }
 
 impl Finding {
     fn new(check: &'static str, severity: Severity, ok: bool, detail: impl Into<String>) -> Self {
         let detail = detail.into();
-        Self { check, severity, ok, detail, array: None, chunk: None, offset: None, length: None }
+        Self {
+            check,
+            severity,
+            ok,
+            detail,
+            array: None,
+            chunk: None,
+            offset: None,
+            length: None,
+            missing: None,
+        }
     }
 
     /// A check that passed.
@@ -70,6 +82,9 @@ impl Finding {
         finding.array = error.array().map(str::to_owned);
         finding.chunk = error.chunk().map(<[u64]>::to_vec);
         finding.offset = error.offset();
+        if let crate::ErrorKind::Missing { name, .. } = error.kind() {
+            finding.missing = Some(name.clone());
+        }
         finding
     }
 

@@ -16,11 +16,13 @@
 //! ```
 #![forbid(unsafe_code)]
 
+pub mod alloc;
 pub mod cancel;
 pub mod condition;
 pub mod dtype;
 pub mod element;
 pub mod error;
+mod escape;
 pub mod finding;
 pub mod grid;
 pub mod limits;
@@ -36,6 +38,7 @@ pub use cancel::Cancel;
 pub use dtype::{DType, TimeUnit};
 pub use element::Element;
 pub use error::{Error, ErrorKind, Result};
+pub use escape::{escape, file_name_part};
 pub use finding::{Finding, Severity};
 pub use grid::ChunkGrid;
 pub use limits::Limits;

@@ -13,10 +13,12 @@ use crate::handle::Handle;
 use crate::kernel::copy::Run;
 use crate::kernel::summary::{Summary, Wanted};
 use crate::options::{Options, Ticker};
-use crate::visit::{Seen, View, Visitor};
+use crate::visit::{Seen, View, Visitor, constant};
 
 /// Chunks planned at once, about.
 const PLANNED_AT_ONCE: u64 = 2048;
+/// Plans of one operation, at most.
+const PIECES: u64 = 16 << 10;
 /// Parts whose rows are folded at once.
 const PARTS_AT_ONCE: usize = 256;
 /// Chunks of fewer cells are read many at once.
@@ -43,7 +45,7 @@ pub fn summarize(
     wanted: Wanted,
     options: &Options,
 ) -> Result<Summarized> {
-    handle.guarded(|| summarize_all(handle, request, wanted, options))
+    handle.restartable(|handle| summarize_all(handle, request, wanted, options))
 }
 
 fn summarize_all(
@@ -109,8 +111,8 @@ fn pieces(handle: &Handle, request: &Request) -> Result<Vec<Piece>> {
         return whole(chunks);
     };
     let (shape, row) = (selection.shape(), first.min(grid.shape()[0]));
-    // More than any plan may hold: planning says so at once.
-    if chunks <= PLANNED_AT_ONCE || chunks > 1 << 32 || cells == 0 {
+    // More than most plans may hold: planning says so at once, or finds nearly all of the grid empty.
+    if chunks <= PLANNED_AT_ONCE || chunks > PLANNED_AT_ONCE * PIECES || cells == 0 {
         return whole(chunks);
     }
     // At least one row of chunks: a piece must not cut chunks.
@@ -138,8 +140,9 @@ fn summarize_piece(
     dense::fixed_size(handle, number)?;
     let dtype = handle.schema().fields[usize::from(number)].dtype;
     let empty = Summary::new(dtype, wanted).map_err(|e| e.in_array(&handle.schema().name))?;
-    let known = |chunk: &PlannedChunk| {
-        empty.clone().merge_stats(&handle.source().stats(chunk, Column::Field(number)))
+    let known = |chunk: &PlannedChunk, all: bool| {
+        let stats = || empty.clone().merge_stats(&handle.source().stats(chunk, Column::Field(number)));
+        Ok((all && stats()?) || constant(handle, chunk, number).is_some())
     };
     let prepared = Prepared::divided(handle, request, options, &known)?;
     let visitor = Visitor::new(handle, &prepared);
@@ -257,6 +260,9 @@ fn from_known(visitor: &Visitor<'_>, seen: Seen<'_>, summary: &mut Summary) -> R
         Seen::Whole(chunk) => {
             let stats = visitor.handle.source().stats(chunk, Column::Field(visitor.prepared.field));
             summary.merge_stats(&stats)
+        }
+        Seen::Constant { cell, cells } => {
+            summary.fold_value_repeated(&Scalar::from_le_bytes(field.dtype, cell)?, cells).map(|()| true)
         }
         // A cell nobody wrote is null, whatever a field without nulls shows there, unless its fill is declared to be a value.
         Seen::Fill { cells } if !field.fill_valid && (field.nullable || field.fill.is_some()) => {

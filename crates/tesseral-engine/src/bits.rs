@@ -1,7 +1,7 @@
 //! Reading bits: cells of a dense array that share bytes.
 
 use bytes::Bytes;
-use tesseral_core::{Error, Region, Result, Selection};
+use tesseral_core::{Error, Region, Result, Selection, alloc};
 use tesseral_format::{Column, ColumnMut, Cover, PlannedChunk, Request};
 
 use crate::chunk::with_workspace;
@@ -18,7 +18,8 @@ pub(crate) fn decode_packed(
 ) -> Result<Vec<u8>> {
     let len = usize::try_from(chunk.cells.div_ceil(8))
         .map_err(|_| Error::limit("a chunk's cells", chunk.cells, usize::MAX as u64))?;
-    let mut values = vec![0; len];
+    crate::claims::check_chunk(handle, chunk, len)?;
+    let mut values = alloc::zeroed("a chunk of bits", len)?;
     let out = ColumnMut::Fixed { values: &mut values, validity: None };
     with_workspace(|w| handle.source().decode(chunk, column, parts, 0..chunk.cells, out, &mut w.scratch))?;
     Ok(values)
@@ -29,7 +30,7 @@ pub(crate) fn decode_packed(
 /// # Errors
 /// What the plan, the store and the decoders meet; `Limit`; `Unsupported` where cells may be missing.
 pub fn read_bits(handle: &Handle, request: &Request, options: &Options) -> Result<Vec<u8>> {
-    handle.guarded(|| read_chunks(handle, request, options))
+    handle.restartable(|handle| read_chunks(handle, request, options))
 }
 
 fn read_chunks(handle: &Handle, request: &Request, options: &Options) -> Result<Vec<u8>> {
@@ -41,7 +42,7 @@ fn read_chunks(handle: &Handle, request: &Request, options: &Options) -> Result<
     let cells = selection.cells().and_then(|n| usize::try_from(n).ok());
     let cells = cells.ok_or_else(|| Error::limit("the selection", u64::MAX, usize::MAX as u64))?;
     options.check_memory("the result", cells as u64)?;
-    let mut out = vec![0; cells];
+    let mut out = alloc::zeroed("the result", cells)?;
     let mut written = 0;
     // Higher layers are painted last.
     plan.chunks.sort_by_key(|chunk| chunk.layer);

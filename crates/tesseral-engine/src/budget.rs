@@ -3,6 +3,7 @@
 use tesseral_core::{Result, Selection, Slice};
 use tesseral_format::{MemoryBudget, Request};
 
+use crate::claims::{check_total, work_space};
 use crate::dense::fixed_size;
 use crate::handle::Handle;
 
@@ -46,10 +47,11 @@ pub fn blocks(handle: &Handle, request: &Request, bytes: u64) -> Result<Blocks> 
         _ => return Err(tesseral_core::Error::invalid("blocks are cut from one field")),
     };
     let size = fixed_size(handle, field)? as u64;
+    check_total(handle, request)?;
     let selection =
         request.selection().ok_or_else(|| tesseral_core::Error::invalid("blocks are cut from positions"))?;
     let chunk = handle.schema().chunk_shape.clone().unwrap_or_default();
-    Ok(Blocks::new(selection, &chunk, bytes / size))
+    Ok(Blocks::new(selection, &chunk, work_space(handle, request, bytes)? / size))
 }
 
 impl Blocks {

@@ -3,8 +3,11 @@
 use rayon::prelude::*;
 use tesseral_core::dtype::Class;
 use tesseral_core::{ArraySchema, Element};
-use tesseral_core::{CellLen, DType, Error, Field, Result, dispatch_element};
+use tesseral_core::{CellLen, DType, Error, Field, Result, alloc, dispatch_element};
 use tesseral_format::{Column, ColumnData, ColumnMut};
+
+/// What allocations here are for.
+const CELLS: &str = "a column of cells";
 
 /// Fewer cells than this are copied faster than threads are woken.
 const PARALLEL_FROM: usize = 64 << 10;
@@ -86,11 +89,11 @@ impl Cells {
         let bytes = count.checked_mul(self.size);
         let bytes = bytes.ok_or_else(|| Error::limit("cells", count as u64, usize::MAX as u64))?;
         self.ends.clear();
-        self.data.resize(bytes, 0);
+        alloc::resize(CELLS, &mut self.data, bytes, 0)?;
         if let Some(validity) = &mut self.validity {
             validity.clear();
             if self.size > 0 {
-                validity.resize(count, 1);
+                alloc::resize(CELLS, validity, count, 1)?;
             }
         }
         Ok(())
@@ -286,14 +289,14 @@ impl Cells {
         decode: impl FnOnce(ColumnMut<'_>) -> Result<()>,
     ) -> Result<()> {
         if let Some(validity) = &mut self.validity {
-            validity.resize(cells, 0);
+            alloc::resize(CELLS, validity, cells, 0)?;
         }
         let validity = self.validity.as_deref_mut();
         if self.size > 0 {
             let bytes = cells
                 .checked_mul(self.size)
                 .ok_or_else(|| Error::limit("a chunk's cells", cells as u64, usize::MAX as u64))?;
-            self.data.resize(bytes, 0);
+            alloc::resize(CELLS, &mut self.data, bytes, 0)?;
             return decode(ColumnMut::Fixed { values: &mut self.data, validity });
         }
         decode(ColumnMut::Var { offsets: &mut self.ends, data: &mut self.data, validity })?;

@@ -5,12 +5,15 @@ use std::ops::Range;
 
 use rayon::prelude::*;
 use tesseral_core::schema::Field;
-use tesseral_core::{Error, Order, Region, Result, Selection};
+use tesseral_core::{Error, Order, Region, Result, Selection, alloc};
 use tesseral_format::{Access, Column, ColumnMut, PlannedChunk, Scratch};
 
 use crate::fetch::PartBytes;
 use crate::handle::Handle;
 use crate::sink::Strides;
+
+/// What allocations here are for.
+const CHUNK: &str = "a decoded chunk";
 
 /// What a thread keeps between chunks.
 #[derive(Default)]
@@ -132,6 +135,12 @@ impl<'a> ChunkCells<'a> {
         Self { shared, ..self }
     }
 
+    /// The bytes of the cells as stored that a selection lies in, from the first to the last.
+    pub(crate) fn touched(&self, part: &Selection) -> Range<u64> {
+        let Range { start, end } = place(self.tile, self.order, self.size, part).cells;
+        start.saturating_mul(self.size as u64)..end.saturating_mul(self.size as u64)
+    }
+
     /// Where the selection lies in the cells as stored, for a chunk of which nothing has to be decoded.
     pub(crate) fn direct<'b>(&self, values: &'b [u8], part: &Selection) -> Result<Decoded<'b>> {
         let expected = self.tile_cells * self.size as u64;
@@ -161,6 +170,14 @@ impl<'a> ChunkCells<'a> {
         }
     }
 
+    /// The bytes of the chunk's object that decoding what the selection needs reads; `None` where it may be any of its part.
+    pub(crate) fn needed(&self, part: &Selection) -> Option<Range<u64>> {
+        let [stored] = self.chunk.parts.as_slice() else { return None };
+        let run = self.run(&place(self.tile, self.order, self.size, part));
+        let Range { start, end } = self.handle.source().run_bytes(self.chunk, &run)?;
+        Some(stored.offset.saturating_add(start)..stored.offset.saturating_add(end))
+    }
+
     /// Decodes what the selection needs into the thread's buffers.
     pub(crate) fn decode<'b>(
         &self,
@@ -174,8 +191,9 @@ impl<'a> ChunkCells<'a> {
         #[allow(clippy::cast_possible_truncation)]
         let cells = (run.end - run.start) as usize;
         let Workspace { scratch, values, validity } = workspace;
-        let values = take(values, cells * self.size);
-        let validity = self.nullable.then(|| take(validity, cells));
+        crate::claims::check_chunk(self.handle, self.chunk, cells * self.size)?;
+        let values = alloc::scratch(CHUNK, values, cells * self.size)?;
+        let validity = if self.nullable { Some(alloc::scratch(CHUNK, validity, cells)?) } else { None };
         self.decode_into(parts, run.clone(), values, validity, scratch)?;
         #[allow(clippy::cast_possible_truncation)]
         {
@@ -252,12 +270,4 @@ impl<'a> ChunkCells<'a> {
             && (self.order == Order::RowMajor
                 || self.tile.bounds().iter().filter(|b| b.1 - b.0 > 1).count() <= 1)
     }
-}
-
-/// The first `len` bytes of a buffer that only ever grows. What they hold is stale, not zero.
-fn take(buffer: &mut Vec<u8>, len: usize) -> &mut [u8] {
-    if buffer.len() < len {
-        buffer.resize(len, 0);
-    }
-    &mut buffer[..len]
 }

@@ -1,11 +1,12 @@
 //! Reading cells of a dense array into one row-major result.
 
 use bytes::Bytes;
-use tesseral_core::{CellLen, Element, Error, Field, Region, Result, Selection};
+use tesseral_core::{CellLen, Element, Error, Field, Region, Result, Selection, alloc};
 use tesseral_format::{Access, ChunkPlan, Column, PlannedChunk, Request, Uncovered};
 
 use crate::buffer::Buffer;
 use crate::chunk::{ChunkCells, Workspace, with_workspace};
+use crate::claims;
 use crate::fetch::{self, Batch, Fetched, PartBytes, Resident, Source};
 use crate::handle::Handle;
 use crate::options::Options;
@@ -100,6 +101,8 @@ pub(crate) struct Prepared {
     pub unit: u64,
     /// Bytes that are read at once, about.
     pub merged: u64,
+    /// Several threads may decode chunks at once.
+    concurrent: bool,
 }
 
 impl Prepared {
@@ -108,7 +111,7 @@ impl Prepared {
     pub(crate) fn new(handle: &Handle, request: &Request, options: &Options) -> Result<Self> {
         let mut prepared = Self::planned(handle, request, options)?;
         if let (None, Some(memory)) = (&prepared.resident, options.memory) {
-            prepared.divide(handle, memory, &|_| Ok(false))?;
+            prepared.divide(handle, request, memory, &|_, _| Ok(false))?;
         }
         Ok(prepared)
     }
@@ -130,8 +133,10 @@ impl Prepared {
         let groups = Groups::new(&grid, &plan, selection)?;
         check_cover(handle, &plan, selection)?;
         let resident = fetch::resident(handle, &plan.chunks)?;
+        let concurrent = claims::concurrent(handle, &plan.chunks, size);
         let (selection, merged) = (selection.clone(), options.read_bytes());
-        Ok(Self { plan, groups, selection, field: *field, size, bytes, resident, unit: 0, merged })
+        let field = *field;
+        Ok(Self { plan, groups, selection, field, size, bytes, resident, unit: 0, merged, concurrent })
     }
 
     /// The bytes of a unit of work.
@@ -158,11 +163,17 @@ impl Prepared {
         Buffer::new(self.bytes, self.limited(options))
     }
 
+    /// Lets threads decode at once whatever the chunks expand to, because they are decoded in small pieces.
+    pub(crate) fn share(&mut self) {
+        self.concurrent = true;
+    }
+
     pub(crate) fn parallel(&self) -> bool {
         let chunks = &self.plan.chunks;
         let coded = || chunks.iter().filter(|chunk| matches!(chunk.access, Access::Coded { .. }));
         let worth = |bytes: u64| bytes >= PARALLEL_FROM;
         chunks.len() > 1
+            && self.concurrent
             && (worth(self.bytes)
                 || worth(coded().map(PlannedChunk::stored_bytes).fold(0, u64::saturating_add)))
     }
@@ -231,7 +242,7 @@ pub(crate) fn fill_cell(field: &Field, size: usize) -> Vec<u8> {
 /// # Errors
 /// What the plan, the store and the decoders meet; `Limit` when the result passes the memory limit.
 pub fn read(handle: &Handle, request: &Request, options: &Options) -> Result<Dense> {
-    handle.guarded(|| read_through(handle, request, options, Some(lasting)))
+    handle.restartable(|handle| read_through(handle, request, options, Some(lasting)))
 }
 
 /// As [`read`], but never as a view: what another process does to the file later does not matter to the result.
@@ -239,7 +250,7 @@ pub fn read(handle: &Handle, request: &Request, options: &Options) -> Result<Den
 /// # Errors
 /// As [`read`].
 pub fn read_owned(handle: &Handle, request: &Request, options: &Options) -> Result<Dense> {
-    handle.guarded(|| read_through(handle, request, options, None))
+    handle.restartable(|handle| read_through(handle, request, options, None))
 }
 
 /// Reads a selection of one field and shows it to `see`, without a copy where the layout of the file allows. All of that is one operation:
@@ -253,7 +264,12 @@ pub fn read_with<T>(
     options: &Options,
     see: impl FnOnce(&Dense) -> Result<T>,
 ) -> Result<T> {
-    handle.guarded(|| see(&read_through(handle, request, options, Some(passing))?))
+    // What was read is shown once: nothing can be missing after that.
+    let mut see = Some(see);
+    handle.restartable(|handle| {
+        let dense = read_through(handle, request, options, Some(passing))?;
+        see.take().map_or_else(|| Err(Error::invalid("a result was shown before")), |see| see(&dense))
+    })
 }
 
 /// How a result that already lies in the file is borrowed.
@@ -285,7 +301,7 @@ fn read_through(handle: &Handle, request: &Request, options: &Options, how: Opti
 /// # Errors
 /// As [`read`]; `InvalidRequest` for nullable fields.
 pub fn read_buffer(handle: &Handle, request: &Request, options: &Options) -> Result<Buffer> {
-    handle.guarded(|| read_into_buffer(handle, request, options))
+    handle.restartable(|handle| read_into_buffer(handle, request, options))
 }
 
 fn read_into_buffer(handle: &Handle, request: &Request, options: &Options) -> Result<Buffer> {
@@ -304,7 +320,7 @@ fn read_into_buffer(handle: &Handle, request: &Request, options: &Options) -> Re
 /// # Errors
 /// What the plan and the store meet; `Corrupt` when a digest differs.
 pub fn view(handle: &Handle, request: &Request) -> Result<Option<Bytes>> {
-    handle.guarded(|| {
+    handle.restartable(|handle| {
         let borrowed = borrow(handle, &Prepared::new(handle, request, &Options::default())?)?;
         borrowed.map(|borrowed| lasting(handle, borrowed)).transpose()
     })
@@ -322,9 +338,10 @@ pub fn read_into(
     validity: Option<&mut [u8]>,
     options: &Options,
 ) -> Result<()> {
-    handle.guarded(|| {
+    let mut validity = validity;
+    handle.restartable(|handle| {
         let prepared = Prepared::new(handle, request, options)?;
-        execute(handle, &prepared, values, validity, options)
+        execute(handle, &prepared, values, validity.as_deref_mut(), options)
     })
 }
 
@@ -442,9 +459,11 @@ pub(crate) fn paint_part(
         resident: None,
         unit: 0,
         merged: whole.merged,
+        concurrent: whole.concurrent,
     };
-    let mut values = vec![0; bytes];
-    let mut validity = schema_field.nullable.then(|| vec![0; cells]);
+    let mut values = alloc::zeroed("a group of chunks", bytes)?;
+    let mut validity =
+        schema_field.nullable.then(|| alloc::zeroed("a group of chunks", cells)).transpose()?;
     let mut outputs = vec![Output { bytes: &mut values, size: whole.size }];
     outputs.extend(validity.as_mut().map(|bytes| Output { bytes, size: 1 }));
     sink::paint(
@@ -472,7 +491,7 @@ fn paint_chunk(
     let Some((part, region)) = chunk.cover.region().and_then(|cover| selection.clip(cover)) else {
         return Ok(());
     };
-    if let Some(plain) = source.plain(handle, chunk, column)? {
+    if let Some(plain) = source.plain(handle, chunk, column, || cells.touched(&part))? {
         let direct = cells.direct(plain, &part)?;
         let from =
             Cells { bytes: direct.values, start: direct.placement.start, strides: direct.placement.strides };
@@ -485,7 +504,7 @@ fn paint_chunk(
             None => Ok(()),
         };
     }
-    let parts = source.column(handle, chunk, column)?;
+    let parts = source.column_within(handle, chunk, column, cells.needed(&part).as_ref())?;
     if decode_in_place(cells, &parts, &part, &region, targets, workspace)? {
         return Ok(());
     }
@@ -583,19 +602,24 @@ fn borrow(handle: &Handle, prepared: &Prepared) -> Result<Option<Borrowed>> {
     if !(view.as_ptr() as usize).is_multiple_of(word) {
         return Ok(None);
     }
-    check_digests(handle, prepared, resident)?;
+    check_digests(handle, prepared, resident, &(from..to))?;
     Ok(Some(Borrowed { object: first.object, range: from..to, bytes: view }))
 }
 
-/// A view is as good as a copy only once its chunks were found sound.
-fn check_digests(handle: &Handle, prepared: &Prepared, resident: &Resident) -> Result<()> {
+/// A view is as good as a copy only once its bytes were found sound.
+fn check_digests(
+    handle: &Handle,
+    prepared: &Prepared,
+    resident: &Resident,
+    range: &std::ops::Range<u64>,
+) -> Result<()> {
     use rayon::prelude::*;
     let source = Source::Resident(resident);
     let check = |chunk: &PlannedChunk| -> Result<()> {
-        source.check(handle, chunk).map_err(|e| handle.locate(chunk, e))
+        source.check(handle, chunk, Some(range)).map_err(|e| handle.locate(chunk, e))
     };
     let chunks = &prepared.plan.chunks;
-    if !chunks.iter().any(|chunk| handle.pending_digest(chunk).is_some()) {
+    if !chunks.iter().any(|chunk| !handle.pending_digests(chunk).is_empty()) {
         return Ok(());
     }
     if prepared.parallel() {
@@ -643,7 +667,8 @@ impl std::fmt::Display for Explained {
 /// # Errors
 /// What the plan meets.
 pub fn explain(handle: &Handle, request: &Request) -> Result<Explained> {
-    let prepared = handle.guarded(|| Prepared::new(handle, request, &Options::default()))?;
+    let prepared = handle.restartable(|handle| Prepared::new(handle, request, &Options::default()))?;
+    let handle = &handle.latest();
     let Prepared { plan, groups, selection, .. } = &prepared;
     let batches = fetch::batches(handle, plan, groups, selection, prepared.merged, &|_| Ok(false))?;
     let ranges = batches.iter().flat_map(|b| &b.reads);

@@ -5,6 +5,7 @@ use tesseral_format::{Column, Request};
 
 use crate::budget::Blocks;
 use crate::cells::{Cells, column_layout};
+use crate::claims::{check_total, work_space};
 use crate::condition::{self, Rows};
 use crate::dense;
 use crate::handle::Handle;
@@ -42,6 +43,7 @@ impl DenseCells {
         if let Some(condition) = &request.condition {
             condition::columns_of(schema, condition, &mut columns)?;
         }
+        check_total(handle, request)?;
         let mut row = 0_u64;
         for &column in &columns {
             if matches!(column, Column::Timestamp | Column::DeletedBy) {
@@ -51,6 +53,7 @@ impl DenseCells {
             row += if size == 0 { 24 } else { size as u64 } + u64::from(nullable);
         }
         let allowed = options.memory.map_or(BLOCK, |memory| (memory / SHARE).clamp(1, BLOCK));
+        let allowed = work_space(handle, request, allowed)?;
         let chunk = schema.chunk_shape.clone().unwrap_or_default();
         let cells = allowed / row.max(1);
         let blocks = Blocks::new(selection, &chunk, cells);

@@ -24,12 +24,12 @@ const LARGE: u64 = 8;
 /// No chunk that takes less than this is cut, whatever the limit.
 const SMALL: u64 = 1 << 20;
 
-/// Whether the statistics of a whole chunk answer, so that it is not read.
-pub(crate) type Known<'a> = &'a dyn Fn(&PlannedChunk) -> Result<bool>;
+/// Whether metadata answer for a chunk, of which all cells are selected or some, so that it is not decoded.
+pub(crate) type Known<'a> = &'a dyn Fn(&PlannedChunk, bool) -> Result<bool>;
 
 impl Prepared {
     /// As [`new`](Self::new), for folds: an array of one large resident chunk comes in pieces too, cut by its shape and the memory
-    /// limit alone. Chunks whose statistics are `known` to answer are not cut for their size.
+    /// limit alone. Chunks for which metadata are `known` to answer are not cut for their size.
     pub(crate) fn divided(
         handle: &Handle,
         request: &Request,
@@ -39,7 +39,7 @@ impl Prepared {
         let mut prepared = Self::planned(handle, request, options)?;
         if prepared.resident.is_none() {
             if let Some(memory) = options.memory {
-                prepared.divide(handle, memory, known)?;
+                prepared.divide(handle, request, memory, known)?;
             }
             return Ok(prepared);
         }
@@ -48,7 +48,9 @@ impl Prepared {
         };
         let stats = handle.source().stats(chunk, Column::Field(prepared.field));
         // What statistics can tell of a whole chunk they cannot tell of a piece.
-        if !parted(chunk) || stats.nulls.exact().is_some() {
+        // Nothing is decoded of equal cells.
+        let constant = crate::visit::constant(handle, chunk, prepared.field).is_some();
+        if constant || !parted(chunk) || stats.nulls.exact().is_some() {
             return Ok(prepared);
         }
         let (Some(shape), Some(region), Order::RowMajor) =
@@ -64,6 +66,8 @@ impl Prepared {
         if region.shape() != shape || chunk.tile.is_some() || rows.saturating_mul(2) > shape[d] {
             return Ok(prepared);
         }
+        // Pieces are as many as the claimed cells make.
+        crate::claims::check_total(handle, request)?;
         let mut extents = shape.clone();
         extents[d] = rows;
         let grid = ChunkGrid::new(&shape, &extents)?;
@@ -74,22 +78,29 @@ impl Prepared {
             ..chunk.clone()
         });
         prepared.plan.chunks = pieces.collect();
+        prepared.share();
         prepared.groups = Groups::new(&grid, &prepared.plan, &prepared.selection)?;
         prepared.resident = fetch::resident(handle, &prepared.plan.chunks)?;
         Ok(prepared)
     }
 
     /// Cuts chunks that are large beside the memory limit, and finds what a worker will hold.
-    pub(crate) fn divide(&mut self, handle: &Handle, memory: u64, known: Known<'_>) -> Result<()> {
+    pub(crate) fn divide(
+        &mut self,
+        handle: &Handle,
+        request: &Request,
+        memory: u64,
+        known: Known<'_>,
+    ) -> Result<()> {
         let mut read = Vec::new();
         for (chunk, number) in self.plan.chunks.iter().zip(0_u32..) {
-            if !(self.takes_all(chunk) && known(chunk)?) {
+            if !known(chunk, self.takes_all(chunk))? {
                 read.push(number);
             }
         }
         let large = (memory / LARGE).max(SMALL);
         let oversized = |number: &u32| self.need(handle, &self.plan.chunks[*number as usize]) > large;
-        if read.iter().any(oversized) && self.cut(handle, memory, large)? {
+        if read.iter().any(oversized) && self.cut(handle, request, memory, large)? {
             read = (0_u32..).take(self.plan.chunks.len()).collect();
         }
         let chunks = || read.iter().map(|number| &self.plan.chunks[*number as usize]);
@@ -142,13 +153,15 @@ impl Prepared {
     }
 
     /// Cuts every chunk into pieces; not where a large one cannot be.
-    fn cut(&mut self, handle: &Handle, memory: u64, large: u64) -> Result<bool> {
+    fn cut(&mut self, handle: &Handle, request: &Request, memory: u64, large: u64) -> Result<bool> {
         let (schema, column) = (handle.schema(), Column::Field(self.field));
         for chunk in &self.plan.chunks {
             if self.need(handle, chunk) > large && !is_narrow(handle, chunk, column)? {
                 return Ok(false);
             }
         }
+        // Pieces are as many as the claimed cells make.
+        crate::claims::check_total(handle, request)?;
         let grid = schema.grid()?;
         let extents = piece_extents(&grid, schema.cell_order, piece_bytes(memory) / self.size as u64);
         let bounds = self.selection.bounds();
@@ -158,6 +171,7 @@ impl Prepared {
                 seen.map(|seen| cut_piece(handle, chunk, column, self.size, seen)).transpose()
             })?;
         (self.plan.chunks, self.groups) = (chunks, groups);
+        self.share();
         Ok(true)
     }
 }
@@ -237,7 +251,7 @@ fn piece_bytes(memory: u64) -> u64 {
 }
 
 /// A piece of a chunk and the cells to decode from it.
-type CellRun = (Result<PlannedChunk>, Range<u64>);
+pub(crate) type CellRun = (Result<PlannedChunk>, Range<u64>);
 
 /// A chunk as pieces whose cells follow one another, all of its cells; `None` where it is small beside the memory limit or cannot be
 /// cut.
@@ -352,7 +366,7 @@ fn parted(chunk: &PlannedChunk) -> bool {
 /// # Errors
 /// What the plan meets.
 pub fn divisible(handle: &Handle, request: &Request) -> Result<bool> {
-    first_chunks(handle, request, |chunks| {
+    first_chunks(handle, request, |handle, chunks| {
         if !chunks.iter().all(parted) {
             return Ok(false);
         }
@@ -366,7 +380,7 @@ pub fn divisible(handle: &Handle, request: &Request) -> Result<bool> {
 /// # Errors
 /// What the plan meets.
 pub fn narrowable(handle: &Handle, request: &Request) -> Result<bool> {
-    first_chunks(handle, request, |chunks| {
+    first_chunks(handle, request, |handle, chunks| {
         Ok(fetch::resident(handle, chunks)?.is_none() && all_narrow(handle, request, chunks)?)
     })
 }
@@ -386,7 +400,7 @@ fn all_narrow(handle: &Handle, request: &Request, chunks: &[PlannedChunk]) -> Re
 fn first_chunks(
     handle: &Handle,
     request: &Request,
-    judge: impl Fn(&[PlannedChunk]) -> Result<bool>,
+    judge: impl Fn(&Handle, &[PlannedChunk]) -> Result<bool>,
 ) -> Result<bool> {
     let Some(selection) = request.selection().filter(|selection| selection.cells() != Some(0)) else {
         return Ok(false);
@@ -394,8 +408,8 @@ fn first_chunks(
     let slices = selection.slices().iter().map(|s| Slice::new(s.start, s.start + 1));
     let bounds: Vec<u64> = selection.slices().iter().map(|s| s.end).collect();
     let target = Target::Cells(Selection::new(slices, &bounds)?);
-    handle.guarded(|| {
-        let chunks = handle.source().plan(&Request { target, ..request.clone() })?.chunks;
-        if chunks.is_empty() { Ok(false) } else { judge(&chunks) }
+    handle.restartable(|handle| {
+        let chunks = handle.source().plan(&Request { target: target.clone(), ..request.clone() })?.chunks;
+        if chunks.is_empty() { Ok(false) } else { judge(handle, &chunks) }
     })
 }

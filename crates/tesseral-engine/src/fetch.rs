@@ -5,7 +5,7 @@ use std::ops::Range;
 use bytes::Bytes;
 use smallvec::SmallVec;
 use tesseral_core::{Error, Result, Selection};
-use tesseral_format::{Access, ChunkPlan, Column, DigestSpan, PlannedChunk};
+use tesseral_format::{Access, ChunkPlan, Column, DigestSpan, DigestSpans, PlannedChunk};
 
 use crate::handle::Handle;
 use crate::overlay::Groups;
@@ -77,42 +77,59 @@ impl<'a> Source<'a> {
         })
     }
 
-    /// Checks the digest of a chunk if it was not yet.
-    pub(crate) fn check(&self, handle: &Handle, chunk: &PlannedChunk) -> Result<()> {
-        match handle.pending_digest(chunk) {
-            // Nothing was read for an empty range.
-            Some(span) if span.range.is_empty() => handle.check_digest(chunk, &span, &[]),
-            Some(span) if matches!(self, Self::Fetched(_)) && !is_fetched(chunk, &span) => {
-                handle.check_digest_streaming(chunk, &span)
-            }
-            Some(span) => handle.check_digest(chunk, &span, self.slice(handle, span.object, &span.range)?.1),
-            None => Ok(()),
-        }
+    /// Checks digests of a chunk that were not checked yet: those of blocks that touch a range of its only part's object, or of all
+    /// blocks that touch its parts. A block that was not fetched with the chunk is read by itself.
+    pub(crate) fn check(
+        &self,
+        handle: &Handle,
+        chunk: &PlannedChunk,
+        within: Option<&Range<u64>>,
+    ) -> Result<()> {
+        handle.check_digests(chunk, within, |object, range| match self {
+            Self::Fetched(fetched) if fetched.get(object, range).is_none() => Ok(None),
+            _ => self.slice(handle, object, range).map(|(_, slice)| Some(slice)),
+        })
     }
 
-    /// The cells of one column of a chunk where they lie, its digest checked; `None` when they have to be decoded.
+    /// The cells of one column of a chunk where they lie, digests over the bytes `touched` of them checked; `None` when they have to
+    /// be decoded.
     pub(crate) fn plain(
         &self,
         handle: &Handle,
         chunk: &PlannedChunk,
         column: Column,
+        touched: impl FnOnce() -> Range<u64>,
     ) -> Result<Option<&'a [u8]>> {
         let mut parts = chunk.column_parts(column);
         let (Access::Direct { .. }, Some((_, part)), None) = (chunk.access, parts.next(), parts.next())
         else {
             return Ok(None);
         };
-        self.check(handle, chunk)?;
         if part.len == 0 {
+            self.check(handle, chunk, None)?;
             return Ok(Some(&[]));
         }
+        let touched = touched();
+        let within = part.offset.saturating_add(touched.start)..part.offset.saturating_add(touched.end);
+        self.check(handle, chunk, Some(&within))?;
         let range = part.offset..part.offset.saturating_add(part.len);
         self.slice(handle, part.object, &range).map(|(_, slice)| Some(slice))
     }
 
-    /// The bytes of one column of a chunk, its digest checked.
+    /// The bytes of one column of a chunk, its digests checked.
     pub(crate) fn column(&self, handle: &Handle, chunk: &PlannedChunk, column: Column) -> Result<PartBytes> {
-        self.check(handle, chunk)?;
+        self.column_within(handle, chunk, column, None)
+    }
+
+    /// The bytes of one column of a chunk, digests over those of its only part that are `needed` checked.
+    pub(crate) fn column_within(
+        &self,
+        handle: &Handle,
+        chunk: &PlannedChunk,
+        column: Column,
+        needed: Option<&Range<u64>>,
+    ) -> Result<PartBytes> {
+        self.check(handle, chunk, needed)?;
         chunk
             .column_parts(column)
             .map(|(_, part)| {
@@ -132,8 +149,8 @@ pub(crate) fn resident(handle: &Handle, chunks: &[PlannedChunk]) -> Result<Optio
     let mut last = None;
     // A digest covers the parts, so it names another object only where there are none.
     let needed = chunks.iter().flat_map(|chunk| {
-        let digest = if chunk.parts.is_empty() { handle.pending_digest(chunk) } else { None };
-        chunk.parts.iter().map(|part| part.object).chain(digest.map(|span| span.object))
+        let digests = if chunk.parts.is_empty() { handle.pending_digests(chunk) } else { DigestSpans::new() };
+        chunk.parts.iter().map(|part| part.object).chain(digests.into_iter().map(|span| span.object))
     });
     for object in needed {
         if last == Some(object) || objects.iter().any(|(o, _)| *o == object) {
@@ -152,19 +169,38 @@ pub(crate) fn resident(handle: &Handle, chunks: &[PlannedChunk]) -> Result<Optio
     Ok(Some(objects))
 }
 
-/// Whether the bytes that a digest covers are read together with the chunk. Those of a piece of a chunk are not: there the digest
-/// is computed by itself, once.
-fn is_fetched(chunk: &PlannedChunk, span: &DigestSpan) -> bool {
+/// The bytes of one digest span to check before the parts of a chunk are used. Of a chunk as stored it is all of them; of a piece, whose
+/// span is much longer than its parts, what lies between the first and the last byte of its parts in that object.
+pub(crate) fn touched_range(chunk: &PlannedChunk, span: &DigestSpan<'_>) -> Range<u64> {
+    let parts = || chunk.parts.iter().filter(|part| part.object == span.object && part.len > 0);
+    let stored = parts().map(|part| part.len).fold(0, u64::saturating_add);
+    let start = parts().map(|part| part.offset).min();
+    let end = parts().map(|part| part.offset.saturating_add(part.len)).max();
     let covered = span.range.end.saturating_sub(span.range.start);
-    covered <= chunk.stored_bytes().saturating_add(GAP)
+    match start.zip(end) {
+        Some((start, end)) if covered > stored.saturating_add(GAP) => start..end,
+        _ => span.range.clone(),
+    }
 }
 
-/// Every span a chunk needs, its digest's included.
+/// The blocks of a digest span that are read together with a chunk; `None` where they take much more than the chunk, as one digest over
+/// all of a chunk does for a piece of it. Such digests are streamed.
+fn fetched_blocks(chunk: &PlannedChunk, span: &DigestSpan<'_>) -> Option<(u32, Range<u64>)> {
+    let touched = touched_range(chunk, span);
+    let (_, first, _) = span.blocks(&touched).next()?;
+    let (_, last, _) = span.blocks(&(touched.end.saturating_sub(1)..touched.end)).next()?;
+    let range = first.start..last.end;
+    let stored = chunk.parts.iter().filter(|part| part.object == span.object).map(|part| part.len);
+    let allowed = stored.fold(GAP, u64::saturating_add);
+    (range.end.saturating_sub(range.start) <= allowed).then_some((span.object, range))
+}
+
+/// Every span a chunk needs, those of its digests included.
 fn spans<'a>(handle: &'a Handle, chunk: &'a PlannedChunk) -> impl Iterator<Item = (u32, Range<u64>)> + 'a {
-    let digest = handle.pending_digest(chunk).filter(|span| is_fetched(chunk, span));
-    let digest = digest.map(|span| (span.object, span.range));
+    let digests = handle.pending_digests(chunk).into_iter();
+    let digests = digests.filter_map(|span| fetched_blocks(chunk, &span));
     let parts = chunk.parts.iter().map(|p| (p.object, p.offset..p.offset.saturating_add(p.len)));
-    parts.chain(digest)
+    parts.chain(digests)
 }
 
 /// Cuts the groups into batches and merges the reads of each, up to about `merged` bytes. Nothing is read for groups that are `known`.

@@ -7,14 +7,17 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 
 use bytes::Bytes;
 use smallvec::SmallVec;
-use tesseral_core::{ArraySchema, ChunkStats, Error, Result};
+use tesseral_core::{ArraySchema, ChunkStats, Error, Limits, Result};
 use tesseral_format::{
-    ArraySource, ChunkInfo, ChunkPlan, Column, ColumnMut, Container, Digest, DigestSpan, Part, PlannedChunk,
-    Request, Scratch, Uncovered,
+    ArraySource, ChunkInfo, ChunkPlan, Column, ColumnMut, Container, DigestSpan, DigestSpans, Part,
+    PlannedChunk, Request, Scratch, Uncovered,
 };
 use tesseral_store::{Store, StoreExt};
 
-/// Bytes that are hashed at once where a chunk is never in memory whole.
+use crate::fetch::touched_range;
+use crate::reopen::{Origin, Reopen};
+
+/// Bytes that are hashed at once where the bytes of a digest are not held in memory together.
 const STREAMED: u64 = 1 << 20;
 
 /// An array, its store, and which of its chunks were already found sound. Cheap to clone; clones share that knowledge.
@@ -23,17 +26,45 @@ pub struct Handle {
     source: Arc<dyn ArraySource>,
     store: Arc<dyn Store>,
     verified: Option<Arc<Verified>>,
+    /// How the source is opened again when what was listed is gone.
+    pub(crate) origin: Option<Arc<Origin>>,
+    limits: Limits,
 }
 
 impl Handle {
-    /// An array of an open container. With `digests`, every chunk's digest is checked when the chunk is first read.
+    /// An array of an open container. With `digests`, the digest of every block of a chunk is checked when it is first read.
     ///
     /// # Errors
     /// As [`Container::array`].
     pub fn new(container: &dyn Container, index: usize, digests: bool) -> Result<Self> {
         let source = container.store().guarded(|| container.array(index))?;
         let verified = digests.then(Arc::default);
-        Ok(Self { source, store: Arc::clone(container.store()), verified })
+        let (store, limits) = (Arc::clone(container.store()), Limits::default());
+        Ok(Self { source, store, verified, origin: None, limits })
+    }
+
+    /// The same array under other limits.
+    #[must_use]
+    pub fn with_limits(self, limits: Limits) -> Self {
+        Self { limits, ..self }
+    }
+
+    /// What the array may make an operation use.
+    pub fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    /// The same array, opened again by `reopen` when objects are gone that it names; `name` is that of the array in its container.
+    #[must_use]
+    pub fn reopened_by(mut self, reopen: Arc<Reopen>, name: &str) -> Self {
+        self.origin = Some(Origin::new(reopen, name));
+        self
+    }
+
+    /// The array of another state of the source, with the same origin.
+    pub(crate) fn of_state(&self, container: &dyn Container, index: usize) -> Result<Self> {
+        let fresh = Self::new(container, index, self.verified.is_some())?.with_limits(self.limits);
+        Ok(Self { origin: self.origin.clone(), ..fresh })
     }
 
     /// The same array without some of its chunks.
@@ -57,74 +88,105 @@ impl Handle {
         &*self.store
     }
 
-    /// Runs an operation that touches stored bytes: every public one is inside one of these. When a mapped file was cut meanwhile, that
-    /// takes the place of whatever came of it; nothing that a result holds may be bytes of the store, but for a
-    /// [view](tesseral_store::Store::view).
-    ///
-    /// # Errors
-    /// What the operation meets; `Corrupt` when a file was cut.
-    pub fn guarded<T>(&self, operation: impl FnOnce() -> Result<T>) -> Result<T> {
-        self.store.guarded(operation)
+    /// Digests over the chunk's bytes of which some block was not checked yet.
+    pub(crate) fn pending_digests(&self, chunk: &PlannedChunk) -> DigestSpans<'_> {
+        let Some(verified) = &self.verified else { return DigestSpans::new() };
+        let mut spans = self.source.digests(chunk);
+        spans.retain(|span| {
+            let object = span.object;
+            span.blocks(&span.range).any(|(number, ..)| !verified.contains(object, number))
+        });
+        spans
     }
 
-    /// The digest to check before this chunk's bytes are used, if any is left to check.
-    pub(crate) fn pending_digest(&self, chunk: &PlannedChunk) -> Option<DigestSpan> {
-        let verified = self.verified.as_ref()?;
-        if verified.contains(chunk.id) { None } else { self.source.digest(chunk) }
-    }
-
-    /// Whether a digest over this chunk's bytes is checked before they are used.
+    /// Whether digests over all of this chunk's parts are checked before they are used.
     pub(crate) fn is_guarded(&self, chunk: &PlannedChunk) -> bool {
-        self.verified.is_some() && self.source.digest(chunk).is_some()
+        self.verified.is_some() && self.covered_bytes(chunk) == chunk.stored_bytes()
     }
 
-    /// Checks bytes against a digest and remembers the chunk as sound.
-    pub(crate) fn check_digest(&self, chunk: &PlannedChunk, span: &DigestSpan, bytes: &[u8]) -> Result<()> {
-        let found = match span.digest {
-            Digest::Xxh3(_) => xxhash_rust::xxh3::xxh3_64(bytes),
-            _ => return Err(Error::unsupported("a digest of unknown kind")),
+    /// Bytes of the chunk's parts that digests cover.
+    pub(crate) fn covered_bytes(&self, chunk: &PlannedChunk) -> u64 {
+        let spans = self.source.digests(chunk);
+        let covered = |part: &&Part| {
+            let range = part.offset..part.offset.saturating_add(part.len);
+            spans.iter().any(|span| span.covers(part.object, &range))
         };
-        self.compare_digest(chunk, span, found)
+        chunk.parts.iter().filter(covered).map(|part| part.len).fold(0, u64::saturating_add)
     }
 
-    /// Checks a digest by reading the bytes it covers piece by piece, for chunks that are never in memory whole. Threads that
-    /// need the same chunk wait for the first of them.
-    pub(crate) fn check_digest_streaming(&self, chunk: &PlannedChunk, span: &DigestSpan) -> Result<()> {
+    /// Compares the digests of blocks of a chunk that touch `within` (of the object of its only part), or of all blocks that touch its
+    /// parts, with the bytes that `read` gives, and remembers those blocks as sound. What `read` does not have is streamed from the
+    /// store.
+    pub(crate) fn check_digests<'b>(
+        &self,
+        chunk: &PlannedChunk,
+        within: Option<&Range<u64>>,
+        read: impl Fn(u32, &Range<u64>) -> Result<Option<&'b [u8]>>,
+    ) -> Result<()> {
         let Some(verified) = &self.verified else { return Ok(()) };
-        let _one_at_a_time = verified.streaming.lock().unwrap_or_else(PoisonError::into_inner);
-        if verified.contains(chunk.id) {
-            return Ok(());
+        for span in self.source.digests(chunk) {
+            let touched = within.cloned().unwrap_or_else(|| touched_range(chunk, &span));
+            for (number, range, expected) in span.blocks(&touched) {
+                if verified.contains(span.object, number) {
+                    continue;
+                }
+                // Nothing was read for an empty range.
+                let bytes = if range.is_empty() { Some(&[][..]) } else { read(span.object, &range)? };
+                let Some(bytes) = bytes else {
+                    self.stream_digests(verified, &span, &touched)?;
+                    break;
+                };
+                self.compare_digest(span.object, &range, expected, xxhash_rust::xxh3::xxh3_64(bytes))?;
+                verified.insert(span.object, number);
+            }
         }
-        let mut hasher = match span.digest {
-            Digest::Xxh3(_) => xxhash_rust::xxh3::Xxh3Default::new(),
-            _ => return Err(Error::unsupported("a digest of unknown kind")),
-        };
-        let object = self.source.object(span.object);
-        let mut at = span.range.start;
-        while at < span.range.end {
-            let end = span.range.end.min(at + STREAMED);
-            hasher.update(&self.store.read(object, at..end)?);
-            at = end;
-        }
-        self.compare_digest(chunk, span, hasher.digest())
+        Ok(())
     }
 
-    /// Compares what was computed with a digest and remembers the chunk as sound.
-    fn compare_digest(&self, chunk: &PlannedChunk, span: &DigestSpan, found: u64) -> Result<()> {
-        let Digest::Xxh3(expected) = span.digest else {
-            return Err(Error::unsupported("a digest of unknown kind"));
-        };
-        if expected != found {
-            let object = self.store.describe(self.source.object(span.object));
-            let detail = format!(
-                "{} stored bytes hash to {found:016x}, the file says {expected:016x}: they changed after they were written",
-                span.range.end.saturating_sub(span.range.start)
-            );
-            return Err(Error::corrupt("a chunk", object, span.range.start, detail)
-                .hint("restore the file from a copy; `tet verify` lists every damaged chunk, `tet recover` saves the others"));
+    /// Checks the digests of blocks that touch a range by reading their bytes a little at a time. Threads that need the same blocks wait
+    /// for the first of them.
+    fn stream_digests(&self, verified: &Verified, span: &DigestSpan<'_>, touched: &Range<u64>) -> Result<()> {
+        let _one_at_a_time = verified.streaming.lock().unwrap_or_else(PoisonError::into_inner);
+        let object = self.source.object(span.object);
+        // Small blocks are read many at a time.
+        let mut held = (0..0, Bytes::new());
+        for (number, range, expected) in span.blocks(touched) {
+            if verified.contains(span.object, number) {
+                continue;
+            }
+            let mut hasher = xxhash_rust::xxh3::Xxh3Default::new();
+            let mut at = range.start;
+            while at < range.end {
+                let end = range.end.min(at.saturating_add(STREAMED));
+                if at < held.0.start || held.0.end < end {
+                    let ahead = at.saturating_add(STREAMED).min(touched.end).max(end);
+                    held = (at..ahead, self.store.read(object, at..ahead)?);
+                }
+                let place = |at: u64| usize::try_from(at - held.0.start).unwrap_or(usize::MAX);
+                let bytes = held.1.get(place(at)..place(end)).ok_or_else(|| {
+                    let name = self.store.describe(object);
+                    Error::truncated("a chunk's bytes", name, at, end - at, held.1.len() as u64)
+                })?;
+                hasher.update(bytes);
+                at = end;
+            }
+            self.compare_digest(span.object, &range, expected, hasher.digest())?;
+            verified.insert(span.object, number);
         }
-        if let Some(verified) = &self.verified {
-            verified.insert(chunk.id);
+        Ok(())
+    }
+
+    /// Compares what was computed over a range of an object with its digest.
+    fn compare_digest(&self, object: u32, range: &Range<u64>, expected: u64, computed: u64) -> Result<()> {
+        if computed != expected {
+            let object = self.store.describe(self.source.object(object));
+            let detail = format!(
+                "checksum mismatch over {} stored bytes: expected {expected:016x}, computed {computed:016x}",
+                range.end.saturating_sub(range.start)
+            );
+            return Err(Error::corrupt("a chunk", object, range.start, detail).hint(
+                "restore the file from a copy; verifying it lists every damaged chunk, recovery keeps the others",
+            ));
         }
         Ok(())
     }
@@ -151,6 +213,10 @@ impl ArraySource for Without {
         self.inner.object(number)
     }
 
+    fn needs(&self, object: &str) -> bool {
+        self.inner.needs(object)
+    }
+
     fn plan(&self, request: &Request) -> Result<ChunkPlan> {
         let mut plan = self.inner.plan(request)?;
         plan.chunks.retain(|chunk| !self.lost.contains(&chunk.id));
@@ -162,12 +228,20 @@ impl ArraySource for Without {
         self.inner.stats(chunk, column)
     }
 
+    fn constant(&self, chunk: &PlannedChunk, column: Column) -> Option<Vec<u8>> {
+        self.inner.constant(chunk, column)
+    }
+
     fn describe(&self, chunk: &PlannedChunk) -> ChunkInfo {
         self.inner.describe(chunk)
     }
 
-    fn digest(&self, chunk: &PlannedChunk) -> Option<DigestSpan> {
-        self.inner.digest(chunk)
+    fn digests(&self, chunk: &PlannedChunk) -> DigestSpans<'_> {
+        self.inner.digests(chunk)
+    }
+
+    fn run_bytes(&self, chunk: &PlannedChunk, cells: &Range<u64>) -> Option<Range<u64>> {
+        self.inner.run_bytes(chunk, cells)
     }
 
     fn narrow(
@@ -192,29 +266,32 @@ impl ArraySource for Without {
     }
 }
 
-/// Chunks whose digest was checked: a bitmap in pages, so that any numbering of chunks costs little. Most formats number
-/// from 0, and pages of low numbers are found without a lock.
+/// Blocks whose digest was checked: a bitmap in pages per object, so that any numbering costs little. The first page that hashes to
+/// a slot of the table is found without a lock.
 #[derive(Debug)]
 struct Verified {
-    /// Held while a digest is computed piece by piece.
+    /// Held while digests are computed over bytes that are streamed.
     streaming: Mutex<()>,
-    low: Box<[OnceLock<Box<Page>>]>,
-    high: RwLock<HashMap<u64, Box<Page>>>,
+    table: Box<[Slot]>,
+    others: RwLock<HashMap<PageKey, Box<Page>>>,
 }
 
 type Page = [AtomicU64; PAGE_WORDS];
 
-const LOW_PAGES: usize = 256;
+/// The first page that hashes to a place of the table.
+type Slot = OnceLock<(PageKey, Box<Page>)>;
+
+/// The object and the number of the page among those of the object.
+type PageKey = (u32, u64);
+
+const SLOTS: u64 = 256;
 const PAGE_WORDS: usize = 64;
 const PAGE_BITS: u64 = 64 * PAGE_WORDS as u64;
 
 impl Default for Verified {
     fn default() -> Self {
-        Self {
-            streaming: Mutex::default(),
-            low: (0..LOW_PAGES).map(|_| OnceLock::new()).collect(),
-            high: RwLock::default(),
-        }
+        let table = (0..SLOTS).map(|_| OnceLock::new()).collect();
+        Self { streaming: Mutex::default(), table, others: RwLock::default() }
     }
 }
 
@@ -223,45 +300,51 @@ fn empty_page() -> Box<Page> {
 }
 
 impl Verified {
-    fn place(id: u64) -> (u64, usize, u64) {
-        let bit = id % PAGE_BITS;
+    fn position(object: u32, number: u64) -> (PageKey, usize, u64) {
+        let bit = number % PAGE_BITS;
         // Below PAGE_WORDS by construction.
         #[allow(clippy::cast_possible_truncation)]
-        (id / PAGE_BITS, (bit / 64) as usize, 1 << (bit % 64))
+        ((object, number / PAGE_BITS), (bit / 64) as usize, 1 << (bit % 64))
     }
 
-    fn low(&self, page: u64) -> Option<&OnceLock<Box<Page>>> {
-        usize::try_from(page).ok().and_then(|page| self.low.get(page))
+    fn slot(&self, key: PageKey) -> &Slot {
+        // Objects of one fragment are numbered by threes: a factor that shares nothing with the table spreads them.
+        let hash = key.1.wrapping_add(u64::from(key.0).wrapping_mul(89));
+        // Below SLOTS by construction.
+        #[allow(clippy::cast_possible_truncation)]
+        &self.table[(hash % SLOTS) as usize]
     }
 
-    fn contains(&self, id: u64) -> bool {
-        let (page, word, mask) = Self::place(id);
+    fn contains(&self, object: u32, number: u64) -> bool {
+        let (key, word, mask) = Self::position(object, number);
         let set = |words: &Page| words[word].load(Ordering::Relaxed) & mask != 0;
-        match self.low(page) {
-            Some(low) => low.get().is_some_and(|words| set(words)),
-            None => {
-                let pages = self.high.read().unwrap_or_else(PoisonError::into_inner);
-                pages.get(&page).is_some_and(|words| set(words))
+        match self.slot(key).get() {
+            None => false,
+            Some((held, words)) if *held == key => set(words),
+            Some(_) => {
+                let pages = self.others.read().unwrap_or_else(PoisonError::into_inner);
+                pages.get(&key).is_some_and(|words| set(words))
             }
         }
     }
 
-    fn insert(&self, id: u64) {
-        let (page, word, mask) = Self::place(id);
+    fn insert(&self, object: u32, number: u64) {
+        let (key, word, mask) = Self::position(object, number);
         let set = |words: &Page| words[word].fetch_or(mask, Ordering::Relaxed);
-        if let Some(low) = self.low(page) {
-            set(low.get_or_init(empty_page));
+        let (held, words) = self.slot(key).get_or_init(|| (key, empty_page()));
+        if *held == key {
+            set(words);
             return;
         }
         {
-            let pages = self.high.read().unwrap_or_else(PoisonError::into_inner);
-            if let Some(words) = pages.get(&page) {
+            let pages = self.others.read().unwrap_or_else(PoisonError::into_inner);
+            if let Some(words) = pages.get(&key) {
                 set(words);
                 return;
             }
         }
-        let mut pages = self.high.write().unwrap_or_else(PoisonError::into_inner);
-        set(pages.entry(page).or_insert_with(empty_page));
+        let mut pages = self.others.write().unwrap_or_else(PoisonError::into_inner);
+        set(pages.entry(key).or_insert_with(empty_page));
     }
 }
 
@@ -272,12 +355,14 @@ mod tests {
     #[test]
     fn remembers_any_numbering() {
         let verified = Verified::default();
-        let low_end = LOW_PAGES as u64 * PAGE_BITS;
-        for id in [0, 1, 63, 64, 4095, 4096, low_end - 1, low_end, u64::MAX] {
-            assert!(!verified.contains(id));
-            verified.insert(id);
-            assert!(verified.contains(id));
+        let end = SLOTS * PAGE_BITS;
+        for object in [0, 1, 3, 256, u32::MAX] {
+            for id in [0, 1, 63, 64, 4095, 4096, end - 1, end, u64::MAX] {
+                assert!(!verified.contains(object, id));
+                verified.insert(object, id);
+                assert!(verified.contains(object, id));
+            }
+            assert!(!verified.contains(object, 2));
         }
-        assert!(!verified.contains(2));
     }
 }

@@ -3,7 +3,7 @@
 //! Chunks that share a cell of the array's grid form a group; groups touch disjoint cells, so they can be painted at
 //! once, and inside a group the higher layer is painted last. Formats whose chunks never overlap give groups of one.
 
-use tesseral_core::{ChunkGrid, Error, Region, Result, Selection};
+use tesseral_core::{ChunkGrid, Coords, Error, Region, Result, Selection};
 use tesseral_format::{ChunkPlan, PlannedChunk, Uncovered};
 
 /// Groups of a plan, in row-major order of the grid. Their regions are pairwise disjoint: this type proves it.
@@ -16,8 +16,9 @@ pub(crate) struct Groups {
 enum Kind {
     /// Group `i` is chunk `i` alone, on the box it covers.
     Single,
-    /// Positions in the plan, lowest layer first, and the box each group owns.
-    Many { members: Vec<u32>, groups: Vec<Group> },
+    /// Positions in the plan, lowest layer first, and the box each group owns. `joined` when cells of the grid without a chunk are
+    /// joined to larger boxes.
+    Many { members: Vec<u32>, groups: Vec<Group>, joined: bool },
 }
 
 #[derive(Debug)]
@@ -79,6 +80,86 @@ fn home(grid: &ChunkGrid, region: &Region) -> Option<u64> {
     Some(linear)
 }
 
+/// Up to this many cells of the grid without a chunk are groups of their own, which threads share.
+const EMPTY_CELLS: u64 = 16 << 10;
+/// Dimensions up to which boxes of cells without a chunk are joined.
+const JOINED_RANK: usize = 64;
+
+/// Groups for a grid that is mostly empty: one per cell of the grid with chunks, and between them boxes without any, no more than twice
+/// the rank for each chunk. The work is proportional to the chunks that are there, not to the cells of the grid.
+fn join_gaps(grid: &ChunkGrid, selection: &Selection, members: &[u32], keys: &[u64]) -> Result<Vec<Group>> {
+    if grid.rank() > JOINED_RANK {
+        return Err(Error::limit(
+            "the dimensions of a mostly empty array",
+            grid.rank() as u64,
+            JOINED_RANK as u64,
+        ));
+    }
+    let bounds = selection.bounds();
+    let cells = bounds.bounds().iter().zip(grid.chunk_shape());
+    let mut cells: Vec<(u64, u64)> = cells.map(|(b, chunk)| (b.0 / chunk, b.1.div_ceil(*chunk))).collect();
+    if cells.iter().any(|(start, end)| start >= end) {
+        return Ok(Vec::new());
+    }
+    let mut held: Vec<(Coords, std::ops::Range<u32>)> = Vec::new();
+    for (at, &member) in (0_u32..).zip(members) {
+        let coords = grid.coords(keys[member as usize]);
+        match held.last_mut() {
+            Some((last, range)) if *last == coords => range.end = at + 1,
+            _ => held.push((coords, at..at + 1)),
+        }
+    }
+    held.retain(|(coords, _)| coords.iter().zip(&cells).all(|(c, (start, end))| (start..end).contains(&c)));
+    let mut groups = Vec::new();
+    join_box(grid, &mut cells, 0, &held, &mut groups);
+    Ok(groups)
+}
+
+/// Divides a box of grid cells, from dimension `d` on, along the cells that hold chunks.
+fn join_box(
+    grid: &ChunkGrid,
+    cells: &mut [(u64, u64)],
+    d: usize,
+    held: &[(Coords, std::ops::Range<u32>)],
+    groups: &mut Vec<Group>,
+) {
+    let whole =
+        |cells: &[(u64, u64)]| {
+            Region::new(cells.iter().zip(grid.chunk_shape()).zip(grid.shape()).map(|((c, &chunk), &n)| {
+                (c.0.saturating_mul(chunk).min(n), c.1.saturating_mul(chunk).min(n))
+            }))
+        };
+    let Some((first, range)) = held.first() else {
+        groups.push(Group { region: whole(cells), members: 0..0 });
+        return;
+    };
+    if d == cells.len() {
+        groups.push(Group { region: whole(cells), members: range.clone() });
+        return;
+    }
+    let (start, end) = cells[d];
+    let mut at = start;
+    let (mut next, mut rest) = (first[d], held);
+    loop {
+        if at < next {
+            cells[d] = (at, next);
+            groups.push(Group { region: whole(cells), members: 0..0 });
+        }
+        let own = rest.partition_point(|(coords, _)| coords[d] <= next);
+        cells[d] = (next, next + 1);
+        join_box(grid, cells, d + 1, &rest[..own], groups);
+        at = next + 1;
+        rest = &rest[own..];
+        let Some((coords, _)) = rest.first() else { break };
+        next = coords[d];
+    }
+    if at < end {
+        cells[d] = (at, end);
+        groups.push(Group { region: whole(cells), members: 0..0 });
+    }
+    cells[d] = (start, end);
+}
+
 fn cover(chunk: &PlannedChunk) -> Result<&Region> {
     chunk.cover.region().ok_or_else(|| Error::invalid("a plan of a dense array holds a sparse chunk"))
 }
@@ -111,6 +192,13 @@ impl Groups {
         }
         let mut members: Vec<u32> = (0..count).collect();
         members.sort_by_key(|&m| (keys[m as usize], plan.chunks[m as usize].layer));
+        if plan.uncovered == Uncovered::Fill {
+            let cells = grid.touched(selection).remaining();
+            if cells > EMPTY_CELLS.saturating_add(4 * u64::from(count)) {
+                let groups = join_gaps(grid, selection, &members, &keys)?;
+                return Ok(Self { kind: Kind::Many { members, groups, joined: true } });
+            }
+        }
         let mut groups = Vec::new();
         let mut at = 0_usize;
         let mut push = |key: u64, at: &mut usize| {
@@ -137,7 +225,12 @@ impl Groups {
                 push(keys[members[at] as usize], &mut at);
             }
         }
-        Ok(Self { kind: Kind::Many { members, groups } })
+        Ok(Self { kind: Kind::Many { members, groups, joined: false } })
+    }
+
+    /// Whether cells of the grid without a chunk are joined, so that groups over the same positions may differ in extent.
+    pub(crate) fn joined(&self) -> bool {
+        matches!(self.kind, Kind::Many { joined: true, .. })
     }
 
     /// Chunks that do not keep to the grid: everything in one group.
@@ -146,7 +239,7 @@ impl Groups {
         members.sort_by_key(|&m| plan.chunks[m as usize].layer);
         let all = 0..u32::try_from(members.len()).unwrap_or(u32::MAX);
         let groups = vec![Group { region: selection.bounds(), members: all }];
-        Self { kind: Kind::Many { members, groups } }
+        Self { kind: Kind::Many { members, groups, joined: false } }
     }
 
     /// The same groups cut into boxes of at most `extents` positions, as far as those are selected, and the chunks that `piece`
@@ -168,6 +261,12 @@ impl Groups {
             let group = self.get(plan, index)?;
             let Some((part, _)) = selection.clip(group.region) else { continue };
             let (members, _) = group.visible(plan, selection);
+            // A box of many cells of the grid without a chunk has no bytes to cut.
+            if members.is_empty() && self.joined() {
+                let end = count(&chunks)?;
+                groups.push(Group { region: group.region.clone(), members: end..end });
+                continue;
+            }
             let boxes = ChunkGrid::new(&group.region.shape(), extents)?;
             // Positions inside the group.
             let inside = Region::new(
@@ -189,7 +288,7 @@ impl Groups {
             }
         }
         let members = (0..count(&chunks)?).collect();
-        Ok((chunks, Self { kind: Kind::Many { members, groups } }))
+        Ok((chunks, Self { kind: Kind::Many { members, groups, joined: self.joined() } }))
     }
 
     /// Whether no chunk lies over another and they come in row-major order of the grid, without gaps.
@@ -212,11 +311,93 @@ impl Groups {
                 let position = u32::try_from(index).unwrap_or(u32::MAX);
                 Ok(GroupView { region: cover(&plan.chunks[index])?, members: Members::One(position) })
             }
-            Kind::Many { members, groups } => {
+            Kind::Many { members, groups, .. } => {
                 let group = &groups[index];
                 let list = &members[group.members.start as usize..group.members.end as usize];
                 Ok(GroupView { region: &group.region, members: Members::List(list) })
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tesseral_core::Slice;
+    use tesseral_format::{Access, Cover};
+
+    fn plan(grid: &ChunkGrid, cells: &[&[u64]]) -> ChunkPlan {
+        let chunk = |(layer, coords): (u32, &&[u64])| PlannedChunk {
+            id: u64::from(layer),
+            cover: Cover::Exact(grid.region(coords)),
+            tile: None,
+            layer,
+            cells: 1,
+            parts: Default::default(),
+            access: Access::Coded { granule: None },
+            whole: true,
+        };
+        let chunks = (0..).zip(cells).map(chunk).collect();
+        ChunkPlan { chunks, uncovered: Uncovered::Fill, deletes: Vec::new() }
+    }
+
+    /// The groups of a grid of 10^18 cells are as few as its chunks, disjoint, and cover the selection.
+    #[test]
+    fn empty_grids_take_work_by_their_chunks() {
+        let n = 1_000_000_000;
+        let grid = ChunkGrid::new(&[n, n], &[1, 1]).unwrap();
+        let cells: [&[u64]; 5] = [&[7, 5], &[7, 9], &[7, 5], &[0, n - 1], &[n - 1, 0]];
+        let plan = plan(&grid, &cells);
+        let slices = [Slice::new(0, n), Slice { start: 0, end: n, step: 3 }];
+        for selection in [Selection::all(&[n, n]), Selection::new(slices, &[n, n]).unwrap()] {
+            let groups = Groups::new(&grid, &plan, &selection).unwrap();
+            assert!(groups.joined());
+            let count = groups.len(&plan);
+            assert!((5..=20).contains(&count), "{count}");
+            let views: Vec<GroupView<'_>> = (0..count).map(|i| groups.get(&plan, i).unwrap()).collect();
+            let mut held = 0;
+            for (i, view) in views.iter().enumerate() {
+                held += view.members().len();
+                let cover = |m: &u32| plan.chunks[*m as usize].cover.region() == Some(view.region);
+                assert!(view.members().iter().all(cover));
+                assert!(view.members().is_sorted_by_key(|m| plan.chunks[*m as usize].layer));
+                assert!(views[..i].iter().all(|other| other.region.intersect(view.region).is_none()));
+            }
+            assert_eq!(held, 5);
+            let covered: u64 = views.iter().map(|view| view.region.cells().unwrap()).sum();
+            // A strided selection ends with its last position.
+            assert_eq!(covered, selection.bounds().cells().unwrap());
+        }
+    }
+
+    /// Boxes without a chunk are not cut: they would be as many pieces as the claimed cells make.
+    #[test]
+    fn empty_boxes_of_a_joined_grid_stay_whole_when_groups_are_cut() {
+        let n = 1_000_000_000;
+        let grid = ChunkGrid::new(&[n, n], &[4, 4]).unwrap();
+        let plan = plan(&grid, &[&[7, 5], &[9, 9]]);
+        let selection = Selection::all(&[n, n]);
+        let groups = Groups::new(&grid, &plan, &selection).unwrap();
+        let piece = |chunk: &PlannedChunk, part: &Region| {
+            Ok(Some(PlannedChunk { cover: Cover::Exact(part.clone()), ..chunk.clone() }))
+        };
+        let (chunks, refined) = groups.refined(&plan, &selection, &[1, 4], piece).unwrap();
+        let cut = ChunkPlan { chunks, ..plan };
+        assert!(refined.joined() && cut.chunks.len() == 8);
+        let views = (0..refined.len(&cut)).map(|i| refined.get(&cut, i).unwrap());
+        let (held, empty): (Vec<_>, Vec<_>) = views.partition(|view| !view.members().is_empty());
+        assert_eq!((held.len(), empty.len()), (8, groups.len(&cut) - 2));
+        let covered: u64 = held.iter().chain(&empty).map(|view| view.region.cells().unwrap()).sum();
+        assert_eq!(covered, n * n);
+    }
+
+    /// A box of a few cells of the grid keeps a group for each.
+    #[test]
+    fn small_grids_keep_a_group_for_each_cell() {
+        let grid = ChunkGrid::new(&[4, 4], &[2, 2]).unwrap();
+        let plan = plan(&grid, &[&[1, 1]]);
+        let groups = Groups::new(&grid, &plan, &Selection::all(&[4, 4])).unwrap();
+        assert!(!groups.joined());
+        assert_eq!(groups.len(&plan), 4);
     }
 }

@@ -6,7 +6,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use tesseral_core::dtype::Class;
 use tesseral_core::{
-    ArraySchema, Error, ErrorKind, Field, Finding, HistoryRow, Order, Region, Result, Selection,
+    ArraySchema, Error, ErrorKind, Field, Finding, HistoryRow, Limits, Order, Region, Result, Selection,
+    alloc,
 };
 use tesseral_format::{
     ArraySpec, CodecSpec, Column, Container, CoordinateRanges, Format, OpenOptions, PlannedChunk, Request,
@@ -15,9 +16,11 @@ use tesseral_format::{
 use tesseral_store::Store;
 
 use crate::cells::Cells;
+use crate::claims;
 use crate::dense;
 use crate::handle::Handle;
 use crate::options::Options;
+use crate::reopen::watched;
 use crate::sparse::{CellOrder, cells};
 use crate::transfer::read_column;
 use crate::var::decode_chunk;
@@ -45,6 +48,7 @@ pub fn recover(
     options: &Options,
     report: &mut dyn FnMut(Finding),
 ) -> Result<Recovered> {
+    let store = watched(format, store);
     let origin = store.location().to_owned();
     let watch = store.watch()?;
     let salvage = format.salvage(store, open)?;
@@ -54,9 +58,9 @@ pub fn recover(
     let mut arrays = Vec::new();
     for index in 0..container.len() {
         // An array that cannot be described cannot be written; the others still can.
-        match open_array(&*container, index, &mut session) {
+        match open_array(&*container, index, &open.limits, &mut session) {
             Ok(pair) => arrays.push(pair),
-            Err(error) if error.is_damage() || matches!(error.kind(), ErrorKind::Unsupported { .. }) => {
+            Err(error) if is_loss(&error) || matches!(error.kind(), ErrorKind::Unsupported { .. }) => {
                 report(Finding::from_error("array_lost", &error).in_array(container.name(index)));
             }
             Err(error) => return Err(error),
@@ -106,11 +110,30 @@ fn history_row(origin: &str, total: Recovered) -> HistoryRow {
 fn open_array(
     container: &dyn Container,
     index: usize,
+    limits: &Limits,
     session: &mut WriteSession,
 ) -> Result<(Handle, usize)> {
-    let handle = Handle::new(container, index, true)?;
+    let handle = Handle::new(container, index, true)?.with_limits(*limits);
+    if !handle.schema().sparse {
+        let grid = handle.schema().grid()?;
+        let chunk: Vec<u64> = grid.chunk_shape().iter().zip(grid.shape()).map(|(c, n)| *c.min(n)).collect();
+        match claims::check_held(&handle, &every_field(&handle)?, &chunk) {
+            Err(error) if matches!(error.kind(), ErrorKind::Limit { .. }) => return Err(error),
+            // What else is wrong shows chunk by chunk.
+            _ => {}
+        }
+    }
     let array = session.add(&spec_like(handle.schema())?)?;
     Ok((handle, array))
+}
+
+/// Every cell of every field of a dense array.
+fn every_field(handle: &Handle) -> Result<Request> {
+    let schema = handle.schema();
+    let shape =
+        schema.shape().ok_or_else(|| Error::invalid("a dense array whose positions cannot be counted"))?;
+    let columns = (0..).take(schema.fields.len()).map(Column::Field).collect();
+    Ok(Request { target: Target::Cells(Selection::all(&shape)), columns, condition: None })
 }
 
 /// A specification that writes an array as it was stored.
@@ -200,14 +223,14 @@ fn copy_field(
     let everything = [Layer { cover: region.clone(), lost: true }];
     let plan = match handle.source().plan(&request) {
         Err(error) if is_loss(&error) => {
-            blot(field, region, &everything, column);
+            blot(field, region, &everything, column)?;
             return Ok(Some(vec![finding(handle, &error)]));
         }
         plan => plan?,
     };
     // What the file does not hold, the salvage has told already; what it holds but is damaged shows only now.
     if plan.chunks.is_empty() && gaps_are_losses {
-        blot(field, region, &everything, column);
+        blot(field, region, &everything, column)?;
         return Ok(Some(Vec::new()));
     }
     match read_column(handle, &request, column, single) {
@@ -227,10 +250,10 @@ fn copy_field(
     }
     let layers = layers(plan.chunks, &gone);
     match read_column(&handle.without(gone), &request, column, single) {
-        Ok(()) => blot(field, region, &layers, column),
+        Ok(()) => blot(field, region, &layers, column)?,
         Err(error) if is_loss(&error) => {
             found.push(finding(handle, &error));
-            blot(field, region, &everything, column);
+            blot(field, region, &everything, column)?;
         }
         Err(error) => return Err(error),
     }
@@ -254,9 +277,9 @@ fn layers(mut chunks: Vec<PlannedChunk>, gone: &HashSet<u64>) -> Vec<Layer> {
 
 /// Marks cells of a region whose highest layer is lost: an older cell must not stand for a newer one. They become null, or hold
 /// what stands for cells that are gone.
-fn blot(field: &Field, region: &Region, layers: &[Layer], column: &mut Cells) {
+fn blot(field: &Field, region: &Region, layers: &[Layer], column: &mut Cells) -> Result<()> {
     let count = region.cells().and_then(|n| usize::try_from(n).ok()).unwrap_or(0);
-    let mut lost = vec![false; count];
+    let mut lost = alloc::filled("lost cells", false, count)?;
     for layer in layers {
         let Some(part) = layer.cover.intersect(region) else { continue };
         for (at, len) in runs(region, &part, Order::RowMajor) {
@@ -271,7 +294,7 @@ fn blot(field: &Field, region: &Region, layers: &[Layer], column: &mut Cells) {
             let there = !lost && i < cells.len();
             column.push(if there { cells.get(i) } else { fill }, there && cells.is_valid(i));
         }
-        return;
+        return Ok(());
     }
     let cell = lost_cell(field, column.size());
     let (values, validity) = column.parts_mut();
@@ -280,6 +303,7 @@ fn blot(field: &Field, region: &Region, layers: &[Layer], column: &mut Cells) {
     if let Some(validity) = validity {
         validity.iter_mut().zip(&lost).filter(|(_, lost)| **lost).for_each(|(valid, _)| *valid = 0);
     }
+    Ok(())
 }
 
 /// Copies the cells of a sparse array that lie in whole chunks. Gives how many chunks there are, and an entry for each that is lost.

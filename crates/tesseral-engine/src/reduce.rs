@@ -11,6 +11,7 @@ use smallvec::SmallVec;
 use tesseral_core::{Coords, Error, Region, Result, Scalar, Sum};
 use tesseral_format::Request;
 
+use crate::claims::{check_results, check_total};
 use crate::dense::Prepared;
 use crate::handle::Handle;
 use crate::kernel::axis::{self, AxisFold};
@@ -121,7 +122,7 @@ pub fn reduce(
     wanted: Wanted,
     options: &Options,
 ) -> Result<Reduced> {
-    handle.guarded(|| reduce_along(handle, request, axes, wanted, options))
+    handle.restartable(|handle| reduce_along(handle, request, axes, wanted, options))
 }
 
 fn reduce_along(
@@ -131,7 +132,7 @@ fn reduce_along(
     wanted: Wanted,
     options: &Options,
 ) -> Result<Reduced> {
-    let prepared = Prepared::divided(handle, request, options, &|_| Ok(false))?;
+    let prepared = Prepared::divided(handle, request, options, &|_, _| Ok(false))?;
     let rank = prepared.selection.rank();
     let mut reduced = vec![false; rank];
     for &axis in axes {
@@ -147,6 +148,18 @@ fn reduce_along(
     let positions = Region::from_shape(&shape).cells().unwrap_or(u64::MAX);
     let states = positions.saturating_mul(STATE);
     options.check_memory("the results", states)?;
+    check_results(handle, request, states)?;
+    if prepared.groups.joined() {
+        // Positions that are kept need groups of the same extent.
+        check_total(handle, request)?;
+        let cells = handle.schema().grid()?.touched(&prepared.selection).remaining();
+        return Err(Error::limit(
+            "the mostly empty grid of the selection",
+            cells,
+            prepared.plan.chunks.len() as u64,
+        )
+        .hint("select a part of the array that was written"));
+    }
     // Every segment of a stack has states of its own, which are merged afterwards.
     let most = options.memory.map_or(SEGMENTS, |memory| (memory / states.max(1) / 4).clamp(1, SEGMENTS));
     let workers = options.for_workers(states.saturating_mul(most), prepared.unit)?;

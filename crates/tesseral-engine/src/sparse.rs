@@ -330,7 +330,7 @@ pub struct CellStream {
 }
 
 enum Inner {
-    Sparse { query: Box<Query>, todo: Vec<Slab>, allowed: u64 },
+    Sparse { query: Box<Query>, todo: Vec<Slab>, allowed: u64, first: Option<CellBatch> },
     Dense(Box<crate::dense_cells::DenseCells>),
     Done,
 }
@@ -351,14 +351,20 @@ pub fn cells(handle: &Handle, request: &Request, order: CellOrder, options: &Opt
         let dense = crate::dense_cells::DenseCells::new(handle, request, options)?;
         return Ok(CellStream { inner: Inner::Dense(Box::new(dense)) });
     }
-    let query = handle.guarded(|| Query::new(handle, request, order, false, options))?;
-    Ok(stream(query))
+    // The first batch is read with the plan: up to then all of it can start again on a newer state.
+    handle.restartable(|handle| {
+        let mut stream = stream(Query::new(handle, request, order, false, options)?);
+        if let Inner::Sparse { query, todo, allowed, first } = &mut stream.inner {
+            *first = next_batch(query, todo, *allowed)?;
+        }
+        Ok(stream)
+    })
 }
 
 fn stream(query: Query) -> CellStream {
     let allowed = query.options.memory.map_or(SLAB, |memory| (memory / SHARE).clamp(1, SLAB));
     let whole = query.whole();
-    CellStream { inner: Inner::Sparse { query: Box::new(query), todo: vec![whole], allowed } }
+    CellStream { inner: Inner::Sparse { query: Box::new(query), todo: vec![whole], allowed, first: None } }
 }
 
 impl Iterator for CellStream {
@@ -366,7 +372,8 @@ impl Iterator for CellStream {
 
     fn next(&mut self) -> Option<Self::Item> {
         let next = match &mut self.inner {
-            Inner::Sparse { query, todo, allowed } => {
+            Inner::Sparse { first, .. } if first.is_some() => first.take().map(Ok),
+            Inner::Sparse { query, todo, allowed, .. } => {
                 let handle = query.handle.clone();
                 handle.guarded(|| next_batch(query, todo, *allowed)).transpose()
             }
@@ -431,7 +438,7 @@ fn next_batch(query: &mut Query, todo: &mut Vec<Slab>, allowed: u64) -> Result<O
 /// # Errors
 /// What the plan, the store and the decoders meet; `Limit` when the rows pass the memory limit.
 pub fn read_cells(handle: &Handle, request: &Request, options: &Options) -> Result<CellBatch> {
-    handle.guarded(|| read_sorted(handle, request, options))
+    handle.restartable(|handle| read_sorted(handle, request, options))
 }
 
 fn read_sorted(handle: &Handle, request: &Request, options: &Options) -> Result<CellBatch> {

@@ -56,10 +56,17 @@ pub(crate) fn paint(
     let source = Source::Resident(resident);
     let ticker = options.ticker(strips.len() as u64);
     options.run(|| {
-        // Each chunk is met in many strips: its digest is checked before, once.
+        // Each chunk is met in many strips: its digests are checked before, once.
         plan.chunks.par_iter().try_for_each(|chunk| {
             options.cancel.check()?;
-            source.check(handle, chunk).map_err(|e| handle.locate(chunk, e))
+            let check = || match chunk.cover.region().and_then(|cover| selection.clip(cover)) {
+                Some((part, _)) => {
+                    let cells = ChunkCells::new(handle, chunk, *field, *size)?;
+                    source.plain(handle, chunk, cells.column, || cells.touched(&part)).map(drop)
+                }
+                None => Ok(()),
+            };
+            check().map_err(|e| handle.locate(chunk, e))
         })?;
         strips.into_par_iter().try_for_each(|strip| {
             let Strip { selection, chunks, out } = strip;
@@ -122,7 +129,7 @@ fn paint_chunk(
         return Ok(());
     };
     let cells = ChunkCells::new(handle, chunk, field, size)?;
-    let plain = source.plain(handle, chunk, cells.column)?;
+    let plain = source.plain(handle, chunk, cells.column, || cells.touched(&part))?;
     let direct =
         cells.direct(plain.ok_or_else(|| Error::invalid("a chunk of one plain part was planned"))?, &part)?;
     let strides = row_major(&strip.shape(), size);

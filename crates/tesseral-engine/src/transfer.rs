@@ -5,7 +5,7 @@ use std::os::unix::fs::FileExt;
 
 use bytes::Bytes;
 use rayon::prelude::*;
-use tesseral_core::{ChunkGrid, Coords, Error, Region, Result, Selection};
+use tesseral_core::{ChunkGrid, Coords, Error, Region, Result, Selection, alloc};
 use tesseral_format::{Request, StoredChunk, StoredForm};
 
 use crate::cells::Cells;
@@ -224,7 +224,7 @@ impl Pieces<'_> {
             let count = cells_of(&piece)?;
             let mut at = self.offset(&write, &piece);
             let mut put = |cells: &[u8], size: usize| -> Result<()> {
-                buffer.resize(count * size, 0);
+                alloc::resize("a piece of a block", buffer, count * size, 0)?;
                 cut(cells, block, size, &piece, buffer)?;
                 scratch.write_all_at(buffer, at).map_err(io("write"))?;
                 at += buffer.len() as u64;
@@ -247,7 +247,7 @@ impl Pieces<'_> {
             let count = cells_of(&piece)?;
             let mut at = self.offset(&write, &piece);
             let mut get = |cells: &mut [u8], size: usize| -> Result<()> {
-                buffer.resize(count * size, 0);
+                alloc::resize("a piece of a block", &mut buffer, count * size, 0)?;
                 scratch.read_exact_at(&mut buffer, at).map_err(io("read"))?;
                 at += buffer.len() as u64;
                 paste(&buffer, &piece, size, block, cells)
@@ -290,7 +290,7 @@ pub fn read_stored(
     region: &Region,
     adopted: &dyn Fn(StoredForm) -> bool,
 ) -> Result<Option<StoredChunk>> {
-    handle.guarded(|| read_adopted(handle, region, adopted))
+    handle.restartable(|handle| read_adopted(handle, region, adopted))
 }
 
 fn read_adopted(

@@ -1,11 +1,12 @@
 //! Reading cells of any length of a dense array.
 
 use rayon::prelude::*;
-use tesseral_core::{Error, Region, Result, Selection};
+use tesseral_core::{Error, Region, Result, Selection, alloc};
 use tesseral_format::{Column, PlannedChunk, Request};
 
 use crate::cells::{Cells, column_layout};
 use crate::chunk::{place, with_workspace};
+use crate::claims;
 use crate::fetch::{self, Resident, Source};
 use crate::handle::Handle;
 use crate::kernel::copy::Walk;
@@ -21,7 +22,7 @@ const FILL: Pointer = (u32::MAX, 0);
 /// # Errors
 /// What the plan, the store and the decoders meet; `Limit`.
 pub fn read_var(handle: &Handle, request: &Request, options: &Options) -> Result<Cells> {
-    handle.guarded(|| read_all(handle, request, options))
+    handle.restartable(|handle| read_all(handle, request, options))
 }
 
 fn read_all(handle: &Handle, request: &Request, options: &Options) -> Result<Cells> {
@@ -53,7 +54,7 @@ fn read_all(handle: &Handle, request: &Request, options: &Options) -> Result<Cel
     // Lower layers first, so that higher ones paint over them.
     let mut order: Vec<u32> = (0..).take(plan.chunks.len()).collect();
     order.sort_by_key(|&i| plan.chunks[i as usize].layer);
-    let mut pointers = vec![FILL; cells];
+    let mut pointers = alloc::filled("the result", FILL, cells)?;
     for number in order {
         point(handle, &plan.chunks[number as usize], number, selection, &mut pointers)?;
     }
@@ -92,6 +93,7 @@ pub(crate) fn decode_chunk(
         // Cells are pointed at by 32-bit numbers.
         let count = u32::try_from(chunk.cells)
             .map_err(|_| Error::limit("a chunk's cells", chunk.cells, u64::from(u32::MAX)))?;
+        claims::check_chunk(handle, chunk, (count as usize).saturating_mul(size.max(1)))?;
         let mut out = Cells::new(size, nullable);
         out.decode_with(count as usize, |to| {
             with_workspace(|w| {

@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use rayon::prelude::*;
-use tesseral_core::{ChunkStats, DType, Error, ErrorKind, Finding, Result, Scalar, Selection, Severity, Sum};
+use tesseral_core::{
+    ChunkStats, DType, Error, ErrorKind, Finding, Limits, Result, Scalar, Selection, Severity, Sum,
+};
 use tesseral_format::{
     Access, AuditOptions, ChunkPlan, Column, Container, CoordinateRanges, Depth, Format, OpenOptions,
     PlannedChunk, Request, Target,
@@ -15,15 +17,19 @@ use tesseral_store::{Store, StoreExt};
 use crate::bits::decode_packed;
 use crate::cells::{Cells, column_layout};
 use crate::chunk::with_workspace;
-use crate::divide;
+use crate::claims;
+use crate::divide::{self, CellRun};
 use crate::fetch::{self, Source};
 use crate::handle::Handle;
 use crate::kernel::summary::{Summary, Wanted};
 use crate::options::Options;
+use crate::reopen::{judge, open_listed, watched};
 use crate::write::chunk_stats;
 
 /// Chunks without a digest that are decoded when nobody asked for all of them.
 const SAMPLE: usize = 128;
+/// Bytes of cells that are decoded at once of a chunk that is too large to be held whole.
+const PIECE: u64 = 4 << 20;
 
 /// The outcome of [`verify`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,7 +72,24 @@ pub fn verify_to(
     report: &mut dyn FnMut(Finding),
 ) -> Result<Verified> {
     // Damage that was found in what is gone is not the file's.
-    Arc::clone(&store).guarded(|| verify_all(format, store, checks, options, report))
+    let store = watched(format, store);
+    let fresh = || format.open(Arc::clone(&store), &checks.open);
+    Arc::clone(&store).guarded(|| {
+        let missing = std::cell::RefCell::new(Vec::new());
+        let verified = verify_all(format, Arc::clone(&store), checks, options, &mut |finding: Finding| {
+            missing.borrow_mut().extend(finding.missing.clone());
+            report(finding);
+        })?;
+        // What a fresh listing does not name any more was removed by a vacuum and is not lost.
+        for name in missing.into_inner() {
+            let error = Error::missing("an object", store.describe(&name), &name);
+            match judge(error, store.location(), &|| open_listed(fresh)) {
+                stale if matches!(stale.kind(), ErrorKind::Stale { .. }) => return Err(stale),
+                _ => {}
+            }
+        }
+        Ok(verified)
+    })
 }
 
 fn verify_all(
@@ -94,11 +117,12 @@ fn verify_all(
         Depth::Deep | Depth::Full => usize::MAX,
     };
     let deep = depth >= Depth::Deep;
+    let limits = &checks.open.limits;
     let mut decoded = 0_u64;
     let mut skipped = 0_u64;
     let mut failures = 0_u64;
     for index in 0..container.len() {
-        let checked = verify_array(&*container, index, deep, &mut sample, options, &mut |finding| {
+        let checked = verify_array(&*container, index, deep, &mut sample, limits, options, &mut |finding| {
             failures += u64::from(!finding.ok);
             tell(finding);
         })?;
@@ -134,13 +158,14 @@ fn verify_array(
     index: usize,
     deep: bool,
     sample: &mut usize,
+    limits: &Limits,
     options: &Options,
     report: &mut dyn FnMut(Finding),
 ) -> Result<Checked> {
     let name = container.name(index).to_owned();
     let mut checked = Checked::default();
     let handle = match Handle::new(container, index, true) {
-        Ok(handle) => handle,
+        Ok(handle) => handle.with_limits(*limits),
         Err(error) => {
             report(finding_of("chunk_plan", &error)?.in_array(name));
             return Ok(checked);
@@ -158,20 +183,22 @@ fn verify_array(
     let mut largest = 0;
     for chunk in &plan.chunks {
         let stored = chunk.stored_bytes();
-        let digest = handle.source().digest(chunk).is_some();
+        let digest = !handle.source().digests(chunk).is_empty();
         // Checksums among the codecs are compared by decoding.
         let inner = handle.source().checked_bytes(chunk).min(stored);
-        let covered = if digest { stored } else { inner };
+        let covered = handle.covered_bytes(chunk).max(inner);
         checked.covered_bytes += covered;
         checked.uncovered_bytes += stored - covered;
         let mut decode = deep || *sample > 0 || inner > 0;
-        let mut unit = divide::check_bytes(&handle, chunk, decode, options.memory)?;
+        // What keeps a chunk from being looked at is found again, and reported, when it is checked.
+        let held = |decode| divide::check_bytes(&handle, chunk, decode, options.memory).unwrap_or(0);
+        let mut unit = held(decode);
         // A digest shows as much as decoding does, unless that was asked for.
         if let (Some(memory), true, false) = (options.memory, digest, deep)
             && unit > memory
         {
             decode = false;
-            unit = divide::check_bytes(&handle, chunk, decode, options.memory)?;
+            unit = held(decode);
         }
         if !decode && !digest {
             checked.skipped += 1;
@@ -186,7 +213,7 @@ fn verify_array(
     let ticker = options.ticker(todo.len() as u64);
     let one = |&(chunk, decode): &(&PlannedChunk, bool)| -> Result<Option<Finding>> {
         ticker.tick()?;
-        let Err(error) = check_chunk(&handle, chunk, decode, deep, options.memory) else { return Ok(None) };
+        let Err(error) = check_chunk(&handle, chunk, decode, deep, options) else { return Ok(None) };
         let info = handle.source().describe(chunk);
         let check = if matches!(error.kind(), ErrorKind::InvalidRequest { .. }) {
             "statistics"
@@ -196,7 +223,12 @@ fn verify_array(
         let finding = finding_of(check, &error)?.in_array(&name).in_chunk(&info.coords);
         Ok(Some(finding.at(info.offset, info.stored_len)))
     };
-    let findings: Vec<Option<Finding>> = options.run(|| todo.par_iter().map(one).collect::<Result<_>>())?;
+    let cell = handle.schema().fields.iter().filter_map(|field| field.cell_size()).max().unwrap_or(8);
+    let findings: Vec<Option<Finding>> = if claims::concurrent(&handle, &plan.chunks, cell) {
+        options.run(|| todo.par_iter().map(one).collect::<Result<_>>())?
+    } else {
+        todo.iter().map(one).collect::<Result<_>>()?
+    };
     findings.into_iter().flatten().for_each(report);
     Ok(checked)
 }
@@ -228,52 +260,110 @@ pub(crate) fn plan_all(handle: &Handle) -> Result<ChunkPlan> {
     handle.source().plan(&Request { target, columns, condition: None }).map_err(|e| e.in_array(&schema.name))
 }
 
-/// Checks one chunk: its digest, with `decode` that its columns decode, with `statistics` that they hold what is stored of them.
-/// Under a memory limit the cells of a large chunk are looked at a run after the other.
+/// Checks one chunk: its digests, with `decode` that its columns decode, with `statistics` that they hold what is stored of them.
+/// Under a memory limit the cells of a large chunk are decoded run by run.
 fn check_chunk(
     handle: &Handle,
     chunk: &PlannedChunk,
     decode: bool,
     statistics: bool,
-    memory: Option<u64>,
+    options: &Options,
 ) -> Result<()> {
-    if let (false, Some(_), Some(span)) = (decode, memory, handle.pending_digest(chunk)) {
-        return handle.check_digest_streaming(chunk, &span);
+    check_implied(handle, chunk)?;
+    if !decode && options.memory.is_some() {
+        return handle.check_digests(chunk, None, |_, _| Ok(None));
     }
     let mut columns: Vec<Column> = chunk.parts.iter().map(|part| part.column).collect();
     columns.dedup();
-    let runs = match (columns.as_slice(), memory) {
-        ([column], Some(memory)) => divide::cell_runs(handle, chunk, *column, memory)?,
-        _ => None,
-    };
-    let Some(runs) = runs else {
-        let fetched = fetch::fetch(handle, &fetch::chunk_batch(handle, chunk))?;
-        let source = Source::Fetched(&fetched);
-        for column in columns {
-            // This compares the digest.
-            let parts = source.column(handle, chunk, column)?;
-            if decode {
-                let mut check = ColumnCheck::new(handle, chunk, column, statistics)?;
-                check.run(&parts, 0..chunk.cells)?;
-                check.finish()?;
-            }
-        }
-        return Ok(());
-    };
-    let mut check: Option<ColumnCheck<'_>> = None;
-    for (piece, cells) in runs {
-        let piece = piece?;
-        let fetched = fetch::fetch(handle, &fetch::chunk_batch(handle, &piece))?;
-        for &column in &columns {
-            let parts = Source::Fetched(&fetched).column(handle, &piece, column)?;
-            let check = match &mut check {
-                Some(check) => check,
-                None => check.insert(ColumnCheck::new(handle, chunk, column, statistics)?),
-            };
-            check.piece(&piece, &parts, cells.clone())?;
+    if let ([column], Some(memory)) = (columns.as_slice(), options.memory)
+        && let Some(runs) = divide::cell_runs(handle, chunk, *column, memory)?
+    {
+        return check_runs(handle, chunk, *column, runs, statistics, options);
+    }
+    let fetched = fetch::fetch(handle, &fetch::chunk_batch(handle, chunk))?;
+    let source = Source::Fetched(&fetched);
+    for column in columns {
+        // This compares the digests.
+        let parts = source.column(handle, chunk, column)?;
+        if decode {
+            check_column(handle, chunk, column, &parts, statistics, options)?;
         }
     }
-    check.map_or(Ok(()), ColumnCheck::finish)
+    Ok(())
+}
+
+/// Decodes one column from all of its stored bytes: at once, or run by run where that is more than the stored bytes justify.
+fn check_column(
+    handle: &Handle,
+    chunk: &PlannedChunk,
+    column: Column,
+    parts: &[Bytes],
+    statistics: bool,
+    options: &Options,
+) -> Result<()> {
+    let mut check = ColumnCheck::new(handle, chunk, column, statistics)?;
+    let Err(large) = check.claimed() else {
+        check.run(parts, 0..chunk.cells)?;
+        return check.finish();
+    };
+    let (Access::Coded { granule: Some(granule) }, true) = (chunk.access, check.size > 0) else {
+        return Err(large);
+    };
+    let step = (PIECE / check.size as u64).max(1).next_multiple_of(granule.max(1));
+    let cells_checked = check.justified(step)?;
+    let mut start = 0;
+    while start < cells_checked {
+        options.cancel.check()?;
+        let end = start.saturating_add(step).min(cells_checked);
+        check.run(parts, start..end)?;
+        start = end;
+    }
+    check.finish()
+}
+
+/// Fetches and decodes one column piece by piece.
+fn check_runs(
+    handle: &Handle,
+    chunk: &PlannedChunk,
+    column: Column,
+    runs: impl Iterator<Item = CellRun>,
+    statistics: bool,
+    options: &Options,
+) -> Result<()> {
+    let mut check = ColumnCheck::new(handle, chunk, column, statistics)?;
+    // Pieces are as many as the claimed cells make.
+    let cells_checked = match check.claimed() {
+        Ok(()) => chunk.cells,
+        Err(_) => check.justified(1)?,
+    };
+    let mut seen = 0_u64;
+    for (piece, cells) in runs {
+        if seen >= cells_checked {
+            break;
+        }
+        options.cancel.check()?;
+        let piece = piece?;
+        let fetched = fetch::fetch(handle, &fetch::chunk_batch(handle, &piece))?;
+        let parts = Source::Fetched(&fetched).column(handle, &piece, column)?;
+        seen = seen.saturating_add(cells.end.saturating_sub(cells.start));
+        check.piece(&piece, &parts, cells)?;
+    }
+    check.finish()
+}
+
+/// Compares the bytes that reads skip with the only value they can have.
+fn check_implied(handle: &Handle, chunk: &PlannedChunk) -> Result<()> {
+    for implied in handle.source().implied_bytes(chunk) {
+        let object = handle.source().object(implied.object);
+        let end = implied.offset.saturating_add(implied.bytes.len() as u64);
+        let stored = handle.store().read(object, implied.offset..end)?;
+        if stored[..] != implied.bytes[..] {
+            let detail = format!("the bytes in front of its cells are {:02x?}", &stored[..]);
+            let object = handle.store().describe(object);
+            return Err(Error::corrupt("the header of a chunk", object, implied.offset, detail));
+        }
+    }
+    Ok(())
 }
 
 /// One column of a chunk, decoded in one run or several, beside what is stored of it.
@@ -306,6 +396,31 @@ impl<'a> ColumnCheck<'a> {
         Ok(Self { handle, chunk, column, size, nullable, cells: Cells::new(size, nullable), statistics })
     }
 
+    /// Rejects decoding all cells of the chunk at once where its stored bytes do not justify that.
+    fn claimed(&self) -> Result<()> {
+        if is_packed(self.handle, self.column) {
+            return Ok(());
+        }
+        let count = usize::try_from(self.chunk.cells)
+            .map_err(|_| Error::limit("a chunk's cells", self.chunk.cells, usize::MAX as u64))?;
+        claims::check_chunk(self.handle, self.chunk, count.saturating_mul(self.size.max(1)))
+    }
+
+    /// How many cells to decode of a chunk that claims more than its stored bytes justify at once: all, unless the stored bytes do not
+    /// justify that work either. Of equal cells `some` show as much as all; they are not compared with what is stored of all.
+    fn justified(&mut self, some: u64) -> Result<u64> {
+        let cells = match self.handle.source().constant(self.chunk, self.column) {
+            Some(_) => {
+                self.statistics = None;
+                self.chunk.cells.min(some)
+            }
+            None => self.chunk.cells,
+        };
+        let bytes = cells.saturating_mul(self.size.max(1) as u64);
+        self.handle.limits().check_total(bytes, self.chunk.stored_bytes())?;
+        Ok(cells)
+    }
+
     /// Decodes cells of the chunk from all of its stored bytes.
     fn run(&mut self, parts: &[Bytes], cells: Range<u64>) -> Result<()> {
         self.piece(self.chunk, parts, cells)
@@ -322,7 +437,7 @@ impl<'a> ColumnCheck<'a> {
         let mut decoded = std::mem::replace(&mut self.cells, Cells::new(self.size, self.nullable));
         match (piece.access, parts) {
             // A piece of such a chunk is its cells; there is nothing to decode.
-            (Access::Direct { .. }, [bytes]) if !piece.whole && self.chunk.whole => {
+            (Access::Direct { .. }, [bytes]) if piece.cells < self.chunk.cells => {
                 decoded = Cells::from_fixed(self.size, native(piece.access, self.word(), bytes), None);
             }
             _ => decoded.decode_with(count, |out| {

@@ -2,7 +2,7 @@
 
 use smallvec::SmallVec;
 use tesseral_core::{Error, Field, Result, Selection};
-use tesseral_format::{ChunkPlan, PlannedChunk, Request, Uncovered};
+use tesseral_format::{ChunkPlan, Column, PlannedChunk, Request, Uncovered};
 
 use crate::budget::Blocks;
 use crate::chunk::{ChunkCells, Workspace, with_workspace};
@@ -86,11 +86,25 @@ pub(crate) enum Seen<'a> {
         /// How many.
         cells: u64,
     },
+    /// Cells that all equal one, by the metadata of their chunk.
+    Constant {
+        /// The cell.
+        cell: &'a [u8],
+        /// How many.
+        cells: u64,
+    },
 }
 
 /// Whether all of a chunk is wanted and nothing lies over it: its statistics are those of the part.
 fn is_whole(chunk: &PlannedChunk, part: &Selection) -> bool {
     chunk.whole && part.is_box() && part.cells() == Some(chunk.cells)
+}
+
+/// The cell that all cells of a chunk equal, where it is a value whatever the field declares missing.
+pub(crate) fn constant(handle: &Handle, chunk: &PlannedChunk, field: u16) -> Option<Vec<u8>> {
+    let declared = &handle.schema().fields[usize::from(field)];
+    let plain = !declared.nullable && declared.missing().is_none();
+    if plain { handle.source().constant(chunk, Column::Field(field)) } else { None }
 }
 
 /// Goes over the groups of a prepared read.
@@ -178,6 +192,17 @@ impl<'a> Visitor<'a> {
                 if is_whole(chunk, &part) && known(Seen::Whole(chunk))? {
                     return Ok(false);
                 }
+                if let Some(cell) = constant(self.handle, chunk, self.prepared.field) {
+                    // The digest covers what the cell comes from.
+                    let column = Column::Field(self.prepared.field);
+                    let read = |source: &Source<'_>| source.column(self.handle, chunk, column).map(drop);
+                    let read = context.with_source(self.handle, chunk, read);
+                    read.map_err(|e| self.handle.locate(chunk, e))?;
+                    let cells = part.cells().unwrap_or(u64::MAX);
+                    if known(Seen::Constant { cell: &cell, cells })? {
+                        return Ok(true);
+                    }
+                }
                 self.chunk(chunk, &part, context, fold).map_err(|e| self.handle.locate(chunk, e))?;
                 Ok(true)
             }
@@ -209,7 +234,7 @@ impl<'a> Visitor<'a> {
     ) -> Result<()> {
         let size = self.prepared.size;
         let cells = ChunkCells::new(self.handle, chunk, self.prepared.field, size)?;
-        if let Some(plain) = source.plain(self.handle, chunk, cells.column)? {
+        if let Some(plain) = source.plain(self.handle, chunk, cells.column, || cells.touched(part))? {
             let direct = cells.direct(plain, part)?;
             if !direct.swapped {
                 let placement = direct.placement;
@@ -225,7 +250,8 @@ impl<'a> Visitor<'a> {
             // Numbers in the other byte order: let the painter turn them.
             return self.painted(vec![chunk.clone()], part, context, fold);
         }
-        let parts = source.column(self.handle, chunk, cells.column)?;
+        let needed = cells.needed(part);
+        let parts = source.column_within(self.handle, chunk, cells.column, needed.as_ref())?;
         with_workspace(|workspace: &mut Workspace| {
             let decoded = cells.decode(&parts, part, workspace)?;
             let placement = decoded.placement;
@@ -263,7 +289,7 @@ impl<'a> Visitor<'a> {
 /// # Errors
 /// What the plan meets.
 pub fn gaps(handle: &Handle, request: &Request) -> Result<Option<Vec<u8>>> {
-    let plan = handle.guarded(|| handle.source().plan(request))?;
+    let plan = handle.restartable(|handle| handle.source().plan(request))?;
     let open = request.selection().filter(|_| plan.uncovered == Uncovered::Fill);
     Ok(open.and_then(|selection| written(plan.chunks.iter(), selection)))
 }
@@ -273,7 +299,7 @@ pub fn gaps(handle: &Handle, request: &Request) -> Result<Option<Vec<u8>>> {
 /// # Errors
 /// What the plan meets.
 pub fn has_gaps(handle: &Handle, request: &Request) -> Result<bool> {
-    let plan = handle.guarded(|| handle.source().plan(request))?;
+    let plan = handle.restartable(|handle| handle.source().plan(request))?;
     let Some(selection) = request.selection().filter(|_| plan.uncovered == Uncovered::Fill) else {
         return Ok(false);
     };

@@ -12,6 +12,7 @@ use std::sync::{Condvar, Mutex, PoisonError};
 
 use tesseral_core::{
     ArraySchema, Attributes, ChunkGrid, ChunkStats, Coords, Error, HistoryRow, Order, Region, Result, Stat,
+    alloc,
 };
 use tesseral_format::{ArraySpec, ColumnData, EncodedChunk, Pending, Writer};
 
@@ -188,9 +189,7 @@ impl WriteSession {
             let coords = chunk(number);
             let mut one = || -> Result<()> {
                 let bytes = chunk_bytes(declared, &coords)?;
-                if buffer.len() < bytes {
-                    buffer.resize(bytes, 0);
-                }
+                alloc::scratch("the cells of a chunk", buffer, bytes)?;
                 cells(&declared.cells(&coords)?, &mut buffer[..bytes])?;
                 let chunk = self.encode(array, declared, &coords, &buffer[..bytes])?;
                 turn.take(number, chunk, |chunk| self.writer.place(array, chunk))

@@ -115,6 +115,11 @@ pub trait Container: Debug + Send + Sync {
         None
     }
 
+    /// What the container names and does not hold, such as members of a group that lie elsewhere: a line each, with the reason.
+    fn unread(&self) -> Vec<String> {
+        Vec::new()
+    }
+
     /// What only this format knows: the object under the format's id in `info --json`. Parts that are damaged say so under
     /// `error`.
     fn details(&self) -> serde_json::Value;

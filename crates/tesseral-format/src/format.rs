@@ -1,7 +1,7 @@
 //! A format as a whole: recognise, open, create, audit, mend.
 
 use std::collections::BTreeMap;
-use std::fmt::Debug;
+use std::fmt::{self, Debug};
 use std::sync::Arc;
 
 use tesseral_core::{ArraySchema, Cancel, Error, Finding, Limits, Region, Result, Value};
@@ -40,8 +40,8 @@ pub struct TimeRange {
     pub end: u64,
 }
 
-/// How to open.
-#[derive(Clone, Debug)]
+/// How to open. Printing it does not show the key.
+#[derive(Clone)]
 pub struct OpenOptions {
     /// Read the state of then, for formats that keep versions.
     pub as_of: Option<TimeRange>,
@@ -49,7 +49,7 @@ pub struct OpenOptions {
     pub limits: Limits,
     /// The key of encrypted arrays.
     pub key: Option<Vec<u8>>,
-    /// Check every digest the format carries. On unless someone turns it off.
+    /// Check every digest the format carries, and add digests to what is appended or edited. On unless someone turns it off.
     pub digests: bool,
     /// Stops opening, auditing and salvaging from outside.
     pub cancel: Cancel,
@@ -61,8 +61,19 @@ impl Default for OpenOptions {
     }
 }
 
-/// How to create.
-#[derive(Clone, Debug)]
+impl Debug for OpenOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OpenOptions")
+            .field("as_of", &self.as_of)
+            .field("limits", &self.limits)
+            .field("key", &self.key.as_ref().map(|_| "hidden"))
+            .field("digests", &self.digests)
+            .finish()
+    }
+}
+
+/// How to create. Printing it does not show a key.
+#[derive(Clone)]
 pub struct CreateOptions {
     /// Whether an existing output may be replaced.
     pub overwrite: Overwrite,
@@ -88,6 +99,22 @@ impl Default for CreateOptions {
             work_space: None,
             extra: BTreeMap::new(),
         }
+    }
+}
+
+impl Debug for CreateOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let hidden = Value::from("hidden");
+        let shown = |name: &String| if name == "key" { &hidden } else { &self.extra[name] };
+        let extra: BTreeMap<&String, &Value> = self.extra.keys().map(|name| (name, shown(name))).collect();
+        f.debug_struct("CreateOptions")
+            .field("overwrite", &self.overwrite)
+            .field("digests", &self.digests)
+            .field("statistics", &self.statistics)
+            .field("memory_budget", &self.memory_budget)
+            .field("work_space", &self.work_space)
+            .field("extra", &extra)
+            .finish()
     }
 }
 
@@ -126,6 +153,8 @@ pub struct Capabilities {
     pub numbered: bool,
     /// A chunk is always the whole array, whatever the chunk shape that was asked for.
     pub whole_arrays: bool,
+    /// Others may append to a file while it is read, which leaves the bytes before as they are.
+    pub grows: bool,
 }
 
 /// How deep checks go.
@@ -164,7 +193,7 @@ pub struct AuditReport {
     pub decoded: bool,
     /// Bytes of metadata that some digest or checksum covers.
     pub covered_bytes: u64,
-    /// Bytes of metadata that none covers. Payload bytes are counted by the engine, by [`ArraySource::digest`](crate::ArraySource::digest).
+    /// Bytes of metadata that none covers. Payload bytes are counted by the engine, by [`ArraySource::digests`](crate::ArraySource::digests).
     pub uncovered_bytes: u64,
 }
 
@@ -261,6 +290,17 @@ pub trait Format: Debug + Send + Sync {
         report: &mut dyn FnMut(Finding),
     ) -> Result<AuditReport>;
 
+    /// The first object of a folder that is no part of a container of this format; `None` when everything is. Folders with something
+    /// else in them are not replaced.
+    ///
+    /// # Errors
+    /// `Io`, `NotFound`.
+    fn foreign(&self, store: Arc<dyn Store>) -> Result<Option<String>> {
+        // A format of files has no folders of its own.
+        let first = |entries: Vec<ObjectInfo>| entries.into_iter().next().map(|entry| entry.name);
+        Ok(store.list("").map_or(None, first))
+    }
+
     /// The fixes a source needs.
     ///
     /// # Errors
@@ -286,5 +326,27 @@ pub trait Format: Debug + Send + Sync {
     fn salvage(&self, store: Arc<dyn Store>, options: &OpenOptions) -> Result<Salvage> {
         let _ = (store, options);
         Err(Error::unsupported(format!("recovering {}", self.title())))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_not_printed() {
+        let key = b"an unlikely text that is a key!!".to_vec();
+        let open = OpenOptions { key: Some(key.clone()), ..OpenOptions::default() };
+        let extra = BTreeMap::from([("key".to_owned(), Value::Bytes(key.clone()))]);
+        let create = CreateOptions { extra, ..CreateOptions::default() };
+        let append = AppendOptions { open: open.clone(), ..AppendOptions::default() };
+        for printed in [format!("{open:?}"), format!("{create:#?}"), format!("{append:?}")] {
+            let as_numbers = format!("{:?}", &key[..4]);
+            assert!(
+                !printed.contains("unlikely") && !printed.contains(as_numbers.trim_matches(['[', ']'])),
+                "{printed}"
+            );
+            assert!(printed.contains("hidden"));
+        }
     }
 }

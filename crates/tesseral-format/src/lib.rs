@@ -41,7 +41,9 @@ pub use messages::{
 };
 pub use plan::{Access, ChunkPlan, Cover, Delete, Part, PlannedChunk, Role, Uncovered};
 pub use request::{CoordinateRanges, Request, Target};
-pub use source::{ArraySource, ChunkInfo, Digest, DigestSpan, NonEmpty, StoredForm, Totals};
+pub use source::{
+    ArraySource, ChunkInfo, Digest, DigestSpan, DigestSpans, ImpliedBytes, NonEmpty, StoredForm, Totals,
+};
 pub use tesseral_codec::Contexts;
 pub use tesseral_core as core;
 pub use tesseral_store as store;

@@ -39,20 +39,80 @@ pub struct Totals {
 /// A digest that a format carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Digest {
-    /// XXH3-64 with seed 0.
+pub enum Digest<'a> {
+    /// XXH3-64 with seed 0 over all bytes of a span.
     Xxh3(u64),
+    /// XXH3-64 with seed 0 of each block of `block` bytes; the last block may be shorter.
+    Xxh3Blocks {
+        /// Bytes of a block.
+        block: u64,
+        /// One digest per block.
+        digests: &'a [u64],
+    },
 }
 
-/// Stored bytes and what they must hash to. The span holds at least the chunk's parts in that object.
+/// Stored bytes and what they must hash to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DigestSpan {
+pub struct DigestSpan<'a> {
     /// The object, as [`ArraySource::object`] numbers them.
     pub object: u32,
     /// The bytes covered.
     pub range: Range<u64>,
+    /// Number of the first block. No two blocks of an object share a number, so that it is enough to remember which were checked.
+    pub number: u64,
     /// What they must hash to.
-    pub digest: Digest,
+    pub digest: Digest<'a>,
+}
+
+impl<'a> DigestSpan<'a> {
+    /// A span with a single digest.
+    pub fn single(object: u32, range: Range<u64>, number: u64, xxh3: u64) -> Self {
+        Self { object, range, number, digest: Digest::Xxh3(xxh3) }
+    }
+
+    /// Blocks of the span that touch `within`: their number, their bytes and the expected digest. A span without bytes is one block.
+    pub fn blocks(&self, within: &Range<u64>) -> impl Iterator<Item = (u64, Range<u64>, u64)> + use<'a> {
+        let (single, block, digests) = match self.digest {
+            Digest::Xxh3(digest) => (Some(digest), u64::MAX, &[][..]),
+            Digest::Xxh3Blocks { block, digests } => (None, block.max(1), digests),
+        };
+        let (number, range) = (self.number, self.range.clone());
+        let index = |at: u64| usize::try_from(at.saturating_sub(range.start) / block).unwrap_or(usize::MAX);
+        let first = index(within.start).min(digests.len());
+        let end = index(within.end.saturating_sub(1)).saturating_add(1).clamp(first, digests.len());
+        let touched = range.is_empty() || (within.start < range.end && range.start < within.end);
+        let each = single.into_iter().chain(digests[first..end].iter().copied()).filter(move |_| touched);
+        (first as u64..).zip(each).map(move |(i, digest)| {
+            let start = range.start.saturating_add(i.saturating_mul(block)).min(range.end);
+            (number.saturating_add(i), start..start.saturating_add(block).min(range.end), digest)
+        })
+    }
+
+    /// Whether the span holds all of a range of an object.
+    pub fn covers(&self, object: u32, range: &Range<u64>) -> bool {
+        let held = match self.digest {
+            Digest::Xxh3(_) => true,
+            Digest::Xxh3Blocks { block, digests } => {
+                (digests.len() as u64).saturating_mul(block)
+                    >= self.range.end.saturating_sub(self.range.start)
+            }
+        };
+        held && self.object == object && self.range.start <= range.start && range.end <= self.range.end
+    }
+}
+
+/// Spans with digests, almost always one per part.
+pub type DigestSpans<'a> = SmallVec<[DigestSpan<'a>; 1]>;
+
+/// Bytes beside a chunk's parts that a reader skips because they follow from the rest of the metadata.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ImpliedBytes {
+    /// The object, as [`ArraySource::object`] numbers them.
+    pub object: u32,
+    /// Where they begin.
+    pub offset: u64,
+    /// What they must be.
+    pub bytes: SmallVec<[u8; 24]>,
 }
 
 /// A form of stored cells that several formats have: what one stored, another can take over as it is.
@@ -72,6 +132,13 @@ pub trait ArraySource: Debug + Send + Sync {
 
     /// The name of an object that parts refer to.
     fn object(&self, number: u32) -> &str;
+
+    /// Whether the array as it was opened relies on an object of the store. When that object is missing, it is lost if a fresh listing
+    /// still relies on it, and was replaced if not.
+    fn needs(&self, object: &str) -> bool {
+        let _ = object;
+        true
+    }
 
     /// The chunks that serve a request. Costs no more than a small multiple of their number.
     ///
@@ -100,11 +167,31 @@ pub trait ArraySource: Debug + Send + Sync {
     /// What is known of a chunk's column without reading it.
     fn stats(&self, chunk: &PlannedChunk, column: Column) -> ChunkStats;
 
+    /// The one cell, in this machine's byte order, that every cell of a chunk's column equals, where the metadata alone say so. Such a
+    /// chunk is checked and aggregated without decoding its cells, however many there are.
+    fn constant(&self, chunk: &PlannedChunk, column: Column) -> Option<Vec<u8>> {
+        let _ = (chunk, column);
+        None
+    }
+
     /// The chunk in the format's own words.
     fn describe(&self, chunk: &PlannedChunk) -> ChunkInfo;
 
-    /// The digest over the chunk's stored bytes, when the format carries one outside its codecs.
-    fn digest(&self, chunk: &PlannedChunk) -> Option<DigestSpan>;
+    /// Digests over the chunk's stored bytes, where the format carries some outside its codecs. Each part is covered by one span or
+    /// by none.
+    fn digests(&self, chunk: &PlannedChunk) -> DigestSpans<'_>;
+
+    /// Bytes of the chunk's only part that decoding a run of cells reads; `None` where it may be any of them.
+    fn run_bytes(&self, chunk: &PlannedChunk, cells: &Range<u64>) -> Option<Range<u64>> {
+        let _ = (chunk, cells);
+        None
+    }
+
+    /// Bytes beside the chunk's parts that are skipped on read because they can hold one value only. An audit compares them.
+    fn implied_bytes(&self, chunk: &PlannedChunk) -> SmallVec<[ImpliedBytes; 1]> {
+        let _ = chunk;
+        SmallVec::new()
+    }
 
     /// The name of the check that a chunk fails when reading it meets an error.
     fn check_of(&self, error: &Error) -> &'static str {

@@ -87,6 +87,19 @@ pub struct EncodedPart<'a> {
     pub codec: u32,
 }
 
+impl EncodedPart<'_> {
+    /// The same part, borrowing nothing.
+    pub fn into_owned<'b>(self) -> EncodedPart<'b> {
+        EncodedPart {
+            column: self.column,
+            role: self.role,
+            bytes: self.bytes.into_owned().into(),
+            raw_len: self.raw_len,
+            codec: self.codec,
+        }
+    }
+}
+
 /// An encoded chunk, ready to be pushed.
 #[derive(Clone, Debug)]
 pub struct EncodedChunk<'a> {
@@ -101,14 +114,8 @@ pub struct EncodedChunk<'a> {
 impl EncodedChunk<'_> {
     /// The same chunk, borrowing nothing.
     pub fn into_owned<'b>(self) -> EncodedChunk<'b> {
-        let parts = self.parts.into_iter().map(|p| EncodedPart {
-            column: p.column,
-            role: p.role,
-            bytes: p.bytes.into_owned().into(),
-            raw_len: p.raw_len,
-            codec: p.codec,
-        });
-        EncodedChunk { coords: self.coords, parts: parts.collect(), stats: self.stats }
+        let parts = self.parts.into_iter().map(EncodedPart::into_owned).collect();
+        EncodedChunk { coords: self.coords, parts, stats: self.stats }
     }
 }
 

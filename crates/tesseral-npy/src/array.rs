@@ -6,7 +6,7 @@ use bytes::Bytes;
 use tesseral_core::schema::Order;
 use tesseral_core::{ArraySchema, ChunkGrid, ChunkStats, Error, Limits, Result};
 use tesseral_format::{
-    Access, ArraySource, ChunkInfo, ChunkPlan, Column, ColumnMut, Cover, DigestSpan, Part, PlannedChunk,
+    Access, ArraySource, ChunkInfo, ChunkPlan, Column, ColumnMut, Cover, DigestSpans, Part, PlannedChunk,
     Request, Role, Scratch, Totals, Uncovered,
 };
 
@@ -162,8 +162,8 @@ impl ArraySource for NpyArray {
         }
     }
 
-    fn digest(&self, _chunk: &PlannedChunk) -> Option<DigestSpan> {
-        None
+    fn digests(&self, _chunk: &PlannedChunk) -> DigestSpans<'_> {
+        DigestSpans::new()
     }
 
     fn decode(

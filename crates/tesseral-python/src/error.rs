@@ -8,7 +8,7 @@ use tesseral::{Error, ErrorKind};
 /// The word that `.code` gives for a kind.
 fn code(kind: &ErrorKind) -> &'static str {
     match kind {
-        ErrorKind::Corrupt { .. } => "corrupt",
+        ErrorKind::Corrupt { .. } | ErrorKind::Missing { .. } => "corrupt",
         ErrorKind::Codec { .. } => "codec",
         ErrorKind::Unrecognised { .. } => "unrecognised",
         ErrorKind::Unsupported { .. } => "unsupported",
@@ -30,7 +30,11 @@ fn build(py: Python<'_>, error: &Error) -> PyResult<PyErr> {
     static MAKE: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
     let make = MAKE.import(py, "tesseral._errors", "make")?;
     let (path, errno) = match error.kind() {
-        ErrorKind::Corrupt { object, .. } | ErrorKind::Unrecognised { object, .. } => (Some(object), None),
+        ErrorKind::Corrupt { object, .. }
+        | ErrorKind::Missing { object, .. }
+        | ErrorKind::Unrecognised { object, .. }
+        | ErrorKind::Stale { object, .. }
+        | ErrorKind::Changed { object, .. } => (Some(object), None),
         ErrorKind::NotFound { what, name, .. } if what == "file" => (Some(name), None),
         ErrorKind::Io { object, source, .. } => (Some(object), source.raw_os_error()),
         _ => (None, None),
@@ -42,7 +46,11 @@ fn build(py: Python<'_>, error: &Error) -> PyResult<PyErr> {
     facts.set_item("array", error.array())?;
     facts.set_item("chunk", error.chunk().map(|chunk| PyTuple::new(py, chunk)).transpose()?)?;
     facts.set_item("hint", error.advice())?;
-    Ok(PyErr::from_value(make.call1((code(error.kind()), error.to_string(), facts))?))
+    Ok(PyErr::from_value(make.call1((
+        code(error.kind()),
+        tesseral::core::escape(&error.to_string()),
+        facts,
+    ))?))
 }
 
 /// Turns the engine's results into Python's.

@@ -48,7 +48,7 @@ mod _native {
     #[pymodule_export]
     use crate::source::{Source, as_of, formats, recognise};
     #[pymodule_export]
-    use crate::tools::{convert, diff, recover, verify};
+    use crate::tools::{convert, diff, escape, recover, staging_name, verify};
     #[pymodule_export]
     use crate::view::View;
     #[pymodule_export]

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 use tesseral::store::Access;
-use tesseral::{Container, Open, TimeRange};
+use tesseral::{Container, Limits, Open, TimeRange};
 
 use crate::error::OrRaise;
 use crate::view::View;
@@ -42,7 +42,8 @@ pub(crate) fn opener(
 #[pymethods]
 impl Source {
     #[new]
-    #[pyo3(signature = (path, as_of=None, memory=None, key=None, digests=true, map=true))]
+    #[pyo3(signature = (path, as_of=None, memory=None, key=None, digests=true, map=true, max_expansion=None))]
+    #[allow(clippy::too_many_arguments)]
     fn new(
         py: Python<'_>,
         path: PathBuf,
@@ -51,9 +52,13 @@ impl Source {
         key: Option<Vec<u8>>,
         digests: bool,
         map: bool,
+        max_expansion: Option<u64>,
     ) -> PyResult<Self> {
         runtime::home();
-        let open = opener(as_of, memory, key, digests, map);
+        let mut open = opener(as_of, memory, key, digests, map);
+        if let Some(bytes) = max_expansion {
+            open = open.limits(Limits::default().with_expansion(bytes));
+        }
         let container = py.detach(|| open.open(tesseral::local(&path)?)).or_raise(py)?;
         Ok(Self { container: Arc::new(container) })
     }

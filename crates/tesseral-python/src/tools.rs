@@ -9,6 +9,18 @@ use tesseral::{ConvertOptions, DiffOptions, Finding, Open, Options, Overwrite, e
 use crate::runtime;
 use crate::source::opener;
 
+/// Text from data, with characters that steer a terminal or cannot be seen written as escapes.
+#[pyfunction]
+pub fn escape(text: &str) -> String {
+    tesseral::core::escape(text).into_owned()
+}
+
+/// A name for what is made beside a target before that appears.
+#[pyfunction]
+pub fn staging_name(target: PathBuf) -> PathBuf {
+    tesseral::store::staging_name(target.as_os_str()).into()
+}
+
 /// A check's outcome.
 fn finding<'py>(py: Python<'py>, found: &Finding) -> PyResult<Bound<'py, PyDict>> {
     let out = PyDict::new(py);

@@ -7,10 +7,9 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use tesseral::core::schema::Labels;
-use tesseral::store::StagedFolder;
 use tesseral::{
     ArrayId, ArraySchema, ArraySpec, CellLen, CodecSpec, Create, Error, Field, HistoryRow, Region, Scalar,
-    Session,
+    Session, StagedOutput,
 };
 
 use crate::error::OrRaise;
@@ -244,7 +243,7 @@ impl Writer {
 /// A folder that is whole and not in its place yet. It is gone with this object unless it is published.
 #[pyclass(frozen, module = "tesseral._native")]
 pub struct Staged {
-    folder: Mutex<Option<StagedFolder>>,
+    folder: Mutex<Option<StagedOutput>>,
 }
 
 #[pymethods]
@@ -260,7 +259,7 @@ impl Staged {
     fn publish(&self, py: Python<'_>) -> PyResult<()> {
         let publish = || {
             let folder = self.folder.lock().unwrap_or_else(PoisonError::into_inner).take();
-            folder.ok_or_else(closed).and_then(StagedFolder::publish)
+            folder.ok_or_else(closed).and_then(StagedOutput::publish)
         };
         py.detach(publish).or_raise(py)
     }

@@ -1,115 +1,418 @@
-//! Staging a folder beside its final place and renaming it there.
+//! A folder held open. Names are resolved in it, never along a path, and links below it are never followed: what is checked and
+//! what is changed are the same directory entry, whatever other processes rename meanwhile.
 
-use std::fs::{self, File};
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use tesseral_core::Result;
+use rustix::fs::{self as sys, AtFlags, Dir, FileType, Mode, OFlags, Stat};
+use rustix::io::Errno;
+use rustix::path::Arg;
+use tesseral_core::{Error, Result};
 
-use crate::publish::{create_folders, exists, io, parent, replace, temporary};
-use crate::store::Overwrite;
+use crate::handles;
 
-/// A folder under a temporary name, for formats whose containers are folders. Dropping it unpublished removes it.
+/// How deep a folder that is removed may be nested.
+const MAX_DEPTH: usize = 128;
+
+/// An open folder.
 #[derive(Debug)]
-pub struct StagedFolder {
-    folder: PathBuf,
-    target: PathBuf,
-    overwrite: Overwrite,
-    published: bool,
+pub(crate) struct Folder {
+    handle: OwnedFd,
+    path: PathBuf,
 }
 
-impl StagedFolder {
-    /// Begins a folder that shall be `target`.
-    ///
-    /// # Errors
-    /// `InvalidRequest` when there is something of that name that must not be replaced; `Io`.
-    pub fn create(target: impl Into<PathBuf>, overwrite: Overwrite) -> Result<Self> {
-        let target = target.into();
-        if overwrite == Overwrite::Refuse && !is_vacant(&target) {
-            return Err(exists(&target));
+/// A name in an open folder, whether or not something has it.
+#[derive(Clone, Debug)]
+pub(crate) struct Entry {
+    folder: Arc<Folder>,
+    name: OsString,
+}
+
+pub(crate) fn io(op: &'static str, path: &Path, error: impl Into<std::io::Error>) -> Error {
+    Error::io(op, path.display().to_string(), error.into())
+}
+
+pub(crate) fn parent(path: &Path) -> &Path {
+    path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// What a directory entry is, links not followed.
+pub(crate) fn file_type(stat: &Stat) -> FileType {
+    FileType::from_raw_mode(stat.st_mode)
+}
+
+/// As `openat`; when the process has no handle left, those that are only kept are closed, and it is tried once more.
+fn open_at(
+    folder: impl AsFd,
+    name: impl Arg + Copy,
+    flags: OFlags,
+    mode: Mode,
+) -> rustix::io::Result<OwnedFd> {
+    match sys::openat(folder.as_fd(), name, flags, mode) {
+        Err(Errno::MFILE | Errno::NFILE) => {
+            handles::close_kept();
+            sys::openat(folder.as_fd(), name, flags, mode)
         }
-        create_folders(parent(&target))?;
-        loop {
-            let folder = temporary(&target, &target);
-            match fs::create_dir(&folder) {
-                Ok(()) => return Ok(Self { folder, target, overwrite, published: false }),
-                Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {}
-                Err(e) => return Err(io("create folder", &folder, e)),
+        other => other,
+    }
+}
+
+/// Creates a folder and those above it, each durable in the one that holds it.
+fn create_folders(folder: &Path) -> Result<()> {
+    if folder.is_dir() {
+        return Ok(());
+    }
+    let above = parent(folder);
+    if above != folder {
+        create_folders(above)?;
+    }
+    match std::fs::create_dir(folder) {
+        Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => return Ok(()),
+        other => other.map_err(|e| io("create folder", folder, e))?,
+    }
+    handles::open(|| File::open(above)).and_then(|f| f.sync_all()).map_err(|e| io("sync folder", above, e))
+}
+
+impl Folder {
+    /// Opens a folder by a path that the caller chose; links in it are followed.
+    pub(crate) fn open(path: &Path) -> Result<Self> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let handle = open_at(sys::CWD, path, flags, Mode::empty()).map_err(|e| io("open folder", path, e))?;
+        Ok(Self { handle, path: path.to_path_buf() })
+    }
+
+    /// As [`open`](Self::open), after making it and those above it where they are missing.
+    pub(crate) fn create(path: &Path) -> Result<Self> {
+        create_folders(path)?;
+        Self::open(path)
+    }
+
+    /// Opens a folder in this one. A link of that name is an error.
+    fn inner(&self, name: &OsStr) -> Result<Self> {
+        let path = self.path.join(name);
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        match open_at(&self.handle, name, flags, Mode::empty()) {
+            Ok(handle) => Ok(Self { handle, path }),
+            Err(Errno::LOOP | Errno::NOTDIR) if self.is_link(name) => {
+                let what = format!("{} is a symbolic link", path.display());
+                Err(Error::invalid(format!("{what}: nothing below it is written or removed"))
+                    .hint("replace the link by the folder it points to"))
             }
+            Err(e) => Err(io("open folder", &path, e)),
         }
     }
 
-    /// Where to write meanwhile.
-    pub fn path(&self) -> &Path {
+    fn is_link(&self, name: &OsStr) -> bool {
+        matches!(self.stat(name), Ok(Some(stat)) if file_type(&stat) == FileType::Symlink)
+    }
+
+    /// The folder at a relative path below this one, made where it is missing if that is wanted. No component may be a link.
+    pub(crate) fn below(self: &Arc<Self>, path: &str, create: bool) -> Result<Arc<Self>> {
+        let mut folder = Arc::clone(self);
+        for name in path.split('/').filter(|name| !name.is_empty()) {
+            let name = OsStr::new(name);
+            if create {
+                match sys::mkdirat(&folder.handle, name, Mode::from_raw_mode(0o777)) {
+                    Ok(()) => folder.sync()?,
+                    Err(Errno::EXIST) => {}
+                    Err(e) => return Err(io("create folder", &folder.path.join(name), e)),
+                }
+            }
+            folder = Arc::new(folder.inner(name)?);
+        }
+        Ok(folder)
+    }
+
+    /// A name in this folder.
+    pub(crate) fn entry(self: &Arc<Self>, name: impl Into<OsString>) -> Entry {
+        Entry { folder: Arc::clone(self), name: name.into() }
+    }
+
+    /// Makes the names in it durable.
+    pub(crate) fn sync(&self) -> Result<()> {
+        sys::fsync(&self.handle).map_err(|e| io("sync folder", &self.path, e))
+    }
+
+    fn stat(&self, name: &OsStr) -> Result<Option<Stat>> {
+        match sys::statat(&self.handle, name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(stat) => Ok(Some(stat)),
+            Err(Errno::NOENT) => Ok(None),
+            Err(e) => Err(io("stat", &self.path.join(name), e)),
+        }
+    }
+
+    /// The names in it.
+    pub(crate) fn names(&self) -> Result<Vec<OsString>> {
+        let mut names = Vec::new();
+        for entry in Dir::read_from(&self.handle).map_err(|e| io("list", &self.path, e))? {
+            let entry = entry.map_err(|e| io("list", &self.path, e))?;
+            let name = entry.file_name().to_bytes();
+            if !matches!(name, b"." | b"..") {
+                names.push(OsStr::from_bytes(name).to_owned());
+            }
+        }
+        Ok(names)
+    }
+
+    fn remove_tree(&self, name: &OsStr, depth: usize) -> Result<()> {
+        let path = || self.path.join(name);
+        match sys::unlinkat(&self.handle, name, AtFlags::empty()) {
+            Ok(()) | Err(Errno::NOENT) => return Ok(()),
+            // What Linux and POSIX say of a folder.
+            Err(Errno::ISDIR | Errno::PERM) => {}
+            Err(e) => return Err(io("remove", &path(), e)),
+        }
+        if depth == 0 {
+            return Err(Error::limit(
+                format!("folders below {}", path().display()),
+                MAX_DEPTH as u64 + 1,
+                MAX_DEPTH as u64,
+            ));
+        }
+        let inner = self.inner(name)?;
+        for name in inner.names()? {
+            inner.remove_tree(&name, depth - 1)?;
+        }
+        match sys::unlinkat(&self.handle, name, AtFlags::REMOVEDIR) {
+            Ok(()) | Err(Errno::NOENT) => Ok(()),
+            Err(e) => Err(io("remove", &path(), e)),
+        }
+    }
+
+    /// Calls `visit` with everything below: the folder that holds it, its name and status. Folders come after what is in them.
+    fn walk(&self, depth: usize, visit: &mut dyn FnMut(&Self, &OsStr, &Stat)) -> Result<()> {
+        for name in self.names()? {
+            let Some(stat) = self.stat(&name)? else { continue };
+            if file_type(&stat) == FileType::Directory && depth > 0 {
+                self.inner(&name)?.walk(depth - 1, visit)?;
+            }
+            visit(self, &name, &stat);
+        }
+        Ok(())
+    }
+}
+
+impl Entry {
+    /// The last name of a path, in the folder before it, which is made where it is missing.
+    pub(crate) fn of_path(path: &Path) -> Result<Self> {
+        let name = path.file_name().ok_or_else(|| {
+            Error::invalid(format!("{} does not end in the name of a file or folder", path.display()))
+        })?;
+        Ok(Arc::new(Folder::create(parent(path))?).entry(name))
+    }
+
+    /// As the caller named it: a name in the working folder stays a name.
+    pub(crate) fn path(&self) -> PathBuf {
+        match self.folder.path == Path::new(".") {
+            true => PathBuf::from(&self.name),
+            false => self.folder.path.join(&self.name),
+        }
+    }
+
+    pub(crate) fn name(&self) -> &OsStr {
+        &self.name
+    }
+
+    pub(crate) fn folder(&self) -> &Arc<Folder> {
         &self.folder
     }
 
-    /// Puts the folder under its final name. Its files must be durable already.
-    ///
-    /// What is replaced stays whole until then, and is removed afterwards.
-    ///
-    /// # Errors
-    /// `Io`; `InvalidRequest` when something appeared there meanwhile and must not be replaced.
-    pub fn publish(mut self) -> Result<()> {
-        let old = if is_vacant(&self.target) {
-            fs::rename(&self.folder, &self.target).map_err(|e| io("rename to", &self.target, e))?;
-            None
-        } else if self.overwrite == Overwrite::Refuse {
-            return Err(exists(&self.target));
-        } else {
-            Some(replace(&self.folder, &self.target)?)
+    /// Another name in the same folder.
+    pub(crate) fn beside(&self, name: impl Into<OsString>) -> Self {
+        self.folder.entry(name)
+    }
+
+    /// What has the name, links not followed; `None` when nothing has.
+    pub(crate) fn stat(&self) -> Result<Option<Stat>> {
+        self.folder.stat(&self.name)
+    }
+
+    /// Whether it is a folder without anything in it.
+    pub(crate) fn is_empty_folder(&self) -> bool {
+        matches!(self.stat(), Ok(Some(stat)) if file_type(&stat) == FileType::Directory)
+            && self.folder.inner(&self.name).and_then(|f| f.names()).is_ok_and(|names| names.is_empty())
+    }
+
+    /// A new file; `None` when something has the name.
+    pub(crate) fn create_file(&self, mode: u32) -> Result<Option<File>> {
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        match open_at(&self.folder.handle, self.name.as_os_str(), flags, Mode::from_raw_mode(mode)) {
+            Ok(handle) => Ok(Some(handle.into())),
+            Err(Errno::EXIST) => Ok(None),
+            Err(e) => Err(io("create", &self.path(), e)),
+        }
+    }
+
+    /// The file of that name, to read and write. A link is an error.
+    pub(crate) fn open_file(&self) -> std::io::Result<File> {
+        let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        Ok(open_at(&self.folder.handle, self.name.as_os_str(), flags, Mode::empty())?.into())
+    }
+
+    /// Makes a folder; false when something has the name.
+    pub(crate) fn create_folder(&self, mode: u32) -> Result<bool> {
+        match sys::mkdirat(&self.folder.handle, &self.name, Mode::from_raw_mode(mode)) {
+            Ok(()) => Ok(true),
+            Err(Errno::EXIST) => Ok(false),
+            Err(e) => Err(io("create folder", &self.path(), e)),
+        }
+    }
+
+    /// Moves what has this name to another one, replacing a file or link, or an empty folder by a folder.
+    pub(crate) fn rename(&self, to: &Self) -> Result<()> {
+        sys::renameat(&self.folder.handle, &self.name, &to.folder.handle, &to.name)
+            .map_err(|e| io("rename to", &to.path(), e))
+    }
+
+    /// Moves what has this name to a name that nothing has; false when something has it.
+    pub(crate) fn rename_new(&self, to: &Self) -> Result<bool> {
+        #[cfg(target_os = "linux")]
+        {
+            let (from, flags) = (&self.folder.handle, sys::RenameFlags::NOREPLACE);
+            match sys::renameat_with(from, &self.name, &to.folder.handle, &to.name, flags) {
+                Ok(()) => return Ok(true),
+                Err(Errno::EXIST) => return Ok(false),
+                // Not every file system has it.
+                Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {}
+                Err(e) => return Err(io("rename to", &to.path(), e)),
+            }
+        }
+        // A link refuses to replace what appears just now. Folders and file systems without links: check and rename are two steps.
+        match sys::linkat(&self.folder.handle, &self.name, &to.folder.handle, &to.name, AtFlags::empty()) {
+            Ok(()) => self.remove().map(|()| true),
+            Err(Errno::EXIST) => Ok(false),
+            Err(_) if to.stat()?.is_some() => Ok(false),
+            Err(_) => self.rename(to).map(|()| true),
+        }
+    }
+
+    /// Exchanges two names; false where this cannot be done in one step.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn exchange(&self, other: &Self) -> Result<bool> {
+        let (ours, theirs) = (&self.folder.handle, &other.folder.handle);
+        match sys::renameat_with(ours, &self.name, theirs, &other.name, sys::RenameFlags::EXCHANGE) {
+            Ok(()) => Ok(true),
+            // Not every file system has it.
+            Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => Ok(false),
+            Err(e) => Err(io("rename to", &other.path(), e)),
+        }
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    pub(crate) fn exchange(&self, _: &Self) -> Result<bool> {
+        Ok(false)
+    }
+
+    /// Removes a file, a link or an empty folder. A missing one is no error.
+    pub(crate) fn remove(&self) -> Result<()> {
+        let unlink = |flags| sys::unlinkat(&self.folder.handle, &self.name, flags);
+        let removed = match unlink(AtFlags::empty()) {
+            Err(Errno::ISDIR | Errno::PERM) => unlink(AtFlags::REMOVEDIR),
+            other => other,
         };
-        self.published = true;
-        let above = parent(&self.target);
-        File::open(above).and_then(|f| f.sync_all()).map_err(|e| io("sync folder", above, e))?;
-        match old {
-            None => Ok(()),
-            Some(aside) if aside.is_dir() => fs::remove_dir_all(&aside).map_err(|e| io("remove", &aside, e)),
-            Some(aside) => fs::remove_file(&aside).map_err(|e| io("remove", &aside, e)),
+        match removed {
+            Ok(()) | Err(Errno::NOENT) => Ok(()),
+            Err(e) => Err(io("remove", &self.path(), e)),
         }
     }
-}
 
-/// Whether nothing is there, or an empty folder.
-fn is_vacant(target: &Path) -> bool {
-    match fs::symlink_metadata(target) {
-        Err(_) => true,
-        Ok(metadata) => metadata.is_dir() && fs::read_dir(target).is_ok_and(|mut d| d.next().is_none()),
+    /// Removes a file or link, or a folder with everything in it. Links in it are removed, not what they point to.
+    pub(crate) fn remove_tree(&self) -> Result<()> {
+        self.folder.remove_tree(&self.name, MAX_DEPTH)
     }
-}
 
-impl Drop for StagedFolder {
-    fn drop(&mut self) {
-        if !self.published {
-            // Nothing better can be done about a failure here; the name marks the folder as a leftover.
-            let _ = fs::remove_dir_all(&self.folder);
+    /// The newest modification time of it and everything in it, seconds since 1970.
+    pub(crate) fn newest(&self) -> Result<i64> {
+        let Some(own) = self.stat()? else { return Ok(0) };
+        let mut newest = own.st_mtime;
+        if file_type(&own) == FileType::Directory {
+            self.folder
+                .inner(&self.name)?
+                .walk(MAX_DEPTH, &mut |_, _, stat| newest = newest.max(stat.st_mtime))?;
         }
+        Ok(newest)
+    }
+
+    /// Permissions of everything it is: those of the entry itself, and those that all folders and all files in it share.
+    pub(crate) fn permissions(&self) -> Result<Option<Permissions>> {
+        let Some(own) = self.stat()? else { return Ok(None) };
+        let mode = own.st_mode & 0o7777;
+        let mut all = Permissions { mode, uid: own.st_uid, gid: own.st_gid, folders: mode, files: None };
+        if file_type(&own) == FileType::Directory {
+            self.folder.inner(&self.name)?.walk(MAX_DEPTH, &mut |_, _, stat| match file_type(stat) {
+                FileType::Directory => all.folders &= stat.st_mode,
+                FileType::RegularFile => all.files = Some(all.files.unwrap_or(0o7777) & stat.st_mode),
+                _ => {}
+            })?;
+        }
+        Ok(Some(all))
+    }
+
+    /// Gives permissions and, where the system allows it, the owner to a file or folder and to everything in it.
+    pub(crate) fn set_permissions(&self, wanted: &Permissions) -> Result<()> {
+        let Some(own) = self.stat()? else { return Ok(()) };
+        if file_type(&own) == FileType::Directory {
+            let mut failed = Ok(());
+            self.folder.inner(&self.name)?.walk(MAX_DEPTH, &mut |folder, name, stat| {
+                let mode = match file_type(stat) {
+                    FileType::Directory => wanted.folders,
+                    FileType::RegularFile => wanted.files.unwrap_or(wanted.mode & 0o666),
+                    _ => return,
+                };
+                if failed.is_ok() {
+                    failed = folder.entry_permissions(name, mode & 0o7777, wanted);
+                }
+            })?;
+            failed?;
+        }
+        self.folder.entry_permissions(&self.name, wanted.mode, wanted)
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use tesseral_core::ErrorKind;
+/// Mode bits and owner of a file or folder, and what its content has in common.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Permissions {
+    mode: u32,
+    uid: u32,
+    gid: u32,
+    /// Bits that the folder and all folders in it have.
+    folders: u32,
+    /// Bits that all files in it have.
+    files: Option<u32>,
+}
 
-    #[test]
-    fn folders_appear_whole_or_not_at_all() {
-        let above = tempfile::tempdir().unwrap();
-        let target = above.path().join("x/array");
-        let staged = StagedFolder::create(&target, Overwrite::Refuse).unwrap();
-        fs::write(staged.path().join("f"), b"1").unwrap();
-        assert!(!target.exists());
-        drop(staged);
-        assert_eq!(fs::read_dir(above.path().join("x")).unwrap().count(), 0);
-
-        let staged = StagedFolder::create(&target, Overwrite::Refuse).unwrap();
-        fs::write(staged.path().join("f"), b"1").unwrap();
-        staged.publish().unwrap();
-        let refused = StagedFolder::create(&target, Overwrite::Refuse).unwrap_err();
-        assert!(matches!(refused.kind(), ErrorKind::InvalidRequest { .. }));
-        let staged = StagedFolder::create(&target, Overwrite::Replace).unwrap();
-        fs::write(staged.path().join("g"), b"2").unwrap();
-        staged.publish().unwrap();
-        assert!(target.join("g").exists() && !target.join("f").exists());
-        assert_eq!(fs::read_dir(above.path().join("x")).unwrap().count(), 1, "nothing is left beside it");
+impl Folder {
+    fn entry_permissions(&self, name: &OsStr, mode: u32, wanted: &Permissions) -> Result<()> {
+        let path = || self.path.join(name);
+        let Some(now) = self.stat(name)? else { return Ok(()) };
+        if file_type(&now) == FileType::Symlink {
+            return Ok(());
+        }
+        let mut mode = mode;
+        if (now.st_uid, now.st_gid) != (wanted.uid, wanted.gid) {
+            let chown = |uid: Option<u32>, gid: Option<u32>| {
+                let (uid, gid) = (uid.map(sys::Uid::from_raw), gid.map(sys::Gid::from_raw));
+                sys::chownat(&self.handle, name, uid, gid, AtFlags::SYMLINK_NOFOLLOW)
+            };
+            // Only the superuser may give files away; a group of one's own may be kept without the owner.
+            let kept =
+                chown(Some(wanted.uid), Some(wanted.gid)).is_ok() || chown(None, Some(wanted.gid)).is_ok();
+            if !kept {
+                // What the old group might do is not for the new one.
+                mode = (mode & 0o0707) | (mode & (mode << 3) & 0o070);
+            }
+        }
+        // Linux has no call that changes the mode of an entry without following links: a handle does.
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let handle = match open_at(&self.handle, name, flags, Mode::empty()) {
+            Ok(handle) => handle,
+            Err(Errno::LOOP) => return Ok(()),
+            Err(e) => return Err(io("open", &path(), e)),
+        };
+        sys::fchmod(&handle, Mode::from_raw_mode(mode)).map_err(|e| io("set permissions of", &path(), e))
     }
 }

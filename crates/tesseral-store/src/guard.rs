@@ -9,7 +9,6 @@
 //! Bytes that outlive operations are slices of another map of the same file ([`Mapped::view`]), which is not guarded: nobody would
 //! look at the note, so touching what is gone there stays a signal. The same holds for every touch outside an operation.
 
-use std::fs::File;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock, Weak};
 
@@ -17,6 +16,7 @@ use bytes::Bytes;
 use memmap2::Mmap;
 use tesseral_core::{Error, Result};
 
+use crate::identity::{Identities, OpenFile};
 use crate::map::map;
 
 /// What the maps of one store have in common.
@@ -30,6 +30,8 @@ pub(crate) struct Watcher {
     /// A page was gone when an operation touched it. Never taken back.
     hit: AtomicBool,
     files: RwLock<Vec<Weak<Mapped>>>,
+    /// What its files were when they were opened, mapped or not.
+    pub(crate) identities: Arc<Identities>,
 }
 
 impl Watcher {
@@ -40,6 +42,7 @@ impl Watcher {
             begun: AtomicU64::new(0),
             hit: AtomicBool::new(false),
             files: RwLock::default(),
+            identities: Arc::default(),
         })
     }
 
@@ -47,10 +50,15 @@ impl Watcher {
     pub(crate) fn watch(self: &Arc<Self>) -> Result<Watch> {
         self.active.fetch_add(1, SeqCst);
         let since = self.begun.fetch_add(1, SeqCst) + 1;
-        let watch = Watch { begun: Some((Arc::clone(self), since)) };
+        let watch = Watch { begun: Some((Arc::clone(self), since)), may_grow: false };
         // What is gone is closed once nobody is under way: no operation may begin after a hit.
         self.check_hit()?;
         Ok(watch)
+    }
+
+    /// The number of the last operation that began.
+    pub(crate) fn last_begun(&self) -> u64 {
+        self.begun.load(SeqCst)
     }
 
     /// The files whose bytes are still somewhere.
@@ -68,10 +76,11 @@ impl Watcher {
         Err(hit.unwrap_or_else(|| cut(&self.location, "not all of it could be read")))
     }
 
-    fn check(&self, since: u64) -> Result<()> {
+    fn check(&self, since: u64, may_grow: bool) -> Result<()> {
         self.check_hit()?;
         let used = |file: &Mapped| file.given.load(SeqCst) >= since;
-        self.each(|file| if used(&file) { file.check_len().err() } else { None }).map_or(Ok(()), Err)
+        self.each(|file| if used(&file) { file.check_len().err() } else { None }).map_or(Ok(()), Err)?;
+        self.identities.check(since, may_grow)
     }
 
     /// Closes what was replaced by zeros: a touch outside an operation must not take them for the file.
@@ -94,15 +103,22 @@ fn cut(object: &str, detail: &str) -> Error {
 #[must_use]
 pub struct Watch {
     begun: Option<(Arc<Watcher>, u64)>,
+    may_grow: bool,
 }
 
 impl Watch {
-    /// Fails when a mapped file was cut, or could not be read, since the operation began.
+    /// Fails when a file that the operation used is not what it was when it was opened, or a mapped one could not be read.
     ///
     /// # Errors
-    /// `Corrupt`, with the file; `Io`.
+    /// `Changed`, `Corrupt` when it was cut, with the file; `Io`.
     pub fn check(&self) -> Result<()> {
-        self.begun.as_ref().map_or(Ok(()), |(watcher, since)| watcher.check(*since))
+        self.begun.as_ref().map_or(Ok(()), |(watcher, since)| watcher.check(*since, self.may_grow))
+    }
+
+    /// The same where files that get longer count as unchanged.
+    pub(crate) fn of_growing_files(mut self) -> Self {
+        self.may_grow = true;
+        self
     }
 }
 
@@ -132,7 +148,7 @@ struct Place {
 #[derive(Debug)]
 pub(crate) struct Mapped {
     object: String,
-    file: Arc<File>,
+    file: Arc<OpenFile>,
     place: Arc<Place>,
     // Goes before the map does: afterwards no handler looks at it.
     guard: Option<fault::Guard>,
@@ -153,8 +169,12 @@ impl AsRef<[u8]> for Owner {
 
 impl Mapped {
     /// Maps a file that is not empty, and guards the map.
-    pub(crate) fn new(object: String, file: Arc<File>, watcher: &Arc<Watcher>) -> std::io::Result<Arc<Self>> {
-        let map = map(&file)?;
+    pub(crate) fn new(
+        object: String,
+        file: Arc<OpenFile>,
+        watcher: &Arc<Watcher>,
+    ) -> std::io::Result<Arc<Self>> {
+        let map = map(&file.file)?;
         let start = map.as_ptr() as usize;
         let gone = AtomicUsize::new(usize::MAX);
         let place = Arc::new(Place { start, end: start + map.len(), gone, watcher: Arc::clone(watcher) });
@@ -177,7 +197,7 @@ impl Mapped {
         if let Some(view) = self.view.get() {
             return Ok(view.clone());
         }
-        let map = map(&self.file).map_err(|e| Error::io("map", &self.object, e))?;
+        let map = map(&self.file.file).map_err(|e| Error::io("map", &self.object, e))?;
         if map.len() < self.map.len() {
             return Err(self.cut());
         }
@@ -195,12 +215,12 @@ impl Mapped {
     }
 
     fn check_len(&self) -> Result<()> {
-        let metadata = self.file.metadata().map_err(|e| Error::io("stat", &self.object, e))?;
+        let metadata = self.file.file.metadata().map_err(|e| Error::io("stat", &self.object, e))?;
         if metadata.len() < self.map.len() as u64 { Err(self.cut()) } else { Ok(()) }
     }
 
     fn cut(&self) -> Error {
-        let len = self.file.metadata().map_or(0, |m| m.len());
+        let len = self.file.file.metadata().map_or(0, |m| m.len());
         let had = self.map.len();
         cut(
             &self.object,

@@ -17,20 +17,28 @@
 
 mod append;
 mod folder;
+mod growing;
 mod guard;
+mod handles;
+mod identity;
+mod leftover;
 mod local;
 mod map;
 mod memory;
 mod publish;
 mod staged_path;
 mod store;
+mod unpublished;
 pub mod wrap;
 
 pub use append::AppendFile;
 pub use bytes::Bytes;
-pub use folder::StagedFolder;
+pub use growing::Growing;
 pub use guard::Watch;
+pub use leftover::staging_name;
 pub use local::{Access, LocalStore};
 pub use memory::MemoryStore;
+pub use publish::exists as output_exists;
 pub use staged_path::StagedPath;
-pub use store::{ObjectInfo, Overwrite, Staged, Store, StoreExt};
+pub use store::{ObjectInfo, ObjectKind, Overwrite, Staged, Store, StoreExt};
+pub use unpublished::{Unpublished, abandon};

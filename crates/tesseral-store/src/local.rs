@@ -6,14 +6,19 @@ use std::io::ErrorKind as IoKind;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError, Weak};
 
 use bytes::Bytes;
 use tesseral_core::{Error, Result};
 
+use crate::folder::{Entry, Folder, parent};
 use crate::guard::{Mapped, Watch, Watcher};
+use crate::handles;
+use crate::identity::OpenFile;
+use crate::leftover;
 use crate::publish::StagedFile;
-use crate::store::{ObjectInfo, Overwrite, Staged, Store, StoreExt, check_range, slice};
+use crate::store::{ObjectInfo, ObjectKind, Overwrite, Staged, Store, StoreExt, check_range, slice};
+use crate::unpublished::Unpublished;
 
 /// How a [`LocalStore`] reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -33,13 +38,64 @@ pub struct LocalStore {
     location: String,
     access: Access,
     /// Open files by object name. A container holds few objects open at once; folders of many small ones are read whole.
-    open: Mutex<HashMap<String, Arc<Opened>>>,
+    open: Arc<OpenFiles>,
+    /// Folders that staged objects hold open, by name: objects of one folder share its handle.
+    folders: Mutex<HashMap<String, Weak<Folder>>>,
     watcher: Arc<Watcher>,
+    /// Leftovers of earlier writers are looked for before the first object is staged.
+    swept: Once,
+}
+
+/// Open files, each with the number of its last use.
+#[derive(Debug, Default)]
+struct RecentFiles {
+    files: HashMap<String, (Arc<Opened>, u64)>,
+    uses: u64,
+}
+
+impl RecentFiles {
+    fn get(&mut self, object: &str) -> Option<Arc<Opened>> {
+        let (opened, used) = self.files.get_mut(object)?;
+        self.uses += 1;
+        *used = self.uses;
+        Some(Arc::clone(opened))
+    }
+
+    /// Adds a file. Where as many are open as may be kept, the least recently used one is returned, to be closed.
+    #[must_use]
+    fn insert(&mut self, object: &str, opened: Arc<Opened>) -> Option<Arc<Opened>> {
+        let mut closed = None;
+        if self.files.len() >= handles::most_kept() {
+            let oldest = self.files.iter().min_by_key(|(_, (_, used))| *used).map(|(name, _)| name.clone());
+            closed = oldest.and_then(|name| self.files.remove(&name)).map(|(opened, _)| opened);
+        }
+        self.uses += 1;
+        self.files.insert(object.to_owned(), (opened, self.uses));
+        closed
+    }
+}
+
+/// Open files by object name.
+#[derive(Debug, Default)]
+struct OpenFiles(Mutex<RecentFiles>);
+
+impl OpenFiles {
+    fn lock(&self) -> MutexGuard<'_, RecentFiles> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl handles::Cache for OpenFiles {
+    fn close_all(&self) {
+        // Closing compares what files were and are, which is no work for a lock.
+        let closed = std::mem::take(&mut *self.lock());
+        drop(closed);
+    }
 }
 
 #[derive(Debug)]
 struct Opened {
-    file: Arc<File>,
+    file: Arc<OpenFile>,
     map: Map,
 }
 
@@ -54,8 +110,6 @@ enum Map {
     },
 }
 
-/// Beyond this many open files the oldest handles are let go.
-const MAX_OPEN: usize = 256;
 /// Files that are waited for at once.
 const MAX_WAITING: usize = 8;
 /// Files that are read in the time a thread takes to begin.
@@ -67,7 +121,9 @@ impl LocalStore {
         let root = root.into();
         let location = root.display().to_string();
         let watcher = Watcher::new(location.clone());
-        Self { location, root, access, open: Mutex::default(), watcher }
+        let open = Arc::new(OpenFiles::default());
+        handles::share(&open);
+        Self { location, root, access, open, folders: Mutex::default(), watcher, swept: Once::new() }
     }
 
     /// The file or folder.
@@ -80,6 +136,11 @@ impl LocalStore {
         if object.is_empty() {
             return Ok(self.root.clone());
         }
+        self.check_name(object)?;
+        Ok(self.root.join(object))
+    }
+
+    fn check_name(&self, object: &str) -> Result<()> {
         let escapes = object.split('/').any(|part| matches!(part, "" | "." | "..") || part.contains('\0'));
         if escapes {
             return Err(Error::invalid(format!(
@@ -87,7 +148,50 @@ impl LocalStore {
                 self.location
             )));
         }
-        Ok(self.root.join(object))
+        Ok(())
+    }
+
+    /// The directory entry of an object that is written or removed, in its folder, which is made if that is wanted. Links are followed on
+    /// the way to the root, which the caller chose, and not below it.
+    fn entry(&self, object: &str, create: bool) -> Result<Entry> {
+        if object.is_empty() {
+            return Entry::of_path(&self.root);
+        }
+        self.check_name(object)?;
+        let (folder, name) = object.rsplit_once('/').unwrap_or(("", object));
+        Ok(self.folder(folder, create)?.entry(name))
+    }
+
+    /// A folder below the root, shared with the entries that hold it open already.
+    fn folder(&self, name: &str, create: bool) -> Result<Arc<Folder>> {
+        let mut folders = self.folders.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(folder) = folders.get(name).and_then(Weak::upgrade) {
+            return Ok(folder);
+        }
+        let root = if create { Folder::create(&self.root)? } else { Folder::open(&self.root)? };
+        let folder = Arc::new(root).below(name, create)?;
+        folders.retain(|_, folder| folder.strong_count() > 0);
+        folders.insert(name.to_owned(), Arc::downgrade(&folder));
+        Ok(folder)
+    }
+
+    /// Removes by `remove`; what is missing, also on the way, is no error.
+    fn remove_by(&self, object: &str, remove: impl FnOnce(&Entry) -> Result<()>) -> Result<()> {
+        self.forget(object);
+        match self.entry(object, false).and_then(|entry| remove(&entry)) {
+            Err(e) if is_missing(&e) => Ok(()),
+            other => other,
+        }
+    }
+
+    /// What earlier writers left beside the root and, if that is a folder, in it.
+    fn left(&self) -> Result<Vec<Entry>> {
+        let beside = Arc::new(Folder::open(parent(&self.root))?);
+        let mut found = leftover::list(&beside, Some(self.root.file_name().unwrap_or_default()))?;
+        if self.root.is_dir() {
+            found.extend(leftover::list(&Arc::new(Folder::open(&self.root)?), None)?);
+        }
+        Ok(found)
     }
 
     fn io(&self, op: &'static str, object: &str, error: std::io::Error) -> Error {
@@ -104,9 +208,14 @@ impl LocalStore {
     }
 
     fn opened(&self, object: &str) -> Result<Arc<Opened>> {
-        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(opened) = open.get(object) {
-            return Ok(Arc::clone(opened));
+        let opened = self.kept_or_opened(object)?;
+        opened.file.used_by(self.watcher.last_begun());
+        Ok(opened)
+    }
+
+    fn kept_or_opened(&self, object: &str) -> Result<Arc<Opened>> {
+        if let Some(opened) = self.open.lock().get(object) {
+            return Ok(opened);
         }
         let path = self.path(object)?;
         // Opening a pipe waits for its writer, and nothing of it can be read twice.
@@ -114,11 +223,14 @@ impl LocalStore {
             let what = format!("reading {}, a pipe or device", self.describe(object));
             return Err(Error::unsupported(what).hint("save it as a file first"));
         }
-        let file = Arc::new(File::open(path).map_err(|e| self.io("open", object, e))?);
-        let map = match (self.access, file.metadata()) {
-            (Access::Map, Ok(metadata)) if metadata.is_file() && metadata.len() == 0 => Map::Empty,
+        let file = handles::open(|| File::open(&path)).map_err(|e| self.io("open", object, e))?;
+        let metadata = file.metadata().map_err(|e| self.io("stat", object, e))?;
+        let file = self.watcher.identities.opened(object, self.describe(object), file, &metadata)?;
+        let scarce = handles::are_scarce();
+        let map = match self.access {
+            Access::Map if metadata.is_file() && metadata.len() == 0 => Map::Empty,
             // Folders open but do not map; they hold no bytes of their own.
-            (Access::Map, Ok(metadata)) if metadata.is_file() => {
+            Access::Map if metadata.is_file() && !scarce => {
                 let mapped = Mapped::new(self.describe(object), Arc::clone(&file), &self.watcher);
                 let mapped = mapped.map_err(|e| self.io("map", object, e))?;
                 Map::Whole { bytes: mapped.bytes(), mapped }
@@ -126,29 +238,45 @@ impl LocalStore {
             _ => Map::None,
         };
         let opened = Arc::new(Opened { file, map });
-        if open.len() >= MAX_OPEN {
-            open.clear();
+        if !scarce {
+            let mut open = self.open.lock();
+            if let Some(other) = open.get(object) {
+                // Another thread was faster.
+                return Ok(other);
+            }
+            let closed = open.insert(object, Arc::clone(&opened));
+            drop(open);
+            drop(closed);
         }
-        open.insert(object.to_owned(), Arc::clone(&opened));
         Ok(opened)
+    }
+
+    /// Closes an object that is about to be replaced or removed by this store.
+    fn forget(&self, object: &str) {
+        let closed = self.open.lock().files.remove(object);
+        drop(closed);
+        self.watcher.identities.forget(object);
     }
 
     /// The end of a file, read once: neither the handle nor a map is worth keeping.
     fn tail(&self, object: &str, most: u64) -> Result<(u64, Bytes)> {
-        let file = File::open(self.path(object)?).map_err(|e| self.io("open", object, e))?;
-        let len = self.len_of(object, &file)?;
+        let path = self.path(object)?;
+        let file = handles::open(|| File::open(&path)).map_err(|e| self.io("open", object, e))?;
+        let metadata = file.metadata().map_err(|e| self.io("stat", object, e))?;
+        let len = self.len_of(object, &metadata)?;
         let size = usize::try_from(len.min(most)).map_err(|_| Error::limit("one read", most, u64::MAX))?;
         let mut bytes = vec![0; size];
         file.read_exact_at(&mut bytes, len - size as u64).map_err(|e| self.io("read", object, e))?;
+        self.watcher.identities.read_once(object, &self.describe(object), &metadata, &file)?;
         Ok((len, bytes.into()))
     }
 
     fn file_len(&self, object: &str, opened: &Opened) -> Result<u64> {
-        self.len_of(object, &opened.file)
+        let metadata = opened.file.file.metadata().map_err(|e| self.io("stat", object, e))?;
+        self.len_of(object, &metadata)
     }
 
-    fn len_of(&self, object: &str, file: &File) -> Result<u64> {
-        let metadata = file.metadata().map_err(|e| self.io("stat", object, e))?;
+    fn len_of(&self, object: &str, metadata: &fs::Metadata) -> Result<u64> {
         if metadata.is_dir() {
             return Err(Error::io("read", self.describe(object), std::io::Error::from(IoKind::IsADirectory)));
         }
@@ -191,7 +319,11 @@ impl Store for LocalStore {
             let size = usize::try_from(range.end - range.start)
                 .map_err(|_| Error::limit("one read", range.end - range.start, usize::MAX as u64))?;
             let mut bytes = vec![0; size];
-            opened.file.read_exact_at(&mut bytes, range.start).map_err(|e| self.io("read", object, e))?;
+            opened
+                .file
+                .file
+                .read_exact_at(&mut bytes, range.start)
+                .map_err(|e| self.io("read", object, e))?;
             out.push(bytes.into());
         }
         Ok(out)
@@ -234,62 +366,76 @@ impl Store for LocalStore {
 
     fn list(&self, folder: &str) -> Result<Vec<ObjectInfo>> {
         let mut found = Vec::new();
-        for entry in fs::read_dir(self.path(folder)?).map_err(|e| self.io("list", folder, e))? {
+        let path = self.path(folder)?;
+        let entries = handles::open(|| fs::read_dir(&path)).map_err(|e| self.io("list", folder, e))?;
+        for entry in entries {
             let entry = entry.map_err(|e| self.io("list", folder, e))?;
             // Names that are not UTF-8 belong to no format we know.
             let Ok(name) = entry.file_name().into_string() else { continue };
             // What was never published is no object.
-            if name.starts_with(crate::publish::PREFIX) {
+            if name.starts_with(leftover::PREFIX) {
                 continue;
             }
             // What the listing itself tells saves asking for each: there may be thousands.
             let kind = entry.file_type().map_err(|e| self.io("stat", &name, e))?;
-            let folder = match kind.is_symlink() {
-                false => kind.is_dir(),
-                true => match fs::metadata(entry.path()) {
-                    Ok(target) => target.is_dir(),
+            let kind = match (kind.is_symlink(), kind.is_dir()) {
+                (false, true) => ObjectKind::Folder,
+                (false, false) => ObjectKind::File,
+                (true, _) => match fs::metadata(entry.path()) {
+                    Ok(target) => ObjectKind::Link { folder: target.is_dir() },
                     // A dangling link.
                     Err(e) if e.kind() == IoKind::NotFound => continue,
                     Err(e) => return Err(self.io("stat", &name, e)),
                 },
             };
-            found.push(ObjectInfo { name, folder });
+            found.push(ObjectInfo { name, kind });
         }
         found.sort_unstable_by(|a, b| a.name.cmp(&b.name));
         Ok(found)
     }
 
     fn leftovers(&self) -> Result<Vec<String>> {
-        let mut found = Vec::new();
-        for entry in fs::read_dir(&self.root).map_err(|e| self.io("list", "", e))? {
-            let name = entry.map_err(|e| self.io("list", "", e))?.file_name();
-            let Some(name) = name.to_str().filter(|name| crate::publish::is_leftover(name)) else { continue };
-            found.push(name.to_owned());
-        }
-        found.sort();
-        Ok(found)
+        let inside = |entry: &Entry| match entry.path().strip_prefix(&self.root) {
+            Ok(name) => name.to_string_lossy().into_owned(),
+            Err(_) => entry.path().to_string_lossy().into_owned(),
+        };
+        Ok(self.left()?.iter().map(inside).collect())
+    }
+
+    fn remove_leftovers(&self) -> Result<()> {
+        self.left()?.iter().try_for_each(Entry::remove_tree)
     }
 
     fn stage(&self, object: &str, overwrite: Overwrite) -> Result<Box<dyn Staged>> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner).remove(object);
-        let target = self.path(object)?;
+        self.forget(object);
+        let target = self.entry(object, true)?;
         // Objects of a folder wait in the folder itself, not in one below: what lists those may take any file for its own.
-        let beside = if object.is_empty() { target.clone() } else { self.root.join("object") };
+        let beside = match object.is_empty() {
+            true => target.clone(),
+            false => self.folder("", true)?.entry("object"),
+        };
+        self.swept.call_once(|| {
+            let only = object.is_empty().then(|| target.name());
+            leftover::sweep(beside.folder(), only);
+        });
         Ok(Box::new(StagedFile::create(target, &beside, overwrite)?))
     }
 
     fn remove(&self, object: &str) -> Result<()> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner).remove(object);
-        let path = self.path(object)?;
-        let removed = match fs::symlink_metadata(&path) {
-            Ok(metadata) if metadata.is_dir() => fs::remove_dir(&path),
-            _ => fs::remove_file(&path),
-        };
-        match removed {
-            Err(e) if e.kind() != IoKind::NotFound => Err(self.io("remove", object, e)),
-            _ => Ok(()),
-        }
+        self.remove_by(object, Entry::remove)
     }
+
+    fn remove_all(&self, object: &str) -> Result<()> {
+        self.remove_by(object, Entry::remove_tree)
+    }
+
+    fn unpublished(&self, object: &str) -> Option<Unpublished> {
+        self.path(object).ok().map(Unpublished::new)
+    }
+}
+
+fn is_missing(error: &Error) -> bool {
+    matches!(error.kind(), tesseral_core::ErrorKind::Io { source, .. } if source.kind() == IoKind::NotFound)
 }
 
 #[cfg(test)]
@@ -334,6 +480,89 @@ mod tests {
     }
 
     #[test]
+    fn a_file_written_to_while_it_is_read_fails_the_operation() {
+        for access in [Access::Map, Access::Read] {
+            for evicted in [false, true] {
+                let (folder, store) = store(access);
+                store.put("f", &[1; 10_000], Overwrite::Refuse).unwrap();
+                let read = |at: u64| store.guarded(|| store.read("f", at..at + 1).map(|b| b[0]));
+                assert_eq!(read(0).unwrap(), 1);
+                assert_eq!(read(9_000).unwrap(), 1);
+                let file = File::options().write(true).open(folder.path().join("f")).unwrap();
+                file.write_all_at(&[2; 5_000], 5_000).unwrap();
+                if evicted {
+                    handles::Cache::close_all(&*store.open);
+                }
+                let error = read(0).unwrap_err();
+                let expected = folder.path().join("f").display().to_string();
+                assert!(
+                    matches!(error.kind(), ErrorKind::Changed { object, .. } if *object == expected),
+                    "{error}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn a_change_seen_by_nobody_but_a_closed_handle_fails_the_operation() {
+        let (folder, store) = store(Access::Read);
+        store.put("f", &[1; 10_000], Overwrite::Refuse).unwrap();
+        let result = store.guarded(|| {
+            store.read("f", 0..1)?;
+            File::options().write(true).open(folder.path().join("f")).unwrap().write_all_at(&[2], 0).unwrap();
+            handles::Cache::close_all(&*store.open);
+            Ok::<_, Error>(())
+        });
+        assert!(matches!(result.unwrap_err().kind(), ErrorKind::Changed { .. }));
+    }
+
+    #[test]
+    fn files_that_are_replaced_whole_or_removed_do_not_disturb_an_operation() {
+        for access in [Access::Map, Access::Read] {
+            let (folder, store) = store(access);
+            store.put("f", b"old", Overwrite::Refuse).unwrap();
+            let result = store.guarded(|| {
+                store.read("f", 0..1)?;
+                LocalStore::new(folder.path(), access).put("f", b"new", Overwrite::Replace)?;
+                store.read("f", 0..3)
+            });
+            assert_eq!(&result.unwrap()[..], b"old");
+            fs::remove_file(folder.path().join("f")).unwrap();
+            assert_eq!(&store.guarded(|| store.read("f", 0..3)).unwrap()[..], b"old");
+        }
+    }
+
+    #[test]
+    fn an_object_that_is_another_file_when_it_is_opened_again_is_an_error() {
+        let (folder, store) = store(Access::Read);
+        store.put("f", b"old", Overwrite::Refuse).unwrap();
+        store.read("f", 0..1).unwrap();
+        handles::Cache::close_all(&*store.open);
+        LocalStore::new(folder.path(), Access::Read).put("f", b"new", Overwrite::Replace).unwrap();
+        assert!(matches!(store.read("f", 1..2).unwrap_err().kind(), ErrorKind::Changed { .. }));
+        // What the store itself replaces is no surprise.
+        store.put("f", b"own", Overwrite::Replace).unwrap();
+        assert_eq!(&store.read("f", 0..3).unwrap()[..], b"own");
+    }
+
+    #[test]
+    fn growing_files_may_grow_and_nothing_else() {
+        for access in [Access::Map, Access::Read] {
+            let (folder, inner) = store(access);
+            let inner: Arc<dyn Store> = Arc::new(inner);
+            inner.put("f", &[1; 100], Overwrite::Refuse).unwrap();
+            let store = crate::Growing(Arc::clone(&inner));
+            assert_eq!(store.guarded(|| store.read("f", 0..1)).unwrap()[0], 1);
+            let file = File::options().write(true).open(folder.path().join("f")).unwrap();
+            file.write_all_at(&[2; 100], 100).unwrap();
+            assert_eq!(store.guarded(|| store.read("f", 99..100)).unwrap()[0], 1);
+            assert!(inner.guarded(|| inner.read("f", 99..100)).is_err());
+            file.set_len(50).unwrap();
+            assert!(store.guarded(|| store.read("f", 0..1)).is_err());
+        }
+    }
+
+    #[test]
     fn a_file_cut_while_mapped_is_an_error() {
         let (folder, store) = store(Access::Map);
         store.put("f", &[1; 10_000], Overwrite::Refuse).unwrap();
@@ -343,16 +572,113 @@ mod tests {
     }
 
     #[test]
-    fn what_a_program_left_is_told_from_what_one_makes() {
-        let (folder, store) = store(Access::Map);
+    fn leftovers_of_ended_processes_are_found_beside_and_inside() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().join("a");
+        let store = LocalStore::new(&root, Access::Map);
         let _making = store.stage("f", Overwrite::Refuse).unwrap();
         assert_eq!(store.leftovers().unwrap(), [""; 0]);
-        // No process has that number.
-        let left = format!("{}f.{}.0.tmp", crate::publish::PREFIX, u32::MAX);
-        fs::write(folder.path().join(&left), b"x").unwrap();
-        assert_eq!(store.leftovers().unwrap(), [left.as_str()]);
-        store.remove(&left).unwrap();
-        assert_eq!(store.leftovers().unwrap(), [""; 0]);
+        // Names of a process that cannot be known, unchanged for long.
+        let names = [
+            "a/.tesseral-f.4294967295.0.tmp",
+            ".tesseral-a.4294967295.0.staged",
+            ".tesseral-b.4294967295.0.tmp",
+        ];
+        let long_ago = std::time::SystemTime::now() - std::time::Duration::from_secs(100 * 60 * 60);
+        for name in names {
+            let path = folder.path().join(name);
+            match name.ends_with(".staged") {
+                true => fs::create_dir(&path).unwrap(),
+                false => fs::write(&path, b"x").unwrap(),
+            }
+            File::open(&path).unwrap().set_modified(long_ago).unwrap();
+        }
+        let file = LocalStore::new(folder.path().join("b"), Access::Map);
+        file.put("", b"1", Overwrite::Refuse).unwrap();
+        assert_eq!(store.leftovers().unwrap().len(), 2);
+        assert_eq!(file.leftovers().unwrap().len(), 1);
+        store.remove_leftovers().unwrap();
+        file.remove_leftovers().unwrap();
+        assert!(store.leftovers().unwrap().is_empty() && file.leftovers().unwrap().is_empty());
+        assert_eq!(names.map(|name| folder.path().join(name).exists()), [false; 3]);
+    }
+
+    /// A folder outside, and links to it and to its file from inside the store.
+    fn linked() -> (tempfile::TempDir, LocalStore, PathBuf) {
+        let folder = tempfile::tempdir().unwrap();
+        let outside = folder.path().join("outside");
+        fs::create_dir_all(outside.join("inner")).unwrap();
+        fs::write(outside.join("keep"), "kept").unwrap();
+        let root = folder.path().join("root");
+        fs::create_dir_all(root.join("real")).unwrap();
+        for (target, link) in [("", "link"), ("keep", "file"), ("", "real/link"), ("nothing", "dangling")] {
+            std::os::unix::fs::symlink(outside.join(target), root.join(link)).unwrap();
+        }
+        (folder, LocalStore::new(root, Access::Map), outside)
+    }
+
+    #[test]
+    fn listings_report_links_as_links() {
+        let (_folder, store, _) = linked();
+        let kinds: Vec<_> = store.list("").unwrap().into_iter().map(|e| (e.name, e.kind)).collect();
+        let expected = [
+            ("file", ObjectKind::Link { folder: false }),
+            ("link", ObjectKind::Link { folder: true }),
+            ("real", ObjectKind::Folder),
+        ];
+        assert_eq!(kinds, expected.map(|(name, kind)| (name.to_owned(), kind)));
+        assert_eq!(&store.read("file", 0..4).unwrap()[..], b"kept");
+    }
+
+    #[test]
+    fn nothing_is_removed_or_written_through_a_link() {
+        for by_default in [false, true] {
+            let (_folder, store, outside) = linked();
+            let remove_all = |object: &str| match by_default {
+                // What stores without an own way of removing folders do.
+                true => crate::wrap::Wrapped::new(
+                    Arc::new(LocalStore::new(store.root(), Access::Map)),
+                    Arc::new(crate::wrap::Counting::default()),
+                )
+                .remove_all(object),
+                false => store.remove_all(object),
+            };
+            for object in ["link/keep", "link/inner", "real/link/keep"] {
+                let refused =
+                    [store.remove(object), remove_all(object), store.put(object, b"x", Overwrite::Replace)];
+                for refused in refused {
+                    assert!(
+                        matches!(refused.unwrap_err().kind(), ErrorKind::InvalidRequest { .. }),
+                        "{object}"
+                    );
+                }
+            }
+            for object in ["link", "file", "dangling", "real"] {
+                remove_all(object).unwrap();
+                assert!(fs::symlink_metadata(store.root().join(object)).is_err(), "{object}");
+            }
+            assert_eq!(fs::read_to_string(outside.join("keep")).unwrap(), "kept");
+            assert!(outside.join("inner").is_dir());
+        }
+    }
+
+    #[test]
+    fn only_the_file_that_was_not_used_for_longest_is_closed() {
+        let (_folder, store) = store(Access::Read);
+        let most = handles::most_kept();
+        for i in 0..=most {
+            store.put(&format!("f{i}"), b"1", Overwrite::Refuse).unwrap();
+        }
+        for i in 0..most {
+            store.len(&format!("f{i}")).unwrap();
+        }
+        store.len("f0").unwrap();
+        store.len(&format!("f{most}")).unwrap();
+        let open = store.open.lock();
+        assert_eq!(open.files.len(), most);
+        assert!(
+            open.files.contains_key("f0") && !open.files.contains_key("f1") && open.files.contains_key("f2")
+        );
     }
 
     #[test]

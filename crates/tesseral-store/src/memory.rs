@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use bytes::Bytes;
 use tesseral_core::{Error, Result};
 
-use crate::store::{ObjectInfo, Overwrite, Staged, Store, StoreExt, slice};
+use crate::store::{ObjectInfo, ObjectKind, Overwrite, Staged, Store, StoreExt, slice};
 
 type Objects = Arc<Mutex<BTreeMap<String, Bytes>>>;
 
@@ -80,8 +80,10 @@ impl Store for MemoryStore {
         let mut found: BTreeMap<String, ObjectInfo> = BTreeMap::new();
         for name in lock(&self.objects).keys() {
             let Some(rest) = name.strip_prefix(&prefix).filter(|rest| !rest.is_empty()) else { continue };
-            let (first, folder) = rest.split_once('/').map_or((rest, false), |(first, _)| (first, true));
-            found.insert(first.to_owned(), ObjectInfo { name: first.to_owned(), folder });
+            let (first, kind) = rest
+                .split_once('/')
+                .map_or((rest, ObjectKind::File), |(first, _)| (first, ObjectKind::Folder));
+            found.insert(first.to_owned(), ObjectInfo { name: first.to_owned(), kind });
         }
         if found.is_empty() && !folder.is_empty() {
             return Err(Error::not_found("folder", self.describe(folder), Vec::new()));

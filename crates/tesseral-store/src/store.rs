@@ -4,22 +4,50 @@ use std::fmt::Debug;
 use std::ops::Range;
 
 use bytes::Bytes;
-use tesseral_core::{Error, Result};
+use tesseral_core::{Error, ErrorKind, Result};
 
 use crate::guard::Watch;
+use crate::unpublished::Unpublished;
 
-/// An object or folder seen in a listing.
+/// What a name in a listing stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ObjectKind {
+    /// An object.
+    File,
+    /// A folder.
+    Folder,
+    /// A symbolic link. Reading follows it; removing never does.
+    Link {
+        /// Whether it points to a folder.
+        folder: bool,
+    },
+}
+
+/// An object, folder or link seen in a listing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ObjectInfo {
     /// Its name in the folder that was listed.
     pub name: String,
-    /// Whether it is a folder.
-    pub folder: bool,
+    /// What it is.
+    pub kind: ObjectKind,
+}
+
+impl ObjectInfo {
+    /// Whether a reader finds a folder under the name: a folder, or a link to one.
+    pub fn is_folder(&self) -> bool {
+        matches!(self.kind, ObjectKind::Folder | ObjectKind::Link { folder: true })
+    }
+
+    /// Whether it is a link.
+    pub fn is_link(&self) -> bool {
+        matches!(self.kind, ObjectKind::Link { .. })
+    }
 }
 
 /// Whether publishing may replace what is there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Overwrite {
+    #[default]
     /// An object of that name is an error, found before the first byte is written and again when publishing.
     Refuse,
     /// The old object stays until the new one is whole, then gives way to it.
@@ -81,19 +109,27 @@ pub trait Store: Debug + Send + Sync {
         objects.iter().map(one).collect()
     }
 
-    /// What is directly in a folder, sorted by name.
+    /// What is directly in a folder, sorted by name. Links are listed as links, without those that point to nothing.
     ///
     /// # Errors
     /// `NotFound` when there is no such folder, `Io`.
     fn list(&self, folder: &str) -> Result<Vec<ObjectInfo>>;
 
-    /// Objects that were staged by programs that ended before they published them: no reader sees them, and they may be
-    /// [removed](Self::remove).
+    /// What writers that ended before they published it left, in this store or beside it: no reader sees it. Names, in the order of
+    /// the alphabet.
     ///
     /// # Errors
     /// As [`list`](Self::list).
     fn leftovers(&self) -> Result<Vec<String>> {
         Ok(Vec::new())
+    }
+
+    /// Removes all [leftovers](Self::leftovers).
+    ///
+    /// # Errors
+    /// `Io`, `Unsupported` on read-only stores.
+    fn remove_leftovers(&self) -> Result<()> {
+        Ok(())
     }
 
     /// Begins an object that appears under its name only when [published](Staged::publish).
@@ -102,11 +138,42 @@ pub trait Store: Debug + Send + Sync {
     /// `InvalidRequest` when it exists and must not be replaced, `Io`, `Unsupported` on read-only stores.
     fn stage(&self, object: &str, overwrite: Overwrite) -> Result<Box<dyn Staged>>;
 
-    /// Removes an object, or a folder that is empty. A missing one is no error.
+    /// Removes an object, a link or a folder that is empty. A missing one is no error. A link is removed itself, and none is followed
+    /// on the way to the object.
     ///
     /// # Errors
-    /// `Io`, `Unsupported` on read-only stores.
+    /// `InvalidRequest` when the object lies behind a link; `Io`, `Unsupported` on read-only stores.
     fn remove(&self, object: &str) -> Result<()>;
+
+    /// Removes an object, or a folder with everything in it. Links in it are removed, not what they point to.
+    ///
+    /// # Errors
+    /// As [`remove`](Self::remove).
+    fn remove_all(&self, object: &str) -> Result<()> {
+        let listed = |folder: &str| match self.list(folder) {
+            Err(e) if matches!(e.kind(), ErrorKind::NotFound { .. }) => Ok(Vec::new()),
+            other => other,
+        };
+        let (above, name) = object.rsplit_once('/').unwrap_or(("", object));
+        let is_folder = |e: &ObjectInfo| e.name == name && e.kind == ObjectKind::Folder;
+        if object.is_empty() || listed(above)?.iter().any(is_folder) {
+            for entry in listed(object)? {
+                let inner = if object.is_empty() { entry.name } else { format!("{object}/{}", entry.name) };
+                match entry.kind {
+                    ObjectKind::Folder => self.remove_all(&inner)?,
+                    ObjectKind::File | ObjectKind::Link { .. } => self.remove(&inner)?,
+                }
+            }
+        }
+        self.remove(object)
+    }
+
+    /// Registers an object, or a folder of objects, that is to be removed when the process has to end at once; `None` where nothing
+    /// outlives the process.
+    fn unpublished(&self, object: &str) -> Option<Unpublished> {
+        let _ = object;
+        None
+    }
 }
 
 /// An object being written under a temporary name. Dropping it unpublished removes every trace.
@@ -193,7 +260,7 @@ pub trait StoreExt: Store {
     fn exists(&self, object: &str) -> Result<bool> {
         match self.len(object) {
             Ok(_) => Ok(true),
-            Err(e) if matches!(e.kind(), tesseral_core::ErrorKind::NotFound { .. }) => Ok(false),
+            Err(e) if matches!(e.kind(), ErrorKind::NotFound { .. }) => Ok(false),
             Err(e) => Err(e),
         }
     }

@@ -10,6 +10,7 @@ use tesseral_core::{Error, Result};
 
 use crate::guard::Watch;
 use crate::store::{ObjectInfo, Overwrite, Staged, Store, StoreExt};
+use crate::unpublished::Unpublished;
 
 /// What a [`Wrapped`] store does around each call.
 pub trait Around: std::fmt::Debug + Send + Sync + 'static {
@@ -101,9 +102,21 @@ impl<A: Around> Store for Wrapped<A> {
         Ok(Box::new(WrappedStaged { inner, around: Arc::clone(&self.around) }))
     }
 
+    fn leftovers(&self) -> Result<Vec<String>> {
+        self.inner.leftovers()
+    }
+
+    fn remove_leftovers(&self) -> Result<()> {
+        self.inner.remove_leftovers()
+    }
+
     fn remove(&self, object: &str) -> Result<()> {
         self.around.before(Call::Remove(object))?;
         self.inner.remove(object)
+    }
+
+    fn unpublished(&self, object: &str) -> Option<Unpublished> {
+        self.inner.unpublished(object)
     }
 }
 

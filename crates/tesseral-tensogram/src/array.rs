@@ -14,7 +14,7 @@ use tesseral_core::{
     Value,
 };
 use tesseral_format::{
-    Access, ArraySource, ChunkInfo, ChunkPlan, Column, ColumnMut, Cover, Digest, DigestSpan, Part,
+    Access, ArraySource, ChunkInfo, ChunkPlan, Column, ColumnMut, Cover, DigestSpan, DigestSpans, Part,
     PlannedChunk, Request, Role, Scratch, Target, Uncovered,
 };
 
@@ -59,6 +59,13 @@ pub(crate) struct Object {
     pub raw_len: u64,
     /// Where the intervals of an szip stream begin: what is stored of it, and what runs of cells needed to know.
     pub szip: Arc<Mutex<aec::Index>>,
+}
+
+impl Object {
+    /// Bytes of the payload and the masks as stored.
+    pub(crate) fn stored_len(&self) -> u64 {
+        self.parts().map(|(_, span)| span.end - span.start).fold(0, u64::saturating_add)
+    }
 }
 
 /// The offsets that are stored beside an szip stream; none where they are not what they should be.
@@ -214,8 +221,11 @@ impl TensogramArray {
 
     fn plan_all(&self, columns: &[Column], region: &Region) -> Result<PlannedChunk> {
         let pipeline = self.pipeline()?;
-        self.catalog.limits.check_chunk(self.object.raw_len)?;
         let dtype = self.object.descriptor.dtype;
+        // Runs of cells are decoded into buffers of their own size.
+        if !pipeline.seeks(dtype) {
+            self.catalog.limits.check_decoded(self.object.raw_len, self.object.stored_len())?;
+        }
         let access = match (pipeline.seeks(dtype), dtype.size()) {
             (false, _) => Access::Coded { granule: None },
             (true, None) => Access::Coded { granule: Some(8) },
@@ -324,6 +334,11 @@ impl ArraySource for TensogramArray {
         Ok(ChunkPlan { chunks, uncovered: Uncovered::Impossible, deletes: Vec::new() })
     }
 
+    fn constant(&self, _chunk: &PlannedChunk, _column: Column) -> Option<Vec<u8>> {
+        let cell = self.pipeline().ok()?.constant()?;
+        self.object.masks.is_empty().then(|| cell.to_vec())
+    }
+
     fn stats(&self, chunk: &PlannedChunk, _column: Column) -> ChunkStats {
         ChunkStats::unknown(chunk.cells)
     }
@@ -339,9 +354,9 @@ impl ArraySource for TensogramArray {
         }
     }
 
-    fn digest(&self, _chunk: &PlannedChunk) -> Option<DigestSpan> {
-        let hash = self.hash?;
-        Some(DigestSpan { object: 0, range: self.frame.body(), digest: Digest::Xxh3(hash) })
+    fn digests(&self, chunk: &PlannedChunk) -> DigestSpans<'_> {
+        let span = |hash: u64| DigestSpan::single(0, self.frame.body(), chunk.id, hash);
+        self.hash.map(span).into_iter().collect()
     }
 
     fn check_of(&self, error: &Error) -> &'static str {

@@ -362,7 +362,11 @@ impl<I: Input> Audit<'_, I> {
         };
         let decoded = open_frame(&self.reader, frame, message.preamble.flags, index, &options)
             .and_then(|work| {
-                let cells = work.decode_all(&options)?;
+                // Of equal cells one tells as much as all.
+                let cells = match work.constant() {
+                    Some(cell) => cell.to_vec(),
+                    None => work.decode_all(&options)?,
+                };
                 Ok((work.object.descriptor.dtype, cells, work.masked()?))
             })
             .map_err(|e| tesseral_core::Error::from(e).in_array(name));

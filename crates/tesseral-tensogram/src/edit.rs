@@ -6,7 +6,7 @@ use tesseral_core::{Attributes, Error, Finding, Result, Value};
 use tesseral_format::{
     Conflict, MessageChange, MessageFile, MessageFormat, MessageInfo, OpenOptions, TruncatedTail,
 };
-use tesseral_store::{Store, StoreExt};
+use tesseral_store::{Growing, Store, StoreExt};
 use xxhash_rust::xxh3::Xxh3;
 
 use crate::TensogramFormat;
@@ -35,6 +35,7 @@ impl MessageFormat for TensogramFormat {
         options: &OpenOptions,
         torn: bool,
     ) -> Result<Box<dyn MessageFile>> {
+        let store: Arc<dyn Store> = Arc::new(Growing(store));
         store.guarded(|| {
             let catalog = Catalog::load(&store, options, torn)?;
             if !torn && let Some(error) = catalog.refusal()? {

@@ -55,6 +55,7 @@ impl Format for TensogramFormat {
             attributes: true,
             numbered: true,
             whole_arrays: true,
+            grows: true,
             ..Capabilities::default()
         }
     }

@@ -93,6 +93,14 @@ impl Pipeline {
         Ok(Self { packing, shuffle, compression, coded_len })
     }
 
+    /// The one cell that all cells equal; `None` where cells are stored.
+    pub(crate) fn constant(&self) -> Option<[u8; 8]> {
+        let packing = self.packing.as_ref().filter(|packing| packing.bits == 0 && self.plain())?;
+        let mut cell = [0; 8];
+        packing.decode_into(&[], 0, &mut cell).ok()?;
+        Some(cell)
+    }
+
     /// Runs of cells decode without all others.
     pub(crate) fn seeks(&self, dtype: DType) -> bool {
         self.shuffled_cells(dtype)

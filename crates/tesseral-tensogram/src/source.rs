@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use bytes::Bytes;
 use memchr::memmem::Finder;
 use tesseral_core::{Error, Result};
-use tesseral_store::{Store, StoreExt};
+use tesseral_store::{Growing, Store, StoreExt};
 
 /// How much is read around a small structure at first, from stores that must be asked.
 const FIRST: u64 = 4 << 10;
@@ -142,7 +142,9 @@ impl Source {
             Some(bytes) => bytes.len() as u64,
             None => store.len("")?,
         };
-        let (store, object) = (Arc::clone(store), store.describe(""));
+        let object = store.describe("");
+        // Messages are appended to files that others read.
+        let store: Arc<dyn Store> = Arc::new(Growing(Arc::clone(store)));
         Ok(Self { store, object, len, resident, window: Mutex::default() })
     }
 

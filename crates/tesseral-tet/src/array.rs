@@ -7,8 +7,8 @@ use bytes::Bytes;
 use tesseral_core::schema::Labels;
 use tesseral_core::{ArraySchema, ChunkGrid, ChunkStats, Coords, Error, Result, Scalar, Value};
 use tesseral_format::{
-    ArraySource, ChunkInfo, ChunkPlan, Column, ColumnMut, Digest, DigestSpan, PlannedChunk, Request, Scratch,
-    StoredForm, Totals,
+    ArraySource, ChunkInfo, ChunkPlan, Column, ColumnMut, DigestSpan, DigestSpans, PlannedChunk, Request,
+    Scratch, StoredForm, Totals,
 };
 
 use crate::layout::Digests;
@@ -137,11 +137,14 @@ impl ArraySource for TetArray {
         }
     }
 
-    fn digest(&self, chunk: &PlannedChunk) -> Option<DigestSpan> {
-        let Digests::Present { chunks, .. } = &self.catalog.layout.digests else { return None };
-        let row = self.row(chunk)?;
-        let range = row.payload_offset.get()..row.payload_end()?;
-        Some(DigestSpan { object: 0, range, digest: Digest::Xxh3(DigestRegion::get(chunks, chunk.id)?) })
+    fn digests(&self, chunk: &PlannedChunk) -> DigestSpans<'_> {
+        let span = || {
+            let Digests::Present { chunks, .. } = &self.catalog.layout.digests else { return None };
+            let row = self.row(chunk)?;
+            let range = row.payload_offset.get()..row.payload_end()?;
+            Some(DigestSpan::single(0, range, chunk.id, DigestRegion::get(chunks, chunk.id)?))
+        };
+        span().into_iter().collect()
     }
 
     fn stored_form(&self, chunk: &PlannedChunk) -> Option<StoredForm> {

@@ -66,8 +66,9 @@ impl Format for TetFormat {
             None if named.ends_with(".tet") => Sniff::Name,
             None => Sniff::No,
             Some(entries) => {
-                let has =
-                    |name: &str, folder: bool| entries.iter().any(|e| e.name == name && e.folder == folder);
+                let has = |name: &str, folder: bool| {
+                    entries.iter().any(|e| e.name == name && e.is_folder() == folder)
+                };
                 if has(package::CURRENT, false) && has("generations", true) {
                     Sniff::Content
                 } else if named.ends_with(".tet.d") {
@@ -94,6 +95,10 @@ impl Format for TetFormat {
         report: &mut dyn FnMut(Finding),
     ) -> Result<AuditReport> {
         crate::audit::audit(store, options, report)
+    }
+
+    fn foreign(&self, store: Arc<dyn Store>) -> Result<Option<String>> {
+        package::foreign(&*store)
     }
 
     fn repairs(&self, store: Arc<dyn Store>, options: &OpenOptions) -> Result<Vec<Repair>> {

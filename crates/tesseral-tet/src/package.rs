@@ -3,12 +3,14 @@
 use std::sync::Arc;
 
 use tesseral_core::{Error, ErrorKind, Finding, Result};
-use tesseral_store::{Store, StoreExt};
+use tesseral_store::{ObjectInfo, ObjectKind, Store, StoreExt};
 
 use crate::wire::json::Object;
 
 /// Names the current generation.
 pub(crate) const CURRENT: &str = "CURRENT";
+/// Holds a folder for each generation.
+const GENERATIONS: &str = "generations";
 /// Longest text of a generation's number.
 const MAX_CURRENT: u64 = 64;
 
@@ -41,6 +43,33 @@ fn current(store: &Arc<dyn Store>) -> Result<String> {
         Err(e) => Err(e),
         Ok(_) => Ok(object),
     }
+}
+
+/// The first object of a folder that is no part of a package.
+pub(crate) fn foreign(store: &dyn Store) -> Result<Option<String>> {
+    let generation = |name: &str| name.len() == 8 && name.bytes().all(|b| b.is_ascii_digit());
+    let find = |folder: &str, known: &dyn Fn(&ObjectInfo) -> bool| -> Result<Option<String>> {
+        let found = store.list(folder)?.into_iter().find(|entry| !known(entry));
+        Ok(found.map(|entry| format!("{folder}{}{}", if folder.is_empty() { "" } else { "/" }, entry.name)))
+    };
+    let top = find("", &|e| match e.kind {
+        ObjectKind::File => e.name == CURRENT,
+        ObjectKind::Folder => e.name == GENERATIONS,
+        ObjectKind::Link { .. } => false,
+    })?;
+    let inner = find(GENERATIONS, &|e| e.kind == ObjectKind::Folder && generation(&e.name))?;
+    if top.is_some() || inner.is_some() {
+        return Ok(top.or(inner));
+    }
+    for entry in store.list(GENERATIONS)? {
+        let known = |e: &ObjectInfo| {
+            e.kind == ObjectKind::File && matches!(e.name.as_str(), "packed.tet" | "MANIFEST.json")
+        };
+        if let Some(found) = find(&format!("{GENERATIONS}/{}", entry.name), &known)? {
+            return Ok(Some(found));
+        }
+    }
+    Ok(None)
 }
 
 /// Compares the manifest of the generation that `object` belongs to with the file.

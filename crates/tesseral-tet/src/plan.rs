@@ -1,7 +1,7 @@
 //! Which chunks serve a request, and where their bytes are.
 
 use smallvec::SmallVec;
-use tesseral_core::{Error, ErrorKind, Region, Result, Selection};
+use tesseral_core::{Coords, Error, ErrorKind, Region, Result, Selection};
 use tesseral_format::{
     Access, ChunkPlan, Column, Cover, Part, PlannedChunk, Request, Role, Target, Uncovered,
 };
@@ -17,11 +17,19 @@ pub(crate) fn plan(array: &TetArray, request: &Request) -> Result<ChunkPlan> {
     array.catalog.store.resident(&array.catalog.name)?;
     let touched = array.grid.touched(selection);
     let limits = &array.catalog.limits;
-    limits.check_plan(touched.remaining()).map_err(|e| e.in_array(&array.schema.name))?;
     // A plan is bounded by the rows there are: more chunks than rows means that one is missing.
     let rows = array.catalog.layout.rows().len();
     let mut chunks = Vec::with_capacity(rows.min(usize::try_from(touched.remaining()).unwrap_or(rows)));
-    for coords in touched {
+    // Of a damaged file most chunks may be missing: those that have a row are found without trying all others.
+    let listed = (array.catalog.torn && touched.remaining() > rows as u64).then(|| listed(array, selection));
+    let coords: Box<dyn Iterator<Item = Coords>> = match listed {
+        Some(listed) => Box::new(listed.into_iter()),
+        None => {
+            limits.check_plan(touched.remaining()).map_err(|e| e.in_array(&array.schema.name))?;
+            Box::new(touched)
+        }
+    };
+    for coords in coords {
         let planned = plan_chunk(array, &coords, &request.columns);
         match planned {
             Ok(chunk) => chunks.push(chunk),
@@ -31,6 +39,18 @@ pub(crate) fn plan(array: &TetArray, request: &Request) -> Result<ChunkPlan> {
     }
     let uncovered = if array.catalog.torn { Uncovered::Fill } else { Uncovered::Impossible };
     Ok(ChunkPlan { chunks, uncovered, deletes: Vec::new() })
+}
+
+/// Grid coordinates of the chunks that have a row and hold a selected cell, in row-major order of the grid.
+fn listed(array: &TetArray, selection: &Selection) -> Vec<Coords> {
+    let grid = &array.grid;
+    let own = array.catalog.layout.rows().iter().filter(|row| row.dataset_id.get() == array.number as u64);
+    let coords = own.map(|row| row.coords(grid.rank())).filter(|coords| grid.contains(coords));
+    let mut listed: Vec<Coords> =
+        coords.filter(|coords| selection.clip(&grid.region(coords)).is_some()).collect();
+    listed.sort_by_key(|coords| grid.linear(coords));
+    listed.dedup();
+    listed
 }
 
 fn check<'a>(array: &TetArray, request: &'a Request) -> Result<&'a Selection> {
@@ -67,7 +87,7 @@ pub(crate) fn plan_chunk(array: &TetArray, coords: &[u64], columns: &[Column]) -
         RAW => Access::Direct { swapped: cfg!(target_endian = "big") },
         _ => {
             // Raw chunks are as long as their bytes in the file; what zstd makes of its bytes must be bounded.
-            array.catalog.limits.check_chunk(row.raw_byte_len.get())?;
+            array.catalog.limits.check_decoded(row.raw_byte_len.get(), row.stored_byte_len.get())?;
             Access::Coded { granule: None }
         }
     };

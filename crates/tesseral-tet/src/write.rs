@@ -15,7 +15,7 @@ use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use tesseral_core::{Attributes, ChunkStats, DType, Error, HistoryRow, Result, Scalar, Stat};
+use tesseral_core::{Attributes, ChunkStats, DType, Error, HistoryRow, Result, Scalar, Stat, alloc};
 use tesseral_format::{
     ArraySpec, ColumnData, CreateOptions, EncodedChunk, MemoryBudget, Scratch, StoredChunk, StoredForm,
     Writer,
@@ -149,11 +149,10 @@ impl TetWriter {
         }
         let plan = self.lay_out()?;
         let rows = usize::try_from(plan.rows).map_err(|_| too_many_chunks(plan.rows))?;
-        progress.chunks.try_reserve_exact(rows).map_err(|_| too_many_chunks(plan.rows))?;
-        progress.chunks.resize(rows, Stored::default());
+        alloc::resize("chunks", &mut progress.chunks, rows, Stored::default())?;
         if self.statistics {
             progress.zones.try_reserve_exact(rows).map_err(|_| too_many_chunks(plan.rows))?;
-            progress.zones.resize(rows, Zone::default());
+            alloc::resize("zone maps", &mut progress.zones, rows, Zone::default())?;
         }
         progress.end = plan.payloads;
         Ok(self.plan.get_or_init(|| plan))

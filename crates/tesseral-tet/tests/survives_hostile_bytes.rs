@@ -68,7 +68,7 @@ fn try_everything(bytes: &[u8]) {
             for chunk in &plan.chunks {
                 array.stats(chunk, tesseral_format::Column::Field(0));
                 array.describe(chunk);
-                array.digest(chunk);
+                array.digests(chunk);
             }
             if plan.chunks.iter().all(|c| c.cells < 1 << 16)
                 && plan.uncovered == tesseral_format::Uncovered::Impossible

@@ -8,9 +8,10 @@ use smallvec::SmallVec;
 use tesseral_codec::filter::Filter;
 use tesseral_core::{ArraySchema, Attributes, ChunkStats, Coords, Error, HistoryRow, Result};
 use tesseral_format::{
-    ArraySource, ChunkInfo, ChunkPlan, Column, ColumnMut, DigestSpan, NonEmpty, Part, PlannedChunk, Request,
-    Role, Scratch, TimeRange,
+    Access, ArraySource, ChunkInfo, ChunkPlan, Column, ColumnMut, DigestSpans, ImpliedBytes, NonEmpty, Part,
+    PlannedChunk, Request, Role, Scratch, TimeRange, Totals,
 };
+use tesseral_store::StoreExt;
 
 use crate::chunk_table::{ChunkTable, ChunkTables};
 use crate::deletes::StoredDelete;
@@ -21,6 +22,9 @@ use crate::frame::Frame;
 use crate::geometry::Geometry;
 use crate::model::StoredSchema;
 use crate::reader::Reader;
+
+/// Blocks of digests that are larger than this are not read for the lengths in them: their tiles are read whole.
+const LARGE_BLOCK: u64 = 1 << 20;
 
 /// An opened array.
 #[derive(Debug)]
@@ -115,8 +119,13 @@ impl TileDbArray {
     }
 
     /// Where the chunks of a tile's file part begin.
-    pub(crate) fn chunk_table(&self, whole: &Part) -> Result<Arc<ChunkTable>> {
-        self.tables.get(&*self.reader.store, self.fragments.object(whole.object), whole)
+    pub(crate) fn chunk_table(&self, id: u64, whole: &Part) -> Result<Arc<ChunkTable>> {
+        let (fragment, tile) = self.locate(id)?;
+        let digests = fragment
+            .slot_file(whole.object)
+            .and_then(|(slot, file)| fragment.tile_digests(file, slot, tile))
+            .filter(|span| span.range == (whole.offset..whole.offset.saturating_add(whole.len)));
+        self.tables.get(&*self.reader.store, self.fragments.object(whole.object), whole, digests.as_ref())
     }
 
     /// Stored bytes of the chunks that hold a run of cells, for each part of a column.
@@ -130,7 +139,8 @@ impl TileDbArray {
         let (fragment, tile) = self.locate(chunk.id)?;
         let chains = self.slot(fragment, field)?.and_then(|slot| fragment.chains(slot));
         let Some(chains) = chains.filter(|chains| !chains.var) else { return Ok(None) };
-        if self.cut(fragment, tile).is_some() {
+        let held_whole = fragment.digest_block().is_some_and(|block| block > LARGE_BLOCK);
+        if held_whole || self.cut(fragment, tile).is_some() {
             return Ok(None);
         }
         let mut narrowed = SmallVec::new();
@@ -142,7 +152,15 @@ impl TileDbArray {
             };
             let whole = self.whole_part(chunk.id, part)?;
             let bytes = cells.start.saturating_mul(size)..cells.end.saturating_mul(size);
-            let span = self.chunk_table(&whole)?.span(&bytes);
+            let table = self.chunk_table(chunk.id, &whole)?;
+            let expected = chunk.cells.saturating_mul(size);
+            if table.unfiltered() != expected {
+                let object = self.reader.store.describe(self.fragments.object(whole.object));
+                let detail =
+                    format!("its chunks hold {} bytes, its cells take {expected}", table.unfiltered());
+                return Err(Error::corrupt("a tile", object, whole.offset, detail));
+            }
+            let span = table.span(&bytes);
             // Validity is small beside the values: often it is one chunk.
             match span {
                 Some(span) => {
@@ -173,6 +191,12 @@ impl ArraySource for TileDbArray {
         self.fragments.object(number)
     }
 
+    fn needs(&self, object: &str) -> bool {
+        // Everything else is read when an array is opened, and a missing piece of it is found then.
+        let inside = object.strip_prefix(&self.prefix).unwrap_or_default();
+        inside.split('/').any(|part| self.fragments.contains(part))
+    }
+
     fn plan(&self, request: &Request) -> Result<ChunkPlan> {
         let planned = if self.schema.sparse {
             crate::sparse::plan(self, request)
@@ -180,6 +204,24 @@ impl ArraySource for TileDbArray {
             crate::plan::plan(self, request)
         };
         planned.map_err(|e| e.in_array(&self.schema.name))
+    }
+
+    fn totals(&self, everything: &Request) -> Result<Totals> {
+        // Footers say how long files are: where each tile lies is not needed, and there may be a hundred thousand fragments.
+        let mut totals = Totals { chunks: 0, stored_bytes: 0 };
+        for fragment in self.fragments()? {
+            totals.chunks = totals.chunks.saturating_add(fragment.tiles);
+            for column in &everything.columns {
+                let slot = match *column {
+                    Column::Field(field) => self.slot(fragment, field)?,
+                    Column::Dim(dim) => Some(fragment.dim_slot(usize::from(dim))),
+                    Column::Timestamp | Column::DeletedBy => None,
+                };
+                let files = fragment.footer.files.iter().filter_map(|files| files.get(slot?));
+                totals.stored_bytes = files.fold(totals.stored_bytes, |sum, len| sum.saturating_add(*len));
+            }
+        }
+        Ok(totals)
     }
 
     fn non_empty_domain(&self) -> Result<Option<Option<NonEmpty>>> {
@@ -216,8 +258,39 @@ impl ArraySource for TileDbArray {
         }
     }
 
-    fn digest(&self, _chunk: &PlannedChunk) -> Option<DigestSpan> {
-        None
+    fn digests(&self, chunk: &PlannedChunk) -> DigestSpans<'_> {
+        let Ok((fragment, tile)) = self.locate(chunk.id) else { return DigestSpans::new() };
+        let span = |part: &Part| {
+            let (slot, file) = fragment.slot_file(part.object)?;
+            fragment.tile_digests(file, slot, tile).filter(|_| part.len > 0)
+        };
+        chunk.parts.iter().filter_map(span).collect()
+    }
+
+    fn run_bytes(&self, chunk: &PlannedChunk, cells: &Range<u64>) -> Option<Range<u64>> {
+        let [part] = chunk.parts.as_slice() else { return None };
+        let (fragment, tile) = self.locate(chunk.id).ok()?;
+        let Column::Field(field) = part.column else { return None };
+        let chains = fragment.chains(self.slot(fragment, field).ok()??)?;
+        if chains.var || chains.nullable || self.cut(fragment, tile).is_some() {
+            return None;
+        }
+        let bytes = |n: u64| usize::try_from(n).ok()?.checked_mul(chains.cell);
+        let run = bytes(cells.start)?..bytes(cells.end)?;
+        // Where a piece of the tile lies in it does not follow from its length.
+        let whole = self.whole_part(chunk.id, part).ok()?;
+        if (whole.offset, whole.len) != (part.offset, part.len) {
+            return None;
+        }
+        let span = chains.values.plain_span(part.len, bytes(chunk.cells)?, &run)?;
+        Some(span.start as u64..span.end as u64)
+    }
+
+    fn implied_bytes(&self, chunk: &PlannedChunk) -> SmallVec<[ImpliedBytes; 1]> {
+        match (chunk.access, chunk.parts.as_slice()) {
+            (Access::Direct { .. }, [part]) => crate::plan::plain_header(part).into_iter().collect(),
+            _ => SmallVec::new(),
+        }
     }
 
     fn narrow(

@@ -1,14 +1,17 @@
 //! Checking an array's metadata: the same walk as opening, which goes on after a fault.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use tesseral_core::{Error, ErrorKind, Finding, Result};
 use tesseral_format::{AuditOptions, AuditReport, Container};
-use tesseral_store::Store;
+use tesseral_store::{Store, StoreExt};
 
+use crate::array::TileDbArray;
 use crate::group;
 use crate::open::{Opening, TileDbContainer, folder_name};
-use crate::reader::Reader;
+use crate::reader::{Reader, join};
+use crate::wire::name::carries_digest;
 
 /// What keeps a source from being looked at is an error; damage is a finding.
 fn finding(check: &'static str, error: Error) -> Result<Finding> {
@@ -18,36 +21,136 @@ fn finding(check: &'static str, error: Error) -> Result<Finding> {
     }
 }
 
+/// Bytes of metadata files that digests cover, and of those that none covers.
+#[derive(Debug, Default)]
+struct Coverage {
+    covered: u64,
+    uncovered: u64,
+    /// Files and fragments without digests, with the bytes they take.
+    without: Vec<(String, u64)>,
+}
+
+impl Coverage {
+    fn add(&mut self, object: &str, bytes: u64, digest: bool) {
+        if digest {
+            self.covered = self.covered.saturating_add(bytes);
+        } else if bytes > 0 {
+            self.uncovered = self.uncovered.saturating_add(bytes);
+            self.without.push((object.to_owned(), bytes));
+        }
+    }
+
+    /// Adds the files of a folder, whose names say whether they carry a digest, and compares those that do.
+    fn add_folder(&mut self, reader: &Reader, folder: &str, report: &mut dyn FnMut(Finding)) -> Result<()> {
+        for entry in reader.list(folder)?.into_iter().filter(|e| !e.is_folder()) {
+            let object = join(folder, &entry.name);
+            let ending = entry.name.rsplit_once('.').map_or("", |(_, ending)| ending);
+            // Commit files are empty.
+            if matches!(ending, "wrt" | "ok") {
+                continue;
+            }
+            let digest = reader.verify && carries_digest(&entry.name);
+            self.add(&object, reader.store.len(&object)?, digest);
+            let checked = match ending {
+                _ if !digest => Ok(()),
+                "con" | "ign" | "vac" => reader.lines(&object).map(drop),
+                _ => reader.check_trailer(&object),
+            };
+            if let Err(error) = checked {
+                report(finding("digests", error)?);
+            }
+        }
+        Ok(())
+    }
+
+    fn report(&self, report: &mut dyn FnMut(Finding)) {
+        /// Names in one finding.
+        const NAMED: usize = 16;
+        if self.without.is_empty() {
+            report(Finding::passed("digests", "every file carries digests"));
+            return;
+        }
+        let name = |(object, bytes): &(String, u64)| format!("{object} ({bytes} bytes)");
+        let named = self.without.iter().take(NAMED).map(name).collect::<Vec<_>>().join(", ");
+        let more = match self.without.len().saturating_sub(NAMED) {
+            0 => String::new(),
+            n => format!(" and {n} more"),
+        };
+        let detail = format!("{} files or fragments carry no digests: {named}{more}", self.without.len());
+        report(Finding::warning("digests", detail));
+    }
+}
+
+/// Folders of an array whose files are read as a whole.
+const METADATA_FOLDERS: [&str; 5] =
+    ["__schema", "__schema/__enumerations", "__meta", "__commits", "__fragment_meta"];
+
 pub(crate) fn audit(
     store: Arc<dyn Store>,
     options: &AuditOptions,
     report: &mut dyn FnMut(Finding),
 ) -> Result<AuditReport> {
     let reader = Arc::new(Reader::new(store, &options.open)?);
-    if group::is_group(&reader)? {
-        return match group::open(&reader, &options.open) {
+    let mut coverage = Coverage::default();
+    let container = if group::is_group(&reader)? {
+        for folder in ["__group", "__meta"] {
+            coverage.add_folder(&reader, folder, report)?;
+        }
+        let opened = group::open_with(&reader, &options.open, |folder, name| {
+            audit_array(&reader, folder, name, options, &mut coverage, report)
+        });
+        match opened {
             Ok(container) => {
                 report(Finding::passed("group", format!("{} arrays", container.arrays.len())));
-                Ok(AuditReport {
-                    container: Some(Arc::new(container) as Arc<dyn Container>),
-                    ..AuditReport::default()
-                })
+                for (listed, line) in container.group.iter().flat_map(group::Group::unread) {
+                    let detail = format!("member {line}, not checked");
+                    report(match listed.state {
+                        group::State::Missing => Finding::failed("group_member", detail),
+                        _ => Finding::warning("group_member", detail),
+                    });
+                }
+                Some(container)
             }
             Err(error) => {
                 report(finding("group", error)?);
-                Ok(AuditReport::default())
+                None
             }
-        };
+        }
+    } else {
+        let name = folder_name(reader.store.location()).to_owned();
+        audit_array(&reader, "", &name, options, &mut coverage, report)?
+            .map(|array| TileDbContainer::of(Arc::clone(&reader), name, array))
+    };
+    coverage.report(report);
+    Ok(AuditReport {
+        container: container.map(|container| Arc::new(container) as Arc<dyn Container>),
+        covered_bytes: coverage.covered,
+        uncovered_bytes: coverage.uncovered,
+        ..AuditReport::default()
+    })
+}
+
+/// Checks the metadata of one array; `None` when it cannot be opened.
+fn audit_array(
+    reader: &Arc<Reader>,
+    prefix: &str,
+    name: &str,
+    options: &AuditOptions,
+    coverage: &mut Coverage,
+    report: &mut dyn FnMut(Finding),
+) -> Result<Option<TileDbArray>> {
+    for folder in METADATA_FOLDERS {
+        coverage.add_folder(reader, &join(prefix, folder), report)?;
     }
-    let mut opening = match Opening::new(&reader, "", &options.open) {
+    let mut opening = match Opening::new(reader, prefix, &options.open) {
         Ok(opening) => opening,
         Err(error) => {
             report(finding("schema", error)?);
-            return Ok(AuditReport::default());
+            return Ok(None);
         }
     };
     report(Finding::passed("schema", format!("{} schemas", opening.directory.schemas.len())));
-    for folder in crate::directory::uncommitted(&reader, "")? {
+    for folder in crate::directory::uncommitted(reader, prefix)? {
         report(Finding::warning(
             "uncommitted_fragment",
             format!("{folder} has no commit file and is not read"),
@@ -57,21 +160,39 @@ pub(crate) fn audit(
         let detail = format!("{} is replaced by a consolidated fragment and can be vacuumed", entry.name);
         report(Finding::warning("vacuumable_fragment", detail));
     }
+    let footers = match opening.footers(reader) {
+        Ok(footers) => footers,
+        Err(error) => {
+            report(finding("consolidated_footers", error)?);
+            HashMap::new()
+        }
+    };
     let mut fragments = Vec::new();
-    let mut uncovered = 0_u64;
     let mut sound = true;
     for entry in std::mem::take(&mut opening.visible) {
-        let name = entry.name.clone();
-        let checked = opening.fragment(&reader, entry).and_then(|f| f.check_sections(&reader).map(|()| f));
+        let fragment_name = entry.name.clone();
+        let folder = entry.folder.clone();
+        let checked = opening.fragment(reader, entry).and_then(|f| f.check_sections(reader).map(|()| f));
         match checked {
             Ok(fragment) => {
-                uncovered = uncovered.saturating_add(fragment.metadata_len(&reader)?);
+                if footers.get(&fragment_name).is_some_and(|copy| !fragment.has_footer(copy)) {
+                    let detail = format!("the consolidated footer of {fragment_name} differs from its own");
+                    let at = reader.store.describe(&join(prefix, "__fragment_meta"));
+                    let error = Error::corrupt("a consolidated footer", at, None, detail);
+                    report(finding("consolidated_footers", error)?);
+                }
+                let digests = fragment.carries_digests() && options.open.digests;
+                coverage.add(&folder, fragment.metadata_len(reader)?, digests);
+                // The engine counts tiles.
+                if let (false, Some((_, bytes))) = (digests, coverage.without.last_mut()) {
+                    *bytes = bytes.saturating_add(fragment.data_bytes());
+                }
                 fragments.push(fragment);
             }
             Err(error) => {
                 sound = false;
                 let mut found = finding("fragment_metadata", error)?;
-                found.detail = format!("{name}: {}", found.detail);
+                found.detail = format!("{fragment_name}: {}", found.detail);
                 report(found);
             }
         }
@@ -79,22 +200,11 @@ pub(crate) fn audit(
     if sound {
         report(Finding::passed("fragment_metadata", format!("{} fragments", fragments.len())));
     }
-    if let Err(error) = opening.footers(&reader) {
-        report(finding("consolidated_footers", error)?);
-    }
-    let name = folder_name(reader.store.location()).to_owned();
-    match opening.finish(Arc::clone(&reader), &name, fragments) {
-        Ok(array) => {
-            let container = TileDbContainer::of(reader, name, array);
-            Ok(AuditReport {
-                container: Some(Arc::new(container)),
-                uncovered_bytes: uncovered,
-                ..AuditReport::default()
-            })
-        }
+    match opening.finish(Arc::clone(reader), name, fragments) {
+        Ok(array) => Ok(Some(array)),
         Err(error) => {
             report(finding("array", error)?);
-            Ok(AuditReport { uncovered_bytes: uncovered, ..AuditReport::default() })
+            Ok(None)
         }
     }
 }

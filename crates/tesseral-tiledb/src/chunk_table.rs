@@ -1,5 +1,8 @@
 //! Where the chunks of a filtered tile begin, so that a run of its cells is read without the others.
 //!
+//! Where the fragment carries digests, the blocks that hold the lengths are compared with theirs before the lengths are used: a
+//! wrong length would move every cell behind it.
+//!
 //! ```text
 //! tile    u64 number of chunks | chunk …
 //! chunk   u32 bytes before filtering | u32 filtered bytes | u32 metadata bytes | metadata | filtered bytes
@@ -9,9 +12,12 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use bytes::Bytes;
 use tesseral_core::{Error, Result};
-use tesseral_format::Part;
+use tesseral_format::{DigestSpan, Part};
 use tesseral_store::{Store, StoreExt};
+
+use crate::fragment::check_blocks;
 
 /// Tables of tiles that are kept.
 const KEPT: usize = 64;
@@ -28,18 +34,32 @@ pub(crate) struct ChunkTable {
 }
 
 impl ChunkTable {
-    /// Reads the lengths in front of each chunk of a tile, and nothing else.
-    fn read(store: &dyn Store, object: &str, part: &Part) -> Result<Self> {
+    /// Reads the lengths in front of each chunk of a tile: they alone, or the blocks that hold them where there are `digests`.
+    fn read(store: &dyn Store, object: &str, part: &Part, digests: Option<&DigestSpan<'_>>) -> Result<Self> {
         let last = part.offset.saturating_add(part.len);
         let corrupt = |at: u64, detail: String| Error::corrupt("a tile", store.describe(object), at, detail);
-        let read = |range: Range<u64>| {
+        let mut held = (0..0, Bytes::new());
+        let mut read = |range: Range<u64>| {
             if range.end > last {
                 return Err(corrupt(
                     range.start,
                     format!("{} bytes are left", last.saturating_sub(range.start)),
                 ));
             }
-            store.read(object, range)
+            let Some(span) = digests else { return store.read(object, range) };
+            if range.start < held.0.start || held.0.end < range.end {
+                let blocks = || span.blocks(&range);
+                let start = blocks().next().map_or(range.start, |(_, block, _)| block.start);
+                let end = blocks().last().map_or(range.end, |(_, block, _)| block.end);
+                held = (start..end, store.read(object, start..end)?);
+                check_blocks(store, object, span, start, &held.1)?;
+            }
+            let at = |n: u64| usize::try_from(n - held.0.start).unwrap_or(usize::MAX);
+            let lengths = at(range.start)..at(range.end);
+            if lengths.end > held.1.len() {
+                return Err(corrupt(range.start, "its digests do not cover it".to_owned()));
+            }
+            Ok(held.1.slice(lengths))
         };
         let number = |bytes: &[u8]| bytes.iter().rev().fold(0_u64, |n, byte| n << 8 | u64::from(*byte));
         let count = number(&read(part.offset..part.offset.saturating_add(COUNT))?);
@@ -70,6 +90,11 @@ impl ChunkTable {
         Some(self.starts[first].1..self.starts.get(behind).map_or(self.end.1, |start| start.1))
     }
 
+    /// Unfiltered bytes of all chunks.
+    pub(crate) fn unfiltered(&self) -> u64 {
+        self.end.0
+    }
+
     /// The first unfiltered byte of the chunk that begins at a byte of the file.
     pub(crate) fn base(&self, offset: u64) -> Option<u64> {
         let found = self.starts.binary_search_by_key(&offset, |start| start.1).ok()?;
@@ -83,12 +108,18 @@ pub(crate) struct ChunkTables(Mutex<HashMap<(u32, u64), Arc<ChunkTable>>>);
 
 impl ChunkTables {
     /// The table of a tile, read when it is first asked for.
-    pub(crate) fn get(&self, store: &dyn Store, object: &str, part: &Part) -> Result<Arc<ChunkTable>> {
+    pub(crate) fn get(
+        &self,
+        store: &dyn Store,
+        object: &str,
+        part: &Part,
+        digests: Option<&DigestSpan<'_>>,
+    ) -> Result<Arc<ChunkTable>> {
         let key = (part.object, part.offset);
         if let Some(table) = self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&key) {
             return Ok(Arc::clone(table));
         }
-        let table = Arc::new(ChunkTable::read(store, object, part)?);
+        let table = Arc::new(ChunkTable::read(store, object, part, digests)?);
         let mut tables = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if tables.len() >= KEPT {
             tables.clear();
@@ -119,7 +150,7 @@ mod tests {
         let len = bytes.len() as u64;
         store.insert("f", [vec![9; 5], bytes].concat());
         let part = Part { column: Column::Field(0), role: Role::Values, object: 0, offset: 5, len };
-        ChunkTable::read(&store, "f", &part)
+        ChunkTable::read(&store, "f", &part, None)
     }
 
     #[test]
@@ -145,7 +176,7 @@ mod tests {
         for at in 0..20 {
             let mut bytes = whole.clone();
             bytes[at] = 0xff;
-            assert!(at >= 8 && at < 12 || read(bytes).is_err(), "{at}");
+            assert!((8..12).contains(&at) || read(bytes).is_err(), "{at}");
         }
     }
 }

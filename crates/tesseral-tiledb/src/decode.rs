@@ -5,7 +5,7 @@ use std::ops::Range;
 use bytes::Bytes;
 use tesseral_codec::Contexts;
 use tesseral_codec::filter::{Chain, Rules};
-use tesseral_core::{Error, Result};
+use tesseral_core::{Error, Result, alloc};
 use tesseral_format::{Column, ColumnMut, PlannedChunk, Role, Scratch};
 use tesseral_store::StoreExt;
 
@@ -18,6 +18,8 @@ use crate::wire::cursor::le64;
 use crate::wire::footer::List;
 use crate::write::cell_of;
 
+/// What allocations here are for.
+const TILE: &str = "a decoded tile";
 /// A cell that no stored delete removed.
 const KEPT: u64 = tesseral_format::KEPT;
 /// A cell that was not written in the times that are read.
@@ -95,7 +97,7 @@ impl Parts<'_> {
         if plain || (whole.offset, whole.len) == (part.offset, part.len) || chain.holds_strings() {
             return Ok(None);
         }
-        let table = self.array.chunk_table(&whole)?;
+        let table = self.array.chunk_table(self.chunk.id, &whole)?;
         let base = table.base(part.offset).and_then(|base| usize::try_from(base).ok());
         base.map(Some).ok_or_else(|| Error::invalid("a piece of a tile that begins with no chunk"))
     }
@@ -152,9 +154,12 @@ fn decode_cut(
                 return Err(Error::invalid(format!("{} bytes are no room for the cells", values.len())));
             }
             let bytes = size.saturating_mul(stored);
-            array.reader.limits.check_chunk(bytes as u64)?;
-            let mut all = vec![0; bytes];
-            let mut valid = validity.as_ref().map(|_| vec![0; stored]);
+            array
+                .reader
+                .limits
+                .check_decoded(bytes as u64, parts.iter().map(|part| part.len() as u64).sum())?;
+            let mut all = alloc::zeroed(TILE, bytes)?;
+            let mut valid = validity.as_ref().map(|_| alloc::zeroed(TILE, stored)).transpose()?;
             decode(ColumnMut::Fixed { values: &mut all, validity: valid.as_deref_mut() })?;
             keep(&all, size, values);
             if let (Some(valid), Some(validity)) = (&valid, validity) {
@@ -163,7 +168,7 @@ fn decode_cut(
         }
         ColumnMut::Var { offsets, data, validity } => {
             let (mut ends, mut all) = (Vec::new(), Vec::new());
-            let mut valid = validity.as_ref().map(|_| vec![0; stored]);
+            let mut valid = validity.as_ref().map(|_| alloc::zeroed(TILE, stored)).transpose()?;
             decode(ColumnMut::Var { offsets: &mut ends, data: &mut all, validity: valid.as_deref_mut() })?;
             frame.runs(|at, _, len| {
                 for cell in at..at + len {
@@ -257,7 +262,7 @@ fn fill(array: &TileDbArray, field: u16, cells: u64, out: ColumnMut<'_>) -> Resu
         }
         ColumnMut::Var { offsets, data, validity } => {
             let bytes = cells.saturating_mul(cell.len() as u64);
-            array.reader.limits.check_chunk(bytes)?;
+            array.reader.limits.check_decoded(bytes, 0)?;
             for _ in 0..cells {
                 data.extend_from_slice(cell);
                 offsets.push(data.len() as u64);
@@ -316,7 +321,7 @@ fn var_size(parts: &Parts<'_>, fragment: &Fragment, slot: usize, tile: u64) -> R
     let reader = &parts.array.reader;
     let sizes = fragment.list(reader, List::VarSizes, slot)?;
     let size = usize::try_from(tile).ok().and_then(|t| sizes.get(t)).copied().unwrap_or(0);
-    reader.limits.check_chunk(size)?;
+    reader.limits.check_decoded(size, parts.find(Role::Values)?.1.len)?;
     // Offsets take eight bytes per cell; what a decompressor makes of the stored bytes is bounded by the limit.
     usize::try_from(size).map_err(|_| Error::limit("a decoded chunk", size, usize::MAX as u64))
 }
@@ -341,7 +346,7 @@ fn decode_var(
     let base = data.len();
     let end =
         base.checked_add(bytes).ok_or_else(|| Error::limit("a decoded chunk", bytes as u64, u64::MAX))?;
-    data.resize(end, 0);
+    alloc::resize(TILE, data, end, 0)?;
     let decoded = chains.values.decode_into(stored, &mut data[base..], rules, &mut scratch.contexts);
     decoded.map_err(|e| parts.located(part, e))?;
     // Offsets are where cells begin; what follows wants where they end.
@@ -349,7 +354,7 @@ fn decode_var(
     let wanted =
         cells.checked_mul(8).ok_or_else(|| Error::limit("a chunk's cells", cells as u64, u64::MAX))?;
     spare.clear();
-    spare.resize(wanted, 0);
+    alloc::resize(TILE, spare, wanted, 0)?;
     parts.fixed(Role::Offsets, &chains.offsets, spare, rules, &mut scratch.contexts)?;
     let (_, part) = parts.find(Role::Offsets)?;
     let odd = |detail: String| parts.located(part, Error::codec("offsets", detail));
@@ -404,7 +409,7 @@ fn times(parts: &Parts<'_>, fragment: &Fragment, values: &mut [u8], scratch: &mu
     if array.cuts_times(fragment) {
         let [spare, _] = &mut scratch.buffers;
         spare.clear();
-        spare.resize(values.len(), 0);
+        alloc::resize(TILE, spare, values.len(), 0)?;
         parts.fixed(Role::Mask, chain, spare, &rules, &mut scratch.contexts)?;
         for (written, cell) in spare.chunks_exact(8).zip(values.chunks_exact_mut(8)) {
             if !range.contains(&le64(written)) {

@@ -14,9 +14,16 @@ pub(crate) fn details(container: &TileDbContainer) -> Value {
     match (&container.group, container.arrays.as_slice()) {
         (None, [array]) => one(array),
         (group, arrays) => {
-            let members = group.iter().flat_map(|g| &g.members).map(
-                |m| json!({"name": m.name, "uri": m.uri, "type": if m.group { "group" } else { "array" }}),
-            );
+            let members = group.iter().flat_map(|g| &g.members).map(|listed| {
+                let kind = if listed.member.group { "group" } else { "array" };
+                json!({
+                    "name": listed.member.name,
+                    "path": listed.name,
+                    "uri": listed.member.uri,
+                    "type": kind,
+                    "state": listed.state.name(),
+                })
+            });
             let arrays = container.names.iter().zip(arrays).map(|(name, array)| (name.clone(), one(array)));
             json!({
                 "type": "group",
@@ -90,6 +97,7 @@ fn fragment(array: &TileDbArray, fragment: &Fragment) -> Value {
         "non_empty_domain": domain,
         "has_timestamps": fragment.footer.timestamps,
         "has_delete_metadata": fragment.footer.deletes,
+        "digests": fragment.carries_digests().then_some("xxh3-64"),
         "statistics": statistics(array, fragment),
     })
 }

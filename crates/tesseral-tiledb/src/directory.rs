@@ -90,8 +90,9 @@ impl Directory {
 
     /// Lists schemas, attributes and commits. Fragments are not listed: commits name them, and there may be thousands.
     pub(crate) fn scan(reader: &Reader, prefix: &str) -> Result<Self> {
-        let mut directory = Self::described(reader, prefix)?;
+        // A schema is there before the first fragment that has it is committed: listed in this order, none is missing.
         let commits = Commits::scan(reader, prefix)?;
+        let mut directory = Self::described(reader, prefix)?;
         directory.fragments = commits.fragments;
         directory.deletes = commits.deletes.into_values().collect();
         directory.deletes.sort_by(|a, b| by_time(a.time.start, &a.name).cmp(&by_time(b.time.start, &b.name)));
@@ -140,7 +141,7 @@ pub(crate) fn uncommitted(reader: &Reader, prefix: &str) -> Result<Vec<String>> 
     let committed: HashSet<&str> = commits.fragments.iter().map(|f| f.folder.as_str()).collect();
     let mut found = Vec::new();
     for parent in [prefix.to_owned(), join(prefix, "__fragments")] {
-        for entry in reader.list(&parent)?.into_iter().filter(|e| e.folder) {
+        for entry in reader.list(&parent)?.into_iter().filter(ObjectInfo::is_folder) {
             let folder = join(&parent, &entry.name);
             let fragment = name::parse(&entry.name).is_some_and(|name| name.version.is_some());
             if fragment && !committed.contains(folder.as_str()) {
@@ -159,7 +160,7 @@ fn timestamped(reader: &Reader, folder: &str) -> Result<Vec<(String, Name)>> {
 fn in_time(folder: &str, entries: Vec<ObjectInfo>) -> Vec<(String, Name)> {
     let mut found: Vec<(String, Name)> = entries
         .into_iter()
-        .filter(|entry| !entry.folder)
+        .filter(|entry| !entry.is_folder())
         .filter_map(|entry| name::parse(&entry.name).map(|time| (entry.name, time)))
         .collect();
     found.sort_by(|a, b| by_time(a.1.start, &a.0).cmp(&by_time(b.1.start, &b.0)));
@@ -175,7 +176,7 @@ pub(crate) fn metadata(reader: &Reader, folder: &str) -> Result<Vec<(String, Nam
     let entries = reader.list(folder)?;
     for entry in &entries {
         if entry.name.ends_with(".vac") {
-            let text = reader.store.read_all(&join(folder, &entry.name), reader.limits.metadata_bytes)?;
+            let text = reader.lines(&join(folder, &entry.name))?;
             replaced.extend(names(&text));
         }
     }
@@ -215,7 +216,7 @@ impl Commits {
         let mut commits = Self { prefix: prefix.to_owned(), nested, ..Self::default() };
         // Versions 10 and 11 keep everything in the array's own folder.
         for folder in [join(prefix, "__commits"), prefix.to_owned()] {
-            for entry in reader.list(&folder)?.iter().filter(|e| !e.folder) {
+            for entry in reader.list(&folder)?.iter().filter(|e| !e.is_folder()) {
                 commits.read(reader, &folder, &entry.name)?;
             }
         }
@@ -240,7 +241,7 @@ impl Commits {
             return Ok(());
         }
         let object = join(folder, file);
-        let text = || reader.store.read_all(&object, reader.limits.metadata_bytes);
+        let text = || reader.lines(&object);
         match ending {
             "con" => self.consolidated(&reader.store.describe(&object), &text()?)?,
             "ign" => self.ignored.extend(names(&text()?)),

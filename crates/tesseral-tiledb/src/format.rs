@@ -87,6 +87,10 @@ impl Format for TileDbFormat {
         crate::audit::audit(Arc::new(Pieces(store)), options, report)
     }
 
+    fn foreign(&self, store: Arc<dyn Store>) -> Result<Option<String>> {
+        crate::contents::foreign(store)
+    }
+
     fn repairs(&self, store: Arc<dyn Store>, options: &OpenOptions) -> Result<Vec<Repair>> {
         crate::repair::repairs(store, options)
     }

@@ -1,16 +1,20 @@
 //! One fragment: its footer at once, the rest of its metadata when first asked for.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, OnceLock};
 
 use tesseral_core::{Error, Result, Scalar};
-use tesseral_store::{Bytes, StoreExt};
+use tesseral_format::{Digest, DigestSpan};
+use tesseral_store::{Bytes, Store, StoreExt};
 
 use crate::directory::FragmentEntry;
 use crate::geometry::{Geometry, Placement};
 use crate::model::{FieldChains, StoredSchema};
 use crate::reader::{Reader, join};
 use crate::wire::cursor::le64;
+use crate::wire::digest_table::{self, DigestTable, block_count};
 use crate::wire::footer::{Footer, List, schema_name};
+use crate::wire::name::carries_digest;
 use crate::wire::rtree;
 use crate::wire::schema::{Dimension, Range};
 use crate::wire::section::{self, SlotStatistics, Values};
@@ -37,8 +41,11 @@ pub(crate) struct Fragment {
     /// Number of its first object.
     pub objects: u32,
     footer_len: u64,
-    /// Where the footer is in the fragment's own file, and how long that is: known at once where it was read from there.
-    own: OnceLock<(u64, u64)>,
+    /// Digest of the footer as it was read.
+    footer_digest: u64,
+    /// What the end of the fragment's own file says: known at once where the footer was read from there.
+    own: OnceLock<MetadataEnd>,
+    tile_digests: Box<[OnceLock<TileDigests>]>,
     lists: Box<[OnceLock<Vec<u64>>]>,
     extrema: Box<[OnceLock<Values>]>,
     boxes: OnceLock<Vec<Bounds>>,
@@ -48,8 +55,27 @@ pub(crate) struct Fragment {
 #[derive(Clone, Debug)]
 pub(crate) struct FooterBytes {
     pub bytes: Bytes,
-    /// Where it is in the fragment's own file with the length of that, when it was read from there.
-    pub own: Option<(u64, u64)>,
+    /// The end of the fragment's own file, when it was read from there.
+    pub own: Option<MetadataEnd>,
+}
+
+/// What is known of a metadata file from its end.
+#[derive(Clone, Debug)]
+pub(crate) struct MetadataEnd {
+    /// Where the footer begins.
+    footer_at: u64,
+    /// Bytes of the file.
+    len: u64,
+    /// The digests of a fragment that carries some.
+    digests: Option<Arc<DigestTable>>,
+}
+
+/// Digests of the tiles of one data file.
+#[derive(Debug)]
+struct TileDigests {
+    digests: Vec<u64>,
+    /// The first block of each tile; empty where every tile is one block.
+    firsts: Vec<u64>,
 }
 
 /// What is read of the end of a fragment's metadata before it is known how long its footer is: usually that brings all of it.
@@ -86,12 +112,58 @@ fn footer_of(reader: &Reader, object: &str, len: u64, bytes: &Bytes) -> Result<F
             format!("{footer_len} bytes in a file of {len}"),
         )
     })?;
-    if start >= window {
-        let from = usize::try_from(start - window).unwrap_or(usize::MAX);
-        return Ok(FooterBytes { bytes: bytes.slice(from..bytes.len() - 8), own: Some((start, len)) });
+    let part = |range: std::ops::Range<u64>| -> Result<Bytes> {
+        if range.start >= window {
+            let at = |n: u64| usize::try_from(n - window).unwrap_or(usize::MAX);
+            return Ok(bytes.slice(at(range.start)..at(range.end)));
+        }
+        reader.limits.check_metadata(range.end - range.start)?;
+        reader.store.read(object, range)
+    };
+    let footer = part(start..tail)?;
+    let fragment = object.strip_suffix(METADATA).unwrap_or(object).trim_end_matches('/');
+    let digests = match reader.verify && carries_digest(fragment) {
+        true => {
+            let missing = || {
+                Error::corrupt("the digest table", described(), start, "it is missing or damaged")
+                    .hint("restore the fragment from a copy, or read without checking digests")
+            };
+            let tail_at = start.checked_sub(digest_table::TAIL_LEN).ok_or_else(missing)?;
+            let tail = part(tail_at..start)?;
+            let at = digest_table::directory_len(&tail).and_then(|len| tail_at.checked_sub(len));
+            let at = at.ok_or_else(missing)?;
+            let table = DigestTable::parse(&described(), fragment, at, &part(at..tail_at)?, &tail)?;
+            table.check_footer(&described(), start, &footer)?;
+            Some(Arc::new(table))
+        }
+        false => None,
+    };
+    Ok(FooterBytes { bytes: footer, own: Some(MetadataEnd { footer_at: start, len, digests }) })
+}
+
+/// The list of where the tiles of a file begin.
+fn offsets_of(file: usize) -> List {
+    [List::Offsets, List::VarOffsets, List::ValidityOffsets][file.min(2)]
+}
+
+/// Where the tiles of a file lie.
+struct TileSpans<'a> {
+    offsets: &'a [u64],
+    file_len: u64,
+}
+
+impl TileSpans<'_> {
+    /// The first and one past the last byte of a tile, as stored.
+    fn get(&self, tile: usize) -> Option<(u64, u64)> {
+        let start = *self.offsets.get(tile)?;
+        Some((start, self.offsets.get(tile + 1).copied().unwrap_or(self.file_len)))
     }
-    reader.limits.check_metadata(footer_len)?;
-    Ok(FooterBytes { bytes: reader.store.read(object, start..tail)?, own: Some((start, len)) })
+
+    /// Whether some tile has more bytes than this.
+    fn any_longer(&self, bytes: u64) -> bool {
+        let spans = (0..self.offsets.len()).filter_map(|tile| self.get(tile));
+        spans.into_iter().any(|(start, end)| end.saturating_sub(start) > bytes)
+    }
 }
 
 impl Fragment {
@@ -106,7 +178,7 @@ impl Fragment {
         crate::wire::check_version(entry.version)?;
         let object = join(&entry.folder, METADATA);
         let described = reader.store.describe(&object);
-        let footer_at = own.map(|(at, _)| at);
+        let footer_at = own.as_ref().map(|own| own.footer_at);
         let name = schema_name(&described, &bytes)?;
         let schema = schemas(&name).ok_or_else(|| {
             Error::corrupt("the footer", &described, footer_at, format!("there is no schema {name:?}"))
@@ -141,7 +213,9 @@ impl Fragment {
             tiles,
             objects: 0,
             footer_len: bytes.len() as u64,
+            footer_digest: xxhash_rust::xxh3::xxh3_64(&bytes),
             own: own.map_or_else(OnceLock::new, OnceLock::from),
+            tile_digests: (0..slots * 3).map(|_| OnceLock::new()).collect(),
             lists: (0..slots * 8).map(|_| OnceLock::new()).collect(),
             extrema: (0..slots * 2).map(|_| OnceLock::new()).collect(),
             boxes: OnceLock::new(),
@@ -150,27 +224,123 @@ impl Fragment {
     }
 
     /// Where the footer is in the fragment's own file, and how long that file is.
-    fn own(&self, reader: &Reader) -> Result<(u64, u64)> {
+    fn own(&self, reader: &Reader) -> Result<&MetadataEnd> {
         if let Some(own) = self.own.get() {
-            return Ok(*own);
+            return Ok(own);
         }
         let object = self.metadata_object();
+        if reader.verify && carries_digest(&self.entry.name) {
+            let footer = read_footer(reader, &self.entry)?;
+            if xxhash_rust::xxh3::xxh3_64(&footer.bytes) != self.footer_digest {
+                let detail = "the consolidated copy of it differs";
+                return Err(Error::corrupt("the footer", reader.store.describe(&object), None, detail));
+            }
+            if let Some(own) = footer.own {
+                return Ok(self.own.get_or_init(|| own));
+            }
+        }
         let len = reader.store.len(&object)?;
-        let at = len.checked_sub(8).and_then(|n| n.checked_sub(self.footer_len)).ok_or_else(|| {
+        let footer_at = len.checked_sub(8).and_then(|n| n.checked_sub(self.footer_len)).ok_or_else(|| {
             Error::truncated("the footer", reader.store.describe(&object), 0, self.footer_len, len)
         })?;
-        Ok(*self.own.get_or_init(|| (at, len)))
+        Ok(self.own.get_or_init(|| MetadataEnd { footer_at, len, digests: None }))
+    }
+
+    /// Whether bytes are those of its footer.
+    pub(crate) fn has_footer(&self, bytes: &[u8]) -> bool {
+        xxhash_rust::xxh3::xxh3_64(bytes) == self.footer_digest
+    }
+
+    /// Whether digests cover its files.
+    pub(crate) fn carries_digests(&self) -> bool {
+        carries_digest(&self.entry.name)
+    }
+
+    /// Loads the digests of a data file. Their number follows from where the tiles lie.
+    fn load_digests(&self, reader: &Reader, file: usize, slot: usize, spans: &TileSpans<'_>) -> Result<()> {
+        let cell = &self.tile_digests[slot * 3 + file];
+        let Some(table) = &self.own(reader)?.digests else { return Ok(()) };
+        if cell.get().is_some() || spans.file_len == 0 {
+            return Ok(());
+        }
+        let object = self.metadata_object();
+        let missing =
+            |detail: &str| Error::corrupt("the digest table", reader.store.describe(&object), None, detail);
+        let number = u32::try_from(slot * 3 + file).unwrap_or(u32::MAX);
+        let row = table.file(number).ok_or_else(|| missing("it lacks a file of the fragment"))?;
+        reader.limits.check_metadata(row.list.end - row.list.start)?;
+        let bytes = reader.store.read(&object, row.list.clone())?;
+        let digests = row.parse(&reader.store.describe(&object), &bytes)?;
+        let mut firsts = Vec::new();
+        let mut blocks = digests.len() as u64;
+        if blocks != self.tiles || spans.any_longer(table.block) {
+            firsts.reserve(spans.offsets.len());
+            blocks = 0;
+            for tile in 0..spans.offsets.len() {
+                firsts.push(blocks);
+                let (start, end) = spans.get(tile).unwrap_or((0, 0));
+                blocks = blocks.saturating_add(block_count(end.saturating_sub(start), table.block));
+            }
+        }
+        if blocks != digests.len() as u64 {
+            return Err(missing("its lists do not match the tiles"));
+        }
+        cell.get_or_init(|| TileDigests { digests, firsts });
+        Ok(())
+    }
+
+    /// The digests of a tile whose span was asked for before.
+    pub(crate) fn tile_digests(&self, file: usize, slot: usize, tile: u64) -> Option<DigestSpan<'_>> {
+        let table = self.own.get()?.digests.as_ref()?;
+        let held = self.tile_digests.get(slot * 3 + file)?.get()?;
+        let offsets = self.lists[slot * 8 + offsets_of(file) as usize].get()?;
+        let spans = TileSpans { offsets, file_len: *self.footer.files[file].get(slot)? };
+        let (start, end) = spans.get(usize::try_from(tile).ok()?)?;
+        let first = match held.firsts.is_empty() {
+            true => tile,
+            false => *held.firsts.get(usize::try_from(tile).ok()?)?,
+        };
+        let from = usize::try_from(first).ok()?;
+        let count = usize::try_from(block_count(end.checked_sub(start)?, table.block)).ok()?;
+        let digests = held.digests.get(from..from.checked_add(count)?)?;
+        let digest = Digest::Xxh3Blocks { block: table.block, digests };
+        Some(DigestSpan { object: self.object(slot, file), range: start..end, number: first, digest })
+    }
+
+    /// Bytes of a block of its digests, once they were loaded.
+    pub(crate) fn digest_block(&self) -> Option<u64> {
+        Some(self.own.get()?.digests.as_ref()?.block)
+    }
+
+    /// The stored bytes of a tile in an object that is a file of a slot, compared with their digests.
+    pub(crate) fn read_tile(
+        &self,
+        reader: &Reader,
+        object: &str,
+        (slot, file): (usize, usize),
+        tile: u64,
+    ) -> Result<Bytes> {
+        let (start, len) = self.span(reader, file, slot, tile)?;
+        let bytes = reader.store.read(object, start..start + len)?;
+        if let Some(span) = self.tile_digests(file, slot, tile) {
+            check_blocks(&*reader.store, object, &span, start, &bytes)?;
+        }
+        Ok(bytes)
+    }
+
+    /// Bytes of its data files.
+    pub(crate) fn data_bytes(&self) -> u64 {
+        self.footer.files.iter().flatten().fold(0, |n, b| n.saturating_add(*b))
     }
 
     /// Bytes of its metadata file.
     pub(crate) fn metadata_len(&self, reader: &Reader) -> Result<u64> {
-        self.own(reader).map(|(_, len)| len)
+        self.own(reader).map(|own| own.len)
     }
 
     /// Bytes of all its files.
     pub(crate) fn stored_bytes(&self, reader: &Reader) -> Result<u64> {
-        let (_, metadata) = self.own(reader)?;
-        Ok(self.footer.files.iter().flatten().fold(metadata, |n, b| n.saturating_add(*b)))
+        Ok(self.own(reader)?.len.saturating_add(self.data_bytes()))
     }
 
     /// Statistics of each slot over the whole fragment; none before version 11.
@@ -190,17 +360,30 @@ impl Fragment {
 
     /// The unfiltered bytes of a section.
     fn section(&self, reader: &Reader, offset: u64) -> Result<Vec<u8>> {
+        let stored = self.stored_section(reader, offset)?;
+        let described = reader.store.describe(&self.metadata_object());
+        reader.decode(&described, &stored).map(|(bytes, _)| bytes)
+    }
+
+    /// The stored bytes of a section, compared with their digest.
+    fn stored_section(&self, reader: &Reader, offset: u64) -> Result<Bytes> {
         let object = self.metadata_object();
         // Sections lie in no order that could be relied on: one ends where the next offset begins, at the latest.
-        let (footer_at, _) = self.own(reader)?;
-        let next = self.footer.offsets().filter(|o| *o > offset).min().unwrap_or(footer_at);
-        let end = next.min(footer_at);
+        let own = self.own(reader)?;
+        let last = own.digests.as_ref().map_or(own.footer_at, |table| table.sections_end);
+        let next = self.footer.offsets().filter(|o| *o > offset).min().unwrap_or(last);
+        let end = next.min(last);
         if offset >= end {
-            let detail = format!("a section at byte {offset} of {footer_at}");
-            return Err(Error::corrupt("the footer", reader.store.describe(&object), footer_at, detail));
+            let detail = format!("a section at byte {offset} of {last}");
+            return Err(Error::corrupt("the footer", reader.store.describe(&object), own.footer_at, detail));
         }
         let bytes = reader.store.read(&object, offset..end)?;
-        reader.unfilter(&object, &bytes).map(|(bytes, _)| bytes)
+        let described = reader.store.describe(&object);
+        if let Some(table) = &own.digests {
+            let number = self.footer.offsets().filter(|o| *o < offset).collect::<BTreeSet<_>>().len();
+            table.check_section(&described, number, offset, &bytes)?;
+        }
+        Ok(bytes)
     }
 
     /// A list of one number per tile.
@@ -270,6 +453,15 @@ impl Fragment {
     pub(crate) fn check_sections(&self, reader: &Reader) -> Result<()> {
         let object = reader.store.describe(&self.metadata_object());
         self.check_tiles(reader)?;
+        if self.own(reader)?.digests.is_some() {
+            // Those too that reads skip.
+            self.footer.offsets().try_for_each(|offset| self.stored_section(reader, offset).map(drop))?;
+            for (slot, file) in (0..self.slots()).flat_map(|slot| (0..3).map(move |file| (slot, file))) {
+                if self.footer.files[file][slot] > 0 {
+                    self.span(reader, file, slot, 0)?;
+                }
+            }
+        }
         for slot in 0..self.slots() {
             if self.footer.version >= 11 {
                 self.extrema(reader, List::Mins, slot)?;
@@ -357,12 +549,12 @@ impl Fragment {
 
     /// The span of a tile in one of a slot's three files.
     pub(crate) fn span(&self, reader: &Reader, file: usize, slot: usize, tile: u64) -> Result<(u64, u64)> {
-        let list = [List::Offsets, List::VarOffsets, List::ValidityOffsets][file.min(2)];
-        let offsets = self.list(reader, list, slot)?;
-        let at = usize::try_from(tile).unwrap_or(usize::MAX);
+        let list = offsets_of(file);
         let size = self.footer.files[file.min(2)][slot];
-        let start = offsets.get(at).copied().unwrap_or(u64::MAX);
-        let end = at.checked_add(1).and_then(|next| offsets.get(next)).copied().unwrap_or(size);
+        let spans = TileSpans { offsets: self.list(reader, list, slot)?, file_len: size };
+        let (start, end) =
+            usize::try_from(tile).ok().and_then(|tile| spans.get(tile)).unwrap_or((u64::MAX, size));
+        self.load_digests(reader, file.min(2), slot, &spans)?;
         if start > end || end > size {
             let object = reader.store.describe(&self.metadata_object());
             let detail = format!("tile {tile} lies at {start}..{end} of a file of {size} bytes");
@@ -400,6 +592,12 @@ impl Fragment {
         self.objects + u32::try_from(slot * 3 + file).unwrap_or(u32::MAX)
     }
 
+    /// The slot and the file of an object.
+    pub(crate) fn slot_file(&self, object: u32) -> Option<(usize, usize)> {
+        let number = usize::try_from(object.checked_sub(self.objects)?).ok()?;
+        (number / 3 < self.slots()).then_some((number / 3, number % 3))
+    }
+
     pub(crate) fn chains(&self, slot: usize) -> Option<&FieldChains> {
         let attributes = self.schema.attributes.len();
         if slot < attributes {
@@ -407,4 +605,26 @@ impl Fragment {
         }
         self.schema.dims.get(slot.checked_sub(attributes + 1)?)
     }
+}
+
+/// Compares whole blocks of a tile, which begin at byte `start` of their object, with their digests.
+pub(crate) fn check_blocks(
+    store: &dyn Store,
+    object: &str,
+    span: &DigestSpan<'_>,
+    start: u64,
+    bytes: &[u8],
+) -> Result<()> {
+    let held = start..start.saturating_add(bytes.len() as u64);
+    for (_, range, expected) in span.blocks(&held) {
+        let at = |n: u64| n.checked_sub(start).and_then(|n| usize::try_from(n).ok());
+        let block = at(range.start).zip(at(range.end)).and_then(|(from, to)| bytes.get(from..to));
+        let block = block.ok_or_else(|| Error::invalid("bytes that are not whole blocks"))?;
+        let computed = xxhash_rust::xxh3::xxh3_64(block);
+        if computed != expected {
+            let detail = format!("checksum mismatch: expected {expected:016x}, computed {computed:016x}");
+            return Err(Error::corrupt("a tile", store.describe(object), range.start, detail));
+        }
+    }
+    Ok(())
 }

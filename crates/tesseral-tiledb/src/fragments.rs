@@ -67,9 +67,13 @@ impl Fragments {
         Ok(&self.opened.get_or_init(|| opened).fragments)
     }
 
-    /// Those that are open.
-    pub(crate) fn into_opened(self) -> Vec<Fragment> {
-        self.opened.into_inner().unwrap_or_default().fragments
+    /// Whether there is a fragment of that name.
+    pub(crate) fn contains(&self, name: &str) -> bool {
+        match (self.opened.get(), &self.later) {
+            (_, Some(later)) => later.visible.iter().any(|entry| entry.name == name),
+            (Some(opened), None) => opened.fragments.iter().any(|fragment| fragment.entry.name == name),
+            (None, None) => false,
+        }
     }
 
     /// The name of a file; empty for numbers that no plan gave.

@@ -18,19 +18,75 @@ pub(crate) const MARKER: &str = "__tiledb_group.tdb";
 /// What a group names.
 #[derive(Debug)]
 pub(crate) struct Group {
-    pub members: Vec<Member>,
+    /// Its members and those of groups in it, in their order.
+    pub members: Vec<Listed>,
+}
+
+/// A member with what became of it.
+#[derive(Clone, Debug)]
+pub(crate) struct Listed {
+    /// Its name, after those of the groups that it is in.
+    pub name: String,
+    pub member: Member,
+    pub state: State,
+}
+
+/// What became of a member.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    /// It was opened.
+    Read,
+    /// Its address leads out of the group: it is not followed, because a group from elsewhere could name any file.
+    Outside,
+    /// Nothing is where its address leads.
+    Missing,
+    /// Groups in groups in groups.
+    TooDeep,
+    /// It is damaged and was left out.
+    Lost,
+}
+
+impl State {
+    /// Its name in documents.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::Outside => "outside",
+            Self::Missing => "missing",
+            Self::TooDeep => "too_deep",
+            Self::Lost => "lost",
+        }
+    }
+
+    /// Why the member is not read; `None` when it is.
+    fn reason(self) -> Option<&'static str> {
+        match self {
+            Self::Read => None,
+            Self::Outside => Some("outside the group"),
+            Self::Missing => Some("does not exist"),
+            Self::TooDeep => Some("nested too deeply"),
+            Self::Lost => Some("damaged"),
+        }
+    }
+}
+
+impl Group {
+    /// The members that are not read, each with its address and the reason.
+    pub(crate) fn unread(&self) -> impl Iterator<Item = (&Listed, String)> {
+        self.members.iter().filter_map(|listed| {
+            let reason = listed.state.reason()?;
+            Some((listed, format!("{} ({}): {reason}", listed.name, listed.member.uri)))
+        })
+    }
 }
 
 /// Whether the store is a group.
 pub(crate) fn is_group(reader: &Reader) -> Result<bool> {
-    match reader.store.exists(MARKER) {
-        // A single file has nothing in it.
-        Err(e) if matches!(e.kind(), ErrorKind::Io { .. }) => Ok(false),
-        other => other,
-    }
+    // A file that cannot be looked for, for want of a handle or of permission, is an error and says nothing about groups.
+    reader.store.exists(MARKER)
 }
 
-fn members(reader: &Reader, prefix: &str) -> Result<Vec<Member>> {
+pub(crate) fn members(reader: &Reader, prefix: &str) -> Result<Vec<Member>> {
     let folder = join(prefix, "__group");
     let mut members = group::Members::default();
     for (object, _) in directory::metadata(reader, &folder)? {
@@ -40,46 +96,111 @@ fn members(reader: &Reader, prefix: &str) -> Result<Vec<Member>> {
     Ok(members.into_vec())
 }
 
+/// The folder of a member in the store, when it lies below the folder of its group, `prefix`.
+fn folder_of(location: &str, prefix: &str, member: &Member) -> Option<String> {
+    let below = |path: &str| !path.split('/').any(|part| matches!(part, "" | "." | ".."));
+    let uri = member.uri.trim_end_matches('/');
+    if member.relative {
+        return below(uri).then(|| join(prefix, uri));
+    }
+    // An absolute address may lead into the group all the same.
+    let path = uri.strip_prefix("file://").unwrap_or(uri);
+    let root = std::path::absolute(location).ok()?;
+    let inside = path.strip_prefix(root.to_str()?.trim_end_matches('/'))?.strip_prefix('/')?;
+    let in_group = prefix.is_empty() || inside.strip_prefix(prefix).is_some_and(|rest| rest.starts_with('/'));
+    (below(inside) && in_group).then(|| inside.to_owned())
+}
+
+/// The name of a member: its own, or the last part of its address.
+fn name_of(member: &Member) -> &str {
+    match &member.name {
+        Some(name) => name,
+        None if member.relative => member.uri.trim_end_matches('/'),
+        None => crate::open::folder_name(&member.uri),
+    }
+}
+
+/// Whether there is a folder.
+fn exists(reader: &Reader, folder: &str) -> Result<bool> {
+    match reader.store.list(folder) {
+        Err(e) if matches!(e.kind(), ErrorKind::NotFound { .. }) => Ok(false),
+        other => other.map(|_| true),
+    }
+}
+
 /// Opens the member arrays that lie below the group, those of groups in it too.
 pub(crate) fn open(reader: &Arc<Reader>, options: &OpenOptions) -> Result<TileDbContainer> {
     open_with(reader, options, |folder, name| open_array(reader, folder, name, options).map(Some))
 }
 
-/// Opens the members by `array`, which is given the folder and the name of each and may leave it out.
+/// Opens the members by `array`, which is given the folder and the name of each and may leave it out. Members that are not read are
+/// listed with the reason.
 pub(crate) fn open_with(
     reader: &Arc<Reader>,
     options: &OpenOptions,
     mut array: impl FnMut(&str, &str) -> Result<Option<TileDbArray>>,
 ) -> Result<TileDbContainer> {
-    let top = members(reader, "")?;
+    let mut listed = Vec::new();
     let mut arrays = Vec::new();
     let mut names = Vec::new();
-    let mut todo: Vec<(String, String, Member, usize)> =
-        top.iter().rev().map(|m| (String::new(), String::new(), m.clone(), 0)).collect();
+    let inside = |prefix: &str, path: &str, depth: usize| -> Result<Vec<(String, String, Member, usize)>> {
+        let members = members(reader, prefix)?.into_iter().rev();
+        Ok(members.map(|m| (prefix.to_owned(), path.to_owned(), m, depth)).collect())
+    };
+    let mut todo = inside("", "", 0)?;
     while let Some((prefix, path, member, depth)) = todo.pop() {
-        // Members elsewhere are listed, not followed.
-        let below = member.relative && !member.uri.split('/').any(|part| matches!(part, "" | "." | ".."));
-        if !below || depth >= reader.limits.depth {
-            continue;
-        }
-        let folder = join(&prefix, &member.uri);
-        let name = join(&path, member.name.as_deref().unwrap_or(&member.uri));
-        if member.group {
-            let inner = members(reader, &folder)?;
-            todo.extend(inner.into_iter().rev().map(|m| (folder.clone(), name.clone(), m, depth + 1)));
-        } else if let Some(array) = array(&folder, &name)? {
-            arrays.push(Arc::new(array));
-            names.push(name);
-        }
+        let name = join(&path, name_of(&member));
+        let folder = folder_of(reader.store.location(), &prefix, &member);
+        let state = match &folder {
+            None => State::Outside,
+            Some(_) if depth >= reader.limits.depth => State::TooDeep,
+            Some(folder) if !exists(reader, folder)? => State::Missing,
+            Some(folder) if member.group => {
+                todo.extend(inside(folder, &name, depth + 1)?);
+                State::Read
+            }
+            Some(folder) => match array(folder, &name)? {
+                Some(array) => {
+                    arrays.push(Arc::new(array));
+                    names.push(name.clone());
+                    State::Read
+                }
+                None => State::Lost,
+            },
+        };
+        listed.push(Listed { name, member, state });
     }
     let meaning = TileDbContainer::group_meaning(reader, times(options))?;
-    let group = Some(Group { members: top });
     Ok(TileDbContainer {
         reader: Arc::clone(reader),
         arrays,
         names,
-        group,
+        group: Some(Group { members: listed }),
         attributes: meaning.attributes,
         history: meaning.history,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_addresses_that_lead_into_the_group_have_a_folder() {
+        let folder = |prefix: &str, relative: bool, uri: &str| {
+            let member = Member { group: false, relative, uri: uri.to_owned(), name: None };
+            folder_of("/data/g", prefix, &member)
+        };
+        assert_eq!(folder("", true, "a").as_deref(), Some("a"));
+        assert_eq!(folder("inner", true, "a/b/").as_deref(), Some("inner/a/b"));
+        assert_eq!(folder("", false, "file:///data/g/a").as_deref(), Some("a"));
+        assert_eq!(folder("inner", false, "/data/g/inner/a").as_deref(), Some("inner/a"));
+        for outside in ["file:///data/g", "/data/gg/a", "/data/g/../x", "file:///etc", "s3://data/g/a", "a"] {
+            assert_eq!(folder("", false, outside), None, "{outside}");
+        }
+        assert_eq!(folder("inner", false, "/data/g/other"), None);
+        for outside in ["../a", "a/../../b", "/a", "", "."] {
+            assert_eq!(folder("", true, outside), None, "{outside}");
+        }
+    }
 }

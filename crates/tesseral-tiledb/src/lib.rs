@@ -19,6 +19,7 @@
 mod array;
 mod audit;
 mod chunk_table;
+mod contents;
 mod convention;
 mod decode;
 mod deletes;

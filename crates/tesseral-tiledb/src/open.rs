@@ -118,11 +118,31 @@ impl Opening {
         })
     }
 
+    /// The same without what it says of fragments, of which there may be many.
+    pub(crate) fn without_fragments(&self) -> Self {
+        Self {
+            directory: Directory {
+                schemas: self.directory.schemas.clone(),
+                metadata: self.directory.metadata.clone(),
+                deletes: self.directory.deletes.clone(),
+                ..Directory::default()
+            },
+            range: self.range,
+            current: Arc::clone(&self.current),
+            current_name: self.current_name.clone(),
+            geometry: self.geometry.clone(),
+            visible: Vec::new(),
+            hidden: Vec::new(),
+            schemas: self.schemas.clone(),
+            prefix: self.prefix.clone(),
+        }
+    }
+
     /// Footers that consolidated files have, by the name of the fragment.
     pub(crate) fn footers(&self, reader: &Reader) -> Result<HashMap<String, Bytes>> {
         let mut footers = HashMap::new();
         let folder = join(&self.prefix, "__fragment_meta");
-        for entry in reader.list(&folder)?.iter().filter(|e| !e.folder && e.name.ends_with(".meta")) {
+        for entry in reader.list(&folder)?.iter().filter(|e| !e.is_folder() && e.name.ends_with(".meta")) {
             let object = join(&folder, &entry.name);
             let bytes = Bytes::from(reader.object(&object)?.0);
             for (name, range) in consolidated_footers::parse(&reader.store.describe(&object), &bytes)? {
@@ -336,6 +356,10 @@ impl Container for TileDbContainer {
 
     fn versions(&self) -> Result<Vec<Version>> {
         crate::versions::versions(self)
+    }
+
+    fn unread(&self) -> Vec<String> {
+        self.group.iter().flat_map(|group| group.unread().map(|(_, line)| line)).collect()
     }
 
     fn details(&self) -> serde_json::Value {

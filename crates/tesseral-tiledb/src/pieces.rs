@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use tesseral_core::{Error, ErrorKind, Result};
-use tesseral_store::{Bytes, ObjectInfo, Overwrite, Staged, Store, StoreExt, Watch};
+use tesseral_store::{Bytes, ObjectInfo, Overwrite, Staged, Store, StoreExt, Unpublished, Watch};
 
 /// A store whose objects are pieces of one array.
 #[derive(Debug)]
@@ -17,8 +17,7 @@ impl Pieces {
         if !needed || !matches!(error.kind(), ErrorKind::NotFound { .. }) {
             return error;
         }
-        Error::corrupt("a piece of the array", self.0.describe(object), None, "the file is missing")
-            .hint("if the array was vacuumed meanwhile, open it again")
+        Error::missing("a file of the array", self.0.describe(object), object)
     }
 }
 
@@ -63,11 +62,23 @@ impl Store for Pieces {
         self.0.leftovers()
     }
 
+    fn remove_leftovers(&self) -> Result<()> {
+        self.0.remove_leftovers()
+    }
+
     fn stage(&self, object: &str, overwrite: Overwrite) -> Result<Box<dyn Staged>> {
         self.0.stage(object, overwrite)
     }
 
     fn remove(&self, object: &str) -> Result<()> {
         self.0.remove(object)
+    }
+
+    fn remove_all(&self, object: &str) -> Result<()> {
+        self.0.remove_all(object)
+    }
+
+    fn unpublished(&self, object: &str) -> Option<Unpublished> {
+        self.0.unpublished(object)
     }
 }

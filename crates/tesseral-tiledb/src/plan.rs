@@ -3,7 +3,7 @@
 use smallvec::SmallVec;
 use tesseral_core::{Error, Result, Selection};
 use tesseral_format::{
-    Access, ChunkPlan, Column, Cover, Part, PlannedChunk, Request, Role, Target, Uncovered,
+    Access, ChunkPlan, Column, Cover, ImpliedBytes, Part, PlannedChunk, Request, Role, Target, Uncovered,
 };
 
 use crate::array::{TileDbArray, chunk_id};
@@ -11,6 +11,16 @@ use crate::fragment::Fragment;
 
 /// Bytes in front of the cells of an unfiltered tile of one chunk.
 pub(crate) const PLAIN_HEADER: u64 = 20;
+
+/// The header in front of the cells of an unfiltered tile: one chunk, as long before as after filters, without metadata.
+pub(crate) fn plain_header(part: &Part) -> Option<ImpliedBytes> {
+    let len = u32::try_from(part.len).ok()?.to_le_bytes();
+    let mut bytes = SmallVec::from_slice(&1_u64.to_le_bytes());
+    bytes.extend_from_slice(&len);
+    bytes.extend_from_slice(&len);
+    bytes.extend_from_slice(&0_u32.to_le_bytes());
+    Some(ImpliedBytes { object: part.object, offset: part.offset.checked_sub(PLAIN_HEADER)?, bytes })
+}
 
 /// Plans a request: the tiles of every fragment that the selection meets, those of later fragments in higher layers.
 pub(crate) fn plan(array: &TileDbArray, request: &Request) -> Result<ChunkPlan> {
@@ -121,14 +131,14 @@ pub(crate) fn push_parts(
     let mut direct = false;
     if chains.var {
         if !chains.values.holds_strings() {
-            array.reader.limits.check_chunk(cells.saturating_mul(8))?;
-            push(0, Role::Offsets)?;
+            let stored = push(0, Role::Offsets)?;
+            array.reader.limits.check_decoded(cells.saturating_mul(8), stored)?;
         }
         push(1, Role::Values)?;
     } else {
         let len = push(0, Role::Values)?;
         let bytes = cells.checked_mul(chains.cell as u64);
-        array.reader.limits.check_chunk(bytes.unwrap_or(u64::MAX))?;
+        array.reader.limits.check_decoded(bytes.unwrap_or(u64::MAX), len)?;
         direct = chains.values.is_plain()
             && !chains.nullable
             && bytes.and_then(|b| b.checked_add(PLAIN_HEADER)) == Some(len);

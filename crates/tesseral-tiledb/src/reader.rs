@@ -1,21 +1,42 @@
 //! Reading generic tiles out of a store.
 
+use std::fmt;
+use std::ops::Deref;
 use std::sync::Arc;
 
 use tesseral_codec::Contexts;
 use tesseral_codec::filter::Rules;
 use tesseral_core::{Error, ErrorKind, Limits, Result};
 use tesseral_format::OpenOptions;
-use tesseral_store::{ObjectInfo, Store, StoreExt};
+use tesseral_store::{Bytes, ObjectInfo, Store, StoreExt};
 
 use crate::wire::generic_tile::GenericTile;
+use crate::wire::trailer;
+
+/// The key of an encrypted array. Its bytes are never printed.
+#[derive(Clone, Copy)]
+pub(crate) struct Key(pub [u8; 32]);
+
+impl Deref for Key {
+    type Target = [u8; 32];
+
+    fn deref(&self) -> &[u8; 32] {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Key(hidden)")
+    }
+}
 
 /// Where metadata comes from and what it may cost.
 #[derive(Debug)]
 pub(crate) struct Reader {
     pub store: Arc<dyn Store>,
     pub limits: Limits,
-    pub key: Option<[u8; 32]>,
+    pub key: Option<Key>,
     pub verify: bool,
 }
 
@@ -24,7 +45,7 @@ impl Reader {
         let key =
             match &options.key {
                 None => None,
-                Some(key) => Some(key.as_slice().try_into().map_err(|_| {
+                Some(key) => Some(key.as_slice().try_into().map(Key).map_err(|_| {
                     Error::invalid(format!("a TileDB key has 32 bytes, this one {}", key.len()))
                 })?),
             };
@@ -32,15 +53,21 @@ impl Reader {
     }
 
     pub(crate) fn rules(&self, version: u32) -> Rules<'_> {
-        Rules { version, verify: self.verify, key: self.key.as_ref() }
+        Rules { version, verify: self.verify, key: self.key.as_deref() }
     }
 
-    /// The unfiltered bytes of the generic tile at the front of `bytes`, and whether it was encrypted.
+    /// The unfiltered bytes of a file that is one generic tile, its digest checked, and whether it was encrypted.
     pub(crate) fn unfilter(&self, object: &str, bytes: &[u8]) -> Result<(Vec<u8>, bool)> {
-        let object = self.store.describe(object);
-        let tile = GenericTile::parse(&object, bytes)?;
+        let described = self.store.describe(object);
+        let bytes = trailer::open(&described, object, bytes, self.verify)?;
+        self.decode(&described, bytes)
+    }
+
+    /// The unfiltered bytes of a generic tile that carries no digest of its own.
+    pub(crate) fn decode(&self, object: &str, bytes: &[u8]) -> Result<(Vec<u8>, bool)> {
+        let tile = GenericTile::parse(object, bytes)?;
         let decoded =
-            tile.decode(&object, &self.limits, &self.rules(tile.version), &mut Contexts::default())?;
+            tile.decode(object, &self.limits, &self.rules(tile.version), &mut Contexts::default())?;
         Ok((decoded, tile.encrypted))
     }
 
@@ -48,6 +75,19 @@ impl Reader {
     pub(crate) fn object(&self, object: &str) -> Result<(Vec<u8>, bool)> {
         let bytes = self.store.read_all(object, self.limits.metadata_bytes)?;
         self.unfilter(object, &bytes)
+    }
+
+    /// Compares a file that is one generic tile with its digest.
+    pub(crate) fn check_trailer(&self, object: &str) -> Result<()> {
+        let bytes = self.store.read_all(object, self.limits.metadata_bytes)?;
+        trailer::open(&self.store.describe(object), object, &bytes, self.verify).map(drop)
+    }
+
+    /// The lines of a text file, their digest checked.
+    pub(crate) fn lines(&self, object: &str) -> Result<Bytes> {
+        let bytes = self.store.read_all(object, self.limits.metadata_bytes)?;
+        let lines = trailer::open_lines(&self.store.describe(object), object, &bytes, self.verify)?.len();
+        Ok(bytes.slice(..lines))
     }
 
     /// What is in a folder; nothing when there is no such folder.

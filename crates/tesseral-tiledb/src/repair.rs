@@ -2,22 +2,19 @@
 
 use std::sync::Arc;
 
-use tesseral_core::{Error, ErrorKind, Result};
+use tesseral_core::{Error, Result};
 use tesseral_format::{AuditOptions, OpenOptions, Repair};
-use tesseral_store::{Store, StoreExt};
+use tesseral_store::Store;
 
 use crate::directory::{self, Directory};
 use crate::group;
 use crate::reader::{Reader, join};
 use crate::wire::name;
-use crate::write::objects;
 
 /// Folders of fragments that nobody committed.
 const UNCOMMITTED: &str = "uncommitted_fragments";
 /// Lists of replaced fragments that replace nothing.
 const STALE_VACUUM: &str = "stale_vacuum_files";
-/// Files that were never published.
-const LEFTOVERS: &str = "staged_leftovers";
 
 /// What a fix removes.
 struct Fix {
@@ -32,8 +29,7 @@ impl Fix {
             UNCOMMITTED => {
                 ("folders of fragments that nobody committed", "; make sure that nobody is writing them")
             }
-            STALE_VACUUM => ("lists of replaced fragments that are gone", ""),
-            _ => ("files that were never published", ""),
+            _ => ("lists of replaced fragments that are gone", ""),
         };
         let message =
             format!("{} {what}, the first of them {first}; the fix removes them{care}", self.objects.len());
@@ -45,7 +41,6 @@ fn fixes(reader: &Reader) -> Result<Vec<Fix>> {
     Ok(vec![
         Fix { code: UNCOMMITTED, objects: directory::uncommitted(reader, "")? },
         Fix { code: STALE_VACUUM, objects: stale(reader)? },
-        Fix { code: LEFTOVERS, objects: reader.store.leftovers()? },
     ])
 }
 
@@ -54,12 +49,12 @@ fn stale(reader: &Reader) -> Result<Vec<String>> {
     let directory = Directory::scan(reader, "")?;
     let folders = reader.list("__fragments")?;
     let mut found = Vec::new();
-    for entry in reader.list("__commits")?.into_iter().filter(|e| !e.folder) {
+    for entry in reader.list("__commits")?.into_iter().filter(|e| !e.is_folder()) {
         let Some(stem) = entry.name.strip_suffix(".vac").filter(|stem| name::parse(stem).is_some()) else {
             continue;
         };
         let object = join("__commits", &entry.name);
-        let text = reader.store.read_all(&object, reader.limits.metadata_bytes)?;
+        let text = reader.lines(&object)?;
         let named = directory::names(&text);
         let there = |name: &String| {
             folders.iter().any(|e| e.name == *name) || directory.fragments.iter().any(|f| f.name == *name)
@@ -111,14 +106,6 @@ pub(crate) fn apply(store: Arc<dyn Store>, options: &OpenOptions, code: &str) ->
     let reader = Reader::new(Arc::clone(&store), options)?;
     let fix = fixes(&reader)?.into_iter().find(|fix| fix.code == code && !fix.objects.is_empty());
     let fix = fix.ok_or_else(|| Error::invalid(format!("the array does not need {code}")))?;
-    for object in fix.objects {
-        match objects(store.as_ref(), &object) {
-            Ok(inside) => inside.iter().try_for_each(|object| store.remove(object))?,
-            // A file has nothing in it.
-            Err(e) if matches!(e.kind(), ErrorKind::Io { .. }) => {}
-            Err(e) => return Err(e),
-        }
-        store.remove(&object)?;
-    }
-    Ok(())
+    // A link to a folder elsewhere goes itself; the folder stays.
+    fix.objects.iter().try_for_each(|object| store.remove_all(object))
 }

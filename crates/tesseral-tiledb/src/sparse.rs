@@ -172,7 +172,7 @@ fn push_times(
     parts: &mut SmallVec<[Part; 1]>,
 ) -> Result<()> {
     let (offset, len) = fragment.span(&array.reader, 0, slot, tile)?;
-    array.reader.limits.check_chunk(fragment.cells(tile, None).saturating_mul(8))?;
+    array.reader.limits.check_decoded(fragment.cells(tile, None).saturating_mul(8), len)?;
     parts.push(Part { column, role, object: fragment.object(slot, 0), offset, len });
     Ok(())
 }

@@ -15,8 +15,9 @@ use tesseral_tiledb::TileDbFormat;
 fn objects(store: &dyn Store, folder: &str) -> Vec<String> {
     let mut out = Vec::new();
     for entry in store.list(folder).unwrap() {
+        let is_folder = entry.is_folder();
         let name = if folder.is_empty() { entry.name } else { format!("{folder}/{}", entry.name) };
-        if entry.folder { out.extend(objects(store, &name)) } else { out.push(name) }
+        if is_folder { out.extend(objects(store, &name)) } else { out.push(name) }
     }
     out
 }

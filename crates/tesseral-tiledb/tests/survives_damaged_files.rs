@@ -14,13 +14,15 @@ use tesseral_format::{AuditOptions, Format, OpenOptions};
 use tesseral_store::{MemoryStore, Store, StoreExt};
 use tesseral_tiledb::TileDbFormat;
 
-const LIMITS: Limits = Limits { chunk_bytes: 1 << 20, metadata_bytes: 1 << 20, depth: 64, plan_chunks: 4096 };
+const LIMITS: Limits =
+    Limits { chunk_bytes: 1 << 20, metadata_bytes: 1 << 20, depth: 64, plan_chunks: 4096, ..Limits::DEFAULT };
 
 fn objects(store: &dyn Store, folder: &str) -> Vec<String> {
     let mut out = Vec::new();
     for entry in store.list(folder).unwrap() {
+        let is_folder = entry.is_folder();
         let name = if folder.is_empty() { entry.name } else { format!("{folder}/{}", entry.name) };
-        if entry.folder { out.extend(objects(store, &name)) } else { out.push(name) }
+        if is_folder { out.extend(objects(store, &name)) } else { out.push(name) }
     }
     out
 }
@@ -53,6 +55,7 @@ fn check(store: MemoryStore, options: &OpenOptions, context: &str) -> bool {
             let typed = matches!(
                 error.kind(),
                 ErrorKind::Corrupt { .. }
+                    | ErrorKind::Missing { .. }
                     | ErrorKind::Codec { .. }
                     | ErrorKind::Unsupported { .. }
                     | ErrorKind::Limit { .. }
@@ -151,9 +154,9 @@ fn a_missing_piece_is_damage() {
         let store = common::memory("dense_overlay");
         store.remove(&name).unwrap();
         let error = read(&(Arc::new(store) as Arc<dyn Store>), &OpenOptions::default()).unwrap_err();
-        let told =
-            matches!(error.kind(), ErrorKind::Corrupt { object, .. } if object.ends_with(name.as_str()));
-        assert!(told, "{name}: {error:?}");
+        let named =
+            matches!(error.kind(), ErrorKind::Missing { object, .. } if object.ends_with(name.as_str()));
+        assert!(named && error.is_damage(), "{name}: {error:?}");
     }
 }
 

@@ -17,7 +17,7 @@ const RULES: Rules<'static> = Rules { version: 22, verify: true, key: None };
 
 fn first(store: &dyn Store, folder: &str, ending: &str) -> Vec<u8> {
     let entries = store.list(folder).unwrap();
-    let entry = entries.iter().find(|e| !e.folder && e.name.ends_with(ending)).unwrap();
+    let entry = entries.iter().find(|e| !e.is_folder() && e.name.ends_with(ending)).unwrap();
     store.read_all(&format!("{folder}/{}", entry.name), u64::MAX).unwrap().to_vec()
 }
 

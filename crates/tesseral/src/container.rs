@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use tesseral_core::{Attributes, Error, ErrorKind, HistoryRow, Limits, Result};
-use tesseral_engine::{Handle, Options};
+use tesseral_engine::{Handle, Options, Reopen, judge, open_listed, watched};
 use tesseral_format::{Column, Format, OpenOptions, TimeRange, Version};
 use tesseral_store::{Access, LocalStore, Store, StoreExt};
 
@@ -105,15 +105,22 @@ impl Open {
     /// # Errors
     /// As [`open`](Self::open).
     pub fn open_store(&self, store: Arc<dyn Store>) -> Result<Container> {
-        Arc::clone(&store).guarded(|| {
-            let format = registry::recognise(&*store)?;
-            if self.options.as_of.is_some() && !format.capabilities().versions {
-                let feature = format!("as_of on {}: the format keeps no versions", format.title());
-                return Err(Error::unsupported(feature));
-            }
-            let inner = format.open(store, &self.options)?;
-            Ok(self.container(format, inner))
-        })
+        let format = store.guarded(|| registry::recognise(&*store))?;
+        let able = format.capabilities();
+        if self.options.as_of.is_some() && !able.versions {
+            let feature = format!("as_of on {}: the format keeps no versions", format.title());
+            return Err(Error::unsupported(feature));
+        }
+        let store = watched(format, store);
+        // A source that is opened once more, because another process removed what it names, is opened as of the same time.
+        let mut options = self.options.clone();
+        if able.versions {
+            options.as_of = options.as_of.or_else(|| Some(TimeRange { start: 0, end: now() }));
+        }
+        let reopen: Arc<Reopen> =
+            Arc::new(move || open_listed(|| store.guarded(|| format.open(Arc::clone(&store), &options))));
+        let inner = reopen()?;
+        Ok(Container { reopen: able.versions.then_some(Reopened(reopen)), ..self.container(format, inner) })
     }
 
     /// Wraps a container that a format opened in another way, such as by salvage.
@@ -126,7 +133,9 @@ impl Open {
         if execution.memory.is_none() {
             execution.memory = inner.memory_budget().and_then(tesseral_engine::budget_bytes);
         }
-        Container { format, inner, execution, digests: self.options.digests, as_of: self.options.as_of }
+        let OpenOptions { digests, as_of, limits, .. } = &self.options;
+        let (digests, as_of, limits) = (*digests, *as_of, *limits);
+        Container { format, inner, execution, digests, as_of, limits, reopen: None }
     }
 }
 
@@ -163,6 +172,24 @@ pub struct Container {
     execution: Options,
     digests: bool,
     as_of: Option<TimeRange>,
+    limits: Limits,
+    /// How it is opened again, where others may remove parts of it while it is read.
+    reopen: Option<Reopened>,
+}
+
+#[derive(Clone)]
+struct Reopened(Arc<Reopen>);
+
+impl std::fmt::Debug for Reopened {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Reopened").finish_non_exhaustive()
+    }
+}
+
+/// Milliseconds since 1970.
+fn now() -> u64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
 impl Container {
@@ -241,7 +268,11 @@ impl Container {
     /// `NotFound` past the end; what loading its metadata meets.
     pub fn array_at(&self, index: usize) -> Result<Array> {
         self.execution.cancel.check()?;
-        let handle = Handle::new(&*self.inner, index, self.digests)?;
+        let handle = Handle::new(&*self.inner, index, self.digests)?.with_limits(self.limits);
+        let handle = match &self.reopen {
+            Some(Reopened(reopen)) => handle.reopened_by(Arc::clone(reopen), self.inner.name(index)),
+            None => handle,
+        };
         Ok(Array::new(handle, self.execution.clone()))
     }
 
@@ -260,7 +291,11 @@ impl Container {
     /// # Errors
     /// What reading them meets.
     pub fn versions(&self) -> Result<Vec<Version>> {
-        self.inner.store().guarded(|| self.inner.versions())
+        let versions = self.inner.store().guarded(|| self.inner.versions());
+        versions.map_err(|error| match &self.reopen {
+            Some(Reopened(reopen)) => judge(error, self.location(), &**reopen),
+            None => error,
+        })
     }
 
     /// The times it was opened at, where not all.

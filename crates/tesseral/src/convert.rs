@@ -15,12 +15,11 @@ mod resume;
 mod rows;
 
 use std::path::Path;
-use std::sync::Arc;
 
 use tesseral_core::{Error, Result};
 use tesseral_engine::{Options, RechunkPlan, WriteSession, transfer};
 use tesseral_format::{ArraySpec, Format};
-use tesseral_store::{Access, LocalStore, Overwrite, StagedPath};
+use tesseral_store::{Access, Overwrite};
 
 pub(crate) use self::check::{compare_columns, compare_rows, grown};
 use self::feed::Absent;
@@ -29,7 +28,7 @@ pub use self::options::{Cast, ChunkShape, ConvertOptions, Fill, Resume, SparseAs
 pub use self::plan::default_chunk;
 pub(crate) use self::plan::default_memory;
 use self::plan::{ConvertPlan, PlannedArray};
-use crate::{Container, Open, registry};
+use crate::{Container, Open, Output, StagedOutput, registry};
 
 /// What a conversion did, or would do.
 #[derive(Clone, Debug)]
@@ -139,14 +138,14 @@ pub(crate) fn run(
     if options.dry_run {
         return Ok(report);
     }
-    refuse_folder(target, options)?;
-    let staged = StagedPath::new(target, overwrite)?;
+    // A conversion may take its source's place: it is what the source becomes.
+    let output = Output::dataset(target, format.capabilities().folder).overwrite(overwrite).in_place();
+    let staged = output.source(source.location()).stage()?;
     let execution = within(&plan, options)?;
     report.digest = provenance::digest(&**source.inner().store())?;
     let history = provenance::history(source, op, report.digest.clone(), options);
-    let store = Arc::new(LocalStore::new(staged.path(), Access::Read));
-    let (mut session, ids) = plan.begin(store, &execution, &history)?;
-    let kept = resume::Kept::begin(source, &report.digest, &plan, target, staged.path(), options)?;
+    let (mut session, ids) = plan.begin(staged.store(), &execution, &history)?;
+    let kept = resume::Kept::begin(source, &report.digest, &plan, target, staged.staged(), options)?;
     let kept = kept.map(|(kept, journal)| {
         report.resumed = journal.found() as u64;
         session.keep(journal);
@@ -164,7 +163,7 @@ pub(crate) fn run(
 /// Looks at what was made, if that is asked for, and puts it in place.
 fn finish(
     plan: &ConvertPlan,
-    staged: StagedPath,
+    staged: StagedOutput,
     execution: Options,
     options: &ConvertOptions,
     report: &mut Converted,
@@ -227,18 +226,6 @@ fn check_all(
         number += table.specs.len();
     }
     Ok(())
-}
-
-/// A folder is only replaced when it holds what we could have put there.
-fn refuse_folder(target: &Path, options: &ConvertOptions) -> Result<()> {
-    let is_folder = options.overwrite && target.is_dir();
-    if !is_folder || std::fs::read_dir(target).is_ok_and(|mut entries| entries.next().is_none()) {
-        return Ok(());
-    }
-    registry::recognise(&LocalStore::new(target, Access::Read)).map(drop).map_err(|_| {
-        Error::invalid(format!("{} is a folder of something else", target.display()))
-            .hint("choose another name: it would be replaced with all that is in it")
-    })
 }
 
 /// Whether chunks may be taken over as they are stored: nothing of theirs changes, and no other level was asked for.

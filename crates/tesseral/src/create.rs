@@ -1,22 +1,22 @@
 //! Writing containers.
 
-use std::path::Path;
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
 
 use tesseral_core::{ArraySchema, Attributes, Error, HistoryRow, Region, Result, Selection, Value};
 use tesseral_engine::{
     Arrival, CellSource, Cells, Options, WriteSession, read_column, read_stored, transfer_box,
 };
 use tesseral_format::{ArraySpec, ColumnData, CreateOptions, MemoryBudget, StoredChunk, StoredForm};
-use tesseral_store::{Access, LocalStore, Overwrite, StagedFolder, Store};
+use tesseral_store::Overwrite;
 
-use crate::{Array, registry};
+use crate::{Array, Output, StagedOutput, registry};
 
 /// How to create a container.
 #[derive(Clone, Debug, Default)]
 pub struct Create {
     options: CreateOptions,
     execution: Options,
+    sources: Vec<PathBuf>,
 }
 
 impl Create {
@@ -25,10 +25,18 @@ impl Create {
         Self::default()
     }
 
-    /// Replaces an existing output once the new one is whole.
+    /// Replaces an existing output once the new one is whole. [`Output`] has the rules of what may be replaced.
     #[must_use]
     pub fn overwrite(mut self) -> Self {
         self.options.overwrite = Overwrite::Replace;
+        self
+    }
+
+    /// Names a file or folder that the output is made from: it is not replaced, nor a folder that holds it,
+    /// and nothing is made inside it.
+    #[must_use]
+    pub fn source(mut self, path: impl AsRef<Path>) -> Self {
+        self.sources.push(path.as_ref().to_path_buf());
         self
     }
 
@@ -81,15 +89,14 @@ impl Create {
         } else {
             registry::format(format)?
         };
-        // A folder is built beside its place and moved there whole.
-        let folder = match format.capabilities().folder {
-            true => Some(StagedFolder::create(path, self.options.overwrite)?),
-            false => None,
-        };
-        let root = folder.as_ref().map_or(path, StagedFolder::path);
-        let store: Arc<dyn Store> = Arc::new(LocalStore::new(root, Access::Read));
-        let writer = format.create(store, &self.options)?;
-        Ok(Session { inner: WriteSession::new(writer, self.execution.clone()), folder, schema: None })
+        let folder = format.capabilities().folder;
+        let output = Output::dataset(path, folder).overwrite(self.options.overwrite);
+        let output = self.sources.iter().fold(output, Output::source).outside_sources().stage()?;
+        // The empty file or folder at the temporary name gives way.
+        let options = CreateOptions { overwrite: Overwrite::Replace, ..self.options.clone() };
+        let writer = format.create(output.store(), &options)?;
+        let inner = WriteSession::new(writer, self.execution.clone());
+        Ok(Session { inner, output: Some(output), folder, schema: None })
     }
 }
 
@@ -132,13 +139,15 @@ pub struct ArrayId(pub usize);
 #[derive(Debug)]
 pub struct Session {
     inner: WriteSession,
-    folder: Option<StagedFolder>,
+    /// Where a new container is made; an existing one is added to in place.
+    output: Option<StagedOutput>,
+    folder: bool,
     schema: Option<ArraySchema>,
 }
 
 impl Session {
     pub(crate) fn appending(inner: WriteSession, schema: ArraySchema) -> Self {
-        Self { inner, folder: None, schema: Some(schema) }
+        Self { inner, output: None, folder: false, schema: Some(schema) }
     }
 
     /// What the array is that is added to; `None` for a new container.
@@ -245,11 +254,11 @@ impl Session {
     ///
     /// # Errors
     /// `Unsupported` for formats whose containers are files; `InvalidRequest` when a chunk is missing; `Io`.
-    pub fn stage(self) -> Result<StagedFolder> {
-        let folder =
-            self.folder.ok_or_else(|| Error::unsupported("adding to a file before it is published"))?;
+    pub fn stage(self) -> Result<StagedOutput> {
+        let output = self.output.filter(|_| self.folder);
+        let output = output.ok_or_else(|| Error::unsupported("adding to a file before it is published"))?;
         self.inner.commit()?;
-        Ok(folder)
+        Ok(output)
     }
 
     /// Publishes the container: all of it or nothing.
@@ -258,6 +267,6 @@ impl Session {
     /// `InvalidRequest` when a chunk is missing; `Io`.
     pub fn commit(self) -> Result<()> {
         self.inner.commit()?;
-        self.folder.map_or(Ok(()), StagedFolder::publish)
+        self.output.map_or(Ok(()), StagedOutput::publish)
     }
 }

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use tesseral_core::dtype::Class;
 use tesseral_core::{Attributes, ChunkGrid, DType, Dimension, Field, Result, Selection, Value};
 use tesseral_engine::kernel::compare::{Comparison, Tolerance};
-use tesseral_engine::{Cells, Options, read_bits, read_column};
+use tesseral_engine::{Cells, Options, check_held, check_results, read_bits, read_column, work_space};
 
 use crate::convert::{compare_columns, default_memory, grown, position};
 use crate::variable::{Variable, Variables, plain_name};
@@ -227,6 +227,14 @@ fn values(a: &Variable, b: &Variable, options: &DiffOptions) -> Result<ValueDiff
     let cell = field.cell_size().map_or(32, |n| n as u64) + u64::from(field.nullable);
     let memory = options.execution.memory.unwrap_or_else(default_memory);
     let chunk = a.array.schema().chunk_shape.clone().unwrap_or_else(|| shape.clone());
+    for array in [&a.array, &b.array] {
+        let clipped: Vec<u64> = chunk.iter().zip(&shape).map(|(chunk, n)| *chunk.min(n)).collect();
+        check_held(array.handle(), &array.request(&selection), &clipped)?;
+        // A chunk of either side.
+        let pair = clipped.iter().fold(cell.saturating_mul(2), |n, extent| n.saturating_mul(*extent));
+        check_results(array.handle(), &array.request(&selection), pair)?;
+    }
+    let memory = work_space(a.array.handle(), &a.array.request(&selection), memory)?;
     let blocks = ChunkGrid::new(&shape, &grown(&shape, &chunk, cell, memory / 8))?;
     let total = selection.cells().unwrap_or(u64::MAX);
     let mut comparison = Comparison::default();

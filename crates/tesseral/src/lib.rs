@@ -45,11 +45,13 @@ mod create;
 mod declare;
 mod diff;
 mod filter;
+mod output;
 mod overview;
 pub mod query;
 mod rechunk;
 mod recover;
 mod registry;
+mod repair;
 mod select;
 mod variable;
 
@@ -66,10 +68,12 @@ pub use convert::{
 pub use create::{ArrayId, Create, Session};
 pub use declare::declared_field;
 pub use diff::{DiffOptions, Difference, FirstDifference, Note, Side, ValueDifference, diff};
+pub use output::{Output, StagedOutput};
 pub use overview::{Overview, Point, overview};
 pub use rechunk::rechunk;
 pub use recover::recover;
 pub use registry::{FORMATS, format, of_output, recognise};
+pub use repair::{apply_repair, repairs};
 pub use tesseral_core::{
     self as core, ArraySchema, Attributes, CellLen, ChunkGrid, ChunkStats, DType, Dimension, Element, Error,
     ErrorKind, Field, Finding, HistoryRow, Limits, Order, Region, Result, Scalar, Selection, Severity, Slice,

@@ -11,6 +11,8 @@ use crate::Array;
 const CELLS: u64 = 256 << 20;
 /// Bytes read at a time when no limit asks for less.
 const BLOCK: u64 = 32 << 20;
+/// Cells of a block, at most.
+const BLOCK_CELLS: u64 = 4 << 20;
 
 /// What a point of an overview stands for.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -93,7 +95,9 @@ pub fn overview(array: &Array, selection: &Selection, most: [usize; 2]) -> Resul
         })
         .collect();
     let mut bins = Bins::new(&shape);
-    let budget = array.options().memory.map_or(BLOCK, |memory| (memory / 4).clamp(1, BLOCK));
+    // Each position of a block takes a bin number beside its cell.
+    let most = BLOCK.min(BLOCK_CELLS * field.cell_size().unwrap_or(1) as u64);
+    let budget = array.options().memory.map_or(most, |memory| (memory / 4).clamp(1, most));
     for part in array.blocks(&selection, budget)? {
         let places: Vec<Vec<usize>> =
             (0..part.rank()).map(|d| bins.places(&selection, &part, &dims, d)).collect();

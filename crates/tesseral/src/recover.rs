@@ -6,7 +6,9 @@ use std::sync::Arc;
 use tesseral_core::{Finding, Result, Value};
 use tesseral_engine::{Options, Recovered};
 use tesseral_format::{CreateOptions, Format, OpenOptions};
-use tesseral_store::{Access, LocalStore, Overwrite, StagedFolder, Store};
+use tesseral_store::{Overwrite, Store};
+
+use crate::Output;
 
 /// Copies every whole chunk of a torn source to a new container of the same format. See [`tesseral_engine::recover`].
 ///
@@ -21,18 +23,15 @@ pub fn recover(
     options: &Options,
     report: &mut dyn FnMut(Finding),
 ) -> Result<Recovered> {
-    let mut create = CreateOptions { overwrite, ..CreateOptions::default() };
+    let mut create = CreateOptions { overwrite: Overwrite::Replace, ..CreateOptions::default() };
     // What was encrypted stays so.
     if let Some(key) = &open.key {
         create.extra.insert("key".to_owned(), Value::Bytes(key.clone()));
     }
-    let folder = match format.capabilities().folder {
-        true => Some(StagedFolder::create(output, overwrite)?),
-        false => None,
-    };
-    let root = folder.as_ref().map_or(output, StagedFolder::path);
-    let target = format.create(Arc::new(LocalStore::new(root, Access::Read)), &create)?;
+    let output = Output::dataset(output, format.capabilities().folder).overwrite(overwrite);
+    let output = output.source(source.location()).stage()?;
+    let target = format.create(output.store(), &create)?;
     let recovered = tesseral_engine::recover(format, source, open, target, options, report)?;
-    folder.map_or(Ok(()), StagedFolder::publish)?;
+    output.publish()?;
     Ok(recovered)
 }

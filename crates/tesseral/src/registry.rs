@@ -4,7 +4,7 @@ use std::path::Path;
 
 use tesseral_core::{Error, ErrorKind, Result};
 use tesseral_format::{Format, Probe, Sniff};
-use tesseral_store::{Store, StoreExt};
+use tesseral_store::{Bytes, ObjectInfo, Store, StoreExt};
 
 /// Every format, in the order they are asked.
 pub static FORMATS: &[&dyn Format] = &[
@@ -68,14 +68,8 @@ pub fn of_output(path: &Path) -> Result<&'static dyn Format> {
 /// `Unrecognised` when no format knows it; `NotFound`, `Io`.
 pub fn recognise(store: &dyn Store) -> Result<&'static dyn Format> {
     let location = store.location().to_owned();
-    let (head, entries) = match store.len("") {
-        Ok(len) => (store.read("", 0..len.min(HEAD))?, None),
-        Err(e) if is_folder(&e) => (tesseral_store::Bytes::new(), Some(store.list("")?)),
-        Err(e) => return Err(e),
-    };
-    let probe = Probe { name: &location, head: &head, entries: entries.as_deref() };
-    let best = FORMATS.iter().copied().map(|f| (f.sniff(&probe), f)).max_by_key(|(sniff, _)| *sniff);
-    match best {
+    let (head, entries) = look(store)?;
+    match sniff(store, &head, entries.as_deref()) {
         Some((sniff, format)) if sniff > Sniff::No => Ok(format),
         _ => {
             let titles: Vec<&str> = FORMATS.iter().map(|f| f.title()).collect();
@@ -88,6 +82,32 @@ pub fn recognise(store: &dyn Store) -> Result<&'static dyn Format> {
             Err(ErrorKind::Unrecognised { object: location, detail }.into())
         }
     }
+}
+
+/// The format of a source by its bytes alone; `None` when no format knows them.
+pub(crate) fn by_content(store: &dyn Store) -> Result<Option<&'static dyn Format>> {
+    let (head, entries) = look(store)?;
+    let best = sniff(store, &head, entries.as_deref());
+    Ok(best.filter(|(sniff, _)| *sniff == Sniff::Content).map(|(_, format)| format))
+}
+
+/// What formats look at: the first bytes of a file, or what is in a folder.
+fn look(store: &dyn Store) -> Result<(Bytes, Option<Vec<ObjectInfo>>)> {
+    match store.len("") {
+        Ok(len) => Ok((store.read("", 0..len.min(HEAD))?, None)),
+        Err(e) if is_folder(&e) => Ok((Bytes::new(), Some(store.list("")?))),
+        Err(e) => Err(e),
+    }
+}
+
+/// The format that is surest.
+fn sniff(
+    store: &dyn Store,
+    head: &[u8],
+    entries: Option<&[ObjectInfo]>,
+) -> Option<(Sniff, &'static dyn Format)> {
+    let probe = Probe { name: store.location(), head, entries };
+    FORMATS.iter().copied().map(|f| (f.sniff(&probe), f)).max_by_key(|(sniff, _)| *sniff)
 }
 
 fn is_folder(error: &Error) -> bool {

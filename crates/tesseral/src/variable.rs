@@ -49,7 +49,7 @@ impl Variables {
         }
         let given = given_names(&arrays, numbered);
         for ((array, attributes), given) in arrays.into_iter().zip(given) {
-            for field in array.schema().fields.clone() {
+            for (number, field) in array.schema().fields.iter().enumerate() {
                 let only = array.schema().fields.len() == 1;
                 let name = if only { given.clone() } else { format!("{given}/{}", field.name) };
                 let mut attributes = of_field(&attributes, &field.name);
@@ -57,7 +57,10 @@ impl Variables {
                     attributes.remove("name");
                 }
                 bring_back(&mut attributes);
-                let array = if only { array.clone() } else { array.clone().field(&field.name)? };
+                // By number: looking each name up would take time by the square of the fields.
+                let number = u16::try_from(number)
+                    .map_err(|_| Error::limit("fields", number as u64 + 1, u64::from(u16::MAX) + 1))?;
+                let array = if only { array.clone() } else { array.clone().field_at(number) };
                 list.push(Variable { name, array, attributes });
             }
         }
@@ -166,12 +169,16 @@ fn lift(attributes: &mut Attributes, lifted: &mut Attributes) {
 /// Attributes of several fields as those of their one array: what all say alike is said once.
 pub(crate) fn merge<'a>(fields: impl IntoIterator<Item = (&'a str, &'a Attributes)> + Clone) -> Attributes {
     let mut out = Attributes::new();
-    let count = fields.clone().into_iter().count();
-    for (field, attributes) in fields.clone() {
+    // Only what the first field says can be what all of them say.
+    let mut common =
+        fields.clone().into_iter().next().map_or_else(Attributes::new, |(_, first)| first.clone());
+    for (_, attributes) in fields.clone() {
+        common.retain(|name, value| attributes.get(name) == Some(value));
+    }
+    for (field, attributes) in fields {
         for (name, value) in attributes {
-            let alike =
-                fields.clone().into_iter().filter(|(_, other)| other.get(name) == Some(value)).count();
-            let name = if alike == count { name.clone() } else { format!("{OF_FIELD}{field}.{name}") };
+            let alike = common.contains_key(name);
+            let name = if alike { name.clone() } else { format!("{OF_FIELD}{field}.{name}") };
             out.insert(name, value.clone());
         }
     }

@@ -260,6 +260,62 @@ fn a_changed_byte_of_a_chunk_that_is_read_in_pieces_is_found() {
     }
 }
 
+/// The data file of the only fragment and attribute of a TileDB array.
+fn data_file(array: &Path) -> PathBuf {
+    let fragments = std::fs::read_dir(array.join("__fragments")).unwrap();
+    fragments.last().unwrap().unwrap().path().join("a0.tdb")
+}
+
+/// Digests of TileDB tiles come in blocks: a piece is checked by those it touches, so that damage elsewhere costs nothing else.
+#[test]
+fn a_piece_of_a_tile_is_checked_by_the_blocks_that_it_touches() {
+    use std::os::unix::fs::FileExt;
+    let folder = tempfile::tempdir().unwrap();
+    let wanted = cells();
+    let row = SHAPE[1] as usize * 4;
+    for (name, codec) in [("raw.tdb", None), ("filtered.tdb", Some("zstd"))] {
+        let path = source(folder.path(), name, "tiledb", SHAPE[0], codec);
+        let file = std::fs::OpenOptions::new().write(true).open(data_file(&path)).unwrap();
+        file.write_all_at(b"changed", file.metadata().unwrap().len() - 100).unwrap();
+        let array = limited().open(&path).unwrap().array_at(0).unwrap();
+        let first = array.select(["0=0:1"]).unwrap();
+        let cells = bounded("read", || array.read(&first).unwrap().bytes().to_vec());
+        assert_eq!(cells, &wanted[..row], "{name}");
+        let last = array.select([format!("0={}:{}", SHAPE[0] - 1, SHAPE[0]).as_str()]).unwrap();
+        let error = bounded("read", || array.read(&last).unwrap_err());
+        assert!(matches!(error.kind(), ErrorKind::Corrupt { .. }), "{name}: {error}");
+        assert!(array.summary(&array.all().unwrap(), Wanted::ALL).is_err(), "{name}");
+    }
+}
+
+/// Where a piece of a filtered tile lies follows from the lengths of all filter chunks in front of it. Two of them that changed so that
+/// their sum is the same would move the cells between them.
+#[test]
+fn changed_lengths_in_front_of_a_piece_are_found() {
+    use std::os::unix::fs::FileExt;
+    let folder = tempfile::tempdir().unwrap();
+    let path = source(folder.path(), "filtered.tdb", "tiledb", SHAPE[0], Some("zstd"));
+    let data = data_file(&path);
+    let file = std::fs::OpenOptions::new().read(true).write(true).open(&data).unwrap();
+    let number = |at: u64| {
+        let mut bytes = [0; 4];
+        file.read_exact_at(&mut bytes, at).unwrap();
+        u64::from(u32::from_le_bytes(bytes))
+    };
+    let chunk_at = |n: u64| (0..n).fold(8, |at, _| at + 12 + number(at + 4) + number(at + 8));
+    // Bytes before filtering of the first and the hundredth chunk.
+    for (chunk, change) in [(0, -4_i64), (100, 4)] {
+        let at = chunk_at(chunk);
+        let changed = u32::try_from(number(at).cast_signed() + change).unwrap();
+        file.write_all_at(&changed.to_le_bytes(), at).unwrap();
+    }
+    let array = limited().open(&path).unwrap().array_at(0).unwrap();
+    // Cells of the fiftieth chunk.
+    let rows = array.select(["0=200:201"]).unwrap();
+    let error = array.read(&rows).unwrap_err();
+    assert!(matches!(error.kind(), ErrorKind::Corrupt { .. }), "{error}");
+}
+
 /// A chunk that decodes only whole cannot be streamed: it is rejected before anything of its size is allocated.
 #[test]
 fn what_cannot_be_streamed_is_rejected_with_its_size() {

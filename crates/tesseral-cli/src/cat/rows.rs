@@ -67,7 +67,7 @@ pub(super) fn run(context: &Context, arguments: &Arguments, format: Format, targ
         Format::Npy => Box::new(npy::Npy::new(&table, arguments.validity)?),
         Format::Arrow => Box::new(arrow::Arrow::new(&table, arguments.output.output.as_deref())?),
     };
-    let mut output = Output::open(&arguments.output, context.cancel())?;
+    let mut output = Output::open(&arguments.output, &arguments.subject.source, context.cancel())?;
     super::refuse_terminal(&output, format)?;
     renderer.begin(&table, &mut output)?;
     for batch in table.query.batches()? {

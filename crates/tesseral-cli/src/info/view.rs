@@ -84,16 +84,20 @@ fn has_digests(array: &Array) -> bool {
     let first = Selection::from_region(&Region::new(shape.iter().map(|_| (0, 1))));
     let source = array.handle().source();
     let plan = source.plan(&array.request(&first));
-    plan.is_ok_and(|plan| plan.chunks.first().is_some_and(|chunk| source.digest(chunk).is_some()))
+    plan.is_ok_and(|plan| plan.chunks.first().is_some_and(|chunk| !source.digests(chunk).is_empty()))
 }
 
 fn arrays(report: &Report<'_>, paint: Paint) -> String {
     let columns =
         ["name", "dtype", ">shape", "dims", ">chunks", ">chunk", "codec", ">raw", ">stored", ">ratio"];
-    if report.entries.is_empty() {
-        return if report.total == 0 { "no arrays\n".to_owned() } else { "no array matches\n".to_owned() };
+    let mut out = match (report.entries.is_empty(), report.total) {
+        (true, 0) => "no arrays\n".to_owned(),
+        (true, _) => "no array matches\n".to_owned(),
+        (false, _) => paint.table(&columns, report.known().map(|known| array_row(known, paint))),
+    };
+    for line in report.container.inner().unread() {
+        out.push_str(&format!("{} {}\n", paint.bad("not read:"), escape(&line)));
     }
-    let mut out = paint.table(&columns, report.known().map(|known| array_row(known, paint)));
     for entry in &report.entries {
         if let Err(error) = &entry.array {
             out.push_str(&format!(

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::Args;
 use tesseral::{Error, MessageChange, MessageInfo};
 
-use super::{Filter, Source, Written, create, each, put, shown};
+use super::{Filter, Source, Written, create, each, put, shown, target};
 use crate::context::Context;
 use crate::failure::Outcome;
 
@@ -17,7 +17,8 @@ pub(crate) struct Arguments {
     filter: Filter,
     /// A file of messages
     source: PathBuf,
-    /// Where they go; `[KEY]` in the name stands for the value of a key, `unknown` where it is missing
+    /// Where they go; `[KEY]` in the name stands for the value of a key, `unknown` where it is missing;
+    /// separators and characters that cannot be seen are written as %XX
     output: String,
     /// Replaces existing outputs
     #[arg(short, long)]
@@ -32,11 +33,11 @@ fn expand(template: &str, message: &MessageInfo) -> Result<String, Error> {
         let Some((key, after)) = after.split_once(']') else { break };
         name.push_str(before);
         let value = message.lookup(key).map_or_else(|| "unknown".to_owned(), |value| shown(&value));
-        // A value must not lead out of the folder.
-        if value.is_empty() || value.contains(['/', '\\', '\0']) || value.starts_with('.') {
-            return Err(Error::invalid(format!("the value {value:?} of {key:?} is no part of a file name")));
-        }
-        name.push_str(&value);
+        // A value must not lead out of the folder, nor look like another name.
+        let safe = tesseral::core::file_name_part(&value);
+        let empty =
+            || Error::invalid(format!("the value of {key:?} is empty: it cannot be part of a file name"));
+        name.push_str(&safe.ok_or_else(empty)?);
         rest = after;
     }
     name.push_str(rest);
@@ -61,15 +62,14 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> Outcome {
         plan.push((arguments.output.clone(), Vec::new()));
     }
     // Nothing is written when one of them must not be.
-    for (name, _) in &plan {
-        if !arguments.force && std::path::Path::new(name).exists() {
-            return Err(Error::invalid(format!("{name} exists")).hint("give -f to replace it").into());
-        }
+    let sources = std::slice::from_ref(&arguments.source);
+    for (name, _) in plan.iter().filter(|(name, _)| name != "-") {
+        target(name.as_ref(), arguments.force, sources)?.check()?;
     }
     let mut written = Written::default();
     for (name, numbers) in plan {
         let path = PathBuf::from(name);
-        let mut output = create(context, &path, arguments.force)?;
+        let mut output = create(context, &path, target(&path, arguments.force, sources)?)?;
         for number in &numbers {
             context.check()?;
             file.write(*number, &MessageChange::None, &mut |bytes| put(&mut output, bytes))?;
@@ -77,7 +77,7 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> Outcome {
         output.finish()?;
         written.outputs.push((path, numbers.len()));
     }
-    written.report(context, "copy", std::slice::from_ref(&arguments.source))
+    written.report(context, "copy", sources)
 }
 
 #[cfg(test)]
@@ -92,6 +92,6 @@ mod tests {
         let message = MessageInfo { base: vec![keys], ..MessageInfo::default() };
         assert_eq!(expand("by/[p]_[none].tgm", &message).unwrap(), "by/2t_unknown.tgm");
         assert_eq!(expand("plain[.tgm", &message).unwrap(), "plain[.tgm");
-        assert!(expand("[q].tgm", &message).is_err());
+        assert_eq!(expand("[q].tgm", &message).unwrap(), "%2E.%2Fx.tgm");
     }
 }

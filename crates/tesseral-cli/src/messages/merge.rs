@@ -6,7 +6,7 @@ use std::sync::Arc;
 use clap::{Args, ValueEnum};
 use tesseral::{Conflict, Error};
 
-use super::{Source, Written, create, put};
+use super::{Source, Written, create, put, target};
 use crate::context::Context;
 use crate::failure::{Failure, Outcome};
 
@@ -54,7 +54,8 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> Outcome {
         Strategy::Error => Conflict::Refuse,
     };
     let stores: Vec<_> = sources.iter().map(|source| Arc::clone(&source.store)).collect();
-    let mut output = create(context, &arguments.output, arguments.force)?;
+    let target = target(&arguments.output, arguments.force, &arguments.sources)?;
+    let mut output = create(context, &arguments.output, target.in_place())?;
     let merged =
         first.messages.merge(&stores, &first.options, conflict, &mut |bytes| put(&mut output, bytes));
     merged.map_err(Failure::opening)?;

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use tesseral::MessageChange;
 
-use super::{Source, Written, create, put};
+use super::{Source, Written, create, put, target};
 use crate::context::Context;
 use crate::failure::Outcome;
 
@@ -24,7 +24,8 @@ pub(crate) struct Arguments {
 
 pub(crate) fn run(context: &Context, arguments: &Arguments) -> Outcome {
     let file = Source::new(context, &arguments.source)?.open()?;
-    let mut output = create(context, &arguments.output, arguments.force)?;
+    let target = target(&arguments.output, arguments.force, std::slice::from_ref(&arguments.source))?;
+    let mut output = create(context, &arguments.output, target.in_place())?;
     for number in 0..file.len() {
         context.check()?;
         file.write(number, &MessageChange::ListsFirst, &mut |bytes| put(&mut output, bytes))?;

@@ -7,7 +7,7 @@ use clap::Args;
 use serde_json::json;
 use tesseral::{Error, MessageChange, Value};
 
-use super::{Filter, Source, Written, create, keys, put};
+use super::{Filter, Source, Written, create, keys, put, target};
 use crate::context::{Context, local};
 use crate::failure::{Failure, Outcome, exit};
 use crate::maintain::edit;
@@ -115,7 +115,8 @@ fn set_messages(
         values.into_iter().map(|(key, value)| (path(key), value)).collect();
     let file = Source::new(context, &arguments.source)?.open()?;
     let mut written = Written::default();
-    let mut to = create(context, output, arguments.force)?;
+    let target = target(output, arguments.force, std::slice::from_ref(&arguments.source))?;
+    let mut to = create(context, output, target.in_place())?;
     for number in 0..file.len() {
         context.check()?;
         let meant = arguments.filter.condition.is_none() || arguments.filter.holds(&file.message(number)?);

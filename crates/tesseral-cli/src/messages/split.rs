@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use tesseral::{Error, MessageChange};
 
-use super::{Source, Written, create, put};
+use super::{Source, Written, create, put, target};
 use crate::context::Context;
 use crate::failure::Outcome;
 
@@ -38,6 +38,7 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> Outcome {
         return Err(error.hint("`tet copy` and `tet merge` write there").into());
     }
     let file = Source::new(context, &arguments.source)?.open()?;
+    let sources = std::slice::from_ref(&arguments.source);
     let mut plan = Vec::new();
     for number in 0..file.len() {
         let objects = file.message(number)?.objects.len();
@@ -48,16 +49,13 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> Outcome {
     // Nothing is written when one of them must not be.
     for number in 0..plan.len() {
         let path = numbered(&arguments.output, number);
-        if !arguments.force && path.exists() {
-            let detail = format!("{} exists", path.display());
-            return Err(Error::invalid(detail).hint("give -f to replace it").into());
-        }
+        target(&path, arguments.force, sources)?.check()?;
     }
     let mut written = Written::default();
     for (at, (number, object)) in plan.into_iter().enumerate() {
         context.check()?;
         let path = numbered(&arguments.output, at);
-        let mut output = create(context, &path, arguments.force)?;
+        let mut output = create(context, &path, target(&path, arguments.force, sources)?)?;
         let kept = object.map(|object| [object]);
         let change = kept.as_ref().map_or(MessageChange::None, |kept| MessageChange::Objects(kept));
         file.write(number, &change, &mut |bytes| put(&mut output, bytes))?;
@@ -65,7 +63,7 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> Outcome {
         written.outputs.push((path, 1));
         written.changed += usize::from(object.is_some());
     }
-    written.report(context, "split", std::slice::from_ref(&arguments.source))
+    written.report(context, "split", sources)
 }
 
 #[cfg(test)]

@@ -16,7 +16,7 @@
 use std::ops::Range;
 
 use flate2::{Decompress, FlushDecompress, Status};
-use tesseral_core::{Error, Result};
+use tesseral_core::{Error, Result, alloc};
 
 use super::{BlockBuffers, blosclz, fault, filters, i32_at};
 use crate::{Contexts, zstd};
@@ -200,7 +200,7 @@ impl<'a> Chunk<'a> {
         let decoded = (|| {
             if delta {
                 // Every block is stored as its difference to the first block.
-                reference = vec![0; self.block_len.min(self.len)];
+                reference = alloc::zeroed("a blosc2 block", self.block_len.min(self.len))?;
                 let len = reference.len();
                 self.block(0, len, &mut reference, &[], &mut first, &mut second, contexts)?;
             }
@@ -214,7 +214,7 @@ impl<'a> Chunk<'a> {
                 } else if out.len() == len {
                     self.block(number, len, out, &reference, &mut first, &mut second, contexts)?;
                 } else {
-                    let mut whole = vec![0; len];
+                    let mut whole = alloc::zeroed("a blosc2 block", len)?;
                     self.block(number, len, &mut whole, &reference, &mut first, &mut second, contexts)?;
                     out.copy_from_slice(&whole[from - begin..to - begin]);
                 }

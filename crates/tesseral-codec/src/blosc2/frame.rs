@@ -13,7 +13,7 @@
 //! | 47, 52, 57 | `d2` bytes of an element, of a block, of a chunk |
 //! | 62 | threads, whether there are metadata in the trailer, filters, metadata |
 
-use tesseral_core::{Error, Result};
+use tesseral_core::{Error, Result, alloc};
 
 use super::chunk::{Chunk, Special};
 use super::fault;
@@ -110,7 +110,7 @@ impl<'a> Frame<'a> {
         let chunk = Chunk::parse(self.src.get(self.index..).unwrap_or_default())?;
         let len = usize::try_from(len).map_err(|_| fault("index too long"))?;
         chunk.expect(len)?;
-        let mut bytes = vec![0; len];
+        let mut bytes: Vec<u8> = alloc::zeroed("the index of a blosc2 frame", len)?;
         chunk.decode_range(0..len, &mut bytes, contexts)?;
         Ok(bytes.as_chunks().0.iter().map(|word| i64::from_le_bytes(*word)).collect())
     }

@@ -4,7 +4,9 @@
 //! u64 chunks │ per chunk: u32 original │ u32 filtered │ u32 metadata │ metadata bytes │ filtered bytes
 //! ```
 
-use tesseral_core::{Error, Result};
+use std::ops::Range;
+
+use tesseral_core::{Error, Result, alloc};
 
 use super::float_scale::Scale;
 use super::{
@@ -20,8 +22,8 @@ const SLACK: usize = 1 << 20;
 /// The default chunk size of writers.
 const MAX_CHUNK: usize = 1 << 16;
 
-/// The parameters of encoding and decoding.
-#[derive(Clone, Copy, Debug)]
+/// The parameters of encoding and decoding. The key is not printed.
+#[derive(Clone, Copy)]
 pub struct Rules<'a> {
     /// Format version of the writer.
     pub version: u32,
@@ -29,6 +31,14 @@ pub struct Rules<'a> {
     pub verify: bool,
     /// The key of encrypted tiles.
     pub key: Option<&'a [u8; 32]>,
+}
+
+impl std::fmt::Debug for Rules<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { version, verify, key } = self;
+        let key = key.map(|_| "hidden");
+        f.debug_struct("Rules").field("version", version).field("verify", verify).field("key", &key).finish()
+    }
 }
 
 /// Buffers between filters, reused from chunk to chunk.
@@ -125,6 +135,18 @@ pub struct Chain {
     pub(super) max_chunk: usize,
 }
 
+/// The bytes of a tile of `len` bytes that fill `out` from byte `start` on.
+fn run_of(len: usize, start: usize, out: &[u8]) -> Result<Range<usize>> {
+    let range = start..start.saturating_add(out.len()).min(len);
+    if range.len() != out.len() {
+        return Err(Error::invalid(format!(
+            "bytes {start}..+{} out of range for a tile of {len} bytes",
+            out.len()
+        )));
+    }
+    Ok(range)
+}
+
 impl Chain {
     /// A pipeline over cells of `cell` bytes of `word` elements. With `strings`, the tile holds variable-length cells; a first
     /// filter that encodes strings then includes the offsets.
@@ -197,6 +219,9 @@ impl Chain {
         rules: &Rules<'_>,
         contexts: &mut Contexts,
     ) -> Result<()> {
+        if self.plain_run(tile, len, &run_of(len, start, out)?, out) {
+            return Ok(());
+        }
         let mut chunks = Chunks::new(tile)?;
         let at = self.decode_from(&mut chunks, 0, len, start, out, rules, contexts)?;
         if at < len || !chunks.rest.is_empty() {
@@ -243,13 +268,7 @@ impl Chain {
         rules: &Rules<'_>,
         contexts: &mut Contexts,
     ) -> Result<usize> {
-        let range = start..start.saturating_add(out.len()).min(len);
-        if range.len() != out.len() {
-            return Err(Error::invalid(format!(
-                "bytes {start}..+{} out of range for a tile of {len} bytes",
-                out.len()
-            )));
-        }
+        let range = run_of(len, start, out)?;
         let mut at = base;
         for chunk in chunks.by_ref() {
             let chunk = chunk?;
@@ -261,13 +280,51 @@ impl Chain {
             if at >= range.start && end <= range.end {
                 self.chunk_into(&chunk, &mut out[at - start..end - start], rules, contexts)?;
             } else if from < to {
-                let mut whole = vec![0; chunk.original];
+                let mut whole = alloc::zeroed("a chunk of a tile", chunk.original)?;
                 self.chunk_into(&chunk, &mut whole, rules, contexts)?;
                 out[from - start..to - start].copy_from_slice(&whole[from - at..to - at]);
             }
             at = end;
         }
         Ok(at)
+    }
+
+    /// Where a run of the `len` bytes of a tile lies in the tile as stored: from the header of its first chunk to the end of its last.
+    /// `None` where that does not follow from lengths alone.
+    pub fn plain_span(&self, stored: u64, len: usize, run: &Range<usize>) -> Option<Range<usize>> {
+        self.plain_len(len).filter(|n| *n == stored)?;
+        let step = self.step(len).max(1);
+        let chunk_at = |n: usize| n.checked_mul(step.checked_add(12)?)?.checked_add(8);
+        let end = usize::try_from(stored).ok()?.min(chunk_at(run.end.div_ceil(step))?);
+        Some(chunk_at(run.start / step)?.min(end)..end)
+    }
+
+    /// Copies a run out of an unfiltered tile, looking at nothing but the chunks that hold it; says whether it could.
+    fn plain_run(&self, tile: &[u8], len: usize, run: &Range<usize>, out: &mut [u8]) -> bool {
+        let step = self.step(len).max(1);
+        let Some(span) = self.plain_span(tile.len() as u64, len, run).filter(|_| !run.is_empty()) else {
+            return false;
+        };
+        let chunks = (len.div_ceil(step).max(1) as u64).to_le_bytes();
+        if run.start < step && !tile.starts_with(&chunks) {
+            return false;
+        }
+        let mut at = run.start / step * step;
+        let mut rest = &tile[span];
+        while at < run.end {
+            let size = step.min(len - at);
+            // One chunk, as long before as after no filter, without metadata.
+            let Ok(n) = u32::try_from(size) else { return false };
+            let Some((header, cells)) = rest.split_at_checked(12) else { return false };
+            let Some((cells, next)) = cells.split_at_checked(size) else { return false };
+            if header[..4] != n.to_le_bytes() || header[4..8] != n.to_le_bytes() || header[8..] != [0; 4] {
+                return false;
+            }
+            let (from, to) = (run.start.max(at), run.end.min(at + size));
+            out[from - run.start..to - run.start].copy_from_slice(&cells[from - at..to - at]);
+            (at, rest) = (at + size, next);
+        }
+        true
     }
 
     /// Cells per chunk if the writer used the pipeline's chunk size; `None` where a tile is one chunk.

@@ -91,7 +91,7 @@ impl Chain {
     }
 
     /// The chunk size of a tile: whole cells, at least one.
-    fn step(&self, tile: usize) -> usize {
+    pub(super) fn step(&self, tile: usize) -> usize {
         if self.max_chunk == 0 {
             return tile.max(1);
         }

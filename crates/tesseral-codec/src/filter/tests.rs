@@ -183,6 +183,39 @@ fn ranges_equal_slices_of_the_full_decode() {
 }
 
 #[test]
+fn runs_of_unfiltered_tiles_look_at_their_own_chunks_alone() {
+    let cells: Vec<u8> = (0..1000_u32).flat_map(u32::to_le_bytes).collect();
+    let chain = Chain::new([], INT, 4, false).chunks_of(402);
+    let mut tile = Vec::new();
+    chain.encode(&cells, &mut tile, &RULES, &mut Contexts::default()).unwrap();
+    assert_eq!(chain.plain_len(cells.len()), Some(tile.len() as u64));
+    let run = |tile: &[u8], range: std::ops::Range<usize>| -> Result<Vec<u8>> {
+        let mut out = vec![0; range.len()];
+        chain.decode_run(tile, cells.len(), range.start, &mut out, &RULES, &mut Contexts::default())?;
+        Ok(out)
+    };
+    for range in [0..4000, 0..4, 396..404, 400..800, 1004..3000, 3996..4000, 100..100] {
+        assert_eq!(run(&tile, range.clone()).unwrap(), cells[range.clone()], "{range:?}");
+        if range.is_empty() {
+            continue;
+        }
+        // Whatever lies outside of the span may be anything.
+        let span = chain.plain_span(tile.len() as u64, cells.len(), &range).unwrap();
+        let mut noise = vec![0xa5; tile.len()];
+        noise[span.clone()].copy_from_slice(&tile[span]);
+        noise[..8].copy_from_slice(&tile[..8]);
+        assert_eq!(run(&noise, range.clone()).unwrap(), cells[range.clone()], "{range:?}");
+    }
+    // A header inside the span that says something else is not passed over.
+    for at in 8..20 {
+        let mut damaged = tile.clone();
+        damaged[at] ^= 0x10;
+        assert!(run(&damaged, 0..4000).is_err(), "byte {at}");
+    }
+    assert_eq!(chain.plain_span(tile.len() as u64 + 1, cells.len(), &(0..4)), None);
+}
+
+#[test]
 fn rejects_truncated_chunks_and_wrong_lengths() {
     for (filters, word, tile, cells) in cases() {
         for cut in 0..tile.len() {

@@ -2,7 +2,7 @@
 
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
-use tesseral_core::{DType, Error, Field, Region, Result, Selection, Slice, dispatch_element};
+use tesseral_core::{DType, Error, Field, Region, Result, Selection, Slice, alloc, dispatch_element};
 use tesseral_format::{Column, Request, Target};
 
 use super::layout::{self, Role, SlotPositions};
@@ -11,6 +11,7 @@ use super::rows;
 use super::state::{Reducer, State};
 use crate::aggregate::summarize;
 use crate::budget::Blocks;
+use crate::claims::check_total;
 use crate::condition::any_chunk;
 use crate::dense::{self, fixed_size};
 use crate::divide::divisible;
@@ -117,7 +118,7 @@ impl Fold {
         let cells = cells.ok_or_else(|| Error::limit("slots", u64::MAX, usize::MAX as u64))?;
         options.check_memory("the results", (cells as u64).saturating_mul(size_of::<State>() as u64))?;
         let dtype = handle.schema().fields[usize::from(field)].dtype;
-        Ok(vec![State::new(&self.reducer, dtype)?; cells])
+        alloc::filled("the results", State::new(&self.reducer, dtype)?, cells)
     }
 
     /// The statistics to request of the fast folds, which have no predicates, if they give the same result.
@@ -146,11 +147,12 @@ fn single_field(handle: &Handle, request: &Request) -> Result<(u16, Field, Selec
 /// # Errors
 /// `InvalidRequest` when the roles do not match the selection, or the field's cells are not fixed-size.
 pub fn units(handle: &Handle, request: &Request, fold: &Fold, options: &Options) -> Result<Vec<Unit>> {
-    handle.guarded(|| cut_units(handle, request, fold, options))
+    handle.restartable(|handle| cut_units(handle, request, fold, options))
 }
 
 fn cut_units(handle: &Handle, request: &Request, fold: &Fold, options: &Options) -> Result<Vec<Unit>> {
     let (number, field, selection) = single_field(handle, request)?;
+    check_total(handle, request)?;
     if fold.roles.len() != selection.rank() || fold.masks.len() != selection.rank() {
         return Err(Error::invalid("a fold requires a role for each axis").in_array(&handle.schema().name));
     }
@@ -195,7 +197,7 @@ pub fn fold_unit(
     unit: &Unit,
     options: &Options,
 ) -> Result<Partial> {
-    handle.guarded(|| match handle.schema().sparse {
+    handle.restartable(|handle| match handle.schema().sparse {
         true => rows::fold_unit(handle, request, fold, unit, options),
         false => fold_part(handle, request, fold, unit, options),
     })

@@ -21,7 +21,7 @@
 
 use bytemuck::Zeroable;
 use smallvec::SmallVec;
-use tesseral_core::{DType, Element, Error, Result, Scalar, Sum, dispatch_element};
+use tesseral_core::{DType, Element, Error, Result, Scalar, Sum, alloc, dispatch_element};
 
 use super::block::{Cell, Moments, compensated, neumaier};
 use super::copy::{Dim, copy_box, each_position, merge};
@@ -91,25 +91,26 @@ impl AxisFold {
         let float = dispatch_element!(dtype, T => T::IS_FLOAT, else => false);
         let when = |needed: bool| if needed { n } else { 0 };
         let (sum, range) = (wanted.has(Wanted::SUM), when(wanted.has(Wanted::RANGE)));
-        let float_sum = vec![0.0; when(sum && float)];
+        const WHAT: &str = "the results of a reduction";
+        let floats = || alloc::zeroed::<f64>(WHAT, when(sum && float));
         Ok(Self {
             dtype,
             wanted,
             shape: SmallVec::from_slice(shape),
             positions: n,
             everywhere: 0,
-            cells: vec![0; when(wanted.has(Wanted::SPREAD))],
+            cells: alloc::zeroed(WHAT, when(wanted.has(Wanted::SPREAD)))?,
             nulls: Vec::new(),
             nans: Vec::new(),
-            int_sum: vec![0; when(sum && !float)],
-            recent: float_sum.clone(),
-            lost: float_sum.clone(),
-            float_sum,
+            int_sum: alloc::zeroed(WHAT, when(sum && !float))?,
+            recent: floats()?,
+            lost: floats()?,
+            float_sum: floats()?,
             additions: 0,
             compensate: false,
-            min: vec![i64::MAX; range],
-            max: vec![i64::MIN; range],
-            moments: vec![Moments::default(); when(wanted.has(Wanted::SPREAD))],
+            min: alloc::filled(WHAT, i64::MAX, range)?,
+            max: alloc::filled(WHAT, i64::MIN, range)?,
+            moments: alloc::filled(WHAT, Moments::default(), when(wanted.has(Wanted::SPREAD)))?,
         })
     }
 
@@ -150,7 +151,7 @@ impl AxisFold {
                 let reduced = view.shape.iter().zip(reduced).filter(|&(_, &r)| r).map(|(&n, _)| n as u64);
                 self.everywhere += reduced.product::<u64>();
             } else {
-                self.cells.resize(self.positions, 0);
+                alloc::resize("the results of a reduction", &mut self.cells, self.positions, 0)?;
             }
             self.walk::<T>(view, &dims, start, fill, fill_value)
         }, else => Err(Error::unsupported(format!("reductions of {}", self.dtype))))

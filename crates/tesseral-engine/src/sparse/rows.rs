@@ -3,7 +3,7 @@
 use std::cell::OnceCell;
 use std::ops::Range;
 
-use tesseral_core::{DType, Error, Result};
+use tesseral_core::{DType, Error, Result, alloc};
 use tesseral_format::{Access, Column, CoordinateRanges, KEPT, PlannedChunk, UNWRITTEN};
 
 use super::slab::{self, Slab};
@@ -112,9 +112,10 @@ impl Open<'_> {
         let (size, nullable) = column_layout(handle.schema(), column)?;
         if self.lacks(column) {
             // A chunk without timestamps has none to give.
-            return Ok(Cells::from_fixed(8, vec![0; self.count * 8], None));
+            return Ok(Cells::from_fixed(8, alloc::zeroed("timestamps", self.count * 8)?, None));
         }
         let parts = self.source.column(handle, self.chunk, column)?;
+        crate::claims::check_chunk(handle, self.chunk, self.count.saturating_mul(size.max(1)))?;
         let mut cells = Cells::new(size, nullable);
         // No more than the chunk has, which are numbered with 32 bits.
         let count = usize::try_from(run.end - run.start).unwrap_or(usize::MAX);

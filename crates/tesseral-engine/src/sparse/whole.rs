@@ -2,7 +2,7 @@
 //! ever there twice.
 
 use rayon::prelude::*;
-use tesseral_core::Result;
+use tesseral_core::{Result, alloc};
 use tesseral_format::{Column, ColumnMut, PlannedChunk};
 
 use super::slab::{self, Slab};
@@ -63,9 +63,10 @@ pub(super) fn read(
     let mut columns: Vec<(Column, Cells)> = columns
         .into_iter()
         .map(|(column, size, nullable, bytes)| {
-            (column, Cells::from_fixed(size, vec![0; bytes], nullable.then(|| vec![0; rows])))
+            let validity = nullable.then(|| alloc::zeroed("validity", rows)).transpose()?;
+            Ok((column, Cells::from_fixed(size, alloc::zeroed("rows", bytes)?, validity)))
         })
-        .collect();
+        .collect::<Result<_>>()?;
     let mut places: Vec<Vec<Place<'_>>> = chunks.iter().map(|_| Vec::new()).collect();
     for (column, cells) in &mut columns {
         let size = cells.size();

@@ -93,7 +93,13 @@ fn try_all(
     fixture: &Fixture,
     store: Arc<MemoryStore>,
 ) -> Result<(), Violation> {
-    let limits = Limits { chunk_bytes: 16 << 20, metadata_bytes: 16 << 20, depth: 64, plan_chunks: 1 << 16 };
+    let limits = Limits {
+        chunk_bytes: 16 << 20,
+        metadata_bytes: 16 << 20,
+        depth: 64,
+        plan_chunks: 1 << 16,
+        ..Limits::default()
+    };
     let options = OpenOptions { limits, ..fixture.options.clone() };
     let store: Arc<dyn Store> = store;
     let opened = check.guarded("open", || format.open(Arc::clone(&store), &options))?;
@@ -135,7 +141,7 @@ fn read_all(container: &dyn Container) {
             let Ok(layout) = ColumnLayout::new(source.schema(), column) else { continue };
             for chunk in plan.chunks.iter().take(4) {
                 let _ = (source.stats(chunk, column), source.describe(chunk));
-                if let Some(span) = source.digest(chunk) {
+                for span in source.digests(chunk) {
                     let _ = container.store().read(source.object(span.object), span.range);
                 }
                 let small = layout.bytes(chunk.cells).unwrap_or(chunk.cells).max(chunk.cells) <= FOLLOW;

@@ -300,7 +300,7 @@ fn objects(store: &dyn Store) -> Result<Vec<(String, Vec<u8>)>> {
         for entry in store.list(folder)? {
             let name =
                 if folder.is_empty() { entry.name.clone() } else { format!("{folder}/{}", entry.name) };
-            if !entry.folder {
+            if !entry.is_folder() {
                 out.push((name.clone(), store.read_all(&name, 1 << 30)?.to_vec()));
             } else if depth < 16 {
                 walk(store, &name, depth + 1, out)?;

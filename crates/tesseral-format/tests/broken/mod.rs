@@ -9,7 +9,7 @@ use tesseral_format::core::{
 use tesseral_format::store::{Bytes, Store};
 use tesseral_format::{
     ArraySource, ArraySpec, AuditOptions, AuditReport, Capabilities, ChunkInfo, ChunkPlan, Column,
-    ColumnData, ColumnMut, Container, CreateOptions, DigestSpan, EncodedChunk, Format, OpenOptions,
+    ColumnData, ColumnMut, Container, CreateOptions, DigestSpans, EncodedChunk, Format, OpenOptions,
     PlannedChunk, Probe, Request, Scratch, Sniff, Target, Uncovered, Writer,
 };
 
@@ -257,12 +257,12 @@ impl ArraySource for BrokenSource {
         info
     }
 
-    fn digest(&self, chunk: &PlannedChunk) -> Option<DigestSpan> {
-        let mut span = self.inner.digest(chunk)?;
+    fn digests(&self, chunk: &PlannedChunk) -> DigestSpans<'_> {
+        let mut spans = self.inner.digests(chunk);
         if self.flaw == Flaw::WrongDigest {
-            span.range.start -= 1;
+            spans.iter_mut().for_each(|span| span.range.start -= 1);
         }
-        Some(span)
+        spans
     }
 
     fn decode(

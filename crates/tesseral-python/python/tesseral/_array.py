@@ -388,6 +388,12 @@ class Array:
         number = [name for name, *_ in view.fields()].index(view.field_name)
         return _restore, (self._container._pinned(), view.index, number, view.window)
 
+    def __copy__(self) -> Array:
+        return self
+
+    def __deepcopy__(self, memo: Any) -> Array:
+        return self
+
     def __dask_tokenize__(self) -> tuple[Any, ...]:
         _, (pinned, index, number, window) = self.__reduce__()
         return ("tesseral.Array", pinned.token(), index, number, tuple(window))

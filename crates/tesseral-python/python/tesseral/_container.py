@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import builtins
 import datetime
 import json
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,9 +15,11 @@ import numpy as np
 
 from . import _native, _show
 from ._array import Array
-from ._errors import ChangedError, NotFoundError
+from ._errors import ChangedError, InvalidRequestError, NotFoundError
 from ._write import OF_CONTAINER
 
+#: The environment variable that names the file with the key of encrypted arrays.
+KEY_FILE = "TESSERAL_KEY_FILE"
 AsOf = "int | str | datetime.datetime | np.datetime64 | tuple[Any, Any] | None"
 
 
@@ -37,6 +40,45 @@ def _text(moment: Any) -> str:
     return str(moment)
 
 
+class KeySource:
+    """Where the key of an encrypted array comes from. The key itself is neither shown nor pickled.
+
+    A handle that travels takes its key there from a file, from a function, or from the file that the environment names; a key that was
+    given as bytes stays in this process.
+    """
+
+    def __init__(self, key: bytes | str | Callable[[], bytes] | None = None, file: str | os.PathLike[str] | None = None) -> None:
+        if key is not None and file is not None:
+            raise ValueError("give either key or key_file")
+        self._file = None if file is None else os.path.abspath(file)
+        self._call = key if callable(key) else None
+        self._bytes = key.encode() if isinstance(key, str) else None if callable(key) else key
+
+    def read(self) -> bytes | None:
+        """The key, read now; None when there is none."""
+        if self._bytes is not None:
+            return self._bytes
+        if self._call is not None:
+            return self._call()
+        file = self._file or os.environ.get(KEY_FILE)
+        if not file:
+            return None
+        with builtins.open(file, "rb") as opened:
+            return opened.read()
+
+    def __repr__(self) -> str:
+        if self._bytes is not None:
+            return "KeySource(hidden)"
+        return f"KeySource({self._call or self._file or os.environ.get(KEY_FILE)!r})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if self._bytes is not None and not os.environ.get(KEY_FILE):
+            error = InvalidRequestError("cannot pickle a handle of an encrypted array: its key was given as bytes")
+            error.hint = f"open it with key_file=, with a function as key=, or set {KEY_FILE}"
+            raise error
+        return KeySource, (self._call, self._file)
+
+
 @dataclass(frozen=True)
 class Pinned:
     """What it takes to open the same state again, here or on another machine that sees the path."""
@@ -45,13 +87,14 @@ class Pinned:
     as_of: tuple[int, int] | None
     stamp: tuple[int, int] | None
     memory_limit: int | None
-    key: bytes | None
+    key: KeySource
     digests: bool
+    max_expansion: int | None = None
 
     def open(self) -> Container:
         if self.stamp is not None and _stamp(self.url) != self.stamp:
             raise ChangedError(f"{self.url} changed since a handle to it was pickled", path=self.url)
-        return Container(self.url, self.as_of, self.memory_limit, self.key, self.digests)
+        return Container(self.url, self.as_of, self.memory_limit, self.key, self.digests, self.max_expansion)
 
     def token(self) -> tuple[Any, ...]:
         return (self.url, self.as_of, self.stamp)
@@ -74,11 +117,12 @@ class Container(Mapping[str, Array]):
         url: str,
         as_of: tuple[int, int] | None,
         memory_limit: int | None,
-        key: bytes | None,
+        key: KeySource,
         digests: bool = True,
+        max_expansion: int | None = None,
     ) -> None:
         now = int(time.time() * 1000)
-        self._source = _native.Source(url, as_of, memory_limit, key, digests)
+        self._source = _native.Source(url, as_of, memory_limit, key.read(), digests, max_expansion=max_expansion)
         path = url[7:] if url.startswith("file://") else url
         self._url = os.path.abspath(path)
         self._as_of = as_of if as_of is not None or not self._source.versions else (0, now)
@@ -86,10 +130,13 @@ class Container(Mapping[str, Array]):
         self._memory_limit = memory_limit
         self._key = key
         self._digests = digests
+        self._max_expansion = max_expansion
         self._keys: dict[str, tuple[int, int]] | None = None
 
     def _pinned(self) -> Pinned:
-        return Pinned(self._url, self._as_of, self._stamp, self._memory_limit, self._key, self._digests)
+        return Pinned(
+            self._url, self._as_of, self._stamp, self._memory_limit, self._key, self._digests, self._max_expansion
+        )
 
     def _entries(self) -> dict[str, tuple[int, int]]:
         """Name → number of the array and of its field. The fields of an only array go by their own names."""
@@ -183,6 +230,12 @@ class Container(Mapping[str, Array]):
     def __reduce__(self) -> tuple[Any, ...]:
         return _restore, (self._pinned(),)
 
+    def __copy__(self) -> Container:
+        return self
+
+    def __deepcopy__(self, memo: Any) -> Container:
+        return self
+
     def __dask_tokenize__(self) -> tuple[Any, ...]:
         return ("tesseral.Container", *self._pinned().token())
 
@@ -207,19 +260,27 @@ def open(
     url: str | os.PathLike[str],
     as_of: Any = None,
     memory_limit: int | None = None,
-    key: bytes | str | None = None,
+    key: bytes | str | Callable[[], bytes] | None = None,
     *,
+    key_file: str | os.PathLike[str] | None = None,
     digests: bool = True,
+    max_expansion: int | None = None,
 ) -> Container:
     """Opens a file or folder of any format, recognised by its content.
 
     `as_of` reads the state of then, for formats that keep versions: milliseconds since 1970, a date or datetime, or a pair of them.
-    `memory_limit` bounds the bytes of every result. `key` is the key of encrypted arrays. `digests=False` leaves digests unchecked.
+    `memory_limit` bounds the bytes of every result. `digests=False` leaves digests unchecked. `max_expansion` accepts chunks and operations
+    that expand to this many bytes however little is stored of them; the default is 56 MiB a chunk and 256 MiB an operation, and always 64
+    times what is stored.
+
+    `key` is the key of encrypted arrays, or a function that gives it; `key_file` a file that holds it, which the environment variable
+    `TESSERAL_KEY_FILE` may name too. Handles that are pickled carry the name of the file or the function, never the key.
     """
     return Container(
         os.fspath(url),
         time_range(as_of),
         memory_limit,
-        key.encode() if isinstance(key, str) else key,
+        KeySource(key, key_file),
         digests,
+        max_expansion,
     )

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from . import _native
+
 if TYPE_CHECKING:
     from ._native import View
 
@@ -77,7 +79,7 @@ class Coords(Mapping[str, np.ndarray[Any, Any]]):
         return len(self._names)
 
     def __repr__(self) -> str:
-        return "Coordinates: " + (", ".join(self._names) or "none")
+        return _native.escape("Coordinates: " + (", ".join(self._names) or "none"))
 
 
 def as_text(value: Any) -> str:

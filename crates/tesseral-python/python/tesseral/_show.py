@@ -5,6 +5,8 @@ from __future__ import annotations
 from html import escape
 from typing import TYPE_CHECKING, Any
 
+from . import _native
+
 if TYPE_CHECKING:
     from ._array import Array
     from ._container import Container
@@ -46,12 +48,17 @@ def _facts(array: Array) -> list[tuple[str, str]]:
     return facts
 
 
+def safe(text: Any) -> str:
+    """Text from data without characters that steer a terminal or cannot be seen: they are written as escapes."""
+    return _native.escape(str(text))
+
+
 def array_text(array: Array) -> str:
     title = array.name if array.field in ("", array.name) else f"{array.name}[{array.field!r}]"
     lines = [f"<tesseral.Array {title!r} ({_dims(array)}) {array.dtype_name}>"]
     lines += [f"  {name:8}{value}" for name, value in _facts(array)[2:]]
     lines += [f"  {name}: {value}"[:110] for name, value in list(array.attrs.items())[:_SHOWN]]
-    return "\n".join(lines)
+    return "\n".join(map(safe, lines))
 
 
 def container_text(container: Container) -> str:
@@ -62,7 +69,7 @@ def container_text(container: Container) -> str:
     if len(container) > _SHOWN:
         lines.append(f"  … and {len(container) - _SHOWN} more")
     lines += [f"  @{name}: {value}"[:110] for name, value in list(container.attrs.items())[:_SHOWN]]
-    return "\n".join(lines)
+    return "\n".join(map(safe, lines))
 
 
 def _line(container: Container, name: str) -> str:
@@ -99,7 +106,7 @@ def _picture(array: Array) -> str:
 
 def _table(rows: list[tuple[str, Any]]) -> str:
     cells = "".join(
-        f'<tr><th style="text-align:left">{escape(str(a))}</th><td style="text-align:left">{escape(str(b))}</td></tr>' for a, b in rows
+        f'<tr><th style="text-align:left">{escape(safe(a))}</th><td style="text-align:left">{escape(safe(b))}</td></tr>' for a, b in rows
     )
     return f"<table>{cells}</table>"
 
@@ -108,7 +115,7 @@ def array_html(array: Array) -> str:
     attrs = [(name, str(value)[:200]) for name, value in list(array.attrs.items())[:_SHOWN]]
     more = f"<details><summary>attributes</summary>{_table(attrs)}</details>" if attrs else ""
     return (
-        f"<div><b>tesseral.Array</b> {escape(array.name)}"
+        f"<div><b>tesseral.Array</b> {escape(safe(array.name))}"
         f'<div style="display:flex;gap:1.5em;align-items:center">{_table(_facts(array))}{_picture(array)}</div>{more}</div>'
     )
 
@@ -120,4 +127,4 @@ def container_html(container: Container) -> str:
     if len(container) > _SHOWN:
         rows.append(("…", f"and {len(container) - _SHOWN} more"))
     rows += [(f"@{name}", str(value)[:200]) for name, value in container.attrs.items()]
-    return f"<div><b>tesseral.Container</b> {escape(container.url)} ({escape(container.format)}){_table(rows)}</div>"
+    return f"<div><b>tesseral.Container</b> {escape(safe(container.url))} ({escape(container.format)}){_table(rows)}</div>"

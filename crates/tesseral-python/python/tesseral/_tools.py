@@ -47,7 +47,8 @@ class Report:
     def __repr__(self) -> str:
         word = "sound" if self.ok else "damaged"
         lines = [f"<tesseral.Report {self.path!r} {self.format}: {word}, {len(self.findings)} checks>"]
-        return "\n".join(lines + [f"  {finding.check}: {finding.detail}" for finding in self.failures])
+        lines += [f"  {finding.check}: {finding.detail}" for finding in self.failures]
+        return "\n".join(map(_native.escape, lines))
 
 
 @dataclass(frozen=True)

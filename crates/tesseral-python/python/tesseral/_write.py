@@ -102,7 +102,7 @@ class WritableArray:
 
     def __repr__(self) -> str:
         stored = f"{np.count_nonzero(self._stored)} of {self._stored.size} chunks stored"
-        return f"<tesseral.WritableArray {self.name!r} {self.shape} {self.dtype}, {stored}>"
+        return _native.escape(f"<tesseral.WritableArray {self.name!r} {self.shape} {self.dtype}, {stored}>")
 
     def _region(self, key: Any) -> list[tuple[int, int]]:
         region = []
@@ -311,7 +311,7 @@ class Session:
 
     def __repr__(self) -> str:
         names = ", ".join(array.name for array in self._arrays) or "no arrays yet"
-        return f"<tesseral.Session {self.path!r} {self.format}: {names}>"
+        return _native.escape(f"<tesseral.Session {self.path!r} {self.format}: {names}>")
 
     def __enter__(self) -> Session:
         return self

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-import tempfile
+import shutil
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -245,9 +245,14 @@ def store_blocks(array: da.Array, target: WritableArray) -> None:
         array = array.rechunk(tuple(_whole(blocks, chunk) for blocks, chunk in zip(array.chunks, target.chunks)))
         how["codec"] = target.codec
     parent, name = os.path.split(target._session.path)
-    with tempfile.TemporaryDirectory(prefix=f".{name}.", dir=parent) as folder:
+    # A name by which a later writer knows what this process left, should it be killed.
+    folder = os.path.join(parent, _native.staging_name(name))
+    os.mkdir(folder)
+    try:
         for region, part in compute(*_each_block(array, _write_part, folder, how)):
             target._take(region, part)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _whole(blocks: tuple[int, ...], chunk: int) -> tuple[int, ...]:

@@ -386,7 +386,7 @@ class TensogramFile(Sequence[Message]):
         self._file = _native.MessageFile(self.path)
 
     def __repr__(self) -> str:
-        return f"<tesseral.tensogram.TensogramFile {self.path!r}>"
+        return _native.escape(f"<tesseral.tensogram.TensogramFile {self.path!r}>")
 
     def __len__(self) -> int:
         return len(self._file)

@@ -209,11 +209,12 @@ class TesseralBackendEntrypoint(BackendEntrypoint):
         decode_timedelta: Any = None,
         as_of: Any = None,
         memory_limit: int | None = None,
-        key: bytes | None = None,
+        key: Any = None,
+        key_file: Any = None,
         group: str | None = None,
     ) -> xr.Dataset:
         """All dense arrays as variables; `group` takes those whose names begin with it and a slash."""
-        container = open_container(filename_or_obj, as_of=as_of, memory_limit=memory_limit, key=key)
+        container = open_container(filename_or_obj, as_of=as_of, memory_limit=memory_limit, key=key, key_file=key_file)
         dataset = _dataset(container, group, drop_variables)
         return xr.decode_cf(
             dataset,
@@ -227,9 +228,8 @@ class TesseralBackendEntrypoint(BackendEntrypoint):
 
     def open_groups_as_dict(self, filename_or_obj: Any, *, drop_variables: Any = None, **kwargs: Any) -> dict[str, xr.Dataset]:
         """Arrays by what stands before the last slash of their names."""
-        container = open_container(
-            filename_or_obj, as_of=kwargs.get("as_of"), memory_limit=kwargs.get("memory_limit"), key=kwargs.get("key")
-        )
+        how: dict[str, Any] = {name: kwargs.get(name) for name in ("as_of", "memory_limit", "key", "key_file")}
+        container = open_container(filename_or_obj, **how)
         groups = sorted({name.rpartition("/")[0] for name in container})
         found = {f"/{group}": xr.decode_cf(_dataset(container, group, drop_variables, exact=True)) for group in groups}
         return found if "/" in found else {"/": xr.Dataset(attrs=container.attrs), **found}

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from zarr.abc.store import ByteRequest, OffsetByteRequest, RangeByteRequest, Store, SuffixByteRequest
 
+from . import _native
 from ._array import Array
 from ._container import Container
 
@@ -38,10 +39,10 @@ class ZarrStore(Store):
             self._groups.update("/".join(parts[:i]) for i in range(1, len(parts) + 1))
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, ZarrStore) and other._container._pinned() == self._container._pinned()
+        return isinstance(other, ZarrStore) and other._container._pinned().token() == self._container._pinned().token()
 
     def __repr__(self) -> str:
-        return f"ZarrStore({self._container.url!r})"
+        return _native.escape(f"ZarrStore({self._container.url!r})")
 
     def __reduce__(self) -> tuple[Any, ...]:
         return ZarrStore, (self._container,)

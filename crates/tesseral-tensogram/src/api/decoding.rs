@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use std::ops::Range;
 
 use tesseral_codec::bitset;
-use tesseral_core::{DType, Error};
+use tesseral_core::{DType, Error, alloc};
 use tesseral_format::Scratch;
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -274,7 +274,6 @@ pub(crate) fn open_frame<'a, I: Input>(
         None
     };
     let object = reader.object(frame).map_err(named)?;
-    reader.limits.check_chunk(object.raw_len)?;
     let name = reader.input.name();
     let place = Place { what: "descriptor", object: name, offset: object.cbor.start };
     let pipeline = Pipeline::of(&object.descriptor, place).map_err(named)?;
@@ -304,6 +303,9 @@ fn cut_cells(whole: &[u8], size: Option<usize>, first: u64, end: u64) -> Vec<u8>
 
 /// Cells from which on decoding is shared among threads, in bytes.
 const SHARED: usize = 1 << 20;
+
+/// What allocations here are for.
+const OBJECT: &str = "a decoded object";
 
 /// An object of an input.
 pub(crate) struct Work<'a, I: Input> {
@@ -338,6 +340,11 @@ impl<I: Input> Work<'_, I> {
             && clean
     }
 
+    /// The one cell that all cells equal, where no cell is stored.
+    pub(crate) fn constant(&self) -> Option<[u8; 8]> {
+        self.pipeline.constant().filter(|_| self.object.masks.is_empty())
+    }
+
     pub(crate) fn decode_all(&self, options: &DecodeOptions) -> Result<Vec<u8>> {
         self.decode(0..self.object.cells, options)
     }
@@ -349,9 +356,9 @@ impl<I: Input> Work<'_, I> {
             .map_err(|_| Error::limit("a mask", count, usize::MAX as u64))?;
         let mut named = Vec::new();
         for (mask, span) in &self.object.masks {
-            let mut bits = vec![0; len];
+            let mut bits = alloc::zeroed(OBJECT, len)?;
             decode_mask(mask, &self.piece(span)?, count, &mut bits, &mut Scratch::default().contexts)?;
-            named.resize(len, 0);
+            alloc::resize(OBJECT, &mut named, len, 0)?;
             named.iter_mut().zip(bits).for_each(|(named, bits)| *named |= bits);
         }
         Ok(named)
@@ -365,6 +372,7 @@ impl<I: Input> Work<'_, I> {
             Some(size) => count * size as u64,
             None => count.div_ceil(8),
         };
+        options.limits.check_decoded(len, self.object.stored_len())?;
         let len = usize::try_from(len).map_err(|_| Error::limit("an object", len, usize::MAX as u64))?;
         let bare;
         let mut object = &self.object;
@@ -383,11 +391,11 @@ impl<I: Input> Work<'_, I> {
                 let (bytes, skip) = window(&self.pipeline, dtype, &cells).unwrap_or_default();
                 let start = object.payload.start;
                 let payload = self.piece(&(start + bytes.start..start + bytes.end))?;
-                values = Vec::with_capacity(len);
+                values = alloc::with_capacity(OBJECT, len)?;
                 packing.decode(&payload, skip, len / 8, &mut values)?;
             }
             _ => {
-                values = vec![0; len];
+                values = alloc::zeroed(OBJECT, len)?;
                 self.decode_into(object, cells, &mut values, options)?;
             }
         }

@@ -7,7 +7,7 @@
 
 use tesseral_codec::Contexts;
 use tesseral_codec::filter::{Chain, Chunks, Filter, Rules};
-use tesseral_core::{Error, Limits, Result};
+use tesseral_core::{Error, Limits, Result, alloc};
 
 use super::cursor::{Cursor, put_u32, put_u64};
 use super::datatype::Datatype;
@@ -72,7 +72,7 @@ impl<'a> GenericTile<'a> {
         rules: &Rules<'_>,
         contexts: &mut Contexts,
     ) -> Result<Vec<u8>> {
-        limits.check_metadata(self.tile_size)?;
+        limits.check_unpacked_metadata(self.tile_size, self.filtered.len() as u64)?;
         let corrupt = |detail: String| Error::corrupt("a generic tile", object, HEADER_LEN, detail);
         let original = Chunks::new(self.filtered).and_then(Chunks::original_len);
         let original = original.map_err(|e| corrupt(e.to_string()))?;
@@ -90,13 +90,26 @@ impl<'a> GenericTile<'a> {
         }
         let len = usize::try_from(self.tile_size)
             .map_err(|_| Error::limit("metadata", self.tile_size, usize::MAX as u64))?;
-        let mut out = vec![0; len];
+        let mut out = alloc::zeroed("metadata", len)?;
         let rules = Rules { version: self.version, ..*rules };
         self.chain
             .decode_into(self.filtered, &mut out, &rules, contexts)
             .map_err(|e| if e.is_damage() { corrupt(e.to_string()) } else { e })?;
         Ok(out)
     }
+}
+
+/// The bytes of a file that is one generic tile, with a digest if its name promises one.
+///
+/// # Errors
+/// As [`write()`].
+pub fn file(object: &str, version: u32, payload: &[u8], key: Option<&[u8; 32]>) -> Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    write(version, payload, key, &mut bytes, &mut Contexts::default())?;
+    if super::name::carries_digest(object) {
+        super::trailer::seal(object, &mut bytes);
+    }
+    Ok(bytes)
 }
 
 /// Payloads below this are stored as they are: what the filter adds is more than it could save, and a small fragment is made of

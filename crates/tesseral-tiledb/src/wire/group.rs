@@ -72,8 +72,7 @@ pub fn apply(object: &str, bytes: &[u8], to: &mut Members) -> Result<()> {
         let relative = cursor.flag("whether a member's address is relative")?;
         let uri = cursor.text64("a member's address")?;
         let named = cursor.flag("whether a member has a name")?;
-        let name = if named || version >= 2 { cursor.text64("a member's name")? } else { String::new() };
-        let name = named.then_some(name);
+        let name = if named { Some(cursor.text64("a member's name")?) } else { None };
         let deleted = version >= 2 && cursor.flag("whether a member was removed")?;
         to.remove(&uri, name.as_deref());
         if deleted {
@@ -97,7 +96,28 @@ pub fn write(members: &[Member], out: &mut Vec<u8>) {
         out.extend_from_slice(&[if member.group { 1 } else { 2 }, u8::from(member.relative)]);
         put_text64(&member.uri, out);
         out.push(u8::from(member.name.is_some()));
-        put_text64(member.name.as_deref().unwrap_or(""), out);
+        if let Some(name) = &member.name {
+            put_text64(name, out);
+        }
         out.push(0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn members_without_a_name_take_no_bytes_for_it() {
+        // As the reference writes it: version, count, then version, type, relative, address, named, deleted.
+        let mut bytes = vec![2, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 2, 1, 5, 0, 0, 0, 0, 0, 0, 0];
+        bytes.extend_from_slice(b"plain\0\0");
+        let mut members = Members::default();
+        apply("group", &bytes, &mut members).unwrap();
+        let members = members.into_vec();
+        assert_eq!(members, [Member { group: false, relative: true, uri: "plain".to_owned(), name: None }]);
+        let mut written = Vec::new();
+        write(&members, &mut written);
+        assert_eq!(written, bytes);
     }
 }

@@ -4,6 +4,7 @@ pub mod condition;
 pub mod consolidated_footers;
 pub mod cursor;
 pub mod datatype;
+pub mod digest_table;
 pub mod enumeration;
 pub mod footer;
 pub mod generic_tile;
@@ -14,6 +15,7 @@ pub mod pipeline;
 pub mod rtree;
 pub mod schema;
 pub mod section;
+pub mod trailer;
 
 /// The newest format version that is read.
 pub const NEWEST: u32 = 23;

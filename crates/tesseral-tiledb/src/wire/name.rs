@@ -11,6 +11,21 @@ pub struct Name {
     pub version: Option<u32>,
 }
 
+/// Ends the identifier of files and fragments that carry digests. Identifiers of other writers are random: one in 2^32 ends like this.
+pub const DIGEST_MARK: &str = "d16e5701";
+
+/// Whether the name of a file or fragment promises a digest.
+pub fn carries_digest(object: &str) -> bool {
+    let file = object.rsplit('/').next().unwrap_or(object);
+    let identifier = |part: &str| part.len() == 32 && part.bytes().all(|b| b.is_ascii_hexdigit());
+    file.split(['_', '.']).any(|part| identifier(part) && part.ends_with(DIGEST_MARK))
+}
+
+/// The seed of the digest of a file or fragment: its own name, so that another's content in its place is noticed.
+pub fn seed(object: &str) -> u64 {
+    xxhash_rust::xxh3::xxh3_64(object.rsplit('/').next().unwrap_or(object).as_bytes())
+}
+
 /// Reads a name without its ending; `None` when it is something else.
 pub fn parse(name: &str) -> Option<Name> {
     let (start, rest) = decimal(name.as_bytes().strip_prefix(b"__")?)?;
@@ -39,6 +54,16 @@ fn decimal(bytes: &[u8]) -> Option<(u64, &[u8])> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_promise_digests() {
+        let ours = "0123456789abcdef01234567d16e5701";
+        for name in [format!("__1_1_{ours}_22"), format!("a/__1_1_{ours}.vac"), format!("__{ours}_0")] {
+            assert!(carries_digest(&name), "{name}");
+        }
+        assert!(!carries_digest("__1_1_0123456789abcdef0123456789abcdef_22"));
+        assert!(!carries_digest(&format!("__1_1_{ours}_22/a0.tdb")));
+    }
 
     #[test]
     fn reads_names() {

@@ -145,6 +145,7 @@ impl TileDbAppender {
             timestamp,
             end: timestamp,
             key: reader.key,
+            digests: options.open.digests,
         };
         Ok((Self { write, place }, schema))
     }
@@ -183,7 +184,7 @@ impl Writer for TileDbAppender {
         _stats: Vec<ChunkStats>,
         scratch: &mut Scratch,
     ) -> Result<EncodedChunk<'a>> {
-        self.write.encode(coords, columns, self.place.key.as_ref(), scratch)
+        self.write.encode(coords, columns, self.place.key.as_deref(), scratch)
     }
 
     fn push(&self, array: usize, chunk: EncodedChunk<'_>) -> Result<()> {

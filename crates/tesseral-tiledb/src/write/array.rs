@@ -9,12 +9,13 @@ use tesseral_core::{ChunkGrid, ChunkStats, Coords, Error, Region, Result};
 use tesseral_format::{Column, ColumnData, EncodedChunk, EncodedPart, Pending, Scratch};
 use tesseral_store::Store;
 
-use super::fragment::{Extras, FragmentWriter, fixed_tile};
+use super::fragment::{Extras, FragmentWriter, Tile, fixed_tile};
 use super::names;
 use super::tile::{self, Target};
 use crate::frame::Frame;
 use crate::geometry::{Geometry, Placement};
 use crate::model::StoredSchema;
+use crate::reader::Key;
 use crate::wire::datatype::VAR;
 use crate::wire::schema::{Layout, Range};
 
@@ -27,7 +28,9 @@ pub(crate) struct Place {
     /// First and last moment of its cells.
     pub timestamp: u64,
     pub end: u64,
-    pub key: Option<[u8; 32]>,
+    pub key: Option<Key>,
+    /// Whether the fragment carries digests.
+    pub digests: bool,
 }
 
 /// The write of one fragment of a dense array.
@@ -47,7 +50,7 @@ pub(crate) struct DenseWrite {
 struct State {
     fragment: Option<FragmentWriter>,
     /// Tiles that came before their turn.
-    waiting: BTreeMap<u64, EncodedChunk<'static>>,
+    waiting: BTreeMap<u64, Tile<'static>>,
 }
 
 impl DenseWrite {
@@ -113,23 +116,26 @@ impl DenseWrite {
     }
 
     /// Gives a chunk its place, or keeps it until those before it have theirs.
-    pub(crate) fn place<'a>(&self, place: &Place, mut chunk: EncodedChunk<'a>) -> Result<Pending<'a>> {
+    pub(crate) fn place<'a>(&self, place: &Place, chunk: EncodedChunk<'a>) -> Result<Pending<'a>> {
         self.cells(&chunk.coords)?;
         let number = self.geometry.number(&self.placement, &chunk.coords);
         let number = number.ok_or_else(|| Error::invalid(format!("there is no chunk {:?}", chunk.coords)))?;
+        // Hashed before the lock is taken, by as many threads as there are.
+        let coords = chunk.coords.clone();
+        let mut tile = Tile::new(chunk, place.digests);
         let mut state = self.state();
         let State { fragment, waiting } = &mut *state;
         let fragment = fragment
             .get_or_insert_with(|| new_fragment(place, &self.schema).with_fixed_tiles(self.geometry.cells));
         if number < fragment.tiles() || waiting.contains_key(&number) {
-            return Err(Error::invalid(format!("chunk {:?} was already written", chunk.coords)));
+            return Err(Error::invalid(format!("chunk {coords:?} was already written")));
         }
-        let mut pending = fragment.place_fixed(number, &mut chunk.parts)?;
+        let mut pending = fragment.place_fixed(number, &mut tile.parts)?;
         if number > fragment.tiles() {
-            waiting.insert(number, chunk.into_owned());
+            waiting.insert(number, tile.into_owned());
             return Ok(pending);
         }
-        pending.extend(store(fragment, chunk)?);
+        pending.extend(store(fragment, tile)?);
         while let Some(next) = waiting.remove(&fragment.tiles()) {
             pending.extend(store(fragment, next.into_owned())?);
         }
@@ -157,7 +163,7 @@ pub(crate) fn new_fragment(place: &Place, schema: &Arc<StoredSchema>) -> Fragmen
     FragmentWriter::new(
         Arc::clone(&place.store),
         &place.prefix,
-        names::versioned(place.timestamp, place.end, schema.wire.version),
+        names::versioned(place.timestamp, place.end, schema.wire.version, place.digests),
         Arc::clone(schema),
         place.schema_name.clone(),
         place.key,
@@ -165,9 +171,9 @@ pub(crate) fn new_fragment(place: &Place, schema: &Arc<StoredSchema>) -> Fragmen
     )
 }
 
-fn store<'a>(fragment: &mut FragmentWriter, chunk: EncodedChunk<'a>) -> Result<Pending<'a>> {
-    let stats = (0_u16..).map(Column::Field).zip(chunk.stats).collect::<Vec<_>>();
-    fragment.place(chunk.parts, &stats, None)
+fn store<'a>(fragment: &mut FragmentWriter, tile: Tile<'a>) -> Result<Pending<'a>> {
+    let stats = (0_u16..).map(Column::Field).zip(tile.stats).collect::<Vec<_>>();
+    fragment.place(tile.parts, &stats, None)
 }
 
 /// The attributes as columns.

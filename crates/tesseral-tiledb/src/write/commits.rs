@@ -7,10 +7,10 @@ use tesseral_format::{Consolidated, Vacuumed};
 use tesseral_store::{Overwrite, StoreExt};
 
 use super::edit::Opened;
-use super::names;
 use crate::reader::join;
 use crate::wire::cursor::le64;
 use crate::wire::name;
+use crate::wire::trailer::seal_lines;
 
 /// Where commits lie.
 pub(crate) const FOLDER: &str = "__commits";
@@ -54,11 +54,11 @@ impl Commits {
         let mut out = Self::default();
         for entry in opened.reader.list(FOLDER)? {
             let Some((stem, ending)) = entry.name.rsplit_once('.') else { continue };
-            if entry.folder || name::parse(stem).is_none() {
+            if entry.is_folder() || name::parse(stem).is_none() {
                 continue;
             }
             let object = join(FOLDER, &entry.name);
-            let bytes = || opened.store.read_all(&object, opened.reader.limits.metadata_bytes);
+            let bytes = || opened.reader.lines(&object);
             match ending {
                 "wrt" | "del" => out.files.push(entry.name),
                 "vac" => out.vacuums.push(entry.name),
@@ -95,7 +95,10 @@ fn lines(object: &str, mut text: &[u8]) -> Result<Vec<Line>> {
             delete = Some(bytes.to_vec());
             text = rest;
         }
-        out.push(Line { text: line, delete });
+        // Other writers copy the digest lines of files that they consolidate.
+        if line.ends_with(".wrt") || line.ends_with(".ok") || delete.is_some() {
+            out.push(Line { text: line, delete });
+        }
     }
     Ok(out)
 }
@@ -111,6 +114,7 @@ pub(crate) fn put_lines(opened: &Opened, object: &str, lines: &[Line], overwrite
             bytes.extend_from_slice(delete);
         }
     }
+    seal_lines(object, &mut bytes);
     opened.store.put(object, &bytes, overwrite)
 }
 
@@ -140,7 +144,7 @@ pub(crate) fn consolidate(opened: &Opened) -> Result<Consolidated> {
         || all.iter().filter_map(|l| name::parse(l.file().rsplit_once('.').map_or("", |(stem, _)| stem)));
     let start = times().map(|t| t.start).min().unwrap_or(0);
     let end = times().map(|t| t.end).max().unwrap_or(start);
-    let name = format!("{}.con", names::versioned(start, end, opened.version()));
+    let name = format!("{}.con", opened.versioned(start, end));
     put_lines(opened, &join(FOLDER, &name), &all, Overwrite::Refuse)?;
     let replaced = commits.files.into_iter().chain(commits.consolidated.into_iter().map(|(name, _)| name));
     Ok(Consolidated { made: vec![name], replaced: replaced.collect() })

@@ -9,14 +9,13 @@ mod merge;
 
 use std::sync::Arc;
 
-use tesseral_core::{Error, Result};
+use tesseral_core::{Error, Region, Result};
 use tesseral_format::{Consolidate, Consolidated, TimeRange};
 use tesseral_store::StoreExt;
 
 use super::array::Place;
 use super::edit::Opened;
 use super::fragment::FragmentWriter;
-use super::names;
 use super::switch::switch;
 use crate::array::TileDbArray;
 use crate::directory::FragmentEntry;
@@ -25,8 +24,15 @@ use crate::open::folder_name;
 use crate::reader::join;
 use crate::wire::cursor::{put_text64, put_u32, put_u64};
 use crate::wire::metadata;
+use crate::wire::name::{self, Name};
 
-/// Consolidates fragments.
+/// Fragments of a sparse array that are merged in one step: memory holds a tile of each of them, however many there are in all.
+const SPARSE_STEP: usize = 256;
+/// Fragments of a dense array that are painted in one step. Each step writes the cells of those before once more.
+const DENSE_STEP: usize = 1024;
+
+/// Consolidates fragments. Runs of many fragments take several steps, each of which is committed by itself: what is interrupted goes
+/// on from there the next time, and the outcome is that of a single step.
 pub(crate) fn fragments(opened: &Opened, what: &Consolidate) -> Result<Consolidated> {
     let wire = &opened.opening.current.wire;
     if wire.sparse && wire.version < 15 {
@@ -34,27 +40,90 @@ pub(crate) fn fragments(opened: &Opened, what: &Consolidate) -> Result<Consolida
         return Err(Error::unsupported(feature));
     }
     let mut out = Consolidated::default();
-    let mut before: Vec<Fragment> = Vec::new();
+    let mut before: Vec<Region> = Vec::new();
     for run in runs(opened, what)? {
-        let names: Vec<String> = run.iter().map(|f| f.entry.name.clone()).collect();
-        let worth = run.len() >= what.at_least.max(2);
-        if !worth || (!wire.sparse && hides(opened, &before, &run)?) {
-            before.extend(run);
-            continue;
+        let worth = run.entries.len() >= what.at_least.max(2);
+        if worth && (wire.sparse || !hides(&before, &run.regions)) {
+            out.replaced.extend(run.entries.iter().map(|entry| entry.name.clone()));
+            let made = if wire.sparse {
+                merge_in_steps(opened, run.entries, SPARSE_STEP)?
+            } else {
+                paint_in_steps(opened, run.entries, DENSE_STEP)?
+            };
+            let last = made.last().cloned();
+            // What later steps replaced can be vacuumed, too.
+            out.replaced.extend(made.into_iter().filter(|name| Some(name) != last.as_ref()));
+            out.made.extend(last);
         }
-        let array = array_of(opened, run)?;
-        let name = if wire.sparse { merge::merge(opened, &array)? } else { dense::paint(opened, &array)? };
-        out.made.push(name);
-        out.replaced.extend(names);
-        before.extend(array.fragments.into_opened());
+        before.extend(run.regions);
     }
     Ok(out)
 }
 
-/// Visible fragments in runs that may become one.
-fn runs(opened: &Opened, what: &Consolidate) -> Result<Vec<Vec<Fragment>>> {
+/// Fragments that may become one.
+#[derive(Debug, Default)]
+struct Run {
+    entries: Vec<FragmentEntry>,
+    /// Where those of a dense array lie.
+    regions: Vec<Region>,
+}
+
+/// Merges fragments of a sparse array, `step` at a time, then what came of that. Gives the names of all that was made.
+fn merge_in_steps(opened: &Opened, mut entries: Vec<FragmentEntry>, step: usize) -> Result<Vec<String>> {
+    let mut made = Vec::new();
+    while entries.len() > 1 {
+        let mut merged = Vec::with_capacity(entries.len().div_ceil(step));
+        for some in entries.chunks(step) {
+            match some {
+                [one] => merged.push(one.clone()),
+                several => {
+                    let array = array_of(opened, open_all(opened, several)?)?;
+                    merged.push(entry_of(merge::merge(opened, &array)?)?);
+                    made.extend(merged.last().map(|entry| entry.name.clone()));
+                }
+            }
+        }
+        entries = merged;
+    }
+    Ok(made)
+}
+
+/// Paints fragments of a dense array, the first ones, then those that follow over them: the box of a later part alone would hide cells
+/// of an earlier one. Gives the names of all that was made.
+fn paint_in_steps(opened: &Opened, entries: Vec<FragmentEntry>, step: usize) -> Result<Vec<String>> {
+    let mut made: Vec<String> = Vec::new();
+    let mut painted: Option<FragmentEntry> = None;
+    let mut left = entries.as_slice();
+    while !left.is_empty() {
+        let (some, rest) = left.split_at(left.len().min(step - usize::from(painted.is_some())));
+        left = rest;
+        let several: Vec<FragmentEntry> = painted.into_iter().chain(some.iter().cloned()).collect();
+        let array = array_of(opened, open_all(opened, &several)?)?;
+        let name = dense::paint(opened, &array)?;
+        made.push(name.clone());
+        painted = Some(entry_of(name)?);
+    }
+    Ok(made)
+}
+
+fn open_all(opened: &Opened, entries: &[FragmentEntry]) -> Result<Vec<Fragment>> {
+    entries.iter().map(|entry| opened.opening.fragment(&opened.reader, entry.clone())).collect()
+}
+
+/// A fragment that was written a moment ago.
+fn entry_of(name: String) -> Result<FragmentEntry> {
+    match name::parse(&name) {
+        Some(Name { start, end, version: Some(version) }) => {
+            Ok(FragmentEntry { folder: join("__fragments", &name), name, start, end, version })
+        }
+        _ => Err(Error::invalid(format!("{name:?} is not the name of a fragment"))),
+    }
+}
+
+/// Visible fragments in runs that may become one. None of them stays open.
+fn runs(opened: &Opened, what: &Consolidate) -> Result<Vec<Run>> {
     let range = what.times.unwrap_or(TimeRange { start: 0, end: u64::MAX });
-    let mut runs: Vec<Vec<Fragment>> = vec![Vec::new()];
+    let mut runs = vec![Run::default()];
     let mut processed: Vec<String> = Vec::new();
     let deletes = array_of(opened, Vec::new())?.deletes;
     for entry in opened.opening.visible.clone() {
@@ -66,38 +135,33 @@ fn runs(opened: &Opened, what: &Consolidate) -> Result<Vec<Vec<Fragment>>> {
         let fits = fits && !deletes.iter().any(|delete| delete.meets_absent(&fragment));
         // Cells that deletes were worked into and cells that wait for them cannot share a list of those deletes.
         let of_fragment = fragment.processed(&opened.reader)?;
-        let full = runs.last().is_some_and(|run| what.at_most.is_some_and(|most| run.len() >= most));
+        let full = runs.last().is_some_and(|run| what.at_most.is_some_and(|most| run.entries.len() >= most));
         if !fits || full || of_fragment != processed {
-            runs.push(Vec::new());
+            runs.push(Run::default());
         }
         processed = of_fragment;
         if let Some(run) = runs.last_mut() {
-            run.push(fragment);
+            run.regions.extend(fragment.placement.map(|placement| placement.region));
+            run.entries.push(fragment.entry);
         }
         if !fits {
-            runs.push(Vec::new());
+            runs.push(Run::default());
         }
     }
-    runs.retain(|run| !run.is_empty());
+    runs.retain(|run| !run.entries.is_empty());
     Ok(runs)
 }
 
 /// Whether the box around a run of dense fragments reaches over older cells: those that no fragment of the run wrote would be
 /// hidden under fill.
-fn hides(opened: &Opened, before: &[Fragment], run: &[Fragment]) -> Result<bool> {
-    let around = dense::around(opened, run)?;
-    let meets = |f: &Fragment| {
-        f.placement
-            .as_ref()
-            .zip(around.as_ref())
-            .is_some_and(|(p, around)| p.region.intersect(around).is_some())
-    };
-    Ok(before.iter().any(meets))
+fn hides(before: &[Region], run: &[Region]) -> bool {
+    let around = dense::around(run);
+    around.is_some_and(|around| before.iter().any(|region| region.intersect(&around).is_some()))
 }
 
 fn array_of(opened: &Opened, run: Vec<Fragment>) -> Result<TileDbArray> {
     let name = folder_name(opened.store.location()).to_owned();
-    opened.opening.clone().finish(Arc::clone(&opened.reader), &name, run)
+    opened.opening.without_fragments().finish(Arc::clone(&opened.reader), &name, run)
 }
 
 /// Where a fragment of a run goes.
@@ -112,6 +176,7 @@ fn place(opened: &Opened, array: &TileDbArray) -> Result<Place> {
         timestamp: start,
         end,
         key: opened.reader.key,
+        digests: opened.digests,
     })
 }
 
@@ -148,7 +213,7 @@ pub(crate) fn footers(opened: &Opened) -> Result<Consolidated> {
     footers.iter().for_each(|footer| payload.extend_from_slice(&footer.bytes));
     let start = visible.iter().map(|f| f.start).min().unwrap_or(0);
     let end = visible.iter().map(|f| f.end).max().unwrap_or(start);
-    let name = format!("{}.meta", names::versioned(start, end, opened.version()));
+    let name = format!("{}.meta", opened.versioned(start, end));
     let old = opened.reader.list("__fragment_meta")?.into_iter().map(|e| e.name).collect();
     opened.put(&join("__fragment_meta", &name), &payload)?;
     Ok(Consolidated { made: vec![name], replaced: old })
@@ -170,7 +235,7 @@ pub(crate) fn attributes(opened: &Opened, what: &Consolidate) -> Result<Consolid
     }
     let start = chosen.iter().map(|(_, t)| t.start).min().unwrap_or(0);
     let end = chosen.iter().map(|(_, t)| t.end).max().unwrap_or(start);
-    let name = names::timed(start, end);
+    let name = opened.timed(start, end);
     opened.put(&join("__meta", &name), &raw.write()?)?;
     let lines = chosen.iter().map(|(object, _)| format!("/{object}"));
     opened.put_lines(&join("__meta", &format!("{name}.vac")), lines)?;

@@ -2,14 +2,13 @@
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use tesseral_codec::Contexts;
 use tesseral_core::{
     ArraySchema, Attributes, ChunkStats, Error, ErrorKind, HistoryRow, Order, Region, Result, Value,
 };
 use tesseral_format::{
     ArraySpec, CellKeys, ColumnData, CreateOptions, EncodedChunk, Pending, Scratch, Writer,
 };
-use tesseral_store::{Overwrite, Store, StoreExt};
+use tesseral_store::{ObjectKind, Overwrite, Store, StoreExt};
 
 use super::append::ArrayWrite;
 use super::array::{DenseWrite, Place};
@@ -19,7 +18,7 @@ use super::sparse::SparseWrite;
 use super::spec::{self, Extra};
 use crate::convention;
 use crate::model::StoredSchema;
-use crate::reader::join;
+use crate::reader::{Key, join};
 use crate::wire::group::{self, Member};
 use crate::wire::schema::Layout;
 use crate::wire::{WRITTEN, enumeration, generic_tile, metadata};
@@ -40,8 +39,10 @@ struct NewArray {
 pub(crate) struct TileDbWriter {
     store: Arc<dyn Store>,
     timestamp: u64,
-    key: Option<[u8; 32]>,
+    key: Option<Key>,
     extra: Extra,
+    /// Files carry digests.
+    digests: bool,
     /// Arrays are made without a cell: the first append brings some.
     empty: bool,
     /// What gives way to the new arrays.
@@ -55,7 +56,7 @@ pub(crate) struct TileDbWriter {
 }
 
 /// Reads options that only this format knows.
-fn options(options: &CreateOptions) -> Result<(u64, Option<[u8; 32]>, Extra, bool)> {
+fn options(options: &CreateOptions) -> Result<(u64, Option<Key>, Extra, bool)> {
     let mut timestamp = names::now();
     let mut key = None;
     let mut extra = Extra::default();
@@ -82,14 +83,16 @@ fn options(options: &CreateOptions) -> Result<(u64, Option<[u8; 32]>, Extra, boo
                     _ => extra.validity = Some(filters),
                 }
             }
-            ("key", Value::Bytes(bytes)) => key = Some(bytes.as_slice().try_into().map_err(|_| odd())?),
+            ("key", Value::Bytes(bytes)) => {
+                key = Some(Key(bytes.as_slice().try_into().map_err(|_| odd())?))
+            }
             _ => return Err(odd()),
         }
     }
     Ok((timestamp, key, extra, empty))
 }
 
-/// Every object below a folder.
+/// Every object below a folder. Links are objects, whatever they point to.
 pub(crate) fn objects(store: &dyn Store, folder: &str) -> Result<Vec<String>> {
     let entries = match store.list(folder) {
         Err(e) if matches!(e.kind(), ErrorKind::NotFound { .. }) => return Ok(Vec::new()),
@@ -98,13 +101,18 @@ pub(crate) fn objects(store: &dyn Store, folder: &str) -> Result<Vec<String>> {
     let mut found = Vec::new();
     for entry in entries {
         let name = join(folder, &entry.name);
-        if entry.folder {
+        if entry.kind == ObjectKind::Folder {
             found.extend(objects(store, &name)?);
         }
         // A folder comes behind what is in it, so that it is empty when its turn to go comes.
         found.push(name);
     }
     Ok(found)
+}
+
+fn is_not_empty(error: &Error) -> bool {
+    let full = std::io::ErrorKind::DirectoryNotEmpty;
+    matches!(error.kind(), ErrorKind::Io { source, .. } if source.kind() == full)
 }
 
 impl TileDbWriter {
@@ -115,11 +123,16 @@ impl TileDbWriter {
             let detail = format!("{} exists and is not empty", store.location());
             return Err(Error::invalid(detail).hint("give -f to replace it"));
         }
+        if let Some(foreign) = crate::contents::foreign(Arc::clone(store))? {
+            let detail = format!("{} is no part of a TileDB array", store.describe(&foreign));
+            return Err(Error::invalid(format!("cannot replace {}: {detail}", store.location())));
+        }
         Ok(Self {
             store: Arc::clone(store),
             timestamp,
             key,
             extra,
+            digests: create.digests,
             empty,
             old,
             arrays: Vec::new(),
@@ -145,15 +158,14 @@ impl TileDbWriter {
                 timestamp: self.timestamp,
                 end: self.timestamp,
                 key: self.key,
+                digests: self.digests,
             };
             self.arrays.iter().map(place).collect()
         })
     }
 
     fn put(&self, object: &str, payload: &[u8]) -> Result<()> {
-        let mut bytes = Vec::new();
-        let contexts = &mut Contexts::default();
-        generic_tile::write(WRITTEN, payload, self.key.as_ref(), &mut bytes, contexts)?;
+        let bytes = generic_tile::file(object, WRITTEN, payload, self.key.as_deref())?;
         self.store.put(object, &bytes, Overwrite::Refuse)
     }
 
@@ -163,7 +175,7 @@ impl TileDbWriter {
         }
         let mut payload = Vec::new();
         metadata::write(entries.iter().map(|(k, v)| (k.as_str(), Some(v))), &mut payload)?;
-        let name = names::timed(self.timestamp, self.timestamp);
+        let name = names::timed(self.timestamp, self.timestamp, self.digests);
         self.put(&join(&join(prefix, "__meta"), &name), &payload)
     }
 
@@ -192,7 +204,7 @@ impl TileDbWriter {
         let members: Vec<Member> = self.arrays.iter().map(member).collect();
         let mut payload = Vec::new();
         group::write(&members, &mut payload);
-        let name = format!("{}_2", names::timed(self.timestamp, self.timestamp));
+        let name = format!("{}_2", names::timed(self.timestamp, self.timestamp, self.digests));
         self.put(&join("__group", &name), &payload)?;
         self.store.put(crate::group::MARKER, &[], Overwrite::Refuse)
     }
@@ -226,7 +238,7 @@ impl Writer for TileDbWriter {
             if wire.enumerations.iter().any(|(name, _)| *name == enumerated.name) {
                 continue;
             }
-            let file = format!("__{}_0", names::unique());
+            let file = format!("__{}_0", names::unique(self.digests));
             let mut payload = Vec::new();
             enumeration::write(enumerated, &file, &mut payload)?;
             wire.enumerations.push((enumerated.name.clone(), file.clone()));
@@ -248,7 +260,7 @@ impl Writer for TileDbWriter {
             model: spec.schema.clone(),
             schema,
             enumerations,
-            schema_name: names::timed(self.timestamp, self.timestamp),
+            schema_name: names::timed(self.timestamp, self.timestamp, self.digests),
             write,
         });
         Ok(self.arrays.len() - 1)
@@ -283,7 +295,7 @@ impl Writer for TileDbWriter {
         _stats: Vec<ChunkStats>,
         scratch: &mut Scratch,
     ) -> Result<EncodedChunk<'a>> {
-        self.array(array)?.write.encode(coords, columns, self.key.as_ref(), scratch)
+        self.array(array)?.write.encode(coords, columns, self.key.as_deref(), scratch)
     }
 
     fn push(&self, array: usize, chunk: EncodedChunk<'_>) -> Result<()> {
@@ -322,7 +334,11 @@ impl Writer for TileDbWriter {
             }
         }
         for object in &self.old {
-            self.store.remove(object)?;
+            match self.store.remove(object) {
+                // A folder that the new array has files in.
+                Err(e) if is_not_empty(&e) => {}
+                other => other?,
+            }
         }
         for fragment in &mut fragments {
             fragment.commit()?;

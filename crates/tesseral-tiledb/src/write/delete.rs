@@ -8,7 +8,6 @@ use tesseral_core::dtype::Class;
 use tesseral_core::{ArraySchema, DType, Error, Result, Scalar};
 
 use super::edit::Opened;
-use super::names;
 use super::spec;
 use crate::reader::join;
 use crate::wire::condition::Node;
@@ -28,7 +27,7 @@ pub(crate) fn delete(opened: &Opened, condition: &Condition, at: u64) -> Result<
     let stays = tree(condition, &opened.schema, true)?;
     let mut payload = Vec::new();
     stays.write(&mut payload)?;
-    let name = format!("{}.del", names::versioned(at, at, wire.version));
+    let name = format!("{}.del", opened.versioned(at, at));
     opened.put(&join("__commits", &name), &payload)
 }
 

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use tesseral_codec::Contexts;
 use tesseral_core::condition::Condition;
 use tesseral_core::{ArraySchema, Attributes, Error, Result, Value};
 use tesseral_format::{Change, Consolidate, Consolidated, Edit, EditPart, OpenOptions, Vacuumed};
@@ -14,7 +13,7 @@ use super::{commits, consolidate, delete, evolve, names, vacuum};
 use crate::convention;
 use crate::open::Opening;
 use crate::reader::{Reader, join};
-use crate::wire::{generic_tile, metadata};
+use crate::wire::{generic_tile, metadata, trailer};
 
 /// An array that is changed.
 #[derive(Debug)]
@@ -30,6 +29,8 @@ pub(crate) struct Opened {
     pub reader: Arc<Reader>,
     pub opening: Opening,
     pub schema: ArraySchema,
+    /// Whether what is written carries digests.
+    pub digests: bool,
 }
 
 impl Opened {
@@ -38,18 +39,27 @@ impl Opened {
         self.opening.current.wire.version
     }
 
-    /// Publishes a generic tile.
+    /// A name of something new: `__T1_T2_UUID`.
+    pub(crate) fn timed(&self, start: u64, end: u64) -> String {
+        names::timed(start, end, self.digests)
+    }
+
+    /// A name of something new: `__T1_T2_UUID_VER`.
+    pub(crate) fn versioned(&self, start: u64, end: u64) -> String {
+        names::versioned(start, end, self.version(), self.digests)
+    }
+
+    /// Publishes a generic tile, with a digest if its name promises one.
     pub(crate) fn put(&self, object: &str, payload: &[u8]) -> Result<()> {
-        let mut bytes = Vec::new();
-        let contexts = &mut Contexts::default();
-        generic_tile::write(self.version(), payload, self.reader.key.as_ref(), &mut bytes, contexts)?;
+        let bytes = generic_tile::file(object, self.version(), payload, self.reader.key.as_deref())?;
         self.store.put(object, &bytes, Overwrite::Refuse)
     }
 
-    /// Publishes a file of text lines.
+    /// Publishes a file of text lines, with a digest if its name promises one.
     pub(crate) fn put_lines(&self, object: &str, lines: impl IntoIterator<Item = String>) -> Result<()> {
-        let text: String = lines.into_iter().map(|line| line + "\n").collect();
-        self.store.put(object, text.as_bytes(), Overwrite::Refuse)
+        let mut bytes = lines.into_iter().map(|line| line + "\n").collect::<String>().into_bytes();
+        trailer::seal_lines(object, &mut bytes);
+        self.store.put(object, &bytes, Overwrite::Refuse)
     }
 }
 
@@ -62,7 +72,8 @@ impl TileDbEditor {
 
     fn opened(&self, extent: Extent) -> Result<Opened> {
         let (reader, opening, schema) = open_for_write(&self.store, &self.options, extent)?;
-        Ok(Opened { store: Arc::clone(&self.store), reader, opening, schema })
+        let digests = self.options.digests;
+        Ok(Opened { store: Arc::clone(&self.store), reader, opening, schema, digests })
     }
 }
 
@@ -97,7 +108,7 @@ impl Edit for TileDbEditor {
         let mut payload = Vec::new();
         metadata::write(entries.iter().map(|(k, v)| (k.as_str(), v.as_ref())), &mut payload)?;
         let at = timestamp.unwrap_or_else(names::now);
-        opened.put(&join("__meta", &names::timed(at, at)), &payload)
+        opened.put(&join("__meta", &opened.timed(at, at)), &payload)
     }
 
     fn change(&self, changes: &[Change], timestamp: Option<u64>) -> Result<()> {

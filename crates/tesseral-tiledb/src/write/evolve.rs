@@ -29,7 +29,7 @@ pub(crate) fn evolve(opened: &Opened, changes: &[Change], at: u64) -> Result<()>
                 if let Some(enumerated) = &field.enumeration
                     && !wire.enumerations.iter().any(|(name, _)| *name == enumerated.name)
                 {
-                    add_enumeration(&mut wire, enumerated, &mut files)?;
+                    add_enumeration(&mut wire, enumerated, opened.digests, &mut files)?;
                 }
                 wire.attributes.push(spec::attribute(field, codecs)?);
             }
@@ -52,13 +52,18 @@ pub(crate) fn evolve(opened: &Opened, changes: &[Change], at: u64) -> Result<()>
     }
     let mut payload = Vec::new();
     wire.write(&mut payload)?;
-    opened.put(&join("__schema", &names::timed(at, at)), &payload)
+    opened.put(&join("__schema", &opened.timed(at, at)), &payload)
 }
 
 type Files = Vec<(String, Vec<u8>)>;
 
-fn add_enumeration(wire: &mut Schema, enumerated: &Enumeration, files: &mut Files) -> Result<()> {
-    let file = format!("__{}_0", names::unique());
+fn add_enumeration(
+    wire: &mut Schema,
+    enumerated: &Enumeration,
+    digests: bool,
+    files: &mut Files,
+) -> Result<()> {
+    let file = format!("__{}_0", names::unique(digests));
     let mut payload = Vec::new();
     enumeration::write(enumerated, &file, &mut payload)?;
     wire.enumerations.retain(|(name, _)| *name != enumerated.name);
@@ -86,7 +91,7 @@ fn extend(opened: &Opened, wire: &mut Schema, wider: &Enumeration, files: &mut F
         let detail = format!("the labels of {:?} do not begin with those it has", wider.name);
         return Err(Error::invalid(detail));
     }
-    add_enumeration(wire, wider, files)
+    add_enumeration(wire, wider, opened.digests, files)
 }
 
 fn expand(wire: &mut Schema, ranges: &[(Scalar, Scalar)]) -> Result<()> {

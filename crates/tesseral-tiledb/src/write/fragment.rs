@@ -6,24 +6,59 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 use tesseral_codec::Contexts;
 use tesseral_core::{ChunkStats, Error, Result};
-use tesseral_format::{Column, EncodedPart, Pending, Role};
-use tesseral_store::{Overwrite, Staged, Store, StoreExt};
+use tesseral_format::{Column, EncodedChunk, EncodedPart, Pending, Role};
+use tesseral_store::{Overwrite, Staged, Store, StoreExt, Unpublished};
 
 use super::stats::{self, Kept};
 use crate::fragment::METADATA;
 use crate::model::{FieldChains, StoredSchema};
-use crate::reader::join;
+use crate::reader::{Key, join};
 use crate::wire::datatype::{Datatype, VAR};
 use crate::wire::footer::Footer;
 use crate::wire::schema::Range;
 use crate::wire::section::{Values, put_markers, put_numbers};
-use crate::wire::{generic_tile, rtree};
+use crate::wire::{digest_table, generic_tile, name, rtree};
 
 /// How much of a file is gathered before it is written; what is at least half as long goes by itself.
 const BLOCK: usize = 1 << 18;
 
 /// Parts of a tile.
-type Parts<'a> = SmallVec<[EncodedPart<'a>; 1]>;
+type Parts<'a> = SmallVec<[HashedPart<'a>; 1]>;
+
+/// A part of a tile and the digests of its blocks; none where the fragment carries no digests.
+#[derive(Debug)]
+pub(crate) struct HashedPart<'a> {
+    part: EncodedPart<'a>,
+    digests: Vec<u64>,
+}
+
+impl<'a> HashedPart<'a> {
+    pub(crate) fn new(part: EncodedPart<'a>, digests: bool) -> Self {
+        let digests = if digests { digest_table::blocks(&part.bytes) } else { Vec::new() };
+        Self { part, digests }
+    }
+}
+
+/// A tile ready to be placed.
+#[derive(Debug)]
+pub(crate) struct Tile<'a> {
+    pub parts: Parts<'a>,
+    pub stats: Vec<ChunkStats>,
+}
+
+impl<'a> Tile<'a> {
+    pub(crate) fn new(chunk: EncodedChunk<'a>, digests: bool) -> Self {
+        let parts = chunk.parts.into_iter().map(|part| HashedPart::new(part, digests)).collect();
+        Self { parts, stats: chunk.stats }
+    }
+
+    /// The same tile, borrowing nothing.
+    pub(crate) fn into_owned<'b>(self) -> Tile<'b> {
+        let owned =
+            |HashedPart { part, digests }| HashedPart { part: EncodedPart::into_owned(part), digests };
+        Tile { parts: self.parts.into_iter().map(owned).collect(), stats: self.stats }
+    }
+}
 
 /// What a fragment holds beside attributes and dimensions.
 #[derive(Clone, Debug, Default)]
@@ -105,6 +140,8 @@ struct Slot {
     files: [Option<File>; 3],
     /// Where tiles begin: values or offsets, bytes of any length, validity.
     offsets: [Vec<u64>; 3],
+    /// Digests of their blocks.
+    digests: [Vec<u64>; 3],
     var_sizes: Vec<u64>,
     mins: Values,
     maxs: Values,
@@ -125,6 +162,7 @@ impl Slot {
             fixed: None,
             files: [None, None, None],
             offsets: Default::default(),
+            digests: Default::default(),
             var_sizes: Vec::new(),
             mins: Values::default(),
             maxs: Values::default(),
@@ -137,6 +175,17 @@ impl Slot {
     /// Bytes of a stored minimum; none when they have any length.
     fn size(&self) -> Option<usize> {
         (self.values != VAR).then(|| self.datatype.size() * self.values as usize)
+    }
+
+    /// Keeps the digests of a tile of a fixed number of bytes, whichever tile comes first.
+    fn put_digests(&mut self, tile: u64, digests: &[u64]) {
+        // Bounded by the digests that are held anyway.
+        let start = usize::try_from(tile).unwrap_or(usize::MAX).saturating_mul(digests.len());
+        let kept = &mut self.digests[0];
+        if kept.len() < start.saturating_add(digests.len()) {
+            kept.resize(start + digests.len(), 0);
+        }
+        kept[start..start + digests.len()].copy_from_slice(digests);
     }
 
     fn push_stats(&mut self, stats: &ChunkStats) {
@@ -171,13 +220,15 @@ pub(crate) struct FragmentWriter {
     folder: String,
     schema: Arc<StoredSchema>,
     schema_name: String,
-    key: Option<[u8; 32]>,
+    key: Option<Key>,
     extras: Extras,
     slots: Vec<Slot>,
     tiles: u64,
     boxes: Vec<Vec<Range>>,
     published: Vec<String>,
     committed: bool,
+    /// Removes the folder when the process has to end before all files are there.
+    unpublished: Option<Unpublished>,
 }
 
 impl FragmentWriter {
@@ -187,7 +238,7 @@ impl FragmentWriter {
         name: String,
         schema: Arc<StoredSchema>,
         schema_name: String,
-        key: Option<[u8; 32]>,
+        key: Option<Key>,
         extras: Extras,
     ) -> Self {
         let folder = join(&join(prefix, "__fragments"), &name);
@@ -219,6 +270,7 @@ impl FragmentWriter {
             time(Some(Column::DeletedBy), "dt");
             time(None, "dci");
         }
+        let unpublished = store.unpublished(&folder);
         Self {
             store,
             prefix: prefix.to_owned(),
@@ -233,6 +285,7 @@ impl FragmentWriter {
             boxes: Vec::new(),
             published: Vec::new(),
             committed: false,
+            unpublished,
         }
     }
 
@@ -255,12 +308,13 @@ impl FragmentWriter {
             let staged = Arc::clone(&self.file(number, 0)?.staged);
             let mut at = start;
             let (own, others): (Parts<'a>, Parts<'a>) =
-                std::mem::take(parts).into_iter().partition(|part| part.column == column);
+                std::mem::take(parts).into_iter().partition(|hashed| hashed.part.column == column);
             *parts = others;
-            for part in own {
+            for HashedPart { part, digests } in own {
                 let offset = at;
                 at += part.bytes.len() as u64;
                 pending.push(&staged, offset, part.bytes);
+                self.slots[number].put_digests(tile, &digests);
             }
             if at - start != len {
                 return Err(Error::invalid(format!("{} bytes of a tile of {len}", at - start)));
@@ -277,7 +331,7 @@ impl FragmentWriter {
     /// Gives the next tile its place: its parts, and the statistics of its columns; for sparse fragments its box.
     pub(crate) fn place<'a>(
         &mut self,
-        parts: impl IntoIterator<Item = EncodedPart<'a>>,
+        parts: impl IntoIterator<Item = HashedPart<'a>>,
         stats: &[(Column, ChunkStats)],
         around: Option<Vec<Range>>,
     ) -> Result<Pending<'a>> {
@@ -290,10 +344,11 @@ impl FragmentWriter {
                 file.placed += len;
             }
         }
-        for part in parts {
-            let number = self.slots.iter().position(|s| s.column == Some(part.column));
-            let number = number.ok_or_else(|| Error::invalid(format!("no {:?} to write", part.column)))?;
-            self.append(number, part, &mut pending)?;
+        for hashed in parts {
+            let column = hashed.part.column;
+            let number = self.slots.iter().position(|s| s.column == Some(column));
+            let number = number.ok_or_else(|| Error::invalid(format!("no {column:?} to write")))?;
+            self.append(number, hashed, &mut pending)?;
         }
         for (column, stats) in stats {
             if let Some(slot) = self.slots.iter_mut().find(|s| s.column == Some(*column)) {
@@ -316,12 +371,17 @@ impl FragmentWriter {
             codec: 0,
         };
         let mut pending = Pending::default();
-        self.append(number, part, &mut pending)?;
+        self.append(number, HashedPart::new(part, name::carries_digest(&self.name)), &mut pending)?;
         self.slots[number].push_stats(stats);
         Ok(pending)
     }
 
-    fn append<'a>(&mut self, number: usize, part: EncodedPart<'a>, pending: &mut Pending<'a>) -> Result<()> {
+    fn append<'a>(
+        &mut self,
+        number: usize,
+        HashedPart { part, digests }: HashedPart<'a>,
+        pending: &mut Pending<'a>,
+    ) -> Result<()> {
         let slot = &mut self.slots[number];
         let var = slot.size().is_none();
         let file = match part.role {
@@ -334,6 +394,7 @@ impl FragmentWriter {
         {
             *size = part.raw_len;
         }
+        slot.digests[file].extend(digests);
         self.file(number, file)?.append(part.bytes, pending);
         Ok(())
     }
@@ -370,7 +431,10 @@ impl FragmentWriter {
         let metadata = self.metadata(sizes, domain, last)?;
         let object = join(&self.folder, METADATA);
         self.published.push(object.clone());
-        self.store.put(&object, &metadata, Overwrite::Refuse)
+        self.store.put(&object, &metadata, Overwrite::Refuse)?;
+        // From here on a commit may name it: it is not removed behind the commit's back.
+        self.unpublished = None;
+        Ok(())
     }
 
     /// Makes the fragment count.
@@ -393,7 +457,7 @@ impl FragmentWriter {
         let mut contexts = Contexts::default();
         let mut section = |payload: &[u8]| -> Result<u64> {
             let at = out.len() as u64;
-            generic_tile::write(wire.version, payload, self.key.as_ref(), &mut out, &mut contexts)?;
+            generic_tile::write(wire.version, payload, self.key.as_deref(), &mut out, &mut contexts)?;
             Ok(at)
         };
         let mut payload = Vec::new();
@@ -440,7 +504,16 @@ impl FragmentWriter {
             statistics: Some(statistics),
             conditions,
         };
-        footer.write(wire, &mut out)?;
+        if !name::carries_digest(&self.name) {
+            footer.write(wire, &mut out)?;
+            return Ok(out);
+        }
+        let mut stored = Vec::new();
+        footer.write(wire, &mut stored)?;
+        let each = self.slots.iter().flat_map(|slot| &slot.digests);
+        let files: Vec<(u32, &[u64])> = (0..).zip(each.map(Vec::as_slice)).collect();
+        let files: Vec<_> = files.into_iter().filter(|(_, digests)| !digests.is_empty()).collect();
+        digest_table::write(&self.name, &mut footer.offsets().collect(), &files, &stored, &mut out)?;
         Ok(out)
     }
 

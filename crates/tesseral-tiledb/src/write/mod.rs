@@ -31,6 +31,6 @@ mod tile;
 mod vacuum;
 
 pub(crate) use append::TileDbAppender;
-pub(crate) use create::{TileDbWriter, objects};
+pub(crate) use create::TileDbWriter;
 pub(crate) use edit::TileDbEditor;
 pub(crate) use tile::cell_of;

@@ -4,6 +4,8 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use uuid::Uuid;
 
+use crate::wire::name::DIGEST_MARK;
+
 /// Milliseconds since 1970; never less than what this process saw before, whatever the clock does.
 pub(crate) fn now() -> u64 {
     static LAST: AtomicU64 = AtomicU64::new(0);
@@ -13,25 +15,28 @@ pub(crate) fn now() -> u64 {
 }
 
 /// 32 hexadecimal digits. The first eight count up, so names of one process and one moment sort in the order they were made;
-/// the others are random, so names of two processes differ.
-pub(crate) fn unique() -> String {
+/// the others are random, so names of two processes differ; the last eight say that what is named carries digests.
+pub(crate) fn unique(digests: bool) -> String {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let random = Uuid::new_v4().as_u128();
     // Half of the numbers stay free above whatever the count begins with.
     let start = u32::try_from(random >> 97).unwrap_or(0).max(1);
     let _ = NEXT.compare_exchange(0, start, Ordering::Relaxed, Ordering::Relaxed);
     let count = NEXT.fetch_add(1, Ordering::Relaxed);
-    format!("{count:08x}{:024x}", random & ((1 << 96) - 1))
+    match digests {
+        true => format!("{count:08x}{:016x}{DIGEST_MARK}", random & u128::from(u64::MAX)),
+        false => format!("{count:08x}{:024x}", random & ((1 << 96) - 1)),
+    }
 }
 
 /// `__T1_T2_UUID`.
-pub(crate) fn timed(start: u64, end: u64) -> String {
-    format!("__{start}_{end}_{}", unique())
+pub(crate) fn timed(start: u64, end: u64, digests: bool) -> String {
+    format!("__{start}_{end}_{}", unique(digests))
 }
 
 /// `__T1_T2_UUID_VER`.
-pub(crate) fn versioned(start: u64, end: u64, version: u32) -> String {
-    format!("{}_{version}", timed(start, end))
+pub(crate) fn versioned(start: u64, end: u64, version: u32, digests: bool) -> String {
+    format!("{}_{version}", timed(start, end, digests))
 }
 
 #[cfg(test)]
@@ -40,8 +45,11 @@ mod tests {
 
     #[test]
     fn names_of_one_moment_sort_as_made() {
-        let names: Vec<String> = (0..1000).map(|_| versioned(5, 5, 22)).collect();
-        assert!(names.is_sorted());
-        assert!(names.iter().all(|name| crate::wire::name::parse(name).is_some()));
+        for digests in [false, true] {
+            let names: Vec<String> = (0..1000).map(|_| versioned(5, 5, 22, digests)).collect();
+            assert!(names.is_sorted());
+            assert!(names.iter().all(|name| crate::wire::name::parse(name).is_some()));
+            assert!(names.iter().all(|name| crate::wire::name::carries_digest(name) == digests));
+        }
     }
 }

@@ -7,7 +7,7 @@ use tesseral_core::{ChunkStats, Coords, Error, Result, Scalar, Stat};
 use tesseral_format::{CellKeys, Column, ColumnData, EncodedChunk, Pending, Scratch, Twice};
 
 use super::array::{Place, dims, encode_columns, fields, new_fragment};
-use super::fragment::FragmentWriter;
+use super::fragment::{FragmentWriter, Tile};
 use super::order;
 use super::tile::{Target, cell_of};
 use crate::model::StoredSchema;
@@ -25,7 +25,7 @@ pub(crate) struct SparseWrite {
 #[derive(Debug, Default)]
 struct State {
     fragment: Option<FragmentWriter>,
-    waiting: BTreeMap<u64, EncodedChunk<'static>>,
+    waiting: BTreeMap<u64, Tile<'static>>,
     /// Cells of the tile that was stored last.
     last: u64,
 }
@@ -107,6 +107,7 @@ impl SparseWrite {
 
     pub(crate) fn place<'a>(&self, place: &Place, chunk: EncodedChunk<'a>) -> Result<Pending<'a>> {
         let number = chunk.coords.first().copied().unwrap_or(0);
+        let tile = Tile::new(chunk, place.digests);
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let State { fragment, waiting, last } = &mut *state;
         let fragment = fragment.get_or_insert_with(|| new_fragment(place, &self.schema));
@@ -114,10 +115,10 @@ impl SparseWrite {
             return Err(Error::invalid(format!("tile {number} was already written")));
         }
         if number > fragment.tiles() {
-            waiting.insert(number, chunk.into_owned());
+            waiting.insert(number, tile.into_owned());
             return Ok(Pending::default());
         }
-        let mut pending = self.store(fragment, last, chunk)?;
+        let mut pending = self.store(fragment, last, tile)?;
         while let Some(next) = waiting.remove(&fragment.tiles()) {
             pending.extend(self.store(fragment, last, next.into_owned())?);
         }
@@ -128,20 +129,20 @@ impl SparseWrite {
         &self,
         fragment: &mut FragmentWriter,
         last: &mut u64,
-        chunk: EncodedChunk<'a>,
+        tile: Tile<'a>,
     ) -> Result<Pending<'a>> {
         if fragment.tiles() > 0 && *last != self.capacity() {
             return Err(Error::invalid("only the last tile of a fragment may have fewer cells"));
         }
         let columns = self.targets().into_iter().map(|t| t.column);
-        let stats: Vec<(Column, ChunkStats)> = columns.zip(chunk.stats).collect();
+        let stats: Vec<(Column, ChunkStats)> = columns.zip(tile.stats).collect();
         let ranges = stats.iter().take(self.schema.wire.dims.len()).map(|(_, stats)| {
             let end = |stat: &Stat<Scalar>| stat.exact().map(|s| s.bytes().to_vec()).unwrap_or_default();
             (end(&stats.min), end(&stats.max))
         });
         *last = stats.first().map_or(0, |(_, stats)| stats.cells);
         let ranges = ranges.collect();
-        fragment.place(chunk.parts, &stats, Some(ranges))
+        fragment.place(tile.parts, &stats, Some(ranges))
     }
 
     /// Publishes the fragment's files; nothing when no cell came.

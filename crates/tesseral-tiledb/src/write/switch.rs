@@ -20,7 +20,6 @@ use tesseral_store::{Overwrite, StoreExt};
 use super::commits::{Commits, FOLDER, Line, put_lines};
 use super::edit::Opened;
 use super::fragment::FragmentWriter;
-use super::names;
 use crate::directory::FragmentEntry;
 use crate::reader::join;
 
@@ -39,7 +38,7 @@ pub(crate) fn switch(opened: &Opened, old: &[FragmentEntry], fragment: &mut Frag
     let lines: Vec<Line> = old.iter().map(|entry| Line::of(commit_of(entry))).collect();
     let start = old.iter().map(|f| f.start).min().unwrap_or(0);
     let end = old.iter().map(|f| f.end).max().unwrap_or(start);
-    let list = join(FOLDER, &format!("{}.con", names::versioned(start, end, opened.version())));
+    let list = join(FOLDER, &format!("{}.con", opened.versioned(start, end)));
     let before = Commits::read(opened)?;
     put_lines(opened, &list, &lines, Overwrite::Refuse)?;
     withdraw(opened, &before, &lines)?;

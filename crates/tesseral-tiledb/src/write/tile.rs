@@ -2,7 +2,7 @@
 
 use smallvec::SmallVec;
 use tesseral_codec::filter::Rules;
-use tesseral_core::{ChunkStats, Error, Result};
+use tesseral_core::{ChunkStats, Error, Result, alloc};
 use tesseral_format::{Column, ColumnData, EncodedPart, Role, Scratch};
 
 use super::stats::{self, Kept};
@@ -34,7 +34,7 @@ impl Frame {
     fn pad(&self, cells: &[u8], size: usize) -> Result<Vec<u8>> {
         let bytes = self.tile_cells()?.checked_mul(size);
         let bytes = bytes.ok_or_else(|| Error::limit("a tile", u64::MAX, usize::MAX as u64))?;
-        let mut tile = vec![0; bytes];
+        let mut tile: Vec<u8> = alloc::zeroed("a tile", bytes)?;
         self.runs(|to, from, len| {
             tile[to * size..(to + len) * size].copy_from_slice(&cells[from * size..(from + len) * size]);
         });
@@ -44,7 +44,7 @@ impl Frame {
     /// Cells of any length in their places, one zero element elsewhere.
     fn pad_var(&self, ends: &[u64], data: &[u8], element: usize) -> Result<(Vec<u64>, Vec<u8>)> {
         const PADDING: usize = usize::MAX;
-        let mut sources = vec![PADDING; self.tile_cells()?];
+        let mut sources = alloc::filled("a tile", PADDING, self.tile_cells()?)?;
         self.runs(|to, from, len| (0..len).for_each(|i| sources[to + i] = from + i));
         let mut out_ends = Vec::with_capacity(sources.len());
         let mut out = Vec::with_capacity(data.len() + sources.len());

@@ -3,16 +3,15 @@
 //! A reader sees the same before, during and after: the commit of a replaced fragment goes first, so that its folder is never half of
 //! a fragment that counts, and the file that names it as replaced goes last.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use tesseral_core::{ErrorKind, Result};
 use tesseral_format::Vacuumed;
-use tesseral_store::StoreExt;
 
 use super::commits::Commits;
 use super::create::objects;
 use super::edit::Opened;
-use super::names;
+use crate::directory::FragmentEntry;
 use crate::fragment::Fragment;
 use crate::open::Opening;
 use crate::reader::join;
@@ -20,7 +19,7 @@ use crate::wire::datatype::compare;
 use crate::wire::name;
 
 fn lines(opened: &Opened, object: &str) -> Result<Vec<String>> {
-    let bytes = opened.store.read_all(object, opened.reader.limits.metadata_bytes)?;
+    let bytes = opened.reader.lines(object)?;
     Ok(crate::directory::names(&bytes))
 }
 
@@ -49,18 +48,18 @@ fn uncovered(opened: &Opened, by: Option<&Fragment>, old: &Fragment) -> Option<S
 pub(crate) fn fragments(opened: &Opened, dry_run: bool) -> Result<Vacuumed> {
     let commits = Commits::read(opened)?;
     let Opening { visible, hidden, directory, .. } = &opened.opening;
-    let committed = || visible.iter().chain(hidden).chain(&directory.fragments);
-    let find = |name: &str| committed().find(|f| f.name == name).cloned();
+    let committed = visible.iter().chain(hidden).chain(&directory.fragments);
+    let committed: HashMap<&str, &FragmentEntry> = committed.map(|f| (f.name.as_str(), f)).collect();
+    let find = |name: &str| committed.get(name).map(|entry| (*entry).clone());
     let uncommitted = crate::directory::uncommitted(&opened.reader, "")?;
     let mut out = Vacuumed::default();
-    for vacuum in &commits.vacuums {
+    for (vacuum, named) in inner_first(opened, &commits)? {
         let stem = vacuum.trim_end_matches(".vac");
         let by = match find(stem).map(|entry| opened.opening.fragment(&opened.reader, entry)) {
             Some(Ok(by)) => Some(by),
             Some(Err(e)) if matches!(e.kind(), ErrorKind::Io { .. }) => return Err(e),
             _ => None,
         };
-        let named = lines(opened, &join("__commits", vacuum))?;
         let mut listed = Vec::new();
         let mut kept = false;
         for name in named {
@@ -96,9 +95,33 @@ pub(crate) fn fragments(opened: &Opened, dry_run: bool) -> Result<Vacuumed> {
         if !dry_run {
             remove(opened, &commits, &listed)?;
             if !kept {
-                opened.store.remove(&join("__commits", vacuum))?;
+                opened.store.remove(&join("__commits", &vacuum))?;
             }
         }
+    }
+    Ok(out)
+}
+
+/// The files that name replaced fragments, with those names. A fragment that replaces others and is replaced itself goes after them: without
+/// it they would count again.
+fn inner_first(opened: &Opened, commits: &Commits) -> Result<Vec<(String, Vec<String>)>> {
+    let mut left = Vec::new();
+    for vacuum in &commits.vacuums {
+        left.push((vacuum.clone(), lines(opened, &join("__commits", vacuum))?));
+    }
+    let mut out = Vec::with_capacity(left.len());
+    while !left.is_empty() {
+        let waiting: HashSet<String> =
+            left.iter().map(|(vacuum, _)| vacuum.trim_end_matches(".vac").to_owned()).collect();
+        let ready = |(_, named): &(String, Vec<String>)| !named.iter().any(|name| waiting.contains(name));
+        let (now, later): (Vec<_>, Vec<_>) = left.into_iter().partition(ready);
+        if now.is_empty() {
+            // Files that name each other; any order is as good.
+            out.extend(later);
+            return Ok(out);
+        }
+        out.extend(now);
+        left = later;
     }
     Ok(out)
 }
@@ -112,16 +135,14 @@ fn remove(opened: &Opened, commits: &Commits, fragments: &[(String, String)]) ->
         let times = || fragments.iter().filter_map(|(name, _)| name::parse(name));
         let start = times().map(|t| t.start).min().unwrap_or(0);
         let end = times().map(|t| t.end).max().unwrap_or(start);
-        let name = format!("{}.ign", names::versioned(start, end, opened.version()));
+        let name = format!("{}.ign", opened.versioned(start, end));
         opened.put_lines(&join("__commits", &name), inside)?;
     }
     for (name, folder) in fragments {
         opened.store.remove(&join("__commits", &format!("{name}.wrt")))?;
         opened.store.remove(&format!("{name}.ok"))?;
-        for object in objects(opened.store.as_ref(), folder)? {
-            opened.store.remove(&object)?;
-        }
-        opened.store.remove(folder)?;
+        // A link to a folder elsewhere goes itself; the folder stays.
+        opened.store.remove_all(folder)?;
     }
     Ok(())
 }

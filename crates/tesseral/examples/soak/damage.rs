@@ -171,9 +171,12 @@ fn truncations<'a>(files: &'a Files, random: &mut Random, count: usize) -> impl 
         .map(|(name, n)| (name.clone(), Some(files[name][..n].to_vec())))
 }
 
-/// Every file of a folder in turn. Commit files are kept: without one, a fragment does not exist.
+/// Every file of a folder in turn, except those whose absence the format itself defines: a fragment without its commit file was
+/// never written, an array without a metadata file has no attributes, a group without its list has no members.
 fn missing(files: &Files) -> impl Iterator<Item = Damage> {
-    let names = files.keys().filter(|name| !name.is_empty() && !name.starts_with("__commits"));
+    let optional =
+        |name: &str| name.split('/').any(|part| matches!(part, "__commits" | "__meta" | "__group"));
+    let names = files.keys().filter(move |name| !name.is_empty() && !optional(name));
     names.map(|name| (name.clone(), None))
 }
 

@@ -16,6 +16,16 @@ pub type Files = BTreeMap<String, Vec<u8>>;
 /// The cells of each column, or the error.
 type Contents = BTreeMap<String, Result<Vec<u8>>>;
 
+/// The name that attributes and history of the whole source go by.
+const ATTRIBUTES: &str = "attributes of the source";
+
+/// What the name of an array's schema ends in.
+const SCHEMA: &str = "/schema";
+
+fn is_metadata(column: &str) -> bool {
+    column == ATTRIBUTES || column.ends_with(SCHEMA)
+}
+
 /// The outcome of a damaged copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Outcome {
@@ -77,15 +87,20 @@ impl Sample {
             return Outcome::Slow;
         }
         let mut found = found.unwrap_or_default();
-        let mut all = true;
+        let (mut all, mut metadata) = (true, true);
         for (column, truth) in &self.truth {
             match found.remove(column) {
+                Some(Ok(bytes)) if bytes != *truth && is_metadata(column) => metadata = false,
                 Some(Ok(cells)) if cells != *truth => {
                     return if sound { Outcome::Silent } else { Outcome::Verified };
                 }
                 Some(Ok(_)) => {}
                 _ => all = false,
             }
+        }
+        // Formats may show metadata before they have read all that its digest covers, if reading the cells then fails.
+        if all && !metadata {
+            return if sound { Outcome::Silent } else { Outcome::Verified };
         }
         match (all, sound) {
             (true, _) => Outcome::Harmless,
@@ -123,6 +138,8 @@ fn open() -> Open {
 fn read(store: Arc<dyn Store>) -> Result<Contents> {
     let container = open().open_store(store)?;
     let mut out = Contents::new();
+    let about = (container.inner().attributes(), container.inner().history());
+    out.insert(ATTRIBUTES.to_owned(), Ok(format!("{about:?}").into_bytes()));
     for i in 0..container.len() {
         let name = container.inner().name(i).to_owned();
         match container.array_at(i) {
@@ -134,6 +151,7 @@ fn read(store: Arc<dyn Store>) -> Result<Contents> {
 }
 
 fn columns(name: &str, array: &Array, out: &mut Contents) {
+    out.insert(format!("{name}{SCHEMA}"), Ok(format!("{:?}", array.schema()).into_bytes()));
     if array.schema().sparse {
         let rows = array.cells().and_then(|query| query.read());
         let cells = rows.map(|rows| rows.columns.iter().flat_map(|(_, cells)| flat(cells)).collect());

@@ -10,7 +10,8 @@ use tesseral_core::{
 };
 use tesseral_engine::kernel::cast;
 use tesseral_engine::{
-    Grids, Options, RechunkPlan, WriteSession, available_memory, divisible, has_gaps, narrowable, spreadable,
+    Grids, Options, RechunkPlan, WriteSession, available_memory, check_held, check_results, check_total,
+    divisible, has_gaps, narrowable, spreadable, work_space,
 };
 use tesseral_format::{ArraySpec, Capabilities, CodecSpec, CreateOptions, Format};
 use tesseral_store::{MemoryStore, Overwrite};
@@ -158,13 +159,14 @@ impl ConvertPlan {
                 Drawn::new(v, format, options)
             })
             .collect::<Result<_>>()?;
-        let memory = options.execution.memory;
+        let (memory, free) = (options.execution.memory, default_memory());
         let mut create = CreateOptions {
             statistics: options.statistics,
-            work_space: Some(memory.unwrap_or_else(default_memory) / 4),
+            work_space: Some(memory.unwrap_or(free) / 4),
             ..CreateOptions::default()
         };
-        create.overwrite = if options.overwrite { Overwrite::Replace } else { Overwrite::Refuse };
+        // What is there already is the output's concern: the empty file or folder at its temporary name gives way.
+        create.overwrite = Overwrite::Replace;
         let mut attributes = variables.attributes;
         let mut cells = cells;
         let mut groups: Vec<Vec<Drawn>> = if capabilities.many_fields && all_alike(&drawn) {
@@ -188,7 +190,7 @@ impl ConvertPlan {
         // What a writer gathers takes its part of the memory.
         let moving = memory.map(|memory| if capabilities.whole_arrays { memory / 2 } else { memory });
         let arrays: Vec<PlannedArray> =
-            groups.into_iter().map(|group| joined(group, moving, threads)).collect::<Result<_>>()?;
+            groups.into_iter().map(|group| joined(group, moving, free, threads)).collect::<Result<_>>()?;
         let threads = arrays.iter().map(|a| a.rechunk.threads).min().unwrap_or(threads);
         Ok(Self { format, arrays, cells, tables, attributes, create, threads })
     }
@@ -331,6 +333,7 @@ impl Drawn {
             spreadable(array.handle(), array.field_number()).map_err(|e| e.hint("give --sparse-as rows"))?;
         }
         let selection = array.select(own_arguments(from, options))?;
+        check_total(array.handle(), &array.request(&selection))?;
         let field = array.selected_field();
         let dtype = cast_of(&variable.name, field, options)?;
         let bound = lossy::Bound::choose(array, &selection, dtype, options)?;
@@ -368,6 +371,9 @@ impl Drawn {
         } else {
             source_chunk
         };
+        // Held whole: the array where the format keeps it so, else what is decoded for one chunk.
+        let held = if capabilities.whole_arrays { &shape } else { &source_chunk };
+        check_held(array.handle(), &array.request(&selection), held)?;
         let dims = from.dims.iter().zip(selection.slices());
         let dims =
             dims.zip(&chunk).map(|((dim, slice), chunk)| dimension(dim, slice, *chunk, capabilities.domains));
@@ -614,7 +620,7 @@ fn all_alike(drawn: &[Drawn]) -> bool {
 }
 
 /// One array of one or several variables.
-fn joined(group: Vec<Drawn>, memory: Option<u64>, threads: usize) -> Result<PlannedArray> {
+fn joined(group: Vec<Drawn>, memory: Option<u64>, free: u64, threads: usize) -> Result<PlannedArray> {
     let attributes = merge(group.iter().map(|d| (d.name.as_str(), &d.schema.attributes)).collect::<Vec<_>>());
     let mut group = group.into_iter();
     let Some(first) = group.next() else { return Err(Error::invalid("an array of no variable")) };
@@ -649,13 +655,19 @@ fn joined(group: Vec<Drawn>, memory: Option<u64>, threads: usize) -> Result<Plan
     };
     let scratch = schema.fields.iter().all(|field| field.cell_size().is_some());
     // Nobody set a limit: what one chunk of either grid takes is taken, however large it is.
-    let memory = memory.unwrap_or_else(|| {
-        let size = |chunk: &[u64]| {
-            chunk.iter().zip(&grids.shape).fold(cell, |n, (c, s)| n.saturating_mul((*c).min(*s)))
-        };
-        let least = size(&grids.from).saturating_mul(4).saturating_add(size(&grids.to).saturating_mul(4));
-        default_memory().max(least)
-    });
+    let memory = match (memory, columns.first()) {
+        (Some(memory), _) => memory,
+        (None, Some(column)) => {
+            let size = |chunk: &[u64]| {
+                chunk.iter().zip(&grids.shape).fold(cell, |n, (c, s)| n.saturating_mul((*c).min(*s)))
+            };
+            let least = size(&grids.from).saturating_add(size(&grids.to));
+            let (handle, request) = (column.array.handle(), column.array.request(&selection));
+            check_results(handle, &request, least)?;
+            work_space(handle, &request, free)?.max(least.saturating_mul(4))
+        }
+        (None, None) => free,
+    };
     let rechunk = RechunkPlan::new(grids, memory, threads, scratch).map_err(|e| e.in_array(&schema.name))?;
     let codecs = vec![Vec::new(); schema.fields.len()];
     let feed = Feed { columns, selection, pass_through: false };

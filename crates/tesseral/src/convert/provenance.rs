@@ -30,7 +30,7 @@ pub(crate) fn digest(store: &dyn Store) -> Result<String> {
 fn folder(store: &dyn Store, path: &str, hash: &mut Xxh3) -> Result<()> {
     for entry in store.list(path)? {
         let name = if path.is_empty() { entry.name.clone() } else { format!("{path}/{}", entry.name) };
-        if entry.folder {
+        if entry.is_folder() {
             folder(store, &name, hash)?;
         } else {
             hash.update(name.as_bytes());

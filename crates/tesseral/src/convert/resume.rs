@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use tesseral_core::{Error, ErrorKind, Result};
 use tesseral_engine::Journal;
+use tesseral_store::StagedPath;
 use xxhash_rust::xxh3::Xxh3;
 
 use super::options::{ConvertOptions, Resume};
@@ -33,7 +34,7 @@ impl Kept {
         digest: &str,
         plan: &ConvertPlan,
         target: &Path,
-        staged: &Path,
+        staged: &StagedPath,
         options: &ConvertOptions,
     ) -> Result<Option<(Self, Journal)>> {
         let key = key(source, digest, plan);
@@ -59,10 +60,10 @@ impl Kept {
         let io = |e| Error::io("open", path.display().to_string(), e);
         let file =
             OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path).map_err(io)?;
-        let own = staged.file_name().unwrap_or_default().to_string_lossy();
+        let own = staged.path().file_name().unwrap_or_default().to_string_lossy();
         let (journal, earlier) = Journal::open(file, key, &own, kept)?;
-        if let Some(left) = earlier.filter(|left| is_staging(left, &name) && *left != own) {
-            remove_staging(&target.with_file_name(left));
+        if let Some(left) = earlier {
+            staged.discard(&left);
         }
         Ok(Some((Self { path }, journal)))
     }
@@ -73,25 +74,6 @@ impl Kept {
         if !interrupted {
             // What stays is told by its name, and is no harm: it is looked at before it is used.
             let _ = fs::remove_file(&self.path);
-        }
-    }
-}
-
-/// Whether a name is one that outputs of this name are made under.
-fn is_staging(name: &str, target: &str) -> bool {
-    name.starts_with(&format!(".tesseral-{target}."))
-        && name.ends_with(".staged")
-        && !name.contains(['/', '\\'])
-}
-
-/// Removes what a try that is gone made: a folder, or a file that is itself made under a further name.
-fn remove_staging(path: &Path) {
-    let _ = if path.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) };
-    let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else { return };
-    let inner = format!(".tesseral-{}.", name.to_string_lossy());
-    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
-        if entry.file_name().to_string_lossy().starts_with(&inner) {
-            let _ = fs::remove_file(entry.path());
         }
     }
 }

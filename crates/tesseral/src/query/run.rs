@@ -6,6 +6,7 @@ use tesseral_core::{Error, ErrorKind, Result};
 use tesseral_engine::fold::{self, Fold, Reducer, Role, State};
 use tesseral_engine::kernel::summary::Wanted;
 use tesseral_format::Column;
+use tesseral_store::Overwrite;
 
 use super::document::Reduction;
 use super::outcome::{Answer, Outcome, answer};
@@ -20,6 +21,8 @@ pub struct Settings {
     pub preview: usize,
     /// Folders, beside the source's own, that files may be written to.
     pub allow: Vec<PathBuf>,
+    /// Whether files that documents name may replace existing ones.
+    pub overwrite: Overwrite,
     /// Bytes that no document may exceed.
     pub memory: Option<u64>,
 }

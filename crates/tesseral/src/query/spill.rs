@@ -3,12 +3,13 @@
 use std::path::{Component, Path, PathBuf};
 
 use tesseral_core::{Error, Result};
-use tesseral_store::{Access, LocalStore, Overwrite, Store};
+use tesseral_store::{Overwrite, Store};
 
 use super::execution;
 use super::outcome::Written;
 use super::parse::bad;
 use super::plan::Plan;
+use crate::Output;
 
 /// Bytes written at once.
 const PIECE: u64 = 8 << 20;
@@ -64,7 +65,9 @@ pub(super) fn write_with(
     cells: &dyn Fn(&tesseral_core::Selection) -> Result<Vec<u8>>,
 ) -> Result<Written> {
     let path = target(plan, key, path)?;
-    let staged = LocalStore::new(&path, Access::Read).stage("", Overwrite::Replace)?;
+    let output = Output::document(&path).overwrite(plan.settings.overwrite);
+    let output = output.source(&plan.source).outside_sources().stage()?;
+    let staged = output.store().stage("", Overwrite::Replace)?;
     let piece = plan.array.options().memory.map_or(PIECE, |memory| PIECE.min((memory / 8).max(1)));
     let mut offset = 0;
     for part in plan.array.blocks(&plan.selection, piece)? {
@@ -74,5 +77,6 @@ pub(super) fn write_with(
         offset += bytes.len() as u64;
     }
     staged.publish()?;
+    output.publish()?;
     Ok(Written { path, bytes: offset })
 }

@@ -9,6 +9,7 @@ use tesseral_core::{
 use tesseral_engine::fold::{Fold, Predicate, Reducer, Role, State};
 use tesseral_engine::kernel::summary::Wanted;
 use tesseral_format::ArraySpec;
+use tesseral_store::Overwrite;
 
 use super::document::{Method, Operation, Write, WriteTarget};
 use super::outcome::{Answer, Outcome, Written};
@@ -261,7 +262,11 @@ impl<'a> Prepared<'a> {
         for (d, slice) in selection.slices().iter().enumerate() {
             schema.dims[d] = dimension(&array.schema().dims[d], slice);
         }
-        let mut session = Create::new().overwrite().begin(&path, "tet")?;
+        let mut create = Create::new().source(&self.plan.source);
+        if self.plan.settings.overwrite == Overwrite::Replace {
+            create = create.overwrite();
+        }
+        let mut session = create.begin(&path, "tet")?;
         let id = session.add(&ArraySpec::raw(schema))?;
         session.fill(id, |region, out| {
             let cells = self.cells(&part(selection, region)?, &mut |_| {})?;

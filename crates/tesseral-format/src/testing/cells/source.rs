@@ -9,8 +9,8 @@ use tesseral_core::{ArraySchema, ChunkStats, Coords, Error, Result, Scalar, Stat
 use super::{CellsArray, Chunk, StoredLayer, columns};
 use crate::testing::coding::{self, Layout};
 use crate::{
-    Access, ArraySource, ChunkInfo, ChunkPlan, Column, ColumnMut, CoordinateRanges, Cover, Digest,
-    DigestSpan, Part, PlannedChunk, Request, Role, Scratch, Target, Uncovered,
+    Access, ArraySource, ChunkInfo, ChunkPlan, Column, ColumnMut, CoordinateRanges, Cover, DigestSpan,
+    DigestSpans, Part, PlannedChunk, Request, Role, Scratch, Target, Uncovered,
 };
 
 /// With more layers than this, no chunk is tested for being whole.
@@ -134,9 +134,12 @@ impl ArraySource for CellsArray {
         }
     }
 
-    fn digest(&self, chunk: &PlannedChunk) -> Option<DigestSpan> {
-        let (start, end, hash) = self.chunk(chunk.id)?.1.digest?;
-        Some(DigestSpan { object: 0, range: start..end, digest: Digest::Xxh3(hash) })
+    fn digests(&self, chunk: &PlannedChunk) -> DigestSpans<'_> {
+        let digest = self.chunk(chunk.id).and_then(|(_, chunk)| chunk.digest);
+        digest
+            .map(|(start, end, hash)| DigestSpan::single(0, start..end, chunk.id, hash))
+            .into_iter()
+            .collect()
     }
 
     fn decode(

@@ -9,7 +9,7 @@ use tesseral_core::{ArraySchema, ChunkStats, Error, Region, Result};
 use super::{Chunk, LayeredArray, StoredLayer};
 use crate::testing::coding::{self, Layout};
 use crate::{
-    ArraySource, ChunkInfo, ChunkPlan, Column, ColumnMut, Cover, Digest, DigestSpan, Part, PlannedChunk,
+    ArraySource, ChunkInfo, ChunkPlan, Column, ColumnMut, Cover, DigestSpan, DigestSpans, Part, PlannedChunk,
     Request, Role, Scratch, Uncovered,
 };
 
@@ -108,9 +108,12 @@ impl ArraySource for LayeredArray {
         }
     }
 
-    fn digest(&self, chunk: &PlannedChunk) -> Option<DigestSpan> {
-        let (start, end, hash) = self.chunk(chunk.id)?.1.digest?;
-        Some(DigestSpan { object: 0, range: start..end, digest: Digest::Xxh3(hash) })
+    fn digests(&self, chunk: &PlannedChunk) -> DigestSpans<'_> {
+        let digest = self.chunk(chunk.id).and_then(|(_, chunk)| chunk.digest);
+        digest
+            .map(|(start, end, hash)| DigestSpan::single(0, start..end, chunk.id, hash))
+            .into_iter()
+            .collect()
     }
 
     fn decode(

@@ -1,27 +1,25 @@
 //! Tiles of several dense fragments, the later painted over the earlier.
 
-use tesseral_core::{CellLen, ChunkGrid, Error, Order, Region, Result, Selection};
+use tesseral_core::{CellLen, ChunkGrid, Error, Order, Region, Result, Selection, alloc};
 use tesseral_format::{
     ArraySource, Column, ColumnData, ColumnMut, PlannedChunk, Request, Scratch, Target as RequestTarget,
 };
-use tesseral_store::StoreExt;
 
 use super::{Opened, commit, place};
 use crate::array::TileDbArray;
-use crate::fragment::Fragment;
 use crate::write::array::DenseWrite;
 
 /// The smallest box around the cells of fragments.
-pub(super) fn around(_opened: &Opened, run: &[Fragment]) -> Result<Option<Region>> {
+pub(super) fn around<'a>(regions: impl IntoIterator<Item = &'a Region>) -> Option<Region> {
     let mut out: Option<Vec<(u64, u64)>> = None;
-    for placement in run.iter().filter_map(|f| f.placement.as_ref()) {
-        let bounds = placement.region.bounds();
+    for region in regions {
+        let bounds = region.bounds();
         out = Some(match out {
             None => bounds.to_vec(),
             Some(all) => all.iter().zip(bounds).map(|(a, b)| (a.0.min(b.0), a.1.max(b.1))).collect(),
         });
     }
-    Ok(out.map(Region::new))
+    out.map(Region::new)
 }
 
 /// Cells of one column of one tile.
@@ -73,17 +71,27 @@ pub(crate) fn read(
 ) -> Result<Cells> {
     let mut parts = Vec::new();
     for (_, part) in chunk.column_parts(column) {
-        let range = part.offset..part.offset + part.len;
-        parts.push(array.reader.store.read(array.object(part.object), range)?);
+        let (fragment, tile) = array.locate(chunk.id)?;
+        let (slot, file) = fragment
+            .slot_file(part.object)
+            .ok_or_else(|| Error::invalid(format!("no object {} of a fragment", part.object)))?;
+        let (start, _) = fragment.span(&array.reader, file, slot, tile)?;
+        // Cells may lie behind a header that their digest covers.
+        let from = usize::try_from(part.offset - start).unwrap_or(usize::MAX);
+        parts.push(
+            fragment.read_tile(&array.reader, array.object(part.object), (slot, file), tile)?.slice(from..),
+        );
     }
     let cells = usize::try_from(chunk.cells).map_err(|_| Error::limit("a tile", chunk.cells, u64::MAX))?;
-    let mut out =
-        Cells { var: size.is_none(), validity: nullable.then(|| vec![0; cells]), ..Cells::default() };
+    let mut out = Cells { var: size.is_none(), validity: nullable.then(Vec::new), ..Cells::default() };
+    if let Some(validity) = &mut out.validity {
+        alloc::resize("a tile", validity, cells, 0)?;
+    }
     let validity = out.validity.as_deref_mut();
     let to = match size {
         Some(size) => {
             let bytes = cells.checked_mul(size).ok_or_else(|| Error::limit("a tile", u64::MAX, u64::MAX))?;
-            out.values.resize(bytes, 0);
+            alloc::resize("a tile", &mut out.values, bytes, 0)?;
             ColumnMut::Fixed { values: &mut out.values, validity }
         }
         None => ColumnMut::Var { offsets: &mut out.offsets, data: &mut out.values, validity },
@@ -124,7 +132,8 @@ fn each_cell(region: &Region, order: Order, mut visit: impl FnMut(&[u64])) {
 
 /// Writes one fragment over the box around all of them.
 pub(super) fn paint(opened: &Opened, array: &TileDbArray) -> Result<String> {
-    let Some(region) = around(opened, array.fragments()?)? else {
+    let placements = array.fragments()?.iter().filter_map(|fragment| fragment.placement.as_ref());
+    let Some(region) = around(placements.map(|placement| &placement.region)) else {
         return Err(Error::invalid("fragments without a cell"));
     };
     let place = place(opened, array)?;
@@ -141,7 +150,7 @@ pub(super) fn paint(opened: &Opened, array: &TileDbArray) -> Result<String> {
         let part = grid.region(&coords).intersect(&region).ok_or_else(|| Error::invalid("an empty tile"))?;
         let columns = tile(array, &part, schema.cell_order, &mut scratch)?;
         let data: Vec<ColumnData<'_>> = columns.iter().map(Cells::data).collect();
-        let encoded = write.encode(&coords, &data, place.key.as_ref(), &mut scratch)?;
+        let encoded = write.encode(&coords, &data, place.key.as_deref(), &mut scratch)?;
         write.place(&place, encoded)?.store()?;
     }
     commit(opened, array, write.finish(&place)?)

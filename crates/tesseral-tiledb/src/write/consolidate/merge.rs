@@ -11,7 +11,6 @@ use tesseral_core::{CellLen, ChunkStats, Error, Result};
 use tesseral_format::{
     Access, ArraySource, CellKeys, Column, ColumnData, Cover, EncodedPart, PlannedChunk, Role, Scratch, Twice,
 };
-use tesseral_store::StoreExt;
 
 use super::dense::{Cells as ColumnCells, read};
 use super::{Opened, commit, place};
@@ -21,8 +20,7 @@ use crate::plan::push_parts;
 use crate::wire::cursor::le64;
 use crate::wire::datatype::Datatype;
 use crate::write::array::{dims, encode_columns, fields};
-use crate::write::fragment::{Extras, FragmentWriter};
-use crate::write::names;
+use crate::write::fragment::{Extras, FragmentWriter, HashedPart};
 use crate::write::order;
 use crate::write::sparse::bounds;
 use crate::write::stats::{self, Kept};
@@ -122,9 +120,8 @@ fn numbers(
     count: usize,
     scratch: &mut Scratch,
 ) -> Result<Vec<u64>> {
-    let (offset, len) = fragment.span(&array.reader, 0, slot, tile)?;
     let object = array.object(fragment.object(slot, 0));
-    let bytes = array.reader.store.read(object, offset..offset + len)?;
+    let bytes = fragment.read_tile(&array.reader, object, (slot, 0), tile)?;
     let size = count.checked_mul(8).ok_or_else(|| Error::limit("a tile", count as u64, u64::MAX))?;
     let mut out = vec![0; size];
     let rules = array.reader.rules(fragment.schema.wire.version);
@@ -179,7 +176,7 @@ impl Output<'_> {
         targets.extend(fields(&schema));
         let data: Vec<ColumnData<'_>> = self.columns.iter().map(ColumnCells::data).collect();
         let (mut parts, mut stats) =
-            encode_columns(&schema, &targets, &data, cells, None, key.as_ref(), &mut self.scratch)?;
+            encode_columns(&schema, &targets, &data, cells, None, key.as_deref(), &mut self.scratch)?;
         let around = schema.wire.dims.iter().zip(&data);
         let around = around.map(|(dim, column)| bounds(dim.datatype, column).unwrap_or_default()).collect();
         let (written, of_written) = self.encode_times(0)?;
@@ -190,7 +187,8 @@ impl Output<'_> {
             parts.push(part(Column::DeletedBy, removed));
             stats.push((Column::DeletedBy, of_removed));
         }
-        self.fragment.place(parts, &stats, Some(around))?.store()?;
+        let hashed = parts.into_iter().map(|part| HashedPart::new(part, self.opened.digests));
+        self.fragment.place(hashed, &stats, Some(around))?.store()?;
         if self.deletes {
             let (by, of_by) = self.encode_times(2)?;
             self.fragment.place_conditions(by, &of_by)?.store()?;
@@ -207,7 +205,7 @@ impl Output<'_> {
         let kept = Kept { extrema: true, sum: true };
         let stats = stats::fixed(Datatype::UINT64, 1, kept, &bytes, None)?;
         let key = self.opened.reader.key;
-        let rules = Rules { version: schema.wire.version, verify: true, key: key.as_ref() };
+        let rules = Rules { version: schema.wire.version, verify: true, key: key.as_deref() };
         let mut out = Vec::new();
         schema.times.encode(&bytes, &mut out, &rules, &mut self.scratch.contexts)?;
         Ok((out, stats))
@@ -244,7 +242,7 @@ pub(super) fn merge(opened: &Opened, array: &TileDbArray) -> Result<String> {
     let fragment = FragmentWriter::new(
         Arc::clone(&opened.store),
         "",
-        names::versioned(place.timestamp, place.end, opened.version()),
+        opened.versioned(place.timestamp, place.end),
         Arc::clone(&opened.opening.current),
         place.schema_name.clone(),
         place.key,

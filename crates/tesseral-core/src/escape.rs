@@ -1,0 +1,89 @@
+//! Text from data, made safe to show.
+
+use std::borrow::Cow;
+
+/// Characters that steer a terminal or hide in a line: control characters, marks and overrides of the direction of text, and
+/// characters without a width.
+fn is_deceptive(c: char) -> bool {
+    c.is_control()
+        || matches!(
+            c,
+            '\u{061c}'
+                | '\u{200b}'..='\u{200f}'
+                | '\u{2028}'..='\u{202e}'
+                | '\u{2060}'
+                | '\u{2066}'..='\u{2069}'
+                | '\u{feff}'
+        )
+}
+
+/// Text in which control, bidirectional and zero-width characters are written as escapes, for names, attributes and values that are
+/// shown as text.
+///
+/// ```
+/// assert_eq!(tesseral_core::escape("plain Ω"), "plain Ω");
+/// assert_eq!(tesseral_core::escape("a\u{1b}[31m\n\u{202e}b\u{feff}"), "a\\u{1b}[31m\\n\\u{202e}b\\u{feff}");
+/// ```
+pub fn escape(text: &str) -> Cow<'_, str> {
+    if !text.contains(is_deceptive) {
+        return Cow::Borrowed(text);
+    }
+    let mut safe = String::with_capacity(text.len() + 16);
+    for c in text.chars() {
+        if is_deceptive(c) { safe.extend(c.escape_default()) } else { safe.push(c) }
+    }
+    Cow::Owned(safe)
+}
+
+/// Text from data as a part of a file name: as [`escape`], and without separators, a leading dot or a leading hyphen. `None` for
+/// text that nothing is left of.
+pub fn file_name_part(text: &str) -> Option<String> {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        let hides = out.is_empty() && matches!(c, '.' | '-');
+        if is_deceptive(c) || hides || matches!(c, '/' | '\\' | '%') {
+            let mut bytes = [0; 4];
+            c.encode_utf8(&mut bytes).bytes().for_each(|b| out.push_str(&format!("%{b:02X}")));
+        } else {
+            out.push(c);
+        }
+    }
+    (!out.is_empty()).then_some(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_deceptive_character_is_escaped() {
+        let ranges = [
+            0x61c..=0x61c,
+            0x200b..=0x200f,
+            0x202a..=0x202e,
+            0x2060..=0x2060,
+            0x2066..=0x2069,
+            0xfeff..=0xfeff,
+        ];
+        let controls = (0..0x20).chain(0x7f..0xa0);
+        for c in controls.chain(ranges.into_iter().flatten()).filter_map(char::from_u32) {
+            let escaped = escape(&format!("a{c}b")).into_owned();
+            assert!(
+                !escaped.contains(c) && escaped.starts_with("a\\") && escaped.ends_with('b'),
+                "{:x}",
+                c as u32
+            );
+        }
+        assert!(matches!(escape("plain Ω × 温度"), Cow::Borrowed("plain Ω × 温度")));
+    }
+
+    #[test]
+    fn parts_of_file_names_stay_in_their_folder() {
+        assert_eq!(file_name_part("2t").as_deref(), Some("2t"));
+        assert_eq!(file_name_part("../x").as_deref(), Some("%2E.%2Fx"));
+        assert_eq!(file_name_part("-f").as_deref(), Some("%2Df"));
+        assert_eq!(file_name_part("a\u{202e}b\n").as_deref(), Some("a%E2%80%AEb%0A"));
+        assert_eq!(file_name_part("100%").as_deref(), Some("100%25"));
+        assert_eq!(file_name_part(""), None);
+    }
+}

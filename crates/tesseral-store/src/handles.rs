@@ -1,0 +1,174 @@
+//! How many files this process may hold open, and giving handles back when there are no more.
+
+use std::fs::File;
+use std::io;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+
+/// Files that one store keeps open, where the process may open many.
+const MOST_KEPT: usize = 256;
+
+/// Files that stores hold open at this moment.
+static OPEN: AtomicUsize = AtomicUsize::new(0);
+static CACHES: Mutex<Vec<Weak<dyn Cache>>> = Mutex::new(Vec::new());
+
+/// Handles that are kept for the next read and can be closed at any time.
+pub(crate) trait Cache: Send + Sync {
+    /// Closes those that are not in use.
+    fn close_all(&self);
+}
+
+/// Counts one open file for as long as it lives.
+#[derive(Debug)]
+pub(crate) struct Counted(());
+
+impl Counted {
+    pub(crate) fn new() -> Self {
+        OPEN.fetch_add(1, Relaxed);
+        Self(())
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        OPEN.fetch_sub(1, Relaxed);
+    }
+}
+
+/// The number of files that the process may have open.
+fn limit() -> usize {
+    static LIMIT: OnceLock<usize> = OnceLock::new();
+    *LIMIT.get_or_init(|| {
+        let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+        limit.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX))
+    })
+}
+
+/// The number of files that one store keeps open.
+pub(crate) fn most_kept() -> usize {
+    (limit() / 8).clamp(2, MOST_KEPT)
+}
+
+/// Whether so many files are open that further ones should be closed right after they were read: maps keep their files open, and
+/// an operation may use any number of maps at once.
+pub(crate) fn are_scarce() -> bool {
+    OPEN.load(Relaxed) >= limit() / 2
+}
+
+/// Makes the handles of a cache available to whoever needs one.
+pub(crate) fn share(cache: &Arc<impl Cache + 'static>) {
+    let cache: Arc<dyn Cache> = Arc::clone(cache) as Arc<dyn Cache>;
+    let mut caches = CACHES.lock().unwrap_or_else(PoisonError::into_inner);
+    caches.retain(|cache| cache.strong_count() > 0);
+    caches.push(Arc::downgrade(&cache));
+}
+
+/// Opens a file by `open`. When the process has no handle left, those that are only kept are closed, and it is tried once more.
+pub(crate) fn open<T>(mut open: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    match open() {
+        Err(error) if is_exhausted(&error) => {
+            close_kept();
+            open()
+        }
+        other => other,
+    }
+}
+
+/// Closes every handle that is only kept.
+pub(crate) fn close_kept() {
+    let caches: Vec<_> = {
+        let caches = CACHES.lock().unwrap_or_else(PoisonError::into_inner);
+        caches.iter().filter_map(Weak::upgrade).collect()
+    };
+    caches.iter().for_each(|cache| cache.close_all());
+}
+
+/// A file being written whose handle is closed when the process runs out of them, and opened again when it is needed.
+pub(crate) struct Reopened {
+    reopen: Box<dyn Fn() -> io::Result<File> + Send + Sync>,
+    file: Mutex<Option<Arc<File>>>,
+}
+
+impl std::fmt::Debug for Reopened {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Reopened").field("file", &self.file).finish_non_exhaustive()
+    }
+}
+
+impl Reopened {
+    /// An open file, and how to open it again as long as this lives.
+    pub(crate) fn new(
+        file: File,
+        reopen: impl Fn() -> io::Result<File> + Send + Sync + 'static,
+    ) -> Arc<Self> {
+        let kept = Arc::new(Self { reopen: Box::new(reopen), file: Mutex::new(Some(Arc::new(file))) });
+        share(&kept);
+        kept
+    }
+
+    /// The file.
+    pub(crate) fn get(&self) -> io::Result<Arc<File>> {
+        if let Some(file) = &*self.file.lock().unwrap_or_else(PoisonError::into_inner) {
+            return Ok(Arc::clone(file));
+        }
+        let file = Arc::new(open(&self.reopen)?);
+        let mut kept = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(Arc::clone(kept.get_or_insert(file)))
+    }
+}
+
+impl Cache for Reopened {
+    fn close_all(&self) {
+        let closed = self.file.lock().unwrap_or_else(PoisonError::into_inner).take();
+        drop(closed);
+    }
+}
+
+/// Whether an error says that there are too many open files, of the process or of the system.
+fn is_exhausted(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::FileExt;
+
+    #[test]
+    fn a_file_that_was_closed_for_want_of_handles_is_opened_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("f");
+        let again = path.clone();
+        let kept = Reopened::new(File::create_new(&path).unwrap(), move || {
+            File::options().read(true).write(true).open(&again)
+        });
+        kept.get().unwrap().write_all_at(b"abcd", 0).unwrap();
+        kept.close_all();
+        kept.get().unwrap().write_all_at(b"efgh", 4).unwrap();
+        assert_eq!(std::fs::read(path).unwrap(), b"abcdefgh");
+    }
+
+    #[test]
+    fn handles_that_are_only_kept_make_room_once() {
+        #[derive(Debug, Default)]
+        struct Counting(AtomicUsize);
+        impl Cache for Counting {
+            fn close_all(&self) {
+                self.0.fetch_add(1, Relaxed);
+            }
+        }
+        let cache = Arc::new(Counting::default());
+        share(&cache);
+        let exhausted = || io::Error::from_raw_os_error(libc::EMFILE);
+        let mut calls = 0;
+        let opened = open(|| {
+            calls += 1;
+            if cache.0.load(Relaxed) == 0 { Err(exhausted()) } else { Ok(calls) }
+        });
+        assert_eq!(opened.unwrap(), 2);
+        assert!(open(|| Err::<(), _>(exhausted())).is_err());
+        assert_eq!(cache.0.load(Relaxed), 2);
+        assert!(open(|| Err::<(), _>(io::Error::from_raw_os_error(libc::ENOENT))).is_err());
+        assert_eq!(cache.0.load(Relaxed), 2, "another error is no want of handles");
+    }
+}

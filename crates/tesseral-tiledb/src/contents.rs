@@ -1,0 +1,105 @@
+//! Which names in a folder belong to an array or group. Whatever else is there is somebody else's, and an array that holds it is not
+//! replaced.
+
+use std::sync::Arc;
+
+use tesseral_core::Result;
+use tesseral_format::OpenOptions;
+use tesseral_store::{ObjectInfo, ObjectKind, Store};
+
+use crate::group;
+use crate::reader::{Reader, join};
+use crate::wire::name;
+
+/// Files of an array's own folder that have no time in their name.
+const FILES: [&str; 4] = [group::MARKER, "__array_schema.tdb", "__lock.tdb", "__tiledb_kv.tdb"];
+/// Endings of files that are named by a time.
+const ENDINGS: [&str; 9] = ["wrt", "ok", "del", "upd", "con", "ign", "vac", "meta", "tmp"];
+
+/// The first object of a folder that belongs to no array or group; `None` when all do.
+pub(crate) fn foreign(store: Arc<dyn Store>) -> Result<Option<String>> {
+    let reader = Reader::new(store, &OpenOptions::default())?;
+    container(&reader, "", reader.limits.depth)
+}
+
+fn container(reader: &Reader, prefix: &str, depth: usize) -> Result<Option<String>> {
+    let mut members = None;
+    for entry in reader.list(prefix)? {
+        let path = join(prefix, &entry.name);
+        let known = match (entry.kind, entry.name.as_str()) {
+            (ObjectKind::Folder, "__schema") => each(reader, &path, &|inner| match inner.kind {
+                ObjectKind::Folder => inner.name == "__enumerations",
+                _ => is_timed(inner),
+            })?
+            .or(each(reader, &join(&path, "__enumerations"), &|inner| {
+                inner.kind == ObjectKind::File && inner.name.starts_with("__")
+            })?),
+            (ObjectKind::Folder, "__fragments") => fragments(reader, &path)?,
+            (ObjectKind::Folder, "__commits" | "__fragment_meta" | "__meta" | "__group") => {
+                each(reader, &path, &is_timed)?
+            }
+            (ObjectKind::Folder, "__labels") if depth > 0 => {
+                let mut found = each(reader, &path, &|label| label.kind == ObjectKind::Folder)?;
+                for label in reader.list(&path)? {
+                    found = found.map_or_else(
+                        || container(reader, &join(&path, &label.name), depth - 1),
+                        |found| Ok(Some(found)),
+                    )?;
+                }
+                found
+            }
+            // Until version 12 fragments lie in the array's own folder.
+            (ObjectKind::Folder, name) if is_fragment(name) => each(reader, &path, &is_data)?,
+            (ObjectKind::Folder, name) if depth > 0 => {
+                if members.is_none() {
+                    // What cannot be read, being damaged or encrypted, vouches for nothing.
+                    members = Some(group::members(reader, prefix).unwrap_or_default());
+                }
+                let is_member = members.iter().flatten().any(|m| m.relative && m.uri == name);
+                if is_member { container(reader, &path, depth - 1)? } else { Some(path) }
+            }
+            (ObjectKind::File, name) if FILES.contains(&name) || is_timed(&entry) => None,
+            _ => Some(path),
+        };
+        if known.is_some() {
+            return Ok(known);
+        }
+    }
+    Ok(None)
+}
+
+/// The first object of a folder of which `known` does not hold.
+fn each(reader: &Reader, folder: &str, known: &dyn Fn(&ObjectInfo) -> bool) -> Result<Option<String>> {
+    let found = reader.list(folder)?.into_iter().find(|entry| !known(entry));
+    Ok(found.map(|entry| join(folder, &entry.name)))
+}
+
+fn fragments(reader: &Reader, folder: &str) -> Result<Option<String>> {
+    for entry in reader.list(folder)? {
+        let path = join(folder, &entry.name);
+        if entry.kind != ObjectKind::Folder || !is_fragment(&entry.name) {
+            return Ok(Some(path));
+        }
+        if let Some(found) = each(reader, &path, &is_data)? {
+            return Ok(Some(found));
+        }
+    }
+    Ok(None)
+}
+
+fn is_fragment(name: &str) -> bool {
+    name::parse(name).is_some_and(|name| name.version.is_some())
+}
+
+fn is_data(entry: &ObjectInfo) -> bool {
+    entry.kind == ObjectKind::File && (entry.name.ends_with(".tdb") || entry.name.starts_with("__"))
+}
+
+/// A file named by a time, with or without an ending that says what it is.
+fn is_timed(entry: &ObjectInfo) -> bool {
+    let stem = match entry.name.rsplit_once('.') {
+        Some((stem, ending)) if ENDINGS.contains(&ending) => stem,
+        _ => entry.name.as_str(),
+    };
+    entry.kind == ObjectKind::File && name::parse(stem).is_some()
+}

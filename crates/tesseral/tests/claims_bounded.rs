@@ -1,0 +1,374 @@
+//! Whatever a small file claims, operations on it stay within 64 MiB of memory: they answer, or reject the claim before they allocate.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use tesseral::store::Access;
+use tesseral::{ConvertOptions, ErrorKind, Open, Options, Overwrite, Result, Wanted};
+
+/// Counts what is allocated and the most that was at one time.
+struct Counting;
+
+static HELD: AtomicUsize = AtomicUsize::new(0);
+static PEAK: AtomicUsize = AtomicUsize::new(0);
+
+fn grow(bytes: usize) {
+    let held = HELD.fetch_add(bytes, Ordering::Relaxed) + bytes;
+    PEAK.fetch_max(held, Ordering::Relaxed);
+}
+
+// SAFETY: every call goes to the system's allocator unchanged; only numbers are kept beside.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: as the caller promises.
+        let out = unsafe { System.alloc(layout) };
+        if !out.is_null() {
+            grow(layout.size());
+        }
+        out
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: as the caller promises.
+        let out = unsafe { System.alloc_zeroed(layout) };
+        if !out.is_null() {
+            grow(layout.size());
+        }
+        out
+    }
+
+    unsafe fn realloc(&self, start: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        // SAFETY: as the caller promises.
+        let out = unsafe { System.realloc(start, layout, size) };
+        if !out.is_null() {
+            HELD.fetch_sub(layout.size(), Ordering::Relaxed);
+            grow(size);
+        }
+        out
+    }
+
+    unsafe fn dealloc(&self, start: *mut u8, layout: Layout) {
+        HELD.fetch_sub(layout.size(), Ordering::Relaxed);
+        // SAFETY: as the caller promises.
+        unsafe { System.dealloc(start, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+const MIB: usize = 1 << 20;
+const ALLOWED: usize = 64 * MIB;
+
+/// Bytes of resident memory by one of the names of `/proc/self/status`.
+fn resident(name: &str) -> Option<usize> {
+    let status = fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix(name))?;
+    line.trim_start_matches(':').trim().strip_suffix("kB")?.trim().parse::<usize>().ok().map(|kib| kib * 1024)
+}
+
+/// Runs an operation; panics when it takes more than is allowed beyond what was held before.
+fn bounded(label: &str, operation: impl FnOnce() -> Result<()>) -> Result<()> {
+    let before = HELD.load(Ordering::Relaxed);
+    PEAK.store(before, Ordering::Relaxed);
+    // Maps are not the allocator's: the kernel's own mark counts them. Writing 5 resets it.
+    let marked = fs::write("/proc/self/clear_refs", "5").is_ok();
+    let idle = resident("VmRSS");
+    let outcome = operation();
+    let most = PEAK.load(Ordering::Relaxed).saturating_sub(before);
+    assert!(most <= ALLOWED, "{label}: allocated {} MiB", most / MIB);
+    if let (true, Some(idle), Some(peak)) = (marked, idle, resident("VmHWM")) {
+        let most = peak.saturating_sub(idle);
+        assert!(most <= ALLOWED, "{label}: {} MiB resident", most / MIB);
+    }
+    outcome
+}
+
+/// A `.tet` file of one dataset with one row in its index.
+fn tet(shape: u64, chunk: u64, row: Option<(u64, &[u8], u32)>) -> Vec<u8> {
+    let (raw, payload, codec) = row.unwrap_or((0, &[], 0));
+    let mut out = b"TETR".to_vec();
+    let rows = u64::from(row.is_some());
+    for n in [1_u32, 1, 0] {
+        out.extend(n.to_le_bytes());
+    }
+    for n in [80_u64, 32 + 104 * rows, 40] {
+        out.extend(n.to_le_bytes());
+    }
+    for n in [1_u32, 5, 1, 0] {
+        out.extend(n.to_le_bytes());
+    }
+    out.extend(b"a\0\0\0\0\0\0\0");
+    out.extend(shape.to_le_bytes());
+    out.extend(chunk.to_le_bytes());
+    out.extend(b"TIDX");
+    out.extend(1_u32.to_le_bytes());
+    out.extend(rows.to_le_bytes());
+    out.extend([0; 16]);
+    if row.is_some() {
+        out.extend([0; 72]);
+        for n in [out.len() as u64 + 32, raw, payload.len() as u64] {
+            out.extend(n.to_le_bytes());
+        }
+        out.extend(codec.to_le_bytes());
+        out.extend([0; 4]);
+        out.extend(payload);
+    }
+    out
+}
+
+/// A Zstandard frame of zeros, in run-length blocks of 128 KiB.
+fn zeros(mut len: u64) -> Vec<u8> {
+    let mut out = b"\x28\xb5\x2f\xfd\x00\x78".to_vec();
+    loop {
+        let size = len.min(128 << 10);
+        len -= size;
+        let head = size << 3 | 1 << 1 | u64::from(len == 0);
+        out.extend(&head.to_le_bytes()[..3]);
+        out.push(0);
+        if len == 0 {
+            return out;
+        }
+    }
+}
+
+/// CBOR, as far as descriptors need it.
+enum Item<'a> {
+    Number(u64),
+    Zero,
+    Text(&'a str),
+    List(Vec<Item<'a>>),
+    Map(Vec<(&'a str, Item<'a>)>),
+}
+
+impl Item<'_> {
+    fn head(major: u8, n: u64, out: &mut Vec<u8>) {
+        out.push(major << 5 | 27);
+        out.extend(n.to_be_bytes());
+    }
+
+    fn write(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::Number(n) => Self::head(0, *n, out),
+            Self::Zero => out.extend([0xfb, 0, 0, 0, 0, 0, 0, 0, 0]),
+            Self::Text(text) => {
+                Self::head(3, text.len() as u64, out);
+                out.extend(text.as_bytes());
+            }
+            Self::List(items) => {
+                Self::head(4, items.len() as u64, out);
+                items.iter().for_each(|item| item.write(out));
+            }
+            Self::Map(pairs) => {
+                Self::head(5, pairs.len() as u64, out);
+                for (name, item) in pairs {
+                    Item::Text(name).write(out);
+                    item.write(out);
+                }
+            }
+        }
+    }
+}
+
+/// A frame whose CBOR lies after its payload.
+fn frame(kind: u16, flags: u16, payload: &[u8], item: &Item<'_>, object: bool) -> Vec<u8> {
+    let mut cbor = Vec::new();
+    item.write(&mut cbor);
+    let length = 28 + payload.len() + cbor.len() + if object { 8 } else { 0 };
+    let mut out = b"FR".to_vec();
+    for n in [kind, 1, flags] {
+        out.extend(n.to_be_bytes());
+    }
+    out.extend((length as u64).to_be_bytes());
+    out.extend(payload);
+    out.extend(cbor);
+    if object {
+        out.extend((16 + payload.len() as u64).to_be_bytes());
+    }
+    out.extend([0; 8]);
+    out.extend(b"ENDF");
+    out.resize(out.len().next_multiple_of(8), 0);
+    out
+}
+
+/// A message of one object.
+fn tgm(dtype: &str, cells: u64, codec: Vec<(&str, Item<'_>)>, payload: &[u8]) -> Vec<u8> {
+    let mut pairs = vec![
+        ("type", Item::Text("ntensor")),
+        ("ndim", Item::Number(1)),
+        ("shape", Item::List(vec![Item::Number(cells)])),
+        ("strides", Item::List(vec![Item::Number(1)])),
+        ("dtype", Item::Text(dtype)),
+        ("byte_order", Item::Text("little")),
+    ];
+    for (name, default) in [("encoding", "none"), ("filter", "none"), ("compression", "none")] {
+        if !codec.iter().any(|(own, _)| *own == name) {
+            pairs.push((name, Item::Text(default)));
+        }
+    }
+    pairs.extend(codec);
+    let metadata =
+        frame(1, 0, &[], &Item::Map(vec![("base", Item::List(vec![Item::Map(Vec::new())]))]), false);
+    let object = frame(9, 1, payload, &Item::Map(pairs), true);
+    let total = 48 + metadata.len() + object.len();
+    let mut out = b"TENSOGRM".to_vec();
+    out.extend([0, 3, 0, 1, 0, 0, 0, 0]);
+    out.extend((total as u64).to_be_bytes());
+    out.extend(&metadata);
+    out.extend(&object);
+    out.extend((24 + metadata.len() as u64 + object.len() as u64).to_be_bytes());
+    out.extend((total as u64).to_be_bytes());
+    out.extend(b"39277777");
+    out
+}
+
+fn constant(cells: u64) -> Vec<u8> {
+    let codec = vec![
+        ("encoding", Item::Text("simple_packing")),
+        ("sp_reference_value", Item::Zero),
+        ("sp_binary_scale_factor", Item::Number(0)),
+        ("sp_decimal_scale_factor", Item::Number(0)),
+        ("sp_bits_per_value", Item::Number(0)),
+    ];
+    tgm("float64", cells, codec, &[])
+}
+
+/// Files of at most 1 MiB that claim more than they hold.
+fn claims(folder: &Path) -> Vec<PathBuf> {
+    let compressed = |name: &'static str| vec![("compression", Item::Text(name))];
+    let bomb = [&b"\x1f\0\x01\0"[..], &[0xff; 200_000], b"\0"].concat();
+    let gib = zeros(1 << 30);
+    let files: Vec<(&str, Vec<u8>)> = vec![
+        ("absent_chunk.tet", tet(640 << 30, 640 << 30, None)),
+        ("wrong_row.tet", tet(640 << 30, 640 << 30, Some((16, &[7; 16], 0)))),
+        ("zstd_gib.tet", tet(1 << 30, 1 << 30, Some((1 << 30, &gib, 1)))),
+        ("zstd_exbi.tet", tet(1 << 60, 1 << 60, Some((1 << 60, &gib, 1)))),
+        ("empty_grid.tet", tet(u64::MAX, 1, Some((1, &[7], 0)))),
+        ("zstd_gib.tgm", tgm("uint8", 1 << 30, compressed("zstd"), &gib)),
+        ("lz4_2_gib.tgm", tgm("uint8", (1 << 31) - 1, compressed("lz4"), &bomb)),
+        ("constant_4_gib.tgm", constant(1 << 29)),
+        ("constant_exbi.tgm", constant(1 << 57)),
+        ("shuffled_zstd.tgm", tgm("uint8", 1 << 29, compressed("zstd"), &zeros(1 << 20))),
+        ("bits.tgm", tgm("bitmask", 1 << 40, compressed("rle"), &[0xff, 0xff, 0xff, 0xff, 0xff, 0])),
+        ("szip.tgm", tgm("uint8", 1 << 40, compressed("szip"), &[0; 64])),
+        ("huge.npy", b"\x93NUMPY\x01\0\x76\0{'descr': '<f8', 'fortran_order': False, 'shape': (9223372036854775807,), }                                            \n".to_vec()),
+    ];
+    let write = |(name, bytes): (&str, Vec<u8>)| {
+        assert!(bytes.len() <= MIB, "{name}");
+        let path = folder.join(name);
+        fs::write(&path, bytes).unwrap();
+        path
+    };
+    files.into_iter().map(write).collect()
+}
+
+fn read(path: &Path) -> Result<()> {
+    let container = Open::new().open(path)?;
+    for index in 0..container.len() {
+        let array = container.array_at(index)?;
+        let all = array.all()?;
+        for part in array.blocks(&all, 64 << 20)? {
+            array.read_with(&part, |_| Ok(()))?;
+        }
+    }
+    Ok(())
+}
+
+fn aggregate(path: &Path) -> Result<()> {
+    let container = Open::new().open(path)?;
+    for index in 0..container.len() {
+        let array = container.array_at(index)?;
+        let all = array.all()?;
+        array.summary(&all, Wanted::ALL)?;
+        array.reduce(&all, &[], Wanted::ALL)?;
+    }
+    Ok(())
+}
+
+fn verify(path: &Path) -> Result<()> {
+    let open = Open::new();
+    let store = open.store(path);
+    let format = tesseral::recognise(&*store)?;
+    tesseral::engine::verify(format, store, open.format_options(), true, &Options::default(), &mut |_| ())?;
+    Ok(())
+}
+
+fn recover(path: &Path, target: &Path) -> Result<()> {
+    let open = Open::new().access(Access::Read);
+    let store = open.store(path);
+    let format = tesseral::recognise(&*store)?;
+    let (limits, options) = (open.format_options(), Options::default());
+    tesseral::recover(format, store, limits, target, Overwrite::Replace, &options, &mut |_| ())?;
+    Ok(())
+}
+
+fn convert(path: &Path, target: &Path) -> Result<()> {
+    let options = ConvertOptions { overwrite: true, ..ConvertOptions::default() };
+    tesseral::convert(&Open::new().open(path)?, target, &options)?;
+    Ok(())
+}
+
+#[test]
+fn small_files_take_little_memory_whatever_they_claim() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut limits = 0;
+    for path in claims(folder.path()) {
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        let target = |ending: &str| folder.path().join(format!("out.{ending}"));
+        type Operation<'a> = (&'a str, Box<dyn FnOnce() -> Result<()> + 'a>);
+        let operations: Vec<Operation<'_>> = vec![
+            ("open", Box::new(|| Open::new().open(&path).map(drop))),
+            ("read", Box::new(|| read(&path))),
+            ("aggregate", Box::new(|| aggregate(&path))),
+            ("verify", Box::new(|| verify(&path))),
+            ("recover", Box::new(|| recover(&path, &target("recovered")))),
+            ("convert to .tet", Box::new(|| convert(&path, &target("tet")))),
+            ("convert to .tgm", Box::new(|| convert(&path, &target("tgm")))),
+            ("convert to TileDB", Box::new(|| convert(&path, &target("tdb")))),
+        ];
+        for (operation, run) in operations {
+            if let Err(error) = bounded(&format!("{name}: {operation}"), run) {
+                limits += u32::from(matches!(error.kind(), ErrorKind::Limit { .. }));
+            }
+        }
+    }
+    assert!(limits > 20, "{limits}");
+}
+
+/// Constant objects are verified and aggregated without their cells, however many there are.
+#[test]
+fn constant_objects_need_no_cells() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("constant.tgm");
+    fs::write(&path, constant(1 << 50)).unwrap();
+    bounded("verify", || verify(&path)).unwrap();
+    bounded("summary", || {
+        let array = Open::new().open(&path)?.array_at(0)?;
+        let summary = array.summary(&array.all()?, Wanted::ALL)?;
+        assert_eq!(summary.count(), 1 << 50);
+        assert_eq!(summary.min(), summary.max());
+        Ok(())
+    })
+    .unwrap();
+}
+
+/// What expands beyond the limit is rejected with the size, and read once the limit is raised.
+#[test]
+fn the_expansion_limit_can_be_raised() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("zeros.tet");
+    let len = 80 << 20;
+    fs::write(&path, tet(len, len, Some((len, &zeros(len), 1)))).unwrap();
+    let read = |open: Open| {
+        let array = open.open(&path)?.array_at(0)?;
+        array.read_owned(&array.all()?).map(|cells| cells.bytes().len() as u64)
+    };
+    let error = read(Open::new()).unwrap_err();
+    assert!(matches!(error.kind(), ErrorKind::Limit { asked, .. } if *asked == len), "{error:?}");
+    assert!(error.advice().is_some());
+    let raised = Open::new().limits(tesseral::Limits::default().with_expansion(len));
+    assert_eq!(read(raised).unwrap(), len);
+}
