@@ -25,7 +25,7 @@ def check(folder):
     source = folder / "soma"
     info = tet_json("info", source)
     assert info["attributes"]["soma_object_type"] == "SOMAExperiment"
-    assert {m["name"]: m["type"] for m in info["tiledb"]["members"]} == {"ms": "group", "obs": "array"}
+    assert {m["path"]: m["type"] for m in info["tiledb"]["members"] if "/" not in m["path"]} == {"ms": "group", "obs": "array"}
     assert {array["name"] for array in info["arrays"]} == set(expected)
     tet("verify", source, "--deep")
     for name, rows in expected.items():

@@ -38,7 +38,7 @@ def tet_file(tmp_path):
 
 @pytest.fixture
 def outside(tmp_path):
-    """A folder that no command is told of."""
+    """A folder that no command names."""
     folder = tmp_path / "outside"
     (folder / "deep").mkdir(parents=True)
     (folder / "deep/keep.txt").write_text("kept")

@@ -1,5 +1,5 @@
 """Symbolic links where commands write and remove: in place of fragments and commits, as outputs, on the way to them, and swapped in
-while a command runs. Whatever the command says, nothing that it was not told of may change."""
+while a command runs. Whatever the command prints, nothing that it does not name may change."""
 
 import contextlib
 import os
@@ -27,7 +27,7 @@ def state(folder):
 
 
 class Scene:
-    """An array that commands work on, and a folder outside that none is told of."""
+    """An array that commands work on, and a folder outside that none of them names."""
 
     def __init__(self, folder, ended):
         self.folder, self.ended = folder, ended
