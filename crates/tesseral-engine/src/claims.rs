@@ -1,15 +1,19 @@
 //! Comparing the sizes that an array claims with the bytes that it stores, before memory or time is spent on them.
 
-use tesseral_core::limits::EXPANSION_RATIO;
+use tesseral_core::limits::{EXPANSION_RATIO, HELD_RATIO};
 use tesseral_core::{CellLen, Result};
 use tesseral_format::{ChunkPlan, Column, CoordinateRanges, PlannedChunk, Request, Target};
 
 use crate::handle::Handle;
 
 /// Work space that needs no justification.
-const WORK_SPACE: u64 = 16 << 20;
+const WORK_SPACE: u64 = 8 << 20;
 /// Bytes that the work on one cell counts as at least.
 const CELL_COST: u64 = 4;
+/// The same for a cell that is written as text.
+const TEXT_COST: u64 = 8;
+/// Bytes that writing one chunk counts as at least.
+const WRITTEN_CHUNK_COST: u64 = 256;
 /// Bytes of cells that the work on one chunk counts as at least, whatever it holds.
 const CHUNK_COST: u64 = 4 << 10;
 
@@ -37,9 +41,21 @@ pub(crate) fn check_chunk(handle: &Handle, chunk: &PlannedChunk, bytes: usize) -
 /// # Errors
 /// `Limit`; what the plan meets.
 pub fn check_total(handle: &Handle, request: &Request) -> Result<()> {
+    check_work(handle, request, CELL_COST)
+}
+
+/// As [`check_total`], for an operation that writes every cell as text.
+///
+/// # Errors
+/// `Limit`; what the plan meets.
+pub fn check_text(handle: &Handle, request: &Request) -> Result<()> {
+    check_work(handle, request, TEXT_COST)
+}
+
+fn check_work(handle: &Handle, request: &Request, cost: u64) -> Result<()> {
     let Some(selection) = request.selection() else { return Ok(()) };
     let schema = handle.schema();
-    let cell = cell_bytes(handle, request).max(CELL_COST);
+    let cell = cell_bytes(handle, request).max(cost);
     let bytes = selection.cells().unwrap_or(u64::MAX).saturating_mul(cell);
     let grid = schema.grid().ok().filter(|grid| grid.rank() == selection.rank());
     let chunks = grid.map_or(0, |grid| grid.touched(selection).remaining());
@@ -48,7 +64,10 @@ pub fn check_total(handle: &Handle, request: &Request) -> Result<()> {
         return Ok(());
     }
     let stored = evidence(&plan(handle, request)?.chunks);
-    handle.limits().check_total(bytes, stored).map_err(|e| e.in_array(&schema.name))
+    handle
+        .limits()
+        .check_total("the cells of the selection", bytes, stored)
+        .map_err(|e| e.in_array(&schema.name))
 }
 
 /// Rejects an operation that holds boxes of `extents` positions of a request in memory, one after another, when the stored bytes
@@ -62,12 +81,36 @@ pub fn check_held(handle: &Handle, request: &Request, extents: &[u64]) -> Result
     check_bytes(handle, request, "a decoded chunk", bytes)
 }
 
-/// Rejects results of `bytes` for the positions of a request when the stored bytes do not justify that much.
+/// Rejects results of `bytes` for the positions of a request when the stored bytes do not justify that much. Results are held beside a
+/// decoded chunk, so they may take half of what one chunk may.
 ///
 /// # Errors
 /// `Limit`; what the plan meets.
 pub fn check_results(handle: &Handle, request: &Request, bytes: u64) -> Result<()> {
-    check_bytes(handle, request, "the result", bytes)
+    check_bytes(handle, request, "the results with their work space", bytes.saturating_mul(2))
+}
+
+/// Rejects two chunks of `bytes` together, held at one time, when the stored bytes do not justify that much. Nothing else of that size
+/// is held beside them: they may take half as much again as one chunk.
+///
+/// # Errors
+/// `Limit`; what the plan meets.
+pub fn check_pair(handle: &Handle, request: &Request, bytes: u64) -> Result<()> {
+    check_bytes(handle, request, "a source and a target chunk", bytes / 3 * 2)
+}
+
+/// Rejects writing `chunks` chunks for the positions of a request when the stored bytes do not justify that much work.
+///
+/// # Errors
+/// `Limit`; what the plan meets.
+pub fn check_written_chunks(handle: &Handle, request: &Request, chunks: u64) -> Result<()> {
+    let bytes = chunks.saturating_mul(WRITTEN_CHUNK_COST);
+    if bytes <= handle.limits().total_expansion {
+        return Ok(());
+    }
+    let stored = evidence(&plan(handle, request)?.chunks);
+    let check = handle.limits().check_total("the chunks to write, with their index", bytes, stored);
+    check.map_err(|e| e.in_array(&handle.schema().name))
 }
 
 fn check_bytes(handle: &Handle, request: &Request, what: &str, bytes: u64) -> Result<()> {
@@ -88,7 +131,7 @@ pub fn work_space(handle: &Handle, request: &Request, bytes: u64) -> Result<u64>
         return Ok(bytes);
     }
     let stored = evidence(&plan(handle, request)?.chunks);
-    Ok(bytes.min(stored.saturating_mul(EXPANSION_RATIO).max(WORK_SPACE)))
+    Ok(bytes.min(stored.saturating_mul(HELD_RATIO / 4).max(WORK_SPACE)))
 }
 
 /// Plans a request for its chunks alone. Sparse arrays are planned whole.
@@ -100,8 +143,19 @@ fn plan(handle: &Handle, request: &Request) -> Result<ChunkPlan> {
     handle.guarded(|| handle.source().plan(&request))
 }
 
+/// Stored bytes of the chunks of a plan. Bytes that several chunks share count once.
 fn stored(chunks: &[PlannedChunk]) -> u64 {
-    chunks.iter().map(PlannedChunk::stored_bytes).fold(0, u64::saturating_add)
+    let parts = chunks.iter().flat_map(|chunk| &chunk.parts);
+    let mut spans: Vec<(u32, u64, u64)> =
+        parts.map(|part| (part.object, part.offset, part.offset.saturating_add(part.len))).collect();
+    spans.sort_unstable();
+    let (mut total, mut covered) = (0_u64, (0, 0));
+    for (object, start, end) in spans {
+        let from = if covered.0 == object { start.max(covered.1) } else { start };
+        total = total.saturating_add(end.saturating_sub(from));
+        covered = (object, if covered.0 == object { end.max(covered.1) } else { end });
+    }
+    total
 }
 
 /// What the chunks of a plan count as stored: their bytes, and for each what keeps a record of it.
@@ -114,8 +168,8 @@ fn evidence(chunks: &[PlannedChunk]) -> u64 {
 pub(crate) fn concurrent(handle: &Handle, chunks: &[PlannedChunk], size: usize) -> bool {
     let decoded = |chunk: &PlannedChunk| chunk.cells.saturating_mul(size as u64);
     let expanded =
-        chunks.iter().filter(|c| decoded(c) > c.stored_bytes().saturating_mul(EXPANSION_RATIO)).map(decoded);
+        chunks.iter().filter(|c| decoded(c) > c.stored_bytes().saturating_mul(HELD_RATIO)).map(decoded);
     let Some(largest) = expanded.max() else { return true };
-    let allowed = handle.limits().chunk_expansion.max(stored(chunks).saturating_mul(EXPANSION_RATIO));
+    let allowed = handle.limits().chunk_expansion.max(stored(chunks).saturating_mul(HELD_RATIO));
     largest.saturating_mul(rayon::current_num_threads() as u64) <= allowed
 }

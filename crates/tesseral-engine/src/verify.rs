@@ -288,7 +288,8 @@ fn check_chunk(
                 Some(_) => chunk.cells.min(step),
                 None => chunk.cells,
             };
-            handle.limits().check_total(cells_checked.saturating_mul(size as u64), chunk.stored_bytes())?;
+            let bytes = cells_checked.saturating_mul(size as u64);
+            handle.limits().check_total("the cells of a chunk", bytes, chunk.stored_bytes())?;
             let mut start = 0;
             while start < cells_checked {
                 options.cancel.check()?;

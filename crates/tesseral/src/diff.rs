@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use tesseral_core::dtype::Class;
 use tesseral_core::{Attributes, ChunkGrid, DType, Dimension, Field, Result, Selection, Value};
 use tesseral_engine::kernel::compare::{Comparison, Tolerance};
-use tesseral_engine::{Cells, Options, check_held, check_results, read_bits, read_column, work_space};
+use tesseral_engine::{Cells, Options, check_held, check_pair, read_bits, read_column, work_space};
 
 use crate::convert::{compare_columns, default_memory, grown, position};
 use crate::variable::{Variable, Variables, plain_name};
@@ -232,7 +232,7 @@ fn values(a: &Variable, b: &Variable, options: &DiffOptions) -> Result<ValueDiff
         check_held(array.handle(), &array.request(&selection), &clipped)?;
         // A chunk of either side.
         let pair = clipped.iter().fold(cell.saturating_mul(2), |n, extent| n.saturating_mul(*extent));
-        check_results(array.handle(), &array.request(&selection), pair)?;
+        check_pair(array.handle(), &array.request(&selection), pair)?;
     }
     let memory = work_space(a.array.handle(), &a.array.request(&selection), memory)?;
     let blocks = ChunkGrid::new(&shape, &grown(&shape, &chunk, cell, memory / 8))?;
