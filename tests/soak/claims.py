@@ -351,6 +351,12 @@ def crafted():
     yield "objects", ".tgm", tgm.message(tgm.frame(1, tgm.cbor({"base": [{}] * 3000})), *[tgm.tensor(tgm.described()) for _ in range(3000)])
     yield "constant objects", ".tgm", tgm.message(tgm.frame(1, tgm.cbor({"base": [{}] * 2400})),
                                                   *[tgm.tensor(tgm.described(**constant(6 * MIB)), b"") for _ in range(2400)])
+    few = tgm.tensor(tgm.described(**constant(2 * MIB)), b"")
+    yield "smaller constant objects", ".tgm", tgm.message(tgm.frame(1, tgm.cbor({"base": [{}] * 2400})), *[few] * 2400)
+    packed = tgm.tensor(tgm.described(dtype="float32", shape=[4 * MIB], compression="zstd"), zeros_frame(16 * MIB))
+    yield "compressed objects", ".tgm", tgm.message(tgm.frame(1, tgm.cbor({"base": [{}] * 1200})), *[packed] * 1200)
+    yield "compressed chunks", ".tet", tet_chunks(FLOAT32, 4, [2 * MIB * 2000], [2 * MIB], [(zeros_frame(8 * MIB), 2 * MIB)] * 2000)
+    yield "empty", ".npy", npy_file("(65536, 65536, 65536, 0)")
     yield "messages", ".tgm", tgm.message(tgm.META, tgm.tensor()) * 2500
     yield "constant messages", ".tgm", of_tgm(**constant(6 * MIB)) * 1800
     yield "noise", ".npy", npy_file(f"({MIB // 8 - 16},)", random.Random(1).randbytes(MIB - 128))

@@ -5,6 +5,7 @@ use tesseral_core::{CellLen, ChunkGrid, Error, Field, Result, Scalar, Selection}
 use tesseral_format::{Column, Request, Target};
 
 use crate::budget::Blocks;
+use crate::claims::Work;
 use crate::condition;
 use crate::dense::{self, Prepared};
 use crate::dense_cells::DenseCells;
@@ -135,6 +136,17 @@ fn summarize_piece(
     let prepared = Prepared::divided(handle, request, options)?;
     let visitor = Visitor::new(handle, &prepared);
     let empty = Summary::new(visitor.field.dtype, wanted).map_err(|e| e.in_array(&handle.schema().name))?;
+    if prepared.bytes > handle.limits().total_expansion {
+        let mut decoded = Vec::new();
+        for chunk in &prepared.plan.chunks {
+            let constant = handle.source().constant(chunk, Column::Field(prepared.field)).is_some();
+            let known = || from_known(&visitor, Seen::Whole(chunk), &mut empty.clone());
+            if !constant && !(chunk.whole && known()?) {
+                decoded.push(chunk);
+            }
+        }
+        Work::default().add_decoded(handle, &decoded, prepared.size)?;
+    }
     let units = visitor.units(&|chunk| from_known(&visitor, Seen::Whole(chunk), &mut empty.clone()))?;
     let one = |unit: &Batch| -> Result<(Summary, bool)> {
         let context = visitor.context(unit)?;

@@ -1,5 +1,7 @@
 //! Comparing the sizes that an array claims with the bytes that it stores, before memory or time is spent on them.
 
+use std::collections::HashMap;
+
 use tesseral_core::limits::{EXPANSION_RATIO, HELD_RATIO};
 use tesseral_core::{CellLen, Result};
 use tesseral_format::{ChunkPlan, Column, CoordinateRanges, PlannedChunk, Request, Target};
@@ -14,6 +16,10 @@ const CELL_COST: u64 = 4;
 const TEXT_COST: u64 = 8;
 /// Bytes that writing one chunk counts as at least.
 const WRITTEN_CHUNK_COST: u64 = 256;
+/// Bytes that the work on one array counts as at least.
+const ARRAY_COST: u64 = 64 << 10;
+/// Decoding counts this part of the decoded bytes.
+const DECODED_SHARE: u64 = 8;
 /// Bytes of cells that the work on one chunk counts as at least, whatever it holds.
 const CHUNK_COST: u64 = 4 << 10;
 
@@ -53,21 +59,99 @@ pub fn check_text(handle: &Handle, request: &Request) -> Result<()> {
 }
 
 fn check_work(handle: &Handle, request: &Request, cost: u64) -> Result<()> {
-    let Some(selection) = request.selection() else { return Ok(()) };
+    let bytes = work_bytes(handle, request, cost);
+    if bytes <= handle.limits().total_expansion {
+        return Ok(());
+    }
+    let stored = evidence(&plan(handle, request)?.chunks);
+    let check = handle.limits().check_total("the cells of the selection", bytes, stored);
+    check.map_err(|e| e.in_array(&handle.schema().name))
+}
+
+/// Bytes that the work on every position of a request counts as.
+fn work_bytes(handle: &Handle, request: &Request, cost: u64) -> u64 {
+    let Some(selection) = request.selection() else { return 0 };
     let schema = handle.schema();
     let cell = cell_bytes(handle, request).max(cost);
     let bytes = selection.cells().unwrap_or(u64::MAX).saturating_mul(cell);
     let grid = schema.grid().ok().filter(|grid| grid.rank() == selection.rank());
     let chunks = grid.map_or(0, |grid| grid.touched(selection).remaining());
-    let bytes = bytes.max(chunks.saturating_mul(CHUNK_COST));
-    if bytes <= handle.limits().total_expansion {
-        return Ok(());
+    bytes.max(chunks.saturating_mul(CHUNK_COST))
+}
+
+/// Bytes of an object that chunks refer to, and how many it has.
+#[derive(Debug)]
+struct Referenced {
+    bytes: u64,
+    len: u64,
+}
+
+/// The work of an operation over several arrays, compared with what all of them store.
+#[derive(Debug, Default)]
+pub struct Work {
+    bytes: u64,
+    /// Bytes that records of chunks count as.
+    records: u64,
+    /// Bytes of each object that chunks refer to. They justify no more than the object has.
+    objects: HashMap<String, Referenced>,
+    unmeasured: Vec<(Handle, Request)>,
+}
+
+impl Work {
+    /// Adds every cell of a request. Rejects it when the arrays added so far store too little to justify the work on all of them.
+    ///
+    /// # Errors
+    /// `Limit`; what the plan meets.
+    pub fn add(&mut self, handle: &Handle, request: &Request) -> Result<()> {
+        self.bytes = self.bytes.saturating_add(work_bytes(handle, request, CELL_COST).max(ARRAY_COST));
+        self.unmeasured.push((handle.clone(), request.clone()));
+        self.check(handle)
     }
-    let stored = evidence(&plan(handle, request)?.chunks);
-    handle
-        .limits()
-        .check_total("the cells of the selection", bytes, stored)
-        .map_err(|e| e.in_array(&schema.name))
+
+    fn check(&mut self, handle: &Handle) -> Result<()> {
+        if self.bytes <= handle.limits().total_expansion {
+            return Ok(());
+        }
+        for (handle, request) in std::mem::take(&mut self.unmeasured) {
+            let chunks = plan(&handle, &request)?.chunks;
+            self.measure(&handle, &mut chunks.iter())?;
+        }
+        let objects = self.objects.values().map(|object| object.bytes.min(object.len));
+        let stored = objects.fold(self.records, u64::saturating_add);
+        handle.limits().check_total("the cells of all arrays", self.bytes, stored)
+    }
+
+    fn measure(&mut self, handle: &Handle, chunks: &mut dyn Iterator<Item = &PlannedChunk>) -> Result<()> {
+        for chunk in chunks {
+            self.records = self.records.saturating_add(CHUNK_COST / EXPANSION_RATIO);
+            for part in &chunk.parts {
+                let name = handle.source().object(part.object);
+                if let Some(object) = self.objects.get_mut(name) {
+                    object.bytes = object.bytes.saturating_add(part.len);
+                } else {
+                    let object = Referenced { bytes: part.len, len: handle.store().len(name)? };
+                    self.objects.insert(name.to_owned(), object);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds chunks that are decoded and nothing else. That takes less time than work on each cell.
+    ///
+    /// # Errors
+    /// `Limit`; what the store meets.
+    pub(crate) fn add_decoded(
+        &mut self,
+        handle: &Handle,
+        chunks: &[&PlannedChunk],
+        size: usize,
+    ) -> Result<()> {
+        let cells = chunks.iter().map(|chunk| chunk.cells).fold(0, u64::saturating_add);
+        self.bytes = self.bytes.saturating_add(cells.saturating_mul(size as u64) / DECODED_SHARE);
+        self.measure(handle, &mut chunks.iter().copied())?;
+        self.check(handle)
+    }
 }
 
 /// Rejects an operation that holds boxes of `extents` positions of a request in memory, one after another, when the stored bytes

@@ -45,11 +45,11 @@ pub struct Overview {
 impl Overview {
     /// The smallest and the largest value, or those that leave out this part of the points at either end.
     pub fn range(&self, trim: f64) -> Option<(f64, f64)> {
-        let mut values: Vec<f64> = self
-            .points
-            .iter()
-            .filter_map(|p| if let Point::Value(v) = p { Some(*v) } else { None })
-            .collect();
+        let values = self.points.iter().filter_map(|p| if let Point::Value(v) = p { Some(*v) } else { None });
+        if trim <= 0.0 {
+            return values.map(|v| (v, v)).reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
+        }
+        let mut values: Vec<f64> = values.collect();
         values.sort_by(f64::total_cmp);
         let last = values.len().checked_sub(1)?;
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_precision_loss)]
@@ -111,13 +111,13 @@ pub fn overview(array: &Array, selection: &Selection, most: [usize; 2]) -> Resul
         })?;
     }
     Ok(Overview {
-        points: bins.points(),
         shape,
         dims,
         cells: selection.cells().unwrap_or(u64::MAX),
         selection,
         not_finite: bins.not_finite,
         nulls: bins.nulls,
+        points: bins.points(),
     })
 }
 
@@ -145,14 +145,20 @@ struct Run {
     positions: usize,
 }
 
+/// What a point is the mean of. There are fewer cells than 2^32: [`CELLS`] bounds them.
+#[derive(Clone, Copy, Default)]
+struct Bin {
+    sum: f64,
+    count: u32,
+    /// Some cells are NaN or infinite.
+    odd: bool,
+}
+
 /// Sums by point.
 struct Bins {
     columns: usize,
     shape: Vec<usize>,
-    sums: Vec<f64>,
-    counts: Vec<u64>,
-    /// Whether a point has cells that are NaN or infinite.
-    odd: Vec<bool>,
+    bins: Vec<Bin>,
     not_finite: u64,
     nulls: u64,
 }
@@ -163,9 +169,7 @@ impl Bins {
         Self {
             columns: if shape.len() == 2 { shape[1] } else { 1 },
             shape: shape.to_vec(),
-            sums: vec![0.0; count],
-            counts: vec![0; count],
-            odd: vec![false; count],
+            bins: vec![Bin::default(); count],
             not_finite: 0,
             nulls: 0,
         }
@@ -222,22 +226,23 @@ impl Bins {
                 }
             }
             let point = row + run.point;
-            self.sums[point] += sum;
-            self.counts[point] += count;
-            self.odd[point] |= odd > 0;
+            let bin = &mut self.bins[point];
+            bin.sum += sum;
+            bin.count += count;
+            bin.odd |= odd > 0;
             self.not_finite += odd;
             self.nulls += nulls;
         }
     }
 
-    #[allow(clippy::cast_precision_loss)]
-    fn points(&self) -> Vec<Point> {
-        let point = |i: usize| match (self.counts[i], self.odd[i]) {
+    fn points(self) -> Vec<Point> {
+        let point = |bin: Bin| match (bin.count, bin.odd) {
             (0, false) => Point::Null,
             (0, true) => Point::NotFinite,
-            (count, _) => Point::Value(self.sums[i] / count as f64),
+            (count, _) => Point::Value(bin.sum / f64::from(count)),
         };
-        (0..self.sums.len()).map(point).collect()
+        // Bins take as much as points: they become them in place.
+        self.bins.into_iter().map(point).collect()
     }
 }
 

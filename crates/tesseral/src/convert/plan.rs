@@ -10,7 +10,7 @@ use tesseral_core::{
 };
 use tesseral_engine::kernel::cast;
 use tesseral_engine::{
-    Grids, Options, RechunkPlan, WriteSession, available_memory, check_held, check_pair, check_total,
+    Grids, Options, RechunkPlan, Work, WriteSession, available_memory, check_held, check_pair, check_total,
     check_written_chunks, divisible, has_gaps, spreadable, work_space,
 };
 use tesseral_format::{ArraySpec, Capabilities, CodecSpec, CreateOptions, Format};
@@ -152,11 +152,15 @@ impl ConvertPlan {
         let listed = |v: &&Variable| v.array.schema().sparse && options.sparse != Some(SparseAs::Dense);
         let (sparse, dense): (Vec<&Variable>, Vec<&Variable>) = variables.list.iter().partition(listed);
         let (cells, tables) = sparse_arrays(&sparse, format, options)?;
+        let mut work = Work::default();
         let drawn: Vec<Drawn> = dense
             .into_iter()
             .map(|v| {
                 options.execution.cancel.check()?;
-                Drawn::new(v, format, options)
+                let drawn = Drawn::new(v, format, options)?;
+                let selection = v.array.select(own_arguments(v.array.schema(), options))?;
+                work.add(v.array.handle(), &v.array.request(&selection))?;
+                Ok(drawn)
             })
             .collect::<Result<_>>()?;
         let (memory, free) = (options.execution.memory, default_memory());
