@@ -49,8 +49,8 @@ pub(crate) struct Global {
     /// Keeps results and work space within this many bytes, e.g. 512MiB [default: what the file asks for, if anything]
     #[arg(long, global = true, value_name = "SIZE", value_parser = parse_size)]
     pub(crate) memory: Option<u64>,
-    /// Accepts chunks and arrays that expand to this many bytes, however little is stored of them [default: 56 MiB a chunk, 256 MiB an
-    /// operation, and always 64 times what is stored]
+    /// Accepts chunks and arrays that expand to this many bytes, however little is stored of them [default: 32 MiB a chunk, 64 MiB an
+    /// operation, and always 32 and 64 times what is stored]
     #[arg(long, global = true, value_name = "SIZE", value_parser = parse_size)]
     pub(crate) max_expansion: Option<u64>,
     /// Runs on this many threads [default: every core]

@@ -9,6 +9,7 @@ mod rows;
 mod text;
 
 use clap::{Args, ValueEnum};
+use tesseral::engine;
 use tesseral::{Array, CellLen, DType, Error, Field, Progress, Selection};
 
 use self::block::Block;
@@ -56,6 +57,13 @@ pub(crate) enum Format {
     Arrow,
 }
 
+impl Format {
+    /// Whether each cell is written as text.
+    fn is_text(self) -> bool {
+        matches!(self, Self::Text | Self::Csv | Self::Json)
+    }
+}
+
 /// What is written, whatever the way.
 struct Task<'a> {
     array: &'a Array,
@@ -95,6 +103,9 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> Outcome {
         _ => target.field.clone(),
     };
     let task = Task { array: &target.array, field, selection };
+    if format.is_text() {
+        engine::check_text(target.array.handle(), &target.array.request(selection))?;
+    }
     let mut renderer = renderer(format, &task)?;
     let mut output = Output::open(&arguments.output, &arguments.subject.source, context.cancel())?;
     refuse_terminal(&output, format)?;

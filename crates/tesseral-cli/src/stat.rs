@@ -17,6 +17,9 @@ use crate::progress::Meter;
 use crate::subject::{Subject, Target, coordinate};
 
 /// Arguments of `tet stat`.
+/// Bytes that the text of one row takes before it is printed.
+const PRINTED_ROW: usize = 1024;
+
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
     #[command(flatten)]
@@ -101,7 +104,7 @@ fn rows_by(context: &Context, target: &Target, dim: &str, wanted: Wanted) -> Out
     // decoded once per position, so every block is read once and dealt out instead.
     let thin =
         schema.chunk_shape.as_ref().and_then(|chunk| chunk.get(dim)).is_some_and(|extent| *extent == 1);
-    let rows = slice.count().saturating_mul(size_of::<Summarized>() as u64);
+    let rows = slice.count().saturating_mul((size_of::<Summarized>() + PRINTED_ROW) as u64);
     engine::check_results(target.array.handle(), &target.array.request(target.selection()?), rows)?;
     let summaries = if thin || slice.count() <= 1 {
         summarize_each(context, target, dim, wanted)?

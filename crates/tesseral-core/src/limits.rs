@@ -2,20 +2,23 @@
 
 use crate::{Error, Result};
 
-/// How many times its stored size data may decode to without counting against [`Limits::chunk_expansion`] and
-/// [`Limits::total_expansion`].
+/// How many times its stored size the cells of an operation may take without counting against [`Limits::total_expansion`].
 pub const EXPANSION_RATIO: u64 = 64;
+
+/// How many times its stored size data in memory may take without counting against [`Limits::chunk_expansion`]. Decoding a chunk
+/// needs work space beside it.
+pub const HELD_RATIO: u64 = 32;
 
 /// Upper bounds that every open, plan and decode honors.
 ///
-/// Sizes that a file claims are accepted up to [`EXPANSION_RATIO`] times the bytes that it stores for them. Beyond that they are
+/// Sizes that a file claims are accepted up to [`HELD_RATIO`] (in memory) or [`EXPANSION_RATIO`] (in all) times the bytes that it stores for them. Beyond that they are
 /// claims without evidence, because a decompressor or a fill value makes any number of cells out of a few bytes: such a chunk may take
 /// `chunk_expansion` bytes, and all cells of an operation `total_expansion`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Bytes that one decoded chunk may take, whatever is stored of it.
     pub chunk_bytes: u64,
-    /// Bytes that one decoded chunk may take when less than a 64th of them is stored.
+    /// Bytes that one decoded chunk may take when less than a 32nd of them is stored.
     pub chunk_expansion: u64,
     /// Bytes of cells that one operation may go through when less than a 64th of them is stored.
     pub total_expansion: u64,
@@ -37,8 +40,8 @@ impl Limits {
     /// What holds unless another limit is set.
     pub const DEFAULT: Self = Self {
         chunk_bytes: 4 << 30,
-        chunk_expansion: 56 << 20,
-        total_expansion: 256 << 20,
+        chunk_expansion: 32 << 20,
+        total_expansion: 64 << 20,
         metadata_bytes: 1 << 30,
         depth: 64,
         plan_chunks: 64 << 20,
@@ -85,15 +88,17 @@ impl Limits {
     /// # Errors
     /// `Limit`.
     pub fn check_held(&self, what: &str, bytes: u64, stored: u64) -> Result<()> {
-        Self::check_expansion(what, bytes, stored, self.chunk_expansion)
+        let justified = stored.saturating_mul(HELD_RATIO);
+        Self::check_expansion(what, bytes, justified, self.chunk_expansion, stored)
     }
 
-    /// Rejects an operation over `bytes` of cells of which only `stored` bytes are there.
+    /// Rejects an operation over `bytes` of `what`, such as cells, of which only `stored` bytes are there.
     ///
     /// # Errors
     /// `Limit`.
-    pub fn check_total(&self, bytes: u64, stored: u64) -> Result<()> {
-        Self::check_expansion("the cells of the selection", bytes, stored, self.total_expansion)
+    pub fn check_total(&self, what: &str, bytes: u64, stored: u64) -> Result<()> {
+        let justified = stored.saturating_mul(EXPANSION_RATIO);
+        Self::check_expansion(what, bytes, justified, self.total_expansion, stored)
     }
 
     /// Rejects metadata beyond the limit.
@@ -110,7 +115,7 @@ impl Limits {
     /// `Limit`.
     pub fn check_unpacked_metadata(&self, bytes: u64, stored: u64) -> Result<()> {
         self.check_metadata(bytes)?;
-        Self::check_expansion("metadata", bytes, stored, self.chunk_expansion)
+        self.check_held("metadata", bytes, stored)
     }
 
     /// Rejects a plan of more chunks than the limit.
@@ -121,9 +126,8 @@ impl Limits {
         check("the chunks of one plan", chunks, self.plan_chunks)
     }
 
-    fn check_expansion(what: &str, bytes: u64, stored: u64, free: u64) -> Result<()> {
-        let allowed = free.max(stored.saturating_mul(EXPANSION_RATIO));
-        check(what, bytes, allowed).map_err(|error| {
+    fn check_expansion(what: &str, bytes: u64, justified: u64, free: u64, stored: u64) -> Result<()> {
+        check(what, bytes, free.max(justified)).map_err(|error| {
             error.hint(format!(
                 "the source stores only {stored} bytes of it; if it is trustworthy, raise the expansion limit to {bytes} bytes"
             ))
@@ -145,12 +149,13 @@ mod tests {
         let free = limits.chunk_expansion;
         assert!(limits.check_decoded(free, 0).is_ok());
         assert!(limits.check_decoded(free + 1, 0).is_err());
-        assert!(limits.check_decoded(1 << 30, 16 << 20).is_ok());
-        assert!(limits.check_decoded((1 << 30) + 1, 16 << 20).is_err());
+        assert!(limits.check_decoded(1 << 30, 32 << 20).is_ok());
+        assert!(limits.check_decoded((1 << 30) + 1, 32 << 20).is_err());
         assert!(limits.check_decoded((4 << 30) + 1, 4 << 30).is_err());
-        assert!(limits.check_total(256 << 20, 0).is_ok());
-        assert!(limits.check_total((256 << 20) + 1, 1 << 20).is_err());
-        assert!(limits.check_total(u64::MAX, u64::MAX / 2).is_ok());
+        assert!(limits.check_total("cells", 64 << 20, 0).is_ok());
+        assert!(limits.check_total("cells", (64 << 20) + 1, 1 << 20).is_err());
+        assert!(limits.check_total("cells", 128 << 20, 2 << 20).is_ok());
+        assert!(limits.check_total("cells", u64::MAX, u64::MAX / 2).is_ok());
         assert!(limits.check_unpacked_metadata(free + 1, 10).is_err());
     }
 
@@ -158,7 +163,7 @@ mod tests {
     fn the_expansion_limit_can_be_raised() {
         let limits = Limits::default().with_expansion(8 << 30);
         assert!(limits.check_decoded(8 << 30, 0).is_ok());
-        assert!(limits.check_total(8 << 30, 0).is_ok());
+        assert!(limits.check_total("cells", 8 << 30, 0).is_ok());
         assert!(limits.check_decoded((8 << 30) + 1, 0).is_err());
     }
 }

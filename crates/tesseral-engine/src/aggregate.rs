@@ -5,6 +5,7 @@ use tesseral_core::{CellLen, ChunkGrid, Error, Field, Result, Scalar, Selection}
 use tesseral_format::{Column, PlannedChunk, Request, Target};
 
 use crate::budget::Blocks;
+use crate::claims::Work;
 use crate::condition;
 use crate::dense::{self, Prepared};
 use crate::dense_cells::DenseCells;
@@ -146,6 +147,17 @@ fn summarize_piece(
     };
     let prepared = Prepared::divided(handle, request, options, &known)?;
     let visitor = Visitor::new(handle, &prepared);
+    if prepared.bytes > handle.limits().total_expansion {
+        let mut decoded = Vec::new();
+        for chunk in &prepared.plan.chunks {
+            let constant = handle.source().constant(chunk, Column::Field(prepared.field)).is_some();
+            let known = || from_known(&visitor, Seen::Whole(chunk), &mut empty.clone());
+            if !constant && !(chunk.whole && known()?) {
+                decoded.push(chunk);
+            }
+        }
+        Work::default().add_decoded(handle, &decoded, prepared.size)?;
+    }
     let units = visitor.units(&|chunk| from_known(&visitor, Seen::Whole(chunk), &mut empty.clone()))?;
     let one = |unit: &Batch| -> Result<(Summary, bool)> {
         let context = visitor.context(unit)?;

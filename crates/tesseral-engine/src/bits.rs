@@ -5,6 +5,7 @@ use tesseral_core::{Error, Region, Result, Selection, alloc};
 use tesseral_format::{Column, ColumnMut, Cover, PlannedChunk, Request};
 
 use crate::chunk::with_workspace;
+use crate::claims::check_total;
 use crate::fetch::{self, Source};
 use crate::handle::Handle;
 use crate::options::Options;
@@ -38,6 +39,7 @@ fn read_chunks(handle: &Handle, request: &Request, options: &Options) -> Result<
         return Err(Error::invalid("a dense read takes positions of one field"));
     };
     let schema = handle.schema();
+    check_total(handle, request)?;
     let mut plan = handle.source().plan(request).map_err(|e| e.in_array(&schema.name))?;
     let cells = selection.cells().and_then(|n| usize::try_from(n).ok());
     let cells = cells.ok_or_else(|| Error::limit("the selection", u64::MAX, usize::MAX as u64))?;

@@ -1,15 +1,25 @@
 //! Comparing the sizes that an array claims with the bytes that it stores, before memory or time is spent on them.
 
-use tesseral_core::limits::EXPANSION_RATIO;
+use std::collections::HashMap;
+
+use tesseral_core::limits::{EXPANSION_RATIO, HELD_RATIO};
 use tesseral_core::{CellLen, Result};
 use tesseral_format::{ChunkPlan, Column, CoordinateRanges, PlannedChunk, Request, Target};
 
 use crate::handle::Handle;
 
 /// Work space that needs no justification.
-const WORK_SPACE: u64 = 16 << 20;
+const WORK_SPACE: u64 = 8 << 20;
 /// Bytes that the work on one cell counts as at least.
 const CELL_COST: u64 = 4;
+/// The same for a cell that is written as text.
+const TEXT_COST: u64 = 8;
+/// Bytes that writing one chunk counts as at least.
+const WRITTEN_CHUNK_COST: u64 = 256;
+/// Bytes that the work on one array counts as at least.
+const ARRAY_COST: u64 = 64 << 10;
+/// Decoding counts this part of the decoded bytes.
+const DECODED_SHARE: u64 = 8;
 /// Bytes of cells that the work on one chunk counts as at least, whatever it holds.
 const CHUNK_COST: u64 = 4 << 10;
 
@@ -37,18 +47,111 @@ pub(crate) fn check_chunk(handle: &Handle, chunk: &PlannedChunk, bytes: usize) -
 /// # Errors
 /// `Limit`; what the plan meets.
 pub fn check_total(handle: &Handle, request: &Request) -> Result<()> {
-    let Some(selection) = request.selection() else { return Ok(()) };
-    let schema = handle.schema();
-    let cell = cell_bytes(handle, request).max(CELL_COST);
-    let bytes = selection.cells().unwrap_or(u64::MAX).saturating_mul(cell);
-    let grid = schema.grid().ok().filter(|grid| grid.rank() == selection.rank());
-    let chunks = grid.map_or(0, |grid| grid.touched(selection).remaining());
-    let bytes = bytes.max(chunks.saturating_mul(CHUNK_COST));
+    check_work(handle, request, CELL_COST)
+}
+
+/// As [`check_total`], for an operation that writes every cell as text.
+///
+/// # Errors
+/// `Limit`; what the plan meets.
+pub fn check_text(handle: &Handle, request: &Request) -> Result<()> {
+    check_work(handle, request, TEXT_COST)
+}
+
+fn check_work(handle: &Handle, request: &Request, cost: u64) -> Result<()> {
+    let bytes = work_bytes(handle, request, cost);
     if bytes <= handle.limits().total_expansion {
         return Ok(());
     }
     let stored = evidence(&plan(handle, request)?.chunks);
-    handle.limits().check_total(bytes, stored).map_err(|e| e.in_array(&schema.name))
+    let check = handle.limits().check_total("the cells of the selection", bytes, stored);
+    check.map_err(|e| e.in_array(&handle.schema().name))
+}
+
+/// Bytes that the work on every position of a request counts as.
+fn work_bytes(handle: &Handle, request: &Request, cost: u64) -> u64 {
+    let Some(selection) = request.selection() else { return 0 };
+    let schema = handle.schema();
+    let cell = cell_bytes(handle, request).max(cost);
+    let bytes = selection.cells().unwrap_or(u64::MAX).saturating_mul(cell);
+    let grid = schema.grid().ok().filter(|grid| grid.rank() == selection.rank());
+    let chunks = grid.map_or(0, |grid| grid.touched(selection).remaining());
+    bytes.max(chunks.saturating_mul(CHUNK_COST))
+}
+
+/// Bytes of an object that chunks refer to, and how many it has.
+#[derive(Debug)]
+struct Referenced {
+    bytes: u64,
+    len: u64,
+}
+
+/// The work of an operation over several arrays, compared with what all of them store.
+#[derive(Debug, Default)]
+pub struct Work {
+    bytes: u64,
+    /// Bytes that records of chunks count as.
+    records: u64,
+    /// Bytes of each object that chunks refer to. They justify no more than the object has.
+    objects: HashMap<String, Referenced>,
+    unmeasured: Vec<(Handle, Request)>,
+}
+
+impl Work {
+    /// Adds every cell of a request. Rejects it when the arrays added so far store too little to justify the work on all of them.
+    ///
+    /// # Errors
+    /// `Limit`; what the plan meets.
+    pub fn add(&mut self, handle: &Handle, request: &Request) -> Result<()> {
+        self.bytes = self.bytes.saturating_add(work_bytes(handle, request, CELL_COST).max(ARRAY_COST));
+        self.unmeasured.push((handle.clone(), request.clone()));
+        self.check(handle)
+    }
+
+    fn check(&mut self, handle: &Handle) -> Result<()> {
+        if self.bytes <= handle.limits().total_expansion {
+            return Ok(());
+        }
+        for (handle, request) in std::mem::take(&mut self.unmeasured) {
+            let chunks = plan(&handle, &request)?.chunks;
+            self.measure(&handle, &mut chunks.iter())?;
+        }
+        let objects = self.objects.values().map(|object| object.bytes.min(object.len));
+        let stored = objects.fold(self.records, u64::saturating_add);
+        handle.limits().check_total("the cells of all arrays", self.bytes, stored)
+    }
+
+    fn measure(&mut self, handle: &Handle, chunks: &mut dyn Iterator<Item = &PlannedChunk>) -> Result<()> {
+        for chunk in chunks {
+            self.records = self.records.saturating_add(CHUNK_COST / EXPANSION_RATIO);
+            for part in &chunk.parts {
+                let name = handle.source().object(part.object);
+                if let Some(object) = self.objects.get_mut(name) {
+                    object.bytes = object.bytes.saturating_add(part.len);
+                } else {
+                    let object = Referenced { bytes: part.len, len: handle.store().len(name)? };
+                    self.objects.insert(name.to_owned(), object);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds chunks that are decoded and nothing else. That takes less time than work on each cell.
+    ///
+    /// # Errors
+    /// `Limit`; what the store meets.
+    pub(crate) fn add_decoded(
+        &mut self,
+        handle: &Handle,
+        chunks: &[&PlannedChunk],
+        size: usize,
+    ) -> Result<()> {
+        let cells = chunks.iter().map(|chunk| chunk.cells).fold(0, u64::saturating_add);
+        self.bytes = self.bytes.saturating_add(cells.saturating_mul(size as u64) / DECODED_SHARE);
+        self.measure(handle, &mut chunks.iter().copied())?;
+        self.check(handle)
+    }
 }
 
 /// Rejects an operation that holds boxes of `extents` positions of a request in memory, one after another, when the stored bytes
@@ -62,12 +165,36 @@ pub fn check_held(handle: &Handle, request: &Request, extents: &[u64]) -> Result
     check_bytes(handle, request, "a decoded chunk", bytes)
 }
 
-/// Rejects results of `bytes` for the positions of a request when the stored bytes do not justify that much.
+/// Rejects results of `bytes` for the positions of a request when the stored bytes do not justify that much. Results are held beside a
+/// decoded chunk, so they may take half of what one chunk may.
 ///
 /// # Errors
 /// `Limit`; what the plan meets.
 pub fn check_results(handle: &Handle, request: &Request, bytes: u64) -> Result<()> {
-    check_bytes(handle, request, "the result", bytes)
+    check_bytes(handle, request, "the results with their work space", bytes.saturating_mul(2))
+}
+
+/// Rejects two chunks of `bytes` together, held at one time, when the stored bytes do not justify that much. Nothing else of that size
+/// is held beside them: they may take half as much again as one chunk.
+///
+/// # Errors
+/// `Limit`; what the plan meets.
+pub fn check_pair(handle: &Handle, request: &Request, bytes: u64) -> Result<()> {
+    check_bytes(handle, request, "a source and a target chunk", bytes / 3 * 2)
+}
+
+/// Rejects writing `chunks` chunks for the positions of a request when the stored bytes do not justify that much work.
+///
+/// # Errors
+/// `Limit`; what the plan meets.
+pub fn check_written_chunks(handle: &Handle, request: &Request, chunks: u64) -> Result<()> {
+    let bytes = chunks.saturating_mul(WRITTEN_CHUNK_COST);
+    if bytes <= handle.limits().total_expansion {
+        return Ok(());
+    }
+    let stored = evidence(&plan(handle, request)?.chunks);
+    let check = handle.limits().check_total("the chunks to write, with their index", bytes, stored);
+    check.map_err(|e| e.in_array(&handle.schema().name))
 }
 
 fn check_bytes(handle: &Handle, request: &Request, what: &str, bytes: u64) -> Result<()> {
@@ -88,7 +215,7 @@ pub fn work_space(handle: &Handle, request: &Request, bytes: u64) -> Result<u64>
         return Ok(bytes);
     }
     let stored = evidence(&plan(handle, request)?.chunks);
-    Ok(bytes.min(stored.saturating_mul(EXPANSION_RATIO).max(WORK_SPACE)))
+    Ok(bytes.min(stored.saturating_mul(HELD_RATIO / 4).max(WORK_SPACE)))
 }
 
 /// Plans a request for its chunks alone. Sparse arrays are planned whole.
@@ -96,12 +223,26 @@ fn plan(handle: &Handle, request: &Request) -> Result<ChunkPlan> {
     let schema = handle.schema();
     let everywhere = || Target::Coordinates(vec![CoordinateRanges::new(); schema.dims.len()]);
     let target = if schema.sparse { everywhere() } else { request.target.clone() };
-    let request = Request { target, columns: request.columns.clone(), condition: None };
+    // Coordinates of dense arrays are computed, not stored.
+    let is_stored = |column: &&Column| schema.sparse || matches!(column, Column::Field(_));
+    let columns = request.columns.iter().filter(is_stored).copied().collect();
+    let request = Request { target, columns, condition: None };
     handle.guarded(|| handle.source().plan(&request))
 }
 
+/// Stored bytes of the chunks of a plan. Bytes that several chunks share count once.
 fn stored(chunks: &[PlannedChunk]) -> u64 {
-    chunks.iter().map(PlannedChunk::stored_bytes).fold(0, u64::saturating_add)
+    let parts = chunks.iter().flat_map(|chunk| &chunk.parts);
+    let mut spans: Vec<(u32, u64, u64)> =
+        parts.map(|part| (part.object, part.offset, part.offset.saturating_add(part.len))).collect();
+    spans.sort_unstable();
+    let (mut total, mut covered) = (0_u64, (0, 0));
+    for (object, start, end) in spans {
+        let from = if covered.0 == object { start.max(covered.1) } else { start };
+        total = total.saturating_add(end.saturating_sub(from));
+        covered = (object, if covered.0 == object { end.max(covered.1) } else { end });
+    }
+    total
 }
 
 /// What the chunks of a plan count as stored: their bytes, and for each what keeps a record of it.
@@ -114,8 +255,8 @@ fn evidence(chunks: &[PlannedChunk]) -> u64 {
 pub(crate) fn concurrent(handle: &Handle, chunks: &[PlannedChunk], size: usize) -> bool {
     let decoded = |chunk: &PlannedChunk| chunk.cells.saturating_mul(size as u64);
     let expanded =
-        chunks.iter().filter(|c| decoded(c) > c.stored_bytes().saturating_mul(EXPANSION_RATIO)).map(decoded);
+        chunks.iter().filter(|c| decoded(c) > c.stored_bytes().saturating_mul(HELD_RATIO)).map(decoded);
     let Some(largest) = expanded.max() else { return true };
-    let allowed = handle.limits().chunk_expansion.max(stored(chunks).saturating_mul(EXPANSION_RATIO));
+    let allowed = handle.limits().chunk_expansion.max(stored(chunks).saturating_mul(HELD_RATIO));
     largest.saturating_mul(rayon::current_num_threads() as u64) <= allowed
 }

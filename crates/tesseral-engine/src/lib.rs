@@ -44,7 +44,9 @@ pub use budget::{Blocks, available_memory, blocks, budget_bytes};
 pub use buffer::Buffer;
 pub use by::summarize_by;
 pub use cells::Cells;
-pub use claims::{check_held, check_results, check_total, work_space};
+pub use claims::{
+    Work, check_held, check_pair, check_results, check_text, check_total, check_written_chunks, work_space,
+};
 pub use dense::{Dense, Explained, explain, read, read_buffer, read_into, read_owned, read_with, view};
 pub use divide::{divisible, narrowable};
 pub use handle::Handle;

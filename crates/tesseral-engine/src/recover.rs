@@ -55,10 +55,10 @@ pub fn recover(
     salvage.findings.into_iter().for_each(&mut *report);
     let container = salvage.container;
     let mut session = WriteSession::new(target, options.clone());
-    let mut arrays = Vec::new();
+    let (mut arrays, mut work) = (Vec::new(), claims::Work::default());
     for index in 0..container.len() {
         // An array that cannot be described cannot be written; the others still can.
-        match open_array(&*container, index, &open.limits, &mut session) {
+        match open_array(&*container, index, &open.limits, &mut session, &mut work) {
             Ok(pair) => arrays.push(pair),
             Err(error) if is_loss(&error) || matches!(error.kind(), ErrorKind::Unsupported { .. }) => {
                 report(Finding::from_error("array_lost", &error).in_array(container.name(index)));
@@ -112,12 +112,14 @@ fn open_array(
     index: usize,
     limits: &Limits,
     session: &mut WriteSession,
+    work: &mut claims::Work,
 ) -> Result<(Handle, usize)> {
     let handle = Handle::new(container, index, true)?.with_limits(*limits);
     if !handle.schema().sparse {
         let grid = handle.schema().grid()?;
         let chunk: Vec<u64> = grid.chunk_shape().iter().zip(grid.shape()).map(|(c, n)| *c.min(n)).collect();
-        match claims::check_held(&handle, &every_field(&handle)?, &chunk) {
+        let request = every_field(&handle)?;
+        match claims::check_held(&handle, &request, &chunk).and_then(|()| work.add(&handle, &request)) {
             Err(error) if matches!(error.kind(), ErrorKind::Limit { .. }) => return Err(error),
             // What else is wrong shows chunk by chunk.
             _ => {}

@@ -111,21 +111,23 @@ fn verify_all(
         return Ok(verified);
     };
     let depth = if audit.decoded { Depth::Digests } else { checks.depth };
-    let mut sample = match depth {
+    let sample = match depth {
         Depth::Structure | Depth::Digests => 0,
         Depth::Usual => SAMPLE,
         Depth::Deep | Depth::Full => usize::MAX,
     };
+    let mut allowance = Allowance { sample, work: claims::Work::default() };
     let deep = depth >= Depth::Deep;
     let limits = &checks.open.limits;
     let mut decoded = 0_u64;
     let mut skipped = 0_u64;
     let mut failures = 0_u64;
     for index in 0..container.len() {
-        let checked = verify_array(&*container, index, deep, &mut sample, limits, options, &mut |finding| {
-            failures += u64::from(!finding.ok);
-            tell(finding);
-        })?;
+        let checked =
+            verify_array(&*container, index, deep, &mut allowance, limits, options, &mut |finding| {
+                failures += u64::from(!finding.ok);
+                tell(finding);
+            })?;
         decoded += checked.decoded;
         skipped += checked.skipped;
         verified.covered_bytes += checked.covered_bytes;
@@ -145,6 +147,13 @@ fn verify_all(
     Ok(verified)
 }
 
+/// What may still be decoded.
+struct Allowance {
+    /// Chunks that need not be.
+    sample: usize,
+    work: claims::Work,
+}
+
 #[derive(Default)]
 struct Checked {
     decoded: u64,
@@ -157,7 +166,7 @@ fn verify_array(
     container: &dyn Container,
     index: usize,
     deep: bool,
-    sample: &mut usize,
+    allowance: &mut Allowance,
     limits: &Limits,
     options: &Options,
     report: &mut dyn FnMut(Finding),
@@ -189,7 +198,7 @@ fn verify_array(
         let covered = handle.covered_bytes(chunk).max(inner);
         checked.covered_bytes += covered;
         checked.uncovered_bytes += stored - covered;
-        let mut decode = deep || *sample > 0 || inner > 0;
+        let mut decode = deep || allowance.sample > 0 || inner > 0;
         // What keeps a chunk from being looked at is found again, and reported, when it is checked.
         let held = |decode| divide::check_bytes(&handle, chunk, decode, options.memory).unwrap_or(0);
         let mut unit = held(decode);
@@ -204,11 +213,22 @@ fn verify_array(
             checked.skipped += 1;
             continue;
         }
-        *sample = sample.saturating_sub(1);
+        allowance.sample = allowance.sample.saturating_sub(1);
         largest = largest.max(unit);
         todo.push((chunk, decode));
     }
     let options = &options.for_workers(0, largest).map_err(|e| e.in_array(&name))?;
+    let cell = handle.schema().fields.iter().filter_map(|field| field.cell_size()).max().unwrap_or(8);
+    let expensive = |chunk: &PlannedChunk| {
+        let mut columns = chunk.parts.iter().map(|part| part.column);
+        columns.any(|column| handle.source().constant(chunk, column).is_none())
+    };
+    let decoded: Vec<&PlannedChunk> =
+        todo.iter().filter(|(chunk, decode)| *decode && expensive(chunk)).map(|(chunk, _)| *chunk).collect();
+    if let Err(error) = allowance.work.add_decoded(&handle, &decoded, cell) {
+        report(finding_of("chunk_decode", &error)?.in_array(name));
+        return Ok(checked);
+    }
     checked.decoded = todo.len() as u64;
     let ticker = options.ticker(todo.len() as u64);
     let one = |&(chunk, decode): &(&PlannedChunk, bool)| -> Result<Option<Finding>> {
@@ -223,7 +243,6 @@ fn verify_array(
         let finding = finding_of(check, &error)?.in_array(&name).in_chunk(&info.coords);
         Ok(Some(finding.at(info.offset, info.stored_len)))
     };
-    let cell = handle.schema().fields.iter().filter_map(|field| field.cell_size()).max().unwrap_or(8);
     let findings: Vec<Option<Finding>> = if claims::concurrent(&handle, &plan.chunks, cell) {
         options.run(|| todo.par_iter().map(one).collect::<Result<_>>())?
     } else {
@@ -417,7 +436,7 @@ impl<'a> ColumnCheck<'a> {
             None => self.chunk.cells,
         };
         let bytes = cells.saturating_mul(self.size.max(1) as u64);
-        self.handle.limits().check_total(bytes, self.chunk.stored_bytes())?;
+        self.handle.limits().check_total("the cells of a chunk", bytes, self.chunk.stored_bytes())?;
         Ok(cells)
     }
 

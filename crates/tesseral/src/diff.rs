@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use tesseral_core::dtype::Class;
 use tesseral_core::{Attributes, ChunkGrid, DType, Dimension, Field, Result, Selection, Value};
 use tesseral_engine::kernel::compare::{Comparison, Tolerance};
-use tesseral_engine::{Cells, Options, check_held, check_results, read_bits, read_column, work_space};
+use tesseral_engine::{Cells, Options, Work, check_held, check_pair, read_bits, read_column, work_space};
 
 use crate::convert::{compare_columns, default_memory, grown, position};
 use crate::variable::{Variable, Variables, plain_name};
@@ -110,11 +110,11 @@ pub fn diff(left: &Container, right: &Container, options: &DiffOptions) -> Resul
     let mut out = Difference::default();
     let (left, right) = (Variables::of(left, &options.arrays)?, Variables::of(right, &options.arrays)?);
     attributes(None, &left.attributes, &right.attributes, &mut out.notes);
-    let mut sparse = Vec::new();
+    let (mut sparse, mut work) = (Vec::new(), Work::default());
     for (a, b) in pairs(&left.list, &right.list) {
         match (a, b) {
             (Some(a), Some(b)) => {
-                if pair(a, b, options, &mut out)? {
+                if pair(a, b, options, &mut work, &mut out)? {
                     sparse.push((a, b));
                 }
             }
@@ -157,7 +157,13 @@ fn summary(variable: &Variable) -> String {
 }
 
 /// Compares two variables; whether they are sparse and their cells are left to be compared.
-fn pair(a: &Variable, b: &Variable, options: &DiffOptions, out: &mut Difference) -> Result<bool> {
+fn pair(
+    a: &Variable,
+    b: &Variable,
+    options: &DiffOptions,
+    work: &mut Work,
+    out: &mut Difference,
+) -> Result<bool> {
     let mut note = |what: &str, left: String, right: String| {
         if left != right {
             out.notes.push(Note {
@@ -192,6 +198,9 @@ fn pair(a: &Variable, b: &Variable, options: &DiffOptions, out: &mut Difference)
         return Ok(false);
     }
     if !left.sparse {
+        for array in [&a.array, &b.array] {
+            work.add(array.handle(), &array.request(&array.all()?))?;
+        }
         out.values.push(values(a, b, options)?);
     }
     Ok(left.sparse)
@@ -232,7 +241,7 @@ fn values(a: &Variable, b: &Variable, options: &DiffOptions) -> Result<ValueDiff
         check_held(array.handle(), &array.request(&selection), &clipped)?;
         // A chunk of either side.
         let pair = clipped.iter().fold(cell.saturating_mul(2), |n, extent| n.saturating_mul(*extent));
-        check_results(array.handle(), &array.request(&selection), pair)?;
+        check_pair(array.handle(), &array.request(&selection), pair)?;
     }
     let memory = work_space(a.array.handle(), &a.array.request(&selection), memory)?;
     let blocks = ChunkGrid::new(&shape, &grown(&shape, &chunk, cell, memory / 8))?;

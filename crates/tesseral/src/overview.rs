@@ -11,8 +11,6 @@ use crate::Array;
 const CELLS: u64 = 256 << 20;
 /// Bytes read at a time when no limit asks for less.
 const BLOCK: u64 = 32 << 20;
-/// Cells of a block, at most.
-const BLOCK_CELLS: u64 = 4 << 20;
 
 /// What a point of an overview stands for.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -47,11 +45,11 @@ pub struct Overview {
 impl Overview {
     /// The smallest and the largest value, or those that leave out this part of the points at either end.
     pub fn range(&self, trim: f64) -> Option<(f64, f64)> {
-        let mut values: Vec<f64> = self
-            .points
-            .iter()
-            .filter_map(|p| if let Point::Value(v) = p { Some(*v) } else { None })
-            .collect();
+        let values = self.points.iter().filter_map(|p| if let Point::Value(v) = p { Some(*v) } else { None });
+        if trim <= 0.0 {
+            return values.map(|v| (v, v)).reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
+        }
+        let mut values: Vec<f64> = values.collect();
         values.sort_by(f64::total_cmp);
         let last = values.len().checked_sub(1)?;
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_precision_loss)]
@@ -95,28 +93,31 @@ pub fn overview(array: &Array, selection: &Selection, most: [usize; 2]) -> Resul
         })
         .collect();
     let mut bins = Bins::new(&shape);
-    // Each position of a block takes a bin number beside its cell.
-    let most = BLOCK.min(BLOCK_CELLS * field.cell_size().unwrap_or(1) as u64);
-    let budget = array.options().memory.map_or(most, |memory| (memory / 4).clamp(1, most));
+    let budget = array.options().memory.map_or(BLOCK, |memory| (memory / 4).clamp(1, BLOCK));
     for part in array.blocks(&selection, budget)? {
-        let places: Vec<Vec<usize>> =
-            (0..part.rank()).map(|d| bins.places(&selection, &part, &dims, d)).collect();
+        let single = || vec![Run { point: 0, positions: 1 }];
+        let runs = |axis: usize| bins.runs(&selection, &part, axis, dims[axis]);
+        let (rows, columns) = match dims.len() {
+            0 => (single(), single()),
+            1 => (single(), runs(0)),
+            _ => (runs(0), runs(1)),
+        };
         let fill = field.missing().map(|f| f.bytes().to_vec());
         let written = if field.default_fill { gaps(array.handle(), &array.request(&part))? } else { None };
         array.read_with(&part, |block| {
             let validity = block.validity().or(written.as_deref());
-            dispatch_element!(field.dtype, T => bins.add::<T>(block.bytes(), validity, fill.as_deref(), &places), else => ());
+            dispatch_element!(field.dtype, T => bins.add::<T>(block.bytes(), validity, fill.as_deref(), &rows, &columns), else => ());
             Ok(())
         })?;
     }
     Ok(Overview {
-        points: bins.points(),
         shape,
         dims,
         cells: selection.cells().unwrap_or(u64::MAX),
         selection,
         not_finite: bins.not_finite,
         nulls: bins.nulls,
+        points: bins.points(),
     })
 }
 
@@ -137,13 +138,27 @@ fn sparser(array: &Array, selection: &Selection, dims: &[usize], most: [usize; 2
     }
 }
 
+/// Neighboring positions along a dimension that belong to one point.
+struct Run {
+    /// What the positions add to the number of their point.
+    point: usize,
+    positions: usize,
+}
+
+/// What a point is the mean of. There are fewer cells than 2^32: [`CELLS`] bounds them.
+#[derive(Clone, Copy, Default)]
+struct Bin {
+    sum: f64,
+    count: u32,
+    /// Some cells are NaN or infinite.
+    odd: bool,
+}
+
 /// Sums by point.
 struct Bins {
     columns: usize,
     shape: Vec<usize>,
-    sums: Vec<f64>,
-    counts: Vec<u64>,
-    odd: Vec<u64>,
+    bins: Vec<Bin>,
     not_finite: u64,
     nulls: u64,
 }
@@ -154,28 +169,29 @@ impl Bins {
         Self {
             columns: if shape.len() == 2 { shape[1] } else { 1 },
             shape: shape.to_vec(),
-            sums: vec![0.0; count],
-            counts: vec![0; count],
-            odd: vec![0; count],
+            bins: vec![Bin::default(); count],
             not_finite: 0,
             nulls: 0,
         }
     }
 
-    /// What each position of a part along a dimension adds to the number of its point.
-    fn places(&self, whole: &Selection, part: &Selection, dims: &[usize], d: usize) -> Vec<usize> {
+    /// The positions of a part along an axis of the picture, by point: no more runs than the axis has points.
+    fn runs(&self, whole: &Selection, part: &Selection, axis: usize, d: usize) -> Vec<Run> {
         let (all, own) = (whole.slices()[d], part.slices()[d]);
-        let first = (own.start - all.start) / all.step;
-        let place = |i: u64| match dims.iter().position(|x| *x == d) {
-            None => 0,
-            Some(axis) => {
-                let points = self.shape[axis] as u128;
-                let point = u128::from(first + i) * points / u128::from(all.count().max(1));
-                let stride = if axis == 0 { self.columns } else { 1 };
-                usize::try_from(point).unwrap_or(0) * stride
-            }
-        };
-        (0..own.count()).map(place).collect()
+        let (points, count) = (self.shape[axis] as u128, u128::from(all.count().max(1)));
+        let stride = if axis == 0 { self.columns } else { 1 };
+        let mut at = u128::from((own.start - all.start) / all.step);
+        let end = at + u128::from(own.count());
+        let mut runs = Vec::new();
+        while at < end {
+            // Position i belongs to point i * points / count.
+            let point = at * points / count;
+            let next = ((point + 1) * count).div_ceil(points).clamp(at + 1, end);
+            let index = |n: u128| usize::try_from(n).unwrap_or(0);
+            runs.push(Run { point: index(point) * stride, positions: index(next - at) });
+            at = next;
+        }
+        runs
     }
 
     fn add<T: Element>(
@@ -183,41 +199,77 @@ impl Bins {
         cells: &[u8],
         validity: Option<&[u8]>,
         fill: Option<&[u8]>,
-        places: &[Vec<usize>],
+        rows: &[Run],
+        columns: &[Run],
     ) {
         let fill: Option<T> = fill.map(bytemuck::pod_read_unaligned);
         let missing = |value: T| fill.is_some_and(|fill| fill == value || fill.is_nan() && value.is_nan());
-        let mut at = vec![0_usize; places.len()];
-        for (i, cell) in cells.chunks_exact(size_of::<T>()).enumerate() {
-            let point: usize = at.iter().zip(places).map(|(p, places)| places[*p]).sum();
-            let value: T = bytemuck::pod_read_unaligned(cell);
-            let number = value.to_f64();
-            if validity.is_some_and(|v| v[i] == 0) || missing(value) {
-                self.nulls += 1;
-            } else if !number.is_finite() {
-                self.not_finite += 1;
-                self.odd[point] += 1;
-            } else {
-                self.sums[point] += number;
-                self.counts[point] += 1;
-            }
-            for d in (0..at.len()).rev() {
-                at[d] += 1;
-                if at[d] < places[d].len() {
-                    break;
+        let size = size_of::<T>();
+        let mut first = 0;
+        let all_rows = rows.iter().flat_map(|run| std::iter::repeat_n(run.point, run.positions));
+        for (row, run) in all_rows.flat_map(|row| columns.iter().map(move |run| (row, run))) {
+            let end = first + run.positions;
+            let own = &cells[first * size..end * size];
+            let valid = validity.map(|validity| &validity[first..end]);
+            first = end;
+            let (mut sum, mut count, mut odd, mut nulls) = (0.0, 0, 0, 0);
+            for (i, cell) in own.chunks_exact(size).enumerate() {
+                let value: T = bytemuck::pod_read_unaligned(cell);
+                let number = value.to_f64();
+                if valid.is_some_and(|valid| valid[i] == 0) || missing(value) {
+                    nulls += 1;
+                } else if !number.is_finite() {
+                    odd += 1;
+                } else {
+                    sum += number;
+                    count += 1;
                 }
-                at[d] = 0;
             }
+            let point = row + run.point;
+            let bin = &mut self.bins[point];
+            bin.sum += sum;
+            bin.count += count;
+            bin.odd |= odd > 0;
+            self.not_finite += odd;
+            self.nulls += nulls;
         }
     }
 
-    #[allow(clippy::cast_precision_loss)]
-    fn points(&self) -> Vec<Point> {
-        let point = |i: usize| match (self.counts[i], self.odd[i]) {
-            (0, 0) => Point::Null,
-            (0, _) => Point::NotFinite,
-            (count, _) => Point::Value(self.sums[i] / count as f64),
+    fn points(self) -> Vec<Point> {
+        let point = |bin: Bin| match (bin.count, bin.odd) {
+            (0, false) => Point::Null,
+            (0, true) => Point::NotFinite,
+            (count, _) => Point::Value(bin.sum / f64::from(count)),
         };
-        (0..self.sums.len()).map(point).collect()
+        // Bins take as much as points: they become them in place.
+        self.bins.into_iter().map(point).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Runs of a part say the same of each position as the definition does, and there are no more of them than points.
+    #[test]
+    fn runs_follow_the_definition() {
+        for (count, most) in [(1_u64, 5_usize), (7, 7), (10, 3), (1000, 7), (4099, 160)] {
+            let whole =
+                Selection::new([Slice { start: 3, end: 3 + 2 * count, step: 2 }], &[u64::MAX]).unwrap();
+            let points = most.min(usize::try_from(count).unwrap());
+            let bins = Bins::new(&[points]);
+            for (from, to) in [(0, count), (count / 3, count), (count / 2, count / 2 + 1)] {
+                let slice = Slice { start: 3 + 2 * from, end: 3 + 2 * (to - 1) + 1, step: 2 };
+                let part = Selection::new([slice], &[u64::MAX]).unwrap();
+                let runs = bins.runs(&whole, &part, 0, 0);
+                assert!(runs.len() <= points);
+                let found: Vec<usize> =
+                    runs.iter().flat_map(|run| std::iter::repeat_n(run.point, run.positions)).collect();
+                let wanted: Vec<usize> = (from..to)
+                    .map(|i| usize::try_from(i).unwrap() * points / usize::try_from(count).unwrap())
+                    .collect();
+                assert_eq!(found, wanted, "{count} {most} {from}");
+            }
+        }
     }
 }

@@ -372,3 +372,100 @@ fn the_expansion_limit_can_be_raised() {
     let raised = Open::new().limits(tesseral::Limits::default().with_expansion(len));
     assert_eq!(read(raised).unwrap(), len);
 }
+
+/// A `.tet` file of `count` chunks of `cells` bytes, all of which refer to one stored payload.
+fn shared(count: u64, cells: u64, payload: &[u8]) -> Vec<u8> {
+    let mut out = tet(count * cells, cells, None);
+    // The lengths of the index and its number of rows, then the rows.
+    out[24..32].copy_from_slice(&(32 + 104 * count).to_le_bytes());
+    out[88..96].copy_from_slice(&count.to_le_bytes());
+    let start = out.len() as u64 + 104 * count;
+    for i in 0..count {
+        out.extend(0_u64.to_le_bytes());
+        out.extend(i.to_le_bytes());
+        out.extend([0; 56]);
+        for n in [start, cells, payload.len() as u64] {
+            out.extend(n.to_le_bytes());
+        }
+        out.extend(1_u32.to_le_bytes());
+        out.extend([0; 4]);
+    }
+    out.extend(payload);
+    out
+}
+
+fn is_limit(outcome: Result<()>) -> bool {
+    outcome.is_err_and(|error| matches!(error.kind(), ErrorKind::Limit { .. }))
+}
+
+/// Bytes that many chunks share justify what they would justify for one.
+#[test]
+fn shared_payloads_count_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("shared.tet");
+    let cells = 4 << 20;
+    fs::write(&path, shared(16, cells, &zeros(cells))).unwrap();
+    aggregate(&path).unwrap();
+    let file = shared(2000, cells, &zeros(cells));
+    assert!(file.len() <= MIB);
+    fs::write(&path, file).unwrap();
+    assert!(is_limit(aggregate(&path)));
+    assert!(is_limit(read(&path)));
+    assert!(is_limit(convert(&path, &folder.path().join("out.tdb"))));
+    let open = Open::new().limits(tesseral::Limits::default().with_expansion(1 << 30));
+    let array = open.open(&path).unwrap().array_at(0).unwrap();
+    assert_eq!(array.summary(&array.all().unwrap(), Wanted::ALL).unwrap().count(), 2000 * cells);
+}
+
+/// Statistics along a dimension take memory by their results, not by the positions they reduce.
+#[test]
+fn folds_take_no_memory_by_position() {
+    use tesseral::engine::fold::{Fold, Reducer, Role, fold};
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("zeros.tet");
+    let cells = 16 << 20;
+    fs::write(&path, tet(cells, cells, Some((cells, &zeros(cells), 1)))).unwrap();
+    let array = Open::new().open(&path).unwrap().array_at(0).unwrap();
+    for reducer in [Reducer::Summary(Wanted::ALL), Reducer::Norms, Reducer::Product] {
+        let fold_all = || {
+            let wanted = Fold::new(reducer.clone(), vec![Role::Reduce]);
+            fold(array.handle(), &array.request(&array.all()?), &wanted, array.options()).map(drop)
+        };
+        let before = HELD.load(Ordering::Relaxed);
+        bounded("fold", fold_all).unwrap();
+        let most = PEAK.load(Ordering::Relaxed).saturating_sub(before);
+        assert!(most <= 40 * MIB, "{reducer:?}: {} MiB for {} MiB of cells", most / MIB, cells >> 20);
+    }
+}
+
+/// The arrays of a file are each within the limits, all of them together are not.
+#[test]
+fn the_work_on_all_arrays_is_bounded() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("many.tgm");
+    let target = folder.path().join("out.tet");
+    fs::write(&path, constant(2 << 20).repeat(3)).unwrap();
+    convert(&path, &target).unwrap();
+    fs::write(&path, constant(2 << 20).repeat(300)).unwrap();
+    assert!(is_limit(convert(&path, &target)));
+}
+
+/// An overview holds the cells of a block and its points, not a number for each cell.
+#[test]
+fn overviews_stay_small() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("zeros.tet");
+    let cells = 16 << 20;
+    fs::write(&path, tet(cells, cells, Some((cells, &zeros(cells), 1)))).unwrap();
+    let array = Open::new().open(&path).unwrap().array_at(0).unwrap();
+    let before = HELD.load(Ordering::Relaxed);
+    let view = || {
+        let overview = tesseral::overview(&array, &array.all()?, [960, 960])?;
+        assert_eq!((overview.cells, overview.points.len()), (cells, 960));
+        assert!(overview.points.iter().all(|point| *point == tesseral::Point::Value(0.0)));
+        Ok(())
+    };
+    bounded("overview", view).unwrap();
+    let most = PEAK.load(Ordering::Relaxed).saturating_sub(before);
+    assert!(most <= 32 * MIB, "{} MiB", most / MIB);
+}

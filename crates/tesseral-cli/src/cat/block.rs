@@ -73,6 +73,7 @@ type Blocks<'a> = Box<dyn Iterator<Item = Result<Block>> + 'a>;
 pub(super) fn blocks<'a>(task: &'a Task<'_>, field: &Field, validity: bool) -> Outcome<Blocks<'a>> {
     let array = task.array;
     let budget = array.options().memory.map_or(BLOCK, |memory| (memory / SHARE).clamp(1, BLOCK));
+    engine::check_total(array.handle(), &array.request(task.selection))?;
     if validity && !field.nullable {
         return Ok(Box::new(ones(task.selection)));
     }

@@ -72,13 +72,15 @@ impl Render for Document {
 /// Nested lists that hold nothing, as NumPy would print them: `[[], []]` for 2×0.
 fn hollow(shape: &[u64]) -> String {
     /// More empty lists than this say nothing that the shape does not.
-    const SHOWN: u64 = 1 << 16;
+    const SHOWN: usize = 1 << 16;
     match shape.split_first() {
         None => "null".to_owned(),
         Some((0, _)) => "[]".to_owned(),
         Some((n, rest)) => {
             let inner = hollow(rest);
-            let count = usize::try_from((*n).min(SHOWN)).unwrap_or(0);
+            // Each list takes two bytes at least.
+            let most = (2 * SHOWN / inner.len()).max(1);
+            let count = usize::try_from(*n).unwrap_or(usize::MAX).min(most);
             format!("[{}]", vec![inner; count].join(","))
         }
     }
@@ -93,5 +95,11 @@ mod tests {
         assert_eq!(hollow(&[0, 3]), "[]");
         assert_eq!(hollow(&[2, 0]), "[[],[]]");
         assert_eq!(hollow(&[1, 2, 0, 5]), "[[[],[]]]");
+    }
+
+    /// Shapes of a few bytes claim any number of empty lists.
+    #[test]
+    fn empty_lists_stay_few_at_every_depth() {
+        assert!(hollow(&[1 << 40, 1 << 40, 1 << 40, 0]).len() < 1 << 20);
     }
 }

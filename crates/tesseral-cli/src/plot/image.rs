@@ -8,7 +8,7 @@ use super::{Colours, Picture};
 use crate::failure::Outcome;
 
 /// Points at most along either side.
-pub(crate) const MOST: [usize; 2] = [2048, 2048];
+pub(crate) const MOST: [usize; 2] = [960, 960];
 /// Small fields are drawn larger, each point a square.
 const LEAST: usize = 512;
 const CHART: (usize, usize) = (1024, 320);

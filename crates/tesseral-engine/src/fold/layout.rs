@@ -78,22 +78,60 @@ impl Role {
     }
 }
 
-/// The slots that a block covers along an axis, each with its positions in the block and their fiber positions.
-pub(super) struct SlotPositions {
+/// The slots that a block covers along an axis, each with its positions in the block and their fiber positions. Slots of neighboring
+/// positions are computed when they are needed, so that an axis takes no memory by its extent.
+pub(super) struct SlotPositions<'a> {
     /// First slot.
     pub first: u64,
+    count: usize,
+    role: &'a Role,
+    block: std::ops::Range<u64>,
+    extent: u64,
+    listed: Option<Listed>,
+}
+
+/// Positions of slots that are not neighbors: groups, or what a mask leaves.
+struct Listed {
     /// The start of each slot's positions, and the end of the last.
     starts: Vec<usize>,
     positions: Vec<usize>,
-    fiber_positions: Vec<u64>,
 }
 
-impl SlotPositions {
+/// The positions of a slot in a block.
+#[derive(Clone)]
+pub(super) enum Positions<'a> {
+    /// Neighbors.
+    Range(std::ops::Range<usize>),
+    /// Some, in order.
+    Listed(&'a [usize]),
+}
+
+impl Iterator for Positions<'_> {
+    type Item = usize;
+
+    #[inline]
+    fn next(&mut self) -> Option<usize> {
+        match self {
+            Self::Range(range) => range.next(),
+            Self::Listed(positions) => {
+                let (first, rest) = positions.split_first()?;
+                *positions = rest;
+                Some(*first)
+            }
+        }
+    }
+}
+
+fn index(n: u64) -> usize {
+    usize::try_from(n).unwrap_or(usize::MAX)
+}
+
+impl<'a> SlotPositions<'a> {
     /// The slots along an axis of `extent`, for a block of its positions `start..end`; `mask` excludes positions.
-    pub(super) fn new(role: &Role, mask: Option<&[bool]>, start: u64, end: u64, extent: u64) -> Self {
+    pub(super) fn new(role: &'a Role, mask: Option<&[bool]>, start: u64, end: u64, extent: u64) -> Self {
         let (first, last) = role.reached(start, end);
-        let mut lists = Self { first, starts: vec![0], positions: Vec::new(), fiber_positions: Vec::new() };
-        let index = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
+        let count = index(last.saturating_sub(first));
+        let mut slots = Self { first, count, role, block: start..end, extent, listed: None };
         let kept = |p: u64| mask.is_none_or(|mask| mask.get(index(p)).copied().unwrap_or(false));
         let mut groups: Vec<Vec<u64>> = Vec::new();
         if let Role::Groups { slots, count } = role {
@@ -103,42 +141,58 @@ impl SlotPositions {
                     group.push(p);
                 }
             }
+        } else if mask.is_none() {
+            return slots;
         }
-        for slot in first..last {
-            let (range, origin) = match role {
-                Role::Windows { step, before, .. } => {
-                    // A fiber position counts from the window's start, which may lie before the axis.
-                    (role.window(slot, extent), i128::from(slot * step) - i128::from(*before))
-                }
-                _ => (role.window(slot, extent), 0),
-            };
-            let mut put = |p: u64| {
-                lists.positions.push(index(p - start));
-                let fiber_position = match role {
-                    Role::Keep | Role::Groups { .. } => 0,
-                    _ => i128::from(p) - origin,
-                };
-                lists.fiber_positions.push(u64::try_from(fiber_position).unwrap_or(0));
-            };
+        let mut listed = Listed { starts: vec![0], positions: Vec::new() };
+        for slot in 0..count {
+            let put = |p: u64| listed.positions.push(index(p - start));
             match role {
-                Role::Groups { .. } => {
-                    groups[index(slot)].iter().copied().filter(|&p| kept(p)).for_each(&mut put);
-                }
-                _ => (range.start.max(start)..range.end.min(end)).filter(|&p| kept(p)).for_each(&mut put),
+                Role::Groups { .. } => groups[slot].iter().copied().filter(|&p| kept(p)).for_each(put),
+                _ => slots.range(slot).filter(|&p| kept(p)).for_each(put),
             }
-            lists.starts.push(lists.positions.len());
+            listed.starts.push(listed.positions.len());
         }
-        lists
+        slots.listed = Some(listed);
+        slots
     }
 
     pub(super) fn len(&self) -> usize {
-        self.starts.len() - 1
+        self.count
     }
 
-    /// The positions of a slot in the block, relative to its first, and their fiber positions.
-    pub(super) fn slot(&self, slot: usize) -> (&[usize], &[u64]) {
-        let range = self.starts[slot]..self.starts[slot + 1];
-        (&self.positions[range.clone()], &self.fiber_positions[range])
+    /// The positions of a slot along the axis, as far as the block has them.
+    fn range(&self, slot: usize) -> std::ops::Range<u64> {
+        let range = self.role.window(self.first + slot as u64, self.extent);
+        let start = range.start.max(self.block.start);
+        start..range.end.min(self.block.end).max(start)
+    }
+
+    /// The positions of a slot in the block, relative to its first.
+    pub(super) fn slot(&self, slot: usize) -> Positions<'_> {
+        match &self.listed {
+            Some(Listed { starts, positions }) => {
+                Positions::Listed(&positions[starts[slot]..starts[slot + 1]])
+            }
+            None => {
+                let range = self.range(slot);
+                Positions::Range(index(range.start - self.block.start)..index(range.end - self.block.start))
+            }
+        }
+    }
+
+    /// The fiber position of a position of a slot in the block.
+    pub(super) fn fiber_position(&self, slot: usize, position: usize) -> u64 {
+        let origin = match self.role {
+            Role::Keep | Role::Groups { .. } => return 0,
+            Role::Reduce => 0,
+            // Counts from the window's start, which may lie before the axis.
+            Role::Windows { step, before, .. } => {
+                i128::from(self.first + slot as u64) * i128::from(*step) - i128::from(*before)
+            }
+        };
+        let position = i128::from(self.block.start) + position as i128;
+        u64::try_from(position - origin).unwrap_or(0)
     }
 }
 
@@ -154,7 +208,7 @@ pub(super) fn fiber_strides(roles: &[Role], extents: &[u64]) -> Vec<u64> {
 }
 
 /// The slots of all axes that a part of a selection covers: a region of the result.
-pub(super) fn slot_box(roles: &[Role], lists: &[SlotPositions]) -> Region {
+pub(super) fn slot_box(roles: &[Role], lists: &[SlotPositions<'_>]) -> Region {
     let kept = roles.iter().zip(lists).filter(|(role, _)| **role != Role::Reduce);
     Region::new(kept.map(|(_, lists)| (lists.first, lists.first + lists.len() as u64)))
 }

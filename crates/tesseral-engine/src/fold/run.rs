@@ -5,13 +5,13 @@ use serde::{Deserialize, Serialize};
 use tesseral_core::{DType, Error, Field, Region, Result, Selection, Slice, alloc, dispatch_element};
 use tesseral_format::{Column, Request, Target};
 
-use super::layout::{self, Role, SlotPositions};
+use super::layout::{self, Positions, Role, SlotPositions};
 use super::predicate::{CompiledPredicate, Predicate};
 use super::rows;
 use super::state::{Reducer, State};
 use crate::aggregate::summarize;
 use crate::budget::Blocks;
-use crate::claims::check_total;
+use crate::claims::{check_results, check_total};
 use crate::condition::any_chunk;
 use crate::dense::{self, fixed_size};
 use crate::divide::divisible;
@@ -152,13 +152,14 @@ pub fn units(handle: &Handle, request: &Request, fold: &Fold, options: &Options)
 
 fn cut_units(handle: &Handle, request: &Request, fold: &Fold, options: &Options) -> Result<Vec<Unit>> {
     let (number, field, selection) = single_field(handle, request)?;
-    check_total(handle, request)?;
     if fold.roles.len() != selection.rank() || fold.masks.len() != selection.rank() {
         return Err(Error::invalid("a fold requires a role for each axis").in_array(&handle.schema().name));
     }
     if handle.schema().sparse {
+        // The work is that of the stored cells, however many positions there are.
         return Ok(Unit::all(&selection, rows::parts(handle, number, &selection, options)?).collect());
     }
+    check_total(handle, request)?;
     let bytes = if fold.fast_statistics(&field).is_some() { FAST_UNIT } else { UNIT };
     // A small limit is shared by the concurrent units; other limits do not change how sums round.
     let bytes = options.memory.map_or(bytes, |memory| bytes.min((memory / 16).max(1)));
@@ -214,7 +215,7 @@ fn fold_part(
     let field = &handle.schema().fields[usize::from(number)];
     let request = Request { target: Target::Cells(part), ..request.clone() };
     let extents = selection.shape();
-    let lists: Vec<SlotPositions> = (0..extents.len())
+    let lists: Vec<SlotPositions<'_>> = (0..extents.len())
         .map(|d| {
             let (start, end) = unit.place[d];
             SlotPositions::new(&fold.roles[d], fold.masks[d].as_deref(), start, end, extents[d])
@@ -303,7 +304,7 @@ fn may_match(handle: &Handle, request: &Request, number: u16, field: &Field, pre
 struct SlotDistributor<'a, T> {
     fold: &'a Fold,
     filter: CellFilter<'a, T>,
-    lists: &'a [SlotPositions],
+    lists: &'a [SlotPositions<'a>],
     strides: Vec<usize>,
     /// The fiber position stride of each axis.
     fiber_strides: Vec<u64>,
@@ -317,7 +318,7 @@ impl<'a, T: Cell> SlotDistributor<'a, T> {
         validity: Option<&'a [u8]>,
         extents: &[u64],
         block: &[u64],
-        lists: &'a [SlotPositions],
+        lists: &'a [SlotPositions<'a>],
     ) -> Self {
         let mut strides = vec![1; block.len()];
         let mut stride = 1_usize;
@@ -331,16 +332,22 @@ impl<'a, T: Cell> SlotDistributor<'a, T> {
 
     fn distribute(&self, slots: &Region, whole: &[u64], states: &mut [State]) -> Result<()> {
         let rank = self.lists.len();
-        let counts: Vec<usize> = self.lists.iter().map(SlotPositions::len).collect();
+        let counts: Vec<usize> = self.lists.iter().map(|list| list.len()).collect();
         if counts.contains(&0) {
             return Ok(());
         }
         let mut at = vec![0_usize; rank];
         let mut gathered = Gathered::default();
         for (i, state) in states.iter_mut().enumerate() {
-            gathered.clear();
-            self.gather(0, &at, 0, 0, &mut gathered);
-            gathered.fold_into(state, &self.fold.reducer, global_slot(i, slots, whole))?;
+            let slot = global_slot(i, slots, whole);
+            match self.contiguous(&at) {
+                Some(values) => state.fold(&self.fold.reducer, slot, values, &[])?,
+                None => {
+                    gathered.clear();
+                    self.gather(0, &at, 0, 0, &mut gathered);
+                    gathered.fold_into(state, &self.fold.reducer, slot)?;
+                }
+            }
             for d in (0..rank).rev() {
                 at[d] += 1;
                 if at[d] < counts[d] {
@@ -352,28 +359,45 @@ impl<'a, T: Cell> SlotDistributor<'a, T> {
         Ok(())
     }
 
+    /// The cells of a slot where they are neighbors in the block and all are selected: they need not be copied.
+    fn contiguous(&self, at: &[usize]) -> Option<&'a [T]> {
+        if !self.filter.selects_all() {
+            return None;
+        }
+        let (mut start, mut len) = (0, 1);
+        for (d, lists) in self.lists.iter().enumerate().rev() {
+            let Positions::Range(range) = lists.slot(at[d]) else { return None };
+            // Positions of this axis follow one another when each takes all of what lies within it.
+            if range.len() > 1 && len != self.strides[d] {
+                return None;
+            }
+            start += range.start * self.strides[d];
+            len *= range.len();
+        }
+        self.filter.values.get(start..start.checked_add(len)?)
+    }
+
     /// Collects the selected cells of a slot, axis by axis.
     fn gather(&self, d: usize, at: &[usize], offset: usize, fiber_position: u64, out: &mut Gathered<T>) {
         let Some(lists) = self.lists.get(d) else {
             self.filter.push(offset, fiber_position, out);
             return;
         };
-        let (positions, fiber_positions) = lists.slot(at[d]);
+        let positions = lists.slot(at[d]);
         let (stride, fiber_stride) = (self.strides[d], self.fiber_strides[d]);
         let last = d + 1 == self.lists.len();
         let values = self.filter.values;
         if last && self.filter.selects_all() {
-            if stride == 1
-                && let (Some(&first), Some(&end)) = (positions.first(), positions.last())
-                && end - first + 1 == positions.len()
-            {
-                out.values.extend_from_slice(&values[offset + first..=offset + end]);
-                return;
+            match positions {
+                Positions::Range(range) if stride == 1 => {
+                    out.values.extend_from_slice(&values[offset + range.start..offset + range.end]);
+                }
+                positions => out.values.extend(positions.map(|p| values[offset + p * stride])),
             }
-            out.values.extend(positions.iter().map(|p| values[offset + p * stride]));
             return;
         }
-        for (&p, &in_fiber) in positions.iter().zip(fiber_positions) {
+        for p in positions {
+            let in_fiber = lists.fiber_position(at[d], p);
             self.gather(d + 1, at, offset + p * stride, fiber_position + in_fiber * fiber_stride, out);
         }
     }
@@ -531,6 +555,11 @@ pub fn fold(handle: &Handle, request: &Request, fold: &Fold, options: &Options) 
     let (number, field, selection) = single_field(handle, request)?;
     if handle.schema().sparse {
         return rows::fold_rows(handle, number, &selection, None, fold, options);
+    }
+    if matches!(fold.reducer, Reducer::Values) {
+        // Values are collected by unit, merged and sorted.
+        let cells = selection.cells().unwrap_or(u64::MAX);
+        check_results(handle, request, cells.saturating_mul(2 * fixed_size(handle, number)? as u64))?;
     }
     let units = units(handle, request, fold, options)?;
     let mut merger = Merger::new(handle, request, fold, options)?;

@@ -191,7 +191,7 @@ fn windows_cover_their_positions() {
                     let lists = SlotPositions::new(role, mask.as_deref(), ends[0], ends[1], extent);
                     for i in 0..lists.len() {
                         let slot = lists.first as usize + i;
-                        found[slot].extend(lists.slot(i).0.iter().map(|&p| p as u64 + ends[0]));
+                        found[slot].extend(lists.slot(i).map(|p| p as u64 + ends[0]));
                     }
                 }
                 let expected: Vec<Vec<u64>> = (0..slots).map(members).collect();

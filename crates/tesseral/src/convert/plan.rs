@@ -10,8 +10,8 @@ use tesseral_core::{
 };
 use tesseral_engine::kernel::cast;
 use tesseral_engine::{
-    Grids, Options, RechunkPlan, WriteSession, available_memory, check_held, check_results, check_total,
-    divisible, has_gaps, narrowable, spreadable, work_space,
+    Grids, Options, RechunkPlan, Work, WriteSession, available_memory, check_held, check_pair, check_total,
+    check_written_chunks, divisible, has_gaps, narrowable, spreadable, work_space,
 };
 use tesseral_format::{ArraySpec, Capabilities, CodecSpec, CreateOptions, Format};
 use tesseral_store::{MemoryStore, Overwrite};
@@ -152,11 +152,15 @@ impl ConvertPlan {
         let listed = |v: &&Variable| v.array.schema().sparse && options.sparse != Some(SparseAs::Dense);
         let (sparse, dense): (Vec<&Variable>, Vec<&Variable>) = variables.list.iter().partition(listed);
         let (cells, tables) = sparse_arrays(&sparse, format, options)?;
+        let mut work = Work::default();
         let drawn: Vec<Drawn> = dense
             .into_iter()
             .map(|v| {
                 options.execution.cancel.check()?;
-                Drawn::new(v, format, options)
+                let drawn = Drawn::new(v, format, options)?;
+                let selection = v.array.select(own_arguments(v.array.schema(), options))?;
+                work.add(v.array.handle(), &v.array.request(&selection))?;
+                Ok(drawn)
             })
             .collect::<Result<_>>()?;
         let (memory, free) = (options.execution.memory, default_memory());
@@ -374,6 +378,11 @@ impl Drawn {
         // Held whole: the array where the format keeps it so, else what is decoded for one chunk.
         let held = if capabilities.whole_arrays { &shape } else { &source_chunk };
         check_held(array.handle(), &array.request(&selection), held)?;
+        if !capabilities.whole_arrays {
+            let along = shape.iter().zip(&chunk).map(|(extent, chunk)| extent.div_ceil((*chunk).max(1)));
+            let chunks = along.fold(1_u64, u64::saturating_mul);
+            check_written_chunks(array.handle(), &array.request(&selection), chunks)?;
+        }
         let dims = from.dims.iter().zip(selection.slices());
         let dims =
             dims.zip(&chunk).map(|((dim, slice), chunk)| dimension(dim, slice, *chunk, capabilities.domains));
@@ -663,7 +672,7 @@ fn joined(group: Vec<Drawn>, memory: Option<u64>, free: u64, threads: usize) -> 
             };
             let least = size(&grids.from).saturating_add(size(&grids.to));
             let (handle, request) = (column.array.handle(), column.array.request(&selection));
-            check_results(handle, &request, least)?;
+            check_pair(handle, &request, least)?;
             work_space(handle, &request, free)?.max(least.saturating_mul(4))
         }
         (None, None) => free,
