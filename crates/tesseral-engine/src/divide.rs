@@ -273,8 +273,9 @@ pub(crate) fn cell_runs<'a>(
         Access::Coded { granule: Some(granule) } => granule.max(1),
         _ => 1,
     };
-    let small = need <= (memory / LARGE).max(SMALL);
-    if small || (direct.is_none() && (tile.is_none() || !is_narrow(handle, chunk, column)?)) {
+    if !oversized(need, memory)
+        || (direct.is_none() && (tile.is_none() || !is_narrow(handle, chunk, column)?))
+    {
         return Ok(None);
     }
     let each = (piece_bytes(memory).saturating_mul(chunk.cells) / need.max(1)).max(1);
@@ -367,15 +368,18 @@ fn parted(chunk: &PlannedChunk) -> bool {
 /// What the plan meets.
 pub fn divisible(handle: &Handle, request: &Request) -> Result<bool> {
     first_chunks(handle, request, |handle, chunks| {
-        if !chunks.iter().all(parted) {
-            return Ok(false);
-        }
-        Ok(fetch::resident(handle, chunks)?.is_some() || all_narrow(handle, request, chunks)?)
+        // Others are fetched by whole chunks, unless they are oversized.
+        Ok(chunks.iter().all(parted) && fetch::resident(handle, chunks)?.is_some())
     })
 }
 
+/// Whether chunks of this many bytes are too large beside a memory limit to be held, so that they are cut where they can be.
+pub fn oversized(bytes: u64, memory: u64) -> bool {
+    bytes > (memory / LARGE).max(SMALL)
+}
+
 /// Whether pieces of a chunk are fetched and decoded without the rest of it, though neighboring cells come with them; judged as
-/// [`divisible`] is. Worth it only where chunks are too large to be held.
+/// [`divisible`] is. Worth it only where chunks are [`oversized`].
 ///
 /// # Errors
 /// What the plan meets.

@@ -48,7 +48,7 @@ pub use claims::{
     Work, check_held, check_pair, check_results, check_text, check_total, check_written_chunks, work_space,
 };
 pub use dense::{Dense, Explained, explain, read, read_buffer, read_into, read_owned, read_with, view};
-pub use divide::{divisible, narrowable};
+pub use divide::{divisible, narrowable, oversized};
 pub use handle::Handle;
 pub use options::{Options, Progress};
 pub use pair::{Pair, pair_cells};

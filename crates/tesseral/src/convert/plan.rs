@@ -11,7 +11,7 @@ use tesseral_core::{
 use tesseral_engine::kernel::cast;
 use tesseral_engine::{
     Grids, Options, RechunkPlan, Work, WriteSession, available_memory, check_held, check_pair, check_total,
-    check_written_chunks, divisible, has_gaps, narrowable, spreadable, work_space,
+    check_written_chunks, divisible, has_gaps, narrowable, oversized, spreadable, work_space,
 };
 use tesseral_format::{ArraySpec, Capabilities, CodecSpec, CreateOptions, Format};
 use tesseral_store::{MemoryStore, Overwrite};
@@ -365,11 +365,11 @@ impl Drawn {
         // Where any part of a chunk can be had by itself, old chunks set no bounds.
         let request = array.request(&selection);
         // Nor where a whole one would not fit, and pieces can be had.
-        let oversized =
-            options.execution.memory.is_some_and(|memory| bytes(&source_chunk, field) > memory / 8);
+        let too_large =
+            options.execution.memory.is_some_and(|memory| oversized(bytes(&source_chunk, field), memory));
         let source_chunk = if from.sparse
             || divisible(array.handle(), &request)?
-            || (oversized && narrowable(array.handle(), &request)?)
+            || (too_large && narrowable(array.handle(), &request)?)
         {
             chunk.clone()
         } else {
