@@ -28,6 +28,8 @@ use crate::write::chunk_stats;
 const SAMPLE: usize = 128;
 /// Bytes of cells that are decoded at once of a chunk that is too large to be held whole.
 const PIECE: u64 = 4 << 20;
+/// Bytes of cells that are decoded of a chunk whose cells are all equal.
+const EQUAL_CELLS: u64 = 64 << 10;
 
 /// The outcome of [`verify`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -296,23 +298,28 @@ fn check_chunk(
                 with_workspace(|w| handle.source().decode(chunk, column, &parts, run, out, &mut w.scratch))
             })
         };
+        // Of equal cells some tell as much as all.
+        if let (Some(_), Access::Coded { granule: Some(granule) }, true) =
+            (handle.source().constant(chunk, column), chunk.access, size > 0)
+        {
+            let step = (EQUAL_CELLS / size as u64).max(1).next_multiple_of(granule.max(1));
+            if step < chunk.cells {
+                decode(&mut cells, 0..step)?;
+                continue;
+            }
+        }
         if let Err(large) = claims::check_chunk(handle, chunk, count.saturating_mul(size.max(1))) {
             // More than the stored bytes justify at once; runs that decode by themselves can still be checked one by one.
             let (Access::Coded { granule: Some(granule) }, true) = (chunk.access, size > 0) else {
                 return Err(large);
             };
             let step = (PIECE / size as u64).max(1).next_multiple_of(granule.max(1));
-            // Of equal cells some tell as much as all.
-            let cells_checked = match handle.source().constant(chunk, column) {
-                Some(_) => chunk.cells.min(step),
-                None => chunk.cells,
-            };
-            let bytes = cells_checked.saturating_mul(size as u64);
+            let bytes = chunk.cells.saturating_mul(size as u64);
             handle.limits().check_total("the cells of a chunk", bytes, chunk.stored_bytes())?;
             let mut start = 0;
-            while start < cells_checked {
+            while start < chunk.cells {
                 options.cancel.check()?;
-                let end = start.saturating_add(step).min(cells_checked);
+                let end = start.saturating_add(step).min(chunk.cells);
                 decode(&mut cells, start..end)?;
                 start = end;
             }
