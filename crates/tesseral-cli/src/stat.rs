@@ -58,9 +58,15 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> Outcome {
         return report_by(context, &target, dim, &rows);
     }
     let mut sheet = Sheet::new(context);
+    let mut work = engine::Work::default();
     arguments.subject.each(&container, &mut |target, several| {
         context.check()?;
-        match summarize(&target, &target.cells, wanted, arguments.condition.as_deref()) {
+        let row = summarize(&target, &target.cells, wanted, arguments.condition.as_deref());
+        if several && row.as_ref().is_ok_and(|row| !row.from_statistics) {
+            let query = target.array.cells()?.target(target.cells.clone()).only(&[target.column()]);
+            work.add_statistics(target.array.handle(), &query.request())?;
+        }
+        match row {
             Ok(row) => sheet.push(&target, Ok(&row), several),
             // One array of text among several hides no other.
             Err(error) if several && matches!(error.kind(), ErrorKind::Unsupported { .. }) => {

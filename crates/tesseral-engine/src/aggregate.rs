@@ -152,7 +152,7 @@ fn summarize_piece(
         for chunk in &prepared.plan.chunks {
             let constant = handle.source().constant(chunk, Column::Field(prepared.field)).is_some();
             let known = || from_known(&visitor, Seen::Whole(chunk), &mut empty.clone());
-            if !constant && !(chunk.whole && known()?) {
+            if !(constant || chunk.whole && known()?) {
                 decoded.push(chunk);
             }
         }

@@ -137,6 +137,23 @@ impl Work {
         Ok(())
     }
 
+    /// Adds the chunks that statistics of a request decode: those whose cells are not all equal.
+    ///
+    /// # Errors
+    /// `Limit`; what the plan and the store meet.
+    pub fn add_statistics(&mut self, handle: &Handle, request: &Request) -> Result<()> {
+        if request.selection().is_none() {
+            return Ok(());
+        }
+        let chunks = plan(handle, request)?.chunks;
+        let constant = |chunk: &PlannedChunk| {
+            request.columns.iter().all(|column| handle.source().constant(chunk, *column).is_some())
+        };
+        let decoded: Vec<&PlannedChunk> = chunks.iter().filter(|chunk| !constant(chunk)).collect();
+        let size = usize::try_from(cell_bytes(handle, request)).unwrap_or(usize::MAX);
+        self.add_decoded(handle, &decoded, size)
+    }
+
     /// Adds chunks that are decoded and nothing else. That takes less time than work on each cell.
     ///
     /// # Errors

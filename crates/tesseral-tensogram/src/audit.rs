@@ -37,6 +37,9 @@ pub(crate) struct Audit<'a, I> {
     pub covered: u64,
     /// Bytes of payload, which the engine counts.
     pub payload: u64,
+    /// Bytes of cells decoded so far, and of the frames they were decoded from.
+    pub(crate) decoded: u64,
+    pub(crate) decoded_from: u64,
 }
 
 pub(crate) fn audit(
@@ -55,6 +58,8 @@ pub(crate) fn audit(
         failures: 0,
         covered: 0,
         payload: 0,
+        decoded: 0,
+        decoded_from: 0,
     };
     for skipped in &catalog.skipped {
         audit.tell(skipped_finding(skipped));
@@ -354,6 +359,12 @@ impl<I: Input> Audit<'_, I> {
     /// Decodes an object; at full depth its cells must be finite unless a mask names them.
     fn cells(&mut self, message: &Message, frame: &Frame, name: &str, index: usize) -> Result<()> {
         let full = self.depth == Depth::Full;
+        // Decoding a cell and looking at it takes a quarter of what other work on it does.
+        let limits = self.reader.limits;
+        let justified = limits.check_total("the decoded objects", self.decoded / 4, self.decoded_from);
+        if self.take("decode_object_failed", frame, justified.map_err(|e| e.in_array(name)))?.is_none() {
+            return Ok(());
+        }
         let options = DecodeOptions {
             verify_hash: false,
             restore_non_finite: false,
@@ -372,6 +383,8 @@ impl<I: Input> Audit<'_, I> {
             .map_err(|e| tesseral_core::Error::from(e).in_array(name));
         let check = if full { "decode_object_failed" } else { "decode_pipeline_failed" };
         let Some((dtype, cells, masked)) = self.take(check, frame, decoded)? else { return Ok(()) };
+        self.decoded = self.decoded.saturating_add(cells.len() as u64);
+        self.decoded_from = self.decoded_from.saturating_add(frame.len);
         if !full {
             return Ok(());
         }

@@ -111,10 +111,17 @@ pub fn diff(left: &Container, right: &Container, options: &DiffOptions) -> Resul
     let (left, right) = (Variables::of(left, &options.arrays)?, Variables::of(right, &options.arrays)?);
     attributes(None, &left.attributes, &right.attributes, &mut out.notes);
     let (mut sparse, mut work) = (Vec::new(), Work::default());
+    let both = pairs(&left.list, &right.list).into_iter().filter_map(|(a, b)| a.zip(b));
+    for variable in both.flat_map(|(a, b)| [a, b]).filter(|_| !options.metadata_only) {
+        let array = &variable.array;
+        if !array.schema().sparse {
+            work.add(array.handle(), &array.request(&array.all()?))?;
+        }
+    }
     for (a, b) in pairs(&left.list, &right.list) {
         match (a, b) {
             (Some(a), Some(b)) => {
-                if pair(a, b, options, &mut work, &mut out)? {
+                if pair(a, b, options, &mut out)? {
                     sparse.push((a, b));
                 }
             }
@@ -157,13 +164,7 @@ fn summary(variable: &Variable) -> String {
 }
 
 /// Compares two variables; whether they are sparse and their cells are left to be compared.
-fn pair(
-    a: &Variable,
-    b: &Variable,
-    options: &DiffOptions,
-    work: &mut Work,
-    out: &mut Difference,
-) -> Result<bool> {
+fn pair(a: &Variable, b: &Variable, options: &DiffOptions, out: &mut Difference) -> Result<bool> {
     let mut note = |what: &str, left: String, right: String| {
         if left != right {
             out.notes.push(Note {
@@ -198,9 +199,6 @@ fn pair(
         return Ok(false);
     }
     if !left.sparse {
-        for array in [&a.array, &b.array] {
-            work.add(array.handle(), &array.request(&array.all()?))?;
-        }
         out.values.push(values(a, b, options)?);
     }
     Ok(left.sparse)

@@ -148,7 +148,9 @@ impl<'a> SlotPositions<'a> {
         for slot in 0..count {
             let put = |p: u64| listed.positions.push(index(p - start));
             match role {
-                Role::Groups { .. } => groups[slot].iter().copied().filter(|&p| kept(p)).for_each(put),
+                Role::Groups { .. } => {
+                    groups.get(slot).into_iter().flatten().copied().filter(|&p| kept(p)).for_each(put);
+                }
                 _ => slots.range(slot).filter(|&p| kept(p)).for_each(put),
             }
             listed.starts.push(listed.positions.len());

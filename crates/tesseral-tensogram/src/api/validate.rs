@@ -172,6 +172,8 @@ fn check(
         failures: 0,
         covered: 0,
         payload: 0,
+        decoded: 0,
+        decoded_from: 0,
     };
     audit.message(&message, 0)?;
     Ok(message.object_count())
