@@ -403,22 +403,31 @@ fn is_limit(outcome: Result<()>) -> bool {
 fn shared_payloads_count_once() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("shared.tet");
-    let cells = 4 << 20;
-    fs::write(&path, shared(16, cells, &zeros(cells))).unwrap();
-    let summarize = |open: Open| {
-        let array = open.open(&path)?.array_at(0)?;
+    let cells = 1 << 20;
+    // 128 kB stored once would justify all cells if each of 32 chunks counted them.
+    let noise: Vec<u8> = (0..128_000_u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+    let mut payload = b"\x28\xb5\x2f\xfd\x00\x78".to_vec();
+    payload.extend(&(128_000_u32 << 3).to_le_bytes()[..3]);
+    payload.extend(noise);
+    payload.extend(&zeros(cells - 128_000)[6..]);
+    fs::write(&path, shared(32, cells, &payload)).unwrap();
+    let limits = tesseral::Limits { total_expansion: 1 << 20, ..tesseral::Limits::default() };
+    let summarize = |limits: tesseral::Limits| {
+        let array = Open::new().limits(limits).open(&path)?.array_at(0)?;
         array.summary(&array.all()?, Wanted::ALL).map(|summary| summary.count())
     };
-    assert_eq!(summarize(Open::new()).unwrap(), 16 * cells);
-    let file = shared(2000, cells, &zeros(cells));
-    assert!(file.len() <= MIB);
-    fs::write(&path, file).unwrap();
-    assert!(is_limit(summarize(Open::new()).map(drop)));
-    assert!(is_limit(read(&path)));
-    assert!(is_limit(convert(&path, &folder.path().join("out.tdb"))));
-    // 8 GiB of cells, of which decoding counts an eighth.
-    let raised = Open::new().limits(tesseral::Limits::default().with_expansion(1 << 30));
-    assert_eq!(summarize(raised).unwrap(), 2000 * cells);
+    let sum_of_parts = 32 * payload.len() as u64 * tesseral::core::limits::EXPANSION_RATIO;
+    assert!(sum_of_parts > 4 * 32 * cells);
+    let error = Open::new().limits(limits).open(&path).unwrap().array_at(0).and_then(|array| {
+        let all = array.all()?;
+        array.blocks(&all, 1 << 20).map(drop)
+    });
+    assert!(is_limit(error));
+    // Decoding counts an eighth: 4 MiB, which 64 times the payload justifies. A payload of a few bytes does not.
+    assert_eq!(summarize(limits).unwrap(), 32 * cells);
+    fs::write(&path, shared(32, cells, &zeros(cells))).unwrap();
+    assert!(is_limit(summarize(limits).map(drop)));
+    assert_eq!(summarize(tesseral::Limits::default()).unwrap(), 32 * cells);
 }
 
 /// Statistics along a dimension take memory by their results, not by the positions they reduce.
