@@ -9,10 +9,21 @@ pub const EXPANSION_RATIO: u64 = 64;
 /// needs work space beside it.
 pub const HELD_RATIO: u64 = 32;
 
+/// Stored bytes beyond this many justify [`LARGE_RATIO`] times their number: a small file must not cause much work, a large one of highly
+/// compressible data is ordinary.
+const SMALL: u64 = 1 << 20;
+const LARGE_RATIO: u64 = 1024;
+
+/// Bytes that `stored` bytes justify, of which the first [`SMALL`] count `ratio` times.
+fn justified(stored: u64, ratio: u64) -> u64 {
+    let large = stored.saturating_sub(SMALL).saturating_mul(LARGE_RATIO);
+    stored.min(SMALL).saturating_mul(ratio).saturating_add(large)
+}
+
 /// Upper bounds that every open, plan and decode honors.
 ///
-/// Sizes that a file claims are accepted up to [`HELD_RATIO`] (in memory) or [`EXPANSION_RATIO`] (in all) times the bytes that it stores for them. Beyond that they are
-/// claims without evidence, because a decompressor or a fill value makes any number of cells out of a few bytes: such a chunk may take
+/// Sizes that a file claims are accepted up to [`HELD_RATIO`] (in memory) or [`EXPANSION_RATIO`] (in all) times the first MiB that it
+/// stores for them, and 1,024 times what it stores beyond that. Larger sizes are claims without evidence, because a decompressor or a fill value makes any number of cells out of a few bytes: such a chunk may take
 /// `chunk_expansion` bytes, and all cells of an operation `total_expansion`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
@@ -88,7 +99,7 @@ impl Limits {
     /// # Errors
     /// `Limit`.
     pub fn check_held(&self, what: &str, bytes: u64, stored: u64) -> Result<()> {
-        let justified = stored.saturating_mul(HELD_RATIO);
+        let justified = justified(stored, HELD_RATIO);
         Self::check_expansion(what, bytes, justified, self.chunk_expansion, stored)
     }
 
@@ -97,7 +108,7 @@ impl Limits {
     /// # Errors
     /// `Limit`.
     pub fn check_total(&self, what: &str, bytes: u64, stored: u64) -> Result<()> {
-        let justified = stored.saturating_mul(EXPANSION_RATIO);
+        let justified = justified(stored, EXPANSION_RATIO);
         Self::check_expansion(what, bytes, justified, self.total_expansion, stored)
     }
 
@@ -150,7 +161,8 @@ mod tests {
         assert!(limits.check_decoded(free, 0).is_ok());
         assert!(limits.check_decoded(free + 1, 0).is_err());
         assert!(limits.check_decoded(1 << 30, 32 << 20).is_ok());
-        assert!(limits.check_decoded((1 << 30) + 1, 32 << 20).is_err());
+        assert!(limits.check_decoded((32 << 20) + 1, 1 << 20).is_err());
+        assert!(limits.check_decoded(1 << 30, 2 << 20).is_ok());
         assert!(limits.check_decoded((4 << 30) + 1, 4 << 30).is_err());
         assert!(limits.check_total("cells", 64 << 20, 0).is_ok());
         assert!(limits.check_total("cells", (64 << 20) + 1, 1 << 20).is_err());

@@ -270,8 +270,8 @@ def open(
 
     `as_of` reads the state of then, for formats that keep versions: milliseconds since 1970, a date or datetime, or a pair of them.
     `memory_limit` bounds the bytes of every result. `digests=False` leaves digests unchecked. `max_expansion` accepts chunks and operations
-    that expand to this many bytes however little is stored of them; the default is 56 MiB a chunk and 256 MiB an operation, and always 64
-    times what is stored.
+    that expand to this many bytes however little is stored of them; the default is 32 MiB for a chunk and 64 MiB for an operation, or more where
+    more is stored.
 
     `key` is the key of encrypted arrays, or a function that gives it; `key_file` a file that holds it, which the environment variable
     `TESSERAL_KEY_FILE` may name too. Handles that are pickled carry the name of the file or the function, never the key.
