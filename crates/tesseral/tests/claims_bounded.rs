@@ -482,3 +482,17 @@ fn overviews_stay_small() {
     let most = PEAK.load(Ordering::Relaxed).saturating_sub(before);
     assert!(most <= 32 * MIB, "{} MiB", most / MIB);
 }
+
+/// Rows have coordinates, which no chunk of a dense array stores: they must not keep its plan from being made.
+#[test]
+fn rows_of_arrays_beyond_the_free_limit_are_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("plain.tet");
+    let cells = vec![7; 4096];
+    fs::write(&path, tet(4096, 4096, Some((4096, &cells, 0)))).unwrap();
+    let limits = tesseral::Limits { total_expansion: 1024, ..tesseral::Limits::default() };
+    let array = Open::new().limits(limits).open(&path).unwrap().array_at(0).unwrap();
+    let query = array.cells().unwrap().only(&[tesseral::Column::Dim(0), tesseral::Column::Field(0)]);
+    let rows: usize = query.batches().unwrap().map(|batch| batch.unwrap().rows).sum();
+    assert_eq!(rows, 4096);
+}
