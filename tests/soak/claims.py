@@ -37,7 +37,7 @@ def commands(path, out):
     for form in ("csv", "json", "raw", "npy", "arrow"):
         yield f"cat {form}", ["cat", path, "--format", form]
     yield "cat validity", ["cat", path, "--validity"]
-    yield "cat where", ["cat", path, "--where", "a == 7"]
+    yield "cat where", ["cat", path, "--where", f"`{dataset(path)}` == 7"]
     yield "stat", ["stat", path]
     yield "stat by", ["stat", path, "--by", "0"]
     yield "stat mean", ["stat", path, "--mean", "0"]
@@ -52,8 +52,9 @@ def commands(path, out):
     yield "verify full", ["verify", path, "--full"]
     yield "repair", ["repair", path]
     yield "recover", ["recover", "-f", path, out / f"recovered{path.suffix}"]
-    for form in ("tet", "tgm", "tiledb", "npy"):
+    for form in ("tet", "tgm", "tiledb"):
         yield f"convert {form}", ["convert", "-f", path, out / f"out.{form}", "--to", form]
+    yield "convert npy", ["convert", "-f", path, out / "out.npy"]
     yield "rechunk", ["rechunk", "-f", path, out / "rechunked.tet", "--chunk", "0=3"]
     yield "diff", ["diff", path, path]
     if path.suffix == ".tgm":
@@ -64,7 +65,7 @@ def commands(path, out):
 
 def dataset(path):
     """The name of the first array, as queries give it."""
-    return {".tet": "a", ".tgm": "object_0"}.get(path.suffix, "")
+    return {".tet": "a", ".tgm": "0/0", ".npy": path.stem}.get(path.suffix, "a")
 
 
 #: Starts commands from a process of its own, because the peak of a child counts what its parent held when it was started.

@@ -19,7 +19,7 @@ const WRITTEN_CHUNK_COST: u64 = 256;
 /// Bytes that the work on one array counts as at least.
 const ARRAY_COST: u64 = 64 << 10;
 /// Decoding counts this part of the decoded bytes.
-const DECODED_SHARE: u64 = 8;
+const DECODED_SHARE: u64 = 4;
 /// Bytes of cells that the work on one chunk counts as at least, whatever it holds.
 const CHUNK_COST: u64 = 4 << 10;
 

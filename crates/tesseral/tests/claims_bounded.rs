@@ -404,12 +404,12 @@ fn shared_payloads_count_once() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("shared.tet");
     let cells = 1 << 20;
-    // 128 kB stored once would justify all cells if each of 32 chunks counted them.
-    let noise: Vec<u8> = (0..128_000_u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+    // 131 kB stored once would justify all cells if each of 32 chunks counted them.
+    let noise: Vec<u8> = (0..131_000_u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
     let mut payload = b"\x28\xb5\x2f\xfd\x00\x78".to_vec();
-    payload.extend(&(128_000_u32 << 3).to_le_bytes()[..3]);
+    payload.extend(&(131_000_u32 << 3).to_le_bytes()[..3]);
     payload.extend(noise);
-    payload.extend(&zeros(cells - 128_000)[6..]);
+    payload.extend(&zeros(cells - 131_000)[6..]);
     fs::write(&path, shared(32, cells, &payload)).unwrap();
     let limits = tesseral::Limits { total_expansion: 1 << 20, ..tesseral::Limits::default() };
     let summarize = |limits: tesseral::Limits| {
@@ -423,7 +423,7 @@ fn shared_payloads_count_once() {
         array.blocks(&all, 1 << 20).map(drop)
     });
     assert!(is_limit(error));
-    // Decoding counts an eighth: 4 MiB, which 64 times the payload justifies. A payload of a few bytes does not.
+    // Decoding counts a quarter: 8 MiB, which 64 times the payload justifies. A payload of a few bytes does not.
     assert_eq!(summarize(limits).unwrap(), 32 * cells);
     fs::write(&path, shared(32, cells, &zeros(cells))).unwrap();
     assert!(is_limit(summarize(limits).map(drop)));
@@ -463,6 +463,22 @@ fn the_work_on_all_arrays_is_bounded() {
     assert!(is_limit(convert(&path, &target)));
 }
 
+/// Units of a fold are as large as chunks allow: several at once would take several times what one chunk may.
+#[test]
+fn filtered_folds_of_constant_objects_stay_small() {
+    use tesseral::engine::fold::{Fold, Predicate, Reducer, Role, fold};
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("constant.tgm");
+    fs::write(&path, constant(7 << 20)).unwrap();
+    let array = Open::new().open(&path).unwrap().array_at(0).unwrap();
+    let finite = Predicate { finite: true, ..Predicate::default() };
+    let count = || {
+        let wanted = Fold { predicate: Some(finite), ..Fold::new(Reducer::Product, vec![Role::Reduce]) };
+        fold(array.handle(), &array.request(&array.all()?), &wanted, array.options()).map(drop)
+    };
+    bounded("fold", count).unwrap();
+}
+
 /// An overview holds the cells of a block and its points, not a number for each cell.
 #[test]
 fn overviews_stay_small() {
@@ -481,4 +497,18 @@ fn overviews_stay_small() {
     bounded("overview", view).unwrap();
     let most = PEAK.load(Ordering::Relaxed).saturating_sub(before);
     assert!(most <= 32 * MIB, "{} MiB", most / MIB);
+}
+
+/// Rows have coordinates, which no chunk of a dense array stores: they must not keep its plan from being made.
+#[test]
+fn rows_of_arrays_beyond_the_free_limit_are_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("plain.tet");
+    let cells = vec![7; 4096];
+    fs::write(&path, tet(4096, 4096, Some((4096, &cells, 0)))).unwrap();
+    let limits = tesseral::Limits { total_expansion: 1024, ..tesseral::Limits::default() };
+    let array = Open::new().limits(limits).open(&path).unwrap().array_at(0).unwrap();
+    let query = array.cells().unwrap().only(&[tesseral::Column::Dim(0), tesseral::Column::Field(0)]);
+    let rows: usize = query.batches().unwrap().map(|batch| batch.unwrap().rows).sum();
+    assert_eq!(rows, 4096);
 }

@@ -11,7 +11,7 @@ use super::rows;
 use super::state::{Reducer, State};
 use crate::aggregate::summarize;
 use crate::budget::Blocks;
-use crate::claims::{check_results, check_total};
+use crate::claims::{check_results, check_total, work_space};
 use crate::condition::any_chunk;
 use crate::dense::{self, fixed_size};
 use crate::divide::divisible;
@@ -581,6 +581,9 @@ pub fn fold(handle: &Handle, request: &Request, fold: &Fold, options: &Options) 
     let unit_bytes = largest.saturating_mul(2 * fixed_size(handle, number)? as u64).max(1);
     let at_once =
         options.memory.map_or(AT_ONCE as u64, |memory| (memory / unit_bytes).clamp(1, AT_ONCE as u64));
+    // Units of cells that the stored bytes do not justify are folded one after another.
+    let allowed = work_space(handle, request, unit_bytes.saturating_mul(at_once))?;
+    let at_once = at_once.min((allowed / unit_bytes).max(1));
     let at_once = usize::try_from(at_once).unwrap_or(AT_ONCE);
     for batch in units.chunks(if fast { 1 } else { at_once }) {
         let partials: Vec<Partial> = options.run(|| {
