@@ -95,7 +95,7 @@ struct Report<'a> {
     matched: Vec<usize>,
     /// The one field that is meant; all of them, unless given.
     field: Option<u16>,
-    /// The arrays that are listed for people.
+    /// The arrays that the text output lists.
     entries: Vec<Entry>,
     /// Arrays in the source, meant or not.
     total: usize,
@@ -131,7 +131,7 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> Outcome {
     Ok(exit::OK)
 }
 
-/// Arrays that are listed for people, unless all are asked for. Nobody reads more, and looking into each takes its time.
+/// Arrays that the text output lists unless all are requested: inspecting each one takes time.
 const ARRAYS: usize = 1000;
 
 impl<'a> Report<'a> {

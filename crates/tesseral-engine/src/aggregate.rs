@@ -112,7 +112,7 @@ fn pieces(handle: &Handle, request: &Request) -> Result<Vec<Piece>> {
         return whole(chunks);
     };
     let (shape, row) = (selection.shape(), first.min(grid.shape()[0]));
-    // More than most plans may hold: planning says so at once, or finds nearly all of the grid empty.
+    // More than most plans may hold: planning fails at once, or finds nearly all of the grid empty.
     if chunks <= PLANNED_AT_ONCE || chunks > PLANNED_AT_ONCE * PIECES || cells == 0 {
         return whole(chunks);
     }

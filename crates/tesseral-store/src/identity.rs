@@ -55,7 +55,7 @@ impl Identity {
 
 #[derive(Debug)]
 struct Change {
-    /// The file got longer: bytes were appended, as far as can be told.
+    /// The file got longer: bytes were probably appended.
     grown: bool,
     detail: String,
 }

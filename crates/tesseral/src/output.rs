@@ -71,7 +71,7 @@ impl Output {
         Self::new(path.as_ref(), Kind::Document)
     }
 
-    /// Whether an existing output may be replaced; not unless this says so.
+    /// Whether an existing output may be replaced. The default is not to.
     #[must_use]
     pub fn overwrite(mut self, overwrite: Overwrite) -> Self {
         self.overwrite = overwrite;

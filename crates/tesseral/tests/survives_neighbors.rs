@@ -1,4 +1,4 @@
-//! Other processes change a source while it is read: whoever reads gets one state of it, or is told that it changed.
+//! Other processes change a source while it is read: a reader gets one state of it, or an error that it changed.
 #![allow(missing_docs, clippy::unwrap_used, clippy::panic)]
 
 use std::os::unix::fs::FileExt;
