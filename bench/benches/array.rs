@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::OnceLock;
 
 use divan::{Bencher, black_box, counter::BytesCount};
-use tesseral::{Array, ArraySchema, ArraySpec, Create, DType, Selection, Slice, Wanted};
+use tesseral::{Array, ArraySchema, ArraySpec, Create, DType, Selection, Slice, StatSet};
 
 fn main() {
     divan::main();
@@ -105,7 +105,7 @@ fn sum_cube(bencher: Bencher<'_, '_>, planes: u64) {
     let all = array.all().unwrap();
     let expected = expected_sum(planes, 16, 256 * 256);
     bencher.counter(BytesCount::new(planes * 256 * 256 * 4)).bench(|| {
-        assert_eq!(array.summary(black_box(&all), Wanted::SUM).unwrap().sum().unwrap().to_f64(), expected);
+        assert_eq!(array.summary(black_box(&all), StatSet::SUM).unwrap().sum().unwrap().to_f64(), expected);
     });
 }
 
@@ -115,6 +115,6 @@ fn sum_chunks(bencher: Bencher<'_, '_>, side: u64) {
     let all = array.all().unwrap();
     let expected = expected_sum(side * 8, 8, side * 8);
     bencher.bench(|| {
-        assert_eq!(array.summary(black_box(&all), Wanted::SUM).unwrap().sum().unwrap().to_f64(), expected);
+        assert_eq!(array.summary(black_box(&all), StatSet::SUM).unwrap().sum().unwrap().to_f64(), expected);
     });
 }

@@ -16,7 +16,7 @@ use std::process::ExitCode;
 
 use serde_json::{Value, json};
 use tesseral::{
-    Array, ArraySchema, ArraySpec, CodecSpec, Create, DType, Dense, Selection, Slice, Summary, Wanted,
+    Array, ArraySchema, ArraySpec, CodecSpec, Create, DType, Dense, Selection, Slice, StatSet, Summary,
 };
 
 use common::{Args, Outcome, Result, digest, region_shape, report, sample, time, windows};
@@ -50,11 +50,11 @@ fn run(args: &Args) -> Result<Outcome> {
         "read_fresh" => read_fresh(args),
         "read_view" => read_view(args),
         "window" | "series" => boxes(args),
-        "mean" => fold(args, Wanted::SUM, Summary::mean),
-        "std" => fold(args, Wanted::SPREAD, Summary::std),
-        "min" => fold(args, Wanted::RANGE, |s| s.min()?.as_f64()),
-        "max" => fold(args, Wanted::RANGE, |s| s.max()?.as_f64()),
-        "sum" => fold(args, Wanted::SUM, |s| Some(s.sum()?.to_f64())),
+        "mean" => fold(args, StatSet::SUM, Summary::mean),
+        "std" => fold(args, StatSet::SPREAD, Summary::std),
+        "min" => fold(args, StatSet::RANGE, |s| s.min()?.as_f64()),
+        "max" => fold(args, StatSet::RANGE, |s| s.max()?.as_f64()),
+        "sum" => fold(args, StatSet::SUM, |s| Some(s.sum()?.to_f64())),
         "mean_axis0" => mean_axis0(args),
         "open_sum" => open_sum(args),
         "open" => open(args),
@@ -127,7 +127,7 @@ fn boxes(args: &Args) -> Result<Outcome> {
     Ok(Outcome::new(&timed, timed.result[0].bytes().len() as u64, answer).per(boxes.len()))
 }
 
-fn fold(args: &Args, wanted: Wanted, pick: impl Fn(&Summary) -> Option<f64>) -> Result<Outcome> {
+fn fold(args: &Args, wanted: StatSet, pick: impl Fn(&Summary) -> Option<f64>) -> Result<Outcome> {
     let array = array(args)?;
     let all = array.all()?;
     let timed = time(args, || Ok(pick(&array.summary(&all, wanted)?).ok_or("no answer")?))?;
@@ -138,7 +138,7 @@ fn mean_axis0(args: &Args) -> Result<Outcome> {
     let array = array(args)?;
     let request = array.request(&array.all()?);
     let timed = time(args, || {
-        Ok(tesseral::engine::reduce(array.handle(), &request, &[0], Wanted::SUM, array.options())?.mean())
+        Ok(tesseral_engine::reduce(array.handle(), &request, &[0], StatSet::SUM, array.options())?.mean())
     })?;
     let means = timed.result.iter().map(|mean| mean.unwrap_or(f64::NAN));
     Ok(Outcome::new(&timed, bytes(&array)?, sample(means)))
@@ -148,7 +148,7 @@ fn mean_axis0(args: &Args) -> Result<Outcome> {
 fn open_sum(args: &Args) -> Result<Outcome> {
     let timed = time(args, || {
         let array = array(args)?;
-        Ok(array.summary(&array.all()?, Wanted::SUM)?.sum().ok_or("no sum")?.to_f64())
+        Ok(array.summary(&array.all()?, StatSet::SUM)?.sum().ok_or("no sum")?.to_f64())
     })?;
     Ok(Outcome::new(&timed, bytes(&array(args)?)?, json!([timed.result])))
 }

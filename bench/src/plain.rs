@@ -7,7 +7,7 @@ use std::thread;
 use memmap2::{Advice, MmapMut};
 use serde_json::json;
 use tesseral::ChunkInfo;
-use tesseral::store::{Access, Bytes, LocalStore, Store};
+use tesseral_store::{Access, Bytes, LocalStore, Store};
 
 use crate::common::{Args, Outcome, Result, digest, time};
 

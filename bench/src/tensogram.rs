@@ -3,9 +3,7 @@
 use std::path::Path;
 
 use tesseral::DType;
-use tesseral::tensogram::{
-    self, DataObjectDescriptor, DecodeOptions, EncodeOptions, GlobalMetadata, TensogramFile,
-};
+use tesseral_tensogram::{DataObjectDescriptor, DecodeOptions, EncodeOptions, GlobalMetadata, TensogramFile};
 
 use crate::common::Result;
 use crate::messages::{Decoding, Messages, Pipeline};
@@ -23,7 +21,10 @@ fn descriptor(pipeline: &Pipeline, shape: &[u64]) -> DataObjectDescriptor {
     }
     descriptor.compression.clone_from(&pipeline.compression);
     descriptor.params.extend(
-        pipeline.params().into_iter().map(|(k, v)| (k.to_owned(), tensogram::wire::cbor::Item::UInt(v))),
+        pipeline
+            .params()
+            .into_iter()
+            .map(|(k, v)| (k.to_owned(), tesseral_tensogram::wire::cbor::CborItem::UInt(v))),
     );
     descriptor
 }
@@ -35,20 +36,24 @@ fn unchecked() -> DecodeOptions {
 impl Messages for TesseralMessages {
     fn encode(&self, pipeline: &Pipeline, shape: &[u64], cells: &[u8]) -> Result<Vec<u8>> {
         let object = descriptor(pipeline, shape);
-        Ok(tensogram::encode(&GlobalMetadata::default(), &[(&object, cells)], &EncodeOptions::default())?)
+        Ok(tesseral_tensogram::encode(
+            &GlobalMetadata::default(),
+            &[(&object, cells)],
+            &EncodeOptions::default(),
+        )?)
     }
 
     fn decode(&self, message: &[u8], how: Decoding, see: &mut dyn FnMut(&[u8])) -> Result<()> {
         let threads = how.threads.unwrap_or(DecodeOptions::default().threads);
         let options = DecodeOptions { verify_hash: how.checked, threads, ..DecodeOptions::default() };
-        let (_, objects) = tensogram::decode(message, &options)?;
+        let (_, objects) = tesseral_tensogram::decode(message, &options)?;
         see(&objects[0].1);
         Ok(())
     }
 
     fn range(&self, message: &[u8], first: u64, count: u64) -> Result<Vec<u8>> {
         // The reference does not verify hashes of ranges; neither side does here.
-        let (_, ranges) = tensogram::decode_range(message, 0, &[(first, count)], &unchecked())?;
+        let (_, ranges) = tesseral_tensogram::decode_range(message, 0, &[(first, count)], &unchecked())?;
         Ok(ranges[0].to_vec())
     }
 

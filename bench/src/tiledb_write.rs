@@ -5,8 +5,8 @@ use std::path::Path;
 
 use serde_json::{Value as Json, json};
 use tesseral::{
-    Append, ArrayId, ArraySchema, ArraySpec, Arrival, CodecSpec, ColumnData, Consolidate, Create, DType,
-    Dimension, Field, OpenOptions, Region, Scalar, Value, Wanted,
+    Append, ArrayId, ArraySchema, ArraySpec, CodecSpec, ColumnData, Consolidate, Create, DType, Dimension,
+    Field, InputOrder, OpenOptions, Region, Scalar, StatSet, Value,
 };
 
 use crate::common::{Args, Outcome, Result, digest, time, time_after};
@@ -73,14 +73,14 @@ fn sparse() -> ArraySpec {
     schema.dims = vec![axis("x"), axis("y")];
     schema.fields = vec![Field::new("a", DType::Float64)];
     (schema.sparse, schema.chunk_shape) = (true, None);
-    ArraySpec { schema, codecs: vec![zstd()] }
+    ArraySpec { schema, codecs: vec![zstd()], text: None }
 }
 
 /// A checksum of an array: the sum of all cells; for a sparse array their number and the sum of each column.
 fn sums(path: &Path) -> Result<Json> {
     let array = tesseral::open(path)?.array_at(0)?;
     if !array.schema().sparse {
-        let sum = array.summary(&array.all()?, Wanted::SUM)?;
+        let sum = array.summary(&array.all()?, StatSet::SUM)?;
         return Ok(json!([sum.sum().ok_or("no sum")?.to_f64()]));
     }
     let found = array.cells()?.columns(["x", "y", "a"])?.unordered().read()?;
@@ -109,7 +109,7 @@ fn rows(args: &Args) -> Result<Outcome> {
     let timed = time(args, || {
         let mut session = create.begin(&args.out, "tiledb")?;
         let rows = session.add(&sparse())?;
-        session.write_cells(rows, &columns, Arrival::Any)?;
+        session.write_cells(rows, &columns, InputOrder::Unordered)?;
         Ok(session.commit()?)
     })?;
     Ok(Outcome::new(&timed, source.len() as u64, sums(&args.out)?).stored(stored(&args.out)?))

@@ -1,7 +1,7 @@
 //! Cases that move arrays: between formats, to other chunk shapes, and sums of the cells that meet a condition.
 
 use serde_json::json;
-use tesseral::{ConvertOptions, Options, Wanted};
+use tesseral::{ConvertOptions, Options, StatSet};
 
 use crate::common::{Args, Outcome, Result, digest, time};
 
@@ -53,7 +53,7 @@ fn sum_where(args: &Args) -> Result<Outcome> {
     let name = array.selected_field().name.clone();
     let query = array.cells()?.filter(&args.condition)?;
     let timed = time(args, || {
-        let summary = query.summary(&name, Wanted::SUM)?;
+        let summary = query.summary(&name, StatSet::SUM)?;
         Ok((summary.count(), summary.sum().map_or(0.0, |s| s.to_f64())))
     })?;
     Ok(Outcome::new(&timed, 0, json!([timed.result.0 as f64, timed.result.1])))

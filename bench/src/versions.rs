@@ -1,7 +1,7 @@
 //! The cases on versioned arrays, dense and sparse: opening, single cells, rows, conditions, statistics.
 
 use serde_json::json;
-use tesseral::{Array, Selection, Slice, Wanted};
+use tesseral::{Array, Selection, Slice, StatSet};
 
 use crate::common::{Args, Outcome, Result, digest, time, windows};
 
@@ -67,6 +67,6 @@ fn rows(args: &Args) -> Result<Outcome> {
 fn total(args: &Args) -> Result<Outcome> {
     let array = array(args)?;
     let selection = array.select(args.query.split_whitespace())?;
-    let timed = time(args, || Ok(array.summary(&selection, Wanted::SUM)?.sum().ok_or("no sum")?.to_f64()))?;
+    let timed = time(args, || Ok(array.summary(&selection, StatSet::SUM)?.sum().ok_or("no sum")?.to_f64()))?;
     Ok(Outcome::new(&timed, 0, json!([timed.result])))
 }

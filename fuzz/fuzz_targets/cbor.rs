@@ -1,9 +1,9 @@
 //! Arbitrary bytes as CBOR: a parsed item is written in canonical form, which must parse to the same item.
 #![no_main]
 
-use tesseral_tensogram::wire::cbor::{self, Place};
+use tesseral_tensogram::wire::cbor::{self, ErrorLocation};
 
-const PLACE: Place<'_> = Place { what: "item", object: "fuzz", offset: 0 };
+const PLACE: ErrorLocation<'_> = ErrorLocation { what: "item", object: "fuzz", offset: 0 };
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| {
     let Ok((item, used)) = cbor::parse(data, 64, PLACE) else { return };

@@ -8,6 +8,6 @@ use tesseral_fuzz::windows;
 use tesseral_store::{MemoryStore, Store};
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| {
-    let store: Arc<dyn Store> = Arc::new(MemoryStore::of("fuzz.tet", data.to_vec()));
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::with_object("fuzz.tet", data.to_vec()));
     windows::exercise(&store, choice(data));
 });

@@ -2,7 +2,7 @@
 //! any toolchain.
 
 use tesseral_codec::bitset::{rle, roaring};
-use tesseral_codec::filter::{Chain, Filter, Kind, Rules, Word};
+use tesseral_codec::filter::{Chain, ElementKind, Filter, FilterContext, FilterElement};
 use tesseral_codec::packing::Packing;
 use tesseral_codec::zfp::Mode;
 use tesseral_codec::{Contexts, aec, bitshuffle, blosc2, lz4, shuffle, sz3, zfp, zstd};
@@ -125,13 +125,13 @@ fn filters(kind: u8, a: usize, b: usize, c: usize, src: &[u8], dst: &mut [u8], c
         Filter::Noop,
     ];
     let word = match kind {
-        11 => Word::new(8, Kind::Float),
-        12 => Word::new(1 << (a % 4), Kind::Signed),
-        13 => Word::new(1 << (b % 4), Kind::Unsigned),
-        _ => Word::new(1, Kind::Text),
+        11 => FilterElement::new(8, ElementKind::Float),
+        12 => FilterElement::new(1 << (a % 4), ElementKind::Signed),
+        13 => FilterElement::new(1 << (b % 4), ElementKind::Unsigned),
+        _ => FilterElement::new(1, ElementKind::Text),
     };
     let chosen = [c % 16, c / 16];
     let chain = Chain::new(chosen.into_iter().map(|i| all[i]), word, word.size, false);
-    let rules = Rules { version: 22, verify: a.is_multiple_of(2), key: None };
+    let rules = FilterContext { version: 22, verify: a.is_multiple_of(2), key: None };
     let _ = chain.decode_into(src, dst, &rules, contexts);
 }

@@ -2,10 +2,12 @@
 //! allocation that the input does not justify. `tests/` of the crates include some of these files, so each is self-contained.
 
 pub mod codec;
+pub mod digests;
 pub mod messages;
 pub mod npy;
 pub mod tensogram;
 pub mod tet;
+pub mod tet_structures;
 pub mod text;
 pub mod tiledb;
 pub mod windows;

@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 
 use tesseral_core::{DType, Limits};
-use tesseral_tensogram::wire::cbor::{Item, Map};
+use tesseral_tensogram::wire::cbor::{CborItem, Map};
 use tesseral_tensogram::wire::descriptor::{Mask, MaskKind};
 use tesseral_tensogram::{
     AggregateHash, DataObjectDescriptor, DecodeOptions, GlobalMetadata, ObjectFrame, PushDecoder,
@@ -103,7 +103,7 @@ pub fn masks(bytes: &[u8]) {
     let lengths = [lengths[0], lengths[1], blobs.len() - lengths[0] - lengths[1]];
     for ((kind, method), length) in MaskKind::ALL.into_iter().zip(methods).zip(lengths) {
         let params = if method == "blosc2" {
-            Map::from([("codec".to_owned(), Item::Text("lz4".to_owned()))])
+            Map::from([("codec".to_owned(), CborItem::Text("lz4".to_owned()))])
         } else {
             Map::new()
         };

@@ -11,7 +11,7 @@ const LIMITS: Limits = Limits { chunk_bytes: 1 << 20, metadata_bytes: 1 << 20, d
 
 /// Opens, audits, plans and decodes a file.
 pub fn open(file: &[u8]) {
-    let store: Arc<dyn Store> = Arc::new(MemoryStore::of("fuzz.npy", file.to_vec()));
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::with_object("fuzz.npy", file.to_vec()));
     let options = OpenOptions { limits: LIMITS, ..OpenOptions::default() };
     let mut findings = 0;
     let audit = AuditOptions { open: options.clone(), ..AuditOptions::default() };

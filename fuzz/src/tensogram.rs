@@ -51,7 +51,7 @@ fn read(container: &dyn Container) {
 
 /// Uses a file in every way that must not panic.
 pub fn exercise(file: &[u8]) {
-    let store: Arc<dyn Store> = Arc::new(MemoryStore::of("fuzz.tgm", file.to_vec()));
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::with_object("fuzz.tgm", file.to_vec()));
     for digests in [true, false] {
         let options = OpenOptions { limits: LIMITS, digests, ..OpenOptions::default() };
         if let Ok(container) = TensogramFormat.open(Arc::clone(&store), &options) {

@@ -7,7 +7,7 @@ use tesseral_format::{
     AuditOptions, Column, ColumnMut, Container, Format, OpenOptions, Request, Scratch, Uncovered,
 };
 use tesseral_store::{MemoryStore, Store, StoreExt};
-use tesseral_tet::{Summary, TetFormat};
+use tesseral_tet::{TetSummary, TetFormat};
 
 const LIMITS: Limits = Limits { chunk_bytes: 1 << 20, metadata_bytes: 1 << 20, depth: 64, plan_chunks: 4096, ..Limits::DEFAULT };
 
@@ -46,7 +46,7 @@ fn read(container: &dyn Container, file: &[u8]) {
 
 /// Opens, audits, salvages, plans and decodes a file.
 pub fn open(file: &[u8]) {
-    let store: Arc<dyn Store> = Arc::new(MemoryStore::of("fuzz.tet", file.to_vec()));
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::with_object("fuzz.tet", file.to_vec()));
     for digests in [true, false] {
         let options = OpenOptions { limits: LIMITS, digests, ..OpenOptions::default() };
         if let Ok(container) = TetFormat.open(Arc::clone(&store), &options) {
@@ -61,5 +61,5 @@ pub fn open(file: &[u8]) {
             read(salvage.container.as_ref(), file);
         }
     }
-    let _ = Summary::parse(file);
+    let _ = TetSummary::parse(file);
 }

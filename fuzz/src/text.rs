@@ -3,7 +3,7 @@
 use std::sync::{Arc, OnceLock};
 
 use tesseral::query::{Document, Plan, Settings};
-use tesseral::store::{MemoryStore, Store};
+use tesseral_store::{MemoryStore, Store};
 use tesseral::{Array, Container, Open, as_of, condition, parse_codecs};
 
 /// Arrays to select from: labels and dates, integer domains, strings and sparse cells, enumerated fields.

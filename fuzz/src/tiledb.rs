@@ -6,9 +6,9 @@
 use std::sync::{Arc, OnceLock};
 
 use tesseral_codec::Contexts;
-use tesseral_codec::filter::{Chain, Rules};
+use tesseral_codec::filter::{Chain, FilterContext};
 use tesseral_core::{Attributes, Limits};
-use tesseral_format::oracle::{Dense, Sparse};
+use tesseral_conformance::oracle::{Dense, Sparse};
 use tesseral_format::{AuditOptions, Format, OpenOptions};
 use tesseral_store::{MemoryStore, Store};
 use tesseral_tiledb::TileDbFormat;
@@ -21,7 +21,7 @@ use tesseral_tiledb::wire::{
 };
 
 const LIMITS: Limits = Limits { chunk_bytes: 1 << 20, metadata_bytes: 1 << 20, depth: 64, plan_chunks: 4096, ..Limits::DEFAULT };
-const RULES: Rules<'static> = Rules { version: 22, verify: true, key: None };
+const RULES: FilterContext<'static> = FilterContext { version: 22, verify: true, key: None };
 
 /// The unfiltered bytes of a generic tile.
 fn unfiltered(bytes: &[u8]) -> Option<Vec<u8>> {
@@ -91,7 +91,7 @@ pub fn filters(bytes: &[u8]) {
     let Some((&[datatype, low, high], rest)) = bytes.split_first_chunk::<3>() else { return };
     let Ok(datatype) = Datatype::new(datatype % 44) else { return };
     let mut cursor = Cursor::new("fuzz", rest);
-    let Ok(pipeline) = pipeline::Pipeline::parse(&mut cursor) else { return };
+    let Ok(pipeline) = pipeline::FilterPipeline::parse(&mut cursor) else { return };
     let word = datatype.word();
     let cells = usize::from(u16::from_le_bytes([low, high]) % 4096);
     let mut out = vec![0; cells * word.size];
@@ -118,7 +118,7 @@ pub fn structures(bytes: &[u8]) {
             let _ = section::numbers("fuzz", bytes, "a list");
             let _ = section::markers("fuzz", bytes);
             let _ = section::statistics("fuzz", bytes, 3);
-            if let Ok(values) = section::Values::parse("fuzz", bytes) {
+            if let Ok(values) = section::ExtremaValues::parse("fuzz", bytes) {
                 let _ = (values.fixed(0, 8), values.var(0), values.var(usize::MAX));
             }
         }

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use tesseral::store::Store;
-use tesseral::{Array, Limits, Open, Options, Selection, Slice, Wanted};
+use tesseral_store::Store;
+use tesseral::{Array, Limits, Open, Options, Selection, Slice, StatSet};
 
 const LIMITS: Limits = Limits { chunk_bytes: 1 << 20, metadata_bytes: 1 << 20, depth: 64, plan_chunks: 4096, ..Limits::DEFAULT };
 const MEMORY: u64 = 4 << 20;
@@ -35,7 +35,7 @@ fn select_window(shape: &[u64], choice: [u8; 4]) -> Option<Selection> {
 fn window(array: &Array, choice: [u8; 4]) {
     let Some(shape) = array.schema().shape() else { return };
     let Some(part) = select_window(&shape, choice) else { return };
-    let _ = array.summary(&part, Wanted::ALL);
+    let _ = array.summary(&part, StatSet::ALL);
     let _ = array.read_var(&part);
     let Some(size) = array.selected_field().cell_size() else { return };
     let (Ok(read), Ok(whole)) = (array.read(&part), array.read(&Selection::all(&shape))) else { return };

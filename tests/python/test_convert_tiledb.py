@@ -139,7 +139,9 @@ def test_cells_that_nobody_wrote_stay_apart(tmp_path, dtype):
     want = {"count": 120, "nulls": 95, "sum": 300, "min": 0, "max": 24}
     reported = lambda path, *more: {key: tet_json("stat", path, *more)[key] for key in want}
     assert reported(source) == want
-    assert reported(source, "--where", "v >= 0") == reported(source, "--where", "d0 >= 0") == {**want, "count": 25, "nulls": 0}
+    assert reported(source, "--where", "v >= 0") == {**want, "count": 25, "nulls": 0}
+    # The condition holds at every position, where the cells are missing too.
+    assert reported(source, "--where", "d0 >= 0") == want
     assert reported(source, "--where", "v >= 20")["count"] == 5
     assert tet_json("plot", source)["nulls"] == 95
     outputs = [tmp_path / "o.tet", tmp_path / "o.tgm", tmp_path / "o.tdb"]
@@ -159,7 +161,7 @@ def test_cells_that_nobody_wrote_stay_apart(tmp_path, dtype):
                 assert (cells[2:7, 3:8] == written).all() and (cells == number).sum() == 95
         # Exactly the written cells: nothing is missing, and nothing is declared as missing.
         tet("convert", source, out, "--select", "d0=2:7", "--select", "d1=3:8", "-f", "--fill", "3")
-        assert reported(out) == {**want, "count": 25, "nulls": 0}
+        assert reported(out, "0/0" if out.suffix == ".tgm" else "v") == {**want, "count": 25, "nulls": 0}
     # A written cell holds the value of unwritten ones.
     unset = np.nan if dtype == "f8" else np.iinfo(dtype).min if dtype[0] == "i" else np.iinfo(dtype).max
     written[1, 2] = unset
@@ -180,8 +182,8 @@ def test_a_domain_of_its_own_becomes_labels(tmp_path):
     for path in (tgm, out, again):
         tet("convert", source, path, "--check")
     array = arrays_of(out)["v"]
-    assert array["coords"]["d0"]["labels"] == ["-2", "-1", "0"]
-    assert array["attributes"]["units"] == "K" and array["attributes"]["level"] == "7"
+    assert array["coords"]["d0"]["labels"] == [-2, -1, 0]
+    assert array["attributes"]["units"] == "K" and array["attributes"]["level"] == 7
     assert arrays_of(tgm)["0/0"]["attributes"]["level"] == 7
     with tiledb.open(str(again)) as reopened:
         assert reopened.schema.domain.dim(0).domain == (-2, 0)

@@ -29,8 +29,8 @@ def test_make_weather(weather):
     info = tet_json("info", weather)
     assert [a["name"] for a in info["arrays"]] == ["temperature", "precipitation", "elevation"]
     assert info["arrays"][0]["coords"]["time"]["labels"][4] == "2024-02-15T00:00"
-    assert info["arrays"][1]["attributes"]["_FillValue"] == "-32768"
-    stat = tet_json("stat", weather, "precipitation")
+    assert info["arrays"][1]["attributes"]["_FillValue"] == -32768
+    stat = tet_json("stat", weather, "precipitation", "--stored")
     assert stat["nulls"] == missing.sum() and stat["max"] == int(precipitation.max())
     assert tet_json("verify", weather, "--deep")["ok"]
 

@@ -190,7 +190,7 @@ def test_theirs_to_ours(seed, tmp_path):
         check_info(entry, array)
         name, cells = array["name"], array["cells"]
         assert tet("cat", path, name, "--raw") == cells.tobytes()
-        assert np.frombuffer(tet("cat", path, name, "--validity"), "u1").all()
+        assert np.frombuffer(tet("cat", path, name, "--validity", "--stored"), "u1").all()
         check_stat(tet_json("stat", path, name), cells, missing(cells, array.get("attrs", {})))
     assert tet_json("verify", path, "--deep")["ok"]
 

@@ -86,7 +86,7 @@ def check_labels(array, fields, labels, columns):
         label = {code: word for code, word in enumerate(words)}
         valid = bytes.fromhex(column["validity"])
         wanted = [label.get(code, code) if ok else None for code, ok in zip(codes, valid)]
-        shown = tet_json("cat", array, field["name"])
+        shown = tet_json("cat", array, field["name"], "--stored")
         found = [row[field["name"]] for row in shown["rows"]] if shown.get("sparse") else np.array(shown["data"], "O").ravel()
         assert list(found) == wanted, field["name"]
 
@@ -100,7 +100,7 @@ def check_columns(array, state, seed):
     for name, column in state["columns"].items():
         raw = tet("cat", array, name, "--raw", "--as-of", as_of)
         assert raw.hex() == column["raw"], (seed, name, as_of)
-        validity = tet("cat", array, name, "--validity", "--as-of", as_of)
+        validity = tet("cat", array, name, "--validity", "--stored", "--as-of", as_of)
         assert validity.hex() == column["validity"], (seed, name, as_of)
 
 

@@ -149,7 +149,7 @@ def test_spread_over_positions(tmp_path, cells):
             assert valid.sum() == COUNT
             got = np.where(valid, got, np.nan)
         assert np.array_equal(got, want, equal_nan=True), out
-        assert tet_json("stat", out)["nulls"] == want.size - COUNT
+        assert tet_json("stat", out, name)["nulls"] == want.size - COUNT
         fields = tet_json("info", out)["arrays"][0]
         assert fields["shape"] == [1000, 100]
     part = tmp_path / "part.tet"
@@ -161,7 +161,7 @@ def test_spread_over_positions(tmp_path, cells):
     tet("convert", fill, tmp_path / "fill.tet", "--array", "n", "--sparse-as", "dense", code=7)
     for out in [tmp_path / "fill.tet", tmp_path / "fill.tdb"]:
         tet("convert", fill, out, "--array", "n", "--sparse-as", "dense", "--check", *(["--fill", "5"] if out.suffix == ".tet" else []))
-        found = tet_json("stat", out)
+        found = tet_json("stat", out, "n")
         assert (found["count"], found["nulls"], found["max"]) == (100_000, 100_000 - COUNT, np.iinfo("i4").min)
     tet("convert", source, tmp_path / "s.tdb", "--array", "s", "--sparse-as", "dense", code=7)
 

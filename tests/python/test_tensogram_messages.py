@@ -522,7 +522,7 @@ def test_bitmasks_come_packed(tmp_path):
     assert tet("cat", path, "0/0", "0=1:3", "1=2:5", "--raw") == np.packbits(flat[1:3, 2:5]).tobytes()
     assert tet_json("cat", path, "0/0", "0=1")["data"] == [[bool(b) for b in flat[1]]]
     assert tet_json("verify", path, "--deep")["ok"]
-    assert tet("diff", path, path) == b"the same\n"
+    assert tet("diff", path, path) == b"equal\n"
     other = tmp_path / "other.tgm"
     other.write_bytes(tensogram.encode_pre_encoded({}, [(desc, (bits ^ np.uint8([0, 4, 0])).tobytes())]))
     values = tet_json("diff", path, other, code=1)["values"][0]

@@ -76,7 +76,7 @@ def test_a_current_domain_that_begins_inside_a_tile(seed, tmp_path):
             assert (ours[valid] == np.frombuffer(values, "f8")[valid]).all()
         elif name == "a":
             assert tet("cat", path, name, "--raw") == values
-        assert tet("cat", path, name, "--validity") == validity
+        assert tet("cat", path, name, "--validity", "--stored") == validity
     with tiledb.open(str(path)) as array:
         cells, texts = array[box]["a"], array[box]["s"]
     for _ in range(6):
@@ -85,7 +85,7 @@ def test_a_current_domain_that_begins_inside_a_tile(seed, tmp_path):
         part = (slice(*parts[0]), slice(*parts[1], step))
         words = [f"x={parts[0][0]}:{parts[0][1]}", f"y={parts[1][0]}:{parts[1][1]}:{step}"]
         assert tet("cat", path, "a", "--raw", *words) == np.ascontiguousarray(cells[part]).tobytes(), words
-        rows = tet_json("cat", path, "s", *words)["data"]
+        rows = tet_json("cat", path, "s", *words, "--stored")["data"]
         # Unwritten cells hold a zero byte in one and nothing in the other.
         assert [[t.strip("\0") for t in row] for row in rows] == [[t.strip("\0") for t in row] for row in texts[part].tolist()]
     stat = tet_json("stat", path, "a")
@@ -116,10 +116,10 @@ def test_a_fill_that_is_not_null(valid, tmp_path, monkeypatch):
     kept = np.frombuffer(validity, "u1") == 1
     ours = np.frombuffer(tet("cat", path, "v", "--raw"), "i4")
     assert ours[kept].tolist() == np.frombuffer(values, "i4")[kept].tolist()
-    assert tet("cat", path, "v", "--validity") == validity
+    assert tet("cat", path, "v", "--validity", "--stored") == validity
     # A copy preserves the value of unwritten cells.
     tet("consolidate", path)
-    assert tet("cat", path, "v", "--validity") == validity
+    assert tet("cat", path, "v", "--validity", "--stored") == validity
     assert reference(path, slice(0, 10), "v") == (values, validity)
 
 
@@ -325,3 +325,35 @@ def test_ranges_of_text_that_is_not_sorted(tmp_path, count):
         assert tet("cat", path, "v", f"s={first}..{first}", "--raw") == wanted.tobytes()
     with tiledb.open(str(path)) as array:
         assert set(array.query().multi_index["a":"a"]["s"]) == {b"a", b"b"}
+
+
+def test_verify_reports_unsupported_versions_apart_from_damage(tmp_path):
+    """Exit code 7 where the only failures are features that are not supported, 1 where anything is damaged."""
+    array = tmp_path / "a"
+    tiledb.from_numpy(str(array), np.arange(6.0)).close()
+    (schema,) = [path for path in (array / "__schema").iterdir() if path.is_file()]
+    content = schema.read_bytes()
+    schema.write_bytes((9999).to_bytes(4, "little") + content[4:])
+    (failure,) = [finding for finding in tet_json("verify", array, code=7)["findings"] if not finding["ok"]]
+    assert failure["unsupported"] is True
+    schema.write_bytes(content[: len(content) // 2])
+    tet("verify", array, code=1)
+
+
+def test_texts_outside_their_bounds_are_found(tmp_path):
+    """The bounds of a tile of another writer bound its texts: a cell that passes them was changed."""
+    path = tmp_path / "a"
+    dim = tiledb.Dim("x", domain=(0, 999), tile=10, dtype=np.int32)
+    schema = tiledb.ArraySchema(tiledb.Domain(dim), [tiledb.Attr("s", dtype="ascii", var=True)], sparse=True)
+    tiledb.Array.create(str(path), schema)
+    with tiledb.open(str(path), "w") as array:
+        array[np.arange(4)] = np.array(["delta", "echo", "golf", "hotel"], "S")
+    assert tet_json("verify", path, "--deep")["ok"]
+    (data,) = path.glob("__fragments/*/a0_var.tdb")
+    whole = data.read_bytes()
+    for before, after in [(b"golf", b"zolf"), (b"echo", b"acho")]:
+        data.write_bytes(whole.replace(before, after))
+        assert not tet_json("verify", path, "--deep", code=1)["ok"]
+    # A NUL ends a text where the writer compared them.
+    data.write_bytes(whole.replace(b"golf", b"z\0lf"))
+    assert tet_json("verify", path, "--deep")["ok"]

@@ -1,5 +1,6 @@
 """Every operation on every layout under memory limits: the process stays within the limit plus 64 MiB, or refuses before it allocates."""
 
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -13,6 +14,8 @@ SLACK = 64
 SIZE = 352
 #: What a field is called where not as it was written.
 FIELDS = {".tgm": '"0/0"'}
+#: A query document over every cell, by the name of the array.
+QUERY = {".tgm": '{"dataset": "0/0", "mean": []}', "": '{"dataset": "noise", "mean": []}'}
 #: Columns of the dense sources, and their rows per MiB of float32.
 COLUMNS, ROWS = 4096, 64
 
@@ -99,6 +102,7 @@ def dense_operations(source, folder):
         "diff": ["diff", source, source],
         "recover": ["recover", "-f", source, f"{out}.recovered"],
         "plot": ["plot", source],
+        "query": ["query", "-x", "--format", "stats", "-t", source, QUERY.get(Path(source).suffix, QUERY[""])],
     }
 
 
@@ -118,6 +122,25 @@ def sparse_operations(source, folder):
         "diff": ["diff", source, source],
         "recover": ["recover", "-f", source, f"{out}.recovered"],
     }
+
+
+def changes(folder, size):
+    """Commands that change an array, each with its limit: appending files that are larger than it, and consolidating the result."""
+    rows = size * ROWS
+    cells = folder / "cells.npy"
+    tet("cat", folder / "big.tet", "--format", "npy", "-f", "-o", cells)
+    for limit in LIMITS:
+        array = folder / f"grown-{limit}"
+        tet("create", array, "--dim", f"t=0..{2 * rows - 1}/64:uint64", "--dim", f"x=0..{COLUMNS - 1}/{COLUMNS}:uint64",
+            "--field", "v:float32:zstd")
+        yield "append", limit, ["append", array, cells, f"t=0:{rows}"]
+        yield "append again", limit, ["append", array, cells, f"t={rows}:{2 * rows}"]
+        yield "consolidate", limit, ["consolidate", array]
+        shutil.rmtree(array)
+        if (folder / "sparse").exists():
+            shutil.copytree(folder / "sparse", array)
+            yield "consolidate sparse", limit, ["consolidate", array]
+            shutil.rmtree(array)
 
 
 def operations(name, source, folder):
@@ -165,6 +188,16 @@ def soak(name, folder, count, seed=1):
     size = SMALL if smoke else SIZE
     run(EXAMPLES / "write_large", folder / "big.tet", size)
     most, answered, refused = 0.0, 0, 0
+
+    def measure(layout, operation, limit, command, right):
+        nonlocal most, answered, refused
+        code, mib, message = peak([TET, "--memory", f"{limit}MiB", *command])
+        what = f"{layout}: {operation} within {limit} MiB"
+        need(code in right, what, "ended with", code, message)
+        need(mib <= limit + SLACK, what, f"took {mib:.0f} MiB")
+        most = max(most, mib - limit)
+        answered, refused = answered + (code == 0), refused + (code != 0)
+
     for layout, make in SOURCES.items():
         wanted = [(op, limit) for source, op, limit in SMOKE if source == layout]
         if smoke and not wanted or layout.startswith("sparse") and not PYTHON.exists():
@@ -173,10 +206,7 @@ def soak(name, folder, count, seed=1):
         commands = operations(layout, source, folder)
         cases = wanted if smoke else [(op, limit) for limit in LIMITS for op in commands]
         for operation, limit in cases:
-            code, mib, message = peak([TET, "--memory", f"{limit}MiB", *commands[operation]])
-            what = f"{layout}: {operation} within {limit} MiB"
-            need(code in codes(layout, operation), what, "ended with", code, message)
-            need(mib <= limit + SLACK, what, f"took {mib:.0f} MiB")
-            most = max(most, mib - limit)
-            answered, refused = answered + (code == 0), refused + (code != 0)
+            measure(layout, operation, limit, commands[operation], codes(layout, operation))
+    for operation, limit, command in changes(folder, size) if not smoke else ():
+        measure("tiledb", operation, limit, command, (0, 6))
     return {"operations": answered + refused, "answered": answered, "refused": refused, "most_above_limit_mib": round(most, 1)}

@@ -1,31 +1,31 @@
-//! `tet advise`: which chunks suit the way an array is read.
+//! `tet advise`: recommends chunk shapes for given read patterns.
 
 use clap::Args;
 use serde_json::json;
-use tesseral::Advice;
+use tesseral::ChunkAdvice;
 
+use crate::cells_argument::CellsArgument;
 use crate::context::Context;
-use crate::failure::{Outcome, exit};
+use crate::error::{CliResult, exit};
 use crate::output;
-use crate::paint::Paint;
 use crate::progress::Meter;
-use crate::subject::Subject;
+use crate::terminal_style::TerminalStyle;
 use crate::text;
 
 /// Arguments of `tet advise`.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
     #[command(flatten)]
-    subject: Subject,
-    /// A way it is read: `time=0`, `lat=3 lon=5`; a position stands for any. May be given again
+    subject: CellsArgument,
+    /// Access pattern: `time=0`, `lat=3 lon=5`; a position stands for any position. Repeatable
     #[arg(long, value_name = "SELECTION", required = true)]
     read: Vec<String>,
-    /// How many shapes to show
+    /// Number of recommendations to show
     #[arg(short, value_name = "N", default_value_t = 5)]
     n: usize,
 }
 
-pub(crate) fn run(context: &Context, arguments: &Arguments) -> Outcome {
+pub(crate) fn run(context: &Context, arguments: &Arguments) -> CliResult {
     let container = context.open(&arguments.subject.source, &Meter::new(false))?;
     let target = arguments.subject.resolve(&container)?;
     let array = &target.array;
@@ -40,7 +40,7 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> Outcome {
         format!("tet rechunk {} OUT --chunks {}", quoted(&source), quoted(&extents.join(",")))
     });
     if context.json() {
-        let advice = |a: &Advice| {
+        let advice = |a: &ChunkAdvice| {
             json!({
                 "chunk_shape": a.chunk_shape,
                 "chunk_bytes": a.chunk_bytes,
@@ -61,7 +61,7 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> Outcome {
         }))?;
         return Ok(exit::OK);
     }
-    let paint = Paint::stdout();
+    let paint = TerminalStyle::stdout();
     let titles: Vec<String> = arguments.read.iter().map(|read| format!(">{read}")).collect();
     let mut columns = vec!["chunks of", ">size", ">number"];
     columns.extend(titles.iter().map(String::as_str));
@@ -69,7 +69,7 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> Outcome {
     let rows = found.iter().map(|a| {
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
         let reads =
-            a.reads.iter().map(|r| format!("{} in {:.0}", text::size(r.bytes as u64), r.chunks.ceil()));
+            a.reads.iter().map(|r| format!("{} of {:.0}", text::size(r.bytes as u64), r.chunks.ceil()));
         let shape = text::shape(a.chunk_shape.iter().map(|n| Some(*n)), paint.times());
         let head = [shape, text::size(a.chunk_bytes), a.chunks.to_string()];
         head.into_iter()
@@ -80,13 +80,13 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> Outcome {
     let mut out = paint.table(&columns, rows);
     match command {
         Some(command) => out.push_str(&format!("\n{}\n", text::escape(&command))),
-        None => out.push_str("\nthe chunks there are suit these reads best\n"),
+        None => out.push_str("\nthe current chunk shape is the best one for these reads\n"),
     }
     output::print(&out)?;
     Ok(exit::OK)
 }
 
-/// A word as a shell takes it.
+/// Quotes a word for a shell.
 fn quoted(word: &str) -> String {
     let plain = |c: char| c.is_alphanumeric() || "-_./=,:@%+".contains(c);
     if !word.is_empty() && word.chars().all(plain) {

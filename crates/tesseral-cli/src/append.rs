@@ -1,4 +1,4 @@
-//! `tet append`: cells from files to an array that exists, messages to a file of messages.
+//! `tet append`: appends cells from files to an existing array, or messages to a file of messages.
 
 mod columns;
 mod csv;
@@ -8,42 +8,42 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde_json::json;
-use tesseral::{Append, ArrayId, ArraySchema, Arrival, ColumnData, Error, Region, Session};
+use tesseral::{Append, ArrayId, ArraySchema, ColumnData, Error, InputOrder, Region, Session};
 
-use self::columns::Columns;
+use self::columns::CsvColumns;
+use crate::cells_argument::coordinate;
 use crate::context::{Context, local};
-use crate::failure::{Outcome, exit};
+use crate::error::{CliResult, exit};
 use crate::messages::append as messages;
 use crate::output;
 use crate::progress::Meter;
-use crate::subject::coordinate;
 use crate::text::{self, escape};
 
 /// Arguments of `tet append`.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// The array: a folder of a format that keeps versions; or a file of messages, which is made if there is none
+    /// Existing array of a format with versions, or a file of messages, which is created if missing
     array: PathBuf,
-    /// A .npy file (dense, one field), or a .csv file whose first line names columns; or files of messages
+    /// A .npy file (dense, one field), a .csv file with a header line, or files of messages
     input: PathBuf,
-    /// Where in a dense array the cells go, one selection per dimension: `time=0:10`, `lat=10..20`; all of it unless given
+    /// Region of a dense array to write, one selection per dimension: `time=0:10`, `lat=10..20` [default: the whole array]
     #[arg(value_name = "SELECTION")]
     selection: Vec<String>,
-    /// When the cells count as written, milliseconds since 1970 [default: now]
+    /// Timestamp of the write in milliseconds since 1970 [default: now]
     #[arg(long, value_name = "T")]
     timestamp: Option<u64>,
-    /// Keeps the last of several cells at one position of a sparse array instead of refusing them
+    /// Keep the last of several cells at one position of a sparse array instead of returning an error
     #[arg(long)]
     dedup: bool,
-    /// The rows are sorted as the array stores them: they are read piece by piece
+    /// The rows are sorted in the order of the array: read them in batches
     #[arg(long)]
     sorted: bool,
 }
 
-/// Rows of a sorted file that are read at once.
+/// Number of rows read at once from a sorted file.
 const ROWS: usize = 1 << 16;
 
-pub(crate) fn run(context: &Context, arguments: &Arguments) -> Outcome {
+pub(crate) fn run(context: &Context, arguments: &Arguments) -> CliResult {
     if messages::is_meant(context, &arguments.array, &arguments.input) {
         let more = arguments.selection.iter().map(PathBuf::from);
         let sources: Vec<PathBuf> = std::iter::once(arguments.input.clone()).chain(more).collect();
@@ -64,7 +64,10 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> Outcome {
     let path = local(&arguments.array)?;
     let cells = if schema.sparse {
         if !arguments.selection.is_empty() {
-            return Err(Error::invalid("cells of a sparse array say themselves where they go").into());
+            return Err(Error::invalid(
+                "a selection cannot be given for a sparse array: its cells have coordinates",
+            )
+            .into());
         }
         let session = append.begin(path)?;
         let cells = sparse(&session, &schema, arguments)?;
@@ -73,7 +76,7 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> Outcome {
     } else {
         let selection = array.select(arguments.selection.iter().map(String::as_str))?;
         if !selection.is_box() {
-            return Err(Error::invalid("cells are written side by side, without steps").into());
+            return Err(Error::invalid("the region of a write cannot have steps").into());
         }
         let region = selection.bounds();
         let session = append.region(region.clone()).begin(path)?;
@@ -85,7 +88,7 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> Outcome {
     if context.json() {
         output::print_json(&json!({"schema": "tesseral.append/1", "array": shown, "cells": cells}))?;
     } else {
-        output::print(&format!("{} added to {}\n", text::count(cells, "cell"), escape(&shown)))?;
+        output::print(&format!("appended {} to {}\n", text::count(cells, "cell"), escape(&shown)))?;
     }
     Ok(exit::OK)
 }
@@ -94,13 +97,13 @@ fn is_npy(input: &Path) -> bool {
     input.extension().is_some_and(|e| e.eq_ignore_ascii_case("npy"))
 }
 
-/// The name of a dimension's column, as `cat` heads it.
+/// Column name of a dimension, as in the header of `cat`.
 fn dim_name(schema: &ArraySchema, d: usize) -> String {
     let name = &schema.dims[d].name;
     if name.is_empty() { format!("dim_{d}") } else { name.clone() }
 }
 
-/// The columns that an array has.
+/// Column names of an array.
 fn names(schema: &ArraySchema) -> Vec<String> {
     let dims = (0..schema.dims.len()).map(|d| match schema.sparse {
         true => schema.dims[d].name.clone(),
@@ -109,23 +112,24 @@ fn names(schema: &ArraySchema) -> Vec<String> {
     dims.chain(schema.fields.iter().map(|f| f.name.clone())).collect()
 }
 
-/// Cells of a dense array are written in row-major order: coordinates that a row tells must be those of its turn.
+/// Cells of a dense array are written in row-major order: coordinate columns must match that order.
 fn in_turn(
     schema: &ArraySchema,
     region: &Region,
     placed: &[(usize, usize)],
     number: u64,
-    row: &csv::Row,
+    row: &csv::CsvRow,
 ) -> Result<(), Error> {
     for &(d, place) in placed {
         let cells: u64 = (d + 1..region.rank()).map(|d| region.extent(d)).product();
         let position = region.start(d) + number / cells.max(1) % region.extent(d).max(1);
-        let (dim, told) = (&schema.dims[d], row[place].0.as_str());
-        let wanted = coordinate(dim, position);
-        let meant = dim.coordinate(position).is_some_and(|c| columns::written(c.dtype(), told) == Some(c));
-        if told != wanted && !meant {
+        let (dim, found) = (&schema.dims[d], row[place].0.as_str());
+        let expected = coordinate(dim, position);
+        let equal = dim.coordinate(position).is_some_and(|c| columns::written(c.dtype(), found) == Some(c));
+        if found != expected && !equal {
             let name = dim_name(schema, d);
-            let detail = format!("{name}={told} where {name}={wanted} is due: cells come in row-major order");
+            let detail =
+                format!("expected {name}={expected}, found {name}={found}: cells must be in row-major order");
             return Err(Error::invalid(detail));
         }
     }
@@ -138,35 +142,34 @@ fn dense(
     schema: &ArraySchema,
     region: &Region,
     input: &Path,
-) -> Outcome<()> {
-    let columns = if is_npy(input) {
-        npy::read(context, input, schema, region)?
-    } else {
-        let mut reader = csv::Reader::open(input)?;
-        reader.only(&names(schema))?;
-        let place = |d: usize| {
-            let name = dim_name(schema, d);
-            reader.header().iter().position(|column| *column == name).map(|place| (d, place))
-        };
-        let placed: Vec<(usize, usize)> = (0..schema.dims.len()).filter_map(place).collect();
-        let mut columns = Columns::fields(schema);
-        columns.fill(&mut reader, usize::MAX, |number, row| in_turn(schema, region, &placed, number, row))?;
-        columns
+) -> CliResult<()> {
+    if is_npy(input) {
+        return npy::write(context, session, input, schema, region);
+    }
+    let mut reader = csv::CsvRows::open(input)?;
+    reader.only(&names(schema))?;
+    let place = |d: usize| {
+        let name = dim_name(schema, d);
+        reader.header().iter().position(|column| *column == name).map(|place| (d, place))
     };
+    let placed: Vec<(usize, usize)> = (0..schema.dims.len()).filter_map(place).collect();
+    let mut columns = CsvColumns::fields(schema);
+    columns.fill(&mut reader, usize::MAX, |number, row| in_turn(schema, region, &placed, number, row))?;
     session.write_columns(ArrayId(0), region, &columns.data())?;
     Ok(())
 }
 
-fn sparse(session: &Session, schema: &ArraySchema, arguments: &Arguments) -> Outcome<u64> {
+fn sparse(session: &Session, schema: &ArraySchema, arguments: &Arguments) -> CliResult<u64> {
     if is_npy(&arguments.input) {
-        return Err(Error::unsupported("cells of a sparse array from .npy").hint("give a .csv file").into());
+        return Err(Error::unsupported("cells of a sparse array from .npy").hint("use a .csv file").into());
     }
-    let mut reader = csv::Reader::open(&arguments.input)?;
+    let mut reader = csv::CsvRows::open(&arguments.input)?;
     reader.only(&names(schema))?;
-    let (order, rows) = if arguments.sorted { (Arrival::Stored, ROWS) } else { (Arrival::Any, usize::MAX) };
+    let (order, rows) =
+        if arguments.sorted { (InputOrder::Stored, ROWS) } else { (InputOrder::Unordered, usize::MAX) };
     let mut total = 0;
     loop {
-        let mut columns = Columns::cells(schema);
+        let mut columns = CsvColumns::cells(schema);
         let read = columns.fill(&mut reader, rows, |_, _| Ok(()))?;
         if read == 0 {
             return Ok(total);

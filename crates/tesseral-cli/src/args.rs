@@ -1,4 +1,4 @@
-//! The command line as a whole: what every command shares, and `tet SOURCE` for `tet info SOURCE`.
+//! The command line: options of all commands, and `tet SOURCE` as an abbreviation of `tet info SOURCE`.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -25,9 +25,10 @@ Selections, one argument per dimension (its name, or its number from 0):
   dim=@v           one coordinate value; a date such as 2015-07 means all of it
 
 Exit codes: 0 ok, 1 the answer is no, 2 usage, 3 not found or no permission, 4 not a readable file of a known format,
-5 damaged data met, 6 limit exceeded, 7 not supported, 8 input or output failed, 130 interrupted.";
+5 damaged data met, 6 limit exceeded, 7 not supported, 8 input or output failed, 70 internal error,
+130 interrupted.";
 
-/// Looks into, prints, aggregates, verifies, repairs and recovers tiled arrays
+/// Inspect, print, aggregate, convert, verify, repair and recover tiled arrays
 #[derive(Debug, Parser)]
 #[command(name = "tet", version, styles = STYLES, after_help = AFTER_HELP)]
 #[command(arg_required_else_help = true, subcommand_required = true, max_term_width = 110)]
@@ -39,41 +40,41 @@ pub(crate) struct Cli {
     pub(crate) command: Command,
 }
 
-/// What every command takes.
+/// Options of all commands.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Options of every command")]
 pub(crate) struct Global {
-    /// Prints one JSON document instead of text
+    /// Print one JSON document instead of text
     #[arg(short = 'j', long, global = true)]
     pub(crate) json: bool,
-    /// Keeps results and work space within this many bytes, e.g. 512MiB [default: what the file asks for, if anything]
+    /// Limit results and working memory to this many bytes, e.g. 512MiB [default: the budget stored in the file, if any]
     #[arg(long, global = true, value_name = "SIZE", value_parser = parse_size)]
     pub(crate) memory: Option<u64>,
-    /// Accepts chunks and arrays that expand to this many bytes, however little is stored of them [default: 32 MiB a chunk, 64 MiB an
-    /// operation, and always 32 and 64 times what is stored]
+    /// Accept chunks and arrays that expand to this many bytes, regardless of their stored size [default: 32 MiB per chunk, 64
+    /// MiB per operation, and always 32 and 64 times the stored size]
     #[arg(long, global = true, value_name = "SIZE", value_parser = parse_size)]
     pub(crate) max_expansion: Option<u64>,
-    /// Runs on this many threads [default: every core]
+    /// Number of threads [default: all cores]
     #[arg(long, global = true, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) threads: Option<u16>,
-    /// Leaves the digests that files carry unchecked
+    /// Do not verify stored digests
     #[arg(long, global = true)]
     pub(crate) no_digests: bool,
-    /// Reads the state of then: T or T1..T2, each milliseconds since 1970 or a date
+    /// Read the state at a time: T or T1..T2, each in milliseconds since 1970 or a date
     #[arg(long, global = true, value_name = "T")]
     pub(crate) as_of: Option<String>,
-    /// Takes the key of encrypted arrays from a file
+    /// Read the key of encrypted arrays from a file
     #[arg(long, global = true, value_name = "F")]
     pub(crate) key_file: Option<PathBuf>,
-    /// Colours the output
+    /// Use colors in the output
     #[arg(long, global = true, value_name = "WHEN", default_value = "auto")]
     pub(crate) color: Color,
 }
 
-/// When to use colours.
+/// When to use colors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Color {
-    /// On a terminal, unless NO_COLOR is set
+    /// If the output is a terminal and NO_COLOR is not set
     Auto,
     /// Always
     Always,
@@ -96,21 +97,21 @@ pub(crate) fn parse_size(text: &str) -> Result<u64, SizeError> {
     text.parse::<bytesize::ByteSize>().ok().map(|size| size.0).filter(|size| *size > 0).ok_or(SizeError)
 }
 
-/// Not a size.
+/// An invalid size.
 #[derive(Debug)]
 pub(crate) struct SizeError;
 
 impl std::fmt::Display for SizeError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("a size is a number with an optional unit: 65536, 512MiB, 2GB")
+        f.write_str("expected a number with an optional unit: 65536, 512MiB, 2GB")
     }
 }
 
 impl std::error::Error for SizeError {}
 
-/// Puts `info` before the first argument that is no option, unless it names a command.
+/// Inserts `info` before the first argument that is not an option, unless it is a command.
 ///
-/// A word that is no file but nearly a command stays as it is, so that it is answered with the command meant.
+/// A word that is not a file but similar to a command is left unchanged, so that the error suggests the command.
 pub(crate) fn with_default_command(mut arguments: Vec<OsString>) -> Vec<OsString> {
     let root = Cli::command();
     let takes_value = |flag: &str| {
@@ -151,12 +152,12 @@ mod tests {
     }
 
     #[test]
-    fn the_definition_holds_together() {
+    fn the_command_line_definition_is_valid() {
         Cli::command().debug_assert();
     }
 
     #[test]
-    fn a_source_alone_is_info() {
+    fn a_lone_source_runs_info() {
         assert_eq!(completed(&["ocean.tet"]), ["info", "ocean.tet"]);
         assert_eq!(completed(&["ocean.tet", "--json"]), ["info", "ocean.tet", "--json"]);
         assert_eq!(completed(&["--json", "ocean.tet"]), ["--json", "info", "ocean.tet"]);

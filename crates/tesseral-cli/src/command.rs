@@ -1,9 +1,9 @@
-//! The commands there are.
+//! The list of commands.
 
 use clap::Subcommand;
 
 use crate::context::Context;
-use crate::failure::Outcome;
+use crate::error::CliResult;
 use crate::messages::{copy, dump, get, merge, reshuffle, set, split};
 use crate::output;
 use crate::{
@@ -14,79 +14,79 @@ use crate::{
 /// One command with its arguments.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Shows what is in a source: arrays, layout, metadata, history
+    /// Show the content of a source: arrays, layout, metadata, history
     #[command(visible_alias = "ls")]
     Info(info::Arguments),
-    /// Prints values
+    /// Print values
     Cat(cat::Arguments),
-    /// Lists the writes a source keeps, oldest first
+    /// List the stored versions of a source, oldest first
     Log(log::Arguments),
-    /// Prints minimum, maximum, mean and other statistics
+    /// Print minimum, maximum, mean and other statistics
     Stat(stat::Arguments),
-    /// Writes the same data in another format, other chunks, another dtype
+    /// Convert a dataset to another format, chunking or data type
     #[command(visible_aliases = ["import", "export"])]
     Convert(convert::Arguments),
-    /// Writes the same data in other chunks, within a memory limit
+    /// Rewrite a dataset with other chunks, within a memory limit
     Rechunk(convert::RechunkArguments),
-    /// Tells which chunks suit the way an array is read
+    /// Recommend a chunk shape for given access patterns
     Advise(advise::Arguments),
-    /// Compares two sources: exit 0 when they hold the same, 1 when not
+    /// Compare two sources: exit 0 if they are equal, 1 if not
     Diff(diff::Arguments),
-    /// Draws a line or a field, in the terminal or as PNG
+    /// Draw a line or a field in the terminal or as PNG
     Plot(plot::Arguments),
-    /// Answers a query document: select, filter, group, window, reduce
+    /// Run a query document: select, filter, group, window, reduce
     #[command(visible_alias = "q")]
     Query(query::Arguments),
-    /// Lists queries asked before, and asks one again
+    /// List previous queries, or run one again
     #[command(visible_alias = "hist")]
     Qhist(qhist::Arguments),
-    /// Checks a source: exit 0 when it is sound, 1 when it is damaged
+    /// Verify a source: exit 0 if it is intact, 1 if it is damaged
     #[command(visible_alias = "validate")]
     Verify(verify::Arguments),
-    /// Lists the fixes a source needs and applies them
+    /// List and apply fixes of a source
     Repair(repair::Arguments),
-    /// Saves every whole chunk of a torn source
+    /// Copy the intact chunks of a damaged source to a new one
     Recover(recover::Arguments),
-    /// Makes an array without a cell
+    /// Create an empty array
     Create(create::Arguments),
-    /// Adds cells from .npy or .csv files to an array, or messages to a file of messages
+    /// Append cells from .npy or .csv files to an array, or messages to a file of messages
     Append(append::Arguments),
-    /// Removes the cells of a sparse array that meet a condition
+    /// Delete the cells of a sparse array that match a condition
     Delete(maintain::DeleteArguments),
-    /// Changes what an array is: adds or drops fields, adds labels, widens dimensions
+    /// Change the schema of an array: add or drop fields, add labels, expand dimensions
     Evolve(evolve::Arguments),
-    /// Makes one version of several
+    /// Merge versions of an array into one
     Consolidate(maintain::ConsolidateArguments),
-    /// Removes versions that consolidated ones replace
+    /// Remove versions that have been consolidated
     Vacuum(maintain::VacuumArguments),
-    /// Prints values of keys, one line per message
+    /// Print values of metadata keys, one line per message
     Get(get::Arguments),
-    /// Prints everything that messages say
+    /// Print all metadata of messages
     Dump(dump::Arguments),
-    /// Sets keys of messages, whose objects are copied as they are stored, or attributes of an array
+    /// Set metadata keys of messages without re-encoding their objects, or attributes of an array
     Set(set::Arguments),
-    /// Copies messages, into one file or one per value of a key
+    /// Copy messages into one file, or one file per value of a key
     Copy(copy::Arguments),
-    /// Joins the objects of all messages into one message
+    /// Merge the objects of all messages into one message
     Merge(merge::Arguments),
-    /// Parts messages into one file per object
+    /// Split messages into one file per object
     Split(split::Arguments),
-    /// Puts the lists of objects before the objects of messages
+    /// Move the index of messages before their objects
     Reshuffle(reshuffle::Arguments),
-    /// Tells what this build can do and what machine it runs on
+    /// Show the features of this build and of the machine
     Doctor(doctor::Arguments),
-    /// Prints a completion script for a shell
+    /// Print a shell completion script
     Completions(completions::Arguments),
-    /// Prints the manual page, or writes those of all commands
+    /// Print the manual page, or write those of all commands
     Man(man::Arguments),
 }
 
-/// How often a command that reads starts again when its source was cleaned up meanwhile.
+/// Maximum number of restarts of a read command whose source was cleaned up meanwhile.
 const ATTEMPTS: usize = 10;
 
 impl Command {
-    /// Runs the command; again from the start when another process removed what it was about to read, and nothing was printed yet.
-    pub(crate) fn run_to_the_end(&self, context: &Context) -> Outcome {
+    /// Runs the command; restarts it if another process removed objects it was about to read and nothing was printed yet.
+    pub(crate) fn run_to_the_end(&self, context: &Context) -> CliResult {
         for _ in 1..ATTEMPTS {
             match self.run(context) {
                 Err(failure) if failure.is_stale() && self.only_reads() && !output::has_begun() => {}
@@ -96,7 +96,7 @@ impl Command {
         self.run(context)
     }
 
-    /// Whether the command leaves its sources as they are.
+    /// Returns whether the command is read-only.
     fn only_reads(&self) -> bool {
         matches!(
             self,
@@ -115,7 +115,7 @@ impl Command {
         )
     }
 
-    fn run(&self, context: &Context) -> Outcome {
+    fn run(&self, context: &Context) -> CliResult {
         match self {
             Self::Info(arguments) => info::run(context, arguments),
             Self::Cat(arguments) => cat::run(context, arguments),

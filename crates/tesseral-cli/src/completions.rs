@@ -1,4 +1,4 @@
-//! `tet completions`: scripts that let a shell complete commands and options.
+//! `tet completions`: shell completion scripts.
 
 use clap::{Args, CommandFactory};
 use clap_complete::Shell;
@@ -6,17 +6,17 @@ use serde_json::json;
 
 use crate::args::Cli;
 use crate::context::Context;
-use crate::failure::{Outcome, exit};
+use crate::error::{CliResult, exit};
 use crate::output;
 
 /// Arguments of `tet completions`.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// The shell
+    /// Name of the shell
     shell: Shell,
 }
 
-pub(crate) fn run(context: &Context, arguments: &Arguments) -> Outcome {
+pub(crate) fn run(context: &Context, arguments: &Arguments) -> CliResult {
     let mut script = Vec::new();
     clap_complete::generate(arguments.shell, &mut Cli::command(), "tet", &mut script);
     let script = String::from_utf8_lossy(&script);

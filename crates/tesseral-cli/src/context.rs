@@ -1,17 +1,17 @@
-//! What every command needs: how to open sources, how to run, how to stop.
+//! Context of all commands: opening sources, options, cancellation.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use tesseral::store::Store;
 use tesseral::{Cancel, Container, Error, Format, Limits, Open, Options};
+use tesseral_store::Store;
 
 use crate::args::Global;
-use crate::failure::{Failure, Outcome, exit};
+use crate::error::{CliResult, Failure, exit};
 use crate::progress::Meter;
 
-/// What the global options amount to.
+/// State derived from the global options.
 #[derive(Debug)]
 pub(crate) struct Context {
     pub(crate) global: Global,
@@ -20,7 +20,7 @@ pub(crate) struct Context {
 }
 
 impl Context {
-    pub(crate) fn new(global: Global) -> Outcome<Self> {
+    pub(crate) fn new(global: Global) -> CliResult<Self> {
         let cancel = Cancel::default();
         stop_on_signals(&cancel);
         let mut options = Options { cancel: cancel.clone(), memory: global.memory, ..Options::default() };
@@ -30,34 +30,34 @@ impl Context {
         Ok(Self { global, cancel, options })
     }
 
-    /// The same, reading the state of another time.
+    /// Returns the same context at another time.
     pub(crate) fn at(&self, moment: &str) -> Self {
         let global = Global { as_of: Some(moment.to_owned()), ..self.global.clone() };
         Self { global, cancel: self.cancel.clone(), options: self.options.clone() }
     }
 
-    /// The same without `--json`, for what writes a file of its own.
+    /// Returns the same context without `--json`, for commands that write a file.
     pub(crate) fn without_json(&self) -> Self {
         let global = Global { json: false, ..self.global.clone() };
         Self { global, cancel: self.cancel.clone(), options: self.options.clone() }
     }
 
-    /// Whether `--json` was given.
+    /// Returns whether `--json` was given.
     pub(crate) fn json(&self) -> bool {
         self.global.json
     }
 
-    /// Tells when the user asked to stop.
+    /// Cancellation flag of the process.
     pub(crate) fn cancel(&self) -> &Cancel {
         &self.cancel
     }
 
-    /// Fails once the user asked to stop.
-    pub(crate) fn check(&self) -> Outcome<()> {
+    /// Fails if the user requested cancellation.
+    pub(crate) fn check(&self) -> CliResult<()> {
         self.cancel.check().map_err(Failure::from)
     }
 
-    /// How operations run, telling a meter how far they are.
+    /// Options of operations, reporting progress to a meter.
     pub(crate) fn options(&self, meter: &Meter) -> Options {
         let mut options = self.options.clone();
         if meter.is_visible() {
@@ -67,8 +67,8 @@ impl Context {
         options
     }
 
-    /// How sources are opened.
-    pub(crate) fn opener(&self, meter: &Meter) -> Outcome<Open> {
+    /// Options for opening sources.
+    pub(crate) fn opener(&self, meter: &Meter) -> CliResult<Open> {
         let mut open = Open::new().execution(self.options(meter));
         if self.global.no_digests {
             open = open.without_digests();
@@ -85,37 +85,37 @@ impl Context {
         Ok(open)
     }
 
-    /// The key of encrypted arrays, where one was given.
-    pub(crate) fn key(&self) -> Outcome<Option<Vec<u8>>> {
+    /// Key of encrypted arrays, if one was given.
+    pub(crate) fn key(&self) -> CliResult<Option<Vec<u8>>> {
         let Some(path) = &self.global.key_file else { return Ok(None) };
         let key = std::fs::read(path).map_err(|e| Error::io("read", path.display().to_string(), e))?;
         Ok(Some(key))
     }
 
     /// Opens a source.
-    pub(crate) fn open(&self, source: &Path, meter: &Meter) -> Outcome<Container> {
+    pub(crate) fn open(&self, source: &Path, meter: &Meter) -> CliResult<Container> {
         let (opener, store, _) = self.source(source, meter)?;
         opener.open_store(store).map_err(Failure::opening)
     }
 
-    /// A source that is yet to be opened: how, where it is, its format.
+    /// A source to be opened: options, path and format.
     pub(crate) fn source(
         &self,
         source: &Path,
         meter: &Meter,
-    ) -> Outcome<(Open, Arc<dyn Store>, &'static dyn Format)> {
+    ) -> CliResult<(Open, Arc<dyn Store>, &'static dyn Format)> {
         let opener = self.opener(meter)?;
         let store = opener.store(local(source)?);
-        let format = tesseral::recognise(&*store).map_err(Failure::opening)?;
+        let format = tesseral::recognize(&*store).map_err(Failure::opening)?;
         self.check_versions(format)?;
         Ok((opener, store, format))
     }
 
-    /// Refuses `--as-of` for formats that keep one state only: ignoring it would show the wrong one.
-    pub(crate) fn check_versions(&self, format: &dyn Format) -> Outcome<()> {
+    /// Rejects `--as-of` for formats without versions: ignoring it would show the wrong state.
+    pub(crate) fn check_versions(&self, format: &dyn Format) -> CliResult<()> {
         match &self.global.as_of {
             Some(_) if !format.capabilities().versions => {
-                let feature = format!("--as-of on {}: the format keeps no versions", format.title());
+                let feature = format!("--as-of on {}: the format does not support versions", format.title());
                 Err(Error::unsupported(feature).into())
             }
             _ => Ok(()),
@@ -123,24 +123,30 @@ impl Context {
     }
 }
 
-/// The path a source names.
-pub(crate) fn local(source: &Path) -> Outcome<&Path> {
+/// The user's folder for caches: `$XDG_CACHE_HOME`, else `$HOME/.cache`.
+pub(crate) fn cache_folder() -> Option<PathBuf> {
+    let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    set("XDG_CACHE_HOME").or_else(|| set("HOME").map(|home| home.join(".cache")))
+}
+
+/// Path of a source argument.
+pub(crate) fn local(source: &Path) -> CliResult<&Path> {
     Ok(tesseral::local(source)?)
 }
 
-/// How long an operation has to stop by itself after a signal.
+/// Time that an operation has to stop after a signal.
 const GRACE: Duration = Duration::from_millis(120);
 
-/// A signal asks the running operation to stop. One that does not in time, because it is inside a long decode or parse, is ended with the
-/// process; what it had staged is removed first.
+/// A signal requests cancellation of the running operation. If it does not stop in time, because it is inside a long decode or
+/// parse, its staged files are removed and the process ends.
 fn stop_on_signals(cancel: &Cancel) {
     let cancel = cancel.clone();
-    // Without a handler, signals end the process: staged files stay behind under their marked names, nothing else.
+    // Without a handler, signals end the process and only leave staged files under their marked names.
     let _ = ctrlc::set_handler(move || {
         cancel.cancel();
-        // The handler has a thread of its own.
+        // The handler has its own thread.
         std::thread::sleep(GRACE);
-        tesseral::store::abandon();
+        tesseral_store::abandon();
         std::process::exit(exit::INTERRUPTED.into());
     });
 }

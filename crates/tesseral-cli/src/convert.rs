@@ -1,4 +1,4 @@
-//! `tet convert` and `tet rechunk`: the same data in another format, other chunks, another dtype.
+//! `tet convert` and `tet rechunk`: rewrite a dataset in another format, chunking or data type.
 
 mod foreign;
 
@@ -6,54 +6,55 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde_json::{Value as Json, json};
-use tesseral::engine::{RechunkPlan, Way};
 use tesseral::{
     Cast, ChunkShape, CodecSpec, Container, ConvertOptions, Converted, ConvertedArray, Fill, Resume, SparseAs,
 };
+use tesseral_engine::{RechunkPlan, TransferMethod};
 
 use crate::context::{Context, local};
-use crate::failure::{Outcome, exit};
-use crate::paint::Paint;
+use crate::error::{CliResult, exit};
 use crate::progress::Meter;
+use crate::terminal_style::TerminalStyle;
 use crate::text::{self, escape};
 use crate::{json, output};
 
 /// Arguments of `tet convert`.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// File or folder of any known format
+    /// File or folder of any supported format
     input: PathBuf,
-    /// Where to write; .tet, .tgm and .tdb tell the format, a name without ending is a TileDB folder
+    /// Output path; the extension .tet, .tgm or .tdb selects the format, a name without extension is a TileDB folder
     output: PathBuf,
-    /// The output's format: tet, tensogram, tiledb [default: by its name]
+    /// Format of the output: tet, tensogram, tiledb [default: by file extension]
     #[arg(long, value_name = "FORMAT")]
     to: Option<String>,
-    /// Extents of the output's chunks: 4,5 or time=4,lat=5 [default: the input's]
+    /// Chunk shape of the output: 4,5 or time=4,lat=5 [default: that of the input]
     #[arg(long, value_name = "EXTENTS")]
     chunk: Option<ChunkShape>,
     #[command(flatten)]
     shared: Shared,
-    /// Takes only this array or field; may be given again
+    /// Convert only this array or field. Repeatable
     #[arg(long, value_name = "NAME")]
     array: Vec<String>,
-    /// Takes only this part: time=0:10, lat=10..20; may be given again
+    /// Convert only this region: time=0:10, lat=10..20. Repeatable
     #[arg(long, value_name = "SELECTION")]
     select: Vec<String>,
-    /// What sparse arrays become: `dense`, cells at their positions and the fill elsewhere; `rows`, an array of one dimension for
-    /// each dimension and field [default: they stay sparse]
+    /// Conversion of sparse arrays: `dense`, cells at their positions and the fill value elsewhere; `rows`, one one-dimensional
+    /// array per dimension and field [default: sparse]
     #[arg(long, value_name = "FORM")]
     sparse_as: Option<SparseAs>,
-    /// Turns cells into another dtype, of one array (sst=float32) or of all; values that do not fit are refused
+    /// Cast cells to another data type, of one array (sst=float32) or of all; values out of range are an error
     #[arg(long, value_name = "DTYPE")]
     cast: Vec<Cast>,
-    /// What cells become that nobody wrote, and nulls where the output has none, of one array (sst=-999) or of all; declared as
-    /// missing, and refused where another cell holds it [default: nulls, or else the input's fill]
+    /// Missing value that replaces unwritten cells, and nulls if the output does not support them, of one array (sst=-999) or
+    /// of all; it is declared as missing, and an error if another cell has it [default: null, otherwise the fill value of the
+    /// input]
     #[arg(long, value_name = "VALUE", allow_hyphen_values = true)]
     fill: Vec<Fill>,
-    /// Packs float64 cells into as few bits as keep every error below this
+    /// Pack float64 cells into as few bits as keep the absolute error below this
     #[arg(long, value_name = "ERROR")]
     max_abs_error: Option<f64>,
-    /// The same, relative to each value
+    /// Pack float64 cells into as few bits as keep the relative error below this
     #[arg(long, value_name = "ERROR")]
     max_rel_error: Option<f64>,
 }
@@ -61,42 +62,42 @@ pub(crate) struct Arguments {
 /// Arguments of `tet rechunk`.
 #[derive(Debug, Args)]
 pub(crate) struct RechunkArguments {
-    /// File or folder of any known format
+    /// File or folder of any supported format
     input: PathBuf,
-    /// Where to write, in the same format
+    /// Output path, in the same format
     output: PathBuf,
-    /// Extents of the new chunks: time=3650,lat=8,lon=8 or 3650,8,8; dimensions not named keep theirs
+    /// New chunk shape: time=3650,lat=8,lon=8 or 3650,8,8; other dimensions are unchanged
     #[arg(long, value_name = "EXTENTS", visible_alias = "chunk")]
     chunks: ChunkShape,
     #[command(flatten)]
     shared: Shared,
-    /// Takes only this array or field; may be given again
+    /// Rechunk only this array or field. Repeatable
     #[arg(long, value_name = "NAME")]
     array: Vec<String>,
 }
 
-/// What both take.
+/// Options of both commands.
 #[derive(Debug, Args)]
 struct Shared {
-    /// Codecs of the output's chunks: raw, zstd, zstd:9, shuffle+zstd, … [default: the input's, as far as the format has them]
+    /// Codecs of the output: raw, zstd, zstd:9, shuffle+zstd, … [default: those of the input, as far as supported]
     #[arg(long, value_name = "CODEC", value_parser = tesseral::parse_codecs)]
     codec: Option<Codecs>,
-    /// Stores minimum and maximum of every chunk (.tet: zone maps)
+    /// Store minimum and maximum of every chunk (.tet: zone maps)
     #[arg(long)]
     zone_maps: bool,
-    /// Reads the output again and compares every cell before it appears
+    /// Read the output again and compare every cell before publishing it
     #[arg(long)]
     check: bool,
-    /// Prints the plan and writes nothing
+    /// Print the plan without writing
     #[arg(long)]
     dry_run: bool,
-    /// Replaces an existing output
+    /// Replace an existing output
     #[arg(short, long)]
     force: bool,
-    /// Keeps what is done for another try should this one be cut short, however small it is [default: from 64 MiB on]
+    /// Keep completed work for a later attempt if interrupted, whatever the size [default: from 64 MiB]
     #[arg(long, conflicts_with = "no_resume")]
     resume: bool,
-    /// Starts anew, and keeps nothing for another try
+    /// Start over, and keep nothing for a later attempt
     #[arg(long)]
     no_resume: bool,
 }
@@ -122,7 +123,7 @@ impl Shared {
     }
 }
 
-pub(crate) fn run(context: &Context, arguments: &Arguments) -> Outcome {
+pub(crate) fn run(context: &Context, arguments: &Arguments) -> CliResult {
     if let Some((format, kind)) = foreign::kind_of(arguments) {
         return foreign::export(context, arguments, format, kind);
     }
@@ -145,7 +146,7 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> Outcome {
     report(context, "convert", &arguments.input, &arguments.output, &source, &done)
 }
 
-pub(crate) fn run_rechunk(context: &Context, arguments: &RechunkArguments) -> Outcome {
+pub(crate) fn run_rechunk(context: &Context, arguments: &RechunkArguments) -> CliResult {
     let meter = Meter::new(true);
     let source = context.open(&arguments.input, &meter)?;
     let target = local(&arguments.output)?;
@@ -154,16 +155,17 @@ pub(crate) fn run_rechunk(context: &Context, arguments: &RechunkArguments) -> Ou
     if !options.dry_run {
         let dry = ConvertOptions { dry_run: true, ..options.clone() };
         let planned = tesseral::rechunk(&source, target, arguments.chunks.clone(), &dry)?;
-        // The plan comes before the work, and beside the result.
-        let shown: String = planned.arrays.iter().map(|array| plan_line(array, Paint::stderr())).collect();
-        crate::failure::tell(&shown);
+        // The plan is printed before the work.
+        let shown: String =
+            planned.arrays.iter().map(|array| plan_line(array, TerminalStyle::stderr())).collect();
+        crate::error::report(&shown);
     }
     let done = tesseral::rechunk(&source, target, arguments.chunks.clone(), &options)?;
     meter.finish();
     report(context, "rechunk", &arguments.input, &arguments.output, &source, &done)
 }
 
-/// Bytes of a file, or of everything in a folder.
+/// Size of a file, or of everything in a folder, in bytes.
 fn stored(path: &Path) -> u64 {
     match std::fs::read_dir(path) {
         Ok(entries) => entries.flatten().map(|entry| stored(&entry.path())).sum(),
@@ -178,7 +180,7 @@ fn report(
     target: &Path,
     source: &Container,
     done: &Converted,
-) -> Outcome {
+) -> CliResult {
     let (input, target) = (input.to_string_lossy(), target.to_string_lossy());
     if context.json() {
         output::print_json(&json!({
@@ -192,11 +194,13 @@ fn report(
             "resumed_chunks": done.resumed,
             "source_digest": if done.dry_run { Json::Null } else { json!(done.digest) },
             "stored_bytes": if done.dry_run { Json::Null } else { json!(done.stored_bytes) },
+            // Every format that datasets are converted to stores digests.
+            "digests_lost": false,
             "arrays": done.arrays.iter().map(array_json).collect::<Vec<_>>(),
         }))?;
         return Ok(exit::OK);
     }
-    let paint = Paint::stdout();
+    let paint = TerminalStyle::stdout();
     let mut out = String::new();
     for array in &done.arrays {
         out.push_str(&array_line(array, paint));
@@ -210,10 +214,10 @@ fn report(
     out.push_str(&if done.dry_run {
         format!("{input} -> {target}: {size} as {title}, not written\n")
     } else {
-        let checked = if done.checked { ", every cell compared" } else { "" };
+        let checked = if done.checked { ", every cell verified" } else { "" };
         let resumed = match done.resumed {
             0 => String::new(),
-            chunks => format!(", {} of an earlier try", text::count(chunks, "chunk")),
+            chunks => format!(", {} from an earlier attempt", text::count(chunks, "chunk")),
         };
         let stored = text::size(done.stored_bytes);
         format!("{input} -> {target}: {size} as {title} in {stored}{resumed}{checked}\n")
@@ -222,7 +226,7 @@ fn report(
     Ok(exit::OK)
 }
 
-/// How much there is: bytes of cells on grids, and how many cells of sparse arrays.
+/// Amount of data: bytes of dense cells, and number of sparse cells.
 fn amount(arrays: &[ConvertedArray]) -> String {
     let bytes: u64 = arrays.iter().filter_map(|a| a.rechunk.as_ref()).map(|plan| plan.bytes).sum();
     let cells = arrays.iter().filter(|a| a.sparse).map(|a| a.cells).collect::<Option<Vec<u64>>>();
@@ -272,7 +276,7 @@ fn array_json(array: &ConvertedArray) -> Json {
     })
 }
 
-fn array_line(array: &ConvertedArray, paint: Paint) -> String {
+fn array_line(array: &ConvertedArray, paint: TerminalStyle) -> String {
     let shape = |extents: &[u64]| text::shape(extents.iter().map(|n| Some(*n)), paint.times());
     let whole = text::shape(array.shape.iter().copied(), paint.times());
     let fields: Vec<String> = array
@@ -297,31 +301,31 @@ fn array_line(array: &ConvertedArray, paint: Paint) -> String {
         dot = paint.dot(),
     );
     if array.pass_through {
-        line.push_str(&format!("{}stored chunks kept", paint.dot()));
+        line.push_str(&format!("{}chunks copied as stored", paint.dot()));
     }
     if let Some(packed) = array.packed {
         line.push_str(&format!("{}{} bits", paint.dot(), packed.bits));
         if let Some(error) = packed.max_abs_error {
-            line.push_str(&format!(", off by at most {error:?}"));
+            line.push_str(&format!(", maximum error {error:?}"));
         }
     }
     line.push('\n');
     line
 }
 
-/// How an array's cells move.
-fn plan_line(array: &ConvertedArray, paint: Paint) -> String {
+/// Describes how an array's cells are transferred.
+fn plan_line(array: &ConvertedArray, paint: TerminalStyle) -> String {
     let Some(plan) = &array.rechunk else { return String::new() };
     let shape = |extents: &[u64]| text::shape(extents.iter().map(|n| Some(*n)), paint.times());
     let way = match &plan.way {
-        Way::Chunks => "chunk by chunk".to_owned(),
-        Way::Blocks { block } => format!("in blocks of {}", shape(block)),
-        Way::Twice { read, write } => {
+        TransferMethod::PerChunk => "chunk by chunk".to_owned(),
+        TransferMethod::PerBlock { block } => format!("in blocks of {}", shape(block)),
+        TransferMethod::ScratchFile { read, write } => {
             format!("in blocks of {} into a scratch file, then of {}", shape(read), shape(write))
         }
     };
     format!(
-        "  {}: {}, {way}; reads {} ({:.2} times each byte), writes {}, work space {} on {}\n",
+        "  {}: {}, {way}; reads {} ({:.2} times each byte), writes {}, uses {} of memory on {}\n",
         escape(&array.name),
         text::passes(plan.passes()),
         text::size(plan.bytes_read),

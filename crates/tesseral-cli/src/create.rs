@@ -1,6 +1,6 @@
-//! `tet create`: an array without a cell, for appends to fill.
+//! `tet create`: creates an empty array.
 
-mod words;
+mod schema_arguments;
 
 use std::path::PathBuf;
 
@@ -9,57 +9,60 @@ use serde_json::json;
 use tesseral::{Create, Error, Value};
 
 use crate::context::Context;
-use crate::failure::{Outcome, exit};
+use crate::error::{CliResult, exit};
 use crate::output;
 use crate::text::escape;
 
-pub(crate) use words::{field_of as field, range};
+pub(crate) use schema_arguments::{field_of as field, range};
 
 /// Arguments of `tet create`.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// The folder of the new array
+    /// Path of the new array; a name without an extension is a folder
     array: PathBuf,
-    /// A JSON file that says what it is, instead of the options below
+    /// Format of the array [default: by file extension]
+    #[arg(long, value_name = "FORMAT")]
+    to: Option<String>,
+    /// JSON file with the schema, instead of the options below
     #[arg(long, value_name = "FILE", conflicts_with_all = ["dim", "field"])]
     schema: Option<PathBuf>,
-    /// A dimension: NAME=LOW..HIGH[/TILE][:DTYPE], or NAME:string; may be given several times
+    /// Dimension: NAME=LOW..HIGH[/TILE][:DTYPE], or NAME:string. Repeatable
     #[arg(long, value_name = "DIM")]
     dim: Vec<String>,
-    /// The part of a dimension that is in use at first: DIM=LOW..HIGH; `tet evolve --expand` widens it
+    /// Initial current domain of a dimension: DIM=LOW..HIGH; `tet evolve --expand` expands it
     #[arg(long, value_name = "DIM=RANGE", conflicts_with = "schema")]
     current: Vec<String>,
-    /// A field: NAME:DTYPE[?][:CODEC+CODEC…], with `?` when cells can be null; may be given several times
+    /// Field: NAME:DTYPE[?][:CODEC+CODEC…], with `?` if nullable. Repeatable
     #[arg(long, value_name = "FIELD")]
     field: Vec<String>,
-    /// Cells are listed one by one
+    /// Create a sparse array
     #[arg(long)]
     sparse: bool,
-    /// A position may hold several cells
+    /// Allow several cells at one position
     #[arg(long, requires = "sparse")]
     duplicates: bool,
-    /// Cells of a tile of a sparse array
+    /// Capacity of a tile of a sparse array in cells
     #[arg(long, value_name = "N")]
     capacity: Option<u64>,
-    /// Order of cells: row-major, col-major or hilbert
+    /// Cell order: row-major, col-major or hilbert
     #[arg(long, value_name = "ORDER", default_value = "row-major")]
     order: String,
-    /// When it counts as made, milliseconds since 1970
+    /// Timestamp of the array in milliseconds since 1970
     #[arg(long, value_name = "T")]
     timestamp: Option<u64>,
-    /// Replaces what is there
+    /// Replace an existing output
     #[arg(short, long)]
     force: bool,
 }
 
-pub(crate) fn run(context: &Context, arguments: &Arguments) -> Outcome {
+pub(crate) fn run(context: &Context, arguments: &Arguments) -> CliResult {
     let document = match &arguments.schema {
         Some(path) => {
             let shown = path.display().to_string();
             let bytes = std::fs::read(path).map_err(|e| Error::io("read", &shown, e))?;
             serde_json::from_slice(&bytes).map_err(|e| Error::invalid(format!("{shown}: {e}")))?
         }
-        None => words::document(arguments)?,
+        None => schema_arguments::document(arguments)?,
     };
     let mut create = Create::new();
     if let Some(timestamp) = arguments.timestamp {
@@ -71,10 +74,14 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> Outcome {
     if arguments.force {
         create = create.overwrite();
     }
-    create.declare(&arguments.array, "tiledb", &document)?.commit()?;
+    let format = match &arguments.to {
+        Some(id) => tesseral::format(id)?,
+        None => tesseral::of_output(&arguments.array)?,
+    };
+    create.declare(&arguments.array, format.id(), &document)?.commit()?;
     let shown = arguments.array.to_string_lossy();
     if context.json() {
-        output::print_json(&json!({"schema": "tesseral.create/1", "array": shown, "format": "tiledb"}))?;
+        output::print_json(&json!({"schema": "tesseral.create/1", "array": shown, "format": format.id()}))?;
     } else {
         output::print(&format!("{} made\n", escape(&shown)))?;
     }

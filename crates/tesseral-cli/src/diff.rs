@@ -1,48 +1,46 @@
-//! `tet diff`: whether two sources hold the same; exit 1 where they do not.
+//! `tet diff`: compares two sources; exit code 1 if they differ.
 
 use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde_json::{Value as Json, json};
-use tesseral::{Container, DiffOptions, Difference, Error, Note, Side, ValueDifference};
+use tesseral::{Container, DiffOptions, Difference, Error, MetadataDifference, Side, ValueDifference};
 
 use crate::context::Context;
-use crate::failure::{Outcome, exit};
-use crate::paint::Paint;
+use crate::error::{CliResult, exit};
 use crate::progress::Meter;
+use crate::terminal_style::TerminalStyle;
 use crate::text::{self, escape};
 use crate::{json, output};
 
 /// Arguments of `tet diff`.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// File or folder of any known format; `PATH@T` takes its state at a time, where the format keeps versions
+    /// File or folder of any supported format; `PATH@T` is its state at a time, for formats with versions
     left: PathBuf,
-    /// The other one
+    /// The other source
     right: PathBuf,
-    /// Numbers may differ by this much
+    /// Absolute tolerance for numbers
     #[arg(long, value_name = "ERROR")]
     max_abs_error: Option<f64>,
-    /// Numbers may differ by this part of the left one
+    /// Tolerance relative to the left value
     #[arg(long, value_name = "ERROR")]
     max_rel_error: Option<f64>,
-    /// Compares only this array or field; may be given again
+    /// Compare only this array or field. Repeatable
     #[arg(long, value_name = "NAME")]
     array: Vec<String>,
-    /// Compares structure and metadata, but no cells
+    /// Compare structure and metadata only
     #[arg(long)]
     metadata_only: bool,
-    /// Prints nothing; the exit code tells
+    /// Print nothing; use the exit code
     #[arg(short, long)]
     quiet: bool,
 }
 
-pub(crate) fn run(context: &Context, arguments: &Arguments) -> Outcome {
+pub(crate) fn run(context: &Context, arguments: &Arguments) -> CliResult {
     let bounds = [arguments.max_abs_error, arguments.max_rel_error];
     if let Some(bound) = bounds.into_iter().flatten().find(|bound| bound.is_nan() || *bound < 0.0) {
-        return Err(
-            Error::invalid(format!("{bound} is no bound of an error: it is a number from 0 up")).into()
-        );
+        return Err(Error::invalid(format!("invalid tolerance {bound}: expected a number ≥ 0")).into());
     }
     let meter = Meter::new(true);
     let left = open(context, &arguments.left, &meter)?;
@@ -59,13 +57,13 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> Outcome {
     if context.json() {
         output::print_json(&document(arguments, &left, &right, &found))?;
     } else if !arguments.quiet {
-        output::print(&told(&found))?;
+        output::print(&report_text(&found))?;
     }
     Ok(if found.is_same() { exit::OK } else { exit::NO })
 }
 
-/// A source, or its state at a time: what follows the last `@` of a path that is not there as it stands.
-fn open(context: &Context, source: &Path, meter: &Meter) -> Outcome<Container> {
+/// A source, or its state at the time after the last `@`, unless the whole path exists.
+fn open(context: &Context, source: &Path, meter: &Meter) -> CliResult<Container> {
     if !source.exists()
         && let Some((path, moment)) = source.to_str().and_then(|text| text.rsplit_once('@'))
         && Path::new(path).exists()
@@ -76,10 +74,10 @@ fn open(context: &Context, source: &Path, meter: &Meter) -> Outcome<Container> {
     context.open(source, meter)
 }
 
-fn told(found: &Difference) -> String {
-    let paint = Paint::stdout();
+fn report_text(found: &Difference) -> String {
+    let paint = TerminalStyle::stdout();
     let mut out = String::new();
-    for Note { array, what, left, right } in &found.notes {
+    for MetadataDifference { array, what, left, right } in &found.notes {
         let side = |text: &Option<String>| text.as_ref().map_or("-".to_owned(), |t| escape(t).into_owned());
         let of = array.as_ref().map_or(String::new(), |name| format!("{}: ", escape(name)));
         out.push_str(&format!("{of}{}\n", paint.strong(&escape(what))));
@@ -87,15 +85,15 @@ fn told(found: &Difference) -> String {
         out.push_str(&format!("  {} {}\n", paint.good(">"), side(right)));
     }
     for values in &found.values {
-        out.push_str(&values_told(values, paint));
+        out.push_str(&values_text(values, paint));
     }
     if found.is_same() {
-        out.push_str("the same\n");
+        out.push_str("equal\n");
     }
     out
 }
 
-fn values_told(values: &ValueDifference, paint: Paint) -> String {
+fn values_text(values: &ValueDifference, paint: TerminalStyle) -> String {
     let name = escape(&values.name);
     let largest = |what: &str| {
         let shown = values.max_abs.map(|v| format!("{what} by at most {v:?}"));
@@ -103,7 +101,7 @@ fn values_told(values: &ValueDifference, paint: Paint) -> String {
     };
     let Some(first) = &values.first else {
         return match values.max_abs {
-            Some(v) if v > 0.0 => format!("{name}: {}, which is allowed\n", largest("cells differ")),
+            Some(v) if v > 0.0 => format!("{name}: {}, within the tolerance\n", largest("cells differ")),
             _ => String::new(),
         };
     };
@@ -134,8 +132,7 @@ fn values_told(values: &ValueDifference, paint: Paint) -> String {
 }
 
 fn document(arguments: &Arguments, left: &Container, right: &Container, found: &Difference) -> Json {
-    let note =
-        |note: &Note| json!({"array": note.array, "what": note.what, "left": note.left, "right": note.right});
+    let note = |note: &MetadataDifference| json!({"array": note.array, "what": note.what, "left": note.left, "right": note.right});
     let values = |v: &ValueDifference| {
         let first = v.first.as_ref().map(|f| {
             let only = f.only.map(|side| if side == Side::Left { "left" } else { "right" });

@@ -1,19 +1,19 @@
-//! `tet doctor`: what this build can do and what machine it runs on.
+//! `tet doctor`: features of the build and the machine.
 
 use clap::Args;
 use serde_json::{Map, Value as Json, json};
 
 use crate::context::Context;
-use crate::failure::{Outcome, exit};
+use crate::error::{CliResult, exit};
 use crate::output;
-use crate::paint::Paint;
+use crate::terminal_style::TerminalStyle;
 use crate::text;
 
 /// Arguments of `tet doctor`.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {}
 
-/// Codecs and filters this build decodes. Which of them a format can write is the format's to say.
+/// Codecs and filters that this build decodes. Formats determine which of them they can write.
 const CODECS: [&str; 21] = [
     "raw",
     "zstd",
@@ -38,7 +38,7 @@ const CODECS: [&str; 21] = [
     "float_scale",
 ];
 
-pub(crate) fn run(context: &Context, _: &Arguments) -> Outcome {
+pub(crate) fn run(context: &Context, _: &Arguments) -> CliResult {
     let facts = facts();
     if context.json() {
         output::print_json(&facts)?;
@@ -49,7 +49,7 @@ pub(crate) fn run(context: &Context, _: &Arguments) -> Outcome {
 }
 
 fn facts() -> Json {
-    let formats = tesseral::FORMATS.iter().map(|format| {
+    let formats = tesseral::formats().map(|format| {
         let can = format.capabilities();
         json!({
             "id": format.id(),
@@ -87,7 +87,7 @@ fn facts() -> Json {
     })
 }
 
-/// Instruction sets that hot loops are compiled for and that this machine has.
+/// Instruction sets that hot loops are compiled for and that this machine supports.
 fn cpu_features() -> Vec<&'static str> {
     let mut found = Vec::new();
     macro_rules! look {
@@ -102,7 +102,7 @@ fn cpu_features() -> Vec<&'static str> {
     found
 }
 
-/// A line of the kernel's account of memory, in bytes.
+/// A line of `/proc/meminfo`, in bytes.
 fn memory(name: &str) -> Option<u64> {
     let text = std::fs::read_to_string("/proc/meminfo").ok()?;
     let kib: u64 = text
@@ -116,7 +116,7 @@ fn memory(name: &str) -> Option<u64> {
     kib.checked_mul(1024)
 }
 
-/// The page size, from what the kernel handed the process at its start: pairs of machine words, 6 for this one.
+/// The page size, from the auxiliary vector: pairs of machine words, key 6.
 fn page_size() -> Option<u64> {
     const PAGE_SIZE: usize = 6;
     const WORD: usize = size_of::<usize>();
@@ -128,7 +128,7 @@ fn page_size() -> Option<u64> {
     })
 }
 
-/// When the kernel gives memory in huge pages: `always`, `madvise` or `never`.
+/// Huge page policy of the kernel: `always`, `madvise` or `never`.
 fn huge_pages() -> Option<String> {
     let text = std::fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled").ok()?;
     let (_, rest) = text.split_once('[')?;
@@ -136,7 +136,7 @@ fn huge_pages() -> Option<String> {
 }
 
 fn view(facts: &Json) -> String {
-    let paint = Paint::stdout();
+    let paint = TerminalStyle::stdout();
     let at = |path: &str| facts.pointer(path);
     let string = |path: &str| at(path).and_then(Json::as_str).unwrap_or("unknown").to_owned();
     let size = |path: &str| at(path).and_then(Json::as_u64).map_or("unknown".to_owned(), text::size);

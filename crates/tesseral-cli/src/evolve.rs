@@ -1,15 +1,15 @@
-//! `tet evolve`: what an array is, changed as of a time. Cells that are stored stay as they are.
+//! `tet evolve`: changes the schema of an array. Stored cells are unchanged.
 
 use std::path::PathBuf;
 
 use clap::Args;
 use serde_json::json;
-use tesseral::core::schema::Labels;
 use tesseral::{ArraySchema, Change, Error, Result, Scalar};
+use tesseral_core::schema::Labels;
 
 use crate::context::Context;
 use crate::create;
-use crate::failure::{Outcome, exit};
+use crate::error::{CliResult, exit};
 use crate::maintain::edit;
 use crate::output;
 use crate::progress::Meter;
@@ -18,26 +18,26 @@ use crate::text::escape;
 /// Arguments of `tet evolve`.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// The array
+    /// Path of the array
     array: PathBuf,
-    /// Adds a field: NAME:DTYPE[?][:CODEC+CODEC…], with `?` when cells can be null; older cells have its fill
+    /// Add a field: NAME:DTYPE[?][:CODEC+CODEC…], with `?` if nullable; existing cells get its fill value
     #[arg(long, value_name = "FIELD")]
     add: Vec<String>,
-    /// Drops a field
+    /// Drop a field
     #[arg(long, value_name = "NAME")]
     drop: Vec<String>,
-    /// Adds labels behind those of an enumeration: NAME=LABEL,LABEL…
+    /// Append labels to an enumeration: NAME=LABEL,LABEL…
     #[arg(long, value_name = "NAME=LABELS")]
     extend_enum: Vec<String>,
-    /// Widens the part of a dimension that is in use: DIM=LOW..HIGH
+    /// Expand the current domain of a dimension: DIM=LOW..HIGH
     #[arg(long, value_name = "DIM=RANGE")]
     expand: Vec<String>,
-    /// When it counts as changed, milliseconds since 1970 [default: now]
+    /// Timestamp of the change in milliseconds since 1970 [default: now]
     #[arg(long, value_name = "T")]
     timestamp: Option<u64>,
 }
 
-pub(crate) fn run(context: &Context, arguments: &Arguments) -> Outcome {
+pub(crate) fn run(context: &Context, arguments: &Arguments) -> CliResult {
     let container = context.open(&arguments.array, &Meter::new(false))?;
     let array = container.array_at(0)?;
     let mut changes = Vec::new();
@@ -56,7 +56,7 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> Outcome {
     }
     if changes.is_empty() {
         return Err(Error::invalid("nothing to change")
-            .hint("give --add, --drop, --extend-enum or --expand")
+            .hint("use --add, --drop, --extend-enum or --expand")
             .into());
     }
     edit(context, &arguments.array)?.change(&changes, arguments.timestamp)?;
@@ -77,9 +77,10 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> Outcome {
     Ok(exit::OK)
 }
 
-/// `NAME=LABEL,LABEL` as the labels there are with these behind them.
+/// Parses `NAME=LABEL,LABEL` and returns the existing labels followed by these.
 fn extend(schema: &ArraySchema, word: &str) -> Result<Change> {
-    let refuse = || Error::invalid(format!("{word:?} is no list of labels")).hint("write colour=red,green");
+    let refuse =
+        || Error::invalid(format!("invalid list of labels {word:?}")).hint("example: color=red,green");
     let (name, labels) = word.split_once('=').ok_or_else(refuse)?;
     let known = || schema.fields.iter().filter_map(|field| field.enumeration.as_ref());
     let found = known().find(|enumeration| enumeration.name == name);
@@ -96,7 +97,7 @@ fn extend(schema: &ArraySchema, word: &str) -> Result<Change> {
     Ok(Change::ExtendEnumeration(wider))
 }
 
-/// `DIM=LOW..HIGH` words as one range for every dimension; those not named stay as they are.
+/// Converts `DIM=LOW..HIGH` words to one range per dimension; others are unchanged.
 fn expand(schema: &ArraySchema, words: &[String]) -> Result<Change> {
     let empty = || (Scalar::from_text(""), Scalar::from_text(""));
     let mut ranges: Vec<(Scalar, Scalar)> =

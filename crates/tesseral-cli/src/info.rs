@@ -1,4 +1,4 @@
-//! `tet info`: what is in here. Touches no payload.
+//! `tet info`: content of a source. Does not read payloads.
 
 mod document;
 mod view;
@@ -13,70 +13,72 @@ use tesseral::{
 };
 
 use crate::context::Context;
-use crate::failure::{Outcome, exit};
-use crate::messages::{self, Filter, Source, each};
+use crate::error::{CliResult, exit};
+use crate::messages::{self, Filter, MessageSource, each};
 use crate::output;
 use crate::progress::Meter;
 
 /// Arguments of `tet info`.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// File or folder of any known format
+    /// File or folder of any supported format
     source: PathBuf,
-    /// Shows how the file is laid out, in the format's own words
+    /// Show the file layout in the format's terms
     #[arg(long, visible_alias = "execution")]
     layout: bool,
-    /// Shows the arrays
+    /// Show the arrays
     #[arg(long, visible_alias = "arrays")]
     datasets: bool,
-    /// Lists chunks
+    /// List chunks
     #[arg(long)]
     chunks: bool,
-    /// Shows attributes and coordinate labels
+    /// Show attributes and coordinate labels
     #[arg(long)]
     metadata: bool,
-    /// Shows how the file came to be
+    /// Show the history
     #[arg(long)]
     history: bool,
-    /// Shows all of it
+    /// Show everything
     #[arg(long)]
     all: bool,
-    /// Lists at most this many chunks; 0 lists all
+    /// Maximum number of chunks to list; 0 for all
     #[arg(short = 'n', long = "rows", value_name = "N", default_value_t = 32)]
     rows: u64,
-    /// Shows only the array of this name, or a field of the only array, or array/field
+    /// Show only this array, a field of the only array, or array/field
     #[arg(long, value_name = "NAME", visible_alias = "array")]
     dataset: Option<String>,
-    /// Shows only arrays whose name holds this text
+    /// Show only arrays whose name contains this text
     #[arg(long, value_name = "TEXT")]
     grep: Option<String>,
-    /// Lists these keys of each message instead, separated by commas: mars.param,mars.step
+    /// List these keys of each message instead, separated by commas: mars.param,mars.step
     #[arg(short = 'p', long = "keys", value_name = "KEYS")]
     keys: Vec<String>,
     #[command(flatten)]
     filter: Filter,
-    /// Prints one line
+    /// Print one line
     #[arg(short, long)]
     quiet: bool,
 }
 
 /// One array of the source.
-struct Entry {
+struct ArrayEntry {
     name: String,
-    /// What is in it, or why that cannot be told: one array that makes no sense hides no other.
-    array: Result<Known, Error>,
+    /// Content, or the error: one invalid array does not hide others.
+    array: Result<ArraySummary, Error>,
 }
 
-/// An array with what is worth knowing of it.
-struct Known {
+/// An array and its properties.
+struct ArraySummary {
     array: Array,
-    /// The one field that is shown; all of them, unless given.
+    /// The field to show; `None` for all.
     field: Option<u16>,
-    /// Number of chunks, where it can be told.
+    /// Number of chunks, if known.
     chunks: Option<u64>,
-    /// Bytes of its chunks as stored; `None` when a chunk is missing or damaged in the index.
+    /// Stored size of its chunks in bytes; `None` if a chunk is missing or damaged in the index.
     stored: Option<u64>,
-    /// Where its cells are, for formats that know it.
+    /// Whether its chunks have digests.
+    digests: bool,
+    /// Non-empty domain, for formats that store it.
     non_empty: Option<Option<NonEmpty>>,
 }
 
@@ -86,31 +88,31 @@ struct MessageRow {
     values: Vec<Option<Value>>,
 }
 
-/// Everything a report is made of.
+/// Content of a report.
 struct Report<'a> {
     context: &'a Context,
     arguments: &'a Arguments,
     container: &'a Container,
-    /// Arrays that are meant, shown or not.
+    /// Indexes of the selected arrays.
     matched: Vec<usize>,
-    /// The one field that is meant; all of them, unless given.
+    /// The selected field; `None` for all.
     field: Option<u16>,
-    /// The arrays that the text output lists.
-    entries: Vec<Entry>,
-    /// Arrays in the source, meant or not.
+    /// The arrays listed in text output.
+    entries: Vec<ArrayEntry>,
+    /// Number of arrays in the source.
     total: usize,
-    /// Bytes of the file; `None` for folders.
+    /// Size of the file in bytes; `None` for folders.
     size: Option<u64>,
-    /// Messages that are meant, when keys of them are asked for.
+    /// The selected messages, if keys are requested.
     messages: Option<Vec<MessageRow>>,
 }
 
-pub(crate) fn run(context: &Context, arguments: &Arguments) -> Outcome {
+pub(crate) fn run(context: &Context, arguments: &Arguments) -> CliResult {
     let container = context.open(&arguments.source, &Meter::new(false))?;
     let messages = if arguments.keys.is_empty() && arguments.filter.condition.is_none() {
         None
     } else {
-        let file = Source::new(context, &arguments.source)?.open()?;
+        let file = MessageSource::new(context, &arguments.source)?.open()?;
         let keys = messages::keys(&arguments.keys);
         let mut rows = Vec::new();
         each(context, &*file, &arguments.filter, &mut |number, message| {
@@ -131,7 +133,7 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> Outcome {
     Ok(exit::OK)
 }
 
-/// Arrays that the text output lists unless all are requested: inspecting each one takes time.
+/// Number of arrays in text output by default: inspecting each one takes time.
 const ARRAYS: usize = 1000;
 
 impl<'a> Report<'a> {
@@ -140,7 +142,7 @@ impl<'a> Report<'a> {
         container: &'a Container,
         arguments: &'a Arguments,
         messages: Option<Vec<MessageRow>>,
-    ) -> Outcome<Self> {
+    ) -> CliResult<Self> {
         let (mut matched, field) = match &arguments.dataset {
             Some(name) => {
                 let (array, column) = container.find(name)?;
@@ -156,65 +158,65 @@ impl<'a> Report<'a> {
             matched.retain(|&i| container.inner().name(i).contains(part.as_str()));
         }
         if let Some(messages) = &messages {
-            // Arrays of messages are named by them.
-            let meant: HashSet<usize> = messages.iter().map(|row| row.number).collect();
+            // Arrays of messages are named after them.
+            let selected: HashSet<usize> = messages.iter().map(|row| row.number).collect();
             let of = |i: &usize| container.inner().name(*i).split('/').next().and_then(|m| m.parse().ok());
-            matched.retain(|i| of(i).is_some_and(|number: usize| meant.contains(&number)));
+            matched.retain(|i| of(i).is_some_and(|number: usize| selected.contains(&number)));
         }
         let (total, size) = (container.len(), container.inner().store().len("").ok());
         let entries = Vec::new();
         let mut report =
             Self { context, arguments, container, matched, field, entries, total, size, messages };
         let listed = match (context.json() || arguments.quiet, arguments.keys.is_empty()) {
-            // They go through the arrays one by one, and lists of keys show none.
+            // Details iterate over all arrays, and lists of keys do not show any.
             (true, _) | (false, false) => 0,
             (false, true) if arguments.all => usize::MAX,
             (false, true) => ARRAYS,
         };
-        // Of several arrays the others are worth showing; where there is but one, nothing is left to show.
+        // If one of several arrays is invalid, the others are shown; the error of an only array is returned.
         let alone = total == 1;
         let shown: Vec<usize> = report.matched.iter().copied().take(listed.max(usize::from(alone))).collect();
         for index in shown {
             context.check()?;
             match report.entry(index) {
-                Entry { array: Err(error), .. } if alone => return Err(error.into()),
+                ArrayEntry { array: Err(error), .. } if alone => return Err(error.into()),
                 entry => report.entries.push(entry),
             }
         }
         Ok(report)
     }
 
-    fn entry(&self, index: usize) -> Entry {
-        Entry {
+    fn entry(&self, index: usize) -> ArrayEntry {
+        ArrayEntry {
             name: self.container.inner().name(index).to_owned(),
-            array: self.container.array_at(index).and_then(|array| Known::new(array, self.field)),
+            array: self.container.array_at(index).and_then(|array| ArraySummary::new(array, self.field)),
         }
     }
 
-    /// Visits every array that is meant, one after the other: no more than one is held in memory.
-    fn each(&self, visit: &mut dyn FnMut(Entry) -> Outcome<()>) -> Outcome<()> {
+    /// Visits every selected array in order; holds one in memory at a time.
+    fn each(&self, visit: &mut dyn FnMut(ArrayEntry) -> CliResult<()>) -> CliResult<()> {
         self.matched.iter().try_for_each(|&index| {
             self.context.check()?;
             visit(self.entry(index))
         })
     }
 
-    /// The arrays that make sense.
-    fn known(&self) -> impl Iterator<Item = &Known> {
+    /// The valid arrays.
+    fn known(&self) -> impl Iterator<Item = &ArraySummary> {
         self.entries.iter().filter_map(|entry| entry.array.as_ref().ok())
     }
 
-    /// The format's own details.
+    /// Format-specific details.
     fn details(&self) -> serde_json::Value {
         self.container.inner().details()
     }
 }
 
-impl Known {
+impl ArraySummary {
     fn new(array: Array, field: Option<u16>) -> tesseral::Result<Self> {
         let non_empty = array.handle().restartable(|handle| handle.source().non_empty_domain())?;
-        let known = Self { array, field, chunks: None, stored: None, non_empty };
-        // An index that contradicts itself is for `verify` to explain.
+        let known = Self { array, field, chunks: None, stored: None, digests: false, non_empty };
+        // `verify` reports an inconsistent index.
         let handle = known.array.handle();
         let totals =
             known.everything().and_then(|all| handle.restartable(|handle| handle.source().totals(&all)));
@@ -233,16 +235,17 @@ impl Known {
         let grid = array.schema().grid().ok().filter(|_| !array.schema().sparse);
         let chunks = grid.map(|grid| grid.total()).or(totals.map(|t| t.chunks));
         let stored = totals.map(|t| t.stored_bytes);
-        Ok(Self { array, field, chunks, stored, non_empty })
+        let digests = totals.is_some_and(|t| t.digests);
+        Ok(Self { array, field, chunks, stored, digests, non_empty })
     }
 
-    /// The fields that are shown.
+    /// The fields to show.
     fn fields(&self) -> &[Field] {
         let all = &self.array.schema().fields;
         self.field.and_then(|field| all.get(usize::from(field))).map_or(all, std::slice::from_ref)
     }
 
-    /// Every cell of what is shown.
+    /// Selection of all cells.
     fn everything(&self) -> tesseral::Result<Request> {
         let mut request = self.array.everything()?;
         if let Some(field) = self.field {
@@ -251,7 +254,7 @@ impl Known {
         Ok(request)
     }
 
-    /// Bytes of its cells once decoded; `None` when cells have no one size.
+    /// Decoded size of its cells in bytes; `None` for variable-length cells.
     fn raw(&self) -> Option<u64> {
         let schema = self.array.schema();
         if schema.sparse {
@@ -264,11 +267,11 @@ impl Known {
     }
 
     /// Its first chunks; 0 means all.
-    fn chunk_rows(&self, limit: u64) -> Outcome<Vec<ChunkRow>> {
+    fn chunk_rows(&self, limit: u64) -> CliResult<Vec<ChunkRow>> {
         let schema = self.array.schema();
         let everything = self.everything()?;
         if let (Ok(grid), true, false) = (schema.grid(), limit > 0, schema.sparse) {
-            // Asking for the few chunks shown keeps this independent of how many there are.
+            // Only the listed chunks are planned, so that the cost does not depend on their number.
             let mut rows = Vec::new();
             for linear in 0..grid.total().min(limit) {
                 let region = grid.region(&grid.coords(linear));
@@ -281,7 +284,7 @@ impl Known {
         self.planned(&everything, limit)
     }
 
-    fn planned(&self, request: &Request, limit: u64) -> Outcome<Vec<ChunkRow>> {
+    fn planned(&self, request: &Request, limit: u64) -> CliResult<Vec<ChunkRow>> {
         let source = self.array.handle().source();
         let plan = self.array.handle().guarded(|| source.plan(request));
         let plan = plan.map_err(|e| e.in_array(self.array.name()))?;
@@ -304,12 +307,12 @@ impl Known {
     }
 }
 
-/// A chunk with what is known of it.
+/// A chunk and its statistics.
 struct ChunkRow {
     info: ChunkInfo,
     cells: u64,
-    /// Coordinates of chunks that list their cells.
+    /// Coordinate bounds of a sparse chunk.
     bounds: Option<Vec<(Scalar, Scalar)>>,
-    /// By field.
+    /// Statistics by field.
     statistics: Vec<(String, ChunkStats)>,
 }

@@ -1,15 +1,15 @@
-//! Values as JSON: nothing rounded, nothing JSON cannot say left out.
+//! Conversion of values to JSON without rounding or loss.
 
 use serde_json::{Map, Value as Json, json};
-use tesseral::core::dtype::Class;
-use tesseral::core::schema::Labels;
-use tesseral::core::{Sum, scalar};
 use tesseral::{Attributes, CellLen, DType, Field, Finding, Scalar, Value};
+use tesseral_core::dtype::Class;
+use tesseral_core::schema::Labels;
+use tesseral_core::{Sum, scalar};
 
-/// Beyond this, readers that keep numbers as `f64` would round integers: those become strings.
+/// Integers beyond this are written as strings, because readers that use `f64` would round them.
 const EXACT: u128 = 1 << 53;
 
-/// An integer, as a string where a number would not survive every reader.
+/// An integer, as a string if it exceeds [`EXACT`].
 pub(crate) fn integer(value: i128) -> Json {
     if value.unsigned_abs() > EXACT {
         return Json::from(value.to_string());
@@ -42,7 +42,7 @@ pub(crate) fn element(dtype: DType, bytes: &[u8]) -> Json {
         (Class::Bool, Ok(value)) => value.as_i128().map_or(Json::Null, |v| json!(v != 0)),
         (Class::Int | Class::UInt, Ok(value)) => value.as_i128().map_or(Json::Null, integer),
         (Class::Float, Ok(value)) => value.as_f64().map_or(Json::Null, |v| {
-            // The shortest digits of the dtype itself: 0.1 of a float32 is 0.1.
+            // The shortest digits of the dtype itself: 0.1 as float32 is printed as 0.1.
             let mut digits = String::new();
             let finite = v.is_finite() && scalar::write_element(&mut digits, dtype, bytes).is_ok();
             finite.then(|| digits.parse::<f64>().ok()).flatten().map_or_else(|| float(v), |v| json!(v))
@@ -54,14 +54,14 @@ pub(crate) fn element(dtype: DType, bytes: &[u8]) -> Json {
         }
         _ => {
             let mut text = String::new();
-            // Writing to a String cannot fail.
+            // Writing to a `String` is infallible.
             let _ = scalar::write_element(&mut text, dtype, bytes);
             Json::String(text)
         }
     }
 }
 
-/// A scalar; one of several elements as a list.
+/// A scalar; several elements as a list.
 pub(crate) fn scalar(value: &Scalar) -> Json {
     let (dtype, bytes) = (value.dtype(), value.bytes());
     match dtype.size() {
@@ -85,7 +85,7 @@ pub(crate) fn cell(field: &Field, bytes: &[u8]) -> Json {
     }
 }
 
-/// The label that the code of an enumerated field stands for.
+/// Label of an enumeration code.
 pub(crate) fn label(field: &Field, bytes: &[u8]) -> Option<Scalar> {
     let labels = &field.enumeration.as_ref()?.labels;
     let code = Scalar::from_le_bytes(field.dtype, bytes).ok()?.as_i128()?;
@@ -109,6 +109,7 @@ pub(crate) fn value(value: &Value) -> Json {
         Value::Int(v) => integer((*v).into()),
         Value::UInt(v) => integer((*v).into()),
         Value::Float(v) => float(*v),
+        Value::Scalar(v) => scalar(v),
         Value::Text(v) => json!(v),
         Value::Bytes(v) => element(DType::Bytes, v),
         Value::List(values) => Json::Array(values.iter().map(self::value).collect()),
@@ -125,7 +126,7 @@ pub(crate) fn attributes(attributes: &Attributes) -> Json {
     Json::Object(attributes.iter().map(|(name, v)| (name.clone(), value(v))).collect())
 }
 
-/// A finding; places that are not known are left out.
+/// A finding; unknown locations are omitted.
 pub(crate) fn finding(finding: &Finding) -> Json {
     let mut out = Map::new();
     out.insert("check".into(), json!(finding.check));
@@ -137,6 +138,7 @@ pub(crate) fn finding(finding: &Finding) -> Json {
         ("chunk", finding.chunk.as_ref().map(|v| json!(v))),
         ("offset", finding.offset.map(|v| json!(v))),
         ("length", finding.length.map(|v| json!(v))),
+        ("unsupported", finding.unsupported.then(|| json!(true))),
     ];
     out.extend(places.into_iter().filter_map(|(name, place)| Some((name.to_owned(), place?))));
     Json::Object(out)
@@ -147,7 +149,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn integers_beyond_every_reader_become_strings() {
+    fn large_integers_become_strings() {
         assert_eq!(integer(1 << 53), json!(9_007_199_254_740_992_i64));
         assert_eq!(integer((1 << 53) + 1), json!("9007199254740993"));
         assert_eq!(integer(-(1 << 53) - 1), json!("-9007199254740993"));
@@ -155,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn elements_keep_what_they_say() {
+    fn elements_are_not_rounded() {
         assert_eq!(element(DType::Float32, &0.1_f32.to_le_bytes()), json!(0.1));
         assert_eq!(element(DType::Float64, &f64::NAN.to_le_bytes()), json!("NaN"));
         assert_eq!(element(DType::Float64, &f64::NEG_INFINITY.to_le_bytes()), json!("-Infinity"));

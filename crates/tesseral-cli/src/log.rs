@@ -1,27 +1,27 @@
-//! `tet log`: the writes a source keeps, in the order of time.
+//! `tet log`: versions of a source in order of time.
 
 use std::path::PathBuf;
 
 use clap::Args;
 use serde_json::{Map, Value as Json, json};
 use tesseral::Version;
-use tesseral::core::{HistoryRow, TimeUnit, time};
+use tesseral_core::{HistoryRow, TimeUnit, time};
 
 use crate::context::Context;
-use crate::failure::{Outcome, exit};
+use crate::error::{CliResult, exit};
 use crate::output;
-use crate::paint::Paint;
 use crate::progress::Meter;
+use crate::terminal_style::TerminalStyle;
 use crate::text;
 
 /// Arguments of `tet log`.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// File or folder of any known format
+    /// File or folder of any supported format
     source: PathBuf,
 }
 
-pub(crate) fn run(context: &Context, arguments: &Arguments) -> Outcome {
+pub(crate) fn run(context: &Context, arguments: &Arguments) -> CliResult {
     let container = context.open(&arguments.source, &Meter::new(false))?;
     let versions = container.versions()?;
     let history = container.history();
@@ -36,7 +36,7 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> Outcome {
         output::print_json(&document)?;
         return Ok(exit::OK);
     }
-    let paint = Paint::stdout();
+    let paint = TerminalStyle::stdout();
     let mut out = String::new();
     if !versions.is_empty() {
         let columns = ["time (UTC)", ">first", ">last", "op", "state", ">cells", ">bytes", "name"];
@@ -46,15 +46,15 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> Outcome {
         let rows = history.iter().map(|row| vec![row.at.clone(), row.op.clone(), row.source.clone()]);
         out.push_str(&paint.table(&["at", "op", "source"], rows));
     }
-    output::print(if out.is_empty() { "nothing is kept of how it came to be\n" } else { &out })?;
+    output::print(if out.is_empty() { "no history\n" } else { &out })?;
     Ok(exit::OK)
 }
 
-/// Milliseconds since 1970 as a date.
+/// Formats milliseconds since 1970 as a date.
 fn date(at: u64) -> String {
     let mut out = String::new();
     if let Ok(count) = i64::try_from(at) {
-        // Writing to a String cannot fail.
+        // Writing to a `String` is infallible.
         let _ = time::write(&mut out, count, TimeUnit::Millisecond);
     }
     out

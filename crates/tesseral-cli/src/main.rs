@@ -1,10 +1,11 @@
-//! `tet`: look into, print, aggregate, verify, repair and recover tiled arrays of any format.
+//! `tet`: inspects, prints, aggregates, verifies, repairs and recovers tiled arrays.
 #![forbid(unsafe_code)]
 
 mod advise;
 mod append;
 mod args;
 mod cat;
+mod cells_argument;
 mod command;
 mod completions;
 mod context;
@@ -12,8 +13,9 @@ mod convert;
 mod create;
 mod diff;
 mod doctor;
+mod error;
 mod evolve;
-mod failure;
+mod hint;
 mod info;
 mod json;
 mod log;
@@ -21,7 +23,6 @@ mod maintain;
 mod man;
 mod messages;
 mod output;
-mod paint;
 mod plot;
 mod progress;
 mod qhist;
@@ -29,7 +30,7 @@ mod query;
 mod recover;
 mod repair;
 mod stat;
-mod subject;
+mod terminal_style;
 mod text;
 mod verify;
 
@@ -39,7 +40,7 @@ use clap::{CommandFactory, FromArgMatches};
 
 use crate::args::Cli;
 use crate::context::Context;
-use crate::failure::{Failure, exit};
+use crate::error::{Failure, exit};
 
 fn main() -> ExitCode {
     let arguments = args::with_default_command(std::env::args_os().collect());
@@ -47,7 +48,7 @@ fn main() -> ExitCode {
     let cli = match parsed {
         Ok(cli) => cli,
         Err(error) => {
-            // Help goes to standard output, mistakes to standard error; a closed pipe is nobody's concern.
+            // Help goes to standard output, errors to standard error; a closed pipe is ignored.
             let _ = error.print();
             return ExitCode::from(if error.use_stderr() { exit::USAGE } else { exit::OK });
         }

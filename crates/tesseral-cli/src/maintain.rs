@@ -1,37 +1,37 @@
-//! `tet delete`, `tet consolidate`, `tet vacuum`: arrays of formats that keep versions.
+//! `tet delete`, `tet consolidate`, `tet vacuum`: maintenance of arrays with versions.
 
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 use serde_json::json;
-use tesseral::{Consolidate, Edit, EditPart};
+use tesseral::{Consolidate, Edit, MaintenancePart};
 
 use crate::context::{Context, local};
-use crate::failure::{Outcome, exit};
+use crate::error::{CliResult, exit};
 use crate::output;
 use crate::progress::Meter;
 use crate::text::escape;
 
 /// A part of an array that grows with every write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Part {
-    /// The versions of the cells
+pub(crate) enum PartArgument {
+    /// Versions of the cells
     Fragments,
-    /// The files that make versions count
+    /// Commit files
     Commits,
-    /// What is known of versions without reading them
+    /// Footers of versions
     FragmentMeta,
     /// Attributes
     ArrayMeta,
 }
 
-impl Part {
-    fn meant(self) -> EditPart {
+impl PartArgument {
+    fn to_maintenance_part(self) -> MaintenancePart {
         match self {
-            Self::Fragments => EditPart::Cells,
-            Self::Commits => EditPart::Commits,
-            Self::FragmentMeta => EditPart::Footers,
-            Self::ArrayMeta => EditPart::Attributes,
+            Self::Fragments => MaintenancePart::Fragments,
+            Self::Commits => MaintenancePart::Commits,
+            Self::FragmentMeta => MaintenancePart::FragmentMetadata,
+            Self::ArrayMeta => MaintenancePart::Attributes,
         }
     }
 }
@@ -39,12 +39,12 @@ impl Part {
 /// Arguments of `tet delete`.
 #[derive(Debug, Args)]
 pub(crate) struct DeleteArguments {
-    /// The array
+    /// Path of the array
     array: PathBuf,
-    /// Which cells go: `temperature > 5 and station in ("a", "b")`
+    /// Condition of the cells to delete: `temperature > 5 and station in ("a", "b")`
     #[arg(long = "where", value_name = "CONDITION")]
     condition: String,
-    /// When they count as removed, milliseconds since 1970 [default: now]
+    /// Timestamp of the delete in milliseconds since 1970 [default: now]
     #[arg(long, value_name = "T")]
     timestamp: Option<u64>,
 }
@@ -52,21 +52,21 @@ pub(crate) struct DeleteArguments {
 /// Arguments of `tet consolidate`.
 #[derive(Debug, Args)]
 pub(crate) struct ConsolidateArguments {
-    /// The array
+    /// Path of the array
     array: PathBuf,
-    /// What to consolidate
+    /// Part to consolidate
     #[arg(long, value_name = "PART", default_value = "fragments")]
-    part: Part,
-    /// Only versions written in these times: T1..T2, each milliseconds since 1970 or a date
+    part: PartArgument,
+    /// Consolidate only versions of a time range: T1..T2, each in milliseconds since 1970 or a date
     #[arg(long, value_name = "T1..T2")]
     times: Option<String>,
-    /// Leaves fewer versions than this as they are
+    /// Minimum number of versions to merge
     #[arg(long, value_name = "N", default_value_t = 2)]
     at_least: usize,
-    /// Takes at most so many versions at once
+    /// Maximum number of versions to merge at once
     #[arg(long, value_name = "N")]
     at_most: Option<usize>,
-    /// Leaves versions of more bytes than this as they are
+    /// Skip versions larger than this many bytes
     #[arg(long, value_name = "SIZE", value_parser = crate::args::parse_size)]
     max_bytes: Option<u64>,
 }
@@ -74,22 +74,22 @@ pub(crate) struct ConsolidateArguments {
 /// Arguments of `tet vacuum`.
 #[derive(Debug, Args)]
 pub(crate) struct VacuumArguments {
-    /// The array
+    /// Path of the array
     array: PathBuf,
-    /// What to vacuum
+    /// Part to vacuum
     #[arg(long, value_name = "PART", default_value = "fragments")]
-    part: Part,
-    /// Removes what is replaced; without it, that is only listed
+    part: PartArgument,
+    /// Remove replaced versions; otherwise they are only listed
     #[arg(long)]
     apply: bool,
 }
 
-pub(crate) fn edit(context: &Context, array: &Path) -> Outcome<Box<dyn Edit>> {
+pub(crate) fn edit(context: &Context, array: &Path) -> CliResult<Box<dyn Edit>> {
     let opener = context.opener(&Meter::new(false))?;
     Ok(tesseral::edit(local(array)?, opener.format_options())?)
 }
 
-pub(crate) fn delete(context: &Context, arguments: &DeleteArguments) -> Outcome {
+pub(crate) fn delete(context: &Context, arguments: &DeleteArguments) -> CliResult {
     let container = context.open(&arguments.array, &Meter::new(false))?;
     let condition = tesseral::condition(container.array_at(0)?.schema(), &arguments.condition)?;
     edit(context, &arguments.array)?.delete(&condition, arguments.timestamp)?;
@@ -98,14 +98,14 @@ pub(crate) fn delete(context: &Context, arguments: &DeleteArguments) -> Outcome 
         let document = json!({"schema": "tesseral.delete/1", "array": shown, "where": arguments.condition});
         output::print_json(&document)?;
     } else {
-        output::print(&format!("{}: cells where {} are deleted\n", escape(&shown), arguments.condition))?;
+        output::print(&format!("{}: deleted cells where {}\n", escape(&shown), arguments.condition))?;
     }
     Ok(exit::OK)
 }
 
-pub(crate) fn consolidate(context: &Context, arguments: &ConsolidateArguments) -> Outcome {
+pub(crate) fn consolidate(context: &Context, arguments: &ConsolidateArguments) -> CliResult {
     let what = Consolidate {
-        part: arguments.part.meant(),
+        part: arguments.part.to_maintenance_part(),
         times: arguments.times.as_deref().map(tesseral::as_of).transpose()?,
         at_least: arguments.at_least,
         at_most: arguments.at_most,
@@ -121,14 +121,15 @@ pub(crate) fn consolidate(context: &Context, arguments: &ConsolidateArguments) -
         output::print("nothing to consolidate\n")?;
     } else {
         let (made, replaced) = (done.made.len(), done.replaced.len());
-        let after = if replaced == 0 { "" } else { "; `tet vacuum` removes what was replaced" };
-        output::print(&format!("made {made} of {replaced}{after}\n"))?;
+        let after = if replaced == 0 { "" } else { "; `tet vacuum` removes the replaced ones" };
+        output::print(&format!("merged {replaced} into {made}{after}\n"))?;
     }
     Ok(exit::OK)
 }
 
-pub(crate) fn vacuum(context: &Context, arguments: &VacuumArguments) -> Outcome {
-    let done = edit(context, &arguments.array)?.vacuum(arguments.part.meant(), !arguments.apply)?;
+pub(crate) fn vacuum(context: &Context, arguments: &VacuumArguments) -> CliResult {
+    let done =
+        edit(context, &arguments.array)?.vacuum(arguments.part.to_maintenance_part(), !arguments.apply)?;
     if context.json() {
         let kept = done.kept.iter().map(|(name, reason)| json!({"name": name, "reason": reason}));
         output::print_json(&json!({
@@ -145,7 +146,7 @@ pub(crate) fn vacuum(context: &Context, arguments: &VacuumArguments) -> Outcome 
     out.push_str(&match done.removed.len() {
         0 => "nothing to vacuum\n".to_owned(),
         n if arguments.apply => format!("removed {n}\n"),
-        n => format!("would remove {n}; --apply does it, --json names them\n"),
+        n => format!("would remove {n}; --apply removes them, --json lists them\n"),
     });
     output::print(&out)?;
     Ok(exit::OK)

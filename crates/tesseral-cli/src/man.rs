@@ -1,4 +1,4 @@
-//! `tet man`: manual pages, made from the same definitions that parse the command line.
+//! `tet man`: manual pages, generated from the command-line definitions.
 
 use std::path::PathBuf;
 
@@ -6,22 +6,22 @@ use clap::{Args, CommandFactory};
 use clap_mangen::Man;
 use serde_json::json;
 use tesseral::Error;
-use tesseral::store::{Access, LocalStore, StoreExt};
+use tesseral_store::{Access, LocalStore, StoreExt};
 
 use crate::args::Cli;
 use crate::context::Context;
-use crate::failure::{Outcome, exit};
+use crate::error::{CliResult, exit};
 use crate::output;
 
 /// Arguments of `tet man`.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// Writes a page for each command into this folder
+    /// Write a page for each command into this folder
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
 }
 
-pub(crate) fn run(context: &Context, arguments: &Arguments) -> Outcome {
+pub(crate) fn run(context: &Context, arguments: &Arguments) -> CliResult {
     let root = Cli::command();
     let Some(dir) = &arguments.dir else {
         let page = page(root)?;
@@ -35,7 +35,7 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> Outcome {
     let store = LocalStore::new(dir, Access::Read);
     let mut files = Vec::new();
     let pages = root.get_subcommands().filter(|c| !c.is_hide_set()).map(|command| {
-        // The name is what the page is called; the display name what people type.
+        // The page is called by its name; the display name is what users type.
         let name = format!("tet-{}", command.get_name());
         (name.clone(), command.clone().name(name).version(env!("CARGO_PKG_VERSION")))
     });
@@ -56,7 +56,7 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> Outcome {
     Ok(exit::OK)
 }
 
-fn page(command: clap::Command) -> Outcome<String> {
+fn page(command: clap::Command) -> CliResult<String> {
     let mut page = Vec::new();
     Man::new(command).render(&mut page).map_err(|e| Error::io("render", "the manual page", e))?;
     Ok(String::from_utf8_lossy(&page).into_owned())

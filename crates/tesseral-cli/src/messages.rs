@@ -1,4 +1,4 @@
-//! Commands on files of messages: list, pick, change, copy, join and part them. No payload is decoded.
+//! Commands on files of messages: list, select, edit, copy, merge and split. They decode no payload.
 
 pub(crate) mod append;
 pub(crate) mod copy;
@@ -15,21 +15,23 @@ use std::sync::Arc;
 
 use clap::Args;
 use serde_json::{Value as Json, json};
-use tesseral::store::{Access, Store};
-use tesseral::{Error, Format, MessageFile, MessageFormat, MessageInfo, OpenOptions, Result, Value, Where};
+use tesseral::{
+    Error, Format, MessageFile, MessageFormat, MessageInfo, MessagePredicate, OpenOptions, Result, Value,
+};
+use tesseral_store::{Access, Store};
 
 use crate::context::{Context, local};
-use crate::failure::{Failure, Outcome, exit};
+use crate::error::{CliResult, Failure, exit};
 use crate::output::{self, Output};
 use crate::progress::Meter;
 use crate::text::{self, escape};
 
-/// Which messages.
+/// Selection of messages.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct Filter {
-    /// Only messages of which this holds: KEY=V1/V2 or KEY!=V1/V2. Keys descend by dots: mars.param
+    /// Select messages by a key: KEY=V1/V2 or KEY!=V1/V2. Dots separate nested keys: mars.param
     #[arg(short = 'w', long = "where", value_name = "WHERE")]
-    pub(crate) condition: Option<Where>,
+    pub(crate) condition: Option<MessagePredicate>,
 }
 
 impl Filter {
@@ -38,8 +40,8 @@ impl Filter {
     }
 }
 
-/// A source and what can be done with its messages.
-pub(crate) struct Source<'a> {
+/// A source of messages.
+pub(crate) struct MessageSource<'a> {
     pub(crate) path: &'a Path,
     pub(crate) store: Arc<dyn Store>,
     pub(crate) format: &'static dyn Format,
@@ -47,40 +49,39 @@ pub(crate) struct Source<'a> {
     pub(crate) options: OpenOptions,
 }
 
-impl<'a> Source<'a> {
-    pub(crate) fn new(context: &Context, path: &'a Path) -> Outcome<Self> {
-        // Files of many messages are gone through once: reading them piece by piece keeps memory small, where a map would grow to
-        // the length of the file.
+impl<'a> MessageSource<'a> {
+    pub(crate) fn new(context: &Context, path: &'a Path) -> CliResult<Self> {
+        // Files of many messages are read once: buffered reads bound the memory, whereas a map would grow to the length of the
+        // file.
         let opener = context.opener(&Meter::new(false))?.access(Access::Read);
         let store = opener.store(local(path)?);
-        let format = tesseral::recognise(&*store).map_err(Failure::opening)?;
-        let none =
-            || Error::unsupported(format!("messages in {}: it has arrays, no messages", format.title()));
+        let format = tesseral::recognize(&*store).map_err(Failure::opening)?;
+        let none = || Error::unsupported(format!("messages in {}", format.title()));
         let messages = format.messages().ok_or_else(none)?;
         Ok(Self { path, store, format, messages, options: opener.format_options().clone() })
     }
 
-    /// Its messages. What belongs to none is told on standard error.
-    pub(crate) fn open(&self) -> Outcome<Box<dyn MessageFile>> {
+    /// Its messages. Bytes outside messages are reported on standard error.
+    pub(crate) fn open(&self) -> CliResult<Box<dyn MessageFile>> {
         let file = self.messages.open_messages(Arc::clone(&self.store), &self.options, false);
         let file = file.map_err(Failure::opening)?;
-        let mut told = anstream::stderr();
+        let mut stderr = anstream::stderr();
         for finding in file.findings().iter().filter(|finding| !finding.ok) {
-            // Nowhere is left to complain about a failure here.
+            // A failure to print cannot be reported.
             let path = self.path.to_string_lossy();
-            let _ = writeln!(told, "warning: {}: {}", escape(&path), escape(&finding.detail));
+            let _ = writeln!(stderr, "warning: {}: {}", escape(&path), escape(&finding.detail));
         }
         Ok(file)
     }
 }
 
-/// Visits the selected messages, one after the other: however many there are, no more than one is held in memory.
+/// Visits the selected messages in order; holds one in memory at a time.
 pub(crate) fn each(
     context: &Context,
     file: &dyn MessageFile,
     filter: &Filter,
-    visit: &mut dyn FnMut(usize, MessageInfo) -> Outcome<()>,
-) -> Outcome<()> {
+    visit: &mut dyn FnMut(usize, MessageInfo) -> CliResult<()>,
+) -> CliResult<()> {
     for number in 0..file.len() {
         context.check()?;
         let message = file.message(number)?;
@@ -91,13 +92,13 @@ pub(crate) fn each(
     Ok(())
 }
 
-/// Keys as they are given: separated by commas.
+/// Splits keys at commas.
 pub(crate) fn keys(text: &[String]) -> Vec<String> {
     text.iter().flat_map(|t| t.split(',')).map(|k| k.trim().to_owned()).filter(|k| !k.is_empty()).collect()
 }
 
-/// A file of messages that is made from others.
-pub(crate) fn target(path: &Path, force: bool, sources: &[PathBuf]) -> Outcome<tesseral::Output> {
+/// A file of messages to be written.
+pub(crate) fn target(path: &Path, force: bool, sources: &[PathBuf]) -> CliResult<tesseral::Output> {
     let mut output = tesseral::Output::dataset(local(path)?, false).overwrite(output::overwrite(force));
     for source in sources {
         output = output.source(local(source)?);
@@ -105,28 +106,28 @@ pub(crate) fn target(path: &Path, force: bool, sources: &[PathBuf]) -> Outcome<t
     Ok(output)
 }
 
-/// The target being written; standard output for `-`.
-pub(crate) fn create(context: &Context, path: &Path, target: tesseral::Output) -> Outcome<Output> {
+/// Opens the target; `-` is standard output.
+pub(crate) fn create(context: &Context, path: &Path, target: tesseral::Output) -> CliResult<Output> {
     let output = if path.as_os_str() == "-" { Output::stdout()? } else { Output::file(target, path)? };
     Ok(output.until(context.cancel()))
 }
 
-/// Writes to an output from inside the library.
+/// Adapter of an output for the library.
 pub(crate) fn put(output: &mut Output, bytes: &[u8]) -> Result<()> {
     output.put(bytes).map_err(Failure::into_error)
 }
 
-/// What a command wrote.
+/// Result of a command.
 #[derive(Debug, Default)]
-pub(crate) struct Written {
+pub(crate) struct WriteReport {
     pub(crate) outputs: Vec<(PathBuf, usize)>,
     pub(crate) changed: usize,
 }
 
-impl Written {
-    /// Tells of it.
-    pub(crate) fn report(&self, context: &Context, command: &str, sources: &[PathBuf]) -> Outcome {
-        let told = if context.json() {
+impl WriteReport {
+    /// Prints the result.
+    pub(crate) fn report(&self, context: &Context, command: &str, sources: &[PathBuf]) -> CliResult {
+        let text = if context.json() {
             let outputs = self
                 .outputs
                 .iter()
@@ -145,18 +146,18 @@ impl Written {
             };
             self.outputs.iter().map(line).collect()
         };
-        // Standard output holds the messages, and nothing else, when they went there.
+        // Only messages go to standard output.
         if self.outputs.iter().any(|(path, _)| path.as_os_str() == "-") {
-            // Nowhere is left to complain about a failure here.
-            let _ = write!(anstream::stderr(), "{told}");
+            // A failure to print cannot be reported.
+            let _ = write!(anstream::stderr(), "{text}");
         } else {
-            output::print(&told)?;
+            output::print(&text)?;
         }
         Ok(exit::OK)
     }
 }
 
-/// A value in one line: text as it is, maps and lists as JSON.
+/// A value in one line: text directly, maps and lists as JSON.
 pub(crate) fn shown(value: &Value) -> String {
     match value {
         Value::Map(_) | Value::List(_) | Value::Numbers { .. } => crate::json::value(value).to_string(),
@@ -179,7 +180,7 @@ pub(crate) fn document(number: usize, message: &MessageInfo) -> Json {
     })
 }
 
-/// The values of keys as JSON; keys that are missing are left out.
+/// The values of keys as JSON; missing keys are omitted.
 pub(crate) fn picked(number: usize, message: &MessageInfo, keys: &[String]) -> Json {
     let values = keys.iter().filter_map(|key| Some((key.clone(), crate::json::value(&message.lookup(key)?))));
     json!({"message": number, "values": values.collect::<serde_json::Map<_, _>>()})

@@ -1,4 +1,4 @@
-//! Where results go: standard output, or a file that appears under its name only when it is whole.
+//! Output to standard output, or to a file that is published atomically.
 
 use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, Write};
@@ -7,26 +7,26 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::Args;
-use tesseral::store::{Staged, Store};
 use tesseral::{Cancel, Overwrite, StagedOutput};
+use tesseral_store::{Staged, Store};
 
 use crate::context::local;
-use crate::failure::{Failure, Outcome};
+use crate::error::{CliResult, Failure};
 
 const BUFFER: usize = 256 << 10;
 
-/// Where to write.
+/// Output arguments.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct OutputArguments {
-    /// Writes to a file instead of standard output; it appears only when whole
+    /// Write to a file instead of standard output; it is published when complete
     #[arg(short, long, value_name = "F")]
     pub(crate) output: Option<PathBuf>,
-    /// Replaces an existing output
+    /// Replace an existing output
     #[arg(short, long)]
     pub(crate) force: bool,
 }
 
-/// Whether an existing output may be replaced.
+/// Returns whether an existing output can be replaced.
 pub(crate) fn overwrite(force: bool) -> Overwrite {
     if force { Overwrite::Replace } else { Overwrite::Refuse }
 }
@@ -34,21 +34,21 @@ pub(crate) fn overwrite(force: bool) -> Overwrite {
 /// An open output.
 #[derive(Debug)]
 pub(crate) struct Output {
-    inner: Inner,
+    inner: Destination,
     name: String,
-    /// Ends long outputs soon after the user asked to stop, whatever produces them.
+    /// Cancellation flag, checked while writing.
     cancel: Cancel,
 }
 
-/// Whether a byte went to standard output: a command that fails before that can start again.
+/// Set once a byte has been written to standard output: a command that fails before can restart.
 static BEGUN: AtomicBool = AtomicBool::new(false);
 
-/// Whether a byte went to standard output.
+/// Returns whether a byte has been written to standard output.
 pub(crate) fn has_begun() -> bool {
     BEGUN.load(Ordering::Relaxed)
 }
 
-/// Standard output, which notes that it was written to.
+/// Standard output that records writes.
 #[derive(Debug)]
 struct Noted(File);
 
@@ -64,28 +64,29 @@ impl Write for Noted {
 }
 
 #[derive(Debug)]
-enum Inner {
+enum Destination {
     Stdout(BufWriter<Noted>),
     File(Box<StagedWriter>),
-    /// Finished, or given up.
+    /// Finished or aborted.
     Done,
 }
 
 impl Output {
-    /// Standard output, without the line buffering that binary data would suffer from.
-    pub(crate) fn stdout() -> Outcome<Self> {
+    /// Standard output without line buffering, for binary data.
+    pub(crate) fn stdout() -> CliResult<Self> {
         let name = "standard output".to_owned();
         match io::stdout().as_fd().try_clone_to_owned() {
             Ok(descriptor) => {
-                let inner = Inner::Stdout(BufWriter::with_capacity(BUFFER, Noted(File::from(descriptor))));
+                let inner =
+                    Destination::Stdout(BufWriter::with_capacity(BUFFER, Noted(File::from(descriptor))));
                 Ok(Self { inner, name, cancel: Cancel::default() })
             }
             Err(e) => Err(Failure::writing(&name, e)),
         }
     }
 
-    /// What the arguments ask for: values of a source as a document.
-    pub(crate) fn open(arguments: &OutputArguments, source: &Path, cancel: &Cancel) -> Outcome<Self> {
+    /// Opens the output of the arguments, for values of a source.
+    pub(crate) fn open(arguments: &OutputArguments, source: &Path, cancel: &Cancel) -> CliResult<Self> {
         let output = match &arguments.output {
             Some(path) if path.as_os_str() != "-" => {
                 let document = tesseral::Output::document(path).overwrite(overwrite(arguments.force));
@@ -96,70 +97,70 @@ impl Output {
         Ok(output.until(cancel))
     }
 
-    /// A file, by the rules of the library.
-    pub(crate) fn file(output: tesseral::Output, path: &Path) -> Outcome<Self> {
+    /// Opens a file for messages.
+    pub(crate) fn file(output: tesseral::Output, path: &Path) -> CliResult<Self> {
         let output = output.stage()?;
         let staged = output.store().stage("", Overwrite::Replace)?;
         let writer = StagedWriter { staged, output, offset: 0, buffer: Vec::with_capacity(BUFFER) };
         let name = path.display().to_string();
-        Ok(Self { inner: Inner::File(Box::new(writer)), name, cancel: Cancel::default() })
+        Ok(Self { inner: Destination::File(Box::new(writer)), name, cancel: Cancel::default() })
     }
 
-    /// Ends the output soon after the user asked to stop.
+    /// Sets the cancellation flag.
     pub(crate) fn until(mut self, cancel: &Cancel) -> Self {
         self.cancel = cancel.clone();
         self
     }
 
-    /// Whether bytes would end up on a terminal.
+    /// Returns whether the output is a terminal.
     pub(crate) fn is_terminal(&self) -> bool {
         match &self.inner {
-            Inner::Stdout(writer) => writer.get_ref().0.is_terminal(),
-            Inner::File(_) | Inner::Done => false,
+            Destination::Stdout(writer) => writer.get_ref().0.is_terminal(),
+            Destination::File(_) | Destination::Done => false,
         }
     }
 
     /// Writes bytes.
-    pub(crate) fn put(&mut self, bytes: &[u8]) -> Outcome<()> {
+    pub(crate) fn put(&mut self, bytes: &[u8]) -> CliResult<()> {
         const AT_ONCE: usize = 4 << 20;
         for piece in bytes.chunks(AT_ONCE) {
             self.cancel.check()?;
             let written = match &mut self.inner {
-                Inner::Stdout(writer) => writer.write_all(piece),
-                Inner::File(writer) => writer.write_all(piece),
-                Inner::Done => Ok(()),
+                Destination::Stdout(writer) => writer.write_all(piece),
+                Destination::File(writer) => writer.write_all(piece),
+                Destination::Done => Ok(()),
             };
             written.map_err(|e| Failure::writing(&self.name, e))?;
         }
         Ok(())
     }
 
-    /// Writes what is still held back and puts a file under its name.
-    pub(crate) fn finish(mut self) -> Outcome<()> {
+    /// Flushes, and publishes a file.
+    pub(crate) fn finish(mut self) -> CliResult<()> {
         self.cancel.check()?;
-        match std::mem::replace(&mut self.inner, Inner::Done) {
-            Inner::Stdout(mut writer) => writer.flush().map_err(|e| Failure::writing(&self.name, e)),
-            Inner::File(mut writer) => {
+        match std::mem::replace(&mut self.inner, Destination::Done) {
+            Destination::Stdout(mut writer) => writer.flush().map_err(|e| Failure::writing(&self.name, e)),
+            Destination::File(mut writer) => {
                 writer.flush().map_err(|e| Failure::writing(&self.name, e))?;
                 let StagedWriter { staged, output, .. } = *writer;
                 staged.publish()?;
                 output.publish().map_err(Failure::from)
             }
-            Inner::Done => Ok(()),
+            Destination::Done => Ok(()),
         }
     }
 }
 
 impl Drop for Output {
     fn drop(&mut self) {
-        // What failed before its first bytes went out prints nothing: half a document helps nobody.
-        if let Inner::Stdout(writer) = std::mem::replace(&mut self.inner, Inner::Done) {
+        // An output that fails before its first bytes are flushed prints nothing, instead of a partial document.
+        if let Destination::Stdout(writer) = std::mem::replace(&mut self.inner, Destination::Done) {
             let _ = writer.into_parts();
         }
     }
 }
 
-/// Writes one after the other into a staged file.
+/// Sequential writes to a staged file.
 #[derive(Debug)]
 struct StagedWriter {
     staged: Box<dyn Staged>,
@@ -199,21 +200,21 @@ impl Write for StagedWriter {
 }
 
 /// Prints text to standard output.
-pub(crate) fn print(text: &str) -> Outcome<()> {
+pub(crate) fn print(text: &str) -> CliResult<()> {
     let mut output = Output::stdout()?;
     output.put(text.as_bytes())?;
     output.finish()
 }
 
 /// Prints a JSON document to standard output.
-pub(crate) fn print_json(document: &serde_json::Value) -> Outcome<()> {
+pub(crate) fn print_json(document: &serde_json::Value) -> CliResult<()> {
     let mut output = Output::stdout()?;
     output.put(format!("{document:#}\n").as_bytes())?;
     output.finish()
 }
 
-/// A JSON object with a list that may be long, printed row by row: no more than one row is held in memory. What fails before the first
-/// bytes went out prints nothing.
+/// A JSON object with a list that can be long, printed row by row with one row in memory. A failure before the first flush
+/// prints nothing.
 #[derive(Debug)]
 pub(crate) struct JsonRows {
     output: Output,
@@ -221,8 +222,8 @@ pub(crate) struct JsonRows {
 }
 
 impl JsonRows {
-    /// Begins the object with the members of `head`, which has some, and the list under `key`.
-    pub(crate) fn begin(head: &serde_json::Value, key: &str) -> Outcome<Self> {
+    /// Starts the object with the members of `head`, which is not empty, and the list under `key`.
+    pub(crate) fn begin(head: &serde_json::Value, key: &str) -> CliResult<Self> {
         let mut output = Output::stdout()?;
         let text = format!("{head:#}");
         let members = text.strip_suffix("\n}").unwrap_or(&text);
@@ -231,15 +232,15 @@ impl JsonRows {
     }
 
     /// Adds a row.
-    pub(crate) fn push(&mut self, row: &serde_json::Value) -> Outcome<()> {
+    pub(crate) fn push(&mut self, row: &serde_json::Value) -> CliResult<()> {
         let separator = if self.rows == 0 { "\n    " } else { ",\n    " };
         self.rows += 1;
-        // No string holds a line break: it would be escaped.
+        // Strings contain no line breaks: they are escaped.
         self.output.put(format!("{separator}{}", format!("{row:#}").replace('\n', "\n    ")).as_bytes())
     }
 
-    /// Ends the list, then the object with the members of `tail`.
-    pub(crate) fn finish(mut self, tail: &serde_json::Map<String, serde_json::Value>) -> Outcome<()> {
+    /// Ends the list, and the object with the members of `tail`.
+    pub(crate) fn finish(mut self, tail: &serde_json::Map<String, serde_json::Value>) -> CliResult<()> {
         self.output.put(if self.rows == 0 { b"]" } else { b"\n  ]" })?;
         for (key, value) in tail {
             let value = format!("{value:#}").replace('\n', "\n  ");
@@ -255,7 +256,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn files_appear_whole_or_not_at_all() {
+    fn files_are_published_atomically() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("out.bin");
         let file = |force| Output::file(tesseral::Output::document(&path).overwrite(overwrite(force)), &path);

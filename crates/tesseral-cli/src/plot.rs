@@ -1,7 +1,7 @@
 //! `tet plot`: a picture of one or two dimensions, in the terminal or as PNG.
 
 mod chart;
-mod colours;
+mod color_map;
 mod field;
 mod image;
 
@@ -9,12 +9,12 @@ use clap::{Args, ValueEnum};
 use serde_json::{Value as Json, json};
 use tesseral::{Column, Error, Overview, Point, Selection, Slice, Value};
 
+use crate::cells_argument::{CellsArgument, Target, coordinate, report_packing};
 use crate::context::Context;
-use crate::failure::{Outcome, exit, tell};
+use crate::error::{CliResult, exit, report};
 use crate::output::{Output, OutputArguments};
-use crate::paint::Paint;
 use crate::progress::Meter;
-use crate::subject::{Subject, Target, coordinate};
+use crate::terminal_style::TerminalStyle;
 use crate::text::escape;
 use crate::{json, output};
 
@@ -22,80 +22,82 @@ use crate::{json, output};
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
     #[command(flatten)]
-    subject: Subject,
-    /// Columns to draw on [default: the terminal's, else 80]
+    subject: CellsArgument,
+    /// Width in columns [default: that of the terminal, or 80]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(16..=1000))]
     width: Option<u16>,
-    /// Lines to draw on [default: what suits the shape]
+    /// Height in lines [default: by the shape]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(2..=500))]
     height: Option<u16>,
-    /// Which values the colours or the height span
+    /// Range of values of the colors or the height
     #[arg(long, value_name = "RANGE", default_value = "full")]
-    range: Range,
-    /// Colours of a field
+    range: ValueRange,
+    /// Color map of a field
     #[arg(long, value_name = "MAP", default_value = "viridis")]
-    colors: Colours,
+    colors: ColorMap,
     #[command(flatten)]
     output: OutputArguments,
 }
 
-/// Which values the picture spans.
+/// Range of values of the picture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Range {
-    /// All of them
+enum ValueRange {
+    /// From minimum to maximum
     Full,
-    /// All but the outer two percent at either end
+    /// Without the outer two percent at either end
     Robust,
 }
 
-/// Colour maps.
+/// Color maps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Colours {
+pub(crate) enum ColorMap {
     /// Dark blue to yellow
     Viridis,
     /// Black to light yellow
     Magma,
     /// Black to yellow, warmer
     Inferno,
-    /// Dark blue to light grey-yellow
+    /// Dark blue to light gray-yellow
     Cividis,
-    /// Red over white to blue, for values around a middle
+    /// Red over white to blue, for values around a center
     Rdbu,
     /// Black to white
     Greys,
 }
 
-/// Everything a picture shows.
+/// Content of a picture.
 pub(crate) struct Picture {
     pub(crate) overview: Overview,
     pub(crate) low: f64,
     pub(crate) high: f64,
     pub(crate) title: String,
     pub(crate) units: String,
-    /// First and last coordinate along each dimension that is drawn, and its name.
+    /// Name, first and last coordinate of each drawn dimension.
     pub(crate) axes: Vec<(String, String, String)>,
 }
 
-pub(crate) fn run(context: &Context, arguments: &Arguments) -> Outcome {
+pub(crate) fn run(context: &Context, arguments: &Arguments) -> CliResult {
     let ending = arguments.output.output.as_ref().and_then(|path| path.extension());
     if let Some(ending) = ending.filter(|ending| !ending.eq_ignore_ascii_case("png")) {
-        let error = Error::unsupported(format!("pictures as .{}", ending.to_string_lossy()));
-        return Err(error.hint("give a name that ends in .png").into());
+        let error = Error::unsupported(format!("image format .{}", ending.to_string_lossy()));
+        return Err(error.hint("use the file extension .png").into());
     }
     let container = context.open(&arguments.subject.source, &Meter::new(false))?;
+    let container = arguments.subject.values.of(container);
     let target = arguments.subject.resolve(&container)?;
+    report_packing(&target.array);
     if let Column::Dim(_) = target.column() {
-        let error = Error::unsupported("a picture of coordinates").in_array(target.array.name());
-        return Err(error.hint("name a field").into());
+        let error = Error::unsupported("a plot of coordinates").in_array(target.array.name());
+        return Err(error.hint("select a field").into());
     }
     let selection = if target.array.schema().sparse { target.positions()? } else { fix_leading(&target)? };
-    let paint = Paint::stdout();
+    let paint = TerminalStyle::stdout();
     let to_file = arguments.output.output.as_ref().is_some_and(|path| path.as_os_str() != "-");
     let columns = usize::from(arguments.width.or(paint.width()).unwrap_or(80));
     let lines = arguments.height.map(usize::from);
     let most = if to_file { image::MOST } else { [2 * lines.unwrap_or(field::LINES), 2 * columns] };
     let overview = tesseral::overview(&target.array, &selection, most)?;
-    let trim = if arguments.range == Range::Robust { 0.02 } else { 0.0 };
+    let trim = if arguments.range == ValueRange::Robust { 0.02 } else { 0.0 };
     let Some((low, high)) = overview.range(trim) else {
         return Err(Error::invalid("nothing to draw: every cell is null, NaN or infinite")
             .in_array(target.array.name())
@@ -123,20 +125,20 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> Outcome {
     Ok(exit::OK)
 }
 
-/// Of more than two dimensions all but the last two are drawn at their first position, and that is told.
-fn fix_leading(target: &Target) -> Outcome<Selection> {
+/// All dimensions but the last two are drawn at their first position, with a note.
+fn fix_leading(target: &Target) -> CliResult<Selection> {
     let mut slices: Vec<Slice> = target.selection()?.slices().to_vec();
     let long: Vec<usize> = (0..slices.len()).filter(|d| slices[*d].count() > 1).collect();
     let bounds: Vec<u64> = slices.iter().map(|s| s.end).collect();
-    let mut told = Vec::new();
+    let mut fixed = Vec::new();
     for d in &long[..long.len().saturating_sub(2)] {
         slices[*d] = Slice::new(slices[*d].start, slices[*d].start + 1);
         let dim = &target.array.schema().dims[*d];
         let name = if dim.name.is_empty() { d.to_string() } else { dim.name.clone() };
-        told.push(format!("{name}={}", slices[*d].start));
+        fixed.push(format!("{name}={}", slices[*d].start));
     }
-    if !told.is_empty() {
-        tell(&format!("drawing {}\n", escape(&told.join(" "))));
+    if !fixed.is_empty() {
+        report(&format!("drawing {}\n", escape(&fixed.join(" "))));
     }
     Ok(Selection::new(slices, &bounds)?)
 }
@@ -203,12 +205,12 @@ fn document(target: &Target, picture: &Picture, file: Option<&std::path::PathBuf
     })
 }
 
-/// What a legend says of cells that have no place on the scale.
+/// Legend of cells that are not on the scale.
 pub(crate) fn odd_cells(overview: &Overview) -> String {
     let counts = [(overview.not_finite, "NaN or infinite"), (overview.nulls, "null")];
-    let told: Vec<String> =
+    let parts: Vec<String> =
         counts.iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!("{n} {what}")).collect();
-    if told.is_empty() { String::new() } else { format!("  ({})", told.join(", ")) }
+    if parts.is_empty() { String::new() } else { format!("  ({})", parts.join(", ")) }
 }
 
 /// A number in a legend.
@@ -221,12 +223,12 @@ pub(crate) fn number(value: f64) -> String {
 }
 
 impl Picture {
-    /// Where a value lies on the scale, from 0 to 1.
-    pub(crate) fn place(&self, value: f64) -> f64 {
+    /// Position of a value on the scale, from 0 to 1.
+    pub(crate) fn normalize(&self, value: f64) -> f64 {
         if self.high > self.low { ((value - self.low) / (self.high - self.low)).clamp(0.0, 1.0) } else { 0.5 }
     }
 
-    /// The first line: what is drawn.
+    /// The title line.
     pub(crate) fn heading(&self) -> String {
         let units = if self.units.is_empty() { String::new() } else { format!(" [{}]", self.units) };
         escape(&format!("{}{units}", self.title)).into_owned()

@@ -1,4 +1,4 @@
-//! A progress bar on standard error, for people who wait: only on a terminal, only after half a second.
+//! A progress bar on standard error: only on a terminal, and only after half a second.
 
 use std::io::IsTerminal;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,7 +9,7 @@ use tesseral::Progress;
 
 const PATIENCE: Duration = Duration::from_millis(500);
 
-/// A bar that may never show.
+/// A progress bar that can be invisible.
 #[derive(Clone, Debug)]
 pub(crate) struct Meter {
     started: Instant,
@@ -17,18 +17,18 @@ pub(crate) struct Meter {
 }
 
 impl Meter {
-    /// A meter; one that never shows unless people can see it.
+    /// Creates a meter; invisible if standard error is not a terminal.
     pub(crate) fn new(visible: bool) -> Self {
         let bar = (visible && std::io::stderr().is_terminal()).then(Arc::default);
         Self { started: Instant::now(), bar }
     }
 
-    /// Whether telling it anything is of use.
+    /// Returns whether the meter can become visible.
     pub(crate) fn is_visible(&self) -> bool {
         self.bar.is_some()
     }
 
-    /// How far things are.
+    /// Sets the progress.
     pub(crate) fn set(&self, progress: Progress) {
         let Some(bar) = &self.bar else { return };
         if self.started.elapsed() < PATIENCE {
@@ -46,7 +46,7 @@ impl Meter {
         bar.set_position(progress.done);
     }
 
-    /// Takes the bar away.
+    /// Removes the bar.
     pub(crate) fn finish(&self) {
         let Some(bar) = &self.bar else { return };
         if let Some(bar) = bar.lock().unwrap_or_else(PoisonError::into_inner).take() {
@@ -57,7 +57,7 @@ impl Meter {
 
 impl Drop for Meter {
     fn drop(&mut self) {
-        // The last owner leaves no half-drawn bar behind.
+        // Dropping the last owner removes the bar.
         if self.bar.as_ref().is_some_and(|bar| Arc::strong_count(bar) == 1) {
             self.finish();
         }

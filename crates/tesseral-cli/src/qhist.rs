@@ -1,4 +1,4 @@
-//! `tet qhist`: queries asked before, and asking one again.
+//! `tet qhist`: lists previous queries and runs them again.
 
 use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -6,12 +6,12 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use clap::{Args, Subcommand};
 use serde_json::{Value as Json, json};
 use tesseral::query::Document;
-use tesseral::store::{Access, LocalStore, StoreExt};
-use tesseral::{Error, Overwrite, core};
+use tesseral::{Error, Overwrite};
+use tesseral_store::{Access, LocalStore, StoreExt};
 
 use crate::context::Context;
-use crate::failure::{Outcome, exit};
-use crate::paint::Paint;
+use crate::error::{CliResult, exit};
+use crate::terminal_style::TerminalStyle;
 use crate::{output, query};
 
 const DEFAULT_MAX: usize = 50;
@@ -21,22 +21,22 @@ const DEFAULT_MAX: usize = 50;
 pub(crate) struct Arguments {
     #[command(subcommand)]
     action: Option<Action>,
-    /// Forgets every query
+    /// Delete the history
     #[arg(long)]
     clear: bool,
 }
 
 #[derive(Debug, Subcommand)]
 enum Action {
-    /// Lists queries, the newest first
+    /// List queries, newest first
     List(List),
-    /// Asks a listed query again: 1 is the newest
+    /// Run a listed query again: 1 is the newest
     Run {
-        /// Its number in the list
+        /// Number in the list
         number: usize,
         #[command(flatten)]
-        how: query::How,
-        /// Tells only what would be read
+        how: query::QueryArguments,
+        /// Only show what would be read
         #[arg(long)]
         plan: bool,
     },
@@ -44,27 +44,27 @@ enum Action {
 
 #[derive(Debug, Default, Args)]
 struct List {
-    /// Lists this many
+    /// Number of queries to list
     #[arg(short, default_value_t = 10)]
     n: usize,
-    /// Lists all of them
+    /// List all queries
     #[arg(long)]
     all: bool,
     /// Only queries of this array
     #[arg(long)]
     dataset: Option<String>,
-    /// Only queries of sources with this in their name
+    /// Only queries of sources whose name contains this
     #[arg(long)]
     tet: Option<String>,
-    /// Only executed (x) or planned (p) ones
+    /// Only executed (x) or planned (p) queries
     #[arg(long, value_parser = ["x", "p"])]
     mode: Option<String>,
-    /// Only documents with this in them
+    /// Only documents that contain this
     #[arg(long)]
     grep: Option<String>,
 }
 
-/// Where queries are kept; `None` when they are not.
+/// Path of the history; `None` if it is disabled.
 fn file() -> Option<PathBuf> {
     if std::env::var_os("TET_NO_QUERY_HISTORY").is_some_and(|v| !v.is_empty() && v != "0") {
         return None;
@@ -72,9 +72,7 @@ fn file() -> Option<PathBuf> {
     if let Some(path) = std::env::var_os("TET_QUERY_HISTORY_FILE").filter(|v| !v.is_empty()) {
         return Some(PathBuf::from(path));
     }
-    let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
-    let cache = cache.or_else(|| std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache")));
-    cache.map(|cache| cache.join("tesseral").join("query_history.jsonl"))
+    crate::context::cache_folder().map(|cache| cache.join("tesseral").join("query_history.jsonl"))
 }
 
 fn most() -> usize {
@@ -82,7 +80,7 @@ fn most() -> usize {
     set.filter(|n| (1..=10_000).contains(n)).unwrap_or(DEFAULT_MAX)
 }
 
-/// Rows, the oldest first. Lines that are none are left out.
+/// Rows, oldest first. Invalid lines are skipped.
 fn rows() -> Vec<Json> {
     let text = file().and_then(|path| std::fs::read_to_string(path).ok()).unwrap_or_default();
     text.lines().filter_map(|line| serde_json::from_str(line).ok()).filter(Json::is_object).collect()
@@ -94,15 +92,15 @@ fn write(rows: &[Json]) -> Result<(), Error> {
     LocalStore::new(path, Access::Read).put("", text.as_bytes(), Overwrite::Replace)
 }
 
-/// Keeps a query that was answered. History is a convenience: nothing fails because it cannot be written.
-pub(crate) fn remember(document: &str, how: &query::How) {
+/// Adds a query to the history. Errors are ignored.
+pub(crate) fn remember(document: &str, how: &query::QueryArguments) {
     if file().is_none() {
         return;
     }
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs());
     let mut at = String::new();
     let seconds = i64::try_from(now).unwrap_or(0);
-    let _ = core::time::write(&mut at, seconds, core::TimeUnit::Second);
+    let _ = tesseral_core::time::write(&mut at, seconds, tesseral_core::TimeUnit::Second);
     let source = how.source.as_ref().map(|s| std::path::absolute(s).unwrap_or_else(|_| s.clone()));
     let row = json!({"at": format!("{at}Z"), "tet": source, "execute": how.execute, "query": document});
     let mut rows = rows();
@@ -115,7 +113,7 @@ pub(crate) fn remember(document: &str, how: &query::How) {
     let _ = write(&rows[first..]);
 }
 
-pub(crate) fn run(context: &Context, arguments: &Arguments) -> Outcome {
+pub(crate) fn run(context: &Context, arguments: &Arguments) -> CliResult {
     if arguments.clear {
         if let Some(path) = file().filter(|path| path.exists()) {
             std::fs::remove_file(&path).map_err(|e| Error::io("remove", path.display().to_string(), e))?;
@@ -146,7 +144,7 @@ fn newest_first(list: &List) -> Vec<Json> {
     rows
 }
 
-fn show(context: &Context, list: &List) -> Outcome {
+fn show(context: &Context, list: &List) -> CliResult {
     let rows = newest_first(list);
     if context.json() {
         output::print_json(&json!({"schema": "tesseral.qhist/1", "queries": rows}))?;
@@ -158,15 +156,15 @@ fn show(context: &Context, list: &List) -> Outcome {
         let mode = if row["execute"] == json!(true) { "x" } else { "p" };
         vec![(i + 1).to_string(), word("at"), mode.to_owned(), word("tet"), query]
     });
-    output::print(&Paint::stdout().table(&[">#", "at", "mode", "source", "query"], shown))?;
+    output::print(&TerminalStyle::stdout().table(&[">#", "at", "mode", "source", "query"], shown))?;
     Ok(exit::OK)
 }
 
-fn again(context: &Context, number: usize, how: &query::How, plan: bool) -> Outcome {
+fn again(context: &Context, number: usize, how: &query::QueryArguments, plan: bool) -> CliResult {
     let rows = newest_first(&List { all: true, ..List::default() });
     let row = number.checked_sub(1).and_then(|i| rows.get(i));
     let row = row.ok_or_else(|| {
-        Error::invalid(format!("there is no query {number}; {} are kept", rows.len()))
+        Error::invalid(format!("unknown query {number}: the history has {}", rows.len()))
             .hint("`tet qhist` lists them")
     })?;
     let text = row["query"].as_str().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! `tet query`: documents that say what to select, filter, group and reduce.
+//! `tet query`: runs query documents.
 
 mod show;
 
@@ -6,59 +6,62 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
-use tesseral::query::{Detail, Document, Outcome as Answered, Plan, Settings, report};
+use tesseral::query::{Detail, Document, Plan, QueryOutcome, Settings, report};
 use tesseral::{Container, Error};
 
-use crate::context::Context;
-use crate::failure::{Outcome, exit};
+use crate::cells_argument::{ValuesArgument, report_packing};
+use crate::context::{Context, cache_folder};
+use crate::error::{CliResult, exit};
 use crate::progress::Meter;
 use crate::{output, qhist};
 
 /// Arguments of `tet query`.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// The document: a file, its text, or `-` for standard input; JSON or TOML
+    /// Query document: a file, its text, or `-` for standard input; JSON or TOML
     #[arg(value_name = "DOC")]
     document: Option<String>,
     #[command(flatten)]
-    pub(crate) how: How,
+    pub(crate) how: QueryArguments,
 }
 
-/// How a document is answered.
+/// Options of running a document.
 #[derive(Clone, Debug, Args)]
-pub(crate) struct How {
-    /// The source to ask
+pub(crate) struct QueryArguments {
+    /// Source to query
     #[arg(short = 't', long = "tet", value_name = "SOURCE")]
     pub(crate) source: Option<PathBuf>,
-    /// Answers, instead of telling only what would be read
+    /// Run the query instead of only showing its plan
     #[arg(short = 'x', long)]
     pub(crate) execute: bool,
-    /// How to print
+    /// Output format
     #[arg(long, value_name = "FORMAT", default_value = "full")]
     format: Format,
-    /// One line: the same as --format quiet
+    /// One line; same as --format quiet
     #[arg(short, long)]
     quiet: bool,
-    /// Shows this many cells of a selection that is not reduced [default: 64 for full and json, else 0]
+    #[command(flatten)]
+    values: ValuesArgument,
+    /// Number of cells to show of a selection that is not reduced [default: 64 for full and json, otherwise 0]
     #[arg(long, value_name = "N")]
     preview: Option<usize>,
-    /// Where to compute: there is `cpu`
+    /// Compute device; available: `cpu`
     #[arg(long, value_name = "DEVICE", default_value = "cpu")]
     device: String,
-    /// Replaces existing files that a document writes
+    /// Replace existing files that a document writes
     #[arg(short, long)]
     force: bool,
-    /// Lets documents write files under this folder too
+    /// Allow documents to write files in this folder too
     #[arg(long, value_name = "DIR")]
     spill_allow: Vec<PathBuf>,
 }
 
-/// How to print.
+/// Output formats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Format {
-    /// JSON on many lines: plan, chunks, first cells, answer
+    /// JSON on several lines: plan, chunks, first cells, result
     Full,
-    /// The same on one line
+    /// JSON on one line
     Json,
     /// JSON without chunks and cells
     Stats,
@@ -71,7 +74,7 @@ enum Format {
     Table,
 }
 
-pub(crate) fn run(context: &Context, arguments: &Arguments) -> Outcome {
+pub(crate) fn run(context: &Context, arguments: &Arguments) -> CliResult {
     let (text, toml) = read(arguments.document.as_deref())?;
     let document = if toml { Document::parse_toml(&text)? } else { Document::parse(&text)? };
     let code = answer(context, &document, &arguments.how)?;
@@ -79,10 +82,10 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> Outcome {
     Ok(code)
 }
 
-/// The text of a document, and whether its file's name says that it is TOML.
-fn read(argument: Option<&str>) -> Outcome<(String, bool)> {
+/// Text of a document, and whether its file extension is TOML.
+fn read(argument: Option<&str>) -> CliResult<(String, bool)> {
     let most = 2 << 20;
-    let standard = || -> Outcome<(String, bool)> {
+    let standard = || -> CliResult<(String, bool)> {
         let mut text = String::new();
         let stdin = std::io::stdin().lock().take(most);
         stdin.take(most).read_to_string(&mut text).map_err(|e| Error::io("read", "standard input", e))?;
@@ -105,28 +108,32 @@ fn read(argument: Option<&str>) -> Outcome<(String, bool)> {
     Ok((text, path.extension().is_some_and(|ending| ending == "toml")))
 }
 
-/// Answers a document and prints the answer.
-pub(crate) fn answer(context: &Context, document: &Document, how: &How) -> Outcome {
+/// Runs a document and prints the result.
+pub(crate) fn answer(context: &Context, document: &Document, how: &QueryArguments) -> CliResult {
     let format = match (how.quiet, context.json(), how.format) {
         (_, true, Format::Quiet | Format::Table) => Format::Full,
         (true, false, _) => Format::Quiet,
         (.., format) => format,
     };
     if !matches!(how.device.as_str(), "cpu" | "auto") {
-        return Err(Error::unsupported(format!("--device {}: there is cpu", how.device)).into());
+        return Err(Error::unsupported(format!("unknown device {}; available: cpu", how.device)).into());
     }
     let Some(source) = &how.source else {
         if how.execute {
-            return Err(Error::invalid("-x needs a source").hint("name it with -t").into());
+            return Err(Error::invalid("-x requires a source").hint("set it with -t").into());
         }
-        return print(format, &show::Shown { document, container: None, plan: None, outcome: None });
+        return print(format, &show::AnswerView { document, container: None, plan: None, outcome: None });
     };
     let meter = Meter::new(true);
-    let container = context.open(source, &meter)?;
+    let container = how.values.of(context.open(source, &meter)?);
+    if let Ok(array) = container.array(&document.dataset) {
+        report_packing(&array);
+    }
     let shows = matches!(format, Format::Full | Format::Json);
     let settings = Settings {
         preview: how.preview.unwrap_or(if shows { 64 } else { 0 }),
-        allow: how.spill_allow.clone(),
+        // Query documents of the reference write below its cache folder.
+        allow: how.spill_allow.iter().cloned().chain(cache_folder().map(|c| c.join("tetration"))).collect(),
         overwrite: output::overwrite(how.force),
         memory: context.global.memory,
     };
@@ -136,8 +143,12 @@ pub(crate) fn answer(context: &Context, document: &Document, how: &How) -> Outco
         _ => None,
     };
     meter.finish();
-    let shown =
-        show::Shown { document, container: Some(&container), plan: plan.as_ref(), outcome: outcome.as_ref() };
+    let shown = show::AnswerView {
+        document,
+        container: Some(&container),
+        plan: plan.as_ref(),
+        outcome: outcome.as_ref(),
+    };
     print(format, &shown)?;
     if plan.is_none() {
         not_found(&container, document);
@@ -154,8 +165,8 @@ fn not_found(container: &Container, document: &Document) {
     eprintln!("hint: {}", crate::text::escape(&line));
 }
 
-fn print(format: Format, shown: &show::Shown<'_>) -> Outcome {
-    let json = |outcome: Option<&Answered>, detail| {
+fn print(format: Format, shown: &show::AnswerView<'_>) -> CliResult {
+    let json = |outcome: Option<&QueryOutcome>, detail| {
         report(shown.document, shown.container, shown.plan, outcome, detail)
     };
     match format {

@@ -1,4 +1,4 @@
-//! `tet recover`: every whole chunk of a torn source, in a new container.
+//! `tet recover`: copies the intact chunks of a damaged source to a new container.
 
 use std::path::PathBuf;
 
@@ -7,11 +7,11 @@ use serde_json::json;
 use tesseral::{Finding, MessageChange, MessageFile, recover};
 
 use crate::context::{Context, local};
-use crate::failure::{Failure, Outcome, exit};
+use crate::error::{CliResult, Failure, exit};
 use crate::messages::{create, put, target};
 use crate::output::Output;
-use crate::paint::Paint;
 use crate::progress::Meter;
+use crate::terminal_style::TerminalStyle;
 use crate::text::{self, escape};
 use crate::verify::line;
 use crate::{json, output};
@@ -19,27 +19,28 @@ use crate::{json, output};
 /// Arguments of `tet recover`.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// A torn or damaged file or folder
+    /// A truncated or damaged file or folder
     source: PathBuf,
-    /// Where to save what is whole, in the same format
+    /// Output path, in the same format
     output: PathBuf,
-    /// Replaces an existing output
+    /// Replace an existing output
     #[arg(short, long)]
     force: bool,
 }
 
-pub(crate) fn run(context: &Context, arguments: &Arguments) -> Outcome {
+pub(crate) fn run(context: &Context, arguments: &Arguments) -> CliResult {
     let meter = Meter::new(true);
     let opener = context.opener(&meter)?;
     let store = opener.store(local(&arguments.source)?);
-    let format = tesseral::recognise(&*store).map_err(Failure::opening)?;
+    let format = tesseral::recognize(&*store).map_err(Failure::opening)?;
     context.check_versions(format)?;
     if let Some(messages) = format.messages() {
-        let torn = messages.open_messages(store, opener.format_options(), true).map_err(Failure::opening)?;
-        let mut findings = torn.findings();
+        let truncated =
+            messages.open_messages(store, opener.format_options(), true).map_err(Failure::opening)?;
+        let mut findings = truncated.findings();
         let target = target(&arguments.output, arguments.force, std::slice::from_ref(&arguments.source))?;
         let mut output = create(context, &arguments.output, target)?;
-        let (saved, lost) = recover_messages(context, &*torn, &mut output, &mut findings)?;
+        let (saved, lost) = recover_messages(context, &*truncated, &mut output, &mut findings)?;
         output.finish()?;
         return report(context, arguments, format.id(), (saved, lost), &findings);
     }
@@ -55,17 +56,17 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> Outcome {
     report(context, arguments, format.id(), (recovered.chunks_saved, recovered.chunks_lost), &findings)
 }
 
-/// Copies whole messages byte for byte, and the whole objects of others. Gives how many objects were saved and lost.
+/// Copies intact messages unchanged, and the intact objects of others. Returns the numbers of recovered and lost objects.
 fn recover_messages(
     context: &Context,
-    torn: &dyn MessageFile,
+    truncated: &dyn MessageFile,
     output: &mut Output,
     findings: &mut Vec<Finding>,
-) -> Outcome<(u64, u64)> {
+) -> CliResult<(u64, u64)> {
     let (mut saved, mut lost) = (0, 0);
-    for number in 0..torn.len() {
+    for number in 0..truncated.len() {
         context.check()?;
-        let message = match torn.message(number) {
+        let message = match truncated.message(number) {
             Ok(message) => message,
             Err(error) if error.is_damage() => {
                 findings.push(Finding::from_error("message_lost", &error));
@@ -74,24 +75,24 @@ fn recover_messages(
             }
             Err(error) => return Err(error.into()),
         };
-        let damaged = torn.damaged(number)?;
+        let damaged = truncated.damaged(number)?;
         let kept: Vec<usize> = (0..message.objects.len()).filter(|i| !damaged.contains(i)).collect();
-        let change = if damaged.is_empty() && !message.torn {
+        let change = if damaged.is_empty() && !message.truncated {
             MessageChange::None
         } else {
             MessageChange::Objects(&kept)
         };
         for object in &damaged {
-            let detail = "its hash is not that of its bytes";
+            let detail = "hash mismatch";
             findings.push(Finding::failed("chunk_lost", detail).in_array(format!("{number}/{object}")));
         }
-        // Of a message that lost all it had, nothing is left worth writing.
-        if !kept.is_empty() || !message.torn && damaged.is_empty() {
-            torn.write(number, &change, &mut |bytes| put(output, bytes))?;
+        // A message without intact objects is not written.
+        if !kept.is_empty() || !message.truncated && damaged.is_empty() {
+            truncated.write(number, &change, &mut |bytes| put(output, bytes))?;
         }
         saved += kept.len() as u64;
-        // A message that was cut before its first object ended held at least one.
-        lost += damaged.len() as u64 + u64::from(message.torn && kept.is_empty() && damaged.is_empty());
+        // A message truncated inside its first object had at least one.
+        lost += damaged.len() as u64 + u64::from(message.truncated && kept.is_empty() && damaged.is_empty());
     }
     Ok((saved, lost))
 }
@@ -102,7 +103,7 @@ fn report(
     format: &str,
     (saved, lost): (u64, u64),
     findings: &[Finding],
-) -> Outcome {
+) -> CliResult {
     if context.json() {
         output::print_json(&json!({
             "schema": "tesseral.recover/1",
@@ -115,7 +116,7 @@ fn report(
         }))?;
         return Ok(exit::OK);
     }
-    let paint = Paint::stdout();
+    let paint = TerminalStyle::stdout();
     let width = findings.iter().map(|f| f.check.len()).max().unwrap_or(0);
     let mut out: String = findings.iter().map(|finding| line(finding, width, paint)).collect();
     out.push_str(&format!(

@@ -1,4 +1,4 @@
-//! `tet repair`: which fixes a source needs, and applying them.
+//! `tet repair`: lists and applies fixes of a source.
 
 use std::path::PathBuf;
 
@@ -7,40 +7,40 @@ use serde_json::{Value as Json, json};
 use tesseral::{Depth, Error, Repair};
 
 use crate::context::{Context, local};
-use crate::failure::{Failure, Outcome, exit};
+use crate::error::{CliResult, Failure, exit};
 use crate::output;
-use crate::paint::Paint;
 use crate::progress::Meter;
+use crate::terminal_style::TerminalStyle;
 use crate::text::escape;
-use crate::verify::{self, Checked};
+use crate::verify::{self, VerifyReport};
 
 /// Arguments of `tet repair`.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// File or folder of any known format
+    /// File or folder of any supported format
     source: PathBuf,
-    /// Applies the fix of this name; may be given several times. Without it, fixes are only listed
+    /// Apply the fix of this name; without it, fixes are only listed. Repeatable
     #[arg(long, value_name = "CODE", value_delimiter = ',')]
     apply: Vec<String>,
-    /// Tells what would be done and leaves the source as it is
+    /// Show the fixes without applying them
     #[arg(long)]
     dry_run: bool,
 }
 
-/// What became of a fix.
+/// State of a fix.
 struct Step {
     repair: Repair,
     outcome: &'static str,
 }
 
-pub(crate) fn run(context: &Context, arguments: &Arguments) -> Outcome {
+pub(crate) fn run(context: &Context, arguments: &Arguments) -> CliResult {
     let opener = context.opener(&Meter::new(false))?;
     let path = local(&arguments.source)?;
     let store = opener.store(path);
-    let format = tesseral::recognise(&*store).map_err(Failure::opening)?;
+    let format = tesseral::recognize(&*store).map_err(Failure::opening)?;
     context.check_versions(format)?;
     let needed = tesseral::repairs(format, &store, opener.format_options())?;
-    // Every name is checked before the first fix is applied.
+    // Check all names before applying any fix.
     for code in &arguments.apply {
         match needed.iter().find(|repair| repair.code == code) {
             Some(repair) if repair.automatic => {}
@@ -48,22 +48,24 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> Outcome {
             None => {
                 let codes = needed.iter().map(|r| r.code).collect::<Vec<_>>().join(", ");
                 let listed = if codes.is_empty() {
-                    "it needs no fix".to_owned()
+                    "no fix is needed".to_owned()
                 } else {
-                    format!("it needs: {codes}")
+                    format!("available: {codes}")
                 };
-                return Err(Error::invalid(format!("the source does not need {code:?}; {listed}")).into());
+                return Err(
+                    Error::invalid(format!("fix {code:?} does not apply to the source; {listed}")).into()
+                );
             }
         }
     }
     let mut steps = Vec::with_capacity(needed.len());
     let mut changed = false;
     for repair in needed {
-        let asked = arguments.apply.iter().any(|code| code == repair.code);
-        let outcome = match (asked, arguments.dry_run, repair.automatic) {
+        let requested = arguments.apply.iter().any(|code| code == repair.code);
+        let outcome = match (requested, arguments.dry_run, repair.automatic) {
             (true, false, _) => {
                 context.check()?;
-                // A fresh store each time: the file under the name is another one after every fix.
+                // A new store each time: every fix replaces the file.
                 tesseral::apply_repair(format, opener.store(path), opener.format_options(), repair.code)?;
                 changed = true;
                 "applied"
@@ -80,12 +82,12 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> Outcome {
     if context.json() {
         output::print_json(&document(&source, format.id(), arguments.dry_run, &steps, after.as_ref()))?;
     } else {
-        output::print(&text(&source, &steps, after.as_ref(), Paint::stdout()))?;
+        output::print(&text(&source, &steps, after.as_ref(), TerminalStyle::stdout()))?;
     }
     Ok(if after.is_none_or(|after| after.verified.ok) { exit::OK } else { exit::NO })
 }
 
-fn document(source: &str, format: &str, dry_run: bool, steps: &[Step], after: Option<&Checked>) -> Json {
+fn document(source: &str, format: &str, dry_run: bool, steps: &[Step], after: Option<&VerifyReport>) -> Json {
     let repairs = steps.iter().map(|step| {
         json!({
             "code": step.repair.code,
@@ -104,7 +106,7 @@ fn document(source: &str, format: &str, dry_run: bool, steps: &[Step], after: Op
     })
 }
 
-fn text(source: &str, steps: &[Step], after: Option<&Checked>, paint: Paint) -> String {
+fn text(source: &str, steps: &[Step], after: Option<&VerifyReport>, paint: TerminalStyle) -> String {
     if steps.is_empty() {
         return format!("{}: nothing to repair\n", escape(source));
     }

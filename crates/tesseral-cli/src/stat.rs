@@ -1,20 +1,20 @@
-//! `tet stat`: minimum, maximum, mean and the rest, from statistics where they are exact.
+//! `tet stat`: minimum, maximum, mean and others, from stored statistics if they are exact.
 
-mod along;
+mod axes;
 
 use clap::Args;
 use serde_json::{Map, Value as Json, json};
-use tesseral::core::Sum;
-use tesseral::engine::{self, Summarized};
-use tesseral::{Error, ErrorKind, Result, Selection, Slice, Summary, Wanted};
+use tesseral::{Error, ErrorKind, Result, Selection, Slice, StatSet, Summary};
+use tesseral_core::Sum;
+use tesseral_engine::Summarized;
 
+use crate::cells_argument::{CellsArgument, Target, coordinate, report_packing};
 use crate::context::Context;
-use crate::failure::{Outcome, exit};
+use crate::error::{CliResult, exit};
 use crate::json;
 use crate::output::{self, JsonRows, Output};
-use crate::paint::Paint;
 use crate::progress::Meter;
-use crate::subject::{Subject, Target, coordinate};
+use crate::terminal_style::TerminalStyle;
 
 /// Arguments of `tet stat`.
 /// Bytes that the text of one row takes before it is printed.
@@ -23,33 +23,36 @@ const PRINTED_ROW: usize = 1024;
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
     #[command(flatten)]
-    subject: Subject,
-    /// Gives one row for each position of a dimension
+    subject: CellsArgument,
+    /// Print one row for each position of a dimension
     #[arg(long, value_name = "DIM")]
     by: Option<String>,
-    /// Leaves out the standard deviation, so that stored statistics can answer without reading cells
+    /// Omit the standard deviation, so that stored statistics can be used without reading cells
     #[arg(long)]
     quick: bool,
-    /// Only cells that meet a condition: `a > 5 and name in ("x", "y")`, `not`, `or`, `is null`
+    /// Include only cells that match a condition: `a > 5 and name in ("x", "y")`, `not`, `or`, `is null`
     #[arg(long = "where", value_name = "CONDITION")]
     condition: Option<String>,
     #[command(flatten)]
-    along: along::Along,
+    along: axes::AxisArguments,
 }
 
-pub(crate) fn run(context: &Context, arguments: &Arguments) -> Outcome {
+pub(crate) fn run(context: &Context, arguments: &Arguments) -> CliResult {
     let meter = Meter::new(true);
-    let container = context.open(&arguments.subject.source, &meter)?;
-    let wanted = if arguments.quick { Wanted::RANGE | Wanted::SUM | Wanted::INFINITIES } else { Wanted::ALL };
+    let container = arguments.subject.values.of(context.open(&arguments.subject.source, &meter)?);
+    let wanted =
+        if arguments.quick { StatSet::RANGE | StatSet::SUM | StatSet::INFINITIES } else { StatSet::ALL };
     if arguments.along.any() {
         let target = arguments.subject.resolve(&container)?;
+        report_packing(&target.array);
         let (by, condition) = (arguments.by.as_deref(), arguments.condition.as_deref());
-        let code = along::run(context, &arguments.along, &target, by, condition);
+        let code = axes::run(context, &arguments.along, &target, by, condition);
         meter.finish();
         return code;
     }
     if let Some(dim) = &arguments.by {
         let target = arguments.subject.resolve(&container)?;
+        report_packing(&target.array);
         let rows = match (&arguments.condition, &target.cells) {
             (None, tesseral::Target::Cells(_)) => rows_by(context, &target, dim, wanted)?,
             (condition, _) => rows_found(&target, dim, wanted, condition.as_deref())?,
@@ -58,9 +61,12 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> Outcome {
         return report_by(context, &target, dim, &rows);
     }
     let mut sheet = Sheet::new(context);
-    let mut work = engine::Work::default();
+    let mut work = tesseral_engine::Work::default();
     arguments.subject.each(&container, &mut |target, several| {
         context.check()?;
+        if matches!(target.column(), tesseral::Column::Field(0)) {
+            report_packing(&target.array);
+        }
         let row = summarize(&target, &target.cells, wanted, arguments.condition.as_deref());
         if several && row.as_ref().is_ok_and(|row| !row.from_statistics) {
             let query = target.array.cells()?.target(target.cells.clone()).only(&[target.column()]);
@@ -68,7 +74,7 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> Outcome {
         }
         match row {
             Ok(row) => sheet.push(&target, Ok(&row), several),
-            // One array of text among several hides no other.
+            // An array of text does not hide other arrays.
             Err(error) if several && matches!(error.kind(), ErrorKind::Unsupported { .. }) => {
                 sheet.push(&target, Err(&error), several)
             }
@@ -83,7 +89,7 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> Outcome {
 fn summarize(
     target: &Target,
     cells: &tesseral::Target,
-    wanted: Wanted,
+    wanted: StatSet,
     condition: Option<&str>,
 ) -> Result<Summarized> {
     let array = &target.array;
@@ -91,27 +97,27 @@ fn summarize(
     if let Some(text) = condition {
         query = query.filter(text)?;
     }
-    engine::summarize(array.handle(), &query.request(), wanted, array.options())
+    tesseral_engine::summarize(array.handle(), &query.request(), wanted, array.options())
 }
 
-/// One position of the dimension and what is known of it.
+/// One position of the dimension and its statistics.
 struct Row {
-    /// `None` where positions cannot be counted.
+    /// `None` if positions are not countable.
     position: Option<u64>,
     coordinate: String,
     summarized: Summarized,
 }
 
-fn rows_by(context: &Context, target: &Target, dim: &str, wanted: Wanted) -> Outcome<Vec<Row>> {
+fn rows_by(context: &Context, target: &Target, dim: &str, wanted: StatSet) -> CliResult<Vec<Row>> {
     let schema = target.array.schema();
     let dim = schema.dim(dim)?;
     let slice = target.selection()?.slices()[dim];
-    // Chunks one position thick hold no other position's cells: each row may come from statistics. Thicker ones would be
-    // decoded once per position, so every block is read once and dealt out instead.
+    // With chunks of one position, each row can come from stored statistics. Thicker chunks would be decoded once per position,
+    // so every block is read once and divided instead.
     let thin =
         schema.chunk_shape.as_ref().and_then(|chunk| chunk.get(dim)).is_some_and(|extent| *extent == 1);
     let rows = slice.count().saturating_mul((size_of::<Summarized>() + PRINTED_ROW) as u64);
-    engine::check_results(target.array.handle(), &target.array.request(target.selection()?), rows)?;
+    tesseral_engine::check_results(target.array.handle(), &target.array.request(target.selection()?), rows)?;
     let summaries = if thin || slice.count() <= 1 {
         summarize_each(context, target, dim, wanted)?
     } else {
@@ -124,8 +130,8 @@ fn rows_by(context: &Context, target: &Target, dim: &str, wanted: Wanted) -> Out
     Ok(rows.collect())
 }
 
-/// A row for each coordinate that has a cell: of sparse arrays, and where only some cells count.
-fn rows_found(target: &Target, dim: &str, wanted: Wanted, condition: Option<&str>) -> Outcome<Vec<Row>> {
+/// Rows for coordinates with cells: of sparse arrays, and with a condition.
+fn rows_found(target: &Target, dim: &str, wanted: StatSet, condition: Option<&str>) -> CliResult<Vec<Row>> {
     let array = &target.array;
     let number = array.schema().dim(dim)?;
     let mut query = array.cells()?.target(target.cells.clone()).only(&[target.column()]);
@@ -133,7 +139,8 @@ fn rows_found(target: &Target, dim: &str, wanted: Wanted, condition: Option<&str
         query = query.filter(text)?;
     }
     let dim = u16::try_from(number).map_err(|_| Error::invalid("too many dimensions"))?;
-    let found = engine::summarize_by(array.handle(), &query.request(), dim, wanted, array.options())?;
+    let found =
+        tesseral_engine::summarize_by(array.handle(), &query.request(), dim, wanted, array.options())?;
     let dimension = &array.schema().dims[number];
     let first = dimension.domain.as_ref().map_or(Some(0), |(first, _)| first.as_i128());
     let rows = found.into_iter().map(|(at, summary)| {
@@ -145,17 +152,17 @@ fn rows_found(target: &Target, dim: &str, wanted: Wanted, condition: Option<&str
     Ok(rows.collect())
 }
 
-/// One summary per position, each for itself.
+/// One summary per position, each computed separately.
 fn summarize_each(
     context: &Context,
     target: &Target,
     dim: usize,
-    wanted: Wanted,
-) -> Outcome<Vec<Summarized>> {
+    wanted: StatSet,
+) -> CliResult<Vec<Summarized>> {
     let selection = target.selection()?;
     let slice = selection.slices()[dim];
     let bounds: Vec<u64> = selection.slices().iter().map(|s| s.end).collect();
-    let one = |i: u64| {
+    let summarize_position = |i: u64| {
         context.check()?;
         let position = slice.start + i * slice.step;
         let mut slices = selection.slices().to_vec();
@@ -163,11 +170,11 @@ fn summarize_each(
         let cells = tesseral::Target::Cells(Selection::new(slices, &bounds)?);
         Ok(summarize(target, &cells, wanted, None)?)
     };
-    (0..slice.count()).map(one).collect()
+    (0..slice.count()).map(summarize_position).collect()
 }
 
 /// One summary per position, from cells read block by block.
-fn deal_out(context: &Context, target: &Target, dim: usize, wanted: Wanted) -> Outcome<Vec<Summarized>> {
+fn deal_out(context: &Context, target: &Target, dim: usize, wanted: StatSet) -> CliResult<Vec<Summarized>> {
     const BLOCK: u64 = 64 << 20;
     let array = &target.array;
     let selection = target.selection()?;
@@ -186,10 +193,9 @@ fn deal_out(context: &Context, target: &Target, dim: usize, wanted: Wanted) -> O
         let product = |extents: &[u64]| extents.iter().product::<u64>();
         let first =
             usize::try_from((part.slices()[dim].start - slice.start) / slice.step).unwrap_or(usize::MAX);
-        let fill = target.field.missing();
         array.read_with(&part, |block| {
             let shape = &block.shape;
-            // All of a block that is in memory can be counted in memory's own words.
+            // A whole block in memory is summarized in native layout.
             let places = [product(&shape[..dim]), shape[dim], product(&shape[dim + 1..])];
             let [runs, extent, run] = places.map(|n| usize::try_from(n).unwrap_or(usize::MAX));
             let size = block.bytes().len() / (runs * extent * run).max(1);
@@ -197,7 +203,7 @@ fn deal_out(context: &Context, target: &Target, dim: usize, wanted: Wanted) -> O
             own.try_for_each(|(i, row)| {
                 let (cells, validity) = (&block.bytes()[i * run * size..], block.validity());
                 let validity = validity.map(|v| &v[i * run..]);
-                row.summary.fold_runs(cells, run, extent * run, runs, validity, fill)
+                row.summary.fold_runs(cells, run, extent * run, runs, validity, &[])
             })
         })?;
     }
@@ -241,10 +247,10 @@ fn schema() -> Map<String, Json> {
     Map::from_iter([("schema".to_owned(), json!("tesseral.stat/1"))])
 }
 
-/// Rows of the tables that many arrays are shown in.
+/// Number of rows per table if many arrays are printed.
 const TABLE: usize = 10_000;
 
-/// Where summaries of arrays go, as they come: however many there are, few are held in memory.
+/// Output of summaries, printed incrementally with few of them in memory.
 enum Sheet {
     Json { document: Map<String, Json>, rows: Option<JsonRows> },
     Text { output: Option<Output>, rows: Vec<Vec<String>> },
@@ -258,16 +264,16 @@ impl Sheet {
         }
     }
 
-    fn push(&mut self, target: &Target, row: Result<&Summarized, &Error>, several: bool) -> Outcome<()> {
+    fn push(&mut self, target: &Target, row: Result<&Summarized, &Error>, several: bool) -> CliResult<()> {
         match self {
             Self::Json { document, rows } => {
-                let mut one = head(target);
+                let mut summarize_position = head(target);
                 match row {
-                    Ok(row) => one.extend(object(row)),
-                    Err(error) => one.extend([("error".to_owned(), json!(error.to_string()))]),
+                    Ok(row) => summarize_position.extend(object(row)),
+                    Err(error) => summarize_position.extend([("error".to_owned(), json!(error.to_string()))]),
                 }
                 if !several {
-                    document.extend(one);
+                    document.extend(summarize_position);
                     return Ok(());
                 }
                 let head = || JsonRows::begin(&Json::Object(schema()), "arrays");
@@ -275,7 +281,7 @@ impl Sheet {
                     Some(rows) => rows,
                     None => rows.insert(head()?),
                 };
-                rows.push(&Json::Object(one))
+                rows.push(&Json::Object(summarize_position))
             }
             Self::Text { output, rows } => {
                 let name = match target.array.schema().fields.len() {
@@ -291,7 +297,7 @@ impl Sheet {
         }
     }
 
-    fn finish(self) -> Outcome<()> {
+    fn finish(self) -> CliResult<()> {
         match self {
             Self::Json { rows: Some(rows), .. } => rows.finish(&Map::new()),
             Self::Json { mut document, rows: None } => {
@@ -310,33 +316,33 @@ impl Sheet {
     }
 }
 
-/// Prints rows as a table of their own.
-fn table(output: &mut Option<Output>, rows: &mut Vec<Vec<String>>) -> Outcome<()> {
+/// Prints rows as a separate table.
+fn table(output: &mut Option<Output>, rows: &mut Vec<Vec<String>>) -> CliResult<()> {
     let output = match output {
         Some(output) => output,
         None => output.insert(Output::stdout()?),
     };
-    output.put(Paint::stdout().table(&columns("array"), rows.drain(..)).as_bytes())
+    output.put(TerminalStyle::stdout().table(&columns("array"), rows.drain(..)).as_bytes())
 }
 
-fn report_by(context: &Context, target: &Target, dim: &str, rows: &[Row]) -> Outcome {
+fn report_by(context: &Context, target: &Target, dim: &str, rows: &[Row]) -> CliResult {
     if context.json() {
         let mut document = schema();
         document.extend(head(target));
         document.insert("by".into(), json!(dim));
         let rows = rows.iter().map(|row| {
-            let mut one = Map::new();
-            one.insert("position".into(), json!(row.position));
-            one.insert("coordinate".into(), json!(row.coordinate));
-            one.extend(object(&row.summarized));
-            Json::Object(one)
+            let mut summarize_position = Map::new();
+            summarize_position.insert("position".into(), json!(row.position));
+            summarize_position.insert("coordinate".into(), json!(row.coordinate));
+            summarize_position.extend(object(&row.summarized));
+            Json::Object(summarize_position)
         });
         document.insert("rows".into(), rows.collect());
         output::print_json(&Json::Object(document))?;
         return Ok(exit::OK);
     }
     let shown = rows.iter().map(|row| text_row(row.coordinate.clone(), &row.summarized));
-    output::print(&Paint::stdout().table(&columns(dim), shown))?;
+    output::print(&TerminalStyle::stdout().table(&columns(dim), shown))?;
     Ok(exit::OK)
 }
 

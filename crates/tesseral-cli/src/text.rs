@@ -1,10 +1,10 @@
-//! Small pieces of text: names made safe, sizes, shapes, near misses.
+//! Formatting helpers: sizes, shapes, similar names.
 
 use std::fmt::Write;
 
-pub(crate) use tesseral::core::escape;
+pub(crate) use tesseral_core::escape;
 
-/// A number of bytes as people read it: `812 B`, `1.2 MiB`.
+/// Formats a number of bytes: `812 B`, `1.2 MiB`.
 pub(crate) fn size(bytes: u64) -> String {
     if bytes < 1024 {
         return format!("{bytes} B");
@@ -22,14 +22,14 @@ pub(crate) fn passes(n: u64) -> String {
     if n == 1 { "1 pass".to_owned() } else { format!("{n} passes") }
 }
 
-/// Extents joined by a sign: `2×3`. `None` stands for an extent that cannot be counted.
+/// Extents joined by a separator: `2×3`. `None` is an extent that is not countable.
 pub(crate) fn shape(extents: impl IntoIterator<Item = Option<u64>>, times: char) -> String {
     let mut out = String::new();
     for (i, extent) in extents.into_iter().enumerate() {
         if i > 0 {
             out.push(times);
         }
-        // Writing to a String cannot fail.
+        // Writing to a `String` is infallible.
         let _ = match extent {
             Some(n) => write!(out, "{n}"),
             None => write!(out, "?"),
@@ -38,7 +38,7 @@ pub(crate) fn shape(extents: impl IntoIterator<Item = Option<u64>>, times: char)
     if out.is_empty() { "scalar".to_owned() } else { out }
 }
 
-/// How many letters must be put in, left out or changed to get from one word to the other.
+/// Edit distance: the number of insertions, deletions and replacements.
 pub(crate) fn distance(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.chars().collect();
     let mut row: Vec<usize> = (0..=b.len()).collect();
@@ -54,7 +54,7 @@ pub(crate) fn distance(a: &str, b: &str) -> usize {
     row[b.len()]
 }
 
-/// The candidate nearest to a word, when it is near enough to have been meant.
+/// Returns the most similar candidate, if it is similar enough.
 pub(crate) fn nearest<'a>(word: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     const TRIED: usize = 10_000;
     const LONGEST: usize = 200;
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn near_misses_are_found_and_far_ones_are_not() {
+    fn only_similar_candidates_are_found() {
         assert_eq!(distance("kitten", "sitting"), 3);
         let names = ["temperature", "salinity", "ocean/sst"];
         assert_eq!(nearest("temprature", names.into_iter()), Some("temperature"));

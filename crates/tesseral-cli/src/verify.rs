@@ -1,52 +1,52 @@
-//! `tet verify`: is it sound, and what does no digest cover?
+//! `tet verify`: checks a source, and reports the bytes that no digest covers.
 
 use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde_json::{Value as Json, json};
-use tesseral::engine::{self, Verified};
 use tesseral::{AuditOptions, Depth, Finding, Format, Severity};
+use tesseral_engine::Verified;
 
 use crate::context::Context;
-use crate::failure::{Outcome, exit};
-use crate::paint::Paint;
+use crate::error::{CliResult, exit};
 use crate::progress::Meter;
+use crate::terminal_style::TerminalStyle;
 use crate::text::{self, escape};
 use crate::{json, output};
 
 /// Arguments of `tet verify`.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// File or folder of any known format
+    /// File or folder of any supported format
     source: PathBuf,
-    /// Decodes every chunk and compares stored statistics with the cells
+    /// Decode every chunk and compare stored statistics with the cells
     #[arg(long, group = "depth")]
     deep: bool,
-    /// Looks at the structure alone
+    /// Check the structure only
     #[arg(long, group = "depth")]
     quick: bool,
-    /// Compares digests and decodes nothing
+    /// Verify digests without decoding
     #[arg(long, group = "depth")]
     checksum: bool,
-    /// As --deep, and makes every other check of the format's own validator: cells of .tgm must be finite or masked
+    /// As --deep, plus all other checks of the format's own validator: cells of .tgm must be finite or masked
     #[arg(long, group = "depth")]
     full: bool,
-    /// Warns of metadata that is not in canonical form
+    /// Warn about metadata that is not in canonical form
     #[arg(long)]
     canonical: bool,
-    /// Prints one line
+    /// Print one line
     #[arg(short, long)]
     quiet: bool,
 }
 
-/// What was found.
-pub(crate) struct Checked {
+/// Result of a verification.
+pub(crate) struct VerifyReport {
     pub(crate) format: &'static dyn Format,
     pub(crate) findings: Vec<Finding>,
     pub(crate) verified: Verified,
 }
 
-pub(crate) fn run(context: &Context, arguments: &Arguments) -> Outcome {
+pub(crate) fn run(context: &Context, arguments: &Arguments) -> CliResult {
     let depth = match arguments {
         Arguments { quick: true, .. } => Depth::Structure,
         Arguments { checksum: true, .. } => Depth::Digests,
@@ -61,24 +61,39 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> Outcome {
     } else if arguments.quiet {
         output::print(&checked.line(&source))?;
     } else {
-        output::print(&checked.text(&source, Paint::stdout()))?;
+        output::print(&checked.text(&source, TerminalStyle::stdout()))?;
     }
-    Ok(if checked.verified.ok { exit::OK } else { exit::NO })
+    Ok(checked.exit_code())
 }
 
-/// Checks a source.
-pub(crate) fn check(context: &Context, source: &Path, depth: Depth, canonical: bool) -> Outcome<Checked> {
+/// Verifies a source.
+pub(crate) fn check(
+    context: &Context,
+    source: &Path,
+    depth: Depth,
+    canonical: bool,
+) -> CliResult<VerifyReport> {
     let meter = Meter::new(true);
     let (opener, store, format) = context.source(source, &meter)?;
     let mut findings = Vec::new();
     let options = context.options(&meter);
     let checks = AuditOptions { open: opener.format_options().clone(), depth, canonical };
-    let verified = engine::verify_to(format, store, &checks, &options, &mut |f| findings.push(f))?;
+    let verified = tesseral_engine::verify_to(format, store, &checks, &options, &mut |f| findings.push(f))?;
     meter.finish();
-    Ok(Checked { format, findings, verified })
+    Ok(VerifyReport { format, findings, verified })
 }
 
-impl Checked {
+impl VerifyReport {
+    /// 0 if intact, 7 if the only failures are unsupported features, 1 if damaged.
+    fn exit_code(&self) -> u8 {
+        let mut failures = self.findings.iter().filter(|finding| !finding.ok).peekable();
+        match (self.verified.ok, failures.peek().is_some() && failures.all(|finding| finding.unsupported)) {
+            (true, _) => exit::OK,
+            (false, true) => exit::UNSUPPORTED,
+            (false, false) => exit::NO,
+        }
+    }
+
     fn count(&self, severity: Severity) -> usize {
         self.findings
             .iter()
@@ -112,8 +127,8 @@ impl Checked {
         )
     }
 
-    /// A report for people.
-    pub(crate) fn text(&self, source: &str, paint: Paint) -> String {
+    /// A report as text.
+    pub(crate) fn text(&self, source: &str, paint: TerminalStyle) -> String {
         let status = if self.verified.ok { paint.good("ok") } else { paint.bad("failed") };
         let mut out = format!("{}  {}\n", paint.strong(&escape(source)), self.format.title());
         out.push_str(&format!("status: {status}\nchecks:\n"));
@@ -123,7 +138,7 @@ impl Checked {
         }
         let Verified { covered_bytes, uncovered_bytes, .. } = self.verified;
         out.push_str(&format!(
-            "digests cover {}; a change in the other {} may go unseen\n",
+            "digests cover {}; changes in the other {} can stay undetected\n",
             text::size(covered_bytes),
             text::size(uncovered_bytes)
         ));
@@ -131,8 +146,8 @@ impl Checked {
     }
 }
 
-/// One finding on one line: check, verdict, what was seen, where.
-pub(crate) fn line(finding: &Finding, width: usize, paint: Paint) -> String {
+/// One finding on one line: check, result, description, location.
+pub(crate) fn line(finding: &Finding, width: usize, paint: TerminalStyle) -> String {
     let verdict = match (finding.ok, finding.severity) {
         (false, _) => paint.bad("FAIL"),
         (true, Severity::Warning) => paint.odd("warn"),
@@ -152,7 +167,7 @@ pub(crate) fn line(finding: &Finding, width: usize, paint: Paint) -> String {
         (Some(offset), None) => places.push(format!("byte {offset}")),
         _ => {}
     }
-    // The detail of an error often names its place already.
+    // The detail of an error often contains its location.
     places.retain(|place| !finding.detail.contains(place.as_str()));
     let place = if places.is_empty() { String::new() } else { format!(" ({})", places.join(", ")) };
     let line =

@@ -157,14 +157,14 @@ pub mod roaring {
     const LIST: usize = 4096;
     const BITMAP: usize = 8192;
 
-    struct Container {
+    struct RoaringContainer {
         key: u16,
         /// Runs of set positions, `start..=end`.
         runs: Vec<(u16, u16)>,
         count: usize,
     }
 
-    impl Container {
+    impl RoaringContainer {
         fn list_len(&self) -> usize {
             if self.count <= LIST { 2 * self.count } else { BITMAP }
         }
@@ -203,8 +203,8 @@ pub mod roaring {
         n as u16
     }
 
-    fn containers(packed: &[u8], bits: u64) -> Vec<Container> {
-        let mut all: Vec<Container> = Vec::new();
+    fn containers(packed: &[u8], bits: u64) -> Vec<RoaringContainer> {
+        let mut all: Vec<RoaringContainer> = Vec::new();
         let mut start = 0_u64;
         for (end, value) in runs(packed, bits) {
             while value && start < end {
@@ -212,7 +212,7 @@ pub mod roaring {
                 #[allow(clippy::cast_possible_truncation)]
                 let (key, run) = ((start >> 16) as u16, (start as u16, (until - 1) as u16));
                 if all.last().is_none_or(|last| last.key != key) {
-                    all.push(Container { key, runs: Vec::new(), count: 0 });
+                    all.push(RoaringContainer { key, runs: Vec::new(), count: 0 });
                 }
                 if let Some(last) = all.last_mut() {
                     last.runs.push(run);
@@ -234,7 +234,7 @@ pub mod roaring {
             return Err(Error::limit("roaring bitmap", bits, u64::from(u32::MAX)));
         }
         let all = containers(packed, bits);
-        let with_runs = all.iter().any(Container::as_runs);
+        let with_runs = all.iter().any(RoaringContainer::as_runs);
         let base = out.len();
         #[allow(clippy::cast_possible_truncation)]
         if with_runs {

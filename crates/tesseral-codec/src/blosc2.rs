@@ -61,7 +61,7 @@ pub fn decode_range(
     let Some(end) = end else {
         return Err(Error::invalid(format!("bytes {start}..+{} out of range for {total} bytes", dst.len())));
     };
-    let frame = frame::Frame::parse(src, total)?;
+    let frame = frame::BloscFrame::parse(src, total)?;
     if start == end {
         return Ok(());
     }
@@ -80,7 +80,7 @@ pub fn decode_range(
         #[allow(clippy::cast_possible_truncation)]
         match frame.chunk(&offsets, number as usize)? {
             frame::StoredChunk::Bytes(bytes) => {
-                let chunk = chunk::Chunk::parse(bytes)?;
+                let chunk = chunk::BloscChunk::parse(bytes)?;
                 chunk.expect(len as usize)?;
                 chunk.decode_range(within, out, contexts)?;
             }

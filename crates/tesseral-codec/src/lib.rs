@@ -35,8 +35,8 @@ pub mod zstd_stream;
 #[derive(Default)]
 pub struct Contexts {
     blosc2: blosc2::BlockBuffers,
-    filter: filter::Work,
-    zstd: zstd::Context,
+    filter: filter::FilterScratch,
+    zstd: zstd::ZstdContext,
 }
 
 impl std::fmt::Debug for Contexts {

@@ -13,7 +13,7 @@ pub const DEFAULT_LEVEL: i32 = 3;
 
 /// A compressor and a decompressor, created on first use.
 #[derive(Default)]
-pub(crate) struct Context {
+pub(crate) struct ZstdContext {
     encoder: Option<(CCtx<'static>, i32)>,
     decoder: Option<DCtx<'static>>,
 }

@@ -6,18 +6,18 @@
 
 use crate::{Error, Result};
 
-/// `len` elements of zero bits. Pages that are never written cost no memory.
+/// Allocates `len` elements of zero bits. Pages that are never written cost no memory.
 ///
 /// # Errors
 /// `Limit` when the memory is not available.
 pub fn zeroed<T: bytemuck::Zeroable + Clone>(what: &'static str, len: usize) -> Result<Vec<T>> {
-    // The probe fails where the allocation would; only the allocation by `vec!` is cleared lazily.
+    // The probe fails if the allocation would; only the allocation by `vec!` is zeroed lazily.
     drop(with_capacity::<T>(what, len)?);
     #[allow(clippy::disallowed_macros, reason = "the probe above has just been granted this size")]
     Ok(vec![T::zeroed(); len])
 }
 
-/// `len` copies of a value.
+/// Allocates `len` copies of a value.
 ///
 /// # Errors
 /// `Limit` when the memory is not available.
@@ -27,7 +27,7 @@ pub fn filled<T: Clone>(what: &'static str, value: T, len: usize) -> Result<Vec<
     Ok(out)
 }
 
-/// An empty vector with room for `len` elements.
+/// Allocates an empty vector with capacity for `len` elements.
 ///
 /// # Errors
 /// `Limit` when the memory is not available.
@@ -37,7 +37,7 @@ pub fn with_capacity<T>(what: &'static str, len: usize) -> Result<Vec<T>> {
     Ok(out)
 }
 
-/// Makes a vector `len` elements long; new ones are copies of `value`.
+/// Resizes a vector to `len` elements; new ones are copies of `value`.
 ///
 /// # Errors
 /// `Limit` when the memory is not available.
@@ -48,7 +48,7 @@ pub fn resize<T: Clone>(what: &'static str, vec: &mut Vec<T>, len: usize, value:
     Ok(())
 }
 
-/// Makes room for `more` elements beyond those that are there.
+/// Reserves capacity for `more` additional elements.
 ///
 /// # Errors
 /// `Limit` when the memory is not available.
@@ -56,13 +56,13 @@ pub fn reserve<T>(what: &'static str, vec: &mut Vec<T>, more: usize) -> Result<(
     vec.try_reserve(more).map_err(|_| unavailable::<T>(what, vec.len().saturating_add(more)))
 }
 
-/// The first `len` bytes of a buffer that is kept between uses and only grows. Their content is unspecified.
+/// Returns the first `len` bytes of a reusable buffer that only grows. Their content is unspecified.
 ///
 /// # Errors
 /// `Limit` when the memory is not available.
 pub fn scratch<'a>(what: &'static str, buffer: &'a mut Vec<u8>, len: usize) -> Result<&'a mut [u8]> {
     if buffer.len() < len {
-        // A new buffer is cleared lazily, and the old content is not copied.
+        // A new buffer is zeroed lazily, and the old content is not copied.
         *buffer = Vec::new();
         *buffer = zeroed(what, len)?;
     }
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_that_fit_are_as_asked() {
+    fn sizes_that_fit_are_allocated() {
         assert_eq!(zeroed::<u32>("cells", 3).unwrap(), [0; 3]);
         assert_eq!(filled("cells", 7_u8, 2).unwrap(), [7, 7]);
         let mut vec = vec![1, 2, 3];

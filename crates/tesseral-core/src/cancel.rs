@@ -1,16 +1,16 @@
-//! Asking a running operation to stop.
+//! Cancellation of running operations.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::{Error, Result};
 
-/// Asks a running operation to stop. Clones share the flag.
+/// A flag that requests cancellation of an operation. Clones share the flag.
 #[derive(Clone, Debug, Default)]
 pub struct Cancel(Arc<AtomicBool>);
 
 impl Cancel {
-    /// Asks to stop; every operation that holds a clone ends with `Cancelled` at its next chunk or message.
+    /// Requests cancellation; every operation with a clone ends with `Cancelled` at its next chunk or message.
     pub fn cancel(&self) {
         self.0.store(true, Ordering::Relaxed);
     }

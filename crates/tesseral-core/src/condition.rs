@@ -17,7 +17,7 @@ pub enum Op {
 }
 
 impl Op {
-    /// The operator that holds exactly where this one does not, for values that are neither null nor NaN.
+    /// Returns the negated operator, for values that are neither null nor NaN.
     #[must_use]
     pub fn negated(self) -> Self {
         match self {
@@ -30,7 +30,7 @@ impl Op {
         }
     }
 
-    /// Whether the comparison holds for an ordering. NaN has no ordering, so only `≠` holds for it.
+    /// Returns whether the comparison is true for an ordering. NaN has no ordering, so only `≠` is true for it.
     #[must_use]
     pub fn holds(self, order: Option<Ordering>) -> bool {
         match self {
@@ -47,11 +47,11 @@ impl Op {
 /// A condition on the fields and coordinates of one cell. Comparisons with a null cell are false.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Condition {
-    /// All operands hold.
+    /// True if all operands are true.
     And(Vec<Condition>),
-    /// At least one operand holds.
+    /// True if any operand is true.
     Or(Vec<Condition>),
-    /// The operand does not hold.
+    /// True if the operand is false.
     Not(Box<Condition>),
     /// A comparison of a field or dimension, by name, with a value.
     Compare {
@@ -62,14 +62,14 @@ pub enum Condition {
         /// The right-hand side.
         value: Scalar,
     },
-    /// A field or dimension equals one of several values.
+    /// True if a field or dimension equals one of several values.
     In {
         /// The field or dimension.
         name: String,
         /// The values.
         values: Vec<Scalar>,
     },
-    /// The cell of a field is null.
+    /// True if the cell of a field is null.
     IsNull {
         /// The field.
         name: String,

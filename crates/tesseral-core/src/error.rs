@@ -1,124 +1,132 @@
-//! The one error type: what went wrong, where, why, and what to try.
+//! The common error type: kind, location, cause and hint.
 
 use std::fmt;
+
+use crate::Advice;
 
 /// `Result` with Tesseral's [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// An error, one pointer wide.
 ///
-/// [`kind`](Error::kind) says what happened; [`array`](Error::array), [`chunk`](Error::chunk) and
-/// [`hint`](Error::hint) are context that callers add as the error passes through them.
+/// [`kind`](Error::kind) is the cause; [`array`](Error::array), [`chunk`](Error::chunk) and
+/// [`advice`](Error::advice) are context that callers add while propagating it.
 pub struct Error(Box<Inner>);
 
 struct Inner {
     kind: ErrorKind,
     array: Option<String>,
     chunk: Option<Vec<u64>>,
-    hint: Option<String>,
+    advice: Option<Advice>,
 }
 
-/// What happened. Exit codes, HTTP statuses and Python exceptions map from this.
+/// Kind of an error. Exit codes, HTTP statuses and Python exceptions map from it.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// Bytes that contradict the format.
+    /// Bytes that violate the format.
     #[error("{what} is damaged in {object}{}: {detail}", At(*.offset))]
     Corrupt {
-        /// The structure, by the format's own word: `superblock`, `chunk index row`.
+        /// Name of the structure in the format's specification: `superblock`, `chunk index row`.
         what: String,
-        /// The file or object the bytes came from.
+        /// Name of the file or object.
         object: String,
-        /// Where in the object, when one place can be named.
+        /// Byte offset in the object, if known.
         offset: Option<u64>,
-        /// What was expected and what was found.
+        /// Expected and actual content.
         detail: String,
     },
-    /// Not a file of any known format.
-    #[error("{object} is not a file of a known format: {detail}")]
-    Unrecognised {
-        /// The file or object.
+    /// The source has no known format.
+    #[error("{object} has no known format: {detail}")]
+    Unrecognized {
+        /// Name of the file or object.
         object: String,
-        /// What was looked for.
+        /// Description of the failed detection.
         detail: String,
     },
-    /// A feature of the format, or a combination, that Tesseral does not have.
+    /// An unsupported feature of the format, or an unsupported combination.
     #[error("not supported: {feature}")]
     Unsupported {
-        /// The feature, in the format's own words.
+        /// The feature, in the format's terms.
         feature: String,
     },
-    /// Something larger than a limit allows.
-    #[error("{what} needs {asked}, the limit is {allowed}")]
+    /// A limit was exceeded.
+    #[error("{what} requires {asked}, the limit is {allowed}")]
     Limit {
-        /// What was too large.
+        /// What exceeds the limit.
         what: String,
-        /// How much was asked for.
+        /// The requested amount.
         asked: u64,
-        /// How much is allowed.
+        /// The allowed amount.
         allowed: u64,
     },
-    /// Nothing by that name.
+    /// Unknown name.
     #[error("no {what} named {name:?}{}", Candidates(.candidates))]
     NotFound {
-        /// What kind of thing: `file`, `array`, `dimension`.
+        /// Kind of the entity: `file`, `array`, `dimension`.
         what: String,
-        /// The name asked for.
+        /// The requested name.
         name: String,
-        /// Names that do exist.
+        /// Available names.
         candidates: Vec<String>,
     },
-    /// A request that makes no sense for this array, whatever its bytes.
+    /// An invalid request, independent of the content of the source.
     #[error("{detail}")]
     InvalidRequest {
-        /// What is wrong with it.
+        /// Description of the problem.
         detail: String,
     },
-    /// An object that the opened state names does not exist: it was lost, or another process removed it.
+    /// An object that the opened state refers to does not exist: it was lost, or another process removed it.
     #[error("{what} is missing: {object}")]
     Missing {
-        /// What kind of thing: `a file of the array`.
+        /// Kind of the object: `a file of the array`.
         what: String,
-        /// The file or object.
+        /// Location of the file or object.
         object: String,
-        /// Its name in the store that was read.
+        /// Its name in the store.
         name: String,
     },
-    /// The opened state is out of date: it names an object that was removed, and a fresh listing does not name it any more.
+    /// The opened state is out of date: it refers to an object that was removed, and a new listing no longer contains it.
     #[error("{source_name} changed while it was read: {object} was removed")]
     Stale {
         /// The file or folder that was opened.
         source_name: String,
-        /// The object that was removed.
+        /// The removed object.
         object: String,
     },
-    /// An open file was written to by another process: what was read of it may be a mixture.
+    /// An open file was written to by another process: the bytes read can be inconsistent.
     #[error("{object} changed while it was read: {detail}")]
     Changed {
-        /// The file.
+        /// Name of the file.
         object: String,
-        /// What differs from when it was opened.
+        /// Difference from the state when it was opened.
         detail: String,
     },
-    /// A codec refused its input.
+    /// A codec failed.
     #[error("{codec}: {source}")]
     Codec {
-        /// The codec's name.
+        /// Name of the codec.
         codec: &'static str,
-        /// What the codec said.
+        /// Error of the codec.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// The operating system or a network refused.
+    /// An operation of the operating system or network failed.
     #[error("{op} {object}: {source}")]
     Io {
-        /// The verb: `read`, `rename`.
+        /// The operation: `read`, `rename`.
         op: &'static str,
-        /// The file or object.
+        /// Name of the file or object.
         object: String,
-        /// What the system said.
+        /// Error of the system.
         source: std::io::Error,
     },
-    /// The caller asked to stop.
+    /// A broken invariant: a defect of Tesseral.
+    #[error("internal error: {detail}")]
+    Internal {
+        /// Description of the broken invariant.
+        detail: String,
+    },
+    /// The operation was canceled by the caller.
     #[error("interrupted")]
     Cancelled,
 }
@@ -139,7 +147,7 @@ impl fmt::Display for Candidates<'_> {
         if self.0.is_empty() {
             return Ok(());
         }
-        write!(f, "; there is ")?;
+        write!(f, "; available: ")?;
         for (i, name) in self.0.iter().take(SHOWN).enumerate() {
             write!(f, "{}{name:?}", if i == 0 { "" } else { ", " })?;
         }
@@ -148,12 +156,12 @@ impl fmt::Display for Candidates<'_> {
 }
 
 impl Error {
-    /// Wraps a kind.
+    /// Creates an error from a kind.
     pub fn new(kind: ErrorKind) -> Self {
-        Self(Box::new(Inner { kind, array: None, chunk: None, hint: None }))
+        Self(Box::new(Inner { kind, array: None, chunk: None, advice: None }))
     }
 
-    /// Damaged bytes of the structure `what` at `offset` of `object`.
+    /// Creates a `Corrupt` error for structure `what` at `offset` of `object`.
     pub fn corrupt(
         what: impl Into<String>,
         object: impl Into<String>,
@@ -168,7 +176,7 @@ impl Error {
         })
     }
 
-    /// Fewer bytes than the structure needs.
+    /// Creates a `Corrupt` error for a structure with too few bytes.
     pub fn truncated(
         what: impl Into<String>,
         object: impl Into<String>,
@@ -180,104 +188,110 @@ impl Error {
             what,
             object,
             offset,
-            format!("expected {expected} bytes, found {found}: the file may be cut short"),
+            format!("expected {expected} bytes, found {found}: the file may be truncated"),
         )
     }
 
-    /// A feature Tesseral does not have.
+    /// Creates an `Unsupported` error.
     pub fn unsupported(feature: impl Into<String>) -> Self {
         Self::new(ErrorKind::Unsupported { feature: feature.into() })
     }
 
-    /// A request that makes no sense.
+    /// Creates an `InvalidRequest` error.
     pub fn invalid(detail: impl Into<String>) -> Self {
         Self::new(ErrorKind::InvalidRequest { detail: detail.into() })
     }
 
-    /// `what` asks for more than is allowed.
+    /// A broken invariant.
+    pub fn internal(detail: impl Into<String>) -> Self {
+        Self::new(ErrorKind::Internal { detail: detail.into() })
+            .hint("this is a defect of Tesseral: please report it with the steps that led to it")
+    }
+
+    /// Creates a `Limit` error for `what`.
     pub fn limit(what: impl Into<String>, asked: u64, allowed: u64) -> Self {
         Self::new(ErrorKind::Limit { what: what.into(), asked, allowed })
     }
 
-    /// Nothing of that name among `candidates`.
+    /// Creates a `NotFound` error with available names.
     pub fn not_found(what: impl Into<String>, name: impl Into<String>, candidates: Vec<String>) -> Self {
         Self::new(ErrorKind::NotFound { what: what.into(), name: name.into(), candidates })
     }
 
-    /// An object `name` of a store that was relied on does not exist.
+    /// Creates an error for a missing object `name` of a store.
     pub fn missing(what: impl Into<String>, object: impl Into<String>, name: impl Into<String>) -> Self {
         Self::new(ErrorKind::Missing { what: what.into(), object: object.into(), name: name.into() })
     }
 
-    /// The state of `source` that was opened names `object`, which was removed since.
+    /// Creates an error for `object`, which the opened state of `source` refers to and which was removed since.
     pub fn stale(source: impl Into<String>, object: impl Into<String>) -> Self {
         Self::new(ErrorKind::Stale { source_name: source.into(), object: object.into() })
             .hint("another process replaced it, for instance by vacuuming; open the source again")
     }
 
-    /// An open file that was written to.
+    /// Creates an error for an open file that was written to.
     pub fn changed(object: impl Into<String>, detail: impl Into<String>) -> Self {
         Self::new(ErrorKind::Changed { object: object.into(), detail: detail.into() })
-            .hint("another process writes to the file; try again when it is done")
+            .hint("another process is writing to the file; try again later")
     }
 
-    /// A codec's refusal.
+    /// Creates a `Codec` error.
     pub fn codec(codec: &'static str, source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
         Self::new(ErrorKind::Codec { codec, source: source.into() })
     }
 
-    /// A system call's refusal.
+    /// Creates an `Io` error.
     pub fn io(op: &'static str, object: impl Into<String>, source: std::io::Error) -> Self {
         Self::new(ErrorKind::Io { op, object: object.into(), source })
     }
 
-    /// The caller asked to stop.
+    /// Creates a `Cancelled` error.
     pub fn cancelled() -> Self {
         Self::new(ErrorKind::Cancelled)
     }
 
-    /// Names the array, unless an inner call already did.
+    /// Sets the array, unless already set.
     #[must_use]
     pub fn in_array(mut self, array: impl Into<String>) -> Self {
         self.0.array.get_or_insert_with(|| array.into());
         self
     }
 
-    /// Names the chunk by its grid coordinates, unless an inner call already did.
+    /// Sets the grid coordinates of the chunk, unless already set.
     #[must_use]
     pub fn in_chunk(mut self, chunk: &[u64]) -> Self {
         self.0.chunk.get_or_insert_with(|| chunk.to_vec());
         self
     }
 
-    /// Says what to try, unless an inner call already did.
+    /// Sets the hint, unless already set. Its text must apply to every interface; see [`Advice`].
     #[must_use]
-    pub fn hint(mut self, hint: impl Into<String>) -> Self {
-        self.0.hint.get_or_insert_with(|| hint.into());
+    pub fn hint(mut self, advice: impl Into<Advice>) -> Self {
+        self.0.advice.get_or_insert_with(|| advice.into());
         self
     }
 
-    /// What happened.
+    /// Kind of the error.
     pub fn kind(&self) -> &ErrorKind {
         &self.0.kind
     }
 
-    /// The array concerned, when known.
+    /// Name of the affected array, if known.
     pub fn array(&self) -> Option<&str> {
         self.0.array.as_deref()
     }
 
-    /// Grid coordinates of the chunk concerned, when known.
+    /// Grid coordinates of the affected chunk, if known.
     pub fn chunk(&self) -> Option<&[u64]> {
         self.0.chunk.as_deref()
     }
 
-    /// What to try, when something can be named.
-    pub fn advice(&self) -> Option<&str> {
-        self.0.hint.as_deref()
+    /// Suggestion to resolve the error, if any.
+    pub fn advice(&self) -> Option<&Advice> {
+        self.0.advice.as_ref()
     }
 
-    /// Byte offset of the damage, when one place can be named.
+    /// Byte offset of the corruption, if known.
     pub fn offset(&self) -> Option<u64> {
         match self.kind() {
             ErrorKind::Corrupt { offset, .. } => *offset,
@@ -285,7 +299,7 @@ impl Error {
         }
     }
 
-    /// Whether this is about damaged bytes, in a structure or inside a codec's stream.
+    /// Returns whether the error means corrupt bytes, in a structure or in a codec's stream.
     pub fn is_damage(&self) -> bool {
         matches!(self.kind(), ErrorKind::Corrupt { .. } | ErrorKind::Missing { .. } | ErrorKind::Codec { .. })
     }

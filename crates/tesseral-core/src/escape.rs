@@ -1,9 +1,9 @@
-//! Text from data, made safe to show.
+//! Escaping of untrusted text for display.
 
 use std::borrow::Cow;
 
-/// Characters that steer a terminal or hide in a line: control characters, marks and overrides of the direction of text, and
-/// characters without a width.
+/// Returns whether a character controls a terminal or is invisible: control characters, bidirectional marks and overrides, and
+/// zero-width characters.
 fn is_deceptive(c: char) -> bool {
     c.is_control()
         || matches!(
@@ -17,8 +17,7 @@ fn is_deceptive(c: char) -> bool {
         )
 }
 
-/// Text in which control, bidirectional and zero-width characters are written as escapes, for names, attributes and values that are
-/// shown as text.
+/// Escapes control, bidirectional and zero-width characters, for names, attributes and values that are displayed as text.
 ///
 /// ```
 /// assert_eq!(tesseral_core::escape("plain Ω"), "plain Ω");
@@ -35,8 +34,8 @@ pub fn escape(text: &str) -> Cow<'_, str> {
     Cow::Owned(safe)
 }
 
-/// Text from data as a part of a file name: as [`escape`], and without separators, a leading dot or a leading hyphen. `None` for
-/// text that nothing is left of.
+/// Converts untrusted text to a part of a file name: as [`escape`], without separators, a leading dot or a leading hyphen.
+/// `None` if the result is empty.
 pub fn file_name_part(text: &str) -> Option<String> {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
@@ -78,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_of_file_names_stay_in_their_folder() {
+    fn parts_of_file_names_cannot_leave_their_folder() {
         assert_eq!(file_name_part("2t").as_deref(), Some("2t"));
         assert_eq!(file_name_part("../x").as_deref(), Some("%2E.%2Fx"));
         assert_eq!(file_name_part("-f").as_deref(), Some("%2Df"));

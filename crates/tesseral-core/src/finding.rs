@@ -1,18 +1,18 @@
-//! What an audit finds.
+//! Findings of an audit.
 
-/// How much a finding matters.
+/// Severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
-    /// Told for completeness.
+    /// Information.
     Info,
-    /// Odd, but every value can be read.
+    /// Unusual, but all values are readable.
     Warning,
     /// Damage.
     Error,
 }
 
 impl Severity {
-    /// The word reports use.
+    /// Name in reports.
     pub fn name(self) -> &'static str {
         match self {
             Self::Info => "info",
@@ -22,27 +22,29 @@ impl Severity {
     }
 }
 
-/// The outcome of one check. Names of checks are the reference implementation's where it has the check.
+/// Result of one check. Check names are those of the reference implementation where it has the check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// The check.
+    /// Stable name of the check.
     pub check: &'static str,
-    /// How much it matters.
+    /// Severity of the result.
     pub severity: Severity,
     /// Whether the check passed. Warnings pass.
     pub ok: bool,
-    /// What was seen.
+    /// Description of the result.
     pub detail: String,
-    /// The array concerned.
+    /// Name of the affected array.
     pub array: Option<String>,
-    /// Grid coordinates of the chunk concerned.
+    /// Grid coordinates of the affected chunk.
     pub chunk: Option<Vec<u64>>,
-    /// First byte concerned.
+    /// Offset of the first affected byte.
     pub offset: Option<u64>,
-    /// Number of bytes concerned.
+    /// Number of affected bytes.
     pub length: Option<u64>,
-    /// Name of an object that was listed and is missing.
+    /// Name of a listed object that is missing.
     pub missing: Option<String>,
+    /// Whether the check failed because a feature is not supported, which does not indicate damage.
+    pub unsupported: bool,
 }
 
 impl Finding {
@@ -58,51 +60,53 @@ impl Finding {
             offset: None,
             length: None,
             missing: None,
+            unsupported: false,
         }
     }
 
-    /// A check that passed.
+    /// Creates a finding for a check that passed.
     pub fn passed(check: &'static str, detail: impl Into<String>) -> Self {
         Self::new(check, Severity::Info, true, detail)
     }
 
-    /// Something odd that loses nothing.
+    /// Creates a warning.
     pub fn warning(check: &'static str, detail: impl Into<String>) -> Self {
         Self::new(check, Severity::Warning, true, detail)
     }
 
-    /// Damage.
+    /// Creates a finding for damage.
     pub fn failed(check: &'static str, detail: impl Into<String>) -> Self {
         Self::new(check, Severity::Error, false, detail)
     }
 
-    /// Damage, with the places that the error names.
+    /// Creates a finding for damage, with the location of an error.
     pub fn from_error(check: &'static str, error: &crate::Error) -> Self {
         let mut finding = Self::failed(check, error.to_string());
         finding.array = error.array().map(str::to_owned);
         finding.chunk = error.chunk().map(<[u64]>::to_vec);
         finding.offset = error.offset();
+        finding.unsupported = matches!(error.kind(), crate::ErrorKind::Unsupported { .. });
         if let crate::ErrorKind::Missing { name, .. } = error.kind() {
             finding.missing = Some(name.clone());
         }
         finding
     }
 
-    /// Names the array.
+    /// Sets the array.
     #[must_use]
     pub fn in_array(mut self, array: impl Into<String>) -> Self {
         self.array = Some(array.into());
         self
     }
 
-    /// Names the chunk.
+    /// Sets the chunk.
     #[must_use]
     pub fn in_chunk(mut self, chunk: &[u64]) -> Self {
         self.chunk = Some(chunk.to_vec());
         self
     }
 
-    /// Names the bytes.
+    /// Sets the byte range.
     #[must_use]
     pub fn at(mut self, offset: u64, length: u64) -> Self {
         self.offset = Some(offset);

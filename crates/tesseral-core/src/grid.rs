@@ -84,18 +84,18 @@ impl ChunkGrid {
         coords
     }
 
-    /// Grid coordinates of the chunk that holds a cell.
+    /// Returns the grid coordinates of the chunk that contains a cell.
     pub fn chunk_of(&self, point: &[u64]) -> Coords {
         point.iter().zip(&self.chunk).map(|(p, c)| p / c).collect()
     }
 
-    /// The chunks that hold at least one selected cell, in row-major order of the grid.
+    /// Iterates over the chunks that contain at least one selected cell, in row-major order of the grid.
     pub fn touched(&self, selection: &Selection) -> Touched {
-        let axes: Vec<Axis> = selection
+        let axes: Vec<AxisRange> = selection
             .slices()
             .iter()
             .zip(&self.chunk)
-            .map(|(slice, &extent)| Axis::new(slice, extent))
+            .map(|(slice, &extent)| AxisRange::new(slice, extent))
             .collect();
         let at = axes.iter().map(|axis| axis.get(0)).collect();
         let left = axes.iter().try_fold(1_u64, |n, axis| n.checked_mul(axis.len())).unwrap_or(u64::MAX);
@@ -105,14 +105,14 @@ impl ChunkGrid {
 
 /// Chunk numbers intersected along one dimension.
 #[derive(Clone, Copy, Debug)]
-enum Axis {
+enum AxisRange {
     /// Steps no longer than a chunk intersect every chunk in between.
     Run { first: u64, count: u64 },
     /// Longer steps skip chunks: position `i` is in chunk `(start + i * step) / extent`.
     Stride { start: u64, step: u64, extent: u64, count: u64 },
 }
 
-impl Axis {
+impl AxisRange {
     fn new(slice: &crate::Slice, extent: u64) -> Self {
         let count = slice.count();
         if count == 0 {
@@ -142,7 +142,7 @@ impl Axis {
 /// Iterator of [`ChunkGrid::touched`].
 #[derive(Clone, Debug)]
 pub struct Touched {
-    axes: Vec<Axis>,
+    axes: Vec<AxisRange>,
     step: Vec<u64>,
     at: Coords,
     left: u64,

@@ -1,9 +1,9 @@
-//! The vocabulary that every Tesseral crate shares. Words only: no I/O, no `unsafe`.
+//! The data model that all Tesseral crates share. No I/O, no `unsafe`.
 //!
-//! An *array* has [dimensions](schema::Dimension) and [fields](schema::Field); its cells are stored in *chunks* that
-//! tile the index space along a [`ChunkGrid`]. Positions are `u64` counted from the array's start, whatever the
-//! format calls its first cell; a half-open box of positions is a [`Region`], a box with steps a [`Selection`].
-//! What is known of a chunk without reading it is a [`ChunkStats`], each number with its [exactness](Stat).
+//! An *array* has [dimensions](schema::Dimension) and [fields](schema::Field); its cells are stored in *chunks* that tile the
+//! index space along a [`ChunkGrid`]. Positions are `u64`, counted from the start of the array in all formats; a half-open box
+//! of positions is a [`Region`], a box with steps a [`Selection`]. [`ChunkStats`] are statistics of a chunk that are known
+//! without reading it, each with its [exactness](Stat).
 //!
 //! ```
 //! use tesseral_core::{ChunkGrid, Region};
@@ -16,7 +16,9 @@
 //! ```
 #![forbid(unsafe_code)]
 
+pub mod advice;
 pub mod alloc;
+pub mod calendar;
 pub mod cancel;
 pub mod condition;
 pub mod dtype;
@@ -27,6 +29,8 @@ pub mod finding;
 pub mod grid;
 pub mod limits;
 pub mod metadata;
+pub mod missing;
+pub mod packing;
 pub mod region;
 pub mod scalar;
 pub mod schema;
@@ -34,6 +38,7 @@ pub mod selection;
 pub mod stats;
 pub mod time;
 
+pub use advice::Advice;
 pub use cancel::Cancel;
 pub use dtype::{DType, TimeUnit};
 pub use element::Element;

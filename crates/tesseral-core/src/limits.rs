@@ -1,43 +1,45 @@
-//! Upper bounds on what untrusted input may make a process use.
+//! Limits on resources that untrusted input can make a process use.
 
+use crate::Advice;
 use crate::{Error, Result};
 
-/// How many times its stored size the cells of an operation may take without counting against [`Limits::total_expansion`].
+/// Ratio of decoded to stored size up to which the cells of an operation do not count against [`Limits::total_expansion`].
 pub const EXPANSION_RATIO: u64 = 64;
 
-/// How many times its stored size data in memory may take without counting against [`Limits::chunk_expansion`]. Decoding a chunk
-/// needs work space beside it.
+/// Ratio of size in memory to stored size up to which data does not count against [`Limits::chunk_expansion`]. Lower than
+/// [`EXPANSION_RATIO`], because decoding a chunk needs additional memory.
 pub const HELD_RATIO: u64 = 32;
 
-/// Stored bytes beyond this many justify [`LARGE_RATIO`] times their number: a small file must not cause much work, a large one of highly
-/// compressible data is ordinary.
+/// Stored bytes beyond this size are counted with [`LARGE_RATIO`]: a small file must not cause much work, but large files of
+/// highly compressible data are common.
 const SMALL: u64 = 1 << 20;
 const LARGE_RATIO: u64 = 1024;
 
-/// Bytes that `stored` bytes justify, of which the first [`SMALL`] count `ratio` times.
+/// Size that `stored` bytes justify, of which the first [`SMALL`] bytes count `ratio` times.
 fn justified(stored: u64, ratio: u64) -> u64 {
     let large = stored.saturating_sub(SMALL).saturating_mul(LARGE_RATIO);
     stored.min(SMALL).saturating_mul(ratio).saturating_add(large)
 }
 
-/// Upper bounds that every open, plan and decode honors.
+/// Limits that every open, plan and decode applies.
 ///
-/// Sizes that a file claims are accepted up to [`HELD_RATIO`] (in memory) or [`EXPANSION_RATIO`] (in all) times the first MiB that it
-/// stores for them, and 1,024 times what it stores beyond that. Larger sizes are claims without evidence, because a decompressor or a fill value makes any number of cells out of a few bytes: such a chunk may take
-/// `chunk_expansion` bytes, and all cells of an operation `total_expansion`.
+/// Declared sizes are accepted up to [`HELD_RATIO`] (in memory) or [`EXPANSION_RATIO`] (in total) times the first MiB of their
+/// stored bytes, and 1,024 times the bytes beyond that. Larger sizes are not backed by stored bytes, because a decompressor or
+/// a fill value produces any number of cells from a few bytes: such a chunk is limited to `chunk_expansion` bytes, and all
+/// cells of an operation to `total_expansion`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Bytes that one decoded chunk may take, whatever is stored of it.
+    /// Maximum size of one decoded chunk in bytes, regardless of its stored size.
     pub chunk_bytes: u64,
-    /// Bytes that one decoded chunk may take when less than a 32nd of them is stored.
+    /// Maximum size in bytes of one decoded chunk whose stored size is less than a 32nd of it.
     pub chunk_expansion: u64,
-    /// Bytes of cells that one operation may go through when less than a 64th of them is stored.
+    /// Maximum size in bytes of the cells of one operation whose stored size is less than a 64th of it.
     pub total_expansion: u64,
-    /// Bytes of metadata that may be held at once, decompressed.
+    /// Maximum size in bytes of decompressed metadata in memory.
     pub metadata_bytes: u64,
-    /// Nesting of metadata.
+    /// Maximum nesting depth of metadata.
     pub depth: usize,
-    /// Chunks that one plan may hold.
+    /// Maximum number of chunks of one plan.
     pub plan_chunks: u64,
 }
 
@@ -48,7 +50,7 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// What holds unless another limit is set.
+    /// The default limits.
     pub const DEFAULT: Self = Self {
         chunk_bytes: 4 << 30,
         chunk_expansion: 32 << 20,
@@ -58,7 +60,7 @@ impl Limits {
         plan_chunks: 64 << 20,
     };
 
-    /// The same, with chunks and operations that may expand to this many bytes however little is stored.
+    /// Returns the limits with `chunk_expansion` and `total_expansion` set to this many bytes.
     #[must_use]
     pub fn with_expansion(self, bytes: u64) -> Self {
         Self {
@@ -69,7 +71,7 @@ impl Limits {
         }
     }
 
-    /// Rejects a chunk of more bytes than any chunk may take.
+    /// Rejects a chunk that exceeds the maximum size of a chunk.
     ///
     /// # Errors
     /// `Limit`.
@@ -77,7 +79,7 @@ impl Limits {
         check("a decoded chunk", bytes, self.chunk_bytes)
     }
 
-    /// Rejects a chunk that would decode to more than the limits allow for its `stored` bytes.
+    /// Rejects a chunk whose decoded size exceeds the limits for its `stored` bytes.
     ///
     /// # Errors
     /// `Limit`.
@@ -86,7 +88,7 @@ impl Limits {
         self.check_expanded(bytes, stored)
     }
 
-    /// Rejects cells in memory that their `stored` bytes do not justify, however large a chunk may be.
+    /// Rejects cells in memory that exceed the limits for their `stored` bytes, regardless of the maximum size of a chunk.
     ///
     /// # Errors
     /// `Limit`.
@@ -94,7 +96,7 @@ impl Limits {
         self.check_held("a decoded chunk", bytes, stored)
     }
 
-    /// Rejects `what` in memory that `stored` bytes do not justify.
+    /// Rejects `what` in memory that exceeds the limits for its `stored` bytes.
     ///
     /// # Errors
     /// `Limit`.
@@ -103,7 +105,7 @@ impl Limits {
         Self::check_expansion(what, bytes, justified, self.chunk_expansion, stored)
     }
 
-    /// Rejects an operation over `bytes` of `what`, such as cells, of which only `stored` bytes are there.
+    /// Rejects an operation over `bytes` of `what`, such as cells, with only `stored` bytes.
     ///
     /// # Errors
     /// `Limit`.
@@ -120,7 +122,7 @@ impl Limits {
         check("metadata", bytes, self.metadata_bytes)
     }
 
-    /// Rejects metadata that would decompress to more than the limits allow for its `stored` bytes.
+    /// Rejects metadata whose decompressed size exceeds the limits for its `stored` bytes.
     ///
     /// # Errors
     /// `Limit`.
@@ -138,11 +140,8 @@ impl Limits {
     }
 
     fn check_expansion(what: &str, bytes: u64, justified: u64, free: u64, stored: u64) -> Result<()> {
-        check(what, bytes, free.max(justified)).map_err(|error| {
-            error.hint(format!(
-                "the source stores only {stored} bytes of it; if it is trustworthy, raise the expansion limit to {bytes} bytes"
-            ))
-        })
+        check(what, bytes, free.max(justified))
+            .map_err(|error| error.hint(Advice::RaiseExpansion { bytes, stored }))
     }
 }
 
@@ -155,7 +154,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_stored_justifies_what_is_decoded() {
+    fn the_stored_size_limits_the_decoded_size() {
         let limits = Limits::default();
         let free = limits.chunk_expansion;
         assert!(limits.check_decoded(free, 0).is_ok());

@@ -1,48 +1,49 @@
-//! Attributes and history: what formats say about arrays beside their cells.
+//! Attributes and history of containers and arrays.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
-use crate::{DType, scalar};
+use indexmap::IndexMap;
 
-/// An attribute's value.
-#[derive(Clone, Debug, PartialEq)]
+use crate::{DType, Scalar, scalar};
+
+/// An attribute's value, with its type. Two are equal when their bits are, NaN included.
+#[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Value {
-    /// Present, but nothing.
+    /// No value.
     Null,
-    /// A bool.
+    /// A Boolean.
     Bool(bool),
-    /// A signed integer.
+    /// A signed 64-bit integer, also used for integers of unspecified width.
     Int(i64),
-    /// An integer beyond `i64`.
+    /// An unsigned integer of 64 bits.
     UInt(u64),
-    /// A number.
+    /// A 64-bit float, also used for floats of unspecified width.
     Float(f64),
+    /// One value of another dtype, such as `int16`, `float32` or `datetime64[s]`.
+    Scalar(Scalar),
     /// Text.
     Text(String),
     /// Bytes.
     Bytes(Vec<u8>),
-    /// Values in order.
+    /// A list of values.
     List(Vec<Value>),
-    /// Values by name.
+    /// A map of values by name.
     Map(Attributes),
     /// Numbers of one dtype, as little-endian bytes.
     Numbers {
-        /// The dtype of each.
+        /// Dtype of each number.
         dtype: DType,
-        /// Their bytes, back to back.
+        /// Contiguous little-endian bytes.
         bytes: Vec<u8>,
     },
 }
 
-/// Attributes by name, sorted bytewise.
-pub type Attributes = BTreeMap<String, Value>;
+/// Attributes by name, in insertion order. Equality ignores the order.
+pub type Attributes = IndexMap<String, Value>;
 
-/// Attributes that declare the value that means "missing"; the first that is there counts, whether or not it can be read.
-pub const FILL_ATTRIBUTES: [&str; 3] = ["_FillValue", "missing_value", "fill_value"];
-
-/// An attribute whose name a format needs for itself is kept under its name with this before it.
+/// Prefix of attributes whose name a format reserves.
 pub const SET_ASIDE: &str = "attribute:";
 
 impl fmt::Display for Value {
@@ -53,6 +54,7 @@ impl fmt::Display for Value {
             Self::Int(v) => write!(f, "{v}"),
             Self::UInt(v) => write!(f, "{v}"),
             Self::Float(v) => scalar::write_element(f, DType::Float64, &v.to_le_bytes()),
+            Self::Scalar(v) => write!(f, "{v}"),
             Self::Text(v) => f.write_str(v),
             Self::Bytes(v) => scalar::write_element(f, DType::Bytes, v),
             Self::List(values) => list(f, values.iter()),
@@ -66,7 +68,7 @@ impl fmt::Display for Value {
             Self::Numbers { dtype, bytes } => {
                 let shown = bytes.chunks(dtype.size().unwrap_or(1)).map(|one| {
                     let mut text = String::new();
-                    // Writing to a String cannot fail.
+                    // Writing to a `String` is infallible.
                     let _ = scalar::write_element(&mut text, *dtype, one);
                     text
                 });
@@ -84,6 +86,63 @@ fn list(f: &mut fmt::Formatter<'_>, items: impl Iterator<Item = impl fmt::Displa
     f.write_str("]")
 }
 
+impl Value {
+    /// Returns the value as a scalar; `None` for lists, maps and null.
+    pub fn to_scalar(&self) -> Option<Scalar> {
+        Some(match self {
+            Self::Bool(v) => Scalar::from_element(u8::from(*v)).with_dtype(DType::Bool),
+            Self::Int(v) => Scalar::from_element(*v),
+            Self::UInt(v) => Scalar::from_element(*v),
+            Self::Float(v) => Scalar::from_element(*v),
+            Self::Scalar(v) => v.clone(),
+            Self::Text(v) => Scalar::from_text(v),
+            Self::Bytes(v) => Scalar::from_le_bytes(DType::Bytes, v).ok()?,
+            Self::Null | Self::List(_) | Self::Map(_) | Self::Numbers { .. } => return None,
+        })
+    }
+}
+
+impl PartialEq for Value {
+    fn eq(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Null, Self::Null) => true,
+            (Self::Bool(a), Self::Bool(b)) => a == b,
+            (Self::Int(a), Self::Int(b)) => a == b,
+            (Self::UInt(a), Self::UInt(b)) => a == b,
+            (Self::Float(a), Self::Float(b)) => a.to_bits() == b.to_bits(),
+            (Self::Scalar(a), Self::Scalar(b)) => a == b,
+            (Self::Text(a), Self::Text(b)) => a == b,
+            (Self::Bytes(a), Self::Bytes(b)) => a == b,
+            (Self::List(a), Self::List(b)) => a == b,
+            (Self::Map(a), Self::Map(b)) => a == b,
+            (Self::Numbers { dtype, bytes }, Self::Numbers { dtype: other, bytes: theirs }) => {
+                dtype == other && bytes == theirs
+            }
+            _ => false,
+        }
+    }
+}
+
+impl From<Scalar> for Value {
+    /// Normalizes a value: 64-bit numbers, Booleans and text are not stored as [`Value::Scalar`].
+    fn from(scalar: Scalar) -> Self {
+        let plain = match scalar.dtype() {
+            DType::Bool => match scalar.bytes() {
+                [0] => Some(Self::Bool(false)),
+                [1] => Some(Self::Bool(true)),
+                _ => None,
+            },
+            DType::Int64 => scalar.get().map(Self::Int),
+            DType::UInt64 => scalar.get().map(Self::UInt),
+            DType::Float64 => scalar.get().map(Self::Float),
+            DType::Ascii | DType::Utf8 | DType::Char => scalar.as_text().map(Self::from),
+            DType::Bytes => Some(Self::Bytes(scalar.bytes().to_vec())),
+            _ => None,
+        };
+        plain.unwrap_or(Self::Scalar(scalar))
+    }
+}
+
 impl From<&str> for Value {
     fn from(text: &str) -> Self {
         Self::Text(text.to_owned())
@@ -96,19 +155,19 @@ impl From<String> for Value {
     }
 }
 
-/// One step of how a container came to be.
+/// One step of the provenance of a container.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HistoryRow {
-    /// What was done: `write`, `convert`.
+    /// Name of the operation: `write`, `convert`.
     pub op: String,
-    /// From what.
+    /// Source of the data.
     pub source: String,
-    /// When, as the format stores it (`.tet`: decimal seconds since 1970).
+    /// Time, as stored by the format (`.tet`: decimal seconds since 1970).
     pub at: String,
     /// Inputs, by name or digest.
     pub parents: Vec<String>,
-    /// Parameters.
+    /// Parameters of the operation.
     pub params: BTreeMap<String, String>,
-    /// Further named texts a format knows: agent, activity, entity.
+    /// Further named texts of a format: agent, activity, entity.
     pub extra: BTreeMap<String, String>,
 }

@@ -9,7 +9,7 @@ use crate::dtype::Class;
 use crate::element::{Element, bf16, f16};
 use crate::{DType, Error, Result, dispatch_element, time};
 
-/// A value of any dtype, as its little-endian bytes: NaN payloads and −0.0 survive.
+/// A value of any dtype, as its little-endian bytes: NaN payloads and −0.0 are preserved.
 ///
 /// Text and bytes are variable-length; every other dtype holds a whole number of elements.
 #[derive(Clone, PartialEq, Eq, Hash)]

@@ -118,14 +118,14 @@ pub struct Field {
     pub dtype: DType,
     /// Elements per cell.
     pub cell: CellLen,
-    /// Whether cells can be null.
+    /// Whether the field is nullable.
     pub nullable: bool,
-    /// The fill value of unwritten cells; for formats without unwritten cells, the declared missing value.
+    /// The fill value: what unwritten cells hold. It declares nothing about cells that were written.
     pub fill: Option<Scalar>,
     /// Whether unwritten cells of a nullable field hold the fill value. Otherwise they are null.
     pub fill_valid: bool,
-    /// Whether the fill value is the format's default rather than declared; written cells may legitimately hold it.
-    pub default_fill: bool,
+    /// The declared missing values, in the field's dtype. See [`missing`](crate::missing).
+    pub missing: Vec<Scalar>,
     /// Labels of the codes, for enumerated fields.
     pub enumeration: Option<Enumeration>,
     /// Codec names of its chunks, in encoding order.
@@ -153,15 +153,10 @@ impl Field {
             nullable: false,
             fill: None,
             fill_valid: false,
-            default_fill: false,
+            missing: Vec::new(),
             enumeration: None,
             codecs: Vec::new(),
         }
-    }
-
-    /// The declared missing value. A default fill value or the fill value of a nullable field is not one.
-    pub fn missing(&self) -> Option<&Scalar> {
-        self.fill.as_ref().filter(|_| !self.default_fill && !self.nullable)
     }
 
     /// Bytes per cell; `None` for variable-length cells and bitmasks.
@@ -185,6 +180,52 @@ impl Field {
     }
 }
 
+/// Role of a variable in its dataset.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+#[non_exhaustive]
+pub enum Role {
+    /// Measured or computed values.
+    #[default]
+    Data,
+    /// The coordinates of a dimension: a one-dimensional variable with the dimension's name.
+    Index,
+    /// Other coordinates: latitudes of a curvilinear grid, the scalar time of a forecast.
+    Auxiliary,
+    /// The bounds of the cells of a coordinate.
+    Bounds,
+    /// A grid mapping: its attributes describe a coordinate reference system.
+    GridMapping,
+    /// Metadata about other variables: quality flags, numbers of observations.
+    Ancillary,
+}
+
+impl Role {
+    const ALL: [Self; 6] =
+        [Self::Data, Self::Index, Self::Auxiliary, Self::Bounds, Self::GridMapping, Self::Ancillary];
+
+    /// Name of the role: `data`, `index`, `auxiliary`, `bounds`, `grid_mapping`, `ancillary`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Data => "data",
+            Self::Index => "index",
+            Self::Auxiliary => "auxiliary",
+            Self::Bounds => "bounds",
+            Self::GridMapping => "grid_mapping",
+            Self::Ancillary => "ancillary",
+        }
+    }
+
+    /// Parses the name of a role.
+    pub fn by_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|role| role.name() == name)
+    }
+
+    /// Returns whether the role is a kind of coordinate.
+    pub fn is_coordinate(self) -> bool {
+        matches!(self, Self::Index | Self::Auxiliary)
+    }
+}
+
 /// The schema of an array.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ArraySchema {
@@ -200,13 +241,23 @@ pub struct ArraySchema {
     pub cell_order: Order,
     /// Whether cells are stored with coordinates instead of filling the grid.
     pub sparse: bool,
-    /// Whether several cells may share a position (sparse arrays).
+    /// Whether several cells can share a position (sparse arrays).
     pub allows_duplicates: bool,
     /// Attributes.
     pub attributes: Attributes,
+    /// The prefix of attributes that belong to one of several fields: `PREFIX NAME.KEY`; `None` for formats of one field per array.
+    pub field_attributes: Option<&'static str>,
+    /// Role of the array in its container.
+    pub role: Role,
 }
 
 impl ArraySchema {
+    /// Returns whether a variable of this name is an index coordinate: its only dimension has the last component of the name.
+    pub fn is_index_of(&self, name: &str) -> bool {
+        let own = name.rsplit('/').next().unwrap_or(name);
+        matches!(self.dims.as_slice(), [dim] if !self.sparse && !own.is_empty() && dim.name == own)
+    }
+
     /// A dense array of one field on a chunk grid.
     pub fn dense(name: impl Into<String>, dtype: DType, shape: &[u64], chunk_shape: &[u64]) -> Self {
         let name = name.into();
@@ -219,6 +270,8 @@ impl ArraySchema {
             sparse: false,
             allows_duplicates: false,
             attributes: Attributes::new(),
+            field_attributes: None,
+            role: Role::Data,
         }
     }
 

@@ -2,12 +2,12 @@
 
 use crate::Scalar;
 
-/// A statistic with its exactness. An inexact bound may be used for pruning; only an exact value may be returned as a result.
+/// A statistic with its exactness. An inexact bound can be used for pruning; only an exact value can be returned as a result.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub enum Stat<T> {
     /// The exact value.
     Exact(T),
-    /// A safe bound: a minimum that may be too low, a maximum or count that may be too high.
+    /// A safe bound: a minimum that can be too low, a maximum or count that can be too high.
     Bound(T),
     /// Unknown.
     #[default]
@@ -41,7 +41,7 @@ impl<T> Stat<T> {
     }
 }
 
-/// An accurate sum: exact for integers, compensated for floats.
+/// A sum: exact for integers, rounded for floats.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Sum {
     /// Of integers, bools and durations.
@@ -68,7 +68,7 @@ impl Sum {
 pub struct ChunkStats {
     /// Number of cells in the chunk, including nulls.
     pub cells: u64,
-    /// Number of null cells: by validity, or equal to the declared fill value.
+    /// Number of null cells: by validity, or equal to one of [`missing`](Self::missing).
     pub nulls: Stat<u64>,
     /// Number of cells that are NaN and not null.
     pub nans: Stat<u64>,
@@ -78,6 +78,9 @@ pub struct ChunkStats {
     pub max: Stat<Scalar>,
     /// Sum of the values.
     pub sum: Stat<Sum>,
+    /// The values that are counted as null. A format lists those that its statistics leave out; other missing values of the field are
+    /// among the cells that the statistics describe.
+    pub missing: Vec<Scalar>,
 }
 
 impl ChunkStats {
@@ -96,6 +99,7 @@ impl ChunkStats {
             min: self.min.weaken(),
             max: self.max.weaken(),
             sum: Stat::Absent,
+            missing: self.missing,
         }
     }
 }

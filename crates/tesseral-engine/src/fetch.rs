@@ -1,4 +1,6 @@
-//! From planned chunks to their bytes: borrow what is in reach, read the rest in few large requests.
+//! Fetching of planned chunks: borrows resident bytes, reads the rest in few large requests.
+
+pub(crate) mod reopen;
 
 use std::ops::Range;
 
@@ -8,25 +10,25 @@ use tesseral_core::{Error, Result, Selection};
 use tesseral_format::{Access, ChunkPlan, Column, DigestSpan, DigestSpans, PlannedChunk};
 
 use crate::handle::Handle;
-use crate::overlay::Groups;
+use crate::plan::groups::Groups;
 
-/// Spans closer than this are read as one: skipping them would cost more than reading them.
+/// Gaps up to this size in bytes are read: skipping them would cost more.
 const GAP: u64 = 64 << 10;
-/// A merged read stops growing here, so that decoding can begin while other reads are under way.
+/// Maximum size of a merged read in bytes, so that decoding can overlap with other reads.
 pub(crate) const MERGED: u64 = 4 << 20;
 
-/// Objects that are in reach whole, by number.
+/// Resident objects by index.
 pub(crate) type Resident = SmallVec<[(u32, Bytes); 1]>;
 
-/// What to read: object and range.
+/// A read: object and byte range.
 pub(crate) type Reads = SmallVec<[(u32, Range<u64>); 1]>;
 
-/// A run of groups whose bytes are read together.
+/// Groups whose bytes are read together.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Batch {
-    /// Numbers of the groups.
+    /// Indexes of the groups.
     pub groups: Range<usize>,
-    /// What to read for them.
+    /// Reads of the groups.
     pub reads: Reads,
 }
 
@@ -36,7 +38,7 @@ pub(crate) struct Fetched {
 }
 
 impl Fetched {
-    /// The read that holds a range, and where it lies in it.
+    /// Returns the read that contains a range, and the range in it.
     fn get(&self, object: u32, range: &Range<u64>) -> Option<(&Bytes, Range<u64>)> {
         let (_, held, bytes) = self
             .reads
@@ -46,19 +48,19 @@ impl Fetched {
     }
 }
 
-/// Where the bytes of a chunk come from.
-pub(crate) enum Source<'a> {
-    /// Mapped or in memory.
+/// Source of the bytes of a chunk.
+pub(crate) enum ChunkBytes<'a> {
+    /// Memory-mapped or in memory.
     Resident(&'a Resident),
     /// Read for this batch.
     Fetched(&'a Fetched),
 }
 
-/// The bytes of the parts of one column, almost always one.
+/// Bytes of the parts of one column, usually one.
 pub(crate) type PartBytes = SmallVec<[Bytes; 2]>;
 
-impl<'a> Source<'a> {
-    /// The bytes of a range, borrowed: threads that share an object do not contend for its count of owners.
+impl<'a> ChunkBytes<'a> {
+    /// Returns the bytes of a range, borrowed: threads that share an object do not contend for its reference count.
     fn slice(&self, handle: &Handle, object: u32, range: &Range<u64>) -> Result<(&'a Bytes, &'a [u8])> {
         let found = match self {
             Self::Resident(objects) => {
@@ -77,8 +79,8 @@ impl<'a> Source<'a> {
         })
     }
 
-    /// Checks digests of a chunk that were not checked yet: those of blocks that touch a range of its only part's object, or of all
-    /// blocks that touch its parts. A block that was not fetched with the chunk is read by itself.
+    /// Verifies digests of a chunk that are not verified yet: of blocks that intersect a range of its only part's object, or of
+    /// all blocks of its parts. Blocks that were not fetched with the chunk are read separately.
     pub(crate) fn check(
         &self,
         handle: &Handle,
@@ -91,8 +93,8 @@ impl<'a> Source<'a> {
         })
     }
 
-    /// The cells of one column of a chunk where they lie, digests over the bytes `touched` of them checked; `None` when they have to
-    /// be decoded.
+    /// Returns the stored cells of one column of a direct chunk after verifying digests of the `touched` bytes; `None` if they
+    /// must be decoded.
     pub(crate) fn plain(
         &self,
         handle: &Handle,
@@ -116,12 +118,12 @@ impl<'a> Source<'a> {
         self.slice(handle, part.object, &range).map(|(_, slice)| Some(slice))
     }
 
-    /// The bytes of one column of a chunk, its digests checked.
+    /// Returns the bytes of one column of a chunk after verifying its digests.
     pub(crate) fn column(&self, handle: &Handle, chunk: &PlannedChunk, column: Column) -> Result<PartBytes> {
         self.column_within(handle, chunk, column, None)
     }
 
-    /// The bytes of one column of a chunk, digests over those of its only part that are `needed` checked.
+    /// Returns the bytes of one column of a chunk after verifying digests of the `needed` bytes of its only part.
     pub(crate) fn column_within(
         &self,
         handle: &Handle,
@@ -143,11 +145,11 @@ impl<'a> Source<'a> {
     }
 }
 
-/// The objects that the chunks need, when all of them are in reach.
+/// Returns the objects of the chunks, if all of them are resident.
 pub(crate) fn resident(handle: &Handle, chunks: &[PlannedChunk]) -> Result<Option<Resident>> {
     let mut objects = Resident::new();
     let mut last = None;
-    // A digest covers the parts, so it names another object only where there are none.
+    // A digest covers the parts, so it refers to another object only if there are none.
     let needed = chunks.iter().flat_map(|chunk| {
         let digests = if chunk.parts.is_empty() { handle.pending_digests(chunk) } else { DigestSpans::new() };
         chunk.parts.iter().map(|part| part.object).chain(digests.into_iter().map(|span| span.object))
@@ -157,7 +159,7 @@ pub(crate) fn resident(handle: &Handle, chunks: &[PlannedChunk]) -> Result<Optio
             continue;
         }
         last = Some(object);
-        // Many objects at once are better read one batch at a time than held open together.
+        // Many objects are read batch by batch instead of holding them open together.
         if objects.len() >= 64 {
             return Ok(None);
         }
@@ -169,8 +171,8 @@ pub(crate) fn resident(handle: &Handle, chunks: &[PlannedChunk]) -> Result<Optio
     Ok(Some(objects))
 }
 
-/// The bytes of one digest span to check before the parts of a chunk are used. Of a chunk as stored it is all of them; of a piece, whose
-/// span is much longer than its parts, what lies between the first and the last byte of its parts in that object.
+/// Byte range of one digest span to verify before the parts of a chunk are used: all of it for a whole chunk; for a piece,
+/// whose span is much longer, the range between the first and the last byte of its parts in that object.
 pub(crate) fn touched_range(chunk: &PlannedChunk, span: &DigestSpan<'_>) -> Range<u64> {
     let parts = || chunk.parts.iter().filter(|part| part.object == span.object && part.len > 0);
     let stored = parts().map(|part| part.len).fold(0, u64::saturating_add);
@@ -183,8 +185,8 @@ pub(crate) fn touched_range(chunk: &PlannedChunk, span: &DigestSpan<'_>) -> Rang
     }
 }
 
-/// The blocks of a digest span that are read together with a chunk; `None` where they take much more than the chunk, as one digest over
-/// all of a chunk does for a piece of it. Such digests are streamed.
+/// Blocks of a digest span that are read together with a chunk; `None` if they are much larger than the chunk, as one digest
+/// over a whole chunk is for a piece of it. Such digests are streamed.
 fn fetched_blocks(chunk: &PlannedChunk, span: &DigestSpan<'_>) -> Option<(u32, Range<u64>)> {
     let touched = touched_range(chunk, span);
     let (_, first, _) = span.blocks(&touched).next()?;
@@ -195,7 +197,7 @@ fn fetched_blocks(chunk: &PlannedChunk, span: &DigestSpan<'_>) -> Option<(u32, R
     (range.end.saturating_sub(range.start) <= allowed).then_some((span.object, range))
 }
 
-/// Every span a chunk needs, those of its digests included.
+/// All byte ranges that a chunk needs, including those of its digests.
 fn spans<'a>(handle: &'a Handle, chunk: &'a PlannedChunk) -> impl Iterator<Item = (u32, Range<u64>)> + 'a {
     let digests = handle.pending_digests(chunk).into_iter();
     let digests = digests.filter_map(|span| fetched_blocks(chunk, &span));
@@ -203,7 +205,8 @@ fn spans<'a>(handle: &'a Handle, chunk: &'a PlannedChunk) -> impl Iterator<Item 
     parts.chain(digests)
 }
 
-/// Cuts the groups into batches and merges the reads of each, up to about `merged` bytes. Nothing is read for groups that are `known`.
+/// Divides the groups into batches and merges the reads of each, up to about `merged` bytes. Groups that are `known` are not
+/// read.
 pub(crate) fn batches(
     handle: &Handle,
     plan: &ChunkPlan,
@@ -220,7 +223,7 @@ pub(crate) fn batches(
         let needed = || members.iter().flat_map(|&m| spans(handle, &plan.chunks[m as usize]));
         let joined = out.last_mut().and_then(|batch| {
             let reads = merge(batch.reads.iter().cloned().chain(needed()));
-            // Join only while the reads stay few and small: nothing between far-apart chunks is read.
+            // Merge only while the reads stay few and small: bytes between distant chunks are not read.
             let size: u64 = reads.iter().map(|(_, r)| r.end - r.start).sum();
             (size <= merged && reads.len() <= batch.reads.len().max(1)).then_some((batch, reads))
         });
@@ -235,7 +238,7 @@ pub(crate) fn batches(
     Ok(out)
 }
 
-/// What one group by itself needs; nothing where everything is in reach.
+/// Reads of one group; empty if everything is resident.
 pub(crate) fn group_batch(
     handle: &Handle,
     plan: &ChunkPlan,
@@ -249,12 +252,12 @@ pub(crate) fn group_batch(
     Ok(Batch { groups: index..index + 1, reads: merge(needed) })
 }
 
-/// What one chunk by itself needs.
+/// Reads of one chunk.
 pub(crate) fn chunk_batch(handle: &Handle, chunk: &PlannedChunk) -> Batch {
     Batch { groups: 0..0, reads: merge(spans(handle, chunk)) }
 }
 
-/// Sorts spans and joins those that touch or nearly do.
+/// Sorts byte ranges and merges adjacent and nearby ones.
 fn merge(spans: impl Iterator<Item = (u32, Range<u64>)>) -> Reads {
     let mut sorted: SmallVec<[(u32, Range<u64>); 4]> = spans.filter(|(_, r)| r.start < r.end).collect();
     sorted.sort_by_key(|(object, range)| (*object, range.start));
@@ -271,7 +274,7 @@ fn merge(spans: impl Iterator<Item = (u32, Range<u64>)>) -> Reads {
 }
 
 impl Batch {
-    /// Bytes to read.
+    /// Number of bytes to read.
     pub(crate) fn bytes(&self) -> u64 {
         self.reads.iter().map(|(_, range)| range.end - range.start).fold(0, u64::saturating_add)
     }
@@ -285,7 +288,7 @@ pub(crate) fn fetch(handle: &Handle, batch: &Batch) -> Result<Fetched> {
         let ranges: SmallVec<[Range<u64>; 4]> = group.iter().map(|(_, range)| range.clone()).collect();
         let bytes = handle.store().read_many(handle.source().object(object), &ranges)?;
         if bytes.len() != ranges.len() {
-            return Err(Error::invalid("a store gave fewer spans than it was asked for"));
+            return Err(Error::internal("the store returned fewer ranges than requested"));
         }
         reads.extend(ranges.into_iter().zip(bytes).map(|(range, bytes)| (object, range, bytes)));
     }

@@ -1,4 +1,4 @@
-//! An array with its bytes in reach: what every operation of the engine starts from.
+//! Handles: an array and its store, the start of every operation of the engine.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
@@ -7,32 +7,37 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 
 use bytes::Bytes;
 use smallvec::SmallVec;
-use tesseral_core::{ArraySchema, ChunkStats, Error, Limits, Result};
+use tesseral_core::packing::Packing;
+use tesseral_core::{Advice, ArraySchema, ChunkStats, Error, Limits, Result};
 use tesseral_format::{
     ArraySource, ChunkInfo, ChunkPlan, Column, ColumnMut, Container, DigestSpan, DigestSpans, Part,
     PlannedChunk, Request, Scratch, Uncovered,
 };
 use tesseral_store::{Store, StoreExt};
 
+use crate::fetch::reopen::{Origin, Reopen};
 use crate::fetch::touched_range;
-use crate::reopen::{Origin, Reopen};
+use crate::physical::PhysicalSource;
 
-/// Bytes that are hashed at once where the bytes of a digest are not held in memory together.
+/// Number of bytes hashed at once if the bytes of a digest are not in memory together.
 const STREAMED: u64 = 1 << 20;
 
-/// An array, its store, and which of its chunks were already found sound. Cheap to clone; clones share that knowledge.
+/// An array, its store, and the set of verified chunks. Cheap to clone; clones share the set.
 #[derive(Clone, Debug)]
 pub struct Handle {
     source: Arc<dyn ArraySource>,
     store: Arc<dyn Store>,
     verified: Option<Arc<Verified>>,
-    /// How the source is opened again when what was listed is gone.
+    /// How the source is reopened if listed objects are missing.
     pub(crate) origin: Option<Arc<Origin>>,
     limits: Limits,
+    /// Packed fields by name, where cells are physical values.
+    packings: Option<Arc<[(String, Packing)]>>,
 }
 
 impl Handle {
-    /// An array of an open container. With `digests`, the digest of every block of a chunk is checked when it is first read.
+    /// Creates a handle of an array of a container. With `digests`, the digest of every block of a chunk is verified on first
+    /// read.
     ///
     /// # Errors
     /// As [`Container::array`].
@@ -40,47 +45,87 @@ impl Handle {
         let source = container.store().guarded(|| container.array(index))?;
         let verified = digests.then(Arc::default);
         let (store, limits) = (Arc::clone(container.store()), Limits::default());
-        Ok(Self { source, store, verified, origin: None, limits })
+        Ok(Self { source, store, verified, origin: None, limits, packings: None })
     }
 
-    /// The same array under other limits.
+    /// Returns the array with other limits.
     #[must_use]
     pub fn with_limits(self, limits: Limits) -> Self {
         Self { limits, ..self }
     }
 
-    /// What the array may make an operation use.
+    /// Returns the array through another view with the same chunks.
+    #[must_use]
+    pub fn with_source(mut self, view: impl FnOnce(Arc<dyn ArraySource>) -> Arc<dyn ArraySource>) -> Self {
+        self.source = view(self.source);
+        self
+    }
+
+    /// Resource limits of operations.
     pub fn limits(&self) -> &Limits {
         &self.limits
     }
 
-    /// The same array, opened again by `reopen` when objects are gone that it names; `name` is that of the array in its container.
+    /// Sets how the array is reopened if its objects are missing; `name` is its name in the container.
     #[must_use]
     pub fn reopened_by(mut self, reopen: Arc<Reopen>, name: &str) -> Self {
         self.origin = Some(Origin::new(reopen, name));
         self
     }
 
-    /// The array of another state of the source, with the same origin.
+    /// Returns the array of another state of the source, with the same origin.
     pub(crate) fn of_state(&self, container: &dyn Container, index: usize) -> Result<Self> {
         let fresh = Self::new(container, index, self.verified.is_some())?.with_limits(self.limits);
-        Ok(Self { origin: self.origin.clone(), ..fresh })
+        let fresh = Self { origin: self.origin.clone(), ..fresh };
+        Ok(if self.packings.is_some() { fresh.physical() } else { fresh })
     }
 
-    /// The same array without some of its chunks.
+    /// The same array with physical values in its packed fields; an array without any stays as it is.
+    #[must_use]
+    pub fn physical(self) -> Self {
+        if self.packings.is_some() {
+            return self;
+        }
+        match PhysicalSource::new(&self.source) {
+            Some(source) => {
+                let packings = Some(source.packings().into());
+                Self { source: Arc::new(source), packings, ..self }
+            }
+            None => self,
+        }
+    }
+
+    /// How physical values come from stored ones, for each packed field of [`physical`](Self::physical) by name.
+    pub fn packings(&self) -> &[(String, Packing)] {
+        self.packings.as_deref().unwrap_or_default()
+    }
+
+    /// Returns the array without some of its chunks.
     pub(crate) fn without(&self, lost: HashSet<u64>) -> Self {
-        let source = Arc::new(Without { inner: Arc::clone(&self.source), lost });
+        let source = Arc::new(MaskedSource { inner: Arc::clone(&self.source), lost });
         Self { source, ..self.clone() }
     }
 
-    /// What the array is.
+    /// Schema of the array.
     pub fn schema(&self) -> &ArraySchema {
         self.source.schema()
     }
 
-    /// The format's view of the array.
+    /// The format's array.
     pub fn source(&self) -> &dyn ArraySource {
         &*self.source
+    }
+
+    /// Statistics of a column of a chunk, adjusted to the definition of missing values.
+    pub fn stats(&self, chunk: &PlannedChunk, column: Column) -> ChunkStats {
+        let stats = self.source.stats(chunk, column);
+        match column {
+            Column::Field(f) => match self.schema().fields.get(usize::from(f)) {
+                Some(field) => crate::missing::statistics(field, stats),
+                None => stats,
+            },
+            _ => stats,
+        }
     }
 
     /// Where its bytes are.
@@ -88,7 +133,7 @@ impl Handle {
         &*self.store
     }
 
-    /// Digests over the chunk's bytes of which some block was not checked yet.
+    /// Digest spans of the chunk with blocks that are not verified yet.
     pub(crate) fn pending_digests(&self, chunk: &PlannedChunk) -> DigestSpans<'_> {
         let Some(verified) = &self.verified else { return DigestSpans::new() };
         let mut spans = self.source.digests(chunk);
@@ -99,12 +144,12 @@ impl Handle {
         spans
     }
 
-    /// Whether digests over all of this chunk's parts are checked before they are used.
+    /// Returns whether digests cover all of this chunk's parts and are verified before use.
     pub(crate) fn is_guarded(&self, chunk: &PlannedChunk) -> bool {
         self.verified.is_some() && self.covered_bytes(chunk) == chunk.stored_bytes()
     }
 
-    /// Bytes of the chunk's parts that digests cover.
+    /// Number of bytes of the chunk's parts that digests cover.
     pub(crate) fn covered_bytes(&self, chunk: &PlannedChunk) -> u64 {
         let spans = self.source.digests(chunk);
         let covered = |part: &&Part| {
@@ -114,9 +159,8 @@ impl Handle {
         chunk.parts.iter().filter(covered).map(|part| part.len).fold(0, u64::saturating_add)
     }
 
-    /// Compares the digests of blocks of a chunk that touch `within` (of the object of its only part), or of all blocks that touch its
-    /// parts, with the bytes that `read` gives, and remembers those blocks as sound. What `read` does not have is streamed from the
-    /// store.
+    /// Verifies the digests of blocks of a chunk that intersect `within` (of the object of its only part), or of all blocks of
+    /// its parts, with the bytes of `read`, and marks them as verified. Bytes that `read` lacks are streamed from the store.
     pub(crate) fn check_digests<'b>(
         &self,
         chunk: &PlannedChunk,
@@ -130,7 +174,7 @@ impl Handle {
                 if verified.contains(span.object, number) {
                     continue;
                 }
-                // Nothing was read for an empty range.
+                // Nothing is read for an empty range.
                 let bytes = if range.is_empty() { Some(&[][..]) } else { read(span.object, &range)? };
                 let Some(bytes) = bytes else {
                     self.stream_digests(verified, &span, &touched)?;
@@ -143,7 +187,7 @@ impl Handle {
         Ok(())
     }
 
-    /// Checks the digests of blocks that touch a range by reading their bytes a little at a time. Threads that need the same blocks wait
+    /// Verifies the digests of blocks that intersect a range by streaming their bytes. Threads that need the same blocks wait
     /// for the first of them.
     fn stream_digests(&self, verified: &Verified, span: &DigestSpan<'_>, touched: &Range<u64>) -> Result<()> {
         let _one_at_a_time = verified.streaming.lock().unwrap_or_else(PoisonError::into_inner);
@@ -176,7 +220,7 @@ impl Handle {
         Ok(())
     }
 
-    /// Compares what was computed over a range of an object with its digest.
+    /// Compares the computed digest of a range of an object with the stored one.
     fn compare_digest(&self, object: u32, range: &Range<u64>, expected: u64, computed: u64) -> Result<()> {
         if computed != expected {
             let object = self.store.describe(self.source.object(object));
@@ -184,9 +228,8 @@ impl Handle {
                 "checksum mismatch over {} stored bytes: expected {expected:016x}, computed {computed:016x}",
                 range.end.saturating_sub(range.start)
             );
-            return Err(Error::corrupt("a chunk", object, range.start, detail).hint(
-                "restore the file from a copy; verifying it lists every damaged chunk, recovery keeps the others",
-            ));
+            return Err(Error::corrupt("a chunk", object, range.start, detail)
+                .hint(Advice::from("restore the file from a copy").or(Advice::Recover)));
         }
         Ok(())
     }
@@ -197,14 +240,14 @@ impl Handle {
     }
 }
 
-/// An array some of whose chunks are taken for not there.
+/// An array some of whose chunks are treated as missing.
 #[derive(Debug)]
-struct Without {
+struct MaskedSource {
     inner: Arc<dyn ArraySource>,
     lost: HashSet<u64>,
 }
 
-impl ArraySource for Without {
+impl ArraySource for MaskedSource {
     fn schema(&self) -> &ArraySchema {
         self.inner.schema()
     }
@@ -266,11 +309,11 @@ impl ArraySource for Without {
     }
 }
 
-/// Blocks whose digest was checked: a bitmap in pages per object, so that any numbering costs little. The first page that hashes to
-/// a slot of the table is found without a lock.
+/// Verified blocks: a bitmap in pages per object, so that any numbering is cheap. The first page that hashes to a slot of the
+/// table is found without a lock.
 #[derive(Debug)]
 struct Verified {
-    /// Held while digests are computed over bytes that are streamed.
+    /// Held while digests of streamed bytes are computed.
     streaming: Mutex<()>,
     table: Box<[Slot]>,
     others: RwLock<HashMap<PageKey, Box<Page>>>,
@@ -278,10 +321,10 @@ struct Verified {
 
 type Page = [AtomicU64; PAGE_WORDS];
 
-/// The first page that hashes to a place of the table.
+/// The first page that hashes to a slot of the table.
 type Slot = OnceLock<(PageKey, Box<Page>)>;
 
-/// The object and the number of the page among those of the object.
+/// The object, and the index of the page in the object.
 type PageKey = (u32, u64);
 
 const SLOTS: u64 = 256;
@@ -308,7 +351,7 @@ impl Verified {
     }
 
     fn slot(&self, key: PageKey) -> &Slot {
-        // Objects of one fragment are numbered by threes: a factor that shares nothing with the table spreads them.
+        // Objects of one fragment are numbered in threes: a coprime factor distributes them over the table.
         let hash = key.1.wrapping_add(u64::from(key.0).wrapping_mul(89));
         // Below SLOTS by construction.
         #[allow(clippy::cast_possible_truncation)]
@@ -353,7 +396,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn remembers_any_numbering() {
+    fn supports_any_numbering() {
         let verified = Verified::default();
         let end = SLOTS * PAGE_BITS;
         for object in [0, 1, 3, 256, u32::MAX] {

@@ -11,4 +11,4 @@ pub mod compare;
 pub mod copy;
 pub mod summary;
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;

@@ -1,44 +1,44 @@
-//! How to execute: threads, memory, cancellation, progress.
+//! Execution options: threads, memory, cancellation, progress.
 
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use rayon::ThreadPool;
-use tesseral_core::{Cancel, Error, Result};
+use tesseral_core::{Advice, Cancel, Error, Result};
 
 use crate::fetch::MERGED;
 
-/// What is read at once is this part of the memory limit.
+/// Fraction of the memory limit that is read at once.
 const SHARES: u64 = 16;
-/// Smaller reads cost more than the memory they save.
+/// Minimum size of a read in bytes: smaller ones cost more than the memory they save.
 const SMALLEST: u64 = 64 << 10;
-/// What one worker may hold under any limit: a process takes more than this for itself.
+/// Memory of one worker that is always allowed, in bytes.
 const ROOM: u64 = 8 << 20;
 
-/// How far an operation is.
+/// Progress of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
-    /// Chunks done.
+    /// Number of completed chunks.
     pub done: u64,
-    /// Chunks in all.
+    /// Total number of chunks.
     pub total: u64,
 }
 
 type Watch = dyn Fn(Progress) + Send + Sync;
 
-/// How to execute. The default uses every core and no memory limit.
+/// Execution options. The default uses all cores and no memory limit.
 #[derive(Clone, Default)]
 pub struct Options {
-    /// Bytes that results and work space may take together.
+    /// Memory limit of results and scratch buffers in bytes.
     pub memory: Option<u64>,
-    /// Where to run; the process-wide pool when absent.
+    /// Thread pool; `None` for the process-wide one.
     pub pool: Option<Arc<ThreadPool>>,
-    /// Stops the operation from outside.
+    /// Cancellation flag.
     pub cancel: Cancel,
-    /// Told after every chunk, from any thread.
+    /// Callback after every chunk, from any thread.
     pub progress: Option<Arc<Watch>>,
-    /// Stays on the calling thread: for work that already is one of many at once.
+    /// Stay on the calling thread, for work that is already parallel.
     pub sequential: bool,
 }
 
@@ -49,10 +49,10 @@ impl fmt::Debug for Options {
 }
 
 impl Options {
-    /// Runs on this many threads.
+    /// Sets the number of threads.
     ///
     /// # Errors
-    /// `Io` when the threads cannot be started.
+    /// `Io` if the threads cannot be started.
     pub fn with_threads(mut self, threads: usize) -> Result<Self> {
         let pool = rayon::ThreadPoolBuilder::new()
             .num_threads(threads.max(1))
@@ -62,47 +62,51 @@ impl Options {
         Ok(self)
     }
 
-    /// Threads that operations run on.
+    /// Number of threads of operations.
     pub fn threads(&self) -> usize {
         self.pool.as_ref().map_or_else(rayon::current_num_threads, |pool| pool.current_num_threads())
     }
 
-    /// Keeps results and work space within this many bytes.
+    /// Sets the memory limit in bytes.
     #[must_use]
     pub fn with_memory(mut self, bytes: u64) -> Self {
         self.memory = Some(bytes);
         self
     }
 
-    /// Refuses a result that would not fit.
+    /// Rejects a result that exceeds the limit.
     ///
     /// # Errors
     /// `Limit`.
     pub fn check_memory(&self, what: &str, bytes: u64) -> Result<()> {
         match self.memory {
             Some(allowed) if bytes > allowed => Err(Error::limit(what, bytes, allowed)
-                .hint("select less, raise the memory limit, or read block by block")),
+                .hint(Advice::SelectLess.or(Advice::RaiseMemory).or("read block by block"))),
             _ => Ok(()),
         }
     }
 
-    /// Bytes that are read at once, about: little beside the limit.
+    /// Approximate number of bytes to read at once: small compared to the limit.
     pub(crate) fn read_bytes(&self) -> u64 {
         self.memory.map_or(MERGED, |memory| (memory / SHARES).clamp(SMALLEST, MERGED))
     }
 
-    /// The same on no more threads than the limit has room for, when each holds `unit` bytes beside the `held` bytes of the
+    /// Reduces the number of threads to fit the limit, if each holds `unit` bytes in addition to the `held` bytes of the
     /// result.
     ///
     /// # Errors
-    /// `Limit` when there is no room for one.
+    /// `Limit` if one thread does not fit.
     pub(crate) fn for_workers(&self, held: u64, unit: u64) -> Result<Self> {
         let Some(memory) = self.memory else { return Ok(self.clone()) };
         let room = memory.saturating_sub(held).max(ROOM);
         if unit > room {
             let needed = held.saturating_add(unit);
-            return Err(Error::limit("a chunk, stored and decoded, beside the result,", needed, memory)
-                .hint("raise the memory limit, or rewrite the array in smaller chunks"));
+            return Err(Error::limit(
+                "a chunk, stored and decoded, in addition to the result,",
+                needed,
+                memory,
+            )
+            .hint(Advice::RaiseMemory.or("rewrite the array in smaller chunks")));
         }
         let fitting = usize::try_from(room / unit.max(1)).unwrap_or(usize::MAX).max(1);
         if self.sequential || fitting >= self.threads() {
@@ -123,7 +127,7 @@ impl Options {
     }
 }
 
-/// Counts chunks as they are done.
+/// Counts completed chunks.
 pub(crate) struct Ticker<'a> {
     options: &'a Options,
     done: AtomicU64,
@@ -131,7 +135,7 @@ pub(crate) struct Ticker<'a> {
 }
 
 impl Ticker<'_> {
-    /// One more chunk is done; fails when the caller asked to stop.
+    /// Adds a completed chunk; fails if canceled.
     pub(crate) fn tick(&self) -> Result<()> {
         self.options.cancel.check()?;
         if let Some(watch) = &self.options.progress {

@@ -1,4 +1,4 @@
-//! Saving what is whole of a torn source.
+//! Recovery of the intact part of a damaged source.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,31 +15,32 @@ use tesseral_format::{
 };
 use tesseral_store::Store;
 
-use crate::cells::Cells;
-use crate::claims;
-use crate::dense;
+use crate::decode::columns::Cells;
+use crate::decode::variable_length::decode_chunk;
+use crate::fetch::reopen::watched;
 use crate::handle::Handle;
+use crate::merge::sparse::{CellOrder, cells};
 use crate::options::Options;
-use crate::reopen::watched;
-use crate::sparse::{CellOrder, cells};
-use crate::transfer::read_column;
-use crate::var::decode_chunk;
-use crate::write::{Arrival, WriteSession, runs};
+use crate::paint::dense;
+use crate::plan::claims;
+use crate::write::transfer::read_column;
+use crate::write::{InputOrder, WriteSession, runs};
 
-/// What [`recover`] saved.
+/// Result of [`recover`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Recovered {
-    /// Chunks whose cells are in the output.
+    /// Number of chunks whose cells are in the output.
     pub chunks_saved: u64,
-    /// Chunks that were lost; their cells hold the fill.
+    /// Number of lost chunks; their cells have the fill value.
     pub chunks_lost: u64,
 }
 
-/// Copies every whole chunk of a torn source to a new container. Cells of lost chunks are null where they can be, else get the
-/// declared fill, else NaN for floats, else 0; those of sparse arrays are left out. Each lost chunk is a finding.
+/// Copies the intact chunks of a damaged source to a new container. Cells of lost chunks become null if the field is nullable,
+/// else the declared missing value, else NaN for floats, else 0; those of sparse arrays are omitted. Each lost chunk is a
+/// finding.
 ///
 /// # Errors
-/// `Corrupt` when nothing can be saved; `Unsupported`; `Io`.
+/// `Corrupt` if nothing can be recovered; `Unsupported`; `Io`.
 pub fn recover(
     format: &dyn Format,
     store: Arc<dyn Store>,
@@ -57,7 +58,7 @@ pub fn recover(
     let mut session = WriteSession::new(target, options.clone());
     let (mut arrays, mut work) = (Vec::new(), claims::Work::default());
     for index in 0..container.len() {
-        // An array that cannot be described cannot be written; the others still can.
+        // An array without a readable schema cannot be written; the others can.
         match open_array(&*container, index, &open.limits, &mut session, &mut work) {
             Ok(pair) => arrays.push(pair),
             Err(error) if is_loss(&error) || matches!(error.kind(), ErrorKind::Unsupported { .. }) => {
@@ -81,7 +82,7 @@ pub fn recover(
         lost.into_iter().flatten().for_each(&mut *report);
         own.push(&handle.schema().attributes);
     }
-    // A container that is one array has no attributes beside those of the array.
+    // A container that is one array has only the attributes of the array.
     if !container.attributes().is_empty() && own != [container.attributes()] {
         session.set_attributes(container.attributes().clone())?;
     }
@@ -89,7 +90,7 @@ pub fn recover(
         session.add_history(row.clone())?;
     }
     session.add_history(history_row(&origin, total))?;
-    // What is gone since was not lost before.
+    // Objects that were removed since are not lost.
     watch.check()?;
     session.commit()?;
     Ok(total)
@@ -121,7 +122,7 @@ fn open_array(
         let request = every_field(&handle)?;
         match claims::check_held(&handle, &request, &chunk).and_then(|()| work.add(&handle, &request)) {
             Err(error) if matches!(error.kind(), ErrorKind::Limit { .. }) => return Err(error),
-            // What else is wrong shows chunk by chunk.
+            // Other damage is detected chunk by chunk.
             _ => {}
         }
     }
@@ -129,25 +130,24 @@ fn open_array(
     Ok((handle, array))
 }
 
-/// Every cell of every field of a dense array.
+/// Requests of every cell of every field of a dense array.
 fn every_field(handle: &Handle) -> Result<Request> {
     let schema = handle.schema();
-    let shape =
-        schema.shape().ok_or_else(|| Error::invalid("a dense array whose positions cannot be counted"))?;
+    let shape = schema.shape().ok_or_else(|| Error::internal("a dense array without countable positions"))?;
     let columns = (0..).take(schema.fields.len()).map(Column::Field).collect();
     Ok(Request { target: Target::Cells(Selection::all(&shape)), columns, condition: None })
 }
 
-/// A specification that writes an array as it was stored.
+/// Spec to write an array as it was stored.
 pub(crate) fn spec_like(schema: &ArraySchema) -> Result<ArraySpec> {
     let codecs = schema.fields.iter().map(|field| {
         let named = field.codecs.iter().filter(|name| *name != "raw");
         named.map(|name| name.parse::<CodecSpec>()).collect::<Result<Vec<_>>>()
     });
-    Ok(ArraySpec { codecs: codecs.collect::<Result<_>>()?, schema: schema.clone() })
+    Ok(ArraySpec { codecs: codecs.collect::<Result<_>>()?, schema: schema.clone(), text: None })
 }
 
-/// What stands for cells that are gone.
+/// Replacement of lost cells.
 fn lost_cell(field: &Field, size: usize) -> Vec<u8> {
     if field.fill.is_none() && field.dtype.class() == Class::Float {
         let nan = tesseral_core::Scalar::parse(field.dtype, "NaN");
@@ -158,10 +158,10 @@ fn lost_cell(field: &Field, size: usize) -> Vec<u8> {
     dense::fill_cell(field, size)
 }
 
-/// What is told of a chunk that is lost: what was found in it, as far as that shows only now.
+/// Finding on a lost chunk, if it was detected only now.
 type Lost = Vec<Finding>;
 
-/// Whether an error says that bytes are damaged, not that they cannot be had.
+/// Returns whether an error means damaged bytes, not that they are unavailable.
 fn is_loss(error: &Error) -> bool {
     error.is_damage() || matches!(error.kind(), ErrorKind::Limit { .. })
 }
@@ -170,7 +170,7 @@ fn finding(handle: &Handle, error: &Error) -> Finding {
     Finding::from_error("chunk_lost", error).in_array(&handle.schema().name)
 }
 
-/// Bytes that a worker holds of a dense array: the cells of a chunk, as they were decoded and as they are encoded again.
+/// Memory of a worker for a dense array: decoded and re-encoded cells of a chunk.
 fn copied_bytes(schema: &ArraySchema) -> u64 {
     let cell: u64 = schema.fields.iter().map(|field| field.cell_size().unwrap_or(24) as u64 + 1).sum();
     let chunk = schema.chunk_shape.iter().flatten().zip(&schema.dims);
@@ -179,7 +179,7 @@ fn copied_bytes(schema: &ArraySchema) -> u64 {
     cells.saturating_mul(cell).saturating_mul(3)
 }
 
-/// Copies chunk by chunk. Gives an entry for each chunk of which something is lost.
+/// Copies chunk by chunk. Returns an entry for each chunk with losses.
 fn copy_whole_chunks(
     handle: &Handle,
     session: &WriteSession,
@@ -190,7 +190,7 @@ fn copy_whole_chunks(
     let grid = handle.schema().grid()?;
     let single = Options { sequential: true, progress: None, ..options.clone() };
     let lost = Mutex::new(Vec::new());
-    // The engine's own loop gives the order and the threads; each read is of one chunk.
+    // The engine's own loop provides order and threads; each read is of one chunk.
     session.fill_columns(array, |region: &Region, columns: &mut [Cells]| {
         let mut found: Option<Lost> = None;
         for (number, column) in (0..).zip(columns) {
@@ -211,7 +211,7 @@ fn copy_whole_chunks(
     Ok(lost.into_iter().map(|(_, found)| found).collect())
 }
 
-/// Reads one field of one chunk. Where something of it is lost, gives what was found.
+/// Reads one field of one chunk. Returns findings if a part of it is lost.
 fn copy_field(
     handle: &Handle,
     region: &Region,
@@ -230,7 +230,7 @@ fn copy_field(
         }
         plan => plan?,
     };
-    // What the file does not hold, the salvage has told already; what it holds but is damaged shows only now.
+    // Missing chunks were reported by the format's recovery; damaged ones are detected only now.
     if plan.chunks.is_empty() && gaps_are_losses {
         blot(field, region, &everything, column)?;
         return Ok(Some(Vec::new()));
@@ -262,13 +262,13 @@ fn copy_field(
     Ok(Some(found))
 }
 
-/// A box of cells that one chunk holds, or held.
+/// Box of cells of an intact or lost chunk.
 struct Layer {
     cover: Region,
     lost: bool,
 }
 
-/// The boxes of chunks, lowest layer first.
+/// Boxes of chunks, lowest layer first.
 fn layers(mut chunks: Vec<PlannedChunk>, gone: &HashSet<u64>) -> Vec<Layer> {
     chunks.sort_by_key(|chunk| chunk.layer);
     let layer = |chunk: &PlannedChunk| {
@@ -277,8 +277,8 @@ fn layers(mut chunks: Vec<PlannedChunk>, gone: &HashSet<u64>) -> Vec<Layer> {
     chunks.iter().filter_map(layer).collect()
 }
 
-/// Marks cells of a region whose highest layer is lost: an older cell must not stand for a newer one. They become null, or hold
-/// what stands for cells that are gone.
+/// Marks cells of a region whose highest layer is lost: an older cell must not replace a newer one. They become null, or get
+/// the replacement of lost cells.
 fn blot(field: &Field, region: &Region, layers: &[Layer], column: &mut Cells) -> Result<()> {
     let count = region.cells().and_then(|n| usize::try_from(n).ok()).unwrap_or(0);
     let mut lost = alloc::filled("lost cells", false, count)?;
@@ -289,10 +289,10 @@ fn blot(field: &Field, region: &Region, layers: &[Layer], column: &mut Cells) ->
         }
     }
     if column.size() == 0 {
-        let cells = std::mem::replace(column, Cells::of(field));
+        let cells = std::mem::replace(column, Cells::for_field(field));
         let fill = field.fill.as_ref().map_or(&[][..], |fill| fill.bytes());
         for (i, lost) in lost.into_iter().enumerate() {
-            // Nothing could be read of a region that is lost whole.
+            // A region that is lost completely cannot be read.
             let there = !lost && i < cells.len();
             column.push(if there { cells.get(i) } else { fill }, there && cells.is_valid(i));
         }
@@ -308,7 +308,7 @@ fn blot(field: &Field, region: &Region, layers: &[Layer], column: &mut Cells) ->
     Ok(())
 }
 
-/// Copies the cells of a sparse array that lie in whole chunks. Gives how many chunks there are, and an entry for each that is lost.
+/// Copies the cells of a sparse array in intact chunks. Returns the number of chunks, and an entry for each lost one.
 fn copy_cells(
     handle: &Handle,
     session: &WriteSession,
@@ -342,7 +342,7 @@ fn copy_cells(
     for batch in cells(&handle.without(gone), &request, CellOrder::Stored, options)? {
         let batch = batch?;
         let columns: Vec<_> = batch.columns.iter().map(|(_, cells)| cells.as_data()).collect();
-        session.write_cells(array, &columns, Arrival::Runs)?;
+        session.write_cells(array, &columns, InputOrder::Runs)?;
     }
     Ok((chunks, lost))
 }

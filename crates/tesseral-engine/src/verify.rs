@@ -1,12 +1,13 @@
-//! Checking a source: the format walks its metadata, the engine checks digests and decodes chunks.
+//! Verification of a source: the format audits its metadata, the engine verifies digests and decodes chunks.
 
 use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use rayon::prelude::*;
+use tesseral_core::dtype::Class;
 use tesseral_core::{
-    ChunkStats, DType, Error, ErrorKind, Finding, Limits, Result, Scalar, Selection, Severity, Sum,
+    ChunkStats, DType, Error, ErrorKind, Finding, Limits, Result, Scalar, Selection, Severity, Sum, missing,
 };
 use tesseral_format::{
     Access, AuditOptions, ChunkPlan, Column, Container, CoordinateRanges, Depth, Format, OpenOptions,
@@ -14,41 +15,41 @@ use tesseral_format::{
 };
 use tesseral_store::{Store, StoreExt};
 
-use crate::bits::decode_packed;
-use crate::cells::{Cells, column_layout};
-use crate::chunk::with_workspace;
-use crate::claims;
-use crate::divide::{self, CellRun};
-use crate::fetch::{self, Source};
+use crate::decode::bits::decode_packed;
+use crate::decode::chunk::with_workspace;
+use crate::decode::columns::{Cells, column_layout};
+use crate::fetch::reopen::{judge, open_listed, watched};
+use crate::fetch::{self, ChunkBytes};
 use crate::handle::Handle;
-use crate::kernel::summary::{Summary, Wanted};
+use crate::kernel::summary::{StatSet, Summary};
 use crate::options::Options;
-use crate::reopen::{judge, open_listed, watched};
+use crate::plan::claims;
+use crate::plan::subdivide::{self, CellRun};
 use crate::write::chunk_stats;
 
-/// Chunks without a digest that are decoded when nobody asked for all of them.
+/// Maximum number of chunks without a digest that are decoded by default.
 const SAMPLE: usize = 128;
-/// Bytes of cells that are decoded at once of a chunk that is too large to be held whole.
+/// Size of the cells decoded at once from a chunk that is too large, in bytes.
 const PIECE: u64 = 4 << 20;
-/// Bytes of cells that are decoded of a chunk whose cells are all equal.
+/// Size of the cells decoded of a constant chunk, in bytes.
 const EQUAL_CELLS: u64 = 64 << 10;
 
-/// The outcome of [`verify`].
+/// Result of [`verify`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Verified {
-    /// No check failed.
+    /// Whether no check failed.
     pub ok: bool,
-    /// Bytes that some digest covers, all of which were compared.
+    /// Number of bytes covered by digests, all of which were verified.
     pub covered_bytes: u64,
-    /// Bytes whose change no digest would show.
+    /// Number of bytes without a digest.
     pub uncovered_bytes: u64,
 }
 
-/// Checks a source and reports every check made. Digests are compared for every chunk; chunks without one are decoded,
-/// all of them when `deep`, else the first few. `deep` also compares stored statistics with the cells.
+/// Verifies a source and reports all checks. Digests are verified for every chunk; chunks without one are decoded, all of them
+/// if `deep`, otherwise the first few. `deep` also compares stored statistics with the cells.
 ///
 /// # Errors
-/// Only what keeps the source from being looked at: `Io`, `NotFound`, `Cancelled`. Damage is a finding.
+/// Only errors that prevent the verification: `Io`, `NotFound`, `Cancelled`. Damage is reported as a finding.
 pub fn verify(
     format: &dyn Format,
     store: Arc<dyn Store>,
@@ -62,7 +63,7 @@ pub fn verify(
     verify_to(format, store, &audit, options, report)
 }
 
-/// As [`verify`], to a depth.
+/// As [`verify`], with a depth.
 ///
 /// # Errors
 /// As [`verify`].
@@ -73,7 +74,7 @@ pub fn verify_to(
     options: &Options,
     report: &mut dyn FnMut(Finding),
 ) -> Result<Verified> {
-    // Damage that was found in what is gone is not the file's.
+    // Findings on objects that were removed since are dropped.
     let store = watched(format, store);
     let fresh = || format.open(Arc::clone(&store), &checks.open);
     Arc::clone(&store).guarded(|| {
@@ -82,7 +83,7 @@ pub fn verify_to(
             missing.borrow_mut().extend(finding.missing.clone());
             report(finding);
         })?;
-        // What a fresh listing does not name any more was removed by a vacuum and is not lost.
+        // Objects that a new listing does not contain were removed by a vacuum and are not lost.
         for name in missing.into_inner() {
             let error = Error::missing("an object", store.describe(&name), &name);
             match judge(error, store.location(), &|| open_listed(fresh)) {
@@ -136,22 +137,23 @@ fn verify_all(
         verified.uncovered_bytes += checked.uncovered_bytes;
     }
     if skipped > 0 && !audit.decoded {
-        let detail = format!("{skipped} chunks without a digest were not decoded; --deep decodes all");
+        let detail =
+            format!("{skipped} chunks without a digest were not decoded; a deep verification decodes all");
         tell(Finding::warning("chunk_decode_skipped", detail));
     }
     if failures == 0 {
         tell(Finding::passed(
             "chunk_decode",
-            format!("{decoded} chunks decoded or compared with their digest"),
+            format!("{decoded} chunks decoded or verified by their digest"),
         ));
     }
     verified.ok = ok.get();
     Ok(verified)
 }
 
-/// What may still be decoded.
+/// Remaining number of chunks to decode.
 struct Allowance {
-    /// Chunks that need not be.
+    /// Number of skipped chunks.
     sample: usize,
     work: claims::Work,
 }
@@ -182,6 +184,9 @@ fn verify_array(
             return Ok(checked);
         }
     };
+    for warning in missing::warnings(handle.schema()) {
+        report(Finding::warning("missing_values", warning).in_array(name.clone()));
+    }
     let plan = match plan_all(&handle) {
         Ok(plan) => plan,
         Err(error) => {
@@ -189,22 +194,22 @@ fn verify_array(
             return Ok(checked);
         }
     };
-    // What to do with each chunk, in order, before any thread starts.
+    // Work on each chunk, determined in order before any thread starts.
     let mut todo: Vec<(&PlannedChunk, bool)> = Vec::new();
     let mut largest = 0;
     for chunk in &plan.chunks {
         let stored = chunk.stored_bytes();
         let digest = !handle.source().digests(chunk).is_empty();
-        // Checksums among the codecs are compared by decoding.
+        // Checksum codecs are verified by decoding.
         let inner = handle.source().checked_bytes(chunk).min(stored);
         let covered = handle.covered_bytes(chunk).max(inner);
         checked.covered_bytes += covered;
         checked.uncovered_bytes += stored - covered;
         let mut decode = deep || allowance.sample > 0 || inner > 0;
-        // What keeps a chunk from being looked at is found again, and reported, when it is checked.
-        let held = |decode| divide::check_bytes(&handle, chunk, decode, options.memory).unwrap_or(0);
+        // Errors that prevent the check are found again, and reported, when the chunk is checked.
+        let held = |decode| subdivide::check_bytes(&handle, chunk, decode, options.memory).unwrap_or(0);
         let mut unit = held(decode);
-        // A digest shows as much as decoding does, unless that was asked for.
+        // A digest is as reliable as decoding, unless that was requested.
         if let (Some(memory), true, false) = (options.memory, digest, deep)
             && unit > memory
         {
@@ -233,7 +238,7 @@ fn verify_array(
     }
     checked.decoded = todo.len() as u64;
     let ticker = options.ticker(todo.len() as u64);
-    let one = |&(chunk, decode): &(&PlannedChunk, bool)| -> Result<Option<Finding>> {
+    let verify_chunk = |&(chunk, decode): &(&PlannedChunk, bool)| -> Result<Option<Finding>> {
         ticker.tick()?;
         let Err(error) = check_chunk(&handle, chunk, decode, deep, options) else { return Ok(None) };
         let info = handle.source().describe(chunk);
@@ -246,15 +251,15 @@ fn verify_array(
         Ok(Some(finding.at(info.offset, info.stored_len)))
     };
     let findings: Vec<Option<Finding>> = if claims::concurrent(&handle, &plan.chunks, cell) {
-        options.run(|| todo.par_iter().map(one).collect::<Result<_>>())?
+        options.run(|| todo.par_iter().map(verify_chunk).collect::<Result<_>>())?
     } else {
-        todo.iter().map(one).collect::<Result<_>>()?
+        todo.iter().map(verify_chunk).collect::<Result<_>>()?
     };
     findings.into_iter().flatten().for_each(report);
     Ok(checked)
 }
 
-/// Damage as a finding; what kept us from looking, as the error it is.
+/// Converts damage into a finding; returns other errors.
 fn finding_of(check: &'static str, error: &Error) -> Result<Finding> {
     match error.kind() {
         ErrorKind::Cancelled => Err(Error::cancelled()),
@@ -265,7 +270,7 @@ fn finding_of(check: &'static str, error: &Error) -> Result<Finding> {
     }
 }
 
-/// Every chunk of an array, with every column.
+/// All chunks of an array, with every column.
 pub(crate) fn plan_all(handle: &Handle) -> Result<ChunkPlan> {
     let schema = handle.schema();
     let mut columns: Vec<Column> = (0..).take(schema.fields.len()).map(Column::Field).collect();
@@ -273,16 +278,15 @@ pub(crate) fn plan_all(handle: &Handle) -> Result<ChunkPlan> {
         columns.extend((0..).take(schema.dims.len()).map(Column::Dim));
         Target::Coordinates(vec![CoordinateRanges::new(); schema.dims.len()])
     } else {
-        let shape = schema
-            .shape()
-            .ok_or_else(|| Error::invalid("a dense array whose positions cannot be counted"))?;
+        let shape =
+            schema.shape().ok_or_else(|| Error::internal("a dense array without countable positions"))?;
         Target::Cells(Selection::all(&shape))
     };
     handle.source().plan(&Request { target, columns, condition: None }).map_err(|e| e.in_array(&schema.name))
 }
 
-/// Checks one chunk: its digests, with `decode` that its columns decode, with `statistics` that they hold what is stored of them.
-/// Under a memory limit the cells of a large chunk are decoded run by run.
+/// Checks one chunk: its digests; with `decode` that its columns decode; with `statistics` that they match the stored ones.
+/// With a memory limit the cells of a large chunk are decoded in ranges.
 fn check_chunk(
     handle: &Handle,
     chunk: &PlannedChunk,
@@ -297,14 +301,14 @@ fn check_chunk(
     let mut columns: Vec<Column> = chunk.parts.iter().map(|part| part.column).collect();
     columns.dedup();
     if let ([column], Some(memory)) = (columns.as_slice(), options.memory)
-        && let Some(runs) = divide::cell_runs(handle, chunk, *column, memory)?
+        && let Some(runs) = subdivide::cell_runs(handle, chunk, *column, memory)?
     {
         return check_runs(handle, chunk, *column, runs, statistics, options);
     }
     let fetched = fetch::fetch(handle, &fetch::chunk_batch(handle, chunk))?;
-    let source = Source::Fetched(&fetched);
+    let source = ChunkBytes::Fetched(&fetched);
     for column in columns {
-        // This compares the digests.
+        // This verifies the digests.
         let parts = source.column(handle, chunk, column)?;
         if decode {
             check_column(handle, chunk, column, &parts, statistics, options)?;
@@ -313,7 +317,7 @@ fn check_chunk(
     Ok(())
 }
 
-/// Decodes one column from all of its stored bytes: at once, or run by run where that is more than the stored bytes justify.
+/// Decodes one column from all of its stored bytes: at once, or in ranges if the stored bytes do not justify that.
 fn check_column(
     handle: &Handle,
     chunk: &PlannedChunk,
@@ -323,7 +327,7 @@ fn check_column(
     options: &Options,
 ) -> Result<()> {
     let mut check = ColumnCheck::new(handle, chunk, column, statistics)?;
-    // Of equal cells some show as much as all.
+    // Some cells of a constant chunk are sufficient.
     if let (Some(_), Access::Coded { granule: Some(granule) }, true) =
         (handle.source().constant(chunk, column), chunk.access, check.size > 0)
     {
@@ -361,7 +365,7 @@ fn check_runs(
     options: &Options,
 ) -> Result<()> {
     let mut check = ColumnCheck::new(handle, chunk, column, statistics)?;
-    // Pieces are as many as the claimed cells make.
+    // The number of pieces depends on the declared cells.
     let cells_checked = match check.claimed() {
         Ok(()) => chunk.cells,
         Err(_) => check.justified(1)?,
@@ -374,21 +378,21 @@ fn check_runs(
         options.cancel.check()?;
         let piece = piece?;
         let fetched = fetch::fetch(handle, &fetch::chunk_batch(handle, &piece))?;
-        let parts = Source::Fetched(&fetched).column(handle, &piece, column)?;
+        let parts = ChunkBytes::Fetched(&fetched).column(handle, &piece, column)?;
         seen = seen.saturating_add(cells.end.saturating_sub(cells.start));
         check.piece(&piece, &parts, cells)?;
     }
     check.finish()
 }
 
-/// Compares the bytes that reads skip with the only value they can have.
+/// Compares the bytes that reads skip with their expected value.
 fn check_implied(handle: &Handle, chunk: &PlannedChunk) -> Result<()> {
     for implied in handle.source().implied_bytes(chunk) {
         let object = handle.source().object(implied.object);
         let end = implied.offset.saturating_add(implied.bytes.len() as u64);
         let stored = handle.store().read(object, implied.offset..end)?;
         if stored[..] != implied.bytes[..] {
-            let detail = format!("the bytes in front of its cells are {:02x?}", &stored[..]);
+            let detail = format!("unexpected header bytes {:02x?}", &stored[..]);
             let object = handle.store().describe(object);
             return Err(Error::corrupt("the header of a chunk", object, implied.offset, detail));
         }
@@ -396,7 +400,7 @@ fn check_implied(handle: &Handle, chunk: &PlannedChunk) -> Result<()> {
     Ok(())
 }
 
-/// One column of a chunk, decoded in one run or several, beside what is stored of it.
+/// One column of a chunk, decoded in one or several ranges, and its stored statistics.
 struct ColumnCheck<'a> {
     handle: &'a Handle,
     chunk: &'a PlannedChunk,
@@ -407,26 +411,29 @@ struct ColumnCheck<'a> {
     statistics: Option<Statistics>,
 }
 
-/// What the cells of a column give.
+/// Statistics of the decoded cells of a column.
 struct Statistics {
     dtype: DType,
-    fill: Option<Scalar>,
+    /// Values that the stored statistics count as null.
+    missing: Vec<Scalar>,
     /// Of numbers.
     summary: Option<Summary>,
     plain_sum: f64,
-    /// Least and greatest text.
+    /// Minimum and maximum text.
     texts: Option<(Vec<u8>, Vec<u8>)>,
+    /// Whether a text contains a NUL.
+    zeros: bool,
 }
 
 impl<'a> ColumnCheck<'a> {
     fn new(handle: &'a Handle, chunk: &'a PlannedChunk, column: Column, statistics: bool) -> Result<Self> {
         let (size, nullable) =
             if is_packed(handle, column) { (0, false) } else { column_layout(handle.schema(), column)? };
-        let statistics = if statistics { Statistics::of(handle, chunk, column) } else { None };
+        let statistics = if statistics { Statistics::for_chunk(handle, chunk, column) } else { None };
         Ok(Self { handle, chunk, column, size, nullable, cells: Cells::new(size, nullable), statistics })
     }
 
-    /// Rejects decoding all cells of the chunk at once where its stored bytes do not justify that.
+    /// Rejects decoding all cells of the chunk at once if its stored bytes do not justify it.
     fn claimed(&self) -> Result<()> {
         if is_packed(self.handle, self.column) {
             return Ok(());
@@ -436,8 +443,9 @@ impl<'a> ColumnCheck<'a> {
         claims::check_chunk(self.handle, self.chunk, count.saturating_mul(self.size.max(1)))
     }
 
-    /// How many cells to decode of a chunk that claims more than its stored bytes justify at once: all, unless the stored bytes do not
-    /// justify that work either. Of equal cells `some` show as much as all; they are not compared with what is stored of all.
+    /// Number of cells to decode of a chunk that declares more than its stored bytes justify at once: all, unless the stored
+    /// bytes do not justify that work either. For constant chunks, `some` cells are sufficient; they are not compared with
+    /// stored statistics.
     fn justified(&mut self, some: u64) -> Result<u64> {
         let cells = match self.handle.source().constant(self.chunk, self.column) {
             Some(_) => {
@@ -466,7 +474,7 @@ impl<'a> ColumnCheck<'a> {
             .map_err(|_| Error::limit("a chunk's cells", piece.cells, usize::MAX as u64))?;
         let mut decoded = std::mem::replace(&mut self.cells, Cells::new(self.size, self.nullable));
         match (piece.access, parts) {
-            // A piece of such a chunk is its cells; there is nothing to decode.
+            // A piece of a direct chunk is its cells; nothing is decoded.
             (Access::Direct { .. }, [bytes]) if piece.cells < self.chunk.cells => {
                 decoded = Cells::from_fixed(self.size, native(piece.access, self.word(), bytes), None);
             }
@@ -481,7 +489,7 @@ impl<'a> ColumnCheck<'a> {
         Ok(())
     }
 
-    /// Bytes of one number.
+    /// Size of one number in bytes.
     fn word(&self) -> usize {
         match self.column {
             Column::Field(f) => self.handle.schema().fields[usize::from(f)].dtype.word(),
@@ -489,14 +497,14 @@ impl<'a> ColumnCheck<'a> {
         }
     }
 
-    /// Compares what the cells gave with what is stored.
+    /// Compares the computed with the stored statistics.
     fn finish(self) -> Result<()> {
         let Some(found) = self.statistics else { return Ok(()) };
         found.compare(&self.handle.source().stats(self.chunk, self.column))
     }
 }
 
-/// Stored cells as numbers of this machine.
+/// Stored cells as native numbers.
 fn native(access: Access, word: usize, bytes: &[u8]) -> Vec<u8> {
     let mut values = bytes.to_vec();
     if matches!(access, Access::Direct { swapped: true }) && word > 1 {
@@ -505,39 +513,43 @@ fn native(access: Access, word: usize, bytes: &[u8]) -> Vec<u8> {
     values
 }
 
-/// Whether cells of a column share bytes.
+/// Returns whether cells of a column share bytes.
 fn is_packed(handle: &Handle, column: Column) -> bool {
     matches!(column, Column::Field(f) if handle.schema().fields[usize::from(f)].dtype == DType::Bitmask)
 }
 
 impl Statistics {
-    /// Nothing folded yet; `None` for columns of which nothing comparable is stored.
-    fn of(handle: &Handle, chunk: &PlannedChunk, column: Column) -> Option<Self> {
+    /// Initial state; `None` for columns without comparable statistics.
+    fn for_chunk(handle: &Handle, chunk: &PlannedChunk, column: Column) -> Option<Self> {
         let schema = handle.schema();
-        let (dtype, fill) = match column {
+        let dtype = match column {
             Column::Field(f) => {
                 let field = &schema.fields[usize::from(f)];
-                if field.cell != tesseral_core::CellLen::One || chunk.tile.is_some() {
+                let text = field.dtype.class() == Class::Text;
+                if (field.cell != tesseral_core::CellLen::One && !text) || chunk.tile.is_some() {
                     return None;
                 }
-                (field.dtype, field.missing().cloned())
+                field.dtype
             }
-            Column::Dim(d) => (schema.dims[usize::from(d)].dtype, None),
+            Column::Dim(d) => schema.dims[usize::from(d)].dtype,
             Column::Timestamp | Column::DeletedBy => return None,
         };
-        let summary = Summary::new(dtype, Wanted::ALL).ok();
-        Some(Self { dtype, fill, summary, plain_sum: 0.0, texts: None })
+        // What the format left out of its statistics, not what the field declares.
+        let missing = handle.source().stats(chunk, column).missing;
+        let summary = Summary::new(dtype, StatSet::ALL).ok();
+        Some(Self { dtype, missing, summary, plain_sum: 0.0, texts: None, zeros: false })
     }
 
     fn fold(&mut self, cells: &Cells) -> Result<()> {
         match &mut self.summary {
             Some(summary) => {
-                summary.fold(cells.data(), cells.validity(), self.fill.as_ref())?;
+                summary.fold(cells.data(), cells.validity(), &self.missing)?;
                 self.plain_sum = plain_sum(self.dtype, cells, self.plain_sum);
             }
             None => {
                 let mut texts = (0..cells.len()).filter(|i| cells.is_valid(*i)).map(|i| cells.get(i));
                 for text in texts.by_ref() {
+                    self.zeros |= text.contains(&0);
                     match &mut self.texts {
                         None => self.texts = Some((text.to_vec(), text.to_vec())),
                         Some((least, _)) if text < &least[..] => *least = text.to_vec(),
@@ -550,12 +562,12 @@ impl Statistics {
         Ok(())
     }
 
-    /// Compares with exact stored statistics. A difference is an `InvalidRequest`: the cells themselves are sound.
+    /// Compares with exact stored statistics. A difference is an `InvalidRequest`: the cells themselves are intact.
     fn compare(self, stored: &ChunkStats) -> Result<()> {
-        let Some(summary) = self.summary else { return check_texts(stored, self.texts) };
+        let Some(summary) = self.summary else { return check_texts(stored, self.texts, self.zeros) };
         let found = chunk_stats(&summary);
         let differs = |what: &str, stored: &dyn std::fmt::Debug, found: &dyn std::fmt::Debug| {
-            Err(Error::invalid(format!("the stored {what} is {stored:?}, the cells give {found:?}")))
+            Err(Error::invalid(format!("{what} mismatch: stored {stored:?}, computed {found:?}")))
         };
         if let (Some(stored), Some(found)) = (stored.min.exact(), found.min.exact())
             && stored.compare(found) != Some(std::cmp::Ordering::Equal)
@@ -576,7 +588,7 @@ impl Statistics {
             (Some(Sum::Int(stored)), Some(Sum::Int(found))) if *stored != found => {
                 differs("sum", stored, &found)
             }
-            // Sums of floats depend on how they were added: one after the other, or without loss.
+            // Sums of floats depend on the order of additions: sequential, or compensated.
             (Some(Sum::Float(stored)), Some(Sum::Float(found)))
                 if *stored != found && *stored != self.plain_sum =>
             {
@@ -587,22 +599,26 @@ impl Statistics {
     }
 }
 
-/// Compares exact stored bounds of texts with the cells.
-fn check_texts(stored: &ChunkStats, found: Option<(Vec<u8>, Vec<u8>)>) -> Result<()> {
-    let (Some(min), Some(max)) = (stored.min.exact(), stored.max.exact()) else { return Ok(()) };
+/// Compares stored bounds of texts with the cells: exact ones are reached, none is passed.
+fn check_texts(stored: &ChunkStats, found: Option<(Vec<u8>, Vec<u8>)>, zeros: bool) -> Result<()> {
+    let (Some(min), Some(max)) = (stored.min.bound(), stored.max.bound()) else { return Ok(()) };
+    let exact = stored.min.exact().is_some() && stored.max.exact().is_some();
+    let fits = |least: &[u8], greatest: &[u8]| match exact {
+        true => (least, greatest) == (min.bytes(), max.bytes()),
+        // Writers that compare up to the first NUL order such texts in another way.
+        false => zeros || (least >= min.bytes() && greatest <= max.bytes()),
+    };
     match found {
-        Some((least, greatest)) if (&least[..], &greatest[..]) != (min.bytes(), max.bytes()) => {
-            Err(Error::invalid(format!(
-                "the stored bounds are {min} and {max}, the cells reach from {:?} to {:?}",
-                String::from_utf8_lossy(&least),
-                String::from_utf8_lossy(&greatest)
-            )))
-        }
+        Some((least, greatest)) if !fits(&least, &greatest) => Err(Error::invalid(format!(
+            "bounds mismatch: stored {min} and {max}, computed {:?} and {:?}",
+            String::from_utf8_lossy(&least),
+            String::from_utf8_lossy(&greatest)
+        ))),
         _ => Ok(()),
     }
 }
 
-/// A sum of floats added one after the other, continued.
+/// Continues a sequential sum of floats.
 fn plain_sum(dtype: DType, cells: &Cells, start: f64) -> f64 {
     let valid = |i: &usize| cells.is_valid(*i);
     let value = |i: usize| Scalar::from_le_bytes(dtype, cells.get(i)).ok().and_then(|v| v.as_f64());

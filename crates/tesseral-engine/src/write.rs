@@ -1,10 +1,11 @@
-//! Writing a container: chunks encoded in parallel, stored in canonical order, published at once.
+//! Writing of a container: chunks are encoded in parallel, stored in canonical order, and published atomically.
 
 mod cells;
 mod columns;
 mod fill;
 mod journal;
 mod order;
+pub(crate) mod transfer;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,14 +17,14 @@ use tesseral_core::{
 };
 use tesseral_format::{ArraySpec, ColumnData, EncodedChunk, Pending, Writer};
 
-use crate::chunk::with_workspace;
+use crate::decode::chunk::with_workspace;
 use crate::kernel::copy::copy_box;
 use crate::kernel::summary::Summary;
 use crate::options::{Options, Ticker};
-use crate::sink::row_major;
+use crate::paint::sink::row_major;
 
-pub use self::cells::Arrival;
-use self::cells::Tail;
+pub use self::cells::InputOrder;
+use self::cells::PendingCells;
 pub(crate) use self::columns::runs;
 pub(crate) use self::fill::{cut, paste};
 pub use self::journal::Journal;
@@ -32,25 +33,25 @@ pub use self::journal::Journal;
 #[derive(Debug)]
 pub struct WriteSession {
     writer: Box<dyn Writer>,
-    arrays: Vec<Declared>,
+    arrays: Vec<DeclaredArray>,
     options: Options,
     journal: Option<Journal>,
 }
 
 #[derive(Debug)]
-pub(crate) struct Declared {
+pub(crate) struct DeclaredArray {
     pub(crate) schema: ArraySchema,
-    /// The chunks; of a sparse array, none that counts.
+    /// The chunk grid; unused for a sparse array.
     pub(crate) grid: ChunkGrid,
-    /// What is written of them.
+    /// The written region.
     region: Region,
-    /// Bytes of a cell, when there is one field of one size.
+    /// Size of a cell in bytes, if there is one fixed-size field.
     size: Option<usize>,
-    /// Cells of a sparse array that wait for more.
-    tail: Mutex<Tail>,
+    /// Pending cells of a sparse array.
+    tail: Mutex<PendingCells>,
 }
 
-impl Declared {
+impl DeclaredArray {
     fn new(schema: &ArraySchema, region: Option<Region>) -> Result<Self> {
         let size = match schema.fields.as_slice() {
             [field] if !field.nullable && !schema.sparse => field.cell_size(),
@@ -61,26 +62,29 @@ impl Declared {
         Ok(Self { schema: schema.clone(), grid, region, size, tail: Mutex::default() })
     }
 
-    /// The cells of a chunk that are written.
+    /// The written cells of a chunk.
     fn cells(&self, coords: &[u64]) -> Result<Region> {
         let whole = self.grid.contains(coords).then(|| self.grid.region(coords));
         whole.and_then(|whole| whole.intersect(&self.region)).ok_or_else(|| {
-            Error::invalid(format!("there is no chunk {coords:?} in a grid of {:?}", self.grid.counts()))
+            Error::invalid(format!(
+                "chunk coordinates {coords:?} are out of bounds for a grid of {:?}",
+                self.grid.counts()
+            ))
         })
     }
 
     fn size(&self) -> Result<usize> {
-        self.size.ok_or_else(|| Error::unsupported("writing cells without one size as one run of bytes"))
+        self.size.ok_or_else(|| Error::unsupported("writing variable-length cells as contiguous bytes"))
     }
 }
 
 impl WriteSession {
-    /// Writes through a format's writer.
+    /// Creates a writer around a format's writer.
     pub fn new(writer: Box<dyn Writer>, options: Options) -> Self {
         Self { writer, arrays: Vec::new(), options, journal: None }
     }
 
-    /// Writes to an array that is there already, as number 0; all of it, or a box of a dense one.
+    /// Creates a writer to an existing array, as number 0; all of it, or a region of a dense one.
     ///
     /// # Errors
     /// `InvalidRequest`.
@@ -90,53 +94,56 @@ impl WriteSession {
         region: Option<Region>,
         options: Options,
     ) -> Result<Self> {
-        let arrays = vec![Declared::new(schema, region).map_err(|e| e.in_array(&schema.name))?];
+        let arrays = vec![DeclaredArray::new(schema, region).map_err(|e| e.in_array(&schema.name))?];
         Ok(Self { writer, arrays, options, journal: None })
     }
 
-    /// Declares an array.
+    /// Creates an array.
     ///
     /// # Errors
-    /// `Unsupported` when the format cannot hold it; `InvalidRequest`.
+    /// `Unsupported` if the format cannot store it; `InvalidRequest`.
     pub fn add(&mut self, spec: &ArraySpec) -> Result<usize> {
         let name = &spec.schema.name;
-        let declared = Declared::new(&spec.schema, None).map_err(|e| e.in_array(name))?;
+        let declared = DeclaredArray::new(&spec.schema, None).map_err(|e| e.in_array(name))?;
         let array = self.writer.begin(spec).map_err(|e| e.in_array(name))?;
         self.arrays.push(declared);
         Ok(array)
     }
 
-    /// Changes how chunks are made from here on.
+    /// Changes the options of later chunks.
     pub(crate) fn limit_workers(&mut self, limit: impl FnOnce(&Options) -> Result<Options>) -> Result<()> {
         self.options = limit(&self.options)?;
         Ok(())
     }
 
-    /// What an array was declared to be.
+    /// Schema of a created array.
     ///
     /// # Errors
-    /// `InvalidRequest` when none of that number was.
+    /// `InvalidRequest` if the number is unknown.
     pub fn schema(&self, array: usize) -> Result<&ArraySchema> {
         self.declared(array).map(|declared| &declared.schema)
     }
 
-    pub(crate) fn declared(&self, array: usize) -> Result<&Declared> {
-        self.arrays.get(array).ok_or_else(|| Error::invalid(format!("no array number {array} was declared")))
+    pub(crate) fn declared(&self, array: usize) -> Result<&DeclaredArray> {
+        self.arrays.get(array).ok_or_else(|| Error::invalid(format!("unknown array number {array}")))
     }
 
     /// Writes the cells of one chunk, row-major over its box. Any order, any thread.
     ///
     /// # Errors
-    /// `InvalidRequest` when the cells do not fit the chunk or it was already written; `Io`.
+    /// `InvalidRequest` if the cells do not match the chunk or it is a duplicate; `Io`.
     pub fn write_chunk(&self, array: usize, coords: &[u64], cells: &[u8]) -> Result<()> {
         let declared = self.declared(array)?;
         self.store(array, declared, coords, cells).map_err(|e| located(e, declared, coords))
     }
 
-    fn store(&self, array: usize, declared: &Declared, coords: &[u64], cells: &[u8]) -> Result<()> {
+    fn store(&self, array: usize, declared: &DeclaredArray, coords: &[u64], cells: &[u8]) -> Result<()> {
         let expected = chunk_bytes(declared, coords)?;
         if expected != cells.len() {
-            return Err(Error::invalid(format!("the chunk takes {expected} bytes, got {}", cells.len())));
+            return Err(Error::invalid(format!(
+                "expected {expected} bytes for the chunk, found {}",
+                cells.len()
+            )));
         }
         let chunk = self.encode(array, declared, coords, cells)?;
         self.writer.push(array, chunk)
@@ -145,7 +152,7 @@ impl WriteSession {
     fn encode<'a>(
         &self,
         array: usize,
-        declared: &Declared,
+        declared: &DeclaredArray,
         coords: &[u64],
         cells: &'a [u8],
     ) -> Result<EncodedChunk<'a>> {
@@ -159,12 +166,12 @@ impl WriteSession {
         with_workspace(|w| self.writer.encode(array, coords, &[column], stats, &mut w.scratch))
     }
 
-    /// Fills an array by asking for the cells of every chunk, on all threads, each chunk once.
+    /// Writes an array by calling `cells` for every chunk, on all threads.
     ///
-    /// Work space is one chunk per thread, and as many encoded ones that wait for their turn.
+    /// Memory is one chunk per thread, and as many encoded ones that wait for their turn.
     ///
     /// # Errors
-    /// What `cells` returns; `Io`.
+    /// Errors of `cells`; `Io`.
     pub fn fill<F>(&self, array: usize, cells: F) -> Result<()>
     where
         F: Fn(&Region, &mut [u8]) -> Result<()> + Sync,
@@ -173,11 +180,11 @@ impl WriteSession {
         self.fill_chunks(array, declared, declared.grid.total(), |number| declared.grid.coords(number), cells)
     }
 
-    /// Fills `total` chunks, the first of which is `chunk(0)`, in that order where the format cares.
+    /// Writes `total` chunks, starting with `chunk(0)`, in that order if the format requires it.
     fn fill_chunks<F>(
         &self,
         array: usize,
-        declared: &Declared,
+        declared: &DeclaredArray,
         total: u64,
         chunk: impl Fn(u64) -> Coords + Sync,
         cells: F,
@@ -192,7 +199,7 @@ impl WriteSession {
                 alloc::scratch("the cells of a chunk", buffer, bytes)?;
                 cells(&declared.cells(&coords)?, &mut buffer[..bytes])?;
                 let chunk = self.encode(array, declared, &coords, &buffer[..bytes])?;
-                turn.take(number, chunk, |chunk| self.writer.place(array, chunk))
+                turn.submit(number, chunk, |chunk| self.writer.place(array, chunk))
             };
             one().map_err(|e| located(e, declared, &coords))
         })
@@ -203,7 +210,7 @@ impl WriteSession {
         &self,
         array: usize,
         total: u64,
-        one: impl Fn(u64, &mut Vec<u8>, &Turn) -> Result<()> + Sync,
+        one: impl Fn(u64, &mut Vec<u8>, &ChunkSequencer) -> Result<()> + Sync,
     ) -> Result<()> {
         self.each_chunk_on(&self.options, array, total, one)
     }
@@ -214,7 +221,7 @@ impl WriteSession {
         options: &Options,
         array: usize,
         total: u64,
-        one: impl Fn(u64, &mut Vec<u8>, &Turn) -> Result<()> + Sync,
+        one: impl Fn(u64, &mut Vec<u8>, &ChunkSequencer) -> Result<()> + Sync,
     ) -> Result<()> {
         self.each_chunk_keeping(options, array, total, &self.options.ticker(total), Vec::new, one)
     }
@@ -227,9 +234,9 @@ impl WriteSession {
         total: u64,
         ticker: &Ticker<'_>,
         keep: impl Fn() -> K + Sync,
-        one: impl Fn(u64, &mut K, &Turn) -> Result<()> + Sync,
+        one: impl Fn(u64, &mut K, &ChunkSequencer) -> Result<()> + Sync,
     ) -> Result<()> {
-        let turn = Turn::new(self.writer.needs_order(array));
+        let turn = ChunkSequencer::new(self.writer.needs_order(array));
         let claimed = AtomicU64::new(0);
         let work = || -> Result<()> {
             let mut kept = keep();
@@ -245,7 +252,7 @@ impl WriteSession {
             }
         };
         options.run(|| {
-            // Chunk numbers are claimed in order, so a chunk never waits for one that nobody works on.
+            // Chunk numbers are claimed in order, so a chunk never waits for one that no thread works on.
             let threads = rayon::current_num_threads();
             let mut results: Vec<Result<()>> = Vec::new();
             results.resize_with(threads, || Ok(()));
@@ -255,7 +262,7 @@ impl WriteSession {
                     scope.spawn(move |_| *result = work());
                 }
             });
-            // A thread that only gave up because another failed says so with `Cancelled`: the cause comes first.
+            // A thread that stopped because another failed returns `Cancelled`: return the cause first.
             let cancelled = |e: &Error| matches!(e.kind(), tesseral_core::ErrorKind::Cancelled);
             let mut errors: Vec<Error> = results.into_iter().filter_map(Result::err).collect();
             errors.sort_by_key(cancelled);
@@ -263,20 +270,20 @@ impl WriteSession {
         })
     }
 
-    /// Fills an array from cells in memory, row-major over the array.
+    /// Writes an array from cells in memory, row-major over the array.
     ///
     /// # Errors
-    /// `InvalidRequest` when there are too few or too many; `Io`.
+    /// `InvalidRequest` if the number of cells differs; `Io`.
     pub fn write(&self, array: usize, cells: &[u8]) -> Result<()> {
         let region = self.declared(array)?.region.clone();
         self.write_region(array, &region, cells)
     }
 
-    /// Fills a box of whole chunks from cells in memory, row-major over the box: it begins where chunks begin and ends where they
-    /// end or where the array does.
+    /// Writes a region of whole chunks from cells in memory, row-major over the region, which is aligned to chunks or ends with
+    /// the array.
     ///
     /// # Errors
-    /// `InvalidRequest` when there are too few or too many cells, the box cuts a chunk, or one was already written; `Io`.
+    /// `InvalidRequest` if the number of cells differs, the region divides a chunk, or a chunk is a duplicate; `Io`.
     pub fn write_region(&self, array: usize, region: &Region, cells: &[u8]) -> Result<()> {
         let declared = self.declared(array)?;
         let refuse = |detail| Err(Error::invalid(detail).in_array(&declared.schema.name));
@@ -284,10 +291,13 @@ impl WriteSession {
         let expected = region.cells().and_then(|n| n.checked_mul(size as u64));
         if expected != Some(cells.len() as u64) {
             let wanted = expected.map_or_else(|| "more than 2^64".to_owned(), |n| n.to_string());
-            return refuse(format!("the cells take {wanted} bytes, got {}", cells.len()));
+            return refuse(format!("expected {wanted} bytes of cells, found {}", cells.len()));
         }
         let Some(boxes) = whole_chunks(declared, region) else {
-            return refuse(format!("{region:?} cuts a chunk of {:?}", declared.grid.chunk_shape()));
+            return refuse(format!(
+                "region {region:?} is not aligned to chunks of {:?}",
+                declared.grid.chunk_shape()
+            ));
         };
         let from = row_major(&region.shape(), size);
         let total = boxes.cells().unwrap_or(u64::MAX);
@@ -308,23 +318,31 @@ impl WriteSession {
     /// Sets attributes of the container.
     ///
     /// # Errors
-    /// `Unsupported` when the format cannot hold one.
+    /// `Unsupported` if the format cannot store one.
     pub fn set_attributes(&mut self, attributes: Attributes) -> Result<()> {
         self.writer.set_attributes(attributes)
     }
 
-    /// Adds a row to its history.
+    /// Sets attributes of a group of the container.
     ///
     /// # Errors
-    /// `Unsupported` when the format has no place for it.
+    /// `Unsupported` if the format cannot store it.
+    pub fn set_group(&mut self, path: &str, attributes: Attributes) -> Result<()> {
+        self.writer.set_group(path, attributes)
+    }
+
+    /// Adds a row to the history.
+    ///
+    /// # Errors
+    /// `Unsupported` if the format has no history.
     pub fn add_history(&mut self, row: HistoryRow) -> Result<()> {
         self.writer.add_history(row)
     }
 
-    /// Publishes the container: all of it or nothing.
+    /// Publishes the container atomically.
     ///
     /// # Errors
-    /// `InvalidRequest` when a chunk is missing; `Io`.
+    /// `InvalidRequest` if a chunk is missing; `Io`.
     pub fn commit(self) -> Result<()> {
         self.options.cancel.check()?;
         for array in 0..self.arrays.len() {
@@ -334,13 +352,13 @@ impl WriteSession {
     }
 }
 
-fn located(error: Error, declared: &Declared, coords: &[u64]) -> Error {
+fn located(error: Error, declared: &DeclaredArray, coords: &[u64]) -> Error {
     error.in_array(&declared.schema.name).in_chunk(coords)
 }
 
-/// The chunks that make up a box of positions; `None` when it leaves the array or cuts a chunk.
-fn whole_chunks(declared: &Declared, region: &Region) -> Option<Region> {
-    let Declared { grid, region: all, .. } = declared;
+/// The chunks of a region; `None` if it exceeds the array or divides a chunk.
+fn whole_chunks(declared: &DeclaredArray, region: &Region) -> Option<Region> {
+    let DeclaredArray { grid, region: all, .. } = declared;
     if region.rank() != grid.rank() || !all.contains(region) || region.is_empty() {
         return None;
     }
@@ -354,7 +372,7 @@ fn whole_chunks(declared: &Declared, region: &Region) -> Option<Region> {
     (0..region.rank()).map(along).collect::<Option<Vec<_>>>().map(Region::new)
 }
 
-/// Grid coordinates of a chunk of a box of chunks, by its number in an order.
+/// Grid coordinates of a chunk of a box of chunks, by its index in an order.
 fn chunk_at(boxes: &Region, order: Order, mut number: u64) -> Coords {
     let mut coords: Coords = boxes.bounds().iter().map(|b| b.0).collect();
     let rank = coords.len();
@@ -366,18 +384,18 @@ fn chunk_at(boxes: &Region, order: Order, mut number: u64) -> Coords {
     coords
 }
 
-fn chunk_bytes(declared: &Declared, coords: &[u64]) -> Result<usize> {
+fn chunk_bytes(declared: &DeclaredArray, coords: &[u64]) -> Result<usize> {
     let cells = declared.cells(coords)?.cells().unwrap_or(u64::MAX);
     let bytes = cells.checked_mul(declared.size()? as u64).and_then(|n| usize::try_from(n).ok());
     bytes.ok_or_else(|| Error::limit("a chunk", cells, usize::MAX as u64))
 }
 
 /// Statistics of the cells of one chunk.
-fn statistics(declared: &Declared, cells: &[u8]) -> Result<ChunkStats> {
+fn statistics(declared: &DeclaredArray, cells: &[u8]) -> Result<ChunkStats> {
     columns::statistics(&declared.schema.fields[0], cells, None)
 }
 
-/// A summary of everything as the statistics of a chunk.
+/// Converts a summary to chunk statistics.
 pub(crate) fn chunk_stats(summary: &Summary) -> ChunkStats {
     fn known<T>(value: Option<T>) -> Stat<T> {
         value.map_or(Stat::Absent, Stat::Exact)
@@ -389,30 +407,31 @@ pub(crate) fn chunk_stats(summary: &Summary) -> ChunkStats {
         min: known(summary.min()),
         max: known(summary.max()),
         sum: known(summary.sum()),
+        missing: Vec::new(),
     }
 }
 
-/// Puts encoded chunks in order. A chunk whose turn it is goes straight on; others wait, as few as there are threads.
-struct Turn {
+/// Orders encoded chunks. A chunk whose turn it is is placed immediately; others wait, at most one per thread.
+struct ChunkSequencer {
     ordered: bool,
-    state: Mutex<Waiting>,
+    state: Mutex<SequencerState>,
     changed: Condvar,
 }
 
 #[derive(Default)]
-struct Waiting {
+struct SequencerState {
     next: u64,
     chunks: BTreeMap<u64, EncodedChunk<'static>>,
     failed: bool,
 }
 
-impl Turn {
+impl ChunkSequencer {
     fn new(ordered: bool) -> Self {
         Self { ordered, state: Mutex::default(), changed: Condvar::new() }
     }
 
-    /// Places a chunk, and those that waited for it, and then writes what was placed: only the first must be one after the other.
-    fn take<'a>(
+    /// Places a chunk, and those that waited for it, and then writes them: only placing is sequential.
+    fn submit<'a>(
         &self,
         number: u64,
         chunk: EncodedChunk<'a>,

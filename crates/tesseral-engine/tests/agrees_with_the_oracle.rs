@@ -1,23 +1,24 @@
-//! The executor against the naive oracle, on formats made to be hard: overlapping layers with gaps, big-endian and coded
-//! tiles larger than what they cover, sparse cells with duplicates, timestamps and deletes.
+//! The executor against the naive oracle, on adversarial formats: overlapping layers with gaps, big-endian and coded tiles
+//! larger than their cover, sparse cells with duplicates, timestamps and deletes.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use tesseral_conformance::oracle::{self, Cells};
+use tesseral_conformance::testing::Random;
+use tesseral_conformance::testing::cells::{self, CellsFormat};
+use tesseral_conformance::testing::layered::{self, LayeredFormat};
 use tesseral_core::condition::{Condition, Op};
 use tesseral_core::{CellLen, Selection, Slice};
-use tesseral_engine::kernel::summary::{Summary, Wanted};
+use tesseral_engine::kernel::summary::{StatSet, Summary};
 use tesseral_engine::{
-    CellBatch, CellOrder, Handle, Options, read, read_cells, read_into, read_var, reduce, summarize,
+    CellBatch, CellOrder, Handle, Options, read, read_cells, read_into, read_valid_var, read_var, reduce,
+    summarize,
 };
-use tesseral_format::oracle::{self, Cells};
-use tesseral_format::testing::Random;
-use tesseral_format::testing::cells::{self, CellsFormat};
-use tesseral_format::testing::layered::{self, LayeredFormat};
 use tesseral_format::{Column, Container, Format, OpenOptions, Request, Target};
 use tesseral_store::Store;
-use tesseral_store::wrap::{Counting, Latency, Wrapped};
+use tesseral_store::test_wrappers::{Counting, Latency, Wrapped};
 
 fn selection(random: &mut Random, shape: &[u64]) -> Selection {
     let slices = shape.iter().map(|&n| {
@@ -32,7 +33,7 @@ fn selection(random: &mut Random, shape: &[u64]) -> Selection {
     Selection::new(slices, shape).unwrap()
 }
 
-/// The same bytes in reach, and behind a store that only reads spans.
+/// The same bytes as a resident store, and as a store that only reads ranges.
 fn stores(inner: Arc<dyn Store>) -> [Arc<dyn Store>; 3] {
     let counted = Wrapped::new(Arc::clone(&inner), Arc::new(Counting::default()));
     let slow = Wrapped::new(Arc::clone(&inner), Arc::new(Latency(Duration::ZERO)));
@@ -69,6 +70,8 @@ fn overlapping_dense_layers() {
                         let want = truth.select(&selection).unwrap().normalized();
                         let request = Request::cells(selection.clone(), field);
                         check_dense(&handle, &request, &want, &options, &context);
+                        let valid = truth.validity(&selection).unwrap();
+                        check_validity(&handle, &request, &valid, &options, &context);
                         check_summary(&handle, &request, &container, array, field, &options, &context);
                         check_reduce(&handle, &request, &mut random, &options, &context);
                     }
@@ -91,13 +94,30 @@ fn check_dense(handle: &Handle, request: &Request, want: &Cells, options: &Optio
         return;
     }
     let got = read(handle, request, options).unwrap_or_else(|e| panic!("{context}: {e}"));
-    let cells = Cells::Fixed { values: got.bytes().to_vec(), validity: got.validity().map(<[u8]>::to_vec) };
+    let cells =
+        Cells::Fixed { values: got.bytes().to_vec(), validity: got.stored_validity().map(<[u8]>::to_vec) };
     assert_eq!(&cells.normalized(), want, "{context}");
-    // The caller's own memory, with something in it.
+    // Memory of the caller, with previous content.
     let mut values = vec![0xA5; got.bytes().len()];
-    let mut validity = got.validity().map(|v| vec![7; v.len()]);
+    let mut validity = got.stored_validity().map(|v| vec![7; v.len()]);
     read_into(handle, request, &mut values, validity.as_deref_mut(), options).unwrap();
     assert_eq!(&Cells::Fixed { values, validity }.normalized(), want, "{context}");
+}
+
+/// Which cells are missing, of fixed-size and of variable-length cells.
+fn check_validity(handle: &Handle, request: &Request, want: &[u8], options: &Options, context: &str) {
+    let Column::Field(number) = request.columns[0] else { unreachable!() };
+    let field = &handle.schema().fields[usize::from(number)];
+    let got = if field.cell == CellLen::Var {
+        let cells = read_valid_var(handle, request, options).unwrap();
+        (0..cells.len()).map(|i| u8::from(cells.is_valid(i))).collect()
+    } else if field.cell_size().is_some() {
+        let cells = read(handle, request, options).unwrap();
+        cells.validity().map_or_else(|| vec![1; want.len()], <[u8]>::to_vec)
+    } else {
+        return;
+    };
+    assert_eq!(got, want, "{context}");
 }
 
 fn check_summary(
@@ -114,8 +134,9 @@ fn check_summary(
         return;
     }
     let want = oracle::summary(&**container, array, field, request.selection().unwrap()).unwrap();
-    let got =
-        summarize(handle, request, Wanted::ALL, options).unwrap_or_else(|e| panic!("{context}: {e}")).summary;
+    let got = summarize(handle, request, StatSet::ALL, options)
+        .unwrap_or_else(|e| panic!("{context}: {e}"))
+        .summary;
     assert_eq!((got.count(), got.nulls(), got.nans()), (want.cells, want.nulls, want.nans), "{context}");
     assert_eq!(got.infinities(), Some(want.infs), "{context}");
     let same = |a: Option<tesseral_core::Scalar>, b: Option<tesseral_core::Scalar>| match (a, b) {
@@ -144,17 +165,17 @@ fn check_reduce(handle: &Handle, request: &Request, random: &mut Random, options
     let rank = cells.shape.len();
     let axes: Vec<usize> = (0..rank).filter(|_| random.chance(1, 2)).collect();
     let kept: Vec<usize> = (0..rank).filter(|d| !axes.contains(d)).collect();
-    let got = reduce(handle, request, &axes, Wanted::SPREAD | Wanted::RANGE, options)
+    let got = reduce(handle, request, &axes, StatSet::SPREAD | StatSet::RANGE, options)
         .unwrap_or_else(|e| panic!("{context} axes {axes:?}: {e}"));
     assert_eq!(got.shape, kept.iter().map(|&d| cells.shape[d]).collect::<Vec<_>>(), "{context}");
     let positions: u64 = got.shape.iter().product();
-    let mut want = vec![Summary::new(field.dtype, Wanted::ALL).unwrap(); positions as usize];
+    let mut want = vec![Summary::new(field.dtype, StatSet::ALL).unwrap(); positions as usize];
     let strides: Vec<u64> = (0..rank).map(|d| cells.shape[d + 1..].iter().product()).collect();
     for i in 0..cells.bytes().len() / size {
         let at = |d: usize| i as u64 / strides[d] % cells.shape[d];
         let flat = kept.iter().fold(0, |flat, &d| flat * cells.shape[d] + at(d)) as usize;
         let valid = cells.validity().map(|v| &v[i..=i]);
-        want[flat].fold(&cells.bytes()[i * size..(i + 1) * size], valid, field.missing()).unwrap();
+        want[flat].fold(&cells.bytes()[i * size..(i + 1) * size], valid, &[]).unwrap();
     }
     let counts = got.collect(|fold, i| (fold.count(i), fold.nulls(i), fold.nans(i)));
     let (min, max, mean, std) = (got.min(), got.max(), got.mean(), got.std());
@@ -170,7 +191,7 @@ fn check_reduce(handle: &Handle, request: &Request, random: &mut Random, options
 }
 
 fn summary_dtype(dtype: tesseral_core::DType) -> Option<()> {
-    Summary::new(dtype, Wanted::ALL).ok().map(|_| ())
+    Summary::new(dtype, StatSet::ALL).ok().map(|_| ())
 }
 
 #[test]
@@ -229,7 +250,7 @@ fn sparse_cells_with_duplicates_by_layer() {
                                 .collect();
                         match batches {
                             Ok(batches) => check_rows(&batches, &request, &want, &context),
-                            // Cells of one position that do not fit.
+                            // Cells of one position that exceed the memory.
                             Err(e) => assert!(
                                 memory.is_some()
                                     && matches!(e.kind(), tesseral_core::ErrorKind::Limit { .. }),
@@ -244,7 +265,7 @@ fn sparse_cells_with_duplicates_by_layer() {
     }
 }
 
-/// A condition on values that rows have, or nearly.
+/// A condition on values that rows have, or nearly have.
 fn condition(random: &mut Random, truth: &oracle::Sparse, depth: u32) -> Option<Condition> {
     let schema = truth.schema();
     if depth > 0 && random.chance(1, 3) {
@@ -299,22 +320,22 @@ fn check_rows(batches: &[CellBatch], request: &Request, want: &[oracle::Row], co
     }
 }
 
-/// Folds of each column of numbers against the rows.
+/// Folds of each numeric column against the rows.
 fn check_fold(handle: &Handle, request: &Request, want: &[oracle::Row], context: &str) {
     let schema = handle.schema();
     for column in &request.columns {
-        let (dtype, fill) = match column {
+        let (dtype, missing) = match column {
             Column::Field(f) => {
                 let field = &schema.fields[usize::from(*f)];
                 if field.cell != CellLen::One {
                     continue;
                 }
-                (field.dtype, field.missing().cloned())
+                (field.dtype, field.missing_values())
             }
-            Column::Dim(d) => (schema.dims[usize::from(*d)].dtype, None),
+            Column::Dim(d) => (schema.dims[usize::from(*d)].dtype, Vec::new()),
             _ => unreachable!(),
         };
-        let Ok(mut naive) = Summary::new(dtype, Wanted::ALL) else { continue };
+        let Ok(mut naive) = Summary::new(dtype, StatSet::ALL) else { continue };
         for row in want {
             let cell = match column {
                 Column::Field(f) => row.fields[usize::from(*f)].clone(),
@@ -322,12 +343,12 @@ fn check_fold(handle: &Handle, request: &Request, want: &[oracle::Row], context:
                 _ => unreachable!(),
             };
             match cell {
-                Some(cell) => naive.fold(&cell, None, fill.as_ref()).unwrap(),
+                Some(cell) => naive.fold(&cell, None, &missing).unwrap(),
                 None => naive.fold_nulls(1).unwrap(),
             }
         }
         let request = Request { columns: vec![*column], ..request.clone() };
-        for wanted in [Wanted::ALL, Wanted::RANGE | Wanted::SUM] {
+        for wanted in [StatSet::ALL, StatSet::RANGE | StatSet::SUM] {
             let got = summarize(handle, &request, wanted, &Options::default()).unwrap().summary;
             assert_eq!(
                 (got.count(), got.nulls(), got.nans()),

@@ -1,4 +1,4 @@
-//! What cells of a sparse array are ordered by.
+//! Sort keys of the cells of a sparse array.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
@@ -6,11 +6,11 @@ use std::cmp::Ordering;
 /// One key of every cell.
 #[derive(Clone, Debug)]
 pub enum CellKey<'a> {
-    /// Numbers that compare like what they stand for.
+    /// Numbers with the order of the coordinates.
     Numbers(Vec<u64>),
-    /// Bytes of any length; `ends` says where those of each cell end.
+    /// Variable-length bytes; `ends` has the end of each cell.
     Text {
-        /// Where the bytes of each cell end.
+        /// End offset of each cell.
         ends: Cow<'a, [u64]>,
         /// The bytes of all cells.
         data: Cow<'a, [u8]>,
@@ -24,7 +24,7 @@ impl CellKey<'_> {
             (Self::Text { ends, data }, CellKey::Text { ends: their_ends, data: theirs }) => {
                 text(ends, data, a).cmp(text(their_ends, theirs, b))
             }
-            // Cells of one array have keys of one kind.
+            // Keys of one array have the same kind.
             _ => Ordering::Equal,
         }
     }
@@ -45,43 +45,43 @@ fn text<'a>(ends: &[u64], data: &'a [u8], cell: usize) -> &'a [u8] {
     data.get(range).unwrap_or_default()
 }
 
-/// What happens to several cells at one position.
+/// What a sparse write does with several cells at one position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Twice {
-    /// All of them are stored.
-    Keep,
-    /// They are an error.
-    Refuse,
-    /// The last one is stored.
-    Last,
+pub enum DuplicatePolicy {
+    /// Store all of them.
+    KeepAll,
+    /// Return an error.
+    Reject,
+    /// Store the last one.
+    KeepLast,
 }
 
-/// The keys of cells, compared one after the other. Cells whose keys are all equal are at one position.
+/// The sort keys of cells, compared in sequence. Cells with equal keys are at the same position.
 #[derive(Clone, Debug)]
 pub struct CellKeys<'a> {
-    /// The keys, the one that counts most first.
+    /// The keys, most significant first.
     pub keys: Vec<CellKey<'a>>,
-    /// How many cells.
+    /// Number of cells.
     pub cells: usize,
-    /// What happens to several cells at one position.
-    pub twice: Twice,
+    /// What to do with several cells at one position.
+    pub duplicate_policy: DuplicatePolicy,
 }
 
 impl CellKeys<'_> {
-    /// Order of two cells.
+    /// Compares two cells.
     pub fn compare(&self, a: usize, b: usize) -> Ordering {
         self.compare_with(a, self, b)
     }
 
-    /// Order of a cell and one of other cells of the same array.
+    /// Compares a cell with one of another set of cells of the same array.
     pub fn compare_with(&self, a: usize, other: &CellKeys<'_>, b: usize) -> Ordering {
         let mut each = self.keys.iter().zip(&other.keys).map(|(mine, theirs)| mine.compare(a, theirs, b));
         each.find(|order| order.is_ne()).unwrap_or(Ordering::Equal)
     }
 
-    /// The same, borrowing nothing.
+    /// Converts to owned keys.
     pub fn into_owned(self) -> CellKeys<'static> {
         let keys = self.keys.into_iter().map(CellKey::into_owned).collect();
-        CellKeys { keys, cells: self.cells, twice: self.twice }
+        CellKeys { keys, cells: self.cells, duplicate_policy: self.duplicate_policy }
     }
 }

@@ -1,46 +1,47 @@
-//! Cells of one column of one chunk: where decoders put them and where encoders take them from.
+//! Cells of one column of one chunk: output of decoders and input of encoders.
 
 use tesseral_codec::Contexts;
 
 /// One column of cells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Column {
-    /// A field, by position in the schema.
+    /// A field, by its index in the schema.
     Field(u16),
-    /// Coordinates along a dimension, by position in the schema (sparse chunks).
+    /// Coordinates along a dimension, by its index in the schema (sparse chunks).
     Dim(u16),
-    /// When each cell was written, milliseconds since 1970 (sparse chunks of consolidated history). Every sparse array can be
-    /// asked for it; chunks that keep no times have no part of it.
+    /// Write time of each cell in milliseconds since 1970 (sparse chunks of consolidated history). Can be requested of every
+    /// sparse array; chunks without timestamps have no part of it.
     Timestamp,
-    /// Which cells of a sparse chunk do not count: [`KEPT`] for those that do, [`UNWRITTEN`] for cells written outside the
-    /// times that are read, any other number for cells that a stored delete removed. Every sparse array can be asked for it;
-    /// chunks whose cells all count have no part of it.
+    /// Visibility of cells of a sparse chunk: [`KEPT`] for visible cells, [`UNWRITTEN`] for cells written outside the requested
+    /// time range, any other number for cells removed by a stored delete. Can be requested of every sparse array; chunks
+    /// without hidden cells have no part of it.
     DeletedBy,
 }
 
-/// In [`Column::DeletedBy`]: the cell counts.
+/// In [`Column::DeletedBy`]: the cell is visible.
 pub const KEPT: u64 = u64::MAX;
 
-/// In [`Column::DeletedBy`]: as of the times that are read, the cell was not written. Unlike a deleted cell it hides nothing.
+/// In [`Column::DeletedBy`]: the cell was written outside the requested time range. Unlike a deleted cell it hides no other
+/// cell.
 pub const UNWRITTEN: u64 = u64::MAX - 1;
 
-/// Where a decoder puts the cells of a column. Values are native-endian numbers.
+/// Output of a decoder. Values are in native byte order.
 ///
-/// Slices may hold anything on entry; a decoder that returns `Ok` has written every byte of them.
+/// Slices are uninitialized on entry; a decoder that returns `Ok` has written every byte of them.
 #[derive(Debug)]
 pub enum ColumnMut<'a> {
-    /// Cells of one size: exactly as many bytes as the cells asked for take.
+    /// Fixed-size cells: exactly the number of bytes of the requested cells.
     Fixed {
-        /// The cells, back to back.
+        /// Contiguous cells.
         values: &'a mut [u8],
-        /// One byte per cell, 1 valid, 0 null; present exactly when the field is nullable.
+        /// One byte per cell, 1 valid, 0 null; present if and only if the field is nullable.
         validity: Option<&'a mut [u8]>,
     },
-    /// Cells of any length.
+    /// Variable-length cells.
     Var {
-        /// Appends one end offset per cell, counted in bytes from the start of `data`.
+        /// Receives one end offset per cell, in bytes from the start of `data`.
         offsets: &'a mut Vec<u64>,
-        /// Appends the bytes of the cells.
+        /// Receives the bytes of the cells.
         data: &'a mut Vec<u8>,
         /// One byte per cell, as above.
         validity: Option<&'a mut [u8]>,
@@ -50,14 +51,14 @@ pub enum ColumnMut<'a> {
 /// The cells of a column, for an encoder.
 #[derive(Clone, Copy, Debug)]
 pub enum ColumnData<'a> {
-    /// Cells of one size.
+    /// Fixed-size cells.
     Fixed {
-        /// The cells, back to back, in the order the schema says.
+        /// Contiguous cells, in the cell order of the schema.
         values: &'a [u8],
         /// One byte per cell, 1 valid, 0 null.
         validity: Option<&'a [u8]>,
     },
-    /// Cells of any length.
+    /// Variable-length cells.
     Var {
         /// One end offset per cell, in bytes.
         offsets: &'a [u64],
@@ -68,13 +69,13 @@ pub enum ColumnData<'a> {
     },
 }
 
-/// What a thread keeps from chunk to chunk: codec contexts and buffers that have already been paid for.
+/// Per-thread state that is reused between chunks: codec contexts and buffers.
 #[derive(Debug, Default)]
 pub struct Scratch {
     /// Codec contexts.
     pub contexts: Contexts,
-    /// Spare buffers for stages between codecs.
+    /// Buffers between codec stages.
     pub buffers: [Vec<u8>; 2],
-    /// Empty buffers for encoded bytes, which went to the store and came [back](crate::Pending::store_into).
+    /// Empty buffers for encoded bytes, [returned](crate::Pending::store_into) after a write.
     pub spare: Vec<Vec<u8>>,
 }

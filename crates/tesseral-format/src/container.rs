@@ -1,4 +1,4 @@
-//! An opened file or folder: an immutable snapshot of what is in it.
+//! The [`Container`] trait: an immutable snapshot of an opened source.
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -8,28 +8,31 @@ use tesseral_store::Store;
 
 use crate::ArraySource;
 
-/// How much memory a file asks readers to keep to.
+/// Attributes of groups by their path (`a`, `a/b`), in order. Groups that contain only arrays need not be listed.
+pub type Groups = indexmap::IndexMap<String, Attributes>;
+
+/// Memory budget that a file recommends to readers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MemoryBudget {
     /// A fixed number of bytes.
     Bytes(u64),
-    /// Hundredths of a percent of the memory that is available.
+    /// Hundredths of a percent of the available memory.
     BasisPoints(u16),
 }
 
-/// Whether a write counts.
+/// State of a version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum VersionState {
-    /// It is read.
+    /// Visible to readers.
     Visible,
-    /// Another one replaces it.
+    /// Replaced by another version.
     Replaced,
-    /// Nobody committed it.
+    /// Not committed.
     Uncommitted,
 }
 
 impl VersionState {
-    /// Its name: `visible`, `replaced`, `uncommitted`.
+    /// Name of the state: `visible`, `replaced`, `uncommitted`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Visible => "visible",
@@ -39,39 +42,39 @@ impl VersionState {
     }
 }
 
-/// A write that a format keeps apart from others.
+/// One write that a format keeps as a separate version.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Version {
-    /// The array it belongs to, where the container has several.
+    /// Name of its array, if the container has several.
     pub array: Option<String>,
-    /// Its name.
+    /// Name of the version.
     pub name: String,
-    /// What it did: `write`, `consolidate`, `delete`.
+    /// Operation: `write`, `consolidate`, `delete`.
     pub op: &'static str,
-    /// First moment, milliseconds since 1970.
+    /// First timestamp in milliseconds since 1970.
     pub start: u64,
-    /// Last moment.
+    /// Last timestamp in milliseconds since 1970.
     pub end: u64,
-    /// Cells it holds, where that is known.
+    /// Number of cells, if known.
     pub cells: Option<u64>,
-    /// Bytes it takes, where that is known.
+    /// Stored size in bytes, if known.
     pub bytes: Option<u64>,
-    /// Whether it counts.
+    /// State of the version.
     pub state: VersionState,
 }
 
-/// An opened file or folder. What it shows does not change, whatever others write.
+/// An opened file or folder: a snapshot that does not change with later writes.
 pub trait Container: Debug + Send + Sync {
-    /// The id of its format.
+    /// Identifier of its format.
     fn format(&self) -> &'static str;
 
-    /// Where its bytes are.
+    /// The store it was opened from.
     fn store(&self) -> &Arc<dyn Store>;
 
     /// Number of arrays.
     fn len(&self) -> usize;
 
-    /// Whether it holds no array.
+    /// Returns whether the container has no arrays.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -79,16 +82,16 @@ pub trait Container: Debug + Send + Sync {
     /// Name of an array.
     fn name(&self, index: usize) -> &str;
 
-    /// An array.
+    /// Returns an array.
     ///
     /// # Errors
-    /// `NotFound` past the end; whatever loading its metadata meets.
+    /// `NotFound` if the index is out of bounds; errors of loading its metadata.
     fn array(&self, index: usize) -> Result<Arc<dyn ArraySource>>;
 
-    /// The number of the array that a name means. Formats with several names for one array override this.
+    /// Returns the index of the array with a name. Formats with aliases override this.
     ///
     /// # Errors
-    /// `NotFound`, with the names there are.
+    /// `NotFound`, with the available names.
     fn find(&self, name: &str) -> Result<usize> {
         (0..self.len()).find(|&i| self.name(i) == name).ok_or_else(|| {
             let names = (0..self.len()).map(|i| self.name(i).to_owned()).collect();
@@ -96,31 +99,49 @@ pub trait Container: Debug + Send + Sync {
         })
     }
 
-    /// Attributes of the container as a whole.
+    /// Attributes of the container.
     fn attributes(&self) -> &Attributes;
 
-    /// How it came to be.
+    /// Attributes of its groups.
+    fn groups(&self) -> &Groups {
+        static NONE: std::sync::LazyLock<Groups> = std::sync::LazyLock::new(Groups::new);
+        &NONE
+    }
+
+    /// Resolves a name relative to another array: in its group, else in the nearest enclosing group.
+    fn sibling(&self, index: usize, name: &str) -> Option<usize> {
+        let mut group = self.name(index);
+        while let Some((outer, _)) = group.rsplit_once('/') {
+            if let Ok(found) = self.find(&format!("{outer}/{name}")) {
+                return Some(found);
+            }
+            group = outer;
+        }
+        self.find(name).ok()
+    }
+
+    /// Provenance rows, oldest first.
     fn history(&self) -> &[HistoryRow];
 
-    /// The writes it keeps apart, oldest first, for formats that keep versions.
+    /// Versions, oldest first, for formats that support them.
     ///
     /// # Errors
-    /// Whatever loading their metadata meets.
+    /// Errors of loading their metadata.
     fn versions(&self) -> Result<Vec<Version>> {
         Ok(Vec::new())
     }
 
-    /// The memory it asks readers to keep to, when it says so.
+    /// Memory budget stored in the container, if any.
     fn memory_budget(&self) -> Option<MemoryBudget> {
         None
     }
 
-    /// What the container names and does not hold, such as members of a group that lie elsewhere: a line each, with the reason.
+    /// Members that the container lists but does not contain, such as external members of a group: one line each, with the
+    /// reason.
     fn unread(&self) -> Vec<String> {
         Vec::new()
     }
 
-    /// What only this format knows: the object under the format's id in `info --json`. Parts that are damaged say so under
-    /// `error`.
+    /// Format-specific details, as a JSON object. Damaged parts have an `error` member.
     fn details(&self) -> serde_json::Value;
 }

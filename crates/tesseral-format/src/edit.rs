@@ -1,4 +1,4 @@
-//! Changing a source that keeps versions, beside adding cells to it.
+//! Editing of sources with versions, other than appends.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -11,83 +11,83 @@ use crate::{CodecSpec, TimeRange};
 
 /// A part of a source that grows with every write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Part {
-    /// The versions themselves: fragments.
-    Cells,
-    /// The files that make versions count.
+pub enum MaintenancePart {
+    /// Fragments: the cells of each version.
+    Fragments,
+    /// Commit files: the list of visible fragments.
     Commits,
-    /// What is known of versions without reading them.
-    Footers,
-    /// Attributes.
+    /// Fragment metadata: footers with domains, offsets and statistics.
+    FragmentMetadata,
+    /// Attributes of the array.
     Attributes,
 }
 
-/// What to consolidate.
+/// Options of consolidation.
 #[derive(Clone, Debug)]
 pub struct Consolidate {
-    /// Which part.
-    pub part: Part,
-    /// Only versions written in this range of times.
+    /// The part to consolidate.
+    pub part: MaintenancePart,
+    /// Consolidate only versions of this time range.
     pub times: Option<TimeRange>,
-    /// At least so many versions at once; fewer are left as they are.
+    /// Minimum number of versions to merge.
     pub at_least: usize,
-    /// At most so many versions at once.
+    /// Maximum number of versions to merge at once.
     pub at_most: Option<usize>,
-    /// Only versions of at most so many bytes.
+    /// Skip versions larger than this many bytes.
     pub max_bytes: Option<u64>,
 }
 
 impl Default for Consolidate {
     fn default() -> Self {
-        Self { part: Part::Cells, times: None, at_least: 2, at_most: None, max_bytes: None }
+        Self { part: MaintenancePart::Fragments, times: None, at_least: 2, at_most: None, max_bytes: None }
     }
 }
 
-/// What consolidating did.
+/// Result of consolidation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Consolidated {
-    /// Names of what was made.
+    /// Names of the new versions.
     pub made: Vec<String>,
-    /// Names of what it replaces, which vacuuming can remove.
+    /// Names of the replaced versions, which vacuum can remove.
     pub replaced: Vec<String>,
 }
 
-/// What vacuuming removes.
+/// Result of vacuum.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Vacuumed {
-    /// Names of what went, or would go.
+    /// Names of removed versions, or of those to remove.
     pub removed: Vec<String>,
-    /// Names of what was kept although something claims to replace it, with the reason.
+    /// Names of versions that were kept although another one claims to replace them, with the reason.
     pub kept: Vec<(String, String)>,
-    /// Bytes that were freed, or would be.
+    /// Freed size in bytes, or size to free.
     pub bytes: u64,
 }
 
-/// A change of what an array is.
+/// A change of an array's schema.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Change {
-    /// A field more; cells written before have its fill.
+    /// Add a field; existing cells get its fill value.
     AddField {
-        /// The field.
+        /// The new field.
         field: Field,
-        /// Its codecs.
+        /// Codecs of the field, in encoding order.
         codecs: Vec<CodecSpec>,
     },
-    /// A field less.
+    /// Remove a field.
     DropField {
-        /// Its name.
+        /// Name of the field.
         name: String,
     },
-    /// More labels behind those that an enumeration has.
+    /// Append labels to an enumeration.
     ExtendEnumeration(Enumeration),
-    /// A larger part of the domain in use, one closed range per dimension.
+    /// Expand the current domain; one closed range per dimension.
     ExpandDomain(Vec<(Scalar, Scalar)>),
 }
 
-/// Changes to a source that keeps versions. Each is seen whole or not at all.
+/// Edits of a source with versions. Each edit is atomic.
 pub trait Edit: Debug + Send + Sync {
-    /// Removes the cells that meet a condition, as of a time.
+    /// Deletes the cells that match a condition, as of a timestamp.
     ///
     /// # Errors
     /// `Unsupported`, `InvalidRequest`, `Io`.
@@ -96,25 +96,25 @@ pub trait Edit: Debug + Send + Sync {
     /// Sets attributes; `None` removes one.
     ///
     /// # Errors
-    /// `Unsupported` for a value that cannot be held, `Io`.
+    /// `Unsupported` for a value that cannot be stored, `Io`.
     fn set_attributes(&self, changes: &BTreeMap<String, Option<Value>>, timestamp: Option<u64>)
     -> Result<()>;
 
-    /// Changes what the array is, all changes at once.
+    /// Applies schema changes atomically.
     ///
     /// # Errors
     /// `Unsupported`, `InvalidRequest`, `Io`.
     fn change(&self, changes: &[Change], timestamp: Option<u64>) -> Result<()>;
 
-    /// Makes one version of several. What is read stays the same; what was replaced stays until it is vacuumed.
+    /// Merges versions into one without changing the content. Replaced versions are kept until vacuum.
     ///
     /// # Errors
     /// `Corrupt`, `Io`.
     fn consolidate(&self, what: &Consolidate) -> Result<Consolidated>;
 
-    /// Removes what was replaced; with `dry_run` only says what would go.
+    /// Removes replaced versions; with `dry_run` only lists them.
     ///
     /// # Errors
     /// `Io`.
-    fn vacuum(&self, part: Part, dry_run: bool) -> Result<Vacuumed>;
+    fn vacuum(&self, part: MaintenancePart, dry_run: bool) -> Result<Vacuumed>;
 }

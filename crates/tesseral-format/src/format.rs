@@ -1,4 +1,4 @@
-//! A format as a whole: recognise, open, create, audit, mend.
+//! The [`Format`] trait: detect, open, create, audit, repair.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Debug};
@@ -7,51 +7,52 @@ use std::sync::Arc;
 use tesseral_core::{ArraySchema, Cancel, Error, Finding, Limits, Region, Result, Value};
 use tesseral_store::{ObjectInfo, Overwrite, Store};
 
+use crate::convention::Holds;
 use crate::{Container, Edit, MemoryBudget, MessageFormat, Writer};
 
-/// What can be seen of a source before opening it.
+/// Information about a source before it is opened.
 #[derive(Clone, Copy, Debug)]
 pub struct Probe<'a> {
-    /// Its path or URL.
+    /// Path or URL of the source.
     pub name: &'a str,
-    /// Its first bytes, up to 4 KiB; empty for folders.
+    /// First bytes of a file, up to 4 KiB; empty for folders.
     pub head: &'a [u8],
-    /// What is directly in it, for folders.
+    /// Entries of a folder.
     pub entries: Option<&'a [ObjectInfo]>,
 }
 
-/// Whether a source is of a format.
+/// Confidence that a source has a format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Sniff {
-    /// Nothing speaks for it.
+    /// No evidence.
     No,
-    /// Only its name does: a damaged file, perhaps.
+    /// Only the file extension matches, possibly a damaged file.
     Name,
-    /// Its bytes do.
+    /// The content matches.
     Content,
 }
 
-/// A span of time, milliseconds since 1970, both ends included.
+/// A closed time range in milliseconds since 1970.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TimeRange {
-    /// First moment.
+    /// First timestamp.
     pub start: u64,
-    /// Last moment.
+    /// Last timestamp.
     pub end: u64,
 }
 
-/// How to open. Printing it does not show the key.
+/// Options of opening. The debug output does not contain the key.
 #[derive(Clone)]
 pub struct OpenOptions {
-    /// Read the state of then, for formats that keep versions.
+    /// Read the state at a time range, for formats with versions.
     pub as_of: Option<TimeRange>,
-    /// Bounds on what the file may make us use.
+    /// Resource limits for untrusted sources.
     pub limits: Limits,
-    /// The key of encrypted arrays.
+    /// Key of encrypted arrays.
     pub key: Option<Vec<u8>>,
-    /// Check every digest the format carries, and add digests to what is appended or edited. On unless someone turns it off.
+    /// Verify stored digests, and add digests to appended or edited data. Default: true.
     pub digests: bool,
-    /// Stops opening, auditing and salvaging from outside.
+    /// Cancellation of open, audit and recovery.
     pub cancel: Cancel,
 }
 
@@ -72,20 +73,20 @@ impl Debug for OpenOptions {
     }
 }
 
-/// How to create. Printing it does not show a key.
+/// Options of creation. The debug output does not contain the key.
 #[derive(Clone)]
 pub struct CreateOptions {
-    /// Whether an existing output may be replaced.
+    /// Whether an existing output can be replaced.
     pub overwrite: Overwrite,
-    /// Store a digest per chunk where the format has a place for it.
+    /// Store a digest per chunk, if the format supports it.
     pub digests: bool,
-    /// Store chunk statistics where the format makes them optional (`.tet` zone maps).
+    /// Store chunk statistics, if the format makes them optional (`.tet` zone maps).
     pub statistics: bool,
-    /// The memory that readers shall keep to, for formats that can say so.
+    /// Memory budget to store for readers, if the format supports it.
     pub memory_budget: Option<MemoryBudget>,
-    /// Bytes that a writer may hold to itself, where it has a choice.
+    /// Memory limit of the writer in bytes.
     pub work_space: Option<u64>,
-    /// Options only one format knows, by name.
+    /// Format-specific options by name.
     pub extra: BTreeMap<String, Value>,
 }
 
@@ -118,26 +119,26 @@ impl Debug for CreateOptions {
     }
 }
 
-/// How to add to an array that exists.
+/// Options of appending.
 #[derive(Clone, Debug, Default)]
 pub struct AppendOptions {
-    /// How it is opened.
+    /// Options of opening the array.
     pub open: OpenOptions,
-    /// When the cells count as written, milliseconds since 1970; now, unless given.
+    /// Write time in milliseconds since 1970; `None` for now.
     pub timestamp: Option<u64>,
-    /// The box of a dense array that is written; all of it, unless given.
+    /// Region of a dense array to write; `None` for all of it.
     pub region: Option<Region>,
-    /// Of several cells at one position of a sparse array that holds one, keep the last instead of refusing them.
+    /// Keep the last of several cells at one position of a sparse array instead of returning an error.
     pub dedup: bool,
 }
 
-/// What a format can do.
+/// Capabilities of a format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[allow(missing_docs)]
 pub struct Capabilities {
     pub create: bool,
     pub many_arrays: bool,
-    /// Several fields in one array.
+    /// Supports several fields per array.
     pub many_fields: bool,
     pub sparse: bool,
     pub versions: bool,
@@ -145,95 +146,104 @@ pub struct Capabilities {
     pub attributes: bool,
     /// Containers are folders.
     pub folder: bool,
-    /// The attributes that a container as a whole may have; `None` when any.
-    pub container_attributes: Option<&'static [&'static str]>,
-    /// Dimensions have coordinates of their own, such as 1 to 12 or dates.
+    /// Keys of attributes that describe one field of an array of several: this prefix, the field's name, a dot, the attribute's name.
+    /// `None` if all attributes describe the array.
+    pub field_attributes: Option<&'static str>,
+    /// Codecs that change values: applied again, they would change them again.
+    pub lossy_codecs: &'static [&'static str],
+    /// Dimensions have a domain of coordinates, such as 1 to 12 or dates.
     pub domains: bool,
-    /// Arrays are found by number; a name they are given is a hint.
+    /// Arrays are identified by number; their names are optional metadata.
     pub numbered: bool,
-    /// A chunk is always the whole array, whatever the chunk shape that was asked for.
+    /// An array is always a single chunk, regardless of the requested chunk shape.
     pub whole_arrays: bool,
-    /// Others may append to a file while it is read, which leaves the bytes before as they are.
+    /// Files can grow by appends while they are read; existing bytes do not change.
     pub grows: bool,
 }
 
-/// How deep checks go.
+/// Depth of an audit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Depth {
-    /// How the source is built, nothing else.
+    /// Structure only.
     Structure,
-    /// And every digest. Nothing is decoded.
+    /// Structure and digests, without decoding.
     Digests,
-    /// And what metadata says; chunks without a digest are decoded, as far as they are few.
+    /// Also metadata; chunks without a digest are decoded up to a limit.
     #[default]
     Usual,
-    /// And every chunk is decoded, stored statistics compared.
+    /// Also decode every chunk and compare stored statistics.
     Deep,
-    /// And whatever else the format's own validator asks of cells.
+    /// Also all other checks of the format's own validator.
     Full,
 }
 
-/// How thoroughly to audit.
+/// Options of an audit.
 #[derive(Clone, Debug, Default)]
 pub struct AuditOptions {
-    /// How the source would be opened.
+    /// Options of opening the source.
     pub open: OpenOptions,
-    /// How deep to go.
+    /// Depth of the audit.
     pub depth: Depth,
-    /// Tell of metadata that is not in the one form that writers must choose.
+    /// Report metadata that is not in canonical form.
     pub canonical: bool,
 }
 
-/// What an audit of the metadata leaves for the engine: it decodes the payloads itself.
+/// Result of a metadata audit, for the engine, which verifies the payloads.
 #[derive(Debug, Default)]
 pub struct AuditReport {
-    /// The container, when enough of it could be opened to decode payloads.
+    /// The container, if enough of it could be opened to decode payloads.
     pub container: Option<Arc<dyn Container>>,
-    /// Payloads were decoded already; only their digests are left to compare.
+    /// Payloads are already decoded; only their digests remain to verify.
     pub decoded: bool,
-    /// Bytes of metadata that some digest or checksum covers.
+    /// Bytes of metadata covered by a digest or checksum.
     pub covered_bytes: u64,
-    /// Bytes of metadata that none covers. Payload bytes are counted by the engine, by [`ArraySource::digests`](crate::ArraySource::digests).
+    /// Bytes of metadata without a digest. The engine counts payload bytes by
+    /// [`ArraySource::digests`](crate::ArraySource::digests).
     pub uncovered_bytes: u64,
 }
 
 /// A fix that a source needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Repair {
-    /// Its name, as `tet repair --apply` takes it.
+    /// Stable name of the fix, for [`Format::apply_repair`].
     pub code: &'static str,
-    /// What is wrong and what the fix does.
+    /// Description of the damage and the fix.
     pub message: String,
-    /// Whether [`Format::apply_repair`] can do it without losing a cell that can still be read.
+    /// Whether [`Format::apply_repair`] can apply it without losing readable cells.
     pub automatic: bool,
 }
 
-/// What could be saved of a torn source.
+/// The intact part of a damaged source.
 #[derive(Debug)]
 pub struct Salvage {
-    /// Opens every chunk that is whole; the others are uncovered.
+    /// Container of the intact chunks; the others are uncovered.
     pub container: Arc<dyn Container>,
-    /// Whether cells that no chunk covers were lost. Else nobody wrote them.
+    /// Whether uncovered cells were lost; otherwise they are unwritten.
     pub gaps_are_losses: bool,
-    /// What was lost.
+    /// Findings on lost data.
     pub findings: Vec<Finding>,
 }
 
-/// A format. Stateless; one value serves all.
+/// A storage format. Implementations are stateless.
 pub trait Format: Debug + Send + Sync {
-    /// Its id: `tet`, `tensogram`, `tiledb`.
+    /// Identifier: `tet`, `tensogram`, `tiledb`.
     fn id(&self) -> &'static str;
 
-    /// Its name for people.
+    /// Display name.
     fn title(&self) -> &'static str;
 
-    /// Endings of file names it is known by, without the dot.
+    /// File extensions, without the dot.
     fn extensions(&self) -> &'static [&'static str];
 
-    /// What it can do.
+    /// Capabilities of the format.
     fn capabilities(&self) -> Capabilities;
 
-    /// Whether a source is of this format, without further I/O.
+    /// Parts of the data model that are supported natively. The rest is stored by the [conventions](crate::convention).
+    fn holds(&self) -> Holds {
+        Holds::ALL
+    }
+
+    /// Detects whether a source has this format, without further I/O.
     fn sniff(&self, probe: &Probe<'_>) -> Sniff;
 
     /// Opens a source.
@@ -242,47 +252,47 @@ pub trait Format: Debug + Send + Sync {
     /// `Corrupt`, `Unsupported`, `Limit`, `Io`, `NotFound`.
     fn open(&self, store: Arc<dyn Store>, options: &OpenOptions) -> Result<Arc<dyn Container>>;
 
-    /// What can be done with its messages, for formats that have any.
+    /// Returns operations on messages, for message formats.
     fn messages(&self) -> Option<&dyn MessageFormat> {
         None
     }
 
-    /// Begins a new container. Nothing is visible before [`Writer::commit`].
+    /// Creates a container. Nothing is visible before [`Writer::commit`].
     ///
     /// # Errors
-    /// `Unsupported` when the format is only read; `InvalidRequest` when the output exists; `Io`.
+    /// `Unsupported` if the format is read-only; `InvalidRequest` if the output exists; `Io`.
     fn create(&self, store: Arc<dyn Store>, options: &CreateOptions) -> Result<Box<dyn Writer>> {
         let _ = (store, options);
         Err(Error::unsupported(format!("writing {}", self.title())))
     }
 
-    /// Begins a further write to the one array that a source is. The writer has that array already, as number 0.
+    /// Opens an existing array for appending. The writer contains the array as number 0.
     ///
     /// # Errors
-    /// `Unsupported` when the format keeps no versions or its version is only read; `InvalidRequest`; as [`open`](Self::open).
+    /// `Unsupported` if the format has no versions or its version is read-only; `InvalidRequest`; as [`open`](Self::open).
     fn append(
         &self,
         store: Arc<dyn Store>,
         options: &AppendOptions,
     ) -> Result<(Box<dyn Writer>, ArraySchema)> {
         let _ = (store, options);
-        Err(Error::unsupported(format!("adding to a {}", self.title())))
+        Err(Error::unsupported(format!("appending to {}", self.title())))
     }
 
-    /// What else can be done to a source that keeps versions.
+    /// Opens a source with versions for editing.
     ///
     /// # Errors
     /// As [`append`](Self::append).
     fn edit(&self, store: Arc<dyn Store>, options: &OpenOptions) -> Result<Box<dyn Edit>> {
         let _ = (store, options);
-        Err(Error::unsupported(format!("changing a {}", self.title())))
+        Err(Error::unsupported(format!("editing {}", self.title())))
     }
 
-    /// Checks the metadata and reports every check made. The same walk as [`open`](Self::open), which goes on after a fault
-    /// as far as it can. Payloads are left to the engine.
+    /// Audits the metadata and reports all checks. Takes the same steps as [`open`](Self::open), but continues after errors
+    /// where possible. The engine audits payloads.
     ///
     /// # Errors
-    /// Only `Io` and `NotFound`: damage is a finding.
+    /// Only `Io` and `NotFound`: damage is reported as a finding.
     fn audit(
         &self,
         store: Arc<dyn Store>,
@@ -290,18 +300,18 @@ pub trait Format: Debug + Send + Sync {
         report: &mut dyn FnMut(Finding),
     ) -> Result<AuditReport>;
 
-    /// The first object of a folder that is no part of a container of this format; `None` when everything is. Folders with something
-    /// else in them are not replaced.
+    /// Returns the first object of a folder that is not part of a container of this format; `None` if there is none. Folders
+    /// with foreign objects are not replaced.
     ///
     /// # Errors
     /// `Io`, `NotFound`.
     fn foreign(&self, store: Arc<dyn Store>) -> Result<Option<String>> {
-        // A format of files has no folders of its own.
+        // Formats of single files have no folders.
         let first = |entries: Vec<ObjectInfo>| entries.into_iter().next().map(|entry| entry.name);
         Ok(store.list("").map_or(None, first))
     }
 
-    /// The fixes a source needs.
+    /// Returns the fixes a source needs.
     ///
     /// # Errors
     /// `Io`, `NotFound`.
@@ -310,19 +320,19 @@ pub trait Format: Debug + Send + Sync {
         Ok(Vec::new())
     }
 
-    /// Applies one automatic fix. The source is replaced whole or left as it was.
+    /// Applies one automatic fix atomically.
     ///
     /// # Errors
-    /// `InvalidRequest` when the fix is not needed or not automatic; `Io`.
+    /// `InvalidRequest` if the fix is not needed or not automatic; `Io`.
     fn apply_repair(&self, store: Arc<dyn Store>, options: &OpenOptions, code: &str) -> Result<()> {
         let _ = (store, options);
-        Err(Error::invalid(format!("{} has no automatic repair {code:?}", self.title())))
+        Err(Error::invalid(format!("unknown fix {code:?} of {}", self.title())))
     }
 
-    /// Opens what is whole of a torn source.
+    /// Opens the intact part of a damaged source.
     ///
     /// # Errors
-    /// `Corrupt` when nothing can be saved; `Unsupported`.
+    /// `Corrupt` if nothing can be recovered; `Unsupported`.
     fn salvage(&self, store: Arc<dyn Store>, options: &OpenOptions) -> Result<Salvage> {
         let _ = (store, options);
         Err(Error::unsupported(format!("recovering {}", self.title())))

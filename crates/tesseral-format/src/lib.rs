@@ -1,9 +1,9 @@
-//! What a format must answer so that the engine can read and write it.
+//! The traits that a format implements so that the engine can read and write it.
 //!
-//! A format answers four questions and never reads payloads itself: what is in here ([`Container`]), which chunks serve
-//! this request and where are their bytes ([`ArraySource::plan`]), what is known of those chunks without reading them
-//! ([`ArraySource::stats`]), and turn these bytes into cells, there ([`ArraySource::decode`]). Fetching, caching,
-//! threads, memory limits, overlaying, filling and reducing are the engine's.
+//! A format provides four operations and never reads payloads itself: the content of a source ([`Container`]), the chunks that
+//! serve a request and their byte ranges ([`ArraySource::plan`]), statistics of chunks without reading them
+//! ([`ArraySource::stats`]), and decoding of bytes into cells ([`ArraySource::decode`]). The engine does all fetching, caching,
+//! threading, memory limits, layering, filling and reducing.
 //!
 //! ```text
 //! Format ──open──▶ Container ──array──▶ ArraySource ──plan──▶ ChunkPlan ──(engine fetches)──▶ decode into a column
@@ -13,31 +13,27 @@
 
 mod cell_keys;
 mod column;
-#[cfg(feature = "testing")]
-pub mod conformance;
 mod container;
+pub mod convention;
 mod edit;
 mod format;
 mod messages;
-#[cfg(feature = "testing")]
-pub mod oracle;
 mod plan;
 mod request;
 mod source;
-#[cfg(feature = "testing")]
-pub mod testing;
 mod writer;
 
-pub use cell_keys::{CellKey, CellKeys, Twice};
+pub use cell_keys::{CellKey, CellKeys, DuplicatePolicy};
 pub use column::{Column, ColumnData, ColumnMut, KEPT, Scratch, UNWRITTEN};
-pub use container::{Container, MemoryBudget, Version, VersionState};
-pub use edit::{Change, Consolidate, Consolidated, Edit, Part as EditPart, Vacuumed};
+pub use container::{Container, Groups, MemoryBudget, Version, VersionState};
+pub use edit::{Change, Consolidate, Consolidated, Edit, MaintenancePart, Vacuumed};
 pub use format::{
     AppendOptions, AuditOptions, AuditReport, Capabilities, CreateOptions, Depth, Format, OpenOptions, Probe,
     Repair, Salvage, Sniff, TimeRange,
 };
 pub use messages::{
-    Conflict, MessageChange, MessageFile, MessageFormat, MessageInfo, TruncatedTail, Where, append_messages,
+    Conflict, MessageChange, MessageFile, MessageFormat, MessageInfo, MessagePredicate, TruncatedTail,
+    append_messages,
 };
 pub use plan::{Access, ChunkPlan, Cover, Delete, Part, PlannedChunk, Role, Uncovered};
 pub use request::{CoordinateRanges, Request, Target};

@@ -1,4 +1,4 @@
-//! Files that are messages, one after the other: what people do to them without decoding a payload.
+//! Files of messages, and operations on them that do not decode payloads.
 
 use std::fmt::Debug;
 use std::path::Path;
@@ -9,9 +9,9 @@ use tesseral_store::{Access, AppendFile, LocalStore, Store};
 
 use crate::OpenOptions;
 
-/// A format whose files are messages.
+/// A format whose files are sequences of messages.
 pub trait MessageFormat: Debug + Send + Sync {
-    /// Opens the messages of a file. With `torn`, also what is whole of messages that are cut or damaged.
+    /// Opens the messages of a file. With `truncated`, includes the intact part of truncated or damaged messages.
     ///
     /// # Errors
     /// As [`Format::open`](crate::Format::open).
@@ -19,13 +19,13 @@ pub trait MessageFormat: Debug + Send + Sync {
         &self,
         store: Arc<dyn Store>,
         options: &OpenOptions,
-        torn: bool,
+        truncated: bool,
     ) -> Result<Box<dyn MessageFile>>;
 
-    /// Writes one message with the objects of all messages of all files, copied as they are stored.
+    /// Writes one message with the objects of all messages of all files, copied as stored.
     ///
     /// # Errors
-    /// `InvalidRequest` when keys contradict one another and must not; `Corrupt`; `Io`.
+    /// `InvalidRequest` for conflicting keys; `Corrupt`; `Io`.
     fn merge(
         &self,
         files: &[Arc<dyn Store>],
@@ -34,29 +34,29 @@ pub trait MessageFormat: Debug + Send + Sync {
         put: &mut dyn FnMut(&[u8]) -> Result<()>,
     ) -> Result<usize>;
 
-    /// The truncated message that a file ends with, if it does. Costs the same whatever the number of messages, unless there is one.
+    /// Returns the truncated message at the end of a file, if any. The cost does not depend on the number of intact messages.
     ///
     /// # Errors
     /// `Io`, `NotFound`.
     fn truncated_tail(&self, store: &Arc<dyn Store>, options: &OpenOptions) -> Result<Option<TruncatedTail>>;
 }
 
-/// A truncated message at the end of a file, as a writer leaves it that was stopped midway.
+/// A truncated message at the end of a file, as left by an interrupted writer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TruncatedTail {
-    /// Where it begins: the end of what readers see.
+    /// Offset of the message: the end of the intact messages.
     pub offset: u64,
-    /// Bytes of it.
+    /// Length in bytes.
     pub len: u64,
-    /// What is missing.
+    /// Description of the missing part.
     pub detail: String,
 }
 
-/// Opens a local file to append messages to; creates it if there is none. A truncated message at its end is removed, and returned so that
-/// it can be reported. Bytes that are no truncated message stay, and messages follow them.
+/// Opens a local file for appending messages; creates it if it does not exist. Removes a truncated message from its end and
+/// returns it for reporting. Other trailing bytes are kept.
 ///
 /// # Errors
-/// As [`AppendFile::open`] and [`AppendFile::truncate`]; what reading the end of the file meets.
+/// As [`AppendFile::open`] and [`AppendFile::truncate`]; errors of reading the end of the file.
 pub fn append_messages(
     format: &dyn MessageFormat,
     path: &Path,
@@ -74,15 +74,15 @@ pub fn append_messages(
     Ok((file, tail))
 }
 
-/// Which value counts when messages that are merged give one key several.
+/// Resolution of conflicting values of a key when messages are merged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Conflict {
-    /// The first.
+    /// Use the first value.
     #[default]
     First,
-    /// The last.
+    /// Use the last value.
     Last,
-    /// None: different values are an error.
+    /// Return an error.
     Refuse,
 }
 
@@ -91,30 +91,30 @@ pub trait MessageFile: Debug + Send + Sync {
     /// Number of messages.
     fn len(&self) -> usize;
 
-    /// Whether there is none.
+    /// Returns whether there are no messages.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// What belongs to no message, or is damaged.
+    /// Findings on bytes outside messages and on damaged messages.
     fn findings(&self) -> Vec<Finding>;
 
-    /// What a message says.
+    /// Returns the metadata of a message.
     ///
     /// # Errors
-    /// `NotFound` past the end; what reading its metadata meets.
+    /// `NotFound` if the index is out of bounds; errors of reading its metadata.
     fn message(&self, number: usize) -> Result<MessageInfo>;
 
-    /// Objects of a message whose digest is wrong.
+    /// Indexes of objects with a digest mismatch.
     ///
     /// # Errors
-    /// `NotFound` past the end; `Io`.
+    /// `NotFound` if the index is out of bounds; `Io`.
     fn damaged(&self, number: usize) -> Result<Vec<usize>>;
 
-    /// Writes a message, changed as told. Objects are copied as they are stored; lists of them and digests are made anew.
+    /// Writes a message with a change. Objects are copied as stored; index and digests are rewritten.
     ///
     /// # Errors
-    /// `InvalidRequest` for a change that makes no sense; what `put` returns; `Io`.
+    /// `InvalidRequest` for an invalid change; errors of `put`; `Io`.
     fn write(
         &self,
         number: usize,
@@ -123,43 +123,43 @@ pub trait MessageFile: Debug + Send + Sync {
     ) -> Result<()>;
 }
 
-/// What to change in a message.
+/// A change of a message.
 #[derive(Clone, Copy, Debug)]
 pub enum MessageChange<'a> {
-    /// Nothing: byte for byte.
+    /// Copy unchanged.
     None,
-    /// Keys, each by the path to it.
+    /// Set keys, each by its path.
     Set(&'a [(Vec<String>, Value)]),
-    /// The place of its lists: before the objects, so that they can be found without reading on.
+    /// Move the index before the objects, so that readers find them without reading further.
     ListsFirst,
-    /// Its objects: only these stay.
+    /// Keep only these objects.
     Objects(&'a [usize]),
 }
 
-/// What a message says.
+/// Metadata of a message.
 #[derive(Clone, Debug, Default)]
 pub struct MessageInfo {
-    /// Where it begins in the file.
+    /// Offset of the message in the file.
     pub offset: u64,
-    /// Its length.
+    /// Length in bytes.
     pub length: u64,
-    /// The version of the format it is written in.
+    /// Format version of the message.
     pub version: u64,
-    /// It was cut or damaged, and this is what is whole of it.
-    pub torn: bool,
-    /// Keys of each object, without those of the library.
+    /// The message is truncated or damaged, and this is its intact part.
+    pub truncated: bool,
+    /// Keys of each object, without reserved ones.
     pub base: Vec<Attributes>,
     /// Keys of the message.
     pub extra: Attributes,
-    /// Keys of the library that wrote it.
+    /// Reserved keys, written by the library.
     pub reserved: Attributes,
-    /// What each object is, in the format's own words.
+    /// Descriptor of each object, in the format's terms.
     pub objects: Vec<Attributes>,
 }
 
 impl MessageInfo {
-    /// The value of a dotted key: the first object's that has it, else the message's, else that of the first object's own
-    /// description. `version` is the format's; `extra.…` asks the message alone.
+    /// Returns the value of a dotted key: of the first object that has it, else of the message, else of the first object's
+    /// descriptor. `version` is the format version; `extra.…` refers to the message only.
     pub fn lookup(&self, key: &str) -> Option<Value> {
         if key == "version" {
             return Some(Value::UInt(self.version));
@@ -187,31 +187,35 @@ fn descend<'a>(map: &'a Attributes, path: &[&str]) -> Option<&'a Value> {
 
 /// A condition on a message: `key=v1/v2` or `key!=v1/v2`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Where {
+pub struct MessagePredicate {
     key: String,
     equal: bool,
     values: Vec<String>,
 }
 
-impl std::str::FromStr for Where {
+impl std::str::FromStr for MessagePredicate {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
         let (key, values, equal) = match (text.split_once("!="), text.split_once('=')) {
             (Some((key, values)), _) => (key, values, false),
             (None, Some((key, values))) => (key, values, true),
-            (None, None) => return Err(Error::invalid(format!("{text:?} is not KEY=VALUE or KEY!=VALUE"))),
+            (None, None) => {
+                return Err(Error::invalid(format!(
+                    "invalid condition {text:?}: expected KEY=VALUE or KEY!=VALUE"
+                )));
+            }
         };
         let key = key.trim().to_owned();
         if key.is_empty() {
-            return Err(Error::invalid(format!("{text:?} names no key")));
+            return Err(Error::invalid(format!("missing key in condition {text:?}")));
         }
         Ok(Self { key, equal, values: values.split('/').map(|v| v.trim().to_owned()).collect() })
     }
 }
 
-impl Where {
-    /// Whether a message is meant. A key that is missing equals nothing.
+impl MessagePredicate {
+    /// Returns whether a message matches. A missing key equals nothing.
     pub fn matches(&self, message: &MessageInfo) -> bool {
         match message.lookup(&self.key) {
             Some(value) => self.values.iter().any(|wanted| is(&value, wanted)) == self.equal,
@@ -220,7 +224,7 @@ impl Where {
     }
 }
 
-/// Whether a text means a value; floats may be written in any way.
+/// Returns whether a text denotes a value; floats can be written in any notation.
 fn is(value: &Value, text: &str) -> bool {
     match value {
         Value::Float(value) if text.parse::<f64>().is_ok_and(|number| number == *value) => true,
@@ -259,10 +263,12 @@ mod tests {
     #[test]
     fn conditions_take_several_values_and_missing_keys() {
         let info = info();
-        let holds = |text: &str| text.parse::<Where>().unwrap().matches(&info);
+        let holds = |text: &str| text.parse::<MessagePredicate>().unwrap().matches(&info);
         assert!(holds("mars.param=2t") && holds("mars.param=msl/2t") && holds("mars.step=6"));
         assert!(!holds("mars.param=msl") && !holds("mars.param!=2t/msl") && holds("mars.param!=msl"));
         assert!(!holds("nothing=1") && holds("nothing!=1"));
-        assert!("mars.param".parse::<Where>().is_err() && "=2".parse::<Where>().is_err());
+        assert!(
+            "mars.param".parse::<MessagePredicate>().is_err() && "=2".parse::<MessagePredicate>().is_err()
+        );
     }
 }

@@ -1,4 +1,4 @@
-//! What a plan says: which chunks, where their bytes are, how they lie over one another.
+//! Plans: chunks, their byte ranges, and their layers.
 
 use smallvec::SmallVec;
 use tesseral_core::condition::Condition;
@@ -6,45 +6,45 @@ use tesseral_core::{Region, Scalar};
 
 use crate::Column;
 
-/// What part of the column a span holds.
+/// Content of a part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Role {
-    /// The cells, or the bytes of cells of any length.
+    /// The cells, or the data of variable-length cells.
     Values,
-    /// Where each cell of any length begins.
+    /// Offsets of variable-length cells.
     Offsets,
-    /// Which cells are valid.
+    /// Validity of cells.
     Validity,
-    /// Which cells are restored to NaN or ±∞.
+    /// Cells that are restored to NaN or ±∞.
     Mask,
 }
 
-/// A span of stored bytes that a chunk needs.
+/// A byte range that a chunk needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Part {
-    /// The column it belongs to.
+    /// The column of the part.
     pub column: Column,
-    /// What it holds.
+    /// Content of the part.
     pub role: Role,
-    /// The object it is in, as [`ArraySource::object`](crate::ArraySource::object) numbers them.
+    /// Index of the object, for [`ArraySource::object`](crate::ArraySource::object).
     pub object: u32,
-    /// Where in the object.
+    /// Offset in the object.
     pub offset: u64,
-    /// How many bytes.
+    /// Length in bytes.
     pub len: u64,
 }
 
-/// Which cells a chunk may hold.
+/// The cells that a chunk can contain.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Cover {
     /// Exactly the cells of a box.
     Exact(Region),
-    /// Cells listed one by one, all inside these closed coordinate ranges, one per dimension.
+    /// Listed cells inside these closed coordinate ranges, one per dimension.
     Bounds(Box<[(Scalar, Scalar)]>),
 }
 
 impl Cover {
-    /// The box, for dense chunks.
+    /// The box of a dense chunk.
     pub fn region(&self) -> Option<&Region> {
         match self {
             Self::Exact(region) => Some(region),
@@ -53,18 +53,18 @@ impl Cover {
     }
 }
 
-/// How the bytes of a chunk become cells.
+/// How the bytes of a chunk are converted to cells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// The one part of the column *is* the cells of the tile, in the schema's cell order, back to back.
+    /// The only part of the column *is* the contiguous cells of the tile, in the schema's cell order.
     Direct {
-        /// Numbers are stored in the other byte order than this machine's.
+        /// Whether numbers must be byte-swapped to native order.
         swapped: bool,
     },
-    /// [`ArraySource::decode`](crate::ArraySource::decode) must run.
+    /// [`ArraySource::decode`](crate::ArraySource::decode) is required.
     Coded {
-        /// The decoder can produce any run of cells that begins at a multiple of this many, without the others. Cells of
-        /// any length decode whole.
+        /// The decoder can decode any range of cells that begins at a multiple of this number, without the others. `None` if it
+        /// decodes whole chunks, as for variable-length cells.
         granule: Option<u64>,
     },
 }
@@ -72,26 +72,26 @@ pub enum Access {
 /// One chunk that serves a request.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PlannedChunk {
-    /// The format's own number of the chunk, stable while the container is open.
+    /// Chunk id of the format, stable while the container is open.
     pub id: u64,
-    /// The cells it may provide.
+    /// The cells it can provide.
     pub cover: Cover,
-    /// The box whose cells are stored, where it is larger than the cover; decoders produce all of it.
+    /// The stored box, if it is larger than the cover; decoders produce all of it.
     pub tile: Option<Region>,
-    /// Where covers meet, the higher layer wins.
+    /// Where covers overlap, the higher layer wins.
     pub layer: u32,
     /// Number of cells stored.
     pub cells: u64,
-    /// The bytes it needs, grouped by column in the order of the request's columns.
+    /// The byte ranges it needs, grouped by column in the order of the request's columns.
     pub parts: SmallVec<[Part; 1]>,
-    /// How bytes become cells.
+    /// How bytes are converted to cells.
     pub access: Access,
-    /// Nothing clips, shadows or deletes any stored cell: the chunk's statistics are those of the array's cells.
+    /// No stored cell is clipped, hidden or deleted: the chunk's statistics are those of the array's cells.
     pub whole: bool,
 }
 
 impl PlannedChunk {
-    /// The box whose cells the decoder produces, for dense chunks.
+    /// The box that the decoder produces, for dense chunks.
     pub fn tile_region(&self) -> Option<&Region> {
         self.tile.as_ref().or_else(|| self.cover.region())
     }
@@ -101,45 +101,45 @@ impl PlannedChunk {
         self.parts.iter().enumerate().filter(move |(_, part)| part.column == column)
     }
 
-    /// Stored bytes over all parts.
+    /// Stored size of all parts in bytes.
     pub fn stored_bytes(&self) -> u64 {
         self.parts.iter().map(|part| part.len).fold(0, u64::saturating_add)
     }
 }
 
-/// What cells hold that no chunk of a dense array covers.
+/// Value of the uncovered cells of a dense array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Uncovered {
-    /// There is none: the plan's chunks cover the selection, each cell once. A missing chunk was an error.
+    /// There are none: the chunks cover each selected cell exactly once. A missing chunk is an error.
     Impossible,
-    /// The field's fill value. Chunks may overlap; layers decide.
+    /// The field's fill value. Chunks can overlap; layers decide.
     Fill,
 }
 
-/// A stored delete: cells written before it that meet the condition are gone. A field that a chunk has no part of is null to it.
+/// A stored delete: older cells that match the condition are removed. A field that a chunk lacks is null for it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Delete {
-    /// When it was stored, milliseconds since 1970.
+    /// Timestamp in milliseconds since 1970.
     pub timestamp: u64,
-    /// Which cells go.
+    /// Condition of the removed cells.
     pub condition: Condition,
-    /// The layer below which it counts: chunks of this layer and above are newer.
+    /// Applies to chunks below this layer; chunks of this layer and above are newer.
     pub layer: u32,
 }
 
-/// Which chunks serve a request. Plain data, made from metadata alone.
+/// The chunks that serve a request. Computed from metadata only.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ChunkPlan {
-    /// The chunks, in an order that is the same at every run.
+    /// The chunks, in a deterministic order.
     pub chunks: Vec<PlannedChunk>,
-    /// What the cells hold that no chunk covers.
+    /// Value of uncovered cells.
     pub uncovered: Uncovered,
     /// Deletes to apply.
     pub deletes: Vec<Delete>,
 }
 
 impl ChunkPlan {
-    /// Stored bytes over all chunks.
+    /// Stored size of all chunks in bytes.
     pub fn stored_bytes(&self) -> u64 {
         self.chunks.iter().map(PlannedChunk::stored_bytes).fold(0, u64::saturating_add)
     }
@@ -149,9 +149,9 @@ impl ChunkPlan {
 mod tests {
     use super::*;
 
-    /// Lengths come from files: a fragment can claim parts that add up to more than there are numbers for.
+    /// Lengths are untrusted: parts of a fragment can declare sizes whose sum overflows.
     #[test]
-    fn claimed_lengths_add_up_without_overflow() {
+    fn sums_of_declared_lengths_do_not_overflow() {
         let part = |len| Part { column: Column::Field(0), role: Role::Values, object: 0, offset: 0, len };
         let chunk = PlannedChunk {
             id: 0,

@@ -1,40 +1,40 @@
-//! What is wanted of an array.
+//! Requests to an array.
 
 use tesseral_core::condition::Condition;
 use tesseral_core::{Scalar, Selection};
 
 use crate::Column;
 
-/// Closed ranges of coordinates along one dimension; none means all.
+/// Closed coordinate ranges along one dimension; empty means all.
 pub type CoordinateRanges = Vec<(Scalar, Scalar)>;
 
-/// Which cells.
+/// Selected cells.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Target {
     /// Cells of a dense array, by position.
     Cells(Selection),
-    /// Cells of a sparse array whose coordinates lie in the ranges, one list per dimension.
+    /// Cells of a sparse array with coordinates in the ranges, one list per dimension.
     Coordinates(Vec<CoordinateRanges>),
 }
 
-/// What is wanted of an array.
+/// A request to an array.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Request {
-    /// Which cells.
+    /// Selected cells.
     pub target: Target,
-    /// Which columns, each once.
+    /// Requested columns, without duplicates.
     pub columns: Vec<Column>,
-    /// Only cells that meet this. A plan may use it to leave out chunks that cannot hold such a cell.
+    /// Condition of the requested cells. A plan can use it to prune chunks.
     pub condition: Option<Condition>,
 }
 
 impl Request {
-    /// One field of a dense selection.
+    /// Requests one field of a dense selection.
     pub fn cells(selection: Selection, field: u16) -> Self {
         Self { target: Target::Cells(selection), columns: vec![Column::Field(field)], condition: None }
     }
 
-    /// The selection, for dense requests.
+    /// The selection of a dense request.
     pub fn selection(&self) -> Option<&Selection> {
         match &self.target {
             Target::Cells(selection) => Some(selection),

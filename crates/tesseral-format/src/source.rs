@@ -1,4 +1,4 @@
-//! One array, as the engine sees it.
+//! The [`ArraySource`] trait: one array as seen by the engine.
 
 use std::fmt::Debug;
 use std::ops::Range;
@@ -9,68 +9,70 @@ use tesseral_core::{ArraySchema, ChunkStats, Coords, Error, Result, Scalar};
 
 use crate::{ChunkPlan, Column, ColumnMut, Part, PlannedChunk, Request, Scratch};
 
-/// What `info --chunks` tells of a chunk.
+/// Description of a chunk for display.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChunkInfo {
-    /// Grid coordinates, or for formats without a grid whatever numbers name the chunk.
+    /// Grid coordinates, or other numbers that identify the chunk in formats without a grid.
     pub coords: Coords,
-    /// Bytes once decoded.
+    /// Decoded size in bytes.
     pub raw_len: u64,
-    /// Bytes as stored.
+    /// Stored size in bytes.
     pub stored_len: u64,
-    /// Codecs, as the format names them.
+    /// Codec names of the format.
     pub codec: String,
-    /// Where the stored bytes begin.
+    /// Offset of the stored bytes.
     pub offset: u64,
 }
 
-/// The smallest range of coordinates along each dimension that holds every cell.
+/// The non-empty domain: the smallest coordinate range along each dimension that contains every cell.
 pub type NonEmpty = Vec<(Scalar, Scalar)>;
 
-/// What the chunks of an array are all together.
+/// Totals over the chunks of an array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Totals {
-    /// How many there are.
+    /// Number of chunks.
     pub chunks: u64,
-    /// Bytes they take as stored.
+    /// Stored size in bytes.
     pub stored_bytes: u64,
+    /// Whether they carry digests.
+    pub digests: bool,
 }
 
-/// A digest that a format carries.
+/// A stored digest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Digest<'a> {
     /// XXH3-64 with seed 0 over all bytes of a span.
     Xxh3(u64),
-    /// XXH3-64 with seed 0 of each block of `block` bytes; the last block may be shorter.
+    /// XXH3-64 with seed 0 of each block of `block` bytes; the last block can be shorter.
     Xxh3Blocks {
-        /// Bytes of a block.
+        /// Block size in bytes.
         block: u64,
         /// One digest per block.
         digests: &'a [u64],
     },
 }
 
-/// Stored bytes and what they must hash to.
+/// Stored bytes and their expected digest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DigestSpan<'a> {
-    /// The object, as [`ArraySource::object`] numbers them.
+    /// Index of the object, for [`ArraySource::object`].
     pub object: u32,
-    /// The bytes covered.
+    /// The covered byte range.
     pub range: Range<u64>,
-    /// Number of the first block. No two blocks of an object share a number, so that it is enough to remember which were checked.
+    /// Number of the first block. Block numbers are unique within an object, so that they identify verified blocks.
     pub number: u64,
-    /// What they must hash to.
+    /// The expected digest.
     pub digest: Digest<'a>,
 }
 
 impl<'a> DigestSpan<'a> {
-    /// A span with a single digest.
+    /// Creates a span with a single digest.
     pub fn single(object: u32, range: Range<u64>, number: u64, xxh3: u64) -> Self {
         Self { object, range, number, digest: Digest::Xxh3(xxh3) }
     }
 
-    /// Blocks of the span that touch `within`: their number, their bytes and the expected digest. A span without bytes is one block.
+    /// Blocks of the span that intersect `within`: number, byte range and expected digest. An empty span is one block.
     pub fn blocks(&self, within: &Range<u64>) -> impl Iterator<Item = (u64, Range<u64>, u64)> + use<'a> {
         let (single, block, digests) = match self.digest {
             Digest::Xxh3(digest) => (Some(digest), u64::MAX, &[][..]),
@@ -88,7 +90,7 @@ impl<'a> DigestSpan<'a> {
         })
     }
 
-    /// Whether the span holds all of a range of an object.
+    /// Returns whether the span contains a range of an object.
     pub fn covers(&self, object: u32, range: &Range<u64>) -> bool {
         let held = match self.digest {
             Digest::Xxh3(_) => true,
@@ -101,111 +103,115 @@ impl<'a> DigestSpan<'a> {
     }
 }
 
-/// Spans with digests, almost always one per part.
+/// Spans with digests, usually one per part.
 pub type DigestSpans<'a> = SmallVec<[DigestSpan<'a>; 1]>;
 
-/// Bytes beside a chunk's parts that a reader skips because they follow from the rest of the metadata.
+/// Bytes outside a chunk's parts that a reader skips because they follow from other metadata.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ImpliedBytes {
-    /// The object, as [`ArraySource::object`] numbers them.
+    /// Index of the object, for [`ArraySource::object`].
     pub object: u32,
-    /// Where they begin.
+    /// Offset in bytes.
     pub offset: u64,
-    /// What they must be.
+    /// The expected bytes.
     pub bytes: SmallVec<[u8; 24]>,
 }
 
-/// A form of stored cells that several formats have: what one stored, another can take over as it is.
+/// An encoding of chunks that several formats share, so that stored bytes can be copied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StoredForm {
-    /// Zstandard frames of the cells of the whole chunk, row-major, little-endian, back to back, and nothing else.
+    /// Zstandard frames of the row-major little-endian cells of the whole chunk, contiguous, and nothing else.
     Zstd,
 }
 
-/// An array: its schema, its chunks, how to decode them. Cheap to share between threads.
+/// An array: its schema, its chunks, and their decoding. Cheap to share between threads.
 ///
-/// Nothing here reads payloads. Metadata may be loaded lazily through the container's store.
+/// No method reads payloads. Metadata can be loaded lazily through the container's store.
 pub trait ArraySource: Debug + Send + Sync {
-    /// What the array is.
+    /// Schema of the array.
     fn schema(&self) -> &ArraySchema;
 
-    /// The name of an object that parts refer to.
+    /// User-defined name of the array, if its name in the container is a number.
+    fn given_name(&self) -> Option<&str> {
+        None
+    }
+
+    /// Name of an object that parts refer to.
     fn object(&self, number: u32) -> &str;
 
-    /// Whether the array as it was opened relies on an object of the store. When that object is missing, it is lost if a fresh listing
-    /// still relies on it, and was replaced if not.
+    /// Returns whether the opened array depends on an object of the store. If that object is missing, it is lost if a new
+    /// listing still depends on it, otherwise it was replaced.
     fn needs(&self, object: &str) -> bool {
         let _ = object;
         true
     }
 
-    /// The chunks that serve a request. Costs no more than a small multiple of their number.
+    /// Returns the chunks that serve a request. The cost is proportional to their number.
     ///
     /// # Errors
-    /// `Corrupt` when a chunk that must be there is missing or contradicts the schema; `Limit`; `InvalidRequest`.
+    /// `Corrupt` if a required chunk is missing or contradicts the schema; `Limit`; `InvalidRequest`.
     fn plan(&self, request: &Request) -> Result<ChunkPlan>;
 
-    /// All chunks together. Formats that know it without a plan say so without one.
+    /// Totals over all chunks. Formats that store them override this.
     ///
     /// # Errors
     /// As [`plan`](Self::plan).
     fn totals(&self, everything: &Request) -> Result<Totals> {
         let plan = self.plan(everything)?;
-        Ok(Totals { chunks: plan.chunks.len() as u64, stored_bytes: plan.stored_bytes() })
+        let digests = plan.chunks.first().is_some_and(|chunk| !self.digests(chunk).is_empty());
+        Ok(Totals { chunks: plan.chunks.len() as u64, stored_bytes: plan.stored_bytes(), digests })
     }
 
-    /// The smallest range of coordinates along each dimension that holds every cell, for formats that know it; `Some(None)`
-    /// for an array without cells.
+    /// Returns the non-empty domain, for formats that store it; `Some(None)` for an array without cells.
     ///
     /// # Errors
-    /// Whatever loading metadata meets.
+    /// Errors of loading metadata.
     fn non_empty_domain(&self) -> Result<Option<Option<NonEmpty>>> {
         Ok(None)
     }
 
-    /// What is known of a chunk's column without reading it.
+    /// Statistics of a chunk's column, known without reading it.
     fn stats(&self, chunk: &PlannedChunk, column: Column) -> ChunkStats;
 
-    /// The one cell, in this machine's byte order, that every cell of a chunk's column equals, where the metadata alone say so. Such a
-    /// chunk is checked and aggregated without decoding its cells, however many there are.
+    /// The value of all cells of a chunk's column, in native byte order, if the metadata determine it. Such a chunk is verified
+    /// and aggregated without decoding its cells.
     fn constant(&self, chunk: &PlannedChunk, column: Column) -> Option<Vec<u8>> {
         let _ = (chunk, column);
         None
     }
 
-    /// The chunk in the format's own words.
+    /// Describes a chunk in the format's terms.
     fn describe(&self, chunk: &PlannedChunk) -> ChunkInfo;
 
-    /// Digests over the chunk's stored bytes, where the format carries some outside its codecs. Each part is covered by one span or
-    /// by none.
+    /// Digests of the chunk's stored bytes, if the format has any outside its codecs. Each part is covered by at most one span.
     fn digests(&self, chunk: &PlannedChunk) -> DigestSpans<'_>;
 
-    /// Bytes of the chunk's only part that decoding a run of cells reads; `None` where it may be any of them.
+    /// Byte range of the chunk's only part that decoding a range of cells reads; `None` if unknown.
     fn run_bytes(&self, chunk: &PlannedChunk, cells: &Range<u64>) -> Option<Range<u64>> {
         let _ = (chunk, cells);
         None
     }
 
-    /// Bytes beside the chunk's parts that are skipped on read because they can hold one value only. An audit compares them.
+    /// Bytes outside the chunk's parts that are skipped on read because their value is determined. An audit compares them.
     fn implied_bytes(&self, chunk: &PlannedChunk) -> SmallVec<[ImpliedBytes; 1]> {
         let _ = chunk;
         SmallVec::new()
     }
 
-    /// The name of the check that a chunk fails when reading it meets an error.
+    /// Name of the check that a chunk fails if reading it returns an error.
     fn check_of(&self, error: &Error) -> &'static str {
         let _ = error;
         "chunk_decode"
     }
 
-    /// Stored bytes of a chunk that a checksum among its codecs covers: decoding compares it.
+    /// Stored bytes of a chunk that a checksum codec covers; decoding verifies it.
     fn checked_bytes(&self, chunk: &PlannedChunk) -> u64 {
         let _ = chunk;
         0
     }
 
-    /// The common form of a chunk's only part, where it is one: a writer that stores the same may take the bytes over.
+    /// Shared encoding of a chunk's only part, if it has one: a writer with the same encoding can copy the bytes.
     fn stored_form(&self, chunk: &PlannedChunk) -> Option<StoredForm> {
         let _ = chunk;
         None
@@ -213,19 +219,18 @@ pub trait ArraySource: Debug + Send + Sync {
 
     /// Names of attributes that only repeat what the schema says of dimensions and labels. Another format says it in its own
     /// way, so they are not carried over.
-    fn restated(&self) -> &[&str] {
+    fn derived_attributes(&self) -> &[&'static str] {
         &[]
     }
 
-    /// The stored bytes that decoding a run of a [coded](crate::Access::Coded) chunk's cells needs, where those are fewer than all
-    /// of them: parts that replace the column's own. `cells` begins and ends with a granule, or ends with the tile.
-    /// [`decode`](Self::decode) accepts a chunk with such parts for cells of that run. `None` where every run needs all stored
-    /// bytes.
+    /// Returns the parts needed to decode a range of a [coded](crate::Access::Coded) chunk's cells, if they are smaller than
+    /// the column's own. `cells` is aligned to granules, or ends with the tile. [`decode`](Self::decode) accepts a chunk with
+    /// such parts for that range. `None` if every range needs all stored bytes.
     ///
-    /// Tables of offsets inside the stored form may be loaded through the container's store.
+    /// Tables of offsets inside the stored bytes can be loaded through the container's store.
     ///
     /// # Errors
-    /// What loading such a table meets.
+    /// Errors of loading such a table.
     fn narrow(
         &self,
         chunk: &PlannedChunk,
@@ -236,11 +241,11 @@ pub trait ArraySource: Debug + Send + Sync {
         Ok(None)
     }
 
-    /// Decodes cells of one column. `parts` are the bytes of the chunk's parts of that column, in order; `cells` is a
-    /// run of the tile in the schema's cell order: all of it, unless `access` names a granule. Works on
-    /// [`Access::Direct`](crate::Access::Direct) chunks too, with the outcome that `access` promises.
+    /// Decodes cells of one column. `parts` are the bytes of the chunk's parts of that column, in order; `cells` is a range of
+    /// the tile in the schema's cell order: all of it, unless `access` has a granule. Supports
+    /// [`Access::Direct`](crate::Access::Direct) chunks too, with the same result as a direct copy.
     ///
-    /// Runs on any thread, writes only to `out`, never panics on any bytes, and either fills `out` or fails.
+    /// Runs on any thread, writes only to `out`, never panics, and either fills `out` or returns an error.
     ///
     /// # Errors
     /// `Corrupt`, `Codec`, `Unsupported`, `Limit`.

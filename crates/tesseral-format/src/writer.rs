@@ -1,4 +1,4 @@
-//! Writing a container: one transaction.
+//! The [`Writer`] trait: writing a container as one transaction.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -10,24 +10,25 @@ use smallvec::SmallVec;
 use tesseral_core::{ArraySchema, Attributes, ChunkStats, Coords, Error, HistoryRow, Order, Result, Value};
 use tesseral_store::Staged;
 
+use crate::convention::TextExtent;
 use crate::{CellKeys, Column, ColumnData, Role, Scratch, StoredForm};
 
-/// A codec by name with its options.
+/// A codec name with options.
 #[derive(Clone, Debug, PartialEq, Default)]
 pub struct CodecSpec {
-    /// `raw`, `zstd`, …
+    /// Name: `raw`, `zstd`, …
     pub name: String,
-    /// Named options; `level` for codecs that have one.
+    /// Options by name; `level` for codecs that have one.
     pub options: BTreeMap<String, Value>,
 }
 
 impl CodecSpec {
-    /// A codec without options.
+    /// Creates a codec without options.
     pub fn new(name: impl Into<String>) -> Self {
         Self { name: name.into(), options: BTreeMap::new() }
     }
 
-    /// The integer option of that name.
+    /// Returns an integer option.
     pub fn int(&self, name: &str) -> Option<i64> {
         match self.options.get(name) {
             Some(Value::Int(value)) => Some(*value),
@@ -39,56 +40,58 @@ impl CodecSpec {
 impl std::str::FromStr for CodecSpec {
     type Err = Error;
 
-    /// `zstd`, `zstd:9`.
+    /// Parses `zstd` or `zstd:9`.
     fn from_str(text: &str) -> Result<Self> {
         let (name, level) = text.split_once(':').map_or((text, None), |(name, level)| (name, Some(level)));
         let mut spec = Self::new(name);
         if let Some(level) = level {
             let level = level
                 .parse()
-                .map_err(|_| Error::invalid(format!("{level:?} is not a level of codec {name:?}")))?;
+                .map_err(|_| Error::invalid(format!("invalid level {level:?} of codec {name:?}")))?;
             spec.options.insert("level".to_owned(), Value::Int(level));
         }
         if name.is_empty() {
-            return Err(Error::invalid("an empty codec name"));
+            return Err(Error::invalid("empty codec name"));
         }
         Ok(spec)
     }
 }
 
-/// An array to be written.
+/// An array to create.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ArraySpec {
-    /// What it is.
+    /// Schema of the array.
     pub schema: ArraySchema,
-    /// Codecs of each field, in the order they encode; empty means raw.
+    /// Codecs of each field, in encoding order; empty means raw.
     pub codecs: Vec<Vec<CodecSpec>>,
+    /// Properties of variable-length cells, required by formats with fixed-size cells only.
+    pub text: Option<TextExtent>,
 }
 
 impl ArraySpec {
-    /// An array whose fields are all stored raw.
+    /// Creates a spec whose fields are all stored raw.
     pub fn raw(schema: ArraySchema) -> Self {
-        Self { codecs: vec![Vec::new(); schema.fields.len()], schema }
+        Self { codecs: vec![Vec::new(); schema.fields.len()], schema, text: None }
     }
 }
 
 /// Encoded bytes of one part of a chunk.
 #[derive(Clone, Debug)]
 pub struct EncodedPart<'a> {
-    /// The column.
+    /// The column of the part.
     pub column: Column,
-    /// What it holds.
+    /// Content of the part.
     pub role: Role,
-    /// The stored bytes; borrowed from the cells when storing changes nothing.
+    /// The stored bytes; borrowed if encoding does not change them.
     pub bytes: Cow<'a, [u8]>,
-    /// Bytes before encoding.
+    /// Size before encoding in bytes.
     pub raw_len: u64,
-    /// The format's number of what was done to the bytes, where chunks may differ.
+    /// Codec number of the format, if chunks can differ.
     pub codec: u32,
 }
 
 impl EncodedPart<'_> {
-    /// The same part, borrowing nothing.
+    /// Converts to an owned part.
     pub fn into_owned<'b>(self) -> EncodedPart<'b> {
         EncodedPart {
             column: self.column,
@@ -105,32 +108,32 @@ impl EncodedPart<'_> {
 pub struct EncodedChunk<'a> {
     /// Grid coordinates.
     pub coords: Coords,
-    /// Its parts.
+    /// Parts of the chunk.
     pub parts: SmallVec<[EncodedPart<'a>; 1]>,
-    /// Its statistics, one per field, when the writer asked for them.
+    /// Statistics, one per field, if the writer requested them.
     pub stats: Vec<ChunkStats>,
 }
 
 impl EncodedChunk<'_> {
-    /// The same chunk, borrowing nothing.
+    /// Converts to an owned chunk.
     pub fn into_owned<'b>(self) -> EncodedChunk<'b> {
         let parts = self.parts.into_iter().map(EncodedPart::into_owned).collect();
         EncodedChunk { coords: self.coords, parts, stats: self.stats }
     }
 }
 
-/// A chunk as another container stored it.
+/// A stored chunk of another container.
 #[derive(Clone, Debug)]
 pub struct StoredChunk {
-    /// What its bytes are.
+    /// Encoding of the bytes.
     pub form: StoredForm,
-    /// The bytes.
+    /// The stored bytes.
     pub bytes: Bytes,
-    /// Bytes of the cells.
+    /// Decoded size in bytes.
     pub raw_len: u64,
 }
 
-/// Bytes that have their place and are not there yet: all that is left of a chunk to be stored.
+/// Writes of a placed chunk that are not done yet.
 #[derive(Debug, Default)]
 pub struct Pending<'a> {
     writes: Vec<Write<'a>>,
@@ -144,17 +147,17 @@ struct Write<'a> {
 }
 
 impl<'a> Pending<'a> {
-    /// Adds bytes for a place of an object.
+    /// Adds bytes for an offset of an object.
     pub fn push(&mut self, object: &Arc<Box<dyn Staged>>, offset: u64, bytes: Cow<'a, [u8]>) {
         self.writes.push(Write { object: Arc::clone(object), offset, bytes });
     }
 
-    /// Adds what another one has.
+    /// Appends the writes of another value.
     pub fn extend(&mut self, other: Self) {
         self.writes.extend(other.writes);
     }
 
-    /// Writes them.
+    /// Performs the writes.
     ///
     /// # Errors
     /// `Io`.
@@ -162,8 +165,8 @@ impl<'a> Pending<'a> {
         self.writes.into_iter().try_for_each(|write| write.object.write_at(write.offset, &write.bytes))
     }
 
-    /// Writes them and keeps some of the buffers that they were in, emptied: memory that comes fresh for every chunk is cleared
-    /// page by page, which takes longer than filling it.
+    /// Performs the writes and retains some of the emptied buffers: the kernel zeroes new memory page by page, which takes
+    /// longer than filling it.
     ///
     /// # Errors
     /// `Io`.
@@ -180,68 +183,67 @@ impl<'a> Pending<'a> {
     }
 }
 
-/// A container being written. Nothing is visible before [`commit`](Self::commit); dropping it leaves no trace.
+/// Writer of a container. Nothing is visible before [`commit`](Self::commit); dropping it discards everything.
 pub trait Writer: Debug + Send + Sync {
-    /// Declares an array and gives its number. Formats that store a directory first want all arrays declared before the
-    /// first chunk.
+    /// Creates an array and returns its number. Formats with a leading directory require all arrays before the first chunk.
     ///
     /// # Errors
-    /// `Unsupported` when the format cannot hold the array, with the feature named; `InvalidRequest`.
+    /// `Unsupported` with the feature if the format cannot store the array; `InvalidRequest`.
     fn begin(&mut self, spec: &ArraySpec) -> Result<usize>;
 
-    /// Whether chunks of an array should come with statistics.
+    /// Returns whether chunks of an array should have statistics.
     fn wants_stats(&self, array: usize) -> bool;
 
-    /// Whether the chunks of an array must be pushed in canonical order for the bytes to be canonical. Formats that know
-    /// every chunk's place beforehand say no, and are pushed to from all threads at once.
+    /// Returns whether the chunks of an array must be pushed in canonical order for canonical bytes. Formats that know every
+    /// chunk's offset in advance return false and accept chunks from all threads.
     fn needs_order(&self, array: usize) -> bool {
         let _ = array;
         true
     }
 
-    /// Bytes of an array that are held in memory until all of it is there; 0 where chunks go to the store as they come.
+    /// Size of an array in bytes that is kept in memory until it is complete; 0 if chunks are written immediately.
     fn gathers(&self, array: usize) -> u64 {
         let _ = array;
         0
     }
 
-    /// In which order chunks are stored, where [order matters](Self::needs_order).
+    /// Storage order of chunks, if [order matters](Self::needs_order).
     fn chunk_order(&self, array: usize) -> Order {
         let _ = array;
         Order::RowMajor
     }
 
-    /// How many cells make a chunk of a sparse array; the last one may have fewer. `None` for dense arrays.
+    /// Number of cells per chunk of a sparse array; the last chunk can have fewer. `None` for dense arrays.
     fn chunk_cells(&self, array: usize) -> Option<u64> {
         let _ = array;
         None
     }
 
-    /// What the order goes by in which cells of a sparse array are stored. `columns` are the dimensions, then the fields. Keys of a
-    /// cell depend on that cell alone.
+    /// Returns the sort keys of cells of a sparse array. `columns` are the dimensions, then the fields. Keys of a cell depend
+    /// on that cell only.
     ///
     /// # Errors
     /// `InvalidRequest` for cells outside the domain; `Unsupported` by formats without sparse arrays.
     fn cell_keys<'a>(&self, array: usize, columns: &[ColumnData<'a>]) -> Result<CellKeys<'a>> {
         let _ = (array, columns);
-        Err(Error::unsupported("writing cells one by one"))
+        Err(Error::unsupported("writing sparse cells"))
     }
 
-    /// Makes the chunks of a sparse array that were pushed so far a run of their own: those that follow are numbered from 0 again
-    /// and sorted by themselves. Two runs hold no cell at the same position where positions hold one.
+    /// Ends a run: the chunks of a sparse array pushed so far are stored separately, and following ones are numbered from 0 and
+    /// sorted separately. Two runs must not have cells at the same position, unless duplicates are allowed.
     ///
     /// # Errors
-    /// `Unsupported` by formats that store one run; `Io`.
-    fn seal(&self, array: usize) -> Result<()> {
+    /// `Unsupported` by formats with a single run; `Io`.
+    fn finish_run(&self, array: usize) -> Result<()> {
         let _ = array;
-        Err(Error::unsupported("cells in several runs"))
+        Err(Error::unsupported("several runs of cells"))
     }
 
-    /// Encodes the cells of one chunk: its fields, or for sparse arrays its dimensions and then its fields, and `coords` is the
-    /// number of the chunk. Pure: runs on any thread, in any order.
+    /// Encodes the cells of one chunk: its fields, or for sparse arrays its dimensions and then its fields, with the chunk
+    /// number as `coords`. Pure: runs on any thread, in any order.
     ///
     /// # Errors
-    /// `InvalidRequest` when the cells do not fit the chunk; `Codec`.
+    /// `InvalidRequest` when the cells do not match the chunk; `Codec`.
     fn encode<'a>(
         &self,
         array: usize,
@@ -251,30 +253,35 @@ pub trait Writer: Debug + Send + Sync {
         scratch: &mut Scratch,
     ) -> Result<EncodedChunk<'a>>;
 
-    /// Whether an array would store chunks in this form, so that bytes of it can be taken over.
-    fn adopts(&self, array: usize, form: StoredForm) -> bool {
+    /// Returns whether an array stores chunks in this encoding, so that stored bytes can be copied.
+    fn accepts_encoded(&self, array: usize, form: StoredForm) -> bool {
         let _ = (array, form);
         false
     }
 
-    /// Makes stored bytes of a form that it [adopts](Self::adopts) a chunk to be pushed.
+    /// Converts stored bytes of an [accepted](Self::accepts_encoded) encoding to a chunk to push.
     ///
     /// # Errors
-    /// `InvalidRequest` when they do not fit the chunk.
-    fn adopt<'a>(&self, array: usize, coords: &[u64], stored: &'a StoredChunk) -> Result<EncodedChunk<'a>> {
+    /// `InvalidRequest` when they do not match the chunk.
+    fn push_encoded<'a>(
+        &self,
+        array: usize,
+        coords: &[u64],
+        stored: &'a StoredChunk,
+    ) -> Result<EncodedChunk<'a>> {
         let _ = (array, coords);
-        Err(Error::invalid(format!("chunks of form {:?} are not taken over", stored.form)))
+        Err(Error::invalid(format!("copying stored chunks of form {:?}", stored.form)))
     }
 
-    /// Stores an encoded chunk. Canonical order (arrays as declared, grids row-major) gives canonical bytes; any order is
-    /// allowed, each chunk once.
+    /// Writes an encoded chunk. Canonical order (arrays in creation order, grids row-major) gives canonical bytes; any order is
+    /// allowed, each chunk exactly once.
     ///
     /// # Errors
-    /// `InvalidRequest` for a chunk that was already stored or is outside the grid; `Io`.
+    /// `InvalidRequest` for a duplicate chunk or one outside the grid; `Io`.
     fn push(&self, array: usize, chunk: EncodedChunk<'_>) -> Result<()>;
 
-    /// Gives an encoded chunk its place, as [`push`](Self::push) does, and leaves the writing to whoever asks: where chunks need
-    /// their order, they are placed one after the other and written at the same time.
+    /// Places an encoded chunk as [`push`](Self::push) does, but returns the pending writes: chunks that need an order are
+    /// placed sequentially and written in parallel.
     ///
     /// # Errors
     /// As [`push`](Self::push).
@@ -285,18 +292,27 @@ pub trait Writer: Debug + Send + Sync {
     /// Sets attributes of the container.
     ///
     /// # Errors
-    /// `Unsupported` when the format cannot hold one, named.
+    /// `Unsupported` with the attribute if the format cannot store it.
     fn set_attributes(&mut self, attributes: Attributes) -> Result<()>;
 
-    /// Adds a row to its history.
+    /// Sets attributes of a group of the container.
     ///
     /// # Errors
-    /// `Unsupported` when the format has no place for it.
+    /// `Unsupported` by formats without groups.
+    fn set_group(&mut self, path: &str, attributes: Attributes) -> Result<()> {
+        let _ = attributes;
+        Err(Error::unsupported(format!("the group {path:?}")))
+    }
+
+    /// Adds a row to the history.
+    ///
+    /// # Errors
+    /// `Unsupported` if the format has no history.
     fn add_history(&mut self, row: HistoryRow) -> Result<()>;
 
-    /// Publishes the container: all of it or nothing.
+    /// Publishes the container atomically.
     ///
     /// # Errors
-    /// `InvalidRequest` when a chunk is missing, with the first one named; `Io`.
+    /// `InvalidRequest` with the first missing chunk; `Io`.
     fn commit(self: Box<Self>) -> Result<()>;
 }

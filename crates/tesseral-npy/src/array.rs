@@ -11,7 +11,7 @@ use tesseral_format::{
 };
 
 use crate::dtype;
-use crate::header::Header;
+use crate::header::NpyHeader;
 
 /// The approximate chunk size: the read size where files are not memory-mapped.
 const CHUNK: u64 = 4 << 20;
@@ -36,7 +36,7 @@ impl NpyArray {
     /// The array of a file of `len` bytes whose cells begin at offset `cells`.
     pub(crate) fn new(
         name: &str,
-        header: &Header,
+        header: &NpyHeader,
         cells: u64,
         len: u64,
         object: &str,
@@ -143,7 +143,7 @@ impl ArraySource for NpyArray {
     fn totals(&self, _: &Request) -> Result<Totals> {
         let chunks = self.grid.total();
         let stored_bytes = if chunks == 0 { 0 } else { self.span(chunks - 1).end - self.cells };
-        Ok(Totals { chunks, stored_bytes })
+        Ok(Totals { chunks, stored_bytes, digests: false })
     }
 
     fn stats(&self, chunk: &PlannedChunk, _column: Column) -> ChunkStats {
@@ -176,7 +176,7 @@ impl ArraySource for NpyArray {
         _scratch: &mut Scratch,
     ) -> Result<()> {
         let (ColumnMut::Fixed { values, validity: None }, [part]) = (out, parts) else {
-            return Err(Error::invalid("a .npy chunk decodes into one column of fixed-size cells"));
+            return Err(Error::internal("a .npy chunk decodes into one column of fixed-size cells"));
         };
         let byte_offset = |cell: u64| usize::try_from(cell.checked_mul(self.size)?).ok();
         let run = byte_offset(cells.start)

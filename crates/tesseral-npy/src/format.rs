@@ -10,7 +10,7 @@ use tesseral_format::{
 use tesseral_store::{Store, StoreExt};
 
 use crate::array::NpyArray;
-use crate::header::{self, Header};
+use crate::header::{self, NpyHeader};
 
 /// NumPy `.npy` files.
 #[derive(Clone, Copy, Debug, Default)]
@@ -21,7 +21,7 @@ pub struct NpyFormat;
 struct NpyContainer {
     store: Arc<dyn Store>,
     name: String,
-    header: Header,
+    header: NpyHeader,
     array: Arc<NpyArray>,
     /// Bytes before the cells.
     head: u64,
@@ -45,7 +45,7 @@ impl NpyContainer {
                 len.saturating_sub(dictionary.start),
             ));
         }
-        let header = Header::parse(&store.read("", dictionary.clone())?, &object, dictionary.start)?;
+        let header = NpyHeader::parse(&store.read("", dictionary.clone())?, &object, dictionary.start)?;
         let name = file_stem(store.location());
         let array = NpyArray::new(&name, &header, dictionary.end, len, &object, options.limits)?;
         let (array, attributes) = (Arc::new(array), Attributes::new());
@@ -93,7 +93,7 @@ impl Container for NpyContainer {
     }
 
     fn details(&self) -> serde_json::Value {
-        let Header { descr, fortran, .. } = &self.header;
+        let NpyHeader { descr, fortran, .. } = &self.header;
         json!({"descr": descr, "fortran_order": fortran, "header_bytes": self.head})
     }
 }

@@ -11,7 +11,7 @@ pub const FIRST: u64 = 12;
 
 /// The header of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Header {
+pub struct NpyHeader {
     /// The dtype in NumPy notation; the source text where it is not a string.
     pub descr: String,
     /// Whether the first dimension is the fastest (Fortran order).
@@ -41,7 +41,7 @@ pub fn dictionary_range(first: &[u8], object: &str) -> Result<std::ops::Range<u6
     Ok(start..start + len)
 }
 
-impl Header {
+impl NpyHeader {
     /// Parses the dictionary, which begins at `offset`. Every key must occur exactly once; unknown keys are errors.
     ///
     /// # Errors
@@ -166,8 +166,8 @@ mod tests {
 
     use super::*;
 
-    fn parse(text: &str) -> Option<Header> {
-        Header::parse(text.as_bytes(), "x", 0).ok()
+    fn parse(text: &str) -> Option<NpyHeader> {
+        NpyHeader::parse(text.as_bytes(), "x", 0).ok()
     }
 
     #[test]
@@ -180,7 +180,7 @@ mod tests {
             (vec![7, 8], "(7L, 8L)"),
         ] {
             let text = format!("{{'descr': '<f4', 'fortran_order': True, 'shape': {shown}, }}   \n");
-            assert_eq!(parse(&text), Some(Header { descr: "<f4".to_owned(), fortran: true, shape }));
+            assert_eq!(parse(&text), Some(NpyHeader { descr: "<f4".to_owned(), fortran: true, shape }));
         }
         let record =
             "{'descr': [('a]', '<f4'), ('b', '<i4', (2,))], 'fortran_order': False, 'shape': (1,), }";
@@ -212,7 +212,7 @@ mod tests {
     proptest! {
         #[test]
         fn arbitrary_bytes_never_panic(bytes in proptest::collection::vec(any::<u8>(), 0..80), text in "[\\[\\](){}',:0-9TrueFalsdcpho_\\s]{0,80}") {
-            let _ = (dictionary_range(&bytes, "x"), Header::parse(&bytes, "x", 0), parse(&text));
+            let _ = (dictionary_range(&bytes, "x"), NpyHeader::parse(&bytes, "x", 0), parse(&text));
         }
     }
 }

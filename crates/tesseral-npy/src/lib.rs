@@ -16,7 +16,7 @@
 //!
 //! let mut file = b"\x93NUMPY\x01\x00\x3a\x00{'descr': '<i2', 'fortran_order': False, 'shape': (2,), }\n".to_vec();
 //! file.extend([1, 0, 2, 0]);
-//! let store: Arc<dyn Store> = Arc::new(MemoryStore::of("ranks.npy", file));
+//! let store: Arc<dyn Store> = Arc::new(MemoryStore::with_object("ranks.npy", file));
 //! let container = NpyFormat.open(store, &OpenOptions::default())?;
 //! assert_eq!(container.name(0), "ranks");
 //! assert_eq!(container.array(0)?.schema().fields[0].type_name().to_string(), "int16");

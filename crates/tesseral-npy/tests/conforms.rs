@@ -4,9 +4,9 @@
 
 use std::sync::Arc;
 
+use tesseral_conformance::{Fixture, read_suite};
 use tesseral_core::schema::Order;
 use tesseral_core::{ErrorKind, Result, Selection};
-use tesseral_format::conformance::{Fixture, read_suite};
 use tesseral_format::{Access, Container, Format, OpenOptions, Request};
 use tesseral_npy::NpyFormat;
 use tesseral_store::{MemoryStore, Store};
@@ -23,7 +23,7 @@ fn file(descr: &str, fortran: &str, shape: &str, bytes: usize) -> Vec<u8> {
 }
 
 fn memory(bytes: Vec<u8>) -> Arc<dyn Store> {
-    Arc::new(MemoryStore::of("folder/cells.npy", bytes))
+    Arc::new(MemoryStore::with_object("folder/cells.npy", bytes))
 }
 
 fn open(bytes: &[u8]) -> Result<Arc<dyn Container>> {

@@ -1,41 +1,41 @@
-//! Fields as NumPy dtypes, and back.
+//! Conversion between fields and NumPy dtypes.
 
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyList;
-use tesseral::core::dtype::Class;
 use tesseral::{CellLen, DType, Error, Field, Result};
+use tesseral_core::dtype::Class;
 
-/// How cells of a field become elements of a NumPy array.
+/// How cells of a field are converted to elements of a NumPy array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Cells {
-    /// Their bytes are the elements.
+pub(crate) enum CellType {
+    /// Elements are the bytes of the cells.
     Plain,
-    /// Halves of float32 values, widened.
+    /// bfloat16 values, widened to float32.
     BFloat16,
-    /// Bits that share bytes, one truth value each.
+    /// Packed bits, expanded to bool.
     Bits,
     /// Python objects: text, bytes, or arrays of the field's dtype.
     Objects,
 }
 
-/// How cells of a field become elements.
-pub(crate) fn cells_of(field: &Field) -> Cells {
+/// Returns the conversion of a field.
+pub(crate) fn cells_of(field: &Field) -> CellType {
     match (field.cell, field.dtype) {
-        (CellLen::Var, _) => Cells::Objects,
-        (CellLen::One, DType::BFloat16) => Cells::BFloat16,
-        (CellLen::One, DType::Bitmask) => Cells::Bits,
-        _ => Cells::Plain,
+        (CellLen::Var, _) => CellType::Objects,
+        (CellLen::One, DType::BFloat16) => CellType::BFloat16,
+        (CellLen::One, DType::Bitmask) => CellType::Bits,
+        _ => CellType::Plain,
     }
 }
 
-/// NumPy's dtype by its name.
+/// Returns a NumPy dtype by name.
 pub(crate) fn named<'py>(py: Python<'py>, name: impl IntoPyObject<'py>) -> PyResult<Bound<'py, PyAny>> {
     static DTYPE: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
     DTYPE.import(py, "numpy", "dtype")?.call1((name,))
 }
 
-/// The dtype of elements that are bytes of a field's cells, or of what they are widened to.
+/// Dtype of the elements of a field.
 pub(crate) fn of_field<'py>(py: Python<'py>, field: &Field) -> PyResult<Bound<'py, PyAny>> {
     let element = |dtype: DType| match dtype {
         DType::BFloat16 => "float32".to_owned(),
@@ -51,7 +51,7 @@ pub(crate) fn of_field<'py>(py: Python<'py>, field: &Field) -> PyResult<Bound<'p
         CellLen::Fixed(2) if field.dtype == DType::Float64 => named(py, "complex128"),
         CellLen::Fixed(n) if field.dtype == DType::Bytes => named(py, format!("V{n}")),
         CellLen::Fixed(n) if field.dtype.class() == Class::Text => named(py, format!("S{n}")),
-        // As TileDB-Py has it: one unnamed member per value.
+        // As in TileDB-Py: one unnamed member per value.
         CellLen::Fixed(n) => {
             let member = match field.dtype {
                 DType::BFloat16 => "uint16".to_owned(),
@@ -62,7 +62,7 @@ pub(crate) fn of_field<'py>(py: Python<'py>, field: &Field) -> PyResult<Bound<'p
     }
 }
 
-/// The dtype and cell length that hold elements of a NumPy dtype, given as its `str()` and item size.
+/// Dtype and cell length of a NumPy dtype, given as its `str()` and item size.
 pub(crate) fn to_field(name: &str, kind: char, size: usize) -> Result<(DType, CellLen)> {
     let text = |dtype| {
         let length =
@@ -70,12 +70,14 @@ pub(crate) fn to_field(name: &str, kind: char, size: usize) -> Result<(DType, Ce
         Ok((dtype, if length == 1 { CellLen::One } else { CellLen::Fixed(length) }))
     };
     match kind {
+        'S' if size == 0 => Ok((DType::Ascii, CellLen::One)),
         'S' => text(DType::Ascii),
+        'U' | 'T' | 'O' => Ok((DType::Utf8, CellLen::Var)),
         'V' => text(DType::Bytes),
         _ => match name.parse() {
             Ok(dtype) => Ok((dtype, CellLen::One)),
-            Err(_) => Err(Error::unsupported(format!("writing cells of NumPy's dtype {name}"))
-                .hint("convert the array to a dtype that formats hold")),
+            Err(_) => Err(Error::unsupported(format!("writing NumPy dtype {name}"))
+                .hint("convert the array to a supported dtype")),
         },
     }
 }

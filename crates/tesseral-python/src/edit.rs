@@ -1,4 +1,4 @@
-//! Adding cells to arrays that exist, and maintaining what formats that keep versions gather over time.
+//! Appending to existing arrays, and maintenance of versions.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -8,22 +8,23 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyMapping};
 use tesseral::{
-    Append, ArrayId, Arrival, ColumnData, Consolidate, Edit, EditPart, OpenOptions, Region, TimeRange,
+    Append, ArrayId, ColumnData, Consolidate, Edit, InputOrder, MaintenancePart, OpenOptions, Region,
+    TimeRange,
 };
 
 use crate::error::OrRaise;
 use crate::source::opener;
 use crate::{runtime, value};
 
-/// One column of cells: bytes of all cells, ends of those that differ in length, and which are no null.
+/// One column of cells: bytes, ends of variable-length cells, and validity.
 #[derive(FromPyObject)]
-pub struct Given<'py>(
+pub struct ColumnInput<'py>(
     PyReadonlyArray1<'py, u8>,
     Option<PyReadonlyArray1<'py, u64>>,
     Option<PyReadonlyArray1<'py, u8>>,
 );
 
-impl Given<'_> {
+impl ColumnInput<'_> {
     fn data(&self) -> PyResult<ColumnData<'_>> {
         let Self(values, offsets, validity) = self;
         let values = values.as_slice()?;
@@ -39,10 +40,10 @@ fn open_options(key: Option<Vec<u8>>) -> OpenOptions {
     opener(None, None, key, true, false).format_options().clone()
 }
 
-/// How cells are added.
+/// Options of an append.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
-pub struct Adding {
+pub struct AppendInput {
     region: Option<Vec<(u64, u64)>>,
     timestamp: Option<u64>,
     dedup: bool,
@@ -50,10 +51,15 @@ pub struct Adding {
     key: Option<Vec<u8>>,
 }
 
-/// Adds cells: a column per field of a box of a dense array, or one per dimension and field of a sparse one.
+/// Appends cells: a column per field of a region of a dense array, or one per dimension and field of a sparse one.
 #[pyfunction]
-pub fn append(py: Python<'_>, path: PathBuf, columns: Vec<Given<'_>>, adding: Adding) -> PyResult<()> {
-    let columns = columns.iter().map(Given::data).collect::<PyResult<Vec<_>>>()?;
+pub fn append(
+    py: Python<'_>,
+    path: PathBuf,
+    columns: Vec<ColumnInput<'_>>,
+    adding: AppendInput,
+) -> PyResult<()> {
+    let columns = columns.iter().map(ColumnInput::data).collect::<PyResult<Vec<_>>>()?;
     let mut append = Append::new().open(open_options(adding.key));
     if let Some(timestamp) = adding.timestamp {
         append = append.timestamp(timestamp);
@@ -62,7 +68,7 @@ pub fn append(py: Python<'_>, path: PathBuf, columns: Vec<Given<'_>>, adding: Ad
         append = append.dedup();
     }
     let region = adding.region.map(Region::new);
-    let order = if adding.sorted { Arrival::Stored } else { Arrival::Any };
+    let order = if adding.sorted { InputOrder::Stored } else { InputOrder::Unordered };
     let work = || {
         runtime::home();
         let options = runtime::options(&tesseral::Options::default())?.into_owned();
@@ -84,7 +90,7 @@ pub fn append(py: Python<'_>, path: PathBuf, columns: Vec<Given<'_>>, adding: Ad
     py.detach(work).or_raise(py)
 }
 
-/// Runs work on a source that is opened to be changed.
+/// Runs `work` on a source opened for editing.
 fn change<T: Send>(
     py: Python<'_>,
     path: &Path,
@@ -94,7 +100,7 @@ fn change<T: Send>(
     py.detach(|| work(&*tesseral::edit(tesseral::local(path)?, &open_options(key))?)).or_raise(py)
 }
 
-/// Removes the cells that meet a condition, as of a time.
+/// Deletes the cells that match a condition, as of a timestamp.
 #[pyfunction]
 pub fn delete(
     py: Python<'_>,
@@ -127,20 +133,20 @@ pub fn set_attributes(
     change(py, &path, key, |edit| edit.set_attributes(&changes, timestamp))
 }
 
-fn part(name: &str) -> PyResult<EditPart> {
+fn part(name: &str) -> PyResult<MaintenancePart> {
     match name {
-        "fragments" => Ok(EditPart::Cells),
-        "commits" => Ok(EditPart::Commits),
-        "fragment_meta" => Ok(EditPart::Footers),
-        "array_meta" => Ok(EditPart::Attributes),
-        _ => Err(PyValueError::new_err("part is fragments, commits, fragment_meta or array_meta")),
+        "fragments" => Ok(MaintenancePart::Fragments),
+        "commits" => Ok(MaintenancePart::Commits),
+        "fragment_meta" => Ok(MaintenancePart::FragmentMetadata),
+        "array_meta" => Ok(MaintenancePart::Attributes),
+        _ => Err(PyValueError::new_err("part must be fragments, commits, fragment_meta or array_meta")),
     }
 }
 
-/// What to consolidate.
+/// Options of consolidation.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
-pub struct Asked {
+pub struct ConsolidateInput {
     part: String,
     times: Option<(u64, u64)>,
     at_least: usize,
@@ -149,9 +155,13 @@ pub struct Asked {
     key: Option<Vec<u8>>,
 }
 
-/// Makes one version of several: names of what was made, and of what it replaces.
+/// Merges versions into one: names of the new and of the replaced ones.
 #[pyfunction]
-pub fn consolidate(py: Python<'_>, path: PathBuf, asked: Asked) -> PyResult<(Vec<String>, Vec<String>)> {
+pub fn consolidate(
+    py: Python<'_>,
+    path: PathBuf,
+    asked: ConsolidateInput,
+) -> PyResult<(Vec<String>, Vec<String>)> {
     let what = Consolidate {
         part: part(&asked.part)?,
         times: asked.times.map(|(start, end)| TimeRange { start, end }),
@@ -163,7 +173,7 @@ pub fn consolidate(py: Python<'_>, path: PathBuf, asked: Asked) -> PyResult<(Vec
     Ok((done.made, done.replaced))
 }
 
-/// Removes what was replaced, or says what would go: names, bytes, and what stays with the reason.
+/// Removes replaced versions, or lists them: names, size in bytes, and retained ones with the reason.
 #[pyfunction]
 #[allow(clippy::type_complexity)]
 pub fn vacuum(
@@ -178,7 +188,7 @@ pub fn vacuum(
     Ok((done.removed, done.bytes, done.kept))
 }
 
-/// The writes that a source keeps, in the order of time.
+/// Versions of a source in order of time.
 #[pyfunction]
 pub fn versions<'py>(
     py: Python<'py>,
@@ -187,7 +197,7 @@ pub fn versions<'py>(
 ) -> PyResult<Vec<Bound<'py, PyDict>>> {
     let read = || opener(None, None, key, true, false).open(tesseral::local(&path)?)?.versions();
     let versions = py.detach(read).or_raise(py)?;
-    let one = |version: &tesseral::Version| {
+    let version_dict = |version: &tesseral::Version| {
         let out = PyDict::new(py);
         out.set_item("name", &version.name)?;
         out.set_item("op", version.op)?;
@@ -199,5 +209,5 @@ pub fn versions<'py>(
         out.set_item("bytes", version.bytes)?;
         Ok(out)
     };
-    versions.iter().map(one).collect()
+    versions.iter().map(version_dict).collect()
 }

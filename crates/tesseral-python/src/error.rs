@@ -5,23 +5,26 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyTuple};
 use tesseral::{Error, ErrorKind};
 
-/// The word that `.code` gives for a kind.
+use crate::hint;
+
+/// Value of `.code` for a kind.
 fn code(kind: &ErrorKind) -> &'static str {
     match kind {
         ErrorKind::Corrupt { .. } | ErrorKind::Missing { .. } => "corrupt",
         ErrorKind::Codec { .. } => "codec",
-        ErrorKind::Unrecognised { .. } => "unrecognised",
+        ErrorKind::Unrecognized { .. } => "unrecognised",
         ErrorKind::Unsupported { .. } => "unsupported",
         ErrorKind::Limit { .. } => "limit",
         ErrorKind::NotFound { what, .. } if what == "file" => "missing",
         ErrorKind::NotFound { .. } => "not_found",
         ErrorKind::InvalidRequest { .. } => "invalid",
+        ErrorKind::Internal { .. } => "internal",
         ErrorKind::Cancelled => "cancelled",
         _ => "io",
     }
 }
 
-/// The exception of an error, with everything the error knows as attributes.
+/// Converts an error to an exception with its context as attributes.
 pub(crate) fn raise(py: Python<'_>, error: &Error) -> PyErr {
     build(py, error).unwrap_or_else(|failure| failure)
 }
@@ -32,7 +35,7 @@ fn build(py: Python<'_>, error: &Error) -> PyResult<PyErr> {
     let (path, errno) = match error.kind() {
         ErrorKind::Corrupt { object, .. }
         | ErrorKind::Missing { object, .. }
-        | ErrorKind::Unrecognised { object, .. }
+        | ErrorKind::Unrecognized { object, .. }
         | ErrorKind::Stale { object, .. }
         | ErrorKind::Changed { object, .. } => (Some(object), None),
         ErrorKind::NotFound { what, name, .. } if what == "file" => (Some(name), None),
@@ -45,17 +48,17 @@ fn build(py: Python<'_>, error: &Error) -> PyResult<PyErr> {
     facts.set_item("offset", error.offset())?;
     facts.set_item("array", error.array())?;
     facts.set_item("chunk", error.chunk().map(|chunk| PyTuple::new(py, chunk)).transpose()?)?;
-    facts.set_item("hint", error.advice())?;
+    facts.set_item("hint", error.advice().map(hint::text).filter(|hint| !hint.is_empty()))?;
     Ok(PyErr::from_value(make.call1((
         code(error.kind()),
-        tesseral::core::escape(&error.to_string()),
+        tesseral_core::escape(&error.to_string()),
         facts,
     ))?))
 }
 
-/// Turns the engine's results into Python's.
+/// Converts results of the engine to Python's.
 pub(crate) trait OrRaise<T> {
-    /// The value, or the exception of the error.
+    /// Returns the value, or the exception of the error.
     fn or_raise(self, py: Python<'_>) -> PyResult<T>;
 }
 

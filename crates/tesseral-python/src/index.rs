@@ -3,21 +3,21 @@
 use pyo3::exceptions::PyIndexError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyEllipsis, PyInt, PySlice, PyTuple};
-use tesseral::core::Coords;
 use tesseral::{Result, Selection, Slice};
+use tesseral_core::Coords;
 
 /// The window along one axis of an array: positions `start, start + step, …`, `count` of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Axis {
+pub(crate) struct AxisIndex {
     pub(crate) start: u64,
     pub(crate) step: i64,
     pub(crate) count: u64,
-    /// Chosen by a single number: not an axis of the result.
+    /// Selected by an integer: not an axis of the result.
     pub(crate) dropped: bool,
 }
 
-impl Axis {
-    /// Every position.
+impl AxisIndex {
+    /// Selects every position.
     pub(crate) fn whole(count: u64) -> Self {
         Self { start: 0, step: 1, count, dropped: false }
     }
@@ -32,7 +32,7 @@ impl Axis {
         Slice { start: first, end: first + reach + 1, step: self.step.unsigned_abs() }
     }
 
-    /// The position in the array of a position in the window.
+    /// Position in the array of a position in the window.
     fn position(&self, at: u64) -> u64 {
         if self.step < 0 {
             self.start - at * self.step.unsigned_abs()
@@ -41,7 +41,7 @@ impl Axis {
         }
     }
 
-    /// One position of the window.
+    /// Selects one position of the window.
     fn pick(&self, at: i64, number: usize) -> PyResult<Self> {
         let from_start = match u64::try_from(at) {
             Ok(at) => Some(at),
@@ -56,11 +56,11 @@ impl Axis {
         Ok(Self { start: self.position(at), step: 1, count: 1, dropped: true })
     }
 
-    /// Some positions of the window.
+    /// Selects a slice of the window.
     fn cut(&self, slice: &Bound<'_, PySlice>) -> PyResult<Self> {
         let length = isize::try_from(self.count).unwrap_or(isize::MAX);
         let wanted = slice.indices(length)?;
-        // A slice of a length gives positions within it.
+        // `slice.indices` returns positions within the length.
         let count = wanted.slicelength as u64;
         if count == 0 {
             return Ok(Self { count: 0, ..*self });
@@ -71,30 +71,30 @@ impl Axis {
     }
 }
 
-/// A window over an array: one [`Axis`] for each of the array's.
-pub(crate) type Window = Vec<Axis>;
+/// A window over an array: one [`AxisIndex`] for each of the array's.
+pub(crate) type Window = Vec<AxisIndex>;
 
-/// The cells of a window, in ascending order along every axis.
-pub(crate) fn selection(window: &[Axis], shape: &[u64]) -> Result<Selection> {
-    Selection::new(window.iter().map(Axis::slice), shape)
+/// Selection of the cells of a window, in ascending order along every axis.
+pub(crate) fn selection(window: &[AxisIndex], shape: &[u64]) -> Result<Selection> {
+    Selection::new(window.iter().map(AxisIndex::slice), shape)
 }
 
-/// Shape of the cells of a window, without the axes that were chosen by a number.
-pub(crate) fn shape(window: &[Axis]) -> Coords {
+/// Shape of the cells of a window, without axes selected by an integer.
+pub(crate) fn shape(window: &[AxisIndex]) -> Coords {
     window.iter().filter(|a| !a.dropped).map(|a| a.count).collect()
 }
 
-/// What an index makes of a window.
+/// Result of applying an index to a window.
 pub(crate) struct Indexed {
     pub(crate) window: Window,
-    /// Axes of the result: `false` for one of length 1 that the index adds.
+    /// Axes of the result: `false` for an axis of length 1 added by the index.
     pub(crate) layout: Vec<bool>,
-    /// Numbers alone choose one cell, which is no array.
+    /// Only integers: the result is a scalar.
     pub(crate) scalar: bool,
 }
 
-/// Applies an index. `None` when it is none of the basic ones: it holds lists or arrays.
-pub(crate) fn apply(window: &[Axis], key: &Bound<'_, PyAny>) -> PyResult<Option<Indexed>> {
+/// Applies an index. `None` if it is not a basic index, because it contains lists or arrays.
+pub(crate) fn apply(window: &[AxisIndex], key: &Bound<'_, PyAny>) -> PyResult<Option<Indexed>> {
     let one;
     let items = match key.cast::<PyTuple>() {
         Ok(tuple) => tuple,
@@ -145,7 +145,7 @@ pub(crate) fn apply(window: &[Axis], key: &Bound<'_, PyAny>) -> PyResult<Option<
     Ok(Some(Indexed { window: out, layout, scalar }))
 }
 
-/// The number of an index that is one. Truth values and arrays are not, though they can be made into numbers.
+/// Returns the integer of an index. Booleans and arrays are not accepted.
 fn whole_number(item: &Bound<'_, PyAny>) -> PyResult<Option<i64>> {
     if item.is_instance_of::<PyInt>() {
         let outside = |_| PyIndexError::new_err(format!("index {item} is out of bounds"));
@@ -155,7 +155,7 @@ fn whole_number(item: &Bound<'_, PyAny>) -> PyResult<Option<i64>> {
             item.extract().map(Some).map_err(outside)
         };
     }
-    // NumPy's integers and arrays without axes.
+    // NumPy integers and zero-dimensional arrays.
     if !item.hasattr(pyo3::intern!(item.py(), "__index__"))?
         || item.hasattr(pyo3::intern!(item.py(), "__len__"))?
     {

@@ -1,22 +1,23 @@
-//! The compiled part of the Python package `tesseral`. What people use is in `python/tesseral`; this module is what it stands
-//! on: opening, reading, reducing and writing without the interpreter's lock.
+//! The compiled part of the Python package `tesseral`. The public API is in `python/tesseral`; this module opens, reads,
+//! reduces and writes without the interpreter lock.
 //!
-//! One class per thing: `Source` (an opened file or folder), `View` (cells of one field of one array, as a window over it),
-//! `Writer` (a container being written), `Message…` (Tensogram messages, without the engine). Indices come as Python's own objects, never as text.
+//! Classes: `Source` (an opened file or folder), `View` (cells of one field of one array, as a window), `Writer` (a container
+//! being written), `Message…` (Tensogram messages, without the engine). Indices are Python objects, never text.
 #![forbid(unsafe_code)]
 
 mod dtype;
 mod edit;
 mod error;
+mod hint;
 mod index;
+mod maintenance;
 mod messages;
-mod numbers;
+mod numpy_array;
 mod read;
 mod reduce;
 mod rows;
 mod runtime;
 mod source;
-mod tools;
 mod value;
 mod view;
 mod write;
@@ -35,22 +36,22 @@ mod _native {
     #[pymodule_export]
     use crate::edit::{append, consolidate, delete, set_attributes, vacuum, versions};
     #[pymodule_export]
+    use crate::maintenance::{convert, diff, escape, recover, staging_name, verify};
+    #[pymodule_export]
     use crate::messages::{
         MessageDecoder, MessageFile, MessageStream, decode, decode_descriptors, decode_range, encode, scan,
         validate,
     };
     #[pymodule_export]
-    use crate::numbers::Memory;
+    use crate::numpy_array::Memory;
     #[pymodule_export]
     use crate::reduce::{Partial, merge};
     #[pymodule_export]
     use crate::rows::Rows;
     #[pymodule_export]
-    use crate::source::{Source, as_of, formats, recognise};
-    #[pymodule_export]
-    use crate::tools::{convert, diff, escape, recover, staging_name, verify};
+    use crate::source::{Source, as_of, formats, has_messages, recognize};
     #[pymodule_export]
     use crate::view::View;
     #[pymodule_export]
-    use crate::write::{Staged, Writer, declare};
+    use crate::write::{PyStagedWrite, Writer, declare};
 }

@@ -1,4 +1,4 @@
-//! Tensogram messages without the engine: encode, decode, scan, stream and validate. Buffers come and go as arrays of bytes.
+//! Tensogram messages without the engine: encode, decode, scan, stream and validate. Buffers are byte arrays.
 
 use std::borrow::Cow;
 use std::io::{self, Cursor, Seek, SeekFrom, Write};
@@ -10,15 +10,15 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PySlice};
 use tesseral::Error;
-use tesseral::tensogram::wire::cbor::{self, Item, Map, Place};
-use tesseral::tensogram::{
-    self, AggregateHash, DataObjectDescriptor, DecodeOptions, EncodeOptions, Event, GlobalMetadata,
-    MaskOptions, Provenance, PushDecoder, StreamingEncoder, TensogramError, ValidateOptions, ValidationMode,
+use tesseral_tensogram::wire::cbor::{self, CborItem, ErrorLocation, Map};
+use tesseral_tensogram::{
+    AggregateHash, DataObjectDescriptor, DecodeOptions, EncodeOptions, Event, GlobalMetadata, MaskOptions,
+    Provenance, PushDecoder, StreamingEncoder, TensogramError, ValidateOptions, ValidationMode,
     ValidationReport,
 };
 
 use crate::error::{OrRaise, raise};
-use crate::{dtype, numbers, value};
+use crate::{dtype, numpy_array, value};
 
 type Outcome<T> = Result<T, TensogramError>;
 
@@ -28,7 +28,7 @@ impl<T> OrRaise<T> for Outcome<T> {
     }
 }
 
-/// How messages are encoded.
+/// Options of encoding.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 pub struct Encoding {
@@ -51,7 +51,7 @@ impl Encoding {
             Some("both") => AggregateHash::Both,
             Some(other) => {
                 return Err(PyValueError::new_err(format!(
-                    "aggregate_hash is auto, none, header, footer or both, not {other:?}"
+                    "aggregate_hash must be auto, none, header, footer or both, not {other:?}"
                 )));
             }
         };
@@ -69,7 +69,7 @@ impl Encoding {
     }
 }
 
-/// How messages are decoded.
+/// Options of decoding.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 pub struct Decoding {
@@ -93,29 +93,29 @@ impl From<Decoding> for DecodeOptions {
 
 const GIVEN: &str = "the message to be written";
 
-fn item(py: Python<'_>, given: &Bound<'_, PyAny>) -> PyResult<Item> {
+fn item(py: Python<'_>, given: &Bound<'_, PyAny>) -> PyResult<CborItem> {
     cbor::from_attributes(&value::from_attributes(given)?).or_raise(py)
 }
 
 fn metadata_of(py: Python<'_>, given: &Bound<'_, PyAny>) -> PyResult<GlobalMetadata> {
-    let place = Place { what: "metadata", object: GIVEN, offset: 0 };
+    let place = ErrorLocation { what: "metadata", object: GIVEN, offset: 0 };
     GlobalMetadata::from_item(item(py, given)?, place).or_raise(py)
 }
 
 fn descriptor_of(py: Python<'_>, given: &Bound<'_, PyAny>) -> PyResult<DataObjectDescriptor> {
-    let place = Place { what: "descriptor", object: GIVEN, offset: 0 };
+    let place = ErrorLocation { what: "descriptor", object: GIVEN, offset: 0 };
     DataObjectDescriptor::from_item(item(py, given)?, place).or_raise(py)
 }
 
-fn dictionary<'py>(py: Python<'py>, item: &Item) -> PyResult<Bound<'py, PyAny>> {
+fn dictionary<'py>(py: Python<'py>, item: &CborItem) -> PyResult<Bound<'py, PyAny>> {
     value::to_python(py, &item.to_value())
 }
 
 fn map<'py>(py: Python<'py>, keys: &Map) -> PyResult<Bound<'py, PyAny>> {
-    dictionary(py, &Item::map(keys.clone()))
+    dictionary(py, &CborItem::map(keys.clone()))
 }
 
-/// Cells of a message as bytes: the part of the buffer that they are, or an array of their own.
+/// Cells of a message as bytes: a view of the buffer, or a new array.
 fn cells<'py>(
     buffer: &Bound<'py, PyArray1<u8>>,
     whole: &[u8],
@@ -132,7 +132,7 @@ fn cells<'py>(
     }
 }
 
-/// Makes a message of descriptors and the bytes of their cells, or of their payloads when those are encoded already.
+/// Encodes a message from descriptors and the bytes of their cells, or from encoded payloads.
 #[pyfunction]
 pub fn encode<'py>(
     py: Python<'py>,
@@ -147,7 +147,8 @@ pub fn encode<'py>(
     let arrays = objects.iter().map(|(_, a)| Ok(a.try_readonly()?)).collect::<PyResult<Vec<_>>>()?;
     let bytes = arrays.iter().map(|a| Ok(a.as_slice()?)).collect::<PyResult<Vec<&[u8]>>>()?;
     let pairs: Vec<_> = descriptors.iter().zip(bytes).collect();
-    let encoder = if encoded { tensogram::encode_pre_encoded_parts } else { tensogram::encode_parts };
+    let encoder =
+        if encoded { tesseral_tensogram::encode_pre_encoded_parts } else { tesseral_tensogram::encode_parts };
     let message = py.detach(|| encoder(&metadata, &pairs, &options)).or_raise(py)?;
     if !message.borrows() {
         let len = usize::try_from(message.total_length())?;
@@ -156,17 +157,17 @@ pub fn encode<'py>(
     let parts = message.into_parts();
     let pieces = parts.into_iter().enumerate().map(|(number, part)| match part {
         Cow::Owned(bytes) => PyArray1::from_vec(py, bytes),
-        // Three pieces for each object, after the first: its payload is the array that was given.
+        // Three pieces per object after the first: the payload is the given array.
         Cow::Borrowed(_) => objects[(number - 1) / 3].1.clone(),
     });
-    // Python joins them into memory that is not cleared first, and without its lock.
+    // Python joins them into uninitialized memory, without its lock.
     let joined = PyBytes::new(py, b"").call_method1("join", (PyList::new(py, pieces)?,))?;
     Ok(joined.cast_into()?)
 }
 
 type Object<'py> = (Bound<'py, PyAny>, Bound<'py, PyAny>);
 
-/// Metadata, and descriptor and cells of every object, or of the one that is asked for.
+/// Decodes metadata, and descriptor and cells of every object, or of the requested one.
 #[pyfunction]
 #[pyo3(signature = (buffer, decoding, only=None))]
 pub fn decode<'py>(
@@ -180,9 +181,10 @@ pub fn decode<'py>(
     let whole = held.as_slice()?;
     let (metadata, objects) = py
         .detach(|| match only {
-            None => tensogram::decode(whole, &options),
+            None => tesseral_tensogram::decode(whole, &options),
             Some(index) => {
-                let (metadata, descriptor, cells) = tensogram::decode_object(whole, index, &options)?;
+                let (metadata, descriptor, cells) =
+                    tesseral_tensogram::decode_object(whole, index, &options)?;
                 Ok((metadata, vec![(descriptor, cells)]))
             }
         })
@@ -193,7 +195,7 @@ pub fn decode<'py>(
     Ok((dictionary(py, &metadata.to_item())?, objects.collect::<PyResult<_>>()?))
 }
 
-/// Metadata and descriptors; payloads are left alone.
+/// Decodes metadata and descriptors without payloads.
 #[pyfunction]
 pub fn decode_descriptors<'py>(
     py: Python<'py>,
@@ -201,12 +203,13 @@ pub fn decode_descriptors<'py>(
     decoding: Decoding,
 ) -> PyResult<(Bound<'py, PyAny>, Vec<Bound<'py, PyAny>>)> {
     let options = DecodeOptions::from(decoding);
-    let (metadata, descriptors) = tensogram::decode_descriptors(buffer.as_slice()?, &options).or_raise(py)?;
+    let (metadata, descriptors) =
+        tesseral_tensogram::decode_descriptors(buffer.as_slice()?, &options).or_raise(py)?;
     let descriptors = descriptors.iter().map(|d| dictionary(py, &d.to_item())).collect::<PyResult<_>>()?;
     Ok((dictionary(py, &metadata.to_item())?, descriptors))
 }
 
-/// The descriptor of an object, and the cells of ranges of it, each first cell and count.
+/// Decodes the descriptor of an object, and ranges of its cells, each first cell and count.
 #[pyfunction]
 pub fn decode_range<'py>(
     py: Python<'py>,
@@ -219,18 +222,18 @@ pub fn decode_range<'py>(
     let held = buffer.try_readonly()?;
     let whole = held.as_slice()?;
     let (descriptor, found) =
-        py.detach(|| tensogram::decode_range(whole, index, &ranges, &options)).or_raise(py)?;
+        py.detach(|| tesseral_tensogram::decode_range(whole, index, &ranges, &options)).or_raise(py)?;
     let found = found.into_iter().map(|part| cells(buffer, whole, part)).collect::<PyResult<_>>()?;
     Ok((dictionary(py, &descriptor.to_item())?, found))
 }
 
 type Skipped = (u64, u64, &'static str, String);
 
-fn skipped(bytes: tensogram::SkippedBytes) -> Skipped {
+fn skipped(bytes: tesseral_tensogram::SkippedBytes) -> Skipped {
     (bytes.offset, bytes.length, bytes.check, bytes.detail)
 }
 
-/// Where messages are in a buffer, and what belongs to none.
+/// Returns the messages of a buffer, and bytes outside messages.
 #[pyfunction]
 #[allow(clippy::type_complexity)]
 pub fn scan(
@@ -238,14 +241,14 @@ pub fn scan(
     buffer: PyReadonlyArray1<'_, u8>,
 ) -> PyResult<(Vec<(usize, usize)>, Vec<Skipped>)> {
     let bytes = buffer.as_slice()?;
-    let found = py.detach(|| tensogram::scan_with_report(bytes)).or_raise(py)?;
+    let found = py.detach(|| tesseral_tensogram::scan_with_report(bytes)).or_raise(py)?;
     Ok((found.messages, found.skipped.into_iter().map(skipped).collect()))
 }
 
 type Issue = (&'static str, &'static str, &'static str, Option<usize>, Option<u64>, String);
 
-/// Validates all messages of a buffer: bytes outside messages, and for each message its issues, its number of objects and whether
-/// all hashes were compared.
+/// Validates all messages of a buffer: bytes outside messages, and for each message its issues, its number of objects and
+/// whether all hashes were verified.
 #[pyfunction]
 #[allow(clippy::type_complexity)]
 pub fn validate(
@@ -259,11 +262,11 @@ pub fn validate(
         "default" => ValidationMode::Default,
         "checksum" => ValidationMode::Checksum,
         "full" => ValidationMode::Full,
-        _ => return Err(PyValueError::new_err("level is quick, default, checksum or full")),
+        _ => return Err(PyValueError::new_err("level must be quick, default, checksum or full")),
     };
     let options = ValidateOptions { mode, canonical, ..ValidateOptions::default() };
     let bytes = buffer.as_slice()?;
-    let report = py.detach(|| tensogram::validate_buffer(bytes, &options)).or_raise(py)?;
+    let report = py.detach(|| tesseral_tensogram::validate_buffer(bytes, &options)).or_raise(py)?;
     let ok = report.is_ok();
     let message = |report: ValidationReport| {
         let issues = report.issues.into_iter().map(|issue| {
@@ -276,7 +279,7 @@ pub fn validate(
     Ok((ok, outside, report.messages.into_iter().map(message).collect()))
 }
 
-/// Where a stream goes: memory, or an object of Python's with `write`, and `seek` for lengths that are told afterwards.
+/// Output of a stream: memory, or a Python object with `write`, and `seek` for lengths that are written afterwards.
 enum Sink {
     Memory(Cursor<Vec<u8>>),
     File(Py<PyAny>),
@@ -288,7 +291,7 @@ impl Write for Sink {
             Self::Memory(buffer) => buffer.write(bytes),
             Self::File(file) => Python::attach(|py| {
                 let taken = file.call_method1(py, "write", (PyBytes::new(py, bytes),))?;
-                // Files that take everything may say nothing.
+                // `write` can return None if everything was written.
                 let taken: Option<usize> = taken.extract(py)?;
                 Ok(taken.unwrap_or(bytes.len()).min(bytes.len()))
             }),
@@ -324,18 +327,18 @@ impl Seek for Sink {
     }
 }
 
-/// A message that is written object by object.
+/// Streaming encoder of a message.
 #[pyclass(frozen, module = "tesseral._native")]
 pub struct MessageStream {
     inner: Mutex<Option<StreamingEncoder<Sink>>>,
 }
 
 fn over() -> TensogramError {
-    Error::invalid("the stream is over: it was finished, or failed").into()
+    Error::invalid("the stream is closed: it was finished or failed").into()
 }
 
 impl MessageStream {
-    /// Runs work on the stream; work that fails ends it, as part of a frame may have been written.
+    /// Runs `work` on the stream; a failure closes it, because a part of a frame can have been written.
     fn with<T: Send>(
         &self,
         py: Python<'_>,
@@ -371,7 +374,7 @@ impl MessageStream {
         Ok(Self { inner: Mutex::new(Some(stream)) })
     }
 
-    /// Writes keys of the next object right before it.
+    /// Writes preceder metadata of the next object.
     fn preceder(&self, py: Python<'_>, keys: &Bound<'_, PyAny>) -> PyResult<()> {
         let keys = item(py, keys)?.into_map().unwrap_or_default();
         self.with(py, |stream| stream.write_preceder(keys))
@@ -393,7 +396,7 @@ impl MessageStream {
         })
     }
 
-    /// Ends the message, and goes back to say how long it is when asked to. Gives its bytes if they are in memory.
+    /// Ends the message, and writes its length into the preamble if requested. Returns its bytes if they are in memory.
     fn finish<'py>(&self, py: Python<'py>, backfill: bool) -> PyResult<Option<Bound<'py, PyBytes>>> {
         let sink = py
             .detach(|| {
@@ -414,14 +417,14 @@ impl MessageStream {
     }
 }
 
-/// Messages that come in pieces.
+/// Incremental decoder of messages.
 #[pyclass(frozen, module = "tesseral._native")]
 pub struct MessageDecoder {
-    /// In memory of its own: it wants to be aligned more than Python's objects are.
+    /// Boxed: it requires a larger alignment than Python objects have.
     inner: Mutex<Option<Box<PushDecoder>>>,
 }
 
-/// An event: what it is, and what is known of it.
+/// Converts an event: its kind and data.
 fn event<'py>(py: Python<'py>, event: Event) -> PyResult<Bound<'py, PyAny>> {
     let known = match event {
         Event::Object { index, descriptor, keys, cells } => {
@@ -449,7 +452,7 @@ impl MessageDecoder {
         Self { inner: Mutex::new(Some(Box::new(PushDecoder::new(&decoding.into())))) }
     }
 
-    /// Takes the next bytes, or the end of the stream; gives what became known.
+    /// Feeds the next bytes, or the end of the stream; returns the resulting events.
     #[pyo3(signature = (bytes=None))]
     fn feed<'py>(
         &self,
@@ -470,37 +473,37 @@ impl MessageDecoder {
     }
 }
 
-/// A file of messages. Nothing is read before it is needed.
+/// A file of messages, read on demand.
 #[pyclass(module = "tesseral._native")]
 pub struct MessageFile {
-    inner: tensogram::TensogramFile,
+    inner: tesseral_tensogram::TensogramFile,
 }
 
 #[pymethods]
 impl MessageFile {
     #[new]
     fn new(path: PathBuf) -> Self {
-        Self { inner: tensogram::TensogramFile::open(path) }
+        Self { inner: tesseral_tensogram::TensogramFile::open(path) }
     }
 
     fn __len__(&self, py: Python<'_>) -> PyResult<usize> {
         py.detach(|| self.inner.message_count()).or_raise(py)
     }
 
-    /// The bytes of a message.
+    /// Returns the bytes of a message.
     fn read<'py>(&self, py: Python<'py>, index: usize) -> PyResult<Bound<'py, PyAny>> {
         let bytes = py.detach(|| self.inner.read_message(index)).or_raise(py)?;
         let len = bytes.len() as u64;
-        numbers::borrowed(py, bytes, &[len], &dtype::named(py, "uint8")?)
+        numpy_array::borrowed(py, bytes, &[len], &dtype::named(py, "uint8")?)
     }
 
-    /// What belongs to no message.
+    /// Bytes outside messages.
     fn skipped(&self, py: Python<'_>) -> PyResult<Vec<Skipped>> {
         let found = py.detach(|| self.inner.skipped()).or_raise(py)?;
         Ok(found.into_iter().map(skipped).collect())
     }
 
-    /// Appends a whole message, durably.
+    /// Appends a complete message durably.
     fn append(&mut self, py: Python<'_>, message: &[u8]) -> PyResult<()> {
         py.detach(|| self.inner.append_message(message)).or_raise(py)
     }

@@ -5,21 +5,21 @@ use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBytes, PyEllipsis, PyList, PySlice, PyString, PyTuple};
-use tesseral::core::dtype::Class;
 use tesseral::{Array, DType, Options, Selection};
+use tesseral_core::dtype::Class;
 
-use crate::dtype::Cells;
+use crate::dtype::CellType;
 use crate::error::OrRaise;
-use crate::index::{self, Axis, Indexed};
+use crate::index::{self, AxisIndex, Indexed};
 use crate::view::View;
-use crate::{dtype, numbers, runtime, value};
+use crate::{dtype, numpy_array, runtime, value};
 
-/// From here on results are not NumPy's own memory.
+/// Results of at least this size, in bytes, do not use memory of NumPy.
 const LARGE: u64 = 16 << 10;
-/// What a cell of any length costs at least, for judging how long a read takes.
+/// Estimated minimum size of a variable-length cell in bytes, to estimate the duration of a read.
 const ANY_LENGTH: u64 = 64;
 
-/// The cells that an index chose, as NumPy would give them.
+/// Reads the cells of an index as NumPy would return them.
 pub(crate) fn indexed<'py>(
     py: Python<'py>,
     view: &View,
@@ -30,16 +30,16 @@ pub(crate) fn indexed<'py>(
     if let Some(out) = out {
         return into(py, view, wanted, out, arranged);
     }
-    let cells = read(py, view, &wanted.window)?;
+    let cells = read(py, view, &wanted.window, view.field().nullable)?;
     let cells = if arranged { cells.get_item(arrangement(py, wanted)?)? } else { cells };
     if wanted.scalar { cells.get_item(PyTuple::empty(py)) } else { Ok(cells) }
 }
 
-fn is_reversed(axis: &Axis) -> bool {
+fn is_reversed(axis: &AxisIndex) -> bool {
     axis.step < 0 && axis.count > 1
 }
 
-/// The index that turns cells in ascending order into the order asked for, and adds axes.
+/// Index that converts ascending cells to the requested order, and adds axes.
 fn arrangement<'py>(py: Python<'py>, wanted: &Indexed) -> PyResult<Bound<'py, PyTuple>> {
     let mut axes = wanted.window.iter().filter(|a| !a.dropped);
     let mut items: Vec<Bound<'py, PyAny>> = Vec::with_capacity(wanted.layout.len() + 1);
@@ -54,12 +54,12 @@ fn arrangement<'py>(py: Python<'py>, wanted: &Indexed) -> PyResult<Bound<'py, Py
     PyTuple::new(py, items)
 }
 
-/// `slice(None, None, -1)`, which a slice of numbers cannot say.
+/// `slice(None, None, -1)`, which a slice of numbers cannot express.
 fn reversed(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
     py.get_type::<PySlice>().call1((py.None(), py.None(), -1))
 }
 
-/// Reads into an array that the caller has.
+/// Reads into an array of the caller.
 fn into<'py>(
     py: Python<'py>,
     view: &View,
@@ -75,11 +75,13 @@ fn into<'py>(
         .collect();
     let given: Vec<u64> = out.getattr("shape")?.extract()?;
     if given != shape {
-        return Err(PyValueError::new_err(format!("out has shape {given:?}, the cells have {shape:?}")));
+        return Err(PyValueError::new_err(format!(
+            "shape mismatch: out has {given:?}, the cells have {shape:?}"
+        )));
     }
     let flags = out.getattr("flags")?;
     let direct = !arranged
-        && view.cells == Cells::Plain
+        && view.cells == CellType::Plain
         && !view.field().nullable
         && flags.getattr("c_contiguous")?.extract()?
         && flags.getattr("writeable")?.extract()?
@@ -96,26 +98,33 @@ fn into<'py>(
     Ok(out.clone())
 }
 
-/// The cells of a window in ascending order.
-fn read<'py>(py: Python<'py>, view: &View, window: &[Axis]) -> PyResult<Bound<'py, PyAny>> {
+/// Reads the cells of a view as a masked array: all kinds of missing cells are masked.
+pub(crate) fn masked<'py>(py: Python<'py>, view: &View, wanted: &Indexed) -> PyResult<Bound<'py, PyAny>> {
+    let cells = read(py, view, &wanted.window, true)?;
+    let arranged = wanted.window.iter().any(is_reversed);
+    if arranged { cells.get_item(arrangement(py, wanted)?) } else { Ok(cells) }
+}
+
+/// Reads the cells of a window in ascending order, as a masked array if requested.
+fn read<'py>(py: Python<'py>, view: &View, window: &[AxisIndex], mask: bool) -> PyResult<Bound<'py, PyAny>> {
     let selection = index::selection(window, &view.shape).or_raise(py)?;
     let shape = index::shape(window);
     let field = view.field();
     match view.cells {
-        Cells::Objects => return objects(py, view, &selection, &shape),
-        Cells::Bits => {
+        CellType::Objects => return objects(py, view, &selection, &shape),
+        CellType::Bits => {
             let array = view.array().or_raise(py)?;
             let count = selection.cells().unwrap_or(u64::MAX);
             let bits = run(py, &array, count, count, |array| array.read_bits(&selection))?;
-            return numbers::owned(py, bits, &shape, view.dtype.bind(py));
+            return numpy_array::owned(py, bits, &shape, view.dtype.bind(py));
         }
-        Cells::BFloat16 => {
-            let halves = numbers::empty(py, &shape, &dtype::named(py, "uint16")?)?;
-            let hidden = nullable(py, view, &shape)?;
+        CellType::BFloat16 => {
+            let halves = numpy_array::empty(py, &shape, &dtype::named(py, "uint16")?)?;
+            let hidden = validity(py, mask, &shape)?;
             fill(py, view, &selection, &halves, hidden.as_ref())?;
             return hide(widened(&halves)?, hidden);
         }
-        Cells::Plain => {}
+        CellType::Plain => {}
     }
     if field.cell_size().is_none() {
         let feature = format!("reading cells of dtype {}", field.type_name());
@@ -125,36 +134,36 @@ fn read<'py>(py: Python<'py>, view: &View, window: &[Axis]) -> PyResult<Bound<'p
     let bytes = selection.cells().and_then(|n| n.checked_mul(field.cell_size().unwrap_or(1) as u64));
     // Large results take memory that others gave back: fresh memory costs more than the copy into it. A fork takes its own, since the
     // engine may have been handing some out when it came about.
-    if bytes.is_some_and(|n| n >= LARGE) && !field.nullable && !runtime::is_forked(runtime::home()) {
+    if bytes.is_some_and(|n| n >= LARGE) && !mask && !runtime::is_forked(runtime::home()) {
         let array = view.array().or_raise(py)?;
         let bytes = bytes.unwrap_or(u64::MAX);
         let buffer = run(py, &array, bytes, bytes, |array| array.read_buffer(&selection))?;
-        return numbers::result(py, buffer, &shape, view.dtype.bind(py));
+        return numpy_array::result(py, buffer, &shape, view.dtype.bind(py));
     }
-    let cells = numbers::empty(py, &shape, view.dtype.bind(py))?;
-    let hidden = nullable(py, view, &shape)?;
+    let cells = numpy_array::empty(py, &shape, view.dtype.bind(py))?;
+    let hidden = validity(py, mask, &shape)?;
     fill(py, view, &selection, &cells, hidden.as_ref())?;
     hide(cells, hidden)
 }
 
-/// Room for the validity of cells, when they have any.
-fn nullable<'py>(py: Python<'py>, view: &View, shape: &[u64]) -> PyResult<Option<Bound<'py, PyAny>>> {
-    if !view.field().nullable {
+/// Allocates the validity of cells, if requested.
+fn validity<'py>(py: Python<'py>, mask: bool, shape: &[u64]) -> PyResult<Option<Bound<'py, PyAny>>> {
+    if !mask {
         return Ok(None);
     }
-    numbers::empty(py, shape, &dtype::named(py, "bool")?).map(Some)
+    numpy_array::empty(py, shape, &dtype::named(py, "bool")?).map(Some)
 }
 
-/// Hides cells by their validity, which is turned into a mask.
+/// Masks cells by their validity, which is converted to a mask.
 fn hide<'py>(cells: Bound<'py, PyAny>, validity: Option<Bound<'py, PyAny>>) -> PyResult<Bound<'py, PyAny>> {
     let Some(validity) = validity else { return Ok(cells) };
     static NOT: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
     let not = NOT.import(cells.py(), "numpy", "logical_not")?;
     not.call1((&validity, &validity))?;
-    numbers::masked(&cells, &validity)
+    numpy_array::masked(&cells, &validity)
 }
 
-/// Reads cells into a contiguous array of their size, and their validity.
+/// Reads cells and validity into a contiguous array of their size.
 fn fill<'py>(
     py: Python<'py>,
     view: &View,
@@ -163,21 +172,21 @@ fn fill<'py>(
     validity: Option<&Bound<'py, PyAny>>,
 ) -> PyResult<()> {
     let array = view.array().or_raise(py)?;
-    let cells = numbers::bytes_of(cells)?;
+    let cells = numpy_array::bytes_of(cells)?;
     let mut cells = cells.try_readwrite()?;
     let cells = cells.as_slice_mut()?;
     let bytes = cells.len() as u64;
     let Some(validity) = validity else {
         return run(py, &array, bytes, bytes, |array| array.read_into(selection, cells));
     };
-    let validity = numbers::bytes_of(validity)?;
+    let validity = numpy_array::bytes_of(validity)?;
     let mut validity = validity.try_readwrite()?;
     let validity = validity.as_slice_mut()?;
-    run(py, &array, bytes, bytes, |array| array.read_nullable_into(selection, cells, validity))
+    run(py, &array, bytes, bytes, |array| array.read_valid_into(selection, cells, validity))
 }
 
-/// Runs an operation on an array without the interpreter's lock, when its result fits the memory limit. `bytes` says how much work it
-/// is.
+/// Runs an operation on an array without the interpreter lock, if its result is within the memory limit. `bytes` estimates the
+/// amount of work.
 pub(crate) fn run<T: Send>(
     py: Python<'_>,
     array: &Array,
@@ -187,7 +196,7 @@ pub(crate) fn run<T: Send>(
 ) -> PyResult<T> {
     array.options().check_memory("the result", result).map_err(|e| e.in_array(array.name())).or_raise(py)?;
     runtime::run(py, array.options(), bytes, |options: &Options| {
-        // Most often these are the array's own options: nothing to change.
+        // Usually these are the array's own options.
         if std::ptr::eq(options, array.options()) {
             work(array)
         } else {
@@ -196,7 +205,7 @@ pub(crate) fn run<T: Send>(
     })
 }
 
-/// Cells of any length as objects.
+/// Reads variable-length cells as objects.
 fn objects<'py>(
     py: Python<'py>,
     view: &View,
@@ -209,19 +218,19 @@ fn objects<'py>(
     object_cells(py, view.field().dtype, &cells, shape)
 }
 
-/// Cells of any length as an array of objects, null ones hidden.
+/// Converts variable-length cells to an object array, with nulls masked.
 pub(crate) fn object_cells<'py>(
     py: Python<'py>,
     element: DType,
     cells: &tesseral::Cells,
     shape: &[u64],
 ) -> PyResult<Bound<'py, PyAny>> {
-    let flat = numbers::empty(py, &[cells.len() as u64], &dtype::named(py, "object")?)?;
+    let flat = numpy_array::empty(py, &[cells.len() as u64], &dtype::named(py, "object")?)?;
     if element.class() == Class::Text {
         let items = (0..cells.len()).map(|i| words(py, element, cells.get(i)));
         flat.set_item(PyEllipsis::get(py), PyList::new(py, items.collect::<PyResult<Vec<_>>>()?)?)?;
     } else {
-        // One by one: NumPy would take arrays of one length for rows.
+        // Assign one by one: NumPy would convert arrays of equal length to rows.
         for i in 0..cells.len() {
             flat.set_item(i, value::plain(py, element, cells.get(i))?)?;
         }
@@ -230,7 +239,7 @@ pub(crate) fn object_cells<'py>(
     hidden(py, out, cells.validity(), shape)
 }
 
-/// Hides cells by their validity, one byte per cell.
+/// Masks cells by their validity, one byte per cell.
 pub(crate) fn hidden<'py>(
     py: Python<'py>,
     cells: Bound<'py, PyAny>,
@@ -239,16 +248,16 @@ pub(crate) fn hidden<'py>(
 ) -> PyResult<Bound<'py, PyAny>> {
     let Some(validity) = validity else { return Ok(cells) };
     let hidden = validity.iter().map(|valid| u8::from(*valid == 0)).collect();
-    numbers::masked(&cells, &numbers::owned(py, hidden, shape, &dtype::named(py, "bool")?)?)
+    numpy_array::masked(&cells, &numpy_array::owned(py, hidden, shape, &dtype::named(py, "bool")?)?)
 }
 
-/// bfloat16 as float32.
+/// Widens bfloat16 to float32.
 pub(crate) fn widened<'py>(halves: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     static WIDEN: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
     WIDEN.import(halves.py(), "tesseral._gather", "widen")?.call1((halves,))
 }
 
-/// A cell of text: a string where it is one, else its bytes.
+/// Converts a text cell to a string if it is valid UTF-8, else to bytes.
 fn words<'py>(py: Python<'py>, element: DType, bytes: &[u8]) -> PyResult<Bound<'py, PyAny>> {
     match (element, std::str::from_utf8(bytes)) {
         (DType::Utf8 | DType::Ascii, Ok(text)) => Ok(PyString::new(py, text).into_any()),
@@ -256,9 +265,9 @@ fn words<'py>(py: Python<'py>, element: DType, bytes: &[u8]) -> PyResult<Bound<'
     }
 }
 
-/// The cells of a view as a read-only array over the file itself.
+/// Returns the cells of a view as a read-only array over the memory-mapped file.
 pub(crate) fn borrowed<'py>(py: Python<'py>, view: &View) -> PyResult<Option<Bound<'py, PyAny>>> {
-    let plain = view.cells == Cells::Plain && !view.field().nullable && view.field().cell_size().is_some();
+    let plain = view.cells == CellType::Plain && !view.field().nullable && view.field().cell_size().is_some();
     if !plain || view.schema().shape().is_none() {
         return Ok(None);
     }
@@ -269,10 +278,10 @@ pub(crate) fn borrowed<'py>(py: Python<'py>, view: &View) -> PyResult<Option<Bou
     let array = view.array().or_raise(py)?;
     let bytes = runtime::run(py, array.options(), 0, |_| array.view(&selection))?;
     let Some(bytes) = bytes else { return Ok(None) };
-    numbers::borrowed(py, bytes, &index::shape(&view.window), view.dtype.bind(py)).map(Some)
+    numpy_array::borrowed(py, bytes, &index::shape(&view.window), view.dtype.bind(py)).map(Some)
 }
 
-/// Refuses cells that have no arithmetic.
+/// Rejects dtypes without arithmetic.
 pub(crate) fn refuse(view: &View, what: &str) -> PyErr {
     PyTypeError::new_err(format!("{what} of cells of dtype {}", view.field().type_name()))
 }

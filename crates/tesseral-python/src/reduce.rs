@@ -1,34 +1,34 @@
-//! Sums, means and the like, as NumPy would give them if it could add without loss.
+//! Reductions with NumPy's results, but without loss of precision.
 //!
-//! Null cells (and cells equal to the declared fill) never count; NaN does not count unless asked for with `skipna=False`.
-//! Integers stay integers: what 64 bits cannot hold comes as Python's own.
+//! Null cells and missing values are excluded; NaN is excluded unless `skipna=False`. Integers stay integers: results beyond 64
+//! bits are Python integers.
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyTuple};
-use tesseral::core::Sum;
-use tesseral::core::dtype::Class;
-use tesseral::engine::kernel::axis::AxisFold;
-use tesseral::{CellLen, DType, Reduced, Scalar, Summary, Wanted};
+use tesseral::{CellLen, DType, Reduced, Scalar, StatSet, Summary};
+use tesseral_core::Sum;
+use tesseral_core::dtype::Class;
+use tesseral_engine::kernel::axis::AxisFold;
 
 use crate::error::OrRaise;
 use crate::index;
 use crate::read::{refuse, run};
 use crate::view::View;
-use crate::{dtype, numbers};
+use crate::{dtype, numpy_array};
 
-/// How cells are counted.
+/// Options of a reduction.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct How {
-    /// What is taken off the number of cells in a variance.
+pub(crate) struct ReduceOptions {
+    /// Delta degrees of freedom of a variance.
     pub(crate) ddof: f64,
-    /// Whether NaN cells are left out.
+    /// Whether NaN cells are excluded.
     pub(crate) skipna: bool,
 }
 
-/// What is asked for.
+/// Kind of a reduction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum What {
+enum Statistic {
     Count,
     Sum,
     Mean,
@@ -38,7 +38,7 @@ enum What {
     Var,
 }
 
-impl What {
+impl Statistic {
     fn parse(name: &str) -> PyResult<Self> {
         Ok(match name {
             "count" => Self::Count,
@@ -48,16 +48,16 @@ impl What {
             "max" => Self::Max,
             "std" => Self::Std,
             "var" => Self::Var,
-            _ => return Err(PyValueError::new_err(format!("there is no reduction {name:?}"))),
+            _ => return Err(PyValueError::new_err(format!("unknown reduction {name:?}"))),
         })
     }
 
-    fn wanted(self) -> Wanted {
+    fn wanted(self) -> StatSet {
         match self {
-            Self::Count => Wanted::COUNTS,
-            Self::Sum | Self::Mean => Wanted::SUM,
-            Self::Min | Self::Max => Wanted::RANGE,
-            Self::Std | Self::Var => Wanted::SPREAD,
+            Self::Count => StatSet::COUNTS,
+            Self::Sum | Self::Mean => StatSet::SUM,
+            Self::Min | Self::Max => StatSet::RANGE,
+            Self::Std | Self::Var => StatSet::SPREAD,
         }
     }
 }
@@ -65,7 +65,7 @@ impl What {
 /// One result.
 #[derive(Clone, Debug, Default)]
 enum Answer {
-    /// No cell counts.
+    /// There is no valid cell.
     #[default]
     None,
     Int(i128),
@@ -73,8 +73,8 @@ enum Answer {
     Value(Scalar),
 }
 
-/// What a state of cells says, whether it is of all cells or of one position.
-struct State {
+/// Finalizes a state, of all cells or of one position.
+struct ReduceState {
     valid: u64,
     nans: u64,
     sum: Option<Sum>,
@@ -84,7 +84,7 @@ struct State {
     max: Option<Scalar>,
 }
 
-impl State {
+impl ReduceState {
     fn of_all(s: &Summary) -> Self {
         Self {
             valid: s.valid(),
@@ -109,8 +109,8 @@ impl State {
         }
     }
 
-    fn answer(self, what: What, how: How) -> Answer {
-        if what == What::Count {
+    fn answer(self, what: Statistic, how: ReduceOptions) -> Answer {
+        if what == Statistic::Count {
             return Answer::Int(i128::from(self.valid));
         }
         if self.nans > 0 && !how.skipna {
@@ -118,34 +118,35 @@ impl State {
         }
         let float = |v: Option<f64>| v.map_or(Answer::None, Answer::Float);
         match what {
-            What::Count => Answer::Int(i128::from(self.valid)),
-            What::Sum => match self.sum {
+            Statistic::Count => Answer::Int(i128::from(self.valid)),
+            Statistic::Sum => match self.sum {
                 Some(Sum::Int(sum)) => Answer::Int(sum),
                 Some(Sum::Float(sum)) => Answer::Float(sum),
                 None => Answer::None,
             },
-            What::Mean => float(self.mean),
-            What::Min => self.min.map_or(Answer::None, Answer::Value),
-            What::Max => self.max.map_or(Answer::None, Answer::Value),
-            What::Std | What::Var => {
-                // Counts of cells in memory or on disk are far below 2^53.
+            Statistic::Mean => float(self.mean),
+            Statistic::Min => self.min.map_or(Answer::None, Answer::Value),
+            Statistic::Max => self.max.map_or(Answer::None, Answer::Value),
+            Statistic::Std | Statistic::Var => {
+                // Counts of cells are far below 2^53.
                 #[allow(clippy::cast_precision_loss)]
                 let cells = self.valid as f64;
                 let degrees = cells - how.ddof;
                 let variance = self.variance.filter(|_| degrees > 0.0).map(|v| v * cells / degrees);
-                float(variance.map(|v| if what == What::Std { v.sqrt() } else { v }))
+                float(variance.map(|v| if what == Statistic::Std { v.sqrt() } else { v }))
             }
         }
     }
 }
 
-/// Refuses what makes no sense of the dtype.
-fn check(view: &View, what: What, name: &str) -> PyResult<()> {
+/// Rejects reductions that the dtype does not support.
+fn check(view: &View, what: Statistic, name: &str) -> PyResult<()> {
     let field = view.field();
     let sensible = match field.dtype.class() {
         Class::Time => {
             let point = matches!(field.dtype, DType::DateTime(_));
-            matches!(what, What::Count | What::Min | What::Max) || (what == What::Sum && !point)
+            matches!(what, Statistic::Count | Statistic::Min | Statistic::Max)
+                || (what == Statistic::Sum && !point)
         }
         Class::Complex | Class::Bits | Class::Text => false,
         _ => true,
@@ -153,21 +154,21 @@ fn check(view: &View, what: What, name: &str) -> PyResult<()> {
     if sensible && field.cell == CellLen::One { Ok(()) } else { Err(refuse(view, name)) }
 }
 
-/// Bytes of cells that a reduction looks at.
+/// Size of the cells of a reduction in bytes.
 fn work(view: &View) -> u64 {
     let size = view.field().cell_size().unwrap_or(1) as u64;
     view.window.iter().fold(size, |n, axis| n.saturating_mul(axis.count))
 }
 
-/// Reduces a view along axes of its own, or over all of it.
+/// Reduces a view along its axes, or completely.
 pub(crate) fn reduce<'py>(
     py: Python<'py>,
     view: &View,
     name: &str,
     axes: Option<Vec<usize>>,
-    how: How,
+    how: ReduceOptions,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let what = What::parse(name)?;
+    let what = Statistic::parse(name)?;
     check(view, what, name)?;
     let selection = index::selection(&view.window, &view.shape).or_raise(py)?;
     let array = view.array().or_raise(py)?;
@@ -177,11 +178,11 @@ pub(crate) fn reduce<'py>(
         Some(axes) if (0..open.len()).any(|i| !axes.contains(&i)) => axes,
         _ => {
             let summary = run(py, &array, 0, work(view), |a| a.summary(&selection, what.wanted()))?;
-            let answer = State::of_all(&summary).answer(what, how);
-            return one(py, answer, what, element);
+            let answer = ReduceState::of_all(&summary).answer(what, how);
+            return scalar_result(py, answer, what, element);
         }
     };
-    // Axes chosen by a number have one position: folding them away changes nothing.
+    // Axes selected by an integer have one position: reducing them changes nothing.
     let mut folded: Vec<usize> = (0..view.window.len()).filter(|&i| view.window[i].dropped).collect();
     folded.extend(axes.iter().filter_map(|&i| open.get(i)));
     let reduced = run(py, &array, 0, work(view), |a| a.reduce(&selection, &folded, what.wanted()))?;
@@ -189,7 +190,7 @@ pub(crate) fn reduce<'py>(
     turned(py, view, &open, &axes, result)
 }
 
-/// Puts kept axes that run backwards in the view's order.
+/// Reverses kept axes that run backward in the view.
 fn turned<'py>(
     py: Python<'py>,
     view: &View,
@@ -212,36 +213,41 @@ fn turned<'py>(
     result.get_item(PyTuple::new(py, items.collect::<PyResult<Vec<_>>>()?)?)
 }
 
-/// One answer as a NumPy scalar.
-fn one<'py>(py: Python<'py>, answer: Answer, what: What, element: DType) -> PyResult<Bound<'py, PyAny>> {
+/// Converts one result to a NumPy scalar.
+fn scalar_result<'py>(
+    py: Python<'py>,
+    answer: Answer,
+    what: Statistic,
+    element: DType,
+) -> PyResult<Bound<'py, PyAny>> {
     let array = shaped(py, vec![answer], &[1], what, element)?;
     array.get_item(0)
 }
 
-/// One answer for each kept position.
+/// Computes one result for each kept position.
 fn many<'py>(
     py: Python<'py>,
     reduced: &Reduced,
-    what: What,
-    how: How,
+    what: Statistic,
+    how: ReduceOptions,
     element: DType,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let answers = py.detach(|| reduced.collect(|fold, i| State::of_one(fold, i).answer(what, how)));
+    let answers = py.detach(|| reduced.collect(|fold, i| ReduceState::of_one(fold, i).answer(what, how)));
     shaped(py, answers, &reduced.shape, what, element)
 }
 
-/// Answers as an array: of the cells' dtype where they are cells, else of integers or floats.
+/// Converts results to an array: of the cells' dtype for minimum and maximum, else of integers or floats.
 fn shaped<'py>(
     py: Python<'py>,
     answers: Vec<Answer>,
     shape: &[u64],
-    what: What,
+    what: Statistic,
     element: DType,
 ) -> PyResult<Bound<'py, PyAny>> {
     match what {
-        What::Min | What::Max => extremes(py, &answers, shape, element),
-        What::Count => integers(py, &answers, shape, DType::Int64),
-        What::Sum if answers.iter().any(|a| matches!(a, Answer::Int(_))) || is_integer(element) => {
+        Statistic::Min | Statistic::Max => extremes(py, &answers, shape, element),
+        Statistic::Count => integers(py, &answers, shape, DType::Int64),
+        Statistic::Sum if answers.iter().any(|a| matches!(a, Answer::Int(_))) || is_integer(element) => {
             integers(py, &answers, shape, element)
         }
         _ => floats(py, &answers, shape),
@@ -257,7 +263,7 @@ fn floats<'py>(py: Python<'py>, answers: &[Answer], shape: &[u64]) -> PyResult<B
         Answer::Float(v) => v.to_ne_bytes(),
         _ => f64::NAN.to_ne_bytes(),
     });
-    numbers::owned(py, bytes.collect(), shape, &dtype::named(py, "float64")?)
+    numpy_array::owned(py, bytes.collect(), shape, &dtype::named(py, "float64")?)
 }
 
 fn integers<'py>(
@@ -278,14 +284,14 @@ fn integers<'py>(
         // The low half of a number that fits is that number.
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
         let bytes = values.iter().flat_map(|v| (*v as u64).to_ne_bytes()).collect();
-        return numbers::owned(py, bytes, shape, &dtype::named(py, name)?);
+        return numpy_array::owned(py, bytes, shape, &dtype::named(py, name)?);
     }
-    let objects = numbers::empty(py, &[values.len() as u64], &dtype::named(py, "object")?)?;
+    let objects = numpy_array::empty(py, &[values.len() as u64], &dtype::named(py, "object")?)?;
     objects.set_item(pyo3::types::PyEllipsis::get(py), PyList::new(py, values)?)?;
     objects.call_method1("reshape", (PyTuple::new(py, shape)?,))
 }
 
-/// Smallest and largest cells. Where no cell counts, floats are NaN and anything else is hidden by a mask.
+/// Minimum and maximum. Without valid cells, floats are NaN and other dtypes are masked.
 fn extremes<'py>(
     py: Python<'py>,
     answers: &[Answer],
@@ -305,17 +311,17 @@ fn extremes<'py>(
     if element == DType::BFloat16 {
         // The upper half of a float32.
         let wide = bytes.chunks_exact(2).flat_map(|half| [0, 0, half[0], half[1]]).collect();
-        return numbers::owned(py, wide, shape, &dtype::named(py, "float32")?);
+        return numpy_array::owned(py, wide, shape, &dtype::named(py, "float32")?);
     }
-    let values = numbers::owned(py, bytes, shape, &dtype::named(py, element.to_string())?)?;
+    let values = numpy_array::owned(py, bytes, shape, &dtype::named(py, element.to_string())?)?;
     if element.class() == Class::Float || answers.iter().all(|a| !matches!(a, Answer::None)) {
         return Ok(values);
     }
     let hidden = answers.iter().map(|a| u8::from(matches!(a, Answer::None))).collect();
-    numbers::masked(&values, &numbers::owned(py, hidden, shape, &dtype::named(py, "bool")?)?)
+    numpy_array::masked(&values, &numpy_array::owned(py, hidden, shape, &dtype::named(py, "bool")?)?)
 }
 
-/// The state of cells folded so far, which merges with the states of others: equal parts merged in equal order give equal bits.
+/// State of a reduction, which merges with others: equal parts merged in equal order give equal bits.
 #[pyclass(frozen, module = "tesseral._native")]
 pub struct Partial {
     summary: Summary,
@@ -328,7 +334,7 @@ impl Partial {
         Ok(Self { summary: Summary::from_bytes(bytes).or_raise(py)? })
     }
 
-    /// The state as bytes.
+    /// Serializes the state.
     fn to_bytes<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
         PyBytes::new(py, &self.summary.to_bytes())
     }
@@ -340,7 +346,7 @@ impl Partial {
         (slf.get_type(), (slf.get().to_bytes(py),))
     }
 
-    /// What the cells give.
+    /// Finalizes the state.
     #[pyo3(signature = (what, ddof=0.0, skipna=true))]
     fn result<'py>(
         &self,
@@ -349,17 +355,22 @@ impl Partial {
         ddof: f64,
         skipna: bool,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let what = What::parse(what)?;
+        let what = Statistic::parse(what)?;
         if !self.summary.wanted().has(what.wanted()) {
-            return Err(PyValueError::new_err("the state was not asked for this"));
+            return Err(PyValueError::new_err("the state does not contain this statistic"));
         }
-        one(py, State::of_all(&self.summary).answer(what, How { ddof, skipna }), what, self.summary.dtype())
+        scalar_result(
+            py,
+            ReduceState::of_all(&self.summary).answer(what, ReduceOptions { ddof, skipna }),
+            what,
+            self.summary.dtype(),
+        )
     }
 }
 
-/// The state of the cells of a view.
+/// Computes the state of the cells of a view.
 pub(crate) fn partial(py: Python<'_>, view: &View, name: &str) -> PyResult<Partial> {
-    let what = What::parse(name)?;
+    let what = Statistic::parse(name)?;
     check(view, what, name)?;
     let selection = index::selection(&view.window, &view.shape).or_raise(py)?;
     let array = view.array().or_raise(py)?;
@@ -367,7 +378,7 @@ pub(crate) fn partial(py: Python<'_>, view: &View, name: &str) -> PyResult<Parti
     Ok(Partial { summary })
 }
 
-/// The state of the cells of several states, folded one after another.
+/// Merges states in order.
 #[pyfunction]
 pub fn merge(py: Python<'_>, parts: Vec<PyRef<'_, Partial>>) -> PyResult<Partial> {
     let mut parts = parts.iter();

@@ -1,30 +1,30 @@
-//! Cells row by row: columns of coordinates and fields.
+//! Cells as rows: columns of coordinates and fields.
 
 use std::sync::{Mutex, PoisonError};
 
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use tesseral::core::dtype::Class;
 use tesseral::{
     ArraySchema, CellBatch, CellLen, CellQuery, CellStream, Cells, Column, Dimension, Field, Options,
 };
+use tesseral_core::dtype::Class;
 
 use crate::dtype::{self, cells_of};
 use crate::error::OrRaise;
 use crate::view::View;
-use crate::{numbers, read, runtime};
+use crate::{numpy_array, read, runtime};
 
-/// What is asked for.
+/// A request for rows.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
-pub(crate) struct Asked {
+pub(crate) struct RowsInput {
     selection: Vec<String>,
     condition: Option<String>,
     columns: Option<Vec<String>>,
     sort: bool,
 }
 
-impl Asked {
+impl RowsInput {
     fn query<'a>(&self, array: &'a tesseral::Array, options: &Options) -> tesseral::Result<CellQuery<'a>> {
         let mut query = array.cells()?.options(options.clone());
         if !self.selection.is_empty() {
@@ -40,14 +40,14 @@ impl Asked {
     }
 }
 
-/// All rows that are asked for: columns by name.
-pub(crate) fn read<'py>(py: Python<'py>, view: &View, asked: &Asked) -> PyResult<Bound<'py, PyDict>> {
+/// Returns all requested rows: columns by name.
+pub(crate) fn read<'py>(py: Python<'py>, view: &View, asked: &RowsInput) -> PyResult<Bound<'py, PyDict>> {
     let array = view.array().or_raise(py)?;
     let batch = runtime::run(py, array.options(), u64::MAX, |options| asked.query(&array, options)?.read())?;
     columns(py, view.schema(), &batch)
 }
 
-/// Rows batch by batch within the memory limit.
+/// Iterates over rows in batches within the memory limit.
 #[pyclass(frozen, module = "tesseral._native")]
 pub struct Rows {
     stream: Mutex<CellStream>,
@@ -55,7 +55,7 @@ pub struct Rows {
 }
 
 impl Rows {
-    pub(crate) fn open(py: Python<'_>, view: &View, asked: &Asked) -> PyResult<Self> {
+    pub(crate) fn open(py: Python<'_>, view: &View, asked: &RowsInput) -> PyResult<Self> {
         let array = view.array().or_raise(py)?;
         let options = runtime::options(array.options()).or_raise(py)?;
         let stream = py.detach(|| asked.query(&array, &options)?.batches()).or_raise(py)?;
@@ -85,7 +85,7 @@ pub(crate) fn coordinates(dim: &Dimension) -> Field {
     field
 }
 
-/// The columns of a batch as arrays with one axis.
+/// Converts the columns of a batch to one-dimensional arrays.
 fn columns<'py>(py: Python<'py>, schema: &ArraySchema, batch: &CellBatch) -> PyResult<Bound<'py, PyDict>> {
     let out = PyDict::new(py);
     for (column, cells) in &batch.columns {
@@ -108,13 +108,14 @@ fn columns<'py>(py: Python<'py>, schema: &ArraySchema, batch: &CellBatch) -> PyR
 fn array<'py>(py: Python<'py>, field: &Field, cells: &Cells) -> PyResult<Bound<'py, PyAny>> {
     let count = cells.len() as u64;
     let values = match cells_of(field) {
-        dtype::Cells::Objects => return read::object_cells(py, field.dtype, cells, &[count]),
-        dtype::Cells::BFloat16 => {
-            let halves = numbers::owned(py, cells.data().to_vec(), &[count], &dtype::named(py, "uint16")?)?;
+        dtype::CellType::Objects => return read::object_cells(py, field.dtype, cells, &[count]),
+        dtype::CellType::BFloat16 => {
+            let halves =
+                numpy_array::owned(py, cells.data().to_vec(), &[count], &dtype::named(py, "uint16")?)?;
             read::widened(&halves)?
         }
-        dtype::Cells::Plain | dtype::Cells::Bits => {
-            numbers::owned(py, cells.data().to_vec(), &[count], &dtype::of_field(py, field)?)?
+        dtype::CellType::Plain | dtype::CellType::Bits => {
+            numpy_array::owned(py, cells.data().to_vec(), &[count], &dtype::of_field(py, field)?)?
         }
     };
     read::hidden(py, values, cells.validity(), &[count])

@@ -1,4 +1,4 @@
-//! How operations run under an interpreter: without its lock, after a fork, and until someone presses Ctrl-C.
+//! Execution under an interpreter: without its lock, after a fork, and with interrupts by Ctrl-C.
 
 use std::borrow::Cow;
 use std::sync::mpsc::{RecvTimeoutError, channel};
@@ -10,25 +10,25 @@ use tesseral::{Cancel, Error, Options, Result};
 
 use crate::error::OrRaise;
 
-/// From here on an operation may take so long that people want to interrupt it.
+/// Operations of at least this size, in bytes, can be interrupted.
 const LONG: u64 = 32 << 20;
-/// How often signals are looked for meanwhile.
+/// Interval of checks for signals.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// The process that loaded this module. Its threads exist only here: a forked child has none of them.
+/// Id of the process that loaded this module. Its threads do not exist in a forked child.
 static HOME: OnceLock<u32> = OnceLock::new();
 
-/// Whether this process is a fork of the one whose id is given.
+/// Returns whether this process is a fork of the given one.
 pub(crate) fn is_forked(origin: u32) -> bool {
     origin != std::process::id()
 }
 
-/// This process, remembered as the one that threads were started in when nobody did before.
+/// Id of the process in which threads were started.
 pub(crate) fn home() -> u32 {
     *HOME.get_or_init(std::process::id)
 }
 
-/// Options that work in this process: a fork gets threads of its own.
+/// Returns options for this process: a fork gets its own threads.
 pub(crate) fn options(options: &Options) -> Result<Cow<'_, Options>> {
     static FORKED: Mutex<Option<(u32, Options)>> = Mutex::new(None);
     if !is_forked(home()) {
@@ -39,7 +39,7 @@ pub(crate) fn options(options: &Options) -> Result<Cow<'_, Options>> {
     let started = match forked.take() {
         Some((owner, started)) if owner == process => started,
         earlier => {
-            // Threads of the parent cannot be told to end from here.
+            // Threads of the parent cannot be stopped from here.
             std::mem::forget(earlier);
             let threads = std::thread::available_parallelism().map_or(1, usize::from);
             Options::default().with_threads(threads)?
@@ -50,7 +50,7 @@ pub(crate) fn options(options: &Options) -> Result<Cow<'_, Options>> {
     Ok(Cow::Owned(Options { pool, ..options.clone() }))
 }
 
-/// Runs work without the interpreter's lock. `bytes` says how much work it is: long work can be interrupted.
+/// Runs `work` without the interpreter lock. `bytes` estimates the amount: long work can be interrupted.
 pub(crate) fn run<T: Send>(
     py: Python<'_>,
     given: &Options,
@@ -70,7 +70,7 @@ pub(crate) fn run<T: Send>(
     }
 }
 
-/// Runs work on another thread while this one looks for signals, as only it may.
+/// Runs `work` on another thread while this one checks for signals, as only it can.
 fn interruptible<T: Send>(
     cancel: &Cancel,
     work: impl FnOnce() -> Result<T> + Send,

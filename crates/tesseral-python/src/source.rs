@@ -1,24 +1,24 @@
-//! An opened file or folder.
+//! Opened sources.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
-use tesseral::store::Access;
 use tesseral::{Container, Limits, Open, TimeRange};
+use tesseral_store::Access;
 
 use crate::error::OrRaise;
 use crate::view::View;
 use crate::{runtime, value};
 
-/// An opened file or folder: a snapshot that does not change.
+/// An opened file or folder: an immutable snapshot.
 #[pyclass(frozen, module = "tesseral._native")]
 pub struct Source {
     container: Arc<Container>,
 }
 
-/// How to open, from what Python gives.
+/// Open options from Python arguments.
 pub(crate) fn opener(
     as_of: Option<(u64, u64)>,
     memory: Option<u64>,
@@ -63,7 +63,7 @@ impl Source {
         Ok(Self { container: Arc::new(container) })
     }
 
-    /// Names of the arrays, in their order.
+    /// Names of the arrays, in order.
     fn names(&self) -> Vec<String> {
         self.container.names().map(str::to_owned).collect()
     }
@@ -72,83 +72,104 @@ impl Source {
         self.container.len()
     }
 
-    /// The number of the array that a name means.
+    /// Index of the array with a name.
     fn find(&self, py: Python<'_>, name: &str) -> PyResult<usize> {
         self.container.inner().find(name).or_raise(py)
     }
 
-    /// All cells of a field of an array.
+    /// A view of all cells of a field.
     #[pyo3(signature = (index, field=0))]
     fn view(&self, py: Python<'_>, index: usize, field: usize) -> PyResult<View> {
         View::open(py, &self.container, index, field)
     }
 
-    /// The id of its format.
+    /// Identifier of its format.
     #[getter]
     fn format(&self) -> &'static str {
         self.container.format().id()
     }
 
-    /// The name of its format.
+    /// Display name of its format.
     #[getter]
     fn title(&self) -> &'static str {
         self.container.format().title()
     }
 
-    /// Whether the format keeps versions.
+    /// Whether the format supports versions.
     #[getter]
     fn versions(&self) -> bool {
         self.container.format().capabilities().versions
     }
 
-    /// Where its bytes are.
+    /// Location of its store.
     #[getter]
     fn location(&self) -> &str {
         self.container.location()
     }
 
-    /// Attributes of the whole.
+    /// Attributes of the container.
     fn attributes<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         value::attributes(py, self.container.attributes())
     }
 
-    /// How it came to be.
+    /// Attributes of groups by their path.
+    fn groups<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let out = PyDict::new(py);
+        for (path, attributes) in self.container.groups() {
+            out.set_item(path, value::attributes(py, attributes)?)?;
+        }
+        Ok(out)
+    }
+
+    /// Name, number of the array and number of the field, of each variable.
+    fn variables(&self, py: Python<'_>) -> PyResult<Vec<(String, usize, usize)>> {
+        let found = py.detach(|| tesseral::Variables::select(&self.container, &[])).or_raise(py)?;
+        Ok(found.list.into_iter().map(|v| (v.name, v.number, v.field)).collect())
+    }
+
+    /// Provenance rows.
     fn history<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyDict>>> {
         self.container.history().iter().map(|row| value::history(py, row)).collect()
     }
 
-    /// What only this format knows, as JSON.
+    /// Format-specific details, as JSON.
     fn details<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
         PyBytes::new(py, self.container.inner().details().to_string().as_bytes())
     }
 }
 
-/// The id of the format of a source, by its content; `None` when no format knows it.
+/// Identifier of the format of a source, by its content; `None` if unknown.
 #[pyfunction]
-pub fn recognise(py: Python<'_>, path: PathBuf) -> PyResult<Option<&'static str>> {
+pub fn recognize(py: Python<'_>, path: PathBuf) -> PyResult<Option<&'static str>> {
     let found = py.detach(|| {
         let store = Open::new().access(Access::Read).store(tesseral::local(&path)?);
-        tesseral::recognise(&*store)
+        tesseral::recognize(&*store)
     });
     match found {
         Ok(format) => Ok(Some(format.id())),
-        Err(error) if matches!(error.kind(), tesseral::ErrorKind::Unrecognised { .. }) => Ok(None),
+        Err(error) if matches!(error.kind(), tesseral::ErrorKind::Unrecognized { .. }) => Ok(None),
         Err(error) => Err(crate::error::raise(py, &error)),
     }
 }
 
-/// Id, title, file name endings, whether it is written, and whether its containers are folders, of every format.
+/// Id, display name, file extensions, whether it is writable, and whether its containers are folders, of every format.
 #[pyfunction]
 #[allow(clippy::type_complexity)]
 pub fn formats() -> Vec<(&'static str, &'static str, &'static [&'static str], bool, bool)> {
-    let one = |f: &&'static dyn tesseral::Format| {
+    let format_info = |f: &'static dyn tesseral::Format| {
         let able = f.capabilities();
         (f.id(), f.title(), f.extensions(), able.create, able.folder)
     };
-    tesseral::FORMATS.iter().map(one).collect()
+    tesseral::formats().map(format_info).collect()
 }
 
-/// First and last millisecond of a moment or span of time, written as people do.
+/// Whether files of a format are sequences of messages, to which more can be added.
+#[pyfunction]
+pub fn has_messages(py: Python<'_>, format: &str) -> PyResult<bool> {
+    Ok(tesseral::format(format).or_raise(py)?.messages().is_some())
+}
+
+/// Parses a time or time range: first and last millisecond.
 #[pyfunction]
 pub fn as_of(py: Python<'_>, text: &str) -> PyResult<(u64, u64)> {
     let range = tesseral::as_of(text).or_raise(py)?;

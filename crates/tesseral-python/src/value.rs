@@ -1,18 +1,19 @@
-//! Attributes as Python objects, and back.
+//! Conversion between attributes and Python objects.
 
 use numpy::PyUntypedArray;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBool, PyByteArray, PyBytes, PyDict, PyFloat, PyInt, PyList, PyMapping, PyString};
-use tesseral::core::schema::Labels;
 use tesseral::{Attributes, DType, HistoryRow, Scalar, Value};
+use tesseral_core::schema::Labels;
 
-use crate::{dtype, numbers};
+use crate::{dtype, numpy_array};
 
-/// Nesting beyond this is a mistake: a container that holds itself, say.
+/// Maximum nesting depth, for example of a container that contains itself.
 const DEPTH: usize = 64;
 
-/// An attribute as a Python object.
+/// Converts an attribute to a Python object.
 pub(crate) fn to_python<'py>(py: Python<'py>, value: &Value) -> PyResult<Bound<'py, PyAny>> {
     Ok(match value {
         Value::Null => py.None().into_bound(py),
@@ -20,6 +21,7 @@ pub(crate) fn to_python<'py>(py: Python<'py>, value: &Value) -> PyResult<Bound<'
         Value::Int(v) => v.into_pyobject(py)?.into_any(),
         Value::UInt(v) => v.into_pyobject(py)?.into_any(),
         Value::Float(v) => v.into_pyobject(py)?.into_any(),
+        Value::Scalar(v) => scalar(py, v)?,
         Value::Text(v) => v.into_pyobject(py)?.into_any(),
         Value::Bytes(v) => PyBytes::new(py, v).into_any(),
         Value::List(values) => {
@@ -32,7 +34,7 @@ pub(crate) fn to_python<'py>(py: Python<'py>, value: &Value) -> PyResult<Bound<'
     })
 }
 
-/// Attributes as a dictionary.
+/// Converts attributes to a dictionary.
 pub(crate) fn attributes<'py>(py: Python<'py>, map: &Attributes) -> PyResult<Bound<'py, PyDict>> {
     let out = PyDict::new(py);
     for (name, value) in map {
@@ -41,7 +43,7 @@ pub(crate) fn attributes<'py>(py: Python<'py>, map: &Attributes) -> PyResult<Bou
     Ok(out)
 }
 
-/// Bytes of elements of one dtype as an array with one axis.
+/// Converts elements of one dtype to a one-dimensional array.
 pub(crate) fn plain<'py>(py: Python<'py>, element: DType, bytes: &[u8]) -> PyResult<Bound<'py, PyAny>> {
     let name = match element {
         DType::BFloat16 => "uint16".to_owned(),
@@ -50,10 +52,10 @@ pub(crate) fn plain<'py>(py: Python<'py>, element: DType, bytes: &[u8]) -> PyRes
         other => other.to_string(),
     };
     let count = bytes.len() / element.size().unwrap_or(1);
-    numbers::owned(py, bytes.to_vec(), &[count as u64], &dtype::named(py, name)?)
+    numpy_array::owned(py, bytes.to_vec(), &[count as u64], &dtype::named(py, name)?)
 }
 
-/// Labels of an axis: an array of numbers or dates, or a list of texts.
+/// Converts labels of an axis: an array of numbers or dates, or a list of texts.
 pub(crate) fn labels<'py>(py: Python<'py>, labels: &Labels) -> PyResult<Bound<'py, PyAny>> {
     match labels {
         Labels::Text(texts) => Ok(PyList::new(py, texts)?.into_any()),
@@ -61,7 +63,18 @@ pub(crate) fn labels<'py>(py: Python<'py>, labels: &Labels) -> PyResult<Bound<'p
     }
 }
 
-/// A value as NumPy has it: a scalar of the dtype, or text.
+/// Converts a list of texts or an array of numbers or dates to labels.
+pub(crate) fn from_labels(labels: &Bound<'_, PyAny>) -> PyResult<Labels> {
+    if let Ok(texts) = labels.extract::<Vec<String>>() {
+        return Ok(Labels::Text(texts));
+    }
+    match array(labels, 0)? {
+        Value::Numbers { dtype, bytes } => Ok(Labels::Numbers { dtype, bytes }),
+        _ => Err(PyTypeError::new_err("labels must be texts or a one-dimensional array of numbers")),
+    }
+}
+
+/// Converts a value to a NumPy scalar, or text.
 pub(crate) fn scalar<'py>(py: Python<'py>, value: &Scalar) -> PyResult<Bound<'py, PyAny>> {
     if let Some(text) = value.as_text() {
         return Ok(PyString::new(py, text).into_any());
@@ -72,7 +85,7 @@ pub(crate) fn scalar<'py>(py: Python<'py>, value: &Scalar) -> PyResult<Bound<'py
     }
 }
 
-/// A row of a container's history.
+/// Converts a history row.
 pub(crate) fn history<'py>(py: Python<'py>, row: &HistoryRow) -> PyResult<Bound<'py, PyDict>> {
     let out = PyDict::new(py);
     out.set_item("op", &row.op)?;
@@ -90,7 +103,7 @@ pub(crate) fn history<'py>(py: Python<'py>, row: &HistoryRow) -> PyResult<Bound<
     Ok(out)
 }
 
-/// A Python object as an attribute.
+/// Converts a Python object to an attribute.
 fn nested(object: &Bound<'_, PyAny>, depth: usize) -> PyResult<Value> {
     if depth > DEPTH {
         return Err(PyValueError::new_err("attributes are nested too deeply"));
@@ -124,28 +137,31 @@ fn nested(object: &Bound<'_, PyAny>, depth: usize) -> PyResult<Value> {
     }
     let items = object
         .try_iter()
-        .map_err(|_| PyTypeError::new_err(format!("an attribute cannot hold {}", object.get_type())))?;
+        .map_err(|_| PyTypeError::new_err(format!("unsupported attribute type {}", object.get_type())))?;
     let items = items.map(|item| nested(&item?, depth + 1)).collect::<PyResult<_>>()?;
     Ok(Value::List(items))
 }
 
-/// An array of numbers with one axis keeps its dtype; scalars and everything else become what `tolist` makes of them.
+/// Numbers and dates, scalar or one-dimensional, keep their dtype; everything else is converted by `tolist`.
 fn array(object: &Bound<'_, PyAny>, depth: usize) -> PyResult<Value> {
     let axes: usize = object.getattr("ndim")?.extract()?;
     let kind: String = object.getattr("dtype")?.getattr("kind")?.extract()?;
-    if axes != 1 || !matches!(kind.as_str(), "b" | "i" | "u" | "f" | "M" | "m") {
-        let item = object.call_method0("tolist")?;
-        return match kind.as_str() {
-            "M" | "m" => Ok(Value::Text(object.str()?.extract()?)),
-            _ => nested(&item, depth + 1),
-        };
+    if axes > 1 || !matches!(kind.as_str(), "b" | "i" | "u" | "f" | "c" | "M" | "m") {
+        return nested(&object.call_method0("tolist")?, depth + 1);
     }
     let native =
         object.call_method1("astype", (object.getattr("dtype")?.call_method1("newbyteorder", ("=",))?,))?;
     let name: String = native.getattr("dtype")?.str()?.extract()?;
     let dtype: DType =
         name.parse().map_err(|_| PyTypeError::new_err(format!("an attribute of dtype {name}")))?;
-    Ok(Value::Numbers { dtype, bytes: numbers::read_bytes(&native)?.as_slice()?.to_vec() })
+    if axes == 0 {
+        static ASARRAY: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+        let one = ASARRAY.import(object.py(), "numpy", "atleast_1d")?.call1((native,))?;
+        let bytes = numpy_array::read_bytes(&one)?;
+        let scalar = Scalar::from_le_bytes(dtype, bytes.as_slice()?);
+        return scalar.map(Value::from).map_err(|e| PyTypeError::new_err(e.to_string()));
+    }
+    Ok(Value::Numbers { dtype, bytes: numpy_array::read_bytes(&native)?.as_slice()?.to_vec() })
 }
 
 fn from_mapping(map: &Bound<'_, PyMapping>, depth: usize) -> PyResult<Attributes> {
@@ -157,7 +173,7 @@ fn from_mapping(map: &Bound<'_, PyMapping>, depth: usize) -> PyResult<Attributes
     Ok(out)
 }
 
-/// Attributes from a mapping.
+/// Converts a mapping to attributes.
 pub(crate) fn from_attributes(map: &Bound<'_, PyAny>) -> PyResult<Attributes> {
     from_mapping(map.cast::<PyMapping>()?, 0)
 }

@@ -1,4 +1,4 @@
-//! Cells of one field of one array, as a window over it.
+//! Windows over the cells of one field of one array.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -7,15 +7,15 @@ use pyo3::exceptions::PyIndexError;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyTuple};
-use tesseral::core::Coords;
-use tesseral::{Array, ArraySchema, Container, Dimension, Error, Field, Slice};
+use tesseral::{Array, ArraySchema, Container, Dimension, Field, Slice};
+use tesseral_core::Coords;
 
-use crate::dtype::{self, Cells};
+use crate::dtype::{self, CellType};
 use crate::error::OrRaise;
-use crate::index::{self, Axis, Window};
+use crate::index::{self, AxisIndex, Window};
 use crate::{read, runtime, value};
 
-/// Cells of one field of one array, as a window over it. Nothing is read before cells are asked for.
+/// Cells of one field of one array, as a window. Reads on demand.
 #[pyclass(frozen, module = "tesseral._native")]
 pub struct View {
     container: Arc<Container>,
@@ -25,11 +25,11 @@ pub struct View {
     pub(crate) shape: Coords,
     pub(crate) window: Window,
     pub(crate) dtype: Py<PyAny>,
-    pub(crate) cells: Cells,
+    pub(crate) cells: CellType,
 }
 
 impl View {
-    /// All cells of a field. An array whose positions cannot be counted has a window without axes.
+    /// Creates a view of all cells of a field. An array without countable positions has a window without axes.
     pub(crate) fn open(
         py: Python<'_>,
         container: &Arc<Container>,
@@ -40,12 +40,12 @@ impl View {
         let dtype = dtype::of_field(py, array.selected_field())?.unbind();
         let cells = dtype::cells_of(array.selected_field());
         let shape = array.schema().shape().unwrap_or_default();
-        let window = shape.iter().map(|&n| Axis::whole(n)).collect();
+        let window = shape.iter().map(|&n| AxisIndex::whole(n)).collect();
         let process = std::process::id();
         Ok(Self { container: Arc::clone(container), index, array, process, shape, window, dtype, cells })
     }
 
-    /// The same cells through another window.
+    /// Returns the same cells through another window.
     fn with_window(&self, py: Python<'_>, window: Window) -> Self {
         Self {
             container: Arc::clone(&self.container),
@@ -59,7 +59,7 @@ impl View {
         }
     }
 
-    /// The array, with locks of its own in a process forked since.
+    /// The array, with its own locks in a forked process.
     pub(crate) fn array(&self) -> tesseral::Result<Cow<'_, Array>> {
         if !runtime::is_forked(self.process) {
             return Ok(Cow::Borrowed(&self.array));
@@ -76,21 +76,22 @@ impl View {
         self.array.selected_field()
     }
 
-    /// Numbers of the array's axes that are axes of the window.
+    /// Indexes of the array's axes that are axes of the window.
     pub(crate) fn open_axes(&self) -> Vec<usize> {
         (0..self.window.len()).filter(|&i| !self.window[i].dropped).collect()
     }
 
     fn axis(&self, number: usize) -> PyResult<(usize, &Dimension)> {
         let axes = self.open_axes();
-        let at =
-            axes.get(number).ok_or_else(|| PyIndexError::new_err(format!("there is no axis {number}")))?;
+        let at = axes
+            .get(number)
+            .ok_or_else(|| PyIndexError::new_err(format!("axis {number} is out of bounds")))?;
         Ok((*at, &self.schema().dims[*at]))
     }
 
-    /// Positions of the window, half-open, that a slice of the array takes.
+    /// Half-open positions of the window that a slice of the array selects.
     fn within(&self, axis: usize, slice: Slice) -> (u64, u64) {
-        let Axis { start, step, count, .. } = self.window[axis];
+        let AxisIndex { start, step, count, .. } = self.window[axis];
         let stride = step.unsigned_abs();
         let (from, to) = if step > 0 {
             let before = |end: u64| end.saturating_sub(start).div_ceil(stride).min(count);
@@ -105,15 +106,24 @@ impl View {
 
 fn open_field(container: &Container, index: usize, field: usize) -> tesseral::Result<Array> {
     let array = container.array_at(index)?;
-    match u16::try_from(field) {
-        Ok(number) if field < array.schema().fields.len() => Ok(array.field_at(number)),
-        _ => Err(Error::invalid(format!("there is no field number {field}")).in_array(array.name())),
+    // A number beyond the type is beyond the fields of every array.
+    array.field_at(u16::try_from(field).unwrap_or(u16::MAX))
+}
+
+impl View {
+    /// A value of the field, as reading a cell gives it.
+    fn cell_value<'py>(&self, py: Python<'py>, value: &tesseral::Scalar) -> PyResult<Bound<'py, PyAny>> {
+        if self.cells == CellType::Plain && self.field().cell_size() == Some(value.bytes().len()) {
+            let cell = crate::numpy_array::owned(py, value.bytes().to_vec(), &[], self.dtype.bind(py))?;
+            return cell.get_item(PyTuple::empty(py));
+        }
+        value::scalar(py, value)
     }
 }
 
 #[pymethods]
 impl View {
-    /// Reads the cells that an index chooses.
+    /// Reads the cells of an index.
     #[pyo3(signature = (key, out=None))]
     fn get<'py>(
         &self,
@@ -130,28 +140,37 @@ impl View {
         read::indexed(py, self, &indexed, out)
     }
 
-    /// A narrower window; `None` when the index holds lists or arrays.
+    /// The cells as a masked array in which missing cells are masked.
+    fn masked<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let everything = pyo3::types::PyEllipsis::get(py).to_owned().into_any();
+        let indexed = index::apply(&self.window, &everything)?;
+        let indexed =
+            indexed.ok_or_else(|| pyo3::exceptions::PyIndexError::new_err("an ellipsis is an index"))?;
+        read::masked(py, self, &indexed)
+    }
+
+    /// Returns a smaller window; `None` if the index contains lists or arrays.
     fn narrow(&self, py: Python<'_>, key: &Bound<'_, PyAny>) -> PyResult<Option<Self>> {
         let indexed = index::apply(&self.window, key)?;
         Ok(indexed.map(|indexed| self.with_window(py, indexed.window)))
     }
 
-    /// The cells as a read-only array over the file itself; `None` where they do not lie there as they should.
+    /// Returns the cells as a read-only array over the memory-mapped file; `None` if their layout does not allow it.
     fn borrow<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
         read::borrowed(py, self)
     }
 
-    /// The window: start, step, count of each axis of the array, and whether a number chose it.
+    /// The window: start, step, count of each axis of the array, and whether an integer selected it.
     #[getter]
     fn window(&self) -> Vec<(u64, i64, u64, bool)> {
         self.window.iter().map(|a| (a.start, a.step, a.count, a.dropped)).collect()
     }
 
-    /// The same cells through a window that [`window`](Self::window) gave.
+    /// Returns the same cells through a window of [`window`](Self::window).
     fn restore(&self, py: Python<'_>, window: Vec<(u64, i64, u64, bool)>) -> PyResult<Self> {
         let window: Window = window
             .into_iter()
-            .map(|(start, step, count, dropped)| Axis { start, step, count, dropped })
+            .map(|(start, step, count, dropped)| AxisIndex { start, step, count, dropped })
             .collect();
         let inside = window.len() == self.shape.len()
             && window.iter().zip(&self.shape).all(|(a, &n)| {
@@ -165,7 +184,7 @@ impl View {
                     && (a.count == 0 && a.start <= n || last.is_some_and(|l| l < n))
             });
         if !inside {
-            return Err(PyIndexError::new_err("the window does not fit the array"));
+            return Err(PyIndexError::new_err("the window does not match the array"));
         }
         Ok(self.with_window(py, window))
     }
@@ -176,13 +195,13 @@ impl View {
         self.array.name()
     }
 
-    /// Number of the array in its container.
+    /// Index of the array in its container.
     #[getter]
     fn index(&self) -> usize {
         self.index
     }
 
-    /// The field: name, type name, whether it can be null, codecs.
+    /// The field: name, type name, nullable, codecs.
     #[getter]
     fn field_name(&self) -> &str {
         &self.field().name
@@ -194,8 +213,8 @@ impl View {
         self.schema().fields.iter().map(one).collect()
     }
 
-    /// What cells consist of: name, NumPy's dtype and whether they can be null, of each dimension of a sparse array and of each
-    /// field. Cells that differ in length are objects.
+    /// Name, NumPy dtype and nullability of each dimension of a sparse array and of each field. Variable-length cells are
+    /// objects.
     fn columns<'py>(&self, py: Python<'py>) -> PyResult<Vec<(String, Bound<'py, PyAny>, bool)>> {
         let schema = self.schema();
         let dims = schema.dims.iter().filter(|_| schema.sparse).map(crate::rows::coordinates);
@@ -203,61 +222,61 @@ impl View {
         dims.chain(schema.fields.iter().cloned()).map(one).collect()
     }
 
-    /// Positions along each axis of the window.
+    /// Extents of the axes of the window.
     #[getter]
     fn shape<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
         PyTuple::new(py, index::shape(&self.window))
     }
 
-    /// Whether positions can be counted.
+    /// Whether positions are countable.
     #[getter]
     fn countable(&self) -> bool {
         self.schema().shape().is_some()
     }
 
-    /// Whether cells are listed one by one.
+    /// Whether the array is sparse.
     #[getter]
     fn sparse(&self) -> bool {
         self.schema().sparse
     }
 
-    /// NumPy's dtype of what is read.
+    /// NumPy dtype of results.
     #[getter]
     fn dtype(&self, py: Python<'_>) -> Py<PyAny> {
         self.dtype.clone_ref(py)
     }
 
-    /// The dtype as `tet info` names it.
+    /// Display name of the stored dtype.
     #[getter]
     fn type_name(&self) -> String {
         self.field().type_name().to_string()
     }
 
-    /// Whether cells can be null.
+    /// Whether the field is nullable.
     #[getter]
     fn nullable(&self) -> bool {
         self.field().nullable
     }
 
-    /// Codecs, in the order they encode.
+    /// Codecs, in encoding order.
     #[getter]
     fn codecs(&self) -> Vec<String> {
         self.field().codecs.clone()
     }
 
-    /// What cells that were never written hold, or the value declared to mean "missing".
+    /// Fill value of unwritten cells.
     #[getter]
     fn fill<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
-        let field = self.field();
-        let Some(fill) = &field.fill else { return Ok(None) };
-        if self.cells == Cells::Plain && field.cell_size() == Some(fill.bytes().len()) {
-            let cell = crate::numbers::owned(py, fill.bytes().to_vec(), &[], self.dtype.bind(py))?;
-            return cell.get_item(PyTuple::empty(py)).map(Some);
-        }
-        value::scalar(py, fill).map(Some)
+        self.field().fill.as_ref().map(|fill| self.cell_value(py, fill)).transpose()
     }
 
-    /// Names of the array's axes that are axes of the window; empty where the format gave none.
+    /// The values that are declared to mean "missing".
+    #[getter]
+    fn missing<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyAny>>> {
+        self.field().missing.iter().map(|value| self.cell_value(py, value)).collect()
+    }
+
+    /// Names of the axes of the window; empty if unnamed.
     #[getter]
     fn dims(&self) -> Vec<String> {
         self.open_axes().into_iter().map(|i| self.schema().dims[i].name.clone()).collect()
@@ -270,17 +289,29 @@ impl View {
         Some(PyTuple::new(py, self.open_axes().into_iter().map(|i| chunk[i]))).transpose()
     }
 
-    /// Attributes of the array.
+    /// Attributes of the array, in order.
     fn attributes<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        value::attributes(py, &self.schema().attributes)
+        value::attributes(py, &self.array.attributes())
     }
 
-    /// Labels of the whole axis of the array that an axis of the window lies on.
+    /// What the array is to the others: `data`, `index`, `auxiliary`, `bounds`, `grid_mapping`, `ancillary`.
+    #[getter]
+    fn role(&self) -> &'static str {
+        self.schema().role.name()
+    }
+
+    /// The name that was given to the array.
+    #[getter]
+    fn variable_name(&self) -> &str {
+        self.array.variable_name()
+    }
+
+    /// Labels of the array's axis of an axis of the window.
     fn labels<'py>(&self, py: Python<'py>, axis: usize) -> PyResult<Option<Bound<'py, PyAny>>> {
         self.axis(axis)?.1.labels.as_ref().map(|labels| value::labels(py, labels)).transpose()
     }
 
-    /// First and last coordinate of the whole axis, for axes that have a domain of their own.
+    /// First and last coordinate of the whole axis, if it has a domain.
     fn domain<'py>(
         &self,
         py: Python<'py>,
@@ -290,7 +321,7 @@ impl View {
         Ok(Some((value::scalar(py, first)?, value::scalar(py, last)?)))
     }
 
-    /// Positions of the window, half-open, between two coordinates, both included.
+    /// Half-open positions of the window between two coordinates, both included.
     #[pyo3(signature = (axis, low=None, high=None))]
     fn between(
         &self,
@@ -303,13 +334,13 @@ impl View {
         Ok(self.within(at, self.array.between(at, low, high).or_raise(py)?))
     }
 
-    /// Positions of the window, half-open, at a coordinate.
+    /// Half-open positions of the window at a coordinate.
     fn at(&self, py: Python<'_>, axis: usize, value: &str) -> PyResult<(u64, u64)> {
         let (at, _) = self.axis(axis)?;
         Ok(self.within(at, self.array.at(at, value).or_raise(py)?))
     }
 
-    /// Coordinates, bytes once decoded, bytes as stored, codec and offset of each chunk that holds a cell of the window.
+    /// Coordinates, decoded size, stored size, codec and offset of each chunk that contains a cell of the window.
     #[allow(clippy::type_complexity)]
     fn chunk_table(&self, py: Python<'_>) -> PyResult<Vec<(Vec<u64>, u64, u64, String, u64)>> {
         let array = self.array().or_raise(py)?;
@@ -320,16 +351,16 @@ impl View {
     }
 
     /// Rows of coordinates and fields: columns by name.
-    fn rows<'py>(&self, py: Python<'py>, asked: crate::rows::Asked) -> PyResult<Bound<'py, PyDict>> {
+    fn rows<'py>(&self, py: Python<'py>, asked: crate::rows::RowsInput) -> PyResult<Bound<'py, PyDict>> {
         crate::rows::read(py, self, &asked)
     }
 
-    /// The same, batch by batch.
-    fn row_batches(&self, py: Python<'_>, asked: crate::rows::Asked) -> PyResult<crate::rows::Rows> {
+    /// As above, in batches.
+    fn row_batches(&self, py: Python<'_>, asked: crate::rows::RowsInput) -> PyResult<crate::rows::Rows> {
         crate::rows::Rows::open(py, self, &asked)
     }
 
-    /// Name, labels and whether their order counts, of each field that is enumerated.
+    /// Name, labels and orderedness of each enumeration.
     fn enumerations<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let out = PyDict::new(py);
         for field in &self.schema().fields {
@@ -341,13 +372,19 @@ impl View {
         Ok(out)
     }
 
-    /// Names of all dimensions of the array, whatever the window leaves of them.
+    /// Names of all dimensions of the array.
     #[getter]
     fn all_dims(&self) -> Vec<String> {
         self.schema().dims.iter().map(|dim| dim.name.clone()).collect()
     }
 
-    /// Sums, means and the like, along axes of the window or, without any, over all of it.
+    /// Extents of the axes of the array, regardless of the window; empty if positions are not countable.
+    #[getter]
+    fn full_shape<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        PyTuple::new(py, self.shape.iter())
+    }
+
+    /// Reduces along axes of the window or, without any, completely.
     #[pyo3(signature = (what, axes=None, ddof=0.0, skipna=true))]
     fn reduce<'py>(
         &self,
@@ -357,10 +394,10 @@ impl View {
         ddof: f64,
         skipna: bool,
     ) -> PyResult<Bound<'py, PyAny>> {
-        crate::reduce::reduce(py, self, what, axes, crate::reduce::How { ddof, skipna })
+        crate::reduce::reduce(py, self, what, axes, crate::reduce::ReduceOptions { ddof, skipna })
     }
 
-    /// Sums, means and the like over all of the window, to be merged with those of others.
+    /// Reduction state of the whole window, to be merged with others.
     fn partial(&self, py: Python<'_>, what: &str) -> PyResult<crate::reduce::Partial> {
         crate::reduce::partial(py, self, what)
     }

@@ -6,14 +6,14 @@ use std::sync::{Mutex, PoisonError, RwLock};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use tesseral::core::schema::Labels;
 use tesseral::{
-    ArrayId, ArraySchema, ArraySpec, CellLen, CodecSpec, Create, Error, Field, HistoryRow, Region, Scalar,
-    Session, StagedOutput,
+    ArrayId, ArraySchema, ArraySpec, CellLen, CodecSpec, ColumnData, Create, Error, Field, HistoryRow,
+    Region, Scalar, Session, StagedOutput, TextExtent,
 };
+use tesseral_core::schema::Role;
 
 use crate::error::OrRaise;
-use crate::{dtype, numbers, runtime, value};
+use crate::{dtype, numpy_array, runtime, value};
 
 /// A container being written: nothing is visible before it is committed.
 #[pyclass(frozen, module = "tesseral._native")]
@@ -22,7 +22,7 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// Runs work on the session, without the interpreter's lock: other threads may be writing with it.
+    /// Runs `work` on the session, without the interpreter lock: other threads can write concurrently.
     fn with<T: Send>(
         &self,
         py: Python<'_>,
@@ -49,10 +49,10 @@ impl Writer {
 }
 
 fn closed() -> Error {
-    Error::invalid("the session is over: it was committed or abandoned")
+    Error::invalid("the session is closed: it was committed or discarded")
 }
 
-/// What `add` is given about an array.
+/// Arguments of `add`.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 struct Declared<'py> {
@@ -61,10 +61,13 @@ struct Declared<'py> {
     chunks: Vec<u64>,
     dtype: Bound<'py, PyAny>,
     dims: Vec<String>,
-    labels: Vec<Option<Vec<String>>>,
+    labels: Vec<Option<Bound<'py, PyAny>>>,
     attrs: Bound<'py, PyAny>,
     fill: Option<Bound<'py, PyAny>>,
     codecs: Vec<(String, Bound<'py, PyAny>)>,
+    role: Option<String>,
+    /// Bytes of the longest cell and of all cells, and whether one ends with a zero byte, for cells of variable length.
+    text: Option<(u64, u64, bool)>,
 }
 
 impl Declared<'_> {
@@ -77,11 +80,21 @@ impl Declared<'_> {
         }
         for ((dim, name), labels) in schema.dims.iter_mut().zip(self.dims).zip(self.labels) {
             dim.name = name;
-            dim.labels = labels.map(Labels::Text);
+            dim.labels = labels.map(|labels| value::from_labels(&labels)).transpose()?;
         }
         schema.attributes = value::from_attributes(&self.attrs)?;
+        if let Some(role) = self.role {
+            let known = || PyValueError::new_err(format!("{role:?} is no role of a variable"));
+            schema.role = match role.as_str() {
+                "coordinate" if schema.is_index_of(&schema.name) => Role::Index,
+                "coordinate" => Role::Auxiliary,
+                other => Role::by_name(other).ok_or_else(known)?,
+            };
+        }
         if let Some(fill) = self.fill {
-            schema.fields[0].fill = Some(scalar(&schema.fields[0], &fill).and_then(|s| s.or_raise(py))?);
+            let fill = scalar(&schema.fields[0], &fill).and_then(|s| s.or_raise(py))?;
+            schema.fields[0].missing.push(fill.clone());
+            schema.fields[0].fill = Some(fill);
         }
         let codecs = self.codecs.into_iter().map(|(name, options)| {
             let mut spec = name.parse::<CodecSpec>().or_raise(py)?;
@@ -90,11 +103,13 @@ impl Declared<'_> {
         });
         let mut codecs = codecs.collect::<PyResult<Vec<_>>>()?;
         codecs.retain(|spec| spec.name != "raw");
-        Ok(ArraySpec { schema, codecs: vec![codecs] })
+        let text =
+            self.text.map(|(longest, total, ends_with_zero)| TextExtent { longest, total, ends_with_zero });
+        Ok(ArraySpec { schema, codecs: vec![codecs], text })
     }
 }
 
-/// The dtype and cell length of a field that holds elements of a NumPy dtype.
+/// Dtype and cell length of a field for a NumPy dtype.
 fn field_type(py: Python<'_>, given: &Bound<'_, PyAny>) -> PyResult<(tesseral::DType, CellLen)> {
     let name: String = given.str()?.extract()?;
     let kind: char = given.getattr("kind")?.extract()?;
@@ -104,11 +119,11 @@ fn field_type(py: Python<'_>, given: &Bound<'_, PyAny>) -> PyResult<(tesseral::D
 
 /// A fill value, given as an array of one cell in the field's dtype.
 fn scalar(field: &Field, fill: &Bound<'_, PyAny>) -> PyResult<tesseral::Result<Scalar>> {
-    let bytes = numbers::read_bytes(fill)?;
+    let bytes = numpy_array::read_bytes(fill)?;
     Ok(Scalar::from_le_bytes(field.dtype, bytes.as_slice()?))
 }
 
-/// A container that is asked for, with the options of its format.
+/// Creation options of a container.
 fn asked(overwrite: bool, options: Option<&Bound<'_, PyAny>>) -> PyResult<Create> {
     let mut create = if overwrite { Create::new().overwrite() } else { Create::new() };
     for (name, value) in options.map(value::from_attributes).transpose()?.unwrap_or_default() {
@@ -117,7 +132,7 @@ fn asked(overwrite: bool, options: Option<&Bound<'_, PyAny>>) -> PyResult<Create
     Ok(create)
 }
 
-/// Begins an array without a cell, as a JSON document says.
+/// Starts an empty array from a JSON document.
 #[pyfunction]
 pub fn declare(
     py: Python<'_>,
@@ -162,25 +177,46 @@ impl Writer {
         Ok(Self { session: RwLock::new(Some(session)) })
     }
 
-    /// Declares an array and gives its number.
+    /// Creates an array and returns its number.
     fn add(&self, py: Python<'_>, declared: Declared<'_>) -> PyResult<usize> {
         let spec = declared.spec(py)?;
         self.with_mut(py, |session| session.add(&spec)).map(|id| id.0)
     }
 
-    /// Writes a box of whole chunks: contiguous cells in native byte order, of the dtype that was declared.
+    /// Writes a region of whole chunks: contiguous cells in native byte order and the declared dtype.
     fn write(&self, py: Python<'_>, array: usize, start: Vec<u64>, cells: &Bound<'_, PyAny>) -> PyResult<()> {
         let shape: Vec<u64> = cells.getattr("shape")?.extract()?;
         if shape.len() != start.len() {
             return Err(PyValueError::new_err("one start per axis"));
         }
         let region = Region::new(start.iter().zip(&shape).map(|(&from, &n)| (from, from.saturating_add(n))));
-        let bytes = numbers::read_bytes(cells)?;
+        let bytes = numpy_array::read_bytes(cells)?;
         let bytes = bytes.as_slice()?;
         self.with(py, |session| session.write_region(ArrayId(array), &region, bytes))
     }
 
-    /// Fills a box of whole chunks with all cells of the only array of another container.
+    /// Writes a region of whole chunks of variable-length cells: end offsets, and the bytes of all cells.
+    fn write_text(
+        &self,
+        py: Python<'_>,
+        array: usize,
+        start: Vec<u64>,
+        shape: Vec<u64>,
+        ends: Vec<u64>,
+        data: &[u8],
+    ) -> PyResult<()> {
+        let region = Region::new(start.iter().zip(&shape).map(|(&from, &n)| (from, from.saturating_add(n))));
+        let column = ColumnData::Var { offsets: &ends, data, validity: None };
+        self.with(py, |session| session.write_columns(ArrayId(array), &region, &[column]))
+    }
+
+    /// Sets attributes of a group.
+    fn set_group(&self, py: Python<'_>, path: &str, attributes: &Bound<'_, PyAny>) -> PyResult<()> {
+        let attributes = value::from_attributes(attributes)?;
+        self.with_mut(py, |session| session.set_group(path, attributes))
+    }
+
+    /// Copies all cells of the only array of another container to a region of whole chunks.
     fn copy(&self, py: Python<'_>, array: usize, start: Vec<u64>, part: PathBuf) -> PyResult<()> {
         self.with(py, |session| {
             let container = tesseral::open(tesseral::local(&part)?)?;
@@ -216,16 +252,16 @@ impl Writer {
     }
 
     /// Writes a container that is a folder, without publishing it.
-    fn stage(&self, py: Python<'_>) -> PyResult<Staged> {
+    fn stage(&self, py: Python<'_>) -> PyResult<PyStagedWrite> {
         let stage = || {
             let session = self.session.write().unwrap_or_else(PoisonError::into_inner).take();
             session.ok_or_else(closed).and_then(Session::stage)
         };
         let folder = py.detach(stage).or_raise(py)?;
-        Ok(Staged { folder: Mutex::new(Some(folder)) })
+        Ok(PyStagedWrite { folder: Mutex::new(Some(folder)) })
     }
 
-    /// Publishes the container: all of it or nothing.
+    /// Publishes the container atomically.
     fn commit(&self, py: Python<'_>) -> PyResult<()> {
         let commit = || {
             let session = self.session.write().unwrap_or_else(PoisonError::into_inner).take();
@@ -234,28 +270,28 @@ impl Writer {
         py.detach(commit).or_raise(py)
     }
 
-    /// Leaves no trace.
+    /// Discards the container.
     fn abandon(&self, py: Python<'_>) {
         py.detach(|| drop(self.session.write().unwrap_or_else(PoisonError::into_inner).take()));
     }
 }
 
-/// A folder that is whole and not in its place yet. It is gone with this object unless it is published.
-#[pyclass(frozen, module = "tesseral._native")]
-pub struct Staged {
+/// A complete folder that is not published yet. Removed on drop unless published.
+#[pyclass(name = "Staged", frozen, module = "tesseral._native")]
+pub struct PyStagedWrite {
     folder: Mutex<Option<StagedOutput>>,
 }
 
 #[pymethods]
-impl Staged {
-    /// Where it is meanwhile.
+impl PyStagedWrite {
+    /// The temporary path.
     #[getter]
     fn path(&self) -> Option<PathBuf> {
         let folder = self.folder.lock().unwrap_or_else(PoisonError::into_inner);
         folder.as_ref().map(|folder| folder.path().to_owned())
     }
 
-    /// Moves it to its place.
+    /// Publishes the folder.
     fn publish(&self, py: Python<'_>) -> PyResult<()> {
         let publish = || {
             let folder = self.folder.lock().unwrap_or_else(PoisonError::into_inner).take();

@@ -1,15 +1,15 @@
-//! Appending to a local file that other processes read: new bytes go behind the old ones, and an append that fails is undone.
+//! Appends to a local file that other processes read. A failed append is rolled back.
 //!
 //! ```text
-//! open     create or open the file, wait for other appenders, remember the length
-//! write    add bytes at the end
-//! commit   fsync, then check that the file still has its name
-//! drop     without a commit: truncate back to the remembered length
+//! open     create or open the file, wait for other appenders, record the length
+//! write    append bytes
+//! commit   fsync, then check that the path still names the file
+//! drop     without a commit: truncate to the recorded length
 //! ```
 //!
-//! Appenders keep out of each other's way by an advisory lock. Nothing that was committed depends on it: where the file system has no
-//! locks, bytes still go to the end of the file, bytes of another writer among ours are an error, and nothing is truncated but our own
-//! bytes while they are the last ones of the file.
+//! An advisory lock serializes appends. Committed bytes do not depend on it: on file systems without locks, bytes are still
+//! written at the end of the file, interleaved writes of another process are an error, and only bytes of this append are
+//! truncated, while they are at the end of the file.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{ErrorKind as IoKind, Seek, Write};
@@ -19,32 +19,34 @@ use std::time::{Duration, Instant};
 
 use tesseral_core::{Error, Result};
 
-/// How long to wait for another appender.
+/// Maximum time to wait for another appender.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Pause between two attempts to lock.
+/// Interval between attempts to lock.
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// An append under way.
+/// An append in progress.
 #[derive(Debug)]
 pub struct AppendFile {
     path: PathBuf,
     file: File,
-    /// The file did not exist before.
+    /// The file was created by this append.
     created: bool,
-    /// The advisory lock is held.
+    /// Whether the advisory lock is held.
     locked: bool,
     /// Length of the file before the append.
     start: u64,
-    /// Length of the file with what was written so far.
+    /// Length of the file including the bytes written so far.
     end: u64,
     committed: bool,
 }
 
 impl AppendFile {
-    /// Opens a file to append to; creates it if there is none. Waits while another process appends, calling `check` between attempts.
+    /// Opens a file for appending; creates it if it does not exist. Waits while another process appends, calling `check`
+    /// between attempts.
     ///
     /// # Errors
-    /// `Io`, also when another process appends for longer than half a minute; `Unsupported` for pipes and devices; what `check` returns.
+    /// `Io`, also when another process appends for longer than half a minute; `Unsupported` for pipes and devices; errors of
+    /// `check`.
     pub fn open(path: &Path, check: &dyn Fn() -> Result<()>) -> Result<Self> {
         let io = |op: &'static str| move |e| Error::io(op, path.display().to_string(), e);
         let deadline = Instant::now() + PATIENCE;
@@ -62,13 +64,13 @@ impl AppendFile {
                 }
                 Err(TryLockError::WouldBlock) => {
                     let busy =
-                        std::io::Error::new(IoKind::ResourceBusy, "another process is appending to it");
+                        std::io::Error::new(IoKind::ResourceBusy, "another process is appending to the file");
                     return Err(io("lock")(busy));
                 }
-                // This file system has no locks.
+                // The file system does not support locks.
                 Err(TryLockError::Error(_)) => false,
             };
-            // The file may have been removed or replaced while another process held the lock.
+            // The file can have been removed or replaced while another process held the lock.
             if !has_name(&file, path) {
                 if Instant::now() < deadline {
                     continue;
@@ -88,45 +90,44 @@ impl AppendFile {
         }
     }
 
-    /// Length of the file with what was written so far.
+    /// Length of the file including the bytes written so far.
     pub fn len(&self) -> u64 {
         self.end
     }
 
-    /// Whether the file is empty.
+    /// Returns whether the file is empty.
     pub fn is_empty(&self) -> bool {
         self.end == 0
     }
 
-    /// Where the bytes of this append begin.
+    /// Offset of the bytes of this append.
     pub fn start(&self) -> u64 {
         self.start
     }
 
-    /// Removes the end of the file before anything is written. This is not undone.
+    /// Truncates the file before the first write. This is not rolled back.
     ///
     /// # Errors
-    /// `InvalidRequest` after the first write or when `len` is past the end; `Unsupported` where the file cannot be locked, as another
-    /// process may be writing those bytes; `Io`.
+    /// `InvalidRequest` after the first write or when `len` exceeds the file; `Unsupported` if the file cannot be locked,
+    /// because another process can be writing those bytes; `Io`.
     pub fn truncate(&mut self, len: u64) -> Result<()> {
         if self.end != self.start || len > self.end {
             return Err(Error::invalid(format!("cannot truncate {} to {len} bytes", self.path.display())));
         }
         if !self.locked {
-            let detail = format!("removing the end of {}: the file cannot be locked", self.path.display());
-            return Err(
-                Error::unsupported(detail).hint("make sure that nothing writes to the file, and repair it")
-            );
+            let detail = format!("truncating {}: the file cannot be locked", self.path.display());
+            return Err(Error::unsupported(detail)
+                .hint("make sure that no other process writes to the file, then repair it"));
         }
         self.file.set_len(len).map_err(|e| self.io("truncate", e))?;
         (self.start, self.end) = (len, len);
         Ok(())
     }
 
-    /// Adds bytes at the end.
+    /// Appends bytes.
     ///
     /// # Errors
-    /// `Io`, also when another process wrote to the file since.
+    /// `Io`, also when another process has written to the file.
     pub fn write(&mut self, mut bytes: &[u8]) -> Result<()> {
         while !bytes.is_empty() {
             match self.file.write(bytes) {
@@ -134,9 +135,9 @@ impl AppendFile {
                 Ok(written) => {
                     self.end += written as u64;
                     bytes = &bytes[written..];
-                    // The position is where the system put the bytes: the end of the file at that moment.
+                    // The position after the write shows where the system appended the bytes.
                     if self.file.stream_position().map_err(|e| self.io("seek", e))? != self.end {
-                        let detail = "another process wrote to it during the append";
+                        let detail = "another process wrote to the file during the append";
                         return Err(self.io("write", std::io::Error::other(detail)));
                     }
                 }
@@ -147,7 +148,7 @@ impl AppendFile {
         Ok(())
     }
 
-    /// Makes the bytes durable. Without it, dropping the append removes them.
+    /// Makes the bytes durable. Dropping the append without a commit removes them.
     ///
     /// # Errors
     /// `Io`, also when the file was removed or replaced since it was opened.
@@ -174,7 +175,8 @@ impl Drop for AppendFile {
         if self.committed {
             return;
         }
-        // Bytes of another process behind ours must stay; a failure here leaves a truncated tail, which the next append removes.
+        // Bytes of another process after this append must stay. A failure leaves a truncated tail, which the next append
+        // removes.
         if self.file.metadata().is_ok_and(|m| m.len() == self.end)
             && (self.end == self.start || self.file.set_len(self.start).is_ok())
             && self.created
@@ -187,12 +189,12 @@ impl Drop for AppendFile {
     }
 }
 
-/// Opens a file for appending; whether it was created.
+/// Opens a file for appending; returns whether it was created.
 fn open_or_create(path: &Path) -> std::io::Result<(File, bool)> {
     match OpenOptions::new().read(true).append(true).create_new(true).open(path) {
         Ok(file) => Ok((file, true)),
         Err(e) if e.kind() == IoKind::AlreadyExists => {
-            // A broken link exists as well, and is created through.
+            // A dangling link exists as well, and the file is created through it.
             let file = OpenOptions::new().read(true).append(true).create(true).open(path)?;
             Ok((file, false))
         }
@@ -200,14 +202,14 @@ fn open_or_create(path: &Path) -> std::io::Result<(File, bool)> {
     }
 }
 
-/// Whether a path still names an open file.
+/// Checks that a path still names an open file.
 fn has_name(file: &File, path: &Path) -> bool {
     let same = |a: &fs::Metadata, b: &fs::Metadata| (a.dev(), a.ino()) == (b.dev(), b.ino());
     file.metadata().is_ok_and(|open| fs::metadata(path).is_ok_and(|named| same(&open, &named)))
 }
 
 fn replaced(path: &Path) -> Error {
-    let detail = "it was removed or replaced during the append";
+    let detail = "the file was removed or replaced during the append";
     Error::io("append", path.display().to_string(), std::io::Error::other(detail))
 }
 
@@ -227,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn an_append_counts_when_it_is_committed() {
+    fn a_committed_append_is_kept() {
         let (_folder, path) = folder(b"old");
         let mut file = open(&path);
         file.write(b" new").unwrap();
@@ -237,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dropped_append_leaves_the_old_bytes() {
+    fn a_dropped_append_is_rolled_back() {
         let (_folder, path) = folder(b"old");
         let mut file = open(&path);
         file.write(b" new").unwrap();
@@ -258,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_of_another_writer_are_an_error_and_stay() {
+    fn bytes_of_another_writer_are_an_error_and_are_kept() {
         let (_folder, path) = folder(b"old");
         let mut file = open(&path);
         file.write(b" ours").unwrap();
@@ -269,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_of_another_writer_behind_ours_stay_when_an_append_is_undone() {
+    fn a_rollback_keeps_later_bytes_of_another_writer() {
         let (_folder, path) = folder(b"old");
         let mut file = open(&path);
         file.write(b" ours").unwrap();

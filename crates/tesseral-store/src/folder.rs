@@ -1,5 +1,5 @@
-//! A folder held open. Names are resolved in it, never along a path, and links below it are never followed: what is checked and
-//! what is changed are the same directory entry, whatever other processes rename meanwhile.
+//! An open folder. Names are resolved relative to its handle, and links below it are never followed: checks and changes apply
+//! to the same directory entry, even if other processes rename entries.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -15,7 +15,7 @@ use tesseral_core::{Error, Result};
 
 use crate::handles;
 
-/// How deep a folder that is removed may be nested.
+/// Maximum nesting depth of a folder that is removed.
 const MAX_DEPTH: usize = 128;
 
 /// An open folder.
@@ -25,7 +25,7 @@ pub(crate) struct Folder {
     path: PathBuf,
 }
 
-/// A name in an open folder, whether or not something has it.
+/// A name in an open folder; the entry need not exist.
 #[derive(Clone, Debug)]
 pub(crate) struct Entry {
     folder: Arc<Folder>,
@@ -40,12 +40,12 @@ pub(crate) fn parent(path: &Path) -> &Path {
     path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// What a directory entry is, links not followed.
+/// Type of a directory entry; links are not followed.
 pub(crate) fn file_type(stat: &Stat) -> FileType {
     FileType::from_raw_mode(stat.st_mode)
 }
 
-/// As `openat`; when the process has no handle left, those that are only kept are closed, and it is tried once more.
+/// As `openat`. If the process has no handles left, cached ones are closed and the call is retried once.
 fn open_at(
     folder: impl AsFd,
     name: impl Arg + Copy,
@@ -61,7 +61,7 @@ fn open_at(
     }
 }
 
-/// Creates a folder and those above it, each durable in the one that holds it.
+/// Creates a folder and its parents durably.
 fn create_folders(folder: &Path) -> Result<()> {
     if folder.is_dir() {
         return Ok(());
@@ -78,20 +78,20 @@ fn create_folders(folder: &Path) -> Result<()> {
 }
 
 impl Folder {
-    /// Opens a folder by a path that the caller chose; links in it are followed.
+    /// Opens a folder by a path of the caller; links in the path are followed.
     pub(crate) fn open(path: &Path) -> Result<Self> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let handle = open_at(sys::CWD, path, flags, Mode::empty()).map_err(|e| io("open folder", path, e))?;
         Ok(Self { handle, path: path.to_path_buf() })
     }
 
-    /// As [`open`](Self::open), after making it and those above it where they are missing.
+    /// As [`open`](Self::open), creating missing folders.
     pub(crate) fn create(path: &Path) -> Result<Self> {
         create_folders(path)?;
         Self::open(path)
     }
 
-    /// Opens a folder in this one. A link of that name is an error.
+    /// Opens a folder in this one. A link is an error.
     fn inner(&self, name: &OsStr) -> Result<Self> {
         let path = self.path.join(name);
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -99,7 +99,7 @@ impl Folder {
             Ok(handle) => Ok(Self { handle, path }),
             Err(Errno::LOOP | Errno::NOTDIR) if self.is_link(name) => {
                 let what = format!("{} is a symbolic link", path.display());
-                Err(Error::invalid(format!("{what}: nothing below it is written or removed"))
+                Err(Error::invalid(format!("{what}: paths through links are not written or removed"))
                     .hint("replace the link by the folder it points to"))
             }
             Err(e) => Err(io("open folder", &path, e)),
@@ -110,7 +110,7 @@ impl Folder {
         matches!(self.stat(name), Ok(Some(stat)) if file_type(&stat) == FileType::Symlink)
     }
 
-    /// The folder at a relative path below this one, made where it is missing if that is wanted. No component may be a link.
+    /// Opens the folder at a relative path, creating missing folders if `create` is set. No component can be a link.
     pub(crate) fn below(self: &Arc<Self>, path: &str, create: bool) -> Result<Arc<Self>> {
         let mut folder = Arc::clone(self);
         for name in path.split('/').filter(|name| !name.is_empty()) {
@@ -127,12 +127,12 @@ impl Folder {
         Ok(folder)
     }
 
-    /// A name in this folder.
+    /// Returns the entry of a name in this folder.
     pub(crate) fn entry(self: &Arc<Self>, name: impl Into<OsString>) -> Entry {
         Entry { folder: Arc::clone(self), name: name.into() }
     }
 
-    /// Makes the names in it durable.
+    /// Makes the entries durable.
     pub(crate) fn sync(&self) -> Result<()> {
         sys::fsync(&self.handle).map_err(|e| io("sync folder", &self.path, e))
     }
@@ -145,7 +145,7 @@ impl Folder {
         }
     }
 
-    /// The names in it.
+    /// The names in the folder.
     pub(crate) fn names(&self) -> Result<Vec<OsString>> {
         let mut names = Vec::new();
         for entry in Dir::read_from(&self.handle).map_err(|e| io("list", &self.path, e))? {
@@ -162,7 +162,7 @@ impl Folder {
         let path = || self.path.join(name);
         match sys::unlinkat(&self.handle, name, AtFlags::empty()) {
             Ok(()) | Err(Errno::NOENT) => return Ok(()),
-            // What Linux and POSIX say of a folder.
+            // Linux and POSIX report a nonempty folder with either code.
             Err(Errno::ISDIR | Errno::PERM) => {}
             Err(e) => return Err(io("remove", &path(), e)),
         }
@@ -183,7 +183,7 @@ impl Folder {
         }
     }
 
-    /// Calls `visit` with everything below: the folder that holds it, its name and status. Folders come after what is in them.
+    /// Calls `visit` for every entry below, with its folder, name and status. Folders follow their content.
     fn walk(&self, depth: usize, visit: &mut dyn FnMut(&Self, &OsStr, &Stat)) -> Result<()> {
         for name in self.names()? {
             let Some(stat) = self.stat(&name)? else { continue };
@@ -197,15 +197,15 @@ impl Folder {
 }
 
 impl Entry {
-    /// The last name of a path, in the folder before it, which is made where it is missing.
+    /// Opens the parent folder of a path and returns the entry of its last component. Creates missing folders.
     pub(crate) fn of_path(path: &Path) -> Result<Self> {
         let name = path.file_name().ok_or_else(|| {
-            Error::invalid(format!("{} does not end in the name of a file or folder", path.display()))
+            Error::invalid(format!("{} does not end with a file or folder name", path.display()))
         })?;
         Ok(Arc::new(Folder::create(parent(path))?).entry(name))
     }
 
-    /// As the caller named it: a name in the working folder stays a name.
+    /// Path of the entry as given by the caller; relative paths stay relative.
     pub(crate) fn path(&self) -> PathBuf {
         match self.folder.path == Path::new(".") {
             true => PathBuf::from(&self.name),
@@ -221,23 +221,23 @@ impl Entry {
         &self.folder
     }
 
-    /// Another name in the same folder.
+    /// Returns another entry of the same folder.
     pub(crate) fn beside(&self, name: impl Into<OsString>) -> Self {
         self.folder.entry(name)
     }
 
-    /// What has the name, links not followed; `None` when nothing has.
+    /// Returns the status, without following links; `None` if the entry does not exist.
     pub(crate) fn stat(&self) -> Result<Option<Stat>> {
         self.folder.stat(&self.name)
     }
 
-    /// Whether it is a folder without anything in it.
+    /// Returns whether the entry is an empty folder.
     pub(crate) fn is_empty_folder(&self) -> bool {
         matches!(self.stat(), Ok(Some(stat)) if file_type(&stat) == FileType::Directory)
             && self.folder.inner(&self.name).and_then(|f| f.names()).is_ok_and(|names| names.is_empty())
     }
 
-    /// A new file; `None` when something has the name.
+    /// Creates a file; `None` if the entry exists.
     pub(crate) fn create_file(&self, mode: u32) -> Result<Option<File>> {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         match open_at(&self.folder.handle, self.name.as_os_str(), flags, Mode::from_raw_mode(mode)) {
@@ -247,13 +247,13 @@ impl Entry {
         }
     }
 
-    /// The file of that name, to read and write. A link is an error.
+    /// Opens the file for reading and writing. A link is an error.
     pub(crate) fn open_file(&self) -> std::io::Result<File> {
         let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         Ok(open_at(&self.folder.handle, self.name.as_os_str(), flags, Mode::empty())?.into())
     }
 
-    /// Makes a folder; false when something has the name.
+    /// Creates a folder; false if the entry exists.
     pub(crate) fn create_folder(&self, mode: u32) -> Result<bool> {
         match sys::mkdirat(&self.folder.handle, &self.name, Mode::from_raw_mode(mode)) {
             Ok(()) => Ok(true),
@@ -262,13 +262,13 @@ impl Entry {
         }
     }
 
-    /// Moves what has this name to another one, replacing a file or link, or an empty folder by a folder.
+    /// Renames the entry, replacing a file or link, or an empty folder by a folder.
     pub(crate) fn rename(&self, to: &Self) -> Result<()> {
         sys::renameat(&self.folder.handle, &self.name, &to.folder.handle, &to.name)
             .map_err(|e| io("rename to", &to.path(), e))
     }
 
-    /// Moves what has this name to a name that nothing has; false when something has it.
+    /// Renames the entry to a new name; false if the new name exists.
     pub(crate) fn rename_new(&self, to: &Self) -> Result<bool> {
         #[cfg(target_os = "linux")]
         {
@@ -276,12 +276,12 @@ impl Entry {
             match sys::renameat_with(from, &self.name, &to.folder.handle, &to.name, flags) {
                 Ok(()) => return Ok(true),
                 Err(Errno::EXIST) => return Ok(false),
-                // Not every file system has it.
+                // Not supported by all file systems.
                 Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {}
                 Err(e) => return Err(io("rename to", &to.path(), e)),
             }
         }
-        // A link refuses to replace what appears just now. Folders and file systems without links: check and rename are two steps.
+        // A hard link fails if the name exists. Folders, and file systems without hard links, need two steps: check and rename.
         match sys::linkat(&self.folder.handle, &self.name, &to.folder.handle, &to.name, AtFlags::empty()) {
             Ok(()) => self.remove().map(|()| true),
             Err(Errno::EXIST) => Ok(false),
@@ -290,13 +290,13 @@ impl Entry {
         }
     }
 
-    /// Exchanges two names; false where this cannot be done in one step.
+    /// Exchanges two names; false if it is not possible atomically.
     #[cfg(target_os = "linux")]
     pub(crate) fn exchange(&self, other: &Self) -> Result<bool> {
         let (ours, theirs) = (&self.folder.handle, &other.folder.handle);
         match sys::renameat_with(ours, &self.name, theirs, &other.name, sys::RenameFlags::EXCHANGE) {
             Ok(()) => Ok(true),
-            // Not every file system has it.
+            // Not supported by all file systems.
             Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => Ok(false),
             Err(e) => Err(io("rename to", &other.path(), e)),
         }
@@ -307,7 +307,7 @@ impl Entry {
         Ok(false)
     }
 
-    /// Removes a file, a link or an empty folder. A missing one is no error.
+    /// Removes a file, a link or an empty folder. A missing entry is not an error.
     pub(crate) fn remove(&self) -> Result<()> {
         let unlink = |flags| sys::unlinkat(&self.folder.handle, &self.name, flags);
         let removed = match unlink(AtFlags::empty()) {
@@ -320,12 +320,12 @@ impl Entry {
         }
     }
 
-    /// Removes a file or link, or a folder with everything in it. Links in it are removed, not what they point to.
+    /// Removes a file or link, or a folder recursively. Links are removed, not their targets.
     pub(crate) fn remove_tree(&self) -> Result<()> {
         self.folder.remove_tree(&self.name, MAX_DEPTH)
     }
 
-    /// The newest modification time of it and everything in it, seconds since 1970.
+    /// Latest modification time of the entry and everything below it, in seconds since 1970.
     pub(crate) fn newest(&self) -> Result<i64> {
         let Some(own) = self.stat()? else { return Ok(0) };
         let mut newest = own.st_mtime;
@@ -337,7 +337,7 @@ impl Entry {
         Ok(newest)
     }
 
-    /// Permissions of everything it is: those of the entry itself, and those that all folders and all files in it share.
+    /// Permissions of the entry, and those that all folders and all files below it share.
     pub(crate) fn permissions(&self) -> Result<Option<Permissions>> {
         let Some(own) = self.stat()? else { return Ok(None) };
         let mode = own.st_mode & 0o7777;
@@ -352,7 +352,7 @@ impl Entry {
         Ok(Some(all))
     }
 
-    /// Gives permissions and, where the system allows it, the owner to a file or folder and to everything in it.
+    /// Applies permissions and, if permitted, the owner to an entry and everything below it.
     pub(crate) fn set_permissions(&self, wanted: &Permissions) -> Result<()> {
         let Some(own) = self.stat()? else { return Ok(()) };
         if file_type(&own) == FileType::Directory {
@@ -373,15 +373,15 @@ impl Entry {
     }
 }
 
-/// Mode bits and owner of a file or folder, and what its content has in common.
+/// Mode bits and owner of an entry, and the common bits of its content.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Permissions {
     mode: u32,
     uid: u32,
     gid: u32,
-    /// Bits that the folder and all folders in it have.
+    /// Bits common to the folder and all folders below it.
     folders: u32,
-    /// Bits that all files in it have.
+    /// Bits common to all files below it.
     files: Option<u32>,
 }
 
@@ -398,15 +398,15 @@ impl Folder {
                 let (uid, gid) = (uid.map(sys::Uid::from_raw), gid.map(sys::Gid::from_raw));
                 sys::chownat(&self.handle, name, uid, gid, AtFlags::SYMLINK_NOFOLLOW)
             };
-            // Only the superuser may give files away; a group of one's own may be kept without the owner.
+            // Only the superuser can change the owner; a group of the user can be kept without the owner.
             let kept =
                 chown(Some(wanted.uid), Some(wanted.gid)).is_ok() || chown(None, Some(wanted.gid)).is_ok();
             if !kept {
-                // What the old group might do is not for the new one.
+                // Permissions of the old group do not apply to the new one.
                 mode = (mode & 0o0707) | (mode & (mode << 3) & 0o070);
             }
         }
-        // Linux has no call that changes the mode of an entry without following links: a handle does.
+        // Linux has no call that changes the mode of an entry without following links, except through a handle.
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let handle = match open_at(&self.handle, name, flags, Mode::empty()) {
             Ok(handle) => handle,

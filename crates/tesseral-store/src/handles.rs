@@ -1,24 +1,24 @@
-//! How many files this process may hold open, and giving handles back when there are no more.
+//! Limit on open files of this process, and release of cached handles.
 
 use std::fs::File;
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
-/// Files that one store keeps open, where the process may open many.
+/// Maximum number of open files that one store caches, if the process limit is high.
 const MOST_KEPT: usize = 256;
 
-/// Files that stores hold open at this moment.
+/// Number of files that stores have open.
 static OPEN: AtomicUsize = AtomicUsize::new(0);
 static CACHES: Mutex<Vec<Weak<dyn Cache>>> = Mutex::new(Vec::new());
 
-/// Handles that are kept for the next read and can be closed at any time.
+/// Handles that are cached for later reads and can be closed at any time.
 pub(crate) trait Cache: Send + Sync {
-    /// Closes those that are not in use.
+    /// Closes the handles that are not in use.
     fn close_all(&self);
 }
 
-/// Counts one open file for as long as it lives.
+/// Counts one open file until dropped.
 #[derive(Debug)]
 pub(crate) struct Counted(());
 
@@ -35,7 +35,7 @@ impl Drop for Counted {
     }
 }
 
-/// The number of files that the process may have open.
+/// The process limit on open files.
 fn limit() -> usize {
     static LIMIT: OnceLock<usize> = OnceLock::new();
     *LIMIT.get_or_init(|| {
@@ -44,18 +44,18 @@ fn limit() -> usize {
     })
 }
 
-/// The number of files that one store keeps open.
+/// Number of open files that one store caches.
 pub(crate) fn most_kept() -> usize {
     (limit() / 8).clamp(2, MOST_KEPT)
 }
 
-/// Whether so many files are open that further ones should be closed right after they were read: maps keep their files open, and
-/// an operation may use any number of maps at once.
+/// Returns whether so many files are open that further ones should be closed right after a read: maps keep their files open,
+/// and the number of maps of an operation is not bounded.
 pub(crate) fn are_scarce() -> bool {
     OPEN.load(Relaxed) >= limit() / 2
 }
 
-/// Makes the handles of a cache available to whoever needs one.
+/// Registers the handles of a cache for release.
 pub(crate) fn share(cache: &Arc<impl Cache + 'static>) {
     let cache: Arc<dyn Cache> = Arc::clone(cache) as Arc<dyn Cache>;
     let mut caches = CACHES.lock().unwrap_or_else(PoisonError::into_inner);
@@ -63,7 +63,7 @@ pub(crate) fn share(cache: &Arc<impl Cache + 'static>) {
     caches.push(Arc::downgrade(&cache));
 }
 
-/// Opens a file by `open`. When the process has no handle left, those that are only kept are closed, and it is tried once more.
+/// Opens a file by `open`. If the process has no handles left, cached ones are closed and the call is retried once.
 pub(crate) fn open<T>(mut open: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     match open() {
         Err(error) if is_exhausted(&error) => {
@@ -74,7 +74,7 @@ pub(crate) fn open<T>(mut open: impl FnMut() -> io::Result<T>) -> io::Result<T> 
     }
 }
 
-/// Closes every handle that is only kept.
+/// Closes every cached handle.
 pub(crate) fn close_kept() {
     let caches: Vec<_> = {
         let caches = CACHES.lock().unwrap_or_else(PoisonError::into_inner);
@@ -83,7 +83,7 @@ pub(crate) fn close_kept() {
     caches.iter().for_each(|cache| cache.close_all());
 }
 
-/// A file being written whose handle is closed when the process runs out of them, and opened again when it is needed.
+/// A file being written whose handle is closed when the process runs out of handles, and reopened on demand.
 pub(crate) struct Reopened {
     reopen: Box<dyn Fn() -> io::Result<File> + Send + Sync>,
     file: Mutex<Option<Arc<File>>>,
@@ -96,7 +96,7 @@ impl std::fmt::Debug for Reopened {
 }
 
 impl Reopened {
-    /// An open file, and how to open it again as long as this lives.
+    /// An open file and the function that reopens it.
     pub(crate) fn new(
         file: File,
         reopen: impl Fn() -> io::Result<File> + Send + Sync + 'static,
@@ -106,7 +106,7 @@ impl Reopened {
         kept
     }
 
-    /// The file.
+    /// Returns the open file.
     pub(crate) fn get(&self) -> io::Result<Arc<File>> {
         if let Some(file) = &*self.file.lock().unwrap_or_else(PoisonError::into_inner) {
             return Ok(Arc::clone(file));
@@ -124,7 +124,7 @@ impl Cache for Reopened {
     }
 }
 
-/// Whether an error says that there are too many open files, of the process or of the system.
+/// Returns whether an error means too many open files, of the process or of the system.
 fn is_exhausted(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE))
 }
@@ -135,7 +135,7 @@ mod tests {
     use std::os::unix::fs::FileExt;
 
     #[test]
-    fn a_file_that_was_closed_for_want_of_handles_is_opened_again() {
+    fn a_file_closed_for_lack_of_handles_is_reopened() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("f");
         let again = path.clone();
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn handles_that_are_only_kept_make_room_once() {
+    fn cached_handles_are_released_once() {
         #[derive(Debug, Default)]
         struct Counting(AtomicUsize);
         impl Cache for Counting {
@@ -169,6 +169,6 @@ mod tests {
         assert!(open(|| Err::<(), _>(exhausted())).is_err());
         assert_eq!(cache.0.load(Relaxed), 2);
         assert!(open(|| Err::<(), _>(io::Error::from_raw_os_error(libc::ENOENT))).is_err());
-        assert_eq!(cache.0.load(Relaxed), 2, "another error is no want of handles");
+        assert_eq!(cache.0.load(Relaxed), 2, "other errors do not release handles");
     }
 }

@@ -1,12 +1,13 @@
-//! Names of files and folders that are not published yet, and which of them belong to processes that ended.
+//! Names of unpublished files and folders, and detection of those whose process has ended.
 //!
 //! ```text
 //! .tesseral-TARGET.PID-START-HOST.NUMBER.tmp      a file, or
-//! .tesseral-TARGET.PID-START-HOST.NUMBER.staged   a file or folder that appears whole
+//! .tesseral-TARGET.PID-START-HOST.NUMBER.staged   a file or folder that is published atomically
 //! ```
 //!
-//! `START` is the start time of the process in clock ticks since boot, `HOST` a hash of the boot id and the process namespace, both
-//! hexadecimal. A process number alone proves nothing: numbers are reused, and a file system may be shared between machines.
+//! `START` is the start time of the process in clock ticks since boot, `HOST` a hash of the boot id and the process namespace,
+//! both hexadecimal. A process number alone is not sufficient: numbers are reused, and a file system can be shared between
+//! machines.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -19,23 +20,23 @@ use tesseral_core::Result;
 
 use crate::folder::{Entry, Folder};
 
-/// Marks names of files that were never published. Listings skip them.
+/// Prefix of unpublished files. Listings skip them.
 pub(crate) const PREFIX: &str = ".tesseral-";
 
-/// Seconds without a change after which something is called a leftover although nothing is known of the process that made it.
+/// Age in seconds after which an unchanged entry of an unknown process is a leftover.
 const ABANDONED: i64 = 24 * 60 * 60;
 
 static NEXT: AtomicU64 = AtomicU64::new(0);
 
-/// The process that made something.
+/// The process that created an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Owner {
     process: u32,
-    /// Start time and host; `None` in names of earlier versions, and where the system does not say.
+    /// Start time and host; `None` in names of earlier versions, and on systems without this information.
     identity: Option<(u64, u32)>,
 }
 
-/// What is known about the process that made something.
+/// State of the process that created an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Life {
     Running,
@@ -44,7 +45,7 @@ enum Life {
 }
 
 impl Owner {
-    /// This process. A child that was forked is another one.
+    /// Returns this process. A forked child is another one.
     fn current() -> Self {
         static CURRENT: Mutex<Option<Owner>> = Mutex::new(None);
         let process = std::process::id();
@@ -88,36 +89,36 @@ impl std::fmt::Display for Owner {
     }
 }
 
-/// When a process began; `None` when there is none of that number.
+/// Start time of a process; `None` if it does not exist.
 fn start(process: u32) -> Option<u64> {
     let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
-    // The second field is the program's name in parentheses and may hold anything; the start time is field 22.
+    // The second field is the program name in parentheses and can contain any character; the start time is field 22.
     stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(19)?.parse().ok()
 }
 
-/// This boot of this machine, as far as process numbers mean the same.
+/// Identifies this boot of this machine and its process namespace.
 fn host() -> Option<u32> {
     let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
     let space = fs::read_link("/proc/self/ns/pid").ok()?;
     let bytes = boot.bytes().chain(space.to_string_lossy().bytes().collect::<Vec<_>>());
-    // FNV-1a: the same in every build.
+    // FNV-1a, which is stable across builds.
     Some(bytes.fold(0x811c_9dc5, |hash: u32, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193)))
 }
 
-/// A name for what shall be `target` that this process has not used.
+/// Returns an unused temporary name for `target`.
 pub(crate) fn temporary(target: &OsStr, ending: &str) -> OsString {
     let unique = NEXT.fetch_add(1, Ordering::Relaxed);
     let name = target.to_string_lossy();
     format!("{PREFIX}{name}.{}.{unique}.{ending}", Owner::current()).into()
 }
 
-/// A name for a folder beside `target` that is made by this process and belongs to no reader. Later writers of the target remove it
+/// Returns a name for a temporary folder next to `target`. Later writers of the target remove it after the process has ended.
 /// once the process has ended.
 pub fn staging_name(target: &OsStr) -> OsString {
     temporary(target, "staged")
 }
 
-/// The target and owner that a name tells of.
+/// Parses target and owner of a name.
 fn parse(name: &str) -> Option<(&str, Owner)> {
     let mut parts = name.strip_prefix(PREFIX)?.rsplitn(4, '.');
     let (ending, number) = (parts.next()?, parts.next()?);
@@ -126,19 +127,19 @@ fn parse(name: &str) -> Option<(&str, Owner)> {
     }
     let owner = Owner::parse(parts.next()?)?;
     let target = parts.next()?;
-    // What is made under a temporary name may itself be made under a further one.
+    // The target of a temporary name can itself be a temporary name.
     Some((parse(target).map_or(target, |(inner, _)| inner), owner))
 }
 
-/// Whether the process that made it would be visible to this one: systems may hide processes of other users.
+/// Returns whether the process would be visible: systems can hide processes of other users.
 fn may_judge(entry: &Entry) -> bool {
     let user = fs::metadata("/proc/self").map(|m| m.uid()).ok();
     let owner = entry.stat().ok().flatten().map(|stat| stat.st_uid);
     user.is_some_and(|user| user == 0 || Some(user) == owner)
 }
 
-/// What processes that ended left in a folder: of one target, or of all. With `doubtful` also what nobody changed for a day and
-/// whose process cannot be known.
+/// Finds leftovers of ended processes in a folder, of one target or of all. With `doubtful`, includes entries of unknown
+/// processes that are unchanged for a day.
 fn find(folder: &Arc<Folder>, target: Option<&OsStr>, doubtful: bool) -> Result<Vec<Entry>> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs());
     let mut found = Vec::new();
@@ -162,19 +163,19 @@ fn find(folder: &Arc<Folder>, target: Option<&OsStr>, doubtful: bool) -> Result<
     Ok(found)
 }
 
-/// What earlier writers left in a folder, as [`find`] with what is doubtful.
+/// Finds leftovers of earlier writers, as [`find`] with `doubtful`.
 pub(crate) fn list(folder: &Arc<Folder>, target: Option<&OsStr>) -> Result<Vec<Entry>> {
     find(folder, target, true)
 }
 
-/// Removes what processes that ended left in a folder. Best effort: a failure keeps no writer from its work.
+/// Removes leftovers of ended processes from a folder. Best effort: failures are ignored.
 pub(crate) fn sweep(folder: &Arc<Folder>, target: Option<&OsStr>) {
     for entry in find(folder, target, false).unwrap_or_default() {
         let _ = entry.remove_tree();
     }
 }
 
-/// Removes what an earlier try made for a target, given the name it had. Other names are left alone.
+/// Removes the entry that an earlier attempt created for a target, by its name. Other names are ignored.
 pub(crate) fn discard(target: &Entry, name: &str) {
     if parse(name).is_some_and(|(made_for, _)| target.name().to_string_lossy() == made_for) {
         let _ = target.beside(name).remove_tree();
@@ -186,7 +187,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_tell_target_and_owner() {
+    fn names_encode_target_and_owner() {
         let own = temporary(OsStr::new("a.b.tet"), "staged");
         let (target, owner) = parse(own.to_str().unwrap()).unwrap();
         assert_eq!((target, owner), ("a.b.tet", Owner::current()));
@@ -215,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_certainly_abandoned_is_swept() {
+    fn only_certain_leftovers_are_removed() {
         let folder = tempfile::tempdir().unwrap();
         let (_, host) = Owner::current().identity.unwrap();
         let put = |name: &str| fs::write(folder.path().join(name), b"x").unwrap();
@@ -230,7 +231,11 @@ mod tests {
         sweep(&open, Some(OsStr::new("a")));
         let there = |name: &String| folder.path().join(name).exists();
         assert_eq!([&dead, &other, &elsewhere, &running].map(there), [false, true, true, true]);
-        assert_eq!(list(&open, Some(OsStr::new("a"))).unwrap().len(), 0, "the one from elsewhere is fresh");
+        assert_eq!(
+            list(&open, Some(OsStr::new("a"))).unwrap().len(),
+            0,
+            "the entry of another host is recent"
+        );
         let long_ago = SystemTime::now() - std::time::Duration::from_secs(2 * 24 * 60 * 60);
         fs::File::options()
             .write(true)
@@ -240,6 +245,6 @@ mod tests {
             .unwrap();
         assert_eq!(list(&open, Some(OsStr::new("a"))).unwrap().len(), 1);
         sweep(&open, Some(OsStr::new("a")));
-        assert!(there(&elsewhere), "an old one of unknown origin is offered, not swept");
+        assert!(there(&elsewhere), "an old entry of unknown origin is listed, not removed");
     }
 }

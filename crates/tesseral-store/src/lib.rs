@@ -1,9 +1,9 @@
-//! Where array bytes live.
+//! Byte stores: the storage layer of array data.
 //!
-//! A [`Store`] holds *objects*: byte strings under relative names. A single file is a store with one object, the empty
-//! name; a folder is a store of the files below it. Readers ask for many spans at once ([`Store::read_many`]) or, when
-//! the bytes are already in reach, borrow the whole object ([`Store::resident`]). Writers stage an object under a
-//! temporary name and publish it whole ([`Store::stage`]).
+//! A [`Store`] contains *objects*: byte sequences with relative names. A single file is a store with one object, whose name is
+//! empty; a folder is a store of the files below it. Readers request many byte ranges at once ([`Store::read_many`]) or borrow
+//! a resident object ([`Store::resident`]). Writers stage an object under a temporary name and publish it atomically
+//! ([`Store::stage`]).
 //!
 //! ```
 //! use tesseral_store::{MemoryStore, Store, StoreExt};
@@ -18,27 +18,29 @@
 mod append;
 mod folder;
 mod growing;
-mod guard;
 mod handles;
 mod identity;
+mod layer;
 mod leftover;
 mod local;
 mod map;
 mod memory;
 mod publish;
+mod sigbus;
 mod staged_path;
 mod store;
+pub mod test_wrappers;
 mod unpublished;
-pub mod wrap;
 
 pub use append::AppendFile;
 pub use bytes::Bytes;
 pub use growing::Growing;
-pub use guard::Watch;
+pub use layer::StoreLayer;
 pub use leftover::staging_name;
 pub use local::{Access, LocalStore};
 pub use memory::MemoryStore;
 pub use publish::exists as output_exists;
+pub use sigbus::OperationGuard;
 pub use staged_path::StagedPath;
 pub use store::{ObjectInfo, ObjectKind, Overwrite, Staged, Store, StoreExt};
 pub use unpublished::{Unpublished, abandon};

@@ -1,4 +1,4 @@
-//! Files on this machine.
+//! Local files.
 
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -12,22 +12,22 @@ use bytes::Bytes;
 use tesseral_core::{Error, Result};
 
 use crate::folder::{Entry, Folder, parent};
-use crate::guard::{Mapped, Watch, Watcher};
 use crate::handles;
 use crate::identity::OpenFile;
 use crate::leftover;
 use crate::publish::StagedFile;
+use crate::sigbus::{MapRegistry, Mapped, OperationGuard};
 use crate::store::{ObjectInfo, ObjectKind, Overwrite, Staged, Store, StoreExt, check_range, slice};
 use crate::unpublished::Unpublished;
 
 /// How a [`LocalStore`] reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Access {
-    /// Map files and borrow from the map. Fastest. A file that another process cuts is an error to the operation that reads it; bytes
-    /// that were given out as a view can still end ours by a signal when they are touched after that.
+    /// Memory-map files and borrow from the map. Fastest. If another process truncates a file, the operation that reads it
+    /// returns an error; views that are accessed after the operation can still end the process by a signal.
     #[default]
     Map,
-    /// Read with `pread` into fresh memory. For files that others write to, and for network file systems.
+    /// Read with `pread` into new buffers. For files that other processes write to, and for network file systems.
     Read,
 }
 
@@ -37,12 +37,12 @@ pub struct LocalStore {
     root: PathBuf,
     location: String,
     access: Access,
-    /// Open files by object name. A container holds few objects open at once; folders of many small ones are read whole.
+    /// Open files by object name. A container has few objects open at once; folders of many small objects are read completely.
     open: Arc<OpenFiles>,
-    /// Folders that staged objects hold open, by name: objects of one folder share its handle.
+    /// Folders that staged objects have open, by name: objects of one folder share its handle.
     folders: Mutex<HashMap<String, Weak<Folder>>>,
-    watcher: Arc<Watcher>,
-    /// Leftovers of earlier writers are looked for before the first object is staged.
+    watcher: Arc<MapRegistry>,
+    /// Whether leftovers of earlier writers have been removed, which happens before the first object is staged.
     swept: Once,
 }
 
@@ -61,7 +61,7 @@ impl RecentFiles {
         Some(Arc::clone(opened))
     }
 
-    /// Adds a file. Where as many are open as may be kept, the least recently used one is returned, to be closed.
+    /// Adds a file. If the cache is full, returns the least recently used file, to be closed.
     #[must_use]
     fn insert(&mut self, object: &str, opened: Arc<Opened>) -> Option<Arc<Opened>> {
         let mut closed = None;
@@ -87,7 +87,7 @@ impl OpenFiles {
 
 impl handles::Cache for OpenFiles {
     fn close_all(&self) {
-        // Closing compares what files were and are, which is no work for a lock.
+        // Closing compares file states, which must not happen under the lock.
         let closed = std::mem::take(&mut *self.lock());
         drop(closed);
     }
@@ -102,7 +102,7 @@ struct Opened {
 #[derive(Debug)]
 enum Map {
     None,
-    /// Empty files need no map.
+    /// Empty files cannot be mapped.
     Empty,
     Whole {
         bytes: Bytes,
@@ -110,28 +110,28 @@ enum Map {
     },
 }
 
-/// Files that are waited for at once.
+/// Number of files read concurrently.
 const MAX_WAITING: usize = 8;
-/// Files that are read in the time a thread takes to begin.
+/// Number of files read in the time needed to start a thread.
 const WORTH_A_THREAD: usize = 32;
 
 impl LocalStore {
-    /// A store rooted at a file or folder, which need not exist yet.
+    /// Creates a store rooted at a file or folder, which need not exist yet.
     pub fn new(root: impl Into<PathBuf>, access: Access) -> Self {
         let root = root.into();
         let location = root.display().to_string();
-        let watcher = Watcher::new(location.clone());
+        let watcher = MapRegistry::new(location.clone());
         let open = Arc::new(OpenFiles::default());
         handles::share(&open);
         Self { location, root, access, open, folders: Mutex::default(), watcher, swept: Once::new() }
     }
 
-    /// The file or folder.
+    /// Path of the file or folder.
     pub fn root(&self) -> &Path {
         &self.root
     }
 
-    /// The path of an object. Names that would leave the folder are refused: they may come from a file.
+    /// Returns the path of an object. Rejects names outside the folder, because they can come from untrusted input.
     fn path(&self, object: &str) -> Result<PathBuf> {
         if object.is_empty() {
             return Ok(self.root.clone());
@@ -143,16 +143,13 @@ impl LocalStore {
     fn check_name(&self, object: &str) -> Result<()> {
         let escapes = object.split('/').any(|part| matches!(part, "" | "." | "..") || part.contains('\0'));
         if escapes {
-            return Err(Error::invalid(format!(
-                "{object:?} does not name an object below {}",
-                self.location
-            )));
+            return Err(Error::invalid(format!("object name {object:?} is outside {}", self.location)));
         }
         Ok(())
     }
 
-    /// The directory entry of an object that is written or removed, in its folder, which is made if that is wanted. Links are followed on
-    /// the way to the root, which the caller chose, and not below it.
+    /// Returns the directory entry of an object to write or remove, creating its folder if `create` is set. Links are followed
+    /// in the path of the root, which the caller chose, but not below it.
     fn entry(&self, object: &str, create: bool) -> Result<Entry> {
         if object.is_empty() {
             return Entry::of_path(&self.root);
@@ -162,7 +159,7 @@ impl LocalStore {
         Ok(self.folder(folder, create)?.entry(name))
     }
 
-    /// A folder below the root, shared with the entries that hold it open already.
+    /// Returns a folder below the root, shared with the entries that have it open.
     fn folder(&self, name: &str, create: bool) -> Result<Arc<Folder>> {
         let mut folders = self.folders.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(folder) = folders.get(name).and_then(Weak::upgrade) {
@@ -175,7 +172,7 @@ impl LocalStore {
         Ok(folder)
     }
 
-    /// Removes by `remove`; what is missing, also on the way, is no error.
+    /// Calls `remove`; missing entries and folders are not an error.
     fn remove_by(&self, object: &str, remove: impl FnOnce(&Entry) -> Result<()>) -> Result<()> {
         self.forget(object);
         match self.entry(object, false).and_then(|entry| remove(&entry)) {
@@ -184,7 +181,7 @@ impl LocalStore {
         }
     }
 
-    /// What earlier writers left beside the root and, if that is a folder, in it.
+    /// Leftovers of earlier writers next to the root and, if it is a folder, in it.
     fn left(&self) -> Result<Vec<Entry>> {
         let beside = Arc::new(Folder::open(parent(&self.root))?);
         let mut found = leftover::list(&beside, Some(self.root.file_name().unwrap_or_default()))?;
@@ -199,10 +196,13 @@ impl LocalStore {
             IoKind::NotFound | IoKind::NotADirectory => {
                 Error::not_found("file", self.describe(object), Vec::new())
             }
-            // The length was checked before: the file was truncated since.
-            IoKind::UnexpectedEof => {
-                Error::corrupt("file", self.describe(object), None, "it was truncated while it was read")
-            }
+            // The length was checked before, so the file was truncated since.
+            IoKind::UnexpectedEof => Error::corrupt(
+                "file",
+                self.describe(object),
+                None,
+                "the file was truncated while it was read",
+            ),
             _ => Error::io(op, self.describe(object), error),
         }
     }
@@ -218,7 +218,7 @@ impl LocalStore {
             return Ok(opened);
         }
         let path = self.path(object)?;
-        // Opening a pipe waits for its writer, and nothing of it can be read twice.
+        // Opening a pipe blocks until it has a writer, and its bytes cannot be read twice.
         if object.is_empty() && std::fs::metadata(&path).is_ok_and(|m| !m.is_file() && !m.is_dir()) {
             let what = format!("reading {}, a pipe or device", self.describe(object));
             return Err(Error::unsupported(what).hint("save it as a file first"));
@@ -229,7 +229,7 @@ impl LocalStore {
         let scarce = handles::are_scarce();
         let map = match self.access {
             Access::Map if metadata.is_file() && metadata.len() == 0 => Map::Empty,
-            // Folders open but do not map; they hold no bytes of their own.
+            // Folders can be opened but not mapped.
             Access::Map if metadata.is_file() && !scarce => {
                 let mapped = Mapped::new(self.describe(object), Arc::clone(&file), &self.watcher);
                 let mapped = mapped.map_err(|e| self.io("map", object, e))?;
@@ -258,7 +258,7 @@ impl LocalStore {
         self.watcher.identities.forget(object);
     }
 
-    /// The end of a file, read once: neither the handle nor a map is worth keeping.
+    /// Reads the end of a file once, without caching the handle or a map.
     fn tail(&self, object: &str, most: u64) -> Result<(u64, Bytes)> {
         let path = self.path(object)?;
         let file = handles::open(|| File::open(&path)).map_err(|e| self.io("open", object, e))?;
@@ -283,7 +283,7 @@ impl LocalStore {
         Ok(metadata.len())
     }
 
-    /// The mapped bytes, if the file is still as long as the map.
+    /// Returns the mapped bytes if the file still has the length of the map.
     fn mapped(opened: &Opened) -> Result<Option<Bytes>> {
         match &opened.map {
             Map::None => Ok(None),
@@ -333,7 +333,7 @@ impl Store for LocalStore {
         Self::mapped(&*self.opened(object)?)
     }
 
-    fn watch(&self) -> Result<Watch> {
+    fn watch(&self) -> Result<OperationGuard> {
         self.watcher.watch()
     }
 
@@ -358,7 +358,7 @@ impl Store for LocalStore {
             let running: Vec<_> = shares.map(|share| scope.spawn(move || some(share))).collect();
             let mut tails = Vec::with_capacity(objects.len());
             for share in running {
-                tails.extend(share.join().map_err(|_| Error::invalid("a thread that read files ended"))??);
+                tails.extend(share.join().map_err(|_| Error::internal("a reader thread panicked"))??);
             }
             Ok(tails)
         })
@@ -370,13 +370,13 @@ impl Store for LocalStore {
         let entries = handles::open(|| fs::read_dir(&path)).map_err(|e| self.io("list", folder, e))?;
         for entry in entries {
             let entry = entry.map_err(|e| self.io("list", folder, e))?;
-            // Names that are not UTF-8 belong to no format we know.
+            // No supported format uses names that are not UTF-8.
             let Ok(name) = entry.file_name().into_string() else { continue };
-            // What was never published is no object.
+            // Unpublished entries are not objects.
             if name.starts_with(leftover::PREFIX) {
                 continue;
             }
-            // What the listing itself tells saves asking for each: there may be thousands.
+            // Use the type from the listing instead of a call per entry: there can be thousands.
             let kind = entry.file_type().map_err(|e| self.io("stat", &name, e))?;
             let kind = match (kind.is_symlink(), kind.is_dir()) {
                 (false, true) => ObjectKind::Folder,
@@ -409,7 +409,8 @@ impl Store for LocalStore {
     fn stage(&self, object: &str, overwrite: Overwrite) -> Result<Box<dyn Staged>> {
         self.forget(object);
         let target = self.entry(object, true)?;
-        // Objects of a folder wait in the folder itself, not in one below: what lists those may take any file for its own.
+        // Objects of a folder are staged in the folder itself, because readers of subfolders can interpret any file as their
+        // own.
         let beside = match object.is_empty() {
             true => target.clone(),
             false => self.folder("", true)?.entry("object"),
@@ -450,7 +451,7 @@ mod tests {
     }
 
     #[test]
-    fn both_ways_of_reading_agree() {
+    fn both_access_modes_agree() {
         for access in [Access::Map, Access::Read] {
             let (_folder, store) = store(access);
             store.put("a/b", b"0123456789", Overwrite::Refuse).unwrap();
@@ -464,7 +465,7 @@ mod tests {
     }
 
     #[test]
-    fn tails_of_many_files_come_in_their_order() {
+    fn tails_of_many_files_are_returned_in_order() {
         let (_folder, store) = store(Access::Map);
         let names: Vec<String> = (0..200).map(|i| format!("f{i}")).collect();
         for (i, name) in names.iter().enumerate() {
@@ -504,7 +505,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_seen_by_nobody_but_a_closed_handle_fails_the_operation() {
+    fn a_change_detected_on_close_fails_the_operation() {
         let (folder, store) = store(Access::Read);
         store.put("f", &[1; 10_000], Overwrite::Refuse).unwrap();
         let result = store.guarded(|| {
@@ -517,7 +518,7 @@ mod tests {
     }
 
     #[test]
-    fn files_that_are_replaced_whole_or_removed_do_not_disturb_an_operation() {
+    fn replaced_or_removed_files_do_not_affect_an_operation() {
         for access in [Access::Map, Access::Read] {
             let (folder, store) = store(access);
             store.put("f", b"old", Overwrite::Refuse).unwrap();
@@ -533,20 +534,20 @@ mod tests {
     }
 
     #[test]
-    fn an_object_that_is_another_file_when_it_is_opened_again_is_an_error() {
+    fn reopening_an_object_that_is_another_file_is_an_error() {
         let (folder, store) = store(Access::Read);
         store.put("f", b"old", Overwrite::Refuse).unwrap();
         store.read("f", 0..1).unwrap();
         handles::Cache::close_all(&*store.open);
         LocalStore::new(folder.path(), Access::Read).put("f", b"new", Overwrite::Replace).unwrap();
         assert!(matches!(store.read("f", 1..2).unwrap_err().kind(), ErrorKind::Changed { .. }));
-        // What the store itself replaces is no surprise.
+        // Replacement by the store itself is not an error.
         store.put("f", b"own", Overwrite::Replace).unwrap();
         assert_eq!(&store.read("f", 0..3).unwrap()[..], b"own");
     }
 
     #[test]
-    fn growing_files_may_grow_and_nothing_else() {
+    fn growing_files_can_grow_but_not_change() {
         for access in [Access::Map, Access::Read] {
             let (folder, inner) = store(access);
             let inner: Arc<dyn Store> = Arc::new(inner);
@@ -563,7 +564,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_cut_while_mapped_is_an_error() {
+    fn a_file_truncated_while_mapped_is_an_error() {
         let (folder, store) = store(Access::Map);
         store.put("f", &[1; 10_000], Overwrite::Refuse).unwrap();
         assert_eq!(store.read("f", 9_000..9_001).unwrap()[0], 1);
@@ -578,7 +579,7 @@ mod tests {
         let store = LocalStore::new(&root, Access::Map);
         let _making = store.stage("f", Overwrite::Refuse).unwrap();
         assert_eq!(store.leftovers().unwrap(), [""; 0]);
-        // Names of a process that cannot be known, unchanged for long.
+        // Names of an unknown process, unchanged for long.
         let names = [
             "a/.tesseral-f.4294967295.0.tmp",
             ".tesseral-a.4294967295.0.staged",
@@ -603,7 +604,7 @@ mod tests {
         assert_eq!(names.map(|name| folder.path().join(name).exists()), [false; 3]);
     }
 
-    /// A folder outside, and links to it and to its file from inside the store.
+    /// A folder outside, with links to it and to its file from inside the store.
     fn linked() -> (tempfile::TempDir, LocalStore, PathBuf) {
         let folder = tempfile::tempdir().unwrap();
         let outside = folder.path().join("outside");
@@ -635,10 +636,10 @@ mod tests {
         for by_default in [false, true] {
             let (_folder, store, outside) = linked();
             let remove_all = |object: &str| match by_default {
-                // What stores without an own way of removing folders do.
-                true => crate::wrap::Wrapped::new(
+                // As in stores without their own recursive removal.
+                true => crate::test_wrappers::Wrapped::new(
                     Arc::new(LocalStore::new(store.root(), Access::Map)),
-                    Arc::new(crate::wrap::Counting::default()),
+                    Arc::new(crate::test_wrappers::Counting::default()),
                 )
                 .remove_all(object),
                 false => store.remove_all(object),
@@ -663,7 +664,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_file_that_was_not_used_for_longest_is_closed() {
+    fn only_the_least_recently_used_file_is_closed() {
         let (_folder, store) = store(Access::Read);
         let most = handles::most_kept();
         for i in 0..=most {
@@ -682,14 +683,14 @@ mod tests {
     }
 
     #[test]
-    fn staging_publishes_whole_objects_only() {
+    fn staged_objects_are_published_atomically() {
         let (folder, store) = store(Access::Map);
         let staged = store.stage("f", Overwrite::Refuse).unwrap();
         staged.write_at(4, b"efgh").unwrap();
         staged.write_at(0, b"abcd").unwrap();
         assert!(!store.exists("f").unwrap());
         drop(staged);
-        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0, "an abandoned object leaves nothing");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0, "a dropped object is removed");
 
         store.put("f", b"old", Overwrite::Refuse).unwrap();
         assert!(store.stage("f", Overwrite::Refuse).is_err());

@@ -19,24 +19,24 @@ pub struct MemoryStore {
 }
 
 fn lock(objects: &Objects) -> MutexGuard<'_, BTreeMap<String, Bytes>> {
-    // A map of whole objects is never half changed, so a panic elsewhere leaves it sound.
+    // The map of objects is never partially updated, so a panic elsewhere leaves it consistent.
     objects.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl MemoryStore {
-    /// An empty store; `location` is what messages call it.
+    /// Creates an empty store; `location` is its name in errors.
     pub fn new(location: impl Into<String>) -> Self {
         Self { location: location.into(), objects: Objects::default() }
     }
 
-    /// A store of one object under the empty name, as a single file is.
-    pub fn of(location: impl Into<String>, bytes: impl Into<Bytes>) -> Self {
+    /// Creates a store with one object under the empty name, like a single file.
+    pub fn with_object(location: impl Into<String>, bytes: impl Into<Bytes>) -> Self {
         let store = Self::new(location);
         store.insert("", bytes);
         store
     }
 
-    /// Puts an object.
+    /// Inserts or replaces an object.
     pub fn insert(&self, object: &str, bytes: impl Into<Bytes>) {
         lock(&self.objects).insert(object.to_owned(), bytes.into());
     }
@@ -121,7 +121,7 @@ struct StagedObject {
 impl StagedObject {
     fn refuse_existing(&self) -> Result<()> {
         if self.overwrite == Overwrite::Refuse && lock(&self.objects).contains_key(&self.object) {
-            return Err(Error::invalid(format!("{} exists", self.described)));
+            return Err(Error::invalid(format!("output {} already exists", self.described)));
         }
         Ok(())
     }
@@ -173,7 +173,7 @@ mod tests {
     use tesseral_core::ErrorKind;
 
     #[test]
-    fn a_folder_is_no_object_and_not_missing_either() {
+    fn a_folder_is_neither_an_object_nor_missing() {
         let store = MemoryStore::new("m");
         assert!(matches!(store.len("").unwrap_err().kind(), ErrorKind::NotFound { .. }));
         store.insert("a/b", b"1".to_vec());

@@ -1,11 +1,11 @@
-//! Staging a file beside its final place and renaming it there.
+//! Staging of a file next to its final path, and publishing by a rename.
 
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rustix::fs::FileType;
-use tesseral_core::{Error, Result};
+use tesseral_core::{Advice, Error, Result};
 
 use crate::folder::{Entry, file_type, io};
 use crate::handles::Reopened;
@@ -13,7 +13,7 @@ use crate::leftover;
 use crate::store::{Overwrite, Staged};
 use crate::unpublished::{Unpublished, publishing};
 
-/// A file under a temporary name on the file system of its final name.
+/// A file under a temporary name on the file system of its final path.
 #[derive(Debug)]
 pub(crate) struct StagedFile {
     file: Arc<Reopened>,
@@ -25,14 +25,14 @@ pub(crate) struct StagedFile {
     _unpublished: Unpublished,
 }
 
-/// The error of an output that exists and must not be replaced.
+/// Error for an output that exists and must not be replaced.
 pub fn exists(target: &Path) -> Error {
-    Error::invalid(format!("{} exists", target.display())).hint("give -f to replace it")
+    Error::invalid(format!("output {} already exists", target.display())).hint(Advice::Overwrite)
 }
 
 impl StagedFile {
-    /// Begins a file that shall be `target`; until then it lies in the folder of `beside`, on the same file system. Permissions and
-    /// owner of a file that it replaces are its own from the start.
+    /// Creates a staged file for `target` in the folder of `beside`, on the same file system. It has the permissions and owner
+    /// of the file it replaces from the start.
     pub(crate) fn create(target: Entry, beside: &Entry, overwrite: Overwrite) -> Result<Self> {
         let replaced = target.stat()?.filter(|stat| file_type(stat) == FileType::RegularFile);
         if overwrite == Overwrite::Refuse && target.stat()?.is_some() {
@@ -41,7 +41,7 @@ impl StagedFile {
         loop {
             let temporary = beside.beside(leftover::temporary(target.name(), "tmp"));
             let _unpublished = Unpublished::new(temporary.path());
-            // A leftover of a process that had our number: take the next name.
+            // The name is a leftover of a process with the same number: use the next name.
             let Some(file) = temporary.create_file(if replaced.is_some() { 0o600 } else { 0o666 })? else {
                 continue;
             };
@@ -99,7 +99,7 @@ impl Staged for StagedFile {
 impl Drop for StagedFile {
     fn drop(&mut self) {
         if !self.published {
-            // Nothing better can be done about a failure here; the name marks the file as a leftover.
+            // A failure here cannot be handled; the name marks the file as a leftover.
             let _ = self.temporary.remove();
         }
     }

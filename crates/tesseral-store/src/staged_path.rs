@@ -1,4 +1,4 @@
-//! A file or folder made under a temporary name and put in place whole.
+//! A file or folder that is written under a temporary name and published atomically.
 
 use std::path::{Path, PathBuf};
 
@@ -11,25 +11,25 @@ use crate::publish::exists;
 use crate::store::Overwrite;
 use crate::unpublished::{Unpublished, publishing};
 
-/// A path beside the final one where something of several files, or something still to be checked, is made. Dropping it
-/// unpublished removes what is there.
+/// A temporary path next to the final one, for output of several files or output that is checked first. Dropping it without
+/// publishing removes it.
 #[derive(Debug)]
 pub struct StagedPath {
     temporary: Entry,
     target: Entry,
     path: PathBuf,
     overwrite: Overwrite,
-    /// What has the temporary name is not ours to remove.
+    /// The entry with the temporary name must not be removed.
     foreign: bool,
     _unpublished: Unpublished,
 }
 
 impl StagedPath {
-    /// Begins what shall be `target`: an empty file, or an empty folder, under a temporary name. It has the permissions of what it
-    /// replaces from the start. What earlier writers of the target left when they were killed is removed.
+    /// Creates an empty file or folder under a temporary name for `target`. It has the permissions of the entry it replaces
+    /// from the start. Leftovers of killed writers of the target are removed.
     ///
     /// # Errors
-    /// `InvalidRequest` when the target exists and must not be replaced, an empty folder aside where a folder is made; `Io`.
+    /// `InvalidRequest` when the target exists and must not be replaced, except an empty folder replaced by a folder; `Io`.
     pub fn new(target: impl AsRef<Path>, folder: bool, overwrite: Overwrite) -> Result<Self> {
         let target = Entry::of_path(target.as_ref())?;
         leftover::sweep(target.folder(), Some(target.name()));
@@ -54,27 +54,27 @@ impl StagedPath {
         }
     }
 
-    /// Where to make it.
+    /// The temporary path.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Removes what an earlier try for the same target made under a name that it noted. Names of another form are left alone.
+    /// Removes the entry that an earlier attempt for the same target recorded. Names of another form are ignored.
     pub fn discard(&self, name: &str) {
         if self.temporary.name() != name {
             leftover::discard(&self.target, name);
         }
     }
 
-    /// Puts what was made under the final name. `approve` judges what it replaces, once that has no other name than the one it is
-    /// given: nothing can take its place between the check and the removal. What is not approved goes back and stays.
+    /// Publishes the entry under the final name. `approve` checks the replaced entry under its temporary name, so that nothing
+    /// can replace it between check and removal. If it is not approved, it is moved back.
     ///
     /// # Errors
-    /// `InvalidRequest` when something appeared there meanwhile and must not be replaced; what `approve` returns; `Io`.
+    /// `InvalidRequest` when the target appeared meanwhile and must not be replaced; errors of `approve`; `Io`.
     pub fn publish(mut self, approve: &dyn Fn(&Path) -> Result<()>) -> Result<()> {
-        // While names are exchanged, what has the temporary name may be the old output.
+        // While names are exchanged, the temporary name can be the old output.
         let _publishing = publishing();
-        // Twice at most: something may appear where nothing was.
+        // At most two attempts: an entry can appear at the target after the first one.
         for _ in 0..2 {
             if self.target.stat()?.is_none() {
                 if self.temporary.rename_new(&self.target)? {
@@ -87,7 +87,7 @@ impl StagedPath {
                     return Err(exists(&self.target.path()));
                 }
                 self.keep_permissions()?;
-                // The system refuses when the folder is not empty any more.
+                // The system returns an error if the folder is no longer empty.
                 self.temporary.rename(&self.target)?;
                 return self.target.folder().sync();
             }
@@ -105,10 +105,10 @@ impl StagedPath {
                 self.foreign = false;
                 return Err(error);
             }
-            // The old one is removed when this is dropped.
+            // The old entry is removed on drop.
             return self.target.folder().sync();
         }
-        // Without an exchange the old one steps aside first: a crash between the two steps leaves it whole as a leftover.
+        // Without an atomic exchange the old entry is renamed first: a crash between the steps leaves it as a leftover.
         let aside = self.target.beside(leftover::temporary(self.target.name(), "staged"));
         self.target.rename(&aside)?;
         let placed = approve(&aside.path()).and_then(|()| match self.temporary.rename_new(&self.target)? {
@@ -116,21 +116,21 @@ impl StagedPath {
             false => Err(exists(&self.target.path())),
         });
         if let Err(error) = placed {
-            // Best effort: whatever keeps the new one from its place may keep the old one too.
+            // Best effort: the cause of the failure can affect the old entry too.
             let _ = aside.rename_new(&self.target);
             return Err(error);
         }
         self.target.folder().sync()?;
-        // What cannot be removed is a leftover, which its name tells.
+        // An entry that cannot be removed is a leftover, marked by its name.
         let _ = aside.remove_tree();
         Ok(())
     }
 
-    /// Gives permissions and owner of what is replaced to what is made.
+    /// Copies permissions and owner of the replaced entry.
     fn keep_permissions(&self) -> Result<()> {
         let kind = |entry: &Entry| entry.stat().map(|stat| stat.map(|stat| file_type(&stat)));
         let (old, new) = (kind(&self.target)?, kind(&self.temporary)?);
-        // A file says nothing about a folder, nor a link about anything.
+        // Permissions of a file do not apply to a folder, and those of a link are meaningless.
         let alike = matches!(old, Some(FileType::RegularFile | FileType::Directory)) && old == new;
         match self.target.permissions()?.filter(|_| alike) {
             Some(permissions) => self.temporary.set_permissions(&permissions),
@@ -142,7 +142,7 @@ impl StagedPath {
 impl Drop for StagedPath {
     fn drop(&mut self) {
         if !self.foreign {
-            // Nothing better can be done about a failure here; the name marks what stays as a leftover.
+            // A failure here cannot be handled; the name marks the entry as a leftover.
             let _ = self.temporary.remove_tree();
         }
     }
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn files_and_folders_appear_whole() {
+    fn files_and_folders_are_published_atomically() {
         let folder = tempfile::tempdir().unwrap();
         for (name, is_folder) in [("f", false), ("d", true)] {
             let target = folder.path().join(name);
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn what_appears_meanwhile_is_not_replaced_unless_asked() {
+    fn a_target_that_appears_meanwhile_is_not_replaced_by_default() {
         let folder = tempfile::tempdir().unwrap();
         for is_folder in [false, true] {
             let target = folder.path().join(format!("t{is_folder}"));
@@ -211,9 +211,9 @@ mod tests {
         assert_eq!(names(folder.path()), ["tfalse", "ttrue"]);
     }
 
-    /// The check sees what is really replaced, also when that took the target's name a moment before.
+    /// The check sees the entry that is really replaced, even if it was renamed to the target a moment before.
     #[test]
-    fn what_is_not_approved_goes_back() {
+    fn an_entry_that_is_not_approved_is_restored() {
         let folder = tempfile::tempdir().unwrap();
         let outside = folder.path().join("outside");
         fs::create_dir(&outside).unwrap();
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn replacing_removes_links_and_not_what_they_point_to() {
+    fn replacing_removes_links_not_their_targets() {
         let folder = tempfile::tempdir().unwrap();
         let outside = folder.path().join("outside");
         fs::create_dir(&outside).unwrap();
@@ -247,7 +247,7 @@ mod tests {
         let staged = StagedPath::new(&target, true, Overwrite::Replace).unwrap();
         staged.publish(&anything).unwrap();
         assert_eq!(fs::read_to_string(outside.join("keep")).unwrap(), "kept");
-        // And so does giving up.
+        // The same applies to dropping it.
         let staged = StagedPath::new(folder.path().join("e"), true, Overwrite::Refuse).unwrap();
         symlink(&outside, staged.path().join("link")).unwrap();
         drop(staged);
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn permissions_of_what_is_replaced_stay() {
+    fn permissions_of_the_replaced_entry_are_kept() {
         let folder = tempfile::tempdir().unwrap();
         let mode = |path: &Path| fs::metadata(path).unwrap().mode() & 0o7777;
         let set = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
@@ -266,7 +266,7 @@ mod tests {
             fs::write(&file, "old").unwrap();
             set(&file, wanted);
             let staged = StagedPath::new(&file, false, Overwrite::Replace).unwrap();
-            assert_eq!(mode(staged.path()), wanted, "also while it is made");
+            assert_eq!(mode(staged.path()), wanted, "also while it is written");
             set(staged.path(), 0o600);
             fill(staged.path(), "new");
             staged.publish(&anything).unwrap();
@@ -287,7 +287,7 @@ mod tests {
         assert_eq!(["", "b", "b/3"].map(|name| mode(&array.join(name))), [0o750, 0o750, 0o640]);
     }
 
-    /// Readers find the old folder or the new one while it is replaced.
+    /// Concurrent readers find either the old or the new folder.
     #[cfg(target_os = "linux")]
     #[test]
     fn a_folder_that_is_replaced_is_never_missing() {

@@ -1,4 +1,4 @@
-//! The trait a place of bytes implements, and what follows from it.
+//! The [`Store`] trait and its extension.
 
 use std::fmt::Debug;
 use std::ops::Range;
@@ -6,80 +6,80 @@ use std::ops::Range;
 use bytes::Bytes;
 use tesseral_core::{Error, ErrorKind, Result};
 
-use crate::guard::Watch;
+use crate::sigbus::OperationGuard;
 use crate::unpublished::Unpublished;
 
-/// What a name in a listing stands for.
+/// Type of an entry in a listing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ObjectKind {
     /// An object.
     File,
     /// A folder.
     Folder,
-    /// A symbolic link. Reading follows it; removing never does.
+    /// A symbolic link. Reading follows it; removing does not.
     Link {
-        /// Whether it points to a folder.
+        /// Whether the target is a folder.
         folder: bool,
     },
 }
 
-/// An object, folder or link seen in a listing.
+/// An object, folder or link in a listing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ObjectInfo {
-    /// Its name in the folder that was listed.
+    /// Name relative to the listed folder.
     pub name: String,
-    /// What it is.
+    /// Type of the entry.
     pub kind: ObjectKind,
 }
 
 impl ObjectInfo {
-    /// Whether a reader finds a folder under the name: a folder, or a link to one.
+    /// Returns whether the entry is readable as a folder: a folder, or a link to one.
     pub fn is_folder(&self) -> bool {
         matches!(self.kind, ObjectKind::Folder | ObjectKind::Link { folder: true })
     }
 
-    /// Whether it is a link.
+    /// Returns whether the entry is a link.
     pub fn is_link(&self) -> bool {
         matches!(self.kind, ObjectKind::Link { .. })
     }
 }
 
-/// Whether publishing may replace what is there.
+/// Whether publishing can replace an existing object.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Overwrite {
     #[default]
-    /// An object of that name is an error, found before the first byte is written and again when publishing.
+    /// An existing object is an error, detected before the first write and again when publishing.
     Refuse,
-    /// The old object stays until the new one is whole, then gives way to it.
+    /// The existing object is replaced atomically when publishing.
     Replace,
 }
 
-/// A place of bytes. Implementations decide only what is below; convenience is in [`StoreExt`].
+/// A byte store. Implementations provide the methods below; convenience methods are in [`StoreExt`].
 pub trait Store: Debug + Send + Sync {
-    /// The place, as people name it: a path or URL. Error messages carry it.
+    /// Path or URL of the store, as shown in errors.
     fn location(&self) -> &str;
 
-    /// Length of an object.
+    /// Returns the length of an object in bytes.
     ///
     /// # Errors
-    /// `NotFound` when there is no such object, `Io`.
+    /// `NotFound` when the object does not exist, `Io`.
     fn len(&self, object: &str) -> Result<u64>;
 
-    /// The bytes of each range, in the order asked. Ranges past the end are errors, never short reads.
+    /// Reads byte ranges and returns them in the given order. A range that exceeds the object is an error, never a short read.
     ///
     /// # Errors
-    /// `NotFound`, `Io`, `Corrupt` when a range passes the end of the object.
+    /// `NotFound`, `Io`, `Corrupt` when a range exceeds the object.
     fn read_many(&self, object: &str, ranges: &[Range<u64>]) -> Result<Vec<Bytes>>;
 
-    /// The whole object when it is in reach without a copy, such as a mapped file; `None` otherwise. The bytes are for the operation
-    /// under way: what outlives it is asked for by [`view`](Self::view), and operations that use them later ask again.
+    /// Returns the whole object if it is resident, such as a memory-mapped file; `None` otherwise. The bytes are valid for the
+    /// current operation: use [`view`](Self::view) for bytes that outlive it, and call again in later operations.
     ///
     /// # Errors
     /// As [`read_many`](Self::read_many).
     fn resident(&self, object: &str) -> Result<Option<Bytes>>;
 
-    /// A range of a resident object for as long as anyone likes. A store around another one that passes on
-    /// [`resident`](Self::resident) passes on this and [`watch`](Self::watch).
+    /// Returns a range of a resident object with unlimited lifetime. A store that wraps another one and forwards
+    /// [`resident`](Self::resident) must forward this method and [`watch`](Self::watch) too.
     ///
     /// # Errors
     /// As [`read_many`](Self::read_many).
@@ -87,36 +87,36 @@ pub trait Store: Debug + Send + Sync {
         self.read(object, range)
     }
 
-    /// Begins an operation that touches bytes in reach; [`StoreExt::guarded`] is the usual way. While the watch is held, bytes of a
-    /// file that another process cuts read as zeros instead of ending this one, and its check says so.
+    /// Begins an operation on resident bytes; usually called through [`StoreExt::guarded`]. Until the guard is dropped, bytes
+    /// of a file that another process truncates read as zeros instead of ending the process, and the guard's check reports it.
     ///
     /// # Errors
-    /// As [`Watch::check`].
-    fn watch(&self) -> Result<Watch> {
-        Ok(Watch::default())
+    /// As [`OperationGuard::check`].
+    fn watch(&self) -> Result<OperationGuard> {
+        Ok(OperationGuard::default())
     }
 
-    /// The length of each object and its last bytes, at most `most` of them: where many small objects end in what must be known of
-    /// them, asking for all at once saves a round for each.
+    /// Returns the length of each object and its last bytes, at most `most`. Reads the footers of many small objects with one
+    /// request.
     ///
     /// # Errors
     /// As [`read_many`](Self::read_many).
     fn tails(&self, objects: &[String], most: u64) -> Result<Vec<(u64, Bytes)>> {
-        let one = |object: &String| {
+        let read_tail = |object: &String| {
             let len = self.len(object)?;
             Ok((len, self.read(object, len.saturating_sub(most)..len)?))
         };
-        objects.iter().map(one).collect()
+        objects.iter().map(read_tail).collect()
     }
 
-    /// What is directly in a folder, sorted by name. Links are listed as links, without those that point to nothing.
+    /// Lists the entries of a folder, sorted by name. Links are listed as links; dangling ones are skipped.
     ///
     /// # Errors
-    /// `NotFound` when there is no such folder, `Io`.
+    /// `NotFound` when the folder does not exist, `Io`.
     fn list(&self, folder: &str) -> Result<Vec<ObjectInfo>>;
 
-    /// What writers that ended before they published it left, in this store or beside it: no reader sees it. Names, in the order of
-    /// the alphabet.
+    /// Lists leftovers of writers that ended before publishing, in this store or next to it. Readers do not see them. Sorted by
+    /// name.
     ///
     /// # Errors
     /// As [`list`](Self::list).
@@ -132,20 +132,20 @@ pub trait Store: Debug + Send + Sync {
         Ok(())
     }
 
-    /// Begins an object that appears under its name only when [published](Staged::publish).
+    /// Creates an object that becomes visible only when [published](Staged::publish).
     ///
     /// # Errors
     /// `InvalidRequest` when it exists and must not be replaced, `Io`, `Unsupported` on read-only stores.
     fn stage(&self, object: &str, overwrite: Overwrite) -> Result<Box<dyn Staged>>;
 
-    /// Removes an object, a link or a folder that is empty. A missing one is no error. A link is removed itself, and none is followed
-    /// on the way to the object.
+    /// Removes an object, a link or an empty folder. A missing entry is not an error. A link itself is removed, and no link in
+    /// the path is followed.
     ///
     /// # Errors
-    /// `InvalidRequest` when the object lies behind a link; `Io`, `Unsupported` on read-only stores.
+    /// `InvalidRequest` when the path contains a link; `Io`, `Unsupported` on read-only stores.
     fn remove(&self, object: &str) -> Result<()>;
 
-    /// Removes an object, or a folder with everything in it. Links in it are removed, not what they point to.
+    /// Removes an object, or a folder recursively. Links are removed, not their targets.
     ///
     /// # Errors
     /// As [`remove`](Self::remove).
@@ -168,44 +168,44 @@ pub trait Store: Debug + Send + Sync {
         self.remove(object)
     }
 
-    /// Registers an object, or a folder of objects, that is to be removed when the process has to end at once; `None` where nothing
-    /// outlives the process.
+    /// Registers an object, or a folder of objects, for removal if the process must end immediately; `None` if the store does
+    /// not outlive the process.
     fn unpublished(&self, object: &str) -> Option<Unpublished> {
         let _ = object;
         None
     }
 }
 
-/// An object being written under a temporary name. Dropping it unpublished removes every trace.
+/// An object being written under a temporary name. Dropping it without publishing removes it.
 pub trait Staged: Debug + Send + Sync {
-    /// Writes bytes at an offset; the object grows as needed. Calls for disjoint ranges may run at once.
+    /// Writes bytes at an offset; the object grows as needed. Disjoint ranges can be written concurrently.
     ///
     /// # Errors
     /// `Io`.
     fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<()>;
 
-    /// Reads bytes that were written before.
+    /// Reads bytes written before.
     ///
     /// # Errors
-    /// `Io`, also when fewer are there.
+    /// `Io`, also when fewer bytes are available.
     fn read_at(&self, offset: u64, out: &mut [u8]) -> Result<()>;
 
-    /// Sets the length, cutting or extending with zeros.
+    /// Sets the length, truncating or extending with zeros.
     ///
     /// # Errors
     /// `Io`.
     fn set_len(&self, len: u64) -> Result<()>;
 
-    /// Makes the bytes durable, then puts them under the final name, then makes that durable.
+    /// Makes the bytes durable, renames the object to its final name, and makes the name durable.
     ///
     /// # Errors
-    /// `Io`; `InvalidRequest` when an object appeared there meanwhile and must not be replaced.
+    /// `Io`; `InvalidRequest` when the object appeared meanwhile and must not be replaced.
     fn publish(self: Box<Self>) -> Result<()>;
 }
 
-/// What every store can do by means of [`Store`].
+/// Convenience methods of all stores.
 pub trait StoreExt: Store {
-    /// The bytes of one range.
+    /// Reads one byte range.
     ///
     /// # Errors
     /// As [`Store::read_many`].
@@ -214,13 +214,13 @@ pub trait StoreExt: Store {
             return slice(&bytes, &range, || self.describe(object));
         }
         let mut all = self.read_many(object, std::slice::from_ref(&range))?;
-        all.pop().ok_or_else(|| Error::invalid("a store gave no bytes for a range"))
+        all.pop().ok_or_else(|| Error::internal("the store returned no bytes for a range"))
     }
 
-    /// Runs an operation that touches bytes in reach. When a file was cut meanwhile, that takes the place of whatever came of it.
+    /// Runs an operation on resident bytes. If a file was truncated meanwhile, returns that error instead of the result.
     ///
     /// # Errors
-    /// What the operation meets; as [`Watch::check`].
+    /// Errors of the operation; as [`OperationGuard::check`].
     fn guarded<T, E: From<Error>>(
         &self,
         operation: impl FnOnce() -> std::result::Result<T, E>,
@@ -231,7 +231,7 @@ pub trait StoreExt: Store {
         result
     }
 
-    /// The whole object, refused when longer than `limit`.
+    /// Reads a whole object; fails if it is longer than `limit`.
     ///
     /// # Errors
     /// As [`Store::read_many`], and `Limit`.
@@ -243,7 +243,7 @@ pub trait StoreExt: Store {
         self.read(object, 0..len)
     }
 
-    /// Stages and publishes a whole object at once.
+    /// Stages and publishes a whole object.
     ///
     /// # Errors
     /// As [`Store::stage`] and [`Staged::publish`].
@@ -253,7 +253,7 @@ pub trait StoreExt: Store {
         staged.publish()
     }
 
-    /// Whether there is an object of that name.
+    /// Returns whether an object exists.
     ///
     /// # Errors
     /// `Io`.
@@ -265,7 +265,7 @@ pub trait StoreExt: Store {
         }
     }
 
-    /// An object as people name it.
+    /// Formats an object name for errors.
     fn describe(&self, object: &str) -> String {
         if object.is_empty() {
             self.location().to_owned()
@@ -277,7 +277,7 @@ pub trait StoreExt: Store {
 
 impl<S: Store + ?Sized> StoreExt for S {}
 
-/// A checked slice of an object.
+/// Returns a slice of an object after checking its bounds.
 pub(crate) fn slice(bytes: &Bytes, range: &Range<u64>, object: impl Fn() -> String) -> Result<Bytes> {
     let len = bytes.len() as u64;
     check_range(range, len, &object)?;
@@ -286,7 +286,7 @@ pub(crate) fn slice(bytes: &Bytes, range: &Range<u64>, object: impl Fn() -> Stri
     Ok(bytes.slice(range.start as usize..range.end as usize))
 }
 
-/// Refuses a range past the end of an object.
+/// Rejects a range that exceeds an object.
 pub(crate) fn check_range(range: &Range<u64>, len: u64, object: &dyn Fn() -> String) -> Result<()> {
     if range.start > range.end || range.end > len {
         let found = len.saturating_sub(range.start);

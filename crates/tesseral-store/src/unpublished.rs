@@ -1,16 +1,16 @@
-//! What was made under a temporary name and is not published yet, so that a process that has to end at once can remove it.
+//! Registry of unpublished temporary paths, for removal when the process must end immediately.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError, RwLock, RwLockReadGuard};
 
-/// Paths to remove when the process ends without publishing them.
+/// Paths to remove if the process ends without publishing them.
 static PATHS: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
-/// Held for reading while something is put in place, for writing once nothing may be any more.
+/// Locked for reading while an entry is renamed, for writing once no entry can be renamed any more.
 static PUBLISHING: RwLock<()> = RwLock::new(());
 
-/// Registers a path that [`abandon`] removes, until this is dropped. Register before the path is made.
+/// Registers a path that [`abandon`] removes, until dropped. Register before creating the path.
 #[derive(Debug)]
 pub struct Unpublished(PathBuf);
 
@@ -29,13 +29,13 @@ impl Drop for Unpublished {
     }
 }
 
-/// Keeps [`abandon`] waiting while renames put something in place: between two of them there is nothing that could be removed safely.
+/// Blocks [`abandon`] during a sequence of renames, in which no entry can be removed safely.
 pub(crate) fn publishing() -> RwLockReadGuard<'static, ()> {
     PUBLISHING.read().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Removes everything that is registered. Afterwards nothing can be staged or published any more: threads that try wait forever, so the
-/// caller must end the process at once.
+/// Removes all registered paths. Afterwards nothing can be staged or published: threads that try block forever, so the caller
+/// must end the process immediately.
 pub fn abandon() {
     std::mem::forget(PUBLISHING.write().unwrap_or_else(PoisonError::into_inner));
     let paths = PATHS.lock().unwrap_or_else(PoisonError::into_inner);
@@ -45,11 +45,11 @@ pub fn abandon() {
     std::mem::forget(paths);
 }
 
-/// Writers may still add files to a folder while it is removed; a second pass finds them.
+/// Writers can still add files to a folder while it is removed; a second pass removes them.
 fn remove(path: &Path) {
     for _ in 0..3 {
         let Ok(found) = fs::symlink_metadata(path) else { return };
-        // What cannot be removed is a leftover, which its name tells.
+        // An entry that cannot be removed is a leftover, marked by its name.
         let _ = if found.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) };
     }
 }

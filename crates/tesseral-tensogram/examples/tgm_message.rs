@@ -7,7 +7,7 @@
 use std::io::{Read, Write};
 
 use serde_json::{Value as Json, json};
-use tesseral_tensogram::wire::cbor::{Item, Map, Place};
+use tesseral_tensogram::wire::cbor::{CborItem, ErrorLocation, Map};
 use tesseral_tensogram::{
     AggregateHash, DataObjectDescriptor, DecodeOptions, EncodeOptions, Event, GlobalMetadata, MaskOptions,
     Provenance, PushDecoder, Stamp, StreamingEncoder, encode,
@@ -15,18 +15,18 @@ use tesseral_tensogram::{
 
 type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
 
-fn item(json: &Json) -> Item {
+fn item(json: &Json) -> CborItem {
     match json {
-        Json::Null => Item::Null,
-        Json::Bool(value) => Item::Bool(*value),
+        Json::Null => CborItem::Null,
+        Json::Bool(value) => CborItem::Bool(*value),
         Json::Number(number) => match (number.as_u64(), number.as_i64()) {
-            (Some(n), _) => Item::UInt(n),
-            (None, Some(n)) => Item::Negative(!n as u64),
-            _ => Item::Float(number.as_f64().unwrap_or(f64::NAN)),
+            (Some(n), _) => CborItem::UInt(n),
+            (None, Some(n)) => CborItem::Negative(!n as u64),
+            _ => CborItem::Float(number.as_f64().unwrap_or(f64::NAN)),
         },
-        Json::String(text) => Item::Text(text.clone()),
-        Json::Array(items) => Item::Array(items.iter().map(item).collect()),
-        Json::Object(map) => Item::map(map.iter().map(|(key, value)| (key.clone(), item(value)))),
+        Json::String(text) => CborItem::Text(text.clone()),
+        Json::Array(items) => CborItem::Array(items.iter().map(item).collect()),
+        Json::Object(map) => CborItem::map(map.iter().map(|(key, value)| (key.clone(), item(value)))),
     }
 }
 
@@ -61,7 +61,7 @@ fn write(recipe: &Json) -> Outcome<()> {
     let metadata = GlobalMetadata { base, extra: map(&recipe["extra"]), ..GlobalMetadata::default() };
     let mut objects = Vec::new();
     for object in recipe["objects"].as_array().into_iter().flatten() {
-        let place = Place { what: "descriptor", object: "the recipe", offset: 0 };
+        let place = ErrorLocation { what: "descriptor", object: "the recipe", offset: 0 };
         let descriptor = DataObjectDescriptor::from_item(item(&object["descriptor"]), place)?;
         objects.push((descriptor, std::fs::read(text(&object["file"]))?, map(&object["preceder"])));
     }

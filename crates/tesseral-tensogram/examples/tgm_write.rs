@@ -1,8 +1,8 @@
 //! Writes one `.tgm` from raw cells: `tgm_write OUT [--option NAME=VALUE]… [--extra KEY=JSON]… [--no-hash]
 //! (--object DTYPE SHAPE CODECS FILE [--attr KEY=JSON]…)…`
 //!
-//! SHAPE is `2x3`, `x` for a single cell; CODECS are joined by `+`, each `name` or `name:key=value,…`; FILE holds native-endian
-//! cells.
+//! SHAPE is `2x3`, or `x` for a single cell. CODECS are joined by `+`, each `name` or `name:key=value,…`. FILE contains cells
+//! in native byte order.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! One object as an array: one chunk, whatever its size.
+//! One object as an array. An object is a single chunk.
 
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
@@ -7,93 +7,89 @@ use bytes::Bytes;
 use smallvec::SmallVec;
 use tesseral_codec::aec;
 use tesseral_core::dtype::Class;
-use tesseral_core::metadata::FILL_ATTRIBUTES;
 use tesseral_core::schema::Labels;
-use tesseral_core::{
-    ArraySchema, Attributes, ChunkStats, Coords, DType, Error, ErrorKind, Limits, Region, Result, Scalar,
-    Value,
-};
+use tesseral_core::{ArraySchema, ChunkStats, Coords, Error, ErrorKind, Limits, Region, Result, Value};
 use tesseral_format::{
     Access, ArraySource, ChunkInfo, ChunkPlan, Column, ColumnMut, Cover, DigestSpan, DigestSpans, Part,
     PlannedChunk, Request, Role, Scratch, Target, Uncovered,
 };
 
 use crate::decode::{decode_window, window};
-use crate::open::{Catalog, values};
-use crate::pipeline::Pipeline;
+use crate::open::{MessageCatalog, values};
+use crate::pipeline::ObjectPipeline;
 use crate::source::Input;
-use crate::wire::cbor::{self, Item, Map, Place};
+use crate::wire::cbor::{self, CborItem, ErrorLocation, Map};
 use crate::wire::descriptor::{Descriptor, Mask};
 use crate::wire::frame::{CBOR_AFTER, Frame, HEADER_LEN};
 
-/// How much of a descriptor that comes before its payload is read at first.
+/// Number of bytes read first for a descriptor that precedes its payload.
 const FIRST: u64 = 4 << 10;
 
-/// Bytes of a mask that are decoded again for each piece of an object.
+/// Maximum size of a mask, in bytes, that is decoded again for each piece of an object.
 const LARGE_MASK: u64 = 1 << 20;
 
 /// One object of an opened file.
 #[derive(Debug)]
 pub(crate) struct TensogramArray {
-    catalog: Arc<Catalog>,
+    catalog: Arc<MessageCatalog>,
     schema: ArraySchema,
     frame: Frame,
-    /// The hash that the frame's body must have.
+    /// Expected hash of the frame's body.
     hash: Option<u64>,
     pub object: Object,
 }
 
-/// What an object's frame holds.
+/// Content of an object frame.
 #[derive(Clone, Debug)]
 pub(crate) struct Object {
     pub descriptor: Descriptor,
-    /// Where the descriptor is in the file.
+    /// Byte range of the descriptor in the file.
     pub cbor: Range<u64>,
-    /// Where the encoded payload is in the file.
+    /// Byte range of the encoded payload in the file.
     pub payload: Range<u64>,
-    /// Masks and where their blobs are in the file.
+    /// Masks and the byte ranges of their blobs in the file.
     pub masks: Vec<(Mask, Range<u64>)>,
     /// Number of cells.
     pub cells: u64,
-    /// Bytes of the cells once decoded.
+    /// Size of the decoded cells in bytes.
     pub raw_len: u64,
-    /// Where the intervals of an szip stream begin: what is stored of it, and what runs of cells needed to know.
+    /// Offsets of the intervals of an szip stream: stored ones, and those found while decoding ranges.
     pub szip: Arc<Mutex<aec::Index>>,
 }
 
 impl Object {
-    /// Bytes of the payload and the masks as stored.
+    /// Stored size of payload and masks in bytes.
     pub(crate) fn stored_len(&self) -> u64 {
         self.parts().map(|(_, span)| span.end - span.start).fold(0, u64::saturating_add)
     }
 }
 
-/// The offsets that are stored beside an szip stream; none where they are not what they should be.
+/// Returns the block offsets stored in the descriptor of an szip payload; empty if they are absent or invalid.
 fn szip_offsets(descriptor: &Descriptor) -> Vec<u64> {
     match descriptor.params.get("szip_block_offsets") {
-        Some(Item::Array(offsets)) => {
-            offsets.iter().map(Item::as_u64).collect::<Option<_>>().unwrap_or_default()
+        Some(CborItem::Array(offsets)) => {
+            offsets.iter().map(CborItem::as_u64).collect::<Option<_>>().unwrap_or_default()
         }
         _ => Vec::new(),
     }
 }
 
-/// Reads the descriptor of an object's frame; gives its item and place in the file.
+/// Reads the descriptor of an object frame. Returns its CBOR item and byte range in the file.
 pub(crate) fn descriptor_item<I: Input>(
     source: &I,
     limits: &Limits,
     frame: &Frame,
-) -> Result<(Item, Range<u64>)> {
+) -> Result<(CborItem, Range<u64>)> {
     let what = "descriptor";
     let start = frame.offset + frame.cbor_offset;
-    let place = Place { what, object: source.name(), offset: start };
+    let place = ErrorLocation { what, object: source.name(), offset: start };
     let end = frame.body().end;
     if frame.flags & CBOR_AFTER != 0 {
         limits.check_metadata(end - start)?;
         let (item, _) = cbor::parse(&source.get(start..end, what)?, limits.depth, place)?;
         return Ok((item, start..end));
     }
-    // Before the payload, only parsing tells how long it is.
+    // The length of a descriptor before the payload is known only after parsing.
     let mut len = FIRST.min(end - start);
     loop {
         limits.check_metadata(len)?;
@@ -109,13 +105,18 @@ pub(crate) fn descriptor_item<I: Input>(
 impl Object {
     pub(crate) fn read<I: Input>(source: &I, limits: &Limits, frame: &Frame) -> Result<Self> {
         let (item, cbor) = descriptor_item(source, limits, frame)?;
-        let place = Place { what: "descriptor", object: source.name(), offset: cbor.start };
+        let place = ErrorLocation { what: "descriptor", object: source.name(), offset: cbor.start };
         let descriptor = Descriptor::from_item(item, place)?;
-        Self::lay_out(descriptor, frame, cbor, place)
+        Self::locate_parts(descriptor, frame, cbor, place)
     }
 
-    /// Finds payload and masks.
-    fn lay_out(descriptor: Descriptor, frame: &Frame, cbor: Range<u64>, place: Place<'_>) -> Result<Self> {
+    /// Locates payload and masks.
+    fn locate_parts(
+        descriptor: Descriptor,
+        frame: &Frame,
+        cbor: Range<u64>,
+        place: ErrorLocation<'_>,
+    ) -> Result<Self> {
         let region = if frame.flags & CBOR_AFTER != 0 {
             frame.offset + HEADER_LEN..cbor.start
         } else {
@@ -137,29 +138,34 @@ impl Object {
         let payload = region.start..masks.iter().map(|(_, span)| span.start).min().unwrap_or(region.end);
         let overflow = || place.corrupt(format!("shape {:?} has too many cells", descriptor.shape));
         let (cells, raw_len) = descriptor.cells().zip(descriptor.raw_len()).ok_or_else(overflow)?;
-        let szip = Arc::new(Mutex::new(aec::Index::of(szip_offsets(&descriptor))));
+        let szip = Arc::new(Mutex::new(aec::Index::from_offsets(szip_offsets(&descriptor))));
         Ok(Self { descriptor, cbor, payload, masks, cells, raw_len, szip })
     }
 
-    /// Where stored bytes are, in the order in which decoders get them: payload, masks. Either may be empty.
+    /// Byte ranges of the stored bytes in decoding order: payload, masks. Either can be empty.
     pub(crate) fn parts(&self) -> impl Iterator<Item = (Role, Range<u64>)> {
         let masks = self.masks.iter().map(|(_, span)| (Role::Mask, span.clone()));
         std::iter::once((Role::Values, self.payload.clone())).chain(masks)
     }
 
-    /// Whether numbers must be swapped to be this machine's.
+    /// Returns whether cells must be byte-swapped to native order.
     pub(crate) fn swapped(&self) -> bool {
         let big = self.descriptor.big_endian.unwrap_or(cfg!(target_endian = "big"));
         big != cfg!(target_endian = "big") && self.descriptor.dtype.word() > 1
     }
 
-    fn place<'a>(&self, object: &'a str) -> Place<'a> {
-        Place { what: "descriptor", object, offset: self.cbor.start }
+    fn error_location<'a>(&self, object: &'a str) -> ErrorLocation<'a> {
+        ErrorLocation { what: "descriptor", object, offset: self.cbor.start }
     }
 }
 
 impl TensogramArray {
-    pub(crate) fn open(catalog: &Arc<Catalog>, message: usize, number: usize, name: &str) -> Result<Self> {
+    pub(crate) fn open(
+        catalog: &Arc<MessageCatalog>,
+        message: usize,
+        number: usize,
+        name: &str,
+    ) -> Result<Self> {
         let missing = || Error::not_found("array", name, Vec::new());
         let held = catalog.message(message)?;
         if let Some(fault) = held.fault() {
@@ -168,7 +174,7 @@ impl TensogramArray {
         let frame = *held.object(number).ok_or_else(missing)?;
         let object = Object::read(&catalog.source, &catalog.limits, &frame)?;
         if object.cells == 0 {
-            // There will be no chunk whose digest is compared: a shape that lost its cells must not pass for an empty one.
+            // An empty array has no chunk whose digest is verified. A damaged shape must not pass as empty.
             catalog.reader().body(&held, &frame, "object")?;
         }
         let metadata = catalog.metadata(message)?;
@@ -178,10 +184,10 @@ impl TensogramArray {
         Ok(Self { catalog: Arc::clone(catalog), schema, frame, hash, object })
     }
 
-    /// What was done to the cells.
-    pub(crate) fn pipeline(&self) -> Result<Pipeline> {
-        let place = self.object.place(&self.catalog.source.object);
-        let pipeline = Pipeline::of(&self.object.descriptor, place)?;
+    /// Returns the codecs of the payload.
+    pub(crate) fn pipeline(&self) -> Result<ObjectPipeline> {
+        let place = self.object.error_location(&self.catalog.source.object);
+        let pipeline = ObjectPipeline::from_descriptor(&self.object.descriptor, place)?;
         let stored = self.object.payload.end - self.object.payload.start;
         if pipeline.plain() && stored != pipeline.coded_len {
             let detail = format!("expected {} bytes, found {stored}", pipeline.coded_len);
@@ -195,13 +201,13 @@ impl TensogramArray {
         Ok(pipeline)
     }
 
-    /// The stored bytes of a run of cells, where the chunk is one that was [narrowed](ArraySource::narrow).
+    /// Returns the stored bytes of a range of cells if the chunk was [narrowed](ArraySource::narrow).
     fn narrowed(
         &self,
         chunk: &PlannedChunk,
         column: Column,
         parts: &[Bytes],
-        pipeline: &Pipeline,
+        pipeline: &ObjectPipeline,
         cells: &Range<u64>,
     ) -> Result<Option<Bytes>> {
         let values = chunk.column_parts(column).map(|(_, part)| part).find(|part| part.role == Role::Values);
@@ -210,7 +216,7 @@ impl TensogramArray {
         if !pipeline.plain() || (part.offset == payload.start && part.len == payload.end - payload.start) {
             return Ok(None);
         }
-        let outside = || Error::invalid(format!("cells {cells:?} of a piece that does not hold them"));
+        let outside = || Error::internal(format!("cells {cells:?} are outside the narrowed chunk"));
         let (bytes, _) = window(pipeline, self.object.descriptor.dtype, cells).ok_or_else(outside)?;
         let skipped = part.offset.checked_sub(payload.start).ok_or_else(outside)?;
         let place = |at: u64| at.checked_sub(skipped).and_then(|at| usize::try_from(at).ok());
@@ -222,7 +228,7 @@ impl TensogramArray {
     fn plan_all(&self, columns: &[Column], region: &Region) -> Result<PlannedChunk> {
         let pipeline = self.pipeline()?;
         let dtype = self.object.descriptor.dtype;
-        // Runs of cells are decoded into buffers of their own size.
+        // Ranges of cells are decoded into buffers of their size.
         if !pipeline.seeks(dtype) {
             self.catalog.limits.check_decoded(self.object.raw_len, self.object.stored_len())?;
         }
@@ -275,24 +281,16 @@ fn schema(name: &str, descriptor: &Descriptor, base: Option<&Map>) -> ArraySchem
             dim.labels = text_labels(labels).filter(|labels| Some(labels.len() as u64) == dim.extent);
         }
     }
-    schema.fields[0].fill = declared_fill(descriptor.dtype, &schema.attributes);
+    tesseral_core::missing::declare(&mut schema);
+    schema.fields[0].fill = schema.fields[0].missing.first().cloned();
     schema
 }
 
-/// The value that attributes declare to mean missing, where it is one of the dtype.
-pub(crate) fn declared_fill(dtype: DType, attributes: &Attributes) -> Option<Scalar> {
-    match FILL_ATTRIBUTES.iter().find_map(|name| attributes.get(*name))? {
-        // Text is how formats whose attributes are all text declare it.
-        fill @ (Value::Int(_) | Value::UInt(_) | Value::Float(_) | Value::Text(_)) => {
-            Scalar::parse(dtype, &fill.to_string()).ok()
-        }
-        _ => None,
-    }
-}
-
-/// The key of the names of an object's dimensions.
+/// Keys that repeat what is known of an object: its name, the names of its dimensions, their labels.
+pub(crate) const DERIVED: [&str; 3] = ["name", DIM_NAMES, DIM_LABELS];
+/// Metadata key of dimension names.
 pub(crate) const DIM_NAMES: &str = "dim_names";
-/// The key of the labels along an object's dimensions.
+/// Metadata key of labels.
 pub(crate) const DIM_LABELS: &str = "dim_labels";
 
 fn text_labels(value: &Value) -> Option<Labels> {
@@ -306,22 +304,31 @@ impl ArraySource for TensogramArray {
         &self.schema
     }
 
+    fn given_name(&self) -> Option<&str> {
+        match self.schema.attributes.get("name") {
+            Some(Value::Text(name)) if !name.is_empty() => Some(name),
+            _ => None,
+        }
+    }
+
     fn object(&self, _number: u32) -> &'static str {
         ""
     }
 
     fn plan(&self, request: &Request) -> Result<ChunkPlan> {
         let Target::Cells(selection) = &request.target else {
-            return Err(Error::invalid("a Tensogram object is dense: it has no coordinates to select by"));
+            return Err(Error::invalid("a dense array cannot be selected by coordinates"));
         };
         if let Some(column) = request.columns.iter().find(|column| **column != Column::Field(0)) {
-            return Err(Error::invalid(format!("a Tensogram object has one field, {column:?} is not it")));
+            return Err(Error::invalid(format!(
+                "unknown column {column:?}: a Tensogram object has one field"
+            )));
         }
         let shape = &self.object.descriptor.shape;
         let fits = selection.rank() == shape.len()
             && selection.slices().iter().zip(shape).all(|(slice, n)| slice.end <= *n && slice.step > 0);
         if !fits {
-            return Err(Error::invalid(format!("the selection does not fit an array of {shape:?}")));
+            return Err(Error::invalid(format!("selection out of bounds for shape {shape:?}")));
         }
         let region = Region::from_shape(shape);
         let nothing = region.is_empty() || selection.slices().iter().any(|slice| slice.count() == 0);
@@ -367,12 +374,12 @@ impl ArraySource for TensogramArray {
         }
     }
 
-    fn restated(&self) -> &[&str] {
-        &[DIM_NAMES, DIM_LABELS]
+    fn derived_attributes(&self) -> &[&'static str] {
+        &DERIVED
     }
 
-    /// Cells that are stored as they are, or packed, lie where their number says. Masks stay whole: they are small beside the cells,
-    /// or the object is not divided.
+    /// Uncompressed and packed cells are addressable by index. Masks are read completely: either they are small, or the object
+    /// is not narrowed.
     fn narrow(
         &self,
         chunk: &PlannedChunk,
@@ -408,10 +415,10 @@ impl ArraySource for TensogramArray {
         scratch: &mut Scratch,
     ) -> Result<()> {
         let (Column::Field(0), ColumnMut::Fixed { values, validity }) = (column, out) else {
-            return Err(Error::invalid("a Tensogram object decodes into one column of fixed cells"));
+            return Err(Error::internal("expected one fixed-size output column"));
         };
         if cells.start > cells.end || cells.end > chunk.cells {
-            return Err(Error::invalid(format!("cells {cells:?} of {}", chunk.cells)));
+            return Err(Error::invalid(format!("cells {cells:?} out of bounds for {} cells", chunk.cells)));
         }
         let decoded = self.pipeline().and_then(|pipeline| {
             if let Some(bytes) = self.narrowed(chunk, column, parts, &pipeline, &cells)? {

@@ -1,32 +1,32 @@
-//! What surrounds the objects of a message: preamble, metadata, index, hashes, postamble.
+//! Assembly of messages around encoded objects: preamble, metadata, index, hashes, postamble.
 
 use std::borrow::Cow;
 
 use tesseral_core::{Error, Result};
 
 use crate::wire::align;
-use crate::wire::cbor::Item;
+use crate::wire::cbor::CborItem;
 use crate::wire::descriptor::Descriptor;
-use crate::wire::frame::{self, Kind};
-use crate::wire::lists::{HashList, Index};
+use crate::wire::frame::{self, FrameKind};
+use crate::wire::index_and_hashes::{HashList, Index};
 use crate::wire::metadata::{Metadata, RESERVED};
 use crate::wire::object::ObjectFrame;
 use crate::wire::postamble::{self, Postamble};
 use crate::wire::preamble::{self, Preamble};
 
-/// Where the list of the objects' hashes goes.
+/// Where the list of object hashes is stored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AggregateHash {
-    /// Where it suits: before the objects of a message made in one go, after those of a stream.
+    /// Before the objects of a buffered message, after those of a stream.
     #[default]
     Auto,
-    /// Nowhere.
+    /// Not stored.
     None,
     /// Before the objects.
     Header,
     /// After the objects.
     Footer,
-    /// Both.
+    /// Before and after the objects.
     Both,
 }
 
@@ -40,14 +40,14 @@ impl AggregateHash {
     }
 }
 
-/// The bytes around the objects of a message that is made in one go.
+/// The bytes around the objects of a buffered message.
 #[derive(Clone, Debug)]
-pub struct Surround {
-    /// Preamble and the frames before the objects.
+pub struct MessageEnvelope {
+    /// Preamble and header frames.
     pub head: Vec<u8>,
-    /// Frames after the objects, and the postamble.
+    /// Footer frames and postamble.
     pub tail: Vec<u8>,
-    /// Bytes of the whole message.
+    /// Length of the message in bytes.
     pub total_length: u64,
 }
 
@@ -55,21 +55,21 @@ fn too_long() -> Error {
     Error::limit("a message", u64::MAX, u64::MAX)
 }
 
-/// Bytes of a frame of CBOR with a body of that length, padded.
+/// Size of a CBOR frame with a body of `len` bytes, including padding.
 fn padded(body: &[u8]) -> Result<u64> {
-    align(body.len() as u64 + Kind::HeaderIndex.min_len()).ok_or_else(too_long)
+    align(body.len() as u64 + FrameKind::HeaderIndex.min_len()).ok_or_else(too_long)
 }
 
-/// The body of a hash list.
+/// Encodes the body of a hash list.
 pub fn build_hash_frame_cbor(hashes: &[u64]) -> Vec<u8> {
     let hashes = hashes.iter().map(|hash| format!("{hash:016x}")).collect();
     HashList { algorithm: "xxh3".to_owned(), hashes }.to_bytes()
 }
 
-/// Where each object begins when the first does at `start`, and where the last one's padding ends.
+/// Returns the offset of each object if the first one is at `start`, and the end of the last one including padding.
 ///
 /// # Errors
-/// `Limit` beyond `u64`.
+/// `Limit` when an offset exceeds `u64`.
 pub fn compute_object_offsets(start: u64, lengths: &[u64]) -> Result<(Vec<u64>, u64)> {
     let mut end = start;
     let mut offsets = Vec::with_capacity(lengths.len());
@@ -80,14 +80,13 @@ pub fn compute_object_offsets(start: u64, lengths: &[u64]) -> Result<(Vec<u64>, 
     Ok((offsets, end))
 }
 
-/// The body of the index before the objects, where the other frames before them take `others` bytes, and where the objects
-/// end.
+/// Returns the body of the header index if the other header frames take `others` bytes, and the end of the objects.
 ///
-/// The index says where objects are, and they are after it: its length grows with the offsets it holds, until both agree.
-/// Offsets only ever grow with it, so that comes.
+/// The length of the index depends on the offsets it contains, which depend on its length. Both only grow, so the iteration
+/// converges.
 ///
 /// # Errors
-/// `Limit` beyond `u64`.
+/// `Limit` when an offset exceeds `u64`.
 pub fn build_index_frame(others: u64, lengths: &[u64]) -> Result<(Vec<u8>, u64)> {
     let mut index = Index { offsets: vec![0; lengths.len()], lengths: lengths.to_vec() };
     let mut body = index.to_bytes();
@@ -103,7 +102,7 @@ pub fn build_index_frame(others: u64, lengths: &[u64]) -> Result<(Vec<u8>, u64)>
     }
 }
 
-/// The preamble's flags of a message made in one go.
+/// Preamble flags of a buffered message.
 pub fn compute_message_flags(objects: usize, hashed: bool, aggregate: AggregateHash) -> u16 {
     let mut flags = preamble::HEADER_METADATA;
     let mut set = |wanted: bool, flag: u16| flags |= if wanted { flag } else { 0 };
@@ -115,17 +114,17 @@ pub fn compute_message_flags(objects: usize, hashed: bool, aggregate: AggregateH
     flags
 }
 
-/// Makes the bytes around objects whose frames have these lengths and hashes.
+/// Builds the bytes around objects with the given frame lengths and hashes.
 ///
 /// # Errors
-/// `Limit` beyond `u64`.
+/// `Limit` when an offset exceeds `u64`.
 pub fn surround(
     metadata: &Metadata,
     lengths: &[u64],
     hashes: &[u64],
     hashed: bool,
     aggregate: AggregateHash,
-) -> Result<Surround> {
+) -> Result<MessageEnvelope> {
     let flags = compute_message_flags(lengths.len(), hashed, aggregate);
     let metadata = metadata.to_bytes();
     let hash_list = build_hash_frame_cbor(hashes);
@@ -141,29 +140,29 @@ pub fn surround(
     }
     let mut head = Vec::new();
     Preamble { flags, total_length }.write(&mut head);
-    frame::write(Kind::HeaderMetadata, &metadata, hashed, &mut head);
+    frame::write(FrameKind::HeaderMetadata, &metadata, hashed, &mut head);
     if !lengths.is_empty() {
-        frame::write(Kind::HeaderIndex, &index, hashed, &mut head);
+        frame::write(FrameKind::HeaderIndex, &index, hashed, &mut head);
     }
     if flags & preamble::HEADER_HASHES != 0 {
-        frame::write(Kind::HeaderHash, &hash_list, hashed, &mut head);
+        frame::write(FrameKind::HeaderHash, &hash_list, hashed, &mut head);
     }
     let mut tail = Vec::new();
     if flags & preamble::FOOTER_HASHES != 0 {
-        frame::write(Kind::FooterHash, &hash_list, hashed, &mut tail);
+        frame::write(FrameKind::FooterHash, &hash_list, hashed, &mut tail);
     }
     Postamble { first_footer_offset: end, total_length }.write(&mut tail);
-    Ok(Surround { head, tail, total_length })
+    Ok(MessageEnvelope { head, tail, total_length })
 }
 
-/// Puts a message together in one buffer, that of the first object where it has one.
+/// Assembles a message in one buffer, reusing the buffer of the first object if there is one.
 ///
 /// # Errors
-/// `Limit` when there is no room for it.
-pub fn assemble_message(surround: &Surround, objects: Vec<ObjectFrame<'_>>) -> Result<Vec<u8>> {
+/// `Limit` when the allocation fails.
+pub fn assemble_message(surround: &MessageEnvelope, objects: Vec<ObjectFrame<'_>>) -> Result<Vec<u8>> {
     let no_room = || Error::limit("a message in memory", surround.total_length, usize::MAX as u64);
     let total = usize::try_from(surround.total_length).map_err(|_| no_room())?;
-    // One after the other they are let go: what was compressed is not held twice.
+    // Objects are dropped one by one, so that payloads are not in memory twice.
     let mut objects = objects.into_iter();
     let mut out = match objects.next() {
         Some(first) => first.behind(&surround.head, total).map_err(|_| no_room())?,
@@ -177,23 +176,23 @@ pub fn assemble_message(surround: &Surround, objects: Vec<ObjectFrame<'_>>) -> R
     }
     out.extend_from_slice(&surround.tail);
     debug_assert_eq!(out.len(), total);
-    // A compressor had room for the worst.
+    // The buffer was allocated for the compressor's upper bound.
     out.shrink_to_fit();
     Ok(out)
 }
 
-/// A message whose objects are encoded and not yet put together.
+/// An encoded message that is not yet assembled.
 #[derive(Clone, Debug)]
 pub struct EncodedMessage<'a> {
-    surround: Surround,
+    surround: MessageEnvelope,
     objects: Vec<ObjectFrame<'a>>,
 }
 
 impl<'a> EncodedMessage<'a> {
-    /// Of metadata and encoded objects, all of which must have been hashed or none.
+    /// Creates a message from metadata and encoded objects. Either all or none of them must be hashed.
     ///
     /// # Errors
-    /// `Limit` beyond `u64`.
+    /// `Limit` when an offset exceeds `u64`.
     pub fn new(
         metadata: &Metadata,
         objects: Vec<ObjectFrame<'a>>,
@@ -206,8 +205,8 @@ impl<'a> EncodedMessage<'a> {
         Ok(Self { surround, objects })
     }
 
-    /// Its bytes in order, in pieces: what comes before the objects, three pieces of each object, its payload between the others, and
-    /// what comes after them. Payloads that are stored as they were given are where they were given.
+    /// Returns the bytes in order as pieces: header, three pieces per object with the payload in the middle, footer.
+    /// Uncompressed payloads are borrowed.
     pub fn into_parts(self) -> Vec<Cow<'a, [u8]>> {
         let mut parts = vec![Cow::Owned(self.surround.head)];
         parts.extend(self.objects.into_iter().flat_map(ObjectFrame::into_parts));
@@ -215,22 +214,22 @@ impl<'a> EncodedMessage<'a> {
         parts
     }
 
-    /// Whether payloads are where they were given.
+    /// Returns whether payloads are borrowed.
     pub fn borrows(&self) -> bool {
         self.objects.iter().any(ObjectFrame::borrows)
     }
 
-    /// Its length in bytes.
+    /// Length of the message in bytes.
     pub fn total_length(&self) -> u64 {
         self.surround.total_length
     }
 
-    /// Puts it together in a buffer of its length. Memory of payloads is kept for the next message of this thread.
+    /// Assembles the message in a buffer of exactly its length. Payload buffers are reused by the next message of the thread.
     ///
     /// # Errors
-    /// `InvalidRequest` when the buffer has another length.
+    /// `InvalidRequest` when the length of the buffer differs.
     pub fn copy_to(self, out: &mut [u8]) -> Result<()> {
-        let other = || Error::invalid("a buffer of another length than the message");
+        let other = || Error::invalid("the length of the buffer differs from the length of the message");
         let mut at = 0;
         let mut put = |bytes: &[u8]| -> Result<()> {
             out.get_mut(at..at + bytes.len()).ok_or_else(other)?.copy_from_slice(bytes);
@@ -246,19 +245,19 @@ impl<'a> EncodedMessage<'a> {
         if at == out.len() { Ok(()) } else { Err(other()) }
     }
 
-    /// Puts it together in one buffer. See [`assemble_message`].
+    /// Assembles the message in one buffer. See [`assemble_message`].
     ///
     /// # Errors
-    /// `Limit` when there is no room for it.
+    /// `Limit` when the allocation fails.
     pub fn into_bytes(self) -> Result<Vec<u8>> {
         assemble_message(&self.surround, self.objects)
     }
 }
 
-/// Makes a message of metadata and encoded objects, all of which must have been hashed or none.
+/// Assembles a message from metadata and encoded objects. Either all or none of them must be hashed.
 ///
 /// # Errors
-/// `Limit` when there is no room for it.
+/// `Limit` when the allocation fails.
 pub fn encode_message(
     metadata: &Metadata,
     objects: Vec<ObjectFrame<'_>>,
@@ -268,19 +267,19 @@ pub fn encode_message(
     EncodedMessage::new(metadata, objects, hashed, aggregate)?.into_bytes()
 }
 
-/// What the library says of an object among the keys of its entry.
-pub(crate) fn tensor_item(descriptor: &Descriptor) -> Item {
-    let list = |numbers: &[u64]| Item::Array(numbers.iter().copied().map(Item::UInt).collect());
-    let tensor = Item::map([
-        ("ndim", Item::UInt(descriptor.shape.len() as u64)),
-        ("dtype", Item::Text(descriptor.dtype.to_string())),
+/// Returns the reserved keys of an object's metadata entry.
+pub(crate) fn tensor_item(descriptor: &Descriptor) -> CborItem {
+    let list = |numbers: &[u64]| CborItem::Array(numbers.iter().copied().map(CborItem::UInt).collect());
+    let tensor = CborItem::map([
+        ("ndim", CborItem::UInt(descriptor.shape.len() as u64)),
+        ("dtype", CborItem::Text(descriptor.dtype.to_string())),
         ("shape", list(&descriptor.shape)),
         ("strides", list(&descriptor.strides)),
     ]);
-    Item::map([("tensor", tensor)])
+    CborItem::map([("tensor", tensor)])
 }
 
-/// Completes the entries of metadata: one per object, each with what the library says of it.
+/// Completes the metadata to one entry per object, each with its reserved keys.
 ///
 /// # Errors
 /// `Corrupt` when there are more entries than objects.
@@ -289,7 +288,7 @@ pub(crate) fn complete<'a>(
     objects: impl ExactSizeIterator<Item = &'a Descriptor>,
 ) -> Result<()> {
     if metadata.base.len() > objects.len() {
-        let detail = format!("base has {} entries for {} objects", metadata.base.len(), objects.len());
+        let detail = format!("`base` has {} entries for {} objects", metadata.base.len(), objects.len());
         return Err(Error::corrupt("metadata", "the message to be written", None, detail));
     }
     metadata.base.resize(objects.len(), Default::default());
@@ -299,15 +298,15 @@ pub(crate) fn complete<'a>(
     Ok(())
 }
 
-/// Refuses keys that belong to the library.
+/// Rejects reserved keys.
 ///
 /// # Errors
-/// `Corrupt`, naming where they are.
+/// `Corrupt`, with the path of the key.
 pub(crate) fn refuse_reserved(metadata: &Metadata) -> Result<()> {
     let at = match metadata.base.iter().position(|entry| entry.contains_key(RESERVED)) {
         _ if !metadata.reserved.is_empty() => RESERVED.to_owned(),
         Some(number) => format!("base[{number}].{RESERVED}"),
         None => return Ok(()),
     };
-    Err(Error::corrupt("metadata", "the message to be written", None, format!("{at} belongs to the library")))
+    Err(Error::corrupt("metadata", "the message to be written", None, format!("key {at} is reserved")))
 }

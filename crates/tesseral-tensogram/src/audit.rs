@@ -1,4 +1,4 @@
-//! Checking messages: every check that the reference's validator has, under its names, and the hash of every frame.
+//! Audit of messages: all checks of the reference's validator, with its names, and the hash of every frame.
 
 use std::sync::Arc;
 
@@ -11,33 +11,33 @@ use xxhash_rust::xxh3::xxh3_64;
 use crate::api::decoding::open_frame;
 use crate::api::options::DecodeOptions;
 use crate::array::{Object, descriptor_item};
+use crate::frame_reader::FrameReader;
 use crate::message::Message;
-use crate::open::{Catalog, TensogramContainer};
-use crate::pipeline::Pipeline;
-use crate::read::Reader;
+use crate::open::{MessageCatalog, TensogramContainer};
+use crate::pipeline::ObjectPipeline;
 use crate::scan::Skipped;
 use crate::source::Input;
-use crate::wire::cbor::{self, Item, Place};
-use crate::wire::frame::{Frame, HASH_PRESENT, Kind};
-use crate::wire::lists::{Difference, HashList, Index};
+use crate::wire::cbor::{self, CborItem, ErrorLocation};
+use crate::wire::frame::{Frame, FrameKind, HASH_PRESENT};
+use crate::wire::index_and_hashes::{HashList, Index, ListDifference};
 use crate::wire::metadata::{Metadata, RESERVED};
 use crate::wire::preamble::HASHES_PRESENT;
 
-/// Checks messages and counts what hashes cover.
+/// Audits messages and counts the bytes covered by hashes.
 pub(crate) struct Audit<'a, I> {
-    pub reader: Reader<'a, I>,
+    pub reader: FrameReader<'a, I>,
     pub depth: Depth,
-    /// Tell of CBOR that is not canonical.
+    /// Report CBOR that is not canonical.
     pub canonical: bool,
-    /// Payloads are checked here; else nobody else could.
+    /// Verify payloads here, for callers without an engine.
     pub payloads: bool,
     pub report: &'a mut dyn FnMut(Finding),
     pub failures: u64,
-    /// Bytes of metadata that a hash covers.
+    /// Bytes of metadata covered by a hash.
     pub covered: u64,
     /// Bytes of payload, which the engine counts.
     pub payload: u64,
-    /// Bytes of cells decoded so far, and of the frames they were decoded from.
+    /// Size of the decoded cells so far, and of the frames they were decoded from.
     pub(crate) decoded: u64,
     pub(crate) decoded_from: u64,
 }
@@ -47,7 +47,7 @@ pub(crate) fn audit(
     options: &AuditOptions,
     report: &mut dyn FnMut(Finding),
 ) -> Result<AuditReport> {
-    let catalog = Catalog::load(store, &options.open, false)?;
+    let catalog = MessageCatalog::load(store, &options.open, false)?;
     let decoded = options.depth == Depth::Full;
     let mut audit = Audit {
         reader: catalog.reader(),
@@ -62,7 +62,7 @@ pub(crate) fn audit(
         decoded_from: 0,
     };
     for skipped in &catalog.skipped {
-        audit.tell(skipped_finding(skipped));
+        audit.add_finding(skipped_finding(skipped));
     }
     let mut objects = 0;
     for number in 0..catalog.len() {
@@ -79,7 +79,7 @@ pub(crate) fn audit(
     if failures == 0 && refused.is_none() {
         report(Finding::passed("structure", format!("{} messages, {objects} objects", catalog.len())));
         if options.depth >= Depth::Usual {
-            let detail = "every descriptor, index and hash list agrees with the frames";
+            let detail = "descriptors, index and hash lists match the frames";
             report(Finding::passed("metadata", detail));
         }
     }
@@ -91,38 +91,43 @@ pub(crate) fn audit(
     Ok(AuditReport { container, decoded, covered_bytes: covered, uncovered_bytes })
 }
 
-/// What is said of bytes that belong to no message.
+/// Creates a finding for bytes outside messages.
 pub(crate) fn skipped_finding(skipped: &Skipped) -> Finding {
-    let detail = format!("{} bytes belong to no message: {}", skipped.len, skipped.detail);
+    let detail = format!("{} bytes outside messages: {}", skipped.len, skipped.detail);
     Finding::failed(skipped.check, detail).at(skipped.offset, skipped.len)
 }
 
 impl<I: Input> Audit<'_, I> {
-    fn tell(&mut self, finding: Finding) {
+    fn add_finding(&mut self, finding: Finding) {
         self.failures += u64::from(!finding.ok);
         (self.report)(finding);
     }
 
-    /// Turns damage into a finding; passes on what kept the file from being read.
-    fn take<T>(&mut self, check: &'static str, frame: &Frame, result: Result<T>) -> Result<Option<T>> {
+    /// Converts corruption into a finding; returns other errors.
+    fn check_result<T>(
+        &mut self,
+        check: &'static str,
+        frame: &Frame,
+        result: Result<T>,
+    ) -> Result<Option<T>> {
         match result {
             Ok(value) => Ok(Some(value)),
             Err(e) if matches!(e.kind(), ErrorKind::Io { .. } | ErrorKind::NotFound { .. }) => Err(e),
             Err(e) => {
                 let mut finding = Finding::from_error(check, &e).at(frame.offset, frame.len);
                 finding.offset = e.offset().or(finding.offset);
-                self.tell(finding);
+                self.add_finding(finding);
                 Ok(None)
             }
         }
     }
 
-    /// Checks one message.
+    /// Audits one message.
     pub(crate) fn message(&mut self, message: &Message, number: usize) -> Result<()> {
         for fault in &message.faults {
-            // Who asks for hashes alone wants to hear of what breaks them.
+            // With checks of hashes only, structural errors are still reported.
             if !(self.depth == Depth::Digests && fault.harmless) {
-                self.tell(fault.finding());
+                self.add_finding(fault.finding());
             }
         }
         if message.fault().is_some() || self.depth == Depth::Structure && !self.canonical {
@@ -133,7 +138,7 @@ impl<I: Input> Audit<'_, I> {
         }
         let mut object = 0;
         for frame in &message.frames {
-            if frame.kind == Kind::Object {
+            if frame.kind == FrameKind::Object {
                 self.object(message, frame, number, object)?;
                 object += 1;
             } else {
@@ -146,26 +151,27 @@ impl<I: Input> Audit<'_, I> {
     fn hash_flags(&mut self, message: &Message, number: usize) {
         let hashed = message.frames.iter().any(|frame| frame.expected_hash(message.preamble.flags).is_some());
         if !hashed {
-            let detail = format!("message {number} has no hashes: damage in it may go unseen");
-            self.tell(Finding::warning("no_hash_available", detail).at(message.offset, message.len));
+            let detail = format!("message {number} has no hashes: damage can stay undetected");
+            self.add_finding(Finding::warning("no_hash_available", detail).at(message.offset, message.len));
         }
         let older = message.preamble.flags & HASHES_PRESENT != 0
             && message.frames.iter().any(|frame| frame.flags & HASH_PRESENT == 0);
         if older {
-            let detail =
-                format!("message {number} says that it has hashes, its frames do not; they are checked");
-            self.tell(Finding::warning("older_writer", detail).at(message.offset, message.len));
+            let detail = format!(
+                "message {number}: the preamble announces hashes, but frames lack the flag; hashes are verified"
+            );
+            self.add_finding(Finding::warning("older_writer", detail).at(message.offset, message.len));
         }
     }
 
-    /// A frame of CBOR: its hash, its item, what the item says.
+    /// Audits a CBOR frame: its hash, its encoding and its content.
     fn cbor_frame(&mut self, message: &Message, frame: &Frame) -> Result<()> {
         let body = frame.body();
-        let place = Place { what: "frame", object: self.reader.input.name(), offset: body.start };
+        let place = ErrorLocation { what: "frame", object: self.reader.input.name(), offset: body.start };
         let (parse_check, canonical_check) = checks_of(frame.kind);
         let sized = self.reader.limits.check_metadata(body.end - body.start);
         let read = sized.and_then(|()| self.reader.input.get(body.clone(), "frame"));
-        let Some(bytes) = self.take(parse_check, frame, read)? else { return Ok(()) };
+        let Some(bytes) = self.check_result(parse_check, frame, read)? else { return Ok(()) };
         if self.depth > Depth::Structure && !self.hash(message, frame, &bytes, None) {
             return Ok(());
         }
@@ -173,53 +179,53 @@ impl<I: Input> Audit<'_, I> {
             return Ok(());
         }
         let parsed = cbor::parse(&bytes, self.reader.limits.depth, place);
-        let Some((item, _)) = self.take(parse_check, frame, parsed)? else { return Ok(()) };
+        let Some((item, _)) = self.check_result(parse_check, frame, parsed)? else { return Ok(()) };
         if self.canonical && !cbor::is_canonical(&bytes, &item) {
-            let detail = format!("the CBOR of {:?} is not canonical", frame.kind);
-            self.tell(Finding::warning(canonical_check, detail).at(body.start, bytes.len() as u64));
+            let detail = format!("CBOR of {:?} is not canonical", frame.kind);
+            self.add_finding(Finding::warning(canonical_check, detail).at(body.start, bytes.len() as u64));
         }
         if self.depth < Depth::Usual {
             return Ok(());
         }
         match frame.kind {
-            Kind::HeaderMetadata | Kind::FooterMetadata => {
-                let metadata = self.take(parse_check, frame, Metadata::from_item(item, place))?;
+            FrameKind::HeaderMetadata | FrameKind::FooterMetadata => {
+                let metadata = self.check_result(parse_check, frame, Metadata::from_item(item, place))?;
                 if let Some(metadata) = metadata {
                     self.metadata(message, frame, &metadata);
                 }
             }
-            Kind::HeaderIndex | Kind::FooterIndex => {
-                let index = self.take(parse_check, frame, Index::from_item(item, place))?;
+            FrameKind::HeaderIndex | FrameKind::FooterIndex => {
+                let index = self.check_result(parse_check, frame, Index::from_item(item, place))?;
                 if let Some(index) = index {
                     let objects: Vec<_> = message.objects().collect();
                     self.differences(frame, index.differences(&objects, message.offset));
                 }
             }
-            Kind::HeaderHash | Kind::FooterHash => {
-                let list = self.take(parse_check, frame, HashList::from_item(item, place))?;
+            FrameKind::HeaderHash | FrameKind::FooterHash => {
+                let list = self.check_result(parse_check, frame, HashList::from_item(item, place))?;
                 match list {
                     Some(list) if list.is_known() => {
                         let objects: Vec<_> = message.objects().collect();
                         self.differences(frame, list.differences(&objects));
                     }
                     Some(list) => {
-                        let detail = format!("the algorithm {:?} is not known", list.algorithm);
-                        self.tell(
+                        let detail = format!("unknown hash algorithm {:?}", list.algorithm);
+                        self.add_finding(
                             Finding::warning("unknown_hash_algorithm", detail).at(frame.offset, frame.len),
                         );
                     }
                     None => {}
                 }
             }
-            Kind::Preceder | Kind::Object => {
-                let told = self.reader.preceder(message, frame);
-                self.take("preceder_base_count_wrong", frame, told)?;
+            FrameKind::Preceder | FrameKind::Object => {
+                let preceder = self.reader.preceder(message, frame);
+                self.check_result("preceder_base_count_wrong", frame, preceder)?;
             }
         }
         Ok(())
     }
 
-    /// Compares the hash of a frame's body; true unless it differs.
+    /// Verifies the hash of a frame's body; returns false on mismatch.
     fn hash(&mut self, message: &Message, frame: &Frame, body: &[u8], name: Option<&str>) -> bool {
         let Some(expected) = frame.expected_hash(message.preamble.flags) else { return true };
         if name.is_none() {
@@ -229,45 +235,51 @@ impl<I: Input> Audit<'_, I> {
         if found == expected {
             return true;
         }
-        let detail = format!("the hash of {:?} is {found:016x}, stored is {expected:016x}", frame.kind);
+        let detail =
+            format!("hash mismatch in {:?}: expected {expected:016x}, computed {found:016x}", frame.kind);
         let mut finding = Finding::failed("hash_mismatch", detail).at(frame.body().start, body.len() as u64);
         finding.array = name.map(str::to_owned);
-        self.tell(finding);
+        self.add_finding(finding);
         false
     }
 
     fn metadata(&mut self, message: &Message, frame: &Frame, metadata: &Metadata) {
         let objects = message.object_count();
         if metadata.base.len() > objects {
-            let detail = format!("base has {} entries for {objects} objects", metadata.base.len());
-            self.tell(Finding::failed("base_count_exceeds_objects", detail).at(frame.offset, frame.len));
+            let detail = format!("`base` has {} entries for {objects} objects", metadata.base.len());
+            self.add_finding(
+                Finding::failed("base_count_exceeds_objects", detail).at(frame.offset, frame.len),
+            );
         }
         for (i, base) in metadata.base.iter().enumerate() {
             match base.get(RESERVED) {
-                Some(Item::Map(pairs)) if pairs.iter().any(|(key, _)| key.as_text() == Some("tensor")) => {}
-                Some(Item::Map(_)) => {
-                    let detail = format!("{RESERVED} of object {i} says nothing of its tensor");
-                    self.tell(
+                Some(CborItem::Map(pairs))
+                    if pairs.iter().any(|(key, _)| key.as_text() == Some("tensor")) => {}
+                Some(CborItem::Map(_)) => {
+                    let detail = format!("{RESERVED} of object {i} does not describe its tensor");
+                    self.add_finding(
                         Finding::warning("reserved_missing_tensor", detail).at(frame.offset, frame.len),
                     );
                 }
                 None => {}
                 Some(_) => {
                     let detail = format!("{RESERVED} of object {i} is not a map");
-                    self.tell(Finding::failed("reserved_not_a_map", detail).at(frame.offset, frame.len));
+                    self.add_finding(
+                        Finding::failed("reserved_not_a_map", detail).at(frame.offset, frame.len),
+                    );
                 }
             }
         }
     }
 
-    /// A list about the objects says otherwise than their frames.
-    fn differences(&mut self, frame: &Frame, differences: Vec<Difference>) {
+    /// Creates a finding for an index or hash list that contradicts the object frames.
+    fn differences(&mut self, frame: &Frame, differences: Vec<ListDifference>) {
         for (check, detail) in differences {
-            self.tell(Finding::failed(check, detail).at(frame.offset, frame.len));
+            self.add_finding(Finding::failed(check, detail).at(frame.offset, frame.len));
         }
     }
 
-    /// An object: its descriptor, and its payload where nobody else checks it.
+    /// Audits an object: its descriptor, and its payload if the engine does not verify it.
     fn object(&mut self, message: &Message, frame: &Frame, number: usize, index: usize) -> Result<()> {
         let name = format!("{number}/{index}");
         let object = match self.descriptor(frame, &name)? {
@@ -285,7 +297,7 @@ impl<I: Input> Audit<'_, I> {
         if self.depth == Depth::Structure {
             return Ok(());
         }
-        // The engine compares hashes of what it can plan to read; the rest is left for here.
+        // The engine verifies hashes of the chunks it can plan; the others are verified here.
         let planned = object.as_ref().is_some_and(|object| object.cells > 0);
         if planned && !self.payloads {
             return Ok(());
@@ -300,9 +312,9 @@ impl<I: Input> Audit<'_, I> {
         }
     }
 
-    /// The descriptor of an object, unless it makes no sense.
+    /// Returns the descriptor of an object, or `None` if it is invalid.
     fn descriptor(&mut self, frame: &Frame, name: &str) -> Result<Option<Object>> {
-        let Reader { input, limits, .. } = self.reader;
+        let FrameReader { input, limits, .. } = self.reader;
         let read = descriptor_item(input, &limits, frame);
         let object = read.and_then(|(item, span)| {
             let canonical =
@@ -312,31 +324,32 @@ impl<I: Input> Audit<'_, I> {
         match object {
             Ok((object, canonical, span)) => {
                 if !canonical {
-                    let detail = "the CBOR of the descriptor is not canonical";
+                    let detail = "CBOR of the descriptor is not canonical";
                     let finding = Finding::warning("descriptor_cbor_non_canonical", detail).in_array(name);
-                    self.tell(finding.at(span.start, span.end - span.start));
+                    self.add_finding(finding.at(span.start, span.end - span.start));
                 }
                 Ok(Some(object))
             }
             Err(error) if self.depth >= Depth::Usual => {
-                self.take("descriptor_cbor_parse_failed", frame, Err::<(), _>(error.in_array(name)))?;
+                self.check_result("descriptor_cbor_parse_failed", frame, Err::<(), _>(error.in_array(name)))?;
                 Ok(None)
             }
             Err(_) => Ok(None),
         }
     }
 
-    /// What a descriptor says of codecs; false when it cannot be decoded.
+    /// Audits the codecs of a descriptor; returns false if the object cannot be decoded.
     fn parameters(&mut self, frame: &Frame, object: &Object, name: &str) -> Result<bool> {
         let span = &object.cbor;
         if object.descriptor.kind.is_empty() {
-            let finding = Finding::failed("empty_obj_type", "the object's type is empty").in_array(name);
-            self.tell(finding.at(span.start, span.end - span.start));
+            let finding = Finding::failed("empty_obj_type", "empty object type").in_array(name);
+            self.add_finding(finding.at(span.start, span.end - span.start));
         }
-        let place = Place { what: "descriptor", object: self.reader.input.name(), offset: span.start };
-        let Err(error) = Pipeline::of(&object.descriptor, place) else { return Ok(true) };
+        let place =
+            ErrorLocation { what: "descriptor", object: self.reader.input.name(), offset: span.start };
+        let Err(error) = ObjectPipeline::from_descriptor(&object.descriptor, place) else { return Ok(true) };
         let ErrorKind::Unsupported { .. } = error.kind() else {
-            self.take("pipeline_config_failed", frame, Err::<(), _>(error.in_array(name)))?;
+            self.check_result("pipeline_config_failed", frame, Err::<(), _>(error.in_array(name)))?;
             return Ok(false);
         };
         let descriptor = &object.descriptor;
@@ -347,22 +360,25 @@ impl<I: Input> Audit<'_, I> {
         ];
         match unknown.into_iter().find(|(_, word, known)| !known.contains(&word.as_str())) {
             Some((check, word, _)) => {
-                let finding = Finding::failed(check, format!("{word:?} is not a known one")).in_array(name);
-                self.tell(finding.at(span.start, span.end - span.start));
+                let finding = Finding::failed(check, format!("unknown value {word:?}")).in_array(name);
+                self.add_finding(finding.at(span.start, span.end - span.start));
             }
-            // What is not built in here may be sound all the same.
-            None => self.tell(Finding::warning("codec_unsupported", error.to_string()).in_array(name)),
+            // A codec that this build lacks is not an error of the file.
+            None => self.add_finding(Finding::warning("codec_unsupported", error.to_string()).in_array(name)),
         }
         Ok(false)
     }
 
-    /// Decodes an object; at full depth its cells must be finite unless a mask names them.
+    /// Decodes an object. At full depth its unmasked cells must be finite.
     fn cells(&mut self, message: &Message, frame: &Frame, name: &str, index: usize) -> Result<()> {
         let full = self.depth == Depth::Full;
-        // Decoding a cell and looking at it takes a quarter of what other work on it does.
+        // Decoding and checking a cell costs about a quarter of other work on it.
         let limits = self.reader.limits;
         let justified = limits.check_total("the decoded objects", self.decoded / 4, self.decoded_from);
-        if self.take("decode_object_failed", frame, justified.map_err(|e| e.in_array(name)))?.is_none() {
+        if self
+            .check_result("decode_object_failed", frame, justified.map_err(|e| e.in_array(name)))?
+            .is_none()
+        {
             return Ok(());
         }
         let options = DecodeOptions {
@@ -373,7 +389,7 @@ impl<I: Input> Audit<'_, I> {
         };
         let decoded = open_frame(&self.reader, frame, message.preamble.flags, index, &options)
             .and_then(|work| {
-                // Of equal cells one tells as much as all.
+                // All cells of a constant object are equal; one is sufficient.
                 let cells = match work.constant() {
                     Some(cell) => cell.to_vec(),
                     None => work.decode_all(&options)?,
@@ -382,21 +398,21 @@ impl<I: Input> Audit<'_, I> {
             })
             .map_err(|e| tesseral_core::Error::from(e).in_array(name));
         let check = if full { "decode_object_failed" } else { "decode_pipeline_failed" };
-        let Some((dtype, cells, masked)) = self.take(check, frame, decoded)? else { return Ok(()) };
+        let Some((dtype, cells, masked)) = self.check_result(check, frame, decoded)? else { return Ok(()) };
         self.decoded = self.decoded.saturating_add(cells.len() as u64);
         self.decoded_from = self.decoded_from.saturating_add(frame.len);
         if !full {
             return Ok(());
         }
-        let mut tell = |check: &'static str, what: &str, at: Option<usize>| {
+        let mut add_finding = |check: &'static str, what: &str, at: Option<usize>| {
             if let Some(at) = at {
-                let detail = format!("cell {at} is {what}, and no mask says so");
-                self.tell(Finding::failed(check, detail).at(frame.offset, frame.len).in_array(name));
+                let detail = format!("cell {at} is {what} and is not masked");
+                self.add_finding(Finding::failed(check, detail).at(frame.offset, frame.len).in_array(name));
             }
         };
         let (nan, inf) = first_non_finite(dtype, &cells, &masked);
-        tell("nan_detected", "NaN", nan);
-        tell("inf_detected", "infinite", inf);
+        add_finding("nan_detected", "NaN", nan);
+        add_finding("inf_detected", "infinite", inf);
         Ok(())
     }
 }
@@ -405,21 +421,25 @@ const ENCODINGS: [&str; 2] = ["none", "simple_packing"];
 const FILTERS: [&str; 2] = ["none", "shuffle"];
 const COMPRESSIONS: [&str; 9] = ["none", "szip", "zstd", "lz4", "blosc2", "zfp", "sz3", "rle", "roaring"];
 
-/// The names of what can be wrong with the CBOR of a frame: that it does not parse, that it is not canonical.
-fn checks_of(kind: Kind) -> (&'static str, &'static str) {
+/// Check names for a CBOR frame that does not parse, and for one that is not canonical.
+fn checks_of(kind: FrameKind) -> (&'static str, &'static str) {
     match kind {
-        Kind::HeaderMetadata | Kind::FooterMetadata => {
+        FrameKind::HeaderMetadata | FrameKind::FooterMetadata => {
             ("metadata_cbor_parse_failed", "metadata_cbor_non_canonical")
         }
-        Kind::HeaderIndex | Kind::FooterIndex => ("index_cbor_parse_failed", "index_cbor_non_canonical"),
-        Kind::HeaderHash | Kind::FooterHash => {
+        FrameKind::HeaderIndex | FrameKind::FooterIndex => {
+            ("index_cbor_parse_failed", "index_cbor_non_canonical")
+        }
+        FrameKind::HeaderHash | FrameKind::FooterHash => {
             ("hash_frame_cbor_parse_failed", "hash_frame_cbor_non_canonical")
         }
-        Kind::Preceder | Kind::Object => ("preceder_cbor_parse_failed", "preceder_cbor_non_canonical"),
+        FrameKind::Preceder | FrameKind::Object => {
+            ("preceder_cbor_parse_failed", "preceder_cbor_non_canonical")
+        }
     }
 }
 
-/// Where the first NaN and the first infinity are, native-endian.
+/// Returns the indexes of the first NaN and the first infinity; cells are in native byte order.
 fn first_non_finite(dtype: DType, cells: &[u8], masked: &[u8]) -> (Option<usize>, Option<usize>) {
     let (Class::Float | Class::Complex, Some(size)) = (dtype.class(), dtype.size()) else {
         return (None, None);
@@ -441,7 +461,7 @@ fn first_non_finite(dtype: DType, cells: &[u8], masked: &[u8]) -> (Option<usize>
     (nan, inf)
 }
 
-/// The level at which the reference makes a check.
+/// Returns the level of a check, as in the reference.
 pub(crate) fn level_of(finding: &Finding) -> u8 {
     match finding.check {
         "decode_object_failed" | "decoded_size_mismatch" | "nan_detected" | "inf_detected" => 4,
@@ -472,7 +492,7 @@ pub(crate) fn level_of(finding: &Finding) -> u8 {
     }
 }
 
-/// Whether a finding makes a message unsound.
+/// Returns whether a finding makes a message invalid.
 pub(crate) fn is_error(finding: &Finding) -> bool {
     !finding.ok && finding.severity == Severity::Error
 }

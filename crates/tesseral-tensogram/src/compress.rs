@@ -1,4 +1,4 @@
-//! The last stage of a pipeline, both ways, and the blobs of masks.
+//! Compression, the last stage of a pipeline, in both directions; mask blobs.
 
 use std::borrow::Cow;
 use std::sync::{Mutex, PoisonError};
@@ -9,13 +9,13 @@ use tesseral_codec::zfp;
 use tesseral_codec::{Contexts, aec, blosc2, lz4, raw, sz3, zstd, zstd_stream};
 use tesseral_core::{Error, Result};
 
-use crate::pipeline::{Compression, Pipeline};
-use crate::wire::cbor::{Item, Map};
+use crate::pipeline::{Compression, ObjectPipeline};
+use crate::wire::cbor::{CborItem, Map};
 use crate::wire::descriptor::Mask;
 
-/// Compresses coded bytes; what depends on them goes into the parameters.
+/// Compresses encoded bytes and stores data-dependent parameters in the descriptor.
 pub(crate) fn compress<'a>(
-    pipeline: &Pipeline,
+    pipeline: &ObjectPipeline,
     coded: Cow<'a, [u8]>,
     params: &mut Map,
     contexts: &mut Contexts,
@@ -32,8 +32,8 @@ pub(crate) fn compress<'a>(
         Compression::Lz4 => lz4::encode(&coded, &mut out)?,
         Compression::Szip(szip) => {
             let offsets = aec::encode(&coded, szip, &mut out)?;
-            let offsets = offsets.into_iter().map(Item::UInt).collect();
-            params.insert("szip_block_offsets".to_owned(), Item::Array(offsets));
+            let offsets = offsets.into_iter().map(CborItem::UInt).collect();
+            params.insert("szip_block_offsets".to_owned(), CborItem::Array(offsets));
         }
         Compression::Blosc2(settings) => blosc2::encode(&coded, settings, &mut out, contexts)?,
         #[cfg(feature = "zfp")]
@@ -51,18 +51,18 @@ pub(crate) fn compress<'a>(
     Ok(Cow::Owned(out))
 }
 
-/// Decompresses all coded bytes. `exact` says that they are doubles, for which loss was meant.
+/// Decompresses all encoded bytes. `exact` means that they are float64 cells, for which lossy compression is intended.
 pub(crate) fn decompress(
-    pipeline: &Pipeline,
+    pipeline: &ObjectPipeline,
     src: &[u8],
     exact: bool,
     dst: &mut [u8],
     contexts: &mut Contexts,
 ) -> Result<()> {
-    // Bit sets as a compression say how many bits they have, padding included.
+    // Bit-set compression stores the number of bits, including padding.
     let counted = |codec: &'static str| {
         let (count, rest) =
-            src.split_first_chunk::<4>().ok_or_else(|| Error::codec(codec, "no count of bits"))?;
+            src.split_first_chunk::<4>().ok_or_else(|| Error::codec(codec, "missing bit count"))?;
         let count = u64::from(u32::from_be_bytes(*count));
         if count != dst.len() as u64 * 8 {
             return Err(Error::codec(codec, format!("{count} bits for {} bytes", dst.len())));
@@ -79,7 +79,7 @@ pub(crate) fn decompress(
         Compression::Zfp(mode) => zfp::decode_into(src, *mode, dst),
         Compression::Sz3(_) => {
             if exact && !sz3::is_lossless(src)? {
-                return Err(Error::unsupported("sz3 of anything but plain float64 where bits were lost"));
+                return Err(Error::unsupported("lossy sz3 of data other than unencoded float64"));
             }
             sz3::decode_into(src, dst, contexts)
         }
@@ -90,9 +90,9 @@ pub(crate) fn decompress(
     }
 }
 
-/// Decompresses coded bytes from `start` on, where the pipeline [seeks](Pipeline::seeks). `index` is kept for one payload.
+/// Decompresses encoded bytes from `start`, if the pipeline [seeks](Pipeline::seeks). `index` belongs to one payload.
 pub(crate) fn decompress_range(
-    pipeline: &Pipeline,
+    pipeline: &ObjectPipeline,
     src: &[u8],
     start: u64,
     dst: &mut [u8],
@@ -121,14 +121,14 @@ pub(crate) fn decompress_range(
     }
 }
 
-/// How blosc2 stores masks when nothing else is asked for.
+/// Default blosc2 parameters of masks.
 const MASK_BLOSC2: blosc2::Settings =
     blosc2::Settings { codec: blosc2::Codec::Lz4, level: 5, typesize: 1, shuffle: blosc2::Shuffle::Bit };
 
-/// How masks can be stored.
+/// Names of mask methods.
 pub(crate) const MASK_METHODS: [&str; 6] = ["none", "rle", "roaring", "lz4", "zstd", "blosc2"];
 
-/// Appends the blob of `count` packed bits; gives the parameters that belong to it.
+/// Appends the blob of `count` packed bits and returns its parameters.
 pub(crate) fn encode_mask(
     method: &str,
     bits: &[u8],
@@ -145,15 +145,15 @@ pub(crate) fn encode_mask(
         "zstd" => zstd_stream::encode(bits, zstd::DEFAULT_LEVEL, out)?,
         "blosc2" => {
             blosc2::encode(bits, &MASK_BLOSC2, out, contexts)?;
-            params.insert("codec".to_owned(), Item::Text("lz4".to_owned()));
-            params.insert("level".to_owned(), Item::UInt(MASK_BLOSC2.level.into()));
+            params.insert("codec".to_owned(), CborItem::Text("lz4".to_owned()));
+            params.insert("level".to_owned(), CborItem::UInt(MASK_BLOSC2.level.into()));
         }
         other => return Err(Error::unsupported(format!("Tensogram mask method {other:?}"))),
     }
     Ok(params)
 }
 
-/// Fills `bits` with the `count` bits of a blob.
+/// Decodes a blob of `count` bits into `bits`.
 pub(crate) fn decode_mask(
     mask: &Mask,
     blob: &[u8],

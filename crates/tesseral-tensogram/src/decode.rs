@@ -1,4 +1,4 @@
-//! From stored bytes to cells: decompress, unshuffle, unpack or swap, restore what masks name.
+//! Decoding of stored bytes into cells: decompress, unshuffle, unpack or byte-swap, restore masked cells.
 
 use std::ops::Range;
 
@@ -10,13 +10,13 @@ use tesseral_format::Scratch;
 
 use crate::array::Object;
 use crate::compress::{decode_mask, decompress, decompress_range};
-use crate::pipeline::{Compression, Pipeline};
+use crate::pipeline::{Compression, ObjectPipeline};
 use crate::wire::descriptor::{Mask, MaskKind};
 
-/// Decodes a run of cells; all of them unless the pipeline [seeks](Pipeline::seeks).
+/// Decodes a range of cells; all cells unless the pipeline [seeks](Pipeline::seeks).
 pub(crate) fn decode<P: AsRef<[u8]>>(
     object: &Object,
-    pipeline: &Pipeline,
+    pipeline: &ObjectPipeline,
     file: &str,
     parts: &[P],
     cells: Range<u64>,
@@ -44,15 +44,15 @@ pub(crate) fn decode<P: AsRef<[u8]>>(
     } else if pipeline.seeks(object.descriptor.dtype) {
         part(object, pipeline, payload, &cells, values, scratch)?;
     } else {
-        return Err(Error::invalid("this compression decodes whole"));
+        return Err(Error::internal("this compression does not support random access"));
     }
     finish(object, pipeline, blobs, &cells, values, scratch)
 }
 
-/// Decodes a run of cells of a pipeline that is [plain](Pipeline::plain) from nothing but their [window] and the masks.
+/// Decodes a range of cells of a [plain](Pipeline::plain) pipeline from the bytes of their [window] and the masks.
 pub(crate) fn decode_window<P: AsRef<[u8]>>(
     object: &Object,
-    pipeline: &Pipeline,
+    pipeline: &ObjectPipeline,
     bytes: &[u8],
     blobs: &[P],
     cells: &Range<u64>,
@@ -71,15 +71,18 @@ fn check_room(object: &Object, cells: &Range<u64>, values: &[u8]) -> Result<()> 
         None => Some(count.div_ceil(8)),
     };
     if needed != Some(values.len() as u64) {
-        return Err(Error::invalid(format!("{} bytes are no room for cells {cells:?}", values.len())));
+        return Err(Error::internal(format!(
+            "buffer of {} bytes is too small for cells {cells:?}",
+            values.len()
+        )));
     }
     Ok(())
 }
 
-/// Brings decoded numbers into this machine's order and back what masks name.
+/// Converts decoded cells to native byte order and restores masked cells.
 fn finish<P: AsRef<[u8]>>(
     object: &Object,
-    pipeline: &Pipeline,
+    pipeline: &ObjectPipeline,
     blobs: &[P],
     cells: &Range<u64>,
     values: &mut [u8],
@@ -95,10 +98,10 @@ fn finish<P: AsRef<[u8]>>(
     Ok(())
 }
 
-/// Stored bytes that are the cells, or packed values: those of their [window].
+/// Copies uncompressed cells, or unpacks values, from the bytes of their [window].
 fn plain(
     object: &Object,
-    pipeline: &Pipeline,
+    pipeline: &ObjectPipeline,
     bytes: &[u8],
     cells: &Range<u64>,
     values: &mut [u8],
@@ -113,10 +116,14 @@ fn plain(
     Ok(())
 }
 
-/// The coded bytes that hold a run of cells, and the number of its first cell among theirs.
-pub(crate) fn window(pipeline: &Pipeline, dtype: DType, cells: &Range<u64>) -> Option<(Range<u64>, u64)> {
+/// Returns the encoded bytes that contain a range of cells, and the index of its first cell in them.
+pub(crate) fn window(
+    pipeline: &ObjectPipeline,
+    dtype: DType,
+    cells: &Range<u64>,
+) -> Option<(Range<u64>, u64)> {
     if let Some(packing) = &pipeline.packing {
-        // Eight packed values begin with a byte.
+        // Every eighth packed value is byte-aligned.
         let first = cells.start & !7;
         let end = Packing::packed_len(packing.bits, cells.end)?;
         return Some((first / 8 * u64::from(packing.bits)..end, cells.start - first));
@@ -127,10 +134,10 @@ pub(crate) fn window(pipeline: &Pipeline, dtype: DType, cells: &Range<u64>) -> O
     }
 }
 
-/// A run of cells out of stored bytes that were compressed.
+/// Decodes a range of cells from compressed bytes.
 fn part(
     object: &Object,
-    pipeline: &Pipeline,
+    pipeline: &ObjectPipeline,
     payload: &[u8],
     cells: &Range<u64>,
     values: &mut [u8],
@@ -155,7 +162,7 @@ fn part(
     Ok(())
 }
 
-/// Bits of the last byte that belong to no cell are zero.
+/// Clears the padding bits of the last byte.
 fn clear_tail(dtype: DType, cells: &Range<u64>, values: &mut [u8]) {
     if dtype == DType::Bitmask
         && !cells.end.is_multiple_of(8)
@@ -165,10 +172,10 @@ fn clear_tail(dtype: DType, cells: &Range<u64>, values: &mut [u8]) {
     }
 }
 
-/// Stored bytes that went through a filter or a compression.
+/// Decodes bytes that were filtered or compressed.
 fn coded(
     object: &Object,
-    pipeline: &Pipeline,
+    pipeline: &ObjectPipeline,
     payload: &[u8],
     values: &mut [u8],
     scratch: &mut Scratch,
@@ -199,7 +206,7 @@ fn coded(
     }
 }
 
-/// The bytes of a cell that a mask restores, native-endian.
+/// Returns the bytes of a restored cell in native byte order.
 pub(crate) fn pattern(dtype: DType, kind: MaskKind) -> Option<Vec<u8>> {
     fn pick<T>(kind: MaskKind, nan: T, up: T, down: T) -> T {
         match kind {
@@ -221,7 +228,7 @@ pub(crate) fn pattern(dtype: DType, kind: MaskKind) -> Option<Vec<u8>> {
     })
 }
 
-/// Overwrites the cells of a run that a mask names.
+/// Overwrites the masked cells of a range.
 fn restore(
     mask: &Mask,
     blob: &[u8],

@@ -1,4 +1,4 @@
-//! Messages changed without decoding a payload: objects are copied frame by frame, what surrounds them is made anew.
+//! Editing of messages without decoding payloads: object frames are copied, the surrounding frames are rewritten.
 
 use std::sync::Arc;
 
@@ -14,31 +14,31 @@ use crate::api::options::Provenance;
 use crate::array::descriptor_item;
 use crate::assemble::{AggregateHash, surround};
 use crate::audit::skipped_finding;
-use crate::message::{Fault, Message};
-use crate::open::{Catalog, values};
+use crate::message::{FrameFault, Message};
+use crate::open::{MessageCatalog, values};
 use crate::scan::{Skipped, ends_whole, truncated_tail};
 use crate::source::{Input, Source};
-use crate::wire::cbor::{Item, Map};
+use crate::wire::cbor::{CborItem, Map};
 use crate::wire::frame::{Frame, HASH_PRESENT, HEADER_LEN};
 use crate::wire::metadata::{EXTRA, Metadata, RESERVED};
 use crate::wire::preamble::VERSION;
 
-/// How much is copied at once.
+/// Size of one copy operation in bytes.
 const BLOCK: u64 = 4 << 20;
 
-type Put<'a> = dyn FnMut(&[u8]) -> Result<()> + 'a;
+type ByteSink<'a> = dyn FnMut(&[u8]) -> Result<()> + 'a;
 
 impl MessageFormat for TensogramFormat {
     fn open_messages(
         &self,
         store: Arc<dyn Store>,
         options: &OpenOptions,
-        torn: bool,
+        truncated: bool,
     ) -> Result<Box<dyn MessageFile>> {
         let store: Arc<dyn Store> = Arc::new(Growing(store));
         store.guarded(|| {
-            let catalog = Catalog::load(&store, options, torn)?;
-            if !torn && let Some(error) = catalog.refusal()? {
+            let catalog = MessageCatalog::load(&store, options, truncated)?;
+            if !truncated && let Some(error) = catalog.refusal()? {
                 return Err(error);
             }
             Ok(Box::new(TensogramMessages { catalog }) as Box<dyn MessageFile>)
@@ -50,7 +50,7 @@ impl MessageFormat for TensogramFormat {
         files: &[Arc<dyn Store>],
         options: &OpenOptions,
         conflict: Conflict,
-        put: &mut Put<'_>,
+        put: &mut ByteSink<'_>,
     ) -> Result<usize> {
         let watches = files.iter().map(|store| store.watch()).collect::<Result<Vec<_>>>()?;
         let merged = merge_all(files, options, conflict, put);
@@ -65,8 +65,8 @@ impl MessageFormat for TensogramFormat {
         let tail = source.guarded(|| match truncated_tail(&source, &options.cancel)? {
             Some(tail) => Ok(Some(tail)),
             None if ends_whole(&source)? => Ok(None),
-            // Bytes that are no truncated message stay behind whole ones; a file of nothing else is not of this format.
-            None => match Catalog::load(store, options, false)?.refusal()? {
+            // Trailing bytes that are not a truncated message are kept. A file without any message is not of this format.
+            None => match MessageCatalog::load(store, options, false)?.refusal()? {
                 Some(error) => Err(error),
                 None => Ok(None),
             },
@@ -79,10 +79,10 @@ fn merge_all(
     files: &[Arc<dyn Store>],
     options: &OpenOptions,
     conflict: Conflict,
-    put: &mut Put<'_>,
+    put: &mut ByteSink<'_>,
 ) -> Result<usize> {
-    let catalogs: Vec<Catalog> =
-        files.iter().map(|store| Catalog::load(store, options, false)).collect::<Result<_>>()?;
+    let catalogs: Vec<MessageCatalog> =
+        files.iter().map(|store| MessageCatalog::load(store, options, false)).collect::<Result<_>>()?;
     let mut metadata = Metadata::default();
     let mut objects = Vec::new();
     for catalog in &catalogs {
@@ -96,7 +96,7 @@ fn merge_all(
             for (key, item) in &said.extra {
                 merge_key(&mut metadata.extra, key, item, conflict)?;
             }
-            objects.extend(found.objects().map(|frame| Stored::of(catalog, &found, frame)));
+            objects.extend(found.objects().map(|frame| StoredObject::locate(catalog, &found, frame)));
         }
     }
     metadata.reserved = Provenance::reproducible().reserved();
@@ -104,12 +104,12 @@ fn merge_all(
     Ok(objects.len())
 }
 
-fn merge_key(map: &mut Map, key: &str, item: &Item, conflict: Conflict) -> Result<()> {
+fn merge_key(map: &mut Map, key: &str, item: &CborItem, conflict: Conflict) -> Result<()> {
     match (map.get(key), conflict) {
         (Some(_), Conflict::First) => {}
         (Some(held), Conflict::Refuse) if held != item => {
-            let detail = format!("the messages give {key:?} different values");
-            return Err(Error::invalid(detail).hint("take the `first` or the `last` of them"));
+            let detail = format!("conflicting values of {key:?} in the messages");
+            return Err(Error::invalid(detail).hint("keep the `first` or the `last` value"));
         }
         _ => {
             map.insert(key.to_owned(), item.clone());
@@ -121,11 +121,11 @@ fn merge_key(map: &mut Map, key: &str, item: &Item, conflict: Conflict) -> Resul
 /// The messages of a `.tgm` file.
 #[derive(Debug)]
 struct TensogramMessages {
-    catalog: Catalog,
+    catalog: MessageCatalog,
 }
 
-impl Catalog {
-    /// A message whose frames are all there.
+impl MessageCatalog {
+    /// A message whose frames are all intact.
     fn sound(&self, number: usize) -> Result<Arc<Message>> {
         let message = self.message(number)?;
         match message.fault() {
@@ -150,7 +150,7 @@ impl TensogramMessages {
             offset: message.offset,
             length: message.len,
             version: VERSION.into(),
-            torn: message.torn,
+            truncated: message.truncated,
             base: metadata.base.iter().map(|entry| values(entry.iter())).collect(),
             extra: values(metadata.extra.iter()),
             reserved: values(metadata.reserved.iter()),
@@ -158,13 +158,13 @@ impl TensogramMessages {
         })
     }
 
-    /// Objects whose bytes are not what their hash says.
+    /// Objects with a hash mismatch.
     fn changed(&self, number: usize) -> Result<Vec<usize>> {
         let message = self.catalog.message(number)?;
         let mut damaged = Vec::new();
         for (object, frame) in message.objects().enumerate() {
             let Some(expected) = frame.expected_hash(message.preamble.flags) else { continue };
-            if Stored::of(&self.catalog, &message, frame).hash_of_body()? != expected {
+            if StoredObject::locate(&self.catalog, &message, frame).hash_of_body()? != expected {
                 damaged.push(object);
             }
         }
@@ -183,7 +183,7 @@ impl MessageFile for TensogramMessages {
             for number in 0..self.len() {
                 self.catalog.cancel.check()?;
                 if let Ok(message) = self.catalog.message(number) {
-                    findings.extend(message.faults.iter().chain(&message.lost).map(Fault::finding));
+                    findings.extend(message.faults.iter().chain(&message.lost).map(FrameFault::finding));
                 }
             }
             Ok(findings)
@@ -199,13 +199,13 @@ impl MessageFile for TensogramMessages {
         self.catalog.source.guarded(|| self.changed(number))
     }
 
-    fn write(&self, number: usize, change: &MessageChange<'_>, put: &mut Put<'_>) -> Result<()> {
+    fn write(&self, number: usize, change: &MessageChange<'_>, put: &mut ByteSink<'_>) -> Result<()> {
         self.catalog.source.guarded(|| self.rewrite(number, change, put))
     }
 }
 
 impl TensogramMessages {
-    fn rewrite(&self, number: usize, change: &MessageChange<'_>, put: &mut Put<'_>) -> Result<()> {
+    fn rewrite(&self, number: usize, change: &MessageChange<'_>, put: &mut ByteSink<'_>) -> Result<()> {
         let catalog = &self.catalog;
         if let MessageChange::None = change {
             let span = catalog.span(number)?;
@@ -213,22 +213,25 @@ impl TensogramMessages {
         }
         let message = catalog.sound(number)?;
         let mut metadata = Metadata::clone(&*catalog.metadata(number)?);
-        let mut objects: Vec<Stored<'_>> =
-            message.objects().map(|frame| Stored::of(catalog, &message, frame)).collect();
+        let mut objects: Vec<StoredObject<'_>> =
+            message.objects().map(|frame| StoredObject::locate(catalog, &message, frame)).collect();
         match change {
             MessageChange::Set(keys) => {
                 for (path, value) in *keys {
-                    set(&mut metadata, path, &Item::from_value(value)?)?;
+                    set(&mut metadata, path, &CborItem::from_value(value)?)?;
                 }
             }
             MessageChange::Objects(kept) => {
                 if kept.iter().any(|i| *i >= objects.len()) {
-                    return Err(Error::invalid(format!("message {number} has {} objects", objects.len())));
+                    return Err(Error::invalid(format!(
+                        "object index out of bounds: message {number} has {} objects",
+                        objects.len()
+                    )));
                 }
                 metadata.base = kept.iter().map(|i| metadata.base[*i].clone()).collect();
                 objects = kept.iter().map(|i| objects[*i]).collect();
-                if !message.torn {
-                    // Several messages come of one: what named it is none of theirs.
+                if !message.truncated {
+                    // The message is split; keys that identify it are dropped.
                     metadata.reserved = Provenance::reproducible().reserved();
                 }
             }
@@ -238,17 +241,17 @@ impl TensogramMessages {
     }
 }
 
-/// An object where it is stored.
+/// An object at its stored location.
 #[derive(Clone, Copy)]
-struct Stored<'a> {
+struct StoredObject<'a> {
     source: &'a Source,
     frame: Frame,
-    /// Its hash counts.
+    /// Whether its hash is verified.
     hashed: bool,
 }
 
-impl<'a> Stored<'a> {
-    fn of(catalog: &'a Catalog, message: &Message, frame: &Frame) -> Self {
+impl<'a> StoredObject<'a> {
+    fn locate(catalog: &'a MessageCatalog, message: &Message, frame: &Frame) -> Self {
         let hashed = frame.expected_hash(message.preamble.flags).is_some();
         Self { source: &catalog.source, frame: *frame, hashed }
     }
@@ -263,8 +266,8 @@ impl<'a> Stored<'a> {
         Ok(hasher.digest())
     }
 
-    /// Copies the frame, padded. Where hashes count and it has none, it gets one; nothing else of it changes.
-    fn write(&self, hash: Option<u64>, put: &mut Put<'_>) -> Result<()> {
+    /// Copies the frame with padding. Adds a hash if the message has hashes and the frame has none.
+    fn write(&self, hash: Option<u64>, put: &mut ByteSink<'_>) -> Result<()> {
         let Frame { offset, len, flags, .. } = self.frame;
         match hash.filter(|_| !self.hashed) {
             None => copy(self.source, offset, offset + len, put)?,
@@ -282,8 +285,8 @@ impl<'a> Stored<'a> {
     }
 }
 
-/// Hands on the bytes of a range, a part at a time.
-pub(crate) fn copy(source: &Source, mut from: u64, end: u64, put: &mut Put<'_>) -> Result<()> {
+/// Passes the bytes of a range to `put`, one part at a time.
+pub(crate) fn copy(source: &Source, mut from: u64, end: u64, put: &mut ByteSink<'_>) -> Result<()> {
     while from < end {
         let until = from.saturating_add(BLOCK).min(end);
         put(&source.get(from..until, "frame")?)?;
@@ -292,8 +295,8 @@ pub(crate) fn copy(source: &Source, mut from: u64, end: u64, put: &mut Put<'_>) 
     Ok(())
 }
 
-/// Writes a message of objects that are stored elsewhere. It has hashes when any of them has.
-fn rebuild(metadata: &Metadata, objects: &[Stored<'_>], put: &mut Put<'_>) -> Result<()> {
+/// Writes a message of stored objects. It has hashes if any of them has.
+fn rebuild(metadata: &Metadata, objects: &[StoredObject<'_>], put: &mut ByteSink<'_>) -> Result<()> {
     let hashed = objects.is_empty() || objects.iter().any(|object| object.hashed);
     let lengths: Vec<u64> = objects.iter().map(|object| object.frame.len).collect();
     let hashes = objects.iter().map(|object| match object.hashed || !hashed {
@@ -309,7 +312,7 @@ fn rebuild(metadata: &Metadata, objects: &[Stored<'_>], put: &mut Put<'_>) -> Re
     put(&around.tail)
 }
 
-/// What describes the stored bytes, and is not for editing.
+/// Keys that describe the stored bytes and cannot be edited.
 const STRUCTURAL: [&str; 20] = [
     "shape",
     "strides",
@@ -333,18 +336,19 @@ const STRUCTURAL: [&str; 20] = [
     "shuffle_element_size",
 ];
 
-/// Sets a key: `extra.…` of the message, `objects.N.…` of one object, else of every object, or of the message when it has none.
-fn set(metadata: &mut Metadata, path: &[String], item: &Item) -> Result<()> {
+/// Sets a key: `extra.…` of the message, `objects.N.…` of one object; otherwise of every object, or of the message if it has no
+/// objects.
+fn set(metadata: &mut Metadata, path: &[String], item: &CborItem) -> Result<()> {
     let dotted = || path.join(".");
-    let refuse = |why: &str| Err(Error::invalid(format!("{:?} cannot be set: {why}", dotted())));
+    let refuse = |why: &str| Err(Error::invalid(format!("cannot set {:?}: {why}", dotted())));
     if path.last().is_none_or(|last| STRUCTURAL.contains(&last.as_str())) {
         return refuse("it describes the stored bytes");
     }
     if path.iter().any(|part| part == RESERVED) {
-        return refuse("it belongs to the library");
+        return refuse("the key is reserved");
     }
     if path.iter().any(String::is_empty) {
-        return refuse("a part of it is empty");
+        return refuse("empty path component");
     }
     let parts: Vec<&str> = path.iter().map(String::as_str).collect();
     match &parts[..] {
@@ -354,33 +358,33 @@ fn set(metadata: &mut Metadata, path: &[String], item: &Item) -> Result<()> {
             let entry = number.parse::<usize>().ok().and_then(|n| metadata.base.get_mut(n));
             match entry {
                 Some(entry) => insert(entry, rest, item),
-                None => return refuse(&format!("there are {count} objects")),
+                None => return refuse(&format!("the message has {count} objects")),
             }
         }
-        ["extra" | EXTRA | "objects", ..] => return refuse("it names no key"),
+        ["extra" | EXTRA | "objects", ..] => return refuse("missing key"),
         parts if metadata.base.is_empty() => insert(&mut metadata.extra, parts, item),
         parts => metadata.base.iter_mut().for_each(|entry| insert(entry, parts, item)),
     }
     Ok(())
 }
 
-/// Puts an item where a path leads, making maps on the way.
-fn insert(map: &mut Map, path: &[&str], item: &Item) {
+/// Inserts an item at a path, creating intermediate maps.
+fn insert(map: &mut Map, path: &[&str], item: &CborItem) {
     let Some((first, rest)) = path.split_first() else { return };
-    insert_item(map.entry((*first).to_owned()).or_insert(Item::Null), rest, item);
+    insert_item(map.entry((*first).to_owned()).or_insert(CborItem::Null), rest, item);
 }
 
-fn insert_item(node: &mut Item, path: &[&str], item: &Item) {
+fn insert_item(node: &mut CborItem, path: &[&str], item: &CborItem) {
     let Some((first, rest)) = path.split_first() else {
         *node = item.clone();
         return;
     };
-    if !matches!(node, Item::Map(_)) {
-        *node = Item::Map(Vec::new());
+    if !matches!(node, CborItem::Map(_)) {
+        *node = CborItem::Map(Vec::new());
     }
-    if let Item::Map(pairs) = node {
+    if let CborItem::Map(pairs) = node {
         let at = pairs.iter().position(|(key, _)| key.as_text() == Some(first)).unwrap_or_else(|| {
-            pairs.push((Item::Text((*first).to_owned()), Item::Null));
+            pairs.push((CborItem::Text((*first).to_owned()), CborItem::Null));
             pairs.len() - 1
         });
         insert_item(&mut pairs[at].1, rest, item);

@@ -1,27 +1,27 @@
-//! From cells to an object's frame: masks, encoding, filter, compression.
+//! Encoding of cells into an object frame: masks, encoding, filter, compression.
 
 use std::borrow::Cow;
 
 use tesseral_codec::packing::Packing;
 use tesseral_codec::{Contexts, aec, shuffle};
 use tesseral_core::dtype::Class;
-use tesseral_core::{DType, Error, ErrorKind, Result, Value};
+use tesseral_core::{Advice, DType, Error, ErrorKind, Result, Value};
 use tesseral_format::CodecSpec;
 use xxhash_rust::xxh3::Xxh3;
 
+use crate::buffer_cache;
 use crate::compress::{MASK_METHODS, compress, encode_mask};
 use crate::decode::pattern;
-use crate::pipeline::Pipeline;
-use crate::spare;
-use crate::wire::cbor::{Item, Place};
+use crate::pipeline::ObjectPipeline;
+use crate::wire::cbor::{CborItem, ErrorLocation};
 use crate::wire::descriptor::{Descriptor, Mask, MaskKind};
 use crate::wire::object::ObjectFrame;
 
-/// What to do with the cells of an object: a descriptor without what depends on them.
+/// Encoding parameters of an object: a descriptor without its data-dependent values.
 #[derive(Clone, Debug)]
 pub(crate) struct Stages {
     descriptor: Descriptor,
-    /// Reference value and binary scale are given, not fitted.
+    /// Reference value and binary scale are given; otherwise they are computed from the cells.
     fixed: bool,
 }
 
@@ -30,7 +30,9 @@ fn number(spec: &CodecSpec, names: &[&str], default: i64) -> Result<i64> {
         match spec.options.get(*name) {
             None => {}
             Some(Value::Int(n)) => return Ok(*n),
-            Some(_) => return Err(Error::invalid(format!("{name} of codec {} is an integer", spec.name))),
+            Some(_) => {
+                return Err(Error::invalid(format!("{name} of codec {} must be an integer", spec.name)));
+            }
         }
     }
     Ok(default)
@@ -38,32 +40,34 @@ fn number(spec: &CodecSpec, names: &[&str], default: i64) -> Result<i64> {
 
 fn only(spec: &CodecSpec, names: &[&str]) -> Result<()> {
     match spec.options.keys().find(|name| !names.contains(&name.as_str())) {
-        Some(name) => Err(Error::invalid(format!("codec {} has no option {name:?}", spec.name))),
+        Some(name) => Err(Error::invalid(format!("unknown option {name:?} of codec {}", spec.name))),
         None => Ok(()),
     }
 }
 
-/// The one option of a codec that takes exactly one of these, a number.
+/// Returns the only option of a codec that requires exactly one of `names`.
 fn single<'a>(spec: &CodecSpec, names: &[&'a str]) -> Result<(&'a str, f64)> {
     only(spec, names)?;
-    let wanted = || Error::invalid(format!("codec {} takes one of {}", spec.name, names.join(", ")));
+    let wanted =
+        || Error::invalid(format!("codec {} requires exactly one of {}", spec.name, names.join(", ")));
     let mut given = names.iter().filter_map(|name| Some((*name, spec.options.get(*name)?)));
     let (Some((name, value)), None) = (given.next(), given.next()) else { return Err(wanted()) };
     match value {
         Value::Float(value) => Ok((name, *value)),
         Value::Int(value) => Ok((name, *value as f64)),
-        _ => Err(Error::invalid(format!("{name} of codec {} is a number", spec.name))),
+        _ => Err(Error::invalid(format!("{name} of codec {} must be a number", spec.name))),
     }
 }
 
-fn item(n: i64) -> Item {
-    u64::try_from(n).map_or_else(|_| Item::Negative(!n as u64), Item::UInt)
+fn item(n: i64) -> CborItem {
+    u64::try_from(n).map_or_else(|_| CborItem::Negative(!n as u64), CborItem::UInt)
 }
 
-pub(crate) const PLACE: Place<'_> = Place { what: "codecs", object: "the object to be written", offset: 0 };
+pub(crate) const PLACE: ErrorLocation<'_> =
+    ErrorLocation { what: "codecs", object: "the object to be written", offset: 0 };
 
 impl Stages {
-    /// Checked stages for cells of a dtype and shape.
+    /// Returns validated stages for cells of a dtype and shape.
     pub(crate) fn new(codecs: &[CodecSpec], dtype: DType, shape: &[u64]) -> Result<Self> {
         let descriptor = Descriptor::raw(dtype, shape);
         let mut stages = Self { descriptor, fixed: false };
@@ -73,56 +77,57 @@ impl Stages {
         stages.checked()
     }
 
-    /// The stages that a descriptor names. Scales that it leaves out are fitted.
-    pub(crate) fn of(descriptor: &Descriptor) -> Result<Self> {
+    /// Returns the stages of a descriptor. Scales that it omits are computed from the cells.
+    pub(crate) fn from_descriptor(descriptor: &Descriptor) -> Result<Self> {
         let mut descriptor = descriptor.clone();
         let mut fixed = false;
         if descriptor.encoding == "simple_packing" {
             let given = |key: &str| descriptor.params.contains_key(key);
             fixed = given("sp_reference_value");
             if fixed != given("sp_binary_scale_factor") {
-                let detail = "sp_reference_value and sp_binary_scale_factor go together";
+                let detail = "sp_reference_value and sp_binary_scale_factor must be given together";
                 return Err(Error::corrupt("descriptor", PLACE.object, None, detail));
             }
             let params = &mut descriptor.params;
-            params.entry("sp_decimal_scale_factor".to_owned()).or_insert(Item::UInt(0));
-            params.entry("sp_binary_scale_factor".to_owned()).or_insert(Item::UInt(0));
-            params.entry("sp_reference_value".to_owned()).or_insert(Item::Float(0.0));
+            params.entry("sp_decimal_scale_factor".to_owned()).or_insert(CborItem::UInt(0));
+            params.entry("sp_binary_scale_factor".to_owned()).or_insert(CborItem::UInt(0));
+            params.entry("sp_reference_value".to_owned()).or_insert(CborItem::Float(0.0));
         }
         Self { descriptor, fixed }.checked()
     }
 
-    /// The descriptor, without what depends on the cells.
+    /// Returns the descriptor without its data-dependent values.
     pub(crate) fn descriptor(&self) -> &Descriptor {
         &self.descriptor
     }
 
-    /// Whether cells are packed with a scale that suits them.
+    /// Returns whether the packing scale is computed from the cells.
     pub(crate) fn fits_packing(&self) -> bool {
         self.descriptor.encoding == "simple_packing" && !self.fixed
     }
 
-    /// Bytes of a payload that no compression changes the length of.
+    /// Size of the payload in bytes if compression does not change it.
     pub(crate) fn plain_len(&self) -> Result<Option<u64>> {
-        let pipeline = Pipeline::of(&self.descriptor, PLACE)?;
+        let pipeline = ObjectPipeline::from_descriptor(&self.descriptor, PLACE)?;
         Ok(pipeline.plain().then_some(pipeline.coded_len))
     }
 
-    /// What reading would refuse is not written.
+    /// Rejects codecs that the reader would reject.
     fn checked(self) -> Result<Self> {
         let stages = self;
         let dtype = stages.descriptor.dtype;
-        let pipeline = Pipeline::of(&stages.descriptor, PLACE).map_err(|e| match e.kind() {
-            ErrorKind::Corrupt { detail, .. } => {
-                Error::unsupported(format!("these codecs on {dtype}: {detail}"))
-            }
-            _ => e,
-        })?;
+        let pipeline =
+            ObjectPipeline::from_descriptor(&stages.descriptor, PLACE).map_err(|e| match e.kind() {
+                ErrorKind::Corrupt { detail, .. } => {
+                    Error::unsupported(format!("this codec chain on {dtype}: {detail}"))
+                }
+                _ => e,
+            })?;
         pipeline.check_writable(dtype)?;
         if let Some(size) = pipeline.shuffle
             && !pipeline.coded_len.is_multiple_of(size as u64)
         {
-            let detail = format!("shuffling {} bytes in elements of {size}", pipeline.coded_len);
+            let detail = format!("shuffle of {} bytes with element size {size}", pipeline.coded_len);
             return Err(Error::unsupported(detail));
         }
         Ok(stages)
@@ -131,8 +136,9 @@ impl Stages {
     fn add(&mut self, spec: &CodecSpec) -> Result<()> {
         let Descriptor { encoding, filter, compression, params, dtype, .. } = &mut self.descriptor;
         let free = |slot: &String| slot == "none";
-        let mut set = |key: &str, item: Item| params.insert(key.to_owned(), item);
-        let out_of_order = || Error::unsupported(format!("codec {} at this place in Tensogram", spec.name));
+        let mut set = |key: &str, item: CborItem| params.insert(key.to_owned(), item);
+        let out_of_order =
+            || Error::unsupported(format!("codec {} at this position in Tensogram", spec.name));
         match spec.name.as_str() {
             "raw" | "none" => return only(spec, &[]),
             "simple_packing" => {
@@ -144,18 +150,22 @@ impl Stages {
                     None => None,
                     Some(Value::Float(value)) => Some(*value),
                     Some(_) => {
-                        return Err(Error::invalid("reference_value of codec simple_packing is a float"));
+                        return Err(Error::invalid(
+                            "reference_value of codec simple_packing must be a float",
+                        ));
                     }
                 };
                 let binary = spec.options.contains_key("binary_scale_factor");
                 if reference.is_some() != binary {
-                    return Err(Error::invalid("reference_value and binary_scale_factor go together"));
+                    return Err(Error::invalid(
+                        "reference_value and binary_scale_factor must be given together",
+                    ));
                 }
                 self.fixed = binary;
                 set("sp_bits_per_value", item(number(spec, &["bits", "level"], 16)?));
                 set("sp_decimal_scale_factor", item(number(spec, &["decimal"], 0)?));
                 set("sp_binary_scale_factor", item(number(spec, &["binary_scale_factor"], 0)?));
-                set("sp_reference_value", Item::Float(reference.unwrap_or(0.0)));
+                set("sp_reference_value", CborItem::Float(reference.unwrap_or(0.0)));
                 *encoding = spec.name.clone();
             }
             "shuffle" => {
@@ -164,7 +174,7 @@ impl Stages {
                     return Err(out_of_order());
                 }
                 let packed =
-                    params.get("sp_bits_per_value").and_then(Item::as_i64).map(|bits| (bits + 7) / 8);
+                    params.get("sp_bits_per_value").and_then(CborItem::as_i64).map(|bits| (bits + 7) / 8);
                 let own = packed.unwrap_or_else(|| dtype.size().unwrap_or(1) as i64);
                 let size = number(spec, &["element_size"], own)?;
                 params.insert("shuffle_element_size".to_owned(), item(size));
@@ -179,7 +189,7 @@ impl Stages {
                         only(spec, &["level"])?;
                         let level = number(spec, &["level"], 3)?;
                         if !(-7..=22).contains(&level) {
-                            return Err(Error::invalid(format!("{level} is not a level of zstd")));
+                            return Err(Error::invalid(format!("level {level} is out of range for zstd")));
                         }
                         if spec.options.contains_key("level") {
                             set("zstd_level", item(level));
@@ -194,9 +204,9 @@ impl Stages {
                     "blosc2" => {
                         only(spec, &["codec", "level"])?;
                         if let Some(Value::Text(codec)) = spec.options.get("codec") {
-                            set("blosc2_codec", Item::Text(codec.clone()));
+                            set("blosc2_codec", CborItem::Text(codec.clone()));
                         } else if spec.options.contains_key("codec") {
-                            return Err(Error::invalid("codec of codec blosc2 is a name"));
+                            return Err(Error::invalid("codec of codec blosc2 must be a name"));
                         }
                         if spec.options.contains_key("level") {
                             set("blosc2_clevel", item(number(spec, &["level"], 5)?));
@@ -209,18 +219,18 @@ impl Stages {
                             "precision" => ("fixed_precision", "zfp_precision"),
                             _ => ("fixed_accuracy", "zfp_tolerance"),
                         };
-                        set("zfp_mode", Item::Text(mode.to_owned()));
+                        set("zfp_mode", CborItem::Text(mode.to_owned()));
                         #[allow(clippy::cast_possible_truncation)]
                         let value = match key {
                             "zfp_precision" => item(value as i64),
-                            _ => Item::Float(value),
+                            _ => CborItem::Float(value),
                         };
                         set(key, value);
                     }
                     "sz3" => {
                         let (mode, bound) = single(spec, &["abs", "rel", "psnr"])?;
-                        set("sz3_error_bound_mode", Item::Text(mode.to_owned()));
-                        set("sz3_error_bound", Item::Float(bound));
+                        set("sz3_error_bound_mode", CborItem::Text(mode.to_owned()));
+                        set("sz3_error_bound", CborItem::Float(bound));
                     }
                     _ => only(spec, &[])?,
                 }
@@ -229,28 +239,28 @@ impl Stages {
             other => {
                 let error = Error::unsupported(format!("writing Tensogram with codec {other:?}"));
                 return Err(error
-                    .hint("take raw, zstd, lz4, szip, blosc2, zfp or sz3, after shuffle or simple_packing"));
+                    .hint("available: raw, zstd, lz4, szip, blosc2, zfp, sz3; optionally after shuffle or simple_packing"));
             }
         }
         Ok(())
     }
 }
 
-/// Which cells that are not finite may be written, and how their masks are stored.
+/// Which non-finite cells are allowed, and how their masks are stored.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MaskOptions {
-    /// NaN may be written.
+    /// Allow NaN.
     pub allow_nan: bool,
-    /// Infinities may be written.
+    /// Allow infinities.
     pub allow_inf: bool,
-    /// How masks are stored, by kind: NaN, +∞, −∞.
+    /// Mask methods for NaN, +∞ and −∞.
     pub methods: [String; 3],
-    /// Masks of up to this many bytes are stored as they are.
+    /// Masks up to this size in bytes are stored uncompressed.
     pub small: usize,
 }
 
 impl Default for MaskOptions {
-    /// As the reference has it: nothing that is not finite.
+    /// Rejects non-finite cells, as the reference does.
     fn default() -> Self {
         Self {
             allow_nan: false,
@@ -262,23 +272,23 @@ impl Default for MaskOptions {
 }
 
 impl MaskOptions {
-    /// Everything may be written.
+    /// Returns options that allow all non-finite cells.
     pub fn any() -> Self {
         Self { allow_nan: true, allow_inf: true, ..Self::default() }
     }
 
-    /// Says how masks of a kind are stored.
+    /// Sets the method of one kind of mask.
     pub(crate) fn store(&mut self, kind: MaskKind, method: &str) -> Result<()> {
         if !MASK_METHODS.contains(&method) {
             let known = MASK_METHODS.join(", ");
-            return Err(Error::invalid(format!("{method:?} is no way to store masks: {known} are")));
+            return Err(Error::invalid(format!("unknown mask method {method:?}; available: {known}")));
         }
         method.clone_into(&mut self.methods[kind as usize]);
         Ok(())
     }
 }
 
-/// Encodes the cells of an object, native-endian, into its frame. Cells that are stored as they are stay where they lie.
+/// Encodes the cells of an object, in native byte order, into its frame. Uncompressed cells are borrowed.
 pub(crate) fn encode_object<'a>(
     stages: Stages,
     mut cells: Cow<'a, [u8]>,
@@ -288,7 +298,7 @@ pub(crate) fn encode_object<'a>(
     let fits = stages.fits_packing();
     let mut descriptor = stages.descriptor;
     let dtype = descriptor.dtype;
-    // Packing refuses cells that are not finite: where it went well there are none to look for.
+    // Packing rejects non-finite cells, so no scan is needed after it succeeded.
     let fitted = if fits { fit_and_pack(&mut descriptor, &cells).ok() } else { None };
     let swapped = descriptor.big_endian.is_some_and(|big| big != cfg!(target_endian = "big"));
     let as_given =
@@ -302,9 +312,9 @@ pub(crate) fn encode_object<'a>(
     if fits && fitted.is_none() {
         set_packing(&mut descriptor, &cells, &found)?;
     }
-    let pipeline = Pipeline::of(&descriptor, PLACE)?;
+    let pipeline = ObjectPipeline::from_descriptor(&descriptor, PLACE)?;
     if found.is_empty() && pipeline.native(dtype) && doubles(&cells).any(|cell| !cell.is_finite()) {
-        let what = "NaN that a mask would not bring back, in a compression that loses bits";
+        let what = "a NaN with a payload that masks cannot restore, with lossy compression";
         return Err(Error::unsupported(what));
     }
     let mut coded = match (fitted, &pipeline.packing) {
@@ -337,7 +347,7 @@ pub(crate) fn encode_object<'a>(
     Ok(ObjectFrame::new(descriptor, region, hashed))
 }
 
-/// Turns the bytes of every number around.
+/// Reverses the bytes of every number.
 pub(crate) fn swap(dtype: DType, cells: &mut [u8]) {
     if dtype.word() > 1 {
         cells.chunks_exact_mut(dtype.word()).for_each(<[u8]>::reverse);
@@ -371,34 +381,34 @@ fn doubles(cells: &[u8]) -> impl Iterator<Item = f64> {
     cells.as_chunks().0.iter().map(|cell| f64::from_ne_bytes(*cell))
 }
 
-/// Fills in the packing that suits the cells. Cells that are not finite have no place in it, masked or not.
+/// Computes the packing parameters from the cells. Fails for non-finite cells, masked or not.
 pub(crate) fn set_packing(
     descriptor: &mut Descriptor,
     cells: &[u8],
     masks: &[(MaskKind, Vec<u8>)],
 ) -> Result<Packing> {
     if !masks.is_empty() {
-        return Err(Error::unsupported("simple_packing of cells that are not finite, without a given scale"));
+        return Err(Error::unsupported("simple_packing of non-finite cells without a given scale"));
     }
-    let given = |key: &str| descriptor.params.get(key).and_then(Item::as_i64).unwrap_or(0);
+    let given = |key: &str| descriptor.params.get(key).and_then(CborItem::as_i64).unwrap_or(0);
     let bits = u32::try_from(given("sp_bits_per_value")).unwrap_or(u32::MAX);
     let decimal = i32::try_from(given("sp_decimal_scale_factor")).unwrap_or(0);
     let packing = Packing::fit(cells, bits, decimal)?;
-    descriptor.params.insert("sp_reference_value".to_owned(), Item::Float(packing.reference));
+    descriptor.params.insert("sp_reference_value".to_owned(), CborItem::Float(packing.reference));
     descriptor.params.insert("sp_binary_scale_factor".to_owned(), item(packing.binary.into()));
     Ok(packing)
 }
 
-/// Packs cells with the scale that suits them.
+/// Packs cells with a scale computed from them.
 fn fit_and_pack(descriptor: &mut Descriptor, cells: &[u8]) -> Result<Vec<u8>> {
     let packing = set_packing(descriptor, cells, &[])?;
-    let mut packed = spare::take(cells.len());
+    let mut packed = buffer_cache::acquire(cells.len());
     packing.encode(cells, &mut packed)?;
     Ok(packed)
 }
 
-/// Takes NaN and infinities out of the cells, into masks; zeros stay in their place. Where a mask would not bring back the very
-/// bits, all cells stay as they are. A hasher takes the cells as they were, on the way: what was just looked at is in the cache.
+/// Moves NaN and infinities into masks and replaces them by zeros. If a mask would not restore the exact bits, all cells stay
+/// unchanged. The hasher processes the original cells in the same pass, while they are in the cache.
 fn take_masks(
     dtype: DType,
     cells: &mut Cow<'_, [u8]>,
@@ -428,29 +438,29 @@ fn take_masks(
     Ok(found)
 }
 
-/// Masks of the kinds that were found, a bit for each cell.
+/// Masks of the kinds found, one bit per cell.
 pub(crate) type Masks = Vec<(MaskKind, Vec<u8>)>;
 
-/// Finds cells that are not finite.
+/// Collects non-finite cells.
 pub(crate) struct MaskFinder<'a> {
     dtype: DType,
     allowed: &'a MaskOptions,
-    /// What each kind of mask brings back, once it is needed.
+    /// Restored bytes of each kind, computed on first use.
     patterns: Option<[Vec<u8>; 3]>,
-    /// Bytes of a mask.
+    /// Size of a mask in bytes.
     len: usize,
     found: [Vec<u8>; 3],
     exact: bool,
 }
 
 impl<'a> MaskFinder<'a> {
-    /// For that many cells in all.
+    /// Creates a collector for `cells` cells.
     pub(crate) fn new(dtype: DType, count: u64, allowed: &'a MaskOptions) -> Self {
         let len = usize::try_from(count.div_ceil(8)).unwrap_or(usize::MAX);
         Self { dtype, allowed, patterns: None, len, found: Default::default(), exact: true }
     }
 
-    /// Looks at cells from number `first` on.
+    /// Scans cells starting at index `first`.
     pub(crate) fn look(&mut self, first: u64, cells: &[u8]) -> Result<()> {
         let size = self.dtype.size().unwrap_or(1);
         let runs = cells.chunks(RUN).enumerate().filter(|(_, run)| may_hold_specials(self.dtype, run));
@@ -461,12 +471,9 @@ impl<'a> MaskFinder<'a> {
             let nan = kind == MaskKind::Nan;
             if !(if nan { self.allowed.allow_nan } else { self.allowed.allow_inf }) {
                 let what = if nan { "NaN" } else { "infinite" };
-                let hint = if nan {
-                    "allow NaN to store it in a mask"
-                } else {
-                    "allow infinities to store them in masks"
-                };
-                return Err(Error::codec("masks", format!("cell {i} is {what}")).hint(hint));
+                let name = if nan { "allow_nan" } else { "allow_inf" };
+                return Err(Error::codec("masks", format!("cell {i} is {what}"))
+                    .hint(Advice::FormatOption { name, value: "true" }));
             }
             let patterns = self.patterns.get_or_insert_with(|| {
                 MaskKind::ALL.map(|kind| pattern(self.dtype, kind).unwrap_or_default())
@@ -481,14 +488,14 @@ impl<'a> MaskFinder<'a> {
         Ok(())
     }
 
-    /// The masks; none where one would not bring back the very bits.
+    /// Returns the masks, or `None` if one would not restore the exact bits.
     pub(crate) fn finish(self) -> Masks {
         let found = MaskKind::ALL.into_iter().zip(self.found);
         found.filter(|(_, bits)| self.exact && !bits.is_empty()).collect()
     }
 }
 
-/// Puts zeros in place of cells that masks bring back. The first cell has that number.
+/// Replaces masked cells by zeros. `first` is the index of the first cell.
 pub(crate) fn clear_masked(dtype: DType, found: &[(MaskKind, Vec<u8>)], first: u64, cells: &mut [u8]) {
     let size = dtype.size().unwrap_or(1);
     for (_, bits) in found {
@@ -501,17 +508,17 @@ pub(crate) fn clear_masked(dtype: DType, found: &[(MaskKind, Vec<u8>)], first: u
     }
 }
 
-/// Bytes of cells that are looked at together: whole cells, whole words.
+/// Block size of the scan in bytes: a multiple of the cell and word size.
 const RUN: usize = 4096;
 
-/// Bytes that are looked at before they are hashed: runs that the second cache holds.
+/// Number of bytes scanned before hashing; fits the L2 cache.
 const SPAN: usize = 16 * RUN;
 
-/// Whether any number of a run of cells is not finite: its exponent is all ones, and one more carries into the sign's place,
-/// from which the sign was taken. Words of eight bytes hold several numbers, which do not disturb one another.
+/// Returns whether a run of cells contains a non-finite number: adding one to an exponent of all ones carries into the cleared
+/// sign bit. A word of eight bytes holds several numbers, whose carries do not interfere.
 fn may_hold_specials(dtype: DType, run: &[u8]) -> bool {
     let mask = exponent(dtype);
-    // The lowest bit of each exponent, and the sign's place above it.
+    // The lowest bit of each exponent, and the sign bit above it.
     let (step, sign) = (mask & mask.wrapping_neg(), mask + (mask & mask.wrapping_neg()));
     let repeat = u64::MAX / (u64::MAX >> (64 - 8 * dtype.word()));
     let (mask, step) = (mask * repeat, step * repeat);
@@ -523,7 +530,7 @@ fn may_hold_specials(dtype: DType, run: &[u8]) -> bool {
     all & (sign * repeat) != 0
 }
 
-/// What a cell that is not finite is: NaN if any part of it is, else +∞ if any part of it is.
+/// Classifies a non-finite cell: NaN if any component is NaN, otherwise +∞ if any component is.
 pub(crate) fn kind_of(dtype: DType, cell: &[u8]) -> MaskKind {
     let parts = cell.chunks_exact(dtype.word()).map(|number| {
         let mut bytes = [0; 8];
@@ -551,7 +558,7 @@ pub(crate) fn kind_of(dtype: DType, cell: &[u8]) -> MaskKind {
     kind
 }
 
-/// The exponent's place in a number of a float dtype.
+/// Exponent bits of a float dtype.
 fn exponent(dtype: DType) -> u64 {
     match dtype {
         DType::Float16 => 0x7c00,
@@ -561,7 +568,7 @@ fn exponent(dtype: DType) -> u64 {
     }
 }
 
-/// Whether all numbers of a cell are finite: no exponent is all ones.
+/// Returns whether all components of a cell are finite: no exponent is all ones.
 pub(crate) fn is_finite(dtype: DType, cell: &[u8]) -> bool {
     let exponent = exponent(dtype);
     cell.chunks_exact(dtype.word()).all(|number| {
@@ -589,7 +596,7 @@ mod tests {
     ];
 
     #[test]
-    fn runs_are_judged_as_their_cells_are() {
+    fn the_run_test_agrees_with_the_cell_test() {
         let mut state = 1_u64;
         let mut random = || {
             state ^= state << 13;
@@ -601,7 +608,7 @@ mod tests {
             let size = dtype.size().unwrap();
             let (mut held, mut clean) = (0, 0);
             for len in 0..400 {
-                // Exponents of all ones, and neighbours of them, in some places.
+                // Exponents of all ones, and adjacent values, in some places.
                 let high = if len % 3 == 0 { 0x7f } else { 0x7b };
                 let mut run: Vec<u8> = (0..len * size).map(|_| random() as u8 & 0xbb).collect();
                 if let Some(at) = (random() as usize).checked_rem(run.len()) {

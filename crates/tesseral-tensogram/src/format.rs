@@ -1,33 +1,40 @@
-//! The format as a whole.
+//! Implementation of [`Format`].
 
 use std::sync::Arc;
 
-use tesseral_core::{Error, Finding, Result};
+use tesseral_core::{CellLen, DType, Error, Finding, Result, Value};
+use tesseral_format::convention::Holds;
 use tesseral_format::{
     AuditOptions, AuditReport, Capabilities, Container, CreateOptions, Format, MessageFormat, OpenOptions,
     Probe, Repair, Salvage, Sniff, Writer,
 };
 use tesseral_store::Store;
 
+use crate::array::DERIVED;
 use crate::audit::{self, skipped_finding};
-use crate::open::{Catalog, TensogramContainer};
-use crate::wire::preamble;
+use crate::open::{HISTORY, MessageCatalog, TensogramContainer};
+use crate::wire::cbor::CborItem;
+use crate::wire::metadata::{BASE, EXTRA, RESERVED};
+use crate::wire::{descriptor, preamble};
 use crate::write::TensogramWriter;
+
+/// The most labels of a dimension among the keys of an object; more are an object of their own.
+const LABELS: usize = 64;
 
 /// Tensogram `.tgm` v3.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TensogramFormat;
 
 impl TensogramFormat {
-    /// Opens a file.
+    /// Opens a `.tgm` file.
     ///
     /// # Errors
     /// As [`Format::open`].
     pub fn open_container(store: Arc<dyn Store>, options: &OpenOptions) -> Result<TensogramContainer> {
         if options.as_of.is_some() {
-            return Err(Error::unsupported("reading .tgm as of a time: it keeps no versions"));
+            return Err(Error::unsupported("opening .tgm at a timestamp"));
         }
-        let catalog = Catalog::load(&store, options, false)?;
+        let catalog = MessageCatalog::load(&store, options, false)?;
         match catalog.refusal()? {
             Some(error) => Err(error),
             None => Ok(TensogramContainer::new(catalog)),
@@ -56,7 +63,34 @@ impl Format for TensogramFormat {
             numbered: true,
             whole_arrays: true,
             grows: true,
+            lossy_codecs: &["simple_packing", "zfp", "sz3"],
             ..Capabilities::default()
+        }
+    }
+
+    fn holds(&self) -> Holds {
+        fn held(value: &Value) -> Option<Value> {
+            CborItem::from_value(value).ok().map(|item| item.to_value())
+        }
+        Holds {
+            cells: |dtype, cell| match cell {
+                CellLen::One => descriptor::DTYPES.contains(&dtype),
+                CellLen::Fixed(n) => n == 2 && matches!(dtype, DType::Float32 | DType::Float64),
+                CellLen::Var => false,
+            },
+            scalars: true,
+            empty: true,
+            attribute: |name, value| (name != RESERVED && !DERIVED.contains(&name)).then(|| held(value))?,
+            attributes: usize::MAX,
+            ordered: false,
+            // These keys have a meaning of their own in a message.
+            container_attribute: |name, value| {
+                (![RESERVED, BASE, EXTRA, HISTORY, "version"].contains(&name)).then(|| held(value))?
+            },
+            field_attributes: None,
+            container_order: &[],
+            field_named_as_dimension: true,
+            labels: LABELS,
         }
     }
 
@@ -64,7 +98,7 @@ impl Format for TensogramFormat {
         if probe.entries.is_some() {
             return Sniff::No;
         }
-        // Messages may come after garbage, but other formats may hold the magic too.
+        // Messages can follow garbage, but the magic can also occur in other formats.
         if probe.head.starts_with(&preamble::MAGIC) {
             Sniff::Content
         } else if probe.name.ends_with(".tgm") || memchr::memmem::find(probe.head, &preamble::MAGIC).is_some()
@@ -104,19 +138,20 @@ impl Format for TensogramFormat {
         crate::repair::apply(&store, &options.cancel, code)
     }
 
-    /// Whole messages, and the whole objects of messages that are cut.
+    /// Returns intact messages, and the intact objects of truncated messages.
     fn salvage(&self, store: Arc<dyn Store>, options: &OpenOptions) -> Result<Salvage> {
-        let catalog = Catalog::load(&store, options, true)?;
+        let catalog = MessageCatalog::load(&store, options, true)?;
         let mut findings: Vec<Finding> = catalog.skipped.iter().map(skipped_finding).collect();
         let mut objects = 0;
         for number in 0..catalog.len() {
             options.cancel.check()?;
             let message = catalog.message(number)?;
-            findings.extend(message.faults.iter().chain(&message.lost).map(crate::message::Fault::finding));
+            findings
+                .extend(message.faults.iter().chain(&message.lost).map(crate::message::FrameFault::finding));
             objects += message.object_count();
         }
         if objects == 0
-            && let Some(error) = Catalog::load(&store, options, false)?.refusal()?
+            && let Some(error) = MessageCatalog::load(&store, options, false)?.refusal()?
         {
             return Err(error);
         }

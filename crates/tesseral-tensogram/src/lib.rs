@@ -1,13 +1,13 @@
 //! Tensogram `.tgm` v3: self-describing messages of tensors, back to back in a file.
 //!
 //! ```text
-//! file:    message │ message │ …                 anything else between them is skipped and reported
+//! file:    message │ message │ …                 bytes between messages are skipped and reported
 //! message: preamble │ metadata, index, hashes │ objects │ hashes, index, metadata │ postamble
 //! object:  payload, NaN/±Inf masks │ descriptor
 //! ```
 //!
-//! [`TensogramFormat`] is what the engine talks to. Each object is an array of one chunk, named `m/o`: object `o` of message
-//! `m`. Opening hops from message to message and from frame to frame; metadata is read when asked for, payloads never.
+//! [`TensogramFormat`] implements the format traits. Each object is an array with a single chunk, named `m/o`: object `o` of
+//! message `m`. Opening reads only preambles and frame headers. Metadata is read on demand.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -27,41 +27,41 @@
 //!
 //! let container = TensogramFormat.open(store, &OpenOptions::default())?;
 //! assert_eq!(container.name(0), "0/0");
-//! // Names among an object's own keys find it too.
+//! // The name in an object's metadata is accepted too.
 //! assert_eq!(container.find("t2m")?, 0);
 //! # Ok::<(), tesseral_core::Error>(())
 //! ```
 //!
-//! # Edges
-//! - zfp and sz3 are for float64 without other stages; what the reference wrote with them of anything else is read where no
-//!   bits were lost, and refused otherwise. Without the feature `zfp`, zfp is `Unsupported`.
-//! - The writer makes one message with the objects' index and hashes before them; chunks are gathered in memory until an
-//!   object is whole, as its codecs work on all of it, and each whole object goes to the file at once.
-//! - szip over packed values whose width is not a multiple of 8 is refused both ways: the reference loses bits there.
+//! # Limitations
+//! - zfp and sz3 support unencoded float64 only. Other data that the reference wrote with them is read if it is lossless, and
+//!   rejected otherwise. Without the feature `zfp`, zfp is `Unsupported`.
+//! - The writer produces one message with index and hashes before the objects. Chunks are collected until an object is
+//!   complete, because codecs work on whole objects; each complete object is written at once.
+//! - szip over packed values whose width is not a multiple of 8 is not supported: the reference loses bits there.
 #![forbid(unsafe_code)]
 
 mod api;
 mod array;
 mod assemble;
 mod audit;
+mod buffer_cache;
 mod compress;
 mod decode;
 mod edit;
 mod encode;
 mod format;
+mod frame_reader;
 mod message;
 mod open;
 mod pipeline;
-mod read;
 mod repair;
 mod scan;
 mod source;
-mod spare;
 mod spool;
 pub mod wire;
 mod write;
 
-/// The id of the format.
+/// Identifier of the format.
 pub const ID: &str = "tensogram";
 
 pub use api::decoding::{
@@ -79,8 +79,8 @@ pub use api::validate::{
     ValidationReport, validate_buffer, validate_file, validate_message,
 };
 pub use assemble::{
-    AggregateHash, EncodedMessage, Surround, assemble_message, build_hash_frame_cbor, build_index_frame,
-    compute_message_flags, compute_object_offsets, encode_message, surround,
+    AggregateHash, EncodedMessage, MessageEnvelope, assemble_message, build_hash_frame_cbor,
+    build_index_frame, compute_message_flags, compute_object_offsets, encode_message, surround,
 };
 pub use encode::MaskOptions;
 pub use format::TensogramFormat;

@@ -1,4 +1,4 @@
-//! An opened file.
+//! The opened container.
 
 use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::fmt::Write;
@@ -11,21 +11,21 @@ use tesseral_format::{ArraySource, Container, OpenOptions};
 use tesseral_store::Store;
 
 use crate::array::TensogramArray;
+use crate::frame_reader::FrameReader;
 use crate::message::Message;
-use crate::read::Reader;
-use crate::scan::{Skipped, Span, scan};
+use crate::scan::{MessageRange, Skipped, scan};
 use crate::source::Source;
-use crate::wire::cbor::{Item, Map};
+use crate::wire::cbor::{CborItem, Map};
 use crate::wire::metadata::{Metadata, RESERVED};
 
-/// What the arrays of one file share. Where messages are is known; what is in them is read when needed, and kept for few of them.
+/// State shared by the arrays of a file. Message boundaries are known; content is read on demand and cached for a few messages.
 #[derive(Debug)]
-pub(crate) struct Catalog {
+pub(crate) struct MessageCatalog {
     pub source: Source,
-    messages: Vec<Span>,
-    /// Numbers of the messages that have no end, in order.
+    messages: Vec<MessageRange>,
+    /// Indexes of the messages without an end, in ascending order.
     endless: Vec<usize>,
-    /// What is whole of a message is wanted, whatever else is damaged.
+    /// Use the intact part of damaged messages.
     lenient: bool,
     recent: Mutex<VecDeque<Recent>>,
     pub skipped: Vec<Skipped>,
@@ -34,10 +34,10 @@ pub(crate) struct Catalog {
     pub cancel: Cancel,
 }
 
-/// Messages that are kept after they were read: enough for those that are read by turns, whatever the number of messages.
+/// Number of messages that are cached: sufficient for interleaved reads of several messages.
 const RECENT: usize = 64;
 
-/// A message that was read not long ago.
+/// A cached message.
 #[derive(Debug)]
 struct Recent {
     number: usize,
@@ -45,13 +45,13 @@ struct Recent {
     metadata: Option<Shared<Metadata>>,
 }
 
-/// Messages that details list one by one; of longer files the count says how many there are.
+/// Maximum number of messages that details list; larger files report only the count.
 const LISTED: usize = 10_000;
 
-/// What reading something led to. Damage is kept as well: reading it again costs as much and gives the same.
+/// Result of a read. Corruption is cached as well, because reading again would produce the same error.
 type Shared<T> = std::result::Result<Arc<T>, Arc<Error>>;
 
-/// The same failure once more; none when trying again may help.
+/// Returns the cached error again; `None` if retrying can succeed.
 fn repeated(error: &Error) -> Option<Error> {
     let kind = match error.kind() {
         ErrorKind::Corrupt { what, object, offset, detail } => ErrorKind::Corrupt {
@@ -68,21 +68,21 @@ fn repeated(error: &Error) -> Option<Error> {
     };
     let same = Error::new(kind);
     Some(match error.advice() {
-        Some(hint) => same.hint(hint),
+        Some(hint) => same.hint(hint.clone()),
         None => same,
     })
 }
 
-impl Catalog {
-    /// Finds the messages of a file. With `torn`, also those that are cut or damaged, as far as they are whole.
-    pub(crate) fn load(store: &Arc<dyn Store>, options: &OpenOptions, torn: bool) -> Result<Self> {
+impl MessageCatalog {
+    /// Scans the messages of a file. With `truncated`, includes the intact part of truncated and damaged ones.
+    pub(crate) fn load(store: &Arc<dyn Store>, options: &OpenOptions, truncated: bool) -> Result<Self> {
         let source = Source::open(store)?;
         let found = scan(&source, &options.cancel)?;
         let (mut messages, mut endless) = (found.messages, Vec::new());
-        if torn {
+        if truncated {
             let begun = found.skipped.iter().filter(|skipped| skipped.begun);
             let starts: HashSet<u64> = begun.clone().map(|skipped| skipped.offset).collect();
-            messages.extend(begun.map(|s| Span { offset: s.offset, len: s.len }));
+            messages.extend(begun.map(|s| MessageRange { offset: s.offset, len: s.len }));
             messages.sort_by_key(|span| span.offset);
             let numbered = messages.iter().enumerate();
             endless = numbered.filter(|(_, span)| starts.contains(&span.offset)).map(|(i, _)| i).collect();
@@ -91,7 +91,7 @@ impl Catalog {
             source,
             messages,
             endless,
-            lenient: torn,
+            lenient: truncated,
             recent: Mutex::default(),
             skipped: found.skipped,
             limits: options.limits,
@@ -105,8 +105,8 @@ impl Catalog {
         self.messages.len()
     }
 
-    /// Where a message is.
-    pub(crate) fn span(&self, number: usize) -> Result<Span> {
+    /// Returns the boundaries of a message.
+    pub(crate) fn span(&self, number: usize) -> Result<MessageRange> {
         let missing = || Error::not_found("message", number.to_string(), Vec::new());
         self.messages.get(number).copied().ok_or_else(missing)
     }
@@ -115,21 +115,21 @@ impl Catalog {
         self.recent.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Walks the frames of a message.
+    /// Parses the frames of a message.
     fn walk(&self, number: usize) -> Result<Message> {
-        let Span { offset, len } = self.span(number)?;
+        let MessageRange { offset, len } = self.span(number)?;
         let endless = self.endless.binary_search(&number).is_ok();
         let mut message = Message::walk(&self.source, offset, len, endless)?;
         if self.lenient {
-            // What was found before the damage is whole.
-            message.torn |= message.fault().is_some();
+            // Frames before the damage are intact.
+            message.truncated |= message.fault().is_some();
             message.lost = message.faults.iter().filter(|fault| !fault.harmless).cloned().collect();
             message.faults.retain(|fault| fault.harmless);
         }
         Ok(message)
     }
 
-    /// A message and its frames.
+    /// Returns a message and its frames.
     pub(crate) fn message(&self, number: usize) -> Result<Arc<Message>> {
         self.source.check()?;
         if let Some(held) = self.recent().iter().find(|held| held.number == number) {
@@ -144,7 +144,7 @@ impl Catalog {
         Ok(message)
     }
 
-    /// Why nothing of the file can be read, if so. Looks no further than the first message that can.
+    /// Returns the error if no message is readable. Stops at the first readable one.
     pub(crate) fn refusal(&self) -> Result<Option<Error>> {
         if self.source.len == 0 {
             return Ok(None);
@@ -169,12 +169,12 @@ impl Catalog {
         Ok(refused)
     }
 
-    /// Reads frames of the file.
-    pub(crate) fn reader(&self) -> Reader<'_, Source> {
-        Reader { input: &self.source, limits: self.limits, digests: self.digests }
+    /// Returns a frame reader of the file.
+    pub(crate) fn reader(&self) -> FrameReader<'_, Source> {
+        FrameReader { input: &self.source, limits: self.limits, digests: self.digests }
     }
 
-    /// The metadata of a message. It is parsed once for all its objects, also when it is damaged.
+    /// Returns the metadata of a message. It is parsed once for all objects, even if it is damaged.
     pub(crate) fn metadata(&self, number: usize) -> Result<Arc<Metadata>> {
         let message = self.message(number)?;
         let held =
@@ -203,28 +203,28 @@ impl Catalog {
     }
 }
 
-/// The arrays of a file: objects, numbered through all messages.
+/// The arrays of a file: objects of all messages, numbered consecutively.
 #[derive(Debug, Default)]
 struct Entries {
-    /// Number of the first array of each message, and of all arrays last.
+    /// Index of the first array of each message, followed by the number of arrays.
     first: Vec<usize>,
-    /// The names of all arrays, one after the other, and where each ends.
+    /// The concatenated names of all arrays, and the end of each.
     names: String,
     ends: Vec<usize>,
 }
 
 impl Entries {
-    fn count(catalog: &Catalog) -> Self {
+    fn count(catalog: &MessageCatalog) -> Self {
         let mut entries = Self { first: Vec::with_capacity(catalog.len() + 1), ..Self::default() };
         for message in 0..catalog.len() {
             entries.first.push(entries.ends.len());
             let objects = match catalog.walk(message) {
-                // A damaged message in which no object was found still shows, so that reading it says why it fails.
+                // A damaged message without objects is listed as an array, so that reading it reports the cause.
                 Ok(found) => found.object_count().max(usize::from(found.fault().is_some())),
                 Err(_) => 1,
             };
             for object in 0..objects {
-                // Writing to a string does not fail.
+                // Writing to a string is infallible.
                 let _ = write!(entries.names, "{message}/{object}");
                 entries.ends.push(entries.names.len());
             }
@@ -242,13 +242,13 @@ impl Entries {
         start.zip(self.ends.get(index)).map_or("", |(start, end)| &self.names[*start..*end])
     }
 
-    /// The message and the number in it of an array.
+    /// Returns the message index of an array and its index within the message.
     fn locate(&self, index: usize) -> Option<(usize, usize)> {
         let message = self.first.partition_point(|first| *first <= index).checked_sub(1)?;
         (index < self.len()).then(|| (message, index - self.first[message]))
     }
 
-    /// The array of a name such as `3/0`.
+    /// Returns the array with a name such as `3/0`.
     fn find(&self, name: &str) -> Option<usize> {
         let (message, object) = name.split_once('/')?;
         let (message, object) = (message.parse::<usize>().ok()?, object.parse::<usize>().ok()?);
@@ -256,7 +256,7 @@ impl Entries {
         (self.name(index) == name).then_some(index)
     }
 
-    /// Numbers of the arrays of a message.
+    /// Indexes of the arrays of a message.
     fn of_message(&self, message: usize) -> Range<usize> {
         match (self.first.get(message), self.first.get(message + 1)) {
             (Some(start), Some(end)) => *start..*end,
@@ -268,14 +268,14 @@ impl Entries {
 /// An opened `.tgm` file.
 #[derive(Debug)]
 pub struct TensogramContainer {
-    catalog: Arc<Catalog>,
+    catalog: Arc<MessageCatalog>,
     entries: OnceLock<Entries>,
     attributes: Attributes,
     history: Vec<HistoryRow>,
 }
 
 impl TensogramContainer {
-    pub(crate) fn new(catalog: Catalog) -> Self {
+    pub(crate) fn new(catalog: MessageCatalog) -> Self {
         let mut attributes = Attributes::new();
         let mut history = Vec::new();
         if catalog.len() == 1
@@ -283,14 +283,14 @@ impl TensogramContainer {
         {
             attributes = values(metadata.extra.iter());
             if let Some(rows) = attributes.get(HISTORY).and_then(history_rows) {
-                attributes.remove(HISTORY);
+                attributes.shift_remove(HISTORY);
                 history = rows;
             }
         }
         Self { catalog: Arc::new(catalog), entries: OnceLock::new(), attributes, history }
     }
 
-    /// The arrays. Counting them walks the frames of every message.
+    /// Returns the arrays. Counting them parses the frame headers of every message.
     fn entries(&self) -> &Entries {
         self.entries.get_or_init(|| Entries::count(&self.catalog))
     }
@@ -299,7 +299,7 @@ impl TensogramContainer {
         arrays.map(|i| self.entries().name(i).to_owned()).collect()
     }
 
-    /// Arrays whose own keys name them so.
+    /// Returns the arrays whose metadata has the name.
     fn named(&self, name: &str) -> Result<Vec<usize>> {
         let mut found = Vec::new();
         for message in 0..self.catalog.len() {
@@ -317,10 +317,10 @@ impl TensogramContainer {
     }
 }
 
-/// The key of the message's own keys that holds how it came to be.
+/// Metadata key of the history.
 pub(crate) const HISTORY: &str = "history";
 
-/// Reads rows of history as our writer stores them; none when they are made otherwise.
+/// Parses history rows as stored by this crate's writer; empty if they have another form.
 fn history_rows(value: &Value) -> Option<Vec<HistoryRow>> {
     let Value::List(rows) = value else { return None };
     let text = |map: &Attributes, key: &str| match map.get(key) {
@@ -359,19 +359,19 @@ fn history_rows(value: &Value) -> Option<Vec<HistoryRow>> {
         .collect()
 }
 
-/// The name that an object's own keys give it.
+/// Returns the name in an object's metadata.
 fn name_of(base: &Map) -> Option<&str> {
     let in_mars = || match base.get("mars") {
-        Some(Item::Map(pairs)) => {
+        Some(CborItem::Map(pairs)) => {
             pairs.iter().find(|(key, _)| key.as_text() == Some("param")).map(|(_, v)| v)
         }
         _ => None,
     };
-    base.get("name").or_else(in_mars).and_then(Item::as_text)
+    base.get("name").or_else(in_mars).and_then(CborItem::as_text)
 }
 
-/// Keys as attributes, without those of the library.
-pub(crate) fn values<'a>(map: impl Iterator<Item = (&'a String, &'a Item)>) -> Attributes {
+/// Converts metadata to attributes, without reserved keys.
+pub(crate) fn values<'a>(map: impl Iterator<Item = (&'a String, &'a CborItem)>) -> Attributes {
     map.filter(|(key, _)| *key != RESERVED).map(|(key, item)| (key.clone(), item.to_value())).collect()
 }
 
@@ -401,7 +401,7 @@ impl Container for TensogramContainer {
         Ok(Arc::new(array.map_err(|e| e.in_array(name))?))
     }
 
-    /// `m/o`, or the name that the keys of exactly one object give it.
+    /// Resolves `m/o`, or a name that is unique among the objects' metadata.
     fn find(&self, name: &str) -> Result<usize> {
         if let Some(found) = self.entries().find(name) {
             return Ok(found);
@@ -415,6 +415,23 @@ impl Container for TensogramContainer {
                 candidates: self.names(several.iter().copied()),
             }
             .into()),
+        }
+    }
+
+    /// The object of that name in the same message.
+    fn sibling(&self, index: usize, name: &str) -> Option<usize> {
+        let (message, object) = self.entries().locate(index)?;
+        let metadata = self.catalog.metadata(message).ok()?;
+        let arrays = self.entries().of_message(message);
+        let names: Vec<Option<&str>> = metadata.base.iter().take(arrays.len()).map(name_of).collect();
+        let mut group = names.get(object).copied().flatten().unwrap_or("");
+        loop {
+            let outer = group.rsplit_once('/').map(|(outer, _)| outer);
+            let wanted = outer.map_or_else(|| name.to_owned(), |outer| format!("{outer}/{name}"));
+            if let Some(found) = names.iter().position(|known| *known == Some(wanted.as_str())) {
+                return Some(arrays.start + found);
+            }
+            group = outer?;
         }
     }
 

@@ -1,4 +1,4 @@
-//! What was done to the cells of an object, read from its descriptor: encoding, then filter, then compression.
+//! The stages of an object's descriptor: encoding, then filter, then compression.
 
 use tesseral_codec::packing::Packing;
 #[cfg(feature = "zfp")]
@@ -6,18 +6,18 @@ use tesseral_codec::zfp;
 use tesseral_codec::{aec, blosc2, sz3, zstd};
 use tesseral_core::{DType, Error, Result};
 
-use crate::wire::cbor::{Item, Map, Place};
+use crate::wire::cbor::{CborItem, ErrorLocation, Map};
 use crate::wire::descriptor::Descriptor;
 
-/// How the bytes were compressed.
+/// Compression of the encoded bytes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Compression {
     None,
-    /// With a level.
+    /// With the level used for writing.
     Zstd(i32),
     Lz4,
     Szip(aec::Params),
-    /// Elements of 0 bytes cannot be written.
+    /// `element` is the element size in bytes; 0 is not allowed for writing.
     Blosc2(blosc2::Settings),
     #[cfg(feature = "zfp")]
     Zfp(zfp::Mode),
@@ -26,24 +26,24 @@ pub(crate) enum Compression {
     Roaring,
 }
 
-/// What was done to the cells.
+/// The stages of an object.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Pipeline {
+pub(crate) struct ObjectPipeline {
     pub packing: Option<Packing>,
-    /// Bytes of the elements that were shuffled.
+    /// Element size of the shuffle in bytes.
     pub shuffle: Option<usize>,
     pub compression: Compression,
-    /// Bytes before compression.
+    /// Size before compression in bytes.
     pub coded_len: u64,
 }
 
-impl Pipeline {
-    /// The stages of an object.
+impl ObjectPipeline {
+    /// Parses the stages of a descriptor.
     ///
     /// # Errors
-    /// `Unsupported` for codecs that are not there and combinations that lost bits when they were written; `Corrupt` for
-    /// parameters that are missing or wrong.
-    pub(crate) fn of(descriptor: &Descriptor, place: Place<'_>) -> Result<Self> {
+    /// `Unsupported` for unknown codecs and for combinations that lose bits when written; `Corrupt` for missing or invalid
+    /// parameters.
+    pub(crate) fn from_descriptor(descriptor: &Descriptor, place: ErrorLocation<'_>) -> Result<Self> {
         let overflow = || place.corrupt(format!("shape {:?} has too many cells", descriptor.shape));
         let cells = descriptor.cells().ok_or_else(overflow)?;
         let raw_len = descriptor.raw_len().ok_or_else(overflow)?;
@@ -93,7 +93,7 @@ impl Pipeline {
         Ok(Self { packing, shuffle, compression, coded_len })
     }
 
-    /// The one cell that all cells equal; `None` where cells are stored.
+    /// Returns the value of all cells of a constant object; `None` if cells are stored.
     pub(crate) fn constant(&self) -> Option<[u8; 8]> {
         let packing = self.packing.as_ref().filter(|packing| packing.bits == 0 && self.plain())?;
         let mut cell = [0; 8];
@@ -101,7 +101,7 @@ impl Pipeline {
         Some(cell)
     }
 
-    /// Runs of cells decode without all others.
+    /// Returns whether ranges of cells can be decoded independently.
     pub(crate) fn seeks(&self, dtype: DType) -> bool {
         self.shuffled_cells(dtype)
             || self.shuffle.is_none()
@@ -113,14 +113,14 @@ impl Pipeline {
                 }
     }
 
-    /// The stored bytes are those of the cells, shuffled and nothing else.
+    /// Returns whether the stored bytes are the cells, shuffled only.
     pub(crate) fn shuffled_cells(&self, dtype: DType) -> bool {
         self.packing.is_none()
             && self.compression == Compression::None
             && self.shuffle.is_some_and(|size| dtype.size() == Some(size))
     }
 
-    /// The compression makes numbers of this machine, whatever the byte order says.
+    /// Returns whether the decompressor produces native byte order regardless of the descriptor.
     pub(crate) fn native(&self, dtype: DType) -> bool {
         let numbers = match self.compression {
             #[cfg(feature = "zfp")]
@@ -131,65 +131,66 @@ impl Pipeline {
         numbers && self.plain_doubles(dtype)
     }
 
-    /// Doubles reach the compression as they are.
+    /// Returns whether unencoded float64 cells are passed to the compressor.
     pub(crate) fn plain_doubles(&self, dtype: DType) -> bool {
         dtype == DType::Float64 && self.packing.is_none() && self.shuffle.is_none()
     }
 
-    /// Refuses what the reference would not read back, or not as it was.
+    /// Rejects combinations that the reference cannot read back exactly.
     ///
     /// # Errors
     /// `Unsupported`.
     pub(crate) fn check_writable(&self, dtype: DType) -> Result<()> {
         let refuse = |what: String| Err(Error::unsupported(what));
         match self.compression {
-            Compression::Blosc2(settings) if settings.typesize == 0 => {
-                refuse("blosc2 over elements that are not whole bytes, or more than 255".to_owned())
-            }
+            Compression::Blosc2(settings) if settings.typesize == 0 => refuse(
+                "blosc2 with an element size that is not a multiple of 8 bits or exceeds 255 bytes"
+                    .to_owned(),
+            ),
             Compression::Blosc2(_) | Compression::Sz3(_) if self.coded_len == 0 => {
-                refuse("blosc2 and sz3 of nothing".to_owned())
+                refuse("blosc2 and sz3 of empty arrays".to_owned())
             }
             Compression::Sz3(_) if !self.plain_doubles(dtype) => {
-                refuse(format!("sz3 of anything but plain float64: {dtype} would lose bits"))
+                refuse(format!("sz3 of data other than unencoded float64: {dtype} would lose bits"))
             }
             #[cfg(feature = "zfp")]
             Compression::Zfp(zfp::Mode::Accuracy(error)) if error <= 0.0 => {
-                refuse("zfp with an error of 0".to_owned())
+                refuse("zfp with a tolerance of 0".to_owned())
             }
             _ => Ok(()),
         }
     }
 
-    /// The stored bytes are the cells, or packed values, as they are.
+    /// Returns whether the stored bytes are uncompressed cells or packed values.
     pub(crate) fn plain(&self) -> bool {
         self.shuffle.is_none() && self.compression == Compression::None
     }
 }
 
-fn missing(key: &str, place: Place<'_>) -> Error {
-    place.corrupt(format!("{key} is missing or of another kind"))
+fn missing(key: &str, place: ErrorLocation<'_>) -> Error {
+    place.corrupt(format!("{key} is missing or has the wrong type"))
 }
 
-fn uint(params: &Map, key: &str, place: Place<'_>) -> Result<u64> {
-    params.get(key).and_then(Item::as_u64).ok_or_else(|| missing(key, place))
+fn uint(params: &Map, key: &str, place: ErrorLocation<'_>) -> Result<u64> {
+    params.get(key).and_then(CborItem::as_u64).ok_or_else(|| missing(key, place))
 }
 
-fn small<T: TryFrom<i64>>(params: &Map, key: &str, place: Place<'_>) -> Result<T> {
-    let number = params.get(key).and_then(Item::as_i64).and_then(|n| T::try_from(n).ok());
+fn small<T: TryFrom<i64>>(params: &Map, key: &str, place: ErrorLocation<'_>) -> Result<T> {
+    let number = params.get(key).and_then(CborItem::as_i64).and_then(|n| T::try_from(n).ok());
     number.ok_or_else(|| missing(key, place))
 }
 
-/// A float, which writers may have stored as an integer that a float holds exactly.
-fn float(params: &Map, key: &str, place: Place<'_>) -> Result<f64> {
+/// Returns a float. Integers that are exactly representable as a float are accepted.
+fn float(params: &Map, key: &str, place: ErrorLocation<'_>) -> Result<f64> {
     let exact = |n: &i64| n.unsigned_abs() <= 1 << 53;
     match params.get(key) {
-        Some(Item::Float(value)) => Ok(*value),
+        Some(CborItem::Float(value)) => Ok(*value),
         Some(item) => item.as_i64().filter(exact).map(|n| n as f64).ok_or_else(|| missing(key, place)),
         None => Err(missing(key, place)),
     }
 }
 
-fn packing(descriptor: &Descriptor, place: Place<'_>) -> Result<Packing> {
+fn packing(descriptor: &Descriptor, place: ErrorLocation<'_>) -> Result<Packing> {
     if descriptor.dtype != DType::Float64 {
         return Err(place.corrupt(format!("simple_packing of {}", descriptor.dtype)));
     }
@@ -201,9 +202,9 @@ fn packing(descriptor: &Descriptor, place: Place<'_>) -> Result<Packing> {
     Packing::new(reference, binary, decimal, bits).map_err(|e| place.corrupt(e.to_string()))
 }
 
-/// Samples are packed values, shuffled bytes or cells. Packed values must end with bytes: the reference takes others apart
-/// at byte boundaries and drops what does not fit a sample, so what it wrote is not what it was given.
-fn szip(descriptor: &Descriptor, packing: Option<&Packing>, place: Place<'_>) -> Result<aec::Params> {
+/// Samples are packed values, shuffled bytes or cells. The width of packed values must be a multiple of 8: the reference splits
+/// others at byte boundaries and loses bits.
+fn szip(descriptor: &Descriptor, packing: Option<&Packing>, place: ErrorLocation<'_>) -> Result<aec::Params> {
     let params = &descriptor.params;
     let mut flags: u32 = small(params, "szip_flags", place)?;
     let bits = match packing {
@@ -218,9 +219,7 @@ fn szip(descriptor: &Descriptor, packing: Option<&Packing>, place: Place<'_>) ->
         flags |= aec::THREE_BYTE;
     }
     if bits % 8 != 0 {
-        return Err(Error::unsupported(format!(
-            "szip over values of {bits} bits, which loses bits when written"
-        )));
+        return Err(Error::unsupported(format!("szip over values of {bits} bits")));
     }
     let (block, rsi) = (small(params, "szip_block_size", place)?, small(params, "szip_rsi", place)?);
     aec::Params::new(bits, block, rsi, flags).map_err(|e| match e.kind() {
@@ -229,23 +228,27 @@ fn szip(descriptor: &Descriptor, packing: Option<&Packing>, place: Place<'_>) ->
     })
 }
 
-/// A parameter that may be left out but not be of another kind.
+/// Returns an optional parameter; fails if it has the wrong type.
 fn optional<'a, T>(
     params: &'a Map,
     key: &str,
-    place: Place<'_>,
-    read: impl Fn(&'a Item) -> Option<T>,
+    place: ErrorLocation<'_>,
+    read: impl Fn(&'a CborItem) -> Option<T>,
 ) -> Result<Option<T>> {
     params.get(key).map(|item| read(item).ok_or_else(|| missing(key, place))).transpose()
 }
 
 /// Elements are packed values, shuffled bytes or cells.
-fn blosc2(descriptor: &Descriptor, packing: Option<&Packing>, place: Place<'_>) -> Result<blosc2::Settings> {
+fn blosc2(
+    descriptor: &Descriptor,
+    packing: Option<&Packing>,
+    place: ErrorLocation<'_>,
+) -> Result<blosc2::Settings> {
     let params = &descriptor.params;
-    let name = optional(params, "blosc2_codec", place, Item::as_text)?.unwrap_or("lz4");
+    let name = optional(params, "blosc2_codec", place, CborItem::as_text)?.unwrap_or("lz4");
     let codec =
         blosc2::Codec::named(name).ok_or_else(|| Error::unsupported(format!("blosc2 codec {name:?}")))?;
-    let level = optional(params, "blosc2_clevel", place, Item::as_i64)?.unwrap_or(5);
+    let level = optional(params, "blosc2_clevel", place, CborItem::as_i64)?.unwrap_or(5);
     let level = u8::try_from(level).ok().filter(|level| *level <= 9);
     let level = level.ok_or_else(|| missing("blosc2_clevel", place))?;
     let size = match packing {
@@ -257,18 +260,18 @@ fn blosc2(descriptor: &Descriptor, packing: Option<&Packing>, place: Place<'_>) 
     Ok(blosc2::Settings { codec, level, typesize, shuffle: blosc2::Shuffle::Byte })
 }
 
-fn text<'a>(params: &'a Map, key: &str, place: Place<'_>) -> Result<&'a str> {
-    params.get(key).and_then(Item::as_text).ok_or_else(|| missing(key, place))
+fn text<'a>(params: &'a Map, key: &str, place: ErrorLocation<'_>) -> Result<&'a str> {
+    params.get(key).and_then(CborItem::as_text).ok_or_else(|| missing(key, place))
 }
 
-/// The reference takes whatever bytes there are for doubles; what it wrote of others is lost.
+/// The reference interprets all bytes as float64; other data is lost when written.
 #[cfg(feature = "zfp")]
-fn zfp(descriptor: &Descriptor, place: Place<'_>) -> Result<Compression> {
+fn zfp(descriptor: &Descriptor, place: ErrorLocation<'_>) -> Result<Compression> {
     let params = &descriptor.params;
     let plain = descriptor.encoding == "none" && descriptor.filter == "none";
     if descriptor.dtype != DType::Float64 || !plain {
         return Err(Error::unsupported(format!(
-            "zfp of anything but plain float64: {} loses bits when written",
+            "zfp of data other than unencoded float64 ({})",
             descriptor.dtype
         )));
     }
@@ -282,16 +285,16 @@ fn zfp(descriptor: &Descriptor, place: Place<'_>) -> Result<Compression> {
 }
 
 #[cfg(not(feature = "zfp"))]
-fn zfp(_descriptor: &Descriptor, _place: Place<'_>) -> Result<Compression> {
-    Err(Error::unsupported("zfp, which this build does not have"))
+fn zfp(_descriptor: &Descriptor, _place: ErrorLocation<'_>) -> Result<Compression> {
+    Err(Error::unsupported("zfp (not enabled in this build)"))
 }
 
-fn sz3(params: &Map, place: Place<'_>) -> Result<sz3::Bound> {
+fn sz3(params: &Map, place: ErrorLocation<'_>) -> Result<sz3::Bound> {
     let bound = float(params, "sz3_error_bound", place)?;
     Ok(match text(params, "sz3_error_bound_mode", place)? {
         "abs" => sz3::Bound::Absolute(bound),
         "rel" => sz3::Bound::Relative(bound),
         "psnr" => sz3::Bound::Psnr(bound),
-        other => return Err(Error::unsupported(format!("sz3 bound of kind {other:?}"))),
+        other => return Err(Error::unsupported(format!("sz3 error bound mode {other:?}"))),
     })
 }

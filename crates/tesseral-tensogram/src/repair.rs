@@ -1,4 +1,4 @@
-//! Which fixes a file needs, and the one that can be applied: removing a truncated message from its end.
+//! Fixes that a file needs. The only automatic one removes a truncated message from the end.
 
 use std::sync::Arc;
 
@@ -11,12 +11,12 @@ use crate::message::Message;
 use crate::scan::{Skipped, scan, truncated_tail};
 use crate::source::Source;
 
-/// The fix that can be applied.
+/// The fix that can be applied automatically.
 const TRUNCATED_TAIL: &str = "truncated_tail";
-/// Messages that are damaged elsewhere, and bytes between messages: readers skip them, and only a new file is without them.
+/// Damaged messages and bytes between messages: readers skip them; removing them requires a new file.
 const SKIPPED_BYTES: &str = "skipped_bytes";
 
-/// The fixes a file needs.
+/// Returns the fixes a file needs.
 pub(crate) fn repairs(store: &Arc<dyn Store>, cancel: &Cancel) -> Result<Vec<Repair>> {
     let source = Source::open(store)?;
     source.guarded(|| {
@@ -27,13 +27,13 @@ pub(crate) fn repairs(store: &Arc<dyn Store>, cancel: &Cancel) -> Result<Vec<Rep
         let others = found.skipped.iter().filter(|skipped| skipped.offset < end);
         let (count, bytes) = others.fold((0, 0), |(n, bytes), skipped| (n + 1, bytes + skipped.len));
         if let Some(tail) = tail {
-            // A file without a whole message would be empty afterwards: nothing tells that this is wanted.
+            // A file without an intact message would be empty after the fix, which needs an explicit decision.
             let automatic = !found.messages.is_empty();
             repairs.push(Repair { code: TRUNCATED_TAIL, message: describe(&source, &tail)?, automatic });
         }
         if count > 0 {
             let message = format!(
-                "{bytes} bytes in {count} ranges belong to no message; recover the whole messages into a new file"
+                "{bytes} bytes in {count} ranges are outside messages; recover the intact messages into a new file"
             );
             repairs.push(Repair { code: SKIPPED_BYTES, message, automatic: false });
         }
@@ -43,7 +43,7 @@ pub(crate) fn repairs(store: &Arc<dyn Store>, cancel: &Cancel) -> Result<Vec<Rep
 
 fn describe(source: &Source, tail: &Skipped) -> Result<String> {
     let Skipped { offset, len, detail, .. } = tail;
-    // Too short for a preamble, it holds nothing.
+    // Too short for a preamble: contains no data.
     let objects = match Message::walk(source, *offset, *len, true) {
         Ok(message) => message.object_count(),
         Err(error) if error.is_damage() => 0,
@@ -51,23 +51,23 @@ fn describe(source: &Source, tail: &Skipped) -> Result<String> {
     };
     let kept = match objects {
         0 => String::new(),
-        n => format!("; {n} whole objects in it can be recovered into a new file before"),
+        n => format!("; {n} intact objects in it can be recovered into a new file first"),
     };
-    Ok(format!("{detail}; the fix removes the last {len} bytes and keeps every whole message{kept}"))
+    Ok(format!("{detail}; the fix removes the last {len} bytes and keeps all intact messages{kept}"))
 }
 
-/// Applies a fix: a file without the tail is staged beside the old one and replaces it when it is whole.
+/// Applies a fix: stages a file without the tail and atomically replaces the original.
 pub(crate) fn apply(store: &Arc<dyn Store>, cancel: &Cancel, code: &str) -> Result<()> {
     let needed = repairs(store, cancel)?;
     match needed.iter().find(|repair| repair.code == code) {
         Some(repair) if repair.automatic => {}
         Some(_) => return Err(Error::invalid(format!("{code} cannot be fixed automatically"))),
-        None => return Err(Error::invalid(format!("the file does not need {code}"))),
+        None => return Err(Error::invalid(format!("{code} does not apply to the file"))),
     }
     let source = Source::open(store)?;
     source.guarded(|| {
         let Some(tail) = truncated_tail(&source, cancel)? else {
-            return Err(Error::invalid(format!("the file does not need {code}")));
+            return Err(Error::invalid(format!("{code} does not apply to the file")));
         };
         let staged = store.stage("", Overwrite::Replace)?;
         let mut at = 0;
@@ -77,7 +77,7 @@ pub(crate) fn apply(store: &Arc<dyn Store>, cancel: &Cancel, code: &str) -> Resu
             at += bytes.len() as u64;
             Ok(())
         })?;
-        // The bytes must be whole before they replace the file.
+        // The bytes must be durable before they replace the file.
         source.check()?;
         staged.publish()
     })

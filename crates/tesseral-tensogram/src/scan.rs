@@ -1,4 +1,4 @@
-//! Where the messages of a file are, and what lies between them.
+//! Scan of a file for messages and the bytes between them.
 
 use std::collections::HashSet;
 
@@ -12,47 +12,47 @@ use crate::wire::frame::{HEADER_LEN, MAGIC as FRAME};
 use crate::wire::postamble;
 use crate::wire::preamble::{self, Preamble};
 
-/// Where a message is.
+/// Boundaries of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Span {
+pub(crate) struct MessageRange {
     pub offset: u64,
     pub len: u64,
 }
 
-/// Bytes that belong to no message.
+/// A byte range outside messages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Skipped {
     pub offset: u64,
     pub len: u64,
-    /// The reference's name of what is wrong, where a message begins there.
+    /// Name of the failed check, as in the reference, if a message begins here.
     pub check: &'static str,
     pub detail: String,
-    /// A message of our version begins there, and is cut or damaged.
+    /// A message of the supported version begins here and is truncated or damaged.
     pub begun: bool,
-    /// A message of another version begins there.
+    /// A message of another version begins here.
     pub version: Option<String>,
-    /// The message that begins there runs past the end of the file.
+    /// The message that begins here exceeds the end of the file.
     pub truncated: bool,
 }
 
 #[derive(Debug, Default)]
 pub(crate) struct Scan {
-    pub messages: Vec<Span>,
+    pub messages: Vec<MessageRange>,
     pub skipped: Vec<Skipped>,
 }
 
-/// Whether a file is empty or ends as a message does.
+/// Returns whether a file is empty or ends with a complete message.
 pub(crate) fn ends_whole<I: Input>(source: &I) -> Result<bool> {
     let magic = postamble::MAGIC.len() as u64;
     let last = source.some(source.len().saturating_sub(magic), magic)?;
     Ok(last.is_empty() || last[..] == postamble::MAGIC)
 }
 
-/// The truncated message that a file ends with, if it does: what a writer leaves that was stopped midway. Takes one look at files
-/// that end with a whole message, whatever their length.
+/// Returns the truncated message at the end of a file, as left by an interrupted writer. Reads only the end of files that end
+/// with a complete message.
 ///
-/// Bytes count as a truncated message only when they begin with a preamble of this version, the message that it announces runs past
-/// the end of the file, and no message ends where the file does. Anything else may be worth keeping to someone.
+/// Trailing bytes are a truncated message only if they begin with a preamble of this version, the announced length exceeds the
+/// end of the file, and no message ends at the end of the file. Other bytes are never removed.
 pub(crate) fn truncated_tail<I: Input>(source: &I, cancel: &Cancel) -> Result<Option<Skipped>> {
     if ends_whole(source)? {
         return Ok(None);
@@ -60,7 +60,7 @@ pub(crate) fn truncated_tail<I: Input>(source: &I, cancel: &Cancel) -> Result<Op
     let found = scan(source, cancel)?;
     let mut end = source.len();
     let mut tail = None;
-    // Candidates inside a truncated message are skipped ranges of their own: the first one counts.
+    // Candidates inside a truncated message are separate skipped ranges; the first one is relevant.
     for skipped in found.skipped.iter().rev() {
         if skipped.offset + skipped.len != end {
             break;
@@ -73,24 +73,24 @@ pub(crate) fn truncated_tail<I: Input>(source: &I, cancel: &Cancel) -> Result<Op
     Ok(tail.map(|tail| Skipped { len: source.len() - tail.offset, ..tail.clone() }))
 }
 
-/// Why no message begins at a place.
-pub(crate) struct Refused {
+/// Reason why no message begins at an offset.
+pub(crate) struct NotAMessage {
     pub check: &'static str,
     pub detail: String,
-    /// The message is of this other version.
+    /// The message has this other version.
     pub version: Option<String>,
-    /// The message runs past the end of the file.
+    /// The message exceeds the end of the file.
     pub truncated: bool,
 }
 
-fn refuse<T>(check: &'static str, detail: impl Into<String>) -> Result<std::result::Result<T, Refused>> {
-    Ok(Err(Refused { check, detail: detail.into(), version: None, truncated: false }))
+fn refuse<T>(check: &'static str, detail: impl Into<String>) -> Result<std::result::Result<T, NotAMessage>> {
+    Ok(Err(NotAMessage { check, detail: detail.into(), version: None, truncated: false }))
 }
 
-/// Finds every message. Hops from one to the next; where there is none, searches for the next magic.
+/// Scans all messages. Follows the lengths; where there is no message, searches for the next magic.
 pub(crate) fn scan<I: Input>(source: &I, cancel: &Cancel) -> Result<Scan> {
     let mut scan = Scan::default();
-    // Frames from which no message's end was reached, so that overlapping candidates do not walk them again.
+    // Frames that lead to no postamble, so that overlapping candidates do not parse them again.
     let mut dead = HashSet::new();
     let magic = Finder::new(&preamble::MAGIC);
     let mut at = 0;
@@ -98,13 +98,13 @@ pub(crate) fn scan<I: Input>(source: &I, cancel: &Cancel) -> Result<Scan> {
         cancel.check()?;
         let start = source.some(at, preamble::LEN)?;
         let begins = start.starts_with(&preamble::MAGIC);
-        // Garbage full of magics is passed without a word on each.
+        // Repeated magics in garbage are not reported individually.
         let goes_on = scan.skipped.last().is_some_and(|last| last.offset + last.len == at);
         let other = start.get(8..10).is_none_or(|version| version != preamble::VERSION.to_be_bytes());
         let refused = if begins && !(goes_on && other) {
             match message_at(source, at, &mut dead)? {
                 Ok(len) => {
-                    scan.messages.push(Span { offset: at, len });
+                    scan.messages.push(MessageRange { offset: at, len });
                     at += len;
                     continue;
                 }
@@ -116,15 +116,16 @@ pub(crate) fn scan<I: Input>(source: &I, cancel: &Cancel) -> Result<Scan> {
         let next = next_magic(source, &magic, at + 1, cancel)?;
         let begun = refused.as_ref().is_some_and(|refused| refused.version.is_none());
         match scan.skipped.last_mut() {
-            // Garbage that goes on, also over candidates inside a damaged message.
+            // Extend the current garbage range, also over candidates inside a damaged message.
             Some(last) if goes_on && !begun => last.len += next - at,
             _ => {
-                let Refused { check, detail, version, truncated } = refused.unwrap_or_else(|| Refused {
-                    check: "garbage",
-                    detail: "no message begins here".to_owned(),
-                    version: None,
-                    truncated: false,
-                });
+                let NotAMessage { check, detail, version, truncated } =
+                    refused.unwrap_or_else(|| NotAMessage {
+                        check: "garbage",
+                        detail: "no message magic".to_owned(),
+                        version: None,
+                        truncated: false,
+                    });
                 let len = next - at;
                 scan.skipped.push(Skipped { offset: at, len, check, detail, begun, version, truncated });
             }
@@ -134,9 +135,9 @@ pub(crate) fn scan<I: Input>(source: &I, cancel: &Cancel) -> Result<Scan> {
     Ok(scan)
 }
 
-/// Where the next magic begins, or the end of the file.
+/// Returns the offset of the next magic, or the end of the file.
 fn next_magic<I: Input>(source: &I, magic: &Finder<'_>, mut from: u64, cancel: &Cancel) -> Result<u64> {
-    /// Bytes that are searched between two looks at whether to go on.
+    /// Number of bytes searched between checks for cancellation.
     const STEP: u64 = 64 << 20;
     let overlap = preamble::MAGIC.len() as u64 - 1;
     while from < source.len() {
@@ -150,12 +151,12 @@ fn next_magic<I: Input>(source: &I, magic: &Finder<'_>, mut from: u64, cancel: &
     Ok(source.len())
 }
 
-/// The length of the message that begins at `at`, or why there is none.
+/// Returns the length of the message at `at`, or the reason why there is none.
 pub(crate) fn message_at<I: Input>(
     source: &I,
     at: u64,
     dead: &mut HashSet<(u64, u64)>,
-) -> Result<std::result::Result<u64, Refused>> {
+) -> Result<std::result::Result<u64, NotAMessage>> {
     let bytes = source.some(at, preamble::LEN)?;
     let preamble = match Preamble::parse(&bytes, source.name(), at) {
         Ok(preamble) => preamble,
@@ -166,7 +167,7 @@ pub(crate) fn message_at<I: Input>(
                 _ => (error.to_string(), None),
             };
             let truncated = version.is_none() && (bytes.len() as u64) < preamble::LEN;
-            return Ok(Err(Refused { check: "preamble_parse_failed", detail, version, truncated }));
+            return Ok(Err(NotAMessage { check: "preamble_parse_failed", detail, version, truncated }));
         }
     };
     let left = source.len() - at;
@@ -178,39 +179,39 @@ pub(crate) fn message_at<I: Input>(
         return refuse("total_length_too_small", format!("a message of {total} bytes"));
     }
     if total > left {
-        let detail = format!("the message has {total} bytes, {left} are there: the file may be cut short");
+        let detail = format!("message truncated: expected {total} bytes, found {left}");
         let (check, version) = ("total_length_exceeds_buffer", None);
-        return Ok(Err(Refused { check, detail, version, truncated: true }));
+        return Ok(Err(NotAMessage { check, detail, version, truncated: true }));
     }
     let end = source.get(at + total - 8..at + total, "postamble")?;
     if end[..] != postamble::MAGIC {
-        return refuse("postamble_invalid", format!("no message ends {total} bytes on"));
+        return refuse("postamble_invalid", format!("missing end magic after {total} bytes"));
     }
     Ok(Ok(total))
 }
 
-/// A message that does not say how long it is: its frames lead to its end, whatever their payloads hold.
+/// Returns the length of a message without a declared length by following its frames.
 fn streamed<I: Input>(
     source: &I,
     start: u64,
     dead: &mut HashSet<(u64, u64)>,
-) -> Result<std::result::Result<u64, Refused>> {
+) -> Result<std::result::Result<u64, NotAMessage>> {
     let mut at = start + preamble::LEN;
     let mut seen = Vec::new();
     let (check, detail, truncated) = loop {
         let key = (at, start % 8);
         let bytes = source.some(at, postamble::LEN)?;
         if dead.contains(&key) {
-            break ("frame_exceeds_message", "its frames lead nowhere".to_owned(), false);
+            break ("frame_exceeds_message", "the frames lead to no postamble".to_owned(), false);
         }
         seen.push(key);
-        // A frame comes first: what follows its header may look like an end, while no end begins like a frame.
+        // Check for a frame first: bytes after a frame header can look like a postamble, but no postamble begins like a frame.
         if !bytes.starts_with(&FRAME) {
             if bytes.len() as u64 == postamble::LEN && bytes.ends_with(&postamble::MAGIC) {
                 return Ok(Ok(at + postamble::LEN - start));
             }
             let truncated = (bytes.len() as u64) < postamble::LEN;
-            break ("postamble_invalid", format!("neither a frame nor the end at {at}"), truncated);
+            break ("postamble_invalid", format!("expected a frame or the postamble at {at}"), truncated);
         }
         let header = &bytes[..bytes.len().min(HEADER_LEN as usize)];
         match read_frame(source, at, source.len(), header)? {
@@ -222,5 +223,5 @@ fn streamed<I: Input>(
         }
     };
     dead.extend(seen);
-    Ok(Err(Refused { check, detail, version: None, truncated }))
+    Ok(Err(NotAMessage { check, detail, version: None, truncated }))
 }

@@ -1,4 +1,4 @@
-//! The bytes of one file or buffer, read where needed.
+//! Random access to the bytes of one file or buffer.
 
 use std::ops::{Deref, Range};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -8,35 +8,35 @@ use memchr::memmem::Finder;
 use tesseral_core::{Error, Result};
 use tesseral_store::{Growing, Store, StoreExt};
 
-/// How much is read around a small structure at first, from stores that must be asked.
+/// Number of bytes read first around a small structure, for stores that are not resident.
 const FIRST: u64 = 4 << 10;
-/// How much is read at once when one small structure follows another.
+/// Number of bytes read at once for consecutive small structures.
 const WINDOW: u64 = 256 << 10;
-/// How much is searched at once.
+/// Number of bytes searched at once.
 const BLOCK: u64 = 4 << 20;
 
-/// Bytes that frames are looked for in.
+/// Input for parsing frames.
 pub(crate) trait Input {
     /// Bytes of a range.
-    type Piece: Deref<Target = [u8]>;
+    type ByteSlice: Deref<Target = [u8]>;
 
-    /// What messages call it.
+    /// Name of the input in errors.
     fn name(&self) -> &str;
 
-    /// Bytes of it.
+    /// Length in bytes.
     fn len(&self) -> u64;
 
-    /// The bytes of a range that is known to be there.
-    fn take(&self, range: Range<u64>) -> Result<Self::Piece>;
+    /// Returns the bytes of a range inside the input.
+    fn take(&self, range: Range<u64>) -> Result<Self::ByteSlice>;
 
-    /// A part of a piece.
-    fn cut(piece: &Self::Piece, range: Range<usize>) -> Self::Piece;
+    /// Returns a part of a piece.
+    fn cut(piece: &Self::ByteSlice, range: Range<usize>) -> Self::ByteSlice;
 
-    /// How much may be asked for at once without allocating it.
+    /// Maximum size of a request that needs no allocation check.
     fn at_once(&self) -> u64;
 
-    /// The bytes of a range, which holds `what`. Nothing is allocated for a range that is not there.
-    fn get(&self, range: Range<u64>, what: &str) -> Result<Self::Piece> {
+    /// Returns the bytes of a range that contains `what`. Checks the range before allocating.
+    fn get(&self, range: Range<u64>, what: &str) -> Result<Self::ByteSlice> {
         if range.start > range.end || range.end > self.len() {
             let found = self.len().saturating_sub(range.start);
             let expected = range.end.saturating_sub(range.start);
@@ -45,13 +45,13 @@ pub(crate) trait Input {
         self.take(range)
     }
 
-    /// Up to `len` bytes from `offset` on, as far as there are any.
-    fn some(&self, offset: u64, len: u64) -> Result<Self::Piece> {
+    /// Returns up to `len` bytes from `offset`, fewer at the end.
+    fn some(&self, offset: u64, len: u64) -> Result<Self::ByteSlice> {
         let start = offset.min(self.len());
         self.take(start..start.saturating_add(len).min(self.len()))
     }
 
-    /// Where a pattern of a few bytes begins, at or after `from` and ending before `end`.
+    /// Returns the offset of a short pattern at or after `from` that ends before `end`.
     fn find(&self, pattern: &Finder<'_>, mut from: u64, end: u64) -> Result<Option<u64>> {
         let end = end.min(self.len());
         let overlap = pattern.needle().len().saturating_sub(1) as u64;
@@ -72,13 +72,13 @@ pub(crate) trait Input {
 
 /// A buffer in memory.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Slice<'a> {
+pub(crate) struct SliceInput<'a> {
     pub name: &'a str,
     pub bytes: &'a [u8],
 }
 
-impl<'a> Input for Slice<'a> {
-    type Piece = &'a [u8];
+impl<'a> Input for SliceInput<'a> {
+    type ByteSlice = &'a [u8];
 
     fn name(&self) -> &str {
         self.name
@@ -106,14 +106,14 @@ impl<'a> Input for Slice<'a> {
 #[derive(Debug)]
 pub(crate) struct Source {
     pub store: Arc<dyn Store>,
-    /// What messages call it.
+    /// Name of the file in errors.
     pub object: String,
     pub len: u64,
     resident: Option<Bytes>,
     window: Mutex<Window>,
 }
 
-/// What was read last.
+/// The last range read.
 #[derive(Debug, Default)]
 struct Window {
     start: u64,
@@ -125,7 +125,7 @@ impl Window {
         self.start + self.bytes.len() as u64
     }
 
-    /// How much to read for a structure that is not here: more each time one follows the other, little after a jump.
+    /// Number of bytes to read for a structure that is not buffered: grows with sequential access, resets after a jump.
     fn next(&self, from: u64) -> u64 {
         if self.bytes.is_empty() || from < self.start || from > self.end() + FIRST {
             FIRST
@@ -143,12 +143,12 @@ impl Source {
             None => store.len("")?,
         };
         let object = store.describe("");
-        // Messages are appended to files that others read.
+        // Files can grow while they are read, because messages are appended.
         let store: Arc<dyn Store> = Arc::new(Growing(Arc::clone(store)));
         Ok(Self { store, object, len, resident, window: Mutex::default() })
     }
 
-    /// Says that the operation under way touches the file. Fails when it is mapped and was cut since it was opened.
+    /// Registers an operation on the file. Fails if the file is memory-mapped and was truncated since it was opened.
     pub(crate) fn check(&self) -> Result<()> {
         if self.resident.is_some() {
             self.store.resident("")?;
@@ -156,7 +156,7 @@ impl Source {
         Ok(())
     }
 
-    /// An operation that touches the file.
+    /// Guard of an operation on the file.
     pub(crate) fn guarded<T, E: From<Error>>(
         &self,
         operation: impl FnOnce() -> std::result::Result<T, E>,
@@ -167,20 +167,20 @@ impl Source {
         })
     }
 
-    /// Bytes that were taken, to be kept after the operation.
+    /// Returns bytes that outlive the operation.
     pub(crate) fn lasting(&self, bytes: Bytes) -> Result<Bytes> {
         let Some(all) = &self.resident else { return Ok(bytes) };
         let start = (bytes.as_ptr() as usize).checked_sub(all.as_ptr() as usize);
         match start.filter(|start| start.saturating_add(bytes.len()) <= all.len()) {
             Some(start) => self.store.view("", start as u64..(start + bytes.len()) as u64),
-            // Decoded, not borrowed.
+            // Decoded bytes are owned.
             None => Ok(bytes),
         }
     }
 }
 
 impl Input for Source {
-    type Piece = Bytes;
+    type ByteSlice = Bytes;
 
     fn name(&self) -> &str {
         &self.object
@@ -217,7 +217,7 @@ impl Input for Source {
     }
 }
 
-/// A range that the bytes are known to hold.
+/// Returns a range that is known to be inside the bytes.
 fn slice(bytes: &Bytes, base: u64, range: &Range<u64>) -> Bytes {
     #[allow(clippy::cast_possible_truncation)]
     bytes.slice((range.start - base) as usize..(range.end - base) as usize)

@@ -1,7 +1,7 @@
-//! Objects larger than the work space: cells wait in the file, beyond where the message can end, and are encoded block by block.
+//! Objects larger than the memory limit: cells are spooled in the file after the end of the message and encoded block by block.
 //!
-//! One pass over the cells finds what a descriptor must know of all of them (masks, the range to pack), a second one encodes. What is
-//! written is, byte for byte, what encoding all cells at once gives.
+//! The first pass over the cells computes masks and packing range, the second one encodes. The output equals that of encoding
+//! all cells at once, byte for byte.
 
 use tesseral_codec::{Contexts, zstd_stream};
 use tesseral_core::dtype::Class;
@@ -12,20 +12,20 @@ use xxhash_rust::xxh3::Xxh3;
 use crate::encode::{
     MaskFinder, MaskOptions, Masks, PLACE, Stages, append_mask, clear_masked, set_packing, swap,
 };
-use crate::pipeline::{Compression, Pipeline};
+use crate::pipeline::{Compression, ObjectPipeline};
 use crate::wire::object::around;
 
-/// Bytes of cells encoded at a time: whole cells of every dtype, eight and more, so that packed blocks end with a byte.
+/// Bytes of cells encoded at a time: a multiple of all cell sizes and of eight cells, so that packed blocks are byte-aligned.
 const BLOCK: u64 = 4 << 20;
 
-/// Whether an object can be encoded block by block.
+/// Returns whether an object can be encoded block by block.
 pub(crate) fn streams(stages: &Stages) -> bool {
-    let Ok(pipeline) = Pipeline::of(stages.descriptor(), PLACE) else { return false };
+    let Ok(pipeline) = ObjectPipeline::from_descriptor(stages.descriptor(), PLACE) else { return false };
     let compression = matches!(pipeline.compression, Compression::None | Compression::Zstd(_));
     compression && pipeline.shuffle.is_none() && stages.descriptor().dtype.size().is_some()
 }
 
-/// Puts the cells of a chunk where they belong among those of their object, which begin at an offset.
+/// Writes the cells of a chunk to their positions in the spooled object, which begins at `offset`.
 pub(crate) fn scatter(
     staged: &dyn Staged,
     offset: u64,
@@ -35,7 +35,7 @@ pub(crate) fn scatter(
     values: &[u8],
 ) -> Result<()> {
     let rank = region.rank();
-    // Dimensions that the chunk spans make one run with the one before them.
+    // Dimensions that the chunk spans completely are merged into one run.
     let inner = (0..rank).rev().find(|&d| region.extent(d) != whole.extent(d)).unwrap_or(0);
     let run: u64 = (inner..rank).map(|d| region.extent(d)).product::<u64>() * size;
     let outer = Region::new(region.bounds()[..inner].iter().copied());
@@ -63,32 +63,33 @@ pub(crate) fn scatter(
 pub(crate) struct Spool<'a> {
     pub staged: &'a dyn Staged,
     pub stages: &'a Stages,
-    /// Where they begin, and how many bytes they are.
+    /// Offset and length in bytes.
     pub offset: u64,
     pub len: u64,
 }
 
-/// A frame that is in the file.
-pub(crate) struct Frame {
-    /// Where its padding ends.
+/// A frame in the file.
+pub(crate) struct SpooledFrame {
+    /// End of the padding.
     pub end: u64,
-    /// Its length, padding not counted.
+    /// Length without padding.
     pub length: u64,
     pub hash: u64,
 }
 
 impl Spool<'_> {
-    /// Encodes the object into a frame that begins at `to`.
-    pub(crate) fn encode(&self, to: u64, masks: &MaskOptions, hashed: bool) -> Result<Frame> {
+    /// Encodes the object into a frame at offset `to`.
+    pub(crate) fn encode(&self, to: u64, masks: &MaskOptions, hashed: bool) -> Result<SpooledFrame> {
         let mut descriptor = self.stages.descriptor().clone();
         let dtype = descriptor.dtype;
         let (found, range) = self.survey(dtype, masks)?;
         if self.stages.fits_packing() {
             set_packing(&mut descriptor, &range.cells(), &found)?;
         }
-        let pipeline = Pipeline::of(&descriptor, PLACE)?;
+        let pipeline = ObjectPipeline::from_descriptor(&descriptor, PLACE)?;
         let swaps = descriptor.big_endian.is_some_and(|big| big != cfg!(target_endian = "big"));
-        let mut out = Out { staged: self.staged, at: to + HEAD, hash: hashed.then(Xxh3::new), len: 0 };
+        let mut out =
+            FrameOutput { staged: self.staged, at: to + HEAD, hash: hashed.then(Xxh3::new), len: 0 };
         let mut encoder = match pipeline.compression {
             Compression::Zstd(level) => Some(zstd_stream::Encoder::new(level)?),
             _ => None,
@@ -138,10 +139,10 @@ impl Spool<'_> {
         let (head, tail, length) = around(&cbor, out.len, hash, hashed);
         self.staged.write_at(to, &head)?;
         self.staged.write_at(out.at, &tail)?;
-        Ok(Frame { end: out.at + tail.len() as u64, length, hash })
+        Ok(SpooledFrame { end: out.at + tail.len() as u64, length, hash })
     }
 
-    /// Calls `see` with the number of the first cell of each block, and its cells.
+    /// Calls `see` with the index of the first cell of each block, and its cells.
     fn each(&self, mut see: impl FnMut(u64, &mut [u8]) -> Result<()>) -> Result<()> {
         let size = self.stages.descriptor().dtype.size().unwrap_or(1) as u64;
         let mut buffer = Vec::new();
@@ -156,9 +157,9 @@ impl Spool<'_> {
         Ok(())
     }
 
-    /// Masks of cells that are not finite, and the range of doubles that are packed.
-    fn survey(&self, dtype: DType, masks: &MaskOptions) -> Result<(Masks, Range)> {
-        let mut range = Range::default();
+    /// Computes masks of non-finite cells, and the range of packed values.
+    fn survey(&self, dtype: DType, masks: &MaskOptions) -> Result<(Masks, PackingSurvey)> {
+        let mut range = PackingSurvey::default();
         if !matches!(dtype.class(), Class::Float | Class::Complex) {
             return Ok((Vec::new(), range));
         }
@@ -176,18 +177,18 @@ impl Spool<'_> {
     }
 }
 
-/// Bytes of a frame before its payload.
+/// Size of a frame before its payload in bytes.
 const HEAD: u64 = crate::wire::frame::HEADER_LEN;
 
-/// The payload region of a frame, as far as it is written.
-struct Out<'a> {
+/// The payload region written so far.
+struct FrameOutput<'a> {
     staged: &'a dyn Staged,
     at: u64,
     hash: Option<Xxh3>,
     len: u64,
 }
 
-impl Out<'_> {
+impl FrameOutput<'_> {
     fn put(&mut self, bytes: &[u8]) -> Result<()> {
         self.staged.write_at(self.at, bytes)?;
         if let Some(hash) = &mut self.hash {
@@ -199,14 +200,14 @@ impl Out<'_> {
     }
 }
 
-/// What a packing is fitted to: the first value, the first zero, the ends.
+/// Values that determine the packing parameters: first value, first zero, minimum, maximum.
 #[derive(Default)]
-struct Range {
+struct PackingSurvey {
     ends: Option<[f64; 3]>,
     zero: Option<f64>,
 }
 
-impl Range {
+impl PackingSurvey {
     fn look(&mut self, cells: &[u8]) {
         for value in cells.as_chunks().0.iter().map(|cell| f64::from_ne_bytes(*cell)) {
             let [_, least, most] = self.ends.get_or_insert([value; 3]);
@@ -218,7 +219,7 @@ impl Range {
         }
     }
 
-    /// A few cells that a packing is fitted to as it would be to all.
+    /// A few cells for which the packing parameters equal those of all cells.
     fn cells(&self) -> Vec<u8> {
         let Some([first, least, most]) = self.ends else { return Vec::new() };
         let least = if least == 0.0 { self.zero.unwrap_or(least) } else { least };

@@ -1,34 +1,34 @@
-//! Writing a file of one message. An object is one piece, so chunks are gathered until all of it is there, in memory or for large ones
-//! in the file; then it is encoded.
+//! Writing a file with one message. An object is encoded as a whole, so its chunks are collected first: in memory, or spooled
+//! in the file if it is large.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use smallvec::smallvec;
-use tesseral_core::metadata::{FILL_ATTRIBUTES, SET_ASIDE};
+use tesseral_core::metadata::SET_ASIDE;
 use tesseral_core::schema::{CellLen, Labels};
 use tesseral_core::{
-    ArraySchema, Attributes, ChunkGrid, ChunkStats, Coords, DType, Error, HistoryRow, Order, Region, Result,
-    Value,
+    Advice, ArraySchema, Attributes, ChunkGrid, ChunkStats, Coords, DType, Error, HistoryRow, Order, Region,
+    Result, Value,
 };
 use tesseral_format::{
     ArraySpec, Column, ColumnData, CreateOptions, EncodedChunk, EncodedPart, Role, Scratch, Writer,
 };
 use tesseral_store::{Staged, Store};
 
-use crate::array::{DIM_LABELS, DIM_NAMES, declared_fill};
+use crate::array::{DIM_LABELS, DIM_NAMES};
 use crate::assemble::{AggregateHash, surround, tensor_item};
 use crate::encode::{MaskOptions, Stages, encode_object};
 use crate::open::HISTORY;
 use crate::spool::{self, Spool};
-use crate::wire::cbor::{Item, Map};
+use crate::wire::cbor::{CborItem, Map};
 use crate::wire::descriptor::{self, Descriptor, MaskKind};
-use crate::wire::frame::Kind;
+use crate::wire::frame::FrameKind;
 use crate::wire::metadata::{Metadata, RESERVED};
 use crate::wire::object::ObjectFrame;
 
-/// A `.tgm` file being written.
+/// Writer of a `.tgm` file.
 #[derive(Debug)]
 pub(crate) struct TensogramWriter {
     staged: Box<dyn Staged>,
@@ -37,36 +37,36 @@ pub(crate) struct TensogramWriter {
     reserved: Map,
     extra: Map,
     history: Vec<HistoryRow>,
-    arrays: Vec<Array>,
-    /// Objects up to this many bytes are gathered in memory.
+    arrays: Vec<PendingObject>,
+    /// Maximum size in bytes of objects that are collected in memory.
     work_space: u64,
-    placed: Mutex<Placed>,
+    placed: Mutex<WrittenObjects>,
 }
 
 #[derive(Debug)]
-struct Array {
+struct PendingObject {
     name: String,
     dtype: DType,
     shape: Coords,
     grid: ChunkGrid,
     stages: Stages,
     base: Map,
-    /// Bytes of its cells.
+    /// Size of the cells in bytes.
     len: u64,
-    /// They wait in the file.
+    /// The cells are spooled in the file.
     spooled: bool,
-    gathered: Mutex<Gathered>,
+    gathered: Mutex<CollectedCells>,
 }
 
-/// Objects that are in the file, one behind the other.
+/// Objects in the file, contiguous.
 #[derive(Debug, Default)]
-struct Placed {
-    /// Where the first begins, and the last one's padding ends.
+struct WrittenObjects {
+    /// Offset of the first object, and the end of the last one's padding.
     start: u64,
     end: u64,
     lengths: Vec<u64>,
     hashes: Vec<u64>,
-    /// Those that came before their turn; without a frame, their cells wait in the file.
+    /// Objects completed out of order; without a frame, their cells are spooled in the file.
     waiting: BTreeMap<usize, Option<ObjectFrame<'static>>>,
 }
 
@@ -80,7 +80,7 @@ fn shift(staged: &dyn Staged, start: u64, end: u64, to: u64) -> Result<()> {
     let mut done = 0;
     while done < end - start {
         let len = BLOCK.min(end - start - done);
-        // No byte is written over before it was read: from the front when moving down, from the back when moving up.
+        // No byte is overwritten before it is read: ascending when moving down, descending when moving up.
         let from = if to < start { start + done } else { end - done - len };
         let part = &mut buffer[..usize::try_from(len).unwrap_or(0)];
         staged.read_at(from, part)?;
@@ -90,18 +90,18 @@ fn shift(staged: &dyn Staged, start: u64, end: u64, to: u64) -> Result<()> {
     Ok(())
 }
 
-/// The cells of an object, as far as they have come.
+/// The cells of an object collected so far.
 #[derive(Debug, Default)]
-struct Gathered {
+struct CollectedCells {
     cells: Vec<u8>,
-    /// Which chunks have come, by their place in the grid.
+    /// Chunks received, by their index in the grid.
     done: Vec<bool>,
-    /// How many are still to come.
+    /// Number of chunks that are missing.
     left: usize,
 }
 
-impl Array {
-    fn gathered(&self) -> MutexGuard<'_, Gathered> {
+impl PendingObject {
+    fn gathered(&self) -> MutexGuard<'_, CollectedCells> {
         self.gathered.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -116,16 +116,18 @@ impl Array {
         })
     }
 
-    /// The cells of the chunk at `coords`, which must be in the grid.
+    /// Returns the region of the chunk at `coords`, which must be in the grid.
     fn region(&self, coords: &[u64]) -> Result<Region> {
         if !self.grid.contains(coords) {
-            return Err(Error::invalid("there is no such chunk").in_array(&self.name).in_chunk(coords));
+            return Err(Error::invalid("chunk coordinates out of bounds")
+                .in_array(&self.name)
+                .in_chunk(coords));
         }
         Ok(self.grid.region(coords))
     }
 
-    /// Notes that a chunk has come; of objects that are gathered in memory, makes room for all cells first.
-    fn take(&self, coords: &[u64]) -> Result<MutexGuard<'_, Gathered>> {
+    /// Marks a chunk as received; allocates the cells of an object that is collected in memory first.
+    fn reserve_chunk(&self, coords: &[u64]) -> Result<MutexGuard<'_, CollectedCells>> {
         let mut gathered = self.gathered();
         if gathered.done.is_empty() {
             let len = if self.spooled { 0 } else { usize::try_from(self.len).unwrap_or(usize::MAX) };
@@ -140,24 +142,24 @@ impl Array {
         #[allow(clippy::cast_possible_truncation)]
         let linear = self.grid.linear(coords) as usize;
         if std::mem::replace(&mut gathered.done[linear], true) {
-            return Err(Error::invalid("the chunk was stored already").in_array(&self.name).in_chunk(coords));
+            return Err(Error::invalid("duplicate chunk").in_array(&self.name).in_chunk(coords));
         }
         Ok(gathered)
     }
 
-    /// Puts the cells of a chunk where they belong; gives all of them once the last chunk has come.
+    /// Copies the cells of a chunk; returns all cells after the last chunk.
     fn gather(&self, coords: &[u64], values: &[u8]) -> Result<Option<Vec<u8>>> {
         let (region, whole) = (self.region(coords)?, Region::from_shape(&self.shape));
-        let mut gathered = self.take(coords)?;
+        let mut gathered = self.reserve_chunk(coords)?;
         scatter(self.dtype, &region, &whole, values, &mut gathered.cells);
         gathered.left -= 1;
         Ok((gathered.left == 0).then(|| std::mem::take(&mut gathered.cells)))
     }
 
-    /// Puts the cells of a chunk where they belong in the file; whether it was the last one.
+    /// Writes the cells of a chunk to the spool; returns whether it was the last one.
     fn spool(&self, staged: &dyn Staged, offset: u64, coords: &[u64], values: &[u8]) -> Result<bool> {
         let (region, whole) = (self.region(coords)?, Region::from_shape(&self.shape));
-        drop(self.take(coords)?);
+        drop(self.reserve_chunk(coords)?);
         let size = self.dtype.size().unwrap_or(1) as u64;
         spool::scatter(staged, offset, size, &region, &whole, values)?;
         let mut gathered = self.gathered();
@@ -165,7 +167,7 @@ impl Array {
         Ok(gathered.left == 0)
     }
 
-    /// Fails naming the first chunk that did not come.
+    /// Fails with the first missing chunk.
     fn check_whole(&self) -> Result<()> {
         let gathered = self.gathered();
         let missing = match gathered.done.is_empty() {
@@ -175,14 +177,14 @@ impl Array {
         match missing {
             Some(linear) => {
                 let coords = self.grid.coords(linear as u64);
-                Err(Error::invalid("a chunk was not written").in_array(&self.name).in_chunk(&coords))
+                Err(Error::invalid("missing chunk").in_array(&self.name).in_chunk(&coords))
             }
             None => Ok(()),
         }
     }
 }
 
-/// Copies the cells of a box, row-major, into those of a larger one.
+/// Copies the row-major cells of a box into a larger box.
 fn scatter(dtype: DType, region: &Region, whole: &Region, values: &[u8], out: &mut [u8]) {
     let rank = region.rank();
     let row = if rank == 0 { 1 } else { region.extent(rank - 1) };
@@ -209,7 +211,7 @@ fn scatter(dtype: DType, region: &Region, whole: &Region, values: &[u8], out: &m
             }
         }
         from += row;
-        // The next row, last dimension but one fastest.
+        // Advance to the next row; the last but one dimension varies fastest.
         let mut d = rank.saturating_sub(1);
         loop {
             if d == 0 {
@@ -229,28 +231,28 @@ impl TensogramWriter {
     pub(crate) fn create(store: &Arc<dyn Store>, options: &CreateOptions) -> Result<Self> {
         let mut reserved = Map::new();
         let mut encoder = Map::from([
-            ("name".to_owned(), Item::Text("tesseral".to_owned())),
-            ("version".to_owned(), Item::Text(env!("CARGO_PKG_VERSION").to_owned())),
+            ("name".to_owned(), CborItem::Text("tesseral".to_owned())),
+            ("version".to_owned(), CborItem::Text(env!("CARGO_PKG_VERSION").to_owned())),
         ]);
         let mut masks = MaskOptions::any();
         for (name, value) in &options.extra {
             let Value::Text(text) = value else {
-                return Err(Error::invalid(format!("the option {name:?} of .tgm is text")));
+                return Err(Error::invalid(format!("option {name:?} of .tgm must be text")));
             };
-            let item = Item::Text(text.clone());
+            let item = CborItem::Text(text.clone());
             match name.as_str() {
                 "time" | "uuid" => drop(reserved.insert(name.clone(), item)),
                 "encoder_name" => drop(encoder.insert("name".to_owned(), item)),
                 "encoder_version" => drop(encoder.insert("version".to_owned(), item)),
-                // Comes before those of one kind, as options are in order of their names.
+                // The general option precedes those of one kind, because options are sorted by name.
                 "mask_method" => MaskKind::ALL.into_iter().try_for_each(|kind| masks.store(kind, text))?,
                 "nan_mask_method" => masks.store(MaskKind::Nan, text)?,
                 "pos_inf_mask_method" => masks.store(MaskKind::PosInf, text)?,
                 "neg_inf_mask_method" => masks.store(MaskKind::NegInf, text)?,
-                _ => return Err(Error::invalid(format!(".tgm has no option {name:?}"))),
+                _ => return Err(Error::invalid(format!("unknown option {name:?} of .tgm"))),
             }
         }
-        reserved.insert("encoder".to_owned(), Item::map(encoder));
+        reserved.insert("encoder".to_owned(), CborItem::map(encoder));
         if options.memory_budget.is_some() {
             return Err(Error::unsupported("a memory budget in .tgm"));
         }
@@ -267,22 +269,22 @@ impl TensogramWriter {
         })
     }
 
-    fn array(&self, array: usize) -> Result<&Array> {
-        self.arrays.get(array).ok_or_else(|| Error::invalid(format!("array {array} was not begun")))
+    fn array(&self, array: usize) -> Result<&PendingObject> {
+        self.arrays.get(array).ok_or_else(|| Error::invalid(format!("array {array} was not created")))
     }
 
-    fn placed(&self) -> MutexGuard<'_, Placed> {
+    fn placed(&self) -> MutexGuard<'_, WrittenObjects> {
         self.placed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Encodes a whole object and writes it behind those before it, or keeps it until they have come.
-    fn place(&self, number: usize, cells: Vec<u8>) -> Result<()> {
+    /// Encodes a complete object and writes it after its predecessors, or retains it until they are written.
+    fn store_object(&self, number: usize, cells: Vec<u8>) -> Result<()> {
         let array = self.array(number)?;
         let frame = encode_object(array.stages.clone(), Cow::Owned(cells), &self.masks, self.hashed);
         self.put(number, Some(frame.map_err(|e| e.in_array(&array.name))?))
     }
 
-    /// Writes an object, and those that waited for it.
+    /// Writes an object and the retained ones that follow it.
     fn put(&self, number: usize, frame: Option<ObjectFrame<'static>>) -> Result<()> {
         let mut placed = self.placed();
         placed.waiting.insert(number, frame);
@@ -305,7 +307,7 @@ impl TensogramWriter {
         Ok(())
     }
 
-    /// Writes a frame; gives where it ends, its length and its hash.
+    /// Writes a frame; returns its end, length and hash.
     fn write(&self, frame: &ObjectFrame<'_>, mut at: u64) -> Result<(u64, u64, u64)> {
         frame.write(|bytes| {
             self.staged.write_at(at, bytes)?;
@@ -315,7 +317,7 @@ impl TensogramWriter {
         Ok((at, frame.total_length(), frame.hash()))
     }
 
-    /// The same for an object whose cells wait in the file.
+    /// Encodes and writes an object whose cells are spooled in the file.
     fn encode_spooled(&self, number: usize, at: u64) -> Result<(u64, u64, u64)> {
         let array = self.array(number)?;
         let (staged, offset) = (&*self.staged, self.spool_at(number)?);
@@ -324,21 +326,20 @@ impl TensogramWriter {
         Ok((frame.end, frame.length, frame.hash))
     }
 
-    /// Where the cells of an object wait: beyond where the message ends, however badly objects compress.
+    /// Offset of the spooled cells of an object: after the largest possible end of the message.
     fn spool_at(&self, number: usize) -> Result<u64> {
         let message: u64 = self.arrays.iter().map(|array| array.len.saturating_mul(2) + (1 << 20)).sum();
         let before: u64 = self.arrays.iter().take(number).map(|array| array.len).sum();
         Ok(self.likely_head()?.saturating_add(message).saturating_add(before))
     }
 
-    /// How long what comes before the objects will be, if nothing compresses them much. Where that is wrong, objects are moved
-    /// at the end.
+    /// Estimates the length of the header frames. If the estimate is wrong, objects are moved at the end.
     fn likely_head(&self) -> Result<u64> {
-        let frame = |array: &Array| {
+        let frame = |array: &PendingObject| {
             let descriptor = Descriptor::raw(array.dtype, &array.shape);
             let cells = array.bytes_of(Region::from_shape(&array.shape).cells())? as u64;
             let cbor = descriptor.to_bytes().len() as u64;
-            Ok(cells.saturating_add(cbor).saturating_add(Kind::Object.min_len()))
+            Ok(cells.saturating_add(cbor).saturating_add(FrameKind::Object.min_len()))
         };
         let lengths: Vec<u64> = self.arrays.iter().map(frame).collect::<Result<_>>()?;
         let hashes = vec![0; lengths.len()];
@@ -349,7 +350,8 @@ impl TensogramWriter {
     fn metadata(&self) -> Metadata {
         let mut extra = self.extra.clone();
         if !self.history.is_empty() {
-            extra.insert(HISTORY.to_owned(), Item::Array(self.history.iter().map(history_item).collect()));
+            extra
+                .insert(HISTORY.to_owned(), CborItem::Array(self.history.iter().map(history_item).collect()));
         }
         let base = self.arrays.iter().map(|array| {
             let mut base = array.base.clone();
@@ -361,14 +363,14 @@ impl TensogramWriter {
     }
 }
 
-fn history_item(row: &HistoryRow) -> Item {
-    let text = |text: &String| Item::Text(text.clone());
+fn history_item(row: &HistoryRow) -> CborItem {
+    let text = |text: &String| CborItem::Text(text.clone());
     let map = |map: &std::collections::BTreeMap<String, String>| {
-        Item::map(map.iter().map(|(key, value)| (key.clone(), text(value))))
+        CborItem::map(map.iter().map(|(key, value)| (key.clone(), text(value))))
     };
     let mut pairs = vec![("op", text(&row.op)), ("source", text(&row.source)), ("at", text(&row.at))];
     if !row.parents.is_empty() {
-        pairs.push(("parents", Item::Array(row.parents.iter().map(text).collect())));
+        pairs.push(("parents", CborItem::Array(row.parents.iter().map(text).collect())));
     }
     if !row.params.is_empty() {
         pairs.push(("params", map(&row.params)));
@@ -376,10 +378,10 @@ fn history_item(row: &HistoryRow) -> Item {
     if !row.extra.is_empty() {
         pairs.push(("extra", map(&row.extra)));
     }
-    Item::map(pairs)
+    CborItem::map(pairs)
 }
 
-/// The dtype under which cells are stored.
+/// Returns the stored dtype.
 fn stored_dtype(schema: &ArraySchema) -> Result<DType> {
     let [field] = &schema.fields[..] else {
         return Err(Error::unsupported("several fields in one Tensogram object"));
@@ -388,70 +390,61 @@ fn stored_dtype(schema: &ArraySchema) -> Result<DType> {
         (CellLen::Fixed(2), DType::Float32) => DType::Complex64,
         (CellLen::Fixed(2), DType::Float64) => DType::Complex128,
         (CellLen::One, dtype) => dtype,
-        _ => return Err(Error::unsupported(format!("cells of {} in Tensogram", field.type_name()))),
+        _ => return Err(Error::unsupported(format!("fields with {} in Tensogram", field.type_name()))),
     };
     if !descriptor::DTYPES.contains(&dtype) {
-        return Err(Error::unsupported(format!("{dtype} in Tensogram")).hint("convert it with --cast"));
+        return Err(Error::unsupported(format!("{dtype} in Tensogram")).hint(Advice::Cast { to: None }));
     }
     if field.nullable {
-        return Err(Error::unsupported("null cells in Tensogram"));
+        return Err(Error::unsupported("nullable fields in Tensogram"));
     }
     if field.enumeration.is_some() {
-        return Err(Error::unsupported("enumerated fields in Tensogram"));
+        return Err(Error::unsupported("enumerations in Tensogram"));
     }
     Ok(dtype)
 }
 
-/// The keys of an object.
+/// Builds the metadata of an object.
 fn base_of(schema: &ArraySchema) -> Result<Map> {
     if schema.attributes.contains_key(RESERVED) {
-        return Err(Error::invalid(format!("the attribute {RESERVED:?} belongs to the format")));
+        return Err(Error::invalid(format!("attribute name {RESERVED:?} is reserved by the format")));
     }
     let mut own = Map::new();
     let numbered = schema.name.split_once('/').is_some_and(|(m, o)| {
         [m, o].iter().all(|part| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit()))
     });
     if !numbered && !schema.name.is_empty() {
-        own.insert("name".to_owned(), Item::Text(schema.name.clone()));
+        own.insert("name".to_owned(), CborItem::Text(schema.name.clone()));
     }
     if schema.dims.iter().any(|dim| !dim.name.is_empty()) {
-        let names = schema.dims.iter().map(|dim| Item::Text(dim.name.clone())).collect();
-        own.insert(DIM_NAMES.to_owned(), Item::Array(names));
+        let names = schema.dims.iter().map(|dim| CborItem::Text(dim.name.clone())).collect();
+        own.insert(DIM_NAMES.to_owned(), CborItem::Array(names));
     }
     if schema.dims.iter().any(|dim| dim.labels.is_some()) {
         let labels = schema.dims.iter().map(|dim| match &dim.labels {
-            None => Ok(Item::Null),
-            Some(Labels::Text(labels)) => Ok(Item::Array(labels.iter().cloned().map(Item::Text).collect())),
+            None => Ok(CborItem::Null),
+            Some(Labels::Text(labels)) => {
+                Ok(CborItem::Array(labels.iter().cloned().map(CborItem::Text).collect()))
+            }
             Some(labels) => {
                 let shown =
-                    (0..labels.len()).filter_map(|i| labels.get(i)).map(|l| Item::Text(l.to_string()));
-                Ok(Item::Array(shown.collect()))
+                    (0..labels.len()).filter_map(|i| labels.get(i)).map(|l| CborItem::Text(l.to_string()));
+                Ok(CborItem::Array(shown.collect()))
             }
         });
-        own.insert(DIM_LABELS.to_owned(), Item::Array(labels.collect::<Result<_>>()?));
+        own.insert(DIM_LABELS.to_owned(), CborItem::Array(labels.collect::<Result<_>>()?));
     }
     let mut base = Map::new();
-    for (key, value) in &schema.attributes {
-        let item = Item::from_value(value)?;
-        // Readers take these keys for what names the object and its dimensions: an attribute that says something else steps aside.
+    for (key, value) in &tesseral_core::missing::attributes(schema) {
+        let item = CborItem::from_value(value)?;
+        // Readers use these keys for names of the object and its dimensions. An attribute with another meaning is renamed.
         let taken = match own.get(key) {
             Some(held) => *held != item,
-            None => [DIM_NAMES, DIM_LABELS].contains(&key.as_str()) && !matches!(item, Item::Array(_)),
+            None => [DIM_NAMES, DIM_LABELS].contains(&key.as_str()) && !matches!(item, CborItem::Array(_)),
         };
         base.insert(if taken { format!("{SET_ASIDE}{key}") } else { key.clone() }, item);
     }
     base.extend(own);
-    if let Some(fill) = &schema.fields[0].fill
-        && !base.contains_key(FILL_ATTRIBUTES[0])
-        && declared_fill(fill.dtype(), &schema.attributes).as_ref() != Some(fill)
-    {
-        let value = Value::Numbers { dtype: fill.dtype(), bytes: fill.bytes().to_vec() };
-        if let Ok(Item::Array(mut items)) = Item::from_value(&value)
-            && let Some(item) = items.pop()
-        {
-            base.insert(FILL_ATTRIBUTES[0].to_owned(), item);
-        }
-    }
     Ok(base)
 }
 
@@ -463,14 +456,14 @@ impl Writer for TensogramWriter {
                 return Err(Error::unsupported("sparse arrays in Tensogram"));
             }
             if schema.cell_order != Order::RowMajor {
-                return Err(Error::unsupported("cells in another order than row-major in Tensogram"));
+                return Err(Error::unsupported("cell orders other than row-major in Tensogram"));
             }
             let dtype = stored_dtype(schema)?;
             let grid = schema.grid()?;
             let shape = Coords::from_slice(grid.shape());
             let stages = Stages::new(spec.codecs.first().map_or(&[], Vec::as_slice), dtype, &shape)?;
             let base = base_of(schema)?;
-            let mut array = Array {
+            let mut array = PendingObject {
                 name: schema.name.clone(),
                 dtype,
                 shape,
@@ -512,11 +505,10 @@ impl Writer for TensogramWriter {
         let array = self.array(array)?;
         let expected = array.bytes_of(array.region(coords)?.cells())?;
         let [ColumnData::Fixed { values, validity }] = columns else {
-            return Err(Error::invalid("one column of cells of one size").in_array(&array.name));
+            return Err(Error::invalid("expected one fixed-size column").in_array(&array.name));
         };
         if values.len() != expected || validity.is_some_and(|validity| validity.contains(&0)) {
-            let detail =
-                format!("expected {expected} bytes of cells that are not null, found {}", values.len());
+            let detail = format!("expected {expected} bytes of non-null cells, found {}", values.len());
             return Err(Error::invalid(detail).in_array(&array.name).in_chunk(coords));
         }
         let raw_len = values.len() as u64;
@@ -534,10 +526,12 @@ impl Writer for TensogramWriter {
         let array = self.array(number)?;
         let expected = array.bytes_of(array.region(&chunk.coords)?.cells())?;
         let [part] = &chunk.parts[..] else {
-            return Err(Error::invalid("a chunk has one part").in_array(&array.name));
+            return Err(Error::invalid("expected one part per chunk").in_array(&array.name));
         };
         if part.bytes.len() != expected {
-            return Err(Error::invalid("the cells do not fit the chunk").in_array(&array.name));
+            return Err(
+                Error::invalid("the size of the cells does not match the chunk").in_array(&array.name)
+            );
         }
         if array.spooled {
             let offset = self.spool_at(number)?;
@@ -545,13 +539,13 @@ impl Writer for TensogramWriter {
                 self.put(number, None)?;
             }
         } else if let Some(cells) = array.gather(&chunk.coords, &part.bytes)? {
-            self.place(number, cells)?;
+            self.store_object(number, cells)?;
         }
         Ok(())
     }
 
     fn set_attributes(&mut self, attributes: Attributes) -> Result<()> {
-        let items = attributes.iter().map(|(key, value)| Ok((key.clone(), Item::from_value(value)?)));
+        let items = attributes.iter().map(|(key, value)| Ok((key.clone(), CborItem::from_value(value)?)));
         self.extra = items.collect::<Result<_>>()?;
         Ok(())
     }
@@ -562,10 +556,10 @@ impl Writer for TensogramWriter {
     }
 
     fn commit(self: Box<Self>) -> Result<()> {
-        self.arrays.iter().try_for_each(Array::check_whole)?;
+        self.arrays.iter().try_for_each(PendingObject::check_whole)?;
         for (number, array) in self.arrays.iter().enumerate() {
             if array.grid.total() == 0 {
-                self.place(number, Vec::new())?;
+                self.store_object(number, Vec::new())?;
             }
         }
         let placed = self.placed();

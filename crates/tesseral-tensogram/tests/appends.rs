@@ -1,4 +1,4 @@
-//! Appends that were stopped midway: readers skip what they left, the next append or a repair removes it, and nothing else.
+//! Interrupted appends: readers skip the truncated message; the next append or a repair removes it and nothing else.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::fs;
@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use tesseral_core::{DType, ErrorKind};
 use tesseral_format::{AuditOptions, Format, MessageFormat, OpenOptions, TruncatedTail, append_messages};
-use tesseral_store::wrap::{Counting, Fault, Wrapped};
+use tesseral_store::test_wrappers::{Counting, FaultInjection, Wrapped};
 use tesseral_store::{Access, LocalStore, MemoryStore, Store, StoreExt};
 use tesseral_tensogram::{
     DataObjectDescriptor as Descriptor, EncodeOptions, GlobalMetadata, StreamingEncoder, TensogramFile,
@@ -20,7 +20,7 @@ fn message(cells: u64) -> Vec<u8> {
     encode(&GlobalMetadata::default(), &[(&descriptor, &bytes)], &EncodeOptions::default()).unwrap()
 }
 
-/// A message that does not say how long it is.
+/// A message without a declared length.
 fn streamed() -> Vec<u8> {
     let descriptor = Descriptor::raw(DType::UInt8, &[5]);
     let mut encoder =
@@ -68,7 +68,7 @@ fn a_message_cut_at_any_byte_is_removed_by_the_next_append() {
 }
 
 #[test]
-fn the_first_message_of_a_file_may_be_the_truncated_one() {
+fn the_first_message_of_a_file_can_be_truncated() {
     let whole = message(9);
     let (_folder, path) = file(&whole[..whole.len() - 1]);
     TensogramFile::open(&path).append_message(&whole).unwrap();
@@ -76,7 +76,7 @@ fn the_first_message_of_a_file_may_be_the_truncated_one() {
 }
 
 #[test]
-fn a_handle_that_knew_the_file_counts_what_is_there_after_a_tail_was_removed() {
+fn an_open_handle_recounts_messages_after_a_tail_was_removed() {
     let whole = message(9);
     let (_folder, path) = file(&[&whole[..], &whole[..200]].concat());
     let mut file = TensogramFile::open(&path);
@@ -88,15 +88,15 @@ fn a_handle_that_knew_the_file_counts_what_is_there_after_a_tail_was_removed() {
 }
 
 #[test]
-fn a_tail_that_is_no_truncated_message_stays() {
+fn a_tail_that_is_not_a_truncated_message_is_kept() {
     let whole = message(9);
     let mut later = whole.clone();
     later[9] = 4; // Another version.
     let mut longer = whole.clone();
-    longer[16] = 1; // It ends like a message, so its length is what is damaged.
+    longer[16] = 1; // It ends like a message, so its length field is damaged.
     let mut damaged = whole.clone();
     let last = damaged.len() - 1;
-    damaged[last] ^= 1; // It is all there, but for its end magic.
+    damaged[last] ^= 1; // It is complete except for the end magic.
     let mut frames = streamed();
     frames[24] = b'X'; // No frame follows the preamble.
     frames.truncate(300);
@@ -119,9 +119,9 @@ fn a_file_without_a_message_is_not_appended_to() {
     assert_eq!(fs::read(&path).unwrap(), b"these are notes, not tensors");
 }
 
-/// A payload may hold messages, whole or not: what is truncated is the message around them.
+/// A payload can contain messages; the truncated message is the one around them.
 #[test]
-fn magics_inside_a_truncated_payload_do_not_hide_where_it_begins() {
+fn magics_inside_a_truncated_payload_are_ignored() {
     let whole = message(9);
     let inner = [b"TENSOGRM garbage ".as_slice(), &message(30)[..100], b"TENSOGRM"].concat();
     let descriptor = Descriptor::raw(DType::UInt8, &[inner.len() as u64]);
@@ -133,20 +133,20 @@ fn magics_inside_a_truncated_payload_do_not_hide_where_it_begins() {
 }
 
 #[test]
-fn an_append_that_is_given_up_leaves_the_file_as_it_was() {
+fn a_failed_append_leaves_the_file_unchanged() {
     let (first, whole) = (message(3), message(40));
     let (_folder, path) = file(&first);
     let (mut out, removed) = append_messages(&TensogramFormat, &path, &OpenOptions::default()).unwrap();
     assert_eq!(removed, None);
     out.write(&whole[..100]).unwrap();
-    // A reader sees the old messages meanwhile.
+    // A concurrent reader sees the old messages.
     assert_eq!(TensogramFile::open(&path).message_count().unwrap(), 1);
     drop(out);
     assert_eq!(fs::read(&path).unwrap(), first);
 }
 
 #[test]
-fn readers_see_one_message_more_or_not_while_others_append() {
+fn concurrent_readers_see_complete_messages_only() {
     let whole = message(50_000);
     let (_folder, path) = file(&whole);
     std::thread::scope(|scope| {
@@ -174,7 +174,7 @@ fn readers_see_one_message_more_or_not_while_others_append() {
 }
 
 #[test]
-fn looking_for_a_tail_reads_the_end_of_sound_files_only() {
+fn tail_detection_reads_only_the_end_of_intact_files() {
     let bytes = message(9).repeat(2000);
     let counting = Arc::new(Counting::default());
     let store: Arc<dyn Store> = Arc::new(Wrapped::new(memory(&bytes), Arc::clone(&counting)));
@@ -193,10 +193,11 @@ fn a_repair_removes_the_tail_and_nothing_else() {
         let repairs = TensogramFormat.repairs(Arc::clone(&store), &options).unwrap();
         let codes: Vec<_> = repairs.iter().map(|repair| (repair.code, repair.automatic)).collect();
         assert_eq!(codes, [("truncated_tail", true)], "cut at {cut}");
-        // A fault on the way leaves the file as it was.
+        // A fault during the repair leaves the file unchanged.
         for n in 0..12 {
             let copy = memory(&bytes);
-            let faulty: Arc<dyn Store> = Arc::new(Wrapped::new(Arc::clone(&copy), Arc::new(Fault::at(n))));
+            let faulty: Arc<dyn Store> =
+                Arc::new(Wrapped::new(Arc::clone(&copy), Arc::new(FaultInjection::at(n))));
             if TensogramFormat.apply_repair(faulty, &options, "truncated_tail").is_err() {
                 assert_eq!(copy.read_all("", u64::MAX).unwrap(), bytes, "cut at {cut}, call {n}");
             }
@@ -205,12 +206,15 @@ fn a_repair_removes_the_tail_and_nothing_else() {
         assert_eq!(store.read_all("", u64::MAX).unwrap(), first);
         assert!(is_sound(Arc::clone(&store)));
         assert!(TensogramFormat.repairs(Arc::clone(&store), &options).unwrap().is_empty());
-        assert!(TensogramFormat.apply_repair(store, &options, "truncated_tail").is_err(), "not needed twice");
+        assert!(
+            TensogramFormat.apply_repair(store, &options, "truncated_tail").is_err(),
+            "no fix needed after the repair"
+        );
     }
 }
 
 #[test]
-fn what_cannot_be_repaired_without_loss_is_listed_for_recovery() {
+fn damage_without_a_lossless_fix_is_listed_for_recovery() {
     let (first, whole) = (message(3), message(40));
     let options = OpenOptions::default();
     let codes = |bytes: &[u8]| -> Vec<(&'static str, bool)> {
@@ -223,7 +227,7 @@ fn what_cannot_be_repaired_without_loss_is_listed_for_recovery() {
         codes(&[&first[..], b"garbage", &whole, &whole[..50]].concat()),
         [("truncated_tail", true), ("skipped_bytes", false)]
     );
-    // Nothing would be left of it.
+    // The file would be empty.
     assert_eq!(codes(&whole[..300]), [("truncated_tail", false)]);
     assert!(TensogramFormat.apply_repair(memory(&whole[..300]), &options, "truncated_tail").is_err());
 }

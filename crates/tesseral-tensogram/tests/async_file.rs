@@ -7,7 +7,7 @@ use tesseral_tensogram::{
 };
 
 #[test]
-fn what_waiting_reads_is_read_without_waiting() {
+fn asynchronous_reads_equal_blocking_ones() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.tgm");
     let mut file = TensogramFile::create(&path).unwrap();

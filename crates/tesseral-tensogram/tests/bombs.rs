@@ -1,24 +1,30 @@
-//! Small messages that announce much: refused within a second, without taking the memory they ask for.
+//! Small messages with huge declared sizes are rejected quickly and without allocating them.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::time::{Duration, Instant};
 
 use tesseral_core::{DType, Error, ErrorKind};
-use tesseral_tensogram::wire::cbor::{self, Item, Place};
+use tesseral_tensogram::wire::cbor::{self, CborItem, ErrorLocation};
 use tesseral_tensogram::wire::descriptor::Descriptor;
 use tesseral_tensogram::{
     AggregateHash, DecodeOptions, GlobalMetadata, ObjectFrame, decode_object, decode_range, encode_message,
 };
 
-/// The most memory that this process ever had, in KiB.
+/// Peak memory of this process in KiB.
 fn peak() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find(|line| line.starts_with("VmHWM")).unwrap();
     line.split_whitespace().nth(1).unwrap().parse().unwrap()
 }
 
-fn message(dtype: DType, cells: u64, compression: &str, params: &[(&str, Item)], payload: &[u8]) -> Vec<u8> {
+fn message(
+    dtype: DType,
+    cells: u64,
+    compression: &str,
+    params: &[(&str, CborItem)],
+    payload: &[u8],
+) -> Vec<u8> {
     let mut descriptor = Descriptor::raw(dtype, &[cells]);
     descriptor.compression = compression.to_owned();
     for (key, value) in params {
@@ -28,13 +34,13 @@ fn message(dtype: DType, cells: u64, compression: &str, params: &[(&str, Item)],
     encode_message(&GlobalMetadata::default(), vec![frame], true, AggregateHash::Auto).unwrap()
 }
 
-const PLACE: Place<'_> = Place { what: "item", object: "a bomb", offset: 0 };
+const PLACE: ErrorLocation<'_> = ErrorLocation { what: "item", object: "a bomb", offset: 0 };
 
-fn text(text: &str) -> Item {
-    Item::Text(text.to_owned())
+fn text(text: &str) -> CborItem {
+    CborItem::Text(text.to_owned())
 }
 
-/// A blosc2 frame of one chunk that says it holds `len` bytes in blocks of `block`, and goes on as it pleases.
+/// A blosc2 frame of one chunk that declares `len` bytes in blocks of `block`, with arbitrary content.
 fn blosc2(len: u32, block: u32, rest: &[u8]) -> Vec<u8> {
     let mut chunk = vec![5, 1, 0x35, 4];
     chunk.extend_from_slice(&len.to_le_bytes());
@@ -79,22 +85,22 @@ fn sz3(n: u64, algorithm: u8, payload: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn bombs_are_refused_in_good_time() {
+fn bombs_are_rejected_quickly() {
     let n = 1_u64 << 27;
     let bytes = 8 * n;
-    let uint = Item::UInt;
+    let uint = CborItem::UInt;
     let szip = |rsi: u64, block: u64, flags: u64| {
         vec![("szip_rsi", uint(rsi)), ("szip_block_size", uint(block)), ("szip_flags", uint(flags))]
     };
     let zfp = |mode: &str, key: &'static str| vec![("zfp_mode", text(mode)), (key, uint(8))];
-    let bound = || vec![("sz3_error_bound_mode", text("abs")), ("sz3_error_bound", Item::Float(0.1))];
+    let bound = || vec![("sz3_error_bound_mode", text("abs")), ("sz3_error_bound", CborItem::Float(0.1))];
     let length = |n: u64, rest: &[u8]| [&n.to_le_bytes(), rest].concat();
     let junk = [0x5a; 300];
     let zeros = [0; 300];
     let small = (bytes / 2) as u32;
     let cases = [
         (DType::Float64, n, "zstd", vec![], junk.to_vec()),
-        // A frame that says it holds all of it, and then does not.
+        // A frame that declares the full size but contains less.
         (
             DType::Float64,
             n,
@@ -136,7 +142,7 @@ fn bombs_are_refused_in_good_time() {
             [&(8 * (n >> 1)).to_be_bytes()[4..], &junk].concat(),
         ),
         (DType::Float64, n, "none", vec![], junk.to_vec()),
-        // More than the limit allows to decode at all.
+        // More than the limit for decoded bytes.
         (DType::Float64, 1 << 40, "zstd", vec![], junk.to_vec()),
         (DType::Float64, 1 << 62, "szip", szip(128, 16, 8), junk.to_vec()),
     ];
@@ -162,10 +168,10 @@ fn bombs_are_refused_in_good_time() {
 }
 
 #[test]
-fn maps_that_are_keys_of_maps_are_written_in_time() {
-    let mut item = Item::UInt(0);
+fn maps_as_keys_of_maps_are_encoded_in_linear_time() {
+    let mut item = CborItem::UInt(0);
     for n in 0..60 {
-        item = Item::Map(vec![(item, Item::Null), (Item::UInt(n), Item::Null)]);
+        item = CborItem::Map(vec![(item, CborItem::Null), (CborItem::UInt(n), CborItem::Null)]);
     }
     let bytes = item.to_bytes();
     let (parsed, used) = cbor::parse(&bytes, 64, PLACE).unwrap();

@@ -1,10 +1,10 @@
-//! Every stage with every other: what goes in comes out, whole and in runs, and nothing that is damaged makes us panic.
+//! All combinations of stages: round trips of whole objects and ranges; damaged input does not panic.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::time::{Duration, Instant};
 
 use tesseral_core::{DType, ErrorKind};
-use tesseral_tensogram::wire::cbor::Item;
+use tesseral_tensogram::wire::cbor::CborItem;
 use tesseral_tensogram::wire::descriptor::{DTYPES, Descriptor};
 use tesseral_tensogram::{
     AggregateHash, DecodeOptions, EncodeOptions, GlobalMetadata, MaskOptions, ObjectFrame, TensogramError,
@@ -26,13 +26,13 @@ impl Random {
     }
 }
 
-type Params = Vec<(&'static str, Item)>;
+type Params = Vec<(&'static str, CborItem)>;
 
-fn text(text: &str) -> Item {
-    Item::Text(text.to_owned())
+fn text(text: &str) -> CborItem {
+    CborItem::Text(text.to_owned())
 }
 
-/// An object, and how far its cells may be off.
+/// An object and the tolerance of its cells.
 struct Case {
     descriptor: Descriptor,
     cells: Vec<u8>,
@@ -57,7 +57,7 @@ fn case(random: &mut Random, dtype: DType, n: u64, stages: [(&str, Params); 3]) 
             (0..len / 4).flat_map(|i| (i as f32 * 0.25 + random.below(9) as f32).to_ne_bytes()).collect()
         }
         _ if dtype.word() > 1 => {
-            // Small numbers: finite as floats of any width.
+            // Small numbers are finite in all float dtypes.
             let word = dtype.word();
             (0..len / word)
                 .flat_map(|i| {
@@ -77,15 +77,16 @@ fn case(random: &mut Random, dtype: DType, n: u64, stages: [(&str, Params); 3]) 
 }
 
 fn packing(bits: u64) -> (&'static str, Params) {
-    let params = vec![("sp_bits_per_value", Item::UInt(bits)), ("sp_decimal_scale_factor", Item::UInt(0))];
+    let params =
+        vec![("sp_bits_per_value", CborItem::UInt(bits)), ("sp_decimal_scale_factor", CborItem::UInt(0))];
     ("simple_packing", params)
 }
 
 fn compressions(dtype: DType, bits: Option<u64>, shuffled: bool) -> Vec<(&'static str, Params)> {
-    let mut all = vec![("none", vec![]), ("zstd", vec![("zstd_level", Item::UInt(1))]), ("lz4", vec![])];
+    let mut all = vec![("none", vec![]), ("zstd", vec![("zstd_level", CborItem::UInt(1))]), ("lz4", vec![])];
     for codec in ["blosclz", "lz4", "lz4hc", "zlib", "zstd"] {
         if bits != Some(0) && dtype != DType::Bitmask {
-            let level = Item::UInt(codec.len() as u64 % 9 + 1);
+            let level = CborItem::UInt(codec.len() as u64 % 9 + 1);
             all.push(("blosc2", vec![("blosc2_codec", text(codec)), ("blosc2_clevel", level)]));
         }
     }
@@ -95,9 +96,9 @@ fn compressions(dtype: DType, bits: Option<u64>, shuffled: bool) -> Vec<(&'stati
             all.push((
                 "szip",
                 vec![
-                    ("szip_rsi", Item::UInt(rsi)),
-                    ("szip_block_size", Item::UInt(block)),
-                    ("szip_flags", Item::UInt(flags)),
+                    ("szip_rsi", CborItem::UInt(rsi)),
+                    ("szip_block_size", CborItem::UInt(block)),
+                    ("szip_flags", CborItem::UInt(flags)),
                 ],
             ));
         }
@@ -116,7 +117,7 @@ fn cases(random: &mut Random, n: u64) -> Vec<Case> {
         for shuffled in [false, true] {
             let size = dtype.size().unwrap_or(1) as u64;
             let filter = || match shuffled {
-                true => ("shuffle", vec![("shuffle_element_size", Item::UInt(size))]),
+                true => ("shuffle", vec![("shuffle_element_size", CborItem::UInt(size))]),
                 false => none(),
             };
             for compression in compressions(dtype, None, shuffled) {
@@ -131,22 +132,22 @@ fn cases(random: &mut Random, n: u64) -> Vec<Case> {
                 continue;
             }
             let filter = || match shuffled {
-                true => ("shuffle", vec![("shuffle_element_size", Item::UInt(size))]),
+                true => ("shuffle", vec![("shuffle_element_size", CborItem::UInt(size))]),
                 false => none(),
             };
             for compression in compressions(DType::Float64, Some(bits), shuffled) {
                 let mut case = case(random, DType::Float64, n, [packing(bits), filter(), compression]);
-                // The range is below 64.
+                // The range is less than 64.
                 case.error = Some(if bits == 0 { 100.0 } else { 64.0 / (bits as f64).exp2() + 1e-9 });
                 all.push(case);
             }
         }
     }
-    let float = Item::Float;
+    let float = CborItem::Float;
     for (params, error) in [
         (vec![("zfp_mode", text("fixed_rate")), ("zfp_rate", float(20.0))], 0.1),
         (vec![("zfp_mode", text("fixed_rate")), ("zfp_rate", float(12.7))], 1.0),
-        (vec![("zfp_mode", text("fixed_precision")), ("zfp_precision", Item::UInt(40))], 1e-6),
+        (vec![("zfp_mode", text("fixed_precision")), ("zfp_precision", CborItem::UInt(40))], 1e-6),
         (vec![("zfp_mode", text("fixed_accuracy")), ("zfp_tolerance", float(0.01))], 0.01),
     ] {
         let mut case = case(random, DType::Float64, n, [none(), none(), ("zfp", params)]);
@@ -170,13 +171,13 @@ fn doubles(bytes: &[u8]) -> Vec<f64> {
     bytes.as_chunks().0.iter().map(|b| f64::from_ne_bytes(*b)).collect()
 }
 
-/// Refused when there is nothing to compress, as the reference would not read it back.
+/// Rejected for empty objects, which the reference cannot read back.
 fn refused(case: &Case) -> bool {
     case.cells.is_empty() && ["blosc2", "sz3"].contains(&case.descriptor.compression.as_str())
 }
 
 #[test]
-fn every_stage_with_every_other() {
+fn every_combination_of_stages_round_trips() {
     let mut random = Random(0x2545_f491_4f6c_dd1d);
     let options = DecodeOptions::default();
     let mut count = 0;
@@ -270,18 +271,19 @@ fn every_mask_method() {
 }
 
 #[test]
-fn what_would_lose_bits_is_refused() {
+fn combinations_that_lose_bits_are_rejected() {
     let mut random = Random(3);
     let none = || ("none", vec![]);
     let zfp = |mode: &str, key: &'static str, value: f64| {
-        ("zfp", vec![("zfp_mode", text(mode)), (key, Item::Float(value))])
+        ("zfp", vec![("zfp_mode", text(mode)), (key, CborItem::Float(value))])
     };
-    let sz3 = || ("sz3", vec![("sz3_error_bound_mode", text("abs")), ("sz3_error_bound", Item::Float(0.1))]);
+    let sz3 =
+        || ("sz3", vec![("sz3_error_bound_mode", text("abs")), ("sz3_error_bound", CborItem::Float(0.1))]);
     let szip = || {
         let params = [("szip_rsi", 128), ("szip_block_size", 16), ("szip_flags", 8)];
-        ("szip", params.into_iter().map(|(key, n)| (key, Item::UInt(n))).collect())
+        ("szip", params.into_iter().map(|(key, n)| (key, CborItem::UInt(n))).collect())
     };
-    let shuffle = || ("shuffle", vec![("shuffle_element_size", Item::UInt(8))]);
+    let shuffle = || ("shuffle", vec![("shuffle_element_size", CborItem::UInt(8))]);
     for (dtype, stages) in [
         (DType::Float64, [packing(12), none(), szip()]),
         (DType::Float64, [none(), none(), szip()]),
@@ -300,7 +302,7 @@ fn what_would_lose_bits_is_refused() {
         let error = message(&case, &EncodeOptions::default()).unwrap_err();
         assert!(matches!(error, TensogramError::Encoding(_)), "{error:?} {:?}", case.descriptor);
     }
-    // A NaN that no mask brings back has no place among numbers that lose bits.
+    // A NaN that no mask restores is rejected with lossy compression.
     let mut case = case(&mut random, DType::Float64, 64, [none(), none(), sz3()]);
     case.cells[..8].copy_from_slice(&0x7ff8_0000_0000_0001_u64.to_ne_bytes());
     let options = EncodeOptions { masks: MaskOptions::any(), ..EncodeOptions::default() };
@@ -322,7 +324,7 @@ fn payload(message: &[u8]) -> &[u8] {
 }
 
 #[test]
-fn every_cut_of_every_codec() {
+fn every_truncation_of_every_codec_is_an_error() {
     let mut random = Random(11);
     let options = DecodeOptions { verify_hash: false, ..DecodeOptions::default() };
     let mut cut = 0;
@@ -369,19 +371,20 @@ fn changed_bytes_never_panic() {
 }
 
 #[test]
-fn sz3_of_other_cells_is_read_where_it_lost_nothing() {
+fn lossless_sz3_of_other_dtypes_is_read() {
     let mut random = Random(17);
     let none = || ("none", vec![]);
-    let sz3 =
-        |bound| ("sz3", vec![("sz3_error_bound_mode", text("abs")), ("sz3_error_bound", Item::Float(bound))]);
-    // What the reference makes of integers: their bytes as doubles.
+    let sz3 = |bound| {
+        ("sz3", vec![("sz3_error_bound_mode", text("abs")), ("sz3_error_bound", CborItem::Float(bound))])
+    };
+    // The reference interprets the bytes of integers as doubles.
     for (bound, read) in [(0.0, true), (1.0, false)] {
         let floats = case(&mut random, DType::Float64, 4000, [none(), none(), sz3(bound)]);
         let message = message(&floats, &EncodeOptions::default()).unwrap();
         let mut descriptor = Descriptor::raw(DType::Int32, &[8000]);
         descriptor.compression = "sz3".to_owned();
         descriptor.params = floats.descriptor.params.clone();
-        // The writer refuses such objects, so one is made of the other's payload.
+        // The writer rejects such objects, so the payload of another one is used.
         let frame = ObjectFrame::new(descriptor, payload(&message).into(), true);
         let bent =
             encode_message(&GlobalMetadata::default(), vec![frame], true, AggregateHash::Auto).unwrap();

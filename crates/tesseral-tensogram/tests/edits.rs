@@ -1,4 +1,4 @@
-//! Messages changed at the level of frames, what opening reads, what encoding allocates.
+//! Frame-level edits, bytes read by open, and allocations of encoding.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -7,42 +7,42 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tesseral_core::{DType, ErrorKind, Value};
 use tesseral_format::{Conflict, Format, MessageChange, MessageFormat, OpenOptions};
-use tesseral_store::wrap::{Counting, Wrapped};
+use tesseral_store::test_wrappers::{Counting, Wrapped};
 use tesseral_store::{MemoryStore, Store};
-use tesseral_tensogram::wire::cbor::{Item, Map};
+use tesseral_tensogram::wire::cbor::{CborItem, Map};
 use tesseral_tensogram::{
     DataObjectDescriptor as Descriptor, DecodeOptions, EncodeOptions, GlobalMetadata, Provenance,
     TensogramFormat, ValidateOptions, ValidationMode, decode, encode, validate_buffer, validate_message,
 };
 
-/// Counts what is held, and the most that ever was.
+/// Counts current and peak allocations.
 struct Held;
 
 static NOW: AtomicUsize = AtomicUsize::new(0);
 static MOST: AtomicUsize = AtomicUsize::new(0);
 
-// SAFETY: everything is passed on to the system's allocator; only numbers are kept beside it.
+// SAFETY: all calls are forwarded to the system allocator; only counters are added.
 #[allow(unsafe_code)]
 unsafe impl GlobalAlloc for Held {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         let now = NOW.fetch_add(layout.size(), Ordering::Relaxed) + layout.size();
         MOST.fetch_max(now, Ordering::Relaxed);
-        // SAFETY: as the caller promises.
+        // SAFETY: upheld by the caller.
         unsafe { System.alloc(layout) }
     }
 
-    // The system makes large blocks longer and shorter where they are.
+    // The system allocator grows and shrinks large blocks in place.
     unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         NOW.fetch_sub(layout.size(), Ordering::Relaxed);
         let now = NOW.fetch_add(size, Ordering::Relaxed) + size;
         MOST.fetch_max(now, Ordering::Relaxed);
-        // SAFETY: as the caller promises.
+        // SAFETY: upheld by the caller.
         unsafe { System.realloc(pointer, layout, size) }
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
         NOW.fetch_sub(layout.size(), Ordering::Relaxed);
-        // SAFETY: as the caller promises.
+        // SAFETY: upheld by the caller.
         unsafe { System.dealloc(pointer, layout) }
     }
 }
@@ -55,14 +55,14 @@ fn options() -> EncodeOptions {
 }
 
 fn message(name: &str, cells: &[u8]) -> Vec<u8> {
-    let entry = Map::from([("name".to_owned(), Item::Text(name.to_owned()))]);
-    let extra = Map::from([("from".to_owned(), Item::Text(name.to_owned()))]);
+    let entry = Map::from([("name".to_owned(), CborItem::Text(name.to_owned()))]);
+    let extra = Map::from([("from".to_owned(), CborItem::Text(name.to_owned()))]);
     let metadata = GlobalMetadata { base: vec![entry], extra, ..GlobalMetadata::default() };
     encode(&metadata, &[(&Descriptor::raw(DType::UInt8, &[cells.len() as u64]), cells)], &options()).unwrap()
 }
 
 fn store(bytes: Vec<u8>) -> Arc<dyn Store> {
-    Arc::new(MemoryStore::of("file.tgm", bytes))
+    Arc::new(MemoryStore::with_object("file.tgm", bytes))
 }
 
 fn written(bytes: &[u8], number: usize, change: &MessageChange<'_>) -> Vec<u8> {
@@ -76,7 +76,7 @@ fn written(bytes: &[u8], number: usize, change: &MessageChange<'_>) -> Vec<u8> {
     out
 }
 
-// One test, as what is held is counted for the whole process.
+// A single test, because allocations are counted for the whole process.
 #[test]
 fn memory_and_reads_stay_small() {
     let cells = vec![5_u8; 32 << 20];
@@ -90,9 +90,9 @@ fn memory_and_reads_stay_small() {
     let held = NOW.load(Ordering::Relaxed);
     let (_, objects) = decode(&message, &DecodeOptions::default()).unwrap();
     assert_eq!(objects[0].1.len(), cells.len());
-    assert!(MOST.load(Ordering::Relaxed) - held < 1_000_000, "cells stored as they are cost nothing");
+    assert!(MOST.load(Ordering::Relaxed) - held < 1_000_000, "uncompressed cells are not copied");
 
-    // What does not compress is not held twice either, and what does leaves no room behind.
+    // Incompressible data is not in memory twice; compressible data leaves no spare capacity.
     let mut state = 1_u64;
     let mut random = || {
         state ^= state << 13;
@@ -114,7 +114,7 @@ fn memory_and_reads_stay_small() {
         assert!(message.capacity() - message.len() < 4096, "{}", message.capacity());
     }
 
-    // Opening many messages hops from one to the next.
+    // Opening many messages follows their lengths.
     let small = self::message("x", &[1, 2, 3]);
     let many: Vec<u8> = (0..2000).flat_map(|_| small.clone()).collect();
     let counting = Arc::new(Counting::default());
@@ -132,11 +132,11 @@ fn memory_and_reads_stay_small() {
 fn edits_keep_object_frames() {
     let file = [message("a", &[1; 50]), message("b", &[2; 60])].concat();
     assert_eq!(written(&file, 1, &MessageChange::None), message("b", &[2; 60]));
-    assert_eq!(written(&file, 0, &MessageChange::ListsFirst), message("a", &[1; 50]), "it was so before");
+    assert_eq!(written(&file, 0, &MessageChange::ListsFirst), message("a", &[1; 50]), "unchanged value");
     let keys = [(vec!["deep".to_owned(), "er".to_owned()], Value::Int(-3))];
     let set = written(&file, 0, &MessageChange::Set(&keys));
     let (metadata, objects) = decode(&set, &DecodeOptions::default()).unwrap();
-    assert_eq!(metadata.base[0]["deep"], Item::map([("er", Item::Negative(2))]));
+    assert_eq!(metadata.base[0]["deep"], CborItem::map([("er", CborItem::Negative(2))]));
     assert_eq!(&objects[0].1[..], [1; 50]);
     assert!(
         validate_message(
@@ -156,7 +156,7 @@ fn edits_keep_object_frames() {
         };
         assert_eq!(TensogramFormat.merge(&files, &OpenOptions::default(), conflict, put).unwrap(), 3);
         let (metadata, objects) = decode(&out, &DecodeOptions::default()).unwrap();
-        assert_eq!(metadata.extra["from"], Item::Text(wanted.to_owned()));
+        assert_eq!(metadata.extra["from"], CborItem::Text(wanted.to_owned()));
         assert_eq!(objects.iter().map(|(_, cells)| cells.len()).collect::<Vec<_>>(), [50, 60, 70]);
         let middle = written(&out, 0, &MessageChange::Objects(&[1]));
         assert_eq!(&decode(&middle, &DecodeOptions::default()).unwrap().1[0].1[..], [2; 60]);

@@ -1,4 +1,4 @@
-//! The body of the fuzz target `tensogram_open` on the fixtures, changed a little, many times.
+//! Runs the fuzz target `tensogram_open` on mutated fixtures.
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
 
 #[path = "../../../fuzz/src/tensogram.rs"]

@@ -1,4 +1,4 @@
-//! The message functions: encode, decode, scan, stream, push, append.
+//! The message API: encode, decode, scan, stream, push, append.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::borrow::Cow;
@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 
 use proptest::prelude::*;
 use tesseral_core::{DType, Error, ErrorKind};
-use tesseral_store::wrap::{Counting, Wrapped};
+use tesseral_store::test_wrappers::{Counting, Wrapped};
 use tesseral_store::{MemoryStore, Store};
-use tesseral_tensogram::wire::cbor::{Item, Map};
+use tesseral_tensogram::wire::cbor::{CborItem, Map};
 use tesseral_tensogram::{
     AggregateHash, DataObjectDescriptor as Descriptor, DecodeOptions, EncodeOptions, Event, GlobalMetadata,
     MaskOptions, Provenance, PushDecoder, Scanned, Stamp, StreamingEncoder, TensogramError, TensogramFile,
@@ -37,8 +37,8 @@ fn floats(n: usize) -> Vec<u8> {
 }
 
 fn meta(extra: i64) -> GlobalMetadata {
-    let entry = Map::from([("name".to_owned(), Item::Text("t2m".to_owned()))]);
-    let extra = Map::from([("step".to_owned(), Item::UInt(extra.unsigned_abs()))]);
+    let entry = Map::from([("name".to_owned(), CborItem::Text("t2m".to_owned()))]);
+    let extra = Map::from([("step".to_owned(), CborItem::UInt(extra.unsigned_abs()))]);
     GlobalMetadata { base: vec![entry], extra, ..GlobalMetadata::default() }
 }
 
@@ -68,7 +68,7 @@ fn samples() -> Vec<(Vec<u8>, Vec<Vec<u8>>)> {
     let unhashed = EncodeOptions { hashing: false, ..pinned() };
     out.push((encode(&meta(3), &objects, &unhashed).unwrap(), all.clone()));
     let mut stream = StreamingEncoder::new(Vec::new(), &meta(4), &pinned()).unwrap();
-    stream.write_preceder(Map::from([("units".to_owned(), Item::Text("K".to_owned()))])).unwrap();
+    stream.write_preceder(Map::from([("units".to_owned(), CborItem::Text("K".to_owned()))])).unwrap();
     for (descriptor, cells) in &objects {
         stream.write_object(descriptor, cells).unwrap();
     }
@@ -80,7 +80,7 @@ fn samples() -> Vec<(Vec<u8>, Vec<Vec<u8>>)> {
 }
 
 #[test]
-fn what_was_encoded_is_decoded() {
+fn encoded_messages_round_trip() {
     for (message, cells) in samples() {
         let (metadata, objects) = decode(&message, &DecodeOptions::default()).unwrap();
         assert_eq!(metadata.base.len(), cells.len());
@@ -91,7 +91,7 @@ fn what_was_encoded_is_decoded() {
                 decode_object(&message, number, &DecodeOptions::default()).unwrap();
             assert_eq!((&again, &data[..]), (&metadata, &cells[..]));
             let view = descriptor.compression == "none" && descriptor.dtype != DType::Bitmask;
-            assert_eq!(matches!(data, Cow::Borrowed(_)), view, "stored as they are, cells are a view");
+            assert_eq!(matches!(data, Cow::Borrowed(_)), view, "uncompressed cells are a view");
         }
         let past = decode_object(&message, cells.len(), &DecodeOptions::default()).unwrap_err();
         assert!(matches!(past, TensogramError::Object { index, count, .. } if index == count));
@@ -99,7 +99,7 @@ fn what_was_encoded_is_decoded() {
 }
 
 #[test]
-fn ranges_are_what_the_whole_holds_there() {
+fn ranges_equal_slices_of_the_object() {
     for (message, cells) in samples() {
         for (number, whole) in cells.iter().enumerate() {
             let (descriptor, parts) =
@@ -120,10 +120,10 @@ fn ranges_are_what_the_whole_holds_there() {
 }
 
 #[test]
-fn a_stream_goes_on_with_the_next_message() {
+fn a_stream_encoder_writes_several_messages() {
     let descriptor = Descriptor::raw(DType::Float32, &[40]);
     let cells = [floats(40), floats(41)[4..].to_vec()];
-    let keys = || Map::from([("units".to_owned(), Item::Text("K".to_owned()))]);
+    let keys = || Map::from([("units".to_owned(), CborItem::Text("K".to_owned()))]);
     let one = |cells: &[u8]| {
         let mut stream = StreamingEncoder::new(Cursor::new(Vec::new()), &meta(1), &pinned()).unwrap();
         stream.write_preceder(keys()).unwrap();
@@ -134,11 +134,14 @@ fn a_stream_goes_on_with_the_next_message() {
     assert_eq!(stream.finish_and_reset().unwrap(), one(&cells[0]).finish().unwrap().into_inner());
     assert_eq!(stream.object_count(), 0);
     stream.write_preceder(keys()).unwrap();
-    assert!(matches!(stream.finish_and_reset(), Err(TensogramError::Framing(_))), "keys wait for an object");
+    assert!(
+        matches!(stream.finish_and_reset(), Err(TensogramError::Framing(_))),
+        "preceder metadata is pending"
+    );
     stream.write_object(&descriptor, &cells[1]).unwrap();
     let expected = one(&cells[1]).finish_with_backfill().unwrap().into_inner();
     assert_eq!(stream.finish_and_reset_with_backfill().unwrap(), expected);
-    // Nothing of the messages before is left in the last one, which has no objects.
+    // The last message has no objects and nothing of the previous ones.
     let mut bare = meta(1);
     bare.base.clear();
     let mut empty = StreamingEncoder::new(Cursor::new(Vec::new()), &bare, &pinned()).unwrap();
@@ -148,11 +151,11 @@ fn a_stream_goes_on_with_the_next_message() {
 }
 
 #[test]
-fn streams_hold_what_buffers_hold() {
+fn streamed_and_buffered_messages_have_equal_content() {
     let cells = floats(1000);
     let descriptor = coded("zstd", DType::Float32, &[1000]);
     let buffered = encode(&meta(1), &[(&descriptor, &cells)], &pinned()).unwrap();
-    // The message begins anywhere in its sink.
+    // The message can begin anywhere in its sink.
     for before in [0_usize, 1, 13] {
         let mut sink = Cursor::new(Vec::new());
         sink.write_all(&vec![7; before]).unwrap();
@@ -177,8 +180,8 @@ fn streams_hold_what_buffers_hold() {
 }
 
 #[test]
-fn keys_of_the_library_and_too_many_entries_are_refused() {
-    let reserved = Map::from([("_reserved_".to_owned(), Item::Null)]);
+fn reserved_keys_and_too_many_entries_are_rejected() {
+    let reserved = Map::from([("_reserved_".to_owned(), CborItem::Null)]);
     for metadata in [
         GlobalMetadata { reserved: reserved.clone(), ..GlobalMetadata::default() },
         GlobalMetadata { base: vec![reserved.clone()], ..GlobalMetadata::default() },
@@ -194,7 +197,7 @@ fn keys_of_the_library_and_too_many_entries_are_refused() {
 }
 
 #[test]
-fn cells_that_are_not_finite_are_named_or_masked() {
+fn non_finite_cells_are_rejected_or_masked() {
     let cells: Vec<u8> =
         [1.0_f64, f64::NAN, f64::NEG_INFINITY].iter().flat_map(|c| c.to_le_bytes()).collect();
     let descriptor = Descriptor::raw(DType::Float64, &[3]);
@@ -213,7 +216,7 @@ fn cells_that_are_not_finite_are_named_or_masked() {
         let (_, objects) = decode(&message, &bare).unwrap();
         assert_eq!(objects[0].1[8..], [0; 16]);
     }
-    // What a mask would not bring back stays as it is.
+    // Values that a mask would not restore stay unchanged.
     let odd = f64::from_bits(0x7ff0_0000_0000_0001).to_le_bytes();
     let masks = EncodeOptions { masks: MaskOptions::any(), ..pinned() };
     let one = Descriptor::raw(DType::Float64, &[1]);
@@ -222,7 +225,7 @@ fn cells_that_are_not_finite_are_named_or_masked() {
 }
 
 #[test]
-fn big_endian_cells_stay_as_given_and_come_back_in_either_order() {
+fn big_endian_cells_are_returned_in_either_byte_order() {
     let values = [1.5_f64, -2.0, 1e30];
     let big: Vec<u8> = values.iter().flat_map(|v| v.to_be_bytes()).collect();
     let native: Vec<u8> = values.iter().flat_map(|v| v.to_ne_bytes()).collect();
@@ -231,7 +234,7 @@ fn big_endian_cells_stay_as_given_and_come_back_in_either_order() {
         descriptor.big_endian = Some(true);
         descriptor.encoding = encoding.to_owned();
         if encoding == "simple_packing" {
-            descriptor.params.insert("sp_bits_per_value".to_owned(), Item::UInt(64));
+            descriptor.params.insert("sp_bits_per_value".to_owned(), CborItem::UInt(64));
         }
         let message = encode(&GlobalMetadata::default(), &[(&descriptor, &big)], &pinned()).unwrap();
         let decoded = decode(&message, &DecodeOptions::default()).unwrap().1;
@@ -247,7 +250,7 @@ fn big_endian_cells_stay_as_given_and_come_back_in_either_order() {
 }
 
 #[test]
-fn hashes_are_compared_and_may_be_required() {
+fn hashes_are_verified_and_can_be_required() {
     let (message, _) = samples().swap_remove(0);
     let at = message.windows(4).position(|w| w == 19.5_f32.to_le_bytes()).unwrap();
     let mut bent = message.clone();
@@ -277,7 +280,7 @@ fn hashes_are_compared_and_may_be_required() {
 
 #[test]
 fn scanning_follows_frames_and_reports_every_gap() {
-    // A payload that holds both magics and frames.
+    // A payload that contains magics and frames.
     let mut nasty = Vec::new();
     for _ in 0..20 {
         nasty.extend_from_slice(b"39277777TENSOGRM\0\x03FR\0\x09ENDF");
@@ -304,12 +307,12 @@ fn scanning_follows_frames_and_reports_every_gap() {
     let chain: Vec<u8> = [&buffered[..], &buffered, &buffered].concat();
     let len = buffered.len();
     assert_eq!(scan_backward(&chain), (vec![(0, len), (len, len), (2 * len, len)], 0));
-    // A stream does not say where it began: what comes before it is for the scan from the front.
+    // A streamed message has no length in its preamble, so the backward scan stops there.
     assert_eq!(scan_backward(&[&buffered[..], &streamed, &buffered].concat()).0.len(), 1);
 }
 
 #[test]
-fn much_junk_takes_little_time() {
+fn garbage_is_scanned_in_linear_time() {
     let message = encode(&GlobalMetadata::default(), &[], &pinned()).unwrap();
     let mut floor = Duration::MAX;
     for pattern in [&b"\0"[..], b"TENSOGR", b"TENSOGRM", b"FR\0\x09", b"39277777"] {
@@ -324,10 +327,10 @@ fn much_junk_takes_little_time() {
     assert!(floor < Duration::from_millis(100), "4 MiB of zeros took {floor:?}");
 }
 
-/// Where a message was, its length, and the cells of its objects.
+/// Offset and length of a message, and the cells of its objects.
 type Pushed = (u64, u64, Vec<Vec<u8>>);
 
-/// What a stream of pieces comes to: the messages that were whole, and how many losses were told.
+/// Result of a stream of pieces: complete messages, and the number of reported losses.
 fn push(file: &[u8], pieces: &[usize]) -> (Vec<Pushed>, usize) {
     let mut decoder = PushDecoder::new(&DecodeOptions::default());
     let (mut messages, mut cells, mut losses) = (Vec::new(), Vec::new(), 0);
@@ -387,7 +390,7 @@ proptest! {
 }
 
 #[test]
-fn a_damaged_message_takes_no_other_with_it() {
+fn a_damaged_message_does_not_affect_others() {
     let samples = samples();
     let good = &samples[6].0;
     for (broken, _) in &samples {
@@ -405,7 +408,7 @@ fn a_damaged_message_takes_no_other_with_it() {
     }
 }
 
-/// Everything that takes bytes; gives whether all went well.
+/// Calls every function that parses bytes; returns whether all succeeded.
 fn use_all(bytes: &[u8]) -> bool {
     let begun = Instant::now();
     let options = DecodeOptions::default();
@@ -429,7 +432,7 @@ fn use_all(bytes: &[u8]) -> bool {
 }
 
 #[test]
-fn every_cut_and_every_length_is_noticed() {
+fn every_truncation_and_every_length_is_detected() {
     for (message, _) in samples() {
         assert!(use_all(&message));
         for len in 0..message.len() {
@@ -466,7 +469,7 @@ fn every_cut_and_every_length_is_noticed() {
             {
                 let mut bent = message.clone();
                 bent[at..at + 8].copy_from_slice(&n.to_be_bytes());
-                // It must come to an end without a panic; hashes cover no lengths, so some may still be sound.
+                // Must terminate without a panic. Hashes do not cover lengths, so some messages can be valid.
                 let _ = use_all(&bent);
             }
         }
@@ -474,7 +477,7 @@ fn every_cut_and_every_length_is_noticed() {
 }
 
 #[test]
-fn nested_and_huge_cbor_is_refused_early() {
+fn nested_and_huge_cbor_is_rejected_early() {
     let deep = [0x81_u8; 100_000];
     assert!(verify_canonical_cbor(&deep).is_err());
     let huge = [0x9b, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff];
@@ -484,7 +487,7 @@ fn nested_and_huge_cbor_is_refused_early() {
     {
         let mut message = b"TENSOGRM\0\x03\0\x01\0\0\0\0\0\0\0\0\0\0\0\0".to_vec();
         tesseral_tensogram::wire::frame::write(
-            tesseral_tensogram::wire::frame::Kind::HeaderMetadata,
+            tesseral_tensogram::wire::frame::FrameKind::HeaderMetadata,
             body,
             true,
             &mut message,
@@ -515,7 +518,7 @@ fn files_are_scanned_once_and_appended_to() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("all.tgm");
     let missing = TensogramFile::open(&path);
-    assert!(matches!(missing.message_count(), Err(TensogramError::Io(_))), "opening reads nothing");
+    assert!(matches!(missing.message_count(), Err(TensogramError::Io(_))), "opening does not read");
     let mut file = TensogramFile::create(&path).unwrap();
     assert!(TensogramFile::create(&path).is_err());
     let samples = samples();
@@ -540,7 +543,7 @@ fn files_are_scanned_once_and_appended_to() {
         assert!(matches!(file.read_message(99), Err(TensogramError::Object { what: "message", .. })));
         assert!(file.skipped().unwrap().is_empty());
     }
-    // A truncated message is removed by the next append.
+    // The next append removes a truncated message.
     let mut torn = std::fs::OpenOptions::new().append(true).open(&path).unwrap();
     torn.write_all(&samples[0].0[..300]).unwrap();
     let mut file = TensogramFile::open(&path);
@@ -550,12 +553,12 @@ fn files_are_scanned_once_and_appended_to() {
 }
 
 #[test]
-fn metadata_of_a_large_message_costs_no_payload() {
+fn reading_metadata_does_not_read_payloads() {
     let cells = vec![1; 64 << 20];
     let descriptor = Descriptor::raw(DType::UInt8, &[cells.len() as u64]);
     let message = encode(&meta(1), &[(&descriptor, &cells)], &pinned()).unwrap();
     let counting = Arc::new(Counting::default());
-    let store: Arc<dyn Store> = Arc::new(MemoryStore::of("large.tgm", message));
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::with_object("large.tgm", message));
     let store: Arc<dyn Store> = Arc::new(Wrapped::new(store, Arc::clone(&counting)));
     let file = TensogramFile::open_store(store);
     let (metadata, descriptors) = file.decode_descriptors(0, &DecodeOptions::default()).unwrap();
@@ -564,15 +567,15 @@ fn metadata_of_a_large_message_costs_no_payload() {
 }
 
 #[test]
-fn a_range_of_a_large_message_costs_what_holds_it() {
+fn reading_a_range_reads_only_its_bytes() {
     let cells: Vec<u8> = (0..1_u64 << 20).flat_map(|i| (i as f64).to_le_bytes()).collect();
     let raw = Descriptor::raw(DType::Float64, &[1 << 20]);
     let mut packed = Descriptor { encoding: "simple_packing".to_owned(), ..raw.clone() };
-    packed.params.insert("sp_bits_per_value".to_owned(), Item::UInt(20));
+    packed.params.insert("sp_bits_per_value".to_owned(), CborItem::UInt(20));
     let objects = [(&raw, &cells[..]), (&packed, &cells[..])];
     let message = encode(&GlobalMetadata::default(), &objects, &pinned()).unwrap();
     let counting = Arc::new(Counting::default());
-    let store: Arc<dyn Store> = Arc::new(MemoryStore::of("large.tgm", message.clone()));
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::with_object("large.tgm", message.clone()));
     let file = TensogramFile::open_store(Arc::new(Wrapped::new(store, Arc::clone(&counting))));
     let ranges = [(700_001, 10), (3, 1), (1 << 20, 0)];
     let unchecked = DecodeOptions { verify_hash: false, ..DecodeOptions::default() };
@@ -582,7 +585,7 @@ fn a_range_of_a_large_message_costs_what_holds_it() {
         assert!(counting.bytes() < 60_000, "{} bytes for a few cells", counting.bytes());
         assert_eq!(found[0], cells[700_001 * 8..700_011 * 8]);
         assert_eq!((&found[1][..], &found[2][..]), (&cells[24..32], &[][..]));
-        // A hash covers the whole object.
+        // The hash covers the whole object.
         assert_eq!(file.decode_range(0, object, &ranges, &DecodeOptions::default()).unwrap().1, found);
     }
     let mut damaged = message;
@@ -594,12 +597,12 @@ fn a_range_of_a_large_message_costs_what_holds_it() {
 }
 
 #[test]
-fn threads_change_no_cell() {
+fn results_do_not_depend_on_threads() {
     let count = 150_007_u64;
     let cells: Vec<u8> = (0..count).flat_map(|i| ((i * i % 1009) as f64 * 0.25).to_le_bytes()).collect();
     let raw = Descriptor::raw(DType::Float64, &[count]);
     let with = |encoding: &str, compression: &str, params: &[(&str, u64)]| {
-        let params = params.iter().map(|(key, value)| ((*key).to_owned(), Item::UInt(*value))).collect();
+        let params = params.iter().map(|(key, value)| ((*key).to_owned(), CborItem::UInt(*value))).collect();
         Descriptor { encoding: encoding.to_owned(), params, ..coded(compression, raw.dtype, &raw.shape) }
     };
     let packing = ("sp_bits_per_value", 16);
@@ -634,7 +637,7 @@ fn threads_change_no_cell() {
 }
 
 #[test]
-fn a_file_that_was_replaced_is_appended_to_anew() {
+fn appending_detects_a_replaced_file() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("all.tgm");
     let message = &samples()[0].0;
@@ -642,7 +645,7 @@ fn a_file_that_was_replaced_is_appended_to_anew() {
     file.append_message(message).unwrap();
     std::fs::remove_file(&path).unwrap();
     file.append_message(message).unwrap();
-    assert_eq!(std::fs::read(&path).unwrap(), *message, "it is made where there is none");
+    assert_eq!(std::fs::read(&path).unwrap(), *message, "the file is created");
     std::fs::write(folder.path().join("other"), message.repeat(2)).unwrap();
     std::fs::rename(folder.path().join("other"), &path).unwrap();
     file.append_message(message).unwrap();
@@ -650,7 +653,7 @@ fn a_file_that_was_replaced_is_appended_to_anew() {
 }
 
 #[test]
-fn an_index_that_grows_twice_is_placed() {
+fn an_index_that_grows_twice_converges() {
     let sizes = [64776_u64, 1, 1, 1];
     let cells = vec![3; 64776];
     let descriptors = sizes.map(|n| Descriptor::raw(DType::UInt8, &[n]));
@@ -661,7 +664,7 @@ fn an_index_that_grows_twice_is_placed() {
 }
 
 #[test]
-fn payloads_encoded_before_are_taken_as_they_are() {
+fn pre_encoded_payloads_are_stored_unchanged() {
     let options = DecodeOptions { verify_hash: true, ..DecodeOptions::default() };
     for file in ["codec_szip.tgm", "metadata.tgm"] {
         let theirs = fixture(file);
@@ -697,14 +700,14 @@ fn errors_map_to_the_common_ones_and_back() {
     assert!(matches!(Error::from(missing).kind(), ErrorKind::NotFound { .. }));
 }
 
-/// Memory of one payload serves the next, of any length.
+/// Payload buffers are reused for payloads of other lengths.
 #[test]
-fn messages_are_put_together_in_memory_of_others() {
+fn messages_are_assembled_in_reused_buffers() {
     for n in [1000_usize, 10, 40_000, 7, 39_999] {
         let cells: Vec<u8> = (0..n).flat_map(|i| ((i * i % 977) as f64 * 0.25).to_ne_bytes()).collect();
         let mut packed = Descriptor::raw(DType::Float64, &[n as u64]);
         packed.encoding = "simple_packing".to_owned();
-        packed.params.insert("sp_bits_per_value".to_owned(), Item::UInt(13));
+        packed.params.insert("sp_bits_per_value".to_owned(), CborItem::UInt(13));
         let objects = [(&packed, &cells[..]), (&packed, &cells[..])];
         let parts = || encode_parts(&meta(1), &objects, &pinned()).unwrap();
         let message = encode(&meta(1), &objects, &pinned()).unwrap();

@@ -1,13 +1,13 @@
-//! Files that the reference wrote pass the suite that every format runs, and hold the cells that the reference put in.
+//! Files of the reference implementation pass the conformance suite and have the expected cells.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde_json::Value as Json;
+use tesseral_conformance::oracle::Cells;
+use tesseral_conformance::{Effort, Expected, Fixture, expectations_hold, read_suite};
 use tesseral_core::{DType, ErrorKind, Value};
-use tesseral_format::conformance::{Effort, Expected, Fixture, expectations_hold, read_suite};
-use tesseral_format::oracle::Cells;
 use tesseral_format::{AuditOptions, Container, Format, OpenOptions};
 use tesseral_store::{MemoryStore, Store};
 use tesseral_tensogram::TensogramFormat;
@@ -21,14 +21,14 @@ fn bytes(file: &str) -> Vec<u8> {
 }
 
 fn store(bytes: Vec<u8>) -> Arc<dyn Store> {
-    Arc::new(MemoryStore::of("file.tgm", bytes))
+    Arc::new(MemoryStore::with_object("file.tgm", bytes))
 }
 
 fn open(bytes: Vec<u8>) -> Arc<dyn Container> {
     TensogramFormat.open(store(bytes), &OpenOptions::default()).unwrap()
 }
 
-/// The cells that the manifest tells, as this machine's numbers.
+/// The cells listed in the manifest, in native byte order.
 fn cells(row: &Json) -> Cells {
     let text = row["cells"].as_str().unwrap();
     let mut values: Vec<u8> =
@@ -102,7 +102,7 @@ fn metadata_is_typed() {
 }
 
 #[test]
-fn names_find_one_array_or_none() {
+fn names_resolve_to_one_array_or_none() {
     let container = open(bytes("metadata.tgm"));
     assert_eq!(container.find("0/1").unwrap(), 1);
     assert_eq!(container.find("b").unwrap(), 1);
@@ -121,12 +121,12 @@ fn checks(bytes: Vec<u8>) -> Vec<(&'static str, bool)> {
 }
 
 #[test]
-fn audits_name_what_the_reference_names() {
+fn audits_report_the_checks_of_the_reference() {
     assert!(checks(bytes("older_writer.tgm")).contains(&("older_writer", true)));
     assert!(checks(bytes("no_hash.tgm")).contains(&("no_hash_available", true)));
     assert!(checks(bytes("torn_tail.tgm")).contains(&("total_length_exceeds_buffer", false)));
     assert!(checks(bytes("garbage.tgm")).contains(&("garbage", false)));
-    // A bit in the metadata, which the reference's own validator does not see.
+    // A flipped bit in the metadata, which the reference's validator does not detect.
     let mut bent = bytes("metadata.tgm");
     bent[60] ^= 1;
     assert!(checks(bent.clone()).contains(&("hash_mismatch", false)));
@@ -140,9 +140,9 @@ fn audits_name_what_the_reference_names() {
 }
 
 #[test]
-fn a_torn_message_gives_its_whole_objects() {
+fn the_intact_objects_of_a_truncated_message_are_recovered() {
     let whole = bytes("metadata.tgm");
-    // Cut inside the second object.
+    // Truncated inside the second object.
     let cut = whole.windows(4).rposition(|w| w == [b'F', b'R', 0, 9]).unwrap() + 40;
     let file = [bytes("streamed.tgm"), whole[..cut].to_vec()].concat();
     let salvage = TensogramFormat.salvage(store(file.clone()), &OpenOptions::default()).unwrap();
@@ -153,9 +153,9 @@ fn a_torn_message_gives_its_whole_objects() {
     assert_eq!(open(file).len(), 2);
 }
 
-/// The layout that the reference reads and does not write: the descriptor before the payload.
+/// A layout that the reference reads but does not write: the descriptor before the payload.
 #[test]
-fn a_descriptor_may_come_first() {
+fn a_descriptor_can_precede_the_payload() {
     let mut file = bytes("no_hash.tgm");
     let before = open(file.clone());
     let frames: Vec<usize> = (0..file.len() - 4).filter(|at| file[*at..].starts_with(b"FR\0\x09")).collect();
@@ -173,7 +173,7 @@ fn a_descriptor_may_come_first() {
         let shape = before.array(number).unwrap().schema().shape().unwrap();
         let all = tesseral_core::Selection::all(&shape);
         let read = |c: &Arc<dyn Container>| {
-            tesseral_format::oracle::read_dense(c.as_ref(), number, 0, &all).unwrap()
+            tesseral_conformance::oracle::read_dense(c.as_ref(), number, 0, &all).unwrap()
         };
         assert_eq!(read(&before), read(&after));
     }

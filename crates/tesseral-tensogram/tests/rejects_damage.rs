@@ -1,4 +1,4 @@
-//! Bytes from strangers: refused in good time, without a panic, without much memory.
+//! Untrusted bytes are rejected quickly, without a panic and with bounded memory.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::path::Path;
@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 
 use tesseral_core::{DType, ErrorKind};
 use tesseral_format::{AuditOptions, Format, OpenOptions, Request};
-use tesseral_store::wrap::{Counting, Wrapped};
+use tesseral_store::test_wrappers::{Counting, Wrapped};
 use tesseral_store::{MemoryStore, Store};
-use tesseral_tensogram::wire::cbor::{self, Item, Map, Place};
+use tesseral_tensogram::wire::cbor::{self, CborItem, ErrorLocation, Map};
 use tesseral_tensogram::wire::{frame, postamble, preamble};
 use tesseral_tensogram::{DataObjectDescriptor, GlobalMetadata, ObjectFrame, TensogramFormat};
 
@@ -17,10 +17,10 @@ fn fixture(file: &str) -> Vec<u8> {
     std::fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/tensogram").join(file)).unwrap()
 }
 
-/// Opens, audits, salvages and reads all there is; gives whether all of it went well.
+/// Opens, audits, recovers and reads everything; returns whether all succeeded.
 fn use_all(bytes: Vec<u8>) -> bool {
     let begun = Instant::now();
-    let store: Arc<dyn Store> = Arc::new(MemoryStore::of("file.tgm", bytes));
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::with_object("file.tgm", bytes));
     let _ = TensogramFormat.salvage(Arc::clone(&store), &OpenOptions::default());
     let mut sound = true;
     TensogramFormat.audit(Arc::clone(&store), &AuditOptions::default(), &mut |f| sound &= f.ok).unwrap();
@@ -35,7 +35,7 @@ fn use_all(bytes: Vec<u8>) -> bool {
                             .map(drop);
                     }
                     let all = tesseral_core::Selection::all(&shape);
-                    tesseral_format::oracle::read_dense(container.as_ref(), number, 0, &all).map(drop)
+                    tesseral_conformance::oracle::read_dense(container.as_ref(), number, 0, &all).map(drop)
                 });
                 sound &= read.is_ok();
             }
@@ -48,7 +48,7 @@ fn use_all(bytes: Vec<u8>) -> bool {
 }
 
 #[test]
-fn every_cut_is_noticed() {
+fn every_truncation_is_detected() {
     for file in ["metadata.tgm", "streamed.tgm", "mask_small.tgm", "codec_szip.tgm"] {
         let whole = fixture(file);
         assert!(use_all(whole.clone()));
@@ -59,7 +59,7 @@ fn every_cut_is_noticed() {
 }
 
 #[test]
-fn every_length_at_its_boundaries() {
+fn every_length_field_at_its_boundaries() {
     let mut cases = 0;
     for file in ["metadata.tgm", "streamed.tgm", "mask_small.tgm", "hashes_both.tgm"] {
         let whole = fixture(file);
@@ -101,15 +101,15 @@ fn every_length_at_its_boundaries() {
 }
 
 #[test]
-fn junk_is_passed_quickly() {
+fn garbage_is_skipped_quickly() {
     let message = fixture("metadata.tgm");
-    // Four megabytes that look like beginnings, then a message.
+    // Four megabytes of message starts, then a message.
     let mut junk = b"TENSOGR".repeat(600_000);
     junk.extend_from_slice(&message);
     assert!(!use_all(junk.clone()));
-    let store: Arc<dyn Store> = Arc::new(MemoryStore::of("file.tgm", junk));
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::with_object("file.tgm", junk));
     assert_eq!(TensogramFormat.open(store, &OpenOptions::default()).unwrap().len(), 2);
-    // Many beginnings of streams that all lead into one long chain of frames that ends nowhere.
+    // Many starts of streams that all lead into one long chain of frames without an end.
     let mut frame = b"FR\0\x01\0\x01\0\0\0\0\0\0\0\0\0\x20".to_vec();
     frame.extend_from_slice(&[0; 12]);
     frame.extend_from_slice(b"ENDF");
@@ -120,9 +120,9 @@ fn junk_is_passed_quickly() {
 }
 
 #[test]
-fn bombs_are_refused() {
-    let place = Place { what: "test", object: "bytes", offset: 0 };
-    // Deep nesting, and lengths that nothing backs.
+fn bombs_are_rejected() {
+    let place = ErrorLocation { what: "test", object: "bytes", offset: 0 };
+    // Deep nesting, and lengths beyond the input.
     for bytes in
         [vec![0x81; 100_000], vec![0xa1; 100_000], vec![0xc1; 100_000], vec![0x9f; 100_000], vec![0xd8; 9]]
     {
@@ -133,7 +133,7 @@ fn bombs_are_refused() {
         bytes.extend_from_slice(&u64::MAX.to_be_bytes());
         assert!(cbor::parse(&bytes, 64, place).is_err());
     }
-    // A shape whose cells would fill the memory, behind a few bytes of payload.
+    // A shape whose cells would fill the memory, with a few bytes of payload.
     let mut file = fixture("codec_zstd.tgm");
     let at = file.windows(8).rposition(|w| w == b"eshape\x81\x18").unwrap();
     assert_eq!(file[at + 8], 60);
@@ -144,7 +144,7 @@ fn bombs_are_refused() {
         let n = u64::from_be_bytes(file[at..at + 8].try_into().unwrap()) + grow;
         file[at..at + 8].copy_from_slice(&n.to_be_bytes());
     }
-    let store: Arc<dyn Store> = Arc::new(MemoryStore::of("file.tgm", file));
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::with_object("file.tgm", file));
     let container = TensogramFormat.open(store, &OpenOptions::default()).unwrap();
     let array = container.array(0).unwrap();
     let all = tesseral_core::Selection::all(&array.schema().shape().unwrap());
@@ -153,36 +153,44 @@ fn bombs_are_refused() {
 }
 
 #[test]
-fn another_version_is_named() {
+fn an_unsupported_version_is_reported() {
     let mut file = fixture("metadata.tgm");
     file[9] = 2;
-    let store: Arc<dyn Store> = Arc::new(MemoryStore::of("file.tgm", file));
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::with_object("file.tgm", file));
     let error = TensogramFormat.open(store, &OpenOptions::default()).unwrap_err();
     assert!(matches!(error.kind(), ErrorKind::Unsupported { .. }), "{error}");
 }
 
 #[test]
-fn cbor_has_one_form() {
-    let place = Place { what: "test", object: "bytes", offset: 0 };
-    let item = Item::map([
-        ("bb", Item::Float(1.5)),
-        ("a", Item::Float(0.1)),
-        ("c", Item::Float(f64::from(0.1_f32))),
-        ("aa", Item::Negative(u64::MAX)),
-        ("n", Item::Float(f64::from_bits(0x7ff8_0000_0000_0001))),
-        ("z", Item::Float(-0.0)),
+fn cbor_is_written_in_canonical_form() {
+    let place = ErrorLocation { what: "test", object: "bytes", offset: 0 };
+    let item = CborItem::map([
+        ("bb", CborItem::Float(1.5)),
+        ("a", CborItem::Float(0.1)),
+        ("c", CborItem::Float(f64::from(0.1_f32))),
+        ("aa", CborItem::Negative(u64::MAX)),
+        ("n", CborItem::Float(f64::from_bits(0x7ff8_0000_0000_0001))),
+        ("z", CborItem::Float(-0.0)),
         (
             "i",
-            Item::Array(vec![
-                Item::UInt(23),
-                Item::UInt(24),
-                Item::UInt(256),
-                Item::UInt(65_536),
-                Item::UInt(1 << 32),
+            CborItem::Array(vec![
+                CborItem::UInt(23),
+                CborItem::UInt(24),
+                CborItem::UInt(256),
+                CborItem::UInt(65_536),
+                CborItem::UInt(1 << 32),
             ]),
         ),
-        ("t", Item::Tag(42, Box::new(Item::Bytes(vec![1, 2])))),
-        ("s", Item::Array(vec![Item::Bool(true), Item::Null, Item::Undefined, Item::Simple(99)])),
+        ("t", CborItem::Tag(42, Box::new(CborItem::Bytes(vec![1, 2])))),
+        (
+            "s",
+            CborItem::Array(vec![
+                CborItem::Bool(true),
+                CborItem::Null,
+                CborItem::Undefined,
+                CborItem::Simple(99),
+            ]),
+        ),
     ]);
     let bytes = item.to_bytes();
     // Shorter keys first, then bytewise.
@@ -192,13 +200,13 @@ fn cbor_has_one_form() {
     assert_eq!(len, bytes.len());
     assert_eq!(back.to_bytes(), bytes);
     assert!(cbor::is_canonical(&bytes, &back));
-    // Other forms of the same are read.
+    // Other encodings of the same items are read.
     for (odd, plain) in [
-        (&[0x18, 0x05][..], Item::UInt(5)),
-        (&[0x9f, 0x01, 0xff], Item::Array(vec![Item::UInt(1)])),
-        (&[0x7f, 0x61, b'a', 0x61, b'b', 0xff], Item::Text("ab".to_owned())),
-        (&[0xbf, 0x61, b'a', 0x01, 0xff], Item::map([("a", Item::UInt(1))])),
-        (&[0xfb, 0x3f, 0xf8, 0, 0, 0, 0, 0, 0], Item::Float(1.5)),
+        (&[0x18, 0x05][..], CborItem::UInt(5)),
+        (&[0x9f, 0x01, 0xff], CborItem::Array(vec![CborItem::UInt(1)])),
+        (&[0x7f, 0x61, b'a', 0x61, b'b', 0xff], CborItem::Text("ab".to_owned())),
+        (&[0xbf, 0x61, b'a', 0x01, 0xff], CborItem::map([("a", CborItem::UInt(1))])),
+        (&[0xfb, 0x3f, 0xf8, 0, 0, 0, 0, 0, 0], CborItem::Float(1.5)),
     ] {
         let (item, _) = cbor::parse(odd, 64, place).unwrap();
         assert_eq!(item, plain);
@@ -209,19 +217,19 @@ fn cbor_has_one_form() {
     }
 }
 
-/// Found by flipping bits: nothing of an array without cells is read, so its digest was not compared.
+/// Found by flipping bits: an array without cells has no chunk, so its digest was not verified.
 #[test]
-fn a_shape_that_lost_its_cells_is_noticed() {
+fn a_shape_damaged_to_empty_is_detected() {
     use tesseral_tensogram::{DataObjectDescriptor, EncodeOptions, GlobalMetadata, encode};
     let descriptor = DataObjectDescriptor::raw(tesseral_core::DType::UInt8, &[4]);
     let objects = [(&descriptor, &[1_u8, 2, 3, 4][..])];
     let mut message = encode(&GlobalMetadata::default(), &objects, &EncodeOptions::default()).unwrap();
     let open = |bytes: Vec<u8>| {
-        let store: Arc<dyn Store> = Arc::new(MemoryStore::of("file.tgm", bytes));
+        let store: Arc<dyn Store> = Arc::new(MemoryStore::with_object("file.tgm", bytes));
         TensogramFormat.open(store, &OpenOptions::default()).unwrap().array(0)
     };
     assert!(open(message.clone()).is_ok());
-    // The last one is the descriptor's; the metadata says it too.
+    // The last one is in the descriptor; the metadata repeats it.
     let shape = b"eshape\x81";
     let at = message.windows(shape.len()).rposition(|bytes| bytes == shape).unwrap() + shape.len();
     message[at] ^= 4;
@@ -229,20 +237,20 @@ fn a_shape_that_lost_its_cells_is_noticed() {
     assert!(matches!(error.kind(), ErrorKind::Corrupt { .. }), "{error:?}");
 }
 
-/// Found by moving bytes about: an object is whole by its own hash in the place of another too, and was read under the other's name.
+/// Found by exchanging bytes: an exchanged object has a valid hash and was read under the other's name.
 #[test]
-fn objects_that_changed_places_are_noticed() {
+fn exchanged_objects_are_detected() {
     use tesseral_tensogram::{DataObjectDescriptor, EncodeOptions, GlobalMetadata, encode};
     let descriptor = DataObjectDescriptor::raw(tesseral_core::DType::UInt8, &[8]);
     let objects = [(&descriptor, &[1_u8; 8][..]), (&descriptor, &[2_u8; 8][..])];
     let message = encode(&GlobalMetadata::default(), &objects, &EncodeOptions::default()).unwrap();
     let open = |bytes: Vec<u8>, digests| {
-        let store: Arc<dyn Store> = Arc::new(MemoryStore::of("file.tgm", bytes));
+        let store: Arc<dyn Store> = Arc::new(MemoryStore::with_object("file.tgm", bytes));
         let options = OpenOptions { digests, ..OpenOptions::default() };
         TensogramFormat.open(store, &options).unwrap().array(0)
     };
     assert!(open(message.clone(), true).is_ok());
-    // An object's frame is of type 9.
+    // Object frames have type 9.
     let frame = b"FR\0\x09";
     let starts: Vec<_> = (0..message.len()).filter(|at| message[*at..].starts_with(frame)).collect();
     let [first, second] = starts[..] else { panic!("{starts:?}") };
@@ -255,12 +263,12 @@ fn objects_that_changed_places_are_noticed() {
     assert!(open(swapped, false).is_ok());
 }
 
-/// A message of many objects whose metadata has an entry too many.
+/// A message of many objects whose metadata has one entry too many.
 fn crowded(objects: usize) -> Vec<u8> {
-    let entry = Map::from([("a".to_owned(), Item::Text("bcdefg".to_owned()))]);
+    let entry = Map::from([("a".to_owned(), CborItem::Text("bcdefg".to_owned()))]);
     let metadata = GlobalMetadata { base: vec![entry; objects + 1], ..GlobalMetadata::default() };
     let mut frames = vec![0; 24];
-    frame::write(frame::Kind::HeaderMetadata, &metadata.to_bytes(), true, &mut frames);
+    frame::write(frame::FrameKind::HeaderMetadata, &metadata.to_bytes(), true, &mut frames);
     for _ in 0..objects {
         let object = ObjectFrame::new(DataObjectDescriptor::raw(DType::UInt8, &[1]), vec![7].into(), true);
         object
@@ -279,12 +287,12 @@ fn crowded(objects: usize) -> Vec<u8> {
     message
 }
 
-/// Its metadata was parsed again for each object: a file of half a megabyte took many seconds.
+/// The metadata was parsed again for each object: a file of half a megabyte took many seconds.
 #[test]
-fn damaged_metadata_is_read_once_for_all_objects() {
+fn damaged_metadata_is_parsed_once_for_all_objects() {
     let bytes = crowded(500);
     let counting = Arc::new(Counting::default());
-    let inner: Arc<dyn Store> = Arc::new(MemoryStore::of("crowded.tgm", bytes.clone()));
+    let inner: Arc<dyn Store> = Arc::new(MemoryStore::with_object("crowded.tgm", bytes.clone()));
     let store: Arc<dyn Store> = Arc::new(Wrapped::new(inner, Arc::clone(&counting)));
     let container = TensogramFormat.open(store, &OpenOptions::default()).unwrap();
     assert_eq!(container.len(), 500);
@@ -298,8 +306,9 @@ fn damaged_metadata_is_read_once_for_all_objects() {
 }
 
 #[test]
-fn opening_auditing_and_salvaging_end_when_they_are_cancelled() {
-    let store = || -> Arc<dyn Store> { Arc::new(MemoryStore::of("file.tgm", fixture("metadata.tgm"))) };
+fn open_audit_and_recovery_can_be_canceled() {
+    let store =
+        || -> Arc<dyn Store> { Arc::new(MemoryStore::with_object("file.tgm", fixture("metadata.tgm"))) };
     let open = OpenOptions::default();
     open.cancel.cancel();
     let cancelled = |error: tesseral_core::Error| matches!(error.kind(), ErrorKind::Cancelled);

@@ -1,11 +1,11 @@
-//! The writer passes the suite that every format runs, and what it writes is what was asked for.
+//! The writer passes the conformance suite and applies its options.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::sync::Arc;
 
+use tesseral_conformance::{Effort, WriteCase, write_suite};
 use tesseral_core::schema::{Field, Labels};
 use tesseral_core::{ArraySchema, DType, ErrorKind, HistoryRow, Scalar, Value};
-use tesseral_format::conformance::{Effort, WriteCase, write_suite};
 use tesseral_format::{
     ArraySpec, CodecSpec, ColumnData, CreateOptions, Format, OpenOptions, Request, Scratch,
 };
@@ -48,7 +48,7 @@ fn the_writer_passes_the_suite() {
         specs.push(ArraySpec::raw(ArraySchema::dense("empty", DType::Float64, &[0, 3], &[2, 2])));
         let mut case = WriteCase::new(specs, seed);
         case.options.digests = seed % 2 == 0;
-        // Objects wait in memory, or in the file.
+        // Objects are collected in memory or spooled in the file.
         case.options.work_space = (seed % 3 != 0).then_some(0);
         case.effort = Effort { selections: 2, chunks: 2, damages: 2 };
         write_suite(&TensogramFormat, &case).unwrap_or_else(|violation| panic!("{violation}"));
@@ -71,7 +71,7 @@ fn write(specs: &[(ArraySpec, Vec<u8>)], options: &CreateOptions) -> tesseral_co
     Ok(store)
 }
 
-/// Lengths for which one more pass over the index is needed than the reference makes.
+/// Lengths that need one more pass over the index than the reference makes.
 #[test]
 fn the_index_reaches_its_fixed_point() {
     let one =
@@ -88,7 +88,7 @@ fn the_index_reaches_its_fixed_point() {
     };
     TensogramFormat.audit(store, &Default::default(), report).unwrap();
     assert!(failed.is_empty(), "{failed:?}");
-    // Around every place where an offset takes one more byte.
+    // Around every offset that needs one more byte.
     for n in (65_536 - 1100..65_536).step_by(8) {
         let store = write(&[one(n), one(1), one(1)], &CreateOptions::default()).unwrap();
         let mut failed = 0;
@@ -98,7 +98,7 @@ fn the_index_reaches_its_fixed_point() {
 }
 
 #[test]
-fn objects_that_wait_in_the_file_come_out_the_same() {
+fn spooled_objects_have_the_same_bytes() {
     let pushed = |spec: &ArraySpec, cells: &[f64], work_space: Option<u64>| {
         let store: Arc<dyn Store> = Arc::new(MemoryStore::new("out.tgm"));
         let options = CreateOptions { work_space, ..CreateOptions::default() };
@@ -106,7 +106,7 @@ fn objects_that_wait_in_the_file_come_out_the_same() {
         writer.begin(spec)?;
         assert_eq!(writer.gathers(0) == 0, work_space.is_some());
         let grid = spec.schema.grid()?;
-        // Back to front: order does not matter.
+        // Reverse order: the order of chunks does not matter.
         for number in (0..grid.total()).rev() {
             let coords = grid.coords(number);
             let region = grid.region(&coords);
@@ -139,14 +139,14 @@ fn objects_that_wait_in_the_file_come_out_the_same() {
         let whole = pushed(&spec, cells, None).unwrap();
         assert!(whole == pushed(&spec, cells, Some(0)).unwrap(), "{stages:?} {chunk:?}");
     }
-    // What can only be packed when all cells are finite is refused either way.
+    // Packing of non-finite cells is rejected either way.
     let mut spec = ArraySpec::raw(ArraySchema::dense("a", DType::Float64, &[1000, 900], &[100, 900]));
     spec.codecs[0] = codecs(&["simple_packing:10"]);
     assert!(pushed(&spec, &masked, None).is_err() && pushed(&spec, &masked, Some(0)).is_err());
 }
 
 #[test]
-fn masks_are_stored_as_asked_for() {
+fn masks_are_stored_by_the_requested_method() {
     let cells: Vec<u8> = (0..5000_u32)
         .flat_map(|i| [f64::from(i), f64::NAN, f64::INFINITY][(i % 97 % 3) as usize].to_ne_bytes())
         .collect();
@@ -168,11 +168,11 @@ fn masks_are_stored_as_asked_for() {
 }
 
 #[test]
-fn what_is_said_of_arrays_comes_back() {
+fn names_dimensions_and_attributes_round_trip() {
     let mut schema = ArraySchema::dense("t2m", DType::Float32, &[2, 3], &[2, 3]);
     schema.dims[0].name = "time".to_owned();
     schema.dims[1].labels = Some(Labels::Text(["a", "b", "c"].map(str::to_owned).to_vec()));
-    schema.fields[0].fill = Some(Scalar::from_element(-9999.5_f32));
+    schema.fields[0].missing = vec![Scalar::from_element(-9999.5_f32), Scalar::from_element(f32::NAN)];
     schema.attributes.insert("units".to_owned(), Value::from("K"));
     schema
         .attributes
@@ -199,7 +199,7 @@ fn what_is_said_of_arrays_comes_back() {
     let back = array.schema();
     assert_eq!(back.dims[0].name, "time");
     assert_eq!(back.dims[1].labels, schema.dims[1].labels);
-    assert_eq!(back.fields[0].fill, schema.fields[0].fill);
+    assert_eq!(back.fields[0].missing, schema.fields[0].missing);
     assert_eq!(back.attributes["units"], Value::from("K"));
     assert_eq!(back.attributes["n"], Value::List(vec![Value::Int(1), Value::Int(-1)]));
 }
@@ -214,8 +214,8 @@ fn bits_of_nan_survive() {
         let store = write(&[(spec, cells.clone())], &CreateOptions::default()).unwrap();
         let container = TensogramFormat.open(store, &OpenOptions::default()).unwrap();
         let all = tesseral_core::Selection::all(&[5]);
-        let read = tesseral_format::oracle::read_dense(container.as_ref(), 0, 0, &all).unwrap();
-        assert_eq!(read, tesseral_format::oracle::Cells::Fixed { values: cells, validity: None });
+        let read = tesseral_conformance::oracle::read_dense(container.as_ref(), 0, 0, &all).unwrap();
+        assert_eq!(read, tesseral_conformance::oracle::Cells::Fixed { values: cells, validity: None });
         let array = container.array(0).unwrap();
         let plan = array.plan(&Request::cells(all, 0)).unwrap();
         let masked = plan.chunks[0].parts.len() > 1;
@@ -224,7 +224,7 @@ fn bits_of_nan_survive() {
 }
 
 #[test]
-fn what_the_format_cannot_hold_is_refused() {
+fn unsupported_schemas_are_rejected() {
     let begin = |schema: ArraySchema, stages: &[&str]| {
         let store: Arc<dyn Store> = Arc::new(MemoryStore::new("out.tgm"));
         let mut writer = TensogramFormat.create(Arc::clone(&store), &CreateOptions::default()).unwrap();

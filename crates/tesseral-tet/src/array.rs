@@ -6,15 +6,16 @@ use std::sync::Arc;
 use bytes::Bytes;
 use tesseral_core::schema::Labels;
 use tesseral_core::{ArraySchema, ChunkGrid, ChunkStats, Coords, Error, Result, Scalar, Value};
+use tesseral_format::convention::KEY;
 use tesseral_format::{
     ArraySource, ChunkInfo, ChunkPlan, Column, ColumnMut, DigestSpan, DigestSpans, PlannedChunk, Request,
     Scratch, StoredForm, Totals,
 };
 
 use crate::layout::Digests;
-use crate::open::Catalog;
+use crate::open::TetCatalog;
 use crate::stats::FillRule;
-use crate::wire::chunk_index::{Row, ZSTD, codec_name};
+use crate::wire::chunk_index::{IndexRow, ZSTD, codec_name};
 use crate::wire::digest_region::DigestRegion;
 use crate::wire::directory::DatasetRecord;
 use crate::wire::metadata::DatasetMetadata;
@@ -22,28 +23,28 @@ use crate::wire::metadata::DatasetMetadata;
 /// One dataset of an opened file.
 #[derive(Debug)]
 pub(crate) struct TetArray {
-    pub catalog: Arc<Catalog>,
-    /// Position in the directory.
+    pub catalog: Arc<TetCatalog>,
+    /// Index in the directory.
     pub number: usize,
     pub schema: ArraySchema,
     pub grid: ChunkGrid,
-    /// Bytes of one cell.
+    /// Size of one cell in bytes.
     pub cell: usize,
     fill: FillRule,
 }
 
 impl TetArray {
-    pub(crate) fn new(catalog: &Arc<Catalog>, number: usize) -> Result<Self> {
+    pub(crate) fn new(catalog: &Arc<TetCatalog>, number: usize) -> Result<Self> {
         let layout = &catalog.layout;
         let missing = || Error::not_found("array", number.to_string(), Vec::new());
         let dataset = layout.head.datasets.get(number).ok_or_else(missing)?;
         let (dtype, grid) = dataset.geometry(&layout.object)?;
         let rows = layout.rows().len() as u64;
-        if catalog.torn && grid.total() > rows {
-            // A torn file still has its whole index; a shape that asks for more chunks than that is itself damaged, and
-            // going over its chunks might never end.
+        if catalog.truncated && grid.total() > rows {
+            // A truncated file still has its complete index. A shape with more chunks than rows is damaged, and iterating over
+            // its chunks might not terminate in reasonable time.
             let detail = format!(
-                "the shape {:?} takes {} chunks, the index has {rows} rows",
+                "shape {:?} requires {} chunks, the index has {rows} rows",
                 dataset.shape,
                 grid.total()
             );
@@ -59,18 +60,21 @@ impl TetArray {
         if let Some(metadata) = metadata {
             describe(&mut schema, dataset, metadata);
         }
+        let marker = layout.metadata().and_then(|m| m.markers.get(&dataset.name));
+        schema.attributes.extend(marker.map(|text| (KEY.to_owned(), Value::from(text.as_str()))));
         let text = metadata.and_then(DatasetMetadata::fill_text);
         let fill = FillRule::new(dtype, text);
-        schema.fields[0].fill = fill.value().cloned();
+        tesseral_core::missing::declare(&mut schema);
+        schema.fields[0].fill = fill.value().or(schema.fields[0].missing.first()).cloned();
         let cell = dtype.size().unwrap_or(1);
         Ok(Self { catalog: Arc::clone(catalog), number, schema, grid, cell, fill })
     }
 
-    pub(crate) fn row(&self, chunk: &PlannedChunk) -> Option<&Row> {
+    pub(crate) fn row(&self, chunk: &PlannedChunk) -> Option<&IndexRow> {
         self.catalog.layout.rows().get(usize::try_from(chunk.id).ok()?)
     }
 
-    /// Adds to an error which chunk it is about.
+    /// Adds the chunk coordinates to an error.
     pub(crate) fn name_chunk(&self, error: Error, coords: &[u64]) -> Error {
         error.in_array(&self.schema.name).in_chunk(coords)
     }
@@ -80,12 +84,12 @@ impl TetArray {
     }
 }
 
-/// Puts names, labels and attributes into a schema.
+/// Adds names, labels and attributes to a schema.
 fn describe(schema: &mut ArraySchema, dataset: &DatasetRecord, metadata: &DatasetMetadata) {
     let attrs = metadata.attrs.iter().map(|(name, text)| (name.clone(), Value::from(text.as_str())));
     schema.attributes = attrs.collect();
     let rank = dataset.shape.len();
-    // Names for another number of dimensions name none of them.
+    // A list of names with the wrong number of entries is ignored.
     let names = metadata.dim_names.as_deref().filter(|names| names.len() == rank);
     for (d, dim) in schema.dims.iter_mut().enumerate() {
         if let Some(names) = names {
@@ -111,7 +115,8 @@ impl ArraySource for TetArray {
 
     fn totals(&self, _: &Request) -> Result<Totals> {
         let stored_bytes = self.catalog.layout.stored.get(self.number).copied().unwrap_or(0);
-        Ok(Totals { chunks: self.grid.total(), stored_bytes })
+        let digests = matches!(self.catalog.layout.digests, Digests::Present { .. });
+        Ok(Totals { chunks: self.grid.total(), stored_bytes, digests })
     }
 
     fn stats(&self, chunk: &PlannedChunk, column: Column) -> ChunkStats {
@@ -165,7 +170,7 @@ impl ArraySource for TetArray {
     }
 }
 
-/// The fill value that attributes declare, when the text is exactly a value of the dtype.
+/// Returns the fill value that attributes declare, if the text is exactly a value of the dtype.
 pub(crate) fn parse_fill(dtype: tesseral_core::DType, text: &str) -> Option<Scalar> {
     Scalar::parse(dtype, text).ok()
 }

@@ -1,7 +1,7 @@
-//! Everything that can be said about a file without decoding its payloads (`docs/formats/tet.md` §10).
+//! Audit of a file without decoding its payloads (`docs/formats/tet.md` §10).
 //!
-//! Checks come in the reference's order and under its names; where it stops, so do we. Decoding payloads is the
-//! engine's part. Our own checks follow the reference's.
+//! Checks run in the order of the reference, with its names, and stop where it stops. Payloads are decoded by the engine.
+//! Additional checks follow those of the reference.
 
 use std::sync::Arc;
 
@@ -9,12 +9,12 @@ use tesseral_core::{ChunkGrid, Error, ErrorKind, Finding, Limits, Result};
 use tesseral_format::{AuditOptions, AuditReport, Container};
 use tesseral_store::Store;
 
-use crate::layout::{Digests, Layout};
-use crate::open::{Catalog, TetContainer};
+use crate::layout::{Digests, FileLayout};
+use crate::open::{TetCatalog, TetContainer};
 use crate::package;
 use crate::plan::row_offset;
-use crate::source::Source;
-use crate::wire::chunk_index::{ROW_LEN, Row};
+use crate::source::FileBytes;
+use crate::wire::chunk_index::{IndexRow, ROW_LEN};
 use crate::wire::directory;
 use crate::wire::metadata::{MAX_LABELS, check_history};
 use crate::wire::secondary_index::SecondaryIndex;
@@ -37,12 +37,12 @@ pub(crate) fn audit(
         }
         Err(error) => return Err(error),
     };
-    let source = Source::open(&store, &name)?;
+    let source = FileBytes::open(&store, &name)?;
     let mut mismatch = None;
-    let layout = match Layout::read(&source, &limits, options.open.digests) {
+    let layout = match FileLayout::read(&source, &limits, options.open.digests) {
         Ok(layout) => layout,
-        // A file that opens once digests are left aside is sound as the format goes: the digests get their own finding.
-        Err(failure) => match Layout::read(&source, &limits, false) {
+        // A file that opens without digest checks is valid per the format; digest mismatches get their own finding.
+        Err(failure) => match FileLayout::read(&source, &limits, false) {
             Ok(layout) => {
                 mismatch = Some(failure.error);
                 layout
@@ -55,7 +55,7 @@ pub(crate) fn audit(
     if !name.is_empty() {
         package::audit(&store, &name, layout.file_len, report)?;
     }
-    let catalog = Catalog::new(store, name, layout, limits, false);
+    let catalog = TetCatalog::new(store, name, layout, limits, false);
     let spans = Spans::new(catalog.layout.rows());
     let sound = check_catalog(&catalog.layout, &spans, report);
     let mut result = AuditReport::default();
@@ -69,7 +69,7 @@ pub(crate) fn audit(
     Ok(result)
 }
 
-/// One `parse` finding and the end; trouble with the medium is no finding.
+/// Reports one `parse` finding and ends the audit; I/O errors are returned.
 fn report_failure(error: Error, file_len: u64, report: &mut Report<'_>) -> Result<AuditReport> {
     match error.kind() {
         ErrorKind::Io { .. } | ErrorKind::NotFound { .. } | ErrorKind::Cancelled => Err(error),
@@ -80,11 +80,11 @@ fn report_failure(error: Error, file_len: u64, report: &mut Report<'_>) -> Resul
     }
 }
 
-/// Stored spans sorted by offset, with the row each belongs to. Empty ones share nothing and are left out.
+/// Stored spans sorted by offset, with the row of each. Empty spans are excluded.
 struct Spans(Vec<(u64, u64, u64)>);
 
 impl Spans {
-    fn new(rows: &[Row]) -> Self {
+    fn new(rows: &[IndexRow]) -> Self {
         let spans = rows.iter().enumerate().filter_map(|(number, row)| {
             let (start, end) = (row.payload_offset.get(), row.payload_end()?);
             (end > start).then_some((start, end, number as u64))
@@ -94,7 +94,7 @@ impl Spans {
         Self(spans)
     }
 
-    /// Bytes in at least one span.
+    /// Number of bytes in at least one span.
     fn bytes(&self) -> u64 {
         let mut reached = 0;
         self.0.iter().fold(0_u64, |sum, &(start, end, _)| {
@@ -104,12 +104,12 @@ impl Spans {
         })
     }
 
-    /// The first pair with the same start: rows.
+    /// Returns the rows of the first pair with equal offsets.
     fn shared(&self) -> Option<(u64, u64)> {
         self.0.windows(2).find(|w| w[0].0 == w[1].0).map(|w| (w[0].2, w[1].2))
     }
 
-    /// The first pair that overlaps with different starts: rows and where the overlap begins and ends.
+    /// Returns the rows of the first overlapping pair with different offsets, and the overlap.
     fn overlap(&self) -> Option<(u64, u64, u64, u64)> {
         let mut last = *self.0.first()?;
         for &span in &self.0[1..] {
@@ -124,8 +124,8 @@ impl Spans {
     }
 }
 
-/// A finding about a row, with its array and chunk as far as the row names them.
-fn in_row(finding: Finding, layout: &Layout, number: u64) -> Finding {
+/// Creates a finding for a row, with its array and chunk if known.
+fn in_row(finding: Finding, layout: &FileLayout, number: u64) -> Finding {
     let at = row_offset(layout.head.superblock.chunk_index_offset, number);
     let finding = finding.at(at, ROW_LEN);
     let row = usize::try_from(number).ok().and_then(|n| layout.rows().get(n));
@@ -136,8 +136,8 @@ fn in_row(finding: Finding, layout: &Layout, number: u64) -> Finding {
     }
 }
 
-/// The checks up to the payloads. `false` when the reference would stop here.
-fn check_catalog(layout: &Layout, spans: &Spans, report: &mut Report<'_>) -> bool {
+/// Runs the checks that do not need payloads. Returns `false` if the reference stops here.
+fn check_catalog(layout: &FileLayout, spans: &Spans, report: &mut Report<'_>) -> bool {
     let (head, rows) = (&layout.head, layout.rows());
     let count = head.datasets.len();
     let index = (head.superblock.chunk_index_offset, head.superblock.chunk_index_length);
@@ -147,10 +147,10 @@ fn check_catalog(layout: &Layout, spans: &Spans, report: &mut Report<'_>) -> boo
         Finding::passed("dataset_directory", format!("{count} datasets")).at(directory::OFFSET, directory),
     );
     report(Finding::passed("chunk_index", format!("{} rows", rows.len())).at(index.0, index.1));
-    report(Finding::passed("chunk_payloads", "every payload lies between the index and the footer"));
+    report(Finding::passed("chunk_payloads", "all payloads are between the index and the footer"));
     if let Some(number) = rows.iter().position(|row| row.dataset_id.get() >= count as u64) {
         let id = rows[number].dataset_id.get();
-        let detail = format!("row {number} names dataset {id}, there are {count}");
+        let detail = format!("row {number}: dataset index {id} is out of bounds for {count} datasets");
         report(in_row(Finding::failed("chunk_dataset_ids", detail), layout, number as u64));
         return false;
     }
@@ -159,26 +159,26 @@ fn check_catalog(layout: &Layout, spans: &Spans, report: &mut Report<'_>) -> boo
         return false;
     }
     if let Some((first, second)) = spans.shared() {
-        let detail = format!("rows {first} and {second} share a payload");
+        let detail = format!("rows {first} and {second} have the same payload offset");
         report(in_row(Finding::failed("payload_offsets", detail), layout, second.max(first)));
     }
-    match twice(layout) {
+    match duplicate_row(layout) {
         Some((first, second)) => {
-            let detail = format!("rows {first} and {second} are of the same chunk");
+            let detail = format!("rows {first} and {second} are duplicates of the same chunk");
             report(in_row(Finding::failed("chunk_coords", detail), layout, second));
         }
         None => report(Finding::passed("chunk_coords", "")),
     }
     let abut = rows.windows(2).position(|w| w[0].payload_end() != Some(w[1].payload_offset.get()));
     if let Some(number) = abut {
-        let detail = format!("the payload of row {} does not follow that of row {number}", number + 1);
+        let detail = format!("the payload of row {} is not contiguous with that of row {number}", number + 1);
         report(in_row(Finding::warning("payload_order", detail), layout, number as u64 + 1));
     }
     true
 }
 
-/// Compares the rows of each dataset with its grid, in one pass over the rows.
-fn check_tiles(layout: &Layout, report: &mut Report<'_>) -> bool {
+/// Compares the rows of each dataset with its grid in one pass.
+fn check_tiles(layout: &FileLayout, report: &mut Report<'_>) -> bool {
     struct Seen {
         geometry: Result<(u64, ChunkGrid)>,
         rows: u64,
@@ -201,7 +201,7 @@ fn check_tiles(layout: &Layout, report: &mut Report<'_>) -> bool {
         dataset.rows += 1;
         dataset.bytes += u128::from(row.raw_byte_len.get());
         if let (Ok((cell, grid)), None) = (&dataset.geometry, dataset.odd) {
-            // Coordinates outside the grid have a tile without cells.
+            // The tile of coordinates outside the grid has no cells.
             let tile = grid.region(&row.coords(grid.rank())).cells().unwrap_or(0).saturating_mul(*cell);
             if tile != row.raw_byte_len.get() || tile == 0 {
                 dataset.odd = Some((number as u64, tile));
@@ -219,7 +219,8 @@ fn check_tiles(layout: &Layout, report: &mut Report<'_>) -> bool {
             (Ok(_), Some((number, tile))) => {
                 let raw =
                     layout.rows().get(usize::try_from(number).unwrap_or(0)).map(|r| r.raw_byte_len.get());
-                let detail = format!("row {number} says {} bytes for a tile of {tile}", raw.unwrap_or(0));
+                let detail =
+                    format!("row {number} declares {} bytes for a tile of {tile} bytes", raw.unwrap_or(0));
                 in_row(Finding::failed(CHECK, detail), layout, number)
             }
             (Ok(_), None) => {
@@ -232,8 +233,8 @@ fn check_tiles(layout: &Layout, report: &mut Report<'_>) -> bool {
     sound
 }
 
-/// Two rows of the same chunk. All eight coordinates count, as they do for the reference.
-fn twice(layout: &Layout) -> Option<(u64, u64)> {
+/// Finds two rows of the same chunk. Compares all eight coordinates, as the reference does.
+fn duplicate_row(layout: &FileLayout) -> Option<(u64, u64)> {
     if layout.first_row.is_some() {
         return None;
     }
@@ -248,7 +249,7 @@ fn twice(layout: &Layout) -> Option<(u64, u64)> {
     pairs.map(|w| (w[0] as u64, w[1] as u64)).min_by_key(|pair| pair.1)
 }
 
-fn check_footer(layout: &Layout, report: &mut Report<'_>) {
+fn check_footer(layout: &FileLayout, report: &mut Report<'_>) {
     report(Finding::passed("dataset_count", format!("{}", layout.head.datasets.len())));
     let Some(footer) = &layout.footer else {
         report(Finding::passed("footer", "absent"));
@@ -262,11 +263,10 @@ fn check_footer(layout: &Layout, report: &mut Report<'_>) {
     match checked {
         Err(error) => report(Finding::from_error("footer_metadata", &error)),
         Ok(()) => match layout.metadata().and_then(|m| m.long_axis()) {
-            // The peer's limit, not the format's: everything can be read.
+            // A limit of the reference, not of the format: all labels are readable.
             Some((array, axis, count)) => {
-                let detail = format!(
-                    "axis {axis:?} has {count} labels; the reference takes no more than {MAX_LABELS}"
-                );
+                let detail =
+                    format!("axis {axis:?} has {count} labels; the reference supports at most {MAX_LABELS}");
                 report(Finding::warning("footer_metadata", detail).in_array(array));
             }
             None => report(Finding::passed("footer_metadata", "within the limits")),
@@ -274,8 +274,8 @@ fn check_footer(layout: &Layout, report: &mut Report<'_>) {
     }
 }
 
-/// Checks the reference does not make.
-fn check_own(catalog: &Catalog, spans: &Spans, mismatch: Option<Error>, report: &mut Report<'_>) {
+/// Runs checks that the reference does not have.
+fn check_own(catalog: &TetCatalog, spans: &Spans, mismatch: Option<Error>, report: &mut Report<'_>) {
     let layout = &catalog.layout;
     if let Some((first, second, start, end)) = spans.overlap() {
         let detail = format!("the payloads of rows {first} and {second} overlap");
@@ -293,54 +293,56 @@ fn check_own(catalog: &Catalog, spans: &Spans, mismatch: Option<Error>, report: 
             Finding::passed("digest_region", detail).at(region.offset, region.len)
         }
         (None, Digests::Unusable { region, error }) => {
-            Finding::warning("digest_region", format!("not used: {error}")).at(region.offset, region.len)
+            Finding::warning("digest_region", format!("ignored: {error}")).at(region.offset, region.len)
         }
         (None, Digests::Absent) => Finding::passed("digest_region", "absent"),
     };
     report(finding);
 }
 
-/// What lies between and after the payloads.
-fn check_space(layout: &Layout, spans: &Spans, report: &mut Report<'_>) {
+/// Checks the bytes between and after the payloads.
+fn check_space(layout: &FileLayout, spans: &Spans, report: &mut Report<'_>) {
     let last = layout.head.last_payload_end();
     let mut used = last;
     if let Digests::Present { region, .. } | Digests::Unusable { region, .. } = &layout.digests {
         let (start, end) = (region.offset, region.offset.saturating_add(region.len));
         if let Some(&(offset, stop, number)) = spans.0.iter().find(|span| span.0 < end && span.1 > start) {
-            let finding =
-                Finding::failed("payload_in_metadata", format!("row {number} reaches into the digests"));
+            let finding = Finding::failed(
+                "payload_in_metadata",
+                format!("the payload of row {number} overlaps the digest region"),
+            );
             let at = offset.max(start);
             report(in_row(finding, layout, number).at(at, stop.min(end) - at));
         }
-        // Up to seven zeros align the digests.
+        // Up to seven zeros of padding align the digest region.
         if start >= last && start - last < 8 {
             used = end;
         }
     }
     if used < layout.payload_len {
-        let detail = format!("{} bytes after the last payload belong to nothing", layout.payload_len - used);
+        let detail = format!("{} unused bytes after the last payload", layout.payload_len - used);
         report(Finding::warning("trailing_bytes", detail).at(used, layout.payload_len - used));
     }
 }
 
-fn check_names(layout: &Layout, report: &mut Report<'_>) {
+fn check_names(layout: &FileLayout, report: &mut Report<'_>) {
     let mut names: Vec<&str> = layout.head.datasets.iter().map(|d| d.name.as_str()).collect();
     names.sort_unstable();
     if let Some(pair) = names.windows(2).find(|w| w[0] == w[1]) {
-        let detail = format!("several datasets are named {:?}; the name finds the first", pair[0]);
+        let detail = format!("duplicate dataset name {:?}; the name resolves to the first", pair[0]);
         report(Finding::warning("duplicate_names", detail).in_array(pair[0]));
     }
     if names.first().is_some_and(|name| name.is_empty()) {
-        report(Finding::warning("duplicate_names", "a dataset has no name"));
+        report(Finding::warning("duplicate_names", "empty dataset name"));
     }
 }
 
-fn check_labels(layout: &Layout, report: &mut Report<'_>) {
+fn check_labels(layout: &FileLayout, report: &mut Report<'_>) {
     let Some(metadata) = layout.metadata() else { return };
     for (name, said) in &metadata.datasets {
         let mut warn = |detail: String| report(Finding::warning("label_counts", detail).in_array(name));
         let Some(dataset) = layout.head.datasets.iter().find(|d| d.name == *name) else {
-            warn("metadata of a dataset that does not exist".to_owned());
+            warn("metadata of an unknown dataset".to_owned());
             continue;
         };
         let rank = dataset.shape.len();
@@ -350,7 +352,7 @@ fn check_labels(layout: &Layout, report: &mut Report<'_>) {
         let found = |axis: &[String]| (0..rank).any(|d| said.0.labels(d, &dataset.shape) == Some(axis));
         for (axis, labels) in said.0.coords.iter().flatten() {
             if !found(&labels.0.labels) {
-                warn(format!("labels of {axis:?} belong to no dimension"));
+                warn(format!("labels of unknown dimension {axis:?}"));
             }
         }
         for (d, extent) in dataset.shape.iter().enumerate() {
@@ -361,7 +363,7 @@ fn check_labels(layout: &Layout, report: &mut Report<'_>) {
     }
 }
 
-fn check_reserved(layout: &Layout, report: &mut Report<'_>) {
+fn check_reserved(layout: &FileLayout, report: &mut Report<'_>) {
     let head = &layout.head;
     let mut warn = |detail: String, at: u64, len: u64| {
         report(Finding::warning("reserved_nonzero", detail).at(at, len));
@@ -376,21 +378,21 @@ fn check_reserved(layout: &Layout, report: &mut Report<'_>) {
     if head.header.reserved != (0, 0) {
         warn("the header of the chunk index".to_owned(), head.superblock.chunk_index_offset + 18, 14);
     }
-    let odd = |row: &Row| {
+    let odd = |row: &IndexRow| {
         let dataset = usize::try_from(row.dataset_id.get()).ok().and_then(|d| head.datasets.get(d));
         let rank = dataset.map_or(0, |d| d.shape.len());
         row.reserved.get() != 0 || row.chunk_index.iter().skip(rank).any(|c| c.get() != 0)
     };
     let odd: Vec<usize> = layout.rows().iter().enumerate().filter(|(_, r)| odd(r)).map(|(n, _)| n).collect();
     if let Some(first) = odd.first() {
-        let detail = format!("{} rows of the chunk index, the first is {first}", odd.len());
+        let detail = format!("{} rows of the chunk index, the first one is row {first}", odd.len());
         warn(detail, row_offset(head.superblock.chunk_index_offset, *first as u64), ROW_LEN);
     }
 }
 
-/// Zone maps and secondary index only speed things up: damaged ones cost nothing but time, unless a digest says that the
-/// file is not what was written.
-fn check_accelerators(catalog: &Catalog, report: &mut Report<'_>) {
+/// Zone maps and secondary index are only used for speed. A damaged one is a warning, unless a digest mismatch shows that the
+/// file was changed.
+fn check_accelerators(catalog: &TetCatalog, report: &mut Report<'_>) {
     let layout = &catalog.layout;
     let [zones, secondary] = layout.accelerators();
     if let Some(span) = zones {
@@ -402,7 +404,7 @@ fn check_accelerators(catalog: &Catalog, report: &mut Report<'_>) {
                 Finding::passed("zone_maps", format!("{said} chunks"))
             }
             Err(error) if has_digest && error.is_damage() => Finding::from_error("zone_maps", &error),
-            Err(error) => Finding::warning("zone_maps", format!("not used: {error}")),
+            Err(error) => Finding::warning("zone_maps", format!("ignored: {error}")),
         };
         report(finding.at(span.offset, span.len));
     }
@@ -414,20 +416,20 @@ fn check_accelerators(catalog: &Catalog, report: &mut Report<'_>) {
             .and_then(|text| SecondaryIndex::parse(&text, object, span.offset, limits.depth, count));
         let finding = match parsed {
             Ok(index) => Finding::passed("secondary_index", format!("{} postings", index.postings)),
-            Err(error) => Finding::warning("secondary_index", format!("not used: {error}")),
+            Err(error) => Finding::warning("secondary_index", format!("ignored: {error}")),
         };
         report(finding.at(span.offset, span.len));
     }
 }
 
-/// Bytes of metadata that a digest covers, and all others that are no payload.
-fn coverage(layout: &Layout, spans: &Spans) -> (u64, u64) {
+/// Counts the bytes of metadata that a digest covers, and all other bytes outside payloads.
+fn coverage(layout: &FileLayout, spans: &Spans) -> (u64, u64) {
     let mut covered = 0;
     if let Digests::Present { region, .. } = &layout.digests {
         covered += region.len + (layout.head.end - superblock::LEN);
         if let Some((footer, digests)) = layout.footer.as_ref().and_then(|f| Some((f, f.json.digests_ref?))) {
             covered += footer.tail.json_len;
-            let of = |digest: Option<u64>, span: Option<crate::wire::footer::Ref>| {
+            let of = |digest: Option<u64>, span: Option<crate::wire::footer::ByteRange>| {
                 digest.and(span).map_or(0, |span| span.len)
             };
             covered += of(digests.spill, footer.json.metadata_ref);

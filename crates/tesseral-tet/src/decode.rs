@@ -1,4 +1,4 @@
-//! From stored bytes to cells.
+//! Decoding of stored bytes into cells.
 
 use std::ops::Range;
 
@@ -10,7 +10,7 @@ use tesseral_format::{Column, ColumnMut, PlannedChunk, Scratch};
 use crate::array::TetArray;
 use crate::wire::chunk_index::{RAW, ZSTD};
 
-/// Decodes a chunk: copies raw cells, or runs zstd into the caller's slice, which bounds the output.
+/// Decodes a chunk: copies raw cells, or decompresses zstd into the caller's slice, which bounds the output.
 pub(crate) fn decode(
     array: &TetArray,
     chunk: &PlannedChunk,
@@ -20,14 +20,17 @@ pub(crate) fn decode(
     out: ColumnMut<'_>,
     scratch: &mut Scratch,
 ) -> Result<()> {
-    let row = array.row(chunk).ok_or_else(|| Error::invalid(format!("there is no chunk {}", chunk.id)))?;
+    let row = array.row(chunk).ok_or_else(|| Error::invalid(format!("unknown chunk {}", chunk.id)))?;
     let (Column::Field(0), [stored], ColumnMut::Fixed { values, validity }) = (column, parts, out) else {
-        return Err(Error::invalid("a .tet chunk decodes from one part into one column of fixed cells"));
+        return Err(Error::internal("expected one part and one fixed-size output column"));
     };
     let count = cells.end.checked_sub(cells.start).filter(|_| cells.end <= chunk.cells);
     let wanted = count.and_then(|n| usize::try_from(n).ok()?.checked_mul(array.cell));
     if wanted != Some(values.len()) {
-        return Err(Error::invalid(format!("{} bytes are no room for cells {cells:?}", values.len())));
+        return Err(Error::internal(format!(
+            "buffer of {} bytes is too small for cells {cells:?}",
+            values.len()
+        )));
     }
     match row.codec.get() {
         RAW => {
@@ -36,7 +39,7 @@ pub(crate) fn decode(
             raw::decode_into(part.unwrap_or_default(), values)?;
         }
         ZSTD if cells == (0..chunk.cells) => zstd::decode_into(stored, values, &mut scratch.contexts)?,
-        ZSTD => return Err(Error::invalid("a zstd chunk decodes whole")),
+        ZSTD => return Err(Error::internal("zstd chunks do not support random access")),
         codec => return Err(Error::unsupported(format!(".tet codec {codec}"))),
     }
     to_native(values, array.cell);
@@ -46,7 +49,7 @@ pub(crate) fn decode(
     Ok(())
 }
 
-/// Turns little-endian cells into this machine's, in place; the same in the other direction.
+/// Converts between little-endian and native byte order in place.
 pub(crate) fn to_native(values: &mut [u8], cell: usize) {
     if cfg!(target_endian = "big") {
         values.chunks_exact_mut(cell).for_each(<[u8]>::reverse);

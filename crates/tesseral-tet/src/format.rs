@@ -1,19 +1,21 @@
-//! The format as a whole.
+//! Implementation of [`Format`].
 
 use std::sync::Arc;
 
-use tesseral_core::{Error, Finding, Result};
+use tesseral_core::{CellLen, Error, Finding, Result};
+use tesseral_format::convention::Holds;
 use tesseral_format::{
     AuditOptions, AuditReport, Capabilities, Container, CreateOptions, Format, OpenOptions, Probe, Repair,
     Salvage, Sniff, Writer,
 };
 use tesseral_store::Store;
 
-use crate::layout::Layout;
-use crate::open::{Catalog, TetContainer};
+use crate::layout::FileLayout;
+use crate::open::{TetCatalog, TetContainer};
 use crate::package;
-use crate::source::Source;
-use crate::wire::superblock;
+use crate::source::FileBytes;
+use crate::wire::metadata::{MAX_ATTRS, MAX_LABELS};
+use crate::wire::{directory, superblock};
 use crate::write::TetWriter;
 
 /// Tetration `.tet` v1.
@@ -27,12 +29,12 @@ impl TetFormat {
     /// As [`Format::open`].
     pub fn open_container(store: Arc<dyn Store>, options: &OpenOptions) -> Result<TetContainer> {
         if options.as_of.is_some() {
-            return Err(Error::unsupported("reading .tet as of a time: it keeps no versions"));
+            return Err(Error::unsupported("opening .tet at a timestamp"));
         }
         let name = package::locate(&store)?;
-        let source = Source::open(&store, &name)?;
-        let layout = Layout::read(&source, &options.limits, options.digests).map_err(|f| f.error)?;
-        Ok(TetContainer::new(Catalog::new(store, name, layout, options.limits, false)))
+        let source = FileBytes::open(&store, &name)?;
+        let layout = FileLayout::read(&source, &options.limits, options.digests).map_err(|f| f.error)?;
+        Ok(TetContainer::new(TetCatalog::new(store, name, layout, options.limits, false)))
     }
 }
 
@@ -50,12 +52,26 @@ impl Format for TetFormat {
     }
 
     fn capabilities(&self) -> Capabilities {
-        Capabilities {
-            create: true,
-            many_arrays: true,
-            attributes: true,
-            container_attributes: Some(&crate::write::FILE_ATTRIBUTES),
-            ..Capabilities::default()
+        Capabilities { create: true, many_arrays: true, attributes: true, ..Capabilities::default() }
+    }
+
+    fn holds(&self) -> Holds {
+        Holds {
+            cells: |dtype, cell| directory::tag_of(dtype).is_some() && cell == CellLen::One,
+            scalars: false,
+            empty: false,
+            attribute: crate::write::held_attribute,
+            // One more may declare the fill.
+            attributes: MAX_ATTRS,
+            ordered: false,
+            container_attribute: |name, value| {
+                let held = crate::write::FILE_ATTRIBUTES.contains(&name);
+                held.then(|| crate::write::held_attribute(name, value))?
+            },
+            field_attributes: None,
+            container_order: &crate::write::FILE_ATTRIBUTES,
+            field_named_as_dimension: true,
+            labels: MAX_LABELS,
         }
     }
 

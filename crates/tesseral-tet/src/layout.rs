@@ -1,22 +1,22 @@
-//! The metadata of one file, read and checked: everything but the payloads.
+//! Parsed and validated metadata of one file, without payloads.
 
 use std::fmt;
 
 use bytes::Bytes;
-use tesseral_core::{ChunkGrid, Error, Limits, Result};
+use tesseral_core::{Advice, ChunkGrid, Error, Limits, Result};
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::source::Source;
-use crate::wire::chunk_index::{self, IndexHeader, Row};
+use crate::source::FileBytes;
+use crate::wire::chunk_index::{self, IndexHeader, IndexRow};
 use crate::wire::digest_region::{self, DigestRegion};
 use crate::wire::directory::{self, DatasetRecord};
-use crate::wire::footer::{FooterJson, Ref, TAIL_LEN, Tail};
+use crate::wire::footer::{ByteRange, FooterJson, FooterTail, TAIL_LEN};
 use crate::wire::json::Object;
 use crate::wire::metadata::Metadata;
 use crate::wire::superblock::{self, Superblock};
 use crate::wire::{Cursor, align8};
 
-/// Which part of the file an error is about. What can be repaired depends on it.
+/// The part of the file that an error concerns. Determines the possible repair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stage {
     Superblock,
@@ -27,88 +27,88 @@ pub(crate) enum Stage {
     Digests,
 }
 
-/// Why a file does not open.
+/// Reason why a file does not open.
 #[derive(Debug)]
-pub(crate) struct Failure {
+pub(crate) struct OpenFailure {
     pub stage: Stage,
     pub error: Error,
 }
 
-trait At<T> {
-    fn at(self, stage: Stage) -> Result<T, Failure>;
+trait AtStage<T> {
+    fn at(self, stage: Stage) -> Result<T, OpenFailure>;
 }
 
-impl<T> At<T> for Result<T> {
-    fn at(self, stage: Stage) -> Result<T, Failure> {
-        self.map_err(|error| Failure { stage, error })
+impl<T> AtStage<T> for Result<T> {
+    fn at(self, stage: Stage) -> Result<T, OpenFailure> {
+        self.map_err(|error| OpenFailure { stage, error })
     }
 }
 
-/// The footer with what it refers to.
+/// The footer and the texts it refers to.
 #[derive(Clone, Debug)]
-pub(crate) struct Footer {
-    pub tail: Tail,
-    /// Where the JSON begins.
+pub(crate) struct TetFooter {
+    pub tail: FooterTail,
+    /// Offset of the JSON.
     pub json_offset: u64,
     pub json: FooterJson,
-    /// Metadata, inline or spilled.
+    /// Metadata, inline or from the spill.
     pub metadata: Option<Metadata>,
 }
 
-/// What became of the digests.
+/// State of the digests.
 #[derive(Debug)]
 pub(crate) enum Digests {
-    /// The file has none, or they were not asked for.
+    /// The file has none, or verification is disabled.
     Absent,
-    /// One per row; `keyed` when the footer names the region and so answers for it.
-    Present { region: Ref, chunks: Bytes, keyed: bool },
-    /// A region that does not fit the file it was found in.
-    Unusable { region: Ref, error: Error },
+    /// One digest per row; `keyed` if the footer refers to the region.
+    Present { region: ByteRange, chunks: Bytes, keyed: bool },
+    /// A digest region that does not match the file.
+    Unusable { region: ByteRange, error: Error },
 }
 
-/// Superblock, directory and index: what lies before the payloads.
+/// Superblock, directory and index: the bytes before the payloads.
 #[derive(Clone)]
-pub(crate) struct Head {
+pub(crate) struct FileHead {
     pub superblock: Superblock,
     pub header: IndexHeader,
     pub datasets: Vec<DatasetRecord>,
-    /// The rows of the index, as they lie in the file.
+    /// The rows of the index, borrowed from the file if it is memory-mapped.
     rows: Bytes,
-    /// Directory and index: what the catalog digest covers.
+    /// Bytes of directory and index, which the catalog digest covers.
     catalog: Bytes,
-    /// One past the index, where payloads may begin.
+    /// End of the index, where payloads can begin.
     pub end: u64,
 }
 
-impl Head {
-    pub(crate) fn rows(&self) -> &[Row] {
+impl FileHead {
+    pub(crate) fn rows(&self) -> &[IndexRow] {
         chunk_index::rows(&self.rows)
     }
 
-    /// Where the last payload ends, or the index when there is none. Ends beyond `u64` do not count.
+    /// End of the last payload, or of the index if there is none. Ends beyond `u64` are ignored.
     pub(crate) fn last_payload_end(&self) -> u64 {
-        self.rows().iter().filter_map(Row::payload_end).max().unwrap_or(0).max(self.end)
+        self.rows().iter().filter_map(IndexRow::payload_end).max().unwrap_or(0).max(self.end)
     }
 }
 
 /// The metadata of one file.
-pub(crate) struct Layout {
+pub(crate) struct FileLayout {
     pub object: String,
     pub file_len: u64,
-    pub head: Head,
-    pub footer: Option<Footer>,
-    /// One past the bytes that payloads may use.
+    pub head: FileHead,
+    pub footer: Option<TetFooter>,
+    /// End of the bytes available for payloads.
     pub payload_len: u64,
     pub digests: Digests,
-    /// Number of each dataset's first row, when the rows are in canonical order: a chunk's row is then computed.
+    /// Index of each dataset's first row, if the rows are in canonical order; the row of a chunk is then computed.
     pub first_row: Option<Vec<u64>>,
-    /// Codecs each dataset uses: bit 0 raw, bit 1 zstd.
+    /// Codecs of each dataset as bits: bit 0 raw, bit 1 zstd.
     pub codecs: Vec<u8>,
-    /// Stored bytes of each dataset's rows.
+    /// Stored size of each dataset in bytes.
     pub stored: Vec<u64>,
 }
 
-impl fmt::Debug for Layout {
+impl fmt::Debug for FileLayout {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Layout")
             .field("object", &self.object)
@@ -119,14 +119,14 @@ impl fmt::Debug for Layout {
     }
 }
 
-impl Layout {
-    /// Reads and checks everything that must hold for a file to open.
-    pub(crate) fn read(source: &Source<'_>, limits: &Limits, digests: bool) -> Result<Self, Failure> {
+impl FileLayout {
+    /// Reads and validates the metadata.
+    pub(crate) fn read(source: &FileBytes<'_>, limits: &Limits, digests: bool) -> Result<Self, OpenFailure> {
         let head = read_head(source, limits)?;
         let footer = if head.superblock.has_footer() {
             Some(read_footer(source, head.end, limits, digests).at(Stage::Footer)?)
         } else {
-            // Without the flag the last bytes are payload, whatever they spell.
+            // Without the flag the last bytes are payload, even if they look like a tail.
             None
         };
         let (footer, payload_len) = footer.map_or((None, source.len), |(footer, len)| (Some(footer), len));
@@ -151,11 +151,11 @@ impl Layout {
         })
     }
 
-    pub(crate) fn rows(&self) -> &[Row] {
+    pub(crate) fn rows(&self) -> &[IndexRow] {
         self.head.rows()
     }
 
-    /// What the footer says of a dataset.
+    /// Returns the footer's metadata of a dataset.
     pub(crate) fn metadata(&self) -> Option<&Metadata> {
         self.footer.as_ref()?.metadata.as_ref()
     }
@@ -164,8 +164,8 @@ impl Layout {
         Some(&self.footer.as_ref()?.json)
     }
 
-    /// Zone maps and secondary index, which only footers of version 2 have.
-    pub(crate) fn accelerators(&self) -> [Option<Ref>; 2] {
+    /// Returns references to zone maps and secondary index, which require footer version 2.
+    pub(crate) fn accelerators(&self) -> [Option<ByteRange>; 2] {
         match &self.footer {
             Some(f) if f.tail.version >= 2 => [f.json.zone_maps_ref, f.json.secondary_index_ref],
             _ => [None, None],
@@ -174,7 +174,7 @@ impl Layout {
 }
 
 /// Reads superblock, directory and index.
-pub(crate) fn read_head(source: &Source<'_>, limits: &Limits) -> Result<Head, Failure> {
+pub(crate) fn read_head(source: &FileBytes<'_>, limits: &Limits) -> Result<FileHead, OpenFailure> {
     let object = source.object.as_str();
     let first = source.get(0..source.len.min(superblock::LEN), "superblock").at(Stage::Superblock)?;
     let superblock =
@@ -182,15 +182,15 @@ pub(crate) fn read_head(source: &Source<'_>, limits: &Limits) -> Result<Head, Fa
     if superblock.dataset_count == 0 {
         let header = IndexHeader::default();
         let (rows, catalog, datasets) = (Bytes::new(), Bytes::new(), Vec::new());
-        return Ok(Head { superblock, header, datasets, rows, catalog, end: superblock::LEN });
+        return Ok(FileHead { superblock, header, datasets, rows, catalog, end: superblock::LEN });
     }
     let (offset, length) = (superblock.chunk_index_offset, superblock.chunk_index_length);
     let start = directory::OFFSET;
-    // Both lengths are checked against one another before either makes us read: offset + length is inside the file.
+    // Both lengths are validated before anything is read: offset + length is inside the file.
     let blob_len = source.get(start..start + 8, "dataset directory").at(Stage::Directory)?;
     let blob_len = Cursor::new(object, &blob_len, start).u64("dataset directory").at(Stage::Directory)?;
     if directory::index_offset(blob_len) != Some(offset) {
-        let detail = format!("{blob_len} bytes of records do not end before a chunk index at {offset}");
+        let detail = format!("{blob_len} bytes of records overlap the chunk index at {offset}");
         return Err(Error::corrupt("dataset directory", object, start, detail)).at(Stage::Directory);
     }
     let end = offset + length;
@@ -199,37 +199,37 @@ pub(crate) fn read_head(source: &Source<'_>, limits: &Limits) -> Result<Head, Fa
     // offset - start is at most the length of `catalog`.
     #[allow(clippy::cast_possible_truncation)]
     let (records, index) = catalog.split_at((offset - start) as usize);
-    // `records` ends with the padding, which belongs to no record.
+    // `records` ends with padding that belongs to no record.
     let padding = usize::try_from(offset - start - 8 - blob_len).unwrap_or(0);
     let mut cursor = Cursor::new(object, &records[..records.len() - padding], start);
     let datasets = directory::parse(&mut cursor, superblock.dataset_count).at(Stage::Directory)?;
     let mut cursor = Cursor::new(object, index, offset);
     let header = IndexHeader::parse(&mut cursor, length).at(Stage::Index)?;
     let rows = catalog.slice_ref(cursor.rest());
-    Ok(Head { superblock, header, datasets, rows, catalog, end })
+    Ok(FileHead { superblock, header, datasets, rows, catalog, end })
 }
 
-/// Reads the footer of a file whose flag says there is one; also gives where payloads must end.
+/// Reads the footer of a file with the footer flag. Also returns the end of the bytes available for payloads.
 pub(crate) fn read_footer(
-    source: &Source<'_>,
+    source: &FileBytes<'_>,
     head_end: u64,
     limits: &Limits,
     digests: bool,
-) -> Result<(Footer, u64)> {
+) -> Result<(TetFooter, u64)> {
     let object = source.object.as_str();
     let corrupt = |at: u64, detail: String| Error::corrupt("footer", object, at, detail);
     let tail_offset = source.len.checked_sub(TAIL_LEN).filter(|at| *at >= head_end).ok_or_else(|| {
         Error::truncated("footer", object, head_end, TAIL_LEN, source.len.saturating_sub(head_end))
     })?;
     let bytes = source.get(tail_offset..source.len, "footer")?;
-    let tail = Tail::parse(&mut Cursor::new(object, &bytes, tail_offset))?;
-    // Tail::parse has made sure that the JSON fits before the tail.
+    let tail = FooterTail::parse(&mut Cursor::new(object, &bytes, tail_offset))?;
+    // Tail::parse has validated that the JSON fits before the tail.
     let json_offset = tail_offset - tail.json_len;
     limits.check_metadata(tail.json_len)?;
     let text = source.get(json_offset..tail_offset, "footer JSON")?;
     let mut json = FooterJson::parse(&text, object, json_offset, limits.depth)?;
     if digests && json.digests_ref.is_some_and(|d| json.actual_digest != Some(d.json)) {
-        return Err(Error::corrupt("footer JSON", object, json_offset, "it does not match its digest"));
+        return Err(Error::corrupt("footer JSON", object, json_offset, "digest mismatch"));
     }
     let spilled = json
         .spills(tail.version)
@@ -237,7 +237,7 @@ pub(crate) fn read_footer(
         .and_then(|sum| json_offset.checked_sub(sum))
         .filter(|end| *end >= head_end);
     let payload_len = spilled.ok_or_else(|| {
-        corrupt(json_offset, "the texts it refers to do not fit between the index and itself".to_owned())
+        corrupt(json_offset, "references point outside the bytes between index and footer".to_owned())
     })?;
     let metadata = match json.metadata_ref {
         None => json.metadata.take(),
@@ -250,7 +250,7 @@ pub(crate) fn read_footer(
             let damaged = |detail: String| Error::corrupt("metadata spill", object, spill.offset, detail);
             let expected = json.digests_ref.and_then(|d| d.spill);
             if digests && expected.is_some_and(|digest| digest != xxh3_64(&text)) {
-                return Err(damaged("it does not match its digest".to_owned()));
+                return Err(damaged("digest mismatch".to_owned()));
             }
             if crate::wire::json::depth(&text) > limits.depth {
                 return Err(damaged(format!("nested more than {} levels deep", limits.depth)));
@@ -259,11 +259,11 @@ pub(crate) fn read_footer(
             Some(metadata)
         }
     };
-    Ok((Footer { tail, json_offset, json, metadata }, payload_len))
+    Ok((TetFooter { tail, json_offset, json, metadata }, payload_len))
 }
 
-/// Refuses the first row whose payload is not where it may be; gives what there is to know of all of them.
-fn scan_rows(source: &Source<'_>, head: &Head, payload_len: u64) -> Result<RowScan> {
+/// Rejects the first row with an invalid payload range; returns a summary of all rows.
+fn scan_rows(source: &FileBytes<'_>, head: &FileHead, payload_len: u64) -> Result<RowScan> {
     let scan = RowScan::new(head, payload_len);
     if scan.suspect {
         let offset = head.superblock.chunk_index_offset;
@@ -275,23 +275,23 @@ fn scan_rows(source: &Source<'_>, head: &Head, payload_len: u64) -> Result<RowSc
     Ok(scan)
 }
 
-/// What one pass over the rows tells.
+/// Result of one pass over the rows.
 ///
-/// Canonical order means datasets as in the directory and each grid row-major, nothing missing, nothing twice: a chunk's
-/// row is then a sum and needs no table. A row is two cache lines, which the payload checks touch anyway.
+/// In canonical order, datasets are sorted as in the directory and grids row-major, without missing or duplicate chunks. The
+/// row of a chunk is then computed without a table. A row spans two cache lines, which the payload checks read anyway.
 pub(crate) struct RowScan {
-    /// The first row of each dataset, when the rows are in canonical order.
+    /// Index of the first row of each dataset, if the rows are in canonical order.
     pub first_row: Option<Vec<u64>>,
-    /// The codecs each dataset uses.
+    /// Codecs of each dataset as bits.
     pub codecs: Vec<u8>,
-    /// Stored bytes of each dataset's rows.
+    /// Stored size of each dataset in bytes.
     pub stored: Vec<u64>,
-    /// Some row is not as it must be.
+    /// Whether any row is invalid.
     pub suspect: bool,
 }
 
 impl RowScan {
-    pub(crate) fn new(head: &Head, payload_len: u64) -> Self {
+    pub(crate) fn new(head: &FileHead, payload_len: u64) -> Self {
         let rows = head.rows();
         let mut codecs = vec![0_u8; head.datasets.len()];
         let mut stored = vec![0_u64; head.datasets.len()];
@@ -310,18 +310,18 @@ impl RowScan {
     }
 }
 
-fn name_row(error: Error, head: &Head, row: &Row) -> Error {
+fn name_row(error: Error, head: &FileHead, row: &IndexRow) -> Error {
     match usize::try_from(row.dataset_id.get()).ok().and_then(|d| head.datasets.get(d)) {
         Some(dataset) => error.in_array(&dataset.name).in_chunk(&row.coords(dataset.shape.len())),
         None => error,
     }
 }
 
-/// Compares rows with the order in which writers write them.
+/// Compares rows with the canonical order.
 #[derive(Debug)]
 struct CanonicalOrder {
     first_row: Vec<u64>,
-    /// Grid extents of the datasets that have chunks, with their numbers.
+    /// Grid extents of the datasets with chunks, and their indexes.
     grids: Vec<(u64, smallvec::SmallVec<[u64; 8]>)>,
     at: usize,
     coords: [u64; directory::MAX_RANK],
@@ -346,7 +346,7 @@ impl CanonicalOrder {
     }
 
     #[inline]
-    fn see(&mut self, row: &Row) {
+    fn see(&mut self, row: &IndexRow) {
         if !self.holds {
             return;
         }
@@ -366,17 +366,17 @@ impl CanonicalOrder {
         self.at += 1;
     }
 
-    /// The first row of each dataset, when every row was in its place.
+    /// Returns the first row of each dataset, if all rows were in canonical order.
     fn finish(self) -> Option<Vec<u64>> {
         self.holds.then_some(self.first_row)
     }
 }
 
-/// Finds the digests: where the footer says, or, when that key is gone, where a writer would have put them.
+/// Locates the digests: by the footer, or at the offset where a writer places them if the key is absent.
 pub(crate) fn find_digests(
-    source: &Source<'_>,
-    head: &Head,
-    footer: Option<&Footer>,
+    source: &FileBytes<'_>,
+    head: &FileHead,
+    footer: Option<&TetFooter>,
     payload_len: u64,
 ) -> Result<Digests> {
     let entries = head.header.entry_count;
@@ -390,13 +390,13 @@ pub(crate) fn find_digests(
             if head.datasets.is_empty() || !fits {
                 return Ok(Digests::Absent);
             }
-            Ref { offset, len }
+            ByteRange { offset, len }
         }
     };
     let read = || -> Result<Option<Bytes>> {
         let end = region.end().filter(|end| *end <= payload_len && region.offset >= head.end);
         let end = end.ok_or_else(|| {
-            let detail = format!("{} bytes at {} do not lie among the payloads", region.len, region.offset);
+            let detail = format!("{} bytes at {} are outside the payload area", region.len, region.offset);
             Error::corrupt("digest region", &source.object, region.offset, detail)
         })?;
         if keyed.is_none()
@@ -407,7 +407,7 @@ pub(crate) fn find_digests(
         let bytes = source.get(region.offset..end, "digest region")?;
         let parsed = DigestRegion::parse(&mut Cursor::new(&source.object, &bytes, region.offset), entries)?;
         if parsed.catalog != xxh3_64(&head.catalog) {
-            let detail = "directory and chunk index do not match their digest";
+            let detail = "digest mismatch of directory and chunk index";
             return Err(Error::corrupt("chunk index", &source.object, directory::OFFSET, detail));
         }
         Ok(Some(bytes.slice_ref(parsed.chunks)))
@@ -416,7 +416,7 @@ pub(crate) fn find_digests(
         Ok(Some(chunks)) => Ok(Digests::Present { region, chunks, keyed: keyed.is_some() }),
         Ok(None) => Ok(Digests::Absent),
         Err(error) if keyed.is_some() && error.is_damage() => {
-            Err(error.hint("the data may still be readable with digest checks turned off"))
+            Err(error.hint(Advice::from("restore the file from a copy").or(Advice::SkipDigests)))
         }
         Err(error) => Ok(Digests::Unusable { region, error }),
     }

@@ -1,11 +1,11 @@
-//! Tetration `.tet` v1: many dense arrays in one file that can be mapped.
+//! Tetration `.tet` v1: dense arrays in one file that can be memory-mapped.
 //!
 //! ```text
 //! superblock │ directory │ chunk index │ payloads │ digests? │ zone maps? │ spills? │ footer JSON │ tail
 //! ```
 //!
-//! [`TetFormat`] is what the engine talks to. Opening reads the two ends of the file and never a payload; a mapped index
-//! is used where it lies. [`Summary`] is the short way to what a file holds when its bytes are at hand:
+//! [`TetFormat`] implements the format traits. Opening reads the start and the end of the file, not the payloads; a
+//! memory-mapped index is used in place. [`TetSummary`] lists the content of a file from its bytes:
 //!
 //! ```
 //! use std::sync::Arc;
@@ -28,7 +28,7 @@
 //! }
 //! writer.commit()?;
 //!
-//! // … and planned: two chunks, each with the place of its bytes.
+//! // … and planned: two chunks, each with its byte range.
 //! let container = TetFormat.open(store, &OpenOptions::default())?;
 //! let array = container.array(container.find("ab")?)?;
 //! let all = tesseral_core::Selection::all(&[3]);
@@ -37,12 +37,12 @@
 //! # Ok::<(), tesseral_core::Error>(())
 //! ```
 //!
-//! # Edges
-//! - The format holds ten dtypes ([`wire::directory`]), ranks 1 to 8, text attributes, text labels, no nulls of its own.
-//! - An axis may have any number of labels. The reference takes no more than 64: it reads longer lists, its `verify` fails
-//!   on them, and it does not open a file whose metadata is so long that it lies in a spill and has such a list.
-//! - Digests are ours: other readers take them for unused space ([`wire::digest_region`]).
-//! - Packages (`.tet.d`) are opened at their current generation and not written.
+//! # Limitations
+//! - The format has ten dtypes ([`wire::directory`]), ranks 1 to 8, text attributes and text labels. It has no nulls.
+//! - The number of labels of an axis is not limited. The reference supports at most 64: it reads longer lists, but its `verify`
+//!   fails, and it does not open a file with such a list in a metadata spill.
+//! - Digests are an extension that other readers ignore as unused space ([`wire::digest_region`]).
+//! - Packages (`.tet.d`) are opened at their current generation; writing them is not supported.
 #![forbid(unsafe_code)]
 
 mod array;
@@ -62,9 +62,9 @@ mod summary;
 pub mod wire;
 mod write;
 
-/// The id of the format.
+/// Identifier of the format.
 pub const ID: &str = "tet";
 
 pub use format::TetFormat;
 pub use open::TetContainer;
-pub use summary::{ChunkSummary, Summary, read_tet_summary_v1};
+pub use summary::{ChunkSummary, TetSummary, read_tet_summary_v1};

@@ -1,26 +1,26 @@
-//! Which row of the index is a chunk's, for indexes that are not in canonical order.
+//! Lookup of chunk rows for indexes that are not in canonical order.
 
 use tesseral_core::ChunkGrid;
 
-use crate::layout::Layout;
+use crate::layout::FileLayout;
 
-/// What the index says of a chunk.
+/// Result of a lookup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Found {
-    /// Its one row.
+pub(crate) enum IndexLookup {
+    /// Exactly one row.
     Row(u64),
     /// No row.
     Missing,
-    /// Two rows or more: nobody can tell which counts.
-    Twice(u64, u64),
+    /// Two or more rows: the chunk is ambiguous.
+    Duplicate(u64, u64),
 }
 
-/// Rows sorted by dataset and position in the grid. Rows that name no chunk of any dataset are left out.
+/// Rows sorted by dataset and grid position. Rows outside every grid are excluded.
 #[derive(Debug)]
 pub(crate) struct RowTable(Vec<(u64, u64, u64)>);
 
 impl RowTable {
-    pub(crate) fn build(layout: &Layout) -> Self {
+    pub(crate) fn build(layout: &FileLayout) -> Self {
         let datasets = layout.head.datasets.iter();
         let grids: Vec<_> = datasets.map(|d| ChunkGrid::new(&d.shape, &d.chunk_shape).ok()).collect();
         let mut table = Vec::with_capacity(layout.rows().len());
@@ -37,14 +37,14 @@ impl RowTable {
         Self(table)
     }
 
-    pub(crate) fn find(&self, dataset: u64, linear: u64) -> Found {
+    pub(crate) fn find(&self, dataset: u64, linear: u64) -> IndexLookup {
         let start = self.0.partition_point(|&(d, l, _)| (d, l) < (dataset, linear));
         let mut rows =
             self.0[start..].iter().take_while(|&&(d, l, _)| (d, l) == (dataset, linear)).map(|entry| entry.2);
         match (rows.next(), rows.next()) {
-            (None, _) => Found::Missing,
-            (Some(row), None) => Found::Row(row),
-            (Some(first), Some(second)) => Found::Twice(first, second),
+            (None, _) => IndexLookup::Missing,
+            (Some(row), None) => IndexLookup::Row(row),
+            (Some(first), Some(second)) => IndexLookup::Duplicate(first, second),
         }
     }
 }

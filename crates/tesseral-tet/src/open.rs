@@ -1,57 +1,58 @@
-//! An opened file.
+//! The opened container.
 
 use std::sync::{Arc, OnceLock};
 
 use serde_json::json;
 use tesseral_core::{Attributes, Error, HistoryRow, Limits, Result, Value};
+use tesseral_format::convention::KEY;
 use tesseral_format::{ArraySource, Container, MemoryBudget};
 use tesseral_store::Store;
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::array::TetArray;
-use crate::layout::{Digests, Layout};
-use crate::lookup::{Found, RowTable};
-use crate::source::Source;
+use crate::layout::{Digests, FileLayout};
+use crate::lookup::{IndexLookup, RowTable};
+use crate::source::FileBytes;
 use crate::wire::chunk_index::{INDEX_VERSION, codec_name};
 use crate::wire::directory::name_of;
-use crate::wire::footer::Ref;
+use crate::wire::footer::ByteRange;
 use crate::wire::superblock::LAYOUT_VERSION;
 use crate::wire::zone_map::{self, Zone};
 
-/// What the arrays of one file share.
+/// State shared by the arrays of one file.
 #[derive(Debug)]
-pub(crate) struct Catalog {
+pub(crate) struct TetCatalog {
     pub store: Arc<dyn Store>,
-    /// The file's name in the store.
+    /// Name of the file's object in the store.
     pub name: String,
-    pub layout: Layout,
+    pub layout: FileLayout,
     pub limits: Limits,
-    /// The file is torn: chunks that are not whole are left out of plans instead of failing them.
-    pub torn: bool,
+    /// The file is truncated: incomplete chunks are left out of plans instead of failing them.
+    pub truncated: bool,
     table: OnceLock<RowTable>,
     zones: OnceLock<Option<Vec<Option<Zone>>>>,
 }
 
-impl Catalog {
+impl TetCatalog {
     pub(crate) fn new(
         store: Arc<dyn Store>,
         name: String,
-        layout: Layout,
+        layout: FileLayout,
         limits: Limits,
-        torn: bool,
+        truncated: bool,
     ) -> Self {
-        Self { store, name, layout, limits, torn, table: OnceLock::new(), zones: OnceLock::new() }
+        Self { store, name, layout, limits, truncated, table: OnceLock::new(), zones: OnceLock::new() }
     }
 
-    /// The row of the chunk at a position of a dataset's grid.
-    pub(crate) fn find_row(&self, dataset: usize, linear: u64) -> Found {
+    /// Returns the row of the chunk at a grid position of a dataset.
+    pub(crate) fn find_row(&self, dataset: usize, linear: u64) -> IndexLookup {
         if let Some(first) = &self.layout.first_row {
-            return first.get(dataset).map_or(Found::Missing, |first| Found::Row(first + linear));
+            return first.get(dataset).map_or(IndexLookup::Missing, |first| IndexLookup::Row(first + linear));
         }
         self.table.get_or_init(|| RowTable::build(&self.layout)).find(dataset as u64, linear)
     }
 
-    /// What the zone maps say of a row. They are read when first asked for; damaged ones say nothing.
+    /// Returns the zone map of a row. Zone maps are read on first use; damaged ones are ignored.
     pub(crate) fn zone(&self, row: u64) -> Option<Zone> {
         let zones = self.zones.get_or_init(|| self.read_zones().ok().flatten());
         zones.as_ref()?.get(usize::try_from(row).ok()?).copied()?
@@ -63,7 +64,7 @@ impl Catalog {
         let text = self.read_ref(zones, "zone maps")?;
         let digest = self.layout.json().and_then(|json| json.digests_ref?.zone_maps);
         if digest.is_some_and(|digest| digest != xxh3_64(&text)) {
-            let detail = "they do not match their digest";
+            let detail = "digest mismatch";
             return Err(Error::corrupt("zone maps", &self.layout.object, zones.offset, detail));
         }
         let (head, depth) = (&self.layout.head, self.limits.depth);
@@ -71,33 +72,36 @@ impl Catalog {
             .map(Some)
     }
 
-    /// The bytes a ref names.
-    pub(crate) fn read_ref(&self, span: Ref, what: &str) -> Result<bytes::Bytes> {
+    /// Returns the bytes of a reference.
+    pub(crate) fn read_ref(&self, span: ByteRange, what: &str) -> Result<bytes::Bytes> {
         self.limits.check_metadata(span.len)?;
         let end = span.end().ok_or_else(|| {
             Error::corrupt(what, &self.layout.object, None, format!("{} bytes at {}", span.len, span.offset))
         })?;
-        Source::open(&self.store, &self.name)?.get(span.offset..end, what)
+        FileBytes::open(&self.store, &self.name)?.get(span.offset..end, what)
     }
 }
 
 /// An opened `.tet` file, or the current generation of a package.
 #[derive(Debug)]
 pub struct TetContainer {
-    catalog: Arc<Catalog>,
+    catalog: Arc<TetCatalog>,
     attributes: Attributes,
     history: Vec<HistoryRow>,
 }
 
 impl TetContainer {
-    pub(crate) fn new(catalog: Catalog) -> Self {
+    pub(crate) fn new(catalog: TetCatalog) -> Self {
         Self::shared(Arc::new(catalog))
     }
 
-    pub(crate) fn shared(catalog: Arc<Catalog>) -> Self {
+    pub(crate) fn shared(catalog: Arc<TetCatalog>) -> Self {
         let file = catalog.layout.metadata().and_then(|m| m.file.as_ref());
         let fields = file.into_iter().flat_map(|file| file.0.fields());
-        let attributes = fields.map(|(name, text)| (name.to_owned(), Value::from(text))).collect();
+        let marker =
+            catalog.layout.metadata().and_then(|m| m.markers.get("")).map(|text| (KEY, text.as_str()));
+        let attributes =
+            fields.chain(marker).map(|(name, text)| (name.to_owned(), Value::from(text))).collect();
         let history = catalog.layout.json().map_or(&[][..], |json| &json.history);
         let history = history.iter().map(|event| event.to_row()).collect();
         Self { catalog, attributes, history }
@@ -149,7 +153,7 @@ impl Container for TetContainer {
     fn details(&self) -> serde_json::Value {
         let layout = &self.catalog.layout;
         let (superblock, header) = (&layout.head.superblock, &layout.head.header);
-        let span = |r: Option<Ref>| r.map(|r| json!({"offset": r.offset, "len": r.len}));
+        let span = |r: Option<ByteRange>| r.map(|r| json!({"offset": r.offset, "len": r.len}));
         let footer = layout.footer.as_ref().map(|footer| {
             json!({
                 "version": footer.tail.version,

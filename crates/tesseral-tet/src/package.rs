@@ -1,4 +1,4 @@
-//! Packages: folders `NAME.tet.d` of generations, of which one is current (`docs/formats/tet.md` §9).
+//! Packages: folders `NAME.tet.d` of generations, one of which is current (`docs/formats/tet.md` §9).
 
 use std::sync::Arc;
 
@@ -7,16 +7,16 @@ use tesseral_store::{ObjectInfo, ObjectKind, Store, StoreExt};
 
 use crate::wire::json::Object;
 
-/// Names the current generation.
+/// Object with the number of the current generation.
 pub(crate) const CURRENT: &str = "CURRENT";
-/// Holds a folder for each generation.
+/// Folder with one folder per generation.
 const GENERATIONS: &str = "generations";
-/// Longest text of a generation's number.
+/// Maximum length of a generation number in bytes.
 const MAX_CURRENT: u64 = 64;
 
-/// The object that holds the arrays: the store itself when it is a file, the current generation of a package else.
+/// Returns the object with the arrays: the store itself if it is a file, the current generation if it is a package.
 ///
-/// `CURRENT` is read once, so that a container shows one generation whatever is published meanwhile.
+/// `CURRENT` is read once, so that a container is a snapshot of one generation.
 pub(crate) fn locate(store: &Arc<dyn Store>) -> Result<String> {
     let Err(error) = store.len("") else { return Ok(String::new()) };
     match store.exists(CURRENT) {
@@ -29,7 +29,7 @@ fn current(store: &Arc<dyn Store>) -> Result<String> {
     let text = store.read_all(CURRENT, MAX_CURRENT)?;
     let generation = std::str::from_utf8(&text).ok().map(str::trim_end).and_then(|t| t.parse::<u64>().ok());
     let generation = generation.ok_or_else(|| {
-        let detail = format!("{:?} is not the number of a generation", text.escape_ascii().to_string());
+        let detail = format!("invalid generation number {:?}", text.escape_ascii().to_string());
         Error::corrupt(CURRENT, store.describe(CURRENT), 0, detail)
     })?;
     let object = format!("generations/{generation:08}/packed.tet");
@@ -38,14 +38,14 @@ fn current(store: &Arc<dyn Store>) -> Result<String> {
             CURRENT,
             store.describe(CURRENT),
             0,
-            format!("generation {generation} is current and has no packed.tet"),
+            format!("packed.tet is missing in the current generation {generation}"),
         )),
         Err(e) => Err(e),
         Ok(_) => Ok(object),
     }
 }
 
-/// The first object of a folder that is no part of a package.
+/// Returns the first object of a folder that is not part of a package.
 pub(crate) fn foreign(store: &dyn Store) -> Result<Option<String>> {
     let generation = |name: &str| name.len() == 8 && name.bytes().all(|b| b.is_ascii_digit());
     let find = |folder: &str, known: &dyn Fn(&ObjectInfo) -> bool| -> Result<Option<String>> {
@@ -72,7 +72,7 @@ pub(crate) fn foreign(store: &dyn Store) -> Result<Option<String>> {
     Ok(None)
 }
 
-/// Compares the manifest of the generation that `object` belongs to with the file.
+/// Compares the manifest of the generation of `object` with the file.
 pub(crate) fn audit(
     store: &Arc<dyn Store>,
     object: &str,
@@ -97,7 +97,7 @@ pub(crate) fn audit(
         Err(e) => Finding::failed("package", format!("{name}: {e}")),
         Ok(Object(manifest)) if manifest.packed_byte_len != file_len => {
             let said = manifest.packed_byte_len;
-            Finding::failed("package", format!("{object} has {file_len} bytes, its manifest says {said}"))
+            Finding::failed("package", format!("{object} has {file_len} bytes, the manifest has {said}"))
         }
         Ok(_) => Finding::passed("package", object.to_owned()),
     });

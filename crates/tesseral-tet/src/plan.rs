@@ -1,4 +1,4 @@
-//! Which chunks serve a request, and where their bytes are.
+//! Planning: chunks that serve a request, and their byte ranges.
 
 use smallvec::SmallVec;
 use tesseral_core::{Coords, Error, ErrorKind, Region, Result, Selection};
@@ -7,21 +7,22 @@ use tesseral_format::{
 };
 
 use crate::array::TetArray;
-use crate::lookup::Found;
-use crate::wire::chunk_index::{RAW, Row};
+use crate::lookup::IndexLookup;
+use crate::wire::chunk_index::{IndexRow, RAW};
 
-/// Plans a request. Costs a small multiple of the chunks it touches, whatever the file holds beside them.
+/// Plans a request. The cost is proportional to the number of chunks it touches.
 pub(crate) fn plan(array: &TetArray, request: &Request) -> Result<ChunkPlan> {
     let selection = check(array, request).map_err(|e| e.in_array(&array.schema.name))?;
-    // The index is used where it is mapped: a file that was cut meanwhile must fail here, not when its pages are touched.
+    // A memory-mapped index is used in place: a file that was truncated since must fail here, not on access to its pages.
     array.catalog.store.resident(&array.catalog.name)?;
     let touched = array.grid.touched(selection);
     let limits = &array.catalog.limits;
-    // A plan is bounded by the rows there are: more chunks than rows means that one is missing.
+    // A plan is bounded by the number of rows: more chunks than rows means that one is missing.
     let rows = array.catalog.layout.rows().len();
     let mut chunks = Vec::with_capacity(rows.min(usize::try_from(touched.remaining()).unwrap_or(rows)));
-    // Of a damaged file most chunks may be missing: those that have a row are found without trying all others.
-    let listed = (array.catalog.torn && touched.remaining() > rows as u64).then(|| listed(array, selection));
+    // Most chunks of a damaged file can be missing, so iterate over the rows instead of the grid.
+    let listed =
+        (array.catalog.truncated && touched.remaining() > rows as u64).then(|| listed(array, selection));
     let coords: Box<dyn Iterator<Item = Coords>> = match listed {
         Some(listed) => Box::new(listed.into_iter()),
         None => {
@@ -33,15 +34,15 @@ pub(crate) fn plan(array: &TetArray, request: &Request) -> Result<ChunkPlan> {
         let planned = plan_chunk(array, &coords, &request.columns);
         match planned {
             Ok(chunk) => chunks.push(chunk),
-            Err(error) if array.catalog.torn && !matches!(error.kind(), ErrorKind::Limit { .. }) => {}
+            Err(error) if array.catalog.truncated && !matches!(error.kind(), ErrorKind::Limit { .. }) => {}
             Err(error) => return Err(array.name_chunk(error, &coords)),
         }
     }
-    let uncovered = if array.catalog.torn { Uncovered::Fill } else { Uncovered::Impossible };
+    let uncovered = if array.catalog.truncated { Uncovered::Fill } else { Uncovered::Impossible };
     Ok(ChunkPlan { chunks, uncovered, deletes: Vec::new() })
 }
 
-/// Grid coordinates of the chunks that have a row and hold a selected cell, in row-major order of the grid.
+/// Grid coordinates of the selected chunks that have a row, in row-major order.
 fn listed(array: &TetArray, selection: &Selection) -> Vec<Coords> {
     let grid = &array.grid;
     let own = array.catalog.layout.rows().iter().filter(|row| row.dataset_id.get() == array.number as u64);
@@ -55,16 +56,16 @@ fn listed(array: &TetArray, selection: &Selection) -> Vec<Coords> {
 
 fn check<'a>(array: &TetArray, request: &'a Request) -> Result<&'a Selection> {
     let Target::Cells(selection) = &request.target else {
-        return Err(Error::invalid("a .tet array is dense: it has no coordinates to select by"));
+        return Err(Error::invalid("a dense array cannot be selected by coordinates"));
     };
     if let Some(column) = request.columns.iter().find(|column| **column != Column::Field(0)) {
-        return Err(Error::invalid(format!("a .tet array has one field, {column:?} is not it")));
+        return Err(Error::invalid(format!("unknown column {column:?}: a .tet array has one field")));
     }
     let shape = array.grid.shape();
     let fits = selection.rank() == shape.len()
         && selection.slices().iter().zip(shape).all(|(slice, n)| slice.end <= *n && slice.step > 0);
     if !fits {
-        return Err(Error::invalid(format!("the selection does not fit an array of {shape:?}")));
+        return Err(Error::invalid(format!("selection out of bounds for shape {shape:?}")));
     }
     Ok(selection)
 }
@@ -75,18 +76,20 @@ pub(crate) fn plan_chunk(array: &TetArray, coords: &[u64], columns: &[Column]) -
     let index = layout.head.superblock.chunk_index_offset;
     let corrupt = |detail: String| Error::corrupt("chunk index", &layout.object, index, detail);
     let number = match array.catalog.find_row(array.number, array.grid.linear(coords)) {
-        Found::Row(number) => number,
-        Found::Missing => return Err(corrupt("the chunk has no row".to_owned())),
-        Found::Twice(a, b) => return Err(corrupt(format!("the chunk has two rows, {a} and {b}"))),
+        IndexLookup::Row(number) => number,
+        IndexLookup::Missing => return Err(corrupt("missing row of the chunk".to_owned())),
+        IndexLookup::Duplicate(a, b) => {
+            return Err(corrupt(format!("duplicate rows {a} and {b} of the chunk")));
+        }
     };
     let row = usize::try_from(number).ok().and_then(|n| layout.rows().get(n));
-    let row = row.ok_or_else(|| corrupt(format!("there is no row {number}")))?;
+    let row = row.ok_or_else(|| corrupt(format!("row {number} out of bounds")))?;
     let region = array.grid.region(coords);
     let cells = check_row(array, number, row, &region)?;
     let access = match row.codec.get() {
         RAW => Access::Direct { swapped: cfg!(target_endian = "big") },
         _ => {
-            // Raw chunks are as long as their bytes in the file; what zstd makes of its bytes must be bounded.
+            // The size of raw chunks is bounded by the file; the size of decompressed chunks must be limited.
             array.catalog.limits.check_decoded(row.raw_byte_len.get(), row.stored_byte_len.get())?;
             Access::Coded { granule: None }
         }
@@ -111,11 +114,11 @@ pub(crate) fn plan_chunk(array: &TetArray, coords: &[u64], columns: &[Column]) -
     })
 }
 
-/// Checks a row against the tile it must hold; gives the number of cells.
-fn check_row(array: &TetArray, number: u64, row: &Row, region: &Region) -> Result<u64> {
+/// Validates a row against its tile; returns the number of cells.
+fn check_row(array: &TetArray, number: u64, row: &IndexRow, region: &Region) -> Result<u64> {
     let layout = &array.catalog.layout;
     let index = layout.head.superblock.chunk_index_offset;
-    // Opening has checked this already, unless the file is torn.
+    // Already validated at open, unless the file is truncated.
     row.check(&layout.object, index, number, layout.head.end, layout.payload_len)?;
     let cells = region.cells();
     let bytes = cells.and_then(|n| n.checked_mul(array.cell as u64));
@@ -123,7 +126,7 @@ fn check_row(array: &TetArray, number: u64, row: &Row, region: &Region) -> Resul
         (Some(cells), Some(bytes)) if bytes == row.raw_byte_len.get() => Ok(cells),
         _ => {
             let detail = format!(
-                "row {number} says {} bytes for a tile of {:?} cells of {}",
+                "row {number} declares {} bytes for a tile of {:?} cells of {}",
                 row.raw_byte_len.get(),
                 region.shape(),
                 array.cell
@@ -133,7 +136,7 @@ fn check_row(array: &TetArray, number: u64, row: &Row, region: &Region) -> Resul
     }
 }
 
-/// Where a row lies in the file.
+/// Offset of a row in the file.
 pub(crate) fn row_offset(index: u64, number: u64) -> u64 {
     use crate::wire::chunk_index::{HEADER_LEN, ROW_LEN};
     index.saturating_add(HEADER_LEN).saturating_add(number.saturating_mul(ROW_LEN))

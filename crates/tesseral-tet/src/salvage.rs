@@ -1,8 +1,7 @@
-//! Opening what is whole of a torn file.
+//! Opening of the intact part of a truncated or damaged file.
 //!
-//! Superblock, directory and index must be there: without them nobody knows what the bytes are. From there on everything
-//! may be missing. A chunk counts as whole when its row makes sense and its bytes are inside the file; whether they are
-//! the right bytes, digests and codecs tell the engine.
+//! Superblock, directory and index are required. Everything else can be missing. A chunk is intact if its row is valid and its
+//! bytes are inside the file; digests and codecs verify the bytes when they are read.
 
 use std::sync::Arc;
 
@@ -11,21 +10,21 @@ use tesseral_format::{Column, OpenOptions, Salvage};
 use tesseral_store::Store;
 
 use crate::array::TetArray;
-use crate::layout::{Digests, Layout, RowScan, find_digests, read_footer, read_head};
-use crate::open::{Catalog, TetContainer};
+use crate::layout::{Digests, FileLayout, RowScan, find_digests, read_footer, read_head};
+use crate::open::{TetCatalog, TetContainer};
 use crate::package;
 use crate::plan::{plan_chunk, row_offset};
-use crate::source::Source;
+use crate::source::FileBytes;
 
-/// Opens what is whole.
+/// Opens the intact part.
 pub(crate) fn salvage(store: Arc<dyn Store>, options: &OpenOptions) -> Result<Salvage> {
     let name = package::locate(&store)?;
-    let source = Source::open(&store, &name)?;
+    let source = FileBytes::open(&store, &name)?;
     let limits = options.limits;
     let head = read_head(&source, &limits).map_err(|f| f.error)?;
     let mut findings = Vec::new();
     let footer = if head.superblock.has_footer() {
-        // A footer that contradicts its digest is still better than none, but must not pass for sound.
+        // A footer with a digest mismatch is used, but reported.
         let read = read_footer(&source, head.end, &limits, options.digests).or_else(|error| {
             findings.push(Finding::from_error("footer", &error));
             read_footer(&source, head.end, &limits, false)
@@ -46,18 +45,19 @@ pub(crate) fn salvage(store: Arc<dyn Store>, options: &OpenOptions) -> Result<Sa
     }
     let RowScan { first_row, codecs, stored, .. } = RowScan::new(&head, payload_len);
     let (object, file_len) = (source.object.clone(), source.len);
-    let layout = Layout { object, file_len, head, footer, payload_len, digests, first_row, codecs, stored };
-    let catalog = Arc::new(Catalog::new(store, name, layout, limits, true));
+    let layout =
+        FileLayout { object, file_len, head, footer, payload_len, digests, first_row, codecs, stored };
+    let catalog = Arc::new(TetCatalog::new(store, name, layout, limits, true));
     let whole = count_whole(&catalog, &mut findings);
     if whole == 0 && !catalog.layout.rows().is_empty() {
-        let detail = format!("none of its {} chunks is whole", catalog.layout.rows().len());
+        let detail = format!("none of {} chunks is intact", catalog.layout.rows().len());
         return Err(Error::corrupt("the file", &catalog.layout.object, catalog.layout.head.end, detail));
     }
     Ok(Salvage { container: Arc::new(TetContainer::shared(catalog)), gaps_are_losses: true, findings })
 }
 
-/// Counts the chunks that are whole and lists the others.
-fn count_whole(catalog: &Arc<Catalog>, findings: &mut Vec<Finding>) -> u64 {
+/// Counts the intact chunks and lists the others.
+fn count_whole(catalog: &Arc<TetCatalog>, findings: &mut Vec<Finding>) -> u64 {
     const LOST: &str = "chunk_lost";
     let layout = &catalog.layout;
     let index = layout.head.superblock.chunk_index_offset;
@@ -75,19 +75,19 @@ fn count_whole(catalog: &Arc<Catalog>, findings: &mut Vec<Finding>) -> u64 {
         let dataset = usize::try_from(row.dataset_id.get()).unwrap_or(usize::MAX);
         let at = row_offset(index, number as u64);
         let Some(array) = arrays.get(dataset) else {
-            let detail = format!("row {number} names dataset {dataset}, which does not exist");
+            let detail = format!("row {number}: unknown dataset {dataset}");
             findings
                 .push(Finding::failed("chunk_dataset_ids", detail).at(at, crate::wire::chunk_index::ROW_LEN));
             continue;
         };
-        // All chunks of an array that makes no sense are lost with it.
+        // All chunks of an invalid array are lost.
         let Some(array) = array else { continue };
         rows[dataset] += 1;
         let coords = row.coords(array.grid.rank());
         let lost = if array.grid.contains(&coords) {
             plan_chunk(array, &coords, &[Column::Field(0)]).err()
         } else {
-            let detail = format!("row {number} names a chunk outside the grid");
+            let detail = format!("row {number}: chunk coordinates outside the grid");
             Some(Error::corrupt("chunk index row", &layout.object, at, detail))
         };
         match lost {

@@ -1,4 +1,4 @@
-//! Where the metadata of one file is read from: a map, a store that must be asked, a slice.
+//! Access to the metadata bytes of one file: memory-mapped, fetched from a store, or a slice.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -7,15 +7,15 @@ use bytes::Bytes;
 use tesseral_core::{Error, Result};
 use tesseral_store::{Store, StoreExt};
 
-/// How much of each end is fetched at once from stores that must be asked.
+/// Number of bytes fetched from each end of a file that is not resident.
 const WINDOW: u64 = 64 << 10;
 
-/// The bytes of one file, of which only metadata is read.
+/// The bytes of one file. Only metadata is read.
 #[derive(Debug)]
-pub(crate) struct Source<'a> {
-    /// What messages call it.
+pub(crate) struct FileBytes<'a> {
+    /// Name of the file in errors.
     pub object: String,
-    /// Its length.
+    /// Length in bytes.
     pub len: u64,
     bytes: Access<'a>,
 }
@@ -24,7 +24,7 @@ pub(crate) struct Source<'a> {
 enum Access<'a> {
     Resident(Bytes),
     Slice(&'a [u8]),
-    /// The first and last bytes have been fetched; what lies between is asked for.
+    /// Start and end of the file are fetched; bytes in between are read on demand.
     Windows {
         store: Arc<dyn Store>,
         name: String,
@@ -33,8 +33,8 @@ enum Access<'a> {
     },
 }
 
-impl<'a> Source<'a> {
-    /// An object of a store: its map if there is one, else its two ends in one request.
+impl<'a> FileBytes<'a> {
+    /// Opens an object of a store: its resident bytes, or else both ends in one request.
     pub(crate) fn open(store: &Arc<dyn Store>, name: &str) -> Result<Self> {
         let object = store.describe(name);
         if let Some(bytes) = store.resident(name)? {
@@ -52,12 +52,12 @@ impl<'a> Source<'a> {
         Ok(Self { object, len, bytes: Access::Windows { store, name: name.to_owned(), head, tail } })
     }
 
-    /// Bytes that someone else holds.
+    /// Wraps borrowed bytes.
     pub(crate) fn slice(bytes: &'a [u8]) -> Self {
         Self { object: "the bytes".to_owned(), len: bytes.len() as u64, bytes: Access::Slice(bytes) }
     }
 
-    /// The bytes of a range, which holds `what`. Nothing is allocated for a range that the file does not have.
+    /// Returns the bytes of a range that contains `what`. Checks the range before allocating.
     pub(crate) fn get(&self, range: Range<u64>, what: &str) -> Result<Bytes> {
         if range.start > range.end || range.end > self.len {
             let found = self.len.saturating_sub(range.start);
@@ -85,7 +85,7 @@ fn index(range: &Range<u64>, base: u64) -> Option<Range<usize>> {
     Some(at(range.start)?..at(range.end)?)
 }
 
-/// The range out of bytes that begin at `base`, if they hold all of it.
+/// Returns the range if the bytes starting at `base` contain it.
 fn within(bytes: &Bytes, base: u64, range: &Range<u64>) -> Option<Bytes> {
     let range = index(range, base)?;
     (range.end <= bytes.len()).then(|| bytes.slice(range))

@@ -1,8 +1,9 @@
-//! Statistics: from zone maps to what the engine may rely on, and from cells to zone maps.
+//! Conversion between zone maps and chunk statistics.
 //!
-//! Zone maps count as null every cell that is NaN or equals the declared fill bit for bit. Elsewhere null means "equals
-//! the declared fill", and NaN is a value that minimum and maximum leave out. The two agree on minimum and maximum, and
-//! mostly on counts; where they may not, a count becomes a bound or is not given at all.
+//! Zone maps count as null every cell that is NaN or equals the first declared missing value bit for bit. In the engine, null means
+//! "equals a missing value", and NaN is a value that minimum and maximum exclude. Both agree on minimum and maximum, and mostly on
+//! counts; where they can differ, a count becomes a bound or is omitted. Further declared values are handled by the engine:
+//! [`ChunkStats::missing`] names the one that zone maps exclude.
 
 use std::cmp::Ordering;
 
@@ -10,16 +11,16 @@ use tesseral_core::dtype::Class;
 use tesseral_core::{ChunkStats, DType, Element, Scalar, Stat, dispatch_element};
 
 use crate::array::parse_fill;
-use crate::wire::zone_map::{Range, Zone};
+use crate::wire::zone_map::{Zone, ZoneRange};
 
-/// What attributes say about missing cells.
+/// Declared missing value in the attributes.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum FillRule {
-    /// Nothing.
+    /// None declared.
     None,
     /// A value of the array's dtype.
     Value(Scalar),
-    /// A text that is no value of the dtype, such as `-9999.0` for integers. Writers differ in what they make of it.
+    /// A text that is not a value of the dtype, such as `-9999.0` for integers. Writers interpret it differently.
     Unreadable,
 }
 
@@ -38,7 +39,7 @@ impl FillRule {
         }
     }
 
-    /// What a zone map tells of a chunk of that many cells. A zone map that contradicts itself tells nothing.
+    /// Converts the zone map of a chunk with the given number of cells. A contradictory zone map gives no statistics.
     pub(crate) fn stats(&self, dtype: DType, cells: u64, zone: &Zone) -> ChunkStats {
         let unknown = ChunkStats::unknown(cells);
         let n = zone.null_count;
@@ -51,35 +52,45 @@ impl FillRule {
             Some(Some(range)) => Some(range),
             Some(None) => return unknown,
         };
-        // Whether a cell can be null by the other rule and a value by the zone map's: only −0.0 against a fill of 0.0.
+        // Whether a cell can be null for the engine and a value for the zone map: only −0.0 with a fill of 0.0.
         let zero_fill = float && self.value().and_then(Scalar::as_f64) == Some(0.0);
         let (nulls, nans) = match self {
-            // Without nulls there is nothing to argue about.
+            // Without nulls both definitions agree.
             _ if n == 0 && !zero_fill => (Stat::Exact(0), Stat::Exact(0)),
             Self::None if float => (Stat::Exact(0), Stat::Exact(n)),
             Self::Value(_) if !float => (Stat::Exact(n), Stat::Exact(0)),
+            // Every NaN is counted, whatever its bits.
+            Self::Value(fill) if fill.as_f64().is_some_and(f64::is_nan) => (Stat::Exact(n), Stat::Exact(0)),
             Self::Value(_) if zero_fill => {
                 (Stat::Absent, if n == 0 { Stat::Exact(0) } else { Stat::Bound(n) })
             }
             // Fill and NaN are counted together.
             Self::Value(_) => (Stat::Bound(n), Stat::Bound(n)),
-            // Some cells were left out of the range, and it is not known which.
+            // Some cells are excluded from the range, and it is unknown which.
             Self::None | Self::Unreadable => return unknown,
         };
         let exactness = if zero_fill { Stat::Bound } else { Stat::Exact };
         let (min, max) =
             range.map_or((Stat::Absent, Stat::Absent), |(min, max)| (exactness(min), exactness(max)));
-        ChunkStats { cells, nulls, nans, min, max, sum: Stat::Absent }
+        ChunkStats {
+            cells,
+            nulls,
+            nans,
+            min,
+            max,
+            sum: Stat::Absent,
+            missing: self.value().cloned().into_iter().collect(),
+        }
     }
 
-    /// The zone of cells given as native bytes.
+    /// Computes the zone of cells in native byte order.
     pub(crate) fn zone_of(&self, dtype: DType, values: &[u8]) -> Zone {
         dispatch_element!(dtype, T => fold::<T>(values, self.value()), else => Zone::default())
     }
 }
 
-/// Two values in order, neither NaN.
-fn scalars(dtype: DType, range: &Range) -> Option<(Scalar, Scalar)> {
+/// Compares two values, neither of them NaN.
+fn scalars(dtype: DType, range: &ZoneRange) -> Option<(Scalar, Scalar)> {
     if range.min().len() != dtype.size()? {
         return None;
     }
@@ -89,7 +100,7 @@ fn scalars(dtype: DType, range: &Range) -> Option<(Scalar, Scalar)> {
 }
 
 fn before<T: Element>(a: T, b: T) -> bool {
-    // The widening is exact, so the order of doubles is the order of the narrower floats, −0.0 before 0.0.
+    // Widening is exact, so the order of doubles is the order of the narrower floats, −0.0 before 0.0.
     if T::IS_FLOAT { a.to_f64().total_cmp(&b.to_f64()).is_lt() } else { a < b }
 }
 
@@ -119,7 +130,7 @@ fn fold<T: Element>(values: &[u8], fill: Option<&Scalar>) -> Zone {
         crate::decode::to_native(bytes, size_of::<T>());
         smallvec::SmallVec::<[u8; 8]>::from_slice(bytes)
     };
-    zone.range = range.and_then(|(min, max)| Range::new(&little(min), &little(max)));
+    zone.range = range.and_then(|(min, max)| ZoneRange::new(&little(min), &little(max)));
     zone
 }
 
@@ -135,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn counts_are_exact_only_where_the_rules_agree() {
+    fn counts_are_exact_only_if_both_definitions_agree() {
         let exact = Stat::Exact::<u64>;
         let (_, _, s) = zone(&[3_i32, -1, 7], None);
         assert_eq!(
@@ -157,10 +168,7 @@ mod tests {
             (Stat::Bound(2), Stat::Bound(2), Stat::Exact(Scalar::from_element(1.0)),)
         );
         let (_, _, s) = zone(&[f32::NAN, f32::NAN], Some("NaN"));
-        assert_eq!(
-            (s.nulls, s.nans, s.min, s.max),
-            (Stat::Bound(2), Stat::Bound(2), Stat::Absent, Stat::Absent)
-        );
+        assert_eq!((s.nulls, s.nans, s.min, s.max), (exact(2), exact(0), Stat::Absent, Stat::Absent));
         let (_, _, s) = zone(&[-0.0, 5.0], Some("0"));
         assert_eq!(
             (s.nulls, s.nans, s.min),
@@ -178,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn contradictions_tell_nothing() {
+    fn contradictory_zone_maps_are_ignored() {
         let (rule, zone, _) = zone(&[3_i32, 4], None);
         let unknown = ChunkStats::unknown(2);
         for (change, cells) in [
@@ -186,13 +194,13 @@ mod tests {
             (Zone { null_count: 3, ..zone }, 2),
             (Zone { null_count: 1, ..zone }, 2),
             (Zone { range: None, ..zone }, 2),
-            (Zone { range: Range::new(&[4, 0, 0, 0], &[3, 0, 0, 0]), ..zone }, 2),
-            (Zone { range: Range::new(&[4, 0], &[5, 0]), ..zone }, 2),
+            (Zone { range: ZoneRange::new(&[4, 0, 0, 0], &[3, 0, 0, 0]), ..zone }, 2),
+            (Zone { range: ZoneRange::new(&[4, 0], &[5, 0]), ..zone }, 2),
         ] {
             assert_eq!(rule.stats(DType::Int32, cells, &change), unknown, "{change:?}");
         }
         let nan = f32::NAN.to_le_bytes();
-        let zone = Zone { element_count: 2, null_count: 0, range: Range::new(&nan, &nan) };
+        let zone = Zone { element_count: 2, null_count: 0, range: ZoneRange::new(&nan, &nan) };
         assert_eq!(FillRule::None.stats(DType::Float32, 2, &zone), unknown);
     }
 

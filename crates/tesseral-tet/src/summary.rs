@@ -1,9 +1,9 @@
-//! What a file holds, from its bytes alone.
+//! Summary of a file, parsed from its bytes.
 
 use tesseral_core::{Coords, HistoryRow, Limits, Result};
 
-use crate::layout::Layout;
-use crate::source::Source;
+use crate::layout::FileLayout;
+use crate::source::FileBytes;
 use crate::wire::chunk_index::IndexHeader;
 use crate::wire::directory::DatasetRecord;
 use crate::wire::metadata::Metadata;
@@ -12,62 +12,62 @@ use crate::wire::superblock::Superblock;
 /// One row of the chunk index.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChunkSummary {
-    /// Position of the dataset in the directory.
+    /// Index of the dataset in the directory.
     pub dataset_id: u64,
-    /// Grid coordinates, as many as the dataset has dimensions.
+    /// Grid coordinates, one per dimension of the dataset.
     pub coords: Coords,
-    /// Where the payload begins.
+    /// Offset of the payload.
     pub payload_offset: u64,
-    /// Bytes once decoded.
+    /// Decoded size in bytes.
     pub raw_byte_len: u64,
-    /// Bytes as stored.
+    /// Stored size in bytes.
     pub stored_byte_len: u64,
-    /// 0 raw, 1 zstd.
+    /// Codec number: 0 raw, 1 zstd.
     pub codec: u32,
 }
 
-/// What a file holds: its catalog, history and metadata, without any payload.
+/// Content of a file: catalog, history and metadata, without payloads.
 ///
 /// ```
-/// use tesseral_tet::Summary;
+/// use tesseral_tet::TetSummary;
 ///
-/// // The smallest file there is: a superblock that counts no dataset.
+/// // The smallest valid file: a superblock with zero datasets.
 /// let mut file = b"TETR\x01\0\0\0\0\0\0\0\0\0\0\0".to_vec();
 /// file.extend(32_u64.to_le_bytes());
 /// file.extend(0_u64.to_le_bytes());
-/// let summary = Summary::parse(&file)?;
+/// let summary = TetSummary::parse(&file)?;
 /// assert!(summary.datasets.is_empty());
-/// assert!(Summary::parse(&file[..31]).is_err());
+/// assert!(TetSummary::parse(&file[..31]).is_err());
 /// # Ok::<(), tesseral_core::Error>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Summary {
-    /// The first 32 bytes.
+pub struct TetSummary {
+    /// The superblock.
     pub superblock: Superblock,
     /// The header of the chunk index; all zeros in a file without datasets.
     pub index: IndexHeader,
-    /// The directory.
+    /// Records of the directory.
     pub datasets: Vec<DatasetRecord>,
-    /// The rows of the chunk index, in the order they are stored.
+    /// The rows of the chunk index in stored order.
     pub chunks: Vec<ChunkSummary>,
-    /// How the file came to be.
+    /// Provenance rows.
     pub history: Vec<HistoryRow>,
-    /// What the footer says of the file and its datasets, inline or from the spill.
+    /// Metadata of the footer, inline or from the spill.
     pub metadata: Option<Metadata>,
-    /// Length of the file.
+    /// Length of the file in bytes.
     pub file_len: u64,
-    /// One past the bytes that payloads may use.
+    /// End of the bytes available for payloads.
     pub payload_len: u64,
 }
 
-impl Summary {
-    /// Reads the catalog and footer out of a whole file, for example a mapped one. Payloads are not touched.
+impl TetSummary {
+    /// Parses catalog and footer of a complete file, for example a memory-mapped one. Does not access payloads.
     ///
     /// # Errors
-    /// `Corrupt`, `Unsupported`, `Limit`: what opening the file would give.
+    /// `Corrupt`, `Unsupported`, `Limit`, as for opening the file.
     pub fn parse(file: &[u8]) -> Result<Self> {
-        let source = Source::slice(file);
-        let layout = Layout::read(&source, &Limits::default(), true).map_err(|f| f.error)?;
+        let source = FileBytes::slice(file);
+        let layout = FileLayout::read(&source, &Limits::default(), true).map_err(|f| f.error)?;
         let rank = |dataset: u64| {
             let dataset = usize::try_from(dataset).ok().and_then(|d| layout.head.datasets.get(d));
             dataset.map_or(0, |dataset| dataset.shape.len())
@@ -95,7 +95,7 @@ impl Summary {
     }
 }
 
-/// What a `.tet` v1 file holds, by the name users of the format know. The same as [`Summary::parse`].
+/// Parses the content of a `.tet` v1 file. The same as [`TetSummary::parse`], under the reference's name.
 ///
 /// ```
 /// let error = tesseral_tet::read_tet_summary_v1(b"not a .tet file, yet longer than 32 bytes").unwrap_err();
@@ -103,7 +103,7 @@ impl Summary {
 /// ```
 ///
 /// # Errors
-/// As [`Summary::parse`].
-pub fn read_tet_summary_v1(file: &[u8]) -> Result<Summary> {
-    Summary::parse(file)
+/// As [`TetSummary::parse`].
+pub fn read_tet_summary_v1(file: &[u8]) -> Result<TetSummary> {
+    TetSummary::parse(file)
 }

@@ -1,12 +1,12 @@
-//! Writing a file: directory and index are known before the first payload, everything else follows the payloads.
+//! Writing of a file. Directory and index size are known before the first payload; everything else follows the payloads.
 //!
 //! ```text
-//! begin … begin │ push (any order, any thread): payloads go straight to the staged file │ commit: digests, zone maps,
-//!               │ only a few numbers per chunk are kept                                 │ spill, footer, index, head
+//! begin … begin │ push (any order, any thread): payloads are written to the staged file │ commit: digests, zone maps,
+//!               │ only a few numbers per chunk are retained                             │ spill, footer, index, head
 //! ```
 //!
-//! When every array is raw, each payload's place follows from its coordinates, so bytes do not depend on the order of
-//! pushes. With zstd, payloads lie in the order they came.
+//! If every array is raw, the offset of each payload follows from its coordinates, so the bytes do not depend on the order of
+//! pushes. With zstd, payloads are stored in the order of pushes.
 
 mod array;
 
@@ -16,6 +16,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use tesseral_core::{Attributes, ChunkStats, DType, Error, HistoryRow, Result, Scalar, Stat, alloc};
+use tesseral_format::convention::KEY;
 use tesseral_format::{
     ArraySpec, ColumnData, CreateOptions, EncodedChunk, MemoryBudget, Scratch, StoredChunk, StoredForm,
     Writer,
@@ -24,23 +25,24 @@ use tesseral_store::{Staged, Store};
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 use zerocopy::IntoBytes;
 
+pub(crate) use self::array::held_attribute;
 use self::array::{ArrayState, text_of};
-use crate::wire::chunk_index::{IndexHeader, RAW, Row};
+use crate::wire::chunk_index::{IndexHeader, IndexRow, RAW};
 use crate::wire::digest_region::DigestRegion;
 use crate::wire::directory;
-use crate::wire::footer::{DigestsRef, FooterJson, HistoryEvent, MAX_JSON, MAX_SPILL, Ref, Tail};
+use crate::wire::footer::{ByteRange, DigestsRef, FooterJson, FooterTail, HistoryEvent, MAX_JSON, MAX_SPILL};
 use crate::wire::json::Object;
 use crate::wire::metadata::{FileMetadata, MAX_HISTORY, Metadata, check_count, check_text};
 use crate::wire::superblock::{self, FLAG_FOOTER, Superblock};
 use crate::wire::zone_map::{self, Zone};
 
-/// What a file as a whole can say of itself.
+/// Attributes of the file.
 pub(crate) const FILE_ATTRIBUTES: [&str; 3] = ["tool", "library_version", "created_at"];
 
-/// How much is gathered before it is written.
+/// Number of bytes buffered before a write.
 const BLOCK: usize = 1 << 20;
 
-/// A `.tet` file being written.
+/// Writer of a `.tet` file.
 #[derive(Debug)]
 pub(crate) struct TetWriter {
     staged: Box<dyn Staged>,
@@ -48,48 +50,50 @@ pub(crate) struct TetWriter {
     statistics: bool,
     header: IndexHeader,
     arrays: Vec<ArrayState>,
-    /// Their names.
+    /// Names of the arrays.
     names: HashSet<String>,
-    /// Some array is compressed.
+    /// Whether any array is compressed.
     compressed: bool,
     history: Vec<HistoryEvent>,
     file: FileMetadata,
+    /// The marker of the file.
+    marker: Option<String>,
     plan: OnceLock<WritePlan>,
-    progress: Mutex<Progress>,
-    /// A write failed: the bytes of some chunk may be missing.
+    progress: Mutex<WriteProgress>,
+    /// A write failed: the bytes of a chunk can be missing.
     failed: AtomicBool,
 }
 
-/// Where things go, fixed when the first chunk comes.
+/// Layout of the file, fixed by the first chunk.
 #[derive(Debug)]
 struct WritePlan {
     /// Superblock (without flags), directory, index header.
     head: Vec<u8>,
-    /// Number of each array's first row.
+    /// Index of each array's first row.
     first_row: Vec<u64>,
     rows: u64,
-    /// Where payloads begin.
+    /// Offset of the payloads.
     payloads: u64,
-    /// Where each array's payloads begin, when all arrays are raw.
+    /// Offset of each array's payloads, if all arrays are raw.
     fixed: Option<Vec<u64>>,
-    /// Where payloads end, when all arrays are raw.
+    /// End of the payloads, if all arrays are raw.
     fixed_end: u64,
 }
 
-/// What is kept of each chunk.
+/// State of each chunk.
 #[derive(Debug, Default)]
-struct Progress {
+struct WriteProgress {
     /// One per row, in canonical order.
-    chunks: Vec<Stored>,
+    chunks: Vec<StoredRow>,
     zones: Vec<Zone>,
-    /// Where the next payload goes, when places are not fixed.
+    /// Offset of the next payload, if offsets are not fixed.
     end: u64,
     pushed: u64,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Stored {
-    /// 0: not stored yet.
+struct StoredRow {
+    /// 0: not written yet.
     offset: u64,
     len: u64,
     digest: u64,
@@ -98,7 +102,7 @@ struct Stored {
 impl TetWriter {
     pub(crate) fn create(store: &Arc<dyn Store>, options: &CreateOptions) -> Result<Self> {
         if let Some(name) = options.extra.keys().next() {
-            return Err(Error::invalid(format!(".tet has no option {name:?}")));
+            return Err(Error::invalid(format!("unknown option {name:?} of .tet")));
         }
         let mut header = IndexHeader::default();
         match options.memory_budget {
@@ -123,6 +127,7 @@ impl TetWriter {
             compressed: false,
             history: Vec::new(),
             file: FileMetadata::default(),
+            marker: None,
             plan: OnceLock::new(),
             progress: Mutex::default(),
             failed: AtomicBool::new(false),
@@ -130,26 +135,26 @@ impl TetWriter {
     }
 
     fn array(&self, array: usize) -> Result<&ArrayState> {
-        self.arrays.get(array).ok_or_else(|| Error::invalid(format!("array {array} was not begun")))
+        self.arrays.get(array).ok_or_else(|| Error::invalid(format!("array {array} was not created")))
     }
 
-    fn progress(&self) -> MutexGuard<'_, Progress> {
+    fn progress(&self) -> MutexGuard<'_, WriteProgress> {
         self.progress.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Lays the file out, once.
+    /// Computes the layout once.
     fn plan(&self) -> Result<&WritePlan> {
         if let Some(plan) = self.plan.get() {
             return Ok(plan);
         }
         let mut progress = self.progress();
-        // Someone else may have been first.
+        // Another thread can have been first.
         if let Some(plan) = self.plan.get() {
             return Ok(plan);
         }
-        let plan = self.lay_out()?;
+        let plan = self.plan_layout()?;
         let rows = usize::try_from(plan.rows).map_err(|_| too_many_chunks(plan.rows))?;
-        alloc::resize("chunks", &mut progress.chunks, rows, Stored::default())?;
+        alloc::resize("chunks", &mut progress.chunks, rows, StoredRow::default())?;
         if self.statistics {
             progress.zones.try_reserve_exact(rows).map_err(|_| too_many_chunks(plan.rows))?;
             alloc::resize("zone maps", &mut progress.zones, rows, Zone::default())?;
@@ -158,7 +163,7 @@ impl TetWriter {
         Ok(self.plan.get_or_init(|| plan))
     }
 
-    fn lay_out(&self) -> Result<WritePlan> {
+    fn plan_layout(&self) -> Result<WritePlan> {
         let overflow = || Error::invalid("the arrays do not fit a file of 2^64 bytes");
         let records: Vec<_> = self.arrays.iter().map(|a| a.record.clone()).collect();
         let mut first_row = Vec::with_capacity(records.len());
@@ -201,8 +206,8 @@ impl TetWriter {
         self.staged.write_at(at, bytes).inspect_err(|_| self.failed.store(true, Ordering::Relaxed))
     }
 
-    /// Names the first chunk that was not pushed.
-    fn refuse_missing(&self, plan: &WritePlan, progress: &Progress) -> Result<()> {
+    /// Returns an error with the first missing chunk.
+    fn refuse_missing(&self, plan: &WritePlan, progress: &WriteProgress) -> Result<()> {
         if progress.pushed == plan.rows {
             return Ok(());
         }
@@ -212,7 +217,7 @@ impl TetWriter {
         let array = self.array(number)?;
         let coords = array.grid.coords(row - plan.first_row[number]);
         let missing = plan.rows - progress.pushed;
-        Err(Error::invalid(format!("{missing} of {} chunks were not written", plan.rows))
+        Err(Error::invalid(format!("{missing} of {} chunks are missing", plan.rows))
             .in_array(&array.record.name)
             .in_chunk(&coords))
     }
@@ -222,11 +227,15 @@ impl TetWriter {
         let named = self.arrays.iter().filter(|a| !a.metadata.is_empty());
         let datasets: BTreeMap<_, _> =
             named.map(|a| (a.record.name.clone(), Object(a.metadata.clone()))).collect();
-        (file.is_some() || !datasets.is_empty()).then_some(Metadata { file, datasets })
+        let marked = self.arrays.iter().filter_map(|a| Some((a.record.name.clone(), a.marker.clone()?)));
+        let markers: BTreeMap<_, _> =
+            marked.chain(self.marker.iter().map(|text| (String::new(), text.clone()))).collect();
+        let any = file.is_some() || !datasets.is_empty() || !markers.is_empty();
+        any.then_some(Metadata { file, datasets, markers })
     }
 
-    /// Writes the rows in canonical order; gives the digest of directory and index.
-    fn write_index(&self, plan: &WritePlan, progress: &Progress) -> Result<u64> {
+    /// Writes the rows in canonical order; returns the digest of directory and index.
+    fn write_index(&self, plan: &WritePlan, progress: &WriteProgress) -> Result<u64> {
         let mut hash = Xxh3::new();
         hash.update(plan.head.get(32..).unwrap_or_default());
         let mut block = Vec::with_capacity(BLOCK);
@@ -235,14 +244,14 @@ impl TetWriter {
             let first = plan.first_row[number];
             let codec = array.codec();
             for linear in 0..array.grid.total() {
-                // Both fit: the rows were allocated.
+                // Both fit, because the rows were allocated.
                 #[allow(clippy::cast_possible_truncation)]
                 let chunk = progress.chunks[(first + linear) as usize];
                 let coords = array.grid.coords(linear);
                 let raw = array.tile_bytes(&coords);
-                let row = Row::new(number as u64, &coords, chunk.offset, raw, chunk.len, codec);
+                let row = IndexRow::new(number as u64, &coords, chunk.offset, raw, chunk.len, codec);
                 block.extend_from_slice(row.as_bytes());
-                if block.len() + size_of::<Row>() > BLOCK {
+                if block.len() + size_of::<IndexRow>() > BLOCK {
                     hash.update(&block);
                     self.store(at, &block)?;
                     at += block.len() as u64;
@@ -255,8 +264,8 @@ impl TetWriter {
         Ok(hash.digest())
     }
 
-    /// Writes the zone maps at `at`; gives their length and digest.
-    fn write_zones(&self, at: u64, plan: &WritePlan, progress: &Progress) -> Result<(u64, u64)> {
+    /// Writes the zone maps at `at`; returns their length and digest.
+    fn write_zones(&self, at: u64, plan: &WritePlan, progress: &WriteProgress) -> Result<(u64, u64)> {
         let mut hash = Xxh3::new();
         let mut block = Vec::new();
         let mut end = at;
@@ -282,8 +291,8 @@ impl TetWriter {
         Ok((end - at, hash.digest()))
     }
 
-    /// Writes everything that follows the payloads; gives the superblock's flags and the file's length.
-    fn write_tail(&self, plan: &WritePlan, progress: &Progress, catalog: u64) -> Result<(u32, u64)> {
+    /// Writes everything after the payloads; returns the superblock flags and the file length.
+    fn write_tail(&self, plan: &WritePlan, progress: &WriteProgress, catalog: u64) -> Result<(u32, u64)> {
         let mut end = if plan.fixed.is_some() { plan.fixed_end } else { progress.end };
         let metadata = self.metadata();
         let digests = self.digests && !self.arrays.is_empty();
@@ -297,14 +306,14 @@ impl TetWriter {
             DigestRegion::write(catalog, progress.chunks.iter().map(|c| c.digest), &mut bytes);
             self.store(end, &bytes)?;
             end += bytes.len() as u64;
-            Some(Ref { offset, len: end - offset })
+            Some(ByteRange { offset, len: end - offset })
         } else {
             None
         };
         let mut zone_digest = None;
         if self.statistics {
             let (len, digest) = self.write_zones(end, plan, progress)?;
-            json.zone_maps_ref = Some(Ref { offset: end, len });
+            json.zone_maps_ref = Some(ByteRange { offset: end, len });
             zone_digest = Some(digest);
             end += len;
         }
@@ -316,7 +325,7 @@ impl TetWriter {
             && let Some(metadata) = json.metadata.take()
         {
             let spill = serde_json::to_vec(&metadata)
-                .map_err(|e| Error::invalid(format!("the metadata cannot be written as JSON: {e}")))?;
+                .map_err(|e| Error::internal(format!("cannot serialize the metadata as JSON: {e}")))?;
             if spill.len() > MAX_SPILL {
                 return Err(Error::limit(
                     "the metadata of a .tet file",
@@ -325,7 +334,7 @@ impl TetWriter {
                 ));
             }
             self.store(end, &spill)?;
-            json.metadata_ref = Some(Ref { offset: end, len: spill.len() as u64 });
+            json.metadata_ref = Some(ByteRange { offset: end, len: spill.len() as u64 });
             if let Some(digests) = &mut json.digests_ref {
                 digests.spill = Some(xxh3_64(&spill));
             }
@@ -338,25 +347,25 @@ impl TetWriter {
                 .hint("shorten the history"));
         }
         let version = if self.statistics { 2 } else { 1 };
-        Tail { json_len: text.len() as u64, version }.write(&mut text);
+        FooterTail { json_len: text.len() as u64, version }.write(&mut text);
         self.store(end, &text)?;
         Ok((FLAG_FOOTER, end + text.len() as u64))
     }
 }
 
 fn too_many_chunks(rows: u64) -> Error {
-    Error::limit("the chunks of one .tet file", rows, isize::MAX as u64 / size_of::<Stored>() as u64)
+    Error::limit("the chunks of one .tet file", rows, isize::MAX as u64 / size_of::<StoredRow>() as u64)
 }
 
 impl Writer for TetWriter {
     fn begin(&mut self, spec: &ArraySpec) -> Result<usize> {
         if self.plan.get().is_some() {
-            return Err(Error::invalid("all arrays of a .tet file are declared before its first chunk")
+            return Err(Error::invalid("all arrays of a .tet file must be created before its first chunk")
                 .in_array(&spec.schema.name));
         }
         let state = ArrayState::new(spec).map_err(|e| e.in_array(&spec.schema.name))?;
         if !self.names.insert(state.record.name.clone()) {
-            return Err(Error::invalid("a .tet file holds each name once").in_array(&spec.schema.name));
+            return Err(Error::invalid("duplicate array name").in_array(&spec.schema.name));
         }
         self.compressed |= state.level.is_some();
         self.arrays.push(state);
@@ -364,7 +373,7 @@ impl Writer for TetWriter {
     }
 
     fn wants_stats(&self, _array: usize) -> bool {
-        // Zone maps have rules of their own about null and zero, so `encode` makes them from the cells.
+        // Zone maps have their own definition of null and zero, so `encode` computes them from the cells.
         false
     }
 
@@ -384,14 +393,19 @@ impl Writer for TetWriter {
         state.encode(coords, columns, self.statistics, scratch).map_err(|e| state.name_chunk(e, coords))
     }
 
-    fn adopts(&self, array: usize, form: StoredForm) -> bool {
-        // Zone maps are made from cells.
+    fn accepts_encoded(&self, array: usize, form: StoredForm) -> bool {
+        // Zone maps require decoded cells.
         form == StoredForm::Zstd && !self.statistics && self.array(array).is_ok_and(|a| a.level.is_some())
     }
 
-    fn adopt<'a>(&self, array: usize, coords: &[u64], stored: &'a StoredChunk) -> Result<EncodedChunk<'a>> {
+    fn push_encoded<'a>(
+        &self,
+        array: usize,
+        coords: &[u64],
+        stored: &'a StoredChunk,
+    ) -> Result<EncodedChunk<'a>> {
         let state = self.array(array)?;
-        state.adopt(coords, stored).map_err(|e| state.name_chunk(e, coords))
+        state.push_encoded(coords, stored).map_err(|e| state.name_chunk(e, coords))
     }
 
     fn push(&self, array: usize, chunk: EncodedChunk<'_>) -> Result<()> {
@@ -399,19 +413,22 @@ impl Writer for TetWriter {
         let refuse = |detail: String| Err(state.name_chunk(Error::invalid(detail), &chunk.coords));
         let plan = self.plan()?;
         if !state.grid.contains(&chunk.coords) {
-            return refuse(format!("there is no such chunk in a grid of {:?}", state.grid.counts()));
+            return refuse(format!(
+                "chunk coordinates out of bounds for a grid of {:?}",
+                state.grid.counts()
+            ));
         }
         let codec = state.codec();
         let raw = state.tile_bytes(&chunk.coords);
         let [part] = chunk.parts.as_slice() else {
-            return refuse(format!("a .tet chunk has one part, not {}", chunk.parts.len()));
+            return refuse(format!("expected one part per chunk, found {}", chunk.parts.len()));
         };
         let len = part.bytes.len() as u64;
         if part.codec != codec || part.raw_len != raw || (codec == RAW && len != raw) {
-            return refuse(format!("{len} bytes of codec {} are not a tile of {raw} bytes", part.codec));
+            return refuse(format!("{len} bytes of codec {} do not match a tile of {raw} bytes", part.codec));
         }
         let zone = match (self.statistics, chunk.stats.first().and_then(zone_of_stats)) {
-            (true, None) => return refuse("the chunk comes without statistics".to_owned()),
+            (true, None) => return refuse("the chunk has no statistics".to_owned()),
             (_, zone) => zone,
         };
         let digest = if self.digests { xxh3_64(&part.bytes) } else { 0 };
@@ -420,7 +437,7 @@ impl Writer for TetWriter {
         let mut progress = self.progress();
         if progress.chunks[row].offset != 0 {
             drop(progress);
-            return refuse("the chunk was already written".to_owned());
+            return refuse("duplicate chunk".to_owned());
         }
         let offset = match &plan.fixed {
             Some(starts) => starts[array] + state.bytes_before(&chunk.coords),
@@ -430,7 +447,7 @@ impl Writer for TetWriter {
                 offset
             }
         };
-        progress.chunks[row] = Stored { offset, len, digest };
+        progress.chunks[row] = StoredRow { offset, len, digest };
         progress.pushed += 1;
         if let Some(zone) = zone.filter(|_| self.statistics) {
             progress.zones[row] = zone;
@@ -441,14 +458,19 @@ impl Writer for TetWriter {
 
     fn set_attributes(&mut self, attributes: Attributes) -> Result<()> {
         let mut file = FileMetadata::default();
+        let mut marker = None;
         for (name, value) in attributes {
+            if name == KEY {
+                marker = Some(text_of(&name, &value)?);
+                continue;
+            }
             let slot = match name.as_str() {
                 "tool" => &mut file.tool,
                 "library_version" => &mut file.library_version,
                 "created_at" => &mut file.created_at,
                 _ => {
                     return Err(Error::unsupported(format!("the attribute {name:?} of a .tet file")).hint(
-                        "a .tet file as a whole has tool, library_version and created_at; arrays have any",
+                        "available for the file: tool, library_version, created_at; arrays accept any attribute",
                     ));
                 }
             };
@@ -457,6 +479,7 @@ impl Writer for TetWriter {
             *slot = Some(text);
         }
         self.file = file;
+        self.marker = marker;
         Ok(())
     }
 
@@ -468,7 +491,7 @@ impl Writer for TetWriter {
 
     fn commit(self: Box<Self>) -> Result<()> {
         if self.failed.load(Ordering::Relaxed) {
-            return Err(Error::invalid("a chunk could not be stored, so the file cannot be whole"));
+            return Err(Error::internal("a previous write of a chunk failed"));
         }
         if let Some(metadata) = self.metadata() {
             metadata.check()?;
@@ -483,22 +506,30 @@ impl Writer for TetWriter {
         let at = superblock::FLAGS_OFFSET as usize;
         head[at..at + 4].copy_from_slice(&flags.to_le_bytes());
         self.store(0, &head)?;
-        // Zero-length writes do not grow a file; this makes its length certain.
+        // Zero-length writes do not extend a file; set its length explicitly.
         self.staged.set_len(len)?;
         self.staged.publish()
     }
 }
 
-/// Zone maps travel from `encode` to `push` as statistics: `nulls` counts NaN as well, as zone maps do.
+/// Zone maps are passed from `encode` to `push` as statistics: `nulls` includes NaN, as in zone maps.
 fn stats_of_zone(dtype: DType, cells: u64, zone: &Zone) -> ChunkStats {
     let scalar = |bytes: &[u8]| Scalar::from_le_bytes(dtype, bytes).map_or(Stat::Absent, Stat::Exact);
     let (min, max) = zone.range.map_or((Stat::Absent, Stat::Absent), |r| (scalar(r.min()), scalar(r.max())));
-    ChunkStats { cells, nulls: Stat::Exact(zone.null_count), nans: Stat::Absent, min, max, sum: Stat::Absent }
+    ChunkStats {
+        cells,
+        nulls: Stat::Exact(zone.null_count),
+        nans: Stat::Absent,
+        min,
+        max,
+        sum: Stat::Absent,
+        missing: Vec::new(),
+    }
 }
 
 fn zone_of_stats(stats: &ChunkStats) -> Option<Zone> {
     let range = match (&stats.min, &stats.max) {
-        (Stat::Exact(min), Stat::Exact(max)) => Some(zone_map::Range::new(min.bytes(), max.bytes())?),
+        (Stat::Exact(min), Stat::Exact(max)) => Some(zone_map::ZoneRange::new(min.bytes(), max.bytes())?),
         _ => None,
     };
     Some(Zone { element_count: stats.cells, null_count: *stats.nulls.exact()?, range })

@@ -1,12 +1,12 @@
-//! The suite that every format runs, on files of the reference and on our own.
+//! The conformance suite on files of the reference and on files written by this crate.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod common;
 
+use tesseral_conformance::{Fixture, WriteCase, read_suite, write_suite};
 use tesseral_core::{ArraySchema, DType, Scalar};
 use tesseral_format::CreateOptions;
-use tesseral_format::conformance::{Fixture, WriteCase, read_suite, write_suite};
 use tesseral_tet::TetFormat;
 
 #[test]
@@ -32,7 +32,7 @@ fn specs(codec: &str) -> Vec<tesseral_format::ArraySpec> {
     let specs = shapes.iter().zip(dtypes).enumerate().map(|(i, ((shape, chunk), dtype))| {
         let mut schema = ArraySchema::dense(format!("a{i}"), dtype, shape, chunk);
         if i == 2 {
-            schema.fields[0].fill = Some(Scalar::from_element(0_i64));
+            schema.fields[0].missing = vec![Scalar::from_element(0_i64)];
         }
         common::Input::new(schema, codec, Vec::new()).spec
     });

@@ -1,4 +1,4 @@
-//! Packages that hold something else are not replaced: the first such object is named.
+//! Packages with foreign objects are not replaced: the error names the first one.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ fn package(more: &[&str]) -> Arc<MemoryStore> {
 }
 
 #[test]
-fn packages_name_what_is_not_theirs() {
+fn foreign_objects_of_packages_are_named() {
     assert_eq!(TetFormat.foreign(package(&[])).unwrap(), None);
     for name in
         ["notes.txt", "generations/notes", "generations/00000001/notes.txt", "generations/mine/packed.tet"]

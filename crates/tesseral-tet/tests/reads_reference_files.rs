@@ -1,4 +1,4 @@
-//! Files that the reference wrote are read bit for bit, from a map and from a store that must be asked.
+//! Files of the reference are read bit for bit, memory-mapped and through a store that is not resident.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -10,7 +10,7 @@ use std::sync::Arc;
 use serde_json::Value as Json;
 use tesseral_core::{Attributes, Value};
 use tesseral_format::{Container, Format, OpenOptions, Request};
-use tesseral_store::wrap::{Counting, Wrapped};
+use tesseral_store::test_wrappers::{Counting, Wrapped};
 use tesseral_store::{Access, LocalStore, Store};
 use tesseral_tet::TetFormat;
 
@@ -70,12 +70,12 @@ fn check_dataset(file: &str, container: &dyn Container, index: usize, want: &Jso
             have.len() == labels.len()
                 && labels.iter().enumerate().all(|(i, l)| have.get(i).unwrap().as_text() == Some(l))
         });
-        assert!(found, "{context}: the labels of {axis} belong to no dimension");
+        assert!(found, "{context}: labels of unknown dimension {axis}");
     }
 }
 
 #[test]
-fn every_fixture_reads_as_its_manifest_says() {
+fn every_fixture_matches_its_manifest() {
     let fixtures = manifest();
     assert!(fixtures.len() >= 30);
     for fixture in &fixtures {
@@ -135,7 +135,7 @@ fn file_metadata_history_and_budget_are_read() {
 }
 
 #[test]
-fn a_store_that_must_be_asked_is_asked_for_the_ends_only() {
+fn opening_a_store_that_is_not_resident_reads_both_ends_only() {
     let payload = 1 << 20;
     let schema =
         tesseral_core::ArraySchema::dense("a", tesseral_core::DType::UInt8, &[payload], &[payload / 10 + 1]);

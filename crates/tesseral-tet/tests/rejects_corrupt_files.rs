@@ -1,4 +1,4 @@
-//! Every broken file of the corpus ends as its expectation says: opening, auditing, reading.
+//! Every corrupt file of the corpus has the expected outcome for open, audit and read.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -17,7 +17,7 @@ fn corpus() -> BTreeMap<String, (Json, Vec<u8>)> {
     let expected: BTreeMap<String, Json> = serde_json::from_slice(&text).unwrap();
     for entry in std::fs::read_dir(&folder).unwrap() {
         let name = entry.unwrap().file_name().into_string().unwrap();
-        assert!(name == "expected.json" || expected.contains_key(&name), "nobody says what {name} must give");
+        assert!(name == "expected.json" || expected.contains_key(&name), "{name} has no expected outcome");
     }
     let read = |(name, expected): (String, Json)| {
         let bytes = std::fs::read(folder.join(&name)).unwrap();
@@ -71,12 +71,12 @@ fn auditing_names_the_expected_check() {
         let (findings, goes_on) = audit(bytes);
         let failed = findings.iter().find(|f| !f.ok).map(|f| f.check);
         match expected["verify_check"].as_str() {
-            // Payloads are decoded later, by the engine.
+            // Payloads are decoded later by the engine.
             None | Some("chunk_decode") => {
                 assert_eq!(failed, None, "{name}: {findings:#?}");
                 assert!(goes_on, "{name}");
             }
-            // The reference's own limit on labels is worth a warning.
+            // The reference's limit on labels is reported as a warning.
             Some("footer_metadata") if name.contains("65_labels") => {
                 let warned = findings.iter().find(|f| f.severity == Severity::Warning).unwrap();
                 assert_eq!((failed, warned.check), (None, "footer_metadata"), "{name}");
@@ -90,7 +90,7 @@ fn auditing_names_the_expected_check() {
 }
 
 #[test]
-fn the_order_of_checks_is_the_reference_s() {
+fn checks_run_in_the_order_of_the_reference() {
     let order = [
         "superblock",
         "dataset_directory",
@@ -114,7 +114,7 @@ fn the_order_of_checks_is_the_reference_s() {
 }
 
 #[test]
-fn salvage_and_repair_never_panic_and_repairs_repair() {
+fn recovery_and_repair_never_panic_and_repairs_succeed() {
     let mut repaired = 0;
     for (name, (expected, bytes)) in corpus() {
         let options = OpenOptions::default();

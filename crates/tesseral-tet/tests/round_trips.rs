@@ -1,4 +1,4 @@
-//! What is written comes back bit for bit: every dtype, every rank, ragged edges, both codecs, any order of pushes.
+//! Round trips, bit for bit: every dtype, every rank, edge chunks, both codecs, any order of pushes.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -29,7 +29,7 @@ const DTYPES: [DType; 10] = [
     DType::UInt64,
 ];
 
-/// Bytes of every kind: zeros, NaNs with payloads, negative zeros, extremes.
+/// Special values: zeros, NaNs with payloads, negative zeros, extremes.
 fn cells(n: usize, size: usize, seed: u64) -> Vec<u8> {
     let mut state = seed | 1;
     let mut next = || {
@@ -113,7 +113,7 @@ proptest! {
 }
 
 #[test]
-fn names_labels_attributes_and_history_come_back() {
+fn names_labels_attributes_and_history_round_trip() {
     let mut schema = ArraySchema::dense("t", DType::Int32, &[3, 3, 2], &[2, 2, 2]);
     schema.dims[0].name = "time".into();
     schema.dims[1].name = "lat".into();
@@ -122,7 +122,7 @@ fn names_labels_attributes_and_history_come_back() {
     schema.dims[1].labels = Some(Labels::Numbers { dtype: DType::Float64, bytes: numbers });
     schema.attributes.insert("units".into(), Value::from("K \"µ\"\n"));
     schema.attributes.insert("scale".into(), Value::Float(0.5));
-    schema.fields[0].fill = Some(Scalar::from_element(-7_i32));
+    schema.fields[0].missing = vec![Scalar::from_element(-7_i32), Scalar::from_element(9_i32)];
     let row = HistoryRow {
         op: "convert".into(),
         source: "x.nc".into(),
@@ -154,7 +154,7 @@ fn names_labels_attributes_and_history_come_back() {
     assert_eq!(schema.dims[2].labels, None);
     assert_eq!(schema.attributes["units"], Value::from("K \"µ\"\n"));
     assert_eq!(schema.attributes["scale"], Value::from("0.5"));
-    assert_eq!(schema.fields[0].fill, Some(Scalar::from_element(-7_i32)));
+    assert_eq!(schema.fields[0].missing, [Scalar::from_element(-7_i32), Scalar::from_element(9_i32)]);
     assert_eq!(schema.fields[0].codecs, ["zstd"]);
 }
 
@@ -180,7 +180,7 @@ fn long_metadata_goes_to_a_spill() {
 }
 
 #[test]
-fn more_labels_than_the_reference_takes_are_written_and_read() {
+fn more_labels_than_the_reference_supports_round_trip() {
     let mut schema = ArraySchema::dense("t", DType::UInt8, &[1000], &[100]);
     schema.dims[0].labels = Some(Labels::Text((0..1000).map(|i| format!("l{i}")).collect()));
     let input = common::Input::new(schema.clone(), "raw", vec![0; 1000]);
@@ -189,7 +189,7 @@ fn more_labels_than_the_reference_takes_are_written_and_read() {
 }
 
 #[test]
-fn threads_may_push_at_once() {
+fn concurrent_pushes_are_supported() {
     let schema = ArraySchema::dense("t", DType::UInt16, &[64, 64], &[8, 8]);
     for codec in ["raw", "zstd"] {
         let flat: Vec<u8> = cells(64 * 64, 2, 5);
@@ -225,7 +225,7 @@ fn threads_may_push_at_once() {
 }
 
 #[test]
-fn no_flipped_bit_changes_a_number_in_silence() {
+fn no_flipped_bit_changes_a_number_silently() {
     let mut schema = ArraySchema::dense("t", DType::Float32, &[5, 3], &[2, 2]);
     schema.attributes.insert("units".into(), Value::from("K"));
     let inputs = [
@@ -236,7 +236,7 @@ fn no_flipped_bit_changes_a_number_in_silence() {
     let file = common::write(&inputs, &options).unwrap();
     let footer = common::open(file.clone()).unwrap().details()["footer"].clone();
     let json = footer["json_offset"].as_u64().unwrap() as usize;
-    // A key that is misspelt is one that somebody else wrote; the digests are then found where they lie.
+    // A damaged key name is an unknown key; the digests are then found by their offset.
     let key = file.windows(11).position(|w| w == b"digests_ref").unwrap();
     let key = key..key + 11;
     for byte in 0..file.len() {
@@ -246,8 +246,8 @@ fn no_flipped_bit_changes_a_number_in_silence() {
             let Ok(container) = common::open(flipped) else { continue };
             for (i, input) in inputs.iter().enumerate() {
                 if let Ok(read) = common::read_flat(&*container, i) {
-                    assert_eq!(read, input.flat, "bit {bit} of byte {byte} changed array {i} unseen");
-                    // Statistics come from a text with a digest of its own.
+                    assert_eq!(read, input.flat, "undetected flip of bit {bit} of byte {byte} in array {i}");
+                    // Statistics come from a text with its own digest.
                     let array = container.array(i).unwrap();
                     let all = tesseral_core::Selection::all(&array.schema().shape().unwrap());
                     for chunk in array.plan(&Request::cells(all, 0)).unwrap().chunks {
@@ -257,13 +257,13 @@ fn no_flipped_bit_changes_a_number_in_silence() {
                 }
             }
             let covered = (json..file.len() - 16).contains(&byte) && !key.contains(&byte);
-            assert!(!covered, "bit {bit} of byte {byte} of the footer went unseen");
+            assert!(!covered, "undetected flip of bit {bit} of byte {byte} of the footer");
         }
     }
 }
 
 #[test]
-fn what_the_format_cannot_hold_is_refused() {
+fn unsupported_schemas_are_rejected() {
     use tesseral_core::ErrorKind::{InvalidRequest, Limit, Unsupported};
     let fresh = || TetFormat.create(Arc::new(MemoryStore::new("x.tet")), &CreateOptions::default()).unwrap();
     let spec = |change: &dyn Fn(&mut ArraySchema)| {
@@ -312,7 +312,7 @@ fn what_the_format_cannot_hold_is_refused() {
     writer.begin(&spec(&|_| {})).unwrap();
     assert!(
         matches!(writer.begin(&spec(&|_| {})).unwrap_err().kind(), InvalidRequest { .. }),
-        "a name twice"
+        "duplicate name"
     );
     let unknown = writer.set_attributes([("title".to_owned(), Value::from("x"))].into()).unwrap_err();
     assert!(matches!(unknown.kind(), Unsupported { .. }));
@@ -324,7 +324,7 @@ fn what_the_format_cannot_hold_is_refused() {
     bad_codec.codecs[0][0].name = "lz4".into();
     assert!(matches!(writer.begin(&bad_codec).unwrap_err().kind(), Unsupported { .. }));
 
-    // Chunks: outside, of the wrong length, twice, missing.
+    // Chunks: out of bounds, of the wrong length, duplicate, missing.
     let mut scratch = Scratch::default();
     let values = [0; 8];
     let column = ColumnData::Fixed { values: &values, validity: None };

@@ -1,4 +1,4 @@
-//! A write that fails at any call publishes nothing and leaves nothing behind; a torn file gives what is whole.
+//! A write that fails at any call publishes nothing and leaves no files; the intact part of a truncated file is recovered.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use tesseral_core::{ArraySchema, DType, Selection};
 use tesseral_format::{CreateOptions, Format, OpenOptions, Request, Uncovered};
-use tesseral_store::wrap::{Failure, Fault, Wrapped};
+use tesseral_store::test_wrappers::{Failure, FaultInjection, Wrapped};
 use tesseral_store::{Access, LocalStore, MemoryStore, Overwrite, Store, StoreExt};
 use tesseral_tet::TetFormat;
 
@@ -32,7 +32,7 @@ fn write_to(store: Arc<dyn Store>, overwrite: Overwrite) -> tesseral_core::Resul
 
 #[test]
 fn a_fault_at_any_call_publishes_nothing() {
-    let clean = Arc::new(Fault::at(u64::MAX));
+    let clean = Arc::new(FaultInjection::at(u64::MAX));
     write_to(Arc::new(Wrapped::new(Arc::new(MemoryStore::new("m")), Arc::clone(&clean))), Overwrite::Refuse)
         .unwrap();
     assert!(clean.calls() > 10);
@@ -40,16 +40,18 @@ fn a_fault_at_any_call_publishes_nothing() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("x.tet");
         let local: Arc<dyn Store> = Arc::new(LocalStore::new(&path, Access::Map));
-        let faulty: Arc<dyn Store> = Arc::new(Wrapped::new(local, Arc::new(Fault::with(n, failure))));
+        let faulty: Arc<dyn Store> =
+            Arc::new(Wrapped::new(local, Arc::new(FaultInjection::with(n, failure))));
         assert!(write_to(faulty, Overwrite::Refuse).is_err(), "call {n}");
-        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "call {n} left something");
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "call {n} left files");
 
         std::fs::write(&path, b"old").unwrap();
         let local: Arc<dyn Store> = Arc::new(LocalStore::new(&path, Access::Map));
-        let faulty: Arc<dyn Store> = Arc::new(Wrapped::new(local, Arc::new(Fault::with(n, failure))));
+        let faulty: Arc<dyn Store> =
+            Arc::new(Wrapped::new(local, Arc::new(FaultInjection::with(n, failure))));
         assert!(write_to(faulty, Overwrite::Replace).is_err(), "call {n}");
         assert_eq!(std::fs::read(&path).unwrap(), b"old", "call {n}");
-        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1, "call {n} left something");
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1, "call {n} left files");
     }
 }
 
@@ -64,7 +66,7 @@ fn a_writer_that_is_dropped_leaves_nothing() {
 }
 
 #[test]
-fn an_existing_file_is_not_replaced_unasked() {
+fn an_existing_file_is_not_replaced_by_default() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("x.tet");
     std::fs::write(&path, b"old").unwrap();
@@ -76,22 +78,22 @@ fn an_existing_file_is_not_replaced_unasked() {
 }
 
 #[test]
-fn faults_while_opening_are_errors_of_the_medium() {
+fn faults_while_opening_are_io_errors() {
     let file = common::write(&inputs(), &CreateOptions::default()).unwrap();
     for n in 0..4 {
         let store: Arc<dyn Store> =
-            Arc::new(Wrapped::new(common::memory(file.clone()), Arc::new(Fault::at(n))));
+            Arc::new(Wrapped::new(common::memory(file.clone()), Arc::new(FaultInjection::at(n))));
         if let Err(error) = TetFormat.open(store, &OpenOptions::default()) {
             assert!(matches!(error.kind(), tesseral_core::ErrorKind::Io { .. }), "{error:?}");
         }
     }
 }
 
-/// Cut anywhere behind the index, a file gives every chunk whose bytes are all there.
+/// All complete chunks of a file that is truncated after the index are recovered.
 #[test]
-fn a_cut_file_gives_its_whole_chunks() {
+fn the_complete_chunks_of_a_truncated_file_are_recovered() {
     let file = common::write(&inputs(), &CreateOptions::default()).unwrap();
-    let summary = tesseral_tet::Summary::parse(&file).unwrap();
+    let summary = tesseral_tet::TetSummary::parse(&file).unwrap();
     let head = summary.superblock.chunk_index_offset + summary.superblock.chunk_index_length;
     for len in 0..file.len() {
         let store = common::memory(file[..len].to_vec());
@@ -121,9 +123,9 @@ fn a_cut_file_gives_its_whole_chunks() {
     }
 }
 
-/// A package is opened, audited and salvaged at its current generation; its files are left to those who publish.
+/// A package is opened, audited and recovered at its current generation; its files are not changed.
 #[test]
-fn a_package_is_mended_by_publishing() {
+fn a_package_is_not_repaired_in_place() {
     let folder = common::fixtures().join("package.tet.d");
     let options = OpenOptions::default();
     let package = |change: &dyn Fn(&mut Vec<u8>), current: &str| -> Arc<dyn Store> {
@@ -165,9 +167,9 @@ fn a_package_is_mended_by_publishing() {
     assert!(matches!(error.kind(), tesseral_core::ErrorKind::NotFound { .. }));
 }
 
-/// Whatever is wrong behind the payloads, the fix keeps every cell and, where they are whole, the digests.
+/// The fix for damage after the payloads keeps all cells and, if they are intact, the digests.
 #[test]
-fn a_broken_footer_is_cut_and_nothing_else() {
+fn the_repair_removes_only_a_damaged_footer() {
     let file = common::write(&inputs(), &CreateOptions::default()).unwrap();
     let details = common::open(file.clone()).unwrap().details();
     let json = details["footer"]["json_offset"].as_u64().unwrap() as usize;
@@ -188,10 +190,11 @@ fn a_broken_footer_is_cut_and_nothing_else() {
             "{i}"
         );
         assert!(TetFormat.apply_repair(Arc::clone(&store), &options, "invalid_layout").is_err());
-        // A fault on the way leaves the file as it was.
+        // A fault during the repair leaves the file unchanged.
         for n in 0..8 {
             let copy: Arc<dyn Store> = common::memory(bytes.clone());
-            let faulty: Arc<dyn Store> = Arc::new(Wrapped::new(Arc::clone(&copy), Arc::new(Fault::at(n))));
+            let faulty: Arc<dyn Store> =
+                Arc::new(Wrapped::new(Arc::clone(&copy), Arc::new(FaultInjection::at(n))));
             if TetFormat.apply_repair(faulty, &options, "footer_invalid").is_err() {
                 assert_eq!(copy.read_all("", u64::MAX).unwrap(), bytes, "{i}, call {n}");
             }
@@ -203,6 +206,9 @@ fn a_broken_footer_is_cut_and_nothing_else() {
         }
         assert!(container.details()["digests"].is_object(), "{i}: the digests stay");
         assert!(TetFormat.repairs(Arc::clone(&store), &options).unwrap().is_empty());
-        assert!(TetFormat.apply_repair(store, &options, "footer_invalid").is_err(), "not needed twice");
+        assert!(
+            TetFormat.apply_repair(store, &options, "footer_invalid").is_err(),
+            "no fix needed after the repair"
+        );
     }
 }

@@ -1,4 +1,4 @@
-//! No bytes panic, loop, or make us allocate what the file cannot justify. This binary counts its allocations.
+//! No input panics, loops endlessly or causes allocations out of proportion to its size. This binary counts its allocations.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use tesseral_core::{ArraySchema, DType, Selection, Slice};
 use tesseral_format::{AuditOptions, CreateOptions, Format, OpenOptions, Request};
-use tesseral_tet::{Summary, TetFormat};
+use tesseral_tet::{TetFormat, TetSummary};
 
 struct Counting;
 
@@ -20,20 +20,20 @@ thread_local! {
     static PEAK: Cell<usize> = const { Cell::new(0) };
 }
 
-// SAFETY: every call goes to the system's allocator unchanged; the counters are thread-local numbers that need none.
+// SAFETY: every call is forwarded to the system allocator; the counters are thread-local numbers without allocation.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         let _ = NOW.try_with(|now| {
             now.set(now.get().saturating_add(layout.size()));
             let _ = PEAK.try_with(|peak| peak.set(peak.get().max(now.get())));
         });
-        // SAFETY: the caller's contract is passed on.
+        // SAFETY: the caller upholds the contract.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
         let _ = NOW.try_with(|now| now.set(now.get().saturating_sub(layout.size())));
-        // SAFETY: the caller's contract is passed on.
+        // SAFETY: the caller upholds the contract.
         unsafe { System.dealloc(ptr, layout) }
     }
 }
@@ -41,7 +41,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// The most memory held at once while `f` runs, beyond what was held before.
+/// Returns the peak of memory allocated while `f` runs, beyond the initial amount.
 fn peak<T>(f: impl FnOnce() -> T) -> (T, usize) {
     let before = NOW.get();
     PEAK.set(before);
@@ -49,11 +49,11 @@ fn peak<T>(f: impl FnOnce() -> T) -> (T, usize) {
     (out, PEAK.get() - before)
 }
 
-/// Opens, audits, salvages, plans and decodes all of it, in whatever state it is.
+/// Opens, audits, recovers, plans and decodes the bytes.
 fn try_everything(bytes: &[u8]) {
     let store = common::memory(bytes.to_vec());
     let options = OpenOptions::default();
-    let _ = Summary::parse(bytes);
+    let _ = TetSummary::parse(bytes);
     TetFormat.audit(Arc::clone(&store), &AuditOptions::default(), &mut |_| {}).unwrap();
     TetFormat.repairs(Arc::clone(&store), &options).unwrap();
     let opened = TetFormat.open(Arc::clone(&store), &options).ok();
@@ -107,7 +107,7 @@ fn every_truncation_opens_or_fails() {
 fn every_field_takes_every_boundary_value() {
     for file in samples() {
         let head = {
-            let s = Summary::parse(&file).unwrap().superblock;
+            let s = TetSummary::parse(&file).unwrap().superblock;
             (s.chunk_index_offset + s.chunk_index_length) as usize
         };
         let tail = file.len() - 16;
@@ -144,7 +144,7 @@ fn every_field_takes_every_boundary_value() {
 }
 
 #[test]
-fn hostile_sizes_are_refused_before_allocating() {
+fn hostile_sizes_are_rejected_before_allocating() {
     let folder = common::fixtures().join("corrupt");
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
@@ -154,12 +154,12 @@ fn hostile_sizes_are_refused_before_allocating() {
         let bytes = std::fs::read(&path).unwrap();
         let start = Instant::now();
         let ((), used) = peak(|| try_everything(&bytes));
-        // Codec contexts take some hundred kilobytes, whatever the file.
+        // Codec contexts take a few hundred kilobytes for any file.
         let allowed = 64 * bytes.len() + (1 << 20);
         assert!(used <= allowed, "{}: {used} bytes for a file of {}", path.display(), bytes.len());
         assert!(start.elapsed() < Duration::from_secs(5), "{}", path.display());
     }
-    // The boundary values of every field, too.
+    // Also with the boundary values of every field.
     for file in samples() {
         for at in (8..file.len().min(400)).step_by(4) {
             let mut changed = file.clone();
@@ -170,15 +170,15 @@ fn hostile_sizes_are_refused_before_allocating() {
     }
 }
 
-/// A file of many small chunks: opening is one pass, planning costs what is touched.
+/// A file of many small chunks: opening is one pass, and planning is proportional to the selection.
 #[test]
-fn plans_cost_what_they_touch() {
+fn the_cost_of_planning_is_proportional_to_the_selection() {
     let side = 400;
     let schema = ArraySchema::dense("many", DType::UInt8, &[side, side], &[1, 1]);
     let input = common::Input::new(schema, "raw", vec![3; (side * side) as usize]);
     let file = common::write(&[input], &common::plain()).unwrap();
-    // The same chunks with two rows of the index exchanged: no longer in canonical order.
-    let index = Summary::parse(&file).unwrap().superblock.chunk_index_offset as usize + 32;
+    // The same chunks with two rows exchanged: not in canonical order.
+    let index = TetSummary::parse(&file).unwrap().superblock.chunk_index_offset as usize + 32;
     let mut mixed = file.clone();
     mixed[index..index + 104].copy_from_slice(&file[index + 104..index + 208]);
     mixed[index + 104..index + 208].copy_from_slice(&file[index..index + 104]);
@@ -186,7 +186,7 @@ fn plans_cost_what_they_touch() {
     for (file, canonical) in [(file, true), (mixed, false)] {
         let store = common::memory(file);
         let (container, used) = peak(|| TetFormat.open(store, &OpenOptions::default()).unwrap());
-        assert!(used < 64 << 10, "opening held {used} bytes: the index is used where it lies");
+        assert!(used < 64 << 10, "opening allocated {used} bytes: the index is used in place");
         assert_eq!(container.details()["index"]["canonical"], canonical);
         let array = container.array(0).unwrap();
         let one = |i: u64| {
@@ -195,12 +195,12 @@ fn plans_cost_what_they_touch() {
         };
         assert_eq!(array.plan(&one(0)).unwrap().chunks.len(), 1);
         let (_, used) = peak(|| array.plan(&one(1)).unwrap());
-        assert!(used < 4096, "planning one chunk held {used} bytes");
+        assert!(used < 4096, "planning one chunk allocated {used} bytes");
         let start = Instant::now();
         for i in 0..side {
             assert_eq!(array.plan(&one(i)).unwrap().chunks.len(), 1);
         }
-        // 400 plans that each looked at 160 000 rows would take far longer.
+        // 400 plans that each scan 160 000 rows would take far longer.
         assert!(start.elapsed() < Duration::from_millis(200), "{:?}", start.elapsed());
         let all = array.plan(&Request::cells(Selection::all(&[side, side]), 0)).unwrap();
         assert_eq!(all.chunks.len() as u64, side * side);

@@ -1,4 +1,4 @@
-//! Files typed in byte by byte.
+//! Files written by hand, byte by byte.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -6,9 +6,9 @@ mod common;
 
 use tesseral_core::{ArraySchema, DType, Scalar, Stat};
 use tesseral_format::{Column, Request};
-use tesseral_tet::{Summary, read_tet_summary_v1};
+use tesseral_tet::{TetSummary, read_tet_summary_v1};
 
-/// Hex digits; anything from `#` to the end of a line is a remark.
+/// Parses hex digits; `#` starts a comment.
 fn hex(text: &str) -> Vec<u8> {
     let lines = text.lines().map(|line| line.split('#').next().unwrap());
     let digits: String = lines.collect::<String>().split_whitespace().collect();
@@ -51,7 +51,7 @@ fn one() -> Vec<u8> {
 
 #[test]
 fn an_empty_file() {
-    let summary = Summary::parse(&hex(EMPTY)).unwrap();
+    let summary = TetSummary::parse(&hex(EMPTY)).unwrap();
     assert_eq!((summary.datasets.len(), summary.chunks.len(), summary.file_len), (0, 0, 32));
     assert_eq!(common::open(hex(EMPTY)).unwrap().len(), 0);
     assert_eq!(common::write(&[], &common::plain()).unwrap(), hex(EMPTY));
@@ -76,7 +76,7 @@ fn one_array_with_a_footer() {
     assert_eq!(common::write(&[one_input()], &common::plain()).unwrap(), file);
 }
 
-/// Two chunks of float32 with zone maps and a secondary index behind them.
+/// Two chunks of float32 with zone maps and a secondary index.
 #[test]
 fn a_footer_of_version_2() {
     let schema = ArraySchema::dense("a", DType::Float32, &[4], &[2]);
@@ -107,7 +107,7 @@ fn a_footer_of_version_2() {
     file.extend(hex("66000000 00000000 02000000 54485354"));
     assert_eq!(file.len(), 1750);
 
-    assert_eq!(Summary::parse(&file).unwrap().payload_len, 336);
+    assert_eq!(TetSummary::parse(&file).unwrap().payload_len, 336);
     let container = common::open(file.clone()).unwrap();
     let array = container.array(0).unwrap();
     let plan = array.plan(&Request::cells(tesseral_core::Selection::all(&[4]), 0)).unwrap();
@@ -116,10 +116,10 @@ fn a_footer_of_version_2() {
     assert_eq!(stats.max, Stat::Exact(Scalar::from_element(2.0_f32)));
     assert_eq!((stats.nulls, stats.nans), (Stat::Exact(0), Stat::Exact(0)));
 
-    // Under a footer of version 1 the same keys mean nothing, and the texts are bytes among the payloads.
+    // With footer version 1 the same keys are ignored, and the texts are bytes in the payload area.
     let version = file.len() - 8;
     file[version] = 1;
-    assert_eq!(Summary::parse(&file).unwrap().payload_len, 1750 - 16 - 102);
+    assert_eq!(TetSummary::parse(&file).unwrap().payload_len, 1750 - 16 - 102);
     let container = common::open(file).unwrap();
     let array = container.array(0).unwrap();
     assert_eq!(array.stats(&plan.chunks[0], Column::Field(0)).min, Stat::Absent);

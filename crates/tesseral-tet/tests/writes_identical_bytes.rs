@@ -1,4 +1,4 @@
-//! Given the same arrays, history and metadata, the bytes are the reference's.
+//! Equal arrays, history and metadata produce the bytes of the reference.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -50,7 +50,7 @@ fn copies_of_reference_files_are_the_same_bytes() {
     for (name, statistics) in FILES {
         let (mut original, copy) = copy(name, statistics);
         if name == "budget_header_v1.tet" {
-            // It states its budget twice; the bytes count, and only they are written again.
+            // The file states its budget in two fields; only the one in bytes is written again.
             original[96..98].fill(0);
         }
         let first = original.iter().zip(&copy).position(|(a, b)| a != b);
@@ -63,9 +63,9 @@ fn copies_of_reference_files_are_the_same_bytes() {
     }
 }
 
-/// Digests only add: everything up to the last payload stays as it was, but for the flag of the footer.
+/// Digests only add bytes: everything up to the last payload is unchanged, except the footer flag.
 #[test]
-fn digests_change_nothing_before_them() {
+fn digests_do_not_change_the_bytes_before_them() {
     let schema = tesseral_core::ArraySchema::dense("a", tesseral_core::DType::UInt8, &[7], &[3]);
     let input = [common::Input::new(schema, "raw", (0..7).collect())];
     let plain = common::write(&input, &common::plain()).unwrap();
@@ -77,7 +77,7 @@ fn digests_change_nothing_before_them() {
     assert_eq!(&with[at..at + 4], b"TDIG");
 }
 
-/// The key in the footer may go when others rewrite it; the digests are found all the same.
+/// Other tools can drop the key from the footer; the digests are then found by their offset.
 #[test]
 fn digests_are_found_without_their_key() {
     let schema = tesseral_core::ArraySchema::dense("a", tesseral_core::DType::UInt8, &[7], &[3]);
@@ -94,12 +94,12 @@ fn digests_are_found_without_their_key() {
     let container = common::open(file.clone()).unwrap();
     assert_eq!(container.details()["digests"]["in_footer"], false);
     common::read_flat(&*container, 0).unwrap();
-    // A payload that changed is seen …
+    // A changed payload is detected …
     let payload = container.details()["digests"]["offset"].as_u64().unwrap() as usize - 8;
     let mut flipped = file.clone();
     flipped[payload] ^= 1;
     assert!(common::read_flat(&*common::open(flipped).unwrap(), 0).unwrap_err().is_damage());
-    // … and a region that does not fit the index condemns nothing.
+    // … and a region that does not match the index is ignored.
     let mut stale = file;
     let at = container.details()["digests"]["offset"].as_u64().unwrap() as usize + 24;
     stale[at] ^= 1;
@@ -109,7 +109,7 @@ fn digests_are_found_without_their_key() {
 }
 
 #[test]
-fn digests_can_be_left_unchecked() {
+fn digest_verification_can_be_disabled() {
     let schema = tesseral_core::ArraySchema::dense("a", tesseral_core::DType::UInt8, &[7], &[3]);
     let input = [common::Input::new(schema, "raw", (0..7).collect())];
     let mut file = common::write(&input, &CreateOptions::default()).unwrap();

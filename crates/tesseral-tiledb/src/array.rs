@@ -1,7 +1,7 @@
-//! An array as the engine sees it.
+//! Implementation of [`ArraySource`].
 
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use smallvec::SmallVec;
@@ -13,58 +13,76 @@ use tesseral_format::{
 };
 use tesseral_store::StoreExt;
 
-use crate::chunk_table::{ChunkTable, ChunkTables};
+use crate::chunk_tables::ChunkTables;
 use crate::deletes::StoredDelete;
 use crate::directory::FragmentEntry;
 use crate::fragment::{Fragment, MAX_TILES};
 use crate::fragments::Fragments;
-use crate::frame::Frame;
 use crate::geometry::Geometry;
+use crate::metadata_loader::MetadataLoader;
 use crate::model::StoredSchema;
-use crate::reader::Reader;
+use crate::outline::Outline;
+use crate::padded_tile::PaddedTile;
+use crate::wire::chunk_table::ChunkTable;
 
-/// Blocks of digests that are larger than this are not read for the lengths in them: their tiles are read whole.
+/// Maximum size in bytes of digest blocks that are read for the chunk lengths in them; tiles with larger blocks are read
+/// completely.
 const LARGE_BLOCK: u64 = 1 << 20;
 
 /// An opened array.
 #[derive(Debug)]
 pub(crate) struct TileDbArray {
-    pub reader: Arc<Reader>,
+    pub reader: Arc<MetadataLoader>,
     pub schema: ArraySchema,
     pub current: Arc<StoredSchema>,
-    /// The grid, for dense arrays.
+    /// The grid of a dense array.
     pub geometry: Option<Geometry>,
     pub fragments: Fragments,
+    /// What the footers of all fragments hold together, once it was requested.
+    pub outline: OnceLock<Outline>,
     /// Committed fragments that others replace.
     pub hidden: Vec<FragmentEntry>,
-    /// Its folder in the store.
+    /// Folder of the array in the store.
     pub prefix: String,
     pub deletes: Vec<StoredDelete>,
     pub range: TimeRange,
-    /// Attributes of the file that the array came from, where they are kept apart.
+    /// Attributes of the source file, if they are stored separately.
     pub file_attributes: Option<Attributes>,
     pub history: Vec<HistoryRow>,
-    /// Where chunks of large tiles begin, as far as that was asked for.
+    /// Cached offsets of the chunks of large tiles.
     pub tables: ChunkTables,
 }
 
-/// The number of a chunk: fragment and tile.
+/// Chunk id: fragment and tile.
 pub(crate) fn chunk_id(fragment: usize, tile: u64) -> u64 {
     fragment as u64 * MAX_TILES + tile
 }
 
 impl TileDbArray {
-    /// Fragments that are seen, lowest layer first.
+    /// Visible fragments, lowest layer first.
     pub(crate) fn fragments(&self) -> Result<&[Fragment]> {
         self.fragments.get(&self.reader)
     }
 
-    /// Folders of fragments that nobody committed.
+    /// What the footers of all fragments hold together. They are read once and not kept for it: there may be a hundred thousand.
+    pub(crate) fn outline(&self) -> Result<&Outline> {
+        if let Some(outline) = self.outline.get() {
+            return Ok(outline);
+        }
+        let mut outline = Outline::new(self);
+        self.fragments.visit(&self.reader, |fragment| {
+            outline.add(self, fragment);
+            Ok(())
+        })?;
+        Ok(self.outline.get_or_init(|| outline))
+    }
+
+    /// Folders of uncommitted fragments.
     pub(crate) fn uncommitted(&self) -> Result<Vec<String>> {
         crate::directory::uncommitted(&self.reader, &self.prefix)
     }
 
-    /// The fragment and tile of a chunk.
+    /// Returns the fragment and tile of a chunk.
     pub(crate) fn locate(&self, id: u64) -> Result<(&Fragment, u64)> {
         let fragments = self.fragments()?;
         let fragment = usize::try_from(id / MAX_TILES).ok().and_then(|i| fragments.get(i));
@@ -72,13 +90,13 @@ impl TileDbArray {
         fragment
             .filter(|f| tile < f.tiles)
             .map(|f| (f, tile))
-            .ok_or_else(|| Error::invalid(format!("there is no chunk {id}")))
+            .ok_or_else(|| Error::invalid(format!("unknown chunk {id}")))
     }
 
-    /// The slot of a field in a fragment's own schema; `None` when it was added later.
+    /// Returns the slot of a field in a fragment's own schema; `None` if it was added later.
     pub(crate) fn slot(&self, fragment: &Fragment, field: u16) -> Result<Option<usize>> {
         let missing =
-            || Error::invalid(format!("there is no field number {field}")).in_array(&self.schema.name);
+            || Error::invalid(format!("field index {field} is out of bounds")).in_array(&self.schema.name);
         let wanted = self.current.wire.attributes.get(usize::from(field)).ok_or_else(missing)?;
         let Some(slot) = fragment.schema.wire.attribute(&wanted.name) else { return Ok(None) };
         let stored = &fragment.schema.wire.attributes[slot];
@@ -91,13 +109,13 @@ impl TileDbArray {
         Ok(Some(slot))
     }
 
-    /// Of a tile that begins before the array does, the cells that are part of it.
-    pub(crate) fn cut(&self, fragment: &Fragment, tile: u64) -> Option<Frame> {
+    /// Returns the cells of a tile that are part of the array, for a tile that begins before the array.
+    pub(crate) fn cut(&self, fragment: &Fragment, tile: u64) -> Option<PaddedTile> {
         let geometry = self.geometry.as_ref().filter(|geometry| !geometry.is_aligned())?;
         geometry.cut(&geometry.coords(fragment.placement.as_ref()?, tile))
     }
 
-    /// All stored bytes of a tile, of which `part` may be some.
+    /// Returns the byte range of the whole tile of which `part` can be a piece.
     pub(crate) fn whole_part(&self, id: u64, part: &Part) -> Result<Part> {
         let (fragment, tile) = self.locate(id)?;
         let slot = match part.column {
@@ -108,7 +126,7 @@ impl TileDbArray {
         let file = match part.role {
             Role::Values => 0,
             Role::Validity => 2,
-            // Never narrowed.
+            // Not narrowed.
             Role::Offsets | Role::Mask => return Ok(*part),
         };
         let Some(slot) = slot.filter(|slot| fragment.chains(*slot).is_some_and(|chains| !chains.var)) else {
@@ -118,7 +136,7 @@ impl TileDbArray {
         Ok(Part { offset, len, ..*part })
     }
 
-    /// Where the chunks of a tile's file part begin.
+    /// Returns the offsets of the chunks of a tile's file part.
     pub(crate) fn chunk_table(&self, id: u64, whole: &Part) -> Result<Arc<ChunkTable>> {
         let (fragment, tile) = self.locate(id)?;
         let digests = fragment
@@ -128,7 +146,7 @@ impl TileDbArray {
         self.tables.get(&*self.reader.store, self.fragments.object(whole.object), whole, digests.as_ref())
     }
 
-    /// Stored bytes of the chunks that hold a run of cells, for each part of a column.
+    /// Returns the byte ranges of the chunks that contain a range of cells, for each part of a column.
     fn narrow_parts(
         &self,
         chunk: &PlannedChunk,
@@ -156,12 +174,14 @@ impl TileDbArray {
             let expected = chunk.cells.saturating_mul(size);
             if table.unfiltered() != expected {
                 let object = self.reader.store.describe(self.fragments.object(whole.object));
-                let detail =
-                    format!("its chunks hold {} bytes, its cells take {expected}", table.unfiltered());
+                let detail = format!(
+                    "expected {expected} bytes of cells, found {} bytes in its chunks",
+                    table.unfiltered()
+                );
                 return Err(Error::corrupt("a tile", object, whole.offset, detail));
             }
             let span = table.span(&bytes);
-            // Validity is small beside the values: often it is one chunk.
+            // Validity is small compared to the values: often a single chunk.
             match span {
                 Some(span) => {
                     narrowed.push(Part { offset: span.start, len: span.end - span.start, ..whole });
@@ -192,7 +212,7 @@ impl ArraySource for TileDbArray {
     }
 
     fn needs(&self, object: &str) -> bool {
-        // Everything else is read when an array is opened, and a missing piece of it is found then.
+        // All other metadata is read when an array is opened, which detects missing files.
         let inside = object.strip_prefix(&self.prefix).unwrap_or_default();
         inside.split('/').any(|part| self.fragments.contains(part))
     }
@@ -207,25 +227,28 @@ impl ArraySource for TileDbArray {
     }
 
     fn totals(&self, everything: &Request) -> Result<Totals> {
-        // Footers say how long files are: where each tile lies is not needed, and there may be a hundred thousand fragments.
-        let mut totals = Totals { chunks: 0, stored_bytes: 0 };
-        for fragment in self.fragments()? {
-            totals.chunks = totals.chunks.saturating_add(fragment.tiles);
-            for column in &everything.columns {
-                let slot = match *column {
-                    Column::Field(field) => self.slot(fragment, field)?,
-                    Column::Dim(dim) => Some(fragment.dim_slot(usize::from(dim))),
-                    Column::Timestamp | Column::DeletedBy => None,
-                };
-                let files = fragment.footer.files.iter().filter_map(|files| files.get(slot?));
-                totals.stored_bytes = files.fold(totals.stored_bytes, |sum, len| sum.saturating_add(*len));
-            }
+        let outline = self.outline()?;
+        let mut totals = Totals { chunks: outline.tiles, stored_bytes: 0, digests: outline.digests };
+        for column in &everything.columns {
+            let bytes = match *column {
+                Column::Field(field) => match outline.fields.get(usize::from(field)) {
+                    Some(Some(bytes)) => *bytes,
+                    // The fragment whose schema differs is part of the error.
+                    _ => {
+                        self.fragments.visit(&self.reader, |f| self.slot(f, field).map(drop))?;
+                        0
+                    }
+                },
+                Column::Dim(dim) => outline.dims.get(usize::from(dim)).copied().unwrap_or(0),
+                Column::Timestamp | Column::DeletedBy => 0,
+            };
+            totals.stored_bytes = totals.stored_bytes.saturating_add(bytes);
         }
         Ok(totals)
     }
 
     fn non_empty_domain(&self) -> Result<Option<Option<NonEmpty>>> {
-        crate::details::non_empty(self).map(Some).map_err(|e| e.in_array(&self.schema.name))
+        self.outline().map(|outline| Some(outline.domain.clone())).map_err(|e| e.in_array(&self.schema.name))
     }
 
     fn stats(&self, chunk: &PlannedChunk, column: Column) -> ChunkStats {
@@ -277,7 +300,7 @@ impl ArraySource for TileDbArray {
         }
         let bytes = |n: u64| usize::try_from(n).ok()?.checked_mul(chains.cell);
         let run = bytes(cells.start)?..bytes(cells.end)?;
-        // Where a piece of the tile lies in it does not follow from its length.
+        // The offset of a piece within the tile does not follow from its length.
         let whole = self.whole_part(chunk.id, part).ok()?;
         if (whole.offset, whole.len) != (part.offset, part.len) {
             return None;

@@ -1,4 +1,4 @@
-//! Checking an array's metadata: the same walk as opening, which goes on after a fault.
+//! Audit of an array's metadata: the same steps as opening, continued after errors.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,11 +9,11 @@ use tesseral_store::{Store, StoreExt};
 
 use crate::array::TileDbArray;
 use crate::group;
-use crate::open::{Opening, TileDbContainer, folder_name};
-use crate::reader::{Reader, join};
+use crate::metadata_loader::{MetadataLoader, join};
+use crate::open::{ArrayListing, TileDbContainer, folder_name};
 use crate::wire::name::carries_digest;
 
-/// What keeps a source from being looked at is an error; damage is a finding.
+/// Returns I/O errors; converts corruption into a finding.
 fn finding(check: &'static str, error: Error) -> Result<Finding> {
     match error.kind() {
         ErrorKind::Io { .. } | ErrorKind::Cancelled => Err(error),
@@ -21,12 +21,12 @@ fn finding(check: &'static str, error: Error) -> Result<Finding> {
     }
 }
 
-/// Bytes of metadata files that digests cover, and of those that none covers.
+/// Bytes of metadata files that are covered by digests, and of those that are not.
 #[derive(Debug, Default)]
 struct Coverage {
     covered: u64,
     uncovered: u64,
-    /// Files and fragments without digests, with the bytes they take.
+    /// Files and fragments without digests, with their sizes in bytes.
     without: Vec<(String, u64)>,
 }
 
@@ -40,8 +40,13 @@ impl Coverage {
         }
     }
 
-    /// Adds the files of a folder, whose names say whether they carry a digest, and compares those that do.
-    fn add_folder(&mut self, reader: &Reader, folder: &str, report: &mut dyn FnMut(Finding)) -> Result<()> {
+    /// Adds the files of a folder and verifies those whose names announce a digest.
+    fn add_folder(
+        &mut self,
+        reader: &MetadataLoader,
+        folder: &str,
+        report: &mut dyn FnMut(Finding),
+    ) -> Result<()> {
         for entry in reader.list(folder)?.into_iter().filter(|e| !e.is_folder()) {
             let object = join(folder, &entry.name);
             let ending = entry.name.rsplit_once('.').map_or("", |(_, ending)| ending);
@@ -64,10 +69,10 @@ impl Coverage {
     }
 
     fn report(&self, report: &mut dyn FnMut(Finding)) {
-        /// Names in one finding.
+        /// Maximum number of names in one finding.
         const NAMED: usize = 16;
         if self.without.is_empty() {
-            report(Finding::passed("digests", "every file carries digests"));
+            report(Finding::passed("digests", "all files have digests"));
             return;
         }
         let name = |(object, bytes): &(String, u64)| format!("{object} ({bytes} bytes)");
@@ -76,12 +81,12 @@ impl Coverage {
             0 => String::new(),
             n => format!(" and {n} more"),
         };
-        let detail = format!("{} files or fragments carry no digests: {named}{more}", self.without.len());
+        let detail = format!("{} files or fragments have no digests: {named}{more}", self.without.len());
         report(Finding::warning("digests", detail));
     }
 }
 
-/// Folders of an array whose files are read as a whole.
+/// Folders of an array whose files are read completely.
 const METADATA_FOLDERS: [&str; 5] =
     ["__schema", "__schema/__enumerations", "__meta", "__commits", "__fragment_meta"];
 
@@ -90,7 +95,7 @@ pub(crate) fn audit(
     options: &AuditOptions,
     report: &mut dyn FnMut(Finding),
 ) -> Result<AuditReport> {
-    let reader = Arc::new(Reader::new(store, &options.open)?);
+    let reader = Arc::new(MetadataLoader::new(store, &options.open)?);
     let mut coverage = Coverage::default();
     let container = if group::is_group(&reader)? {
         for folder in ["__group", "__meta"] {
@@ -109,6 +114,10 @@ pub(crate) fn audit(
                         _ => Finding::warning("group_member", detail),
                     });
                 }
+                for folder in group::unlisted(&reader, &container)? {
+                    let detail = format!("{folder} is an array or a group that no group lists, not checked");
+                    report(Finding::warning("unlisted_member", detail));
+                }
                 Some(container)
             }
             Err(error) => {
@@ -119,7 +128,7 @@ pub(crate) fn audit(
     } else {
         let name = folder_name(reader.store.location()).to_owned();
         audit_array(&reader, "", &name, options, &mut coverage, report)?
-            .map(|array| TileDbContainer::of(Arc::clone(&reader), name, array))
+            .map(|array| TileDbContainer::from_array(Arc::clone(&reader), name, array))
     };
     coverage.report(report);
     Ok(AuditReport {
@@ -130,9 +139,9 @@ pub(crate) fn audit(
     })
 }
 
-/// Checks the metadata of one array; `None` when it cannot be opened.
+/// Audits the metadata of one array; `None` if it cannot be opened.
 fn audit_array(
-    reader: &Arc<Reader>,
+    reader: &Arc<MetadataLoader>,
     prefix: &str,
     name: &str,
     options: &AuditOptions,
@@ -142,7 +151,7 @@ fn audit_array(
     for folder in METADATA_FOLDERS {
         coverage.add_folder(reader, &join(prefix, folder), report)?;
     }
-    let mut opening = match Opening::new(reader, prefix, &options.open) {
+    let mut opening = match ArrayListing::new(reader, prefix, &options.open) {
         Ok(opening) => opening,
         Err(error) => {
             report(finding("schema", error)?);
@@ -153,7 +162,7 @@ fn audit_array(
     for folder in crate::directory::uncommitted(reader, prefix)? {
         report(Finding::warning(
             "uncommitted_fragment",
-            format!("{folder} has no commit file and is not read"),
+            format!("{folder} has no commit file and is ignored"),
         ));
     }
     for entry in &opening.hidden {
@@ -176,7 +185,9 @@ fn audit_array(
         match checked {
             Ok(fragment) => {
                 if footers.get(&fragment_name).is_some_and(|copy| !fragment.has_footer(copy)) {
-                    let detail = format!("the consolidated footer of {fragment_name} differs from its own");
+                    let detail = format!(
+                        "the consolidated footer of {fragment_name} differs from the one in its metadata file"
+                    );
                     let at = reader.store.describe(&join(prefix, "__fragment_meta"));
                     let error = Error::corrupt("a consolidated footer", at, None, detail);
                     report(finding("consolidated_footers", error)?);

@@ -1,5 +1,4 @@
-//! Which names in a folder belong to an array or group. Whatever else is there is somebody else's, and an array that holds it is not
-//! replaced.
+//! Names that belong to an array or group. A folder with other names is not replaced.
 
 use std::sync::Arc;
 
@@ -8,21 +7,21 @@ use tesseral_format::OpenOptions;
 use tesseral_store::{ObjectInfo, ObjectKind, Store};
 
 use crate::group;
-use crate::reader::{Reader, join};
+use crate::metadata_loader::{MetadataLoader, join};
 use crate::wire::name;
 
-/// Files of an array's own folder that have no time in their name.
+/// Files of the array folder without a timestamp in their name.
 const FILES: [&str; 4] = [group::MARKER, "__array_schema.tdb", "__lock.tdb", "__tiledb_kv.tdb"];
-/// Endings of files that are named by a time.
+/// Extensions of timestamped files.
 const ENDINGS: [&str; 9] = ["wrt", "ok", "del", "upd", "con", "ign", "vac", "meta", "tmp"];
 
-/// The first object of a folder that belongs to no array or group; `None` when all do.
+/// Returns the first object of a folder that does not belong to an array or group.
 pub(crate) fn foreign(store: Arc<dyn Store>) -> Result<Option<String>> {
-    let reader = Reader::new(store, &OpenOptions::default())?;
+    let reader = MetadataLoader::new(store, &OpenOptions::default())?;
     container(&reader, "", reader.limits.depth)
 }
 
-fn container(reader: &Reader, prefix: &str, depth: usize) -> Result<Option<String>> {
+fn container(reader: &MetadataLoader, prefix: &str, depth: usize) -> Result<Option<String>> {
     let mut members = None;
     for entry in reader.list(prefix)? {
         let path = join(prefix, &entry.name);
@@ -48,11 +47,11 @@ fn container(reader: &Reader, prefix: &str, depth: usize) -> Result<Option<Strin
                 }
                 found
             }
-            // Until version 12 fragments lie in the array's own folder.
+            // Before version 12, fragments are in the array folder itself.
             (ObjectKind::Folder, name) if is_fragment(name) => each(reader, &path, &is_data)?,
             (ObjectKind::Folder, name) if depth > 0 => {
                 if members.is_none() {
-                    // What cannot be read, being damaged or encrypted, vouches for nothing.
+                    // An array that cannot be read, because it is damaged or encrypted, does not account for any object.
                     members = Some(group::members(reader, prefix).unwrap_or_default());
                 }
                 let is_member = members.iter().flatten().any(|m| m.relative && m.uri == name);
@@ -68,13 +67,17 @@ fn container(reader: &Reader, prefix: &str, depth: usize) -> Result<Option<Strin
     Ok(None)
 }
 
-/// The first object of a folder of which `known` does not hold.
-fn each(reader: &Reader, folder: &str, known: &dyn Fn(&ObjectInfo) -> bool) -> Result<Option<String>> {
+/// Returns the first object of a folder that `known` rejects.
+fn each(
+    reader: &MetadataLoader,
+    folder: &str,
+    known: &dyn Fn(&ObjectInfo) -> bool,
+) -> Result<Option<String>> {
     let found = reader.list(folder)?.into_iter().find(|entry| !known(entry));
     Ok(found.map(|entry| join(folder, &entry.name)))
 }
 
-fn fragments(reader: &Reader, folder: &str) -> Result<Option<String>> {
+fn fragments(reader: &MetadataLoader, folder: &str) -> Result<Option<String>> {
     for entry in reader.list(folder)? {
         let path = join(folder, &entry.name);
         if entry.kind != ObjectKind::Folder || !is_fragment(&entry.name) {
@@ -95,7 +98,7 @@ fn is_data(entry: &ObjectInfo) -> bool {
     entry.kind == ObjectKind::File && (entry.name.ends_with(".tdb") || entry.name.starts_with("__"))
 }
 
-/// A file named by a time, with or without an ending that says what it is.
+/// Returns whether the name is timestamped, with or without a known extension.
 fn is_timed(entry: &ObjectInfo) -> bool {
     let stem = match entry.name.rsplit_once('.') {
         Some((stem, ending)) if ENDINGS.contains(&ending) => stem,

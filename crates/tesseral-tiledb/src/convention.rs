@@ -1,29 +1,30 @@
-//! What array metadata hold beside plain attributes, so that labels, nested values and history survive.
+//! Convention for array metadata that stores labels, nested values and history next to plain attributes.
 //!
 //! | key | value |
 //! |---|---|
 //! | `KEY` | a plain attribute of the array: number, numbers, text, bytes |
 //! | `__tesseral:json:KEY` | a list or map, as JSON |
-//! | `__tesseral:file:KEY`, `__tesseral:file:json:KEY` | attributes of the file that the array came from |
-//! | `__tesseral:labels:D` | labels of dimension D: numbers as they are, texts as a JSON list |
-//! | `__tesseral:unnamed` | numbers of the dimensions that have no name |
-//! | `__tesseral:history` | how the array came to be, as JSON |
-//! | `__tesseral:version` | 1 wherever one of the others may be |
+//! | `__tesseral:file:KEY`, `__tesseral:file:json:KEY` | attributes of the source file of the array |
+//! | `__tesseral:labels:D` | labels of dimension D: numbers directly, texts as a JSON list |
+//! | `__tesseral:unnamed` | indexes of unnamed dimensions |
+//! | `__tesseral:history` | history rows, as JSON |
+//! | `__tesseral:version` | 1 if any of the other keys can be present |
 
 use std::collections::BTreeMap;
 
 use serde_json::json;
 use tesseral_core::schema::Labels;
 use tesseral_core::{ArraySchema, Attributes, DType, HistoryRow, Value};
+use tesseral_format::convention::value::{from_json, to_json};
 
 const PREFIX: &str = "__tesseral:";
 
-/// What the metadata of an array say.
+/// Content of array metadata.
 #[derive(Debug, Default)]
-pub(crate) struct Meaning {
+pub(crate) struct ModelMetadata {
     /// Attributes of the array.
     pub attributes: Attributes,
-    /// Attributes of its file, where they are kept apart.
+    /// Attributes of the source file, if they are stored separately.
     pub file: Option<Attributes>,
     /// Labels by dimension.
     pub labels: BTreeMap<usize, Labels>,
@@ -32,10 +33,10 @@ pub(crate) struct Meaning {
     pub history: Vec<HistoryRow>,
 }
 
-/// Metadata entries of an array.
+/// Returns the metadata entries of an array.
 pub(crate) fn entries(schema: &ArraySchema, file: &Attributes, history: &[HistoryRow]) -> Attributes {
     let mut out = Attributes::new();
-    for (key, value) in &schema.attributes {
+    for (key, value) in &tesseral_core::missing::attributes(schema) {
         put(&mut out, "", key, value);
     }
     for (key, value) in file {
@@ -65,7 +66,7 @@ pub(crate) fn entries(schema: &ArraySchema, file: &Attributes, history: &[Histor
     out
 }
 
-/// Metadata entries of a group: the attributes of a file of several arrays.
+/// Returns the metadata entries of a group: the attributes of a file of several arrays.
 pub(crate) fn group_entries(file: &Attributes, history: &[HistoryRow]) -> Attributes {
     let empty = ArraySchema { attributes: file.clone(), dims: Vec::new(), ..nothing() };
     entries(&empty, &Attributes::new(), history)
@@ -75,12 +76,14 @@ fn nothing() -> ArraySchema {
     ArraySchema::dense("", DType::UInt8, &[], &[])
 }
 
-/// Adds a value under its own key where metadata can hold it, else as JSON. Keys that look like ours are always JSON.
+/// Adds a value under its own key if metadata supports it, otherwise as JSON. Keys with the reserved prefix are always JSON.
 pub(crate) fn put(out: &mut Attributes, scope: &str, key: &str, value: &Value) {
     let nested = matches!(value, Value::List(_) | Value::Map(_) | Value::Bool(_));
-    let odd = matches!(value, Value::Numbers { dtype, .. } if crate::wire::datatype::Datatype::of(*dtype).is_none());
-    let one = matches!(value, Value::Numbers { dtype, bytes } if Some(bytes.len()) == dtype.size() || bytes.is_empty());
-    if nested || odd || one || key.starts_with(PREFIX) {
+    let odd = matches!(value, Value::Numbers { dtype, .. } if crate::wire::datatype::Datatype::from_dtype(*dtype).is_none());
+    let odd = odd
+        || matches!(value, Value::Scalar(v) if crate::wire::datatype::Datatype::from_dtype(v.dtype()).is_none());
+    let single_number = matches!(value, Value::Numbers { dtype, bytes } if Some(bytes.len()) == dtype.size() || bytes.is_empty());
+    if nested || odd || single_number || key.starts_with(PREFIX) {
         out.insert(format!("{PREFIX}{scope}json:{key}"), Value::Text(to_json(value).to_string()));
     } else if scope.is_empty() {
         out.insert(key.to_owned(), value.clone());
@@ -89,27 +92,27 @@ pub(crate) fn put(out: &mut Attributes, scope: &str, key: &str, value: &Value) {
     }
 }
 
-/// The keys an attribute may be stored under.
+/// The keys under which an attribute can be stored.
 pub(crate) fn forms(key: &str) -> [String; 2] {
     [key.to_owned(), format!("{PREFIX}json:{key}")]
 }
 
-/// Sorts metadata entries by what they mean. Entries that cannot be read as what their key says stay attributes.
-pub(crate) fn meaning(entries: Attributes) -> Meaning {
-    let mut out = Meaning::default();
+/// Interprets metadata entries. Entries that do not match their key's convention stay plain attributes.
+pub(crate) fn meaning(entries: Attributes) -> ModelMetadata {
+    let mut out = ModelMetadata::default();
     let ours = entries.keys().any(|key| key.starts_with(PREFIX));
     if ours {
         out.file = Some(Attributes::new());
     }
     for (key, value) in entries {
-        if !key.strip_prefix(PREFIX).is_some_and(|name| place(&mut out, name, &value)) {
+        if !key.strip_prefix(PREFIX).is_some_and(|name| interpret(&mut out, name, &value)) {
             out.attributes.insert(key, value);
         }
     }
     out
 }
 
-fn place(out: &mut Meaning, name: &str, value: &Value) -> bool {
+fn interpret(out: &mut ModelMetadata, name: &str, value: &Value) -> bool {
     let json = || match value {
         Value::Text(text) => serde_json::from_str::<serde_json::Value>(text).ok(),
         _ => None,
@@ -130,7 +133,7 @@ fn place(out: &mut Meaning, name: &str, value: &Value) -> bool {
             Value::Numbers { dtype, bytes } => Some(Labels::Numbers { dtype: *dtype, bytes: bytes.clone() }),
             _ => json().and_then(|v| serde_json::from_value(v).ok()).map(Labels::Text),
         };
-        // One number reads back as a plain value.
+        // A single number reads back as a plain value.
         let labels = labels.or_else(|| single(value));
         return labels.map(|labels| out.labels.insert(dim, labels)).is_some();
     }
@@ -141,10 +144,13 @@ fn place(out: &mut Meaning, name: &str, value: &Value) -> bool {
             out.unnamed = numbers.filter_map(|n| usize::try_from(n).ok()).collect();
             true
         }
-        ("unnamed", Value::Int(d)) => {
-            out.unnamed = usize::try_from(*d).into_iter().collect();
-            true
-        }
+        ("unnamed", value) => match value.to_scalar().and_then(|d| d.as_i128()) {
+            Some(d) => {
+                out.unnamed = usize::try_from(d).into_iter().collect();
+                true
+            }
+            None => false,
+        },
         ("history", _) => match json() {
             Some(serde_json::Value::Array(rows)) => {
                 out.history = rows.iter().map(history_row).collect();
@@ -157,80 +163,9 @@ fn place(out: &mut Meaning, name: &str, value: &Value) -> bool {
 }
 
 fn single(value: &Value) -> Option<Labels> {
-    let (dtype, bytes) = match value {
-        Value::Int(v) => (DType::Int64, v.to_le_bytes()),
-        Value::UInt(v) => (DType::UInt64, v.to_le_bytes()),
-        Value::Float(v) => (DType::Float64, v.to_le_bytes()),
-        _ => return None,
-    };
-    Some(Labels::Numbers { dtype, bytes: bytes.to_vec() })
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|b| format!("{b:02x}")).collect()
-}
-
-fn unhex(text: &str) -> Option<Vec<u8>> {
-    let digits = text.as_bytes();
-    let pair = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
-    digits.len().is_multiple_of(2).then(|| digits.chunks(2).map(pair).collect())?
-}
-
-/// A value as JSON; what JSON has no word for is a map of one key that begins with `$`.
-fn to_json(value: &Value) -> serde_json::Value {
-    match value {
-        Value::Null => serde_json::Value::Null,
-        Value::Bool(v) => json!(v),
-        Value::Int(v) => json!(v),
-        Value::UInt(v) => json!({"$uint": v.to_string()}),
-        Value::Float(v) if v.is_finite() => json!(v),
-        Value::Float(v) => json!({"$float": format!("{:016x}", v.to_bits())}),
-        Value::Text(v) => json!(v),
-        Value::Bytes(v) => json!({"$bytes": hex(v)}),
-        Value::List(values) => values.iter().map(to_json).collect(),
-        Value::Map(map) if map.keys().any(|k| k.starts_with('$')) => {
-            let pairs: Vec<_> = map.iter().map(|(k, v)| json!([k, to_json(v)])).collect();
-            json!({"$map": pairs})
-        }
-        Value::Map(map) => map.iter().map(|(k, v)| (k.clone(), to_json(v))).collect(),
-        Value::Numbers { dtype, bytes } => json!({"$numbers": [dtype.to_string(), hex(bytes)]}),
-        other => json!(other.to_string()),
-    }
-}
-
-fn from_json(value: &serde_json::Value) -> Value {
-    use serde_json::Value as Json;
-    match value {
-        Json::Null => Value::Null,
-        Json::Bool(v) => Value::Bool(*v),
-        Json::Number(n) => match (n.as_i64(), n.as_f64()) {
-            (Some(v), _) => Value::Int(v),
-            (None, Some(v)) => Value::Float(v),
-            _ => Value::Null,
-        },
-        Json::String(v) => Value::Text(v.clone()),
-        Json::Array(values) => Value::List(values.iter().map(from_json).collect()),
-        Json::Object(map) => special(map)
-            .unwrap_or_else(|| Value::Map(map.iter().map(|(k, v)| (k.clone(), from_json(v))).collect())),
-    }
-}
-
-fn special(map: &serde_json::Map<String, serde_json::Value>) -> Option<Value> {
-    let (key, value) = map.iter().next().filter(|_| map.len() == 1)?;
-    Some(match key.as_str() {
-        "$uint" => Value::UInt(value.as_str()?.parse().ok()?),
-        "$float" => Value::Float(f64::from_bits(u64::from_str_radix(value.as_str()?, 16).ok()?)),
-        "$bytes" => Value::Bytes(unhex(value.as_str()?)?),
-        "$numbers" => Value::Numbers {
-            dtype: value.get(0)?.as_str()?.parse().ok()?,
-            bytes: unhex(value.get(1)?.as_str()?)?,
-        },
-        "$map" => {
-            let pair = |v: &serde_json::Value| Some((v.get(0)?.as_str()?.to_owned(), from_json(v.get(1)?)));
-            Value::Map(value.as_array()?.iter().map(pair).collect::<Option<_>>()?)
-        }
-        _ => return None,
-    })
+    let scalar =
+        value.to_scalar().filter(|scalar| scalar.dtype().class() != tesseral_core::dtype::Class::Text)?;
+    Some(Labels::Numbers { dtype: scalar.dtype(), bytes: scalar.bytes().to_vec() })
 }
 
 fn history_json(row: &HistoryRow) -> serde_json::Value {
@@ -255,7 +190,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn everything_comes_back() {
+    fn all_kinds_of_metadata_round_trip() {
         let mut schema = ArraySchema::dense("a", DType::Int32, &[2, 1], &[2, 1]);
         schema.dims[0].name = "x".to_owned();
         schema.dims[0].labels = Some(Labels::Text(vec!["a\"".to_owned(), String::new()]));

@@ -1,48 +1,48 @@
-//! From stored bytes to cells.
+//! Decoding of stored bytes into cells.
 
 use std::ops::Range;
 
 use bytes::Bytes;
 use tesseral_codec::Contexts;
-use tesseral_codec::filter::{Chain, Rules};
+use tesseral_codec::filter::{Chain, FilterContext};
 use tesseral_core::{Error, Result, alloc};
 use tesseral_format::{Column, ColumnMut, PlannedChunk, Role, Scratch};
 use tesseral_store::StoreExt;
 
 use crate::array::TileDbArray;
 use crate::fragment::Fragment;
-use crate::frame::Frame;
 use crate::model::FieldChains;
+use crate::padded_tile::PaddedTile;
 use crate::plan::PLAIN_HEADER;
 use crate::wire::cursor::le64;
 use crate::wire::footer::List;
 use crate::write::cell_of;
 
-/// What allocations here are for.
+/// Label of allocations in limit errors.
 const TILE: &str = "a decoded tile";
-/// A cell that no stored delete removed.
+/// Marker of a cell that no stored delete removed.
 const KEPT: u64 = tesseral_format::KEPT;
-/// A cell that was not written in the times that are read.
+/// Marker of a cell that was written outside the requested time range.
 const UNWRITTEN: u64 = tesseral_format::UNWRITTEN;
 
 /// The bytes of one tile's parts, by role.
-struct Parts<'a> {
+struct TileParts<'a> {
     array: &'a TileDbArray,
     chunk: &'a PlannedChunk,
     column: Column,
     bytes: &'a [Bytes],
-    /// The cells that are asked for.
+    /// The requested range of cells.
     cells: Range<u64>,
 }
 
-impl Parts<'_> {
+impl TileParts<'_> {
     fn find(&self, role: Role) -> Result<(&[u8], &tesseral_format::Part)> {
         let mut parts = self.chunk.column_parts(self.column).map(|(_, part)| part).zip(self.bytes);
         let found = parts.find(|(part, _)| part.role == role).map(|(part, bytes)| (&bytes[..], part));
-        found.ok_or_else(|| Error::invalid(format!("{:?} of a chunk without its {role:?}", self.column)))
+        found.ok_or_else(|| Error::internal(format!("{:?}: the chunk has no {role:?} part", self.column)))
     }
 
-    /// Damage in a tile, with the file and byte where the tile begins.
+    /// Creates a `Corrupt` error with the file and offset of the tile.
     fn located(&self, part: &tesseral_format::Part, error: Error) -> Error {
         if !error.is_damage() {
             return error;
@@ -56,21 +56,21 @@ impl Parts<'_> {
         role: Role,
         chain: &Chain,
         out: &mut [u8],
-        rules: &Rules<'_>,
+        rules: &FilterContext<'_>,
         contexts: &mut Contexts,
     ) -> Result<()> {
         let (bytes, part) = self.find(role)?;
         chain.decode_into(bytes, out, rules, contexts).map_err(|e| self.located(part, e))
     }
 
-    /// A run of cells of `size` bytes.
+    /// Copies a range of cells of `size` bytes.
     fn run(
         &self,
         role: Role,
         chain: &Chain,
         size: usize,
         out: &mut [u8],
-        rules: &Rules<'_>,
+        rules: &FilterContext<'_>,
         contexts: &mut Contexts,
     ) -> Result<()> {
         let (bytes, part) = self.find(role)?;
@@ -79,7 +79,7 @@ impl Parts<'_> {
         let (Some(len), Some(start), true) =
             (place(self.chunk.cells), place(self.cells.start), expected == Some(out.len()))
         else {
-            return Err(Error::invalid(format!("{} bytes are no room for the cells", out.len())));
+            return Err(Error::internal(format!("buffer of {} bytes is too small for the cells", out.len())));
         };
         let decoded = match self.base(part, chain)? {
             Some(base) => chain.decode_chunks(bytes, base, len, start, out, rules, contexts),
@@ -88,10 +88,10 @@ impl Parts<'_> {
         decoded.map_err(|e| self.located(part, e))
     }
 
-    /// The first byte of the tile that a part holds which was [narrowed](tesseral_format::ArraySource::narrow).
+    /// Returns the first unfiltered byte in a part that was [narrowed](tesseral_format::ArraySource::narrow).
     fn base(&self, part: &tesseral_format::Part, chain: &Chain) -> Result<Option<usize>> {
         let whole = self.array.whole_part(self.chunk.id, part)?;
-        // The plan leaves out what is in front of the cells of an unfiltered tile.
+        // The plan skips the header of an unfiltered tile.
         let plain = (part.offset, part.len)
             == (whole.offset.saturating_add(PLAIN_HEADER), whole.len.saturating_sub(PLAIN_HEADER));
         if plain || (whole.offset, whole.len) == (part.offset, part.len) || chain.holds_strings() {
@@ -99,7 +99,7 @@ impl Parts<'_> {
         }
         let table = self.array.chunk_table(self.chunk.id, &whole)?;
         let base = table.base(part.offset).and_then(|base| usize::try_from(base).ok());
-        base.map(Some).ok_or_else(|| Error::invalid("a piece of a tile that begins with no chunk"))
+        base.map(Some).ok_or_else(|| Error::internal("a narrowed part does not begin at a chunk"))
     }
 }
 
@@ -120,7 +120,7 @@ pub(crate) fn decode(
     decode_tile(array, fragment, tile, chunk, column, parts, cells, out, scratch)
 }
 
-/// Decodes a tile that begins before the array does: all of it, of which the cells in front of the array are left out.
+/// Decodes a tile that begins before the array: decodes the whole tile and drops the cells before the array.
 #[allow(clippy::too_many_arguments)]
 fn decode_cut(
     array: &TileDbArray,
@@ -129,11 +129,11 @@ fn decode_cut(
     parts: &[Bytes],
     cells: &Range<u64>,
     out: ColumnMut<'_>,
-    frame: &Frame,
+    frame: &PaddedTile,
     scratch: &mut Scratch,
 ) -> Result<()> {
     if *cells != (0..chunk.cells) {
-        return Err(Error::invalid("a tile that begins before the array decodes whole"));
+        return Err(Error::internal("a tile that begins before the array does not support random access"));
     }
     let (fragment, tile) = array.locate(chunk.id)?;
     let stored = frame.tile_cells()?;
@@ -151,7 +151,10 @@ fn decode_cut(
             let count = usize::try_from(chunk.cells).unwrap_or(usize::MAX);
             let size = values.len().checked_div(count).unwrap_or(0);
             if size.checked_mul(count) != Some(values.len()) {
-                return Err(Error::invalid(format!("{} bytes are no room for the cells", values.len())));
+                return Err(Error::internal(format!(
+                    "buffer of {} bytes is too small for the cells",
+                    values.len()
+                )));
             }
             let bytes = size.saturating_mul(stored);
             array
@@ -184,7 +187,7 @@ fn decode_cut(
     Ok(())
 }
 
-/// Decodes one column of a tile as it is stored.
+/// Decodes one column of a tile without clipping.
 #[allow(clippy::too_many_arguments)]
 fn decode_tile(
     array: &TileDbArray,
@@ -198,13 +201,14 @@ fn decode_tile(
     scratch: &mut Scratch,
 ) -> Result<()> {
     let whole = cells == (0..chunk.cells);
-    let parts = Parts { array, chunk, column, bytes: parts, cells: cells.clone() };
+    let parts = TileParts { array, chunk, column, bytes: parts, cells: cells.clone() };
     match column {
         Column::Field(field) => {
             let Some(slot) = array.slot(fragment, field)? else {
                 return fill(array, field, cells.end.saturating_sub(cells.start), out);
             };
-            let chains = fragment.chains(slot).ok_or_else(|| Error::invalid("a field without chains"))?;
+            let chains =
+                fragment.chains(slot).ok_or_else(|| Error::internal("the field has no filter chains"))?;
             if let Some(plain) = plain(&parts, chains) {
                 return copy(plain, chains.cell, &cells, out);
             }
@@ -212,7 +216,8 @@ fn decode_tile(
         }
         Column::Dim(d) => {
             let slot = fragment.dim_slot(usize::from(d));
-            let chains = fragment.chains(slot).ok_or_else(|| Error::invalid("a dimension without chains"))?;
+            let chains =
+                fragment.chains(slot).ok_or_else(|| Error::internal("the dimension has no filter chains"))?;
             if let Some(plain) = plain(&parts, chains) {
                 return copy(plain, chains.cell, &cells, out);
             }
@@ -220,17 +225,17 @@ fn decode_tile(
         }
         Column::Timestamp | Column::DeletedBy if whole => {
             let ColumnMut::Fixed { values, .. } = out else {
-                return Err(Error::invalid("times are cells of one size"));
+                return Err(Error::internal("timestamps are fixed-size"));
             };
             times(&parts, fragment, values, scratch)
         }
-        _ => Err(Error::invalid("a TileDB tile decodes whole")),
+        _ => Err(Error::internal("this TileDB tile does not support random access")),
     }
 }
 
-/// The cells themselves, when the part is nothing else: no filter, one chunk, its lengths left out by the plan. A tile with
-/// its lengths is longer.
-fn plain<'a>(parts: &Parts<'a>, chains: &FieldChains) -> Option<&'a [u8]> {
+/// Returns the cells if the part consists of nothing else: no filter, one chunk, without its header. A tile with its header is
+/// longer.
+fn plain<'a>(parts: &TileParts<'a>, chains: &FieldChains) -> Option<&'a [u8]> {
     let [bytes] = parts.bytes else { return None };
     let fits = parts.chunk.cells.checked_mul(chains.cell as u64) == Some(bytes.len() as u64);
     (fits && chains.values.is_plain() && !chains.var && !chains.nullable).then_some(&bytes[..])
@@ -238,24 +243,25 @@ fn plain<'a>(parts: &Parts<'a>, chains: &FieldChains) -> Option<&'a [u8]> {
 
 fn copy(plain: &[u8], cell: usize, cells: &Range<u64>, out: ColumnMut<'_>) -> Result<()> {
     let ColumnMut::Fixed { values, validity: None } = out else {
-        return Err(Error::invalid("cells of one size that cannot be null"));
+        return Err(Error::internal("expected a fixed-size column without validity"));
     };
     let at = |n: u64| usize::try_from(n).ok().and_then(|n| n.checked_mul(cell));
     let run = at(cells.start).zip(at(cells.end)).and_then(|(start, end)| plain.get(start..end));
     let run = run.filter(|run| run.len() == values.len());
-    values.copy_from_slice(run.ok_or_else(|| Error::invalid("a run outside the chunk"))?);
+    values.copy_from_slice(run.ok_or_else(|| Error::internal("the range of cells is outside the chunk"))?);
     Ok(())
 }
 
-/// A field that the fragment does not have: it was added later.
+/// Fills a field that the fragment does not have, because it was added later.
 fn fill(array: &TileDbArray, field: u16, cells: u64, out: ColumnMut<'_>) -> Result<()> {
     let attribute = array.current.wire.attributes.get(usize::from(field));
-    let attribute = attribute.ok_or_else(|| Error::invalid(format!("there is no field number {field}")))?;
+    let attribute =
+        attribute.ok_or_else(|| Error::invalid(format!("field index {field} is out of bounds")))?;
     let cell = &attribute.fill;
     let validity = match out {
         ColumnMut::Fixed { values, validity } => {
             if cell.is_empty() || !values.len().is_multiple_of(cell.len()) {
-                return Err(Error::invalid("a buffer that is no whole number of cells"));
+                return Err(Error::internal("the size of the buffer is not a multiple of the cell size"));
             }
             values.chunks_exact_mut(cell.len()).for_each(|to| to.copy_from_slice(cell));
             validity
@@ -277,7 +283,7 @@ fn fill(array: &TileDbArray, field: u16, cells: u64, out: ColumnMut<'_>) -> Resu
 }
 
 fn decode_field(
-    parts: &Parts<'_>,
+    parts: &TileParts<'_>,
     fragment: &Fragment,
     chains: &FieldChains,
     slot: usize,
@@ -289,7 +295,7 @@ fn decode_field(
     let validity = match out {
         ColumnMut::Fixed { values, validity } => {
             if chains.var {
-                return Err(Error::invalid("cells of any length in a column of one size"));
+                return Err(Error::internal("variable-length cells require a variable-length column"));
             }
             let contexts = &mut scratch.contexts;
             parts.run(Role::Values, &chains.values, chains.cell, values, &rules, contexts)?;
@@ -297,7 +303,7 @@ fn decode_field(
         }
         ColumnMut::Var { offsets, data, validity } => {
             if !chains.var || parts.cells != (0..parts.chunk.cells) {
-                return Err(Error::invalid("cells of any length decode by whole tiles"));
+                return Err(Error::internal("variable-length cells do not support random access"));
             }
             let bytes = var_size(parts, fragment, slot, tile)?;
             decode_var(parts, chains, bytes, offsets, data, &rules, scratch)?;
@@ -311,28 +317,28 @@ fn decode_field(
             validity.iter_mut().for_each(|byte| *byte = u8::from(*byte != 0));
             Ok(())
         }
-        Some(_) => Err(Error::invalid("validity of a field that cannot be null")),
+        Some(_) => Err(Error::internal("validity of a field that is not nullable")),
         None => Ok(()),
     }
 }
 
-/// Unfiltered bytes of a tile of cells of any length, as the fragment's metadata say.
-fn var_size(parts: &Parts<'_>, fragment: &Fragment, slot: usize, tile: u64) -> Result<usize> {
+/// Returns the unfiltered size of a tile of variable-length cells, from the fragment's metadata.
+fn var_size(parts: &TileParts<'_>, fragment: &Fragment, slot: usize, tile: u64) -> Result<usize> {
     let reader = &parts.array.reader;
     let sizes = fragment.list(reader, List::VarSizes, slot)?;
     let size = usize::try_from(tile).ok().and_then(|t| sizes.get(t)).copied().unwrap_or(0);
     reader.limits.check_decoded(size, parts.find(Role::Values)?.1.len)?;
-    // Offsets take eight bytes per cell; what a decompressor makes of the stored bytes is bounded by the limit.
+    // Offsets take eight bytes per cell; the decompressed size is bounded by the limit.
     usize::try_from(size).map_err(|_| Error::limit("a decoded chunk", size, usize::MAX as u64))
 }
 
 fn decode_var(
-    parts: &Parts<'_>,
+    parts: &TileParts<'_>,
     chains: &FieldChains,
     bytes: usize,
     ends: &mut Vec<u64>,
     data: &mut Vec<u8>,
-    rules: &Rules<'_>,
+    rules: &FilterContext<'_>,
     scratch: &mut Scratch,
 ) -> Result<()> {
     let cells = usize::try_from(parts.chunk.cells)
@@ -349,7 +355,7 @@ fn decode_var(
     alloc::resize(TILE, data, end, 0)?;
     let decoded = chains.values.decode_into(stored, &mut data[base..], rules, &mut scratch.contexts);
     decoded.map_err(|e| parts.located(part, e))?;
-    // Offsets are where cells begin; what follows wants where they end.
+    // Stored offsets are the starts of cells; the caller expects their ends.
     let [spare, _] = &mut scratch.buffers;
     let wanted =
         cells.checked_mul(8).ok_or_else(|| Error::limit("a chunk's cells", cells as u64, u64::MAX))?;
@@ -361,26 +367,28 @@ fn decode_var(
     let mut starts = spare.chunks_exact(8).map(le64);
     let mut last = starts.next().unwrap_or(0);
     if last != 0 {
-        return Err(odd(format!("the first cell begins at byte {last}")));
+        return Err(odd(format!("the first cell begins at byte {last} instead of 0")));
     }
     for start in starts.chain((cells > 0).then_some(bytes as u64)) {
         if start < last || start > bytes as u64 {
-            return Err(odd(format!("a cell ends at byte {start} after {last}, of {bytes}")));
+            return Err(odd(format!(
+                "cell offsets are not ascending: {start} after {last}, of {bytes} bytes"
+            )));
         }
         ends.push(base as u64 + start);
         last = start;
     }
     if cells == 0 && bytes > 0 {
-        return Err(odd(format!("{bytes} bytes of no cells")));
+        return Err(odd(format!("{bytes} bytes of data without cells")));
     }
     Ok(())
 }
 
-/// When cells were written, or which of them are gone.
-fn times(parts: &Parts<'_>, fragment: &Fragment, values: &mut [u8], scratch: &mut Scratch) -> Result<()> {
+/// Decodes the write times of cells, or the numbers of the deletes that removed them.
+fn times(parts: &TileParts<'_>, fragment: &Fragment, values: &mut [u8], scratch: &mut Scratch) -> Result<()> {
     let array = parts.array;
     if Some(values.len() as u64) != parts.chunk.cells.checked_mul(8) {
-        return Err(Error::invalid(format!("{} bytes are no room for the chunk", values.len())));
+        return Err(Error::internal(format!("buffer of {} bytes is too small for the chunk", values.len())));
     }
     let rules = array.reader.rules(fragment.schema.wire.version);
     let chain = &fragment.schema.times;
@@ -397,7 +405,7 @@ fn times(parts: &Parts<'_>, fragment: &Fragment, values: &mut [u8], scratch: &mu
     let range = array.range.start..=array.range.end;
     if fragment.delete_slot().is_some() {
         parts.fixed(Role::Values, chain, values, &rules, &mut scratch.contexts)?;
-        // The end of time means "never", also where the range reaches to it.
+        // The maximum timestamp means "never", even if the time range includes it.
         let gone = |at: u64| at != u64::MAX && range.contains(&at);
         values.chunks_exact_mut(8).for_each(|cell| {
             let at = le64(cell);

@@ -1,4 +1,4 @@
-//! Stored deletes, as conditions on the cells that go.
+//! Stored deletes as conditions on the removed cells.
 
 use tesseral_core::condition::{Condition, Op};
 use tesseral_core::{ArraySchema, Error, Result, Scalar};
@@ -6,7 +6,7 @@ use tesseral_store::StoreExt;
 
 use crate::directory::{DeleteBytes, DeleteEntry};
 use crate::fragment::Fragment;
-use crate::reader::Reader;
+use crate::metadata_loader::MetadataLoader;
 use crate::wire::condition::Node;
 use crate::wire::schema::Schema;
 
@@ -15,7 +15,7 @@ use crate::wire::schema::Schema;
 pub(crate) struct StoredDelete {
     pub timestamp: u64,
     pub name: String,
-    /// Which cells go, or the field it asks for that the array no longer has.
+    /// Condition of the removed cells, or the name of a field that the array no longer has.
     condition: std::result::Result<Condition, String>,
 }
 
@@ -23,10 +23,11 @@ impl StoredDelete {
     pub(crate) fn condition(&self) -> Result<Condition> {
         self.condition
             .clone()
-            .map_err(|what| Error::unsupported(format!("the stored delete {}: {what}", self.name)))
+            .map_err(|what| Error::unsupported(format!("stored delete {}: {what}", self.name)))
     }
 
-    /// Whether cells of a fragment go because its schema lacks a field that the delete asks for: nothing but `is null` holds there.
+    /// Returns whether cells of a fragment are removed because its schema lacks a field of the condition: only `is null` is
+    /// true there.
     pub(crate) fn meets_absent(&self, fragment: &Fragment) -> bool {
         let wire = &fragment.schema.wire;
         let absent = |name: &str| wire.attribute(name).is_none() && wire.dims.iter().all(|d| d.name != name);
@@ -34,7 +35,7 @@ impl StoredDelete {
     }
 }
 
-/// Whether a condition looks at a name of which something holds.
+/// Returns whether a condition refers to a name that `test` accepts.
 fn names(condition: &Condition, holds: &dyn Fn(&str) -> bool) -> bool {
     match condition {
         Condition::And(parts) | Condition::Or(parts) => parts.iter().any(|part| names(part, holds)),
@@ -45,9 +46,9 @@ fn names(condition: &Condition, holds: &dyn Fn(&str) -> bool) -> bool {
     }
 }
 
-/// Reads a delete.
+/// Parses a delete.
 pub(crate) fn read(
-    reader: &Reader,
+    reader: &MetadataLoader,
     entry: &DeleteEntry,
     wire: &Schema,
     schema: &ArraySchema,
@@ -57,19 +58,23 @@ pub(crate) fn read(
         DeleteBytes::Inline(bytes) => (entry.name.as_str(), reader.unfilter(&entry.name, bytes)?.0),
     };
     let tree = Node::parse(&reader.store.describe(object), &bytes, &reader.limits)?;
-    // The tree says which cells stay.
+    // The stored tree is the condition of the cells that are kept.
     let condition = match translate(&tree, wire, schema) {
         Ok(stays) => Ok(Condition::Not(Box::new(stays))),
-        Err(Refused(what)) => Err(what),
+        Err(UnsupportedCondition(what)) => Err(what),
     };
     Ok(StoredDelete { timestamp: entry.time.end, name: entry.name.clone(), condition })
 }
 
-/// Why a condition cannot be evaluated.
-struct Refused(String);
+/// Reason why a condition cannot be evaluated.
+struct UnsupportedCondition(String);
 
-fn translate(node: &Node, wire: &Schema, schema: &ArraySchema) -> std::result::Result<Condition, Refused> {
-    let all = |children: &[Node]| -> std::result::Result<Vec<Condition>, Refused> {
+fn translate(
+    node: &Node,
+    wire: &Schema,
+    schema: &ArraySchema,
+) -> std::result::Result<Condition, UnsupportedCondition> {
+    let all = |children: &[Node]| -> std::result::Result<Vec<Condition>, UnsupportedCondition> {
         children.iter().map(|c| translate(c, wire, schema)).collect()
     };
     Ok(match node {
@@ -80,7 +85,7 @@ fn translate(node: &Node, wire: &Schema, schema: &ArraySchema) -> std::result::R
         Node::Constant(false) => Condition::Or(Vec::new()),
         Node::Compare { op, field, value } => {
             let name = field.clone();
-            // No bytes are the empty text where cells have any length, as the reference reads it.
+            // Zero bytes are the empty text for variable-length cells, as in the reference.
             let null = |a: usize| wire.attributes[a].nullable && !wire.attributes[a].var();
             if value.is_empty() && wire.attribute(field).is_some_and(null) && matches!(op, 4 | 5) {
                 let null = Condition::IsNull { name };
@@ -105,7 +110,7 @@ fn translate(node: &Node, wire: &Schema, schema: &ArraySchema) -> std::result::R
             let member = Condition::In { name: name.clone(), values };
             match negated {
                 false => member,
-                // Comparisons with a null cell are false, this one too.
+                // Comparisons with a null cell are false, including this one.
                 true => Condition::And(vec![
                     Condition::Not(Box::new(member)),
                     Condition::Not(Box::new(Condition::IsNull { name })),
@@ -115,13 +120,18 @@ fn translate(node: &Node, wire: &Schema, schema: &ArraySchema) -> std::result::R
     })
 }
 
-/// The value of a comparison, in the type of its dimension or field: for labels their codes are stored.
-fn scalar(name: &str, bytes: &[u8], schema: &ArraySchema) -> std::result::Result<Scalar, Refused> {
+/// Returns the value of a comparison in the type of its dimension or field; for enumerations, the stored code.
+fn scalar(
+    name: &str,
+    bytes: &[u8],
+    schema: &ArraySchema,
+) -> std::result::Result<Scalar, UnsupportedCondition> {
     let dim = schema.dims.iter().find(|d| d.name == name).map(|d| d.dtype);
     let field = || schema.fields.iter().find(|f| f.name == name).map(|f| f.dtype);
     let dtype = dim
         .or_else(field)
-        .ok_or_else(|| Refused(format!("it asks for {name:?}, which the array no longer has")))?;
-    Scalar::from_le_bytes(dtype, bytes)
-        .map_err(|_| Refused(format!("{} bytes compare with {name:?}", bytes.len())))
+        .ok_or_else(|| UnsupportedCondition(format!("the field {name:?} no longer exists in the array")))?;
+    Scalar::from_le_bytes(dtype, bytes).map_err(|_| {
+        UnsupportedCondition(format!("the comparison with {name:?} has a value of {} bytes", bytes.len()))
+    })
 }

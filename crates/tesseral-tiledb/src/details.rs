@@ -1,18 +1,17 @@
-//! What only this format knows, for `info --json`.
+//! Format-specific details of an array, as JSON.
 
 use serde_json::{Value, json};
+use tesseral_core::Scalar;
 use tesseral_core::dtype::Class;
-use tesseral_core::{Result, Scalar};
-use tesseral_format::NonEmpty;
 
 use crate::array::TileDbArray;
 use crate::fragment::Fragment;
 use crate::open::TileDbContainer;
-use crate::wire::schema::Range;
+use crate::wire::schema::StoredRange;
 
 pub(crate) fn details(container: &TileDbContainer) -> Value {
     match (&container.group, container.arrays.as_slice()) {
-        (None, [array]) => one(array),
+        (None, [array]) => array_details(array),
         (group, arrays) => {
             let members = group.iter().flat_map(|g| &g.members).map(|listed| {
                 let kind = if listed.member.group { "group" } else { "array" };
@@ -24,7 +23,8 @@ pub(crate) fn details(container: &TileDbContainer) -> Value {
                     "state": listed.state.name(),
                 })
             });
-            let arrays = container.names.iter().zip(arrays).map(|(name, array)| (name.clone(), one(array)));
+            let arrays =
+                container.names.iter().zip(arrays).map(|(name, array)| (name.clone(), array_details(array)));
             json!({
                 "type": "group",
                 "members": members.collect::<Vec<_>>(),
@@ -34,13 +34,13 @@ pub(crate) fn details(container: &TileDbContainer) -> Value {
     }
 }
 
-fn pair(array: &TileDbArray, dim: usize, range: &Range) -> Value {
+fn pair(array: &TileDbArray, dim: usize, range: &StoredRange) -> Value {
     let dtype = array.schema.dims[dim].dtype;
     let end = |bytes: &[u8]| Scalar::from_le_bytes(dtype, bytes).map_or(Value::Null, |s| number(&s));
     json!([end(&range.0), end(&range.1)])
 }
 
-/// Numbers as numbers where JSON holds them exactly, everything else as text.
+/// Converts to a JSON number if that is exact, otherwise to text.
 fn number(scalar: &Scalar) -> Value {
     match scalar.as_i128() {
         Some(n) if scalar.dtype().class() != Class::Time => i64::try_from(n)
@@ -56,28 +56,6 @@ fn number(scalar: &Scalar) -> Value {
             None => Value::String(scalar.to_string()),
         },
     }
-}
-
-/// The smallest box around all fragments; none without cells.
-pub(crate) fn non_empty(array: &TileDbArray) -> Result<Option<NonEmpty>> {
-    let fragments = array.fragments()?;
-    let dims = array.schema.dims.iter().enumerate().map(|(d, dim)| {
-        let domains = fragments.iter().filter_map(|f| f.footer.domain.as_ref());
-        let mut ends: Option<(Scalar, Scalar)> = None;
-        for domain in domains {
-            let end = |bytes: &[u8]| Scalar::from_le_bytes(dim.dtype, bytes);
-            let (Ok(low), Ok(high)) = (end(&domain[d].0), end(&domain[d].1)) else { continue };
-            ends = Some(match ends {
-                None => (low, high),
-                Some((a, b)) => (
-                    if low.compare(&a).is_some_and(std::cmp::Ordering::is_lt) { low } else { a },
-                    if high.compare(&b).is_some_and(std::cmp::Ordering::is_gt) { high } else { b },
-                ),
-            });
-        }
-        ends
-    });
-    Ok(dims.collect())
 }
 
 fn fragment(array: &TileDbArray, fragment: &Fragment) -> Value {
@@ -102,7 +80,7 @@ fn fragment(array: &TileDbArray, fragment: &Fragment) -> Value {
     })
 }
 
-/// Statistics of the fragment's attributes, as stored; null where there are none or they cannot be read.
+/// Stored statistics of the fragment's attributes; null if they are absent or cannot be read.
 fn statistics(array: &TileDbArray, fragment: &Fragment) -> Value {
     let Ok(slots) = fragment.statistics(&array.reader) else { return Value::Null };
     if slots.is_empty() {
@@ -110,7 +88,7 @@ fn statistics(array: &TileDbArray, fragment: &Fragment) -> Value {
     }
     let attributes = fragment.schema.wire.attributes.iter().zip(&slots).map(|(attribute, slot)| {
         let dtype = attribute.datatype.dtype();
-        // A NaN among the cells leaves minima and maxima that mean nothing, and a sum that says so.
+        // If a cell is NaN, minimum and maximum are unreliable, and the sum is NaN.
         let poisoned = dtype.class() == Class::Float && f64::from_bits(slot.sum).is_nan();
         let value = |bytes: &[u8]| match Scalar::from_le_bytes(dtype, bytes) {
             Ok(scalar) if !bytes.is_empty() && !poisoned => number(&scalar),
@@ -132,19 +110,25 @@ fn statistics(array: &TileDbArray, fragment: &Fragment) -> Value {
     Value::Object(attributes.collect())
 }
 
-/// The fragments and the box around them, or why they cannot be told.
+/// Returns the fragments and the box around them, or the error.
 fn fragments(array: &TileDbArray, into: &mut Value) {
-    match array.fragments().and_then(|fragments| Ok((fragments, non_empty(array)?))) {
-        Ok((fragments, domain)) => {
-            into["fragments"] = fragments.iter().map(|f| fragment(array, f)).collect();
+    let mut rows = Vec::new();
+    let visited = array.fragments.visit(&array.reader, |f| {
+        rows.push(fragment(array, f));
+        Ok(())
+    });
+    match visited.and_then(|()| array.outline()) {
+        Ok(outline) => {
+            into["fragments"] = rows.into();
             let pair = |(low, high): &(Scalar, Scalar)| json!([number(low), number(high)]);
+            let domain = outline.domain.as_ref();
             into["non_empty_domain"] = json!(domain.map(|dims| dims.iter().map(pair).collect::<Vec<_>>()));
         }
         Err(error) => into["error"] = error.to_string().into(),
     }
 }
 
-fn one(array: &TileDbArray) -> Value {
+fn array_details(array: &TileDbArray) -> Value {
     let wire = &array.current.wire;
     let names = |chain: &tesseral_codec::filter::Chain| chain.filters().map(|f| f.name()).collect::<Vec<_>>();
     let dims = wire.dims.iter().enumerate().map(|(d, dim)| {
@@ -169,8 +153,9 @@ fn one(array: &TileDbArray) -> Value {
     let labels = wire.labels.iter().map(|l| {
         json!({"dimension": l.dim, "name": l.name, "uri": l.uri, "type": l.datatype.name(), "attribute": l.attribute})
     });
-    let domain =
-        |ranges: &Vec<Range>| ranges.iter().enumerate().map(|(d, r)| pair(array, d, r)).collect::<Vec<_>>();
+    let domain = |ranges: &Vec<StoredRange>| {
+        ranges.iter().enumerate().map(|(d, r)| pair(array, d, r)).collect::<Vec<_>>()
+    };
     let domains =
         array.schema.dims.iter().map(|d| d.domain.as_ref().map(|(a, b)| json!([number(a), number(b)])));
     let mut out = json!({

@@ -1,4 +1,4 @@
-//! What is in an array's folder: schemas, fragments, commits.
+//! Content of an array's folder: schemas, fragments, commits.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -6,15 +6,15 @@ use tesseral_core::{Error, Result};
 use tesseral_format::TimeRange;
 use tesseral_store::{ObjectInfo, StoreExt};
 
-use crate::reader::{Reader, join};
+use crate::metadata_loader::{MetadataLoader, join};
 use crate::wire::cursor::le64;
 use crate::wire::name::{self, Name};
 
-/// A fragment's folder.
+/// Folder of a fragment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct FragmentEntry {
     pub name: String,
-    /// Its folder in the store.
+    /// Path of the folder in the store.
     pub folder: String,
     pub start: u64,
     pub end: u64,
@@ -24,73 +24,73 @@ pub(crate) struct FragmentEntry {
 /// A stored delete.
 #[derive(Clone, Debug)]
 pub(crate) struct DeleteEntry {
-    /// File name of its commit, by which fragments call it.
+    /// File name of its commit, by which fragments refer to it.
     pub name: String,
     pub time: Name,
     pub bytes: DeleteBytes,
 }
 
-/// Where the condition is.
+/// Location of the condition.
 #[derive(Clone, Debug)]
 pub(crate) enum DeleteBytes {
     Object(String),
     Inline(Vec<u8>),
 }
 
-/// A list of fragments that another one replaces.
+/// A list of fragments that have been replaced by another one.
 #[derive(Clone, Debug)]
 pub(crate) struct Vacuum {
-    /// Name of the fragment that replaces them.
+    /// Name of the replacing fragment.
     pub by: String,
     pub time: Name,
     pub fragments: Vec<String>,
 }
 
-/// Everything named in the folder.
+/// All entries of the folder.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Directory {
-    /// Objects of schemas in the order of their names, with their times.
+pub(crate) struct ArrayDirectory {
+    /// Objects of schemas sorted by name, with their timestamps.
     pub schemas: Vec<(String, Name)>,
-    /// Committed fragments, in the order of layers. A commit alone says that there is one: whether its files are there shows when
-    /// they are read.
+    /// Committed fragments in layer order. They are listed from the commits; missing files are detected when they are read.
     pub fragments: Vec<FragmentEntry>,
     pub deletes: Vec<DeleteEntry>,
     pub vacuums: Vec<Vacuum>,
-    /// Metadata objects in the order they apply, vacuumed ones left out.
+    /// Metadata objects in the order in which they apply, without vacuumed ones.
     pub metadata: Vec<(String, Name)>,
 }
 
-/// Sort key of timestamped names: first moment as a number, then the name as text.
+/// Sort key of timestamped names: first timestamp as a number, then the name as text.
 fn by_time(start: u64, name: &str) -> (u64, &str) {
     (start, name)
 }
 
-/// The part of an address behind the last slash.
+/// Returns the part of a URI after the last slash.
 fn last_component(line: &str) -> &str {
     line.trim_end_matches('/').rsplit('/').next().unwrap_or(line)
 }
 
-impl Directory {
-    /// Lists schemas and attributes: all that a write must know, however many fragments there are.
-    pub(crate) fn described(reader: &Reader, prefix: &str) -> Result<Self> {
+impl ArrayDirectory {
+    /// Lists schemas and attributes: all that a write needs, independent of the number of fragments.
+    pub(crate) fn described(reader: &MetadataLoader, prefix: &str) -> Result<Self> {
         let mut directory =
             Self { schemas: timestamped(reader, &join(prefix, "__schema"))?, ..Self::default() };
-        // Which schema is newest goes by names as text, unlike everything else: `__20_…` comes after `__1700000000000_…`.
+        // The newest schema is determined by the order of names as text, unlike other files: `__20_…` is after
+        // `__1700000000000_…`.
         directory.schemas.sort_by(|a, b| a.0.cmp(&b.0));
         if directory.schemas.is_empty() {
             if reader.list(prefix)?.iter().any(|e| e.name == "__array_schema.tdb") {
                 return Err(Error::unsupported("TileDB arrays of a format version before 10"));
             }
             let place = reader.store.describe(&join(prefix, "__schema"));
-            return Err(Error::corrupt("the array", place, None, "it has no schema"));
+            return Err(Error::corrupt("the array", place, None, "no schema found"));
         }
         directory.metadata = metadata(reader, &join(prefix, "__meta"))?;
         Ok(directory)
     }
 
-    /// Lists schemas, attributes and commits. Fragments are not listed: commits name them, and there may be thousands.
-    pub(crate) fn scan(reader: &Reader, prefix: &str) -> Result<Self> {
-        // A schema is there before the first fragment that has it is committed: listed in this order, none is missing.
+    /// Lists schemas, attributes and commits. Does not list fragments: commits name them, and there can be thousands.
+    pub(crate) fn scan(reader: &MetadataLoader, prefix: &str) -> Result<Self> {
+        // A schema is written before the commit of the first fragment that uses it: in this order, none is missed.
         let commits = Commits::scan(reader, prefix)?;
         let mut directory = Self::described(reader, prefix)?;
         directory.fragments = commits.fragments;
@@ -100,13 +100,13 @@ impl Directory {
         Ok(directory)
     }
 
-    /// The schema that a read up to `end` goes by: the newest that was there, else the oldest.
+    /// Returns the schema for a read up to `end`: the newest one at that time, otherwise the oldest.
     pub(crate) fn schema_at(&self, end: u64) -> Option<&str> {
         let newest = self.schemas.iter().rev().find(|(_, time)| time.end <= end);
         newest.or_else(|| self.schemas.first()).map(|(object, _)| object.as_str())
     }
 
-    /// Takes out the fragments that a read of a time range sees, and committed ones that others replace. Those of other times stay.
+    /// Selects the fragments visible in a time range, and the committed ones that are replaced by others. Drops all others.
     pub(crate) fn take_visible(
         &mut self,
         range: TimeRange,
@@ -135,8 +135,8 @@ impl Directory {
     }
 }
 
-/// Folders of fragments that nobody committed.
-pub(crate) fn uncommitted(reader: &Reader, prefix: &str) -> Result<Vec<String>> {
+/// Folders of uncommitted fragments.
+pub(crate) fn uncommitted(reader: &MetadataLoader, prefix: &str) -> Result<Vec<String>> {
     let commits = Commits::scan(reader, prefix)?;
     let committed: HashSet<&str> = commits.fragments.iter().map(|f| f.folder.as_str()).collect();
     let mut found = Vec::new();
@@ -153,7 +153,7 @@ pub(crate) fn uncommitted(reader: &Reader, prefix: &str) -> Result<Vec<String>> 
 }
 
 /// Timestamped files of a folder, oldest first.
-fn timestamped(reader: &Reader, folder: &str) -> Result<Vec<(String, Name)>> {
+fn timestamped(reader: &MetadataLoader, folder: &str) -> Result<Vec<(String, Name)>> {
     Ok(in_time(folder, reader.list(folder)?))
 }
 
@@ -170,8 +170,8 @@ fn in_time(folder: &str, entries: Vec<ObjectInfo>) -> Vec<(String, Name)> {
     found
 }
 
-/// Metadata files of a folder, in the order they apply, without those that consolidated ones replace.
-pub(crate) fn metadata(reader: &Reader, folder: &str) -> Result<Vec<(String, Name)>> {
+/// Metadata files of a folder in the order in which they apply, without those that consolidated files replace.
+pub(crate) fn metadata(reader: &MetadataLoader, folder: &str) -> Result<Vec<(String, Name)>> {
     let mut replaced = HashSet::new();
     let entries = reader.list(folder)?;
     for entry in &entries {
@@ -185,7 +185,7 @@ pub(crate) fn metadata(reader: &Reader, folder: &str) -> Result<Vec<(String, Nam
     Ok(files)
 }
 
-/// The names that lines of addresses end in.
+/// Last path components of lines of URIs.
 pub(crate) fn names(text: &[u8]) -> Vec<String> {
     lines(text).map(|line| last_component(&line).to_owned()).collect()
 }
@@ -197,12 +197,12 @@ fn lines(text: &[u8]) -> impl Iterator<Item = String> {
 
 #[derive(Default)]
 struct Commits {
-    /// The array's folder, and that of its fragments.
+    /// Folders of the array and of its fragments.
     prefix: String,
     nested: String,
     /// Committed fragments.
     fragments: Vec<FragmentEntry>,
-    /// Names in consolidated commits, which ignore files may take back.
+    /// Names in consolidated commits, which ignore files can revoke.
     consolidated: HashSet<String>,
     ignored: HashSet<String>,
     deletes: BTreeMap<String, DeleteEntry>,
@@ -211,10 +211,10 @@ struct Commits {
 }
 
 impl Commits {
-    fn scan(reader: &Reader, prefix: &str) -> Result<Self> {
+    fn scan(reader: &MetadataLoader, prefix: &str) -> Result<Self> {
         let nested = join(prefix, "__fragments");
         let mut commits = Self { prefix: prefix.to_owned(), nested, ..Self::default() };
-        // Versions 10 and 11 keep everything in the array's own folder.
+        // Versions 10 and 11 store everything in the array folder.
         for folder in [join(prefix, "__commits"), prefix.to_owned()] {
             for entry in reader.list(&folder)?.iter().filter(|e| !e.is_folder()) {
                 commits.read(reader, &folder, &entry.name)?;
@@ -224,7 +224,7 @@ impl Commits {
         Ok(commits)
     }
 
-    /// Counts a fragment in, by the name of its commit.
+    /// Adds a fragment by the name of its commit.
     fn add(&mut self, stem: &str, ending: &str, time: &Name) {
         if let Some(version) = time.version {
             let folder = join(if ending == "ok" { &self.prefix } else { &self.nested }, stem);
@@ -233,7 +233,7 @@ impl Commits {
         }
     }
 
-    fn read(&mut self, reader: &Reader, folder: &str, file: &str) -> Result<()> {
+    fn read(&mut self, reader: &MetadataLoader, folder: &str, file: &str) -> Result<()> {
         let Some((stem, ending)) = file.rsplit_once('.') else { return Ok(()) };
         let Some(time) = name::parse(stem) else { return Ok(()) };
         if matches!(ending, "wrt" | "ok") {
@@ -258,7 +258,7 @@ impl Commits {
         Ok(())
     }
 
-    /// Lines of names; behind the name of a delete come its length and its bytes.
+    /// Parses lines of names; the name of a delete is followed by its length and its bytes.
     fn consolidated(&mut self, object: &str, mut text: &[u8]) -> Result<()> {
         let total = text.len();
         while !text.is_empty() {
@@ -267,7 +267,7 @@ impl Commits {
                     "a consolidated commit",
                     object,
                     (total - text.len()) as u64,
-                    format!("{what} is cut short"),
+                    format!("{what} is truncated"),
                 )
             };
             let end = text.iter().position(|b| *b == b'\n').ok_or_else(|| cut("a name", text))?;
@@ -302,7 +302,7 @@ impl Commits {
         }
         self.fragments.sort_by(|a, b| by_time(a.start, &a.name).cmp(&by_time(b.start, &b.name)));
         self.fragments.dedup_by(|a, b| a.name == b.name);
-        // A fragment that was never committed replaces nothing.
+        // A fragment that was not committed replaces nothing.
         let committed = &self.fragments;
         let find = |by: &Vacuum| {
             committed.binary_search_by(|f| by_time(f.start, &f.name).cmp(&by_time(by.time.start, &by.by)))

@@ -1,17 +1,22 @@
-//! The format as a whole.
+//! Implementation of [`Format`].
 
 use std::sync::Arc;
 
-use tesseral_core::{ArraySchema, Finding, Result};
+use tesseral_core::{ArraySchema, CellLen, DType, Finding, Result};
+use tesseral_format::convention::Holds;
 use tesseral_format::{
     AppendOptions, AuditOptions, AuditReport, Capabilities, Container, CreateOptions, Edit, Format,
     OpenOptions, Probe, Repair, Salvage, Sniff, Writer,
 };
 use tesseral_store::Store;
 
+use crate::array_store::ArrayStore;
 use crate::open::TileDbContainer;
-use crate::pieces::Pieces;
+use crate::wire::datatype::Datatype;
 use crate::write::{TileDbAppender, TileDbEditor, TileDbWriter};
+
+/// The most labels of a dimension in the metadata of an array; more are an array of their own.
+const LABELS: usize = 64;
 
 /// TileDB arrays and groups.
 #[derive(Clone, Copy, Debug, Default)]
@@ -41,7 +46,26 @@ impl Format for TileDbFormat {
             attributes: true,
             folder: true,
             domains: true,
+            // As TileDB-CF has it: `__tiledb_attr.sst.units`.
+            field_attributes: Some(crate::model::FIELD_ATTRIBUTES),
+            lossy_codecs: &["float_scale", "scale_float"],
             ..Capabilities::default()
+        }
+    }
+
+    fn holds(&self) -> Holds {
+        Holds {
+            cells: |dtype, cell| match dtype {
+                DType::Complex64 | DType::Complex128 => cell != CellLen::Var,
+                _ => Datatype::from_dtype(dtype).is_some(),
+            },
+            scalars: false,
+            empty: false,
+            field_attributes: Some(crate::model::FIELD_ATTRIBUTES),
+            container_order: &[],
+            field_named_as_dimension: false,
+            labels: LABELS,
+            ..Holds::ALL
         }
     }
 
@@ -58,7 +82,7 @@ impl Format for TileDbFormat {
     }
 
     fn open(&self, store: Arc<dyn Store>, options: &OpenOptions) -> Result<Arc<dyn Container>> {
-        Ok(Arc::new(TileDbContainer::open(Arc::new(Pieces(store)), options)?))
+        Ok(Arc::new(TileDbContainer::open(Arc::new(ArrayStore(store)), options)?))
     }
 
     fn create(&self, store: Arc<dyn Store>, options: &CreateOptions) -> Result<Box<dyn Writer>> {
@@ -84,7 +108,7 @@ impl Format for TileDbFormat {
         options: &AuditOptions,
         report: &mut dyn FnMut(Finding),
     ) -> Result<AuditReport> {
-        crate::audit::audit(Arc::new(Pieces(store)), options, report)
+        crate::audit::audit(Arc::new(ArrayStore(store)), options, report)
     }
 
     fn foreign(&self, store: Arc<dyn Store>) -> Result<Option<String>> {

@@ -1,72 +1,81 @@
-//! One fragment: its footer at once, the rest of its metadata when first asked for.
+//! One fragment: its footer is read first, other metadata on demand.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, OnceLock};
 
-use tesseral_core::{Error, Result, Scalar};
+use tesseral_core::{Advice, Error, Result, Scalar};
 use tesseral_format::{Digest, DigestSpan};
 use tesseral_store::{Bytes, Store, StoreExt};
 
 use crate::directory::FragmentEntry;
-use crate::geometry::{Geometry, Placement};
+use crate::geometry::{FragmentExtent, Geometry};
+use crate::metadata_loader::{MetadataLoader, join};
 use crate::model::{FieldChains, StoredSchema};
-use crate::reader::{Reader, join};
 use crate::wire::cursor::le64;
 use crate::wire::digest_table::{self, DigestTable, block_count};
 use crate::wire::footer::{Footer, List, schema_name};
 use crate::wire::name::carries_digest;
 use crate::wire::rtree;
-use crate::wire::schema::{Dimension, Range};
-use crate::wire::section::{self, SlotStatistics, Values};
+use crate::wire::schema::{StoredDimension, StoredRange};
+use crate::wire::section::{self, ExtremaValues, SlotStatistics};
 
-/// The file of a fragment's metadata.
+/// Name of a fragment's metadata file.
 pub(crate) const METADATA: &str = "__fragment_metadata.tdb";
 
-/// Tiles of one fragment that are numbered.
+/// Maximum number of tiles of one fragment.
 pub(crate) const MAX_TILES: u64 = 1 << 40;
 
-/// Lowest and highest coordinate along each dimension.
+/// Minimum and maximum coordinate along each dimension.
 pub(crate) type Bounds = Box<[(Scalar, Scalar)]>;
 
-/// A fragment that a read sees.
+/// A visible fragment.
 #[derive(Debug)]
 pub(crate) struct Fragment {
     pub entry: FragmentEntry,
     pub schema: Arc<StoredSchema>,
     pub footer: Footer,
-    /// Where a dense fragment lies; none when it has no cell.
-    pub placement: Option<Placement>,
+    /// Placement of a dense fragment; `None` if it has no cells.
+    pub placement: Option<FragmentExtent>,
     /// Number of tiles.
     pub tiles: u64,
-    /// Number of its first object.
+    /// Index of its first object.
     pub objects: u32,
     footer_len: u64,
-    /// Digest of the footer as it was read.
+    /// Digest of the footer.
     footer_digest: u64,
-    /// What the end of the fragment's own file says: known at once where the footer was read from there.
+    /// Content of the end of the fragment's own metadata file; set if the footer was read from there.
     own: OnceLock<MetadataEnd>,
-    tile_digests: Box<[OnceLock<TileDigests>]>,
-    lists: Box<[OnceLock<Vec<u64>>]>,
-    extrema: Box<[OnceLock<Values>]>,
+    /// Made when a slot is first used: of a hundred thousand fragments, most slots never are.
+    slots: Box<[OnceLock<Box<SlotSections>>]>,
     boxes: OnceLock<Vec<Bounds>>,
+}
+
+/// What was loaded of one slot.
+#[derive(Debug, Default)]
+struct SlotSections {
+    /// Names of its files.
+    names: [String; 3],
+    digests: [OnceLock<TileDigests>; 3],
+    lists: [OnceLock<Vec<u64>>; 8],
+    extrema: [OnceLock<ExtremaValues>; 2],
 }
 
 /// A footer as it is stored.
 #[derive(Clone, Debug)]
 pub(crate) struct FooterBytes {
     pub bytes: Bytes,
-    /// The end of the fragment's own file, when it was read from there.
+    /// The end of the fragment's own metadata file, if the footer was read from there.
     pub own: Option<MetadataEnd>,
 }
 
-/// What is known of a metadata file from its end.
+/// Information from the end of a metadata file.
 #[derive(Clone, Debug)]
 pub(crate) struct MetadataEnd {
-    /// Where the footer begins.
+    /// Offset of the footer.
     footer_at: u64,
-    /// Bytes of the file.
+    /// Length of the file in bytes.
     len: u64,
-    /// The digests of a fragment that carries some.
+    /// Digests of the fragment, if it has any.
     digests: Option<Arc<DigestTable>>,
 }
 
@@ -74,16 +83,16 @@ pub(crate) struct MetadataEnd {
 #[derive(Debug)]
 struct TileDigests {
     digests: Vec<u64>,
-    /// The first block of each tile; empty where every tile is one block.
+    /// Index of the first block of each tile; empty if every tile is one block.
     firsts: Vec<u64>,
 }
 
-/// What is read of the end of a fragment's metadata before it is known how long its footer is: usually that brings all of it.
+/// Number of bytes read from the end of a metadata file before the length of its footer is known; usually sufficient.
 const USUAL_FOOTER: u64 = 4 << 10;
 
 /// Reads the footers of fragments.
 pub(crate) fn read_footers<'a>(
-    reader: &Reader,
+    reader: &MetadataLoader,
     fragments: impl IntoIterator<Item = &'a FragmentEntry>,
 ) -> Result<Vec<FooterBytes>> {
     let objects: Vec<String> = fragments.into_iter().map(|f| join(&f.folder, METADATA)).collect();
@@ -92,13 +101,13 @@ pub(crate) fn read_footers<'a>(
 }
 
 /// Reads the footer of one fragment.
-pub(crate) fn read_footer(reader: &Reader, fragment: &FragmentEntry) -> Result<FooterBytes> {
-    let one = read_footers(reader, [fragment])?.pop();
-    one.ok_or_else(|| Error::invalid("a footer that was not read"))
+pub(crate) fn read_footer(reader: &MetadataLoader, fragment: &FragmentEntry) -> Result<FooterBytes> {
+    let first_footer = read_footers(reader, [fragment])?.pop();
+    first_footer.ok_or_else(|| Error::internal("missing footer"))
 }
 
-/// The footer that a file of `len` bytes ends with; `bytes` are its last ones.
-fn footer_of(reader: &Reader, object: &str, len: u64, bytes: &Bytes) -> Result<FooterBytes> {
+/// Parses the footer at the end of a file of `len` bytes; `bytes` are its last ones.
+fn footer_of(reader: &MetadataLoader, object: &str, len: u64, bytes: &Bytes) -> Result<FooterBytes> {
     let described = || reader.store.describe(object);
     let short = || Error::truncated("the footer's length", described(), 0, 8, len);
     let tail = len.checked_sub(8).ok_or_else(short)?;
@@ -125,8 +134,8 @@ fn footer_of(reader: &Reader, object: &str, len: u64, bytes: &Bytes) -> Result<F
     let digests = match reader.verify && carries_digest(fragment) {
         true => {
             let missing = || {
-                Error::corrupt("the digest table", described(), start, "it is missing or damaged")
-                    .hint("restore the fragment from a copy, or read without checking digests")
+                Error::corrupt("the digest table", described(), start, "missing or damaged")
+                    .hint(Advice::from("restore the fragment from a copy").or(Advice::SkipDigests))
             };
             let tail_at = start.checked_sub(digest_table::TAIL_LEN).ok_or_else(missing)?;
             let tail = part(tail_at..start)?;
@@ -141,25 +150,25 @@ fn footer_of(reader: &Reader, object: &str, len: u64, bytes: &Bytes) -> Result<F
     Ok(FooterBytes { bytes: footer, own: Some(MetadataEnd { footer_at: start, len, digests }) })
 }
 
-/// The list of where the tiles of a file begin.
+/// Returns the list of tile offsets of a file.
 fn offsets_of(file: usize) -> List {
     [List::Offsets, List::VarOffsets, List::ValidityOffsets][file.min(2)]
 }
 
-/// Where the tiles of a file lie.
+/// Tile offsets of a file.
 struct TileSpans<'a> {
     offsets: &'a [u64],
     file_len: u64,
 }
 
 impl TileSpans<'_> {
-    /// The first and one past the last byte of a tile, as stored.
+    /// Byte range of a stored tile.
     fn get(&self, tile: usize) -> Option<(u64, u64)> {
         let start = *self.offsets.get(tile)?;
         Some((start, self.offsets.get(tile + 1).copied().unwrap_or(self.file_len)))
     }
 
-    /// Whether some tile has more bytes than this.
+    /// Returns whether any tile is larger than `size` bytes.
     fn any_longer(&self, bytes: u64) -> bool {
         let spans = (0..self.offsets.len()).filter_map(|tile| self.get(tile));
         spans.into_iter().any(|(start, end)| end.saturating_sub(start) > bytes)
@@ -167,9 +176,9 @@ impl TileSpans<'_> {
 }
 
 impl Fragment {
-    /// Opens a fragment. `schemas` finds the schema of a name.
+    /// Opens a fragment. `schemas` resolves a schema by name.
     pub(crate) fn open(
-        reader: &Reader,
+        reader: &MetadataLoader,
         entry: FragmentEntry,
         FooterBytes { bytes, own }: FooterBytes,
         geometry: Option<&Geometry>,
@@ -181,15 +190,15 @@ impl Fragment {
         let footer_at = own.as_ref().map(|own| own.footer_at);
         let name = schema_name(&described, &bytes)?;
         let schema = schemas(&name).ok_or_else(|| {
-            Error::corrupt("the footer", &described, footer_at, format!("there is no schema {name:?}"))
+            Error::corrupt("the footer", &described, footer_at, format!("unknown schema {name:?}"))
         })?;
         let footer = Footer::parse(&described, &bytes, &schema.wire)?;
         if footer.dense == schema.wire.sparse {
-            let detail = "a dense fragment of a sparse array, or the other way round";
+            let detail = "fragment and array differ in being dense or sparse";
             return Err(Error::corrupt("the footer", &described, footer_at, detail));
         }
         let placement = match (&footer.domain, geometry) {
-            (Some(domain), Some(geometry)) => Some(geometry.place(domain, &described)?),
+            (Some(domain), Some(geometry)) => Some(geometry.locate_fragment(domain, &described)?),
             _ => None,
         };
         let tiles = match (&placement, footer.dense) {
@@ -202,7 +211,8 @@ impl Fragment {
         }
         let capacity = schema.wire.capacity;
         if !footer.dense && tiles > 0 && (footer.last_tile_cells == 0 || footer.last_tile_cells > capacity) {
-            let detail = format!("{} cells in the last tile of {capacity}", footer.last_tile_cells);
+            let detail =
+                format!("last tile with {} cells exceeds the capacity {capacity}", footer.last_tile_cells);
             return Err(Error::corrupt("the footer", &described, footer_at, detail));
         }
         let slots = footer.files[0].len();
@@ -215,16 +225,14 @@ impl Fragment {
             footer_len: bytes.len() as u64,
             footer_digest: xxhash_rust::xxh3::xxh3_64(&bytes),
             own: own.map_or_else(OnceLock::new, OnceLock::from),
-            tile_digests: (0..slots * 3).map(|_| OnceLock::new()).collect(),
-            lists: (0..slots * 8).map(|_| OnceLock::new()).collect(),
-            extrema: (0..slots * 2).map(|_| OnceLock::new()).collect(),
+            slots: (0..slots).map(|_| OnceLock::new()).collect(),
             boxes: OnceLock::new(),
             footer,
         })
     }
 
-    /// Where the footer is in the fragment's own file, and how long that file is.
-    fn own(&self, reader: &Reader) -> Result<&MetadataEnd> {
+    /// Returns offset of the footer in the fragment's own metadata file, and the length of that file.
+    fn own(&self, reader: &MetadataLoader) -> Result<&MetadataEnd> {
         if let Some(own) = self.own.get() {
             return Ok(own);
         }
@@ -232,7 +240,7 @@ impl Fragment {
         if reader.verify && carries_digest(&self.entry.name) {
             let footer = read_footer(reader, &self.entry)?;
             if xxhash_rust::xxh3::xxh3_64(&footer.bytes) != self.footer_digest {
-                let detail = "the consolidated copy of it differs";
+                let detail = "the consolidated copy differs";
                 return Err(Error::corrupt("the footer", reader.store.describe(&object), None, detail));
             }
             if let Some(own) = footer.own {
@@ -246,19 +254,25 @@ impl Fragment {
         Ok(self.own.get_or_init(|| MetadataEnd { footer_at, len, digests: None }))
     }
 
-    /// Whether bytes are those of its footer.
+    /// Returns whether bytes equal its footer.
     pub(crate) fn has_footer(&self, bytes: &[u8]) -> bool {
         xxhash_rust::xxh3::xxh3_64(bytes) == self.footer_digest
     }
 
-    /// Whether digests cover its files.
+    /// Returns whether its files have digests.
     pub(crate) fn carries_digests(&self) -> bool {
         carries_digest(&self.entry.name)
     }
 
-    /// Loads the digests of a data file. Their number follows from where the tiles lie.
-    fn load_digests(&self, reader: &Reader, file: usize, slot: usize, spans: &TileSpans<'_>) -> Result<()> {
-        let cell = &self.tile_digests[slot * 3 + file];
+    /// Loads the digests of a data file. Their number follows from the tile offsets.
+    fn load_digests(
+        &self,
+        reader: &MetadataLoader,
+        file: usize,
+        slot: usize,
+        spans: &TileSpans<'_>,
+    ) -> Result<()> {
+        let cell = &self.loaded(slot).digests[file];
         let Some(table) = &self.own(reader)?.digests else { return Ok(()) };
         if cell.get().is_some() || spans.file_len == 0 {
             return Ok(());
@@ -267,7 +281,8 @@ impl Fragment {
         let missing =
             |detail: &str| Error::corrupt("the digest table", reader.store.describe(&object), None, detail);
         let number = u32::try_from(slot * 3 + file).unwrap_or(u32::MAX);
-        let row = table.file(number).ok_or_else(|| missing("it lacks a file of the fragment"))?;
+        let row =
+            table.file(number).ok_or_else(|| missing("a file of the fragment is missing from the table"))?;
         reader.limits.check_metadata(row.list.end - row.list.start)?;
         let bytes = reader.store.read(&object, row.list.clone())?;
         let digests = row.parse(&reader.store.describe(&object), &bytes)?;
@@ -283,17 +298,18 @@ impl Fragment {
             }
         }
         if blocks != digests.len() as u64 {
-            return Err(missing("its lists do not match the tiles"));
+            return Err(missing("the lists do not match the tiles"));
         }
         cell.get_or_init(|| TileDigests { digests, firsts });
         Ok(())
     }
 
-    /// The digests of a tile whose span was asked for before.
+    /// Returns the digests of a tile whose file was loaded before.
     pub(crate) fn tile_digests(&self, file: usize, slot: usize, tile: u64) -> Option<DigestSpan<'_>> {
         let table = self.own.get()?.digests.as_ref()?;
-        let held = self.tile_digests.get(slot * 3 + file)?.get()?;
-        let offsets = self.lists[slot * 8 + offsets_of(file) as usize].get()?;
+        let loaded = self.slots.get(slot)?.get()?;
+        let held = loaded.digests.get(file)?.get()?;
+        let offsets = loaded.lists[offsets_of(file) as usize].get()?;
         let spans = TileSpans { offsets, file_len: *self.footer.files[file].get(slot)? };
         let (start, end) = spans.get(usize::try_from(tile).ok()?)?;
         let first = match held.firsts.is_empty() {
@@ -307,15 +323,15 @@ impl Fragment {
         Some(DigestSpan { object: self.object(slot, file), range: start..end, number: first, digest })
     }
 
-    /// Bytes of a block of its digests, once they were loaded.
+    /// Block size of its digests in bytes, if they are loaded.
     pub(crate) fn digest_block(&self) -> Option<u64> {
         Some(self.own.get()?.digests.as_ref()?.block)
     }
 
-    /// The stored bytes of a tile in an object that is a file of a slot, compared with their digests.
+    /// Returns the stored bytes of a tile after verifying their digests.
     pub(crate) fn read_tile(
         &self,
-        reader: &Reader,
+        reader: &MetadataLoader,
         object: &str,
         (slot, file): (usize, usize),
         tile: u64,
@@ -328,23 +344,23 @@ impl Fragment {
         Ok(bytes)
     }
 
-    /// Bytes of its data files.
+    /// Size of its data files in bytes.
     pub(crate) fn data_bytes(&self) -> u64 {
         self.footer.files.iter().flatten().fold(0, |n, b| n.saturating_add(*b))
     }
 
-    /// Bytes of its metadata file.
-    pub(crate) fn metadata_len(&self, reader: &Reader) -> Result<u64> {
+    /// Size of its metadata file in bytes.
+    pub(crate) fn metadata_len(&self, reader: &MetadataLoader) -> Result<u64> {
         self.own(reader).map(|own| own.len)
     }
 
-    /// Bytes of all its files.
-    pub(crate) fn stored_bytes(&self, reader: &Reader) -> Result<u64> {
+    /// Size of all its files in bytes.
+    pub(crate) fn stored_bytes(&self, reader: &MetadataLoader) -> Result<u64> {
         Ok(self.own(reader)?.len.saturating_add(self.data_bytes()))
     }
 
-    /// Statistics of each slot over the whole fragment; none before version 11.
-    pub(crate) fn statistics(&self, reader: &Reader) -> Result<Vec<SlotStatistics>> {
+    /// Statistics of each slot over the whole fragment; `None` before version 11.
+    pub(crate) fn statistics(&self, reader: &MetadataLoader) -> Result<Vec<SlotStatistics>> {
         match self.footer.statistics.filter(|_| self.footer.version > 11) {
             Some(offset) => {
                 let object = reader.store.describe(&self.metadata_object());
@@ -358,23 +374,23 @@ impl Fragment {
         join(&self.entry.folder, METADATA)
     }
 
-    /// The unfiltered bytes of a section.
-    fn section(&self, reader: &Reader, offset: u64) -> Result<Vec<u8>> {
+    /// Returns the unfiltered bytes of a section.
+    fn section(&self, reader: &MetadataLoader, offset: u64) -> Result<Vec<u8>> {
         let stored = self.stored_section(reader, offset)?;
         let described = reader.store.describe(&self.metadata_object());
         reader.decode(&described, &stored).map(|(bytes, _)| bytes)
     }
 
-    /// The stored bytes of a section, compared with their digest.
-    fn stored_section(&self, reader: &Reader, offset: u64) -> Result<Bytes> {
+    /// Returns the stored bytes of a section after verifying their digest.
+    fn stored_section(&self, reader: &MetadataLoader, offset: u64) -> Result<Bytes> {
         let object = self.metadata_object();
-        // Sections lie in no order that could be relied on: one ends where the next offset begins, at the latest.
+        // The order of sections is not fixed: one ends at the next larger offset.
         let own = self.own(reader)?;
         let last = own.digests.as_ref().map_or(own.footer_at, |table| table.sections_end);
         let next = self.footer.offsets().filter(|o| *o > offset).min().unwrap_or(last);
         let end = next.min(last);
         if offset >= end {
-            let detail = format!("a section at byte {offset} of {last}");
+            let detail = format!("section offset {offset} exceeds {last}");
             return Err(Error::corrupt("the footer", reader.store.describe(&object), own.footer_at, detail));
         }
         let bytes = reader.store.read(&object, offset..end)?;
@@ -386,9 +402,9 @@ impl Fragment {
         Ok(bytes)
     }
 
-    /// A list of one number per tile.
-    pub(crate) fn list(&self, reader: &Reader, list: List, slot: usize) -> Result<&[u64]> {
-        let cell = &self.lists[slot * 8 + list as usize];
+    /// Returns a list with one number per tile.
+    pub(crate) fn list(&self, reader: &MetadataLoader, list: List, slot: usize) -> Result<&[u64]> {
+        let cell = &self.loaded(slot).lists[list as usize];
         if let Some(numbers) = cell.get() {
             return Ok(numbers);
         }
@@ -403,20 +419,20 @@ impl Fragment {
         Ok(cell.get_or_init(|| numbers))
     }
 
-    /// Minima (or maxima) of tiles.
-    pub(crate) fn extrema(&self, reader: &Reader, list: List, slot: usize) -> Result<&Values> {
-        let cell = &self.extrema[slot * 2 + usize::from(list == List::Maxs)];
+    /// Returns minima or maxima of tiles.
+    pub(crate) fn extrema(&self, reader: &MetadataLoader, list: List, slot: usize) -> Result<&ExtremaValues> {
+        let cell = &self.loaded(slot).extrema[usize::from(list == List::Maxs)];
         if let Some(values) = cell.get() {
             return Ok(values);
         }
         let object = reader.store.describe(&self.metadata_object());
         let offset = self.footer.list(list, slot).unwrap_or(u64::MAX);
-        let values = Values::parse(&object, &self.section(reader, offset)?)?;
+        let values = ExtremaValues::parse(&object, &self.section(reader, offset)?)?;
         Ok(cell.get_or_init(|| values))
     }
 
-    /// The boxes of a sparse fragment's tiles: lowest and highest coordinate along each dimension.
-    pub(crate) fn boxes(&self, reader: &Reader) -> Result<&[Bounds]> {
+    /// Returns the boxes of a sparse fragment's tiles: minimum and maximum coordinate along each dimension.
+    pub(crate) fn boxes(&self, reader: &MetadataLoader) -> Result<&[Bounds]> {
         if let Some(boxes) = self.boxes.get() {
             return Ok(boxes);
         }
@@ -428,8 +444,8 @@ impl Fragment {
             let detail = format!("{} boxes for {} tiles", boxes.len(), self.tiles);
             return Err(Error::corrupt("the R-tree", object, self.footer.rtree, detail));
         }
-        let coordinates = |ranges: &Vec<Range>| -> Result<Bounds> {
-            let ends = |dim: &Dimension, (low, high): &Range| {
+        let coordinates = |ranges: &Vec<StoredRange>| -> Result<Bounds> {
+            let ends = |dim: &StoredDimension, (low, high): &StoredRange| {
                 let dtype = dim.datatype.dtype();
                 Ok((Scalar::from_le_bytes(dtype, low)?, Scalar::from_le_bytes(dtype, high)?))
             };
@@ -439,8 +455,8 @@ impl Fragment {
         Ok(self.boxes.get_or_init(|| boxes))
     }
 
-    /// Reads what says where tiles are: without it none of them is found.
-    pub(crate) fn check_tiles(&self, reader: &Reader) -> Result<()> {
+    /// Reads the tile offsets, which are required to locate tiles.
+    pub(crate) fn check_tiles(&self, reader: &MetadataLoader) -> Result<()> {
         for slot in 0..self.slots() {
             for list in [List::Offsets, List::VarOffsets, List::VarSizes, List::ValidityOffsets] {
                 self.list(reader, list, slot)?;
@@ -450,11 +466,11 @@ impl Fragment {
     }
 
     /// Reads every section, for audits.
-    pub(crate) fn check_sections(&self, reader: &Reader) -> Result<()> {
+    pub(crate) fn check_sections(&self, reader: &MetadataLoader) -> Result<()> {
         let object = reader.store.describe(&self.metadata_object());
         self.check_tiles(reader)?;
         if self.own(reader)?.digests.is_some() {
-            // Those too that reads skip.
+            // Including those that reads do not use.
             self.footer.offsets().try_for_each(|offset| self.stored_section(reader, offset).map(drop))?;
             for (slot, file) in (0..self.slots()).flat_map(|slot| (0..3).map(move |file| (slot, file))) {
                 if self.footer.files[file][slot] > 0 {
@@ -477,8 +493,8 @@ impl Fragment {
         self.processed(reader).map(drop)
     }
 
-    /// Compares the lengths of its files with what the footer says.
-    fn check_files(&self, reader: &Reader) -> Result<()> {
+    /// Compares the lengths of its files with the footer.
+    fn check_files(&self, reader: &MetadataLoader) -> Result<()> {
         for (number, object) in self.object_names().enumerate() {
             let said = self.footer.files[number % 3][number / 3];
             if said > 0 {
@@ -497,8 +513,8 @@ impl Fragment {
         Ok(())
     }
 
-    /// Markers of deletes that were already worked into the fragment.
-    pub(crate) fn processed(&self, reader: &Reader) -> Result<Vec<String>> {
+    /// Markers of deletes that were already applied to the fragment.
+    pub(crate) fn processed(&self, reader: &MetadataLoader) -> Result<Vec<String>> {
         match self.footer.conditions {
             Some(offset) => {
                 let object = reader.store.describe(&self.metadata_object());
@@ -512,23 +528,23 @@ impl Fragment {
         self.footer.files[0].len()
     }
 
-    /// The slot of a dimension.
+    /// Slot of a dimension.
     pub(crate) fn dim_slot(&self, dim: usize) -> usize {
         self.schema.wire.attributes.len() + 1 + dim
     }
 
-    /// The slot of timestamps, where the fragment has them.
+    /// Slot of timestamps, if the fragment has them.
     pub(crate) fn time_slot(&self) -> Option<usize> {
         self.footer.timestamps.then(|| self.dim_slot(self.schema.wire.dims.len()))
     }
 
-    /// The slot of delete timestamps, where the fragment has them.
+    /// Slot of delete timestamps, if the fragment has them.
     pub(crate) fn delete_slot(&self) -> Option<usize> {
         let first = self.dim_slot(self.schema.wire.dims.len());
         self.footer.deletes.then_some(first + usize::from(self.footer.timestamps))
     }
 
-    /// Cells stored in a tile.
+    /// Number of cells in a tile.
     pub(crate) fn cells(&self, tile: u64, geometry: Option<&Geometry>) -> u64 {
         match geometry {
             Some(geometry) => geometry.cells,
@@ -537,7 +553,7 @@ impl Fragment {
         }
     }
 
-    /// All cells of a sparse fragment.
+    /// Number of cells of a sparse fragment.
     pub(crate) fn total_cells(&self) -> u64 {
         match self.tiles {
             0 => 0,
@@ -547,8 +563,14 @@ impl Fragment {
         }
     }
 
-    /// The span of a tile in one of a slot's three files.
-    pub(crate) fn span(&self, reader: &Reader, file: usize, slot: usize, tile: u64) -> Result<(u64, u64)> {
+    /// Returns the byte range of a tile in one of a slot's three files.
+    pub(crate) fn span(
+        &self,
+        reader: &MetadataLoader,
+        file: usize,
+        slot: usize,
+        tile: u64,
+    ) -> Result<(u64, u64)> {
         let list = offsets_of(file);
         let size = self.footer.files[file.min(2)][slot];
         let spans = TileSpans { offsets: self.list(reader, list, slot)?, file_len: size };
@@ -557,42 +579,60 @@ impl Fragment {
         self.load_digests(reader, file.min(2), slot, &spans)?;
         if start > end || end > size {
             let object = reader.store.describe(&self.metadata_object());
-            let detail = format!("tile {tile} lies at {start}..{end} of a file of {size} bytes");
+            let detail = format!("tile {tile} at {start}..{end} exceeds a file of {size} bytes");
             return Err(Error::corrupt("the tile offsets", object, self.footer.list(list, slot), detail));
         }
         Ok((start, end - start))
     }
 
-    /// The files of each slot, three per slot, in the order of object numbers.
-    pub(crate) fn object_names(&self) -> impl Iterator<Item = String> {
-        let (attributes, dims) = (self.schema.wire.attributes.len(), self.schema.wire.dims.len());
-        let times = self.time_slot();
-        let deletes = self.delete_slot();
-        (0..self.slots()).flat_map(move |slot| {
-            let stem = if slot < attributes {
-                format!("a{slot}")
-            } else if slot > attributes && slot <= attributes + dims {
-                format!("d{}", slot - attributes - 1)
-            } else if Some(slot) == times {
-                "t".to_owned()
-            } else if Some(slot) == deletes {
-                "dt".to_owned()
-            } else if deletes.is_some_and(|first| slot == first + 1) {
-                "dci".to_owned()
-            } else {
-                "__coords".to_owned()
-            };
-            ["", "_var", "_validity"].map(|end| join(&self.entry.folder, &format!("{stem}{end}.tdb")))
-        })
+    /// What was loaded of a slot.
+    fn loaded(&self, slot: usize) -> &SlotSections {
+        let make = || Box::new(SlotSections { names: self.slot_names(slot), ..SlotSections::default() });
+        self.slots[slot].get_or_init(make)
     }
 
-    /// Number of the object that is one of a slot's files.
+    /// The files of a slot.
+    fn slot_names(&self, slot: usize) -> [String; 3] {
+        let (attributes, dims) = (self.schema.wire.attributes.len(), self.schema.wire.dims.len());
+        let deletes = self.delete_slot();
+        let stem = if slot < attributes {
+            format!("a{slot}")
+        } else if slot > attributes && slot <= attributes + dims {
+            format!("d{}", slot - attributes - 1)
+        } else if Some(slot) == self.time_slot() {
+            "t".to_owned()
+        } else if Some(slot) == deletes {
+            "dt".to_owned()
+        } else if deletes.is_some_and(|first| slot == first + 1) {
+            "dci".to_owned()
+        } else {
+            "__coords".to_owned()
+        };
+        ["", "_var", "_validity"].map(|end| join(&self.entry.folder, &format!("{stem}{end}.tdb")))
+    }
+
+    /// The files of each slot, three per slot, in the order of object numbers.
+    pub(crate) fn object_names(&self) -> impl Iterator<Item = String> {
+        (0..self.slots()).flat_map(|slot| self.slot_names(slot))
+    }
+
+    /// Number of its objects.
+    pub(crate) fn object_count(&self) -> usize {
+        self.slots() * 3
+    }
+
+    /// The name of an object; empty for numbers of others.
+    pub(crate) fn object_name(&self, object: u32) -> &str {
+        self.slot_file(object).map_or("", |(slot, file)| &self.loaded(slot).names[file])
+    }
+
+    /// Index of the object of one of a slot's files.
     pub(crate) fn object(&self, slot: usize, file: usize) -> u32 {
-        // Bounded when the table of objects was made.
+        // Bounded when the table of objects was created.
         self.objects + u32::try_from(slot * 3 + file).unwrap_or(u32::MAX)
     }
 
-    /// The slot and the file of an object.
+    /// Returns slot and file of an object.
     pub(crate) fn slot_file(&self, object: u32) -> Option<(usize, usize)> {
         let number = usize::try_from(object.checked_sub(self.objects)?).ok()?;
         (number / 3 < self.slots()).then_some((number / 3, number % 3))
@@ -607,7 +647,7 @@ impl Fragment {
     }
 }
 
-/// Compares whole blocks of a tile, which begin at byte `start` of their object, with their digests.
+/// Verifies whole blocks of a tile at offset `start` of their object.
 pub(crate) fn check_blocks(
     store: &dyn Store,
     object: &str,
@@ -619,7 +659,7 @@ pub(crate) fn check_blocks(
     for (_, range, expected) in span.blocks(&held) {
         let at = |n: u64| n.checked_sub(start).and_then(|n| usize::try_from(n).ok());
         let block = at(range.start).zip(at(range.end)).and_then(|(from, to)| bytes.get(from..to));
-        let block = block.ok_or_else(|| Error::invalid("bytes that are not whole blocks"))?;
+        let block = block.ok_or_else(|| Error::internal("the range is not aligned to blocks"))?;
         let computed = xxhash_rust::xxh3::xxh3_64(block);
         if computed != expected {
             let detail = format!("checksum mismatch: expected {expected:016x}, computed {computed:016x}");

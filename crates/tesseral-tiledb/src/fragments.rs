@@ -1,84 +1,100 @@
-//! The fragments that a read sees.
+//! The visible fragments of an array.
 
 use std::sync::OnceLock;
 
 use tesseral_core::{Error, Result};
 
 use crate::fragment::{Fragment, MAX_TILES};
-use crate::open::Opening;
-use crate::reader::Reader;
+use crate::metadata_loader::MetadataLoader;
+use crate::open::ArrayListing;
 
-/// Fragments, lowest layer first. Opening an array asks only for their names: with a thousand of them, reading every footer
-/// would take most of the time, and many callers want the schema alone.
+/// Fragments, lowest layer first. Opening an array only lists their names: reading a thousand footers would take most of the
+/// time, and many callers need only the schema.
 #[derive(Debug, Default)]
 pub(crate) struct Fragments {
-    opened: OnceLock<Opened>,
-    /// How to open them.
-    later: Option<Box<Opening>>,
+    opened: OnceLock<OpenedFragments>,
+    /// Loader that opens them on first use.
+    later: Option<Box<ArrayListing>>,
 }
 
-/// Opened fragments and the names of their files.
+/// Opened fragments, whose files are numbered.
 #[derive(Debug, Default)]
-struct Opened {
-    fragments: Vec<Fragment>,
-    objects: Vec<String>,
-}
+struct OpenedFragments(Vec<Fragment>);
 
-impl Opened {
+impl OpenedFragments {
     fn new(mut fragments: Vec<Fragment>) -> Result<Self> {
-        /// What the number of a chunk has room for.
+        /// Limit of the fragment index in a chunk id.
         const MOST: u64 = u64::MAX / MAX_TILES;
         if fragments.len() as u64 >= MOST {
             return Err(Error::limit("the fragments of an array", fragments.len() as u64, MOST));
         }
-        let mut objects = Vec::new();
+        let mut objects = 0_usize;
         for fragment in &mut fragments {
-            fragment.objects = u32::try_from(objects.len()).map_err(|_| {
-                Error::limit("the files of an array", objects.len() as u64, u64::from(u32::MAX))
-            })?;
-            objects.extend(fragment.object_names());
+            let most = u64::from(u32::MAX);
+            fragment.objects = u32::try_from(objects)
+                .map_err(|_| Error::limit("the files of an array", objects as u64, most))?;
+            objects = objects.saturating_add(fragment.object_count());
         }
-        Ok(Self { fragments, objects })
+        Ok(Self(fragments))
     }
 }
 
 impl Fragments {
-    /// Fragments that are open.
-    pub(crate) fn of(fragments: Vec<Fragment>) -> Result<Self> {
-        Ok(Self { opened: OnceLock::from(Opened::new(fragments)?), later: None })
+    /// Creates a list of open fragments.
+    pub(crate) fn from_opened(fragments: Vec<Fragment>) -> Result<Self> {
+        Ok(Self { opened: OnceLock::from(OpenedFragments::new(fragments)?), later: None })
     }
 
-    /// Fragments that are opened when first asked for.
-    pub(crate) fn later(opening: Opening) -> Self {
+    /// Creates a list of fragments that are opened on first use.
+    pub(crate) fn later(opening: ArrayListing) -> Self {
         Self { opened: OnceLock::new(), later: Some(Box::new(opening)) }
     }
 
-    /// All of them.
+    /// Returns all fragments.
     ///
     /// # Errors
-    /// What opening one of them meets, each time it is asked for.
-    pub(crate) fn get(&self, reader: &Reader) -> Result<&[Fragment]> {
+    /// Errors of opening a fragment, returned on each call.
+    pub(crate) fn get(&self, reader: &MetadataLoader) -> Result<&[Fragment]> {
         if let Some(opened) = self.opened.get() {
-            return Ok(&opened.fragments);
+            return Ok(&opened.0);
         }
         let fragments =
             self.later.as_ref().map_or_else(|| Ok(Vec::new()), |later| later.fragments(reader))?;
-        let opened = Opened::new(fragments)?;
-        Ok(&self.opened.get_or_init(|| opened).fragments)
+        let opened = OpenedFragments::new(fragments)?;
+        Ok(&self.opened.get_or_init(|| opened).0)
     }
 
-    /// Whether there is a fragment of that name.
+    /// Returns whether a fragment with that name exists.
     pub(crate) fn contains(&self, name: &str) -> bool {
         match (self.opened.get(), &self.later) {
             (_, Some(later)) => later.visible.iter().any(|entry| entry.name == name),
-            (Some(opened), None) => opened.fragments.iter().any(|fragment| fragment.entry.name == name),
+            (Some(opened), None) => opened.0.iter().any(|fragment| fragment.entry.name == name),
             (None, None) => false,
         }
     }
 
-    /// The name of a file; empty for numbers that no plan gave.
+    /// Name of a file; empty for an unknown index.
     pub(crate) fn object(&self, number: u32) -> &str {
-        let objects = self.opened.get().map(|opened| &opened.objects);
-        objects.and_then(|objects| objects.get(number as usize)).map_or("", String::as_str)
+        let Some(OpenedFragments(fragments)) = self.opened.get() else { return "" };
+        let behind = fragments.partition_point(|fragment| fragment.objects <= number);
+        fragments.get(behind.wrapping_sub(1)).map_or("", |fragment| fragment.object_name(number))
+    }
+
+    /// Calls `each` with every fragment, lowest layer first. Fragments that are not open yet are opened and dropped in batches.
+    ///
+    /// # Errors
+    /// What opening one of them or `each` meets.
+    pub(crate) fn visit(
+        &self,
+        reader: &MetadataLoader,
+        mut each: impl FnMut(&Fragment) -> Result<()>,
+    ) -> Result<()> {
+        match (self.opened.get(), &self.later) {
+            (Some(opened), _) => opened.0.iter().try_for_each(each),
+            (None, Some(later)) => {
+                later.visit(reader, &mut |fragments: Vec<Fragment>| fragments.iter().try_for_each(&mut each))
+            }
+            (None, None) => Ok(()),
+        }
     }
 }

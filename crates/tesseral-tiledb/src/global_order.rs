@@ -1,9 +1,9 @@
-//! What the order of cells tells of sparse tiles beyond their boxes.
+//! Pruning of sparse tiles by the global order of cells.
 //!
-//! The cells of a fragment are sorted by the tiles of the domain they lie in, and cut into tiles of as many cells as the capacity
-//! says. One of these that reaches from the end of one row of the domain's tiles to the beginning of the next has a box as wide as
-//! the domain, although it holds cells at both edges alone. Its neighbours tell more: no cell of it comes before the last one of the
-//! tile before it, or behind the first one of the tile after it.
+//! The cells of a fragment are sorted by the space tiles of the domain, and divided into data tiles of `capacity` cells. A data
+//! tile that spans the end of one row of space tiles and the start of the next has a box as wide as the domain, although it
+//! contains cells at both edges only. The adjacent data tiles give tighter bounds: no cell of a tile precedes the last one of
+//! the previous tile or follows the first one of the next.
 
 use smallvec::SmallVec;
 use tesseral_core::Scalar;
@@ -11,23 +11,23 @@ use tesseral_format::CoordinateRanges;
 
 use crate::fragment::Bounds;
 use crate::geometry::integer;
-use crate::wire::schema::{Layout, Schema};
+use crate::wire::schema::{CellLayout, Schema};
 
-/// A tile of the domain: its numbers along the dimensions, the one that turns slowest first.
-type Place = SmallVec<[i128; 4]>;
+/// A space tile: its indexes along the dimensions, slowest-varying first.
+type DomainTile = SmallVec<[i128; 4]>;
 
-/// How cells are sorted, and the tiles of the domain that a read asks for.
+/// Order of cells, and the space tiles that a read requests.
 pub(crate) struct GlobalOrder {
-    /// Number, first coordinate and tile extent of each dimension, the one that turns slowest first.
+    /// Index, first coordinate and tile extent of each dimension, slowest-varying first.
     dims: SmallVec<[(usize, i128, i128); 4]>,
-    /// First and last tile of the domain that is asked for along each of them.
+    /// First and last requested space tile along each of them.
     asked: SmallVec<[(i128, i128); 4]>,
 }
 
 impl GlobalOrder {
-    /// `None` where cells are sorted in another way, or nothing could be left out.
+    /// `None` if cells are sorted in another way, or no tile can be pruned.
     pub(crate) fn new(schema: &Schema, ranges: &[CoordinateRanges]) -> Option<Self> {
-        if schema.cell_order == Layout::Hilbert || schema.tile_order == Layout::Hilbert {
+        if schema.cell_order == CellLayout::Hilbert || schema.tile_order == CellLayout::Hilbert {
             return None;
         }
         let mut dims = SmallVec::new();
@@ -36,7 +36,7 @@ impl GlobalOrder {
             let extent = integer(dim.datatype, dim.extent.as_ref()?).filter(|extent| *extent > 0)?;
             dims.push((d, low, extent));
         }
-        if schema.tile_order == Layout::ColMajor {
+        if schema.tile_order == CellLayout::ColMajor {
             dims.reverse();
         }
         let mut order = Self { dims, asked: SmallVec::new() };
@@ -51,7 +51,7 @@ impl GlobalOrder {
         order.asked.iter().any(|ends| *ends != (i128::MIN, i128::MAX)).then_some(order)
     }
 
-    /// First and last tile of the domain that a box touches along each dimension.
+    /// First and last space tile that a box touches along each dimension.
     fn tiles(&self, bounds: &Bounds) -> Option<SmallVec<[(i128, i128); 4]>> {
         let tile = |end: &Scalar, low: i128, extent: i128| {
             Some(end.as_i128()?.saturating_sub(low).div_euclid(extent))
@@ -63,18 +63,18 @@ impl GlobalOrder {
         ends.collect()
     }
 
-    /// Whether a tile of a fragment may hold a cell that is asked for. `boxes` are those of all its tiles, in order.
+    /// Returns whether a tile of a fragment can contain a requested cell. `boxes` are those of all its tiles, in order.
     pub(crate) fn may_hold(&self, boxes: &[Bounds], tile: usize) -> bool {
         self.reaches(boxes, tile).unwrap_or(true)
     }
 
-    /// `None` where it cannot be told.
+    /// `None` if it cannot be decided.
     fn reaches(&self, boxes: &[Bounds], tile: usize) -> Option<bool> {
         let own = self.tiles(boxes.get(tile)?)?;
         let before = tile.checked_sub(1).and_then(|i| boxes.get(i)).and_then(|b| self.tiles(b));
         let after = boxes.get(tile + 1).and_then(|b| self.tiles(b));
-        let first: Place = own.iter().map(|ends| ends.0).collect();
-        let last: Place = own.iter().map(|ends| ends.1).collect();
+        let first: DomainTile = own.iter().map(|ends| ends.0).collect();
+        let last: DomainTile = own.iter().map(|ends| ends.1).collect();
         let first = before.map_or(first.clone(), |b| first.max(reached(&b, |ends| (ends.1, ends.0))));
         let last = after.map_or(last.clone(), |b| last.min(reached(&b, |ends| (ends.0, ends.1))));
         let wanted: SmallVec<[(i128, i128); 4]> = own
@@ -89,10 +89,10 @@ impl GlobalOrder {
     }
 }
 
-/// A place that the cells of a box reach for certain: boxes are tight, so one of the cells lies at the far end of the first
-/// dimension, and where that is one tile deep, one lies at the far end of the second, and so on. What is not known is taken
-/// from the near end. `ends` gives the far end and the near one.
-fn reached(tiles: &[(i128, i128)], ends: impl Fn(&(i128, i128)) -> (i128, i128)) -> Place {
+/// Returns a position that the cells of a box reach with certainty: boxes are tight, so a cell is at the far end of the first
+/// dimension, and if that is one tile deep, a cell is at the far end of the second, and so on. Unknown indexes use the near
+/// end. `ends` returns the far and the near end.
+fn reached(tiles: &[(i128, i128)], ends: impl Fn(&(i128, i128)) -> (i128, i128)) -> DomainTile {
     let mut certain = true;
     let of = |tile: &(i128, i128)| {
         let (far, near) = ends(tile);
@@ -103,9 +103,9 @@ fn reached(tiles: &[(i128, i128)], ends: impl Fn(&(i128, i128)) -> (i128, i128))
     tiles.iter().map(of).collect()
 }
 
-/// The first place of a box, in order, that does not come before `from`.
-fn next(wanted: &[(i128, i128)], from: &[i128]) -> Option<Place> {
-    let mut place = Place::from_slice(from);
+/// Returns the first position of a box that does not precede `from`.
+fn next(wanted: &[(i128, i128)], from: &[i128]) -> Option<DomainTile> {
+    let mut place = DomainTile::from_slice(from);
     for d in 0..wanted.len() {
         let (low, high) = wanted[d];
         if from[d] < low {
@@ -113,7 +113,7 @@ fn next(wanted: &[(i128, i128)], from: &[i128]) -> Option<Place> {
             return Some(place);
         }
         if from[d] > high {
-            // One step further along the last dimension before this one that has room for it.
+            // Advance along the last dimension before this one that is not at its end.
             let turned = (0..d).rev().find(|&e| from[e] < wanted[e].1)?;
             place[turned] += 1;
             (turned + 1..wanted.len()).for_each(|e| place[e] = wanted[e].0);
@@ -127,9 +127,9 @@ fn next(wanted: &[(i128, i128)], from: &[i128]) -> Option<Place> {
 mod tests {
     use super::*;
 
-    /// Every fragment of random cells: no tile that holds a cell asked for is left out, and some others are.
+    /// For random fragments, no tile with a requested cell is pruned, and some others are.
     #[test]
-    fn only_tiles_without_a_wanted_cell_are_left_out() {
+    fn only_tiles_without_a_requested_cell_are_pruned() {
         let mut state = 3_u64;
         let mut random = move |below: u64| {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);

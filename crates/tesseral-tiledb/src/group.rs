@@ -1,5 +1,6 @@
-//! Groups: folders that name arrays and other groups.
+//! Groups: folders that list arrays and other groups.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use tesseral_core::{ErrorKind, Result};
@@ -8,46 +9,48 @@ use tesseral_store::StoreExt;
 
 use crate::array::TileDbArray;
 use crate::directory;
+use crate::metadata_loader::{MetadataLoader, join};
 use crate::open::{TileDbContainer, open_array, times};
-use crate::reader::{Reader, join};
 use crate::wire::group::{self, Member};
 
 /// The empty file that marks a group.
 pub(crate) const MARKER: &str = "__tiledb_group.tdb";
 
-/// What a group names.
+/// Content of a group.
 #[derive(Debug)]
 pub(crate) struct Group {
-    /// Its members and those of groups in it, in their order.
+    /// Its members and those of nested groups, in order.
     pub members: Vec<Listed>,
 }
 
-/// A member with what became of it.
+/// A member and its state.
 #[derive(Clone, Debug)]
 pub(crate) struct Listed {
-    /// Its name, after those of the groups that it is in.
+    /// Its name, prefixed by the names of its groups.
     pub name: String,
     pub member: Member,
+    /// Its folder, where that lies in the group.
+    pub folder: Option<String>,
     pub state: State,
 }
 
-/// What became of a member.
+/// State of a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
-    /// It was opened.
+    /// Opened.
     Read,
-    /// Its address leads out of the group: it is not followed, because a group from elsewhere could name any file.
+    /// Its URI is outside the group: it is not followed, because an untrusted group could name any file.
     Outside,
-    /// Nothing is where its address leads.
+    /// Its URI does not exist.
     Missing,
-    /// Groups in groups in groups.
+    /// The nesting of groups exceeds the limit.
     TooDeep,
-    /// It is damaged and was left out.
+    /// It is damaged and was skipped.
     Lost,
 }
 
 impl State {
-    /// Its name in documents.
+    /// Name of the state in JSON output.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Read => "read",
@@ -58,7 +61,7 @@ impl State {
         }
     }
 
-    /// Why the member is not read; `None` when it is.
+    /// Reason why the member is not read; `None` if it is.
     fn reason(self) -> Option<&'static str> {
         match self {
             Self::Read => None,
@@ -71,7 +74,7 @@ impl State {
 }
 
 impl Group {
-    /// The members that are not read, each with its address and the reason.
+    /// The members that are not read, each with its URI and the reason.
     pub(crate) fn unread(&self) -> impl Iterator<Item = (&Listed, String)> {
         self.members.iter().filter_map(|listed| {
             let reason = listed.state.reason()?;
@@ -80,13 +83,13 @@ impl Group {
     }
 }
 
-/// Whether the store is a group.
-pub(crate) fn is_group(reader: &Reader) -> Result<bool> {
-    // A file that cannot be looked for, for want of a handle or of permission, is an error and says nothing about groups.
+/// Returns whether the store is a group.
+pub(crate) fn is_group(reader: &MetadataLoader) -> Result<bool> {
+    // Failing to access the file, for lack of handles or permissions, is an error, not the absence of a group.
     reader.store.exists(MARKER)
 }
 
-pub(crate) fn members(reader: &Reader, prefix: &str) -> Result<Vec<Member>> {
+pub(crate) fn members(reader: &MetadataLoader, prefix: &str) -> Result<Vec<Member>> {
     let folder = join(prefix, "__group");
     let mut members = group::Members::default();
     for (object, _) in directory::metadata(reader, &folder)? {
@@ -96,14 +99,14 @@ pub(crate) fn members(reader: &Reader, prefix: &str) -> Result<Vec<Member>> {
     Ok(members.into_vec())
 }
 
-/// The folder of a member in the store, when it lies below the folder of its group, `prefix`.
+/// Returns the folder of a member in the store, if it is below the folder of its group, `prefix`.
 fn folder_of(location: &str, prefix: &str, member: &Member) -> Option<String> {
     let below = |path: &str| !path.split('/').any(|part| matches!(part, "" | "." | ".."));
     let uri = member.uri.trim_end_matches('/');
     if member.relative {
         return below(uri).then(|| join(prefix, uri));
     }
-    // An absolute address may lead into the group all the same.
+    // An absolute URI can be inside the group.
     let path = uri.strip_prefix("file://").unwrap_or(uri);
     let root = std::path::absolute(location).ok()?;
     let inside = path.strip_prefix(root.to_str()?.trim_end_matches('/'))?.strip_prefix('/')?;
@@ -111,7 +114,7 @@ fn folder_of(location: &str, prefix: &str, member: &Member) -> Option<String> {
     (below(inside) && in_group).then(|| inside.to_owned())
 }
 
-/// The name of a member: its own, or the last part of its address.
+/// Name of a member: its own, or the last component of its URI.
 fn name_of(member: &Member) -> &str {
     match &member.name {
         Some(name) => name,
@@ -120,23 +123,23 @@ fn name_of(member: &Member) -> &str {
     }
 }
 
-/// Whether there is a folder.
-fn exists(reader: &Reader, folder: &str) -> Result<bool> {
+/// Returns whether a folder exists.
+fn exists(reader: &MetadataLoader, folder: &str) -> Result<bool> {
     match reader.store.list(folder) {
         Err(e) if matches!(e.kind(), ErrorKind::NotFound { .. }) => Ok(false),
         other => other.map(|_| true),
     }
 }
 
-/// Opens the member arrays that lie below the group, those of groups in it too.
-pub(crate) fn open(reader: &Arc<Reader>, options: &OpenOptions) -> Result<TileDbContainer> {
+/// Opens the member arrays below the group, including those of nested groups.
+pub(crate) fn open(reader: &Arc<MetadataLoader>, options: &OpenOptions) -> Result<TileDbContainer> {
     open_with(reader, options, |folder, name| open_array(reader, folder, name, options).map(Some))
 }
 
-/// Opens the members by `array`, which is given the folder and the name of each and may leave it out. Members that are not read are
+/// Opens the members with `array`, which gets the folder and the name of each and can skip it. Members that are not read are
 /// listed with the reason.
 pub(crate) fn open_with(
-    reader: &Arc<Reader>,
+    reader: &Arc<MetadataLoader>,
     options: &OpenOptions,
     mut array: impl FnMut(&str, &str) -> Result<Option<TileDbArray>>,
 ) -> Result<TileDbContainer> {
@@ -168,7 +171,7 @@ pub(crate) fn open_with(
                 None => State::Lost,
             },
         };
-        listed.push(Listed { name, member, state });
+        listed.push(Listed { name, member, folder, state });
     }
     let meaning = TileDbContainer::group_meaning(reader, times(options))?;
     Ok(TileDbContainer {
@@ -181,12 +184,34 @@ pub(crate) fn open_with(
     })
 }
 
+/// Folders of arrays and groups in the folders of groups that no group lists: members that were removed from the list, or whose
+/// list is lost.
+pub(crate) fn unlisted(reader: &MetadataLoader, container: &TileDbContainer) -> Result<Vec<String>> {
+    let mut found = Vec::new();
+    let members = || container.group.iter().flat_map(|group| &group.members);
+    let listed: BTreeSet<&str> = members().filter_map(|member| member.folder.as_deref()).collect();
+    let groups = members().filter(|listed| listed.member.group && listed.state == State::Read);
+    for prefix in std::iter::once("").chain(groups.filter_map(|group| group.folder.as_deref())) {
+        for entry in reader.list(prefix)?.into_iter().filter(|e| e.is_folder()) {
+            let folder = join(prefix, &entry.name);
+            if listed.contains(folder.as_str()) || entry.name.starts_with("__") {
+                continue;
+            }
+            let inside = reader.list(&folder)?;
+            if inside.iter().any(|e| e.name == MARKER || (e.name == "__schema" && e.is_folder())) {
+                found.push(folder);
+            }
+        }
+    }
+    Ok(found)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn only_addresses_that_lead_into_the_group_have_a_folder() {
+    fn only_uris_inside_the_group_have_a_folder() {
         let folder = |prefix: &str, relative: bool, uri: &str| {
             let member = Member { group: false, relative, uri: uri.to_owned(), name: None };
             folder_of("/data/g", prefix, &member)

@@ -3,22 +3,24 @@
 //! ```text
 //! ARRAY/__schema/…          schemas, one file per version of the schema
 //! ARRAY/__fragments/NAME/   one write each: a file per field, and its metadata
-//! ARRAY/__commits/          which fragments count, which are replaced, which cells were deleted
+//! ARRAY/__commits/          committed and replaced fragments, deletes
 //! ARRAY/__meta/             attributes
 //! ```
 //!
-//! [`TileDbFormat`] is what the engine talks to. Opening lists the commits and reads schemas and attributes; footers of
-//! fragments are read when a plan first needs them, many at once, the rest of a fragment's metadata then field by field. Each fragment is a layer: where the boxes
-//! of two fragments meet, the later one wins.
+//! [`TileDbFormat`] implements the format traits. Opening lists the commits and reads schemas and attributes. Footers of
+//! fragments are read in one batch when first needed, other metadata field by field. Each fragment is a layer: where fragments
+//! overlap, the later one wins.
 //!
-//! # Edges
-//! - Versions 10 to 23 are read; new arrays are of version 22, appends keep the version of the array's schema.
-//! - The filter `webp` is neither read nor written.
+//! # Limitations
+//! - Format versions 10 to 23 are read. New arrays have version 22; appends keep the version of the array's schema.
+//! - The filter `webp` is not supported.
 #![forbid(unsafe_code)]
 
 mod array;
+mod array_store;
 mod audit;
-mod chunk_table;
+mod box_index;
+mod chunk_tables;
 mod contents;
 mod convention;
 mod decode;
@@ -28,15 +30,15 @@ mod directory;
 mod format;
 mod fragment;
 mod fragments;
-mod frame;
 mod geometry;
 mod global_order;
 mod group;
+mod metadata_loader;
 mod model;
 mod open;
-mod pieces;
+mod outline;
+mod padded_tile;
 mod plan;
-mod reader;
 mod repair;
 mod salvage;
 mod sparse;
@@ -45,7 +47,7 @@ mod versions;
 pub mod wire;
 mod write;
 
-/// The id of the format.
+/// Identifier of the format.
 pub const ID: &str = "tiledb";
 
 pub use format::TileDbFormat;

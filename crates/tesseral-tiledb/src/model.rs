@@ -1,4 +1,4 @@
-//! From a schema as stored to the array model, and to the filter chains of its files.
+//! Conversion of a stored schema to the array model and to the filter chains of its files.
 
 use std::collections::BTreeMap;
 
@@ -8,26 +8,29 @@ use tesseral_core::{ArraySchema, Attributes, CellLen, DType, Dimension, Field, O
 
 use crate::geometry::{Geometry, span};
 use crate::wire::datatype::{Datatype, VAR};
-use crate::wire::pipeline::Pipeline;
-use crate::wire::schema::{Attribute, Layout, Schema};
+use crate::wire::pipeline::FilterPipeline;
+use crate::wire::schema::{Attribute, CellLayout, Schema};
 
-/// The chains of a field's files.
+/// Prefix of metadata keys that belong to one field, as other tools of the format name them: `__tiledb_attr.NAME.KEY`.
+pub(crate) const FIELD_ATTRIBUTES: &str = "__tiledb_attr.";
+
+/// The filter chains of a field's files.
 #[derive(Clone, Debug)]
 pub(crate) struct FieldChains {
-    /// Cells, or the bytes of cells of any length.
+    /// Cells, or the data of variable-length cells.
     pub values: Chain,
-    /// Offsets of cells of any length.
+    /// Offsets of variable-length cells.
     pub offsets: Chain,
-    /// Validity.
+    /// Validity bytes.
     pub validity: Chain,
-    /// Cells have any length.
+    /// Whether cells are variable-length.
     pub var: bool,
     pub nullable: bool,
-    /// Bytes of a cell, of one value where cells have any length.
+    /// Size of a cell in bytes; of one value if cells are variable-length.
     pub cell: usize,
 }
 
-/// A schema with the chains of its files.
+/// A schema with the filter chains of its files.
 #[derive(Debug)]
 pub(crate) struct StoredSchema {
     pub wire: Schema,
@@ -40,13 +43,13 @@ pub(crate) struct StoredSchema {
 impl StoredSchema {
     pub(crate) fn new(wire: Schema, encrypted: bool) -> Self {
         let aes = encrypted.then_some(Filter::Aes256Gcm);
-        let chain = |pipeline: &Pipeline, datatype: Datatype, cell: usize, strings: bool| {
+        let chain = |pipeline: &FilterPipeline, datatype: Datatype, cell: usize, strings: bool| {
             let filters = pipeline.filters.iter().copied().chain(aes);
             Chain::new(filters, datatype.word(), cell, strings).chunks_of(pipeline.max_chunk)
         };
         let offsets = chain(&wire.offsets, Datatype::UINT64, 8, false);
         let validity = chain(&wire.validity, Datatype::UINT8, 1, false);
-        let field = |pipeline: &Pipeline, datatype: Datatype, values: u32, nullable: bool| {
+        let field = |pipeline: &FilterPipeline, datatype: Datatype, values: u32, nullable: bool| {
             let var = values == VAR;
             let cell = datatype.size().saturating_mul(if var { 1 } else { values as usize });
             let strings = var && folds(pipeline, datatype, wire.version);
@@ -76,8 +79,8 @@ impl StoredSchema {
     }
 }
 
-/// Whether the first filter keeps the offsets of strings together with them.
-fn folds(pipeline: &Pipeline, datatype: Datatype, version: u32) -> bool {
+/// Returns whether the first filter stores offsets together with the strings.
+fn folds(pipeline: &FilterPipeline, datatype: Datatype, version: u32) -> bool {
     match (pipeline.filters.first(), datatype) {
         (Some(Filter::Rle), Datatype::ASCII) => version >= 12,
         (Some(Filter::Dictionary), Datatype::ASCII) => version >= 13,
@@ -86,11 +89,11 @@ fn folds(pipeline: &Pipeline, datatype: Datatype, version: u32) -> bool {
     }
 }
 
-fn names(pipeline: &Pipeline) -> Vec<String> {
+fn names(pipeline: &FilterPipeline) -> Vec<String> {
     pipeline.filters.iter().map(|f| f.name().to_owned()).collect()
 }
 
-/// The array as everyone else sees it.
+/// Converts to the common array schema.
 pub(crate) fn array_schema(
     name: &str,
     wire: &Schema,
@@ -114,11 +117,13 @@ pub(crate) fn array_schema(
     }
     let fields = wire.attributes.iter().map(|a| field(a, enumerations)).collect::<Result<_>>()?;
     let cell_order = match wire.cell_order {
-        Layout::RowMajor => Order::RowMajor,
-        Layout::ColMajor => Order::ColMajor,
-        Layout::Hilbert => Order::Hilbert,
+        CellLayout::RowMajor => Order::RowMajor,
+        CellLayout::ColMajor => Order::ColMajor,
+        CellLayout::Hilbert => Order::Hilbert,
     };
-    Ok(ArraySchema {
+    let mut schema = ArraySchema {
+        field_attributes: Some(FIELD_ATTRIBUTES),
+        role: Default::default(),
         name: name.to_owned(),
         dims,
         fields,
@@ -127,14 +132,16 @@ pub(crate) fn array_schema(
         sparse: wire.sparse,
         allows_duplicates: wire.duplicates,
         attributes,
-    })
+    };
+    tesseral_core::missing::declare(&mut schema);
+    Ok(schema)
 }
 
 fn field(attribute: &Attribute, enumerations: &BTreeMap<String, Enumeration>) -> Result<Field> {
     let dtype = attribute.datatype.dtype();
     let cell = attribute.datatype.cell(attribute.values);
     let fill = match (dtype, cell) {
-        // A fill of any length, empty too.
+        // A variable-length fill value, possibly empty.
         (_, CellLen::Var)
             if dtype.class() != tesseral_core::dtype::Class::Text && attribute.fill.is_empty() =>
         {
@@ -143,8 +150,6 @@ fn field(attribute: &Attribute, enumerations: &BTreeMap<String, Enumeration>) ->
         (DType::Bytes, _) => Some(Scalar::from_le_bytes(DType::Bytes, &attribute.fill)?),
         _ => Some(Scalar::from_le_bytes(dtype, &attribute.fill)?),
     };
-    let defaults: Vec<u8> =
-        attribute.datatype.default_fill().iter().copied().cycle().take(attribute.fill.len()).collect();
     let enumeration = attribute.enumeration.as_ref().and_then(|name| enumerations.get(name)).cloned();
     Ok(Field {
         name: attribute.name.clone(),
@@ -153,7 +158,7 @@ fn field(attribute: &Attribute, enumerations: &BTreeMap<String, Enumeration>) ->
         nullable: attribute.nullable,
         fill,
         fill_valid: attribute.nullable && attribute.fill_valid,
-        default_fill: attribute.fill == defaults,
+        missing: Vec::new(),
         enumeration,
         codecs: names(&attribute.pipeline),
     })

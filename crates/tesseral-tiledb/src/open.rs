@@ -1,4 +1,4 @@
-//! An opened array, or the arrays of an opened group.
+//! The opened container: an array, or the arrays of a group.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -9,17 +9,17 @@ use tesseral_store::{Bytes, Store, StoreExt};
 
 use crate::array::TileDbArray;
 use crate::convention;
-use crate::directory::{self, Directory, FragmentEntry};
+use crate::directory::{self, ArrayDirectory, FragmentEntry};
 use crate::fragment::{self, FooterBytes, Fragment};
 use crate::fragments::Fragments;
 use crate::geometry::Geometry;
+use crate::metadata_loader::{MetadataLoader, join};
 use crate::model::{StoredSchema, array_schema};
-use crate::reader::{Reader, join};
 use crate::wire::name::Name;
 use crate::wire::schema::Schema;
 use crate::wire::{consolidated_footers, enumeration, metadata};
 
-/// Fragments whose footers are asked for at once.
+/// Number of footers read in one request.
 const TOGETHER: usize = 512;
 
 /// Milliseconds since 1970.
@@ -28,14 +28,14 @@ fn now() -> u64 {
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// The times that a read sees: what was asked for, else everything up to now.
+/// Time range of a read: the requested one, otherwise everything up to now.
 pub(crate) fn times(options: &OpenOptions) -> TimeRange {
     options.as_of.unwrap_or_else(|| TimeRange { start: 0, end: now() })
 }
 
-/// Attributes as metadata files written in a time range say.
+/// Returns the attributes from metadata files written in a time range.
 pub(crate) fn read_attributes(
-    reader: &Reader,
+    reader: &MetadataLoader,
     files: &[(String, Name)],
     range: TimeRange,
 ) -> Result<Attributes> {
@@ -49,16 +49,16 @@ pub(crate) fn read_attributes(
 }
 
 /// Reads and parses one schema.
-pub(crate) fn read_schema(reader: &Reader, object: &str) -> Result<Arc<StoredSchema>> {
+pub(crate) fn read_schema(reader: &MetadataLoader, object: &str) -> Result<Arc<StoredSchema>> {
     let (bytes, encrypted) = reader.object(object)?;
     let wire = Schema::parse(&reader.store.describe(object), &bytes)?;
     Ok(Arc::new(StoredSchema::new(wire, encrypted)))
 }
 
-/// What an array is made of, before its fragments.
+/// An array without its fragments.
 #[derive(Clone, Debug)]
-pub(crate) struct Opening {
-    pub directory: Directory,
+pub(crate) struct ArrayListing {
+    pub directory: ArrayDirectory,
     pub range: TimeRange,
     pub current: Arc<StoredSchema>,
     /// File name of the current schema.
@@ -70,25 +70,30 @@ pub(crate) struct Opening {
     prefix: String,
 }
 
-impl Opening {
+impl ArrayListing {
     /// Lists the folder and reads the schemas.
-    pub(crate) fn new(reader: &Reader, prefix: &str, options: &OpenOptions) -> Result<Self> {
-        Self::of(reader, prefix, Directory::scan(reader, prefix)?, times(options))
+    pub(crate) fn new(reader: &MetadataLoader, prefix: &str, options: &OpenOptions) -> Result<Self> {
+        Self::load(reader, prefix, ArrayDirectory::scan(reader, prefix)?, times(options))
     }
 
-    /// Reads the schemas of a folder that was listed.
-    pub(crate) fn of(reader: &Reader, prefix: &str, directory: Directory, range: TimeRange) -> Result<Self> {
+    /// Reads the schemas of a listed folder.
+    pub(crate) fn load(
+        reader: &MetadataLoader,
+        prefix: &str,
+        directory: ArrayDirectory,
+        range: TimeRange,
+    ) -> Result<Self> {
         let schemas =
             directory.schemas.iter().map(|(object, _)| Ok((object.clone(), read_schema(reader, object)?)));
         let schemas = schemas.collect::<Result<Vec<_>>>()?;
         Self::with_schemas(reader, prefix, directory, range, schemas)
     }
 
-    /// The array whose schemas are these.
+    /// Returns the array of these schemas.
     pub(crate) fn with_schemas(
-        reader: &Reader,
+        reader: &MetadataLoader,
         prefix: &str,
-        mut directory: Directory,
+        mut directory: ArrayDirectory,
         range: TimeRange,
         schemas: Vec<(String, Arc<StoredSchema>)>,
     ) -> Result<Self> {
@@ -118,14 +123,14 @@ impl Opening {
         })
     }
 
-    /// The same without what it says of fragments, of which there may be many.
+    /// As above, without the list of fragments, which can be long.
     pub(crate) fn without_fragments(&self) -> Self {
         Self {
-            directory: Directory {
+            directory: ArrayDirectory {
                 schemas: self.directory.schemas.clone(),
                 metadata: self.directory.metadata.clone(),
                 deletes: self.directory.deletes.clone(),
-                ..Directory::default()
+                ..ArrayDirectory::default()
             },
             range: self.range,
             current: Arc::clone(&self.current),
@@ -138,8 +143,8 @@ impl Opening {
         }
     }
 
-    /// Footers that consolidated files have, by the name of the fragment.
-    pub(crate) fn footers(&self, reader: &Reader) -> Result<HashMap<String, Bytes>> {
+    /// Reads consolidated footers, by the name of the fragment.
+    pub(crate) fn footers(&self, reader: &MetadataLoader) -> Result<HashMap<String, Bytes>> {
         let mut footers = HashMap::new();
         let folder = join(&self.prefix, "__fragment_meta");
         for entry in reader.list(&folder)?.iter().filter(|e| !e.is_folder() && e.name.ends_with(".meta")) {
@@ -153,74 +158,94 @@ impl Opening {
         Ok(footers)
     }
 
-    /// Opens all fragments that a read sees.
-    pub(crate) fn fragments(&self, reader: &Reader) -> Result<Vec<Fragment>> {
-        // One fragment's footer is read faster by itself.
-        let mut footers = if self.visible.len() > 1 { self.footers(reader)? } else { HashMap::new() };
+    /// Opens all visible fragments.
+    pub(crate) fn fragments(&self, reader: &MetadataLoader) -> Result<Vec<Fragment>> {
         let mut fragments = Vec::with_capacity(self.visible.len());
-        for some in self.visible.chunks(TOGETHER) {
-            let own: Vec<&FragmentEntry> = some.iter().filter(|e| !footers.contains_key(&e.name)).collect();
-            let mut own = fragment::read_footers(reader, own)?.into_iter();
-            for entry in some {
-                let footer = match footers.remove(&entry.name) {
-                    Some(bytes) => FooterBytes { bytes, own: None },
-                    None => own.next().ok_or_else(|| Error::invalid("a footer that was not read"))?,
-                };
-                fragments.push(self.fragment_of(reader, entry.clone(), footer)?);
-            }
-        }
+        self.visit(reader, &mut |batch| {
+            fragments.extend(batch);
+            Ok(())
+        })?;
         Ok(fragments)
     }
 
-    /// Opens one of the fragments by its own footer.
-    pub(crate) fn fragment(&self, reader: &Reader, entry: FragmentEntry) -> Result<Fragment> {
+    /// Opens all fragments that a read sees in batches, lowest layer first.
+    pub(crate) fn visit(
+        &self,
+        reader: &MetadataLoader,
+        each: &mut dyn FnMut(Vec<Fragment>) -> Result<()>,
+    ) -> Result<()> {
+        // One fragment's footer is read faster by itself.
+        let mut footers = if self.visible.len() > 1 { self.footers(reader)? } else { HashMap::new() };
+        for some in self.visible.chunks(TOGETHER) {
+            let own: Vec<&FragmentEntry> = some.iter().filter(|e| !footers.contains_key(&e.name)).collect();
+            let mut own = fragment::read_footers(reader, own)?.into_iter();
+            let open = |entry: &FragmentEntry| {
+                let footer = match footers.remove(&entry.name) {
+                    Some(bytes) => FooterBytes { bytes, own: None },
+                    None => own.next().ok_or_else(|| Error::invalid("missing footer"))?,
+                };
+                self.fragment_of(reader, entry.clone(), footer)
+            };
+            each(some.iter().map(open).collect::<Result<_>>()?)?;
+        }
+        Ok(())
+    }
+
+    /// Opens one fragment by its own footer.
+    pub(crate) fn fragment(&self, reader: &MetadataLoader, entry: FragmentEntry) -> Result<Fragment> {
         let footer = fragment::read_footer(reader, &entry)?;
         self.fragment_of(reader, entry, footer)
     }
 
-    fn fragment_of(&self, reader: &Reader, entry: FragmentEntry, footer: FooterBytes) -> Result<Fragment> {
+    fn fragment_of(
+        &self,
+        reader: &MetadataLoader,
+        entry: FragmentEntry,
+        footer: FooterBytes,
+    ) -> Result<Fragment> {
         let object = reader.store.describe(&entry.folder);
         let fragment = Fragment::open(reader, entry, footer, self.geometry.as_ref(), |name| {
             self.schemas.get(name).map(Arc::clone)
         })?;
-        let same = |(a, b): (&crate::wire::schema::Dimension, &crate::wire::schema::Dimension)| {
-            (&a.name, a.datatype, &a.domain, &a.extent) == (&b.name, b.datatype, &b.domain, &b.extent)
-        };
+        let same =
+            |(a, b): (&crate::wire::schema::StoredDimension, &crate::wire::schema::StoredDimension)| {
+                (&a.name, a.datatype, &a.domain, &a.extent) == (&b.name, b.datatype, &b.domain, &b.extent)
+            };
         let (theirs, ours) = (&fragment.schema.wire, &self.current.wire);
         if theirs.dims.len() != ours.dims.len() || !theirs.dims.iter().zip(&ours.dims).all(same) {
-            let detail = "the schemas of one array differ in their dimensions";
+            let detail = "the schemas of the array differ in their dimensions";
             return Err(Error::corrupt("the schema", object, None, detail));
         }
         if theirs.sparse != ours.sparse
             || (!ours.sparse && (theirs.cell_order, theirs.tile_order) != (ours.cell_order, ours.tile_order))
         {
-            let detail = "the schemas of one array differ in their orders";
+            let detail = "the schemas of the array differ in their tile or cell order";
             return Err(Error::corrupt("the schema", object, None, detail));
         }
         Ok(fragment)
     }
 
-    /// An array of these fragments.
+    /// Creates an array with open fragments.
     pub(crate) fn finish(
         mut self,
-        reader: Arc<Reader>,
+        reader: Arc<MetadataLoader>,
         name: &str,
         fragments: Vec<Fragment>,
     ) -> Result<TileDbArray> {
         let mut array = self.described(reader, name)?;
-        array.fragments = Fragments::of(fragments)?;
+        array.fragments = Fragments::from_opened(fragments)?;
         Ok(array)
     }
 
-    /// The array with its fragments yet to be opened.
-    pub(crate) fn unopened(mut self, reader: Arc<Reader>, name: &str) -> Result<TileDbArray> {
+    /// Creates an array whose fragments are opened on first use.
+    pub(crate) fn unopened(mut self, reader: Arc<MetadataLoader>, name: &str) -> Result<TileDbArray> {
         let mut array = self.described(reader, name)?;
         array.fragments = Fragments::later(self);
         Ok(array)
     }
 
-    /// The array before its fragments.
-    fn described(&mut self, reader: Arc<Reader>, name: &str) -> Result<TileDbArray> {
+    /// Creates the array without its fragments.
+    fn described(&mut self, reader: Arc<MetadataLoader>, name: &str) -> Result<TileDbArray> {
         let mut enumerations = BTreeMap::new();
         for (label, file) in &self.current.wire.enumerations {
             let object = join(&join(&self.prefix, "__schema/__enumerations"), file);
@@ -251,12 +276,13 @@ impl Opening {
             }
         }
         Ok(TileDbArray {
-            tables: crate::chunk_table::ChunkTables::default(),
+            tables: crate::chunk_tables::ChunkTables::default(),
             reader,
             schema,
             current: Arc::clone(&self.current),
             geometry: self.geometry.clone(),
             fragments: Fragments::default(),
+            outline: std::sync::OnceLock::new(),
             hidden: std::mem::take(&mut self.hidden),
             prefix: self.prefix.clone(),
             deletes,
@@ -267,17 +293,17 @@ impl Opening {
     }
 }
 
-/// Opens an array whose folder is `prefix`.
+/// Opens the array in folder `prefix`.
 pub(crate) fn open_array(
-    reader: &Arc<Reader>,
+    reader: &Arc<MetadataLoader>,
     prefix: &str,
     name: &str,
     options: &OpenOptions,
 ) -> Result<TileDbArray> {
-    Opening::new(reader, prefix, options)?.unopened(Arc::clone(reader), name)
+    ArrayListing::new(reader, prefix, options)?.unopened(Arc::clone(reader), name)
 }
 
-/// The name of an array: that of its folder.
+/// Name of an array: the name of its folder.
 pub(crate) fn folder_name(location: &str) -> &str {
     let name = location.trim_end_matches('/').rsplit(['/', '\\']).next().unwrap_or(location);
     if name.is_empty() { location } else { name }
@@ -286,7 +312,7 @@ pub(crate) fn folder_name(location: &str) -> &str {
 /// An opened array, or the arrays of a group.
 #[derive(Debug)]
 pub struct TileDbContainer {
-    pub(crate) reader: Arc<Reader>,
+    pub(crate) reader: Arc<MetadataLoader>,
     pub(crate) arrays: Vec<Arc<TileDbArray>>,
     pub(crate) names: Vec<String>,
     pub(crate) group: Option<crate::group::Group>,
@@ -295,28 +321,31 @@ pub struct TileDbContainer {
 }
 
 impl TileDbContainer {
-    /// Opens the array or group that a store is.
+    /// Opens the array or group of a store.
     ///
     /// # Errors
     /// As [`Format::open`](tesseral_format::Format::open).
     pub fn open(store: Arc<dyn Store>, options: &OpenOptions) -> Result<Self> {
-        let reader = Arc::new(Reader::new(store, options)?);
+        let reader = Arc::new(MetadataLoader::new(store, options)?);
         if crate::group::is_group(&reader)? {
             return crate::group::open(&reader, options);
         }
         let name = folder_name(reader.store.location()).to_owned();
         let array = open_array(&reader, "", &name, options)?;
-        Ok(Self::of(reader, name, array))
+        Ok(Self::from_array(reader, name, array))
     }
 
-    pub(crate) fn of(reader: Arc<Reader>, name: String, array: TileDbArray) -> Self {
+    pub(crate) fn from_array(reader: Arc<MetadataLoader>, name: String, array: TileDbArray) -> Self {
         let attributes = array.file_attributes.clone().unwrap_or_else(|| array.schema.attributes.clone());
         let history = array.history.clone();
         Self { reader, history, arrays: vec![Arc::new(array)], names: vec![name], group: None, attributes }
     }
 
     /// Attributes and history of a group.
-    pub(crate) fn group_meaning(reader: &Reader, range: TimeRange) -> Result<convention::Meaning> {
+    pub(crate) fn group_meaning(
+        reader: &MetadataLoader,
+        range: TimeRange,
+    ) -> Result<convention::ModelMetadata> {
         let entries = read_attributes(reader, &directory::metadata(reader, "__meta")?, range)?;
         Ok(convention::meaning(entries))
     }

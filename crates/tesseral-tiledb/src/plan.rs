@@ -1,4 +1,4 @@
-//! Which tiles of a dense array serve a request.
+//! Planning of dense arrays: tiles that serve a request.
 
 use smallvec::SmallVec;
 use tesseral_core::{Error, Result, Selection};
@@ -7,12 +7,13 @@ use tesseral_format::{
 };
 
 use crate::array::{TileDbArray, chunk_id};
+use crate::box_index::BoxIndex;
 use crate::fragment::Fragment;
 
-/// Bytes in front of the cells of an unfiltered tile of one chunk.
+/// Size of the header before the cells of an unfiltered tile of one chunk, in bytes.
 pub(crate) const PLAIN_HEADER: u64 = 20;
 
-/// The header in front of the cells of an unfiltered tile: one chunk, as long before as after filters, without metadata.
+/// The header of an unfiltered tile: one chunk with equal sizes and without metadata.
 pub(crate) fn plain_header(part: &Part) -> Option<ImpliedBytes> {
     let len = u32::try_from(part.len).ok()?.to_le_bytes();
     let mut bytes = SmallVec::from_slice(&1_u64.to_le_bytes());
@@ -22,16 +23,23 @@ pub(crate) fn plain_header(part: &Part) -> Option<ImpliedBytes> {
     Some(ImpliedBytes { object: part.object, offset: part.offset.checked_sub(PLAIN_HEADER)?, bytes })
 }
 
-/// Plans a request: the tiles of every fragment that the selection meets, those of later fragments in higher layers.
+/// Plans a request: the selected tiles of every fragment, with later fragments in higher layers.
 pub(crate) fn plan(array: &TileDbArray, request: &Request) -> Result<ChunkPlan> {
-    let Some(geometry) = &array.geometry else { return Err(Error::invalid("the array has no grid")) };
+    let Some(geometry) = &array.geometry else { return Err(Error::internal("the array has no grid")) };
     let shape = geometry.shape();
     let selection = check(array, request, &shape)?;
     let bounds = selection.bounds();
-    // Whatever lies below a fragment that covers the whole selection cannot be seen.
+    // Fragments below one that covers the whole selection are not visible.
     let fragments = array.fragments()?;
     let covers = |f: &Fragment| f.placement.as_ref().is_some_and(|p| p.region.contains(&bounds));
     let lowest = fragments.iter().rposition(covers);
+    let boxes = BoxIndex::new(
+        fragments
+            .iter()
+            .enumerate()
+            .skip(lowest.unwrap_or(0))
+            .filter_map(|(layer, f)| Some((layer, &f.placement.as_ref()?.region))),
+    );
     let mut chunks = Vec::new();
     let mut contributing = 0_u32;
     let mut touched_chunks = 0_u64;
@@ -44,24 +52,23 @@ pub(crate) fn plan(array: &TileDbArray, request: &Request) -> Result<ChunkPlan> 
         array.reader.limits.check_plan(touched_chunks)?;
         let columns = request.columns.iter().map(|&column| match column {
             Column::Field(field) => Ok((column, array.slot(fragment, field)?)),
-            _ => Err(Error::invalid("cells of a dense array are read by field")),
+            _ => Err(Error::invalid("dense arrays support field columns only")),
         });
         let columns: SmallVec<[(Column, Option<usize>); 2]> = columns.collect::<Result<_>>()?;
         for coords in touched {
-            let outside = || Error::invalid(format!("there is no tile {coords:?}"));
+            let outside = || Error::invalid(format!("unknown tile {coords:?}"));
             let number = geometry.number(placement, &coords).ok_or_else(outside)?;
             let tile = geometry.tile(&coords).ok_or_else(outside)?;
             let Some(cover) = tile.intersect(&placement.region) else { continue };
-            let later = fragments.iter().skip(layer + 1).filter_map(|f| f.placement.as_ref());
             let cut = geometry.cut(&coords).is_some();
-            let whole = !cut && cover == tile && later.clone().all(|p| p.region.intersect(&cover).is_none());
+            let whole = !cut && cover == tile && !boxes.overlapped_above(layer, &cover);
             let mut parts = SmallVec::new();
             let mut direct = true;
             for &(column, slot) in &columns {
                 direct &= push_parts(array, fragment, column, slot, number, &mut parts)?;
             }
             let access = match direct {
-                // Cells in front of the array are stored among the others: decoding leaves them out.
+                // Cells before the array are stored with the others; decoding drops them.
                 _ if cut => Access::Coded { granule: None },
                 true => Access::Direct { swapped: cfg!(target_endian = "big") },
                 false => Access::Coded { granule: granule(fragment, columns.iter().map(|(_, slot)| *slot)) },
@@ -85,24 +92,24 @@ pub(crate) fn plan(array: &TileDbArray, request: &Request) -> Result<ChunkPlan> 
 
 fn check<'a>(array: &TileDbArray, request: &'a Request, shape: &[u64]) -> Result<&'a Selection> {
     let Target::Cells(selection) = &request.target else {
-        return Err(Error::invalid("the array is dense: its cells are selected by position"));
+        return Err(Error::invalid("a dense array cannot be selected by coordinates"));
     };
     for column in &request.columns {
         let known = matches!(column, Column::Field(f) if usize::from(*f) < array.schema.fields.len());
         if !known {
-            return Err(Error::invalid(format!("a dense array has no {column:?}")));
+            return Err(Error::invalid(format!("unknown column {column:?} of a dense array")));
         }
     }
     let fits = selection.rank() == shape.len()
         && selection.slices().iter().zip(shape).all(|(slice, n)| slice.end <= *n && slice.step > 0);
     if !fits {
-        return Err(Error::invalid(format!("the selection does not fit an array of {shape:?}")));
+        return Err(Error::invalid(format!("selection out of bounds for shape {shape:?}")));
     }
     Ok(selection)
 }
 
-/// Cells that are decoded together anyway: a tile is cut into chunks, each filtered by itself. `None` where a column decodes by
-/// whole tiles.
+/// Returns the number of cells that are decoded together: a tile is divided into chunks that are filtered independently. `None`
+/// if a column does not support random access.
 pub(crate) fn granule(fragment: &Fragment, slots: impl Iterator<Item = Option<usize>>) -> Option<u64> {
     let of = |slot: Option<usize>| {
         let chains = slot.and_then(|slot| fragment.chains(slot)).filter(|chains| !chains.var)?;
@@ -111,7 +118,7 @@ pub(crate) fn granule(fragment: &Fragment, slots: impl Iterator<Item = Option<us
     slots.map(of).try_fold(u64::MAX, |least, cells| Some(least.min(cells?))).filter(|cells| *cells < u64::MAX)
 }
 
-/// Adds the parts of one column of one tile; says whether the one part is nothing but cells.
+/// Adds the parts of one column of one tile; returns whether the only part consists of cells.
 pub(crate) fn push_parts(
     array: &TileDbArray,
     fragment: &Fragment,
@@ -147,7 +154,7 @@ pub(crate) fn push_parts(
         push(2, Role::Validity)?;
     }
     if direct && let Some(part) = parts.last_mut() {
-        // Only the cells: what is in front of them says nothing that the length has not said already.
+        // Skip the header: it adds nothing to the known length.
         part.offset += PLAIN_HEADER;
         part.len -= PLAIN_HEADER;
     }

@@ -1,4 +1,4 @@
-//! Which fixes an array needs: what writers that were cut short left behind, none of which a reader sees.
+//! Fixes that an array needs: leftovers of interrupted writers, which readers do not see.
 
 use std::sync::Arc;
 
@@ -6,47 +6,46 @@ use tesseral_core::{Error, Result};
 use tesseral_format::{AuditOptions, OpenOptions, Repair};
 use tesseral_store::Store;
 
-use crate::directory::{self, Directory};
+use crate::directory::{self, ArrayDirectory};
 use crate::group;
-use crate::reader::{Reader, join};
+use crate::metadata_loader::{MetadataLoader, join};
 use crate::wire::name;
 
-/// Folders of fragments that nobody committed.
+/// Folders of uncommitted fragments.
 const UNCOMMITTED: &str = "uncommitted_fragments";
-/// Lists of replaced fragments that replace nothing.
+/// Lists of replaced fragments that no longer exist.
 const STALE_VACUUM: &str = "stale_vacuum_files";
 
-/// What a fix removes.
-struct Fix {
+/// Objects that a fix removes.
+struct RepairStep {
     code: &'static str,
     objects: Vec<String>,
 }
 
-impl Fix {
+impl RepairStep {
     fn repair(&self) -> Option<Repair> {
         let first = self.objects.first()?;
         let (what, care) = match self.code {
             UNCOMMITTED => {
-                ("folders of fragments that nobody committed", "; make sure that nobody is writing them")
+                ("folders of uncommitted fragments", "; make sure that no process is writing them")
             }
-            _ => ("lists of replaced fragments that are gone", ""),
+            _ => ("lists of replaced fragments that no longer exist", ""),
         };
-        let message =
-            format!("{} {what}, the first of them {first}; the fix removes them{care}", self.objects.len());
+        let message = format!("{} {what}, first: {first}; the fix removes them{care}", self.objects.len());
         Some(Repair { code: self.code, message, automatic: true })
     }
 }
 
-fn fixes(reader: &Reader) -> Result<Vec<Fix>> {
+fn fixes(reader: &MetadataLoader) -> Result<Vec<RepairStep>> {
     Ok(vec![
-        Fix { code: UNCOMMITTED, objects: directory::uncommitted(reader, "")? },
-        Fix { code: STALE_VACUUM, objects: stale(reader)? },
+        RepairStep { code: UNCOMMITTED, objects: directory::uncommitted(reader, "")? },
+        RepairStep { code: STALE_VACUUM, objects: stale(reader)? },
     ])
 }
 
-/// Lists of replaced fragments none of which is there any more, nor waits to be vacuumed.
-fn stale(reader: &Reader) -> Result<Vec<String>> {
-    let directory = Directory::scan(reader, "")?;
+/// Lists of replaced fragments none of which exists or can be vacuumed.
+fn stale(reader: &MetadataLoader) -> Result<Vec<String>> {
+    let directory = ArrayDirectory::scan(reader, "")?;
     let folders = reader.list("__fragments")?;
     let mut found = Vec::new();
     for entry in reader.list("__commits")?.into_iter().filter(|e| !e.is_folder()) {
@@ -59,7 +58,7 @@ fn stale(reader: &Reader) -> Result<Vec<String>> {
         let there = |name: &String| {
             folders.iter().any(|e| e.name == *name) || directory.fragments.iter().any(|f| f.name == *name)
         };
-        // One that belongs to a fragment which was never committed hides nothing, but would if that were committed yet.
+        // A list of an uncommitted fragment has no effect, but would if the fragment were committed later.
         let by = directory.fragments.iter().any(|f| f.name == stem) || folders.iter().any(|e| e.name == stem);
         if !named.iter().any(there) || !by {
             found.push(object);
@@ -68,19 +67,19 @@ fn stale(reader: &Reader) -> Result<Vec<String>> {
     Ok(found)
 }
 
-/// The fixes an array needs.
+/// Returns the fixes an array needs.
 pub(crate) fn repairs(store: Arc<dyn Store>, options: &OpenOptions) -> Result<Vec<Repair>> {
-    let reader = Reader::new(Arc::clone(&store), options)?;
+    let reader = MetadataLoader::new(Arc::clone(&store), options)?;
     if group::is_group(&reader)? {
         return Ok(Vec::new());
     }
     let manual = |code, message: String| Repair { code, message, automatic: false };
     let mut repairs: Vec<Repair> = match fixes(&reader) {
-        Ok(fixes) => fixes.iter().filter_map(Fix::repair).collect(),
+        Ok(fixes) => fixes.iter().filter_map(RepairStep::repair).collect(),
         Err(error) if error.is_damage() => {
             return Ok(vec![manual(
                 "array_damaged",
-                format!("{error}; recover what is whole into a new array"),
+                format!("{error}; recover the intact fragments into a new array"),
             )]);
         }
         Err(error) => return Err(error),
@@ -95,7 +94,7 @@ pub(crate) fn repairs(store: Arc<dyn Store>, options: &OpenOptions) -> Result<Ve
         }
     })?;
     if let Some(first) = first {
-        let message = format!("{first}; recover what is whole into a new array ({damaged} such)");
+        let message = format!("{first}; recover the intact fragments into a new array ({damaged} damaged)");
         repairs.push(manual("metadata_damaged", message));
     }
     Ok(repairs)
@@ -103,9 +102,9 @@ pub(crate) fn repairs(store: Arc<dyn Store>, options: &OpenOptions) -> Result<Ve
 
 /// Applies a fix.
 pub(crate) fn apply(store: Arc<dyn Store>, options: &OpenOptions, code: &str) -> Result<()> {
-    let reader = Reader::new(Arc::clone(&store), options)?;
+    let reader = MetadataLoader::new(Arc::clone(&store), options)?;
     let fix = fixes(&reader)?.into_iter().find(|fix| fix.code == code && !fix.objects.is_empty());
-    let fix = fix.ok_or_else(|| Error::invalid(format!("the array does not need {code}")))?;
-    // A link to a folder elsewhere goes itself; the folder stays.
+    let fix = fix.ok_or_else(|| Error::invalid(format!("{code} does not apply to the array")))?;
+    // A link to a folder is removed; its target is not.
     fix.objects.iter().try_for_each(|object| store.remove_all(object))
 }

@@ -1,8 +1,8 @@
-//! Opening what is whole of a damaged array.
+//! Opening of the intact part of a damaged array.
 //!
-//! A schema must be there: without one nobody knows what the bytes are. A fragment counts as long as its metadata say where its tiles
-//! are; whether those are whole shows when the engine decodes them. Of what is lost older writes are not taken for newer ones where
-//! that can be told: the box of a fragment without metadata is not known, so that there the cells of older fragments show.
+//! A schema is required. A fragment is used if its tile offsets are readable; its tiles are verified when the engine decodes
+//! them. Where cells of a newer fragment are lost, cells of older ones are not returned instead, if the box of the lost
+//! fragment is known; without its metadata it is not.
 
 use std::sync::Arc;
 
@@ -12,16 +12,16 @@ use tesseral_format::{OpenOptions, Salvage};
 use tesseral_store::{Store, StoreExt};
 
 use crate::array::TileDbArray;
-use crate::directory::{DeleteBytes, Directory};
+use crate::array_store::ArrayStore;
+use crate::directory::{ArrayDirectory, DeleteBytes};
 use crate::group;
-use crate::open::{Opening, TileDbContainer, folder_name, read_attributes, read_schema, times};
-use crate::pieces::Pieces;
-use crate::reader::Reader;
-use crate::wire::pipeline::Pipeline;
+use crate::metadata_loader::MetadataLoader;
+use crate::open::{ArrayListing, TileDbContainer, folder_name, read_attributes, read_schema, times};
+use crate::wire::pipeline::FilterPipeline;
 
-/// Opens what is whole.
+/// Opens the intact part.
 pub(crate) fn salvage(store: Arc<dyn Store>, options: &OpenOptions) -> Result<Salvage> {
-    let reader = Arc::new(Reader::new(Arc::new(Pieces(store)), options)?);
+    let reader = Arc::new(MetadataLoader::new(Arc::new(ArrayStore(store)), options)?);
     let mut findings = Vec::new();
     let container = if group::is_group(&reader)? {
         group::open_with(&reader, options, |folder, name| {
@@ -36,12 +36,12 @@ pub(crate) fn salvage(store: Arc<dyn Store>, options: &OpenOptions) -> Result<Sa
     } else {
         let name = folder_name(reader.store.location()).to_owned();
         let array = salvage_array(&reader, "", &name, options, &mut findings)?;
-        TileDbContainer::of(reader, name, array)
+        TileDbContainer::from_array(reader, name, array)
     };
     Ok(Salvage { container: Arc::new(container), gaps_are_losses: false, findings })
 }
 
-/// What `read` gives; where that is damaged, a finding instead. A damaged version or filter looks like one of the future.
+/// Returns the result of `read`, or adds a finding if it is damaged. A damaged version or filter number looks unsupported.
 fn whole<T>(
     check: &'static str,
     name: &str,
@@ -59,13 +59,13 @@ fn whole<T>(
 }
 
 fn salvage_array(
-    reader: &Arc<Reader>,
+    reader: &Arc<MetadataLoader>,
     prefix: &str,
     name: &str,
     options: &OpenOptions,
     findings: &mut Vec<Finding>,
 ) -> Result<TileDbArray> {
-    let mut directory = Directory::scan(reader, prefix)?;
+    let mut directory = ArrayDirectory::scan(reader, prefix)?;
     let range = times(options);
     let mut schemas = Vec::new();
     for (object, time) in std::mem::take(&mut directory.schemas) {
@@ -75,7 +75,7 @@ fn salvage_array(
         }
     }
     if schemas.is_empty() {
-        let detail = "none of its schemas is whole";
+        let detail = "none of its schemas is intact";
         return Err(Error::corrupt("the array", reader.store.describe(prefix), None, detail));
     }
     for file in std::mem::take(&mut directory.metadata) {
@@ -93,7 +93,7 @@ fn salvage_array(
             directory.deletes.push(entry);
         }
     }
-    let mut opening = Opening::with_schemas(reader, prefix, directory, range, schemas)?;
+    let mut opening = ArrayListing::with_schemas(reader, prefix, directory, range, schemas)?;
     let visible = std::mem::take(&mut opening.visible);
     let all = visible.len();
     let mut fragments = Vec::new();
@@ -102,7 +102,7 @@ fn salvage_array(
         fragments.extend(whole("fragment_lost", name, read, findings)?);
     }
     if fragments.is_empty() && all > 0 {
-        let detail = format!("none of its {all} fragments is whole");
+        let detail = format!("none of its {all} fragments is intact");
         return Err(Error::corrupt("the array", reader.store.describe(prefix), None, detail));
     }
     let mut array = opening.finish(Arc::clone(reader), name, fragments)?;
@@ -112,8 +112,8 @@ fn salvage_array(
     Ok(array)
 }
 
-/// The filters of a field as a writer takes them; none where their names would not say all of them.
-fn codecs(pipeline: &Pipeline) -> Vec<String> {
+/// Returns the filters of a field as codec specs; empty if they cannot be expressed completely.
+fn codecs(pipeline: &FilterPipeline) -> Vec<String> {
     let named = |filter: &Filter| match *filter {
         Filter::Gzip { level } | Filter::Zstd { level } | Filter::Lz4 { level } | Filter::Bzip2 { level } => {
             Some(format!("{}:{level}", filter.name()))

@@ -1,4 +1,4 @@
-//! Which tiles of a sparse array serve a request.
+//! Planning of sparse arrays: tiles that serve a request.
 
 use smallvec::SmallVec;
 use tesseral_core::{Error, Result, Scalar};
@@ -11,26 +11,26 @@ use crate::array::{TileDbArray, chunk_id};
 use crate::fragment::{Bounds, Fragment};
 use crate::global_order::GlobalOrder;
 use crate::plan::{granule, push_parts};
-use crate::wire::schema::Range;
+use crate::wire::schema::StoredRange;
 
 impl TileDbArray {
-    /// Whether cells have to be compared by the time they were written: one fragment holds several times.
+    /// Returns whether cells must be compared by write time, because one fragment contains several.
     fn needs_times(&self, fragments: &[Fragment]) -> bool {
         let several = fragments.iter().any(|f| f.footer.timestamps);
         several && (!self.schema.allows_duplicates || !self.deletes.is_empty())
     }
 
-    /// Whether a fragment holds cells that were written outside the times that are read.
+    /// Returns whether a fragment contains cells written outside the requested time range.
     pub(crate) fn cuts_times(&self, fragment: &Fragment) -> bool {
         let entry = &fragment.entry;
         fragment.footer.timestamps && (entry.start < self.range.start || entry.end > self.range.end)
     }
 }
 
-/// Plans a request: the tiles whose box meets the ranges.
+/// Plans a request: the tiles whose box intersects the ranges.
 pub(crate) fn plan(array: &TileDbArray, request: &Request) -> Result<ChunkPlan> {
     let Target::Coordinates(ranges) = &request.target else {
-        return Err(Error::invalid("the array is sparse: its cells are selected by coordinates"));
+        return Err(Error::invalid("a sparse array is selected by coordinates"));
     };
     if ranges.len() != array.schema.dims.len() {
         return Err(Error::invalid(format!(
@@ -41,7 +41,7 @@ pub(crate) fn plan(array: &TileDbArray, request: &Request) -> Result<ChunkPlan> 
     }
     let fragments = array.fragments()?;
     let with_times = array.needs_times(fragments);
-    let others = Others::new(array, fragments);
+    let others = FragmentBounds::new(array, fragments);
     let mut chunks = Vec::new();
     for (layer, fragment) in fragments.iter().enumerate() {
         if fragment.tiles == 0 {
@@ -54,7 +54,7 @@ pub(crate) fn plan(array: &TileDbArray, request: &Request) -> Result<ChunkPlan> 
             .collect::<Result<_>>()?;
         let stored = |column: &Column| matches!(column, Column::Field(_) | Column::Dim(_));
         let granule = granule(fragment, slots.iter().filter(|(c, _)| stored(c)).map(|(_, slot)| *slot));
-        // Times and deletes decode by whole tiles.
+        // Timestamp and delete columns do not support random access.
         let granule =
             granule.filter(|_| !with_times && !fragment.footer.timestamps && !fragment.footer.deletes);
         let boxes = fragment.boxes(&array.reader)?;
@@ -75,7 +75,7 @@ pub(crate) fn plan(array: &TileDbArray, request: &Request) -> Result<ChunkPlan> 
                         push_parts(array, fragment, column, slot, tile, &mut parts)?;
                     }
                     Column::Timestamp if with_times => {
-                        // Cells of a fragment of one time need no bytes; the part stands for the column.
+                        // Cells of a fragment with one timestamp store no bytes; the part represents the column.
                         let slot = slot.unwrap_or_else(|| fragment.dim_slot(0));
                         push_times(array, fragment, column, Role::Values, slot, tile, &mut parts)?;
                     }
@@ -112,21 +112,21 @@ pub(crate) fn plan(array: &TileDbArray, request: &Request) -> Result<ChunkPlan> 
     Ok(ChunkPlan { chunks, uncovered: Uncovered::Fill, deletes })
 }
 
-/// Where other fragments may hold cells.
-struct Others {
-    /// Fragments with cells and their boxes; absent where they are too many to compare every tile with.
+/// Boxes of other fragments.
+struct FragmentBounds {
+    /// Fragments with cells and their boxes; `None` if there are too many to compare with every tile.
     boxes: Option<Vec<(usize, Bounds)>>,
 }
 
-impl Others {
+impl FragmentBounds {
     fn new(array: &TileDbArray, fragments: &[Fragment]) -> Self {
-        /// More fragments than this are not compared with every tile.
+        /// Maximum number of fragments that are compared with every tile.
         const COMPARED: usize = 64;
         let fragments = fragments.iter().enumerate().filter(|(_, fragment)| fragment.tiles > 0);
         if array.schema.allows_duplicates || fragments.clone().count() > COMPARED {
             return Self { boxes: None };
         }
-        let ends = |ranges: &[Range]| -> Option<Bounds> {
+        let ends = |ranges: &[StoredRange]| -> Option<Bounds> {
             let dims = array.schema.dims.iter().zip(ranges);
             let end = |dtype, bytes: &[u8]| Scalar::from_le_bytes(dtype, bytes).ok();
             dims.map(|(dim, (low, high))| Some((end(dim.dtype, low)?, end(dim.dtype, high)?))).collect()
@@ -136,7 +136,7 @@ impl Others {
         Self { boxes: boxes.collect() }
     }
 
-    /// Whether no other fragment has a cell at a position of a tile, or all of them count.
+    /// Returns whether no other fragment has a cell at a position of a tile, or duplicates are allowed.
     fn none(&self, layer: usize, tile: &[(Scalar, Scalar)], array: &TileDbArray) -> bool {
         use std::cmp::Ordering::Less;
         if array.schema.allows_duplicates {
@@ -156,7 +156,7 @@ fn slot(array: &TileDbArray, fragment: &Fragment, column: Column) -> Result<Opti
         Column::Dim(d) if usize::from(d) < array.schema.dims.len() => {
             Ok(Some(fragment.dim_slot(usize::from(d))))
         }
-        Column::Dim(d) => Err(Error::invalid(format!("there is no dimension number {d}"))),
+        Column::Dim(d) => Err(Error::invalid(format!("dimension index {d} is out of bounds"))),
         Column::Timestamp => Ok(fragment.time_slot()),
         Column::DeletedBy => Ok(None),
     }
@@ -177,7 +177,7 @@ fn push_times(
     Ok(())
 }
 
-/// Whether a box may hold a coordinate of one of the ranges. What cannot be compared may.
+/// Returns whether a box can contain a coordinate of one of the ranges. Incomparable values count as contained.
 fn meets((low, high): &(Scalar, Scalar), ranges: &CoordinateRanges) -> bool {
     use std::cmp::Ordering;
     let apart = |(from, to): &(Scalar, Scalar)| {

@@ -1,10 +1,10 @@
-//! Statistics of tiles, with the trust that the format's writers deserve.
+//! Statistics of tiles, with the exactness that stored values allow.
 //!
-//! Stored minima, maxima and sums are over cells that are not null. Two things must be known before they may answer:
-//! - A NaN among the cells replaces the running minimum and maximum, and the next cell replaces the NaN. Only a sum that is
-//!   not NaN, and did not stop at an end of its type before, proves that there was none.
-//! - Elsewhere a cell that equals a declared fill counts as null. Only a fill outside minimum and maximum proves that
-//!   there is none.
+//! Stored minima, maxima and sums exclude null cells, whatever values the array declares as missing. One condition must hold before
+//! they are used:
+//!
+//! - A NaN cell replaces the running minimum and maximum, and the next cell replaces the NaN. Only a sum that is not NaN and
+//!   did not saturate proves that there was none.
 
 use std::cmp::Ordering;
 
@@ -17,9 +17,9 @@ use crate::array::TileDbArray;
 use crate::fragment::Fragment;
 use crate::wire::datatype::Datatype;
 use crate::wire::footer::List;
-use crate::wire::pipeline::Pipeline;
+use crate::wire::pipeline::FilterPipeline;
 
-/// What is known of a column of a tile. Statistics that cannot be read say nothing.
+/// Returns the statistics of a column of a tile. Unreadable ones are ignored.
 pub(crate) fn stats(array: &TileDbArray, chunk: &PlannedChunk, column: Column) -> ChunkStats {
     let unknown = ChunkStats::unknown(chunk.cells);
     let Ok((fragment, tile)) = array.locate(chunk.id) else { return unknown };
@@ -32,12 +32,12 @@ pub(crate) fn stats(array: &TileDbArray, chunk: &PlannedChunk, column: Column) -
         Column::Timestamp | Column::DeletedBy => return unknown,
     };
     let Ok(Some(slot)) = array.slot(fragment, field) else { return unknown };
-    let stored = read(array, fragment, field, slot, tile, chunk.cells).unwrap_or(unknown);
-    // Stored numbers leave out the padding of tiles that reach past the fragment.
+    let stored = read(array, fragment, slot, tile, chunk.cells).unwrap_or(unknown);
+    // Stored counts exclude the padding of tiles that extend past the fragment.
     if chunk.tile.is_some() { stored.weaken() } else { stored }
 }
 
-/// Coordinates of a sparse tile: its box, and the stored sum.
+/// Statistics of a coordinate column of a sparse tile: its box, and the stored sum.
 fn coordinates(
     array: &TileDbArray,
     fragment: &Fragment,
@@ -67,16 +67,17 @@ fn coordinates(
         min: Stat::Exact(low.clone()),
         max: Stat::Exact(high.clone()),
         sum: sum.and_then(|bits| total((low, high), chunk.cells, bits)).map_or(Stat::Absent, Stat::Exact),
+        missing: Vec::new(),
     }
 }
 
-/// Whether a filter rounds cells. Statistics were made before: of such cells they tell nothing exact, nor even bounds.
-fn rounds(pipeline: &Pipeline) -> bool {
+/// Returns whether a filter rounds cells. Statistics are computed before filtering, so they are neither exact nor bounds.
+fn rounds(pipeline: &FilterPipeline) -> bool {
     pipeline.filters.iter().any(|f| matches!(f, Filter::FloatScale { .. }))
 }
 
-/// Bounds of strings. They were compared as strings that end at a zero byte, which the order of bytes agrees with as long as
-/// the stored bounds hold none.
+/// Bounds of strings. They were compared as NUL-terminated strings, which equals bytewise order if the stored bounds contain no
+/// zero byte.
 fn texts(
     array: &TileDbArray,
     fragment: &Fragment,
@@ -107,14 +108,7 @@ fn texts(
     Ok(ChunkStats { nulls, nans: Stat::Exact(0), min, max, ..unknown })
 }
 
-fn read(
-    array: &TileDbArray,
-    fragment: &Fragment,
-    field: u16,
-    slot: usize,
-    tile: u64,
-    cells: u64,
-) -> Result<ChunkStats> {
+fn read(array: &TileDbArray, fragment: &Fragment, slot: usize, tile: u64, cells: u64) -> Result<ChunkStats> {
     let unknown = ChunkStats::unknown(cells);
     let attribute = &fragment.schema.wire.attributes[slot];
     let dtype = attribute.datatype.dtype();
@@ -144,35 +138,25 @@ fn read(
     let (Some(min), Some(max), Some(sum)) = (min, max, sum) else { return Ok(unknown) };
     let (min, max) = (Scalar::from_le_bytes(dtype, min)?, Scalar::from_le_bytes(dtype, max)?);
     let float = dtype.class() == Class::Float;
-    // A sum at the end of its type stopped there: a NaN behind it left no trace, and cells that are all infinite are told as finite.
+    // A saturated sum hides a later NaN, and infinite cells are reported as finite.
     if float && (f64::from_bits(sum).is_nan() || f64::from_bits(sum).abs() >= f64::MAX) {
         return Ok(unknown);
     }
     if !min.compare(&max).is_some_and(Ordering::is_le) {
         return Ok(unknown);
     }
-    let fill = array.schema.fields[usize::from(field)].missing();
-    let apart = fill.is_none_or(|fill| {
-        // A NaN fill compares with nothing, and there is no NaN among these cells.
-        let order = (fill.compare(&min), fill.compare(&max));
-        matches!(order, (None, _) | (Some(Ordering::Less), _) | (_, Some(Ordering::Greater)))
-    });
-    let stats = ChunkStats {
+    Ok(ChunkStats {
         cells,
         nulls: Stat::Exact(nulls),
         nans: Stat::Exact(0),
         sum: total((&min, &max), cells.saturating_sub(nulls), sum).map_or(Stat::Absent, Stat::Exact),
         min: Stat::Exact(min),
         max: Stat::Exact(max),
-    };
-    if apart {
-        return Ok(stats);
-    }
-    // Any number of the cells may be fill.
-    Ok(ChunkStats { nulls: Stat::Bound(cells), ..stats.weaken() })
+        missing: Vec::new(),
+    })
 }
 
-/// A stored sum of so many cells in a range; `None` where it may have stopped at an end of its type on the way, and gone on from there.
+/// Returns the stored sum of `count` cells in a range; `None` if it can have saturated on the way.
 #[allow(clippy::cast_precision_loss)]
 fn total((min, max): (&Scalar, &Scalar), cells: u64, bits: u64) -> Option<Sum> {
     match min.dtype().class() {
@@ -181,7 +165,7 @@ fn total((min, max): (&Scalar, &Scalar), cells: u64, bits: u64) -> Option<Sum> {
             (most < f64::MAX).then(|| Sum::Float(f64::from_bits(bits)))
         }
         Class::UInt | Class::Bool => (bits != u64::MAX).then(|| Sum::Int(bits.into())),
-        // Moments do not add up.
+        // Moments cannot be added.
         Class::Time if matches!(min.dtype(), DType::DateTime(_)) => None,
         Class::Int | Class::Time => {
             let largest = min.as_i128()?.unsigned_abs().max(max.as_i128()?.unsigned_abs());

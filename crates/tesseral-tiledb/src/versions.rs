@@ -1,4 +1,4 @@
-//! The writes that an array keeps, in the order of time.
+//! The writes of an array in order of time.
 
 use tesseral_core::Result;
 use tesseral_format::{Version, VersionState};
@@ -20,11 +20,15 @@ pub(crate) fn versions(container: &TileDbContainer) -> Result<Vec<Version>> {
 }
 
 fn of_array(array: &TileDbArray) -> Result<Vec<Version>> {
-    let seen = array.fragments()?.iter().map(|fragment| Version {
-        cells: cells(fragment),
-        bytes: fragment.stored_bytes(&array.reader).ok(),
-        ..entry(&fragment.entry, VersionState::Visible)
-    });
+    let mut seen = Vec::new();
+    array.fragments.visit(&array.reader, |fragment| {
+        seen.push(Version {
+            cells: cells(fragment),
+            bytes: fragment.stored_bytes(&array.reader).ok(),
+            ..entry(&fragment.entry, VersionState::Visible)
+        });
+        Ok(())
+    })?;
     let hidden = array.hidden.iter().map(|fragment| entry(fragment, VersionState::Replaced));
     let folders = array.uncommitted()?;
     let uncommitted = folders.iter().map(|folder| {
@@ -51,10 +55,10 @@ fn of_array(array: &TileDbArray) -> Result<Vec<Version>> {
         bytes: None,
         state: VersionState::Visible,
     });
-    Ok(seen.chain(hidden).chain(uncommitted).chain(deletes).collect())
+    Ok(seen.into_iter().chain(hidden).chain(uncommitted).chain(deletes).collect())
 }
 
-/// Cells that a fragment holds; of a dense one, those inside its box.
+/// Number of cells of a fragment; for a dense one, those inside its box.
 pub(crate) fn cells(fragment: &Fragment) -> Option<u64> {
     match &fragment.placement {
         Some(placement) => placement.region.cells(),

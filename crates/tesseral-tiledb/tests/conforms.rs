@@ -1,10 +1,10 @@
-//! The suite that every format runs, on arrays of the reference.
+//! The conformance suite on arrays of the reference.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod common;
 
-use tesseral_format::conformance::{Fixture, read_suite};
+use tesseral_conformance::{Fixture, read_suite};
 use tesseral_tiledb::TileDbFormat;
 
 #[test]

@@ -1,12 +1,12 @@
-//! Digests in arrays that we write: everything is covered, in blocks, and a file cannot lose its digest unnoticed.
+//! Digests of written arrays: all files are covered, in blocks, and removing a digest is detected.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use tesseral_conformance::{Fixture, digests_match};
 use tesseral_core::{ArraySchema, CellLen, DType, Field, Finding, Selection, Value};
-use tesseral_format::conformance::{Fixture, digests_match};
 use tesseral_format::{
     ArraySpec, AuditOptions, CodecSpec, ColumnData, CreateOptions, Depth, Digest, Format, OpenOptions,
     Request, Scratch,
@@ -25,7 +25,7 @@ fn write(options: &CreateOptions) -> Arc<dyn Store> {
     schema.fields[0].name = "v".to_owned();
     schema.fields.push(text);
     schema.attributes.insert("title".to_owned(), Value::Text("two fields".to_owned()));
-    let spec = ArraySpec { schema, codecs: vec![Vec::new(), vec![CodecSpec::new("zstd")]] };
+    let spec = ArraySpec { schema, codecs: vec![Vec::new(), vec![CodecSpec::new("zstd")]], text: None };
     let mut writer = TileDbFormat.create(Arc::clone(&store), options).unwrap();
     let array = writer.begin(&spec).unwrap();
     let mut scratch = Scratch::default();
@@ -78,7 +78,7 @@ fn audit(store: Arc<dyn Store>, open: &OpenOptions) -> (u64, u64, Vec<Finding>) 
     (report.covered_bytes, report.uncovered_bytes, findings)
 }
 
-/// Whether opening, planning or comparing digests finds damage.
+/// Returns whether opening, planning or verifying digests detects damage.
 fn finds_damage(store: &Arc<dyn Store>) -> bool {
     let (_, _, findings) = audit(Arc::clone(store), &OpenOptions::default());
     !findings.iter().all(|finding| finding.ok || finding.severity != tesseral_core::Severity::Error)
@@ -99,7 +99,7 @@ fn every_file_of_a_new_array_is_covered() {
 }
 
 #[test]
-fn every_flipped_bit_shows() {
+fn every_flipped_bit_is_detected() {
     let whole = all(write(&CreateOptions::default()).as_ref());
     assert!(!finds_damage(&memory(&whole)));
     for (name, bytes) in &whole {
@@ -126,7 +126,7 @@ fn large_tiles_are_hashed_in_blocks() {
         let Digest::Xxh3Blocks { block, digests } = span.digest else { panic!("{span:?}") };
         assert_eq!((block, digests.len()), (16 << 10, 3));
         numbers.extend(span.blocks(&span.range).map(|(number, ..)| number));
-        // A window touches the blocks that it lies in, and no others.
+        // A window reads only the blocks that contain it.
         let start = span.range.start;
         let window =
             span.blocks(&(start + 20_000..start + 20_008)).map(|(_, range, _)| (range.start, range.end));
@@ -136,14 +136,14 @@ fn large_tiles_are_hashed_in_blocks() {
 }
 
 #[test]
-fn without_digests_nothing_is_added() {
+fn without_digests_no_bytes_are_added() {
     let with = all(write(&CreateOptions::default()).as_ref());
     let store = write(&CreateOptions { digests: false, ..CreateOptions::default() });
     let without = all(store.as_ref());
     assert!(without.keys().all(|name| !name.contains(MARK)));
     assert!(with.keys().all(|name| name.contains(MARK)));
     assert_eq!(with.len(), without.len());
-    // Data files are the same; files of one generic tile have 24 bytes less.
+    // Data files are equal; files of one generic tile are 24 bytes shorter.
     let by_kind = |files: &BTreeMap<String, Vec<u8>>| {
         let kind = |name: &str| match name.rsplit_once('/') {
             Some((folder, file)) if folder.starts_with("__fragments") => file.to_owned(),
@@ -183,7 +183,7 @@ fn encrypted_arrays_carry_digests_of_stored_bytes() {
 }
 
 #[test]
-fn damage_is_read_where_checks_are_turned_off() {
+fn damage_is_readable_with_verification_disabled() {
     let whole = all(write(&CreateOptions::default()).as_ref());
     let mut damaged = whole;
     let (_, schema) = damaged.iter_mut().find(|(name, _)| name.starts_with("__schema")).unwrap();

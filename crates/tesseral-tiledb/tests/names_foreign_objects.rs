@@ -1,4 +1,4 @@
-//! Arrays and groups that hold something else are not replaced: the first such object is named.
+//! Arrays and groups with foreign objects are not replaced: the error names the first one.
 
 #![allow(clippy::unwrap_used)]
 
@@ -9,7 +9,7 @@ use tesseral_format::Format;
 use tesseral_store::{Access, LocalStore, MemoryStore, Store, StoreExt};
 use tesseral_tiledb::TileDbFormat;
 
-/// A fixture in memory, with further objects.
+/// A fixture in memory, with additional objects.
 fn fixture(name: &str, more: &[&str]) -> Arc<MemoryStore> {
     fn copy(from: &dyn Store, folder: &str, to: &MemoryStore) {
         for entry in from.list(folder).unwrap() {
@@ -29,7 +29,7 @@ fn fixture(name: &str, more: &[&str]) -> Arc<MemoryStore> {
 }
 
 #[test]
-fn fixtures_hold_nothing_foreign() {
+fn fixtures_contain_no_foreign_objects() {
     for name in [
         "dense_columns",
         "dense_overlay",
@@ -45,7 +45,7 @@ fn fixtures_hold_nothing_foreign() {
 }
 
 #[test]
-fn what_is_no_part_of_an_array_is_named() {
+fn foreign_objects_are_named() {
     for name in [
         "notes.txt",
         "photos/a.jpg",

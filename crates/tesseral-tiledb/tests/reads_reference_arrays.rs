@@ -1,13 +1,13 @@
-//! Arrays of the reference, cell for cell as the reference reads them, at every time.
+//! Arrays of the reference are read cell for cell at every time.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod common;
 
 use serde_json::Value;
+use tesseral_conformance::oracle::{Dense, Sparse};
 use tesseral_core::dtype::Class;
 use tesseral_core::{CellLen, ErrorKind, Scalar, Value as Attribute};
-use tesseral_format::oracle::{Dense, Sparse};
 use tesseral_format::{Container, Format, OpenOptions};
 use tesseral_tiledb::TileDbFormat;
 
@@ -15,7 +15,7 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|b| format!("{b:02x}")).collect()
 }
 
-/// Cells as the manifest holds them: null cells as zeros or empty, cells of any length behind their length.
+/// Cells as in the manifest: null cells as zeros or empty, variable-length cells with a length prefix.
 fn raw<'a>(cells: impl Iterator<Item = Option<&'a [u8]>>, size: Option<usize>) -> (String, String) {
     let (mut bytes, mut validity) = (Vec::new(), Vec::new());
     for cell in cells {
@@ -116,10 +116,40 @@ fn encrypted_arrays_need_their_key() {
 }
 
 #[test]
-fn fragments_are_listed_with_what_replaces_them() {
+fn fragments_are_listed_with_their_replacements() {
     let container = TileDbFormat.open(common::store("sparse_history"), &OpenOptions::default()).unwrap();
     let details = container.details();
     assert_eq!(details["fragments"].as_array().unwrap().len(), 2);
     assert_eq!(details["hidden_fragments"].as_array().unwrap().len(), 2);
     assert_eq!(details["fragments"][0]["has_timestamps"], Value::from(true));
+}
+
+/// Describing an array opens its fragments and drops them again: there may be a hundred thousand.
+#[test]
+fn totals_and_domain_need_no_open_fragments() {
+    for name in common::arrays() {
+        let options = common::options(&name);
+        let Ok(first) = TileDbFormat.open(common::store(&name), &options) else { continue };
+        let Ok(again) = TileDbFormat.open(common::store(&name), &options) else { continue };
+        for i in 0..first.len() {
+            let (unopened, opened) = (first.array(i).unwrap(), again.array(i).unwrap());
+            let fields = 0..u16::try_from(opened.schema().fields.len()).unwrap();
+            let columns: Vec<_> = fields.map(tesseral_format::Column::Field).collect();
+            let target = match opened.schema().sparse {
+                true => tesseral_format::Target::Coordinates(vec![Vec::new(); opened.schema().dims.len()]),
+                false => {
+                    let shape = opened.schema().shape().unwrap();
+                    tesseral_format::Target::Cells(tesseral_core::Selection::all(&shape))
+                }
+            };
+            let all = tesseral_format::Request { target, columns, condition: None };
+            // A plan keeps the fragments open.
+            let plan = opened.plan(&all);
+            assert_eq!(unopened.totals(&all).unwrap(), opened.totals(&all).unwrap(), "{name}");
+            assert_eq!(unopened.non_empty_domain().unwrap(), opened.non_empty_domain().unwrap(), "{name}");
+            if let (Ok(plan), true) = (plan, opened.schema().sparse) {
+                assert_eq!(unopened.totals(&all).unwrap().chunks, plan.chunks.len() as u64, "{name}");
+            }
+        }
+    }
 }

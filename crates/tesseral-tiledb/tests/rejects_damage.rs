@@ -1,4 +1,4 @@
-//! Damage in each file of an array: an error with the file, never a panic, never a wrong cell of a checked field.
+//! Damage in each file of an array: an error that names the file; no panic and no wrong cell of a field with checksums.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -6,8 +6,8 @@ mod common;
 
 use std::sync::Arc;
 
+use tesseral_conformance::oracle::Dense;
 use tesseral_core::ErrorKind;
-use tesseral_format::oracle::Dense;
 use tesseral_format::{AuditOptions, Format, OpenOptions, Probe, Sniff};
 use tesseral_store::{MemoryStore, Store, StoreExt};
 use tesseral_tiledb::TileDbFormat;
@@ -33,7 +33,7 @@ fn changed(store: &MemoryStore, object: &str, change: impl FnOnce(&mut Vec<u8>))
 }
 
 #[test]
-fn newer_and_older_versions_are_refused_by_number() {
+fn unsupported_versions_are_rejected() {
     for version in [0_u32, 9, 24, u32::MAX] {
         let store = common::memory("evolved");
         for object in objects(&store, "__schema") {
@@ -46,7 +46,7 @@ fn newer_and_older_versions_are_refused_by_number() {
 }
 
 #[test]
-fn a_cut_footer_is_met_when_it_is_needed_and_names_its_file() {
+fn a_truncated_footer_is_reported_on_first_use_with_its_file() {
     let whole = common::memory("dense_overlay");
     let object = find(&whole, "__fragment_metadata.tdb");
     let len = whole.len(&object).unwrap();
@@ -54,7 +54,7 @@ fn a_cut_footer_is_met_when_it_is_needed_and_names_its_file() {
         let store = common::memory("dense_overlay");
         changed(&store, &object, |bytes| bytes.truncate(usize::try_from(cut).unwrap()));
         let store: Arc<dyn Store> = Arc::new(store);
-        // The schema can be told without it.
+        // The schema is readable without it.
         let container = TileDbFormat.open(Arc::clone(&store), &OpenOptions::default()).unwrap();
         let array = container.array(0).unwrap();
         assert!(container.details()["error"].is_string());
@@ -84,7 +84,7 @@ fn checksums_find_flips_in_tiles() {
         let whole = common::memory("filters");
         let object = find(&whole, &format!("/a{field}.tdb"));
         let len = usize::try_from(whole.len(&object).unwrap()).unwrap();
-        // The cells lie at the end of the file.
+        // The cells are at the end of the file.
         for at in len - 8..len {
             let store = common::memory("filters");
             changed(&store, &object, |bytes| bytes[at] ^= 0x10);
@@ -96,7 +96,7 @@ fn checksums_find_flips_in_tiles() {
 }
 
 #[test]
-fn a_fragment_without_its_commit_is_not_there() {
+fn an_uncommitted_fragment_is_not_visible() {
     let store = common::memory("dense_overlay");
     for object in objects(&store, "__commits") {
         store.remove(&object).unwrap();
@@ -106,7 +106,7 @@ fn a_fragment_without_its_commit_is_not_there() {
 }
 
 #[test]
-fn recognises_arrays_and_groups_by_what_is_in_the_folder() {
+fn recognizes_arrays_and_groups_by_their_content() {
     for name in ["evolved", "group"] {
         let entries = common::memory(name).list("").unwrap();
         let probe = Probe { name: "x", head: &[], entries: Some(&entries) };
@@ -114,4 +114,35 @@ fn recognises_arrays_and_groups_by_what_is_in_the_folder() {
     }
     let probe = Probe { name: "x.tdb", head: b"x", entries: None };
     assert_eq!(TileDbFormat.sniff(&probe), Sniff::No);
+}
+
+/// The checks that warn.
+fn warnings(store: MemoryStore) -> Vec<&'static str> {
+    let mut found = Vec::new();
+    let report = &mut |finding: tesseral_core::Finding| {
+        if finding.severity == tesseral_core::Severity::Warning && finding.check != "digests" {
+            found.push(finding.check);
+        }
+    };
+    TileDbFormat.audit(Arc::new(store), &AuditOptions::default(), report).unwrap();
+    found
+}
+
+/// An array is valid without the file: it looks like a write that was never committed, or a group without members.
+#[test]
+fn what_a_missing_commit_or_group_file_leaves_is_reported() {
+    let removed = |name: &str, ending: &str| {
+        let store = common::memory(name);
+        let object = find(&store, ending);
+        store.remove(&object).unwrap();
+        warnings(store)
+    };
+    assert_eq!(warnings(common::memory("dense_overlay")), [""; 0]);
+    assert_eq!(removed("dense_overlay", ".wrt"), ["uncommitted_fragment"]);
+    assert!(!warnings(common::memory("group")).contains(&"unlisted_member"));
+    let store = common::memory("group");
+    for object in objects(&store, "__group") {
+        store.remove(&object).unwrap();
+    }
+    assert!(warnings(store).contains(&"unlisted_member"));
 }

@@ -1,5 +1,5 @@
-//! Each file of an array missing, cut at any length, with bytes changed and length fields at their limits: an error with its
-//! kind, never a panic, never more memory than the limits allow.
+//! Each file of an array missing, truncated, with changed bytes and length fields at their limits: an error of the right kind,
+//! no panic, bounded memory.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -8,8 +8,8 @@ mod common;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use tesseral_conformance::oracle::{Dense, Sparse};
 use tesseral_core::{ErrorKind, Limits, Result};
-use tesseral_format::oracle::{Dense, Sparse};
 use tesseral_format::{AuditOptions, Format, OpenOptions};
 use tesseral_store::{MemoryStore, Store, StoreExt};
 use tesseral_tiledb::TileDbFormat;
@@ -27,7 +27,7 @@ fn objects(store: &dyn Store, folder: &str) -> Vec<String> {
     out
 }
 
-/// Reads everything there is.
+/// Reads everything.
 fn read(store: &Arc<dyn Store>, options: &OpenOptions) -> Result<()> {
     let container = TileDbFormat.open(Arc::clone(store), options)?;
     container.details();
@@ -45,7 +45,7 @@ fn read(store: &Arc<dyn Store>, options: &OpenOptions) -> Result<()> {
     Ok(())
 }
 
-/// Reads and audits a damaged array; says whether reading it failed.
+/// Reads and audits a damaged array; returns whether reading failed.
 fn check(store: MemoryStore, options: &OpenOptions, context: &str) -> bool {
     let store: Arc<dyn Store> = Arc::new(store);
     let begun = Instant::now();
@@ -63,7 +63,7 @@ fn check(store: MemoryStore, options: &OpenOptions, context: &str) -> bool {
             );
             assert!(typed, "{context}: {error:?}");
             if let ErrorKind::Corrupt { object, .. } = error.kind() {
-                assert!(!object.is_empty(), "{context}: damage without its file");
+                assert!(!object.is_empty(), "{context}: the error does not name the file");
             }
             true
         }
@@ -97,7 +97,7 @@ fn files_missing_and_cut() {
             let store = common::memory(&name);
             store.remove(&object).unwrap();
             let failed = check(store, &options, &format!("{name} without {object}"));
-            // Never read: offsets of strings that a filter keeps together with them, numbers of delete conditions.
+            // Never read: offsets of strings that a filter stores with them, numbers of delete conditions.
             let seen = visible.iter().any(|fragment| object.contains(fragment.as_str()));
             let needed =
                 seen && object.ends_with(".tdb") && !object.ends_with("dci.tdb") && name != "filters";
@@ -105,7 +105,7 @@ fn files_missing_and_cut() {
                 assert!(failed, "{name} reads without {object}");
             }
             let len = usize::try_from(whole.len(&object).unwrap()).unwrap();
-            // Every length at both ends, where headers and footers are; a stride between.
+            // Every length at both ends, where headers and footers are, and samples in between.
             let cuts = (0..len).filter(|cut| *cut < 24 || len - cut < 24 || cut % 101 == 0);
             for cut in cuts {
                 let store = changed(&name, &object, |bytes| bytes.truncate(cut));
@@ -130,7 +130,7 @@ fn bytes_changed() {
                 let store = changed(&name, object, |bytes| bytes[at] ^= 1 << (at % 8));
                 failures += usize::from(check(store, &options, &format!("{name} {object} flipped at {at}")));
             }
-            // A length field at its limits, wherever one may be.
+            // A length field at its limits, at every possible offset.
             for at in (0..len.saturating_sub(8)).filter(|at| (at + number) % 199 == 0 || len - at <= 10) {
                 for value in [u64::MAX, i64::MAX as u64, 1 << 32, 1 << 20] {
                     let store = changed(&name, object, |bytes| {
@@ -142,11 +142,11 @@ fn bytes_changed() {
             }
         }
     }
-    assert!(failures > 100, "hardly any damage was noticed: {failures}");
+    assert!(failures > 100, "too little damage was detected: {failures}");
 }
 
 #[test]
-fn a_missing_piece_is_damage() {
+fn a_missing_file_is_corrupt() {
     let store = common::memory("dense_overlay");
     let gone = objects(&store, "").into_iter().filter(|name| name.ends_with(".tdb")).collect::<Vec<_>>();
     assert!(gone.len() > 10);
@@ -161,7 +161,7 @@ fn a_missing_piece_is_damage() {
 }
 
 #[test]
-fn conditions_are_whole() {
+fn conditions_round_trip() {
     use tesseral_tiledb::wire::condition::Node;
     let constant = [1_u8, 254, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
     assert!(Node::parse("c", &constant, &LIMITS).is_ok());

@@ -1,18 +1,18 @@
-//! Whichever call to the store fails: an error comes back, and what is read is the old state or the new one.
+//! For a fault at any call to the store: an error is returned, and readers see the old or the new state.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use tesseral_conformance::oracle::read_sparse;
 use tesseral_core::condition::{Condition, Op};
 use tesseral_core::{ArraySchema, DType, Dimension, Field, Result, Scalar, Value};
-use tesseral_format::oracle::read_sparse;
 use tesseral_format::{
-    AppendOptions, ArraySpec, Change, ColumnData, Consolidate, CreateOptions, EditPart, Format, OpenOptions,
-    Scratch,
+    AppendOptions, ArraySpec, Change, ColumnData, Consolidate, CreateOptions, Format, MaintenancePart,
+    OpenOptions, Scratch,
 };
-use tesseral_store::wrap::{Failure, Fault, Wrapped};
+use tesseral_store::test_wrappers::{Failure, FaultInjection, Wrapped};
 use tesseral_store::{MemoryStore, Store, StoreExt};
 use tesseral_tiledb::TileDbFormat;
 
@@ -64,8 +64,9 @@ fn read(store: &Arc<MemoryStore>) -> Vec<(i32, i32)> {
     let container = TileDbFormat.open(store.clone(), &OpenOptions::default()).unwrap();
     let cells = read_sparse(container.as_ref(), 0, &[0], &[Vec::new()]).unwrap();
     let number = |bytes: &[u8]| i32::from_le_bytes(bytes.try_into().unwrap());
-    let row =
-        |r: &tesseral_format::oracle::Row| (number(&r.coords[0]), number(r.fields[0].as_deref().unwrap()));
+    let row = |r: &tesseral_conformance::oracle::Row| {
+        (number(&r.coords[0]), number(r.fields[0].as_deref().unwrap()))
+    };
     let mut rows: Vec<(i32, i32)> = cells.iter().map(row).collect();
     rows.sort_unstable();
     rows
@@ -84,8 +85,8 @@ fn made(duplicates: bool) -> Arc<MemoryStore> {
     store
 }
 
-/// What other readers rely on: a `.vac` file stands beside the commit of the fragment it belongs to, or they lose cells; and commits
-/// name fragments that are there.
+/// Requirements of other readers: a `.vac` file exists only with the commit of its fragment, otherwise they lose cells; and
+/// commits name existing fragments.
 fn check_commits(store: &MemoryStore) {
     let Ok(entries) = store.list("__commits") else { return };
     let names: Vec<String> = entries.into_iter().map(|e| e.name).collect();
@@ -94,15 +95,15 @@ fn check_commits(store: &MemoryStore) {
         lists.map(|n| String::from_utf8_lossy(&store.read_all(&n, 1 << 20).unwrap()).into_owned()).collect();
     let committed = |stem: &str| names.contains(&format!("{stem}.wrt")) || listed.contains(stem);
     for stem in names.iter().filter_map(|n| n.strip_suffix(".vac")) {
-        assert!(committed(stem), "{stem}.vac stands alone among {names:?}");
+        assert!(committed(stem), "{stem}.vac has no commit in {names:?}");
     }
     for stem in names.iter().filter_map(|n| n.strip_suffix(".wrt")) {
         assert!(store.exists(&format!("__fragments/{stem}/__fragment_metadata.tdb")).unwrap(), "{stem}");
     }
 }
 
-/// Does something to a fresh array with every call failing once, and with every call from there on failing; `whole` tells whether what
-/// is read is right.
+/// Edits a new array with a fault at each call once, and with all calls failing from there on; `whole` checks the rows that are
+/// read.
 fn every_call(
     made: impl Fn() -> Arc<MemoryStore>,
     act: impl Fn(Arc<dyn Store>) -> Result<()>,
@@ -110,7 +111,7 @@ fn every_call(
 ) {
     for (call, failure) in (0..).flat_map(|call| Failure::ALL.map(|failure| (call, failure))) {
         let inner = made();
-        let fault = Arc::new(Fault::with(call, failure));
+        let fault = Arc::new(FaultInjection::with(call, failure));
         let store: Arc<dyn Store> = Arc::new(Wrapped::new(inner.clone(), Arc::clone(&fault)));
         let outcome = act(store);
         let reached = fault.calls() > call;
@@ -126,7 +127,7 @@ fn every_call(
 }
 
 #[test]
-fn appends_are_whole_or_nothing() {
+fn appends_are_atomic() {
     for duplicates in [false, true] {
         let old = read(&made(duplicates));
         let mut new = old.clone();
@@ -141,10 +142,15 @@ fn appends_are_whole_or_nothing() {
 }
 
 #[test]
-fn consolidating_and_vacuuming_change_nothing() {
+fn consolidation_and_vacuum_do_not_change_the_content() {
     for duplicates in [false, true] {
         let old = read(&made(duplicates));
-        for part in [EditPart::Cells, EditPart::Commits, EditPart::Footers, EditPart::Attributes] {
+        for part in [
+            MaintenancePart::Fragments,
+            MaintenancePart::Commits,
+            MaintenancePart::FragmentMetadata,
+            MaintenancePart::Attributes,
+        ] {
             let consolidate = |store: Arc<dyn Store>| {
                 let editor = TileDbFormat.edit(store, &OpenOptions::default())?;
                 editor.set_attributes(&BTreeMap::from([("k".to_owned(), Some(Value::Int(1)))]), Some(5))?;
@@ -154,13 +160,13 @@ fn consolidating_and_vacuuming_change_nothing() {
                 Ok(())
             };
             every_call(|| made(duplicates), consolidate, |rows, _| rows == old);
-            // The same where commits were consolidated before.
+            // The same with consolidated commits.
             let listed = || {
                 let store = made(duplicates);
                 let editor = TileDbFormat.edit(store.clone(), &OpenOptions::default()).unwrap();
-                let commits = Consolidate { part: EditPart::Commits, ..Consolidate::default() };
+                let commits = Consolidate { part: MaintenancePart::Commits, ..Consolidate::default() };
                 editor.consolidate(&commits).unwrap();
-                editor.vacuum(EditPart::Commits, false).unwrap();
+                editor.vacuum(MaintenancePart::Commits, false).unwrap();
                 append(store.clone(), &[90], &[3], 45).unwrap();
                 store
             };
@@ -188,7 +194,7 @@ fn consolidating_and_vacuuming_change_nothing() {
 }
 
 #[test]
-fn fields_come_and_go() {
+fn fields_are_added_and_removed() {
     let store = made(false);
     let editor = TileDbFormat.edit(store.clone(), &OpenOptions::default()).unwrap();
     let field = Field::new("w", DType::Float64);

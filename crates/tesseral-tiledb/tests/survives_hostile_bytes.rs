@@ -1,4 +1,4 @@
-//! Parsers of every structure on mutated bytes: an error or a value, never a panic, never more memory than the bytes justify.
+//! Parsers of every structure on mutated bytes: an error or a value, no panic, bounded memory.
 
 #![allow(clippy::unwrap_used)]
 
@@ -7,13 +7,13 @@ mod common;
 use std::ops::Range;
 
 use tesseral_codec::Contexts;
-use tesseral_codec::filter::Rules;
+use tesseral_codec::filter::FilterContext;
 use tesseral_core::{Attributes, ErrorKind, Limits};
 use tesseral_store::{Store, StoreExt};
 use tesseral_tiledb::wire::generic_tile::GenericTile;
 use tesseral_tiledb::wire::{condition, enumeration, footer, group, metadata, rtree, schema, section};
 
-const RULES: Rules<'static> = Rules { version: 22, verify: true, key: None };
+const RULES: FilterContext<'static> = FilterContext { version: 22, verify: true, key: None };
 
 fn first(store: &dyn Store, folder: &str, ending: &str) -> Vec<u8> {
     let entries = store.list(folder).unwrap();
@@ -81,12 +81,12 @@ fn metadata_groups_and_conditions() {
     mutations(&plain, |bytes| {
         let _ = condition::Node::parse("noise", bytes, &Limits::default());
     });
-    // Nesting is bounded.
+    // Nesting is limited.
     let deep = [0, 2, 1, 0, 0, 0, 0, 0, 0, 0].repeat(100_000);
     assert!(condition::Node::parse("deep", &deep, &Limits::default()).is_err());
 }
 
-/// The schema of an array, the metadata of its first fragment, and where the footer is in it.
+/// The schema of an array, the metadata of its first fragment, and the offset of its footer.
 fn fragment_of(name: &str) -> (schema::Schema, Vec<u8>, Range<usize>) {
     let store = common::memory(name);
     let schema = schema::Schema::parse("schema", &unfiltered(&first(&store, "__schema", ""))).unwrap();
@@ -129,7 +129,7 @@ fn footers_and_sections() {
         let section = at(whole.lists[list][0]);
         mutations(&section, |bytes| {
             let _ = section::numbers("noise", bytes, "a list");
-            if let Ok(values) = section::Values::parse("noise", bytes) {
+            if let Ok(values) = section::ExtremaValues::parse("noise", bytes) {
                 let _ = (values.fixed(usize::MAX, 8), values.var(0), values.var(usize::MAX));
             }
         });

@@ -1,12 +1,12 @@
-//! Arrays that we write, by the suite that every format's writer runs.
+//! The conformance suite for writers on TileDB arrays.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::collections::BTreeMap;
 
+use tesseral_conformance::oracle::Row;
+use tesseral_conformance::{Effort, SparseCase, WriteCase, sparse_write_suite, write_suite};
 use tesseral_core::{ArraySchema, CellLen, Coords, DType, Dimension, Field, Order, Scalar, Value};
-use tesseral_format::conformance::{Effort, SparseCase, WriteCase, sparse_write_suite, write_suite};
-use tesseral_format::oracle::Row;
 use tesseral_format::{ArraySpec, CodecSpec, CreateOptions};
 use tesseral_tiledb::TileDbFormat;
 
@@ -41,12 +41,12 @@ fn spec(name: &str, shape: &[u64], chunk: &[u64], order: Order, which: &[usize])
     let dims = schema.dims.iter_mut().enumerate();
     dims.for_each(|(d, dim)| *dim = Dimension::new(format!("d{d}"), shape[d]));
     schema.fields = chosen.iter().map(|(field, _)| field.clone()).collect();
-    ArraySpec { schema, codecs: chosen.into_iter().map(|(_, codecs)| codecs).collect() }
+    ArraySpec { schema, codecs: chosen.into_iter().map(|(_, codecs)| codecs).collect(), text: None }
 }
 
 fn passes(specs: Vec<ArraySpec>, seed: u64) {
     let mut case = WriteCase::new(specs, seed);
-    // Names are random, and what a fragment's commit does not name is there but not read.
+    // Names are random, and objects that no commit names are not read.
     (case.canonical, case.traceless) = (false, false);
     case.effort.damages = 4;
     write_suite(&TileDbFormat, &case).unwrap_or_else(|violation| panic!("{violation}"));
@@ -65,7 +65,7 @@ fn fields_share_the_fragment_in_either_order() {
     passes(vec![spec("a", &[9], &[4], Order::RowMajor, &[1, 3, 5, 7])], 22);
 }
 
-/// Cells at different places of a plane: whole numbers along one dimension, text along the other.
+/// Cells at different positions of a plane: integers along one dimension, text along the other.
 fn rows(count: i32) -> Vec<Row> {
     let mut rows = Vec::new();
     for i in 0..count {
@@ -101,8 +101,13 @@ fn sparse_arrays_in_every_order_pass() {
             let extra = BTreeMap::from([("capacity".to_owned(), Value::Int(8))]);
             let options = CreateOptions { extra, ..CreateOptions::default() };
             let effort = Effort { damages: 2, ..Effort::default() };
-            let case =
-                SparseCase { spec: ArraySpec { schema, codecs }, rows: rows(30), options, seed, effort };
+            let case = SparseCase {
+                spec: ArraySpec { schema, codecs, text: None },
+                rows: rows(30),
+                options,
+                seed,
+                effort,
+            };
             sparse_write_suite(&TileDbFormat, &case).unwrap_or_else(|violation| panic!("{violation}"));
         }
     }

@@ -6,7 +6,7 @@
 use std::io::{BufRead, BufWriter, Write};
 
 use serde_json::{Value, json};
-use tesseral::query::{Answer, Document, Outcome, Plan, Settings};
+use tesseral::query::{Answer, Document, Plan, QueryOutcome, Settings};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -32,12 +32,12 @@ fn answer(container: &tesseral::Container, line: &str, jobs: Option<usize>) -> t
         Some(n) => apart(&plan, n)?,
     };
     let answers: Vec<Value> = outcome.answers.iter().map(Answer::to_json).collect();
-    let Outcome { shape, elements, edges, .. } = outcome;
+    let QueryOutcome { shape, elements, edges, .. } = outcome;
     Ok(json!({"shape": shape, "answers": answers, "elements": elements, "edges": edges, "jobs": jobs}))
 }
 
 /// Jobs and their results are serializable and can run in other processes.
-fn apart(plan: &Plan, n: usize) -> tesseral::Result<(Outcome, usize)> {
+fn apart(plan: &Plan, n: usize) -> tesseral::Result<(QueryOutcome, usize)> {
     let jobs = plan.split(n)?;
     let results = jobs.iter().map(|job| plan.run_job(job)).collect::<tesseral::Result<_>>()?;
     Ok((plan.merge(&jobs, results)?, jobs.len()))

@@ -4,8 +4,7 @@
 
 use std::f64::consts::TAU;
 
-use tesseral::core::schema::Labels;
-use tesseral::{ArraySchema, ArraySpec, Create, DType, HistoryRow, Region, Scalar, Value};
+use tesseral::{ArraySchema, ArraySpec, Create, DType, HistoryRow, Labels, Region, Scalar, Value};
 
 /// Four times a day in the middle of each month, every 5 degrees north, every 6 degrees east.
 const SHAPE: [u64; 3] = [48, 36, 60];
@@ -21,8 +20,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let kelvins = session.add(&ArraySpec::raw(on_the_globe("temperature", DType::Float32, "K")))?;
     let mut rain = on_the_globe("precipitation", DType::Int16, "mm/day");
     rain.attributes.insert("scale_factor".to_owned(), Value::from("0.1"));
-    rain.fields[0].fill = Some(Scalar::from_element(MISSING));
-    let rain = session.add(&ArraySpec { schema: rain, codecs: vec![vec!["zstd:3".parse()?]] })?;
+    rain.fields[0].missing = vec![Scalar::from_element(MISSING)];
+    let rain = session.add(&ArraySpec { schema: rain, codecs: vec![vec!["zstd:3".parse()?]], text: None })?;
     let mut elevation = ArraySchema::dense("elevation", DType::Int16, &[4], &[4]);
     label(&mut elevation, 0, "station", STATIONS.iter().map(|(name, _)| (*name).to_owned()));
     elevation.attributes.insert("units".to_owned(), Value::from("m"));

@@ -13,10 +13,9 @@
 //! are stored: `canonical`, `shuffled`, or `parallel` from several threads.
 
 use serde_json::Value as Json;
-use tesseral::core::schema::Labels;
 use tesseral::{
-    ArrayId, ArraySchema, ArraySpec, Attributes, ChunkGrid, Create, Error, HistoryRow, MemoryBudget, Region,
-    Session, Value,
+    ArrayId, ArraySchema, ArraySpec, Attributes, ChunkGrid, Create, Error, HistoryRow, Labels, MemoryBudget,
+    Region, Session, Value,
 };
 
 type Anything<T> = Result<T, Box<dyn std::error::Error>>;
@@ -77,7 +76,7 @@ fn spec(array: &Json) -> Anything<ArraySpec> {
         schema.dims[d].labels = Some(Labels::Text(texts(labels)));
     }
     let codec = array["codec"].as_str().unwrap_or("raw").parse()?;
-    Ok(ArraySpec { schema, codecs: vec![vec![codec]] })
+    Ok(ArraySpec { schema, codecs: vec![vec![codec]], text: None })
 }
 
 fn text(json: &Json) -> String {

@@ -2,7 +2,7 @@
 //!
 //! `statistics PATH ARRAY DIM [SELECTION…]`: `statistics weather.tet temperature time lat=40..60`
 
-use tesseral::Wanted;
+use tesseral::StatSet;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -14,12 +14,12 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let selection = array.select(selection.iter().map(String::as_str))?;
 
     // One pass for all statistics; chunks with exact stored statistics are not read.
-    let whole = array.summary(&selection, Wanted::ALL)?;
+    let whole = array.summary(&selection, StatSet::ALL)?;
     let or_none = |value: Option<f64>| value.map_or("none".to_owned(), |v| v.to_string());
     eprintln!("{} cells, mean {}, std {}", whole.count(), or_none(whole.mean()), or_none(whole.std()));
 
     let axis = array.schema().dim(dim)?;
-    let means = array.reduce(&selection, &[axis], Wanted::SUM)?;
+    let means = array.reduce(&selection, &[axis], StatSet::SUM)?;
     eprintln!("means over {dim}, of shape {:?}", means.shape);
     let row = means.shape.last().map_or(1, |&n| usize::try_from(n).unwrap_or(usize::MAX)).max(1);
     for means in means.mean().chunks(row) {

@@ -1,10 +1,10 @@
-//! One engine for tiled N-dimensional arrays, whatever the format.
+//! One engine for tiled N-dimensional arrays of several formats.
 //!
 //! ```
 //! # fn main() -> Result<(), tesseral::Error> {
 //! # let folder = std::env::temp_dir().join(format!("tesseral-doc-{}", std::process::id()));
 //! # let path = folder.join("ocean.tet");
-//! use tesseral::{ArraySchema, ArraySpec, Create, DType, Wanted};
+//! use tesseral::{ArraySchema, ArraySpec, Create, DType, StatSet};
 //!
 //! // Write: declare arrays, fill them chunk by chunk, commit. Nothing is visible before the commit.
 //! let mut session = Create::new().begin(&path, "tet")?;
@@ -18,79 +18,72 @@
 //! })?;
 //! session.commit()?;
 //!
-//! // Read: any format, recognised by content.
+//! // Read: any format, detected by content.
 //! let container = tesseral::open(&path)?;
 //! let array = container.array("sst")?;
 //! let window = array.read(&array.select(["0=1:3", "1=::2"])?)?;
 //! assert_eq!(window.shape, [2, 3]);
-//! assert_eq!(array.summary(&array.all()?, Wanted::ALL)?.count(), 24);
+//! assert_eq!(array.summary(&array.all()?, StatSet::ALL)?.count(), 24);
 //! # std::fs::remove_dir_all(folder).ok();
 //! # Ok(())
 //! # }
 //! ```
 //!
 //! # Concepts
-//! A [`Container`] is an opened file or folder; it holds [arrays](Array). A [`Selection`] says which cells; [`Array::select`]
-//! reads one from text. Errors carry a [kind](ErrorKind), the place, and what to try.
+//! A [`Container`] is an opened file or folder with [arrays](Array). A [`Selection`] selects cells; [`Array::select`] parses
+//! one from text. Errors have a [kind](ErrorKind), a location, and a hint.
+//!
+//! # Cargo features
+//! One per format, all on by default: `tet`, `tensogram`, `tiledb`, `npy`.
 #![forbid(unsafe_code)]
 
-mod advise;
-mod append;
-mod array;
-mod as_of;
-mod cells;
-mod container;
-mod convert;
-mod create;
-mod declare;
-mod diff;
-mod filter;
-mod output;
-mod overview;
-pub mod query;
-mod rechunk;
-mod recover;
-mod registry;
-mod repair;
-mod select;
-mod variable;
-
-pub use advise::{Advice, ReadCost, advise};
-pub use append::{Append, condition, edit};
-pub use array::Array;
-pub use as_of::as_of;
-pub use cells::CellQuery;
-pub use container::{Container, Open, local, open};
-pub use convert::{
-    Cast, ChunkShape, ConvertOptions, Converted, ConvertedArray, ConvertedField, Fill, Packed, Resume,
-    SparseAs, convert, default_chunk, parse_codecs,
+pub use tesseral_convert::{
+    Cast, ChunkShape, ConvertOptions, Converted, ConvertedArray, ConvertedField, DiffOptions, Difference,
+    Fill, FirstDifference, MetadataDifference, Packed, Resume, Side, SparseAs, ValueDifference, convert,
+    default_chunk, diff, parse_codecs, rechunk,
 };
-pub use create::{ArrayId, Create, Session};
-pub use declare::declared_field;
-pub use diff::{DiffOptions, Difference, FirstDifference, Note, Side, ValueDifference, diff};
-pub use output::{Output, StagedOutput};
-pub use overview::{Overview, Point, overview};
-pub use rechunk::rechunk;
-pub use recover::recover;
-pub use registry::{FORMATS, format, of_output, recognise};
-pub use repair::{apply_repair, repairs};
+pub use tesseral_core::condition::Condition;
+pub use tesseral_core::dtype::Class;
+pub use tesseral_core::schema::{Enumeration, Labels};
 pub use tesseral_core::{
-    self as core, ArraySchema, Attributes, CellLen, ChunkGrid, ChunkStats, DType, Dimension, Element, Error,
-    ErrorKind, Field, Finding, HistoryRow, Limits, Order, Region, Result, Scalar, Selection, Severity, Slice,
-    Value,
+    Advice, ArraySchema, Attributes, CellLen, ChunkGrid, ChunkStats, Coords, DType, Dimension, Element,
+    Error, ErrorKind, Field, Finding, HistoryRow, Limits, Order, Region, Result, Scalar, Selection, Severity,
+    Slice, Stat, Sum, TimeUnit, Value,
 };
+pub use tesseral_dataset::{
+    Append, Array, ArrayId, CellQuery, ChunkAdvice, Container, Create, Open, Output, Overview, Point,
+    ReadCost, Session, StagedOutput, Variable, Variables, advise, apply_repair, as_of, condition,
+    declared_field, edit, local, open, overview, recover, repairs,
+};
+pub use tesseral_engine::kernel::summary::{StatSet, Summary};
 pub use tesseral_engine::{
-    self as engine, Arrival, Cancel, CellBatch, CellOrder, CellStream, Cells, Dense, Options, Progress,
-    Reduced,
-    kernel::summary::{Summary, Wanted},
+    Blocks, Buffer, Cancel, CellBatch, CellOrder, CellStream, Cells, Dense, Explained, InputOrder, Options,
+    Progress, RechunkPlan, Recovered, Reduced, Summarized, TransferMethod, Verified, verify, verify_to,
 };
+pub use tesseral_format::convention::{self, TextExtent};
 pub use tesseral_format::{
-    AppendOptions, ArraySpec, AuditOptions, Change, ChunkInfo, CodecSpec, Column, ColumnData, Conflict,
-    Consolidate, Consolidated, CoordinateRanges, Cover, CreateOptions, Depth, Edit, EditPart, Format,
-    MemoryBudget, MessageChange, MessageFile, MessageFormat, MessageInfo, NonEmpty, OpenOptions,
-    PlannedChunk, Repair, Request, Target, TimeRange, Totals, TruncatedTail, Vacuumed, Version, VersionState,
-    Where, append_messages,
+    AppendOptions, ArraySpec, AuditOptions, Capabilities, Change, ChunkInfo, CodecSpec, Column, ColumnData,
+    Conflict, Consolidate, Consolidated, CoordinateRanges, Cover, CreateOptions, Depth, Edit, Format, Groups,
+    MaintenancePart, MemoryBudget, MessageChange, MessageFile, MessageFormat, MessageInfo, MessagePredicate,
+    NonEmpty, OpenOptions, PlannedChunk, Repair, Request, Target, TimeRange, Totals, TruncatedTail, Vacuumed,
+    Version, VersionState, append_messages,
 };
-pub use tesseral_store::{self as store, Overwrite};
-/// Messages of tensors: encode, decode, scan, stream and validate `.tgm` without the engine.
-pub use tesseral_tensogram as tensogram;
+pub use tesseral_registry::{format, formats, of_output, recognize, register};
+pub use tesseral_store::Overwrite;
+
+pub mod query {
+    //! Query documents in JSON and TOML: [`Document::parse`] validates one, [`Plan::new`] resolves it against an array,
+    //! [`Plan::run`] executes it.
+    pub use tesseral_query::{
+        Answer, AxisRange, AxisToken, Detail, Document, Edge, Execution, Filter, GroupBy, Job, LabelFilter,
+        Method, Operation, Pad, Plan, QueryOutcome, Reduction, Results, Settings, Window, WindowMode, Write,
+        WriteTarget, Written, find, report,
+    };
+}
+
+pub mod store {
+    //! Byte stores. [`Open::open_store`](crate::Open::open_store) reads from any [`Store`].
+    pub use tesseral_store::{
+        Access, Bytes, LocalStore, MemoryStore, ObjectInfo, ObjectKind, Staged, Store, StoreExt,
+    };
+}

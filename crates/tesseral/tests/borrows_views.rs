@@ -1,4 +1,4 @@
-//! A read is a view of the file where the file lies as the result does, and a copy everywhere else.
+//! A read is a view of the file if the stored layout equals that of the result, otherwise a copy.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod common;
@@ -6,9 +6,9 @@ mod common;
 use std::sync::Arc;
 
 use common::{Case, array, behind, memory, select};
-use tesseral::store::wrap::Counting;
-use tesseral::store::{Access, LocalStore};
 use tesseral::{DType, Selection};
+use tesseral_store::test_wrappers::Counting;
+use tesseral_store::{Access, LocalStore};
 
 fn case(chunk: &[u64], codec: &'static str) -> Case {
     Case::counting(DType::Float32, &[8, 6, 5], chunk, codec)
@@ -35,7 +35,7 @@ fn runs_of_raw_chunks_are_views() {
         assert!(borrows(case, &select(&shape, &[(4, 5, 1), (2, 3, 1), (1, 4, 1)])), "a part of one row");
         assert!(
             borrows(case, &select(&shape, &[(4, 5, 2), (2, 3, 9), (1, 4, 1)])),
-            "a step over one position is none"
+            "a step over one position has no effect"
         );
     }
 }
@@ -53,7 +53,7 @@ fn other_layouts_are_copies() {
 }
 
 #[test]
-fn views_live_on_without_the_container() {
+fn views_outlive_the_container() {
     let case = case(&[3, 6, 5], "raw");
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("case.tet");
@@ -64,12 +64,12 @@ fn views_live_on_without_the_container() {
     std::fs::remove_file(&path).unwrap();
     assert_eq!(view.bytes(), case.cells);
     assert_eq!(view.as_slice::<f32>().unwrap()[7], 7.0);
-    assert!(view.as_slice::<i32>().is_none(), "bits are not taken for another dtype");
+    assert!(view.as_slice::<i32>().is_none(), "bits are not reinterpreted as another dtype");
     assert_eq!(view.into_bytes(), case.cells);
 }
 
 #[test]
-fn what_is_out_of_reach_is_copied() {
+fn bytes_that_are_not_resident_are_copied() {
     let case = case(&[3, 6, 5], "raw");
     let read = array(behind(&case.write(), &Arc::new(Counting::default())))
         .read(&Selection::all(&case.shape))
@@ -78,7 +78,7 @@ fn what_is_out_of_reach_is_copied() {
     assert_eq!(read.bytes(), case.cells);
 }
 
-/// A view that cannot be used as numbers would be useless: misaligned payloads are copied.
+/// A misaligned view could not be used as numbers: misaligned payloads are copied.
 #[test]
 fn misaligned_payloads_are_copied() {
     let folder = tempfile::tempdir().unwrap();
@@ -95,9 +95,9 @@ fn misaligned_payloads_are_copied() {
     assert_eq!(read.as_slice::<f64>().unwrap(), [0.0, 1.0, 2.0, 3.0]);
 }
 
-/// A view is checked against its digest like any other read.
+/// Digests of views are verified as for other reads.
 #[test]
-fn damaged_bytes_are_not_handed_out_as_views() {
+fn damaged_bytes_are_not_returned_as_views() {
     let case = case(&[3, 6, 5], "raw");
     let mut bytes = case.write().to_vec();
     let info = array(memory(&bytes.clone().into())).chunks(&Selection::all(&case.shape)).unwrap();
@@ -107,5 +107,5 @@ fn damaged_bytes_are_not_handed_out_as_views() {
     assert!(matches!(error.kind(), tesseral::ErrorKind::Corrupt { .. }), "{error:?}");
     assert_eq!((error.array(), error.chunk()), (Some("a"), Some(&[1, 0, 0][..])));
     let sound = select(&case.shape, &[(0, 3, 1), (0, 6, 1), (0, 5, 1)]);
-    assert!(array.read(&sound).unwrap().is_borrowed(), "chunks beside the damaged one are as good as ever");
+    assert!(array.read(&sound).unwrap().is_borrowed(), "adjacent chunks are readable");
 }

@@ -1,4 +1,5 @@
-//! Whatever a small file claims, operations on it stay within 64 MiB of memory: they answer, or reject the claim before they allocate.
+//! Operations on small files with huge declared sizes use at most 64 MiB of memory: they succeed, or reject the sizes before
+//! allocating.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -6,10 +7,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use tesseral::store::Access;
-use tesseral::{ConvertOptions, ErrorKind, Open, Options, Overwrite, Result, Wanted};
+use tesseral::{ConvertOptions, ErrorKind, Open, Options, Overwrite, Result, StatSet};
+use tesseral_store::Access;
 
-/// Counts what is allocated and the most that was at one time.
+/// Counts current and peak allocations.
 struct Counting;
 
 static HELD: AtomicUsize = AtomicUsize::new(0);
@@ -20,10 +21,10 @@ fn grow(bytes: usize) {
     PEAK.fetch_max(held, Ordering::Relaxed);
 }
 
-// SAFETY: every call goes to the system's allocator unchanged; only numbers are kept beside.
+// SAFETY: every call is forwarded to the system allocator; only counters are added.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: as the caller promises.
+        // SAFETY: upheld by the caller.
         let out = unsafe { System.alloc(layout) };
         if !out.is_null() {
             grow(layout.size());
@@ -32,7 +33,7 @@ unsafe impl GlobalAlloc for Counting {
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: as the caller promises.
+        // SAFETY: upheld by the caller.
         let out = unsafe { System.alloc_zeroed(layout) };
         if !out.is_null() {
             grow(layout.size());
@@ -41,7 +42,7 @@ unsafe impl GlobalAlloc for Counting {
     }
 
     unsafe fn realloc(&self, start: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        // SAFETY: as the caller promises.
+        // SAFETY: upheld by the caller.
         let out = unsafe { System.realloc(start, layout, size) };
         if !out.is_null() {
             HELD.fetch_sub(layout.size(), Ordering::Relaxed);
@@ -52,7 +53,7 @@ unsafe impl GlobalAlloc for Counting {
 
     unsafe fn dealloc(&self, start: *mut u8, layout: Layout) {
         HELD.fetch_sub(layout.size(), Ordering::Relaxed);
-        // SAFETY: as the caller promises.
+        // SAFETY: upheld by the caller.
         unsafe { System.dealloc(start, layout) }
     }
 }
@@ -63,18 +64,18 @@ static ALLOCATOR: Counting = Counting;
 const MIB: usize = 1 << 20;
 const ALLOWED: usize = 64 * MIB;
 
-/// Bytes of resident memory by one of the names of `/proc/self/status`.
+/// Resident memory in bytes by one of the names of `/proc/self/status`.
 fn resident(name: &str) -> Option<usize> {
     let status = fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix(name))?;
     line.trim_start_matches(':').trim().strip_suffix("kB")?.trim().parse::<usize>().ok().map(|kib| kib * 1024)
 }
 
-/// Runs an operation; panics when it takes more than is allowed beyond what was held before.
+/// Runs an operation; panics if it uses more than the allowed additional memory.
 fn bounded(label: &str, operation: impl FnOnce() -> Result<()>) -> Result<()> {
     let before = HELD.load(Ordering::Relaxed);
     PEAK.store(before, Ordering::Relaxed);
-    // Maps are not the allocator's: the kernel's own mark counts them. Writing 5 resets it.
+    // Maps are not allocations: the kernel's peak counter includes them. Writing 5 resets it.
     let marked = fs::write("/proc/self/clear_refs", "5").is_ok();
     let idle = resident("VmRSS");
     let outcome = operation();
@@ -135,7 +136,7 @@ fn zeros(mut len: u64) -> Vec<u8> {
     }
 }
 
-/// CBOR, as far as descriptors need it.
+/// CBOR encoder for descriptors.
 enum Item<'a> {
     Number(u64),
     Zero,
@@ -173,7 +174,7 @@ impl Item<'_> {
     }
 }
 
-/// A frame whose CBOR lies after its payload.
+/// A frame whose CBOR follows its payload.
 fn frame(kind: u16, flags: u16, payload: &[u8], item: &Item<'_>, object: bool) -> Vec<u8> {
     let mut cbor = Vec::new();
     item.write(&mut cbor);
@@ -236,7 +237,7 @@ fn constant(cells: u64) -> Vec<u8> {
     tgm("float64", cells, codec, &[])
 }
 
-/// Files of at most 1 MiB that claim more than they hold.
+/// Files of at most 1 MiB that declare more than they contain.
 fn claims(folder: &Path) -> Vec<PathBuf> {
     let compressed = |name: &'static str| vec![("compression", Item::Text(name))];
     let bomb = [&b"\x1f\0\x01\0"[..], &[0xff; 200_000], b"\0"].concat();
@@ -282,8 +283,8 @@ fn aggregate(path: &Path) -> Result<()> {
     for index in 0..container.len() {
         let array = container.array_at(index)?;
         let all = array.all()?;
-        array.summary(&all, Wanted::ALL)?;
-        array.reduce(&all, &[], Wanted::ALL)?;
+        array.summary(&all, StatSet::ALL)?;
+        array.reduce(&all, &[], StatSet::ALL)?;
     }
     Ok(())
 }
@@ -291,15 +292,15 @@ fn aggregate(path: &Path) -> Result<()> {
 fn verify(path: &Path) -> Result<()> {
     let open = Open::new();
     let store = open.store(path);
-    let format = tesseral::recognise(&*store)?;
-    tesseral::engine::verify(format, store, open.format_options(), true, &Options::default(), &mut |_| ())?;
+    let format = tesseral::recognize(&*store)?;
+    tesseral_engine::verify(format, store, open.format_options(), true, &Options::default(), &mut |_| ())?;
     Ok(())
 }
 
 fn recover(path: &Path, target: &Path) -> Result<()> {
     let open = Open::new().access(Access::Read);
     let store = open.store(path);
-    let format = tesseral::recognise(&*store)?;
+    let format = tesseral::recognize(&*store)?;
     let (limits, options) = (open.format_options(), Options::default());
     tesseral::recover(format, store, limits, target, Overwrite::Replace, &options, &mut |_| ())?;
     Ok(())
@@ -312,7 +313,7 @@ fn convert(path: &Path, target: &Path) -> Result<()> {
 }
 
 #[test]
-fn small_files_take_little_memory_whatever_they_claim() {
+fn small_files_with_huge_declared_sizes_use_little_memory() {
     let folder = tempfile::tempdir().unwrap();
     let mut limits = 0;
     for path in claims(folder.path()) {
@@ -338,7 +339,7 @@ fn small_files_take_little_memory_whatever_they_claim() {
     assert!(limits > 20, "{limits}");
 }
 
-/// Constant objects are verified and aggregated without their cells, however many there are.
+/// Constant objects are verified and aggregated without decoding their cells.
 #[test]
 fn constant_objects_need_no_cells() {
     let folder = tempfile::tempdir().unwrap();
@@ -347,7 +348,7 @@ fn constant_objects_need_no_cells() {
     bounded("verify", || verify(&path)).unwrap();
     bounded("summary", || {
         let array = Open::new().open(&path)?.array_at(0)?;
-        let summary = array.summary(&array.all()?, Wanted::ALL)?;
+        let summary = array.summary(&array.all()?, StatSet::ALL)?;
         assert_eq!(summary.count(), 1 << 50);
         assert_eq!(summary.min(), summary.max());
         Ok(())
@@ -355,7 +356,7 @@ fn constant_objects_need_no_cells() {
     .unwrap();
 }
 
-/// What expands beyond the limit is rejected with the size, and read once the limit is raised.
+/// Data that expands beyond the limit is rejected with its size, and read once the limit is raised.
 #[test]
 fn the_expansion_limit_can_be_raised() {
     let folder = tempfile::tempdir().unwrap();
@@ -398,9 +399,9 @@ fn is_limit(outcome: Result<()>) -> bool {
     outcome.is_err_and(|error| matches!(error.kind(), ErrorKind::Limit { .. }))
 }
 
-/// Bytes that many chunks share justify what they would justify for one.
+/// Stored bytes that many chunks share are counted once.
 #[test]
-fn shared_payloads_count_once() {
+fn shared_payloads_are_counted_once() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("shared.tet");
     let cells = 1 << 20;
@@ -414,9 +415,9 @@ fn shared_payloads_count_once() {
     let limits = tesseral::Limits { total_expansion: 1 << 20, ..tesseral::Limits::default() };
     let summarize = |limits: tesseral::Limits| {
         let array = Open::new().limits(limits).open(&path)?.array_at(0)?;
-        array.summary(&array.all()?, Wanted::ALL).map(|summary| summary.count())
+        array.summary(&array.all()?, StatSet::ALL).map(|summary| summary.count())
     };
-    let sum_of_parts = 32 * payload.len() as u64 * tesseral::core::limits::EXPANSION_RATIO;
+    let sum_of_parts = 32 * payload.len() as u64 * tesseral_core::limits::EXPANSION_RATIO;
     assert!(sum_of_parts > 4 * 32 * cells);
     let error = Open::new().limits(limits).open(&path).unwrap().array_at(0).and_then(|array| {
         let all = array.all()?;
@@ -430,18 +431,18 @@ fn shared_payloads_count_once() {
     assert_eq!(summarize(tesseral::Limits::default()).unwrap(), 32 * cells);
 }
 
-/// Statistics along a dimension take memory by their results, not by the positions they reduce.
+/// The memory of statistics along a dimension depends on the results, not on the reduced positions.
 #[test]
-fn folds_take_no_memory_by_position() {
-    use tesseral::engine::fold::{Fold, Reducer, Role, fold};
+fn folds_need_no_memory_per_position() {
+    use tesseral_engine::fold::{AxisRole, Fold, Reducer, fold};
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("zeros.tet");
     let cells = 16 << 20;
     fs::write(&path, tet(cells, cells, Some((cells, &zeros(cells), 1)))).unwrap();
     let array = Open::new().open(&path).unwrap().array_at(0).unwrap();
-    for reducer in [Reducer::Summary(Wanted::ALL), Reducer::Norms, Reducer::Product] {
+    for reducer in [Reducer::Summary(StatSet::ALL), Reducer::Norms, Reducer::Product] {
         let fold_all = || {
-            let wanted = Fold::new(reducer.clone(), vec![Role::Reduce]);
+            let wanted = Fold::new(reducer.clone(), vec![AxisRole::Reduce]);
             fold(array.handle(), &array.request(&array.all()?), &wanted, array.options()).map(drop)
         };
         let before = HELD.load(Ordering::Relaxed);
@@ -451,7 +452,7 @@ fn folds_take_no_memory_by_position() {
     }
 }
 
-/// The arrays of a file are each within the limits, all of them together are not.
+/// Each array of a file is within the limits, but all of them together are not.
 #[test]
 fn the_work_on_all_arrays_is_bounded() {
     let folder = tempfile::tempdir().unwrap();
@@ -463,23 +464,23 @@ fn the_work_on_all_arrays_is_bounded() {
     assert!(is_limit(convert(&path, &target)));
 }
 
-/// Units of a fold are as large as chunks allow: several at once would take several times what one chunk may.
+/// Units of a fold are as large as chunks allow: several at once would exceed the limit of one chunk.
 #[test]
 fn filtered_folds_of_constant_objects_stay_small() {
-    use tesseral::engine::fold::{Fold, Predicate, Reducer, Role, fold};
+    use tesseral_engine::fold::{AxisRole, Fold, Predicate, Reducer, fold};
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("constant.tgm");
     fs::write(&path, constant(7 << 20)).unwrap();
     let array = Open::new().open(&path).unwrap().array_at(0).unwrap();
     let finite = Predicate { finite: true, ..Predicate::default() };
     let count = || {
-        let wanted = Fold { predicate: Some(finite), ..Fold::new(Reducer::Product, vec![Role::Reduce]) };
+        let wanted = Fold { predicate: Some(finite), ..Fold::new(Reducer::Product, vec![AxisRole::Reduce]) };
         fold(array.handle(), &array.request(&array.all()?), &wanted, array.options()).map(drop)
     };
     bounded("fold", count).unwrap();
 }
 
-/// An overview holds the cells of a block and its points, not a number for each cell.
+/// An overview holds the cells of a block and its points, not a value per cell.
 #[test]
 fn overviews_stay_small() {
     let folder = tempfile::tempdir().unwrap();
@@ -499,7 +500,7 @@ fn overviews_stay_small() {
     assert!(most <= 32 * MIB, "{} MiB", most / MIB);
 }
 
-/// Rows have coordinates, which no chunk of a dense array stores: they must not keep its plan from being made.
+/// Rows have coordinates, which no chunk of a dense array stores: they must not prevent its plan.
 #[test]
 fn rows_of_arrays_beyond_the_free_limit_are_read() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,13 +1,13 @@
-//! Conversions through the façade: every way cells can move gives the same cells, and what cannot be held is refused.
+//! Conversions: every transfer strategy gives the same cells, and unsupported input is rejected.
 #![allow(missing_docs, clippy::unwrap_used, clippy::panic)]
 
 use std::path::Path;
 
-use tesseral::core::schema::Labels;
-use tesseral::engine::Way;
 use tesseral::{
     ArraySchema, ArraySpec, CodecSpec, ConvertOptions, Create, DType, DiffOptions, ErrorKind, Options, Value,
 };
+use tesseral_core::schema::Labels;
+use tesseral_engine::TransferMethod;
 
 /// A file of one array of counting int32 cells.
 fn counting(path: &Path, shape: &[u64], chunk: &[u64], codec: &str) {
@@ -19,7 +19,7 @@ fn counting(path: &Path, shape: &[u64], chunk: &[u64], codec: &str) {
     schema.attributes.insert("units".to_owned(), Value::from("K"));
     let codecs = if codec == "raw" { Vec::new() } else { vec![CodecSpec::new(codec)] };
     let mut session = Create::new().begin(path, "tet").unwrap();
-    let id = session.add(&ArraySpec { schema, codecs: vec![codecs] }).unwrap();
+    let id = session.add(&ArraySpec { schema, codecs: vec![codecs], text: None }).unwrap();
     let cells: Vec<u8> = (0..shape.iter().product::<u64>() as i32).flat_map(i32::to_le_bytes).collect();
     session.write(id, &cells).unwrap();
     session.commit().unwrap();
@@ -31,7 +31,7 @@ fn same(a: &Path, b: &Path) -> bool {
 }
 
 #[test]
-fn every_way_gives_the_same_cells() {
+fn every_transfer_strategy_gives_the_same_cells() {
     let folder = tempfile::tempdir().unwrap();
     let source = folder.path().join("a.tet");
     counting(&source, &[24, 30, 14], &[1, 30, 14], "zstd");
@@ -51,9 +51,9 @@ fn every_way_gives_the_same_cells() {
         let done = tesseral::rechunk(&opened, &out, chunk.parse().unwrap(), &options).unwrap();
         assert!(done.checked && done.arrays[0].rechunk.as_ref().unwrap().memory <= memory);
         ways.push(match done.arrays[0].rechunk.as_ref().unwrap().way {
-            Way::Chunks => 'c',
-            Way::Blocks { .. } => 'b',
-            Way::Twice { .. } => 't',
+            TransferMethod::PerChunk => 'c',
+            TransferMethod::PerBlock { .. } => 'b',
+            TransferMethod::ScratchFile { .. } => 't',
         });
         assert!(same(&source, &out), "{chunk}");
     }
@@ -63,7 +63,7 @@ fn every_way_gives_the_same_cells() {
 }
 
 #[test]
-fn stored_chunks_are_taken_over_and_damage_is_not() {
+fn stored_chunks_are_copied_unless_damaged() {
     let folder = tempfile::tempdir().unwrap();
     let (source, out) = (folder.path().join("a.tet"), folder.path().join("b.tet"));
     counting(&source, &[64, 64], &[16, 64], "zstd");
@@ -76,7 +76,7 @@ fn stored_chunks_are_taken_over_and_damage_is_not() {
         array.chunks(&array.all().unwrap()).unwrap().iter().map(|c| c.stored_len).collect::<Vec<_>>()
     };
     assert_eq!(stored(&source), stored(&out));
-    // A byte of a stored chunk changes: its digest tells, and nothing appears.
+    // A changed byte of a stored chunk: its digest differs, and nothing is published.
     let array = tesseral::open(&source).unwrap().array("a").unwrap();
     let at = array.chunks(&array.all().unwrap()).unwrap()[2].offset as usize + 9;
     let mut bytes = std::fs::read(&source).unwrap();
@@ -90,7 +90,7 @@ fn stored_chunks_are_taken_over_and_damage_is_not() {
 }
 
 #[test]
-fn refusals_write_nothing_and_name_who_could() {
+fn unsupported_conversions_write_nothing_and_name_alternatives() {
     let folder = tempfile::tempdir().unwrap();
     let source = folder.path().join("a.tet");
     counting(&source, &[4], &[2], "raw");
@@ -113,7 +113,7 @@ fn refusals_write_nothing_and_name_who_could() {
 }
 
 #[test]
-fn differences_are_found_where_they_are() {
+fn differences_are_located() {
     let folder = tempfile::tempdir().unwrap();
     let [one, two, three] = ["1.tet", "2.tet", "3.tgm"].map(|name| folder.path().join(name));
     counting(&one, &[10, 7], &[3, 3], "raw");

@@ -1,15 +1,15 @@
-//! Folds of the cells of dense arrays that meet a condition: the same with and without statistics that leave chunks out.
+//! Folds of dense cells that match a condition: equal with and without pruning by statistics.
 #![allow(clippy::unwrap_used)]
 
 use std::path::Path;
 
-use tesseral::{Array, ArraySchema, ArraySpec, Create, DType, Options, Wanted};
+use tesseral::{Array, ArraySchema, ArraySpec, Create, DType, Options, StatSet};
 
 type Meets = fn(f64) -> bool;
 
 const SHAPE: [u64; 2] = [200, 150];
 
-/// Rises along the first axis, so that chunks differ in their ranges; every 97th cell is NaN.
+/// Ascends along the first axis, so that chunks differ in their ranges; every 97th cell is NaN.
 fn cells() -> Vec<f64> {
     let row = SHAPE[1] as usize;
     let cell = |i: usize| if i % 97 == 5 { f64::NAN } else { (i / row) as f64 * 10.0 + (i % 13) as f64 };
@@ -29,19 +29,19 @@ fn written(path: &Path, format: &str, chunk: &[u64], statistics: bool) -> Array 
 }
 
 #[test]
-fn statistics_change_nothing() {
+fn pruning_does_not_change_results() {
     let folder = tempfile::tempdir().unwrap();
     let meets: [(&str, Meets); 5] = [
         ("a > 1900", |v| v > 1900.0),
         ("a < 15 or a == 1990", |v| v < 15.0 || v == 1990.0),
         ("a == 1003", |v| v == 1003.0),
         ("a != 5", |v| v != 5.0),
-        // As a negated comparison: of NaN neither holds.
+        // A negated comparison: neither is true for NaN.
         ("not a <= 1999", |v| v > 1999.0),
     ];
     let files = [("s.tet", "tet", true), ("p.tet", "tet", false), ("t", "tiledb", false)];
     for (name, format, statistics) in files {
-        // Chunks that are read one by one, and ones that are read many at once.
+        // Chunks that are read one by one, and in batches.
         for chunk in [[50, 150], [7, 11]] {
             let array = written(&folder.path().join(name), format, &chunk, statistics);
             for (condition, meets) in meets {
@@ -56,7 +56,7 @@ fn statistics_change_nothing() {
                     Options::default().with_memory(64 << 10),
                 ] {
                     let query = array.cells().unwrap().filter(condition).unwrap().options(options);
-                    let found = query.summary("a", Wanted::ALL).unwrap();
+                    let found = query.summary("a", StatSet::ALL).unwrap();
                     let context = format!("{name} {chunk:?} {condition}");
                     assert_eq!(found.count(), count, "{context}");
                     assert_eq!(found.sum().map_or(0.0, |s| s.to_f64()), sum, "{context}");

@@ -1,4 +1,4 @@
-//! Memory limits, cancellation and progress are kept by every operation.
+//! Memory limits, cancellation and progress of all operations.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod common;
@@ -7,19 +7,19 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use common::{Case, array, behind, memory, options, threads};
-use tesseral::engine::WriteSession;
-use tesseral::store::wrap::Counting;
-use tesseral::store::{MemoryStore, StoreExt};
 use tesseral::{
-    CreateOptions, DType, ErrorKind, MemoryBudget, Open, Options, Progress, Result, Selection, Wanted,
+    CreateOptions, DType, ErrorKind, MemoryBudget, Open, Options, Progress, Result, Selection, StatSet,
 };
+use tesseral_engine::WriteSession;
+use tesseral_store::test_wrappers::Counting;
+use tesseral_store::{MemoryStore, StoreExt};
 
 fn tiles() -> Case {
     Case::counting(DType::Float32, &[40, 50], &[16, 16], "zstd")
 }
 
 #[test]
-fn results_beyond_the_limit_are_refused() {
+fn results_beyond_the_limit_are_rejected() {
     let bytes = tiles().write();
     let open = |limit: u64| Open::new().memory(limit).open_store(memory(&bytes)).unwrap().array("a").unwrap();
     let all = Selection::all(&[40, 50]);
@@ -28,9 +28,9 @@ fn results_beyond_the_limit_are_refused() {
     assert!(error.advice().is_some());
     assert_eq!(open(8_000).read(&all).unwrap().bytes(), tiles().cells);
 
-    // What streams needs no room for the whole.
+    // Streaming operations do not hold the whole result.
     let array = open(2_000);
-    assert_eq!(array.summary(&all, Wanted::ALL).unwrap().count(), 2_000);
+    assert_eq!(array.summary(&all, StatSet::ALL).unwrap().count(), 2_000);
     let blocks: Vec<u8> =
         array.blocks(&all, 2_000).unwrap().flat_map(|b| array.read(&b).unwrap().bytes().to_vec()).collect();
     assert_eq!(blocks, tiles().cells);
@@ -44,7 +44,7 @@ fn views_take_no_memory() {
 }
 
 #[test]
-fn a_files_own_budget_holds_unless_overruled() {
+fn the_budget_of_a_file_applies_unless_overridden() {
     let case = tiles();
     let bytes = case.write_with(&options(true, false, Some(MemoryBudget::Bytes(5_000))), Options::default());
     let all = Selection::all(&[40, 50]);
@@ -58,7 +58,7 @@ fn a_files_own_budget_holds_unless_overruled() {
 }
 
 #[test]
-fn a_limit_on_chunks_is_kept_before_decoding() {
+fn chunk_limits_apply_before_decoding() {
     let bytes = tiles().write();
     let limits = tesseral::Limits { chunk_bytes: 1_000, ..tesseral::Limits::default() };
     let refused = Open::new().limits(limits).open_store(memory(&bytes)).and_then(|c| {
@@ -69,7 +69,7 @@ fn a_limit_on_chunks_is_kept_before_decoding() {
     assert!(matches!(error.kind(), ErrorKind::Limit { asked: 1_024, allowed: 1_000, .. }), "{error:?}");
 }
 
-/// Options that note every step and cancel themselves after `stop` of them.
+/// Options that record every step and cancel after `stop` of them.
 fn watched(stop: u64, threads_: usize) -> (Options, Arc<Mutex<Vec<Progress>>>) {
     let seen = Arc::new(Mutex::new(Vec::new()));
     let mut options = threads(threads_);
@@ -101,11 +101,11 @@ fn operations() -> Vec<(&'static str, Operation)> {
         }),
         ("summary", |o| {
             let array = opened(o);
-            array.summary(&array.all()?, Wanted::ALL).map(drop)
+            array.summary(&array.all()?, StatSet::ALL).map(drop)
         }),
         ("reduce", |o| {
             let array = opened(o);
-            array.reduce(&array.all()?, &[0], Wanted::SUM).map(drop)
+            array.reduce(&array.all()?, &[0], StatSet::SUM).map(drop)
         }),
         ("write", |o| {
             let store = Arc::new(MemoryStore::new("out.tet"));
@@ -113,13 +113,13 @@ fn operations() -> Vec<(&'static str, Operation)> {
             let mut session = WriteSession::new(writer, o);
             let id = session.add(&tiles().spec("a"))?;
             let outcome = session.write(id, &tiles().cells).and_then(|()| session.commit());
-            assert_eq!(store.exists("").unwrap(), outcome.is_ok(), "published exactly when it succeeded");
+            assert_eq!(store.exists("").unwrap(), outcome.is_ok(), "published if and only if it succeeded");
             outcome
         }),
         ("verify", |o| {
             let store = memory(&tiles().write());
             let format = tesseral::format("tet")?;
-            tesseral::engine::verify(format, store, &tesseral::OpenOptions::default(), true, &o, &mut drop)
+            tesseral_engine::verify(format, store, &tesseral::OpenOptions::default(), true, &o, &mut drop)
                 .map(drop)
         }),
     ]
@@ -140,7 +140,7 @@ fn progress_counts_every_chunk_once() {
 }
 
 #[test]
-fn cancelled_operations_stop() {
+fn canceled_operations_stop() {
     for (name, operation) in operations() {
         let options = Options::default();
         options.cancel.cancel();
@@ -153,6 +153,6 @@ fn cancelled_operations_stop() {
             matches!(operation(options).unwrap_err().kind(), ErrorKind::Cancelled),
             "{name} after three chunks"
         );
-        assert_eq!(seen.lock().unwrap().len(), 3, "{name} went on");
+        assert_eq!(seen.lock().unwrap().len(), 3, "{name} continued");
     }
 }

@@ -1,6 +1,6 @@
-//! What is read for a selection: as few requests as told beforehand, and not a byte more.
+//! I/O of a selection: the planned requests, and no other bytes.
 //!
-//! Lines are snapshots. One that changes means that users fetch more or less than before: look before changing it.
+//! Lines are snapshots. A changed line means that users fetch more or less than before.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod common;
@@ -8,10 +8,10 @@ mod common;
 use std::sync::Arc;
 
 use common::{Case, array, behind, options, select, threads};
-use tesseral::store::wrap::Counting;
-use tesseral::{DType, Options, Selection, Wanted};
+use tesseral::{DType, Options, Selection, StatSet};
+use tesseral_store::test_wrappers::Counting;
 
-/// What explaining says, after the executor was watched doing just that.
+/// Explains a selection, and checks that the executor does exactly that.
 fn explained(case: &Case, digests: bool, selections: &[Selection]) -> Vec<String> {
     let bytes = case.write_with(&options(digests, false, None), Options::default());
     let mut lines = Vec::new();
@@ -29,7 +29,7 @@ fn explained(case: &Case, digests: bool, selections: &[Selection]) -> Vec<String
                 "read of {selection:?}: {spans:?}"
             );
             counting.reset();
-            array.summary(selection, Wanted::SUM).unwrap();
+            array.summary(selection, StatSet::SUM).unwrap();
             assert_eq!(counting.bytes(), plan.bytes, "sum of {selection:?}");
             if n == 1 {
                 lines.push(format!("{} chunks: {plan}", plan.chunks));
@@ -40,7 +40,7 @@ fn explained(case: &Case, digests: bool, selections: &[Selection]) -> Vec<String
 }
 
 #[test]
-fn of_raw_tiles() {
+fn plans_of_raw_tiles() {
     // 2 x 3 chunks of 64 x 100 float32: 25 600 bytes each, and an edge of 36.
     let shape = [128, 236];
     let case = Case::counting(DType::Float32, &shape, &[64, 100], "raw");
@@ -71,8 +71,8 @@ fn of_raw_tiles() {
 }
 
 #[test]
-fn of_chunks_far_apart() {
-    // 40 chunks of 200 KiB: nothing between wanted chunks is read, and no request grows beyond a few MiB.
+fn plans_of_distant_chunks() {
+    // 40 chunks of 200 KiB: bytes between selected chunks are not read, and requests are limited to a few MiB.
     let shape = [40, 25_600];
     let case = Case::counting(DType::Float64, &shape, &[1, 25_600], "raw");
     let lines = explained(
@@ -95,7 +95,7 @@ fn of_chunks_far_apart() {
 }
 
 #[test]
-fn of_compressed_chunks() {
+fn plans_of_compressed_chunks() {
     let case =
         Case { cells: vec![7; 64 * 64 * 2], ..Case::counting(DType::Int16, &[64, 64], &[16, 16], "zstd") };
     let stored: u64 = {
@@ -108,7 +108,7 @@ fn of_compressed_chunks() {
     );
 }
 
-/// Opening reads the ends of the file, never its middle.
+/// Opening reads the ends of the file only.
 #[test]
 fn opening_reads_no_payload() {
     let case = Case::counting(DType::Float32, &[512, 512], &[64, 64], "raw");
@@ -128,9 +128,9 @@ fn opening_reads_no_payload() {
     );
 }
 
-/// A chunk read twice is hashed once; either way the same bytes are fetched.
+/// A chunk that is read twice is hashed once; the same bytes are fetched.
 #[test]
-fn a_second_read_costs_no_more() {
+fn a_second_read_fetches_the_same_bytes() {
     let case = Case::counting(DType::Float32, &[128, 236], &[64, 100], "zstd");
     let counting = Arc::new(Counting::default());
     let array = array(behind(&case.write(), &counting));

@@ -1,4 +1,4 @@
-//! Whatever the shape, chunks, dtype, codec and store: a read gives what slicing the flat array gives.
+//! For any shape, chunks, dtype, codec and store, a read equals slicing the flat array.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod common;
@@ -7,17 +7,17 @@ use std::sync::Arc;
 
 use common::{Case, array, behind, memory, noise, options, select, threads};
 use proptest::prelude::*;
-use tesseral::store::wrap::Counting;
-use tesseral::store::{Access, Bytes, LocalStore, Store};
 use tesseral::{Array, DType, Options, Selection};
+use tesseral_store::test_wrappers::Counting;
+use tesseral_store::{Access, Bytes, LocalStore, Store};
 
-/// The same bytes in memory, out of reach, mapped, and read by `pread`.
+/// The same bytes in memory, not resident, memory-mapped, and read by `pread`.
 fn stores(bytes: &Bytes, folder: &tempfile::TempDir) -> Vec<(&'static str, Arc<dyn Store>)> {
     let path = folder.path().join("case.tet");
     std::fs::write(&path, bytes).unwrap();
     vec![
         ("memory", memory(bytes)),
-        ("out of reach", behind(bytes, &Arc::new(Counting::default()))),
+        ("not resident", behind(bytes, &Arc::new(Counting::default()))),
         ("mapped", Arc::new(LocalStore::new(&path, Access::Map))),
         ("pread", Arc::new(LocalStore::new(&path, Access::Read))),
     ]
@@ -67,7 +67,7 @@ proptest! {
     }
 }
 
-/// Large enough for every thread to take part.
+/// Large enough for all threads.
 #[test]
 fn large_arrays_on_any_number_of_threads() {
     let shape = [300, 210, 11];
@@ -94,9 +94,9 @@ fn large_arrays_on_any_number_of_threads() {
     }
 }
 
-/// A read of the wrong length must not be half done in silence.
+/// A read into memory of the wrong length must fail, not be partial.
 #[test]
-fn memory_of_the_wrong_length_is_refused() {
+fn memory_of_the_wrong_length_is_rejected() {
     let case = Case::counting(DType::Int32, &[4, 5], &[2, 2], "raw");
     let array = array(memory(&case.write()));
     let all = array.all().unwrap();
@@ -108,7 +108,7 @@ fn memory_of_the_wrong_length_is_refused() {
 
 #[test]
 fn large_results_are_painted_strip_by_strip() {
-    // Large enough for strips; chunks that divide nothing, in memory order and across it.
+    // Large enough for strips; chunks that do not divide the shape, in memory order and across it.
     for (shape, chunk) in
         [([31, 310, 330], [7, 60, 111]), ([2, 1200, 1500], [2, 250, 400]), ([1100, 60, 50], [1000, 17, 50])]
     {
@@ -119,7 +119,7 @@ fn large_results_are_painted_strip_by_strip() {
         check(&case, &array, &array.all().unwrap(), "whole");
         let inner = select(&shape, &[(0, most(0), 1), (1, most(1), 1), (2, most(2) - 1, 1)]);
         check(&case, &array, &inner, "a box");
-        // A byte of a chunk in the middle: found although its chunk is met in many strips.
+        // A damaged byte in the middle: detected although its chunk is part of many strips.
         let mut damaged = bytes.to_vec();
         let middle = array.chunks(&array.all().unwrap()).unwrap();
         let middle = &middle[middle.len() / 2];
@@ -130,11 +130,11 @@ fn large_results_are_painted_strip_by_strip() {
     }
 }
 
-/// A Tensogram object is one chunk, however large: threads share it where its compression lets them.
+/// A Tensogram object is one chunk: threads share it if its compression supports random access.
 #[test]
 fn one_large_chunk_is_decoded_in_pieces() {
-    use tesseral::tensogram::wire::cbor::Item;
-    use tesseral::tensogram::{DataObjectDescriptor, DecodeOptions, decode, encode};
+    use tesseral_tensogram::wire::cbor::CborItem;
+    use tesseral_tensogram::{DataObjectDescriptor, DecodeOptions, decode, encode};
 
     let count = 200_003_u64;
     let cells: Vec<u8> = (0..count).flat_map(|i| ((i * i % 4099) as f64 / 8.0).to_le_bytes()).collect();
@@ -145,7 +145,7 @@ fn one_large_chunk_is_decoded_in_pieces() {
         for (key, value) in
             [("sp_bits_per_value", 16), ("szip_rsi", 128), ("szip_block_size", 16), ("szip_flags", 8)]
         {
-            descriptor.params.insert(key.to_owned(), Item::UInt(value));
+            descriptor.params.insert(key.to_owned(), CborItem::UInt(value));
         }
         let message = encode(&Default::default(), &[(&descriptor, &cells)], &Default::default()).unwrap();
         let alone = DecodeOptions { threads: 1, ..DecodeOptions::default() };
@@ -165,5 +165,23 @@ fn one_large_chunk_is_decoded_in_pieces() {
                 assert!(array.read(&some).unwrap().bytes() == wanted, "{compression}, {n} threads");
             }
         }
+    }
+}
+
+#[test]
+fn field_numbers_out_of_range_are_errors() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.tet");
+    let mut session = tesseral::Create::new().begin(&path, "tet").unwrap();
+    let schema = tesseral::ArraySchema::dense("a", tesseral::DType::UInt8, &[2], &[2]);
+    let id = session.add(&tesseral::ArraySpec::raw(schema)).unwrap();
+    session.write(id, &[1, 2]).unwrap();
+    session.commit().unwrap();
+    let array = tesseral::open(&path).unwrap().array("a").unwrap();
+    assert_eq!(array.clone().field_at(0).unwrap().selected_field().name, array.selected_field().name);
+    for number in [1, 99, u16::MAX] {
+        let error = array.clone().field_at(number).unwrap_err();
+        assert!(matches!(error.kind(), tesseral::ErrorKind::InvalidRequest { .. }), "{error}");
+        assert_eq!(error.array(), Some("a"));
     }
 }

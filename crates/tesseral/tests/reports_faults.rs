@@ -1,4 +1,4 @@
-//! Whichever call to a store fails, the error says so, nothing is half done, and trying again works.
+//! For a fault at any store call, an error is returned, nothing is partially written, and retrying succeeds.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod common;
@@ -6,33 +6,33 @@ mod common;
 use std::sync::Arc;
 
 use common::{Case, behind, memory, options, select, threads};
-use tesseral::engine::WriteSession;
-use tesseral::store::wrap::{Fault, Wrapped};
-use tesseral::store::{MemoryStore, Overwrite, Store, StoreExt};
-use tesseral::{CreateOptions, DType, Error, ErrorKind, Open, Result, Selection, Wanted};
+use tesseral::{CreateOptions, DType, Error, ErrorKind, Open, Result, Selection, StatSet};
+use tesseral_engine::WriteSession;
+use tesseral_store::test_wrappers::{FaultInjection, Wrapped};
+use tesseral_store::{MemoryStore, Overwrite, Store, StoreExt};
 
 fn injected(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::Io { op: "reach", .. })
 }
 
-/// Runs `work` with a fault at call 0, 1, 2, … until there are no more calls; gives the number of calls.
-fn at_every_call(work: impl Fn(&Arc<Fault>) -> Result<()>) -> u64 {
+/// Runs `work` with a fault at call 0, 1, 2, … until there are no more calls; returns the number of calls.
+fn at_every_call(work: impl Fn(&Arc<FaultInjection>) -> Result<()>) -> u64 {
     for n in 0..10_000 {
-        let fault = Arc::new(Fault::at(n));
+        let fault = Arc::new(FaultInjection::at(n));
         match work(&fault) {
             Err(error) => assert!(injected(&error), "call {n}: {error:?}"),
             Ok(()) => {
-                assert!(fault.calls() <= n, "call {n} failed and nobody noticed");
+                assert!(fault.calls() <= n, "the fault at call {n} was not reported");
                 return n;
             }
         }
     }
-    panic!("calls without end");
+    panic!("too many calls");
 }
 
 #[test]
-fn while_reading() {
-    // Chunks of 100 KiB with gaps between the wanted ones: several requests.
+fn faults_while_reading() {
+    // Chunks of 100 KiB with gaps between the selected ones: several requests.
     let case = Case::counting(DType::Float64, &[12, 12_800], &[1, 12_800], "raw");
     let zstd = Case::counting(DType::Int32, &[30, 30], &[7, 7], "zstd");
     for (case, wanted) in
@@ -50,23 +50,23 @@ fn while_reading() {
             at_every_call(|fault| {
                 let array =
                     Open::new().execution(threads(n)).open_store(behind(&bytes, fault))?.array("a")?;
-                assert_eq!(array.summary(&wanted, Wanted::ALL)?.count(), wanted.cells().unwrap());
+                assert_eq!(array.summary(&wanted, StatSet::ALL)?.count(), wanted.cells().unwrap());
                 Ok(())
             });
         }
     }
 }
 
-/// A fault is not damage: verify must not call a file broken because a disk did not answer.
+/// A fault is not damage: verify must not report damage for I/O errors.
 #[test]
-fn while_verifying() {
+fn faults_while_verifying() {
     let bytes = Case::counting(DType::Int32, &[30, 30], &[7, 7], "zstd").write();
     let format = tesseral::format("tet").unwrap();
     let calls = at_every_call(|fault| {
         let open = tesseral::OpenOptions::default();
         let mut findings = Vec::new();
         let verified =
-            tesseral::engine::verify(format, behind(&bytes, fault), &open, true, &threads(2), &mut |f| {
+            tesseral_engine::verify(format, behind(&bytes, fault), &open, true, &threads(2), &mut |f| {
                 findings.push(f)
             })?;
         assert!(verified.ok, "{findings:?}");
@@ -76,13 +76,13 @@ fn while_verifying() {
 }
 
 #[test]
-fn while_writing() {
+fn faults_while_writing() {
     let old = Case::counting(DType::UInt8, &[3], &[3], "raw").write();
     for codec in ["raw", "zstd"] {
         let case = Case::counting(DType::Int32, &[30, 30], &[7, 7], codec);
         for n in [1, 4] {
             let calls = at_every_call(|fault| {
-                let inner: Arc<dyn Store> = Arc::new(MemoryStore::of("out.tet", old.clone()));
+                let inner: Arc<dyn Store> = Arc::new(MemoryStore::with_object("out.tet", old.clone()));
                 let store: Arc<dyn Store> = Arc::new(Wrapped::new(Arc::clone(&inner), Arc::clone(fault)));
                 let create = CreateOptions { overwrite: Overwrite::Replace, ..options(true, true, None) };
                 let outcome = (|| {
@@ -94,7 +94,7 @@ fn while_writing() {
                 })();
                 let now = inner.read_all("", u64::MAX).unwrap();
                 if outcome.is_err() {
-                    assert_eq!(now, old, "an output appears only when it is whole");
+                    assert_eq!(now, old, "an output is published only when complete");
                 } else {
                     assert_eq!(
                         common::array(memory(&now)).read(&Selection::all(&[30, 30]))?.bytes(),
@@ -108,9 +108,9 @@ fn while_writing() {
     }
 }
 
-/// Found by cutting files at random under a reader: metadata that was borrowed from the map ended the process.
+/// Found by truncating files at random during reads: metadata borrowed from the map ended the process.
 #[test]
-fn a_file_cut_while_it_is_open_is_an_error() {
+fn a_file_truncated_while_open_is_an_error() {
     let folder = tempfile::tempdir().unwrap();
     for (name, format) in [("a.tet", "tet"), ("a.tgm", "tensogram")] {
         let path = folder.path().join(name);

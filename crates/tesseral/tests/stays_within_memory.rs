@@ -1,5 +1,5 @@
-//! Under a memory limit no operation holds more than the limit and a small allowance, whatever the chunks; what cannot be streamed
-//! is rejected with the size it needs.
+//! With a memory limit no operation exceeds the limit and a small allowance, for any chunks; operations that cannot stream are
+//! rejected with the required size.
 #![allow(missing_docs, clippy::unwrap_used, clippy::panic, unsafe_code)]
 
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -7,12 +7,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use tesseral::Wanted;
+use tesseral::StatSet;
 use tesseral::{
     ArraySchema, ArraySpec, CodecSpec, ConvertOptions, Create, DType, DiffOptions, ErrorKind, Open, Options,
 };
 
-/// Bytes that are held, and that were held at most since they were last looked at.
+/// Currently allocated bytes, and the peak since the last measurement.
 static NOW: AtomicUsize = AtomicUsize::new(0);
 static MOST: AtomicUsize = AtomicUsize::new(0);
 /// One measurement at a time.
@@ -25,30 +25,30 @@ fn grown(bytes: usize) {
     MOST.fetch_max(now, Ordering::Relaxed);
 }
 
-// SAFETY: the system's allocator does the work; only counters are kept beside it.
+// SAFETY: forwards to the system allocator; only counters are added.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         grown(layout.size());
-        // SAFETY: as the caller promises.
+        // SAFETY: upheld by the caller.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         grown(layout.size());
-        // SAFETY: as the caller promises.
+        // SAFETY: upheld by the caller.
         unsafe { System.alloc_zeroed(layout) }
     }
 
     unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         NOW.fetch_sub(layout.size(), Ordering::Relaxed);
         grown(size);
-        // SAFETY: as the caller promises.
+        // SAFETY: upheld by the caller.
         unsafe { System.realloc(pointer, layout, size) }
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
         NOW.fetch_sub(layout.size(), Ordering::Relaxed);
-        // SAFETY: as the caller promises.
+        // SAFETY: upheld by the caller.
         unsafe { System.dealloc(pointer, layout) }
     }
 }
@@ -57,13 +57,13 @@ unsafe impl GlobalAlloc for Counting {
 static ALLOCATOR: Counting = Counting;
 
 const MIB: usize = 1 << 20;
-/// The limit, and what an operation may hold beside it: half of the smallest source.
+/// The limit, and the allowance of an operation: half of the smallest source.
 const LIMIT: usize = 4 * MIB;
 const ALLOWANCE: usize = 8 * MIB;
 /// Cells of a source: 32 MiB of float32.
 const SHAPE: [u64; 2] = [2048, 4096];
 
-/// What an operation held at most, beside what was there before.
+/// Peak memory of an operation, beyond the initial amount.
 fn peak<T>(operation: impl FnOnce() -> T) -> (usize, T) {
     let _one = MEASURING.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let before = NOW.load(Ordering::Relaxed);
@@ -92,7 +92,7 @@ fn source(folder: &Path, name: &str, format: &str, rows: u64, codec: Option<&str
     let schema = ArraySchema::dense("a", DType::Float32, &SHAPE, &[chunk, SHAPE[1]]);
     let codecs = codec.map(CodecSpec::new).into_iter().collect();
     let mut session = Create::new().begin(&path, format).unwrap();
-    let id = session.add(&ArraySpec { schema, codecs: vec![codecs] }).unwrap();
+    let id = session.add(&ArraySpec { schema, codecs: vec![codecs], text: None }).unwrap();
     session.write(id, &cells()).unwrap();
     session.commit().unwrap();
     path
@@ -102,7 +102,7 @@ fn limited() -> Open {
     Open::new().execution(Options::default().with_memory(LIMIT as u64).with_threads(2).unwrap())
 }
 
-/// Chunks that are the cells, and chunks that decode piece by piece.
+/// Raw chunks, and chunks that decode in ranges.
 fn divisible(folder: &Path) -> Vec<PathBuf> {
     vec![
         source(folder, "one.tet", "tet", SHAPE[0], None),
@@ -145,13 +145,13 @@ fn folds_stay_within_the_limit() {
     let plain = source(folder.path(), "small.tet", "tet", 16, None);
     let reference = tesseral::open(&plain).unwrap().array_at(0).unwrap();
     let all = reference.all().unwrap();
-    let expected = reference.summary(&all, Wanted::ALL).unwrap();
+    let expected = reference.summary(&all, StatSet::ALL).unwrap();
     let means: Vec<_> =
-        [0, 1].map(|axis| reference.reduce(&all, &[axis], Wanted::ALL).unwrap().mean()).into();
+        [0, 1].map(|axis| reference.reduce(&all, &[axis], StatSet::ALL).unwrap().mean()).into();
     for path in [vec![plain], divisible(folder.path())].concat() {
         let name = path.file_name().unwrap().to_string_lossy().into_owned();
         let array = limited().open(&path).unwrap().array_at(0).unwrap();
-        let found = bounded(&format!("{name}: summary"), || array.summary(&all, Wanted::ALL).unwrap());
+        let found = bounded(&format!("{name}: summary"), || array.summary(&all, StatSet::ALL).unwrap());
         assert_eq!(
             (found.min(), found.max(), found.count()),
             (expected.min(), expected.max(), expected.count())
@@ -159,7 +159,7 @@ fn folds_stay_within_the_limit() {
         assert_eq!(found.mean(), expected.mean(), "{name}");
         for (axis, expected) in means.iter().enumerate() {
             let what = format!("{name}: mean along {axis}");
-            let found = bounded(&what, || array.reduce(&all, &[axis], Wanted::ALL).unwrap().mean());
+            let found = bounded(&what, || array.reduce(&all, &[axis], StatSet::ALL).unwrap().mean());
             assert!(found.iter().zip(expected).all(|(a, b)| match (a, b) {
                 (Some(a), Some(b)) => (a - b).abs() <= b.abs() * 1e-12,
                 _ => false,
@@ -168,7 +168,7 @@ fn folds_stay_within_the_limit() {
     }
 }
 
-/// Many chunks along the reduced axis are folded in segments, each with states of its own: those count as well.
+/// Many chunks along the reduced axis are folded in segments, each with its own states, which count as memory.
 #[test]
 fn states_of_segments_count_as_memory() {
     let folder = tempfile::tempdir().unwrap();
@@ -188,7 +188,7 @@ fn states_of_segments_count_as_memory() {
     let array = limited().open(&path).unwrap().array_at(0).unwrap();
     let all = array.all().unwrap();
     let means =
-        bounded("mean along the first axis", || array.reduce(&all, &[0], Wanted::ALL).unwrap().mean());
+        bounded("mean along the first axis", || array.reduce(&all, &[0], StatSet::ALL).unwrap().mean());
     assert!(means.len() == 16 * 1024 && means.iter().all(|mean| *mean == Some(1.5)));
 }
 
@@ -222,19 +222,12 @@ fn verifying_stays_within_the_limit() {
     for path in divisible(folder.path()) {
         let name = path.file_name().unwrap().to_string_lossy().into_owned();
         let open = limited();
-        let format = tesseral::recognise(&*open.store(&path)).unwrap();
+        let format = tesseral::recognize(&*open.store(&path)).unwrap();
         for deep in [false, true] {
             let checked = bounded(&format!("{name}: verify, deep {deep}"), || {
                 let options = open.execution_options();
                 let format_options = open.format_options();
-                tesseral::engine::verify(
-                    format,
-                    open.store(&path),
-                    format_options,
-                    deep,
-                    options,
-                    &mut |_| {},
-                )
+                tesseral_engine::verify(format, open.store(&path), format_options, deep, options, &mut |_| {})
             });
             assert!(checked.unwrap().ok, "{name}");
         }
@@ -242,21 +235,21 @@ fn verifying_stays_within_the_limit() {
 }
 
 #[test]
-fn a_changed_byte_of_a_chunk_that_is_read_in_pieces_is_found() {
+fn a_changed_byte_of_a_chunk_read_in_ranges_is_detected() {
     use std::os::unix::fs::FileExt;
     let folder = tempfile::tempdir().unwrap();
     for path in [
         source(folder.path(), "one.tet", "tet", SHAPE[0], None),
         source(folder.path(), "plain.tgm", "tensogram", 0, None),
     ] {
-        // In the last piece, while the first is asked for: the digest covers the chunk.
+        // In the last range, while the first is read: the digest covers the chunk.
         let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
         file.write_all_at(b"changed", 31 << 20).unwrap();
         let array = limited().open(&path).unwrap().array_at(0).unwrap();
         let first = array.select(["0=0:1"]).unwrap();
         let error = bounded("read", || array.read(&first).unwrap_err());
         assert!(matches!(error.kind(), ErrorKind::Corrupt { .. }), "{error}");
-        assert!(array.summary(&array.all().unwrap(), Wanted::ALL).is_err());
+        assert!(array.summary(&array.all().unwrap(), StatSet::ALL).is_err());
     }
 }
 
@@ -266,9 +259,9 @@ fn data_file(array: &Path) -> PathBuf {
     fragments.last().unwrap().unwrap().path().join("a0.tdb")
 }
 
-/// Digests of TileDB tiles come in blocks: a piece is checked by those it touches, so that damage elsewhere costs nothing else.
+/// TileDB tiles have digests per block: a range is verified by its blocks, so that damage elsewhere has no effect.
 #[test]
-fn a_piece_of_a_tile_is_checked_by_the_blocks_that_it_touches() {
+fn a_range_of_a_tile_is_verified_by_its_blocks() {
     use std::os::unix::fs::FileExt;
     let folder = tempfile::tempdir().unwrap();
     let wanted = cells();
@@ -284,14 +277,14 @@ fn a_piece_of_a_tile_is_checked_by_the_blocks_that_it_touches() {
         let last = array.select([format!("0={}:{}", SHAPE[0] - 1, SHAPE[0]).as_str()]).unwrap();
         let error = bounded("read", || array.read(&last).unwrap_err());
         assert!(matches!(error.kind(), ErrorKind::Corrupt { .. }), "{name}: {error}");
-        assert!(array.summary(&array.all().unwrap(), Wanted::ALL).is_err(), "{name}");
+        assert!(array.summary(&array.all().unwrap(), StatSet::ALL).is_err(), "{name}");
     }
 }
 
-/// Where a piece of a filtered tile lies follows from the lengths of all filter chunks in front of it. Two of them that changed so that
-/// their sum is the same would move the cells between them.
+/// The offset of a range of a filtered tile depends on the lengths of all previous filter chunks. Two changed lengths with the
+/// same sum would move the cells between them.
 #[test]
-fn changed_lengths_in_front_of_a_piece_are_found() {
+fn changed_lengths_before_a_range_are_detected() {
     use std::os::unix::fs::FileExt;
     let folder = tempfile::tempdir().unwrap();
     let path = source(folder.path(), "filtered.tdb", "tiledb", SHAPE[0], Some("zstd"));
@@ -303,7 +296,7 @@ fn changed_lengths_in_front_of_a_piece_are_found() {
         u64::from(u32::from_le_bytes(bytes))
     };
     let chunk_at = |n: u64| (0..n).fold(8, |at, _| at + 12 + number(at + 4) + number(at + 8));
-    // Bytes before filtering of the first and the hundredth chunk.
+    // Unfiltered sizes of the first and the hundredth chunk.
     for (chunk, change) in [(0, -4_i64), (100, 4)] {
         let at = chunk_at(chunk);
         let changed = u32::try_from(number(at).cast_signed() + change).unwrap();
@@ -316,9 +309,9 @@ fn changed_lengths_in_front_of_a_piece_are_found() {
     assert!(matches!(error.kind(), ErrorKind::Corrupt { .. }), "{error}");
 }
 
-/// A chunk that decodes only whole cannot be streamed: it is rejected before anything of its size is allocated.
+/// A chunk without random access cannot be streamed: it is rejected before anything of its size is allocated.
 #[test]
-fn what_cannot_be_streamed_is_rejected_with_its_size() {
+fn chunks_that_cannot_be_streamed_are_rejected_with_their_size() {
     let folder = tempfile::tempdir().unwrap();
     for path in [
         source(folder.path(), "zstd.tet", "tet", SHAPE[0], Some("zstd")),
@@ -327,7 +320,7 @@ fn what_cannot_be_streamed_is_rejected_with_its_size() {
         let array = limited().open(&path).unwrap().array_at(0).unwrap();
         let (all, first) = (array.all().unwrap(), array.select(["0=0:1"]).unwrap());
         let errors = bounded("rejections", || {
-            [array.read(&first).unwrap_err(), array.summary(&all, Wanted::ALL).unwrap_err()]
+            [array.read(&first).unwrap_err(), array.summary(&all, StatSet::ALL).unwrap_err()]
         });
         for error in errors {
             let ErrorKind::Limit { asked, allowed, .. } = error.kind() else { panic!("{error}") };

@@ -1,4 +1,4 @@
-//! A mapped file that another process cuts while it is read: the right cells or an error, never a signal and never zeros.
+//! A memory-mapped file that another process truncates during a read: correct cells or an error, never a signal or zeros.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod common;
@@ -9,19 +9,19 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use common::Case;
-use tesseral::tensogram::{DecodeOptions, TensogramFile};
 use tesseral::{
-    Array, ArraySpec, ConvertOptions, Create, DType, ErrorKind, Open, Options, Result, Selection, Wanted,
+    Array, ArraySpec, ConvertOptions, Create, DType, ErrorKind, Open, Options, Result, Selection, StatSet,
 };
+use tesseral_tensogram::{DecodeOptions, TensogramFile};
 
-/// No cell is 0, so that a page of zeros shows.
+/// No cell is 0, so that zero pages are detected.
 fn case(codec: &'static str) -> Case {
     let mut case = Case::counting(DType::UInt32, &[64, 64, 32], &[16, 64, 32], codec);
     case.cells.chunks_exact_mut(4).for_each(|cell| cell[3] = 1);
     case
 }
 
-/// An array, and the file that is cut.
+/// An array, and the file that is truncated.
 struct Sample {
     path: PathBuf,
     file: PathBuf,
@@ -65,7 +65,7 @@ impl Sample {
     }
 
     fn open(&self) -> Result<Array> {
-        // Without digests: they would find most of what the guard has to find.
+        // Without digests, which would detect most truncations before the guard.
         Open::new().without_digests().open(&self.path)?.array_at(0)
     }
 
@@ -74,7 +74,7 @@ impl Sample {
     }
 
     fn restore(&self) {
-        // Another file: those who have the old one mapped keep what is left of it.
+        // A new file: existing maps keep the old one.
         let fresh = self.file.with_extension("fresh");
         fs::write(&fresh, &self.whole).unwrap();
         fs::rename(fresh, &self.file).unwrap();
@@ -86,11 +86,11 @@ fn is_cut<T>(result: Result<T>) -> bool {
 }
 
 #[test]
-fn a_cut_inside_an_operation_is_an_error() {
+fn a_truncation_inside_an_operation_is_an_error() {
     let folder = tempfile::tempdir().unwrap();
     for (format, codec) in SAMPLES {
         let sample = sample(folder.path(), format, codec);
-        // In pages that are gone, and in the one where the cut lies, which raises no signal.
+        // In missing pages, and in the last page, which raises no signal.
         for len in [0, sample.whole.len() / 2, sample.whole.len() - 3] {
             let array = sample.array();
             let all = array.all().unwrap();
@@ -100,15 +100,15 @@ fn a_cut_inside_an_operation_is_an_error() {
                 Ok(first.bytes().iter().map(|b| u64::from(*b)).sum::<u64>())
             });
             assert!(is_cut(seen), "{format} {codec} {len}");
-            // What was found once is told again.
-            assert!(is_cut(array.summary(&all, Wanted::ALL)), "{format} {codec} {len}");
+            // The same error is returned again.
+            assert!(is_cut(array.summary(&all, StatSet::ALL)), "{format} {codec} {len}");
             sample.restore();
             assert_eq!(sample.array().read_owned(&all).unwrap().bytes(), sample.cells);
         }
     }
 }
 
-/// Opens and reads in every way; each result is right, or an error.
+/// Opens and reads in every way; each result is correct, or an error.
 fn reads(sample: &Sample) -> Result<()> {
     let wrong = |what: &str| panic!("{what} of {} gave wrong cells", sample.path.display());
     let array = sample.open()?;
@@ -118,7 +118,7 @@ fn reads(sample: &Sample) -> Result<()> {
     }
     array
         .read_with(&all, |cells| {
-            // Whatever is seen here is dropped if the file was cut.
+            // The result is dropped if the file was truncated.
             Ok(cells.bytes() == sample.cells)
         })
         .map(|same| {
@@ -131,11 +131,11 @@ fn reads(sample: &Sample) -> Result<()> {
     if into != sample.cells {
         wrong("read_into");
     }
-    let summary = array.summary(&all, Wanted::ALL)?;
+    let summary = array.summary(&all, StatSet::ALL)?;
     if summary.count() != 64 * 64 * 32 || summary.min().is_none_or(|m| m.as_i128() < Some(1 << 24)) {
         wrong("summary");
     }
-    let along = array.reduce(&all, &[0, 2], Wanted::ALL)?;
+    let along = array.reduce(&all, &[0, 2], StatSet::ALL)?;
     if along.min().iter().any(|m| m.as_ref().is_none_or(|m| m.as_i128() < Some(1 << 24))) {
         wrong("reduce");
     }
@@ -155,7 +155,7 @@ fn reads(sample: &Sample) -> Result<()> {
 }
 
 #[test]
-fn cuts_at_any_moment_give_cells_or_errors() {
+fn truncations_at_any_time_give_cells_or_errors() {
     const ROUNDS: usize = 60;
     let folder = tempfile::tempdir().unwrap();
     for (format, codec) in SAMPLES {
@@ -194,7 +194,7 @@ fn cuts_at_any_moment_give_cells_or_errors() {
 }
 
 #[test]
-fn whole_outputs_or_none_come_of_sources_that_are_cut() {
+fn truncated_sources_give_complete_outputs_or_none() {
     let folder = tempfile::tempdir().unwrap();
     for (format, codec) in SAMPLES {
         let sample = sample(folder.path(), format, codec);
@@ -219,29 +219,23 @@ fn whole_outputs_or_none_come_of_sources_that_are_cut() {
 }
 
 #[test]
-fn verify_says_that_the_file_was_cut() {
+fn verify_reports_the_truncation() {
     let folder = tempfile::tempdir().unwrap();
     let sample = sample(folder.path(), "tet", "raw");
     let open = Open::new();
     let store = open.store(&sample.path);
-    let format = tesseral::recognise(&*store).unwrap();
+    let format = tesseral::recognize(&*store).unwrap();
     let mut found = 0;
-    let verified = tesseral::engine::verify(
-        format,
-        store,
-        open.format_options(),
-        true,
-        &Options::default(),
-        &mut |_| {
+    let verified =
+        tesseral_engine::verify(format, store, open.format_options(), true, &Options::default(), &mut |_| {
             found += 1;
             sample.cut(sample.whole.len() / 2);
-        },
-    );
+        });
     assert!(found > 0 && is_cut(verified));
 }
 
 #[test]
-fn messages_are_whole_or_errors() {
+fn messages_are_complete_or_errors() {
     let folder = tempfile::tempdir().unwrap();
     for codec in ["raw", "zstd"] {
         let sample = sample(folder.path(), "tensogram", codec);
@@ -256,7 +250,7 @@ fn messages_are_whole_or_errors() {
                 });
                 loop {
                     let over = cutter.is_finished();
-                    // A view of raw cells is touched outside the operation: only what is decoded can be looked at.
+                    // A view of raw cells would be accessed outside the operation: only decoded cells are checked.
                     match file.decode_message(0, &DecodeOptions::default()) {
                         Ok((_, objects)) if codec == "zstd" => assert_eq!(objects[0].1, sample.cells),
                         Ok(_) => {}

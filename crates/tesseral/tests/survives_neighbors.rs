@@ -1,4 +1,4 @@
-//! Other processes change a source while it is read: a reader gets one state of it, or an error that it changed.
+//! Other processes change a source during a read: a reader sees one state of it, or an error.
 #![allow(missing_docs, clippy::unwrap_used, clippy::panic)]
 
 use std::os::unix::fs::FileExt;
@@ -7,16 +7,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::json;
-use tesseral::store::wrap::{Around, Call, Fault, Wrapped};
-use tesseral::store::{Access, LocalStore, Store};
 use tesseral::{
-    Append, ArrayId, ArraySchema, ArraySpec, Arrival, ColumnData, Consolidate, ConvertOptions, Create, DType,
-    EditPart, Error, ErrorKind, Open, OpenOptions, Options, Region, Result, Selection,
+    Append, ArrayId, ArraySchema, ArraySpec, ColumnData, Consolidate, ConvertOptions, Create, DType, Error,
+    ErrorKind, InputOrder, MaintenancePart, Open, OpenOptions, Options, Region, Result, Selection,
 };
+use tesseral_store::test_wrappers::{Call, CallHook, FaultInjection, Wrapped};
+use tesseral_store::{Access, LocalStore, Store};
 
 const CELLS: u64 = 400;
 
-/// A dense TileDB array without a cell.
+/// An empty dense TileDB array.
 fn dense(path: &Path) {
     let document = json!({
         "dims": [{"name": "x", "dtype": "int32", "domain": [0, CELLS - 1], "tile": 50}],
@@ -50,7 +50,7 @@ fn append_sparse(path: &Path, n: i32) {
     let (x, v) = (bytes(&[n * 3 % 1000, 1000 + n]), bytes(&[n, -n]));
     let session = Append::new().timestamp(1_700_000_000_000 + n as u64).begin(path).unwrap();
     let fixed = |values| ColumnData::Fixed { values, validity: None };
-    session.write_cells(ArrayId(0), &[fixed(&x), fixed(&v)], Arrival::Any).unwrap();
+    session.write_cells(ArrayId(0), &[fixed(&x), fixed(&v)], InputOrder::Unordered).unwrap();
     session.commit().unwrap();
 }
 
@@ -61,7 +61,7 @@ fn edit(path: &Path) -> Box<dyn tesseral::Edit> {
 fn clean_up(path: &Path) {
     let made = edit(path).consolidate(&Consolidate::default()).unwrap();
     assert_eq!(made.made.len(), 1);
-    assert!(edit(path).vacuum(EditPart::Cells, false).unwrap().removed.len() > 1);
+    assert!(edit(path).vacuum(MaintenancePart::Fragments, false).unwrap().removed.len() > 1);
 }
 
 fn all() -> Selection {
@@ -79,7 +79,7 @@ fn rows(path: &Path) -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn a_read_starts_again_when_its_fragments_were_vacuumed() {
+fn a_read_restarts_if_its_fragments_were_vacuumed() {
     for access in [Access::Map, Access::Read] {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a");
@@ -89,7 +89,7 @@ fn a_read_starts_again_when_its_fragments_were_vacuumed() {
         let array = Open::new().access(access).open(&path).unwrap().array_at(0).unwrap();
         clean_up(&path);
         assert_eq!(array.read(&all()).unwrap().bytes(), expected);
-        // The newer state serves what follows.
+        // Later reads use the newer state.
         assert_eq!(array.read(&all()).unwrap().bytes(), expected);
         append_dense(&path, 9, 60);
         clean_up(&path);
@@ -99,7 +99,7 @@ fn a_read_starts_again_when_its_fragments_were_vacuumed() {
 }
 
 #[test]
-fn cells_of_two_states_are_never_handed_out_together() {
+fn cells_of_two_states_are_never_mixed() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a");
     dense(&path);
@@ -108,19 +108,19 @@ fn cells_of_two_states_are_never_handed_out_together() {
     let first = Selection::from_region(&Region::new([(0, 10)]));
     array.read(&first).unwrap();
     clean_up(&path);
-    // Handles that are open would serve the old state for a while.
+    // Open handles would keep the old state for a while.
     let rest = Selection::from_region(&Region::new([(300, 400)]));
     match array.read(&rest) {
         Ok(read) => assert_eq!(read.bytes(), &cells(&path)[1200..]),
         Err(error) => assert!(matches!(error.kind(), ErrorKind::Stale { .. }), "{error}"),
     }
     let detached = array.handle().detached();
-    let read = tesseral::engine::read(&detached, &array.request(&rest), array.options()).unwrap();
+    let read = tesseral_engine::read(&detached, &array.request(&rest), array.options()).unwrap();
     assert_eq!(read.bytes(), &cells(&path)[1200..]);
 }
 
 #[test]
-fn a_file_that_is_lost_is_damage_and_not_a_change() {
+fn a_lost_file_is_damage_not_a_change() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a");
     dense(&path);
@@ -133,7 +133,7 @@ fn a_file_that_is_lost_is_damage_and_not_a_change() {
     assert!(error.is_damage() && matches!(error.kind(), ErrorKind::Missing { .. }), "{error}");
 }
 
-/// Consolidates and vacuums an array right before an object is read that a listing named.
+/// Consolidates and vacuums an array right before a listed object is read.
 #[derive(Debug)]
 struct VacuumBefore {
     path: PathBuf,
@@ -141,14 +141,19 @@ struct VacuumBefore {
     done: AtomicBool,
 }
 
-impl Around for VacuumBefore {
+impl CallHook for VacuumBefore {
     fn before(&self, call: Call<'_>) -> Result<()> {
         if let Call::Len(object) | Call::Read(object, _) = call
             && object.ends_with(self.ending)
             && !self.done.swap(true, Ordering::Relaxed)
         {
             edit(&self.path).consolidate(&Consolidate::default())?;
-            for part in [EditPart::Cells, EditPart::Commits, EditPart::Footers, EditPart::Attributes] {
+            for part in [
+                MaintenancePart::Fragments,
+                MaintenancePart::Commits,
+                MaintenancePart::FragmentMetadata,
+                MaintenancePart::Attributes,
+            ] {
                 edit(&self.path).vacuum(part, false)?;
             }
         }
@@ -165,7 +170,7 @@ fn opening_survives_a_vacuum_between_the_listing_and_the_reads() {
         (1..4).for_each(|n| append_dense(&path, n, 60));
         let expected = cells(&path);
         for _ in 0..2 {
-            for part in [EditPart::Commits, EditPart::Footers] {
+            for part in [MaintenancePart::Commits, MaintenancePart::FragmentMetadata] {
                 edit(&path).consolidate(&Consolidate { part, ..Consolidate::default() }).unwrap();
             }
             append_dense(&path, 2, 60);
@@ -186,7 +191,7 @@ fn opening_survives_a_vacuum_between_the_listing_and_the_reads() {
 }
 
 #[test]
-fn nothing_comes_of_a_conversion_whose_source_is_overwritten() {
+fn a_conversion_whose_source_is_overwritten_writes_nothing() {
     for (access, digests) in
         [(Access::Map, true), (Access::Read, true), (Access::Map, false), (Access::Read, false)]
     {
@@ -223,17 +228,17 @@ fn nothing_comes_of_a_conversion_whose_source_is_overwritten() {
 }
 
 #[test]
-fn steps_of_a_consolidation_come_to_what_one_comes_to() {
+fn a_consolidation_in_steps_equals_a_single_step() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("sparse");
     sparse(&path);
     (0..300).for_each(|n| append_sparse(&path, n));
     let before = rows(&path);
     let done = edit(&path).consolidate(&Consolidate::default()).unwrap();
-    // Two steps over all of them and one over what came of that.
+    // Two steps over all of them and one over the results.
     assert_eq!((done.made.len(), done.replaced.len()), (1, 302));
     assert_eq!(rows(&path), before);
-    assert_eq!(edit(&path).vacuum(EditPart::Cells, false).unwrap().removed.len(), 302);
+    assert_eq!(edit(&path).vacuum(MaintenancePart::Fragments, false).unwrap().removed.len(), 302);
     assert_eq!(rows(&path), before);
     assert_eq!(std::fs::read_dir(path.join("__fragments")).unwrap().count(), 1);
 
@@ -244,33 +249,34 @@ fn steps_of_a_consolidation_come_to_what_one_comes_to() {
     let done = edit(&path).consolidate(&Consolidate::default()).unwrap();
     assert_eq!((done.made.len(), done.replaced.len()), (1, 1100));
     assert_eq!(cells(&path), before);
-    edit(&path).vacuum(EditPart::Cells, false).unwrap();
+    edit(&path).vacuum(MaintenancePart::Fragments, false).unwrap();
     assert_eq!(cells(&path), before);
     assert_eq!(std::fs::read_dir(path.join("__fragments")).unwrap().count(), 1);
 }
 
 #[test]
-fn an_interrupted_consolidation_goes_on_where_it_was() {
+fn an_interrupted_consolidation_continues() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("sparse");
     sparse(&path);
     (0..520).for_each(|n| append_sparse(&path, n));
     let before = rows(&path);
     let format = tesseral::format("tiledb").unwrap();
-    let store = |around: Arc<Fault>| -> Arc<dyn Store> {
+    let store = |around: Arc<FaultInjection>| -> Arc<dyn Store> {
         Arc::new(Wrapped::new(Arc::new(LocalStore::new(&path, Access::Read)), around))
     };
     let mut interrupted = 0;
-    // Every attempt gets further than the one before.
+    // Every attempt makes progress.
     for calls in (0..6).map(|n| 700 + n * 500) {
-        let editor = format.edit(store(Arc::new(Fault::at(calls))), &OpenOptions::default()).unwrap();
+        let editor =
+            format.edit(store(Arc::new(FaultInjection::at(calls))), &OpenOptions::default()).unwrap();
         interrupted += usize::from(editor.consolidate(&Consolidate::default()).is_err());
         assert_eq!(rows(&path), before);
     }
     assert!(interrupted > 0);
     edit(&path).consolidate(&Consolidate::default()).unwrap();
     assert_eq!(rows(&path), before);
-    edit(&path).vacuum(EditPart::Cells, false).unwrap();
+    edit(&path).vacuum(MaintenancePart::Fragments, false).unwrap();
     assert_eq!(rows(&path), before);
     let visible = tesseral::open(&path).unwrap().versions().unwrap();
     assert_eq!(visible.iter().filter(|v| v.state == tesseral::VersionState::Visible).count(), 1);

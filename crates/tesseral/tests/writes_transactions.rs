@@ -1,4 +1,4 @@
-//! Writing is a transaction, and what is written does not depend on who wrote which chunk when.
+//! Writing is transactional, and the bytes do not depend on the order and threads of chunks.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod common;
@@ -6,11 +6,11 @@ mod common;
 use common::{Case, array, memory, number, options, threads};
 use proptest::prelude::*;
 use std::path::Path;
-use tesseral::core::schema::Labels;
 use tesseral::{
     ArraySchema, ArraySpec, Attributes, Create, DType, ErrorKind, HistoryRow, Region, Selection, Session,
     Value,
 };
+use tesseral_core::schema::Labels;
 
 fn invalid(error: &tesseral::Error) -> bool {
     matches!(error.kind(), ErrorKind::InvalidRequest { .. })
@@ -35,7 +35,7 @@ fn chunk(case: &Case, region: &Region) -> Vec<u8> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(150))]
 
-    /// Raw files have one form, whatever the threads and the order of chunks; compressed ones hold the same cells.
+    /// Raw files have canonical bytes for any threads and order of chunks; compressed ones have the same cells.
     #[test]
     fn any_order_gives_the_same_array(case in common::any_case(), digests in any::<bool>(), zones in any::<bool>(), seed in any::<u64>()) {
         let one = case.write_with(&options(digests, zones, None), threads(1));
@@ -77,10 +77,10 @@ fn nothing_is_visible_before_the_commit_or_without_it() {
     assert!(!path.exists());
     assert!(
         entries(folder.path()).iter().all(|name| name.starts_with(".tesseral-")),
-        "temporary names are recognisable"
+        "temporary names are recognizable"
     );
     drop(session);
-    assert_eq!(entries(folder.path()), [""; 0], "an abandoned session leaves nothing");
+    assert_eq!(entries(folder.path()), [""; 0], "a dropped session leaves nothing");
 
     let mut session = begin(&path);
     let id = session.add(&case.spec("a")).unwrap();
@@ -96,13 +96,13 @@ fn nothing_is_visible_before_the_commit_or_without_it() {
     assert_eq!(
         tesseral::open(&path).unwrap().names().collect::<Vec<_>>(),
         ["a"],
-        "the old file is untouched"
+        "the old file is unchanged"
     );
     assert_eq!(entries(folder.path()), ["out.tet"]);
 }
 
 #[test]
-fn boxes_of_whole_chunks_make_the_same_file() {
+fn regions_of_whole_chunks_give_the_same_file() {
     let folder = tempfile::tempdir().unwrap();
     let case = Case::counting(DType::Int16, &[7, 5], &[2, 2], "raw");
     let whole = case.write_with(&options(true, false, None), threads(2));
@@ -129,7 +129,7 @@ fn boxes_of_whole_chunks_make_the_same_file() {
 }
 
 #[test]
-fn mistakes_are_named() {
+fn invalid_writes_are_rejected() {
     let folder = tempfile::tempdir().unwrap();
     let case = Case::counting(DType::Int16, &[5, 4], &[2, 2], "zstd");
     let mut session = begin(&folder.path().join("out.tet"));
@@ -149,7 +149,7 @@ fn mistakes_are_named() {
     assert_eq!((error.array(), error.chunk()), (Some("a"), Some(&[0, 0][..])), "the first missing chunk");
 
     let error = Create::new().begin(folder.path().join("out.xyz"), "").unwrap_err();
-    assert!(invalid(&error));
+    assert!(matches!(error.kind(), ErrorKind::Unsupported { .. }));
     let error = Create::new().begin(folder.path().join("out.tet"), "xyz").unwrap_err();
     assert!(
         matches!(error.kind(), ErrorKind::NotFound { what, candidates, .. } if what == "format" && candidates.contains(&"tet".to_owned()))
@@ -157,15 +157,12 @@ fn mistakes_are_named() {
 }
 
 #[test]
-fn arrays_a_format_cannot_hold_are_refused_by_name() {
+fn unsupported_arrays_are_rejected_by_name() {
     let folder = tempfile::tempdir().unwrap();
     let mut session = begin(&folder.path().join("out.tet"));
-    for (dtype, shape) in [
-        (DType::Complex64, vec![2]),
-        (DType::Bool, vec![2]),
-        (DType::Int16, vec![1; 9]),
-        (DType::Int16, vec![3, 0]),
-    ] {
+    for (dtype, shape) in
+        [(DType::Bitmask, vec![2]), (DType::Int16, vec![1; 9]), (DType::Complex64, vec![1; 8])]
+    {
         let schema = tesseral::ArraySchema::dense("odd", dtype, &shape, &vec![1; shape.len()]);
         let error = session.add(&tesseral::ArraySpec::raw(schema)).unwrap_err();
         assert!(matches!(error.kind(), ErrorKind::Unsupported { .. }), "{dtype} {shape:?}: {error:?}");
@@ -174,7 +171,7 @@ fn arrays_a_format_cannot_hold_are_refused_by_name() {
 }
 
 #[test]
-fn metadata_comes_back() {
+fn metadata_round_trips() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("out.tet");
     let mut session = begin(&path);
@@ -209,9 +206,9 @@ fn metadata_comes_back() {
     assert_eq!(july.as_slice::<f32>().unwrap(), [4.0, 5.0]);
 }
 
-/// Parts that others wrote become boxes of one array: those stored alike as they are, others decoded and encoded.
+/// Parts written by others become regions of one array: copied as stored if the encoding is equal, otherwise re-encoded.
 #[test]
-fn parts_are_put_together() {
+fn parts_are_assembled() {
     let folder = tempfile::tempdir().unwrap();
     let spec = |name: &str, shape: &[u64], chunk: &[u64]| {
         ArraySpec::raw(ArraySchema::dense(name, DType::Int32, shape, chunk))

@@ -1,16 +1,16 @@
-//! Columns of cells, from text.
+//! Columns of cells, parsed from text.
 
-use tesseral::core::dtype::Class;
-use tesseral::core::schema::{Enumeration, Labels};
-use tesseral::core::{TimeUnit, time};
 use tesseral::{ArraySchema, CellLen, ColumnData, DType, Error, Scalar};
+use tesseral_core::dtype::Class;
+use tesseral_core::schema::{Enumeration, Labels};
+use tesseral_core::{TimeUnit, time};
 
-use super::csv::{Reader, Row};
-use crate::failure::Outcome;
+use super::csv::{CsvRow, CsvRows};
+use crate::error::CliResult;
 
 /// One column.
 #[derive(Clone, Debug)]
-struct Column {
+struct CsvColumn {
     name: String,
     dtype: DType,
     cell: CellLen,
@@ -20,7 +20,7 @@ struct Column {
     validity: Option<Vec<u8>>,
 }
 
-impl Column {
+impl CsvColumn {
     fn new(name: &str, dtype: DType, cell: CellLen, nullable: bool) -> Self {
         Self {
             name: name.to_owned(),
@@ -33,7 +33,7 @@ impl Column {
         }
     }
 
-    /// Adds a cell. Nothing at all means null where cells can be; quotes make it an empty text.
+    /// Adds a cell. Empty text is null if the field is nullable; quoted empty text is an empty string.
     fn push(&mut self, text: &str, quoted: bool) -> Result<(), Error> {
         let null = self.validity.is_some() && text.is_empty() && !quoted;
         if let Some(validity) = &mut self.validity {
@@ -56,7 +56,7 @@ impl Column {
             let bytes = self.number(text)?;
             self.values.extend_from_slice(&bytes);
         } else {
-            // Several numbers stand side by side.
+            // Several numbers per cell are separated by spaces.
             let mut all = Vec::new();
             for word in text.split_whitespace() {
                 all.extend(self.number(word)?);
@@ -70,7 +70,7 @@ impl Column {
         Ok(())
     }
 
-    /// Bytes of text; shorter ones are padded where cells have one length.
+    /// Bytes of a text; padded if cells are fixed-size.
     fn fixed(&mut self, bytes: &[u8], count: Option<usize>, text: &str) -> Result<(), Error> {
         if count.is_some_and(|n| bytes.len() > n) {
             return Err(self.refuse(text));
@@ -89,7 +89,7 @@ impl Column {
                     return code(at);
                 }
             }
-            // A number is a label here, as `cat` prints it: taken for a code it would be another.
+            // A number is a label here, as printed by `cat`, not a code.
             Some(labels @ Labels::Numbers { dtype, .. }) => {
                 let wanted = written(*dtype, text).ok_or_else(|| self.refuse(text))?;
                 let found = (0..labels.len()).find(|&at| labels.get(at).is_some_and(|l| l == wanted));
@@ -102,7 +102,7 @@ impl Column {
     }
 
     fn refuse(&self, text: &str) -> Error {
-        Error::invalid(format!("{text:?} is no {} (column {:?})", self.dtype, self.name))
+        Error::invalid(format!("invalid value {text:?} for {} (column {:?})", self.dtype, self.name))
     }
 
     fn data(&self) -> ColumnData<'_> {
@@ -114,7 +114,7 @@ impl Column {
     }
 }
 
-/// A value as `cat` prints it: of years, a number is a year and no count of them.
+/// Parses a value as printed by `cat`: with unit years, a number is a year, not a count.
 pub(super) fn written(dtype: DType, text: &str) -> Option<Scalar> {
     let year = || match dtype {
         DType::DateTime(TimeUnit::Year) => time::parse(text, TimeUnit::Year),
@@ -134,13 +134,13 @@ fn unhex(text: &str) -> Option<Vec<u8>> {
 
 /// The columns of a write.
 #[derive(Clone, Debug)]
-pub(super) struct Columns(Vec<Column>);
+pub(super) struct CsvColumns(Vec<CsvColumn>);
 
-impl Columns {
+impl CsvColumns {
     /// One per field.
     pub(super) fn fields(schema: &ArraySchema) -> Self {
         let one = |f: &tesseral::Field| {
-            let mut column = Column::new(&f.name, f.dtype, f.cell, f.nullable);
+            let mut column = CsvColumn::new(&f.name, f.dtype, f.cell, f.nullable);
             column.enumeration.clone_from(&f.enumeration);
             column
         };
@@ -151,14 +151,14 @@ impl Columns {
     pub(super) fn cells(schema: &ArraySchema) -> Self {
         let one = |d: &tesseral::Dimension| {
             let cell = if d.dtype.class() == Class::Text { CellLen::Var } else { CellLen::One };
-            Column::new(&d.name, d.dtype, cell, false)
+            CsvColumn::new(&d.name, d.dtype, cell, false)
         };
-        let mut columns: Vec<Column> = schema.dims.iter().map(one).collect();
+        let mut columns: Vec<CsvColumn> = schema.dims.iter().map(one).collect();
         columns.extend(Self::fields(schema).0);
         Self(columns)
     }
 
-    /// The only column, of cells that are there already.
+    /// Columns with a single column of existing cells.
     pub(super) fn raw(schema: &ArraySchema, values: Vec<u8>) -> Self {
         let mut columns = Self::fields(schema);
         let cells =
@@ -170,13 +170,13 @@ impl Columns {
         columns
     }
 
-    /// Takes up to `most` rows, each after a look at it and its number; gives how many there were.
+    /// Adds up to `most` rows, calling `look` with each row and its number; returns the number of rows.
     pub(super) fn fill(
         &mut self,
-        reader: &mut Reader,
+        reader: &mut CsvRows,
         most: usize,
-        look: impl Fn(u64, &Row) -> Result<(), Error>,
-    ) -> Outcome<usize> {
+        look: impl Fn(u64, &CsvRow) -> Result<(), Error>,
+    ) -> CliResult<usize> {
         let names: Vec<&str> = self.0.iter().map(|column| column.name.as_str()).collect();
         let places = reader.places(&names)?;
         let mut rows = 0;
@@ -194,6 +194,6 @@ impl Columns {
     }
 
     pub(super) fn data(&self) -> Vec<ColumnData<'_>> {
-        self.0.iter().map(Column::data).collect()
+        self.0.iter().map(CsvColumn::data).collect()
     }
 }

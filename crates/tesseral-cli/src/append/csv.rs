@@ -1,4 +1,4 @@
-//! Rows of comma-separated values: quotes hold commas, line ends and, doubled, quotes.
+//! Rows of comma-separated values: quoted values can contain commas, line breaks and doubled quotes.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
@@ -6,22 +6,22 @@ use std::path::Path;
 
 use tesseral::Error;
 
-use crate::failure::Outcome;
+use crate::error::CliResult;
 use crate::text::count;
 
-/// A file of rows; the first one names the columns.
-pub(super) struct Reader {
+/// A file of rows with a header line.
+pub(super) struct CsvRows {
     input: BufReader<File>,
     shown: String,
     header: Vec<String>,
     line: u64,
 }
 
-/// Values of a row, and whether each stood in quotes.
-pub(super) type Row = Vec<(String, bool)>;
+/// Values of a row, and whether each was quoted.
+pub(super) type CsvRow = Vec<(String, bool)>;
 
-impl Reader {
-    pub(super) fn open(path: &Path) -> Outcome<Self> {
+impl CsvRows {
+    pub(super) fn open(path: &Path) -> CliResult<Self> {
         let shown = path.display().to_string();
         let file = match File::open(path) {
             Ok(file) => file,
@@ -36,7 +36,7 @@ impl Reader {
         Ok(reader)
     }
 
-    /// The line that was read last.
+    /// Number of the last line read.
     pub(super) fn line(&self) -> u64 {
         self.line
     }
@@ -46,22 +46,22 @@ impl Reader {
         &self.header
     }
 
-    /// Refuses columns of other names, which would be lost, and two of one name.
-    pub(super) fn only(&self, names: &[String]) -> Outcome<()> {
+    /// Rejects unknown and duplicate columns.
+    pub(super) fn only(&self, names: &[String]) -> CliResult<()> {
         for (i, column) in self.header.iter().enumerate() {
             if !names.contains(column) {
-                let detail = format!("{}: the array has no dimension or field {column:?}", self.shown);
-                return Err(Error::invalid(detail).hint(format!("it has {}", names.join(", "))).into());
+                let detail = format!("{}: unknown column {column:?}", self.shown);
+                return Err(Error::invalid(detail).hint(format!("available: {}", names.join(", "))).into());
             }
             if self.header[..i].contains(column) {
-                return Err(Error::invalid(format!("{}: two columns {column:?}", self.shown)).into());
+                return Err(Error::invalid(format!("{}: duplicate column {column:?}", self.shown)).into());
             }
         }
         Ok(())
     }
 
-    /// Where the named columns are in a row.
-    pub(super) fn places(&self, names: &[&str]) -> Outcome<Vec<usize>> {
+    /// Returns the indexes of named columns in a row.
+    pub(super) fn places(&self, names: &[&str]) -> CliResult<Vec<usize>> {
         let find = |name: &&str| {
             let place = self.header.iter().position(|h| h == name);
             place.ok_or_else(|| Error::not_found("column", *name, self.header.clone()).into())
@@ -69,15 +69,15 @@ impl Reader {
         names.iter().map(find).collect()
     }
 
-    /// The next row; `None` at the end.
-    pub(super) fn row(&mut self) -> Outcome<Option<Row>> {
+    /// Returns the next row; `None` at the end.
+    pub(super) fn row(&mut self) -> CliResult<Option<CsvRow>> {
         let mut text = String::new();
         loop {
             let read = self.input.read_line(&mut text).map_err(|e| Error::io("read", &self.shown, e))?;
             self.line += 1;
             let open = text.bytes().filter(|b| *b == b'"').count() % 2 == 1;
             if read == 0 && open {
-                return Err(Error::invalid(format!("{}: a quote is never closed", self.shown)).into());
+                return Err(Error::invalid(format!("{}: unterminated quote", self.shown)).into());
             }
             if read == 0 && text.is_empty() {
                 return Ok(None);
@@ -87,7 +87,7 @@ impl Reader {
             }
             let line = text.strip_suffix('\n').unwrap_or(&text);
             let line = line.strip_suffix('\r').unwrap_or(line);
-            // A line of nothing is a row of one empty value only where there is one column.
+            // An empty line is a row only if there is one column.
             if line.is_empty() && self.header.len() != 1 && read > 0 {
                 text.clear();
                 continue;
@@ -96,7 +96,7 @@ impl Reader {
             if !self.header.is_empty() && row.len() != self.header.len() {
                 let (found, wanted) =
                     (count(row.len() as u64, "value"), count(self.header.len() as u64, "column"));
-                let detail = format!("{}: line {} has {found} for {wanted}", self.shown, self.line);
+                let detail = format!("{}: line {} has {found}, expected {wanted}", self.shown, self.line);
                 return Err(Error::invalid(detail).into());
             }
             return Ok(Some(row));
@@ -104,8 +104,8 @@ impl Reader {
     }
 }
 
-fn split(line: &str) -> Row {
-    let mut row = Row::new();
+fn split(line: &str) -> CsvRow {
+    let mut row = CsvRow::new();
     let mut value = String::new();
     let (mut quoted, mut inside) = (false, false);
     let mut chars = line.chars().peekable();
@@ -133,7 +133,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn quotes_hold_everything() {
+    fn quoted_values_contain_any_character() {
         let row = split("a,\"b,\"\"c\"\"\",,\"\"");
         let expected = [("a", false), ("b,\"c\"", true), ("", false), ("", true)];
         assert_eq!(row, expected.map(|(text, quoted)| (text.to_owned(), quoted)));

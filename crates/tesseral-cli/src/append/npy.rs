@@ -2,31 +2,36 @@
 
 use std::path::Path;
 
-use tesseral::core::Coords;
-use tesseral::core::dtype::Class;
-use tesseral::{ArraySchema, CellLen, Error, Field, Region};
+use tesseral::{ArrayId, ArraySchema, CellLen, Error, Field, Region, Selection, Session};
+use tesseral_core::Coords;
+use tesseral_core::dtype::Class;
 
-use super::columns::Columns;
+use super::columns::CsvColumns;
 use crate::context::Context;
-use crate::failure::Outcome;
+use crate::error::CliResult;
 use crate::progress::Meter;
 
-/// Reads the cells of a box. Their dtype must be the field's.
-pub(super) fn read(
+/// Bytes of the file that are held at once where no memory limit is set.
+const HELD: u64 = 256 << 20;
+
+/// Writes the cells of a box in slabs of whole chunks along its first dimension of several positions. Their dtype must be the
+/// field's.
+pub(super) fn write(
     context: &Context,
+    session: &Session,
     path: &Path,
     schema: &ArraySchema,
     region: &Region,
-) -> Outcome<Columns> {
+) -> CliResult<()> {
     let source = context.open(path, &Meter::new(false))?;
     let array = source.array_at(0)?;
     let refuse = |detail: String| Error::invalid(format!("{}: {detail}", path.display()));
     let [field] = schema.fields.as_slice() else {
-        return Err(refuse(format!("it holds one field, the array has {}", schema.fields.len())).into());
+        return Err(refuse(format!("the file has one field, the array has {}", schema.fields.len())).into());
     };
     let found = array.selected_field();
     let mut shape: Vec<u64> = array.schema().shape().unwrap_or_default().to_vec();
-    // Cells of several numbers are a dimension more there.
+    // Cells of several numbers have an additional dimension in NumPy.
     let several = match field.cell {
         CellLen::Fixed(n) if shape.len() > region.rank() => {
             shape.pop_if(|last| *last == u64::from(n)).is_some()
@@ -34,21 +39,58 @@ pub(super) fn read(
         _ => false,
     };
     if !fits(found, field, several) {
-        let detail =
-            format!("its cells are {}, those of {:?} {}", found.type_name(), field.name, field.type_name());
+        let detail = format!(
+            "dtype mismatch: the file has {}, field {:?} has {}",
+            found.type_name(),
+            field.name,
+            field.type_name()
+        );
         return Err(refuse(detail).into());
     }
-    // Dimensions of one position may be left out.
+    // Dimensions of extent 1 can be omitted.
     let squeezed = |shape: &[u64]| shape.iter().copied().filter(|n| *n != 1).collect::<Coords>();
     if squeezed(&shape) != squeezed(&region.shape()) {
         let wanted = region.shape();
-        return Err(refuse(format!("its shape is {shape:?}, the selection's {wanted:?}")).into());
+        return Err(
+            refuse(format!("shape mismatch: the file has {shape:?}, the selection has {wanted:?}")).into()
+        );
     }
-    let cells = array.read_with(&array.all()?, |cells| Ok(cells.bytes().to_vec()))?;
-    Ok(Columns::raw(schema, cells))
+    // Of each the first dimension that has more than one position: all before it have one.
+    let from = array.schema().shape().unwrap_or_default().iter().position(|n| *n != 1).unwrap_or(0);
+    let to = (0..region.rank()).find(|d| region.extent(*d) != 1).unwrap_or(0);
+    let bytes = region.cells().unwrap_or(u64::MAX).saturating_mul(field.cell_size().unwrap_or(1) as u64);
+    let most = context.options(&Meter::new(false)).memory.unwrap_or(HELD) / 4;
+    for (start, end) in slabs(schema, region, to, bytes, most) {
+        let part = |(d, bound): (usize, &(u64, u64))| if d == to { (start, end) } else { *bound };
+        let part = Region::new(region.bounds().iter().enumerate().map(part));
+        let shape = array.schema().shape().unwrap_or_default();
+        let rows = (start - region.start(to), end - region.start(to));
+        let select = |(d, n): (usize, &u64)| if d == from { rows } else { (0, *n) };
+        let selection = Selection::from_region(&Region::new(shape.iter().enumerate().map(select)));
+        let cells = array.read_with(&selection, |cells| Ok(cells.bytes().to_vec()))?;
+        session.write_columns(ArrayId(0), &part, &CsvColumns::raw(schema, cells).data())?;
+    }
+    Ok(())
 }
 
-/// Whether cells of a file are those of a field; text of one length is bytes whatever it is called.
+/// Ranges of positions along a dimension of a box that end where chunks do, each of at most `most` of all `bytes` or one chunk long.
+fn slabs(schema: &ArraySchema, region: &Region, dim: usize, bytes: u64, most: u64) -> Vec<(u64, u64)> {
+    let (first, last) = (region.start(dim), region.end(dim));
+    let chunk = schema.chunk_shape.as_ref().and_then(|chunk| chunk.get(dim).copied()).filter(|n| *n > 0);
+    let Some(chunk) = chunk.filter(|_| bytes > most && last > first) else { return vec![(first, last)] };
+    let row = (bytes / (last - first)).max(1);
+    let rows = (most / row / chunk).max(1).saturating_mul(chunk);
+    let mut slabs = Vec::new();
+    let mut start = first;
+    while start < last {
+        let end = (start / rows).saturating_add(1).saturating_mul(rows).min(last);
+        slabs.push((start, end));
+        start = end;
+    }
+    slabs
+}
+
+/// Returns whether the dtype of a file matches a field; fixed-size text is bytes of any dtype name.
 fn fits(found: &Field, field: &Field, several: bool) -> bool {
     let bytes = |f: &Field| f.dtype.class() == Class::Text || f.dtype == tesseral::DType::Bytes;
     if several {

@@ -1,28 +1,30 @@
-//! Cells as they come from the engine, a block at a time.
+//! Blocks of cells read from the engine.
 
-use tesseral::core::dtype::Class;
-use tesseral::core::scalar;
-use tesseral::engine::{self, Cells};
 use tesseral::{CellLen, DType, Dense, Error, Field, Result, Selection};
+use tesseral_core::dtype::Class;
+use tesseral_core::scalar;
+use tesseral_engine::Cells;
 
 use super::Task;
-use crate::failure::Outcome;
+use crate::cells_argument::coordinate;
+use crate::error::CliResult;
 use crate::json;
-use crate::subject::coordinate;
 
-/// Bytes of one block when no limit asks for less: large enough that no chunk of usual size is decoded twice.
+/// Default size of a block in bytes: large enough that chunks of usual size are decoded once.
 const BLOCK: u64 = 128 << 20;
-/// Of the memory allowed, blocks take a part; decoding and writing need the rest.
+/// Blocks take a fraction of the memory limit; decoding and writing need the rest.
 const SHARE: u64 = 4;
 
-/// Cells that follow one another in the result.
+/// Consecutive cells of the result.
 pub(super) enum Block {
     Dense {
         cells: Box<Dense>,
         size: usize,
+        /// Missing values of the field come as the values they are.
+        stored: bool,
     },
     Var(Cells),
-    /// Cells that all hold the same byte.
+    /// Cells with the same byte.
     Same {
         byte: [u8; 1],
         count: usize,
@@ -35,18 +37,18 @@ impl Block {
     /// Number of cells.
     pub(super) fn len(&self) -> usize {
         match self {
-            Self::Dense { cells, size } => cells.bytes().len() / size,
+            Self::Dense { cells, size, .. } => cells.bytes().len() / size,
             Self::Var(cells) => cells.len(),
             Self::Same { count, .. } => *count,
             Self::Bytes(bytes) => bytes.len(),
         }
     }
 
-    /// The bytes of a cell; `None` for a null.
+    /// Bytes of a cell; `None` for a null.
     pub(super) fn cell(&self, i: usize) -> Option<&[u8]> {
         match self {
-            Self::Dense { cells, size } => {
-                let valid = cells.validity().is_none_or(|v| v[i] != 0);
+            Self::Dense { cells, size, stored } => {
+                let valid = validity(cells, *stored).is_none_or(|v| v[i] != 0);
                 valid.then(|| &cells.bytes()[i * size..(i + 1) * size])
             }
             Self::Var(cells) => cells.is_valid(i).then(|| cells.get(i)),
@@ -55,10 +57,12 @@ impl Block {
         }
     }
 
-    /// All cells back to back, when no cell is null and all have one size.
+    /// All cells contiguous, if no cell is null and all are fixed-size.
     pub(super) fn plain(&self) -> Option<&[u8]> {
         match self {
-            Self::Dense { cells, .. } if cells.validity().is_none_or(|v| v.iter().all(|b| *b != 0)) => {
+            Self::Dense { cells, stored, .. }
+                if validity(cells, *stored).is_none_or(|v| v.iter().all(|b| *b != 0)) =>
+            {
                 Some(cells.bytes())
             }
             Self::Bytes(bytes) => Some(bytes),
@@ -67,28 +71,56 @@ impl Block {
     }
 }
 
+fn validity(cells: &Dense, stored: bool) -> Option<&[u8]> {
+    if stored { cells.stored_validity() } else { cells.validity() }
+}
+
+/// Which validity is printed instead of cells.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Validity {
+    /// Cells that are not missing.
+    Model,
+    /// Cells that are not null as stored.
+    Stored,
+}
+
 type Blocks<'a> = Box<dyn Iterator<Item = Result<Block>> + 'a>;
 
 /// The blocks of a selection of a field, in row-major order.
-pub(super) fn blocks<'a>(task: &'a Task<'_>, field: &Field, validity: bool) -> Outcome<Blocks<'a>> {
+pub(super) fn blocks<'a>(
+    task: &'a Task<'_>,
+    field: &Field,
+    validity: Option<Validity>,
+    stored: bool,
+) -> CliResult<Blocks<'a>> {
     let array = task.array;
     let budget = array.options().memory.map_or(BLOCK, |memory| (memory / SHARE).clamp(1, BLOCK));
-    engine::check_total(array.handle(), &array.request(task.selection))?;
-    if validity && !field.nullable {
+    tesseral_engine::check_total(array.handle(), &array.request(task.selection))?;
+    if let Some(kind) = validity
+        && !field.nullable
+        && (kind == Validity::Stored
+            || (field.missing_values().is_empty()
+                && !tesseral_engine::has_gaps(array.handle(), &array.request(task.selection))?))
+    {
         return Ok(Box::new(ones(task.selection)));
     }
     if field.dtype == DType::Bitmask {
-        // Few blocks: what is compressed is decoded whole for each.
+        // Few blocks, because compressed chunks are decoded completely for each.
         return Ok(Box::new(rows(task.selection, 64 << 20).map(move |part| {
-            let bits = engine::read_bits(array.handle(), &array.request(&part), array.options())?;
+            let bits = tesseral_engine::read_bits(array.handle(), &array.request(&part), array.options())?;
             Ok(Block::Bytes(bits))
         })));
     }
     if field.cell == CellLen::Var {
         let rows = rows(task.selection, 1 << 20);
         return Ok(Box::new(rows.map(move |part| {
-            let cells = engine::read_var(array.handle(), &array.request(&part), array.options())?;
-            Ok(if validity { Block::Bytes(valid(cells.validity(), cells.len())) } else { Block::Var(cells) })
+            let stored = validity.map_or(stored, |kind| kind == Validity::Stored);
+            let read = if stored { tesseral_engine::read_var } else { tesseral_engine::read_valid_var };
+            let cells = read(array.handle(), &array.request(&part), array.options())?;
+            Ok(match validity {
+                Some(_) => Block::Bytes(valid(cells.validity(), cells.len())),
+                None => Block::Var(cells),
+            })
         })));
     }
     let size = field.cell_size().filter(|n| *n > 0).ok_or_else(|| {
@@ -98,10 +130,10 @@ pub(super) fn blocks<'a>(task: &'a Task<'_>, field: &Field, validity: bool) -> O
     Ok(Box::new(blocks.map(move |part| {
         let cells = array.read_owned(&part)?;
         let count = cells.bytes().len() / size;
-        Ok(if validity {
-            Block::Bytes(valid(cells.validity(), count))
-        } else {
-            Block::Dense { cells: Box::new(cells), size }
+        Ok(match validity {
+            Some(Validity::Stored) => Block::Bytes(valid(cells.stored_validity(), count)),
+            Some(Validity::Model) => Block::Bytes(valid(cells.validity(), count)),
+            None => Block::Dense { cells: Box::new(cells), size, stored },
         })
     })))
 }
@@ -110,7 +142,7 @@ fn valid(validity: Option<&[u8]>, count: usize) -> Vec<u8> {
     validity.map_or_else(|| vec![1; count], |v| v.iter().map(|b| u8::from(*b != 0)).collect())
 }
 
-/// The validity of cells that cannot be null: nothing needs to be read for it.
+/// Validity of a field that is not nullable, without reading.
 fn ones(selection: &Selection) -> impl Iterator<Item = Result<Block>> {
     const AT_ONCE: u64 = 1 << 20;
     let mut left = selection.cells().unwrap_or(u64::MAX);
@@ -121,7 +153,7 @@ fn ones(selection: &Selection) -> impl Iterator<Item = Result<Block>> {
     })
 }
 
-/// The selection cut along its first dimension, for cells whose size is known only once they are read.
+/// Divides the selection along its first dimension, for cells whose size is known only after reading.
 fn rows(selection: &Selection, cells: u64) -> impl Iterator<Item = Selection> {
     let per_row = selection.shape().iter().skip(1).try_fold(1_u64, |n, extent| n.checked_mul(*extent));
     let step = cells / per_row.unwrap_or(u64::MAX).clamp(1, cells);
@@ -138,12 +170,12 @@ fn rows(selection: &Selection, cells: u64) -> impl Iterator<Item = Selection> {
             first.end = (start + (to - 1) * stride + 1).min(first.end);
         }
         let bounds: Vec<u64> = part.iter().map(|s| s.end).collect();
-        // Parts of slices that fitted the array do too.
+        // Parts of valid slices are valid.
         Selection::new(part, &bounds).ok()
     })
 }
 
-/// Writes a cell for people and tables; nothing for a null.
+/// Writes a cell as text; nothing for a null.
 pub(super) fn write_cell(out: &mut String, field: &Field, bytes: &[u8]) {
     if let Some(label) = json::label(field, bytes) {
         out.push_str(&label.to_string());
@@ -155,7 +187,7 @@ pub(super) fn write_cell(out: &mut String, field: &Field, bytes: &[u8]) {
         _ => None,
     };
     let size = field.dtype.size().unwrap_or(1);
-    // Writing to a String cannot fail.
+    // Writing to a `String` is infallible.
     let _ = match (pair, field.cell) {
         (Some(pair), _) => scalar::write_element(out, pair, bytes),
         (None, CellLen::Fixed(_) | CellLen::Var) if field.dtype.class() != Class::Text => {
@@ -171,12 +203,12 @@ pub(super) fn write_cell(out: &mut String, field: &Field, bytes: &[u8]) {
     };
 }
 
-/// Where in the selection the next cell is, with the coordinate of each dimension as text.
+/// Position of the next cell in the selection, with the coordinate of each dimension as text.
 pub(super) struct Odometer {
     counts: Vec<u64>,
     at: Vec<u64>,
     coordinates: Vec<String>,
-    /// The outermost dimension that moved with the last step.
+    /// The outermost dimension that changed with the last step.
     pub(super) moved: usize,
 }
 
@@ -206,7 +238,7 @@ impl Odometer {
         &self.coordinates
     }
 
-    /// Goes to the next cell.
+    /// Advances to the next cell.
     pub(super) fn advance(&mut self, task: &Task<'_>) {
         for d in (0..self.counts.len()).rev() {
             self.moved = d;
@@ -220,19 +252,19 @@ impl Odometer {
         }
     }
 
-    /// Whether the cell is the first of its run along the last `dims` dimensions.
+    /// Returns whether the cell is the first one along the last `dims` dimensions.
     pub(super) fn starts(&self, dims: usize) -> bool {
         self.at[self.at.len().saturating_sub(dims)..].iter().all(|at| *at == 0)
     }
 }
 
-/// Whether a dimension has coordinates other than its positions.
+/// Returns whether a dimension has coordinates other than its positions.
 pub(super) fn has_coordinates(task: &Task<'_>, d: usize) -> bool {
     let dim = &task.array.schema().dims[d];
     dim.labels.is_some() || dim.domain.is_some()
 }
 
-/// A dimension's name, or its number where it has none.
+/// Name of a dimension, or its number if it is unnamed.
 pub(super) fn dim_name(task: &Task<'_>, d: usize) -> String {
     match task.array.schema().dims[d].name.as_str() {
         "" => d.to_string(),

@@ -4,12 +4,12 @@ use std::borrow::Cow;
 
 use super::block::{Block, Odometer, dim_name, write_cell};
 use super::{Render, Task};
-use crate::failure::Outcome;
+use crate::error::CliResult;
 use crate::output::Output;
 
 pub(super) struct Csv {
     odometer: Odometer,
-    /// The coordinates of the current cell, as they begin the row; one entry per dimension where that part ends.
+    /// The coordinates of the current cell as the start of the row, and the end of each dimension's part.
     prefix: String,
     ends: Vec<usize>,
 }
@@ -21,7 +21,7 @@ impl Csv {
         csv
     }
 
-    /// Writes the coordinates anew from a dimension on; those before it have not moved.
+    /// Rewrites the coordinates from a dimension on; earlier ones are unchanged.
     fn renew(&mut self, from: usize) {
         self.ends.truncate(from);
         self.prefix.truncate(self.ends.last().copied().unwrap_or(0));
@@ -34,11 +34,11 @@ impl Csv {
 }
 
 impl Render for Csv {
-    fn begin(&mut self, task: &Task<'_>, out: &mut Output) -> Outcome<()> {
+    fn begin(&mut self, task: &Task<'_>, out: &mut Output) -> CliResult<()> {
         let mut row = String::new();
         for d in 0..task.selection.rank() {
             let name = dim_name(task, d);
-            // A bare number heads no column well.
+            // A number alone is not a suitable column name.
             let name = if task.array.schema().dims[d].name.is_empty() { format!("dim_{name}") } else { name };
             row.push_str(&quote(&name));
             row.push(',');
@@ -48,14 +48,14 @@ impl Render for Csv {
         out.put(row.as_bytes())
     }
 
-    fn block(&mut self, task: &Task<'_>, block: &Block, out: &mut Output) -> Outcome<()> {
+    fn block(&mut self, task: &Task<'_>, block: &Block, out: &mut Output) -> CliResult<()> {
         let (mut text, mut value) = (String::new(), String::new());
         for i in 0..block.len() {
             text.push_str(&self.prefix);
             value.clear();
             if let Some(cell) = block.cell(i) {
                 write_cell(&mut value, &task.field, cell);
-                // An empty text is not a null.
+                // Empty text is not null.
                 text.push_str(if value.is_empty() { "\"\"" } else { "" });
             }
             text.push_str(&quote(&value));
@@ -70,12 +70,12 @@ impl Render for Csv {
         out.put(text.as_bytes())
     }
 
-    fn end(&mut self, _: &Task<'_>, _: &mut Output) -> Outcome<()> {
+    fn end(&mut self, _: &Task<'_>, _: &mut Output) -> CliResult<()> {
         Ok(())
     }
 }
 
-/// A field as RFC 4180 wants it.
+/// Quotes a value as in RFC 4180.
 pub(super) fn quote(text: &str) -> Cow<'_, str> {
     if text.contains(['"', ',', '\n', '\r']) || text.starts_with(' ') || text.ends_with(' ') {
         Cow::Owned(format!("\"{}\"", text.replace('"', "\"\"")))
@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fields_are_quoted_where_they_must() {
+    fn values_are_quoted_if_needed() {
         assert_eq!(quote("plain"), "plain");
         assert_eq!(quote("a,b"), "\"a,b\"");
         assert_eq!(quote("say \"hi\"\n"), "\"say \"\"hi\"\"\n\"");

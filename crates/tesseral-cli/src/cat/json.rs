@@ -1,20 +1,20 @@
-//! One JSON document with nested lists, written as the cells come.
+//! One JSON document with nested lists, written incrementally.
 
 use serde_json::{Value as Json, json};
 
 use super::block::{Block, dim_name};
 use super::{Render, Task};
-use crate::failure::Outcome;
+use crate::error::CliResult;
 use crate::json;
 use crate::output::Output;
 
-pub(super) struct Document {
-    /// Cells in one list of each depth: a list of depth `d` opens and closes at multiples of it.
+pub(super) struct JsonRenderer {
+    /// Number of cells in a list of each depth: a list of depth `d` opens and closes at multiples of it.
     runs: Vec<u64>,
     written: u64,
 }
 
-impl Document {
+impl JsonRenderer {
     pub(super) fn new(task: &Task<'_>) -> Self {
         let shape = task.selection.shape();
         let runs =
@@ -23,8 +23,8 @@ impl Document {
     }
 }
 
-impl Render for Document {
-    fn begin(&mut self, task: &Task<'_>, out: &mut Output) -> Outcome<()> {
+impl Render for JsonRenderer {
+    fn begin(&mut self, task: &Task<'_>, out: &mut Output) -> CliResult<()> {
         let schema = task.array.schema();
         let dims: Vec<Json> = (0..schema.dims.len()).map(|d| json!(dim_name(task, d))).collect();
         let head = json!({
@@ -43,7 +43,7 @@ impl Render for Document {
         if self.runs.contains(&0) { out.put(hollow(&task.selection.shape()).as_bytes()) } else { Ok(()) }
     }
 
-    fn block(&mut self, task: &Task<'_>, block: &Block, out: &mut Output) -> Outcome<()> {
+    fn block(&mut self, task: &Task<'_>, block: &Block, out: &mut Output) -> CliResult<()> {
         let mut text = String::new();
         for i in 0..block.len() {
             let opened = self.runs.iter().filter(|run| self.written.is_multiple_of(**run)).count();
@@ -64,21 +64,21 @@ impl Render for Document {
         out.put(text.as_bytes())
     }
 
-    fn end(&mut self, _: &Task<'_>, out: &mut Output) -> Outcome<()> {
+    fn end(&mut self, _: &Task<'_>, out: &mut Output) -> CliResult<()> {
         out.put(b"}\n")
     }
 }
 
-/// Nested lists that hold nothing, as NumPy would print them: `[[], []]` for 2×0.
+/// Empty nested lists, as NumPy prints them: `[[], []]` for 2×0.
 fn hollow(shape: &[u64]) -> String {
-    /// More empty lists than this say nothing that the shape does not.
+    /// Maximum number of empty lists; more add nothing to the shape.
     const SHOWN: usize = 1 << 16;
     match shape.split_first() {
         None => "null".to_owned(),
         Some((0, _)) => "[]".to_owned(),
         Some((n, rest)) => {
             let inner = hollow(rest);
-            // Each list takes two bytes at least.
+            // Each list takes at least two bytes.
             let most = (2 * SHOWN / inner.len()).max(1);
             let count = usize::try_from(*n).unwrap_or(usize::MAX).min(most);
             format!("[{}]", vec![inner; count].join(","))
@@ -97,9 +97,9 @@ mod tests {
         assert_eq!(hollow(&[1, 2, 0, 5]), "[[[],[]]]");
     }
 
-    /// Shapes of a few bytes claim any number of empty lists.
+    /// A shape of a few bytes can declare any number of empty lists.
     #[test]
-    fn empty_lists_stay_few_at_every_depth() {
+    fn the_number_of_empty_lists_is_bounded() {
         assert!(hollow(&[1 << 40, 1 << 40, 1 << 40, 0]).len() < 1 << 20);
     }
 }

@@ -1,11 +1,11 @@
-//! NumPy's file format, version 1.0: a header of text, then the cells row-major.
+//! NumPy's file format, version 1.0: a text header, then row-major cells.
 
 use tesseral::{CellLen, DType, Error, Field};
 
 use super::block::Block;
 use super::raw::put_cells;
 use super::{Render, Task};
-use crate::failure::Outcome;
+use crate::error::CliResult;
 use crate::output::Output;
 
 pub(super) struct Npy {
@@ -14,7 +14,7 @@ pub(super) struct Npy {
 }
 
 impl Npy {
-    pub(super) fn new(task: &Task<'_>) -> Outcome<Self> {
+    pub(super) fn new(task: &Task<'_>) -> CliResult<Self> {
         let descr = descr(&task.field).ok_or_else(|| {
             let feature = format!("{} in a NumPy file", task.field.type_name());
             Error::unsupported(feature).in_array(task.array.name()).hint("use --format raw, csv or json")
@@ -62,12 +62,12 @@ pub(super) fn descr(field: &Field) -> Option<String> {
     Some(name.to_owned())
 }
 
-/// Whether one item of the dtype is a whole cell of several elements.
+/// Returns whether one item of the dtype is a whole cell of several elements.
 pub(super) fn holds_cell(descr: &str) -> bool {
     descr.starts_with("|S") || descr.starts_with("|V") || descr.starts_with("<c")
 }
 
-/// Magic, version, length, then a Python dictionary padded so that the cells begin at a multiple of 64.
+/// Magic, version, length, then a Python dictionary padded so that the cells are aligned to 64 bytes.
 pub(super) fn header(descr: &str, shape: &[u64]) -> Vec<u8> {
     let mut extents: String = shape.iter().map(|n| format!("{n}, ")).collect();
     if shape.len() > 1 {
@@ -80,18 +80,18 @@ pub(super) fn header(descr: &str, shape: &[u64]) -> Vec<u8> {
     text.push_str(&" ".repeat(unpadded.next_multiple_of(64) - unpadded));
     text.push('\n');
     let mut out = b"\x93NUMPY\x01\x00".to_vec();
-    // A few dimensions of at most 20 digits stay far below 64 KiB.
+    // A few dimensions of at most 20 digits are far below 64 KiB.
     out.extend(u16::try_from(text.len()).unwrap_or(u16::MAX).to_le_bytes());
     out.extend(text.as_bytes());
     out
 }
 
 impl Render for Npy {
-    fn begin(&mut self, _: &Task<'_>, out: &mut Output) -> Outcome<()> {
+    fn begin(&mut self, _: &Task<'_>, out: &mut Output) -> CliResult<()> {
         out.put(&self.header)
     }
 
-    fn block(&mut self, task: &Task<'_>, block: &Block, out: &mut Output) -> Outcome<()> {
+    fn block(&mut self, task: &Task<'_>, block: &Block, out: &mut Output) -> CliResult<()> {
         let null =
             if block.plain().is_some() { None } else { (0..block.len()).find(|i| block.cell(*i).is_none()) };
         if let Some(cell) = null {
@@ -104,7 +104,7 @@ impl Render for Npy {
         put_cells(task, block, out)
     }
 
-    fn end(&mut self, _: &Task<'_>, _: &mut Output) -> Outcome<()> {
+    fn end(&mut self, _: &Task<'_>, _: &mut Output) -> CliResult<()> {
         Ok(())
     }
 }
@@ -114,7 +114,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn headers_are_as_numpy_writes_them() {
+    fn headers_match_numpy() {
         for (shape, shown) in
             [(&[][..], "()"), (&[5], "(5,)"), (&[2, 3], "(2, 3)"), (&[0, 4, 1], "(0, 4, 1)")]
         {

@@ -1,39 +1,39 @@
-//! Bytes and nothing else: cells of one size back to back, cells of any length each after its length.
+//! Raw bytes: contiguous fixed-size cells; variable-length cells with a length prefix.
 
 use tesseral::DType;
 
 use super::block::Block;
 use super::{Render, Task};
-use crate::failure::Outcome;
+use crate::error::CliResult;
 use crate::output::Output;
 
 #[derive(Default)]
-pub(super) struct Raw {
-    /// Bits that do not fill a byte yet, and how many.
+pub(super) struct RawRenderer {
+    /// Bits of an incomplete byte, and their number.
     bits: (u8, u32),
 }
 
-impl Render for Raw {
-    fn begin(&mut self, _: &Task<'_>, _: &mut Output) -> Outcome<()> {
+impl Render for RawRenderer {
+    fn begin(&mut self, _: &Task<'_>, _: &mut Output) -> CliResult<()> {
         Ok(())
     }
 
-    fn block(&mut self, task: &Task<'_>, block: &Block, out: &mut Output) -> Outcome<()> {
+    fn block(&mut self, task: &Task<'_>, block: &Block, out: &mut Output) -> CliResult<()> {
         match block.plain() {
             Some(bits) if task.field.dtype == DType::Bitmask => self.put_bits(bits, out),
             _ => put_cells(task, block, out),
         }
     }
 
-    fn end(&mut self, _: &Task<'_>, out: &mut Output) -> Outcome<()> {
+    fn end(&mut self, _: &Task<'_>, out: &mut Output) -> CliResult<()> {
         let (byte, count) = self.bits;
         if count > 0 { out.put(&[byte << (8 - count)]) } else { Ok(()) }
     }
 }
 
-impl Raw {
-    /// Packs bits, one byte each, from the most significant on, without gaps between blocks.
-    fn put_bits(&mut self, bits: &[u8], out: &mut Output) -> Outcome<()> {
+impl RawRenderer {
+    /// Packs bits, one input byte each, most significant bit first, without gaps between blocks.
+    fn put_bits(&mut self, bits: &[u8], out: &mut Output) -> CliResult<()> {
         let mut packed = Vec::with_capacity(bits.len() / 8 + 1);
         let (mut byte, mut count) = self.bits;
         for bit in bits {
@@ -49,8 +49,8 @@ impl Raw {
     }
 }
 
-/// Writes cells as little-endian bytes; null cells of one size as zeros, of any length as empty.
-pub(super) fn put_cells(task: &Task<'_>, block: &Block, out: &mut Output) -> Outcome<()> {
+/// Writes cells as little-endian bytes; null cells as zeros (fixed-size) or empty (variable-length).
+pub(super) fn put_cells(task: &Task<'_>, block: &Block, out: &mut Output) -> CliResult<()> {
     let word = task.field.dtype.word();
     let swapped = cfg!(target_endian = "big") && word > 1;
     if let (Some(bytes), false) = (block.plain(), swapped) {

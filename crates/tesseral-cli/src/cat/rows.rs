@@ -1,4 +1,4 @@
-//! Cells as rows of coordinates and fields: sparse arrays, whatever meets a condition, and all that goes to Arrow.
+//! Cells as rows of coordinates and fields: sparse arrays, cells that match a condition, and Arrow output.
 
 mod arrow;
 mod csv;
@@ -10,39 +10,39 @@ mod text;
 use tesseral::{CellBatch, CellLen, CellQuery, Cells, Column, DType, Error, Field};
 
 use super::{Arguments, Format};
+use crate::cells_argument::{CellsArgument, Target};
 use crate::context::Context;
-use crate::failure::{Outcome, exit};
+use crate::error::{CliResult, exit};
 use crate::output::Output;
-use crate::subject::{Subject, Target};
 
 /// What is written.
 pub(super) struct Table<'a> {
     pub target: &'a Target,
     pub query: CellQuery<'a>,
-    /// The columns, dimensions seen as fields.
+    /// The columns, with dimensions as fields.
     pub fields: Vec<Field>,
 }
 
-/// Turns batches of rows into bytes.
-pub(super) trait Render {
-    fn begin(&mut self, table: &Table<'_>, out: &mut Output) -> Outcome<()>;
-    fn batch(&mut self, table: &Table<'_>, batch: &CellBatch, out: &mut Output) -> Outcome<()>;
-    fn end(&mut self, table: &Table<'_>, out: &mut Output) -> Outcome<()>;
+/// Encodes batches of rows.
+pub(super) trait RenderRows {
+    fn begin(&mut self, table: &Table<'_>, out: &mut Output) -> CliResult<()>;
+    fn batch(&mut self, table: &Table<'_>, batch: &CellBatch, out: &mut Output) -> CliResult<()>;
+    fn end(&mut self, table: &Table<'_>, out: &mut Output) -> CliResult<()>;
 }
 
-/// The one column that formats without rows write.
-fn single(batch: &CellBatch) -> Outcome<&Cells> {
+/// Returns the only column, for formats without rows.
+fn single(batch: &CellBatch) -> CliResult<&Cells> {
     match batch.columns.as_slice() {
         [(_, cells)] => Ok(cells),
-        _ => Err(Error::invalid("one column is written at a time").into()),
+        _ => Err(Error::internal("this output format supports one column only").into()),
     }
 }
 
-pub(super) fn run(context: &Context, arguments: &Arguments, format: Format, target: &Target) -> Outcome {
+pub(super) fn run(context: &Context, arguments: &Arguments, format: Format, target: &Target) -> CliResult {
     let array = &target.array;
     let schema = array.schema();
     let plain = matches!(format, Format::Raw | Format::Npy);
-    // Dimensions come first, then what was named, or everything.
+    // Dimensions first, then the named columns, or all.
     let columns: Vec<Column> = match (target.named, plain) {
         (Some(column), true) => vec![column],
         (Some(column @ Column::Dim(_)), false) => vec![column],
@@ -51,19 +51,32 @@ pub(super) fn run(context: &Context, arguments: &Arguments, format: Format, targ
             let dims = (0..).take(schema.dims.len()).map(Column::Dim);
             dims.chain((0..).take(schema.fields.len()).map(Column::Field)).collect()
         }
-        (None, true) => return Err(Subject::name_one(array).into()),
+        (None, true) => return Err(CellsArgument::name_one(array).into()),
     };
-    let fields: Vec<Field> = columns.iter().map(|&column| field_of(array.schema(), column)).collect();
+    let mut fields: Vec<Field> = columns.iter().map(|&column| field_of(array.schema(), column)).collect();
+    if format == Format::Arrow {
+        let gaps = match target.cells.clone() {
+            tesseral::Target::Cells(part) if !schema.sparse => {
+                tesseral_engine::has_gaps(array.handle(), &array.request(&part))?
+            }
+            _ => false,
+        };
+        let values = columns.iter().zip(&mut fields).filter(|(column, _)| matches!(column, Column::Field(_)));
+        values.for_each(|(_, field)| field.nullable |= gaps || !field.missing_values().is_empty());
+    }
     let mut query = array.cells()?.target(target.cells.clone()).only(&columns);
     if let Some(text) = &arguments.condition {
         query = query.filter(text)?;
     }
+    if plain && !arguments.validity {
+        query = query.stored();
+    }
     let table = Table { target, query, fields };
-    let mut renderer: Box<dyn Render> = match format {
-        Format::Text => Box::new(text::Text::default()),
+    let mut renderer: Box<dyn RenderRows> = match format {
+        Format::Text => Box::new(text::TextRowRenderer::default()),
         Format::Csv => Box::new(csv::Csv),
-        Format::Json => Box::new(json::Document::default()),
-        Format::Raw => Box::new(raw::Raw { validity: arguments.validity }),
+        Format::Json => Box::new(json::JsonRowRenderer::default()),
+        Format::Raw => Box::new(raw::RawRowRenderer { validity: arguments.validity }),
         Format::Npy => Box::new(npy::Npy::new(&table, arguments.validity)?),
         Format::Arrow => Box::new(arrow::Arrow::new(&table, arguments.output.output.as_deref())?),
     };
@@ -80,16 +93,16 @@ pub(super) fn run(context: &Context, arguments: &Arguments, format: Format, targ
     Ok(exit::OK)
 }
 
-/// A column as a field; a dimension without a name goes by its number.
+/// Column as a field; an unnamed dimension is named by its number.
 pub(super) fn field_of(schema: &tesseral::ArraySchema, column: Column) -> Field {
     match column {
         Column::Field(f) => schema.fields[usize::from(f)].clone(),
-        Column::Dim(d) => crate::subject::dim_field(schema, usize::from(d)),
+        Column::Dim(d) => crate::cells_argument::dim_field(schema, usize::from(d)),
         Column::Timestamp | Column::DeletedBy => Field::new("timestamp", DType::UInt64),
     }
 }
 
-/// Whether cells have any length.
+/// Returns whether cells are variable-length.
 fn is_var(field: &Field) -> bool {
     field.cell == CellLen::Var
 }

@@ -1,44 +1,44 @@
-//! Rows for people: planes of the last two dimensions, with coordinates where there are any.
+//! Aligned text: planes of the last two dimensions, with coordinates if there are any.
 
 use super::block::{Block, Odometer, dim_name, has_coordinates, write_cell};
 use super::{Render, Task};
-use crate::failure::Outcome;
+use crate::cells_argument::coordinate;
+use crate::error::CliResult;
 use crate::output::Output;
-use crate::subject::coordinate;
 use crate::text::escape;
 
-/// Cells looked at to find a width that lines columns up. Longer cells that come later stick out, nothing is cut.
+/// Number of cells used to determine the column width. Longer cells that follow are not aligned, but never truncated.
 const MEASURED: usize = 4096;
 
-pub(super) struct Text {
+pub(super) struct TextRenderer {
     odometer: Odometer,
     rank: usize,
     /// Whether rows begin with the coordinate of their dimension.
     row_labels: bool,
-    /// Coordinates over the columns.
+    /// Coordinates above the columns.
     column_labels: Option<Vec<String>>,
     width: Option<usize>,
     label_width: usize,
 }
 
-impl Text {
+impl TextRenderer {
     pub(super) fn new(task: &Task<'_>) -> Self {
         let rank = task.selection.rank();
-        let labelled = |d: usize| has_coordinates(task, d);
+        let labeled = |d: usize| has_coordinates(task, d);
         let labels = |d: usize| -> Vec<String> {
             let slice = task.selection.slices()[d];
             let positions = (0..slice.count()).map(|i| slice.start + i * slice.step);
             positions.map(|p| escape(&coordinate(&task.array.schema().dims[d], p)).into_owned()).collect()
         };
-        // A list of one dimension is written downwards: its coordinates stand before the rows.
+        // A one-dimensional array is written vertically, with its coordinates before the rows.
         let row_dim = match rank {
             0 => None,
             1 => Some(0),
             _ => Some(rank - 2),
         };
-        let row_labels = row_dim.is_some_and(labelled);
+        let row_labels = row_dim.is_some_and(labeled);
         let few = |d: usize| task.selection.slices()[d].count() <= 1 << 20;
-        let column_labels = (rank > 1 && labelled(rank - 1) && few(rank - 1)).then(|| labels(rank - 1));
+        let column_labels = (rank > 1 && labeled(rank - 1) && few(rank - 1)).then(|| labels(rank - 1));
         let label_width = match row_dim {
             Some(d) if row_labels => label_width(task, d),
             _ => 0,
@@ -53,7 +53,7 @@ impl Text {
         *self.width.insert(width)
     }
 
-    /// What stands over a plane of an array of three or more dimensions.
+    /// Heading of a plane of an array of three or more dimensions.
     fn plane(&self, task: &Task<'_>) -> String {
         let outer = self.odometer.coordinates().iter().take(self.rank.saturating_sub(2));
         let named = outer.enumerate().map(|(d, at)| format!("{}={}", escape(&dim_name(task, d)), escape(at)));
@@ -73,7 +73,8 @@ impl Text {
     }
 }
 
-/// The longest coordinate of a dimension. Those of a domain rise, so that its ends are the longest; it may have billions.
+/// Length of the longest coordinate of a dimension. Domain values are monotonic, so only the ends are formatted; there can be
+/// billions.
 fn label_width(task: &Task<'_>, d: usize) -> usize {
     let (dim, slice) = (&task.array.schema().dims[d], task.selection.slices()[d]);
     let width = |i: u64| escape(&coordinate(dim, slice.start + i * slice.step)).chars().count();
@@ -94,18 +95,18 @@ fn cell(task: &Task<'_>, block: &Block, i: usize) -> String {
     escape(&text).into_owned()
 }
 
-impl Render for Text {
-    fn begin(&mut self, _: &Task<'_>, _: &mut Output) -> Outcome<()> {
+impl Render for TextRenderer {
+    fn begin(&mut self, _: &Task<'_>, _: &mut Output) -> CliResult<()> {
         Ok(())
     }
 
-    fn block(&mut self, task: &Task<'_>, block: &Block, out: &mut Output) -> Outcome<()> {
+    fn block(&mut self, task: &Task<'_>, block: &Block, out: &mut Output) -> CliResult<()> {
         let width = self.width.unwrap_or_else(|| self.measure(task, block));
         let mut text = String::new();
         for i in 0..block.len() {
             if self.rank > 1 && self.odometer.starts(2) {
                 if self.rank > 2 {
-                    // Planes stand apart.
+                    // Planes are separated by an empty line.
                     if !self.odometer.starts(self.rank) {
                         text.push('\n');
                     }
@@ -136,7 +137,7 @@ impl Render for Text {
         out.put(text.as_bytes())
     }
 
-    fn end(&mut self, _: &Task<'_>, _: &mut Output) -> Outcome<()> {
+    fn end(&mut self, _: &Task<'_>, _: &mut Output) -> CliResult<()> {
         Ok(())
     }
 }

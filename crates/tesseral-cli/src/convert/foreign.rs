@@ -1,18 +1,18 @@
-//! Arrays written as files of other kinds: `.npy`, `.csv` or `.json`.
+//! Export of arrays to `.npy`, `.csv` or `.json` files.
 
 use serde_json::json;
-use tesseral::Error;
+use tesseral::{Container, Error};
 
 use super::Arguments;
 use crate::cat::{self, Format};
+use crate::cells_argument::CellsArgument;
 use crate::context::{Context, local};
-use crate::failure::{Outcome, exit};
+use crate::error::{CliResult, exit};
 use crate::output::{self, OutputArguments};
 use crate::progress::Meter;
-use crate::subject::Subject;
 use crate::text::{self, escape};
 
-/// The kind of file that an output's name tells, where it is none of the formats.
+/// Kind of file by the extension of the output, if it is not a format.
 pub(super) fn kind_of(arguments: &Arguments) -> Option<(Format, &'static str)> {
     let ending = arguments.output.extension()?.to_str()?;
     match ending {
@@ -24,10 +24,10 @@ pub(super) fn kind_of(arguments: &Arguments) -> Option<(Format, &'static str)> {
     }
 }
 
-/// Writes one array as a file of another kind.
-pub(super) fn export(context: &Context, arguments: &Arguments, format: Format, kind: &str) -> Outcome {
+/// Writes one array to a file of another kind.
+pub(super) fn export(context: &Context, arguments: &Arguments, format: Format, kind: &str) -> CliResult {
     let shared = &arguments.shared;
-    let asked = [
+    let requested = [
         (arguments.chunk.is_some(), "--chunk"),
         (shared.codec.is_some(), "--codec"),
         (!arguments.cast.is_empty(), "--cast"),
@@ -36,28 +36,46 @@ pub(super) fn export(context: &Context, arguments: &Arguments, format: Format, k
         (arguments.max_abs_error.is_some() || arguments.max_rel_error.is_some(), "an error bound"),
         (shared.check, "--check"),
     ];
-    if let Some((_, option)) = asked.iter().find(|(asked, _)| *asked) {
+    if let Some((_, option)) = requested.iter().find(|(requested, _)| *requested) {
         return Err(Error::unsupported(format!("{option} for .{kind} files")).into());
     }
     let named = &arguments.array;
     if named.len() > 1 {
         return Err(Error::unsupported(format!("several arrays in one .{kind} file"))
-            .hint("name one with --array")
+            .hint("select one with --array")
             .into());
     }
     let words = named.iter().chain(&arguments.select).cloned().collect();
     let target = local(&arguments.output)?;
     let output = OutputArguments { output: Some(target.to_owned()), force: shared.force };
-    let from = context.open(&arguments.input, &Meter::new(false))?.format().id();
+    let source = context.open(&arguments.input, &Meter::new(false))?;
+    let lost = carries_digests(&source, named.first());
+    let from = source.format().id();
     if shared.dry_run {
-        return tell(context, arguments, from, kind, None);
+        return report(context, arguments, from, kind, None, lost);
     }
-    cat::export(context, Subject::new(arguments.input.clone(), words), format, output)?;
-    tell(context, arguments, from, kind, Some(super::stored(target)))
+    cat::export(context, CellsArgument::new(arguments.input.clone(), words), format, output)?;
+    report(context, arguments, from, kind, Some(super::stored(target)), lost)
 }
 
-/// Tells what was written of what; nothing was without bytes.
-fn tell(context: &Context, arguments: &Arguments, from: &str, to: &str, stored: Option<u64>) -> Outcome {
+/// Returns whether digests cover the exported array. The export itself reports an unreadable one.
+fn carries_digests(source: &Container, name: Option<&String>) -> bool {
+    let array = match name {
+        Some(name) => source.array(name),
+        None => source.array_at(0),
+    };
+    array.and_then(|array| array.totals()).is_ok_and(|totals| totals.digests)
+}
+
+/// Prints the result; without a size, nothing was written.
+fn report(
+    context: &Context,
+    arguments: &Arguments,
+    from: &str,
+    to: &str,
+    stored: Option<u64>,
+    digests_lost: bool,
+) -> CliResult {
     let (input, target) = (arguments.input.to_string_lossy(), arguments.output.to_string_lossy());
     if context.json() {
         output::print_json(&json!({
@@ -71,9 +89,16 @@ fn tell(context: &Context, arguments: &Arguments, from: &str, to: &str, stored: 
             "resumed_chunks": 0,
             "source_digest": null,
             "stored_bytes": stored,
+            "digests_lost": digests_lost,
             "arrays": [],
         }))?;
         return Ok(exit::OK);
+    }
+    if digests_lost {
+        crate::error::report(&format!(
+            "note: the digests of {} are lost: .{to} files carry none\n",
+            escape(&input)
+        ));
     }
     let done = stored.map_or_else(|| "not written".to_owned(), text::size);
     output::print(&format!("{} -> {}: {from} as {to}, {done}\n", escape(&input), escape(&target)))?;

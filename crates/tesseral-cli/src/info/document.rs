@@ -1,16 +1,16 @@
 //! `tet info --json`.
 
 use serde_json::{Map, Value as Json, json};
-use tesseral::core::{HistoryRow, Stat};
 use tesseral::{ArraySchema, ChunkStats, Dimension, Field, Scalar};
+use tesseral_core::{HistoryRow, Stat};
 
-use super::{ChunkRow, Entry, Known, MessageRow, Report};
-use crate::failure::Outcome;
+use super::{ArrayEntry, ArraySummary, ChunkRow, MessageRow, Report};
+use crate::error::CliResult;
 use crate::output::JsonRows;
 use crate::{json, messages};
 
-/// Prints the document: what every format has, and the format's own object under its id. Arrays are printed one by one.
-pub(super) fn print(report: &Report<'_>) -> Outcome<()> {
+/// Prints the document: common members, and format-specific details under the format's id. Arrays are printed one by one.
+pub(super) fn print(report: &Report<'_>) -> CliResult<()> {
     let container = report.container;
     let head = json!({
         "schema": "tesseral.info/1",
@@ -36,7 +36,7 @@ pub(super) fn print(report: &Report<'_>) -> Outcome<()> {
     arrays.finish(&tail)
 }
 
-fn described(report: &Report<'_>, entry: &Entry) -> Outcome<Json> {
+fn described(report: &Report<'_>, entry: &ArrayEntry) -> CliResult<Json> {
     let known = match &entry.array {
         Ok(known) => known,
         Err(error) => return Ok(json!({"name": entry.name, "error": error.to_string()})),
@@ -49,12 +49,12 @@ fn described(report: &Report<'_>, entry: &Entry) -> Outcome<Json> {
     Ok(Json::Object(array))
 }
 
-/// A dimension's name, or its number where it has none: what selections take.
+/// Name of a dimension, or its number if it is unnamed, as accepted by selections.
 pub(super) fn dim_name(dim: &Dimension, number: usize) -> String {
     if dim.name.is_empty() { number.to_string() } else { dim.name.clone() }
 }
 
-fn array(known: &Known) -> Map<String, Json> {
+fn array(known: &ArraySummary) -> Map<String, Json> {
     let schema = known.array.schema();
     let dtype = match known.fields() {
         [field] => json!(field.type_name().to_string()),
@@ -69,6 +69,7 @@ fn array(known: &Known) -> Map<String, Json> {
     out.insert("chunk_shape".into(), json!(schema.chunk_shape.as_ref().map(|c| c.as_slice())));
     out.insert("chunks".into(), json!(known.chunks));
     out.insert("sparse".into(), json!(schema.sparse));
+    out.insert("role".into(), json!(schema.role.name()));
     out.insert("fields".into(), known.fields().iter().map(field).collect());
     out.insert("raw_bytes".into(), json!(known.raw()));
     out.insert("stored_bytes".into(), json!(known.stored));
@@ -82,6 +83,10 @@ fn array(known: &Known) -> Map<String, Json> {
     }
     out.insert("attributes".into(), json::attributes(&schema.attributes));
     out.insert("coords".into(), coords(schema));
+    let warnings = tesseral_core::missing::warnings(schema);
+    if !warnings.is_empty() {
+        out.insert("warnings".into(), json!(warnings));
+    }
     out
 }
 
@@ -93,6 +98,9 @@ fn field(field: &Field) -> Json {
     out.insert("codecs".into(), json!(field.codecs));
     if let Some(fill) = &field.fill {
         out.insert("fill".into(), json::scalar(fill));
+    }
+    if !field.missing.is_empty() {
+        out.insert("missing".into(), field.missing.iter().map(json::scalar).collect());
     }
     if let Some(enumeration) = &field.enumeration {
         out.insert("enumeration".into(), json!({"name": enumeration.name, "ordered": enumeration.ordered}));
@@ -108,11 +116,11 @@ fn domain(dim: &Dimension) -> Json {
 }
 
 fn coords(schema: &ArraySchema) -> Json {
-    let labelled = schema.dims.iter().enumerate().filter_map(|(i, dim)| {
+    let labeled = schema.dims.iter().enumerate().filter_map(|(i, dim)| {
         let labels = json::labels(dim.labels.as_ref()?);
         Some((dim_name(dim, i), json!({"labels": labels})))
     });
-    Json::Object(labelled.collect())
+    Json::Object(labeled.collect())
 }
 
 fn chunk(row: &ChunkRow) -> Json {

@@ -1,19 +1,19 @@
-//! `tet info` for people.
+//! `tet info` as text.
 
 use serde_json::Value as Json;
-use tesseral::core::{TimeUnit, time};
-use tesseral::{Array, Region, Scalar, Selection};
+use tesseral::Scalar;
+use tesseral_core::{TimeUnit, time};
 
 use super::document::dim_name;
-use super::{ChunkRow, Known, Report};
-use crate::failure::Outcome;
+use super::{ArraySummary, ChunkRow, Report};
+use crate::error::CliResult;
 use crate::messages;
-use crate::paint::Paint;
+use crate::terminal_style::TerminalStyle;
 use crate::text::{self, escape};
 
 /// The report as text.
-pub(super) fn text(report: &Report<'_>) -> Outcome<String> {
-    let paint = Paint::stdout();
+pub(super) fn text(report: &Report<'_>) -> CliResult<String> {
+    let paint = TerminalStyle::stdout();
     let arguments = report.arguments;
     let sections =
         [arguments.layout, arguments.datasets, arguments.chunks, arguments.metadata, arguments.history];
@@ -49,7 +49,7 @@ pub(super) fn text(report: &Report<'_>) -> Outcome<String> {
 }
 
 /// Keys of messages, one row each.
-fn rows(report: &Report<'_>, paint: Paint) -> String {
+fn rows(report: &Report<'_>, paint: TerminalStyle) -> String {
     let keys = messages::keys(&report.arguments.keys);
     let found = report.messages.iter().flatten().map(|row| {
         let shown = |value: &Option<tesseral::Value>| value.as_ref().map(messages::shown);
@@ -59,16 +59,16 @@ fn rows(report: &Report<'_>, paint: Paint) -> String {
     paint.table(&keys.iter().map(String::as_str).collect::<Vec<_>>(), found)
 }
 
-fn title(paint: Paint, name: &str) -> String {
+fn title(paint: TerminalStyle, name: &str) -> String {
     format!("\n{}\n", paint.strong(name))
 }
 
-fn header(report: &Report<'_>, paint: Paint) -> String {
+fn header(report: &Report<'_>, paint: TerminalStyle) -> String {
     let container = report.container;
     let mut facts = vec![container.format().title().to_owned()];
     facts.extend(report.size.map(text::size));
     facts.push(text::count(report.total as u64, "array"));
-    if report.known().any(|known| has_digests(&known.array)) {
+    if report.known().any(|known| known.digests) {
         facts.push("digests".to_owned());
     }
     if !container.history().is_empty() {
@@ -78,34 +78,31 @@ fn header(report: &Report<'_>, paint: Paint) -> String {
     format!("{}  {}\n", paint.strong(&escape(&name)), facts.join(paint.dot()))
 }
 
-/// Whether chunks carry digests: the first one tells.
-fn has_digests(array: &Array) -> bool {
-    let Some(shape) = array.schema().shape().filter(|shape| !shape.contains(&0)) else { return false };
-    let first = Selection::from_region(&Region::new(shape.iter().map(|_| (0, 1))));
-    let source = array.handle().source();
-    let plan = source.plan(&array.request(&first));
-    plan.is_ok_and(|plan| plan.chunks.first().is_some_and(|chunk| !source.digests(chunk).is_empty()))
-}
-
-fn arrays(report: &Report<'_>, paint: Paint) -> String {
+fn arrays(report: &Report<'_>, paint: TerminalStyle) -> String {
     let columns =
         ["name", "dtype", ">shape", "dims", ">chunks", ">chunk", "codec", ">raw", ">stored", ">ratio"];
     let mut out = match (report.entries.is_empty(), report.total) {
         (true, 0) => "no arrays\n".to_owned(),
-        (true, _) => "no array matches\n".to_owned(),
+        (true, _) => "no matching arrays\n".to_owned(),
         (false, _) => paint.table(&columns, report.known().map(|known| array_row(known, paint))),
     };
     for line in report.container.inner().unread() {
-        out.push_str(&format!("{} {}\n", paint.bad("not read:"), escape(&line)));
+        out.push_str(&format!("{} {}\n", paint.bad("skipped:"), escape(&line)));
     }
     for entry in &report.entries {
         if let Err(error) = &entry.array {
             out.push_str(&format!(
                 "{:?} {} {}\n",
                 entry.name,
-                paint.bad("cannot be read:"),
+                paint.bad("unreadable:"),
                 escape(&error.to_string())
             ));
+        }
+    }
+    for known in report.known() {
+        for warning in tesseral_core::missing::warnings(known.array.schema()) {
+            let name = escape(known.array.name());
+            out.push_str(&format!("{} {name}: {}\n", paint.bad("warning:"), escape(&warning)));
         }
     }
     if report.entries.len() < report.matched.len() {
@@ -116,7 +113,7 @@ fn arrays(report: &Report<'_>, paint: Paint) -> String {
     out
 }
 
-fn array_row(known: &Known, paint: Paint) -> Vec<String> {
+fn array_row(known: &ArraySummary, paint: TerminalStyle) -> Vec<String> {
     let schema = known.array.schema();
     let types: Vec<String> = known.fields().iter().map(|f| f.type_name().to_string()).collect();
     let dims: Vec<String> = schema.dims.iter().enumerate().map(|(i, d)| dim_name(d, i)).collect();
@@ -125,7 +122,7 @@ fn array_row(known: &Known, paint: Paint) -> Vec<String> {
     codecs.dedup();
     let unknown = || "?".to_owned();
     let raw = known.raw();
-    // A ratio for people: digits beyond the second decimal say nothing.
+    // A ratio for display: two decimals are sufficient.
     #[allow(clippy::cast_precision_loss)]
     let ratio = match (raw, known.stored) {
         (Some(raw), Some(stored)) if stored > 0 => format!("{:.2}", raw as f64 / stored as f64),
@@ -149,8 +146,8 @@ fn array_row(known: &Known, paint: Paint) -> Vec<String> {
     ]
 }
 
-/// Commands that make sense for the first array.
-fn next_steps(report: &Report<'_>, paint: Paint) -> String {
+/// Suggested commands for the first array.
+fn next_steps(report: &Report<'_>, paint: TerminalStyle) -> String {
     let Some(known) = report.known().next() else { return String::new() };
     let schema = known.array.schema();
     let source = quote(&report.arguments.source.to_string_lossy());
@@ -165,7 +162,7 @@ fn next_steps(report: &Report<'_>, paint: Paint) -> String {
     format!("\n{} {}\n", paint.faint("next:"), steps.map(|s| escape(&s).into_owned()).join(paint.dot()))
 }
 
-/// A word as a shell takes it.
+/// Quotes a word for a shell.
 fn quote(word: &str) -> String {
     let plain = |c: char| c.is_alphanumeric() || "/._-=:@%+,".contains(c);
     if !word.is_empty() && word.chars().all(plain) {
@@ -191,7 +188,7 @@ fn flatten(value: &Json, path: String, rows: &mut Vec<Vec<String>>) {
     }
 }
 
-fn metadata(report: &Report<'_>, paint: Paint) -> String {
+fn metadata(report: &Report<'_>, paint: TerminalStyle) -> String {
     let mut rows = Vec::new();
     for (name, value) in report.container.attributes() {
         rows.push(vec!["(file)".to_owned(), name.clone(), value.to_string()]);
@@ -207,7 +204,7 @@ fn metadata(report: &Report<'_>, paint: Paint) -> String {
             let shown = (0..labels.len().min(SHOWN)).filter_map(|i| labels.get(i)).map(|l| l.to_string());
             let mut shown = shown.collect::<Vec<_>>().join(", ");
             if labels.len() > SHOWN {
-                shown.push_str(&format!(", … ({} in all)", labels.len()));
+                shown.push_str(&format!(", … ({} in total)", labels.len()));
             }
             rows.push(vec![schema.name.clone(), format!("labels of {}", dim_name(dim, i)), shown]);
         }
@@ -218,7 +215,7 @@ fn metadata(report: &Report<'_>, paint: Paint) -> String {
     title(paint, "metadata") + &paint.table(&["array", "name", "value"], rows)
 }
 
-fn history(report: &Report<'_>, paint: Paint) -> String {
+fn history(report: &Report<'_>, paint: TerminalStyle) -> String {
     let rows = report.container.history();
     if rows.is_empty() {
         return format!("{}none\n", title(paint, "history"));
@@ -229,17 +226,17 @@ fn history(report: &Report<'_>, paint: Paint) -> String {
     title(paint, "history") + &paint.table(&[">#", "op", "source", ">at", "date (UTC)"], shown)
 }
 
-/// Seconds since 1970 as a date, where that is what was stored.
+/// Formats seconds since 1970 as a date, if the text is a number.
 fn date(at: &str) -> String {
     let mut out = String::new();
     if let Ok(seconds) = at.parse() {
-        // Writing to a String cannot fail.
+        // Writing to a `String` is infallible.
         let _ = time::write(&mut out, seconds, TimeUnit::Second);
     }
     out
 }
 
-fn chunks(report: &Report<'_>, paint: Paint) -> Outcome<String> {
+fn chunks(report: &Report<'_>, paint: TerminalStyle) -> CliResult<String> {
     let limit = report.arguments.rows;
     let mut rows: Vec<Vec<String>> = Vec::new();
     let mut left = limit;
@@ -280,7 +277,7 @@ fn chunks(report: &Report<'_>, paint: Paint) -> Outcome<String> {
     Ok(out)
 }
 
-/// The box of a chunk that lists its cells, and minimum and maximum of each field.
+/// Coordinate bounds of a sparse chunk, and minimum and maximum of each field.
 fn about(row: &ChunkRow) -> String {
     let range = |low: &Scalar, high: &Scalar| format!("{low}..{high}");
     let bounds = row.bounds.iter().flatten().map(|(low, high)| range(low, high)).collect::<Vec<_>>();
@@ -296,8 +293,8 @@ fn about(row: &ChunkRow) -> String {
     parts.join("  ")
 }
 
-/// One line, in the words that scripts around the reference know.
-pub(super) fn line(report: &Report<'_>) -> Outcome<String> {
+/// One line with the keys of the reference's output.
+pub(super) fn line(report: &Report<'_>) -> CliResult<String> {
     let details = report.details();
     let size = report.size.map_or_else(|| "-".to_owned(), |n| n.to_string());
     let mut chunks = 0;
@@ -321,7 +318,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_survive_a_shell() {
+    fn words_are_quoted_for_a_shell() {
         assert_eq!(quote("ocean/sst.tet"), "ocean/sst.tet");
         assert_eq!(quote("two words"), "'two words'");
         assert_eq!(quote("it's"), "'it'\\''s'");
@@ -338,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn dates_only_where_seconds_were_stored() {
+    fn only_numbers_are_formatted_as_dates() {
         assert_eq!(date("0"), "1970-01-01T00:00:00");
         assert_eq!(date("yesterday"), "");
     }

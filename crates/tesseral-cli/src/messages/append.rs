@@ -1,4 +1,4 @@
-//! `tet append`: messages to the end of a file.
+//! `tet append`: appends messages to a file.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -6,30 +6,30 @@ use std::path::{Path, PathBuf};
 use serde_json::json;
 use tesseral::{Error, MessageChange, TruncatedTail, append_messages};
 
-use super::Source;
+use super::MessageSource;
 use crate::context::{Context, local};
-use crate::failure::{Outcome, exit};
+use crate::error::{CliResult, exit};
 use crate::output;
 use crate::text::{self, escape};
 
-/// Whether messages are meant: the file holds some, or is to be made of a file that does.
+/// Returns whether the arguments are files of messages.
 pub(crate) fn is_meant(context: &Context, target: &Path, source: &Path) -> bool {
     let held = std::fs::metadata(target).is_ok_and(|found| found.is_dir() || found.len() > 0);
-    Source::new(context, if held { target } else { source }).is_ok()
+    MessageSource::new(context, if held { target } else { source }).is_ok()
 }
 
-/// Appends the messages of files, byte for byte. All of them are appended, or none.
-pub(crate) fn run(context: &Context, output: &Path, paths: &[PathBuf]) -> Outcome {
-    // Everything is opened before the first byte is written.
+/// Appends the messages of files unchanged. Appends either all of them or none.
+pub(crate) fn run(context: &Context, output: &Path, paths: &[PathBuf]) -> CliResult {
+    // Open everything before the first write.
     let mut sources = Vec::new();
     for path in paths {
-        let source = Source::new(context, path)?;
+        let source = MessageSource::new(context, path)?;
         let file = source.open()?;
         sources.push((source, file));
     }
     let target = local(output)?;
     if std::fs::metadata(target).is_ok_and(|found| found.len() > 0) {
-        let target = Source::new(context, output)?;
+        let target = MessageSource::new(context, output)?;
         if let Some((other, _)) = sources.iter().find(|(s, _)| s.format.id() != target.format.id()) {
             let detail = format!("{} messages in {}", other.format.title(), target.format.title());
             return Err(Error::unsupported(detail).into());
@@ -40,7 +40,7 @@ pub(crate) fn run(context: &Context, output: &Path, paths: &[PathBuf]) -> Outcom
     if let Some(tail) = removed {
         let (path, TruncatedTail { offset, len, detail }) = (output.to_string_lossy(), tail);
         let line = format!("{path}: removed {len} bytes of a truncated message at {offset}: {detail}");
-        // Nothing is left to report a failure to.
+        // A failure to print cannot be reported.
         let _ = writeln!(anstream::stderr(), "warning: {}", escape(&line));
     }
     let mut appended = 0;
@@ -55,8 +55,8 @@ pub(crate) fn run(context: &Context, output: &Path, paths: &[PathBuf]) -> Outcom
     report(context, output, paths, appended)
 }
 
-/// How many messages were appended. How many the file holds now is not counted: that takes as long as the file is.
-fn report(context: &Context, output: &Path, sources: &[PathBuf], appended: usize) -> Outcome {
+/// Number of appended messages. The total is not counted, because that would require a scan of the file.
+fn report(context: &Context, output: &Path, sources: &[PathBuf], appended: usize) -> CliResult {
     if context.json() {
         output::print_json(&json!({
             "schema": "tesseral.append/1",

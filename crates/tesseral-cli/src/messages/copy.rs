@@ -1,4 +1,4 @@
-//! `tet copy`: messages byte for byte, into one file or one per value of a key.
+//! `tet copy`: copies messages unchanged, into one file or one file per value of a key.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -6,26 +6,26 @@ use std::path::PathBuf;
 use clap::Args;
 use tesseral::{Error, MessageChange, MessageInfo};
 
-use super::{Filter, Source, Written, create, each, put, shown, target};
+use super::{Filter, MessageSource, WriteReport, create, each, put, shown, target};
 use crate::context::Context;
-use crate::failure::Outcome;
+use crate::error::CliResult;
 
 /// Arguments of `tet copy`.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
     #[command(flatten)]
     filter: Filter,
-    /// A file of messages
+    /// File of messages
     source: PathBuf,
-    /// Where they go; `[KEY]` in the name stands for the value of a key, `unknown` where it is missing;
-    /// separators and characters that cannot be seen are written as %XX
+    /// Output path; `[KEY]` is replaced by the value of a key, or `unknown` if it is missing; separators and invisible
+    /// characters are written as %XX
     output: String,
-    /// Replaces existing outputs
+    /// Replace existing outputs
     #[arg(short, long)]
     force: bool,
 }
 
-/// The name with values of the message in it.
+/// Returns the path with values of the message.
 fn expand(template: &str, message: &MessageInfo) -> Result<String, Error> {
     let mut name = String::new();
     let mut rest = template;
@@ -34,9 +34,9 @@ fn expand(template: &str, message: &MessageInfo) -> Result<String, Error> {
         name.push_str(before);
         let value = message.lookup(key).map_or_else(|| "unknown".to_owned(), |value| shown(&value));
         // A value must not lead out of the folder, nor look like another name.
-        let safe = tesseral::core::file_name_part(&value);
+        let safe = tesseral_core::file_name_part(&value);
         let empty =
-            || Error::invalid(format!("the value of {key:?} is empty: it cannot be part of a file name"));
+            || Error::invalid(format!("the value of {key:?} is empty and cannot be part of a file name"));
         name.push_str(&safe.ok_or_else(empty)?);
         rest = after;
     }
@@ -44,9 +44,9 @@ fn expand(template: &str, message: &MessageInfo) -> Result<String, Error> {
     Ok(name)
 }
 
-pub(crate) fn run(context: &Context, arguments: &Arguments) -> Outcome {
-    let file = Source::new(context, &arguments.source)?.open()?;
-    // Which messages go where, in the order in which outputs are first named.
+pub(crate) fn run(context: &Context, arguments: &Arguments) -> CliResult {
+    let file = MessageSource::new(context, &arguments.source)?.open()?;
+    // Groups messages by output, in the order of first use.
     let mut plan: Vec<(String, Vec<usize>)> = Vec::new();
     let mut places: HashMap<String, usize> = HashMap::new();
     each(context, &*file, &arguments.filter, &mut |number, message| {
@@ -61,12 +61,12 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> Outcome {
     if plan.is_empty() && !arguments.output.contains('[') {
         plan.push((arguments.output.clone(), Vec::new()));
     }
-    // Nothing is written when one of them must not be.
+    // Check all outputs before writing any.
     let sources = std::slice::from_ref(&arguments.source);
     for (name, _) in plan.iter().filter(|(name, _)| name != "-") {
         target(name.as_ref(), arguments.force, sources)?.check()?;
     }
-    let mut written = Written::default();
+    let mut written = WriteReport::default();
     for (name, numbers) in plan {
         let path = PathBuf::from(name);
         let mut output = create(context, &path, target(&path, arguments.force, sources)?)?;
@@ -86,7 +86,7 @@ mod tests {
     use tesseral::{Attributes, Value};
 
     #[test]
-    fn names_take_values_that_stay_in_their_folder() {
+    fn values_in_names_cannot_leave_the_folder() {
         let keys =
             Attributes::from([("p".to_owned(), Value::from("2t")), ("q".to_owned(), Value::from("../x"))]);
         let message = MessageInfo { base: vec![keys], ..MessageInfo::default() };

@@ -1,4 +1,4 @@
-//! `tet dump`: everything that messages say.
+//! `tet dump`: prints all metadata of messages.
 
 use std::path::PathBuf;
 
@@ -6,17 +6,17 @@ use clap::Args;
 use serde_json::json;
 use tesseral::{Attributes, MessageInfo, Value};
 
-use super::{Filter, Source, document, each, keys, picked, shown};
+use super::{Filter, MessageSource, document, each, keys, picked, shown};
 use crate::context::Context;
-use crate::failure::{Outcome, exit};
+use crate::error::{CliResult, exit};
 use crate::output::{JsonRows, Output};
-use crate::paint::Paint;
+use crate::terminal_style::TerminalStyle;
 use crate::text::escape;
 
 /// Arguments of `tet dump`.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// Only these keys, separated by commas
+    /// Print only these keys, separated by commas
     #[arg(short = 'p', long, value_name = "KEYS")]
     keys: Vec<String>,
     #[command(flatten)]
@@ -26,12 +26,12 @@ pub(crate) struct Arguments {
     sources: Vec<PathBuf>,
 }
 
-pub(crate) fn run(context: &Context, arguments: &Arguments) -> Outcome {
+pub(crate) fn run(context: &Context, arguments: &Arguments) -> CliResult {
     let keys = keys(&arguments.keys);
     if context.json() {
         let mut messages = JsonRows::begin(&json!({"schema": "tesseral.dump/1"}), "messages")?;
         for path in &arguments.sources {
-            let file = Source::new(context, path)?.open()?;
+            let file = MessageSource::new(context, path)?.open()?;
             each(context, &*file, &arguments.filter, &mut |number, message| {
                 let mut shown = if keys.is_empty() {
                     document(number, &message)
@@ -45,10 +45,10 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> Outcome {
         messages.finish(&serde_json::Map::new())?;
         return Ok(exit::OK);
     }
-    let paint = Paint::stdout();
+    let paint = TerminalStyle::stdout();
     let mut output = Output::stdout()?;
     for path in &arguments.sources {
-        let file = Source::new(context, path)?.open()?;
+        let file = MessageSource::new(context, path)?.open()?;
         each(context, &*file, &arguments.filter, &mut |number, message| {
             let title = format!("message {number} of {}", path.to_string_lossy());
             let mut text = format!("{}\n", paint.strong(&escape(&title)));
@@ -72,7 +72,7 @@ fn line(key: &str, value: &Value, indent: usize, out: &mut String) {
     out.push_str(&format!("{:indent$}{}: {}\n", "", escape(key), escape(&shown(value))));
 }
 
-/// Keys of a map and of the maps in it, by dotted names.
+/// Keys of a map and of nested maps, as dotted names.
 fn flat(map: &Attributes, before: &str, indent: usize, out: &mut String) {
     for (key, value) in map {
         let name = if before.is_empty() { key.clone() } else { format!("{before}.{key}") };

@@ -1,4 +1,4 @@
-//! `tet get`: values of keys, one line per message.
+//! `tet get`: prints values of keys, one line per message.
 
 use std::path::PathBuf;
 
@@ -6,16 +6,16 @@ use clap::Args;
 use serde_json::json;
 use tesseral::Error;
 
-use super::{Filter, Source, each, keys, picked, shown};
+use super::{Filter, MessageSource, each, keys, picked, shown};
 use crate::context::Context;
-use crate::failure::{Outcome, exit};
+use crate::error::{CliResult, exit};
 use crate::output::{JsonRows, Output};
 use crate::text::escape;
 
 /// Arguments of `tet get`.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// Keys, separated by commas; a message without one of them is an error
+    /// Keys, separated by commas; a missing key is an error
     #[arg(short = 'p', long, value_name = "KEYS", required = true)]
     keys: Vec<String>,
     #[command(flatten)]
@@ -25,7 +25,7 @@ pub(crate) struct Arguments {
     sources: Vec<PathBuf>,
 }
 
-pub(crate) fn run(context: &Context, arguments: &Arguments) -> Outcome {
+pub(crate) fn run(context: &Context, arguments: &Arguments) -> CliResult {
     let keys = keys(&arguments.keys);
     let mut sheet = if context.json() {
         Sheet::Json(JsonRows::begin(&json!({"schema": "tesseral.get/1", "keys": keys}), "rows")?)
@@ -33,7 +33,7 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> Outcome {
         Sheet::Text(Output::stdout()?)
     };
     for path in &arguments.sources {
-        let file = Source::new(context, path)?.open()?;
+        let file = MessageSource::new(context, path)?.open()?;
         each(context, &*file, &arguments.filter, &mut |number, message| {
             let mut values = Vec::with_capacity(keys.len());
             for key in &keys {
@@ -60,7 +60,7 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> Outcome {
     Ok(exit::OK)
 }
 
-/// Where rows go.
+/// Output of rows.
 enum Sheet {
     Text(Output),
     Json(JsonRows),

@@ -1,4 +1,4 @@
-//! `tet merge`: the objects of all messages in one.
+//! `tet merge`: merges the objects of all messages into one.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -6,20 +6,20 @@ use std::sync::Arc;
 use clap::{Args, ValueEnum};
 use tesseral::{Conflict, Error};
 
-use super::{Source, Written, create, put, target};
+use super::{MessageSource, WriteReport, create, put, target};
 use crate::context::Context;
-use crate::failure::{Failure, Outcome};
+use crate::error::{CliResult, Failure};
 
 /// Arguments of `tet merge`.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// Where the message goes
+    /// Output path
     #[arg(short, long, value_name = "OUT")]
     output: PathBuf,
-    /// Which value of a key of the message counts when they differ
+    /// Which value to use if messages differ in a key
     #[arg(short, long, value_name = "WHICH", default_value = "first")]
     strategy: Strategy,
-    /// Replaces an existing output
+    /// Replace an existing output
     #[arg(short, long)]
     force: bool,
     /// Files of messages
@@ -29,17 +29,17 @@ pub(crate) struct Arguments {
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Strategy {
-    /// The first one met
+    /// The first value
     First,
-    /// The last one met
+    /// The last value
     Last,
-    /// None: it is an error
+    /// Return an error
     Error,
 }
 
-pub(crate) fn run(context: &Context, arguments: &Arguments) -> Outcome {
-    let sources = arguments.sources.iter().map(|path| Source::new(context, path));
-    let sources = sources.collect::<Outcome<Vec<_>>>()?;
+pub(crate) fn run(context: &Context, arguments: &Arguments) -> CliResult {
+    let sources = arguments.sources.iter().map(|path| MessageSource::new(context, path));
+    let sources = sources.collect::<CliResult<Vec<_>>>()?;
     let Some(first) = sources.first() else { return Err(Error::invalid("nothing to merge").into()) };
     for source in &sources {
         if source.format.id() != first.format.id() {
@@ -60,6 +60,6 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> Outcome {
         first.messages.merge(&stores, &first.options, conflict, &mut |bytes| put(&mut output, bytes));
     merged.map_err(Failure::opening)?;
     output.finish()?;
-    let written = Written { outputs: vec![(arguments.output.clone(), 1)], changed: 1 };
+    let written = WriteReport { outputs: vec![(arguments.output.clone(), 1)], changed: 1 };
     written.report(context, "merge", &arguments.sources)
 }

@@ -1,29 +1,29 @@
-//! `tet reshuffle`: lists of objects before the objects, so that readers find them without reading on.
+//! `tet reshuffle`: moves the index before the objects, so that readers find them without reading further.
 
 use std::path::PathBuf;
 
 use clap::Args;
 use tesseral::MessageChange;
 
-use super::{Source, Written, create, put, target};
+use super::{MessageSource, WriteReport, create, put, target};
 use crate::context::Context;
-use crate::failure::Outcome;
+use crate::error::CliResult;
 
 /// Arguments of `tet reshuffle`.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// Where the messages go
+    /// Output path
     #[arg(short, long, value_name = "OUT")]
     output: PathBuf,
-    /// Replaces an existing output
+    /// Replace an existing output
     #[arg(short, long)]
     force: bool,
-    /// A file of messages
+    /// File of messages
     source: PathBuf,
 }
 
-pub(crate) fn run(context: &Context, arguments: &Arguments) -> Outcome {
-    let file = Source::new(context, &arguments.source)?.open()?;
+pub(crate) fn run(context: &Context, arguments: &Arguments) -> CliResult {
+    let file = MessageSource::new(context, &arguments.source)?.open()?;
     let target = target(&arguments.output, arguments.force, std::slice::from_ref(&arguments.source))?;
     let mut output = create(context, &arguments.output, target.in_place())?;
     for number in 0..file.len() {
@@ -31,6 +31,6 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> Outcome {
         file.write(number, &MessageChange::ListsFirst, &mut |bytes| put(&mut output, bytes))?;
     }
     output.finish()?;
-    let written = Written { outputs: vec![(arguments.output.clone(), file.len())], changed: file.len() };
+    let written = WriteReport { outputs: vec![(arguments.output.clone(), file.len())], changed: file.len() };
     written.report(context, "reshuffle", std::slice::from_ref(&arguments.source))
 }

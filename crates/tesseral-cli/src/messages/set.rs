@@ -1,4 +1,4 @@
-//! `tet set`: keys of messages, with every object copied as it is stored; or attributes of an array, in place.
+//! `tet set`: sets keys of messages, copying their objects as stored; or attributes of an array, in place.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -7,9 +7,9 @@ use clap::Args;
 use serde_json::json;
 use tesseral::{Error, MessageChange, Value};
 
-use super::{Filter, Source, Written, create, keys, put, target};
+use super::{Filter, MessageSource, WriteReport, create, keys, put, target};
 use crate::context::{Context, local};
-use crate::failure::{Failure, Outcome, exit};
+use crate::error::{CliResult, Failure, exit};
 use crate::maintain::edit;
 use crate::output;
 use crate::progress::Meter;
@@ -18,30 +18,30 @@ use crate::text::escape;
 /// Arguments of `tet set`.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// What to set, separated by commas: KEY=TEXT or KEY:=JSON. Keys of messages descend by dots; `extra.KEY` is the message's,
-    /// `objects.N.KEY` that of one object, any other that of every object
+    /// Assignments separated by commas: KEY=TEXT or KEY:=JSON. Dots separate nested keys of messages; `extra.KEY` is a key of
+    /// the message, `objects.N.KEY` of one object, any other key of every object
     #[arg(short = 's', long = "set", value_name = "K=V", required_unless_present = "delete")]
     values: Vec<String>,
     /// Attributes of an array to remove, separated by commas
     #[arg(long, value_name = "KEY")]
     delete: Vec<String>,
-    /// When attributes of an array count as set, milliseconds since 1970 [default: now]
+    /// Timestamp of the attributes of an array in milliseconds since 1970 [default: now]
     #[arg(long, value_name = "T")]
     timestamp: Option<u64>,
     #[command(flatten)]
     filter: Filter,
-    /// A file of messages, or an array that keeps versions
+    /// File of messages, or an array with versions
     source: PathBuf,
-    /// Where the messages go; those that are not meant are copied as they are. An array is changed in place
+    /// Output path for messages; messages that are not selected are copied unchanged. An array is edited in place
     output: Option<PathBuf>,
-    /// Replaces an existing output
+    /// Replace an existing output
     #[arg(short, long)]
     force: bool,
 }
 
-/// `key=text` or `key:=json`.
+/// Parses `key=text` or `key:=json`.
 fn assignment(text: &str) -> Result<(String, Value), Error> {
-    let wrong = || Error::invalid(format!("{text:?} is not KEY=TEXT or KEY:=JSON"));
+    let wrong = || Error::invalid(format!("invalid assignment {text:?}: expected KEY=TEXT or KEY:=JSON"));
     let (key, value) = text.split_once('=').ok_or_else(wrong)?;
     let (key, value) = match key.strip_suffix(':') {
         Some(key) => {
@@ -69,7 +69,7 @@ fn from_json(json: &serde_json::Value) -> Value {
     }
 }
 
-/// Parts separated by commas, except inside brackets and quotes of JSON values.
+/// Splits at commas, except inside brackets and quotes of JSON values.
 fn parts(text: &str) -> Vec<String> {
     let mut parts = vec![String::new()];
     let (mut depth, mut quoted) = (0_u32, false);
@@ -92,7 +92,7 @@ fn parts(text: &str) -> Vec<String> {
     parts
 }
 
-pub(crate) fn run(context: &Context, arguments: &Arguments) -> Outcome {
+pub(crate) fn run(context: &Context, arguments: &Arguments) -> CliResult {
     let values = arguments.values.iter().flat_map(|text| parts(text));
     let values = values.map(|text| assignment(&text)).collect::<Result<Vec<_>, _>>()?;
     match &arguments.output {
@@ -106,36 +106,36 @@ fn set_messages(
     arguments: &Arguments,
     output: &Path,
     values: Vec<(String, Value)>,
-) -> Outcome {
+) -> CliResult {
     if !arguments.delete.is_empty() || arguments.timestamp.is_some() {
-        return Err(Error::invalid("--delete and --timestamp are for arrays, which have no output").into());
+        return Err(Error::invalid("--delete and --timestamp require an array and no output").into());
     }
     let path = |key: String| key.split('.').map(str::to_owned).collect();
     let values: Vec<(Vec<String>, Value)> =
         values.into_iter().map(|(key, value)| (path(key), value)).collect();
-    let file = Source::new(context, &arguments.source)?.open()?;
-    let mut written = Written::default();
+    let file = MessageSource::new(context, &arguments.source)?.open()?;
+    let mut written = WriteReport::default();
     let target = target(output, arguments.force, std::slice::from_ref(&arguments.source))?;
     let mut to = create(context, output, target.in_place())?;
     for number in 0..file.len() {
         context.check()?;
-        let meant = arguments.filter.condition.is_none() || arguments.filter.holds(&file.message(number)?);
-        let change = if meant { MessageChange::Set(&values) } else { MessageChange::None };
+        let selected = arguments.filter.condition.is_none() || arguments.filter.holds(&file.message(number)?);
+        let change = if selected { MessageChange::Set(&values) } else { MessageChange::None };
         file.write(number, &change, &mut |bytes| put(&mut to, bytes))?;
-        written.changed += usize::from(meant);
+        written.changed += usize::from(selected);
     }
     to.finish()?;
     written.outputs.push((output.to_owned(), file.len()));
     written.report(context, "set", std::slice::from_ref(&arguments.source))
 }
 
-fn set_attributes(context: &Context, arguments: &Arguments, values: Vec<(String, Value)>) -> Outcome {
+fn set_attributes(context: &Context, arguments: &Arguments, values: Vec<(String, Value)>) -> CliResult {
     let opener = context.opener(&Meter::new(false))?;
     let store = opener.store(local(&arguments.source)?);
-    let format = tesseral::recognise(&*store).map_err(Failure::opening)?;
+    let format = tesseral::recognize(&*store).map_err(Failure::opening)?;
     if format.messages().is_some() {
-        return Err(Error::invalid("messages are written to an output")
-            .hint("name it behind the source")
+        return Err(Error::invalid("missing output path for messages")
+            .hint("add the output path after the source")
             .into());
     }
     let mut changes: BTreeMap<String, Option<Value>> =
@@ -161,7 +161,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn commas_part_assignments_but_not_json() {
+    fn commas_separate_assignments_but_not_json() {
         assert_eq!(parts("a=1,b.c=x y"), ["a=1", "b.c=x y"]);
         assert_eq!(
             parts("a:=[1,2],b:={\"x\":1,\"y\":2},c:=\"d,e\""),

@@ -1,24 +1,24 @@
-//! `tet split`: one file per object.
+//! `tet split`: splits messages into one file per object.
 
 use std::path::{Path, PathBuf};
 
 use clap::Args;
 use tesseral::{Error, MessageChange};
 
-use super::{Source, Written, create, put, target};
+use super::{MessageSource, WriteReport, create, put, target};
 use crate::context::Context;
-use crate::failure::Outcome;
+use crate::error::CliResult;
 
 /// Arguments of `tet split`.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// Where objects go: `[index]` in the name stands for their number; without it the number comes before the ending
+    /// Output path: `[index]` is replaced by the number of the object; otherwise the number is inserted before the extension
     #[arg(short, long, value_name = "OUT")]
     output: String,
-    /// Replaces existing outputs
+    /// Replace existing outputs
     #[arg(short, long)]
     force: bool,
-    /// A file of messages
+    /// File of messages
     source: PathBuf,
 }
 
@@ -32,26 +32,26 @@ fn numbered(template: &str, number: usize) -> PathBuf {
     path.with_file_name(format!("{stem}_{number:04}{ending}"))
 }
 
-pub(crate) fn run(context: &Context, arguments: &Arguments) -> Outcome {
+pub(crate) fn run(context: &Context, arguments: &Arguments) -> CliResult {
     if arguments.output == "-" {
-        let error = Error::invalid("objects go to a file each, not to standard output");
-        return Err(error.hint("`tet copy` and `tet merge` write there").into());
+        let error = Error::invalid("cannot split to standard output");
+        return Err(error.hint("use `tet copy` or `tet merge`").into());
     }
-    let file = Source::new(context, &arguments.source)?.open()?;
+    let file = MessageSource::new(context, &arguments.source)?.open()?;
     let sources = std::slice::from_ref(&arguments.source);
     let mut plan = Vec::new();
     for number in 0..file.len() {
         let objects = file.message(number)?.objects.len();
-        // A message of one object, or none, is one already.
+        // A message with at most one object is not split.
         let parts = if objects > 1 { (0..objects).map(Some).collect() } else { vec![None] };
         plan.extend(parts.into_iter().map(|object| (number, object)));
     }
-    // Nothing is written when one of them must not be.
+    // Check all outputs before writing any.
     for number in 0..plan.len() {
         let path = numbered(&arguments.output, number);
         target(&path, arguments.force, sources)?.check()?;
     }
-    let mut written = Written::default();
+    let mut written = WriteReport::default();
     for (at, (number, object)) in plan.into_iter().enumerate() {
         context.check()?;
         let path = numbered(&arguments.output, at);
@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_come_where_they_are_asked_for() {
+    fn numbers_replace_the_placeholder() {
         assert_eq!(numbered("a/msg_[index].tgm", 3), Path::new("a/msg_0003.tgm"));
         assert_eq!(numbered("a/out.tgm", 12), Path::new("a/out_0012.tgm"));
         assert_eq!(numbered("out", 0), Path::new("out_0000"));

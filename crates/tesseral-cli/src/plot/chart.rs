@@ -5,7 +5,7 @@ use std::fmt::Write;
 use tesseral::Point;
 
 use super::{Picture, number, odd_cells};
-use crate::paint::Paint;
+use crate::terminal_style::TerminalStyle;
 use crate::text::escape;
 
 const LINES: usize = 12;
@@ -38,11 +38,11 @@ impl Canvas {
     }
 }
 
-/// Where the dots of a line go: for each of `width` columns of dots the lowest and highest row it passes; none where nothing is.
+/// For each of `width` columns of dots, the lowest and highest row of the line; `None` if there is no value.
 #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss)]
 pub(crate) fn strokes(picture: &Picture, width: usize, height: usize) -> Vec<Option<(usize, usize)>> {
     let points = &picture.overview.points;
-    let row = |v: f64| ((1.0 - picture.place(v)) * (height - 1) as f64).round() as usize;
+    let row = |v: f64| ((1.0 - picture.normalize(v)) * (height - 1) as f64).round() as usize;
     let mut out = vec![None::<(usize, usize)>; width];
     let mut mark = |x: usize, from: usize, to: usize| {
         let (low, high) = (from.min(to), from.max(to));
@@ -76,7 +76,7 @@ pub(crate) fn strokes(picture: &Picture, width: usize, height: usize) -> Vec<Opt
 }
 
 /// Draws a line with its axes.
-pub(crate) fn draw(picture: &Picture, paint: Paint, columns: usize, lines: Option<usize>) -> String {
+pub(crate) fn draw(picture: &Picture, paint: TerminalStyle, columns: usize, lines: Option<usize>) -> String {
     let (high, low) = (number(picture.high), number(picture.low));
     let margin = high.len().max(low.len()) + 1;
     let width = columns.saturating_sub(margin + 1).max(8);
@@ -116,7 +116,7 @@ pub(crate) fn draw(picture: &Picture, paint: Paint, columns: usize, lines: Optio
     out
 }
 
-/// A mark under each column where there is something that cannot be drawn.
+/// Marks below columns with values that cannot be drawn.
 fn gaps(picture: &Picture, width: usize) -> String {
     let points = &picture.overview.points;
     let mut marks = vec![' '; width];

@@ -4,21 +4,21 @@ use std::fmt::Write;
 
 use tesseral::Point;
 
-use super::colours::NOT_FINITE;
-use super::{Colours, Picture, number, odd_cells};
-use crate::paint::Paint;
+use super::color_map::NOT_FINITE;
+use super::{ColorMap, Picture, number, odd_cells};
+use crate::terminal_style::TerminalStyle;
 use crate::text::escape;
 
-/// Lines at most, unless asked for.
+/// Default maximum number of lines.
 pub(crate) const LINES: usize = 48;
-/// From low to high where there are no colours.
+/// Characters from low to high, without colors.
 const RAMP: [char; 10] = ['.', ',', ':', ';', '+', '*', 'o', '%', '#', '@'];
 
 /// Draws a field with its axes and a legend.
 pub(crate) fn draw(
     picture: &Picture,
-    colours: Colours,
-    paint: Paint,
+    color_map: ColorMap,
+    paint: TerminalStyle,
     columns: usize,
     lines: Option<usize>,
 ) -> String {
@@ -41,7 +41,7 @@ pub(crate) fn draw(
             let upper = at(line * per_line, col);
             if paint.color() {
                 let lower = (line * 2 + 1 < rows).then(|| at(line * 2 + 1, col));
-                half_block(&mut out, picture, colours, upper, lower);
+                half_block(&mut out, picture, color_map, upper, lower);
             } else {
                 out.push(plain(picture, upper));
             }
@@ -52,11 +52,11 @@ pub(crate) fn draw(
     let (left, right, name) = (escape(left), escape(right), escape(name));
     let room = cols.saturating_sub(left.chars().count() + right.chars().count()).max(1);
     let _ = writeln!(out, "{:margin$}{left}{name:^room$}{right}", "");
-    out.push_str(&legend(picture, colours, paint, margin));
+    out.push_str(&legend(picture, color_map, paint, margin));
     out
 }
 
-/// Points to draw: as many as there are columns, and `most` rows, in the shape of the array.
+/// Number of points to draw: up to the number of columns and `most` rows, with the aspect ratio of the array.
 fn fit(shape: &[usize], width: usize, most: usize) -> (usize, usize) {
     let (height, wide) = (shape[0].max(1), shape[1].max(1));
     let cols = wide.min(width);
@@ -64,7 +64,7 @@ fn fit(shape: &[usize], width: usize, most: usize) -> (usize, usize) {
     (rows.min(most).max(1), cols)
 }
 
-/// The mean of what a drawn point stands for.
+/// The mean of the cells of a drawn point.
 #[allow(clippy::cast_precision_loss)]
 fn point(picture: &Picture, row: usize, col: usize, rows: usize, cols: usize) -> Point {
     let shape = &picture.overview.shape;
@@ -87,17 +87,17 @@ fn point(picture: &Picture, row: usize, col: usize, rows: usize, cols: usize) ->
     }
 }
 
-fn colour(picture: &Picture, colours: Colours, point: Point) -> Option<[u8; 3]> {
+fn colour(picture: &Picture, color_map: ColorMap, point: Point) -> Option<[u8; 3]> {
     match point {
-        Point::Value(v) => Some(colours.at(picture.place(v))),
+        Point::Value(v) => Some(color_map.at(picture.normalize(v))),
         Point::NotFinite => Some(NOT_FINITE),
         Point::Null => None,
     }
 }
 
-fn half_block(out: &mut String, picture: &Picture, colours: Colours, upper: Point, lower: Option<Point>) {
-    let upper = colour(picture, colours, upper);
-    let lower = lower.and_then(|point| colour(picture, colours, point));
+fn half_block(out: &mut String, picture: &Picture, color_map: ColorMap, upper: Point, lower: Option<Point>) {
+    let upper = colour(picture, color_map, upper);
+    let lower = lower.and_then(|point| colour(picture, color_map, point));
     let _ = match (upper, lower) {
         (Some([r, g, b]), Some([x, y, z])) => write!(out, "\x1b[38;2;{r};{g};{b};48;2;{x};{y};{z}m▀"),
         (Some([r, g, b]), None) => write!(out, "\x1b[0;38;2;{r};{g};{b}m▀"),
@@ -110,7 +110,7 @@ fn plain(picture: &Picture, point: Point) -> char {
     match point {
         Point::Value(v) => {
             #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
-            let i = (picture.place(v) * (RAMP.len() - 1) as f64).round() as usize;
+            let i = (picture.normalize(v) * (RAMP.len() - 1) as f64).round() as usize;
             RAMP[i.min(RAMP.len() - 1)]
         }
         Point::NotFinite => '?',
@@ -119,13 +119,13 @@ fn plain(picture: &Picture, point: Point) -> char {
 }
 
 #[allow(clippy::cast_precision_loss)]
-fn legend(picture: &Picture, colours: Colours, paint: Paint, margin: usize) -> String {
+fn legend(picture: &Picture, color_map: ColorMap, paint: TerminalStyle, margin: usize) -> String {
     const WIDTH: usize = 24;
     let mut scale = String::new();
     for i in 0..WIDTH {
         let place = i as f64 / (WIDTH - 1) as f64;
         if paint.color() {
-            let [r, g, b] = colours.at(place);
+            let [r, g, b] = color_map.at(place);
             let _ = write!(scale, "\x1b[48;2;{r};{g};{b}m ");
         } else {
             #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
@@ -138,7 +138,7 @@ fn legend(picture: &Picture, colours: Colours, paint: Paint, margin: usize) -> S
     let mut out = format!("{:margin$}{} {scale} {}\n", "", number(picture.low), number(picture.high));
     let odd = odd_cells(&picture.overview);
     if !odd.is_empty() {
-        let marks = if paint.color() { "NaN grey, null blank" } else { "NaN as ?, null blank" };
+        let marks = if paint.color() { "NaN gray, null blank" } else { "NaN as ?, null blank" };
         let _ = writeln!(out, "{:margin$}{marks}{odd}", "");
     }
     out

@@ -3,20 +3,20 @@
 use tesseral::{Error, Point};
 
 use super::chart::strokes;
-use super::colours::NOT_FINITE;
-use super::{Colours, Picture};
-use crate::failure::Outcome;
+use super::color_map::NOT_FINITE;
+use super::{ColorMap, Picture};
+use crate::error::CliResult;
 
-/// Points at most along either side.
+/// Maximum number of points along either side.
 pub(crate) const MOST: [usize; 2] = [960, 960];
-/// Small fields are drawn larger, each point a square.
+/// Small fields are enlarged, each point a square.
 const LEAST: usize = 512;
 const CHART: (usize, usize) = (1024, 320);
 
-/// A picture as the bytes of a PNG: nulls are transparent, cells that are NaN or infinite grey.
-pub(crate) fn png(picture: &Picture, colours: Colours) -> Outcome<Vec<u8>> {
+/// Encodes a picture as PNG: nulls are transparent, NaN and infinite cells gray.
+pub(crate) fn png(picture: &Picture, color_map: ColorMap) -> CliResult<Vec<u8>> {
     let (width, height, pixels) = match picture.overview.shape.as_slice() {
-        [rows, columns] => field(picture, colours, *rows, *columns),
+        [rows, columns] => field(picture, color_map, *rows, *columns),
         _ => chart(picture),
     };
     let mut out = Vec::new();
@@ -31,7 +31,7 @@ pub(crate) fn png(picture: &Picture, colours: Colours) -> Outcome<Vec<u8>> {
     Ok(out)
 }
 
-fn field(picture: &Picture, colours: Colours, rows: usize, columns: usize) -> (usize, usize, Vec<u8>) {
+fn field(picture: &Picture, color_map: ColorMap, rows: usize, columns: usize) -> (usize, usize, Vec<u8>) {
     let scale = (LEAST / rows.max(columns).max(1)).max(1);
     let (width, height) = (columns * scale, rows * scale);
     let mut pixels = Vec::with_capacity(width * height * 4);
@@ -39,7 +39,7 @@ fn field(picture: &Picture, colours: Colours, rows: usize, columns: usize) -> (u
         for x in 0..width {
             let [r, g, b, a] = match picture.overview.points[y / scale * columns + x / scale] {
                 Point::Value(v) => {
-                    let [r, g, b] = colours.at(picture.place(v));
+                    let [r, g, b] = color_map.at(picture.normalize(v));
                     [r, g, b, 255]
                 }
                 Point::NotFinite => [NOT_FINITE[0], NOT_FINITE[1], NOT_FINITE[2], 255],

@@ -1,21 +1,21 @@
-//! Answers for people.
+//! Query results as text.
 
-use tesseral::query::{Answer, Document, Outcome as Answered, Plan, Reduction};
+use tesseral::query::{Answer, Document, Plan, QueryOutcome, Reduction};
 use tesseral::{Container, Value};
 
-use crate::paint::Paint;
+use crate::terminal_style::TerminalStyle;
 use crate::text;
 
-/// Results listed in one line, and in a table.
+/// Maximum number of results in one line, and in a table.
 const IN_LINE: usize = 16;
 const IN_TABLE: usize = 1000;
 
-/// A document with what is known of it.
-pub(super) struct Shown<'a> {
+/// A document and its result.
+pub(super) struct AnswerView<'a> {
     pub document: &'a Document,
     pub container: Option<&'a Container>,
     pub plan: Option<&'a Plan>,
-    pub outcome: Option<&'a Answered>,
+    pub outcome: Option<&'a QueryOutcome>,
 }
 
 fn value(answer: &Answer) -> String {
@@ -31,7 +31,7 @@ fn value(answer: &Answer) -> String {
     }
 }
 
-impl Shown<'_> {
+impl AnswerView<'_> {
     fn key(&self) -> &'static str {
         self.document.operation.as_ref().map_or("none", |op| op.reduction.key())
     }
@@ -62,7 +62,7 @@ impl Shown<'_> {
         format!("{}\n", parts.join(" "))
     }
 
-    fn answers(&self, outcome: &Answered, parts: &mut Vec<String>) {
+    fn answers(&self, outcome: &QueryOutcome, parts: &mut Vec<String>) {
         if let Some(alignment) = &outcome.alignment {
             parts.push(format!("aligned={}", alignment["aligned"]));
         }
@@ -84,9 +84,9 @@ impl Shown<'_> {
         }
     }
 
-    /// What was asked, then one row per result.
+    /// The request, then one row per result.
     pub(super) fn tables(&self) -> String {
-        let paint = Paint::stdout();
+        let paint = TerminalStyle::stdout();
         let mut rows = vec![vec!["dataset".to_owned(), self.document.dataset.clone()]];
         let mut row = |key: &str, value: String| rows.push(vec![key.to_owned(), value]);
         if let Some(container) = self.container {
@@ -121,7 +121,7 @@ impl Shown<'_> {
         out
     }
 
-    fn results(&self, outcome: &Answered, paint: Paint) -> String {
+    fn results(&self, outcome: &QueryOutcome, paint: TerminalStyle) -> String {
         let shape = outcome.shape.clone().unwrap_or_default();
         let names: Vec<String> = (0..shape.len()).map(|d| format!(">{d}")).collect();
         let key = format!(">{}", self.key());

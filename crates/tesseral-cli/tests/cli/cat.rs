@@ -6,9 +6,9 @@ use tesseral::DType;
 
 use crate::support::{Folder, Made, command, fixture, json, tet, write};
 
-/// Every array of every fixture, under a memory limit that allows a few cells at a time, in every way to write it.
+/// Every array of every fixture in every output format, with a memory limit of a few cells.
 #[test]
-fn what_is_written_does_not_depend_on_the_memory() {
+fn output_does_not_depend_on_the_memory_limit() {
     for name in
         ["ranks_raw_v1.tet", "ranks_zstd_v1.tet", "labels_v2.tet", "codecs_by_dataset_v1.tet", "zstd_v2.tet"]
     {
@@ -96,7 +96,7 @@ fn csv_has_one_row_per_cell() {
 }
 
 #[test]
-fn json_keeps_what_numbers_cannot() {
+fn json_preserves_special_values() {
     let folder = Folder::new();
     let path = folder.path("t.tet");
     let floats: Vec<u8> =
@@ -131,7 +131,7 @@ fn validity_is_one_byte_per_cell() {
 }
 
 #[test]
-fn an_array_name_may_look_like_a_selection() {
+fn an_array_name_can_look_like_a_selection() {
     let folder = Folder::new();
     let path = folder.path("t.tet");
     write(&path, &[Made::counting("0=1", &[2, 2], &[2, 2])]);
@@ -142,7 +142,7 @@ fn an_array_name_may_look_like_a_selection() {
 }
 
 #[test]
-fn outputs_appear_when_whole() {
+fn outputs_are_published_atomically() {
     let folder = Folder::new();
     let (source, out) = (folder.text("a.tet"), folder.text("out.bin"));
     write(source.as_ref(), &[Made::counting("a", &[1000], &[100])]);
@@ -162,12 +162,12 @@ fn outputs_appear_when_whole() {
     // The damage is in the last chunk, long after the first bytes were written.
     tet(["cat", &source, "--raw", "--memory", "2kB", "-o", &folder.text("damaged.bin")]).ended(5);
     tet(["cat", &source, "--raw", "-f", "-o", &out]).ended(5);
-    assert_eq!(std::fs::read(&out).unwrap(), cells[..40], "the old output stays");
+    assert_eq!(std::fs::read(&out).unwrap(), cells[..40], "the old output is kept");
     assert_eq!(folder.names(), ["a.tet", "no", "out.bin"]);
 }
 
 #[test]
-fn a_reader_that_has_seen_enough_ends_it_quietly() {
+fn a_closed_pipe_ends_the_command_silently() {
     let folder = Folder::new();
     let path = folder.path("long.tet");
     write(&path, &[Made::counting("a", &[400_000], &[50_000])]);
@@ -187,7 +187,7 @@ fn a_reader_that_has_seen_enough_ends_it_quietly() {
 }
 
 #[test]
-fn what_fails_at_once_prints_nothing() {
+fn an_early_failure_prints_nothing() {
     for format in ["text", "csv", "json", "raw", "npy"] {
         let ran = tet(["cat", &fixture("corrupt/zstd_garbage.tet"), "a", "--format", format]);
         assert_eq!((ran.code, ran.text()), (5, ""), "{format}: {}", ran.stderr);

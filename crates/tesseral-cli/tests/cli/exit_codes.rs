@@ -1,7 +1,7 @@
 use crate::support::{Folder, Made, command, fixture, tet, write};
 
 #[test]
-fn each_way_to_end_has_its_code() {
+fn every_outcome_has_its_exit_code() {
     let labels = fixture("labels_v1.tet");
     let ranks = fixture("ranks_raw_v1.tet");
     let (labels, ranks) = (labels.as_str(), ranks.as_str());
@@ -45,14 +45,14 @@ fn each_way_to_end_has_its_code() {
 }
 
 #[test]
-fn nothing_at_all_shows_the_help() {
+fn no_arguments_show_the_help() {
     let ran = tet::<&str>([]);
     assert_eq!(ran.code, 2);
     assert!(ran.stderr.contains("Usage: tet") && ran.stdout.is_empty());
 }
 
 #[test]
-fn damage_counts_from_the_moment_it_is_met() {
+fn damage_is_reported_when_it_is_read() {
     let opening = fixture("corrupt/index_truncated.tet");
     for command in ["info", "cat", "stat"] {
         tet([command, &opening]).ended(4);
@@ -64,22 +64,22 @@ fn damage_counts_from_the_moment_it_is_met() {
     for command in ["info", "cat", "stat", "verify", "repair"] {
         tet([command, other.to_str().unwrap()]).ended(4);
     }
-    let torn = folder.path("torn.tet");
-    write(&torn, &[Made::counting("a", &[8], &[4]), Made::counting("b", &[8], &[4])]);
+    let damaged = folder.path("damaged.tet");
+    write(&damaged, &[Made::counting("a", &[8], &[4]), Made::counting("b", &[8], &[4])]);
     // The first byte of the first payload: chunks follow the index.
-    let mut bytes = std::fs::read(&torn).unwrap();
+    let mut bytes = std::fs::read(&damaged).unwrap();
     let at =
         bytes.windows(16).position(|w| w == [0_f32, 0.5, 1.0, 1.5].map(f32::to_le_bytes).concat()).unwrap();
     bytes[at] ^= 1;
-    std::fs::write(&torn, bytes).unwrap();
-    let torn = torn.to_str().unwrap();
-    tet(["info", torn]).ended(0);
-    tet(["cat", torn, "a"]).ended(5);
-    tet(["stat", torn, "a"]).ended(5);
-    tet(["cat", torn, "a", "0=4:"]).ended(0);
-    tet(["cat", torn, "b"]).ended(0);
-    tet(["cat", torn, "a", "--no-digests"]).ended(0);
-    tet(["verify", torn]).ended(1);
+    std::fs::write(&damaged, bytes).unwrap();
+    let damaged = damaged.to_str().unwrap();
+    tet(["info", damaged]).ended(0);
+    tet(["cat", damaged, "a"]).ended(5);
+    tet(["stat", damaged, "a"]).ended(5);
+    tet(["cat", damaged, "a", "0=4:"]).ended(0);
+    tet(["cat", damaged, "b"]).ended(0);
+    tet(["cat", damaged, "a", "--no-digests"]).ended(0);
+    tet(["verify", damaged]).ended(1);
 }
 
 #[test]
@@ -88,7 +88,7 @@ fn features_of_later_versions_are_unsupported() {
 }
 
 #[test]
-fn mistakes_get_an_answer() {
+fn errors_have_hints() {
     let ran = tet(["cat", &fixture("ranks_raw_v1.tet"), "rnk3"]);
     assert!(ran.stderr.contains("did you mean \"rank3\"?"), "{}", ran.stderr);
     let ran = tet(["cat", &fixture("ranks_raw_v1.tet")]);
@@ -100,7 +100,7 @@ fn mistakes_get_an_answer() {
 }
 
 #[test]
-fn colours_only_where_they_are_wanted() {
+fn colors_are_used_only_if_requested() {
     let source = fixture("labels_v1.tet");
     let coloured = |arguments: &[&str]| tet(arguments).stdout.contains(&0x1b);
     assert!(!coloured(&["info", &source]));
@@ -114,7 +114,7 @@ fn colours_only_where_they_are_wanted() {
 }
 
 #[test]
-fn names_do_not_speak_to_the_terminal() {
+fn names_are_escaped_for_the_terminal() {
     let folder = Folder::new();
     let path = folder.path("odd.tet");
     let odd = "a\u{1b}[31m\u{202e}b\nc";
@@ -135,7 +135,7 @@ fn names_do_not_speak_to_the_terminal() {
 }
 
 #[test]
-fn shells_and_readers_of_manuals_are_served() {
+fn completions_and_manual_pages_are_printed() {
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         assert!(tet(["completions", shell]).ended(0).text().contains("verify"), "{shell}");
     }

@@ -1,4 +1,4 @@
-//! The guide's transcripts, run as they stand. `TET_GUIDE=overwrite` writes them anew.
+//! Runs the transcripts of the guides. `TET_GUIDE=overwrite` updates them.
 
 use std::path::Path;
 
@@ -6,7 +6,7 @@ use tesseral::{Create, DType, HistoryRow, Value};
 
 use crate::support::{Folder, Made, command};
 
-/// The file that the guide looks into.
+/// The file used by the guide.
 fn ocean(path: &Path) {
     let sst: Vec<u8> = (0..4 * 3 * 4)
         .map(|i| if i % 12 == 5 { -999.0 } else { 10.0 + (i % 12) as f32 * 1.25 + (i / 12) as f32 * 0.5 })
@@ -45,7 +45,7 @@ fn ocean(path: &Path) {
     session.commit().unwrap();
 }
 
-/// Splits a line as a shell does, as far as the guide needs it.
+/// Splits a line like a shell, as far as the guide needs it.
 fn words(line: &str) -> Vec<String> {
     let mut words = vec![String::new()];
     let mut quoted = false;
@@ -59,7 +59,7 @@ fn words(line: &str) -> Vec<String> {
     words
 }
 
-/// What a command prints, and how it ended where that was not 0.
+/// Output of a command, and its exit code if it is not 0.
 fn run(folder: &Path, line: &str) -> String {
     let (line, rest) = line.split_once(" | head -n ").map_or((line, None), |(line, n)| (line, Some(n)));
     let words = words(line);
@@ -76,7 +76,7 @@ fn run(folder: &Path, line: &str) -> String {
     out
 }
 
-/// Runs the commands of a guide and compares what they print. Blocks of `csv NAME` are files that they find.
+/// Runs the commands of a guide and compares their output. Blocks of `csv NAME` are input files.
 fn check(path: &Path, guide: &str, folder: &Folder) {
     let mut made = String::new();
     let (mut inside, mut commands) = (false, 0);
@@ -104,7 +104,7 @@ fn check(path: &Path, guide: &str, folder: &Folder) {
     if std::env::var_os("TET_GUIDE").is_some_and(|v| v == "overwrite") {
         std::fs::write(path, made).unwrap();
     } else {
-        assert!(made == guide, "the guide says something else; TET_GUIDE=overwrite writes it anew:\n{made}");
+        assert!(made == guide, "the guide differs; TET_GUIDE=overwrite updates it:\n{made}");
     }
 }
 
@@ -115,7 +115,7 @@ fn guide(name: &str) -> (std::path::PathBuf, String) {
 }
 
 #[test]
-fn the_guide_to_versions_is_true() {
+fn the_guide_to_versions_is_current() {
     let (path, text) = guide("tiledb.md");
     check(&path, &text, &Folder::new());
 }
@@ -133,7 +133,7 @@ fn wind(path: &Path) {
 }
 
 #[test]
-fn the_guides_to_moving_data_are_true() {
+fn the_guides_to_moving_data_are_current() {
     for name in ["convert.md", "rechunk.md"] {
         let (path, text) = guide(name);
         let folder = Folder::new();
@@ -144,7 +144,7 @@ fn the_guides_to_moving_data_are_true() {
 }
 
 #[test]
-fn the_guide_to_queries_is_true() {
+fn the_guide_to_queries_is_current() {
     let (path, text) = guide("query.md");
     let folder = Folder::new();
     ocean(&folder.path("ocean.tet"));
@@ -152,11 +152,11 @@ fn the_guide_to_queries_is_true() {
 }
 
 #[test]
-fn the_guide_is_true() {
+fn the_guide_is_current() {
     let (path, guide) = guide("cli.md");
     let folder = Folder::new();
     ocean(&folder.path("ocean.tet"));
-    // A second one with a bit turned over in a chunk of sst.
+    // A second one with a flipped bit in a chunk of sst.
     ocean(&folder.path("damaged.tet"));
     let mut bytes = std::fs::read(folder.path("damaged.tet")).unwrap();
     let at = bytes.windows(4).position(|w| w == 10.5_f32.to_le_bytes()).unwrap();
@@ -166,16 +166,16 @@ fn the_guide_is_true() {
     check(&path, &guide, &folder);
 }
 
-/// Files of messages that the other guide looks into.
+/// Files of messages used by the other guide.
 fn forecasts(folder: &Folder) {
-    use tesseral::tensogram::wire::cbor::{Item, Map};
-    use tesseral::tensogram::{
+    use tesseral_tensogram::wire::cbor::{CborItem, Map};
+    use tesseral_tensogram::{
         DataObjectDescriptor, EncodeOptions, GlobalMetadata, Provenance, StreamingEncoder, encode,
     };
     let options = EncodeOptions { provenance: Provenance::reproducible(), ..EncodeOptions::default() };
-    let text = |text: &str| Item::Text(text.to_owned());
+    let text = |text: &str| CborItem::Text(text.to_owned());
     let message = |param: &str, step: u64| {
-        let mars = Item::map([("param", text(param)), ("step", Item::UInt(step))]);
+        let mars = CborItem::map([("param", text(param)), ("step", CborItem::UInt(step))]);
         let entry = Map::from([("mars".to_owned(), mars)]);
         let extra = Map::from([("centre".to_owned(), text("ecmf"))]);
         let metadata = GlobalMetadata { base: vec![entry], extra, ..GlobalMetadata::default() };
@@ -190,8 +190,8 @@ fn forecasts(folder: &Folder) {
         file.extend(encode(&metadata, &[(&descriptor, &cells)], &options).unwrap());
     }
     std::fs::write(folder.path("forecast.tgm"), &file).unwrap();
-    // The same with a tail that was cut, and with a bit turned over in the last message.
-    std::fs::write(folder.path("torn.tgm"), &file[..file.len() - 100]).unwrap();
+    // The same with a truncated tail, and with a flipped bit in the last message.
+    std::fs::write(folder.path("truncated.tgm"), &file[..file.len() - 100]).unwrap();
     let at = file.windows(4).rposition(|w| w == 287.0_f32.to_le_bytes()).unwrap();
     file[at] ^= 1;
     std::fs::write(folder.path("damaged.tgm"), &file).unwrap();
@@ -202,7 +202,7 @@ fn forecasts(folder: &Folder) {
 }
 
 #[test]
-fn the_guide_to_messages_is_true() {
+fn the_guide_to_messages_is_current() {
     let (path, guide) = guide("tensogram.md");
     let folder = Folder::new();
     forecasts(&folder);

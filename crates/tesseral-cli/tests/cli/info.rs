@@ -4,7 +4,7 @@ use tesseral::DType;
 use crate::support::{Folder, Made, fixture, json, tet, write};
 
 #[test]
-fn the_document_says_what_is_in_there() {
+fn the_document_describes_the_content() {
     let document = json(["info", &fixture("labels_v1.tet")]);
     assert_eq!(document["schema"], "tesseral.info/1");
     assert_eq!(document["format"], "tet");
@@ -86,7 +86,7 @@ fn chunks_are_listed_up_to_a_number() {
 }
 
 #[test]
-fn sections_can_be_asked_for() {
+fn sections_can_be_selected() {
     let path = fixture("history_v1.tet");
     let sections = |arguments: &[&str]| -> Vec<String> {
         let text = tet([&["info", &path], arguments].concat()).ended(0);
@@ -112,12 +112,12 @@ fn attributes_and_fill_are_shown() {
     write(path.as_ref(), &[array]);
     let document = json(["info", &path]);
     assert_eq!(document["arrays"][0]["attributes"]["units"], "K");
-    assert_eq!(document["arrays"][0]["fields"][0]["fill"], -9999);
+    assert_eq!(document["arrays"][0]["fields"][0]["missing"], serde_json::json!([-9999]));
     assert!(tet(["info", &path]).ended(0).text().contains("digests"));
 }
 
 #[test]
-fn one_array_that_makes_no_sense_hides_no_other() {
+fn one_invalid_array_does_not_hide_others() {
     let document = json(["info", &fixture("corrupt/directory_dtype_11.tet")]);
     let arrays = document["arrays"].as_array().unwrap();
     let broken = arrays.iter().filter(|a| a.get("error").is_some()).count();
@@ -126,7 +126,7 @@ fn one_array_that_makes_no_sense_hides_no_other() {
 }
 
 #[test]
-fn empty_files_hold_nothing() {
+fn empty_files_have_no_arrays() {
     let path = fixture("empty.tet");
     assert_eq!(json(["info", &path])["arrays"], json!([]));
     assert!(tet(["info", &path]).ended(0).text().contains("no arrays"));

@@ -3,14 +3,14 @@ use std::time::{Duration, Instant};
 
 use crate::support::{Folder, Made, command, write};
 
-/// Sends a signal by the shell's own means: not every machine has a program for it.
+/// Sends a signal with the shell's builtin: not every machine has a `kill` program.
 fn signal(name: &str, process: u32) {
     let kill = format!("kill {name} {process}");
     assert!(Command::new("sh").args(["-c", &kill]).status().unwrap().success());
 }
 
 #[test]
-fn an_interrupt_leaves_nothing_half_written() {
+fn an_interrupt_leaves_no_partial_files() {
     let folder = Folder::new();
     let (source, out) = (folder.text("a.tet"), folder.text("out.csv"));
     write(source.as_ref(), &[Made::counting("a", &[4_000_000], &[100_000])]);

@@ -1,4 +1,4 @@
-//! Runs the binary as people and scripts do.
+//! Tests that run the binary.
 #![allow(missing_docs, clippy::unwrap_used, clippy::panic)]
 
 mod cat;
@@ -6,6 +6,6 @@ mod exit_codes;
 mod guide;
 mod info;
 mod interrupted;
-mod mend;
+mod repair;
 mod stat;
 mod support;

@@ -41,7 +41,7 @@ fn integers_stay_exact() {
 }
 
 #[test]
-fn nothing_has_no_mean() {
+fn an_empty_selection_has_no_mean() {
     let document = json(["stat", &fixture("labels_v1.tet"), "time=1:1"]);
     assert_eq!(document["count"], 0);
     for key in ["min", "max", "mean", "std"] {
@@ -61,7 +61,7 @@ fn several_arrays_are_a_list() {
     }
 }
 
-/// Rows must agree with asking for each position alone, whatever way they were found.
+/// Rows must equal single queries of each position, for both strategies.
 #[test]
 fn rows_by_a_dimension_agree_with_single_positions() {
     let (labels, ranks) = (fixture("labels_v2.tet"), fixture("ranks_zstd_v1.tet"));
@@ -104,7 +104,7 @@ fn rows_by_a_dimension_agree_with_single_positions() {
 }
 
 #[test]
-fn statistics_answer_when_asked_for_less() {
+fn stored_statistics_are_used_without_standard_deviation() {
     let folder = Folder::new();
     let path = folder.path("a.tet");
     let mut session = tesseral::Create::new().statistics().begin(&path, "tet").unwrap();

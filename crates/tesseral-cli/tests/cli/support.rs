@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use serde_json::Value as Json;
-use tesseral::core::schema::Labels;
 use tesseral::{ArraySchema, ArraySpec, CodecSpec, Create, DType, Value};
+use tesseral_core::schema::Labels;
 
-/// How a run ended.
+/// Outcome of a run.
 pub struct Ran {
     pub code: i32,
     pub stdout: Vec<u8>,
@@ -21,7 +21,7 @@ impl Ran {
         std::str::from_utf8(&self.stdout).unwrap()
     }
 
-    /// Holds the run to an exit code.
+    /// Asserts the exit code.
     #[track_caller]
     pub fn ended(self, code: i32) -> Self {
         assert_eq!(
@@ -31,12 +31,12 @@ impl Ran {
             String::from_utf8_lossy(&self.stdout),
             self.stderr
         );
-        assert_eq!(self.stderr.is_empty(), code <= 1, "stderr is for what went wrong: {}", self.stderr);
+        assert_eq!(self.stderr.is_empty(), code <= 1, "stderr contains only errors: {}", self.stderr);
         self
     }
 }
 
-/// The binary, with nothing in the environment that would change what it prints.
+/// The binary, with a neutral environment.
 pub fn command() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tet"));
     command.env("TET_NO_QUERY_HISTORY", "1");
@@ -51,7 +51,7 @@ pub fn tet<S: AsRef<OsStr>>(arguments: impl IntoIterator<Item = S>) -> Ran {
     Ran { code: done.status.code().unwrap(), stdout: done.stdout, stderr }
 }
 
-/// Runs `tet` and reads the document it prints.
+/// Runs `tet` and parses the printed document.
 #[track_caller]
 pub fn json<S: AsRef<OsStr>>(arguments: impl IntoIterator<Item = S>) -> Json {
     let arguments: Vec<_> = arguments.into_iter().map(|a| a.as_ref().to_owned()).collect();
@@ -60,7 +60,7 @@ pub fn json<S: AsRef<OsStr>>(arguments: impl IntoIterator<Item = S>) -> Json {
     serde_json::from_slice(&ran.stdout).unwrap()
 }
 
-/// A file that the reference wrote.
+/// A file written by the reference.
 pub fn fixture(name: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/tet").join(name);
     path.to_str().unwrap().to_owned()
@@ -82,7 +82,7 @@ impl Folder {
         self.path(name).to_str().unwrap().to_owned()
     }
 
-    /// Names of what is in it, marked leftovers included.
+    /// Names of its entries, including leftovers.
     pub fn names(&self) -> Vec<String> {
         let entries = std::fs::read_dir(self.0.path()).unwrap();
         let mut names: Vec<String> = entries.map(|e| e.unwrap().file_name().into_string().unwrap()).collect();

@@ -27,7 +27,7 @@ pub struct Index {
 
 impl Index {
     /// An index over the offsets stored beside the stream, which are verified before use.
-    pub fn of(stored: Vec<u64>) -> Self {
+    pub fn from_offsets(stored: Vec<u64>) -> Self {
         Self { stored, ..Self::default() }
     }
 

@@ -100,11 +100,11 @@ fn round_trips() {
         };
         let stored: Vec<u64> = offsets.iter().enumerate().map(mistaken).collect();
         for (number, bit) in (0..).zip(&offsets) {
-            let found = Index::of(stored.clone()).find(&packed, &params, number).unwrap();
+            let found = Index::from_offsets(stored.clone()).find(&packed, &params, number).unwrap();
             assert_eq!(found, *bit, "case {case}: {params:?} interval {number}");
         }
         if !part.is_empty() {
-            let bit = Index::of(stored).find_sample(&packed, &params, range.start).unwrap();
+            let bit = Index::from_offsets(stored).find_sample(&packed, &params, range.start).unwrap();
             decode_range(&packed, &params, bit, count as u64, range.start, &mut part).unwrap();
         }
         assert_eq!(part, expected, "case {case}: {params:?} {range:?}");
@@ -219,9 +219,13 @@ fn reference_streams_are_reproduced() {
         let size = params.sample_size();
         let samples = src.len() / size;
         for (number, bit) in (0..).zip(&found) {
-            assert_eq!(Index::of(stored.clone()).find(&stream, &params, number).unwrap(), *bit, "{params:?}");
+            assert_eq!(
+                Index::from_offsets(stored.clone()).find(&stream, &params, number).unwrap(),
+                *bit,
+                "{params:?}"
+            );
         }
-        let mut index = Index::of(stored);
+        let mut index = Index::from_offsets(stored);
         for start in (0..samples).step_by(samples / 7 + 1) {
             let end = (start + samples / 5 + 1).min(samples);
             let mut part = vec![0; (end - start) * size];

@@ -77,7 +77,7 @@ impl Special {
 
 /// A chunk with a validated header.
 #[derive(Debug)]
-pub(super) struct Chunk<'a> {
+pub(super) struct BloscChunk<'a> {
     /// The chunk, from its header on.
     src: &'a [u8],
     version: u8,
@@ -90,7 +90,7 @@ pub(super) struct Chunk<'a> {
     special: Option<Special>,
 }
 
-impl<'a> Chunk<'a> {
+impl<'a> BloscChunk<'a> {
     /// Parses the chunk at the start of `src`.
     pub(super) fn parse(src: &'a [u8]) -> Result<Self> {
         let Some(&[version, _, flags, typesize]) = src.first_chunk::<4>() else {

@@ -15,7 +15,7 @@
 
 use tesseral_core::{Error, Result, alloc};
 
-use super::chunk::{Chunk, Special};
+use super::chunk::{BloscChunk, Special};
 use super::fault;
 use crate::Contexts;
 
@@ -27,7 +27,7 @@ const SMALL_INDEX: u64 = 64 << 10;
 
 /// A frame whose header is consistent with its length.
 #[derive(Debug)]
-pub(super) struct Frame<'a> {
+pub(super) struct BloscFrame<'a> {
     src: &'a [u8],
     /// The offset of the first chunk.
     header_len: usize,
@@ -56,7 +56,7 @@ fn field<const N: usize>(src: &[u8], at: usize, kind: u8) -> Result<[u8; N]> {
     }
 }
 
-impl<'a> Frame<'a> {
+impl<'a> BloscFrame<'a> {
     /// Parses the header of a frame that must decode to `total` bytes.
     pub(super) fn parse(src: &'a [u8], total: u64) -> Result<Self> {
         if src.len() < FIXED || !src.starts_with(MAGIC) {
@@ -107,7 +107,7 @@ impl<'a> Frame<'a> {
         if len > most {
             return Err(Error::limit("index of a blosc2 frame", len, most));
         }
-        let chunk = Chunk::parse(self.src.get(self.index..).unwrap_or_default())?;
+        let chunk = BloscChunk::parse(self.src.get(self.index..).unwrap_or_default())?;
         let len = usize::try_from(len).map_err(|_| fault("index too long"))?;
         chunk.expect(len)?;
         let mut bytes: Vec<u8> = alloc::zeroed("the index of a blosc2 frame", len)?;

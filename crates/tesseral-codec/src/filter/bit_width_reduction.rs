@@ -6,34 +6,34 @@
 
 use tesseral_core::Result;
 
-use super::header::{Header, put_len};
-use super::{Kind, Pair, Word, grow, noop};
+use super::header::{ChunkMetadataCursor, put_len};
+use super::{ElementKind, FilterBuffers, FilterElement, grow, noop};
 
 /// Whether the filter changes these elements. Dates count as integers since version 20.
-fn applies(word: Word, version: u32) -> bool {
+fn applies(word: FilterElement, version: u32) -> bool {
     let number = match word.kind {
-        Kind::Signed | Kind::Unsigned => true,
-        Kind::Time => version >= 20,
-        Kind::Float | Kind::Bool | Kind::Text => false,
+        ElementKind::Signed | ElementKind::Unsigned => true,
+        ElementKind::Time => version >= 20,
+        ElementKind::Float | ElementKind::Bool | ElementKind::Text => false,
     };
     number && word.size > 1
 }
 
 pub(crate) fn reverse(
-    word: Word,
+    word: FilterElement,
     version: u32,
     meta: &[u8],
     data: &[u8],
-    out: &mut Pair,
+    out: &mut FilterBuffers,
     cap: usize,
 ) -> Result<()> {
     if !applies(word, version) {
         return noop::reverse(meta, data, out);
     }
     let size = word.size;
-    let signed = matches!(word.kind, Kind::Signed | Kind::Time);
-    let mut header = Header::new("bit_width_reduction", meta);
-    let mut data = Header::new("bit_width_reduction", data);
+    let signed = matches!(word.kind, ElementKind::Signed | ElementKind::Time);
+    let mut header = ChunkMetadataCursor::new("bit_width_reduction", meta);
+    let mut data = ChunkMetadataCursor::new("bit_width_reduction", data);
     let expected = header.len("input length")?;
     let windows = header.count(size + 5, "windows")?;
     for _ in 0..windows {
@@ -74,19 +74,19 @@ pub(crate) fn extend(bytes: &[u8], signed: bool) -> u64 {
 
 /// Reduces windows of at most `window` bytes.
 pub(crate) fn forward(
-    word: Word,
+    word: FilterElement,
     window: u32,
     version: u32,
     meta: &[u8],
     data: &[u8],
-    out: &mut Pair,
+    out: &mut FilterBuffers,
 ) -> Result<()> {
     if !applies(word, version) {
         return noop::reverse(meta, data, out);
     }
     let name = "bit_width_reduction";
     let size = word.size;
-    let signed = matches!(word.kind, Kind::Signed | Kind::Time);
+    let signed = matches!(word.kind, ElementKind::Signed | ElementKind::Time);
     let window = window_bytes(window, size);
     put_len(name, data.len(), &mut out.meta)?;
     put_len(name, data.len().div_ceil(window), &mut out.meta)?;

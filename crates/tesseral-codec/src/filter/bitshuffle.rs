@@ -5,15 +5,21 @@
 
 use tesseral_core::Result;
 
-use super::header::{Header, put_len};
-use super::{Pair, Word, grow};
+use super::header::{ChunkMetadataCursor, put_len};
+use super::{FilterBuffers, FilterElement, grow};
 use crate::bitshuffle;
 
 const BLOCK: usize = 8192;
 
-pub(crate) fn reverse(word: Word, meta: &[u8], data: &[u8], out: &mut Pair, cap: usize) -> Result<()> {
-    let mut header = Header::new("bitshuffle", meta);
-    let mut data = Header::new("bitshuffle", data);
+pub(crate) fn reverse(
+    word: FilterElement,
+    meta: &[u8],
+    data: &[u8],
+    out: &mut FilterBuffers,
+    cap: usize,
+) -> Result<()> {
+    let mut header = ChunkMetadataCursor::new("bitshuffle", meta);
+    let mut data = ChunkMetadataCursor::new("bitshuffle", data);
     let parts = header.count(4, "parts")?;
     for _ in 0..parts {
         let part = data.bytes(header.len("part length")?, "part")?;
@@ -31,7 +37,7 @@ pub(crate) fn reverse(word: Word, meta: &[u8], data: &[u8], out: &mut Pair, cap:
 }
 
 /// Shuffles a first part of full groups of eight bytes; the remaining bytes form a second part, which is copied.
-pub(crate) fn forward(word: Word, meta: &[u8], data: &[u8], out: &mut Pair) -> Result<()> {
+pub(crate) fn forward(word: FilterElement, meta: &[u8], data: &[u8], out: &mut FilterBuffers) -> Result<()> {
     let (whole, rest) = data.split_at(data.len() / 8 * 8);
     let parts: Vec<&[u8]> = [whole, rest].into_iter().filter(|part| !part.is_empty()).collect();
     put_len("bitshuffle", parts.len(), &mut out.meta)?;

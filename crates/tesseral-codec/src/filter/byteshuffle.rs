@@ -5,12 +5,18 @@
 
 use tesseral_core::Result;
 
-use super::header::{Header, put_len};
-use super::{Pair, Word, grow};
+use super::header::{ChunkMetadataCursor, put_len};
+use super::{FilterBuffers, FilterElement, grow};
 
-pub(crate) fn reverse(word: Word, meta: &[u8], data: &[u8], out: &mut Pair, cap: usize) -> Result<()> {
-    let mut header = Header::new("byteshuffle", meta);
-    let mut data = Header::new("byteshuffle", data);
+pub(crate) fn reverse(
+    word: FilterElement,
+    meta: &[u8],
+    data: &[u8],
+    out: &mut FilterBuffers,
+    cap: usize,
+) -> Result<()> {
+    let mut header = ChunkMetadataCursor::new("byteshuffle", meta);
+    let mut data = ChunkMetadataCursor::new("byteshuffle", data);
     let parts = header.count(4, "parts")?;
     for _ in 0..parts {
         let part = data.bytes(header.len("part length")?, "part")?;
@@ -24,7 +30,7 @@ pub(crate) fn reverse(word: Word, meta: &[u8], data: &[u8], out: &mut Pair, cap:
 }
 
 /// Shuffles the data as a single part.
-pub(crate) fn forward(word: Word, meta: &[u8], data: &[u8], out: &mut Pair) -> Result<()> {
+pub(crate) fn forward(word: FilterElement, meta: &[u8], data: &[u8], out: &mut FilterBuffers) -> Result<()> {
     put_len("byteshuffle", 1, &mut out.meta)?;
     put_len("byteshuffle", data.len(), &mut out.meta)?;
     out.meta.extend_from_slice(meta);
@@ -39,8 +45,8 @@ mod tests {
 
     #[test]
     fn trailing_bytes_are_copied() {
-        let (meta, mut out) = ([1, 0, 0, 0, 7, 0, 0, 0], Pair::default());
-        let word = Word::new(2, crate::filter::Kind::Unsigned);
+        let (meta, mut out) = ([1, 0, 0, 0, 7, 0, 0, 0], FilterBuffers::default());
+        let word = FilterElement::new(2, crate::filter::ElementKind::Unsigned);
         reverse(word, &meta, &[1, 3, 5, 2, 4, 6, 9], &mut out, 7).unwrap();
         assert_eq!(out.data, [1, 2, 3, 4, 5, 6, 9]);
     }

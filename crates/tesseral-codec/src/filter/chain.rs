@@ -10,9 +10,9 @@ use tesseral_core::{Error, Result, alloc};
 
 use super::float_scale::Scale;
 use super::{
-    Filter, Kind, Pair, Word, bit_width_reduction, bitshuffle, byteshuffle, bzip2, checksum, compressor,
-    delta, dictionary, double_delta, encryption, float_scale, gzip, lz4, noop, positive_delta, rle, xor,
-    zstd,
+    ElementKind, Filter, FilterBuffers, FilterElement, bit_width_reduction, bitshuffle, byteshuffle, bzip2,
+    checksum, compressor, delta, dictionary, double_delta, encryption, float_scale, gzip, lz4, noop,
+    positive_delta, rle, xor, zstd,
 };
 use crate::Contexts;
 
@@ -24,7 +24,7 @@ const MAX_CHUNK: usize = 1 << 16;
 
 /// The parameters of encoding and decoding. The key is not printed.
 #[derive(Clone, Copy)]
-pub struct Rules<'a> {
+pub struct FilterContext<'a> {
     /// Format version of the writer.
     pub version: u32,
     /// Verify checksums.
@@ -33,7 +33,7 @@ pub struct Rules<'a> {
     pub key: Option<&'a [u8; 32]>,
 }
 
-impl std::fmt::Debug for Rules<'_> {
+impl std::fmt::Debug for FilterContext<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { version, verify, key } = self;
         let key = key.map(|_| "hidden");
@@ -43,14 +43,14 @@ impl std::fmt::Debug for Rules<'_> {
 
 /// Buffers between filters, reused from chunk to chunk.
 #[derive(Debug, Default)]
-pub struct Work {
-    pub(super) from: Pair,
-    pub(super) to: Pair,
+pub struct FilterScratch {
+    pub(super) from: FilterBuffers,
+    pub(super) to: FilterBuffers,
 }
 
 /// One chunk of a tile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Chunk<'a> {
+pub struct FilteredChunk<'a> {
     /// Bytes before filtering.
     pub original: usize,
     /// Metadata output of the last filter.
@@ -90,19 +90,19 @@ impl<'a> Chunks<'a> {
         self.map(|chunk| chunk.map(|c| c.original as u64)).sum()
     }
 
-    fn chunk(&mut self) -> Option<Chunk<'a>> {
+    fn chunk(&mut self) -> Option<FilteredChunk<'a>> {
         let (lens, rest) = self.rest.split_first_chunk::<12>()?;
         let [a, b, c] =
             [0, 4, 8].map(|i| u32::from_le_bytes([lens[i], lens[i + 1], lens[i + 2], lens[i + 3]]));
         let (meta, rest) = rest.split_at_checked(usize::try_from(c).ok()?)?;
         let (data, rest) = rest.split_at_checked(usize::try_from(b).ok()?)?;
         self.rest = rest;
-        Some(Chunk { original: usize::try_from(a).ok()?, meta, data })
+        Some(FilteredChunk { original: usize::try_from(a).ok()?, meta, data })
     }
 }
 
 impl<'a> Iterator for Chunks<'a> {
-    type Item = Result<Chunk<'a>>;
+    type Item = Result<FilteredChunk<'a>>;
 
     fn next(&mut self) -> Option<Self::Item> {
         // Some chunks of a tile come without the count: they end where their bytes do.
@@ -126,7 +126,7 @@ impl<'a> Iterator for Chunks<'a> {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Chain {
     /// In encoding order, each with the element type of its input.
-    pub(super) filters: Vec<(Filter, Word)>,
+    pub(super) filters: Vec<(Filter, FilterElement)>,
     /// Bytes per cell, the unit of run lengths.
     pub(super) cell: usize,
     /// The first filter encodes strings together with their offsets.
@@ -152,7 +152,7 @@ impl Chain {
     /// filter that encodes strings then includes the offsets.
     pub fn new(
         filters: impl IntoIterator<Item = Filter>,
-        mut word: Word,
+        mut word: FilterElement,
         cell: usize,
         strings: bool,
     ) -> Self {
@@ -200,7 +200,7 @@ impl Chain {
         &self,
         tile: &[u8],
         out: &mut [u8],
-        rules: &Rules<'_>,
+        rules: &FilterContext<'_>,
         contexts: &mut Contexts,
     ) -> Result<()> {
         self.decode_run(tile, out.len(), 0, out, rules, contexts)
@@ -216,7 +216,7 @@ impl Chain {
         len: usize,
         start: usize,
         out: &mut [u8],
-        rules: &Rules<'_>,
+        rules: &FilterContext<'_>,
         contexts: &mut Contexts,
     ) -> Result<()> {
         if self.plain_run(tile, len, &run_of(len, start, out)?, out) {
@@ -245,7 +245,7 @@ impl Chain {
         len: usize,
         start: usize,
         out: &mut [u8],
-        rules: &Rules<'_>,
+        rules: &FilterContext<'_>,
         contexts: &mut Contexts,
     ) -> Result<()> {
         let mut chunks = Chunks { rest: chunks, left: None };
@@ -265,7 +265,7 @@ impl Chain {
         len: usize,
         start: usize,
         out: &mut [u8],
-        rules: &Rules<'_>,
+        rules: &FilterContext<'_>,
         contexts: &mut Contexts,
     ) -> Result<usize> {
         let range = run_of(len, start, out)?;
@@ -346,7 +346,7 @@ impl Chain {
         bytes: usize,
         ends: &mut Vec<u64>,
         data: &mut Vec<u8>,
-        rules: &Rules<'_>,
+        rules: &FilterContext<'_>,
         contexts: &mut Contexts,
     ) -> Result<()> {
         let mut chunks = Chunks::new(tile)?;
@@ -374,7 +374,7 @@ impl Chain {
             &mut work,
         );
         let decoded = undone.and_then(|()| {
-            let Pair { meta, data: stored } = &work.from;
+            let FilterBuffers { meta, data: stored } = &work.from;
             match self.filters.first() {
                 Some((Filter::Rle, _)) => rle::decode_strings(meta, stored, cells, bytes, ends, data),
                 _ => dictionary::decode_strings(meta, stored, cells, bytes, ends, data),
@@ -387,9 +387,9 @@ impl Chain {
     /// Decodes a chunk into its slice of the output.
     fn chunk_into(
         &self,
-        chunk: &Chunk<'_>,
+        chunk: &FilteredChunk<'_>,
         out: &mut [u8],
-        rules: &Rules<'_>,
+        rules: &FilterContext<'_>,
         contexts: &mut Contexts,
     ) -> Result<()> {
         match self.filters.as_slice() {
@@ -425,12 +425,12 @@ impl Chain {
     /// Reverses all filters but the first `keep`. The result is in `work.from`.
     fn reverse_filters(
         &self,
-        chunk: &Chunk<'_>,
+        chunk: &FilteredChunk<'_>,
         original: usize,
         keep: usize,
-        rules: &Rules<'_>,
+        rules: &FilterContext<'_>,
         contexts: &mut Contexts,
-        work: &mut Work,
+        work: &mut FilterScratch,
     ) -> Result<()> {
         let cap = original.saturating_mul(8).saturating_add(SLACK);
         work.from.clear();
@@ -453,13 +453,13 @@ impl Chain {
 #[allow(clippy::too_many_arguments)]
 fn reverse(
     filter: Filter,
-    word: Word,
+    word: FilterElement,
     cell: usize,
     meta: &[u8],
     data: &[u8],
-    out: &mut Pair,
+    out: &mut FilterBuffers,
     cap: usize,
-    rules: &Rules<'_>,
+    rules: &FilterContext<'_>,
     contexts: &mut Contexts,
 ) -> Result<()> {
     let name = filter.name();
@@ -500,13 +500,13 @@ fn reverse(
         Filter::Md5 => checksum::reverse::<md5::Md5>(name, rules.verify, meta, data, out),
         Filter::Sha256 => checksum::reverse::<sha2::Sha256>(name, rules.verify, meta, data, out),
         Filter::Aes256Gcm => encryption::reverse(rules.key, meta, data, out, cap),
-        Filter::WebP => Err(Error::unsupported("TileDB filter 18 (webp)")),
+        Filter::WebP => Err(Error::unsupported("filter 18 (webp)")),
     }
 }
 
 /// Delta filters compute in integers of up to 8 bytes; floats reach them only reinterpreted.
-pub(super) fn integer_word(name: &'static str, word: Word) -> Result<Word> {
-    if word.kind == Kind::Float || !matches!(word.size, 1 | 2 | 4 | 8) {
+pub(super) fn integer_word(name: &'static str, word: FilterElement) -> Result<FilterElement> {
+    if word.kind == ElementKind::Float || !matches!(word.size, 1 | 2 | 4 | 8) {
         return Err(Error::codec(
             name,
             format!("elements of {} bytes are not integers of up to 8 bytes", word.size),

@@ -6,18 +6,18 @@
 use md5::Digest;
 use tesseral_core::Result;
 
-use super::Pair;
-use super::header::Header;
+use super::FilterBuffers;
+use super::header::ChunkMetadataCursor;
 
 pub(crate) fn reverse<D: Digest>(
     filter: &'static str,
     verify: bool,
     meta: &[u8],
     data: &[u8],
-    out: &mut Pair,
+    out: &mut FilterBuffers,
 ) -> Result<()> {
     let size = <D as Digest>::output_size();
-    let mut header = Header::new(filter, meta);
+    let mut header = ChunkMetadataCursor::new(filter, meta);
     let meta_parts = header.len("metadata parts")?;
     let data_parts = header.len("data parts")?;
     let entry_len = size + 8;
@@ -32,9 +32,9 @@ pub(crate) fn reverse<D: Digest>(
 }
 
 fn check<D: Digest>(filter: &'static str, verify: bool, table: &[u8], bytes: &[u8]) -> Result<()> {
-    let mut bytes = Header::new(filter, bytes);
+    let mut bytes = ChunkMetadataCursor::new(filter, bytes);
     for entry in table.chunks_exact(<D as Digest>::output_size() + 8) {
-        let mut entry = Header::new(filter, entry);
+        let mut entry = ChunkMetadataCursor::new(filter, entry);
         let part = bytes.bytes(entry.len64("part length")?, "part")?;
         if verify && D::digest(part).as_slice() != entry.rest {
             return Err(bytes.error(format!("checksum mismatch in a part of {} bytes", part.len())));
@@ -48,7 +48,7 @@ pub(crate) fn forward<D: Digest>(
     filter: &'static str,
     meta: &[u8],
     data: &[u8],
-    out: &mut Pair,
+    out: &mut FilterBuffers,
 ) -> Result<()> {
     super::header::put_len(filter, usize::from(!meta.is_empty()), &mut out.meta)?;
     super::header::put_len(filter, 1, &mut out.meta)?;

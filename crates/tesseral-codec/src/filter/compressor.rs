@@ -5,20 +5,20 @@
 
 use tesseral_core::Result;
 
-use super::header::{Header, put_len};
-use super::{Pair, grow};
+use super::header::{ChunkMetadataCursor, put_len};
+use super::{FilterBuffers, grow};
 
 /// Calls `decode(compressed, into)` for every part.
 pub(crate) fn reverse(
     filter: &'static str,
     meta: &[u8],
     data: &[u8],
-    out: &mut Pair,
+    out: &mut FilterBuffers,
     cap: usize,
     mut decode: impl FnMut(&[u8], &mut [u8]) -> Result<()>,
 ) -> Result<()> {
-    let mut header = Header::new(filter, meta);
-    let mut data = Header::new(filter, data);
+    let mut header = ChunkMetadataCursor::new(filter, meta);
+    let mut data = ChunkMetadataCursor::new(filter, data);
     let meta_parts = header.len("metadata parts")?;
     let data_parts = header.count(8, "data parts")?;
     for part in 0..meta_parts.saturating_add(data_parts) {
@@ -35,7 +35,7 @@ pub(crate) fn reverse(
 
 /// The single part of a chunk with exactly `len` bytes of data and no metadata, which can be decoded directly into the output.
 pub(crate) fn single<'a>(meta: &[u8], data: &'a [u8], len: usize) -> Option<&'a [u8]> {
-    let mut header = Header::new("", meta);
+    let mut header = ChunkMetadataCursor::new("", meta);
     let parts = (header.u32("").ok()?, header.u32("").ok()?);
     let lens = (header.len("").ok()?, header.len("").ok()?);
     (parts == (0, 1) && header.rest.is_empty() && lens == (len, data.len())).then_some(data)
@@ -46,7 +46,7 @@ pub(crate) fn forward(
     filter: &'static str,
     meta: &[u8],
     data: &[u8],
-    out: &mut Pair,
+    out: &mut FilterBuffers,
     mut encode: impl FnMut(&[u8], &mut Vec<u8>) -> Result<()>,
 ) -> Result<()> {
     put_len(filter, usize::from(!meta.is_empty()), &mut out.meta)?;

@@ -2,13 +2,13 @@
 
 use tesseral_core::{Error, Result};
 
-use super::Word;
+use super::FilterElement;
 use super::bit_width_reduction::extend;
-use super::header::Header;
+use super::header::ChunkMetadataCursor;
 
-pub(crate) fn decode_into(word: Word, src: &[u8], dst: &mut [u8]) -> Result<()> {
+pub(crate) fn decode_into(word: FilterElement, src: &[u8], dst: &mut [u8]) -> Result<()> {
     let size = word.step();
-    let mut header = Header::new("delta", src);
+    let mut header = ChunkMetadataCursor::new("delta", src);
     let count = header.len64("count")?;
     if count.checked_mul(size) != Some(dst.len()) || header.rest.len() != dst.len() {
         let detail = format!(
@@ -27,7 +27,7 @@ pub(crate) fn decode_into(word: Word, src: &[u8], dst: &mut [u8]) -> Result<()> 
 }
 
 /// Appends the differences.
-pub(crate) fn encode(word: Word, src: &[u8], out: &mut Vec<u8>) -> Result<()> {
+pub(crate) fn encode(word: FilterElement, src: &[u8], out: &mut Vec<u8>) -> Result<()> {
     let size = word.step();
     if !src.len().is_multiple_of(size) {
         let detail = format!("{} bytes are not a multiple of the element size {size}", src.len());

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 
 use tesseral_core::Result;
 
-use super::header::{Header, integer_width, put_big_endian, put_len};
+use super::header::{ChunkMetadataCursor, integer_width, put_big_endian, put_len};
 use super::rle::{check_string_header, put_string_header, strings};
 
 /// Appends strings and their ends.
@@ -19,7 +19,7 @@ pub(crate) fn decode_strings(
     ends: &mut Vec<u64>,
     out: &mut Vec<u8>,
 ) -> Result<()> {
-    let mut header = Header::new("dictionary", meta);
+    let mut header = ChunkMetadataCursor::new("dictionary", meta);
     check_string_header(&mut header, data.len(), cells, bytes)?;
     let id_width = usize::from(header.u8("ID width")?);
     let len_width = usize::from(header.u8("string length width")?);
@@ -32,13 +32,13 @@ pub(crate) fn decode_strings(
         return Err(header.error(format!("{} bytes of IDs do not match {cells} strings", data.len())));
     }
     let mut entries = Vec::new();
-    let mut rest = Header::new("dictionary", dictionary);
+    let mut rest = ChunkMetadataCursor::new("dictionary", dictionary);
     while !rest.rest.is_empty() {
         let len = rest.big_endian(len_width, "string length")?;
         entries.push(rest.bytes(len, "string")?);
     }
     let start = out.len();
-    let mut ids = Header::new("dictionary", data);
+    let mut ids = ChunkMetadataCursor::new("dictionary", data);
     for _ in 0..cells {
         let id = ids.big_endian(id_width, "number")?;
         let Some(string) = entries.get(id) else {

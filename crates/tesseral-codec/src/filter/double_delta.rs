@@ -5,12 +5,12 @@
 use tesseral_core::{Error, Result};
 
 use super::bit_width_reduction::extend;
-use super::header::Header;
-use super::{Kind, Word};
+use super::header::ChunkMetadataCursor;
+use super::{ElementKind, FilterElement};
 
-pub(crate) fn decode_into(word: Word, src: &[u8], dst: &mut [u8]) -> Result<()> {
+pub(crate) fn decode_into(word: FilterElement, src: &[u8], dst: &mut [u8]) -> Result<()> {
     let size = word.step();
-    let mut header = Header::new("double_delta", src);
+    let mut header = ChunkMetadataCursor::new("double_delta", src);
     let bits = u32::from(header.u8("width")?);
     let count = header.len64("count")?;
     let raw = bits as usize >= size * 8 - 1;
@@ -73,13 +73,13 @@ impl WordBitReader<'_> {
 }
 
 /// Appends the packed second differences.
-pub(crate) fn encode(word: Word, src: &[u8], out: &mut Vec<u8>) -> Result<()> {
+pub(crate) fn encode(word: FilterElement, src: &[u8], out: &mut Vec<u8>) -> Result<()> {
     let size = word.step();
     if !src.len().is_multiple_of(size) {
         let detail = format!("{} bytes are not a multiple of the element size {size}", src.len());
         return Err(Error::codec("double_delta", detail));
     }
-    let signed = matches!(word.kind, Kind::Signed | Kind::Time);
+    let signed = matches!(word.kind, ElementKind::Signed | ElementKind::Time);
     // Exact: 64-bit values of either sign and twice their differences fit.
     let value = |i: usize| {
         let wide = extend(&src[i * size..(i + 1) * size], signed);
@@ -147,7 +147,7 @@ impl WordBitWriter<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::filter::Kind;
+    use crate::filter::ElementKind;
 
     #[test]
     fn decodes_a_handmade_stream() {
@@ -158,7 +158,7 @@ mod tests {
         src.extend([10_i32, 13].iter().flat_map(|v| v.to_le_bytes()));
         src.extend(packed);
         let mut dst = [0; 16];
-        decode_into(Word::new(4, Kind::Signed), &src, &mut dst).unwrap();
+        decode_into(FilterElement::new(4, ElementKind::Signed), &src, &mut dst).unwrap();
         let values: Vec<i32> = dst.chunks(4).map(|c| i32::from_le_bytes(c.try_into().unwrap())).collect();
         assert_eq!(values, [10, 13, 15, 20]);
         // Seven verbatim bytes: one value and three odd bytes.
@@ -166,10 +166,13 @@ mod tests {
         plain.extend(1_u64.to_le_bytes());
         plain.extend([1, 2, 3, 4, 5, 6, 7]);
         let mut seven = [0; 7];
-        decode_into(Word::new(4, Kind::Signed), &plain, &mut seven).unwrap();
+        decode_into(FilterElement::new(4, ElementKind::Signed), &plain, &mut seven).unwrap();
         assert_eq!(seven, [1, 2, 3, 4, 5, 6, 7]);
         for cut in 0..src.len() {
-            assert!(decode_into(Word::new(4, Kind::Signed), &src[..cut], &mut dst).is_err(), "{cut}");
+            assert!(
+                decode_into(FilterElement::new(4, ElementKind::Signed), &src[..cut], &mut dst).is_err(),
+                "{cut}"
+            );
         }
     }
 }

@@ -2,12 +2,13 @@
 
 use tesseral_core::{Error, Result};
 
-use super::chain::{Chain, Rules, Work, integer_word};
+use super::chain::{Chain, FilterContext, FilterScratch, integer_word};
 use super::float_scale::Scale;
 use super::header::put_len;
 use super::{
-    Filter, Pair, Word, bit_width_reduction, bitshuffle, byteshuffle, bzip2, checksum, compressor, delta,
-    dictionary, double_delta, encryption, float_scale, gzip, lz4, noop, positive_delta, rle, xor, zstd,
+    Filter, FilterBuffers, FilterElement, bit_width_reduction, bitshuffle, byteshuffle, bzip2, checksum,
+    compressor, delta, dictionary, double_delta, encryption, float_scale, gzip, lz4, noop, positive_delta,
+    rle, xor, zstd,
 };
 use crate::Contexts;
 
@@ -21,7 +22,7 @@ impl Chain {
         &self,
         cells: &[u8],
         out: &mut Vec<u8>,
-        rules: &Rules<'_>,
+        rules: &FilterContext<'_>,
         contexts: &mut Contexts,
     ) -> Result<()> {
         let step = self.step(cells.len());
@@ -44,7 +45,7 @@ impl Chain {
         ends: &[u64],
         data: &[u8],
         out: &mut Vec<u8>,
-        rules: &Rules<'_>,
+        rules: &FilterContext<'_>,
         contexts: &mut Contexts,
     ) -> Result<()> {
         let cuts = self.cuts(ends, data.len());
@@ -60,7 +61,7 @@ impl Chain {
         ends: &[u64],
         data: &[u8],
         out: &mut Vec<u8>,
-        rules: &Rules<'_>,
+        rules: &FilterContext<'_>,
         contexts: &mut Contexts,
     ) -> Result<()> {
         let mut work = std::mem::take(&mut contexts.filter);
@@ -128,7 +129,7 @@ impl Chain {
         data: &[u8],
         cuts: impl Iterator<Item = usize>,
         out: &mut Vec<u8>,
-        rules: &Rules<'_>,
+        rules: &FilterContext<'_>,
         contexts: &mut Contexts,
     ) -> Result<()> {
         let count_at = out.len();
@@ -157,7 +158,7 @@ impl Chain {
         &self,
         chunk: &[u8],
         out: &mut Vec<u8>,
-        rules: &Rules<'_>,
+        rules: &FilterContext<'_>,
         contexts: &mut Contexts,
     ) -> Result<()> {
         if self.filters.is_empty() {
@@ -178,10 +179,16 @@ impl Chain {
     }
 
     /// Applies all filters after the first `skip` to `work.from`.
-    fn apply(&self, skip: usize, rules: &Rules<'_>, contexts: &mut Contexts, work: &mut Work) -> Result<()> {
+    fn apply(
+        &self,
+        skip: usize,
+        rules: &FilterContext<'_>,
+        contexts: &mut Contexts,
+        work: &mut FilterScratch,
+    ) -> Result<()> {
         for &(filter, word) in self.filters.iter().skip(skip) {
             work.to.clear();
-            let Pair { meta, data } = &work.from;
+            let FilterBuffers { meta, data } = &work.from;
             forward(filter, word, self.cell, meta, data, &mut work.to, rules, contexts)?;
             std::mem::swap(&mut work.from, &mut work.to);
         }
@@ -209,7 +216,7 @@ fn put_lens(original: usize, data: usize, meta: usize, out: &mut Vec<u8>) -> Res
     [original, data, meta].into_iter().try_for_each(|n| put_len("tile", n, out))
 }
 
-fn put_chunk(original: usize, pair: &Pair, out: &mut Vec<u8>) -> Result<()> {
+fn put_chunk(original: usize, pair: &FilterBuffers, out: &mut Vec<u8>) -> Result<()> {
     put_lens(original, pair.data.len(), pair.meta.len(), out)?;
     out.extend_from_slice(&pair.meta);
     out.extend_from_slice(&pair.data);
@@ -219,12 +226,12 @@ fn put_chunk(original: usize, pair: &Pair, out: &mut Vec<u8>) -> Result<()> {
 #[allow(clippy::too_many_arguments)]
 fn forward(
     filter: Filter,
-    word: Word,
+    word: FilterElement,
     cell: usize,
     meta: &[u8],
     data: &[u8],
-    out: &mut Pair,
-    rules: &Rules<'_>,
+    out: &mut FilterBuffers,
+    rules: &FilterContext<'_>,
     contexts: &mut Contexts,
 ) -> Result<()> {
     let name = filter.name();
@@ -267,6 +274,6 @@ fn forward(
         Filter::Md5 => checksum::forward::<md5::Md5>(name, meta, data, out),
         Filter::Sha256 => checksum::forward::<sha2::Sha256>(name, meta, data, out),
         Filter::Aes256Gcm => encryption::forward(rules.key, meta, data, out),
-        Filter::WebP => Err(Error::unsupported("TileDB filter 18 (webp)")),
+        Filter::WebP => Err(Error::unsupported("filter 18 (webp)")),
     }
 }

@@ -7,8 +7,8 @@ use aes_gcm::aead::{AeadInOut, KeyInit};
 use aes_gcm::{Aes256Gcm, Nonce, Tag};
 use tesseral_core::{Error, Result};
 
-use super::header::{Header, put_len};
-use super::{Pair, grow};
+use super::header::{ChunkMetadataCursor, put_len};
+use super::{FilterBuffers, grow};
 
 const NAME: &str = "aes_256_gcm";
 
@@ -16,15 +16,15 @@ pub(crate) fn reverse(
     key: Option<&[u8; 32]>,
     meta: &[u8],
     data: &[u8],
-    out: &mut Pair,
+    out: &mut FilterBuffers,
     cap: usize,
 ) -> Result<()> {
     let Some(key) = key else {
         return Err(Error::invalid("missing encryption key: the array is encrypted with AES-256-GCM"));
     };
     let cipher = Aes256Gcm::new(key.into());
-    let mut header = Header::new(NAME, meta);
-    let mut data = Header::new(NAME, data);
+    let mut header = ChunkMetadataCursor::new(NAME, meta);
+    let mut data = ChunkMetadataCursor::new(NAME, data);
     let meta_parts = header.len("metadata parts")?;
     let data_parts = header.count(36, "data parts")?;
     for part in 0..meta_parts.saturating_add(data_parts) {
@@ -47,7 +47,12 @@ pub(crate) fn reverse(
 }
 
 /// Encrypts metadata, if any, and data, each with its own IV.
-pub(crate) fn forward(key: Option<&[u8; 32]>, meta: &[u8], data: &[u8], out: &mut Pair) -> Result<()> {
+pub(crate) fn forward(
+    key: Option<&[u8; 32]>,
+    meta: &[u8],
+    data: &[u8],
+    out: &mut FilterBuffers,
+) -> Result<()> {
     let Some(key) = key else {
         return Err(Error::invalid("missing encryption key: the array is encrypted with AES-256-GCM"));
     };

@@ -4,8 +4,8 @@
 
 use tesseral_core::{Error, Result};
 
-use super::header::{Header, put_len};
-use super::{Pair, Word, grow};
+use super::header::{ChunkMetadataCursor, put_len};
+use super::{FilterBuffers, FilterElement, grow};
 
 pub(crate) struct Scale {
     pub scale: f64,
@@ -14,15 +14,15 @@ pub(crate) struct Scale {
 }
 
 pub(crate) fn reverse(
-    word: Word,
+    word: FilterElement,
     by: &Scale,
     meta: &[u8],
     data: &[u8],
-    out: &mut Pair,
+    out: &mut FilterBuffers,
     cap: usize,
 ) -> Result<()> {
-    let mut header = Header::new("float_scale", meta);
-    let mut data = Header::new("float_scale", data);
+    let mut header = ChunkMetadataCursor::new("float_scale", meta);
+    let mut data = ChunkMetadataCursor::new("float_scale", data);
     if !matches!(by.width, 1 | 2 | 4 | 8) || !matches!(word.size, 4 | 8) {
         return Err(header.error(format!(
             "unsupported: integers of {} bytes for floats of {} bytes",
@@ -79,9 +79,9 @@ fn read(float: &[u8]) -> f64 {
     }
 }
 
-fn check(word: Word, by: &Scale) -> Result<()> {
+fn check(word: FilterElement, by: &Scale) -> Result<()> {
     let supported = matches!(by.width, 1 | 2 | 4 | 8) && matches!(word.size, 4 | 8);
-    if !supported || word.kind != super::Kind::Float || by.scale == 0.0 || !by.scale.is_finite() {
+    if !supported || word.kind != super::ElementKind::Float || by.scale == 0.0 || !by.scale.is_finite() {
         let detail =
             format!("unsupported: integers of {} bytes for elements of {} bytes", by.width, word.size);
         return Err(Error::codec("float_scale", detail));
@@ -90,7 +90,7 @@ fn check(word: Word, by: &Scale) -> Result<()> {
 }
 
 /// Rejects floats that the integers cannot represent, naming the position of the first one.
-pub(crate) fn check_cells(word: Word, by: &Scale, cells: &[u8]) -> Result<()> {
+pub(crate) fn check_cells(word: FilterElement, by: &Scale, cells: &[u8]) -> Result<()> {
     check(word, by)?;
     let misfit = cells.chunks_exact(word.size).map(read).position(|v| !by.holds(by.stored(v)));
     misfit.map_or(Ok(()), |at| {
@@ -103,7 +103,13 @@ pub(crate) fn check_cells(word: Word, by: &Scale, cells: &[u8]) -> Result<()> {
 }
 
 /// Encodes the data as one part. Values out of range are clamped: cells were checked before.
-pub(crate) fn forward(word: Word, by: &Scale, meta: &[u8], data: &[u8], out: &mut Pair) -> Result<()> {
+pub(crate) fn forward(
+    word: FilterElement,
+    by: &Scale,
+    meta: &[u8],
+    data: &[u8],
+    out: &mut FilterBuffers,
+) -> Result<()> {
     check(word, by)?;
     if !data.len().is_multiple_of(word.size) {
         let detail = format!("{} bytes are not a multiple of the float size {}", data.len(), word.size);

@@ -4,12 +4,12 @@ use tesseral_core::{Error, Result};
 
 /// A parser of the remaining bytes, with the name of the filter for errors.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Header<'a> {
+pub(crate) struct ChunkMetadataCursor<'a> {
     pub filter: &'static str,
     pub rest: &'a [u8],
 }
 
-impl<'a> Header<'a> {
+impl<'a> ChunkMetadataCursor<'a> {
     pub(crate) fn new(filter: &'static str, rest: &'a [u8]) -> Self {
         Self { filter, rest }
     }

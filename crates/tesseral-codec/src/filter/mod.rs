@@ -39,11 +39,11 @@ mod tests;
 mod xor;
 mod zstd;
 
-pub use chain::{Chain, Chunk, Chunks, Rules, Work};
+pub use chain::{Chain, Chunks, FilterContext, FilterScratch, FilteredChunk};
 
 /// The arithmetic type of an element.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Kind {
+pub enum ElementKind {
     /// Signed integers.
     Signed,
     /// Unsigned integers.
@@ -60,22 +60,22 @@ pub enum Kind {
 
 /// The element type a filter works on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Word {
+pub struct FilterElement {
     /// Bytes of one element.
     pub size: usize,
     /// Arithmetic type.
-    pub kind: Kind,
+    pub kind: ElementKind,
 }
 
-impl Word {
+impl FilterElement {
     /// An element type of `size` bytes.
-    pub fn new(size: usize, kind: Kind) -> Self {
+    pub fn new(size: usize, kind: ElementKind) -> Self {
         Self { size: size.max(1), kind }
     }
 
     /// The integer size that delta filters compute in.
     fn step(self) -> usize {
-        if self.kind == Kind::Text { 1 } else { self.size }
+        if self.kind == ElementKind::Text { 1 } else { self.size }
     }
 }
 
@@ -115,12 +115,12 @@ pub enum Filter {
     /// Second differences, bit-packed.
     DoubleDelta {
         /// Element type that replaces the field's.
-        reinterpret: Option<Word>,
+        reinterpret: Option<FilterElement>,
     },
     /// Differences.
     Delta {
         /// Element type that replaces the field's.
-        reinterpret: Option<Word>,
+        reinterpret: Option<FilterElement>,
     },
     /// Offsets from a window's minimum in fewer bits.
     BitWidthReduction {
@@ -184,10 +184,10 @@ impl Filter {
     }
 
     /// The element type of its output, given that of its input.
-    fn output(&self, input: Word) -> Word {
+    fn output(&self, input: FilterElement) -> FilterElement {
         match *self {
-            Self::FloatScale { width, .. } => Word::new(width, Kind::Signed),
-            Self::Xor => Word::new(input.size, Kind::Signed),
+            Self::FloatScale { width, .. } => FilterElement::new(width, ElementKind::Signed),
+            Self::Xor => FilterElement::new(input.size, ElementKind::Signed),
             Self::DoubleDelta { reinterpret } | Self::Delta { reinterpret } => reinterpret.unwrap_or(input),
             _ => input,
         }
@@ -196,12 +196,12 @@ impl Filter {
 
 /// Metadata and data between two filters.
 #[derive(Debug, Default)]
-pub(crate) struct Pair {
+pub(crate) struct FilterBuffers {
     meta: Vec<u8>,
     data: Vec<u8>,
 }
 
-impl Pair {
+impl FilterBuffers {
     fn clear(&mut self) {
         self.meta.clear();
         self.data.clear();

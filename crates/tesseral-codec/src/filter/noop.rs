@@ -2,9 +2,9 @@
 
 use tesseral_core::Result;
 
-use super::Pair;
+use super::FilterBuffers;
 
-pub(crate) fn reverse(meta: &[u8], data: &[u8], out: &mut Pair) -> Result<()> {
+pub(crate) fn reverse(meta: &[u8], data: &[u8], out: &mut FilterBuffers) -> Result<()> {
     out.meta.extend_from_slice(meta);
     out.data.extend_from_slice(data);
     Ok(())

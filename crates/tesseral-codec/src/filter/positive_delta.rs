@@ -6,31 +6,31 @@
 use tesseral_core::{Error, Result};
 
 use super::bit_width_reduction::{extend, window_bytes};
-use super::header::{Header, put_len};
-use super::{Kind, Pair, Word, grow, noop};
+use super::header::{ChunkMetadataCursor, put_len};
+use super::{ElementKind, FilterBuffers, FilterElement, grow, noop};
 
-fn applies(word: Word, version: u32) -> bool {
+fn applies(word: FilterElement, version: u32) -> bool {
     match word.kind {
-        Kind::Signed | Kind::Unsigned | Kind::Bool => true,
-        Kind::Time => version >= 20,
-        Kind::Float | Kind::Text => false,
+        ElementKind::Signed | ElementKind::Unsigned | ElementKind::Bool => true,
+        ElementKind::Time => version >= 20,
+        ElementKind::Float | ElementKind::Text => false,
     }
 }
 
 pub(crate) fn reverse(
-    word: Word,
+    word: FilterElement,
     version: u32,
     meta: &[u8],
     data: &[u8],
-    out: &mut Pair,
+    out: &mut FilterBuffers,
     cap: usize,
 ) -> Result<()> {
     if !applies(word, version) {
         return noop::reverse(meta, data, out);
     }
     let size = word.size;
-    let mut header = Header::new("positive_delta", meta);
-    let mut data = Header::new("positive_delta", data);
+    let mut header = ChunkMetadataCursor::new("positive_delta", meta);
+    let mut data = ChunkMetadataCursor::new("positive_delta", data);
     let windows = header.count(size + 4, "windows")?;
     for _ in 0..windows {
         let mut value = extend(header.bytes(size, "first value")?, false);
@@ -52,19 +52,19 @@ pub(crate) fn reverse(
 
 /// Stores the differences of windows of at most `window` bytes. A decreasing sequence is an error.
 pub(crate) fn forward(
-    word: Word,
+    word: FilterElement,
     window: u32,
     version: u32,
     meta: &[u8],
     data: &[u8],
-    out: &mut Pair,
+    out: &mut FilterBuffers,
 ) -> Result<()> {
     if !applies(word, version) {
         return noop::reverse(meta, data, out);
     }
     let name = "positive_delta";
     let size = word.size;
-    let signed = matches!(word.kind, Kind::Signed | Kind::Time);
+    let signed = matches!(word.kind, ElementKind::Signed | ElementKind::Time);
     let flip = if signed { 1_u64 << 63 } else { 0 };
     let window = window_bytes(window, size);
     put_len(name, data.len().div_ceil(window), &mut out.meta)?;

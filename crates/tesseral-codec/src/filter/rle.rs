@@ -6,10 +6,10 @@
 
 use tesseral_core::{Error, Result};
 
-use super::header::{Header, integer_width, put_big_endian, put_len};
+use super::header::{ChunkMetadataCursor, integer_width, put_big_endian, put_len};
 
 pub(crate) fn decode_into(cell: usize, src: &[u8], dst: &mut [u8]) -> Result<()> {
-    let mut runs = Header::new("rle", src);
+    let mut runs = ChunkMetadataCursor::new("rle", src);
     let mut at = 0_usize;
     while !runs.rest.is_empty() {
         let value = runs.bytes(cell, "cell")?;
@@ -29,7 +29,7 @@ pub(crate) fn decode_into(cell: usize, src: &[u8], dst: &mut [u8]) -> Result<()>
 
 /// Parses the header of strings, which must match the number of cells and bytes of the tile.
 pub(crate) fn check_string_header(
-    header: &mut Header<'_>,
+    header: &mut ChunkMetadataCursor<'_>,
     encoded: usize,
     cells: usize,
     bytes: usize,
@@ -64,7 +64,7 @@ pub(crate) fn decode_strings(
     ends: &mut Vec<u64>,
     out: &mut Vec<u8>,
 ) -> Result<()> {
-    let mut header = Header::new("rle", meta);
+    let mut header = ChunkMetadataCursor::new("rle", meta);
     check_string_header(&mut header, data.len(), cells, bytes)?;
     let run_width = usize::from(header.u8("run length width")?);
     let len_width = usize::from(header.u8("string length width")?);
@@ -72,7 +72,7 @@ pub(crate) fn decode_strings(
         return Err(header.error(format!("unsupported widths of {run_width} and {len_width} bytes")));
     }
     let (first, start) = (ends.len(), out.len());
-    let mut runs = Header::new("rle", data);
+    let mut runs = ChunkMetadataCursor::new("rle", data);
     while !runs.rest.is_empty() {
         let run = runs.big_endian(run_width, "run length")?;
         let len = runs.big_endian(len_width, "string length")?;

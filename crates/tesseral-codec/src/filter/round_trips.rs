@@ -7,16 +7,16 @@ use super::*;
 use crate::Contexts;
 
 const KEY: [u8; 32] = *b"0123456789abcdef0123456789abcdef";
-const RULES: Rules<'static> = Rules { version: 22, verify: true, key: Some(&KEY) };
+const RULES: FilterContext<'static> = FilterContext { version: 22, verify: true, key: Some(&KEY) };
 
-fn words() -> impl Strategy<Value = Word> {
+fn words() -> impl Strategy<Value = FilterElement> {
     prop_oneof![
-        (0..4_u32).prop_map(|n| Word::new(1 << n, Kind::Signed)),
-        (0..4_u32).prop_map(|n| Word::new(1 << n, Kind::Unsigned)),
-        (2..4_u32).prop_map(|n| Word::new(1 << n, Kind::Float)),
-        Just(Word::new(8, Kind::Time)),
-        Just(Word::new(1, Kind::Bool)),
-        (0..3_u32).prop_map(|n| Word::new(1 << n, Kind::Text)),
+        (0..4_u32).prop_map(|n| FilterElement::new(1 << n, ElementKind::Signed)),
+        (0..4_u32).prop_map(|n| FilterElement::new(1 << n, ElementKind::Unsigned)),
+        (2..4_u32).prop_map(|n| FilterElement::new(1 << n, ElementKind::Float)),
+        Just(FilterElement::new(8, ElementKind::Time)),
+        Just(FilterElement::new(1, ElementKind::Bool)),
+        (0..3_u32).prop_map(|n| FilterElement::new(1 << n, ElementKind::Text)),
     ]
 }
 
@@ -29,9 +29,9 @@ fn filters() -> impl Strategy<Value = Filter> {
         (-1..10).prop_map(|level| Filter::Bzip2 { level }),
         Just(Filter::Rle),
         Just(Filter::DoubleDelta { reinterpret: None }),
-        Just(Filter::DoubleDelta { reinterpret: Some(Word { size: 4, kind: Kind::Signed }) }),
+        Just(Filter::DoubleDelta { reinterpret: Some(FilterElement { size: 4, kind: ElementKind::Signed }) }),
         Just(Filter::Delta { reinterpret: None }),
-        Just(Filter::Delta { reinterpret: Some(Word { size: 8, kind: Kind::Unsigned }) }),
+        Just(Filter::Delta { reinterpret: Some(FilterElement { size: 8, kind: ElementKind::Unsigned }) }),
         (1..600_u32).prop_map(|window| Filter::BitWidthReduction { window }),
         (1..600_u32).prop_map(|window| Filter::PositiveDelta { window }),
         Just(Filter::BitShuffle),
@@ -44,7 +44,7 @@ fn filters() -> impl Strategy<Value = Filter> {
 }
 
 /// Typical cells: noise, small steps, runs, extremes.
-fn cells(word: Word) -> impl Strategy<Value = Vec<u8>> {
+fn cells(word: FilterElement) -> impl Strategy<Value = Vec<u8>> {
     let size = word.size;
     let numbers = move |values: Vec<u64>| -> Vec<u8> {
         values.iter().flat_map(|v| v.to_le_bytes()[..size].to_vec()).collect()
@@ -120,7 +120,7 @@ proptest! {
         let data: Vec<u8> = strings.concat().into_bytes();
         let ends: Vec<u64> = strings.iter().scan(0, |n, s| { *n += s.len() as u64; Some(*n) }).collect();
         let first = [None, Some(Filter::Rle), Some(Filter::Dictionary)][kind];
-        let word = Word::new(1, Kind::Text);
+        let word = FilterElement::new(1, ElementKind::Text);
         let chain = Chain::new(first.into_iter().chain(rest), word, 1, kind > 0).chunks_of(chunk);
         let mut tile = Vec::new();
         let contexts = &mut Contexts::default();
@@ -146,7 +146,7 @@ proptest! {
         let (scale, offset) = (0.5, 3.0);
         let cells: Vec<u8> = values.iter().flat_map(|v| v.to_le_bytes()).collect();
         let filter = Filter::FloatScale { scale, offset, width };
-        let chain = Chain::new([filter, Filter::BitShuffle], Word::new(8, Kind::Float), 8, false);
+        let chain = Chain::new([filter, Filter::BitShuffle], FilterElement::new(8, ElementKind::Float), 8, false);
         chain.check_cells(&cells).unwrap();
         let mut tile = Vec::new();
         chain.encode(&cells, &mut tile, &RULES, &mut Contexts::default()).unwrap();
@@ -161,7 +161,7 @@ proptest! {
 #[test]
 fn floats_out_of_integer_range_are_rejected() {
     let filter = Filter::FloatScale { scale: 1.0, offset: 0.0, width: 1 };
-    let chain = Chain::new([filter], Word::new(4, Kind::Float), 4, false);
+    let chain = Chain::new([filter], FilterElement::new(4, ElementKind::Float), 4, false);
     for bad in [f32::NAN, f32::INFINITY, 127.6, -129.0] {
         let cells: Vec<u8> = [1.0, bad].iter().flat_map(|v| v.to_le_bytes()).collect();
         assert!(matches!(chain.check_cells(&cells).unwrap_err().kind(), ErrorKind::InvalidRequest { .. }));
@@ -170,7 +170,7 @@ fn floats_out_of_integer_range_are_rejected() {
 
 #[test]
 fn an_empty_tile_is_one_empty_chunk() {
-    let chain = Chain::new([Filter::Zstd { level: -1 }], Word::new(1, Kind::Text), 1, false);
+    let chain = Chain::new([Filter::Zstd { level: -1 }], FilterElement::new(1, ElementKind::Text), 1, false);
     let mut tile = Vec::new();
     chain.encode(&[], &mut tile, &RULES, &mut Contexts::default()).unwrap();
     let chunks: Vec<_> = Chunks::new(&tile).unwrap().map(|c| c.unwrap()).collect();

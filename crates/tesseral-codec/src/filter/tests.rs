@@ -7,8 +7,8 @@ use tesseral_core::{ErrorKind, Result};
 use super::*;
 use crate::Contexts;
 
-const RULES: Rules<'static> = Rules { version: 22, verify: true, key: None };
-const INT: Word = Word { size: 4, kind: Kind::Signed };
+const RULES: FilterContext<'static> = FilterContext { version: 22, verify: true, key: None };
+const INT: FilterElement = FilterElement { size: 4, kind: ElementKind::Signed };
 
 fn u32s(values: &[u32]) -> Vec<u8> {
     values.iter().flat_map(|v| v.to_le_bytes()).collect()
@@ -32,7 +32,7 @@ fn compressed(original: usize, data: &[u8]) -> Vec<u8> {
     u32s(&[0, 1, original as u32, data.len() as u32])
 }
 
-fn decode(filters: &[Filter], word: Word, tile: &[u8], len: usize) -> Result<Vec<u8>> {
+fn decode(filters: &[Filter], word: FilterElement, tile: &[u8], len: usize) -> Result<Vec<u8>> {
     let mut out = vec![0xA5; len];
     let chain = Chain::new(filters.iter().copied(), word, word.size, false);
     chain.decode_into(tile, &mut out, &RULES, &mut Contexts::default())?;
@@ -52,7 +52,7 @@ fn bzip(bytes: &[u8]) -> Vec<u8> {
 }
 
 /// Filters, elements, tile, cells.
-type Case = (Vec<Filter>, Word, Vec<u8>, Vec<u8>);
+type Case = (Vec<Filter>, FilterElement, Vec<u8>, Vec<u8>);
 
 fn cases() -> Vec<Case> {
     let cells = ints(&[5, 5, 5, -7, 1 << 20, 0, 3, 3]);
@@ -113,7 +113,12 @@ fn cases() -> Vec<Case> {
     let scaled = {
         let floats: Vec<u8> = [1.5_f64, -0.5, 2.0].iter().flat_map(|v| v.to_le_bytes()).collect();
         let filter = Filter::FloatScale { scale: 0.5, offset: 1.0, width: 1 };
-        (vec![filter], Word::new(8, Kind::Float), tile(&[(24, &u32s(&[1, 3]), &[1, 0xFD, 2])]), floats)
+        (
+            vec![filter],
+            FilterElement::new(8, ElementKind::Float),
+            tile(&[(24, &u32s(&[1, 3]), &[1, 0xFD, 2])]),
+            floats,
+        )
     };
     // Shuffled, then gzip over metadata and data.
     let nested = {
@@ -271,7 +276,7 @@ fn strings_include_their_offsets() {
     let runs = b"\x02\x02aa\x01\x00\x03\x01b";
     let mut meta = u32s(&[0, 1, text.len() as u32, runs.len() as u32, 48]);
     meta.extend([1, 1]);
-    let rle = Chain::new([Filter::Rle], Word::new(1, Kind::Text), 1, true);
+    let rle = Chain::new([Filter::Rle], FilterElement::new(1, ElementKind::Text), 1, true);
     let rle_tile = tile(&[(text.len(), &meta, runs)]);
     let entries = b"\x02aa\x00\x01b";
     let ids = [0, 0, 1, 2, 2, 2];
@@ -279,7 +284,7 @@ fn strings_include_their_offsets() {
     meta.extend([1, 1]);
     meta.extend(u32s(&[entries.len() as u32]));
     meta.extend(entries);
-    let dictionary = Chain::new([Filter::Dictionary], Word::new(1, Kind::Text), 1, true);
+    let dictionary = Chain::new([Filter::Dictionary], FilterElement::new(1, ElementKind::Text), 1, true);
     let dictionary_tile = tile(&[(text.len(), &meta, &ids)]);
     for (chain, tile) in [(rle, rle_tile), (dictionary, dictionary_tile)] {
         assert!(chain.holds_strings());
@@ -314,7 +319,7 @@ fn encrypted_chunks_need_their_key() {
     let mut out = vec![0; 12];
     let mut open = |key: Option<&[u8; 32]>| {
         chain
-            .decode_into(&tile, &mut out, &Rules { key, ..RULES }, &mut Contexts::default())
+            .decode_into(&tile, &mut out, &FilterContext { key, ..RULES }, &mut Contexts::default())
             .map(|()| out.clone())
     };
     assert_eq!(open(Some(&key)).unwrap(), cells);
@@ -325,7 +330,7 @@ fn encrypted_chunks_need_their_key() {
 #[test]
 fn webp_is_named_as_unsupported() {
     let tile = tile(&[(4, &[], &[0; 4])]);
-    let error = decode(&[Filter::WebP], Word::new(1, Kind::Unsigned), &tile, 4).unwrap_err();
+    let error = decode(&[Filter::WebP], FilterElement::new(1, ElementKind::Unsigned), &tile, 4).unwrap_err();
     assert!(matches!(error.kind(), ErrorKind::Unsupported { .. }));
 }
 

@@ -2,12 +2,18 @@
 
 use tesseral_core::Result;
 
-use super::header::{Header, put_len};
-use super::{Pair, Word, grow};
+use super::header::{ChunkMetadataCursor, put_len};
+use super::{FilterBuffers, FilterElement, grow};
 
-pub(crate) fn reverse(word: Word, meta: &[u8], data: &[u8], out: &mut Pair, cap: usize) -> Result<()> {
-    let mut header = Header::new("xor", meta);
-    let mut data = Header::new("xor", data);
+pub(crate) fn reverse(
+    word: FilterElement,
+    meta: &[u8],
+    data: &[u8],
+    out: &mut FilterBuffers,
+    cap: usize,
+) -> Result<()> {
+    let mut header = ChunkMetadataCursor::new("xor", meta);
+    let mut data = ChunkMetadataCursor::new("xor", data);
     let parts = header.count(4, "parts")?;
     for _ in 0..parts {
         let part = data.bytes(header.len("part length")?, "part")?;
@@ -23,7 +29,7 @@ pub(crate) fn reverse(word: Word, meta: &[u8], data: &[u8], out: &mut Pair, cap:
 }
 
 /// Encodes the data as one part.
-pub(crate) fn forward(word: Word, meta: &[u8], data: &[u8], out: &mut Pair) -> Result<()> {
+pub(crate) fn forward(word: FilterElement, meta: &[u8], data: &[u8], out: &mut FilterBuffers) -> Result<()> {
     put_len("xor", 1, &mut out.meta)?;
     put_len("xor", data.len(), &mut out.meta)?;
     out.meta.extend_from_slice(meta);

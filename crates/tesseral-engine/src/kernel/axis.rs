@@ -1,8 +1,8 @@
 //! Reduction along some axes: one result per position of the other axes.
 //!
 //! An [`AxisFold`] holds the state of each position of the *kept* axes. Regions of cells are folded into it one after the
-//! other; states over the same positions merge. As with [summaries](super::summary), equal regions in equal order give
-//! equal bits.
+//! other; states over the same positions merge. As with [summaries](super::summary), sums are exact: equal cells give equal bits,
+//! however they are divided into regions.
 //!
 //! # Algorithm
 //!
@@ -16,20 +16,25 @@
 //!
 //! 1. After merging, nearly every region is one of two shapes: rows that are added (`panel`) or runs that fold to one value.
 //! 2. Gathering costs less than strided loops, and leaves one kernel for every layout.
-//! 3. Float sums are accumulated in a plain partial sum per position, which is added to a compensated sum after some hundred
-//!    rows: single-row chunks do not each pay for compensation, and the error is no larger than that of a pairwise sum.
+//! 3. The exact sum of a position is a few doubles, which take more room only where the data needs it; see
+//!    [`slots`](crate::exact::slots).
 
 use bytemuck::Zeroable;
 use smallvec::SmallVec;
 use tesseral_core::{DType, Element, Error, Result, Scalar, Sum, alloc, dispatch_element};
 
-use super::block::{Cell, Moments, compensated, neumaier};
+use super::block::Cell;
 use super::copy::{Dim, copy_box, each_position, merge};
-use super::summary::{Summary, Wanted, mean, typed};
+use super::summary::{StatSet, Summary, typed_all};
+use crate::exact::Moments;
+use crate::exact::fixed::Fixed;
+use crate::exact::slots::{SlotRange, SlotSums};
 
 pub(crate) mod panel;
+pub(crate) mod sums;
 
 use panel::{Column, Columns, Panel, ROWS, Requested};
+use sums::{Sums, WideSquares};
 
 /// A region of cells, native-endian and unaligned; strides are in cells.
 ///
@@ -50,81 +55,74 @@ pub struct View<'a> {
 #[derive(Clone, Debug)]
 pub struct AxisFold {
     dtype: DType,
-    wanted: Wanted,
+    wanted: StatSet,
     shape: SmallVec<[usize; 4]>,
     positions: usize,
-    /// Cells common to all positions, and additional cells of each: empty until a region covers only some, or spreads need it.
+    /// Cells common to all positions, and additional cells of each: empty until a region covers only some.
     everywhere: u64,
     cells: Vec<u64>,
     /// Empty until there is a null, or a NaN.
     nulls: Vec<u64>,
     nans: Vec<u64>,
-    /// Integer sums.
-    int_sum: Vec<i128>,
-    /// Float sums: not yet compensated, compensated, and the rounding error of the latter.
-    recent: Vec<f64>,
-    float_sum: Vec<f64>,
-    lost: Vec<f64>,
-    /// Maximum number of additions to any of `recent`.
-    additions: usize,
-    /// Whether the current region would exceed that number.
-    compensate: bool,
+    /// Negative and positive infinities; empty until there is one.
+    infinities: [Vec<u64>; 2],
+    sums: Sums,
     /// Keys, in the order of values.
     min: Vec<i64>,
     max: Vec<i64>,
-    moments: Vec<Moments>,
 }
 
 /// Runs of at least this many cells are summarized without a copy.
 const LONG: usize = 48;
 
 impl AxisFold {
-    /// An empty fold over kept axes of `shape`. [`Wanted::INFINITIES`] is not supported for axes.
+    /// An empty fold over kept axes of `shape`. [`StatSet::INFINITIES`] is not supported for axes.
     ///
     /// # Errors
     /// `Unsupported` for dtypes that have no order and no sum, `InvalidRequest` when the number of positions exceeds the
     /// address space.
-    pub fn new(dtype: DType, wanted: Wanted, shape: &[usize]) -> Result<Self> {
+    pub fn new(dtype: DType, wanted: StatSet, shape: &[usize]) -> Result<Self> {
         Summary::new(dtype, wanted)?;
         let n = shape.iter().try_fold(1_usize, |n, &extent| n.checked_mul(extent));
         let n = n.ok_or_else(|| Error::invalid(format!("shape {shape:?} exceeds the address space")))?;
         let float = dispatch_element!(dtype, T => T::IS_FLOAT, else => false);
         let when = |needed: bool| if needed { n } else { 0 };
-        let (sum, range) = (wanted.has(Wanted::SUM), when(wanted.has(Wanted::RANGE)));
+        let (sum, spread) = (wanted.has(StatSet::SUM), wanted.has(StatSet::SPREAD));
+        let range = when(wanted.has(StatSet::RANGE));
         const WHAT: &str = "the results of a reduction";
-        let floats = || alloc::zeroed::<f64>(WHAT, when(sum && float));
+        let sums = Sums {
+            integers: alloc::zeroed(WHAT, when(sum && !float))?,
+            integer_squares: alloc::filled(WHAT, WideSquares::default(), when(spread && !float))?,
+            floats: (sum && float).then(|| SlotSums::new(n)),
+            float_squares: (spread && float).then(|| SlotSums::new(n)),
+        };
         Ok(Self {
             dtype,
             wanted,
             shape: SmallVec::from_slice(shape),
             positions: n,
             everywhere: 0,
-            cells: alloc::zeroed(WHAT, when(wanted.has(Wanted::SPREAD)))?,
+            cells: Vec::new(),
             nulls: Vec::new(),
             nans: Vec::new(),
-            int_sum: alloc::zeroed(WHAT, when(sum && !float))?,
-            recent: floats()?,
-            lost: floats()?,
-            float_sum: floats()?,
-            additions: 0,
-            compensate: false,
+            infinities: [Vec::new(), Vec::new()],
+            sums,
             min: alloc::filled(WHAT, i64::MAX, range)?,
             max: alloc::filled(WHAT, i64::MIN, range)?,
-            moments: alloc::filled(WHAT, Moments::default(), when(wanted.has(Wanted::SPREAD)))?,
         })
     }
 
     /// Adds a region. Axis `d` is reduced where `reduced[d]`; the other axes, in order, are the kept ones, and the region begins
-    /// at their position `origin`. A cell equal to `fill` is null, as is any NaN when `fill` is NaN.
+    /// at their position `origin`. A cell equal to one of `missing` is null, as is any NaN when one of them is NaN.
     ///
     /// # Errors
-    /// `InvalidRequest` when the region does not fit its bytes or the kept axes, or `fill` has a different dtype.
+    /// `InvalidRequest` when the region does not fit its bytes or the kept axes, or `missing` has a different dtype.
     pub fn fold(
         &mut self,
         view: &View<'_>,
         reduced: &[bool],
         origin: &[usize],
-        fill: Option<&Scalar>,
+        missing: &[Scalar],
     ) -> Result<()> {
         let (dims, start) = self.locate(view, reduced, origin)?;
         if view.shape.contains(&0) {
@@ -144,7 +142,7 @@ impl AxisFold {
             if fits.is_none() || countable.is_none() {
                 return Err(Error::invalid(format!("region of shape {:?} exceeds its bytes", view.shape)));
             }
-            let fill_value = typed::<T>(self.dtype, fill)?;
+            let typed_missing = typed_all::<T>(self.dtype, missing)?;
             let covered = view.shape.iter().zip(reduced).filter(|&(_, &r)| !r).map(|(&n, _)| n);
             let everywhere = self.cells.is_empty() && covered.eq(self.shape.iter().copied());
             if everywhere {
@@ -153,7 +151,7 @@ impl AxisFold {
             } else {
                 alloc::resize("the results of a reduction", &mut self.cells, self.positions, 0)?;
             }
-            self.walk::<T>(view, &dims, start, fill, fill_value)
+            self.walk::<T>(view, &dims, start, missing, &typed_missing)
         }, else => Err(Error::unsupported(format!("reductions of {}", self.dtype))))
     }
 
@@ -207,8 +205,8 @@ impl AxisFold {
         view: &View<'_>,
         dims: &[Dim],
         start: usize,
-        fill: Option<&Scalar>,
-        fill_value: Option<T>,
+        missing: &[Scalar],
+        typed_missing: &[T],
     ) -> Result<()> {
         let size = size_of::<T>();
         let innermost = |kept: bool| dims.iter().rposition(|d| (d.dst > 0) == kept);
@@ -222,7 +220,7 @@ impl AxisFold {
                 let summarize_run = || -> Result<Summary> {
                     let mut summary = Summary::new(self.dtype, self.wanted)?;
                     let validity = view.validity.map(|v| &v[src..src + run.count]);
-                    summary.fold(&view.cells[src * size..(src + run.count) * size], validity, fill)?;
+                    summary.fold(&view.cells[src * size..(src + run.count) * size], validity, missing)?;
                     Ok(summary)
                 };
                 match summarize_run() {
@@ -237,9 +235,8 @@ impl AxisFold {
         let rows = row.map_or(Dim { dst: 0, ..single }, |d| dims[d]);
         let outer: SmallVec<[Dim; 6]> =
             (0..dims.len()).filter(|&d| Some(d) != column && Some(d) != row).map(|d| dims[d]).collect();
-        // Squares take a second pass, for which the panel should still be in L2.
-        let width = if self.wanted.has(Wanted::SPREAD) { 256 } else { 1024 };
-        self.limit_recent_additions(dims, row);
+        // The sums of all columns should stay in L1; those of squares have more parts.
+        let width = if self.wanted.has(StatSet::SPREAD) { 256 } else { 1024 };
         let mut scratch = Scratch::<T>::new();
         each_position(&outer, |src, acc| {
             for first_column in (0..columns.count).step_by(width) {
@@ -251,13 +248,10 @@ impl AxisFold {
                         rows: ROWS.min(rows.count - first_row),
                         columns: width.min(columns.count - first_column),
                     };
-                    scratch.fold(view, &layout, fill_value, self.requested());
-                    self.add(
-                        &scratch.results,
-                        &layout,
-                        start + acc + first_column * columns.dst,
-                        columns.dst,
-                    );
+                    let range =
+                        SlotRange { first: start + acc + first_column * columns.dst, step: columns.dst };
+                    scratch.fold(view, &layout, typed_missing, self.requested(), &mut self.sums, range);
+                    self.add(&scratch.results, &layout, range);
                 }
             }
         });
@@ -266,181 +260,151 @@ impl AxisFold {
 
     fn requested(&self) -> Requested {
         Requested {
-            sum: self.wanted.has(Wanted::SUM),
-            range: self.wanted.has(Wanted::RANGE),
-            spread: self.wanted.has(Wanted::SPREAD),
+            sum: self.wanted.has(StatSet::SUM),
+            range: self.wanted.has(StatSet::RANGE),
+            spread: self.wanted.has(StatSet::SPREAD),
         }
     }
 
-    /// Adds the results of a panel to positions that begin at `first` and are `step` apart.
-    #[allow(clippy::cast_precision_loss)]
-    fn add<W: Column>(&mut self, results: &Columns<W>, layout: &PanelLayout, first: usize, step: usize) {
+    /// Adds the ranges and counts of a panel to positions.
+    fn add<W: Column>(&mut self, results: &Columns<W>, layout: &PanelLayout, range: SlotRange) {
         let n = layout.columns;
-        let rows = layout.rows as u64;
-        let at = |i: usize| first + i * step;
-        if self.wanted.has(Wanted::SPREAD) {
-            for i in 0..n {
-                let values = layout.rows as u32 - results.gaps(i);
-                if values > 0 {
-                    let (high, low) = W::center_parts(results.center[i]);
-                    let m = f64::from(values);
-                    let moments = Moments::around(m, high, low, results.s1[i], results.s2[i]);
-                    let before = self.valid(at(i)) as f64;
-                    self.moments[at(i)].merge(before, &moments, m);
-                }
-            }
-        }
-        if self.wanted.has(Wanted::SUM) {
-            if W::FLOAT {
-                if self.compensate {
-                    for i in 0..n {
-                        let more = W::total(results.partial[i]).to_f64();
-                        neumaier(&mut self.float_sum[at(i)], &mut self.lost[at(i)], more);
-                    }
-                } else if step == 1 {
-                    for (sum, &part) in self.recent[first..first + n].iter_mut().zip(&results.partial) {
-                        *sum += W::total(part).to_f64();
-                    }
-                } else {
-                    (0..n).for_each(|i| self.recent[at(i)] += W::total(results.partial[i]).to_f64());
-                }
-            } else {
-                for i in 0..n {
-                    if let Sum::Int(sum) = W::total(results.partial[i]) {
-                        self.int_sum[at(i)] += sum;
-                    }
-                }
-            }
-        }
-        if self.wanted.has(Wanted::RANGE) {
+        if self.wanted.has(StatSet::RANGE) {
             for i in 0..n {
                 // Keys of empty columns never narrow the range.
                 let (min, max): (i64, i64) = (results.min[i].into(), results.max[i].into());
-                self.min[at(i)] = self.min[at(i)].min(min);
-                self.max[at(i)] = self.max[at(i)].max(max);
+                let slot = range.at(i);
+                self.min[slot] = self.min[slot].min(min);
+                self.max[slot] = self.max[slot].max(max);
             }
         }
         if !self.cells.is_empty() {
-            (0..n).for_each(|i| self.cells[at(i)] += rows);
+            (0..n).for_each(|i| self.cells[range.at(i)] += layout.rows as u64);
         }
-        let positions = self.positions;
-        for (counts, more) in [(&mut self.nulls, &results.nulls), (&mut self.nans, &results.nans)] {
+        let [negative, positive] = &mut self.infinities;
+        for (counts, more) in [
+            (&mut self.nulls, &results.nulls),
+            (&mut self.nans, &results.nans),
+            (negative, &results.infinities[0]),
+            (positive, &results.infinities[1]),
+        ] {
             if more.iter().any(|&more| more > 0) {
-                counts.resize(positions, 0);
-                (0..n).for_each(|i| counts[at(i)] += u64::from(more[i]));
+                counts.resize(self.positions, 0);
+                (0..n).for_each(|i| counts[range.at(i)] += u64::from(more[i]));
             }
         }
     }
 
-    /// Ensures that recent float sums are no less accurate than a pairwise sum, for a region with these axes.
-    fn limit_recent_additions(&mut self, dims: &[Dim], row: Option<usize>) {
-        let reduced = dims.iter().enumerate().filter(|(_, dim)| dim.dst == 0);
-        let panels = |d: usize, dim: &Dim| if Some(d) == row { dim.count.div_ceil(ROWS) } else { dim.count };
-        let more = reduced.fold(1_usize, |n, (d, dim)| n.saturating_mul(panels(d, dim)));
-        self.compensate = more > ROWS;
-        if !self.compensate && self.additions + more > ROWS {
-            self.flush();
-        }
-        self.additions += if self.compensate { 0 } else { more };
-    }
-
-    fn flush(&mut self) {
-        for ((recent, sum), lost) in self.recent.iter_mut().zip(&mut self.float_sum).zip(&mut self.lost) {
-            neumaier(sum, lost, std::mem::take(recent));
-        }
-        self.additions = 0;
-    }
-
     /// Adds a summary to a position.
-    #[allow(clippy::cast_precision_loss)]
     fn absorb(&mut self, i: usize, summary: &Summary) {
-        let state = summary.state();
-        let (before, more) = (self.valid(i) as f64, summary.valid() as f64);
-        if let Some(moments) = self.moments.get_mut(i) {
-            moments.merge(before, state.moments, more);
+        let (range, moments) = summary.state();
+        let (sum, squares) = moments.sums();
+        if let Some(sums) = &mut self.sums.floats {
+            sums.add(i, sum);
         }
-        if let Some(sum) = self.int_sum.get_mut(i) {
-            *sum += state.int_sum;
+        if let Some(sums) = &mut self.sums.float_squares {
+            sums.add(i, squares);
         }
-        if let (Some(sum), Some(lost)) = (self.float_sum.get_mut(i), self.lost.get_mut(i)) {
-            neumaier(sum, lost, state.float_sum.0);
-            *lost += state.float_sum.1;
+        if let Some(to) = self.sums.integers.get_mut(i) {
+            *to += moments.integer_sum().unwrap_or(0);
+        }
+        if let Some(to) = self.sums.integer_squares.get_mut(i) {
+            let [low, high] = squares.digits().low_integer_bits();
+            #[allow(clippy::cast_possible_truncation)]
+            to.add(WideSquares { low, high: high as u64 });
         }
         if let (Some(min), Some(max)) = (self.min.get_mut(i), self.max.get_mut(i)) {
-            *min = state.range.0.min(*min);
-            *max = state.range.1.max(*max);
+            *min = range.0.min(*min);
+            *max = range.1.max(*max);
         }
         if let Some(cells) = self.cells.get_mut(i) {
             *cells += summary.count();
         }
-        let positions = self.positions;
-        for (counts, more) in [(&mut self.nulls, summary.nulls()), (&mut self.nans, summary.nans())] {
+        let [negative, positive] = &mut self.infinities;
+        let [less, more] = moments.infinities();
+        for (counts, more) in [
+            (&mut self.nulls, summary.nulls()),
+            (&mut self.nans, summary.nans()),
+            (negative, less),
+            (positive, more),
+        ] {
             if more > 0 {
-                counts.resize(positions, 0);
+                counts.resize(self.positions, 0);
                 counts[i] += more;
             }
         }
     }
 
-    /// Adds the cells of another fold over the same positions, as if they had been folded after these.
+    /// Adds the cells of another fold over the same positions. The order of merges is irrelevant.
     ///
     /// # Errors
     /// `InvalidRequest` when dtype, shape or requested statistics differ.
-    #[allow(clippy::cast_precision_loss)]
     pub fn merge(&mut self, other: &Self) -> Result<()> {
         if (self.dtype, self.wanted, &self.shape) != (other.dtype, other.wanted, &other.shape) {
             return Err(Error::invalid("folds with different axes or statistics do not merge"));
         }
-        self.flush();
-        for i in 0..self.moments.len() {
-            let (before, more) = (self.valid(i) as f64, other.valid(i) as f64);
-            self.moments[i].merge(before, &other.moments[i], more);
-        }
-        for (sum, more) in self.int_sum.iter_mut().zip(&other.int_sum) {
+        for (sum, more) in self.sums.integers.iter_mut().zip(&other.sums.integers) {
             *sum += more;
         }
-        for i in 0..self.float_sum.len() {
-            neumaier(&mut self.float_sum[i], &mut self.lost[i], other.float_sum[i]);
-            neumaier(&mut self.float_sum[i], &mut self.lost[i], other.recent[i]);
-            self.lost[i] += other.lost[i];
+        for (sum, more) in self.sums.integer_squares.iter_mut().zip(&other.sums.integer_squares) {
+            sum.add(*more);
+        }
+        for (sums, more) in [
+            (&mut self.sums.floats, &other.sums.floats),
+            (&mut self.sums.float_squares, &other.sums.float_squares),
+        ] {
+            if let (Some(sums), Some(more)) = (sums, more) {
+                sums.merge(more);
+            }
         }
         self.min.iter_mut().zip(&other.min).for_each(|(a, &b)| *a = b.min(*a));
         self.max.iter_mut().zip(&other.max).for_each(|(a, &b)| *a = b.max(*a));
         self.everywhere += other.everywhere;
-        let positions = self.positions;
-        for (counts, more) in
-            [(&mut self.cells, &other.cells), (&mut self.nulls, &other.nulls), (&mut self.nans, &other.nans)]
-        {
+        let [negative, positive] = &mut self.infinities;
+        for (counts, more) in [
+            (&mut self.cells, &other.cells),
+            (&mut self.nulls, &other.nulls),
+            (&mut self.nans, &other.nans),
+            (negative, &other.infinities[0]),
+            (positive, &other.infinities[1]),
+        ] {
             if !more.is_empty() {
-                counts.resize(positions, 0);
+                counts.resize(self.positions, 0);
                 counts.iter_mut().zip(more).for_each(|(a, b)| *a += b);
             }
         }
         Ok(())
     }
 
-    /// The state of a position as a summary; `None` when infinities are requested, which are not counted here.
+    /// The exact sums of a position.
+    fn moments(&self, i: usize) -> Moments {
+        let (mut sum, mut squares) = (Fixed::default(), Fixed::default());
+        if let Some(sums) = &self.sums.floats {
+            sum = sums.exact(i);
+        }
+        if let Some(sums) = &self.sums.float_squares {
+            squares = sums.exact(i);
+        }
+        if let Some(&integer) = self.sums.integers.get(i) {
+            sum.add_integer(integer);
+        }
+        if let Some(integer) = self.sums.integer_squares.get(i) {
+            squares.add_wide(false, integer.low, 0);
+            squares.add_wide(false, u128::from(integer.high), 128);
+        }
+        let infinities = [0, 1].map(|sign: usize| self.infinities[sign].get(i).copied().unwrap_or(0));
+        Moments::new(infinities, sum, squares)
+    }
+
+    /// The state of a position as a summary; `None` when infinities are requested, which are not counted here without sums.
     pub fn summary(&self, i: usize) -> Option<Summary> {
-        let float_sum = self.float_sum.get(i).map_or((0.0, 0.0), |&sum| {
-            let (mut sum, mut lost) = (sum, self.lost[i]);
-            neumaier(&mut sum, &mut lost, self.recent[i]);
-            (sum, lost)
-        });
-        let none = Moments::default();
-        let state = super::summary::State {
-            range: (
-                self.min.get(i).copied().unwrap_or(i64::MAX),
-                self.max.get(i).copied().unwrap_or(i64::MIN),
-            ),
-            int_sum: self.int_sum.get(i).copied().unwrap_or(0),
-            float_sum,
-            moments: self.moments.get(i).unwrap_or(&none),
-        };
-        if self.wanted.has(Wanted::INFINITIES) {
+        if self.wanted.has(StatSet::INFINITIES) {
             return None;
         }
+        let range =
+            (self.min.get(i).copied().unwrap_or(i64::MAX), self.max.get(i).copied().unwrap_or(i64::MIN));
         let (cells, nulls, nans) = (self.count(i), self.nulls(i), self.nans(i));
-        Summary::from_state(self.dtype, self.wanted, cells, nulls, nans, &state).ok()
+        Summary::from_state(self.dtype, self.wanted, cells, nulls, nans, range, self.moments(i)).ok()
     }
 
     /// Extents of the kept axes. Below, a position is a row-major index.
@@ -504,31 +468,42 @@ impl AxisFold {
     /// The sum of a position, when requested; 0 without values.
     #[inline]
     pub fn sum(&self, i: usize) -> Option<Sum> {
-        if let Some(&sum) = self.int_sum.get(i) {
+        if let Some(&sum) = self.sums.integers.get(i) {
             return Some(Sum::Int(sum));
         }
-        let (mut sum, mut lost) = (*self.float_sum.get(i)?, self.lost[i]);
-        neumaier(&mut sum, &mut lost, self.recent[i]);
-        Some(Sum::Float(compensated(sum, lost)))
+        let sums = self.sums.floats.as_ref()?;
+        Some(Sum::Float(if self.finite(i) { sums.value(i) } else { self.moments(i).sum() }))
     }
 
-    /// The mean of a position, when requested and there is any value.
+    /// Whether no cell of a position is infinite.
+    #[inline]
+    fn finite(&self, i: usize) -> bool {
+        self.infinities.iter().all(|counts| counts.get(i).is_none_or(|&n| n == 0))
+    }
+
+    /// The mean of a position, correctly rounded, when requested and there is any value.
     #[inline]
     pub fn mean(&self, i: usize) -> Option<f64> {
         let n = self.valid(i);
-        if n == 0 { None } else { self.sum(i).map(|sum| mean(sum, n)) }
+        if n == 0 || !self.wanted.has(StatSet::SUM) {
+            return None;
+        }
+        match &self.sums.floats {
+            Some(sums) if self.finite(i) => Some(sums.mean(i, n)),
+            _ => Some(self.moments(i).mean(n)),
+        }
     }
 
-    /// The population variance of a position, when requested and there is any value.
-    #[allow(clippy::cast_precision_loss)]
+    /// The population variance of a position, correctly rounded, when requested and there is any value.
     pub fn variance(&self, i: usize) -> Option<f64> {
         let n = self.valid(i);
-        if n == 0 { None } else { self.moments.get(i).map(|m| m.total() / n as f64) }
+        (n > 0 && self.wanted.has(StatSet::SPREAD)).then(|| self.moments(i).variance(n, 0))
     }
 
-    /// The population standard deviation of a position, when requested and there is any value.
+    /// The population standard deviation of a position, correctly rounded, when requested and there is any value.
     pub fn std(&self, i: usize) -> Option<f64> {
-        self.variance(i).map(f64::sqrt)
+        let n = self.valid(i);
+        (n > 0 && self.wanted.has(StatSet::SPREAD)).then(|| self.moments(i).std(n, 0))
     }
 }
 
@@ -576,7 +551,15 @@ impl<T: Cell<WorkType: Column>> Scratch<T> {
     }
 
     /// Folds a panel into the results.
-    fn fold(&mut self, view: &View<'_>, layout: &PanelLayout, fill: Option<T>, requested: Requested) {
+    fn fold(
+        &mut self,
+        view: &View<'_>,
+        layout: &PanelLayout,
+        missing: &[T],
+        requested: Requested,
+        to: &mut Sums,
+        range: SlotRange,
+    ) {
         let PanelLayout { src, row_stride, rows, columns, .. } = *layout;
         let adjacent = layout.column_stride == 1 || columns == 1;
         let size = size_of::<T>();
@@ -606,7 +589,8 @@ impl<T: Cell<WorkType: Column>> Scratch<T> {
             debug_assert!(gathered.is_ok());
             Panel { cells: &self.validity[..], stride: columns, rows, columns }
         });
-        self.results.fold(panel, validity, fill.map(T::widen), requested);
+        let missing: SmallVec<[T::WorkType; 2]> = missing.iter().map(|value| value.widen()).collect();
+        self.results.fold(panel, validity, &missing, requested, to, range);
     }
 }
 

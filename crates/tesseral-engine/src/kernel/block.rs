@@ -1,111 +1,20 @@
 //! The arithmetic of a block: as many cells as stay in L1 while several loops pass over them.
 //!
-//! Float additions round, so their order determines the result. It is fixed by *lanes*: element `i` is added to lane
-//! `i mod L`, and the lanes are combined at the end by halves.
+//! Sums are exact, so the order of additions is left to the compiler and the instruction set.
 //!
-//! ```text
-//! lane[0..L] = 0
-//! for each group of L cells:  lane[i] = lane[i] + cell[i] for all i     (a few vector instructions)
-//! for the remaining cells:    the same, padded with zeros
-//! while L > 1:                L = L / 2; lane[i] = lane[i] + lane[i + L]
-//! ```
-//!
-//! 1. `L` does not depend on the machine, so neither does the order of additions: SSE2, AVX2 and NEON give the same
-//!    bits. Nothing is contracted into fused multiply-adds, which would round differently.
-//! 2. Several registers of lanes hide the latency of an addition.
-//! 3. Integer sums are exact in any order, which is left to the compiler: cells of up to 16 bits are added in 32 bits,
-//!    of 32 in 64, which a block cannot overflow, and 64-bit cells as their high and low halves.
-//! 4. Minimum and maximum are computed on *keys*, integers in the order of the values: −0.0 sorts before 0.0, and NaNs lie
-//!    outside the infinities, so that a NaN in a block shows in its range at no cost. It also shows in a sum that is not
-//!    finite. NaNs are counted only then.
-//! 5. Squares are taken around a center inside the block, so that a large common offset cancels before squaring; the
-//!    rounding error of the center is corrected afterwards (`s2 - s1²/n`).
+//! 1. Integer sums: cells of up to 16 bits are added in 32 bits, of 32 in 64, which a block cannot overflow, and 64-bit cells as their
+//!    high and low halves. Squares of more than 32 bits are added as halves, too.
+//! 2. Float sums do not round; see [`exact`](crate::exact).
+//! 3. Minimum and maximum are computed on *keys*, integers in the order of the values: −0.0 sorts before 0.0, and NaNs lie
+//!    outside the infinities, so that a NaN in a block shows in its range at no cost. NaNs are counted only then.
 
 use bytemuck::Pod;
 use multiversion::multiversion;
+use tesseral_core::Element;
 use tesseral_core::element::{bf16, f16};
-use tesseral_core::{Element, Sum};
 
-/// Second moments around a mean that is kept in two parts.
-///
-/// The mean is `mean + rest`: for cells at 10¹⁵ ± 1, one `f64` could not distinguish the means of two blocks.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct Moments {
-    pub mean: f64,
-    pub rest: f64,
-    /// Sum of squared deviations from the mean, and its rounding error.
-    pub m2: f64,
-    pub m2_rest: f64,
-}
-
-impl Moments {
-    /// Moments from the sums of deviations and squared deviations around the center `high + low`.
-    #[inline(always)]
-    pub fn around(n: f64, high: f64, low: f64, s1: f64, s2: f64) -> Self {
-        let shift = s1 / n;
-        let m2 = s2 - s1 * shift;
-        let (mean, rest) = two_sum(high, low + shift);
-        // Not `max`, which would turn a NaN into 0.
-        Self { mean, rest, m2: if m2 < 0.0 { 0.0 } else { m2 }, m2_rest: 0.0 }
-    }
-
-    /// Moments of equal cells.
-    pub fn constant(high: f64, low: f64) -> Self {
-        let (mean, rest) = two_sum(high, low);
-        Self { mean, rest, m2: 0.0, m2_rest: 0.0 }
-    }
-
-    /// The combined moments, after Chan, Golub and LeVeque; `n` and `m` are the cell counts of both.
-    #[inline(always)]
-    pub fn merge(&mut self, n: f64, other: &Self, m: f64) {
-        if m == 0.0 {
-            return;
-        }
-        if n == 0.0 {
-            *self = *other;
-            return;
-        }
-        let part = m / (n + m);
-        let delta = (other.mean - self.mean) + (other.rest - self.rest);
-        neumaier(&mut self.m2, &mut self.m2_rest, other.m2);
-        neumaier(&mut self.m2, &mut self.m2_rest, delta * delta * (n * part));
-        self.m2_rest += other.m2_rest;
-        let (mean, rest) = two_sum(self.mean, self.rest + delta * part);
-        *self = Self { mean, rest, ..*self };
-    }
-
-    /// Sum of squared deviations from the mean.
-    #[inline(always)]
-    pub fn total(&self) -> f64 {
-        compensated(self.m2, self.m2_rest)
-    }
-}
-
-/// The rounded sum and its exact rounding error.
-#[inline(always)]
-pub(crate) fn two_sum(a: f64, b: f64) -> (f64, f64) {
-    let sum = a + b;
-    if !sum.is_finite() {
-        return (sum, 0.0);
-    }
-    let b_part = sum - a;
-    (sum, (a - (sum - b_part)) + (b - b_part))
-}
-
-/// Adds `x` to a sum and the rounding error to `lost`.
-#[inline(always)]
-pub(crate) fn neumaier(sum: &mut f64, lost: &mut f64, x: f64) {
-    let (a, b) = (*sum, x);
-    let total = a + b;
-    *lost += if a.abs() >= b.abs() { (a - total) + b } else { (b - total) + a };
-    *sum = total;
-}
-
-/// The compensated sum; infinite and NaN sums are returned unchanged.
-#[inline(always)]
-pub(crate) fn compensated(sum: f64, lost: f64) -> f64 {
-    if sum.is_finite() { sum + lost } else { sum }
-}
+use crate::exact::block::add_block;
+use crate::exact::fixed::Fixed;
 
 /// Conversion of cells into the type that the block loops work on.
 pub(crate) trait Cell: Element {
@@ -131,66 +40,27 @@ pub(crate) trait WorkType: Pod + PartialEq {
     fn nan(self) -> bool;
     /// Whether it is infinite.
     fn infinite(self) -> bool;
-    /// Sum of at most a block.
-    fn sum(block: &[Self]) -> Sum;
+    /// Adds at most a block to a sum, and the squares of its cells to another; false, without effect, with NaN or infinities.
+    fn add(block: &[Self], sum: &mut Fixed, squares: Option<&mut Fixed>) -> bool;
     /// Minimum and maximum key of at most a block; `(i64::MAX, i64::MIN)` or narrower when it is empty.
     fn range(block: &[Self]) -> (i64, i64);
-    /// Moments of a non-empty slice of at most a block, given its sum.
-    fn moments(block: &[Self], sum: Sum) -> Moments;
-}
-
-/// Lanes of float additions.
-const LANES: usize = 16;
-
-/// Adds floats in lanes, and the lanes by halves.
-#[inline(always)]
-fn sum_lanes<T: Copy>(cells: &[T], value: impl Fn(T) -> f64) -> f64 {
-    let mut lanes = [0.0; LANES];
-    let (groups, rest) = cells.as_chunks::<LANES>();
-    for group in groups {
-        for i in 0..LANES {
-            lanes[i] += value(group[i]);
-        }
-    }
-    // The last group is padded with zeros.
-    let mut last = [0.0; LANES];
-    for (last, &cell) in last.iter_mut().zip(rest) {
-        *last = value(cell);
-    }
-    for i in 0..LANES {
-        lanes[i] += last[i];
-    }
-    sum_halving(lanes)
-}
-
-/// Adds lanes by halves.
-#[inline(always)]
-fn sum_halving(mut lanes: [f64; LANES]) -> f64 {
-    const { assert!(LANES.is_power_of_two()) };
-    let mut width = LANES;
-    while width > 1 {
-        width /= 2;
-        for i in 0..width {
-            lanes[i] += lanes[i + width];
-        }
-    }
-    lanes[0]
 }
 
 // The loops are in functions that are always inlined, and these compile them for each instruction set: a closure in the
 // multiversioned function itself would be tied to its instruction set and could not be inlined into the plain iterator
 // that calls it.
 
-/// The number of NaN and infinite cells of at most a block.
+/// The numbers of NaNs, negative and positive infinities of at most a block.
 #[multiversion(targets("x86_64+avx2"))]
-pub(crate) fn specials<W: WorkType>(block: &[W]) -> (u64, u64) {
-    if W::FLOAT { (count(block, W::nan), count(block, W::infinite)) } else { (0, 0) }
-}
-
-/// [`WorkType::sum`], compiled for each instruction set.
-#[multiversion(targets("x86_64+avx2"))]
-pub(crate) fn sum<W: WorkType>(block: &[W]) -> Sum {
-    W::sum(block)
+pub(crate) fn specials<W: WorkType>(block: &[W]) -> [u64; 3] {
+    if !W::FLOAT {
+        return [0; 3];
+    }
+    [
+        count(block, W::nan),
+        count(block, |x: W| x.key() == W::KEYS.0),
+        count(block, |x: W| x.key() == W::KEYS.1),
+    ]
 }
 
 /// [`WorkType::range`], compiled for each instruction set.
@@ -199,10 +69,22 @@ pub(crate) fn range<W: WorkType>(block: &[W]) -> (i64, i64) {
     W::range(block)
 }
 
-/// [`WorkType::moments`], compiled for each instruction set.
+/// Sum and sum of squares of at most a block of integers.
 #[multiversion(targets("x86_64+avx2"))]
-pub(crate) fn moments<W: WorkType>(block: &[W], sum: Sum) -> Moments {
-    W::moments(block, sum)
+fn integer_sums<T: Integer>(block: &[T], squares: bool) -> (i128, [u128; 2]) {
+    (T::sum(block), if squares { T::squares(block) } else { [0, 0] })
+}
+
+/// Adds a block of integers.
+#[inline]
+fn add_integers<T: Integer>(block: &[T], sum: &mut Fixed, squares: Option<&mut Fixed>) -> bool {
+    let (total, [low, high]) = integer_sums(block, squares.is_some());
+    sum.add_integer(total);
+    if let Some(squares) = squares {
+        squares.add_wide(false, low, 0);
+        squares.add_wide(false, high, 64);
+    }
+    true
 }
 
 /// The number of cells of at most a block that satisfy a test.
@@ -213,48 +95,6 @@ fn count<T: Copy>(block: &[T], test: impl Fn(T) -> bool) -> u64 {
         n += u32::from(test(cell));
     }
     u64::from(n)
-}
-
-/// Sums of deviations and of their squares.
-///
-/// Deviations go through a small buffer: a loop that only converts and a loop that only adds both vectorize; a combined loop
-/// with twice as many lanes does not.
-#[inline(always)]
-fn deviations<T: Copy>(block: &[T], deviation: impl Fn(T) -> f64) -> (f64, f64) {
-    const BUFFER: usize = 8 * LANES;
-    let (mut s1, mut s2) = ([0.0; LANES], [0.0; LANES]);
-    let mut buffer = [0.0; BUFFER];
-    for piece in block.chunks(BUFFER) {
-        for (d, &cell) in buffer.iter_mut().zip(piece) {
-            *d = deviation(cell);
-        }
-        // Cells without deviation do not change the sums: they pad the last group.
-        let used = piece.len().next_multiple_of(LANES);
-        buffer[piece.len()..used].fill(0.0);
-        for d in buffer[..used].as_chunks::<LANES>().0 {
-            for i in 0..LANES {
-                s1[i] += d[i];
-                s2[i] += d[i] * d[i];
-            }
-        }
-    }
-    (sum_halving(s1), sum_halving(s2))
-}
-
-/// The center of integers: an integer near their mean, also as the two parts of an `f64`.
-#[inline(always)]
-#[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation)]
-pub(crate) fn integer_center(sum: Sum, n: usize) -> (i128, f64, f64) {
-    // The sum of a block of integers is below 2^75; the quotient is in the range of the cells.
-    let center = match sum {
-        Sum::Int(sum) => match i64::try_from(sum) {
-            Ok(sum) => i128::from(sum / n as i64),
-            Err(_) => sum / n as i128,
-        },
-        Sum::Float(_) => 0,
-    };
-    let high = center as f64;
-    (center, high, (center - high as i128) as f64)
 }
 
 macro_rules! itself {
@@ -328,13 +168,32 @@ fn key_range<T: Copy, K: Ord + Copy + Into<i64>>(
     (min.into(), max.into())
 }
 
+/// Exact sums of integers, in loops that vectorize.
+trait Integer: Copy {
+    /// Sum of at most a block.
+    fn sum(block: &[Self]) -> i128;
+    /// Sum of the squares of at most a block: a part, and another to be multiplied by 2^64.
+    fn squares(block: &[Self]) -> [u128; 2];
+}
+
 macro_rules! integers {
-    ($($t:ty, sum $wide:ty, moments $moments:ident;)*) => {$(
+    ($($t:ty, key $key:expr, value $value:expr, sum $sum:expr, squares $squares:expr;)*) => {$(
         impl DecodeKey for $t {
             #[inline(always)]
-            #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+            #[allow(clippy::cast_possible_truncation, clippy::cast_possible_wrap, clippy::cast_sign_loss)]
             fn decode_key(key: i64) -> Self {
-                key as $t
+                $value(key) as $t
+            }
+        }
+
+        impl Integer for $t {
+            #[inline(always)]
+            fn sum(block: &[Self]) -> i128 {
+                $sum(block)
+            }
+            #[inline(always)]
+            fn squares(block: &[Self]) -> [u128; 2] {
+                $squares(block)
             }
         }
 
@@ -343,7 +202,7 @@ macro_rules! integers {
             const KEYS: (i64, i64) = (i64::MIN, i64::MAX);
             #[inline(always)]
             fn key(self) -> i64 {
-                i64::from(self)
+                $key(self)
             }
             #[inline(always)]
             fn nan(self) -> bool {
@@ -354,147 +213,96 @@ macro_rules! integers {
                 false
             }
             #[inline(always)]
-            fn sum(block: &[Self]) -> Sum {
-                // Cannot overflow at this width; wrapping operations keep overflow checks out of the loops of test builds.
-                let sum = block.iter().fold(0, |sum: $wide, &x| sum.wrapping_add(<$wide>::from(x)));
-                Sum::Int(i128::from(sum))
+            fn add(block: &[Self], sum: &mut Fixed, squares: Option<&mut Fixed>) -> bool {
+                add_integers(block, sum, squares)
             }
             #[inline(always)]
             fn range(block: &[Self]) -> (i64, i64) {
-                key_range(block, (Self::MAX, Self::MIN), |x| x)
-            }
-            #[inline(always)]
-            fn moments(block: &[Self], sum: Sum) -> Moments {
-                $moments(block, sum)
+                let (min, max) = block.iter().fold((Self::MAX, Self::MIN), |(min, max), &x| (min.min(x), max.max(x)));
+                ($key(min), $key(max))
             }
         }
     )*};
 }
 
+// 64-bit keys are signed: the highest bit of an unsigned integer is flipped.
 integers! {
-    i8, sum i32, moments byte_moments;
-    u8, sum i32, moments byte_moments;
-    i16, sum i32, moments centered_moments;
-    u16, sum i32, moments centered_moments;
-    i32, sum i64, moments centered_moments;
-    u32, sum i64, moments centered_moments;
+    i8, key i64::from, value |key| key, sum sum_in_i32, squares |block: &[i8]| small_squares(block);
+    u8, key i64::from, value |key| key, sum sum_in_i32, squares |block: &[u8]| small_squares(block);
+    i16, key i64::from, value |key| key, sum sum_in_i32, squares |block: &[i16]| small_squares(block);
+    u16, key i64::from, value |key| key, sum sum_in_i32, squares |block: &[u16]| small_squares(block);
+    i32, key i64::from, value |key| key, sum sum_in_i64, squares |block: &[i32]| squares_32(block, i32::unsigned_abs);
+    u32, key i64::from, value |key| key, sum sum_in_i64, squares |block: &[u32]| squares_32(block, |x| x);
+    i64, key |x: i64| x, value |key: i64| key, sum |block: &[i64]| sum_halves(block, |x| x >> 32, |x| x & 0xFFFF_FFFF),
+        squares |block: &[i64]| squares_64(block, i64::unsigned_abs);
+    u64, key |x: u64| x.cast_signed() ^ i64::MIN, value |key: i64| key ^ i64::MIN,
+        sum |block: &[u64]| sum_halves(block, |x| (x >> 32).cast_signed(), |x| (x & 0xFFFF_FFFF).cast_signed()),
+        squares |block: &[u64]| squares_64(block, |x| x);
 }
 
-/// Moments of bytes, entirely in integers: the squares of a block sum to less than 2^29. The order of exact additions is
-/// irrelevant, so the compiler may use multiply-add instructions.
+// None of these sums can overflow at its width; wrapping operations keep overflow checks out of the loops of test builds.
+
 #[inline(always)]
-#[allow(clippy::cast_precision_loss)]
-fn byte_moments<T: Copy + Into<i32>>(block: &[T], sum: Sum) -> Moments {
-    let squares = block.iter().fold(0_i32, |sum, &x| {
-        let x: i32 = x.into();
-        sum.wrapping_add(x.wrapping_mul(x))
-    });
-    let squares = i128::from(squares);
-    let n = block.len() as i128;
-    let (center, high, low) = integer_center(sum, block.len());
-    let sum = match sum {
-        Sum::Int(sum) => sum,
-        Sum::Float(_) => 0,
-    };
-    let s1 = sum - n * center;
-    let s2 = squares - 2 * center * sum + n * center * center;
-    Moments::around(n as f64, high, low, s1 as f64, s2 as f64)
+fn sum_in_i32<T: Copy + Into<i32>>(block: &[T]) -> i128 {
+    i128::from(block.iter().fold(0_i32, |sum, &x| sum.wrapping_add(x.into())))
 }
 
-/// Moments of integers whose differences are exact in `f64`.
 #[inline(always)]
-#[allow(clippy::cast_precision_loss)]
-fn centered_moments<T: Copy + Into<f64>>(block: &[T], sum: Sum) -> Moments {
-    let (_, high, low) = integer_center(sum, block.len());
-    let (s1, s2) = deviations(block, |x| x.into() - high);
-    Moments::around(block.len() as f64, high, low, s1, s2)
+fn sum_in_i64<T: Copy + Into<i64>>(block: &[T]) -> i128 {
+    i128::from(block.iter().fold(0_i64, |sum, &x| sum.wrapping_add(x.into())))
 }
 
 /// Sum of 64-bit integers given as signed or unsigned high halves and low halves.
 #[inline(always)]
-fn sum_halves<T: Copy>(block: &[T], high: impl Fn(T) -> i64, low: impl Fn(T) -> i64) -> Sum {
+fn sum_halves<T: Copy>(block: &[T], high: impl Fn(T) -> i64, low: impl Fn(T) -> i64) -> i128 {
     let (highs, lows) = block
         .iter()
         .fold((0_i64, 0_i64), |(highs, lows), &x| (highs.wrapping_add(high(x)), lows.wrapping_add(low(x))));
-    Sum::Int((i128::from(highs) << 32) + i128::from(lows))
+    (i128::from(highs) << 32) + i128::from(lows)
 }
 
-/// Moments of 64-bit integers given as biased high halves (`high + 2^31` for signed ones) and low halves.
-///
-/// A difference of two such integers may exceed 64 bits, and rounding either to `f64` first would lose the low bits under a
-/// large offset. Halves are below 2^32: inserted into the fraction of 2^52 they are exact floats without a conversion, as are
-/// their differences from the halves of the center, and only the sum of both is rounded, once.
 #[inline(always)]
-#[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation)]
-fn centered_moments_halves<T: Copy>(
-    block: &[T],
-    sum: Sum,
-    bias: i64,
-    halves: impl Fn(T) -> (u64, u64),
-) -> Moments {
-    const CARRIER: u64 = 0x4330_0000_0000_0000;
-    const TWO_52: f64 = 4_503_599_627_370_496.0;
-    const TWO_32: f64 = 4_294_967_296.0;
-    let (center, high, low) = integer_center(sum, block.len());
-    let center_high = TWO_52 + ((center >> 32) as i64 + bias) as f64;
-    let center_low = TWO_52 + (center & 0xFFFF_FFFF) as f64;
-    let (s1, s2) = deviations(block, |x| {
-        let (high, low) = halves(x);
-        let high = f64::from_bits(CARRIER | high) - center_high;
-        let low = f64::from_bits(CARRIER | low) - center_low;
-        high * TWO_32 + low
+#[allow(clippy::cast_sign_loss)]
+fn small_squares<T: Copy + Into<i32>>(block: &[T]) -> [u128; 2] {
+    // A square of 16 bits is below 2^32 and exact as an unsigned product.
+    let squares = block.iter().fold(0_u64, |sum, &x| {
+        let x: i32 = x.into();
+        sum.wrapping_add(u64::from((x as u32).wrapping_mul(x as u32)))
     });
-    Moments::around(block.len() as f64, high, low, s1, s2)
+    [u128::from(squares), 0]
 }
 
-macro_rules! wide_integers {
-    ($($t:ty, flip $flip:expr, bias $bias:expr;)*) => {$(
-        impl DecodeKey for $t {
-            #[inline(always)]
-            #[allow(clippy::cast_possible_wrap, clippy::cast_sign_loss)]
-            fn decode_key(key: i64) -> Self {
-                (key ^ $flip) as $t
-            }
-        }
-
-        #[allow(clippy::cast_possible_wrap, clippy::cast_sign_loss)]
-        impl WorkType for $t {
-            const FLOAT: bool = false;
-            const KEYS: (i64, i64) = (i64::MIN, i64::MAX);
-            #[inline(always)]
-            fn key(self) -> i64 {
-                self as i64 ^ $flip
-            }
-            #[inline(always)]
-            fn nan(self) -> bool {
-                false
-            }
-            #[inline(always)]
-            fn infinite(self) -> bool {
-                false
-            }
-            #[inline(always)]
-            fn sum(block: &[Self]) -> Sum {
-                sum_halves(block, |x| (x >> 32) as i64, |x| x as i64 & 0xFFFF_FFFF)
-            }
-            #[inline(always)]
-            fn range(block: &[Self]) -> (i64, i64) {
-                key_range(block, (i64::MAX, i64::MIN), WorkType::key)
-            }
-            #[inline(always)]
-            fn moments(block: &[Self], sum: Sum) -> Moments {
-                centered_moments_halves(block, sum, $bias, |x| {
-                    let x = x as u64 ^ (($bias as u64) << 32);
-                    (x >> 32, x & 0xFFFF_FFFF)
-                })
-            }
-        }
-    )*};
+#[inline(always)]
+fn squares_32<T: Copy>(block: &[T], magnitude: impl Fn(T) -> u32) -> [u128; 2] {
+    let (mut lows, mut highs) = (0_u64, 0_u64);
+    for &x in block {
+        let x = u64::from(magnitude(x));
+        add_halves(x.wrapping_mul(x), &mut lows, &mut highs);
+    }
+    [u128::from(lows) + (u128::from(highs) << 32), 0]
 }
 
-wide_integers! {
-    i64, flip 0, bias 1_i64 << 31;
-    u64, flip i64::MIN, bias 0_i64;
+/// Squares of `a · 2^32 + b`: `a² · 2^64 + 2ab · 2^32 + b²`.
+#[inline(always)]
+fn squares_64<T: Copy>(block: &[T], magnitude: impl Fn(T) -> u64) -> [u128; 2] {
+    let mut sums = [0_u64; 6];
+    for &x in block {
+        let x = magnitude(x);
+        let (a, b) = (x >> 32, x & 0xFFFF_FFFF);
+        let [low, high, middle_low, middle_high, top_low, top_high] = &mut sums;
+        add_halves(b.wrapping_mul(b), low, high);
+        add_halves(a.wrapping_mul(b), middle_low, middle_high);
+        add_halves(a.wrapping_mul(a), top_low, top_high);
+    }
+    let sums = sums.map(u128::from);
+    let low = sums[0] + ((sums[1] + 2 * sums[2]) << 32);
+    [low, 2 * sums[3] + sums[4] + (sums[5] << 32)]
+}
+
+#[inline(always)]
+fn add_halves(x: u64, lows: &mut u64, highs: &mut u64) {
+    *lows = lows.wrapping_add(x & 0xFFFF_FFFF);
+    *highs = highs.wrapping_add(x >> 32);
 }
 
 macro_rules! floats {
@@ -531,9 +339,8 @@ macro_rules! floats {
                 self.is_infinite()
             }
             #[inline(always)]
-            #[allow(clippy::useless_conversion)]
-            fn sum(block: &[Self]) -> Sum {
-                Sum::Float(sum_lanes(block, |x| f64::from(x)))
+            fn add(block: &[Self], sum: &mut Fixed, squares: Option<&mut Fixed>) -> bool {
+                add_block(block, sum, squares)
             }
             #[inline(always)]
             fn range(block: &[Self]) -> (i64, i64) {
@@ -541,16 +348,6 @@ macro_rules! floats {
                     let bits = x.to_bits().cast_signed();
                     bits ^ ((bits >> (<$key>::BITS - 1)) & <$key>::MAX)
                 })
-            }
-            #[inline(always)]
-            #[allow(clippy::useless_conversion, clippy::cast_precision_loss)]
-            fn moments(block: &[Self], sum: Sum) -> Moments {
-                let n = block.len() as f64;
-                let center = sum.to_f64() / n;
-                // An infinite or NaN sum gives no center; the result is then infinite or NaN anyway.
-                let center = if center.is_finite() { center } else { 0.0 };
-                let (s1, s2) = deviations(block, |x| f64::from(x) - center);
-                Moments::around(n, center, 0.0, s1, s2)
             }
         }
     )*};

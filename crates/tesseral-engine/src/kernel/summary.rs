@@ -1,20 +1,18 @@
 //! A fused pass over cells: counts, minimum and maximum, sum and mean, variance.
 //!
-//! A [`Summary`] is the state of such a pass. States of parts merge into the state of the whole, in an order chosen by the
-//! caller; equal parts merged in equal order give equal bits, whatever thread or process folded them.
+//! A [`Summary`] is the state of such a pass. States of parts merge into the state of the whole. Sums are [exact](crate::exact), so
+//! equal cells give equal bits, however they are divided into parts and in whatever order those merge.
 //!
 //! Minimum, maximum, sum, mean and variance cover the cells that are neither null nor NaN; infinities follow IEEE 754. −0.0 is
-//! smaller than 0.0.
+//! smaller than 0.0, and a sum of zeros is 0.0.
 //!
 //! # Algorithm
 //!
 //! ```text
 //! for each block of at most 16 KiB:
 //!     cells are null in it        -> compact the others, without NaNs, into a scratch block and continue with that
-//!     sum and range, as requested -> they show whether NaNs or infinities are possible; only then count,
+//!     sums and range, as requested -> they show whether NaNs or infinities are possible; only then count,
 //!                                    and if there is a NaN, compact the others and restart
-//!     squares, if requested       -> around the block's mean, which is known by then
-//!     merge into the state        -> integers exactly, float sums after Neumaier, squares after Chan
 //! ```
 //!
 //! 1. The block is in L1 after its first loop, so further loops cost arithmetic only. See `block`.
@@ -27,15 +25,16 @@ use bytemuck::Zeroable;
 use multiversion::multiversion;
 use tesseral_core::{ChunkStats, DType, Element, Error, Result, Scalar, Sum, dispatch_element};
 
-use super::block::{Cell, Moments, WorkType, compensated, moments, neumaier, range, specials, sum};
+use super::block::{Cell, WorkType, range, specials};
+use crate::exact::Moments;
 
 mod wire;
 
 /// The requested statistics of a [`Summary`]. Counts of cells, nulls and NaNs are always included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub struct Wanted(u8);
+pub struct StatSet(u8);
 
-impl Wanted {
+impl StatSet {
     /// Counts only.
     pub const COUNTS: Self = Self(0);
     /// Minimum and maximum.
@@ -66,7 +65,7 @@ impl Wanted {
     }
 }
 
-impl BitOr for Wanted {
+impl BitOr for StatSet {
     type Output = Self;
 
     fn bitor(self, other: Self) -> Self {
@@ -78,17 +77,13 @@ impl BitOr for Wanted {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Summary {
     dtype: DType,
-    wanted: Wanted,
+    wanted: StatSet,
     cells: u64,
     nulls: u64,
     nans: u64,
-    infinities: u64,
     /// Keys of minimum and maximum, in the order of values; undefined while there is no value.
     range: (i64, i64),
-    /// Integer sum.
-    int_sum: i128,
-    /// Float sum and its rounding error.
-    float_sum: (f64, f64),
+    /// Exact sums, and infinities where they or the sum are requested.
     moments: Moments,
 }
 
@@ -97,7 +92,7 @@ impl Summary {
     ///
     /// # Errors
     /// `Unsupported` for dtypes that have no order and no sum: complex numbers, bitmasks, text.
-    pub fn new(dtype: DType, wanted: Wanted) -> Result<Self> {
+    pub fn new(dtype: DType, wanted: StatSet) -> Result<Self> {
         if !dispatch_element!(dtype, T => size_of::<T>() > 0, else => false) {
             return Err(Error::unsupported(format!("statistics of {dtype}")));
         }
@@ -107,29 +102,26 @@ impl Summary {
             cells: 0,
             nulls: 0,
             nans: 0,
-            infinities: 0,
             range: (i64::MAX, i64::MIN),
-            int_sum: 0,
-            float_sum: (0.0, 0.0),
             moments: Moments::default(),
         })
     }
 
-    /// Adds cells, native-endian and unaligned. `validity` has one byte per cell, 0 for null; a cell equal to `fill` is null too,
-    /// as is any NaN when `fill` is NaN.
+    /// Adds cells, native-endian and unaligned. `validity` has one byte per cell, 0 for null; a cell equal to one of `missing`
+    /// is null too, as is any NaN when one of them is NaN.
     ///
     /// # Errors
-    /// `InvalidRequest` when the bytes are not whole cells, or the length of `validity` or the dtype of `fill` differs; `Limit` when
+    /// `InvalidRequest` when the bytes are not whole cells, or the length of `validity` or the dtype of `missing` differs; `Limit` when
     /// a count or an integer sum overflows, after which the summary is invalid.
     #[inline]
-    pub fn fold(&mut self, cells: &[u8], validity: Option<&[u8]>, fill: Option<&Scalar>) -> Result<()> {
+    pub fn fold(&mut self, cells: &[u8], validity: Option<&[u8]>, missing: &[Scalar]) -> Result<()> {
         dispatch_element!(self.dtype, T => {
             let count = cells.len() / size_of::<T>();
             if !cells.len().is_multiple_of(size_of::<T>()) || validity.is_some_and(|v| v.len() != count) {
                 return Err(self.length_mismatch(cells.len(), validity));
             }
             let runs = Runs { cells, validity, len: count, stride: count, count: 1 };
-            fold_runs::<T>(self, runs, typed::<T>(self.dtype, fill)?)
+            fold_runs::<T>(self, runs, &typed_all::<T>(self.dtype, missing)?)
         }, else => Err(Error::unsupported(format!("statistics of {}", self.dtype))))
     }
 
@@ -147,7 +139,7 @@ impl Summary {
         stride: usize,
         runs: usize,
         validity: Option<&[u8]>,
-        fill: Option<&Scalar>,
+        missing: &[Scalar],
     ) -> Result<()> {
         if runs == 0 || run_len == 0 {
             return Ok(());
@@ -160,7 +152,7 @@ impl Summary {
                 return Err(self.length_mismatch(cells.len(), validity));
             }
             let runs = Runs { cells, validity, len: run_len, stride, count: runs };
-            fold_runs::<T>(self, runs, typed::<T>(self.dtype, fill)?)
+            fold_runs::<T>(self, runs, &typed_all::<T>(self.dtype, missing)?)
         }, else => Err(Error::unsupported(format!("statistics of {}", self.dtype))))
     }
 
@@ -173,7 +165,7 @@ impl Summary {
             return Ok(());
         }
         dispatch_element!(self.dtype, T => {
-            let value = typed::<T>(self.dtype, Some(value))?.unwrap_or_else(T::zeroed);
+            let value = typed::<T>(self.dtype, value)?;
             self.repeat(value, n)
         }, else => Err(Error::unsupported(format!("statistics of {}", self.dtype))))
     }
@@ -196,32 +188,12 @@ impl Summary {
             return Ok(());
         }
         let mut part = Summary { cells: n, ..Self::new(self.dtype, self.wanted)? };
-        part.infinities = if value.is_infinite() { n } else { 0 };
         let key = value.widen().key();
         part.range = (key, key);
         if T::IS_FLOAT {
-            // A count above 2^53 is not an exact float, its halves are; a fused multiply-add gives the rounding error of a
-            // product.
-            let value = value.to_f64();
-            for half in [n >> 32 << 32, n & 0xFFFF_FFFF] {
-                #[allow(clippy::cast_precision_loss)]
-                let half = half as f64;
-                let product = if half == 0.0 { 0.0 } else { value * half };
-                neumaier(&mut part.float_sum.0, &mut part.float_sum.1, product);
-                if product.is_finite() {
-                    part.float_sum.1 += value.mul_add(half, -product);
-                }
-            }
-            part.moments = Moments::constant(value, 0.0);
-            if part.infinities > 0 {
-                part.moments.m2 = f64::NAN;
-            }
+            part.moments.add_float(value.to_f64(), n, true);
         } else {
-            let value = value.to_i128();
-            part.int_sum = value.checked_mul(i128::from(n)).ok_or_else(|| sum_limit(n))?;
-            #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation)]
-            let (high, low) = (value as f64, (value - value as f64 as i128) as f64);
-            part.moments = Moments::constant(high, low);
+            part.moments.add_integer(value.to_i128(), n, true);
         }
         self.merge(&part.pruned())
     }
@@ -229,20 +201,16 @@ impl Summary {
     /// The state without statistics that were not requested, so that equal cells always give equal states.
     fn pruned(mut self) -> Self {
         let none = (i64::MAX, i64::MIN);
-        self.range = if self.wanted.has(Wanted::RANGE) { self.range } else { none };
-        if !self.wanted.has(Wanted::SUM) {
-            (self.int_sum, self.float_sum) = (0, (0.0, 0.0));
-        }
-        if !self.wanted.has(Wanted::SPREAD) {
-            self.moments = Moments::default();
-        }
-        if !self.wanted.has(Wanted::INFINITIES) {
-            self.infinities = 0;
-        }
+        self.range = if self.wanted.has(StatSet::RANGE) { self.range } else { none };
+        self.moments.keep(
+            self.wanted.has(StatSet::SUM) || self.wanted.has(StatSet::INFINITIES),
+            self.wanted.has(StatSet::SUM),
+            self.wanted.has(StatSet::SPREAD),
+        );
         self
     }
 
-    /// Adds the cells of another summary, as if they had been folded after these.
+    /// Adds the cells of another summary. The order of merges is irrelevant.
     ///
     /// # Errors
     /// `InvalidRequest` when dtype or requested statistics differ, `Limit` when a count or an integer sum overflows. The summary is
@@ -255,18 +223,23 @@ impl Summary {
             )));
         }
         let cells = self.checked_count(other.cells)?;
-        let int_sum = self.int_sum.checked_add(other.int_sum).ok_or_else(|| sum_limit(cells))?;
-        #[allow(clippy::cast_precision_loss)]
-        self.moments.merge(self.valid() as f64, &other.moments, other.valid() as f64);
+        let mut moments = self.moments.clone();
+        moments.merge(&other.moments);
+        self.check_sum(&moments)?;
+        self.moments = moments;
         self.range = (self.range.0.min(other.range.0), self.range.1.max(other.range.1));
-        self.int_sum = int_sum;
-        neumaier(&mut self.float_sum.0, &mut self.float_sum.1, other.float_sum.0);
-        self.float_sum.1 += other.float_sum.1;
         self.cells = cells;
         self.nulls += other.nulls;
         self.nans += other.nans;
-        self.infinities += other.infinities;
         Ok(())
+    }
+
+    /// Rejects integer sums of more than 128 bits.
+    fn check_sum(&self, moments: &Moments) -> Result<()> {
+        if is_float(self.dtype) || moments.integer_fits() {
+            return Ok(());
+        }
+        Err(Error::limit(format!("bits of an integer sum over {} cells", self.cells), 129, 128))
     }
 
     /// Adds the cells of a chunk from its statistics; returns `false`, without a change, when they are insufficient.
@@ -312,22 +285,20 @@ impl Summary {
             let (lowest, highest) = T::WorkType::KEYS;
             !T::IS_FLOAT || (min > lowest && max < highest)
         });
-        let sum = match stats.sum.exact() {
+        // A stored float sum is rounded, so it is no part of an exact one. If it is finite, there are no infinities; an infinite one
+        // may be an overflow, and a NaN does not determine their number.
+        let (sum, finite_sum) = match stats.sum.exact() {
             Some(&Sum::Int(sum)) if !T::IS_FLOAT => {
-                part.int_sum = sum;
-                true
+                part.moments.add_integer_sum(sum);
+                (true, true)
             }
-            // An infinite sum may be an infinite cell or an overflow, and a NaN sum does not determine the number of infinities.
-            Some(&Sum::Float(sum)) if T::IS_FLOAT && sum.is_finite() => {
-                part.float_sum = (sum, 0.0);
-                true
-            }
-            _ => false,
+            Some(&Sum::Float(sum)) if T::IS_FLOAT => (false, sum.is_finite()),
+            _ => (false, false),
         };
-        let enough = (!self.wanted.has(Wanted::RANGE) || range.is_some())
-            && (!self.wanted.has(Wanted::SUM) || sum)
-            && !self.wanted.has(Wanted::SPREAD)
-            && (!self.wanted.has(Wanted::INFINITIES) || !T::IS_FLOAT || finite_range || sum);
+        let enough = (!self.wanted.has(StatSet::RANGE) || range.is_some())
+            && (!self.wanted.has(StatSet::SUM) || sum)
+            && !self.wanted.has(StatSet::SPREAD)
+            && (!self.wanted.has(StatSet::INFINITIES) || !T::IS_FLOAT || finite_range || finite_sum);
         Ok(enough.then(|| part.pruned()))
     }
 
@@ -337,7 +308,7 @@ impl Summary {
     }
 
     /// The requested statistics.
-    pub fn wanted(&self) -> Wanted {
+    pub fn wanted(&self) -> StatSet {
         self.wanted
     }
 
@@ -364,7 +335,7 @@ impl Summary {
 
     /// Number of infinite cells, when requested.
     pub fn infinities(&self) -> Option<u64> {
-        self.wanted.has(Wanted::INFINITIES).then_some(self.infinities)
+        self.wanted.has(StatSet::INFINITIES).then(|| self.moments.infinities().iter().sum())
     }
 
     /// The minimum, when requested and there is any value.
@@ -378,7 +349,7 @@ impl Summary {
     }
 
     fn value(&self, key: i64) -> Option<Scalar> {
-        if !self.wanted.has(Wanted::RANGE) || self.valid() == 0 {
+        if !self.wanted.has(StatSet::RANGE) || self.valid() == 0 {
             return None;
         }
         dispatch_element!(self.dtype, T => {
@@ -388,58 +359,53 @@ impl Summary {
 
     /// The sum, when requested; 0 without values.
     pub fn sum(&self) -> Option<Sum> {
-        let float = dispatch_element!(self.dtype, T => T::IS_FLOAT, else => false);
-        let sum = if float {
-            Sum::Float(compensated(self.float_sum.0, self.float_sum.1))
-        } else {
-            Sum::Int(self.int_sum)
-        };
-        self.wanted.has(Wanted::SUM).then_some(sum)
-    }
-
-    /// The mean, when requested and there is any value.
-    #[allow(clippy::cast_precision_loss)]
-    pub fn mean(&self) -> Option<f64> {
-        let n = self.valid();
-        if n == 0 {
+        if !self.wanted.has(StatSet::SUM) {
             return None;
         }
-        self.sum().map(|sum| mean(sum, n))
+        if is_float(self.dtype) {
+            return Some(Sum::Float(self.moments.sum()));
+        }
+        self.moments.integer_sum().map(Sum::Int)
     }
 
-    /// The population variance, when requested and there is any value. NaN with infinities.
-    #[allow(clippy::cast_precision_loss)]
+    /// The mean, correctly rounded, when requested and there is any value.
+    pub fn mean(&self) -> Option<f64> {
+        let n = self.valid();
+        (self.wanted.has(StatSet::SUM) && n > 0).then(|| self.moments.mean(n))
+    }
+
+    /// The population variance, correctly rounded, when requested and there is any value. NaN with infinities.
     pub fn variance(&self) -> Option<f64> {
         let n = self.valid();
-        (self.wanted.has(Wanted::SPREAD) && n > 0).then(|| self.moments.total() / n as f64)
+        (self.wanted.has(StatSet::SPREAD) && n > 0).then(|| self.moments.variance(n, 0))
     }
 
-    /// The population standard deviation, when requested and there is any value.
+    /// The population standard deviation, correctly rounded, when requested and there is any value. NaN with infinities.
     pub fn std(&self) -> Option<f64> {
-        self.variance().map(f64::sqrt)
+        let n = self.valid();
+        (self.wanted.has(StatSet::SPREAD) && n > 0).then(|| self.moments.std(n, 0))
     }
 
     /// A summary of `cells` cells from the values of a multi-position state.
     pub(crate) fn from_state(
         dtype: DType,
-        wanted: Wanted,
+        wanted: StatSet,
         cells: u64,
         nulls: u64,
         nans: u64,
-        state: &State<'_>,
+        range: (i64, i64),
+        moments: Moments,
     ) -> Result<Self> {
         let counts = Self { cells, nulls, nans, ..Self::new(dtype, wanted)? };
         if counts.valid() == 0 {
             return Ok(counts);
         }
-        let State { range, int_sum, float_sum, moments } = *state;
-        Ok(Self { range, int_sum, float_sum, moments: *moments, ..counts }.pruned())
+        Ok(Self { range, moments, ..counts }.pruned())
     }
 
-    /// The accumulated values, for multi-position states.
-    pub(crate) fn state(&self) -> State<'_> {
-        let Self { range, int_sum, float_sum, moments, .. } = self;
-        State { range: *range, int_sum: *int_sum, float_sum: *float_sum, moments }
+    /// Keys of minimum and maximum, and exact sums, for multi-position states.
+    pub(crate) fn state(&self) -> ((i64, i64), &Moments) {
+        (self.range, &self.moments)
     }
 
     /// The count after `n` more cells.
@@ -465,17 +431,14 @@ impl Summary {
         scratch: &mut Scratch<W>,
     ) -> Result<()> {
         let cells = self.checked_count(block.len() as u64)?;
-        let nulls = if gaps.validity.is_none() && gaps.fill.is_none() {
+        let nulls = if gaps.validity.is_none() && gaps.missing.is_empty() {
             0
         } else {
             scratch.keep.resize(block.len(), 1);
             mark(block, gaps, &mut scratch.keep)
         };
         if nulls == 0 {
-            let part = BlockTotals::compute(block, self.wanted);
-            let (nans, infinities) = if part.suspicious { specials(block) } else { (0, 0) };
-            if nans == 0 {
-                self.join(block, part, infinities)?;
+            if self.join(block, &mut scratch.finite) {
                 self.cells = cells;
                 return Ok(());
             }
@@ -484,103 +447,82 @@ impl Summary {
         }
         let kept =
             if nulls == block.len() { 0 } else { compact(block, &mut scratch.keep, &mut scratch.dense) };
-        let values = &scratch.dense[..kept];
-        let part = BlockTotals::compute(values, self.wanted);
-        let infinities = if part.suspicious { specials(values).1 } else { 0 };
-        self.join(values, part, infinities)?;
+        self.join(&scratch.dense[..kept], &mut scratch.finite);
         self.cells = cells;
         self.nulls += nulls as u64;
         self.nans += (block.len() - nulls - kept) as u64;
         Ok(())
     }
 
-    /// Adds values; the caller counts their cells.
-    #[allow(clippy::cast_precision_loss)]
-    fn join<W: WorkType>(&mut self, values: &[W], part: BlockTotals, infinities: u64) -> Result<()> {
+    /// Adds values; the caller counts their cells. False, without effect, if one is NaN.
+    fn join<W: WorkType>(&mut self, values: &[W], finite: &mut Vec<W>) -> bool {
         if values.is_empty() {
-            return Ok(());
+            return true;
         }
-        match part.sum {
-            Some(Sum::Int(sum)) => {
-                self.int_sum = self.int_sum.checked_add(sum).ok_or_else(|| sum_limit(self.cells))?;
-            }
-            Some(Sum::Float(sum)) => neumaier(&mut self.float_sum.0, &mut self.float_sum.1, sum),
-            None => {}
+        let (summed, spread) = (self.wanted.has(StatSet::SUM), self.wanted.has(StatSet::SPREAD));
+        let ranged = self.wanted.has(StatSet::RANGE);
+        let added = summed && self.moments.add_block(values, spread);
+        let keys = if ranged && (added || !summed) { range(values) } else { (i64::MAX, i64::MIN) };
+        let suspicious = match (summed, ranged) {
+            (true, _) => !added,
+            (false, true) => keys.0 <= W::KEYS.0 || keys.1 >= W::KEYS.1,
+            (false, false) => true,
+        };
+        if W::FLOAT && suspicious {
+            return self.join_specials(values, finite);
         }
-        self.range = (self.range.0.min(part.range.0), self.range.1.max(part.range.1));
-        if self.wanted.has(Wanted::INFINITIES) {
-            self.infinities += infinities;
+        self.range = (self.range.0.min(keys.0), self.range.1.max(keys.1));
+        true
+    }
+
+    /// Adds values of which some may be infinite. False, without effect, if one is NaN.
+    #[cold]
+    fn join_specials<W: WorkType>(&mut self, values: &[W], finite: &mut Vec<W>) -> bool {
+        let [nans, negative, positive] = specials(values);
+        if nans > 0 {
+            return false;
         }
-        if let (true, Some(sum)) = (self.wanted.has(Wanted::SPREAD), part.sum) {
-            let moments = moments(values, sum);
-            self.moments.merge(self.valid() as f64, &moments, values.len() as f64);
+        let summed = self.wanted.has(StatSet::SUM);
+        if summed || self.wanted.has(StatSet::INFINITIES) {
+            self.moments.add_infinities(negative, positive);
         }
-        Ok(())
+        if summed {
+            finite.clear();
+            finite.extend(values.iter().filter(|x| !x.infinite()));
+            self.moments.add_block(finite, self.wanted.has(StatSet::SPREAD));
+        }
+        if self.wanted.has(StatSet::RANGE) {
+            let keys = range(values);
+            self.range = (self.range.0.min(keys.0), self.range.1.max(keys.1));
+        }
+        true
     }
 }
 
-/// The accumulated values of a [`Summary`].
-pub(crate) struct State<'a> {
-    pub range: (i64, i64),
-    pub int_sum: i128,
-    pub float_sum: (f64, f64),
-    pub moments: &'a Moments,
-}
-
-/// A sum of `n` values divided by their count, rounded at most twice.
-#[allow(clippy::cast_precision_loss)]
-pub(crate) fn mean(sum: Sum, n: u64) -> f64 {
-    match sum {
-        Sum::Float(sum) => sum / n as f64,
-        Sum::Int(sum) => {
-            let n = i128::from(n);
-            (sum / n) as f64 + (sum % n) as f64 / n as f64
-        }
-    }
-}
-
-fn sum_limit(cells: u64) -> Error {
-    Error::limit(format!("bits of an integer sum over {cells} cells"), 129, 128)
+fn is_float(dtype: DType) -> bool {
+    dispatch_element!(dtype, T => T::IS_FLOAT, else => false)
 }
 
 /// The value of a scalar as a cell.
 #[inline]
-pub(crate) fn typed<T: Element>(dtype: DType, fill: Option<&Scalar>) -> Result<Option<T>> {
-    let Some(fill) = fill else { return Ok(None) };
-    match fill.get::<T>() {
-        Some(value) => Ok(Some(value)),
-        None => Err(Error::invalid(format!("dtype mismatch: a {} value for {dtype} cells", fill.dtype()))),
-    }
+pub(crate) fn typed<T: Element>(dtype: DType, value: &Scalar) -> Result<T> {
+    value
+        .get::<T>()
+        .ok_or_else(|| Error::invalid(format!("dtype mismatch: a {} value for {dtype} cells", value.dtype())))
 }
 
-/// Sum and range of a block, as requested, and whether NaNs or infinities are possible.
-#[derive(Clone, Copy)]
-struct BlockTotals {
-    sum: Option<Sum>,
-    range: (i64, i64),
-    suspicious: bool,
-}
-
-impl BlockTotals {
-    fn compute<W: WorkType>(block: &[W], wanted: Wanted) -> Self {
-        let sum = wanted.has(Wanted::SUM).then(|| sum(block));
-        let ranged = wanted.has(Wanted::RANGE);
-        let keys = if ranged { range(block) } else { (i64::MAX, i64::MIN) };
-        let suspicious = W::FLOAT
-            && match sum {
-                Some(sum) => !sum.to_f64().is_finite(),
-                None if ranged => keys.0 <= W::KEYS.0 || keys.1 >= W::KEYS.1,
-                None => true,
-            };
-        Self { sum, range: keys, suspicious }
-    }
+/// The values of scalars as cells.
+#[inline]
+pub(crate) fn typed_all<T: Element>(dtype: DType, values: &[Scalar]) -> Result<Vec<T>> {
+    values.iter().map(|value| typed(dtype, value)).collect()
 }
 
 /// The null cells of a block.
 #[derive(Clone, Copy)]
 struct Gaps<'a, W> {
     validity: Option<&'a [u8]>,
-    fill: Option<W>,
+    /// Values that mean null.
+    missing: &'a [W],
 }
 
 /// Buffers for blocks with gaps, reused from one to the next.
@@ -588,6 +530,7 @@ struct Scratch<W> {
     /// 1 for cells that are kept, 0 for others.
     keep: Vec<u8>,
     dense: Vec<W>,
+    finite: Vec<W>,
 }
 
 /// Marks the cells that are not null, and counts those that are.
@@ -603,12 +546,12 @@ impl<W: WorkType> Gaps<'_, W> {
             Some(validity) => keep.iter_mut().zip(validity).for_each(|(keep, &v)| *keep = u8::from(v != 0)),
             None => keep.fill(1),
         }
-        match self.fill {
-            Some(fill) if fill.nan() => drop_nans(block, keep),
-            Some(fill) => {
-                keep.iter_mut().zip(block).for_each(|(keep, &cell)| *keep &= u8::from(cell != fill))
+        for &value in self.missing {
+            if value.nan() {
+                drop_nans(block, keep);
+            } else {
+                keep.iter_mut().zip(block).for_each(|(keep, &cell)| *keep &= u8::from(cell != value));
             }
-            None => {}
         }
         let mut staying = 0;
         for &keep in &*keep {
@@ -678,11 +621,12 @@ impl<'a> Runs<'a> {
 /// Runs shorter than this are gathered into blocks.
 const SHORT: usize = 512;
 
-fn fold_runs<T: Cell>(summary: &mut Summary, runs: Runs<'_>, fill: Option<T>) -> Result<()> {
+fn fold_runs<T: Cell>(summary: &mut Summary, runs: Runs<'_>, missing: &[T]) -> Result<()> {
     let size = size_of::<T>();
     let block_len = <T::WorkType as WorkType>::BLOCK;
-    let fill = fill.map(T::widen);
-    let mut scratch = Scratch { keep: Vec::new(), dense: Vec::new() };
+    let missing: Vec<T::WorkType> = missing.iter().map(|value| value.widen()).collect();
+    let missing = missing.as_slice();
+    let mut scratch = Scratch { keep: Vec::new(), dense: Vec::new(), finite: Vec::new() };
     let mut loaded: Vec<T::WorkType> = Vec::new();
     if runs.count > 1 && runs.len < SHORT {
         let per_block = block_len / runs.len;
@@ -700,13 +644,13 @@ fn fold_runs<T: Cell>(summary: &mut Summary, runs: Runs<'_>, fill: Option<T>) ->
             }
             let len = gathered * runs.len;
             let validity = runs.validity.map(|_| &valid[..len]);
-            summary.fold_block(&loaded[..len], Gaps { validity, fill }, &mut scratch)?;
+            summary.fold_block(&loaded[..len], Gaps { validity, missing }, &mut scratch)?;
         }
-        return Ok(());
+        return summary.check_sum(&summary.moments);
     }
     for i in 0..runs.count {
         let (cells, validity) = runs.run::<T>(i);
-        let gaps = |at: usize, len: usize| Gaps { validity: validity.map(|v| &v[at..at + len]), fill };
+        let gaps = |at: usize, len: usize| Gaps { validity: validity.map(|v| &v[at..at + len]), missing };
         let direct =
             if size_of::<T::WorkType>() == size { bytemuck::try_cast_slice(cells).ok() } else { None };
         if let Some(values) = direct {
@@ -722,7 +666,7 @@ fn fold_runs<T: Cell>(summary: &mut Summary, runs: Runs<'_>, fill: Option<T>) ->
             }
         }
     }
-    Ok(())
+    summary.check_sum(&summary.moments)
 }
 
 /// Copies unaligned cells into a block.

@@ -1,9 +1,10 @@
-//! Test data of every dtype with edge-case values, and double-double arithmetic to check against.
+//! Test data of every dtype with edge-case values, and exact arithmetic to check against.
 
 use proptest::prelude::*;
 use tesseral_core::{DType, Element, Scalar, Sum, TimeUnit};
 
-use super::summary::Wanted;
+use super::summary::StatSet;
+use crate::exact::rational::Oracle;
 
 /// One dtype of each kind that can be summed.
 pub(crate) const DTYPES: [DType; 15] = [
@@ -54,13 +55,13 @@ impl Noise {
 }
 
 /// Native-endian cells.
-pub(crate) fn cells(dtype: DType, flavour: Flavor, n: usize, seed: u64) -> Vec<u8> {
+pub(crate) fn cells(dtype: DType, flavor: Flavor, n: usize, seed: u64) -> Vec<u8> {
     let mut noise = Noise(seed);
     let size = dtype.size().unwrap();
     let mut bytes = Vec::with_capacity(n * size);
     for _ in 0..n {
         let r = noise.next();
-        let float = match flavour {
+        let float = match flavor {
             Flavor::Bits => None,
             Flavor::Awkward => match r % 16 {
                 0 => Some(f64::NAN),
@@ -75,7 +76,7 @@ pub(crate) fn cells(dtype: DType, flavour: Flavor, n: usize, seed: u64) -> Vec<u
             Flavor::Tame if r.is_multiple_of(4096) => Some(f64::NAN),
             Flavor::Tame => Some((r % 2001) as f64 / 8.0 - 125.0),
         };
-        let int = match flavour {
+        let int = match flavor {
             Flavor::Bits => r,
             Flavor::Awkward => {
                 [0, 1, u64::MAX, 1 << 63, (1 << 63) - 1, 0x7FFF_FFFF, 0x8000_0000, r][(r % 8) as usize]
@@ -113,71 +114,11 @@ pub(crate) fn values<T: Element>(bytes: &[u8]) -> Vec<T> {
     bytes.chunks_exact(size_of::<T>()).map(bytemuck::pod_read_unaligned).collect()
 }
 
-/// A double-double number of about 106 bits.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Double(pub f64, pub f64);
-
-impl Double {
-    pub fn new<T: Element>(x: T) -> Self {
-        if T::IS_FLOAT {
-            return Self(x.to_f64(), 0.0);
-        }
-        let high = x.to_i128() as f64;
-        Self(high, (x.to_i128() - high as i128) as f64)
-    }
-
-    fn normalized(a: f64, b: f64) -> Self {
-        let sum = a + b;
-        let part = sum - a;
-        Self(sum, (a - (sum - part)) + (b - part))
-    }
-
-    pub fn add(self, other: Self) -> Self {
-        let Self(sum, lost) = Self::normalized(self.0, other.0);
-        let Self(low, rest) = Self::normalized(self.1, other.1);
-        let Self(sum, lost) = Self::normalized(sum, lost + low);
-        Self::normalized(sum, lost + rest)
-    }
-
-    pub fn sub(self, other: Self) -> Self {
-        self.add(Self(-other.0, -other.1))
-    }
-
-    pub fn square(self) -> Self {
-        let product = self.0 * self.0;
-        Self::normalized(product, self.0.mul_add(self.0, -product) + 2.0 * self.0 * self.1)
-    }
-
-    pub fn div(self, n: f64) -> Self {
-        let high = self.0 / n;
-        let rest = self.sub(Self::normalized(high * n, high.mul_add(n, -(high * n))));
-        Self::normalized(high, rest.0 / n)
-    }
-}
-
-/// Sum, sum of magnitudes and population variance in double-double arithmetic. Not for infinities.
-pub(crate) fn precise<T: Element>(values: &[T]) -> (f64, f64, f64) {
-    let n = values.len() as f64;
-    let sum = values.iter().fold(Double::default(), |sum, &x| sum.add(Double::new(x)));
-    let magnitude = values.iter().map(|x| x.to_f64().abs()).sum();
-    let mean = sum.div(n);
-    let squares = values.iter().fold(Double::default(), |sum, &x| sum.add(Double::new(x).sub(mean).square()));
-    (sum.0, magnitude, squares.0 / n)
-}
-
-/// Whether two floats are equal within a relative error, or both not finite.
-pub(crate) fn near(got: f64, expected: f64, relative: f64) -> bool {
-    if !expected.is_finite() {
-        return !got.is_finite();
-    }
-    (got - expected).abs() <= relative * expected.abs()
-}
-
 /// The results of a kernel.
 #[derive(Debug)]
 pub(crate) struct Numbers {
     pub dtype: DType,
-    pub wanted: Wanted,
+    pub wanted: StatSet,
     pub valid: u64,
     pub nulls: u64,
     pub nans: u64,
@@ -186,6 +127,7 @@ pub(crate) struct Numbers {
     pub sum: Option<Sum>,
     pub mean: Option<f64>,
     pub variance: Option<f64>,
+    pub std: Option<f64>,
 }
 
 /// The oracle: processes one cell at a time.
@@ -196,11 +138,11 @@ pub(crate) struct Naive<T> {
 }
 
 impl<T: Element> Naive<T> {
-    pub fn new(bytes: &[u8], validity: Option<&[u8]>, fill: Option<T>) -> Self {
+    pub fn new(bytes: &[u8], validity: Option<&[u8]>, missing: &[T]) -> Self {
         let mut naive = Self { nulls: 0, nans: 0, values: Vec::new() };
         for (i, x) in values::<T>(bytes).into_iter().enumerate() {
-            let is_fill = fill.is_some_and(|f| x == f || (f.is_nan() && x.is_nan()));
-            if validity.is_some_and(|v| v[i] == 0) || is_fill {
+            let is_missing = missing.iter().any(|f| x == *f || (f.is_nan() && x.is_nan()));
+            if validity.is_some_and(|v| v[i] == 0) || is_missing {
                 naive.nulls += 1;
             } else if x.is_nan() {
                 naive.nans += 1;
@@ -227,7 +169,7 @@ impl<T: Element> Naive<T> {
         if let Some(got) = got.infinities {
             assert_eq!(got, infinite, "{context}");
         }
-        if got.wanted.has(Wanted::RANGE) {
+        if got.wanted.has(StatSet::RANGE) {
             let scalar = |x: &T| Scalar::from_element(*x).with_dtype(got.dtype);
             let min = self.values.iter().min_by(|a, b| Self::order(a, b)).map(scalar);
             let max = self.values.iter().max_by(|a, b| Self::order(a, b)).map(scalar);
@@ -235,56 +177,51 @@ impl<T: Element> Naive<T> {
         } else {
             assert_eq!(got.range, (None, None));
         }
-        if !got.wanted.has(Wanted::SUM) {
+        if !got.wanted.has(StatSet::SUM) {
             assert_eq!((got.sum, got.mean, got.variance), (None, None, None));
             return;
         }
-        let (sum, magnitude, variance) = if infinite == 0 { precise(&self.values) } else { (0.0, 0.0, 0.0) };
+        let finite: Vec<T> = self.values.iter().copied().filter(|x| !x.is_infinite()).collect();
+        let special: f64 = self.values.iter().map(|x| x.to_f64()).filter(|x| x.is_infinite()).sum();
+        let oracle = Oracle::new(&finite);
+        let same = |got: f64, expected: f64| {
+            got.to_bits() == expected.to_bits() || (got.is_nan() && expected.is_nan())
+        };
         match got.sum.unwrap() {
             Sum::Int(got) => {
                 assert_eq!(got, self.values.iter().map(|x| x.to_i128()).sum::<i128>(), "{context}")
             }
-            Sum::Float(got) if infinite > 0 => {
-                let naive: f64 = self.values.iter().map(|x| x.to_f64()).filter(|x| x.is_infinite()).sum();
-                assert!(got == naive || (got.is_nan() && naive.is_nan()), "{got} for {naive}: {context}");
+            Sum::Float(got) => {
+                let expected = if infinite > 0 { special } else { oracle.sum() };
+                assert!(same(got, expected), "sum {got} for {expected}: {context}");
             }
-            Sum::Float(got) if magnitude.is_finite() => {
-                assert!((got - sum).abs() <= 4e-14 * magnitude, "sum {got} for {sum}: {context}");
-            }
-            // Beyond the largest float the result depends on the order of additions.
-            Sum::Float(_) => {}
         }
         if n == 0 {
             assert_eq!((got.mean, got.variance), (None, None));
             return;
         }
-        let tolerance = 1e-13 * magnitude / n as f64;
-        if infinite == 0 && magnitude.is_finite() {
-            let mean = got.mean.unwrap();
-            assert!((mean - sum / n as f64).abs() <= tolerance, "mean {mean}: {context}");
-        }
-        if got.wanted.has(Wanted::SPREAD) {
-            let got = got.variance.unwrap();
-            if infinite > 0 {
-                assert!(got.is_nan(), "{context}");
-            } else if magnitude < 1e150 {
-                // Subnormal squares have reduced precision.
-                assert!(near(got, variance, 1e-11) || variance < 1e-290, "{got} for {variance}: {context}");
-            }
+        let expected = if infinite > 0 { special } else { oracle.mean() };
+        assert!(same(got.mean.unwrap(), expected), "mean for {expected}: {context}");
+        if got.wanted.has(StatSet::SPREAD) {
+            let expected = if infinite > 0 { [f64::NAN; 2] } else { [oracle.variance(0), oracle.std(0)] };
+            assert!(same(got.variance.unwrap(), expected[0]), "variance for {expected:?}: {context}");
+            assert!(same(got.std.unwrap(), expected[1]), "std for {expected:?}: {context}");
+        } else {
+            assert_eq!((got.variance, got.std), (None, None));
         }
     }
 }
 
 /// Requested statistics.
-pub(crate) fn wanted() -> impl Strategy<Value = Wanted> {
+pub(crate) fn wanted() -> impl Strategy<Value = StatSet> {
     prop_oneof![
-        Just(Wanted::COUNTS),
-        Just(Wanted::RANGE),
-        Just(Wanted::SUM),
-        Just(Wanted::SPREAD),
-        Just(Wanted::INFINITIES),
-        Just(Wanted::RANGE | Wanted::INFINITIES),
-        Just(Wanted::ALL),
+        Just(StatSet::COUNTS),
+        Just(StatSet::RANGE),
+        Just(StatSet::SUM),
+        Just(StatSet::SPREAD),
+        Just(StatSet::INFINITIES),
+        Just(StatSet::RANGE | StatSet::INFINITIES),
+        Just(StatSet::ALL),
     ]
 }
 

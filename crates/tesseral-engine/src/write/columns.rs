@@ -1,21 +1,21 @@
-//! Dense chunks of several fields, of cells of any length, in either order.
+//! Dense chunks of several fields and variable-length cells, in either cell order.
 
 use tesseral_core::{ArraySchema, ChunkStats, Coords, Error, Field, Order, Region, Result};
 use tesseral_format::{ColumnData, EncodedChunk};
 
-use super::{Declared, WriteSession, chunk_at, chunk_stats, located, whole_chunks};
-use crate::cells::pick_fixed;
-use crate::chunk::with_workspace;
-use crate::kernel::summary::{Summary, Wanted};
+use super::{DeclaredArray, WriteSession, chunk_at, chunk_stats, located, whole_chunks};
+use crate::decode::chunk::with_workspace;
+use crate::decode::columns::pick_fixed;
+use crate::kernel::summary::{StatSet, Summary};
 
-/// Cells of one column, gathered.
+/// Gathered cells of one column.
 #[derive(Clone, Debug)]
-pub(super) enum Owned {
+pub(super) enum OwnedColumn {
     Fixed { values: Vec<u8>, validity: Option<Vec<u8>> },
     Var { offsets: Vec<u64>, data: Vec<u8>, validity: Option<Vec<u8>> },
 }
 
-impl Owned {
+impl OwnedColumn {
     /// The cells, for an encoder.
     pub(super) fn data(&self) -> ColumnData<'_> {
         match self {
@@ -26,7 +26,7 @@ impl Owned {
         }
     }
 
-    /// Runs of cells of a column, in the order given: first cell and number of cells each.
+    /// Gathers runs of cells of a column: first cell and number of cells each.
     pub(super) fn gather(column: &ColumnData<'_>, size: usize, runs: &[(usize, usize)]) -> Self {
         let valid = |validity: Option<&[u8]>| {
             validity.map(|v| runs.iter().flat_map(|&(at, n)| v[at..at + n].iter().copied()).collect())
@@ -54,7 +54,7 @@ impl Owned {
         }
     }
 
-    /// Cells of a column by their numbers.
+    /// Gathers cells of a column by index.
     pub(super) fn pick(column: &ColumnData<'_>, size: usize, rows: &[u32]) -> Self {
         let valid = |validity: Option<&[u8]>| {
             validity.map(|v| rows.iter().map(|&row| v[row as usize]).collect::<Vec<u8>>())
@@ -73,7 +73,7 @@ impl Owned {
         }
     }
 
-    /// Appends the cells of another column of the same kind.
+    /// Appends the cells of another column of the same type.
     pub(super) fn append(&mut self, other: Self) {
         let join = |mine: &mut Option<Vec<u8>>, theirs: Option<Vec<u8>>| {
             if let (Some(mine), Some(theirs)) = (mine, theirs) {
@@ -96,7 +96,7 @@ impl Owned {
     }
 }
 
-/// Number of cells of a column whose cells have `size` bytes, when its parts agree.
+/// Number of cells of a column with cells of `size` bytes, if its parts are consistent.
 pub(super) fn cells_of(column: &ColumnData<'_>, size: Option<usize>) -> Option<usize> {
     let (cells, validity) = match *column {
         ColumnData::Fixed { values, validity } => {
@@ -111,9 +111,9 @@ pub(super) fn cells_of(column: &ColumnData<'_>, size: Option<usize>) -> Option<u
     validity.is_none_or(|v| v.len() == cells).then_some(cells)
 }
 
-/// A number of cells, as errors tell it.
-pub(super) fn told(cells: Option<usize>) -> String {
-    cells.map_or_else(|| "parts that do not fit each other".to_owned(), |n| format!("{n} cells"))
+/// A number of cells for errors.
+pub(super) fn cell_count_text(cells: Option<usize>) -> String {
+    cells.map_or_else(|| "inconsistent parts".to_owned(), |n| format!("{n} cells"))
 }
 
 /// Checks that every field has a column of `cells` cells.
@@ -126,21 +126,22 @@ pub(super) fn check(schema: &ArraySchema, columns: &[ColumnData<'_>], cells: Opt
         let found = cells_of(column, field.cell_size());
         if found.map(|n| n as u64) != cells {
             let boxed = cells.map_or_else(|| "more than 2^64".to_owned(), |n| n.to_string());
-            let detail = format!("field {:?} has {}, the box {boxed}", field.name, told(found));
+            let detail =
+                format!("field {:?} has {}, the region has {boxed}", field.name, cell_count_text(found));
             return Err(Error::invalid(detail));
         }
     }
     Ok(())
 }
 
-/// Runs of the cells of `part` in a row-major `region`, in the order that chunks store.
+/// Runs of the cells of `part` in a row-major `region`, in the storage order of chunks.
 pub(crate) fn runs(region: &Region, part: &Region, order: Order) -> Vec<(usize, usize)> {
     let rank = region.rank();
     // Positions inside the region, whose cells are in memory.
     let at = |d: usize, i: u64| usize::try_from(part.start(d) - region.start(d) + i).unwrap_or(usize::MAX);
     let extent = |d: usize| usize::try_from(region.extent(d)).unwrap_or(usize::MAX);
     let Some(last) = rank.checked_sub(1) else { return vec![(0, 1)] };
-    // Row-major cells lie side by side along the last dimension.
+    // Row-major cells are adjacent along the last dimension.
     let columnwise = order == Order::ColMajor;
     let len = if columnwise { 1 } else { part.extent(last) };
     let turning: Vec<usize> = if columnwise { (0..rank).collect() } else { (0..last).rev().collect() };
@@ -166,24 +167,27 @@ pub(crate) fn runs(region: &Region, part: &Region, order: Order) -> Vec<(usize, 
 
 /// Statistics of the cells of one field of one chunk.
 pub(super) fn statistics(field: &Field, cells: &[u8], validity: Option<&[u8]>) -> Result<ChunkStats> {
-    let mut summary = Summary::new(field.dtype, Wanted::ALL)?;
-    summary.fold(cells, validity, field.missing())?;
+    let mut summary = Summary::new(field.dtype, StatSet::ALL)?;
+    // Formats keep statistics of what they store: they know validity, but no declarations.
+    summary.fold(cells, validity, &[])?;
     Ok(chunk_stats(&summary))
 }
 
 impl WriteSession {
-    /// Fills a box of whole chunks from columns in memory, one per field, row-major over the box. As
-    /// [`write_region`](Self::write_region), for any number of fields, nulls and cells of any length.
+    /// Writes a region of whole chunks from columns in memory, one per field, row-major over the region. As
+    /// [`write_region`](Self::write_region), for any number of fields, nulls and variable-length cells.
     ///
     /// # Errors
-    /// `InvalidRequest` when the columns do not fit the box, it cuts a chunk, or one was already written; `Io`.
+    /// `InvalidRequest` if the columns do not match the region, it divides a chunk, or a chunk is a duplicate; `Io`.
     pub fn write_columns(&self, array: usize, region: &Region, columns: &[ColumnData<'_>]) -> Result<()> {
         let declared = self.declared(array)?;
         let named = |e: Error| e.in_array(&declared.schema.name);
         check(&declared.schema, columns, region.cells()).map_err(named)?;
         let boxes = whole_chunks(declared, region).ok_or_else(|| {
             let chunk = declared.grid.chunk_shape();
-            named(Error::invalid(format!("{region:?} leaves the array or cuts a chunk of {chunk:?}")))
+            named(Error::invalid(format!(
+                "region {region:?} exceeds the array or is not aligned to chunks of {chunk:?}"
+            )))
         })?;
         let order = self.writer.chunk_order(array);
         self.each_chunk(array, boxes.cells().unwrap_or(u64::MAX), |number, _, turn| {
@@ -193,17 +197,17 @@ impl WriteSession {
                 let runs = runs(region, &part, declared.schema.cell_order);
                 let gathered = gather(&declared.schema.fields, columns, &runs);
                 let chunk = self.encode_gathered(array, declared, &coords, &gathered)?;
-                turn.take(number, chunk, |chunk| self.writer.place(array, chunk))
+                turn.submit(number, chunk, |chunk| self.writer.place(array, chunk))
             };
             one().map_err(|e| located(e, declared, &coords))
         })
     }
 
-    /// Encodes a chunk whose cells come row-major in the order that it stores.
+    /// Encodes a chunk whose cells are in its storage order.
     pub(super) fn encode_part<'a>(
         &self,
         array: usize,
-        declared: &Declared,
+        declared: &DeclaredArray,
         coords: &[u64],
         part: &Region,
         columns: &[ColumnData<'_>],
@@ -213,11 +217,11 @@ impl WriteSession {
         self.encode_gathered(array, declared, coords, &gathered)
     }
 
-    /// Statistics of every field of a chunk, if the writer wants them.
+    /// Statistics of every field of a chunk, if the writer requests them.
     pub(super) fn stats(
         &self,
         array: usize,
-        declared: &Declared,
+        declared: &DeclaredArray,
         columns: &[ColumnData<'_>],
     ) -> Result<Vec<ChunkStats>> {
         if !self.writer.wants_stats(array) {
@@ -233,11 +237,11 @@ impl WriteSession {
     fn encode_gathered<'a>(
         &self,
         array: usize,
-        declared: &Declared,
+        declared: &DeclaredArray,
         coords: &[u64],
-        gathered: &[Owned],
+        gathered: &[OwnedColumn],
     ) -> Result<EncodedChunk<'a>> {
-        let columns: Vec<ColumnData<'_>> = gathered.iter().map(Owned::data).collect();
+        let columns: Vec<ColumnData<'_>> = gathered.iter().map(OwnedColumn::data).collect();
         let stats = self.stats(array, declared, &columns)?;
         with_workspace(|w| {
             let chunk = self.writer.encode(array, coords, &columns, stats, &mut w.scratch)?;
@@ -246,7 +250,7 @@ impl WriteSession {
     }
 }
 
-fn gather(fields: &[Field], columns: &[ColumnData<'_>], runs: &[(usize, usize)]) -> Vec<Owned> {
+fn gather(fields: &[Field], columns: &[ColumnData<'_>], runs: &[(usize, usize)]) -> Vec<OwnedColumn> {
     let each = fields.iter().zip(columns);
-    each.map(|(field, column)| Owned::gather(column, field.cell_size().unwrap_or(1), runs)).collect()
+    each.map(|(field, column)| OwnedColumn::gather(column, field.cell_size().unwrap_or(1), runs)).collect()
 }

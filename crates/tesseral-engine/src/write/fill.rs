@@ -1,22 +1,22 @@
-//! Arrays filled column by column: cells asked for chunk by chunk, or stored bytes taken over.
+//! Writing of arrays by columns: cells are requested chunk by chunk, or stored bytes are copied.
 
 use tesseral_core::{Coords, Error, Order, Region, Result};
 use tesseral_format::{ColumnData, EncodedChunk, StoredChunk, StoredForm};
 
-use super::{Declared, Journal, WriteSession, chunk_at, located, whole_chunks};
-use crate::cells::Cells;
-use crate::chunk::with_workspace;
+use super::{DeclaredArray, Journal, WriteSession, chunk_at, located, whole_chunks};
+use crate::decode::chunk::with_workspace;
+use crate::decode::columns::Cells;
 use crate::kernel::copy::copy_box;
 use crate::options::{Options, Ticker};
-use crate::sink::{Strides, row_major};
+use crate::paint::sink::{Strides, row_major};
 
-impl Declared {
-    /// No cells of any field.
+impl DeclaredArray {
+    /// Creates empty columns of all fields.
     pub(crate) fn columns(&self) -> Vec<Cells> {
-        self.schema.fields.iter().map(Cells::of).collect()
+        self.schema.fields.iter().map(Cells::for_field).collect()
     }
 
-    /// Bytes that a cell takes over all fields of one size, validity included.
+    /// Size of a cell over all fixed-size fields in bytes, including validity.
     pub(crate) fn cell_bytes(&self) -> u64 {
         let field = |f: &tesseral_core::Field| f.cell_size().unwrap_or(0) as u64 + u64::from(f.nullable);
         self.schema.fields.iter().map(field).sum()
@@ -28,11 +28,11 @@ impl WriteSession {
         &self.options
     }
 
-    /// Fills an array by asking for the cells of every chunk, a column per field, on all threads, each chunk once. Columns of
-    /// cells of one size come as long as the chunk takes; cells of any length are pushed.
+    /// Writes an array by calling `cells` for every chunk, with a column per field, on all threads. Columns of fixed-size cells
+    /// have the length of the chunk; variable-length cells are appended.
     ///
     /// # Errors
-    /// What `cells` returns; `Io`.
+    /// Errors of `cells`; `Io`.
     pub fn fill_columns<F>(&self, array: usize, cells: F) -> Result<()>
     where
         F: Fn(&Region, &mut [Cells]) -> Result<()> + Sync,
@@ -44,8 +44,8 @@ impl WriteSession {
         })
     }
 
-    /// Fills the chunks of a box that begins where a chunk begins and ends where one ends. `cells` gives a chunk as its stored
-    /// bytes where those can be taken over as they are, else it puts its cells into the columns.
+    /// Writes the chunks of a region that is aligned to chunks. `cells` returns the stored bytes of a chunk if they can be
+    /// copied, otherwise it fills the columns.
     pub(crate) fn fill_part<F>(
         &self,
         array: usize,
@@ -61,8 +61,11 @@ impl WriteSession {
             return Ok(());
         }
         let boxes = whole_chunks(declared, part).ok_or_else(|| {
-            Error::invalid(format!("{part:?} cuts a chunk of {:?}", declared.grid.chunk_shape()))
-                .in_array(&declared.schema.name)
+            Error::invalid(format!(
+                "region {part:?} is not aligned to chunks of {:?}",
+                declared.grid.chunk_shape()
+            ))
+            .in_array(&declared.schema.name)
         })?;
         let order = self.writer.chunk_order(array);
         let total = boxes.cells().unwrap_or(u64::MAX);
@@ -80,21 +83,25 @@ impl WriteSession {
                     if let Some(journal) = &self.journal
                         && let Some(chunk) = journal.find(array, &coords)?
                     {
-                        return turn.take(number, chunk, |chunk| self.writer.place(array, chunk));
+                        return turn.submit(number, chunk, |chunk| self.writer.place(array, chunk));
                     }
                     let region = declared.cells(&coords)?;
                     let count = region.cells().and_then(|n| usize::try_from(n).ok());
                     let count = count.ok_or_else(|| Error::limit("a chunk", u64::MAX, usize::MAX as u64))?;
                     columns.iter_mut().try_for_each(|column| column.reset(count))?;
                     if let Some(stored) = cells(&region, columns)? {
-                        return turn.take(number, self.writer.adopt(array, &coords, &stored)?, place);
+                        return turn.submit(
+                            number,
+                            self.writer.push_encoded(array, &coords, &stored)?,
+                            place,
+                        );
                     }
                     let data: Vec<ColumnData<'_>> = columns.iter().map(Cells::as_data).collect();
                     let chunk = self.encode_columns(array, declared, &coords, &region, &data)?;
                     if let Some(journal) = &self.journal {
                         journal.note(array, &chunk)?;
                     }
-                    turn.take(number, chunk, place)
+                    turn.submit(number, chunk, place)
                 };
                 one().map_err(|e| located(e, declared, &coords))
             },
@@ -104,7 +111,7 @@ impl WriteSession {
     fn encode_columns<'a>(
         &self,
         array: usize,
-        declared: &Declared,
+        declared: &DeclaredArray,
         coords: &Coords,
         region: &Region,
         columns: &[ColumnData<'a>],
@@ -117,12 +124,12 @@ impl WriteSession {
         with_workspace(|w| self.writer.encode(array, coords, columns, stats, &mut w.scratch))
     }
 
-    /// Keeps encoded chunks in a journal, and takes those that it has from an earlier try.
+    /// Stores encoded chunks in a journal, and reuses those of an earlier attempt.
     pub fn keep(&mut self, journal: Journal) {
         self.journal = Some(journal);
     }
 
-    /// Whether a journal has every chunk of a box, so that its cells need not be read.
+    /// Returns whether a journal has every chunk of a region, so that its cells need not be read.
     pub(crate) fn recalls(&self, array: usize, part: &Region) -> Result<bool> {
         let (Some(journal), declared) = (&self.journal, self.declared(array)?) else { return Ok(false) };
         let Some(boxes) = whole_chunks(declared, part) else { return Ok(false) };
@@ -130,32 +137,32 @@ impl WriteSession {
         Ok((0..total).all(|number| journal.has(array, &chunk_at(&boxes, Order::RowMajor, number))))
     }
 
-    /// Bytes of an array that the writer holds until all of it is there.
+    /// Size of an array that the writer holds until it is complete, in bytes.
     pub fn gathers(&self, array: usize) -> u64 {
         self.writer.gathers(array)
     }
 
-    /// Whether chunks in this stored form can be taken over by an array as they are.
-    pub(crate) fn adopts(&self, array: usize, form: StoredForm) -> bool {
-        self.writer.adopts(array, form)
+    /// Returns whether stored chunks in this encoding can be copied to an array.
+    pub(crate) fn accepts_encoded(&self, array: usize, form: StoredForm) -> bool {
+        self.writer.accepts_encoded(array, form)
     }
 }
 
-/// Copies the cells of `part` out of those of the box `whole` that holds it; both lie row-major.
+/// Copies the cells of `part` from those of the box `whole` that contains it; both row-major.
 pub(crate) fn cut(cells: &[u8], whole: &Region, size: usize, part: &Region, out: &mut [u8]) -> Result<()> {
     let (start, from, to, extents) = placed(whole, size, part);
-    let cells = cells.get(start..).ok_or_else(|| Error::invalid("a box lies outside its cells"))?;
+    let cells = cells.get(start..).ok_or_else(|| Error::internal("a box is outside its cells"))?;
     copy_box(cells, &from, out, &to, &extents, size)
 }
 
-/// Copies the cells of `part` to their place among those of the box `whole` that holds it; both lie row-major.
+/// Copies the cells of `part` into those of the box `whole` that contains it; both row-major.
 pub(crate) fn paste(cells: &[u8], part: &Region, size: usize, whole: &Region, out: &mut [u8]) -> Result<()> {
     let (start, to, from, extents) = placed(whole, size, part);
-    let out = out.get_mut(start..).ok_or_else(|| Error::invalid("a box lies outside its cells"))?;
+    let out = out.get_mut(start..).ok_or_else(|| Error::internal("a box is outside its cells"))?;
     copy_box(cells, &from, out, &to, &extents, size)
 }
 
-/// Where a box lies in another: byte offset, strides of the other and of its own, extents.
+/// Placement of a box in another: byte offset, strides of the other and of its own, extents.
 fn placed(whole: &Region, size: usize, part: &Region) -> (usize, Strides, Strides, Vec<usize>) {
     // Positions inside a box whose bytes are in memory.
     let count = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);

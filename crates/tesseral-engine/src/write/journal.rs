@@ -1,11 +1,11 @@
-//! Encoded chunks kept aside, so that a write that was cut short can go on where it was.
+//! Journal of encoded chunks, so that an interrupted write can resume.
 //!
 //! ```text
 //! "tessjrn1"  key 16  note 240 │ record …          record: length 8, XXH3 of the body 8, body
 //! ```
 //!
-//! Records are appended by any thread as chunks are encoded. None is trusted unless its hash is right: a record that was torn, or
-//! that two processes wrote over one another, is one that is not there.
+//! Records are appended by any thread as chunks are encoded. A record is used only if its hash matches: a truncated record, or
+//! one overwritten by another process, is ignored.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -20,17 +20,17 @@ use xxhash_rust::xxh3::xxh3_64;
 const MAGIC: &[u8; 8] = b"tessjrn1";
 const NOTE: usize = 240;
 const HEADER: u64 = 8 + 16 + NOTE as u64;
-/// Length and hash before the body of a record.
+/// Size of length and hash before the body of a record.
 const RECORD: u64 = 16;
 
-/// Encoded chunks of a write, some of them perhaps of an earlier try.
+/// Encoded chunks of a write, possibly of an earlier attempt.
 #[derive(Debug)]
 pub struct Journal {
     file: File,
-    /// Where the body of each record is that an earlier try left.
+    /// Offsets of the record bodies of an earlier attempt.
     found: HashMap<(u32, Coords), (u64, u64)>,
     end: Mutex<u64>,
-    /// Arrays whose chunks are worth keeping.
+    /// Arrays whose chunks are stored.
     kept: Vec<bool>,
 }
 
@@ -39,8 +39,8 @@ fn io(op: &'static str) -> impl Fn(std::io::Error) -> Error {
 }
 
 impl Journal {
-    /// Takes over what an earlier try with the same key left in a file, or empties it. `note` is kept with it; the earlier
-    /// one's comes back. Chunks are kept of arrays that `kept` says.
+    /// Opens the journal of an earlier attempt with the same key, or empties it. `note` is stored with it; the earlier note is
+    /// returned. Chunks of the arrays in `kept` are stored.
     ///
     /// # Errors
     /// `Io`.
@@ -65,12 +65,12 @@ impl Journal {
         Ok((journal, earlier))
     }
 
-    /// Chunks that an earlier try left.
+    /// Number of chunks of an earlier attempt.
     pub fn found(&self) -> usize {
         self.found.len()
     }
 
-    /// Finds the sound records of a file of that length; gives where the last one ends.
+    /// Finds the valid records of a file of that length; returns the end of the last one.
     fn scan(&mut self, len: u64) -> Result<u64> {
         let mut at = HEADER;
         while at + RECORD <= len {
@@ -87,7 +87,7 @@ impl Journal {
         Ok(at)
     }
 
-    /// The array and chunk of a record; `None` when it is not sound.
+    /// Array and chunk of a record; `None` if it is invalid.
     fn read(&self, at: u64, len: u64) -> Result<Option<(u32, EncodedChunk<'static>)>> {
         let mut record = vec![0; usize::try_from(RECORD + len).unwrap_or(usize::MAX)];
         self.file.read_exact_at(&mut record, at).map_err(io("read"))?;
@@ -95,23 +95,23 @@ impl Journal {
         if head[8..] != xxh3_64(body).to_le_bytes() {
             return Ok(None);
         }
-        Ok(Reader { bytes: body }.chunk())
+        Ok(RecordCursor { bytes: body }.chunk())
     }
 
-    /// Whether an earlier try left a chunk.
+    /// Returns whether an earlier attempt stored a chunk.
     pub(super) fn has(&self, array: usize, coords: &[u64]) -> bool {
         self.found.contains_key(&key(array, coords))
     }
 
-    /// The chunk that an earlier try left.
+    /// Returns the chunk of an earlier attempt.
     pub(super) fn find(&self, array: usize, coords: &[u64]) -> Result<Option<EncodedChunk<'static>>> {
         let Some(&(at, len)) = self.found.get(&key(array, coords)) else { return Ok(None) };
-        // It was sound a moment ago, and cells that it stands for were not read.
-        let changed = || Error::corrupt("record", "the journal", Some(at), "it changed while it was in use");
+        // It was valid before, and its cells were not read from the source.
+        let changed = || Error::corrupt("record", "the journal", Some(at), "changed while it was in use");
         self.read(at, len)?.map(|(_, chunk)| chunk).ok_or_else(changed).map(Some)
     }
 
-    /// Keeps a chunk that was encoded just now.
+    /// Stores an encoded chunk.
     pub(super) fn note(&self, array: usize, chunk: &EncodedChunk<'_>) -> Result<()> {
         if !self.kept.get(array).copied().unwrap_or(false) {
             return Ok(());
@@ -134,7 +134,7 @@ fn key(array: usize, coords: &[u64]) -> (u32, Coords) {
     (u32::try_from(array).unwrap_or(u32::MAX), Coords::from_slice(coords))
 }
 
-/// A chunk as bytes: array and rank, coordinates, parts, statistics.
+/// Serializes a chunk: array and rank, coordinates, parts, statistics.
 fn body(array: usize, chunk: &EncodedChunk<'_>) -> Vec<u8> {
     let (array, _) = key(array, &[]);
     let mut out = array.to_le_bytes().to_vec();
@@ -203,12 +203,12 @@ fn put_stat<T>(out: &mut Vec<u8>, stat: &Stat<T>, value: impl Fn(&mut Vec<u8>, &
     }
 }
 
-/// Reads a body back; `None` where it is no such thing.
-struct Reader<'a> {
+/// Parses a body; `None` if it is invalid.
+struct RecordCursor<'a> {
     bytes: &'a [u8],
 }
 
-impl Reader<'_> {
+impl RecordCursor<'_> {
     fn take(&mut self, len: u64) -> Option<&[u8]> {
         let (taken, rest) = self.bytes.split_at_checked(usize::try_from(len).ok()?)?;
         self.bytes = rest;
@@ -264,6 +264,7 @@ impl Reader<'_> {
                 0 => reader.take(16)?.try_into().ok().map(|bytes| Sum::Int(i128::from_le_bytes(bytes))),
                 _ => reader.number().map(|bits| Sum::Float(f64::from_bits(bits))),
             })?,
+            missing: Vec::new(),
         })
     }
 
@@ -315,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn chunks_come_back_unless_their_record_was_torn() {
+    fn chunks_round_trip_unless_their_record_is_damaged() {
         let file = tempfile::tempfile().unwrap();
         let open =
             |key, note| Journal::open(file.try_clone().unwrap(), key, note, vec![true, false]).unwrap();
@@ -330,7 +331,7 @@ mod tests {
             assert_eq!(shown(&found), shown(&chunk(n)));
         }
         assert!(journal.find(0, &[9, 18]).unwrap().is_none());
-        // A bit that flipped, and a tail that is missing.
+        // A flipped bit, and a missing tail.
         let len = file.metadata().unwrap().len();
         let mut byte = [0];
         file.read_exact_at(&mut byte, HEADER + RECORD + 60).unwrap();

@@ -1,21 +1,21 @@
-//! Cells of a sparse write in the order that the format stores them.
+//! Sorting of the cells of a sparse write in the order of the format.
 //!
-//! Keys are computed block by block on all threads, twice: first for the range of each, then for one word per cell that holds all of
-//! them, each from its smallest value on and in no more bits than its range takes. Words are sorted together with the numbers of
-//! their cells. So the keys of all cells, which may take more than the cells, are never there at once; only text and keys that are
-//! too wide for a word are gathered and compared one by one.
+//! Keys are computed block by block on all threads, twice: first for the range of each, then for one word per cell that
+//! contains all of them, each relative to its minimum and in as few bits as its range needs. Words are sorted together with the
+//! indexes of their cells. So the keys of all cells, which can be larger than the cells, are never in memory at once; only text
+//! and keys that are too wide for a word are gathered and compared.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
 
 use rayon::prelude::*;
-use tesseral_core::{Error, Result};
-use tesseral_format::{CellKey, CellKeys, ColumnData, Twice, Writer};
+use tesseral_core::{Advice, Error, Result};
+use tesseral_format::{CellKey, CellKeys, ColumnData, DuplicatePolicy, Writer};
 
-/// Cells whose keys are computed at a time.
+/// Number of cells whose keys are computed at a time.
 const BLOCK: usize = 1 << 16;
 
-/// The cells of a write in order, those left out whose place another takes.
+/// Indexes of the cells of a write in order, without dropped duplicates.
 pub(super) fn of_cells<'a>(
     writer: &dyn Writer,
     array: usize,
@@ -27,25 +27,32 @@ pub(super) fn of_cells<'a>(
     let Some(parts) = blocks(columns, sizes, cells) else { return whole() };
     let keys = |part: &[ColumnData<'a>]| writer.cell_keys(array, part);
     let measured: Result<Vec<_>> =
-        parts.par_iter().map(|part| keys(part).map(|keys| (ranges(&keys), keys.twice))).collect();
-    // Whatever is wrong with a cell is said of its number among all cells.
+        parts.par_iter().map(|part| keys(part).map(|keys| (ranges(&keys), keys.duplicate_policy))).collect();
+    // Errors refer to the index among all cells.
     let Ok(measured) = measured else { return whole() };
-    let twice = measured.first().map_or(Twice::Refuse, |(_, twice)| *twice);
+    let duplicate_policy =
+        measured.first().map_or(DuplicatePolicy::Reject, |(_, duplicate_policy)| *duplicate_policy);
     let ranges = measured.into_iter().map(|(ranges, _)| ranges).reduce(|all, some| {
         all?.into_iter().zip(some?).map(|(a, b)| Some((a.0.min(b.0), a.1.max(b.1)))).collect()
     });
     let Some(places) = ranges.flatten().map(|ranges| places(&ranges)) else { return whole() };
     let bits = places.iter().map(|(_, bits)| bits).sum::<u32>();
     if bits <= 64 {
-        settle(twice, words(cells, BLOCK, &places, join64, |block| keys(&parts[block]).map(Cow::Owned))?)
+        settle(
+            duplicate_policy,
+            words(cells, BLOCK, &places, join64, |block| keys(&parts[block]).map(Cow::Owned))?,
+        )
     } else if bits <= 128 {
-        settle(twice, words(cells, BLOCK, &places, join128, |block| keys(&parts[block]).map(Cow::Owned))?)
+        settle(
+            duplicate_policy,
+            words(cells, BLOCK, &places, join128, |block| keys(&parts[block]).map(Cow::Owned))?,
+        )
     } else {
         whole()
     }
 }
 
-/// The columns cut into blocks; `None` where they are one block, or cannot be cut.
+/// The columns divided into blocks; `None` if they are one block, or cannot be divided.
 fn blocks<'a>(
     columns: &[ColumnData<'a>],
     sizes: &[Option<usize>],
@@ -59,7 +66,7 @@ fn blocks<'a>(
                 (ColumnData::Fixed { values, .. }, Some(size)) => {
                     Some(ColumnData::Fixed { values: values.get(start * size..end * size)?, validity: None })
                 }
-                // Fields are not looked at; text of dimensions is not cut.
+                // Fields are not used; text of dimensions is not divided.
                 _ => None,
             }
         });
@@ -69,33 +76,33 @@ fn blocks<'a>(
     parts.filter(|parts| parts.len() > 1)
 }
 
-/// The cells of these keys in order, those left out whose place another takes.
+/// Indexes of the cells of these keys in order, without dropped duplicates.
 fn sorted(keys: &CellKeys<'_>) -> Result<Vec<u32>> {
     let places = ranges(keys).map(|ranges| places(&ranges));
     let all = |_| Ok(Cow::Borrowed(keys));
     match places {
         Some(places) if places.iter().map(|(_, bits)| bits).sum::<u32>() <= 64 => {
-            settle(keys.twice, words(keys.cells, keys.cells, &places, join64, all)?)
+            settle(keys.duplicate_policy, words(keys.cells, keys.cells, &places, join64, all)?)
         }
         Some(places) if places.iter().map(|(_, bits)| bits).sum::<u32>() <= 128 => {
-            settle(keys.twice, words(keys.cells, keys.cells, &places, join128, all)?)
+            settle(keys.duplicate_policy, words(keys.cells, keys.cells, &places, join128, all)?)
         }
         _ => {
             let mut order: Vec<u32> = (0..countable(keys.cells)?).collect();
             let compare = |a: u32, b: u32| keys.compare(a as usize, b as usize);
             order.par_sort_unstable_by(|&a, &b| compare(a, b).then(a.cmp(&b)));
-            settle_by(keys.twice, order, |&cell| cell, |&a, &b| compare(a, b).is_eq())
+            settle_by(keys.duplicate_policy, order, |&cell| cell, |&a, &b| compare(a, b).is_eq())
         }
     }
 }
 
-/// Cells are numbered with 32 bits.
+/// Cells have 32-bit indexes.
 fn countable(cells: usize) -> Result<u32> {
     u32::try_from(cells)
         .map_err(|_| Error::limit("the cells of one write", cells as u64, u64::from(u32::MAX)))
 }
 
-/// Smallest and largest value of each key; `None` with text among them.
+/// Minimum and maximum of each key; `None` for text.
 fn ranges(keys: &CellKeys<'_>) -> Option<Vec<(u64, u64)>> {
     let range = |key: &CellKey<'_>| match key {
         CellKey::Numbers(numbers) => {
@@ -107,7 +114,7 @@ fn ranges(keys: &CellKeys<'_>) -> Option<Vec<(u64, u64)>> {
     keys.keys.iter().map(range).collect()
 }
 
-/// Where each key goes in a word: what it is counted from, and the bits it takes.
+/// Packing of keys into a word: offset and bits of each.
 fn places(ranges: &[(u64, u64)]) -> Vec<(u64, u32)> {
     ranges.iter().map(|(low, high)| (*low, 64 - (high - low).leading_zeros())).collect()
 }
@@ -120,7 +127,7 @@ fn join128(word: u128, key: u64, bits: u32) -> u128 {
     word << bits | u128::from(key)
 }
 
-/// One word for each cell with its number, sorted. `keys` gives those of a block of cells.
+/// One word per cell with its index, sorted. `keys` returns those of a block of cells.
 fn words<'k, W>(
     cells: usize,
     block: usize,
@@ -140,7 +147,7 @@ where
             .iter()
             .zip(places)
             .filter_map(|(key, (low, bits))| match key {
-                // A key that is the same everywhere orders nothing.
+                // A constant key has no effect on the order.
                 CellKey::Numbers(numbers) if *bits > 0 => Some((&numbers[..], *low, *bits)),
                 _ => None,
             })
@@ -159,27 +166,27 @@ where
     Ok(words)
 }
 
-fn settle<W: Ord + Copy + Sync>(twice: Twice, words: Vec<(W, u32)>) -> Result<Vec<u32>> {
-    settle_by(twice, words, |word| word.1, |a, b| a.0 == b.0)
+fn settle<W: Ord + Copy + Sync>(duplicate_policy: DuplicatePolicy, words: Vec<(W, u32)>) -> Result<Vec<u32>> {
+    settle_by(duplicate_policy, words, |word| word.1, |a, b| a.0 == b.0)
 }
 
-/// Numbers of sorted cells, several at one position settled. The later of them stands behind the earlier.
+/// Indexes of sorted cells with duplicates resolved. The later cell follows the earlier one.
 fn settle_by<T>(
-    twice: Twice,
+    duplicate_policy: DuplicatePolicy,
     sorted: Vec<T>,
     number: impl Fn(&T) -> u32,
     same: impl Fn(&T, &T) -> bool,
 ) -> Result<Vec<u32>> {
-    match twice {
-        Twice::Keep => {}
-        Twice::Refuse => {
+    match duplicate_policy {
+        DuplicatePolicy::KeepAll => {}
+        DuplicatePolicy::Reject => {
             if let Some(pair) = sorted.windows(2).find(|pair| same(&pair[0], &pair[1])) {
                 let (a, b) = (number(&pair[0]), number(&pair[1]));
                 return Err(Error::invalid(format!("cells {a} and {b} have the same coordinates"))
-                    .hint("ask for duplicates to be dropped, or allow them in the schema"));
+                    .hint(Advice::DropDuplicates.or("allow duplicates in the schema")));
             }
         }
-        Twice::Last => {
+        DuplicatePolicy::KeepLast => {
             let last = |i: usize| sorted.get(i + 1).is_none_or(|next| !same(&sorted[i], next));
             return Ok((0..sorted.len()).filter(|&i| last(i)).map(|i| number(&sorted[i])).collect());
         }
@@ -187,17 +194,17 @@ fn settle_by<T>(
     Ok(sorted.iter().map(number).collect())
 }
 
-/// Refuses cells that are not in order, or twice at a position that holds one.
+/// Rejects cells that are not sorted, or duplicates if they are not allowed.
 pub(super) fn check(keys: &CellKeys<'_>) -> Result<()> {
     for i in 1..keys.cells {
         match keys.compare(i - 1, i) {
             Ordering::Less => {}
-            Ordering::Equal if keys.twice == Twice::Keep => {}
+            Ordering::Equal if keys.duplicate_policy == DuplicatePolicy::KeepAll => {}
             Ordering::Equal => {
                 return Err(Error::invalid(format!("cells {} and {i} have the same coordinates", i - 1)));
             }
             Ordering::Greater => {
-                let detail = format!("cell {i} comes before cell {} in the order of the array", i - 1);
+                let detail = format!("cell {i} precedes cell {} in the order of the array", i - 1);
                 return Err(Error::invalid(detail));
             }
         }
@@ -209,15 +216,15 @@ pub(super) fn check(keys: &CellKeys<'_>) -> Result<()> {
 mod tests {
     use super::*;
 
-    /// Cells compared one by one, as simply as can be.
+    /// Naive comparison of cells.
     fn naive(keys: &CellKeys<'_>) -> Option<Vec<u32>> {
         let mut order: Vec<u32> = (0..u32::try_from(keys.cells).unwrap()).collect();
         order.sort_by(|&a, &b| keys.compare(a as usize, b as usize));
         let same = |a: u32, b: u32| keys.compare(a as usize, b as usize).is_eq();
-        match keys.twice {
-            Twice::Keep => Some(order),
-            Twice::Refuse => order.windows(2).all(|w| !same(w[0], w[1])).then_some(order),
-            Twice::Last => {
+        match keys.duplicate_policy {
+            DuplicatePolicy::KeepAll => Some(order),
+            DuplicatePolicy::Reject => order.windows(2).all(|w| !same(w[0], w[1])).then_some(order),
+            DuplicatePolicy::KeepLast => {
                 let last = |i: usize| order.get(i + 1).is_none_or(|next| !same(order[i], *next));
                 Some((0..order.len()).filter(|i| last(*i)).map(|i| order[i]).collect())
             }
@@ -225,14 +232,14 @@ mod tests {
     }
 
     #[test]
-    fn every_way_of_sorting_agrees_with_comparing() {
+    fn every_sort_strategy_agrees_with_comparisons() {
         let mut state = 7_u64;
         let mut random = move || {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             state >> 20
         };
         let text = CellKey::Text { ends: Cow::Owned((1..=300).collect()), data: Cow::Owned(vec![7; 300]) };
-        // Words of 64 bits, of 128, and what fits neither; few and many equal cells.
+        // Words of 64 bits, of 128, and keys that fit neither; few and many equal cells.
         for (ranges, more) in [
             (vec![10, 1, 20], None),
             (vec![4, 3], None),
@@ -240,12 +247,14 @@ mod tests {
             (vec![1 << 44, u64::MAX, u64::MAX], None),
             (vec![9, 9], Some(text)),
         ] {
-            for twice in [Twice::Keep, Twice::Last, Twice::Refuse] {
+            for duplicate_policy in
+                [DuplicatePolicy::KeepAll, DuplicatePolicy::KeepLast, DuplicatePolicy::Reject]
+            {
                 let mut numbers =
                     |range: &u64| CellKey::Numbers((0..300).map(|_| random() % range).collect());
                 let keys = ranges.iter().map(&mut numbers).chain(more.clone()).collect();
-                let keys = CellKeys { keys, cells: 300, twice };
-                assert_eq!(sorted(&keys).ok(), naive(&keys), "{ranges:?} {twice:?}");
+                let keys = CellKeys { keys, cells: 300, duplicate_policy };
+                assert_eq!(sorted(&keys).ok(), naive(&keys), "{ranges:?} {duplicate_policy:?}");
             }
         }
     }
@@ -256,14 +265,18 @@ mod tests {
             CellKey::Numbers(numbers) => CellKey::Numbers(numbers[cells.clone()].to_vec()),
             CellKey::Text { .. } => CellKey::Numbers(Vec::new()),
         };
-        CellKeys { keys: keys.keys.iter().map(some).collect(), cells: cells.len(), twice: keys.twice }
+        CellKeys {
+            keys: keys.keys.iter().map(some).collect(),
+            cells: cells.len(),
+            duplicate_policy: keys.duplicate_policy,
+        }
     }
 
     #[test]
     fn blocks_give_the_words_of_the_whole() {
         let numbers = |step: u64, below: u64| CellKey::Numbers((0..300).map(|i| i * step % below).collect());
         let keys = vec![numbers(7919, 13), numbers(104_729, 1009), numbers(31, 5)];
-        let keys = CellKeys { keys, cells: 300, twice: Twice::Keep };
+        let keys = CellKeys { keys, cells: 300, duplicate_policy: DuplicatePolicy::KeepAll };
         let places = places(&ranges(&keys).unwrap());
         let whole = words(300, 300, &places, join64, |_| Ok(Cow::Borrowed(&keys))).unwrap();
         for block in [1, 7, 128, 299] {

@@ -11,6 +11,7 @@ array([2., 3.])
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 from ._array import Array, Field
@@ -21,6 +22,7 @@ from ._errors import (
     CorruptError,
     FileMissingError,
     FormatError,
+    InternalError,
     InvalidRequestError,
     IoError,
     LimitError,
@@ -29,10 +31,12 @@ from ._errors import (
     TesseralError,
     UnsupportedError,
 )
-from ._native import __version__, recognise
+from ._native import __version__, recognize
 from ._table import write_cells
 from ._tools import Converted, Difference, Finding, Recovered, Report, convert, diff, recover, verify
 from ._write import Session, WritableArray, create, write
+
+recognise = recognize  # The former spelling.
 
 __all__ = [
     "Array",
@@ -46,6 +50,7 @@ __all__ = [
     "FileMissingError",
     "Finding",
     "FormatError",
+    "InternalError",
     "InvalidRequestError",
     "IoError",
     "LimitError",
@@ -69,6 +74,7 @@ __all__ = [
     "log",
     "open",
     "recognise",
+    "recognize",
     "recover",
     "set_attrs",
     "vacuum",
@@ -79,9 +85,14 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    # These need packages that not everyone has, or that take their time to load.
+    # Loaded on first use: these modules need optional packages or are slow to import.
     if name in ("xarray", "dask", "zarr", "tensogram"):
         from importlib import import_module
 
         return import_module(f".{name}", __name__)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+if "xarray" in sys.modules:
+    # Registers the accessor `tesseral` of datasets. If xarray is imported later, importing `tesseral.xarray` registers it.
+    __getattr__("xarray")

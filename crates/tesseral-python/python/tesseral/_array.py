@@ -1,4 +1,4 @@
-"""Arrays that read what is asked of them."""
+"""Arrays that are read on demand."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import numpy as np
 
 from . import _gather, _rows, _show
 from ._coords import Coords, along, as_text
+from ._errors import InvalidRequestError
 from ._write import OF_CONTAINER
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ BLOCK = 128 << 20
 
 
 class Field(NamedTuple):
-    """Values over the cells of an array."""
+    """A field of an array."""
 
     name: str
     dtype: str
@@ -41,33 +42,35 @@ class _Indexer:
 
 
 class Array:
-    """Cells of one field of one array. Nothing is read before cells are asked for; slicing with `isel` and `sel` reads nothing.
+    """Cells of one field of one array, read on demand; `isel` and `sel` do not read.
 
-    Indexing reads, as NumPy's basic indexing chooses: a fresh array, a masked one where cells can be null, an object array where cells
-    have any length.
+    Indexing follows NumPy's basic indexing and returns a new array: a masked array if the field is nullable, an object array if
+    cells are variable-length.
     """
 
-    __slots__ = ("_container", "_view", "__weakref__")
+    __slots__ = ("_container", "_view", "_between", "__weakref__")
 
-    def __init__(self, container: Container, view: View) -> None:
+    def __init__(self, container: Container, view: View, between: Mapping[str, Any] | None = None) -> None:
         self._container = container
         self._view = view
+        # Coordinates selected along dimensions without countable positions, by name: a window has no axes for them.
+        self._between = dict(between or {})
 
     # What it is
 
     @property
     def name(self) -> str:
-        """The array's name in its container."""
+        """Name of the array in its container."""
         return self._view.name
 
     @property
     def field(self) -> str:
-        """The field that is read."""
+        """Name of the selected field."""
         return self._view.field_name
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Number of positions along each axis."""
+        """Extent of each axis."""
         return self._view.shape
 
     @property
@@ -82,79 +85,94 @@ class Array:
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """What reading gives. bfloat16 is read as float32, bit masks as bool, cells of any length as objects."""
+        """Dtype of results. bfloat16 is read as float32, bitmasks as bool, variable-length cells as objects."""
         return self._view.dtype
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all cells in memory."""
+        """Size of all cells in memory, in bytes."""
         return self.size * self.dtype.itemsize
 
     @property
     def dtype_name(self) -> str:
-        """The dtype of the file: `bfloat16`, `string_utf8`, `float32[3]`."""
+        """Stored dtype: `bfloat16`, `string_utf8`, `float32[3]`."""
         return self._view.type_name
 
     @property
     def dims(self) -> tuple[str, ...]:
-        """Names of the axes; `dim_0`, `dim_1`, … where the file gives none."""
+        """Names of the axes; `dim_0`, `dim_1`, … if unnamed."""
         given = self._view.dims if self._view.countable else self._view.all_dims
         return tuple(name if name and given.index(name) == i else f"dim_{i}" for i, name in enumerate(given))
 
     @property
     def sizes(self) -> dict[str, int]:
-        """Positions by dimension."""
+        """Extents by dimension."""
         return dict(zip(self.dims, self.shape))
 
     @property
     def chunks(self) -> tuple[int, ...] | None:
-        """Extents of a chunk, None for arrays without a grid."""
+        """Chunk shape; None for arrays without a chunk grid."""
         return self._view.chunks
 
     @property
     def coords(self) -> Mapping[str, np.ndarray[Any, Any]]:
-        """Coordinates of the axes that have any: labels, or the numbers and dates of their domain."""
+        """Coordinates of the axes that have any: labels, or domain values."""
         return Coords(self._view, self.dims)
 
+    @property
+    def role(self) -> str:
+        """Role of the array in its dataset: `data`, `index`, `auxiliary`, `bounds`, `grid_mapping`, `ancillary`."""
+        return self._view.role
+
+    @property
+    def variable_name(self) -> str:
+        """User-defined name of the array if its name in the file is a number; otherwise its name."""
+        return self._view.variable_name
+
     def labels(self, dim: int | str) -> list[str] | np.ndarray[Any, Any] | None:
-        """Labels of the whole axis as the file holds them."""
+        """Stored labels of the whole axis."""
         return self._view.labels(self._axis(dim))
 
     @property
     def attrs(self) -> dict[str, Any]:
-        """Attributes of the array. A copy: the file does not change with it."""
+        """Attributes of the array. A copy: changes do not affect the file."""
         return {name: value for name, value in self._view.attributes().items() if not name.startswith(OF_CONTAINER)}
 
     @property
     def fields(self) -> dict[str, Field]:
-        """Every field of the array, by name."""
+        """All fields of the array, by name."""
         return {name: Field(name, dtype, nullable, tuple(codecs)) for name, dtype, nullable, codecs in self._view.fields()}
 
     @property
     def fill(self) -> Any:
-        """What cells that were never written hold, or the value declared to mean "missing"; None without one."""
+        """Fill value of unwritten cells; None if the format has none."""
         return self._view.fill
 
     @property
+    def missing(self) -> tuple[Any, ...]:
+        """The values that are declared to mean "missing" (`_FillValue`, `missing_value`, `fill_value`), in the array's dtype."""
+        return tuple(self._view.missing)
+
+    @property
     def codecs(self) -> tuple[str, ...]:
-        """Codecs of the chunks, in the order they encode."""
+        """Codecs of the chunks, in encoding order."""
         return tuple(self._view.codecs)
 
     @property
     def nullable(self) -> bool:
-        """Whether cells can be null: reading gives masked arrays then."""
+        """Whether the field is nullable: results are masked arrays."""
         return self._view.nullable
 
     @property
     def sparse(self) -> bool:
-        """Whether cells are listed one by one instead of filling the grid."""
+        """Whether the array is sparse."""
         return self._view.sparse
 
     def _axis(self, dim: int | str | np.integer[Any]) -> int:
         if isinstance(dim, str):
             if dim in self.dims:
                 return self.dims.index(dim)
-            raise KeyError(f"no dimension {dim!r}; there is {', '.join(map(repr, self.dims)) or 'none'}")
+            raise KeyError(f"unknown dimension {dim!r}; available: {', '.join(map(repr, self.dims)) or 'none'}")
         axis = int(dim)
         if not -self.ndim <= axis < self.ndim:
             raise IndexError(f"axis {axis} is out of bounds for array of dimension {self.ndim}")
@@ -168,62 +186,78 @@ class Array:
         return self._view.get(key)
 
     def read(self, key: Any = Ellipsis, *, out: np.ndarray[Any, Any] | None = None) -> Any:
-        """Reads cells as indexing does, into `out` where it is given: an array of the shape and dtype of the result."""
+        """Reads cells as by indexing, into `out` if it is given: an array with the shape and dtype of the result."""
         return self._view.get(key, out)
 
     @property
     def oindex(self) -> Any:
-        """Indexing with lists and masks along each axis: every combination."""
+        """Orthogonal indexing with lists and masks along each axis."""
         return _Indexer(self._view, _gather.outer)
 
     @property
     def vindex(self) -> Any:
-        """Indexing of single cells: lists of positions, one per axis."""
+        """Point indexing with lists of positions, one per axis."""
         return _Indexer(self._view, _gather.vector)
 
     def view(self) -> np.ndarray[Any, Any]:
-        """The cells as a read-only array over the mapped file, without a copy. ValueError where they do not lie there like that."""
+        """Returns the cells as a read-only view of the memory-mapped file. Raises ValueError if their layout does not allow it."""
         cells = self._view.borrow()
         if cells is None:
-            raise ValueError(f"the cells of {self.name!r} do not lie in the file as an array; read them with [...]")
+            raise ValueError(f"the stored layout of {self.name!r} does not allow a view; read the cells with [...]")
         return cells
 
     def select_field(self, name: str) -> Array:
-        """The same cells of another field."""
+        """Returns the same selection of another field."""
         return self._container._field(self, name)
 
     def isel(self, indexers: Mapping[str, Any] | None = None, **kwargs: Any) -> Any:
-        """A narrower array by positions along named dimensions: numbers and slices. Nothing is read, except where a list is given:
-        then the cells."""
+        """Returns a smaller array by positions along named dimensions: integers and slices. Does not read, except for lists, which
+        return the cells."""
         wanted = {**(indexers or {}), **kwargs}
+        if wanted and not self._view.countable:
+            raise InvalidRequestError("the dimensions have no countable positions: use sel", array=self.name)
         items: list[Any] = [slice(None)] * self.ndim
         for dim, item in wanted.items():
             items[self._axis(dim)] = item
         narrowed = self._view.narrow(tuple(items))
+        if narrowed is None and self.sparse:
+            raise InvalidRequestError("a sparse array is narrowed by numbers and slices, not by lists", array=self.name)
         if narrowed is None:
             return _gather.outer(self._view, tuple(items))
         return Array(self._container, narrowed)
 
     def sel(self, indexers: Mapping[str, Any] | None = None, *, method: str | None = None, **kwargs: Any) -> Any:
-        """A narrower array by coordinates along named dimensions: one value, a slice with both ends included, or a list.
+        """Returns a smaller array by coordinates along named dimensions: one value, a slice with both ends included, or a list.
 
-        A date that names less than the coordinates do (`"2015-07"` of days) takes all it names. `method="nearest"` takes the nearest
-        coordinate to each value.
+        A partial date (`"2015-07"` for daily coordinates) selects all coordinates within it. `method="nearest"` selects the nearest
+        coordinate of each value.
         """
         wanted = {**(indexers or {}), **kwargs}
+        if not self._view.countable:
+            return self._sel_coordinates(wanted, method)
         return self.isel({dim: self._positions(self._axis(dim), item, method) for dim, item in wanted.items()})
+
+    def _sel_coordinates(self, wanted: Mapping[str, Any], method: str | None) -> Array:
+        """Returns a smaller sparse array along dimensions of floats or text, which have no countable positions."""
+        for dim, item in wanted.items():
+            self._axis(dim)
+            if method is not None or np.ndim(item):
+                raise InvalidRequestError(f"{dim!r} has no countable positions: select one coordinate or a slice of coordinates", array=self.name)
+            if dim in self._between:
+                raise InvalidRequestError(f"duplicate selection of coordinates of {dim!r}", array=self.name)
+        return Array(self._container, self._view, {**self._between, **wanted})
 
     def _positions(self, axis: int, item: Any, method: str | None) -> Any:
         if isinstance(item, slice):
             if item.step is not None and not isinstance(item.step, (int, np.integer)):
-                raise TypeError("the step of a slice of coordinates is a whole number")
+                raise TypeError("the step of a slice of coordinates must be an integer")
             ends = [None if end is None else as_text(end) for end in (item.start, item.stop)]
             start, stop = self._view.between(axis, *ends)
             return slice(start, stop, item.step)
         if method == "nearest":
             return self._nearest(axis, item)
         if method is not None:
-            raise ValueError(f"method is None or 'nearest', not {method!r}")
+            raise ValueError(f"method must be None or 'nearest', not {method!r}")
         if isinstance(item, (list, tuple)) or (isinstance(item, np.ndarray) and item.ndim):
             found = [self._view.at(axis, as_text(value)) for value in item]
             return [position for start, stop in found for position in range(start, stop)]
@@ -235,9 +269,9 @@ class Array:
         if coordinates is None:
             coordinates = np.arange(self.shape[axis])
         if coordinates.dtype.kind not in "iufMm" or not len(coordinates):
-            raise ValueError("only numbers and dates have a nearest one")
+            raise ValueError("method='nearest' requires numbers or dates")
         values = np.asarray(item, dtype=coordinates.dtype if coordinates.dtype.kind in "Mm" else None)
-        # In floats, which unsigned numbers do not wrap around in.
+        # As floats, to avoid unsigned wraparound.
         numbers = coordinates.astype(np.int64 if coordinates.dtype.kind in "Mm" else np.float64)
         places = [int(np.abs(numbers - v).argmin()) for v in values.astype(numbers.dtype).ravel()]
         return places[0] if values.ndim == 0 else places
@@ -246,25 +280,31 @@ class Array:
         cells = self._view.borrow() if copy is not True and self._view.chunks is not None else None
         if cells is None:
             if copy is False:
-                raise ValueError("the cells do not lie in the file as an array: a copy is needed")
+                raise ValueError("the stored layout does not allow a view: a copy is required")
             cells = self._view.get(Ellipsis)
             if isinstance(cells, np.ma.MaskedArray):
                 if cells.mask.any():
-                    raise ValueError("some cells are null: read them with [...], which gives a masked array, or with filled(value)")
+                    raise ValueError("some cells are null: use [...] for a masked array, or filled(value)")
                 cells = cells.data
         if dtype is None or cells.dtype == dtype:
             return cells
         if copy is False:
-            raise ValueError(f"cells of {cells.dtype} are not cells of {np.dtype(dtype)}: a copy is needed")
+            raise ValueError(f"converting {cells.dtype} to {np.dtype(dtype)} requires a copy")
         return cells.astype(dtype)
 
+    def masked(self) -> np.ma.MaskedArray[Any, Any]:
+        """All cells as a masked array: null, unwritten and declared missing cells and not-a-time are masked.
+
+        `[...]` gives cells as they are stored, which masks null ones only."""
+        return np.ma.asarray(self._view.masked())
+
     def filled(self, value: Any) -> np.ndarray[Any, Any]:
-        """All cells, with `value` in place of null ones."""
+        """Reads all cells, with `value` in place of nulls."""
         cells = self._view.get(Ellipsis)
         return cells.filled(value) if isinstance(cells, np.ma.MaskedArray) else cells
 
     def __buffer__(self, flags: int, /) -> memoryview:
-        # Python asks for it from 3.12 on; before that, buffers are those of `view()` and `[...]`.
+        # Used by Python 3.12 and later; earlier versions use the buffers of `view()` and `[...]`.
         cells: Any = self.__array__()
         return memoryview(cells).toreadonly()
 
@@ -282,48 +322,49 @@ class Array:
     def __iter__(self) -> Iterator[Any]:
         if not self.shape:
             raise TypeError("iteration over a 0-d array")
-        # Whole chunks at a time, so that none is decoded twice.
+        # Whole chunks at a time, so that each is decoded once.
         step = max(1, (self.chunks or (1,))[0])
         for start in range(0, self.shape[0], step):
             yield from self._view.get(slice(start, start + step))
 
     def blocks(self, nbytes: int = BLOCK) -> Iterator[tuple[tuple[slice, ...], Any]]:
-        """The cells in boxes of whole chunks of about `nbytes`: where each lies, and its cells."""
+        """Iterates over boxes of whole chunks of about `nbytes`: their regions and cells."""
         for box in boxes(self.shape, block_shape(self, nbytes)):
             yield box, self._view.get(box)
 
     # Rows
 
     def cells(self, where: str | None = None, columns: Sequence[str] | None = None, *, sort: bool = True, **dims: Any) -> _rows.Columns:
-        """Cells row by row, as columns of coordinates and fields: all there is to a sparse array, and a dense one has them too.
+        """Reads cells as rows, with columns of coordinates and fields. Supports sparse and dense arrays. After `isel` or `sel`,
+        reads only the cells of the selection.
 
-        `where` is a condition, `"temperature > 5 and name in ('a', 'b')"`; dimensions are given by a coordinate or a slice of them, both
-        ends included. Rows are sorted by the dimensions in their order unless `sort=False`.
+        `where` is a condition, `"temperature > 5 and name in ('a', 'b')"`; dimensions are selected by a coordinate or a slice with
+        both ends included. Rows are sorted by the dimensions unless `sort=False`.
         """
         return _rows.labelled(self, self._view.rows(_rows.asked(self, where, columns, sort, dims)))
 
     def cell_batches(
         self, where: str | None = None, columns: Sequence[str] | None = None, *, sort: bool = True, **dims: Any
     ) -> Iterator[_rows.Columns]:
-        """The same batch by batch, within the memory limit."""
+        """As `cells`, in batches within the memory limit."""
         batches = self._view.row_batches(_rows.asked(self, where, columns, sort, dims))
         return (_rows.labelled(self, batch) for batch in batches)
 
     def to_pandas(self, where: str | None = None, columns: Sequence[str] | None = None, *, sort: bool = True, **dims: Any) -> Any:
-        """The same as a data frame of pandas."""
+        """As `cells`, as a pandas data frame."""
         return _rows.to_pandas(self, self.cells(where, columns, sort=sort, **dims))
 
     def to_arrow(self, where: str | None = None, columns: Sequence[str] | None = None, *, sort: bool = True, **dims: Any) -> Any:
-        """The same as a table of pyarrow."""
+        """As `cells`, as a pyarrow table."""
         return _rows.to_arrow(self, self.cells(where, columns, sort=sort, **dims))
 
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
-        """All rows through Arrow's C interface, for whoever takes tables that way."""
+        """All rows through Arrow's C interface."""
         return self.to_arrow().__arrow_c_stream__(requested_schema)
 
     @property
     def enumerations(self) -> dict[str, list[str]]:
-        """Labels that the codes of enumerated fields stand for, by field."""
+        """Labels of enumerations by field."""
         return {name: list(labels) for name, (_, labels, _) in self._view.enumerations().items()}
 
     # Reducing
@@ -347,46 +388,46 @@ class Array:
             return out
         return result
 
-    # `dtype` and `out` are where NumPy's functions look for them, so that np.mean(array) works.
+    # `dtype` and `out` are the arguments of NumPy's functions, so that np.mean(array) works.
 
     def sum(self, axis: Any = None, dtype: Any = None, out: Any = None, *, keepdims: bool = False, skipna: bool = True) -> Any:
-        """The sum. Integers are added exactly, whatever their size; floats with compensation, as float64."""
+        """Sum. Integers are added exactly; floats with compensation, as float64."""
         return self._reduce("sum", axis, dtype, out, keepdims, skipna)
 
     def mean(self, axis: Any = None, dtype: Any = None, out: Any = None, *, keepdims: bool = False, skipna: bool = True) -> Any:
-        """The mean as float64; NaN where no cell counts."""
+        """Mean as float64; NaN without valid cells."""
         return self._reduce("mean", axis, dtype, out, keepdims, skipna)
 
     def min(self, axis: Any = None, out: Any = None, *, keepdims: bool = False, skipna: bool = True) -> Any:
-        """The smallest cell; NaN, or masked, where no cell counts."""
+        """Minimum; NaN or masked without valid cells."""
         return self._reduce("min", axis, None, out, keepdims, skipna)
 
     def max(self, axis: Any = None, out: Any = None, *, keepdims: bool = False, skipna: bool = True) -> Any:
-        """The largest cell; NaN, or masked, where no cell counts."""
+        """Maximum; NaN or masked without valid cells."""
         return self._reduce("max", axis, None, out, keepdims, skipna)
 
     def std(
         self, axis: Any = None, dtype: Any = None, out: Any = None, *, ddof: float = 0, keepdims: bool = False, skipna: bool = True
     ) -> Any:
-        """The standard deviation as float64; NaN where no cell counts."""
+        """Standard deviation as float64; NaN without valid cells."""
         return self._reduce("std", axis, dtype, out, keepdims, skipna, ddof)
 
     def var(
         self, axis: Any = None, dtype: Any = None, out: Any = None, *, ddof: float = 0, keepdims: bool = False, skipna: bool = True
     ) -> Any:
-        """The variance as float64; NaN where no cell counts."""
+        """Variance as float64; NaN without valid cells."""
         return self._reduce("var", axis, dtype, out, keepdims, skipna, ddof)
 
     def count(self, axis: Any = None, *, keepdims: bool = False) -> Any:
-        """How many cells are neither null, nor the declared fill, nor NaN."""
+        """Number of cells that are neither null, nor the declared missing value, nor NaN."""
         return self._reduce("count", axis, None, None, keepdims, True)
 
-    # Travelling
+    # Pickling
 
     def __reduce__(self) -> tuple[Any, ...]:
         view = self._view
         number = [name for name, *_ in view.fields()].index(view.field_name)
-        return _restore, (self._container._pinned(), view.index, number, view.window)
+        return _restore, (self._container._pinned(), view.index, number, view.window, self._between)
 
     def __copy__(self) -> Array:
         return self
@@ -395,10 +436,10 @@ class Array:
         return self
 
     def __dask_tokenize__(self) -> tuple[Any, ...]:
-        _, (pinned, index, number, window) = self.__reduce__()
-        return ("tesseral.Array", pinned.token(), index, number, tuple(window))
+        _, (pinned, index, number, window, between) = self.__reduce__()
+        return ("tesseral.Array", pinned.token(), index, number, tuple(window), between)
 
-    # Showing
+    # Representation
 
     def __repr__(self) -> str:
         return _show.array_text(self)
@@ -407,26 +448,26 @@ class Array:
         return _show.array_html(self)
 
 
-def _restore(pinned: Any, index: int, number: int, window: list[tuple[int, int, int, bool]]) -> Array:
+def _restore(pinned: Any, index: int, number: int, window: list[tuple[int, int, int, bool]], between: dict[str, Any]) -> Array:
     container = pinned.open()
-    return Array(container, container._source.view(index, number).restore(window))
+    return Array(container, container._source.view(index, number).restore(window), between)
 
 
 def block_shape(array: Array, nbytes: int = BLOCK, itemsize: int | None = None) -> tuple[int, ...]:
-    """Extents of boxes of whole chunks that take up to `nbytes`, the last axes whole first. Boxes along an axis are of about the same size."""
+    """Extents of boxes of whole chunks of up to `nbytes`, filling the last axes first. Boxes along an axis have similar sizes."""
     cell = array.dtype.itemsize if itemsize is None else itemsize
-    block = [min(chunk, extent) for chunk, extent in zip(array.chunks or array.shape, array.shape)]
+    block = [max(1, min(chunk, extent)) for chunk, extent in zip(array.chunks or array.shape, array.shape)]
     for axis in reversed(range(len(block))):
         size = max(1, math.prod(block) * cell)
         times = nbytes // size
         if times < 2:
             break
-        count = -(-array.shape[axis] // block[axis])
+        count = -(-max(1, array.shape[axis]) // block[axis])
         boxes_along = -(-count // times)
-        block[axis] = min(array.shape[axis], block[axis] * -(-count // boxes_along))
+        block[axis] = max(1, min(array.shape[axis], block[axis] * -(-count // boxes_along)))
         if block[axis] < array.shape[axis]:
             break
-    return tuple(max(1, n) for n in block)
+    return tuple(block)
 
 
 def boxes(shape: tuple[int, ...], block: tuple[int, ...]) -> Iterator[tuple[slice, ...]]:

@@ -1,4 +1,4 @@
-"""Opened files and folders."""
+"""Opened containers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,13 +19,16 @@ from ._array import Array
 from ._errors import ChangedError, InvalidRequestError, NotFoundError
 from ._write import OF_CONTAINER
 
-#: The environment variable that names the file with the key of encrypted arrays.
+if TYPE_CHECKING:
+    import xarray as xr
+
+#: Environment variable with the path of the key file of encrypted arrays.
 KEY_FILE = "TESSERAL_KEY_FILE"
 AsOf = "int | str | datetime.datetime | np.datetime64 | tuple[Any, Any] | None"
 
 
 def time_range(as_of: Any) -> tuple[int, int] | None:
-    """First and last millisecond of what `as_of` names."""
+    """First and last millisecond of an `as_of` argument."""
     if as_of is None:
         return None
     if isinstance(as_of, tuple):
@@ -41,21 +45,21 @@ def _text(moment: Any) -> str:
 
 
 class KeySource:
-    """Where the key of an encrypted array comes from. The key itself is neither shown nor pickled.
+    """Source of the key of encrypted arrays. The key itself is neither printed nor pickled.
 
-    A handle that travels takes its key there from a file, from a function, or from the file that the environment names; a key that was
-    given as bytes stays in this process.
+    A pickled handle reads its key from a file, a function, or the file named by the environment; a key given as bytes cannot be
+    pickled.
     """
 
     def __init__(self, key: bytes | str | Callable[[], bytes] | None = None, file: str | os.PathLike[str] | None = None) -> None:
         if key is not None and file is not None:
-            raise ValueError("give either key or key_file")
+            raise ValueError("key and key_file are mutually exclusive")
         self._file = None if file is None else os.path.abspath(file)
         self._call = key if callable(key) else None
         self._bytes = key.encode() if isinstance(key, str) else None if callable(key) else key
 
     def read(self) -> bytes | None:
-        """The key, read now; None when there is none."""
+        """Reads the key; None if there is none."""
         if self._bytes is not None:
             return self._bytes
         if self._call is not None:
@@ -81,7 +85,7 @@ class KeySource:
 
 @dataclass(frozen=True)
 class Pinned:
-    """What it takes to open the same state again, here or on another machine that sees the path."""
+    """Arguments to reopen the same state, in this process or on another machine with access to the path."""
 
     url: str
     as_of: tuple[int, int] | None
@@ -110,7 +114,7 @@ def _stamp(url: str) -> tuple[int, int] | None:
 
 
 class Container(Mapping[str, Array]):
-    """An opened file or folder: arrays by name. A snapshot that does not change, whatever others write."""
+    """An opened file or folder: arrays by name. An immutable snapshot."""
 
     def __init__(
         self,
@@ -139,7 +143,7 @@ class Container(Mapping[str, Array]):
         )
 
     def _entries(self) -> dict[str, tuple[int, int]]:
-        """Name → number of the array and of its field. The fields of an only array go by their own names."""
+        """Maps names to array and field indexes. The fields of an only array are available by their own names."""
         if self._keys is None:
             names = self._source.names()
             if len(names) == 1:
@@ -151,13 +155,13 @@ class Container(Mapping[str, Array]):
 
     def __getitem__(self, name: str) -> Array:
         if not isinstance(name, str):
-            raise TypeError(f"arrays go by name, not by {type(name).__name__}")
+            raise TypeError(f"array names must be str, not {type(name).__name__}")
         found = self._entries().get(name)
         if found is None:
             try:
                 found = (self._source.find(name), 0)
             except NotFoundError as error:
-                error.message = f"no array named {name!r}; there is {', '.join(map(repr, list(self)[:8])) or 'none'}"
+                error.message = f"unknown array {name!r}; available: {', '.join(map(repr, list(self)[:8])) or 'none'}"
                 raise
         return Array(self, self._source.view(*found))
 
@@ -181,45 +185,78 @@ class Container(Mapping[str, Array]):
     def _field(self, array: Array, name: str) -> Array:
         fields = list(array.fields)
         if name not in fields:
-            message = f"no field named {name!r}; there is {', '.join(map(repr, fields))}"
+            message = f"unknown field {name!r}; available: {', '.join(map(repr, fields))}"
             raise NotFoundError(message, array=array.name)
         view = array._view
-        return Array(self, self._source.view(view.index, fields.index(name)).restore(view.window))
+        return Array(self, self._source.view(view.index, fields.index(name)).restore(view.window), array._between)
 
     @property
     def url(self) -> str:
-        """Where it is."""
+        """Path of the container."""
         return self._url
 
     @property
     def format(self) -> str:
-        """The id of its format: `tet`, `tensogram`, `tiledb`."""
+        """Identifier of the format: `tet`, `tensogram`, `tiledb`."""
         return self._source.format
 
     @property
     def as_of(self) -> tuple[int, int] | None:
-        """First and last millisecond of the versions that are seen, for formats that keep versions."""
+        """First and last millisecond of the visible versions, for formats with versions."""
         return self._as_of
 
     @property
     def attrs(self) -> dict[str, Any]:
-        """Attributes of the whole. A copy: the file does not change with it."""
+        """Attributes of the container. A copy: changes do not affect the file."""
         attrs = self._source.attributes()
         if len(self._source):
-            # Some formats have arrays keep them.
+            # Some formats store them with the arrays.
             kept = self._source.view(0).attributes()
             attrs |= {name.removeprefix(OF_CONTAINER): kept[name] for name in kept if name.startswith(OF_CONTAINER)}
         return attrs
 
     @property
+    def groups(self) -> dict[str, dict[str, Any]]:
+        """Groups by their path, with their attributes."""
+        found: dict[str, dict[str, Any]] = {path: {} for name in self._variables for path in _paths(name)}
+        return {**found, **self._source.groups()}
+
+    @property
+    def variables(self) -> dict[str, Array]:
+        """Every field of every array, coordinates too, by the name of the variable: `group/name` in groups."""
+        return {name: Array(self, view) for name, view in self._variables.items()}
+
+    @cached_property
+    def _variables(self) -> dict[str, _native.View]:
+        return {name: self._source.view(index, field) for name, index, field in self._source.variables()}
+
+    @property
     def history(self) -> list[dict[str, Any]]:
-        """How it came to be."""
+        """Provenance rows."""
         return self._source.history()
 
     @property
     def details(self) -> Any:
-        """What only this format knows: the object that `tet info --json` shows under the format's id."""
+        """Format-specific details, as in the output of `tet info --json` under the format's id."""
         return json.loads(self._source.details())
+
+    def to_xarray(self, group: str | None = None, **decoding: Any) -> xr.Dataset:
+        """The variables of a group, of the root unless one is named, as an xarray Dataset that reads cells when they are needed. Options are
+        those of `xarray.decode_cf`."""
+        from .xarray import dataset_of
+
+        return dataset_of(self, group, **decoding)
+
+    def to_datatree(self, **decoding: Any) -> xr.DataTree:
+        """All groups as an xarray DataTree."""
+        from .xarray import tree_of
+
+        return tree_of(self, **decoding)
+
+    def check_unchanged(self) -> None:
+        """Raises ChangedError if the file was written since it was opened."""
+        if self._stamp is not None and _stamp(self._url) != self._stamp:
+            raise ChangedError(f"{self._url} changed since it was opened", path=self._url)
 
     def __enter__(self) -> Container:
         return self
@@ -252,6 +289,12 @@ class Container(Mapping[str, Array]):
         return _show.container_html(self)
 
 
+def _paths(name: str) -> list[str]:
+    """The groups that a variable lies in, the outermost first."""
+    parts = name.split("/")[:-1]
+    return ["/".join(parts[: i + 1]) for i in range(len(parts))]
+
+
 def _restore(pinned: Pinned) -> Container:
     return pinned.open()
 
@@ -266,15 +309,15 @@ def open(
     digests: bool = True,
     max_expansion: int | None = None,
 ) -> Container:
-    """Opens a file or folder of any format, recognised by its content.
+    """Opens a file or folder of any supported format, detected by its content.
 
-    `as_of` reads the state of then, for formats that keep versions: milliseconds since 1970, a date or datetime, or a pair of them.
-    `memory_limit` bounds the bytes of every result. `digests=False` leaves digests unchecked. `max_expansion` accepts chunks and operations
-    that expand to this many bytes however little is stored of them; the default is 32 MiB for a chunk and 64 MiB for an operation, or more where
-    more is stored.
+    `as_of` reads the state at a time, for formats with versions: milliseconds since 1970, a date or datetime, or a pair of them.
+    `memory_limit` bounds the bytes of every result. `digests=False` disables the verification of digests. `max_expansion` accepts
+    chunks and operations that expand to this many bytes regardless of their stored size; the default is 32 MiB per chunk and 64 MiB
+    per operation, or a multiple of the stored size.
 
-    `key` is the key of encrypted arrays, or a function that gives it; `key_file` a file that holds it, which the environment variable
-    `TESSERAL_KEY_FILE` may name too. Handles that are pickled carry the name of the file or the function, never the key.
+    `key` is the key of encrypted arrays, or a function that returns it; `key_file` is a file with the key, which can also be named
+    by the environment variable `TESSERAL_KEY_FILE`. Pickled handles contain the name of the file or the function, never the key.
     """
     return Container(
         os.fspath(url),

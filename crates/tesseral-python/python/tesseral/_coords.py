@@ -18,7 +18,7 @@ _DATE = re.compile(r"-?\d{4,}-\d\d(-\d\d([T ]\d\d(:\d\d(:\d\d(\.\d+)?)?)?)?)?Z?\
 
 
 def of_texts(texts: list[str]) -> np.ndarray[Any, Any]:
-    """Numbers where all texts are numbers, dates where all are dates, else the texts: as selections compare them."""
+    """Converts texts to numbers or dates if all of them are, as selections compare them."""
     if texts and all(_INTEGER.match(text.strip()) for text in texts):
         numbers = [int(text) for text in texts]
         if all(-(2**63) <= n < 2**63 for n in numbers):
@@ -38,7 +38,7 @@ def of_texts(texts: list[str]) -> np.ndarray[Any, Any]:
 
 
 def along(view: View, axis: int) -> np.ndarray[Any, Any] | None:
-    """Coordinates of the positions of one axis of a window; None where they are the positions themselves."""
+    """Coordinates of the positions of one axis of a window; None if they are the positions themselves."""
     start, step, count, _ = [window for window in view.window if not window[3]][axis]
     positions = start + step * np.arange(count)
     labels = view.labels(axis)
@@ -58,7 +58,7 @@ def along(view: View, axis: int) -> np.ndarray[Any, Any] | None:
 
 
 class Coords(Mapping[str, np.ndarray[Any, Any]]):
-    """Coordinates by dimension, made when they are asked for."""
+    """Coordinates by dimension, computed on first use."""
 
     def __init__(self, view: View, dims: tuple[str, ...]) -> None:
         self._view = view
@@ -83,7 +83,7 @@ class Coords(Mapping[str, np.ndarray[Any, Any]]):
 
 
 def as_text(value: Any) -> str:
-    """A coordinate as selections read it."""
+    """Formats a coordinate as selections parse it."""
     if isinstance(value, bytes):
         return value.decode()
     if isinstance(value, (float, np.floating)):

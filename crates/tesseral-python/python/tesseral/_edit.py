@@ -1,4 +1,4 @@
-"""Adding to containers that exist, and maintaining those that keep versions."""
+"""Appending to existing containers, and maintenance of versions."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _Column = tuple[np.ndarray[Any, Any], "np.ndarray[Any, Any] | None", "np.ndarray
 
 @dataclass(frozen=True)
 class Version:
-    """A write that is kept: when it began and ended, in milliseconds since 1970, and what became of it."""
+    """A stored version: first and last timestamp in milliseconds since 1970, and its state."""
 
     name: str
     op: str
@@ -38,7 +38,7 @@ class Version:
 
 @dataclass(frozen=True)
 class Consolidated:
-    """Names of what was made, and of what it replaces, which `vacuum` removes."""
+    """Names of new versions, and of those they replace, which `vacuum` removes."""
 
     made: list[str]
     replaced: list[str]
@@ -46,7 +46,7 @@ class Consolidated:
 
 @dataclass(frozen=True)
 class Vacuumed:
-    """Names of what went, or would go, its bytes, and what was kept with the reason."""
+    """Names of removed or removable versions, their size in bytes, and the retained ones with the reason."""
 
     removed: list[str]
     bytes: int
@@ -64,28 +64,29 @@ def append(
     key: bytes | None = None,
     **options: Any,
 ) -> None:
-    """Adds cells to what is there. All of them are seen at once, or none.
+    """Appends cells atomically to an existing container.
 
-    TileDB, dense: an array for the only field, or one per field by name; `region` says where, as slices of positions or a mapping of
-    dimensions to slices of coordinates, all of it unless given. TileDB, sparse: a column per dimension and field by name (a data
-    frame or a table of Arrow will do); cells twice at one position are refused, unless `dedup` keeps the last; `sorted` promises the array's own order.
-    `timestamp` is when they count as written, in milliseconds since 1970.
+    TileDB, dense: an array for the only field, or one per field by name; `region` is the region to write, as slices of positions or
+    a mapping of dimensions to slices of coordinates, by default the whole array. TileDB, sparse: one column per dimension and field
+    by name, or a data frame or Arrow table; duplicate positions are an error, unless `dedup` keeps the last; `sorted` declares that
+    cells are in the array's order. `timestamp` is the write time in milliseconds since 1970.
 
-    Tensogram: arrays by name as `tesseral.write` takes them, with its options; they become one more message.
+    Tensogram: arrays by name as in `tesseral.write`, with its options; they are appended as one message.
     """
     target = os.fspath(path)
-    if _native.recognise(target) == "tensogram":
-        _append_message(target, data, options)
+    format = _native.recognize(target)
+    if format is not None and _native.has_messages(format):
+        _append_message(target, format, data, options)
         return
     if options:
-        raise TypeError(f"append has no option {next(iter(options))!r} here")
-    # Formats that keep no versions refuse, whatever the cells.
+        raise TypeError(f"unexpected option {next(iter(options))!r} of append")
+    # Formats without versions are rejected, regardless of the cells.
     container = open_container(target, key=key)
     array = container[next(iter(container))]
     asked = {"region": None, "timestamp": timestamp, "dedup": dedup, "sorted": sorted, "key": key}
     if array.sparse:
         if region is not None:
-            raise InvalidRequestError("cells of a sparse array say themselves where they go", array=array.name)
+            raise InvalidRequestError("region cannot be given for a sparse array: its cells have coordinates", array=array.name)
         _native.append(target, _columns(array, columns_of(data), None), asked)
         return
     bounds = _bounds(array, region)
@@ -94,22 +95,22 @@ def append(
     _native.append(target, _columns(array, given, shape), {**asked, "region": bounds})
 
 
-def _append_message(path: str, data: Any, options: Mapping[str, Any]) -> None:
+def _append_message(path: str, format: str, data: Any, options: Mapping[str, Any]) -> None:
     file = _native.MessageFile(path)
     with tempfile.TemporaryDirectory() as folder:
-        made = os.path.join(folder, "message.tgm")
-        write(made, data, format="tensogram", **options)
+        made = os.path.join(folder, "message")
+        write(made, data, format=format, **options)
         new = _native.MessageFile(made)
         for i in range(len(new)):
             file.append(new.read(i).tobytes())
 
 
 def _bounds(array: Array, region: Any) -> list[tuple[int, int]]:
-    """Positions, half-open, along each axis."""
+    """Half-open position ranges along each axis."""
     if isinstance(region, Mapping):
         unknown = [dim for dim in region if dim not in array.dims]
         if unknown:
-            raise KeyError(f"no dimension {unknown[0]!r}; there is {', '.join(map(repr, array.dims))}")
+            raise KeyError(f"unknown dimension {unknown[0]!r}; available: {', '.join(map(repr, array.dims))}")
         return [_between(array, axis, region.get(dim, slice(None))) for axis, dim in enumerate(array.dims)]
     bounds = []
     for axis, (item, extent) in enumerate(zip(expand(() if region is None else region, array.ndim), array.shape)):
@@ -117,7 +118,7 @@ def _bounds(array: Array, region: Any) -> list[tuple[int, int]]:
             item = slice(item, item + 1)
         start, stop, step = item.indices(extent)
         if step != 1:
-            raise IndexError("cells are written side by side, without steps")
+            raise IndexError("the region of a write cannot have steps")
         bounds.append((start, max(start, stop)))
     return bounds
 
@@ -130,14 +131,14 @@ def _between(array: Array, axis: int, item: Any) -> tuple[int, int]:
 
 
 def _columns(array: Array, data: Any, shape: tuple[int, ...] | None) -> list[_Column]:
-    """A column per dimension and field, in the array's order: bytes, ends of cells that differ in length, which are no null."""
+    """One column per dimension and field, in the array's order: bytes, ends of variable-length cells, validity."""
     declared = array._view.columns()
     names = [name for name, _, _ in declared]
     missing = [name for name in names if name not in data]
     unknown = [name for name in data if name not in names]
     if missing or unknown:
-        what = f"no cells of {missing[0]!r} are given" if missing else f"there is no {unknown[0]!r}"
-        raise InvalidRequestError(f"{what}; there is {', '.join(map(repr, names))}", array=array.name)
+        what = f"missing column {missing[0]!r}" if missing else f"unknown column {unknown[0]!r}"
+        raise InvalidRequestError(f"{what}; available: {', '.join(map(repr, names))}", array=array.name)
     labels = array._view.enumerations()
     columns = []
     for name, dtype, nullable in declared:
@@ -150,7 +151,7 @@ def _column(given: Any, dtype: np.dtype[Any], nullable: bool, labels: Any, shape
     cells, valid = split(given, labels)
     if valid is not None and not nullable:
         if not valid.all():
-            raise InvalidRequestError(f"{name!r} holds no nulls")
+            raise InvalidRequestError(f"{name!r} is not nullable")
         valid = None
     if nullable and valid is None:
         valid = np.ones(cells.shape, np.uint8)
@@ -162,18 +163,18 @@ def _column(given: Any, dtype: np.dtype[Any], nullable: bool, labels: Any, shape
         texts = [_encoded(cell) for cell in cells.reshape(-1)]
         ends = np.cumsum([len(text) for text in texts], dtype=np.uint64)
         return np.frombuffer(b"".join(texts), np.uint8), ends, flags
-    # What lies under a null is no value.
+    # Replace values of null cells.
     wide = np.where(valid, cells, np.zeros(1, dtype)) if valid is not None and cells.dtype == object else cells
     stored = np.ascontiguousarray(wide).astype(dtype, casting="same_kind" if wide.dtype != object else "unsafe", copy=False)
     return stored.reshape(-1).view(np.uint8), None, flags
 
 
 def columns_of(data: Any) -> dict[str, Any]:
-    """Columns by name: of a mapping, a data frame, or anything that hands on a table through Arrow's C interface."""
+    """Columns by name of a mapping, a data frame, or any object with Arrow's C interface."""
     if isinstance(data, Mapping) or hasattr(data, "iloc"):
         return {str(name): column for name, column in data.items()}
     if not hasattr(data, "__arrow_c_stream__"):
-        raise InvalidRequestError(f"{type(data).__name__} is no table: give columns by name, a data frame or a table of Arrow")
+        raise InvalidRequestError(f"{type(data).__name__} is not a table: expected columns by name, a data frame or an Arrow table")
     import pyarrow as pa
 
     table = pa.table(data)
@@ -181,7 +182,7 @@ def columns_of(data: Any) -> dict[str, Any]:
 
 
 def _of_arrow(column: Any) -> np.ndarray[Any, Any]:
-    """A column of pyarrow: masked where numbers are null, None where texts are."""
+    """Converts a pyarrow column: masked for null numbers, None for null texts."""
     import pyarrow as pa
 
     if pa.types.is_dictionary(column.type):
@@ -189,17 +190,17 @@ def _of_arrow(column: Any) -> np.ndarray[Any, Any]:
     fixed = pa.types.is_primitive(column.type)
     if not fixed or column.null_count == 0:
         return np.asarray(column.to_numpy())
-    # Numbers stay what they are: without a value under nulls integers would become floats.
+    # Keep integers: without a fill for nulls they would become floats.
     zero = pa.scalar(0, pa.int8()).cast(column.type) if not pa.types.is_temporal(column.type) else pa.scalar(0, column.type)
     return np.ma.array(column.fill_null(zero).to_numpy(), mask=column.is_null().to_numpy())
 
 
 def split(given: Any, labels: Sequence[Any] | None) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any] | None]:
-    """Cells, and which of them are no null where some may be."""
+    """Cells and their validity, if nullable."""
     if isinstance(given, np.ma.MaskedArray):
         cells, valid = given.data, ~np.ma.getmaskarray(given)
     elif hasattr(given, "isna") and not isinstance(given.dtype, np.dtype):
-        # A column of pandas with a way of its own to be without a value.
+        # A pandas column with a nullable dtype.
         valid = ~np.asarray(given.isna())
         cells = np.asarray(given.to_numpy(dtype=object))
     else:
@@ -233,12 +234,12 @@ def _encoded(cell: Any) -> bytes:
 
 
 def delete(path: Path, where: str, *, timestamp: int | None = None, key: bytes | None = None) -> None:
-    """Removes the cells that meet a condition, from now or a timestamp on. Earlier states keep them."""
+    """Deletes the cells that match a condition, from now or from a timestamp on. Earlier states keep them."""
     _native.delete(os.fspath(path), where, timestamp, key)
 
 
 def set_attrs(path: Path, attrs: Mapping[str, Any], *, timestamp: int | None = None, key: bytes | None = None) -> None:
-    """Sets attributes of an array that keeps versions; None removes one."""
+    """Sets attributes of an array with versions; None removes one."""
     _native.set_attributes(os.fspath(path), dict(attrs), timestamp, key)
 
 
@@ -252,9 +253,10 @@ def consolidate(
     max_bytes: int | None = None,
     key: bytes | None = None,
 ) -> Consolidated:
-    """Makes one version of several; what is read stays the same. `part` is `fragments`, `commits`, `fragment_meta` or `array_meta`.
+    """Merges versions into one without changing the content. `part` is `fragments`, `commits`, `fragment_meta` or `array_meta`.
 
-    Only versions written in `times` (a pair, as `as_of`), no fewer than `at_least`, at most `at_most`, none of more than `max_bytes`.
+    Merges only versions of `times` (a pair, as for `as_of`), at least `at_least`, at most `at_most`, and none larger than
+    `max_bytes`.
     """
     asked = {
         "part": part,
@@ -268,10 +270,10 @@ def consolidate(
 
 
 def vacuum(path: Path, part: str = "fragments", *, apply: bool = False, key: bytes | None = None) -> Vacuumed:
-    """Says what consolidating replaced, and with `apply` removes it."""
+    """Lists the versions that consolidation replaced; `apply` removes them."""
     return Vacuumed(*_native.vacuum(os.fspath(path), part, not apply, key))
 
 
 def log(path: Path, *, key: bytes | None = None) -> list[Version]:
-    """The writes that a source keeps, in the order of time."""
+    """Lists the stored versions of a source in order of time."""
     return [Version(**version) for version in _native.versions(os.fspath(path), key)]

@@ -1,17 +1,16 @@
-"""Exceptions. Each is a `TesseralError` and also the builtin that fits, so that code which knows nothing of Tesseral catches it."""
+"""Exceptions. Each is a `TesseralError` and the matching builtin exception, so that generic code can catch it."""
 
 from __future__ import annotations
 
 import errno as _errno
-import re
 from typing import Any
 
 
 class TesseralError(Exception):
-    """Anything that went wrong, with the place.
+    """Base class of all errors.
 
-    `code` says what in one word, `path` the file, `offset` the byte in it, `array` and `chunk` the place in the data, `hint` what to
-    try. Whatever is not known is None.
+    `code` is the kind of the error, `path` the file, `offset` the byte in it, `array` and `chunk` the location in the data, `hint`
+    a suggestion. Unknown values are None.
     """
 
     code: str = "error"
@@ -31,7 +30,7 @@ class TesseralError(Exception):
         self.chunk = facts.get("chunk")
         self.hint = facts.get("hint")
         if isinstance(self, OSError):
-            # Known to OSError alone, which is why they are set like this.
+            # OSError defines these attributes only for its own constructor, so they are set here.
             setattr(self, "errno", facts.get("errno"))
             setattr(self, "filename", self.path)
 
@@ -44,59 +43,65 @@ class TesseralError(Exception):
 
 
 class CorruptError(TesseralError, OSError, ValueError):
-    """Bytes that contradict the format, or that a codec refuses."""
+    """Bytes that violate the format, or that a codec rejects."""
 
     code = "corrupt"
 
 
 class FormatError(TesseralError, OSError, ValueError):
-    """Not a file of a known format."""
+    """The file has no known format."""
 
     code = "unrecognised"
 
 
 class FileMissingError(TesseralError, FileNotFoundError):
-    """No such file or folder."""
+    """The file or folder does not exist."""
 
     code = "missing"
 
 
 class NotFoundError(TesseralError, KeyError):
-    """No array, field, dimension or coordinate of that name."""
+    """Unknown array, field, dimension or coordinate."""
 
     code = "not_found"
 
 
 class UnsupportedError(TesseralError, NotImplementedError):
-    """Something a format has, or cannot hold, that Tesseral does not do."""
+    """A feature that is not supported."""
 
     code = "unsupported"
 
 
 class LimitError(TesseralError, MemoryError):
-    """More than a limit allows."""
+    """A limit was exceeded."""
 
     code = "limit"
 
 
 class InvalidRequestError(TesseralError, ValueError):
-    """A request that makes no sense, whatever the bytes."""
+    """An invalid request, independent of the content of the source."""
 
     code = "invalid"
 
 
+class InternalError(TesseralError, RuntimeError):
+    """A broken invariant: a defect of Tesseral, whatever the request and the bytes."""
+
+    code = "internal"
+
+
 class IoError(TesseralError, OSError):
-    """The operating system or a network refused."""
+    """An operation of the operating system or network failed."""
 
     code = "io"
 
 
 class PermissionDeniedError(IoError, PermissionError):
-    """The operating system refused for lack of permission."""
+    """The operating system denied permission."""
 
 
 class ChangedError(TesseralError, OSError):
-    """A file is not what it was when a handle to it was pickled."""
+    """A file changed since a handle to it was pickled."""
 
     code = "changed"
 
@@ -111,43 +116,18 @@ _CLASSES: dict[str, type[TesseralError]] = {
         UnsupportedError,
         LimitError,
         InvalidRequestError,
+        InternalError,
         IoError,
         ChangedError,
     )
 }
 
 
-# What hints name on the command line, and here.
-_WORDS = {
-    "give -f to replace it": "give overwrite=True to replace it",
-    "allow NaN to store it in a mask": "give allow_nan=True to store it in a mask",
-    "allow infinities to store them in masks": "give allow_inf=True to store them in masks",
-    "select by position instead, as in `dim=0:5`": "select by position instead, with isel",
-    "name the format": "name it, as in format=\"tet\"",
-}
-_OPTION = re.compile(r"--([a-z-]+)(?: (\w+))?")
-_OPTIONS = {"array": "arrays", "chunk": "chunks", "to": "format"}
-
-
-def _hint(text: str | None) -> str | None:
-    """What to try, in Python's words."""
-    if text is None or text.startswith("in the selection"):
-        return None
-    text = _WORDS.get(text, text)
-    return _OPTION.sub(lambda option: _keyword(option[1], option[2]), text)
-
-
-def _keyword(name: str, value: str | None) -> str:
-    keyword = _OPTIONS.get(name, name.replace("-", "_"))
-    # What follows an option is a value of it, or the next word of the sentence.
-    return f'{keyword}="{value}"' if value not in (None, "or", "and", "out") else f"{keyword} {value}" if value else keyword
-
-
 def make(code: str, message: str, facts: dict[str, Any]) -> BaseException:
-    """The exception of an error of the engine."""
+    """Converts an error of the engine to an exception."""
     if code == "cancelled":
         return KeyboardInterrupt()
     wanted = _CLASSES.get("corrupt" if code == "codec" else code, TesseralError)
     if wanted is IoError and facts.get("errno") in (_errno.EACCES, _errno.EPERM):
         wanted = PermissionDeniedError
-    return wanted(message, code=code, **{**facts, "hint": _hint(facts.get("hint"))})
+    return wanted(message, code=code, **facts)

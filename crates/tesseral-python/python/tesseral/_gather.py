@@ -1,4 +1,4 @@
-"""Cells by lists, masks and points, read box by box."""
+"""Indexing by lists, masks and points, read box by box."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _HINT = "use .oindex for lists along axes, .vindex for single points"
 
 
 def widen(halves: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """bfloat16 as float32: its upper half, bit by bit."""
+    """Converts bfloat16 bits to float32."""
     return (halves.astype(np.uint32) << np.uint32(16)).view(np.float32)
 
 
@@ -26,7 +26,7 @@ def _is_number(item: Any) -> bool:
 
 
 def expand(key: Any, rank: int) -> list[Any]:
-    """One item per axis: an ellipsis and what is left out stand for whole axes."""
+    """Returns one item per axis: ellipsis and omitted axes become full slices."""
     items = list(key) if isinstance(key, tuple) else [key]
     ellipses = [i for i, item in enumerate(items) if item is Ellipsis]
     if len(ellipses) > 1:
@@ -39,15 +39,15 @@ def expand(key: Any, rank: int) -> list[Any]:
 
 
 def _positions(item: Any, extent: int, axis: int) -> np.ndarray[Any, Any]:
-    """A list, array or mask along one axis as positions."""
+    """Converts a list, array or mask along one axis to positions."""
     found = np.asarray(item)
     if found.size == 0 and found.dtype.kind == "f":
         found = found.astype(np.intp)
     if found.ndim != 1 or found.dtype.kind not in "iub":
-        raise IndexError(f"axis {axis} takes a list of whole numbers or a mask; {_HINT}")
+        raise IndexError(f"the index of axis {axis} must be a list of integers or a mask; {_HINT}")
     if found.dtype.kind == "b":
         if len(found) != extent:
-            raise IndexError(f"a mask of {len(found)} for axis {axis} with size {extent}")
+            raise IndexError(f"mask of length {len(found)} does not match axis {axis} with size {extent}")
         return np.flatnonzero(found)
     return _bounded(found, extent, axis)
 
@@ -61,10 +61,10 @@ def _bounded(found: np.ndarray[Any, Any], extent: int, axis: int) -> np.ndarray[
 
 
 def mixed(view: View, key: Any) -> Any:
-    """What NumPy gives for an index with one list or mask, or a mask of the whole array."""
+    """NumPy indexing with one list or mask, or a mask of the whole array."""
     if isinstance(key, np.ndarray) and key.dtype.kind == "b" and key.ndim > 1:
         if key.shape != view.shape:
-            raise IndexError(f"a mask of shape {key.shape} for an array of shape {view.shape}")
+            raise IndexError(f"mask of shape {key.shape} does not match an array of shape {view.shape}")
         return points(view, np.nonzero(key))
     items = expand(key, len(view.shape))
     lists = [i for i, item in enumerate(items) if not isinstance(item, slice) and not _is_number(item)]
@@ -72,12 +72,12 @@ def mixed(view: View, key: Any) -> Any:
     chosen = sorted(lists + numbers)
     apart = bool(numbers) and chosen[-1] - chosen[0] + 1 != len(chosen)
     if len(lists) != 1 or items[lists[0]] is None or apart:
-        raise IndexError(f"only numbers, slices, `...`, None and one list or mask are indices here; {_HINT}")
+        raise IndexError(f"only integers, slices, `...`, None and one list or mask are valid indices; {_HINT}")
     return outer(view, tuple(items))
 
 
 def outer(view: View, key: Any) -> Any:
-    """Every combination of what is chosen along each axis."""
+    """Orthogonal indexing: every combination of the selections along each axis."""
     items = expand(key, len(view.shape))
     plain = [item if isinstance(item, slice) or _is_number(item) else slice(None) for item in items]
     narrowed = view.narrow(tuple(plain))
@@ -94,14 +94,14 @@ def outer(view: View, key: Any) -> Any:
 
 
 def _strides(view: View) -> list[int]:
-    """Positions of the window that a chunk spans, along each axis."""
+    """Extent of a chunk in positions of the window, along each axis."""
     kept = [window for window in view.window if not window[3]]
     chunks = view.chunks or tuple(1 for _ in kept)
     return [max(1, chunk // abs(step)) for chunk, (_, step, _, _) in zip(chunks, kept)]
 
 
 def take(view: View, wanted: dict[int, np.ndarray[Any, Any]]) -> Any:
-    """Positions along some axes, all of the others. Reads each stretch of near positions as one box."""
+    """Selects positions along some axes, all of the others. Reads each run of nearby positions as one box."""
     if not wanted:
         return view.get(Ellipsis)
     shape = list(view.shape)
@@ -148,21 +148,21 @@ def _room(view: View, shape: list[int]) -> Any:
 
 
 def vector(view: View, key: Any) -> Any:
-    """Single cells: the indices of all axes, broadcast against one another."""
+    """Selects single cells by broadcast indices of all axes."""
     items = list(key) if isinstance(key, tuple) else [key]
     if len(items) == 1 and getattr(items[0], "dtype", np.dtype(int)).kind == "b":
         return mixed(view, items[0])
     if len(items) != len(view.shape):
-        raise IndexError(f"single cells of an array of {len(view.shape)} axes take as many indices, got {len(items)}")
+        raise IndexError(f"point indexing of an array of {len(view.shape)} axes requires as many indices, found {len(items)}")
     arrays = [np.asarray(item) for item in items]
     if any(a.size and a.dtype.kind not in "iu" for a in arrays):
-        raise IndexError("single cells are chosen by whole numbers")
+        raise IndexError("point indexing requires integers")
     bounded = [_bounded(a, extent, i) for i, (a, extent) in enumerate(zip(arrays, view.shape))]
     return points(view, tuple(np.broadcast_arrays(*bounded)))
 
 
 def points(view: View, places: tuple[np.ndarray[Any, Any], ...]) -> Any:
-    """The cells at places given axis by axis. Reads one box per chunk that is touched."""
+    """Selects cells at points given axis by axis. Reads one box per touched chunk."""
     shape = places[0].shape if places else ()
     flat = np.stack([p.ravel() for p in places]) if places else np.zeros((0, 1), np.int64)
     out = _room(view, [flat.shape[1]])

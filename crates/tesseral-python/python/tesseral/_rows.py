@@ -1,4 +1,4 @@
-"""Cells row by row: what is asked for, and columns as other libraries want them."""
+"""Cells as rows: requests, and conversion of columns for other libraries."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ._coords import as_text, of_texts
+from ._errors import InvalidRequestError
 
 if TYPE_CHECKING:
     from ._array import Array
@@ -16,36 +17,69 @@ Columns = dict[str, np.ndarray[Any, Any]]
 
 
 def asked(array: Array, where: str | None, columns: Sequence[str] | None, sort: bool, dims: Mapping[str, Any]) -> dict[str, Any]:
-    """What the engine takes: coordinates as text, one argument per dimension."""
+    """Converts arguments for the engine: one text per dimension, with coordinates, or positions of a window."""
     known = [name or str(i) for i, name in enumerate(array._view.all_dims)]
-    selection = []
-    for dim, item in dims.items():
+    chosen = dict(dims)
+    for dim, item in array._between.items():
+        if dim in chosen:
+            raise InvalidRequestError(f"duplicate selection of coordinates of {dim!r}", array=array.name)
+        chosen[dim] = item
+    selection = _positions(array, known, chosen)
+    for dim, item in chosen.items():
         if dim not in known:
-            raise KeyError(f"no dimension {dim!r}; there is {', '.join(map(repr, known)) or 'none'}")
-        if isinstance(item, slice):
-            if item.step is not None:
-                raise ValueError("coordinates are selected without a step")
-            ends = ["" if end is None else as_text(end) for end in (item.start, item.stop)]
-            selection.append(f"{dim}={'..'.join(ends)}")
-        else:
-            selection.append(f"{dim}=@{as_text(item)}")
+            raise KeyError(f"unknown dimension {dim!r}; available: {', '.join(map(repr, known)) or 'none'}")
+        selection.append(f"{dim}={'..'.join(_ends(item))}" if isinstance(item, slice) else f"{dim}=@{as_text(item)}")
     wanted = None if columns is None else list(columns)
     return {"selection": selection, "condition": where, "columns": wanted, "sort": sort}
 
 
+def _ends(item: slice) -> list[str]:
+    if item.step is not None:
+        raise ValueError("a slice of coordinates cannot have a step")
+    return ["" if end is None else as_text(end) for end in (item.start, item.stop)]
+
+
+def _positions(array: Array, known: list[str], chosen: dict[str, Any]) -> list[str]:
+    """Selections of the axes that `isel` and `sel` narrowed, combined with those in `chosen`, which are removed from it."""
+    view = array._view
+    if not view.countable:
+        return []
+    selection, axis = [], 0
+    for dim, extent, (start, step, count, dropped) in zip(known, view.full_shape, view.window):
+        if dropped and dim in chosen:
+            raise InvalidRequestError(f"{dim!r} was already reduced to one position", array=array.name)
+        if dropped:
+            selection.append(f"{dim}={start}")
+            continue
+        if (start, step, count) != (0, 1, extent):
+            if dim in chosen:
+                item = chosen.pop(dim)
+                low, high = view.between(axis, *(end or None for end in _ends(item))) if isinstance(item, slice) else view.at(axis, as_text(item))
+                start, count = start + step * low, high - low
+            # Rows are in ascending order of the dimensions, also for negative steps.
+            if step < 0:
+                start, step = start + step * (count - 1), -step
+            selection.append(f"{dim}={start}:{start + step * (count - 1) + 1 if count else start}:{step}")
+        axis += 1
+    return selection
+
+
 def labelled(array: Array, columns: Columns) -> Columns:
-    """Coordinates of labelled dimensions as conditions compare them: labels, not positions."""
+    """Replaces positions of labeled dimensions by their labels."""
     if array.sparse:
         return columns
-    for axis, dim in enumerate(array.dims):
-        labels = array.labels(axis) if dim in columns else None
+    view = array._view
+    whole = view.restore([(0, 1, extent, False) for extent in view.full_shape])
+    for axis, dim in enumerate(view.all_dims):
+        # A coordinate is a field with the name of its dimension, and holds the labels itself.
+        labels = whole.labels(axis) if dim in columns and dim not in array.fields else None
         if labels is not None:
             columns[dim] = (of_texts(labels) if isinstance(labels, list) else labels)[columns[dim]]
     return columns
 
 
 def to_pandas(array: Array, columns: Columns) -> Any:
-    """A data frame. Nulls are missing values of pandas' own dtypes, enumerated fields are categories."""
+    """Converts columns to a data frame. Nulls become missing values of pandas' nullable dtypes, enumerations become categories."""
     import pandas as pd
 
     enumerations = array._view.enumerations()
@@ -69,7 +103,7 @@ def to_pandas(array: Array, columns: Columns) -> Any:
 
 
 def to_arrow(array: Array, columns: Columns) -> Any:
-    """A table of pyarrow, which hands it on through Arrow's C interface."""
+    """Converts columns to a pyarrow table through Arrow's C interface."""
     import pyarrow as pa
 
     enumerations = array._view.enumerations()

@@ -1,4 +1,4 @@
-"""How things look at the prompt and in notebooks."""
+"""Representations for the prompt and notebooks."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _CELLS = 24
 
 
 def size(count: float) -> str:
-    """Bytes for people."""
+    """Formats a number of bytes."""
     for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
         if count < 1024 or unit == "TiB":
             return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
@@ -33,7 +33,7 @@ def _dims(array: Array) -> str:
 def _facts(array: Array) -> list[tuple[str, str]]:
     facts = [("dtype", array.dtype_name), ("shape", _dims(array) or "one cell")]
     if array.sparse:
-        facts.append(("sparse", "cells are listed one by one"))
+        facts.append(("sparse", "yes"))
     elif array.chunks is not None:
         facts.append(("chunks", " × ".join(map(str, array.chunks)) or "one"))
     facts.append(("codecs", ", ".join(array.codecs) or "raw"))
@@ -49,7 +49,7 @@ def _facts(array: Array) -> list[tuple[str, str]]:
 
 
 def safe(text: Any) -> str:
-    """Text from data without characters that steer a terminal or cannot be seen: they are written as escapes."""
+    """Escapes characters of untrusted text that control a terminal or are invisible."""
     return _native.escape(str(text))
 
 
@@ -81,7 +81,7 @@ def _line(container: Container, name: str) -> str:
 
 
 def _picture(array: Array) -> str:
-    """The grid of chunks over the last two axes, as an SVG."""
+    """The chunk grid over the last two axes, as an SVG."""
     if not array.shape or not array.chunks or 0 in array.shape:
         return ""
     shape = ([1, *array.shape])[-2:]
@@ -91,7 +91,7 @@ def _picture(array: Array) -> str:
     lines = []
     for extent, chunk, vertical in ((shape[1], chunks[1], True), (shape[0], chunks[0], False)):
         count = -(-extent // chunk)
-        # Beyond a few dozen lines the picture would be solid.
+        # More than a few dozen lines would fill the picture.
         for i in range(1, count, max(1, count // _CELLS)):
             at = min(1.0, i * chunk / extent)
             x, y = (at * width, at * height)

@@ -1,4 +1,4 @@
-"""Tables as sparse arrays: some columns say where a cell is, the others what is in it."""
+"""Tables as sparse arrays: some columns are coordinates, the others are fields."""
 
 from __future__ import annotations
 
@@ -26,18 +26,19 @@ def write_cells(
     timestamp: int | None = None,
     overwrite: bool = False,
 ) -> None:
-    """Makes a sparse TileDB array of a table: a data frame, an Arrow table, or columns by name. The columns named in `dims` say where
-    cells are, the others are fields.
+    """Creates a sparse TileDB array from a table: a data frame, an Arrow table, or columns by name. The columns named in `dims` are
+    coordinates, the others are fields.
 
-    `domain` gives the first and last coordinate that a dimension may ever have, by name; else all of its dtype. `tile` gives lengths of
-    tiles, `codec` codecs of all fields or by name, `capacity` the cells of a tile. Fields that hold nulls, or could by their dtype, are
-    nullable; categories become an enumeration. With `duplicates` a position may hold several cells. `append` adds more.
+    `domain` has the first and last coordinate of a dimension, by name; by default the whole range of its dtype. `tile` has tile
+    extents, `codec` the codecs of all fields or by name, `capacity` the number of cells of a tile. Fields that have nulls, or a
+    nullable dtype, are nullable; categories become an enumeration. `duplicates` allows several cells at one position. Use `append`
+    to add cells.
     """
     columns = columns_of(data)
     axes = [dims] if isinstance(dims, str) else list(dims)
     for name in axes:
         if name not in columns:
-            raise KeyError(f"no column {name!r}; there is {', '.join(map(repr, columns)) or 'none'}")
+            raise KeyError(f"unknown column {name!r}; available: {', '.join(map(repr, columns)) or 'none'}")
     schema = {
         "sparse": True,
         "duplicates": duplicates,
@@ -49,7 +50,7 @@ def write_cells(
             if name not in axes
         ],
     }
-    # It counts as made when its first cells count as written.
+    # The array has the timestamp of its first cells.
     made = {} if timestamp is None else {"timestamp": timestamp}
     staged = declared(path, schema, overwrite, made).stage()
     staged_at = str(staged.path)
@@ -58,7 +59,7 @@ def write_cells(
     except BaseException as error:
         staged.abandon()
         if isinstance(error, TesseralError):
-            # By the name it was to have.
+            # Use the name of the final path.
             here, name = os.path.basename(staged_at), os.path.basename(os.fspath(path))
             error.message = error.message.replace(here, name)
             error.array = name if error.array == here else error.array
@@ -69,7 +70,7 @@ def write_cells(
 def _dimension(name: str, column: Any, domain: Any, tile: Any) -> dict[str, Any]:
     cells, valid = split(column, None)
     if valid is not None and not valid.all():
-        raise InvalidRequestError(f"{name!r} is without a value in some rows, so that they are nowhere")
+        raise InvalidRequestError(f"dimension {name!r} has missing values")
     cells = _typed(column, cells)
     dtype, _ = _dtype(name, cells)
     if dtype in ("string_utf8", "bytes"):
@@ -78,8 +79,8 @@ def _dimension(name: str, column: Any, domain: Any, tile: Any) -> dict[str, Any]
 
 
 def _all_of(dtype: np.dtype[Any]) -> list[Any]:
-    """The coordinates that a dimension of a dtype can have. Neither end of the integers, between which there would be more of them than 64
-    bits count, and no dates that are not written with four digits of a year."""
+    """The default domain of a dimension of a dtype. Excludes the extremes of integers, so that the number of coordinates fits 64
+    bits, and dates with years of more than four digits."""
     if dtype.kind == "f":
         limits = np.finfo(dtype)
         return [limits.min, limits.max]
@@ -90,7 +91,7 @@ def _all_of(dtype: np.dtype[Any]) -> list[Any]:
     return list(np.array([low, high]).astype(dtype)) if dtype.kind == "M" else [low, high]
 
 
-# Units of dates whose 64 bits do not reach from the first year to the last of four digits.
+# Date units whose 64 bits do not cover all four-digit years.
 _SHORT = ("ns", "ps", "fs", "as")
 
 
@@ -107,7 +108,7 @@ def _field(name: str, column: Any, codec: Any) -> dict[str, Any]:
 
 
 def _typed(column: Any, cells: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Cells in the dtype that a column of pandas means, which come as Python's own objects where some are missing."""
+    """Cells in the dtype of a pandas column, which has Python objects if some are missing."""
     meant = getattr(getattr(column, "dtype", None), "numpy_dtype", None)
     return cells if meant is None or meant.kind not in "biufMm" else cells.astype(meant)
 
@@ -118,7 +119,7 @@ def _codecs(codec: Any) -> list[Any]:
 
 
 def _dtype(name: str, cells: np.ndarray[Any, Any]) -> tuple[str, Any]:
-    """The dtype of a column in the words of a schema, and the number of values in a cell."""
+    """Dtype name of a column in a schema, and the number of values per cell."""
     if cells.dtype.kind in "biufMm":
         return cells.dtype.newbyteorder("=").name, 1
     kinds = {type(cell) for cell in cells.reshape(-1)} if cells.dtype == object else {cells.dtype.type}
@@ -126,4 +127,4 @@ def _dtype(name: str, cells: np.ndarray[Any, Any]) -> tuple[str, Any]:
         return "string_utf8", "var"
     if all(issubclass(kind, bytes) for kind in kinds):
         return "bytes", "var"
-    raise InvalidRequestError(f"{name!r} holds {', '.join(sorted(kind.__name__ for kind in kinds))}, which no field does")
+    raise InvalidRequestError(f"unsupported types in {name!r}: {', '.join(sorted(kind.__name__ for kind in kinds))}")

@@ -1,4 +1,4 @@
-"""Checking and saving sources."""
+"""Verification, recovery, conversion and comparison of sources."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ._container import time_range
 
 @dataclass(frozen=True)
 class Finding:
-    """The outcome of one check."""
+    """Result of one check."""
 
     check: str
     severity: str
@@ -27,7 +27,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Report:
-    """What `verify` found. True when the source is sound."""
+    """Report of `verify`. True if the source is intact."""
 
     path: str
     format: str
@@ -38,14 +38,14 @@ class Report:
 
     @property
     def failures(self) -> list[Finding]:
-        """The checks that failed."""
+        """The failed checks."""
         return [finding for finding in self.findings if not finding.ok]
 
     def __bool__(self) -> bool:
         return self.ok
 
     def __repr__(self) -> str:
-        word = "sound" if self.ok else "damaged"
+        word = "intact" if self.ok else "damaged"
         lines = [f"<tesseral.Report {self.path!r} {self.format}: {word}, {len(self.findings)} checks>"]
         lines += [f"  {finding.check}: {finding.detail}" for finding in self.failures]
         return "\n".join(map(_native.escape, lines))
@@ -53,7 +53,7 @@ class Report:
 
 @dataclass(frozen=True)
 class Recovered:
-    """What `recover` saved."""
+    """Report of `recover`."""
 
     path: str
     chunks_saved: int
@@ -69,9 +69,9 @@ def verify(
     key: bytes | None = None,
     memory_limit: int | None = None,
 ) -> Report:
-    """Checks a source: metadata, every digest, chunks without one. `deep` decodes all chunks and compares stored statistics.
+    """Verifies a source: metadata, all digests, and chunks without one. `deep` decodes all chunks and compares stored statistics.
 
-    Damage is in the report, not an exception; that a file cannot be read at all is one.
+    Damage is reported, not raised; a file that cannot be read at all raises an exception.
     """
     source = os.fspath(path)
     found = _native.verify(source, deep, time_range(as_of), key, memory_limit)
@@ -86,15 +86,15 @@ def recover(
     overwrite: bool = False,
     key: bytes | None = None,
 ) -> Recovered:
-    """Saves every whole chunk of a torn or damaged source to a new one of the same format. Cells that are lost hold the declared
-    fill, else NaN, else 0; each lost chunk is a finding."""
+    """Copies the intact chunks of a damaged source to a new one of the same format. Lost cells get the declared missing value, else
+    NaN, else 0; each lost chunk is a finding."""
     saved, lost, findings = _native.recover(os.fspath(path), os.fspath(output), overwrite, key)
     return Recovered(os.fspath(output), saved, lost, [Finding(**finding) for finding in findings])
 
 
 @dataclass(frozen=True)
 class Converted:
-    """What `convert` wrote."""
+    """Report of `convert`."""
 
     path: str
     format: str
@@ -104,7 +104,7 @@ class Converted:
 
 @dataclass(frozen=True)
 class Note:
-    """A difference beside the cells; None where a side has nothing of the kind."""
+    """A difference of metadata; None if a side has no such entry."""
 
     array: str | None
     what: str
@@ -114,7 +114,7 @@ class Note:
 
 @dataclass(frozen=True)
 class ValueDifference:
-    """How the cells of one array differ."""
+    """Difference of the cells of one array."""
 
     name: str
     cells: int
@@ -125,7 +125,7 @@ class ValueDifference:
 
 @dataclass(frozen=True)
 class Difference:
-    """What `diff` found. True when something differs."""
+    """Report of `diff`. True if the sources differ."""
 
     same: bool
     notes: list[Note]
@@ -154,11 +154,11 @@ def convert(
     key: bytes | None = None,
     memory_limit: int | None = None,
 ) -> Converted:
-    """Converts a source to another format, or the same with other chunks and codecs, within bounded memory.
+    """Converts a source to another format, chunking or codec within bounded memory.
 
-    The format goes by the target's ending unless it is named. `select` holds selections as `tet` takes them (`"time=0:10"`), `cast` a
-    dtype for all arrays or one by name, `fill` what cells become that nobody wrote, and nulls where the target has none. `check` reads
-    the output again and compares every cell before it appears.
+    The format is given by the file extension of the target unless it is named. `select` has selections in the syntax of `tet`
+    (`"time=0:10"`), `cast` a dtype for all arrays or one by name, `fill` the value of unwritten cells, and of nulls if the target
+    does not support them. `check` reads the output again and compares every cell before publishing it.
     """
     chunk: str | None = None
     if isinstance(chunks, Mapping):
@@ -193,7 +193,7 @@ def diff(
     max_abs_error: float | None = None,
     max_rel_error: float | None = None,
 ) -> Difference:
-    """Compares two sources of any formats: metadata, and cells bit by bit unless an error is allowed."""
+    """Compares two sources of any format: metadata, and cells bit by bit unless a tolerance is given."""
     same, notes, values = _native.diff(os.fspath(left), os.fspath(right), list(arrays), max_abs_error, max_rel_error)
     found = [ValueDifference(name, cells, n, None if first is None else tuple(first), most) for name, cells, n, first, most in values]
     return Difference(same, [Note(*note) for note in notes], found)

@@ -1,4 +1,4 @@
-"""Writing containers: one transaction, nothing visible before it is committed."""
+"""Writing of containers as one transaction."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ._gather import expand
 
 Codec = "str | Sequence[str | tuple[str, Mapping[str, Any]]] | None"
 _CHUNK = 4 << 20
-# What stands before the name of an attribute of the container that its arrays keep for it.
+# Prefix of container attributes that arrays store.
 OF_CONTAINER = "container:"
 
 
@@ -32,7 +32,7 @@ def _codecs(codec: Any) -> list[tuple[str, Mapping[str, Any]]]:
 
 
 def default_chunks(shape: Sequence[int], itemsize: int) -> tuple[int, ...]:
-    """Chunks of at most 4 MiB: the last axes whole, earlier ones cut."""
+    """Default chunk shape of at most 4 MiB: whole last axes, earlier ones divided."""
     chunks = [max(1, n) for n in shape]
     for axis in range(len(chunks)):
         excess = math.prod(chunks) * itemsize / _CHUNK
@@ -51,7 +51,7 @@ def _chunks(chunks: Any, shape: Sequence[int], dims: Sequence[str], itemsize: in
         chunks = [chunks] * len(shape)
     given = [chunks] if np.ndim(chunks) == 0 else list(chunks)
     if len(given) != len(shape):
-        raise ValueError(f"{len(given)} extents of a chunk for {len(shape)} axes")
+        raise ValueError(f"chunk shape has {len(given)} extents, the array has {len(shape)} axes")
     chunks = [extent if n in (-1, None) else int(n) for n, extent in zip(given, shape)]
     return tuple(max(1, n) for n in chunks)
 
@@ -62,7 +62,7 @@ def _native_order(dtype: Any) -> np.dtype[Any]:
 
 
 def format_of(path: str, format: str) -> tuple[str, bool]:
-    """The id of a format, named or told by the path's ending, and whether its containers are folders."""
+    """Returns the id of a format, by name or file extension, and whether its containers are folders."""
     for id, _, endings, _, folder in _native.formats():
         if id == format or not format and any(path.endswith(f".{ending}") for ending in endings):
             return id, folder
@@ -70,7 +70,7 @@ def format_of(path: str, format: str) -> tuple[str, bool]:
 
 
 class WritableArray:
-    """An array being written. `array[region] = values` stores cells; every cell must be written once."""
+    """An array being written. `array[region] = values` stores cells; every cell must be written exactly once."""
 
     def __init__(
         self,
@@ -89,10 +89,12 @@ class WritableArray:
         self.chunks = chunks
         self.dtype = np.dtype(dtype)
         self.codec = codec
-        # Cells of chunks that are not whole yet, and which of them came.
+        # Cells of incomplete chunks, and which of them are written.
         self._partial: dict[tuple[int, ...], tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]] = {}
+        # Cells that came with the declaration.
+        self._values: Any = None
         self._lock = threading.Lock()
-        # Which chunks are stored, by their place in the grid.
+        # Written chunks, by grid index.
         self._stored = np.zeros([-(-n // c) for n, c in zip(shape, chunks)], bool)
 
     @property
@@ -110,7 +112,7 @@ class WritableArray:
             if isinstance(item, slice):
                 start, stop, step = item.indices(extent)
                 if step != 1:
-                    raise IndexError("a region is written without steps")
+                    raise IndexError("the region of a write cannot have steps")
                 region.append((start, max(start, stop)))
             else:
                 at = int(item)
@@ -121,11 +123,11 @@ class WritableArray:
 
     def __setitem__(self, key: Any, values: Any) -> None:
         if isinstance(values, np.ma.MaskedArray) and np.ma.getmaskarray(values).any():
-            raise InvalidRequestError("cells are missing: give `fill` and values filled with it", array=self.name)
+            raise InvalidRequestError("masked values require a `fill` value", array=self.name)
         region = self._region(key)
         extents = tuple(stop - start for start, stop in region)
         given = self._cast(np.asarray(values))
-        # A number along an axis chooses it without keeping it, in the values too.
+        # An integer index removes its axis from the values too.
         kept = [n for n, item in zip(extents, expand(key, self.ndim)) if isinstance(item, slice)]
         cells = np.broadcast_to(given, kept).reshape(extents)
         if 0 in extents:
@@ -136,34 +138,43 @@ class WritableArray:
         ]
         if all(a < b for a, b in inner):
             box = tuple(slice(a - start, b - start) for (a, b), (start, _) in zip(inner, region))
-            self._store([a for a, _ in inner], cells[box])
+            self._store([a for a, _ in inner], np.asarray(cells[box], self.dtype))
         else:
             inner = [(start, start) for start, _ in region]
         if inner != region:
             self._store_edges(region, inner, cells)
 
     def _cast(self, values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-        """Values in the array's dtype. Floats may be rounded to shorter floats; anything else stays what it is or is refused."""
+        """Casts values to the dtype of the array. Floats can be rounded to shorter floats; other conversions must be exact."""
+        if self.dtype.kind == "O" and values.dtype.kind in "UTO":
+            return values.astype(object)
         if values.dtype.newbyteorder("=") == self.dtype:
             return values.astype(self.dtype, copy=False)
+        if values.dtype.kind == self.dtype.kind == "S" and values.dtype.itemsize <= self.dtype.itemsize:
+            return values.astype(self.dtype)
         if values.dtype.kind not in "biufc" or (values.dtype.kind == "c" and self.dtype.kind != "c"):
-            raise InvalidRequestError(f"{values.dtype} does not fit {self.dtype}", array=self.name)
+            raise InvalidRequestError(f"cannot cast {values.dtype} to {self.dtype}", array=self.name)
         rounded = values.dtype.kind in "fc" and self.dtype.kind in "fc"
         with np.errstate(invalid="ignore", over="ignore"):
             cells = values.astype(self.dtype)
             if not rounded:
                 wrong = np.asarray(cells != values)
                 if wrong.any():
-                    raise InvalidRequestError(f"{values[wrong].ravel()[0]} does not fit {self.dtype}", array=self.name)
+                    raise InvalidRequestError(f"value {values[wrong].ravel()[0]} is not representable as {self.dtype}", array=self.name)
         return cells
 
     def _store(self, start: list[int], cells: np.ndarray[Any, Any]) -> None:
-        self._session._writer.write(self._number, start, np.ascontiguousarray(cells).reshape(cells.shape))
+        if self.dtype.kind == "O":
+            encoded = _text_cells(self.name, cells)
+            ends = np.cumsum([len(cell) for cell in encoded], dtype=np.uint64).tolist()
+            self._session._writer.write_text(self._number, start, list(cells.shape), ends, b"".join(encoded))
+        else:
+            self._session._writer.write(self._number, start, np.ascontiguousarray(cells).reshape(cells.shape))
         box = tuple(slice(a // c, -(-(a + n) // c)) for a, n, c in zip(start, cells.shape, self.chunks))
         self._stored[box] = True
 
     def _store_edges(self, region: list[tuple[int, int]], inner: list[tuple[int, int]], cells: np.ndarray[Any, Any]) -> None:
-        """Keeps cells of chunks that a region cuts until the rest of the chunk comes."""
+        """Retains cells of partially covered chunks until the chunks are complete."""
         numbers = [range(a // chunk, -(-b // chunk)) for (a, b), chunk in zip(region, self.chunks)]
         for coords in product(*numbers):
             with self._lock:
@@ -178,12 +189,12 @@ class WritableArray:
         inner: list[tuple[int, int]],
         cells: np.ndarray[Any, Any],
     ) -> tuple[list[int], np.ndarray[Any, Any]] | None:
-        """Keeps what a region has of one chunk. Gives the chunk once it is whole."""
+        """Retains the cells of one chunk. Returns the chunk once it is complete."""
         bounds = [(c * chunk, min((c + 1) * chunk, extent)) for c, chunk, extent in zip(coords, self.chunks, self.shape)]
         if all(a >= low and b <= high for (a, b), (low, high) in zip(bounds, inner)):
             return None
         if self._stored[coords]:
-            raise InvalidRequestError("cells were written already", array=self.name, chunk=coords)
+            raise InvalidRequestError("duplicate write of cells", array=self.name, chunk=coords)
         held = self._partial.get(coords)
         if held is None:
             extents = [b - a for a, b in bounds]
@@ -193,7 +204,7 @@ class WritableArray:
         given = tuple(slice(low - a, high - a) for (low, high), (a, _) in zip(here, region))
         buffer, done = held
         if done[inside].any():
-            raise InvalidRequestError("cells were written already", array=self.name, chunk=coords)
+            raise InvalidRequestError("duplicate write of cells", array=self.name, chunk=coords)
         buffer[inside] = cells[given]
         done[inside] = True
         if not done.all():
@@ -202,7 +213,7 @@ class WritableArray:
         return [a for a, _ in bounds], buffer
 
     def _take(self, region: tuple[slice, ...], part: str) -> None:
-        """Cells of a region from a container that holds them, stored bytes and all where whole chunks are taken."""
+        """Copies the cells of a region from a container; whole chunks are copied as stored if possible."""
         bounds = list(zip(self._region(region), self.chunks, self.shape))
         if not all(start % chunk == 0 and (stop % chunk == 0 or stop == extent) for (start, stop), chunk, extent in bounds):
             self[region] = _native.Source(part).view(0).get(())
@@ -210,13 +221,13 @@ class WritableArray:
         grid = tuple(slice(start // chunk, -(-stop // chunk)) for (start, stop), chunk, _ in bounds)
         with self._lock:
             if self._stored[grid].any():
-                raise InvalidRequestError("cells were written already", array=self.name)
+                raise InvalidRequestError("duplicate write of cells", array=self.name)
             self._stored[grid] = True
         self._session._writer.copy(self._number, [start for (start, _), _, _ in bounds], part)
 
 
 class Session:
-    """A container being written. Use it in `with`: it is committed at the end, and leaves no trace when an exception passes."""
+    """A container being written. Use it in `with`: it is committed at the end, and removed if an exception is raised."""
 
     def __init__(
         self,
@@ -236,9 +247,11 @@ class Session:
     def add(
         self,
         name: str,
-        shape: Sequence[int],
-        dtype: Any,
+        shape: Sequence[int] | None = None,
+        dtype: Any = None,
         *,
+        values: Any = None,
+        role: str | None = None,
         dims: Sequence[str] | None = None,
         coords: Mapping[str, Any] | None = None,
         attrs: Mapping[str, Any] | None = None,
@@ -246,15 +259,32 @@ class Session:
         codec: Any = None,
         fill: Any = None,
     ) -> WritableArray:
-        """Declares an array. Declare all of them before writing the first cells."""
+        """Creates an array. Create all arrays before writing the first cells.
+
+        With `values`, shape and dtype need not be given, and the cells are written at the latest when the container is committed.
+        Text of variable length (NumPy's `U`, `T` and `O`) needs them in formats whose cells all have one size. `role` is `data`,
+        `coordinate`, `bounds`, `grid_mapping` or `ancillary`; a variable named as its only dimension is its index coordinate.
+        """
+        if values is not None:
+            values = np.asarray(values)
+            shape = values.shape if shape is None else shape
+            dtype = values.dtype if dtype is None else dtype
+        if shape is None or dtype is None:
+            raise TypeError(f"shape and dtype of {name!r}, or its values, must be given")
         dtype = _native_order(dtype)
         extents = tuple(int(n) for n in shape)
+        cells = None
+        if dtype.kind in "UTO":
+            dtype = np.dtype(object)
+            if values is not None:
+                cells = _text_cells(name, values)
+            chunks = [max(1, n) for n in extents]
         names = [""] * len(extents) if dims is None else list(dims)
         if len(names) != len(extents):
             raise ValueError(f"{len(names)} dimension names for {len(extents)} axes of {name!r}")
         unknown = [dim for dim in coords or () if dim not in names]
         if unknown:
-            raise ValueError(f"coordinates of {unknown[0]!r}, which is no dimension of {name!r}")
+            raise ValueError(f"coordinates of unknown dimension {unknown[0]!r} of {name!r}")
         labels = [None if dim == "" else _labels(dim, (coords or {}).get(dim), n) for dim, n in zip(names, extents)]
         sizes = _chunks(chunks, extents, names, dtype.itemsize)
         number = self._writer.add(
@@ -268,19 +298,27 @@ class Session:
                 "attrs": dict(attrs or {}),
                 "fill": None if fill is None else np.asarray(fill, dtype=dtype),
                 "codecs": _codecs(codec),
+                "role": role,
+                "text": None
+                if cells is None
+                else (max(map(len, cells), default=0), sum(map(len, cells)), any(c.endswith(b"\0") for c in cells)),
             }
         )
         array = WritableArray(self, number, name, extents, sizes, dtype, codec)
+        array._values = values
         self._arrays.append(array)
         return array
 
-    def set_attrs(self, attrs: Mapping[str, Any]) -> None:
-        """Sets attributes of the container as a whole."""
-        self._writer.set_attributes(dict(attrs))
+    def set_attrs(self, attrs: Mapping[str, Any], group: str = "") -> None:
+        """Sets attributes of the container, or of one of its groups by its path. Arrays of a group are named `a/b/name`."""
+        if group:
+            self._writer.set_group(group, dict(attrs))
+        else:
+            self._writer.set_attributes(dict(attrs))
 
     def spread_attrs(self, attrs: Mapping[str, Any]) -> dict[str, Any]:
-        """Sets those attributes of the container as a whole that its format has a place for. Gives the others under the names by which
-        each array keeps them for it."""
+        """Sets the container attributes that the format supports. Returns the others under the names by which each array stores
+        them."""
         kept, spread = {}, {}
         for name, value in attrs.items():
             try:
@@ -297,16 +335,19 @@ class Session:
         self._writer.add_history({"op": op, "source": source, "at": at, "parents": list(parents), "params": params})
 
     def commit(self) -> None:
-        """Publishes the container: all of it or nothing. ValueError while cells are missing."""
+        """Publishes the container atomically. Raises ValueError if cells are missing."""
+        for array in self._arrays:
+            if array._values is not None and not array._stored.any() and not array._partial:
+                array[...] = array._values
         for array in self._arrays:
             for coords, (_, done) in array._partial.items():
                 self.abandon()
-                message = f"{np.count_nonzero(~done)} cells of a chunk were not written"
+                message = f"{np.count_nonzero(~done)} cells of a chunk are missing"
                 raise InvalidRequestError(message, array=array.name, chunk=coords)
         self._writer.commit()
 
     def abandon(self) -> None:
-        """Leaves no trace."""
+        """Discards the container."""
         self._writer.abandon()
 
     def __repr__(self) -> str:
@@ -323,13 +364,25 @@ class Session:
             self.abandon()
 
 
-def _labels(dim: str, given: Any, extent: int) -> list[str] | None:
+def _labels(dim: str, given: Any, extent: int) -> list[str] | np.ndarray[Any, Any] | None:
     if given is None:
         return None
     values = np.asarray(getattr(given, "values", given))
     if values.shape != (extent,):
         raise ValueError(f"coordinates of {dim!r} have shape {values.shape}, the dimension has {extent} positions")
+    if values.dtype.kind in "biufMm":
+        return values.astype(_native_order(values.dtype))
     return [as_text(value) for value in values]
+
+
+def _text_cells(name: str, values: Any) -> list[bytes]:
+    """The UTF-8 bytes of each cell."""
+    cells = []
+    for value in np.asarray(values).astype(object).ravel():
+        if not isinstance(value, (str, bytes)):
+            raise InvalidRequestError(f"a cell of {type(value).__name__} among text", array=name)
+        cells.append(value.encode() if isinstance(value, str) else value)
+    return cells
 
 
 @overload
@@ -345,15 +398,16 @@ def create(
 @overload
 def create(path: str | os.PathLike[str], format: Mapping[str, Any], *, overwrite: bool = False, **options: Any) -> None: ...
 def create(path: str | os.PathLike[str], format: Any = "", *, overwrite: bool = False, **options: Any) -> Session | None:
-    """Begins a container, to be written in `with`. The format goes by the path's ending unless it is named: `tet`, `tensogram`, `tiledb`.
+    """Creates a container, to be used in `with`. The format is given by the file extension unless it is named: `tet`, `tensogram`,
+    `tiledb`.
 
-    `statistics` stores those of every chunk where the format leaves the choice; `digests=False` stores no digests. Other options are
-    those of the format, such as `timestamp` of TileDB arrays.
+    `statistics` stores statistics of every chunk if the format makes them optional; `digests=False` stores no digests. Other
+    options are those of the format, such as `timestamp` of TileDB arrays.
 
-    With a schema in place of the format, makes a TileDB array without a cell at once, for `append` to fill:
+    With a schema instead of the format, creates an empty TileDB array, for use with `append`:
     `{"dims": [{"name", "dtype", "domain", "tile", "current"}], "fields": [{"name", "dtype", "cell", "nullable", "fill", "codecs",
-    "enumeration"}], "sparse", "duplicates", "capacity", "cell_order", "tile_order", "coordinates", "offsets", "validity"}`, of which
-    `dims` and `fields` must be there.
+    "enumeration"}], "sparse", "duplicates", "capacity", "cell_order", "tile_order", "coordinates", "offsets", "validity"}`; `dims` and
+    `fields` are required.
     """
     if isinstance(format, Mapping):
         declared(path, format, overwrite, options).commit()
@@ -362,15 +416,13 @@ def create(path: str | os.PathLike[str], format: Any = "", *, overwrite: bool = 
 
 
 def declared(path: str | os.PathLike[str], schema: Mapping[str, Any], overwrite: bool, options: Mapping[str, Any]) -> _native.Writer:
-    """Begins an array without a cell."""
+    """Starts an empty array."""
     target = os.fspath(path)
-    # Names with other endings are those of folders too.
-    format = format_of(target, "")[0] or next(id for id, _, _, _, folder in _native.formats() if folder)
-    return _native.declare(target, json.dumps(schema, default=_plain), format, overwrite, dict(options))
+    return _native.declare(target, json.dumps(schema, default=_plain), "", overwrite, dict(options))
 
 
 def _plain(value: Any) -> Any:
-    """What JSON has no word for: dtypes by name, numbers and dates of NumPy, arrays as lists."""
+    """Converts types without a JSON equivalent: dtypes to names, NumPy numbers and dates to Python, arrays to lists."""
     if isinstance(value, (np.dtype, type)):
         name = np.dtype(value).newbyteorder("=").name
         return {"str": "string_utf8", "object": "string_utf8"}.get(name, name)
@@ -382,7 +434,7 @@ def _plain(value: Any) -> Any:
 
 
 def _per_array(option: Any, name: str, names: Sequence[str]) -> Any:
-    """An option given for all arrays, or by name in a mapping whose keys are all names of arrays."""
+    """Returns an option given for all arrays, or by name in a mapping whose keys are all array names."""
     if isinstance(option, Mapping) and option and all(key in names for key in option):
         return option.get(name)
     return option
@@ -406,9 +458,9 @@ def write(
 ) -> None:
     """Writes arrays, given by name, to a new container.
 
-    An array is anything NumPy takes, or has `dims`, `coords` and `attrs` of its own (xarray's do); a whole Dataset is taken as it is. `dims`, `chunks`, `codec` and
-    `fill` hold for all arrays, or are mappings by the array's name. `coords` go by dimension. In `attrs`, a mapping under the name of an
-    array belongs to that array, everything else to the container.
+    An array is anything that NumPy accepts, or has its own `dims`, `coords` and `attrs`, as in xarray; a Dataset is accepted as
+    well. `dims`, `chunks`, `codec` and `fill` apply to all arrays, or are mappings by array name. `coords` is a mapping by
+    dimension. In `attrs`, a mapping under the name of an array belongs to that array, everything else to the container.
     """
     if hasattr(data, "data_vars"):
         from . import xarray
@@ -438,6 +490,7 @@ def write(
                 name,
                 cells.shape,
                 cells.dtype,
+                values=cells if cells.dtype.kind in "UTO" else None,
                 dims=own_dims,
                 coords=_own_coords(given, own_dims, coords),
                 attrs={**spread, **dict(getattr(given, "attrs", {})), **_own_attrs(attrs, name)},
@@ -456,7 +509,7 @@ def _own_attrs(attrs: Mapping[str, Any] | None, name: str) -> dict[str, Any]:
 
 
 def _own_coords(given: Any, dims: Any, coords: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Coordinates of the array's dimensions: those given, then those it has."""
+    """Coordinates of the array's dimensions: those given, then its own."""
     own = getattr(given, "coords", {})
     found = {}
     for dim in dims or ():

@@ -1,10 +1,10 @@
-"""Dask: arrays in few large blocks, reductions inside the tasks, workers that write."""
+"""Dask: arrays in large blocks, reductions inside the tasks, parallel writes by workers."""
 
 from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import dask.array as da
@@ -20,16 +20,16 @@ from ._write import WritableArray, create, format_of, write
 __all__ = ["from_array", "reduce", "store", "store_blocks"]
 
 _FAN = 16
-# The format of parts that workers write.
+# Format of parts that workers write.
 _PART = "tet"
 
 
 def from_array(array: Array, nbytes: int = BLOCK, chunks: Any = None) -> da.Array:
-    """A Dask array whose blocks are whole chunks of about `nbytes`. Equal arrays give equal names."""
+    """Returns a Dask array whose blocks are whole chunks of about `nbytes`. Equal arrays have equal names."""
     name = f"tesseral-{tokenize(array, nbytes, chunks)}"
     wanted = block_shape(array, nbytes) if chunks is None else chunks
     meta = np.ma.empty((0,) * array.ndim, array.dtype) if array.nullable else np.empty((0,) * array.ndim, array.dtype)
-    # Threads may read at once: there is no lock to take.
+    # Concurrent reads are supported: no lock is needed.
     return da.from_array(array, chunks=wanted, name=name, lock=False, asarray=False, meta=meta, inline_array=True)
 
 
@@ -42,9 +42,10 @@ def reduce(
     ddof: float = 0,
     skipna: bool = True,
 ) -> Delayed:
-    """`sum`, `mean`, `min`, `max`, `std`, `var` or `count`, folded inside the tasks and merged as a tree. Compute it for the answer.
+    """`sum`, `mean`, `min`, `max`, `std`, `var` or `count`, folded inside the tasks and merged as a tree. Call `compute` for the
+    result.
 
-    What travels between workers are states of a few numbers, not cells; integers stay exact.
+    Workers exchange small states instead of cells; integers stay exact.
     """
     blocks = list(boxes(array.shape, block_shape(array, nbytes)))
     if axis is None:
@@ -62,7 +63,7 @@ def _lazy(function: Callable[..., Any], *arguments: Any) -> Delayed:
 
 
 def _tree(parts: list[Any], merge: Callable[[list[Any]], Any]) -> Any:
-    """Merges neighbours, a few at a time, in their order."""
+    """Merges adjacent states, a few at a time, in order."""
     while len(parts) > 1:
         parts = [_lazy(merge, parts[i : i + _FAN]) for i in range(0, len(parts), _FAN)]
     return parts[0]
@@ -78,7 +79,7 @@ def _finish(part: Any, what: str, ddof: float, skipna: bool) -> Any:
     return part.result(what, float(ddof), skipna)
 
 
-# What each reduction needs of a block, position by position.
+# Partial results of each reduction, by position.
 _NEEDS = {
     "count": ("count",),
     "sum": ("sum",),
@@ -91,9 +92,9 @@ _NEEDS = {
 
 
 def _along(array: Array, what: str, axes: tuple[int, ...], blocks: list[Any], ddof: float, skipna: bool) -> Delayed:
-    """Blocks over the same kept positions are merged, then put side by side."""
+    """Merges blocks with the same kept positions, then concatenates."""
     if what not in _NEEDS:
-        raise ValueError(f"there is no reduction {what!r}")
+        raise ValueError(f"unknown reduction {what!r}")
     stacks: dict[tuple[tuple[int, int], ...], list[Any]] = {}
     for block in blocks:
         kept = tuple((s.start, s.stop) for i, s in enumerate(block) if i not in axes)
@@ -127,7 +128,7 @@ def _merge_two(a: dict[str, Any], b: dict[str, Any]) -> dict[str, Any]:
     if "max" in a:
         out["max"] = _pick(a["max"], b["max"], np.fmax, np.ma.maximum)
     if "var" in a:
-        # Counts, means and squared deviations of two sets give those of both.
+        # Merges counts, means and squared deviations of two sets.
         n, m = a["count"].astype(float), b["count"].astype(float)
         mean_a, mean_b = np.where(n > 0, a["mean"], 0.0), np.where(m > 0, b["mean"], 0.0)
         squares = np.where(n > 0, a["var"], 0.0) * n + np.where(m > 0, b["var"], 0.0) * m
@@ -140,7 +141,7 @@ def _merge_two(a: dict[str, Any], b: dict[str, Any]) -> dict[str, Any]:
 
 
 def _add(a: Any, b: Any) -> Any:
-    """Adds without wrapping around: integers that may leave 64 bits go as Python's own."""
+    """Adds without overflow: integers that can exceed 64 bits use Python integers."""
     if a.dtype.kind not in "iu":
         return a + b
     wide = a.astype(object) + b.astype(object)
@@ -190,9 +191,9 @@ _EACH = ("dims", "coords", "chunks", "codec", "fill", "attrs")
 def store(arrays: Mapping[str, da.Array], path: str | os.PathLike[str], **options: Any) -> None:
     """Writes Dask arrays by name to a new container. Options are those of `tesseral.write`.
 
-    Each worker writes the blocks it computed, beside the container's place, on a file system that all of them see: fragments of a
-    TileDB array, parts of other formats. Once all are there this process puts the container in its place. Before that nothing is
-    visible; blocks that are written again, after a worker died, change nothing.
+    Each worker writes its blocks next to the output path, on a file system that all of them share: fragments of a TileDB array,
+    parts of other formats. Once all are written, this process publishes the container. Nothing is visible before; blocks that are
+    written again, after a worker failed, change nothing.
     """
     target, format = os.fspath(path), options.pop("format", "")
     each = {name: options.pop(name) for name in _EACH if options.get(name) is not None}
@@ -203,7 +204,7 @@ def store(arrays: Mapping[str, da.Array], path: str | os.PathLike[str], **option
 
 
 def _store_fragments(arrays: Mapping[str, da.Array], path: str, format: str, each: dict[str, Any], options: dict[str, Any]) -> None:
-    """The array is made where others do not look, workers add their blocks to it, then it moves to its place."""
+    """Creates the array under a temporary name; workers append their blocks, then it is published."""
     session = create(path, format, empty=True, **options)
     for name, array in arrays.items():
         session.add(name, array.shape, array.dtype, **each)
@@ -223,47 +224,49 @@ def _add_block(cells: Any, region: tuple[slice, ...], place: str) -> None:
 
 
 def _each_block(array: da.Array, function: Callable[..., Any], *arguments: Any) -> list[Delayed]:
-    """A task per block: the block's cells, where it lies, and the arguments."""
+    """One task per block: its cells, its region, and the arguments."""
     regions = da.core.slices_from_chunks(array.chunks)
     lazy = delayed(function, pure=False)
     return [lazy(block, region, *arguments) for block, region in zip(np.ravel(array.to_delayed()), regions)]
 
 
 def _store_parts(arrays: Mapping[str, da.Array], path: str, format: str, each: dict[str, Any], options: dict[str, Any]) -> None:
-    """Workers write parts as small files of their own, encoded as the container wants them; this process puts them together."""
+    """Workers write parts as small files, encoded as in the container; this process assembles them."""
     with create(path, format, **options) as session:
         targets = [session.add(name, array.shape, array.dtype, **each) for name, array in arrays.items()]
         for target, array in zip(targets, arrays.values()):
             store_blocks(array, target)
 
 
-def store_blocks(array: da.Array, target: WritableArray) -> None:
-    """Lets workers write the blocks of a Dask array as parts beside a container's place, and takes them over into its array."""
+def store_blocks(array: da.Array, target: WritableArray, start: Sequence[int] | None = None) -> None:
+    """Lets workers write the blocks of a Dask array as parts next to the output path, and copies them into the array, from
+    the position `start` on."""
     how: dict[str, Any] = {"chunks": target.chunks}
-    if target._session.format == _PART:
-        # Parts of whole chunks, encoded alike, are taken over as they are.
+    if target._session.format == _PART and start is None:
+        # Parts of whole chunks with the same encoding are copied as stored.
         array = array.rechunk(tuple(_whole(blocks, chunk) for blocks, chunk in zip(array.chunks, target.chunks)))
         how["codec"] = target.codec
     parent, name = os.path.split(target._session.path)
-    # A name by which a later writer knows what this process left, should it be killed.
+    # A temporary name that later writers can clean up if this process is killed.
     folder = os.path.join(parent, _native.staging_name(name))
     os.mkdir(folder)
     try:
         for region, part in compute(*_each_block(array, _write_part, folder, how)):
-            target._take(region, part)
+            place = tuple(slice(s.start + n, s.stop + n) for s, n in zip(region, start or [0] * array.ndim))
+            target._take(place, part)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
 def _whole(blocks: tuple[int, ...], chunk: int) -> tuple[int, ...]:
-    """Block extents of about the same size that are whole chunks."""
+    """Block extents of similar size that are whole chunks."""
     total = sum(blocks)
     size = max(1, round(max(blocks, default=1) / chunk)) * chunk
     return tuple(min(size, total - start) for start in range(0, total, size)) or blocks
 
 
 def _write_part(cells: Any, region: tuple[slice, ...], folder: str, how: dict[str, Any]) -> tuple[tuple[slice, ...], str]:
-    """Writes a part under a name that its place gives it: written again, it is the same part."""
+    """Writes a part under a name derived from its region: writing it again gives the same part."""
     path = os.path.join(folder, "-".join(["part", *(str(s.start) for s in region)]))
     write(path, {"part": np.asarray(cells)}, format=_PART, overwrite=True, **how)
     return region, path

@@ -49,14 +49,14 @@ Cells = np.ndarray[Any, Any]
 
 @dataclass(frozen=True)
 class Metadata:
-    """What a message says: `base` has a mapping per object, `extra` the keys of the message, `reserved` those of the library."""
+    """Metadata of a message: `base` has a mapping per object, `extra` the keys of the message, `reserved` those of the library."""
 
     base: list[dict[str, Any]] = field(default_factory=list)
     extra: dict[str, Any] = field(default_factory=dict)
     reserved: dict[str, Any] = field(default_factory=dict)
 
     def __getitem__(self, key: str) -> Any:
-        """A key of the first object that has it, else of the message."""
+        """Returns a key of the first object that has it, else of the message."""
         for keys in (*self.base, self.extra):
             if key in keys:
                 return keys[key]
@@ -71,7 +71,7 @@ class Message(NamedTuple):
 
 
 class Skipped(NamedTuple):
-    """Bytes that belong to no message, and why."""
+    """Bytes outside messages, and the reason."""
 
     offset: int
     length: int
@@ -81,7 +81,7 @@ class Skipped(NamedTuple):
 
 @dataclass(frozen=True)
 class MessageObject:
-    """An object of a stream, known as soon as its last byte came."""
+    """An object of a stream, emitted when its last byte has been fed."""
 
     index: int
     descriptor: Descriptor
@@ -90,7 +90,7 @@ class MessageObject:
 
 
 class MessageEnd(NamedTuple):
-    """A message of a stream came to its end, and all of it was sound."""
+    """The end of a valid message of a stream."""
 
     offset: int
     length: int
@@ -98,7 +98,7 @@ class MessageEnd(NamedTuple):
 
 
 class Damaged(NamedTuple):
-    """A message of a stream is damaged; objects that came before stand."""
+    """A damaged message of a stream; objects emitted before remain valid."""
 
     offset: int
     error: Exception
@@ -108,7 +108,7 @@ Event = MessageObject | MessageEnd | Damaged | Skipped
 
 
 class Issue(NamedTuple):
-    """Something that is wrong with a message, or odd."""
+    """One finding of a validation."""
 
     code: str
     level: str
@@ -120,8 +120,8 @@ class Issue(NamedTuple):
 
 @dataclass(frozen=True)
 class Validation:
-    """What `validate` found. True when nothing is wrong. `messages` has issues, number of objects and whether all hashes were
-    compared, for each message."""
+    """Report of `validate`. True if no error was found. `messages` has issues, number of objects and whether all hashes were
+    verified, for each message."""
 
     ok: bool
     skipped: list[Skipped]
@@ -132,12 +132,12 @@ class Validation:
 
     @property
     def issues(self) -> list[Issue]:
-        """Those of all messages."""
+        """Issues of all messages."""
         return [issue for issues, _, _ in self.messages for issue in issues]
 
 
 def _bytes(buffer: Any) -> Cells:
-    """Anything with bytes in memory, as a read-only array over them: cells may be views of it."""
+    """Wraps any buffer as a read-only array: cells can be views of it."""
     plain = isinstance(buffer, np.ndarray)
     out = np.ascontiguousarray(buffer).reshape(-1).view(np.uint8) if plain else np.frombuffer(buffer, np.uint8)
     out.flags.writeable = False
@@ -148,7 +148,7 @@ _KINDS = {"bfloat16": "uint16", "bitmask": "uint8"}
 
 
 def _shaped(descriptor: Descriptor, cells: Cells, native: bool = True) -> Cells:
-    """Bytes as cells. Halves of float32 come as their bits, bits as the bytes they share, as NumPy has no dtype for them."""
+    """Bytes as cells. bfloat16 is returned as its bits, bitmasks as packed bytes, because NumPy has no dtype for them."""
     dtype: np.dtype[Any] = np.dtype(_KINDS.get(descriptor["dtype"], descriptor["dtype"]))
     if not native and descriptor.get("byte_order") == "big":
         dtype = dtype.newbyteorder(">")
@@ -161,7 +161,7 @@ def _metadata(found: dict[str, Any]) -> Metadata:
 
 
 def _given(metadata: Mapping[str, Any] | Metadata | None) -> Mapping[str, Any]:
-    """What the library writes itself is left out, so that metadata of one message can be given to another."""
+    """Drops reserved keys, so that metadata of one message can be used for another."""
     if isinstance(metadata, Metadata):
         base = [{key: value for key, value in keys.items() if key != "_reserved_"} for keys in metadata.base]
         return {**metadata.extra, "base": base}
@@ -176,7 +176,7 @@ def _strides(shape: Sequence[int]) -> list[int]:
 
 
 def _described(descriptor: Mapping[str, Any] | None, cells: Any) -> tuple[Descriptor, Cells]:
-    """A whole descriptor, with what the cells say themselves, and the bytes of the cells."""
+    """Returns a complete descriptor, with dtype and shape of the cells, and the bytes of the cells."""
     given = dict(descriptor or {})
     order = given.get("byte_order")
     if isinstance(cells, (bytes, bytearray, memoryview)):
@@ -211,7 +211,7 @@ def encode_options(
     reproducible: bool = False,
 ) -> dict[str, Any]:
     if hash not in ("xxh3", True, None, False):
-        raise ValueError(f"hash is 'xxh3' or None, not {hash!r}")
+        raise ValueError(f"hash must be 'xxh3' or None, not {hash!r}")
     methods = [nan_mask_method, pos_inf_mask_method, neg_inf_mask_method]
     return {
         "hash": bool(hash),
@@ -239,26 +239,27 @@ Objects = Iterable[tuple[Mapping[str, Any] | None, Any]]
 
 
 def encode(metadata: Mapping[str, Any] | Metadata | None, objects: Objects, **options: Any) -> bytes:
-    """Makes a message of objects, each a descriptor and its cells. What the cells say themselves (`dtype`, `shape`) may be left out of
-    a descriptor; `encoding`, `filter` and `compression` are `"none"` unless named.
+    """Encodes objects, each a descriptor and its cells, into a message. `dtype` and `shape` can be omitted from a descriptor if the
+    cells have them; `encoding`, `filter` and `compression` default to `"none"`.
 
-    Options: `hash` (`"xxh3"`, or None for none), `aggregate_hash`, `allow_nan`, `allow_inf`, `nan_mask_method` and its like,
-    `small_mask_threshold_bytes`; `reproducible=True` leaves time and UUID out, so that the same input gives the same bytes.
+    Options: `hash` (`"xxh3"` or None), `aggregate_hash`, `allow_nan`, `allow_inf`, `nan_mask_method` and others,
+    `small_mask_threshold_bytes`; `reproducible=True` omits time and UUID, so that equal input produces equal bytes.
     """
     pairs = [_described(descriptor, cells) for descriptor, cells in objects]
     return _native.encode(_given(metadata), pairs, encode_options(**options), False)
 
 
 def encode_pre_encoded(metadata: Mapping[str, Any] | Metadata | None, objects: Objects, **options: Any) -> bytes:
-    """Makes a message of payloads that were encoded before, as their descriptors say."""
+    """Encodes a message from payloads that are already encoded as their descriptors declare."""
     pairs = [_described(descriptor, bytes(payload)) for descriptor, payload in objects]
     return _native.encode(_given(metadata), pairs, encode_options(**options), True)
 
 
 def decode(buffer: Any, **options: Any) -> Message:
-    """Decodes the message at the start of a buffer. Cells that are stored as they are wanted are read-only views of the buffer.
+    """Decodes the message at the start of a buffer. Uncompressed cells in the requested byte order are read-only views of the
+    buffer.
 
-    Options: `native_byte_order`, `restore_non_finite`, `verify_hash` (all on), `require_hash` (off).
+    Options: `native_byte_order`, `restore_non_finite`, `verify_hash` (default True), `require_hash` (default False).
     """
     how = decode_options(**options)
     metadata, objects = _native.decode(_bytes(buffer), how)
@@ -273,18 +274,18 @@ def decode_object(buffer: Any, index: int, **options: Any) -> tuple[Metadata, De
 
 
 def decode_metadata(buffer: Any, **options: Any) -> Metadata:
-    """The metadata of the message at the start of a buffer."""
+    """Returns the metadata of the message at the start of a buffer."""
     return _metadata(_native.decode_descriptors(_bytes(buffer), decode_options(**options))[0])
 
 
 def decode_descriptors(buffer: Any, **options: Any) -> tuple[Metadata, list[Descriptor]]:
-    """Metadata and descriptors of the message at the start of a buffer. Payloads are left alone."""
+    """Returns metadata and descriptors of the message at the start of a buffer. Does not read payloads."""
     metadata, descriptors = _native.decode_descriptors(_bytes(buffer), decode_options(**options))
     return _metadata(metadata), descriptors
 
 
 def decode_range(buffer: Any, index: int, ranges: Sequence[tuple[int, int]], *, join: bool = False, **options: Any) -> Any:
-    """Cells of ranges, each `(first, count)`, of one object: a list of arrays with one axis, or with `join` one array."""
+    """Decodes ranges of cells, each `(first, count)`, of one object: a list of one-dimensional arrays, or with `join` one array."""
     how = decode_options(**options)
     descriptor, parts = _native.decode_range(_bytes(buffer), index, list(ranges), how)
     found = [_shaped({**descriptor, "shape": [-1]}, part, how["native_byte_order"]) for part in parts]
@@ -292,32 +293,33 @@ def decode_range(buffer: Any, index: int, ranges: Sequence[tuple[int, int]], *, 
 
 
 def scan(buffer: Any) -> list[tuple[int, int]]:
-    """Where each message of a buffer begins, and its length."""
+    """Returns offset and length of each message of a buffer."""
     return _native.scan(_bytes(buffer))[0]
 
 
 def scan_with_report(buffer: Any) -> tuple[list[tuple[int, int]], list[Skipped]]:
-    """As `scan`, with the bytes that belong to no message."""
+    """As `scan`, and returns bytes outside messages."""
     messages, skipped = _native.scan(_bytes(buffer))
     return messages, [Skipped(*one) for one in skipped]
 
 
 def validate(buffer: Any, level: str = "default", canonical: bool = False) -> Validation:
-    """Validates all messages of a buffer: `quick` (structure), `default` (and metadata and hashes), `checksum` or `full` (decodes)."""
+    """Validates all messages of a buffer: `quick` (structure), `default` (plus metadata and hashes), `checksum` or `full`
+    (decodes)."""
     ok, skipped, messages = _native.validate(_bytes(buffer), level, canonical)
     reports = [([Issue(*issue) for issue in issues], count, verified) for issues, count, verified in messages]
     return Validation(ok, [Skipped(*one) for one in skipped], reports)
 
 
 class StreamingEncoder:
-    """Makes a message object by object, in memory or to a file, pipe or socket that has `write`. Options are those of `encode`."""
+    """Encodes a message object by object, in memory or to a file, pipe or socket with `write`. Options are those of `encode`."""
 
     def __init__(self, metadata: Mapping[str, Any] | Metadata | None = None, file: Any = None, **options: Any) -> None:
         self._begin = (_given(metadata), encode_options(**options), file)
         self._stream = _native.MessageStream(*self._begin)
 
     def write_preceder(self, keys: Mapping[str, Any]) -> None:
-        """Writes keys of the next object right before it."""
+        """Writes preceder metadata of the next object."""
         self._stream.preceder(dict(keys))
 
     def write_object(self, descriptor: Mapping[str, Any] | None, cells: Any) -> None:
@@ -325,26 +327,26 @@ class StreamingEncoder:
         self._stream.object(*_described(descriptor, cells), False)
 
     def write_object_pre_encoded(self, descriptor: Mapping[str, Any], payload: Any) -> None:
-        """Writes an object whose payload was encoded before, as its descriptor says."""
+        """Writes an object whose payload is already encoded as its descriptor declares."""
         self._stream.object(*_described(descriptor, bytes(payload)), True)
 
     def __len__(self) -> int:
         return len(self._stream)
 
     def finish(self) -> bytes | None:
-        """Ends the message, which does not say how long it is. Gives its bytes unless they went to a file."""
+        """Ends the message without a length in its preamble. Returns its bytes unless they were written to a file."""
         return self._stream.finish(False)
 
     def finish_backfilled(self) -> bytes | None:
-        """Ends the message, then goes back to say how long it is. A file must have `seek`."""
+        """Ends the message and writes its length into the preamble. A file must have `seek`."""
         return self._stream.finish(True)
 
     def finish_and_reset(self) -> bytes | None:
-        """As `finish`, and begins the next message with the same metadata."""
+        """As `finish`, and starts the next message with the same metadata."""
         return self._again(False)
 
     def finish_and_reset_backfilled(self) -> bytes | None:
-        """As `finish_backfilled`, and begins the next message with the same metadata."""
+        """As `finish_backfilled`, and starts the next message with the same metadata."""
         return self._again(True)
 
     def _again(self, backfill: bool) -> bytes | None:
@@ -354,18 +356,18 @@ class StreamingEncoder:
 
 
 class Decoder:
-    """Decodes messages from pieces of any size, as they come. Options are those of `decode`."""
+    """Decodes messages from pieces of arbitrary size. Options are those of `decode`."""
 
     def __init__(self, **options: Any) -> None:
         self._how = decode_options(**options)
         self._decoder = _native.MessageDecoder(self._how)
 
     def feed(self, piece: Any) -> list[Event]:
-        """Takes the next bytes; gives what became known by them, in order."""
+        """Feeds the next bytes and returns the resulting events in order."""
         return [self._event(*event) for event in self._decoder.feed(_bytes(piece))]
 
     def finish(self) -> list[Event]:
-        """Ends the stream; gives what was left unfinished."""
+        """Ends the stream and returns unfinished messages as damaged."""
         return [self._event(*event) for event in self._decoder.feed(None)]
 
     def _event(self, kind: str, *known: Any) -> Event:
@@ -379,7 +381,7 @@ class Decoder:
 
 
 class TensogramFile(Sequence[Message]):
-    """A file of messages. Nothing is read before it is needed; an item is a decoded message."""
+    """A file of messages, read on demand; an item is a decoded message."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = os.fspath(path)
@@ -406,7 +408,7 @@ class TensogramFile(Sequence[Message]):
         return (self.decode_message(i) for i in range(len(self)))
 
     def read_message(self, index: int) -> bytes:
-        """The bytes of a message."""
+        """Returns the bytes of a message."""
         return self._file.read(self._number(index)).tobytes()
 
     def decode_message(self, index: int, **options: Any) -> Message:
@@ -414,13 +416,13 @@ class TensogramFile(Sequence[Message]):
         return decode(self._file.read(self._number(index)), **options)
 
     def skipped(self) -> list[Skipped]:
-        """Bytes that belong to no message."""
+        """Returns bytes outside messages."""
         return [Skipped(*one) for one in self._file.skipped()]
 
     def append(self, metadata: Mapping[str, Any] | Metadata | None, objects: Objects, **options: Any) -> None:
-        """Encodes a message and appends it, durably. The file is made if there is none."""
+        """Encodes a message and appends it durably. Creates the file if it does not exist."""
         self._file.append(encode(metadata, objects, **options))
 
     def append_message(self, message: bytes) -> None:
-        """Appends the bytes of a whole message, durably."""
+        """Appends the bytes of a complete message durably."""
         self._file.append(bytes(message))

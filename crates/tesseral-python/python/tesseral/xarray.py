@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Iterable, Mapping
 from importlib.metadata import entry_points
@@ -13,25 +14,26 @@ import xarray as xr
 from xarray.backends import BackendArray, BackendEntrypoint
 from xarray.core import indexing
 
-from . import _native
+from . import _dataset, _native
 from ._array import BLOCK, Array, block_shape
-from ._coords import along
 from ._container import Container, open as open_container
-from ._write import WritableArray, create
+from ._coords import along
+from ._errors import NotFoundError, UnsupportedError
 
-__all__ = ["TesseralBackendEntrypoint", "to_tet", "to_tgm", "to_tiledb", "write"]
+__all__ = ["TesseralAccessor", "TesseralBackendEntrypoint", "to_tet", "to_tgm", "to_tiledb", "write"]
 
-# Attributes that CF wants as numbers; `.tet` keeps them as text.
-_NUMBERS = ("_FillValue", "missing_value", "scale_factor", "add_offset", "valid_min", "valid_max", "valid_range")
+# The name of an object of a message: its numbers.
+_OBJECT = re.compile(r"\d+/\d+")
+_NUMBERS = {"_FillValue", "missing_value", "scale_factor", "add_offset", "valid_min", "valid_max", "valid_range"}
 
 
 class _Cells(BackendArray):
-    """Cells that xarray reads when it needs them."""
+    """Cells that xarray reads on demand."""
 
-    def __init__(self, array: Array) -> None:
+    def __init__(self, array: Array, text: np.dtype[Any] | None = None) -> None:
         self.array = array
         self.shape = array.shape
-        self.dtype = _dtype_of(array)
+        self.dtype = _dtype_of(array) if text is None else text
 
     def __getitem__(self, key: indexing.ExplicitIndexer) -> Any:
         return indexing.explicit_indexing_adapter(key, self.shape, indexing.IndexingSupport.OUTER, self._read)
@@ -39,18 +41,51 @@ class _Cells(BackendArray):
     def _read(self, key: tuple[Any, ...]) -> Any:
         plain = all(isinstance(item, (int, slice, np.integer)) for item in key)
         cells = self.array[key] if plain else self.array.oindex[key]
-        return _without_nulls(cells, self.dtype) if self.array.nullable else cells
+        if self.array.nullable:
+            return _without_nulls(cells, self.dtype)
+        if self.dtype.kind == "U":
+            # As wide as the longest text, should another program have stored longer ones.
+            texts = np.asarray(cells).astype(str)
+            return texts.astype(np.promote_types(texts.dtype, self.dtype))
+        # A NumPy scalar of bytes has the width of its own text, not that of the array.
+        return np.asarray(cells, self.dtype)
 
 
 def _dtype_of(array: Array) -> np.dtype[Any]:
-    """What xarray sees: nulls need a dtype that can say so."""
+    """The dtype for xarray, which can represent nulls."""
     if array.nullable and array.dtype.kind in "iub":
         return np.dtype(np.float64)
     return np.dtype(object) if array.nullable and array.dtype.kind in "SV" else array.dtype
 
 
+def _attributes(array: Array) -> dict[str, Any]:
+    """Attributes of an array. Numbers of CF that are stored as text, as in `.tet` files of other programs, are numbers."""
+    attrs = array.attrs
+    for name in _NUMBERS & attrs.keys():
+        if isinstance(attrs[name], str) and array.dtype.kind in "iuf":
+            attrs[name] = _number(attrs[name], array.dtype if name in ("_FillValue", "missing_value") else None)
+    return attrs
+
+
+def _number(text: str, dtype: np.dtype[Any] | None) -> Any:
+    """The number or numbers that a text stands for; the text itself where it stands for none, or for one that the dtype does not hold."""
+    try:
+        numbers = [int(item) if item.strip().lstrip("+-").isdigit() else float(item) for item in text.strip("[]").split(",")]
+        cells = np.array(numbers[0] if len(numbers) == 1 else numbers, dtype)
+    except (ValueError, OverflowError):
+        return text
+    return cells[()]
+
+
+def _text_dtype(array: Array, stored: Any) -> np.dtype[Any] | None:
+    """The dtype of text that had a fixed width when it was written."""
+    if not isinstance(stored, str) or not re.fullmatch(r"<U\d{1,6}", stored) or array.dtype.kind != "O" or array.nullable:
+        return None
+    return np.dtype(stored)
+
+
 def _without_nulls(cells: Any, dtype: np.dtype[Any]) -> Any:
-    """Nulls as NaN, NaT or None. Refuses integers that a float cannot hold."""
+    """Converts nulls to NaN, NaT or None. Rejects integers that a float cannot represent."""
     if not isinstance(cells, np.ma.MaskedArray):
         if cells is np.ma.masked:
             return np.array(_missing(dtype), dtype)[()]
@@ -59,7 +94,7 @@ def _without_nulls(cells: Any, dtype: np.dtype[Any]) -> Any:
     if cells.dtype.kind in "iu" and cells.dtype.itemsize == 8:
         exact = wide.astype(cells.dtype) == cells.data
         if not exact[~np.ma.getmaskarray(cells)].all():
-            raise ValueError("integers beyond 2^53 with nulls among them: read them with tesseral.open, as a masked array")
+            raise ValueError("integers beyond 2^53 with nulls cannot be converted to float; use tesseral.open to read a masked array")
     wide[np.ma.getmaskarray(cells)] = _missing(dtype)
     return wide
 
@@ -70,63 +105,45 @@ def _missing(dtype: np.dtype[Any]) -> Any:
     return None if dtype.kind == "O" else np.nan
 
 
-def _numeric(value: Any, dtype: np.dtype[Any]) -> Any:
-    """A CF number that was kept as text."""
-    if not isinstance(value, str):
-        return value
-    items = value.strip("[]").split(",")
-    try:
-        numbers = [int(item) if item.strip().lstrip("+-").isdigit() else float(item) for item in items]
-    except ValueError:
-        return value
-    return numbers[0] if len(numbers) == 1 else np.array(numbers)
-
-
-def _attributes(array: Array) -> dict[str, Any]:
-    attrs = array.attrs
-    for name in _NUMBERS:
-        if name in attrs:
-            attrs[name] = _numeric(attrs[name], array.dtype)
-    for name in ("_FillValue", "missing_value"):
-        # In the dtype of the cells, where it fits.
-        if name in attrs and array.dtype.kind in "iuf" and np.ndim(attrs[name]) == 0 and not isinstance(attrs[name], str):
-            attrs[name] = array.dtype.type(attrs[name])
-    return attrs
-
-
 class _Builder:
-    """Puts arrays of a container together: dimensions by name, coordinates from labels."""
+    """Builds a dataset from arrays of a container: dimensions by name, coordinates from variables or else from labels."""
 
-    def __init__(self) -> None:
+    def __init__(self, names: Iterable[str]) -> None:
+        self.names = set(names)
         self.sizes: dict[str, int] = {}
-        self.coords: dict[str, xr.Variable] = {}
+        self.labels: dict[str, xr.Variable] = {}
         self.variables: dict[str, xr.Variable] = {}
+        self.coordinates: set[str] = set()
         self.tiled: dict[str, Array] = {}
 
     def add(self, name: str, array: Array) -> None:
         dims = []
         for axis, (dim, extent) in enumerate(array.sizes.items()):
-            values = along(array._view, axis)
+            values = None if dim in self.names else along(array._view, axis)
             if not self._agrees(dim, extent, values):
                 dim = f"{name}_{dim}"
             dims.append(dim)
             self.sizes[dim] = extent
-            if values is not None and dim not in self.coords:
-                self.coords[dim] = xr.Variable((dim,), values)
-        data = indexing.LazilyIndexedArray(_Cells(array))
-        self.variables[name] = xr.Variable(tuple(dims), data, _attributes(array), _encoding(array))
+            if values is not None and dim not in self.labels:
+                self.labels[dim] = xr.Variable((dim,), values)
+        attrs = _attributes(array)
+        text = _text_dtype(array, attrs.pop(_dataset.TEXT_DTYPE, None))
+        data = indexing.LazilyIndexedArray(_Cells(array, text))
+        self.variables[name] = xr.Variable(tuple(dims), data, attrs, _encoding(array))
+        if array.role in ("index", "auxiliary"):
+            self.coordinates.add(name)
         if array.chunks is not None:
             self.tiled[name] = array
 
     def _agrees(self, dim: str, extent: int, values: np.ndarray[Any, Any] | None) -> bool:
-        """Whether a dimension of that name means the same in arrays seen before."""
+        """Returns whether a dimension of that name has the same extent and coordinates in previous arrays."""
         if self.sizes.get(dim, extent) != extent:
             return False
-        known = self.coords.get(dim)
+        known = self.labels.get(dim)
         return known is None or values is None or np.array_equal(known.values, values)
 
     def _prefer(self) -> None:
-        """Says what blocks suit: the same for variables in the same chunks, whatever the size of a cell."""
+        """Sets preferred block shapes: equal for variables with equal chunks, regardless of the cell size."""
         widest: dict[Any, int] = {}
         alike = {name: (self.variables[name].dims, array.chunks) for name, array in self.tiled.items()}
         for name, array in self.tiled.items():
@@ -140,15 +157,18 @@ class _Builder:
 
     def dataset(self, attrs: Mapping[str, Any]) -> xr.Dataset:
         self._prefer()
-        coords = {dim: variable for dim, variable in self.coords.items() if dim not in self.variables}
-        return xr.Dataset(self.variables, coords=coords, attrs=attrs)
+        named = {**self.variables, **{dim: variable for dim, variable in self.labels.items() if dim not in self.variables}}
+        coords = {name: variable for name, variable in named.items() if name in self.coordinates or variable.dims == (name,)}
+        data = {name: variable for name, variable in named.items() if name not in coords}
+        # Indexes are built after decoding.
+        return xr.Dataset(data, coords=xr.Coordinates(coords, indexes={}), attrs=attrs)
 
 
 class _Preferred(dict[Any, int]):
-    """Extents of stored chunks by dimension, beside those of blocks of whole chunks that suit tasks.
+    """Chunk extents by dimension, and extents of blocks of whole chunks that suit tasks.
 
-    xarray looks twice: for the extent of blocks, with that of the dimension in case there is none, and for where stored chunks end,
-    with nothing. `chunks={}` thus gives few large blocks, while blocks that are asked for are held against the chunks in the file.
+    xarray reads it twice: for block extents, with the dimension's extent as default, and for chunk boundaries, without a default.
+    `chunks={}` gives few large blocks, while explicit blocks are compared with the stored chunks.
     """
 
     def __init__(self, stored: Any, blocks: dict[Any, int]) -> None:
@@ -163,7 +183,7 @@ class _Preferred(dict[Any, int]):
 
 
 def _block_size() -> int:
-    """Bytes of a block: those that Dask goes by, where it is in use, so that `chunks={}` and `chunks="auto"` are of one mind."""
+    """Block size in bytes: that of Dask's configuration if it is imported, so that `chunks={}` and `chunks="auto"` agree."""
     dask = sys.modules.get("dask")
     return BLOCK if dask is None else int(dask.utils.parse_bytes(dask.config.get("array.chunk-size", BLOCK)))
 
@@ -180,18 +200,18 @@ def _has_engine(name: str) -> bool:
 
 
 class TesseralBackendEntrypoint(BackendEntrypoint):
-    """Opens `.tet`, `.tgm` and TileDB arrays, recognised by content."""
+    """Opens `.tet`, `.tgm` and TileDB arrays, detected by content."""
 
     description = "Tetration, Tensogram and TileDB arrays with Tesseral"
     url = ""
     supports_groups = True
 
     def guess_can_open(self, filename_or_obj: Any) -> bool:
-        """By content. Leaves Tensogram files to the `tensogram` engine where that is installed."""
+        """Detects the format by content. Leaves Tensogram files to the `tensogram` engine if it is installed."""
         if not isinstance(filename_or_obj, (str, os.PathLike)):
             return False
         try:
-            format = _native.recognise(os.fspath(filename_or_obj))
+            format = _native.recognize(os.fspath(filename_or_obj))
         except Exception:
             return False
         return format is not None and not _has_engine(format)
@@ -202,7 +222,7 @@ class TesseralBackendEntrypoint(BackendEntrypoint):
         *,
         mask_and_scale: Any = True,
         decode_times: Any = True,
-        concat_characters: bool = True,
+        concat_characters: Any = True,
         decode_coords: Any = True,
         drop_variables: str | Iterable[str] | None = None,
         use_cftime: Any = None,
@@ -213,11 +233,12 @@ class TesseralBackendEntrypoint(BackendEntrypoint):
         key_file: Any = None,
         group: str | None = None,
     ) -> xr.Dataset:
-        """All dense arrays as variables; `group` takes those whose names begin with it and a slash."""
+        """Opens the variables of a group, by default the root."""
         container = open_container(filename_or_obj, as_of=as_of, memory_limit=memory_limit, key=key, key_file=key_file)
-        dataset = _dataset(container, group, drop_variables)
-        return xr.decode_cf(
-            dataset,
+        return dataset_of(
+            container,
+            group,
+            drop_variables=drop_variables,
             concat_characters=concat_characters,
             mask_and_scale=mask_and_scale,
             decode_times=decode_times,
@@ -226,135 +247,130 @@ class TesseralBackendEntrypoint(BackendEntrypoint):
             decode_timedelta=decode_timedelta,
         )
 
-    def open_groups_as_dict(self, filename_or_obj: Any, *, drop_variables: Any = None, **kwargs: Any) -> dict[str, xr.Dataset]:
-        """Arrays by what stands before the last slash of their names."""
-        how: dict[str, Any] = {name: kwargs.get(name) for name in ("as_of", "memory_limit", "key", "key_file")}
-        container = open_container(filename_or_obj, **how)
-        groups = sorted({name.rpartition("/")[0] for name in container})
-        found = {f"/{group}": xr.decode_cf(_dataset(container, group, drop_variables, exact=True)) for group in groups}
-        return found if "/" in found else {"/": xr.Dataset(attrs=container.attrs), **found}
+    def open_groups_as_dict(
+        self,
+        filename_or_obj: Any,
+        *,
+        group: str | None = None,
+        as_of: Any = None,
+        memory_limit: int | None = None,
+        key: Any = None,
+        key_file: Any = None,
+        **decoding: Any,
+    ) -> dict[str, xr.Dataset]:
+        """Opens the variables of each group by its path, or those below a named group."""
+        container = open_container(filename_or_obj, as_of=as_of, memory_limit=memory_limit, key=key, key_file=key_file)
+        return _datasets_of(container, group, **decoding)
 
-    def open_datatree(self, filename_or_obj: Any, *, drop_variables: Any = None, **kwargs: Any) -> xr.DataTree:
-        """Groups of arrays as a tree."""
-        return xr.DataTree.from_dict(self.open_groups_as_dict(filename_or_obj, drop_variables=drop_variables, **kwargs))
-
-
-def _dataset(container: Container, group: str | None, drop: str | Iterable[str] | None, exact: bool = False) -> xr.Dataset:
-    """Arrays below a group, or exactly in it, under what is left of their names."""
-    dropped = {drop} if isinstance(drop, str) else set(drop or ())
-    arrays: dict[str, Array] = {}
-    for name in container:
-        inside, _, last = name.rpartition("/")
-        if exact and inside != (group or ""):
-            continue
-        if not exact and group and not name.startswith(f"{group}/"):
-            continue
-        short = last if exact else name[len(group) + 1 :] if group else name
-        array = container[name]
-        if short not in dropped and name not in dropped and not array.sparse:
-            arrays[short] = array
-    builder = _Builder()
-    for name, array in _by_their_names(arrays).items():
-        if name not in dropped:
-            builder.add(name, array)
-    return builder.dataset(container.attrs)
+    def open_datatree(self, filename_or_obj: Any, **options: Any) -> xr.DataTree:
+        """Opens groups as a tree."""
+        return xr.DataTree.from_dict(self.open_groups_as_dict(filename_or_obj, **options))
 
 
-def _by_their_names(arrays: dict[str, Array]) -> dict[str, Array]:
-    """Arrays that go by number, as objects of messages do, under the name among their attributes where only one has it."""
-    names = {key: array.attrs.get("name") for key, array in arrays.items()}
-    given = [name for name in names.values() if isinstance(name, str)]
-    out = {}
-    for key, array in arrays.items():
-        name = names[key]
-        numbered = all(part.isdigit() for part in key.split("/"))
-        if numbered and isinstance(name, str) and name and "/" not in name and given.count(name) == 1 and name not in arrays:
-            key = name
-        out[key] = array
-    return out
+def _groups(container: Container) -> dict[str, dict[str, Any]]:
+    """Attributes of groups by their path; the path of the root is empty."""
+    return {"": container.attrs, **container.groups}
+
+
+def _datasets_of(container: Container, group: str | None = None, **decoding: Any) -> dict[str, xr.Dataset]:
+    """Datasets of a group and its subgroups, by relative path."""
+    top = (group or "").strip("/")
+    groups = _groups(container)
+    paths = [path for path in groups if not top or path == top or path.startswith(f"{top}/")]
+    if not paths:
+        raise NotFoundError(f"unknown group {group!r}; available: {', '.join(map(repr, groups))}")
+    return {"/" + path[len(top) :].strip("/"): dataset_of(container, path, **decoding) for path in paths}
+
+
+def tree_of(container: Container, **decoding: Any) -> xr.DataTree:
+    """All groups as a tree."""
+    return xr.DataTree.from_dict(_datasets_of(container, **decoding))
+
+
+def dataset_of(container: Container, group: str | None = None, *, drop_variables: Any = None, decode_coords: Any = True, **decoding: Any) -> xr.Dataset:
+    """Variables of a group as a dataset, decoded by the CF conventions."""
+    path = (group or "").strip("/")
+    groups = _groups(container)
+    if path not in groups:
+        raise NotFoundError(f"unknown group {group!r}; available: {', '.join(map(repr, groups))}")
+    dropped = {drop_variables} if isinstance(drop_variables, str) else set(drop_variables or ())
+    inside = {name.rpartition("/")[2]: array for name, array in container.variables.items() if name.rpartition("/")[0] == path}
+    if group is None and all(_OBJECT.fullmatch(name) for name in container.variables):
+        # Messages are not groups: by default all objects are included.
+        inside = container.variables
+    arrays = {name: array for name, array in _by_given_names(inside).items() if name not in dropped}
+    for name, array in arrays.items():
+        if array.sparse:
+            raise UnsupportedError(
+                f"xarray has no sparse arrays: read the cells as a table with tesseral.open(path)[{name!r}].to_pandas()", array=name
+            )
+    builder = _Builder(arrays)
+    for name, array in arrays.items():
+        builder.add(name, array)
+    if decode_coords is False:
+        builder.coordinates.clear()
+    return xr.decode_cf(builder.dataset(groups[path]), decode_coords=decode_coords, **decoding)
+
+
+def _by_given_names(arrays: dict[str, Array]) -> dict[str, Array]:
+    """Renames numbered arrays, such as objects of messages, to their variable names if these are unique in the group."""
+    given = [array.variable_name for array in arrays.values()]
+    unique = {name for name in given if given.count(name) == 1 and name and "/" not in name and name not in arrays}
+    numbered = {key for key, array in arrays.items() if _OBJECT.fullmatch(array.name) and array.variable_name in unique}
+    return {array.variable_name if key in numbered else key: array for key, array in arrays.items()}
 
 
 # Writing
 
 
-def _encoded(variable: xr.Variable, name: Any) -> tuple[Any, dict[str, Any], Any]:
-    """Cells, attributes and fill as CF has them: dates as numbers, packed values packed again."""
-    variable = xr.conventions.encode_cf_variable(variable, name=name)
-    cells = variable.data
-    if variable.attrs.get("dtype") == "bool":
-        # What truth values are in CF is int8, which not every format has.
-        cells = cells.astype(np.uint8)
-    attrs = dict(variable.attrs)
-    fill = attrs.pop("_FillValue", None)
-    # NaN is missing without being said to be.
-    return cells, attrs, None if fill is None or fill != fill else fill
+def write(data: xr.Dataset | xr.DataArray | xr.DataTree, path: str | os.PathLike[str], format: str = "", **options: Any) -> None:
+    """Writes a dataset, array or tree in any format. Options are those of the accessor."""
+    _dataset.write(data, path, format, **options)
 
 
-def _is_index(dataset: xr.Dataset, name: Any) -> bool:
-    return name in dataset.dims and name in dataset.variables
+def to_tet(data: xr.Dataset | xr.DataArray | xr.DataTree, path: str | os.PathLike[str], **options: Any) -> None:
+    """Writes `.tet`: `data.tesseral.to_tet(path)`."""
+    write(data, path, "tet", **options)
 
 
-def write(dataset: xr.Dataset | xr.DataArray, path: str | os.PathLike[str], format: str = "", **options: Any) -> None:
-    """Writes a dataset in any format: variables as arrays, coordinates of dimensions as labels. Options are those of `tesseral.write`."""
-    if isinstance(dataset, xr.DataArray):
-        dataset = dataset.to_dataset(name=dataset.name or "data")
-    chunks, codec, fill = (options.pop(name, None) for name in ("chunks", "codec", "fill"))
-    indexes = {dim: dataset.variables[dim] for dim in dataset.dims if _is_index(dataset, dim)}
-    names = [name for name in dataset.variables if name not in indexes]
-    with create(path, format, **options) as session:
-        targets: list[tuple[WritableArray, Any]] = []
-        spread = session.spread_attrs(dataset.attrs)
-        for name in names:
-            cells, attrs, own_fill = _encoded(dataset.variables[name], name)
-            dims = dataset.variables[name].dims
-            targets.append(
-                (
-                    session.add(
-                        str(name),
-                        cells.shape,
-                        cells.dtype,
-                        dims=[str(dim) for dim in dims],
-                        coords={str(dim): indexes[dim].values for dim in dims if dim in indexes},
-                        attrs={**spread, **attrs},
-                        chunks=_chunks_of(dataset.variables[name], chunks),
-                        codec=codec.get(name) if isinstance(codec, Mapping) else codec,
-                        fill=own_fill if fill is None else fill,
-                    ),
-                    cells,
-                )
-            )
-        for target, cells in targets:
-            _store(target, cells)
+def to_tgm(data: xr.Dataset | xr.DataArray | xr.DataTree, path: str | os.PathLike[str], **options: Any) -> None:
+    """Writes Tensogram: `data.tesseral.to_tgm(path)`."""
+    write(data, path, "tensogram", **options)
 
 
-def _chunks_of(variable: xr.Variable, chunks: Any) -> Any:
-    """Those asked for, else those of the file it came from where the shape is still the same."""
-    if chunks is not None:
-        return [chunks.get(dim, n) for dim, n in variable.sizes.items()] if isinstance(chunks, Mapping) else chunks
-    same = variable.encoding.get("original_shape") == variable.shape
-    return variable.encoding.get("chunksizes") if same else None
+def to_tiledb(data: xr.Dataset | xr.DataArray | xr.DataTree, path: str | os.PathLike[str], **options: Any) -> None:
+    """Writes TileDB: `data.tesseral.to_tiledb(path)`."""
+    write(data, path, "tiledb", **options)
 
 
-def _store(target: WritableArray, cells: Any) -> None:
-    """Block by block, where the cells are not in memory yet."""
-    if not hasattr(cells, "dask"):
-        target[...] = np.asarray(cells)
-        return
-    from .dask import store_blocks
+class TesseralAccessor:
+    """`data.tesseral` of a Dataset, DataArray or DataTree: writes it so that opening the result gives an identical object.
 
-    store_blocks(cells, target)
+    Coordinates are stored as variables. Dtypes, typed attributes and encoding are kept: values that were packed on disk are packed again,
+    and dates that were numbers with CF units are stored as such numbers. Dates without units, booleans and text keep their own dtype.
+
+    Options of all methods: `encoding` sets by variable how CF stores values (`dtype`, `scale_factor`, `add_offset`, `_FillValue`,
+    `units`, `calendar`), `chunksizes` and `codec`; for a tree, keys are paths of groups, with a mapping for each. `chunks` and `codec` apply to all
+    variables. `append_dim` appends to an existing container along a dimension: variables, dtypes and all other coordinates must
+    match, and labels must be new and continue the order; the container is rewritten, without its earlier versions. `overwrite` replaces an existing container. Other options are those of
+    `tesseral.create`.
+    """
+
+    def __init__(self, data: xr.Dataset | xr.DataArray | xr.DataTree) -> None:
+        self._data = data
+
+    def to_tet(self, path: str | os.PathLike[str], **options: Any) -> None:
+        """Writes `.tet`."""
+        to_tet(self._data, path, **options)
+
+    def to_tgm(self, path: str | os.PathLike[str], **options: Any) -> None:
+        """Writes Tensogram: one message, an object per variable."""
+        to_tgm(self._data, path, **options)
+
+    def to_tiledb(self, path: str | os.PathLike[str], **options: Any) -> None:
+        """Writes TileDB."""
+        to_tiledb(self._data, path, **options)
 
 
-def to_tet(dataset: xr.Dataset | xr.DataArray, path: str | os.PathLike[str], **options: Any) -> None:
-    """Writes a dataset as `.tet`: variables as arrays, coordinates of dimensions as labels. Options are those of `tesseral.write`."""
-    write(dataset, path, "tet", **options)
-
-
-def to_tgm(dataset: xr.Dataset | xr.DataArray, path: str | os.PathLike[str], **options: Any) -> None:
-    """Writes a dataset as Tensogram: one message, an object per variable."""
-    write(dataset, path, "tensogram", **options)
-
-
-def to_tiledb(dataset: xr.Dataset | xr.DataArray, path: str | os.PathLike[str], **options: Any) -> None:
-    """Writes a dataset as TileDB."""
-    write(dataset, path, "tiledb", **options)
+for register in (xr.register_dataset_accessor, xr.register_dataarray_accessor, xr.register_datatree_accessor):
+    register("tesseral")(TesseralAccessor)  # type: ignore[no-untyped-call]

@@ -1,8 +1,10 @@
-"""Any container as a Zarr store, read-only: version 3 metadata, and chunks encoded when they are asked for."""
+"""Containers as read-only Zarr stores: version 3 metadata, and chunks encoded on demand."""
 
 from __future__ import annotations
 
+import base64
 import json
+import struct
 from collections.abc import AsyncIterator, Iterable
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -20,9 +22,9 @@ __all__ = ["ZarrStore"]
 
 
 class ZarrStore(Store):
-    """Dense arrays of a container, seen as a Zarr group. `zarr.open_group(ZarrStore(tesseral.open(path)), mode="r")`.
+    """Dense arrays of a container as a Zarr group. `zarr.open_group(ZarrStore(tesseral.open(path)), mode="r")`.
 
-    Chunks are those of the array, uncompressed, little-endian. Arrays whose dtype Zarr's core does not have are left out.
+    Chunks are those of the array, uncompressed, little-endian. Arrays without a Zarr core dtype are omitted.
     """
 
     def __init__(self, container: Container) -> None:
@@ -120,7 +122,7 @@ class ZarrStore(Store):
                     seen.add(child)
                     yield child
 
-    # Writing is refused
+    # Writing is not supported
 
     @property
     def supports_writes(self) -> bool:
@@ -146,13 +148,13 @@ class ZarrStore(Store):
 
 
 def _is_path(name: str) -> bool:
-    """Whether a name can be a path of Zarr, and is none of its own keys."""
+    """Returns whether a name is a valid Zarr path and not a reserved key."""
     parts = name.split("/")
     return all(part not in ("", ".", "..", "zarr.json", "c") and not part.startswith("__") for part in parts)
 
 
 def _data_type(dtype: np.dtype[Any]) -> Any:
-    """Zarr's name of a dtype; None where its core has none."""
+    """Zarr's name of a dtype; None if its core has no equivalent."""
     if dtype.kind in "biufc":
         return dtype.name
     if dtype.kind in "Mm":
@@ -163,7 +165,7 @@ def _data_type(dtype: np.dtype[Any]) -> Any:
 
 
 def _fill_value(array: Array) -> Any:
-    """The fill as Zarr writes it: bits in hexadecimal where JSON has no number."""
+    """The fill value for Zarr: bits in hexadecimal where JSON has no number."""
     kind = array.dtype.kind
     if kind in "Mm":
         return int(np.asarray(array.fill).astype(np.int64)) if array.fill is not None else 0
@@ -201,8 +203,28 @@ def _array_metadata(array: Array) -> dict[str, Any]:
 
 
 def _attributes(array: Array) -> dict[str, Any]:
-    """Without the fill, which Zarr has a place of its own for."""
-    return {name: value for name, value in array.attrs.items() if array.fill is None or name != "_FillValue"}
+    """Attributes with missing values declared as xarray reads them from Zarr: `_FillValue` in its encoding, others in `missing_value`."""
+    if not array.missing:
+        return dict(array.attrs)
+    attrs = {name: value for name, value in array.attrs.items() if name not in ("_FillValue", "missing_value", "fill_value")}
+    first, *others = array.missing
+    attrs["_FillValue"] = _declared(array.dtype, first)
+    if others:
+        attrs["missing_value"] = [_number(array.dtype, value) for value in others]
+    return attrs
+
+
+def _declared(dtype: np.dtype[Any], value: Any) -> Any:
+    """A number in an attribute: floats as the bits of a double in base 64."""
+    if dtype.kind == "f":
+        return base64.standard_b64encode(struct.pack("<d", float(value))).decode()
+    return _number(dtype, value)
+
+
+def _number(dtype: np.dtype[Any], value: Any) -> Any:
+    if dtype.kind in "Mm":
+        return int(np.asarray(value).astype(np.int64))
+    return value.item() if isinstance(value, np.generic) else value
 
 
 def _jsonable(value: Any) -> Any:
@@ -218,7 +240,7 @@ def _jsonable(value: Any) -> Any:
 
 
 def _chunk(array: Array, coords: str) -> bytes | None:
-    """One chunk, filled up at the edges."""
+    """Encodes one chunk, padded at the edges."""
     try:
         numbers = [int(part) for part in coords.split("/")] if coords else []
     except ValueError:

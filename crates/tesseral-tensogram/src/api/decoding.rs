@@ -1,4 +1,4 @@
-//! From a message to cells.
+//! Decoding of messages into cells.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -14,17 +14,17 @@ use super::options::DecodeOptions;
 use crate::array::Object;
 use crate::compress::decode_mask;
 use crate::decode::{decode as decode_cells, decode_window, window};
+use crate::frame_reader::FrameReader;
 use crate::message::Message;
-use crate::pipeline::Pipeline;
-use crate::read::Reader;
+use crate::pipeline::ObjectPipeline;
 use crate::scan::message_at;
-use crate::source::{Input, Slice};
-use crate::wire::cbor::Place;
+use crate::source::{Input, SliceInput};
+use crate::wire::cbor::ErrorLocation;
 use crate::wire::descriptor::Descriptor;
-use crate::wire::frame::{Frame, Kind};
+use crate::wire::frame::{Frame, FrameKind};
 use crate::wire::metadata::Metadata;
 
-/// An object's descriptor and cells; cells that are stored as they are wanted are a view of the message.
+/// An object's descriptor and cells. Uncompressed cells in the requested byte order are a view of the message.
 pub type DecodedObject<'a> = (Descriptor, Cow<'a, [u8]>);
 
 const BUFFER: &str = "a message";
@@ -32,10 +32,10 @@ const BUFFER: &str = "a message";
 /// Decodes all objects of the message at the start of a buffer.
 ///
 /// # Errors
-/// Every kind but `Object`: damage anywhere in the message is an error.
+/// All kinds except `Object`. Damage anywhere in the message is an error.
 pub fn decode<'a>(buffer: &'a [u8], options: &DecodeOptions) -> Result<(Metadata, Vec<DecodedObject<'a>>)> {
-    let input = Slice { name: BUFFER, bytes: buffer };
-    let opened = Opened::at(&input, 0, options)?;
+    let input = SliceInput { name: BUFFER, bytes: buffer };
+    let opened = OpenedMessage::at(&input, 0, options)?;
     let metadata = opened.metadata()?;
     let mut objects = Vec::with_capacity(opened.message.object_count());
     for number in 0..opened.message.object_count() {
@@ -45,88 +45,88 @@ pub fn decode<'a>(buffer: &'a [u8], options: &DecodeOptions) -> Result<(Metadata
     Ok((metadata, objects))
 }
 
-/// The metadata of the message at the start of a buffer, completed by what streams say of single objects.
+/// Returns the metadata of the message at the start of a buffer, merged with preceder metadata of its objects.
 ///
 /// # Errors
 /// `Framing`, `Metadata`, `HashMismatch`.
 pub fn decode_metadata(buffer: &[u8], options: &DecodeOptions) -> Result<Metadata> {
-    Opened::at(&Slice { name: BUFFER, bytes: buffer }, 0, options)?.metadata()
+    OpenedMessage::at(&SliceInput { name: BUFFER, bytes: buffer }, 0, options)?.metadata()
 }
 
-/// Metadata and descriptors of the message at the start of a buffer. Payloads are left alone.
+/// Returns metadata and descriptors of the message at the start of a buffer. Does not read payloads.
 ///
 /// # Errors
 /// `Framing`, `Metadata`, `HashMismatch`.
 pub fn decode_descriptors(buffer: &[u8], options: &DecodeOptions) -> Result<(Metadata, Vec<Descriptor>)> {
-    let input = Slice { name: BUFFER, bytes: buffer };
-    let opened = Opened::at(&input, 0, options)?;
+    let input = SliceInput { name: BUFFER, bytes: buffer };
+    let opened = OpenedMessage::at(&input, 0, options)?;
     Ok((opened.metadata()?, opened.descriptors()?))
 }
 
 /// Decodes one object of the message at the start of a buffer.
 ///
 /// # Errors
-/// As [`decode`], and `Object` when there is no such object.
+/// As [`decode`], and `Object` when the index is out of bounds.
 pub fn decode_object<'a>(
     buffer: &'a [u8],
     index: usize,
     options: &DecodeOptions,
 ) -> Result<(Metadata, Descriptor, Cow<'a, [u8]>)> {
-    let input = Slice { name: BUFFER, bytes: buffer };
-    let opened = Opened::at(&input, 0, options)?;
+    let input = SliceInput { name: BUFFER, bytes: buffer };
+    let opened = OpenedMessage::at(&input, 0, options)?;
     let (descriptor, cells) = opened.object(index)?;
     Ok((opened.metadata()?, descriptor, cells.into()))
 }
 
-/// Decodes ranges of cells, each `(first, count)`, of one object of the message at the start of a buffer. Only what the codecs
-/// need is decoded.
+/// Decodes ranges of cells, each `(first, count)`, of one object of the message at the start of a buffer. Decodes only the
+/// bytes that the codecs need.
 ///
 /// # Errors
-/// As [`decode_object`], and `Encoding` when a range passes the end.
+/// As [`decode_object`], and `Encoding` when a range exceeds the object.
 pub fn decode_range<'a>(
     buffer: &'a [u8],
     index: usize,
     ranges: &[(u64, u64)],
     options: &DecodeOptions,
 ) -> Result<(Descriptor, Vec<Cow<'a, [u8]>>)> {
-    let input = Slice { name: BUFFER, bytes: buffer };
-    let (descriptor, cells) = Opened::at(&input, 0, options)?.ranges(index, ranges)?;
+    let input = SliceInput { name: BUFFER, bytes: buffer };
+    let (descriptor, cells) = OpenedMessage::at(&input, 0, options)?.ranges(index, ranges)?;
     Ok((descriptor, cells.into_iter().map(Cow::from).collect()))
 }
 
-/// Cells: where they lie, or decoded.
-pub(crate) enum Cells<P> {
+/// Cells as a view of the message, or decoded.
+pub(crate) enum CellBytes<P> {
     View(P),
     Decoded(Vec<u8>),
 }
 
-impl<'a> From<Cells<&'a [u8]>> for Cow<'a, [u8]> {
-    fn from(cells: Cells<&'a [u8]>) -> Self {
+impl<'a> From<CellBytes<&'a [u8]>> for Cow<'a, [u8]> {
+    fn from(cells: CellBytes<&'a [u8]>) -> Self {
         match cells {
-            Cells::View(view) => Self::Borrowed(view),
-            Cells::Decoded(cells) => Self::Owned(cells),
+            CellBytes::View(view) => Self::Borrowed(view),
+            CellBytes::Decoded(cells) => Self::Owned(cells),
         }
     }
 }
 
-impl From<Cells<bytes::Bytes>> for bytes::Bytes {
-    fn from(cells: Cells<bytes::Bytes>) -> Self {
+impl From<CellBytes<bytes::Bytes>> for bytes::Bytes {
+    fn from(cells: CellBytes<bytes::Bytes>) -> Self {
         match cells {
-            Cells::View(view) => view,
-            Cells::Decoded(cells) => cells.into(),
+            CellBytes::View(view) => view,
+            CellBytes::Decoded(cells) => cells.into(),
         }
     }
 }
 
-/// A message whose frames were walked.
-pub(crate) struct Opened<'a, I> {
-    pub reader: Reader<'a, I>,
+/// A message whose frame headers have been parsed.
+pub(crate) struct OpenedMessage<'a, I> {
+    pub reader: FrameReader<'a, I>,
     pub message: Message,
     options: &'a DecodeOptions,
 }
 
-impl<'a, I: Input> Opened<'a, I> {
-    /// The message that begins at `at`.
+impl<'a, I: Input> OpenedMessage<'a, I> {
+    /// Parses the message that begins at `at`.
     pub(crate) fn at(input: &'a I, at: u64, options: &'a DecodeOptions) -> Result<Self> {
         let len = match message_at(input, at, &mut HashSet::new())? {
             Ok(len) => len,
@@ -141,7 +141,7 @@ impl<'a, I: Input> Opened<'a, I> {
         Self::new(input, at, len, options)
     }
 
-    /// The message that is known to be there.
+    /// Parses the frames of a message whose extent is known.
     pub(crate) fn new(input: &'a I, offset: u64, len: u64, options: &'a DecodeOptions) -> Result<Self> {
         let message = Message::walk(input, offset, len, false)?;
         if let Some(fault) = message.fault() {
@@ -152,16 +152,16 @@ impl<'a, I: Input> Opened<'a, I> {
                 TensogramError::Framing(error)
             });
         }
-        // Hashes are compared below, where a mismatch can be told as one.
-        let reader = Reader { input, limits: options.limits, digests: false };
+        // Hashes are compared below, so that a mismatch is reported as `HashMismatch`.
+        let reader = FrameReader { input, limits: options.limits, digests: false };
         Ok(Self { reader, message, options })
     }
 
-    /// The metadata, its frames' hashes checked.
+    /// Returns the metadata after verifying the hashes of its frames.
     pub(crate) fn metadata(&self) -> Result<Metadata> {
         let counts = self.message.metadata_frame();
-        let told = self.message.frames.iter().filter(|frame| frame.kind == Kind::Preceder);
-        for frame in counts.into_iter().chain(told) {
+        let preceders = self.message.frames.iter().filter(|frame| frame.kind == FrameKind::Preceder);
+        for frame in counts.into_iter().chain(preceders) {
             let body = frame.body();
             self.reader.limits.check_metadata(body.end - body.start)?;
             let bytes = self.reader.input.get(body, "metadata")?;
@@ -170,7 +170,7 @@ impl<'a, I: Input> Opened<'a, I> {
         Ok(self.reader.metadata(&self.message)?)
     }
 
-    /// Descriptors of all objects. A hash covers payloads too, and is not compared for these alone.
+    /// Returns the descriptors of all objects without verifying hashes, which also cover the payloads.
     pub(crate) fn descriptors(&self) -> Result<Vec<Descriptor>> {
         let objects = self.message.objects().map(|frame| Ok(self.reader.object(frame)?.descriptor));
         objects.collect()
@@ -181,23 +181,23 @@ impl<'a, I: Input> Opened<'a, I> {
         self.message.object(index).ok_or(TensogramError::Object { what: "object", index, count })
     }
 
-    /// All cells of an object.
-    pub(crate) fn object(&self, index: usize) -> Result<(Descriptor, Cells<I::Piece>)> {
+    /// Decodes all cells of an object.
+    pub(crate) fn object(&self, index: usize) -> Result<(Descriptor, CellBytes<I::ByteSlice>)> {
         let work = self.open_object(index)?;
         let cells = if work.is_view(self.options) {
-            Cells::View(work.piece(&work.object.payload)?)
+            CellBytes::View(work.piece(&work.object.payload)?)
         } else {
-            Cells::Decoded(work.decode_all(self.options)?)
+            CellBytes::Decoded(work.decode_all(self.options)?)
         };
         Ok((work.object.descriptor, cells))
     }
 
-    /// Runs of cells of an object.
+    /// Decodes ranges of cells of an object.
     pub(crate) fn ranges(
         &self,
         index: usize,
         ranges: &[(u64, u64)],
-    ) -> Result<(Descriptor, Vec<Cells<I::Piece>>)> {
+    ) -> Result<(Descriptor, Vec<CellBytes<I::ByteSlice>>)> {
         let work = self.open_object(index)?;
         let count = work.object.cells;
         let mut out = Vec::with_capacity(ranges.len());
@@ -205,35 +205,35 @@ impl<'a, I: Input> Opened<'a, I> {
         for (first, n) in ranges {
             let end = first.checked_add(*n).filter(|end| *end <= count);
             let end = end.ok_or_else(|| {
-                Error::invalid(format!("{n} cells from {first} on are not in an object of {count}"))
+                Error::invalid(format!("range of {n} cells at {first} exceeds an object of {count} cells"))
             })?;
             let size = work.object.descriptor.dtype.size();
             out.push(match size {
                 Some(size) if work.is_view(self.options) => {
                     let start = work.object.payload.start;
-                    Cells::View(work.piece(&(start + first * size as u64..start + end * size as u64))?)
+                    CellBytes::View(work.piece(&(start + first * size as u64..start + end * size as u64))?)
                 }
                 Some(_) if work.pipeline.seeks(work.object.descriptor.dtype) => {
-                    Cells::Decoded(work.decode(*first..end, self.options)?)
+                    CellBytes::Decoded(work.decode(*first..end, self.options)?)
                 }
                 _ => {
                     if whole.is_none() {
                         whole = Some(work.decode_all(self.options)?);
                     }
                     let whole = whole.as_deref().unwrap_or_default();
-                    Cells::Decoded(cut_cells(whole, size, *first, end))
+                    CellBytes::Decoded(cut_cells(whole, size, *first, end))
                 }
             });
         }
         Ok((work.object.descriptor, out))
     }
 
-    fn open_object(&self, index: usize) -> Result<Work<'a, I>> {
+    fn open_object(&self, index: usize) -> Result<ObjectDecoder<'a, I>> {
         open_frame(&self.reader, self.frame(index)?, self.message.preamble.flags, index, self.options)
     }
 }
 
-/// Compares the hash of a frame's body, if it has one.
+/// Verifies the hash of a frame's body, if it has one.
 pub(crate) fn check_hash(
     frame: &Frame,
     message_flags: u16,
@@ -256,14 +256,14 @@ pub(crate) fn check_hash(
     }
 }
 
-/// Opens an object. Where its hash is to be compared all of its frame is read for that; else only what is asked for later.
+/// Opens an object. Reads the whole frame when its hash is verified; otherwise reads on demand.
 pub(crate) fn open_frame<'a, I: Input>(
-    reader: &Reader<'a, I>,
+    reader: &FrameReader<'a, I>,
     frame: &Frame,
     message_flags: u16,
     index: usize,
     options: &DecodeOptions,
-) -> Result<Work<'a, I>> {
+) -> Result<ObjectDecoder<'a, I>> {
     let named = |error: Error| error.in_array(index.to_string());
     let hashed = frame.expected_hash(message_flags).is_some();
     let body = if options.require_hash || options.verify_hash && hashed {
@@ -275,17 +275,17 @@ pub(crate) fn open_frame<'a, I: Input>(
     };
     let object = reader.object(frame).map_err(named)?;
     let name = reader.input.name();
-    let place = Place { what: "descriptor", object: name, offset: object.cbor.start };
-    let pipeline = Pipeline::of(&object.descriptor, place).map_err(named)?;
+    let place = ErrorLocation { what: "descriptor", object: name, offset: object.cbor.start };
+    let pipeline = ObjectPipeline::from_descriptor(&object.descriptor, place).map_err(named)?;
     let stored = object.payload.end - object.payload.start;
     if pipeline.plain() && stored != pipeline.coded_len {
         let detail = format!("expected {} bytes, found {stored}", pipeline.coded_len);
         return Err(named(Error::corrupt("payload", name, object.payload.start, detail)).into());
     }
-    Ok(Work { object, pipeline, input: reader.input, body, start: frame.body().start })
+    Ok(ObjectDecoder { object, pipeline, input: reader.input, body, start: frame.body().start })
 }
 
-/// Some cells of all.
+/// A range of cells of an object.
 fn cut_cells(whole: &[u8], size: Option<usize>, first: u64, end: u64) -> Vec<u8> {
     #[allow(clippy::cast_possible_truncation)]
     match size {
@@ -301,26 +301,26 @@ fn cut_cells(whole: &[u8], size: Option<usize>, first: u64, end: u64) -> Vec<u8>
     }
 }
 
-/// Cells from which on decoding is shared among threads, in bytes.
+/// Minimum size in bytes of decoded cells for parallel decoding.
 const SHARED: usize = 1 << 20;
 
-/// What allocations here are for.
+/// Label of allocations in limit errors.
 const OBJECT: &str = "a decoded object";
 
 /// An object of an input.
-pub(crate) struct Work<'a, I: Input> {
+pub(crate) struct ObjectDecoder<'a, I: Input> {
     pub object: Object,
-    pipeline: Pipeline,
+    pipeline: ObjectPipeline,
     input: &'a I,
-    /// The frame's body, if it was read.
-    body: Option<I::Piece>,
-    /// Where it begins.
+    /// The frame's body, if it was read to verify the hash.
+    body: Option<I::ByteSlice>,
+    /// Offset of the body in the file.
     start: u64,
 }
 
-impl<I: Input> Work<'_, I> {
-    /// A range of the file that lies in the frame's body.
-    fn piece(&self, range: &Range<u64>) -> Result<I::Piece> {
+impl<I: Input> ObjectDecoder<'_, I> {
+    /// Returns a byte range of the file that lies in the frame's body.
+    fn piece(&self, range: &Range<u64>) -> Result<I::ByteSlice> {
         #[allow(clippy::cast_possible_truncation)]
         let at = |offset: u64| (offset - self.start) as usize;
         match &self.body {
@@ -329,7 +329,7 @@ impl<I: Input> Work<'_, I> {
         }
     }
 
-    /// Whether the stored bytes are the cells that are asked for.
+    /// Returns whether the stored bytes equal the requested cells, so that no decoding is needed.
     fn is_view(&self, options: &DecodeOptions) -> bool {
         let dtype = self.object.descriptor.dtype;
         let clean = dtype != DType::Bitmask || self.object.cells.is_multiple_of(8);
@@ -340,7 +340,7 @@ impl<I: Input> Work<'_, I> {
             && clean
     }
 
-    /// The one cell that all cells equal, where no cell is stored.
+    /// The value of all cells of a constant object, which stores no cells.
     pub(crate) fn constant(&self) -> Option<[u8; 8]> {
         self.pipeline.constant().filter(|_| self.object.masks.is_empty())
     }
@@ -349,7 +349,7 @@ impl<I: Input> Work<'_, I> {
         self.decode(0..self.object.cells, options)
     }
 
-    /// Which cells masks name, one bit each from the most significant; nothing where there is no mask.
+    /// Bit set of masked cells, most significant bit first; `None` without masks.
     pub(crate) fn masked(&self) -> Result<Vec<u8>> {
         let count = self.object.cells;
         let len = usize::try_from(count.div_ceil(8))
@@ -364,7 +364,7 @@ impl<I: Input> Work<'_, I> {
         Ok(named)
     }
 
-    /// Decodes a run of cells; all of them unless the pipeline [seeks](Pipeline::seeks).
+    /// Decodes a range of cells; all cells unless the pipeline [seeks](Pipeline::seeks).
     fn decode(&self, cells: Range<u64>, options: &DecodeOptions) -> Result<Vec<u8>> {
         let count = cells.end - cells.start;
         let dtype = self.object.descriptor.dtype;
@@ -382,7 +382,7 @@ impl<I: Input> Work<'_, I> {
         }
         let mut values;
         match self.pipeline.packing {
-            // Packed values are written one after the other, into memory that is not cleared first.
+            // Packed values are written sequentially into uninitialized memory.
             Some(packing)
                 if self.pipeline.plain()
                     && object.masks.is_empty()
@@ -416,7 +416,7 @@ impl<I: Input> Work<'_, I> {
         let dtype = object.descriptor.dtype;
         let masks = object.masks.iter().map(|(_, span)| self.piece(span)).collect::<Result<Vec<_>>>()?;
         let blobs: Vec<&[u8]> = masks.iter().map(|blob| &blob[..]).collect();
-        // Of plain bytes only those of the cells, of others all.
+        // Uncompressed payloads are read by range, others completely.
         let of =
             |cells: &Range<u64>| window(pipeline, dtype, cells).map(|(bytes, _)| bytes).unwrap_or_default();
         let all = if pipeline.plain() { of(&cells) } else { 0..object.payload.end - object.payload.start };
@@ -444,7 +444,7 @@ impl<I: Input> Work<'_, I> {
     }
 }
 
-/// Decodes a run of cells in as many pieces as there are threads, each in its own part of `values`.
+/// Decodes a range of cells in one piece per thread, each into a disjoint part of `values`.
 fn share(
     threads: usize,
     size: usize,
@@ -452,14 +452,14 @@ fn share(
     values: &mut [u8],
     decode: impl Fn(Range<u64>, &mut [u8]) -> tesseral_core::Result<()> + Sync,
 ) -> Result<()> {
-    // Packed values of eight cells begin with a byte.
+    // Every eighth packed value is byte-aligned.
     let each = (values.len() / size).div_ceil(threads).next_multiple_of(8);
     let pieces = cells.clone().step_by(each).zip(values.chunks_mut(each * size));
     let mut pieces = pieces.map(|(start, part)| (start..cells.end.min(start + each as u64), part));
     let (first, decode) = (pieces.next(), &decode);
     std::thread::scope(|scope| {
         let others: Vec<_> = pieces.map(|(cells, part)| scope.spawn(move || decode(cells, part))).collect();
-        // This thread has a piece of its own.
+        // The calling thread decodes the last piece.
         let done = first.map_or(Ok(()), |(cells, part)| decode(cells, part));
         for other in others {
             other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;

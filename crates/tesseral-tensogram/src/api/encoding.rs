@@ -1,4 +1,4 @@
-//! From cells to a message.
+//! Encoding of cells into messages.
 
 use std::borrow::Cow;
 
@@ -12,11 +12,11 @@ use crate::wire::descriptor::Descriptor;
 use crate::wire::metadata::Metadata;
 use crate::wire::object::ObjectFrame;
 
-/// Makes a message of objects. Cells are in the byte order that their descriptor names, and are not swapped.
+/// Encodes objects into a message. Cells must be in the byte order of their descriptor; they are not swapped.
 ///
 /// # Errors
-/// `Metadata` for keys that belong to the library, more entries than objects, or cells that do not fit a shape; `Encoding` and
-/// `Compression` for what codecs do not take.
+/// `Metadata` for reserved keys, more metadata entries than objects, or a shape that does not match the cells; `Encoding` and
+/// `Compression` for input that a codec rejects.
 pub fn encode(
     metadata: &Metadata,
     objects: &[(&Descriptor, &[u8])],
@@ -25,7 +25,7 @@ pub fn encode(
     Ok(encode_parts(metadata, objects, options)?.into_bytes()?)
 }
 
-/// As [`encode`], for those who put the message together themselves: cells that are stored as they are stay where they lie.
+/// As [`encode`], without assembling the message. Uncompressed cells are borrowed.
 ///
 /// ```
 /// use tesseral_core::DType;
@@ -48,7 +48,7 @@ pub fn encode_parts<'a>(
     build(metadata, objects, options, object_frame)
 }
 
-/// Makes a message of payloads that were encoded before, as their descriptors say.
+/// Encodes a message from payloads that are already encoded as their descriptors declare.
 ///
 /// # Errors
 /// As [`encode`].
@@ -60,7 +60,7 @@ pub fn encode_pre_encoded(
     Ok(encode_pre_encoded_parts(metadata, objects, options)?.into_bytes()?)
 }
 
-/// As [`encode_pre_encoded`], for those who put the message together themselves.
+/// As [`encode_pre_encoded`], without assembling the message.
 ///
 /// # Errors
 /// As [`encode`].
@@ -95,10 +95,10 @@ fn refuse(detail: String) -> Error {
     Error::corrupt("descriptor", "the object to be written", None, detail)
 }
 
-/// What must hold of every descriptor.
+/// Validates a descriptor independently of its payload.
 fn check(descriptor: &Descriptor) -> Result<()> {
     if descriptor.kind.is_empty() {
-        return Err(refuse("the object's type is empty".to_owned()).into());
+        return Err(refuse("empty object type".to_owned()).into());
     }
     if descriptor.strides.len() != descriptor.shape.len() {
         let detail = format!("shape {:?}, strides {:?}", descriptor.shape, descriptor.strides);
@@ -107,7 +107,7 @@ fn check(descriptor: &Descriptor) -> Result<()> {
     Ok(())
 }
 
-/// The frame of one object.
+/// Encodes one object frame.
 pub(crate) fn object_frame<'a>(
     descriptor: &Descriptor,
     cells: &'a [u8],
@@ -115,13 +115,17 @@ pub(crate) fn object_frame<'a>(
 ) -> Result<ObjectFrame<'a>> {
     check(descriptor)?;
     if descriptor.raw_len() != Some(cells.len() as u64) {
-        let detail =
-            format!("{} bytes are not the cells of {} {:?}", cells.len(), descriptor.dtype, descriptor.shape);
+        let detail = format!(
+            "{} bytes do not match the size of {} {:?}",
+            cells.len(),
+            descriptor.dtype,
+            descriptor.shape
+        );
         return Err(refuse(detail).into());
     }
-    let stages = Stages::of(descriptor)?;
+    let stages = Stages::from_descriptor(descriptor)?;
     let mut cells = Cow::Borrowed(cells);
-    // Codecs want this machine's numbers.
+    // Codecs expect native byte order.
     let swapped = descriptor.big_endian.is_some_and(|big| big != cfg!(target_endian = "big"));
     if swapped && descriptor.dtype.word() > 1 {
         cells.to_mut().chunks_exact_mut(descriptor.dtype.word()).for_each(<[u8]>::reverse);
@@ -129,14 +133,14 @@ pub(crate) fn object_frame<'a>(
     Ok(encode_object(stages, cells, &options.masks, options.hashing)?)
 }
 
-/// The frame of one object whose payload is ready.
+/// Builds one object frame from an encoded payload.
 pub(crate) fn pre_encoded_frame<'a>(
     descriptor: &Descriptor,
     payload: &'a [u8],
     options: &EncodeOptions,
 ) -> Result<ObjectFrame<'a>> {
     check(descriptor)?;
-    let stages = Stages::of(descriptor)?;
+    let stages = Stages::from_descriptor(descriptor)?;
     let expected = stages.plain_len()?;
     if descriptor.masks.is_empty() && expected.is_some_and(|expected| expected != payload.len() as u64) {
         return Err(refuse(format!("expected {expected:?} bytes, found {}", payload.len())).into());

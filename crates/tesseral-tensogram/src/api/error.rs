@@ -1,58 +1,58 @@
-//! What can go wrong with messages, in the words of the format.
+//! Errors of the message API.
 
 use std::io;
 
 use tesseral_core::{Error, ErrorKind};
 
-/// A result of the message functions.
+/// Result of the message functions.
 pub type Result<T, E = TensogramError> = std::result::Result<T, E>;
 
-/// What went wrong with a message. Every variant keeps the place and the cause, and turns into the common [`Error`].
+/// Error of the message API. Converts into the common [`Error`] with location and cause.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TensogramError {
-    /// Magic, preamble, frames or postamble are not as they must be.
+    /// Invalid magic, preamble, frame or postamble.
     #[error("framing: {0}")]
     Framing(#[source] Error),
-    /// CBOR that does not parse, or says what cannot be.
+    /// Invalid CBOR or inconsistent metadata.
     #[error("metadata: {0}")]
     Metadata(#[source] Error),
-    /// Cells or parameters that an encoding does not take.
+    /// Cells or parameters that an encoding does not support.
     #[error("encoding: {0}")]
     Encoding(#[source] Error),
-    /// A compression refused its input.
+    /// A compressor or decompressor failed.
     #[error("compression: {0}")]
     Compression(#[source] Error),
-    /// There is no object, or no message, of that number.
-    #[error("there is no {what} {index}, there are {count}")]
+    /// Object or message index out of bounds.
+    #[error("{what} index {index} is out of bounds for {count} {what}s")]
     Object {
         /// `object` or `message`.
         what: &'static str,
-        /// The number asked for.
+        /// The requested index.
         index: usize,
-        /// How many there are.
+        /// Number of objects or messages.
         count: usize,
     },
-    /// The file system refused.
+    /// An operation of the file system failed.
     #[error(transparent)]
     Io(#[from] io::Error),
-    /// Bytes changed after they were written.
-    #[error("{}: the hash is {actual:016x}, stored is {expected:016x}", Hashed(*.object_index))]
+    /// Stored and computed hash differ.
+    #[error("hash mismatch in {}: expected {expected:016x}, computed {actual:016x}", Hashed(*.object_index))]
     HashMismatch {
-        /// The object; `None` for frames of metadata.
+        /// Index of the object; `None` for metadata frames.
         object_index: Option<usize>,
         /// The stored hash.
         expected: u64,
-        /// The hash of the bytes.
+        /// The computed hash.
         actual: u64,
     },
-    /// An object has no hash, and one was required.
+    /// An object has no hash, but verification requires one.
     #[error("object {object_index} has no hash")]
     MissingHash {
-        /// The object.
+        /// Index of the object.
         object_index: usize,
     },
-    /// More than a limit allows.
+    /// A resource limit was exceeded.
     #[error(transparent)]
     Limit(Error),
 }
@@ -62,15 +62,15 @@ struct Hashed(Option<usize>);
 impl std::fmt::Display for Hashed {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self.0 {
-            Some(index) => write!(f, "object {index} is damaged"),
-            None => write!(f, "a frame is damaged"),
+            Some(index) => write!(f, "object {index}"),
+            None => write!(f, "a metadata frame"),
         }
     }
 }
 
-/// Structures whose bytes are CBOR.
+/// Structures that are encoded as CBOR.
 const CBOR: [&str; 5] = ["metadata", "preceder metadata", "descriptor", "index", "hash list"];
-/// Codecs that compress.
+/// Names of compression codecs.
 const COMPRESSIONS: [&str; 9] = ["szip", "aec", "zstd", "lz4", "blosc2", "zfp", "sz3", "rle", "roaring"];
 
 impl From<Error> for TensogramError {
@@ -80,7 +80,7 @@ impl From<Error> for TensogramError {
             ErrorKind::Corrupt { what, .. } if what == "payload" || what == "codecs" => Self::Encoding(error),
             ErrorKind::Codec { codec, .. } if COMPRESSIONS.contains(codec) => Self::Compression(error),
             ErrorKind::Codec { .. } | ErrorKind::InvalidRequest { .. } => Self::Encoding(error),
-            // Another wire version is a matter of framing, everything else that is not known of codecs.
+            // An unsupported wire version is a framing error; all other unsupported features concern codecs.
             ErrorKind::Unsupported { feature } if feature.contains("wire version") => Self::Framing(error),
             ErrorKind::Unsupported { .. } => Self::Encoding(error),
             ErrorKind::Limit { .. } => Self::Limit(error),

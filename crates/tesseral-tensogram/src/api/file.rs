@@ -1,4 +1,4 @@
-//! A file of messages.
+//! Files of messages.
 
 use std::fs::OpenOptions as FileOptions;
 use std::io;
@@ -10,19 +10,18 @@ use tesseral_core::Cancel;
 use tesseral_format::{OpenOptions, append_messages};
 use tesseral_store::{Access, LocalStore, Store};
 
-use super::decoding::Opened;
+use super::decoding::OpenedMessage;
 use super::encoding::encode;
 use super::error::{Result, TensogramError};
 use super::options::{DecodeOptions, EncodeOptions};
 use super::scanning::SkippedBytes;
 use crate::TensogramFormat;
-use crate::scan::{Scan, Skipped, Span, scan};
+use crate::scan::{MessageRange, Scan, Skipped, scan};
 use crate::source::{Input, Source};
 use crate::wire::descriptor::Descriptor;
 use crate::wire::metadata::Metadata;
 
-/// A file of messages. Opening it reads nothing; the first need finds the messages, hopping from one to the next, and
-/// remembers where they are.
+/// A file of messages. Opening does not read. The first access scans the message boundaries and caches them.
 ///
 /// ```
 /// # fn main() -> Result<(), tesseral_tensogram::TensogramError> {
@@ -47,26 +46,25 @@ use crate::wire::metadata::Metadata;
 /// ```
 #[derive(Clone, Debug)]
 pub struct TensogramFile {
-    inner: Arc<Inner>,
+    inner: Arc<FileState>,
 }
 
 #[derive(Debug)]
-struct Inner {
-    place: Place,
-    found: Mutex<Option<Arc<Found>>>,
-    /// Held by the append under way.
+struct FileState {
+    backing: FileBacking,
+    found: Mutex<Option<Arc<MessageIndex>>>,
+    /// Lock of the append in progress.
     appending: Mutex<()>,
 }
 
 #[derive(Debug)]
-enum Place {
+enum FileBacking {
     File { path: PathBuf, access: Access },
     Store(Arc<dyn Store>),
 }
 
-impl Place {
-    /// Where messages are looked for. Hopping from one to the next touches a few bytes of each, and a map does that without
-    /// asking the system for every one; it is let go once they are found.
+impl FileBacking {
+    /// Source for the message scan. The scan reads a few bytes per message, so the file is memory-mapped for its duration.
     fn scanned(&self, source: &Source) -> Result<Scan> {
         match self {
             #[cfg(feature = "mmap")]
@@ -76,7 +74,7 @@ impl Place {
                     Ok(mapped) if mapped.len == source.len => {
                         mapped.guarded(|| Ok(scan(&mapped, &Cancel::default())?))
                     }
-                    // It cannot be mapped, or has grown or become another one since.
+                    // Mapping failed, or the file was replaced or has grown since it was opened.
                     _ => Ok(scan(source, &Cancel::default())?),
                 }
             }
@@ -86,74 +84,74 @@ impl Place {
 
     fn store(&self) -> Arc<dyn Store> {
         match self {
-            // A fresh one each time: a store keeps the file it opened.
+            // A new store each time, because a store caches the open file.
             Self::File { path, access } => Arc::new(LocalStore::new(path, *access)),
             Self::Store(store) => Arc::clone(store),
         }
     }
 }
 
-/// Where messages are.
+/// Returns the message boundaries, scanning the file if needed.
 #[derive(Debug)]
-struct Found {
+struct MessageIndex {
     source: Source,
-    messages: Vec<Span>,
+    messages: Vec<MessageRange>,
     skipped: Vec<Skipped>,
 }
 
 impl TensogramFile {
-    fn new(place: Place) -> Self {
-        Self { inner: Arc::new(Inner { place, found: Mutex::default(), appending: Mutex::default() }) }
+    fn new(backing: FileBacking) -> Self {
+        Self { inner: Arc::new(FileState { backing, found: Mutex::default(), appending: Mutex::default() }) }
     }
 
-    /// A file that is read piece by piece, and mapped only while its messages are looked for. Nothing is read yet, and the
+    /// Opens a file with positioned reads; it is memory-mapped only while scanning for messages. Does not read yet, and the
     /// file need not exist.
     pub fn open(path: impl Into<PathBuf>) -> Self {
-        Self::new(Place::File { path: path.into(), access: Access::Read })
+        Self::new(FileBacking::File { path: path.into(), access: Access::Read })
     }
 
-    /// A file that is mapped: messages and cells stored as they are become views of the map. Nothing is read yet.
+    /// Opens a memory-mapped file. Messages and uncompressed cells are views of the map. Does not read yet.
     #[cfg(feature = "mmap")]
     pub fn open_mmap(path: impl Into<PathBuf>) -> Self {
-        Self::new(Place::File { path: path.into(), access: Access::Map })
+        Self::new(FileBacking::File { path: path.into(), access: Access::Map })
     }
 
-    /// Whatever a store holds under the empty name.
+    /// Opens the object with the empty name of a store.
     pub fn open_store(store: Arc<dyn Store>) -> Self {
-        Self::new(Place::Store(store))
+        Self::new(FileBacking::Store(store))
     }
 
-    /// A new, empty file to append to.
+    /// Creates an empty file to append to.
     ///
     /// # Errors
-    /// `Io`, also when the file exists.
+    /// `Io`, also when the file already exists.
     pub fn create(path: impl Into<PathBuf>) -> Result<Self> {
         let path = path.into();
         FileOptions::new().write(true).create_new(true).open(&path)?;
         Ok(Self::open(path))
     }
 
-    /// The path, for files.
+    /// Path of the file; `None` for stores.
     pub fn path(&self) -> Option<&Path> {
-        match &self.inner.place {
-            Place::File { path, .. } => Some(path),
-            Place::Store(_) => None,
+        match &self.inner.backing {
+            FileBacking::File { path, .. } => Some(path),
+            FileBacking::Store(_) => None,
         }
     }
 
-    fn found(&self) -> Result<Arc<Found>> {
+    fn found(&self) -> Result<Arc<MessageIndex>> {
         let mut found = self.inner.found.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(found) = &*found {
             return Ok(Arc::clone(found));
         }
-        let source = Source::open(&self.inner.place.store())?;
-        let scanned = self.inner.place.scanned(&source)?;
-        let now = Arc::new(Found { source, messages: scanned.messages, skipped: scanned.skipped });
+        let source = Source::open(&self.inner.backing.store())?;
+        let scanned = self.inner.backing.scanned(&source)?;
+        let now = Arc::new(MessageIndex { source, messages: scanned.messages, skipped: scanned.skipped });
         *found = Some(Arc::clone(&now));
         Ok(now)
     }
 
-    /// Number of messages.
+    /// Returns the number of messages.
     ///
     /// # Errors
     /// `Io`.
@@ -161,7 +159,7 @@ impl TensogramFile {
         Ok(self.found()?.messages.len())
     }
 
-    /// Where each message begins, and its length.
+    /// Returns offset and length of each message.
     ///
     /// # Errors
     /// `Io`.
@@ -169,7 +167,7 @@ impl TensogramFile {
         Ok(self.found()?.messages.iter().map(|span| (span.offset, span.len)).collect())
     }
 
-    /// Bytes that belong to no message: garbage between messages, messages that are cut or damaged.
+    /// Returns bytes outside messages: garbage, truncated and damaged messages.
     ///
     /// # Errors
     /// `Io`.
@@ -177,10 +175,10 @@ impl TensogramFile {
         Ok(self.found()?.skipped.iter().map(SkippedBytes::from).collect())
     }
 
-    /// The bytes of a message; a view where the file is mapped.
+    /// Returns the bytes of a message; a view if the file is memory-mapped.
     ///
     /// # Errors
-    /// `Object` when there is no such message; `Io`.
+    /// `Object` when the index is out of bounds; `Io`.
     pub fn read_message(&self, index: usize) -> Result<Bytes> {
         let found = self.found()?;
         let span = found.span(index)?;
@@ -191,7 +189,7 @@ impl TensogramFile {
     /// Decodes a message.
     ///
     /// # Errors
-    /// As [`decode`](super::decoding::decode); `Object` when there is no such message.
+    /// As [`decode`](super::decoding::decode); `Object` when the index is out of bounds.
     pub fn decode_message(
         &self,
         index: usize,
@@ -210,7 +208,7 @@ impl TensogramFile {
         })
     }
 
-    /// The metadata of a message. No payload is read.
+    /// Returns the metadata of a message. Does not read payloads.
     ///
     /// # Errors
     /// `Framing`, `Metadata`, `HashMismatch`, `Object`, `Io`.
@@ -219,7 +217,7 @@ impl TensogramFile {
         found.source.guarded(|| found.open(index, options)?.metadata())
     }
 
-    /// Metadata and descriptors of a message. No payload is read.
+    /// Returns metadata and descriptors of a message. Does not read payloads.
     ///
     /// # Errors
     /// `Framing`, `Metadata`, `HashMismatch`, `Object`, `Io`.
@@ -286,16 +284,16 @@ impl TensogramFile {
         self.append_whole(&message)
     }
 
-    /// Appends the bytes of a whole message, durably. The file is created if there is none. A failure leaves the old messages and
-    /// nothing else. A process that is killed midway may leave a truncated message: readers skip it and report it, the next append
-    /// removes it. Appends of several processes take turns.
+    /// Appends the bytes of a complete message durably. Creates the file if it does not exist. A failed append leaves the
+    /// existing messages unchanged. A process that is killed during an append can leave a truncated message: readers skip and
+    /// report it, and the next append removes it. Appends of several processes are serialized by a lock.
     ///
     /// # Errors
-    /// `Framing` when the bytes are not one message, and nothing is written then; `Io`.
+    /// `Framing` when the bytes are not exactly one message, in which case nothing is written; `Io`.
     pub fn append_message(&mut self, message: &[u8]) -> Result<()> {
         let whole = DecodeOptions { verify_hash: false, ..DecodeOptions::default() };
-        let slice = crate::source::Slice { name: "the message to be appended", bytes: message };
-        let len = Opened::at(&slice, 0, &whole)?.message.len;
+        let slice = crate::source::SliceInput { name: "the message to be appended", bytes: message };
+        let len = OpenedMessage::at(&slice, 0, &whole)?.message.len;
         if len != message.len() as u64 {
             let detail = format!("{} bytes follow the message", message.len() as u64 - len);
             let error = tesseral_core::Error::corrupt("message", slice.name, len, detail);
@@ -304,9 +302,9 @@ impl TensogramFile {
         self.append_whole(message)
     }
 
-    /// Appends bytes that are a message.
+    /// Appends bytes that are known to be a message.
     fn append_whole(&self, message: &[u8]) -> Result<()> {
-        let Place::File { path, .. } = &self.inner.place else {
+        let FileBacking::File { path, .. } = &self.inner.backing else {
             return Err(io::Error::new(io::ErrorKind::Unsupported, "appending to a store").into());
         };
         let _turn = self.inner.appending.lock().unwrap_or_else(PoisonError::into_inner);
@@ -315,47 +313,51 @@ impl TensogramFile {
         file.write(message)?;
         file.commit()?;
         let mut found = self.inner.found.lock().unwrap_or_else(PoisonError::into_inner);
-        // What is known no longer holds when a truncated message was removed or others appended too.
+        // The cached boundaries are stale if a truncated message was removed or another process appended.
         if let Some(known) = found.take()
             && removed.is_none()
             && known.source.len == offset
         {
-            *found =
-                Some(Arc::new(Found::with(known, self.inner.place.store(), offset, message.len() as u64)?));
+            *found = Some(Arc::new(MessageIndex::with(
+                known,
+                self.inner.backing.store(),
+                offset,
+                message.len() as u64,
+            )?));
         }
         Ok(())
     }
 
-    /// The bytes of every message, in order.
+    /// Iterates over the bytes of every message in order.
     pub fn iter(&self) -> Messages<'_> {
         Messages { file: self, next: 0 }
     }
 }
 
-impl Found {
-    /// What is known of a file after a message was appended. The list is copied only while others use it.
+impl MessageIndex {
+    /// Updates the cached boundaries after an append. The list is copied only while it is shared.
     fn with(known: Arc<Self>, store: Arc<dyn Store>, offset: u64, len: u64) -> Result<Self> {
         let source = Source::open(&store)?;
         let (mut messages, skipped) = match Arc::try_unwrap(known) {
             Ok(known) => (known.messages, known.skipped),
             Err(shared) => (shared.messages.clone(), shared.skipped.clone()),
         };
-        messages.push(Span { offset, len });
+        messages.push(MessageRange { offset, len });
         Ok(Self { source, messages, skipped })
     }
 
-    fn span(&self, index: usize) -> Result<Span> {
+    fn span(&self, index: usize) -> Result<MessageRange> {
         let count = self.messages.len();
         self.messages.get(index).copied().ok_or(TensogramError::Object { what: "message", index, count })
     }
 
-    fn open<'a>(&'a self, index: usize, options: &'a DecodeOptions) -> Result<Opened<'a, Source>> {
+    fn open<'a>(&'a self, index: usize, options: &'a DecodeOptions) -> Result<OpenedMessage<'a, Source>> {
         let span = self.span(index)?;
-        Opened::new(&self.source, span.offset, span.len, options)
+        OpenedMessage::new(&self.source, span.offset, span.len, options)
     }
 }
 
-/// Goes through the messages of a file.
+/// Iterator over the messages of a file.
 #[derive(Clone, Debug)]
 pub struct Messages<'a> {
     file: &'a TensogramFile,
@@ -372,7 +374,7 @@ impl Iterator for Messages<'_> {
                 Some(self.file.read_message(self.next - 1))
             }
             Ok(_) => None,
-            // Told once.
+            // The error is returned once.
             Err(error) if self.next == 0 => {
                 self.next = usize::MAX;
                 Some(Err(error))

@@ -1,4 +1,4 @@
-//! A file of messages, for programs that must not wait. Reading and decoding run on threads that may.
+//! Asynchronous access to files of messages. Reading and decoding run on blocking threads.
 
 use std::path::PathBuf;
 
@@ -12,7 +12,7 @@ use crate::wire::descriptor::Descriptor;
 use crate::wire::metadata::Metadata;
 
 impl TensogramFile {
-    /// Runs `work` where waiting is allowed.
+    /// Runs `work` on a blocking thread.
     async fn apart<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Self) -> Result<T> + Send + 'static,
@@ -24,7 +24,7 @@ impl TensogramFile {
         }
     }
 
-    /// Opens a file and finds its messages.
+    /// Opens a file and scans its messages.
     ///
     /// # Errors
     /// `Io`.
@@ -34,26 +34,26 @@ impl TensogramFile {
         Ok(file)
     }
 
-    /// As [`message_count`](Self::message_count).
+    /// Asynchronous [`message_count`](Self::message_count).
     ///
     /// # Errors
-    /// As there.
+    /// As [`message_count`](Self::message_count).
     pub async fn message_count_async(&self) -> Result<usize> {
         self.apart(Self::message_count).await
     }
 
-    /// As [`read_message`](Self::read_message).
+    /// Asynchronous [`read_message`](Self::read_message).
     ///
     /// # Errors
-    /// As there.
+    /// As [`read_message`](Self::read_message).
     pub async fn read_message_async(&self, index: usize) -> Result<Bytes> {
         self.apart(move |file| file.read_message(index)).await
     }
 
-    /// As [`decode_message`](Self::decode_message).
+    /// Asynchronous [`decode_message`](Self::decode_message).
     ///
     /// # Errors
-    /// As there.
+    /// As [`decode_message`](Self::decode_message).
     pub async fn decode_message_async(
         &self,
         index: usize,

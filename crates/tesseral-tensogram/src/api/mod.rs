@@ -1,4 +1,4 @@
-//! Messages for programs: encode, decode, scan, append, stream, validate.
+//! The message API: encode, decode, scan, append, stream, validate.
 
 pub(crate) mod decoding;
 pub(crate) mod encoding;

@@ -1,4 +1,4 @@
-//! How messages are encoded and decoded.
+//! Options of encoding and decoding.
 
 use std::hash::{BuildHasher, RandomState};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -7,17 +7,17 @@ use tesseral_core::{Limits, TimeUnit, time};
 
 use crate::assemble::AggregateHash;
 use crate::encode::MaskOptions;
-use crate::wire::cbor::{Item, Map};
+use crate::wire::cbor::{CborItem, Map};
 
-/// A part of the provenance that differs from message to message.
+/// A provenance value that differs between messages.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Stamp {
-    /// Made when the message is.
+    /// Generated when the message is encoded.
     #[default]
     Fresh,
-    /// This text.
+    /// A fixed value.
     Pinned(String),
-    /// Left out, so that the same input gives the same bytes.
+    /// Omitted, for reproducible output.
     Omit,
 }
 
@@ -31,14 +31,14 @@ impl Stamp {
     }
 }
 
-/// What a message says of who made it, and when.
+/// Provenance metadata of a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Provenance {
-    /// When: `2026-01-02T03:04:05Z`.
+    /// Creation time, as `2026-01-02T03:04:05Z`.
     pub time: Stamp,
-    /// Which one: a UUID.
+    /// UUID of the message.
     pub uuid: Stamp,
-    /// Name and version of the library.
+    /// Name and version of the encoding library.
     pub encoder: (String, String),
 }
 
@@ -50,23 +50,23 @@ impl Default for Provenance {
 }
 
 impl Provenance {
-    /// Without time and UUID: the same input gives the same bytes.
+    /// Returns provenance without time and UUID, so that equal input produces equal bytes.
     pub fn reproducible() -> Self {
         Self { time: Stamp::Omit, uuid: Stamp::Omit, ..Self::default() }
     }
 
-    /// The keys of it.
+    /// Returns the provenance as metadata keys.
     pub(crate) fn reserved(&self) -> Map {
         let mut reserved = Map::new();
         if let Some(time) = self.time.text(now) {
-            reserved.insert("time".to_owned(), Item::Text(time));
+            reserved.insert("time".to_owned(), CborItem::Text(time));
         }
         if let Some(uuid) = self.uuid.text(uuid) {
-            reserved.insert("uuid".to_owned(), Item::Text(uuid));
+            reserved.insert("uuid".to_owned(), CborItem::Text(uuid));
         }
-        let text = |text: &String| Item::Text(text.clone());
+        let text = |text: &String| CborItem::Text(text.clone());
         let encoder = [("name", text(&self.encoder.0)), ("version", text(&self.encoder.1))];
-        reserved.insert("encoder".to_owned(), Item::map(encoder));
+        reserved.insert("encoder".to_owned(), CborItem::map(encoder));
         reserved
     }
 }
@@ -74,12 +74,13 @@ impl Provenance {
 fn now() -> String {
     let seconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs());
     let mut text = String::new();
-    // Writing to a String cannot fail.
+    // Writing to a `String` is infallible.
     let _ = time::write(&mut text, i64::try_from(seconds).unwrap_or(0), TimeUnit::Second);
     text + "Z"
 }
 
-/// A random UUID (version 4). The seeds of std's hash maps come from the system's source of randomness.
+/// Generates a random UUID (version 4) from the seeds of the standard library's hash maps, which come from the system's random
+/// source.
 fn uuid() -> String {
     let random = || RandomState::new().hash_one(0);
     let (high, low) = (random(), random());
@@ -97,16 +98,16 @@ fn uuid() -> String {
     text
 }
 
-/// How a message is encoded.
+/// Options of encoding a message.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EncodeOptions {
-    /// Every frame gets a hash. On unless turned off.
+    /// Store a hash in every frame. Default: true.
     pub hashing: bool,
-    /// Where the list of the objects' hashes goes.
+    /// Where the list of object hashes is stored.
     pub aggregate_hash: AggregateHash,
-    /// What becomes of cells that are not finite.
+    /// How non-finite cells are handled.
     pub masks: MaskOptions,
-    /// What the message says of who made it.
+    /// Provenance metadata.
     pub provenance: Provenance,
 }
 
@@ -121,26 +122,26 @@ impl Default for EncodeOptions {
     }
 }
 
-/// How a message is decoded.
+/// Options of decoding a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DecodeOptions {
-    /// Numbers come in this machine's byte order; else as stored.
+    /// Return cells in native byte order; otherwise as stored.
     pub native_byte_order: bool,
-    /// Cells that masks name become NaN and infinities; else they stay the zeros that are stored.
+    /// Replace masked cells by NaN and infinities; otherwise return the stored zeros.
     pub restore_non_finite: bool,
-    /// Every hash there is is compared.
+    /// Verify all stored hashes.
     pub verify_hash: bool,
-    /// An object without a hash is an error.
+    /// Return an error for objects without a hash.
     pub require_hash: bool,
-    /// Threads that share the decoding of a large object whose compression lets runs of cells decode by themselves; 0 for
-    /// as many as there are cores. Cells do not depend on it.
+    /// Number of threads that decode a large object whose compression supports random access; 0 for the number of cores. The
+    /// result does not depend on it.
     pub threads: usize,
-    /// What a message may make us use.
+    /// Resource limits for untrusted messages.
     pub limits: Limits,
 }
 
 impl DecodeOptions {
-    /// Threads that may share the work.
+    /// Returns the number of threads to use.
     pub(crate) fn threads(&self) -> usize {
         match self.threads {
             0 => std::thread::available_parallelism().map_or(1, Into::into),

@@ -1,4 +1,4 @@
-//! Decoding while bytes come in.
+//! Incremental decoding.
 
 use memchr::memmem::Finder;
 use tesseral_core::Error;
@@ -7,53 +7,53 @@ use super::decoding::{check_hash, open_frame};
 use super::error::{Result, TensogramError};
 use super::options::DecodeOptions;
 use super::scanning::SkippedBytes;
+use crate::frame_reader::FrameReader;
 use crate::message::read_frame;
-use crate::read::Reader;
-use crate::source::Slice;
+use crate::source::SliceInput;
 use crate::wire::align;
-use crate::wire::cbor::{self, Map, Place};
+use crate::wire::cbor::{self, ErrorLocation, Map};
 use crate::wire::descriptor::Descriptor;
-use crate::wire::frame::{self, Frame, Header, Kind};
+use crate::wire::frame::{self, Frame, FrameHeader, FrameKind};
 use crate::wire::metadata::{Metadata, RESERVED};
 use crate::wire::postamble::{self, Postamble};
 use crate::wire::preamble::{self, Preamble};
 
-/// Something that is known as soon as the last of its bytes has come.
+/// Result of decoding, emitted when its last byte has been fed.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Event {
-    /// An object.
+    /// A decoded object.
     Object {
-        /// Its number in its message.
+        /// Index of the object in its message.
         index: usize,
-        /// What it is.
+        /// Descriptor of the object.
         descriptor: Descriptor,
-        /// Keys that were told right before it.
+        /// Preceder metadata of the object.
         keys: Map,
-        /// Its cells.
+        /// Decoded cells.
         cells: Vec<u8>,
     },
-    /// A message came to its end, and all of it was sound.
+    /// The end of a valid message.
     Message {
-        /// Where it began.
+        /// Offset of the message in the stream.
         offset: u64,
-        /// Bytes of it.
+        /// Length of the message in bytes.
         length: u64,
-        /// Its metadata, one entry per object.
+        /// Metadata of the message, one entry per object.
         metadata: Metadata,
     },
-    /// A message is damaged. Objects that came before stand; nothing more comes of it.
+    /// A message is damaged. Objects emitted before remain valid; no further object of the message follows.
     Damaged {
-        /// Where it began.
+        /// Offset of the message in the stream.
         offset: u64,
-        /// What is wrong with it.
+        /// Cause of the failure.
         error: TensogramError,
     },
-    /// Bytes that belong to no message.
+    /// Bytes outside messages.
     Skipped(SkippedBytes),
 }
 
-/// Decodes messages from pieces of any size, as they come. What is held is the frame that is not whole yet.
+/// Decodes messages from pieces of arbitrary size. Buffers at most the current incomplete frame.
 ///
 /// ```
 /// use tesseral_core::DType;
@@ -77,38 +77,38 @@ pub struct PushDecoder {
     options: DecodeOptions,
     finder: Finder<'static>,
     buffer: Vec<u8>,
-    /// How much of the buffer was dealt with.
+    /// Number of bytes of the buffer that are consumed.
     done: usize,
-    /// Where the buffer begins in the stream.
+    /// Offset of the buffer in the stream.
     base: u64,
-    /// Where bytes that belong to no message began.
+    /// Offset of the first byte outside messages, while skipping.
     junk: Option<u64>,
-    current: Option<Current>,
+    current: Option<OpenMessage>,
 }
 
-/// The message whose frames are coming.
+/// The message being decoded.
 #[derive(Debug)]
-struct Current {
+struct OpenMessage {
     start: u64,
     preamble: Preamble,
     phase: u8,
     metadata: Option<Metadata>,
-    told: Vec<Map>,
+    preceding: Vec<Map>,
     waiting: Option<Map>,
-    /// It is damaged; its frames are only counted.
+    /// Set if the message is damaged; its remaining frames are only skipped.
     damaged: bool,
 }
 
-/// What a step came to.
+/// Outcome of a decoding step.
 enum Step {
-    /// Go on.
+    /// Progress was made.
     More,
-    /// Wait for bytes.
+    /// More bytes are needed.
     Wait,
 }
 
 impl PushDecoder {
-    /// Begins at the start of a stream.
+    /// Creates a decoder at the start of a stream.
     pub fn new(options: &DecodeOptions) -> Self {
         Self {
             options: options.clone(),
@@ -121,9 +121,9 @@ impl PushDecoder {
         }
     }
 
-    /// Takes the next bytes; gives what became known by them, in order.
+    /// Feeds the next bytes and returns the resulting events in order.
     pub fn feed(&mut self, bytes: &[u8]) -> Vec<Event> {
-        // What was dealt with makes room once it is most of the buffer, so that moving costs no more than feeding.
+        // Consumed bytes are discarded once they are most of the buffer, so that moving costs at most as much as feeding.
         if self.done > self.buffer.len() / 2 {
             self.buffer.drain(..self.done);
             self.base += self.done as u64;
@@ -142,14 +142,15 @@ impl PushDecoder {
         }
     }
 
-    /// Ends the stream; gives what was left unfinished, and what hid behind a frame that promised more than came.
+    /// Ends the stream. Returns the unfinished message as damaged, and messages found after a frame whose declared length
+    /// exceeds the stream.
     pub fn finish(mut self) -> Vec<Event> {
         let mut events = Vec::new();
         loop {
             events.append(&mut self.feed(&[]));
             let Some(current) = self.current.take() else { break };
             let found = self.base + self.buffer.len() as u64 - current.start;
-            let detail = format!("the message ends early, {found} bytes on");
+            let detail = format!("message truncated after {found} bytes");
             self.give_up(&current, framing("total_length_exceeds_buffer", &detail), &mut events);
         }
         let left = self.rest().len();
@@ -166,7 +167,7 @@ impl PushDecoder {
         if let Some(offset) = self.junk.take()
             && end > offset
         {
-            let detail = "no message begins here".to_owned();
+            let detail = "no message magic".to_owned();
             events.push(Event::Skipped(SkippedBytes {
                 offset,
                 length: end - offset,
@@ -176,7 +177,7 @@ impl PushDecoder {
         }
     }
 
-    /// Passes over bytes that belong to no message.
+    /// Skips bytes outside messages.
     fn pass(&mut self, n: usize) {
         if n > 0 {
             self.junk.get_or_insert(self.base + self.done as u64);
@@ -184,10 +185,10 @@ impl PushDecoder {
         }
     }
 
-    /// Looks for the next message.
+    /// Searches for the next message.
     fn seek(&mut self, events: &mut Vec<Event>) -> Step {
         let Some(at) = self.finder.find(self.rest()) else {
-            // The magic may have begun.
+            // The last bytes can be the start of the magic.
             let rest = self.rest();
             let from = rest.len().saturating_sub(preamble::MAGIC.len() - 1);
             let kept = (from..rest.len()).find(|at| preamble::MAGIC.starts_with(&rest[*at..]));
@@ -210,20 +211,20 @@ impl PushDecoder {
         }
         self.end_junk(start, events);
         self.done += 24;
-        self.current = Some(Current {
+        self.current = Some(OpenMessage {
             start,
             preamble,
             phase: 0,
             metadata: None,
-            told: Vec::new(),
+            preceding: Vec::new(),
             waiting: None,
             damaged: false,
         });
         Step::More
     }
 
-    /// Takes the next frame of a message, or its end.
-    fn frame(&mut self, mut current: Current, events: &mut Vec<Event>) -> Step {
+    /// Decodes the next frame or the postamble of a message.
+    fn frame(&mut self, mut current: OpenMessage, events: &mut Vec<Event>) -> Step {
         let at = self.base + self.done as u64 - current.start;
         let total = current.preamble.total_length;
         let last = total.checked_sub(postamble::LEN).filter(|_| total != 0);
@@ -241,17 +242,21 @@ impl PushDecoder {
             return self.end(current, at, events);
         }
         if last.is_some_and(|last| at > last) {
-            return self.give_up(&current, framing("frame_exceeds_message", "frames pass the end"), events);
+            return self.give_up(
+                &current,
+                framing("frame_exceeds_message", "frames exceed the message length"),
+                events,
+            );
         }
         if rest.starts_with(&preamble::MAGIC) {
             return self.give_up(
                 &current,
-                framing("frame_exceeds_message", "another message begins"),
+                framing("frame_exceeds_message", "unexpected start of another message"),
                 events,
             );
         }
         if !begins {
-            // Whatever lies between frames of a message with a length is stepped over.
+            // Bytes between frames are skipped if the message length is known.
             self.done += 1;
             self.current = Some(current);
             return Step::More;
@@ -266,9 +271,9 @@ impl PushDecoder {
         }
         let padding = &rest[needed.frame..needed.padded];
         let next = if padding.iter().all(|byte| *byte == 0) { needed.padded } else { needed.frame };
-        match self.take(&mut current, needed.frame, events) {
+        match self.consume_frame(&mut current, needed.frame, events) {
             Ok(()) => {}
-            // Where the frame is not whole, the next message may have begun inside it.
+            // The next message can begin inside an incomplete frame.
             Err(error) if matches!(error, TensogramError::Framing(_)) => {
                 return self.give_up(&current, error, events);
             }
@@ -282,10 +287,11 @@ impl PushDecoder {
         Step::More
     }
 
-    /// How many bytes the frame at the start of `rest` takes.
-    fn needed(&self, rest: &[u8], at: u64, last: Option<u64>) -> Result<Needed> {
-        let header = Header::parse(rest).ok_or_else(|| framing("truncated_frame_header", "no header"))?;
-        let kind = Kind::of(header.number)
+    /// Returns the length in bytes of the frame at the start of `rest`.
+    fn needed(&self, rest: &[u8], at: u64, last: Option<u64>) -> Result<FrameSize> {
+        let header = FrameHeader::parse(rest)
+            .ok_or_else(|| framing("truncated_frame_header", "missing frame header"))?;
+        let kind = FrameKind::from_number(header.number)
             .ok_or_else(|| framing("invalid_frame_header", &format!("frame type {}", header.number)))?;
         if header.len < kind.min_len() {
             return Err(framing("frame_too_small", &format!("{} bytes for {kind:?}", header.len)));
@@ -296,21 +302,21 @@ impl PushDecoder {
             return Err(framing("frame_exceeds_message", &format!("{kind:?} of {} bytes", header.len)));
         }
         let limits = &self.options.limits;
-        if kind == Kind::Object {
+        if kind == FrameKind::Object {
             limits.check_chunk(header.len)?;
         } else {
             limits.check_metadata(header.len)?;
         }
         let size = |n: u64| usize::try_from(n).map_err(|_| Error::limit("a frame", n, usize::MAX as u64));
-        // The message's end may follow without padding.
+        // The postamble can follow without padding.
         let room = last.map_or(padded, |last| padded.min(last - at));
-        Ok(Needed { frame: size(header.len)?, padded: size(room)? })
+        Ok(FrameSize { frame: size(header.len)?, padded: size(room)? })
     }
 
-    /// Deals with a whole frame.
-    fn take(&self, current: &mut Current, len: usize, events: &mut Vec<Event>) -> Result<()> {
+    /// Processes a complete frame.
+    fn consume_frame(&self, current: &mut OpenMessage, len: usize, events: &mut Vec<Event>) -> Result<()> {
         let bytes = &self.buffer[self.done..self.done + len];
-        let input = Slice { name: "the stream", bytes };
+        let input = SliceInput { name: "the stream", bytes };
         let header = &bytes[..bytes.len().min(16)];
         let frame =
             read_frame(&input, 0, len as u64, header)?.map_err(|(check, detail)| framing(check, &detail))?;
@@ -319,54 +325,56 @@ impl PushDecoder {
             return Ok(());
         }
         let flags = current.preamble.flags;
-        let reader = Reader { input: &input, limits: self.options.limits, digests: false };
+        let reader = FrameReader { input: &input, limits: self.options.limits, digests: false };
         let body = frame.body();
         #[allow(clippy::cast_possible_truncation)]
         let body = &bytes[body.start as usize..body.end as usize];
         let metadata = |what: &'static str| -> Result<Metadata> {
             check_hash(&frame, flags, None, body, &self.options)?;
-            let place = Place { what, object: "the stream", offset: self.base + self.done as u64 };
+            let place = ErrorLocation { what, object: "the stream", offset: self.base + self.done as u64 };
             let (item, _) = cbor::parse(body, self.options.limits.depth, place)?;
             Ok(Metadata::from_item(item, place)?)
         };
         match frame.kind {
-            Kind::HeaderMetadata | Kind::FooterMetadata => current.metadata = Some(metadata("metadata")?),
-            Kind::Preceder => {
-                let mut told = metadata("preceder metadata")?.base;
-                match told.pop().filter(|_| told.is_empty()) {
+            FrameKind::HeaderMetadata | FrameKind::FooterMetadata => {
+                current.metadata = Some(metadata("metadata")?)
+            }
+            FrameKind::Preceder => {
+                let mut preceding = metadata("preceder metadata")?.base;
+                match preceding.pop().filter(|_| preceding.is_empty()) {
                     Some(mut keys) => {
                         keys.remove(RESERVED);
                         current.waiting = Some(keys);
                     }
                     None => {
-                        let detail = "base has not exactly one entry";
+                        let detail = "expected exactly one entry in `base`";
                         return Err(Error::corrupt("preceder metadata", "the stream", None, detail).into());
                     }
                 }
             }
-            Kind::Object => {
-                let index = current.told.len();
+            FrameKind::Object => {
+                let index = current.preceding.len();
                 let work = open_frame(&reader, &frame, flags, index, &self.options)?;
                 let cells = work.decode_all(&self.options)?;
                 let keys = current.waiting.take().unwrap_or_default();
-                current.told.push(keys.clone());
+                current.preceding.push(keys.clone());
                 events.push(Event::Object { index, descriptor: work.object.descriptor, keys, cells });
             }
-            // Lists about objects are not needed to read them.
+            // Index and hash list are not needed for decoding.
             _ => check_hash(&frame, flags, None, body, &self.options)?,
         }
         Ok(())
     }
 
-    /// Takes the end of a message.
-    fn end(&mut self, mut current: Current, at: u64, events: &mut Vec<Event>) -> Step {
+    /// Processes the end of a message.
+    fn end(&mut self, mut current: OpenMessage, at: u64, events: &mut Vec<Event>) -> Step {
         let total = current.preamble.total_length;
-        let told = Postamble::parse(self.rest())
-            .filter(|told| told.total_length == 0 || total == 0 || told.total_length == total);
-        if told.is_none() {
+        let preceding = Postamble::parse(self.rest())
+            .filter(|preceding| preceding.total_length == 0 || total == 0 || preceding.total_length == total);
+        if preceding.is_none() {
             return self.give_up(
                 &current,
-                framing("postamble_invalid", "neither a frame nor the end"),
+                framing("postamble_invalid", "expected a frame or the postamble"),
                 events,
             );
         }
@@ -375,7 +383,7 @@ impl PushDecoder {
             return Step::More;
         }
         if current.waiting.is_some() {
-            let error = framing("dangling_preceder", "metadata of an object that does not come");
+            let error = framing("dangling_preceder", "preceder metadata without an object");
             events.push(Event::Damaged { offset: current.start, error });
             return Step::More;
         }
@@ -384,15 +392,19 @@ impl PushDecoder {
             events.push(Event::Damaged { offset: current.start, error });
         };
         let Some(mut metadata) = current.metadata.take() else {
-            error("there is no metadata frame".to_owned());
+            error("missing metadata frame".to_owned());
             return Step::More;
         };
-        if metadata.base.len() > current.told.len() {
-            error(format!("base has {} entries for {} objects", metadata.base.len(), current.told.len()));
+        if metadata.base.len() > current.preceding.len() {
+            error(format!(
+                "`base` has {} entries for {} objects",
+                metadata.base.len(),
+                current.preceding.len()
+            ));
             return Step::More;
         }
-        metadata.base.resize(current.told.len(), Map::new());
-        for (entry, keys) in metadata.base.iter_mut().zip(current.told) {
+        metadata.base.resize(current.preceding.len(), Map::new());
+        for (entry, keys) in metadata.base.iter_mut().zip(current.preceding) {
             entry.extend(keys);
         }
         let length = at + postamble::LEN;
@@ -400,8 +412,8 @@ impl PushDecoder {
         Step::More
     }
 
-    /// Leaves a message whose frames make no sense, and looks for the next from here on.
-    fn give_up(&mut self, current: &Current, error: TensogramError, events: &mut Vec<Event>) -> Step {
+    /// Abandons a message with invalid frames and searches for the next one from here.
+    fn give_up(&mut self, current: &OpenMessage, error: TensogramError, events: &mut Vec<Event>) -> Step {
         if !current.damaged {
             events.push(Event::Damaged { offset: current.start, error });
         }
@@ -409,8 +421,8 @@ impl PushDecoder {
     }
 }
 
-/// Bytes that a frame takes.
-struct Needed {
+/// Size of a frame in bytes.
+struct FrameSize {
     frame: usize,
     padded: usize,
 }
@@ -419,15 +431,15 @@ fn framing(check: &'static str, detail: &str) -> TensogramError {
     TensogramError::Framing(Error::corrupt(check, "the stream", None, detail))
 }
 
-impl Current {
-    /// Holds frames to their order.
+impl OpenMessage {
+    /// Validates the order of frames.
     fn order(&mut self, frame: &Frame) -> Result<()> {
         if frame.kind.phase() < self.phase {
-            return Err(framing("frame_order_violation", &format!("{:?} comes too late", frame.kind)));
+            return Err(framing("frame_order_violation", &format!("{:?} out of order", frame.kind)));
         }
         self.phase = frame.kind.phase();
-        if self.waiting.is_some() && frame.kind != Kind::Object {
-            return Err(framing("preceder_not_followed_by_object", "another frame follows"));
+        if self.waiting.is_some() && frame.kind != FrameKind::Object {
+            return Err(framing("preceder_not_followed_by_object", "expected an object frame"));
         }
         Ok(())
     }

@@ -1,24 +1,24 @@
-//! Where messages are in a buffer.
+//! Scanning of buffers for messages.
 
 use tesseral_core::Cancel;
 
 use super::error::Result;
-use crate::scan::{self, Span};
-use crate::source::{Input, Slice};
+use crate::scan::{self, MessageRange};
+use crate::source::{Input, SliceInput};
 use crate::wire::postamble::{self, Postamble};
 use crate::wire::preamble::{self, Preamble};
 
-/// Bytes that belong to no message.
+/// A byte range outside messages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SkippedBytes {
-    /// Where they begin.
+    /// Offset of the range.
     pub offset: u64,
-    /// How many there are.
+    /// Length of the range in bytes.
     pub length: u64,
-    /// The check that failed, where a message seems to begin; `garbage` else.
+    /// Name of the failed check if the range begins with a message magic; otherwise `garbage`.
     pub check: &'static str,
-    /// What is wrong.
+    /// Description of the failure.
     pub detail: String,
 }
 
@@ -29,59 +29,59 @@ impl From<&scan::Skipped> for SkippedBytes {
     }
 }
 
-/// What a buffer holds.
+/// Result of a scan.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Scanned {
-    /// Where each message begins, and its length.
+    /// Offset and length of each message.
     pub messages: Vec<(usize, usize)>,
-    /// What belongs to none.
+    /// Byte ranges outside messages.
     pub skipped: Vec<SkippedBytes>,
 }
 
-/// Finds the messages of a buffer: where each begins and its length. Frames are followed, so that no payload ends a message
-/// early; what belongs to no message is skipped.
+/// Returns offset and length of each message of a buffer. Follows the frame headers, so that payload bytes cannot end a message
+/// early. Bytes outside messages are skipped.
 pub fn scan(buffer: &[u8]) -> Vec<(usize, usize)> {
     scan_with_report(buffer).map_or_else(|_| Vec::new(), |found| found.messages)
 }
 
-/// As [`scan`](fn@scan), with every range that was skipped.
+/// As [`scan`](fn@scan), and returns the skipped ranges.
 ///
 /// # Errors
-/// None that a buffer in memory could cause.
+/// None for a buffer in memory.
 pub fn scan_with_report(buffer: &[u8]) -> Result<Scanned> {
-    let found = scan::scan(&Slice { name: "a buffer", bytes: buffer }, &Cancel::default())?;
+    let found = scan::scan(&SliceInput { name: "a buffer", bytes: buffer }, &Cancel::default())?;
     let messages = found.messages.iter().map(span).collect();
     Ok(Scanned { messages, skipped: found.skipped.iter().map(SkippedBytes::from).collect() })
 }
 
 #[allow(clippy::cast_possible_truncation)]
-fn span(span: &Span) -> (usize, usize) {
+fn span(span: &MessageRange) -> (usize, usize) {
     (span.offset as usize, span.len as usize)
 }
 
-/// Finds messages from the end of a buffer backwards, by the lengths that their ends repeat, as long as each ends where the one
-/// after it begins. Gives them in the order of the buffer, and where the first one begins: what comes before is for [`scan`](fn@scan).
+/// Scans messages backward from the end of a buffer, by the length in each postamble, while messages are contiguous. Returns
+/// them in ascending order, and the offset of the first one; use [`scan`](fn@scan) for the bytes before it.
 pub fn scan_backward(buffer: &[u8]) -> (Vec<(usize, usize)>, usize) {
-    let input = Slice { name: "a buffer", bytes: buffer };
+    let input = SliceInput { name: "a buffer", bytes: buffer };
     let mut end = input.len();
     let mut found = Vec::new();
     while let Some(len) = ends_at(&input, end) {
         end -= len;
-        found.push(span(&Span { offset: end, len }));
+        found.push(span(&MessageRange { offset: end, len }));
     }
     found.reverse();
     #[allow(clippy::cast_possible_truncation)]
     (found, end as usize)
 }
 
-/// The length of the message that ends at `end`, if its two ends agree.
+/// Returns the length of the message that ends at `end` if preamble and postamble agree.
 fn ends_at<I: Input>(input: &I, end: u64) -> Option<u64> {
     let at = end.checked_sub(postamble::LEN)?;
-    let told = Postamble::parse(&input.get(at..end, "postamble").ok()?)?;
-    let len = told.total_length;
+    let postamble = Postamble::parse(&input.get(at..end, "postamble").ok()?)?;
+    let len = postamble.total_length;
     let start = end.checked_sub(len).filter(|_| len >= preamble::LEN + postamble::LEN)?;
     let head = input.get(start..start + preamble::LEN, "preamble").ok()?;
     let preamble = Preamble::parse(&head, input.name(), start).ok()?;
-    (preamble.total_length == len && (preamble::LEN..=at - start).contains(&told.first_footer_offset))
+    (preamble.total_length == len && (preamble::LEN..=at - start).contains(&postamble.first_footer_offset))
         .then_some(len)
 }

@@ -1,4 +1,4 @@
-//! A message written object by object, to anything that takes bytes.
+//! Streaming encoder: writes a message object by object.
 
 use std::io::{Cursor, Seek, SeekFrom, Write};
 
@@ -10,14 +10,14 @@ use super::options::EncodeOptions;
 use crate::assemble::{AggregateHash, build_hash_frame_cbor, complete, refuse_reserved};
 use crate::wire::cbor::Map;
 use crate::wire::descriptor::Descriptor;
-use crate::wire::frame::{self, Kind};
-use crate::wire::lists::Index;
+use crate::wire::frame::{self, FrameKind};
+use crate::wire::index_and_hashes::Index;
 use crate::wire::metadata::{Metadata, RESERVED};
 use crate::wire::object::ObjectFrame;
 use crate::wire::postamble::{self, Postamble};
 use crate::wire::preamble::{self, Preamble};
 
-/// Writes a message while its objects come in. Only the objects' places, hashes and descriptors are held.
+/// Writes a message object by object. Retains only offsets, hashes and descriptors of the objects.
 ///
 /// ```
 /// use tesseral_core::DType;
@@ -41,7 +41,7 @@ pub struct StreamingEncoder<W> {
     index: Index,
     hashes: Vec<u64>,
     descriptors: Vec<Descriptor>,
-    /// Keys told right before each object; one more than objects while the next is waited for.
+    /// Preceder metadata of each object; has one more entry than objects while an object is pending.
     preceders: Vec<Map>,
 }
 
@@ -50,14 +50,16 @@ fn misplaced(detail: &str) -> TensogramError {
 }
 
 impl<W: Write> StreamingEncoder<W> {
-    /// Begins a message.
+    /// Starts a message.
     ///
     /// # Errors
-    /// `Metadata` for keys that belong to the library; `Encoding` when hashes are wanted before the objects; `Io`.
+    /// `Metadata` for reserved keys; `Encoding` when the hash list is requested before the objects; `Io`.
     pub fn new(sink: W, metadata: &Metadata, options: &EncodeOptions) -> Result<Self> {
         refuse_reserved(metadata)?;
         if matches!(options.aggregate_hash, AggregateHash::Header | AggregateHash::Both) {
-            return Err(Error::invalid("a stream cannot have its hashes before the objects").into());
+            return Err(
+                Error::invalid("a streamed message cannot store its hash list before the objects").into()
+            );
         }
         let mut stream = Self {
             sink,
@@ -73,7 +75,7 @@ impl<W: Write> StreamingEncoder<W> {
         Ok(stream)
     }
 
-    /// Writes what comes before the objects.
+    /// Writes the preamble and the frames before the objects.
     fn begin(&mut self) -> Result<()> {
         let mut flags = preamble::HEADER_METADATA
             | preamble::FOOTER_METADATA
@@ -87,7 +89,7 @@ impl<W: Write> StreamingEncoder<W> {
         }
         let mut head = Vec::new();
         Preamble { flags, total_length: 0 }.write(&mut head);
-        frame::write(Kind::HeaderMetadata, &self.metadata.to_bytes(), self.options.hashing, &mut head);
+        frame::write(FrameKind::HeaderMetadata, &self.metadata.to_bytes(), self.options.hashing, &mut head);
         self.put(&head)
     }
 
@@ -101,28 +103,28 @@ impl<W: Write> StreamingEncoder<W> {
         Ok(())
     }
 
-    /// Writes a frame of CBOR. Everything so far ends where a frame may begin.
-    fn put_frame(&mut self, kind: Kind, body: &[u8]) -> Result<()> {
+    /// Writes a CBOR frame. The current position is always aligned for a frame.
+    fn put_frame(&mut self, kind: FrameKind, body: &[u8]) -> Result<()> {
         let mut out = Vec::new();
         frame::write(kind, body, self.options.hashing, &mut out);
         self.put(&out)
     }
 
-    /// Writes keys of the next object right before it.
+    /// Writes preceder metadata for the next object.
     ///
     /// # Errors
-    /// `Framing` when keys are waiting for their object already; `Metadata` for keys that belong to the library; `Io`.
+    /// `Framing` when preceder metadata is already pending; `Metadata` for reserved keys; `Io`.
     pub fn write_preceder(&mut self, keys: Map) -> Result<()> {
         if self.is_waiting() {
-            return Err(misplaced("metadata of an object was written twice"));
+            return Err(misplaced("duplicate preceder metadata"));
         }
         if keys.contains_key(RESERVED) {
-            let detail = format!("{RESERVED} belongs to the library");
+            let detail = format!("key {RESERVED} is reserved");
             return Err(Error::corrupt("metadata", "the message to be written", None, detail).into());
         }
-        let told = Metadata { base: vec![keys], ..Metadata::default() };
-        self.put_frame(Kind::Preceder, &told.to_bytes())?;
-        self.preceders.extend(told.base);
+        let metadata = Metadata { base: vec![keys], ..Metadata::default() };
+        self.put_frame(FrameKind::Preceder, &metadata.to_bytes())?;
+        self.preceders.extend(metadata.base);
         Ok(())
     }
 
@@ -139,7 +141,7 @@ impl<W: Write> StreamingEncoder<W> {
         self.write_frame(&frame)
     }
 
-    /// Writes an object whose payload was encoded before, as its descriptor says.
+    /// Writes an object whose payload is already encoded as its descriptor declares.
     ///
     /// # Errors
     /// As [`write_object`](Self::write_object).
@@ -161,20 +163,20 @@ impl<W: Write> StreamingEncoder<W> {
         Ok(())
     }
 
-    /// Number of objects so far.
+    /// Returns the number of objects written.
     pub fn object_count(&self) -> usize {
         self.descriptors.len()
     }
 
-    /// Bytes of the message so far.
+    /// Returns the number of bytes written.
     pub fn bytes_written(&self) -> u64 {
         self.written
     }
 
-    /// Writes what comes after the objects. The message does not say how long it is.
+    /// Writes the frames after the objects and the postamble. The length in the preamble stays 0.
     ///
     /// # Errors
-    /// `Framing` when keys wait for an object; `Metadata` when more entries were given than objects came; `Io`.
+    /// `Framing` when preceder metadata is pending; `Metadata` when there are more metadata entries than objects; `Io`.
     pub fn finish(mut self) -> Result<W> {
         self.end()?;
         self.sink.flush()?;
@@ -183,20 +185,20 @@ impl<W: Write> StreamingEncoder<W> {
 
     fn end(&mut self) -> Result<()> {
         if self.is_waiting() {
-            return Err(misplaced("metadata of an object that does not come"));
+            return Err(misplaced("preceder metadata without an object"));
         }
         let first_footer_offset = self.written;
         let mut metadata = self.metadata.clone();
         complete(&mut metadata, self.descriptors.iter())?;
-        for (entry, told) in metadata.base.iter_mut().zip(std::mem::take(&mut self.preceders)) {
-            entry.extend(told);
+        for (entry, preceder) in metadata.base.iter_mut().zip(std::mem::take(&mut self.preceders)) {
+            entry.extend(preceder);
         }
         metadata.reserved = self.options.provenance.reserved();
-        self.put_frame(Kind::FooterMetadata, &metadata.to_bytes())?;
+        self.put_frame(FrameKind::FooterMetadata, &metadata.to_bytes())?;
         if self.lists_hashes() && !self.hashes.is_empty() {
-            self.put_frame(Kind::FooterHash, &build_hash_frame_cbor(&self.hashes))?;
+            self.put_frame(FrameKind::FooterHash, &build_hash_frame_cbor(&self.hashes))?;
         }
-        self.put_frame(Kind::FooterIndex, &self.index.to_bytes())?;
+        self.put_frame(FrameKind::FooterIndex, &self.index.to_bytes())?;
         let mut end = Vec::new();
         Postamble { first_footer_offset, total_length: 0 }.write(&mut end);
         self.put(&end)
@@ -204,7 +206,7 @@ impl<W: Write> StreamingEncoder<W> {
 }
 
 impl<W: Write + Seek> StreamingEncoder<W> {
-    /// As [`finish`](Self::finish), then goes back to say how long the message is. The message may begin anywhere in the sink.
+    /// As [`finish`](Self::finish), then writes the length into the preamble. The message can begin anywhere in the sink.
     ///
     /// # Errors
     /// As [`finish`](Self::finish).
@@ -215,12 +217,12 @@ impl<W: Write + Seek> StreamingEncoder<W> {
         Ok(self.sink)
     }
 
-    /// Fills in the length of a message that has ended.
+    /// Writes the length of a finished message into its preamble.
     fn backfill(&mut self) -> Result<()> {
         let end = self.sink.stream_position()?;
         let start = end
             .checked_sub(self.written)
-            .ok_or_else(|| misplaced("the sink was moved while the message was written"))?;
+            .ok_or_else(|| misplaced("the position of the sink changed during the write"))?;
         let length = self.written.to_be_bytes();
         for at in [start + 16, end - postamble::LEN + 8] {
             self.sink.seek(SeekFrom::Start(at))?;
@@ -232,7 +234,7 @@ impl<W: Write + Seek> StreamingEncoder<W> {
 }
 
 impl StreamingEncoder<Cursor<Vec<u8>>> {
-    /// Ends the message, gives its bytes, and begins the next one with the same metadata and options.
+    /// Ends the message, returns its bytes, and starts the next one with the same metadata and options.
     ///
     /// # Errors
     /// As [`finish`](Self::finish).
@@ -241,7 +243,7 @@ impl StreamingEncoder<Cursor<Vec<u8>>> {
         self.reset()
     }
 
-    /// As [`finish_and_reset`](Self::finish_and_reset), of a message that says how long it is.
+    /// As [`finish_and_reset`](Self::finish_and_reset), with the length in the preamble.
     ///
     /// # Errors
     /// As [`finish`](Self::finish).
@@ -251,7 +253,7 @@ impl StreamingEncoder<Cursor<Vec<u8>>> {
         self.reset()
     }
 
-    /// Hands out what was written and begins anew.
+    /// Returns the written bytes and resets the encoder.
     fn reset(&mut self) -> Result<Vec<u8>> {
         let message = std::mem::take(&mut self.sink).into_inner();
         self.written = 0;

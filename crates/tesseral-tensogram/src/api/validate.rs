@@ -1,4 +1,4 @@
-//! Is a message sound? The reference's levels, codes and report, and the hash of every frame.
+//! Validation with the levels, check names and report of the reference, and of the hash of every frame.
 
 use std::path::Path;
 
@@ -9,27 +9,27 @@ use super::error::Result;
 use super::file::TensogramFile;
 use super::scanning::{SkippedBytes, scan_with_report};
 use crate::audit::{Audit, is_error, level_of};
+use crate::frame_reader::FrameReader;
 use crate::message::Message;
-use crate::read::Reader;
-use crate::source::Slice;
+use crate::source::SliceInput;
 use crate::wire::postamble;
 use crate::wire::preamble::{self, Preamble};
 
-/// What a check is about.
+/// Level of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ValidationLevel {
-    /// Magic, frames, lengths, order.
+    /// Magic, frames, lengths and order.
     Structure,
-    /// CBOR and what it says.
+    /// CBOR and its content.
     Metadata,
     /// Hashes, and whether payloads decompress.
     Integrity,
-    /// Whether cells decode to what was promised, all finite.
+    /// Whether cells decode to the declared size and are finite.
     Fidelity,
 }
 
 impl ValidationLevel {
-    /// Its name.
+    /// Name of the level in reports.
     pub fn name(self) -> &'static str {
         match self {
             Self::Structure => "structure",
@@ -39,7 +39,7 @@ impl ValidationLevel {
         }
     }
 
-    fn of(number: u8) -> Self {
+    fn from_number(number: u8) -> Self {
         match number {
             1 => Self::Structure,
             2 => Self::Metadata,
@@ -49,77 +49,77 @@ impl ValidationLevel {
     }
 }
 
-/// Which checks to make.
+/// Set of checks to run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ValidationMode {
-    /// Structure alone.
+    /// Structure only.
     Quick,
-    /// Structure, metadata, integrity.
+    /// Structure, metadata and integrity.
     #[default]
     Default,
-    /// Hashes alone; structural errors are still told.
+    /// Hashes only; structural errors are still reported.
     Checksum,
     /// All levels.
     Full,
 }
 
-/// How to validate.
+/// Options of validation.
 #[derive(Clone, Debug, Default)]
 pub struct ValidateOptions {
-    /// Which checks to make.
+    /// Checks to run.
     pub mode: ValidationMode,
-    /// Warn of CBOR that is not in canonical form.
+    /// Report CBOR that is not canonical as a warning.
     pub canonical: bool,
-    /// What a message may make us use.
+    /// Resource limits for untrusted messages.
     pub limits: tesseral_core::Limits,
 }
 
-/// Something that is wrong, or odd.
+/// One finding of a validation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ValidationIssue {
-    /// The check's name.
+    /// Stable name of the check.
     pub code: &'static str,
-    /// What it is about.
+    /// Level of the check.
     pub level: ValidationLevel,
-    /// How much it matters.
+    /// Severity of the finding.
     pub severity: Severity,
-    /// The object concerned.
+    /// Index of the affected object, if any.
     pub object_index: Option<usize>,
-    /// Where, counted from the message's first byte.
+    /// Offset from the start of the message, if known.
     pub byte_offset: Option<u64>,
-    /// What was seen.
+    /// Description of the finding.
     pub description: String,
 }
 
-/// The outcome for a message.
+/// Report on one message.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ValidationReport {
-    /// What is wrong, or odd.
+    /// Findings in order of detection.
     pub issues: Vec<ValidationIssue>,
     /// Number of objects.
     pub object_count: usize,
-    /// There is an object, and every hash was compared and right.
+    /// True if the message has objects and all hashes were verified.
     pub hash_verified: bool,
 }
 
 impl ValidationReport {
-    /// Nothing is wrong.
+    /// Returns whether no error was found.
     pub fn is_ok(&self) -> bool {
         self.issues.iter().all(|issue| issue.severity != Severity::Error)
     }
 }
 
-/// The outcome for a file or buffer of messages.
+/// Report on a file or buffer of messages.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FileValidationReport {
-    /// Bytes that belong to no message. Any makes the file fail.
+    /// Byte ranges outside messages. Any range makes the report fail.
     pub file_issues: Vec<SkippedBytes>,
-    /// One per message.
+    /// One report per message.
     pub messages: Vec<ValidationReport>,
 }
 
 impl FileValidationReport {
-    /// Nothing is wrong.
+    /// Returns whether no error was found.
     pub fn is_ok(&self) -> bool {
         self.file_issues.is_empty() && self.messages.iter().all(ValidationReport::is_ok)
     }
@@ -138,7 +138,7 @@ pub fn validate_message(buffer: &[u8], options: &ValidateOptions) -> ValidationR
         let object = finding.array.as_ref().and_then(|name| name.rsplit('/').next()?.parse().ok());
         ValidationIssue {
             code: finding.check,
-            level: ValidationLevel::of(level_of(finding)),
+            level: ValidationLevel::from_number(level_of(finding)),
             severity: finding.severity,
             object_index: object,
             byte_offset: finding.offset,
@@ -148,13 +148,13 @@ pub fn validate_message(buffer: &[u8], options: &ValidateOptions) -> ValidationR
     ValidationReport { issues: issues.collect(), object_count, hash_verified: compared && object_count > 0 }
 }
 
-/// Makes the checks; gives the number of objects.
+/// Runs the checks and returns the number of objects.
 fn check(
     buffer: &[u8],
     options: &ValidateOptions,
     findings: &mut Vec<Finding>,
 ) -> tesseral_core::Result<usize> {
-    let input = Slice { name: "the message", bytes: buffer };
+    let input = SliceInput { name: "the message", bytes: buffer };
     let Some(len) = message_length(buffer, findings) else { return Ok(0) };
     let message = Message::walk(&input, 0, len, false)?;
     let depth = match options.mode {
@@ -164,7 +164,7 @@ fn check(
         ValidationMode::Full => Depth::Full,
     };
     let mut audit = Audit {
-        reader: Reader { input: &input, limits: options.limits, digests: true },
+        reader: FrameReader { input: &input, limits: options.limits, digests: true },
         depth,
         canonical: options.canonical,
         payloads: true,
@@ -179,7 +179,7 @@ fn check(
     Ok(message.object_count())
 }
 
-/// The length of the message, as far as its ends agree.
+/// Returns the length of the message if preamble and postamble agree.
 fn message_length(buffer: &[u8], findings: &mut Vec<Finding>) -> Option<u64> {
     let mut fail = |check: &'static str, detail: String| {
         findings.push(Finding::failed(check, detail).at(0, buffer.len() as u64));
@@ -198,9 +198,10 @@ fn message_length(buffer: &[u8], findings: &mut Vec<Finding>) -> Option<u64> {
     };
     match preamble.total_length {
         0 => Some(len),
-        total if total > len => {
-            fail("total_length_exceeds_buffer", format!("the message has {total} bytes, {len} are there"))
-        }
+        total if total > len => fail(
+            "total_length_exceeds_buffer",
+            format!("message truncated: expected {total} bytes, found {len}"),
+        ),
         total if total < preamble::LEN + postamble::LEN => {
             fail("total_length_too_small", format!("a message of {total} bytes"))
         }
@@ -208,10 +209,10 @@ fn message_length(buffer: &[u8], findings: &mut Vec<Finding>) -> Option<u64> {
     }
 }
 
-/// Validates every message of a buffer, and tells of what belongs to none.
+/// Validates every message of a buffer and reports bytes outside messages.
 ///
 /// # Errors
-/// None that a buffer in memory could cause.
+/// None for a buffer in memory.
 pub fn validate_buffer(buffer: &[u8], options: &ValidateOptions) -> Result<FileValidationReport> {
     let found = scan_with_report(buffer)?;
     let messages = found.messages.iter().map(|(at, len)| validate_message(&buffer[*at..at + len], options));

@@ -1,7 +1,7 @@
-//! CBOR: a reader that takes any well-formed item within bounds, and a writer that knows one form for each.
+//! CBOR: a reader for well-formed items within limits, and a canonical writer.
 //!
-//! Canonical form: definite lengths, shortest heads, map keys in bytewise order of their encoding, floats as the shortest
-//! of 16, 32 and 64 bits that keeps the value. A float never becomes an integer, nor the other way round.
+//! Canonical form: definite lengths, shortest heads, map keys in bytewise order of their encoding, floats as the shortest of
+//! 16, 32 and 64 bits that preserves the value. Floats and integers are never converted into each other.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -11,55 +11,55 @@ use tesseral_core::{Attributes, DType, Error, Result, Value};
 
 /// A CBOR item.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Item {
-    /// An integer from 0 on.
+pub enum CborItem {
+    /// An integer ≥ 0.
     UInt(u64),
     /// The integer `-1 - n`.
     Negative(u64),
-    /// Bytes.
+    /// A byte string.
     Bytes(Vec<u8>),
-    /// Text.
+    /// A text string.
     Text(String),
-    /// Items in order.
-    Array(Vec<Item>),
-    /// Pairs in the order found.
-    Map(Vec<(Item, Item)>),
-    /// An item with a tag.
-    Tag(u64, Box<Item>),
-    /// A bool.
+    /// A list.
+    Array(Vec<CborItem>),
+    /// Key-value pairs in stored order.
+    Map(Vec<(CborItem, CborItem)>),
+    /// A tagged item.
+    Tag(u64, Box<CborItem>),
+    /// A Boolean.
     Bool(bool),
-    /// Null.
+    /// The simple value `null`.
     Null,
-    /// Undefined.
+    /// The simple value `undefined`.
     Undefined,
-    /// Another simple value.
+    /// Any other simple value.
     Simple(u8),
-    /// A float of any width.
+    /// A float of 16, 32 or 64 bits.
     Float(f64),
 }
 
-/// A map whose keys are text; of keys that occur twice the last counts.
-pub type Map = BTreeMap<String, Item>;
+/// A map with text keys; the last of duplicate keys wins.
+pub type Map = BTreeMap<String, CborItem>;
 
-/// Where bytes come from, for messages.
+/// Origin of parsed bytes, for errors.
 #[derive(Clone, Copy, Debug)]
-pub struct Place<'a> {
-    /// The structure.
+pub struct ErrorLocation<'a> {
+    /// Name of the structure.
     pub what: &'static str,
-    /// The file.
+    /// Name of the file.
     pub object: &'a str,
-    /// Where the bytes begin in it.
+    /// Offset of the bytes in the file.
     pub offset: u64,
 }
 
-impl Place<'_> {
-    /// Damage here.
+impl ErrorLocation<'_> {
+    /// Creates a `Corrupt` error at this origin.
     pub fn corrupt(&self, detail: impl Into<String>) -> Error {
         Error::corrupt(self.what, self.object, self.offset, detail)
     }
 }
 
-struct Reader<'a> {
+struct CborCursor<'a> {
     bytes: &'a [u8],
     at: usize,
     depth: usize,
@@ -67,9 +67,9 @@ struct Reader<'a> {
 
 type Read<T> = std::result::Result<T, &'static str>;
 
-const SHORT: &str = "the item ends early";
+const SHORT: &str = "unexpected end of item";
 
-impl<'a> Reader<'a> {
+impl<'a> CborCursor<'a> {
     fn take(&mut self, n: u64) -> Read<&'a [u8]> {
         let end = usize::try_from(n).ok().and_then(|n| self.at.checked_add(n)).ok_or(SHORT)?;
         let bytes = self.bytes.get(self.at..end).ok_or(SHORT)?;
@@ -81,7 +81,7 @@ impl<'a> Reader<'a> {
         Ok(self.take(n)?.iter().fold(0, |sum, byte| sum << 8 | u64::from(*byte)))
     }
 
-    /// Major type, low bits, and the argument; none for indefinite lengths.
+    /// Reads major type, low bits and argument; `None` for indefinite lengths.
     fn head(&mut self) -> Read<(u8, u8, Option<u64>)> {
         let first = self.number(1)?;
         #[allow(clippy::cast_possible_truncation)]
@@ -90,7 +90,7 @@ impl<'a> Reader<'a> {
             0..=23 => Some(u64::from(low)),
             24..=27 => Some(self.number(1 << (low - 24))?),
             31 => None,
-            _ => return Err("a reserved head"),
+            _ => return Err("reserved additional information"),
         };
         Ok((major, low, argument))
     }
@@ -101,7 +101,7 @@ impl<'a> Reader<'a> {
         Ok(stop)
     }
 
-    /// Bytes or text, in one piece or several.
+    /// Reads a byte or text string, definite or chunked.
     fn string(&mut self, major: u8, len: Option<u64>) -> Read<Vec<u8>> {
         if let Some(len) = len {
             return Ok(self.take(len)?.to_vec());
@@ -110,16 +110,16 @@ impl<'a> Reader<'a> {
         while !self.is_break()? {
             match self.head()? {
                 (piece, _, Some(len)) if piece == major => all.extend_from_slice(self.take(len)?),
-                _ => return Err("a string of pieces of another kind"),
+                _ => return Err("chunked string with a chunk of another type"),
             }
         }
         Ok(all)
     }
 
-    /// Calls `f` for each of `len` entries, or until the break.
+    /// Calls `f` for each of `len` entries, or until the break code.
     fn entries(&mut self, len: Option<u64>, mut f: impl FnMut(&mut Self) -> Read<()>) -> Read<()> {
         match len {
-            // Every entry takes at least a byte, so this ends with the bytes.
+            // Every entry takes at least one byte, so the loop is bounded by the input.
             Some(len) => (0..len).try_for_each(|_| f(self)),
             None => {
                 while !self.is_break()? {
@@ -130,26 +130,24 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn item(&mut self) -> Read<Item> {
+    fn item(&mut self) -> Read<CborItem> {
         let (major, low, argument) = self.head()?;
         if (4..=6).contains(&major) {
             self.depth = self.depth.checked_sub(1).ok_or("nested too deeply")?;
         }
-        let need = || argument.ok_or("an indefinite length where none can be");
+        let need = || argument.ok_or("invalid indefinite length");
         let item = match major {
-            0 => Item::UInt(need()?),
-            1 => Item::Negative(need()?),
-            2 => Item::Bytes(self.string(2, argument)?),
-            3 => Item::Text(
-                String::from_utf8(self.string(3, argument)?).map_err(|_| "text that is not UTF-8")?,
-            ),
+            0 => CborItem::UInt(need()?),
+            1 => CborItem::Negative(need()?),
+            2 => CborItem::Bytes(self.string(2, argument)?),
+            3 => CborItem::Text(String::from_utf8(self.string(3, argument)?).map_err(|_| "invalid UTF-8")?),
             4 => {
                 let mut items = Vec::new();
                 self.entries(argument, |reader| {
                     items.push(reader.item()?);
                     Ok(())
                 })?;
-                Item::Array(items)
+                CborItem::Array(items)
             }
             5 => {
                 let mut pairs = Vec::new();
@@ -157,9 +155,9 @@ impl<'a> Reader<'a> {
                     pairs.push((reader.item()?, reader.item()?));
                     Ok(())
                 })?;
-                Item::Map(pairs)
+                CborItem::Map(pairs)
             }
-            6 => Item::Tag(need()?, Box::new(self.item()?)),
+            6 => CborItem::Tag(need()?, Box::new(self.item()?)),
             _ => simple(low, need()?)?,
         };
         if (4..=6).contains(&major) {
@@ -169,21 +167,21 @@ impl<'a> Reader<'a> {
     }
 }
 
-fn simple(low: u8, argument: u64) -> Read<Item> {
+fn simple(low: u8, argument: u64) -> Read<CborItem> {
     #[allow(clippy::cast_possible_truncation)]
     Ok(match (low, argument) {
-        (20 | 21, _) => Item::Bool(low == 21),
-        (22, _) => Item::Null,
-        (23, _) => Item::Undefined,
-        (24, 0..32) => return Err("a simple value in two bytes"),
-        (25, bits) => Item::Float(widen(f16::from_bits(bits as u16))),
-        (26, bits) => Item::Float(f64::from(f32::from_bits(bits as u32))),
-        (27, bits) => Item::Float(f64::from_bits(bits)),
-        (_, value) => Item::Simple(value as u8),
+        (20 | 21, _) => CborItem::Bool(low == 21),
+        (22, _) => CborItem::Null,
+        (23, _) => CborItem::Undefined,
+        (24, 0..32) => return Err("invalid two-byte simple value"),
+        (25, bits) => CborItem::Float(widen(f16::from_bits(bits as u16))),
+        (26, bits) => CborItem::Float(f64::from(f32::from_bits(bits as u32))),
+        (27, bits) => CborItem::Float(f64::from_bits(bits)),
+        (_, value) => CborItem::Simple(value as u8),
     })
 }
 
-/// A half as a double with the same payload if it is a NaN.
+/// Converts a half to a double; NaN payloads are preserved.
 fn widen(half: f16) -> f64 {
     if half.is_nan() {
         let bits = u64::from(half.to_bits());
@@ -192,12 +190,12 @@ fn widen(half: f16) -> f64 {
     half.to_f64()
 }
 
-/// Reads one item; gives it and its length. Bytes after it are left alone.
+/// Parses one item and returns it with its length. Trailing bytes are ignored.
 ///
 /// # Errors
-/// `Corrupt` when it is not well-formed or nested beyond `depth`.
-pub fn parse(bytes: &[u8], depth: usize, place: Place<'_>) -> Result<(Item, usize)> {
-    let mut reader = Reader { bytes, at: 0, depth };
+/// `Corrupt` when the item is not well-formed or nested deeper than `depth`.
+pub fn parse(bytes: &[u8], depth: usize, place: ErrorLocation<'_>) -> Result<(CborItem, usize)> {
+    let mut reader = CborCursor { bytes, at: 0, depth };
     match reader.item() {
         Ok(item) => Ok((item, reader.at)),
         Err(detail) => {
@@ -207,32 +205,32 @@ pub fn parse(bytes: &[u8], depth: usize, place: Place<'_>) -> Result<(Item, usiz
     }
 }
 
-/// Checks that bytes are one CBOR item in canonical form, and nothing else.
+/// Checks that bytes are exactly one CBOR item in canonical form.
 ///
 /// # Errors
-/// `Corrupt` when they are not, with where the two forms part.
+/// `Corrupt` otherwise, with the first offset that differs from the canonical form.
 pub fn verify_canonical_cbor(bytes: &[u8]) -> Result<()> {
-    let place = Place { what: "metadata", object: "CBOR", offset: 0 };
+    let place = ErrorLocation { what: "metadata", object: "CBOR", offset: 0 };
     let (item, _) = parse(bytes, 256, place)?;
     let canonical = item.to_bytes();
     if canonical == bytes {
         return Ok(());
     }
     let same = bytes.iter().zip(&canonical).take_while(|(a, b)| a == b).count();
-    Err(Error::corrupt(place.what, place.object, same as u64, "it is not in canonical form from here on"))
+    Err(Error::corrupt(place.what, place.object, same as u64, "not in canonical form"))
 }
 
-/// Bytes that hold most descriptors and metadata.
+/// Typical size of descriptors and metadata in bytes.
 pub(crate) const TYPICAL: usize = 256;
 
-/// Whether the bytes are the canonical form of the item they hold.
-pub fn is_canonical(bytes: &[u8], item: &Item) -> bool {
+/// Returns whether the bytes are the canonical encoding of their item.
+pub fn is_canonical(bytes: &[u8], item: &CborItem) -> bool {
     let mut again = Vec::with_capacity(bytes.len());
     item.write(&mut again);
     again == bytes
 }
 
-/// Appends the head of an item: its major type and the number that goes with it.
+/// Appends the head of an item: its major type and argument.
 pub(crate) fn write_head(major: u8, argument: u64, out: &mut Vec<u8>) {
     let bytes = argument.to_be_bytes();
     let (low, from) = match argument {
@@ -264,9 +262,9 @@ fn write_float(value: f64, out: &mut Vec<u8>) {
     }
 }
 
-/// Pairs in the order of their keys' canonical forms. Text comes by its length, which its form begins with, so that it need not be
-/// made. Other keys are made once and for all: they may be maps with such keys in turn.
-fn write_map(pairs: &[(Item, Item)], out: &mut Vec<u8>) {
+/// Sorts pairs by the canonical encoding of their keys. Text keys compare by length and bytes without encoding. Other keys are
+/// encoded once, because they can be maps themselves.
+fn write_map(pairs: &[(CborItem, CborItem)], out: &mut Vec<u8>) {
     write_head(5, pairs.len() as u64, out);
     let texts = pairs.iter().map(|(key, value)| Some((key.as_text()?, value)));
     if let Some(mut sorted) = texts.collect::<Option<Vec<_>>>() {
@@ -277,7 +275,7 @@ fn write_map(pairs: &[(Item, Item)], out: &mut Vec<u8>) {
         }
         return;
     }
-    let mut sorted: Vec<(Vec<u8>, &Item)> =
+    let mut sorted: Vec<(Vec<u8>, &CborItem)> =
         pairs.iter().map(|(key, value)| (key.to_bytes(), value)).collect();
     sorted.sort_by(|(a, _), (b, _)| a.cmp(b));
     for (key, value) in sorted {
@@ -291,8 +289,8 @@ fn write_text(text: &str, out: &mut Vec<u8>) {
     out.extend_from_slice(text.as_bytes());
 }
 
-impl Item {
-    /// Appends the canonical form.
+impl CborItem {
+    /// Appends the canonical encoding.
     pub fn write(&self, out: &mut Vec<u8>) {
         match self {
             Self::UInt(n) => write_head(0, *n, out),
@@ -319,19 +317,19 @@ impl Item {
         }
     }
 
-    /// The canonical form.
+    /// Returns the canonical encoding.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(TYPICAL);
         self.write(&mut out);
         out
     }
 
-    /// A map of text keys.
-    pub fn map<K: Into<String>>(pairs: impl IntoIterator<Item = (K, Item)>) -> Self {
+    /// Creates a map with text keys.
+    pub fn map<K: Into<String>>(pairs: impl IntoIterator<Item = (K, CborItem)>) -> Self {
         Self::Map(pairs.into_iter().map(|(key, value)| (Self::Text(key.into()), value)).collect())
     }
 
-    /// The map, when every key is text.
+    /// Returns the map if every key is text.
     pub fn into_map(self) -> Option<Map> {
         let Self::Map(pairs) = self else { return None };
         pairs
@@ -340,12 +338,12 @@ impl Item {
             .collect()
     }
 
-    /// The number, if it is one from 0 on.
+    /// Returns the integer if it is ≥ 0.
     pub fn as_u64(&self) -> Option<u64> {
         if let Self::UInt(n) = self { Some(*n) } else { None }
     }
 
-    /// The number, if it is an integer of 64 bits.
+    /// Returns the integer if it fits 64 bits.
     pub fn as_i64(&self) -> Option<i64> {
         match self {
             Self::UInt(n) => i64::try_from(*n).ok(),
@@ -354,17 +352,17 @@ impl Item {
         }
     }
 
-    /// The text, if it is one.
+    /// Returns the text, if the item is text.
     pub fn as_text(&self) -> Option<&str> {
         if let Self::Text(text) = self { Some(text) } else { None }
     }
 
-    /// The list of numbers from 0 on, if it is one.
+    /// Returns the list of integers ≥ 0, if it is one.
     pub fn as_u64s(&self) -> Option<Vec<u64>> {
         if let Self::Array(items) = self { items.iter().map(Self::as_u64).collect() } else { None }
     }
 
-    /// As an attribute's value. Tags are dropped; an integer below 64 bits becomes text.
+    /// Converts to an attribute value. Tags are dropped; integers outside 64 bits become text.
     pub fn to_value(&self) -> Value {
         match self {
             Self::UInt(n) => i64::try_from(*n).map_or(Value::UInt(*n), Value::Int),
@@ -391,10 +389,10 @@ impl Item {
         }
     }
 
-    /// From an attribute's value.
+    /// Converts from an attribute value.
     ///
     /// # Errors
-    /// `Unsupported` for kinds of values that have no item.
+    /// `Unsupported` for values without a CBOR representation.
     pub fn from_value(value: &Value) -> Result<Self> {
         Ok(match value {
             Value::Null => Self::Null,
@@ -402,12 +400,17 @@ impl Item {
             Value::Int(n) => Self::from_i64(*n),
             Value::UInt(n) => Self::UInt(*n),
             Value::Float(value) => Self::Float(*value),
+            Value::Scalar(scalar) => match numbers(scalar.dtype(), scalar.bytes()) {
+                Ok(Self::Array(mut items)) if items.len() == 1 => items.remove(0),
+                // Dates and complex numbers have no item of their own.
+                _ => Self::Text(scalar.to_string()),
+            },
             Value::Text(text) => Self::Text(text.clone()),
             Value::Bytes(bytes) => Self::Bytes(bytes.clone()),
             Value::List(values) => Self::Array(values.iter().map(Self::from_value).collect::<Result<_>>()?),
             Value::Map(map) => from_attributes(map)?,
             Value::Numbers { dtype, bytes } => numbers(*dtype, bytes)?,
-            other => return Err(Error::unsupported(format!("the attribute {other:?} in CBOR"))),
+            other => return Err(Error::unsupported(format!("attribute {other:?} in CBOR"))),
         })
     }
 
@@ -418,7 +421,7 @@ impl Item {
         }
     }
 
-    /// As JSON: NaN and infinities as text, bytes in hexadecimal.
+    /// Converts to JSON: NaN and infinities as text, byte strings in hexadecimal.
     pub fn to_json(&self) -> serde_json::Value {
         use serde_json::Value as Json;
         match self {
@@ -448,13 +451,13 @@ impl Item {
     }
 }
 
-/// Numbers of one dtype as a list.
-fn numbers(dtype: DType, bytes: &[u8]) -> Result<Item> {
+/// Converts numbers of one dtype to a list.
+fn numbers(dtype: DType, bytes: &[u8]) -> Result<CborItem> {
     use tesseral_core::dispatch_element;
     use tesseral_core::element::Element;
-    fn list<T: Element>(bytes: &[u8]) -> Item {
+    fn list<T: Element>(bytes: &[u8]) -> CborItem {
         let cells = bytes.chunks_exact(size_of::<T>());
-        Item::Array(
+        CborItem::Array(
             cells
                 .map(|cell| {
                     let mut cell = cell.to_vec();
@@ -463,30 +466,32 @@ fn numbers(dtype: DType, bytes: &[u8]) -> Result<Item> {
                     }
                     let value: T = bytemuck::pod_read_unaligned(&cell);
                     if T::IS_FLOAT {
-                        return Item::Float(value.to_f64());
+                        return CborItem::Float(value.to_f64());
                     }
                     let n = value.to_i128();
-                    u64::try_from(n)
-                        .map_or_else(|_| Item::Negative(u64::try_from(-1 - n).unwrap_or(0)), Item::UInt)
+                    u64::try_from(n).map_or_else(
+                        |_| CborItem::Negative(u64::try_from(-1 - n).unwrap_or(0)),
+                        CborItem::UInt,
+                    )
                 })
                 .collect(),
         )
     }
-    let refuse = || Error::unsupported(format!("an attribute of {dtype} numbers in CBOR"));
+    let refuse = || Error::unsupported(format!("attribute of dtype {dtype} in CBOR"));
     dispatch_element!(dtype, T => Ok(list::<T>(bytes)), else => Err(refuse()))
 }
 
-/// Attributes as a map.
+/// Converts attributes to a map.
 ///
 /// # Errors
 /// As [`Item::from_value`].
-pub fn from_attributes(attributes: &Attributes) -> Result<Item> {
-    let pairs = attributes.iter().map(|(key, value)| Ok((key.clone(), Item::from_value(value)?)));
-    Ok(Item::map(pairs.collect::<Result<Vec<_>>>()?))
+pub fn from_attributes(attributes: &Attributes) -> Result<CborItem> {
+    let pairs = attributes.iter().map(|(key, value)| Ok((key.clone(), CborItem::from_value(value)?)));
+    Ok(CborItem::map(pairs.collect::<Result<Vec<_>>>()?))
 }
 
-/// The order of canonical keys: by the bytes of their encoding.
+/// Compares canonical keys by the bytes of their encoding.
 pub fn key_order(a: &str, b: &str) -> Ordering {
-    let bytes = |text: &str| Item::Text(text.to_owned()).to_bytes();
+    let bytes = |text: &str| CborItem::Text(text.to_owned()).to_bytes();
     bytes(a).cmp(&bytes(b))
 }

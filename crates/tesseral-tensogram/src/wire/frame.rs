@@ -1,4 +1,4 @@
-//! Frames: what a message is made of between its two ends.
+//! Frames, the structures of a message between preamble and postamble.
 //!
 //! ```text
 //! "FR" type version flags length │ body │ [cbor_offset, objects only] hash "ENDF"
@@ -7,20 +7,20 @@
 
 use xxhash_rust::xxh3::xxh3_64;
 
-/// How a frame begins.
+/// Magic at the start of a frame.
 pub const MAGIC: [u8; 2] = *b"FR";
-/// How a frame ends.
+/// Magic at the end of a frame.
 pub const END: [u8; 4] = *b"ENDF";
-/// Bytes before the body.
+/// Size of the frame header in bytes.
 pub const HEADER_LEN: u64 = 16;
-/// The frame's hash counts.
+/// Flag: the frame has a hash.
 pub const HASH_PRESENT: u16 = 0x02;
-/// The descriptor of an object comes after its payload.
+/// Flag: the descriptor of an object follows its payload.
 pub const CBOR_AFTER: u16 = 0x01;
 
-/// What a frame is.
+/// Type of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Kind {
+pub enum FrameKind {
     /// Metadata before the objects.
     HeaderMetadata,
     /// Index before the objects.
@@ -33,15 +33,15 @@ pub enum Kind {
     FooterIndex,
     /// Metadata after the objects.
     FooterMetadata,
-    /// Metadata of the object that follows.
+    /// Preceder metadata of the next object.
     Preceder,
     /// An object.
     Object,
 }
 
-impl Kind {
-    /// The kind of a type number; none for the reserved 4 and unknown ones.
-    pub fn of(number: u16) -> Option<Self> {
+impl FrameKind {
+    /// Returns the kind of a type number; `None` for the reserved 4 and unknown numbers.
+    pub fn from_number(number: u16) -> Option<Self> {
         Some(match number {
             1 => Self::HeaderMetadata,
             2 => Self::HeaderIndex,
@@ -69,17 +69,17 @@ impl Kind {
         }
     }
 
-    /// Bytes after the body.
+    /// Size of the frame footer in bytes.
     pub fn footer_len(self) -> u64 {
         if self == Self::Object { 20 } else { 12 }
     }
 
-    /// Shortest frame of this kind.
+    /// Minimum length of a frame of this kind in bytes.
     pub fn min_len(self) -> u64 {
         HEADER_LEN + self.footer_len()
     }
 
-    /// Where in a message it may be: before the objects, among them, after them.
+    /// Phase of the message: 0 before the objects, 1 objects, 2 after the objects.
     pub fn phase(self) -> u8 {
         match self {
             Self::HeaderMetadata | Self::HeaderIndex | Self::HeaderHash => 0,
@@ -89,19 +89,19 @@ impl Kind {
     }
 }
 
-/// The first bytes of a frame.
+/// The header of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Header {
+pub struct FrameHeader {
     /// The type number.
     pub number: u16,
-    /// Flags.
+    /// Bit flags.
     pub flags: u16,
-    /// Bytes from `FR` to `ENDF`, both included.
+    /// Length from `FR` to `ENDF` inclusive, in bytes.
     pub len: u64,
 }
 
-impl Header {
-    /// Reads it; `None` without `FR` or with fewer than 16 bytes.
+impl FrameHeader {
+    /// Parses a header; `None` without `FR` or with fewer than 16 bytes.
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         let bytes = bytes.first_chunk::<16>().filter(|bytes| bytes[..2] == MAGIC)?;
         let half = |at: usize| u16::from_be_bytes([bytes[at], bytes[at + 1]]);
@@ -110,43 +110,43 @@ impl Header {
     }
 }
 
-/// A frame found in a message.
+/// A frame of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Frame {
-    /// What it is.
-    pub kind: Kind,
-    /// Flags.
+    /// Type of the frame.
+    pub kind: FrameKind,
+    /// Bit flags.
     pub flags: u16,
-    /// Where it begins in the file.
+    /// Offset of the frame in the file.
     pub offset: u64,
-    /// Its length, inside the file.
+    /// Length in bytes; the frame ends inside the file.
     pub len: u64,
-    /// Where an object's descriptor begins, counted from the frame's first byte.
+    /// Offset of an object's descriptor from the start of the frame.
     pub cbor_offset: u64,
     /// The stored hash.
     pub hash: u64,
 }
 
 impl Frame {
-    /// What the hash covers: the body.
+    /// Byte range covered by the hash: the body.
     pub fn body(&self) -> std::ops::Range<u64> {
         self.offset + HEADER_LEN..self.offset + self.len - self.kind.footer_len()
     }
 
-    /// Where the frame ends in the file, without padding.
+    /// End of the frame in the file, without padding.
     pub fn end(&self) -> u64 {
         self.offset + self.len
     }
 
-    /// The hash that the body must have, if any. Writers before 0.21 set the preamble's flag alone.
+    /// Returns the expected hash of the body, if it has one. Writers before 0.21 set only the flag of the preamble.
     pub fn expected_hash(&self, message_flags: u16) -> Option<u64> {
         let hashed = self.flags & HASH_PRESENT != 0 || message_flags & super::preamble::HASHES_PRESENT != 0;
         hashed.then_some(self.hash)
     }
 }
 
-/// Appends a frame of CBOR, padded to where the next may begin; `out` holds the message so far.
-pub fn write(kind: Kind, body: &[u8], hashed: bool, out: &mut Vec<u8>) {
+/// Appends a CBOR frame with padding; `out` contains the message so far.
+pub fn write(kind: FrameKind, body: &[u8], hashed: bool, out: &mut Vec<u8>) {
     let (flags, hash) = if hashed { (HASH_PRESENT, xxh3_64(body)) } else { (0, 0) };
     out.extend_from_slice(&MAGIC);
     out.extend_from_slice(&kind.number().to_be_bytes());

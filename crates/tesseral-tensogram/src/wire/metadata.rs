@@ -1,46 +1,46 @@
-//! What a message says about itself and its objects.
+//! Metadata of a message and its objects.
 
 use tesseral_core::Result;
 
-use super::cbor::{Item, Map, Place};
-use super::part::Part;
+use super::cbor::{CborItem, ErrorLocation, Map};
+use super::cbor_ref::CborRef;
 
 /// Metadata of a message.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Metadata {
-    /// One map per object.
+    /// One map of metadata per object.
     pub base: Vec<Map>,
-    /// Keys of the message.
+    /// Metadata of the message itself.
     pub extra: Map,
-    /// What the library that wrote it says.
+    /// Reserved metadata, written by the library.
     pub reserved: Map,
 }
 
-/// The key of what libraries write into maps of users.
+/// The reserved key, also in maps of users.
 pub const RESERVED: &str = "_reserved_";
-/// The key of the message's own keys.
+/// Key of the message's own metadata.
 pub const EXTRA: &str = "_extra_";
-/// The key of the objects' keys.
+/// Key of the objects' metadata.
 pub const BASE: &str = "base";
 
 impl Metadata {
-    /// From its item. Keys that the format does not know belong to the message.
+    /// Parses a CBOR item. Unknown keys become metadata of the message.
     ///
     /// # Errors
-    /// `Corrupt` when it is not made so, or says one of the message's keys twice.
-    pub fn from_item(item: Item, place: Place<'_>) -> Result<Self> {
-        let map = item.into_map().ok_or_else(|| place.corrupt("it is not a map of text keys"))?;
-        let sub = |item: Item, key: &str| {
-            item.into_map().ok_or_else(|| place.corrupt(format!("{key} is not a map of text keys")))
+    /// `Corrupt` when the structure is invalid or a key of the message is duplicated.
+    pub fn from_item(item: CborItem, place: ErrorLocation<'_>) -> Result<Self> {
+        let map = item.into_map().ok_or_else(|| place.corrupt("not a map with text keys"))?;
+        let sub = |item: CborItem, key: &str| {
+            item.into_map().ok_or_else(|| place.corrupt(format!("{key} is not a map with text keys")))
         };
         let mut metadata = Self::default();
         let mut loose = Map::new();
         for (key, item) in map {
             match (key.as_str(), item) {
-                (BASE, Item::Array(items)) => {
+                (BASE, CborItem::Array(items)) => {
                     metadata.base = items.into_iter().map(|item| sub(item, BASE)).collect::<Result<_>>()?;
                 }
-                (BASE, _) => return Err(place.corrupt("base is not a list")),
+                (BASE, _) => return Err(place.corrupt("`base` is not a list")),
                 (EXTRA, item) => metadata.extra = sub(item, EXTRA)?,
                 (RESERVED, item) => metadata.reserved = sub(item, RESERVED)?,
                 (_, item) => {
@@ -50,34 +50,34 @@ impl Metadata {
         }
         for (key, item) in loose {
             if metadata.extra.contains_key(&key) {
-                return Err(place.corrupt(format!("{key:?} is there twice")));
+                return Err(place.corrupt(format!("duplicate key {key:?}")));
             }
             metadata.extra.insert(key, item);
         }
         Ok(metadata)
     }
 
-    /// What it is made of; what is empty is left out.
-    fn part(&self) -> Part<'_> {
+    /// Returns the keys and values to encode; empty parts are omitted.
+    fn part(&self) -> CborRef<'_> {
         let mut pairs = Vec::new();
         if !self.base.is_empty() {
-            pairs.push((BASE, Part::Array(self.base.iter().map(Part::of).collect())));
+            pairs.push((BASE, CborRef::Array(self.base.iter().map(CborRef::from_map).collect())));
         }
         if !self.extra.is_empty() {
-            pairs.push((EXTRA, Part::of(&self.extra)));
+            pairs.push((EXTRA, CborRef::from_map(&self.extra)));
         }
         if !self.reserved.is_empty() {
-            pairs.push((RESERVED, Part::of(&self.reserved)));
+            pairs.push((RESERVED, CborRef::from_map(&self.reserved)));
         }
-        Part::Map(pairs)
+        CborRef::Map(pairs)
     }
 
-    /// As an item.
-    pub fn to_item(&self) -> Item {
+    /// Converts to a CBOR item.
+    pub fn to_item(&self) -> CborItem {
         self.part().to_item()
     }
 
-    /// Its canonical form.
+    /// Returns the canonical encoding.
     pub fn to_bytes(&self) -> Vec<u8> {
         self.part().to_bytes()
     }

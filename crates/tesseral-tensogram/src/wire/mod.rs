@@ -1,16 +1,16 @@
-//! The structures of a message, one file each. Nothing here opens anything; all numbers are big-endian.
+//! The structures of a message, one file each. All numbers are big-endian. This module does no I/O.
 
 pub mod cbor;
+pub(crate) mod cbor_ref;
 pub mod descriptor;
 pub mod frame;
-pub mod lists;
+pub mod index_and_hashes;
 pub mod metadata;
 pub mod object;
-pub(crate) mod part;
 pub mod postamble;
 pub mod preamble;
 
-/// Rounds up to the next place where a frame may begin, counted from the message's first byte; `None` beyond `u64`.
+/// Rounds up to the next frame alignment relative to the start of the message; `None` on overflow.
 pub(crate) fn align(n: u64) -> Option<u64> {
     n.checked_next_multiple_of(8)
 }

@@ -1,4 +1,4 @@
-//! The frame of an object that is being written, in pieces: payloads are hashed and handed on where they lie.
+//! Object frames for writing, in pieces: payloads are hashed and written without copying.
 
 use std::borrow::Cow;
 use std::collections::TryReserveError;
@@ -6,10 +6,10 @@ use std::collections::TryReserveError;
 use xxhash_rust::xxh3::Xxh3;
 
 use super::descriptor::Descriptor;
-use super::frame::{CBOR_AFTER, END, HASH_PRESENT, HEADER_LEN, Kind, MAGIC};
-use crate::spare;
+use super::frame::{CBOR_AFTER, END, FrameKind, HASH_PRESENT, HEADER_LEN, MAGIC};
+use crate::buffer_cache;
 
-/// An object's frame, descriptor after the payload.
+/// An object frame with the descriptor after the payload.
 #[derive(Clone, Debug)]
 pub struct ObjectFrame<'a> {
     descriptor: Descriptor,
@@ -20,7 +20,7 @@ pub struct ObjectFrame<'a> {
 }
 
 impl<'a> ObjectFrame<'a> {
-    /// Puts a descriptor and its payload region (payload, then masks) into a frame.
+    /// Creates a frame from a descriptor and its payload region (payload, then masks).
     pub fn new(descriptor: Descriptor, region: Cow<'a, [u8]>, hashed: bool) -> Self {
         let hasher = hashed.then(|| {
             let mut hasher = Xxh3::new();
@@ -30,7 +30,7 @@ impl<'a> ObjectFrame<'a> {
         Self::hashed(descriptor, region, hasher)
     }
 
-    /// The same with a hasher that took the payload region already; without hashing when there is none.
+    /// As above, with a hasher that has already processed the payload region; `None` for no hash.
     pub(crate) fn hashed(descriptor: Descriptor, region: Cow<'a, [u8]>, hasher: Option<Xxh3>) -> Self {
         let cbor = descriptor.to_bytes();
         let (hashed, hash) = match hasher {
@@ -43,7 +43,7 @@ impl<'a> ObjectFrame<'a> {
         Self { descriptor, region, cbor, hashed, hash }
     }
 
-    /// What the object is.
+    /// The descriptor of the object.
     pub fn descriptor(&self) -> &Descriptor {
         &self.descriptor
     }
@@ -53,24 +53,24 @@ impl<'a> ObjectFrame<'a> {
         self.hash
     }
 
-    /// Its length, padding not counted.
+    /// Length without padding, in bytes.
     pub fn total_length(&self) -> u64 {
-        Kind::Object.min_len() + (self.region.len() + self.cbor.len()) as u64
+        FrameKind::Object.min_len() + (self.region.len() + self.cbor.len()) as u64
     }
 
-    /// Whether its payload is where it was given.
+    /// Returns whether the payload is borrowed.
     pub(crate) fn borrows(&self) -> bool {
         matches!(self.region, Cow::Borrowed(_))
     }
 
-    /// Keeps the memory of its payload for another one.
+    /// Returns the payload buffer to the buffer cache.
     pub(crate) fn recycle(self) {
         if let Cow::Owned(region) = self.region {
-            spare::give(region);
+            buffer_cache::release(region);
         }
     }
 
-    /// Hands its bytes on in order, padded to where the next frame may begin.
+    /// Passes the bytes to `put` in order, padded to the frame alignment.
     ///
     /// # Errors
     /// What `put` returns.
@@ -81,11 +81,11 @@ impl<'a> ObjectFrame<'a> {
         put(&tail)
     }
 
-    /// Its bytes behind others, padded, in a buffer with room for `total`. A payload of its own is moved on in its buffer, so
-    /// that it is never held twice.
+    /// Appends the padded bytes after `prefix` in a buffer with capacity `total`. An owned payload is moved within its buffer,
+    /// so that it is never in memory twice.
     ///
     /// # Errors
-    /// When there is no such room.
+    /// When the allocation fails.
     pub fn behind(self, before: &[u8], total: usize) -> Result<Vec<u8>, TryReserveError> {
         let (head, tail) = self.around();
         let start = before.len() + head.len();
@@ -112,27 +112,27 @@ impl<'a> ObjectFrame<'a> {
         Ok(out)
     }
 
-    /// Its bytes in order: what comes before the payload, the payload, and what comes after it, padded.
+    /// Returns the bytes in order: header, payload, and footer with padding.
     pub fn into_parts(self) -> [Cow<'a, [u8]>; 3] {
         let (head, tail) = self.around();
         [Cow::Owned(head), self.region, Cow::Owned(tail)]
     }
 
-    /// What comes before and after the payload region.
+    /// Returns the bytes before and after the payload region.
     fn around(&self) -> (Vec<u8>, Vec<u8>) {
         let (head, tail, _) = around(&self.cbor, self.region.len() as u64, self.hash, self.hashed);
         (head, tail)
     }
 }
 
-/// What comes before and after a payload region of that length in an object's frame, padded to where the next frame may begin;
-/// and the length of the frame, padding not counted.
+/// Returns the bytes before and after a payload region of the given length, padded to the frame alignment, and the length of
+/// the frame without padding.
 pub fn around(cbor: &[u8], region: u64, hash: u64, hashed: bool) -> (Vec<u8>, Vec<u8>, u64) {
-    let length = Kind::Object.min_len() + region + cbor.len() as u64;
+    let length = FrameKind::Object.min_len() + region + cbor.len() as u64;
     let flags = CBOR_AFTER | if hashed { HASH_PRESENT } else { 0 };
     let mut head = Vec::with_capacity(16);
     head.extend_from_slice(&MAGIC);
-    head.extend_from_slice(&Kind::Object.number().to_be_bytes());
+    head.extend_from_slice(&FrameKind::Object.number().to_be_bytes());
     head.extend_from_slice(&1_u16.to_be_bytes());
     head.extend_from_slice(&flags.to_be_bytes());
     head.extend_from_slice(&length.to_be_bytes());

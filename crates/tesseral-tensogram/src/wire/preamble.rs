@@ -2,41 +2,41 @@
 
 use tesseral_core::{Error, Result};
 
-/// How a message begins.
+/// Magic at the start of a message.
 pub const MAGIC: [u8; 8] = *b"TENSOGRM";
-/// Bytes of it.
+/// Size in bytes.
 pub const LEN: u64 = 24;
-/// The wire version read and written here.
+/// The supported wire version.
 pub const VERSION: u16 = 3;
 
-/// A metadata frame comes before the objects.
+/// Flag: a metadata frame precedes the objects.
 pub const HEADER_METADATA: u16 = 0x01;
-/// A metadata frame comes after the objects.
+/// Flag: a metadata frame follows the objects.
 pub const FOOTER_METADATA: u16 = 0x02;
-/// An index comes before the objects.
+/// Flag: an index precedes the objects.
 pub const HEADER_INDEX: u16 = 0x04;
-/// An index comes after the objects.
+/// Flag: an index follows the objects.
 pub const FOOTER_INDEX: u16 = 0x08;
-/// A list of hashes comes before the objects.
+/// Flag: a hash list precedes the objects.
 pub const HEADER_HASHES: u16 = 0x10;
-/// A list of hashes comes after the objects.
+/// Flag: a hash list follows the objects.
 pub const FOOTER_HASHES: u16 = 0x20;
-/// Objects may have metadata right before them. Streams set it whether they do or not.
+/// Flag: objects can have preceder metadata. Streams always set it.
 pub const PRECEDER_METADATA: u16 = 0x40;
-/// Every frame has a hash.
+/// Flag: every frame has a hash.
 pub const HASHES_PRESENT: u16 = 0x80;
 
-/// The start of a message.
+/// The preamble of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Preamble {
-    /// What the message says it has.
+    /// Bit flags.
     pub flags: u16,
-    /// Bytes of the message; 0 when its writer could not know.
+    /// Length of the message in bytes; 0 if unknown to the writer.
     pub total_length: u64,
 }
 
 impl Preamble {
-    /// Reads it at `offset` of `object`.
+    /// Parses a preamble at `offset` of `object`.
     ///
     /// # Errors
     /// `Corrupt` without the magic, `Unsupported` for another version.
@@ -58,7 +58,7 @@ impl Preamble {
         Ok(Self { flags, total_length: u64::from_be_bytes(total) })
     }
 
-    /// Appends it.
+    /// Appends the encoded preamble.
     pub fn write(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&MAGIC);
         out.extend_from_slice(&VERSION.to_be_bytes());

@@ -1,4 +1,4 @@
-//! The chunk index: where each chunk's bytes are (`docs/formats/tet.md` §4).
+//! The chunk index: byte ranges of all chunks (`docs/formats/tet.md` §4).
 
 use tesseral_core::{Coords, Error, Result};
 use zerocopy::little_endian::{U32, U64};
@@ -7,23 +7,23 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 use super::Cursor;
 use super::directory::MAX_RANK;
 
-/// Length of the header.
+/// Size of the header in bytes.
 pub const HEADER_LEN: u64 = 32;
-/// Length of a row.
+/// Size of a row in bytes.
 pub const ROW_LEN: u64 = 104;
-/// First four bytes of the index.
+/// Magic of the index.
 pub const MAGIC: [u8; 4] = *b"TIDX";
-/// The one index layout there is.
+/// The supported index version.
 pub const INDEX_VERSION: u32 = 1;
-/// Codec of payloads that are the cells themselves.
+/// Codec number of uncompressed payloads.
 pub const RAW: u32 = 0;
-/// Codec of payloads that are one or more Zstandard frames.
+/// Codec number of payloads that are one or more Zstandard frames.
 pub const ZSTD: u32 = 1;
 
 const WHAT: &str = "chunk index";
 const ROW: &str = "chunk index row";
 
-/// The name of a codec; `None` for numbers that mean nothing.
+/// Returns the name of a codec; `None` for unknown numbers.
 pub fn codec_name(codec: u32) -> Option<&'static str> {
     match codec {
         RAW => Some("raw"),
@@ -32,16 +32,16 @@ pub fn codec_name(codec: u32) -> Option<&'static str> {
     }
 }
 
-/// The first 32 bytes of the index.
+/// The header of the index.
 ///
 /// | offset | size | field |
 /// |---|---|---|
 /// | 0 | 4 | magic `TIDX` |
 /// | 4 | 4 | index version, 1 |
 /// | 8 | 8 | number of rows over all datasets |
-/// | 16 | 2 | memory budget in hundredths of a percent of the host's memory; 0: not said |
+/// | 16 | 2 | memory budget in hundredths of a percent of the host's memory; 0: not stated |
 /// | 18 | 2 | reserved 0 |
-/// | 20 | 4 | memory budget in bytes; 0: not said |
+/// | 20 | 4 | memory budget in bytes; 0: not stated |
 /// | 24 | 8 | reserved 0 |
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct IndexHeader {
@@ -51,7 +51,7 @@ pub struct IndexHeader {
     pub memory_budget_percent_bps: u16,
     /// Memory budget in bytes.
     pub memory_budget_bytes: u32,
-    /// The two reserved fields, as stored.
+    /// The two reserved fields as stored.
     pub reserved: (u16, u64),
 }
 
@@ -73,13 +73,13 @@ impl IndexHeader {
         let memory_budget_bytes = cursor.u32(WHAT)?;
         let reserved = (first, cursor.u64(WHAT)?);
         if Self::length(entry_count) != Some(length) {
-            let detail = format!("{entry_count} rows do not make an index of {length} bytes");
+            let detail = format!("{entry_count} rows do not match an index of {length} bytes");
             return Err(cursor.corrupt_at(start + 8, WHAT, detail));
         }
         Ok(Self { entry_count, memory_budget_percent_bps, memory_budget_bytes, reserved })
     }
 
-    /// Appends the 32 bytes.
+    /// Appends the encoded header.
     pub fn write(&self, out: &mut Vec<u8>) {
         out.extend(MAGIC);
         out.extend(INDEX_VERSION.to_le_bytes());
@@ -90,44 +90,44 @@ impl IndexHeader {
         out.extend(self.reserved.1.to_le_bytes());
     }
 
-    /// Length of an index of that many rows; `None` beyond `u64`.
+    /// Size of an index with the given number of rows; `None` if it exceeds `u64`.
     pub fn length(entry_count: u64) -> Option<u64> {
         entry_count.checked_mul(ROW_LEN)?.checked_add(HEADER_LEN)
     }
 }
 
-/// One row of the index, as it lies in the file: a mapped index is used in place.
+/// One row of the index in its stored layout: a memory-mapped index is used in place.
 ///
 /// | offset | size | field |
 /// |---|---|---|
-/// | 0 | 8 | dataset, by position in the directory |
+/// | 0 | 8 | index of the dataset in the directory |
 /// | 8 | 64 | grid coordinates, eight of them; those beyond the rank are written 0 and ignored on read |
 /// | 72 | 8 | offset of the payload |
-/// | 80 | 8 | bytes once decoded |
-/// | 88 | 8 | bytes as stored |
+/// | 80 | 8 | decoded size in bytes |
+/// | 88 | 8 | stored size in bytes |
 /// | 96 | 4 | codec: 0 raw, 1 zstd |
 /// | 100 | 4 | reserved 0 |
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
-pub struct Row {
-    /// Position of the dataset in the directory.
+pub struct IndexRow {
+    /// Index of the dataset in the directory.
     pub dataset_id: U64,
-    /// Grid coordinates.
+    /// Grid coordinates, padded with zeros.
     pub chunk_index: [U64; MAX_RANK],
-    /// Where the payload begins.
+    /// Offset of the payload.
     pub payload_offset: U64,
-    /// Bytes once decoded.
+    /// Decoded size in bytes.
     pub raw_byte_len: U64,
-    /// Bytes as stored.
+    /// Stored size in bytes.
     pub stored_byte_len: U64,
-    /// What was done to the bytes.
+    /// Codec number: 0 raw, 1 zstd.
     pub codec: U32,
-    /// Written 0.
+    /// Reserved, written as 0.
     pub reserved: U32,
 }
 
-impl Row {
-    /// A row for a chunk.
+impl IndexRow {
+    /// Creates the row of a chunk.
     pub fn new(dataset: u64, coords: &[u64], offset: u64, raw: u64, stored: u64, codec: u32) -> Self {
         let mut chunk_index = [U64::ZERO; MAX_RANK];
         for (slot, c) in chunk_index.iter_mut().zip(coords) {
@@ -144,20 +144,20 @@ impl Row {
         }
     }
 
-    /// The grid coordinates of a dataset of that rank.
+    /// Returns the grid coordinates for a dataset of the given rank.
     pub fn coords(&self, rank: usize) -> Coords {
         self.chunk_index.iter().take(rank).map(|c| c.get()).collect()
     }
 
-    /// One past the last stored byte; `None` beyond `u64`.
+    /// End of the stored bytes; `None` if it exceeds `u64`.
     pub fn payload_end(&self) -> Option<u64> {
         self.payload_offset.get().checked_add(self.stored_byte_len.get())
     }
 
-    /// Whether something is wrong with the row that stops a file from opening: an unknown codec, raw bytes of another
-    /// length than stored, a payload outside `start..end`.
+    /// Returns whether the row prevents the file from opening: an unknown codec, a raw payload with different decoded and
+    /// stored sizes, or a payload outside `start..end`.
     ///
-    /// Branch-free on purpose: this runs over every row at open.
+    /// Branch-free, because it runs over every row at open.
     #[inline]
     pub fn is_suspect(&self, start: u64, end: u64) -> bool {
         let (offset, stored) = (self.payload_offset.get(), self.stored_byte_len.get());
@@ -170,10 +170,10 @@ impl Row {
             | ((offset < start) & (stored > 0))
     }
 
-    /// What [`is_suspect`](Self::is_suspect) saw, for row `number` of the index at `index_offset`.
+    /// Returns the error that [`is_suspect`](Self::is_suspect) detected, for row `number` of the index at `index_offset`.
     ///
     /// # Errors
-    /// `Corrupt`, or `Unsupported` for an unknown codec; `Ok` when nothing is wrong.
+    /// `Corrupt`, or `Unsupported` for an unknown codec; `Ok` for a valid row.
     pub fn check(&self, object: &str, index_offset: u64, number: u64, start: u64, end: u64) -> Result<()> {
         let at = index_offset.saturating_add(HEADER_LEN).saturating_add(number.saturating_mul(ROW_LEN));
         let corrupt = |field: u64, detail: String| {
@@ -184,32 +184,33 @@ impl Row {
             (self.payload_offset.get(), self.raw_byte_len.get(), self.stored_byte_len.get());
         if codec > ZSTD {
             return Err(Error::unsupported(format!(".tet codec {codec} (row {number} of the chunk index)"))
-                .hint("known codecs are 0 (raw) and 1 (zstd)"));
+                .hint("available: 0 (raw), 1 (zstd)"));
         }
         if codec == RAW && raw != stored {
-            return corrupt(80, format!("a raw payload of {raw} bytes is stored in {stored}"));
+            return corrupt(80, format!("raw payload with decoded size {raw} and stored size {stored}"));
         }
         match self.payload_end() {
             Some(last) if last <= end => {}
             _ => {
-                let detail = format!("{stored} bytes at {offset} pass the end of the payloads at {end}");
+                let detail =
+                    format!("{stored} bytes at {offset} exceed the end of the payload area at {end}");
                 return corrupt(72, detail);
             }
         }
         if stored > 0 && offset < start {
             return corrupt(
                 72,
-                format!("{stored} bytes at {offset} lie in the metadata before byte {start}"),
+                format!("{stored} bytes at {offset} overlap the metadata before byte {start}"),
             );
         }
         Ok(())
     }
 }
 
-/// The rows of an index, in place. A length that is not a whole number of rows gives none; [`IndexHeader::parse`]
-/// refuses such an index first.
-pub fn rows(bytes: &[u8]) -> &[Row] {
-    <[Row]>::ref_from_bytes(bytes).unwrap_or_default()
+/// Casts bytes to rows in place. Returns no rows if the length is not a multiple of the row size; [`IndexHeader::parse`]
+/// rejects such an index first.
+pub fn rows(bytes: &[u8]) -> &[IndexRow] {
+    <[IndexRow]>::ref_from_bytes(bytes).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -218,7 +219,7 @@ mod tests {
     use tesseral_core::ErrorKind;
 
     #[test]
-    fn the_header_writes_what_it_parses() {
+    fn the_header_round_trips() {
         let header = IndexHeader {
             entry_count: 2,
             memory_budget_percent_bps: 1250,
@@ -234,8 +235,8 @@ mod tests {
 
     #[test]
     fn a_row_is_its_bytes() {
-        assert_eq!(size_of::<Row>() as u64, ROW_LEN);
-        let row = Row::new(1, &[2, 3], 500, 16, 9, ZSTD);
+        assert_eq!(size_of::<IndexRow>() as u64, ROW_LEN);
+        let row = IndexRow::new(1, &[2, 3], 500, 16, 9, ZSTD);
         let bytes = row.as_bytes();
         assert_eq!((bytes[0], bytes[8], bytes[16], bytes[88], bytes[96]), (1, 2, 3, 9, 1));
         assert_eq!(rows(bytes)[0].coords(2).as_slice(), [2, 3]);
@@ -243,13 +244,13 @@ mod tests {
     }
 
     #[test]
-    fn suspicion_and_check_agree() {
+    fn is_suspect_agrees_with_check() {
         let edge = [0, 1, 99, 100, 101, 199, 200, 201, u64::MAX - 1, u64::MAX];
         for offset in edge {
             for stored in edge {
                 for raw in [stored, 7] {
                     for codec in 0..3 {
-                        let row = Row::new(0, &[], offset, raw, stored, codec);
+                        let row = IndexRow::new(0, &[], offset, raw, stored, codec);
                         let check = row.check("f", 0, 0, 100, 200);
                         assert_eq!(row.is_suspect(100, 200), check.is_err(), "{row:?}");
                         if codec == 2 {

@@ -1,8 +1,8 @@
-//! Reading numbers in a row, where a short or odd one says which it was.
+//! Cursor over little-endian numbers. Errors name the field and its offset.
 
 use tesseral_core::{Error, Result};
 
-/// Bytes of a file being parsed, with the place they came from.
+/// Bytes of a file being parsed, with their origin.
 #[derive(Clone, Copy, Debug)]
 pub struct Cursor<'a> {
     object: &'a str,
@@ -11,12 +11,12 @@ pub struct Cursor<'a> {
 }
 
 impl<'a> Cursor<'a> {
-    /// Bytes that begin at offset `at` of `object`.
+    /// Creates a cursor over bytes at offset `at` of `object`.
     pub fn new(object: &'a str, bytes: &'a [u8], at: u64) -> Self {
         Self { object, bytes, at }
     }
 
-    /// Other bytes of the same file.
+    /// Creates a cursor over other bytes of the same file.
     pub fn over(&self, bytes: &'a [u8], at: u64) -> Self {
         Self { object: self.object, bytes, at }
     }
@@ -26,15 +26,15 @@ impl<'a> Cursor<'a> {
         self.at
     }
 
-    /// The bytes not yet read.
+    /// The unread bytes.
     pub fn rest(&self) -> &'a [u8] {
         self.bytes
     }
 
-    /// The next `n` bytes, which are `what`.
+    /// Reads `n` bytes of field `what`.
     ///
     /// # Errors
-    /// `Corrupt` when there are fewer.
+    /// `Corrupt` if fewer bytes are left.
     pub fn take(&mut self, n: usize, what: &str) -> Result<&'a [u8]> {
         match self.bytes.split_at_checked(n) {
             Some((taken, rest)) => {
@@ -52,34 +52,34 @@ impl<'a> Cursor<'a> {
         Ok(array)
     }
 
-    /// The next two bytes as a number.
+    /// Reads a little-endian `u16`.
     ///
     /// # Errors
-    /// `Corrupt` at the end.
+    /// `Corrupt` at the end of the bytes.
     pub fn u16(&mut self, what: &str) -> Result<u16> {
         self.array(what).map(u16::from_le_bytes)
     }
 
-    /// The next four bytes as a number.
+    /// Reads a little-endian `u32`.
     ///
     /// # Errors
-    /// `Corrupt` at the end.
+    /// `Corrupt` at the end of the bytes.
     pub fn u32(&mut self, what: &str) -> Result<u32> {
         self.array(what).map(u32::from_le_bytes)
     }
 
-    /// The next eight bytes as a number.
+    /// Reads a little-endian `u64`.
     ///
     /// # Errors
-    /// `Corrupt` at the end.
+    /// `Corrupt` at the end of the bytes.
     pub fn u64(&mut self, what: &str) -> Result<u64> {
         self.array(what).map(u64::from_le_bytes)
     }
 
-    /// The next bytes, which must be `magic`.
+    /// Reads bytes that must equal `magic`.
     ///
     /// # Errors
-    /// `Corrupt` when they are others.
+    /// `Corrupt` if they differ.
     pub fn magic(&mut self, magic: &[u8; 4], what: &str) -> Result<()> {
         let found: [u8; 4] = self.array(what)?;
         if &found == magic {
@@ -90,12 +90,12 @@ impl<'a> Cursor<'a> {
         Err(self.corrupt_at(self.at - 4, what, detail))
     }
 
-    /// An error about `what` at the next byte.
+    /// Creates an error about `what` at the next byte.
     pub fn corrupt(&self, what: &str, detail: impl Into<String>) -> Error {
         self.corrupt_at(self.at, what, detail)
     }
 
-    /// An error about `what` at an offset of the file.
+    /// Creates an error about `what` at an offset of the file.
     pub fn corrupt_at(&self, offset: u64, what: &str, detail: impl Into<String>) -> Error {
         Error::corrupt(what, self.object, offset, detail)
     }

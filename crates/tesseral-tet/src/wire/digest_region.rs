@@ -1,27 +1,27 @@
-//! Digests of chunks: a region of our own that other readers take for unused space (`docs/formats/tet.md` §8).
+//! Digests of chunks: an extension that other readers ignore as unused space (`docs/formats/tet.md` §8).
 
 use tesseral_core::{Error, Result};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::Cursor;
 
-/// First four bytes of the region.
+/// Magic of the region.
 pub const MAGIC: [u8; 4] = *b"TDIG";
-/// The one layout there is.
+/// The supported version.
 pub const VERSION: u32 = 1;
-/// XXH3-64 with seed 0.
+/// Algorithm number of XXH3-64 with seed 0.
 pub const ALGORITHM: u32 = 1;
-/// Bytes before the first chunk's digest.
+/// Offset of the first chunk digest.
 pub const HEADER_LEN: u64 = 32;
 
 const WHAT: &str = "digest region";
 
-/// Length of a region for that many rows; `None` beyond `u64`.
+/// Size of a region for the given number of rows; `None` if it exceeds `u64`.
 pub fn length(entry_count: u64) -> Option<u64> {
     entry_count.checked_mul(8)?.checked_add(HEADER_LEN + 8)
 }
 
-/// A region whose own digest was checked.
+/// A region whose own digest is verified.
 ///
 /// | offset | size | field |
 /// |---|---|---|
@@ -30,14 +30,14 @@ pub fn length(entry_count: u64) -> Option<u64> {
 /// | 8 | 4 | algorithm, 1: XXH3-64 with seed 0 |
 /// | 12 | 4 | reserved 0 |
 /// | 16 | 8 | number of digests, `n`: the rows of the chunk index |
-/// | 24 | 8 | digest of directory and chunk index, which ties row i here to row i there |
+/// | 24 | 8 | digest of directory and chunk index, which binds digest i to row i |
 /// | 32 | 8·n | digest of the stored bytes of row i |
 /// | 32 + 8·n | 8 | digest of everything before it in the region |
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DigestRegion<'a> {
     /// Digest of directory and chunk index.
     pub catalog: u64,
-    /// The digests of chunks, 8 bytes each.
+    /// Digests of the chunks, 8 bytes each.
     pub chunks: &'a [u8],
 }
 
@@ -67,12 +67,12 @@ impl<'a> DigestRegion<'a> {
         let covered = &bytes[..bytes.len() - 8];
         let at = cursor.at();
         if cursor.u64(WHAT)? != xxh3_64(covered) {
-            return Err(cursor.corrupt_at(at, WHAT, "it does not match its own digest"));
+            return Err(cursor.corrupt_at(at, WHAT, "digest mismatch"));
         }
         Ok(Self { catalog, chunks })
     }
 
-    /// Appends a region.
+    /// Appends an encoded region.
     pub fn write(catalog: u64, digests: impl ExactSizeIterator<Item = u64>, out: &mut Vec<u8>) {
         let start = out.len();
         out.extend(MAGIC);
@@ -87,7 +87,7 @@ impl<'a> DigestRegion<'a> {
         out.extend(own.to_le_bytes());
     }
 
-    /// The digest of a row, out of [`chunks`](Self::chunks).
+    /// Returns the digest of a row from [`chunks`](Self::chunks).
     pub fn get(chunks: &[u8], row: u64) -> Option<u64> {
         let start = usize::try_from(row).ok()?.checked_mul(8)?;
         let bytes = chunks.get(start..start.checked_add(8)?)?;
@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn writes_what_it_parses_and_sees_every_flip() {
+    fn round_trips_and_detects_every_flip() {
         let mut bytes = Vec::new();
         DigestRegion::write(99, [5, u64::MAX].into_iter(), &mut bytes);
         assert_eq!(Some(bytes.len() as u64), length(2));

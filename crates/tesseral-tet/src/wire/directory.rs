@@ -4,18 +4,18 @@ use tesseral_core::{ChunkGrid, Coords, DType, Error, Result};
 
 use super::{Cursor, align8};
 
-/// Where the directory begins, with the length of its records.
+/// Offset of the directory, which begins with the length of its records.
 pub const OFFSET: u64 = 32;
-/// Where the first record begins.
+/// Offset of the first record.
 pub const RECORDS_OFFSET: u64 = 40;
-/// No record is shorter: 16 fixed bytes, an empty name, one dimension.
+/// Minimum size of a record in bytes: 16 fixed bytes, an empty name, one dimension.
 pub const MIN_RECORD: u64 = 32;
-/// Dimensions an array can have.
+/// Maximum rank of an array.
 pub const MAX_RANK: usize = 8;
 
 const WHAT: &str = "dataset directory";
 
-/// Tags of dtypes with the names the format's own tools print.
+/// Dtype tags and the names printed by the format's own tools.
 const TAGS: [(u32, DType, &str); 10] = [
     (1, DType::Float32, "f32"),
     (2, DType::Float64, "f64"),
@@ -29,22 +29,22 @@ const TAGS: [(u32, DType, &str); 10] = [
     (10, DType::UInt64, "u64"),
 ];
 
-/// The dtype of a tag; `None` for tags that mean nothing.
+/// Returns the dtype of a tag; `None` for unknown tags.
 pub fn dtype_of(tag: u32) -> Option<DType> {
     TAGS.iter().find(|row| row.0 == tag).map(|row| row.1)
 }
 
-/// The format's own name of a tag.
+/// Returns the format's own name of a tag.
 pub fn name_of(tag: u32) -> Option<&'static str> {
     TAGS.iter().find(|row| row.0 == tag).map(|row| row.2)
 }
 
-/// The tag of a dtype; `None` for dtypes the format does not have.
+/// Returns the tag of a dtype; `None` for unsupported dtypes.
 pub fn tag_of(dtype: DType) -> Option<u32> {
     TAGS.iter().find(|row| row.1 == dtype).map(|row| row.0)
 }
 
-/// One dataset of the directory.
+/// One record of the directory.
 ///
 /// | offset in the record | size | field |
 /// |---|---|---|
@@ -53,20 +53,20 @@ pub fn tag_of(dtype: DType) -> Option<u32> {
 /// | 8 | 4 | number of dimensions, 1 to 8 |
 /// | 12 | 4 | reserved: written 0, ignored on read |
 /// | 16 | n | name, UTF-8 |
-/// | 16 + n | 0–7 | zeros up to a multiple of 8 from the record's start |
+/// | 16 + n | 0–7 | zero padding to a multiple of 8 from the record's start |
 /// | … | 8 per dimension | shape |
 /// | … | 8 per dimension | chunk shape |
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DatasetRecord {
-    /// The name.
+    /// Name of the dataset.
     pub name: String,
-    /// The dtype tag, which may be unknown.
+    /// The dtype tag, which can be unknown.
     pub dtype: u32,
-    /// The reserved field, as stored.
+    /// The reserved field as stored.
     pub reserved: u32,
-    /// Number of positions along each dimension.
+    /// Extent of each dimension.
     pub shape: Coords,
-    /// Positions of an unclipped chunk along each dimension.
+    /// Extent of an unclipped chunk along each dimension.
     pub chunk_shape: Coords,
 }
 
@@ -82,26 +82,22 @@ impl DatasetRecord {
         let ndim = cursor.u32(WHAT)? as usize;
         let reserved = cursor.u32(WHAT)?;
         if !(1..=MAX_RANK).contains(&ndim) {
-            return Err(cursor.corrupt_at(
-                start + 8,
-                WHAT,
-                format!("{ndim} dimensions, not 1 to {MAX_RANK}"),
-            ));
+            return Err(cursor.corrupt_at(start + 8, WHAT, format!("rank {ndim} is outside 1..={MAX_RANK}")));
         }
         let name_at = cursor.at();
         let name = std::str::from_utf8(cursor.take(name_len, WHAT)?)
-            .map_err(|e| cursor.corrupt_at(name_at, WHAT, format!("the name is not UTF-8: {e}")))?;
-        // What is padded is the distance from the record's first byte to its shape.
+            .map_err(|e| cursor.corrupt_at(name_at, WHAT, format!("invalid UTF-8 in name: {e}")))?;
+        // Padding aligns the shape relative to the start of the record.
         cursor.take((16 + name_len).next_multiple_of(8) - (16 + name_len), WHAT)?;
         let mut words = || (0..ndim).map(|_| cursor.u64(WHAT)).collect::<Result<Coords>>();
         let (shape, chunk_shape) = (words()?, words()?);
         Ok(Self { name: name.to_owned(), dtype, reserved, shape, chunk_shape })
     }
 
-    /// Appends the record.
+    /// Appends the encoded record.
     pub fn write(&self, out: &mut Vec<u8>) {
         let start = out.len();
-        // Names and ranks beyond u32 cannot be: writers refuse them long before.
+        // Writers reject names and ranks beyond `u32` earlier.
         out.extend(u32::try_from(self.name.len()).unwrap_or(u32::MAX).to_le_bytes());
         out.extend(self.dtype.to_le_bytes());
         out.extend(u32::try_from(self.shape.len()).unwrap_or(u32::MAX).to_le_bytes());
@@ -113,7 +109,7 @@ impl DatasetRecord {
         }
     }
 
-    /// The dtype and the grid, once the record makes sense as an array.
+    /// Returns dtype and grid if the record describes a valid array.
     ///
     /// # Errors
     /// `Unsupported` for an unknown dtype tag; `Corrupt` for a chunk extent of 0 or an array beyond `u64` bytes.
@@ -126,13 +122,13 @@ impl DatasetRecord {
         let cells = tesseral_core::Region::from_shape(&self.shape).cells();
         let bytes = cells.and_then(|n| n.checked_mul(dtype.size().unwrap_or(1) as u64));
         if bytes.is_none() {
-            return Err(corrupt(format!("shape {:?} passes 2^64 bytes", self.shape)));
+            return Err(corrupt(format!("shape {:?} exceeds 2^64 bytes", self.shape)));
         }
         Ok((dtype, grid))
     }
 }
 
-/// Parses the directory, `cursor` standing on its length, and requires it to end where it says.
+/// Parses the directory, with `cursor` at its length, and checks that the records end at that length.
 ///
 /// # Errors
 /// `Corrupt`.
@@ -144,7 +140,7 @@ pub fn parse(cursor: &mut Cursor<'_>, count: u32) -> Result<Vec<DatasetRecord>> 
         return Err(cursor.corrupt_at(
             start,
             WHAT,
-            format!("{blob_len} bytes of records, {available} are there"),
+            format!("{blob_len} bytes of records, found {available}"),
         ));
     }
     if u64::from(count) > blob_len / MIN_RECORD {
@@ -160,13 +156,13 @@ pub fn parse(cursor: &mut Cursor<'_>, count: u32) -> Result<Vec<DatasetRecord>> 
         datasets.push(DatasetRecord::parse(&mut records)?);
     }
     if !records.rest().is_empty() {
-        let detail = format!("{} bytes are left after the last of {count} records", records.rest().len());
+        let detail = format!("{} extra bytes after the last of {count} records", records.rest().len());
         return Err(records.corrupt(WHAT, detail));
     }
     Ok(datasets)
 }
 
-/// Appends the directory and the zeros that align what follows. `out` must begin with the superblock.
+/// Appends the directory and zero padding. `out` must begin with the superblock.
 pub fn write(datasets: &[DatasetRecord], out: &mut Vec<u8>) {
     let start = out.len();
     out.extend([0; 8]);
@@ -176,7 +172,7 @@ pub fn write(datasets: &[DatasetRecord], out: &mut Vec<u8>) {
     out.resize(out.len().next_multiple_of(8), 0);
 }
 
-/// Where the chunk index must begin after records of `blob_len` bytes; `None` beyond `u64`.
+/// Offset of the chunk index after records of `blob_len` bytes; `None` if it exceeds `u64`.
 pub fn index_offset(blob_len: u64) -> Option<u64> {
     align8(RECORDS_OFFSET.checked_add(blob_len)?)
 }
@@ -191,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn writes_what_it_parses() {
+    fn round_trips() {
         let datasets: Vec<_> = (1..=8)
             .map(|rank| record(&"nämé/x".chars().cycle().take(rank).collect::<String>(), rank))
             .collect();
@@ -214,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_not_an_array() {
+    fn invalid_records_are_rejected() {
         let mut zero = record("a", 2);
         zero.chunk_shape[1] = 0;
         assert!(zero.geometry("f").unwrap_err().is_damage());

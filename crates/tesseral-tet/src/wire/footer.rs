@@ -12,18 +12,18 @@ use super::Cursor;
 use super::json::{Object, depth, hex_into, write_hex};
 use super::metadata::{MAX_PARAMS, MAX_PARENTS, Metadata, check_count, check_text};
 
-/// Length of the tail.
+/// Size of the tail in bytes.
 pub const TAIL_LEN: u64 = 16;
-/// Last four bytes of a file with a footer.
+/// Magic at the end of a file with a footer.
 pub const MAGIC: [u8; 4] = *b"THST";
-/// Longest JSON that writers may write; metadata that does not fit goes to a spill.
+/// Maximum size of the JSON for writers in bytes; larger metadata goes to a spill.
 pub const MAX_JSON: usize = 65_536;
-/// Longest spill that writers may write.
+/// Maximum size of a spill for writers in bytes.
 pub const MAX_SPILL: usize = 16 << 20;
 
 const WHAT: &str = "footer";
 
-/// The last 16 bytes of a file with a footer.
+/// The tail of a file with a footer.
 ///
 /// | offset from the tail's start | size | field |
 /// |---|---|---|
@@ -31,14 +31,14 @@ const WHAT: &str = "footer";
 /// | 8 | 4 | footer version, 1 or 2 |
 /// | 12 | 4 | magic `THST` |
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Tail {
-    /// Length of the JSON.
+pub struct FooterTail {
+    /// Length of the JSON in bytes.
     pub json_len: u64,
-    /// 1, or 2 when zone maps and a secondary index may lie before the JSON.
+    /// Footer version: 1, or 2 if zone maps and a secondary index can precede the JSON.
     pub version: u32,
 }
 
-impl Tail {
+impl FooterTail {
     /// Parses the tail.
     ///
     /// # Errors
@@ -51,15 +51,15 @@ impl Tail {
         if !(1..=2).contains(&version) {
             return Err(Error::unsupported(format!(".tet footer version {version}")));
         }
-        // The JSON lies between the superblock and the tail.
+        // The JSON is between the superblock and the tail.
         if json_len > start.saturating_sub(super::superblock::LEN) {
-            let detail = format!("a JSON text of {json_len} bytes does not fit before byte {start}");
+            let detail = format!("JSON of {json_len} bytes does not fit before byte {start}");
             return Err(cursor.corrupt_at(start, WHAT, detail));
         }
         Ok(Self { json_len, version })
     }
 
-    /// Appends the 16 bytes.
+    /// Appends the encoded tail.
     pub fn write(&self, out: &mut Vec<u8>) {
         out.extend(self.json_len.to_le_bytes());
         out.extend(self.version.to_le_bytes());
@@ -67,29 +67,29 @@ impl Tail {
     }
 }
 
-/// A stretch of the file. Unknown keys are refused: the reference does not open files that have them.
+/// A byte range of the file. Unknown keys are rejected: the reference does not open files that have them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Ref {
-    /// Where it begins.
+pub struct ByteRange {
+    /// Offset in bytes.
     pub offset: u64,
-    /// How long it is.
+    /// Length in bytes.
     pub len: u64,
 }
 
-impl Ref {
-    /// One past its end; `None` beyond `u64`.
+impl ByteRange {
+    /// End of the range; `None` if it exceeds `u64`.
     pub fn end(&self) -> Option<u64> {
         self.offset.checked_add(self.len)
     }
 }
 
-/// Where the digests are, and digests over the texts of the footer.
+/// Reference to the digest region, and digests of the footer texts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DigestsRef {
     /// The digest region.
-    pub region: Ref,
-    /// XXH3-64 of the JSON with the 16 digits of this field as zeros.
+    pub region: ByteRange,
+    /// XXH3-64 of the JSON with the 16 digits of this field replaced by zeros.
     pub json: u64,
     /// XXH3-64 of the metadata spill.
     pub spill: Option<u64>,
@@ -100,31 +100,31 @@ pub struct DigestsRef {
 /// One row of the history.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct HistoryEvent {
-    /// What was done.
+    /// Name of the operation.
     pub op: String,
-    /// From what.
+    /// Source of the data.
     pub source: String,
-    /// When, in decimal seconds since 1970.
+    /// Time in decimal seconds since 1970.
     pub at: String,
-    /// Inputs.
+    /// Names of the inputs.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub parents: Vec<String>,
-    /// Parameters.
+    /// Parameters of the operation.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub params: BTreeMap<String, String>,
-    /// Who.
+    /// Person or program that ran the operation.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,
-    /// In the course of what.
+    /// Workflow run of the operation.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub activity: Option<String>,
-    /// On what.
+    /// Host of the operation.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub entity: Option<String>,
 }
 
 impl<'de> Deserialize<'de> for HistoryEvent {
-    /// An object, or as old files have it an array of operation, source and time.
+    /// Accepts an object, or an array of operation, source and time as in old files.
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         #[derive(Deserialize)]
         struct Fields {
@@ -143,9 +143,9 @@ impl<'de> Deserialize<'de> for HistoryEvent {
             entity: Option<String>,
         }
 
-        struct Row;
+        struct IndexRow;
 
-        impl<'de> Visitor<'de> for Row {
+        impl<'de> Visitor<'de> for IndexRow {
             type Value = HistoryEvent;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -169,7 +169,7 @@ impl<'de> Deserialize<'de> for HistoryEvent {
             }
         }
 
-        deserializer.deserialize_any(Row)
+        deserializer.deserialize_any(IndexRow)
     }
 }
 
@@ -178,7 +178,7 @@ impl HistoryEvent {
         [("agent", &self.agent), ("activity", &self.activity), ("entity", &self.entity)]
     }
 
-    /// The row in the words every format shares.
+    /// Converts to the common history row.
     pub fn to_row(&self) -> HistoryRow {
         let extra =
             self.named().into_iter().filter_map(|(name, text)| Some((name.to_owned(), text.clone()?)));
@@ -192,10 +192,10 @@ impl HistoryEvent {
         }
     }
 
-    /// The row as the file stores it.
+    /// Converts from the common history row.
     ///
     /// # Errors
-    /// `Unsupported` for named texts that the format has no place for; as [`check`](Self::check).
+    /// `Unsupported` for named texts that the format cannot store; as [`check`](Self::check).
     pub fn from_row(row: HistoryRow) -> Result<Self> {
         let HistoryRow { op, source, at, parents, params, mut extra } = row;
         let mut take = |name| extra.remove(name);
@@ -208,7 +208,7 @@ impl HistoryEvent {
         Ok(event)
     }
 
-    /// Checks the limits of the format on one row.
+    /// Checks the limits of the format for one row.
     ///
     /// # Errors
     /// `Limit`, or `InvalidRequest` for an empty text.
@@ -228,19 +228,19 @@ impl HistoryEvent {
 /// The JSON of the footer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FooterJson {
-    /// How the file came to be.
+    /// Provenance rows.
     pub history: Vec<HistoryEvent>,
-    /// Metadata, when it is inline.
+    /// Metadata, if inline.
     pub metadata: Option<Metadata>,
-    /// Where the metadata is, when it is not.
-    pub metadata_ref: Option<Ref>,
+    /// Reference to the metadata spill.
+    pub metadata_ref: Option<ByteRange>,
     /// Zone maps (footer version 2).
-    pub zone_maps_ref: Option<Ref>,
+    pub zone_maps_ref: Option<ByteRange>,
     /// Secondary index (footer version 2).
-    pub secondary_index_ref: Option<Ref>,
-    /// Digests.
+    pub secondary_index_ref: Option<ByteRange>,
+    /// Reference to the digests.
     pub digests_ref: Option<DigestsRef>,
-    /// What the JSON hashes to with the digits of [`DigestsRef::json`] as zeros, when it has them.
+    /// Computed digest of the JSON with the digits of [`DigestsRef::json`] replaced by zeros, if it has them.
     pub actual_digest: Option<u64>,
 }
 
@@ -257,17 +257,17 @@ struct DigestsJson<'a> {
 }
 
 #[derive(Deserialize)]
-struct Keys<'a> {
+struct FooterKeys<'a> {
     #[serde(default)]
     history: Vec<HistoryEvent>,
     #[serde(default)]
     metadata: Option<Object<Metadata>>,
     #[serde(default)]
-    metadata_ref: Option<Object<Ref>>,
+    metadata_ref: Option<Object<ByteRange>>,
     #[serde(default)]
-    zone_maps_ref: Option<Object<Ref>>,
+    zone_maps_ref: Option<Object<ByteRange>>,
     #[serde(default)]
-    secondary_index_ref: Option<Object<Ref>>,
+    secondary_index_ref: Option<Object<ByteRange>>,
     #[serde(borrow, default)]
     digests_ref: Option<Object<DigestsJson<'a>>>,
 }
@@ -278,7 +278,7 @@ fn digest_of_hex(text: &str) -> Option<u64> {
 }
 
 impl FooterJson {
-    /// Parses the JSON, which begins at offset `at` of `object`.
+    /// Parses the JSON at offset `at` of `object`.
     ///
     /// # Errors
     /// `Corrupt`.
@@ -286,26 +286,27 @@ impl FooterJson {
         let corrupt = |detail: String| Error::corrupt("footer JSON", object, at, detail);
         let deepest = depth(text);
         if deepest > max_depth {
-            return Err(corrupt(format!("nested {deepest} levels deep, {max_depth} are allowed")));
+            return Err(corrupt(format!("nested {deepest} levels deep, the limit is {max_depth}")));
         }
         let Object(keys) =
-            serde_json::from_slice::<Object<Keys<'_>>>(text).map_err(|e| corrupt(e.to_string()))?;
+            serde_json::from_slice::<Object<FooterKeys<'_>>>(text).map_err(|e| corrupt(e.to_string()))?;
         if keys.metadata.is_some() && keys.metadata_ref.is_some() {
             return Err(corrupt("metadata is both inline and in a spill".to_owned()));
         }
         let digest = |text: &str| {
-            digest_of_hex(text).ok_or_else(|| corrupt(format!("{text:?} is not a digest of 16 hex digits")))
+            digest_of_hex(text)
+                .ok_or_else(|| corrupt(format!("invalid digest {text:?}: expected 16 hex digits")))
         };
         let mut actual_digest = None;
         let digests_ref = keys
             .digests_ref
             .map(|Object(d)| -> Result<_> {
                 let json = digest(d.json)?;
-                // The digits were borrowed from the text, so their place in it is the distance of the two.
+                // The digits are borrowed from the text, so their offset is the difference of the addresses.
                 let start = d.json.as_ptr().addr().wrapping_sub(text.as_ptr().addr());
                 actual_digest = json_digest(text, start);
                 Ok(DigestsRef {
-                    region: Ref { offset: d.offset, len: d.len },
+                    region: ByteRange { offset: d.offset, len: d.len },
                     json,
                     spill: d.spill.map(digest).transpose()?,
                     zone_maps: d.zone_maps.map(digest).transpose()?,
@@ -323,25 +324,25 @@ impl FooterJson {
         })
     }
 
-    /// Appends the JSON, compact, keys in the order the reference writes them and ours last. The digest over the text is
-    /// computed here; [`DigestsRef::json`] is not looked at.
+    /// Appends the compact JSON, with keys in the order of the reference and extensions last. Computes the digest of the text;
+    /// ignores [`DigestsRef::json`].
     ///
     /// # Errors
-    /// `InvalidRequest`, which cannot happen for maps with text keys.
+    /// `InvalidRequest`, which does not occur for maps with text keys.
     pub fn write(&self, out: &mut Vec<u8>) -> Result<()> {
         #[derive(Serialize)]
-        struct Keys<'a> {
+        struct FooterKeys<'a> {
             history: &'a [HistoryEvent],
             #[serde(skip_serializing_if = "Option::is_none")]
             metadata: Option<&'a Metadata>,
             #[serde(skip_serializing_if = "Option::is_none")]
-            metadata_ref: Option<Ref>,
+            metadata_ref: Option<ByteRange>,
             #[serde(skip_serializing_if = "Option::is_none")]
-            zone_maps_ref: Option<Ref>,
+            zone_maps_ref: Option<ByteRange>,
             #[serde(skip_serializing_if = "Option::is_none")]
-            secondary_index_ref: Option<Ref>,
+            secondary_index_ref: Option<ByteRange>,
         }
-        let keys = Keys {
+        let keys = FooterKeys {
             history: &self.history,
             metadata: self.metadata.as_ref(),
             metadata_ref: self.metadata_ref,
@@ -350,11 +351,11 @@ impl FooterJson {
         };
         let start = out.len();
         serde_json::to_writer(&mut *out, &keys)
-            .map_err(|e| Error::invalid(format!("the footer cannot be written as JSON: {e}")))?;
+            .map_err(|e| Error::internal(format!("cannot serialize the footer as JSON: {e}")))?;
         let Some(digests) = &self.digests_ref else { return Ok(()) };
-        // Reopen the object that was just closed.
+        // Reopen the object that was closed.
         out.pop();
-        let Ref { offset, len } = digests.region;
+        let ByteRange { offset, len } = digests.region;
         out.extend(format!(r#","digests_ref":{{"offset":{offset},"len":{len},"json":""#).as_bytes());
         let digits = out.len();
         out.extend([b'0'; 16]);
@@ -374,15 +375,15 @@ impl FooterJson {
         Ok(())
     }
 
-    /// The refs whose bytes lie between the payloads and the JSON, for a footer of this version.
-    pub fn spills(&self, version: u32) -> impl Iterator<Item = Ref> {
+    /// References to bytes between the payloads and the JSON, for a footer of this version.
+    pub fn spills(&self, version: u32) -> impl Iterator<Item = ByteRange> {
         let extended =
             if version >= 2 { [self.zone_maps_ref, self.secondary_index_ref] } else { [None, None] };
         extended.into_iter().chain([self.metadata_ref]).flatten()
     }
 }
 
-/// XXH3-64 of a text with 16 digits at `start` as zeros.
+/// XXH3-64 of a text with 16 digits at `start` replaced by zeros.
 fn json_digest(text: &[u8], start: usize) -> Option<u64> {
     let before = text.get(..start)?;
     let after = text.get(start.checked_add(16)?..)?;
@@ -402,7 +403,7 @@ mod tests {
     }
 
     #[test]
-    fn writes_what_it_parses() {
+    fn round_trips() {
         let event = HistoryEvent {
             op: "write".into(),
             source: "x\"\n\u{7f}é".into(),
@@ -414,10 +415,10 @@ mod tests {
         };
         let footer = FooterJson {
             history: vec![event],
-            zone_maps_ref: Some(Ref { offset: 1, len: 2 }),
-            metadata_ref: Some(Ref { offset: 3, len: 4 }),
+            zone_maps_ref: Some(ByteRange { offset: 1, len: 2 }),
+            metadata_ref: Some(ByteRange { offset: 3, len: 4 }),
             digests_ref: Some(DigestsRef {
-                region: Ref { offset: 8, len: 48 },
+                region: ByteRange { offset: 8, len: 48 },
                 json: 0,
                 spill: Some(7),
                 zone_maps: Some(u64::MAX),
@@ -438,7 +439,7 @@ mod tests {
             flipped[i] ^= 1;
             let fooled = FooterJson::parse(&flipped, "f", 0, 64)
                 .is_ok_and(|f| f.digests_ref.is_some_and(|d| f.actual_digest == Some(d.json)));
-            assert!(!fooled, "a flip of byte {i} goes unseen");
+            assert!(!fooled, "undetected flip of byte {i}");
         }
     }
 
@@ -460,7 +461,7 @@ mod tests {
     }
 
     #[test]
-    fn refs_are_strict_and_the_rest_is_not() {
+    fn references_reject_unknown_keys() {
         assert!(parse(r#"{"unknown":{"deep":[[1]]},"metadata":{"else":1,"file":{"x":2}}}"#).is_ok());
         for bad in [
             r#"{"metadata_ref":{"offset":0,"len":0,"x":1}}"#,

@@ -1,4 +1,4 @@
-//! JSON as the footer uses it: bounded depth, objects that are objects, hex numbers.
+//! JSON helpers of the footer: bounded depth, strict objects, hex digits.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -6,7 +6,7 @@ use std::marker::PhantomData;
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor, value::MapAccessDeserializer};
 use serde::{Serialize, Serializer};
 
-/// A struct that must be written as a JSON object. Serde alone would take an array of its fields as well.
+/// A struct that must be a JSON object. Serde would accept an array of its fields as well.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Object<T>(pub T);
 
@@ -36,7 +36,7 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
     }
 }
 
-/// Nesting of a JSON text, counted without parsing it, so that the count costs no stack.
+/// Nesting depth of a JSON text, computed without parsing, so that it needs no stack.
 pub fn depth(text: &[u8]) -> usize {
     let (mut depth, mut deepest, mut in_string, mut escaped) = (0_usize, 0, false, false);
     for byte in text {
@@ -55,7 +55,7 @@ pub fn depth(text: &[u8]) -> usize {
     deepest
 }
 
-/// The bytes that an even number of hex digits of either case stand for, into `out`; their number.
+/// Decodes an even number of hex digits of either case into `out`; returns the number of bytes.
 pub fn hex_into(text: &str, out: &mut [u8]) -> Option<usize> {
     let digits = text.as_bytes();
     if !digits.len().is_multiple_of(2) || digits.len() / 2 > out.len() {
@@ -68,7 +68,7 @@ pub fn hex_into(text: &str, out: &mut [u8]) -> Option<usize> {
     Some(digits.len() / 2)
 }
 
-/// Appends bytes as lower-case hex digits.
+/// Appends bytes as lowercase hex digits.
 pub fn write_hex(bytes: &[u8], out: &mut Vec<u8>) {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     for byte in bytes {
@@ -103,13 +103,13 @@ mod tests {
     }
 
     #[test]
-    fn objects_are_no_arrays() {
+    fn arrays_are_not_accepted_as_objects() {
         #[derive(Debug, serde::Deserialize)]
-        struct Pair {
+        struct KeyValue {
             a: u8,
         }
-        assert_eq!(serde_json::from_str::<Object<Pair>>(r#"{"a":1}"#).unwrap().0.a, 1);
-        assert!(serde_json::from_str::<Pair>("[1]").is_ok(), "what Object is for");
-        assert!(serde_json::from_str::<Object<Pair>>("[1]").is_err());
+        assert_eq!(serde_json::from_str::<Object<KeyValue>>(r#"{"a":1}"#).unwrap().0.a, 1);
+        assert!(serde_json::from_str::<KeyValue>("[1]").is_ok(), "serde alone accepts the array");
+        assert!(serde_json::from_str::<Object<KeyValue>>("[1]").is_err());
     }
 }

@@ -1,58 +1,77 @@
-//! What the footer says of the file and its datasets, and the limits on it (`docs/formats/tet.md` §6).
+//! Metadata of the file and its datasets, and its limits (`docs/formats/tet.md` §6).
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use tesseral_core::metadata::FILL_ATTRIBUTES;
-use tesseral_core::{Error, Result};
+use tesseral_core::Error;
+use tesseral_core::missing::MISSING_ATTRIBUTES;
+
+type Result<T, E = Error> = std::result::Result<T, E>;
 
 use super::footer::HistoryEvent;
 use super::json::Object;
 
-/// Length of any text: names, attributes, labels, fields of the history.
+/// Maximum length of a text in bytes: names, attributes, labels, fields of the history.
 pub const MAX_TEXT: usize = 1024;
-/// Datasets that metadata may speak of.
+/// Maximum number of datasets with metadata.
 pub const MAX_DATASETS: usize = 256;
-/// Attributes of one dataset.
+/// Maximum number of attributes of one dataset.
 pub const MAX_ATTRS: usize = 64;
-/// Dimension names or labelled axes of one dataset.
+/// Maximum number of dimension names or labeled axes of one dataset.
 pub const MAX_AXES: usize = 8;
-/// Labels of one axis, as the reference has it. The format itself sets no bound.
+/// Maximum number of labels of one axis in the reference. The format itself has no limit.
 pub const MAX_LABELS: usize = 64;
-/// Rows of the history.
+/// Maximum number of history rows.
 pub const MAX_HISTORY: usize = 4096;
-/// Parents of one row of the history.
+/// Maximum number of parents of one history row.
 pub const MAX_PARENTS: usize = 16;
-/// Parameters of one row of the history.
+/// Maximum number of parameters of one history row.
 pub const MAX_PARAMS: usize = 32;
 
 /// The object under `metadata`, inline or in a spill. Keys are written in this order, maps sorted bytewise.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Metadata {
-    /// What wrote the file.
+    /// The program that wrote the file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file: Option<Object<FileMetadata>>,
-    /// What is said of datasets, by name.
+    /// Metadata of datasets by name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub datasets: BTreeMap<String, Object<DatasetMetadata>>,
+    /// Markers of the storage conventions by dataset; that of the file under the empty name. The reference skips this key.
+    #[serde(
+        default,
+        rename = "_tesseral",
+        skip_serializing_if = "BTreeMap::is_empty",
+        deserialize_with = "markers"
+    )]
+    pub markers: BTreeMap<String, String>,
 }
 
-/// What wrote the file.
+/// Reads markers; what is not text by name is none, since the format itself gives the key no meaning.
+fn markers<'de, D: serde::Deserializer<'de>>(from: D) -> Result<BTreeMap<String, String>, D::Error> {
+    let serde_json::Value::Object(map) = serde_json::Value::deserialize(from)? else {
+        return Ok(BTreeMap::new());
+    };
+    let text = |value| if let serde_json::Value::String(text) = value { Some(text) } else { None };
+    Ok(map.into_iter().filter_map(|(name, value)| Some((name, text(value)?))).collect())
+}
+
+/// The program that wrote the file.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileMetadata {
-    /// The program.
+    /// Name of the program.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool: Option<String>,
-    /// Its version.
+    /// Version of the library.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub library_version: Option<String>,
-    /// When, in decimal seconds since 1970.
+    /// Creation time in decimal seconds since 1970.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub created_at: Option<String>,
 }
 
 impl FileMetadata {
-    /// The fields that are there, by name.
+    /// Returns the fields that are set, by name.
     pub fn fields(&self) -> impl Iterator<Item = (&'static str, &str)> {
         [("tool", &self.tool), ("library_version", &self.library_version), ("created_at", &self.created_at)]
             .into_iter()
@@ -60,16 +79,16 @@ impl FileMetadata {
     }
 }
 
-/// What is said of one dataset.
+/// Metadata of one dataset.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DatasetMetadata {
-    /// Attributes, all text.
+    /// Attributes; all values are text.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub attrs: BTreeMap<String, String>,
-    /// A name per dimension.
+    /// One name per dimension.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dim_names: Option<Vec<String>>,
-    /// Labels by axis: its name, else its number.
+    /// Labels by axis: its name, or else its number.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub coords: Option<BTreeMap<String, Object<AxisLabels>>>,
 }
@@ -77,18 +96,18 @@ pub struct DatasetMetadata {
 /// Labels of one axis.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AxisLabels {
-    /// One per position.
+    /// One label per position.
     pub labels: Vec<String>,
 }
 
 impl DatasetMetadata {
-    /// Whether nothing is said.
+    /// Returns whether all parts are empty.
     pub fn is_empty(&self) -> bool {
         self.attrs.is_empty() && self.dim_names.is_none() && self.coords.is_none()
     }
 
-    /// The labels that belong to dimension `d` of `shape`: those under its name, else those under its number, else the
-    /// only ones that have as many labels as the dimension positions and that no dimension claims by name or number.
+    /// Returns the labels of dimension `d` of `shape`: those under its name, else those under its number, else the only list
+    /// whose length equals the extent and that no dimension claims by name or number.
     pub fn labels(&self, d: usize, shape: &[u64]) -> Option<&[String]> {
         let coords = self.coords.as_ref()?;
         let key = |d: usize| {
@@ -108,21 +127,21 @@ impl DatasetMetadata {
         }
     }
 
-    /// The text that declares a fill value: the first of three attributes that is there.
+    /// Returns the declared fill value: the first of three attributes that is present.
     pub fn fill_text(&self) -> Option<&str> {
         fill_text(|name| self.attrs.get(name).map(String::as_str))
     }
 }
 
-/// The first attribute that declares a fill.
+/// Returns the first attribute that declares a fill value.
 pub fn fill_text<'a>(get: impl Fn(&str) -> Option<&'a str>) -> Option<&'a str> {
-    FILL_ATTRIBUTES.iter().find_map(|name| get(name))
+    MISSING_ATTRIBUTES.iter().find_map(|name| get(name))
 }
 
-/// Refuses a text that is empty or too long. `what` names it.
+/// Rejects a text that is empty or too long. `what` names it in the error.
 pub(crate) fn check_text(what: &str, text: &str) -> Result<()> {
     if text.is_empty() {
-        return Err(Error::invalid(format!("{what} is empty, which .tet metadata does not allow")));
+        return Err(Error::invalid(format!("{what} is empty, which .tet metadata does not support")));
     }
     check_count(what, text.len(), MAX_TEXT)
 }
@@ -132,10 +151,10 @@ pub(crate) fn check_count(what: &str, count: usize, most: usize) -> Result<()> {
 }
 
 impl Metadata {
-    /// Checks the limits of the format on everything but the number of labels, which is the reference's own.
+    /// Checks the limits of the format, except the number of labels, which only the reference limits.
     ///
     /// # Errors
-    /// `Limit`, or `InvalidRequest` for an empty text; both name it.
+    /// `Limit`, or `InvalidRequest` for an empty text.
     pub fn check(&self) -> Result<()> {
         for (name, value) in self.file.iter().flat_map(|file| file.0.fields()) {
             check_text(&format!("the file attribute {name}"), value)?;
@@ -148,7 +167,7 @@ impl Metadata {
         Ok(())
     }
 
-    /// The first axis with more labels than the reference accepts: dataset, axis, number of labels.
+    /// Returns the first axis with more labels than the reference accepts: dataset, axis, number of labels.
     pub fn long_axis(&self) -> Option<(&str, &str, usize)> {
         self.datasets.iter().find_map(|(name, dataset)| {
             let axes = dataset.0.coords.iter().flatten();
@@ -168,7 +187,7 @@ impl DatasetMetadata {
         let names = self.dim_names.as_deref().unwrap_or_default();
         check_count("dimension names", names.len(), MAX_AXES)?;
         names.iter().try_for_each(|name| check_text("a dimension name", name))?;
-        check_count("labelled axes", self.coords.as_ref().map_or(0, BTreeMap::len), MAX_AXES)?;
+        check_count("labeled axes", self.coords.as_ref().map_or(0, BTreeMap::len), MAX_AXES)?;
         for (axis, coords) in self.coords.iter().flatten() {
             check_text("an axis name", axis)?;
             coords.0.labels.iter().try_for_each(|l| check_text(&format!("a label of axis {axis:?}"), l))?;
@@ -177,7 +196,7 @@ impl DatasetMetadata {
     }
 }
 
-/// Checks the limits of the format on a history.
+/// Checks the limits of the format for a history.
 ///
 /// # Errors
 /// As [`Metadata::check`].
@@ -199,7 +218,7 @@ mod tests {
         let by_name = dataset(r#"{"dim_names":["y","x"],"coords":{"x":{"labels":["a","b"]}}}"#);
         assert_eq!(by_name.labels(1, &[3, 2]).unwrap(), ["a", "b"]);
         assert_eq!(by_name.labels(0, &[3, 2]), None);
-        // A square array: the labels of x are not those of y.
+        // A square array: the labels of x do not apply to y.
         assert_eq!(by_name.labels(0, &[2, 2]), None);
         let by_number = dataset(r#"{"coords":{"1":{"labels":["a","b"]},"lat":{"labels":["p","q","r"]}}}"#);
         assert_eq!(by_number.labels(1, &[3, 2]).unwrap(), ["a", "b"]);
@@ -209,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_name_what_passes_them() {
+    fn limit_errors_name_the_text() {
         let long = "x".repeat(MAX_TEXT + 1);
         for (json, ok) in [
             (r#"{"datasets":{"a":{"attrs":{"k":"v"}}}}"#.to_owned(), true),

@@ -1,6 +1,6 @@
-//! The structures of a `.tet` file, one file each: byte tables, `parse` and `write`. No I/O happens here.
+//! The structures of a `.tet` file, one file each: byte tables, `parse` and `write`. This module does no I/O.
 //!
-//! `docs/formats/tet.md` describes them in prose and says where the reference implementation departs from them.
+//! `docs/formats/tet.md` describes them and lists where the reference implementation differs.
 
 pub mod chunk_index;
 mod cursor;
@@ -15,7 +15,7 @@ pub mod zone_map;
 
 pub use cursor::Cursor;
 
-/// The next multiple of 8; `None` beyond `u64`.
+/// Rounds up to a multiple of 8; `None` if it exceeds `u64`.
 pub fn align8(n: u64) -> Option<u64> {
     n.checked_next_multiple_of(8)
 }

@@ -1,7 +1,7 @@
-//! The secondary index: which chunks hold a value or a label, as JSON before the footer (`docs/formats/tet.md` §7).
+//! The secondary index: chunks by value or label, as JSON before the footer (`docs/formats/tet.md` §7).
 //!
-//! Zone maps already prune what these lists prune, so the reader only tells that they are there and whether they make
-//! sense; nothing is answered from them and the writer does not write them.
+//! Zone maps already prune the same chunks, so the reader only reports and validates the index. Queries do not use it, and the
+//! writer does not write it.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use tesseral_core::{Error, Result};
 
 use super::json::{Object, depth};
 
-/// The one version there is.
+/// The supported version.
 pub const VERSION: u64 = 1;
 
 const WHAT: &str = "secondary index";
@@ -32,7 +32,7 @@ struct Entry {
     segments: Vec<IgnoredAny>,
 }
 
-/// What a secondary index holds.
+/// Summary of a secondary index.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SecondaryIndex {
     /// Number of lists by kind: `value_postings`, `sorted_axis_range`, `coord_label_postings`.
@@ -42,7 +42,7 @@ pub struct SecondaryIndex {
 }
 
 impl SecondaryIndex {
-    /// Parses an index over that many datasets.
+    /// Parses an index for the given number of datasets.
     ///
     /// # Errors
     /// `Corrupt`, `Unsupported`.
@@ -59,7 +59,7 @@ impl SecondaryIndex {
         let mut index = Self::default();
         for Object(entry) in text.indexes {
             if entry.dataset_id >= datasets as u64 {
-                return Err(corrupt(format!("a list of dataset {}, which does not exist", entry.dataset_id)));
+                return Err(corrupt(format!("unknown dataset {}", entry.dataset_id)));
             }
             index.postings += entry.postings.len() + entry.segments.len();
             *index.kinds.entry(entry.kind).or_default() += 1;

@@ -4,20 +4,20 @@ use tesseral_core::{Error, Result};
 
 use super::Cursor;
 
-/// Length of the superblock.
+/// Size of the superblock in bytes.
 pub const LEN: u64 = 32;
-/// First four bytes of every file.
+/// Magic at the start of every file.
 pub const MAGIC: [u8; 4] = *b"TETR";
-/// The one layout there is.
+/// The supported layout version.
 pub const LAYOUT_VERSION: u32 = 1;
-/// The flag that says a footer ends the file.
+/// Flag: the file ends with a footer.
 pub const FLAG_FOOTER: u32 = 1;
-/// Where the flags are.
+/// Offset of the flags.
 pub const FLAGS_OFFSET: u64 = 12;
 
 const WHAT: &str = "superblock";
 
-/// The first 32 bytes of a file.
+/// The superblock of a file.
 ///
 /// | offset | size | field |
 /// |---|---|---|
@@ -33,9 +33,9 @@ pub struct Superblock {
     pub dataset_count: u32,
     /// Flags as stored.
     pub flags: u32,
-    /// Where the chunk index begins.
+    /// Offset of the chunk index.
     pub chunk_index_offset: u64,
-    /// How long it is.
+    /// Length of the chunk index in bytes.
     pub chunk_index_length: u64,
 }
 
@@ -46,14 +46,14 @@ impl Superblock {
     /// `Corrupt`; `Unsupported` for another layout version.
     pub fn parse(cursor: &mut Cursor<'_>, file_len: u64) -> Result<Self> {
         let start = *cursor;
-        // The length comes first: a cut file must say that it is cut, not that some field is odd.
+        // Check the length first, so that a truncated file is reported as truncated.
         cursor.take(32, WHAT)?;
         let mut fields = start;
         fields.magic(&MAGIC, WHAT)?;
         let version = fields.u32(WHAT)?;
         if version != LAYOUT_VERSION {
             return Err(Error::unsupported(format!(".tet layout version {version}"))
-                .hint(format!("this reader knows layout version {LAYOUT_VERSION}")));
+                .hint(format!("supported layout version: {LAYOUT_VERSION}")));
         }
         let superblock = Self {
             dataset_count: fields.u32(WHAT)?,
@@ -74,7 +74,7 @@ impl Superblock {
         }
     }
 
-    /// Appends the 32 bytes.
+    /// Appends the encoded superblock.
     pub fn write(&self, out: &mut Vec<u8>) {
         out.extend(MAGIC);
         out.extend(LAYOUT_VERSION.to_le_bytes());
@@ -84,7 +84,7 @@ impl Superblock {
         out.extend(self.chunk_index_length.to_le_bytes());
     }
 
-    /// Whether a footer ends the file.
+    /// Returns whether the file ends with a footer.
     pub fn has_footer(&self) -> bool {
         self.flags & FLAG_FOOTER != 0
     }
@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn writes_what_it_parses() {
+    fn round_trips() {
         let superblock =
             Superblock { dataset_count: 3, flags: 1, chunk_index_offset: 80, chunk_index_length: 240 };
         let mut bytes = Vec::new();

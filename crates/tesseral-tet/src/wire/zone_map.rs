@@ -1,40 +1,40 @@
-//! Zone maps: smallest and largest value of each chunk, as JSON before the footer (`docs/formats/tet.md` §7).
+//! Zone maps: minimum and maximum of each chunk, as JSON before the footer (`docs/formats/tet.md` §7).
 
 use std::borrow::Cow;
 
 use serde::Deserialize;
 use tesseral_core::{Error, Result};
 
-use super::chunk_index::Row;
+use super::chunk_index::IndexRow;
 use super::directory::DatasetRecord;
 use super::json::{Object, depth, hex_into, write_hex};
 
-/// The one version there is.
+/// The supported version.
 pub const VERSION: u64 = 1;
 
 const WHAT: &str = "zone maps";
 
-/// What a zone map says of one chunk. A cell is null when it equals the declared fill, bit for bit, or is NaN.
+/// Zone map of one chunk. A cell is null if it equals the declared fill, bit for bit, or is NaN.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Zone {
-    /// Cells of the chunk.
+    /// Number of cells of the chunk.
     pub element_count: u64,
-    /// Null cells.
+    /// Number of null cells.
     pub null_count: u64,
-    /// Smallest and largest of the other cells as little-endian bytes, floats in IEEE total order; none when all are null.
-    pub range: Option<Range>,
+    /// Minimum and maximum of the other cells as little-endian bytes, floats in IEEE total order; `None` if all are null.
+    pub range: Option<ZoneRange>,
 }
 
 /// Two elements of at most eight bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Range {
+pub struct ZoneRange {
     size: u8,
     min: [u8; 8],
     max: [u8; 8],
 }
 
-impl Range {
-    /// From two elements of one size; `None` for sizes the format does not have.
+impl ZoneRange {
+    /// Creates a pair from two elements of one size; `None` for unsupported sizes.
     pub fn new(min: &[u8], max: &[u8]) -> Option<Self> {
         let size = u8::try_from(min.len()).ok().filter(|n| (1..=8).contains(n) && min.len() == max.len())?;
         let mut range = Self { size, min: [0; 8], max: [0; 8] };
@@ -43,12 +43,12 @@ impl Range {
         Some(range)
     }
 
-    /// The smallest.
+    /// The minimum.
     pub fn min(&self) -> &[u8] {
         &self.min[..usize::from(self.size)]
     }
 
-    /// The largest.
+    /// The maximum.
     pub fn max(&self) -> &[u8] {
         &self.max[..usize::from(self.size)]
     }
@@ -80,7 +80,7 @@ impl Entry<'_> {
             (Some(min), Some(max)) => {
                 let (mut low, mut high) = ([0; 8], [0; 8]);
                 let (m, n) = (hex_into(min, &mut low)?, hex_into(max, &mut high)?);
-                Some(Range::new(&low[..m], &high[..n])?)
+                Some(ZoneRange::new(&low[..m], &high[..n])?)
             }
             _ => return None,
         };
@@ -88,17 +88,17 @@ impl Entry<'_> {
     }
 }
 
-/// Parses zone maps: what is said of each row of the index, for the rows of which something sound is said.
+/// Parses zone maps: one per row of the index; `None` for rows without a valid one.
 ///
 /// # Errors
-/// `Corrupt`, `Unsupported`. Zone maps only speed things up: callers go on without them.
+/// `Corrupt`, `Unsupported`. Zone maps are only used for speed: callers continue without them.
 pub fn parse(
     text: &[u8],
     object: &str,
     at: u64,
     max_depth: usize,
     datasets: &[DatasetRecord],
-    rows: &[Row],
+    rows: &[IndexRow],
 ) -> Result<Vec<Option<Zone>>> {
     let corrupt = |detail: String| Error::corrupt(WHAT, object, at, detail);
     if depth(text) > max_depth {
@@ -131,7 +131,7 @@ pub fn write_start(out: &mut Vec<u8>) {
     out.extend(start.as_bytes());
 }
 
-/// Appends one entry; `first` tells whether it is the first.
+/// Appends one entry; `first` is true for the first one.
 pub fn write_entry(first: bool, dataset: u64, coords: &[u64], zone: &Zone, out: &mut Vec<u8>) {
     out.extend(if first { &b"\n    {"[..] } else { &b",\n    {"[..] });
     out.extend(format!("\n      \"dataset_id\": {dataset},\n      \"chunk_index\": [").as_bytes());
@@ -152,7 +152,7 @@ pub fn write_entry(first: bool, dataset: u64, coords: &[u64], zone: &Zone, out: 
     out.extend(b"\n    }");
 }
 
-/// Appends the text after the last entry; `empty` tells whether there was none.
+/// Appends the text after the last entry; `empty` is true if there was none.
 pub fn write_end(empty: bool, out: &mut Vec<u8>) {
     out.extend(if empty { &b"]\n}\n"[..] } else { &b"\n  ]\n}\n"[..] });
 }
@@ -163,7 +163,7 @@ mod tests {
     use tesseral_core::Coords;
 
     #[test]
-    fn writes_what_it_parses() {
+    fn round_trips() {
         let coords = |n: &[u64]| Coords::from_slice(n);
         let datasets = [DatasetRecord {
             name: "a".into(),
@@ -172,9 +172,9 @@ mod tests {
             shape: coords(&[4, 1]),
             chunk_shape: coords(&[2, 1]),
         }];
-        let rows = [Row::new(0, &[0, 0], 0, 8, 8, 0), Row::new(0, &[1, 0], 0, 8, 8, 0)];
+        let rows = [IndexRow::new(0, &[0, 0], 0, 8, 8, 0), IndexRow::new(0, &[1, 0], 0, 8, 8, 0)];
         let zones = [
-            Zone { element_count: 2, null_count: 1, range: Range::new(&[0, 0, 128, 63], &[0, 0, 0, 64]) },
+            Zone { element_count: 2, null_count: 1, range: ZoneRange::new(&[0, 0, 128, 63], &[0, 0, 0, 64]) },
             Zone { element_count: 2, null_count: 2, range: None },
         ];
         let mut text = Vec::new();
@@ -189,7 +189,7 @@ mod tests {
         assert_eq!(String::from_utf8(text.clone()), String::from_utf8(pretty));
         let read = parse(&text, "f", 0, 64, &datasets, &rows).unwrap();
         assert_eq!(read, zones.map(Some));
-        // An entry about another chunk says nothing of this one.
+        // An entry for another chunk is ignored.
         let swapped = [rows[1], rows[0]];
         assert_eq!(parse(&text, "f", 0, 64, &datasets, &swapped).unwrap(), [None, None]);
         assert!(parse(&text, "f", 0, 64, &datasets, &rows[..1]).is_err());

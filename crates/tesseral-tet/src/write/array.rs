@@ -1,13 +1,13 @@
-//! One array being written: what the format can hold of it, and how its chunks become bytes.
+//! One array being written: validation of its schema, and encoding of its chunks.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use smallvec::smallvec;
 use tesseral_codec::zstd;
-use tesseral_core::metadata::FILL_ATTRIBUTES;
 use tesseral_core::schema::{CellLen, Dimension};
-use tesseral_core::{ArraySchema, ChunkGrid, Coords, DType, Error, Order, Result, Value};
+use tesseral_core::{Advice, ArraySchema, ChunkGrid, Coords, DType, Error, Order, Result, Value};
+use tesseral_format::convention::KEY;
 use tesseral_format::{
     ArraySpec, CodecSpec, Column, ColumnData, EncodedChunk, EncodedPart, Role, Scratch, StoredChunk,
 };
@@ -18,7 +18,7 @@ use crate::stats::FillRule;
 use crate::wire::chunk_index::{RAW, ZSTD};
 use crate::wire::directory::{self, DatasetRecord, MAX_RANK};
 use crate::wire::json::Object;
-use crate::wire::metadata::{AxisLabels, DatasetMetadata, check_text, fill_text};
+use crate::wire::metadata::{AxisLabels, DatasetMetadata, check_text};
 
 /// An array being written.
 #[derive(Debug)]
@@ -26,13 +26,15 @@ pub(super) struct ArrayState {
     pub(super) record: DatasetRecord,
     pub(super) grid: ChunkGrid,
     dtype: DType,
-    /// Bytes of one cell.
+    /// Size of one cell in bytes.
     cell: usize,
-    /// Compression level, for zstd; raw without.
+    /// Compression level of zstd; `None` for raw.
     pub(super) level: Option<i32>,
-    /// What the attributes say about missing cells, for zone maps.
+    /// Declared missing value, for zone maps.
     fill: FillRule,
     pub(super) metadata: DatasetMetadata,
+    /// The marker of the storage conventions.
+    pub(super) marker: Option<String>,
 }
 
 impl ArrayState {
@@ -40,7 +42,7 @@ impl ArrayState {
         let schema = &spec.schema;
         let unsupported = |what: String| Err(Error::unsupported(format!("{what} in .tet")));
         if schema.name.is_empty() {
-            return Err(Error::invalid("an array of a .tet file needs a name"));
+            return Err(Error::invalid("an array of a .tet file requires a name"));
         }
         check_text("the name of an array", &schema.name)?;
         if schema.sparse {
@@ -56,40 +58,41 @@ impl ArrayState {
             return unsupported(format!("the nullable field {:?}", field.name));
         }
         if field.enumeration.is_some() {
-            return unsupported(format!("the enumerated field {:?}", field.name));
+            return unsupported(format!("the enumeration of field {:?}", field.name));
         }
         let tag = directory::tag_of(field.dtype).filter(|_| field.cell == CellLen::One);
         let Some(tag) = tag else {
-            let told = unsupported(format!("cells of {}", field.type_name()));
-            return told.map_err(|e: Error| e.hint("convert it with --cast"));
+            let rejection = unsupported(format!("cells of {}", field.type_name()));
+            return rejection.map_err(|e: Error| e.hint(Advice::Cast { to: None }));
         };
         let rank = schema.dims.len();
         if !(1..=MAX_RANK).contains(&rank) {
             return unsupported(format!("an array of {rank} dimensions"));
         }
         let Some(shape) = schema.shape() else {
-            return unsupported("a dimension without positions".to_owned());
+            return unsupported("a dimension without an extent".to_owned());
         };
         if shape.contains(&0) {
-            return unsupported(format!("an array without cells, of shape {shape:?},"));
+            return unsupported(format!("an empty array of shape {shape:?}"));
         }
         let Some(chunk_shape) = schema.chunk_shape.clone() else {
-            return Err(Error::invalid("an array of a .tet file needs a chunk shape"));
+            return Err(Error::invalid("an array of a .tet file requires a chunk shape"));
         };
         let record = DatasetRecord { name: schema.name.clone(), dtype: tag, reserved: 0, shape, chunk_shape };
         let (dtype, grid) = match record.geometry("the new file") {
             Ok(geometry) => geometry,
-            // The same checks as for a file, but here it is the caller who is wrong.
+            // The same checks as for reading, reported as an invalid request.
             Err(e) => return Err(Error::invalid(e.to_string())),
         };
         let metadata = dataset_metadata(schema, &record)?;
+        let marker = schema.attributes.get(KEY).map(|marker| text_of(KEY, marker)).transpose()?;
         let fill = FillRule::new(dtype, metadata.fill_text());
         let level = level_of(spec.codecs.first().map_or(&[][..], Vec::as_slice))?;
         let cell = dtype.size().unwrap_or(1);
-        Ok(Self { record, grid, dtype, cell, level, fill, metadata })
+        Ok(Self { record, grid, dtype, cell, level, fill, metadata, marker })
     }
 
-    /// The number of the codec that its chunks have.
+    /// Codec number of its chunks.
     pub(super) fn codec(&self) -> u32 {
         if self.level.is_some() { ZSTD } else { RAW }
     }
@@ -98,7 +101,7 @@ impl ArrayState {
         error.in_array(&self.record.name).in_chunk(coords)
     }
 
-    /// Bytes of all cells. `geometry` has checked that they are a `u64`.
+    /// Size of all cells in bytes. `geometry` has checked that it fits `u64`.
     pub(super) fn bytes(&self) -> u64 {
         self.record.shape.iter().product::<u64>() * self.cell as u64
     }
@@ -107,10 +110,10 @@ impl ArrayState {
         self.grid.region(coords).cells().unwrap_or(0) * self.cell as u64
     }
 
-    /// Bytes of all chunks before this one in canonical order.
+    /// Size of all chunks before this one in canonical order, in bytes.
     ///
-    /// Chunks that agree with `coords` before dimension `d` and lie below it there cover a box: the chunk's own extents
-    /// before `d`, everything up to the chunk's start along `d`, the whole array after `d`. The boxes add up.
+    /// The chunks that equal `coords` before dimension `d` and are smaller at `d` cover a box: the chunk's own extents before
+    /// `d`, everything up to the chunk's start along `d`, the whole array after `d`. The sizes of the boxes are added.
     pub(super) fn bytes_before(&self, coords: &[u64]) -> u64 {
         let region = self.grid.region(coords);
         let shape = &self.record.shape;
@@ -132,19 +135,22 @@ impl ArrayState {
     ) -> Result<EncodedChunk<'a>> {
         if !self.grid.contains(coords) {
             return Err(Error::invalid(format!(
-                "there is no such chunk in a grid of {:?}",
+                "chunk coordinates out of bounds for a grid of {:?}",
                 self.grid.counts()
             )));
         }
         let [ColumnData::Fixed { values, validity }] = columns else {
-            return Err(Error::invalid("a .tet chunk is one column of fixed cells"));
+            return Err(Error::invalid("expected one fixed-size column"));
         };
         let raw_len = self.tile_bytes(coords);
         if values.len() as u64 != raw_len {
-            return Err(Error::invalid(format!("the tile takes {raw_len} bytes, got {}", values.len())));
+            return Err(Error::invalid(format!(
+                "expected {raw_len} bytes for the tile, found {}",
+                values.len()
+            )));
         }
         if let Some(cell) = validity.and_then(|v| v.iter().position(|valid| *valid == 0)) {
-            return Err(Error::unsupported(format!("the null in cell {cell} of the tile, in .tet")));
+            return Err(Error::unsupported(format!("a null (cell {cell} of the tile) in .tet")));
         }
         let stats = if statistics {
             let cells = raw_len / self.cell as u64;
@@ -170,11 +176,15 @@ impl ArrayState {
 }
 
 impl ArrayState {
-    /// Stored bytes of another container as a chunk of this array.
-    pub(super) fn adopt<'a>(&self, coords: &[u64], stored: &'a StoredChunk) -> Result<EncodedChunk<'a>> {
+    /// Accepts stored bytes of another container as a chunk of this array.
+    pub(super) fn push_encoded<'a>(
+        &self,
+        coords: &[u64],
+        stored: &'a StoredChunk,
+    ) -> Result<EncodedChunk<'a>> {
         if !self.grid.contains(coords) || stored.raw_len != self.tile_bytes(coords) {
             return Err(Error::invalid(format!(
-                "a stored chunk of {} bytes does not fit the tile",
+                "a stored chunk of {} bytes does not match the tile",
                 stored.raw_len
             )));
         }
@@ -189,7 +199,7 @@ impl ArrayState {
     }
 }
 
-/// The compression level of a codec chain; `None` for raw.
+/// Returns the compression level of a codec chain; `None` for raw.
 fn level_of(codecs: &[CodecSpec]) -> Result<Option<i32>> {
     let mut coded = codecs.iter().filter(|codec| codec.name != "raw");
     let codec = match (coded.next(), coded.next()) {
@@ -197,37 +207,31 @@ fn level_of(codecs: &[CodecSpec]) -> Result<Option<i32>> {
         (Some(codec), None) if codec.name == "zstd" => codec,
         (Some(codec), None) => {
             let error = Error::unsupported(format!("the codec {:?} in .tet", codec.name));
-            return Err(error.hint("take --codec raw or zstd"));
+            return Err(error.hint(Advice::Codecs(&["raw", "zstd"])));
         }
-        (Some(_), Some(_)) => return Err(Error::unsupported("a chain of codecs in .tet")),
+        (Some(_), Some(_)) => return Err(Error::unsupported("a codec chain in .tet")),
     };
     if let Some(name) = codec.options.keys().find(|name| *name != "level") {
-        return Err(Error::invalid(format!("zstd has no option {name:?}")));
+        return Err(Error::invalid(format!("unknown option {name:?} of zstd")));
     }
     match codec.int("level").unwrap_or(0) {
         0 => Ok(Some(zstd::DEFAULT_LEVEL)),
         level @ -131_072..=22 => Ok(i32::try_from(level).ok()),
-        level => Err(Error::invalid(format!("{level} is not a level of zstd"))),
+        level => Err(Error::invalid(format!("level {level} is out of range for zstd"))),
     }
 }
 
-/// What a schema says beside the directory, as the footer stores it.
+/// Builds the footer metadata of a schema.
 fn dataset_metadata(schema: &ArraySchema, record: &DatasetRecord) -> Result<DatasetMetadata> {
     let mut metadata = DatasetMetadata::default();
-    for (name, value) in &schema.attributes {
+    for (name, value) in tesseral_core::missing::attributes(schema).iter().filter(|(name, _)| *name != KEY) {
         check_text("an attribute name", name)?;
         let text = text_of(name, value)?;
         check_text(&format!("the attribute {name:?}"), &text)?;
         metadata.attrs.insert(name.clone(), text);
     }
-    // A fill that is declared elsewhere than in the attributes becomes one.
-    if fill_text(|name| metadata.attrs.get(name).map(String::as_str)).is_none()
-        && let Some(fill) = &schema.fields[0].fill
-    {
-        metadata.attrs.insert(FILL_ATTRIBUTES[0].to_owned(), fill.to_string());
-    }
     if schema.dims.iter().any(|dim| !dim.name.is_empty()) {
-        // All or none have names; one without takes its number, by which it can be found as well.
+        // Either all dimensions have names or none; an unnamed one is stored by its number, which lookups accept as well.
         let name = |(d, dim): (usize, &Dimension)| {
             if dim.name.is_empty() { d.to_string() } else { dim.name.clone() }
         };
@@ -249,7 +253,7 @@ fn dataset_metadata(schema: &ArraySchema, record: &DatasetRecord) -> Result<Data
     if !coords.is_empty() {
         metadata.coords = Some(coords);
     }
-    // Two dimensions of one name share what is stored under it.
+    // Two dimensions with the same name share the stored labels.
     for (d, dim) in schema.dims.iter().enumerate() {
         let wanted = dim.labels.as_ref().map(|labels| labels.len());
         let stored = metadata.labels(d, &record.shape);
@@ -265,21 +269,27 @@ fn dataset_metadata(schema: &ArraySchema, record: &DatasetRecord) -> Result<Data
             _ => false,
         };
         if !same {
-            let detail =
-                format!("labels of dimension {d} ({:?}), whose name means another dimension too", dim.name);
+            let detail = format!("labels of dimension {d} ({:?}), whose name is ambiguous", dim.name);
             return Err(Error::unsupported(format!("{detail}, in .tet")));
         }
     }
     Ok(metadata)
 }
 
-/// An attribute as text, the one kind the format has: numbers and plain lists as people read them, maps and what else has parts as
-/// JSON. Bytes have no text.
+/// Returns the attribute as it reads back; `None` if the format cannot store it.
+pub(crate) fn held_attribute(name: &str, value: &Value) -> Option<Value> {
+    let text = text_of(name, value).ok()?;
+    let fits = check_text("", name).is_ok() && check_text("", &text).is_ok();
+    fits.then_some(Value::Text(text))
+}
+
+/// Formats an attribute as text, the only attribute type of the format: numbers and flat lists in display form, maps and nested
+/// values as JSON. Bytes are not supported.
 pub(super) fn text_of(name: &str, value: &Value) -> Result<String> {
     let has_parts = |value: &Value| matches!(value, Value::List(_) | Value::Map(_));
     Ok(match value {
         Value::Bytes(_) => {
-            return Err(Error::unsupported(format!("the attribute {name:?}, which is no text, in .tet")));
+            return Err(Error::unsupported(format!("the binary attribute {name:?} in .tet")));
         }
         Value::Map(_) => json_of(value).to_string(),
         Value::List(values) if values.iter().any(has_parts) => json_of(value).to_string(),

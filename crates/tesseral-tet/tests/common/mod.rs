@@ -1,5 +1,5 @@
-//! What the tests share: a flat read of an array and a short way to write one.
-// Each test binary uses some of it; helpers outside test functions may panic all the same.
+//! Shared helpers of the tests: read and write whole arrays.
+// Each test binary uses a part of it; helpers outside test functions can panic.
 #![allow(dead_code, clippy::unwrap_used, clippy::panic)]
 
 use std::path::{Path, PathBuf};
@@ -13,13 +13,13 @@ use tesseral_format::{
 use tesseral_store::{MemoryStore, Store, StoreExt};
 use tesseral_tet::TetFormat;
 
-/// The folder of files that the reference wrote.
+/// Folder of files written by the reference.
 pub fn fixtures() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/tet")
 }
 
 pub fn memory(bytes: impl Into<bytes::Bytes>) -> Arc<dyn Store> {
-    Arc::new(MemoryStore::of("memory.tet", bytes))
+    Arc::new(MemoryStore::with_object("memory.tet", bytes))
 }
 
 pub fn open(bytes: impl Into<bytes::Bytes>) -> Result<Arc<dyn Container>> {
@@ -38,7 +38,7 @@ fn cells(region: &Region) -> Vec<Vec<u64>> {
     })
 }
 
-/// Reads a whole array, cell by cell: slow and plain. Fails when a cell is left out.
+/// Reads a whole array cell by cell, without optimizations. Fails if a cell is missing.
 pub fn read_flat(container: &dyn Container, index: usize) -> Result<Vec<u8>> {
     let array = container.array(index)?;
     read_array(container, &*array)
@@ -68,7 +68,7 @@ pub fn read_array(container: &dyn Container, array: &dyn ArraySource) -> Result<
         array.decode(chunk, part.column, &[stored], 0..chunk.cells, into, &mut scratch)?;
         for (cell, bytes) in cells(region).iter().zip(tile.chunks_exact(size)) {
             let at = offset(cell, &shape);
-            assert!(!std::mem::replace(&mut seen[at], true), "cell {cell:?} comes twice");
+            assert!(!std::mem::replace(&mut seen[at], true), "duplicate cell {cell:?}");
             out[at * size..(at + 1) * size].copy_from_slice(bytes);
         }
     }
@@ -76,7 +76,7 @@ pub fn read_array(container: &dyn Container, array: &dyn ArraySource) -> Result<
     Ok(out)
 }
 
-/// The cells of one chunk, out of a flat array.
+/// Extracts the cells of one chunk from a flat array.
 pub fn tile(flat: &[u8], grid: &ChunkGrid, coords: &[u64], size: usize) -> Vec<u8> {
     let picked = cells(&grid.region(coords)).into_iter().flat_map(|cell| {
         let at = offset(&cell, grid.shape()) * size;
@@ -100,7 +100,7 @@ impl Input {
     }
 }
 
-/// Pushes every chunk of every array, in the order `order` puts them.
+/// Pushes every chunk of every array, reordered by `order`.
 pub fn push_all(
     writer: &mut dyn Writer,
     inputs: &[Input],
@@ -125,7 +125,7 @@ pub fn push_all(
     Ok(())
 }
 
-/// Writes a file in memory and gives its bytes.
+/// Writes a file in memory and returns its bytes.
 pub fn write(inputs: &[Input], options: &CreateOptions) -> Result<Vec<u8>> {
     write_with(inputs, options, &[], |_| {})
 }
@@ -146,7 +146,7 @@ pub fn write_with(
     Ok(store.read_all("", u64::MAX)?.to_vec())
 }
 
-/// Options that write nothing beyond what was given.
+/// Options that add nothing to the given content.
 pub fn plain() -> CreateOptions {
     CreateOptions { digests: false, ..CreateOptions::default() }
 }

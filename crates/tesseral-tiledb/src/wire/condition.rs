@@ -4,7 +4,7 @@
 //! u8 0 │ u8 and/or/not │ u64 children │ children
 //! u8 1 │ u8 comparison │ u32 length, field │ u64 length, value │ for in, not in: u64 bytes of offsets, offsets
 //! ```
-//! The stored tree is what cells must meet to *stay*.
+//! The stored tree is the condition of cells to *keep*.
 
 use tesseral_core::{Limits, Result};
 
@@ -13,36 +13,36 @@ use super::cursor::{Cursor, put_bytes64, put_text32, put_u64};
 /// A node of a stored condition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Node {
-    /// All children hold.
+    /// True if all children are true.
     And(Vec<Node>),
-    /// One child holds.
+    /// True if any child is true.
     Or(Vec<Node>),
-    /// The child does not hold.
+    /// True if the child is false.
     Not(Box<Node>),
-    /// A field compares with a value.
+    /// Comparison of a field with a value.
     Compare {
-        /// Number of the comparison: `<`, `<=`, `>`, `>=`, `==`, `!=`.
+        /// Operator number: `<`, `<=`, `>`, `>=`, `==`, `!=`.
         op: u8,
-        /// The field.
+        /// Name of the field.
         field: String,
-        /// The value's bytes; none of them means null.
+        /// Bytes of the value; `None` means null.
         value: Vec<u8>,
     },
-    /// A field is, or is not, one of several values.
+    /// Membership test of a field.
     Member {
-        /// Whether it must not be.
+        /// Whether the test is negated.
         negated: bool,
-        /// The field.
+        /// Name of the field.
         field: String,
-        /// The values' bytes.
+        /// Bytes of the values.
         values: Vec<Vec<u8>>,
     },
-    /// Always the same.
+    /// A constant.
     Constant(bool),
 }
 
 impl Node {
-    /// Reads a condition from its unfiltered bytes.
+    /// Parses a condition from its unfiltered bytes.
     ///
     /// # Errors
     /// `Corrupt`, `Limit`.
@@ -92,18 +92,18 @@ fn members(cursor: &mut Cursor<'_>, value: &[u8]) -> Result<Vec<Vec<u8>>> {
     let bytes = cursor.u64("a condition's offsets")?;
     let offsets = cursor.u64s(bytes / 8, "a condition's offsets")?;
     let ends = offsets.iter().skip(1).copied().chain([value.len() as u64]);
-    let one = |(start, end): (&u64, u64)| {
+    let slice_value = |(start, end): (&u64, u64)| {
         value.get(usize::try_from(*start).ok()?..usize::try_from(end).ok()?).map(<[u8]>::to_vec)
     };
-    let values: Option<Vec<Vec<u8>>> = offsets.iter().zip(ends).map(one).collect();
-    values.ok_or_else(|| cursor.corrupt("a condition", "offsets of values that do not rise"))
+    let values: Option<Vec<Vec<u8>>> = offsets.iter().zip(ends).map(slice_value).collect();
+    values.ok_or_else(|| cursor.corrupt("a condition", "value offsets are not ascending"))
 }
 
 impl Node {
-    /// Writes a condition.
+    /// Encodes a condition.
     ///
     /// # Errors
-    /// `Limit` for a name beyond what its length can say.
+    /// `Limit` for a name whose length exceeds `u32`.
     pub fn write(&self, out: &mut Vec<u8>) -> Result<()> {
         let mut branch = |op: u8, children: &[Node]| {
             out.extend_from_slice(&[0, op]);

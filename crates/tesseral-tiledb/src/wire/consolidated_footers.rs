@@ -1,5 +1,5 @@
-//! Footers of many fragments in one file (`__fragment_meta/NAME.meta`): `u32` count, then per fragment its name behind a `u64`
-//! length and the `u64` offset of its footer; then the footers, without their lengths.
+//! Consolidated footers of fragments (`__fragment_meta/NAME.meta`): `u32` count, then per fragment a `u64` length, its name and
+//! the `u64` offset of its footer; then the footers, without their lengths.
 
 use std::ops::Range;
 
@@ -7,7 +7,7 @@ use tesseral_core::Result;
 
 use super::cursor::Cursor;
 
-/// Names of fragments, and where in the bytes their footers are.
+/// Returns names of fragments, and the byte ranges of their footers.
 ///
 /// # Errors
 /// `Corrupt`.
@@ -21,7 +21,7 @@ pub fn parse(object: &str, bytes: &[u8]) -> Result<Vec<(String, Range<usize>)>> 
         let offset = cursor.u64("the offset of a footer")?;
         let offset = usize::try_from(offset).ok().filter(|o| *o <= bytes.len());
         let offset =
-            offset.ok_or_else(|| cursor.corrupt("the offset of a footer", "it lies outside the file"))?;
+            offset.ok_or_else(|| cursor.corrupt("the offset of a footer", "it is outside the file"))?;
         entries.push((name, offset));
     }
     // A footer ends where the next one begins.

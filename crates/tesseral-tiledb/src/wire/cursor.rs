@@ -1,8 +1,8 @@
-//! Reading numbers in a row, where a short or odd one says which it was.
+//! Cursor over little-endian numbers. Errors name the field and its offset.
 
 use tesseral_core::{Error, Result};
 
-/// Unfiltered bytes of a structure, with the object they came from. Offsets count from the structure's first byte.
+/// Unfiltered bytes of a structure, with their object. Offsets are relative to the structure.
 #[derive(Clone, Copy, Debug)]
 pub struct Cursor<'a> {
     object: &'a str,
@@ -11,12 +11,12 @@ pub struct Cursor<'a> {
 }
 
 impl<'a> Cursor<'a> {
-    /// Bytes of `object`.
+    /// Creates a cursor over bytes of `object`.
     pub fn new(object: &'a str, bytes: &'a [u8]) -> Self {
         Self { object, bytes, at: 0 }
     }
 
-    /// The bytes not yet read.
+    /// The unread bytes.
     pub fn rest(&self) -> &'a [u8] {
         self.bytes
     }
@@ -26,10 +26,10 @@ impl<'a> Cursor<'a> {
         self.at
     }
 
-    /// The next `n` bytes, which are `what`.
+    /// Reads `n` bytes of field `what`.
     ///
     /// # Errors
-    /// `Corrupt` when there are fewer.
+    /// `Corrupt` if fewer bytes are left.
     pub fn take(&mut self, n: usize, what: &str) -> Result<&'a [u8]> {
         match self.bytes.split_at_checked(n) {
             Some((taken, rest)) => {
@@ -41,10 +41,10 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// As [`take`](Self::take), with a length as files store it.
+    /// As [`take`](Self::take), with a stored length.
     ///
     /// # Errors
-    /// `Corrupt` when there are fewer.
+    /// `Corrupt` if fewer bytes are left.
     pub fn take64(&mut self, n: u64, what: &str) -> Result<&'a [u8]> {
         match usize::try_from(n) {
             Ok(n) => self.take(n, what),
@@ -58,76 +58,78 @@ impl<'a> Cursor<'a> {
         Ok(array)
     }
 
-    /// The next byte.
+    /// Reads one byte.
     ///
     /// # Errors
-    /// `Corrupt` at the end.
+    /// `Corrupt` at the end of the bytes.
     pub fn u8(&mut self, what: &str) -> Result<u8> {
         self.array::<1>(what).map(|[byte]| byte)
     }
 
-    /// The next byte as a flag.
+    /// Reads a Boolean byte.
     ///
     /// # Errors
-    /// `Corrupt` at the end or beside 0 and 1.
+    /// `Corrupt` at the end of the bytes, or for values other than 0 and 1.
     pub fn flag(&mut self, what: &str) -> Result<bool> {
         match self.u8(what)? {
             0 => Ok(false),
             1 => Ok(true),
-            other => Err(self.corrupt(what, format!("a flag of {other}"))),
+            other => Err(self.corrupt(what, format!("invalid Boolean {other}"))),
         }
     }
 
-    /// The next four bytes as a number.
+    /// Reads a little-endian `u32`.
     ///
     /// # Errors
-    /// `Corrupt` at the end.
+    /// `Corrupt` at the end of the bytes.
     pub fn u32(&mut self, what: &str) -> Result<u32> {
         self.array(what).map(u32::from_le_bytes)
     }
 
-    /// The next eight bytes as a number.
+    /// Reads a little-endian `u64`.
     ///
     /// # Errors
-    /// `Corrupt` at the end.
+    /// `Corrupt` at the end of the bytes.
     pub fn u64(&mut self, what: &str) -> Result<u64> {
         self.array(what).map(u64::from_le_bytes)
     }
 
-    /// A number of things that take at least `each` bytes of what is left.
+    /// Reads a count of items that take at least `each` bytes of the unread bytes.
     ///
     /// # Errors
-    /// `Corrupt` when they cannot.
+    /// `Corrupt` if they do not fit.
     pub fn count(&mut self, count: u64, each: usize, what: &str) -> Result<usize> {
         let fits = usize::try_from(count)
             .ok()
             .filter(|n| n.checked_mul(each).is_some_and(|bytes| bytes <= self.bytes.len()));
-        fits.ok_or_else(|| self.corrupt(what, format!("{count} do not fit in {} bytes", self.bytes.len())))
+        fits.ok_or_else(|| {
+            self.corrupt(what, format!("{count} items do not fit in {} bytes", self.bytes.len()))
+        })
     }
 
-    /// Numbers of eight bytes.
+    /// Reads `u64` values.
     ///
     /// # Errors
-    /// `Corrupt` when there are fewer.
+    /// `Corrupt` if fewer bytes are left.
     pub fn u64s(&mut self, count: u64, what: &str) -> Result<Vec<u64>> {
         let count = self.count(count, 8, what)?;
         let bytes = self.take(count * 8, what)?;
         Ok(bytes.chunks_exact(8).map(le64).collect())
     }
 
-    /// Text behind a 32-bit length.
+    /// Reads text with a 32-bit length prefix.
     ///
     /// # Errors
-    /// `Corrupt` when cut short or not UTF-8.
+    /// `Corrupt` if truncated or not UTF-8.
     pub fn text32(&mut self, what: &str) -> Result<String> {
         let len = self.u32(what)?;
         self.text(u64::from(len), what)
     }
 
-    /// Text behind a 64-bit length.
+    /// Reads text with a 64-bit length prefix.
     ///
     /// # Errors
-    /// `Corrupt` when cut short or not UTF-8.
+    /// `Corrupt` if truncated or not UTF-8.
     pub fn text64(&mut self, what: &str) -> Result<String> {
         let len = self.u64(what)?;
         self.text(len, what)
@@ -135,27 +137,27 @@ impl<'a> Cursor<'a> {
 
     fn text(&mut self, len: u64, what: &str) -> Result<String> {
         let bytes = self.take64(len, what)?;
-        String::from_utf8(bytes.to_vec()).map_err(|_| self.corrupt(what, "it is not UTF-8"))
+        String::from_utf8(bytes.to_vec()).map_err(|_| self.corrupt(what, "invalid UTF-8"))
     }
 
-    /// Refuses bytes behind the structure.
+    /// Rejects bytes after the structure.
     ///
     /// # Errors
-    /// `Corrupt` when there are some.
+    /// `Corrupt` if there are any.
     pub fn finish(&self, what: &str) -> Result<()> {
         if self.bytes.is_empty() {
             return Ok(());
         }
-        Err(self.corrupt(what, format!("{} bytes follow it", self.bytes.len())))
+        Err(self.corrupt(what, format!("{} unexpected bytes at the end", self.bytes.len())))
     }
 
-    /// An error about `what` at the next byte.
+    /// Creates an error about `what` at the next byte.
     pub fn corrupt(&self, what: &str, detail: impl Into<String>) -> Error {
         Error::corrupt(what, self.object, self.at, detail)
     }
 }
 
-/// A little-endian number of up to eight bytes.
+/// Parses a little-endian number of up to eight bytes.
 pub(crate) fn le64(bytes: &[u8]) -> u64 {
     let mut wide = [0; 8];
     for (to, from) in wide.iter_mut().zip(bytes) {
@@ -164,38 +166,38 @@ pub(crate) fn le64(bytes: &[u8]) -> u64 {
     u64::from_le_bytes(wide)
 }
 
-/// Appends text behind a 32-bit length.
+/// Appends text with a 32-bit length prefix.
 ///
 /// # Errors
-/// `Limit` beyond what the length can say.
+/// `Limit` if the length exceeds `u32`.
 pub fn put_text32(text: &str, out: &mut Vec<u8>) -> Result<()> {
     put_u32(text.len() as u64, "a name", out)?;
     out.extend_from_slice(text.as_bytes());
     Ok(())
 }
 
-/// Appends text behind a 64-bit length.
+/// Appends text with a 64-bit length prefix.
 pub fn put_text64(text: &str, out: &mut Vec<u8>) {
     put_bytes64(text.as_bytes(), out);
 }
 
-/// Appends bytes behind a 64-bit length.
+/// Appends bytes with a 64-bit length prefix.
 pub fn put_bytes64(bytes: &[u8], out: &mut Vec<u8>) {
     put_u64(bytes.len() as u64, out);
     out.extend_from_slice(bytes);
 }
 
-/// Appends a number of four bytes.
+/// Appends a number as `u32`.
 ///
 /// # Errors
-/// `Limit` beyond what they can say.
+/// `Limit` if it exceeds `u32`.
 pub fn put_u32(n: u64, what: &str, out: &mut Vec<u8>) -> Result<()> {
     let n = u32::try_from(n).map_err(|_| Error::limit(what, n, u64::from(u32::MAX)))?;
     out.extend_from_slice(&n.to_le_bytes());
     Ok(())
 }
 
-/// Appends a number of eight bytes.
+/// Appends a number as `u64`.
 pub fn put_u64(n: u64, out: &mut Vec<u8>) {
     out.extend_from_slice(&n.to_le_bytes());
 }

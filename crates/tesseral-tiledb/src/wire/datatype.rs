@@ -1,16 +1,16 @@
-//! Datatypes by their number.
+//! Datatypes and their numbers.
 
 use std::cmp::Ordering;
 
-use tesseral_codec::filter::{Kind, Word};
+use tesseral_codec::filter::{ElementKind, FilterElement};
 use tesseral_core::{CellLen, DType, Error, Result, TimeUnit};
 
 use super::cursor::le64;
 
-/// The number of values per cell that means "any".
+/// The number of values per cell that means variable-length.
 pub const VAR: u32 = u32::MAX;
 
-/// A datatype, valid by construction.
+/// A valid datatype.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Datatype(u8);
 
@@ -62,25 +62,25 @@ const NAMES: [&str; 44] = [
 ];
 
 impl Datatype {
-    /// One byte of text.
+    /// Single-byte character.
     pub const CHAR: Self = Self(4);
-    /// One byte.
+    /// Unsigned 8-bit integer.
     pub const UINT8: Self = Self(6);
-    /// Eight bytes.
+    /// Unsigned 64-bit integer.
     pub const UINT64: Self = Self(10);
     /// ASCII text.
     pub const ASCII: Self = Self(11);
     /// UTF-8 text.
     pub const UTF8: Self = Self(12);
-    /// Bytes without meaning.
+    /// Uninterpreted bytes.
     pub const BLOB: Self = Self(40);
-    /// "Use the input's type", in filter options.
+    /// In filter options: use the input's type.
     pub const ANY: Self = Self(17);
 
-    /// The datatype of a number.
+    /// Returns the datatype of a number.
     ///
     /// # Errors
-    /// `Unsupported` for numbers that no version has.
+    /// `Unsupported` for unknown numbers.
     pub fn new(number: u8) -> Result<Self> {
         if usize::from(number) < NAMES.len() {
             return Ok(Self(number));
@@ -88,62 +88,62 @@ impl Datatype {
         Err(Error::unsupported(format!("TileDB datatype {number}")))
     }
 
-    /// The datatype of a dtype; `None` when there is none of its size and arithmetic.
-    pub fn of(dtype: DType) -> Option<Self> {
+    /// Returns the datatype of a dtype; `None` if there is no equivalent.
+    pub fn from_dtype(dtype: DType) -> Option<Self> {
         if dtype == DType::Bytes {
             return Some(Self::BLOB);
         }
         (0..44).map(Self).find(|d| d.dtype() == dtype)
     }
 
-    /// The datatype whose elements filters see as `word`.
-    pub fn of_word(word: Word) -> Self {
+    /// Returns the datatype whose elements filters process as `word`.
+    pub fn of_word(word: FilterElement) -> Self {
         Self(match (word.kind, word.size) {
-            (Kind::Signed, 1) => 5,
-            (Kind::Signed, 2) => 7,
-            (Kind::Signed, 4) => 0,
-            (Kind::Signed, _) => 1,
-            (Kind::Unsigned, 1) => 6,
-            (Kind::Unsigned, 2) => 8,
-            (Kind::Unsigned, 4) => 9,
-            (Kind::Unsigned, _) => 10,
-            (Kind::Float, 4) => 2,
-            (Kind::Float, _) => 3,
-            (Kind::Time, _) => 27,
-            (Kind::Bool, _) => 41,
-            (Kind::Text, 2) => 13,
-            (Kind::Text, 4) => 14,
-            (Kind::Text, _) => 4,
+            (ElementKind::Signed, 1) => 5,
+            (ElementKind::Signed, 2) => 7,
+            (ElementKind::Signed, 4) => 0,
+            (ElementKind::Signed, _) => 1,
+            (ElementKind::Unsigned, 1) => 6,
+            (ElementKind::Unsigned, 2) => 8,
+            (ElementKind::Unsigned, 4) => 9,
+            (ElementKind::Unsigned, _) => 10,
+            (ElementKind::Float, 4) => 2,
+            (ElementKind::Float, _) => 3,
+            (ElementKind::Time, _) => 27,
+            (ElementKind::Bool, _) => 41,
+            (ElementKind::Text, 2) => 13,
+            (ElementKind::Text, 4) => 14,
+            (ElementKind::Text, _) => 4,
         })
     }
 
-    /// Its number.
+    /// The stored number.
     pub fn number(self) -> u8 {
         self.0
     }
 
-    /// The fill that writers declare when nobody asks for another: the value least likely to be met.
+    /// Default fill value of the reference.
     pub fn default_fill(self) -> Vec<u8> {
         match (self.word().kind, self.size()) {
-            (Kind::Signed | Kind::Time, n) => {
+            (ElementKind::Signed | ElementKind::Time, n) => {
                 let mut least = vec![0; n];
                 least[n - 1] = 0x80;
                 least
             }
-            (Kind::Unsigned, n) => vec![0xFF; n],
-            (Kind::Float, 4) => f32::from_bits(0x7FC0_0000).to_le_bytes().to_vec(),
-            (Kind::Float, _) => f64::from_bits(0x7FF8_0000_0000_0000).to_le_bytes().to_vec(),
+            (ElementKind::Unsigned, n) => vec![0xFF; n],
+            (ElementKind::Float, 4) => f32::from_bits(0x7FC0_0000).to_le_bytes().to_vec(),
+            (ElementKind::Float, _) => f64::from_bits(0x7FF8_0000_0000_0000).to_le_bytes().to_vec(),
             _ if self == Self::CHAR => vec![0x80],
             (_, n) => vec![0; n],
         }
     }
 
-    /// Its name.
+    /// Name as in the specification.
     pub fn name(self) -> &'static str {
         NAMES[usize::from(self.0)]
     }
 
-    /// Bytes of one value.
+    /// Size of one value in bytes.
     pub fn size(self) -> usize {
         match self.0 {
             1 | 3 | 10 | 18..=39 => 8,
@@ -153,20 +153,20 @@ impl Datatype {
         }
     }
 
-    /// What filters see.
-    pub fn word(self) -> Word {
+    /// Element type for filters.
+    pub fn word(self) -> FilterElement {
         let kind = match self.0 {
-            0 | 1 | 5 | 7 => Kind::Signed,
-            6 | 8 | 9 | 10 => Kind::Unsigned,
-            2 | 3 => Kind::Float,
-            18..=39 => Kind::Time,
-            41 => Kind::Bool,
-            _ => Kind::Text,
+            0 | 1 | 5 | 7 => ElementKind::Signed,
+            6 | 8 | 9 | 10 => ElementKind::Unsigned,
+            2 | 3 => ElementKind::Float,
+            18..=39 => ElementKind::Time,
+            41 => ElementKind::Bool,
+            _ => ElementKind::Text,
         };
-        Word::new(self.size(), kind)
+        FilterElement::new(self.size(), kind)
     }
 
-    /// The dtype of one value. Text of two or four bytes per character is bytes to everyone else.
+    /// Dtype of one value. Text with two or four bytes per character is mapped to bytes.
     pub fn dtype(self) -> DType {
         const UNITS: [TimeUnit; 13] = TimeUnit::ALL;
         match self.0 {
@@ -190,7 +190,7 @@ impl Datatype {
         }
     }
 
-    /// The cell length for `values` per cell, in elements of [`dtype`](Self::dtype).
+    /// Cell length for `values` per cell, in elements of [`dtype`](Self::dtype).
     pub fn cell(self, values: u32) -> CellLen {
         if values == VAR {
             return CellLen::Var;
@@ -203,28 +203,28 @@ impl Datatype {
         if elements == 1 { CellLen::One } else { CellLen::Fixed(elements) }
     }
 
-    /// Whether a dimension of it counts positions.
+    /// Returns whether a dimension of this datatype has countable positions.
     pub fn is_integral(self) -> bool {
-        matches!(self.word().kind, Kind::Signed | Kind::Unsigned | Kind::Time)
+        matches!(self.word().kind, ElementKind::Signed | ElementKind::Unsigned | ElementKind::Time)
     }
 }
 
-/// Order of two coordinates or values of a datatype: numbers numerically, text bytewise.
+/// Compares two coordinates or values: numbers numerically, text bytewise.
 pub fn compare(datatype: Datatype, a: &[u8], b: &[u8]) -> Ordering {
     let word = datatype.word();
     match word.kind {
-        Kind::Text => a.cmp(b),
-        Kind::Float => {
+        ElementKind::Text => a.cmp(b),
+        ElementKind::Float => {
             let (a, b) = (float(datatype, a), float(datatype, b));
-            // Zeros of both signs are equal; NaNs are refused where it matters.
+            // Zeros of both signs are equal; callers reject NaN where it matters.
             a.partial_cmp(&b).unwrap_or_else(|| a.total_cmp(&b))
         }
-        Kind::Signed | Kind::Time => signed(a).cmp(&signed(b)),
-        Kind::Unsigned | Kind::Bool => le64(a).cmp(&le64(b)),
+        ElementKind::Signed | ElementKind::Time => signed(a).cmp(&signed(b)),
+        ElementKind::Unsigned | ElementKind::Bool => le64(a).cmp(&le64(b)),
     }
 }
 
-/// A little-endian float of a datatype's width.
+/// Parses a little-endian float.
 pub(crate) fn float(datatype: Datatype, bytes: &[u8]) -> f64 {
     if datatype.size() == 4 {
         return bytes.first_chunk().map_or(0.0, |b| f64::from(f32::from_le_bytes(*b)));
@@ -232,7 +232,7 @@ pub(crate) fn float(datatype: Datatype, bytes: &[u8]) -> f64 {
     f64::from_bits(le64(bytes))
 }
 
-/// A little-endian signed integer of up to eight bytes.
+/// Parses a little-endian signed integer of up to eight bytes.
 pub(crate) fn signed(bytes: &[u8]) -> i64 {
     let negative = bytes.last().is_some_and(|b| b & 0x80 != 0);
     let mut wide = if negative { [0xFF; 8] } else { [0; 8] };

@@ -1,5 +1,5 @@
-//! Digests of a fragment's files, between the sections and the footer of its metadata, where other readers do not look.
-//! `docs/formats/tiledb.md`, section "Digests", has the byte table.
+//! Digests of a fragment's files, stored between the sections and the footer of its metadata, which other readers skip. See
+//! `docs/formats/tiledb.md`, section "Digests", for the byte table.
 //!
 //! ```text
 //! sections │ lists of block digests │ directory │ tail │ footer │ u64 length of the footer
@@ -9,9 +9,9 @@
 //! tail        magic │ u64 bytes of the directory │ u64 digest of the directory, the magic and that number
 //! ```
 //!
-//! A tile is cut into blocks of the block size, its last one shorter; a tile without bytes is one block. Digests are XXH3-64 with
-//! seed 0 of bytes as stored; that in the tail has the digest of the fragment's name for its seed. A window is checked by the digests of its blocks, a list by its digest in the directory, the directory
-//! by the tail.
+//! A tile is divided into blocks of the block size, of which the last one can be shorter; an empty tile is one block. Digests
+//! are XXH3-64 with seed 0 of the stored bytes; the digest in the tail uses the digest of the fragment's name as seed. A byte
+//! range is verified by the digests of its blocks, a list by its digest in the directory, the directory by the tail.
 
 use std::ops::Range;
 
@@ -21,25 +21,25 @@ use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 use super::cursor::{Cursor, le64, put_u32, put_u64};
 use super::name;
 
-/// Bytes of a block that new fragments are hashed by.
+/// Block size of new fragments in bytes.
 pub const BLOCK: u64 = 16 << 10;
 
-/// Bytes of the tail.
+/// Size of the tail in bytes.
 pub const TAIL_LEN: u64 = 24;
 
 const MAGIC: [u8; 8] = *b"TSRLDIG1";
 
-/// Digests of the blocks of a tile.
+/// Computes the digests of the blocks of a tile.
 pub fn blocks(tile: &[u8]) -> Vec<u64> {
     if tile.is_empty() {
         return vec![xxh3_64(tile)];
     }
-    // A block fits memory wherever a tile does.
+    // A block fits in memory if its tile does.
     #[allow(clippy::cast_possible_truncation)]
     tile.chunks(BLOCK as usize).map(xxh3_64).collect()
 }
 
-/// Blocks of a tile of so many bytes.
+/// Number of blocks of a tile of `len` bytes.
 pub fn block_count(len: u64, block: u64) -> u64 {
     len.div_ceil(block.max(1)).max(1)
 }
@@ -47,20 +47,20 @@ pub fn block_count(len: u64, block: u64) -> u64 {
 /// A data file in the directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileRow {
-    /// Three per slot: values or offsets, variable-length bytes, validity.
+    /// File number, three per slot: values or offsets, variable-length data, validity.
     pub number: u32,
-    /// Its digests in the metadata file.
+    /// Byte range of its digests in the metadata file.
     pub list: Range<u64>,
     /// Digest of that list.
     digest: u64,
 }
 
-/// What the directory holds.
+/// Content of the directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DigestTable {
-    /// Bytes of a block.
+    /// Block size in bytes.
     pub block: u64,
-    /// Where the sections end.
+    /// End of the sections.
     pub sections_end: u64,
     footer: u64,
     sections: Vec<u64>,
@@ -72,13 +72,13 @@ fn mismatch(object: &str, what: &'static str, at: u64, expected: u64, computed: 
     Error::corrupt(what, object, at, detail).hint("restore the fragment from a copy")
 }
 
-/// Bytes of the directory that a tail belongs to; `None` where it is no tail.
+/// Size of the directory that a tail belongs to; `None` if the bytes are not a tail.
 pub fn directory_len(tail: &[u8]) -> Option<u64> {
     (tail.len() as u64 == TAIL_LEN && tail[..8] == MAGIC).then(|| le64(&tail[8..16]))
 }
 
 impl DigestTable {
-    /// Reads the directory of a fragment, which begins at byte `at`, and its tail.
+    /// Parses the directory of a fragment, at offset `at`, and its tail.
     ///
     /// # Errors
     /// `Corrupt`.
@@ -96,7 +96,7 @@ impl DigestTable {
         let files = u64::from(cursor.u32(WHAT)?);
         let reserved = cursor.u32(WHAT)?;
         if block == 0 || reserved != 0 {
-            return Err(Error::unsupported("a digest table of another layout"));
+            return Err(Error::unsupported("unknown layout of the digest table"));
         }
         let footer = cursor.u64(WHAT)?;
         let sections = cursor.u64s(sections, WHAT)?;
@@ -109,7 +109,7 @@ impl DigestTable {
             let count = cursor.u64(WHAT)?;
             let digest = cursor.u64(WHAT)?;
             let end = count.checked_mul(8).and_then(|n| bytes.checked_add(n)).filter(|n| *n <= at);
-            let end = end.ok_or_else(|| cursor.corrupt(WHAT, "its lists are longer than the file"))?;
+            let end = end.ok_or_else(|| cursor.corrupt(WHAT, "the lists exceed the file"))?;
             rows.push(FileRow { number, list: bytes..end, digest });
             bytes = end;
         }
@@ -121,7 +121,7 @@ impl DigestTable {
         Ok(Self { block, sections_end, footer, sections, files: rows })
     }
 
-    /// Compares a footer with its digest.
+    /// Verifies the digest of a footer.
     ///
     /// # Errors
     /// `Corrupt`.
@@ -132,7 +132,7 @@ impl DigestTable {
         }
     }
 
-    /// Compares a section with its digest. Sections are numbered in the order of their offsets.
+    /// Verifies the digest of a section. Sections are numbered in the order of their offsets.
     ///
     /// # Errors
     /// `Corrupt`.
@@ -144,14 +144,14 @@ impl DigestTable {
         }
     }
 
-    /// The row of a data file.
+    /// Returns the row of a data file.
     pub fn file(&self, number: u32) -> Option<&FileRow> {
         self.files.iter().find(|row| row.number == number)
     }
 }
 
 impl FileRow {
-    /// The digests that the bytes of the list hold.
+    /// Parses and verifies a list of digests.
     ///
     /// # Errors
     /// `Corrupt`.
@@ -164,10 +164,10 @@ impl FileRow {
     }
 }
 
-/// Appends lists, directory and tail of a fragment to sections that begin at `offsets`, then the footer with its length.
+/// Appends lists, directory and tail of a fragment to sections at `offsets`, then the footer with its length.
 ///
 /// # Errors
-/// `Limit` for more rows than numbers hold.
+/// `Limit` for too many rows.
 pub fn write(
     fragment: &str,
     offsets: &mut Vec<u64>,
@@ -210,7 +210,7 @@ pub fn write(
 mod tests {
     use super::*;
 
-    /// Sections, lists, directory, tail and footer, as a metadata file has them.
+    /// Sections, lists, directory, tail and footer of a metadata file.
     fn stored() -> (Vec<u8>, usize) {
         let mut out = b"first section, second section".to_vec();
         let sections = out.len();
@@ -219,7 +219,7 @@ mod tests {
         (out, sections)
     }
 
-    /// The table of a file whose footer has 15 bytes, its length included.
+    /// The table of a file whose footer has 15 bytes, including its length.
     fn parse(file: &[u8]) -> Result<DigestTable> {
         let tail_at = file.len() - 15 - 24;
         let tail = &file[tail_at..tail_at + 24];
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read() {
+    fn round_trips() {
         let (file, sections) = stored();
         let table = parse(&file).unwrap();
         assert_eq!((table.block, table.sections_end), (BLOCK, sections as u64));
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn every_flip_of_directory_and_tail_shows() {
+    fn every_flip_of_directory_and_tail_is_detected() {
         let (file, sections) = stored();
         for at in sections + 4 * 8..file.len() - 15 {
             let mut damaged = file.clone();

@@ -1,4 +1,4 @@
-//! Enumeration files: labels that the codes of an attribute stand for.
+//! Enumeration files: the labels of an attribute's codes.
 
 use tesseral_core::schema::{Enumeration, Labels};
 use tesseral_core::{DType, Error, Result};
@@ -6,7 +6,7 @@ use tesseral_core::{DType, Error, Result};
 use super::cursor::{Cursor, put_bytes64, put_text32, put_u64};
 use super::datatype::{Datatype, VAR};
 
-/// Reads an enumeration from its unfiltered bytes.
+/// Parses an enumeration from its unfiltered bytes.
 ///
 /// # Errors
 /// `Corrupt`, `Unsupported`.
@@ -32,7 +32,9 @@ pub fn parse(object: &str, bytes: &[u8]) -> Result<Enumeration> {
             Some(String::from_utf8_lossy(data.get(range)?).into_owned())
         };
         let labels: Option<Vec<String>> = offsets.iter().zip(ends).map(text).collect();
-        Labels::Text(labels.ok_or_else(|| cursor.corrupt("an enumeration's offsets", "they do not rise"))?)
+        Labels::Text(
+            labels.ok_or_else(|| cursor.corrupt("an enumeration's offsets", "they are not ascending"))?,
+        )
     } else {
         let cell = datatype.size().saturating_mul(values as usize);
         if values == 0 || !data.len().is_multiple_of(cell) {
@@ -54,10 +56,10 @@ pub fn parse(object: &str, bytes: &[u8]) -> Result<Enumeration> {
     Ok(Enumeration { name, ordered, labels })
 }
 
-/// Writes an enumeration whose file is `path`.
+/// Encodes an enumeration whose file is `path`.
 ///
 /// # Errors
-/// `Limit` for names and labels beyond what lengths can say; `Unsupported` for labels that no datatype holds.
+/// `Limit` for names and labels that are too long; `Unsupported` for labels without a datatype.
 pub fn write(enumeration: &Enumeration, path: &str, out: &mut Vec<u8>) -> Result<()> {
     out.extend_from_slice(&0_u32.to_le_bytes());
     put_text32(&enumeration.name, out)?;
@@ -65,7 +67,7 @@ pub fn write(enumeration: &Enumeration, path: &str, out: &mut Vec<u8>) -> Result
     let (datatype, values) = match &enumeration.labels {
         Labels::Text(_) => (Datatype::UTF8, VAR),
         Labels::Numbers { dtype, .. } => {
-            let datatype = Datatype::of(*dtype);
+            let datatype = Datatype::from_dtype(*dtype);
             let named = || Error::unsupported(format!("an enumeration of {dtype} in a TileDB array"));
             (datatype.ok_or_else(named)?, 1)
         }

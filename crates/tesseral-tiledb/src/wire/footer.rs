@@ -1,12 +1,12 @@
-//! Footers of fragments: what the file of fragment metadata ends with.
+//! Footers of fragments, at the end of the fragment metadata file.
 //!
-//! Every list has one entry per *slot*: the attributes, one for the zipped coordinates of old, the dimensions, then
-//! timestamps, delete timestamps and delete conditions where the fragment has them.
+//! Every list has one entry per *slot*: the attributes, one for the legacy zipped coordinates, the dimensions, then timestamps,
+//! delete timestamps and delete conditions if the fragment has them.
 
 use tesseral_core::Result;
 
 use super::cursor::{Cursor, put_text64, put_u64};
-use super::schema::{Range, Schema, put_ranges, ranges};
+use super::schema::{Schema, StoredRange, put_ranges, ranges};
 
 /// A fragment's footer.
 #[derive(Clone, Debug, PartialEq)]
@@ -15,27 +15,27 @@ pub struct Footer {
     pub version: u32,
     /// File name of its schema.
     pub schema: String,
-    /// Whether its tiles lie on the grid.
+    /// Whether the fragment is dense.
     pub dense: bool,
-    /// The smallest box around its cells; none when it has no cell.
-    pub domain: Option<Vec<Range>>,
-    /// Tiles of a sparse fragment.
+    /// The smallest box around its cells; `None` if it has no cells.
+    pub domain: Option<Vec<StoredRange>>,
+    /// Number of tiles of a sparse fragment.
     pub tiles: u64,
-    /// Cells of the last tile (sparse), of every tile (dense).
+    /// Number of cells of the last tile (sparse) or of every tile (dense).
     pub last_tile_cells: u64,
-    /// Whether cells carry the time they were written.
+    /// Whether cells have write timestamps.
     pub timestamps: bool,
-    /// Whether cells carry the time and condition of their removal.
+    /// Whether cells have delete timestamps and conditions.
     pub deletes: bool,
-    /// File lengths by slot: values or offsets, bytes of any length, validity.
+    /// File sizes by slot: values or offsets, variable-length data, validity.
     pub files: [Vec<u64>; 3],
-    /// Where the R-tree is.
+    /// Offset of the R-tree.
     pub rtree: u64,
-    /// Where lists are, by slot: see [`List`].
+    /// Offsets of lists by slot: see [`List`].
     pub lists: Vec<Vec<u64>>,
-    /// Where the statistics of the whole fragment are.
+    /// Offset of the fragment statistics.
     pub statistics: Option<u64>,
-    /// Where the processed conditions are.
+    /// Offset of the processed conditions.
     pub conditions: Option<u64>,
 }
 
@@ -53,7 +53,7 @@ pub enum List {
     NullCounts,
 }
 
-/// Reads only the name of the schema, which the rest of the footer needs.
+/// Parses only the name of the schema, which is needed to parse the rest.
 ///
 /// # Errors
 /// `Corrupt`, `Unsupported`.
@@ -64,7 +64,7 @@ pub fn schema_name(object: &str, bytes: &[u8]) -> Result<String> {
 }
 
 impl Footer {
-    /// Reads a footer. `schema` is the one that [`schema_name`] names.
+    /// Parses a footer. `schema` is the one named by [`schema_name`].
     ///
     /// # Errors
     /// `Corrupt`, `Unsupported`.
@@ -83,7 +83,7 @@ impl Footer {
             Some(ranges(cursor, &schema.dims, "the non-empty domain")?)
         };
         let tiles = cursor.u64("the sparse tiles")?;
-        // A fragment that says it has cells and no tiles would be passed over in silence.
+        // A fragment with a domain but no tiles would be ignored silently.
         if !dense && domain.is_some() != (tiles > 0) {
             let domain = if domain.is_some() { "a domain" } else { "no domain" };
             return Err(cursor.corrupt("the sparse tiles", format!("{tiles} tiles and {domain}")));
@@ -125,12 +125,12 @@ impl Footer {
         })
     }
 
-    /// Where a list of a slot is.
+    /// Offset of a list of a slot.
     pub fn list(&self, list: List, slot: usize) -> Option<u64> {
         self.lists.get(list as usize)?.get(slot).copied()
     }
 
-    /// Every offset of a section, to find where one ends.
+    /// Offsets of all sections, to determine their ends.
     pub fn offsets(&self) -> impl Iterator<Item = u64> {
         let lists = self.lists.iter().flatten().copied();
         lists.chain([self.rtree]).chain(self.statistics).chain(self.conditions)
@@ -138,10 +138,10 @@ impl Footer {
 }
 
 impl Footer {
-    /// Writes the footer and, behind it, its length.
+    /// Appends the footer and its length.
     ///
     /// # Errors
-    /// `Unsupported` for a version that is not written.
+    /// `Unsupported` for a version that cannot be written.
     pub fn write(&self, schema: &Schema, out: &mut Vec<u8>) -> Result<()> {
         super::check_written(self.version)?;
         let start = out.len();

@@ -1,4 +1,4 @@
-//! Generic tiles: how schemas, metadata and the sections of fragments are stored.
+//! Generic tiles, the container of schemas, metadata and sections of fragments.
 //!
 //! ```text
 //! u32 version │ u64 persisted size │ u64 tile size │ u8 datatype │ u64 cell size │ u8 encryption │ u32 pipeline size
@@ -6,24 +6,24 @@
 //! ```
 
 use tesseral_codec::Contexts;
-use tesseral_codec::filter::{Chain, Chunks, Filter, Rules};
+use tesseral_codec::filter::{Chain, Chunks, Filter, FilterContext};
 use tesseral_core::{Error, Limits, Result, alloc};
 
 use super::cursor::{Cursor, put_u32, put_u64};
 use super::datatype::Datatype;
-use super::pipeline::{MAX_CHUNK, Pipeline};
+use super::pipeline::{FilterPipeline, MAX_CHUNK};
 
-/// Bytes before the pipeline.
+/// Size of the header before the pipeline, in bytes.
 pub const HEADER_LEN: u64 = 34;
 
-/// A generic tile, its payload still filtered.
+/// A generic tile with its filtered payload.
 #[derive(Clone, Debug)]
 pub struct GenericTile<'a> {
-    /// Format version of its writer.
+    /// Format version of the writer.
     pub version: u32,
     /// Whether it is encrypted.
     pub encrypted: bool,
-    /// Bytes it takes, header included.
+    /// Stored size in bytes, including the header.
     pub len: u64,
     tile_size: u64,
     chain: Chain,
@@ -31,14 +31,14 @@ pub struct GenericTile<'a> {
 }
 
 impl<'a> GenericTile<'a> {
-    /// Reads the header of the tile at the front of `bytes`.
+    /// Parses the header of the tile at the start of `bytes`.
     ///
     /// # Errors
     /// `Corrupt`, `Unsupported`.
     pub fn parse(object: &'a str, bytes: &'a [u8]) -> Result<Self> {
         let mut cursor = Cursor::new(object, bytes);
         let version = cursor.u32("a generic tile's version")?;
-        // Tiles of any readable array are this young; anything else is another format's version field.
+        // Generic tiles of all supported versions have this header version.
         super::check_version(version)?;
         let persisted = cursor.u64("a generic tile's stored size")?;
         let tile_size = cursor.u64("a generic tile's size")?;
@@ -49,27 +49,27 @@ impl<'a> GenericTile<'a> {
         let pipeline_at = cursor.at();
         let mut inner =
             Cursor::new(object, cursor.take64(u64::from(pipeline_len), "a generic tile's pipeline")?);
-        let pipeline = Pipeline::parse(&mut inner)?;
+        let pipeline = FilterPipeline::parse(&mut inner)?;
         if !inner.rest().is_empty() {
-            let detail = format!("{} bytes follow its filters", inner.rest().len());
+            let detail = format!("{} unexpected bytes after the filters", inner.rest().len());
             return Err(Error::corrupt("a generic tile's pipeline", object, pipeline_at, detail));
         }
         let filtered = cursor.take64(persisted, "a generic tile")?;
         let cell = usize::try_from(cell).ok().filter(|n| (1..=8).contains(n));
-        let cell = cell.ok_or_else(|| cursor.corrupt("a generic tile", "its cell size is not 1 to 8"))?;
+        let cell = cell.ok_or_else(|| cursor.corrupt("a generic tile", "cell size is outside 1..=8"))?;
         let chain = Chain::new(pipeline.filters, datatype.word(), cell, false);
         Ok(Self { version, encrypted, len: cursor.at(), tile_size, chain, filtered })
     }
 
-    /// The unfiltered bytes.
+    /// Returns the unfiltered bytes.
     ///
     /// # Errors
-    /// `Corrupt`, `Limit`, `InvalidRequest` without the key of an encrypted tile.
+    /// `Corrupt`; `Limit`; `InvalidRequest` for an encrypted tile without the key.
     pub fn decode(
         &self,
         object: &str,
         limits: &Limits,
-        rules: &Rules<'_>,
+        rules: &FilterContext<'_>,
         contexts: &mut Contexts,
     ) -> Result<Vec<u8>> {
         limits.check_unpacked_metadata(self.tile_size, self.filtered.len() as u64)?;
@@ -78,20 +78,24 @@ impl<'a> GenericTile<'a> {
         let original = original.map_err(|e| corrupt(e.to_string()))?;
         if original != self.tile_size {
             return Err(corrupt(format!(
-                "its chunks hold {original} bytes, its header says {}",
+                "expected {} bytes, found {original} bytes in its chunks",
                 self.tile_size
             )));
         }
-        // Chunks may claim more than their bytes can justify, but never more than a decompressor could give: about a
-        // thousand times with zlib, and more only from formats that the bound below is generous for.
+        // Declared sizes are limited by what a decompressor can produce: a ratio of about 1000 with zlib; the bound below is
+        // generous for other codecs.
         let justified = (self.filtered.len() as u64).saturating_mul(1 << 16);
         if self.tile_size > justified {
-            return Err(corrupt(format!("{} bytes cannot hold {}", self.filtered.len(), self.tile_size)));
+            return Err(corrupt(format!(
+                "{} bytes cannot decompress to {}",
+                self.filtered.len(),
+                self.tile_size
+            )));
         }
         let len = usize::try_from(self.tile_size)
             .map_err(|_| Error::limit("metadata", self.tile_size, usize::MAX as u64))?;
         let mut out = alloc::zeroed("metadata", len)?;
-        let rules = Rules { version: self.version, ..*rules };
+        let rules = FilterContext { version: self.version, ..*rules };
         self.chain
             .decode_into(self.filtered, &mut out, &rules, contexts)
             .map_err(|e| if e.is_damage() { corrupt(e.to_string()) } else { e })?;
@@ -99,7 +103,7 @@ impl<'a> GenericTile<'a> {
     }
 }
 
-/// The bytes of a file that is one generic tile, with a digest if its name promises one.
+/// Encodes a file that is one generic tile, with a digest if its name announces one.
 ///
 /// # Errors
 /// As [`write()`].
@@ -107,19 +111,19 @@ pub fn file(object: &str, version: u32, payload: &[u8], key: Option<&[u8; 32]>) 
     let mut bytes = Vec::new();
     write(version, payload, key, &mut bytes, &mut Contexts::default())?;
     if super::name::carries_digest(object) {
-        super::trailer::seal(object, &mut bytes);
+        super::trailer::finish_run(object, &mut bytes);
     }
     Ok(bytes)
 }
 
-/// Payloads below this are stored as they are: what the filter adds is more than it could save, and a small fragment is made of
-/// dozens of them.
+/// Maximum size in bytes of payloads that are stored uncompressed: the filter overhead exceeds the savings, and a small
+/// fragment has dozens of them.
 const WORTH_FILTERING: usize = 64;
 
-/// Writes `payload` as a generic tile: zlib at its fastest, as the reference has it, encrypted when there is a key.
+/// Encodes `payload` as a generic tile: zlib at its fastest level, as in the reference, encrypted if there is a key.
 ///
 /// # Errors
-/// `Limit` for a payload that lengths cannot say.
+/// `Limit` for a payload that is too large.
 pub fn write(
     version: u32,
     payload: &[u8],
@@ -129,10 +133,10 @@ pub fn write(
 ) -> Result<()> {
     let gzip = (payload.len() >= WORTH_FILTERING).then_some(Filter::Gzip { level: 1 });
     let filters = gzip.into_iter().chain(key.map(|_| Filter::Aes256Gcm)).collect();
-    let pipeline = Pipeline { max_chunk: MAX_CHUNK, filters };
+    let pipeline = FilterPipeline { max_chunk: MAX_CHUNK, filters };
     let chain = Chain::new(pipeline.filters.iter().copied(), Datatype::CHAR.word(), 1, false);
     let mut filtered = Vec::new();
-    chain.encode(payload, &mut filtered, &Rules { version, verify: true, key }, contexts)?;
+    chain.encode(payload, &mut filtered, &FilterContext { version, verify: true, key }, contexts)?;
     let mut stored = Vec::new();
     pipeline.write(version, &mut stored)?;
     out.extend_from_slice(&version.to_le_bytes());

@@ -1,4 +1,4 @@
-//! Group files: members of a group.
+//! Group files: the members of a group.
 
 use std::collections::HashMap;
 
@@ -11,15 +11,15 @@ use super::cursor::{Cursor, put_text64, put_u64};
 pub struct Member {
     /// Whether it is a group itself.
     pub group: bool,
-    /// Whether `uri` counts from the group's folder.
+    /// Whether `uri` is relative to the group's folder.
     pub relative: bool,
-    /// Where it is.
+    /// URI of the member.
     pub uri: String,
-    /// Its name, where it has one.
+    /// Its name, if it has one.
     pub name: Option<String>,
 }
 
-/// Members in the order they were added. A later one of the same address or name takes the place of an earlier one.
+/// Members in the order they were added. A later member replaces an earlier one with the same URI or name.
 #[derive(Clone, Debug, Default)]
 pub struct Members {
     list: Vec<Option<Member>>,
@@ -28,7 +28,7 @@ pub struct Members {
 }
 
 impl Members {
-    /// The members there are.
+    /// Returns the current members.
     pub fn into_vec(self) -> Vec<Member> {
         self.list.into_iter().flatten().collect()
     }
@@ -51,7 +51,7 @@ impl Members {
     }
 }
 
-/// Applies one file to what earlier files said.
+/// Applies one file on top of earlier ones.
 ///
 /// # Errors
 /// `Corrupt`, `Unsupported`.
@@ -86,7 +86,7 @@ pub fn apply(object: &str, bytes: &[u8], to: &mut Members) -> Result<()> {
     cursor.finish("the group")
 }
 
-/// Writes members that are added.
+/// Encodes members to add.
 pub fn write(members: &[Member], out: &mut Vec<u8>) {
     let version = 2_u32.to_le_bytes();
     out.extend_from_slice(&version);
@@ -108,8 +108,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn members_without_a_name_take_no_bytes_for_it() {
-        // As the reference writes it: version, count, then version, type, relative, address, named, deleted.
+    fn unnamed_members_store_no_name() {
+        // As in the reference: version, count, then version, type, relative, URI, named, deleted.
         let mut bytes = vec![2, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 2, 1, 5, 0, 0, 0, 0, 0, 0, 0];
         bytes.extend_from_slice(b"plain\0\0");
         let mut members = Members::default();

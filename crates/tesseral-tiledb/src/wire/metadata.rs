@@ -1,12 +1,11 @@
 //! Array metadata: `u32 length, key`, `u8 deleted`, and unless deleted `u8 datatype`, `u32 count`, values.
 
-use tesseral_core::dtype::Class;
 use tesseral_core::{Attributes, DType, Error, Result, Scalar, Value};
 
 use super::cursor::{Cursor, put_text32, put_u32};
 use super::datatype::Datatype;
 
-/// Applies one file to what earlier files said.
+/// Applies one file on top of earlier ones.
 ///
 /// # Errors
 /// `Corrupt`, `Unsupported`.
@@ -15,7 +14,7 @@ pub fn apply(object: &str, bytes: &[u8], to: &mut Attributes) -> Result<()> {
     while !cursor.rest().is_empty() {
         let key = cursor.text32("a metadata key")?;
         if cursor.flag("whether a metadata key is deleted")? {
-            to.remove(&key);
+            to.shift_remove(&key);
             continue;
         }
         let datatype = Datatype::new(cursor.u8("a metadata datatype")?)?;
@@ -40,26 +39,18 @@ fn value(dtype: DType, bytes: &[u8]) -> Value {
 }
 
 fn single(dtype: DType, bytes: &[u8]) -> Value {
-    let numbers = || Value::Numbers { dtype, bytes: bytes.to_vec() };
-    let Ok(scalar) = Scalar::from_le_bytes(dtype, bytes) else { return numbers() };
-    match (dtype.class(), scalar.as_i128(), scalar.as_f64()) {
-        (Class::Bool, Some(n), _) if n <= 1 => Value::Bool(n == 1),
-        (Class::Int | Class::UInt, Some(n), _) => match (i64::try_from(n), u64::try_from(n)) {
-            (Ok(n), _) => Value::Int(n),
-            (_, Ok(n)) => Value::UInt(n),
-            _ => numbers(),
-        },
-        (Class::Float, _, Some(v)) => Value::Float(v),
-        _ => numbers(),
+    match Scalar::from_le_bytes(dtype, bytes) {
+        Ok(scalar) => Value::from(scalar),
+        Err(_) => Value::Numbers { dtype, bytes: bytes.to_vec() },
     }
 }
 
-/// Entries with their stored values, for files that replace others.
+/// Entries with their stored values, for consolidation.
 #[derive(Clone, Debug, Default)]
 pub struct Entries(std::collections::BTreeMap<String, (u8, Vec<u8>)>);
 
 impl Entries {
-    /// Applies one file to what earlier files said.
+    /// Applies one file on top of earlier ones.
     ///
     /// # Errors
     /// `Corrupt`, `Unsupported`.
@@ -79,7 +70,7 @@ impl Entries {
         Ok(())
     }
 
-    /// One file of all entries.
+    /// Encodes all entries as one file.
     ///
     /// # Errors
     /// `Limit`.
@@ -96,10 +87,10 @@ impl Entries {
     }
 }
 
-/// Writes entries as one file; `None` removes a key.
+/// Encodes entries as one file; `None` removes a key.
 ///
 /// # Errors
-/// `Unsupported` for a value that no metadata entry holds, named; `Limit`.
+/// `Unsupported` for a value without a metadata representation; `Limit`.
 pub fn write<'a>(
     entries: impl IntoIterator<Item = (&'a str, Option<&'a Value>)>,
     out: &mut Vec<u8>,
@@ -112,7 +103,7 @@ pub fn write<'a>(
         };
         out.push(0);
         let (datatype, bytes) = stored(value).ok_or_else(|| {
-            Error::unsupported(format!("the attribute {key:?} in TileDB metadata, whose value is {value}"))
+            Error::unsupported(format!("attribute {key:?} with value {value} in TileDB metadata"))
         })?;
         out.push(datatype.number());
         put_u32((bytes.len() / datatype.size()) as u64, "a metadata value", out)?;
@@ -121,15 +112,16 @@ pub fn write<'a>(
     Ok(())
 }
 
-/// A value as the reference's Python package stores it: integers of 64 bits, floats of 64 bits, UTF-8 text, blobs.
+/// Encodes a value as the reference's Python package does: 64-bit integers, 64-bit floats, UTF-8 text, blobs.
 fn stored(value: &Value) -> Option<(Datatype, Vec<u8>)> {
-    let of = |dtype| Datatype::of(dtype);
+    let of = |dtype| Datatype::from_dtype(dtype);
     Some(match value {
         Value::Null => (of(DType::Int64)?, Vec::new()),
         Value::Bool(v) => (of(DType::Bool)?, vec![u8::from(*v)]),
         Value::Int(v) => (of(DType::Int64)?, v.to_le_bytes().to_vec()),
         Value::UInt(v) => (of(DType::UInt64)?, v.to_le_bytes().to_vec()),
         Value::Float(v) => (of(DType::Float64)?, v.to_le_bytes().to_vec()),
+        Value::Scalar(v) => (of(v.dtype())?, v.bytes().to_vec()),
         Value::Text(v) => (Datatype::UTF8, v.as_bytes().to_vec()),
         Value::Bytes(v) => (Datatype::BLOB, v.clone()),
         Value::Numbers { dtype, bytes } => (of(*dtype)?, bytes.clone()),

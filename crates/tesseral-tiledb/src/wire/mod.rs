@@ -1,5 +1,6 @@
-//! Structures as they lie in the files. Nothing here opens anything.
+//! On-disk structures. This module does no I/O.
 
+pub mod chunk_table;
 pub mod condition;
 pub mod consolidated_footers;
 pub mod cursor;
@@ -17,39 +18,39 @@ pub mod schema;
 pub mod section;
 pub mod trailer;
 
-/// The newest format version that is read.
+/// The newest supported format version.
 pub const NEWEST: u32 = 23;
-/// The oldest format version that is read.
+/// The oldest supported format version.
 pub const OLDEST: u32 = 10;
 
-/// Refuses versions outside what is read.
+/// Rejects unsupported format versions.
 ///
 /// # Errors
-/// `Unsupported`, with the version named.
+/// `Unsupported`, with the version.
 pub fn check_version(version: u32) -> tesseral_core::Result<()> {
     if (OLDEST..=NEWEST).contains(&version) {
         return Ok(());
     }
     Err(tesseral_core::Error::unsupported(format!(
-        "TileDB format version {version}; versions {OLDEST} to {NEWEST} are read"
+        "TileDB format version {version} (supported: {OLDEST} to {NEWEST})"
     )))
 }
 
 /// The format version of new arrays.
 pub const WRITTEN: u32 = 22;
 
-/// Refuses versions that are not written: an array keeps the version of its schema when it is appended to.
+/// Rejects format versions that cannot be written: an append keeps the version of the array's schema.
 ///
 /// # Errors
-/// `Unsupported`, with the version named.
+/// `Unsupported`, with the version.
 pub fn check_written(version: u32) -> tesseral_core::Result<()> {
     if (FIRST_WRITTEN..=WRITTEN).contains(&version) {
         return Ok(());
     }
     Err(tesseral_core::Error::unsupported(format!(
-        "writing TileDB format version {version}; versions {FIRST_WRITTEN} to {WRITTEN} are written"
+        "writing TileDB format version {version} (supported: {FIRST_WRITTEN} to {WRITTEN})"
     )))
 }
 
-/// The oldest format version that is written.
+/// The oldest format version that can be written.
 const FIRST_WRITTEN: u32 = 12;

@@ -1,32 +1,33 @@
 //! Timestamped names: `__T1_T2_UUID[_VER]`.
 
-/// What a name says.
+/// A parsed timestamped name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Name {
-    /// First moment, milliseconds since 1970.
+    /// First timestamp in milliseconds since 1970.
     pub start: u64,
-    /// Last moment.
+    /// Last timestamp in milliseconds since 1970.
     pub end: u64,
-    /// Format version, where the name has one.
+    /// Format version, if the name has one.
     pub version: Option<u32>,
 }
 
-/// Ends the identifier of files and fragments that carry digests. Identifiers of other writers are random: one in 2^32 ends like this.
+/// Suffix of the identifier of files and fragments with digests. Identifiers of other writers are random: one in 2^32 has this
+/// suffix.
 pub const DIGEST_MARK: &str = "d16e5701";
 
-/// Whether the name of a file or fragment promises a digest.
+/// Returns whether the name of a file or fragment announces a digest.
 pub fn carries_digest(object: &str) -> bool {
     let file = object.rsplit('/').next().unwrap_or(object);
     let identifier = |part: &str| part.len() == 32 && part.bytes().all(|b| b.is_ascii_hexdigit());
     file.split(['_', '.']).any(|part| identifier(part) && part.ends_with(DIGEST_MARK))
 }
 
-/// The seed of the digest of a file or fragment: its own name, so that another's content in its place is noticed.
+/// Seed of the digest of a file or fragment: its own name, so that exchanged files are detected.
 pub fn seed(object: &str) -> u64 {
     xxhash_rust::xxh3::xxh3_64(object.rsplit('/').next().unwrap_or(object).as_bytes())
 }
 
-/// Reads a name without its ending; `None` when it is something else.
+/// Parses a name without its extension; `None` for other names.
 pub fn parse(name: &str) -> Option<Name> {
     let (start, rest) = decimal(name.as_bytes().strip_prefix(b"__")?)?;
     let (end, rest) = decimal(rest.strip_prefix(b"_")?)?;
@@ -42,7 +43,7 @@ pub fn parse(name: &str) -> Option<Name> {
     rest.is_empty().then_some(Name { start, end, version })
 }
 
-/// The number that bytes begin with, and what is behind it.
+/// Parses the leading number and returns the rest.
 fn decimal(bytes: &[u8]) -> Option<(u64, &[u8])> {
     let digits = bytes.iter().take_while(|b| b.is_ascii_digit()).count();
     let (digits, rest) = bytes.split_at(digits);
@@ -56,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_promise_digests() {
+    fn names_announce_digests() {
         let ours = "0123456789abcdef01234567d16e5701";
         for name in [format!("__1_1_{ours}_22"), format!("a/__1_1_{ours}.vac"), format!("__{ours}_0")] {
             assert!(carries_digest(&name), "{name}");

@@ -4,29 +4,29 @@
 //! u32 max chunk size │ u32 count │ per filter: u8 type │ u32 options length │ options
 //! ```
 
-use tesseral_codec::filter::{DEFAULT_LEVEL, Filter, Word};
+use tesseral_codec::filter::{DEFAULT_LEVEL, Filter, FilterElement};
 use tesseral_core::{Error, Result};
 
 use super::cursor::{Cursor, le64, put_u32};
 use super::datatype::Datatype;
 
-/// Largest chunk that writers make unless told otherwise.
+/// Default maximum chunk size of writers in bytes.
 pub const MAX_CHUNK: u32 = 1 << 16;
 
-/// Filters of a field, in the order they encode.
+/// Filters of a field, in encoding order.
 #[derive(Clone, Debug, PartialEq, Default)]
-pub struct Pipeline {
-    /// Largest chunk that a writer makes; 0 for one chunk per tile.
+pub struct FilterPipeline {
+    /// Maximum chunk size of the writer in bytes; 0 for one chunk per tile.
     pub max_chunk: u32,
     /// The filters.
     pub filters: Vec<Filter>,
 }
 
-impl Pipeline {
-    /// Reads a pipeline.
+impl FilterPipeline {
+    /// Parses a pipeline.
     ///
     /// # Errors
-    /// `Corrupt`; `Unsupported` for a filter that no version has.
+    /// `Corrupt`; `Unsupported` for an unknown filter.
     pub fn parse(cursor: &mut Cursor<'_>) -> Result<Self> {
         let max_chunk = cursor.u32("a pipeline's chunk size")?;
         let count = cursor.u32("a pipeline's filters")?;
@@ -46,9 +46,9 @@ impl Pipeline {
     }
 }
 
-/// `None` when the options are too short.
+/// `None` if the options are too short.
 fn filter(number: u8, options: &[u8]) -> Result<Option<Filter>> {
-    // The datatype behind compressor and level exists since version 19 (delta) or 20 (double delta).
+    // The datatype after compressor and level exists since version 19 (delta) or 20 (double delta).
     let reinterpret = || match options.get(5) {
         Some(number) => Datatype::new(*number).map(|d| (d != Datatype::ANY).then(|| d.word())),
         None => Ok(None),
@@ -87,16 +87,16 @@ fn filter(number: u8, options: &[u8]) -> Result<Option<Filter>> {
     }))
 }
 
-impl Pipeline {
-    /// These filters, with chunks as everyone makes them.
-    pub fn of(filters: Vec<Filter>) -> Self {
+impl FilterPipeline {
+    /// Creates a pipeline with the default chunk size.
+    pub fn from_filters(filters: Vec<Filter>) -> Self {
         Self { max_chunk: MAX_CHUNK, filters }
     }
 
-    /// Writes a pipeline as a version has it.
+    /// Encodes a pipeline for a format version.
     ///
     /// # Errors
-    /// `Limit` for more filters than their count can say.
+    /// `Limit` for too many filters.
     pub fn write(&self, version: u32, out: &mut Vec<u8>) -> Result<()> {
         out.extend_from_slice(&self.max_chunk.to_le_bytes());
         put_u32(self.filters.len() as u64, "the filters of a pipeline", out)?;
@@ -110,15 +110,15 @@ impl Pipeline {
     }
 }
 
-/// Number and options of a filter.
+/// Returns number and options of a filter.
 fn options(filter: &Filter, version: u32) -> (u8, Vec<u8>) {
-    // The compressor's number is the filter's, but for two of them.
+    // The compressor number equals the filter number, with two exceptions.
     let compressor = |number: u8, level: i32| {
         let mut options = vec![number];
         options.extend_from_slice(&level.to_le_bytes());
         options
     };
-    let delta = |number: u8, since: u32, reinterpret: &Option<Word>| {
+    let delta = |number: u8, since: u32, reinterpret: &Option<FilterElement>| {
         let mut options = compressor(number, DEFAULT_LEVEL);
         if version >= since {
             options.push(reinterpret.map_or(Datatype::ANY, Datatype::of_word).number());

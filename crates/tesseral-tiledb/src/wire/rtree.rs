@@ -1,9 +1,9 @@
-//! R-trees: one box per tile at the leaves, boxes of ten below one above.
+//! R-trees: one box per tile at the leaves, with a fanout of ten.
 //!
 //! ```text
 //! u32 fanout │ u32 levels │ per level, root first: u64 count │ boxes: one range per dimension
 //! ```
-//! Only the leaves are kept: their boxes are what plans are made from.
+//! Only the leaves are retained, because plans use their boxes.
 
 use std::cmp::Ordering;
 
@@ -11,13 +11,13 @@ use tesseral_core::Result;
 
 use super::cursor::{Cursor, put_u64};
 use super::datatype::compare;
-use super::schema::{Dimension, Range, put_ranges, ranges};
+use super::schema::{StoredDimension, StoredRange, put_ranges, ranges};
 
-/// Reads the boxes of all tiles.
+/// Parses the boxes of all tiles.
 ///
 /// # Errors
 /// `Corrupt`.
-pub fn leaves(object: &str, bytes: &[u8], dims: &[Dimension]) -> Result<Vec<Vec<Range>>> {
+pub fn leaves(object: &str, bytes: &[u8], dims: &[StoredDimension]) -> Result<Vec<Vec<StoredRange>>> {
     let cursor = &mut Cursor::new(object, bytes);
     let _fanout = cursor.u32("the R-tree's fanout")?;
     let levels = cursor.u32("the R-tree's levels")?;
@@ -35,12 +35,12 @@ pub fn leaves(object: &str, bytes: &[u8], dims: &[Dimension]) -> Result<Vec<Vec<
     Ok(leaves)
 }
 
-/// Boxes below one box.
+/// Fanout of new trees.
 const FANOUT: usize = 10;
 
-/// Writes the tree above these boxes; none for dense fragments.
-pub fn write(leaves: &[Vec<Range>], dims: &[Dimension], out: &mut Vec<u8>) {
-    let mut levels: Vec<Vec<Vec<Range>>> = Vec::new();
+/// Encodes the tree over these boxes; empty for dense fragments.
+pub fn write(leaves: &[Vec<StoredRange>], dims: &[StoredDimension], out: &mut Vec<u8>) {
+    let mut levels: Vec<Vec<Vec<StoredRange>>> = Vec::new();
     if !leaves.is_empty() {
         levels.push(leaves.to_vec());
     }
@@ -57,9 +57,9 @@ pub fn write(leaves: &[Vec<Range>], dims: &[Dimension], out: &mut Vec<u8>) {
     }
 }
 
-/// The smallest box around boxes.
-pub fn union(boxes: &[Vec<Range>], dims: &[Dimension]) -> Vec<Range> {
-    let one = |(d, dim): (usize, &Dimension)| {
+/// Returns the smallest box around boxes.
+pub fn union(boxes: &[Vec<StoredRange>], dims: &[StoredDimension]) -> Vec<StoredRange> {
+    let enclosing_range = |(d, dim): (usize, &StoredDimension)| {
         let mut of_dim = boxes.iter().filter_map(|b| b.get(d));
         let mut around = of_dim.next().cloned().unwrap_or_default();
         for (low, high) in of_dim {
@@ -72,5 +72,5 @@ pub fn union(boxes: &[Vec<Range>], dims: &[Dimension]) -> Vec<Range> {
         }
         around
     };
-    dims.iter().enumerate().map(one).collect()
+    dims.iter().enumerate().map(enclosing_range).collect()
 }

@@ -10,18 +10,18 @@ use tesseral_core::Result;
 
 use super::cursor::{Cursor, put_bytes64, put_text32, put_text64, put_u32, put_u64};
 use super::datatype::{Datatype, VAR};
-use super::pipeline::Pipeline;
+use super::pipeline::FilterPipeline;
 
 /// Orders of tiles and cells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
-pub enum Layout {
+pub enum CellLayout {
     RowMajor,
     ColMajor,
     Hilbert,
 }
 
-impl Layout {
+impl CellLayout {
     fn parse(cursor: &mut Cursor<'_>, what: &str) -> Result<Self> {
         match cursor.u8(what)? {
             0 => Ok(Self::RowMajor),
@@ -39,7 +39,7 @@ impl Layout {
         }
     }
 
-    /// Its name.
+    /// Name as in the specification.
     pub fn name(self) -> &'static str {
         match self {
             Self::RowMajor => "row-major",
@@ -50,119 +50,119 @@ impl Layout {
 }
 
 /// A closed range along one dimension, as bytes.
-pub type Range = (Vec<u8>, Vec<u8>);
+pub type StoredRange = (Vec<u8>, Vec<u8>);
 
 /// One dimension.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Dimension {
-    /// Its name.
+pub struct StoredDimension {
+    /// Name of the dimension; can be empty.
     pub name: String,
-    /// Its datatype.
+    /// Datatype of the coordinates.
     pub datatype: Datatype,
-    /// Whether coordinates have any length.
+    /// Whether coordinates are variable-length.
     pub var: bool,
-    /// Its filters; none means those of all coordinates.
-    pub pipeline: Pipeline,
-    /// First and last coordinate; none for text.
-    pub domain: Option<Range>,
-    /// Length of a tile, where there is one.
+    /// Filters; empty means those of all coordinates.
+    pub pipeline: FilterPipeline,
+    /// First and last coordinate; `None` for text.
+    pub domain: Option<StoredRange>,
+    /// Tile extent, if there is one.
     pub extent: Option<Vec<u8>>,
 }
 
 /// One attribute.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Attribute {
-    /// Its name.
+    /// Name of the attribute.
     pub name: String,
-    /// Its datatype.
+    /// Datatype of the values.
     pub datatype: Datatype,
-    /// Values per cell.
+    /// Number of values per cell.
     pub values: u32,
-    /// Its filters.
-    pub pipeline: Pipeline,
-    /// What cells hold that nobody wrote.
+    /// Filters of the values.
+    pub pipeline: FilterPipeline,
+    /// Fill value of unwritten cells.
     pub fill: Vec<u8>,
-    /// Whether cells can be null.
+    /// Whether the attribute is nullable.
     pub nullable: bool,
-    /// Whether cells that nobody wrote are not null.
+    /// Whether unwritten cells are valid (not null).
     pub fill_valid: bool,
-    /// 0 unordered, 1 increasing, 2 decreasing.
+    /// Order of the values: 0 unordered, 1 increasing, 2 decreasing.
     pub order: u8,
-    /// The enumeration its codes belong to.
+    /// Name of the enumeration of its codes.
     pub enumeration: Option<String>,
 }
 
 impl Attribute {
-    /// Whether cells have any length.
+    /// Returns whether cells are variable-length.
     pub fn var(&self) -> bool {
         self.values == VAR
     }
 
-    /// Bytes of a cell; of one value where cells have any length.
+    /// Size of a cell in bytes; of one value if cells are variable-length.
     pub fn cell_size(&self) -> usize {
         let values = if self.var() { 1 } else { self.values };
         self.datatype.size().saturating_mul(values as usize)
     }
 }
 
-/// One dimension label: an array of its own that names positions.
+/// One dimension label: a separate array of labels.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Label {
-    /// The dimension it belongs to.
+    /// Index of its dimension.
     pub dim: u32,
-    /// Its name.
+    /// Name of the label.
     pub name: String,
-    /// Whether `uri` counts from the array's folder.
+    /// Whether `uri` is relative to the array's folder.
     pub relative: bool,
-    /// Where its array is.
+    /// URI of the label array.
     pub uri: String,
-    /// The attribute that holds the labels.
+    /// The attribute that contains the labels.
     pub attribute: String,
     /// Datatype of the labels.
     pub datatype: Datatype,
-    /// Values per label.
+    /// Number of values per label.
     pub values: u32,
-    /// Whether the array was made by someone else.
+    /// Whether the label array is managed externally.
     pub external: bool,
-    /// 0 unordered, 1 increasing, 2 decreasing.
+    /// Order of the labels: 0 unordered, 1 increasing, 2 decreasing.
     pub order: u8,
 }
 
-/// A schema.
+/// An array schema.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Schema {
-    /// Format version of its writer, which governs the filters of its tiles.
+    /// Format version of its writer, which determines the filters of its tiles.
     pub version: u32,
-    /// Whether a position may hold several cells.
+    /// Whether a position can have several cells.
     pub duplicates: bool,
-    /// Whether cells are listed one by one.
+    /// Whether the array is sparse.
     pub sparse: bool,
     /// Order of tiles.
-    pub tile_order: Layout,
+    pub tile_order: CellLayout,
     /// Order of cells.
-    pub cell_order: Layout,
-    /// Cells of a sparse tile.
+    pub cell_order: CellLayout,
+    /// Capacity: number of cells of a sparse tile.
     pub capacity: u64,
     /// Filters of coordinates.
-    pub coords: Pipeline,
+    pub coords: FilterPipeline,
     /// Filters of offsets.
-    pub offsets: Pipeline,
+    pub offsets: FilterPipeline,
     /// Filters of validity.
-    pub validity: Pipeline,
+    pub validity: FilterPipeline,
     /// Dimensions.
-    pub dims: Vec<Dimension>,
+    pub dims: Vec<StoredDimension>,
     /// Attributes.
     pub attributes: Vec<Attribute>,
     /// Dimension labels.
     pub labels: Vec<Label>,
-    /// Enumerations: name, file.
+    /// Enumerations: name and file.
     pub enumerations: Vec<(String, String)>,
-    /// The part of the domain in use, where it is set.
-    pub current_domain: Option<Vec<Range>>,
+    /// The current domain, if it is set.
+    pub current_domain: Option<Vec<StoredRange>>,
 }
 
 impl Schema {
-    /// Reads a schema from its unfiltered bytes.
+    /// Parses a schema from its unfiltered bytes.
     ///
     /// # Errors
     /// `Corrupt`, `Unsupported`.
@@ -172,12 +172,12 @@ impl Schema {
         super::check_version(version)?;
         let duplicates = cursor.flag("allows duplicates")?;
         let sparse = cursor.flag("the array type")?;
-        let tile_order = Layout::parse(cursor, "the tile order")?;
-        let cell_order = Layout::parse(cursor, "the cell order")?;
+        let tile_order = CellLayout::parse(cursor, "the tile order")?;
+        let cell_order = CellLayout::parse(cursor, "the cell order")?;
         let capacity = cursor.u64("the capacity")?;
-        let coords = Pipeline::parse(cursor)?;
-        let offsets = Pipeline::parse(cursor)?;
-        let validity = Pipeline::parse(cursor)?;
+        let coords = FilterPipeline::parse(cursor)?;
+        let offsets = FilterPipeline::parse(cursor)?;
+        let validity = FilterPipeline::parse(cursor)?;
         let count = cursor.u32("the dimensions")?;
         let count = cursor.count(u64::from(count), 10, "the dimensions")?;
         let dims = (0..count).map(|_| dimension(cursor)).collect::<Result<Vec<_>>>()?;
@@ -201,13 +201,13 @@ impl Schema {
         }
         let current_domain = if version >= 22 { current_domain(cursor, &dims)? } else { None };
         if dims.is_empty() || (!sparse && attributes.is_empty()) {
-            return Err(cursor.corrupt("the schema", "it has no dimension or no attribute"));
+            return Err(cursor.corrupt("the schema", "missing dimensions or attributes"));
         }
-        if (!sparse && cell_order == Layout::Hilbert)
-            || tile_order == Layout::Hilbert
+        if (!sparse && cell_order == CellLayout::Hilbert)
+            || tile_order == CellLayout::Hilbert
             || (sparse && capacity == 0)
         {
-            return Err(cursor.corrupt("the schema", "orders or capacity do not fit the array type"));
+            return Err(cursor.corrupt("the schema", "orders or capacity are invalid for the array type"));
         }
         Ok(Self {
             version,
@@ -227,17 +227,17 @@ impl Schema {
         })
     }
 
-    /// The position of an attribute by name.
+    /// Returns the index of an attribute by name.
     pub fn attribute(&self, name: &str) -> Option<usize> {
         self.attributes.iter().position(|a| a.name == name)
     }
 }
 
-fn dimension(cursor: &mut Cursor<'_>) -> Result<Dimension> {
+fn dimension(cursor: &mut Cursor<'_>) -> Result<StoredDimension> {
     let name = cursor.text32("a dimension's name")?;
     let datatype = Datatype::new(cursor.u8("a dimension's datatype")?)?;
     let values = cursor.u32("a dimension's values per cell")?;
-    let pipeline = Pipeline::parse(cursor)?;
+    let pipeline = FilterPipeline::parse(cursor)?;
     let size = datatype.size();
     let domain = match cursor.u64("a dimension's domain")? {
         0 => None,
@@ -245,7 +245,11 @@ fn dimension(cursor: &mut Cursor<'_>) -> Result<Dimension> {
             let (low, high) = cursor.take(2 * size, "a dimension's domain")?.split_at(size);
             Some((low.to_vec(), high.to_vec()))
         }
-        n => return Err(cursor.corrupt("a dimension's domain", format!("{n} bytes for values of {size}"))),
+        n => {
+            return Err(
+                cursor.corrupt("a dimension's domain", format!("{n} bytes for two values of {size} bytes"))
+            );
+        }
     };
     let extent = match cursor.flag("a dimension's extent")? {
         true => None,
@@ -256,14 +260,14 @@ fn dimension(cursor: &mut Cursor<'_>) -> Result<Dimension> {
         let detail = format!("{values} values of {} per cell", datatype.name());
         return Err(cursor.corrupt("a dimension", detail));
     }
-    Ok(Dimension { name, datatype, var, pipeline, domain, extent })
+    Ok(StoredDimension { name, datatype, var, pipeline, domain, extent })
 }
 
 fn attribute(cursor: &mut Cursor<'_>, version: u32) -> Result<Attribute> {
     let name = cursor.text32("an attribute's name")?;
     let datatype = Datatype::new(cursor.u8("an attribute's datatype")?)?;
     let values = cursor.u32("an attribute's values per cell")?;
-    let pipeline = Pipeline::parse(cursor)?;
+    let pipeline = FilterPipeline::parse(cursor)?;
     let fill = cursor.u64("an attribute's fill")?;
     let fill = cursor.take64(fill, "an attribute's fill")?.to_vec();
     let nullable = cursor.flag("whether an attribute is nullable")?;
@@ -295,7 +299,7 @@ fn label(cursor: &mut Cursor<'_>) -> Result<Label> {
     Ok(Label { dim, name, relative, uri, attribute, datatype, values, external, order })
 }
 
-fn current_domain(cursor: &mut Cursor<'_>, dims: &[Dimension]) -> Result<Option<Vec<Range>>> {
+fn current_domain(cursor: &mut Cursor<'_>, dims: &[StoredDimension]) -> Result<Option<Vec<StoredRange>>> {
     let version = cursor.u32("the current domain's version")?;
     if version != 0 {
         return Err(tesseral_core::Error::unsupported(format!("TileDB current domain version {version}")));
@@ -310,12 +314,12 @@ fn current_domain(cursor: &mut Cursor<'_>, dims: &[Dimension]) -> Result<Option<
     ranges(cursor, dims, "the current domain").map(Some)
 }
 
-/// One range per dimension: low and high of one size, or their lengths in front where they have any.
+/// Parses one range per dimension: two fixed-size values, or lengths followed by two variable-length values.
 ///
 /// # Errors
 /// `Corrupt`.
-pub fn ranges(cursor: &mut Cursor<'_>, dims: &[Dimension], what: &str) -> Result<Vec<Range>> {
-    let one = |dim: &Dimension| {
+pub fn ranges(cursor: &mut Cursor<'_>, dims: &[StoredDimension], what: &str) -> Result<Vec<StoredRange>> {
+    let parse_range = |dim: &StoredDimension| {
         if !dim.var {
             let size = dim.datatype.size();
             let (low, high) = cursor.take(2 * size, what)?.split_at(size);
@@ -325,18 +329,19 @@ pub fn ranges(cursor: &mut Cursor<'_>, dims: &[Dimension], what: &str) -> Result
         let low = cursor.u64(what)?;
         let bytes = cursor.take64(total, what)?;
         let split = usize::try_from(low).ok().and_then(|n| bytes.split_at_checked(n));
-        let (low, high) =
-            split.ok_or_else(|| cursor.corrupt(what, format!("a low end of {low} of {total} bytes")))?;
+        let (low, high) = split.ok_or_else(|| {
+            cursor.corrupt(what, format!("lower bound of {low} bytes exceeds {total} bytes"))
+        })?;
         Ok((low.to_vec(), high.to_vec()))
     };
-    dims.iter().map(one).collect()
+    dims.iter().map(parse_range).collect()
 }
 
 impl Schema {
-    /// Writes a schema as its version has it.
+    /// Encodes a schema for its format version.
     ///
     /// # Errors
-    /// `Unsupported` for what the version cannot hold; `Limit`.
+    /// `Unsupported` for features that the version lacks; `Limit`.
     pub fn write(&self, out: &mut Vec<u8>) -> Result<()> {
         super::check_written(self.version)?;
         let lacks = |what: &str| {
@@ -383,7 +388,7 @@ impl Schema {
     }
 }
 
-fn put_dimension(dim: &Dimension, version: u32, out: &mut Vec<u8>) -> Result<()> {
+fn put_dimension(dim: &StoredDimension, version: u32, out: &mut Vec<u8>) -> Result<()> {
     put_text32(&dim.name, out)?;
     out.push(dim.datatype.number());
     out.extend_from_slice(&if dim.var { VAR } else { 1 }.to_le_bytes());
@@ -425,8 +430,8 @@ fn put_label(label: &Label, out: &mut Vec<u8>) -> Result<()> {
     Ok(())
 }
 
-/// Writes what [`ranges`] reads.
-pub fn put_ranges(ranges: &[Range], dims: &[Dimension], out: &mut Vec<u8>) {
+/// Encodes the structure that [`ranges`] parses.
+pub fn put_ranges(ranges: &[StoredRange], dims: &[StoredDimension], out: &mut Vec<u8>) {
     for ((low, high), dim) in ranges.iter().zip(dims) {
         if dim.var {
             put_u64((low.len() + high.len()) as u64, out);

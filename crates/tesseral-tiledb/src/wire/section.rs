@@ -1,10 +1,10 @@
-//! Lists in the file of fragment metadata.
+//! Sections of the fragment metadata file.
 
 use tesseral_core::Result;
 
 use super::cursor::{Cursor, le64, put_text64, put_u64};
 
-/// A list of numbers: offsets, sizes, sums, null counts.
+/// Parses a list of numbers: offsets, sizes, sums, null counts.
 ///
 /// # Errors
 /// `Corrupt`.
@@ -16,15 +16,15 @@ pub fn numbers(object: &str, bytes: &[u8], what: &str) -> Result<Vec<u64>> {
     Ok(numbers)
 }
 
-/// Minima or maxima: values of one size, or offsets into values of any.
+/// Minima or maxima: fixed-size values, or offsets into variable-length values.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Values {
+pub struct ExtremaValues {
     fixed: Vec<u8>,
     var: Vec<u8>,
 }
 
-impl Values {
-    /// Reads `u64 fixed bytes │ u64 var bytes │ fixed part │ var part`.
+impl ExtremaValues {
+    /// Parses `u64 fixed bytes │ u64 var bytes │ fixed part │ var part`.
     ///
     /// # Errors
     /// `Corrupt`.
@@ -38,13 +38,13 @@ impl Values {
         Ok(Self { fixed, var })
     }
 
-    /// The value of a tile whose values have `size` bytes; `None` when nothing is stored.
+    /// Returns the value of a tile with values of `size` bytes; `None` if nothing is stored.
     pub fn fixed(&self, tile: usize, size: usize) -> Option<&[u8]> {
         let start = tile.checked_mul(size)?;
         self.fixed.get(start..start.checked_add(size)?)
     }
 
-    /// The value of a tile whose values have any length.
+    /// Returns the variable-length value of a tile.
     pub fn var(&self, tile: usize) -> Option<&[u8]> {
         let start = le64(self.fixed(tile, 8)?);
         let end = self.fixed(tile.checked_add(1)?, 8).map_or(self.var.len() as u64, le64);
@@ -52,20 +52,20 @@ impl Values {
     }
 }
 
-/// Statistics of a whole fragment's slot, as stored.
+/// Stored statistics of a slot over the whole fragment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SlotStatistics {
-    /// Smallest value; empty when there is none.
+    /// Minimum; empty if there is none.
     pub min: Vec<u8>,
-    /// Largest value; empty when there is none.
+    /// Maximum; empty if there is none.
     pub max: Vec<u8>,
     /// Bits of the sum.
     pub sum: u64,
-    /// Null cells.
+    /// Number of null cells.
     pub nulls: u64,
 }
 
-/// Statistics of a whole fragment: per slot `u64 length, minimum`, `u64 length, maximum`, `u64 sum`, `u64 null count`.
+/// Parses statistics of a whole fragment: per slot `u64 length, minimum`, `u64 length, maximum`, `u64 sum`, `u64 null count`.
 ///
 /// # Errors
 /// `Corrupt`.
@@ -87,7 +87,7 @@ pub fn statistics(object: &str, bytes: &[u8], slots: usize) -> Result<Vec<SlotSt
     Ok(out)
 }
 
-/// Processed conditions: `u64 count`, then `u64 length` and a marker each.
+/// Parses processed conditions: `u64 count`, then `u64 length` and a marker each.
 ///
 /// # Errors
 /// `Corrupt`.
@@ -98,25 +98,25 @@ pub fn markers(object: &str, bytes: &[u8]) -> Result<Vec<String>> {
     (0..count).map(|_| cursor.text64("a processed condition")).collect()
 }
 
-/// Writes a list of numbers.
+/// Encodes a list of numbers.
 pub fn put_numbers(numbers: &[u64], out: &mut Vec<u8>) {
     put_u64(numbers.len() as u64, out);
     numbers.iter().for_each(|n| put_u64(*n, out));
 }
 
-impl Values {
-    /// Adds the value of the next tile, of one size.
+impl ExtremaValues {
+    /// Adds the fixed-size value of the next tile.
     pub fn push_fixed(&mut self, value: &[u8]) {
         self.fixed.extend_from_slice(value);
     }
 
-    /// Adds the value of the next tile, of any length.
+    /// Adds the variable-length value of the next tile.
     pub fn push_var(&mut self, value: &[u8]) {
         put_u64(self.var.len() as u64, &mut self.fixed);
         self.var.extend_from_slice(value);
     }
 
-    /// Writes what [`parse`](Self::parse) reads.
+    /// Encodes the structure that [`parse`](Self::parse) reads.
     pub fn write(&self, out: &mut Vec<u8>) {
         put_u64(self.fixed.len() as u64, out);
         put_u64(self.var.len() as u64, out);
@@ -125,7 +125,7 @@ impl Values {
     }
 }
 
-/// Writes processed conditions.
+/// Encodes processed conditions.
 pub fn put_markers(markers: &[String], out: &mut Vec<u8>) {
     put_u64(markers.len() as u64, out);
     markers.iter().for_each(|marker| put_text64(marker, out));

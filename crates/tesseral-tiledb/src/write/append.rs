@@ -1,4 +1,4 @@
-//! A further fragment of an array that exists.
+//! Appending a fragment to an existing array.
 
 use std::sync::Arc;
 
@@ -9,16 +9,16 @@ use tesseral_format::{
 };
 use tesseral_store::Store;
 
-use super::array::{DenseWrite, Place};
-use super::names;
+use super::array::{DenseWrite, FragmentDestination};
 use super::sparse::SparseWrite;
-use crate::directory::Directory;
-use crate::open::{Opening, folder_name};
-use crate::reader::Reader;
+use super::timestamped_name;
+use crate::directory::ArrayDirectory;
+use crate::metadata_loader::MetadataLoader;
+use crate::open::{ArrayListing, folder_name};
 use crate::wire::check_written;
-use crate::wire::schema::Layout;
+use crate::wire::schema::CellLayout;
 
-/// What is written of an array: a box of a dense one, cells of a sparse one.
+/// What is written to an array: a box of a dense one, or cells of a sparse one.
 #[derive(Debug)]
 pub(crate) enum ArrayWrite {
     Dense(Box<DenseWrite>),
@@ -39,14 +39,21 @@ impl ArrayWrite {
         }
     }
 
-    pub(crate) fn place<'a>(&self, place: &Place, chunk: EncodedChunk<'a>) -> Result<Pending<'a>> {
+    pub(crate) fn place<'a>(
+        &self,
+        place: &FragmentDestination,
+        chunk: EncodedChunk<'a>,
+    ) -> Result<Pending<'a>> {
         match self {
             Self::Dense(write) => write.place(place, chunk),
             Self::Sparse(write) => write.place(place, chunk),
         }
     }
 
-    pub(crate) fn finish(&self, place: &Place) -> Result<Option<super::fragment::FragmentWriter>> {
+    pub(crate) fn finish(
+        &self,
+        place: &FragmentDestination,
+    ) -> Result<Option<super::fragment::FragmentWriter>> {
         match self {
             Self::Dense(write) => write.finish(place).map(Some),
             Self::Sparse(write) => write.finish(),
@@ -62,7 +69,7 @@ impl ArrayWrite {
 
     pub(crate) fn chunk_order(&self) -> Order {
         match self {
-            Self::Dense(write) if write.tile_order() == Layout::ColMajor => Order::ColMajor,
+            Self::Dense(write) if write.tile_order() == CellLayout::ColMajor => Order::ColMajor,
             _ => Order::RowMajor,
         }
     }
@@ -76,47 +83,47 @@ impl ArrayWrite {
 
     pub(crate) fn keys<'a>(&self, columns: &[ColumnData<'a>]) -> Result<CellKeys<'a>> {
         match self {
-            Self::Dense(_) => Err(Error::invalid("the array is dense: its cells are written box by box")),
+            Self::Dense(_) => Err(Error::invalid("a dense array is written by regions")),
             Self::Sparse(write) => write.keys(columns),
         }
     }
 }
 
-/// An array that is written to.
+/// An array opened for writing.
 #[derive(Debug)]
 pub(crate) struct TileDbAppender {
     write: ArrayWrite,
-    place: Place,
+    place: FragmentDestination,
 }
 
-/// What is listed of an array that is written to.
+/// Which parts of an array folder are listed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Extent {
-    /// What it is: enough to add to it.
+pub(crate) enum AppendExtent {
+    /// Schemas and attributes, which suffice for an append.
     Schema,
-    /// Its fragments and commits too.
+    /// Also fragments and commits.
     Whole,
 }
 
-/// Opens what a write must know: the newest schema, by its file name.
+/// Opens what a write needs: the newest schema, and its file name.
 pub(crate) fn open_for_write(
     store: &Arc<dyn Store>,
     options: &OpenOptions,
-    extent: Extent,
-) -> Result<(Arc<Reader>, Opening, ArraySchema)> {
+    extent: AppendExtent,
+) -> Result<(Arc<MetadataLoader>, ArrayListing, ArraySchema)> {
     if options.as_of.is_some() {
-        return Err(Error::invalid("the past of an array is read, not written"));
+        return Err(Error::invalid("an array opened at a timestamp is read-only"));
     }
-    let reader = Arc::new(Reader::new(Arc::clone(store), options)?);
+    let reader = Arc::new(MetadataLoader::new(Arc::clone(store), options)?);
     if crate::group::is_group(&reader)? {
-        return Err(Error::invalid(format!("{} is a group: name one of its arrays", store.location())));
+        return Err(Error::invalid(format!("{} is a group; select one of its arrays", store.location())));
     }
     let directory = match extent {
-        Extent::Schema => Directory::described(&reader, "")?,
-        Extent::Whole => Directory::scan(&reader, "")?,
+        AppendExtent::Schema => ArrayDirectory::described(&reader, "")?,
+        AppendExtent::Whole => ArrayDirectory::scan(&reader, "")?,
     };
-    // Writes go by the newest schema, whatever the clock says.
-    let opening = Opening::of(&reader, "", directory, TimeRange { start: 0, end: u64::MAX })?;
+    // Writes use the newest schema, regardless of the clock.
+    let opening = ArrayListing::load(&reader, "", directory, TimeRange { start: 0, end: u64::MAX })?;
     check_written(opening.current.wire.version)?;
     let name = folder_name(store.location()).to_owned();
     let schema = opening.clone().finish(Arc::clone(&reader), &name, Vec::new())?.schema;
@@ -125,11 +132,11 @@ pub(crate) fn open_for_write(
 
 impl TileDbAppender {
     pub(crate) fn open(store: &Arc<dyn Store>, options: &AppendOptions) -> Result<(Self, ArraySchema)> {
-        let (reader, opening, schema) = open_for_write(store, &options.open, Extent::Schema)?;
+        let (reader, opening, schema) = open_for_write(store, &options.open, AppendExtent::Schema)?;
         let stored = Arc::clone(&opening.current);
         let write = if schema.sparse {
             if options.region.is_some() {
-                return Err(Error::invalid("the array is sparse: its cells are written one by one"));
+                return Err(Error::invalid("a sparse array is written by cells"));
             }
             ArrayWrite::Sparse(Box::new(SparseWrite::new(stored, options.dedup)))
         } else {
@@ -137,8 +144,8 @@ impl TileDbAppender {
             let region = options.region.clone().unwrap_or(whole);
             ArrayWrite::Dense(Box::new(DenseWrite::new(stored, region, store.location())?))
         };
-        let timestamp = options.timestamp.unwrap_or_else(names::now);
-        let place = Place {
+        let timestamp = options.timestamp.unwrap_or_else(timestamped_name::now);
+        let place = FragmentDestination {
             store: Arc::clone(store),
             prefix: String::new(),
             schema_name: opening.current_name,
@@ -153,7 +160,7 @@ impl TileDbAppender {
 
 impl Writer for TileDbAppender {
     fn begin(&mut self, _spec: &ArraySpec) -> Result<usize> {
-        Err(Error::invalid("cells are added to the array that is there"))
+        Err(Error::invalid("an append cannot create another array"))
     }
 
     fn wants_stats(&self, _array: usize) -> bool {
@@ -196,11 +203,11 @@ impl Writer for TileDbAppender {
     }
 
     fn set_attributes(&mut self, _attributes: Attributes) -> Result<()> {
-        Err(Error::unsupported("attributes together with cells of an array that exists"))
+        Err(Error::unsupported("setting attributes while appending to an array"))
     }
 
     fn add_history(&mut self, _row: HistoryRow) -> Result<()> {
-        Err(Error::unsupported("history of an array that exists"))
+        Err(Error::unsupported("adding history while appending to an array"))
     }
 
     fn commit(self: Box<Self>) -> Result<()> {

@@ -1,55 +1,55 @@
-//! One array's write: which tiles there are, and the fragment they go to.
+//! Writing of one dense array: its tiles and their fragment.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use smallvec::SmallVec;
-use tesseral_codec::filter::Rules;
+use tesseral_codec::filter::FilterContext;
 use tesseral_core::{ChunkGrid, ChunkStats, Coords, Error, Region, Result};
 use tesseral_format::{Column, ColumnData, EncodedChunk, EncodedPart, Pending, Scratch};
 use tesseral_store::Store;
 
-use super::fragment::{Extras, FragmentWriter, Tile, fixed_tile};
-use super::names;
-use super::tile::{self, Target};
-use crate::frame::Frame;
-use crate::geometry::{Geometry, Placement};
+use super::fragment::{FragmentFeatures, FragmentWriter, Tile, fixed_tile};
+use super::tile::{self, ColumnTarget};
+use super::timestamped_name;
+use crate::geometry::{FragmentExtent, Geometry};
+use crate::metadata_loader::Key;
 use crate::model::StoredSchema;
-use crate::reader::Key;
+use crate::padded_tile::PaddedTile;
 use crate::wire::datatype::VAR;
-use crate::wire::schema::{Layout, Range};
+use crate::wire::schema::{CellLayout, StoredRange};
 
-/// Where and when a fragment is written.
+/// Destination and timestamps of a fragment.
 #[derive(Clone, Debug)]
-pub(crate) struct Place {
+pub(crate) struct FragmentDestination {
     pub store: Arc<dyn Store>,
     pub prefix: String,
     pub schema_name: String,
-    /// First and last moment of its cells.
+    /// First and last timestamp of its cells.
     pub timestamp: u64,
     pub end: u64,
     pub key: Option<Key>,
-    /// Whether the fragment carries digests.
+    /// Whether the fragment has digests.
     pub digests: bool,
 }
 
-/// The write of one fragment of a dense array.
+/// Writer of one fragment of a dense array.
 #[derive(Debug)]
 pub(crate) struct DenseWrite {
     schema: Arc<StoredSchema>,
     geometry: Geometry,
     grid: ChunkGrid,
-    /// The cells that are written.
+    /// The written region.
     region: Region,
-    domain: Vec<Range>,
-    placement: Placement,
-    state: Mutex<State>,
+    domain: Vec<StoredRange>,
+    placement: FragmentExtent,
+    state: Mutex<DenseWriteState>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct DenseWriteState {
     fragment: Option<FragmentWriter>,
-    /// Tiles that came before their turn.
+    /// Tiles that arrived out of order.
     waiting: BTreeMap<u64, Tile<'static>>,
 }
 
@@ -65,30 +65,30 @@ impl DenseWrite {
         let inside = region.rank() == shape.len()
             && region.bounds().iter().zip(&shape).all(|((start, end), n)| start < end && end <= n);
         if !inside {
-            return Err(Error::invalid(format!("{region:?} is no part of an array of {shape:?}")));
+            return Err(Error::invalid(format!("region {region:?} is out of bounds for shape {shape:?}")));
         }
         let grid = ChunkGrid::new(&shape, &geometry.chunk_shape())?;
         let domain = geometry.ranges(&region)?;
-        let placement = geometry.place(&domain, object)?;
+        let placement = geometry.locate_fragment(&domain, object)?;
         Ok(Self { schema, geometry, grid, region, domain, placement, state: Mutex::default() })
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, DenseWriteState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether the place of a tile depends on those before it: not where all are stored as they are.
+    /// Returns whether the offset of a tile depends on previous ones: not if all tiles are uncompressed.
     pub(crate) fn needs_order(&self) -> bool {
         !self.schema.attributes.iter().all(|chains| fixed_tile(chains, self.geometry.cells).is_some())
     }
 
-    pub(crate) fn tile_order(&self) -> Layout {
+    pub(crate) fn tile_order(&self) -> CellLayout {
         self.schema.wire.tile_order
     }
 
-    /// The cells of a chunk that are written.
+    /// Returns the written cells of a chunk.
     fn cells(&self, coords: &[u64]) -> Result<Region> {
-        let outside = || Error::invalid(format!("there is no chunk {coords:?} to write"));
+        let outside = || Error::invalid(format!("chunk {coords:?} is outside the written region"));
         if !self.grid.contains(coords) {
             return Err(outside());
         }
@@ -104,8 +104,9 @@ impl DenseWrite {
     ) -> Result<EncodedChunk<'a>> {
         let cells = self.cells(coords)?;
         let count = cells.cells().unwrap_or(u64::MAX);
-        let tile = self.geometry.tile(coords).ok_or_else(|| Error::invalid("a tile past 2^64"))?;
-        let frame = Frame::new(tile, cells, self.geometry.cell_order);
+        let tile =
+            self.geometry.tile(coords).ok_or_else(|| Error::internal("tile coordinates exceed 2^64"))?;
+        let frame = PaddedTile::new(tile, cells, self.geometry.cell_order);
         encode_columns(&self.schema, &fields(&self.schema), columns, count, Some(&frame), key, scratch).map(
             |(parts, stats)| EncodedChunk {
                 coords: Coords::from_slice(coords),
@@ -115,20 +116,24 @@ impl DenseWrite {
         )
     }
 
-    /// Gives a chunk its place, or keeps it until those before it have theirs.
-    pub(crate) fn place<'a>(&self, place: &Place, chunk: EncodedChunk<'a>) -> Result<Pending<'a>> {
+    /// Places a chunk, or retains it until previous ones are placed.
+    pub(crate) fn place<'a>(
+        &self,
+        place: &FragmentDestination,
+        chunk: EncodedChunk<'a>,
+    ) -> Result<Pending<'a>> {
         self.cells(&chunk.coords)?;
         let number = self.geometry.number(&self.placement, &chunk.coords);
-        let number = number.ok_or_else(|| Error::invalid(format!("there is no chunk {:?}", chunk.coords)))?;
-        // Hashed before the lock is taken, by as many threads as there are.
+        let number = number.ok_or_else(|| Error::invalid(format!("unknown chunk {:?}", chunk.coords)))?;
+        // Hashed by the calling threads, before the lock is taken.
         let coords = chunk.coords.clone();
         let mut tile = Tile::new(chunk, place.digests);
         let mut state = self.state();
-        let State { fragment, waiting } = &mut *state;
+        let DenseWriteState { fragment, waiting } = &mut *state;
         let fragment = fragment
             .get_or_insert_with(|| new_fragment(place, &self.schema).with_fixed_tiles(self.geometry.cells));
         if number < fragment.tiles() || waiting.contains_key(&number) {
-            return Err(Error::invalid(format!("chunk {coords:?} was already written")));
+            return Err(Error::invalid(format!("duplicate chunk {coords:?}")));
         }
         let mut pending = fragment.place_fixed(number, &mut tile.parts)?;
         if number > fragment.tiles() {
@@ -142,32 +147,30 @@ impl DenseWrite {
         Ok(pending)
     }
 
-    /// Publishes the fragment's files; [`FragmentWriter::commit`] then makes them count.
-    pub(crate) fn finish(&self, place: &Place) -> Result<FragmentWriter> {
+    /// Publishes the fragment's files; [`FragmentWriter::commit`] then commits them.
+    pub(crate) fn finish(&self, place: &FragmentDestination) -> Result<FragmentWriter> {
         let mut state = self.state();
         let mut fragment = state.fragment.take().unwrap_or_else(|| new_fragment(place, &self.schema));
         let (stored, all) = (fragment.tiles(), self.placement.tiles);
         if stored != all {
             let coords = self.geometry.coords(&self.placement, stored);
             let missing = all - stored - state.waiting.len() as u64;
-            return Err(
-                Error::invalid(format!("{missing} of {all} chunks were not written")).in_chunk(&coords)
-            );
+            return Err(Error::invalid(format!("{missing} of {all} chunks are missing")).in_chunk(&coords));
         }
         fragment.finish(Some(self.domain.clone()), self.geometry.cells)?;
         Ok(fragment)
     }
 }
 
-pub(crate) fn new_fragment(place: &Place, schema: &Arc<StoredSchema>) -> FragmentWriter {
+pub(crate) fn new_fragment(place: &FragmentDestination, schema: &Arc<StoredSchema>) -> FragmentWriter {
     FragmentWriter::new(
         Arc::clone(&place.store),
         &place.prefix,
-        names::versioned(place.timestamp, place.end, schema.wire.version, place.digests),
+        timestamped_name::versioned(place.timestamp, place.end, schema.wire.version, place.digests),
         Arc::clone(schema),
         place.schema_name.clone(),
         place.key,
-        Extras::default(),
+        FragmentFeatures::default(),
     )
 }
 
@@ -177,11 +180,11 @@ fn store<'a>(fragment: &mut FragmentWriter, tile: Tile<'a>) -> Result<Pending<'a
 }
 
 /// The attributes as columns.
-pub(crate) fn fields(schema: &StoredSchema) -> Vec<Target<'_>> {
+pub(crate) fn fields(schema: &StoredSchema) -> Vec<ColumnTarget<'_>> {
     let attributes = schema.wire.attributes.iter().zip(&schema.attributes);
     (0..)
         .zip(attributes)
-        .map(|(f, (a, chains))| Target {
+        .map(|(f, (a, chains))| ColumnTarget {
             column: Column::Field(f),
             datatype: a.datatype,
             values: a.values,
@@ -191,11 +194,11 @@ pub(crate) fn fields(schema: &StoredSchema) -> Vec<Target<'_>> {
 }
 
 /// The dimensions as columns.
-pub(crate) fn dims(schema: &StoredSchema) -> Vec<Target<'_>> {
+pub(crate) fn dims(schema: &StoredSchema) -> Vec<ColumnTarget<'_>> {
     let dims = schema.wire.dims.iter().zip(&schema.dims);
     (0..)
         .zip(dims)
-        .map(|(d, (dim, chains))| Target {
+        .map(|(d, (dim, chains))| ColumnTarget {
             column: Column::Dim(d),
             datatype: dim.datatype,
             values: if dim.var { VAR } else { 1 },
@@ -210,18 +213,18 @@ pub(crate) type Encoded<'a> = (SmallVec<[EncodedPart<'a>; 1]>, Vec<(Column, Chun
 /// Filters the columns of one tile.
 pub(crate) fn encode_columns<'a>(
     schema: &StoredSchema,
-    targets: &[Target<'_>],
+    targets: &[ColumnTarget<'_>],
     columns: &[ColumnData<'_>],
     cells: u64,
-    frame: Option<&Frame>,
+    frame: Option<&PaddedTile>,
     key: Option<&[u8; 32]>,
     scratch: &mut Scratch,
 ) -> Result<Encoded<'a>> {
     if targets.len() != columns.len() {
-        let detail = format!("{} columns for the {} of the array", columns.len(), targets.len());
+        let detail = format!("{} columns for {} fields of the array", columns.len(), targets.len());
         return Err(Error::invalid(detail));
     }
-    let rules = Rules { version: schema.wire.version, verify: true, key };
+    let rules = FilterContext { version: schema.wire.version, verify: true, key };
     let mut parts = SmallVec::new();
     let mut stats = Vec::with_capacity(targets.len());
     for (target, data) in targets.iter().zip(columns) {

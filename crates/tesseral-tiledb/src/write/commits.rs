@@ -1,4 +1,4 @@
-//! Many commit files in one, and the removal of those that it replaces.
+//! Consolidation of commit files, and removal of those replaced.
 
 use std::collections::HashSet;
 
@@ -6,51 +6,51 @@ use tesseral_core::{Error, Result};
 use tesseral_format::{Consolidated, Vacuumed};
 use tesseral_store::{Overwrite, StoreExt};
 
-use super::edit::Opened;
-use crate::reader::join;
+use super::edit::ArraySnapshot;
+use crate::metadata_loader::join;
 use crate::wire::cursor::le64;
 use crate::wire::name;
 use crate::wire::trailer::seal_lines;
 
-/// Where commits lie.
+/// Folder of commits.
 pub(crate) const FOLDER: &str = "__commits";
 
 /// A line of a consolidated commit.
 #[derive(Clone, Debug)]
-pub(crate) struct Line {
-    /// As it is written.
+pub(crate) struct CommitLine {
+    /// The line as written.
     pub text: String,
-    /// The whole file, for deletes.
+    /// Content of the file, for deletes.
     pub delete: Option<Vec<u8>>,
 }
 
-impl Line {
-    /// The commit that an object is.
-    pub(crate) fn of(object: String) -> Self {
+impl CommitLine {
+    /// Creates the commit of an object.
+    pub(crate) fn for_object(object: String) -> Self {
         Self { text: object, delete: None }
     }
 
-    /// The name of the commit file.
+    /// Name of the commit file.
     pub(crate) fn file(&self) -> &str {
         self.text.rsplit('/').next().unwrap_or(&self.text)
     }
 }
 
-/// What is in the folder of commits.
+/// Content of the folder of commits.
 #[derive(Debug, Default)]
 pub(crate) struct Commits {
     /// Names of `.wrt` and `.del` files.
     pub files: Vec<String>,
     /// Consolidated commits with their lines.
-    pub consolidated: Vec<(String, Vec<Line>)>,
-    /// Lines that were taken back.
+    pub consolidated: Vec<(String, Vec<CommitLine>)>,
+    /// Revoked lines.
     pub ignored: HashSet<String>,
     /// Names of `.vac` files.
     pub vacuums: Vec<String>,
 }
 
 impl Commits {
-    pub(crate) fn read(opened: &Opened) -> Result<Self> {
+    pub(crate) fn read(opened: &ArraySnapshot) -> Result<Self> {
         let mut out = Self::default();
         for entry in opened.reader.list(FOLDER)? {
             let Some((stem, ending)) = entry.name.rsplit_once('.') else { continue };
@@ -74,14 +74,14 @@ impl Commits {
         Ok(out)
     }
 
-    /// Lines of consolidated commits that still count.
-    pub(crate) fn listed(&self) -> impl Iterator<Item = &Line> {
+    /// Lines of consolidated commits that are not revoked.
+    pub(crate) fn listed(&self) -> impl Iterator<Item = &CommitLine> {
         self.consolidated.iter().flat_map(|(_, lines)| lines).filter(|l| !self.ignored.contains(l.file()))
     }
 }
 
-fn lines(object: &str, mut text: &[u8]) -> Result<Vec<Line>> {
-    let cut = || Error::corrupt("a consolidated commit", object, None, "it is cut short");
+fn lines(object: &str, mut text: &[u8]) -> Result<Vec<CommitLine>> {
+    let cut = || Error::corrupt("a consolidated commit", object, None, "truncated");
     let mut out = Vec::new();
     while !text.is_empty() {
         let end = text.iter().position(|b| *b == b'\n').ok_or_else(cut)?;
@@ -97,14 +97,19 @@ fn lines(object: &str, mut text: &[u8]) -> Result<Vec<Line>> {
         }
         // Other writers copy the digest lines of files that they consolidate.
         if line.ends_with(".wrt") || line.ends_with(".ok") || delete.is_some() {
-            out.push(Line { text: line, delete });
+            out.push(CommitLine { text: line, delete });
         }
     }
     Ok(out)
 }
 
 /// Publishes a consolidated commit.
-pub(crate) fn put_lines(opened: &Opened, object: &str, lines: &[Line], overwrite: Overwrite) -> Result<()> {
+pub(crate) fn put_lines(
+    opened: &ArraySnapshot,
+    object: &str,
+    lines: &[CommitLine],
+    overwrite: Overwrite,
+) -> Result<()> {
     let mut bytes = Vec::new();
     for line in lines {
         bytes.extend_from_slice(line.text.as_bytes());
@@ -118,10 +123,10 @@ pub(crate) fn put_lines(opened: &Opened, object: &str, lines: &[Line], overwrite
     opened.store.put(object, &bytes, overwrite)
 }
 
-/// Writes one file that commits everything that is committed.
-pub(crate) fn consolidate(opened: &Opened) -> Result<Consolidated> {
+/// Writes one file with all current commits.
+pub(crate) fn consolidate(opened: &ArraySnapshot) -> Result<Consolidated> {
     let commits = Commits::read(opened)?;
-    let mut all: Vec<Line> = commits.listed().cloned().collect();
+    let mut all: Vec<CommitLine> = commits.listed().cloned().collect();
     let known: HashSet<String> = all.iter().map(|l| l.file().to_owned()).collect();
     for file in &commits.files {
         if known.contains(file) {
@@ -134,9 +139,9 @@ pub(crate) fn consolidate(opened: &Opened) -> Result<Consolidated> {
             }
             false => None,
         };
-        all.push(Line { text: join(FOLDER, file), delete });
+        all.push(CommitLine { text: join(FOLDER, file), delete });
     }
-    // One commit file more would replace nothing.
+    // A further commit file would replace nothing.
     if all.len() == known.len() && commits.consolidated.len() <= 1 || all.len() < 2 {
         return Ok(Consolidated::default());
     }
@@ -150,14 +155,14 @@ pub(crate) fn consolidate(opened: &Opened) -> Result<Consolidated> {
     Ok(Consolidated { made: vec![name], replaced: replaced.collect() })
 }
 
-/// Removes commit files that a consolidated one holds, and consolidated ones that another holds whole.
-pub(crate) fn vacuum(opened: &Opened, dry_run: bool) -> Result<Vacuumed> {
+/// Removes commit files contained in a consolidated one, and consolidated ones contained in another.
+pub(crate) fn vacuum(opened: &ArraySnapshot, dry_run: bool) -> Result<Vacuumed> {
     let commits = Commits::read(opened)?;
-    let held: HashSet<&str> = commits.listed().map(Line::file).collect();
+    let held: HashSet<&str> = commits.listed().map(CommitLine::file).collect();
     let mut gone: Vec<&str> =
         commits.files.iter().map(String::as_str).filter(|file| held.contains(file)).collect();
-    // The largest one stays; of two that hold the same, the later.
-    let live = |lines: &[Line]| -> HashSet<String> {
+    // The largest one is kept; of equal ones, the later.
+    let live = |lines: &[CommitLine]| -> HashSet<String> {
         let counted = lines.iter().filter(|l| !commits.ignored.contains(l.file()));
         counted.map(|l| l.file().to_owned()).collect()
     };

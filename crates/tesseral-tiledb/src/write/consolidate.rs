@@ -1,8 +1,8 @@
-//! One fragment of several, one file of several footers or attribute files.
+//! Consolidation of fragments, footers and attribute files.
 //!
-//! Fragments are taken in runs that follow one another. What is read stays the same at every moment: the new fragment is committed
-//! before the old ones are named as replaced, and holds what they hold. Only where a position may hold several cells would both
-//! count for that moment; there one takes the place of the others [in one step](super::switch).
+//! Adjacent fragments are merged in runs. Readers see the same content at all times: the new fragment is committed before the
+//! old ones are listed as replaced, and has the same cells. Where duplicates are allowed, both would be visible in between;
+//! there the replacement is [atomic](super::replace_fragments).
 
 mod dense;
 mod merge;
@@ -13,27 +13,27 @@ use tesseral_core::{Error, Region, Result};
 use tesseral_format::{Consolidate, Consolidated, TimeRange};
 use tesseral_store::StoreExt;
 
-use super::array::Place;
-use super::edit::Opened;
+use super::array::FragmentDestination;
+use super::edit::ArraySnapshot;
 use super::fragment::FragmentWriter;
-use super::switch::switch;
+use super::replace_fragments::switch;
 use crate::array::TileDbArray;
 use crate::directory::FragmentEntry;
 use crate::fragment::{Fragment, read_footers};
+use crate::metadata_loader::join;
 use crate::open::folder_name;
-use crate::reader::join;
 use crate::wire::cursor::{put_text64, put_u32, put_u64};
 use crate::wire::metadata;
 use crate::wire::name::{self, Name};
 
-/// Fragments of a sparse array that are merged in one step: memory holds a tile of each of them, however many there are in all.
+/// Number of fragments of a sparse array merged in one step: memory holds one tile of each.
 const SPARSE_STEP: usize = 256;
-/// Fragments of a dense array that are painted in one step. Each step writes the cells of those before once more.
+/// Number of fragments of a dense array painted in one step. Each step writes the cells of the previous ones again.
 const DENSE_STEP: usize = 1024;
 
-/// Consolidates fragments. Runs of many fragments take several steps, each of which is committed by itself: what is interrupted goes
-/// on from there the next time, and the outcome is that of a single step.
-pub(crate) fn fragments(opened: &Opened, what: &Consolidate) -> Result<Consolidated> {
+/// Consolidates fragments. Runs of many fragments take several steps, each of which is committed: an interrupted consolidation
+/// continues from there, and the result equals that of a single step.
+pub(crate) fn fragments(opened: &ArraySnapshot, what: &Consolidate) -> Result<Consolidated> {
     let wire = &opened.opening.current.wire;
     if wire.sparse && wire.version < 15 {
         let feature = format!("consolidating a sparse TileDB array of format version {}", wire.version);
@@ -51,7 +51,7 @@ pub(crate) fn fragments(opened: &Opened, what: &Consolidate) -> Result<Consolida
                 paint_in_steps(opened, run.entries, DENSE_STEP)?
             };
             let last = made.last().cloned();
-            // What later steps replaced can be vacuumed, too.
+            // Intermediate fragments can be vacuumed too.
             out.replaced.extend(made.into_iter().filter(|name| Some(name) != last.as_ref()));
             out.made.extend(last);
         }
@@ -60,16 +60,20 @@ pub(crate) fn fragments(opened: &Opened, what: &Consolidate) -> Result<Consolida
     Ok(out)
 }
 
-/// Fragments that may become one.
+/// Adjacent fragments that can be merged.
 #[derive(Debug, Default)]
 struct Run {
     entries: Vec<FragmentEntry>,
-    /// Where those of a dense array lie.
+    /// Placements of fragments of a dense array.
     regions: Vec<Region>,
 }
 
-/// Merges fragments of a sparse array, `step` at a time, then what came of that. Gives the names of all that was made.
-fn merge_in_steps(opened: &Opened, mut entries: Vec<FragmentEntry>, step: usize) -> Result<Vec<String>> {
+/// Merges fragments of a sparse array, `step` at a time, then the results. Returns the names of all new fragments.
+fn merge_in_steps(
+    opened: &ArraySnapshot,
+    mut entries: Vec<FragmentEntry>,
+    step: usize,
+) -> Result<Vec<String>> {
     let mut made = Vec::new();
     while entries.len() > 1 {
         let mut merged = Vec::with_capacity(entries.len().div_ceil(step));
@@ -88,9 +92,9 @@ fn merge_in_steps(opened: &Opened, mut entries: Vec<FragmentEntry>, step: usize)
     Ok(made)
 }
 
-/// Paints fragments of a dense array, the first ones, then those that follow over them: the box of a later part alone would hide cells
-/// of an earlier one. Gives the names of all that was made.
-fn paint_in_steps(opened: &Opened, entries: Vec<FragmentEntry>, step: usize) -> Result<Vec<String>> {
+/// Paints fragments of a dense array: the first ones, then the following ones over the result. The box of a later part alone
+/// would hide cells of an earlier one. Returns the names of all new fragments.
+fn paint_in_steps(opened: &ArraySnapshot, entries: Vec<FragmentEntry>, step: usize) -> Result<Vec<String>> {
     let mut made: Vec<String> = Vec::new();
     let mut painted: Option<FragmentEntry> = None;
     let mut left = entries.as_slice();
@@ -106,22 +110,22 @@ fn paint_in_steps(opened: &Opened, entries: Vec<FragmentEntry>, step: usize) -> 
     Ok(made)
 }
 
-fn open_all(opened: &Opened, entries: &[FragmentEntry]) -> Result<Vec<Fragment>> {
+fn open_all(opened: &ArraySnapshot, entries: &[FragmentEntry]) -> Result<Vec<Fragment>> {
     entries.iter().map(|entry| opened.opening.fragment(&opened.reader, entry.clone())).collect()
 }
 
-/// A fragment that was written a moment ago.
+/// A fragment that was just written.
 fn entry_of(name: String) -> Result<FragmentEntry> {
     match name::parse(&name) {
         Some(Name { start, end, version: Some(version) }) => {
             Ok(FragmentEntry { folder: join("__fragments", &name), name, start, end, version })
         }
-        _ => Err(Error::invalid(format!("{name:?} is not the name of a fragment"))),
+        _ => Err(Error::invalid(format!("invalid fragment name {name:?}"))),
     }
 }
 
-/// Visible fragments in runs that may become one. None of them stays open.
-fn runs(opened: &Opened, what: &Consolidate) -> Result<Vec<Run>> {
+/// Returns visible fragments in runs that can be merged. None of them stays open.
+fn runs(opened: &ArraySnapshot, what: &Consolidate) -> Result<Vec<Run>> {
     let range = what.times.unwrap_or(TimeRange { start: 0, end: u64::MAX });
     let mut runs = vec![Run::default()];
     let mut processed: Vec<String> = Vec::new();
@@ -131,9 +135,9 @@ fn runs(opened: &Opened, what: &Consolidate) -> Result<Vec<Run>> {
         let fragment = opened.opening.fragment(&opened.reader, entry)?;
         let bytes = fragment.stored_bytes(&opened.reader)?;
         let fits = fits && what.max_bytes.is_none_or(|most| bytes <= most);
-        // Merged, cells would hold the fill of a field that they lack, and a delete that found nothing there would spare them.
+        // Merged cells would have the fill value of a missing field, and a delete on that field would not match them any more.
         let fits = fits && !deletes.iter().any(|delete| delete.meets_absent(&fragment));
-        // Cells that deletes were worked into and cells that wait for them cannot share a list of those deletes.
+        // Cells with applied deletes and cells with pending deletes cannot share a list of processed deletes.
         let of_fragment = fragment.processed(&opened.reader)?;
         let full = runs.last().is_some_and(|run| what.at_most.is_some_and(|most| run.entries.len() >= most));
         if !fits || full || of_fragment != processed {
@@ -152,24 +156,24 @@ fn runs(opened: &Opened, what: &Consolidate) -> Result<Vec<Run>> {
     Ok(runs)
 }
 
-/// Whether the box around a run of dense fragments reaches over older cells: those that no fragment of the run wrote would be
-/// hidden under fill.
+/// Returns whether the box around a run of dense fragments overlaps older cells: unwritten cells of the run would hide them
+/// with fill values.
 fn hides(before: &[Region], run: &[Region]) -> bool {
     let around = dense::around(run);
     around.is_some_and(|around| before.iter().any(|region| region.intersect(&around).is_some()))
 }
 
-fn array_of(opened: &Opened, run: Vec<Fragment>) -> Result<TileDbArray> {
+fn array_of(opened: &ArraySnapshot, run: Vec<Fragment>) -> Result<TileDbArray> {
     let name = folder_name(opened.store.location()).to_owned();
     opened.opening.without_fragments().finish(Arc::clone(&opened.reader), &name, run)
 }
 
-/// Where a fragment of a run goes.
-fn place(opened: &Opened, array: &TileDbArray) -> Result<Place> {
+/// Destination of the fragment of a run.
+fn fragment_destination(opened: &ArraySnapshot, array: &TileDbArray) -> Result<FragmentDestination> {
     let times = |f: &FragmentEntry| (f.start, f.end);
     let all = array.fragments()?.iter().map(|f| times(&f.entry));
     let (start, end) = all.fold((u64::MAX, 0), |(a, b), (start, end)| (a.min(start), b.max(end)));
-    Ok(Place {
+    Ok(FragmentDestination {
         store: Arc::clone(&opened.store),
         prefix: String::new(),
         schema_name: opened.opening.current_name.clone(),
@@ -180,8 +184,8 @@ fn place(opened: &Opened, array: &TileDbArray) -> Result<Place> {
     })
 }
 
-/// Makes a consolidated fragment count instead of those it was made of.
-fn commit(opened: &Opened, array: &TileDbArray, mut fragment: FragmentWriter) -> Result<String> {
+/// Commits a consolidated fragment in place of its inputs.
+fn commit(opened: &ArraySnapshot, array: &TileDbArray, mut fragment: FragmentWriter) -> Result<String> {
     let name = fragment.name.clone();
     if opened.opening.current.wire.duplicates {
         let old: Vec<FragmentEntry> = array.fragments()?.iter().map(|f| f.entry.clone()).collect();
@@ -195,7 +199,7 @@ fn commit(opened: &Opened, array: &TileDbArray, mut fragment: FragmentWriter) ->
 }
 
 /// Writes the footers of all fragments to one file.
-pub(crate) fn footers(opened: &Opened) -> Result<Consolidated> {
+pub(crate) fn footers(opened: &ArraySnapshot) -> Result<Consolidated> {
     let visible = &opened.opening.visible;
     if visible.is_empty() {
         return Ok(Consolidated::default());
@@ -220,7 +224,7 @@ pub(crate) fn footers(opened: &Opened) -> Result<Consolidated> {
 }
 
 /// Writes the attributes of several files to one.
-pub(crate) fn attributes(opened: &Opened, what: &Consolidate) -> Result<Consolidated> {
+pub(crate) fn attributes(opened: &ArraySnapshot, what: &Consolidate) -> Result<Consolidated> {
     let range = what.times.unwrap_or(TimeRange { start: 0, end: u64::MAX });
     let files = &opened.opening.directory.metadata;
     let chosen: Vec<_> = files.iter().filter(|(_, t)| range.start <= t.start && t.end <= range.end).collect();

@@ -1,9 +1,9 @@
-//! A container of new arrays: one array, or a group of several.
+//! Creation of a container: one array, or a group of several.
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use tesseral_core::{
-    ArraySchema, Attributes, ChunkStats, Error, ErrorKind, HistoryRow, Order, Region, Result, Value,
+    Advice, ArraySchema, Attributes, ChunkStats, Error, ErrorKind, HistoryRow, Order, Region, Result, Value,
 };
 use tesseral_format::{
     ArraySpec, CellKeys, ColumnData, CreateOptions, EncodedChunk, Pending, Scratch, Writer,
@@ -11,19 +11,19 @@ use tesseral_format::{
 use tesseral_store::{ObjectKind, Overwrite, Store, StoreExt};
 
 use super::append::ArrayWrite;
-use super::array::{DenseWrite, Place};
+use super::array::{DenseWrite, FragmentDestination};
 use super::fragment::FragmentWriter;
-use super::names;
 use super::sparse::SparseWrite;
-use super::spec::{self, Extra};
+use super::spec::{self, CreateSettings};
+use super::timestamped_name;
 use crate::convention;
+use crate::metadata_loader::{Key, join};
 use crate::model::StoredSchema;
-use crate::reader::{Key, join};
 use crate::wire::group::{self, Member};
-use crate::wire::schema::Layout;
+use crate::wire::schema::CellLayout;
 use crate::wire::{WRITTEN, enumeration, generic_tile, metadata};
 
-/// An array that is not there yet.
+/// An array to be created.
 #[derive(Debug)]
 struct NewArray {
     model: ArraySchema,
@@ -34,35 +34,35 @@ struct NewArray {
     write: ArrayWrite,
 }
 
-/// New arrays being written.
+/// Writer of new arrays.
 #[derive(Debug)]
 pub(crate) struct TileDbWriter {
     store: Arc<dyn Store>,
     timestamp: u64,
     key: Option<Key>,
-    extra: Extra,
-    /// Files carry digests.
+    extra: CreateSettings,
+    /// Whether files have digests.
     digests: bool,
-    /// Arrays are made without a cell: the first append brings some.
+    /// Create arrays without cells.
     empty: bool,
-    /// What gives way to the new arrays.
+    /// Objects that the new arrays replace.
     old: Vec<String>,
     arrays: Vec<NewArray>,
     attributes: Attributes,
     history: Vec<HistoryRow>,
-    places: OnceLock<Vec<Place>>,
+    places: OnceLock<Vec<FragmentDestination>>,
     /// Fragments that are complete but not committed.
     sealed: Mutex<Vec<FragmentWriter>>,
 }
 
-/// Reads options that only this format knows.
-fn options(options: &CreateOptions) -> Result<(u64, Option<Key>, Extra, bool)> {
-    let mut timestamp = names::now();
+/// Parses format-specific options.
+fn options(options: &CreateOptions) -> Result<(u64, Option<Key>, CreateSettings, bool)> {
+    let mut timestamp = timestamped_name::now();
     let mut key = None;
-    let mut extra = Extra::default();
+    let mut extra = CreateSettings::default();
     let mut empty = false;
     for (name, value) in &options.extra {
-        let odd = || Error::invalid(format!("{value} is no value of the TileDB option {name:?}"));
+        let odd = || Error::invalid(format!("invalid value {value} of TileDB option {name:?}"));
         let number = || match value {
             Value::Int(n) => u64::try_from(*n).map_err(|_| odd()),
             Value::UInt(n) => Ok(*n),
@@ -71,8 +71,12 @@ fn options(options: &CreateOptions) -> Result<(u64, Option<Key>, Extra, bool)> {
         match (name.as_str(), value) {
             ("timestamp", _) => timestamp = number()?,
             ("capacity", _) => extra.capacity = number()?.max(1),
-            ("tile_order", Value::Text(order)) if order == "row-major" => extra.tile_order = Layout::RowMajor,
-            ("tile_order", Value::Text(order)) if order == "col-major" => extra.tile_order = Layout::ColMajor,
+            ("tile_order", Value::Text(order)) if order == "row-major" => {
+                extra.tile_order = CellLayout::RowMajor
+            }
+            ("tile_order", Value::Text(order)) if order == "col-major" => {
+                extra.tile_order = CellLayout::ColMajor
+            }
             ("domains", Value::Map(domains)) => extra.domains.clone_from(domains),
             ("empty", Value::Bool(value)) => empty = *value,
             ("coordinates" | "offsets" | "validity", Value::Text(codecs)) => {
@@ -92,7 +96,7 @@ fn options(options: &CreateOptions) -> Result<(u64, Option<Key>, Extra, bool)> {
     Ok((timestamp, key, extra, empty))
 }
 
-/// Every object below a folder. Links are objects, whatever they point to.
+/// All objects below a folder. Links are objects, whatever their target.
 pub(crate) fn objects(store: &dyn Store, folder: &str) -> Result<Vec<String>> {
     let entries = match store.list(folder) {
         Err(e) if matches!(e.kind(), ErrorKind::NotFound { .. }) => return Ok(Vec::new()),
@@ -104,7 +108,7 @@ pub(crate) fn objects(store: &dyn Store, folder: &str) -> Result<Vec<String>> {
         if entry.kind == ObjectKind::Folder {
             found.extend(objects(store, &name)?);
         }
-        // A folder comes behind what is in it, so that it is empty when its turn to go comes.
+        // A folder follows its content, so that it is empty when it is removed.
         found.push(name);
     }
     Ok(found)
@@ -120,11 +124,11 @@ impl TileDbWriter {
         let (timestamp, key, extra, empty) = options(create)?;
         let old = objects(store.as_ref(), "")?;
         if !old.is_empty() && create.overwrite == Overwrite::Refuse {
-            let detail = format!("{} exists and is not empty", store.location());
-            return Err(Error::invalid(detail).hint("give -f to replace it"));
+            let detail = format!("output {} already exists", store.location());
+            return Err(Error::invalid(detail).hint(Advice::Overwrite));
         }
         if let Some(foreign) = crate::contents::foreign(Arc::clone(store))? {
-            let detail = format!("{} is no part of a TileDB array", store.describe(&foreign));
+            let detail = format!("{} is not part of a TileDB array", store.describe(&foreign));
             return Err(Error::invalid(format!("cannot replace {}: {detail}", store.location())));
         }
         Ok(Self {
@@ -144,14 +148,14 @@ impl TileDbWriter {
     }
 
     fn array(&self, array: usize) -> Result<&NewArray> {
-        self.arrays.get(array).ok_or_else(|| Error::invalid(format!("array {array} was not begun")))
+        self.arrays.get(array).ok_or_else(|| Error::invalid(format!("array {array} was not created")))
     }
 
-    /// Where each array goes: one array is the container itself, several are members of a group.
-    fn places(&self) -> &[Place] {
+    /// Folder of each array: a single array is the container itself, several are members of a group.
+    fn places(&self) -> &[FragmentDestination] {
         self.places.get_or_init(|| {
             let alone = self.arrays.len() == 1;
-            let place = |array: &NewArray| Place {
+            let place = |array: &NewArray| FragmentDestination {
                 store: Arc::clone(&self.store),
                 prefix: if alone { String::new() } else { folder(&array.model.name) },
                 schema_name: array.schema_name.clone(),
@@ -175,12 +179,12 @@ impl TileDbWriter {
         }
         let mut payload = Vec::new();
         metadata::write(entries.iter().map(|(k, v)| (k.as_str(), Some(v))), &mut payload)?;
-        let name = names::timed(self.timestamp, self.timestamp, self.digests);
+        let name = timestamped_name::timed(self.timestamp, self.timestamp, self.digests);
         self.put(&join(&join(prefix, "__meta"), &name), &payload)
     }
 
-    /// Publishes what an array is made of; its schema, which makes it an array, comes last.
-    fn put_array(&self, array: &NewArray, place: &Place, alone: bool) -> Result<()> {
+    /// Publishes the files of an array; its schema, which makes it visible, is last.
+    fn put_array(&self, array: &NewArray, place: &FragmentDestination, alone: bool) -> Result<()> {
         let file = if alone { self.attributes.clone() } else { Attributes::new() };
         let history = if alone { &self.history[..] } else { &[] };
         self.put_metadata(&place.prefix, &convention::entries(&array.model, &file, history))?;
@@ -204,13 +208,13 @@ impl TileDbWriter {
         let members: Vec<Member> = self.arrays.iter().map(member).collect();
         let mut payload = Vec::new();
         group::write(&members, &mut payload);
-        let name = format!("{}_2", names::timed(self.timestamp, self.timestamp, self.digests));
+        let name = format!("{}_2", timestamped_name::timed(self.timestamp, self.timestamp, self.digests));
         self.put(&join("__group", &name), &payload)?;
         self.store.put(crate::group::MARKER, &[], Overwrite::Refuse)
     }
 }
 
-/// The folder of a group member: its name, where that is a name of a folder.
+/// Folder of a group member: its name, if that is a valid folder name.
 fn folder(name: &str) -> String {
     let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'.' | b' ');
     let mut folder: String = name
@@ -226,11 +230,11 @@ fn folder(name: &str) -> String {
 impl Writer for TileDbWriter {
     fn begin(&mut self, spec: &ArraySpec) -> Result<usize> {
         if self.places.get().is_some() {
-            return Err(Error::invalid("all arrays are declared before the first chunk"));
+            return Err(Error::invalid("all arrays must be created before the first chunk"));
         }
         let taken = |a: &NewArray| folder(&a.model.name) == folder(&spec.schema.name);
         if self.arrays.iter().any(taken) {
-            return Err(Error::invalid(format!("two arrays are named {:?}", spec.schema.name)));
+            return Err(Error::invalid(format!("duplicate array name {:?}", spec.schema.name)));
         }
         let mut wire = spec::schema(spec, &self.extra)?;
         let mut enumerations = Vec::new();
@@ -238,13 +242,13 @@ impl Writer for TileDbWriter {
             if wire.enumerations.iter().any(|(name, _)| *name == enumerated.name) {
                 continue;
             }
-            let file = format!("__{}_0", names::unique(self.digests));
+            let file = format!("__{}_0", timestamped_name::unique(self.digests));
             let mut payload = Vec::new();
             enumeration::write(enumerated, &file, &mut payload)?;
             wire.enumerations.push((enumerated.name.clone(), file.clone()));
             enumerations.push((file, payload));
         }
-        // Attributes that metadata cannot hold are refused here, not when everything else is written.
+        // Rejects attributes that metadata cannot store before anything is written.
         let entries = convention::entries(&spec.schema, &Attributes::new(), &[]);
         metadata::write(entries.iter().map(|(k, v)| (k.as_str(), Some(v))), &mut Vec::new())?;
         let schema = Arc::new(StoredSchema::new(wire, self.key.is_some()));
@@ -260,14 +264,14 @@ impl Writer for TileDbWriter {
             model: spec.schema.clone(),
             schema,
             enumerations,
-            schema_name: names::timed(self.timestamp, self.timestamp, self.digests),
+            schema_name: timestamped_name::timed(self.timestamp, self.timestamp, self.digests),
             write,
         });
         Ok(self.arrays.len() - 1)
     }
 
     fn wants_stats(&self, _array: usize) -> bool {
-        // Those of the format count differently: a fill is a value, a NaN shows in the sum.
+        // The format's statistics differ: a fill is a value, and a NaN is visible in the sum.
         false
     }
 
@@ -307,7 +311,7 @@ impl Writer for TileDbWriter {
         write.place(&self.places()[array], chunk)
     }
 
-    fn seal(&self, array: usize) -> Result<()> {
+    fn finish_run(&self, array: usize) -> Result<()> {
         let fragment = self.array(array)?.write.finish(&self.places()[array])?;
         self.sealed.lock().unwrap_or_else(PoisonError::into_inner).extend(fragment);
         Ok(())
@@ -335,7 +339,7 @@ impl Writer for TileDbWriter {
         }
         for object in &self.old {
             match self.store.remove(object) {
-                // A folder that the new array has files in.
+                // A folder with files of the new array.
                 Err(e) if is_not_empty(&e) => {}
                 other => other?,
             }

@@ -1,19 +1,19 @@
 //! Deletes by condition.
 //!
-//! What is stored is the condition that cells must meet to stay: the negation, with `not` worked into the comparisons, as other
-//! readers of the format want it. No comparison holds for a null cell, so it goes with any delete on its field.
+//! The stored condition is that of the cells to keep: the negation, with `not` applied to the comparisons, as other readers
+//! expect. No comparison is true for a null cell, so null cells are removed by any delete on their field.
 
 use tesseral_core::condition::{Condition, Op};
 use tesseral_core::dtype::Class;
 use tesseral_core::{ArraySchema, DType, Error, Result, Scalar};
 
-use super::edit::Opened;
+use super::edit::ArraySnapshot;
 use super::spec;
-use crate::reader::join;
+use crate::metadata_loader::join;
 use crate::wire::condition::Node;
 use crate::wire::datatype::Datatype;
 
-pub(crate) fn delete(opened: &Opened, condition: &Condition, at: u64) -> Result<()> {
+pub(crate) fn delete(opened: &ArraySnapshot, condition: &Condition, at: u64) -> Result<()> {
     let wire = &opened.opening.current.wire;
     if !wire.sparse {
         return Err(
@@ -48,13 +48,13 @@ fn tree(condition: &Condition, schema: &ArraySchema, negated: bool) -> Result<No
     let join = |mut parts: Vec<Node>, and: bool| match (parts.len(), and) {
         (0, _) => constant(and, schema),
         (1, _) => Ok(parts.remove(0)),
-        // The reference forgets what stands beside an `or` inside an `or`.
+        // The reference drops siblings of an `or` inside an `or`.
         (_, true) => Ok(Node::And(parts.into_iter().flat_map(all_of).collect())),
         (_, false) => Ok(Node::Or(parts.into_iter().flat_map(any_of).collect())),
     };
     Ok(match condition {
         Condition::And(parts) => {
-            // `not in` says that null cells are not meant; they go all the same.
+            // `not in` is false for null cells; they are removed anyway.
             let beside_not_in = |part: &&Condition| match part {
                 Condition::Not(part) => match &**part {
                     Condition::IsNull { name } => !parts.iter().any(|part| is_not_in(part, name)),
@@ -84,10 +84,10 @@ fn tree(condition: &Condition, schema: &ArraySchema, negated: bool) -> Result<No
         Condition::IsNull { name } if schema.fields.get(schema.field(name)?).is_some_and(|f| !f.nullable) => {
             constant(false, schema)?
         }
-        // No stored comparison holds of a null.
+        // No stored comparison is true for a null.
         Condition::IsNull { name } => {
             return Err(Error::unsupported(format!("deleting cells because {name:?} is not null"))
-                .hint("delete by a comparison that holds of them; null cells go with it"));
+                .hint("delete by a comparison instead; it removes null cells too"));
         }
     })
 }
@@ -110,7 +110,7 @@ fn is_not_in(condition: &Condition, field: &str) -> bool {
     matches!(condition, Condition::Not(part) if matches!(&**part, Condition::In { name, .. } if name == field))
 }
 
-/// What holds of every cell or of none. Other readers take no constants.
+/// A condition that is true for every cell or for none. Other readers do not support constants.
 fn constant(value: bool, schema: &ArraySchema) -> Result<Node> {
     let dim = schema.dims.first().ok_or_else(|| Error::invalid("the array has no dimensions"))?;
     Ok(match present(&dim.name, schema)? {
@@ -119,11 +119,11 @@ fn constant(value: bool, schema: &ArraySchema) -> Result<Node> {
     })
 }
 
-/// What holds of every cell that is not null. The format has no word for null in stored conditions.
+/// A condition that is true for every cell that is not null. Stored conditions cannot express null.
 fn present(name: &str, schema: &ArraySchema) -> Result<Node> {
     let dtype = dtype(name, schema)?;
     let value = match dtype.class() {
-        // Other readers do not tell the empty text from a null.
+        // Other readers do not distinguish empty text from null.
         Class::Text => vec![b'a'],
         _ => vec![0; dtype.size().unwrap_or(1)],
     };
@@ -138,13 +138,13 @@ fn dtype(name: &str, schema: &ArraySchema) -> Result<DType> {
     }
 }
 
-/// A value as the field or dimension stores it; enumerated fields store codes.
+/// Encodes a value in the type of the field or dimension; enumerations use codes.
 fn bytes(name: &str, value: &Scalar, schema: &ArraySchema) -> Result<Vec<u8>> {
     let dtype = dtype(name, schema)?;
     if dtype.class() == Class::Text {
         return Ok(value.bytes().to_vec());
     }
-    let datatype = Datatype::of(dtype);
+    let datatype = Datatype::from_dtype(dtype);
     let datatype = datatype.ok_or_else(|| Error::unsupported(format!("a delete by {dtype}")))?;
     spec::sized(value, datatype)
 }

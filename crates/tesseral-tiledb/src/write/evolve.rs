@@ -1,21 +1,21 @@
-//! Schema evolution: a further schema, by which writes go from then on.
+//! Schema evolution: adds a new schema, which later writes use.
 
 use tesseral_core::schema::{Enumeration, Labels};
 use tesseral_core::{Error, Result, Scalar};
 use tesseral_format::Change;
 use tesseral_store::StoreExt;
 
-use super::edit::Opened;
-use super::names;
+use super::edit::ArraySnapshot;
 use super::spec;
-use crate::reader::join;
+use super::timestamped_name;
+use crate::metadata_loader::join;
 use crate::wire::datatype::compare;
 use crate::wire::enumeration;
 use crate::wire::schema::Schema;
 
 const ENUMERATIONS: &str = "__schema/__enumerations";
 
-pub(crate) fn evolve(opened: &Opened, changes: &[Change], at: u64) -> Result<()> {
+pub(crate) fn evolve(opened: &ArraySnapshot, changes: &[Change], at: u64) -> Result<()> {
     let mut wire = opened.opening.current.wire.clone();
     let mut files = Vec::new();
     for change in changes {
@@ -24,7 +24,7 @@ pub(crate) fn evolve(opened: &Opened, changes: &[Change], at: u64) -> Result<()>
                 let taken =
                     wire.attribute(&field.name).is_some() || wire.dims.iter().any(|d| d.name == field.name);
                 if taken {
-                    return Err(Error::invalid(format!("the array has a {:?} already", field.name)));
+                    return Err(Error::invalid(format!("{:?} already exists in the array", field.name)));
                 }
                 if let Some(enumerated) = &field.enumeration
                     && !wire.enumerations.iter().any(|(name, _)| *name == enumerated.name)
@@ -37,7 +37,9 @@ pub(crate) fn evolve(opened: &Opened, changes: &[Change], at: u64) -> Result<()>
                 opened.schema.field(name)?;
                 wire.attributes.retain(|a| a.name != *name);
                 if wire.attributes.is_empty() {
-                    return Err(Error::invalid(format!("{name:?} is the only field of the array")));
+                    return Err(Error::invalid(format!(
+                        "cannot remove {name:?}, the only field of the array"
+                    )));
                 }
             }
             Change::ExtendEnumeration(wider) => {
@@ -63,7 +65,7 @@ fn add_enumeration(
     digests: bool,
     files: &mut Files,
 ) -> Result<()> {
-    let file = format!("__{}_0", names::unique(digests));
+    let file = format!("__{}_0", timestamped_name::unique(digests));
     let mut payload = Vec::new();
     enumeration::write(enumerated, &file, &mut payload)?;
     wire.enumerations.retain(|(name, _)| *name != enumerated.name);
@@ -72,8 +74,8 @@ fn add_enumeration(
     Ok(())
 }
 
-/// Labels may be added behind those there are; codes that are stored keep their meaning.
-fn extend(opened: &Opened, wire: &mut Schema, wider: &Enumeration, files: &mut Files) -> Result<()> {
+/// Labels can be appended to an enumeration; stored codes keep their meaning.
+fn extend(opened: &ArraySnapshot, wire: &mut Schema, wider: &Enumeration, files: &mut Files) -> Result<()> {
     let known = wire.enumerations.iter().find(|(name, _)| *name == wider.name);
     let names = || wire.enumerations.iter().map(|(name, _)| name.clone()).collect();
     let (_, file) = known.ok_or_else(|| Error::not_found("enumeration", &wider.name, names()))?;
@@ -88,7 +90,7 @@ fn extend(opened: &Opened, wire: &mut Schema, wider: &Enumeration, files: &mut F
         _ => false,
     };
     if !kept || old.ordered != wider.ordered {
-        let detail = format!("the labels of {:?} do not begin with those it has", wider.name);
+        let detail = format!("the new labels of {:?} do not begin with the existing ones", wider.name);
         return Err(Error::invalid(detail));
     }
     add_enumeration(wire, wider, opened.digests, files)
@@ -96,7 +98,7 @@ fn extend(opened: &Opened, wire: &mut Schema, wider: &Enumeration, files: &mut F
 
 fn expand(wire: &mut Schema, ranges: &[(Scalar, Scalar)]) -> Result<()> {
     let Some(current) = &wire.current_domain else {
-        return Err(Error::invalid("the array uses all of its domain"));
+        return Err(Error::invalid("the array has no current domain"));
     };
     if ranges.len() != wire.dims.len() {
         return Err(Error::invalid(format!("{} ranges for {} dimensions", ranges.len(), wire.dims.len())));
@@ -109,7 +111,7 @@ fn expand(wire: &mut Schema, ranges: &[(Scalar, Scalar)]) -> Result<()> {
                 && compare(dim.datatype, &inner.1, &outer.1).is_le()
         };
         if !within(&range, old) || dim.domain.as_ref().is_some_and(|domain| !within(domain, &range)) {
-            let detail = format!("the part of {:?} in use can only grow, up to its domain", dim.name);
+            let detail = format!("the current domain of {:?} can only grow, up to its domain", dim.name);
             return Err(Error::invalid(detail));
         }
         wider.push(range);

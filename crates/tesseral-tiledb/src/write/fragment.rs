@@ -1,4 +1,4 @@
-//! Tiles in order to the files of a fragment.
+//! Writing of tiles, in order, to the files of a fragment.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -9,23 +9,23 @@ use tesseral_core::{ChunkStats, Error, Result};
 use tesseral_format::{Column, EncodedChunk, EncodedPart, Pending, Role};
 use tesseral_store::{Overwrite, Staged, Store, StoreExt, Unpublished};
 
-use super::stats::{self, Kept};
+use super::stats::{self, KeptStats};
 use crate::fragment::METADATA;
+use crate::metadata_loader::{Key, join};
 use crate::model::{FieldChains, StoredSchema};
-use crate::reader::{Key, join};
 use crate::wire::datatype::{Datatype, VAR};
 use crate::wire::footer::Footer;
-use crate::wire::schema::Range;
-use crate::wire::section::{Values, put_markers, put_numbers};
+use crate::wire::schema::StoredRange;
+use crate::wire::section::{ExtremaValues, put_markers, put_numbers};
 use crate::wire::{digest_table, generic_tile, name, rtree};
 
-/// How much of a file is gathered before it is written; what is at least half as long goes by itself.
+/// Size of a file's write buffer in bytes; data of at least half this size is written directly.
 const BLOCK: usize = 1 << 18;
 
 /// Parts of a tile.
 type Parts<'a> = SmallVec<[HashedPart<'a>; 1]>;
 
-/// A part of a tile and the digests of its blocks; none where the fragment carries no digests.
+/// A part of a tile and the digests of its blocks; empty if the fragment has no digests.
 #[derive(Debug)]
 pub(crate) struct HashedPart<'a> {
     part: EncodedPart<'a>,
@@ -52,7 +52,7 @@ impl<'a> Tile<'a> {
         Self { parts, stats: chunk.stats }
     }
 
-    /// The same tile, borrowing nothing.
+    /// Converts to an owned tile.
     pub(crate) fn into_owned<'b>(self) -> Tile<'b> {
         let owned =
             |HashedPart { part, digests }| HashedPart { part: EncodedPart::into_owned(part), digests };
@@ -60,18 +60,18 @@ impl<'a> Tile<'a> {
     }
 }
 
-/// What a fragment holds beside attributes and dimensions.
+/// Columns of a fragment other than attributes and dimensions.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Extras {
-    /// Cells carry the time they were written.
+pub(crate) struct FragmentFeatures {
+    /// Cells have write timestamps.
     pub timestamps: bool,
-    /// Cells carry the time and condition of their removal.
+    /// Cells have delete timestamps and conditions.
     pub deletes: bool,
-    /// Deletes that were worked in.
+    /// Deletes that have been applied.
     pub processed: Vec<String>,
 }
 
-/// Stored bytes of every tile of so many cells, where all take the same and enough to be written by themselves.
+/// Stored size of tiles, if all are equal and large enough to be written directly.
 pub(crate) fn fixed_tile(chains: &FieldChains, cells: u64) -> Option<u64> {
     let bytes = usize::try_from(cells).ok()?.checked_mul(chains.cell)?;
     chains.values.plain_len(bytes).filter(|_| !chains.var && !chains.nullable && bytes >= BLOCK / 2)
@@ -79,15 +79,15 @@ pub(crate) fn fixed_tile(chains: &FieldChains, cells: u64) -> Option<u64> {
 
 /// A file being written.
 #[derive(Debug)]
-struct File {
+struct StagedTileFile {
     object: String,
     staged: Arc<Box<dyn Staged>>,
     buffer: Vec<u8>,
-    /// Bytes that have their place.
+    /// Number of bytes that have been placed.
     placed: u64,
 }
 
-impl File {
+impl StagedTileFile {
     fn len(&self) -> u64 {
         self.placed + self.buffer.len() as u64
     }
@@ -115,43 +115,43 @@ impl File {
         }
     }
 
-    /// Writes the rest and publishes the file.
+    /// Flushes and publishes the file.
     fn publish(mut self) -> Result<()> {
         let mut rest = Pending::default();
         self.place_buffer(&mut rest);
         rest.store()?;
         let staged = Arc::into_inner(self.staged);
-        staged.ok_or_else(|| Error::invalid("a chunk was placed and not written"))?.publish()
+        staged.ok_or_else(|| Error::internal("a placed chunk was not written"))?.publish()
     }
 }
 
-/// One entry of every list of a fragment's metadata.
+/// Metadata of one slot of a fragment.
 #[derive(Debug)]
-struct Slot {
+struct MetadataColumn {
     column: Option<Column>,
     stem: String,
     datatype: Datatype,
     /// Values per cell, for the size of minima.
     values: u32,
-    kept: Kept,
+    kept: KeptStats,
     nullable: bool,
-    /// Bytes of every tile, where all take the same: the place of each is known beforehand.
+    /// Size of every tile, if all are equal: offsets are then known in advance.
     fixed: Option<u64>,
-    files: [Option<File>; 3],
-    /// Where tiles begin: values or offsets, bytes of any length, validity.
+    files: [Option<StagedTileFile>; 3],
+    /// Tile offsets: values or offsets, variable-length data, validity.
     offsets: [Vec<u64>; 3],
     /// Digests of their blocks.
     digests: [Vec<u64>; 3],
     var_sizes: Vec<u64>,
-    mins: Values,
-    maxs: Values,
+    mins: ExtremaValues,
+    maxs: ExtremaValues,
     sums: Vec<u64>,
     nulls: Vec<u64>,
     total: ChunkStats,
 }
 
-impl Slot {
-    fn new(column: Option<Column>, stem: String, datatype: Datatype, values: u32, kept: Kept) -> Self {
+impl MetadataColumn {
+    fn new(column: Option<Column>, stem: String, datatype: Datatype, values: u32, kept: KeptStats) -> Self {
         Self {
             column,
             stem,
@@ -164,22 +164,22 @@ impl Slot {
             offsets: Default::default(),
             digests: Default::default(),
             var_sizes: Vec::new(),
-            mins: Values::default(),
-            maxs: Values::default(),
+            mins: ExtremaValues::default(),
+            maxs: ExtremaValues::default(),
             sums: Vec::new(),
             nulls: Vec::new(),
             total: ChunkStats::default(),
         }
     }
 
-    /// Bytes of a stored minimum; none when they have any length.
+    /// Size of a stored minimum in bytes; `None` if variable-length.
     fn size(&self) -> Option<usize> {
         (self.values != VAR).then(|| self.datatype.size() * self.values as usize)
     }
 
-    /// Keeps the digests of a tile of a fixed number of bytes, whichever tile comes first.
+    /// Stores the digests of a fixed-size tile, in any order of tiles.
     fn put_digests(&mut self, tile: u64, digests: &[u64]) {
-        // Bounded by the digests that are held anyway.
+        // Bounded by the digests that are retained anyway.
         let start = usize::try_from(tile).unwrap_or(usize::MAX).saturating_mul(digests.len());
         let kept = &mut self.digests[0];
         if kept.len() < start.saturating_add(digests.len()) {
@@ -210,24 +210,24 @@ impl Slot {
     }
 }
 
-/// A fragment being written. Tiles come in the order of their numbers.
+/// Writer of a fragment. Tiles are placed in order.
 #[derive(Debug)]
 pub(crate) struct FragmentWriter {
     store: Arc<dyn Store>,
     prefix: String,
-    /// Its name, by which it is committed.
+    /// Name of the fragment, used by its commit.
     pub name: String,
     folder: String,
     schema: Arc<StoredSchema>,
     schema_name: String,
     key: Option<Key>,
-    extras: Extras,
-    slots: Vec<Slot>,
+    extras: FragmentFeatures,
+    slots: Vec<MetadataColumn>,
     tiles: u64,
-    boxes: Vec<Vec<Range>>,
+    boxes: Vec<Vec<StoredRange>>,
     published: Vec<String>,
     committed: bool,
-    /// Removes the folder when the process has to end before all files are there.
+    /// Removes the folder if the process must end before all files are complete.
     unpublished: Option<Unpublished>,
 }
 
@@ -239,29 +239,29 @@ impl FragmentWriter {
         schema: Arc<StoredSchema>,
         schema_name: String,
         key: Option<Key>,
-        extras: Extras,
+        extras: FragmentFeatures,
     ) -> Self {
         let folder = join(&join(prefix, "__fragments"), &name);
         let wire = &schema.wire;
         let mut slots = Vec::new();
         for (column, (i, a)) in (0_u16..).zip(wire.attributes.iter().enumerate()) {
-            let kept = Kept::of_attribute(a.datatype, a.values);
+            let kept = KeptStats::of_attribute(a.datatype, a.values);
             let mut slot =
-                Slot::new(Some(Column::Field(column)), format!("a{i}"), a.datatype, a.values, kept);
+                MetadataColumn::new(Some(Column::Field(column)), format!("a{i}"), a.datatype, a.values, kept);
             slot.nullable = a.nullable;
             slots.push(slot);
         }
-        let none = Kept { extrema: false, sum: false };
-        slots.push(Slot::new(None, String::new(), Datatype::UINT8, 1, none));
+        let none = KeptStats { extrema: false, sum: false };
+        slots.push(MetadataColumn::new(None, String::new(), Datatype::UINT8, 1, none));
         for (column, (j, d)) in (0_u16..).zip(wire.dims.iter().enumerate()) {
-            let kept = if wire.sparse { Kept::of_dim(d.datatype, d.var) } else { none };
+            let kept = if wire.sparse { KeptStats::of_dim(d.datatype, d.var) } else { none };
             let values = if d.var { VAR } else { 1 };
             let column = wire.sparse.then_some(Column::Dim(column));
-            slots.push(Slot::new(column, format!("d{j}"), d.datatype, values, kept));
+            slots.push(MetadataColumn::new(column, format!("d{j}"), d.datatype, values, kept));
         }
-        let times = Kept { extrema: true, sum: true };
+        let times = KeptStats { extrema: true, sum: true };
         let mut time = |column, stem: &str| {
-            slots.push(Slot::new(column, stem.to_owned(), Datatype::UINT64, 1, times));
+            slots.push(MetadataColumn::new(column, stem.to_owned(), Datatype::UINT64, 1, times));
         };
         if extras.timestamps {
             time(Some(Column::Timestamp), "t");
@@ -289,7 +289,7 @@ impl FragmentWriter {
         }
     }
 
-    /// Tiles have so many cells each, those at the edges too.
+    /// Sets the number of cells of all tiles, including edge tiles.
     pub(crate) fn with_fixed_tiles(mut self, cells: u64) -> Self {
         for (slot, chains) in self.slots.iter_mut().zip(&self.schema.attributes) {
             slot.fixed = fixed_tile(chains, cells);
@@ -297,7 +297,7 @@ impl FragmentWriter {
         self
     }
 
-    /// Takes out the parts of a tile whose place does not depend on the tiles before it.
+    /// Writes the parts of a tile whose offset does not depend on previous tiles.
     pub(crate) fn place_fixed<'a>(&mut self, tile: u64, parts: &mut Parts<'a>) -> Result<Pending<'a>> {
         let mut pending = Pending::default();
         for number in 0..self.slots.len() {
@@ -317,28 +317,28 @@ impl FragmentWriter {
                 self.slots[number].put_digests(tile, &digests);
             }
             if at - start != len {
-                return Err(Error::invalid(format!("{} bytes of a tile of {len}", at - start)));
+                return Err(Error::internal(format!("expected a tile of {len} bytes, found {}", at - start)));
             }
         }
         Ok(pending)
     }
 
-    /// Tiles so far.
+    /// Number of tiles so far.
     pub(crate) fn tiles(&self) -> u64 {
         self.tiles
     }
 
-    /// Gives the next tile its place: its parts, and the statistics of its columns; for sparse fragments its box.
+    /// Places the next tile: its parts, and the statistics of its columns; for sparse fragments its box.
     pub(crate) fn place<'a>(
         &mut self,
         parts: impl IntoIterator<Item = HashedPart<'a>>,
         stats: &[(Column, ChunkStats)],
-        around: Option<Vec<Range>>,
+        around: Option<Vec<StoredRange>>,
     ) -> Result<Pending<'a>> {
         let mut pending = Pending::default();
         for slot in &mut self.slots {
             let files = slot.files.iter().zip(&mut slot.offsets);
-            files.for_each(|(file, offsets)| offsets.push(file.as_ref().map_or(0, File::len)));
+            files.for_each(|(file, offsets)| offsets.push(file.as_ref().map_or(0, StagedTileFile::len)));
             slot.var_sizes.push(0);
             if let (Some(len), Some(file)) = (slot.fixed, &mut slot.files[0]) {
                 file.placed += len;
@@ -347,7 +347,7 @@ impl FragmentWriter {
         for hashed in parts {
             let column = hashed.part.column;
             let number = self.slots.iter().position(|s| s.column == Some(column));
-            let number = number.ok_or_else(|| Error::invalid(format!("no {column:?} to write")))?;
+            let number = number.ok_or_else(|| Error::invalid(format!("missing column {column:?}")))?;
             self.append(number, hashed, &mut pending)?;
         }
         for (column, stats) in stats {
@@ -360,7 +360,7 @@ impl FragmentWriter {
         Ok(pending)
     }
 
-    /// Adds the condition numbers of the tile that was placed last.
+    /// Adds the condition numbers of the last placed tile.
     pub(crate) fn place_conditions<'a>(&mut self, bytes: Vec<u8>, stats: &ChunkStats) -> Result<Pending<'a>> {
         let number = self.slots.len() - 1;
         let part = EncodedPart {
@@ -399,8 +399,8 @@ impl FragmentWriter {
         Ok(())
     }
 
-    /// One of a slot's three files, begun when it is first asked for.
-    fn file(&mut self, number: usize, file: usize) -> Result<&mut File> {
+    /// Returns one of a slot's three files, creating it on first use.
+    fn file(&mut self, number: usize, file: usize) -> Result<&mut StagedTileFile> {
         let slot = &mut self.slots[number];
         match &mut slot.files[file] {
             Some(file) => Ok(file),
@@ -408,14 +408,14 @@ impl FragmentWriter {
                 let ending = ["", "_var", "_validity"][file];
                 let object = join(&self.folder, &format!("{}{ending}.tdb", slot.stem));
                 let staged = Arc::new(self.store.stage(&object, Overwrite::Refuse)?);
-                Ok(empty.insert(File { object, staged, buffer: Vec::new(), placed: 0 }))
+                Ok(empty.insert(StagedTileFile { object, staged, buffer: Vec::new(), placed: 0 }))
             }
         }
     }
 
-    /// Publishes the files. `domain` is the smallest box around the cells; `last` the cells of the last tile, of every tile
-    /// of a dense fragment.
-    pub(crate) fn finish(&mut self, domain: Option<Vec<Range>>, last: u64) -> Result<()> {
+    /// Publishes the files. `domain` is the smallest box around the cells; `last` is the number of cells of the last tile, or
+    /// of every tile of a dense fragment.
+    pub(crate) fn finish(&mut self, domain: Option<Vec<StoredRange>>, last: u64) -> Result<()> {
         let mut sizes: [Vec<u64>; 3] = Default::default();
         for slot in &mut self.slots {
             for (size, file) in sizes.iter_mut().zip(&mut slot.files) {
@@ -432,26 +432,26 @@ impl FragmentWriter {
         let object = join(&self.folder, METADATA);
         self.published.push(object.clone());
         self.store.put(&object, &metadata, Overwrite::Refuse)?;
-        // From here on a commit may name it: it is not removed behind the commit's back.
+        // From here on a commit can name it, so it must not be removed.
         self.unpublished = None;
         Ok(())
     }
 
-    /// Makes the fragment count.
+    /// Commits the fragment.
     pub(crate) fn commit(&mut self) -> Result<()> {
         let object = join(&join(&self.prefix, "__commits"), &format!("{}.wrt", self.name));
         let put = self.store.put(&object, &[], Overwrite::Refuse);
-        // A commit that failed at its very end may be there all the same: then the files must stay.
+        // A commit that returned an error can be visible nevertheless: the files must stay.
         self.keep(put.is_ok() || self.store.exists(&object).unwrap_or(true));
         put
     }
 
-    /// Says whether the fragment may count, by whatever commit: then its files stay.
+    /// Sets whether the fragment can be committed, by any commit: its files are then kept.
     pub(crate) fn keep(&mut self, counts: bool) {
         self.committed |= counts;
     }
 
-    fn metadata(&self, files: [Vec<u64>; 3], domain: Option<Vec<Range>>, last: u64) -> Result<Vec<u8>> {
+    fn metadata(&self, files: [Vec<u64>; 3], domain: Option<Vec<StoredRange>>, last: u64) -> Result<Vec<u8>> {
         let wire = &self.schema.wire;
         let mut out = Vec::new();
         let mut contexts = Contexts::default();
@@ -463,7 +463,7 @@ impl FragmentWriter {
         let mut payload = Vec::new();
         rtree::write(&self.boxes, &wire.dims, &mut payload);
         let rtree = section(&payload)?;
-        let mut list = |write: &dyn Fn(&Slot, &mut Vec<u8>)| -> Result<Vec<u64>> {
+        let mut list = |write: &dyn Fn(&MetadataColumn, &mut Vec<u8>)| -> Result<Vec<u64>> {
             let each = self.slots.iter().map(|slot| {
                 payload.clear();
                 write(slot, &mut payload);
@@ -518,13 +518,13 @@ impl FragmentWriter {
     }
 
     /// The smallest box around all tiles.
-    pub(crate) fn domain(&self) -> Option<Vec<Range>> {
+    pub(crate) fn domain(&self) -> Option<Vec<StoredRange>> {
         (!self.boxes.is_empty()).then(|| rtree::union(&self.boxes, &self.schema.wire.dims))
     }
 }
 
 /// Statistics of a slot over the whole fragment.
-fn put_total(slot: &Slot, out: &mut Vec<u8>) {
+fn put_total(slot: &MetadataColumn, out: &mut Vec<u8>) {
     use crate::wire::cursor::{put_bytes64, put_u64};
     for stat in [&slot.total.min, &slot.total.max] {
         let zeros = slot.size().filter(|_| slot.kept.extrema).map_or(Vec::new(), |size| vec![0; size]);
@@ -539,7 +539,7 @@ fn put_total(slot: &Slot, out: &mut Vec<u8>) {
 impl Drop for FragmentWriter {
     fn drop(&mut self) {
         if !self.committed {
-            // Files of a fragment that nobody committed are never read; what cannot be removed here is only in the way.
+            // Files of an uncommitted fragment are never read, so failing to remove them is harmless.
             for object in self.published.drain(..) {
                 let _ = self.store.remove(&object);
             }

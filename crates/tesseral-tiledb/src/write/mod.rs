@@ -1,16 +1,16 @@
-//! Writing: new arrays, and further fragments of arrays that exist.
+//! Writing of new arrays, and editing of existing ones.
 //!
 //! ```text
-//! spec       from the array model to a schema          stats      minima, maxima, sums and null counts of a tile
-//! tile       cells of one chunk to filtered tiles       fragment   tiles in order to the files of a fragment
-//! array      the write of a box of a dense array        order      the global order of cells
-//! sparse     the write of cells of a sparse array       create     a container of new arrays
-//! append     a further fragment of an array that exists
-//! switch     one fragment in place of several
-//! edit       what else is done to an array: delete, evolve, consolidate, vacuum, commits
+//! spec       array model to stored schema             stats      minima, maxima, sums and null counts of a tile
+//! tile       cells of one chunk to filtered tiles       fragment   writing tiles in order to the files of a fragment
+//! array      writing a region of a dense array        order      the global order of cells
+//! sparse     writing cells of a sparse array          create     creation of a container
+//! append     appending a fragment to an existing array
+//! replace_fragments  atomic replacement of fragments
+//! edit       edits of an array: delete, evolve, consolidate, vacuum, commits
 //! ```
 //!
-//! A fragment counts once its `.wrt` file is there, an array once its schema is: both are written last.
+//! A fragment is visible once its `.wrt` file exists, an array once its schema exists: both are written last.
 
 mod append;
 mod array;
@@ -21,13 +21,13 @@ mod delete;
 mod edit;
 mod evolve;
 mod fragment;
-pub(crate) mod names;
 mod order;
+mod replace_fragments;
 mod sparse;
 mod spec;
 mod stats;
-mod switch;
 mod tile;
+pub(crate) mod timestamped_name;
 mod vacuum;
 
 pub(crate) use append::TileDbAppender;

@@ -1,35 +1,35 @@
 //! The global order of cells of a sparse array.
 //!
-//! Row- and column-major: first the tiles, in tile order, by those dimensions that have an extent, then the cells, in cell order. Hilbert: by
-//! their number on the curve, then by coordinates. Text compares bytewise.
+//! Row- and column-major: by tile, in tile order, for dimensions with an extent, then by cell, in cell order. Hilbert: by index
+//! on the curve, then by coordinates. Text compares bytewise.
 
 use std::borrow::Cow;
 
-use tesseral_codec::filter::Kind;
+use tesseral_codec::filter::ElementKind;
 use tesseral_core::{Element, Error, Result, dispatch_element};
 use tesseral_format::{CellKey, ColumnData};
 
 use super::tile::cell_of;
 use crate::wire::cursor::le64;
 use crate::wire::datatype::{Datatype, float, signed};
-use crate::wire::schema::{Dimension, Layout, Schema};
+use crate::wire::schema::{CellLayout, Schema, StoredDimension};
 
-/// A number that compares as unsigned like the coordinate it stands for. Zeros of both signs are one.
+/// Maps a coordinate to an unsigned number with the same order. Zeros of both signs are equal.
 fn key(datatype: Datatype, bytes: &[u8]) -> u64 {
     match datatype.word().kind {
-        Kind::Signed | Kind::Time => signed(bytes).cast_unsigned() ^ 1 << 63,
-        Kind::Float => float_key(float(datatype, bytes)),
+        ElementKind::Signed | ElementKind::Time => signed(bytes).cast_unsigned() ^ 1 << 63,
+        ElementKind::Float => float_key(float(datatype, bytes)),
         _ => le64(bytes),
     }
 }
 
-/// NaNs come before or after all numbers, and so lie in no domain.
+/// NaN is less or greater than all numbers, and so is outside every domain.
 fn float_key(value: f64) -> u64 {
     let bits = (value + 0.0).to_bits();
     if bits >> 63 == 1 { !bits } else { bits | 1 << 63 }
 }
 
-/// The tile a float lies in, counted from the domain's start, in the arithmetic of its type.
+/// Index of the tile of a float, relative to the domain's start, in the arithmetic of its type.
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
 fn float_tile(datatype: Datatype, bytes: &[u8], low: &[u8], extent: &[u8]) -> u64 {
     let (x, low, extent) = (float(datatype, bytes), float(datatype, low), float(datatype, extent));
@@ -40,12 +40,12 @@ fn float_tile(datatype: Datatype, bytes: &[u8], low: &[u8], extent: &[u8]) -> u6
     }
 }
 
-fn refuse(dim: &Dimension, cell: usize, what: &str) -> Error {
+fn refuse(dim: &StoredDimension, cell: usize, what: &str) -> Error {
     Error::invalid(format!("the coordinate of cell {cell} along {:?} {what}", dim.name))
 }
 
-/// The keys that cells are stored by, and how many cells there are. Takes the columns of the dimensions; coordinates outside the
-/// domain in use are refused.
+/// Returns the sort keys of cells, and the number of cells. `columns` are those of the dimensions; rejects coordinates outside
+/// the current domain.
 pub(crate) fn keys<'a>(schema: &Schema, columns: &[ColumnData<'a>]) -> Result<(Vec<CellKey<'a>>, usize)> {
     let mut axes = Vec::new();
     let mut tiles = Vec::new();
@@ -63,20 +63,22 @@ pub(crate) fn keys<'a>(schema: &Schema, columns: &[ColumnData<'a>]) -> Result<(V
                 let cells = keys.len();
                 (CellKey::Numbers(keys), of_tiles, cells)
             }
-            _ => return Err(Error::invalid(format!("no column of coordinates along {:?}", dim.name))),
+            _ => {
+                return Err(Error::invalid(format!("missing coordinate column of dimension {:?}", dim.name)));
+            }
         };
         if *len.get_or_insert(cells) != cells {
-            return Err(Error::invalid("columns of coordinates differ in length"));
+            return Err(Error::invalid("coordinate columns differ in length"));
         }
         axes.push(Some(axis));
         tiles.push(of_tiles);
     }
     let (rank, len) = (axes.len(), len.unwrap_or(0));
-    let turned = |layout: Layout| -> Vec<usize> {
-        if layout == Layout::ColMajor { (0..rank).rev().collect() } else { (0..rank).collect() }
+    let turned = |layout: CellLayout| -> Vec<usize> {
+        if layout == CellLayout::ColMajor { (0..rank).rev().collect() } else { (0..rank).collect() }
     };
     let mut keys = Vec::new();
-    if schema.cell_order == Layout::Hilbert {
+    if schema.cell_order == CellLayout::Hilbert {
         keys.push(CellKey::Numbers(curve(schema, columns, len)));
     } else {
         let tiles = turned(schema.tile_order).into_iter().filter_map(|d| tiles[d].take());
@@ -86,7 +88,12 @@ pub(crate) fn keys<'a>(schema: &Schema, columns: &[ColumnData<'a>]) -> Result<(V
     Ok((keys, len))
 }
 
-fn check_text(dim: &Dimension, ends: &[u64], data: &[u8], used: Option<&(Vec<u8>, Vec<u8>)>) -> Result<()> {
+fn check_text(
+    dim: &StoredDimension,
+    ends: &[u64],
+    data: &[u8],
+    used: Option<&(Vec<u8>, Vec<u8>)>,
+) -> Result<()> {
     let Some((low, high)) = used.filter(|(low, high)| !(low.is_empty() && high.is_empty())) else {
         return Ok(());
     };
@@ -94,24 +101,24 @@ fn check_text(dim: &Dimension, ends: &[u64], data: &[u8], used: Option<&(Vec<u8>
         let text = cell_of(ends, data, i);
         text < &low[..] || (!high.is_empty() && text > &high[..])
     });
-    outside.map_or(Ok(()), |cell| Err(refuse(dim, cell, "lies outside the domain")))
+    outside.map_or(Ok(()), |cell| Err(refuse(dim, cell, "is outside the domain")))
 }
 
 type Numbers = (Vec<u64>, Option<Vec<u64>>);
 
-/// Coordinates and numbers of tiles along one dimension.
-fn numbers(dim: &Dimension, values: &[u8], used: Option<&(Vec<u8>, Vec<u8>)>) -> Result<Numbers> {
+/// Coordinates and tile indexes along one dimension.
+fn numbers(dim: &StoredDimension, values: &[u8], used: Option<&(Vec<u8>, Vec<u8>)>) -> Result<Numbers> {
     let keys: Vec<u64> = dispatch_element!(dim.datatype.dtype(), T => keys_of::<T>(values),
         else => return Err(Error::unsupported(format!("coordinates of {}", dim.datatype.name()))));
     if let Some((low, high)) = used {
         let inside = key(dim.datatype, low)..=key(dim.datatype, high);
         if let Some(cell) = keys.iter().position(|key| !inside.contains(key)) {
-            return Err(refuse(dim, cell, "lies outside the domain"));
+            return Err(refuse(dim, cell, "is outside the domain"));
         }
     }
     let (Some((low, _)), Some(extent)) = (&dim.domain, &dim.extent) else { return Ok((keys, None)) };
     let tiles = match dim.datatype.word().kind {
-        Kind::Float => values
+        ElementKind::Float => values
             .chunks_exact(dim.datatype.size())
             .map(|cell| float_tile(dim.datatype, cell, low, extent))
             .collect(),
@@ -128,14 +135,14 @@ fn keys_of<T: Element>(values: &[u8]) -> Vec<u64> {
     if T::IS_FLOAT {
         return each.map(|value| float_key(value.to_f64())).collect();
     }
-    // Integers of up to 64 bits: those with a sign compare as unsigned once it is turned.
+    // Integers of up to 64 bits: signed ones compare as unsigned with the sign bit flipped.
     let signed = T::DTYPE.class() == tesseral_core::dtype::Class::Int;
     #[allow(clippy::cast_possible_truncation)]
     let number = |value: T| (value.to_i128() as i64).cast_unsigned();
     if signed { each.map(|v| number(v) ^ 1 << 63).collect() } else { each.map(number).collect() }
 }
 
-/// Numbers of cells on the Hilbert curve through the domain.
+/// Indexes of cells on the Hilbert curve through the domain.
 fn curve(schema: &Schema, columns: &[ColumnData<'_>], len: usize) -> Vec<u64> {
     let rank = schema.dims.len();
     let bits = u32::try_from(63 / rank.max(1)).unwrap_or(1).max(1);
@@ -158,19 +165,19 @@ fn curve(schema: &Schema, columns: &[ColumnData<'_>], len: usize) -> Vec<u64> {
                     }
                 };
             }
-            // On one axis the curve is the axis itself; its last step needs one bit more than the others.
+            // With one axis the curve is the axis itself; its last step needs one more bit.
             if rank == 1 { at[0] } else { hilbert(&mut at, bits) }
         })
         .collect()
 }
 
-/// Where a coordinate lies in its domain, in steps.
+/// Maps a coordinate to a step of its domain.
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_precision_loss)]
-fn bucket(dim: &Dimension, bytes: &[u8], most: u64) -> u64 {
+fn bucket(dim: &StoredDimension, bytes: &[u8], most: u64) -> u64 {
     let Some((low, high)) = &dim.domain else { return 0 };
     let datatype = dim.datatype;
     let (x, range) = match datatype.word().kind {
-        Kind::Float => {
+        ElementKind::Float => {
             let low = float(datatype, low);
             (float(datatype, bytes) - low, float(datatype, high) - low)
         }
@@ -183,7 +190,7 @@ fn bucket(dim: &Dimension, bytes: &[u8], most: u64) -> u64 {
     if range == 0.0 { 0 } else { (x / range * most as f64) as u64 }
 }
 
-/// Skilling's transform: axes to the number on the curve, the first axis in the most significant bit of every group.
+/// Skilling's transform: axes to the index on the curve, the first axis in the most significant bit of every group.
 fn hilbert(x: &mut [u64], bits: u32) -> u64 {
     let n = x.len();
     let top = 1_u64 << (bits - 1);
@@ -227,8 +234,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_curve_visits_neighbours() {
-        // Every step along the curve goes to a cell that shares an edge.
+    fn consecutive_cells_of_the_curve_are_adjacent() {
+        // Consecutive cells of the curve share an edge.
         let bits = 4;
         let mut cells: Vec<(u64, [u64; 2])> = (0..16)
             .flat_map(|x| (0..16).map(move |y| [x, y]))

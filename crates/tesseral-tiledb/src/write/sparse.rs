@@ -1,39 +1,39 @@
-//! The write of one fragment of a sparse array.
+//! Writing of one fragment of a sparse array.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tesseral_core::{ChunkStats, Coords, Error, Result, Scalar, Stat};
-use tesseral_format::{CellKeys, Column, ColumnData, EncodedChunk, Pending, Scratch, Twice};
+use tesseral_format::{CellKeys, Column, ColumnData, DuplicatePolicy, EncodedChunk, Pending, Scratch};
 
-use super::array::{Place, dims, encode_columns, fields, new_fragment};
+use super::array::{FragmentDestination, dims, encode_columns, fields, new_fragment};
 use super::fragment::{FragmentWriter, Tile};
 use super::order;
-use super::tile::{Target, cell_of};
+use super::tile::{ColumnTarget, cell_of};
 use crate::model::StoredSchema;
 use crate::wire::datatype::{Datatype, compare};
-use crate::wire::schema::Range;
+use crate::wire::schema::StoredRange;
 
 /// Cells to be stored in global order.
 #[derive(Debug)]
 pub(crate) struct SparseWrite {
     schema: Arc<StoredSchema>,
     dedup: bool,
-    state: Mutex<State>,
+    state: Mutex<SparseWriteState>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct SparseWriteState {
     fragment: Option<FragmentWriter>,
     waiting: BTreeMap<u64, Tile<'static>>,
-    /// Cells of the tile that was stored last.
+    /// Number of cells of the last tile.
     last: u64,
 }
 
-/// The smallest and largest coordinate of a column.
-pub(crate) fn bounds(datatype: Datatype, column: &ColumnData<'_>) -> Option<Range> {
+/// Returns the minimum and maximum coordinate of a column.
+pub(crate) fn bounds(datatype: Datatype, column: &ColumnData<'_>) -> Option<StoredRange> {
     let around = |cells: &mut dyn Iterator<Item = &[u8]>| {
-        cells.fold(None, |ends: Option<Range>, cell| match ends {
+        cells.fold(None, |ends: Option<StoredRange>, cell| match ends {
             None => Some((cell.to_vec(), cell.to_vec())),
             Some((low, high)) => Some((
                 if compare(datatype, cell, &low).is_lt() { cell.to_vec() } else { low },
@@ -60,16 +60,16 @@ impl SparseWrite {
 
     pub(crate) fn keys<'a>(&self, columns: &[ColumnData<'a>]) -> Result<CellKeys<'a>> {
         let (keys, cells) = order::keys(&self.schema.wire, columns)?;
-        let twice = match (self.schema.wire.duplicates, self.dedup) {
-            (true, _) => Twice::Keep,
-            (false, true) => Twice::Last,
-            (false, false) => Twice::Refuse,
+        let duplicate_policy = match (self.schema.wire.duplicates, self.dedup) {
+            (true, _) => DuplicatePolicy::KeepAll,
+            (false, true) => DuplicatePolicy::KeepLast,
+            (false, false) => DuplicatePolicy::Reject,
         };
-        Ok(CellKeys { keys, cells, twice })
+        Ok(CellKeys { keys, cells, duplicate_policy })
     }
 
     /// Dimensions, then fields.
-    fn targets(&self) -> Vec<Target<'_>> {
+    fn targets(&self) -> Vec<ColumnTarget<'_>> {
         let mut targets = dims(&self.schema);
         targets.extend(fields(&self.schema));
         targets
@@ -94,7 +94,7 @@ impl SparseWrite {
         let (parts, stats) =
             encode_columns(&self.schema, &self.targets(), columns, cells as u64, None, key, scratch)?;
         let mut stats: Vec<ChunkStats> = stats.into_iter().map(|(_, stats)| stats).collect();
-        // The box of the tile goes with the statistics of its dimensions.
+        // The box of the tile is passed with the statistics of its dimensions.
         for ((dim, column), stats) in wire.dims.iter().zip(columns).zip(&mut stats) {
             if let Some((low, high)) = bounds(dim.datatype, column) {
                 let dtype = dim.datatype.dtype();
@@ -105,14 +105,18 @@ impl SparseWrite {
         Ok(EncodedChunk { coords: Coords::from_slice(&[number]), parts, stats })
     }
 
-    pub(crate) fn place<'a>(&self, place: &Place, chunk: EncodedChunk<'a>) -> Result<Pending<'a>> {
+    pub(crate) fn place<'a>(
+        &self,
+        place: &FragmentDestination,
+        chunk: EncodedChunk<'a>,
+    ) -> Result<Pending<'a>> {
         let number = chunk.coords.first().copied().unwrap_or(0);
         let tile = Tile::new(chunk, place.digests);
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let State { fragment, waiting, last } = &mut *state;
+        let SparseWriteState { fragment, waiting, last } = &mut *state;
         let fragment = fragment.get_or_insert_with(|| new_fragment(place, &self.schema));
         if number < fragment.tiles() || waiting.contains_key(&number) {
-            return Err(Error::invalid(format!("tile {number} was already written")));
+            return Err(Error::invalid(format!("duplicate tile {number}")));
         }
         if number > fragment.tiles() {
             waiting.insert(number, tile.into_owned());
@@ -132,7 +136,7 @@ impl SparseWrite {
         tile: Tile<'a>,
     ) -> Result<Pending<'a>> {
         if fragment.tiles() > 0 && *last != self.capacity() {
-            return Err(Error::invalid("only the last tile of a fragment may have fewer cells"));
+            return Err(Error::invalid("only the last tile of a fragment can have fewer cells"));
         }
         let columns = self.targets().into_iter().map(|t| t.column);
         let stats: Vec<(Column, ChunkStats)> = columns.zip(tile.stats).collect();
@@ -145,11 +149,11 @@ impl SparseWrite {
         fragment.place(tile.parts, &stats, Some(ranges))
     }
 
-    /// Publishes the fragment's files; nothing when no cell came.
+    /// Publishes the fragment's files; does nothing without cells.
     pub(crate) fn finish(&self) -> Result<Option<FragmentWriter>> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(number) = state.waiting.keys().next() {
-            return Err(Error::invalid(format!("tiles before number {number} were not written")));
+            return Err(Error::invalid(format!("tiles before {number} are missing")));
         }
         let Some(mut fragment) = state.fragment.take() else { return Ok(None) };
         let domain = fragment.domain();

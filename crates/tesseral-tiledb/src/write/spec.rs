@@ -1,6 +1,6 @@
-//! From the array model to a schema as stored.
+//! Conversion of the array model to a stored schema.
 
-use tesseral_codec::filter::{DEFAULT_LEVEL, Filter, Kind, Word};
+use tesseral_codec::filter::{DEFAULT_LEVEL, ElementKind, Filter, FilterElement};
 use tesseral_core::dtype::Class;
 use tesseral_core::{
     ArraySchema, Attributes, CellLen, DType, Dimension, Error, Field, Order, Result, Scalar, Value,
@@ -10,30 +10,30 @@ use tesseral_format::{ArraySpec, CodecSpec};
 use crate::geometry::integer;
 use crate::wire::WRITTEN;
 use crate::wire::datatype::{Datatype, VAR, compare};
-use crate::wire::pipeline::Pipeline;
-use crate::wire::schema::{Attribute, Dimension as WireDimension, Layout, Range, Schema};
+use crate::wire::pipeline::FilterPipeline;
+use crate::wire::schema::{Attribute, CellLayout, Schema, StoredDimension, StoredRange};
 
-/// Cells of a sparse tile unless asked otherwise.
+/// Default capacity of a sparse tile in cells.
 pub(crate) const CAPACITY: u64 = 10_000;
 
-/// What the array model does not say of a new array.
+/// Format-specific options of a new array.
 #[derive(Clone, Debug)]
-pub(crate) struct Extra {
+pub(crate) struct CreateSettings {
     pub capacity: u64,
-    pub tile_order: Layout,
-    /// Filters of coordinates, offsets and validity, where they are not the usual ones.
+    pub tile_order: CellLayout,
+    /// Filters of coordinates, offsets and validity, if not the default.
     pub coords: Option<Vec<Filter>>,
     pub offsets: Option<Vec<Filter>>,
     pub validity: Option<Vec<Filter>>,
-    /// Domains of dimensions that are only in part in use, which is what the array model says of them.
+    /// Domains of dimensions whose current domain is the one in the array model.
     pub domains: Attributes,
 }
 
-impl Default for Extra {
+impl Default for CreateSettings {
     fn default() -> Self {
         Self {
             capacity: CAPACITY,
-            tile_order: Layout::RowMajor,
+            tile_order: CellLayout::RowMajor,
             coords: None,
             offsets: None,
             validity: None,
@@ -42,8 +42,8 @@ impl Default for Extra {
     }
 }
 
-/// The schema of a new array. Enumerations are named; their files are the writer's.
-pub(crate) fn schema(spec: &ArraySpec, extra: &Extra) -> Result<Schema> {
+/// Returns the schema of a new array. Enumerations are referred to by name; the writer creates their files.
+pub(crate) fn schema(spec: &ArraySpec, extra: &CreateSettings) -> Result<Schema> {
     let model = &spec.schema;
     if model.dims.is_empty() {
         return Err(Error::unsupported("an array without dimensions in TileDB"));
@@ -68,13 +68,13 @@ pub(crate) fn schema(spec: &ArraySpec, extra: &Extra) -> Result<Schema> {
         return Err(Error::unsupported("a dense TileDB array without fields"));
     }
     let cell_order = match model.cell_order {
-        Order::RowMajor => Layout::RowMajor,
-        Order::ColMajor => Layout::ColMajor,
-        Order::Hilbert if model.sparse => Layout::Hilbert,
+        Order::RowMajor => CellLayout::RowMajor,
+        Order::ColMajor => CellLayout::ColMajor,
+        Order::Hilbert if model.sparse => CellLayout::Hilbert,
         Order::Hilbert => return Err(Error::unsupported("a dense TileDB array in Hilbert order")),
     };
     let chosen = |filters: &Option<Vec<Filter>>, usual: Filter| {
-        Pipeline::of(filters.clone().unwrap_or_else(|| vec![usual]))
+        FilterPipeline::from_filters(filters.clone().unwrap_or_else(|| vec![usual]))
     };
     let zstd = Filter::Zstd { level: DEFAULT_LEVEL };
     Ok(Schema {
@@ -95,12 +95,12 @@ pub(crate) fn schema(spec: &ArraySpec, extra: &Extra) -> Result<Schema> {
     })
 }
 
-/// Gives dimensions the domains that they may grow to; the part in use, when one of them has room.
+/// Sets the domains that dimensions can grow to; returns the current domain if any of them can grow.
 fn widen(
     model: &ArraySchema,
     domains: &Attributes,
-    dims: &mut [WireDimension],
-) -> Result<Option<Vec<Range>>> {
+    dims: &mut [StoredDimension],
+) -> Result<Option<Vec<StoredRange>>> {
     if let Some(name) = domains.keys().find(|name| !model.dims.iter().any(|dim| dim.name == **name)) {
         return Err(Error::not_found("dimension", name, model.dims.iter().map(|d| d.name.clone()).collect()));
     }
@@ -119,7 +119,7 @@ fn widen(
             let inside = compare(wire.datatype, &whole.0, &part.0).is_le()
                 && compare(wire.datatype, &part.1, &whole.1).is_le();
             if !inside {
-                let detail = format!("the part of dimension {:?} in use leaves its domain", dim.name);
+                let detail = format!("the current domain of dimension {:?} exceeds its domain", dim.name);
                 return Err(Error::invalid(detail));
             }
             wire.domain = Some(whole);
@@ -134,34 +134,34 @@ fn unique<'a>(names: impl Iterator<Item = &'a str>) -> Result<()> {
     let mut seen = std::collections::HashSet::new();
     for name in names {
         if !seen.insert(name) {
-            let detail = format!("two dimensions or fields of a TileDB array are named {name:?}");
+            let detail = format!("duplicate dimension or field name {name:?} in a TileDB array");
             return Err(Error::invalid(detail));
         }
     }
     Ok(())
 }
 
-/// The name of a dimension that has none: as the reference's Python package names them.
+/// Name of an unnamed dimension, as in the reference's Python package.
 pub(crate) fn unnamed(d: usize) -> String {
     format!("__dim_{d}")
 }
 
-fn dimension(model: &ArraySchema, d: usize, dim: &Dimension, grows: bool) -> Result<WireDimension> {
+fn dimension(model: &ArraySchema, d: usize, dim: &Dimension, grows: bool) -> Result<StoredDimension> {
     let name = if dim.name.is_empty() { unnamed(d) } else { dim.name.clone() };
     let refuse = |what: &str| Error::unsupported(format!("{what} (dimension {name:?}) in a TileDB array"));
     let datatype = match dim.dtype {
         DType::Utf8 | DType::Ascii | DType::Char | DType::Bytes if model.sparse => Datatype::ASCII,
-        dtype => Datatype::of(dtype).ok_or_else(|| refuse(&format!("coordinates of {dtype}")))?,
+        dtype => Datatype::from_dtype(dtype).ok_or_else(|| refuse(&format!("coordinates of {dtype}")))?,
     };
     let var = datatype == Datatype::ASCII;
     let counted = datatype.is_integral();
-    let float = model.sparse && datatype.word().kind == Kind::Float;
+    let float = model.sparse && datatype.word().kind == ElementKind::Float;
     if !(var || counted || float) {
         return Err(refuse(&format!("coordinates of {}", dim.dtype)));
     }
-    let pipeline = Pipeline::of(Vec::new());
+    let pipeline = FilterPipeline::from_filters(Vec::new());
     if var {
-        return Ok(WireDimension { name, datatype, var, pipeline, domain: None, extent: None });
+        return Ok(StoredDimension { name, datatype, var, pipeline, domain: None, extent: None });
     }
     let domain = match (&dim.domain, dim.extent) {
         (Some((low, high)), _) => (sized(low, datatype)?, sized(high, datatype)?),
@@ -171,7 +171,7 @@ fn dimension(model: &ArraySchema, d: usize, dim: &Dimension, grows: bool) -> Res
     };
     let extent = match (&model.chunk_shape, &dim.tile) {
         (Some(chunk), _) => {
-            // A tile is no longer than the dimension, unless that grows.
+            // A tile is at most as long as the dimension, unless it can grow.
             let positions = dim.extent.filter(|_| !grows).unwrap_or(u64::MAX).max(1);
             let tile = chunk.get(d).copied().unwrap_or(1).min(positions);
             Some(number(i128::from(tile), datatype)?)
@@ -180,64 +180,64 @@ fn dimension(model: &ArraySchema, d: usize, dim: &Dimension, grows: bool) -> Res
         (None, None) if model.sparse => None,
         (None, None) => return Err(refuse("a dense array without a chunk shape")),
     };
-    let dim = WireDimension { name, datatype, var, pipeline, domain: Some(domain), extent };
+    let dim = StoredDimension { name, datatype, var, pipeline, domain: Some(domain), extent };
     check_domain(&dim)?;
     Ok(dim)
 }
 
-/// The last tile must end inside the type of the coordinates, or the reference refuses the array.
-fn check_domain(dim: &WireDimension) -> Result<()> {
+/// The last tile must end inside the range of the coordinate type, otherwise the reference rejects the array.
+fn check_domain(dim: &StoredDimension) -> Result<()> {
     let (Some((low, high)), Some(extent)) = (&dim.domain, &dim.extent) else { return Ok(()) };
     let ends = (integer(dim.datatype, low), integer(dim.datatype, high), integer(dim.datatype, extent));
     let (Some(low), Some(high), Some(extent)) = ends else { return Ok(()) };
     if low > high || extent < 1 {
-        return Err(Error::invalid(format!("dimension {:?} has no coordinate", dim.name)));
+        return Err(Error::invalid(format!("dimension {:?} is empty", dim.name)));
     }
     let last = low + ((high - low) / extent + 1) * extent - 1;
     if number(last, dim.datatype).is_err() {
         let detail = format!(
-            "the last tile of dimension {:?} would end at {last}, which {} does not hold",
+            "the last tile of dimension {:?} would end at {last}, which exceeds {}",
             dim.name,
             dim.datatype.dtype()
         );
-        return Err(Error::invalid(detail).hint("choose another chunk shape or a wider type"));
+        return Err(Error::invalid(detail).hint("choose another chunk shape or a wider dtype"));
     }
     Ok(())
 }
 
-/// An integer as coordinate bytes.
+/// Encodes an integer coordinate.
 pub(crate) fn number(n: i128, datatype: Datatype) -> Result<Vec<u8>> {
     let bytes = n.to_le_bytes()[..datatype.size()].to_vec();
     if integer(datatype, &bytes) == Some(n) {
         return Ok(bytes);
     }
-    Err(Error::invalid(format!("{n} is no {}", datatype.dtype())))
+    Err(Error::invalid(format!("{n} is not a valid {}", datatype.dtype())))
 }
 
-/// A scalar as coordinate bytes of a datatype.
+/// Encodes a scalar as a coordinate of a datatype.
 pub(crate) fn sized(scalar: &Scalar, datatype: Datatype) -> Result<Vec<u8>> {
-    if Datatype::of(scalar.dtype()) == Some(datatype) && scalar.bytes().len() == datatype.size() {
+    if Datatype::from_dtype(scalar.dtype()) == Some(datatype) && scalar.bytes().len() == datatype.size() {
         return Ok(scalar.bytes().to_vec());
     }
-    let float = datatype.word().kind == Kind::Float;
+    let float = datatype.word().kind == ElementKind::Float;
     match (scalar.as_i128(), scalar.as_f64()) {
         (Some(n), _) if !float => number(n, datatype),
         #[allow(clippy::cast_possible_truncation)]
         (_, Some(v)) if float && datatype.size() == 4 => Ok((v as f32).to_le_bytes().to_vec()),
         (_, Some(v)) if float => Ok(v.to_le_bytes().to_vec()),
-        _ => Err(Error::invalid(format!("{scalar} is no {}", datatype.dtype()))),
+        _ => Err(Error::invalid(format!("{scalar} is not a valid {}", datatype.dtype()))),
     }
 }
 
-/// One coordinate range as stored.
-pub(crate) fn range(low: &Scalar, high: &Scalar, datatype: Datatype, var: bool) -> Result<Range> {
+/// Encodes one coordinate range.
+pub(crate) fn range(low: &Scalar, high: &Scalar, datatype: Datatype, var: bool) -> Result<StoredRange> {
     if var {
         return Ok((low.bytes().to_vec(), high.bytes().to_vec()));
     }
     Ok((sized(low, datatype)?, sized(high, datatype)?))
 }
 
-/// An attribute as stored.
+/// Converts a field to a stored attribute.
 pub(crate) fn attribute(field: &Field, codecs: &[CodecSpec]) -> Result<Attribute> {
     let refuse = || {
         Error::unsupported(format!("{} (field {:?}) in a TileDB array", field.type_name(), field.name))
@@ -248,7 +248,7 @@ pub(crate) fn attribute(field: &Field, codecs: &[CodecSpec]) -> Result<Attribute
         DType::Complex128 => (DType::Float64, 2),
         other => (other, 1),
     };
-    let datatype = Datatype::of(dtype).ok_or_else(refuse)?;
+    let datatype = Datatype::from_dtype(dtype).ok_or_else(refuse)?;
     let values = match field.cell {
         CellLen::One => parts,
         CellLen::Fixed(n) => n.checked_mul(parts).filter(|n| *n > 0 && *n < VAR).ok_or_else(refuse)?,
@@ -259,7 +259,7 @@ pub(crate) fn attribute(field: &Field, codecs: &[CodecSpec]) -> Result<Attribute
         name: field.name.clone(),
         datatype,
         values,
-        pipeline: Pipeline::of(filters),
+        pipeline: FilterPipeline::from_filters(filters),
         fill: Vec::new(),
         nullable: field.nullable,
         fill_valid: field.nullable && field.fill_valid,
@@ -272,43 +272,44 @@ pub(crate) fn attribute(field: &Field, codecs: &[CodecSpec]) -> Result<Attribute
 
 fn fill(field: &Field, attribute: &Attribute) -> Result<Vec<u8>> {
     let size = attribute.cell_size();
-    let one = attribute.datatype.size();
+    let value_size = attribute.datatype.size();
     let repeat = |bytes: &[u8]| bytes.iter().copied().cycle().take(size).collect::<Vec<u8>>();
     match &field.fill {
         None => Ok(repeat(&attribute.datatype.default_fill())),
         Some(fill) if attribute.var() && !fill.bytes().is_empty() => Ok(fill.bytes().to_vec()),
-        Some(_) if attribute.var() => Ok(vec![0; one]),
+        Some(_) if attribute.var() => Ok(vec![0; value_size]),
         Some(fill) if fill.bytes().len() == size => Ok(fill.bytes().to_vec()),
-        Some(fill) if fill.bytes().len() == one => Ok(repeat(fill.bytes())),
+        Some(fill) if fill.bytes().len() == value_size => Ok(repeat(fill.bytes())),
         Some(fill) if field.dtype.class() == Class::Text && fill.bytes().len() < size => {
             let mut padded = fill.bytes().to_vec();
             padded.resize(size, 0);
             Ok(padded)
         }
         Some(fill) => Err(Error::invalid(format!(
-            "the fill of field {:?} has {} bytes, its cells {size}",
+            "the fill value of field {:?} has {} bytes, expected {size}",
             field.name,
             fill.bytes().len()
         ))),
     }
 }
 
-/// Filters as people list them: `byteshuffle,zstd:5`.
+/// Parses a filter list such as `byteshuffle,zstd:5`.
 pub(crate) fn filters(list: &str) -> Result<Vec<Filter>> {
     let codecs = list.split(',').map(str::trim).filter(|name| !name.is_empty() && *name != "raw");
     codecs.map(|name| name.parse().and_then(|codec| filter(&codec))).collect()
 }
 
-/// A filter by the name that `info` lists.
+/// Parses a filter by its display name.
 pub(crate) fn filter(codec: &CodecSpec) -> Result<Filter> {
     let number = |name: &str, usual: i64| codec.int(name).unwrap_or(usual);
-    let level = i32::try_from(number("level", i64::from(DEFAULT_LEVEL)))
-        .map_err(|_| Error::invalid(format!("level {} of codec {:?}", number("level", 0), codec.name)))?;
+    let level = i32::try_from(number("level", i64::from(DEFAULT_LEVEL))).map_err(|_| {
+        Error::invalid(format!("invalid level {} of codec {:?}", number("level", 0), codec.name))
+    })?;
     let window = |usual: u32| {
         u32::try_from(number("window", usual.into()))
             .ok()
             .filter(|w| *w > 0)
-            .ok_or_else(|| Error::invalid(format!("a window of codec {:?} that is no size", codec.name)))
+            .ok_or_else(|| Error::invalid(format!("invalid window size of codec {:?}", codec.name)))
     };
     let float = |name: &str, usual: f64| match codec.options.get(name) {
         Some(Value::Float(v)) => *v,
@@ -316,13 +317,13 @@ pub(crate) fn filter(codec: &CodecSpec) -> Result<Filter> {
         Some(Value::Int(v)) => *v as f64,
         _ => usual,
     };
-    let reinterpret = || -> Result<Option<Word>> {
+    let reinterpret = || -> Result<Option<FilterElement>> {
         match codec.options.get("reinterpret") {
             Some(Value::Text(name)) => {
                 let dtype: DType = name.parse()?;
-                let datatype = Datatype::of(dtype);
+                let datatype = Datatype::from_dtype(dtype);
                 let datatype =
-                    datatype.ok_or_else(|| Error::invalid(format!("no filter works on {dtype}")))?;
+                    datatype.ok_or_else(|| Error::invalid(format!("filters do not support {dtype}")))?;
                 Ok(Some(datatype.word()))
             }
             _ => Ok(None),
@@ -347,13 +348,13 @@ pub(crate) fn filter(codec: &CodecSpec) -> Result<Filter> {
         "checksum_sha256" | "sha256" => Filter::Sha256,
         "float_scale" => {
             let width = usize::try_from(number("width", 4)).ok().filter(|w| matches!(w, 1 | 2 | 4 | 8));
-            let width =
-                width.ok_or_else(|| Error::invalid("the width of a float scale is 1, 2, 4 or 8 bytes"))?;
+            let width = width
+                .ok_or_else(|| Error::invalid("the byte width of float scaling must be 1, 2, 4 or 8"))?;
             Filter::FloatScale { scale: float("scale", 1.0), offset: float("offset", 0.0), width }
         }
         other => {
             let hint =
-                "TileDB has zstd, gzip, lz4, bzip2, rle, dictionary, delta, double_delta, byteshuffle, …";
+                "available: zstd, gzip, lz4, bzip2, rle, dictionary, delta, double_delta, byteshuffle, …";
             return Err(Error::unsupported(format!("codec {other:?} in a TileDB array")).hint(hint));
         }
     })

@@ -1,45 +1,45 @@
-//! Statistics of a tile's cells, as the format keeps them.
+//! Statistics of a tile's cells as stored by the format.
 //!
-//! Minimum and maximum are over cells that are neither null nor NaN; the sum is over cells that are not null, so that a NaN among
-//! them shows in it. A tile whose floats are all NaN has NaN as both.
+//! Minimum and maximum exclude nulls and NaN. The sum excludes nulls only, so that a NaN is visible in it. A tile whose floats
+//! are all NaN has NaN as both extrema.
 
-use tesseral_codec::filter::Kind;
+use tesseral_codec::filter::ElementKind;
 use tesseral_core::{ChunkStats, DType, Element, Result, Scalar, Stat, Sum, dispatch_element};
 
 use super::tile::cell_of;
 use crate::wire::datatype::{Datatype, VAR, float};
 
-/// What is kept of a column.
+/// Statistics to compute of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Kept {
+pub(crate) struct KeptStats {
     /// Minimum and maximum.
     pub extrema: bool,
     /// The sum.
     pub sum: bool,
 }
 
-impl Kept {
-    /// What the format keeps of an attribute.
+impl KeptStats {
+    /// Statistics of an attribute.
     pub(crate) fn of_attribute(datatype: Datatype, values: u32) -> Self {
         let text = datatype == Datatype::CHAR || datatype == Datatype::ASCII;
-        let number = datatype.word().kind != Kind::Text;
+        let number = datatype.word().kind != ElementKind::Text;
         Self {
             extrema: text || (values == 1 && number),
             sum: values == 1 && (number || datatype == Datatype::CHAR),
         }
     }
 
-    /// What the format keeps of a dimension of a sparse array.
+    /// Statistics of a dimension of a sparse array.
     pub(crate) fn of_dim(datatype: Datatype, var: bool) -> Self {
-        Self { extrema: false, sum: !var && datatype.word().kind != Kind::Text }
+        Self { extrema: false, sum: !var && datatype.word().kind != ElementKind::Text }
     }
 }
 
-/// Statistics of cells of one size.
+/// Computes statistics of fixed-size cells.
 pub(crate) fn fixed(
     datatype: Datatype,
     values: u32,
-    kept: Kept,
+    kept: KeptStats,
     cells: &[u8],
     validity: Option<&[u8]>,
 ) -> Result<ChunkStats> {
@@ -51,7 +51,7 @@ pub(crate) fn fixed(
         return Ok(stats);
     }
     let folded = match datatype.dtype() {
-        // One character is a number too.
+        // A single character is a number too.
         DType::Char if values == 1 => numbers::<i8>(cells, validity),
         dtype => dispatch_element!(dtype, T => numbers::<T>(cells, validity),
             else => text(counted(cells.chunks_exact(size), validity))),
@@ -60,13 +60,13 @@ pub(crate) fn fixed(
     Ok(stats)
 }
 
-/// The cells that are not null.
+/// Number of cells that are not null.
 fn counted<T>(cells: impl Iterator<Item = T>, validity: Option<&[u8]>) -> impl Iterator<Item = T> {
     let valid = move |i: usize| validity.is_none_or(|v| v.get(i).is_some_and(|b| *b != 0));
     cells.enumerate().filter(move |(i, _)| valid(*i)).map(|(_, cell)| cell)
 }
 
-/// Statistics of cells of any length.
+/// Computes statistics of variable-length cells.
 pub(crate) fn var(
     datatype: Datatype,
     ends: &[u64],
@@ -75,7 +75,7 @@ pub(crate) fn var(
 ) -> Result<ChunkStats> {
     let nulls = validity.map_or(0, |v| v.iter().filter(|b| **b == 0).count());
     let mut stats = ChunkStats { nulls: Stat::Exact(nulls as u64), ..ChunkStats::unknown(ends.len() as u64) };
-    let kept = Kept::of_attribute(datatype, VAR);
+    let kept = KeptStats::of_attribute(datatype, VAR);
     if kept.extrema {
         let cells = (0..ends.len()).map(|i| cell_of(ends, data, i));
         let cells = counted(cells, validity);
@@ -84,15 +84,15 @@ pub(crate) fn var(
     Ok(stats)
 }
 
-/// Minimum, maximum and sum of the cells that count.
+/// Minimum, maximum and sum of the included cells.
 #[derive(Default)]
-struct Folded {
+struct TileStats {
     min: Option<Vec<u8>>,
     max: Option<Vec<u8>>,
     sum: Option<Sum>,
 }
 
-fn fill_in(stats: &mut ChunkStats, datatype: Datatype, kept: Kept, folded: Folded) -> Result<()> {
+fn fill_in(stats: &mut ChunkStats, datatype: Datatype, kept: KeptStats, folded: TileStats) -> Result<()> {
     let scalar = |bytes: Option<Vec<u8>>| match bytes {
         Some(bytes) if kept.extrema => Scalar::from_le_bytes(datatype.dtype(), &bytes).map(Stat::Exact),
         _ => Ok(Stat::Absent),
@@ -103,7 +103,7 @@ fn fill_in(stats: &mut ChunkStats, datatype: Datatype, kept: Kept, folded: Folde
     Ok(())
 }
 
-fn numbers<T: Element>(cells: &[u8], validity: Option<&[u8]>) -> Folded {
+fn numbers<T: Element>(cells: &[u8], validity: Option<&[u8]>) -> TileStats {
     if T::DTYPE == DType::Float32
         && validity.is_none()
         && let Some(folded) = any_order(cells)
@@ -111,7 +111,7 @@ fn numbers<T: Element>(cells: &[u8], validity: Option<&[u8]>) -> Folded {
         return folded;
     }
     let each = cells.chunks_exact(size_of::<T>()).map(bytemuck::pod_read_unaligned::<T>);
-    // The loop without nulls is by far the most frequent one, and looks at nothing but the cells.
+    // The loop without nulls is the most frequent one and reads only the cells.
     match (T::IS_FLOAT, validity) {
         (true, None) => floats(each),
         (true, _) => floats(counted(each, validity)),
@@ -120,8 +120,10 @@ fn numbers<T: Element>(cells: &[u8], validity: Option<&[u8]>) -> Folded {
     }
 }
 
-fn integers<T: Element>(mut values: impl Iterator<Item = T>) -> Folded {
-    let Some(first) = values.next() else { return Folded { sum: Some(Sum::Int(0)), ..Folded::default() } };
+fn integers<T: Element>(mut values: impl Iterator<Item = T>) -> TileStats {
+    let Some(first) = values.next() else {
+        return TileStats { sum: Some(Sum::Int(0)), ..TileStats::default() };
+    };
     let (mut min, mut max, mut sum) = (first, first, first.to_i128());
     for value in values {
         min = if value < min { value } else { min };
@@ -129,12 +131,12 @@ fn integers<T: Element>(mut values: impl Iterator<Item = T>) -> Folded {
         sum += value.to_i128();
     }
     let bytes = |n: T| Some(bytemuck::bytes_of(&n).to_vec());
-    Folded { min: bytes(min), max: bytes(max), sum: Some(Sum::Int(sum)) }
+    TileStats { min: bytes(min), max: bytes(max), sum: Some(Sum::Int(sum)) }
 }
 
-/// Cells are added one after the other, as every reader of the format would: another order gives another last bit. A comparison with
-/// a NaN is false, so that it changes neither end.
-fn floats<T: Element>(mut values: impl Iterator<Item = T>) -> Folded {
+/// Cells are added sequentially, as other readers do: another order can change the last bit. A comparison with a NaN is false,
+/// so that it changes neither extremum.
+fn floats<T: Element>(mut values: impl Iterator<Item = T>) -> TileStats {
     let mut sum = 0.0_f64;
     let mut nan = None;
     let first = values.by_ref().find(|value| {
@@ -152,14 +154,14 @@ fn floats<T: Element>(mut values: impl Iterator<Item = T>) -> Folded {
             *max = if value > *max { value } else { *max };
         }
     }
-    // A sum that only adding made infinite stops at the end of its type.
+    // A sum that overflows to infinity saturates at the limit of its type.
     let infinite = [min, max].into_iter().flatten().any(Element::is_infinite);
     let sum = if sum.is_infinite() && !infinite { f64::MAX.copysign(sum) } else { sum };
     let bytes = |end: Option<T>| end.or(nan).map(|n| bytemuck::bytes_of(&n).to_vec());
-    Folded { min: bytes(min), max: bytes(max), sum: Some(Sum::Float(sum)) }
+    TileStats { min: bytes(min), max: bytes(max), sum: Some(Sum::Float(sum)) }
 }
 
-/// Cells that are looked at side by side.
+/// Number of cells processed in parallel.
 const LANES: usize = 16;
 
 #[inline(always)]
@@ -172,12 +174,12 @@ fn add(cells: &[[u8; 4]], mins: &mut [f32; LANES], maxs: &mut [f32; LANES], sums
     }
 }
 
-/// Statistics of `f32` cells whose sum is the same in whatever order they are added: each addition waits for the one before it,
-/// sixteen side by side do not. `None` where some order may round, and where a cell is no number.
+/// Statistics of `f32` cells whose sum does not depend on the order of additions, so that sixteen lanes can be added in
+/// parallel. `None` if an order of additions can round, or a cell is not finite.
 ///
-/// Every cell is a multiple of the last digit of the one nearest to zero. As long as `n` times the largest is no more than 2⁵³ of
-/// these digits, no partial sum needs more digits than an `f64` has, and none is rounded.
-fn any_order(cells: &[u8]) -> Option<Folded> {
+/// Every cell is a multiple of the last digit of the one nearest to zero. If `n` times the largest is at most 2⁵³ of these
+/// digits, all partial sums are exact in an `f64`.
+fn any_order(cells: &[u8]) -> Option<TileStats> {
     let (cells, _) = cells.as_chunks::<4>();
     let (blocks, rest) = cells.as_chunks::<LANES>();
     let (mut mins, mut maxs, mut sums) = ([f32::INFINITY; LANES], [f32::NEG_INFINITY; LANES], [0.0; LANES]);
@@ -187,7 +189,7 @@ fn any_order(cells: &[u8]) -> Option<Folded> {
     add(rest, &mut mins, &mut maxs, &mut sums);
     let mut min = mins.into_iter().reduce(|a, b| if b < a { b } else { a })?;
     let mut max = maxs.into_iter().reduce(|a, b| if b > a { b } else { a })?;
-    // NaN and infinity show in it.
+    // NaN and infinity are visible in it.
     let sum = sums.into_iter().sum::<f64>();
     if !sum.is_finite() || min > max {
         return None;
@@ -196,14 +198,14 @@ fn any_order(cells: &[u8]) -> Option<Folded> {
     let nearest = if min > 0.0 || max < 0.0 {
         min.abs().min(max.abs())
     } else {
-        // No cell may be nearer to zero than the nearest that is not zero; where all are, the sum is.
+        // No cell is nearer to zero than the nearest nonzero one; if all cells are zero, so is the sum.
         each()
             .map(|v| if v == 0.0 { f32::INFINITY } else { v.abs() })
             .fold(f32::INFINITY, |a, b| if b < a { b } else { a })
     };
     let furthest = min.abs().max(max.abs());
     let exponent = |value: f32| (value.to_bits() >> 23).max(1);
-    // The last digit of 24 is 2^-23 of the first, and the furthest is less than twice its first.
+    // The last of 24 digits is 2^-23 of the first, and the largest is less than twice its first.
     let digits = 24
         + u64::from(exponent(furthest).saturating_sub(exponent(nearest)))
         + u64::from(cells.len().ilog2())
@@ -211,7 +213,7 @@ fn any_order(cells: &[u8]) -> Option<Folded> {
     if digits > 53 {
         return None;
     }
-    // Of zeros the first stays, whatever its sign.
+    // The first of several zeros is kept, whatever its sign.
     let zero = || each().find(|value| *value == 0.0);
     if min == 0.0 {
         min = zero()?;
@@ -220,24 +222,24 @@ fn any_order(cells: &[u8]) -> Option<Folded> {
         max = zero()?;
     }
     let bytes = |end: f32| Some(end.to_le_bytes().to_vec());
-    Some(Folded { min: bytes(min), max: bytes(max), sum: Some(Sum::Float(sum)) })
+    Some(TileStats { min: bytes(min), max: bytes(max), sum: Some(Sum::Float(sum)) })
 }
 
-fn text<'a>(cells: impl Iterator<Item = &'a [u8]>) -> Folded {
+fn text<'a>(cells: impl Iterator<Item = &'a [u8]>) -> TileStats {
     let ends = cells.fold(None, |ends: Option<(&[u8], &[u8])>, cell| {
         let (min, max) = ends.unwrap_or((cell, cell));
         Some((min.min(cell), max.max(cell)))
     });
-    Folded { min: ends.map(|e| e.0.to_vec()), max: ends.map(|e| e.1.to_vec()), sum: None }
+    TileStats { min: ends.map(|e| e.0.to_vec()), max: ends.map(|e| e.1.to_vec()), sum: None }
 }
 
-/// A sum as eight bytes: integers of the column's sign that stop at the ends of their type, or the bits of a float.
+/// Encodes a sum as eight bytes: an integer of the column's sign that saturates, or the bits of a float.
 pub(crate) fn sum_bits(datatype: Datatype, sum: Option<&Sum>) -> u64 {
     match sum {
         None => 0,
         Some(Sum::Float(sum)) => sum.to_bits(),
         Some(Sum::Int(sum)) => {
-            if matches!(datatype.word().kind, Kind::Unsigned | Kind::Bool) {
+            if matches!(datatype.word().kind, ElementKind::Unsigned | ElementKind::Bool) {
                 u64::try_from((*sum).max(0)).unwrap_or(u64::MAX)
             } else {
                 let end = if *sum < 0 { i64::MIN } else { i64::MAX };
@@ -247,11 +249,11 @@ pub(crate) fn sum_bits(datatype: Datatype, sum: Option<&Sum>) -> u64 {
     }
 }
 
-/// Statistics of two runs of cells together.
+/// Merges statistics of two sets of cells.
 pub(crate) fn merge(datatype: Datatype, into: &mut ChunkStats, other: &ChunkStats) {
     use std::cmp::Ordering;
     let order = |a: &Scalar, b: &Scalar| crate::wire::datatype::compare(datatype, a.bytes(), b.bytes());
-    let nan = |s: &Scalar| datatype.word().kind == Kind::Float && float(datatype, s.bytes()).is_nan();
+    let nan = |s: &Scalar| datatype.word().kind == ElementKind::Float && float(datatype, s.bytes()).is_nan();
     let pick = |mine: &mut Stat<Scalar>, theirs: &Stat<Scalar>, wins: Ordering| {
         let better = match (mine.exact(), theirs.exact()) {
             (_, None) => false,
@@ -287,9 +289,9 @@ mod tests {
     }
 
     #[test]
-    fn a_nan_shows_in_the_sum_and_hides_in_the_extrema() {
+    fn a_nan_is_in_the_sum_but_not_in_the_extrema() {
         let datatype = Datatype::new(3).unwrap();
-        let kept = Kept::of_attribute(datatype, 1);
+        let kept = KeptStats::of_attribute(datatype, 1);
         let stats = fixed(datatype, 1, kept, &f64s(&[1.0, f64::NAN, 5.0]), None).unwrap();
         assert_eq!(stats.min.exact().and_then(Scalar::as_f64), Some(1.0));
         assert_eq!(stats.max.exact().and_then(Scalar::as_f64), Some(5.0));
@@ -303,9 +305,9 @@ mod tests {
         assert_eq!((both.min, both.max), (stats.min, stats.max));
     }
 
-    /// Sixteen at a time or one by one, the bits are the same; cells of about one size do go sixteen at a time.
+    /// Parallel and sequential sums have the same bits; cells of similar magnitude use the parallel path.
     #[test]
-    fn the_order_of_additions_does_not_show() {
+    fn parallel_and_sequential_sums_are_equal() {
         let mut state = 7_u64;
         let mut random = || {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -337,7 +339,7 @@ mod tests {
             let Some(found) = any_order(&bytes) else { continue };
             fast[kind] += 1;
             let expected = floats(values.iter().copied());
-            let bits = |folded: &Folded| match folded.sum {
+            let bits = |folded: &TileStats| match folded.sum {
                 Some(Sum::Float(sum)) => sum.to_bits(),
                 _ => panic!("no sum of floats"),
             };
@@ -349,10 +351,10 @@ mod tests {
     }
 
     #[test]
-    fn sums_stop_at_the_ends() {
+    fn sums_saturate() {
         let unsigned = Datatype::new(10).unwrap();
         let cells: Vec<u8> = [u64::MAX, 1].iter().flat_map(|v| v.to_le_bytes()).collect();
-        let kept = Kept::of_attribute(unsigned, 1);
+        let kept = KeptStats::of_attribute(unsigned, 1);
         let stats = fixed(unsigned, 1, kept, &cells, None).unwrap();
         assert_eq!(sum_bits(unsigned, stats.sum.exact()), u64::MAX);
         let signed = Datatype::new(1).unwrap();

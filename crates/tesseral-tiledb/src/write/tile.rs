@@ -1,36 +1,36 @@
-//! Cells of one chunk to filtered tiles.
+//! Encoding of one chunk's cells to filtered tiles.
 
 use smallvec::SmallVec;
-use tesseral_codec::filter::Rules;
+use tesseral_codec::filter::FilterContext;
 use tesseral_core::{ChunkStats, Error, Result, alloc};
 use tesseral_format::{Column, ColumnData, EncodedPart, Role, Scratch};
 
-use super::stats::{self, Kept};
-use crate::frame::Frame;
+use super::stats::{self, KeptStats};
 use crate::model::FieldChains;
+use crate::padded_tile::PaddedTile;
 use crate::wire::datatype::{Datatype, VAR};
 
 /// A column to be written.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Target<'a> {
+pub(crate) struct ColumnTarget<'a> {
     pub column: Column,
     pub datatype: Datatype,
     pub values: u32,
     pub chains: &'a FieldChains,
 }
 
-impl Target<'_> {
-    /// What the format keeps of it.
-    pub(crate) fn kept(&self) -> Kept {
+impl ColumnTarget<'_> {
+    /// Statistics to compute.
+    pub(crate) fn kept(&self) -> KeptStats {
         match self.column {
-            Column::Dim(_) => Kept::of_dim(self.datatype, self.values == VAR),
-            _ => Kept::of_attribute(self.datatype, self.values),
+            Column::Dim(_) => KeptStats::of_dim(self.datatype, self.values == VAR),
+            _ => KeptStats::of_attribute(self.datatype, self.values),
         }
     }
 }
 
-impl Frame {
-    /// Cells of one size in their places, zeros elsewhere.
+impl PaddedTile {
+    /// Places fixed-size cells in a padded tile; padding is zero.
     fn pad(&self, cells: &[u8], size: usize) -> Result<Vec<u8>> {
         let bytes = self.tile_cells()?.checked_mul(size);
         let bytes = bytes.ok_or_else(|| Error::limit("a tile", u64::MAX, usize::MAX as u64))?;
@@ -41,7 +41,7 @@ impl Frame {
         Ok(tile)
     }
 
-    /// Cells of any length in their places, one zero element elsewhere.
+    /// Places variable-length cells in a padded tile; padding is one zero element.
     fn pad_var(&self, ends: &[u64], data: &[u8], element: usize) -> Result<(Vec<u64>, Vec<u8>)> {
         const PADDING: usize = usize::MAX;
         let mut sources = alloc::filled("a tile", PADDING, self.tile_cells()?)?;
@@ -60,15 +60,15 @@ impl Frame {
     }
 }
 
-/// The bytes of one cell of any length.
+/// Bytes of one variable-length cell.
 pub(crate) fn cell_of<'a>(ends: &[u64], data: &'a [u8], i: usize) -> &'a [u8] {
     let start = if i == 0 { 0 } else { ends[i - 1] };
     let range = usize::try_from(start).unwrap_or(0)..usize::try_from(ends[i]).unwrap_or(0);
     data.get(range).unwrap_or_default()
 }
 
-/// Checks that a column has so many cells, of the right kind.
-pub(crate) fn check(target: &Target<'_>, data: &ColumnData<'_>, cells: u64) -> Result<()> {
+/// Checks that a column has `cells` cells of the right type.
+pub(crate) fn check(target: &ColumnTarget<'_>, data: &ColumnData<'_>, cells: u64) -> Result<()> {
     let FieldChains { cell, var, nullable, .. } = *target.chains;
     let (right, validity) = match *data {
         ColumnData::Fixed { values, validity } => {
@@ -84,15 +84,15 @@ pub(crate) fn check(target: &Target<'_>, data: &ColumnData<'_>, cells: u64) -> R
     if right && valid {
         return Ok(());
     }
-    Err(Error::invalid(format!("{:?} does not hold {cells} cells of the array", target.column)))
+    Err(Error::invalid(format!("column {:?} does not match {cells} cells of the array", target.column)))
 }
 
-/// Filters one column of a tile. Without a frame the tile is the cells.
+/// Filters one column of a tile. Without `frame` the tile has no padding.
 pub(crate) fn encode<'a>(
-    target: &Target<'_>,
+    target: &ColumnTarget<'_>,
     data: &ColumnData<'_>,
-    frame: Option<&Frame>,
-    rules: &Rules<'_>,
+    frame: Option<&PaddedTile>,
+    rules: &FilterContext<'_>,
     scratch: &mut Scratch,
     parts: &mut SmallVec<[EncodedPart<'a>; 1]>,
 ) -> Result<ChunkStats> {
@@ -120,7 +120,7 @@ pub(crate) fn encode<'a>(
             let (ends, bytes) = owned.as_ref().map_or((offsets, data), |(e, d)| (e.as_slice(), d.as_slice()));
             if chains.values.holds_strings() {
                 chains.values.encode_strings(ends, bytes, &mut out, rules, contexts)?;
-                // The strings carry their offsets; the file of offsets holds a tile of no chunk.
+                // The strings include their offsets; the offsets file gets a tile without chunks.
                 push(Role::Offsets, 0_u64.to_le_bytes().to_vec(), 0);
             } else {
                 chains.values.encode_var(ends, bytes, &mut out, rules, contexts)?;
@@ -156,9 +156,9 @@ mod tests {
     fn padding_surrounds_the_cells() {
         let tile = Region::new([(4, 8), (0, 3)]);
         let cells = Region::new([(5, 7), (1, 3)]);
-        let frame = Frame::new(tile.clone(), cells.clone(), Order::RowMajor);
+        let frame = PaddedTile::new(tile.clone(), cells.clone(), Order::RowMajor);
         assert_eq!(frame.pad(&[1, 2, 3, 4], 1).unwrap(), [0, 0, 0, 0, 1, 2, 0, 3, 4, 0, 0, 0]);
-        let frame = Frame::new(tile, cells, Order::ColMajor);
+        let frame = PaddedTile::new(tile, cells, Order::ColMajor);
         assert_eq!(frame.pad(&[1, 3, 2, 4], 1).unwrap(), [0, 0, 0, 0, 0, 1, 3, 0, 0, 2, 4, 0]);
         let (ends, data) = frame.pad_var(&[1, 1, 3, 4], b"abcd", 1).unwrap();
         assert_eq!(cell_of(&ends, &data, 5), b"a");

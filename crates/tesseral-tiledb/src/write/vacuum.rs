@@ -1,7 +1,7 @@
-//! Removing what consolidated fragments, footers and attributes replace.
+//! Removal of fragments, footers and attributes that consolidated ones replace.
 //!
-//! A reader sees the same before, during and after: the commit of a replaced fragment goes first, so that its folder is never half of
-//! a fragment that counts, and the file that names it as replaced goes last.
+//! Readers see the same content before, during and after: the commit of a replaced fragment is removed first, so that its
+//! folder is never a partial visible fragment, and the file that lists it as replaced is removed last.
 
 use std::collections::{HashMap, HashSet};
 
@@ -10,44 +10,44 @@ use tesseral_format::Vacuumed;
 
 use super::commits::Commits;
 use super::create::objects;
-use super::edit::Opened;
+use super::edit::ArraySnapshot;
 use crate::directory::FragmentEntry;
 use crate::fragment::Fragment;
-use crate::open::Opening;
-use crate::reader::join;
+use crate::metadata_loader::join;
+use crate::open::ArrayListing;
 use crate::wire::datatype::compare;
 use crate::wire::name;
 
-fn lines(opened: &Opened, object: &str) -> Result<Vec<String>> {
+fn lines(opened: &ArraySnapshot, object: &str) -> Result<Vec<String>> {
     let bytes = opened.reader.lines(object)?;
     Ok(crate::directory::names(&bytes))
 }
 
-/// Why a fragment must stay although another one claims to replace it; `None` when it may go.
-fn uncovered(opened: &Opened, by: Option<&Fragment>, old: &Fragment) -> Option<String> {
-    let Some(by) = by else { return Some("what replaces it cannot be read".to_owned()) };
+/// Reason why a fragment must be kept although another one claims to replace it; `None` if it can be removed.
+fn uncovered(opened: &ArraySnapshot, by: Option<&Fragment>, old: &Fragment) -> Option<String> {
+    let Some(by) = by else { return Some("the replacing fragment cannot be read".to_owned()) };
     if old.entry.start < by.entry.start || by.entry.end < old.entry.end {
-        return Some("what replaces it was written at other times".to_owned());
+        return Some("the replacing fragment has other timestamps".to_owned());
     }
     let dims = &opened.opening.current.wire.dims;
     let (Some(inner), outer) = (&old.footer.domain, &by.footer.domain) else { return None };
-    let Some(outer) = outer else { return Some("what replaces it has no cell".to_owned()) };
+    let Some(outer) = outer else { return Some("the replacing fragment has no cells".to_owned()) };
     let inside = dims.iter().zip(inner.iter().zip(outer)).all(|(dim, (i, o))| {
         compare(dim.datatype, &o.0, &i.0).is_le() && compare(dim.datatype, &i.1, &o.1).is_le()
     });
     if !inside {
-        return Some("what replaces it does not reach as far".to_owned());
+        return Some("the replacing fragment does not cover it".to_owned());
     }
     if !old.footer.dense && by.total_cells() < old.total_cells() {
-        return Some("what replaces it holds fewer cells".to_owned());
+        return Some("the replacing fragment has fewer cells".to_owned());
     }
     None
 }
 
 /// Removes fragments that consolidated ones replace.
-pub(crate) fn fragments(opened: &Opened, dry_run: bool) -> Result<Vacuumed> {
+pub(crate) fn fragments(opened: &ArraySnapshot, dry_run: bool) -> Result<Vacuumed> {
     let commits = Commits::read(opened)?;
-    let Opening { visible, hidden, directory, .. } = &opened.opening;
+    let ArrayListing { visible, hidden, directory, .. } = &opened.opening;
     let committed = visible.iter().chain(hidden).chain(&directory.fragments);
     let committed: HashMap<&str, &FragmentEntry> = committed.map(|f| (f.name.as_str(), f)).collect();
     let find = |name: &str| committed.get(name).map(|entry| (*entry).clone());
@@ -64,7 +64,7 @@ pub(crate) fn fragments(opened: &Opened, dry_run: bool) -> Result<Vacuumed> {
         let mut kept = false;
         for name in named {
             let Some(entry) = find(&name) else {
-                // Its commit went before, in a run that was cut short: the rest of it goes now.
+                // Its commit was removed by an interrupted run: remove the rest.
                 let leftover = join("__fragments", &name);
                 if by.is_some() && uncommitted.contains(&leftover) {
                     listed.push((name, leftover));
@@ -102,9 +102,9 @@ pub(crate) fn fragments(opened: &Opened, dry_run: bool) -> Result<Vacuumed> {
     Ok(out)
 }
 
-/// The files that name replaced fragments, with those names. A fragment that replaces others and is replaced itself goes after them: without
-/// it they would count again.
-fn inner_first(opened: &Opened, commits: &Commits) -> Result<Vec<(String, Vec<String>)>> {
+/// Files that list replaced fragments, with those names. A fragment that replaces others and is itself replaced is removed
+/// after them: without it they would be visible again.
+fn inner_first(opened: &ArraySnapshot, commits: &Commits) -> Result<Vec<(String, Vec<String>)>> {
     let mut left = Vec::new();
     for vacuum in &commits.vacuums {
         left.push((vacuum.clone(), lines(opened, &join("__commits", vacuum))?));
@@ -116,7 +116,7 @@ fn inner_first(opened: &Opened, commits: &Commits) -> Result<Vec<(String, Vec<St
         let ready = |(_, named): &(String, Vec<String>)| !named.iter().any(|name| waiting.contains(name));
         let (now, later): (Vec<_>, Vec<_>) = left.into_iter().partition(ready);
         if now.is_empty() {
-            // Files that name each other; any order is as good.
+            // Files that list each other: the order is irrelevant.
             out.extend(later);
             return Ok(out);
         }
@@ -126,9 +126,9 @@ fn inner_first(opened: &Opened, commits: &Commits) -> Result<Vec<(String, Vec<St
     Ok(out)
 }
 
-fn remove(opened: &Opened, commits: &Commits, fragments: &[(String, String)]) -> Result<()> {
+fn remove(opened: &ArraySnapshot, commits: &Commits, fragments: &[(String, String)]) -> Result<()> {
     let gone: HashSet<String> = fragments.iter().map(|(name, _)| format!("{name}.wrt")).collect();
-    // Commits that sit in a consolidated file are taken back by another file.
+    // Commits inside a consolidated file are revoked by another file.
     let inside: Vec<String> =
         commits.listed().filter(|line| gone.contains(line.file())).map(|line| line.text.clone()).collect();
     if !inside.is_empty() {
@@ -141,14 +141,14 @@ fn remove(opened: &Opened, commits: &Commits, fragments: &[(String, String)]) ->
     for (name, folder) in fragments {
         opened.store.remove(&join("__commits", &format!("{name}.wrt")))?;
         opened.store.remove(&format!("{name}.ok"))?;
-        // A link to a folder elsewhere goes itself; the folder stays.
+        // A link to a folder is removed; its target is not.
         opened.store.remove_all(folder)?;
     }
     Ok(())
 }
 
 /// Removes all but the newest consolidated footers.
-pub(crate) fn footers(opened: &Opened, dry_run: bool) -> Result<Vacuumed> {
+pub(crate) fn footers(opened: &ArraySnapshot, dry_run: bool) -> Result<Vacuumed> {
     let entries = opened.reader.list("__fragment_meta")?;
     let mut found: Vec<(u64, String)> = entries
         .into_iter()
@@ -161,19 +161,19 @@ pub(crate) fn footers(opened: &Opened, dry_run: bool) -> Result<Vacuumed> {
     found.pop();
     let mut out = Vacuumed::default();
     for (_, file) in found {
-        take(opened, &join("__fragment_meta", &file), dry_run, &mut out)?;
+        remove_object(opened, &join("__fragment_meta", &file), dry_run, &mut out)?;
     }
     Ok(out)
 }
 
-fn take(opened: &Opened, object: &str, dry_run: bool, out: &mut Vacuumed) -> Result<()> {
+fn remove_object(opened: &ArraySnapshot, object: &str, dry_run: bool, out: &mut Vacuumed) -> Result<()> {
     out.bytes += opened.store.len(object).unwrap_or(0);
     out.removed.push(object.to_owned());
     if dry_run { Ok(()) } else { opened.store.remove(object) }
 }
 
 /// Removes attribute files that consolidated ones replace.
-pub(crate) fn attributes(opened: &Opened, dry_run: bool) -> Result<Vacuumed> {
+pub(crate) fn attributes(opened: &ArraySnapshot, dry_run: bool) -> Result<Vacuumed> {
     let entries = opened.reader.list("__meta")?;
     let names: HashSet<&str> = entries.iter().map(|e| e.name.as_str()).collect();
     let mut out = Vacuumed::default();
@@ -183,11 +183,11 @@ pub(crate) fn attributes(opened: &Opened, dry_run: bool) -> Result<Vacuumed> {
         let replaced = lines(opened, &object)?;
         if !names.contains(stem) {
             out.kept
-                .extend(replaced.into_iter().map(|name| (name, "what replaces it is missing".to_owned())));
+                .extend(replaced.into_iter().map(|name| (name, "the replacing file is missing".to_owned())));
             continue;
         }
         for name in replaced.iter().filter(|name| names.contains(name.as_str())) {
-            take(opened, &join("__meta", name), dry_run, &mut out)?;
+            remove_object(opened, &join("__meta", name), dry_run, &mut out)?;
         }
         if !dry_run {
             opened.store.remove(&object)?;

@@ -1,4 +1,4 @@
-//! Fixtures: arrays that the reference wrote, and what it reads back.
+//! Fixtures: arrays of the reference, and the values it reads back.
 
 #![allow(dead_code, clippy::unwrap_used)]
 
@@ -8,10 +8,10 @@ use std::sync::Arc;
 use tesseral_format::{OpenOptions, TimeRange};
 use tesseral_store::{MemoryStore, Store};
 
-/// The key of the encrypted fixture.
+/// Key of the encrypted fixture.
 pub const KEY: &[u8; 32] = b"0123456789abcdef0123456789abcdef";
 
-/// The folder of fixtures.
+/// Folder of fixtures.
 pub fn fixtures() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/tiledb")
 }
@@ -21,7 +21,7 @@ pub fn arrays() -> Vec<String> {
     manifest()["arrays"].as_object().unwrap().keys().cloned().collect()
 }
 
-/// What the reference reads.
+/// The values that the reference reads.
 pub fn manifest() -> serde_json::Value {
     serde_json::from_slice(&std::fs::read(fixtures().join("manifest.json")).unwrap()).unwrap()
 }
@@ -45,18 +45,18 @@ fn fill(store: &MemoryStore, folder: &Path, prefix: &str) {
     }
 }
 
-/// A fixture in memory, behind the trait.
+/// A fixture in memory as a trait object.
 pub fn store(name: &str) -> Arc<dyn Store> {
     Arc::new(memory(name))
 }
 
-/// How to open a fixture.
+/// Options to open a fixture.
 pub fn options(name: &str) -> OpenOptions {
     let key = (name == "encrypted").then(|| KEY.to_vec());
     OpenOptions { key, ..OpenOptions::default() }
 }
 
-/// The same as of a time range.
+/// Options to open a fixture in a time range.
 pub fn options_at(name: &str, as_of: &serde_json::Value) -> OpenOptions {
     let range = TimeRange { start: as_of[0].as_u64().unwrap(), end: as_of[1].as_u64().unwrap() };
     OpenOptions { as_of: Some(range), ..options(name) }

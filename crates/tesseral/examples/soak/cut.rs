@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use serde_json::{Value as Json, json};
-use tesseral::{Container, Open, Result, Selection, Wanted};
+use tesseral::{Container, Open, Result, Selection, StatSet};
 
 use crate::random::Random;
 
@@ -76,6 +76,6 @@ pub fn run(file: &Path, count: usize, seed: u64) -> std::result::Result<Json, Bo
 fn read(container: &Container, index: usize) -> Result<Vec<u8>> {
     let array = container.array_at(index)?;
     let all = Selection::all(&array.schema().shape().unwrap_or_default());
-    array.summary(&all, Wanted::ALL)?;
+    array.summary(&all, StatSet::ALL)?;
     Ok(array.read_owned(&all)?.bytes().to_vec())
 }

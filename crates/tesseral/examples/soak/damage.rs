@@ -37,9 +37,12 @@ pub fn run(
             keep(folder, i, &files)?;
             continue;
         }
-        let outcome = sample.judge(files.clone());
+        let outcome = match kind {
+            "missing" => sample.judge_missing(&damage.0, files.clone()),
+            _ => sample.judge(files.clone()),
+        };
         *outcomes.entry(format!("{outcome:?}").to_lowercase()).or_default() += 1;
-        if !matches!(outcome, Outcome::Harmless | Outcome::Refused) {
+        if !matches!(outcome, Outcome::Harmless | Outcome::Refused | Outcome::Warned | Outcome::Undefined) {
             keep(folder, i, &files)?;
             bad.push(json!({"number": i, "outcome": format!("{outcome:?}"), "file": damage.0}));
         }
@@ -171,13 +174,9 @@ fn truncations<'a>(files: &'a Files, random: &mut Random, count: usize) -> impl 
         .map(|(name, n)| (name.clone(), Some(files[name][..n].to_vec())))
 }
 
-/// Every file of a folder in turn, except those whose absence the format itself defines: a fragment without its commit file was
-/// never written, an array without a metadata file has no attributes, a group without its list has no members.
+/// Every file of a folder in turn.
 fn missing(files: &Files) -> impl Iterator<Item = Damage> {
-    let optional =
-        |name: &str| name.split('/').any(|part| matches!(part, "__commits" | "__meta" | "__group"));
-    let names = files.keys().filter(move |name| !name.is_empty() && !optional(name));
-    names.map(|name| (name.clone(), None))
+    files.keys().filter(|name| !name.is_empty()).map(|name| (name.clone(), None))
 }
 
 /// Swapped chunks of equal length; swapped files of a folder; else swapped byte ranges.

@@ -7,9 +7,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tesseral::core::CellLen;
-use tesseral::store::{MemoryStore, Store};
-use tesseral::{Array, Open, OpenOptions, Options, Result, engine, recognise};
+use tesseral::{Array, Finding, Open, OpenOptions, Options, Result, Severity, Verified, recognize};
+use tesseral_core::CellLen;
+use tesseral_store::{MemoryStore, Store};
 
 /// Files by name; the empty name for a source that is one file.
 pub type Files = BTreeMap<String, Vec<u8>>;
@@ -37,6 +37,10 @@ pub enum Outcome {
     Missed,
     /// Wrong cells without an error; verify finds the damage.
     Verified,
+    /// Other content without an error, as the format defines it without the file; verify warns.
+    Warned,
+    /// Other content without an error, as the format defines it without the file; nothing refers to the file.
+    Undefined,
     /// Wrong cells without an error, undetected.
     Silent,
     /// A panic.
@@ -75,6 +79,24 @@ impl Sample {
             out.extend(chunks.iter().map(|chunk| (chunk.offset as usize, chunk.stored_len as usize)));
         }
         Ok(out)
+    }
+
+    /// Reads and verifies a copy without one of its files. A TileDB array is valid without a file of its logs: a fragment without
+    /// its commit was never written, a group without its list has no members. Verify must warn of what such a file leaves
+    /// behind; files of attributes, deletes and replaced fragments leave nothing.
+    pub fn judge_missing(&self, removed: &str, files: Files) -> Outcome {
+        let outcome = self.judge(files.clone());
+        let log = removed.split('/').any(|part| matches!(part, "__commits" | "__meta" | "__group"));
+        if !log || !matches!(outcome, Outcome::Silent | Outcome::Missed) {
+            return outcome;
+        }
+        let warnings = |files: Files| warnings(store(&self.name, files));
+        if warnings(files) > warnings(self.files.clone()) {
+            return Outcome::Warned;
+        }
+        let traceless = removed.split('/').any(|part| part == "__meta")
+            || [".del", ".vac", ".ign"].iter().any(|ending| removed.ends_with(ending));
+        if traceless { Outcome::Undefined } else { outcome }
     }
 
     /// Reads and verifies a damaged copy.
@@ -160,7 +182,7 @@ fn columns(name: &str, array: &Array, out: &mut Contents) {
     }
     for field in 0..array.schema().fields.len() {
         let number = u16::try_from(field).unwrap_or(u16::MAX);
-        out.insert(format!("{name}/{field}"), dense(&array.clone().field_at(number)));
+        out.insert(format!("{name}/{field}"), array.clone().field_at(number).and_then(|array| dense(&array)));
     }
 }
 
@@ -187,9 +209,17 @@ fn time_on_cpu() -> Duration {
 }
 
 fn is_sound(store: Arc<dyn Store>) -> bool {
-    let checked = recognise(&*store).and_then(|format| {
-        let options = Options { sequential: true, ..Options::default() };
-        engine::verify(format, store, &OpenOptions::default(), true, &options, &mut |_| ())
-    });
-    checked.is_ok_and(|verified| verified.ok)
+    verify(store, &mut |_| ()).is_ok_and(|verified| verified.ok)
+}
+
+fn warnings(store: Arc<dyn Store>) -> usize {
+    let mut count = 0;
+    let checked = verify(store, &mut |finding| count += usize::from(finding.severity == Severity::Warning));
+    checked.map_or(0, |_| count)
+}
+
+fn verify(store: Arc<dyn Store>, report: &mut dyn FnMut(Finding)) -> Result<Verified> {
+    let format = recognize(&*store)?;
+    let options = Options { sequential: true, ..Options::default() };
+    tesseral_engine::verify(format, store, &OpenOptions::default(), true, &options, report)
 }

@@ -4,15 +4,15 @@
 use std::sync::Arc;
 
 use proptest::prelude::*;
-use tesseral::engine::WriteSession;
-use tesseral::store::wrap::{Around, Wrapped};
-use tesseral::store::{Bytes, MemoryStore, Store, StoreExt};
 use tesseral::{
     Array, ArraySchema, ArraySpec, Container, CreateOptions, DType, MemoryBudget, Open, Options, Overwrite,
     Selection, Slice,
 };
+use tesseral_engine::WriteSession;
+use tesseral_store::test_wrappers::{CallHook, Wrapped};
+use tesseral_store::{Bytes, MemoryStore, Store, StoreExt};
 
-/// What `.tet` holds.
+/// Dtypes of `.tet`.
 pub const DTYPES: [DType; 10] = [
     DType::Float16,
     DType::Float32,
@@ -26,7 +26,7 @@ pub const DTYPES: [DType; 10] = [
     DType::UInt64,
 ];
 
-/// One array and how it is stored.
+/// One array and its storage.
 #[derive(Clone, Debug)]
 pub struct Case {
     pub dtype: DType,
@@ -37,7 +37,7 @@ pub struct Case {
 }
 
 impl Case {
-    /// An array of numbers that are easy to tell apart.
+    /// An array of distinct numbers.
     pub fn counting(dtype: DType, shape: &[u64], chunk: &[u64], codec: &'static str) -> Self {
         let count = shape.iter().product::<u64>();
         let cells = (0..count).flat_map(|i| number(dtype, i as i64)).collect();
@@ -50,7 +50,7 @@ impl Case {
 
     pub fn spec(&self, name: &str) -> ArraySpec {
         let schema = ArraySchema::dense(name, self.dtype, &self.shape, &self.chunk);
-        ArraySpec { schema, codecs: vec![vec![self.codec.parse().unwrap()]] }
+        ArraySpec { schema, codecs: vec![vec![self.codec.parse().unwrap()]], text: None }
     }
 
     pub fn chunks(&self) -> u64 {
@@ -72,7 +72,7 @@ impl Case {
         self.write_with(&CreateOptions::default(), Options::default())
     }
 
-    /// The cells of a selection, taken one by one.
+    /// The cells of a selection, one by one.
     pub fn slice(&self, selection: &Selection) -> Vec<u8> {
         let mut places = vec![0_u64];
         for (slice, extent) in selection.slices().iter().zip(&self.shape) {
@@ -84,12 +84,10 @@ impl Case {
     }
 }
 
-/// A number of a dtype as its bytes; what does not fit wraps around.
+/// A number of a dtype as its bytes, wrapping.
 pub fn number(dtype: DType, value: i64) -> Vec<u8> {
     match dtype {
-        DType::Float16 => {
-            tesseral::core::element::f16::from_f64((value % 2048) as f64).to_ne_bytes().to_vec()
-        }
+        DType::Float16 => tesseral_core::element::f16::from_f64((value % 2048) as f64).to_ne_bytes().to_vec(),
         DType::Float32 => (value as f32).to_ne_bytes().to_vec(),
         DType::Float64 => (value as f64).to_ne_bytes().to_vec(),
         other => value.to_le_bytes()[..other.size().unwrap()].to_vec(),
@@ -107,11 +105,11 @@ pub fn options(digests: bool, statistics: bool, memory_budget: Option<MemoryBudg
 }
 
 pub fn memory(bytes: &Bytes) -> Arc<dyn Store> {
-    Arc::new(MemoryStore::of("case.tet", bytes.clone()))
+    Arc::new(MemoryStore::with_object("case.tet", bytes.clone()))
 }
 
-/// The bytes behind a wrapper, out of reach: every cell must be read.
-pub fn behind<A: Around>(bytes: &Bytes, around: &Arc<A>) -> Arc<dyn Store> {
+/// Wraps bytes so that they are not resident: every cell must be read.
+pub fn behind<A: CallHook>(bytes: &Bytes, around: &Arc<A>) -> Arc<dyn Store> {
     Arc::new(Wrapped::new(memory(bytes), Arc::clone(around)))
 }
 
@@ -142,7 +140,7 @@ pub fn any_case() -> impl Strategy<Value = Case> {
     (proptest::sample::select(&DTYPES[..]), extents, codec, any::<u64>()).prop_map(
         |(dtype, extents, codec, seed)| {
             let shape: Vec<u64> = extents.iter().map(|e| e.0).collect();
-            // Chunks may be longer than the array.
+            // Chunks can be longer than the array.
             let chunk: Vec<u64> = extents.iter().map(|e| e.1.max(1)).collect();
             let bytes = shape.iter().product::<u64>() as usize * dtype.size().unwrap();
             let cells = noise(seed).take(bytes).collect();
@@ -151,7 +149,7 @@ pub fn any_case() -> impl Strategy<Value = Case> {
     )
 }
 
-/// Bytes without end, the same for the same seed.
+/// An endless byte sequence, deterministic by seed.
 pub fn noise(seed: u64) -> impl Iterator<Item = u8> {
     (0_u64..).flat_map(move |i| {
         let mut x = seed.wrapping_add(i.wrapping_mul(0x9E37_79B9_7F4A_7C15));
@@ -161,7 +159,7 @@ pub fn noise(seed: u64) -> impl Iterator<Item = u8> {
     })
 }
 
-/// Any selection of an array of that shape, empty ones included.
+/// Any selection of an array of that shape, including empty ones.
 pub fn any_selection(shape: &[u64]) -> impl Strategy<Value = Selection> + use<> {
     let shape = shape.to_vec();
     let axes: Vec<_> = shape.iter().map(|&n| (0..=n, 0..=n, 1..=n + 1, any::<bool>())).collect();

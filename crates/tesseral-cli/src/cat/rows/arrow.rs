@@ -1,15 +1,15 @@
-//! Arrow record batches: the file format for `-o F.arrow` and `-o F.feather`, else a stream that can be read as it comes.
+//! Arrow record batches: the file format for `-o F.arrow` and `-o F.feather`, otherwise the stream format.
 //!
-//! | here | in Arrow |
+//! | dtype | Arrow type |
 //! |---|---|
-//! | bool, integers, floats but `bfloat16` | the same |
+//! | bool, integers, floats except `bfloat16` | the same |
 //! | dates and durations in s, ms, us, ns | `timestamp` and `duration` of that unit, not-a-time as null |
 //! | the same in weeks, days, hours, minutes | in seconds |
-//! | `string_ascii`, `string_utf8` of any length | `string` |
-//! | `char`, `bytes` of any length; any of the four of one length | `binary`; `fixed_size_binary` |
-//! | several values per cell | `fixed_size_list`; `list` where their number varies |
+//! | `string_ascii`, `string_utf8` (variable-length) | `string` |
+//! | `char`, `bytes` (variable-length); any of the four (fixed-size) | `binary`; `fixed_size_binary` |
+//! | several values per cell | `fixed_size_list`; `list` if variable-length |
 //! | complex numbers | `fixed_size_list` of two |
-//! | enumerated fields | `dictionary`; codes without a label are null |
+//! | enumerations | `dictionary`; codes without a label are null |
 
 use std::path::Path;
 use std::sync::Arc;
@@ -19,15 +19,15 @@ use arrow_buffer::{BooleanBuffer, Buffer, NullBuffer, ScalarBuffer};
 use arrow_data::ArrayData;
 use arrow_ipc::writer::{FileWriter, StreamWriter};
 use arrow_schema::{ArrowError, DataType, Field as ArrowField, Schema, TimeUnit as ArrowUnit};
-use tesseral::core::dtype::{Class, TimeUnit};
-use tesseral::core::schema::{Enumeration, Labels};
 use tesseral::{CellBatch, CellLen, Cells, DType, Error, Field, Result};
+use tesseral_core::dtype::{Class, TimeUnit};
+use tesseral_core::schema::{Enumeration, Labels};
 
-use super::{Render, Table};
-use crate::failure::Outcome;
+use super::{RenderRows, Table};
+use crate::error::CliResult;
 use crate::output::Output;
 
-/// What the bytes go through on their way out.
+/// Buffer between the Arrow writer and the output.
 enum Writer {
     Stream(StreamWriter<Vec<u8>>),
     File(FileWriter<Vec<u8>>),
@@ -38,13 +38,13 @@ pub(super) struct Arrow {
     writer: Writer,
 }
 
-/// An array that Arrow would not take.
+/// Error for an array that Arrow rejects.
 fn refused(error: ArrowError) -> Error {
-    Error::invalid(format!("Arrow: {error}"))
+    Error::internal(format!("Arrow: {error}"))
 }
 
 impl Arrow {
-    pub(super) fn new(table: &Table<'_>, output: Option<&Path>) -> Outcome<Self> {
+    pub(super) fn new(table: &Table<'_>, output: Option<&Path>) -> CliResult<Self> {
         let array = table.target.array.name();
         let fields = table.fields.iter().map(|f| arrow_field(f).map_err(|e| e.in_array(array)));
         let schema = Arc::new(Schema::new(fields.collect::<Result<Vec<_>>>()?));
@@ -56,8 +56,8 @@ impl Arrow {
         Ok(Self { schema, writer: writer.map_err(refused)? })
     }
 
-    /// Passes on what the writer made.
-    fn drain(&mut self, out: &mut Output) -> Outcome<()> {
+    /// Forwards the bytes of the writer.
+    fn drain(&mut self, out: &mut Output) -> CliResult<()> {
         let bytes = match &mut self.writer {
             Writer::Stream(writer) => writer.get_mut(),
             Writer::File(writer) => writer.get_mut(),
@@ -68,12 +68,12 @@ impl Arrow {
     }
 }
 
-impl Render for Arrow {
-    fn begin(&mut self, _: &Table<'_>, out: &mut Output) -> Outcome<()> {
+impl RenderRows for Arrow {
+    fn begin(&mut self, _: &Table<'_>, out: &mut Output) -> CliResult<()> {
         self.drain(out)
     }
 
-    fn batch(&mut self, table: &Table<'_>, batch: &CellBatch, out: &mut Output) -> Outcome<()> {
+    fn batch(&mut self, table: &Table<'_>, batch: &CellBatch, out: &mut Output) -> CliResult<()> {
         let columns = batch.columns.iter().zip(&table.fields).map(|((_, cells), field)| {
             let located = |e: Error| e.in_array(table.target.array.name());
             column(field, cells).map(make_array).map_err(located)
@@ -88,7 +88,7 @@ impl Render for Arrow {
         self.drain(out)
     }
 
-    fn end(&mut self, _: &Table<'_>, out: &mut Output) -> Outcome<()> {
+    fn end(&mut self, _: &Table<'_>, out: &mut Output) -> CliResult<()> {
         match &mut self.writer {
             Writer::Stream(writer) => writer.finish(),
             Writer::File(writer) => writer.finish(),
@@ -98,7 +98,7 @@ impl Render for Arrow {
     }
 }
 
-/// What a cell holds, once several in one are told apart.
+/// Type of a cell's values, without their number.
 fn element(dtype: DType) -> Result<DataType> {
     let unit = |unit: TimeUnit| match unit {
         TimeUnit::Week | TimeUnit::Day | TimeUnit::Hour | TimeUnit::Minute | TimeUnit::Second => {
@@ -131,13 +131,13 @@ fn element(dtype: DType) -> Result<DataType> {
     })
 }
 
-/// Values inside a cell. Not-a-time is a null there too.
+/// Values inside a cell. NaT is null there too.
 fn item(dtype: DataType) -> Arc<ArrowField> {
     let absent = matches!(dtype, DataType::Timestamp(..) | DataType::Duration(_));
     Arc::new(ArrowField::new("item", dtype, absent))
 }
 
-/// Values of one dtype in a cell of one length; a complex number is two.
+/// Values of one dtype in a fixed-size cell; a complex number is two values.
 fn width(field: &Field) -> u32 {
     let cell = if let CellLen::Fixed(n) = field.cell { n } else { 1 };
     if field.dtype.class() == Class::Complex { cell.saturating_mul(2) } else { cell }
@@ -171,13 +171,13 @@ fn arrow_field(field: &Field) -> Result<ArrowField> {
     let dtype = arrow_type(field)?;
     let ordered = field.enumeration.as_ref().is_some_and(|e| e.ordered);
     Ok(match dtype {
-        #[allow(deprecated, reason = "the only way to say that a dictionary is ordered")]
+        #[allow(deprecated, reason = "the only API for ordered dictionaries")]
         DataType::Dictionary(..) => ArrowField::new_dict(&field.name, dtype, absent, 0, ordered),
         _ => ArrowField::new(&field.name, dtype, absent),
     })
 }
 
-/// Cells as Arrow has them.
+/// Converts cells to an Arrow array.
 fn column(field: &Field, cells: &Cells) -> Result<ArrayData> {
     let valid: Option<Vec<bool>> = cells.validity().map(|v| v.iter().map(|b| *b != 0).collect());
     if let Some(enumeration) = &field.enumeration {
@@ -211,7 +211,7 @@ fn build(dtype: DataType, len: usize, valid: Option<Vec<bool>>, buffers: Vec<Buf
     data.buffers(buffers).build().map_err(refused)
 }
 
-/// Where cells of any length begin and end, in values of `size` bytes.
+/// Offsets of variable-length cells, in values of `size` bytes.
 fn offsets(cells: &Cells, size: usize) -> Result<Buffer> {
     let place = |end: &u64| {
         let at = end / size as u64;
@@ -222,7 +222,7 @@ fn offsets(cells: &Cells, size: usize) -> Result<Buffer> {
     Ok(ScalarBuffer::from(all).into_inner())
 }
 
-/// Values of one size, back to back.
+/// Contiguous fixed-size values.
 fn values(
     dtype: DType,
     arrow: DataType,
@@ -241,7 +241,7 @@ fn values(
     }
 }
 
-/// Moments and durations. Not-a-time is a null.
+/// Timestamps and durations. NaT is null.
 fn times(arrow: DataType, unit: TimeUnit, bytes: &[u8], valid: Option<Vec<bool>>) -> Result<ArrayData> {
     let seconds: i64 = match unit {
         TimeUnit::Week => 7 * 86400,

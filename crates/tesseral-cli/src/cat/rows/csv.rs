@@ -2,21 +2,21 @@
 
 use tesseral::CellBatch;
 
-use super::{Render, Table};
+use super::{RenderRows, Table};
 use crate::cat::block::write_cell;
 use crate::cat::csv::quote;
-use crate::failure::Outcome;
+use crate::error::CliResult;
 use crate::output::Output;
 
 pub(super) struct Csv;
 
-impl Render for Csv {
-    fn begin(&mut self, table: &Table<'_>, out: &mut Output) -> Outcome<()> {
+impl RenderRows for Csv {
+    fn begin(&mut self, table: &Table<'_>, out: &mut Output) -> CliResult<()> {
         let names: Vec<_> = table.fields.iter().map(|f| quote(&f.name)).collect();
         out.put((names.join(",") + "\n").as_bytes())
     }
 
-    fn batch(&mut self, table: &Table<'_>, batch: &CellBatch, out: &mut Output) -> Outcome<()> {
+    fn batch(&mut self, table: &Table<'_>, batch: &CellBatch, out: &mut Output) -> CliResult<()> {
         let (mut text, mut value) = (String::new(), String::new());
         for row in 0..batch.rows {
             for (i, ((_, cells), field)) in batch.columns.iter().zip(&table.fields).enumerate() {
@@ -24,7 +24,7 @@ impl Render for Csv {
                 if cells.is_valid(row) {
                     value.clear();
                     write_cell(&mut value, field, cells.get(row));
-                    // An empty text is not a null.
+                    // Empty text is not null.
                     text.push_str(if value.is_empty() { "\"\"" } else { "" });
                     text.push_str(&quote(&value));
                 }
@@ -38,7 +38,7 @@ impl Render for Csv {
         out.put(text.as_bytes())
     }
 
-    fn end(&mut self, _: &Table<'_>, _: &mut Output) -> Outcome<()> {
+    fn end(&mut self, _: &Table<'_>, _: &mut Output) -> CliResult<()> {
         Ok(())
     }
 }

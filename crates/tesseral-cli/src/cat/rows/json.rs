@@ -1,20 +1,20 @@
-//! One JSON document whose rows stand on lines of their own, written as they come.
+//! One JSON document with one line per row, written incrementally.
 
 use serde_json::{Map, Value as Json, json};
 use tesseral::CellBatch;
 
-use super::{Render, Table};
-use crate::failure::Outcome;
+use super::{RenderRows, Table};
+use crate::error::CliResult;
 use crate::json;
 use crate::output::Output;
 
 #[derive(Default)]
-pub(super) struct Document {
+pub(super) struct JsonRowRenderer {
     written: u64,
 }
 
-impl Render for Document {
-    fn begin(&mut self, table: &Table<'_>, out: &mut Output) -> Outcome<()> {
+impl RenderRows for JsonRowRenderer {
+    fn begin(&mut self, table: &Table<'_>, out: &mut Output) -> CliResult<()> {
         let schema = table.target.array.schema();
         let columns = table
             .fields
@@ -33,7 +33,7 @@ impl Render for Document {
         out.put(head.as_bytes())
     }
 
-    fn batch(&mut self, table: &Table<'_>, batch: &CellBatch, out: &mut Output) -> Outcome<()> {
+    fn batch(&mut self, table: &Table<'_>, batch: &CellBatch, out: &mut Output) -> CliResult<()> {
         let mut text = String::new();
         for row in 0..batch.rows {
             let cells = batch.columns.iter().zip(&table.fields).map(|((_, cells), field)| {
@@ -51,7 +51,7 @@ impl Render for Document {
         out.put(text.as_bytes())
     }
 
-    fn end(&mut self, _: &Table<'_>, out: &mut Output) -> Outcome<()> {
+    fn end(&mut self, _: &Table<'_>, out: &mut Output) -> CliResult<()> {
         let end = format!("{}],\"count\":{}}}\n", if self.written == 0 { "" } else { "\n" }, self.written);
         out.put(end.as_bytes())
     }

@@ -2,21 +2,21 @@
 
 use tesseral::{CellBatch, DType, Error, Field};
 
-use super::raw::Raw;
-use super::{Render, Table, single};
+use super::raw::RawRowRenderer;
+use super::{RenderRows, Table, single};
 use crate::cat::npy::{descr, header, holds_cell};
-use crate::failure::Outcome;
+use crate::error::CliResult;
 use crate::output::Output;
 
 pub(super) struct Npy {
-    raw: Raw,
+    raw: RawRowRenderer,
     header: Vec<u8>,
     written: u64,
 }
 
 impl Npy {
-    /// The header says how many rows follow, so they are counted first.
-    pub(super) fn new(table: &Table<'_>, validity: bool) -> Outcome<Self> {
+    /// The header contains the number of rows, so they are counted first.
+    pub(super) fn new(table: &Table<'_>, validity: bool) -> CliResult<Self> {
         let array = &table.target.array;
         let field = if validity { Field::new("validity", DType::UInt8) } else { table.fields[0].clone() };
         let descr = descr(&field).ok_or_else(|| {
@@ -31,16 +31,16 @@ impl Npy {
         if let (tesseral::CellLen::Fixed(n), false) = (field.cell, holds_cell(&descr)) {
             shape.push(n.into());
         }
-        Ok(Self { raw: Raw { validity }, header: header(&descr, &shape), written: 0 })
+        Ok(Self { raw: RawRowRenderer { validity }, header: header(&descr, &shape), written: 0 })
     }
 }
 
-impl Render for Npy {
-    fn begin(&mut self, _: &Table<'_>, out: &mut Output) -> Outcome<()> {
+impl RenderRows for Npy {
+    fn begin(&mut self, _: &Table<'_>, out: &mut Output) -> CliResult<()> {
         out.put(&self.header)
     }
 
-    fn batch(&mut self, table: &Table<'_>, batch: &CellBatch, out: &mut Output) -> Outcome<()> {
+    fn batch(&mut self, table: &Table<'_>, batch: &CellBatch, out: &mut Output) -> CliResult<()> {
         let cells = single(batch)?;
         if let (Some(validity), false) = (cells.validity(), self.raw.validity)
             && let Some(null) = validity.iter().position(|valid| *valid == 0)
@@ -54,7 +54,7 @@ impl Render for Npy {
         self.raw.batch(table, batch, out)
     }
 
-    fn end(&mut self, _: &Table<'_>, _: &mut Output) -> Outcome<()> {
+    fn end(&mut self, _: &Table<'_>, _: &mut Output) -> CliResult<()> {
         Ok(())
     }
 }

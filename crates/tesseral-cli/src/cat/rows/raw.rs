@@ -1,22 +1,22 @@
-//! Bytes and nothing else: the cells of one column back to back.
+//! Raw bytes: the contiguous cells of one column.
 
 use tesseral::CellBatch;
 
-use super::{Render, Table, is_var, single};
-use crate::failure::Outcome;
+use super::{RenderRows, Table, is_var, single};
+use crate::error::CliResult;
 use crate::output::Output;
 
-pub(super) struct Raw {
+pub(super) struct RawRowRenderer {
     /// One byte per cell instead of its value: 1 valid, 0 null.
     pub validity: bool,
 }
 
-impl Render for Raw {
-    fn begin(&mut self, _: &Table<'_>, _: &mut Output) -> Outcome<()> {
+impl RenderRows for RawRowRenderer {
+    fn begin(&mut self, _: &Table<'_>, _: &mut Output) -> CliResult<()> {
         Ok(())
     }
 
-    fn batch(&mut self, table: &Table<'_>, batch: &CellBatch, out: &mut Output) -> Outcome<()> {
+    fn batch(&mut self, table: &Table<'_>, batch: &CellBatch, out: &mut Output) -> CliResult<()> {
         let cells = single(batch)?;
         if self.validity {
             return out.put(&valid(batch, cells));
@@ -45,7 +45,7 @@ impl Render for Raw {
         Ok(())
     }
 
-    fn end(&mut self, _: &Table<'_>, _: &mut Output) -> Outcome<()> {
+    fn end(&mut self, _: &Table<'_>, _: &mut Output) -> CliResult<()> {
         Ok(())
     }
 }

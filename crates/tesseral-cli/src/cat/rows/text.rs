@@ -1,23 +1,23 @@
-//! Rows for people, columns lined up.
+//! Rows as text with aligned columns.
 
 use tesseral::CellBatch;
-use tesseral::core::dtype::Class;
+use tesseral_core::dtype::Class;
 
-use super::{Render, Table};
+use super::{RenderRows, Table};
 use crate::cat::block::write_cell;
-use crate::failure::Outcome;
+use crate::error::CliResult;
 use crate::output::Output;
 use crate::text::escape;
 
-/// Rows looked at to find widths that line columns up. Longer cells that come later stick out, nothing is cut.
+/// Number of rows used to determine column widths. Longer cells that follow are not aligned, but never truncated.
 const MEASURED: usize = 1024;
 
 #[derive(Default)]
-pub(super) struct Text {
+pub(super) struct TextRowRenderer {
     widths: Option<Vec<usize>>,
 }
 
-impl Text {
+impl TextRowRenderer {
     fn header(&self, table: &Table<'_>, widths: &[usize]) -> String {
         let names: Vec<String> = table.fields.iter().map(|f| escape(&f.name).into_owned()).collect();
         line(table, &names, widths)
@@ -37,7 +37,7 @@ fn shown(table: &Table<'_>, batch: &CellBatch, row: usize) -> Vec<String> {
     columns.map(cell).collect()
 }
 
-/// Numbers end at the same place, everything else begins there.
+/// Numbers are aligned right, everything else left.
 fn line(table: &Table<'_>, cells: &[String], widths: &[usize]) -> String {
     let mut out = String::new();
     for (i, (cell, field)) in cells.iter().zip(&table.fields).enumerate() {
@@ -53,12 +53,12 @@ fn line(table: &Table<'_>, cells: &[String], widths: &[usize]) -> String {
     out
 }
 
-impl Render for Text {
-    fn begin(&mut self, _: &Table<'_>, _: &mut Output) -> Outcome<()> {
+impl RenderRows for TextRowRenderer {
+    fn begin(&mut self, _: &Table<'_>, _: &mut Output) -> CliResult<()> {
         Ok(())
     }
 
-    fn batch(&mut self, table: &Table<'_>, batch: &CellBatch, out: &mut Output) -> Outcome<()> {
+    fn batch(&mut self, table: &Table<'_>, batch: &CellBatch, out: &mut Output) -> CliResult<()> {
         let mut text = String::new();
         let widths = match self.widths.take() {
             Some(widths) => widths,
@@ -84,7 +84,7 @@ impl Render for Text {
         out.put(text.as_bytes())
     }
 
-    fn end(&mut self, table: &Table<'_>, out: &mut Output) -> Outcome<()> {
+    fn end(&mut self, table: &Table<'_>, out: &mut Output) -> CliResult<()> {
         if self.widths.is_some() {
             return Ok(());
         }

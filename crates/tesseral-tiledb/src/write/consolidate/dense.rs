@@ -1,11 +1,11 @@
-//! Tiles of several dense fragments, the later painted over the earlier.
+//! Merging of dense fragments: later tiles are painted over earlier ones.
 
 use tesseral_core::{CellLen, ChunkGrid, Error, Order, Region, Result, Selection, alloc};
 use tesseral_format::{
     ArraySource, Column, ColumnData, ColumnMut, PlannedChunk, Request, Scratch, Target as RequestTarget,
 };
 
-use super::{Opened, commit, place};
+use super::{ArraySnapshot, commit, fragment_destination};
 use crate::array::TileDbArray;
 use crate::write::array::DenseWrite;
 
@@ -24,14 +24,14 @@ pub(super) fn around<'a>(regions: impl IntoIterator<Item = &'a Region>) -> Optio
 
 /// Cells of one column of one tile.
 #[derive(Default)]
-pub(crate) struct Cells {
+pub(crate) struct TileCells {
     pub values: Vec<u8>,
     pub offsets: Vec<u64>,
     pub validity: Option<Vec<u8>>,
     pub var: bool,
 }
 
-impl Cells {
+impl TileCells {
     pub(crate) fn data(&self) -> ColumnData<'_> {
         let validity = self.validity.as_deref();
         if self.var {
@@ -41,7 +41,7 @@ impl Cells {
         }
     }
 
-    /// Appends one cell of another column of the same kind.
+    /// Appends one cell of another column of the same type.
     pub(crate) fn push(&mut self, from: &Self, cell: usize, size: usize) {
         if self.var {
             self.values.extend_from_slice(crate::write::tile::cell_of(&from.offsets, &from.values, cell));
@@ -54,7 +54,7 @@ impl Cells {
         }
     }
 
-    /// The same kind of column, empty.
+    /// Returns an empty column of the same type.
     pub(crate) fn like(&self) -> Self {
         Self { var: self.var, validity: self.validity.as_ref().map(|_| Vec::new()), ..Self::default() }
     }
@@ -68,22 +68,23 @@ pub(crate) fn read(
     size: Option<usize>,
     nullable: bool,
     scratch: &mut Scratch,
-) -> Result<Cells> {
+) -> Result<TileCells> {
     let mut parts = Vec::new();
     for (_, part) in chunk.column_parts(column) {
         let (fragment, tile) = array.locate(chunk.id)?;
         let (slot, file) = fragment
             .slot_file(part.object)
-            .ok_or_else(|| Error::invalid(format!("no object {} of a fragment", part.object)))?;
+            .ok_or_else(|| Error::internal(format!("unknown object {} of a fragment", part.object)))?;
         let (start, _) = fragment.span(&array.reader, file, slot, tile)?;
-        // Cells may lie behind a header that their digest covers.
+        // Cells can follow a header that their digest covers.
         let from = usize::try_from(part.offset - start).unwrap_or(usize::MAX);
         parts.push(
             fragment.read_tile(&array.reader, array.object(part.object), (slot, file), tile)?.slice(from..),
         );
     }
     let cells = usize::try_from(chunk.cells).map_err(|_| Error::limit("a tile", chunk.cells, u64::MAX))?;
-    let mut out = Cells { var: size.is_none(), validity: nullable.then(Vec::new), ..Cells::default() };
+    let mut out =
+        TileCells { var: size.is_none(), validity: nullable.then(Vec::new), ..TileCells::default() };
     if let Some(validity) = &mut out.validity {
         alloc::resize("a tile", validity, cells, 0)?;
     }
@@ -100,7 +101,7 @@ pub(crate) fn read(
     Ok(out)
 }
 
-/// Position of a cell in a box, in an order.
+/// Index of a cell in a box, in the given order.
 fn position(region: &Region, order: Order, at: &[u64]) -> usize {
     let rank = region.rank();
     let each = (0..rank).map(|i| if order == Order::ColMajor { rank - 1 - i } else { i });
@@ -108,7 +109,7 @@ fn position(region: &Region, order: Order, at: &[u64]) -> usize {
     usize::try_from(linear).unwrap_or(usize::MAX)
 }
 
-/// Calls `visit` for every cell of a box, in an order.
+/// Calls `visit` for every cell of a box, in the given order.
 fn each_cell(region: &Region, order: Order, mut visit: impl FnMut(&[u64])) {
     let rank = region.rank();
     let mut at: Vec<u64> = (0..rank).map(|d| region.start(d)).collect();
@@ -131,33 +132,33 @@ fn each_cell(region: &Region, order: Order, mut visit: impl FnMut(&[u64])) {
 }
 
 /// Writes one fragment over the box around all of them.
-pub(super) fn paint(opened: &Opened, array: &TileDbArray) -> Result<String> {
+pub(super) fn paint(opened: &ArraySnapshot, array: &TileDbArray) -> Result<String> {
     let placements = array.fragments()?.iter().filter_map(|fragment| fragment.placement.as_ref());
     let Some(region) = around(placements.map(|placement| &placement.region)) else {
-        return Err(Error::invalid("fragments without a cell"));
+        return Err(Error::internal("the fragments have no cells"));
     };
-    let place = place(opened, array)?;
+    let place = fragment_destination(opened, array)?;
     let stored = std::sync::Arc::clone(&opened.opening.current);
     let write = DenseWrite::new(stored, region.clone(), opened.store.location())?;
     let schema = array.schema();
     let (Some(shape), Some(chunk)) = (schema.shape(), &schema.chunk_shape) else {
-        return Err(Error::invalid("the array has no grid"));
+        return Err(Error::internal("the array has no grid"));
     };
     let grid = ChunkGrid::new(&shape, chunk)?;
     let mut scratch = Scratch::default();
     let touched = grid.touched(&Selection::from_region(&region));
     for coords in touched {
-        let part = grid.region(&coords).intersect(&region).ok_or_else(|| Error::invalid("an empty tile"))?;
+        let part = grid.region(&coords).intersect(&region).ok_or_else(|| Error::internal("an empty tile"))?;
         let columns = tile(array, &part, schema.cell_order, &mut scratch)?;
-        let data: Vec<ColumnData<'_>> = columns.iter().map(Cells::data).collect();
+        let data: Vec<ColumnData<'_>> = columns.iter().map(TileCells::data).collect();
         let encoded = write.encode(&coords, &data, place.key.as_deref(), &mut scratch)?;
         write.place(&place, encoded)?.store()?;
     }
     commit(opened, array, write.finish(&place)?)
 }
 
-/// The cells of a box inside one tile, as all fragments together give them.
-fn tile(array: &TileDbArray, part: &Region, order: Order, scratch: &mut Scratch) -> Result<Vec<Cells>> {
+/// Returns the merged cells of a box inside one tile.
+fn tile(array: &TileDbArray, part: &Region, order: Order, scratch: &mut Scratch) -> Result<Vec<TileCells>> {
     let schema = array.schema();
     let fields: Vec<Column> =
         (0..schema.fields.len()).map(|f| Column::Field(u16::try_from(f).unwrap_or(u16::MAX))).collect();
@@ -168,7 +169,7 @@ fn tile(array: &TileDbArray, part: &Region, order: Order, scratch: &mut Scratch)
     };
     let plan = array.plan(&request)?;
     let count = usize::try_from(part.cells().unwrap_or(u64::MAX)).unwrap_or(usize::MAX);
-    // For every cell the chunk that gives it and its place there.
+    // For every cell, the chunk that provides it and its index there.
     let mut sources: Vec<Option<(usize, usize)>> = vec![None; count];
     let mut chunks: Vec<&PlannedChunk> = plan.chunks.iter().collect();
     chunks.sort_by_key(|chunk| chunk.layer);
@@ -187,7 +188,7 @@ fn tile(array: &TileDbArray, part: &Region, order: Order, scratch: &mut Scratch)
             .iter()
             .map(|chunk| read(array, chunk, *column, size, attribute.nullable, scratch))
             .collect::<Result<Vec<_>>>()?;
-        let fill = Cells {
+        let fill = TileCells {
             values: attribute.fill.clone(),
             offsets: vec![attribute.fill.len() as u64],
             validity: attribute.nullable.then(|| vec![u8::from(attribute.fill_valid)]),

@@ -1,4 +1,4 @@
-//! Cells of several sparse fragments in one global order, every version of them with the time it was written.
+//! Merging of sparse fragments in global order; all versions of a cell are kept with their write time.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
@@ -6,48 +6,49 @@ use std::collections::binary_heap::PeekMut;
 use std::sync::Arc;
 
 use smallvec::SmallVec;
-use tesseral_codec::filter::Rules;
+use tesseral_codec::filter::FilterContext;
 use tesseral_core::{CellLen, ChunkStats, Error, Result};
 use tesseral_format::{
-    Access, ArraySource, CellKeys, Column, ColumnData, Cover, EncodedPart, PlannedChunk, Role, Scratch, Twice,
+    Access, ArraySource, CellKeys, Column, ColumnData, Cover, DuplicatePolicy, EncodedPart, PlannedChunk,
+    Role, Scratch,
 };
 
-use super::dense::{Cells as ColumnCells, read};
-use super::{Opened, commit, place};
+use super::dense::{TileCells as ColumnCells, read};
+use super::{ArraySnapshot, commit, fragment_destination};
 use crate::array::{TileDbArray, chunk_id};
 use crate::fragment::Fragment;
 use crate::plan::push_parts;
 use crate::wire::cursor::le64;
 use crate::wire::datatype::Datatype;
 use crate::write::array::{dims, encode_columns, fields};
-use crate::write::fragment::{Extras, FragmentWriter, HashedPart};
+use crate::write::fragment::{FragmentFeatures, FragmentWriter, HashedPart};
 use crate::write::order;
 use crate::write::sparse::bounds;
-use crate::write::stats::{self, Kept};
+use crate::write::stats::{self, KeptStats};
 
-/// One tile of one fragment, and the next cell of it.
-struct Cursor {
+/// One tile of one fragment, and the index of its next cell.
+struct TileCursor {
     fragment: usize,
     tile: u64,
     columns: Vec<ColumnCells>,
-    /// When each cell was written, and when and by what it was removed.
+    /// Write time of each cell, delete time and delete condition.
     times: [Vec<u64>; 3],
     order: CellKeys<'static>,
     at: usize,
 }
 
-/// What every column is.
-struct Layout {
+/// Type of each column.
+struct ColumnLayouts {
     columns: Vec<Column>,
     sizes: Vec<Option<usize>>,
     nullable: Vec<bool>,
 }
 
-fn layout(array: &TileDbArray) -> Layout {
+fn layout(array: &TileDbArray) -> ColumnLayouts {
     let schema = array.schema();
     let wire = &array.current.wire;
     let number = |n: usize| u16::try_from(n).unwrap_or(u16::MAX);
-    let mut out = Layout { columns: Vec::new(), sizes: Vec::new(), nullable: Vec::new() };
+    let mut out = ColumnLayouts { columns: Vec::new(), sizes: Vec::new(), nullable: Vec::new() };
     for (d, dim) in wire.dims.iter().enumerate() {
         out.columns.push(Column::Dim(number(d)));
         out.sizes.push((!dim.var).then(|| dim.datatype.size()));
@@ -63,11 +64,11 @@ fn layout(array: &TileDbArray) -> Layout {
 
 fn load(
     array: &TileDbArray,
-    layout: &Layout,
+    layout: &ColumnLayouts,
     fragment: usize,
     tile: u64,
     scratch: &mut Scratch,
-) -> Result<Cursor> {
+) -> Result<TileCursor> {
     let source = &array.fragments()?[fragment];
     let cells = source.cells(tile, None);
     let mut parts = SmallVec::new();
@@ -95,7 +96,7 @@ fn load(
     }
     let data: Vec<ColumnData<'_>> = columns.iter().map(ColumnCells::data).collect();
     let (keys, len) = order::keys(&array.current.wire, &data)?;
-    let order = CellKeys { keys, cells: len, twice: Twice::Keep }.into_owned();
+    let order = CellKeys { keys, cells: len, duplicate_policy: DuplicatePolicy::KeepAll }.into_owned();
     let count = usize::try_from(cells).unwrap_or(usize::MAX);
     let written = match source.time_slot() {
         Some(slot) => numbers(array, source, slot, tile, count, scratch)?,
@@ -108,10 +109,10 @@ fn load(
         ),
         None => (Vec::new(), Vec::new()),
     };
-    Ok(Cursor { fragment, tile, columns, times: [written, removed, by], order, at: 0 })
+    Ok(TileCursor { fragment, tile, columns, times: [written, removed, by], order, at: 0 })
 }
 
-/// Times or condition numbers of a tile.
+/// Timestamps or condition numbers of a tile.
 fn numbers(
     array: &TileDbArray,
     fragment: &Fragment,
@@ -129,8 +130,8 @@ fn numbers(
     Ok(out.chunks_exact(8).map(le64).collect())
 }
 
-/// By the position of the next cell, the newest first. The greatest cursor is the one whose cell comes next.
-impl Ord for Cursor {
+/// Orders by the position of the next cell, newest first. The greatest cursor has the next cell.
+impl Ord for TileCursor {
     fn cmp(&self, other: &Self) -> Ordering {
         let newest = |c: &Self| (c.times[0][c.at], c.fragment);
         let position = other.order.compare_with(other.at, &self.order, self.at);
@@ -138,23 +139,23 @@ impl Ord for Cursor {
     }
 }
 
-impl PartialOrd for Cursor {
+impl PartialOrd for TileCursor {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl PartialEq for Cursor {
+impl PartialEq for TileCursor {
     fn eq(&self, other: &Self) -> bool {
         self.cmp(other).is_eq()
     }
 }
 
-impl Eq for Cursor {}
+impl Eq for TileCursor {}
 
-/// Cells of the tile that is being filled.
+/// Cells of the current output tile.
 struct Output<'a> {
-    opened: &'a Opened,
+    opened: &'a ArraySnapshot,
     array: &'a TileDbArray,
     fragment: FragmentWriter,
     columns: Vec<ColumnCells>,
@@ -202,16 +203,16 @@ impl Output<'_> {
     fn encode_times(&mut self, which: usize) -> Result<(Vec<u8>, ChunkStats)> {
         let schema = &self.opened.opening.current;
         let bytes: Vec<u8> = self.times[which].iter().flat_map(|n| n.to_le_bytes()).collect();
-        let kept = Kept { extrema: true, sum: true };
+        let kept = KeptStats { extrema: true, sum: true };
         let stats = stats::fixed(Datatype::UINT64, 1, kept, &bytes, None)?;
         let key = self.opened.reader.key;
-        let rules = Rules { version: schema.wire.version, verify: true, key: key.as_deref() };
+        let rules = FilterContext { version: schema.wire.version, verify: true, key: key.as_deref() };
         let mut out = Vec::new();
         schema.times.encode(&bytes, &mut out, &rules, &mut self.scratch.contexts)?;
         Ok((out, stats))
     }
 
-    fn push(&mut self, cursor: &Cursor, sizes: &[Option<usize>]) -> Result<()> {
+    fn push(&mut self, cursor: &TileCursor, sizes: &[Option<usize>]) -> Result<()> {
         for ((to, from), size) in self.columns.iter_mut().zip(&cursor.columns).zip(sizes) {
             to.push(from, cursor.at, size.unwrap_or(1));
         }
@@ -229,9 +230,9 @@ fn part<'a>(column: Column, bytes: Vec<u8>) -> EncodedPart<'a> {
     EncodedPart { column, role: Role::Values, bytes: bytes.into(), raw_len: 0, codec: 0 }
 }
 
-/// Writes one fragment of the cells of all of them. Memory holds one tile of each, and one that is filled.
-pub(super) fn merge(opened: &Opened, array: &TileDbArray) -> Result<String> {
-    let place = place(opened, array)?;
+/// Writes one fragment with the cells of all of them. Memory holds one tile of each input, and one output tile.
+pub(super) fn merge(opened: &ArraySnapshot, array: &TileDbArray) -> Result<String> {
+    let place = fragment_destination(opened, array)?;
     let layout = layout(array);
     let fragments = array.fragments()?;
     let deletes = fragments.iter().any(|f| f.footer.deletes);
@@ -246,7 +247,7 @@ pub(super) fn merge(opened: &Opened, array: &TileDbArray) -> Result<String> {
         Arc::clone(&opened.opening.current),
         place.schema_name.clone(),
         place.key,
-        Extras { timestamps: true, deletes, processed },
+        FragmentFeatures { timestamps: true, deletes, processed },
     );
     let empty = layout.sizes.iter().zip(&layout.nullable).map(|(size, nullable)| ColumnCells {
         var: size.is_none(),

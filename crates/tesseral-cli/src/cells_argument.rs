@@ -1,0 +1,228 @@
+//! Resolution of `SOURCE [ARRAY] [SELECTION…]` to an array, a field and cells.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use tesseral::{Array, ArraySchema, CellLen, Column, Container, DType, Dimension, Error, Field, Selection};
+use tesseral_core::dtype::Class;
+use tesseral_core::schema::Enumeration;
+
+use crate::error::CliResult;
+use crate::text;
+
+/// The resolved cells.
+#[derive(Clone, Debug)]
+pub(crate) struct Target {
+    /// The array, reading the field.
+    pub(crate) array: Array,
+    /// The field, or a dimension as a field; the first one if no column was named.
+    pub(crate) field: Field,
+    /// The named column, or the only field.
+    pub(crate) named: Option<Column>,
+    /// The selected cells.
+    pub(crate) cells: tesseral::Target,
+    /// The selection as written on the command line.
+    words: Vec<String>,
+}
+
+impl Target {
+    /// Returns the selection of a dense array.
+    pub(crate) fn selection(&self) -> CliResult<&Selection> {
+        match &self.cells {
+            tesseral::Target::Cells(selection) => Ok(selection),
+            tesseral::Target::Coordinates(_) => {
+                let error = Error::unsupported("this command on a sparse array");
+                Err(error
+                    .in_array(self.array.name())
+                    .hint("`tet cat` and `tet stat` support sparse arrays")
+                    .into())
+            }
+        }
+    }
+
+    /// Returns the positions of the cells; for a sparse array, including positions without a cell.
+    pub(crate) fn positions(&self) -> CliResult<Selection> {
+        match &self.cells {
+            tesseral::Target::Cells(selection) => Ok(selection.clone()),
+            tesseral::Target::Coordinates(_) => {
+                let schema = self.array.schema();
+                if let Some(dim) = schema.dims.iter().find(|dim| dim.extent.is_none()) {
+                    let feature = format!("positions of dimension {:?}, which is not countable", dim.name);
+                    let hint = "--by supports any dimension with the default statistics";
+                    return Err(Error::unsupported(feature).in_array(self.array.name()).hint(hint).into());
+                }
+                Ok(self.array.select(self.words.iter().map(String::as_str))?)
+            }
+        }
+    }
+
+    /// The column to read.
+    pub(crate) fn column(&self) -> Column {
+        self.named.unwrap_or(Column::Field(0))
+    }
+}
+
+/// A dimension as a field; an unnamed one is named by its number.
+pub(crate) fn dim_field(schema: &ArraySchema, dim: usize) -> Field {
+    let dimension = &schema.dims[dim];
+    let name = if dimension.name.is_empty() { dim.to_string() } else { dimension.name.clone() };
+    let cell = if dimension.dtype.class() == Class::Text { CellLen::Var } else { CellLen::One };
+    // Labels are the coordinates, one for each position.
+    let counted = dimension.domain.as_ref().is_none_or(|(first, _)| first.as_i128() == Some(0));
+    let labels = dimension
+        .labels
+        .as_ref()
+        .filter(|labels| counted && !schema.sparse && Some(labels.len() as u64) == dimension.extent);
+    let enumeration =
+        labels.map(|labels| Enumeration { name: name.clone(), ordered: false, labels: labels.clone() });
+    Field { cell, enumeration, ..Field::new(name, dimension.dtype) }
+}
+
+/// Source, array and selection arguments.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct CellsArgument {
+    /// File or folder of any supported format
+    pub(crate) source: PathBuf,
+    /// Array, field of the only array, or array/field; then one selection per dimension: `time=0:10`, `lat=10..20`,
+    /// `lon=@12.5`, `0=7`
+    #[arg(value_name = "ARRAY | SELECTION")]
+    words: Vec<String>,
+    #[command(flatten)]
+    pub(crate) values: ValuesArgument,
+}
+
+/// Which numbers of packed fields are meant.
+#[derive(Clone, Copy, Debug, Default, Args)]
+pub(crate) struct ValuesArgument {
+    /// Stored numbers of packed fields, instead of physical values (scale_factor, add_offset, _Unsigned)
+    #[arg(long)]
+    pub(crate) stored: bool,
+}
+
+impl ValuesArgument {
+    /// The container, with physical values unless stored ones are asked for.
+    pub(crate) fn of(self, container: Container) -> Container {
+        if self.stored { container } else { container.physical() }
+    }
+}
+
+/// Reports which fields of an array show physical values.
+pub(crate) fn report_packing(array: &Array) {
+    for (name, packing) in array.packings() {
+        let line = format!(
+            "{}: physical values of {name:?}: {packing}; --stored shows stored numbers",
+            array.name()
+        );
+        eprintln!("{}", text::escape(&line));
+    }
+}
+
+impl CellsArgument {
+    /// Array and selection arguments.
+    pub(crate) fn new(source: PathBuf, words: Vec<String>) -> Self {
+        Self { source, words, values: ValuesArgument { stored: true } }
+    }
+
+    /// Returns the array name and the selections. A word that equals an array name is the array, even if it contains `=`.
+    fn split<'a>(&'a self, container: &Container) -> (Option<&'a str>, &'a [String]) {
+        match self.words.split_first() {
+            Some((first, rest)) if !first.contains('=') || container.find(first).is_ok() => {
+                (Some(first), rest)
+            }
+            _ => (None, &self.words),
+        }
+    }
+
+    /// Resolves the array, the field and the cells.
+    pub(crate) fn resolve(&self, container: &Container) -> CliResult<Target> {
+        let target = self.resolve_rows(container, false)?;
+        match target.named {
+            Some(_) => Ok(target),
+            None => Err(Self::name_one(&target.array).into()),
+        }
+    }
+
+    /// As [`resolve`](Self::resolve); no field is required for a sparse array or for rows.
+    pub(crate) fn resolve_rows(&self, container: &Container, rows: bool) -> CliResult<Target> {
+        let (name, selections) = self.split(container);
+        let (array, column) = match name {
+            Some(name) => container.find(name)?,
+            None => (only(container)?, None),
+        };
+        let column = column.or_else(|| (array.schema().fields.len() == 1).then_some(Column::Field(0)));
+        if column.is_none() && !rows && !array.schema().sparse {
+            return Err(Self::name_one(&array).into());
+        }
+        target(array, column, selections)
+    }
+
+    /// Visits the result of [`resolve`](Self::resolve), or every field of every array if none is named; `several` is true if
+    /// more than one is visited.
+    pub(crate) fn each(
+        &self,
+        container: &Container,
+        visit: &mut dyn FnMut(Target, bool) -> CliResult<()>,
+    ) -> CliResult<()> {
+        let (name, selections) = self.split(container);
+        let mut fields = |array: Array, several: bool| {
+            let count = array.schema().fields.len();
+            (0..).take(count).try_for_each(|field| {
+                visit(target(array.clone(), Some(Column::Field(field)), selections)?, several || count > 1)
+            })
+        };
+        match name {
+            Some(name) => match container.find(name)? {
+                (array, Some(column)) => visit(target(array, Some(column), selections)?, false),
+                (array, None) => fields(array, false),
+            },
+            None => {
+                (0..container.len()).try_for_each(|i| fields(container.array_at(i)?, container.len() > 1))
+            }
+        }
+    }
+
+    /// Error for a source with several fields.
+    pub(crate) fn name_one(array: &Array) -> Error {
+        let schema = array.schema();
+        let names: Vec<&str> = schema.fields.iter().map(|f| f.name.as_str()).collect();
+        several(array.name(), "field", &names)
+    }
+}
+
+fn target(array: Array, named: Option<Column>, selections: &[String]) -> CliResult<Target> {
+    let schema = array.schema();
+    let field = match named {
+        Some(Column::Dim(dim)) => dim_field(schema, usize::from(dim)),
+        Some(Column::Field(field)) => schema.fields[usize::from(field)].clone(),
+        _ => schema.fields.first().cloned().unwrap_or_else(|| Field::new("", DType::UInt8)),
+    };
+    let array = match named {
+        Some(Column::Field(number)) => array.field_at(number)?,
+        _ => array,
+    };
+    let cells = array.target(selections.iter().map(String::as_str))?;
+    Ok(Target { array, field, named, cells, words: selections.to_vec() })
+}
+
+/// Returns the only array.
+fn only(container: &Container) -> CliResult<Array> {
+    match container.len() {
+        0 => Err(Error::invalid(format!("{} has no arrays", container.location())).into()),
+        1 => Ok(container.array_at(0)?),
+        _ => Err(several(container.location(), "array", &container.names().collect::<Vec<_>>()).into()),
+    }
+}
+
+/// Error for a choice between several.
+fn several(whole: &str, what: &str, names: &[&str]) -> Error {
+    const SHOWN: usize = 20;
+    let more = if names.len() > SHOWN { ", …" } else { "" };
+    let shown: Vec<String> = names.iter().take(SHOWN).map(|n| format!("{n:?}")).collect();
+    let count = text::count(names.len() as u64, what);
+    Error::invalid(format!("{whole} has {count}; available: {}{more}", shown.join(", ")))
+}
+
+/// Coordinate of a position: its label, its domain value, or its number.
+pub(crate) fn coordinate(dim: &Dimension, position: u64) -> String {
+    dim.coordinate(position).map_or_else(|| position.to_string(), |coordinate| coordinate.to_string())
+}

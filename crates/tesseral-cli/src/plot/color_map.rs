@@ -1,0 +1,24 @@
+//! Color maps.
+
+use super::ColorMap;
+
+/// Color of cells that are NaN or infinite.
+pub(crate) const NOT_FINITE: [u8; 3] = [110, 110, 110];
+
+impl ColorMap {
+    /// Returns the color of a position from 0 to 1.
+    pub(crate) fn at(self, place: f64) -> [u8; 3] {
+        let map = match self {
+            Self::Viridis => colorous::VIRIDIS,
+            Self::Magma => colorous::MAGMA,
+            Self::Inferno => colorous::INFERNO,
+            Self::Cividis => colorous::CIVIDIS,
+            Self::Rdbu => colorous::RED_BLUE,
+            Self::Greys => colorous::GREYS,
+        };
+        // This map goes from light to dark.
+        let place = if self == Self::Greys { 1.0 - place } else { place };
+        let colour = map.eval_continuous(place.clamp(0.0, 1.0));
+        [colour.r, colour.g, colour.b]
+    }
+}

@@ -1,0 +1,216 @@
+//! Cells of a new array from the arrays of a source: selected, cast, and checked for values that the target cannot store.
+
+use tesseral_core::{Advice, Coords, DType, Error, Field, Region, Result, Scalar, Selection, Slice, missing};
+use tesseral_engine::kernel::cast;
+use tesseral_engine::{CellSource, Cells, Options, gaps, read_column, read_stored, spread};
+use tesseral_format::{StoredChunk, StoredForm};
+
+use tesseral_dataset::Array;
+
+/// One field of the new array.
+#[derive(Clone, Debug)]
+pub(crate) struct FeedColumn {
+    /// Source of its cells.
+    pub array: Array,
+    /// Target dtype.
+    pub dtype: DType,
+    /// Treatment of null and unwritten cells.
+    pub absent: MissingPolicy,
+}
+
+/// Treatment of null and unwritten cells.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum MissingPolicy {
+    /// There are none, or they are unchanged.
+    Preserve,
+    /// The target has no nulls: return an error.
+    Reject,
+    /// They become null.
+    Null,
+    /// They get this value of the target's dtype, which no other cell can have.
+    Value(Scalar),
+}
+
+/// Source of the cells of a new array.
+#[derive(Clone, Debug)]
+pub(crate) struct CellFeed {
+    pub columns: Vec<FeedColumn>,
+    /// Selection of each array.
+    pub selection: Selection,
+    /// Whether stored bytes can be copied.
+    pub pass_through: bool,
+}
+
+impl FeedColumn {
+    fn field(&self) -> &Field {
+        self.array.selected_field()
+    }
+
+    /// Returns whether cells are converted.
+    pub(crate) fn casts(&self) -> bool {
+        self.field().dtype != self.dtype
+    }
+
+    fn read(&self, selection: &Selection, column: &mut Cells, options: &Options) -> Result<()> {
+        if !self.changes() {
+            return self.load(selection, column, options);
+        }
+        let own = self.load_marked(selection, column.len(), options)?;
+        let place = |i: u64| format!("at {:?}", position(selection, i));
+        let nulls = self.absent != MissingPolicy::Reject;
+        *column = fitted(self.field(), self.dtype, nulls, own, place)?;
+        if let MissingPolicy::Value(value) = &self.absent {
+            let declared = self.field().missing.iter().any(|known| {
+                // A cell that was missing before may hold it.
+                known.dtype() == value.dtype() && missing::same(known, value)
+            });
+            stand_in(column, value, declared, place)?;
+            *column = std::mem::replace(column, Cells::for_field(self.field())).without_validity();
+        }
+        Ok(())
+    }
+
+    /// Returns whether cells are converted or checked.
+    pub(crate) fn changes(&self) -> bool {
+        self.casts() || self.absent != MissingPolicy::Preserve
+    }
+
+    /// Reads cells of the source; absent cells become null if they are replaced.
+    fn load_marked(&self, selection: &Selection, count: usize, options: &Options) -> Result<Cells> {
+        let field = self.field();
+        let marks = matches!(self.absent, MissingPolicy::Null | MissingPolicy::Value(_)) && !field.nullable;
+        let sparse = self.array.schema().sparse;
+        let mut own =
+            Cells::for_field(&Field { nullable: field.nullable || marks && sparse, ..field.clone() });
+        own.reset(count)?;
+        self.load(selection, &mut own, options)?;
+        if marks && !sparse {
+            let written = gaps(self.array.handle(), &self.array.request(selection))?;
+            let count = own.len();
+            own = own.with_validity(written.unwrap_or_else(|| vec![1; count]))?;
+        }
+        Ok(own)
+    }
+
+    /// Reads cells of the source.
+    fn load(&self, selection: &Selection, column: &mut Cells, options: &Options) -> Result<()> {
+        let handle = self.array.handle();
+        if self.array.schema().sparse {
+            return spread(handle, self.array.field_number(), selection, column, options);
+        }
+        read_column(handle, &self.array.request(selection), column, options)
+    }
+}
+
+/// Replaces nulls by a value; fails if a cell already has it.
+fn stand_in(cells: &mut Cells, value: &Scalar, declared: bool, place: impl Fn(u64) -> String) -> Result<()> {
+    let size = cells.size();
+    let filled: Vec<u8> = value.bytes().iter().copied().cycle().take(size).collect();
+    // Numbers are compared by value: every NaN is missing if one is declared, and −0.0 if 0.0 is.
+    let numeric = value.as_f64().is_some_and(|v| v.is_nan() || v == 0.0);
+    let dtype = value.dtype();
+    let (values, Some(validity)) = cells.parts_mut() else { return Ok(()) };
+    for (i, (cell, valid)) in values.chunks_exact_mut(size.max(1)).zip(validity).enumerate() {
+        if *valid == 0 {
+            cell.copy_from_slice(&filled);
+        } else if !declared
+            && (*cell == *filled || numeric && missing::same(&Scalar::from_le_bytes(dtype, cell)?, value))
+        {
+            let what =
+                format!("the cell {} has the value {value}, which replaces missing cells", place(i as u64));
+            return Err(Error::unsupported(what).hint(Advice::OtherFillValue));
+        }
+    }
+    Ok(())
+}
+
+/// Converts cells to the target dtype; the error names the first cell that does not fit.
+pub(crate) fn fitted(
+    field: &Field,
+    dtype: DType,
+    nulls: bool,
+    mut cells: Cells,
+    place: impl Fn(u64) -> String,
+) -> Result<Cells> {
+    if let (Some(validity), false) = (cells.validity(), nulls) {
+        if let Some(i) = validity.iter().position(|valid| *valid == 0) {
+            let feature = format!("the null {} in a format without nulls", place(i as u64));
+            return Err(Error::unsupported(feature).hint(Advice::FillValue));
+        }
+        cells = cells.without_validity();
+    }
+    if field.dtype == dtype {
+        return Ok(cells);
+    }
+    let Some(size) = field.cell_size() else {
+        return Err(Error::unsupported(format!("{} as {dtype}", field.type_name())));
+    };
+    let mut out = Cells::for_field(&Field { dtype, nullable: cells.validity().is_some(), ..field.clone() });
+    out.reset(cells.len())?;
+    let ((raw, valid), (values, validity)) = (cells.parts_mut(), out.parts_mut());
+    if let (Some(to), Some(from)) = (validity, valid.as_deref()) {
+        to.copy_from_slice(from);
+    }
+    // Values of null cells are ignored.
+    let valid = valid.as_deref().unwrap_or_default();
+    for (cell, _) in raw.chunks_exact_mut(size).zip(valid).filter(|(_, valid)| **valid == 0) {
+        cell.fill(0);
+    }
+    match cast::cast(field.dtype, raw, dtype, values)? {
+        None => Ok(out),
+        Some(i) => {
+            let value = raw.get(i * size..(i + 1) * size).unwrap_or_default();
+            let value = Scalar::from_le_bytes(field.dtype, value)?;
+            Err(Error::unsupported(format!("{value} {} as {dtype}", place(i as u64))))
+        }
+    }
+}
+
+/// Position in the array of a cell of a selection.
+pub(crate) fn position(selection: &Selection, mut cell: u64) -> Coords {
+    let shape = selection.shape();
+    let mut at = Coords::from_elem(0, shape.len());
+    for d in (0..shape.len()).rev() {
+        let n = shape[d].max(1);
+        let slice = selection.slices()[d];
+        at[d] = slice.start + cell % n * slice.step;
+        cell /= n;
+    }
+    at
+}
+
+impl CellFeed {
+    /// Source selection of a region of the new array.
+    pub(crate) fn source_of(&self, region: &Region) -> Result<Selection> {
+        let slices =
+            self.selection.slices().iter().zip(region.bounds()).map(|(slice, &(start, end))| Slice {
+                start: slice.start + start * slice.step,
+                end: (slice.start + end.saturating_sub(1) * slice.step + 1).min(slice.end),
+                step: slice.step,
+            });
+        let bounds: Vec<u64> = self.selection.slices().iter().map(|s| s.end).collect();
+        Selection::new(slices, &bounds)
+    }
+}
+
+impl CellSource for CellFeed {
+    fn read(&self, region: &Region, columns: &mut [Cells], options: &Options) -> Result<()> {
+        let selection = self.source_of(region)?;
+        for (feed, column) in self.columns.iter().zip(columns) {
+            feed.read(&selection, column, options).map_err(|e| e.in_array(feed.array.name()))?;
+        }
+        Ok(())
+    }
+
+    fn stored(
+        &self,
+        region: &Region,
+        accepts_encoded: &dyn Fn(StoredForm) -> bool,
+    ) -> Result<Option<StoredChunk>> {
+        let [column] = self.columns.as_slice() else { return Ok(None) };
+        if !self.pass_through {
+            return Ok(None);
+        }
+        read_stored(column.array.handle(), &self.source_of(region)?.bounds(), accepts_encoded)
+    }
+}

@@ -1,0 +1,13 @@
+//! Conversion of datasets to another format, chunking or dtype ([`convert()`], [`rechunk()`]), and comparison ([`diff()`]).
+#![forbid(unsafe_code)]
+
+mod convert;
+mod diff;
+mod rechunk;
+
+pub use convert::{
+    Cast, ChunkShape, ConvertOptions, Converted, ConvertedArray, ConvertedField, Fill, Packed, Resume,
+    SparseAs, convert, default_chunk, parse_codecs,
+};
+pub use diff::{DiffOptions, Difference, FirstDifference, MetadataDifference, Side, ValueDifference, diff};
+pub use rechunk::rechunk;

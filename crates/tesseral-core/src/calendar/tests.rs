@@ -1,0 +1,109 @@
+use super::*;
+
+/// Times that cftime 1.6 gives for numbers, units and calendars: calendar, units, number, year, month, day, microsecond of the day.
+const CFTIME: &str = include_str!("cftime.tsv");
+
+#[test]
+fn times_are_those_of_cftime() {
+    let mut rows = 0;
+    for row in CFTIME.lines() {
+        let columns: Vec<&str> = row.split('\t').collect();
+        let [calendar, units, number, year, month, day, micros] = columns[..] else { panic!("{row}") };
+        let units = TimeUnits::parse(units, Some(calendar)).unwrap().unwrap();
+        let found = match number.parse::<i64>() {
+            Ok(count) => units.of_integer(count),
+            Err(_) => units.of_float(number.parse().unwrap()),
+        };
+        let found = found.unwrap();
+        assert_eq!(
+            (found.year, found.month, found.day),
+            (year.parse().unwrap(), month.parse().unwrap(), day.parse().unwrap()),
+            "{row}"
+        );
+        let micros: u64 = micros.parse().unwrap();
+        assert!(found.micros.abs_diff(micros) <= 1, "{row}: {}", found.micros);
+        rows += 1;
+    }
+    assert!(rows > 200);
+}
+
+#[test]
+fn every_day_follows_the_one_before() {
+    use Calendar::*;
+    for calendar in [Standard, ProlepticGregorian, Julian, NoLeap, AllLeap, Days360] {
+        let (mut year, mut month, mut day) = (1580_i64, 1_u8, 1_i64);
+        let mut number = calendar.day_number(year, month, day);
+        while year < 1605 {
+            let (y, m, d) = calendar.civil(number);
+            assert_eq!((y, m, i64::from(d)), (year, month, day), "{calendar}");
+            assert_eq!(calendar.day_number(year, month, day), number, "{calendar}");
+            number += 1;
+            day += 1;
+            if calendar == Standard && (year, month, day) == (1582, 10, 5) {
+                day = 15;
+            }
+            if day > calendar.days_in_month(year, month) {
+                (day, month) = (1, month + 1);
+            }
+            if month > 12 {
+                (month, year) = (1, year + 1);
+            }
+        }
+    }
+}
+
+#[test]
+fn texts_name_ranges_in_their_calendar() {
+    let units = |calendar| TimeUnits::parse("days since 2000-01-01", Some(calendar)).unwrap().unwrap();
+    let range = |calendar, text| units(calendar).range(text).unwrap();
+    assert_eq!(range("standard", "2000-02"), (31.0, 60.0));
+    assert_eq!(range("noleap", "2000-02"), (31.0, 59.0));
+    assert_eq!(range("360_day", "2000-02"), (30.0, 60.0));
+    assert_eq!(range("360_day", "2000-02-30"), (59.0, 60.0));
+    assert_eq!(range("360_day", "2001"), (360.0, 720.0));
+    assert_eq!(range("all_leap", "2001"), (366.0, 732.0));
+    assert_eq!(range("standard", "2000-01-01T06"), (0.25, 0.25 + 1.0 / 24.0));
+    for (calendar, text) in [
+        ("standard", "2001-02-29"),
+        ("standard", "1582-10-10"),
+        ("noleap", "2000-02-29"),
+        ("360_day", "2000-01-31"),
+        ("standard", "2000-13"),
+        ("standard", "2000-01T06"),
+        ("standard", "July"),
+    ] {
+        assert!(units(calendar).range(text).is_err(), "{calendar} {text}");
+    }
+}
+
+#[test]
+fn zones_are_understood_or_rejected() {
+    let parse = |units: &str| TimeUnits::parse(units, None);
+    let utc = parse("hours since 2000-01-01 00:00:00").unwrap().unwrap();
+    for same in [
+        "hours since 2000-01-01 01:00:00 +01:00",
+        "hours since 2000-01-01T00:00Z",
+        "hours since 1999-12-31 18:00 -6",
+        "hours since 2000-01-01 00:00:00.0 UTC",
+        "hours since 2000-01-01 05:30 +0530",
+    ] {
+        assert_eq!(parse(same).unwrap().unwrap(), utc, "{same}");
+    }
+    assert!(parse("hours since 2000-01-01 00:00:00 CET").is_err());
+    assert!(parse("hours since 2000-01-01 00:00 +99").is_err());
+    assert!(parse("fortnights since 2000-01-01").is_err());
+    assert!(parse("months since 2000-01-01").is_err());
+    assert!(TimeUnits::parse("days since 2000-01-01", Some("martian")).is_err());
+    assert_eq!(parse("K").unwrap(), None);
+    assert_eq!(parse("m s-1").unwrap(), None);
+}
+
+#[test]
+fn numbers_without_a_time_have_none() {
+    let units = TimeUnits::parse("days since 2000-01-01", None).unwrap().unwrap();
+    assert_eq!(units.of_float(f64::NAN), None);
+    assert_eq!(units.of_float(1e300), None);
+    assert_eq!(units.of_integer(i64::MAX), None);
+    assert_eq!(units.of_float(0.5).unwrap().to_string(), "2000-01-01T12:00");
+    assert_eq!(units.of_integer(59).unwrap().to_string(), "2000-02-29");
+}

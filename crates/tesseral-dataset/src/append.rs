@@ -1,0 +1,109 @@
+//! Appending to existing arrays and editing them, for formats with versions.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use tesseral_core::condition::Condition;
+use tesseral_core::{ArraySchema, Region, Result};
+use tesseral_engine::{Options, WriteSession};
+use tesseral_format::{AppendOptions, Edit, OpenOptions};
+use tesseral_store::{Access, LocalStore, Store};
+
+use crate::create::Session;
+use tesseral_registry as registry;
+
+/// Options of appending to an existing array.
+///
+/// ```no_run
+/// # fn main() -> Result<(), tesseral::Error> {
+/// use tesseral::{Append, ArrayId, Region};
+///
+/// let cells: Vec<u8> = (0..24_i32).flat_map(|v| v.to_ne_bytes()).collect();
+/// let region = Region::new([(10, 14), (0, 6)]);
+/// let session = Append::new().region(region.clone()).begin("weather")?;
+/// session.write_region(ArrayId(0), &region, &cells)?;
+/// session.commit()?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Append {
+    options: AppendOptions,
+    execution: Options,
+}
+
+impl Append {
+    /// Default options: now, the whole dense array, duplicate positions are an error.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Sets the write time in milliseconds since 1970.
+    #[must_use]
+    pub fn timestamp(mut self, milliseconds: u64) -> Self {
+        self.options.timestamp = Some(milliseconds);
+        self
+    }
+
+    /// Sets the region of a dense array to write.
+    #[must_use]
+    pub fn region(mut self, region: Region) -> Self {
+        self.options.region = Some(region);
+        self
+    }
+
+    /// Keeps the last of several cells at one position of a sparse array instead of returning an error.
+    #[must_use]
+    pub fn dedup(mut self) -> Self {
+        self.options.dedup = true;
+        self
+    }
+
+    /// Sets the options of opening: limits, encryption key.
+    #[must_use]
+    pub fn open(mut self, options: OpenOptions) -> Self {
+        self.options.open = options;
+        self
+    }
+
+    /// Sets threads, memory, cancellation and progress.
+    #[must_use]
+    pub fn execution(mut self, options: Options) -> Self {
+        self.execution = options;
+        self
+    }
+
+    /// Begins a write. The array is number 0 of the session; nothing is visible before the commit.
+    ///
+    /// # Errors
+    /// `Unsupported` by formats without versions; `InvalidRequest`; errors of opening.
+    pub fn begin(&self, path: impl AsRef<Path>) -> Result<Session> {
+        let store = store(path.as_ref());
+        let format = registry::recognize(&*store)?;
+        let (writer, schema) = format.append(store, &self.options)?;
+        let inner =
+            WriteSession::appending(writer, &schema, self.options.region.clone(), self.execution.clone())?;
+        Ok(Session::appending(inner, schema))
+    }
+}
+
+fn store(path: &Path) -> Arc<dyn Store> {
+    Arc::new(LocalStore::new(path, Access::Read))
+}
+
+/// Opens a source for editing: deletes, attributes, schema evolution, consolidation, vacuum.
+///
+/// # Errors
+/// `Unsupported` by formats without versions; errors of opening.
+pub fn edit(path: impl AsRef<Path>, options: &OpenOptions) -> Result<Box<dyn Edit>> {
+    let store = store(path.as_ref());
+    registry::recognize(&*store)?.edit(store, options)
+}
+
+/// Parses a condition: `temperature > 5 and name in ("a", "b")`.
+///
+/// # Errors
+/// `InvalidRequest` with the position of a syntax error; `NotFound` for unknown names.
+pub fn condition(schema: &ArraySchema, text: &str) -> Result<Condition> {
+    crate::filter::parse(schema, text)
+}

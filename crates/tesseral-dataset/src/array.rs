@@ -1,0 +1,386 @@
+//! Arrays of a container.
+
+use std::borrow::Cow;
+
+use tesseral_core::packing::Packing;
+use tesseral_core::schema::Labels;
+use tesseral_core::{ArraySchema, Attributes, Error, Field, Result, Selection, Slice};
+use tesseral_engine::{
+    Buffer, Cells, Dense, Explained, Handle, Options, Reduced,
+    kernel::summary::{StatSet, Summary},
+};
+use tesseral_format::convention;
+use tesseral_format::{ChunkInfo, Column, Request, Target, Totals};
+use tesseral_store::Bytes;
+
+use crate::{CellQuery, select};
+
+/// An array. Opening one does not read cells.
+#[derive(Clone, Debug)]
+pub struct Array {
+    handle: Handle,
+    options: Options,
+    field: u16,
+}
+
+impl Array {
+    pub(crate) fn new(handle: Handle, options: Options) -> Self {
+        Self { handle, options, field: 0 }
+    }
+
+    /// Schema of the array.
+    pub fn schema(&self) -> &ArraySchema {
+        self.handle.schema()
+    }
+
+    /// Returns the array with labels of some dimensions.
+    pub(crate) fn with_labels(mut self, labels: Vec<(usize, Labels)>) -> Self {
+        self.handle = self.handle.with_source(|source| convention::labelled(source, labels));
+        self
+    }
+
+    /// Name of the variable: the user-defined name if the array is numbered, else its name.
+    pub fn variable_name(&self) -> &str {
+        self.handle.source().given_name().unwrap_or_else(|| self.name())
+    }
+
+    /// Attributes of the array, without derived ones.
+    pub fn attributes(&self) -> Attributes {
+        let source = self.handle.source();
+        let mut attributes = self.schema().attributes.clone();
+        attributes.retain(|name, _| !source.derived_attributes().contains(&name.as_str()));
+        crate::variable::bring_back(&mut attributes);
+        attributes
+    }
+
+    /// Name of the array.
+    pub fn name(&self) -> &str {
+        &self.schema().name
+    }
+
+    /// The engine's handle of the array.
+    pub fn handle(&self) -> &Handle {
+        &self.handle
+    }
+
+    /// The same array with physical values in its packed fields, which become `float32` or `float64`.
+    #[must_use]
+    pub fn physical(mut self) -> Self {
+        self.handle = self.handle.physical();
+        self
+    }
+
+    /// The packing of each packed field by name; empty when stored values are read.
+    pub fn packings(&self) -> &[(String, Packing)] {
+        self.handle.packings()
+    }
+
+    /// Options of operations.
+    pub fn options(&self) -> &Options {
+        &self.options
+    }
+
+    /// Returns the array with other options.
+    #[must_use]
+    pub fn with_options(mut self, options: Options) -> Self {
+        self.options = options;
+        self
+    }
+
+    /// Returns the array with another selected field. The first field is the default.
+    ///
+    /// # Errors
+    /// `NotFound`, with the available fields.
+    pub fn field(mut self, name: &str) -> Result<Self> {
+        let number = self.schema().field(name)?;
+        self.field =
+            u16::try_from(number).map_err(|_| Error::limit("fields", number as u64, u64::from(u16::MAX)))?;
+        Ok(self)
+    }
+
+    /// The selected field.
+    pub fn selected_field(&self) -> &Field {
+        // `field` and `field_at` validated the index, and an array has at least one field.
+        &self.schema().fields[usize::from(self.field)]
+    }
+
+    /// Index of the selected field.
+    pub fn field_number(&self) -> u16 {
+        self.field
+    }
+
+    /// Returns the array with a field selected by index.
+    ///
+    /// # Errors
+    /// `InvalidRequest` if the array has fewer fields.
+    pub fn field_at(mut self, number: u16) -> Result<Self> {
+        let fields = self.schema().fields.len();
+        if usize::from(number) >= fields {
+            let detail = format!("field {number} is out of range: the array has {fields}");
+            return Err(Error::invalid(detail).in_array(self.name()));
+        }
+        self.field = number;
+        Ok(self)
+    }
+
+    /// Returns a selection of all cells.
+    ///
+    /// # Errors
+    /// `InvalidRequest` if positions are not countable, as in some sparse arrays.
+    pub fn all(&self) -> Result<Selection> {
+        let shape = self.schema().shape();
+        let shape = shape.ok_or_else(|| {
+            Error::invalid("the positions of the array are not countable").in_array(self.name())
+        })?;
+        Ok(Selection::all(&shape))
+    }
+
+    /// Parses a selection, one argument per dimension: `time=3:5`, `lat=10..20`, `lon=@12.5`, `0=7`.
+    ///
+    /// # Errors
+    /// `InvalidRequest`, `NotFound`, with the argument.
+    pub fn select<'a>(&self, arguments: impl IntoIterator<Item = &'a str>) -> Result<Selection> {
+        select::parse(self.schema(), arguments)
+    }
+
+    /// Returns the positions of a dimension between two coordinates, both included; `None` is unbounded. The same as
+    /// `dim=low..high` in [`select`](Self::select).
+    ///
+    /// # Errors
+    /// `InvalidRequest`, `NotFound`.
+    pub fn between(&self, dim: usize, low: Option<&str>, high: Option<&str>) -> Result<Slice> {
+        select::between(self.schema(), dim, low, high)
+    }
+
+    /// Returns the positions of a dimension at one coordinate: several if adjacent positions share it, or for a partial date.
+    /// The same as `dim=@value` in [`select`](Self::select).
+    ///
+    /// # Errors
+    /// `InvalidRequest`, `NotFound`.
+    pub fn at(&self, dim: usize, value: &str) -> Result<Slice> {
+        select::value(self.schema(), dim, value)
+    }
+
+    /// Parses a selection of an array of either kind: positions of a dense one, coordinates of a sparse one.
+    ///
+    /// # Errors
+    /// As [`select`](Self::select).
+    pub fn target<'a>(&self, arguments: impl IntoIterator<Item = &'a str>) -> Result<Target> {
+        if self.schema().sparse {
+            return select::ranges::parse(self.schema(), arguments).map(Target::Coordinates);
+        }
+        self.select(arguments).map(Target::Cells)
+    }
+
+    /// Resolves a field, or else a dimension, by name.
+    ///
+    /// # Errors
+    /// `NotFound`, with the available names.
+    pub fn column(&self, name: &str) -> Result<Column> {
+        let schema = self.schema();
+        let number =
+            |n: usize| u16::try_from(n).map_err(|_| Error::limit("columns", n as u64, u64::from(u16::MAX)));
+        if let Ok(field) = schema.field(name) {
+            return number(field).map(Column::Field);
+        }
+        let named = schema.dims.iter().position(|d| !d.name.is_empty() && d.name == name);
+        let dim = named.ok_or_else(|| {
+            let fields = schema.fields.iter().map(|f| f.name.clone());
+            let names = fields.chain(schema.dims.iter().map(|d| d.name.clone())).collect();
+            Error::not_found("field or dimension", name, names).in_array(&schema.name)
+        })?;
+        number(dim).map(Column::Dim)
+    }
+
+    /// Returns a query of cells as rows: coordinates and fields that match a condition. Supports dense and sparse arrays.
+    ///
+    /// # Errors
+    /// `InvalidRequest` if the positions of a dense array are not countable.
+    pub fn cells(&self) -> Result<CellQuery<'_>> {
+        CellQuery::new(self)
+    }
+
+    /// Returns a request for the selected field.
+    pub fn request(&self, selection: &Selection) -> Request {
+        Request::cells(selection.clone(), self.field)
+    }
+
+    /// Reads cells, row-major over the selection; a view of the file if its layout allows it.
+    ///
+    /// # Errors
+    /// Errors of the plan, the store and the decoders; `Limit`.
+    pub fn read(&self, selection: &Selection) -> Result<Dense> {
+        tesseral_engine::read(&self.handle, &self.request(selection), &self.options)
+    }
+
+    /// As [`read`](Self::read), but never a view of the file.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    pub fn read_owned(&self, selection: &Selection) -> Result<Dense> {
+        tesseral_engine::read_owned(&self.handle, &self.request(selection), &self.options)
+    }
+
+    /// Reads cells and passes them to `see`, without a copy if the layout of the file allows it. If another process truncates
+    /// the file meanwhile, the result of `see` is replaced by an error; accessing a view of [`read`](Self::read) would end the
+    /// process.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read); errors of `see`.
+    pub fn read_with<T>(&self, selection: &Selection, see: impl FnOnce(&Dense) -> Result<T>) -> Result<T> {
+        tesseral_engine::read_with(&self.handle, &self.request(selection), &self.options, see)
+    }
+
+    /// Reads cells of a field that is not nullable into mutable memory, never a view of the file. Memory of dropped results is
+    /// reused.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    pub fn read_buffer(&self, selection: &Selection) -> Result<Buffer> {
+        tesseral_engine::read_buffer(&self.handle, &self.request(selection), &self.options)
+    }
+
+    /// Returns the cells as a slice of the file after verifying digests; `None` if the layout does not allow it.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    pub fn view(&self, selection: &Selection) -> Result<Option<Bytes>> {
+        tesseral_engine::view(&self.handle, &self.request(selection))
+    }
+
+    /// Reads cells into memory of the caller.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    pub fn read_into(&self, selection: &Selection, values: &mut [u8]) -> Result<()> {
+        tesseral_engine::read_into(&self.handle, &self.request(selection), values, None, &self.options)
+    }
+
+    /// Reads cells into memory the caller has: their bytes, and one byte per cell that is 1 where the cell is valid and 0 where it is
+    /// missing.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    pub fn read_valid_into(
+        &self,
+        selection: &Selection,
+        values: &mut [u8],
+        validity: &mut [u8],
+    ) -> Result<()> {
+        let (field, request) = (self.selected_field(), self.request(selection));
+        validity.fill(1);
+        let stored = field.nullable.then_some(&mut *validity);
+        tesseral_engine::read_into(&self.handle, &request, values, stored, &self.options)?;
+        let written = tesseral_engine::gaps(&self.handle, &request)?;
+        let found = tesseral_engine::validity(field, values, Some(validity), written.as_deref());
+        if let Some(Cow::Owned(found)) = found {
+            validity.copy_from_slice(&found);
+        }
+        Ok(())
+    }
+
+    /// Reads variable-length cells, missing ones with validity 0.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    pub fn read_var(&self, selection: &Selection) -> Result<Cells> {
+        tesseral_engine::read_valid_var(&self.handle, &self.request(selection), &self.options)
+    }
+
+    /// Reads bitmask cells: one byte per cell, 0 or 1.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    pub fn read_bits(&self, selection: &Selection) -> Result<Vec<u8>> {
+        tesseral_engine::read_bits(&self.handle, &self.request(selection), &self.options)
+    }
+
+    /// Computes the `wanted` statistics in one pass: count, nulls, NaN, minimum, maximum, sum, mean, standard deviation.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    pub fn summary(&self, selection: &Selection, wanted: StatSet) -> Result<Summary> {
+        Ok(tesseral_engine::summarize(&self.handle, &self.request(selection), wanted, &self.options)?.summary)
+    }
+
+    /// As [`summary`](Self::summary) along some axes, with one result for each position of the others.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read); `InvalidRequest` if an axis does not exist.
+    pub fn reduce(&self, selection: &Selection, axes: &[usize], wanted: StatSet) -> Result<Reduced> {
+        tesseral_engine::reduce(&self.handle, &self.request(selection), axes, wanted, &self.options)
+    }
+
+    /// Divides the selection into boxes in row-major order, each of which needs at most `bytes` of memory to read.
+    ///
+    /// # Errors
+    /// `InvalidRequest` for variable-length fields.
+    pub fn blocks(&self, selection: &Selection, bytes: u64) -> Result<tesseral_engine::Blocks> {
+        tesseral_engine::blocks(&self.handle, &self.request(selection), bytes)
+    }
+
+    /// Returns what reading a selection would fetch.
+    ///
+    /// # Errors
+    /// Errors of the plan.
+    pub fn explain(&self, selection: &Selection) -> Result<Explained> {
+        tesseral_engine::explain(&self.handle, &self.request(selection))
+    }
+
+    /// Number and size of the chunks, over all fields.
+    ///
+    /// # Errors
+    /// Errors of the plan, if the format needs one.
+    pub fn totals(&self) -> Result<Totals> {
+        let everything = self.everything()?;
+        let totals = self.handle.guarded(|| self.handle.source().totals(&everything));
+        totals.map_err(|e| e.in_array(self.name()))
+    }
+
+    /// Upper bound of the number of cells of a target: all positions of a dense array, the cells of all touched chunks of a
+    /// sparse one.
+    ///
+    /// # Errors
+    /// Errors of the plan.
+    pub fn cells_at_most(&self, target: &Target) -> Result<u64> {
+        if let Target::Cells(selection) = target {
+            return Ok(selection.cells().unwrap_or(u64::MAX));
+        }
+        let request =
+            Request { target: target.clone(), columns: vec![Column::Field(self.field)], condition: None };
+        let plan = self.handle.guarded(|| self.handle.source().plan(&request));
+        let plan = plan.map_err(|e| e.in_array(self.name()))?;
+        Ok(plan.chunks.iter().map(|chunk| chunk.cells).fold(0, u64::saturating_add))
+    }
+
+    /// Returns a request for every stored column of every cell.
+    ///
+    /// # Errors
+    /// `InvalidRequest` if the positions of a dense array are not countable.
+    pub fn everything(&self) -> Result<Request> {
+        let schema = self.schema();
+        let dims = if schema.sparse { schema.dims.len() } else { 0 };
+        let columns = (0..).take(schema.fields.len()).map(Column::Field);
+        let columns = columns.chain((0..).take(dims).map(Column::Dim)).collect();
+        Ok(Request { target: self.target([])?, columns, condition: None })
+    }
+
+    /// Describes the chunks that serve a selection, in the format's terms.
+    ///
+    /// # Errors
+    /// Errors of the plan.
+    pub fn chunks(&self, selection: &Selection) -> Result<Vec<ChunkInfo>> {
+        let schema = self.schema();
+        let request = match schema.sparse {
+            false => self.request(selection),
+            true => {
+                let target = Target::Coordinates(tesseral_engine::ranges(&schema.dims, selection)?);
+                Request { target, columns: vec![Column::Field(self.field)], condition: None }
+            }
+        };
+        self.handle.guarded(|| {
+            let plan = self.handle.source().plan(&request).map_err(|e| e.in_array(self.name()))?;
+            Ok(plan.chunks.iter().map(|chunk| self.handle.source().describe(chunk)).collect())
+        })
+    }
+}

@@ -1,0 +1,373 @@
+//! Opened containers.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use tesseral_core::{Attributes, Error, ErrorKind, HistoryRow, Limits, Result};
+use tesseral_engine::{Handle, Options, Reopen, judge, open_listed, watched};
+use tesseral_format::convention;
+use tesseral_format::{Column, Format, Groups, OpenOptions, TimeRange, Version};
+use tesseral_store::{Access, LocalStore, Store, StoreExt};
+
+use crate::Array;
+use crate::labels::{self, LabelCache};
+use tesseral_registry as registry;
+
+/// Options of opening. [`open`] uses the defaults.
+#[derive(Clone, Debug, Default)]
+pub struct Open {
+    options: OpenOptions,
+    access: Access,
+    execution: Options,
+}
+
+impl Open {
+    /// Default options: digests verified, files memory-mapped, all cores, the file's own memory budget.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Limits the memory of every operation to this many bytes, overriding the file's budget. Files are then read instead of
+    /// memory-mapped, and results are never views of them.
+    #[must_use]
+    pub fn memory(mut self, bytes: u64) -> Self {
+        self.execution.memory = Some(bytes);
+        self
+    }
+
+    /// Disables the verification of digests.
+    #[must_use]
+    pub fn without_digests(mut self) -> Self {
+        self.options.digests = false;
+        self
+    }
+
+    /// Reads with `pread` instead of memory-mapping files.
+    #[must_use]
+    pub fn access(mut self, access: Access) -> Self {
+        self.access = access;
+        self
+    }
+
+    /// Reads the state at a time range, for formats with versions.
+    #[must_use]
+    pub fn as_of(mut self, range: TimeRange) -> Self {
+        self.options.as_of = Some(range);
+        self
+    }
+
+    /// Sets resource limits for untrusted sources.
+    #[must_use]
+    pub fn limits(mut self, limits: Limits) -> Self {
+        self.options.limits = limits;
+        self
+    }
+
+    /// Sets the key of encrypted arrays.
+    #[must_use]
+    pub fn key(mut self, key: Vec<u8>) -> Self {
+        self.options.key = Some(key);
+        self
+    }
+
+    /// Sets threads, cancellation and progress of every operation.
+    #[must_use]
+    pub fn execution(mut self, options: Options) -> Self {
+        self.options.cancel = options.cancel.clone();
+        self.execution = options;
+        self
+    }
+
+    /// Options of the format.
+    pub fn format_options(&self) -> &OpenOptions {
+        &self.options
+    }
+
+    /// Options of operations.
+    pub fn execution_options(&self) -> &Options {
+        &self.execution
+    }
+
+    /// Returns the store of a path without reading. With a memory limit files are read, not memory-mapped: resident pages of a
+    /// map count as memory of the process.
+    pub fn store(&self, path: impl AsRef<Path>) -> Arc<dyn Store> {
+        let access = if self.execution.memory.is_some() { Access::Read } else { self.access };
+        Arc::new(LocalStore::new(path.as_ref(), access))
+    }
+
+    /// Opens a path.
+    ///
+    /// # Errors
+    /// `NotFound`, `Unrecognized`, and errors of the format.
+    pub fn open(&self, path: impl AsRef<Path>) -> Result<Container> {
+        self.open_store(self.store(path))
+    }
+
+    /// Opens the content of a store.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn open_store(&self, store: Arc<dyn Store>) -> Result<Container> {
+        let format = store.guarded(|| registry::recognize(&*store))?;
+        let able = format.capabilities();
+        if self.options.as_of.is_some() && !able.versions {
+            let feature = format!("opening {} at a timestamp", format.title());
+            return Err(Error::unsupported(feature));
+        }
+        let store = watched(format, store);
+        // A source that is reopened, because another process removed objects, is reopened at the same time.
+        let mut options = self.options.clone();
+        if able.versions {
+            options.as_of = options.as_of.or_else(|| Some(TimeRange { start: 0, end: now() }));
+        }
+        let reopen: Arc<Reopen> = Arc::new(move || {
+            open_listed(|| store.guarded(|| convention::open(format, Arc::clone(&store), &options)))
+        });
+        let inner = reopen()?;
+        Ok(Container { reopen: able.versions.then_some(Reopened(reopen)), ..self.container(format, inner) })
+    }
+
+    /// Wraps a container that was opened in another way, such as by recovery.
+    pub fn container(
+        &self,
+        format: &'static dyn Format,
+        inner: Arc<dyn tesseral_format::Container>,
+    ) -> Container {
+        let mut execution = self.execution.clone();
+        if execution.memory.is_none() {
+            execution.memory = inner.memory_budget().and_then(tesseral_engine::budget_bytes);
+        }
+        let OpenOptions { digests, as_of, limits, .. } = &self.options;
+        let (digests, as_of, limits) = (*digests, *as_of, *limits);
+        let labels = Arc::default();
+        Container { format, inner, execution, digests, as_of, limits, reopen: None, labels, physical: false }
+    }
+}
+
+/// Returns the path of a source: a path, or a `file://` URL.
+///
+/// # Errors
+/// `Unsupported` for other URLs.
+pub fn local(source: &Path) -> Result<&Path> {
+    let Some(text) = source.to_str() else { return Ok(source) };
+    if let Some(path) = text.strip_prefix("file://") {
+        return Ok(Path::new(path));
+    }
+    match text.split_once("://") {
+        Some((scheme, _)) if scheme.len() > 1 && scheme.bytes().all(|b| b.is_ascii_alphanumeric()) => {
+            Err(Error::unsupported(format!("reading {scheme}:// sources")).hint("copy it here first"))
+        }
+        _ => Ok(source),
+    }
+}
+
+/// Opens a file or folder of any supported format, detected by its content.
+///
+/// # Errors
+/// `NotFound`, `Unrecognized`, and errors of the format.
+pub fn open(path: impl AsRef<Path>) -> Result<Container> {
+    Open::new().open(path)
+}
+
+/// An opened file or folder: an immutable snapshot.
+#[derive(Clone, Debug)]
+pub struct Container {
+    format: &'static dyn Format,
+    inner: Arc<dyn tesseral_format::Container>,
+    execution: Options,
+    digests: bool,
+    as_of: Option<TimeRange>,
+    limits: Limits,
+    /// How to reopen it if others remove parts of it while it is read.
+    reopen: Option<Reopened>,
+    /// Cached index coordinates.
+    labels: Arc<LabelCache>,
+    /// Packed fields are read as physical values.
+    physical: bool,
+}
+
+#[derive(Clone)]
+struct Reopened(Arc<Reopen>);
+
+impl std::fmt::Debug for Reopened {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Reopened").finish_non_exhaustive()
+    }
+}
+
+/// Milliseconds since 1970.
+fn now() -> u64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
+impl Container {
+    /// The format.
+    pub fn format(&self) -> &'static dyn Format {
+        self.format
+    }
+
+    /// The format's container.
+    pub fn inner(&self) -> &Arc<dyn tesseral_format::Container> {
+        &self.inner
+    }
+
+    /// The same container, whose arrays show physical values in packed fields instead of stored ones.
+    #[must_use]
+    pub fn physical(mut self) -> Self {
+        self.physical = true;
+        self
+    }
+
+    /// The store it was opened from.
+    pub fn location(&self) -> &str {
+        self.inner.store().location()
+    }
+
+    /// Number of arrays.
+    pub fn len(&self) -> usize {
+        self.inner.len()
+    }
+
+    /// Returns whether the container has no arrays.
+    pub fn is_empty(&self) -> bool {
+        self.inner.is_empty()
+    }
+
+    /// Names of the arrays, in order.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        (0..self.len()).map(|i| self.inner.name(i))
+    }
+
+    /// Returns an array by name.
+    ///
+    /// # Errors
+    /// `NotFound`, with the available names.
+    pub fn array(&self, name: &str) -> Result<Array> {
+        self.array_at(self.inner.find(name)?)
+    }
+
+    /// Returns an array by name, or a column: `array/field`, a field of the only array, or a dimension of a sparse one.
+    ///
+    /// # Errors
+    /// `NotFound`, with the available names; errors of loading its metadata.
+    pub fn find(&self, name: &str) -> Result<(Array, Option<Column>)> {
+        let error = match self.array(name) {
+            Ok(array) => return Ok((array, None)),
+            Err(error) if !matches!(error.kind(), ErrorKind::NotFound { .. }) => return Err(error),
+            Err(error) => error,
+        };
+        let column = |array: Array, name: &str| {
+            if !array.schema().sparse {
+                array.schema().field(name)?;
+            }
+            let column = array.column(name)?;
+            Ok((array, Some(column)))
+        };
+        if let Some((array, field)) = name.rsplit_once('/')
+            && let Ok(array) = self.array(array)
+        {
+            return column(array, field);
+        }
+        if self.len() == 1 {
+            let array = self.array_at(0)?;
+            if array.column(name).is_ok() || array.schema().fields.len() > 1 {
+                return column(array, name);
+            }
+        }
+        Err(error)
+    }
+
+    /// Returns an array by index.
+    ///
+    /// # Errors
+    /// `NotFound` if the index is out of bounds; errors of loading its metadata.
+    pub fn array_at(&self, index: usize) -> Result<Array> {
+        let array = self.unlabelled(index)?;
+        let schema = array.schema();
+        if schema.sparse {
+            return Ok(array);
+        }
+        let mut labels = Vec::new();
+        for (d, dim) in
+            schema.dims.iter().enumerate().filter(|(_, dim)| dim.labels.is_none() && !dim.name.is_empty())
+        {
+            if let Some(own) = self.coordinate(index, &array, &dim.name, dim.extent) {
+                labels.extend(self.labels.get(own, || self.unlabelled(own)).map(|labels| (d, labels)));
+            }
+        }
+        labels.retain(|(d, labels)| Some(labels.len() as u64) == schema.dims[*d].extent);
+        Ok(if labels.is_empty() { array } else { array.with_labels(labels) })
+    }
+
+    /// Index of the array that is the index coordinate of a dimension of another array.
+    fn coordinate(&self, index: usize, array: &Array, dim: &str, extent: Option<u64>) -> Option<usize> {
+        if labels::is_index(array.schema(), dim, extent) {
+            return Some(index);
+        }
+        let own = self.inner.sibling(index, dim).filter(|own| *own != index)?;
+        let source = self.inner.store().guarded(|| self.inner.array(own)).ok()?;
+        labels::is_index(source.schema(), dim, extent).then_some(own)
+    }
+
+    /// Returns an array with only its stored labels.
+    fn unlabelled(&self, index: usize) -> Result<Array> {
+        self.execution.cancel.check()?;
+        let handle = Handle::new(&*self.inner, index, self.digests)?.with_limits(self.limits);
+        let handle = match &self.reopen {
+            Some(Reopened(reopen)) => handle.reopened_by(Arc::clone(reopen), self.inner.name(index)),
+            None => handle,
+        };
+        let handle = if self.physical { handle.physical() } else { handle };
+        Ok(Array::new(handle, self.execution.clone()))
+    }
+
+    /// Attributes of the container.
+    pub fn attributes(&self) -> &Attributes {
+        self.inner.attributes()
+    }
+
+    /// Attributes of its groups by path, in order. Groups with arrays but without attributes are not listed.
+    pub fn groups(&self) -> &Groups {
+        self.inner.groups()
+    }
+
+    /// Provenance rows.
+    pub fn history(&self) -> &[HistoryRow] {
+        self.inner.history()
+    }
+
+    /// Versions, for formats that support them.
+    ///
+    /// # Errors
+    /// Errors of reading them.
+    pub fn versions(&self) -> Result<Vec<Version>> {
+        let versions = self.inner.store().guarded(|| self.inner.versions());
+        versions.map_err(|error| match &self.reopen {
+            Some(Reopened(reopen)) => judge(error, self.location(), &**reopen),
+            None => error,
+        })
+    }
+
+    /// Time range of the snapshot, if not everything.
+    pub fn as_of(&self) -> Option<TimeRange> {
+        self.as_of
+    }
+
+    /// Options of operations on its arrays.
+    pub fn execution(&self) -> &Options {
+        &self.execution
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sources_are_paths_or_file_urls() {
+        assert_eq!(local(Path::new("file:///a/b.tet")).unwrap(), Path::new("/a/b.tet"));
+        assert_eq!(local(Path::new("a:b.tet")).unwrap(), Path::new("a:b.tet"));
+        assert!(local(Path::new("s3://bucket/key")).is_err());
+    }
+}

@@ -1,0 +1,573 @@
+//! Parser of conditions: `temperature > 5 and name in ("a", "b")`.
+//!
+//! ```text
+//! condition   := and ("or" and)*            and := not ("and" not)*          not := "not" not | "(" condition ")" | test
+//! test        := name op value | value op name | name ["not"] "in" "(" value, … ")" | name "is" ["not"] "null"
+//! op          := < <= > >= == = !=
+//! value       := number | 'text' | "text" | true | false | date in quotes
+//! ```
+//! A dimension with labels is compared by them, as in selections. Names with characters other than letters, digits, `_`, `.`
+//! and `-` must be quoted by backquotes. Only `is null` is true for a null cell, not even a negated comparison. Enumerations
+//! are compared by label, not by code; `<` and `>` use the order of labels if the enumeration is ordered.
+
+use tesseral_core::condition::{Condition, Op};
+use tesseral_core::dtype::Class;
+use tesseral_core::schema::{Enumeration, Labels};
+use tesseral_core::{ArraySchema, DType, Error, Field, Result, Scalar, Slice, Value as Attribute};
+
+use crate::select;
+
+/// Maximum nesting depth of conditions.
+const DEPTH: usize = 64;
+
+/// Parses a condition on the fields and dimensions of an array.
+///
+/// # Errors
+/// `InvalidRequest` with the position of a syntax error; `NotFound` for unknown names.
+pub(crate) fn parse(schema: &ArraySchema, text: &str) -> Result<Condition> {
+    let mut parser = Parser { schema, text, tokens: tokens(text)?, at: 0 };
+    let tree = parser.either(0)?;
+    if let Some((at, token)) = parser.peek() {
+        return Err(parser.odd(at, &format!("unexpected {token:?} after the condition")));
+    }
+    resolve(schema, &tree, false)
+}
+
+#[derive(Clone, Debug, PartialEq)]
+enum Token {
+    Name(String),
+    /// A keyword or a name.
+    Word(String),
+    Number(String),
+    Text(String),
+    Op(Op),
+    Open,
+    Close,
+    Comma,
+}
+
+fn tokens(text: &str) -> Result<Vec<(usize, Token)>> {
+    let mut out = Vec::new();
+    let bytes = text.as_bytes();
+    let mut at = 0;
+    while at < bytes.len() {
+        let start = at;
+        let refuse = |detail: &str| Error::invalid(format!("condition {text:?}, at {start}: {detail}"));
+        let token = match bytes[at] {
+            b' ' | b'\t' | b'\n' | b'\r' => {
+                at += 1;
+                continue;
+            }
+            b'(' | b'[' => Token::Open,
+            b')' | b']' => Token::Close,
+            b',' => Token::Comma,
+            b'<' | b'>' | b'=' | b'!' => {
+                let equal = bytes.get(at + 1) == Some(&b'=');
+                let op = match (bytes[at], equal) {
+                    (b'<', true) => Op::Le,
+                    (b'<', false) => Op::Lt,
+                    (b'>', true) => Op::Ge,
+                    (b'>', false) => Op::Gt,
+                    (b'=', _) => Op::Eq,
+                    (_, true) => Op::Ne,
+                    _ => return Err(refuse("unexpected `!`; use `!=` or `not`")),
+                };
+                at += usize::from(equal);
+                Token::Op(op)
+            }
+            quote @ (b'"' | b'\'' | b'`') => {
+                let mut held = Vec::new();
+                at += 1;
+                loop {
+                    match bytes.get(at) {
+                        None => return Err(refuse("unterminated quote")),
+                        Some(b'\\') if quote != b'`' && bytes.get(at + 1).is_some() => {
+                            held.push(bytes[at + 1]);
+                            at += 2;
+                        }
+                        Some(byte) if *byte == quote => break,
+                        Some(byte) => {
+                            held.push(*byte);
+                            at += 1;
+                        }
+                    }
+                }
+                let held = String::from_utf8(held).map_err(|_| refuse("invalid UTF-8 in quoted text"))?;
+                if quote == b'`' { Token::Name(held) } else { Token::Text(held) }
+            }
+            b'0'..=b'9' | b'+' | b'-' | b'.' => {
+                let part = |i: usize| {
+                    let sign = matches!(bytes[i], b'+' | b'-')
+                        && (i == start || matches!(bytes[i - 1], b'e' | b'E'));
+                    bytes[i].is_ascii_alphanumeric() || bytes[i] == b'.' || bytes[i] == b'_' || sign
+                };
+                let end = (at..bytes.len()).find(|&i| !part(i)).unwrap_or(bytes.len());
+                at = end - 1;
+                Token::Number(text[start..end].to_owned())
+            }
+            _ => {
+                let letter = |c: char| c.is_alphanumeric() || matches!(c, '_' | '.' | '-');
+                let end = text[at..].find(|c: char| !letter(c)).map_or(text.len(), |n| at + n);
+                if end == at {
+                    return Err(refuse(
+                        "unexpected character; quote names with special characters by backquotes",
+                    ));
+                }
+                at = end - 1;
+                Token::Word(text[start..end].to_owned())
+            }
+        };
+        at += 1;
+        out.push((start, token));
+    }
+    Ok(out)
+}
+
+/// A parsed condition with unresolved names and values.
+enum Tree {
+    And(Vec<Tree>),
+    Or(Vec<Tree>),
+    Not(Box<Tree>),
+    Compare(String, Op, Value),
+    In(String, Vec<Value>),
+    IsNull(String),
+}
+
+#[derive(Clone, Debug)]
+enum Value {
+    Number(String),
+    Text(String),
+}
+
+impl Value {
+    fn text(&self) -> &str {
+        match self {
+            Self::Number(text) | Self::Text(text) => text,
+        }
+    }
+}
+
+struct Parser<'a> {
+    schema: &'a ArraySchema,
+    text: &'a str,
+    tokens: Vec<(usize, Token)>,
+    at: usize,
+}
+
+impl Parser<'_> {
+    fn odd(&self, at: usize, detail: &str) -> Error {
+        Error::invalid(format!("condition {:?}, at {at}: {detail}", self.text)).in_array(&self.schema.name)
+    }
+
+    fn peek(&self) -> Option<(usize, &Token)> {
+        self.tokens.get(self.at).map(|(at, token)| (*at, token))
+    }
+
+    fn next(&mut self) -> Option<(usize, Token)> {
+        let token = self.tokens.get(self.at).cloned();
+        self.at += 1;
+        token
+    }
+
+    /// Consumes a keyword.
+    fn word(&mut self, keyword: &str) -> bool {
+        let found = matches!(self.peek(), Some((_, Token::Word(word))) if word.eq_ignore_ascii_case(keyword));
+        self.at += usize::from(found);
+        found
+    }
+
+    fn expect(&mut self, token: &Token, what: &str) -> Result<()> {
+        match self.next() {
+            Some((_, found)) if found == *token => Ok(()),
+            Some((at, _)) => Err(self.odd(at, &format!("missing {what}"))),
+            None => Err(self.odd(self.text.len(), &format!("missing {what}"))),
+        }
+    }
+
+    fn either(&mut self, depth: usize) -> Result<Tree> {
+        let mut parts = vec![self.both(depth)?];
+        while self.word("or") {
+            parts.push(self.both(depth)?);
+        }
+        Ok(if parts.len() == 1 { parts.remove(0) } else { Tree::Or(parts) })
+    }
+
+    fn both(&mut self, depth: usize) -> Result<Tree> {
+        let mut parts = vec![self.parse_operand(depth)?];
+        while self.word("and") {
+            parts.push(self.parse_operand(depth)?);
+        }
+        Ok(if parts.len() == 1 { parts.remove(0) } else { Tree::And(parts) })
+    }
+
+    fn parse_operand(&mut self, depth: usize) -> Result<Tree> {
+        if depth > DEPTH {
+            return Err(Error::limit("the depth of a condition", depth as u64, DEPTH as u64));
+        }
+        if self.word("not") {
+            return Ok(Tree::Not(Box::new(self.parse_operand(depth + 1)?)));
+        }
+        match self.next() {
+            Some((_, Token::Open)) => {
+                let inner = self.either(depth + 1)?;
+                self.expect(&Token::Close, "`)`")?;
+                Ok(inner)
+            }
+            Some((at, token)) => self.test(at, token),
+            None => Err(self.odd(self.text.len(), "unexpected end of expression")),
+        }
+    }
+
+    fn test(&mut self, at: usize, first: Token) -> Result<Tree> {
+        let name = match first {
+            Token::Name(name) | Token::Word(name) => name,
+            Token::Number(_) | Token::Text(_) => {
+                // `5 < a` means `a > 5`.
+                let value = self.value(at, first)?;
+                let Some((_, Token::Op(op))) = self.next() else {
+                    return Err(self.odd(at, "missing comparison after a value"));
+                };
+                return match self.next() {
+                    Some((_, Token::Name(name) | Token::Word(name))) => {
+                        Ok(Tree::Compare(name, turned(op), value))
+                    }
+                    _ => Err(self.odd(at, "expected a name after the comparison")),
+                };
+            }
+            other => return Err(self.odd(at, &format!("unexpected {other:?}"))),
+        };
+        if self.word("is") {
+            let negated = self.word("not");
+            if !self.word("null") {
+                return Err(self.odd(at, "expected `null` or `not null` after `is`"));
+            }
+            let null = Tree::IsNull(name);
+            return Ok(if negated { Tree::Not(Box::new(null)) } else { null });
+        }
+        let negated = self.word("not");
+        if self.word("in") {
+            self.expect(&Token::Open, "`(`")?;
+            let mut values = Vec::new();
+            loop {
+                match self.next() {
+                    Some((_, Token::Close)) => break,
+                    Some((_, Token::Comma)) => {}
+                    Some((at, token)) => values.push(self.value(at, token)?),
+                    None => return Err(self.odd(self.text.len(), "missing `)`")),
+                }
+            }
+            let member = Tree::In(name, values);
+            return Ok(if negated { Tree::Not(Box::new(member)) } else { member });
+        }
+        if negated {
+            return Err(self.odd(at, "expected `in` after `not`"));
+        }
+        match self.next() {
+            Some((_, Token::Op(op))) => match self.next() {
+                Some((at, token)) => Ok(Tree::Compare(name, op, self.value(at, token)?)),
+                None => Err(self.odd(self.text.len(), "missing value")),
+            },
+            _ => Err(self.odd(at, &format!("missing comparison after {name:?}"))),
+        }
+    }
+
+    fn value(&self, at: usize, token: Token) -> Result<Value> {
+        match token {
+            Token::Number(text) => Ok(Value::Number(text)),
+            Token::Text(text) => Ok(Value::Text(text)),
+            Token::Word(word)
+                if ["true", "false", "nan", "inf"].iter().any(|w| word.eq_ignore_ascii_case(w)) =>
+            {
+                Ok(Value::Number(word.to_ascii_lowercase()))
+            }
+            _ => Err(self.odd(at, "expected a number or a quoted text")),
+        }
+    }
+}
+
+/// Returns the comparison with exchanged sides.
+fn turned(op: Op) -> Op {
+    match op {
+        Op::Lt => Op::Gt,
+        Op::Le => Op::Ge,
+        Op::Gt => Op::Lt,
+        Op::Ge => Op::Le,
+        same => same,
+    }
+}
+
+/// Resolves names and values. Negations are applied to the comparisons, none of which is true for a null.
+fn resolve(schema: &ArraySchema, tree: &Tree, negate: bool) -> Result<Condition> {
+    let all =
+        |parts: &[Tree]| parts.iter().map(|part| resolve(schema, part, negate)).collect::<Result<Vec<_>>>();
+    match tree {
+        Tree::And(parts) | Tree::Or(parts) => {
+            let parts = all(parts)?;
+            let conjunction = matches!(tree, Tree::And(_)) != negate;
+            Ok(if conjunction { Condition::And(parts) } else { Condition::Or(parts) })
+        }
+        Tree::Not(part) => resolve(schema, part, !negate),
+        Tree::IsNull(name) => {
+            let (name, ..) = column(schema, name)?;
+            let null = Condition::IsNull { name: name.to_owned() };
+            Ok(if negate { Condition::Not(Box::new(null)) } else { null })
+        }
+        Tree::Compare(name, op, value) => {
+            let op = if negate { op.negated() } else { *op };
+            if let Some(dim) = labeled(schema, name) {
+                return placed(schema, dim, &select::meeting(schema, dim, op, value.text())?);
+            }
+            let (name, dtype, labels) = column(schema, name)?;
+            compare(name, op, value, dtype, labels).map_err(|e| e.in_array(&schema.name))
+        }
+        Tree::In(name, values) => {
+            if let Some(dim) = labeled(schema, name) {
+                let mut runs = Vec::new();
+                for value in values {
+                    runs.extend(select::meeting(schema, dim, Op::Eq, value.text())?);
+                }
+                let member = placed(schema, dim, &runs)?;
+                return Ok(if negate { Condition::Not(Box::new(member)) } else { member });
+            }
+            let (name, dtype, labels) = column(schema, name)?;
+            let parse_value = |value: &Value| match labels {
+                Some(labels) => Ok(code(dtype, labels, value)),
+                None => scalar(name, dtype, value).map(Some),
+            };
+            let values = values
+                .iter()
+                .map(parse_value)
+                .collect::<Result<Vec<_>>>()
+                .map_err(|e| e.in_array(&schema.name))?;
+            let name = name.to_owned();
+            let member = Condition::In { name: name.clone(), values: values.into_iter().flatten().collect() };
+            Ok(if negate {
+                let present = Condition::Not(Box::new(Condition::IsNull { name }));
+                Condition::And(vec![Condition::Not(Box::new(member)), present])
+            } else {
+                member
+            })
+        }
+    }
+}
+
+/// A field or dimension: its name, dtype and labels. The only field also has the user-defined name of a numbered array.
+fn column<'a>(schema: &'a ArraySchema, name: &str) -> Result<(&'a str, DType, Option<&'a Enumeration>)> {
+    let given = |field: &&Field| {
+        schema.fields.len() == 1
+            && field.name == schema.name
+            && matches!(schema.attributes.get("name"), Some(Attribute::Text(given)) if given == name)
+    };
+    let field = schema.fields.iter().find(|f| f.name == name);
+    if let Some(field) = field.or_else(|| schema.fields.first().filter(given)) {
+        return Ok((&field.name, field.dtype, field.enumeration.as_ref()));
+    }
+    let named = || schema.dims.iter().filter(|d| !d.name.is_empty());
+    if let Some(dim) = named().find(|d| d.name == name) {
+        return Ok((&dim.name, dim.dtype, None));
+    }
+    let names = schema.fields.iter().map(|f| f.name.clone()).chain(named().map(|d| d.name.clone()));
+    Err(Error::not_found("field or dimension", name, names.collect()).in_array(&schema.name))
+}
+
+/// A dimension that is compared by its labels: of a dense array, with one for each position.
+fn labeled(schema: &ArraySchema, name: &str) -> Option<usize> {
+    let dim = schema.dims.iter().position(|d| !d.name.is_empty() && d.name == name)?;
+    let count = schema.dims[dim].labels.as_ref().map(|labels| labels.len() as u64);
+    let whole = count.is_some() && count == schema.dims[dim].extent;
+    (whole && !schema.sparse && schema.fields.iter().all(|f| f.name != name)).then_some(dim)
+}
+
+/// Condition of the cells at runs of positions along a dimension.
+fn placed(schema: &ArraySchema, dim: usize, runs: &[Slice]) -> Result<Condition> {
+    let dim = &schema.dims[dim];
+    let first = dim.domain.as_ref().and_then(|(first, _)| first.as_i128()).unwrap_or(0);
+    let compare = |op: Op, position: u64| -> Result<Condition> {
+        let value = first.checked_add(i128::from(position)).and_then(|at| Scalar::from_i128(dim.dtype, at));
+        let value = value.ok_or_else(|| {
+            Error::invalid(format!("position {position} of {:?} is out of bounds", dim.name))
+        })?;
+        Ok(Condition::Compare { name: dim.name.clone(), op, value })
+    };
+    let run = |run: &Slice| -> Result<Condition> {
+        Ok(Condition::And(vec![compare(Op::Ge, run.start)?, compare(Op::Lt, run.end)?]))
+    };
+    runs.iter().map(run).collect::<Result<Vec<_>>>().map(Condition::Or)
+}
+
+fn compare(
+    name: &str,
+    op: Op,
+    value: &Value,
+    dtype: DType,
+    labels: Option<&Enumeration>,
+) -> Result<Condition> {
+    let name = name.to_owned();
+    let Some(labels) = labels else {
+        let value = scalar(&name, dtype, value)?;
+        return Ok(Condition::Compare { name, op, value });
+    };
+    if !labels.ordered && !matches!(op, Op::Eq | Op::Ne) {
+        return Err(Error::invalid(format!("the labels of {name:?} are unordered: use `==`, `!=` or `in`")));
+    }
+    match code(dtype, labels, value) {
+        Some(value) => Ok(Condition::Compare { name, op, value }),
+        // No cell has an unknown label; every cell that is not null has another.
+        None if op == Op::Eq => Ok(Condition::Or(Vec::new())),
+        None if op == Op::Ne => Ok(Condition::Not(Box::new(Condition::IsNull { name }))),
+        None => Err(Error::invalid(format!("unknown label of {name:?}"))),
+    }
+}
+
+/// Returns the code of a label.
+fn code(dtype: DType, enumeration: &Enumeration, value: &Value) -> Option<Scalar> {
+    let place = match (&enumeration.labels, value) {
+        (Labels::Text(labels), Value::Text(text)) => labels.iter().position(|label| label == text),
+        (labels @ Labels::Numbers { dtype, .. }, Value::Number(text) | Value::Text(text)) => {
+            let wanted = Scalar::parse(*dtype, text).ok()?;
+            (0..labels.len()).find(|&i| {
+                labels.get(i).is_some_and(|l| l.compare(&wanted) == Some(std::cmp::Ordering::Equal))
+            })
+        }
+        _ => None,
+    }?;
+    Scalar::parse(dtype, &place.to_string()).ok()
+}
+
+/// Converts a value to the compared dtype, if possible; numbers compare with any numeric dtype.
+fn scalar(name: &str, dtype: DType, value: &Value) -> Result<Scalar> {
+    let refuse = || {
+        Error::invalid(format!("{name:?} has dtype {dtype}, which is not comparable with {:?}", value.text()))
+    };
+    match (value, dtype.class()) {
+        (Value::Text(text), Class::Text) => Scalar::from_le_bytes(dtype, text.as_bytes()),
+        (Value::Text(text), Class::Time) => match date(dtype, text) {
+            Some(date) => Ok(date),
+            None => Scalar::parse(dtype, text),
+        },
+        (Value::Number(text), Class::Int | Class::UInt | Class::Bool | Class::Float | Class::Time) => {
+            // First in the dtype itself: 0.1 means the nearest float32.
+            let own = Scalar::parse(dtype, text).ok();
+            own.or_else(|| crate::select::numeral(text)).ok_or_else(refuse)
+        }
+        _ => Err(refuse()),
+    }
+}
+
+/// A quoted date; a year alone is a date, not a number.
+fn date(dtype: DType, text: &str) -> Option<Scalar> {
+    let DType::DateTime(unit) = dtype else { return None };
+    tesseral_core::time::parse(text.trim(), unit).map(|count| Scalar::from_element(count).with_dtype(dtype))
+}
+
+#[cfg(test)]
+mod tests {
+    use tesseral_core::{ErrorKind, Field};
+
+    use super::*;
+
+    fn schema() -> ArraySchema {
+        let mut schema = ArraySchema::dense("x", DType::Int32, &[4], &[4]);
+        let labels = Labels::Text(["low", "mid", "high"].map(str::to_owned).to_vec());
+        let level = Enumeration { name: "levels".into(), ordered: true, labels };
+        schema.fields = vec![
+            Field { nullable: true, ..Field::new("a", DType::Int32) },
+            Field::new("t", DType::Float32),
+            Field::new("odd name", DType::Utf8),
+            Field { enumeration: Some(level), ..Field::new("level", DType::UInt8) },
+        ];
+        schema.dims[0].name = "d".into();
+        schema
+    }
+
+    fn less(name: &str, op: Op, value: Scalar) -> Condition {
+        Condition::Compare { name: name.into(), op, value }
+    }
+
+    #[test]
+    fn parses_every_form() {
+        let parse = |text: &str| parse(&schema(), text).unwrap();
+        let five = || Scalar::from_element(5_i32);
+        assert_eq!(parse("a > 5"), less("a", Op::Gt, five()));
+        assert_eq!(parse("5 < a"), less("a", Op::Gt, five()));
+        assert_eq!(parse("not (a > 5)"), less("a", Op::Le, five()));
+        assert_eq!(parse("a=5"), parse("a == 5"));
+        assert_eq!(
+            parse("a > 5 and t < 0.1 or d >= 2"),
+            Condition::Or(vec![
+                Condition::And(vec![
+                    less("a", Op::Gt, five()),
+                    less("t", Op::Lt, Scalar::from_element(0.1_f32))
+                ]),
+                less("d", Op::Ge, Scalar::from_element(2_u64)),
+            ])
+        );
+        assert_eq!(
+            parse("not (a > 5 and d != -1)"),
+            Condition::Or(vec![less("a", Op::Le, five()), less("d", Op::Eq, Scalar::from_element(-1_i64))])
+        );
+        assert_eq!(parse("a is not null"), Condition::Not(Box::new(Condition::IsNull { name: "a".into() })));
+        assert_eq!(
+            parse(r#"`odd name` in ("x", 'y\'')"#),
+            Condition::In { name: "odd name".into(), values: ["x", "y'"].map(Scalar::from_text).to_vec() }
+        );
+        assert_eq!(parse(r#"level >= "mid""#), less("level", Op::Ge, Scalar::from_element(1_u8)));
+        assert_eq!(parse(r#"level == "none""#), Condition::Or(Vec::new()));
+        // A fraction is comparable with integers.
+        assert_eq!(parse("a > 2.5"), less("a", Op::Gt, Scalar::from_element(2.5_f64)));
+    }
+
+    #[test]
+    fn dimensions_are_compared_by_their_labels() {
+        let mut schema = schema();
+        schema.dims[0].labels = Some(Labels::Text(["10", "0", "-10", "5"].map(str::to_owned).to_vec()));
+        let place = |op, at: u64| less("d", op, Scalar::from_element(at));
+        let run = |first, end| Condition::And(vec![place(Op::Ge, first), place(Op::Lt, end)]);
+        let parse = |text: &str| parse(&schema, text);
+        assert_eq!(parse("d > 1").unwrap(), Condition::Or(vec![run(0, 1), run(3, 4)]));
+        assert_eq!(parse("not d > 1").unwrap(), Condition::Or(vec![run(1, 3)]));
+        assert_eq!(parse("d == 7").unwrap(), Condition::Or(Vec::new()));
+        assert!(parse("d == 'x'").is_err());
+        // With a missing label, dimensions are not compared by labels.
+        let mut short = schema.clone();
+        short.dims[0].labels = Some(Labels::Text(vec!["10".to_owned()]));
+        assert_eq!(super::parse(&short, "d > 1").unwrap(), less("d", Op::Gt, Scalar::from_element(1_u64)));
+    }
+
+    #[test]
+    fn the_only_field_is_found_by_its_user_defined_name() {
+        let mut schema = ArraySchema::dense("0/2", DType::Int32, &[4], &[4]);
+        schema.attributes.insert("name".to_owned(), Attribute::from("t"));
+        assert_eq!(parse(&schema, "t > 5").unwrap(), less("0/2", Op::Gt, Scalar::from_element(5_i32)));
+        let error = parse(&schema, "x > 5").unwrap_err();
+        assert!(matches!(error.kind(), ErrorKind::NotFound { candidates, .. } if *candidates == ["0/2"]));
+    }
+
+    #[test]
+    fn rejects_invalid_conditions() {
+        for text in [
+            "",
+            "a",
+            "a >",
+            "a > > 5",
+            "(a > 5",
+            "a > 5)",
+            "a > 5 d < 2",
+            "a ! 5",
+            "a in 5",
+            "a is 5",
+            "a > 'x'",
+            "\"x",
+            "a not 5",
+            "%",
+        ] {
+            let error = parse(&schema(), text).unwrap_err();
+            assert!(matches!(error.kind(), ErrorKind::InvalidRequest { .. }), "{text:?}: {error}");
+        }
+        assert!(matches!(parse(&schema(), "b > 5").unwrap_err().kind(), ErrorKind::NotFound { .. }));
+        let deep = format!("{}a > 5", "not ".repeat(1000));
+        assert!(matches!(parse(&schema(), &deep).unwrap_err().kind(), ErrorKind::Limit { .. }));
+        let deep = format!("{}a > 5", "(".repeat(100_000));
+        assert!(parse(&schema(), &deep).is_err());
+    }
+}

@@ -1,0 +1,36 @@
+//! Datasets of all formats: opened [containers](Container) with their [arrays](Array) and [variables](Variables), creation
+//! ([`Create`]), appends and edits ([`Append`], [`edit`]) and atomic [outputs](Output).
+//!
+//! Parses selections and conditions. Formats are found through the registry.
+#![forbid(unsafe_code)]
+
+mod advise;
+mod append;
+mod array;
+mod as_of;
+mod cells;
+mod container;
+mod create;
+mod declare;
+mod filter;
+mod labels;
+mod output;
+mod overview;
+mod recover;
+mod repair;
+mod select;
+pub mod variable;
+
+pub use advise::{ChunkAdvice, ReadCost, advise};
+pub use append::{Append, condition, edit};
+pub use array::Array;
+pub use as_of::as_of;
+pub use cells::CellQuery;
+pub use container::{Container, Open, local, open};
+pub use create::{ArrayId, Create, Session};
+pub use declare::declared_field;
+pub use output::{Output, StagedOutput};
+pub use overview::{Overview, Point, overview};
+pub use recover::recover;
+pub use repair::{apply_repair, repairs};
+pub use variable::{Variable, Variables};

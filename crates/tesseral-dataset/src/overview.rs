@@ -1,0 +1,263 @@
+//! Overviews of arrays for plots: few points that represent many cells.
+
+mod sparse;
+
+use tesseral_core::{Element, Error, Result, Selection, Slice, dispatch_element};
+
+use crate::Array;
+
+/// Maximum number of cells that are read; larger selections are sampled with steps.
+const CELLS: u64 = 256 << 20;
+/// Default number of bytes read at a time.
+const BLOCK: u64 = 32 << 20;
+
+/// Value of a point of an overview.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Point {
+    /// Mean of its finite cells.
+    Value(f64),
+    /// Only NaN or infinite cells, apart from missing ones.
+    NotFinite,
+    /// Missing cells, and nothing else.
+    Null,
+}
+
+/// An overview of an array.
+#[derive(Clone, Debug)]
+pub struct Overview {
+    /// Number of points along each drawn dimension: none, one or two of them.
+    pub shape: Vec<usize>,
+    /// Indexes of the drawn dimensions.
+    pub dims: Vec<usize>,
+    /// The points, row-major.
+    pub points: Vec<Point>,
+    /// The selection that was read.
+    pub selection: Selection,
+    /// Number of cells read.
+    pub cells: u64,
+    /// Number of cells that are NaN or infinite.
+    pub not_finite: u64,
+    /// Missing cells.
+    pub nulls: u64,
+}
+
+impl Overview {
+    /// Returns minimum and maximum, without this fraction of the points at either end.
+    pub fn range(&self, trim: f64) -> Option<(f64, f64)> {
+        let values = self.points.iter().filter_map(|p| if let Point::Value(v) = p { Some(*v) } else { None });
+        if trim <= 0.0 {
+            return values.map(|v| (v, v)).reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
+        }
+        let mut values: Vec<f64> = values.collect();
+        values.sort_by(f64::total_cmp);
+        let last = values.len().checked_sub(1)?;
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_precision_loss)]
+        let skip = ((last as f64 * trim.clamp(0.0, 0.49)) as usize).min(last / 2);
+        Some((values[skip], values[last - skip]))
+    }
+}
+
+/// Computes an overview of one or two dimensions with at most `most` points along each, each the mean of its cells. Dimensions
+/// of one position are ignored. Very large selections are sampled with steps. For a sparse array, existing cells are used, and
+/// dimensions before the last two are reduced.
+///
+/// # Errors
+/// `InvalidRequest` if more than two dimensions have several positions; `Unsupported` for cells that are not numbers; errors of
+/// reading.
+pub fn overview(array: &Array, selection: &Selection, most: [usize; 2]) -> Result<Overview> {
+    let field = array.selected_field();
+    let is_number = dispatch_element!(field.dtype, T => size_of::<T>() > 0, else => false);
+    if !is_number || field.cell != tesseral_core::CellLen::One {
+        return Err(Error::unsupported(format!("a plot of {}", field.type_name())).in_array(array.name()));
+    }
+    if array.schema().sparse {
+        return sparse::overview(array, selection, most);
+    }
+    let dims: Vec<usize> = (0..selection.rank()).filter(|d| selection.slices()[*d].count() > 1).collect();
+    if dims.len() > 2 {
+        return Err(Error::invalid(format!(
+            "a plot requires one or two dimensions, the selection has {}",
+            dims.len()
+        ))
+        .in_array(array.name())
+        .hint("select one position of the others, such as `time=0`"));
+    }
+    let selection = sparser(array, selection, &dims, most)?;
+    let shape: Vec<usize> = dims
+        .iter()
+        .enumerate()
+        .map(|(i, d)| {
+            let count = usize::try_from(selection.slices()[*d].count()).unwrap_or(usize::MAX);
+            count.min(most[if dims.len() == 1 { 1 } else { i }].max(1))
+        })
+        .collect();
+    let mut bins = Bins::new(&shape);
+    let budget = array.options().memory.map_or(BLOCK, |memory| (memory / 4).clamp(1, BLOCK));
+    for part in array.blocks(&selection, budget)? {
+        let single = || vec![Run { point: 0, positions: 1 }];
+        let runs = |axis: usize| bins.runs(&selection, &part, axis, dims[axis]);
+        let (rows, columns) = match dims.len() {
+            0 => (single(), single()),
+            1 => (single(), runs(0)),
+            _ => (runs(0), runs(1)),
+        };
+        array.read_with(&part, |block| {
+            let validity = block.validity();
+            dispatch_element!(field.dtype, T => bins.add::<T>(block.bytes(), validity, &rows, &columns), else => ());
+            Ok(())
+        })?;
+    }
+    Ok(Overview {
+        shape,
+        dims,
+        cells: selection.cells().unwrap_or(u64::MAX),
+        selection,
+        not_finite: bins.not_finite,
+        nulls: bins.nulls,
+        points: bins.points(),
+    })
+}
+
+/// The selection with larger steps, to bound the number of cells.
+fn sparser(array: &Array, selection: &Selection, dims: &[usize], most: [usize; 2]) -> Result<Selection> {
+    let mut slices: Vec<Slice> = selection.slices().to_vec();
+    let bounds: Vec<u64> = slices.iter().map(|s| s.end).collect();
+    loop {
+        let now = Selection::new(slices.clone(), &bounds)?;
+        let widest =
+            dims.iter().enumerate().max_by_key(|(i, d)| slices[**d].count() / most[*i].max(1) as u64);
+        let Some((i, d)) = widest.filter(|_| now.cells().is_none_or(|n| n > CELLS)) else { return Ok(now) };
+        if slices[*d].count() <= most[i] as u64 {
+            return Ok(now);
+        }
+        slices[*d].step =
+            slices[*d].step.checked_mul(2).ok_or_else(|| Error::invalid("a step").in_array(array.name()))?;
+    }
+}
+
+/// Run of adjacent positions along a dimension that belong to one point.
+struct Run {
+    /// Contribution of the positions to the index of their point.
+    point: usize,
+    positions: usize,
+}
+
+/// State of a point's mean. There are fewer than 2^32 cells: [`CELLS`] bounds them.
+#[derive(Clone, Copy, Default)]
+struct Bin {
+    sum: f64,
+    count: u32,
+    /// Whether some cells are NaN or infinite.
+    odd: bool,
+}
+
+/// States by point.
+struct Bins {
+    columns: usize,
+    shape: Vec<usize>,
+    bins: Vec<Bin>,
+    not_finite: u64,
+    nulls: u64,
+}
+
+impl Bins {
+    fn new(shape: &[usize]) -> Self {
+        let count = shape.iter().product();
+        Self {
+            columns: if shape.len() == 2 { shape[1] } else { 1 },
+            shape: shape.to_vec(),
+            bins: vec![Bin::default(); count],
+            not_finite: 0,
+            nulls: 0,
+        }
+    }
+
+    /// Runs of positions of a part along an axis, by point: at most as many as the axis has points.
+    fn runs(&self, whole: &Selection, part: &Selection, axis: usize, d: usize) -> Vec<Run> {
+        let (all, own) = (whole.slices()[d], part.slices()[d]);
+        let (points, count) = (self.shape[axis] as u128, u128::from(all.count().max(1)));
+        let stride = if axis == 0 { self.columns } else { 1 };
+        let mut at = u128::from((own.start - all.start) / all.step);
+        let end = at + u128::from(own.count());
+        let mut runs = Vec::new();
+        while at < end {
+            // Position i belongs to point i * points / count.
+            let point = at * points / count;
+            let next = ((point + 1) * count).div_ceil(points).clamp(at + 1, end);
+            let index = |n: u128| usize::try_from(n).unwrap_or(0);
+            runs.push(Run { point: index(point) * stride, positions: index(next - at) });
+            at = next;
+        }
+        runs
+    }
+
+    fn add<T: Element>(&mut self, cells: &[u8], validity: Option<&[u8]>, rows: &[Run], columns: &[Run]) {
+        let size = size_of::<T>();
+        let mut first = 0;
+        let all_rows = rows.iter().flat_map(|run| std::iter::repeat_n(run.point, run.positions));
+        for (row, run) in all_rows.flat_map(|row| columns.iter().map(move |run| (row, run))) {
+            let end = first + run.positions;
+            let own = &cells[first * size..end * size];
+            let valid = validity.map(|validity| &validity[first..end]);
+            first = end;
+            let (mut sum, mut count, mut odd, mut nulls) = (0.0, 0, 0, 0);
+            for (i, cell) in own.chunks_exact(size).enumerate() {
+                let value: T = bytemuck::pod_read_unaligned(cell);
+                let number = value.to_f64();
+                if valid.is_some_and(|valid| valid[i] == 0) {
+                    nulls += 1;
+                } else if !number.is_finite() {
+                    odd += 1;
+                } else {
+                    sum += number;
+                    count += 1;
+                }
+            }
+            let point = row + run.point;
+            let bin = &mut self.bins[point];
+            bin.sum += sum;
+            bin.count += count;
+            bin.odd |= odd > 0;
+            self.not_finite += odd;
+            self.nulls += nulls;
+        }
+    }
+
+    fn points(self) -> Vec<Point> {
+        let point = |bin: Bin| match (bin.count, bin.odd) {
+            (0, false) => Point::Null,
+            (0, true) => Point::NotFinite,
+            (count, _) => Point::Value(bin.sum / f64::from(count)),
+        };
+        // Bins have the size of points and are converted in place.
+        self.bins.into_iter().map(point).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Runs agree with the definition for each position, and there are at most as many as points.
+    #[test]
+    fn runs_follow_the_definition() {
+        for (count, most) in [(1_u64, 5_usize), (7, 7), (10, 3), (1000, 7), (4099, 160)] {
+            let whole =
+                Selection::new([Slice { start: 3, end: 3 + 2 * count, step: 2 }], &[u64::MAX]).unwrap();
+            let points = most.min(usize::try_from(count).unwrap());
+            let bins = Bins::new(&[points]);
+            for (from, to) in [(0, count), (count / 3, count), (count / 2, count / 2 + 1)] {
+                let slice = Slice { start: 3 + 2 * from, end: 3 + 2 * (to - 1) + 1, step: 2 };
+                let part = Selection::new([slice], &[u64::MAX]).unwrap();
+                let runs = bins.runs(&whole, &part, 0, 0);
+                assert!(runs.len() <= points);
+                let found: Vec<usize> =
+                    runs.iter().flat_map(|run| std::iter::repeat_n(run.point, run.positions)).collect();
+                let wanted: Vec<usize> = (from..to)
+                    .map(|i| usize::try_from(i).unwrap() * points / usize::try_from(count).unwrap())
+                    .collect();
+                assert_eq!(found, wanted, "{count} {most} {from}");
+            }
+        }
+    }
+}

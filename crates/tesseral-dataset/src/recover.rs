@@ -1,0 +1,37 @@
+//! Recovery of the intact part of a damaged source into a new one.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use tesseral_core::{Finding, Result, Value};
+use tesseral_engine::{Options, Recovered};
+use tesseral_format::{CreateOptions, Format, OpenOptions};
+use tesseral_store::{Overwrite, Store};
+
+use crate::Output;
+
+/// Copies the intact chunks of a damaged source to a new container of the same format. See [`tesseral_engine::recover`].
+///
+/// # Errors
+/// `Corrupt` if nothing can be recovered; `InvalidRequest` if the output exists; `Unsupported`; `Io`.
+pub fn recover(
+    format: &dyn Format,
+    source: Arc<dyn Store>,
+    open: &OpenOptions,
+    output: &Path,
+    overwrite: Overwrite,
+    options: &Options,
+    report: &mut dyn FnMut(Finding),
+) -> Result<Recovered> {
+    let mut create = CreateOptions { overwrite: Overwrite::Replace, ..CreateOptions::default() };
+    // The output of an encrypted source is encrypted too.
+    if let Some(key) = &open.key {
+        create.extra.insert("key".to_owned(), Value::Bytes(key.clone()));
+    }
+    let output = Output::dataset(output, format.capabilities().folder).overwrite(overwrite);
+    let output = output.source(source.location()).stage()?;
+    let target = format.create(output.store(), &create)?;
+    let recovered = tesseral_engine::recover(format, source, open, target, options, report)?;
+    output.publish()?;
+    Ok(recovered)
+}

@@ -1,0 +1,299 @@
+//! Coordinates of one axis: positions between two of them.
+
+use std::cmp::Ordering;
+
+use tesseral_core::condition::Op;
+use tesseral_core::schema::Labels;
+use tesseral_core::{Advice, DType, Dimension, Error, Result, Scalar, Slice};
+
+use super::instant::{self, Instant};
+
+/// The coordinates of a dimension, as they are compared.
+pub(super) struct AxisCoordinates<'a> {
+    dim: &'a Dimension,
+    extent: u64,
+    argument: &'a str,
+    coordinates: Coordinates<'a>,
+}
+
+enum Coordinates<'a> {
+    /// Words, ordered by appearance only.
+    Words(&'a [String]),
+    /// Numbers written as text.
+    Numerals(Vec<Scalar>),
+    /// Numbers of one dtype.
+    Numbers(&'a Labels, DType),
+    /// Dates, one per position; `None` for NaT.
+    Dates(Vec<Option<Instant>>),
+    /// Consecutive integers from this value.
+    IntegerDomain(i128),
+    /// Consecutive dates from this count.
+    DateDomain(i64, tesseral_core::TimeUnit),
+}
+
+/// One end of a range.
+enum RangeEnd {
+    Number(Scalar),
+    Date(std::ops::Range<Instant>),
+}
+
+impl<'a> AxisCoordinates<'a> {
+    pub(super) fn new(dim: &'a Dimension, extent: u64, argument: &'a str) -> Result<Self> {
+        let coordinates = match (&dim.labels, &dim.domain) {
+            (Some(labels), _) if labels.len() as u64 != extent => {
+                return Err(Error::invalid(format!(
+                    "{argument:?}: the dimension has {} labels for {extent} positions",
+                    labels.len()
+                ))
+                .hint(Advice::SelectByPosition));
+            }
+            (Some(Labels::Text(words)), _) => of_words(words),
+            (Some(labels @ Labels::Numbers { dtype: DType::DateTime(unit), .. }), _) => {
+                let count = |i| labels.get(i).and_then(|label| label.as_i128());
+                let instant = |i| instant::of_count(i64::try_from(count(i)?).ok()?, *unit);
+                Coordinates::Dates((0..labels.len()).map(instant).collect())
+            }
+            (Some(labels @ Labels::Numbers { dtype, .. }), _) => Coordinates::Numbers(labels, *dtype),
+            (None, Some((first, _))) => match (first.dtype(), first.as_i128()) {
+                (DType::DateTime(unit), Some(first)) => {
+                    let first = i64::try_from(first).map_err(|_| no_coordinates(argument))?;
+                    Coordinates::DateDomain(first, unit)
+                }
+                (_, Some(first)) => Coordinates::IntegerDomain(first),
+                _ => return Err(no_coordinates(argument)),
+            },
+            (None, None) => return Err(no_coordinates(argument)),
+        };
+        Ok(Self { dim, extent, argument, coordinates })
+    }
+
+    /// Returns the positions of `a..b`.
+    pub(super) fn between(&self, text: &str) -> Result<Slice> {
+        // Labels can contain dots: use the first split with two valid sides.
+        let cuts = || text.match_indices("..").map(|(at, _)| (&text[..at], &text[at + 2..]));
+        let mut failure = None;
+        let side = |text| Some(text).filter(|text: &&str| !text.is_empty());
+        for (low, high) in cuts() {
+            match self.range(side(low), side(high)) {
+                Ok(slice) => return Ok(slice),
+                Err(e) => failure = failure.or(Some(e)),
+            }
+        }
+        Err(failure.unwrap_or_else(|| self.invalid_selection("missing range")))
+    }
+
+    /// Returns the positions of `@v`: several if adjacent positions share the value.
+    pub(super) fn value(&self, text: &str) -> Result<Slice> {
+        if text.is_empty() {
+            return Err(self.invalid_selection("missing value after `@`"));
+        }
+        let slice = self.range(Some(text), Some(text))?;
+        if slice.count() == 0 { Err(self.missing(text)) } else { Ok(slice) }
+    }
+
+    /// Returns the positions from `low` to `high`, both included; `None` is unbounded.
+    pub(super) fn range(&self, low: Option<&str>, high: Option<&str>) -> Result<Slice> {
+        if let Coordinates::Words(words) = &self.coordinates {
+            let find = |word: &str| words.iter().position(|w| w == word).ok_or_else(|| self.missing(word));
+            let first = low.map_or(Ok(0), find);
+            let last = high.map_or(Ok(words.len().saturating_sub(1)), find);
+            let (first, last) = (first?, last?);
+            let (first, last) = (first.min(last), first.max(last));
+            // The last of equal adjacent words belongs to the range as well.
+            let last = (last..words.len()).take_while(|i| words[*i] == words[last]).last().unwrap_or(last);
+            self.unique(words, [first, last])?;
+            return Ok(Slice::new(first as u64, (last as u64 + 1).min(self.extent)));
+        }
+        let bound = |text: Option<&str>| text.map(|text| self.bound(text)).transpose();
+        let (mut low, mut high) = (bound(low)?, bound(high)?);
+        if let (Some(a), Some(b)) = (&low, &high)
+            && a.is_after(b)
+        {
+            std::mem::swap(&mut low, &mut high);
+        }
+        let inside = |position: u64| {
+            low.as_ref().is_none_or(|b| self.side(position, b).is_some_and(Ordering::is_ge))
+                && high.as_ref().is_none_or(|b| self.side(position, b).is_some_and(Ordering::is_le))
+        };
+        if self.is_domain() {
+            // Domain values ascend: both ends are found by bisection.
+            let start = first_where(self.extent, |p| {
+                low.as_ref().is_none_or(|b| self.side(p, b).is_some_and(Ordering::is_ge))
+            });
+            let end = first_where(self.extent, |p| {
+                high.as_ref().is_some_and(|b| self.side(p, b).is_some_and(Ordering::is_gt))
+            });
+            return Ok(Slice::new(start.min(end), end));
+        }
+        let mut found: Option<(u64, u64)> = None;
+        for position in (0..self.extent).filter(|p| inside(*p)) {
+            match &mut found {
+                None => found = Some((position, position + 1)),
+                Some((_, end)) if *end == position => *end += 1,
+                Some(_) => {
+                    return Err(self
+                        .invalid_selection("the labels are not sorted: matching positions are not adjacent")
+                        .hint(Advice::SelectByPosition));
+                }
+            }
+        }
+        let (start, end) = found.unwrap_or((0, 0));
+        Ok(Slice::new(start, end))
+    }
+
+    /// Returns the positions whose coordinates satisfy a comparison, as runs. Words support equality only.
+    pub(super) fn meeting(&self, op: Op, text: &str) -> Result<Vec<Slice>> {
+        let words = match &self.coordinates {
+            Coordinates::Words(words) => Some(*words),
+            _ => None,
+        };
+        if words.is_some() && !matches!(op, Op::Eq | Op::Ne) {
+            let detail = "the labels are unordered: use `==`, `!=` or `in`";
+            return Err(self.invalid_selection(detail));
+        }
+        let bound = if words.is_none() { Some(self.bound(text)?) } else { None };
+        let order = |position: u64| match (words, &bound) {
+            (Some(words), _) => words.get(usize::try_from(position).ok()?).map(|w| w.as_str().cmp(text)),
+            (None, Some(bound)) => self.side(position, bound),
+            (None, None) => None,
+        };
+        let mut runs: Vec<Slice> = Vec::new();
+        for position in (0..self.extent).filter(|p| op.holds(order(*p))) {
+            match runs.last_mut() {
+                Some(run) if run.end == position => run.end += 1,
+                _ => runs.push(Slice::new(position, position + 1)),
+            }
+        }
+        Ok(runs)
+    }
+
+    /// Rejects a word at two separate positions, which is ambiguous.
+    fn unique(&self, words: &[String], ends: [usize; 2]) -> Result<()> {
+        for end in ends {
+            let mut same = words.iter().enumerate().filter(|(_, w)| **w == words[end]).map(|(i, _)| i);
+            let first = same.next().unwrap_or(end);
+            if let Some((_, apart)) = same.enumerate().find(|(n, at)| first + n + 1 != *at) {
+                let word = &words[end];
+                let detail = format!("ambiguous label {word:?} at positions {first} and {apart}");
+                return Err(self.invalid_selection(&detail).hint(Advice::SelectByPosition));
+            }
+        }
+        Ok(())
+    }
+
+    fn is_domain(&self) -> bool {
+        matches!(self.coordinates, Coordinates::IntegerDomain(_) | Coordinates::DateDomain(..))
+    }
+
+    fn bound(&self, text: &str) -> Result<RangeEnd> {
+        let date = || instant::span(text).map(RangeEnd::Date);
+        let number = || numeral(text).map(RangeEnd::Number);
+        match &self.coordinates {
+            Coordinates::Dates(_) | Coordinates::DateDomain(..) => date().ok_or_else(|| {
+                self.invalid_selection(&format!(
+                    "invalid date {text:?}: expected a date such as 2015, 2015-07 or 2015-07-01T06:00"
+                ))
+            }),
+            // First in the labels' own dtype: 0.1 must match the nearest float32.
+            Coordinates::Numbers(_, dtype) => Scalar::parse(*dtype, text)
+                .ok()
+                .map(RangeEnd::Number)
+                .or_else(number)
+                .ok_or_else(|| self.invalid_selection(&format!("invalid number {text:?}"))),
+            _ => number().ok_or_else(|| self.invalid_selection(&format!("invalid number {text:?}"))),
+        }
+    }
+
+    /// Compares the coordinate of a position with a bound; a date inside the bound's period is equal to it.
+    fn side(&self, position: u64, bound: &RangeEnd) -> Option<Ordering> {
+        let index = || usize::try_from(position).ok();
+        let instant = match (&self.coordinates, bound) {
+            (Coordinates::Numerals(values), RangeEnd::Number(b)) => return values.get(index()?)?.compare(b),
+            (Coordinates::Numbers(labels, _), RangeEnd::Number(b)) => {
+                return labels.get(index()?)?.compare(b);
+            }
+            (Coordinates::IntegerDomain(first), RangeEnd::Number(b)) => {
+                let value = first.checked_add(i128::from(position))?;
+                let value = i64::try_from(value)
+                    .map(Scalar::from_element)
+                    .or_else(|_| u64::try_from(value).map(Scalar::from_element));
+                return value.ok()?.compare(b);
+            }
+            (Coordinates::Dates(dates), RangeEnd::Date(_)) => (*dates.get(index()?)?)?,
+            (Coordinates::DateDomain(first, unit), RangeEnd::Date(_)) => {
+                let count = i128::from(*first).checked_add(i128::from(position))?;
+                instant::of_count(i64::try_from(count).ok()?, *unit)?
+            }
+            _ => return None,
+        };
+        match bound {
+            RangeEnd::Date(span) if instant < span.start => Some(Ordering::Less),
+            RangeEnd::Date(span) if instant >= span.end => Some(Ordering::Greater),
+            RangeEnd::Date(_) => Some(Ordering::Equal),
+            RangeEnd::Number(_) => None,
+        }
+    }
+
+    fn invalid_selection(&self, detail: &str) -> Error {
+        Error::invalid(format!("{:?}: {detail}", self.argument))
+    }
+
+    fn missing(&self, value: &str) -> Error {
+        let what = if self.dim.name.is_empty() {
+            "coordinate".to_owned()
+        } else {
+            format!("coordinate along {:?}", self.dim.name)
+        };
+        let labels = self.dim.labels.as_ref();
+        let shown = |i| labels.and_then(|l| l.get(i)).map(|label| label.to_string());
+        let candidates = (0..labels.map_or(0, Labels::len)).filter_map(shown).collect();
+        Error::not_found(what, value, candidates).hint(Advice::InSelection(self.argument.to_owned()))
+    }
+}
+
+impl RangeEnd {
+    fn is_after(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Number(a), Self::Number(b)) => a.compare(b) == Some(Ordering::Greater),
+            (Self::Date(a), Self::Date(b)) => a.start >= b.end,
+            _ => false,
+        }
+    }
+}
+
+fn no_coordinates(argument: &str) -> Error {
+    Error::invalid(format!("{argument:?}: the dimension has no coordinates")).hint(Advice::SelectByPosition)
+}
+
+/// Type of text labels: numbers if all are, dates if all are, otherwise words.
+fn of_words(words: &[String]) -> Coordinates<'_> {
+    if let Some(numbers) = words.iter().map(|w| numeral(w)).collect() {
+        return Coordinates::Numerals(numbers);
+    }
+    match words.iter().map(|w| instant::span(w).map(|span| Some(span.start))).collect() {
+        Some(dates) => Coordinates::Dates(dates),
+        None => Coordinates::Words(words),
+    }
+}
+
+/// A finite number, without loss if it fits 64 bits.
+pub(crate) fn numeral(text: &str) -> Option<Scalar> {
+    let text = text.trim();
+    let integer = text.parse::<i64>().map(Scalar::from_element);
+    let integer = integer.or_else(|_| text.parse::<u64>().map(Scalar::from_element));
+    integer.ok().or_else(|| text.parse::<f64>().ok().filter(|v| v.is_finite()).map(Scalar::from_element))
+}
+
+/// The first of `0..count` for which an ascending predicate is true, or `count`.
+fn first_where(count: u64, holds: impl Fn(u64) -> bool) -> u64 {
+    let (mut low, mut high) = (0, count);
+    while low < high {
+        let middle = low + (high - low) / 2;
+        if holds(middle) {
+            high = middle;
+        } else {
+            low = middle + 1;
+        }
+    }
+    low
+}

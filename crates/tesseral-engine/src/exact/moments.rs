@@ -1,0 +1,214 @@
+//! Exact first and second moments.
+//!
+//! With exact sums the textbook formulas lose nothing: `n · Σx² − (Σx)²` is an exact integer times a power of two, however close
+//! the two terms are, and the variance is that number divided by `n · (n − ddof)`, rounded once.
+
+use tesseral_core::Result;
+
+use super::block::BLOCK;
+use super::digits::Digits;
+use super::fixed::{Fixed, parts};
+use crate::kernel::block::WorkType;
+
+/// Exact sum and, where they are requested, exact sum of squares.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Moments {
+    /// Negative and positive infinities.
+    infinities: [u64; 2],
+    sum: Fixed,
+    squares: Fixed,
+}
+
+impl Moments {
+    pub(crate) fn new(infinities: [u64; 2], sum: Fixed, squares: Fixed) -> Self {
+        Self { infinities, sum, squares }
+    }
+
+    /// Adds at most a block, and its squares if `spread`; false, without effect, with NaN or infinities.
+    #[inline]
+    pub(crate) fn add_block<W: WorkType>(&mut self, block: &[W], spread: bool) -> bool {
+        W::add(block, &mut self.sum, spread.then_some(&mut self.squares))
+    }
+
+    /// Adds finite floats and their squares.
+    pub fn add_floats(&mut self, values: &[f64]) {
+        values.chunks(BLOCK).for_each(|block| {
+            self.add_block(block, true);
+        });
+    }
+
+    /// Adds infinities.
+    pub(crate) fn add_infinities(&mut self, negative: u64, positive: u64) {
+        self.infinities[0] += negative;
+        self.infinities[1] += positive;
+    }
+
+    /// Adds `n` equal floats, and their squares if `spread`. NaN has no effect.
+    pub fn add_float(&mut self, value: f64, n: u64, spread: bool) {
+        if value.is_infinite() {
+            self.infinities[usize::from(value > 0.0)] += n;
+        }
+        if !value.is_finite() {
+            return;
+        }
+        let (magnitude, exponent) = parts(value);
+        self.sum.add_wide(value.is_sign_negative(), u128::from(magnitude) * u128::from(n), exponent);
+        if spread {
+            add_square(&mut self.squares, magnitude, n, 2 * exponent);
+        }
+    }
+
+    /// Adds `n` equal integers of at most 64 bits, and their squares if `spread`.
+    #[allow(clippy::cast_possible_truncation)]
+    pub fn add_integer(&mut self, value: i128, n: u64, spread: bool) {
+        let magnitude = value.unsigned_abs() as u64;
+        self.sum.add_wide(value < 0, u128::from(magnitude) * u128::from(n), 0);
+        if spread {
+            add_square(&mut self.squares, magnitude, n, 0);
+        }
+    }
+
+    /// Adds the sum of integers whose squares are not known.
+    pub(crate) fn add_integer_sum(&mut self, sum: i128) {
+        self.sum.add_integer(sum);
+    }
+
+    /// Adds the terms of others.
+    pub(crate) fn merge(&mut self, other: &Self) {
+        self.infinities.iter_mut().zip(other.infinities).for_each(|(a, b)| *a = a.saturating_add(b));
+        self.sum.merge(&other.sum);
+        self.squares.merge(&other.squares);
+    }
+
+    /// Sums of finite terms: of values and of squares.
+    pub(crate) fn sums(&self) -> (&Fixed, &Fixed) {
+        (&self.sum, &self.squares)
+    }
+
+    /// Negative and positive infinities.
+    pub(crate) fn infinities(&self) -> [u64; 2] {
+        self.infinities
+    }
+
+    /// Drops what is not requested: counts of infinities, the sum, the squares.
+    pub(crate) fn keep(&mut self, infinities: bool, sum: bool, squares: bool) {
+        if !infinities {
+            self.infinities = [0; 2];
+        }
+        if !sum {
+            self.sum = Fixed::default();
+        }
+        if !squares {
+            self.squares = Fixed::default();
+        }
+    }
+
+    /// The sum if it is not finite.
+    fn special(&self) -> Option<f64> {
+        match self.infinities {
+            [0, 0] => None,
+            [_, 0] => Some(f64::NEG_INFINITY),
+            [0, _] => Some(f64::INFINITY),
+            _ => Some(f64::NAN),
+        }
+    }
+
+    /// The correctly rounded sum.
+    pub fn sum(&self) -> f64 {
+        self.special().unwrap_or_else(|| self.sum.digits().to_f64())
+    }
+
+    /// The exact sum, if it is an integer of at most 128 bits.
+    pub(crate) fn integer_sum(&self) -> Option<i128> {
+        self.sum.digits().to_i128()
+    }
+
+    /// Whether an integer sum has at most 128 bits.
+    pub(crate) fn integer_fits(&self) -> bool {
+        self.sum.fits_i128()
+    }
+
+    /// The correctly rounded mean of `n` values, at least one.
+    pub(crate) fn mean(&self, n: u64) -> f64 {
+        self.special().unwrap_or_else(|| self.sum.digits().quotient(u128::from(n)))
+    }
+
+    /// The correctly rounded variance of `n > ddof` values.
+    pub(crate) fn variance(&self, n: u64, ddof: u64) -> f64 {
+        self.spread(n).map_or(f64::NAN, |spread| spread.quotient(degrees(n, ddof)))
+    }
+
+    /// The correctly rounded standard deviation of `n > ddof` values.
+    pub(crate) fn std(&self, n: u64, ddof: u64) -> f64 {
+        self.spread(n).map_or(f64::NAN, |spread| spread.root_of_quotient(degrees(n, ddof)))
+    }
+
+    /// The correctly rounded square root of the sum of squares.
+    pub(crate) fn root_of_squares(&self) -> f64 {
+        if self.infinities == [0, 0] { self.squares.digits().root_of_quotient(1) } else { f64::INFINITY }
+    }
+
+    /// `n · Σx² − (Σx)²`; `None` with infinities.
+    pub(super) fn spread(&self, n: u64) -> Option<Digits> {
+        let sum = self.sum.digits();
+        (self.infinities == [0, 0]).then(|| co_spread(n, &self.squares, &sum, &sum))
+    }
+
+    /// Whether nothing but zeros was added.
+    pub(crate) fn is_zero(&self) -> bool {
+        self.infinities == [0, 0] && self.sum.is_untouched() && self.squares.is_untouched()
+    }
+
+    /// Whether the sum of squares is at least what the sum of `n` values implies.
+    pub(crate) fn is_possible(&self, n: u64) -> bool {
+        self.spread(n).is_none_or(|spread| !spread.negative)
+    }
+
+    /// The bytes of the moments: counts of infinities, sum, squares.
+    pub(crate) fn write(&self, out: &mut Vec<u8>) {
+        self.infinities.iter().for_each(|count| out.extend(count.to_le_bytes()));
+        self.sum.digits().write(out);
+        self.squares.digits().write(out);
+    }
+
+    /// Parses moments from the start of `bytes`, and returns the bytes after them.
+    ///
+    /// # Errors
+    /// `Corrupt` when the bytes are truncated or the numbers are not possible.
+    pub(crate) fn parse(bytes: &[u8]) -> Result<(Self, &[u8])> {
+        let corrupt = |detail: &str| tesseral_core::Error::corrupt("moments", "partial result", None, detail);
+        let (counts, rest) = bytes.split_first_chunk::<16>().ok_or_else(|| corrupt("truncated"))?;
+        let count = |at: usize| u64::from_le_bytes(std::array::from_fn(|i| counts[at + i]));
+        let (sum, rest) = Digits::parse(rest)?;
+        let (squares, rest) = Digits::parse(rest)?;
+        if squares.negative {
+            return Err(corrupt("negative sum of squares"));
+        }
+        let (sum, squares) = (Fixed::from(&sum), Fixed::from(&squares));
+        Ok((Self { infinities: [count(0), count(8)], sum, squares }, rest))
+    }
+}
+
+/// Adds `n · magnitude² · 2^exponent`, up to 192 bits.
+fn add_square(to: &mut Fixed, magnitude: u64, n: u64, exponent: i32) {
+    let square = u128::from(magnitude) * u128::from(magnitude);
+    let n = u128::from(n);
+    to.add_wide(false, (square & u128::from(u64::MAX)) * n, exponent);
+    to.add_wide(false, (square >> 64) * n, exponent + 64);
+}
+
+/// The divisor of a variance.
+pub(super) fn degrees(n: u64, ddof: u64) -> u128 {
+    u128::from(n) * u128::from(n.saturating_sub(ddof).max(1))
+}
+
+/// `n · Σxy − Σx · Σy`.
+pub(super) fn co_spread(n: u64, products: &Fixed, x: &Digits, y: &Digits) -> Digits {
+    let mut count = Fixed::default();
+    count.add(false, n, 0);
+    let mut spread = Fixed::from(&products.digits().times(&count.digits()));
+    let mut product = x.times(y);
+    product.negative = !product.negative;
+    spread.merge(&Fixed::from(&product));
+    spread.digits()
+}

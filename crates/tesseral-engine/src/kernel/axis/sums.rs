@@ -1,0 +1,319 @@
+//! Sums of the columns of a panel: integers in partial sums of a panel, floats added to [exact sums](crate::exact::slots) row by row.
+
+use multiversion::multiversion;
+
+use super::panel::Panel;
+use crate::exact::block::{Real, rows_add_exactly};
+use crate::exact::slots::{SlotRange, SlotSums};
+use crate::kernel::block::WorkType;
+
+/// Exact sums of each position; those that are not requested, or not of the dtype, have no positions.
+#[derive(Clone, Debug)]
+pub(crate) struct Sums {
+    pub integers: Vec<i128>,
+    pub integer_squares: Vec<WideSquares>,
+    pub floats: Option<SlotSums>,
+    pub float_squares: Option<SlotSums>,
+}
+
+/// A sum of squares of integers, in 192 bits.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct WideSquares {
+    pub low: u128,
+    pub high: u64,
+}
+
+impl WideSquares {
+    #[inline(always)]
+    pub fn add(&mut self, other: Self) {
+        let (low, carry) = self.low.overflowing_add(other.low);
+        self.low = low;
+        self.high = self.high.wrapping_add(other.high).wrapping_add(u64::from(carry));
+    }
+}
+
+/// Sums of the columns of a panel.
+pub(crate) trait PanelSums<W>: Default {
+    /// Starts a panel.
+    fn reset(&mut self, columns: usize, spread: bool);
+    /// Adds a row. Without `keep` it is complete; otherwise cells where it is 0 are left out, and others are finite.
+    fn add_row(&mut self, row: &[W], keep: Option<&[u8]>, to: &mut Sums, range: SlotRange);
+    /// Adds rows without gaps as long as they are complete, and returns their number.
+    fn add_rows(&mut self, panel: Panel<'_, W>, to: &mut Sums, range: SlotRange) -> usize;
+    /// Ends a panel.
+    fn finish(&mut self, to: &mut Sums, range: SlotRange);
+}
+
+/// An integer that columns consist of.
+pub(crate) trait IntegerCell: WorkType {
+    /// A sum of the cells of a panel's column.
+    type Partial: Copy + Default + Into<i128>;
+    /// The cell as a partial sum.
+    fn partial(self) -> Self::Partial;
+    /// Adds two partial sums.
+    fn plus(a: Self::Partial, b: Self::Partial) -> Self::Partial;
+    /// The square.
+    fn square(self) -> u128;
+}
+
+macro_rules! integer_cells {
+    ($($t:ty, $partial:ty;)*) => {$(
+        impl IntegerCell for $t {
+            type Partial = $partial;
+            #[inline(always)]
+            fn partial(self) -> $partial {
+                <$partial>::from(self)
+            }
+            // Cannot overflow here; wrapping operations keep overflow checks out of the loops of test builds.
+            #[inline(always)]
+            fn plus(a: $partial, b: $partial) -> $partial {
+                a.wrapping_add(b)
+            }
+            #[inline(always)]
+            fn square(self) -> u128 {
+                let magnitude = i128::from(self).unsigned_abs();
+                magnitude.wrapping_mul(magnitude)
+            }
+        }
+    )*};
+}
+
+integer_cells! {
+    i8, i32;
+    u8, i32;
+    i16, i32;
+    u16, i32;
+    i32, i64;
+    u32, i64;
+    i64, i128;
+    u64, i128;
+}
+
+/// Partial sums of integers.
+pub(crate) struct IntegerSums<W: IntegerCell> {
+    partial: Vec<W::Partial>,
+    squares: Vec<WideSquares>,
+}
+
+impl<W: IntegerCell> Default for IntegerSums<W> {
+    fn default() -> Self {
+        Self { partial: Vec::new(), squares: Vec::new() }
+    }
+}
+
+impl<W: IntegerCell> PanelSums<W> for IntegerSums<W> {
+    fn reset(&mut self, columns: usize, spread: bool) {
+        self.partial.clear();
+        self.partial.resize(columns, W::Partial::default());
+        self.squares.clear();
+        self.squares.resize(if spread { columns } else { 0 }, WideSquares::default());
+    }
+
+    fn add_row(&mut self, row: &[W], keep: Option<&[u8]>, _: &mut Sums, _: SlotRange) {
+        let kept = |i: usize| keep.is_none_or(|keep| keep[i] != 0);
+        for (i, (partial, &cell)) in self.partial.iter_mut().zip(row).enumerate() {
+            let more = if kept(i) { cell.partial() } else { W::Partial::default() };
+            *partial = W::plus(*partial, more);
+        }
+        for (i, (squares, &cell)) in self.squares.iter_mut().zip(row).enumerate() {
+            squares.add(WideSquares { low: if kept(i) { cell.square() } else { 0 }, high: 0 });
+        }
+    }
+
+    fn add_rows(&mut self, panel: Panel<'_, W>, _: &mut Sums, _: SlotRange) -> usize {
+        add_integer_rows(panel, &mut self.partial);
+        if !self.squares.is_empty() {
+            for r in 0..panel.rows {
+                for (squares, &cell) in self.squares.iter_mut().zip(panel.row(r)) {
+                    squares.add(WideSquares { low: cell.square(), high: 0 });
+                }
+            }
+        }
+        panel.rows
+    }
+
+    fn finish(&mut self, to: &mut Sums, range: SlotRange) {
+        for (i, &partial) in self.partial.iter().enumerate() {
+            let partial: i128 = partial.into();
+            to.integers[range.at(i)] += partial;
+        }
+        for (i, &squares) in self.squares.iter().enumerate() {
+            to.integer_squares[range.at(i)].add(squares);
+        }
+    }
+}
+
+#[multiversion(targets("x86_64+avx2"))]
+fn add_integer_rows<W: IntegerCell>(panel: Panel<'_, W>, partial: &mut [W::Partial]) {
+    add_rows_by_8(panel, partial);
+}
+
+/// Eight rows per pass load and store the partial sums once for eight cells.
+#[inline(always)]
+fn add_rows_by_8<W: IntegerCell>(panel: Panel<'_, W>, partial: &mut [W::Partial]) {
+    let n = panel.columns;
+    let partial = &mut partial[..n];
+    let mut r = 0;
+    while r + 8 <= panel.rows {
+        let [a, b, c, d, e, f, g, h]: [&[W]; 8] = std::array::from_fn(|k| panel.row(r + k));
+        for i in 0..n {
+            let p = |row: &[W]| row[i].partial();
+            let first = W::plus(W::plus(p(a), p(b)), W::plus(p(c), p(d)));
+            let second = W::plus(W::plus(p(e), p(f)), W::plus(p(g), p(h)));
+            partial[i] = W::plus(partial[i], W::plus(first, second));
+        }
+        r += 8;
+    }
+    for r in r..panel.rows {
+        for (partial, cell) in partial.iter_mut().zip(panel.row(r)) {
+            *partial = W::plus(*partial, cell.partial());
+        }
+    }
+}
+
+/// Buffers of float rows; their sums are exact at once.
+#[derive(Default)]
+pub(crate) struct FloatSums {
+    spread: bool,
+    terms: Vec<f64>,
+    products: Vec<f64>,
+    errors: Vec<f64>,
+}
+
+impl FloatSums {
+    /// Adds the squares of the terms, which are doubles themselves if `exact`.
+    fn add_squares(&mut self, exact: bool, to: &mut SlotSums, range: SlotRange) {
+        square(&self.terms, &mut self.products);
+        if !exact {
+            square_errors(&self.terms, &self.products, &mut self.errors);
+            if !square_in_range(&self.terms) {
+                for (i, &term) in self.terms.iter().enumerate().filter(|(_, x)| !in_square_range(**x)) {
+                    to.limbs(range.at(i)).add_square(term);
+                    (self.products[i], self.errors[i]) = (0.0, 0.0);
+                }
+            }
+            to.add_terms(range, &mut self.errors);
+        }
+        to.add_terms(range, &mut self.products);
+    }
+}
+
+impl<W: WorkType + Real> PanelSums<W> for FloatSums {
+    fn reset(&mut self, columns: usize, spread: bool) {
+        self.spread = spread;
+        self.terms.resize(columns, 0.0);
+        let squared = if spread { columns } else { 0 };
+        self.products.resize(squared, 0.0);
+        self.errors.resize(squared, 0.0);
+    }
+
+    fn add_row(&mut self, row: &[W], keep: Option<&[u8]>, to: &mut Sums, range: SlotRange) {
+        let (Some(sums), squares) = (&mut to.floats, &mut to.float_squares) else { return };
+        match keep {
+            None => widen(row, &mut self.terms),
+            Some(keep) => {
+                widen_kept(row, keep, &mut self.terms);
+                if !are_terms(&self.terms) {
+                    for (i, term) in
+                        self.terms.iter_mut().enumerate().filter(|(_, x)| x.abs() >= SlotSums::LIMIT)
+                    {
+                        sums.limbs(range.at(i)).add_f64(*term);
+                        if let Some(squares) = squares {
+                            squares.limbs(range.at(i)).add_square(*term);
+                        }
+                        *term = 0.0;
+                    }
+                }
+            }
+        }
+        if let (true, Some(squares)) = (self.spread, squares) {
+            self.add_squares(W::EXACT_PRODUCT, squares, range);
+        }
+        sums.add_terms(range, &mut self.terms);
+    }
+
+    fn add_rows(&mut self, panel: Panel<'_, W>, to: &mut Sums, range: SlotRange) -> usize {
+        let mut r = 0;
+        while r < panel.rows {
+            // Eight rows that add without rounding are one row of terms. Squares never do.
+            let eight = r + 8 <= panel.rows && !self.spread;
+            if eight && rows_add_exactly((r..r + 8).map(|r| panel.row(r))) {
+                if let Some(sums) = &mut to.floats {
+                    add_eight(std::array::from_fn(|k| panel.row(r + k)), &mut self.terms);
+                    sums.add_terms(range, &mut self.terms);
+                }
+                r += 8;
+            } else {
+                if !are_terms(panel.row(r)) {
+                    return r;
+                }
+                self.add_row(panel.row(r), None, to, range);
+                r += 1;
+            }
+        }
+        panel.rows
+    }
+
+    fn finish(&mut self, _: &mut Sums, _: SlotRange) {}
+}
+
+// Squares between these have a rounding error that is a double, and do not overflow.
+const SQUARE_RANGE: (f64, f64) = (f64::from_bits((1023 - 480) << 52), f64::from_bits((1023 + 470) << 52));
+
+#[inline(always)]
+fn in_square_range(x: f64) -> bool {
+    (x.abs() < SQUARE_RANGE.1) & ((x.abs() > SQUARE_RANGE.0) | (x == 0.0))
+}
+
+#[multiversion(targets("x86_64+avx2"))]
+fn square_in_range(terms: &[f64]) -> bool {
+    let mut all = true;
+    for &x in terms {
+        all &= in_square_range(x);
+    }
+    all
+}
+
+#[multiversion(targets("x86_64+avx2"))]
+fn are_terms<W: Real>(row: &[W]) -> bool {
+    W::are_terms(row)
+}
+
+#[multiversion(targets("x86_64+avx2"))]
+fn widen<W: Real>(row: &[W], terms: &mut [f64]) {
+    for (term, x) in terms.iter_mut().zip(row) {
+        *term = x.wide();
+    }
+}
+
+#[multiversion(targets("x86_64+avx2"))]
+fn add_eight<W: Real>(rows: [&[W]; 8], terms: &mut [f64]) {
+    let n = terms.len();
+    let [a, b, c, d, e, f, g, h] = rows.map(|row| &row[..n]);
+    for i in 0..n {
+        let first = (a[i].wide() + b[i].wide()) + (c[i].wide() + d[i].wide());
+        let second = (e[i].wide() + f[i].wide()) + (g[i].wide() + h[i].wide());
+        terms[i] = first + second;
+    }
+}
+
+#[multiversion(targets("x86_64+avx2"))]
+fn widen_kept<W: Real>(row: &[W], keep: &[u8], terms: &mut [f64]) {
+    for ((term, x), &keep) in terms.iter_mut().zip(row).zip(keep) {
+        *term = if keep == 0 { 0.0 } else { x.wide() };
+    }
+}
+
+#[multiversion(targets("x86_64+avx2"))]
+fn square(terms: &[f64], products: &mut [f64]) {
+    for (product, x) in products.iter_mut().zip(terms) {
+        *product = x * x;
+    }
+}
+
+#[multiversion(targets("x86_64+avx2+fma"))]
+fn square_errors(terms: &[f64], products: &[f64], errors: &mut [f64]) {
+    for ((error, product), &x) in errors.iter_mut().zip(products).zip(terms) {
+        *error = x.mul_add(x, -product);
+    }
+}

@@ -1,0 +1,204 @@
+//! Cells of a dense array as rows: coordinates and fields that match a condition.
+
+use tesseral_core::{Error, Result, Selection, dispatch_element};
+use tesseral_format::{Column, Request};
+
+use crate::decode::columns::{Cells, column_layout};
+use crate::decode::variable_length::read_var;
+use crate::handle::Handle;
+use crate::merge::sparse::CellBatch;
+use crate::options::Options;
+use crate::paint::dense;
+use crate::plan::blocks::Blocks;
+use crate::plan::claims::{check_total, work_space};
+use crate::plan::condition::{self, Rows};
+use crate::reduce::visit::gaps;
+
+/// Default size of a block in bytes.
+const BLOCK: u64 = 64 << 20;
+/// Blocks take a fraction of the memory limit; gathering rows takes as much again.
+const SHARE: u64 = 4;
+
+/// Blocks of a selection, as rows.
+pub(crate) struct DenseCells {
+    handle: Handle,
+    request: Request,
+    options: Options,
+    /// The requested columns and those of the condition.
+    columns: Vec<Column>,
+    blocks: Blocks,
+    /// Maximum number of cells of a block.
+    cells: u64,
+    /// Missing cells come as nulls.
+    valid: bool,
+}
+
+impl DenseCells {
+    pub(crate) fn new(handle: &Handle, request: &Request, options: &Options) -> Result<Self> {
+        let schema = handle.schema();
+        if schema.sparse {
+            let error = Error::invalid("cells of a sparse array are requested by coordinates");
+            return Err(error.in_array(&schema.name));
+        }
+        let selection =
+            request.selection().ok_or_else(|| Error::invalid("a dense read requires positions"))?;
+        let mut columns = request.columns.clone();
+        if let Some(condition) = &request.condition {
+            condition::columns_of(schema, condition, &mut columns)?;
+        }
+        check_total(handle, request)?;
+        let mut row = 0_u64;
+        for &column in &columns {
+            if matches!(column, Column::Timestamp | Column::DeletedBy) {
+                return Err(Error::invalid(format!("unknown column {column:?} of a dense array"))
+                    .in_array(&schema.name));
+            }
+            let (size, nullable) = column_layout(schema, column)?;
+            row += if size == 0 { 24 } else { size as u64 } + u64::from(nullable);
+        }
+        let allowed = options.memory.map_or(BLOCK, |memory| (memory / SHARE).clamp(1, BLOCK));
+        let allowed = work_space(handle, request, allowed)?;
+        let chunk = schema.chunk_shape.clone().unwrap_or_default();
+        let cells = allowed / row.max(1);
+        let blocks = Blocks::new(selection, &chunk, cells);
+        Ok(Self {
+            handle: handle.clone(),
+            request: request.clone(),
+            options: options.clone(),
+            columns,
+            blocks,
+            cells,
+            valid: false,
+        })
+    }
+
+    pub(crate) fn handle(&self) -> &Handle {
+        &self.handle
+    }
+
+    /// Number of cells that memory allows at once.
+    pub(crate) fn cells_at_once(&self) -> u64 {
+        self.cells
+    }
+
+    /// The boxes, read in sequence.
+    pub(crate) fn blocks(&self) -> Blocks {
+        self.blocks.clone()
+    }
+
+    /// Returns the rows of a part.
+    pub(crate) fn read(&self, part: &Selection) -> Result<CellBatch> {
+        let schema = self.handle.schema();
+        let read = self.columns.iter().map(|&column| -> Result<Cells> {
+            let (size, _) = column_layout(schema, column)?;
+            match column {
+                Column::Dim(d) => coordinates(&self.handle, usize::from(d), part),
+                Column::Field(f) if size == 0 => {
+                    read_var(&self.handle, &Request::cells(part.clone(), f), &self.options)
+                }
+                Column::Field(f) => {
+                    let request = Request::cells(part.clone(), f);
+                    dense::read_with(&self.handle, &request, &self.options, |cells| {
+                        let validity = cells.stored_validity().map(<[u8]>::to_vec);
+                        Ok(Cells::from_fixed(size, cells.bytes().to_vec(), validity))
+                    })
+                }
+                _ => Err(Error::invalid(format!("unknown column {column:?} of a dense array"))),
+            }
+        });
+        let cells: Vec<Cells> = read.collect::<Result<_>>()?;
+        let count = part.cells().and_then(|n| usize::try_from(n).ok()).unwrap_or(usize::MAX);
+        let asked = self.request.columns.iter().copied();
+        let written = self.written(part)?;
+        let Some(condition) = &self.request.condition else {
+            let mut batch = CellBatch { rows: count, columns: asked.zip(cells).collect() };
+            if self.valid {
+                batch.mark_missing(schema, written.as_deref())?;
+            }
+            return Ok(batch);
+        };
+        let of = |column: Column| {
+            let place = self.columns.iter().position(|c| *c == column);
+            place.map(|p| &cells[p]).ok_or_else(|| Error::internal(format!("{column:?} was not read")))
+        };
+        let rows = Rows {
+            schema,
+            count,
+            picked: None,
+            column: &of,
+            absent: &|_| false,
+            written: written.as_deref(),
+            stored: false,
+        };
+        let mask = rows.mask(condition)?;
+        let rows: Vec<u32> =
+            (0_u32..).zip(mask).filter(|(_, holds)| *holds != 0).map(|(row, _)| row).collect();
+        let columns = asked.zip(&cells).map(|(column, cells)| (column, cells.pick(&rows)));
+        let mut batch = CellBatch { rows: rows.len(), columns: columns.collect() };
+        if self.valid {
+            let written =
+                written.map(|written| rows.iter().map(|row| written[*row as usize]).collect::<Vec<_>>());
+            batch.mark_missing(schema, written.as_deref())?;
+        }
+        Ok(batch)
+    }
+}
+
+impl DenseCells {
+    /// Written cells of a part; all fields of an array are written together.
+    fn written(&self, part: &Selection) -> Result<Option<Vec<u8>>> {
+        let field = self.columns.iter().find_map(|column| match column {
+            Column::Field(f) if self.valid || self.request.condition.is_some() => Some(*f),
+            _ => None,
+        });
+        field.map_or(Ok(None), |f| gaps(&self.handle, &Request::cells(part.clone(), f)))
+    }
+
+    /// Lets missing cells come as nulls.
+    pub(crate) fn mark_missing(&mut self) {
+        self.valid = true;
+    }
+}
+
+impl Iterator for DenseCells {
+    type Item = Result<CellBatch>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            let part = self.blocks.next()?;
+            match self.read(&part) {
+                Ok(batch) if batch.rows == 0 => {}
+                other => return Some(other),
+            }
+        }
+    }
+}
+
+/// Coordinates along a dimension of every cell of a selection, row-major.
+fn coordinates(handle: &Handle, dim: usize, part: &Selection) -> Result<Cells> {
+    let dimension = &handle.schema().dims[dim];
+    let first = dimension.domain.as_ref().and_then(|(first, _)| first.as_i128()).unwrap_or(0);
+    let shape = part.shape();
+    let count = |dims: &[u64]| dims.iter().product::<u64>();
+    let inner = usize::try_from(count(&shape[dim + 1..])).unwrap_or(usize::MAX);
+    let outer = count(&shape[..dim]);
+    let slice = part.slices()[dim];
+    let size = dispatch_element!(dimension.dtype, T => Some(size_of::<T>()), else => None);
+    let size = size.ok_or_else(|| Error::unsupported(format!("coordinates of dtype {}", dimension.dtype)))?;
+    let mut data = Vec::new();
+    for _ in 0..outer {
+        for i in 0..shape[dim] {
+            let value = first + i128::from(slice.start + i * slice.step);
+            let bytes = value.to_le_bytes();
+            let mut cell = [0; 8];
+            cell[..size].copy_from_slice(&bytes[..size]);
+            if cfg!(target_endian = "big") {
+                cell[..size].reverse();
+            }
+            for _ in 0..inner {
+                data.extend_from_slice(&cell[..size]);
+            }
+        }
+    }
+    Ok(Cells::from_fixed(size, data, None))
+}

@@ -1,0 +1,196 @@
+//! Packed fields as physical values: an array source that unpacks what another decodes.
+//!
+//! Missing cells become nulls, so that what reads physical values needs to know neither the packing nor the declarations.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use smallvec::SmallVec;
+use tesseral_core::packing::{Packing, packing};
+use tesseral_core::{ArraySchema, ChunkStats, Error, Result, Scalar, Stat, alloc, missing};
+use tesseral_format::{
+    Access, ArraySource, ChunkInfo, ChunkPlan, Column, ColumnMut, DigestSpans, NonEmpty, Part, PlannedChunk,
+    Request, Scratch, Totals,
+};
+
+use crate::missing as cells;
+
+/// Attributes that describe stored values of a packed field.
+const STORED_ATTRIBUTES: [&str; 9] = [
+    "_FillValue",
+    "missing_value",
+    "fill_value",
+    "scale_factor",
+    "add_offset",
+    "_Unsigned",
+    "valid_min",
+    "valid_max",
+    "valid_range",
+];
+
+/// An array whose packed fields hold physical values.
+#[derive(Debug)]
+pub(crate) struct PhysicalSource {
+    inner: Arc<dyn ArraySource>,
+    schema: ArraySchema,
+    /// By field.
+    packings: Vec<Option<Packing>>,
+}
+
+impl PhysicalSource {
+    /// The array with physical values; `None` when no field is packed.
+    pub(crate) fn new(inner: &Arc<dyn ArraySource>) -> Option<Self> {
+        let mut schema = inner.schema().clone();
+        let packings: Vec<Option<Packing>> =
+            schema.fields.iter().map(|field| packing(&schema, field)).collect();
+        if packings.iter().all(Option::is_none) {
+            return None;
+        }
+        let mut stored = Vec::new();
+        for (field, packing) in schema.fields.iter_mut().zip(&packings) {
+            if let Some(packing) = packing {
+                field.fill = field.fill.as_ref().and_then(|fill| packing.value(fill));
+                field.dtype = packing.physical;
+                field.nullable |= !field.missing.is_empty();
+                field.missing.clear();
+                stored.push(field.name.clone());
+            }
+        }
+        // Attributes that describe stored values do not apply to physical ones.
+        for (name, key) in stored.iter().flat_map(|name| STORED_ATTRIBUTES.iter().map(move |key| (name, key)))
+        {
+            if let Some((attribute, _)) = missing::attribute(&schema, name, key) {
+                schema.attributes.shift_remove(&attribute);
+            }
+        }
+        Some(Self { inner: Arc::clone(inner), schema, packings })
+    }
+
+    /// The packings of packed fields, by name.
+    pub(crate) fn packings(&self) -> Vec<(String, Packing)> {
+        let fields = self.schema.fields.iter().zip(&self.packings);
+        fields.filter_map(|(field, packing)| Some((field.name.clone(), packing.clone()?))).collect()
+    }
+
+    fn packing(&self, column: Column) -> Option<(usize, &Packing)> {
+        let Column::Field(field) = column else { return None };
+        let field = usize::from(field);
+        self.packings.get(field)?.as_ref().map(|packing| (field, packing))
+    }
+}
+
+impl ArraySource for PhysicalSource {
+    fn schema(&self) -> &ArraySchema {
+        &self.schema
+    }
+
+    fn object(&self, number: u32) -> &str {
+        self.inner.object(number)
+    }
+
+    fn needs(&self, object: &str) -> bool {
+        self.inner.needs(object)
+    }
+
+    fn plan(&self, request: &Request) -> Result<ChunkPlan> {
+        let mut plan = self.inner.plan(request)?;
+        if request.columns.iter().any(|column| self.packing(*column).is_some()) {
+            for chunk in &mut plan.chunks {
+                // Stored bytes are no cells any more; each of them can still be unpacked by itself.
+                if let Access::Direct { .. } = chunk.access {
+                    chunk.access = Access::Coded { granule: Some(1) };
+                }
+            }
+        }
+        Ok(plan)
+    }
+
+    fn totals(&self, everything: &Request) -> Result<Totals> {
+        self.inner.totals(everything)
+    }
+
+    fn non_empty_domain(&self) -> Result<Option<Option<NonEmpty>>> {
+        self.inner.non_empty_domain()
+    }
+
+    fn stats(&self, chunk: &PlannedChunk, column: Column) -> ChunkStats {
+        let stats = self.inner.stats(chunk, column);
+        let Some((field, packing)) = self.packing(column) else { return stats };
+        let stats = cells::statistics(&self.inner.schema().fields[field], stats);
+        // Unpacking keeps the order of values, also where it rounds.
+        let value = |stat: Stat<Scalar>| match stat {
+            Stat::Exact(value) => packing.value(&value).map_or(Stat::Absent, Stat::Exact),
+            Stat::Bound(value) => packing.value(&value).map_or(Stat::Absent, Stat::Bound),
+            Stat::Absent => Stat::Absent,
+        };
+        let (min, max) = match packing.reverses() {
+            None => (Stat::Absent, Stat::Absent),
+            Some(false) => (value(stats.min), value(stats.max)),
+            Some(true) => (value(stats.max), value(stats.min)),
+        };
+        ChunkStats { min, max, sum: Stat::Absent, missing: Vec::new(), ..stats }
+    }
+
+    fn describe(&self, chunk: &PlannedChunk) -> ChunkInfo {
+        self.inner.describe(chunk)
+    }
+
+    fn digests(&self, chunk: &PlannedChunk) -> DigestSpans<'_> {
+        self.inner.digests(chunk)
+    }
+
+    fn checked_bytes(&self, chunk: &PlannedChunk) -> u64 {
+        self.inner.checked_bytes(chunk)
+    }
+
+    fn run_bytes(&self, chunk: &PlannedChunk, cells: &Range<u64>) -> Option<Range<u64>> {
+        self.inner.run_bytes(chunk, cells)
+    }
+
+    fn narrow(
+        &self,
+        chunk: &PlannedChunk,
+        column: Column,
+        cells: &Range<u64>,
+    ) -> Result<Option<SmallVec<[Part; 1]>>> {
+        self.inner.narrow(chunk, column, cells)
+    }
+
+    fn decode(
+        &self,
+        chunk: &PlannedChunk,
+        column: Column,
+        parts: &[Bytes],
+        cells: Range<u64>,
+        out: ColumnMut<'_>,
+        scratch: &mut Scratch,
+    ) -> Result<()> {
+        let Some((field, packing)) = self.packing(column) else {
+            return self.inner.decode(chunk, column, parts, cells, out, scratch);
+        };
+        let ColumnMut::Fixed { values, validity } = out else {
+            return Err(Error::invalid("packed cells have one size"));
+        };
+        let stored_field = &self.inner.schema().fields[field];
+        let count = usize::try_from(cells.end.saturating_sub(cells.start)).unwrap_or(usize::MAX);
+        let size = packing.stored.size().unwrap_or(1);
+        let bytes =
+            count.checked_mul(size).ok_or_else(|| Error::limit("a chunk's cells", u64::MAX, u64::MAX))?;
+        let mut stored = alloc::zeroed("packed cells", bytes)?;
+        let mut valid = stored_field.nullable.then(|| alloc::zeroed("packed cells", count)).transpose()?;
+        let to = ColumnMut::Fixed { values: &mut stored, validity: valid.as_deref_mut() };
+        self.inner.decode(chunk, column, parts, cells, to, scratch)?;
+        if values.len() != count.saturating_mul(packing.physical.size().unwrap_or(1)) {
+            return Err(Error::invalid("a decoder was given space of another size"));
+        }
+        packing.unpack(&stored, values);
+        if let Some(validity) = validity {
+            match cells::validity(stored_field, &stored, valid.as_deref(), None) {
+                Some(found) => validity.copy_from_slice(&found),
+                None => validity.fill(1),
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,243 @@
+//! Folding of a selection along some axes: one result for each position of the others.
+//!
+//! Groups over the same positions of the kept axes are folded in sequence into one state; if there are few such stacks they are
+//! divided into segments, merged in order. The division depends only on the plan, so the result does not depend on the number
+//! of threads.
+
+use std::collections::HashMap;
+
+use rayon::prelude::*;
+use smallvec::SmallVec;
+use tesseral_core::{Coords, Error, Region, Result, Scalar, Sum};
+use tesseral_format::Request;
+
+use crate::handle::Handle;
+use crate::kernel::axis::{self, AxisFold};
+use crate::kernel::summary::StatSet;
+use crate::options::Options;
+use crate::paint::dense::PreparedRead;
+use crate::plan::claims::{check_results, check_total};
+use crate::reduce::visit::Visitor;
+
+/// Minimum number of stacks for parallelism without segments.
+const STACKS: usize = 32;
+/// Size of the cells of a segment in bytes.
+const SEGMENT: u64 = 8 << 20;
+/// Maximum number of segments of a stack.
+const SEGMENTS: u64 = 64;
+/// Minimum number of results for parallel work.
+const PARALLEL_FROM: usize = 16 << 10;
+/// Maximum memory of a kept position while it is folded, in bytes.
+const STATE: u64 = 128;
+
+/// Results along some axes.
+#[derive(Clone, Debug)]
+pub struct Reduced {
+    /// Extent of each kept axis.
+    pub shape: Vec<u64>,
+    blocks: Vec<(Region, AxisFold)>,
+}
+
+impl Reduced {
+    /// One value per kept position, row-major.
+    pub fn collect<T: Clone + Default + Send + Sync>(
+        &self,
+        of: impl Fn(&AxisFold, usize) -> T + Sync,
+    ) -> Vec<T> {
+        // The states of all positions were in memory, so their number fits.
+        let cells =
+            Region::from_shape(&self.shape).cells().and_then(|n| usize::try_from(n).ok()).unwrap_or(0);
+        let collect_slots = |(_, fold): &(Region, AxisFold)| (0..fold.len()).map(|i| of(fold, i)).collect();
+        let parts: Vec<Vec<T>> = if cells < PARALLEL_FROM {
+            self.blocks.iter().map(collect_slots).collect()
+        } else {
+            self.blocks.par_iter().map(collect_slots).collect()
+        };
+        let mut out = vec![T::default(); cells];
+        for ((region, _), part) in self.blocks.iter().zip(parts) {
+            // Row by row: positions along the last kept axis are adjacent in both.
+            let last = self.shape.len().saturating_sub(1);
+            let run = region.bounds().last().map_or(1, |b| usize::try_from(b.1 - b.0).unwrap_or(usize::MAX));
+            let mut at: SmallVec<[u64; 4]> = region.bounds().iter().map(|b| b.0).collect();
+            for row in part.chunks(run.max(1)) {
+                let flat = at.iter().zip(&self.shape).fold(0, |flat, (p, n)| flat * n + p);
+                let to = usize::try_from(flat).ok().and_then(|flat| out.get_mut(flat..flat + row.len()));
+                if let Some(to) = to {
+                    to.clone_from_slice(row);
+                }
+                for d in (0..last).rev() {
+                    at[d] += 1;
+                    if at[d] < region.end(d) {
+                        break;
+                    }
+                    at[d] = region.start(d);
+                }
+            }
+        }
+        out
+    }
+
+    /// Means; `None` without valid cells.
+    pub fn mean(&self) -> Vec<Option<f64>> {
+        self.collect(AxisFold::mean)
+    }
+
+    /// Sums; `None` if sums were not requested.
+    pub fn sum(&self) -> Vec<Option<Sum>> {
+        self.collect(AxisFold::sum)
+    }
+
+    /// Minima; `None` without valid cells.
+    pub fn min(&self) -> Vec<Option<Scalar>> {
+        self.collect(AxisFold::min)
+    }
+
+    /// Maxima; `None` without valid cells.
+    pub fn max(&self) -> Vec<Option<Scalar>> {
+        self.collect(AxisFold::max)
+    }
+
+    /// Population standard deviations; `None` without valid cells.
+    pub fn std(&self) -> Vec<Option<f64>> {
+        self.collect(AxisFold::std)
+    }
+}
+
+/// Groups over the same kept positions.
+struct Stack {
+    kept: Region,
+    groups: Vec<u32>,
+    bytes: u64,
+}
+
+/// Folds a selection of one field along `axes`.
+///
+/// # Errors
+/// Errors of the plan, the store and the decoders; `InvalidRequest` for an unknown or duplicate axis; `Limit` if the states of
+/// the kept positions exceed the memory limit.
+pub fn reduce(
+    handle: &Handle,
+    request: &Request,
+    axes: &[usize],
+    wanted: StatSet,
+    options: &Options,
+) -> Result<Reduced> {
+    handle.restartable(|handle| reduce_along(handle, request, axes, wanted, options))
+}
+
+fn reduce_along(
+    handle: &Handle,
+    request: &Request,
+    axes: &[usize],
+    wanted: StatSet,
+    options: &Options,
+) -> Result<Reduced> {
+    let prepared = PreparedRead::divided(handle, request, options, &|_, _| Ok(false))?;
+    let rank = prepared.selection.rank();
+    let mut reduced = vec![false; rank];
+    for &axis in axes {
+        if axis >= rank || std::mem::replace(&mut reduced[axis], true) {
+            let detail = format!("axis {axis} is a duplicate or out of bounds for {rank} axes");
+            return Err(Error::invalid(detail).in_array(&handle.schema().name));
+        }
+    }
+    let kept = |bounds: &[(u64, u64)]| {
+        Region::new(bounds.iter().zip(&reduced).filter(|(_, r)| !**r).map(|(b, _)| *b))
+    };
+    let shape = kept(Region::from_shape(&prepared.selection.shape()).bounds()).shape();
+    let positions = Region::from_shape(&shape).cells().unwrap_or(u64::MAX);
+    let states = positions.saturating_mul(STATE);
+    options.check_memory("the results", states)?;
+    check_results(handle, request, states)?;
+    if prepared.groups.joined() {
+        // Kept positions require groups of the same extent.
+        check_total(handle, request)?;
+        let cells = handle.schema().grid()?.touched(&prepared.selection).remaining();
+        return Err(Error::limit(
+            "the mostly empty grid of the selection",
+            cells,
+            prepared.plan.chunks.len() as u64,
+        )
+        .hint("select a part of the array that was written"));
+    }
+    // Every segment of a stack has its own states, which are merged afterwards.
+    let most = options.memory.map_or(SEGMENTS, |memory| (memory / states.max(1) / 4).clamp(1, SEGMENTS));
+    let workers = options.for_workers(states.saturating_mul(most), prepared.unit)?;
+    let stacks = stacks(&prepared, &reduced)?;
+    let visitor = Visitor::new(handle, &prepared);
+    AxisFold::new(visitor.field.dtype, wanted, &[]).map_err(|e| e.in_array(&handle.schema().name))?;
+    let ticker = options.ticker(prepared.groups.len(&prepared.plan) as u64);
+
+    let fold_segment = |stack: &Stack, groups: &[u32]| -> Result<AxisFold> {
+        let extents: SmallVec<[usize; 4]> =
+            stack.kept.shape().iter().map(|&n| usize::try_from(n).unwrap_or(usize::MAX)).collect();
+        let origin: SmallVec<[usize; 4]> = extents.iter().map(|_| 0).collect();
+        let mut fold = AxisFold::new(visitor.field.dtype, wanted, &extents)?;
+        for &index in groups {
+            let context = visitor.group_context(index as usize)?;
+            visitor.group(index as usize, &context, &mut |_| Ok(false), &mut |view| {
+                let strides: SmallVec<[usize; 4]> = view.strides.iter().map(|s| s / view.size).collect();
+                let cells = axis::View {
+                    cells: view.values,
+                    validity: view.validity,
+                    shape: &view.extents,
+                    strides: &strides,
+                };
+                fold.fold(&cells, &reduced, &origin, &visitor.missing)
+            })?;
+            ticker.tick()?;
+        }
+        Ok(fold)
+    };
+    let fold_stack = |stack: &Stack| -> Result<(Region, AxisFold)> {
+        let segments = if stacks.len() < STACKS { stack.bytes.div_ceil(SEGMENT).clamp(1, most) } else { 1 };
+        let length = stack.groups.len().div_ceil(usize::try_from(segments).unwrap_or(1)).max(1);
+        let cut: Vec<&[u32]> = stack.groups.chunks(length).collect();
+        let parts: Vec<AxisFold> = if cut.len() > 1 {
+            cut.par_iter().map(|groups| fold_segment(stack, groups)).collect::<Result<_>>()?
+        } else {
+            cut.iter().map(|groups| fold_segment(stack, groups)).collect::<Result<_>>()?
+        };
+        let mut parts = parts.into_iter();
+        let mut fold = parts.next().ok_or_else(|| Error::internal("a stack without groups"))?;
+        for part in parts {
+            fold.merge(&part)?;
+        }
+        Ok((stack.kept.clone(), fold))
+    };
+    let blocks: Vec<(Region, AxisFold)> = workers.run(|| {
+        if prepared.parallel() {
+            stacks.par_iter().map(fold_stack).collect::<Result<_>>()
+        } else {
+            stacks.iter().map(fold_stack).collect::<Result<_>>()
+        }
+    })?;
+    Ok(Reduced { shape: shape.to_vec(), blocks })
+}
+
+/// The box without its reduced axes.
+fn kept(region: &Region, reduced: &[bool]) -> Region {
+    Region::new(
+        region.bounds().iter().zip(reduced).filter(|(_, reduced)| !**reduced).map(|(bound, _)| *bound),
+    )
+}
+
+/// Groups by their box of kept positions, in plan order.
+fn stacks(prepared: &PreparedRead, reduced: &[bool]) -> Result<Vec<Stack>> {
+    let PreparedRead { plan, groups, selection, size, .. } = prepared;
+    let mut stacks: Vec<Stack> = Vec::new();
+    let mut by_start: HashMap<Coords, usize> = HashMap::new();
+    for index in 0..groups.len(plan) {
+        let group = groups.get(plan, index)?;
+        let Some((part, target)) = selection.clip(group.region) else { continue };
+        let region = kept(&target, reduced);
+        let start: Coords = region.bounds().iter().map(|b| b.0).collect();
+        let number = *by_start.entry(start).or_insert_with(|| {
+            stacks.push(Stack { kept: region, groups: Vec::new(), bytes: 0 });
+            stacks.len() - 1
+        });
+        stacks[number].groups.push(u32::try_from(index).unwrap_or(u32::MAX));
+        stacks[number].bytes += part.cells().unwrap_or(0).saturating_mul(*size as u64);
+    }
+    Ok(stacks)
+}

@@ -1,0 +1,219 @@
+//! Folding rows with coordinates: cells of sparse arrays, and cells that meet a condition.
+
+use tesseral_core::condition::Condition;
+use tesseral_core::{Error, Region, Result, Selection, Slice, dispatch_element};
+use tesseral_format::{Column, PlannedChunk, Request, Target};
+
+use super::layout::{self, AxisRole};
+use super::run::{CellFilter, Fold, Folded, Merger, Partial, SlotCells, Unit, global_slot, share};
+use super::state::FoldState;
+use crate::handle::Handle;
+use crate::merge::sparse::{CellBatch, CellOrder, bounds, valid_cells};
+use crate::options::Options;
+use crate::paint::scatter::{number_in, origin, positions, ranges};
+
+/// Approximate number of cells of a sparse array per unit.
+const CELLS: u64 = 4 << 20;
+
+/// Folds a selection of one field over its non-empty cells that meet a condition.
+///
+/// # Errors
+/// As [`fold`](super::fold); `Unsupported` for dimensions without countable positions.
+pub fn fold_rows(
+    handle: &Handle,
+    field: u16,
+    selection: &Selection,
+    condition: Option<&Condition>,
+    fold: &Fold,
+    options: &Options,
+) -> Result<Folded> {
+    let request = Request { condition: condition.cloned(), ..Request::cells(selection.clone(), field) };
+    let mut merger = Merger::new(handle, &request, fold, options)?;
+    let parts = if handle.schema().sparse {
+        parts(handle, field, selection, options)?
+    } else {
+        vec![selection.clone()]
+    };
+    for unit in Unit::all(selection, parts) {
+        merger.add(fold_unit(handle, &request, fold, &unit, options)?)?;
+    }
+    merger.finish()
+}
+
+/// Divides a selection of a sparse array along its first dimension, at chunk boundaries, into parts of about equally many
+/// cells.
+pub(super) fn parts(
+    handle: &Handle,
+    field: u16,
+    selection: &Selection,
+    options: &Options,
+) -> Result<Vec<Selection>> {
+    let schema = handle.schema();
+    let request = Request {
+        target: Target::Coordinates(ranges(&schema.dims, selection).map_err(|e| e.in_array(&schema.name))?),
+        columns: vec![Column::Field(field)],
+        condition: None,
+    };
+    let chunks = handle.source().plan(&request).map_err(|e| e.in_array(&schema.name))?.chunks;
+    let (Some(dim), Some(&slice)) = (schema.dims.first(), selection.slices().first()) else {
+        return Ok(vec![selection.clone()]);
+    };
+    // The index in the slice at which a chunk begins.
+    let start_index = |chunk: &PlannedChunk| {
+        let low = bounds(chunk).first()?.0.as_i128()?;
+        let from_start = u64::try_from(low - origin(dim)? - i128::from(slice.start)).unwrap_or(0);
+        Some((from_start.div_ceil(slice.step.max(1)).min(slice.count()), chunk.cells))
+    };
+    let mut starts: Vec<(u64, u64)> = chunks.iter().filter_map(start_index).collect();
+    starts.sort_unstable();
+    let most = options.memory.map_or(CELLS, |memory| CELLS.min(memory / 128));
+    let (mut cuts, mut pending) = (vec![0], 0_u64);
+    for (number, cells) in starts {
+        if pending >= most && cuts.last().is_some_and(|last| *last < number) && number < slice.count() {
+            cuts.push(number);
+            pending = 0;
+        }
+        pending = pending.saturating_add(cells);
+    }
+    cuts.push(slice.count());
+    let bounds: Vec<u64> = selection.slices().iter().map(|slice| slice.end).collect();
+    let part = |ends: &[u64]| {
+        let mut slices = selection.slices().to_vec();
+        let last = slice.start + ends[1].saturating_sub(1) * slice.step + 1;
+        slices[0] = Slice { start: slice.start + ends[0] * slice.step, end: last.min(slice.end), ..slice };
+        Selection::new(slices, &bounds)
+    };
+    cuts.windows(2).map(part).collect()
+}
+
+/// Folds the rows of a unit of a selection.
+pub(super) fn fold_unit(
+    handle: &Handle,
+    request: &Request,
+    fold: &Fold,
+    unit: &Unit,
+    options: &Options,
+) -> Result<Partial> {
+    let schema = handle.schema();
+    let (field, whole, part) = share(handle, request, unit)?;
+    let target = match schema.sparse {
+        true => Target::Coordinates(ranges(&schema.dims, &part).map_err(|e| e.in_array(&schema.name))?),
+        false => Target::Cells(part),
+    };
+    let dims = (0..).take(schema.dims.len()).map(Column::Dim);
+    let columns = dims.chain([Column::Field(field)]).collect();
+    let request = Request { target, columns, condition: request.condition.clone() };
+    let slots = layout::reached(&fold.roles, &unit.place);
+    let mut states = fold.states(handle, field, &slots, options)?;
+    let axes = SlotAssignment::new(fold, &whole, &slots);
+    for batch in valid_cells(handle, &request, CellOrder::Stored, options)? {
+        axes.distribute(handle, field, &batch?, &mut states).map_err(|e| e.in_array(&schema.name))?;
+    }
+    Ok(Partial { number: unit.number, slots: slots.bounds().to_vec(), states, skipped: false })
+}
+
+/// Assigns a cell to slots by its position along each axis.
+struct SlotAssignment<'a> {
+    fold: &'a Fold,
+    slices: &'a [Slice],
+    /// The region of slots.
+    slots: &'a Region,
+    /// Slots along each axis of the full selection.
+    whole: Vec<u64>,
+    /// The first slot along each axis, and the slot index stride.
+    steps: Vec<(u64, u64)>,
+    fiber_strides: Vec<u64>,
+}
+
+/// A slot, a row that belongs to it, and its fiber position.
+type SlotRow = (usize, usize, u64);
+
+impl<'a> SlotAssignment<'a> {
+    fn new(fold: &'a Fold, selection: &'a Selection, slots: &'a Region) -> Self {
+        let mut steps = vec![(0, 0); fold.roles.len()];
+        let (mut stride, mut kept) = (1_u64, slots.rank());
+        for (d, _) in fold.roles.iter().enumerate().rev().filter(|(_, role)| **role != AxisRole::Reduce) {
+            kept -= 1;
+            steps[d] = (slots.start(kept), stride);
+            stride = stride.saturating_mul(slots.extent(kept));
+        }
+        let whole = layout::shape(&fold.roles, selection);
+        let fiber_strides = layout::fiber_strides(&fold.roles, &selection.shape());
+        Self { fold, slices: selection.slices(), slots, whole, steps, fiber_strides }
+    }
+
+    /// Folds the rows of a batch.
+    fn distribute(
+        &self,
+        handle: &Handle,
+        field: u16,
+        batch: &CellBatch,
+        states: &mut [FoldState],
+    ) -> Result<()> {
+        let schema = handle.schema();
+        let Some(((_, cells), coordinates)) = batch.columns.split_last() else { return Ok(()) };
+        let outside = || Error::internal("coordinate outside the domain");
+        let axes = schema.dims.iter().zip(coordinates);
+        let axes = axes.map(|(dim, (_, cells))| positions(dim, cells).ok_or_else(outside));
+        let axes = axes.collect::<Result<Vec<_>>>()?;
+        let mut slot_rows: Vec<SlotRow> = Vec::with_capacity(batch.rows);
+        for row in 0..batch.rows {
+            self.assign(0, &axes, row, (0, 0), &mut slot_rows);
+        }
+        // The sort is stable: rows of a slot keep their order.
+        slot_rows.sort_by_key(|slot_rows| slot_rows.0);
+        let field = &schema.fields[usize::from(field)];
+        dispatch_element!(field.dtype, T => {
+            let values: Vec<T> = bytemuck::pod_collect_to_vec(cells.data());
+            let filter = CellFilter::new(self.fold, field.dtype, &values, cells.validity());
+            let mut gathered = SlotCells::default();
+            for rows in slot_rows.chunk_by(|a, b| a.0 == b.0) {
+                gathered.clear();
+                rows.iter().for_each(|&(_, row, fiber_position)| filter.push(row, fiber_position, &mut gathered));
+                let slot = rows[0].0;
+                let state = states.get_mut(slot).ok_or_else(outside)?;
+                gathered.fold_into(state, &self.fold.reducer, global_slot(slot, self.slots, &self.whole))?;
+            }
+            Ok(())
+        }, else => Err(Error::unsupported(format!("folds of {}", field.dtype))))
+    }
+
+    /// Adds every slot that a row belongs to, axis by axis.
+    fn assign(
+        &self,
+        d: usize,
+        axes: &[Vec<u64>],
+        row: usize,
+        (slot, fiber_position): (u64, u64),
+        out: &mut Vec<SlotRow>,
+    ) {
+        let Some(axis) = axes.get(d) else {
+            out.push((usize::try_from(slot).unwrap_or(usize::MAX), row, fiber_position));
+            return;
+        };
+        let Some(n) = number_in(&self.slices[d], axis[row]) else { return };
+        let index = usize::try_from(n).unwrap_or(usize::MAX);
+        let masked =
+            self.fold.masks[d].as_ref().is_some_and(|mask| !mask.get(index).copied().unwrap_or(false));
+        if masked {
+            return;
+        }
+        let mut assign_next = |along: u64, in_fiber: u64| {
+            let (first, stride) = self.steps[d];
+            let next = (slot + (along - first) * stride, fiber_position + in_fiber * self.fiber_strides[d]);
+            self.assign(d + 1, axes, row, next, out);
+        };
+        match &self.fold.roles[d] {
+            AxisRole::Keep => assign_next(n, 0),
+            AxisRole::Reduce => assign_next(0, n),
+            AxisRole::Groups { slots, .. } => {
+                slots.get(index).into_iter().for_each(|&group| assign_next(group, 0))
+            }
+            role @ AxisRole::Windows { step, before, .. } => {
+                let (first, last) = role.reached(n, n + 1);
+                (first..last)
+                    .for_each(|window| assign_next(window, (n + before).saturating_sub(window * step)));
+            }
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! One summary for each coordinate of a dimension with cells.
+
+use std::collections::BTreeMap;
+
+use tesseral_core::{DType, Error, Result, Scalar};
+use tesseral_format::{Column, Request};
+
+use crate::decode::columns::{Cells, sort_keys};
+use crate::handle::Handle;
+use crate::kernel::summary::{StatSet, Summary};
+use crate::merge::sparse::{CellOrder, valid_cells};
+use crate::options::Options;
+
+/// Sort key of a coordinate.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum GroupKey {
+    Number(u64),
+    Text(Vec<u8>),
+}
+
+/// Folds one column of the requested cells by their coordinates along a dimension, in ascending order.
+///
+/// # Errors
+/// As [`valid_cells`]; `Unsupported` for columns that cannot be folded; `Limit` when the results pass the memory limit.
+pub fn summarize_by(
+    handle: &Handle,
+    request: &Request,
+    dim: u16,
+    wanted: StatSet,
+    options: &Options,
+) -> Result<Vec<(Scalar, Summary)>> {
+    let schema = handle.schema();
+    let refuse = || Error::invalid("grouping requires one column and one dimension").in_array(&schema.name);
+    let ([column], Some(dimension)) = (request.columns.as_slice(), schema.dims.get(usize::from(dim))) else {
+        return Err(refuse());
+    };
+    let dtype: DType = match *column {
+        Column::Field(f) => schema.fields.get(usize::from(f)).map(|f| f.dtype),
+        Column::Dim(d) => schema.dims.get(usize::from(d)).map(|d| d.dtype),
+        _ => None,
+    }
+    .ok_or_else(refuse)?;
+    let empty = Summary::new(dtype, wanted).map_err(|e| e.in_array(&schema.name))?;
+    let both = Request { columns: vec![Column::Dim(dim), *column], ..request.clone() };
+    let mut found: BTreeMap<GroupKey, (Scalar, Summary)> = BTreeMap::new();
+    for batch in valid_cells(handle, &both, CellOrder::Stored, options)? {
+        let batch = batch?;
+        let [(_, coordinates), (_, values)] = batch.columns.as_slice() else { return Err(refuse()) };
+        for rows in grouped(dimension.dtype, coordinates, batch.rows) {
+            let row = rows[0] as usize;
+            let key = key(dimension.dtype, coordinates, row);
+            let coordinate = Scalar::from_le_bytes(dimension.dtype, coordinates.get(row))?;
+            let (_, summary) = found.entry(key).or_insert_with(|| (coordinate, empty.clone()));
+            let picked = values.pick(&rows);
+            summary.fold(picked.data(), picked.validity(), &[])?;
+        }
+        let held = found.len() * (size_of::<(GroupKey, Scalar, Summary)>() + 32);
+        options.check_memory("one row per coordinate", held as u64).map_err(|e| e.in_array(&schema.name))?;
+    }
+    Ok(found.into_values().collect())
+}
+
+fn key(dtype: DType, coordinates: &Cells, row: usize) -> GroupKey {
+    match crate::decode::columns::sort_key(dtype, coordinates.get(row)) {
+        Some(number) => GroupKey::Number(number),
+        None => GroupKey::Text(coordinates.get(row).to_vec()),
+    }
+}
+
+/// Rows of each coordinate, in input order.
+fn grouped(dtype: DType, coordinates: &Cells, count: usize) -> Vec<Vec<u32>> {
+    let mut rows: Vec<u32> = (0..).take(count).collect();
+    let groups =
+        |rows: &[u32], same: &dyn Fn(&u32, &u32) -> bool| rows.chunk_by(same).map(<[u32]>::to_vec).collect();
+    match sort_keys(dtype, coordinates) {
+        Some(keys) => {
+            rows.sort_by_key(|row| keys[*row as usize]);
+            groups(&rows, &|a, b| keys[*a as usize] == keys[*b as usize])
+        }
+        None => {
+            let text = |row: &u32| coordinates.get(*row as usize);
+            rows.sort_by(|a, b| text(a).cmp(text(b)));
+            groups(&rows, &|a, b| text(a) == text(b))
+        }
+    }
+}

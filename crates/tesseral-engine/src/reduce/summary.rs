@@ -1,0 +1,328 @@
+//! Folding of a selection into one summary, from statistics if they are exact, otherwise from cells.
+
+use rayon::prelude::*;
+use tesseral_core::{CellLen, ChunkGrid, Error, Result, Scalar, Selection};
+use tesseral_format::{Column, PlannedChunk, Request, Target};
+
+use crate::fetch::Batch;
+use crate::handle::Handle;
+use crate::kernel::copy::Run;
+use crate::kernel::summary::{StatSet, Summary};
+use crate::merge::dense_rows::DenseCells;
+use crate::options::{Options, Ticker};
+use crate::paint::dense::{self, PreparedRead};
+use crate::plan::blocks::Blocks;
+use crate::plan::claims::Work;
+use crate::plan::condition;
+use crate::reduce::visit::{GroupKind, StridedView, Visitor, constant};
+
+/// Approximate number of chunks planned at once.
+const PLANNED_AT_ONCE: u64 = 2048;
+/// Maximum number of plans of one operation.
+const PIECES: u64 = 16 << 10;
+/// Number of parts whose rows are folded at once.
+const PARTS_AT_ONCE: usize = 256;
+/// Maximum number of cells of chunks that are read in batches.
+const LARGE_CHUNK: u64 = 4096;
+
+/// A summary and its origin.
+#[derive(Clone, Debug)]
+pub struct Summarized {
+    /// The statistics.
+    pub summary: Summary,
+    /// Whether stored statistics were sufficient: no chunk was read.
+    pub from_statistics: bool,
+}
+
+/// Folds a selection of one field.
+///
+/// The result does not depend on the number of threads: units of work depend only on the plan and are merged in order.
+///
+/// # Errors
+/// Errors of the plan, the store and the decoders; `Unsupported` for dtypes that cannot be folded.
+pub fn summarize(
+    handle: &Handle,
+    request: &Request,
+    wanted: StatSet,
+    options: &Options,
+) -> Result<Summarized> {
+    handle.restartable(|handle| summarize_all(handle, request, wanted, options))
+}
+
+fn summarize_all(
+    handle: &Handle,
+    request: &Request,
+    wanted: StatSet,
+    options: &Options,
+) -> Result<Summarized> {
+    check_cells(handle, request)?;
+    if handle.schema().sparse {
+        return crate::merge::sparse::summarize(handle, request, wanted, options);
+    }
+    if request.condition.is_some() {
+        return summarize_rows(handle, request, wanted, options);
+    }
+    let pieces = pieces(handle, request)?;
+    let ticker = options.ticker(pieces.iter().map(|piece| piece.chunks).sum());
+    let one = |piece: &SubRequest| summarize_piece(handle, &piece.request, wanted, &ticker, options);
+    let parts: Vec<Summarized> = options.run(|| {
+        // With a memory limit the chunks of one piece at a time are shared by as many threads as fit.
+        if pieces.len() > 1 && options.memory.is_none() {
+            pieces.par_iter().map(one).collect::<Result<_>>()
+        } else {
+            pieces.iter().map(one).collect::<Result<_>>()
+        }
+    })?;
+    let mut parts = parts.into_iter();
+    let mut whole = parts.next().ok_or_else(|| Error::internal("a selection without pieces"))?;
+    for part in parts {
+        whole.summary.merge(&part.summary)?;
+        whole.from_statistics &= part.from_statistics;
+    }
+    Ok(whole)
+}
+
+/// Rejects cells of several elements: they have no order and no sum.
+fn check_cells(handle: &Handle, request: &Request) -> Result<()> {
+    let schema = handle.schema();
+    for column in &request.columns {
+        if let Column::Field(f) = column
+            && let Some(field) = schema.fields.get(usize::from(*f))
+            && field.cell != CellLen::One
+        {
+            let feature = format!("statistics of {} cells of {:?}", field.type_name(), field.name);
+            return Err(Error::unsupported(feature).in_array(&schema.name));
+        }
+    }
+    Ok(())
+}
+
+/// A part of a request that is planned separately.
+struct SubRequest {
+    request: Request,
+    chunks: u64,
+}
+
+/// Divides a request over very many chunks, so that plans are computed in parallel and stay in the caches.
+fn pieces(handle: &Handle, request: &Request) -> Result<Vec<SubRequest>> {
+    let whole = |chunks: u64| Ok(vec![SubRequest { request: request.clone(), chunks }]);
+    let (Some(selection), Ok(grid)) = (request.selection(), handle.schema().grid()) else { return whole(1) };
+    let chunks = if selection.rank() == grid.rank() { grid.touched(selection).remaining() } else { 1 };
+    let (Some(cells), Some((&first, _))) = (selection.cells(), grid.chunk_shape().split_first()) else {
+        return whole(chunks);
+    };
+    let (shape, row) = (selection.shape(), first.min(grid.shape()[0]));
+    // Exceeds the limit of most plans: planning fails immediately, or finds nearly all of the grid empty.
+    if chunks <= PLANNED_AT_ONCE || chunks > PLANNED_AT_ONCE * PIECES || cells == 0 {
+        return whole(chunks);
+    }
+    // At least one row of chunks: a piece must not divide chunks.
+    let least = cells / shape[0] * row;
+    let wanted = u128::from(cells) * u128::from(PLANNED_AT_ONCE) / u128::from(chunks);
+    let cells = u64::try_from(wanted).unwrap_or(u64::MAX).max(least);
+    let piece = |part: Selection| SubRequest {
+        chunks: grid.touched(&part).remaining(),
+        request: Request { target: Target::Cells(part), ..request.clone() },
+    };
+    Ok(Blocks::new(selection, grid.chunk_shape(), cells).map(piece).collect())
+}
+
+fn summarize_piece(
+    handle: &Handle,
+    request: &Request,
+    wanted: StatSet,
+    ticker: &Ticker<'_>,
+    options: &Options,
+) -> Result<Summarized> {
+    let number = match request.columns.as_slice() {
+        [Column::Field(number)] => *number,
+        _ => return Err(Error::invalid("a dense read requires positions of one field")),
+    };
+    dense::fixed_size(handle, number)?;
+    let dtype = handle.schema().fields[usize::from(number)].dtype;
+    let empty = Summary::new(dtype, wanted).map_err(|e| e.in_array(&handle.schema().name))?;
+    let known = |chunk: &PlannedChunk, all: bool| {
+        let stats = || empty.clone().merge_stats(&handle.stats(chunk, Column::Field(number)));
+        Ok((all && stats()?) || constant(handle, chunk, number).is_some())
+    };
+    let prepared = PreparedRead::divided(handle, request, options, &known)?;
+    let visitor = Visitor::new(handle, &prepared);
+    if prepared.bytes > handle.limits().total_expansion {
+        let mut decoded = Vec::new();
+        for chunk in &prepared.plan.chunks {
+            let constant = handle.source().constant(chunk, Column::Field(prepared.field)).is_some();
+            let known = || from_known(&visitor, GroupKind::Whole(chunk), &mut empty.clone());
+            if !(constant || chunk.whole && known()?) {
+                decoded.push(chunk);
+            }
+        }
+        Work::default().add_decoded(handle, &decoded, prepared.size)?;
+    }
+    let units = visitor.units(&|chunk| from_known(&visitor, GroupKind::Whole(chunk), &mut empty.clone()))?;
+    let one = |unit: &Batch| -> Result<(Summary, bool)> {
+        let context = visitor.context(unit)?;
+        // Both closures below add to it, one at a time.
+        let summary = std::cell::RefCell::new(empty.clone());
+        let mut touched = false;
+        for index in unit.groups.clone() {
+            touched |= visitor.group(
+                index,
+                &context,
+                &mut |seen| from_known(&visitor, seen, &mut summary.borrow_mut()),
+                &mut |view| fold_view(view, &visitor.missing, &mut summary.borrow_mut()),
+            )?;
+            ticker.tick()?;
+        }
+        Ok((summary.into_inner(), touched))
+    };
+    let inner = options.for_workers(0, prepared.unit)?;
+    let parallel = prepared.parallel() && units.len() > 1;
+    let fold_units = || -> Result<Vec<(Summary, bool)>> {
+        if parallel { units.par_iter().map(one).collect() } else { units.iter().map(one).collect() }
+    };
+    let parts = if inner.memory.is_some() { inner.run(fold_units)? } else { fold_units()? };
+    let mut summary = empty;
+    let mut from_statistics = !parts.is_empty();
+    for (part, touched) in &parts {
+        summary.merge(part)?;
+        from_statistics &= !touched;
+    }
+    Ok(Summarized { summary, from_statistics })
+}
+
+/// Folds the cells of a dense array that match a condition. Chunks that their statistics exclude are not read.
+fn summarize_rows(
+    handle: &Handle,
+    request: &Request,
+    wanted: StatSet,
+    options: &Options,
+) -> Result<Summarized> {
+    let schema = handle.schema();
+    let [Column::Field(field)] = request.columns.as_slice() else {
+        return Err(Error::invalid("a dense read requires positions of one field"));
+    };
+    crate::paint::dense::fixed_size(handle, *field)?;
+    let field = &schema.fields[usize::from(*field)];
+    let empty = Summary::new(field.dtype, wanted).map_err(|e| e.in_array(&schema.name))?;
+    let inner = Options { sequential: true, progress: None, ..options.clone() };
+    let mut rows = DenseCells::new(handle, request, &inner)?;
+    rows.mark_missing();
+    let one = |part: &Selection| -> Result<Summary> {
+        let mut summary = empty.clone();
+        if may_hold(handle, request, part) {
+            for (_, cells) in &rows.read(part)?.columns {
+                summary.fold(cells.data(), cells.validity(), &[])?;
+            }
+        }
+        Ok(summary)
+    };
+    let selection = request.selection().ok_or_else(|| Error::invalid("a dense read requires positions"))?;
+    let (total, mut parts) = parts(handle, selection, &rows);
+    let ticker = options.ticker(total);
+    let mut summary = empty.clone();
+    loop {
+        let some: Vec<Selection> = parts.by_ref().take(PARTS_AT_ONCE).collect();
+        if some.is_empty() {
+            return Ok(Summarized { summary, from_statistics: false });
+        }
+        let folded: Vec<Summary> = options.run(|| some.par_iter().map(one).collect::<Result<_>>())?;
+        for part in &folded {
+            summary.merge(part)?;
+            ticker.tick()?;
+        }
+    }
+}
+
+/// Returns whether a part of a dense array can contain a cell that matches the request's condition.
+fn may_hold(handle: &Handle, request: &Request, part: &Selection) -> bool {
+    let Some(condition) = &request.condition else { return true };
+    let request = Request { target: Target::Cells(part.clone()), condition: None, ..request.clone() };
+    condition::any_chunk(handle, &request, |chunk| {
+        let stats = |column| matches!(column, Column::Field(_)).then(|| handle.stats(chunk, column));
+        condition::condition_bounds(handle.schema(), condition, &stats)
+            .is_ok_and(|condition_bounds| condition_bounds.yes)
+    })
+}
+
+/// Parts of a selection that are evaluated and read separately, and their number: chunks, or blocks of small chunks.
+fn parts<'a>(
+    handle: &Handle,
+    selection: &'a Selection,
+    rows: &DenseCells,
+) -> (u64, Box<dyn Iterator<Item = Selection> + 'a>) {
+    // Several threads hold a chunk each.
+    let most = rows.cells_at_once() / rayon::current_num_threads() as u64;
+    let fits = |grid: &ChunkGrid| {
+        let cells = grid.chunk_shape().iter().fold(1, |n: u64, extent| n.saturating_mul(*extent));
+        (LARGE_CHUNK..=most.max(1)).contains(&cells)
+    };
+    let Some(grid) = handle.schema().grid().ok().filter(fits) else {
+        let blocks = rows.blocks();
+        return (blocks.clone().count() as u64, Box::new(blocks));
+    };
+    let touched = grid.touched(selection);
+    let total = touched.remaining();
+    let chunks = touched.filter_map(move |coords| Some(selection.clip(&grid.region(&coords))?.0));
+    (total, Box::new(chunks))
+}
+
+/// Adds groups that need no cells.
+fn from_known(visitor: &Visitor<'_>, seen: GroupKind<'_>, summary: &mut Summary) -> Result<bool> {
+    let field = visitor.field;
+    match seen {
+        GroupKind::Whole(chunk) => {
+            let stats = visitor.handle.stats(chunk, Column::Field(visitor.prepared.field));
+            summary.merge_stats(&stats)
+        }
+        GroupKind::Constant { cell, cells } => {
+            summary.fold_value_repeated(&Scalar::from_le_bytes(field.dtype, cell)?, cells).map(|()| true)
+        }
+        GroupKind::Fill { cells } => summary.fold_nulls(cells).map(|()| true),
+    }
+}
+
+/// Folds cells run by run; many short runs at equal distances are folded in one call.
+fn fold_view(view: &StridedView<'_>, missing: &[Scalar], summary: &mut Summary) -> Result<()> {
+    let size = view.size;
+    if let Some(cells) = view.contiguous() {
+        return summary.fold(cells, view.validity.map(|v| &v[..cells.len() / size]), missing);
+    }
+    let walk = view.walk()?;
+    if let Some((run, stride, runs)) = walk.even_runs() {
+        return summary.fold_runs(view.values, run / size, stride / size, runs, view.validity, missing);
+    }
+    let mut outcome = Ok(());
+    walk.for_each_run(|run| {
+        if outcome.is_err() {
+            return;
+        }
+        outcome = match run.contiguous() {
+            Some(len) => {
+                let valid = view.validity.map(|v| &v[run.src / size..(run.src + len) / size]);
+                summary.fold(&view.values[run.src..run.src + len], valid, missing)
+            }
+            None => fold_strided(summary, view, run, missing),
+        };
+    });
+    outcome
+}
+
+/// Gathers distant cells and folds them in pieces.
+fn fold_strided(summary: &mut Summary, view: &StridedView<'_>, run: Run, missing: &[Scalar]) -> Result<()> {
+    const PIECE: usize = 1024;
+    let size = view.size;
+    let mut cells = Vec::with_capacity(PIECE.min(run.count) * size);
+    let mut valid = Vec::new();
+    let cell = |i: usize| run.src + i * run.src_stride;
+    for first in (0..run.count).step_by(PIECE) {
+        let piece = first..(first + PIECE).min(run.count);
+        cells.clear();
+        piece.clone().for_each(|i| cells.extend_from_slice(&view.values[cell(i)..cell(i) + size]));
+        if let Some(validity) = view.validity {
+            valid.clear();
+            valid.extend(piece.map(|i| validity[cell(i) / size]));
+        }
+        summary.fold(&cells, view.validity.map(|_| &valid[..]), missing)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,111 @@
+//! Attributes whose types or order a format does not preserve.
+
+use std::collections::HashSet;
+
+use serde_json::{Value as Json, json};
+use tesseral_core::metadata::SET_ASIDE;
+use tesseral_core::{Attributes, Value};
+
+use super::value::{from_json, to_json};
+use super::{Holds, KEY};
+
+/// Names of attributes in order; with a value if the format stores none or another one.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct AttributeList(Vec<(String, Option<Value>)>);
+
+/// Whether a value has keys, whose order counts.
+fn has_keys(value: &Value) -> bool {
+    match value {
+        Value::Map(map) => map.len() > 1 || map.values().any(has_keys),
+        Value::List(values) => values.iter().any(has_keys),
+        _ => false,
+    }
+}
+
+/// Returns the attributes to store, and the list that restores the rest; `None` if the format preserves everything.
+pub(super) fn encode(
+    attributes: &Attributes,
+    project: fn(&str, &Value) -> Option<Value>,
+    holds: &Holds,
+) -> (Attributes, Option<AttributeList>) {
+    let mut native = Attributes::new();
+    let mut list = Vec::with_capacity(attributes.len());
+    let mut exact = holds.ordered || attributes.keys().is_sorted();
+    for (name, value) in attributes {
+        let room = native.len() < holds.attributes && name != KEY;
+        let held = room.then(|| project(name, value)).flatten();
+        let restored = held.as_ref() == Some(value) && (holds.ordered || !has_keys(value));
+        exact &= restored;
+        list.push((name.clone(), (!restored).then(|| value.clone())));
+        native.extend(held.map(|held| (name.clone(), held)));
+    }
+    (native, (!exact).then_some(AttributeList(list)))
+}
+
+/// Restores the encoded attributes. Attributes that another program changed or added since are returned unchanged.
+pub(super) fn decode(
+    native: &Attributes,
+    list: &AttributeList,
+    project: fn(&str, &Value) -> Option<Value>,
+) -> Attributes {
+    let listed: HashSet<&str> = list.0.iter().map(|(name, _)| name.as_str()).collect();
+    let mut used: HashSet<&str> = HashSet::from([KEY]);
+    let mut out = Attributes::new();
+    for (name, value) in &list.0 {
+        let aside = format!("{SET_ASIDE}{name}");
+        let aside = native.get_key_value(aside.as_str()).filter(|(key, _)| !listed.contains(key.as_str()));
+        let found = aside.or_else(|| native.get_key_value(name.as_str())).filter(|_| name != KEY);
+        if let Some((key, _)) = found {
+            used.insert(key);
+        }
+        let held = found.map(|(_, held)| held);
+        let restored = match (value, held) {
+            (None, held) => held.cloned(),
+            (Some(value), None) => Some(value.clone()),
+            // Where the format holds no such attribute, what it has under the name is something else.
+            (Some(value), Some(held)) => match project(name, value) {
+                Some(projected) if projected != *held => Some(held.clone()),
+                _ => Some(value.clone()),
+            },
+        };
+        out.extend(restored.map(|value| (name.clone(), value)));
+    }
+    for (name, value) in native.iter().filter(|(name, _)| !used.contains(name.as_str())) {
+        out.entry(name.clone()).or_insert_with(|| value.clone());
+    }
+    out
+}
+
+impl AttributeList {
+    /// Lists all attributes with their values.
+    pub(super) fn full(attributes: &Attributes) -> Self {
+        Self(attributes.iter().map(|(name, value)| (name.clone(), Some(value.clone()))).collect())
+    }
+
+    /// The names of these, whose values the format holds.
+    pub(super) fn names(attributes: &Attributes) -> Self {
+        Self(attributes.keys().map(|name| (name.clone(), None)).collect())
+    }
+
+    /// Whether there is an attribute of that name.
+    pub(super) fn contains(&self, name: &str) -> bool {
+        self.0.iter().any(|(listed, _)| listed == name)
+    }
+
+    pub(super) fn to_json(&self) -> Json {
+        let item = |(name, value): &(String, Option<Value>)| match value {
+            None => json!([name]),
+            Some(value) => json!([name, to_json(value)]),
+        };
+        Json::Array(self.0.iter().map(item).collect())
+    }
+
+    pub(super) fn from_json(json: &Json) -> Option<Self> {
+        let item = |item: &Json| match item.as_array()?.as_slice() {
+            [Json::String(name)] => Some((name.clone(), None)),
+            [Json::String(name), value] => Some((name.clone(), Some(from_json(value)))),
+            _ => None,
+        };
+        json.as_array()?.iter().map(item).collect::<Option<_>>().map(Self)
+    }
+}

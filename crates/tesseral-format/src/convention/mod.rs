@@ -1,0 +1,103 @@
+//! Storage conventions, version 1: how a format stores the parts of the data model that it does not support.
+//!
+//! A format declares by [`Holds`] what it supports natively. Everything else is stored as the nearest supported array, with a
+//! marker among the attributes, under the name [`KEY`], that describes the encoded array. A program that does not know the
+//! marker reads the stored array. `docs/formats/conventions.md` is the normative text.
+//!
+//! ```text
+//! model ──encode──▶ ModelWriter ──▶ the format's Writer          the format's Container ──▶ ModelContainer ──decode──▶ model
+//! ```
+
+mod attributes;
+mod container;
+mod encoding;
+mod marker;
+mod source;
+mod text;
+pub mod value;
+mod writer;
+
+use tesseral_core::{CellLen, DType, Value};
+
+use std::sync::Arc;
+
+use tesseral_core::Result;
+use tesseral_core::schema::Labels;
+use tesseral_store::Store;
+
+use crate::{ArraySource, Container, CreateOptions, Format, OpenOptions, Writer};
+
+pub use self::container::ModelContainer;
+pub use self::marker::KEY;
+pub use self::text::TextExtent;
+pub use self::writer::ModelWriter;
+
+/// Opens a source as a container of the data model.
+///
+/// # Errors
+/// As [`Format::open`].
+pub fn open(format: &dyn Format, store: Arc<dyn Store>, options: &OpenOptions) -> Result<Arc<dyn Container>> {
+    let native = format.open(store, options)?;
+    Ok(Arc::new(ModelContainer::new(native, format.holds(), options.limits)))
+}
+
+/// Creates a container of the data model.
+///
+/// # Errors
+/// As [`Format::create`].
+pub fn create(
+    format: &dyn Format,
+    store: Arc<dyn Store>,
+    options: &CreateOptions,
+) -> Result<Box<dyn Writer>> {
+    Ok(Box::new(ModelWriter::new(format.create(store, options)?, format.holds())))
+}
+
+/// Adds labels to the dimensions of an array.
+pub fn labelled(source: Arc<dyn ArraySource>, labels: Vec<(usize, Labels)>) -> Arc<dyn ArraySource> {
+    source::ModelArray::labelled(source, labels)
+}
+
+/// Parts of the data model that a format supports natively.
+#[derive(Clone, Copy, Debug)]
+pub struct Holds {
+    /// Returns whether cells of a dtype and length are supported.
+    pub cells: fn(DType, CellLen) -> bool,
+    /// Whether scalars are supported.
+    pub scalars: bool,
+    /// Whether dimensions of extent 0 are supported.
+    pub empty: bool,
+    /// Returns an attribute as it reads back; `None` if it cannot be stored.
+    pub attribute: fn(&str, &Value) -> Option<Value>,
+    /// Maximum number of attributes of an array.
+    pub attributes: usize,
+    /// Whether the order of attributes is preserved.
+    pub ordered: bool,
+    /// Returns a container attribute as it reads back; `None` if it cannot be stored.
+    pub container_attribute: fn(&str, &Value) -> Option<Value>,
+    /// Prefix of attributes that belong to one of several fields.
+    pub field_attributes: Option<&'static str>,
+    /// Names of container attributes in the order in which the format returns them.
+    pub container_order: &'static [&'static str],
+    /// Whether fields can have the name of a dimension of their array.
+    pub field_named_as_dimension: bool,
+    /// Maximum number of labels of a dimension that are stored with its array.
+    pub labels: usize,
+}
+
+impl Holds {
+    /// Supports the whole data model.
+    pub const ALL: Self = Self {
+        cells: |_, _| true,
+        scalars: true,
+        empty: true,
+        attribute: |_, value| Some(value.clone()),
+        attributes: usize::MAX,
+        ordered: true,
+        container_attribute: |_, value| Some(value.clone()),
+        field_attributes: None,
+        container_order: &[],
+        field_named_as_dimension: true,
+        labels: usize::MAX,
+    };
+}

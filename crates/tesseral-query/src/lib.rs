@@ -1,0 +1,40 @@
+//! Query documents: Tetration's flat JSON or TOML objects, on arrays of any format.
+//!
+//! [`Document::parse`] parses and validates a document, [`Plan::new`] resolves it against an array, [`Plan::run`] executes it.
+//! A plan can be [split](Plan::split) into serializable jobs, which threads, processes or schedulers run separately;
+//! [merging](Plan::merge) their results gives the same bits as a single run.
+//!
+//! ```
+//! # fn main() -> Result<(), tesseral::Error> {
+//! let document = tesseral::query::Document::parse(r#"{"dataset": "sst", "mean": ["time"]}"#)?;
+//! assert_eq!(document.dataset, "sst");
+//! assert!(tesseral::query::Document::parse(r#"{"dataset": "sst", "average": []}"#).is_err());
+//! # Ok(())
+//! # }
+//! ```
+
+#![forbid(unsafe_code)]
+
+mod align;
+mod document;
+mod execution;
+mod matrix;
+mod outcome;
+mod parse;
+mod plan;
+mod report;
+mod run;
+mod spill;
+#[cfg(test)]
+mod tests;
+mod transform;
+mod window;
+
+pub use document::{
+    AxisRange, AxisToken, Document, Edge, Execution, Filter, GroupBy, LabelFilter, Method, Operation, Pad,
+    Reduction, Window, WindowMode, Write, WriteTarget,
+};
+pub use outcome::{Answer, QueryOutcome, Written};
+pub use plan::{Job, Plan, Results};
+pub use report::{Detail, report};
+pub use run::{Settings, find};

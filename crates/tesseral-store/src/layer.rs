@@ -1,0 +1,149 @@
+//! Stores around stores: every call is passed on, and a layer states only what it changes.
+
+use std::fmt::Debug;
+use std::ops::Range;
+
+use bytes::Bytes;
+use tesseral_core::{Error, ErrorKind, Result};
+
+use crate::sigbus::OperationGuard;
+use crate::store::{ObjectInfo, Overwrite, Staged, Store};
+use crate::unpublished::Unpublished;
+
+/// A store that passes every call on to another one. Implementing it implements [`Store`].
+///
+/// ```
+/// use std::sync::Arc;
+/// use tesseral_store::{MemoryStore, Store, StoreExt, StoreLayer};
+///
+/// #[derive(Debug)]
+/// struct Plain(Arc<dyn Store>);
+///
+/// impl StoreLayer for Plain {
+///     fn inner(&self) -> &dyn Store {
+///         self.0.as_ref()
+///     }
+/// }
+///
+/// let store = Plain(Arc::new(MemoryStore::with_object("demo", b"0123".to_vec())));
+/// assert_eq!(&store.read("", 1..3)?[..], b"12");
+/// # Ok::<(), tesseral_core::Error>(())
+/// ```
+pub trait StoreLayer: Debug + Send + Sync {
+    /// The store that calls are passed on to.
+    fn inner(&self) -> &dyn Store;
+
+    /// Replaces the error of a call that reads an object or its length.
+    fn read_error(&self, object: &str, error: Error) -> Error {
+        let _ = object;
+        error
+    }
+
+    /// Adjusts the guard of an operation that begins.
+    fn operation(&self, guard: OperationGuard) -> OperationGuard {
+        guard
+    }
+}
+
+impl<L: StoreLayer> Store for L {
+    fn location(&self) -> &str {
+        self.inner().location()
+    }
+
+    fn len(&self, object: &str) -> Result<u64> {
+        self.inner().len(object).map_err(|e| self.read_error(object, e))
+    }
+
+    fn read_many(&self, object: &str, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
+        self.inner().read_many(object, ranges).map_err(|e| self.read_error(object, e))
+    }
+
+    fn resident(&self, object: &str) -> Result<Option<Bytes>> {
+        self.inner().resident(object).map_err(|e| self.read_error(object, e))
+    }
+
+    fn view(&self, object: &str, range: Range<u64>) -> Result<Bytes> {
+        self.inner().view(object, range).map_err(|e| self.read_error(object, e))
+    }
+
+    fn watch(&self) -> Result<OperationGuard> {
+        self.inner().watch().map(|guard| self.operation(guard))
+    }
+
+    fn tails(&self, objects: &[String], most: u64) -> Result<Vec<(u64, Bytes)>> {
+        self.inner().tails(objects, most).map_err(|error| {
+            if !matches!(error.kind(), ErrorKind::NotFound { .. }) {
+                return error;
+            }
+            // The error of many objects does not identify the missing one; the length of each does.
+            objects.iter().find_map(|object| self.len(object).err()).unwrap_or(error)
+        })
+    }
+
+    fn list(&self, folder: &str) -> Result<Vec<ObjectInfo>> {
+        self.inner().list(folder)
+    }
+
+    fn leftovers(&self) -> Result<Vec<String>> {
+        self.inner().leftovers()
+    }
+
+    fn remove_leftovers(&self) -> Result<()> {
+        self.inner().remove_leftovers()
+    }
+
+    fn stage(&self, object: &str, overwrite: Overwrite) -> Result<Box<dyn Staged>> {
+        self.inner().stage(object, overwrite)
+    }
+
+    fn remove(&self, object: &str) -> Result<()> {
+        self.inner().remove(object)
+    }
+
+    fn remove_all(&self, object: &str) -> Result<()> {
+        self.inner().remove_all(object)
+    }
+
+    fn unpublished(&self, object: &str) -> Option<Unpublished> {
+        self.inner().unpublished(object)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::MemoryStore;
+
+    #[derive(Debug)]
+    struct Named(Arc<dyn Store>);
+
+    impl StoreLayer for Named {
+        fn inner(&self) -> &dyn Store {
+            self.0.as_ref()
+        }
+
+        fn read_error(&self, object: &str, _: Error) -> Error {
+            Error::invalid(format!("layer: {object}"))
+        }
+    }
+
+    #[test]
+    fn every_read_reports_the_error_of_the_layer() {
+        let inner = MemoryStore::new("m");
+        inner.insert("a", b"0123".to_vec());
+        let store = Named(Arc::new(inner));
+        assert_eq!(store.tails(&["a".to_owned()], 2).unwrap(), [(4, Bytes::from_static(b"23"))]);
+        let names = ["a".to_owned(), "b".to_owned()];
+        let errors = [
+            store.len("b").unwrap_err(),
+            store.read_many("b", &[]).unwrap_err(),
+            store.view("b", 0..1).unwrap_err(),
+            store.tails(&names, 2).unwrap_err(),
+        ];
+        for error in errors {
+            assert!(error.to_string().contains("layer: b"), "{error}");
+        }
+    }
+}

@@ -1,0 +1,37 @@
+//! The body of the fuzz target `tet_structures` on the structures of the fixtures, changed a little, many times.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::cast_possible_truncation, missing_docs)]
+
+#[path = "../../../fuzz/src/tet_structures.rs"]
+mod tet_structures;
+
+use std::path::Path;
+
+/// Every structure begins with bytes of the file that some offset refers to: windows of the files at multiples of 4 include them all.
+#[test]
+fn changed_structures_never_panic() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/tet");
+    let mut files: Vec<_> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.retain(|path| path.extension().is_some_and(|ext| ext == "tet"));
+    files.sort();
+    assert!(files.len() > 5);
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut next = move || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state
+    };
+    for file in files {
+        let whole = std::fs::read(file).unwrap();
+        for start in (0..whole.len().min(8 << 10)).step_by(4) {
+            let window = &whole[start..whole.len().min(start + (next() % 2048) as usize)];
+            for which in 0..8 {
+                let mut input = [&[which + 8 * (next() % 4) as u8], window].concat();
+                tet_structures::structures(&input);
+                let at = next() as usize % input.len();
+                input[at] = if at == 0 { which } else { next() as u8 };
+                tet_structures::structures(&input);
+            }
+        }
+    }
+}

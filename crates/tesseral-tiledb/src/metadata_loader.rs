@@ -1,0 +1,105 @@
+//! Reading of generic tiles from a store.
+
+use std::fmt;
+use std::ops::Deref;
+use std::sync::Arc;
+
+use tesseral_codec::Contexts;
+use tesseral_codec::filter::FilterContext;
+use tesseral_core::{Error, ErrorKind, Limits, Result};
+use tesseral_format::OpenOptions;
+use tesseral_store::{Bytes, ObjectInfo, Store, StoreExt};
+
+use crate::wire::generic_tile::GenericTile;
+use crate::wire::trailer;
+
+/// Key of an encrypted array. Its bytes are never printed.
+#[derive(Clone, Copy)]
+pub(crate) struct Key(pub [u8; 32]);
+
+impl Deref for Key {
+    type Target = [u8; 32];
+
+    fn deref(&self) -> &[u8; 32] {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Key(hidden)")
+    }
+}
+
+/// Source of metadata, and the limits that apply to it.
+#[derive(Debug)]
+pub(crate) struct MetadataLoader {
+    pub store: Arc<dyn Store>,
+    pub limits: Limits,
+    pub key: Option<Key>,
+    pub verify: bool,
+}
+
+impl MetadataLoader {
+    pub(crate) fn new(store: Arc<dyn Store>, options: &OpenOptions) -> Result<Self> {
+        let key = match &options.key {
+            None => None,
+            Some(key) => Some(key.as_slice().try_into().map(Key).map_err(|_| {
+                Error::invalid(format!("a TileDB encryption key must have 32 bytes, found {}", key.len()))
+            })?),
+        };
+        Ok(Self { store, limits: options.limits, key, verify: options.digests })
+    }
+
+    pub(crate) fn rules(&self, version: u32) -> FilterContext<'_> {
+        FilterContext { version, verify: self.verify, key: self.key.as_deref() }
+    }
+
+    /// Returns the unfiltered bytes of a file that is one generic tile after verifying its digest, and whether it was
+    /// encrypted.
+    pub(crate) fn unfilter(&self, object: &str, bytes: &[u8]) -> Result<(Vec<u8>, bool)> {
+        let described = self.store.describe(object);
+        let bytes = trailer::open(&described, object, bytes, self.verify)?;
+        self.decode(&described, bytes)
+    }
+
+    /// Returns the unfiltered bytes of a generic tile without a digest of its own.
+    pub(crate) fn decode(&self, object: &str, bytes: &[u8]) -> Result<(Vec<u8>, bool)> {
+        let tile = GenericTile::parse(object, bytes)?;
+        let decoded =
+            tile.decode(object, &self.limits, &self.rules(tile.version), &mut Contexts::default())?;
+        Ok((decoded, tile.encrypted))
+    }
+
+    /// Returns the unfiltered bytes of an object that is one generic tile.
+    pub(crate) fn object(&self, object: &str) -> Result<(Vec<u8>, bool)> {
+        let bytes = self.store.read_all(object, self.limits.metadata_bytes)?;
+        self.unfilter(object, &bytes)
+    }
+
+    /// Verifies the digest of a file that is one generic tile.
+    pub(crate) fn check_trailer(&self, object: &str) -> Result<()> {
+        let bytes = self.store.read_all(object, self.limits.metadata_bytes)?;
+        trailer::open(&self.store.describe(object), object, &bytes, self.verify).map(drop)
+    }
+
+    /// Returns the lines of a text file after verifying their digest.
+    pub(crate) fn lines(&self, object: &str) -> Result<Bytes> {
+        let bytes = self.store.read_all(object, self.limits.metadata_bytes)?;
+        let lines = trailer::open_lines(&self.store.describe(object), object, &bytes, self.verify)?.len();
+        Ok(bytes.slice(..lines))
+    }
+
+    /// Lists a folder; empty if it does not exist.
+    pub(crate) fn list(&self, folder: &str) -> Result<Vec<ObjectInfo>> {
+        match self.store.list(folder) {
+            Err(e) if matches!(e.kind(), ErrorKind::NotFound { .. }) => Ok(Vec::new()),
+            other => other,
+        }
+    }
+}
+
+/// Joins names with a slash, omitting an empty prefix.
+pub(crate) fn join(folder: &str, name: &str) -> String {
+    if folder.is_empty() { name.to_owned() } else { [folder, "/", name].concat() }
+}

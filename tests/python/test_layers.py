@@ -1,0 +1,97 @@
+"""Library crates name no command-line flag or command, and no format outside its crate and the registry, in any string."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+INTERFACES = {"tesseral-cli", "tesseral-python"}
+FORMATS = {"tesseral-tet", "tesseral-tensogram", "tesseral-tiledb", "tesseral-npy"}
+#: Crates that may name formats: the registry, and the suite that runs all of them.
+NAMING = {"tesseral-registry", "tesseral-conformance"}
+TOKEN = re.compile(
+    r"""
+    //[^\n]*                                    # line comment
+  | /\*.*?\*/                                   # block comment
+  | (?P<raw>r(?P<hashes>\#*)"(?P<body>.*?)"(?P=hashes))
+  | "(?P<text>(?:[^"\\]|\\.)*)"
+  | '(?:[^'\\\n]|\\.[^'\n]*)'                   # character
+    """,
+    re.S | re.X,
+)
+FLAG = re.compile(r"(?<![\w.-])--[a-z][a-z-]*|(?<=[\s`(])-[a-zA-Z](?![\w-])")
+COMMAND = re.compile(r"(?<![.\w/-])tet [a-z]+")
+FORMAT_NAME = re.compile(r"tiledb|tensogram|\.tgm\b|\.tet\b|^tet$|^npy$|\.npy\b|tetration", re.I)
+
+
+def without_tests(text: str) -> str:
+    """The text before its test modules."""
+    found = re.search(r"^#\[cfg\((?:all\()?test\b[^\n]*\]\n(?:#\[[^\n]*\]\n)*(?:pub(?:\([^)]*\))? )?mod \w+ \{", text, re.M)
+    return text[: found.start()] if found else text
+
+
+def literals(path: Path) -> list[tuple[int, str]]:
+    text = without_tests(path.read_text())
+    found = []
+    for token in TOKEN.finditer(text):
+        body = token["body"] if token["raw"] is not None else token["text"]
+        if body is not None:
+            found.append((text.count("\n", 0, token.start()) + 1, body))
+    return found
+
+
+def sources(*, formats: bool) -> list[Path]:
+    """Sources of library crates, with or without those that may name formats."""
+    found = []
+    for crate in sorted((ROOT / "crates").iterdir()):
+        if crate.name in INTERFACES or crate.name in FORMATS | NAMING and not formats:
+            continue
+        for path in sorted((crate / "src").rglob("*.rs")):
+            parts = set(path.relative_to(crate).parts)
+            if not parts & {"tests.rs", "tests", "testing", "testing.rs", "conformance", "test_wrappers.rs"}:
+                found.append(path)
+    assert len(found) > 100
+    return found
+
+
+def violations(paths: list[Path], *patterns: re.Pattern[str]) -> list[str]:
+    return [
+        f"{path.relative_to(ROOT)}:{line}: {text!r}"
+        for path in paths
+        for line, text in literals(path)
+        if any(pattern.search(text) for pattern in patterns)
+    ]
+
+
+def test_libraries_name_no_flag_or_command():
+    assert not violations(sources(formats=True), FLAG, COMMAND)
+
+
+def test_formats_are_named_by_their_crates_and_the_registry_alone():
+    paths = sources(formats=False)
+    assert not violations(paths, FORMAT_NAME)
+    crates = re.compile(r"\b(?:use |::)?(?:tesseral_tet|tesseral_tensogram|tesseral_tiledb|tesseral_npy)\b")
+    named = [str(path.relative_to(ROOT)) for path in paths if crates.search(without_tests(path.read_text()))]
+    assert not named
+
+
+def test_interfaces_compare_no_format_ids():
+    ids = "tensogram|tiledb|tet"
+    named = re.compile(rf"""[=!]= "(?:{ids})"|\bformat\s*=\s*"(?:{ids})"|(?<!import )"(?:tensogram|tiledb)",? """)
+    rust = [path for crate in sorted(INTERFACES) for path in sorted((ROOT / "crates" / crate / "src").rglob("*.rs"))]
+    # Functions of these two are named after formats.
+    own = {"xarray.py", "tensogram.py"}
+    python = [path for path in sorted((ROOT / "crates/tesseral-python/python").rglob("*.py")) if path.name not in own]
+    texts = {path: re.sub(r'""".*?"""', "", without_tests(path.read_text()), flags=re.S) for path in rust + python}
+    assert not [f"{path.relative_to(ROOT)}: {match[0]}" for path, text in texts.items() for match in named.finditer(text)]
+
+
+@pytest.mark.parametrize(
+    ("text", "pattern"),
+    [("give --cast", FLAG), ("give -f to replace it", FLAG), ("`tet verify` lists", COMMAND), ("a TileDB array", FORMAT_NAME), ("tet", FORMAT_NAME)],
+)
+def test_the_patterns_find_what_they_look_for(text, pattern, tmp_path):
+    path = tmp_path / "a.rs"
+    path.write_text(f'// "comment --x"\nlet a = \'"\';\nlet b = r#"{text}"#;\nlet c = "{text}";\n#[cfg(test)]\nmod tests {{ let d = "{text}"; }}\n')
+    assert [line for line, body in literals(path) if pattern.search(body)] == [3, 4]
