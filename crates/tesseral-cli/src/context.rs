@@ -114,7 +114,7 @@ impl Context {
     /// Rejects `--as-of` for formats without versions: ignoring it would show the wrong state.
     pub(crate) fn check_versions(&self, format: &dyn Format) -> CliResult<()> {
         match &self.global.as_of {
-            Some(_) if !format.capabilities().versions => {
+            Some(_) if format.versioned().is_none() => {
                 let feature = format!("--as-of on {}: the format does not support versions", format.title());
                 Err(Error::unsupported(feature).into())
             }

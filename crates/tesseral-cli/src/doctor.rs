@@ -50,7 +50,7 @@ pub(crate) fn run(context: &Context, _: &Arguments) -> CliResult {
 
 fn facts() -> Json {
     let formats = tesseral::formats().map(|format| {
-        let can = format.capabilities();
+        let (can, holds) = (format.capabilities(), format.holds());
         json!({
             "id": format.id(),
             "title": format.title(),
@@ -59,9 +59,9 @@ fn facts() -> Json {
                 "read": true,
                 "create": can.create,
                 "many_arrays": can.many_arrays,
-                "sparse": can.sparse,
-                "versions": can.versions,
-                "nullable": can.nullable,
+                "sparse": holds.sparse,
+                "versions": format.versioned().is_some(),
+                "nullable": holds.nullable,
                 "attributes": can.attributes,
             },
         })

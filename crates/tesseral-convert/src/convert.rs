@@ -275,7 +275,7 @@ fn size(path: &Path) -> u64 {
 
 /// Arrays to write, in creation order.
 fn describe(plan: &ConvertPlan) -> Vec<ConvertedArray> {
-    let whole = plan.format.capabilities().whole_arrays;
+    let whole = !plan.format.holds().chunks;
     let grids = plan.arrays.iter().map(|planned| {
         let grids = &planned.rechunk.grids;
         let mut declared = declared(&planned.spec);

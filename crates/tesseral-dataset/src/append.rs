@@ -4,9 +4,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use tesseral_core::condition::Condition;
-use tesseral_core::{ArraySchema, Region, Result};
+use tesseral_core::{ArraySchema, Error, Region, Result};
 use tesseral_engine::{Options, WriteSession};
-use tesseral_format::{AppendOptions, Edit, OpenOptions};
+use tesseral_format::{AppendOptions, Edit, Format, OpenOptions};
 use tesseral_store::{Access, LocalStore, Store};
 
 use crate::create::Session;
@@ -80,7 +80,8 @@ impl Append {
     pub fn begin(&self, path: impl AsRef<Path>) -> Result<Session> {
         let store = store(path.as_ref());
         let format = registry::recognize(&*store)?;
-        let (writer, schema) = format.append(store, &self.options)?;
+        let versioned = format.versioned().ok_or_else(|| unversioned("appending to", format))?;
+        let (writer, schema) = versioned.append(store, &self.options)?;
         let inner =
             WriteSession::appending(writer, &schema, self.options.region.clone(), self.execution.clone())?;
         Ok(Session::appending(inner, schema))
@@ -97,7 +98,12 @@ fn store(path: &Path) -> Arc<dyn Store> {
 /// `Unsupported` by formats without versions; errors of opening.
 pub fn edit(path: impl AsRef<Path>, options: &OpenOptions) -> Result<Box<dyn Edit>> {
     let store = store(path.as_ref());
-    registry::recognize(&*store)?.edit(store, options)
+    let format = registry::recognize(&*store)?;
+    format.versioned().ok_or_else(|| unversioned("editing", format))?.edit(store, options)
+}
+
+fn unversioned(operation: &str, format: &dyn Format) -> Error {
+    Error::unsupported(format!("{operation} {}", format.title()))
 }
 
 /// Parses a condition: `temperature > 5 and name in ("a", "b")`.

@@ -109,22 +109,22 @@ impl Open {
     /// As [`open`](Self::open).
     pub fn open_store(&self, store: Arc<dyn Store>) -> Result<Container> {
         let format = store.guarded(|| registry::recognize(&*store))?;
-        let able = format.capabilities();
-        if self.options.as_of.is_some() && !able.versions {
+        let versioned = format.versioned().is_some();
+        if self.options.as_of.is_some() && !versioned {
             let feature = format!("opening {} at a timestamp", format.title());
             return Err(Error::unsupported(feature));
         }
         let store = watched(format, store);
         // A source that is reopened, because another process removed objects, is reopened at the same time.
         let mut options = self.options.clone();
-        if able.versions {
+        if versioned {
             options.as_of = options.as_of.or_else(|| Some(TimeRange { start: 0, end: now() }));
         }
         let reopen: Arc<Reopen> = Arc::new(move || {
             open_listed(|| store.guarded(|| convention::open(format, Arc::clone(&store), &options)))
         });
         let inner = reopen()?;
-        Ok(Container { reopen: able.versions.then_some(Reopened(reopen)), ..self.container(format, inner) })
+        Ok(Container { reopen: versioned.then_some(Reopened(reopen)), ..self.container(format, inner) })
     }
 
     /// Wraps a container that was opened in another way, such as by recovery.

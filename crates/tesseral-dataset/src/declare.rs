@@ -43,9 +43,9 @@ impl Create {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let (spec, options) = declared_array(&name, document)?;
         let known = if format.is_empty() { registry::of_output(path)? } else { registry::format(format)? };
-        if !known.capabilities().versions {
+        if known.versioned().is_none() {
             let what = format!("an empty array in {}, which has no appends", known.title());
-            let able = registry::formats().filter(|f| f.capabilities().versions).map(|f| f.id()).collect();
+            let able = registry::formats().filter(|f| f.versioned().is_some()).map(|f| f.id()).collect();
             return Err(Error::unsupported(what).hint(Advice::OtherFormat { able }));
         }
         let mut create = self.clone().option("empty", Value::Bool(true));

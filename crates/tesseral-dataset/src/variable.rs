@@ -39,8 +39,9 @@ pub struct Variables {
 impl Variables {
     /// Returns the variables of a container; all of them, or those of named arrays and fields.
     pub fn select(container: &Container, wanted: &[String]) -> Result<Self> {
-        let capabilities = container.format().capabilities();
-        let numbered = capabilities.numbered;
+        let format = container.format();
+        let numbered = format.messages().is_some();
+        let prefix = format.holds().field_attributes;
         let mut list = Vec::new();
         let mut lifted = Attributes::new();
         let mut arrays = Vec::new();
@@ -55,7 +56,7 @@ impl Variables {
             for (number, field) in array.schema().fields.iter().enumerate() {
                 let only = array.schema().fields.len() == 1;
                 let name = if only { given.clone() } else { format!("{given}/{}", field.name) };
-                let mut attributes = of_field(&attributes, capabilities.field_attributes, &field.name);
+                let mut attributes = of_field(&attributes, prefix, &field.name);
                 // A name that several arrays were given is theirs no longer, but still said of them.
                 if let Some(own) = array.handle().source().given_name().filter(|own| only && *own != given) {
                     attributes.entry("name".to_owned()).or_insert_with(|| Value::from(own));

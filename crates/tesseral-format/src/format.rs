@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::fmt::{self, Debug};
 use std::sync::Arc;
 
-use tesseral_core::{ArraySchema, Cancel, Error, Finding, Limits, Region, Result, Value};
+use tesseral_core::{Cancel, Error, Finding, Limits, Region, Result, Value};
 use tesseral_store::{ObjectInfo, Overwrite, Store};
 
 use crate::convention::Holds;
-use crate::{Container, Edit, MemoryBudget, MessageFormat, Writer};
+use crate::{Container, MemoryBudget, MessageFormat, Versioned, Writer};
 
 /// Information about a source before it is opened.
 #[derive(Clone, Copy, Debug)]
@@ -132,33 +132,20 @@ pub struct AppendOptions {
     pub dedup: bool,
 }
 
-/// Capabilities of a format.
+/// Facts about the containers of a format. [`Holds`] describes their data model; operations that few formats support are optional
+/// traits: [`Format::messages`], [`Format::versioned`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-#[allow(missing_docs)]
 pub struct Capabilities {
+    /// Containers can be [created](Format::create).
     pub create: bool,
+    /// A container can have several arrays.
     pub many_arrays: bool,
-    /// Supports several fields per array.
-    pub many_fields: bool,
-    pub sparse: bool,
-    pub versions: bool,
-    pub nullable: bool,
+    /// Containers and arrays can have attributes.
     pub attributes: bool,
     /// Containers are folders.
     pub folder: bool,
-    /// Keys of attributes that describe one field of an array of several: this prefix, the field's name, a dot, the attribute's name.
-    /// `None` if all attributes describe the array.
-    pub field_attributes: Option<&'static str>,
     /// Codecs that change values: applied again, they would change them again.
     pub lossy_codecs: &'static [&'static str],
-    /// Dimensions have a domain of coordinates, such as 1 to 12 or dates.
-    pub domains: bool,
-    /// Arrays are identified by number; their names are optional metadata.
-    pub numbered: bool,
-    /// An array is always a single chunk, regardless of the requested chunk shape.
-    pub whole_arrays: bool,
-    /// Files can grow by appends while they are read; existing bytes do not change.
-    pub grows: bool,
 }
 
 /// Depth of an audit.
@@ -240,7 +227,7 @@ pub trait Format: Debug + Send + Sync {
 
     /// Parts of the data model that are supported natively. The rest is stored by the [conventions](crate::convention).
     fn holds(&self) -> Holds {
-        Holds::ALL
+        Holds::DENSE
     }
 
     /// Detects whether a source has this format, without further I/O.
@@ -257,6 +244,11 @@ pub trait Format: Debug + Send + Sync {
         None
     }
 
+    /// Returns operations on versions, for formats that keep earlier states of an array.
+    fn versioned(&self) -> Option<&dyn Versioned> {
+        None
+    }
+
     /// Creates a container. Nothing is visible before [`Writer::commit`].
     ///
     /// # Errors
@@ -264,28 +256,6 @@ pub trait Format: Debug + Send + Sync {
     fn create(&self, store: Arc<dyn Store>, options: &CreateOptions) -> Result<Box<dyn Writer>> {
         let _ = (store, options);
         Err(Error::unsupported(format!("writing {}", self.title())))
-    }
-
-    /// Opens an existing array for appending. The writer contains the array as number 0.
-    ///
-    /// # Errors
-    /// `Unsupported` if the format has no versions or its version is read-only; `InvalidRequest`; as [`open`](Self::open).
-    fn append(
-        &self,
-        store: Arc<dyn Store>,
-        options: &AppendOptions,
-    ) -> Result<(Box<dyn Writer>, ArraySchema)> {
-        let _ = (store, options);
-        Err(Error::unsupported(format!("appending to {}", self.title())))
-    }
-
-    /// Opens a source with versions for editing.
-    ///
-    /// # Errors
-    /// As [`append`](Self::append).
-    fn edit(&self, store: Arc<dyn Store>, options: &OpenOptions) -> Result<Box<dyn Edit>> {
-        let _ = (store, options);
-        Err(Error::unsupported(format!("editing {}", self.title())))
     }
 
     /// Audits the metadata and reports all checks. Takes the same steps as [`open`](Self::open), but continues after errors

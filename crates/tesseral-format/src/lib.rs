@@ -21,6 +21,7 @@ mod messages;
 mod plan;
 mod request;
 mod source;
+mod versioned;
 mod writer;
 
 pub use cell_keys::{CellKey, CellKeys, DuplicatePolicy};
@@ -43,4 +44,5 @@ pub use source::{
 pub use tesseral_codec::Contexts;
 pub use tesseral_core as core;
 pub use tesseral_store as store;
+pub use versioned::Versioned;
 pub use writer::{ArraySpec, CodecSpec, EncodedChunk, EncodedPart, Pending, StoredChunk, Writer};

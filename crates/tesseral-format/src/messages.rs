@@ -10,6 +10,9 @@ use tesseral_store::{Access, AppendFile, LocalStore, Store};
 use crate::OpenOptions;
 
 /// A format whose files are sequences of messages.
+///
+/// Arrays are identified by number; their names are optional metadata. Files grow by appended messages while they are read;
+/// existing bytes do not change.
 pub trait MessageFormat: Debug + Send + Sync {
     /// Opens the messages of a file. With `truncated`, includes the intact part of truncated or damaged messages.
     ///

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use serde_json::json;
 use tesseral_core::{Attributes, Error, ErrorKind, Finding, HistoryRow, Result};
+use tesseral_format::convention::Holds;
 use tesseral_format::{
     ArraySource, AuditOptions, AuditReport, Capabilities, Container, Format, OpenOptions, Probe, Sniff,
 };
@@ -113,6 +114,10 @@ impl Format for NpyFormat {
 
     fn capabilities(&self) -> Capabilities {
         Capabilities::default()
+    }
+
+    fn holds(&self) -> Holds {
+        Holds { chunks: false, ..Holds::DENSE }
     }
 
     fn sniff(&self, probe: &Probe<'_>) -> Sniff {

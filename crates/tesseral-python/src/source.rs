@@ -98,7 +98,7 @@ impl Source {
     /// Whether the format supports versions.
     #[getter]
     fn versions(&self) -> bool {
-        self.container.format().capabilities().versions
+        self.container.format().versioned().is_some()
     }
 
     /// Location of its store.

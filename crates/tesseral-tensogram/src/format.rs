@@ -60,11 +60,8 @@ impl Format for TensogramFormat {
             create: true,
             many_arrays: true,
             attributes: true,
-            numbered: true,
-            whole_arrays: true,
-            grows: true,
+            folder: false,
             lossy_codecs: &["simple_packing", "zfp", "sz3"],
-            ..Capabilities::default()
         }
     }
 
@@ -78,19 +75,15 @@ impl Format for TensogramFormat {
                 CellLen::Fixed(n) => n == 2 && matches!(dtype, DType::Float32 | DType::Float64),
                 CellLen::Var => false,
             },
-            scalars: true,
-            empty: true,
+            chunks: false,
             attribute: |name, value| (name != RESERVED && !DERIVED.contains(&name)).then(|| held(value))?,
-            attributes: usize::MAX,
             ordered: false,
             // These keys have a meaning of their own in a message.
             container_attribute: |name, value| {
                 (![RESERVED, BASE, EXTRA, HISTORY, "version"].contains(&name)).then(|| held(value))?
             },
-            field_attributes: None,
-            container_order: &[],
-            field_named_as_dimension: true,
             labels: LABELS,
+            ..Holds::DENSE
         }
     }
 

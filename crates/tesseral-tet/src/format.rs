@@ -68,10 +68,9 @@ impl Format for TetFormat {
                 let held = crate::write::FILE_ATTRIBUTES.contains(&name);
                 held.then(|| crate::write::held_attribute(name, value))?
             },
-            field_attributes: None,
             container_order: &crate::write::FILE_ATTRIBUTES,
-            field_named_as_dimension: true,
             labels: MAX_LABELS,
+            ..Holds::DENSE
         }
     }
 

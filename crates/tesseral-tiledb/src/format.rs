@@ -6,7 +6,7 @@ use tesseral_core::{ArraySchema, CellLen, DType, Finding, Result};
 use tesseral_format::convention::Holds;
 use tesseral_format::{
     AppendOptions, AuditOptions, AuditReport, Capabilities, Container, CreateOptions, Edit, Format,
-    OpenOptions, Probe, Repair, Salvage, Sniff, Writer,
+    OpenOptions, Probe, Repair, Salvage, Sniff, Versioned, Writer,
 };
 use tesseral_store::Store;
 
@@ -39,17 +39,9 @@ impl Format for TileDbFormat {
         Capabilities {
             create: true,
             many_arrays: true,
-            many_fields: true,
-            sparse: true,
-            versions: true,
-            nullable: true,
             attributes: true,
             folder: true,
-            domains: true,
-            // As TileDB-CF has it: `__tiledb_attr.sst.units`.
-            field_attributes: Some(crate::model::FIELD_ATTRIBUTES),
             lossy_codecs: &["float_scale", "scale_float"],
-            ..Capabilities::default()
         }
     }
 
@@ -61,8 +53,8 @@ impl Format for TileDbFormat {
             },
             scalars: false,
             empty: false,
+            // As TileDB-CF has it: `__tiledb_attr.sst.units`.
             field_attributes: Some(crate::model::FIELD_ATTRIBUTES),
-            container_order: &[],
             field_named_as_dimension: false,
             labels: LABELS,
             ..Holds::ALL
@@ -85,21 +77,12 @@ impl Format for TileDbFormat {
         Ok(Arc::new(TileDbContainer::open(Arc::new(ArrayStore(store)), options)?))
     }
 
+    fn versioned(&self) -> Option<&dyn Versioned> {
+        Some(self)
+    }
+
     fn create(&self, store: Arc<dyn Store>, options: &CreateOptions) -> Result<Box<dyn Writer>> {
         Ok(Box::new(TileDbWriter::create(&store, options)?))
-    }
-
-    fn append(
-        &self,
-        store: Arc<dyn Store>,
-        options: &AppendOptions,
-    ) -> Result<(Box<dyn Writer>, ArraySchema)> {
-        let (appender, schema) = TileDbAppender::open(&store, options)?;
-        Ok((Box::new(appender), schema))
-    }
-
-    fn edit(&self, store: Arc<dyn Store>, options: &OpenOptions) -> Result<Box<dyn Edit>> {
-        Ok(Box::new(TileDbEditor::open(&store, options)?))
     }
 
     fn audit(
@@ -125,5 +108,20 @@ impl Format for TileDbFormat {
 
     fn salvage(&self, store: Arc<dyn Store>, options: &OpenOptions) -> Result<Salvage> {
         crate::salvage::salvage(store, options)
+    }
+}
+
+impl Versioned for TileDbFormat {
+    fn append(
+        &self,
+        store: Arc<dyn Store>,
+        options: &AppendOptions,
+    ) -> Result<(Box<dyn Writer>, ArraySchema)> {
+        let (appender, schema) = TileDbAppender::open(&store, options)?;
+        Ok((Box::new(appender), schema))
+    }
+
+    fn edit(&self, store: Arc<dyn Store>, options: &OpenOptions) -> Result<Box<dyn Edit>> {
+        Ok(Box::new(TileDbEditor::open(&store, options)?))
     }
 }

@@ -10,7 +10,7 @@ use tesseral_core::condition::{Condition, Op};
 use tesseral_core::{ArraySchema, DType, Dimension, Field, Result, Scalar, Value};
 use tesseral_format::{
     AppendOptions, ArraySpec, Change, ColumnData, Consolidate, CreateOptions, Format, MaintenancePart,
-    OpenOptions, Scratch,
+    OpenOptions, Scratch, Versioned,
 };
 use tesseral_store::test_wrappers::{Failure, FaultInjection, Wrapped};
 use tesseral_store::{MemoryStore, Store, StoreExt};

@@ -66,7 +66,7 @@ pub use tesseral_format::{
     Conflict, Consolidate, Consolidated, CoordinateRanges, Cover, CreateOptions, Depth, Edit, Format, Groups,
     MaintenancePart, MemoryBudget, MessageChange, MessageFile, MessageFormat, MessageInfo, MessagePredicate,
     NonEmpty, OpenOptions, PlannedChunk, Repair, Request, Target, TimeRange, Totals, TruncatedTail, Vacuumed,
-    Version, VersionState, append_messages,
+    Version, VersionState, Versioned, append_messages,
 };
 pub use tesseral_registry::{format, formats, of_output, recognize, register};
 pub use tesseral_store::Overwrite;

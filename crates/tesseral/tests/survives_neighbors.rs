@@ -268,8 +268,8 @@ fn an_interrupted_consolidation_continues() {
     let mut interrupted = 0;
     // Every attempt makes progress.
     for calls in (0..6).map(|n| 700 + n * 500) {
-        let editor =
-            format.edit(store(Arc::new(FaultInjection::at(calls))), &OpenOptions::default()).unwrap();
+        let failing = store(Arc::new(FaultInjection::at(calls)));
+        let editor = format.versioned().unwrap().edit(failing, &OpenOptions::default()).unwrap();
         interrupted += usize::from(editor.consolidate(&Consolidate::default()).is_err());
         assert_eq!(rows(&path), before);
     }

@@ -3,6 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use tesseral_format::convention::Holds;
 use tesseral_format::core::{
     ArraySchema, Attributes, ChunkStats, Error, Finding, HistoryRow, Result, Stat, Sum,
 };
@@ -110,6 +111,10 @@ impl<F: Format> Format for Broken<F> {
 
     fn capabilities(&self) -> Capabilities {
         self.0.capabilities()
+    }
+
+    fn holds(&self) -> Holds {
+        self.0.holds()
     }
 
     fn sniff(&self, probe: &Probe<'_>) -> Sniff {

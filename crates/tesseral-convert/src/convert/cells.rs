@@ -4,7 +4,8 @@ use tesseral_core::{ArraySchema, Dimension, Error, Field, Result, Scalar};
 use tesseral_engine::{
     CellOrder, CellStream, Cells, InputOrder, JoinedRows, Options, WriteSession, merge_join,
 };
-use tesseral_format::{ArraySpec, Capabilities, Column, ColumnData, Request, Target};
+use tesseral_format::convention::Holds;
+use tesseral_format::{ArraySpec, Column, ColumnData, Request, Target};
 
 use super::feed::fitted;
 use super::options::{ChunkShape, ConvertOptions};
@@ -13,16 +14,12 @@ use tesseral_dataset::variable::{Variable, merge};
 use tesseral_dataset::{Array, Container};
 
 /// Conversion of a field of a sparse array, to sparse cells or rows.
-pub(super) fn target_field(
-    variable: &Variable,
-    can: Capabilities,
-    options: &ConvertOptions,
-) -> Result<Field> {
+pub(super) fn target_field(variable: &Variable, holds: Holds, options: &ConvertOptions) -> Result<Field> {
     let field = variable.array.selected_field();
     let dtype = cast_of(&variable.name, field, options).map_err(|e| e.in_array(&variable.name))?;
     Ok(Field {
         dtype,
-        nullable: field.nullable && can.nullable,
+        nullable: field.nullable && holds.nullable,
         fill: fill(field, dtype),
         enumeration: field.enumeration.clone().filter(|_| dtype == field.dtype),
         codecs: Vec::new(),
@@ -41,7 +38,7 @@ pub(crate) struct PlannedCells {
 
 impl PlannedCells {
     /// Creates a sparse array with the selected fields.
-    pub(crate) fn new(variables: &[&Variable], can: Capabilities, options: &ConvertOptions) -> Result<Self> {
+    pub(crate) fn new(variables: &[&Variable], holds: Holds, options: &ConvertOptions) -> Result<Self> {
         let Some(first) = variables.first() else {
             return Err(Error::internal("an array without variables"));
         };
@@ -51,14 +48,14 @@ impl PlannedCells {
         }
         let mut fields = Vec::with_capacity(variables.len());
         for variable in variables {
-            fields.push(target_field(variable, can, options)?);
+            fields.push(target_field(variable, holds, options)?);
         }
         let attributes = variables.iter().map(|v| (v.array.selected_field().name.as_str(), &v.attributes));
         let schema = ArraySchema {
-            field_attributes: can.field_attributes,
+            field_attributes: holds.field_attributes,
             role: Default::default(),
             dims: dims(from, options.chunk.as_ref())?,
-            attributes: merge(can.field_attributes.unwrap_or_default(), attributes.collect::<Vec<_>>()),
+            attributes: merge(holds.field_attributes.unwrap_or_default(), attributes.collect::<Vec<_>>()),
             chunk_shape: None,
             fields,
             ..from.clone()

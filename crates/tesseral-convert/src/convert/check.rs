@@ -145,7 +145,7 @@ pub(crate) fn written(spec: &ArraySpec, number: usize, output: &Container) -> Re
     if output.len() == 1 {
         return output.array_at(0);
     }
-    if !output.format().capabilities().numbered {
+    if output.format().messages().is_none() {
         return output.array(&spec.schema.name);
     }
     // Index coordinates that came as labels are arrays of their own, between the others.

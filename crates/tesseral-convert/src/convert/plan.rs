@@ -14,8 +14,9 @@ use tesseral_engine::{
     Grids, Options, RechunkPlan, Work, WriteSession, available_memory, check_held, check_pair, check_total,
     check_written_chunks, divisible, has_gaps, narrowable, oversized, spreadable, work_space,
 };
+use tesseral_format::convention::Holds;
 use tesseral_format::convention::{self, TextExtent};
-use tesseral_format::{ArraySpec, Capabilities, CodecSpec, CreateOptions, Format, Groups};
+use tesseral_format::{ArraySpec, CodecSpec, CreateOptions, Format, Groups};
 use tesseral_store::{MemoryStore, Overwrite};
 
 use super::cells::PlannedCells;
@@ -141,7 +142,7 @@ impl ConvertPlan {
             let names = variables.list.iter().map(|v| v.name.clone()).collect();
             return Err(Error::not_found("array", name, names));
         }
-        let capabilities = format.capabilities();
+        let holds = format.holds();
         let listed = |v: &&Variable| v.array.schema().sparse && options.sparse != Some(SparseAs::Dense);
         let (sparse, dense): (Vec<&Variable>, Vec<&Variable>) = variables.list.iter().partition(listed);
         let (cells, tables) = sparse_arrays(&sparse, format, options)?;
@@ -166,15 +167,15 @@ impl ConvertPlan {
         // The empty file or folder at the temporary name is replaced.
         create.overwrite = Overwrite::Replace;
         let attributes = variables.attributes;
-        let groups: Vec<Vec<PlannedVariable>> = if capabilities.many_fields && all_alike(&drawn) {
+        let groups: Vec<Vec<PlannedVariable>> = if holds.many_fields && all_alike(&drawn) {
             vec![drawn]
         } else {
             drawn.into_iter().map(|label_bytes| vec![label_bytes]).collect()
         };
         let threads = options.execution.threads();
         // Buffers of the writer count against the memory limit.
-        let moving = memory.map(|memory| if capabilities.whole_arrays { memory / 2 } else { memory });
-        let prefix = capabilities.field_attributes.unwrap_or_default();
+        let moving = memory.map(|memory| if holds.chunks { memory } else { memory / 2 });
+        let prefix = holds.field_attributes.unwrap_or_default();
         let arrays: Vec<PlannedArray> = groups
             .into_iter()
             .map(|group| joined(group, prefix, moving, free, threads))
@@ -321,7 +322,7 @@ impl PlannedVariable {
     }
 
     fn draw(variable: &Variable, format: &'static dyn Format, options: &ConvertOptions) -> Result<Self> {
-        let capabilities = format.capabilities();
+        let holds = format.holds();
         let array = &variable.array;
         let from = array.schema();
         if from.sparse {
@@ -341,13 +342,13 @@ impl PlannedVariable {
             .map(|(chunk, slice)| (chunk / slice.step).clamp(1, slice.count().max(1)))
             .collect();
         let shape = selection.shape();
-        let default = if capabilities.whole_arrays || bytes(&source_chunk, field) <= 4 * CHUNK {
+        let default = if !holds.chunks || bytes(&source_chunk, field) <= 4 * CHUNK {
             source_chunk.clone()
         } else {
             default_chunk(&shape, field.cell_size().unwrap_or(ANY_LENGTH as usize) as u64)
         };
         let chunk = match &options.chunk {
-            Some(_) if capabilities.whole_arrays => {
+            Some(_) if !holds.chunks => {
                 return Err(
                     Error::unsupported(format!("chunks in {}", format.title())).hint(Advice::DefaultChunks)
                 );
@@ -372,21 +373,20 @@ impl PlannedVariable {
             source_chunk
         };
         // Size in memory: the array if the format keeps it whole, else the decoded chunk.
-        let held = if capabilities.whole_arrays { &shape } else { &source_chunk };
+        let held = if holds.chunks { &source_chunk } else { &shape };
         check_held(array.handle(), &array.request(&selection), held)?;
-        if !capabilities.whole_arrays {
+        if holds.chunks {
             let along = shape.iter().zip(&chunk).map(|(extent, chunk)| extent.div_ceil((*chunk).max(1)));
             let chunks = along.fold(1_u64, u64::saturating_mul);
             check_written_chunks(array.handle(), &array.request(&selection), chunks)?;
         }
         let dims = from.dims.iter().zip(selection.slices());
-        let dims =
-            dims.zip(&chunk).map(|((dim, slice), chunk)| dimension(dim, slice, *chunk, capabilities.domains));
-        let absent = absent(variable, &selection, dtype, capabilities, options)?;
+        let dims = dims.zip(&chunk).map(|((dim, slice), chunk)| dimension(dim, slice, *chunk, holds.domains));
+        let absent = absent(variable, &selection, dtype, holds, options)?;
         let mut to = Field {
             name: variable.name.clone(),
             dtype,
-            nullable: (field.nullable || absent == MissingPolicy::Null) && capabilities.nullable,
+            nullable: (field.nullable || absent == MissingPolicy::Null) && holds.nullable,
             fill: match &absent {
                 MissingPolicy::Value(value) => Some(value.clone()),
                 _ => fill(field, dtype),
@@ -489,11 +489,11 @@ fn sparse_arrays(
     options: &ConvertOptions,
 ) -> Result<(Vec<PlannedCells>, Vec<PlannedRows>)> {
     let (mut cells, mut tables) = (Vec::new(), Vec::new());
-    let can = format.capabilities();
+    let holds = format.holds();
     for label_bytes in variables.chunk_by(|a, b| a.array.name() == b.array.name()) {
         match options.sparse {
-            Some(_) => tables.push(PlannedRows::new(label_bytes, can, options)?),
-            None if can.sparse => cells.push(PlannedCells::new(label_bytes, can, options)?),
+            Some(_) => tables.push(PlannedRows::new(label_bytes, holds, options)?),
+            None if holds.sparse => cells.push(PlannedCells::new(label_bytes, holds, options)?),
             None => {
                 let name = label_bytes.first().map_or("", |v| v.array.name());
                 return Err(Error::unsupported(format!("a sparse array in {}", format.title()))
@@ -550,7 +550,7 @@ fn absent(
     variable: &Variable,
     selection: &Selection,
     dtype: DType,
-    can: Capabilities,
+    holds: Holds,
     options: &ConvertOptions,
 ) -> Result<MissingPolicy> {
     let (array, field) = (&variable.array, variable.array.selected_field());
@@ -558,7 +558,7 @@ fn absent(
     let asked = named.or_else(|| options.fills.iter().rev().find(|fill| fill.name.is_none()));
     let asked = asked.map(|fill| Scalar::parse(dtype, &fill.value).map(MissingPolicy::Value)).transpose()?;
     if field.nullable {
-        return Ok(if can.nullable {
+        return Ok(if holds.nullable {
             MissingPolicy::Preserve
         } else {
             asked.unwrap_or(MissingPolicy::Reject)
@@ -576,7 +576,7 @@ fn absent(
         // The fill that stands for them is declared to be missing.
         return Ok(MissingPolicy::Preserve);
     }
-    if can.nullable && field.missing.is_empty() {
+    if holds.nullable && field.missing.is_empty() {
         return Ok(MissingPolicy::Null);
     }
     let value = field.missing.first().or(field.fill.as_ref()).and_then(|fill| cast_scalar(fill, dtype));

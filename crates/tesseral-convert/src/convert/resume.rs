@@ -43,7 +43,7 @@ impl ConversionJournal {
         // A writer that collects arrays encodes them at the end: no chunks can be stored.
         let coded =
             |codecs: &Vec<Vec<tesseral_format::CodecSpec>>| codecs.iter().any(|list| !list.is_empty());
-        let gathers = plan.format.capabilities().whole_arrays;
+        let gathers = !plan.format.holds().chunks;
         let kept: Vec<bool> =
             plan.arrays.iter().map(|a| !gathers && !a.feed.pass_through && coded(&a.spec.codecs)).collect();
         let bytes: u64 =

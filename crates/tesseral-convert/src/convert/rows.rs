@@ -6,7 +6,8 @@ use tesseral_core::{
 };
 use tesseral_engine::kernel::summary::StatSet;
 use tesseral_engine::{CellBatch, Cells, Options, WriteSession, read_column};
-use tesseral_format::{ArraySpec, Capabilities, Column};
+use tesseral_format::convention::Holds;
+use tesseral_format::{ArraySpec, Column};
 
 use super::cells::{fitted_rows, target_field};
 use super::check::written;
@@ -34,7 +35,7 @@ pub(crate) struct PlannedRows {
 
 impl PlannedRows {
     /// Creates a table of a sparse array with the selected fields.
-    pub(crate) fn new(variables: &[&Variable], can: Capabilities, options: &ConvertOptions) -> Result<Self> {
+    pub(crate) fn new(variables: &[&Variable], holds: Holds, options: &ConvertOptions) -> Result<Self> {
         let Some(first) = variables.first() else {
             return Err(Error::internal("an array without variables"));
         };
@@ -55,7 +56,7 @@ impl PlannedRows {
             columns.push(variable.array.column(&field.name)?);
             sources.push(field.clone());
             attributes.push(variable.attributes.clone());
-            fields.push(target_field(variable, can, options)?);
+            fields.push(target_field(variable, holds, options)?);
         }
         let mut planned =
             Self { specs: Vec::new(), sources, array: array.clone(), columns, select, rows: 0, chunk: 1 };

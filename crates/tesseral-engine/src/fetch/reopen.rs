@@ -47,7 +47,7 @@ pub fn open_listed<T>(mut open: impl FnMut() -> Result<T>) -> Result<T> {
 
 /// The store of a source, as used by operations on that format.
 pub fn watched(format: &dyn Format, store: Arc<dyn Store>) -> Arc<dyn Store> {
-    if format.capabilities().grows { Arc::new(Growing(store)) } else { store }
+    if format.messages().is_some() { Arc::new(Growing(store)) } else { store }
 }
 
 /// Returns whether an array of a container depends on an object.

@@ -63,6 +63,16 @@ pub fn labelled(source: Arc<dyn ArraySource>, labels: Vec<(usize, Labels)>) -> A
 pub struct Holds {
     /// Returns whether cells of a dtype and length are supported.
     pub cells: fn(DType, CellLen) -> bool,
+    /// Whether arrays are divided into chunks. Otherwise an array is a single chunk, regardless of the requested chunk shape.
+    pub chunks: bool,
+    /// Whether arrays can have several fields.
+    pub many_fields: bool,
+    /// Whether cells can be null.
+    pub nullable: bool,
+    /// Whether arrays can be sparse.
+    pub sparse: bool,
+    /// Whether dimensions have a domain of coordinates, such as 1 to 12 or dates.
+    pub domains: bool,
     /// Whether scalars are supported.
     pub scalars: bool,
     /// Whether dimensions of extent 0 are supported.
@@ -75,7 +85,8 @@ pub struct Holds {
     pub ordered: bool,
     /// Returns a container attribute as it reads back; `None` if it cannot be stored.
     pub container_attribute: fn(&str, &Value) -> Option<Value>,
-    /// Prefix of attributes that belong to one of several fields.
+    /// Keys of attributes that describe one field of an array of several: this prefix, the field's name, a dot, the attribute's
+    /// name. `None` if all attributes describe the array.
     pub field_attributes: Option<&'static str>,
     /// Names of container attributes in the order in which the format returns them.
     pub container_order: &'static [&'static str],
@@ -89,6 +100,11 @@ impl Holds {
     /// Supports the whole data model.
     pub const ALL: Self = Self {
         cells: |_, _| true,
+        chunks: true,
+        many_fields: true,
+        nullable: true,
+        sparse: true,
+        domains: true,
         scalars: true,
         empty: true,
         attribute: |_, value| Some(value.clone()),
@@ -100,4 +116,8 @@ impl Holds {
         field_named_as_dimension: true,
         labels: usize::MAX,
     };
+
+    /// Supports dense arrays of one field whose cells are never null and whose dimensions count from 0.
+    pub const DENSE: Self =
+        Self { many_fields: false, nullable: false, sparse: false, domains: false, ..Self::ALL };
 }

@@ -30,6 +30,7 @@ use tesseral_store::Store;
 
 use super::coding::{Coding, ColumnCoding};
 use super::wire;
+use tesseral_format::convention::Holds;
 use tesseral_format::{
     ArraySource, AuditOptions, AuditReport, Capabilities, Column, Container, Delete, Format, OpenOptions,
     Probe, Sniff,
@@ -137,14 +138,11 @@ impl Format for CellsFormat {
     }
 
     fn capabilities(&self) -> Capabilities {
-        Capabilities {
-            many_arrays: true,
-            many_fields: true,
-            sparse: true,
-            nullable: true,
-            attributes: true,
-            ..Capabilities::default()
-        }
+        Capabilities { many_arrays: true, attributes: true, ..Capabilities::default() }
+    }
+
+    fn holds(&self) -> Holds {
+        Holds { domains: false, ..Holds::ALL }
     }
 
     fn sniff(&self, probe: &Probe<'_>) -> Sniff {

@@ -31,6 +31,7 @@ use tesseral_core::{
 use tesseral_store::Store;
 
 use super::wire;
+use tesseral_format::convention::Holds;
 use tesseral_format::{
     ArraySource, AuditOptions, AuditReport, Capabilities, Container, CreateOptions, Format, OpenOptions,
     Probe, Sniff, Writer,
@@ -158,14 +159,11 @@ impl Format for LayeredFormat {
     }
 
     fn capabilities(&self) -> Capabilities {
-        Capabilities {
-            create: true,
-            many_arrays: true,
-            many_fields: true,
-            nullable: true,
-            attributes: true,
-            ..Capabilities::default()
-        }
+        Capabilities { create: true, many_arrays: true, attributes: true, ..Capabilities::default() }
+    }
+
+    fn holds(&self) -> Holds {
+        Holds { sparse: false, domains: false, ..Holds::ALL }
     }
 
     fn sniff(&self, probe: &Probe<'_>) -> Sniff {
