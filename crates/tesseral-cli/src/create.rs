@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use serde_json::json;
-use tesseral::{Create, Error, Value};
+use tesseral::{Create, Error};
 
 use crate::context::Context;
 use crate::error::{CliResult, exit};
@@ -66,10 +66,10 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> CliResult {
     };
     let mut create = Create::new();
     if let Some(timestamp) = arguments.timestamp {
-        create = create.option("timestamp", Value::UInt(timestamp));
+        create = create.timestamp(timestamp);
     }
     if let Some(key) = context.key()? {
-        create = create.option("key", Value::Bytes(key));
+        create = create.key(key);
     }
     if arguments.force {
         create = create.overwrite();

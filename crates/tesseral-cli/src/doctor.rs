@@ -51,6 +51,12 @@ pub(crate) fn run(context: &Context, _: &Arguments) -> CliResult {
 fn facts() -> Json {
     let formats = tesseral::formats().map(|format| {
         let (can, holds) = (format.capabilities(), format.holds());
+        let options = format.create_options().describe().into_iter().map(|option| {
+            json!({
+                "name": option.name, "type": option.kind, "default": option.default,
+                "description": option.description,
+            })
+        });
         json!({
             "id": format.id(),
             "title": format.title(),
@@ -64,6 +70,7 @@ fn facts() -> Json {
                 "nullable": holds.nullable,
                 "attributes": can.attributes,
             },
+            "create_options": options.collect::<Vec<_>>(),
         })
     });
     json!({

@@ -7,7 +7,9 @@ use tesseral_engine::{
     CellSource, Cells, InputOrder, Options, WriteSession, read_column, read_stored, transfer_box,
 };
 use tesseral_format::convention;
-use tesseral_format::{ArraySpec, ColumnData, CreateOptions, MemoryBudget, StoredChunk, StoredForm};
+use tesseral_format::{
+    ArraySpec, ColumnData, CreateOptions, FormatOptions, MemoryBudget, StoredChunk, StoredForm,
+};
 use tesseral_store::Overwrite;
 
 use crate::{Array, Output, StagedOutput};
@@ -17,6 +19,8 @@ use tesseral_registry as registry;
 #[derive(Clone, Debug, Default)]
 pub struct Create {
     options: CreateOptions,
+    /// Options of the format by name, until the format is known.
+    named: Attributes,
     execution: Options,
     sources: Vec<PathBuf>,
 }
@@ -62,10 +66,39 @@ impl Create {
         self
     }
 
-    /// Sets a format-specific option, such as `timestamp` of TileDB arrays.
+    /// Sets the write time in milliseconds since 1970, for formats with versions.
+    #[must_use]
+    pub fn timestamp(mut self, timestamp: u64) -> Self {
+        self.options.timestamp = Some(timestamp);
+        self
+    }
+
+    /// Encrypts the arrays, if the format supports it.
+    #[must_use]
+    pub fn key(mut self, key: Vec<u8>) -> Self {
+        self.options.key = Some(key);
+        self
+    }
+
+    /// Sets an option that the format [declares](tesseral_format::Format::create_options), by its name.
     #[must_use]
     pub fn option(mut self, name: impl Into<String>, value: Value) -> Self {
-        self.options.extra.insert(name.into(), value);
+        self.named.insert(name.into(), value);
+        self
+    }
+
+    /// Sets the format's own options, in the format's type. Replaces options that were set by name.
+    #[must_use]
+    pub fn format_options(mut self, options: FormatOptions) -> Self {
+        self.options.format = options;
+        self.named.clear();
+        self
+    }
+
+    /// Creates arrays without cells.
+    #[must_use]
+    pub(crate) fn empty(mut self) -> Self {
+        self.options.empty = true;
         self
     }
 
@@ -87,7 +120,10 @@ impl Create {
         let output = Output::dataset(path, folder).overwrite(self.options.overwrite);
         let output = self.sources.iter().fold(output, Output::source).outside_sources().stage()?;
         // The empty file or folder at the temporary name is replaced.
-        let options = CreateOptions { overwrite: Overwrite::Replace, ..self.options.clone() };
+        let mut options = CreateOptions { overwrite: Overwrite::Replace, ..self.options.clone() };
+        if !self.named.is_empty() {
+            options.format = format.create_options().parse(&self.named)?;
+        }
         let writer = convention::create(format, output.store(), &options)?;
         let inner = WriteSession::new(writer, self.execution.clone());
         Ok(Session { inner, output: Some(output), folder, schema: None })

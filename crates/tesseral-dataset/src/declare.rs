@@ -9,7 +9,7 @@ use tesseral_core::{
     Advice, ArraySchema, Attributes, CellLen, Coords, DType, Dimension, Error, Field, Order, Result, Scalar,
     Value,
 };
-use tesseral_format::{ArraySpec, CodecSpec};
+use tesseral_format::{ArraySpec, CodecSpec, Format};
 
 use crate::create::{Create, Session};
 use tesseral_registry as registry;
@@ -18,8 +18,8 @@ impl Create {
     /// Starts an empty array from a document, for appends after its commit. An empty id selects the format by file extension.
     ///
     /// The document: `{"dims": [{"name", "dtype", "domain", "tile", "current"}], "fields": [{"name", "dtype", "cell", "nullable",
-    /// "fill", "codecs", "enumeration"}], "sparse", "duplicates", "capacity", "cell_order", "tile_order", "coordinates", "offsets",
-    /// "validity"}`, of which only `dims` and `fields` are required.
+    /// "fill", "codecs", "enumeration"}], "sparse", "duplicates", "cell_order"}`, of which only `dims` and `fields` are required.
+    /// Other keys are the [creation options](tesseral_format::Format::create_options) of the format.
     ///
     /// ```
     /// # fn main() -> Result<(), tesseral::Error> {
@@ -41,14 +41,14 @@ impl Create {
     pub fn declare(&self, path: impl AsRef<Path>, format: &str, document: &Json) -> Result<Session> {
         let path = path.as_ref();
         let name = path.file_name().unwrap_or_default().to_string_lossy();
-        let (spec, options) = declared_array(&name, document)?;
         let known = if format.is_empty() { registry::of_output(path)? } else { registry::format(format)? };
         if known.versioned().is_none() {
             let what = format!("an empty array in {}, which has no appends", known.title());
             let able = registry::formats().filter(|f| f.versioned().is_some()).map(|f| f.id()).collect();
             return Err(Error::unsupported(what).hint(Advice::OtherFormat { able }));
         }
-        let mut create = self.clone().option("empty", Value::Bool(true));
+        let (spec, options) = declared_array(&name, document, known)?;
+        let mut create = self.clone().empty();
         for (name, value) in options {
             create = create.option(name, value);
         }
@@ -90,23 +90,19 @@ fn list<'a>(map: &'a Map<String, Json>, key: &str) -> Result<&'a [Json]> {
     Ok(get(map, key, Json::as_array)?.map_or(&[], Vec::as_slice))
 }
 
-/// Keys of an array.
-const ARRAY: [&str; 10] = [
-    "dims",
-    "fields",
-    "sparse",
-    "duplicates",
-    "capacity",
-    "cell_order",
-    "tile_order",
-    "coordinates",
-    "offsets",
-    "validity",
-];
+/// Keys of an array, beside the creation options of its format.
+const ARRAY: [&str; 5] = ["dims", "fields", "sparse", "duplicates", "cell_order"];
 
-/// Parses an array with that name, and format-specific options.
-fn declared_array(name: &str, document: &Json) -> Result<(ArraySpec, Attributes)> {
-    let map = object("an array", document, &ARRAY)?;
+/// Name of the creation option with the domains of dimensions that have a current domain.
+const DOMAINS: &str = "domains";
+
+/// Parses an array with that name, and options of its format.
+fn declared_array(name: &str, document: &Json, format: &dyn Format) -> Result<(ArraySpec, Attributes)> {
+    let own = format.create_options().describe();
+    // The domains are those of the dimensions.
+    let own = own.iter().map(|option| option.name).filter(|name| *name != DOMAINS);
+    let known: Vec<&str> = ARRAY.into_iter().chain(own).collect();
+    let map = object("an array", document, &known)?;
     let flag = |key: &str| -> Result<bool> { Ok(get(map, key, Json::as_bool)?.unwrap_or(false)) };
     let sparse = flag("sparse")?;
     let mut dims = Vec::new();
@@ -156,17 +152,23 @@ fn declared_array(name: &str, document: &Json) -> Result<(ArraySpec, Attributes)
     };
     let mut options = Attributes::new();
     if !domains.is_empty() {
-        options.insert("domains".to_owned(), Value::Map(domains));
+        options.insert(DOMAINS.to_owned(), Value::Map(domains));
     }
-    if let Some(capacity) = get(map, "capacity", Json::as_u64)? {
-        options.insert("capacity".to_owned(), Value::UInt(capacity));
-    }
-    for key in ["tile_order", "coordinates", "offsets", "validity"] {
-        if let Some(text) = get(map, key, Json::as_str)? {
-            options.insert(key.to_owned(), Value::from(text));
+    for key in &known[ARRAY.len()..] {
+        if let Some(value) = get(map, key, option_value)? {
+            options.insert((*key).to_owned(), value);
         }
     }
     Ok((ArraySpec { schema, codecs, text: None }, options))
+}
+
+/// Converts the value of a creation option.
+fn option_value(value: &Json) -> Option<Value> {
+    match value {
+        Json::Number(n) => n.as_u64().map(Value::UInt),
+        Json::String(text) => Some(Value::Text(text.clone())),
+        _ => None,
+    }
 }
 
 /// Parses a value of a dtype: a number, or text.

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use tesseral_core::{Finding, Result, Value};
+use tesseral_core::{Finding, Result};
 use tesseral_engine::{Options, Recovered};
 use tesseral_format::{CreateOptions, Format, OpenOptions};
 use tesseral_store::{Overwrite, Store};
@@ -23,11 +23,10 @@ pub fn recover(
     options: &Options,
     report: &mut dyn FnMut(Finding),
 ) -> Result<Recovered> {
-    let mut create = CreateOptions { overwrite: Overwrite::Replace, ..CreateOptions::default() };
     // The output of an encrypted source is encrypted too.
-    if let Some(key) = &open.key {
-        create.extra.insert("key".to_owned(), Value::Bytes(key.clone()));
-    }
+    let key = open.key.clone();
+    let create = CreateOptions { overwrite: Overwrite::Replace, key, ..CreateOptions::default() };
+    create.check(format)?;
     let output = Output::dataset(output, format.capabilities().folder).overwrite(overwrite);
     let output = output.source(source.location()).stage()?;
     let target = format.create(output.store(), &create)?;

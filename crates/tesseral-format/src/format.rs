@@ -1,14 +1,13 @@
 //! The [`Format`] trait: detect, open, create, audit, repair.
 
-use std::collections::BTreeMap;
 use std::fmt::{self, Debug};
 use std::sync::Arc;
 
-use tesseral_core::{Cancel, Error, Finding, Limits, Region, Result, Value};
-use tesseral_store::{ObjectInfo, Overwrite, Store};
+use tesseral_core::{Cancel, Error, Finding, Limits, Region, Result};
+use tesseral_store::{ObjectInfo, Store};
 
 use crate::convention::Holds;
-use crate::{Container, MemoryBudget, MessageFormat, Versioned, Writer};
+use crate::{Container, CreateOptions, MessageFormat, OptionSet, OptionTable, Versioned, Writer};
 
 /// Information about a source before it is opened.
 #[derive(Clone, Copy, Debug)]
@@ -73,52 +72,6 @@ impl Debug for OpenOptions {
     }
 }
 
-/// Options of creation. The debug output does not contain the key.
-#[derive(Clone)]
-pub struct CreateOptions {
-    /// Whether an existing output can be replaced.
-    pub overwrite: Overwrite,
-    /// Store a digest per chunk, if the format supports it.
-    pub digests: bool,
-    /// Store chunk statistics, if the format makes them optional (`.tet` zone maps).
-    pub statistics: bool,
-    /// Memory budget to store for readers, if the format supports it.
-    pub memory_budget: Option<MemoryBudget>,
-    /// Memory limit of the writer in bytes.
-    pub work_space: Option<u64>,
-    /// Format-specific options by name.
-    pub extra: BTreeMap<String, Value>,
-}
-
-impl Default for CreateOptions {
-    fn default() -> Self {
-        Self {
-            overwrite: Overwrite::Refuse,
-            digests: true,
-            statistics: false,
-            memory_budget: None,
-            work_space: None,
-            extra: BTreeMap::new(),
-        }
-    }
-}
-
-impl Debug for CreateOptions {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let hidden = Value::from("hidden");
-        let shown = |name: &String| if name == "key" { &hidden } else { &self.extra[name] };
-        let extra: BTreeMap<&String, &Value> = self.extra.keys().map(|name| (name, shown(name))).collect();
-        f.debug_struct("CreateOptions")
-            .field("overwrite", &self.overwrite)
-            .field("digests", &self.digests)
-            .field("statistics", &self.statistics)
-            .field("memory_budget", &self.memory_budget)
-            .field("work_space", &self.work_space)
-            .field("extra", &extra)
-            .finish()
-    }
-}
-
 /// Options of appending.
 #[derive(Clone, Debug, Default)]
 pub struct AppendOptions {
@@ -144,6 +97,8 @@ pub struct Capabilities {
     pub attributes: bool,
     /// Containers are folders.
     pub folder: bool,
+    /// Containers can be encrypted.
+    pub encryption: bool,
     /// Codecs that change values: applied again, they would change them again.
     pub lossy_codecs: &'static [&'static str],
 }
@@ -249,6 +204,12 @@ pub trait Format: Debug + Send + Sync {
         None
     }
 
+    /// Returns the format's own options of creation.
+    fn create_options(&self) -> &'static dyn OptionSet {
+        static NONE: OptionTable<()> = OptionTable(&[]);
+        &NONE
+    }
+
     /// Creates a container. Nothing is visible before [`Writer::commit`].
     ///
     /// # Errors
@@ -317,8 +278,7 @@ mod tests {
     fn keys_are_not_printed() {
         let key = b"an unlikely text that is a key!!".to_vec();
         let open = OpenOptions { key: Some(key.clone()), ..OpenOptions::default() };
-        let extra = BTreeMap::from([("key".to_owned(), Value::Bytes(key.clone()))]);
-        let create = CreateOptions { extra, ..CreateOptions::default() };
+        let create = CreateOptions { key: Some(key.clone()), ..CreateOptions::default() };
         let append = AppendOptions { open: open.clone(), ..AppendOptions::default() };
         for printed in [format!("{open:?}"), format!("{create:#?}"), format!("{append:?}")] {
             let as_numbers = format!("{:?}", &key[..4]);

@@ -15,6 +15,7 @@ mod cell_keys;
 mod column;
 mod container;
 pub mod convention;
+mod create_options;
 mod edit;
 mod format;
 mod messages;
@@ -27,10 +28,13 @@ mod writer;
 pub use cell_keys::{CellKey, CellKeys, DuplicatePolicy};
 pub use column::{Column, ColumnData, ColumnMut, KEPT, Scratch, UNWRITTEN};
 pub use container::{Container, Groups, MemoryBudget, Version, VersionState};
+pub use create_options::{
+    CreateOption, CreateOptions, Domains, FormatOptions, OptionInfo, OptionSet, OptionTable, OptionType,
+};
 pub use edit::{Change, Consolidate, Consolidated, Edit, MaintenancePart, Vacuumed};
 pub use format::{
-    AppendOptions, AuditOptions, AuditReport, Capabilities, CreateOptions, Depth, Format, OpenOptions, Probe,
-    Repair, Salvage, Sniff, TimeRange,
+    AppendOptions, AuditOptions, AuditReport, Capabilities, Depth, Format, OpenOptions, Probe, Repair,
+    Salvage, Sniff, TimeRange,
 };
 pub use messages::{
     Conflict, MessageChange, MessageFile, MessageFormat, MessageInfo, MessagePredicate, TruncatedTail,

@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use tesseral::{
     ArrayId, ArraySchema, ArraySpec, CellLen, CodecSpec, ColumnData, Create, Error, Field, HistoryRow,
-    Region, Scalar, Session, StagedOutput, TextExtent,
+    Region, Scalar, Session, StagedOutput, TextExtent, Value,
 };
 use tesseral_core::schema::Role;
 
@@ -127,7 +127,12 @@ fn scalar(field: &Field, fill: &Bound<'_, PyAny>) -> PyResult<tesseral::Result<S
 fn asked(overwrite: bool, options: Option<&Bound<'_, PyAny>>) -> PyResult<Create> {
     let mut create = if overwrite { Create::new().overwrite() } else { Create::new() };
     for (name, value) in options.map(value::from_attributes).transpose()?.unwrap_or_default() {
-        create = create.option(name, value);
+        create = match (name.as_str(), value) {
+            ("timestamp", Value::Int(time)) if time >= 0 => create.timestamp(time.unsigned_abs()),
+            ("timestamp", Value::UInt(time)) => create.timestamp(time),
+            ("key", Value::Bytes(key)) => create.key(key),
+            (_, value) => create.option(name, value),
+        };
     }
     Ok(create)
 }

@@ -58,11 +58,11 @@ fn main() -> Result<()> {
     let mut next = |what: &str| words.next().ok_or_else(|| Error::invalid(format!("{what} is missing")));
     let out = next("OUT")?;
     let mut options = CreateOptions { overwrite: Overwrite::Replace, ..CreateOptions::default() };
-    let mut extra = Attributes::new();
+    let (mut named, mut extra) = (Attributes::new(), Attributes::new());
     let mut objects: Vec<Object> = Vec::new();
     while let Ok(word) = next("") {
         match word.as_str() {
-            "--option" => options.extra.extend([pair(&next("NAME=VALUE")?)?]),
+            "--option" => named.extend([pair(&next("NAME=VALUE")?)?]),
             "--extra" => extra.extend([pair(&next("KEY=JSON")?)?]),
             "--no-hash" => options.digests = false,
             "--object" => {
@@ -87,6 +87,7 @@ fn main() -> Result<()> {
         }
     }
     let store: Arc<dyn Store> = Arc::new(LocalStore::new(Path::new(&out), Access::Read));
+    options.format = TensogramFormat.create_options().parse(&named)?;
     let mut writer = TensogramFormat.create(store, &options)?;
     for object in &objects {
         writer.begin(&object.spec)?;

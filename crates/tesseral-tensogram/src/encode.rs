@@ -10,7 +10,7 @@ use tesseral_format::CodecSpec;
 use xxhash_rust::xxh3::Xxh3;
 
 use crate::buffer_cache;
-use crate::compress::{MASK_METHODS, compress, encode_mask};
+use crate::compress::{compress, encode_mask};
 use crate::decode::pattern;
 use crate::pipeline::ObjectPipeline;
 use crate::wire::cbor::{CborItem, ErrorLocation};
@@ -275,16 +275,6 @@ impl MaskOptions {
     /// Returns options that allow all non-finite cells.
     pub fn any() -> Self {
         Self { allow_nan: true, allow_inf: true, ..Self::default() }
-    }
-
-    /// Sets the method of one kind of mask.
-    pub(crate) fn store(&mut self, kind: MaskKind, method: &str) -> Result<()> {
-        if !MASK_METHODS.contains(&method) {
-            let known = MASK_METHODS.join(", ");
-            return Err(Error::invalid(format!("unknown mask method {method:?}; available: {known}")));
-        }
-        method.clone_into(&mut self.methods[kind as usize]);
-        Ok(())
     }
 }
 

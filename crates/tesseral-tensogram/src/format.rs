@@ -6,7 +6,7 @@ use tesseral_core::{CellLen, DType, Error, Finding, Result, Value};
 use tesseral_format::convention::Holds;
 use tesseral_format::{
     AuditOptions, AuditReport, Capabilities, Container, CreateOptions, Format, MessageFormat, OpenOptions,
-    Probe, Repair, Salvage, Sniff, Writer,
+    OptionSet, Probe, Repair, Salvage, Sniff, Writer,
 };
 use tesseral_store::Store;
 
@@ -61,6 +61,7 @@ impl Format for TensogramFormat {
             many_arrays: true,
             attributes: true,
             folder: false,
+            encryption: false,
             lossy_codecs: &["simple_packing", "zfp", "sz3"],
         }
     }
@@ -108,6 +109,10 @@ impl Format for TensogramFormat {
 
     fn messages(&self) -> Option<&dyn MessageFormat> {
         Some(self)
+    }
+
+    fn create_options(&self) -> &'static dyn OptionSet {
+        &crate::create_options::OPTIONS
     }
 
     fn create(&self, store: Arc<dyn Store>, options: &CreateOptions) -> Result<Box<dyn Writer>> {

@@ -46,6 +46,7 @@ mod assemble;
 mod audit;
 mod buffer_cache;
 mod compress;
+mod create_options;
 mod decode;
 mod edit;
 mod encode;
@@ -82,6 +83,7 @@ pub use assemble::{
     AggregateHash, EncodedMessage, MessageEnvelope, assemble_message, build_hash_frame_cbor,
     build_index_frame, compute_message_flags, compute_object_offsets, encode_message, surround,
 };
+pub use create_options::TensogramCreateOptions;
 pub use encode::MaskOptions;
 pub use format::TensogramFormat;
 pub use open::TensogramContainer;

@@ -10,7 +10,7 @@ use tesseral_core::metadata::SET_ASIDE;
 use tesseral_core::schema::{CellLen, Labels};
 use tesseral_core::{
     Advice, ArraySchema, Attributes, ChunkGrid, ChunkStats, Coords, DType, Error, HistoryRow, Order, Region,
-    Result, Value,
+    Result,
 };
 use tesseral_format::{
     ArraySpec, Column, ColumnData, CreateOptions, EncodedChunk, EncodedPart, Role, Scratch, Writer,
@@ -19,11 +19,12 @@ use tesseral_store::{Staged, Store};
 
 use crate::array::{DIM_LABELS, DIM_NAMES};
 use crate::assemble::{AggregateHash, surround, tensor_item};
+use crate::create_options::TensogramCreateOptions;
 use crate::encode::{MaskOptions, Stages, encode_object};
 use crate::open::HISTORY;
 use crate::spool::{self, Spool};
 use crate::wire::cbor::{CborItem, Map};
-use crate::wire::descriptor::{self, Descriptor, MaskKind};
+use crate::wire::descriptor::{self, Descriptor};
 use crate::wire::frame::FrameKind;
 use crate::wire::metadata::{Metadata, RESERVED};
 use crate::wire::object::ObjectFrame;
@@ -229,30 +230,7 @@ fn scatter(dtype: DType, region: &Region, whole: &Region, values: &[u8], out: &m
 
 impl TensogramWriter {
     pub(crate) fn create(store: &Arc<dyn Store>, options: &CreateOptions) -> Result<Self> {
-        let mut reserved = Map::new();
-        let mut encoder = Map::from([
-            ("name".to_owned(), CborItem::Text("tesseral".to_owned())),
-            ("version".to_owned(), CborItem::Text(env!("CARGO_PKG_VERSION").to_owned())),
-        ]);
-        let mut masks = MaskOptions::any();
-        for (name, value) in &options.extra {
-            let Value::Text(text) = value else {
-                return Err(Error::invalid(format!("option {name:?} of .tgm must be text")));
-            };
-            let item = CborItem::Text(text.clone());
-            match name.as_str() {
-                "time" | "uuid" => drop(reserved.insert(name.clone(), item)),
-                "encoder_name" => drop(encoder.insert("name".to_owned(), item)),
-                "encoder_version" => drop(encoder.insert("version".to_owned(), item)),
-                // The general option precedes those of one kind, because options are sorted by name.
-                "mask_method" => MaskKind::ALL.into_iter().try_for_each(|kind| masks.store(kind, text))?,
-                "nan_mask_method" => masks.store(MaskKind::Nan, text)?,
-                "pos_inf_mask_method" => masks.store(MaskKind::PosInf, text)?,
-                "neg_inf_mask_method" => masks.store(MaskKind::NegInf, text)?,
-                _ => return Err(Error::invalid(format!("unknown option {name:?} of .tgm"))),
-            }
-        }
-        reserved.insert("encoder".to_owned(), CborItem::map(encoder));
+        let TensogramCreateOptions { masks, provenance } = options.format.get()?;
         if options.memory_budget.is_some() {
             return Err(Error::unsupported("a memory budget in .tgm"));
         }
@@ -260,7 +238,7 @@ impl TensogramWriter {
             staged: store.stage("", options.overwrite)?,
             hashed: options.digests,
             masks,
-            reserved,
+            reserved: provenance.reserved(),
             extra: Map::new(),
             history: Vec::new(),
             arrays: Vec::new(),

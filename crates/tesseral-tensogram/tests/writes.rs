@@ -153,7 +153,8 @@ fn masks_are_stored_by_the_requested_method() {
     let spec = ArraySpec::raw(ArraySchema::dense("a", DType::Float64, &[5000], &[5000]));
     let write_with = |extra: &[(&str, &str)]| {
         let extra = extra.iter().map(|(key, value)| ((*key).to_owned(), Value::from(*value))).collect();
-        write(&[(spec.clone(), cells.clone())], &CreateOptions { extra, ..CreateOptions::default() })
+        let format = TensogramFormat.create_options().parse(&extra)?;
+        write(&[(spec.clone(), cells.clone())], &CreateOptions { format, ..CreateOptions::default() })
     };
     for method in ["none", "rle", "roaring", "lz4", "zstd", "blosc2"] {
         let store = write_with(&[("mask_method", method), ("pos_inf_mask_method", "rle")]).unwrap();

@@ -101,9 +101,7 @@ struct StoredRow {
 
 impl TetWriter {
     pub(crate) fn create(store: &Arc<dyn Store>, options: &CreateOptions) -> Result<Self> {
-        if let Some(name) = options.extra.keys().next() {
-            return Err(Error::invalid(format!("unknown option {name:?} of .tet")));
-        }
+        options.format.get::<()>()?;
         let mut header = IndexHeader::default();
         match options.memory_budget {
             None => {}

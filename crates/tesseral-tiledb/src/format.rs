@@ -6,7 +6,7 @@ use tesseral_core::{ArraySchema, CellLen, DType, Finding, Result};
 use tesseral_format::convention::Holds;
 use tesseral_format::{
     AppendOptions, AuditOptions, AuditReport, Capabilities, Container, CreateOptions, Edit, Format,
-    OpenOptions, Probe, Repair, Salvage, Sniff, Versioned, Writer,
+    OpenOptions, OptionSet, Probe, Repair, Salvage, Sniff, Versioned, Writer,
 };
 use tesseral_store::Store;
 
@@ -41,6 +41,7 @@ impl Format for TileDbFormat {
             many_arrays: true,
             attributes: true,
             folder: true,
+            encryption: true,
             lossy_codecs: &["float_scale", "scale_float"],
         }
     }
@@ -79,6 +80,10 @@ impl Format for TileDbFormat {
 
     fn versioned(&self) -> Option<&dyn Versioned> {
         Some(self)
+    }
+
+    fn create_options(&self) -> &'static dyn OptionSet {
+        &crate::write::CREATE_OPTIONS
     }
 
     fn create(&self, store: Arc<dyn Store>, options: &CreateOptions) -> Result<Box<dyn Writer>> {

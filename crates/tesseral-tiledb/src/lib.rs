@@ -52,3 +52,4 @@ pub const ID: &str = "tiledb";
 
 pub use format::TileDbFormat;
 pub use open::TileDbContainer;
+pub use write::TileDbCreateOptions;

@@ -172,8 +172,7 @@ fn without_digests_no_bytes_are_added() {
 #[test]
 fn encrypted_arrays_carry_digests_of_stored_bytes() {
     let key = vec![7; 32];
-    let extra = BTreeMap::from([("key".to_owned(), Value::Bytes(key.clone()))]);
-    let store = write(&CreateOptions { extra, ..CreateOptions::default() });
+    let store = write(&CreateOptions { key: Some(key.clone()), ..CreateOptions::default() });
     let open = OpenOptions { key: Some(key), ..OpenOptions::default() };
     let (_, uncovered, findings) = audit(Arc::clone(&store), &open);
     assert!(uncovered == 0 && findings.iter().all(|f| f.ok), "{findings:?}");

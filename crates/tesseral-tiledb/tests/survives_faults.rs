@@ -9,12 +9,12 @@ use tesseral_conformance::oracle::read_sparse;
 use tesseral_core::condition::{Condition, Op};
 use tesseral_core::{ArraySchema, DType, Dimension, Field, Result, Scalar, Value};
 use tesseral_format::{
-    AppendOptions, ArraySpec, Change, ColumnData, Consolidate, CreateOptions, Format, MaintenancePart,
-    OpenOptions, Scratch, Versioned,
+    AppendOptions, ArraySpec, Change, ColumnData, Consolidate, CreateOptions, Format, FormatOptions,
+    MaintenancePart, OpenOptions, Scratch, Versioned,
 };
 use tesseral_store::test_wrappers::{Failure, FaultInjection, Wrapped};
 use tesseral_store::{MemoryStore, Store, StoreExt};
-use tesseral_tiledb::TileDbFormat;
+use tesseral_tiledb::{TileDbCreateOptions, TileDbFormat};
 
 fn ints(values: &[i32]) -> Vec<u8> {
     values.iter().flat_map(|v| v.to_le_bytes()).collect()
@@ -28,12 +28,9 @@ fn create(store: Arc<dyn Store>, duplicates: bool) -> Result<()> {
     let mut schema = ArraySchema::dense("a", DType::Int32, &[], &[]);
     (schema.dims, schema.fields) = (vec![dim], vec![Field::new("v", DType::Int32)]);
     (schema.sparse, schema.allows_duplicates, schema.chunk_shape) = (true, duplicates, None);
-    let extra = BTreeMap::from([
-        ("empty".to_owned(), Value::Bool(true)),
-        ("capacity".to_owned(), Value::Int(4)),
-        ("timestamp".to_owned(), Value::Int(1)),
-    ]);
-    let mut writer = TileDbFormat.create(store, &CreateOptions { extra, ..CreateOptions::default() })?;
+    let format = FormatOptions::new(TileDbCreateOptions { capacity: 4, ..Default::default() });
+    let options = CreateOptions { empty: true, timestamp: Some(1), format, ..CreateOptions::default() };
+    let mut writer = TileDbFormat.create(store, &options)?;
     writer.begin(&ArraySpec::raw(schema))?;
     writer.commit()
 }

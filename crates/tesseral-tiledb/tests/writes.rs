@@ -2,13 +2,11 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-use std::collections::BTreeMap;
-
 use tesseral_conformance::oracle::Row;
 use tesseral_conformance::{Effort, SparseCase, WriteCase, sparse_write_suite, write_suite};
-use tesseral_core::{ArraySchema, CellLen, Coords, DType, Dimension, Field, Order, Scalar, Value};
-use tesseral_format::{ArraySpec, CodecSpec, CreateOptions};
-use tesseral_tiledb::TileDbFormat;
+use tesseral_core::{ArraySchema, CellLen, Coords, DType, Dimension, Field, Order, Scalar};
+use tesseral_format::{ArraySpec, CodecSpec, CreateOptions, FormatOptions};
+use tesseral_tiledb::{TileDbCreateOptions, TileDbFormat};
 
 fn fields() -> Vec<(Field, Vec<CodecSpec>)> {
     let codecs = |names: &[&str]| names.iter().map(|n| CodecSpec::new(*n)).collect::<Vec<_>>();
@@ -98,8 +96,8 @@ fn sparse_arrays_in_every_order_pass() {
             (v.nullable, text.cell, text.nullable) = (false, CellLen::Var, true);
             schema.fields = vec![v, text];
             let codecs = vec![vec![CodecSpec::new("zstd")], Vec::new()];
-            let extra = BTreeMap::from([("capacity".to_owned(), Value::Int(8))]);
-            let options = CreateOptions { extra, ..CreateOptions::default() };
+            let format = FormatOptions::new(TileDbCreateOptions { capacity: 8, ..Default::default() });
+            let options = CreateOptions { format, ..CreateOptions::default() };
             let effort = Effort { damages: 2, ..Effort::default() };
             let case = SparseCase {
                 spec: ArraySpec { schema, codecs, text: None },

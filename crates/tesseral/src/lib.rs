@@ -63,10 +63,11 @@ pub use tesseral_engine::{
 pub use tesseral_format::convention::{self, TextExtent};
 pub use tesseral_format::{
     AppendOptions, ArraySpec, AuditOptions, Capabilities, Change, ChunkInfo, CodecSpec, Column, ColumnData,
-    Conflict, Consolidate, Consolidated, CoordinateRanges, Cover, CreateOptions, Depth, Edit, Format, Groups,
-    MaintenancePart, MemoryBudget, MessageChange, MessageFile, MessageFormat, MessageInfo, MessagePredicate,
-    NonEmpty, OpenOptions, PlannedChunk, Repair, Request, Target, TimeRange, Totals, TruncatedTail, Vacuumed,
-    Version, VersionState, Versioned, append_messages,
+    Conflict, Consolidate, Consolidated, CoordinateRanges, Cover, CreateOptions, Depth, Edit, Format,
+    FormatOptions, Groups, MaintenancePart, MemoryBudget, MessageChange, MessageFile, MessageFormat,
+    MessageInfo, MessagePredicate, NonEmpty, OpenOptions, OptionInfo, OptionSet, PlannedChunk, Repair,
+    Request, Target, TimeRange, Totals, TruncatedTail, Vacuumed, Version, VersionState, Versioned,
+    append_messages,
 };
 pub use tesseral_registry::{format, formats, of_output, recognize, register};
 pub use tesseral_store::Overwrite;

@@ -50,6 +50,7 @@ pub fn create(
     store: Arc<dyn Store>,
     options: &CreateOptions,
 ) -> Result<Box<dyn Writer>> {
+    options.check(format)?;
     Ok(Box::new(ModelWriter::new(format.create(store, options)?, format.holds())))
 }
 

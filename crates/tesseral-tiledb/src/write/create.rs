@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use tesseral_core::{
-    Advice, ArraySchema, Attributes, ChunkStats, Error, ErrorKind, HistoryRow, Order, Region, Result, Value,
+    Advice, ArraySchema, Attributes, ChunkStats, Error, ErrorKind, HistoryRow, Order, Region, Result,
 };
 use tesseral_format::{
     ArraySpec, CellKeys, ColumnData, CreateOptions, EncodedChunk, Pending, Scratch, Writer,
@@ -12,15 +12,15 @@ use tesseral_store::{ObjectKind, Overwrite, Store, StoreExt};
 
 use super::append::ArrayWrite;
 use super::array::{DenseWrite, FragmentDestination};
+use super::create_options::TileDbCreateOptions;
 use super::fragment::FragmentWriter;
 use super::sparse::SparseWrite;
-use super::spec::{self, CreateSettings};
+use super::spec;
 use super::timestamped_name;
 use crate::convention;
 use crate::metadata_loader::{Key, join};
 use crate::model::StoredSchema;
 use crate::wire::group::{self, Member};
-use crate::wire::schema::CellLayout;
 use crate::wire::{WRITTEN, enumeration, generic_tile, metadata};
 
 /// An array to be created.
@@ -40,7 +40,7 @@ pub(crate) struct TileDbWriter {
     store: Arc<dyn Store>,
     timestamp: u64,
     key: Option<Key>,
-    extra: CreateSettings,
+    options: TileDbCreateOptions,
     /// Whether files have digests.
     digests: bool,
     /// Create arrays without cells.
@@ -53,47 +53,6 @@ pub(crate) struct TileDbWriter {
     places: OnceLock<Vec<FragmentDestination>>,
     /// Fragments that are complete but not committed.
     sealed: Mutex<Vec<FragmentWriter>>,
-}
-
-/// Parses format-specific options.
-fn options(options: &CreateOptions) -> Result<(u64, Option<Key>, CreateSettings, bool)> {
-    let mut timestamp = timestamped_name::now();
-    let mut key = None;
-    let mut extra = CreateSettings::default();
-    let mut empty = false;
-    for (name, value) in &options.extra {
-        let odd = || Error::invalid(format!("invalid value {value} of TileDB option {name:?}"));
-        let number = || match value {
-            Value::Int(n) => u64::try_from(*n).map_err(|_| odd()),
-            Value::UInt(n) => Ok(*n),
-            _ => Err(odd()),
-        };
-        match (name.as_str(), value) {
-            ("timestamp", _) => timestamp = number()?,
-            ("capacity", _) => extra.capacity = number()?.max(1),
-            ("tile_order", Value::Text(order)) if order == "row-major" => {
-                extra.tile_order = CellLayout::RowMajor
-            }
-            ("tile_order", Value::Text(order)) if order == "col-major" => {
-                extra.tile_order = CellLayout::ColMajor
-            }
-            ("domains", Value::Map(domains)) => extra.domains.clone_from(domains),
-            ("empty", Value::Bool(value)) => empty = *value,
-            ("coordinates" | "offsets" | "validity", Value::Text(codecs)) => {
-                let filters = spec::filters(codecs)?;
-                match name.as_str() {
-                    "coordinates" => extra.coords = Some(filters),
-                    "offsets" => extra.offsets = Some(filters),
-                    _ => extra.validity = Some(filters),
-                }
-            }
-            ("key", Value::Bytes(bytes)) => {
-                key = Some(Key(bytes.as_slice().try_into().map_err(|_| odd())?))
-            }
-            _ => return Err(odd()),
-        }
-    }
-    Ok((timestamp, key, extra, empty))
 }
 
 /// All objects below a folder. Links are objects, whatever their target.
@@ -119,9 +78,19 @@ fn is_not_empty(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::Io { source, .. } if source.kind() == full)
 }
 
+fn encryption_key(bytes: &[u8]) -> Result<Key> {
+    let key = bytes.try_into().map_err(|_| {
+        Error::invalid(format!(
+            "an encryption key of {} bytes; TileDB arrays have keys of 32 bytes",
+            bytes.len()
+        ))
+    });
+    key.map(Key)
+}
+
 impl TileDbWriter {
     pub(crate) fn create(store: &Arc<dyn Store>, create: &CreateOptions) -> Result<Self> {
-        let (timestamp, key, extra, empty) = options(create)?;
+        let key = create.key.as_deref().map(encryption_key).transpose()?;
         let old = objects(store.as_ref(), "")?;
         if !old.is_empty() && create.overwrite == Overwrite::Refuse {
             let detail = format!("output {} already exists", store.location());
@@ -133,11 +102,11 @@ impl TileDbWriter {
         }
         Ok(Self {
             store: Arc::clone(store),
-            timestamp,
+            timestamp: create.timestamp.unwrap_or_else(timestamped_name::now),
             key,
-            extra,
+            options: create.format.get()?,
             digests: create.digests,
-            empty,
+            empty: create.empty,
             old,
             arrays: Vec::new(),
             attributes: Attributes::new(),
@@ -236,7 +205,7 @@ impl Writer for TileDbWriter {
         if self.arrays.iter().any(taken) {
             return Err(Error::invalid(format!("duplicate array name {:?}", spec.schema.name)));
         }
-        let mut wire = spec::schema(spec, &self.extra)?;
+        let mut wire = spec::schema(spec, &self.options)?;
         let mut enumerations = Vec::new();
         for enumerated in spec.schema.fields.iter().filter_map(|f| f.enumeration.as_ref()) {
             if wire.enumerations.iter().any(|(name, _)| *name == enumerated.name) {

@@ -17,6 +17,7 @@ mod array;
 mod commits;
 mod consolidate;
 mod create;
+mod create_options;
 mod delete;
 mod edit;
 mod evolve;
@@ -32,5 +33,7 @@ mod vacuum;
 
 pub(crate) use append::TileDbAppender;
 pub(crate) use create::TileDbWriter;
+pub(crate) use create_options::OPTIONS as CREATE_OPTIONS;
+pub use create_options::TileDbCreateOptions;
 pub(crate) use edit::TileDbEditor;
 pub(crate) use tile::cell_of;

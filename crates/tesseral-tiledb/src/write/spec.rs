@@ -2,58 +2,28 @@
 
 use tesseral_codec::filter::{DEFAULT_LEVEL, ElementKind, Filter, FilterElement};
 use tesseral_core::dtype::Class;
-use tesseral_core::{
-    ArraySchema, Attributes, CellLen, DType, Dimension, Error, Field, Order, Result, Scalar, Value,
-};
-use tesseral_format::{ArraySpec, CodecSpec};
+use tesseral_core::{ArraySchema, CellLen, DType, Dimension, Error, Field, Order, Result, Scalar, Value};
+use tesseral_format::{ArraySpec, CodecSpec, Domains};
 
+use super::create_options::TileDbCreateOptions;
 use crate::geometry::integer;
 use crate::wire::WRITTEN;
 use crate::wire::datatype::{Datatype, VAR, compare};
 use crate::wire::pipeline::FilterPipeline;
 use crate::wire::schema::{Attribute, CellLayout, Schema, StoredDimension, StoredRange};
 
-/// Default capacity of a sparse tile in cells.
-pub(crate) const CAPACITY: u64 = 10_000;
-
-/// Format-specific options of a new array.
-#[derive(Clone, Debug)]
-pub(crate) struct CreateSettings {
-    pub capacity: u64,
-    pub tile_order: CellLayout,
-    /// Filters of coordinates, offsets and validity, if not the default.
-    pub coords: Option<Vec<Filter>>,
-    pub offsets: Option<Vec<Filter>>,
-    pub validity: Option<Vec<Filter>>,
-    /// Domains of dimensions whose current domain is the one in the array model.
-    pub domains: Attributes,
-}
-
-impl Default for CreateSettings {
-    fn default() -> Self {
-        Self {
-            capacity: CAPACITY,
-            tile_order: CellLayout::RowMajor,
-            coords: None,
-            offsets: None,
-            validity: None,
-            domains: Attributes::new(),
-        }
-    }
-}
-
 /// Returns the schema of a new array. Enumerations are referred to by name; the writer creates their files.
-pub(crate) fn schema(spec: &ArraySpec, extra: &CreateSettings) -> Result<Schema> {
+pub(crate) fn schema(spec: &ArraySpec, options: &TileDbCreateOptions) -> Result<Schema> {
     let model = &spec.schema;
     if model.dims.is_empty() {
         return Err(Error::unsupported("an array without dimensions in TileDB"));
     }
     let dims = model.dims.iter().enumerate().map(|(d, dim)| {
-        let grows = extra.domains.contains_key(&dim.name);
+        let grows = options.domains.contains_key(&dim.name);
         dimension(model, d, dim, grows)
     });
     let mut dims = dims.collect::<Result<Vec<_>>>()?;
-    let current_domain = widen(model, &extra.domains, &mut dims)?;
+    let current_domain = widen(model, &options.domains, &mut dims)?;
     let same = dims.windows(2).all(|pair| pair[0].datatype == pair[1].datatype);
     if !model.sparse && !same {
         return Err(Error::unsupported("a dense TileDB array whose dimensions differ in type"));
@@ -81,12 +51,12 @@ pub(crate) fn schema(spec: &ArraySpec, extra: &CreateSettings) -> Result<Schema>
         version: WRITTEN,
         duplicates: model.sparse && model.allows_duplicates,
         sparse: model.sparse,
-        tile_order: extra.tile_order,
+        tile_order: options.tile_order,
         cell_order,
-        capacity: extra.capacity,
-        coords: chosen(&extra.coords, zstd),
-        offsets: chosen(&extra.offsets, zstd),
-        validity: chosen(&extra.validity, Filter::Rle),
+        capacity: options.capacity,
+        coords: chosen(&options.coords, zstd),
+        offsets: chosen(&options.offsets, zstd),
+        validity: chosen(&options.validity, Filter::Rle),
         dims,
         attributes,
         labels: Vec::new(),
@@ -98,7 +68,7 @@ pub(crate) fn schema(spec: &ArraySpec, extra: &CreateSettings) -> Result<Schema>
 /// Sets the domains that dimensions can grow to; returns the current domain if any of them can grow.
 fn widen(
     model: &ArraySchema,
-    domains: &Attributes,
+    domains: &Domains,
     dims: &mut [StoredDimension],
 ) -> Result<Option<Vec<StoredRange>>> {
     if let Some(name) = domains.keys().find(|name| !model.dims.iter().any(|dim| dim.name == **name)) {
@@ -106,15 +76,13 @@ fn widen(
     }
     let mut used = Vec::new();
     for (dim, wire) in model.dims.iter().zip(dims.iter_mut()) {
-        let end = |value: &Value| Scalar::parse(dim.dtype, &value.to_string());
+        let end = |text: &str| Scalar::parse(dim.dtype, text);
         let part = match (&dim.domain, &wire.domain) {
             (Some((low, high)), _) => range(low, high, wire.datatype, wire.var)?,
             (None, Some(domain)) => domain.clone(),
             (None, None) => (Vec::new(), Vec::new()),
         };
-        if let Some(Value::List(ends)) = domains.get(&dim.name)
-            && let [low, high] = &ends[..]
-        {
+        if let Some(Some((low, high))) = domains.get(&dim.name) {
             let whole = range(&end(low)?, &end(high)?, wire.datatype, wire.var)?;
             let inside = compare(wire.datatype, &whole.0, &part.0).is_le()
                 && compare(wire.datatype, &part.1, &whole.1).is_le();
