@@ -90,6 +90,24 @@ pub fn decode_range(
     Ok(())
 }
 
+/// Decodes a chunk outside a frame, of Blosc 1 or 2, whose output must fill `dst` exactly.
+///
+/// # Errors
+/// As [`decode_into`].
+pub fn decode_chunk_into(src: &[u8], dst: &mut [u8], contexts: &mut Contexts) -> Result<()> {
+    let chunk = chunk::BloscChunk::parse(src)?;
+    chunk.expect(dst.len())?;
+    chunk.decode_range(0..dst.len(), dst, contexts)
+}
+
+/// The decoded length that a chunk outside a frame declares.
+///
+/// # Errors
+/// As [`decode_into`].
+pub fn chunk_len(src: &[u8]) -> Result<usize> {
+    Ok(chunk::BloscChunk::parse(src)?.len())
+}
+
 /// The compressor of the streams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Codec {

@@ -20,14 +20,18 @@ pub mod aec;
 pub mod bitset;
 pub mod bitshuffle;
 pub mod blosc2;
+pub mod bzip2;
+pub mod checksum;
 pub mod filter;
 pub mod lz4;
 pub mod packing;
 pub mod raw;
 pub mod shuffle;
+pub mod stream;
 pub mod sz3;
 #[cfg(feature = "zfp")]
 pub mod zfp;
+pub mod zlib;
 pub mod zstd;
 pub mod zstd_stream;
 

@@ -3,10 +3,11 @@
 use std::io::Cursor;
 use std::mem;
 
-use tesseral_core::{Error, Result};
-use zstd_safe::{CCtx, CParameter, DCtx};
+use tesseral_core::{Error, Result, alloc};
+use zstd_safe::{CCtx, CParameter, DCtx, InBuffer, OutBuffer, ResetDirective};
 
 use crate::Contexts;
+use crate::stream::Admit;
 
 /// The level libzstd uses for level 0.
 pub const DEFAULT_LEVEL: i32 = 3;
@@ -35,6 +36,39 @@ pub fn decode_into(src: &[u8], dst: &mut [u8], contexts: &mut Contexts) -> Resul
             Err(Error::codec("zstd", format!("{name}, decoding {} bytes into {expected}", src.len())))
         }
     }
+}
+
+/// Appends the output of all frames of `src`, whose length is unknown, to `out`.
+///
+/// # Errors
+/// `Codec` when a frame is damaged; errors of `admit`.
+pub fn decode_growing(
+    src: &[u8],
+    out: &mut Vec<u8>,
+    contexts: &mut Contexts,
+    admit: Admit<'_>,
+) -> Result<()> {
+    let zstd_error = |code| Error::codec("zstd", zstd_safe::get_error_name(code));
+    let decoder = contexts.zstd.decoder.get_or_insert_with(DCtx::create);
+    decoder.reset(ResetDirective::SessionOnly).map_err(zstd_error)?;
+    let mut input = InBuffer::around(src);
+    let open = loop {
+        let start = out.len();
+        let room = DCtx::out_size();
+        admit(start.saturating_add(room) as u64)?;
+        alloc::reserve("decoded bytes", out, room)?;
+        let mut output = OutBuffer::around_pos(out, start);
+        let consumed = input.pos();
+        let open = decoder.decompress_stream(&mut output, &mut input).map_err(zstd_error)?;
+        let idle = output.pos() == start && input.pos() == consumed;
+        if idle || (open == 0 && input.pos() == src.len()) {
+            break open;
+        }
+    };
+    if open != 0 || input.pos() < src.len() {
+        return Err(Error::codec("zstd", "truncated frame"));
+    }
+    Ok(())
 }
 
 /// Appends one frame holding `src` to `out`.
@@ -89,6 +123,28 @@ mod tests {
             assert!(decode_into(&bomb, &mut vec![0; len], &mut contexts).is_err(), "{len}");
         }
         decode_into(&bomb, &mut vec![0; 1 << 20], &mut contexts).unwrap();
+    }
+
+    #[test]
+    fn output_of_unknown_length_grows_as_admitted() {
+        let mut packed = frame(&vec![5; 1 << 20]);
+        packed.extend(frame(b"tail"));
+        let mut contexts = Contexts::default();
+        let mut out = Vec::new();
+        decode_growing(&packed, &mut out, &mut contexts, &|_| Ok(())).unwrap();
+        assert_eq!((out.len(), &out[1 << 20..]), ((1 << 20) + 4, &b"tail"[..]));
+        let admit = |len: u64| match len {
+            0..=400_000 => Ok(()),
+            _ => Err(Error::limit("bytes", len, 400_000)),
+        };
+        out.clear();
+        assert!(decode_growing(&packed, &mut out, &mut contexts, &admit).is_err());
+        assert!(out.len() <= 400_000);
+        for len in 0..packed.len() {
+            out.clear();
+            let whole = decode_growing(&packed[..len], &mut out, &mut contexts, &|_| Ok(())).is_ok();
+            assert!(!whole || out.is_empty() || out.len() == 1 << 20, "{len}");
+        }
     }
 
     #[test]

@@ -30,6 +30,7 @@ pub mod grid;
 pub mod limits;
 pub mod metadata;
 pub mod missing;
+pub mod numpy;
 pub mod packing;
 pub mod region;
 pub mod scalar;

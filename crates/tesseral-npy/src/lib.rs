@@ -29,7 +29,6 @@
 #![forbid(unsafe_code)]
 
 mod array;
-mod dtype;
 mod format;
 pub mod header;
 

@@ -167,6 +167,11 @@ impl<'a> BloscChunk<'a> {
         Ok(())
     }
 
+    /// The decoded length.
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
     /// Rejects a chunk of a different length.
     pub(super) fn expect(&self, len: usize) -> Result<()> {
         if self.len != len {

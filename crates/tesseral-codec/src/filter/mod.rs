@@ -16,7 +16,6 @@
 mod bit_width_reduction;
 mod bitshuffle;
 mod byteshuffle;
-mod bzip2;
 mod chain;
 mod checksum;
 mod compressor;
@@ -26,7 +25,6 @@ mod double_delta;
 mod encode;
 mod encryption;
 mod float_scale;
-mod gzip;
 mod header;
 mod lz4;
 mod noop;
@@ -38,6 +36,8 @@ mod round_trips;
 mod tests;
 mod xor;
 mod zstd;
+
+use crate::{bzip2, zlib as gzip};
 
 pub use chain::{Chain, Chunks, FilterContext, FilterScratch, FilteredChunk};
 

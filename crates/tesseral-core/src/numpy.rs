@@ -1,9 +1,9 @@
-//! Dtypes in NumPy notation.
+//! Dtypes in NumPy notation, as `.npy` and Zarr files have them.
 
-use tesseral_core::{CellLen, DType};
+use crate::{CellLen, DType};
 
 /// The dtype, cell length and big-endian flag of a `descr`; `None` for unsupported dtypes.
-pub(crate) fn parse_descr(descr: &str) -> Option<(DType, CellLen, bool)> {
+pub fn parse_descr(descr: &str) -> Option<(DType, CellLen, bool)> {
     let plain = descr.trim_start_matches(['<', '>', '|', '=']);
     if descr.len() - plain.len() > 1 {
         return None;

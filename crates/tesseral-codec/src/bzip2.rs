@@ -1,9 +1,16 @@
-//! One bzip2 stream per part.
+//! bzip2 streams.
 
-use bzip2::{Action, Compress, Compression, Decompress, Status};
+use ::bzip2::bufread::MultiBzDecoder;
+use ::bzip2::{Action, Compress, Compression, Decompress, Status};
 use tesseral_core::{Error, Result};
 
-pub(crate) fn decode_into(src: &[u8], dst: &mut [u8]) -> Result<()> {
+use crate::stream::{self, Admit};
+
+/// Decodes one stream whose output fills `dst` exactly.
+///
+/// # Errors
+/// `Codec` when the stream is damaged or the output has another length.
+pub fn decode_into(src: &[u8], dst: &mut [u8]) -> Result<()> {
     let mut stream = Decompress::new(false);
     loop {
         let (read, written) = (stream.total_in(), stream.total_out());
@@ -22,8 +29,19 @@ pub(crate) fn decode_into(src: &[u8], dst: &mut [u8]) -> Result<()> {
     }
 }
 
+/// Appends the output of streams of unknown length to `out`.
+///
+/// # Errors
+/// `Codec` when a stream is damaged; errors of `admit`.
+pub fn decode_growing(src: &[u8], out: &mut Vec<u8>, admit: Admit<'_>) -> Result<()> {
+    stream::grow("bzip2", &mut MultiBzDecoder::new(src), out, admit)
+}
+
 /// Appends a stream.
-pub(crate) fn encode(src: &[u8], level: i32, out: &mut Vec<u8>) -> Result<()> {
+///
+/// # Errors
+/// `Codec` when compression fails.
+pub fn encode(src: &[u8], level: i32, out: &mut Vec<u8>) -> Result<()> {
     let level = u32::try_from(level).ok().filter(|l| (1..=9).contains(l)).unwrap_or(1);
     let mut stream = Compress::new(Compression::new(level), 0);
     loop {
