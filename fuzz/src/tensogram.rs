@@ -25,7 +25,7 @@ fn read(container: &dyn Container) {
             array.digests(chunk);
             let object = array.object(0);
             let parts: Vec<_> = chunk.parts.iter().map(|part| part.offset..part.offset + part.len).collect();
-            let parts = container.store().read_many(object, &parts).expect("planned bytes are readable");
+            let parts = container.store().read_many(&object, &parts).expect("planned bytes are readable");
             let size = array.schema().fields[0].cell_size();
             let bytes = |cells: u64| match size {
                 Some(size) => (cells * size as u64) as usize,

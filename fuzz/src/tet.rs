@@ -30,7 +30,7 @@ fn read(container: &dyn Container, file: &[u8]) {
             if chunk.cells * size > LIMITS.chunk_bytes {
                 continue;
             }
-            let Ok(stored) = container.store().read(array.object(0), part.offset..part.offset + part.len)
+            let Ok(stored) = container.store().read(&array.object(0), part.offset..part.offset + part.len)
             else {
                 panic!("planned bytes are not readable")
             };

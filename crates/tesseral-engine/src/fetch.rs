@@ -74,7 +74,7 @@ impl<'a> ChunkBytes<'a> {
             Some((bytes, bytes.get(start..end)?))
         });
         slice.ok_or_else(|| {
-            let name = tesseral_store::StoreExt::describe(handle.store(), handle.source().object(object));
+            let name = tesseral_store::StoreExt::describe(handle.store(), &handle.source().object(object));
             Error::truncated("a chunk's bytes", name, range.start, range.end.saturating_sub(range.start), 0)
         })
     }
@@ -163,7 +163,7 @@ pub(crate) fn resident(handle: &Handle, chunks: &[PlannedChunk]) -> Result<Optio
         if objects.len() >= 64 {
             return Ok(None);
         }
-        match handle.store().resident(handle.source().object(object))? {
+        match handle.store().resident(&handle.source().object(object))? {
             Some(bytes) => objects.push((object, bytes)),
             None => return Ok(None),
         }
@@ -286,7 +286,7 @@ pub(crate) fn fetch(handle: &Handle, batch: &Batch) -> Result<Fetched> {
     for group in batch.reads.chunk_by(|a, b| a.0 == b.0) {
         let object = group[0].0;
         let ranges: SmallVec<[Range<u64>; 4]> = group.iter().map(|(_, range)| range.clone()).collect();
-        let bytes = handle.store().read_many(handle.source().object(object), &ranges)?;
+        let bytes = handle.store().read_many(&handle.source().object(object), &ranges)?;
         if bytes.len() != ranges.len() {
             return Err(Error::internal("the store returned fewer ranges than requested"));
         }

@@ -1,5 +1,6 @@
 //! Handles: an array and its store, the start of every operation of the engine.
 
+use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -204,11 +205,11 @@ impl Handle {
                 let end = range.end.min(at.saturating_add(STREAMED));
                 if at < held.0.start || held.0.end < end {
                     let ahead = at.saturating_add(STREAMED).min(touched.end).max(end);
-                    held = (at..ahead, self.store.read(object, at..ahead)?);
+                    held = (at..ahead, self.store.read(&object, at..ahead)?);
                 }
                 let place = |at: u64| usize::try_from(at - held.0.start).unwrap_or(usize::MAX);
                 let bytes = held.1.get(place(at)..place(end)).ok_or_else(|| {
-                    let name = self.store.describe(object);
+                    let name = self.store.describe(&object);
                     Error::truncated("a chunk's bytes", name, at, end - at, held.1.len() as u64)
                 })?;
                 hasher.update(bytes);
@@ -223,7 +224,7 @@ impl Handle {
     /// Compares the computed digest of a range of an object with the stored one.
     fn compare_digest(&self, object: u32, range: &Range<u64>, expected: u64, computed: u64) -> Result<()> {
         if computed != expected {
-            let object = self.store.describe(self.source.object(object));
+            let object = self.store.describe(&self.source.object(object));
             let detail = format!(
                 "checksum mismatch over {} stored bytes: expected {expected:016x}, computed {computed:016x}",
                 range.end.saturating_sub(range.start)
@@ -252,7 +253,7 @@ impl ArraySource for MaskedSource {
         self.inner.schema()
     }
 
-    fn object(&self, number: u32) -> &str {
+    fn object(&self, number: u32) -> Cow<'_, str> {
         self.inner.object(number)
     }
 

@@ -2,6 +2,7 @@
 //!
 //! Missing cells become nulls, so that what reads physical values needs to know neither the packing nor the declarations.
 
+use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -85,7 +86,7 @@ impl ArraySource for PhysicalSource {
         &self.schema
     }
 
-    fn object(&self, number: u32) -> &str {
+    fn object(&self, number: u32) -> Cow<'_, str> {
         self.inner.object(number)
     }
 

@@ -390,10 +390,10 @@ fn check_implied(handle: &Handle, chunk: &PlannedChunk) -> Result<()> {
     for implied in handle.source().implied_bytes(chunk) {
         let object = handle.source().object(implied.object);
         let end = implied.offset.saturating_add(implied.bytes.len() as u64);
-        let stored = handle.store().read(object, implied.offset..end)?;
+        let stored = handle.store().read(&object, implied.offset..end)?;
         if stored[..] != implied.bytes[..] {
             let detail = format!("unexpected header bytes {:02x?}", &stored[..]);
-            let object = handle.store().describe(object);
+            let object = handle.store().describe(&object);
             return Err(Error::corrupt("the header of a chunk", object, implied.offset, detail));
         }
     }

@@ -1,5 +1,6 @@
 //! The [`ArraySource`] trait: one array as seen by the engine.
 
+use std::borrow::Cow;
 use std::fmt::Debug;
 use std::ops::Range;
 
@@ -138,7 +139,7 @@ pub trait ArraySource: Debug + Send + Sync {
     }
 
     /// Name of an object that parts refer to.
-    fn object(&self, number: u32) -> &str;
+    fn object(&self, number: u32) -> Cow<'_, str>;
 
     /// Returns whether the opened array depends on an object of the store. If that object is missing, it is lost if a new
     /// listing still depends on it, otherwise it was replaced.

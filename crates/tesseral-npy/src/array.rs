@@ -1,16 +1,16 @@
 //! The cells of a file as an array: chunks along the slowest dimension, each a contiguous byte range.
 
+use std::borrow::Cow;
 use std::ops::Range;
 
 use bytes::Bytes;
 use tesseral_core::schema::Order;
-use tesseral_core::{ArraySchema, ChunkGrid, ChunkStats, Error, Limits, Result};
+use tesseral_core::{ArraySchema, ChunkGrid, ChunkStats, Error, Limits, Result, numpy};
 use tesseral_format::{
     Access, ArraySource, ChunkInfo, ChunkPlan, Column, ColumnMut, Cover, DigestSpans, Part, PlannedChunk,
     Request, Role, Scratch, Totals, Uncovered,
 };
 
-use crate::dtype;
 use crate::header::NpyHeader;
 
 /// The approximate chunk size: the read size where files are not memory-mapped.
@@ -42,7 +42,7 @@ impl NpyArray {
         object: &str,
         limits: Limits,
     ) -> Result<Self> {
-        let Some((dtype, cell, big)) = dtype::parse_descr(&header.descr) else {
+        let Some((dtype, cell, big)) = numpy::parse_descr(&header.descr) else {
             return Err(Error::unsupported(format!("dtype {:?} in {object}", header.descr)));
         };
         if header.shape.len() > DIMENSIONS {
@@ -88,8 +88,8 @@ impl ArraySource for NpyArray {
         &self.schema
     }
 
-    fn object(&self, _number: u32) -> &'static str {
-        ""
+    fn object(&self, _number: u32) -> Cow<'_, str> {
+        Cow::Borrowed("")
     }
 
     fn plan(&self, request: &Request) -> Result<ChunkPlan> {

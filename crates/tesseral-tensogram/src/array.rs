@@ -1,5 +1,6 @@
 //! One object as an array. An object is a single chunk.
 
+use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
@@ -311,8 +312,8 @@ impl ArraySource for TensogramArray {
         }
     }
 
-    fn object(&self, _number: u32) -> &'static str {
-        ""
+    fn object(&self, _number: u32) -> Cow<'_, str> {
+        Cow::Borrowed("")
     }
 
     fn plan(&self, request: &Request) -> Result<ChunkPlan> {

@@ -1,5 +1,6 @@
 //! One dataset as an array.
 
+use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -105,8 +106,8 @@ impl ArraySource for TetArray {
         &self.schema
     }
 
-    fn object(&self, _number: u32) -> &str {
-        &self.catalog.name
+    fn object(&self, _number: u32) -> Cow<'_, str> {
+        Cow::Borrowed(&self.catalog.name)
     }
 
     fn plan(&self, request: &Request) -> Result<ChunkPlan> {

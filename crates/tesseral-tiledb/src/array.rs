@@ -1,5 +1,6 @@
 //! Implementation of [`ArraySource`].
 
+use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
@@ -207,8 +208,8 @@ impl ArraySource for TileDbArray {
         &self.schema
     }
 
-    fn object(&self, number: u32) -> &str {
-        self.fragments.object(number)
+    fn object(&self, number: u32) -> Cow<'_, str> {
+        self.fragments.object(number).into()
     }
 
     fn needs(&self, object: &str) -> bool {

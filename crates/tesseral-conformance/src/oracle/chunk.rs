@@ -117,7 +117,7 @@ pub fn fetch(
     let mut parts = Vec::new();
     for (_, part) in chunk.column_parts(column) {
         let end = part.offset.checked_add(part.len).ok_or_else(|| Error::limit("part", part.len, LIMIT))?;
-        parts.push(store.read(source.object(part.object), part.offset..end)?);
+        parts.push(store.read(&source.object(part.object), part.offset..end)?);
     }
     Ok(parts)
 }

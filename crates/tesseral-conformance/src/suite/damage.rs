@@ -142,7 +142,7 @@ fn read_all(container: &dyn Container) {
             for chunk in plan.chunks.iter().take(4) {
                 let _ = (source.stats(chunk, column), source.describe(chunk));
                 for span in source.digests(chunk) {
-                    let _ = container.store().read(source.object(span.object), span.range);
+                    let _ = container.store().read(&source.object(span.object), span.range);
                 }
                 let small = layout.bytes(chunk.cells).unwrap_or(chunk.cells).max(chunk.cells) <= FOLLOW;
                 let fetched = fetch(container.store().as_ref(), source.as_ref(), chunk, column);

@@ -137,14 +137,14 @@ pub fn digests_match(format: &dyn Format, fixture: &Fixture) -> Result<(), Viola
             for span in &spans {
                 let object = source.object(span.object);
                 for (_, range, expected) in span.blocks(&span.range) {
-                    let bytes = check.must("read", container.store().read(object, range))?;
+                    let bytes = check.must("read", container.store().read(&object, range))?;
                     check.same("digest", &xxh3_64(&bytes), &expected)?;
                 }
             }
             for implied in source.implied_bytes(chunk) {
                 let range = implied.offset..implied.offset + implied.bytes.len() as u64;
                 let bytes =
-                    check.must("read", container.store().read(source.object(implied.object), range))?;
+                    check.must("read", container.store().read(&source.object(implied.object), range))?;
                 check.same("implied bytes", &&bytes[..], &&implied.bytes[..])?;
             }
         }

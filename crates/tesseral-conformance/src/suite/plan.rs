@@ -61,7 +61,7 @@ fn check_chunk(
 ) -> Result<(), Violation> {
     for part in &chunk.parts {
         let object = source.object(part.object);
-        let len = check.must("length of the object", store.len(object))?;
+        let len = check.must("length of the object", store.len(&object))?;
         let end = part.offset.checked_add(part.len);
         check.require(end.is_some_and(|end| end <= len), || {
             format!("{part:?} exceeds {object:?} of {len} bytes")

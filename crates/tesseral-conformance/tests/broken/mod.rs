@@ -1,5 +1,6 @@
 //! Formats with one deliberate flaw each, to show that the suite finds it.
 
+use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -209,7 +210,7 @@ impl ArraySource for BrokenSource {
         self.inner.schema()
     }
 
-    fn object(&self, number: u32) -> &str {
+    fn object(&self, number: u32) -> Cow<'_, str> {
         self.inner.object(number)
     }
 

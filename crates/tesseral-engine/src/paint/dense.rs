@@ -600,7 +600,7 @@ struct BorrowedRange {
 
 /// Bytes that outlive the operation.
 fn lasting(handle: &Handle, borrowed: BorrowedRange) -> Result<Bytes> {
-    handle.store().view(handle.source().object(borrowed.object), borrowed.range)
+    handle.store().view(&handle.source().object(borrowed.object), borrowed.range)
 }
 
 /// Bytes that are valid for the operation only.

@@ -120,8 +120,9 @@ impl Work {
             self.records = self.records.saturating_add(CHUNK_COST / EXPANSION_RATIO);
             for part in &chunk.parts {
                 let name = handle.source().object(part.object);
-                if !self.objects.contains_key(name) {
-                    self.objects.insert(name.to_owned(), handle.store().len(name)?);
+                if !self.objects.contains_key(&*name) {
+                    let len = handle.store().len(&name)?;
+                    self.objects.insert(name.into_owned(), len);
                 }
             }
         }

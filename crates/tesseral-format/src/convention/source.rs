@@ -181,7 +181,7 @@ impl ArraySource for ModelArray {
         self.inner.given_name()
     }
 
-    fn object(&self, number: u32) -> &str {
+    fn object(&self, number: u32) -> Cow<'_, str> {
         self.inner.object(number)
     }
 

@@ -55,7 +55,7 @@ pub fn read_array(container: &dyn Container, array: &dyn ArraySource) -> Result<
     for chunk in &plan.chunks {
         let part = chunk.parts[0];
         let range = part.offset..part.offset + part.len;
-        let stored = container.store().read(array.object(part.object), range)?;
+        let stored = container.store().read(&array.object(part.object), range)?;
         for span in array.digests(chunk) {
             let tesseral_format::Digest::Xxh3(want) = span.digest else { panic!("an unknown digest") };
             if xxhash_rust::xxh3::xxh3_64(&stored) != want {

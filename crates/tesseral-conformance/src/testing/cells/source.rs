@@ -1,5 +1,6 @@
 //! Planning and decoding of chunks of cells.
 
+use std::borrow::Cow;
 use std::ops::Range;
 
 use bytes::Bytes;
@@ -58,8 +59,8 @@ impl ArraySource for CellsArray {
         &self.schema
     }
 
-    fn object(&self, _number: u32) -> &str {
-        ""
+    fn object(&self, _number: u32) -> Cow<'_, str> {
+        Cow::Borrowed("")
     }
 
     fn plan(&self, request: &Request) -> Result<ChunkPlan> {

@@ -1,5 +1,6 @@
 //! Planning and decoding of tiles.
 
+use std::borrow::Cow;
 use std::ops::Range;
 
 use bytes::Bytes;
@@ -43,8 +44,8 @@ impl ArraySource for LayeredArray {
         &self.schema
     }
 
-    fn object(&self, _number: u32) -> &str {
-        ""
+    fn object(&self, _number: u32) -> Cow<'_, str> {
+        Cow::Borrowed("")
     }
 
     fn plan(&self, request: &Request) -> Result<ChunkPlan> {

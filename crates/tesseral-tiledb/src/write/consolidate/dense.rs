@@ -79,7 +79,7 @@ pub(crate) fn read(
         // Cells can follow a header that their digest covers.
         let from = usize::try_from(part.offset - start).unwrap_or(usize::MAX);
         parts.push(
-            fragment.read_tile(&array.reader, array.object(part.object), (slot, file), tile)?.slice(from..),
+            fragment.read_tile(&array.reader, &array.object(part.object), (slot, file), tile)?.slice(from..),
         );
     }
     let cells = usize::try_from(chunk.cells).map_err(|_| Error::limit("a tile", chunk.cells, u64::MAX))?;

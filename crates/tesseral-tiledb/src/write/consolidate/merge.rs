@@ -122,7 +122,7 @@ fn numbers(
     scratch: &mut Scratch,
 ) -> Result<Vec<u64>> {
     let object = array.object(fragment.object(slot, 0));
-    let bytes = fragment.read_tile(&array.reader, object, (slot, 0), tile)?;
+    let bytes = fragment.read_tile(&array.reader, &object, (slot, 0), tile)?;
     let size = count.checked_mul(8).ok_or_else(|| Error::limit("a tile", count as u64, u64::MAX))?;
     let mut out = vec![0; size];
     let rules = array.reader.rules(fragment.schema.wire.version);
