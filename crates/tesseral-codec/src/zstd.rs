@@ -54,13 +54,16 @@ pub fn decode_growing(
     let mut input = InBuffer::around(src);
     let open = loop {
         let start = out.len();
-        let room = DCtx::out_size();
-        admit(start.saturating_add(room) as u64)?;
-        alloc::reserve("decoded bytes", out, room)?;
-        let mut output = OutBuffer::around_pos(out, start);
+        let end = start.saturating_add(DCtx::out_size().max(start / 4));
+        admit(end as u64)?;
+        alloc::resize("decoded bytes", out, end, 0)?;
+        let mut output = OutBuffer::around(&mut out[start..]);
         let consumed = input.pos();
-        let open = decoder.decompress_stream(&mut output, &mut input).map_err(zstd_error)?;
-        let idle = output.pos() == start && input.pos() == consumed;
+        let open = decoder.decompress_stream(&mut output, &mut input);
+        let written = output.pos();
+        out.truncate(start + written);
+        let open = open.map_err(zstd_error)?;
+        let idle = written == 0 && input.pos() == consumed;
         if idle || (open == 0 && input.pos() == src.len()) {
             break open;
         }
