@@ -10,7 +10,7 @@ use crate::context::{Context, local};
 use crate::error::{CliResult, exit};
 use crate::output;
 use crate::progress::Meter;
-use crate::text::escape;
+use crate::text::{self, escape};
 
 /// A part of an array that grows with every write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -115,7 +115,7 @@ pub(crate) fn consolidate(context: &Context, arguments: &ConsolidateArguments) -
     if context.json() {
         output::print_json(&json!({
             "schema": "tesseral.consolidate/1", "array": arguments.array.to_string_lossy(),
-            "made": done.made, "replaced": done.replaced,
+            "made": done.made, "replaced": done.replaced, "apart": done.apart,
         }))?;
     } else if done.made.is_empty() {
         output::print("nothing to consolidate\n")?;
@@ -123,6 +123,10 @@ pub(crate) fn consolidate(context: &Context, arguments: &ConsolidateArguments) -
         let (made, replaced) = (done.made.len(), done.replaced.len());
         let after = if replaced == 0 { "" } else { "; `tet vacuum` removes the replaced ones" };
         output::print(&format!("merged {replaced} into {made}{after}\n"))?;
+    }
+    if !done.apart.is_empty() {
+        let apart = text::count(done.apart.len() as u64, "fragment");
+        eprintln!("left {apart} apart: merging them would write the unwritten cells between them");
     }
     Ok(exit::OK)
 }

@@ -12,6 +12,7 @@ use tesseral_engine::{Cells, Options, Work, check_held, check_pair, read_bits, r
 use crate::convert::{compare_columns, default_memory, grown, position};
 use tesseral_dataset::variable::{Variable, Variables, plain_name};
 use tesseral_dataset::{Array, Container};
+use tesseral_format::Groups;
 
 /// Options of a comparison.
 #[derive(Clone, Debug, Default)]
@@ -108,9 +109,11 @@ impl Difference {
 /// Errors of reading.
 pub fn diff(left: &Container, right: &Container, options: &DiffOptions) -> Result<Difference> {
     let mut out = Difference::default();
+    let (left_groups, right_groups) = (left.groups(), right.groups());
     let (left, right) =
         (Variables::select(left, &options.arrays)?, Variables::select(right, &options.arrays)?);
     attributes(None, &left.attributes, &right.attributes, &mut out.notes);
+    groups(left_groups, right_groups, &mut out.notes);
     let (mut sparse, mut work) = (Vec::new(), Work::default());
     let both = pairs(&left.list, &right.list).into_iter().filter_map(|(a, b)| a.zip(b));
     for variable in both.flat_map(|(a, b)| [a, b]).filter(|_| !options.metadata_only) {
@@ -141,6 +144,16 @@ pub fn diff(left: &Container, right: &Container, options: &DiffOptions) -> Resul
         out.values.extend(sparse::values(fields, options)?);
     }
     Ok(out)
+}
+
+/// Compares the attributes of groups by path.
+fn groups(left: &Groups, right: &Groups, out: &mut Vec<MetadataDifference>) {
+    let none = Attributes::new();
+    let of = |groups: &'_ Groups, path: &str| groups.get(path).unwrap_or(&none).clone();
+    let paths: std::collections::BTreeSet<&String> = left.keys().chain(right.keys()).collect();
+    for path in paths {
+        attributes(Some(path), &of(left, path), &of(right, path), out);
+    }
 }
 
 /// Pairs of variables with the same name, or the only ones of either side.
@@ -184,6 +197,8 @@ fn pair(a: &Variable, b: &Variable, options: &DiffOptions, out: &mut Difference)
     note("dtype", field.type_name().to_string(), other.type_name().to_string());
     note("shape", shown(left.shape()), shown(right.shape()));
     note("sparse", left.sparse.to_string(), right.sparse.to_string());
+    note("role", left.role.name().to_owned(), right.role.name().to_owned());
+    note("missing values", declared(field), declared(other));
     note("duplicates", left.allows_duplicates.to_string(), right.allows_duplicates.to_string());
     for (d, (x, y)) in left.dims.iter().zip(&right.dims).enumerate() {
         note(&format!("name of dimension {d}"), plain_name(x), plain_name(y));
@@ -205,22 +220,41 @@ fn pair(a: &Variable, b: &Variable, options: &DiffOptions, out: &mut Difference)
     Ok(left.sparse)
 }
 
-/// Returns the first differing coordinate along a dimension.
+/// Declared missing values in a common order.
+fn declared(field: &Field) -> String {
+    let mut values: Vec<String> = field.missing.iter().map(ToString::to_string).collect();
+    values.sort_unstable();
+    values.join(", ")
+}
+
+/// Returns the first differing coordinate along a dimension, with its dtype where only that differs.
 fn coordinates(a: &Dimension, b: &Dimension) -> Option<(String, String)> {
     let extent = a.extent.filter(|extent| b.extent == Some(*extent))?;
     let text = |dim: &Dimension, i: u64| dim.coordinate(i).map_or_else(|| i.to_string(), |c| c.to_string());
     // Without labels, one coordinate determines all of them.
     let looked_at = if a.labels.is_some() || b.labels.is_some() { extent } else { extent.min(1) };
-    (0..looked_at).map(|i| (text(a, i), text(b, i))).find(|(x, y)| x != y)
+    if let Some(differing) = (0..looked_at).map(|i| (text(a, i), text(b, i))).find(|(x, y)| x != y) {
+        return Some(differing);
+    }
+    let typed = |dim: &Dimension| {
+        let label = dim.labels.as_ref().and_then(|labels| labels.get(0))?;
+        Some(format!("{label} ({})", label.dtype()))
+    };
+    typed(a).zip(typed(b)).filter(|(x, y)| x != y)
 }
 
-/// Attributes are equal if their text is: formats with text-only attributes store numbers as text.
+/// Attributes are equal if their types and bits are. Where only the type differs, it is part of the text.
 fn attributes(array: Option<&str>, left: &Attributes, right: &Attributes, out: &mut Vec<MetadataDifference>) {
     let names: std::collections::BTreeSet<&String> = left.keys().chain(right.keys()).collect();
     for name in names {
-        let text = |side: &Attributes| side.get(name).map(Value::to_string);
-        let (left, right) = (text(left), text(right));
-        if left != right {
+        let (a, b) = (left.get(name), right.get(name));
+        if a != b {
+            let alike = a.map(Value::to_string) == b.map(Value::to_string);
+            let text = |value: &Value| match alike {
+                true => format!("{value} ({})", value.type_name()),
+                false => value.to_string(),
+            };
+            let (left, right) = (a.map(text), b.map(text));
             let array = array.map(str::to_owned);
             out.push(MetadataDifference { array, what: format!("attribute {name}"), left, right });
         }

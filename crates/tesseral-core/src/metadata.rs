@@ -87,6 +87,18 @@ fn list(f: &mut fmt::Formatter<'_>, items: impl Iterator<Item = impl fmt::Displa
 }
 
 impl Value {
+    /// The name of its type: `text`, `float32`, `int16[]` for an array of numbers.
+    pub fn type_name(&self) -> String {
+        match self {
+            Self::Null => "null".to_owned(),
+            Self::Text(_) => "text".to_owned(),
+            Self::List(_) => "list".to_owned(),
+            Self::Map(_) => "map".to_owned(),
+            Self::Numbers { dtype, .. } => format!("{dtype}[]"),
+            other => other.to_scalar().map_or_else(String::new, |scalar| scalar.dtype().to_string()),
+        }
+    }
+
     /// Returns the value as a scalar; `None` for lists, maps and null.
     pub fn to_scalar(&self) -> Option<Scalar> {
         Some(match self {

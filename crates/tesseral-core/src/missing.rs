@@ -121,6 +121,12 @@ pub fn attributes(schema: &ArraySchema) -> Attributes {
     out
 }
 
+/// A declared value in another dtype, as the attribute that declares it would be read there: the nearest float, an equal integer, or
+/// `None` where the dtype does not hold it.
+pub fn declared_as(value: &Scalar, dtype: DType) -> Option<Scalar> {
+    Number::Typed(value.clone()).to_scalar(dtype, None)
+}
+
 /// Whether two values of one dtype are the same declaration: equal numbers, any two NaN, equal bytes.
 pub fn same(a: &Scalar, b: &Scalar) -> bool {
     let nan = |v: &Scalar| v.as_f64().is_some_and(f64::is_nan);
@@ -196,7 +202,7 @@ impl Number<'_> {
             Self::Value(_) => None,
             Self::Text(text) => {
                 // Dates, and decimal text that a narrow float holds in its own shortest form.
-                if let Some(scalar) = parsed(dtype, text) {
+                if let Ok(scalar) = Scalar::parse(dtype, text) {
                     return Some(scalar);
                 }
                 text.parse().map(Exact::Int).or_else(|_| text.parse().map(Exact::Float)).ok()
@@ -214,13 +220,6 @@ impl Number<'_> {
             Self::Text(text) => Value::from(text),
         }
     }
-}
-
-/// Text as a value of a dtype. Text such as `1e39` is no value of a narrow float, although it parses as an infinity.
-fn parsed(dtype: DType, text: &str) -> Option<Scalar> {
-    let scalar = Scalar::parse(dtype, text).ok()?;
-    let infinite = scalar.as_f64().is_some_and(f64::is_infinite);
-    (!infinite || text.parse::<f64>().is_ok_and(f64::is_infinite)).then_some(scalar)
 }
 
 /// A number without rounding.

@@ -115,10 +115,10 @@ impl Scalar {
         text.then(|| self.bytes.cmp(&other.bytes))
     }
 
-    /// Parses a value from its text form: `-9999`, `1e20`, `NaN`, `2015-07-01`.
+    /// Parses a value from its text form: `-9999`, `1e20`, `NaN`, `2015-07-01`. Decimal fractions become the nearest float.
     ///
     /// # Errors
-    /// `InvalidRequest` when the text is not an exact value of the dtype.
+    /// `InvalidRequest` when the text is not a value of the dtype, as `1e39` is none of `float32`.
     pub fn parse(dtype: DType, text: &str) -> Result<Self> {
         let invalid = || Error::invalid(format!("invalid {dtype} value: {text:?}"));
         fn number<T: Element + std::str::FromStr>(text: &str) -> Option<Scalar> {
@@ -153,7 +153,13 @@ impl Scalar {
             }
             DType::Complex64 | DType::Complex128 | DType::Bitmask => None,
         }
+        // Digits never mean an infinity.
+        .filter(|value| text.contains(['n', 'N']) || !value.is_infinite())
         .ok_or_else(invalid)
+    }
+
+    fn is_infinite(&self) -> bool {
+        self.dtype.class() == Class::Float && self.as_f64().is_some_and(f64::is_infinite)
     }
 }
 
@@ -299,6 +305,15 @@ mod tests {
             assert_eq!(Scalar::parse(dtype, text).unwrap().to_string(), text, "{dtype}");
         }
         assert!(Scalar::parse(DType::UInt8, "256").is_err());
+        for (dtype, beyond) in [
+            (DType::Float16, "65536"),
+            (DType::BFloat16, "-4e38"),
+            (DType::Float32, "1e39"),
+            (DType::Float64, "-1e309"),
+        ] {
+            assert!(Scalar::parse(dtype, beyond).is_err(), "{dtype} {beyond}");
+            assert!(Scalar::parse(dtype, "-Infinity").unwrap().is_infinite());
+        }
         assert!(Scalar::parse(DType::Int32, "-9999.0").is_err());
     }
 }

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use tesseral_core::{Finding, Result};
+use tesseral_core::{Error, Finding, Result};
 use tesseral_engine::{Options, Recovered};
 use tesseral_format::{CreateOptions, Format, OpenOptions};
 use tesseral_store::{Overwrite, Store};
@@ -28,9 +28,15 @@ pub fn recover(
     let create = CreateOptions { overwrite: Overwrite::Replace, key, ..CreateOptions::default() };
     create.check(format)?;
     let output = Output::dataset(output, format.capabilities().folder).overwrite(overwrite);
-    let output = output.source(source.location()).stage()?;
-    let target = format.create(output.store(), &create)?;
-    let recovered = tesseral_engine::recover(format, source, open, target, options, report)?;
-    output.publish()?;
+    let output = output.source(source.location());
+    let mut staged = None;
+    let mut begin = || {
+        // An earlier one is discarded.
+        staged = None;
+        let output = staged.insert(output.clone().stage()?);
+        format.create(output.store(), &create)
+    };
+    let recovered = tesseral_engine::recover(format, source, open, &mut begin, options, report)?;
+    staged.ok_or_else(|| Error::internal("no output was begun"))?.publish()?;
     Ok(recovered)
 }

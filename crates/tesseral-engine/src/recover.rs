@@ -1,13 +1,14 @@
 //! Recovery of the intact part of a damaged source.
 
+mod lost_value;
+
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use tesseral_core::dtype::Class;
 use tesseral_core::{
-    ArraySchema, Error, ErrorKind, Field, Finding, HistoryRow, Limits, Order, Region, Result, Selection,
-    alloc,
+    ArraySchema, Attributes, Error, ErrorKind, Field, Finding, HistoryRow, Limits, Order, Region, Result,
+    Selection, alloc,
 };
 use tesseral_format::{
     ArraySpec, CodecSpec, Column, Container, CoordinateRanges, Format, OpenOptions, PlannedChunk, Request,
@@ -21,10 +22,11 @@ use crate::fetch::reopen::watched;
 use crate::handle::Handle;
 use crate::merge::sparse::{CellOrder, cells};
 use crate::options::Options;
-use crate::paint::dense;
 use crate::plan::claims;
 use crate::write::transfer::read_column;
 use crate::write::{InputOrder, WriteSession, runs};
+
+use lost_value::{LostValue, Settled};
 
 /// Result of [`recover`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -35,9 +37,9 @@ pub struct Recovered {
     pub chunks_lost: u64,
 }
 
-/// Copies the intact chunks of a damaged source to a new container. Cells of lost chunks become null if the field is nullable,
-/// else the declared missing value, else NaN for floats, else 0; those of sparse arrays are omitted. Each lost chunk is a
-/// finding.
+/// Copies the intact chunks of a damaged source to a new container. Cells of lost chunks are missing: null if the field is
+/// nullable, else a declared missing value. Where the source declares none, the output declares a value that no intact cell has;
+/// for this `create` is called a second time. Lost cells of sparse arrays are omitted. Each lost chunk is a finding.
 ///
 /// # Errors
 /// `Corrupt` if nothing can be recovered; `Unsupported`; `Io`.
@@ -45,7 +47,7 @@ pub fn recover(
     format: &dyn Format,
     store: Arc<dyn Store>,
     open: &OpenOptions,
-    target: Box<dyn Writer>,
+    create: &mut dyn FnMut() -> Result<Box<dyn Writer>>,
     options: &Options,
     report: &mut dyn FnMut(Finding),
 ) -> Result<Recovered> {
@@ -54,36 +56,22 @@ pub fn recover(
     let watch = store.watch()?;
     let salvage = format.salvage(store, open)?;
     salvage.findings.into_iter().for_each(&mut *report);
-    let container = salvage.container;
-    let mut session = WriteSession::new(target, options.clone());
-    let (mut arrays, mut work) = (Vec::new(), claims::Work::default());
-    for index in 0..container.len() {
-        // An array without a readable schema cannot be written; the others can.
-        match open_array(&*container, index, &open.limits, &mut session, &mut work) {
-            Ok(pair) => arrays.push(pair),
-            Err(error) if is_loss(&error) || matches!(error.kind(), ErrorKind::Unsupported { .. }) => {
-                report(Finding::from_error("array_lost", &error).in_array(container.name(index)));
-            }
-            Err(error) => return Err(error),
-        }
+    let source =
+        DamagedSource { container: salvage.container, limits: open.limits, gaps: salvage.gaps_are_losses };
+    let mut values = source.lost_values();
+    let mut copy = source.copy(create()?, &values, options)?;
+    if source.settle(&mut values, &mut copy.findings) {
+        let findings = std::mem::take(&mut copy.findings);
+        // The incomplete output is discarded first.
+        drop(copy);
+        copy = source.copy(create()?, &values, options)?;
+        copy.findings.extend(findings.into_iter().filter(|finding| finding.check == NOT_DECLARED));
     }
-    let mut total = Recovered::default();
-    let mut own = Vec::new();
-    for (handle, array) in &arrays {
-        let (chunks, lost) = if handle.schema().sparse {
-            copy_cells(handle, &session, *array, options)?
-        } else {
-            session.limit_workers(|options| options.for_workers(0, copied_bytes(handle.schema())))?;
-            let lost = copy_whole_chunks(handle, &session, *array, options, salvage.gaps_are_losses)?;
-            (handle.schema().grid()?.total(), lost)
-        };
-        total.chunks_saved += chunks - lost.len() as u64;
-        total.chunks_lost += lost.len() as u64;
-        lost.into_iter().flatten().for_each(&mut *report);
-        own.push(&handle.schema().attributes);
-    }
+    let CopiedArrays { mut session, total, findings, own } = copy;
+    findings.into_iter().for_each(&mut *report);
+    let container = &source.container;
     // A container that is one array has only the attributes of the array.
-    if !container.attributes().is_empty() && own != [container.attributes()] {
+    if !container.attributes().is_empty() && own.iter().ne([container.attributes()]) {
         session.set_attributes(container.attributes().clone())?;
     }
     for row in container.history() {
@@ -94,6 +82,93 @@ pub fn recover(
     watch.check()?;
     session.commit()?;
     Ok(total)
+}
+
+/// Check of findings about lost cells that could not be declared missing.
+const NOT_DECLARED: &str = "lost_cells_not_declared";
+
+/// The intact part of a damaged source.
+struct DamagedSource {
+    container: Arc<dyn Container>,
+    limits: Limits,
+    /// Whether cells without a chunk are lost.
+    gaps: bool,
+}
+
+/// The arrays of an output that is not committed yet.
+struct CopiedArrays {
+    session: WriteSession,
+    total: Recovered,
+    findings: Vec<Finding>,
+    /// Attributes of the arrays.
+    own: Vec<Attributes>,
+}
+
+impl DamagedSource {
+    /// Values of lost cells of each field of each array.
+    fn lost_values(&self) -> Vec<Vec<LostValue>> {
+        let fields = |index: usize| match self.container.array(index) {
+            Ok(source) => source.schema().fields.iter().map(LostValue::new).collect(),
+            Err(_) => Vec::new(),
+        };
+        (0..self.container.len()).map(fields).collect()
+    }
+
+    /// Chooses values that the output must declare; returns whether there are any.
+    fn settle(&self, values: &mut [Vec<LostValue>], findings: &mut Vec<Finding>) -> bool {
+        let mut again = false;
+        for (index, fields) in values.iter_mut().enumerate() {
+            for value in fields {
+                match value.settle() {
+                    Some(settled) => again |= settled == Settled::Declare,
+                    None => {
+                        value.give_up();
+                        let detail = "lost cells are not declared as missing: no value is free for them";
+                        let name = self.container.name(index);
+                        findings.push(Finding::failed(NOT_DECLARED, detail).in_array(name));
+                    }
+                }
+            }
+        }
+        again
+    }
+
+    fn copy(
+        &self,
+        target: Box<dyn Writer>,
+        values: &[Vec<LostValue>],
+        options: &Options,
+    ) -> Result<CopiedArrays> {
+        let mut session = WriteSession::new(target, options.clone());
+        let (mut arrays, mut work) = (Vec::new(), claims::Work::default());
+        let (mut findings, mut own) = (Vec::new(), Vec::new());
+        for (index, values) in values.iter().enumerate() {
+            // An array without a readable schema cannot be written; the others can.
+            match open_array(&*self.container, index, &self.limits, &mut session, &mut work, values) {
+                Ok((handle, array)) => arrays.push((handle, array, values)),
+                Err(error) if is_loss(&error) || matches!(error.kind(), ErrorKind::Unsupported { .. }) => {
+                    findings
+                        .push(Finding::from_error("array_lost", &error).in_array(self.container.name(index)));
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        let mut total = Recovered::default();
+        for (handle, array, values) in &arrays {
+            let (chunks, lost) = if handle.schema().sparse {
+                copy_cells(handle, &session, *array, options)?
+            } else {
+                session.limit_workers(|options| options.for_workers(0, copied_bytes(handle.schema())))?;
+                let lost = copy_whole_chunks(handle, &session, *array, options, self.gaps, values)?;
+                (handle.schema().grid()?.total(), lost)
+            };
+            total.chunks_saved += chunks - lost.len() as u64;
+            total.chunks_lost += lost.len() as u64;
+            findings.extend(lost.into_iter().flatten());
+            own.push(handle.schema().attributes.clone());
+        }
+        Ok(CopiedArrays { session, total, findings, own })
+    }
 }
 
 fn history_row(origin: &str, total: Recovered) -> HistoryRow {
@@ -114,6 +189,7 @@ fn open_array(
     limits: &Limits,
     session: &mut WriteSession,
     work: &mut claims::Work,
+    values: &[LostValue],
 ) -> Result<(Handle, usize)> {
     let handle = Handle::new(container, index, true)?.with_limits(*limits);
     if !handle.schema().sparse {
@@ -126,7 +202,11 @@ fn open_array(
             _ => {}
         }
     }
-    let array = session.add(&spec_like(handle.schema())?)?;
+    let mut spec = spec_like(handle.schema())?;
+    for (field, value) in spec.schema.fields.iter_mut().zip(values) {
+        field.missing.extend(value.to_declare().cloned());
+    }
+    let array = session.add(&spec)?;
     Ok((handle, array))
 }
 
@@ -145,17 +225,6 @@ pub(crate) fn spec_like(schema: &ArraySchema) -> Result<ArraySpec> {
         named.map(|name| name.parse::<CodecSpec>()).collect::<Result<Vec<_>>>()
     });
     Ok(ArraySpec { codecs: codecs.collect::<Result<_>>()?, schema: schema.clone(), text: None })
-}
-
-/// Replacement of lost cells.
-fn lost_cell(field: &Field, size: usize) -> Vec<u8> {
-    if field.fill.is_none() && field.dtype.class() == Class::Float {
-        let nan = tesseral_core::Scalar::parse(field.dtype, "NaN");
-        if let Ok(nan) = nan {
-            return nan.bytes().to_vec();
-        }
-    }
-    dense::fill_cell(field, size)
 }
 
 /// Finding on a lost chunk, if it was detected only now.
@@ -186,6 +255,7 @@ fn copy_whole_chunks(
     array: usize,
     options: &Options,
     gaps_are_losses: bool,
+    values: &[LostValue],
 ) -> Result<Vec<Lost>> {
     let grid = handle.schema().grid()?;
     let single = Options { sequential: true, progress: None, ..options.clone() };
@@ -193,8 +263,9 @@ fn copy_whole_chunks(
     // The engine's own loop provides order and threads; each read is of one chunk.
     session.fill_columns(array, |region: &Region, columns: &mut [Cells]| {
         let mut found: Option<Lost> = None;
-        for (number, column) in (0..).zip(columns) {
-            if let Some(more) = copy_field(handle, region, number, column, &single, gaps_are_losses)? {
+        for ((number, column), value) in (0..).zip(columns).zip(values) {
+            let part = FieldRegion { handle, region, number, value };
+            if let Some(more) = part.copy(column, &single, gaps_are_losses)? {
                 found.get_or_insert_default().extend(more);
             }
         }
@@ -211,55 +282,101 @@ fn copy_whole_chunks(
     Ok(lost.into_iter().map(|(_, found)| found).collect())
 }
 
-/// Reads one field of one chunk. Returns findings if a part of it is lost.
-fn copy_field(
-    handle: &Handle,
-    region: &Region,
+/// One field of one chunk.
+struct FieldRegion<'a> {
+    handle: &'a Handle,
+    region: &'a Region,
     number: u16,
-    column: &mut Cells,
-    single: &Options,
-    gaps_are_losses: bool,
-) -> Result<Option<Lost>> {
-    let field = &handle.schema().fields[usize::from(number)];
-    let request = Request::cells(Selection::from_region(region), number);
-    let everything = [Layer { cover: region.clone(), lost: true }];
-    let plan = match handle.source().plan(&request) {
-        Err(error) if is_loss(&error) => {
-            blot(field, region, &everything, column)?;
-            return Ok(Some(vec![finding(handle, &error)]));
-        }
-        plan => plan?,
-    };
-    // Missing chunks were reported by the format's recovery; damaged ones are detected only now.
-    if plan.chunks.is_empty() && gaps_are_losses {
-        blot(field, region, &everything, column)?;
-        return Ok(Some(Vec::new()));
+    value: &'a LostValue,
+}
+
+impl FieldRegion<'_> {
+    fn field(&self) -> &Field {
+        &self.handle.schema().fields[usize::from(self.number)]
     }
-    match read_column(handle, &request, column, single) {
-        Err(error) if is_loss(&error) => {}
-        read => return read.map(|()| None),
-    }
-    let mut found = Lost::new();
-    let mut gone = HashSet::new();
-    for chunk in &plan.chunks {
-        match decode_chunk(handle, chunk, Column::Field(number), None) {
+
+    /// Reads the cells. Returns findings if a part of them is lost.
+    fn copy(&self, column: &mut Cells, single: &Options, gaps_are_losses: bool) -> Result<Option<Lost>> {
+        let (handle, number) = (self.handle, self.number);
+        let request = Request::cells(Selection::from_region(self.region), number);
+        let everything = [Layer { cover: self.region.clone(), lost: true }];
+        let plan = match handle.source().plan(&request) {
             Err(error) if is_loss(&error) => {
-                gone.insert(chunk.id);
-                found.push(finding(handle, &error));
+                self.blot(&everything, column)?;
+                return Ok(Some(vec![finding(handle, &error)]));
             }
-            decoded => drop(decoded?),
+            plan => plan?,
+        };
+        // Missing chunks were reported by the format's recovery; damaged ones are detected only now.
+        if plan.chunks.is_empty() && gaps_are_losses {
+            self.blot(&everything, column)?;
+            return Ok(Some(Vec::new()));
         }
-    }
-    let layers = layers(plan.chunks, &gone);
-    match read_column(&handle.without(gone), &request, column, single) {
-        Ok(()) => blot(field, region, &layers, column)?,
-        Err(error) if is_loss(&error) => {
-            found.push(finding(handle, &error));
-            blot(field, region, &everything, column)?;
+        match read_column(handle, &request, column, single) {
+            Err(error) if is_loss(&error) => {}
+            read => {
+                read?;
+                self.value.look(self.field(), column, |_| true);
+                return Ok(None);
+            }
         }
-        Err(error) => return Err(error),
+        let mut found = Lost::new();
+        let mut gone = HashSet::new();
+        for chunk in &plan.chunks {
+            match decode_chunk(handle, chunk, Column::Field(number), None) {
+                Err(error) if is_loss(&error) => {
+                    gone.insert(chunk.id);
+                    found.push(finding(handle, &error));
+                }
+                decoded => drop(decoded?),
+            }
+        }
+        let layers = layers(plan.chunks, &gone);
+        match read_column(&handle.without(gone), &request, column, single) {
+            Ok(()) => self.blot(&layers, column)?,
+            Err(error) if is_loss(&error) => {
+                found.push(finding(handle, &error));
+                self.blot(&everything, column)?;
+            }
+            Err(error) => return Err(error),
+        }
+        Ok(Some(found))
     }
-    Ok(Some(found))
+
+    /// Marks cells whose highest layer is lost: an older cell must not replace a newer one. They become null, or get the value of
+    /// lost cells.
+    fn blot(&self, layers: &[Layer], column: &mut Cells) -> Result<()> {
+        let (field, region) = (self.field(), self.region);
+        let count = region.cells().and_then(|n| usize::try_from(n).ok()).unwrap_or(0);
+        let mut lost = alloc::filled("lost cells", false, count)?;
+        for layer in layers {
+            let Some(part) = layer.cover.intersect(region) else { continue };
+            for (at, len) in runs(region, &part, Order::RowMajor) {
+                lost[at..at + len].fill(layer.lost);
+            }
+        }
+        if lost.contains(&true) {
+            self.value.lose();
+        }
+        self.value.look(field, column, |i| lost.get(i) == Some(&false));
+        let cell = self.value.cell(column.size());
+        if column.size() == 0 {
+            let cells = std::mem::replace(column, Cells::for_field(field));
+            for (i, lost) in lost.into_iter().enumerate() {
+                // A region that is lost completely cannot be read.
+                let there = !lost && i < cells.len();
+                column.push(if there { cells.get(i) } else { &cell }, there && cells.is_valid(i));
+            }
+            return Ok(());
+        }
+        let (values, validity) = column.parts_mut();
+        let each = values.chunks_exact_mut(cell.len().max(1)).zip(&lost);
+        each.filter(|(_, lost)| **lost).for_each(|(value, _)| value.copy_from_slice(&cell));
+        if let Some(validity) = validity {
+            validity.iter_mut().zip(&lost).filter(|(_, lost)| **lost).for_each(|(valid, _)| *valid = 0);
+        }
+        Ok(())
+    }
 }
 
 /// Box of cells of an intact or lost chunk.
@@ -275,37 +392,6 @@ fn layers(mut chunks: Vec<PlannedChunk>, gone: &HashSet<u64>) -> Vec<Layer> {
         Some(Layer { lost: gone.contains(&chunk.id), cover: chunk.cover.region()?.clone() })
     };
     chunks.iter().filter_map(layer).collect()
-}
-
-/// Marks cells of a region whose highest layer is lost: an older cell must not replace a newer one. They become null, or get
-/// the replacement of lost cells.
-fn blot(field: &Field, region: &Region, layers: &[Layer], column: &mut Cells) -> Result<()> {
-    let count = region.cells().and_then(|n| usize::try_from(n).ok()).unwrap_or(0);
-    let mut lost = alloc::filled("lost cells", false, count)?;
-    for layer in layers {
-        let Some(part) = layer.cover.intersect(region) else { continue };
-        for (at, len) in runs(region, &part, Order::RowMajor) {
-            lost[at..at + len].fill(layer.lost);
-        }
-    }
-    if column.size() == 0 {
-        let cells = std::mem::replace(column, Cells::for_field(field));
-        let fill = field.fill.as_ref().map_or(&[][..], |fill| fill.bytes());
-        for (i, lost) in lost.into_iter().enumerate() {
-            // A region that is lost completely cannot be read.
-            let there = !lost && i < cells.len();
-            column.push(if there { cells.get(i) } else { fill }, there && cells.is_valid(i));
-        }
-        return Ok(());
-    }
-    let cell = lost_cell(field, column.size());
-    let (values, validity) = column.parts_mut();
-    let each = values.chunks_exact_mut(cell.len().max(1)).zip(&lost);
-    each.filter(|(_, lost)| **lost).for_each(|(value, _)| value.copy_from_slice(&cell));
-    if let Some(validity) = validity {
-        validity.iter_mut().zip(&lost).filter(|(_, lost)| **lost).for_each(|(valid, _)| *valid = 0);
-    }
-    Ok(())
 }
 
 /// Copies the cells of a sparse array in intact chunks. Returns the number of chunks, and an entry for each lost one.

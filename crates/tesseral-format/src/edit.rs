@@ -50,6 +50,17 @@ pub struct Consolidated {
     pub made: Vec<String>,
     /// Names of the replaced versions, which vacuum can remove.
     pub replaced: Vec<String>,
+    /// Names of versions that were left apart: together they do not cover a box, and merging them would turn unwritten cells
+    /// into written ones.
+    pub apart: Vec<String>,
+}
+
+impl Consolidated {
+    /// Adds the versions that one run was merged into, the last of which holds everything. The others can be vacuumed too.
+    pub fn add(&mut self, mut made: Vec<String>) {
+        self.made.extend(made.pop());
+        self.replaced.extend(made);
+    }
 }
 
 /// Result of vacuum.

@@ -155,13 +155,13 @@ pub struct ConsolidateInput {
     key: Option<Vec<u8>>,
 }
 
-/// Merges versions into one: names of the new and of the replaced ones.
+/// Merges versions into one: names of the new ones, of the replaced ones, and of those left apart.
 #[pyfunction]
 pub fn consolidate(
     py: Python<'_>,
     path: PathBuf,
     asked: ConsolidateInput,
-) -> PyResult<(Vec<String>, Vec<String>)> {
+) -> PyResult<(Vec<String>, Vec<String>, Vec<String>)> {
     let what = Consolidate {
         part: part(&asked.part)?,
         times: asked.times.map(|(start, end)| TimeRange { start, end }),
@@ -170,7 +170,7 @@ pub fn consolidate(
         max_bytes: asked.max_bytes,
     };
     let done = change(py, &path, asked.key, |edit| edit.consolidate(&what))?;
-    Ok((done.made, done.replaced))
+    Ok((done.made, done.replaced, done.apart))
 }
 
 /// Removes replaced versions, or lists them: names, size in bytes, and retained ones with the reason.

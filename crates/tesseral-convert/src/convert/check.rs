@@ -47,6 +47,13 @@ pub(crate) fn check(
         let fields = schema.fields.iter().zip(ours.iter().zip(theirs.iter()));
         for (field, (ours, theirs)) in fields {
             compare_columns(field, ours, theirs, &tolerance, &mut comparison);
+            if planned.bound.is_some() {
+                check_declared(field, ours, theirs).map_err(|cell| {
+                    let at = position(&tesseral_core::Selection::from_region(&region), cell);
+                    let feature = format!("packing cell {at:?}, which becomes a declared missing value");
+                    Error::unsupported(feature).in_array(&schema.name).hint("allow a smaller error")
+                })?;
+            }
             if let Some(cell) = comparison.first {
                 let at = position(&tesseral_core::Selection::from_region(&region), cell);
                 if planned.bound.is_some() {
@@ -63,6 +70,17 @@ pub(crate) fn check(
         }
     }
     Ok(MaxErrors { max_abs: comparison.max_abs.unwrap_or(0.0), max_rel: comparison.max_rel.unwrap_or(0.0) })
+}
+
+/// Checks that packed cells are missing where the source is; returns the first cell that is not.
+fn check_declared(field: &tesseral_core::Field, ours: &Cells, theirs: &Cells) -> Result<(), u64> {
+    let values = field.missing_values();
+    if values.is_empty() {
+        return Ok(());
+    }
+    let missing = |cells: &Cells, i: usize| field.is_missing(&values, cells.get(i));
+    let moved = (0..ours.len()).find(|i| missing(ours, *i) != missing(theirs, *i));
+    moved.map_or(Ok(()), |i| Err(i as u64))
 }
 
 fn columns(planned: &PlannedArray) -> Vec<Cells> {
@@ -170,7 +188,7 @@ fn feed_of(planned: &PlannedArray, number: usize, output: &Container) -> Result<
         let own = array.selected_field();
         let absent =
             if own.nullable && !field.nullable { MissingPolicy::Reject } else { MissingPolicy::Preserve };
-        Ok(FeedColumn { dtype: own.dtype, absent, array })
+        Ok(FeedColumn { dtype: own.dtype, absent, replaced: Vec::new(), array })
     };
     let columns = schema.fields.iter().map(column).collect::<Result<_>>()?;
     Ok(CellFeed { columns, selection: array.all()?, pass_through: false })

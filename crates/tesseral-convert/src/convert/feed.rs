@@ -1,6 +1,8 @@
 //! Cells of a new array from the arrays of a source: selected, cast, and checked for values that the target cannot store.
 
-use tesseral_core::{Advice, Coords, DType, Error, Field, Region, Result, Scalar, Selection, Slice, missing};
+use tesseral_core::{
+    Advice, Coords, DType, Error, Field, Region, Result, Scalar, Selection, Slice, alloc, missing,
+};
 use tesseral_engine::kernel::cast;
 use tesseral_engine::{CellSource, Cells, Options, gaps, read_column, read_stored, spread};
 use tesseral_format::{StoredChunk, StoredForm};
@@ -16,6 +18,8 @@ pub(crate) struct FeedColumn {
     pub dtype: DType,
     /// Treatment of null and unwritten cells.
     pub absent: MissingPolicy,
+    /// Declared missing values of the source that become other values, which no valid cell can have.
+    pub replaced: Vec<(Scalar, Scalar)>,
 }
 
 /// Treatment of null and unwritten cells.
@@ -55,15 +59,16 @@ impl FeedColumn {
         if !self.changes() {
             return self.load(selection, column, options);
         }
-        let own = self.load_marked(selection, column.len(), options)?;
+        let mut own = self.load_marked(selection, column.len(), options)?;
         let place = |i: u64| format!("at {:?}", position(selection, i));
         let nulls = self.absent != MissingPolicy::Reject;
+        let marks = self.take_declared(&mut own)?;
         *column = fitted(self.field(), self.dtype, nulls, own, place)?;
+        self.put_declared(&marks, column, place)?;
         if let MissingPolicy::Value(value) = &self.absent {
-            let declared = self.field().missing.iter().any(|known| {
-                // A cell that was missing before may hold it.
-                known.dtype() == value.dtype() && missing::same(known, value)
-            });
+            // A cell that was missing before may hold it.
+            let declared =
+                self.is_declared(value) || self.replaced.iter().any(|(_, new)| missing::same(new, value));
             stand_in(column, value, declared, place)?;
             *column = std::mem::replace(column, Cells::for_field(self.field())).without_validity();
         }
@@ -72,7 +77,56 @@ impl FeedColumn {
 
     /// Returns whether cells are converted or checked.
     pub(crate) fn changes(&self) -> bool {
-        self.casts() || self.absent != MissingPolicy::Preserve
+        self.casts() || self.absent != MissingPolicy::Preserve || !self.replaced.is_empty()
+    }
+
+    /// Zeroes the cells that hold a replaced value, so that every cast holds them. Returns the replacement of each cell: its index
+    /// plus one, or 0.
+    fn take_declared(&self, cells: &mut Cells) -> Result<Vec<u8>> {
+        if self.replaced.is_empty() {
+            return Ok(Vec::new());
+        }
+        let (dtype, size) = (self.field().dtype, cells.size().max(1));
+        let mut marks = alloc::filled("replaced cells", 0, cells.len())?;
+        let (values, _) = cells.parts_mut();
+        for (cell, mark) in values.chunks_exact_mut(size).zip(&mut marks) {
+            let value = Scalar::from_le_bytes(dtype, cell)?;
+            if let Some(i) = self.replaced.iter().position(|(old, _)| missing::same(old, &value)) {
+                *mark = u8::try_from(i + 1).unwrap_or(u8::MAX);
+                cell.fill(0);
+            }
+        }
+        Ok(marks)
+    }
+
+    /// Writes the replacements of [`take_declared`](Self::take_declared); fails if another cell has one of these values.
+    fn put_declared(&self, marks: &[u8], cells: &mut Cells, place: impl Fn(u64) -> String) -> Result<()> {
+        let size = cells.size().max(1);
+        let (values, mut validity) = cells.parts_mut();
+        for (i, (cell, mark)) in values.chunks_exact_mut(size).zip(marks).enumerate() {
+            if let Some((_, new)) = usize::from(*mark).checked_sub(1).and_then(|n| self.replaced.get(n)) {
+                cell.copy_from_slice(new.bytes());
+                continue;
+            }
+            let valid = validity.as_deref_mut().is_none_or(|validity| validity[i] != 0);
+            let value = Scalar::from_le_bytes(self.dtype, cell)?;
+            if valid
+                && self.replaced.iter().any(|(_, new)| missing::same(new, &value))
+                && !self.is_declared(&value)
+            {
+                let what = format!(
+                    "the cell {} has the value {value}, which replaces missing cells",
+                    place(i as u64)
+                );
+                return Err(Error::unsupported(what));
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns whether a value of the target's dtype was declared before.
+    fn is_declared(&self, value: &Scalar) -> bool {
+        self.field().missing.iter().any(|known| known.dtype() == value.dtype() && missing::same(known, value))
     }
 
     /// Reads cells of the source; absent cells become null if they are replaced.

@@ -1,6 +1,6 @@
 //! Lossy packing of floats within an error bound.
 
-use tesseral_core::{Advice, Attributes, DType, Error, Result, Selection, Value};
+use tesseral_core::{Advice, Attributes, DType, Error, Result, Scalar, Selection, Value};
 use tesseral_engine::kernel::summary::StatSet;
 use tesseral_format::CodecSpec;
 
@@ -16,6 +16,12 @@ pub(crate) struct ErrorBound {
     pub abs: Option<f64>,
     pub rel: Option<f64>,
     pub bits: u32,
+    /// Whether cells are missing.
+    pub has_missing: bool,
+    /// Least value that is not missing.
+    least: f64,
+    /// Exponent of the step between packed values.
+    binary: i32,
 }
 
 impl ErrorBound {
@@ -38,10 +44,10 @@ impl ErrorBound {
                 .hint(Advice::Cast { to: Some(DType::Float64) }.or(Advice::LeaveOut)));
         }
         let summary = array.summary(selection, StatSet::RANGE | StatSet::INFINITIES)?;
-        if summary.nans() > 0 || summary.infinities().unwrap_or(0) > 0 {
-            return Err(Error::unsupported("an error bound on non-finite cells"));
+        if summary.infinities().unwrap_or(0) > 0 {
+            return Err(Error::unsupported("an error bound on infinite cells"));
         }
-        let number = |scalar: Option<tesseral_core::Scalar>| scalar.and_then(|s| s.as_f64()).unwrap_or(0.0);
+        let number = |scalar: Option<Scalar>| scalar.and_then(|s| s.as_f64()).unwrap_or(0.0);
         let (min, max) = (number(summary.min()), number(summary.max()));
         let nearest = if min <= 0.0 && max >= 0.0 { 0.0 } else { min.abs().min(max.abs()) };
         let by_rel = rel.map(|rel| rel * nearest);
@@ -50,18 +56,33 @@ impl ErrorBound {
                 .hint(Advice::AbsoluteErrorBound));
         }
         let allowed = [abs, by_rel].into_iter().flatten().fold(f64::INFINITY, f64::min);
-        let bits = (0..=MOST).find(|bits| step(max - min, *bits) / 2.0 <= allowed);
+        let fits = |bits: &u32| match exponent(max - min, *bits) {
+            Some(exponent) => 2_f64.powi(exponent) / 2.0 <= allowed,
+            None => min == max,
+        };
+        let bits = (0..=MOST).find(fits);
         let Some(bits) = bits else {
             let detail = format!("an error of at most {allowed} over values from {min} to {max}");
             return Err(Error::unsupported(detail).hint("allow more, or store the cells as they are"));
         };
-        Ok(Some(Self { abs, rel, bits }))
+        let binary = exponent(max - min, bits).unwrap_or(0);
+        Ok(Some(Self { abs, rel, bits, has_missing: summary.nulls() > 0, least: min, binary }))
     }
 
-    /// The packing codec and those that follow.
+    /// The value of missing cells: it is stored apart from the packed ones.
+    pub(crate) fn missing() -> Scalar {
+        Scalar::from_element(f64::NAN)
+    }
+
+    /// The packing codec and those that follow. The scale is that of the valid cells: others are not among the packed values.
     pub(crate) fn codecs(&self, compression: Vec<CodecSpec>) -> Vec<CodecSpec> {
         let mut packing = CodecSpec::new("simple_packing");
-        packing.options.insert("bits".to_owned(), Value::Int(self.bits.into()));
+        let scale = [
+            ("bits", Value::Int(self.bits.into())),
+            ("reference_value", Value::Float(self.least)),
+            ("binary_scale_factor", Value::Int(self.binary.into())),
+        ];
+        packing.options.extend(scale.map(|(name, value)| (name.to_owned(), value)));
         std::iter::once(packing).chain(compression).collect()
     }
 
@@ -74,14 +95,11 @@ impl ErrorBound {
     }
 }
 
-/// Quantization step of a range packed into this many bits: a power of two.
-fn step(range: f64, bits: u32) -> f64 {
-    if range == 0.0 {
-        return 0.0;
-    }
-    if bits == 0 {
-        return f64::INFINITY;
-    }
+/// Exponent of the quantization step of a range packed into this many bits; `None` where the range needs no step or has none.
+fn exponent(range: f64, bits: u32) -> Option<i32> {
     let steps = (2_f64.powi(bits.cast_signed()) - 1.0).max(1.0);
-    2_f64.powf((range / steps).log2().ceil())
+    // At most 1024: a range is finite.
+    #[allow(clippy::cast_possible_truncation)]
+    let exponent = || (range / steps).log2().ceil() as i32;
+    (range > 0.0 && bits > 0).then(exponent)
 }

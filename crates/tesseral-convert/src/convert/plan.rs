@@ -382,7 +382,11 @@ impl PlannedVariable {
         }
         let dims = from.dims.iter().zip(selection.slices());
         let dims = dims.zip(&chunk).map(|((dim, slice), chunk)| dimension(dim, slice, *chunk, holds.domains));
-        let absent = absent(variable, &selection, dtype, holds, options)?;
+        let mut absent = absent(variable, &selection, dtype, holds, options)?;
+        if bound.is_some() && absent != MissingPolicy::Preserve {
+            absent = MissingPolicy::Value(lossy::ErrorBound::missing());
+        }
+        let replaced = replaced(field, dtype, bound.is_some_and(|bound| bound.has_missing));
         let mut to = Field {
             name: variable.name.clone(),
             dtype,
@@ -392,7 +396,7 @@ impl PlannedVariable {
                 _ => fill(field, dtype),
             },
             fill_valid: field.fill_valid,
-            missing: field.missing.iter().filter_map(|value| cast_scalar(value, dtype)).collect(),
+            missing: declared(field, dtype),
             enumeration: field.enumeration.clone(),
             codecs: Vec::new(),
             cell: field.cell,
@@ -400,10 +404,11 @@ impl PlannedVariable {
         if dtype != field.dtype {
             to.enumeration = None;
         }
-        if let MissingPolicy::Value(value) = &absent
-            && !to.missing.iter().any(|known| missing::same(known, value))
-        {
-            to.missing.push(value.clone());
+        let stand_in = if let MissingPolicy::Value(value) = &absent { Some(value) } else { None };
+        for value in replaced.iter().map(|(_, new)| new).chain(stand_in) {
+            if !to.missing.iter().any(|known| missing::same(known, value)) {
+                to.missing.push(value.clone());
+            }
         }
         let mut attributes = variable.attributes.clone();
         if let Some(bound) = &bound {
@@ -421,9 +426,34 @@ impl PlannedVariable {
             allows_duplicates: false,
             attributes,
         };
-        let column = FeedColumn { array: array.clone(), dtype, absent };
+        let column = FeedColumn { array: array.clone(), dtype, absent, replaced };
         Ok(Self { name: variable.name.clone(), schema, column, selection, source_chunk, bound, text })
     }
+}
+
+/// Declared missing values in the target's dtype.
+fn declared(field: &Field, dtype: DType) -> Vec<Scalar> {
+    let mut out: Vec<Scalar> = Vec::new();
+    for value in field.missing.iter().filter_map(|value| missing::declared_as(value, dtype)) {
+        if !out.iter().any(|known| missing::same(known, &value)) {
+            out.push(value);
+        }
+    }
+    out
+}
+
+/// Declared missing values that cells of the target cannot hold as they are, with what replaces them: the value that the declaration
+/// has there, or the one that packed cells have.
+fn replaced(field: &Field, dtype: DType, packed: bool) -> Vec<(Scalar, Scalar)> {
+    let pair = |value: &Scalar| {
+        let new = match (packed, cast_scalar(value, dtype)) {
+            (true, _) => lossy::ErrorBound::missing(),
+            (false, Some(_)) => return None,
+            (false, None) => missing::declared_as(value, dtype)?,
+        };
+        Some((value.clone(), new))
+    };
+    field.missing.iter().filter_map(pair).take(usize::from(u8::MAX) - 1).collect()
 }
 
 /// Drops labels of dimensions whose coordinate variable is converted.

@@ -1,5 +1,6 @@
-//! Conversion of cells between dtypes without wrong values: integers must fit, floats converted to integers must be integral;
-//! floats converted to narrower floats are rounded to nearest, but finite values never become infinite.
+//! Conversion of cells between dtypes without wrong values: integers must fit, also the floats that they are converted to; floats
+//! converted to integers must be integral; floats converted to narrower floats are rounded to nearest, but finite values never
+//! become infinite.
 
 use tesseral_core::dtype::Class;
 use tesseral_core::element::{bf16, f16};
@@ -39,11 +40,17 @@ macro_rules! floats {
             #[inline(always)]
             #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation)]
             fn from_number(number: Number) -> Option<Self> {
-                let (value, finite): ($t, bool) = match number {
-                    Number::Int(v) => ($int(v), true),
-                    Number::Float(v) => ($float(v), v.is_finite()),
-                };
-                (!finite || !value.is_infinite()).then_some(value)
+                match number {
+                    Number::Int(v) => {
+                        let value: $t = $int(v);
+                        // An infinity saturates to a value that no integer of 64 bits has.
+                        (value.to_f64() as i128 == v).then_some(value)
+                    }
+                    Number::Float(v) => {
+                        let value: $t = $float(v);
+                        (!v.is_finite() || !value.is_infinite()).then_some(value)
+                    }
+                }
             }
         }
     )*};
@@ -130,6 +137,15 @@ mod tests {
             (DType::UInt8, "2", DType::Bool, None),
             (DType::Float64, "1e19", DType::UInt64, Some("10000000000000000000")),
             (DType::Float64, "1e20", DType::UInt64, None),
+            (DType::Int32, "16777216", DType::Float32, Some("16777216.0")),
+            (DType::Int32, "16777217", DType::Float32, None),
+            (DType::Int64, "-9007199254740993", DType::Float64, None),
+            (DType::UInt64, "18446744073709551615", DType::Float64, None),
+            (DType::UInt64, "9223372036854775808", DType::Float64, Some("9.223372036854776e18")),
+            (DType::Int16, "2049", DType::Float16, None),
+            (DType::Int32, "65536", DType::Float16, None),
+            (DType::Int16, "257", DType::BFloat16, None),
+            (DType::Int16, "-256", DType::BFloat16, Some("-256.0")),
         ] {
             assert_eq!(cast_text(from, text, to).as_deref(), expected, "{text} {from} as {to}");
         }

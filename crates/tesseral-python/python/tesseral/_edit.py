@@ -13,6 +13,7 @@ import numpy as np
 from . import _native
 from ._array import Array
 from ._container import Container, open as open_container, time_range
+from ._cast import exact
 from ._coords import as_text
 from ._errors import InvalidRequestError
 from ._gather import expand
@@ -38,10 +39,11 @@ class Version:
 
 @dataclass(frozen=True)
 class Consolidated:
-    """Names of new versions, and of those they replace, which `vacuum` removes."""
+    """Names of new versions, of those they replace, which `vacuum` removes, and of those left apart because of the unwritten cells between them."""
 
     made: list[str]
     replaced: list[str]
+    apart: list[str]
 
 
 @dataclass(frozen=True)
@@ -163,10 +165,22 @@ def _column(given: Any, dtype: np.dtype[Any], nullable: bool, labels: Any, shape
         texts = [_encoded(cell) for cell in cells.reshape(-1)]
         ends = np.cumsum([len(text) for text in texts], dtype=np.uint64)
         return np.frombuffer(b"".join(texts), np.uint8), ends, flags
-    # Replace values of null cells.
-    wide = np.where(valid, cells, np.zeros(1, dtype)) if valid is not None and cells.dtype == object else cells
-    stored = np.ascontiguousarray(wide).astype(dtype, casting="same_kind" if wide.dtype != object else "unsafe", copy=False)
+    if dtype.kind in "biufc" and cells.dtype.kind in "biufcO":
+        stored = np.ascontiguousarray(_numbers(cells, valid, dtype, name))
+    else:
+        # Replace values of null cells.
+        wide = np.where(valid, cells, np.zeros(1, dtype)) if valid is not None and cells.dtype == object else cells
+        stored = np.ascontiguousarray(wide).astype(dtype, casting="same_kind" if wide.dtype != object else "unsafe", copy=False)
     return stored.reshape(-1).view(np.uint8), None, flags
+
+
+def _numbers(cells: np.ndarray[Any, Any], valid: Any, dtype: np.dtype[Any], name: str) -> np.ndarray[Any, Any]:
+    """Numbers in the dtype of the array; the values of null cells do not matter."""
+    wide = cells if valid is None else np.where(valid, cells, np.zeros(1, cells.dtype))
+    if wide.dtype == object:
+        # NumPy finds the dtype that holds all of them.
+        wide = np.array(wide.tolist()).reshape(wide.shape)
+    return exact(wide, dtype, name)
 
 
 def columns_of(data: Any) -> dict[str, Any]:

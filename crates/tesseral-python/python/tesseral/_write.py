@@ -13,6 +13,7 @@ from typing import Any, overload
 import numpy as np
 
 from . import _native
+from ._cast import exact
 from ._coords import as_text
 from ._errors import InvalidRequestError, UnsupportedError
 from ._gather import expand
@@ -148,20 +149,9 @@ class WritableArray:
         """Casts values to the dtype of the array. Floats can be rounded to shorter floats; other conversions must be exact."""
         if self.dtype.kind == "O" and values.dtype.kind in "UTO":
             return values.astype(object)
-        if values.dtype.newbyteorder("=") == self.dtype:
-            return values.astype(self.dtype, copy=False)
         if values.dtype.kind == self.dtype.kind == "S" and values.dtype.itemsize <= self.dtype.itemsize:
             return values.astype(self.dtype)
-        if values.dtype.kind not in "biufc" or (values.dtype.kind == "c" and self.dtype.kind != "c"):
-            raise InvalidRequestError(f"cannot cast {values.dtype} to {self.dtype}", array=self.name)
-        rounded = values.dtype.kind in "fc" and self.dtype.kind in "fc"
-        with np.errstate(invalid="ignore", over="ignore"):
-            cells = values.astype(self.dtype)
-            if not rounded:
-                wrong = np.asarray(cells != values)
-                if wrong.any():
-                    raise InvalidRequestError(f"value {values[wrong].ravel()[0]} is not representable as {self.dtype}", array=self.name)
-        return cells
+        return exact(values, self.dtype, self.name)
 
     def _store(self, start: list[int], cells: np.ndarray[Any, Any]) -> None:
         if self.dtype.kind == "O":

@@ -152,7 +152,7 @@ pub(crate) fn consolidate(opened: &ArraySnapshot) -> Result<Consolidated> {
     let name = format!("{}.con", opened.versioned(start, end));
     put_lines(opened, &join(FOLDER, &name), &all, Overwrite::Refuse)?;
     let replaced = commits.files.into_iter().chain(commits.consolidated.into_iter().map(|(name, _)| name));
-    Ok(Consolidated { made: vec![name], replaced: replaced.collect() })
+    Ok(Consolidated { made: vec![name], replaced: replaced.collect(), apart: Vec::new() })
 }
 
 /// Removes commit files contained in a consolidated one, and consolidated ones contained in another.

@@ -3,7 +3,11 @@
 //! Adjacent fragments are merged in runs. Readers see the same content at all times: the new fragment is committed before the
 //! old ones are listed as replaced, and has the same cells. Where duplicates are allowed, both would be visible in between;
 //! there the replacement is [atomic](super::replace_fragments).
+//!
+//! Dense fragments are merged only where they [cover a box](coverage) together, or where unwritten cells become nulls: a merged
+//! fragment holds a box, and its cells are all written.
 
+mod coverage;
 mod dense;
 mod merge;
 
@@ -41,8 +45,27 @@ pub(crate) fn fragments(opened: &ArraySnapshot, what: &Consolidate) -> Result<Co
     }
     let mut out = Consolidated::default();
     let mut before: Vec<Region> = Vec::new();
+    let least = what.at_least.max(2);
+    let nulls = wire.attributes.iter().all(|attribute| attribute.nullable && !attribute.fill_valid);
+    let gaps_matter = !wire.sparse && !nulls;
     for run in runs(opened, what)? {
-        let worth = run.entries.len() >= what.at_least.max(2);
+        if gaps_matter && run.entries.len() >= least {
+            // Every fragment of a dense array has a region.
+            for part in coverage::boxes(&run.regions) {
+                let Some(entries) = run.entries.get(part) else { continue };
+                let names = entries.iter().map(|entry| entry.name.clone());
+                if entries.len() < least {
+                    out.apart.extend(names);
+                    continue;
+                }
+                out.replaced.extend(names);
+                let made = paint_in_steps(opened, entries.to_vec(), DENSE_STEP)?;
+                out.add(made);
+            }
+            before.extend(run.regions);
+            continue;
+        }
+        let worth = run.entries.len() >= least;
         if worth && (wire.sparse || !hides(&before, &run.regions)) {
             out.replaced.extend(run.entries.iter().map(|entry| entry.name.clone()));
             let made = if wire.sparse {
@@ -50,10 +73,7 @@ pub(crate) fn fragments(opened: &ArraySnapshot, what: &Consolidate) -> Result<Co
             } else {
                 paint_in_steps(opened, run.entries, DENSE_STEP)?
             };
-            let last = made.last().cloned();
-            // Intermediate fragments can be vacuumed too.
-            out.replaced.extend(made.into_iter().filter(|name| Some(name) != last.as_ref()));
-            out.made.extend(last);
+            out.add(made);
         }
         before.extend(run.regions);
     }
@@ -220,7 +240,7 @@ pub(crate) fn footers(opened: &ArraySnapshot) -> Result<Consolidated> {
     let name = format!("{}.meta", opened.versioned(start, end));
     let old = opened.reader.list("__fragment_meta")?.into_iter().map(|e| e.name).collect();
     opened.put(&join("__fragment_meta", &name), &payload)?;
-    Ok(Consolidated { made: vec![name], replaced: old })
+    Ok(Consolidated { made: vec![name], replaced: old, apart: Vec::new() })
 }
 
 /// Writes the attributes of several files to one.
@@ -244,5 +264,5 @@ pub(crate) fn attributes(opened: &ArraySnapshot, what: &Consolidate) -> Result<C
     let lines = chosen.iter().map(|(object, _)| format!("/{object}"));
     opened.put_lines(&join("__meta", &format!("{name}.vac")), lines)?;
     let replaced = chosen.iter().map(|(object, _)| object.clone()).collect();
-    Ok(Consolidated { made: vec![name], replaced })
+    Ok(Consolidated { made: vec![name], replaced, apart: Vec::new() })
 }
