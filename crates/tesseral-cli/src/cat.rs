@@ -105,6 +105,7 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> CliResult {
         DType::Bitmask if format != Format::Raw => Field::new(target.field.name.clone(), DType::Bool),
         _ => target.field.clone(),
     };
+    let field = if stored { Field { time: None, ..field } } else { field };
     let task = Task { array: &target.array, field, selection };
     if format.is_text() {
         tesseral_engine::check_text(target.array.handle(), &target.array.request(selection))?;

@@ -75,7 +75,8 @@ pub(crate) fn dim_field(schema: &ArraySchema, dim: usize) -> Field {
         .filter(|labels| counted && !schema.sparse && Some(labels.len() as u64) == dimension.extent);
     let enumeration =
         labels.map(|labels| Enumeration { name: name.clone(), ordered: false, labels: labels.clone() });
-    Field { cell, enumeration, ..Field::new(name, dimension.dtype) }
+    let time = dimension.time.filter(|_| enumeration.is_some());
+    Field { cell, enumeration, time, ..Field::new(name, dimension.dtype) }
 }
 
 /// Source, array and selection arguments.
@@ -222,7 +223,7 @@ fn several(whole: &str, what: &str, names: &[&str]) -> Error {
     Error::invalid(format!("{whole} has {count}; available: {}{more}", shown.join(", ")))
 }
 
-/// Coordinate of a position: its label, its domain value, or its number.
+/// Coordinate of a position: its label, its time, its domain value, or its number.
 pub(crate) fn coordinate(dim: &Dimension, position: u64) -> String {
-    dim.coordinate(position).map_or_else(|| position.to_string(), |coordinate| coordinate.to_string())
+    dim.coordinate_text(position).unwrap_or_else(|| position.to_string())
 }

@@ -74,6 +74,9 @@ pub(crate) fn scalar(value: &Scalar) -> Json {
 
 /// One cell of a field.
 pub(crate) fn cell(field: &Field, bytes: &[u8]) -> Json {
+    if let Some(time) = time(field, bytes) {
+        return Json::String(time);
+    }
     if let Some(label) = label(field, bytes) {
         return scalar(&label);
     }
@@ -83,6 +86,13 @@ pub(crate) fn cell(field: &Field, bytes: &[u8]) -> Json {
         }
         _ => element(field.dtype, bytes),
     }
+}
+
+/// The time of a number that counts time, or of the label of a code, in its calendar.
+pub(crate) fn time(field: &Field, bytes: &[u8]) -> Option<String> {
+    let units = field.time?;
+    let number = label(field, bytes).or_else(|| Scalar::from_le_bytes(field.dtype, bytes).ok())?;
+    units.at(&number).map(|time| time.to_string())
 }
 
 /// Label of an enumeration code.

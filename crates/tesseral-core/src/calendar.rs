@@ -15,7 +15,12 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::{Error, Result};
+use std::ops::Range;
+
+use crate::dtype::Class;
+use crate::missing::attribute;
+use crate::packing::packing;
+use crate::{ArraySchema, CellLen, Error, Field, Result, Scalar, Value, time};
 
 /// A calendar of the CF conventions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
@@ -68,6 +73,8 @@ impl fmt::Display for Calendar {
 const MONTHS: [i64; 12] = [31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
 /// The day number of 1582-10-15, the first Gregorian day of the standard calendar.
 const REFORM: i64 = 2_299_161;
+/// The Julian day number of 1970-01-01.
+const UNIX: i64 = 2_440_588;
 /// Years beyond this are rejected, so that no day number overflows.
 const MOST_YEARS: i64 = 1_000_000;
 
@@ -95,7 +102,7 @@ impl Calendar {
         match self {
             Self::Days360 => 30,
             _ => {
-                MONTHS.get(usize::from(month) - 1).copied().unwrap_or(0)
+                MONTHS.get(usize::from(month).wrapping_sub(1)).copied().unwrap_or(0)
                     + i64::from(month == 2 && self.is_leap(year))
             }
         }
@@ -255,6 +262,55 @@ impl TimeUnits {
         Ok(Some(Self { calendar, unit, reference: start }))
     }
 
+    /// The time that the numbers of a field count, by its attributes `units` and `calendar`. `None` for fields that count no time, for
+    /// packed numbers, and for units and calendars that are not known.
+    pub fn of_field(schema: &ArraySchema, field: &Field) -> Option<Self> {
+        let numbers = matches!(field.dtype.class(), Class::Int | Class::UInt | Class::Float);
+        if !numbers || field.cell != CellLen::One || field.enumeration.is_some() {
+            return None;
+        }
+        let text = |key: &str| match attribute(schema, &field.name, key) {
+            Some((_, Value::Text(text))) => Some(text.as_str()),
+            _ => None,
+        };
+        let units = Self::parse(text("units")?, text("calendar")).ok().flatten()?;
+        packing(schema, field).is_none().then_some(units)
+    }
+
+    /// The time of a number of any dtype; `None` for NaN and for what no calendar holds.
+    pub fn at(&self, number: &Scalar) -> Option<CivilTime> {
+        self.civil(self.instant(number)?)
+    }
+
+    /// The microsecond of a number, from the calendar's first day on. Instants of one calendar compare as their times do.
+    pub fn instant(&self, number: &Scalar) -> Option<i128> {
+        match number.as_i128() {
+            Some(count) => count.checked_mul(self.unit)?.checked_add(self.reference),
+            None => self.instant_of_float(number.as_f64()?),
+        }
+    }
+
+    /// The instants of the time that a text names: `2005`, `2005-02`, `2005-02-28T12`.
+    ///
+    /// # Errors
+    /// `InvalidRequest` when the text is no date of the calendar; `Unsupported` for unknown time zones.
+    pub fn span(&self, text: &str) -> Result<Range<i128>> {
+        let (start, precision) = self.calendar.instant(text)?;
+        Ok(start..self.calendar.next(start, precision))
+    }
+
+    /// Microseconds since 1970 of the proleptic Gregorian calendar, as NumPy counts them; `None` for numbers without a time, and for
+    /// times of other calendars, which have other dates.
+    pub fn unix_micros(&self, number: &Scalar) -> Option<i64> {
+        let gregorian = match self.calendar {
+            Calendar::ProlepticGregorian => true,
+            Calendar::Standard => self.instant(number)? >= i128::from(REFORM) * MICROS_PER_DAY,
+            _ => false,
+        };
+        let since = self.instant(number).filter(|_| gregorian)? - i128::from(UNIX) * MICROS_PER_DAY;
+        i64::try_from(since).ok()
+    }
+
     /// The calendar.
     pub fn calendar(&self) -> Calendar {
         self.calendar
@@ -262,19 +318,23 @@ impl TimeUnits {
 
     /// The time of a whole number.
     pub fn of_integer(&self, count: i64) -> Option<CivilTime> {
-        self.civil(i128::from(count).checked_mul(self.unit)?.checked_add(self.reference)?)
+        self.at(&Scalar::from_element(count))
     }
 
     /// The time of any number, to the nearest microsecond; `None` for NaN and what no calendar holds.
-    #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation)]
     pub fn of_float(&self, count: f64) -> Option<CivilTime> {
+        self.civil(self.instant_of_float(count)?)
+    }
+
+    #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation)]
+    fn instant_of_float(&self, count: f64) -> Option<i128> {
         if !count.is_finite() || count.abs() > 1e18 {
             return None;
         }
         // The whole part exactly; what is left is below one unit.
         let whole = (count.trunc() as i128).checked_mul(self.unit)?;
         let rest = (count.fract() * self.unit as f64).round() as i128;
-        self.civil(whole.checked_add(rest)?.checked_add(self.reference)?)
+        whole.checked_add(rest)?.checked_add(self.reference)
     }
 
     fn civil(&self, micros: i128) -> Option<CivilTime> {
@@ -292,15 +352,14 @@ impl TimeUnits {
     /// # Errors
     /// `InvalidRequest` when the text is no date of the calendar; `Unsupported` for unknown time zones.
     pub fn range(&self, text: &str) -> Result<(f64, f64)> {
-        let (start, precision) = self.calendar.instant(text)?;
-        let end = self.calendar.next(start, precision);
+        let span = self.span(text)?;
         #[allow(clippy::cast_precision_loss)]
         let number = |micros: i128| {
             let (whole, rest) =
                 ((micros - self.reference) / self.unit, (micros - self.reference) % self.unit);
             whole as f64 + rest as f64 / self.unit as f64
         };
-        Ok((number(start), number(end)))
+        Ok((number(span.start), number(span.end)))
     }
 }
 
@@ -371,12 +430,17 @@ impl Calendar {
             if !has_day {
                 return Err(invalid());
             }
-            let (clock, zone) = split_zone(clock)?;
+            let lower = clock.to_ascii_uppercase();
+            let (clock, ahead) = time::split_zone(&lower)
+                .ok_or_else(|| Error::unsupported(format!("the time zone of {text:?}")))?;
+            if clock.contains(|c: char| c.is_alphabetic()) {
+                return Err(Error::unsupported(format!("the time zone of {text:?}")));
+            }
             if let Some((within, clock_precision)) = clock_of(clock).ok_or_else(invalid)? {
                 micros += within;
                 precision = clock_precision;
             }
-            micros -= zone;
+            micros -= i128::from(ahead) * MICROS_PER_SECOND;
         }
         Ok((micros, precision))
     }
@@ -405,31 +469,6 @@ fn split_clock(text: &str) -> (&str, Option<&str>) {
         Some((date, clock)) => (date, Some(clock.trim())),
         None => (text, None),
     }
-}
-
-/// A time of day without its zone, and what the zone is ahead of UTC, in microseconds.
-fn split_zone(clock: &str) -> Result<(&str, i128)> {
-    let upper = clock.trim_end_matches(['Z', 'z']);
-    let named = ["UTC", "utc", "GMT", "gmt"]
-        .iter()
-        .find_map(|zone| upper.strip_suffix(zone))
-        .unwrap_or(upper)
-        .trim_end();
-    let Some(at) = named.rfind(['+', '-']) else { return Ok((named, 0)) };
-    let (clock, zone) = named.split_at(at);
-    let unknown = || Error::unsupported(format!("the time zone {zone:?}"));
-    let digits = &zone[1..];
-    let (hours, minutes) = match digits.split_once(':') {
-        Some(parts) => parts,
-        None if digits.len() > 2 => digits.split_at(digits.len() - 2),
-        None => (digits, "0"),
-    };
-    let number = |text: &str, most: i128| {
-        let valid = (1..=2).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_digit());
-        valid.then(|| text.parse::<i128>().ok()).flatten().filter(|n| *n <= most).ok_or_else(unknown)
-    };
-    let ahead = (number(hours, 18)? * 60 + number(minutes, 59)?) * 60 * MICROS_PER_SECOND;
-    Ok((clock.trim_end(), if zone.starts_with('-') { -ahead } else { ahead }))
 }
 
 /// Microseconds of the day; `Some(None)` for no text, `None` for an invalid one.

@@ -6,6 +6,7 @@
 
 use std::cmp::Ordering;
 
+use crate::calendar::TimeUnits;
 use crate::dtype::Class;
 use crate::element::{bf16, f16};
 use crate::packing::other_sign;
@@ -73,8 +74,12 @@ pub fn warnings(schema: &ArraySchema) -> Vec<String> {
     schema.fields.iter().flat_map(of_field).collect()
 }
 
-/// Sets the missing values of every field to those that the attributes of the schema declare.
+/// Sets the missing values and units of time of every field to those that the attributes of the schema declare.
 pub fn declare(schema: &mut ArraySchema) {
+    let times: Vec<_> = schema.fields.iter().map(|field| TimeUnits::of_field(schema, field)).collect();
+    for (field, time) in schema.fields.iter_mut().zip(times) {
+        field.time = time;
+    }
     for field in &mut schema.fields {
         field.missing = declarations(field, &schema.attributes, schema.field_attributes).values;
     }

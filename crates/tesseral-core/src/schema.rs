@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use crate::calendar::TimeUnits;
 use crate::{Attributes, ChunkGrid, Coords, DType, Error, Result, Scalar};
 
 /// The order of the cells in a chunk.
@@ -31,6 +32,8 @@ pub struct Dimension {
     pub tile: Option<Scalar>,
     /// A label for each position.
     pub labels: Option<Labels>,
+    /// How labels that are numbers count time.
+    pub time: Option<TimeUnits>,
 }
 
 /// Coordinate labels of one axis.
@@ -84,6 +87,13 @@ impl Dimension {
         Scalar::from_i128(first.dtype(), first.as_i128()?.checked_add(i128::from(position))?)
     }
 
+    /// The coordinate of a position as text, times in their calendar.
+    pub fn coordinate_text(&self, position: u64) -> Option<String> {
+        let coordinate = self.coordinate(position)?;
+        let time = self.time.and_then(|units| units.at(&coordinate));
+        Some(time.map_or_else(|| coordinate.to_string(), |time| time.to_string()))
+    }
+
     /// A dimension of `extent` positions without labels or domain.
     pub fn new(name: impl Into<String>, extent: u64) -> Self {
         Self {
@@ -93,6 +103,7 @@ impl Dimension {
             domain: None,
             tile: None,
             labels: None,
+            time: None,
         }
     }
 }
@@ -126,6 +137,8 @@ pub struct Field {
     pub fill_valid: bool,
     /// The declared missing values, in the field's dtype. See [`missing`](crate::missing).
     pub missing: Vec<Scalar>,
+    /// How numbers count time, by the attributes `units` and `calendar`. They stay numbers; times are for display and comparison.
+    pub time: Option<TimeUnits>,
     /// Labels of the codes, for enumerated fields.
     pub enumeration: Option<Enumeration>,
     /// Codec names of its chunks, in encoding order.
@@ -154,6 +167,7 @@ impl Field {
             fill: None,
             fill_valid: false,
             missing: Vec::new(),
+            time: None,
             enumeration: None,
             codecs: Vec::new(),
         }

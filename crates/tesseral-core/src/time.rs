@@ -88,14 +88,44 @@ fn write_year(out: &mut dyn fmt::Write, year: i128) -> fmt::Result {
     if year < 0 { write!(out, "-{:04}", -year) } else { write!(out, "{year:04}") }
 }
 
-/// Parses `2015`, `2015-07`, `2015-07-01`, `2015-07-01T06`, `…:30`, `…:00.125` (a space may replace `T`, `Z` may follow).
+/// Divides a date with a time of day into what is in front of its time zone, and the seconds that the zone is ahead of UTC. Zones are
+/// `Z`, `UTC`, `GMT` and offsets such as `+01:00`, `-0530`, `+2`; dates without a time of day have none. `None` for other offsets.
+pub fn split_zone(text: &str) -> Option<(&str, i64)> {
+    let Some(clock_at) = text.find(['T', ' ', ':']) else {
+        return Some((text.strip_suffix('Z').unwrap_or(text), 0));
+    };
+    for zone in ["Z", "UTC", "GMT"] {
+        if let Some(bare) = text.strip_suffix(zone) {
+            return Some((bare.trim_end(), 0));
+        }
+    }
+    let Some(at) = text[clock_at..].rfind(['+', '-']).map(|at| clock_at + at) else {
+        return Some((text, 0));
+    };
+    let (bare, zone) = text.split_at(at);
+    let offset = &zone[1..];
+    if !offset.is_ascii() {
+        return None;
+    }
+    let (hours, minutes) = match offset.split_once(':') {
+        Some(parts) => parts,
+        None if offset.len() > 2 => offset.split_at(offset.len() - 2),
+        None => (offset, "0"),
+    };
+    let (hours, minutes) = (digits(hours, 1..=2)?, digits(minutes, 1..=2)?);
+    let ahead = (hours * 60 + minutes) * 60;
+    let valid = hours <= 18 && minutes <= 59;
+    valid.then(|| (bare.trim_end(), if zone.starts_with('-') { -ahead } else { ahead }))
+}
+
+/// Parses `2015`, `2015-07`, `2015-07-01`, `2015-07-01T06`, `…:30`, `…:00.125` (a space may replace `T`, a [zone](split_zone) may follow).
 ///
 /// `None` when the text is not a date or not an integer count of the unit.
 pub fn parse(text: &str, unit: TimeUnit) -> Option<i64> {
     if text == "NaT" {
         return Some(NOT_A_TIME);
     }
-    let text = text.strip_suffix('Z').unwrap_or(text);
+    let (text, ahead) = split_zone(text)?;
     let (date, clock) = match text.split_once(['T', ' ']) {
         Some((date, clock)) => (date, Some(clock)),
         None => (text, None),
@@ -113,11 +143,11 @@ pub fn parse(text: &str, unit: TimeUnit) -> Option<i64> {
         return None;
     }
     let (second, attoseconds) = clock.map_or(Some((0, 0)), parse_clock)?;
-    let total = days * SECONDS_PER_DAY + second;
+    let total = days * SECONDS_PER_DAY + second - i128::from(ahead);
     let whole = |value: i128, per: i128| (value.rem_euclid(per) == 0).then(|| value.div_euclid(per));
     let count = match unit {
         TimeUnit::Year | TimeUnit::Month => {
-            if (day, second, attoseconds) != (1, 0, 0) || (unit == TimeUnit::Year && month != 1) {
+            if (day, second, attoseconds, ahead) != (1, 0, 0, 0) || (unit == TimeUnit::Year && month != 1) {
                 return None;
             }
             let years = i128::from(year) - 1970;
@@ -188,5 +218,13 @@ mod tests {
         assert_eq!(parse("2015-07-01T06", TimeUnit::Day), None);
         assert_eq!(parse("2015-07-01 06:30Z", TimeUnit::Minute), parse("2015-07-01T06:30", TimeUnit::Minute));
         assert_eq!(parse("2015", TimeUnit::Day), parse("2015-01-01", TimeUnit::Day));
+        let minute = |text: &str| parse(text, TimeUnit::Minute);
+        assert_eq!(minute("2015-07-01T06:30+02:00"), minute("2015-07-01T04:30"));
+        assert_eq!(minute("2015-07-01T00:30 -0130"), minute("2015-07-01T02:00"));
+        for wrong in
+            ["2015-07-01T06:30+99:00", "2015-07-01T06:30+é€", "2015-07-01T06:30 CET", "2015-07-01T06:30+"]
+        {
+            assert_eq!(minute(wrong), None, "{wrong}");
+        }
     }
 }

@@ -3,7 +3,6 @@
 use std::borrow::Cow;
 
 use tesseral_core::packing::Packing;
-use tesseral_core::schema::Labels;
 use tesseral_core::{ArraySchema, Attributes, Error, Field, Result, Selection, Slice};
 use tesseral_engine::{
     Buffer, Cells, Dense, Explained, Handle, Options, Reduced,
@@ -13,6 +12,7 @@ use tesseral_format::convention;
 use tesseral_format::{ChunkInfo, Column, Request, Target, Totals};
 use tesseral_store::Bytes;
 
+use crate::labels::PendingLabels;
 use crate::{CellQuery, select};
 
 /// An array. Opening one does not read cells.
@@ -21,11 +21,13 @@ pub struct Array {
     handle: Handle,
     options: Options,
     field: u16,
+    /// Labels of dimensions that were not read yet.
+    pending: Option<PendingLabels>,
 }
 
 impl Array {
     pub(crate) fn new(handle: Handle, options: Options) -> Self {
-        Self { handle, options, field: 0 }
+        Self { handle, options, field: 0, pending: None }
     }
 
     /// Schema of the array.
@@ -33,10 +35,45 @@ impl Array {
         self.handle.schema()
     }
 
-    /// Returns the array with labels of some dimensions.
-    pub(crate) fn with_labels(mut self, labels: Vec<(usize, Labels)>) -> Self {
-        self.handle = self.handle.with_source(|source| convention::labelled(source, labels));
+    /// Returns the array with labels that are read on demand.
+    pub(crate) fn with_pending(mut self, pending: Option<PendingLabels>) -> Self {
+        self.pending = pending;
         self
+    }
+
+    /// Returns the array with the labels of those index coordinates that are small and readable.
+    pub(crate) fn with_small_labels(self) -> Result<Self> {
+        self.read_labels(|_| true, true)
+    }
+
+    /// Returns whether a dimension has labels, read or not.
+    pub fn has_labels(&self, dim: usize) -> bool {
+        self.schema().dims.get(dim).is_some_and(|dim| dim.labels.is_some())
+            || self.pending.as_ref().is_some_and(|pending| pending.has(dim))
+    }
+
+    /// Returns the array with the labels of some dimensions in its schema.
+    ///
+    /// # Errors
+    /// `Limit` if they exceed the memory; errors of reading.
+    pub fn labeled(&self, wanted: impl Fn(usize) -> bool) -> Result<Cow<'_, Self>> {
+        match &self.pending {
+            Some(pending) if (0..self.schema().dims.len()).any(|d| wanted(d) && pending.has(d)) => {
+                self.clone().read_labels(wanted, false).map(Cow::Owned)
+            }
+            _ => Ok(Cow::Borrowed(self)),
+        }
+    }
+
+    fn read_labels(mut self, wanted: impl Fn(usize) -> bool, small: bool) -> Result<Self> {
+        let Some(pending) = self.pending.take() else { return Ok(self) };
+        let (mut labels, rest) = pending.read(wanted, small)?;
+        self.pending = rest;
+        labels.retain(|(d, labels)| Some(labels.labels.len() as u64) == self.schema().dims[*d].extent);
+        if !labels.is_empty() {
+            self.handle = self.handle.with_source(|source| convention::labelled(source, labels));
+        }
+        Ok(self)
     }
 
     /// Name of the variable: the user-defined name if the array is numbered, else its name.
@@ -140,7 +177,9 @@ impl Array {
     /// # Errors
     /// `InvalidRequest`, `NotFound`, with the argument.
     pub fn select<'a>(&self, arguments: impl IntoIterator<Item = &'a str>) -> Result<Selection> {
-        select::parse(self.schema(), arguments)
+        let arguments: Vec<&str> = arguments.into_iter().collect();
+        let by_coordinate = select::by_coordinate(self.schema(), &arguments);
+        select::parse(self.labeled(|d| by_coordinate.contains(&d))?.schema(), arguments)
     }
 
     /// Returns the positions of a dimension between two coordinates, both included; `None` is unbounded. The same as
@@ -149,7 +188,7 @@ impl Array {
     /// # Errors
     /// `InvalidRequest`, `NotFound`.
     pub fn between(&self, dim: usize, low: Option<&str>, high: Option<&str>) -> Result<Slice> {
-        select::between(self.schema(), dim, low, high)
+        select::between(self.labeled(|d| d == dim)?.schema(), dim, low, high)
     }
 
     /// Returns the positions of a dimension at one coordinate: several if adjacent positions share it, or for a partial date.
@@ -158,7 +197,7 @@ impl Array {
     /// # Errors
     /// `InvalidRequest`, `NotFound`.
     pub fn at(&self, dim: usize, value: &str) -> Result<Slice> {
-        select::value(self.schema(), dim, value)
+        select::value(self.labeled(|d| d == dim)?.schema(), dim, value)
     }
 
     /// Parses a selection of an array of either kind: positions of a dense one, coordinates of a sparse one.

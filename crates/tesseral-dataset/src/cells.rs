@@ -63,7 +63,10 @@ impl<'a> CellQuery<'a> {
     /// # Errors
     /// `InvalidRequest` for a syntax error; `NotFound` for unknown names.
     pub fn filter(self, text: &str) -> Result<Self> {
-        let condition = filter::parse(self.array.schema(), text)?;
+        // Labels are needed of dimensions that the condition may name.
+        let dims = &self.array.schema().dims;
+        let named = |d: usize| dims.get(d).is_some_and(|dim| text.contains(&dim.name));
+        let condition = filter::parse(self.array.labeled(named)?.schema(), text)?;
         Ok(self.condition(condition))
     }
 

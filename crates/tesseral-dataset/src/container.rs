@@ -10,7 +10,7 @@ use tesseral_format::{Column, Format, Groups, OpenOptions, TimeRange, Version};
 use tesseral_store::{Access, LocalStore, Store, StoreExt};
 
 use crate::Array;
-use crate::labels::{self, LabelCache};
+use crate::labels::{self, LabelCache, PendingLabels};
 use tesseral_registry as registry;
 
 /// Options of opening. [`open`] uses the defaults.
@@ -278,30 +278,37 @@ impl Container {
         Err(error)
     }
 
-    /// Returns an array by index.
+    /// Returns an array by index. Index coordinates of its dimensions are read as their labels, unless they are large: then a selection
+    /// reads them.
     ///
     /// # Errors
     /// `NotFound` if the index is out of bounds; errors of loading its metadata.
     pub fn array_at(&self, index: usize) -> Result<Array> {
+        self.lazy_array(index)?.with_small_labels()
+    }
+
+    /// As [`array_at`](Self::array_at), but index coordinates are read only when a selection or a condition needs their labels.
+    ///
+    /// # Errors
+    /// As [`array_at`](Self::array_at).
+    pub fn lazy_array(&self, index: usize) -> Result<Array> {
         let array = self.unlabelled(index)?;
-        let schema = array.schema();
-        if schema.sparse {
-            return Ok(array);
-        }
-        let mut labels = Vec::new();
-        for (d, dim) in
-            schema.dims.iter().enumerate().filter(|(_, dim)| dim.labels.is_none() && !dim.name.is_empty())
-        {
-            if let Some(own) = self.coordinate(index, &array, &dim.name, dim.extent) {
-                labels.extend(self.labels.get(own, || self.unlabelled(own)).map(|labels| (d, labels)));
-            }
-        }
-        labels.retain(|(d, labels)| Some(labels.len() as u64) == schema.dims[*d].extent);
-        Ok(if labels.is_empty() { array } else { array.with_labels(labels) })
+        let pending = PendingLabels::new(self, index, &array);
+        Ok(array.with_pending(pending))
+    }
+
+    pub(crate) fn labels(&self) -> &LabelCache {
+        &self.labels
     }
 
     /// Index of the array that is the index coordinate of a dimension of another array.
-    fn coordinate(&self, index: usize, array: &Array, dim: &str, extent: Option<u64>) -> Option<usize> {
+    pub(crate) fn coordinate(
+        &self,
+        index: usize,
+        array: &Array,
+        dim: &str,
+        extent: Option<u64>,
+    ) -> Option<usize> {
         if labels::is_index(array.schema(), dim, extent) {
             return Some(index);
         }
@@ -311,7 +318,7 @@ impl Container {
     }
 
     /// Returns an array with only its stored labels.
-    fn unlabelled(&self, index: usize) -> Result<Array> {
+    pub(crate) fn unlabelled(&self, index: usize) -> Result<Array> {
         self.execution.cancel.check()?;
         let handle = Handle::new(&*self.inner, index, self.digests)?.with_limits(self.limits);
         let handle = match &self.reopen {

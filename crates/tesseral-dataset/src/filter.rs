@@ -15,7 +15,7 @@ use tesseral_core::dtype::Class;
 use tesseral_core::schema::{Enumeration, Labels};
 use tesseral_core::{ArraySchema, DType, Error, Field, Result, Scalar, Slice, Value as Attribute};
 
-use crate::select;
+use crate::{select, time_condition};
 
 /// Maximum nesting depth of conditions.
 const DEPTH: usize = 64;
@@ -317,6 +317,9 @@ fn resolve(schema: &ArraySchema, tree: &Tree, negate: bool) -> Result<Condition>
             if let Some(dim) = labeled(schema, name) {
                 return placed(schema, dim, &select::meeting(schema, dim, op, value.text())?);
             }
+            if let (Some((name, units)), Value::Text(text)) = (time_condition::units(schema, name), value) {
+                return time_condition::compare(name, units, op, text).map_err(|e| e.in_array(&schema.name));
+            }
             let (name, dtype, labels) = column(schema, name)?;
             compare(name, op, value, dtype, labels).map_err(|e| e.in_array(&schema.name))
         }
@@ -328,6 +331,14 @@ fn resolve(schema: &ArraySchema, tree: &Tree, negate: bool) -> Result<Condition>
                 }
                 let member = placed(schema, dim, &runs)?;
                 return Ok(if negate { Condition::Not(Box::new(member)) } else { member });
+            }
+            if let Some((name, units)) = time_condition::units(schema, name)
+                && values.iter().any(|value| matches!(value, Value::Text(_)))
+            {
+                let op = if negate { Op::Ne } else { Op::Eq };
+                let parts = values.iter().map(|value| time_condition::compare(name, units, op, value.text()));
+                let parts = parts.collect::<Result<Vec<_>>>().map_err(|e| e.in_array(&schema.name))?;
+                return Ok(if negate { Condition::And(parts) } else { Condition::Or(parts) });
             }
             let (name, dtype, labels) = column(schema, name)?;
             let parse_value = |value: &Value| match labels {

@@ -1,33 +1,102 @@
 //! Labels of dimensions, from the cells of their index coordinates.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use tesseral_core::dtype::Class;
 use tesseral_core::schema::{Labels, Role};
-use tesseral_core::{ArraySchema, CellLen, Result};
+use tesseral_core::{Advice, ArraySchema, CellLen, Error, Result};
+use tesseral_format::convention::AxisLabels;
 
-use crate::Array;
+use crate::{Array, Container};
 
-/// Maximum size in bytes of coordinates that are cached as labels.
-const MOST_BYTES: u64 = 64 << 20;
+/// Maximum size in bytes of coordinates that are read with an array, before their labels are asked for.
+const EAGER: u64 = 64 << 20;
+/// Maximum size in bytes of coordinates that are held as labels where no memory limit is set.
+const MOST_BYTES: u64 = 2 << 30;
 /// Assumed size of a variable-length cell in bytes.
 const TEXT: u64 = 16;
 
 /// Labels by array index of the coordinate.
 #[derive(Debug, Default)]
-pub(crate) struct LabelCache(Mutex<HashMap<usize, Option<Labels>>>);
+pub(crate) struct LabelCache(Mutex<HashMap<usize, Option<AxisLabels>>>);
 
 impl LabelCache {
-    /// Returns the labels from an array, read once. An array that cannot be read has none: its dimension is then selected by
-    /// position.
-    pub(crate) fn get(&self, number: usize, open: impl FnOnce() -> Result<Array>) -> Option<Labels> {
+    /// Returns the labels from an array, read once; `None` for cells that are no labels.
+    ///
+    /// # Errors
+    /// `Limit` when they exceed the memory; errors of reading.
+    fn get(&self, number: usize, open: impl FnOnce() -> Result<Array>) -> Result<Option<AxisLabels>> {
         if let Some(known) = self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&number) {
-            return known.clone();
+            return Ok(known.clone());
         }
-        let labels = open().and_then(|array| read(&array)).ok().flatten();
+        let labels = open().and_then(|array| read(&array))?;
         self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(number, labels.clone());
-        labels
+        Ok(labels)
+    }
+}
+
+/// Labels of an array that were not read yet.
+#[derive(Clone, Debug)]
+pub(crate) struct PendingLabels {
+    container: Arc<Container>,
+    /// Dimensions, and the index of the array that is the coordinate of each.
+    coordinates: Vec<(usize, usize)>,
+}
+
+impl PendingLabels {
+    /// The coordinates of the dimensions of an array that have no labels of their own.
+    pub(crate) fn new(container: &Container, index: usize, array: &Array) -> Option<Self> {
+        let schema = array.schema();
+        if schema.sparse {
+            return None;
+        }
+        let dims = schema.dims.iter().enumerate();
+        let dims = dims.filter(|(_, dim)| dim.labels.is_none() && !dim.name.is_empty());
+        let coordinate = |(d, dim): (usize, &tesseral_core::Dimension)| {
+            Some((d, container.coordinate(index, array, &dim.name, dim.extent)?))
+        };
+        let coordinates: Vec<(usize, usize)> = dims.filter_map(coordinate).collect();
+        (!coordinates.is_empty()).then(|| Self { container: Arc::new(container.clone()), coordinates })
+    }
+
+    /// Returns whether a dimension has labels.
+    pub(crate) fn has(&self, dim: usize) -> bool {
+        self.coordinates.iter().any(|(d, _)| *d == dim)
+    }
+
+    /// Reads the labels of some dimensions; returns them, and those that are still pending.
+    ///
+    /// # Errors
+    /// Errors of reading, unless only small coordinates are wanted: then those that fail stay pending.
+    pub(crate) fn read(
+        &self,
+        wanted: impl Fn(usize) -> bool,
+        small: bool,
+    ) -> Result<(Vec<(usize, AxisLabels)>, Option<Self>)> {
+        let (mut found, mut pending) = (Vec::new(), Vec::new());
+        for &(dim, own) in &self.coordinates {
+            if !wanted(dim) {
+                pending.push((dim, own));
+                continue;
+            }
+            let open = || {
+                let array = self.container.unlabelled(own)?.physical();
+                match small && bytes(&array) > EAGER {
+                    true => Err(Error::limit("labels", bytes(&array), EAGER)),
+                    false => Ok(array),
+                }
+            };
+            match self.container.labels().get(own, open) {
+                Ok(labels) => found.extend(labels.map(|labels| (dim, labels))),
+                Err(_) if small => pending.push((dim, own)),
+                Err(error) => return Err(error),
+            }
+        }
+        let container = &self.container;
+        let rest =
+            (!pending.is_empty()).then(|| Self { container: Arc::clone(container), coordinates: pending });
+        Ok((found, rest))
     }
 }
 
@@ -37,18 +106,30 @@ pub(crate) fn is_index(schema: &ArraySchema, dim: &str, extent: Option<u64>) -> 
     schema.role == Role::Index && schema.fields.len() == 1 && own.name == dim && own.extent == extent
 }
 
-fn read(array: &Array) -> Result<Option<Labels>> {
+/// Size of the cells of a coordinate.
+fn bytes(array: &Array) -> u64 {
+    let size = array.selected_field().cell_size().map_or(TEXT, |size| size as u64);
+    array.schema().dims.first().and_then(|dim| dim.extent).unwrap_or(0).saturating_mul(size)
+}
+
+fn read(array: &Array) -> Result<Option<AxisLabels>> {
     let field = array.selected_field();
-    let cells = array.schema().dims.first().and_then(|dim| dim.extent).unwrap_or(0);
-    let size = field.cell_size().map_or(TEXT, |size| size as u64);
-    let bytes = cells.saturating_mul(size);
-    if cells == 0
-        || field.nullable
-        || bytes > MOST_BYTES
-        || array.options().check_memory("labels", bytes).is_err()
-    {
+    let time = field.time;
+    if field.nullable && field.dtype.class() == Class::Text {
         return Ok(None);
     }
+    let located =
+        |error: Error| error.in_array(array.name()).hint(Advice::SelectByPosition.or(Advice::RaiseMemory));
+    let size = bytes(array);
+    if size > MOST_BYTES && array.options().memory.is_none() {
+        return Err(located(Error::limit("labels", size, MOST_BYTES)));
+    }
+    array.options().check_memory("labels", size).map_err(located)?;
+    Ok(labels(array)?.map(|labels| AxisLabels { labels, time }))
+}
+
+fn labels(array: &Array) -> Result<Option<Labels>> {
+    let field = array.selected_field();
     let text = |cell: &[u8]| {
         let len = cell.iter().rposition(|b| *b != 0).map_or(0, |last| last + 1);
         std::str::from_utf8(&cell[..len]).ok().map(str::to_owned)
@@ -68,6 +149,10 @@ fn read(array: &Array) -> Result<Option<Labels>> {
         (CellLen::One, Class::Bits | Class::Complex) | (CellLen::Var | CellLen::Fixed(_), _) => Ok(None),
         (CellLen::One, _) => {
             let cells = array.read_owned(&array.all()?)?;
+            // A missing coordinate is no number that a selection could find.
+            if cells.validity().is_some_and(|validity| validity.contains(&0)) && field.nullable {
+                return Ok(None);
+            }
             let mut bytes = cells.bytes().to_vec();
             if cfg!(target_endian = "big") {
                 bytes.chunks_mut(field.dtype.word()).for_each(<[u8]>::reverse);

@@ -19,6 +19,7 @@ mod overview;
 mod recover;
 mod repair;
 mod select;
+mod time_condition;
 pub mod variable;
 
 pub use advise::{ChunkAdvice, ReadCost, advise};

@@ -40,6 +40,16 @@ pub(crate) fn parts(text: &str) -> impl Iterator<Item = &str> {
     text.split_whitespace()
 }
 
+/// Dimensions that arguments select by coordinates. Arguments that cannot be parsed are reported by [`parse`].
+pub(crate) fn by_coordinate(schema: &ArraySchema, arguments: &[&str]) -> Vec<usize> {
+    let dim = |argument: &&str| {
+        let (dim, wanted) = split(schema, argument).ok()?;
+        let wanted = parse_axis_selector(argument, wanted).ok()?;
+        matches!(wanted, AxisSelector::Between(_) | AxisSelector::Value(_)).then_some(dim)
+    };
+    arguments.iter().filter_map(dim).collect()
+}
+
 /// Parses one argument per dimension; other dimensions are selected completely.
 pub(crate) fn parse<'a>(
     schema: &ArraySchema,

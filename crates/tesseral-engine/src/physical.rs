@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use smallvec::SmallVec;
+use tesseral_core::calendar::TimeUnits;
 use tesseral_core::packing::{Packing, packing};
 use tesseral_core::{ArraySchema, ChunkStats, Error, Result, Scalar, Stat, alloc, missing};
 use tesseral_format::{
@@ -64,6 +65,9 @@ impl PhysicalSource {
             if let Some((attribute, _)) = missing::attribute(&schema, name, key) {
                 schema.attributes.shift_remove(&attribute);
             }
+        }
+        for i in 0..schema.fields.len() {
+            schema.fields[i].time = TimeUnits::of_field(&schema, &schema.fields[i]);
         }
         Some(Self { inner: Arc::clone(inner), schema, packings })
     }

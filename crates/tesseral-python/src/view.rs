@@ -105,7 +105,7 @@ impl View {
 }
 
 fn open_field(container: &Container, index: usize, field: usize) -> tesseral::Result<Array> {
-    let array = container.array_at(index)?;
+    let array = container.lazy_array(index)?;
     // A number beyond the type is beyond the fields of every array.
     array.field_at(u16::try_from(field).unwrap_or(u16::MAX))
 }
@@ -308,7 +308,46 @@ impl View {
 
     /// Labels of the array's axis of an axis of the window.
     fn labels<'py>(&self, py: Python<'py>, axis: usize) -> PyResult<Option<Bound<'py, PyAny>>> {
-        self.axis(axis)?.1.labels.as_ref().map(|labels| value::labels(py, labels)).transpose()
+        let (dim, _) = self.axis(axis)?;
+        let array = self.array().or_raise(py)?;
+        let labeled = py.detach(|| array.labeled(|d| d == dim).map(Cow::into_owned)).or_raise(py)?;
+        labeled.schema().dims[dim].labels.as_ref().map(|labels| value::labels(py, labels)).transpose()
+    }
+
+    /// Whether the array's axis of an axis of the window has labels.
+    fn has_labels(&self, axis: usize) -> PyResult<bool> {
+        Ok(self.array.has_labels(self.axis(axis)?.0))
+    }
+
+    /// The same window over physical values.
+    fn physical(&self, py: Python<'_>) -> PyResult<Self> {
+        let container = Arc::new((*self.container).clone().physical());
+        let number = self.schema().fields.iter().position(|f| std::ptr::eq(f, self.field())).unwrap_or(0);
+        let view = Self::open(py, &container, self.index, number)?;
+        Ok(view.with_window(py, self.window.clone()))
+    }
+
+    /// Whether numbers of the field count time.
+    #[getter]
+    fn counts_time(&self) -> bool {
+        self.field().time.is_some()
+    }
+
+    /// Cells that count time, as little-endian bytes, as microseconds since 1970: `int64` in native byte order, NaT for cells without
+    /// a time. `None` if one of the cells that are not hidden has a time that NumPy's calendar does not have.
+    fn unix_micros(&self, cells: &[u8], hidden: &[u8]) -> Option<Vec<u8>> {
+        let (units, dtype) = (self.field().time?, self.field().dtype);
+        let mut out = Vec::new();
+        for (cell, hidden) in cells.chunks(dtype.size()?).zip(hidden) {
+            let number = tesseral::Scalar::from_le_bytes(dtype, cell).ok()?;
+            let micros = match units.unix_micros(&number) {
+                Some(micros) => micros,
+                None if *hidden != 0 || units.instant(&number).is_none() => i64::MIN,
+                None => return None,
+            };
+            out.extend_from_slice(&micros.to_ne_bytes());
+        }
+        Some(out)
     }
 
     /// First and last coordinate of the whole axis, if it has a domain.

@@ -113,7 +113,15 @@ pub(crate) fn array_schema(
             None => None,
         };
         let tile = dim.extent.as_ref().map(|bytes| Scalar::from_le_bytes(dtype, bytes)).transpose()?;
-        dims.push(Dimension { name: dim.name.clone(), dtype, extent, domain, tile, labels: None });
+        dims.push(Dimension {
+            name: dim.name.clone(),
+            dtype,
+            extent,
+            domain,
+            tile,
+            labels: None,
+            time: None,
+        });
     }
     let fields = wire.attributes.iter().map(|a| field(a, enumerations)).collect::<Result<_>>()?;
     let cell_order = match wire.cell_order {
@@ -158,6 +166,7 @@ fn field(attribute: &Attribute, enumerations: &BTreeMap<String, Enumeration>) ->
         nullable: attribute.nullable,
         fill,
         fill_valid: attribute.nullable && attribute.fill_valid,
+        time: None,
         missing: Vec::new(),
         enumeration,
         codecs: names(&attribute.pipeline),

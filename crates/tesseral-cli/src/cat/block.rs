@@ -177,6 +177,10 @@ fn rows(selection: &Selection, cells: u64) -> impl Iterator<Item = Selection> {
 
 /// Writes a cell as text; nothing for a null.
 pub(super) fn write_cell(out: &mut String, field: &Field, bytes: &[u8]) {
+    if let Some(time) = json::time(field, bytes) {
+        out.push_str(&time);
+        return;
+    }
     if let Some(label) = json::label(field, bytes) {
         out.push_str(&label.to_string());
         return;

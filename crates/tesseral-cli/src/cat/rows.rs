@@ -54,6 +54,9 @@ pub(super) fn run(context: &Context, arguments: &Arguments, format: Format, targ
         (None, true) => return Err(CellsArgument::name_one(array).into()),
     };
     let mut fields: Vec<Field> = columns.iter().map(|&column| field_of(array.schema(), column)).collect();
+    let stored = arguments.subject.values.stored;
+    let values = columns.iter().zip(&mut fields).filter(|(column, _)| matches!(column, Column::Field(_)));
+    values.filter(|_| stored).for_each(|(_, field)| field.time = None);
     if format == Format::Arrow {
         let gaps = match target.cells.clone() {
             tesseral::Target::Cells(part) if !schema.sparse => {

@@ -117,8 +117,13 @@ fn domain(dim: &Dimension) -> Json {
 
 fn coords(schema: &ArraySchema) -> Json {
     let labeled = schema.dims.iter().enumerate().filter_map(|(i, dim)| {
-        let labels = json::labels(dim.labels.as_ref()?);
-        Some((dim_name(dim, i), json!({"labels": labels})))
+        let mut coordinate = Map::from_iter([("labels".to_owned(), json::labels(dim.labels.as_ref()?))]);
+        if let Some(units) = dim.time {
+            let ends = [("first", 0), ("last", dim.extent.unwrap_or(0).saturating_sub(1))];
+            coordinate.insert("calendar".to_owned(), json!(units.calendar().to_string()));
+            coordinate.extend(ends.map(|(name, at)| (name.to_owned(), json!(dim.coordinate_text(at)))));
+        }
+        Some((dim_name(dim, i), Json::Object(coordinate)))
     });
     Json::Object(labeled.collect())
 }

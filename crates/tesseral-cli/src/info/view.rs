@@ -201,7 +201,7 @@ fn metadata(report: &Report<'_>, paint: TerminalStyle) -> String {
         for (i, dim) in schema.dims.iter().enumerate() {
             let Some(labels) = &dim.labels else { continue };
             const SHOWN: usize = 64;
-            let shown = (0..labels.len().min(SHOWN)).filter_map(|i| labels.get(i)).map(|l| l.to_string());
+            let shown = (0..labels.len().min(SHOWN)).filter_map(|i| dim.coordinate_text(i as u64));
             let mut shown = shown.collect::<Vec<_>>().join(", ");
             if labels.len() > SHOWN {
                 shown.push_str(&format!(", … ({} in total)", labels.len()));

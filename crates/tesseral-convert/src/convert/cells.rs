@@ -9,7 +9,7 @@ use tesseral_format::{ArraySpec, Column, ColumnData, Request, Target};
 
 use super::feed::fitted;
 use super::options::{ChunkShape, ConvertOptions};
-use super::plan::{cast_of, fill, own_arguments};
+use super::plan::{cast_of, declared, fill, own_arguments};
 use tesseral_dataset::variable::{Variable, merge};
 use tesseral_dataset::{Array, Container};
 
@@ -21,6 +21,7 @@ pub(super) fn target_field(variable: &Variable, holds: Holds, options: &ConvertO
         dtype,
         nullable: field.nullable && holds.nullable,
         fill: fill(field, dtype),
+        missing: declared(field, dtype),
         enumeration: field.enumeration.clone().filter(|_| dtype == field.dtype),
         codecs: Vec::new(),
         ..field.clone()

@@ -398,6 +398,7 @@ impl PlannedVariable {
             fill_valid: field.fill_valid,
             missing: declared(field, dtype),
             enumeration: field.enumeration.clone(),
+            time: None,
             codecs: Vec::new(),
             cell: field.cell,
         };
@@ -432,7 +433,7 @@ impl PlannedVariable {
 }
 
 /// Declared missing values in the target's dtype.
-fn declared(field: &Field, dtype: DType) -> Vec<Scalar> {
+pub(crate) fn declared(field: &Field, dtype: DType) -> Vec<Scalar> {
     let mut out: Vec<Scalar> = Vec::new();
     for value in field.missing.iter().filter_map(|value| missing::declared_as(value, dtype)) {
         if !out.iter().any(|known| missing::same(known, &value)) {

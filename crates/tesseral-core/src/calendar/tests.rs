@@ -91,6 +91,8 @@ fn zones_are_understood_or_rejected() {
     }
     assert!(parse("hours since 2000-01-01 00:00:00 CET").is_err());
     assert!(parse("hours since 2000-01-01 00:00 +99").is_err());
+    assert!(parse("hours since 2000-01-01 00:00 +1é€").is_err());
+    assert!(parse("hours since 2000-01-01 00:00 -é").is_err());
     assert!(parse("fortnights since 2000-01-01").is_err());
     assert!(parse("months since 2000-01-01").is_err());
     assert!(TimeUnits::parse("days since 2000-01-01", Some("martian")).is_err());
@@ -106,4 +108,51 @@ fn numbers_without_a_time_have_none() {
     assert_eq!(units.of_integer(i64::MAX), None);
     assert_eq!(units.of_float(0.5).unwrap().to_string(), "2000-01-01T12:00");
     assert_eq!(units.of_integer(59).unwrap().to_string(), "2000-02-29");
+}
+
+#[test]
+fn numbers_of_every_dtype_have_a_time() {
+    let units = TimeUnits::parse("hours since 2000-01-01", Some("noleap")).unwrap().unwrap();
+    for number in [Scalar::from_element(36_u8), Scalar::from_element(36_f32), Scalar::from_element(36_i64)] {
+        assert_eq!(units.at(&number).unwrap().to_string(), "2000-01-02T12:00");
+        assert!(units.span("2000-01-02").unwrap().contains(&units.instant(&number).unwrap()));
+    }
+    assert_eq!(units.at(&Scalar::from_element(f32::NAN)), None);
+    assert_eq!(units.at(&Scalar::from_element(u64::MAX)), None);
+}
+
+#[test]
+fn attributes_declare_units() {
+    use crate::DType;
+    let found = |dtype: DType, pairs: &[(&str, &str)]| {
+        let attributes = pairs.iter().map(|(k, v)| ((*k).to_owned(), Value::from(*v))).collect();
+        let schema = ArraySchema { attributes, ..ArraySchema::dense("t", dtype, &[1], &[1]) };
+        TimeUnits::of_field(&schema, &schema.fields[0])
+    };
+    let days = ("units", "days since 2000-01-01");
+    let units = found(DType::Int32, &[days, ("calendar", "360_day")]).unwrap();
+    assert_eq!(units.calendar(), Calendar::Days360);
+    assert_eq!(found(DType::Float64, &[days]).unwrap().calendar(), Calendar::Standard);
+    assert_eq!(found(DType::Float64, &[days, ("calendar", "martian")]), None);
+    assert_eq!(
+        found(DType::Float64, &[days, ("scale_factor", "2")]),
+        None,
+        "the units are those of physical values"
+    );
+    assert_eq!(found(DType::Utf8, &[days]), None);
+    assert_eq!(found(DType::Float64, &[("units", "K")]), None);
+}
+
+#[test]
+fn gregorian_times_are_those_of_numpy() {
+    let units = |calendar| TimeUnits::parse("days since 1970-01-02", Some(calendar)).unwrap().unwrap();
+    let day = 86_400_000_000;
+    for calendar in ["standard", "proleptic_gregorian"] {
+        assert_eq!(units(calendar).unix_micros(&Scalar::from_element(0.5_f64)), Some(day + day / 2));
+    }
+    let before = Scalar::from_element(-200_000_i32);
+    assert_eq!(units("standard").unix_micros(&before), None, "before the reform");
+    assert_eq!(units("proleptic_gregorian").unix_micros(&before), Some(-199_999 * day));
+    assert_eq!(units("noleap").unix_micros(&Scalar::from_element(0_i8)), None);
+    assert_eq!(units("standard").unix_micros(&Scalar::from_element(f64::NAN)), None);
 }

@@ -2,6 +2,7 @@
 
 use std::cmp::Ordering;
 
+use tesseral_core::calendar::TimeUnits;
 use tesseral_core::condition::Op;
 use tesseral_core::schema::Labels;
 use tesseral_core::{Advice, DType, Dimension, Error, Result, Scalar, Slice};
@@ -25,6 +26,8 @@ enum Coordinates<'a> {
     Numbers(&'a Labels, DType),
     /// Dates, one per position; `None` for NaT.
     Dates(Vec<Option<Instant>>),
+    /// Times in a calendar, one per position; `None` for numbers without a time.
+    Times(Vec<Option<Instant>>, TimeUnits),
     /// Consecutive integers from this value.
     IntegerDomain(i128),
     /// Consecutive dates from this count.
@@ -47,13 +50,19 @@ impl<'a> AxisCoordinates<'a> {
                 ))
                 .hint(Advice::SelectByPosition));
             }
-            (Some(Labels::Text(words)), _) => of_words(words),
+            (Some(Labels::Text(words)), _) => of_words(words, argument)?,
             (Some(labels @ Labels::Numbers { dtype: DType::DateTime(unit), .. }), _) => {
                 let count = |i| labels.get(i).and_then(|label| label.as_i128());
                 let instant = |i| instant::of_count(i64::try_from(count(i)?).ok()?, *unit);
                 Coordinates::Dates((0..labels.len()).map(instant).collect())
             }
-            (Some(labels @ Labels::Numbers { dtype, .. }), _) => Coordinates::Numbers(labels, *dtype),
+            (Some(labels @ Labels::Numbers { dtype, .. }), _) => match dim.time {
+                Some(units) => {
+                    let instant = |i| units.instant(&labels.get(i)?);
+                    Coordinates::Times((0..labels.len()).map(instant).collect(), units)
+                }
+                None => Coordinates::Numbers(labels, *dtype),
+            },
             (None, Some((first, _))) => match (first.dtype(), first.as_i128()) {
                 (DType::DateTime(unit), Some(first)) => {
                     let first = i64::try_from(first).map_err(|_| no_coordinates(argument))?;
@@ -194,6 +203,18 @@ impl<'a> AxisCoordinates<'a> {
                     "invalid date {text:?}: expected a date such as 2015, 2015-07 or 2015-07-01T06:00"
                 ))
             }),
+            Coordinates::Times(_, units) => match numeral(text).filter(|_| !is_year(text)) {
+                // A number is one of those that count the time.
+                Some(number) => {
+                    let at = units.instant(&number).map(|at| at..at.saturating_add(1));
+                    at.map(RangeEnd::Date)
+                        .ok_or_else(|| self.invalid_selection(&format!("{text:?} is beyond the calendar")))
+                }
+                None => units
+                    .span(text)
+                    .map(RangeEnd::Date)
+                    .map_err(|error| self.invalid_selection(&error.to_string())),
+            },
             // First in the labels' own dtype: 0.1 must match the nearest float32.
             Coordinates::Numbers(_, dtype) => Scalar::parse(*dtype, text)
                 .ok()
@@ -219,7 +240,9 @@ impl<'a> AxisCoordinates<'a> {
                     .or_else(|_| u64::try_from(value).map(Scalar::from_element));
                 return value.ok()?.compare(b);
             }
-            (Coordinates::Dates(dates), RangeEnd::Date(_)) => (*dates.get(index()?)?)?,
+            (Coordinates::Dates(dates) | Coordinates::Times(dates, _), RangeEnd::Date(_)) => {
+                (*dates.get(index()?)?)?
+            }
             (Coordinates::DateDomain(first, unit), RangeEnd::Date(_)) => {
                 let count = i128::from(*first).checked_add(i128::from(position))?;
                 instant::of_count(i64::try_from(count).ok()?, *unit)?
@@ -245,7 +268,7 @@ impl<'a> AxisCoordinates<'a> {
             format!("coordinate along {:?}", self.dim.name)
         };
         let labels = self.dim.labels.as_ref();
-        let shown = |i| labels.and_then(|l| l.get(i)).map(|label| label.to_string());
+        let shown = |i: usize| self.dim.coordinate_text(i as u64);
         let candidates = (0..labels.map_or(0, Labels::len)).filter_map(shown).collect();
         Error::not_found(what, value, candidates).hint(Advice::InSelection(self.argument.to_owned()))
     }
@@ -265,15 +288,28 @@ fn no_coordinates(argument: &str) -> Error {
     Error::invalid(format!("{argument:?}: the dimension has no coordinates")).hint(Advice::SelectByPosition)
 }
 
-/// Type of text labels: numbers if all are, dates if all are, otherwise words.
-fn of_words(words: &[String]) -> Coordinates<'_> {
+/// Type of text labels: numbers if all are, dates if all are, otherwise words. Dates in an unknown time zone are an error.
+fn of_words<'a>(words: &'a [String], argument: &str) -> Result<Coordinates<'a>> {
     if let Some(numbers) = words.iter().map(|w| numeral(w)).collect() {
-        return Coordinates::Numerals(numbers);
+        return Ok(Coordinates::Numerals(numbers));
     }
-    match words.iter().map(|w| instant::span(w).map(|span| Some(span.start))).collect() {
-        Some(dates) => Coordinates::Dates(dates),
-        None => Coordinates::Words(words),
+    if let Some(dates) = words.iter().map(|w| instant::span(w).map(|span| Some(span.start))).collect() {
+        return Ok(Coordinates::Dates(dates));
     }
+    let zoned = |word: &str| instant::unknown_zone(word).is_some();
+    if let Some(zone) = words.iter().find_map(|word| instant::unknown_zone(word))
+        && words.iter().all(|word| zoned(word) || instant::span(word).is_some())
+    {
+        let feature = format!("{argument:?}: the time zone {zone:?} of labels");
+        return Err(Error::unsupported(feature).hint(Advice::SelectByPosition));
+    }
+    Ok(Coordinates::Words(words))
+}
+
+/// Returns whether a text without a sign, a point or an exponent can be a year: four digits.
+fn is_year(text: &str) -> bool {
+    let text = text.trim();
+    text.len() == 4 && text.bytes().all(|b| b.is_ascii_digit())
 }
 
 /// A finite number, without loss if it fits 64 bits.

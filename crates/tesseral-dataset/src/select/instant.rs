@@ -11,8 +11,22 @@ const SECOND: Instant = 1_000_000_000_000_000_000;
 
 /// The period of a date: a year, a month, a day, …
 pub(super) fn span(text: &str) -> Option<Range<Instant>> {
+    let (bare, ahead) = time::split_zone(text.trim())?;
+    let span = span_of(bare)?;
+    let ahead = i128::from(ahead) * SECOND;
+    Some(span.start - ahead..span.end - ahead)
+}
+
+/// The time zone of a date and time of day, if it is none that is known.
+pub(super) fn unknown_zone(text: &str) -> Option<&str> {
     let text = text.trim();
-    let bare = text.strip_suffix('Z').unwrap_or(text);
+    let known = |c: char| c.is_ascii_digit() || matches!(c, '-' | ':' | '.' | 'T' | ' ');
+    let at = text.find(|c| !known(c)).map(|at| text[..at].trim_end_matches(['+', '-', ' ']).len())?;
+    (text[..at].contains(':') && span(&text[..at]).is_some()).then(|| text[at..].trim())
+}
+
+/// The period of a date in UTC.
+fn span_of(bare: &str) -> Option<Range<Instant>> {
     let (date, clock) = match bare.split_once(['T', ' ']) {
         Some((date, clock)) => (date, Some(clock)),
         None => (bare, None),
@@ -106,6 +120,15 @@ mod tests {
         assert_eq!(span("2015-07-01T06").unwrap().start, span("2015-07-01 06:00Z").unwrap().start);
         let quarter = span("1970-01-01T00:00:00.25").unwrap();
         assert_eq!((quarter.start, quarter.end), (SECOND / 4, SECOND / 4 + SECOND / 100));
+        assert_eq!(span("2015-07-01T06:00+02:00"), span("2015-07-01T04:00"));
+        assert_eq!(span("2015-07-01 06:00:00 -0530"), span("2015-07-01T11:30:00"));
+        assert_eq!(span("2015-07-01T06:00 UTC"), span("2015-07-01T06:00Z"));
+        assert_eq!(span("2015-07-01T06:00 CEST"), None);
+        assert_eq!(unknown_zone("2015-07-01T06:00 CEST"), Some("CEST"));
+        assert_eq!(unknown_zone("2015-07-01T06:00 Europe/Berlin"), Some("Europe/Berlin"));
+        for plain in ["2015-07-01T06:00", "Bergen", "10:30 train", "2015-07-01"] {
+            assert_eq!(unknown_zone(plain), None, "{plain}");
+        }
         for wrong in
             ["", "NaT", "July", "2015-13", "2015-02-29", "2015-07-01T25", "12.5", "1970-01-01T00:00:00."]
         {

@@ -22,6 +22,7 @@ use tesseral_core::{CellLen, DType, Value};
 use std::sync::Arc;
 
 use tesseral_core::Result;
+use tesseral_core::calendar::TimeUnits;
 use tesseral_core::schema::Labels;
 use tesseral_store::Store;
 
@@ -54,8 +55,17 @@ pub fn create(
     Ok(Box::new(ModelWriter::new(format.create(store, options)?, format.holds())))
 }
 
+/// Labels of one dimension, from its index coordinate.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AxisLabels {
+    /// One label for each position.
+    pub labels: Labels,
+    /// How they count time.
+    pub time: Option<TimeUnits>,
+}
+
 /// Adds labels to the dimensions of an array.
-pub fn labelled(source: Arc<dyn ArraySource>, labels: Vec<(usize, Labels)>) -> Arc<dyn ArraySource> {
+pub fn labelled(source: Arc<dyn ArraySource>, labels: Vec<(usize, AxisLabels)>) -> Arc<dyn ArraySource> {
     source::ModelArray::labelled(source, labels)
 }
 

@@ -6,11 +6,11 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use smallvec::SmallVec;
-use tesseral_core::schema::Labels;
 use tesseral_core::{
     ArraySchema, ChunkStats, Coords, Error, Limits, Region, Result, Selection, Slice, alloc,
 };
 
+use super::AxisLabels;
 use super::encoding::Encoding;
 use super::text::{TextLayout, unpack, unpad};
 use crate::{
@@ -32,12 +32,13 @@ pub(super) struct ModelArray {
 impl ModelArray {
     pub(super) fn labelled(
         inner: Arc<dyn ArraySource>,
-        labels: Vec<(usize, Labels)>,
+        labels: Vec<(usize, AxisLabels)>,
     ) -> Arc<dyn ArraySource> {
         let mut schema = inner.schema().clone();
         for (d, labels) in labels {
             if let Some(dim) = schema.dims.get_mut(d) {
-                dim.labels = Some(labels);
+                dim.labels = Some(labels.labels);
+                dim.time = labels.time;
             }
         }
         let (encoding, limits) = (Encoding::default(), Limits::default());

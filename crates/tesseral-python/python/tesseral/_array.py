@@ -298,6 +298,15 @@ class Array:
         `[...]` gives cells as they are stored, which masks null ones only."""
         return np.ma.asarray(self._view.masked())
 
+    def decoded(self) -> np.ma.MaskedArray[Any, Any]:
+        """All cells as they are meant, as a masked array: physical values of packed cells, times of numbers that count time.
+
+        Times are datetime64, or cftime objects in calendars that NumPy does not have. Missing cells are masked. `[...]` and `masked()`
+        give stored cells."""
+        view = self._view.physical()
+        cells = np.ma.asarray(view.masked())
+        return _times(view, cells, self.attrs) if view.counts_time else cells
+
     def filled(self, value: Any) -> np.ndarray[Any, Any]:
         """Reads all cells, with `value` in place of nulls."""
         cells = self._view.get(Ellipsis)
@@ -446,6 +455,25 @@ class Array:
 
     def _repr_html_(self) -> str:
         return _show.array_html(self)
+
+
+def _times(view: View, numbers: np.ma.MaskedArray[Any, Any], attrs: Mapping[str, Any]) -> np.ma.MaskedArray[Any, Any]:
+    """The times that numbers count."""
+    mask = np.ma.getmaskarray(numbers)
+    plain = np.ascontiguousarray(numbers.data)
+    stored = plain.astype(plain.dtype.newbyteorder("<"), copy=False)
+    micros = view.unix_micros(stored.tobytes(), mask.astype(np.uint8).tobytes())
+    if micros is not None:
+        times = np.frombuffer(micros, "M8[us]").reshape(plain.shape)
+        return np.ma.MaskedArray(times, mask=mask | np.isnat(times))
+    try:
+        import cftime
+    except ImportError as missing:
+        raise InvalidRequestError(f"times of the calendar {attrs.get('calendar', 'standard')} require the package cftime", array=view.name) from missing
+    hidden = mask | ~np.isfinite(plain)
+    out = np.full(plain.shape, None, object)
+    out[~hidden] = cftime.num2date(plain[~hidden], attrs["units"], attrs.get("calendar", "standard"))
+    return np.ma.MaskedArray(out, mask=hidden)
 
 
 def _restore(pinned: Any, index: int, number: int, window: list[tuple[int, int, int, bool]], between: dict[str, Any]) -> Array:

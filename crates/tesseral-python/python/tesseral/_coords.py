@@ -63,7 +63,7 @@ class Coords(Mapping[str, np.ndarray[Any, Any]]):
     def __init__(self, view: View, dims: tuple[str, ...]) -> None:
         self._view = view
         self._dims = dims
-        has = [view.labels(i) is not None or view.domain(i) is not None for i in range(len(view.shape))]
+        has = [view.has_labels(i) or view.domain(i) is not None for i in range(len(view.shape))]
         self._names = [dim for dim, found in zip(dims, has) if found]
 
     def __getitem__(self, name: str) -> np.ndarray[Any, Any]:

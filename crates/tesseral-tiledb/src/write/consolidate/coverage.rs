@@ -121,7 +121,7 @@ mod tests {
     fn fragments_that_cover_a_box_are_one_range() {
         let quarters = [(0, 0), (2, 2), (0, 2), (2, 0)].map(|(x, y)| region(&[(x, x + 2), (y, y + 2)]));
         assert_eq!(boxes(&quarters), [0..4]);
-        assert_eq!(boxes(&quarters[..3]), [0..1, 1..2, 2..3]);
+        assert_eq!(boxes(&quarters[..3]), [0..1, 1..3], "the last two are a half");
         let days: Vec<Region> = (0..100).map(|day| region(&[(day, day + 1), (0, 7)])).collect();
         assert_eq!(boxes(&days), [0..100]);
         let overlapping = [region(&[(0, 5)]), region(&[(3, 9)]), region(&[(1, 2)])];
