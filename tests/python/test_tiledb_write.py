@@ -210,11 +210,12 @@ def test_random_dense(seed, tmp_path, peer):
     for moment in times:
         compare(peer, array, (0, moment))
     before = peer("read", array)["columns"]
-    tet("consolidate", array)
+    report = tet_json("consolidate", array)
     assert compare(peer, array)["columns"] == before
     tet("vacuum", array, "--apply")
     assert compare(peer, array)["columns"] == before
-    assert peer("fragments", array)["count"] == 1
+    # Fragments with unwritten cells between them stay apart.
+    assert peer("fragments", array)["count"] == len(report["apart"]) + len(report["made"])
 
 
 def random_dim(rng, d):
@@ -468,7 +469,7 @@ def test_appends_to_older_versions(tmp_path, peer, version, sparse):
         return
     tet("consolidate", array)
     tet("vacuum", array, "--apply")
-    assert peer("fragments", array)["versions"] == [version]
+    assert set(peer("fragments", array)["versions"]) == {version}
     assert compare(peer, array)["columns"] == before[0]
     if sparse:
         assert [compare(peer, array, state)["columns"] for state in states] == before
