@@ -387,7 +387,7 @@ impl Array {
         }
         let request =
             Request { target: target.clone(), columns: vec![Column::Field(self.field)], condition: None };
-        let plan = self.handle.guarded(|| self.handle.source().plan(&request));
+        let plan = self.handle.guarded(|| self.handle.plan(&request));
         let plan = plan.map_err(|e| e.in_array(self.name()))?;
         Ok(plan.chunks.iter().map(|chunk| chunk.cells).fold(0, u64::saturating_add))
     }
@@ -418,7 +418,7 @@ impl Array {
             }
         };
         self.handle.guarded(|| {
-            let plan = self.handle.source().plan(&request).map_err(|e| e.in_array(self.name()))?;
+            let plan = self.handle.plan(&request)?;
             Ok(plan.chunks.iter().map(|chunk| self.handle.source().describe(chunk)).collect())
         })
     }

@@ -109,11 +109,8 @@ impl Open {
     /// As [`open`](Self::open).
     pub fn open_store(&self, store: Arc<dyn Store>) -> Result<Container> {
         let format = store.guarded(|| registry::recognize(&*store))?;
+        self.options.check(format)?;
         let versioned = format.versioned().is_some();
-        if self.options.as_of.is_some() && !versioned {
-            let feature = format!("opening {} at a timestamp", format.title());
-            return Err(Error::unsupported(feature));
-        }
         let store = watched(format, store);
         // A source that is reopened, because another process removed objects, is reopened at the same time.
         let mut options = self.options.clone();

@@ -1,18 +1,16 @@
 //! Handles: an array and its store, the start of every operation of the engine.
 
-use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 
 use bytes::Bytes;
-use smallvec::SmallVec;
 use tesseral_core::packing::Packing;
 use tesseral_core::{Advice, ArraySchema, ChunkStats, Error, Limits, Result};
 use tesseral_format::{
-    ArraySource, ChunkInfo, ChunkPlan, Column, ColumnMut, Container, DigestSpan, DigestSpans, Part,
-    PlannedChunk, Request, Scratch, Uncovered,
+    ArraySource, ChunkPlan, Column, Container, DigestSpan, DigestSpans, NonEmpty, Part, PlannedChunk,
+    Request, SourceLayer, Totals, Uncovered,
 };
 use tesseral_store::{Store, StoreExt};
 
@@ -115,6 +113,15 @@ impl Handle {
     /// The format's array.
     pub fn source(&self) -> &dyn ArraySource {
         &*self.source
+    }
+
+    /// Checks a request and returns the chunks that serve it.
+    ///
+    /// # Errors
+    /// `InvalidRequest`; as [`ArraySource::plan`].
+    pub fn plan(&self, request: &Request) -> Result<ChunkPlan> {
+        request.check(self.schema())?;
+        self.source.plan(request).map_err(|e| e.in_array(&self.schema().name))
     }
 
     /// Statistics of a column of a chunk, adjusted to the definition of missing values.
@@ -248,17 +255,9 @@ struct MaskedSource {
     lost: HashSet<u64>,
 }
 
-impl ArraySource for MaskedSource {
-    fn schema(&self) -> &ArraySchema {
-        self.inner.schema()
-    }
-
-    fn object(&self, number: u32) -> Cow<'_, str> {
-        self.inner.object(number)
-    }
-
-    fn needs(&self, object: &str) -> bool {
-        self.inner.needs(object)
+impl SourceLayer for MaskedSource {
+    fn inner(&self) -> &dyn ArraySource {
+        &*self.inner
     }
 
     fn plan(&self, request: &Request) -> Result<ChunkPlan> {
@@ -268,45 +267,15 @@ impl ArraySource for MaskedSource {
         Ok(plan)
     }
 
-    fn stats(&self, chunk: &PlannedChunk, column: Column) -> ChunkStats {
-        self.inner.stats(chunk, column)
+    fn totals(&self, everything: &Request) -> Result<Totals> {
+        let plan = SourceLayer::plan(self, everything)?;
+        let digests = plan.chunks.first().is_some_and(|chunk| !self.inner.digests(chunk).is_empty());
+        Ok(Totals { chunks: plan.chunks.len() as u64, stored_bytes: plan.stored_bytes(), digests })
     }
 
-    fn constant(&self, chunk: &PlannedChunk, column: Column) -> Option<Vec<u8>> {
-        self.inner.constant(chunk, column)
-    }
-
-    fn describe(&self, chunk: &PlannedChunk) -> ChunkInfo {
-        self.inner.describe(chunk)
-    }
-
-    fn digests(&self, chunk: &PlannedChunk) -> DigestSpans<'_> {
-        self.inner.digests(chunk)
-    }
-
-    fn run_bytes(&self, chunk: &PlannedChunk, cells: &Range<u64>) -> Option<Range<u64>> {
-        self.inner.run_bytes(chunk, cells)
-    }
-
-    fn narrow(
-        &self,
-        chunk: &PlannedChunk,
-        column: Column,
-        cells: &Range<u64>,
-    ) -> Result<Option<SmallVec<[Part; 1]>>> {
-        self.inner.narrow(chunk, column, cells)
-    }
-
-    fn decode(
-        &self,
-        chunk: &PlannedChunk,
-        column: Column,
-        parts: &[Bytes],
-        cells: Range<u64>,
-        out: ColumnMut<'_>,
-        scratch: &mut Scratch,
-    ) -> Result<()> {
-        self.inner.decode(chunk, column, parts, cells, out, scratch)
+    /// The stored one includes cells of lost chunks.
+    fn non_empty_domain(&self) -> Result<Option<Option<NonEmpty>>> {
+        Ok(None)
     }
 }
 

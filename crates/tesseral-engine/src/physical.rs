@@ -2,18 +2,16 @@
 //!
 //! Missing cells become nulls, so that what reads physical values needs to know neither the packing nor the declarations.
 
-use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use smallvec::SmallVec;
 use tesseral_core::calendar::TimeUnits;
 use tesseral_core::packing::{Packing, packing};
 use tesseral_core::{ArraySchema, ChunkStats, Error, Result, Scalar, Stat, alloc, missing};
 use tesseral_format::{
-    Access, ArraySource, ChunkInfo, ChunkPlan, Column, ColumnMut, DigestSpans, NonEmpty, Part, PlannedChunk,
-    Request, Scratch, Totals,
+    Access, ArraySource, ChunkPlan, Column, ColumnMut, PlannedChunk, Request, Scratch, SourceLayer,
+    StoredForm,
 };
 
 use crate::missing as cells;
@@ -85,17 +83,13 @@ impl PhysicalSource {
     }
 }
 
-impl ArraySource for PhysicalSource {
+impl SourceLayer for PhysicalSource {
+    fn inner(&self) -> &dyn ArraySource {
+        &*self.inner
+    }
+
     fn schema(&self) -> &ArraySchema {
         &self.schema
-    }
-
-    fn object(&self, number: u32) -> Cow<'_, str> {
-        self.inner.object(number)
-    }
-
-    fn needs(&self, object: &str) -> bool {
-        self.inner.needs(object)
     }
 
     fn plan(&self, request: &Request) -> Result<ChunkPlan> {
@@ -109,14 +103,6 @@ impl ArraySource for PhysicalSource {
             }
         }
         Ok(plan)
-    }
-
-    fn totals(&self, everything: &Request) -> Result<Totals> {
-        self.inner.totals(everything)
-    }
-
-    fn non_empty_domain(&self) -> Result<Option<Option<NonEmpty>>> {
-        self.inner.non_empty_domain()
     }
 
     fn stats(&self, chunk: &PlannedChunk, column: Column) -> ChunkStats {
@@ -137,29 +123,13 @@ impl ArraySource for PhysicalSource {
         ChunkStats { min, max, sum: Stat::Absent, missing: Vec::new(), ..stats }
     }
 
-    fn describe(&self, chunk: &PlannedChunk) -> ChunkInfo {
-        self.inner.describe(chunk)
+    fn constant(&self, chunk: &PlannedChunk, column: Column) -> Option<Vec<u8>> {
+        self.packing(column).is_none().then(|| self.inner.constant(chunk, column))?
     }
 
-    fn digests(&self, chunk: &PlannedChunk) -> DigestSpans<'_> {
-        self.inner.digests(chunk)
-    }
-
-    fn checked_bytes(&self, chunk: &PlannedChunk) -> u64 {
-        self.inner.checked_bytes(chunk)
-    }
-
-    fn run_bytes(&self, chunk: &PlannedChunk, cells: &Range<u64>) -> Option<Range<u64>> {
-        self.inner.run_bytes(chunk, cells)
-    }
-
-    fn narrow(
-        &self,
-        chunk: &PlannedChunk,
-        column: Column,
-        cells: &Range<u64>,
-    ) -> Result<Option<SmallVec<[Part; 1]>>> {
-        self.inner.narrow(chunk, column, cells)
+    /// Stored bytes are those of stored values.
+    fn stored_form(&self, _chunk: &PlannedChunk) -> Option<StoredForm> {
+        None
     }
 
     fn decode(

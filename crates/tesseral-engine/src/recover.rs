@@ -300,7 +300,7 @@ impl FieldRegion<'_> {
         let (handle, number) = (self.handle, self.number);
         let request = Request::cells(Selection::from_region(self.region), number);
         let everything = [Layer { cover: self.region.clone(), lost: true }];
-        let plan = match handle.source().plan(&request) {
+        let plan = match handle.plan(&request) {
             Err(error) if is_loss(&error) => {
                 self.blot(&everything, column)?;
                 return Ok(Some(vec![finding(handle, &error)]));
@@ -408,7 +408,7 @@ fn copy_cells(
     let request = Request { target, columns, condition: None };
     let mut stored = request.clone();
     stored.columns.extend([Column::Timestamp, Column::DeletedBy]);
-    let plan = handle.source().plan(&stored)?;
+    let plan = handle.plan(&stored)?;
     let mut lost = Vec::new();
     let mut gone = HashSet::new();
     for chunk in &plan.chunks {

@@ -74,6 +74,7 @@ pub fn verify_to(
     options: &Options,
     report: &mut dyn FnMut(Finding),
 ) -> Result<Verified> {
+    checks.open.check(format)?;
     // Findings on objects that were removed since are dropped.
     let store = watched(format, store);
     let fresh = || format.open(Arc::clone(&store), &checks.open);
@@ -282,7 +283,7 @@ pub(crate) fn plan_all(handle: &Handle) -> Result<ChunkPlan> {
             schema.shape().ok_or_else(|| Error::internal("a dense array without countable positions"))?;
         Target::Cells(Selection::all(&shape))
     };
-    handle.source().plan(&Request { target, columns, condition: None }).map_err(|e| e.in_array(&schema.name))
+    handle.plan(&Request { target, columns, condition: None })
 }
 
 /// Checks one chunk: its digests; with `decode` that its columns decode; with `statistics` that they match the stored ones.

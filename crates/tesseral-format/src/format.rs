@@ -61,6 +61,21 @@ impl Default for OpenOptions {
     }
 }
 
+impl OpenOptions {
+    /// Checks that a format supports the options that are set. [`Format::open`] need not check them again.
+    ///
+    /// # Errors
+    /// `Unsupported` with the option.
+    pub fn check(&self, format: &dyn Format) -> Result<()> {
+        match self.as_of {
+            Some(_) if format.versioned().is_none() => {
+                Err(Error::unsupported(format!("opening {} at a timestamp", format.title())))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
 impl Debug for OpenOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("OpenOptions")

@@ -22,6 +22,7 @@ mod messages;
 mod plan;
 mod request;
 mod source;
+mod source_layer;
 mod versioned;
 mod writer;
 
@@ -45,6 +46,7 @@ pub use request::{CoordinateRanges, Request, Target};
 pub use source::{
     ArraySource, ChunkInfo, Digest, DigestSpan, DigestSpans, ImpliedBytes, NonEmpty, StoredForm, Totals,
 };
+pub use source_layer::SourceLayer;
 pub use tesseral_codec::Contexts;
 pub use tesseral_core as core;
 pub use tesseral_store as store;

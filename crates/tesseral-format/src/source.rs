@@ -148,7 +148,8 @@ pub trait ArraySource: Debug + Send + Sync {
         true
     }
 
-    /// Returns the chunks that serve a request. The cost is proportional to their number.
+    /// Returns the chunks that serve a request, which the caller has [checked](Request::check). The cost is proportional to their
+    /// number.
     ///
     /// # Errors
     /// `Corrupt` if a required chunk is missing or contradicts the schema; `Limit`; `InvalidRequest`.

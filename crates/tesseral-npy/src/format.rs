@@ -31,9 +31,6 @@ struct NpyContainer {
 
 impl NpyContainer {
     fn open(store: Arc<dyn Store>, options: &OpenOptions) -> Result<Self> {
-        if options.as_of.is_some() {
-            return Err(Error::unsupported("time travel in .npy files, which have no versions"));
-        }
         let (object, len) = (store.describe(""), store.len("")?);
         let first = store.read("", 0..len.min(header::FIRST))?;
         let dictionary = header::dictionary_range(&first, &object)?;

@@ -12,7 +12,7 @@ use tesseral_core::schema::Labels;
 use tesseral_core::{ArraySchema, ChunkStats, Coords, Error, ErrorKind, Limits, Region, Result, Value};
 use tesseral_format::{
     Access, ArraySource, ChunkInfo, ChunkPlan, Column, ColumnMut, Cover, DigestSpan, DigestSpans, Part,
-    PlannedChunk, Request, Role, Scratch, Target, Uncovered,
+    PlannedChunk, Request, Role, Scratch, Uncovered,
 };
 
 use crate::decode::{decode_window, window};
@@ -317,20 +317,10 @@ impl ArraySource for TensogramArray {
     }
 
     fn plan(&self, request: &Request) -> Result<ChunkPlan> {
-        let Target::Cells(selection) = &request.target else {
-            return Err(Error::invalid("a dense array cannot be selected by coordinates"));
-        };
-        if let Some(column) = request.columns.iter().find(|column| **column != Column::Field(0)) {
-            return Err(Error::invalid(format!(
-                "unknown column {column:?}: a Tensogram object has one field"
-            )));
-        }
         let shape = &self.object.descriptor.shape;
-        let fits = selection.rank() == shape.len()
-            && selection.slices().iter().zip(shape).all(|(slice, n)| slice.end <= *n && slice.step > 0);
-        if !fits {
-            return Err(Error::invalid(format!("selection out of bounds for shape {shape:?}")));
-        }
+        let Some(selection) = request.selection() else {
+            return Err(Error::internal("a request by coordinates"));
+        };
         let region = Region::from_shape(shape);
         let nothing = region.is_empty() || selection.slices().iter().any(|slice| slice.count() == 0);
         let chunks = if nothing {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tesseral_core::{CellLen, DType, Error, Finding, Result, Value};
+use tesseral_core::{CellLen, DType, Finding, Result, Value};
 use tesseral_format::convention::Holds;
 use tesseral_format::{
     AuditOptions, AuditReport, Capabilities, Container, CreateOptions, Format, MessageFormat, OpenOptions,
@@ -31,9 +31,6 @@ impl TensogramFormat {
     /// # Errors
     /// As [`Format::open`].
     pub fn open_container(store: Arc<dyn Store>, options: &OpenOptions) -> Result<TensogramContainer> {
-        if options.as_of.is_some() {
-            return Err(Error::unsupported("opening .tgm at a timestamp"));
-        }
         let catalog = MessageCatalog::load(&store, options, false)?;
         match catalog.refusal()? {
             Some(error) => Err(error),

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tesseral_core::{CellLen, Error, Finding, Result};
+use tesseral_core::{CellLen, Finding, Result};
 use tesseral_format::convention::Holds;
 use tesseral_format::{
     AuditOptions, AuditReport, Capabilities, Container, CreateOptions, Format, OpenOptions, Probe, Repair,
@@ -28,9 +28,6 @@ impl TetFormat {
     /// # Errors
     /// As [`Format::open`].
     pub fn open_container(store: Arc<dyn Store>, options: &OpenOptions) -> Result<TetContainer> {
-        if options.as_of.is_some() {
-            return Err(Error::unsupported("opening .tet at a timestamp"));
-        }
         let name = package::locate(&store)?;
         let source = FileBytes::open(&store, &name)?;
         let layout = FileLayout::read(&source, &options.limits, options.digests).map_err(|f| f.error)?;

@@ -2,9 +2,7 @@
 
 use smallvec::SmallVec;
 use tesseral_core::{Coords, Error, ErrorKind, Region, Result, Selection};
-use tesseral_format::{
-    Access, ChunkPlan, Column, Cover, Part, PlannedChunk, Request, Role, Target, Uncovered,
-};
+use tesseral_format::{Access, ChunkPlan, Column, Cover, Part, PlannedChunk, Request, Role, Uncovered};
 
 use crate::array::TetArray;
 use crate::lookup::IndexLookup;
@@ -12,7 +10,9 @@ use crate::wire::chunk_index::{IndexRow, RAW};
 
 /// Plans a request. The cost is proportional to the number of chunks it touches.
 pub(crate) fn plan(array: &TetArray, request: &Request) -> Result<ChunkPlan> {
-    let selection = check(array, request).map_err(|e| e.in_array(&array.schema.name))?;
+    let Some(selection) = request.selection() else {
+        return Err(Error::internal("a request by coordinates"));
+    };
     // A memory-mapped index is used in place: a file that was truncated since must fail here, not on access to its pages.
     array.catalog.store.resident(&array.catalog.name)?;
     let touched = array.grid.touched(selection);
@@ -52,22 +52,6 @@ fn listed(array: &TetArray, selection: &Selection) -> Vec<Coords> {
     listed.sort_by_key(|coords| grid.linear(coords));
     listed.dedup();
     listed
-}
-
-fn check<'a>(array: &TetArray, request: &'a Request) -> Result<&'a Selection> {
-    let Target::Cells(selection) = &request.target else {
-        return Err(Error::invalid("a dense array cannot be selected by coordinates"));
-    };
-    if let Some(column) = request.columns.iter().find(|column| **column != Column::Field(0)) {
-        return Err(Error::invalid(format!("unknown column {column:?}: a .tet array has one field")));
-    }
-    let shape = array.grid.shape();
-    let fits = selection.rank() == shape.len()
-        && selection.slices().iter().zip(shape).all(|(slice, n)| slice.end <= *n && slice.step > 0);
-    if !fits {
-        return Err(Error::invalid(format!("selection out of bounds for shape {shape:?}")));
-    }
-    Ok(selection)
 }
 
 /// Plans one chunk of the grid.

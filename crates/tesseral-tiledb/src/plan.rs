@@ -1,9 +1,9 @@
 //! Planning of dense arrays: tiles that serve a request.
 
 use smallvec::SmallVec;
-use tesseral_core::{Error, Result, Selection};
+use tesseral_core::{Error, Result};
 use tesseral_format::{
-    Access, ChunkPlan, Column, Cover, ImpliedBytes, Part, PlannedChunk, Request, Role, Target, Uncovered,
+    Access, ChunkPlan, Column, Cover, ImpliedBytes, Part, PlannedChunk, Request, Role, Uncovered,
 };
 
 use crate::array::{TileDbArray, chunk_id};
@@ -26,8 +26,9 @@ pub(crate) fn plain_header(part: &Part) -> Option<ImpliedBytes> {
 /// Plans a request: the selected tiles of every fragment, with later fragments in higher layers.
 pub(crate) fn plan(array: &TileDbArray, request: &Request) -> Result<ChunkPlan> {
     let Some(geometry) = &array.geometry else { return Err(Error::internal("the array has no grid")) };
-    let shape = geometry.shape();
-    let selection = check(array, request, &shape)?;
+    let Some(selection) = request.selection() else {
+        return Err(Error::internal("a request by coordinates"));
+    };
     let bounds = selection.bounds();
     // Fragments below one that covers the whole selection are not visible.
     let fragments = array.fragments()?;
@@ -52,7 +53,7 @@ pub(crate) fn plan(array: &TileDbArray, request: &Request) -> Result<ChunkPlan> 
         array.reader.limits.check_plan(touched_chunks)?;
         let columns = request.columns.iter().map(|&column| match column {
             Column::Field(field) => Ok((column, array.slot(fragment, field)?)),
-            _ => Err(Error::invalid("dense arrays support field columns only")),
+            _ => Err(Error::internal("a request for coordinates")),
         });
         let columns: SmallVec<[(Column, Option<usize>); 2]> = columns.collect::<Result<_>>()?;
         for coords in touched {
@@ -88,24 +89,6 @@ pub(crate) fn plan(array: &TileDbArray, request: &Request) -> Result<ChunkPlan> 
     let all = lowest.is_some() && contributing == 1;
     let uncovered = if all { Uncovered::Impossible } else { Uncovered::Fill };
     Ok(ChunkPlan { chunks, uncovered, deletes: Vec::new() })
-}
-
-fn check<'a>(array: &TileDbArray, request: &'a Request, shape: &[u64]) -> Result<&'a Selection> {
-    let Target::Cells(selection) = &request.target else {
-        return Err(Error::invalid("a dense array cannot be selected by coordinates"));
-    };
-    for column in &request.columns {
-        let known = matches!(column, Column::Field(f) if usize::from(*f) < array.schema.fields.len());
-        if !known {
-            return Err(Error::invalid(format!("unknown column {column:?} of a dense array")));
-        }
-    }
-    let fits = selection.rank() == shape.len()
-        && selection.slices().iter().zip(shape).all(|(slice, n)| slice.end <= *n && slice.step > 0);
-    if !fits {
-        return Err(Error::invalid(format!("selection out of bounds for shape {shape:?}")));
-    }
-    Ok(selection)
 }
 
 /// Returns the number of cells that are decoded together: a tile is divided into chunks that are filtered independently. `None`

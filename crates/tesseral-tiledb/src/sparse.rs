@@ -30,15 +30,8 @@ impl TileDbArray {
 /// Plans a request: the tiles whose box intersects the ranges.
 pub(crate) fn plan(array: &TileDbArray, request: &Request) -> Result<ChunkPlan> {
     let Target::Coordinates(ranges) = &request.target else {
-        return Err(Error::invalid("a sparse array is selected by coordinates"));
+        return Err(Error::internal("a request by position"));
     };
-    if ranges.len() != array.schema.dims.len() {
-        return Err(Error::invalid(format!(
-            "{} ranges for {} dimensions",
-            ranges.len(),
-            array.schema.dims.len()
-        )));
-    }
     let fragments = array.fragments()?;
     let with_times = array.needs_times(fragments);
     let others = FragmentBounds::new(array, fragments);

@@ -1,18 +1,15 @@
 //! Formats with one deliberate flaw each, to show that the suite finds it.
 
-use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 
 use tesseral_format::convention::Holds;
-use tesseral_format::core::{
-    ArraySchema, Attributes, ChunkStats, Error, Finding, HistoryRow, Result, Stat, Sum,
-};
+use tesseral_format::core::{Attributes, ChunkStats, Error, Finding, HistoryRow, Result, Stat, Sum};
 use tesseral_format::store::{Bytes, Store};
 use tesseral_format::{
     ArraySource, ArraySpec, AuditOptions, AuditReport, Capabilities, ChunkInfo, ChunkPlan, Column,
     ColumnData, ColumnMut, Container, CreateOptions, DigestSpans, EncodedChunk, Format, OpenOptions,
-    PlannedChunk, Probe, Request, Scratch, Sniff, Target, Uncovered, Writer,
+    PlannedChunk, Probe, Request, Scratch, Sniff, SourceLayer, Target, Uncovered, Writer,
 };
 
 /// The flaw.
@@ -197,21 +194,17 @@ impl Container for BrokenContainer {
 impl BrokenSource {
     /// The same request for all cells.
     fn everything(&self, request: &Request) -> Request {
-        let target = match (&request.target, self.schema().shape()) {
+        let target = match (&request.target, self.inner.schema().shape()) {
             (Target::Cells(_), Some(shape)) => Target::Cells(tesseral_format::core::Selection::all(&shape)),
-            _ => Target::Coordinates(vec![Vec::new(); self.schema().dims.len()]),
+            _ => Target::Coordinates(vec![Vec::new(); self.inner.schema().dims.len()]),
         };
         Request { target, ..request.clone() }
     }
 }
 
-impl ArraySource for BrokenSource {
-    fn schema(&self) -> &ArraySchema {
-        self.inner.schema()
-    }
-
-    fn object(&self, number: u32) -> Cow<'_, str> {
-        self.inner.object(number)
+impl SourceLayer for BrokenSource {
+    fn inner(&self) -> &dyn ArraySource {
+        &*self.inner
     }
 
     fn plan(&self, request: &Request) -> Result<ChunkPlan> {

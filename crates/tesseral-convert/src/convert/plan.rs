@@ -251,7 +251,7 @@ impl ConvertPlan {
         let asked = || -> Result<bool> {
             let (handle, request) = (array.handle(), array.request(&first(&planned.feed.selection)?));
             let form = handle.guarded(|| {
-                let plan = handle.source().plan(&request)?;
+                let plan = handle.plan(&request)?;
                 Ok(plan.chunks.first().and_then(|chunk| handle.source().stored_form(chunk)))
             })?;
             let mut writer = convention::create(self.format, store, &self.create)?;

@@ -40,7 +40,7 @@ fn read_chunks(handle: &Handle, request: &Request, options: &Options) -> Result<
     };
     let schema = handle.schema();
     check_total(handle, request)?;
-    let mut plan = handle.source().plan(request).map_err(|e| e.in_array(&schema.name))?;
+    let mut plan = handle.plan(request)?;
     let cells = selection.cells().and_then(|n| usize::try_from(n).ok());
     let cells = cells.ok_or_else(|| Error::limit("the selection", u64::MAX, usize::MAX as u64))?;
     options.check_memory("the result", cells as u64)?;

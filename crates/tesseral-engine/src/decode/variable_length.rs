@@ -48,7 +48,7 @@ fn read_all(handle: &Handle, request: &Request, options: &Options) -> Result<Cel
     };
     let schema = handle.schema();
     let (size, nullable) = column_layout(schema, *column)?;
-    let plan = handle.source().plan(request).map_err(|e| e.in_array(&schema.name))?;
+    let plan = handle.plan(request)?;
     let cells = selection.cells().and_then(|n| usize::try_from(n).ok());
     let cells = cells.ok_or_else(|| Error::limit("the selection", u64::MAX, usize::MAX as u64))?;
     options.check_memory("the result", cells as u64 * size_of::<Pointer>() as u64)?;

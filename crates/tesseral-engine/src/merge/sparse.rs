@@ -142,7 +142,7 @@ impl CellRead {
         let mut columns = columns(schema, request, ties)?;
         let plan_of = |columns: &[Column]| {
             let request = Request { columns: columns.to_vec(), ..request.clone() };
-            handle.source().plan(&request).map_err(|e| e.in_array(&schema.name))
+            handle.plan(&request)
         };
         let mut plan = plan_of(&columns)?;
         // Deletes refer to columns too, which are known only now.

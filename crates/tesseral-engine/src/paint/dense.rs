@@ -149,7 +149,7 @@ impl PreparedRead {
             .cells()
             .and_then(|n| n.checked_mul(size as u64))
             .ok_or_else(|| Error::limit("the selection", u64::MAX, isize::MAX as u64).in_array(name))?;
-        let plan = handle.source().plan(request).map_err(|e| e.in_array(name))?;
+        let plan = handle.plan(request)?;
         let grid = handle.schema().grid()?;
         let groups = Groups::new(&grid, &plan, selection)?;
         check_cover(handle, &plan, selection)?;

@@ -236,7 +236,7 @@ fn plan(handle: &Handle, request: &Request) -> Result<ChunkPlan> {
     let is_stored = |column: &&Column| schema.sparse || matches!(column, Column::Field(_));
     let columns = request.columns.iter().filter(is_stored).copied().collect();
     let request = Request { target, columns, condition: None };
-    handle.guarded(|| handle.source().plan(&request))
+    handle.guarded(|| handle.plan(&request))
 }
 
 /// Stored size of the chunks of a plan in bytes. Shared bytes are counted once.

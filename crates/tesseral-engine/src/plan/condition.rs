@@ -304,7 +304,7 @@ pub(crate) fn condition_bounds(
 /// Returns whether a chunk that `may` match has cells of a dense request. True if cells come from no chunk.
 pub(crate) fn any_chunk(handle: &Handle, request: &Request, may: impl Fn(&PlannedChunk) -> bool) -> bool {
     // The following read reports errors of the plan.
-    let (Ok(plan), Some(selection)) = (handle.source().plan(request), request.selection()) else {
+    let (Ok(plan), Some(selection)) = (handle.plan(request), request.selection()) else {
         return true;
     };
     let region = selection.bounds();

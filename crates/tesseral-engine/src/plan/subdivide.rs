@@ -413,7 +413,7 @@ fn first_chunks(
     let bounds: Vec<u64> = selection.slices().iter().map(|s| s.end).collect();
     let target = Target::Cells(Selection::new(slices, &bounds)?);
     handle.restartable(|handle| {
-        let chunks = handle.source().plan(&Request { target: target.clone(), ..request.clone() })?.chunks;
+        let chunks = handle.plan(&Request { target: target.clone(), ..request.clone() })?.chunks;
         if chunks.is_empty() { Ok(false) } else { judge(handle, &chunks) }
     })
 }

@@ -297,7 +297,7 @@ impl<'a> Visitor<'a> {
 /// # Errors
 /// Errors of the plan.
 pub fn gaps(handle: &Handle, request: &Request) -> Result<Option<Vec<u8>>> {
-    let plan = handle.restartable(|handle| handle.source().plan(request))?;
+    let plan = handle.restartable(|handle| handle.plan(request))?;
     let open = request.selection().filter(|_| plan.uncovered == Uncovered::Fill);
     Ok(open.and_then(|selection| written(plan.chunks.iter(), selection)))
 }
@@ -307,7 +307,7 @@ pub fn gaps(handle: &Handle, request: &Request) -> Result<Option<Vec<u8>>> {
 /// # Errors
 /// Errors of the plan.
 pub fn has_gaps(handle: &Handle, request: &Request) -> Result<bool> {
-    let plan = handle.restartable(|handle| handle.source().plan(request))?;
+    let plan = handle.restartable(|handle| handle.plan(request))?;
     let Some(selection) = request.selection().filter(|_| plan.uncovered == Uncovered::Fill) else {
         return Ok(false);
     };

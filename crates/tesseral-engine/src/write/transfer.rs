@@ -304,7 +304,7 @@ fn read_encoded(
     adopted: &dyn Fn(StoredForm) -> bool,
 ) -> Result<Option<StoredChunk>> {
     let request = Request::cells(Selection::from_region(region), 0);
-    let plan = handle.source().plan(&request)?;
+    let plan = handle.plan(&request)?;
     let [chunk] = plan.chunks.as_slice() else { return Ok(None) };
     let form = handle.source().stored_form(chunk).filter(|form| adopted(*form));
     let (Some(form), [_]) = (form, chunk.parts.as_slice()) else { return Ok(None) };

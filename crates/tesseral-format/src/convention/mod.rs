@@ -38,6 +38,7 @@ pub use self::writer::ModelWriter;
 /// # Errors
 /// As [`Format::open`].
 pub fn open(format: &dyn Format, store: Arc<dyn Store>, options: &OpenOptions) -> Result<Arc<dyn Container>> {
+    options.check(format)?;
     let native = format.open(store, options)?;
     Ok(Arc::new(ModelContainer::new(native, format.holds(), options.limits)))
 }

@@ -14,8 +14,8 @@ use super::AxisLabels;
 use super::encoding::Encoding;
 use super::text::{TextLayout, unpack, unpad};
 use crate::{
-    Access, ArraySource, ChunkInfo, ChunkPlan, Column, ColumnMut, Cover, DigestSpans, ImpliedBytes, Part,
-    PlannedChunk, Request, Scratch, StoredForm, Target, Totals, Uncovered,
+    Access, ArraySource, ChunkInfo, ChunkPlan, Column, ColumnMut, Cover, Part, PlannedChunk, Request,
+    Scratch, SourceLayer, StoredForm, Target, Totals, Uncovered,
 };
 
 /// An array that is stored as another one.
@@ -108,22 +108,6 @@ impl ModelArray {
         chunk
     }
 
-    fn stored_chunk<'a>(&self, chunk: &'a PlannedChunk) -> Cow<'a, PlannedChunk> {
-        if self.encoding.is_plain() {
-            return Cow::Borrowed(chunk);
-        }
-        let mut stored = chunk.clone();
-        if let Cover::Exact(region) = &chunk.cover {
-            stored.cover = Cover::Exact(self.stored_region(region));
-        }
-        stored.tile = chunk.tile.as_ref().map(|tile| self.stored_region(tile));
-        stored.cells = match self.is_packed() {
-            true => self.encoding.shape.iter().product(),
-            false => chunk.cells.saturating_mul(self.encoding.elements()),
-        };
-        Cow::Owned(stored)
-    }
-
     fn stored_cells(&self, cells: &Range<u64>) -> Range<u64> {
         let each = self.encoding.elements();
         cells.start.saturating_mul(each)..cells.end.saturating_mul(each)
@@ -144,7 +128,7 @@ impl ModelArray {
         let ColumnMut::Var { offsets, data, .. } = out else {
             return Err(Error::invalid("variable-length cells require a variable-length column"));
         };
-        let stored = self.stored_chunk(chunk);
+        let stored = self.inner_chunk(chunk);
         let run = if layout == TextLayout::Packed { 0..stored.cells } else { self.stored_cells(&cells) };
         let len = run.end - run.start;
         self.limits.check_decoded(len, stored.stored_bytes())?;
@@ -173,21 +157,29 @@ fn gcd(a: u64, b: u64) -> u64 {
     if b == 0 { a } else { gcd(b, a % b) }
 }
 
-impl ArraySource for ModelArray {
+impl SourceLayer for ModelArray {
+    fn inner(&self) -> &dyn ArraySource {
+        &*self.inner
+    }
+
+    fn inner_chunk<'a>(&self, chunk: &'a PlannedChunk) -> Cow<'a, PlannedChunk> {
+        if self.encoding.is_plain() {
+            return Cow::Borrowed(chunk);
+        }
+        let mut stored = chunk.clone();
+        if let Cover::Exact(region) = &chunk.cover {
+            stored.cover = Cover::Exact(self.stored_region(region));
+        }
+        stored.tile = chunk.tile.as_ref().map(|tile| self.stored_region(tile));
+        stored.cells = match self.is_packed() {
+            true => self.encoding.shape.iter().product(),
+            false => chunk.cells.saturating_mul(self.encoding.elements()),
+        };
+        Cow::Owned(stored)
+    }
+
     fn schema(&self) -> &ArraySchema {
         &self.schema
-    }
-
-    fn given_name(&self) -> Option<&str> {
-        self.inner.given_name()
-    }
-
-    fn object(&self, number: u32) -> Cow<'_, str> {
-        self.inner.object(number)
-    }
-
-    fn needs(&self, object: &str) -> bool {
-        self.inner.needs(object)
     }
 
     fn plan(&self, request: &Request) -> Result<ChunkPlan> {
@@ -224,16 +216,16 @@ impl ArraySource for ModelArray {
         if self.encoding.cast {
             return ChunkStats::unknown(chunk.cells);
         }
-        self.inner.stats(&self.stored_chunk(chunk), column)
+        self.inner.stats(&self.inner_chunk(chunk), column)
     }
 
     fn constant(&self, chunk: &PlannedChunk, column: Column) -> Option<Vec<u8>> {
         let plain = self.encoding.trailing.is_none() && self.encoding.text.is_none();
-        plain.then(|| self.inner.constant(&self.stored_chunk(chunk), column))?
+        plain.then(|| self.inner.constant(&self.inner_chunk(chunk), column))?
     }
 
     fn describe(&self, chunk: &PlannedChunk) -> ChunkInfo {
-        let mut info = self.inner.describe(&self.stored_chunk(chunk));
+        let mut info = self.inner.describe(&self.inner_chunk(chunk));
         if self.is_packed() {
             info.coords = Coords::from_elem(0, self.schema.dims.len());
         } else if !self.encoding.is_plain() {
@@ -244,27 +236,11 @@ impl ArraySource for ModelArray {
         info
     }
 
-    fn digests(&self, chunk: &PlannedChunk) -> DigestSpans<'_> {
-        self.inner.digests(&self.stored_chunk(chunk))
-    }
-
     fn run_bytes(&self, chunk: &PlannedChunk, cells: &Range<u64>) -> Option<Range<u64>> {
         if self.encoding.text.is_some() {
             return None;
         }
-        self.inner.run_bytes(&self.stored_chunk(chunk), &self.stored_cells(cells))
-    }
-
-    fn implied_bytes(&self, chunk: &PlannedChunk) -> SmallVec<[ImpliedBytes; 1]> {
-        self.inner.implied_bytes(&self.stored_chunk(chunk))
-    }
-
-    fn check_of(&self, error: &Error) -> &'static str {
-        self.inner.check_of(error)
-    }
-
-    fn checked_bytes(&self, chunk: &PlannedChunk) -> u64 {
-        self.inner.checked_bytes(&self.stored_chunk(chunk))
+        self.inner.run_bytes(&self.inner_chunk(chunk), &self.stored_cells(cells))
     }
 
     fn stored_form(&self, chunk: &PlannedChunk) -> Option<StoredForm> {
@@ -272,7 +248,7 @@ impl ArraySource for ModelArray {
         if self.encoding.text.is_some() {
             return None;
         }
-        self.inner.stored_form(&self.stored_chunk(chunk))
+        self.inner.stored_form(&self.inner_chunk(chunk))
     }
 
     fn derived_attributes(&self) -> &[&'static str] {
@@ -288,7 +264,7 @@ impl ArraySource for ModelArray {
         if self.encoding.text.is_some() {
             return Ok(None);
         }
-        self.inner.narrow(&self.stored_chunk(chunk), column, &self.stored_cells(cells))
+        self.inner.narrow(&self.inner_chunk(chunk), column, &self.stored_cells(cells))
     }
 
     fn decode(
@@ -304,7 +280,7 @@ impl ArraySource for ModelArray {
             Some(layout) => self.decode_text(layout, chunk, column, parts, cells, out, scratch),
             None => {
                 let cells = self.stored_cells(&cells);
-                self.inner.decode(&self.stored_chunk(chunk), column, parts, cells, out, scratch)
+                self.inner.decode(&self.inner_chunk(chunk), column, parts, cells, out, scratch)
             }
         }
     }

@@ -10,8 +10,8 @@ use tesseral_core::{ArraySchema, ChunkStats, Coords, Error, Result, Scalar, Stat
 use super::{CellsArray, Chunk, StoredLayer, columns};
 use crate::testing::coding::{self, ColumnCoding};
 use tesseral_format::{
-    Access, ArraySource, ChunkInfo, ChunkPlan, Column, ColumnMut, CoordinateRanges, Cover, DigestSpan,
-    DigestSpans, Part, PlannedChunk, Request, Role, Scratch, Target, Uncovered,
+    Access, ArraySource, ChunkInfo, ChunkPlan, Column, ColumnMut, Cover, DigestSpan, DigestSpans, Part,
+    PlannedChunk, Request, Role, Scratch, Target, Uncovered,
 };
 
 /// With more layers than this, no chunk is tested for being whole.
@@ -32,14 +32,6 @@ impl CellsArray {
     fn column_index(&self, layer: &StoredLayer, column: Column) -> Option<(usize, ColumnCoding)> {
         let columns = columns(&self.schema, layer.times);
         columns.iter().position(|(c, _)| *c == column).map(|i| (i, columns[i].1))
-    }
-
-    fn has_column(&self, column: Column) -> bool {
-        match column {
-            Column::Field(i) => usize::from(i) < self.schema.fields.len(),
-            Column::Dim(i) => usize::from(i) < self.schema.dims.len(),
-            Column::Timestamp | Column::DeletedBy => true,
-        }
     }
 
     fn is_whole(&self, number: usize, chunk: &Chunk) -> bool {
@@ -64,13 +56,9 @@ impl ArraySource for CellsArray {
     }
 
     fn plan(&self, request: &Request) -> Result<ChunkPlan> {
-        let ranges: &[CoordinateRanges] = match &request.target {
-            Target::Coordinates(ranges) if ranges.len() == self.schema.dims.len() => ranges,
-            _ => return Err(Error::invalid("expected one list of ranges per dimension")),
+        let Target::Coordinates(ranges) = &request.target else {
+            return Err(Error::internal("a request by position"));
         };
-        if let Some(column) = request.columns.iter().find(|c| !self.has_column(**c)) {
-            return Err(Error::invalid(format!("unknown column {column:?}")).in_array(&self.schema.name));
-        }
         let mut chunks = Vec::new();
         for (number, layer) in self.layers.iter().enumerate() {
             for (index, chunk) in layer.chunks.iter().enumerate() {

@@ -49,10 +49,7 @@ impl ArraySource for LayeredArray {
     }
 
     fn plan(&self, request: &Request) -> Result<ChunkPlan> {
-        let selection = request.selection().filter(|s| s.rank() == self.grid.rank());
-        let selection = selection.ok_or_else(|| {
-            Error::invalid("rank mismatch: the request requires a selection of the array's rank")
-        })?;
+        let selection = request.selection().ok_or_else(|| Error::internal("a request by coordinates"))?;
         let fields = request.columns.iter().map(|c| Ok((*c, self.field(*c)?))).collect::<Result<Vec<_>>>()?;
         let mut chunks = Vec::new();
         for (number, layer) in self.layers.iter().enumerate() {

@@ -54,7 +54,7 @@ pub(super) fn parts(
         columns: vec![Column::Field(field)],
         condition: None,
     };
-    let chunks = handle.source().plan(&request).map_err(|e| e.in_array(&schema.name))?.chunks;
+    let chunks = handle.plan(&request)?.chunks;
     let (Some(dim), Some(&slice)) = (schema.dims.first(), selection.slices().first()) else {
         return Ok(vec![selection.clone()]);
     };
