@@ -13,5 +13,5 @@ pub mod testing;
 
 pub use suite::{
     Effort, Executor, Expected, Fixture, SparseCase, Violation, WriteCase, digests_match, executor_suite,
-    expectations_hold, read_suite, sparse_write_suite, write_suite,
+    expectations_hold, read_suite, sparse_write_suite, store_suite, write_suite,
 };

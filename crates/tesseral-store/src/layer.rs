@@ -7,7 +7,7 @@ use bytes::Bytes;
 use tesseral_core::{Error, ErrorKind, Result};
 
 use crate::sigbus::OperationGuard;
-use crate::store::{ObjectInfo, Overwrite, Staged, Store};
+use crate::store::{ByteRange, ObjectBytes, ObjectInfo, Overwrite, Profile, Staged, Store, Upcoming};
 use crate::unpublished::Unpublished;
 
 /// A store that passes every call on to another one. Implementing it implements [`Store`].
@@ -70,14 +70,22 @@ impl<L: StoreLayer> Store for L {
         self.inner().watch().map(|guard| self.operation(guard))
     }
 
-    fn tails(&self, objects: &[String], most: u64) -> Result<Vec<(u64, Bytes)>> {
-        self.inner().tails(objects, most).map_err(|error| {
+    fn read_objects(&self, reads: &[(&str, ByteRange)]) -> Result<Vec<ObjectBytes>> {
+        self.inner().read_objects(reads).map_err(|error| {
             if !matches!(error.kind(), ErrorKind::NotFound { .. }) {
                 return error;
             }
             // The error of many objects does not identify the missing one; the length of each does.
-            objects.iter().find_map(|object| self.len(object).err()).unwrap_or(error)
+            reads.iter().find_map(|(object, _)| self.len(object).err()).unwrap_or(error)
         })
+    }
+
+    fn prefetch(&self, upcoming: &[Upcoming]) {
+        self.inner().prefetch(upcoming);
+    }
+
+    fn profile(&self) -> Profile {
+        self.inner().profile()
     }
 
     fn list(&self, folder: &str) -> Result<Vec<ObjectInfo>> {
@@ -134,13 +142,14 @@ mod tests {
         let inner = MemoryStore::new("m");
         inner.insert("a", b"0123".to_vec());
         let store = Named(Arc::new(inner));
-        assert_eq!(store.tails(&["a".to_owned()], 2).unwrap(), [(4, Bytes::from_static(b"23"))]);
-        let names = ["a".to_owned(), "b".to_owned()];
+        let end = ObjectBytes { start: 2, len: 4, bytes: Bytes::from_static(b"23") };
+        assert_eq!(store.read_objects(&[("a", ByteRange::Suffix(2))]).unwrap(), [end]);
+        let both = [("a", ByteRange::Suffix(2)), ("b", ByteRange::Suffix(2))];
         let errors = [
             store.len("b").unwrap_err(),
             store.read_many("b", &[]).unwrap_err(),
             store.view("b", 0..1).unwrap_err(),
-            store.tails(&names, 2).unwrap_err(),
+            store.read_objects(&both).unwrap_err(),
         ];
         for error in errors {
             assert!(error.to_string().contains("layer: b"), "{error}");

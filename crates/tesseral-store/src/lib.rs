@@ -26,6 +26,9 @@ mod local;
 mod map;
 mod memory;
 mod publish;
+#[cfg(feature = "remote")]
+mod remote;
+mod resolve;
 mod sigbus;
 mod staged_path;
 mod store;
@@ -40,7 +43,12 @@ pub use leftover::staging_name;
 pub use local::{Access, LocalStore};
 pub use memory::MemoryStore;
 pub use publish::exists as output_exists;
+#[cfg(feature = "remote")]
+pub use remote::{RemoteStore, Traffic};
+pub use resolve::{Location, StorageOptions};
 pub use sigbus::OperationGuard;
 pub use staged_path::StagedPath;
-pub use store::{ObjectInfo, ObjectKind, Overwrite, Staged, Store, StoreExt};
+pub use store::{
+    ByteRange, ObjectBytes, ObjectInfo, ObjectKind, Overwrite, Profile, Staged, Store, StoreExt, Upcoming,
+};
 pub use unpublished::{Unpublished, abandon};

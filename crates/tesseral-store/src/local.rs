@@ -17,7 +17,9 @@ use crate::identity::OpenFile;
 use crate::leftover;
 use crate::publish::StagedFile;
 use crate::sigbus::{MapRegistry, Mapped, OperationGuard};
-use crate::store::{ObjectInfo, ObjectKind, Overwrite, Staged, Store, StoreExt, check_range, slice};
+use crate::store::{
+    ByteRange, ObjectBytes, ObjectInfo, ObjectKind, Overwrite, Staged, Store, StoreExt, check_range, slice,
+};
 use crate::unpublished::Unpublished;
 
 /// How a [`LocalStore`] reads.
@@ -258,17 +260,20 @@ impl LocalStore {
         self.watcher.identities.forget(object);
     }
 
-    /// Reads the end of a file once, without caching the handle or a map.
-    fn tail(&self, object: &str, most: u64) -> Result<(u64, Bytes)> {
+    /// Reads a part of a file once, without caching the handle or a map.
+    fn read_once(&self, object: &str, part: &ByteRange) -> Result<ObjectBytes> {
         let path = self.path(object)?;
         let file = handles::open(|| File::open(&path)).map_err(|e| self.io("open", object, e))?;
         let metadata = file.metadata().map_err(|e| self.io("stat", object, e))?;
         let len = self.len_of(object, &metadata)?;
-        let size = usize::try_from(len.min(most)).map_err(|_| Error::limit("one read", most, u64::MAX))?;
+        let range = part.within(len);
+        check_range(&range, len, &|| self.describe(object))?;
+        let asked = range.end - range.start;
+        let size = usize::try_from(asked).map_err(|_| Error::limit("one read", asked, usize::MAX as u64))?;
         let mut bytes = vec![0; size];
-        file.read_exact_at(&mut bytes, len - size as u64).map_err(|e| self.io("read", object, e))?;
+        file.read_exact_at(&mut bytes, range.start).map_err(|e| self.io("read", object, e))?;
         self.watcher.identities.read_once(object, &self.describe(object), &metadata, &file)?;
-        Ok((len, bytes.into()))
+        Ok(ObjectBytes { start: range.start, len, bytes: bytes.into() })
     }
 
     fn file_len(&self, object: &str, opened: &Opened) -> Result<u64> {
@@ -344,23 +349,23 @@ impl Store for LocalStore {
         }
     }
 
-    fn tails(&self, objects: &[String], most: u64) -> Result<Vec<(u64, Bytes)>> {
-        let some = |objects: &[String]| -> Result<Vec<(u64, Bytes)>> {
-            objects.iter().map(|object| self.tail(object, most)).collect()
+    fn read_objects(&self, reads: &[(&str, ByteRange)]) -> Result<Vec<ObjectBytes>> {
+        let some = |reads: &[(&str, ByteRange)]| -> Result<Vec<ObjectBytes>> {
+            reads.iter().map(|(object, part)| self.read_once(object, part)).collect()
         };
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        let threads = cores.min(MAX_WAITING).min(objects.len() / WORTH_A_THREAD);
+        let threads = cores.min(MAX_WAITING).min(reads.len() / WORTH_A_THREAD);
         if threads < 2 {
-            return some(objects);
+            return some(reads);
         }
         std::thread::scope(|scope| {
-            let shares = objects.chunks(objects.len().div_ceil(threads));
+            let shares = reads.chunks(reads.len().div_ceil(threads));
             let running: Vec<_> = shares.map(|share| scope.spawn(move || some(share))).collect();
-            let mut tails = Vec::with_capacity(objects.len());
+            let mut found = Vec::with_capacity(reads.len());
             for share in running {
-                tails.extend(share.join().map_err(|_| Error::internal("a reader thread panicked"))??);
+                found.extend(share.join().map_err(|_| Error::internal("a reader thread panicked"))??);
             }
-            Ok(tails)
+            Ok(found)
         })
     }
 
@@ -388,7 +393,7 @@ impl Store for LocalStore {
                     Err(e) => return Err(self.io("stat", &name, e)),
                 },
             };
-            found.push(ObjectInfo { name, kind });
+            found.push(ObjectInfo::new(name, kind));
         }
         found.sort_unstable_by(|a, b| a.name.cmp(&b.name));
         Ok(found)
@@ -471,13 +476,14 @@ mod tests {
         for (i, name) in names.iter().enumerate() {
             store.put(name, format!("{i}").repeat(i).as_bytes(), Overwrite::Refuse).unwrap();
         }
-        let tails = store.tails(&names, 5).unwrap();
-        for (i, (len, tail)) in tails.iter().enumerate() {
+        let mut tails: Vec<_> = names.iter().map(|name| (name.as_str(), ByteRange::Suffix(5))).collect();
+        for (i, tail) in store.read_objects(&tails).unwrap().iter().enumerate() {
             let all = format!("{i}").repeat(i);
-            assert_eq!((*len, &tail[..]), (all.len() as u64, &all.as_bytes()[all.len().saturating_sub(5)..]));
+            let expected = &all.as_bytes()[all.len().saturating_sub(5)..];
+            assert_eq!((tail.len, &tail.bytes[..]), (all.len() as u64, expected));
         }
-        let missing = [&names[..], &["none".to_owned()]].concat();
-        assert!(matches!(store.tails(&missing, 5).unwrap_err().kind(), ErrorKind::NotFound { .. }));
+        tails.push(("none", ByteRange::Suffix(5)));
+        assert!(matches!(store.read_objects(&tails).unwrap_err().kind(), ErrorKind::NotFound { .. }));
     }
 
     #[test]

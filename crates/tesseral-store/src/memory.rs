@@ -78,12 +78,15 @@ impl Store for MemoryStore {
     fn list(&self, folder: &str) -> Result<Vec<ObjectInfo>> {
         let prefix = if folder.is_empty() { String::new() } else { format!("{folder}/") };
         let mut found: BTreeMap<String, ObjectInfo> = BTreeMap::new();
-        for name in lock(&self.objects).keys() {
+        for (name, bytes) in &*lock(&self.objects) {
             let Some(rest) = name.strip_prefix(&prefix).filter(|rest| !rest.is_empty()) else { continue };
-            let (first, kind) = rest
-                .split_once('/')
-                .map_or((rest, ObjectKind::File), |(first, _)| (first, ObjectKind::Folder));
-            found.insert(first.to_owned(), ObjectInfo { name: first.to_owned(), kind });
+            let entry = match rest.split_once('/') {
+                Some((first, _)) => ObjectInfo::new(first, ObjectKind::Folder),
+                None => {
+                    ObjectInfo { len: Some(bytes.len() as u64), ..ObjectInfo::new(rest, ObjectKind::File) }
+                }
+            };
+            found.insert(entry.name.clone(), entry);
         }
         if found.is_empty() && !folder.is_empty() {
             return Err(Error::not_found("folder", self.describe(folder), Vec::new()));

@@ -30,9 +30,19 @@ pub struct ObjectInfo {
     pub name: String,
     /// Type of the entry.
     pub kind: ObjectKind,
+    /// Length in bytes, where the listing states it. Folders have none; local listings leave it out, because it would need a
+    /// call for every entry.
+    pub len: Option<u64>,
+    /// Entity tag, which changes with the content, where the store has one.
+    pub etag: Option<String>,
 }
 
 impl ObjectInfo {
+    /// Creates an entry of unknown length.
+    pub fn new(name: impl Into<String>, kind: ObjectKind) -> Self {
+        Self { name: name.into(), kind, len: None, etag: None }
+    }
+
     /// Returns whether the entry is readable as a folder: a folder, or a link to one.
     pub fn is_folder(&self) -> bool {
         matches!(self.kind, ObjectKind::Folder | ObjectKind::Link { folder: true })
@@ -42,6 +52,67 @@ impl ObjectInfo {
     pub fn is_link(&self) -> bool {
         matches!(self.kind, ObjectKind::Link { .. })
     }
+}
+
+/// Part of an object to read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ByteRange {
+    /// A range, which must be inside the object.
+    Exact(Range<u64>),
+    /// The last bytes, at most this many.
+    Suffix(u64),
+    /// All bytes.
+    Whole,
+}
+
+impl ByteRange {
+    /// The range in an object of a length. An exact range is returned as it is.
+    pub fn within(&self, len: u64) -> Range<u64> {
+        match self {
+            Self::Exact(range) => range.clone(),
+            Self::Suffix(most) => len.saturating_sub(*most)..len,
+            Self::Whole => 0..len,
+        }
+    }
+}
+
+/// Bytes of an object and where they are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ObjectBytes {
+    /// Offset of the first byte.
+    pub start: u64,
+    /// Length of the object.
+    pub len: u64,
+    /// The bytes.
+    pub bytes: Bytes,
+}
+
+/// What a reader is about to request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Upcoming {
+    /// Bytes of an object.
+    Bytes(String, ByteRange),
+    /// The listing of a folder.
+    Listing(String),
+}
+
+/// How a store is read best.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Profile {
+    /// Gaps between requested bytes up to this size are read: skipping them would cost more.
+    pub gap: u64,
+    /// Size in bytes up to which neighboring reads are merged into one.
+    pub request: u64,
+    /// Number of requests that the store serves at the same time while each of them waits. 1: reads occupy the processor
+    /// instead of waiting, so that nothing is gained by more of them than there are workers.
+    pub parallel: usize,
+}
+
+impl Profile {
+    /// Disks and memory.
+    pub const LOCAL: Self = Self { gap: 64 << 10, request: 4 << 20, parallel: 1 };
+    /// Servers that answer after tens of milliseconds.
+    pub const NETWORK: Self = Self { gap: 256 << 10, request: 4 << 20, parallel: 32 };
 }
 
 /// Whether publishing can replace an existing object.
@@ -96,17 +167,29 @@ pub trait Store: Debug + Send + Sync {
         Ok(OperationGuard::default())
     }
 
-    /// Returns the length of each object and its last bytes, at most `most`. Reads the footers of many small objects with one
-    /// request.
+    /// Reads parts of several objects and returns them in the given order, with as few dependent round trips as the store
+    /// allows: the metadata of many small objects is one call.
     ///
     /// # Errors
-    /// As [`read_many`](Self::read_many).
-    fn tails(&self, objects: &[String], most: u64) -> Result<Vec<(u64, Bytes)>> {
-        let read_tail = |object: &String| {
+    /// As [`read_many`](Self::read_many), for any of the objects.
+    fn read_objects(&self, reads: &[(&str, ByteRange)]) -> Result<Vec<ObjectBytes>> {
+        let one = |(object, part): &(&str, ByteRange)| {
             let len = self.len(object)?;
-            Ok((len, self.read(object, len.saturating_sub(most)..len)?))
+            let range = part.within(len);
+            Ok(ObjectBytes { start: range.start, len, bytes: self.read(object, range)? })
         };
-        objects.iter().map(read_tail).collect()
+        reads.iter().map(one).collect()
+    }
+
+    /// Announces requests that follow, so that a store with a long way to its bytes makes them at once and answers them from
+    /// memory. Failures are reported by the requests themselves.
+    fn prefetch(&self, upcoming: &[Upcoming]) {
+        let _ = upcoming;
+    }
+
+    /// Returns how the store is read best.
+    fn profile(&self) -> Profile {
+        Profile::LOCAL
     }
 
     /// Lists the entries of a folder, sorted by name. Links are listed as links; dangling ones are skipped.

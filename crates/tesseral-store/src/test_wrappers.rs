@@ -9,7 +9,7 @@ use bytes::Bytes;
 use tesseral_core::{Error, Result};
 
 use crate::sigbus::OperationGuard;
-use crate::store::{ObjectInfo, Overwrite, Staged, Store, StoreExt};
+use crate::store::{ObjectInfo, Overwrite, Profile, Staged, Store, StoreExt, Upcoming};
 use crate::unpublished::Unpublished;
 
 /// Behavior of a [`Wrapped`] store around each call.
@@ -89,6 +89,14 @@ impl<A: CallHook> Store for Wrapped<A> {
 
     fn watch(&self) -> Result<OperationGuard> {
         self.inner.watch()
+    }
+
+    fn prefetch(&self, upcoming: &[Upcoming]) {
+        self.inner.prefetch(upcoming);
+    }
+
+    fn profile(&self) -> Profile {
+        self.inner.profile()
     }
 
     fn list(&self, folder: &str) -> Result<Vec<ObjectInfo>> {
@@ -202,6 +210,16 @@ impl CallHook for Latency {
         }
         Ok(())
     }
+}
+
+/// Creates an object store in memory, which is reached like one over a network.
+///
+/// # Errors
+/// Never for this location.
+#[cfg(feature = "remote")]
+pub fn remote_in_memory(root: &str) -> Result<crate::RemoteStore> {
+    let client = Arc::new(object_store::memory::InMemory::new());
+    crate::RemoteStore::with_client(format!("memory://{root}"), client, root)
 }
 
 /// Kind of injected fault.

@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use tesseral_core::{Advice, Error, Result, Scalar};
 use tesseral_format::{Digest, DigestSpan};
-use tesseral_store::{Bytes, Store, StoreExt};
+use tesseral_store::{ByteRange, Bytes, Store, StoreExt};
 
 use crate::directory::FragmentEntry;
 use crate::geometry::{FragmentExtent, Geometry};
@@ -96,8 +96,9 @@ pub(crate) fn read_footers<'a>(
     fragments: impl IntoIterator<Item = &'a FragmentEntry>,
 ) -> Result<Vec<FooterBytes>> {
     let objects: Vec<String> = fragments.into_iter().map(|f| join(&f.folder, METADATA)).collect();
-    let tails = reader.store.tails(&objects, USUAL_FOOTER)?;
-    objects.iter().zip(tails).map(|(object, (len, tail))| footer_of(reader, object, len, &tail)).collect()
+    let wanted: Vec<_> = objects.iter().map(|o| (o.as_str(), ByteRange::Suffix(USUAL_FOOTER))).collect();
+    let ends = reader.store.read_objects(&wanted)?;
+    objects.iter().zip(ends).map(|(object, end)| footer_of(reader, object, end.len, &end.bytes)).collect()
 }
 
 /// Reads the footer of one fragment.

@@ -2,7 +2,7 @@
 //!
 //! A [`Fixture`] is a source in a store. [`read_suite`] opens it, plans it, decodes it, compares the metadata of its chunks with their
 //! cells, and damages copies of it; [`write_suite`] and [`sparse_write_suite`] write arrays through the format's writer, correctly
-//! and incorrectly; [`executor_suite`] compares an [`Executor`] with the [oracle](crate::oracle). The suites do not panic on a
+//! and incorrectly; [`executor_suite`] compares an [`Executor`] with the [oracle](crate::oracle); [`store_suite`] checks a store. The suites do not panic on a
 //! fault: each returns the first [`Violation`], with the check, the location and the seed.
 //!
 //! ```
@@ -22,6 +22,7 @@ mod executor;
 mod facts;
 mod open;
 mod plan;
+mod store;
 mod write;
 mod write_sparse;
 
@@ -35,6 +36,7 @@ pub use executor::{Executor, executor_suite};
 pub use facts::{descriptions_agree, digests_match, statistics_hold};
 pub use open::{expectations_hold, open_is_deterministic, sniffing};
 pub use plan::{parts_lie_in_objects, plans_agree, whole_chunks_are_whole};
+pub use store::store_suite;
 use tesseral_core::{ArraySchema, DType, Error, Result, Scalar, Selection, Slice};
 use tesseral_store::{MemoryStore, Store, StoreExt};
 pub use write::{WriteCase, write_suite};

@@ -1,0 +1,182 @@
+//! Clients of object stores, from a URL, the environment and options.
+
+use std::collections::HashMap;
+use std::str::FromStr;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey};
+use object_store::azure::{AzureConfigKey, MicrosoftAzureBuilder};
+use object_store::gcp::{GoogleCloudStorageBuilder, GoogleConfigKey};
+use object_store::http::HttpBuilder;
+use object_store::{ClientConfigKey, ObjectStore, RetryConfig};
+use tesseral_core::{Error, Result};
+
+use super::url::{Service, Target};
+use crate::resolve::StorageOptions;
+
+/// Names that fsspec's file systems use, and those of the `object_store` crate.
+fn canonical(service: Service, name: &str) -> &str {
+    match (service, name) {
+        (_, "anon" | "anonymous") => "skip_signature",
+        (Service::S3, "key") => "access_key_id",
+        (Service::S3, "secret") => "secret_access_key",
+        (Service::S3, "region_name") => "region",
+        (Service::Google, "token") => "application_credentials",
+        (Service::Google, "endpoint_url") => "base_url",
+        (Service::Azure, "endpoint_url") => "endpoint",
+        (_, name) => name,
+    }
+}
+
+/// A client and the connections it keeps, shared by all stores of the same server and settings.
+type Client = Arc<dyn ObjectStore>;
+
+/// Clients by process, target and settings. A forked process cannot use the connections of its parent.
+static CLIENTS: Mutex<Option<HashMap<Key, Client>>> = Mutex::new(None);
+
+type Key = (u32, String, Vec<(String, String, bool)>);
+
+/// Returns the client of a target.
+///
+/// # Errors
+/// `InvalidRequest` for unknown names of settings and missing ones.
+pub(crate) fn client(target: &Target, options: &StorageOptions) -> Result<Client> {
+    let prefix = match target.service {
+        Service::S3 => "AWS_",
+        Service::Google => "GOOGLE_",
+        Service::Azure => "AZURE_",
+        Service::Http => "TESSERAL_HTTP_",
+    };
+    let settings = options.with_environment(prefix);
+    let key = (std::process::id(), target.base.clone(), settings);
+    let mut clients = CLIENTS.lock().unwrap_or_else(PoisonError::into_inner);
+    let clients = clients.get_or_insert_default();
+    if let Some(client) = clients.get(&key) {
+        return Ok(Arc::clone(client));
+    }
+    super::runtime::choose_tls();
+    let client = build(target, &key.2)?;
+    clients.insert(key, Arc::clone(&client));
+    Ok(client)
+}
+
+/// Retries of requests: connections that fail or end early, timeouts, and answers 408, 429 and 5xx, with exponential and
+/// random pauses.
+fn retries() -> RetryConfig {
+    RetryConfig { max_retries: 10, retry_timeout: Duration::from_secs(120), ..RetryConfig::default() }
+}
+
+fn build(target: &Target, settings: &[(String, String, bool)]) -> Result<Client> {
+    let failed = |e: object_store::Error| {
+        Error::invalid(format!("cannot connect to {}: {}", target.location, super::error::chain(&e)))
+    };
+    Ok(match target.service {
+        Service::S3 => {
+            let builder = AmazonS3Builder::new().with_bucket_name(&target.bucket).with_retry(retries());
+            let builder =
+                apply::<AmazonS3ConfigKey, _>(target, settings, builder, |b, k, v| b.with_config(k, v))?;
+            let builder = match plain_endpoint(
+                settings,
+                &["endpoint", "endpoint_url", "aws_endpoint", "aws_endpoint_url", "aws_endpoint_url_s3"],
+            ) {
+                true => builder.with_allow_http(true),
+                false => builder,
+            };
+            Arc::new(builder.build().map_err(failed)?)
+        }
+        Service::Google => {
+            let builder =
+                GoogleCloudStorageBuilder::new().with_bucket_name(&target.bucket).with_retry(retries());
+            let builder =
+                apply::<GoogleConfigKey, _>(target, settings, builder, |b, k, v| b.with_config(k, v))?;
+            Arc::new(builder.build().map_err(failed)?)
+        }
+        Service::Azure => {
+            let builder = MicrosoftAzureBuilder::new().with_url(&target.base).with_retry(retries());
+            let builder =
+                apply::<AzureConfigKey, _>(target, settings, builder, |b, k, v| b.with_config(k, v))?;
+            let builder =
+                match plain_endpoint(settings, &["endpoint", "azure_storage_endpoint", "azure_endpoint"]) {
+                    true => builder.with_allow_http(true),
+                    false => builder,
+                };
+            Arc::new(builder.build().map_err(failed)?)
+        }
+        Service::Http => {
+            let builder = HttpBuilder::new().with_url(&target.base).with_retry(retries());
+            let builder = builder.with_config(ClientConfigKey::AllowHttp, "true");
+            let builder =
+                apply::<ClientConfigKey, _>(target, settings, builder, |b, k, v| b.with_config(k, v))?;
+            Arc::new(builder.build().map_err(failed)?)
+        }
+    })
+}
+
+/// Returns whether the settings name an endpoint without TLS, which is then what the user wants.
+fn plain_endpoint(settings: &[(String, String, bool)], names: &[&str]) -> bool {
+    let endpoint = settings.iter().rev().find(|(name, ..)| names.contains(&name.as_str()));
+    endpoint.is_some_and(|(_, value, _)| value.starts_with("http://"))
+}
+
+/// Applies settings. Unknown names are errors if they were given; the environment has others too.
+fn apply<K: FromStr, B>(
+    target: &Target,
+    settings: &[(String, String, bool)],
+    builder: B,
+    set: impl Fn(B, K, &str) -> B,
+) -> Result<B> {
+    settings.iter().try_fold(builder, |builder, (name, value, given)| {
+        let wanted = canonical(target.service, name);
+        match wanted.parse() {
+            Ok(key) => Ok(set(builder, key, boolean(value))),
+            Err(_) if !given => Ok(builder),
+            Err(_) => Err(Error::invalid(format!("unknown storage option {name:?} for {}", target.base))
+                .hint("see the list of storage options in the documentation")),
+        }
+    })
+}
+
+/// Python's spelling of booleans is accepted.
+fn boolean(value: &str) -> &str {
+    match value {
+        "True" => "true",
+        "False" => "false",
+        other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tesseral_core::ErrorKind;
+
+    #[test]
+    fn names_of_other_libraries_are_accepted_and_values_are_hidden() {
+        let target = Target::parse("s3://bucket/x").unwrap();
+        let options = StorageOptions::new()
+            .with("key", "user")
+            .with("secret", "password")
+            .with("anon", "False")
+            .with("endpoint_url", "http://localhost:1")
+            .with("AWS_REGION", "eu-west-1");
+        assert!(!format!("{options:?}").contains("password"));
+        client(&target, &options).unwrap();
+        let unknown = client(&target, &options.with("colour", "red")).unwrap_err();
+        assert!(matches!(unknown.kind(), ErrorKind::InvalidRequest { .. }));
+    }
+
+    #[test]
+    fn every_service_has_a_client() {
+        let azure = StorageOptions::new().with("account_name", "a").with("anon", "true");
+        let anonymous = StorageOptions::new().with("anon", "true");
+        let cases = [
+            ("gs://bucket/x", &anonymous),
+            ("az://container/x", &azure),
+            ("https://host/x", &StorageOptions::new()),
+        ];
+        for (url, options) in cases {
+            client(&Target::parse(url).unwrap(), options).unwrap();
+        }
+    }
+}

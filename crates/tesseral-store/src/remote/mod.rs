@@ -1,0 +1,483 @@
+//! Object stores and web servers.
+//!
+//! A [`RemoteStore`] is an object, or a prefix with everything below it. Requests are made by the `object_store` crate on the
+//! threads of [`runtime`]; this module decides which, and all of a call are under way at the same time.
+//!
+//! - *First contact* with the object of a store requests its beginning, its end and, because it may be a folder, a listing. The
+//!   answer has length and entity tag, and the metadata of most files is in these bytes.
+//! - *Versions.* The first answer pins the version of an object. Later requests ask for it (`If-Match`) and compare it, so that
+//!   an object that is replaced between two reads is an error.
+//! - *Lengths* of answers are compared with those requested. A range past the end is an error, as in every store.
+
+mod connect;
+mod error;
+mod pieces;
+mod request;
+mod runtime;
+mod upload;
+mod url;
+
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use object_store::path::Path;
+use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt};
+use tesseral_core::{Error, Result};
+
+use crate::resolve::StorageOptions;
+use crate::store::{
+    ByteRange, ObjectBytes, ObjectInfo, Overwrite, Profile, Staged, Store, StoreExt, Upcoming, check_range,
+};
+use pieces::Pieces;
+use request::{Answer, Request, Response};
+use url::{Service, Target};
+
+/// Number of bytes requested from both ends of an object at first contact.
+const WINDOW: u64 = 64 << 10;
+/// Time after which an announced listing is not used any more.
+const FRESH: Duration = Duration::from_secs(5);
+
+/// Numbers of requests since a store was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Traffic {
+    /// Round trips that a caller waited for.
+    pub rounds: u64,
+    /// Requests, several of which can be one round trip.
+    pub requests: u64,
+    /// Bytes of objects received.
+    pub bytes: u64,
+}
+
+/// An object of an object store or web server, or a prefix with everything below it.
+#[derive(Debug)]
+pub struct RemoteStore {
+    location: String,
+    root: Path,
+    service: Service,
+    source: ClientSource,
+    known: Mutex<HashMap<String, Pieces>>,
+    listed: Mutex<HashMap<String, (Instant, Vec<ObjectInfo>)>>,
+    rounds: AtomicU64,
+    requests: AtomicU64,
+    bytes: AtomicU64,
+}
+
+/// How a store gets its client.
+#[derive(Debug)]
+enum ClientSource {
+    Given(Arc<dyn ObjectStore>),
+    /// Looked up for each call, because a forked process needs its own.
+    Connected(Target, StorageOptions),
+}
+
+impl RemoteStore {
+    /// Creates a store for a URL (`s3://`, `gs://`, `az://`, `http://`, `https://`), without a request.
+    ///
+    /// # Errors
+    /// `Unsupported` for other URLs, `InvalidRequest` for malformed ones and for unknown options.
+    pub fn connect(url: &str, options: &StorageOptions) -> Result<Self> {
+        let target = Target::parse(url)?;
+        connect::client(&target, options)?;
+        let root = Path::parse(&target.root).map_err(|e| Error::invalid(format!("{url:?}: {e}")))?;
+        let (location, service) = (target.location.clone(), target.service);
+        Ok(Self::new(location, root, service, ClientSource::Connected(target, options.clone())))
+    }
+
+    /// Creates a store of the objects below `root` in another store.
+    ///
+    /// # Errors
+    /// `InvalidRequest` if `root` is not a valid name.
+    pub fn with_client(
+        location: impl Into<String>,
+        client: Arc<dyn ObjectStore>,
+        root: &str,
+    ) -> Result<Self> {
+        let root = Path::parse(root).map_err(|e| Error::invalid(format!("{root:?}: {e}")))?;
+        Ok(Self::new(location.into(), root, Service::S3, ClientSource::Given(client)))
+    }
+
+    fn new(location: String, root: Path, service: Service, source: ClientSource) -> Self {
+        Self {
+            location,
+            root,
+            service,
+            source,
+            known: Mutex::default(),
+            listed: Mutex::default(),
+            rounds: AtomicU64::new(0),
+            requests: AtomicU64::new(0),
+            bytes: AtomicU64::new(0),
+        }
+    }
+
+    /// Requests so far.
+    pub fn traffic(&self) -> Traffic {
+        let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        Traffic { rounds: get(&self.rounds), requests: get(&self.requests), bytes: get(&self.bytes) }
+    }
+
+    fn client(&self) -> Result<Arc<dyn ObjectStore>> {
+        match &self.source {
+            ClientSource::Given(client) => Ok(Arc::clone(client)),
+            ClientSource::Connected(target, options) => connect::client(target, options),
+        }
+    }
+
+    /// Name of an object in the client. Rejects names outside the store, because they can come from untrusted input.
+    fn path(&self, object: &str) -> Result<Path> {
+        if object.is_empty() {
+            return Ok(self.root.clone());
+        }
+        let full =
+            if self.root.as_ref().is_empty() { object.to_owned() } else { format!("{}/{object}", self.root) };
+        let path = Path::parse(&full).ok().filter(|path| path.as_ref() == full);
+        path.ok_or_else(|| Error::invalid(format!("object name {object:?} is outside {}", self.location)))
+    }
+
+    fn known(&self) -> MutexGuard<'_, HashMap<String, Pieces>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn listed(&self) -> MutexGuard<'_, HashMap<String, (Instant, Vec<ObjectInfo>)>> {
+        self.listed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Makes requests at the same time and returns their answers in order: one round trip.
+    fn ask(&self, requests: Vec<Request>) -> Result<Vec<Answer>> {
+        if requests.is_empty() {
+            return Ok(Vec::new());
+        }
+        self.rounds.fetch_add(1, Ordering::Relaxed);
+        self.requests.fetch_add(requests.len() as u64, Ordering::Relaxed);
+        let answers = runtime::wait(request::all(self.client()?, requests))?;
+        let received = answers.iter().map(|answer| match answer {
+            Ok(Response::Part(part)) => part.bytes.len() as u64,
+            _ => 0,
+        });
+        self.bytes.fetch_add(received.sum(), Ordering::Relaxed);
+        Ok(answers)
+    }
+
+    /// A request for a part of an object, of the version that was read before.
+    fn get(&self, object: &str, part: ByteRange) -> Result<Request> {
+        let version = self.known().get(object).and_then(|known| known.etag().map(str::to_owned));
+        Ok(Request::Get { path: self.path(object)?, part, version })
+    }
+
+    /// Checks the version of an answer and returns its bytes.
+    fn receive(&self, object: &str, answer: Answer, keep: bool) -> Result<ObjectBytes> {
+        let part = match answer.map_err(|e| self.failed("read", object, &e))? {
+            Response::Part(part) => part,
+            _ => return Err(Error::internal("the answer to another request")),
+        };
+        let mut known = self.known();
+        let pieces = self.admitted(&mut known, object, &part.meta)?;
+        if keep {
+            pieces.add(part.start, part.bytes.clone());
+        }
+        Ok(ObjectBytes { start: part.start, len: part.meta.size, bytes: part.bytes })
+    }
+
+    /// Returns what is known of an object after comparing the version of an answer.
+    fn admitted<'a>(
+        &self,
+        known: &'a mut HashMap<String, Pieces>,
+        object: &str,
+        meta: &ObjectMeta,
+    ) -> Result<&'a mut Pieces> {
+        let pieces = known.entry(object.to_owned()).or_default();
+        if !pieces.admit(meta) {
+            return Err(error::changed(self.describe(object)));
+        }
+        Ok(pieces)
+    }
+
+    fn failed(&self, op: &'static str, object: &str, failure: &object_store::Error) -> Error {
+        error::translate(op, self.describe(object), failure)
+    }
+
+    /// First contact with the object of the store itself.
+    ///
+    /// # Errors
+    /// `Io` with `IsADirectory` if it is a folder, `NotFound` if it is neither; errors of the request.
+    fn meet(&self) -> Result<()> {
+        if self.known().get("").is_some_and(Pieces::is_met) {
+            return Ok(());
+        }
+        let folder = || Error::io("read", &self.location, std::io::ErrorKind::IsADirectory.into());
+        let list = Request::List { path: self.root.clone() };
+        if self.root.as_ref().is_empty() && self.service.has_listings() {
+            let entries = self.ask(vec![list])?.pop();
+            self.keep_listing("", entries)?;
+            return Err(folder());
+        }
+        let mut wanted = vec![self.get("", ByteRange::Exact(0..WINDOW))?];
+        if self.service.has_suffixes() {
+            wanted.push(self.get("", ByteRange::Suffix(WINDOW))?);
+        }
+        let objects = wanted.len();
+        if self.service.has_listings() {
+            wanted.push(list.clone());
+        }
+        let mut answers = self.ask(wanted)?;
+        let mut listing = answers.split_off(objects);
+        let mut answers = answers.into_iter();
+        let head = answers.next().ok_or_else(|| Error::internal("no answer"))?;
+        if let Err(failure) = head {
+            if !self.service.has_listings() {
+                // The folder of a WebDAV server.
+                listing = self.ask(vec![list])?;
+            }
+            return match self.keep_listing("", listing.pop()) {
+                Ok(entries) if entries > 0 => Err(folder()),
+                _ => Err(self.failed("open", "", &failure)),
+            };
+        }
+        self.receive("", head, true)?;
+        for tail in answers {
+            self.receive("", tail, true)?;
+        }
+        Ok(())
+    }
+
+    /// Keeps a listing for the next request of it. Returns the number of entries.
+    fn keep_listing(&self, folder: &str, answer: Option<Answer>) -> Result<usize> {
+        let entries = self.entries(folder, answer)?;
+        let count = entries.len();
+        self.listed().insert(folder.to_owned(), (Instant::now(), entries));
+        Ok(count)
+    }
+
+    /// Entries of a listing. Lengths are noted, so that they need not be requested.
+    fn entries(&self, folder: &str, answer: Option<Answer>) -> Result<Vec<ObjectInfo>> {
+        let answer = answer.ok_or_else(|| Error::internal("no answer"))?;
+        let entries = match answer.map_err(|e| self.failed("list", folder, &e))? {
+            Response::Entries(entries) => entries,
+            _ => return Err(Error::internal("the answer to another request")),
+        };
+        let mut known = self.known();
+        for entry in &entries {
+            if let Some(len) = entry.len {
+                let name =
+                    if folder.is_empty() { entry.name.clone() } else { format!("{folder}/{}", entry.name) };
+                known.entry(name).or_default().note_len(len);
+            }
+        }
+        Ok(entries)
+    }
+
+    /// Returns bytes that are held in memory.
+    fn held(&self, object: &str, part: &ByteRange) -> Option<ObjectBytes> {
+        self.known().get(object)?.get(part)
+    }
+
+    /// Reads parts of objects, as far as they are not held.
+    fn read_parts(&self, reads: &[(&str, ByteRange)], keep: bool) -> Result<Vec<ObjectBytes>> {
+        if reads.iter().any(|(object, _)| object.is_empty()) {
+            self.meet()?;
+        }
+        let mut found: Vec<Option<ObjectBytes>> =
+            reads.iter().map(|(object, part)| self.held(object, part)).collect();
+        self.learn_lengths(reads, &found)?;
+        let missing: Vec<usize> = (0..reads.len()).filter(|&i| found[i].is_none()).collect();
+        let wanted = missing.iter().map(|&i| {
+            let (object, part) = &reads[i];
+            self.get(object, self.requestable(object, part)?)
+        });
+        let answers = self.ask(wanted.collect::<Result<_>>()?)?;
+        for (&i, answer) in missing.iter().zip(answers) {
+            let (object, part) = &reads[i];
+            let bytes = self.receive(object, answer, keep)?;
+            if let ByteRange::Exact(range) = part {
+                check_range(range, bytes.len, &|| self.describe(object))?;
+            }
+            found[i] = Some(bytes);
+        }
+        let all =
+            found.into_iter().map(|bytes| bytes.ok_or_else(|| Error::internal("a read without an answer")));
+        all.collect()
+    }
+
+    /// Requests the lengths of objects whose ends are wanted from a service that cannot be asked for them.
+    fn learn_lengths(&self, reads: &[(&str, ByteRange)], found: &[Option<ObjectBytes>]) -> Result<()> {
+        if self.service.has_suffixes() {
+            return Ok(());
+        }
+        let unknown = |object: &str| self.known().get(object).and_then(Pieces::len).is_none();
+        let objects: Vec<&str> = reads
+            .iter()
+            .zip(found)
+            .filter(|((object, part), found)| {
+                found.is_none() && matches!(part, ByteRange::Suffix(_)) && unknown(object)
+            })
+            .map(|((object, _), _)| *object)
+            .collect();
+        let heads = objects.iter().map(|object| Ok(Request::Head { path: self.path(object)? }));
+        let answers = self.ask(heads.collect::<Result<_>>()?)?;
+        objects
+            .iter()
+            .zip(answers)
+            .try_for_each(|(object, answer)| self.receive_length(object, answer).map(drop))
+    }
+
+    fn receive_length(&self, object: &str, answer: Answer) -> Result<u64> {
+        match answer.map_err(|e| self.failed("open", object, &e))? {
+            Response::Meta(meta) => {
+                self.admitted(&mut self.known(), object, &meta)?;
+                Ok(meta.size)
+            }
+            _ => Err(Error::internal("the answer to another request")),
+        }
+    }
+
+    /// The part as it can be requested from the service.
+    fn requestable(&self, object: &str, part: &ByteRange) -> Result<ByteRange> {
+        match part {
+            ByteRange::Suffix(_) if !self.service.has_suffixes() => {
+                let len = self.known().get(object).and_then(Pieces::len);
+                Ok(ByteRange::Exact(part.within(len.ok_or_else(|| Error::internal("a length is missing"))?)))
+            }
+            ByteRange::Exact(range) if range.start > range.end => {
+                Err(Error::invalid(format!("the byte range {range:?} ends before it starts")))
+            }
+            other => Ok(other.clone()),
+        }
+    }
+
+    /// Forgets what is known of an object that this store changes.
+    fn forget(&self, object: &str) {
+        self.known().remove(object);
+        self.listed().clear();
+    }
+
+    fn check_writable(&self) -> Result<()> {
+        match self.service {
+            Service::Http => Err(Error::unsupported(format!("writing to {}, a web server", self.location))
+                .hint("write to a path or to s3://, gs:// or az://")),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Store for RemoteStore {
+    fn location(&self) -> &str {
+        &self.location
+    }
+
+    fn len(&self, object: &str) -> Result<u64> {
+        if object.is_empty() {
+            self.meet()?;
+        }
+        if let Some(len) = self.known().get(object).and_then(Pieces::len) {
+            return Ok(len);
+        }
+        let answer = self.ask(vec![Request::Head { path: self.path(object)? }])?.pop();
+        self.receive_length(object, answer.ok_or_else(|| Error::internal("no answer"))?)
+    }
+
+    fn read_many(&self, object: &str, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
+        let reads: Vec<_> = ranges.iter().map(|range| (object, ByteRange::Exact(range.clone()))).collect();
+        Ok(self.read_parts(&reads, false)?.into_iter().map(|part| part.bytes).collect())
+    }
+
+    fn resident(&self, _: &str) -> Result<Option<Bytes>> {
+        Ok(None)
+    }
+
+    fn read_objects(&self, reads: &[(&str, ByteRange)]) -> Result<Vec<ObjectBytes>> {
+        self.read_parts(reads, false)
+    }
+
+    fn prefetch(&self, upcoming: &[Upcoming]) {
+        let mut wanted = Vec::new();
+        let mut names = Vec::new();
+        for next in upcoming {
+            let request = match next {
+                Upcoming::Bytes(object, part) if self.held(object, part).is_none() => {
+                    self.requestable(object, part).and_then(|part| self.get(object, part))
+                }
+                Upcoming::Bytes(..) => continue,
+                Upcoming::Listing(folder) => self.path(folder).map(|path| Request::List { path }),
+            };
+            if let Ok(request) = request {
+                wanted.push(request);
+                names.push(next);
+            }
+        }
+        let Ok(answers) = self.ask(wanted) else { return };
+        for (next, answer) in names.into_iter().zip(answers) {
+            // What failed is requested again where it is used, which reports the error.
+            let _ = match next {
+                Upcoming::Bytes(object, _) => self.receive(object, answer, true).map(drop),
+                Upcoming::Listing(folder) => self.keep_listing(folder, Some(answer)).map(drop),
+            };
+        }
+    }
+
+    fn profile(&self) -> Profile {
+        Profile::NETWORK
+    }
+
+    fn list(&self, folder: &str) -> Result<Vec<ObjectInfo>> {
+        let kept = self.listed().remove(folder).filter(|(at, _)| at.elapsed() < FRESH);
+        let entries = match kept {
+            Some((_, entries)) => entries,
+            None => {
+                let answer = self.ask(vec![Request::List { path: self.path(folder)? }])?.pop();
+                self.entries(folder, answer)?
+            }
+        };
+        // Object stores have no empty folders.
+        if entries.is_empty() && !folder.is_empty() {
+            return Err(Error::not_found("folder", self.describe(folder), Vec::new()));
+        }
+        Ok(entries)
+    }
+
+    fn stage(&self, object: &str, overwrite: Overwrite) -> Result<Box<dyn Staged>> {
+        self.check_writable()?;
+        let replaced = self.known().get(object).and_then(|known| known.etag().map(str::to_owned));
+        if object.is_empty() && overwrite == Overwrite::Refuse && self.exists("")? {
+            let exists = Error::invalid(format!("output {} already exists", self.location));
+            return Err(exists.hint(tesseral_core::Advice::Overwrite));
+        }
+        self.forget(object);
+        let target = upload::Destination {
+            client: self.client()?,
+            path: self.path(object)?,
+            described: self.describe(object),
+            overwrite,
+            replaced,
+        };
+        Ok(Box::new(upload::Spooled::new(target)?))
+    }
+
+    fn remove(&self, object: &str) -> Result<()> {
+        self.check_writable()?;
+        self.forget(object);
+        let (client, path) = (self.client()?, self.path(object)?);
+        match runtime::wait(async move { client.delete(&path).await })? {
+            Ok(()) | Err(object_store::Error::NotFound { .. }) => Ok(()),
+            Err(failure) => Err(self.failed("remove", object, &failure)),
+        }
+    }
+
+    fn remove_all(&self, object: &str) -> Result<()> {
+        self.check_writable()?;
+        self.known().clear();
+        self.listed().clear();
+        let (client, path) = (self.client()?, self.path(object)?);
+        let removed = runtime::wait(request::remove_below(client, path))?;
+        removed.map_err(|failure| self.failed("remove", object, &failure))?;
+        self.remove(object)
+    }
+}
+
+/// Rejects URLs that no store has.
+pub(crate) fn check_url(url: &str) -> Result<()> {
+    Target::parse(url).map(drop)
+}

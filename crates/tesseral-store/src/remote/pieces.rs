@@ -1,0 +1,99 @@
+//! What a store knows of one object: its length, its version and some of its bytes.
+
+use bytes::Bytes;
+use object_store::ObjectMeta;
+
+use crate::store::{ByteRange, ObjectBytes};
+
+/// Maximum number of bytes kept of one object.
+const MOST: usize = 8 << 20;
+
+/// Length, version and held bytes of an object.
+#[derive(Debug, Default)]
+pub(crate) struct Pieces {
+    len: Option<u64>,
+    version: Option<Version>,
+    held: Vec<(u64, Bytes)>,
+}
+
+/// The content that an object had at the first answer.
+#[derive(Debug)]
+struct Version {
+    etag: Option<String>,
+    /// For servers without entity tags.
+    modified: i64,
+}
+
+impl Pieces {
+    /// Length in bytes, if an answer or a listing stated it.
+    pub(crate) fn len(&self) -> Option<u64> {
+        self.len
+    }
+
+    /// Returns whether the object was read.
+    pub(crate) fn is_met(&self) -> bool {
+        self.version.is_some()
+    }
+
+    /// Notes the length from a listing.
+    pub(crate) fn note_len(&mut self, len: u64) {
+        if self.version.is_none() {
+            self.len = Some(len);
+        }
+    }
+
+    /// Entity tag of the version that was read.
+    pub(crate) fn etag(&self) -> Option<&str> {
+        self.version.as_ref()?.etag.as_deref()
+    }
+
+    /// Compares the version of an answer with that of earlier ones; the first answer determines it. Returns whether they are
+    /// the same.
+    pub(crate) fn admit(&mut self, meta: &ObjectMeta) -> bool {
+        let now = Version { etag: meta.e_tag.clone(), modified: meta.last_modified.timestamp_micros() };
+        let same = match &self.version {
+            None => true,
+            Some(first) if self.len != Some(meta.size) => {
+                let _ = first;
+                false
+            }
+            Some(first) => match (&first.etag, &now.etag) {
+                (Some(first), Some(now)) => first == now,
+                // Some answers have no entity tag, or times in another resolution.
+                _ => first.modified / 1_000_000 == now.modified / 1_000_000,
+            },
+        };
+        if same && self.version.is_none() {
+            self.version = Some(now);
+            self.len = Some(meta.size);
+        }
+        same
+    }
+
+    /// Keeps bytes, up to a limit.
+    pub(crate) fn add(&mut self, start: u64, bytes: Bytes) {
+        let size: usize = self.held.iter().map(|(_, bytes)| bytes.len()).sum();
+        if size + bytes.len() <= MOST {
+            self.held.push((start, bytes));
+        }
+    }
+
+    /// Returns a part if it is held. Empty parts always are.
+    pub(crate) fn get(&self, part: &ByteRange) -> Option<ObjectBytes> {
+        let len = self.len?;
+        self.version.as_ref()?;
+        let range = part.within(len);
+        let start = range.start;
+        if range.end > len || range.start > range.end {
+            return None;
+        }
+        if range.is_empty() {
+            return Some(ObjectBytes { start, len, bytes: Bytes::new() });
+        }
+        self.held.iter().find_map(|(at, bytes)| {
+            let from = usize::try_from(start.checked_sub(*at)?).ok()?;
+            let to = usize::try_from(range.end.checked_sub(*at)?).ok()?;
+            (to <= bytes.len()).then(|| ObjectBytes { start, len, bytes: bytes.slice(from..to) })
+        })
+    }
+}

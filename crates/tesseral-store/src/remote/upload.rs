@@ -1,0 +1,200 @@
+//! Writing of objects: staged in a local file, uploaded when published.
+//!
+//! A single request publishes an object, on the condition that it does not exist yet, or that it is still the version that was
+//! read. Objects too large for one request are uploaded in parts, which the server joins when the last one has arrived.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use object_store::path::Path;
+use object_store::{
+    Error as Failure, MultipartUpload, ObjectStore, ObjectStoreExt, PutMode, PutOptions, PutPayload,
+    UpdateVersion,
+};
+use tesseral_core::{Error, Result};
+
+use super::{error, runtime};
+use crate::store::{Overwrite, Staged};
+
+/// Size up to which an object is one request.
+const ONE_REQUEST: u64 = 64 << 20;
+/// Size of the parts of larger objects.
+const PART: u64 = 16 << 20;
+/// Number of parts under way at the same time.
+const PARALLEL: usize = 4;
+
+/// Where an object is uploaded.
+#[derive(Debug)]
+pub(crate) struct Destination {
+    pub client: Arc<dyn ObjectStore>,
+    pub path: Path,
+    pub described: String,
+    pub overwrite: Overwrite,
+    /// Entity tag of the version that is replaced, if it was read.
+    pub replaced: Option<String>,
+}
+
+impl Destination {
+    fn mode(&self) -> PutMode {
+        match (self.overwrite, &self.replaced) {
+            (Overwrite::Refuse, _) => PutMode::Create,
+            (Overwrite::Replace, None) => PutMode::Overwrite,
+            (Overwrite::Replace, Some(etag)) => {
+                PutMode::Update(UpdateVersion { e_tag: Some(etag.clone()), version: None })
+            }
+        }
+    }
+}
+
+/// An object in a local file without a name.
+#[derive(Debug)]
+pub(crate) struct Spooled {
+    file: Arc<File>,
+    target: Destination,
+}
+
+impl Spooled {
+    pub(crate) fn new(target: Destination) -> Result<Self> {
+        let file = tempfile::tempfile().map_err(|e| {
+            Error::io("create", format!("a temporary file for {}", target.described), e)
+                .hint("set TMPDIR to a folder with enough space")
+        })?;
+        Ok(Self { file: Arc::new(file), target })
+    }
+
+    fn io(&self, op: &'static str, error: std::io::Error) -> Error {
+        Error::io(op, format!("a temporary file for {}", self.target.described), error)
+    }
+}
+
+impl Staged for Spooled {
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<()> {
+        self.file.write_all_at(bytes, offset).map_err(|e| self.io("write", e))
+    }
+
+    fn read_at(&self, offset: u64, out: &mut [u8]) -> Result<()> {
+        self.file.read_exact_at(out, offset).map_err(|e| self.io("read", e))
+    }
+
+    fn set_len(&self, len: u64) -> Result<()> {
+        self.file.set_len(len).map_err(|e| self.io("set length of", e))
+    }
+
+    fn publish(self: Box<Self>) -> Result<()> {
+        let len = self.file.metadata().map_err(|e| self.io("stat", e))?.len();
+        let (client, path, mode) =
+            (Arc::clone(&self.target.client), self.target.path.clone(), self.target.mode());
+        let file = Arc::clone(&self.file);
+        let sent = runtime::wait(async move {
+            match len <= ONE_REQUEST {
+                true => put(&*client, &path, &file, len, mode).await,
+                false => put_parts(&*client, &path, file, len, mode).await,
+            }
+        })?;
+        sent.map_err(|failure| match (&failure, self.target.overwrite) {
+            (Failure::NotImplemented { .. } | Failure::NotSupported { .. }, Overwrite::Refuse) => {
+                let what = format!(
+                    "creating {} without overwriting: the server has no conditional puts",
+                    self.target.described
+                );
+                Error::unsupported(what).hint(tesseral_core::Advice::Overwrite)
+            }
+            _ => error::translate("write", self.target.described.clone(), &failure),
+        })
+    }
+}
+
+fn local(source: std::io::Error) -> Failure {
+    Failure::Generic { store: "a temporary file", source: Box::new(source) }
+}
+
+fn part(file: &File, start: u64, end: u64) -> object_store::Result<Bytes> {
+    let mut bytes = vec![0; usize::try_from(end - start).unwrap_or(usize::MAX)];
+    file.read_exact_at(&mut bytes, start).map_err(local)?;
+    Ok(bytes.into())
+}
+
+async fn put(
+    client: &dyn ObjectStore,
+    path: &Path,
+    file: &File,
+    len: u64,
+    mode: PutMode,
+) -> object_store::Result<()> {
+    let options = PutOptions { mode, ..PutOptions::default() };
+    client.put_opts(path, PutPayload::from(part(file, 0, len)?), options).await.map(drop)
+}
+
+/// Uploads in parts. The server checks no condition when it joins them, so that the object is uploaded under another name and
+/// copied on the condition that it does not exist; an object that is to be replaced needs no condition.
+async fn put_parts(
+    client: &dyn ObjectStore,
+    path: &Path,
+    file: Arc<File>,
+    len: u64,
+    mode: PutMode,
+) -> object_store::Result<()> {
+    if let PutMode::Update(version) = &mode {
+        let now = client.head(path).await?;
+        if now.e_tag != version.e_tag {
+            return Err(Failure::Precondition {
+                path: path.to_string(),
+                source: "the object was replaced".into(),
+            });
+        }
+    }
+    if !matches!(mode, PutMode::Create) {
+        return upload(client, path, &file, len).await;
+    }
+    let staged = Path::parse(format!("{path}.tesseral-{:x}.staged", random()))?;
+    upload(client, &staged, &file, len).await?;
+    let copied = client.copy_if_not_exists(&staged, path).await;
+    let removed = client.delete(&staged).await;
+    copied.and(removed)
+}
+
+fn random() -> u64 {
+    use std::hash::{BuildHasher, RandomState};
+    RandomState::new().hash_one(std::process::id())
+}
+
+async fn upload(client: &dyn ObjectStore, path: &Path, file: &File, len: u64) -> object_store::Result<()> {
+    let mut upload = client.put_multipart(path).await?;
+    match send(&mut *upload, file, len).await {
+        Ok(()) => upload.complete().await.map(drop),
+        Err(failure) => {
+            // The first error is the one to report. Parts that remain are removed by rules of the bucket.
+            let _ = upload.abort().await;
+            Err(failure)
+        }
+    }
+}
+
+async fn send(upload: &mut dyn MultipartUpload, file: &File, len: u64) -> object_store::Result<()> {
+    let mut running = tokio::task::JoinSet::new();
+    let mut start = 0;
+    while start < len {
+        if running.len() >= PARALLEL {
+            finished(running.join_next().await)?;
+        }
+        let end = (start + PART).min(len);
+        running.spawn(upload.put_part(PutPayload::from(part(file, start, end)?)));
+        start = end;
+    }
+    while let Some(result) = running.join_next().await {
+        finished(Some(result))?;
+    }
+    Ok(())
+}
+
+fn finished(
+    result: Option<std::result::Result<object_store::Result<()>, tokio::task::JoinError>>,
+) -> object_store::Result<()> {
+    match result {
+        Some(Ok(sent)) => sent,
+        Some(Err(source)) => Err(Failure::JoinError { source }),
+        None => Ok(()),
+    }
+}
