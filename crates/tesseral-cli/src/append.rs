@@ -12,7 +12,7 @@ use tesseral::{Append, ArrayId, ArraySchema, ColumnData, Error, InputOrder, Regi
 
 use self::columns::CsvColumns;
 use crate::cells_argument::coordinate;
-use crate::context::{Context, local};
+use crate::context::Context;
 use crate::error::{CliResult, exit};
 use crate::messages::append as messages;
 use crate::output;
@@ -61,7 +61,7 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> CliResult {
     if arguments.dedup {
         append = append.dedup();
     }
-    let path = local(&arguments.array)?;
+    let path = &arguments.array;
     let cells = if schema.sparse {
         if !arguments.selection.is_empty() {
             return Err(Error::invalid(

@@ -94,8 +94,8 @@ impl Context {
 
     /// Opens a source.
     pub(crate) fn open(&self, source: &Path, meter: &Meter) -> CliResult<Container> {
-        let (opener, store, _) = self.source(source, meter)?;
-        opener.open_store(store).map_err(Failure::opening)
+        let (opener, store, format) = self.source(source, meter)?;
+        opener.open_as(format, store).map_err(Failure::opening)
     }
 
     /// A source to be opened: options, path and format.
@@ -105,7 +105,7 @@ impl Context {
         meter: &Meter,
     ) -> CliResult<(Open, Arc<dyn Store>, &'static dyn Format)> {
         let opener = self.opener(meter)?;
-        let store = opener.store(local(source)?);
+        let store = opener.store(source)?;
         let format = tesseral::recognize(&*store).map_err(Failure::opening)?;
         self.check_versions(format)?;
         Ok((opener, store, format))
@@ -129,9 +129,9 @@ pub(crate) fn cache_folder() -> Option<PathBuf> {
     set("XDG_CACHE_HOME").or_else(|| set("HOME").map(|home| home.join(".cache")))
 }
 
-/// Path of a source argument.
-pub(crate) fn local(source: &Path) -> CliResult<&Path> {
-    Ok(tesseral::local(source)?)
+/// Path of an output argument.
+pub(crate) fn local(output: &Path) -> CliResult<PathBuf> {
+    Ok(tesseral::local(output)?)
 }
 
 /// Time that an operation has to stop after a signal.

@@ -154,13 +154,13 @@ pub(crate) fn run_rechunk(context: &Context, arguments: &RechunkArguments) -> Cl
     options.arrays.clone_from(&arguments.array);
     if !options.dry_run {
         let dry = ConvertOptions { dry_run: true, ..options.clone() };
-        let planned = tesseral::rechunk(&source, target, arguments.chunks.clone(), &dry)?;
+        let planned = tesseral::rechunk(&source, &target, arguments.chunks.clone(), &dry)?;
         // The plan is printed before the work.
         let shown: String =
             planned.arrays.iter().map(|array| plan_line(array, TerminalStyle::stderr())).collect();
         crate::error::report(&shown);
     }
-    let done = tesseral::rechunk(&source, target, arguments.chunks.clone(), &options)?;
+    let done = tesseral::rechunk(&source, &target, arguments.chunks.clone(), &options)?;
     meter.finish();
     report(context, "rechunk", &arguments.input, &arguments.output, &source, &done)
 }

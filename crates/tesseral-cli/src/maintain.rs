@@ -6,7 +6,7 @@ use clap::{Args, ValueEnum};
 use serde_json::json;
 use tesseral::{Consolidate, Edit, MaintenancePart};
 
-use crate::context::{Context, local};
+use crate::context::Context;
 use crate::error::{CliResult, exit};
 use crate::output;
 use crate::progress::Meter;
@@ -86,7 +86,7 @@ pub(crate) struct VacuumArguments {
 
 pub(crate) fn edit(context: &Context, array: &Path) -> CliResult<Box<dyn Edit>> {
     let opener = context.opener(&Meter::new(false))?;
-    Ok(tesseral::edit(local(array)?, opener.format_options())?)
+    Ok(tesseral::edit_store(opener.store(array)?, opener.format_options())?)
 }
 
 pub(crate) fn delete(context: &Context, arguments: &DeleteArguments) -> CliResult {

@@ -54,7 +54,7 @@ impl<'a> MessageSource<'a> {
         // Files of many messages are read once: buffered reads bound the memory, whereas a map would grow to the length of the
         // file.
         let opener = context.opener(&Meter::new(false))?.access(Access::Read);
-        let store = opener.store(local(path)?);
+        let store = opener.store(path)?;
         let format = tesseral::recognize(&*store).map_err(Failure::opening)?;
         let none = || Error::unsupported(format!("messages in {}", format.title()));
         let messages = format.messages().ok_or_else(none)?;
@@ -101,7 +101,7 @@ pub(crate) fn keys(text: &[String]) -> Vec<String> {
 pub(crate) fn target(path: &Path, force: bool, sources: &[PathBuf]) -> CliResult<tesseral::Output> {
     let mut output = tesseral::Output::dataset(local(path)?, false).overwrite(output::overwrite(force));
     for source in sources {
-        output = output.source(local(source)?);
+        output = output.source(source);
     }
     Ok(output)
 }

@@ -10,7 +10,6 @@ use clap::Args;
 use tesseral::{Cancel, Overwrite, StagedOutput};
 use tesseral_store::{Staged, Store};
 
-use crate::context::local;
 use crate::error::{CliResult, Failure};
 
 const BUFFER: usize = 256 << 10;
@@ -90,7 +89,7 @@ impl Output {
         let output = match &arguments.output {
             Some(path) if path.as_os_str() != "-" => {
                 let document = tesseral::Output::document(path).overwrite(overwrite(arguments.force));
-                Self::file(document.source(local(source)?).outside_sources(), path)?
+                Self::file(document.source(source).outside_sources(), path)?
             }
             _ => Self::stdout()?,
         };

@@ -31,7 +31,7 @@ pub(crate) struct Arguments {
 pub(crate) fn run(context: &Context, arguments: &Arguments) -> CliResult {
     let meter = Meter::new(true);
     let opener = context.opener(&meter)?;
-    let store = opener.store(local(&arguments.source)?);
+    let store = opener.store(&arguments.source)?;
     let format = tesseral::recognize(&*store).map_err(Failure::opening)?;
     context.check_versions(format)?;
     if let Some(messages) = format.messages() {
@@ -48,7 +48,7 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> CliResult {
     let mut findings: Vec<Finding> = Vec::new();
     let options = context.options(&meter);
     let output = local(&arguments.output)?;
-    let recovered = recover(format, store, opener.format_options(), output, overwrite, &options, &mut |f| {
+    let recovered = recover(format, store, opener.format_options(), &output, overwrite, &options, &mut |f| {
         findings.push(f);
     })
     .map_err(Failure::opening)?;

@@ -6,7 +6,7 @@ use clap::Args;
 use serde_json::{Value as Json, json};
 use tesseral::{Depth, Error, Repair};
 
-use crate::context::{Context, local};
+use crate::context::Context;
 use crate::error::{CliResult, Failure, exit};
 use crate::output;
 use crate::progress::Meter;
@@ -35,8 +35,7 @@ struct Step {
 
 pub(crate) fn run(context: &Context, arguments: &Arguments) -> CliResult {
     let opener = context.opener(&Meter::new(false))?;
-    let path = local(&arguments.source)?;
-    let store = opener.store(path);
+    let store = opener.store(&arguments.source)?;
     let format = tesseral::recognize(&*store).map_err(Failure::opening)?;
     context.check_versions(format)?;
     let needed = tesseral::repairs(format, &store, opener.format_options())?;
@@ -66,7 +65,12 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> CliResult {
             (true, false, _) => {
                 context.check()?;
                 // A new store each time: every fix replaces the file.
-                tesseral::apply_repair(format, opener.store(path), opener.format_options(), repair.code)?;
+                tesseral::apply_repair(
+                    format,
+                    opener.store(&arguments.source)?,
+                    opener.format_options(),
+                    repair.code,
+                )?;
                 changed = true;
                 "applied"
             }

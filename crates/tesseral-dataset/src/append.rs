@@ -7,7 +7,7 @@ use tesseral_core::condition::Condition;
 use tesseral_core::{ArraySchema, Error, Region, Result};
 use tesseral_engine::{Options, WriteSession};
 use tesseral_format::{AppendOptions, Edit, Format, OpenOptions};
-use tesseral_store::{Access, LocalStore, Store};
+use tesseral_store::{Access, Location, StorageOptions, Store};
 
 use crate::create::Session;
 use tesseral_registry as registry;
@@ -29,6 +29,7 @@ use tesseral_registry as registry;
 #[derive(Clone, Debug, Default)]
 pub struct Append {
     options: AppendOptions,
+    storage: StorageOptions,
     execution: Options,
 }
 
@@ -66,6 +67,13 @@ impl Append {
         self
     }
 
+    /// Sets credentials, endpoints and other settings of object stores. Default: those of the environment.
+    #[must_use]
+    pub fn storage(mut self, storage: StorageOptions) -> Self {
+        self.storage = storage;
+        self
+    }
+
     /// Sets threads, memory, cancellation and progress.
     #[must_use]
     pub fn execution(mut self, options: Options) -> Self {
@@ -77,8 +85,8 @@ impl Append {
     ///
     /// # Errors
     /// `Unsupported` by formats without versions; `InvalidRequest`; errors of opening.
-    pub fn begin(&self, path: impl AsRef<Path>) -> Result<Session> {
-        let store = store(path.as_ref());
+    pub fn begin(&self, source: impl AsRef<Path>) -> Result<Session> {
+        let store = Location::parse(source)?.store(Access::Read, &self.storage)?;
         let format = registry::recognize(&*store)?;
         let versioned = format.versioned().ok_or_else(|| unversioned("appending to", format))?;
         let (writer, schema) = versioned.append(store, &self.options)?;
@@ -88,16 +96,19 @@ impl Append {
     }
 }
 
-fn store(path: &Path) -> Arc<dyn Store> {
-    Arc::new(LocalStore::new(path, Access::Read))
-}
-
 /// Opens a source for editing: deletes, attributes, schema evolution, consolidation, vacuum.
 ///
 /// # Errors
 /// `Unsupported` by formats without versions; errors of opening.
-pub fn edit(path: impl AsRef<Path>, options: &OpenOptions) -> Result<Box<dyn Edit>> {
-    let store = store(path.as_ref());
+pub fn edit(source: impl AsRef<Path>, options: &OpenOptions) -> Result<Box<dyn Edit>> {
+    edit_store(Location::parse(source)?.store(Access::Read, &StorageOptions::new())?, options)
+}
+
+/// Opens the content of a store for editing.
+///
+/// # Errors
+/// As [`edit`].
+pub fn edit_store(store: Arc<dyn Store>, options: &OpenOptions) -> Result<Box<dyn Edit>> {
     let format = registry::recognize(&*store)?;
     format.versioned().ok_or_else(|| unversioned("editing", format))?.edit(store, options)
 }

@@ -1,13 +1,13 @@
 //! Opened containers.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use tesseral_core::{Attributes, Error, ErrorKind, HistoryRow, Limits, Result};
 use tesseral_engine::{Handle, Options, Reopen, judge, open_listed, watched};
 use tesseral_format::convention;
 use tesseral_format::{Column, Format, Groups, OpenOptions, TimeRange, Version};
-use tesseral_store::{Access, LocalStore, Store, StoreExt};
+use tesseral_store::{Access, Location, StorageOptions, Store, StoreExt};
 
 use crate::Array;
 use crate::labels::{self, LabelCache, PendingLabels};
@@ -18,6 +18,7 @@ use tesseral_registry as registry;
 pub struct Open {
     options: OpenOptions,
     access: Access,
+    storage: StorageOptions,
     execution: Options,
 }
 
@@ -46,6 +47,13 @@ impl Open {
     #[must_use]
     pub fn access(mut self, access: Access) -> Self {
         self.access = access;
+        self
+    }
+
+    /// Sets credentials, endpoints and other settings of object stores. Default: those of the environment.
+    #[must_use]
+    pub fn storage(mut self, storage: StorageOptions) -> Self {
+        self.storage = storage;
         self
     }
 
@@ -88,19 +96,22 @@ impl Open {
         &self.execution
     }
 
-    /// Returns the store of a path without reading. With a memory limit files are read, not memory-mapped: resident pages of a
-    /// map count as memory of the process.
-    pub fn store(&self, path: impl AsRef<Path>) -> Arc<dyn Store> {
+    /// Returns the store of a path or URL without reading. With a memory limit files are read, not memory-mapped: resident
+    /// pages of a map count as memory of the process.
+    ///
+    /// # Errors
+    /// `Unsupported` for URLs that cannot be reached, `InvalidRequest` for unknown storage options.
+    pub fn store(&self, source: impl AsRef<Path>) -> Result<Arc<dyn Store>> {
         let access = if self.execution.memory.is_some() { Access::Read } else { self.access };
-        Arc::new(LocalStore::new(path.as_ref(), access))
+        Location::parse(source)?.store(access, &self.storage)
     }
 
-    /// Opens a path.
+    /// Opens a path or URL.
     ///
     /// # Errors
     /// `NotFound`, `Unrecognized`, and errors of the format.
-    pub fn open(&self, path: impl AsRef<Path>) -> Result<Container> {
-        self.open_store(self.store(path))
+    pub fn open(&self, source: impl AsRef<Path>) -> Result<Container> {
+        self.open_store(self.store(source)?)
     }
 
     /// Opens the content of a store.
@@ -109,6 +120,14 @@ impl Open {
     /// As [`open`](Self::open).
     pub fn open_store(&self, store: Arc<dyn Store>) -> Result<Container> {
         let format = store.guarded(|| registry::recognize(&*store))?;
+        self.open_as(format, store)
+    }
+
+    /// Opens the content of a store whose format is known.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn open_as(&self, format: &'static dyn Format, store: Arc<dyn Store>) -> Result<Container> {
         self.options.check(format)?;
         let versioned = format.versioned().is_some();
         let store = watched(format, store);
@@ -141,21 +160,12 @@ impl Open {
     }
 }
 
-/// Returns the path of a source: a path, or a `file://` URL.
+/// Returns the path of an output that can only be a local file or folder: a path, or a `file://` URL.
 ///
 /// # Errors
 /// `Unsupported` for other URLs.
-pub fn local(source: &Path) -> Result<&Path> {
-    let Some(text) = source.to_str() else { return Ok(source) };
-    if let Some(path) = text.strip_prefix("file://") {
-        return Ok(Path::new(path));
-    }
-    match text.split_once("://") {
-        Some((scheme, _)) if scheme.len() > 1 && scheme.bytes().all(|b| b.is_ascii_alphanumeric()) => {
-            Err(Error::unsupported(format!("reading {scheme}:// sources")).hint("copy it here first"))
-        }
-        _ => Ok(source),
-    }
+pub fn local(output: &Path) -> Result<PathBuf> {
+    Ok(Location::parse(output)?.local("writing to")?.to_path_buf())
 }
 
 /// Opens a file or folder of any supported format, detected by its content.
@@ -369,9 +379,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sources_are_paths_or_file_urls() {
+    fn local_outputs_are_paths_or_file_urls() {
         assert_eq!(local(Path::new("file:///a/b.tet")).unwrap(), Path::new("/a/b.tet"));
         assert_eq!(local(Path::new("a:b.tet")).unwrap(), Path::new("a:b.tet"));
-        assert!(local(Path::new("s3://bucket/key")).is_err());
+        assert!(matches!(
+            local(Path::new("s3://bucket/key")).unwrap_err().kind(),
+            ErrorKind::Unsupported { .. }
+        ));
     }
 }

@@ -23,7 +23,7 @@ mod time_condition;
 pub mod variable;
 
 pub use advise::{ChunkAdvice, ReadCost, advise};
-pub use append::{Append, condition, edit};
+pub use append::{Append, condition, edit, edit_store};
 pub use array::Array;
 pub use as_of::as_of;
 pub use cells::CellQuery;

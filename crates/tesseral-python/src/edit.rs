@@ -72,16 +72,15 @@ pub fn append(
     let work = || {
         runtime::home();
         let options = runtime::options(&tesseral::Options::default())?.into_owned();
-        let path = tesseral::local(&path)?;
         let append = append.execution(options);
         match &region {
             Some(region) => {
-                let session = append.region(region.clone()).begin(path)?;
+                let session = append.region(region.clone()).begin(&path)?;
                 session.write_columns(ArrayId(0), region, &columns)?;
                 session.commit()
             }
             None => {
-                let session = append.begin(path)?;
+                let session = append.begin(&path)?;
                 session.write_cells(ArrayId(0), &columns, order)?;
                 session.commit()
             }
@@ -97,7 +96,7 @@ fn change<T: Send>(
     key: Option<Vec<u8>>,
     work: impl FnOnce(&dyn Edit) -> tesseral::Result<T> + Send,
 ) -> PyResult<T> {
-    py.detach(|| work(&*tesseral::edit(tesseral::local(path)?, &open_options(key))?)).or_raise(py)
+    py.detach(|| work(&*tesseral::edit(path, &open_options(key))?)).or_raise(py)
 }
 
 /// Deletes the cells that match a condition, as of a timestamp.
@@ -109,7 +108,7 @@ pub fn delete(
     timestamp: Option<u64>,
     key: Option<Vec<u8>>,
 ) -> PyResult<()> {
-    let container = opener(None, None, key.clone(), true, false).open(tesseral::local(&path).or_raise(py)?);
+    let container = opener(None, None, key.clone(), true, false).open(&path);
     let condition = container
         .and_then(|container| tesseral::condition(container.array_at(0)?.schema(), condition))
         .or_raise(py)?;
@@ -195,7 +194,7 @@ pub fn versions<'py>(
     path: PathBuf,
     key: Option<Vec<u8>>,
 ) -> PyResult<Vec<Bound<'py, PyDict>>> {
-    let read = || opener(None, None, key, true, false).open(tesseral::local(&path)?)?.versions();
+    let read = || opener(None, None, key, true, false).open(&path)?.versions();
     let versions = py.detach(read).or_raise(py)?;
     let version_dict = |version: &tesseral::Version| {
         let out = PyDict::new(py);

@@ -53,7 +53,7 @@ pub fn verify<'py>(
 ) -> PyResult<(&'static str, bool, Vec<Bound<'py, PyDict>>, u64, u64)> {
     let open: Open = opener(as_of, memory, key, true, true);
     let (format, found, verified) = runtime::run(py, &Options::default(), u64::MAX, |options| {
-        let store = open.store(tesseral::local(&path)?);
+        let store = open.store(&path)?;
         let format = tesseral::recognize(&*store)?;
         let mut found = Vec::new();
         let options = Options { memory, ..options.clone() };
@@ -79,13 +79,13 @@ pub fn recover<'py>(
 ) -> PyResult<(u64, u64, Vec<Bound<'py, PyDict>>)> {
     let open = opener(None, None, key, true, true);
     let (found, recovered) = runtime::run(py, &Options::default(), u64::MAX, |options| {
-        let store = open.store(tesseral::local(&path)?);
+        let store = open.store(&path)?;
         let format = tesseral::recognize(&*store)?;
         let overwrite = if overwrite { Overwrite::Replace } else { Overwrite::Refuse };
         let output = tesseral::local(&output)?;
         let mut found = Vec::new();
         let recovered =
-            tesseral::recover(format, store, open.format_options(), output, overwrite, options, &mut |f| {
+            tesseral::recover(format, store, open.format_options(), &output, overwrite, options, &mut |f| {
                 found.push(f);
             })?;
         Ok((found, recovered))
@@ -144,7 +144,7 @@ pub fn convert(
 ) -> PyResult<(&'static str, Vec<String>, u64)> {
     let open = opener(as_of, conversion.memory, key, true, true);
     let done = runtime::run(py, &Options::default(), u64::MAX, |options| {
-        let source = open.open(tesseral::local(&path)?)?;
+        let source = open.open(&path)?;
         tesseral::convert(&source, tesseral::local(&output)?, &conversion.options(options)?)
     })?;
     Ok((done.format.id(), done.arrays.into_iter().map(|a| a.name).collect(), done.stored_bytes))
@@ -167,8 +167,8 @@ pub fn diff(
 )> {
     let open = opener(None, None, None, true, true);
     let found = runtime::run(py, &Options::default(), u64::MAX, |options| {
-        let left = open.open(tesseral::local(&left)?)?;
-        let right = open.open(tesseral::local(&right)?)?;
+        let left = open.open(&left)?;
+        let right = open.open(&right)?;
         let options = DiffOptions {
             arrays,
             max_abs_error,

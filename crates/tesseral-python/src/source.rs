@@ -59,7 +59,7 @@ impl Source {
         if let Some(bytes) = max_expansion {
             open = open.limits(Limits::default().with_expansion(bytes));
         }
-        let container = py.detach(|| open.open(tesseral::local(&path)?)).or_raise(py)?;
+        let container = py.detach(|| open.open(&path)).or_raise(py)?;
         Ok(Self { container: Arc::new(container) })
     }
 
@@ -142,7 +142,7 @@ impl Source {
 #[pyfunction]
 pub fn recognize(py: Python<'_>, path: PathBuf) -> PyResult<Option<&'static str>> {
     let found = py.detach(|| {
-        let store = Open::new().access(Access::Read).store(tesseral::local(&path)?);
+        let store = Open::new().access(Access::Read).store(&path)?;
         tesseral::recognize(&*store)
     });
     match found {

@@ -224,7 +224,7 @@ impl Writer {
     /// Copies all cells of the only array of another container to a region of whole chunks.
     fn copy(&self, py: Python<'_>, array: usize, start: Vec<u64>, part: PathBuf) -> PyResult<()> {
         self.with(py, |session| {
-            let container = tesseral::open(tesseral::local(&part)?)?;
+            let container = tesseral::open(&part)?;
             let from = container.array_at(0)?;
             let shape = from.schema().shape().unwrap_or_default();
             let ends = start.iter().zip(&shape).map(|(&at, &n)| (at, at.saturating_add(n)));

@@ -53,7 +53,7 @@ pub use tesseral_core::{
 pub use tesseral_dataset::{
     Append, Array, ArrayId, CellQuery, ChunkAdvice, Container, Create, Open, Output, Overview, Point,
     ReadCost, Session, StagedOutput, Variable, Variables, advise, apply_repair, as_of, condition,
-    declared_field, edit, local, open, overview, recover, repairs,
+    declared_field, edit, edit_store, local, open, overview, recover, repairs,
 };
 pub use tesseral_engine::kernel::summary::{StatSet, Summary};
 pub use tesseral_engine::{
@@ -85,6 +85,9 @@ pub mod query {
 pub mod store {
     //! Byte stores. [`Open::open_store`](crate::Open::open_store) reads from any [`Store`].
     pub use tesseral_store::{
-        Access, Bytes, LocalStore, MemoryStore, ObjectInfo, ObjectKind, Staged, Store, StoreExt,
+        Access, ByteRange, Bytes, LocalStore, Location, MemoryStore, ObjectInfo, ObjectKind, Profile, Staged,
+        StorageOptions, Store, StoreExt, Upcoming,
     };
+    #[cfg(feature = "remote")]
+    pub use tesseral_store::{RemoteStore, Traffic};
 }

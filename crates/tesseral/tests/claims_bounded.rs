@@ -291,7 +291,7 @@ fn aggregate(path: &Path) -> Result<()> {
 
 fn verify(path: &Path) -> Result<()> {
     let open = Open::new();
-    let store = open.store(path);
+    let store = open.store(path).unwrap();
     let format = tesseral::recognize(&*store)?;
     tesseral_engine::verify(format, store, open.format_options(), true, &Options::default(), &mut |_| ())?;
     Ok(())
@@ -299,7 +299,7 @@ fn verify(path: &Path) -> Result<()> {
 
 fn recover(path: &Path, target: &Path) -> Result<()> {
     let open = Open::new().access(Access::Read);
-    let store = open.store(path);
+    let store = open.store(path).unwrap();
     let format = tesseral::recognize(&*store)?;
     let (limits, options) = (open.format_options(), Options::default());
     tesseral::recover(format, store, limits, target, Overwrite::Replace, &options, &mut |_| ())?;

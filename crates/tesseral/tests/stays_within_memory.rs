@@ -222,12 +222,19 @@ fn verifying_stays_within_the_limit() {
     for path in divisible(folder.path()) {
         let name = path.file_name().unwrap().to_string_lossy().into_owned();
         let open = limited();
-        let format = tesseral::recognize(&*open.store(&path)).unwrap();
+        let format = tesseral::recognize(&*open.store(&path).unwrap()).unwrap();
         for deep in [false, true] {
             let checked = bounded(&format!("{name}: verify, deep {deep}"), || {
                 let options = open.execution_options();
                 let format_options = open.format_options();
-                tesseral_engine::verify(format, open.store(&path), format_options, deep, options, &mut |_| {})
+                tesseral_engine::verify(
+                    format,
+                    open.store(&path).unwrap(),
+                    format_options,
+                    deep,
+                    options,
+                    &mut |_| {},
+                )
             });
             assert!(checked.unwrap().ok, "{name}");
         }

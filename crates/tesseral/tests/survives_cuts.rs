@@ -223,7 +223,7 @@ fn verify_reports_the_truncation() {
     let folder = tempfile::tempdir().unwrap();
     let sample = sample(folder.path(), "tet", "raw");
     let open = Open::new();
-    let store = open.store(&sample.path);
+    let store = open.store(&sample.path).unwrap();
     let format = tesseral::recognize(&*store).unwrap();
     let mut found = 0;
     let verified =

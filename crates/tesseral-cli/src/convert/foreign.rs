@@ -47,7 +47,7 @@ pub(super) fn export(context: &Context, arguments: &Arguments, format: Format, k
     }
     let words = named.iter().chain(&arguments.select).cloned().collect();
     let target = local(&arguments.output)?;
-    let output = OutputArguments { output: Some(target.to_owned()), force: shared.force };
+    let output = OutputArguments { output: Some(target.clone()), force: shared.force };
     let source = context.open(&arguments.input, &Meter::new(false))?;
     let lost = carries_digests(&source, named.first());
     let from = source.format().id();
@@ -55,7 +55,7 @@ pub(super) fn export(context: &Context, arguments: &Arguments, format: Format, k
         return report(context, arguments, from, kind, None, lost);
     }
     cat::export(context, CellsArgument::new(arguments.input.clone(), words), format, output)?;
-    report(context, arguments, from, kind, Some(super::stored(target)), lost)
+    report(context, arguments, from, kind, Some(super::stored(&target)), lost)
 }
 
 /// Returns whether digests cover the exported array. The export itself reports an unreadable one.

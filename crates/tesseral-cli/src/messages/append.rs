@@ -14,7 +14,7 @@ use crate::text::{self, escape};
 
 /// Returns whether the arguments are files of messages.
 pub(crate) fn is_meant(context: &Context, target: &Path, source: &Path) -> bool {
-    let held = std::fs::metadata(target).is_ok_and(|found| found.is_dir() || found.len() > 0);
+    let held = std::fs::metadata(&target).is_ok_and(|found| found.is_dir() || found.len() > 0);
     MessageSource::new(context, if held { target } else { source }).is_ok()
 }
 
@@ -28,7 +28,7 @@ pub(crate) fn run(context: &Context, output: &Path, paths: &[PathBuf]) -> CliRes
         sources.push((source, file));
     }
     let target = local(output)?;
-    if std::fs::metadata(target).is_ok_and(|found| found.len() > 0) {
+    if std::fs::metadata(&target).is_ok_and(|found| found.len() > 0) {
         let target = MessageSource::new(context, output)?;
         if let Some((other, _)) = sources.iter().find(|(s, _)| s.format.id() != target.format.id()) {
             let detail = format!("{} messages in {}", other.format.title(), target.format.title());
@@ -36,7 +36,7 @@ pub(crate) fn run(context: &Context, output: &Path, paths: &[PathBuf]) -> CliRes
         }
     }
     let Some((first, _)) = sources.first() else { return Err(Error::invalid("no source to append").into()) };
-    let (mut out, removed) = append_messages(first.messages, target, &first.options)?;
+    let (mut out, removed) = append_messages(first.messages, &target, &first.options)?;
     if let Some(tail) = removed {
         let (path, TruncatedTail { offset, len, detail }) = (output.to_string_lossy(), tail);
         let line = format!("{path}: removed {len} bytes of a truncated message at {offset}: {detail}");

@@ -8,7 +8,7 @@ use serde_json::json;
 use tesseral::{Error, MessageChange, Value};
 
 use super::{Filter, MessageSource, WriteReport, create, keys, put, target};
-use crate::context::{Context, local};
+use crate::context::Context;
 use crate::error::{CliResult, Failure, exit};
 use crate::maintain::edit;
 use crate::output;
@@ -131,7 +131,7 @@ fn set_messages(
 
 fn set_attributes(context: &Context, arguments: &Arguments, values: Vec<(String, Value)>) -> CliResult {
     let opener = context.opener(&Meter::new(false))?;
-    let store = opener.store(local(&arguments.source)?);
+    let store = opener.store(&arguments.source)?;
     let format = tesseral::recognize(&*store).map_err(Failure::opening)?;
     if format.messages().is_some() {
         return Err(Error::invalid("missing output path for messages")

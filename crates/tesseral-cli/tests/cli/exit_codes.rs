@@ -35,7 +35,7 @@ fn every_outcome_has_its_exit_code() {
         (3, &["info", labels, "--key-file", "no-such-file"]),
         (6, &["cat", labels, "--memory", "1"]),
         (7, &["info", labels, "--as-of", "2024-01-01"]),
-        (7, &["info", "s3://bucket/key"]),
+        (7, &["info", "ftp://host/key"]),
     ] {
         let ran = tet(arguments);
         assert_eq!(ran.code, code, "{arguments:?}: {}", ran.stderr);

@@ -88,7 +88,9 @@ async fn get(
             Err(failure @ Failure::Generic { .. }) if range.is_some() => {
                 let start = if let ByteRange::Exact(range) = part { range.start } else { 0 };
                 return match client.head(path).await {
-                    Ok(meta) if start >= meta.size => Ok(Part { start: meta.size, meta, bytes: Bytes::new() }),
+                    Ok(meta) if start >= meta.size => {
+                        Ok(Part { start: meta.size, meta, bytes: Bytes::new() })
+                    }
                     _ => Err(failure),
                 };
             }
