@@ -14,6 +14,7 @@
 mod cell_keys;
 mod column;
 mod container;
+mod contiguous;
 pub mod convention;
 mod create_options;
 mod edit;
@@ -29,6 +30,7 @@ mod writer;
 pub use cell_keys::{CellKey, CellKeys, DuplicatePolicy};
 pub use column::{Column, ColumnData, ColumnMut, KEPT, Scratch, UNWRITTEN};
 pub use container::{Container, Groups, MemoryBudget, Version, VersionState};
+pub use contiguous::{CONTIGUOUS_CHUNK, contiguous_chunk_shape, first_cell};
 pub use create_options::{
     CreateOption, CreateOptions, Domains, FormatOptions, OptionInfo, OptionSet, OptionTable, OptionType,
 };

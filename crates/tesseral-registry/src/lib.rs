@@ -20,6 +20,8 @@ static BUILT_IN: &[&dyn Format] = &[
     &tesseral_tiledb::TileDbFormat,
     #[cfg(feature = "npy")]
     &tesseral_npy::NpyFormat,
+    #[cfg(feature = "netcdf3")]
+    &tesseral_netcdf3::NetCdf3Format,
 ];
 
 /// Formats that programs registered, in order of registration.

@@ -1,0 +1,166 @@
+//! Opening and describing NetCDF classic files.
+
+use std::sync::Arc;
+
+use serde_json::json;
+use tesseral_core::{Attributes, Error, ErrorKind, Finding, HistoryRow, Result};
+use tesseral_format::{
+    ArraySource, AuditOptions, AuditReport, Capabilities, Container, Format, OpenOptions, Probe, Sniff,
+};
+use tesseral_store::{Store, StoreExt};
+
+use crate::array::{NetCdf3Array, Records};
+use crate::header::{Header, MAGIC};
+
+/// Number of bytes that are read first: most headers are shorter.
+const FIRST: u64 = 64 << 10;
+
+/// NetCDF classic files.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NetCdf3Format;
+
+/// An opened file.
+#[derive(Debug)]
+struct NetCdf3Container {
+    store: Arc<dyn Store>,
+    header: Header,
+    records: Records,
+    arrays: Vec<Arc<NetCdf3Array>>,
+}
+
+impl NetCdf3Container {
+    fn open(store: Arc<dyn Store>, options: &OpenOptions) -> Result<Self> {
+        if options.as_of.is_some() {
+            return Err(Error::unsupported("time travel in NetCDF files, which have no versions"));
+        }
+        let (object, len) = (store.describe(""), store.len("")?);
+        let header = read_header(&*store, len, &object, options)?;
+        let records = Records::of(&header, len, &object)?;
+        let array = |variable| {
+            options.cancel.check()?;
+            NetCdf3Array::new(&header, variable, records, len, &object, options.limits).map(Arc::new)
+        };
+        let arrays = header.variables.iter().map(array).collect::<Result<_>>()?;
+        Ok(Self { store, header, records, arrays })
+    }
+}
+
+/// Reads the header, whose length is known only when it is parsed.
+fn read_header(store: &dyn Store, len: u64, object: &str, options: &OpenOptions) -> Result<Header> {
+    let mut end = len.min(FIRST);
+    loop {
+        options.cancel.check()?;
+        options.limits.check_metadata(end)?;
+        if let Some(header) = Header::parse(&store.read("", 0..end)?, object)? {
+            return Ok(header);
+        }
+        if end == len {
+            return Err(Error::corrupt("header", object, len, "the file ends inside its header"));
+        }
+        end = len.min(end.saturating_mul(4));
+    }
+}
+
+impl Container for NetCdf3Container {
+    fn format(&self) -> &'static str {
+        crate::ID
+    }
+
+    fn store(&self) -> &Arc<dyn Store> {
+        &self.store
+    }
+
+    fn len(&self) -> usize {
+        self.arrays.len()
+    }
+
+    fn name(&self, index: usize) -> &str {
+        self.header.variables.get(index).map_or("", |variable| &variable.name)
+    }
+
+    fn array(&self, index: usize) -> Result<Arc<dyn ArraySource>> {
+        match self.arrays.get(index) {
+            Some(array) => Ok(Arc::clone(array) as Arc<dyn ArraySource>),
+            None => {
+                let names = self.header.variables.iter().map(|variable| variable.name.clone()).collect();
+                Err(Error::not_found("array", index.to_string(), names))
+            }
+        }
+    }
+
+    fn attributes(&self) -> &Attributes {
+        &self.header.attributes
+    }
+
+    fn history(&self) -> &[HistoryRow] {
+        &[]
+    }
+
+    fn details(&self) -> serde_json::Value {
+        let dims = self.header.dims.iter().map(|dim| {
+            let unlimited = dim.len == 0;
+            let len = if unlimited { self.records.count } else { dim.len };
+            json!({"name": dim.name, "length": len, "unlimited": unlimited})
+        });
+        json!({
+            "version": self.header.version,
+            "header_bytes": self.header.len,
+            "records": self.records.count,
+            "record_bytes": self.records.size,
+            "dimensions": dims.collect::<Vec<_>>(),
+        })
+    }
+}
+
+impl Format for NetCdf3Format {
+    fn id(&self) -> &'static str {
+        crate::ID
+    }
+
+    fn title(&self) -> &'static str {
+        "NetCDF classic"
+    }
+
+    fn extensions(&self) -> &'static [&'static str] {
+        &["nc", "cdf", "nc3"]
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities { many_arrays: true, attributes: true, ..Capabilities::default() }
+    }
+
+    fn sniff(&self, probe: &Probe<'_>) -> Sniff {
+        let named = || probe.name.ends_with(".nc3") || probe.name.ends_with(".cdf");
+        match (probe.entries, probe.head) {
+            (None, [a, b, c, 1 | 2 | 5, ..]) if [*a, *b, *c] == MAGIC => Sniff::Content,
+            (None, _) if named() => Sniff::Name,
+            _ => Sniff::No,
+        }
+    }
+
+    fn open(&self, store: Arc<dyn Store>, options: &OpenOptions) -> Result<Arc<dyn Container>> {
+        Ok(Arc::new(NetCdf3Container::open(store, options)?))
+    }
+
+    fn audit(
+        &self,
+        store: Arc<dyn Store>,
+        options: &AuditOptions,
+        report: &mut dyn FnMut(Finding),
+    ) -> Result<AuditReport> {
+        let len = store.len("")?;
+        match NetCdf3Container::open(store, &options.open) {
+            Ok(container) => {
+                report(Finding::passed("structure", "the header is consistent"));
+                let uncovered_bytes = container.header.len;
+                let container: Option<Arc<dyn Container>> = Some(Arc::new(container));
+                Ok(AuditReport { container, uncovered_bytes, ..AuditReport::default() })
+            }
+            Err(e) if matches!(e.kind(), ErrorKind::Io { .. } | ErrorKind::NotFound { .. }) => Err(e),
+            Err(e) => {
+                report(Finding::from_error("structure", &e));
+                Ok(AuditReport { uncovered_bytes: len, ..AuditReport::default() })
+            }
+        }
+    }
+}
