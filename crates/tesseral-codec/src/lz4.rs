@@ -18,13 +18,22 @@ pub fn decode_into(src: &[u8], dst: &mut [u8]) -> Result<()> {
     if u64::from(len) != dst.len() as u64 {
         return Err(fault(format!("expected {} bytes, the block declares {len}", dst.len())));
     }
+    decode_block_into(block, dst)
+}
+
+/// Decodes a block without a length prefix, whose output fills `dst` exactly.
+///
+/// # Errors
+/// `Codec` when the block is damaged or holds a different number of bytes.
+pub fn decode_block_into(block: &[u8], dst: &mut [u8]) -> Result<()> {
+    let fault = |detail: String| Error::codec("lz4", detail);
     // A byte of a block copies at most 255: anything longer is not worth clearing memory for.
     if dst.len() > block.len().saturating_mul(MOST_FROM_BYTE) {
-        return Err(fault(format!("{} bytes cannot hold {len}", block.len())));
+        return Err(fault(format!("{} bytes cannot hold {}", block.len(), dst.len())));
     }
     let written = block::decompress_into(block, dst).map_err(|e| Error::codec("lz4", e))?;
     if written != dst.len() {
-        return Err(fault(format!("expected {len} bytes, decoded {written}")));
+        return Err(fault(format!("expected {} bytes, decoded {written}", dst.len())));
     }
     Ok(())
 }

@@ -22,6 +22,8 @@ static BUILT_IN: &[&dyn Format] = &[
     &tesseral_npy::NpyFormat,
     #[cfg(feature = "netcdf3")]
     &tesseral_netcdf3::NetCdf3Format,
+    #[cfg(feature = "hdf5")]
+    &tesseral_hdf5::Hdf5Format,
 ];
 
 /// Formats that programs registered, in order of registration.

@@ -1,0 +1,379 @@
+//! A dataset as an array: chunks from its index or of its contiguous cells.
+
+use std::borrow::Cow;
+use std::ops::Range;
+use std::sync::OnceLock;
+
+use bytes::Bytes;
+use tesseral_core::{
+    ArraySchema, CellLen, ChunkGrid, ChunkStats, Coords, DType, Dimension, Error, Region, Result, alloc,
+    missing,
+};
+use tesseral_format::{
+    Access, ArraySource, ChunkInfo, ChunkPlan, Column, ColumnMut, Cover, DigestSpans, Part, PlannedChunk,
+    Request, Role, Scratch, Totals, Uncovered, contiguous_chunk_shape, first_cell,
+};
+
+use crate::dataset::{DatasetInfo, Layout};
+use crate::datatype::CellType;
+use crate::dimension::NamedExtent;
+use crate::file::{File, HeapReader};
+use crate::filter::Pipeline;
+use crate::index::{ChunkIndex, ChunkLocation};
+
+/// The array of a dataset.
+#[derive(Debug)]
+pub(crate) struct Hdf5Array {
+    schema: ArraySchema,
+    /// Chunks over the extents of the array.
+    grid: ChunkGrid,
+    /// Extents that the dataset stores. A dimension that another dataset extended is longer in the array.
+    stored: Coords,
+    file: File,
+    cell: CellType,
+    layout: Layout,
+    pipeline: Pipeline,
+    index: OnceLock<ChunkIndex>,
+}
+
+/// Where the bytes of a chunk are.
+enum Location {
+    /// In the object header.
+    Header,
+    At(ChunkLocation),
+    Unwritten,
+}
+
+impl Hdf5Array {
+    pub(crate) fn new(name: &str, info: DatasetInfo, dims: &[NamedExtent], file: &File) -> Result<Self> {
+        let DatasetInfo { cell, shape, layout, pipeline, fill, attributes, .. } = info;
+        let with_elements =
+            |own: &mut dyn Iterator<Item = u64>| -> Coords { own.chain(cell.dims.iter().copied()).collect() };
+        let stored = with_elements(&mut shape.iter().copied());
+        let extents = with_elements(&mut dims.iter().map(|dim| dim.extent));
+        let chunk = match &layout {
+            Layout::Chunked(chunked) => with_elements(&mut chunked.chunk.iter().map(|n| u64::from(*n))),
+            Layout::Contiguous(_) => contiguous_chunk_shape(&stored, cell.size as u64),
+            Layout::Compact(_) => stored.iter().map(|n| (*n).max(1)).collect(),
+        };
+        let mut schema = ArraySchema::dense(name, cell.dtype, &extents, &chunk);
+        schema.dims = dims.iter().map(|dim| Dimension::new(&dim.name, dim.extent)).collect();
+        schema.dims.extend(cell.dims.iter().map(|n| Dimension::new("", *n)));
+        schema.attributes = attributes.shown;
+        if let Some((values, meanings)) = cell.flags() {
+            schema.attributes.entry("flag_values".to_owned()).or_insert(values);
+            schema.attributes.entry("flag_meanings".to_owned()).or_insert(meanings);
+        }
+        let field = &mut schema.fields[0];
+        (field.cell, field.fill, field.codecs) = (cell.cell, fill, pipeline.names());
+        missing::declare(&mut schema);
+        let invalid =
+            |e: Error| Error::corrupt("a dataset", file.storage.describe(), info.address, e.to_string());
+        let grid = schema.grid().map_err(invalid)?;
+        let (file, index) = (file.clone(), OnceLock::new());
+        Ok(Self { schema, grid, stored, file, cell, layout, pipeline, index })
+    }
+
+    fn index(&self) -> Result<&ChunkIndex> {
+        if let Some(index) = self.index.get() {
+            return Ok(index);
+        }
+        let loaded = match &self.layout {
+            Layout::Chunked(layout) => {
+                // Elements of an array datatype are inside one chunk, so they do not change its number.
+                ChunkIndex::load(&self.file, layout, &self.dataset_grid()?)?
+            }
+            Layout::Compact(_) | Layout::Contiguous(_) => ChunkIndex::default(),
+        };
+        Ok(self.index.get_or_init(|| loaded))
+    }
+
+    /// The chunks of the array without the dimensions of an array datatype.
+    fn dataset_grid(&self) -> Result<ChunkGrid> {
+        let rank = self.grid.rank() - self.cell.dims.len();
+        ChunkGrid::new(&self.grid.shape()[..rank], &self.grid.chunk_shape()[..rank])
+    }
+
+    /// The box of cells that a chunk stores: whole chunks, also at the edges, unless the cells are contiguous.
+    fn tile(&self, coords: &[u64]) -> Region {
+        match self.layout {
+            Layout::Chunked(_) => Region::new(coords.iter().zip(self.grid.chunk_shape()).map(|(c, n)| {
+                let start = c.saturating_mul(*n);
+                (start, start.saturating_add(*n))
+            })),
+            Layout::Compact(_) | Layout::Contiguous(_) => self.grid.region(coords),
+        }
+    }
+
+    fn locate(&self, coords: &[u64], tile: &Region) -> Result<Location> {
+        let bytes = tile.cells().and_then(|cells| cells.checked_mul(self.cell.size as u64));
+        match &self.layout {
+            Layout::Compact(_) => Ok(Location::Header),
+            Layout::Contiguous(None) => Ok(Location::Unwritten),
+            Layout::Contiguous(Some(address)) => {
+                let start = first_cell(&self.stored, tile)
+                    .and_then(|cell| cell.checked_mul(self.cell.size as u64))
+                    .and_then(|at| at.checked_add(*address));
+                let number = self.grid.linear(coords);
+                let location =
+                    start.zip(bytes).map(|(address, len)| ChunkLocation { number, address, len, mask: 0 });
+                location.map(Location::At).ok_or_else(|| self.corrupt(*address, "offset beyond 2^64"))
+            }
+            Layout::Chunked(_) => {
+                let found = self.index()?.get(self.grid.linear(coords));
+                Ok(found.map_or(Location::Unwritten, |chunk| Location::At(*chunk)))
+            }
+        }
+    }
+
+    fn corrupt(&self, offset: u64, detail: impl Into<String>) -> Error {
+        let at = offset.saturating_add(self.file.storage.base());
+        Error::corrupt("chunk", self.file.storage.describe(), at, detail)
+    }
+
+    /// The chunk at these coordinates; `None` if it was never written.
+    fn chunk(&self, coords: &[u64], columns: &[Column]) -> Result<Option<PlannedChunk>> {
+        let (region, tile) = (self.grid.region(coords), self.tile(coords));
+        let cells = tile.cells().unwrap_or(u64::MAX);
+        let raw = cells.saturating_mul(self.cell.size as u64);
+        let location = match self.locate(coords, &tile)? {
+            Location::Unwritten => return Ok(None),
+            // The parser has the bytes of compact cells already.
+            Location::Header => ChunkLocation { number: 0, address: 0, len: 0, mask: 0 },
+            Location::At(location) => location,
+        };
+        let header = matches!(self.layout, Layout::Compact(_));
+        let plain = self.pipeline.is_plain(location.mask);
+        if header {
+            self.file.limits.check_chunk(raw)?;
+        } else {
+            self.check_location(&location, raw, plain)?;
+        }
+        let access = match self.cell.cell {
+            CellLen::One | CellLen::Fixed(_) if plain && !header => {
+                Access::Direct { swapped: self.cell.swapped() }
+            }
+            _ => Access::Coded { granule: None },
+        };
+        let offset = location.address.saturating_add(self.file.storage.base());
+        let part = |column: &Column| Part {
+            column: *column,
+            role: Role::Values,
+            object: 0,
+            offset,
+            len: location.len,
+        };
+        Ok(Some(PlannedChunk {
+            id: self.grid.linear(coords),
+            tile: Some(tile).filter(|tile| *tile != region),
+            layer: 0,
+            cells,
+            parts: columns.iter().map(part).collect(),
+            access,
+            cover: Cover::Exact(region),
+            whole: true,
+        }))
+    }
+
+    /// Compares a location with the file and with the size of the cells.
+    fn check_location(&self, location: &ChunkLocation, raw: u64, plain: bool) -> Result<()> {
+        let len = hdf5_reader::Storage::len(&*self.file.storage);
+        if location.address.checked_add(location.len).is_none_or(|end| end > len) {
+            let (object, found) = (self.file.storage.describe(), len.saturating_sub(location.address));
+            let at = location.address.saturating_add(self.file.storage.base());
+            return Err(Error::truncated("chunk", object, at, location.len, found));
+        }
+        if plain && location.len != raw {
+            return Err(
+                self.corrupt(location.address, format!("{} bytes stored, {raw} expected", location.len))
+            );
+        }
+        self.file.limits.check_decoded(raw, location.len)
+    }
+
+    fn mask(&self, chunk: &PlannedChunk) -> u32 {
+        self.index.get().and_then(|index| index.get(chunk.id)).map_or(0, |location| location.mask)
+    }
+
+    /// Decodes references into `out` and appends the values they point to.
+    fn decode_variable(&self, references: &[u8], offsets: &mut Vec<u64>, data: &mut Vec<u8>) -> Result<()> {
+        let (mut heap, element) = (HeapReader::new(&self.file), self.cell.dtype.size().unwrap_or(1));
+        self.file.storage.renew();
+        let stored = references.len() as u64;
+        alloc::reserve("offsets of values", offsets, references.len() / self.cell.size.max(1))?;
+        let first = data.len();
+        for reference in references.chunks(self.cell.size.max(1)) {
+            let value = heap.value(reference, element)?;
+            // Text of NetCDF ends with a NUL that is not part of it.
+            let value = match self.cell.dtype {
+                DType::Utf8 => value.split(|byte| *byte == 0).next().unwrap_or_default(),
+                _ => value,
+            };
+            alloc::reserve("values of variable length", data, value.len())?;
+            data.extend_from_slice(value);
+            offsets.push(data.len() as u64);
+            // Many references can point to one large value.
+            let held = (data.len() - first) as u64;
+            self.file.limits.check_held(
+                "values of variable length",
+                held,
+                stored.saturating_add(heap.read),
+            )?;
+        }
+        self.swap(&mut data[first..]);
+        Ok(())
+    }
+
+    fn swap(&self, cells: &mut [u8]) {
+        if self.cell.swapped() {
+            cells.chunks_exact_mut(self.cell.dtype.word().max(1)).for_each(<[u8]>::reverse);
+        }
+    }
+
+    fn decode_fixed(
+        &self,
+        chunk: &PlannedChunk,
+        stored: &[u8],
+        cells: &Range<u64>,
+        values: &mut [u8],
+        scratch: &mut Scratch,
+    ) -> Result<()> {
+        let mask = self.mask(chunk);
+        let bytes = |cell: u64| usize::try_from(cell.saturating_mul(self.cell.size as u64)).ok();
+        if !self.pipeline.is_plain(mask) {
+            if *cells != (0..chunk.cells) || bytes(chunk.cells) != Some(values.len()) {
+                return Err(Error::internal("filtered chunks decode as a whole"));
+            }
+            self.pipeline.decode(stored, mask, values, scratch)?;
+        } else {
+            let run =
+                bytes(cells.start).zip(bytes(cells.end)).and_then(|(start, end)| stored.get(start..end));
+            let Some(run) = run.filter(|run| run.len() == values.len()) else {
+                let detail = format!("truncated chunk: {} bytes do not hold cells {cells:?}", stored.len());
+                return Err(self.corrupt(0, detail));
+            };
+            values.copy_from_slice(run);
+        }
+        self.swap(values);
+        Ok(())
+    }
+}
+
+impl ArraySource for Hdf5Array {
+    fn schema(&self) -> &ArraySchema {
+        &self.schema
+    }
+
+    fn object(&self, _number: u32) -> Cow<'_, str> {
+        Cow::Borrowed("")
+    }
+
+    fn plan(&self, request: &Request) -> Result<ChunkPlan> {
+        let named = |e: Error| e.in_array(&self.schema.name);
+        let selection = request.of_only_field(self.grid.shape()).map_err(named)?;
+        let mut chunks = Vec::new();
+        let mut missing = false;
+        if self.grid.total() > 0 {
+            let touched = self.grid.touched(selection);
+            let index = self.index().map_err(named)?;
+            let chunked = matches!(self.layout, Layout::Chunked(_));
+            // A shape can claim any number of chunks: the index bounds the plan.
+            let coords: Box<dyn Iterator<Item = Coords>> = if chunked && touched.remaining() > index.len() {
+                missing = true;
+                let grid = &self.grid;
+                let listed = index.iter().map(|location| grid.coords(location.number));
+                Box::new(listed.filter(|coords| selection.clip(&grid.region(coords)).is_some()))
+            } else if matches!(self.layout, Layout::Contiguous(None)) {
+                Box::new(std::iter::empty())
+            } else {
+                self.file.limits.check_plan(touched.remaining()).map_err(named)?;
+                Box::new(touched)
+            };
+            missing |= matches!(self.layout, Layout::Contiguous(None));
+            for coords in coords {
+                match self.chunk(&coords, &request.columns).map_err(|e| named(e).in_chunk(&coords))? {
+                    Some(chunk) => chunks.push(chunk),
+                    None => missing = true,
+                }
+            }
+        }
+        let uncovered = if missing { Uncovered::Fill } else { Uncovered::Impossible };
+        Ok(ChunkPlan { chunks, uncovered, deletes: Vec::new() })
+    }
+
+    fn totals(&self, _: &Request) -> Result<Totals> {
+        let cells = self.stored.iter().try_fold(self.cell.size as u64, |bytes, n| bytes.checked_mul(*n));
+        let (chunks, stored_bytes) = match &self.layout {
+            Layout::Chunked(_) => {
+                let index = self.index()?;
+                (index.len(), index.stored_bytes())
+            }
+            Layout::Contiguous(None) => (0, 0),
+            Layout::Contiguous(Some(_)) => (self.grid.total(), cells.unwrap_or(u64::MAX)),
+            Layout::Compact(data) => (self.grid.total(), data.len() as u64),
+        };
+        Ok(Totals { chunks, stored_bytes, digests: false })
+    }
+
+    fn stats(&self, chunk: &PlannedChunk, _column: Column) -> ChunkStats {
+        ChunkStats::unknown(chunk.cells)
+    }
+
+    fn describe(&self, chunk: &PlannedChunk) -> ChunkInfo {
+        let names = self.schema.fields[0].codecs.join("+");
+        ChunkInfo {
+            coords: self.grid.coords(chunk.id),
+            raw_len: chunk.cells.saturating_mul(self.cell.size as u64),
+            stored_len: chunk.stored_bytes(),
+            codec: if self.pipeline.is_plain(self.mask(chunk)) { "raw".to_owned() } else { names },
+            offset: chunk.parts.first().map_or(0, |part| part.offset),
+        }
+    }
+
+    fn digests(&self, _chunk: &PlannedChunk) -> DigestSpans<'_> {
+        DigestSpans::new()
+    }
+
+    fn checked_bytes(&self, chunk: &PlannedChunk) -> u64 {
+        if self.pipeline.has_checksum(self.mask(chunk)) { chunk.stored_bytes() } else { 0 }
+    }
+
+    fn decode(
+        &self,
+        chunk: &PlannedChunk,
+        _column: Column,
+        parts: &[Bytes],
+        cells: Range<u64>,
+        out: ColumnMut<'_>,
+        scratch: &mut Scratch,
+    ) -> Result<()> {
+        let [part] = parts else {
+            return Err(Error::internal("a chunk of a dataset has one part"));
+        };
+        let stored: &[u8] = match &self.layout {
+            Layout::Compact(data) => data,
+            Layout::Contiguous(_) | Layout::Chunked(_) => part,
+        };
+        match out {
+            ColumnMut::Fixed { values, validity: None } => {
+                self.decode_fixed(chunk, stored, &cells, values, scratch)
+            }
+            ColumnMut::Var { offsets, data, validity: None } => {
+                let bytes = cells.end.saturating_sub(cells.start).saturating_mul(self.cell.size as u64);
+                let len = usize::try_from(bytes).unwrap_or(usize::MAX);
+                let mut references = alloc::zeroed::<u8>("references", len)?;
+                let mask = self.mask(chunk);
+                if self.pipeline.is_plain(mask) {
+                    if stored.len() != len {
+                        return Err(self.corrupt(0, format!("{} bytes stored, {len} expected", stored.len())));
+                    }
+                    references.copy_from_slice(stored);
+                } else {
+                    self.pipeline.decode(stored, mask, &mut references, scratch)?;
+                }
+                self.decode_variable(&references, offsets, data)
+            }
+            _ => Err(Error::internal("cells of datasets have no validity")),
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! Attributes: typed values, and those that describe dimensions.
+
+use hdf5_reader::RawAttribute;
+use hdf5_reader::messages::dataspace::DataspaceType;
+use tesseral_core::{Attributes, CellLen, DType, Result, Value};
+
+use crate::datatype::{CellType, Problem};
+use crate::file::{File, HeapReader, has_references};
+
+/// Attributes by which NetCDF-4 and the dimension scale interface describe dimensions. They are not shown.
+const HIDDEN: [&str; 9] = [
+    "CLASS",
+    "NAME",
+    "DIMENSION_LIST",
+    "REFERENCE_LIST",
+    "DIMENSION_LABELS",
+    "_Netcdf4Dimid",
+    "_Netcdf4Coordinates",
+    "_NCProperties",
+    "_nc3_strict",
+];
+
+/// The attributes of an object.
+#[derive(Debug, Default)]
+pub(crate) struct ObjectAttributes {
+    /// Those that users see, in the order of the file.
+    pub(crate) shown: Attributes,
+    /// Those that describe dimensions.
+    pub(crate) hidden: Attributes,
+    /// Addresses of the dimension scales of each dimension, from `DIMENSION_LIST`; 0 for none.
+    pub(crate) scales: Vec<u64>,
+    /// Name and reason of each attribute without a representation.
+    pub(crate) unread: Vec<(String, String)>,
+}
+
+impl ObjectAttributes {
+    /// Converts the attributes of an object.
+    pub(crate) fn new(file: &File, raw: Vec<RawAttribute>) -> Result<Self> {
+        let mut out = Self::default();
+        for attribute in raw {
+            let name = attribute.name().to_owned();
+            if name == "DIMENSION_LIST" {
+                out.scales = scales(file, &attribute)?;
+                continue;
+            }
+            let hidden = HIDDEN.contains(&name.as_str());
+            match value(file, &attribute)? {
+                Ok(value) if hidden => drop(out.hidden.insert(name, value)),
+                Ok(value) => drop(out.shown.insert(name, value)),
+                Err(_) if hidden => {}
+                Err(reason) => out.unread.push((name, reason)),
+            }
+        }
+        Ok(out)
+    }
+
+    /// The text of a hidden attribute.
+    pub(crate) fn hidden_text(&self, name: &str) -> Option<&str> {
+        match self.hidden.get(name) {
+            Some(Value::Text(text)) => Some(text),
+            _ => None,
+        }
+    }
+
+    /// The integers of a hidden attribute.
+    pub(crate) fn hidden_integers(&self, name: &str) -> Vec<i64> {
+        let little = |bytes: &[u8]| bytes.first_chunk().map(|four| i64::from(i32::from_le_bytes(*four)));
+        match self.hidden.get(name) {
+            Some(Value::Numbers { dtype: DType::Int32, bytes }) => {
+                bytes.chunks_exact(4).filter_map(little).collect()
+            }
+            Some(Value::Scalar(scalar)) => scalar.get::<i32>().map(i64::from).into_iter().collect(),
+            _ => Vec::new(),
+        }
+    }
+}
+
+/// The first scale of each dimension: a list of references to references.
+fn scales(file: &File, attribute: &RawAttribute) -> Result<Vec<u64>> {
+    let (mut heap, width) = (HeapReader::new(file), usize::from(file.offset_size));
+    let mut out = Vec::new();
+    for reference in attribute.message().raw_data.chunks(file.reference_size()) {
+        let targets = heap.value(reference, width)?;
+        let address = targets.get(..width).unwrap_or_default();
+        out.push(address.iter().rev().fold(0_u64, |n, byte| n << 8 | u64::from(*byte)));
+    }
+    Ok(out)
+}
+
+/// The value of an attribute, or the reason why it has no representation.
+fn value(file: &File, attribute: &RawAttribute) -> Result<std::result::Result<Value, String>> {
+    let cell = match CellType::parse(attribute.raw_datatype()) {
+        Ok(cell) => cell,
+        Err(Problem::Unsupported(name)) => return Ok(Err(format!("unsupported: {name}"))),
+        Err(Problem::Corrupt(detail)) => return Ok(Err(detail.to_owned())),
+    };
+    let message = attribute.message();
+    let null = message.dataspace.dataspace_type == DataspaceType::Null;
+    let data: &[u8] = if null { &[] } else { &message.raw_data };
+    if cell.cell == CellLen::Var {
+        return variable_length(file, &cell, data);
+    }
+    if matches!(cell.dtype, DType::Ascii | DType::Utf8 | DType::Char) {
+        let mut texts = data.chunks(cell.size).map(|one| text(cell.text(one)));
+        return Ok(Ok(match texts.len() {
+            0 => Value::from(""),
+            1 => texts.next().unwrap_or(Value::Null),
+            _ => Value::List(texts.collect()),
+        }));
+    }
+    if cell.dtype == DType::Bytes {
+        return Ok(Ok(Value::Bytes(data.to_vec())));
+    }
+    if !data.len().is_multiple_of(cell.size) {
+        return Ok(Err("its length is not a multiple of its datatype's".to_owned()));
+    }
+    Ok(Ok(match cell.number(data) {
+        Some(scalar) if data.len() == cell.size => Value::from(scalar),
+        Some(scalar) => Value::Numbers { dtype: cell.dtype, bytes: scalar.bytes().to_vec() },
+        None => Value::Numbers { dtype: cell.dtype, bytes: Vec::new() },
+    }))
+}
+
+/// Text, or bytes that are not text.
+fn text(bytes: &[u8]) -> Value {
+    match std::str::from_utf8(bytes) {
+        Ok(text) => Value::from(text),
+        Err(_) => Value::Bytes(bytes.to_vec()),
+    }
+}
+
+/// One or several values of variable length.
+fn variable_length(file: &File, cell: &CellType, data: &[u8]) -> Result<std::result::Result<Value, String>> {
+    if !has_references(file, cell) {
+        return Ok(Err("references of another size than those of the file".to_owned()));
+    }
+    let (mut heap, element) = (HeapReader::new(file), cell.dtype.size().unwrap_or(1));
+    let mut values = Vec::new();
+    let mut held = 0_u64;
+    for reference in data.chunks(cell.size) {
+        let bytes = heap.value(reference, element)?;
+        held = held.saturating_add(bytes.len() as u64);
+        values.push(match cell.dtype {
+            DType::Utf8 => text(bytes.split(|byte| *byte == 0).next().unwrap_or_default()),
+            _ => Value::Numbers {
+                dtype: cell.dtype,
+                bytes: cell.number(bytes).map_or_else(Vec::new, |scalar| scalar.bytes().to_vec()),
+            },
+        });
+        // Many references can point to one large value.
+        file.limits.check_held("an attribute", held, heap.read.saturating_add(data.len() as u64))?;
+    }
+    Ok(Ok(match values.len() {
+        0 if cell.dtype == DType::Utf8 => Value::from(""),
+        1 => values.pop().unwrap_or(Value::Null),
+        _ => Value::List(values),
+    }))
+}

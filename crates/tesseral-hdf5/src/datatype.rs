@@ -1,0 +1,423 @@
+//! Datatype messages: how the bytes of an element become cells.
+//!
+//! | offset | size | field |
+//! |---|---|---|
+//! | 0 | 1 | class (low 4 bits), version |
+//! | 1 | 3 | flags of the class |
+//! | 4 | 4 | bytes of an element |
+//! | 8 | | properties of the class |
+
+use tesseral_core::{CellLen, DType, Scalar, TimeUnit, Value};
+
+/// Maximum nesting depth of datatypes.
+const DEPTH: usize = 8;
+
+/// A datatype with a representation in the data model.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CellType {
+    /// Type of one element.
+    pub dtype: DType,
+    /// Elements per cell.
+    pub cell: CellLen,
+    /// Whether numbers are big-endian.
+    pub big: bool,
+    /// Stored bytes of a cell, without the extents of an array; for variable-length cells, those of the reference.
+    pub size: usize,
+    /// Padding of fixed-size text.
+    pub padding: Padding,
+    /// Extents of an array datatype: further dimensions of the dataset.
+    pub dims: Vec<u64>,
+    /// Names and values of an enumeration, as little-endian bytes.
+    pub members: Vec<(String, Vec<u8>)>,
+}
+
+/// How fixed-size text ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Padding {
+    /// By a NUL byte.
+    Terminated,
+    /// By NUL bytes up to its size.
+    Nul,
+    /// By spaces up to its size.
+    Space,
+}
+
+impl CellType {
+    fn plain(dtype: DType, big: bool) -> Self {
+        let size = dtype.size().unwrap_or(1);
+        let (cell, padding) = (CellLen::One, Padding::Nul);
+        Self { dtype, cell, big, size, padding, dims: Vec::new(), members: Vec::new() }
+    }
+
+    /// Parses a datatype message.
+    ///
+    /// # Errors
+    /// The name of an unsupported datatype, or a description of the damage.
+    pub fn parse(bytes: &[u8]) -> Result<Self, Problem> {
+        Ok(parse(bytes, DEPTH)?.0)
+    }
+
+    /// Bytes per element of numbers that are swapped as a unit.
+    pub fn swapped(&self) -> bool {
+        self.dtype.word() > 1 && self.big != cfg!(target_endian = "big")
+    }
+
+    /// The text of a fixed-size cell without its padding.
+    pub fn text<'a>(&self, cell: &'a [u8]) -> &'a [u8] {
+        let end = |pad: u8| cell.iter().rposition(|byte| *byte != pad).map_or(0, |last| last + 1);
+        match self.padding {
+            Padding::Terminated => cell.split(|byte| *byte == 0).next().unwrap_or_default(),
+            Padding::Nul => &cell[..end(0)],
+            Padding::Space => &cell[..end(b' ')],
+        }
+    }
+
+    /// A stored number as a value.
+    pub fn number(&self, stored: &[u8]) -> Option<Scalar> {
+        let mut bytes = stored.to_vec();
+        if self.big {
+            bytes.chunks_exact_mut(self.dtype.word()).for_each(<[u8]>::reverse);
+        }
+        Scalar::from_le_bytes(self.dtype, &bytes).ok()
+    }
+
+    /// The members of an enumeration as CF attributes `flag_values` and `flag_meanings`.
+    pub fn flags(&self) -> Option<(Value, Value)> {
+        let bytes: Vec<u8> = self.members.iter().flat_map(|(_, value)| value).copied().collect();
+        let meanings: Vec<&str> = self.members.iter().map(|(name, _)| name.as_str()).collect();
+        let values = Value::Numbers { dtype: self.dtype, bytes };
+        (!meanings.is_empty()).then(|| (values, Value::from(meanings.join(" "))))
+    }
+}
+
+/// Why a datatype has no representation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Problem {
+    /// The message ends early or contradicts itself.
+    Corrupt(&'static str),
+    /// The name of a datatype that the data model lacks.
+    Unsupported(String),
+}
+
+fn take<'a>(bytes: &mut &'a [u8], len: usize) -> Result<&'a [u8], Problem> {
+    let (head, tail) = bytes.split_at_checked(len).ok_or(Problem::Corrupt("truncated datatype"))?;
+    *bytes = tail;
+    Ok(head)
+}
+
+fn number(bytes: &mut &[u8], len: usize) -> Result<usize, Problem> {
+    let number = take(bytes, len)?.iter().rev().fold(0_u64, |n, byte| n << 8 | u64::from(*byte));
+    usize::try_from(number).map_err(|_| Problem::Corrupt("a number exceeds the address space"))
+}
+
+fn unsupported<T>(name: impl Into<String>) -> Result<T, Problem> {
+    Err(Problem::Unsupported(name.into()))
+}
+
+/// The fields before the properties.
+struct Prefix {
+    version: u8,
+    flags: usize,
+    size: usize,
+}
+
+/// Parses one datatype and returns the remaining bytes.
+fn parse(mut bytes: &[u8], depth: usize) -> Result<(CellType, &[u8]), Problem> {
+    if depth == 0 {
+        return Err(Problem::Corrupt("datatypes are nested too deeply"));
+    }
+    let first = take(&mut bytes, 1)?[0];
+    let (class, version) = (first & 15, first >> 4);
+    let prefix = Prefix { version, flags: number(&mut bytes, 3)?, size: number(&mut bytes, 4)? };
+    if prefix.size == 0 {
+        return Err(Problem::Corrupt("elements of 0 bytes"));
+    }
+    let cell = match class {
+        0 => integer(&prefix, &mut bytes, true)?,
+        1 => float(&prefix, &mut bytes)?,
+        2 => return unsupported("the time datatype"),
+        3 => text(&prefix),
+        4 => integer(&prefix, &mut bytes, false)?,
+        5 => opaque(&prefix, &mut bytes)?,
+        6 => compound(&prefix, &mut bytes, depth)?,
+        7 => return unsupported("references"),
+        8 => enumeration(&prefix, &mut bytes, depth)?,
+        9 => variable_length(&prefix, &mut bytes, depth)?,
+        10 => array(&prefix, &mut bytes, depth)?,
+        11 => complex(&prefix, &mut bytes, depth)?,
+        other => return unsupported(format!("datatypes of class {other}")),
+    };
+    Ok((cell, bytes))
+}
+
+fn integer(prefix: &Prefix, bytes: &mut &[u8], signs: bool) -> Result<CellType, Problem> {
+    let (offset, precision) = (number(bytes, 2)?, number(bytes, 2)?);
+    let signed = signs && prefix.flags & 8 != 0;
+    if offset != 0 || precision != 8 * prefix.size {
+        return unsupported(format!("integers of {precision} bits in {} bytes", prefix.size));
+    }
+    let dtype = match (prefix.size, signed) {
+        (1, true) => DType::Int8,
+        (2, true) => DType::Int16,
+        (4, true) => DType::Int32,
+        (8, true) => DType::Int64,
+        (1, false) => DType::UInt8,
+        (2, false) => DType::UInt16,
+        (4, false) => DType::UInt32,
+        (8, false) => DType::UInt64,
+        _ => return unsupported(format!("integers of {} bytes", prefix.size)),
+    };
+    Ok(CellType::plain(dtype, prefix.flags & 1 != 0))
+}
+
+/// Floats of IEEE 754 and bfloat16. The layout is compared in full: another one of the same size is another number.
+fn float(prefix: &Prefix, bytes: &mut &[u8]) -> Result<CellType, Problem> {
+    let (offset, precision) = (number(bytes, 2)?, number(bytes, 2)?);
+    let fields = [number(bytes, 1)?, number(bytes, 1)?, number(bytes, 1)?, number(bytes, 1)?];
+    let bias = number(bytes, 4)?;
+    let (order, normalized, sign) = (prefix.flags & 0x41, prefix.flags >> 4 & 3, prefix.flags >> 8 & 255);
+    // Exponent position and size, mantissa position and size, exponent bias.
+    let dtype = match (prefix.size, fields, bias) {
+        (2, [10, 5, 0, 10], 15) => DType::Float16,
+        (2, [7, 8, 0, 7], 127) => DType::BFloat16,
+        (4, [23, 8, 0, 23], 127) => DType::Float32,
+        (8, [52, 11, 0, 52], 1023) => DType::Float64,
+        _ => return unsupported(format!("floats of {precision} bits in {} bytes", prefix.size)),
+    };
+    if offset != 0 || precision != 8 * prefix.size || normalized != 2 || sign != precision - 1 || order > 1 {
+        return unsupported(format!("floats of {precision} bits in another layout than IEEE 754"));
+    }
+    Ok(CellType::plain(dtype, order == 1))
+}
+
+/// Fixed-size text. Text of one byte is NetCDF's `char`.
+fn text(prefix: &Prefix) -> CellType {
+    let dtype = match (prefix.size, prefix.flags >> 4 & 15) {
+        (1, 0) => DType::Char,
+        (_, 1) => DType::Utf8,
+        _ => DType::Ascii,
+    };
+    let padding = match prefix.flags & 15 {
+        0 => Padding::Terminated,
+        2 => Padding::Space,
+        _ => Padding::Nul,
+    };
+    let size = prefix.size;
+    let cell = u32::try_from(size).ok().filter(|n| *n > 1).map_or(CellLen::One, CellLen::Fixed);
+    CellType { cell, size, padding, ..CellType::plain(dtype, false) }
+}
+
+/// Opaque bytes. h5py stores dates as such, with their NumPy dtype in the tag.
+fn opaque(prefix: &Prefix, bytes: &mut &[u8]) -> Result<CellType, Problem> {
+    let len = prefix.flags & 255;
+    let tag = take(bytes, len)?;
+    let tag = tag.split(|byte| *byte == 0).next().unwrap_or_default();
+    take(bytes, (len.next_multiple_of(8) - len).min(bytes.len()))?;
+    let dates = std::str::from_utf8(tag).ok().and_then(date_tag).filter(|_| prefix.size == 8);
+    if let Some((dtype, big)) = dates {
+        return Ok(CellType::plain(dtype, big));
+    }
+    let cell = u32::try_from(prefix.size).map_or(CellLen::One, CellLen::Fixed);
+    Ok(CellType { cell, size: prefix.size, ..CellType::plain(DType::Bytes, false) })
+}
+
+/// The dtype of a tag such as `NUMPY:<M8[ns]`.
+fn date_tag(tag: &str) -> Option<(DType, bool)> {
+    let descr = tag.strip_prefix("NUMPY:")?;
+    let big = descr.starts_with('>');
+    let unit = |prefix| {
+        let unit = descr.trim_start_matches(['<', '>', '=']).strip_prefix(prefix)?.strip_suffix(']')?;
+        TimeUnit::ALL.into_iter().find(|known| known.abbreviation() == unit)
+    };
+    unit("M8[").map(DType::DateTime).or_else(|| unit("m8[").map(DType::TimeDelta)).map(|dtype| (dtype, big))
+}
+
+/// Compound datatypes. Two floats `r` and `i`, as h5py writes them, are a complex number.
+fn compound(prefix: &Prefix, bytes: &mut &[u8], depth: usize) -> Result<CellType, Problem> {
+    let mut members = Vec::new();
+    for _ in 0..prefix.flags & 0xffff {
+        let name = member_name(prefix, bytes)?;
+        let width = if prefix.version < 3 {
+            4
+        } else {
+            (usize::BITS - prefix.size.leading_zeros()).div_ceil(8) as usize
+        };
+        let offset = number(bytes, width)?;
+        if prefix.version == 1 {
+            take(bytes, 28)?;
+        }
+        let (cell, rest) = match parse(bytes, depth - 1) {
+            Ok(parsed) => parsed,
+            // A member that cannot be represented makes the whole compound unsupported, whatever follows.
+            Err(Problem::Unsupported(_)) => return unsupported("compound datatypes"),
+            Err(other) => return Err(other),
+        };
+        *bytes = rest;
+        members.push((name, offset, cell));
+    }
+    if let [(real, 0, first), (imaginary, offset, second)] = members.as_slice()
+        && (real.as_str(), imaginary.as_str()) == ("r", "i")
+        && first == second
+        && *offset == first.size
+        && prefix.size == 2 * first.size
+        && let Some(dtype) = complex_of(first)
+    {
+        return Ok(CellType::plain(dtype, first.big));
+    }
+    let names: Vec<String> = members.into_iter().take(8).map(|(name, ..)| name).collect();
+    unsupported(format!("compound datatypes (members {})", names.join(", ")))
+}
+
+/// The complex dtype of a pair of floats.
+fn complex_of(part: &CellType) -> Option<DType> {
+    match (part.dtype, part.cell, part.dims.as_slice()) {
+        (DType::Float32, CellLen::One, []) => Some(DType::Complex64),
+        (DType::Float64, CellLen::One, []) => Some(DType::Complex128),
+        _ => None,
+    }
+}
+
+/// A name that ends with NUL; before version 3 it is padded to 8 bytes.
+fn member_name(prefix: &Prefix, bytes: &mut &[u8]) -> Result<String, Problem> {
+    let len = bytes.iter().position(|byte| *byte == 0).ok_or(Problem::Corrupt("a name without end"))?;
+    let name = String::from_utf8_lossy(&bytes[..len]).into_owned();
+    let stored = if prefix.version < 3 { (len + 1).next_multiple_of(8) } else { len + 1 };
+    take(bytes, stored)?;
+    Ok(name)
+}
+
+/// Enumerations of integers. `FALSE` and `TRUE`, as h5py writes them, are truth values.
+fn enumeration(prefix: &Prefix, bytes: &mut &[u8], depth: usize) -> Result<CellType, Problem> {
+    let (base, rest) = parse(bytes, depth - 1)?;
+    *bytes = rest;
+    if base.size != prefix.size || base.dtype.word() != base.size || base.cell != CellLen::One {
+        return Err(Problem::Corrupt("an enumeration of other values than integers"));
+    }
+    let count = prefix.flags & 0xffff;
+    let mut names = Vec::new();
+    for _ in 0..count {
+        names.push(member_name(prefix, bytes)?);
+    }
+    let mut members = Vec::new();
+    for name in names {
+        let mut value = take(bytes, base.size)?.to_vec();
+        if base.big {
+            value.reverse();
+        }
+        members.push((name, value));
+    }
+    let is = |at: usize, name: &str, value: u8| {
+        members.get(at).is_some_and(|(own, bytes)| own == name && bytes == &[value])
+    };
+    if members.len() == 2 && is(0, "FALSE", 0) && is(1, "TRUE", 1) {
+        return Ok(CellType::plain(DType::Bool, false));
+    }
+    Ok(CellType { members, ..base })
+}
+
+/// Variable-length text, and sequences of numbers.
+fn variable_length(prefix: &Prefix, bytes: &mut &[u8], depth: usize) -> Result<CellType, Problem> {
+    let (base, rest) = parse(bytes, depth - 1)?;
+    *bytes = rest;
+    let (dtype, big) = match prefix.flags & 15 {
+        1 => (DType::Utf8, false),
+        0 if base.cell == CellLen::One && base.dims.is_empty() && base.members.is_empty() => {
+            (base.dtype, base.big)
+        }
+        _ => return unsupported("sequences of other values than numbers"),
+    };
+    Ok(CellType { cell: CellLen::Var, size: prefix.size, ..CellType::plain(dtype, big) })
+}
+
+/// Arrays of numbers, whose extents become dimensions.
+fn array(prefix: &Prefix, bytes: &mut &[u8], depth: usize) -> Result<CellType, Problem> {
+    let rank = number(bytes, 1)?;
+    if prefix.version < 3 {
+        take(bytes, 3)?;
+    }
+    let mut dims = Vec::new();
+    for _ in 0..rank {
+        dims.push(number(bytes, 4)? as u64);
+    }
+    if prefix.version < 3 {
+        take(bytes, 4 * rank)?;
+    }
+    let (base, rest) = parse(bytes, depth - 1)?;
+    *bytes = rest;
+    if base.cell == CellLen::Var {
+        return unsupported("arrays of variable-length values");
+    }
+    dims.extend(&base.dims);
+    let cells = dims.iter().try_fold(base.size as u64, |bytes, n| bytes.checked_mul(*n));
+    if cells != Some(prefix.size as u64) {
+        return Err(Problem::Corrupt("the size of an array differs from that of its elements"));
+    }
+    Ok(CellType { dims, ..base })
+}
+
+/// Complex numbers of HDF5 2.0.
+fn complex(prefix: &Prefix, bytes: &mut &[u8], depth: usize) -> Result<CellType, Problem> {
+    let (base, rest) = parse(bytes, depth - 1)?;
+    *bytes = rest;
+    match complex_of(&base).filter(|_| prefix.size == 2 * base.size) {
+        Some(dtype) => Ok(CellType::plain(dtype, base.big)),
+        None => unsupported("complex numbers of other values than floats"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const F64: [u8; 20] = [0x11, 0x20, 63, 0, 8, 0, 0, 0, 0, 0, 64, 0, 52, 11, 0, 52, 255, 3, 0, 0];
+
+    fn changed(at: usize, value: u8) -> Result<CellType, Problem> {
+        let mut bytes = F64;
+        bytes[at] = value;
+        CellType::parse(&bytes)
+    }
+
+    #[test]
+    fn floats_of_another_layout_are_unsupported() {
+        assert_eq!(CellType::parse(&F64).unwrap(), CellType::plain(DType::Float64, false));
+        assert!(changed(1, 0x21).unwrap().big);
+        for (at, value) in [(1, 0x60), (1, 0), (2, 62), (8, 1), (12, 51), (13, 12), (15, 51), (16, 254)] {
+            assert!(matches!(changed(at, value), Err(Problem::Unsupported(_))), "{at}");
+        }
+        let mut brain = F64;
+        brain[..20].copy_from_slice(&[0x11, 0x20, 15, 0, 2, 0, 0, 0, 0, 0, 16, 0, 7, 8, 0, 7, 127, 0, 0, 0]);
+        assert_eq!(CellType::parse(&brain).unwrap().dtype, DType::BFloat16);
+    }
+
+    #[test]
+    fn truncated_datatypes_are_corrupt() {
+        for end in 0..F64.len() {
+            assert!(matches!(CellType::parse(&F64[..end]), Err(Problem::Corrupt(_))), "{end}");
+        }
+    }
+
+    #[test]
+    fn tags_of_dates_name_their_unit() {
+        assert_eq!(date_tag("NUMPY:<M8[ns]"), Some((DType::DateTime(TimeUnit::Nanosecond), false)));
+        assert_eq!(date_tag("NUMPY:>m8[D]"), Some((DType::TimeDelta(TimeUnit::Day), true)));
+        assert_eq!(date_tag("NUMPY:<M8[25s]").or(date_tag("M8[s]")), None);
+    }
+
+    #[test]
+    fn padding_is_removed_from_text() {
+        let of = |padding| CellType { padding, ..CellType::plain(DType::Ascii, false) };
+        assert_eq!(of(Padding::Terminated).text(b"ab\0c"), b"ab");
+        assert_eq!(of(Padding::Nul).text(b"a\0b\0\0"), b"a\0b");
+        assert_eq!(of(Padding::Space).text(b" a  "), b" a");
+    }
+
+    proptest! {
+        #[test]
+        fn arbitrary_bytes_never_panic(class in 0_u8..16, version in 0_u8..5, bytes in proptest::collection::vec(any::<u8>(), 0..60)) {
+            let nested = [&[version << 4 | class, 1, 0, 0, 8, 0, 0, 0], &bytes[..]].concat();
+            let _ = (CellType::parse(&nested), CellType::parse(&bytes));
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! Detecting and describing HDF5 files.
+
+use std::sync::Arc;
+
+use serde_json::json;
+use tesseral_core::{Attributes, Error, ErrorKind, Finding, HistoryRow, Result};
+use tesseral_format::{
+    ArraySource, AuditOptions, AuditReport, Capabilities, Container, Format, Groups, OpenOptions, Probe,
+    Sniff,
+};
+use tesseral_store::Store;
+
+use crate::open::{Opened, SIGNATURE};
+
+/// HDF5 files, among them NetCDF-4.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Hdf5Format;
+
+/// File extensions.
+const EXTENSIONS: [&str; 6] = ["h5", "hdf5", "nc", "nc4", "he5", "hdf"];
+
+/// An opened file.
+#[derive(Debug)]
+struct Hdf5Container {
+    store: Arc<dyn Store>,
+    opened: Opened,
+}
+
+impl Hdf5Container {
+    fn open(store: Arc<dyn Store>, options: &OpenOptions) -> Result<Self> {
+        if options.as_of.is_some() {
+            return Err(Error::unsupported("time travel in HDF5 files, which have no versions"));
+        }
+        let opened = Opened::new(&store, options)?;
+        Ok(Self { store, opened })
+    }
+}
+
+impl Container for Hdf5Container {
+    fn format(&self) -> &'static str {
+        crate::ID
+    }
+
+    fn store(&self) -> &Arc<dyn Store> {
+        &self.store
+    }
+
+    fn len(&self) -> usize {
+        self.opened.arrays.len()
+    }
+
+    fn name(&self, index: usize) -> &str {
+        self.opened.names.get(index).map_or("", String::as_str)
+    }
+
+    fn array(&self, index: usize) -> Result<Arc<dyn ArraySource>> {
+        match self.opened.arrays.get(index) {
+            Some(array) => Ok(Arc::clone(array) as Arc<dyn ArraySource>),
+            None => Err(Error::not_found("array", index.to_string(), self.opened.names.clone())),
+        }
+    }
+
+    fn find(&self, name: &str) -> Result<usize> {
+        let plain = name.trim_start_matches('/');
+        if let Some(index) = self.opened.names.iter().position(|own| own == plain) {
+            return Ok(index);
+        }
+        match self.opened.unread.iter().find(|unread| unread.path == plain) {
+            Some(unread) => Err(Error::unsupported(unread.error.to_string()).in_array(plain)),
+            None => Err(Error::not_found("array", name, self.opened.names.clone())),
+        }
+    }
+
+    fn attributes(&self) -> &Attributes {
+        &self.opened.attributes
+    }
+
+    fn groups(&self) -> &Groups {
+        &self.opened.groups
+    }
+
+    fn history(&self) -> &[HistoryRow] {
+        &[]
+    }
+
+    fn unread(&self) -> Vec<String> {
+        let line = |unread: &crate::open::Unread| format!("{}: {}", unread.path, unread.error);
+        self.opened.unread.iter().map(line).collect()
+    }
+
+    fn details(&self) -> serde_json::Value {
+        let superblock = self.opened.file.parser.superblock();
+        let dims = self.opened.dims.iter();
+        let dims =
+            dims.map(|(path, dim)| json!({"name": path, "length": dim.extent, "unlimited": dim.unlimited}));
+        json!({
+            "superblock": superblock.version,
+            "user_block_bytes": self.opened.file.storage.base(),
+            "dimensions": dims.collect::<Vec<_>>(),
+        })
+    }
+}
+
+impl Format for Hdf5Format {
+    fn id(&self) -> &'static str {
+        crate::ID
+    }
+
+    fn title(&self) -> &'static str {
+        "HDF5 and NetCDF-4"
+    }
+
+    fn extensions(&self) -> &'static [&'static str] {
+        &EXTENSIONS
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities { many_arrays: true, attributes: true, ..Capabilities::default() }
+    }
+
+    fn sniff(&self, probe: &Probe<'_>) -> Sniff {
+        let signed = |at: &usize| probe.head.get(*at..).is_some_and(|rest| rest.starts_with(&SIGNATURE));
+        let named =
+            || EXTENSIONS.iter().any(|e| probe.name.strip_suffix(e).is_some_and(|n| n.ends_with('.')));
+        match probe.entries {
+            None if [0, 512, 1024, 2048].iter().any(signed) => Sniff::Content,
+            None if named() => Sniff::Name,
+            _ => Sniff::No,
+        }
+    }
+
+    fn open(&self, store: Arc<dyn Store>, options: &OpenOptions) -> Result<Arc<dyn Container>> {
+        Ok(Arc::new(Hdf5Container::open(store, options)?))
+    }
+
+    fn audit(
+        &self,
+        store: Arc<dyn Store>,
+        options: &AuditOptions,
+        report: &mut dyn FnMut(Finding),
+    ) -> Result<AuditReport> {
+        let len = store.len("")?;
+        match Hdf5Container::open(store, &options.open) {
+            Ok(container) => {
+                report(Finding::passed("structure", "all object headers are readable"));
+                for line in container.unread() {
+                    report(Finding::warning("unread", line));
+                }
+                let uncovered_bytes = container.opened.file.storage.bytes_read().min(len);
+                let container: Option<Arc<dyn Container>> = Some(Arc::new(container));
+                Ok(AuditReport { container, uncovered_bytes, ..AuditReport::default() })
+            }
+            Err(e) if matches!(e.kind(), ErrorKind::Io { .. } | ErrorKind::NotFound { .. }) => Err(e),
+            Err(e) => {
+                report(Finding::from_error("structure", &e));
+                Ok(AuditReport { uncovered_bytes: len, ..AuditReport::default() })
+            }
+        }
+    }
+}

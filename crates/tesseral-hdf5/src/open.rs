@@ -1,0 +1,224 @@
+//! Opening a file: groups and datasets in the order of the file.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use hdf5_reader::error::Error as ParserError;
+use hdf5_reader::group::Group;
+use tesseral_core::{Attributes, Error, ErrorKind, Result};
+use tesseral_format::{Groups, OpenOptions};
+use tesseral_store::{Store, StoreExt};
+
+use crate::array::Hdf5Array;
+use crate::attribute::ObjectAttributes;
+use crate::dataset::DatasetInfo;
+use crate::dimension::{self, NamedExtent, Scales};
+use crate::file::File;
+use crate::links;
+use crate::storage::MetadataStorage;
+
+/// The signature of a file.
+pub(crate) const SIGNATURE: [u8; 8] = *b"\x89HDF\r\n\x1a\n";
+/// Offsets of a signature: 0, or a power of two from here on, after a block for users.
+const FIRST_BLOCK: u64 = 512;
+/// The maximum number of groups and datasets.
+const OBJECTS: usize = 1 << 20;
+
+/// A member that has no representation: its path and the reason.
+#[derive(Debug)]
+pub(crate) struct Unread {
+    pub(crate) path: String,
+    pub(crate) error: Error,
+}
+
+/// The content of a file.
+#[derive(Debug)]
+pub(crate) struct Opened {
+    pub(crate) file: File,
+    pub(crate) names: Vec<String>,
+    pub(crate) arrays: Vec<Arc<Hdf5Array>>,
+    pub(crate) attributes: Attributes,
+    pub(crate) groups: Groups,
+    /// Dimensions by path.
+    pub(crate) dims: Vec<(String, NamedExtent)>,
+    pub(crate) unread: Vec<Unread>,
+}
+
+/// Finds the offset of the signature.
+fn signature(store: &dyn Store, len: u64) -> Result<u64> {
+    let mut at = 0_u64;
+    while at.saturating_add(SIGNATURE.len() as u64) <= len {
+        if *store.read("", at..at + SIGNATURE.len() as u64)? == SIGNATURE {
+            return Ok(at);
+        }
+        at = if at == 0 { FIRST_BLOCK } else { at.saturating_mul(2) };
+    }
+    Err(Error::corrupt("signature", store.describe(""), 0, "not an HDF5 file"))
+}
+
+/// Objects found on the way through the groups.
+struct Walk<'a> {
+    file: &'a File,
+    options: &'a OpenOptions,
+    datasets: Vec<(String, DatasetInfo)>,
+    groups: Groups,
+    unread: Vec<Unread>,
+    /// Addresses of groups that were entered: hard links can form cycles.
+    entered: HashSet<u64>,
+    objects: usize,
+}
+
+impl Walk<'_> {
+    fn group(&mut self, path: &str, group: &Group, depth: usize) -> Result<()> {
+        self.options.cancel.check()?;
+        if depth > self.options.limits.depth {
+            return Err(Error::limit("nested groups", depth as u64, self.options.limits.depth as u64));
+        }
+        if !self.entered.insert(group.address()) {
+            return Ok(());
+        }
+        let raw = group.raw_attributes().map_err(|e| self.file.error(e, "a group"))?;
+        let attributes = self.visible(path, ObjectAttributes::new(self.file, raw)?);
+        self.groups.insert(path.to_owned(), attributes);
+        let mut inner = Vec::new();
+        for member in links::members(self.file, group)? {
+            let own = if path.is_empty() { member.name.clone() } else { format!("{path}/{}", member.name) };
+            self.objects += 1;
+            if self.objects > OBJECTS {
+                return Err(Error::limit("objects of a file", self.objects as u64, OBJECTS as u64));
+            }
+            if let Some(target) = member.external {
+                let error = Error::unsupported(format!("a link to another file ({target})"));
+                self.unread.push(Unread { path: own, error });
+                continue;
+            }
+            match group.dataset(&member.name) {
+                Ok(dataset) => self.dataset(own, &dataset)?,
+                Err(error) if is_absent(&error) => match group.group(&member.name) {
+                    Ok(group) => inner.push((own, group)),
+                    // A committed datatype, or a link without a target.
+                    Err(error) if is_absent(&error) => {}
+                    Err(error) => self.skip(own, self.file.error(error, "a group"))?,
+                },
+                Err(error) => self.skip(own, self.file.error(error, "a dataset"))?,
+            }
+        }
+        for (path, group) in inner {
+            self.group(&path, &group, depth + 1)?;
+        }
+        Ok(())
+    }
+
+    fn dataset(&mut self, path: String, dataset: &hdf5_reader::Dataset) -> Result<()> {
+        self.options.cancel.check()?;
+        match DatasetInfo::new(self.file, dataset) {
+            Ok(mut info) => {
+                let attributes = std::mem::take(&mut info.attributes);
+                let unread = &attributes.unread;
+                self.unread.extend(unread.iter().map(|(name, reason)| Unread {
+                    path: format!("{path}@{name}"),
+                    error: Error::unsupported(reason.clone()),
+                }));
+                info.attributes = attributes;
+                self.datasets.push((path, info));
+                Ok(())
+            }
+            Err(error) => self.skip(path, error),
+        }
+    }
+
+    /// Lists an object that cannot be read. Damage of one object does not hide the others, but of the source itself it does.
+    fn skip(&mut self, path: String, error: Error) -> Result<()> {
+        match error.kind() {
+            ErrorKind::Unsupported { .. } => {
+                self.unread.push(Unread { path, error });
+                Ok(())
+            }
+            _ => Err(error.in_array(path)),
+        }
+    }
+
+    /// The visible attributes of a group; the others are listed as unread.
+    fn visible(&mut self, path: &str, attributes: ObjectAttributes) -> Attributes {
+        self.unread.extend(attributes.unread.into_iter().map(|(name, reason)| Unread {
+            path: format!("{path}@{name}"),
+            error: Error::unsupported(reason),
+        }));
+        attributes.shown
+    }
+}
+
+fn is_absent(error: &ParserError) -> bool {
+    match error {
+        ParserError::DatasetNotFound(_) | ParserError::GroupNotFound(_) => true,
+        ParserError::Context { source, .. } => is_absent(source),
+        _ => false,
+    }
+}
+
+impl Opened {
+    pub(crate) fn new(store: &Arc<dyn Store>, options: &OpenOptions) -> Result<Self> {
+        let len = store.len("")?;
+        let base = signature(&**store, len)?;
+        let storage = MetadataStorage::new(Arc::clone(store), base, len - base, options.cancel.clone());
+        let file = File::open(Arc::new(storage), options.limits)?;
+        let end = file.parser.superblock().eof_address;
+        if end > len && !file.is_undefined(end) {
+            return Err(Error::truncated("file", file.storage.describe(), 0, end, len));
+        }
+        let root = file.parser.root_group().map_err(|e| file.error(e, "the root group"))?;
+        let mut walk = Walk {
+            file: &file,
+            options,
+            datasets: Vec::new(),
+            groups: Groups::new(),
+            unread: Vec::new(),
+            entered: HashSet::new(),
+            objects: 0,
+        };
+        walk.group("", &root, 0)?;
+        let Walk { datasets, mut groups, unread, .. } = walk;
+        let attributes = groups.shift_remove("").unwrap_or_default();
+        let scales = Scales::new(datasets.iter().map(|(path, info)| (path.as_str(), info)));
+        let mut opened = Self {
+            file,
+            names: Vec::new(),
+            arrays: Vec::new(),
+            attributes,
+            groups,
+            dims: Vec::new(),
+            unread,
+        };
+        for (path, info) in datasets {
+            opened.add(&path, info, &scales)?;
+        }
+        Ok(opened)
+    }
+
+    /// Adds a dataset: as a dimension, as an array, or as both.
+    fn add(&mut self, path: &str, info: DatasetInfo, scales: &Scales) -> Result<()> {
+        let dims = scales.dimensions(&info);
+        let own = path.rsplit('/').next().unwrap_or(path);
+        if let [dim, ..] = dims.as_slice()
+            && dim.name == own
+        {
+            self.dims.push((path.to_owned(), dim.clone()));
+        }
+        if dimension::is_dimension_only(&info) {
+            return Ok(());
+        }
+        let name = dimension::variable_name(path);
+        match Hdf5Array::new(&name, info, &dims, &self.file) {
+            Ok(array) => {
+                self.names.push(name);
+                self.arrays.push(Arc::new(array));
+                Ok(())
+            }
+            Err(error) if matches!(error.kind(), ErrorKind::Unsupported { .. }) => {
+                self.unread.push(Unread { path: name, error });
+                Ok(())
+            }
+            Err(error) => Err(error.in_array(name)),
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! Metadata reads of the HDF5 parser, through the store and within a budget.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use bytes::Bytes;
+use hdf5_reader::error::Error as ParserError;
+use hdf5_reader::{Storage, StorageBuffer};
+use tesseral_core::{Cancel, Error, Result};
+use tesseral_store::{Store, StoreExt};
+
+/// Bytes that the metadata of any file can take.
+const FREE: u64 = 32 << 20;
+/// Times that metadata can be read again: parsers read some structures once per object that refers to them.
+const REREADS: u64 = 64;
+/// Cost of a read in addition to its bytes.
+const READ_COST: u64 = 256;
+
+/// The bytes of a file from the signature on. HDF5 addresses are relative to it.
+pub(crate) struct MetadataStorage {
+    store: Arc<dyn Store>,
+    /// Offset of the signature.
+    base: u64,
+    /// Bytes from the signature to the end of the file.
+    len: u64,
+    cancel: Cancel,
+    /// Bytes that can still be read: structures that refer to one another must not cause endless work.
+    budget: AtomicU64,
+    /// Bytes read so far.
+    read: AtomicU64,
+}
+
+impl fmt::Debug for MetadataStorage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MetadataStorage").field("base", &self.base).finish_non_exhaustive()
+    }
+}
+
+impl MetadataStorage {
+    pub(crate) fn new(store: Arc<dyn Store>, base: u64, len: u64, cancel: Cancel) -> Self {
+        let storage = Self { store, base, len, cancel, budget: AtomicU64::new(0), read: AtomicU64::new(0) };
+        storage.renew();
+        storage
+    }
+
+    /// Begins an operation with a full budget.
+    pub(crate) fn renew(&self) {
+        let budget = self.len.saturating_mul(REREADS).saturating_add(FREE);
+        self.budget.store(budget, Ordering::Relaxed);
+    }
+
+    /// Offset of the signature in the file.
+    pub(crate) fn base(&self) -> u64 {
+        self.base
+    }
+
+    /// Bytes read so far.
+    pub(crate) fn bytes_read(&self) -> u64 {
+        self.read.load(Ordering::Relaxed)
+    }
+
+    /// Name of the file for errors.
+    pub(crate) fn describe(&self) -> String {
+        self.store.describe("")
+    }
+
+    fn fetch(&self, offset: u64, len: u64) -> Result<Bytes> {
+        self.cancel.check()?;
+        let object = || self.describe();
+        let start = offset.checked_add(self.base);
+        let range = start.and_then(|start| Some(start..start.checked_add(len)?));
+        let within = offset.checked_add(len).is_some_and(|end| end <= self.len);
+        let Some(range) = range.filter(|_| within) else {
+            let found = self.len.saturating_sub(offset);
+            return Err(Error::truncated("metadata", object(), offset, len, found));
+        };
+        let cost = len.saturating_add(READ_COST);
+        let spent = |budget: u64| budget.checked_sub(cost);
+        if self.budget.fetch_update(Ordering::Relaxed, Ordering::Relaxed, spent).is_err() {
+            let allowed = self.len.saturating_mul(REREADS).saturating_add(FREE);
+            return Err(Error::limit(
+                "metadata read from an HDF5 file",
+                allowed.saturating_add(cost),
+                allowed,
+            ));
+        }
+        self.read.fetch_add(len, Ordering::Relaxed);
+        self.store.read("", range)
+    }
+}
+
+impl Storage for MetadataStorage {
+    fn len(&self) -> u64 {
+        self.len
+    }
+
+    fn read_range(&self, offset: u64, len: usize) -> hdf5_reader::error::Result<StorageBuffer> {
+        let bytes = self
+            .fetch(offset, len as u64)
+            // The parser passes the error through; `error::of_parser` unwraps it.
+            .map_err(|error| ParserError::Io(std::io::Error::other(error)))?;
+        StorageBuffer::from_shared_owner(Arc::new(bytes), 0, len)
+    }
+}
