@@ -21,6 +21,9 @@ use crate::file::{File, HeapReader};
 use crate::filter::Pipeline;
 use crate::index::{ChunkIndex, ChunkLocation};
 
+/// Least number of bytes that an unwritten chunk counts as.
+const UNWRITTEN_COST: u64 = 1024;
+
 /// The array of a dataset.
 #[derive(Debug)]
 pub(crate) struct Hdf5Array {
@@ -131,48 +134,57 @@ impl Hdf5Array {
         Error::corrupt("chunk", self.file.storage.describe(), at, detail)
     }
 
-    /// The chunk at these coordinates; `None` if it was never written.
-    fn chunk(&self, coords: &[u64], columns: &[Column]) -> Result<Option<PlannedChunk>> {
+    fn chunk(&self, coords: &[u64], columns: &[Column]) -> Result<PlannedChunk> {
         let (region, tile) = (self.grid.region(coords), self.tile(coords));
-        let cells = tile.cells().unwrap_or(u64::MAX);
-        let raw = cells.saturating_mul(self.cell.size as u64);
-        let location = match self.locate(coords, &tile)? {
-            Location::Unwritten => return Ok(None),
+        let raw = |cells: Option<u64>| cells.unwrap_or(u64::MAX).saturating_mul(self.cell.size as u64);
+        let location = self.locate(coords, &tile)?;
+        let (tile, offset, len, access) = match location {
+            // Decoded from the fill value, in any piece.
+            Location::Unwritten => (region.clone(), 0, 0, Access::Coded { granule: Some(1) }),
             // The parser has the bytes of compact cells already.
-            Location::Header => ChunkLocation { number: 0, address: 0, len: 0, mask: 0 },
-            Location::At(location) => location,
-        };
-        let header = matches!(self.layout, Layout::Compact(_));
-        let plain = self.pipeline.is_plain(location.mask);
-        if header {
-            self.file.limits.check_chunk(raw)?;
-        } else {
-            self.check_location(&location, raw, plain)?;
-        }
-        let access = match self.cell.cell {
-            CellLen::One | CellLen::Fixed(_) if plain && !header => {
-                Access::Direct { swapped: self.cell.swapped() }
+            Location::Header => {
+                self.file.limits.check_chunk(raw(tile.cells()))?;
+                (tile, 0, 0, Access::Coded { granule: None })
             }
-            _ => Access::Coded { granule: None },
+            Location::At(location) => {
+                let plain = self.pipeline.is_plain(location.mask);
+                self.check_location(&location, raw(tile.cells()), plain)?;
+                let direct = plain && self.cell.cell != CellLen::Var;
+                let access = match direct {
+                    true => Access::Direct { swapped: self.cell.swapped() },
+                    false => Access::Coded { granule: None },
+                };
+                (tile, location.address.saturating_add(self.file.storage.base()), location.len, access)
+            }
         };
-        let offset = location.address.saturating_add(self.file.storage.base());
-        let part = |column: &Column| Part {
-            column: *column,
-            role: Role::Values,
-            object: 0,
-            offset,
-            len: location.len,
-        };
-        Ok(Some(PlannedChunk {
+        let access = if self.cell.cell == CellLen::Var { Access::Coded { granule: None } } else { access };
+        let part = |column: &Column| Part { column: *column, role: Role::Values, object: 0, offset, len };
+        Ok(PlannedChunk {
             id: self.grid.linear(coords),
+            cells: tile.cells().unwrap_or(u64::MAX),
+            whole: tile == region,
             tile: Some(tile).filter(|tile| *tile != region),
             layer: 0,
-            cells,
             parts: columns.iter().map(part).collect(),
             access,
             cover: Cover::Exact(region),
-            whole: true,
-        }))
+        })
+    }
+
+    /// Limits the work that unwritten chunks cause: a shape can claim any number of them.
+    fn check_unwritten(&self, touched: u64) -> Result<()> {
+        let (written, stored) = match &self.layout {
+            Layout::Compact(_) | Layout::Contiguous(Some(_)) => return Ok(()),
+            Layout::Contiguous(None) => (0, 0),
+            Layout::Chunked(_) => {
+                let index = self.index()?;
+                (index.len(), index.stored_bytes())
+            }
+        };
+        let cells = self.grid.chunk_shape().iter().try_fold(self.cell.size as u64, |n, c| n.checked_mul(*c));
+        let each = cells.unwrap_or(u64::MAX).max(UNWRITTEN_COST);
+        let unwritten = touched.saturating_sub(written).saturating_mul(each);
+        self.file.limits.check_total("unwritten cells", unwritten, stored)
     }
 
     /// Compares a location with the file and with the size of the cells.
@@ -191,8 +203,24 @@ impl Hdf5Array {
         self.file.limits.check_decoded(raw, location.len)
     }
 
-    fn mask(&self, chunk: &PlannedChunk) -> u32 {
-        self.index.get().and_then(|index| index.get(chunk.id)).map_or(0, |location| location.mask)
+    /// The mask of a written chunk; `None` if it was never written.
+    fn written(&self, chunk: &PlannedChunk) -> Option<u32> {
+        match &self.layout {
+            Layout::Compact(_) | Layout::Contiguous(Some(_)) => Some(0),
+            Layout::Contiguous(None) => None,
+            Layout::Chunked(_) => self.index.get()?.get(chunk.id).map(|location| location.mask),
+        }
+    }
+
+    /// A cell of the fill value in native byte order.
+    fn fill_cell(&self) -> Vec<u8> {
+        let mut cell =
+            self.schema.fields[0].fill.as_ref().map_or_else(Vec::new, |fill| fill.bytes().to_vec());
+        cell.resize(self.cell.size, 0);
+        if cfg!(target_endian = "big") {
+            cell.chunks_exact_mut(self.cell.dtype.word().max(1)).for_each(<[u8]>::reverse);
+        }
+        cell
     }
 
     /// Decodes references into `out` and appends the values they point to.
@@ -238,7 +266,11 @@ impl Hdf5Array {
         values: &mut [u8],
         scratch: &mut Scratch,
     ) -> Result<()> {
-        let mask = self.mask(chunk);
+        let Some(mask) = self.written(chunk) else {
+            let fill = self.fill_cell();
+            values.chunks_exact_mut(fill.len()).for_each(|cell| cell.copy_from_slice(&fill));
+            return Ok(());
+        };
         let bytes = |cell: u64| usize::try_from(cell.saturating_mul(self.cell.size as u64)).ok();
         if !self.pipeline.is_plain(mask) {
             if *cells != (0..chunk.cells) || bytes(chunk.cells) != Some(values.len()) {
@@ -272,33 +304,17 @@ impl ArraySource for Hdf5Array {
         let named = |e: Error| e.in_array(&self.schema.name);
         let selection = request.of_only_field(self.grid.shape()).map_err(named)?;
         let mut chunks = Vec::new();
-        let mut missing = false;
         if self.grid.total() > 0 {
             let touched = self.grid.touched(selection);
-            let index = self.index().map_err(named)?;
-            let chunked = matches!(self.layout, Layout::Chunked(_));
-            // A shape can claim any number of chunks: the index bounds the plan.
-            let coords: Box<dyn Iterator<Item = Coords>> = if chunked && touched.remaining() > index.len() {
-                missing = true;
-                let grid = &self.grid;
-                let listed = index.iter().map(|location| grid.coords(location.number));
-                Box::new(listed.filter(|coords| selection.clip(&grid.region(coords)).is_some()))
-            } else if matches!(self.layout, Layout::Contiguous(None)) {
-                Box::new(std::iter::empty())
-            } else {
-                self.file.limits.check_plan(touched.remaining()).map_err(named)?;
-                Box::new(touched)
-            };
-            missing |= matches!(self.layout, Layout::Contiguous(None));
-            for coords in coords {
-                match self.chunk(&coords, &request.columns).map_err(|e| named(e).in_chunk(&coords))? {
-                    Some(chunk) => chunks.push(chunk),
-                    None => missing = true,
-                }
+            self.file.limits.check_plan(touched.remaining()).map_err(named)?;
+            self.check_unwritten(touched.remaining()).map_err(named)?;
+            for coords in touched {
+                let chunk = self.chunk(&coords, &request.columns);
+                chunks.push(chunk.map_err(|e| named(e).in_chunk(&coords))?);
             }
         }
-        let uncovered = if missing { Uncovered::Fill } else { Uncovered::Impossible };
-        Ok(ChunkPlan { chunks, uncovered, deletes: Vec::new() })
+        // An unwritten chunk is a chunk of fill values: HDF5 does not record which cells of a chunk were written.
+        Ok(ChunkPlan { chunks, uncovered: Uncovered::Impossible, deletes: Vec::new() })
     }
 
     fn totals(&self, _: &Request) -> Result<Totals> {
@@ -319,13 +335,21 @@ impl ArraySource for Hdf5Array {
         ChunkStats::unknown(chunk.cells)
     }
 
+    fn constant(&self, chunk: &PlannedChunk, _column: Column) -> Option<Vec<u8>> {
+        (self.written(chunk).is_none() && self.cell.cell != CellLen::Var).then(|| self.fill_cell())
+    }
+
     fn describe(&self, chunk: &PlannedChunk) -> ChunkInfo {
         let names = self.schema.fields[0].codecs.join("+");
         ChunkInfo {
             coords: self.grid.coords(chunk.id),
             raw_len: chunk.cells.saturating_mul(self.cell.size as u64),
             stored_len: chunk.stored_bytes(),
-            codec: if self.pipeline.is_plain(self.mask(chunk)) { "raw".to_owned() } else { names },
+            codec: match self.written(chunk) {
+                None => "fill".to_owned(),
+                Some(mask) if self.pipeline.is_plain(mask) => "raw".to_owned(),
+                Some(_) => names,
+            },
             offset: chunk.parts.first().map_or(0, |part| part.offset),
         }
     }
@@ -335,7 +359,11 @@ impl ArraySource for Hdf5Array {
     }
 
     fn checked_bytes(&self, chunk: &PlannedChunk) -> u64 {
-        if self.pipeline.has_checksum(self.mask(chunk)) { chunk.stored_bytes() } else { 0 }
+        if self.written(chunk).is_some_and(|mask| self.pipeline.has_checksum(mask)) {
+            chunk.stored_bytes()
+        } else {
+            0
+        }
     }
 
     fn decode(
@@ -362,7 +390,10 @@ impl ArraySource for Hdf5Array {
                 let bytes = cells.end.saturating_sub(cells.start).saturating_mul(self.cell.size as u64);
                 let len = usize::try_from(bytes).unwrap_or(usize::MAX);
                 let mut references = alloc::zeroed::<u8>("references", len)?;
-                let mask = self.mask(chunk);
+                let Some(mask) = self.written(chunk) else {
+                    // References of zeros are null: empty values.
+                    return self.decode_variable(&references, offsets, data);
+                };
                 if self.pipeline.is_plain(mask) {
                     if stored.len() != len {
                         return Err(self.corrupt(0, format!("{} bytes stored, {len} expected", stored.len())));

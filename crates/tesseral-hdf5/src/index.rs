@@ -51,10 +51,6 @@ impl ChunkIndex {
         self.chunks.len() as u64
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &ChunkLocation> {
-        self.chunks.iter()
-    }
-
     /// Stored bytes of all chunks.
     pub(crate) fn stored_bytes(&self) -> u64 {
         self.chunks.iter().map(|chunk| chunk.len).fold(0, u64::saturating_add)

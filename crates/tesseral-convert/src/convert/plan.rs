@@ -700,14 +700,17 @@ fn pick(labels: &Labels, positions: impl Iterator<Item = u64>) -> Labels {
     }
 }
 
-/// Returns whether all variables have the same dimensions and chunks, so that they can be fields of one array.
+/// Returns whether all variables have the same dimensions and chunks, so that they can be fields of one array. Coordinates
+/// beside data are variables of their own.
 fn all_alike(drawn: &[PlannedVariable]) -> bool {
     let Some((first, rest)) = drawn.split_first() else { return false };
-    rest.iter().all(|other| {
-        other.schema.dims == first.schema.dims
-            && other.schema.chunk_shape == first.schema.chunk_shape
-            && other.selection == first.selection
-    })
+    let all_data = || drawn.iter().all(|variable| variable.schema.role == Role::Data);
+    (rest.is_empty() || all_data())
+        && rest.iter().all(|other| {
+            other.schema.dims == first.schema.dims
+                && other.schema.chunk_shape == first.schema.chunk_shape
+                && other.selection == first.selection
+        })
 }
 
 /// Plans one array of one or several variables.
