@@ -52,7 +52,7 @@ mod tests {
                 assert_eq!(first_cell(shape, &region), Some(at));
                 at += region.cells().unwrap();
             }
-            assert_eq!(at, shape.iter().product());
+            assert_eq!(at, shape.iter().product::<u64>());
         }
         assert_eq!(contiguous_chunk_shape(&[0, 4], 8).as_slice(), [1, 4]);
         assert_eq!(first_cell(&[1, u64::MAX, 9], &Region::new([(0, 1), (u64::MAX - 1, 2), (0, 1)])), None);

@@ -302,7 +302,9 @@ impl ArraySource for Hdf5Array {
 
     fn plan(&self, request: &Request) -> Result<ChunkPlan> {
         let named = |e: Error| e.in_array(&self.schema.name);
-        let selection = request.of_only_field(self.grid.shape()).map_err(named)?;
+        let Some(selection) = request.selection() else {
+            return Err(Error::internal("a request by coordinates"));
+        };
         let mut chunks = Vec::new();
         if self.grid.total() > 0 {
             let touched = self.grid.touched(selection);

@@ -28,9 +28,6 @@ struct Hdf5Container {
 
 impl Hdf5Container {
     fn open(store: Arc<dyn Store>, options: &OpenOptions) -> Result<Self> {
-        if options.as_of.is_some() {
-            return Err(Error::unsupported("time travel in HDF5 files, which have no versions"));
-        }
         let opened = Opened::new(&store, options)?;
         Ok(Self { store, opened })
     }

@@ -30,9 +30,6 @@ struct NetCdf3Container {
 
 impl NetCdf3Container {
     fn open(store: Arc<dyn Store>, options: &OpenOptions) -> Result<Self> {
-        if options.as_of.is_some() {
-            return Err(Error::unsupported("time travel in NetCDF files, which have no versions"));
-        }
         let (object, len) = (store.describe(""), store.len("")?);
         let header = read_header(&*store, len, &object, options)?;
         let records = Records::of(&header, len, &object)?;
