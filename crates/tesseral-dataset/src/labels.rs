@@ -36,6 +36,9 @@ impl LabelCache {
     }
 }
 
+/// Labels of dimensions, by the dimension's number.
+type NumberedLabels = Vec<(usize, AxisLabels)>;
+
 /// Labels of an array that were not read yet.
 #[derive(Clone, Debug)]
 pub(crate) struct PendingLabels {
@@ -73,7 +76,7 @@ impl PendingLabels {
         &self,
         wanted: impl Fn(usize) -> bool,
         small: bool,
-    ) -> Result<(Vec<(usize, AxisLabels)>, Option<Self>)> {
+    ) -> Result<(NumberedLabels, Option<Self>)> {
         let (mut found, mut pending) = (Vec::new(), Vec::new());
         for &(dim, own) in &self.coordinates {
             if !wanted(dim) {

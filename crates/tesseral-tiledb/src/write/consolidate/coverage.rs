@@ -14,7 +14,8 @@ const MOST_STEPS: usize = 50_000_000;
 /// Divides fragments, by their regions, into ranges that each cover a box. A range of one is a fragment without a partner.
 pub(super) fn boxes(regions: &[Region]) -> Vec<Range<usize>> {
     if covers_box(regions) {
-        return vec![0..regions.len()];
+        let all = 0..regions.len();
+        return Vec::from([all]);
     }
     let mut out = Vec::new();
     let mut start = 0;
@@ -117,15 +118,19 @@ mod tests {
         Region::new(bounds.iter().copied())
     }
 
+    fn whole(count: usize) -> Vec<Range<usize>> {
+        Vec::from([Range { start: 0, end: count }])
+    }
+
     #[test]
     fn fragments_that_cover_a_box_are_one_range() {
         let quarters = [(0, 0), (2, 2), (0, 2), (2, 0)].map(|(x, y)| region(&[(x, x + 2), (y, y + 2)]));
-        assert_eq!(boxes(&quarters), [0..4]);
+        assert_eq!(boxes(&quarters), whole(4));
         assert_eq!(boxes(&quarters[..3]), [0..1, 1..3], "the last two are a half");
         let days: Vec<Region> = (0..100).map(|day| region(&[(day, day + 1), (0, 7)])).collect();
-        assert_eq!(boxes(&days), [0..100]);
+        assert_eq!(boxes(&days), whole(100));
         let overlapping = [region(&[(0, 5)]), region(&[(3, 9)]), region(&[(1, 2)])];
-        assert_eq!(boxes(&overlapping), [0..3]);
+        assert_eq!(boxes(&overlapping), whole(3));
     }
 
     #[test]
