@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use tesseral_core::{Attributes, Error, ErrorKind, HistoryRow, Limits, Result};
+use tesseral_core::{Attributes, ErrorKind, HistoryRow, Limits, Result};
 use tesseral_engine::{Handle, Options, Reopen, judge, open_listed, watched};
 use tesseral_format::convention;
 use tesseral_format::{Column, Format, Groups, OpenOptions, TimeRange, Version};

@@ -7,13 +7,15 @@ use tesseral_store::{ByteRange, ObjectKind, Overwrite, Store, StoreExt, Upcoming
 
 use super::{Check, Violation};
 
+type StoreCheck = fn(&Check<'_>, &dyn Fn() -> Arc<dyn Store>) -> Result<(), Violation>;
+
 /// Checks a store that is empty at first. `make` returns a store of the same objects each time, as a program that starts again
 /// would see them.
 ///
 /// # Errors
 /// The first violation of the contract.
 pub fn store_suite(make: &dyn Fn() -> Arc<dyn Store>) -> Result<(), Violation> {
-    let checks: [(&'static str, fn(&Check<'_>, &dyn Fn() -> Arc<dyn Store>) -> Result<(), Violation>); 6] = [
+    let checks: [(&'static str, StoreCheck); 6] = [
         ("store: writing", published_objects_appear_whole),
         ("store: reading", ranges_are_exact),
         ("store: several objects", parts_of_several_objects),
@@ -57,7 +59,7 @@ fn published_objects_appear_whole(
     check.same("bytes read back", &&back[..], &&TEXT[3..6])?;
     check.same("existence before publishing", &check.must("exists", make().exists("a/b"))?, &false)?;
     check.must("publish", staged.publish())?;
-    check.same("content", &&check.must("read", make().read_all("a/b", 100))?[..], &&TEXT[..])?;
+    check.same("content", &&check.must("read", make().read_all("a/b", 100))?[..], &TEXT)?;
 
     let refused = |result: Result<()>| {
         expect_error(check, "an existing object", result, |k| matches!(k, ErrorKind::InvalidRequest { .. }))
