@@ -11,6 +11,7 @@ use tesseral::{
     Array, ChunkInfo, ChunkStats, Column, Container, Cover, Error, ErrorKind, Field, NonEmpty, PlannedChunk,
     Request, Scalar, Selection, Value,
 };
+use tesseral_core::schema::Role;
 
 use crate::context::Context;
 use crate::error::{CliResult, exit};
@@ -70,6 +71,8 @@ struct ArrayEntry {
 /// An array and its properties.
 struct ArraySummary {
     array: Array,
+    /// The role of the array, by its own metadata or by attributes of others.
+    role: Role,
     /// The field to show; `None` for all.
     field: Option<u16>,
     /// Number of chunks, if known.
@@ -189,7 +192,10 @@ impl<'a> Report<'a> {
     fn entry(&self, index: usize) -> ArrayEntry {
         ArrayEntry {
             name: self.container.inner().name(index).to_owned(),
-            array: self.container.array_at(index).and_then(|array| ArraySummary::new(array, self.field)),
+            array: self
+                .container
+                .array_at(index)
+                .and_then(|array| ArraySummary::new(array, self.container.role(index)?, self.field)),
         }
     }
 
@@ -213,9 +219,9 @@ impl<'a> Report<'a> {
 }
 
 impl ArraySummary {
-    fn new(array: Array, field: Option<u16>) -> tesseral::Result<Self> {
+    fn new(array: Array, role: Role, field: Option<u16>) -> tesseral::Result<Self> {
         let non_empty = array.handle().restartable(|handle| handle.source().non_empty_domain())?;
-        let known = Self { array, field, chunks: None, stored: None, digests: false, non_empty };
+        let known = Self { array, role, field, chunks: None, stored: None, digests: false, non_empty };
         // `verify` reports an inconsistent index.
         let handle = known.array.handle();
         let totals =
@@ -236,7 +242,7 @@ impl ArraySummary {
         let chunks = grid.map(|grid| grid.total()).or(totals.map(|t| t.chunks));
         let stored = totals.map(|t| t.stored_bytes);
         let digests = totals.is_some_and(|t| t.digests);
-        Ok(Self { array, field, chunks, stored, digests, non_empty })
+        Ok(Self { array, role, field, chunks, stored, digests, non_empty })
     }
 
     /// The fields to show.

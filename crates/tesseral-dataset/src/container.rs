@@ -1,8 +1,10 @@
 //! Opened containers.
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
+use tesseral_core::schema::Role;
 use tesseral_core::{Attributes, ErrorKind, HistoryRow, Limits, Result};
 use tesseral_engine::{Handle, Options, Reopen, judge, open_listed, watched};
 use tesseral_format::convention;
@@ -11,6 +13,7 @@ use tesseral_store::{Access, Location, StorageOptions, Store, StoreExt};
 
 use crate::Array;
 use crate::labels::{self, LabelCache, PendingLabels};
+use crate::roles;
 use tesseral_registry as registry;
 
 /// Options of opening. [`open`] uses the defaults.
@@ -155,8 +158,19 @@ impl Open {
         }
         let OpenOptions { digests, as_of, limits, .. } = &self.options;
         let (digests, as_of, limits) = (*digests, *as_of, *limits);
-        let labels = Arc::default();
-        Container { format, inner, execution, digests, as_of, limits, reopen: None, labels, physical: false }
+        let (labels, roles) = (Arc::default(), Arc::default());
+        Container {
+            format,
+            inner,
+            execution,
+            digests,
+            as_of,
+            limits,
+            reopen: None,
+            labels,
+            roles,
+            physical: false,
+        }
     }
 }
 
@@ -189,6 +203,8 @@ pub struct Container {
     reopen: Option<Reopened>,
     /// Cached index coordinates.
     labels: Arc<LabelCache>,
+    /// Roles that arrays have by the attributes of others, once they were asked for.
+    roles: Arc<OnceLock<HashMap<usize, Role>>>,
     /// Packed fields are read as physical values.
     physical: bool,
 }
@@ -302,6 +318,20 @@ impl Container {
         let array = self.unlabelled(index)?;
         let pending = PendingLabels::new(self, index, &array);
         Ok(array.with_pending(pending))
+    }
+
+    /// The role of an array: its own, or the one that attributes of other arrays give it (`coordinates`, `bounds`, `grid_mapping`,
+    /// `ancillary_variables`). The first call reads the attributes of all arrays.
+    ///
+    /// # Errors
+    /// Errors of loading the metadata of the array.
+    pub fn role(&self, index: usize) -> Result<Role> {
+        let own = self.inner.store().guarded(|| self.inner.array(index))?.schema().role;
+        if own != Role::Data {
+            return Ok(own);
+        }
+        let named = self.roles.get_or_init(|| roles::of_attributes(self));
+        Ok(named.get(&index).copied().unwrap_or(own))
     }
 
     pub(crate) fn labels(&self) -> &LabelCache {

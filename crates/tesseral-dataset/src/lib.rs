@@ -18,6 +18,7 @@ mod output;
 mod overview;
 mod recover;
 mod repair;
+mod roles;
 mod select;
 mod time_condition;
 pub mod variable;

@@ -296,7 +296,13 @@ impl View {
 
     /// What the array is to the others: `data`, `index`, `auxiliary`, `bounds`, `grid_mapping`, `ancillary`.
     #[getter]
-    fn role(&self) -> &'static str {
+    fn role(&self, py: Python<'_>) -> PyResult<&'static str> {
+        py.detach(|| self.container.role(self.index)).map(tesseral_core::schema::Role::name).or_raise(py)
+    }
+
+    /// The role that is stored with the array.
+    #[getter]
+    fn own_role(&self) -> &'static str {
         self.schema().role.name()
     }
 

@@ -16,6 +16,7 @@ use tesseral_format::{
 };
 
 use crate::decode::{decode_window, window};
+use crate::object_name::{self, NAME};
 use crate::open::{MessageCatalog, values};
 use crate::pipeline::ObjectPipeline;
 use crate::source::Input;
@@ -266,6 +267,7 @@ fn schema(name: &str, descriptor: &Descriptor, base: Option<&Map>) -> ArraySchem
     schema.fields[0].codecs = codecs.into_iter().filter(|codec| *codec != "none").cloned().collect();
     let Some(base) = base else { return schema };
     schema.attributes = values(base.iter());
+    object_name::restore(&mut schema.attributes);
     if let Some(Value::List(names)) = schema.attributes.get(DIM_NAMES)
         && names.len() == shape.len()
     {
@@ -288,7 +290,7 @@ fn schema(name: &str, descriptor: &Descriptor, base: Option<&Map>) -> ArraySchem
 }
 
 /// Keys that repeat what is known of an object: its name, the names of its dimensions, their labels.
-pub(crate) const DERIVED: [&str; 3] = ["name", DIM_NAMES, DIM_LABELS];
+pub(crate) const DERIVED: [&str; 3] = [NAME, DIM_NAMES, DIM_LABELS];
 /// Metadata key of dimension names.
 pub(crate) const DIM_NAMES: &str = "dim_names";
 /// Metadata key of labels.
@@ -306,7 +308,7 @@ impl ArraySource for TensogramArray {
     }
 
     fn given_name(&self) -> Option<&str> {
-        match self.schema.attributes.get("name") {
+        match self.schema.attributes.get(NAME) {
             Some(Value::Text(name)) if !name.is_empty() => Some(name),
             _ => None,
         }

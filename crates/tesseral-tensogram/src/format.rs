@@ -12,6 +12,7 @@ use tesseral_store::Store;
 
 use crate::array::DERIVED;
 use crate::audit::{self, skipped_finding};
+use crate::object_name::VARIABLE_NAME;
 use crate::open::{HISTORY, MessageCatalog, TensogramContainer};
 use crate::wire::cbor::CborItem;
 use crate::wire::metadata::{BASE, EXTRA, RESERVED};
@@ -74,7 +75,10 @@ impl Format for TensogramFormat {
                 CellLen::Var => false,
             },
             chunks: false,
-            attribute: |name, value| (name != RESERVED && !DERIVED.contains(&name)).then(|| held(value))?,
+            attribute: |name, value| {
+                (name != RESERVED && name != VARIABLE_NAME && !DERIVED.contains(&name))
+                    .then(|| held(value))?
+            },
             ordered: false,
             // These keys have a meaning of their own in a message.
             container_attribute: |name, value| {

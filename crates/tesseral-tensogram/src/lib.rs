@@ -53,6 +53,7 @@ mod encode;
 mod format;
 mod frame_reader;
 mod message;
+mod object_name;
 mod open;
 mod pipeline;
 mod repair;

@@ -13,6 +13,7 @@ use tesseral_store::Store;
 use crate::array::TensogramArray;
 use crate::frame_reader::FrameReader;
 use crate::message::Message;
+use crate::object_name;
 use crate::scan::{MessageRange, Skipped, scan};
 use crate::source::Source;
 use crate::wire::cbor::{CborItem, Map};
@@ -310,8 +311,11 @@ impl TensogramContainer {
             }
             let Ok(metadata) = self.catalog.metadata(message) else { continue };
             let named = metadata.base.iter().take(arrays.len()).enumerate();
-            found
-                .extend(named.filter(|(_, base)| name_of(base) == Some(name)).map(|(i, _)| arrays.start + i));
+            found.extend(
+                named
+                    .filter(|(_, base)| object_name::in_base(base) == Some(name))
+                    .map(|(i, _)| arrays.start + i),
+            );
         }
         Ok(found)
     }
@@ -357,17 +361,6 @@ fn history_rows(value: &Value) -> Option<Vec<HistoryRow>> {
             })
         })
         .collect()
-}
-
-/// Returns the name in an object's metadata.
-fn name_of(base: &Map) -> Option<&str> {
-    let in_mars = || match base.get("mars") {
-        Some(CborItem::Map(pairs)) => {
-            pairs.iter().find(|(key, _)| key.as_text() == Some("param")).map(|(_, v)| v)
-        }
-        _ => None,
-    };
-    base.get("name").or_else(in_mars).and_then(CborItem::as_text)
 }
 
 /// Converts metadata to attributes, without reserved keys.
@@ -423,7 +416,8 @@ impl Container for TensogramContainer {
         let (message, object) = self.entries().locate(index)?;
         let metadata = self.catalog.metadata(message).ok()?;
         let arrays = self.entries().of_message(message);
-        let names: Vec<Option<&str>> = metadata.base.iter().take(arrays.len()).map(name_of).collect();
+        let names: Vec<Option<&str>> =
+            metadata.base.iter().take(arrays.len()).map(object_name::in_base).collect();
         let mut group = names.get(object).copied().flatten().unwrap_or("");
         loop {
             let outer = group.rsplit_once('/').map(|(outer, _)| outer);

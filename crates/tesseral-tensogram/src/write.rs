@@ -21,6 +21,7 @@ use crate::array::{DIM_LABELS, DIM_NAMES};
 use crate::assemble::{AggregateHash, surround, tensor_item};
 use crate::create_options::TensogramCreateOptions;
 use crate::encode::{MaskOptions, Stages, encode_object};
+use crate::object_name::{self, NAME, VARIABLE_NAME};
 use crate::open::HISTORY;
 use crate::spool::{self, Spool};
 use crate::wire::cbor::{CborItem, Map};
@@ -392,7 +393,11 @@ fn base_of(schema: &ArraySchema) -> Result<Map> {
         [m, o].iter().all(|part| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit()))
     });
     if !numbered && !schema.name.is_empty() {
-        own.insert("name".to_owned(), CborItem::Text(schema.name.clone()));
+        let stored = object_name::stored(schema);
+        if stored != schema.name {
+            own.insert(VARIABLE_NAME.to_owned(), CborItem::Text(schema.name.clone()));
+        }
+        own.insert(NAME.to_owned(), CborItem::Text(stored));
     }
     if schema.dims.iter().any(|dim| !dim.name.is_empty()) {
         let names = schema.dims.iter().map(|dim| CborItem::Text(dim.name.clone())).collect();

@@ -33,17 +33,32 @@ def test_dense_boxes(dense):
         tesseral.append(dense, 1.0, region={"q": 1})
     with pytest.raises(ValueError):
         tesseral.append(dense, np.ones((2, 3)), region=np.s_[0:3, 0:3])
-    with pytest.raises(TypeError):
+    with pytest.raises(tesseral.InvalidRequestError):
         tesseral.append(dense, np.full((6, 8), 1j))
+
+
+def test_values_beyond_the_dtype_are_rejected(tmp_path):
+    for dtype, beyond in [("i1", 300), ("i1", np.int64(-200)), ("u2", -1), ("f4", 1e39), ("f4", 2**24 + 1), ("f8", 2**53 + 1), ("i4", 1.5)]:
+        path = str(tmp_path / f"{dtype}{beyond}")
+        domain = tiledb.Domain(tiledb.Dim("x", domain=(0, 2), tile=3, dtype="u8"))
+        tiledb.Array.create(path, tiledb.ArraySchema(domain=domain, attrs=[tiledb.Attr("a", dtype=dtype)]))
+        with pytest.raises(tesseral.InvalidRequestError, match="representable"):
+            tesseral.append(path, {"a": np.array([1, beyond, 3])})
+        tesseral.append(path, {"a": np.array([1, 2, 3], "i8")})
+        assert tesseral.open(path)["a"][...].tolist() == [1, 2, 3]
+    with tesseral.create(tmp_path / "a.tet") as session:
+        array = session.add("a", (3,), "f4")
+        with pytest.raises(tesseral.InvalidRequestError):
+            array[...] = np.array([1, 2**24 + 1, 3])
+        array[...] = 7
 
 
 def test_maintenance(dense):
     for t in range(2, 7):
         tesseral.append(dense, np.full((1, 8), t), region=np.s_[t - 2 : t - 1], timestamp=t)
     before = tesseral.open(dense)["a"][...]
-    # Cells below a partially covered tile stay hidden: fragments above an older one are not merged.
-    assert not tesseral.consolidate(dense, times=(2, 6)).made
-    done = tesseral.consolidate(dense, times=(1, 5))
+    # Fragments above an older one are merged where they cover a box: no unwritten cell hides an older one.
+    done = tesseral.consolidate(dense, times=(2, 6))
     assert len(done.made) == 1 and len(done.replaced) == 5
     listed = tesseral.vacuum(dense)
     assert sorted(listed.removed) == sorted(done.replaced) and len(tesseral.log(dense)) == 7

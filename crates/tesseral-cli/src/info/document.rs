@@ -69,7 +69,7 @@ fn array(known: &ArraySummary) -> Map<String, Json> {
     out.insert("chunk_shape".into(), json!(schema.chunk_shape.as_ref().map(|c| c.as_slice())));
     out.insert("chunks".into(), json!(known.chunks));
     out.insert("sparse".into(), json!(schema.sparse));
-    out.insert("role".into(), json!(schema.role.name()));
+    out.insert("role".into(), json!(known.role.name()));
     out.insert("fields".into(), known.fields().iter().map(field).collect());
     out.insert("raw_bytes".into(), json!(known.raw()));
     out.insert("stored_bytes".into(), json!(known.stored));

@@ -467,7 +467,7 @@ def _times(view: View, numbers: np.ma.MaskedArray[Any, Any], attrs: Mapping[str,
         times = np.frombuffer(micros, "M8[us]").reshape(plain.shape)
         return np.ma.MaskedArray(times, mask=mask | np.isnat(times))
     try:
-        import cftime
+        import cftime  # type: ignore[import-untyped]
     except ImportError as missing:
         raise InvalidRequestError(f"times of the calendar {attrs.get('calendar', 'standard')} require the package cftime", array=view.name) from missing
     hidden = mask | ~np.isfinite(plain)

@@ -41,7 +41,7 @@ def _differs(values: np.ndarray[Any, Any], cells: np.ndarray[Any, Any]) -> np.nd
         digits = np.finfo(cells.real.dtype).nmant + 1
         wrong = _outside(values, -(2**digits), 2**digits)
         real = cells.real
-        for place in zip(*np.nonzero(wrong)):
+        for place in map(tuple, np.argwhere(wrong)):
             wrong[place] = not np.isfinite(real[place]) or int(real[place]) != int(values[place])
         return wrong
     if given == "f" and taken in "iu":

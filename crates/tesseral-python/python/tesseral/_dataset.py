@@ -288,7 +288,7 @@ def _declare_grown(session: Session, name: str, array: Array, new: Encoded | Non
         values=values,
         dims=array.dims,
         attrs=attrs,
-        role=array.role,
+        role=array._view.own_role,
         chunks=array.chunks,
         codec=list(array.codecs),
     )

@@ -130,7 +130,8 @@ class _Builder:
         text = _text_dtype(array, attrs.pop(_dataset.TEXT_DTYPE, None))
         data = indexing.LazilyIndexedArray(_Cells(array, text))
         self.variables[name] = xr.Variable(tuple(dims), data, attrs, _encoding(array))
-        if array.role in ("index", "auxiliary"):
+        # xarray itself decodes the attribute `coordinates`.
+        if array._view.own_role in ("index", "auxiliary"):
             self.coordinates.add(name)
         if array.chunks is not None:
             self.tiled[name] = array
