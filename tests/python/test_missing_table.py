@@ -5,11 +5,16 @@ The right answers come from NumPy masked arrays."""
 import csv
 import io
 import json
+import warnings
 
 import numpy as np
 import pyarrow as pa
 import pytest
+import tesseral
+import tesseral.xarray
+import tesseral.zarr
 import tiledb
+import xarray as xr
 from support import tet, tet_json
 
 SHAPE, CHUNK = (5, 6), (2, 3)
@@ -258,6 +263,80 @@ def test_plot_range(source):
     close(document["high"], want.max())
 
 
+# The same questions from Python
+
+
+def array_of(path):
+    return tesseral.open(path).variables["v"]
+
+
+def same(found, want):
+    """A masked array is the expected one: the same cells are masked, and the others are equal."""
+    found = np.ma.asarray(found)
+    assert found.shape == want.shape
+    np.testing.assert_array_equal(np.ma.getmaskarray(found), np.ma.getmaskarray(want))
+    np.testing.assert_array_equal(found.compressed(), want.compressed())
+
+
+def test_python_arrays(source):
+    path, want = source
+    array = array_of(path)
+    same(array.masked(), want)
+    same(array.decoded(), want)
+    same(array.isel(y=slice(1, 4), x=slice(0, 6, 2)).masked(), want[1:4, ::2])
+    assert int(array.count()) == want.count()
+    if want.dtype.kind not in "mM":
+        close(array.mean(), want.mean(dtype="f8"))
+        close(array.sum(), want.sum(dtype="f8"))
+        rows = array.count(axis=1)
+        np.testing.assert_array_equal(rows, want.count(axis=1))
+
+
+def test_python_rows(source):
+    path, want = source
+    array = array_of(path)
+    hidden = np.ma.getmaskarray(want)
+    frame = array.to_pandas()
+    values = frame[array.field]
+    assert values.isna().tolist() == hidden.ravel().tolist()
+    assert values.dropna().to_numpy().astype(want.dtype).tolist() == want.compressed().tolist()
+    table = array.to_arrow()
+    assert table.column(array.field).is_null().to_numpy().tolist() == hidden.ravel().tolist()
+    # After narrowing, and with conditions.
+    frame = array.isel(y=slice(1, 4)).to_pandas()
+    assert frame[array.field].isna().tolist() == hidden[1:4].ravel().tolist()
+    assert len(array.to_pandas("v is null")) == hidden.sum()
+
+
+def test_xarray_and_dask(source):
+    path, want = source
+    with warnings.catch_warnings():
+        # About several missing values, which xarray holds unusual.
+        warnings.simplefilter("ignore")
+        [values] = xr.open_dataset(path, engine="tesseral").data_vars.values()
+        [blocks] = xr.open_dataset(path, engine="tesseral", chunks={}).count().compute().data_vars.values()
+        values = values.load()
+    hidden = np.ma.getmaskarray(want)
+    np.testing.assert_array_equal(values.isnull(), hidden)
+    np.testing.assert_array_equal(values.values[~hidden], want.compressed())
+    assert int(blocks) == want.count()
+
+
+def test_zarr_view(source):
+    path, want = source
+    array = array_of(path)
+    hidden = np.ma.getmaskarray(want)
+    if array.nullable:
+        return
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        [values] = xr.open_zarr(tesseral.zarr.ZarrStore(tesseral.open(path)), consolidated=False).data_vars.values()
+    declared = bool(array.missing) or want.dtype.kind == "m"
+    if declared or not hidden.any():
+        np.testing.assert_array_equal(values.isnull(), hidden)
+    np.testing.assert_array_equal(values.values[~hidden], want.compressed())
+
+
 @pytest.mark.parametrize("way", [way for way in WAYS if way != "NaT"])
 def test_conversions_change_no_answer(way, tmp_path):
     """From each format into each, and what that becomes into each again."""
@@ -275,6 +354,8 @@ def test_conversions_change_no_answer(way, tmp_path):
             agrees(tet_json("stat", out), want)
             hidden = np.ma.getmaskarray(want)
             agrees(tet_json("stat", out, "--where", "v is null"), np.ma.array(want[hidden]))
+            same(array_of(out).masked(), want)
+            assert array_of(out).to_arrow().column(-1).null_count == hidden.sum()
 
 
 def test_declarations_without_effect_are_reported(tmp_path):

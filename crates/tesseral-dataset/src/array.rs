@@ -318,6 +318,14 @@ impl Array {
         Ok(())
     }
 
+    /// Returns whether cells of a selection of a dense array are unwritten.
+    ///
+    /// # Errors
+    /// Errors of the plan.
+    pub fn has_gaps(&self, selection: &Selection) -> Result<bool> {
+        tesseral_engine::has_gaps(&self.handle, &self.request(selection))
+    }
+
     /// Reads variable-length cells, missing ones with validity 0.
     ///
     /// # Errors

@@ -320,6 +320,15 @@ impl View {
         labeled.schema().dims[dim].labels.as_ref().map(|labels| value::labels(py, labels)).transpose()
     }
 
+    /// Whether cells of the array are unwritten.
+    fn has_gaps(&self, py: Python<'_>) -> PyResult<bool> {
+        if self.schema().sparse {
+            return Ok(false);
+        }
+        let array = self.array().or_raise(py)?;
+        py.detach(|| array.has_gaps(&array.all()?)).or_raise(py)
+    }
+
     /// Whether the array's axis of an axis of the window has labels.
     fn has_labels(&self, axis: usize) -> PyResult<bool> {
         Ok(self.array.has_labels(self.axis(axis)?.0))

@@ -33,12 +33,16 @@ class _Cells(BackendArray):
     def __init__(self, array: Array, text: np.dtype[Any] | None = None) -> None:
         self.array = array
         self.shape = array.shape
-        self.dtype = _dtype_of(array) if text is None else text
+        # Unwritten cells whose value is not declared as missing: xarray could not know that they are.
+        self.gaps = not array.nullable and array.dtype.kind in "biufMm" and not _is_declared(array) and array._view.has_gaps()
+        self.dtype = _dtype_of(array, self.gaps) if text is None else text
 
     def __getitem__(self, key: indexing.ExplicitIndexer) -> Any:
         return indexing.explicit_indexing_adapter(key, self.shape, indexing.IndexingSupport.OUTER, self._read)
 
     def _read(self, key: tuple[Any, ...]) -> Any:
+        if self.gaps:
+            return _without_nulls(_written(self.array, key), self.dtype)
         plain = all(isinstance(item, (int, slice, np.integer)) for item in key)
         cells = self.array[key] if plain else self.array.oindex[key]
         if self.array.nullable:
@@ -51,9 +55,36 @@ class _Cells(BackendArray):
         return np.asarray(cells, self.dtype)
 
 
-def _dtype_of(array: Array) -> np.dtype[Any]:
-    """The dtype for xarray, which can represent nulls."""
-    if array.nullable and array.dtype.kind in "iub":
+def _is_declared(array: Array) -> bool:
+    """Returns whether the value of unwritten cells means "missing"."""
+    fill = array.fill
+    return fill is not None and any(value == fill or (value != value and fill != fill) for value in array.missing)
+
+
+def _written(array: Array, key: tuple[Any, ...]) -> Any:
+    """Cells of an outer index, of which unwritten ones are masked. They hold the fill value."""
+    boxes, places = [], []
+    for item in key:
+        if isinstance(item, (int, slice, np.integer)):
+            boxes.append(item)
+            places.extend([slice(None)] if isinstance(item, slice) else [])
+        else:
+            positions = np.asarray(item)
+            low = int(positions.min()) if positions.size else 0
+            boxes.append(slice(low, int(positions.max()) + 1 if positions.size else low))
+            places.append(positions - low)
+    cells = np.ma.asarray(array._view.narrow(tuple(boxes)).masked())
+    for axis, place in enumerate(places):
+        if not isinstance(place, slice):
+            cells = cells.take(place, axis=axis)
+    fill = array.fill
+    unwritten = np.ma.getmaskarray(cells) & ((cells.data == fill) | ((cells.data != cells.data) & (fill != fill)))
+    return np.ma.MaskedArray(cells.data, mask=unwritten)
+
+
+def _dtype_of(array: Array, gaps: bool = False) -> np.dtype[Any]:
+    """The dtype for xarray, which can represent nulls and, if there are any, unwritten cells."""
+    if (array.nullable or gaps) and array.dtype.kind in "iub":
         return np.dtype(np.float64)
     return np.dtype(object) if array.nullable and array.dtype.kind in "SV" else array.dtype
 
