@@ -310,6 +310,8 @@ def test_python_rows(source):
 
 def test_xarray_and_dask(source):
     path, want = source
+    if "fill_value" in array_of(path).attrs:
+        pytest.skip("xarray knows _FillValue and missing_value")
     with warnings.catch_warnings():
         # About several missing values, which xarray holds unusual.
         warnings.simplefilter("ignore")
@@ -330,7 +332,9 @@ def test_zarr_view(source):
         return
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        [values] = xr.open_zarr(tesseral.zarr.ZarrStore(tesseral.open(path)), consolidated=False).data_vars.values()
+        # An object of a message is in a group of that number.
+        group = "0" if path.suffix == ".tgm" else None
+        [values] = xr.open_zarr(tesseral.zarr.ZarrStore(tesseral.open(path)), group=group, consolidated=False).data_vars.values()
     declared = bool(array.missing) or want.dtype.kind == "m"
     if declared or not hidden.any():
         np.testing.assert_array_equal(values.isnull(), hidden)

@@ -90,12 +90,27 @@ def _dtype_of(array: Array, gaps: bool = False) -> np.dtype[Any]:
 
 
 def _attributes(array: Array) -> dict[str, Any]:
-    """Attributes of an array. Numbers of CF that are stored as text, as in `.tet` files of other programs, are numbers."""
+    """Attributes of an array. Numbers of CF that are stored as text, as in `.tet` files of other programs, are numbers. Missing values
+    are in the dtype of the cells: xarray would compare a float32 with a float64."""
     attrs = array.attrs
+    for name in {"_FillValue", "missing_value"} & attrs.keys():
+        if array.dtype.kind in "iuf" and "_Unsigned" not in attrs:
+            attrs[name] = _in_dtype(attrs[name], array.dtype)
     for name in _NUMBERS & attrs.keys():
         if isinstance(attrs[name], str) and array.dtype.kind in "iuf":
             attrs[name] = _number(attrs[name], array.dtype if name in ("_FillValue", "missing_value") else None)
     return attrs
+
+
+def _in_dtype(value: Any, dtype: np.dtype[Any]) -> Any:
+    """Numbers in another dtype; as they are where it does not hold them."""
+    numbers = np.asarray(value)
+    if numbers.dtype.kind not in "iuf" or numbers.dtype == dtype:
+        return value
+    with np.errstate(invalid="ignore", over="ignore"):
+        cells = numbers.astype(dtype)
+    same = np.isfinite(cells) | ~np.isfinite(numbers) if dtype.kind == "f" else cells == numbers
+    return cells[()] if np.all(same) else value
 
 
 def _number(text: str, dtype: np.dtype[Any] | None) -> Any:

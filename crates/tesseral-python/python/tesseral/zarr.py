@@ -239,6 +239,14 @@ def _jsonable(value: Any) -> Any:
     return value if value is None or isinstance(value, (bool, int, str)) else str(value)
 
 
+def _declared_cells(array: Array, box: tuple[slice, ...]) -> np.ndarray[Any, Any]:
+    """Cells of a box, with a declared missing value in place of unwritten ones where the array declares any."""
+    if not array.missing or not array._view.has_gaps():
+        return np.asarray(array[box])
+    cells = np.ma.asarray(array._view.narrow(box).masked())
+    return np.where(np.ma.getmaskarray(cells) & (cells.data == array.fill), array.missing[0], cells.data).astype(array.dtype)
+
+
 def _chunk(array: Array, coords: str) -> bytes | None:
     """Encodes one chunk, padded at the edges."""
     try:
@@ -251,7 +259,7 @@ def _chunk(array: Array, coords: str) -> bytes | None:
     box = tuple(slice(n * c, min((n + 1) * c, extent)) for n, c, extent in zip(numbers, chunks, array.shape))
     if any(s.start >= s.stop or n < 0 for s, n in zip(box, numbers)):
         return None
-    cells = np.asarray(array[box])
+    cells = _declared_cells(array, box)
     if cells.shape != tuple(chunks):
         whole = np.zeros(chunks, array.dtype) if array.fill is None else np.full(chunks, array.fill, array.dtype)
         whole[tuple(slice(0, n) for n in cells.shape)] = cells
