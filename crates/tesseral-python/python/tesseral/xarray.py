@@ -63,7 +63,8 @@ def _is_declared(array: Array) -> bool:
 
 def _written(array: Array, key: tuple[Any, ...]) -> Any:
     """Cells of an outer index, of which unwritten ones are masked. They hold the fill value."""
-    boxes, places = [], []
+    boxes: list[Any] = []
+    places: list[Any] = []
     for item in key:
         if isinstance(item, (int, slice, np.integer)):
             boxes.append(item)
@@ -73,7 +74,7 @@ def _written(array: Array, key: tuple[Any, ...]) -> Any:
             low = int(positions.min()) if positions.size else 0
             boxes.append(slice(low, int(positions.max()) + 1 if positions.size else low))
             places.append(positions - low)
-    cells = np.ma.asarray(array._view.narrow(tuple(boxes)).masked())
+    cells = array.isel(dict(zip(array.dims, boxes))).masked()
     for axis, place in enumerate(places):
         if not isinstance(place, slice):
             cells = cells.take(place, axis=axis)

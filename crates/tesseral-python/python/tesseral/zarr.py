@@ -243,7 +243,7 @@ def _declared_cells(array: Array, box: tuple[slice, ...]) -> np.ndarray[Any, Any
     """Cells of a box, with a declared missing value in place of unwritten ones where the array declares any."""
     if not array.missing or not array._view.has_gaps():
         return np.asarray(array[box])
-    cells = np.ma.asarray(array._view.narrow(box).masked())
+    cells = array.isel(dict(zip(array.dims, box))).masked()
     return np.where(np.ma.getmaskarray(cells) & (cells.data == array.fill), array.missing[0], cells.data).astype(array.dtype)
 
 
