@@ -22,7 +22,7 @@ pub(crate) enum Command {
     /// List the stored versions of a source, oldest first
     Log(log::Arguments),
     /// Print minimum, maximum, mean and other statistics
-    Stat(stat::Arguments),
+    Stat(Box<stat::Arguments>),
     /// Convert a dataset to another format, chunking or data type
     #[command(visible_aliases = ["import", "export"])]
     Convert(convert::Arguments),

@@ -2,9 +2,11 @@
 
 mod axes;
 
+use std::collections::HashMap;
+
 use clap::Args;
 use serde_json::{Map, Value as Json, json};
-use tesseral::{Error, ErrorKind, Result, Selection, Slice, StatSet, Summary};
+use tesseral::{Error, ErrorKind, Result, StatSet, Summary};
 use tesseral_core::Sum;
 use tesseral_engine::Summarized;
 
@@ -54,7 +56,7 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> CliResult {
         let target = arguments.subject.resolve(&container)?;
         report_packing(&target.array);
         let rows = match (&arguments.condition, &target.cells) {
-            (None, tesseral::Target::Cells(_)) => rows_by(context, &target, dim, wanted)?,
+            (None, tesseral::Target::Cells(_)) => rows_by(&target, dim, wanted)?,
             (condition, _) => rows_found(&target, dim, wanted, condition.as_deref())?,
         };
         meter.finish();
@@ -62,12 +64,15 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> CliResult {
     }
     let mut sheet = Sheet::new(context);
     let mut work = tesseral_engine::Work::default();
+    let mut together = Together::default();
     arguments.subject.each(&container, &mut |target, several| {
         context.check()?;
         if matches!(target.column(), tesseral::Column::Field(0)) {
             report_packing(&target.array);
         }
-        let row = summarize(&target, &target.cells, wanted, arguments.condition.as_deref());
+        let condition = arguments.condition.as_deref();
+        let ready = condition.and_then(|condition| together.take(&target, several, wanted, condition));
+        let row = ready.unwrap_or_else(|| summarize(&target, &target.cells, wanted, condition));
         if several && row.as_ref().is_ok_and(|row| !row.from_statistics) {
             let query = target.array.cells()?.target(target.cells.clone()).only(&[target.column()]);
             work.add_statistics(target.array.handle(), &query.request())?;
@@ -100,6 +105,49 @@ fn summarize(
     tesseral_engine::summarize(array.handle(), &query.request(), wanted, array.options())
 }
 
+/// Summaries of the fields of one array, computed in one pass over the cells that match a condition.
+#[derive(Default)]
+struct Together {
+    array: String,
+    fields: HashMap<u16, Summarized>,
+}
+
+impl Together {
+    /// The summary of a field. Those of all fields are computed when the first one is asked for; `None` for a field that has none, or
+    /// after an error, which the fields then report one by one.
+    fn take(
+        &mut self,
+        target: &Target,
+        several: bool,
+        wanted: StatSet,
+        condition: &str,
+    ) -> Option<Result<Summarized>> {
+        let tesseral::Column::Field(field) = target.column() else { return None };
+        if !several || target.array.schema().fields.len() < 2 {
+            return None;
+        }
+        if field == 0 {
+            self.array = target.array.name().to_owned();
+            self.fields = Self::summarize(target, wanted, condition).unwrap_or_default();
+        }
+        (self.array == target.array.name()).then(|| self.fields.remove(&field).map(Ok)).flatten()
+    }
+
+    fn summarize(target: &Target, wanted: StatSet, condition: &str) -> Result<HashMap<u16, Summarized>> {
+        let (array, fields) = (&target.array, &target.array.schema().fields);
+        let folded = |field: &tesseral::Field| {
+            field.cell == tesseral::CellLen::One && Summary::new(field.dtype, wanted).is_ok()
+        };
+        let numbers: Vec<u16> =
+            (0..).zip(fields).filter(|(_, field)| folded(field)).map(|(number, _)| number).collect();
+        let columns: Vec<tesseral::Column> = numbers.iter().copied().map(tesseral::Column::Field).collect();
+        let query = array.cells()?.target(target.cells.clone()).only(&columns).filter(condition)?;
+        let found =
+            tesseral_engine::summarize_columns(array.handle(), &query.request(), wanted, array.options())?;
+        Ok(numbers.into_iter().zip(found).collect())
+    }
+}
+
 /// One position of the dimension and its statistics.
 struct Row {
     /// `None` if positions are not countable.
@@ -108,21 +156,16 @@ struct Row {
     summarized: Summarized,
 }
 
-fn rows_by(context: &Context, target: &Target, dim: &str, wanted: StatSet) -> CliResult<Vec<Row>> {
+fn rows_by(target: &Target, dim: &str, wanted: StatSet) -> CliResult<Vec<Row>> {
     let schema = target.array.schema();
     let dim = schema.dim(dim)?;
     let slice = target.selection()?.slices()[dim];
-    // With chunks of one position, each row can come from stored statistics. Thicker chunks would be decoded once per position,
-    // so every block is read once and divided instead.
-    let thin =
-        schema.chunk_shape.as_ref().and_then(|chunk| chunk.get(dim)).is_some_and(|extent| *extent == 1);
     let rows = slice.count().saturating_mul((size_of::<Summarized>() + PRINTED_ROW) as u64);
-    tesseral_engine::check_results(target.array.handle(), &target.array.request(target.selection()?), rows)?;
-    let summaries = if thin || slice.count() <= 1 {
-        summarize_each(context, target, dim, wanted)?
-    } else {
-        deal_out(context, target, dim, wanted)?
-    };
+    let array = &target.array;
+    let request = array.request(target.selection()?);
+    tesseral_engine::check_results(array.handle(), &request, rows)?;
+    let summaries =
+        tesseral_engine::summarize_positions(array.handle(), &request, dim, wanted, array.options())?;
     let rows = (0..slice.count()).zip(summaries).map(|(i, summarized)| {
         let position = slice.start + i * slice.step;
         Row { position: Some(position), coordinate: coordinate(&schema.dims[dim], position), summarized }
@@ -150,64 +193,6 @@ fn rows_found(target: &Target, dim: &str, wanted: StatSet, condition: Option<&st
         Row { position, coordinate, summarized: Summarized { summary, from_statistics: false } }
     });
     Ok(rows.collect())
-}
-
-/// One summary per position, each computed separately.
-fn summarize_each(
-    context: &Context,
-    target: &Target,
-    dim: usize,
-    wanted: StatSet,
-) -> CliResult<Vec<Summarized>> {
-    let selection = target.selection()?;
-    let slice = selection.slices()[dim];
-    let bounds: Vec<u64> = selection.slices().iter().map(|s| s.end).collect();
-    let summarize_position = |i: u64| {
-        context.check()?;
-        let position = slice.start + i * slice.step;
-        let mut slices = selection.slices().to_vec();
-        slices[dim] = Slice::new(position, position + 1);
-        let cells = tesseral::Target::Cells(Selection::new(slices, &bounds)?);
-        Ok(summarize(target, &cells, wanted, None)?)
-    };
-    (0..slice.count()).map(summarize_position).collect()
-}
-
-/// One summary per position, from cells read block by block.
-fn deal_out(context: &Context, target: &Target, dim: usize, wanted: StatSet) -> CliResult<Vec<Summarized>> {
-    const BLOCK: u64 = 64 << 20;
-    let array = &target.array;
-    let selection = target.selection()?;
-    let slice = selection.slices()[dim];
-    let summary = Summary::new(target.field.dtype, wanted).map_err(|e| e.in_array(array.name()))?;
-    let count =
-        usize::try_from(slice.count()).map_err(|_| Error::limit("rows", slice.count(), usize::MAX as u64))?;
-    array.options().check_memory(
-        "one row per position",
-        (count as u64).saturating_mul(size_of::<Summarized>() as u64),
-    )?;
-    let mut rows = vec![Summarized { summary, from_statistics: false }; count];
-    let budget = array.options().memory.map_or(BLOCK, |memory| (memory / 4).clamp(1, BLOCK));
-    for part in array.blocks(selection, budget)? {
-        context.check()?;
-        let product = |extents: &[u64]| extents.iter().product::<u64>();
-        let first =
-            usize::try_from((part.slices()[dim].start - slice.start) / slice.step).unwrap_or(usize::MAX);
-        array.read_with(&part, |block| {
-            let shape = &block.shape;
-            // A whole block in memory is summarized in native layout.
-            let places = [product(&shape[..dim]), shape[dim], product(&shape[dim + 1..])];
-            let [runs, extent, run] = places.map(|n| usize::try_from(n).unwrap_or(usize::MAX));
-            let size = block.bytes().len() / (runs * extent * run).max(1);
-            let mut own = rows[first..].iter_mut().take(extent).enumerate();
-            own.try_for_each(|(i, row)| {
-                let (cells, validity) = (&block.bytes()[i * run * size..], block.validity());
-                let validity = validity.map(|v| &v[i * run..]);
-                row.summary.fold_runs(cells, run, extent * run, runs, validity, &[])
-            })
-        })?;
-    }
-    Ok(rows)
 }
 
 const NUMBERS: [&str; 9] = ["count", "nulls", "nan", "inf", "min", "max", "mean", "std", "sum"];

@@ -1,5 +1,7 @@
 //! Conditions on cells, as queries and stored deletes express them.
 
+mod literal;
+
 use std::cmp::Ordering;
 
 use crate::Scalar;
@@ -44,14 +46,14 @@ impl Op {
     }
 }
 
-/// A condition on the fields and coordinates of one cell. Comparisons with a null cell are false.
+/// A condition on the fields and coordinates of one cell. A comparison with a missing cell neither holds nor fails; NaN follows IEEE 754.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Condition {
     /// True if all operands are true.
     And(Vec<Condition>),
     /// True if any operand is true.
     Or(Vec<Condition>),
-    /// True if the operand is false.
+    /// True if the operand is false; neither where the operand is neither.
     Not(Box<Condition>),
     /// A comparison of a field or dimension, by name, with a value.
     Compare {

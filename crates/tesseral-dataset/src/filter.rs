@@ -2,13 +2,14 @@
 //!
 //! ```text
 //! condition   := and ("or" and)*            and := not ("and" not)*          not := "not" not | "(" condition ")" | test
-//! test        := name op value | value op name | name ["not"] "in" "(" value, … ")" | name "is" ["not"] "null"
+//! test        := name op value | value op name | name ["not"] "in" "(" value, … ")" | name "is" ["not"] ("null" | "nan" | "finite")
 //! op          := < <= > >= == = !=
 //! value       := number | 'text' | "text" | true | false | date in quotes
 //! ```
 //! A dimension with labels is compared by them, as in selections. Names with characters other than letters, digits, `_`, `.`
-//! and `-` must be quoted by backquotes. Only `is null` is true for a null cell, not even a negated comparison. Enumerations
-//! are compared by label, not by code; `<` and `>` use the order of labels if the enumeration is ordered.
+//! and `-` must be quoted by backquotes. A comparison with a missing cell neither holds nor fails, nor does its negation; NaN follows
+//! IEEE 754, so `not v > 3` holds of a NaN. Enumerations are compared by label, not by code; `<` and `>` use the order of labels
+//! if the enumeration is ordered.
 
 use tesseral_core::condition::{Condition, Op};
 use tesseral_core::dtype::Class;
@@ -30,7 +31,7 @@ pub(crate) fn parse(schema: &ArraySchema, text: &str) -> Result<Condition> {
     if let Some((at, token)) = parser.peek() {
         return Err(parser.odd(at, &format!("unexpected {token:?} after the condition")));
     }
-    resolve(schema, &tree, false)
+    resolve(schema, &tree)
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -130,7 +131,15 @@ enum Tree {
     Not(Box<Tree>),
     Compare(String, Op, Value),
     In(String, Vec<Value>),
-    IsNull(String),
+    Is(String, Kind),
+}
+
+/// What `is` asks of a cell.
+#[derive(Clone, Copy, Debug)]
+enum Kind {
+    Null,
+    Nan,
+    Finite,
 }
 
 #[derive(Clone, Debug)]
@@ -238,11 +247,12 @@ impl Parser<'_> {
         };
         if self.word("is") {
             let negated = self.word("not");
-            if !self.word("null") {
-                return Err(self.odd(at, "expected `null` or `not null` after `is`"));
-            }
-            let null = Tree::IsNull(name);
-            return Ok(if negated { Tree::Not(Box::new(null)) } else { null });
+            let kinds = [("null", Kind::Null), ("nan", Kind::Nan), ("finite", Kind::Finite)];
+            let Some((_, kind)) = kinds.into_iter().find(|(word, _)| self.word(word)) else {
+                return Err(self.odd(at, "expected `null`, `nan` or `finite` after `is`"));
+            };
+            let test = Tree::Is(name, kind);
+            return Ok(if negated { Tree::Not(Box::new(test)) } else { test });
         }
         let negated = self.word("not");
         if self.word("in") {
@@ -278,7 +288,11 @@ impl Parser<'_> {
             Token::Word(word)
                 if ["true", "false", "nan", "inf"].iter().any(|w| word.eq_ignore_ascii_case(w)) =>
             {
-                Ok(Value::Number(word.to_ascii_lowercase()))
+                Ok(Value::Number(match word.to_ascii_lowercase().as_str() {
+                    "true" => "1".to_owned(),
+                    "false" => "0".to_owned(),
+                    other => other.to_owned(),
+                }))
             }
             _ => Err(self.odd(at, "expected a number or a quoted text")),
         }
@@ -296,32 +310,30 @@ fn turned(op: Op) -> Op {
     }
 }
 
-/// Resolves names and values. Negations are applied to the comparisons, none of which is true for a null.
-fn resolve(schema: &ArraySchema, tree: &Tree, negate: bool) -> Result<Condition> {
-    let all =
-        |parts: &[Tree]| parts.iter().map(|part| resolve(schema, part, negate)).collect::<Result<Vec<_>>>();
-    match tree {
-        Tree::And(parts) | Tree::Or(parts) => {
-            let parts = all(parts)?;
-            let conjunction = matches!(tree, Tree::And(_)) != negate;
-            Ok(if conjunction { Condition::And(parts) } else { Condition::Or(parts) })
-        }
-        Tree::Not(part) => resolve(schema, part, !negate),
-        Tree::IsNull(name) => {
-            let (name, ..) = column(schema, name)?;
-            let null = Condition::IsNull { name: name.to_owned() };
-            Ok(if negate { Condition::Not(Box::new(null)) } else { null })
+/// Resolves names and values.
+fn resolve(schema: &ArraySchema, tree: &Tree) -> Result<Condition> {
+    let all = |parts: &[Tree]| parts.iter().map(|part| resolve(schema, part)).collect::<Result<Vec<_>>>();
+    Ok(match tree {
+        Tree::And(parts) => Condition::And(all(parts)?),
+        Tree::Or(parts) => Condition::Or(all(parts)?),
+        Tree::Not(part) => Condition::Not(Box::new(resolve(schema, part)?)),
+        Tree::Is(name, kind) => {
+            let (name, dtype, _) = column(schema, name)?;
+            match kind {
+                Kind::Null => Condition::IsNull { name: name.to_owned() },
+                Kind::Nan => Condition::Not(Box::new(Condition::is_number(name, dtype))),
+                Kind::Finite => Condition::is_finite(name, dtype),
+            }
         }
         Tree::Compare(name, op, value) => {
-            let op = if negate { op.negated() } else { *op };
             if let Some(dim) = labeled(schema, name) {
-                return placed(schema, dim, &select::meeting(schema, dim, op, value.text())?);
+                return placed(schema, dim, &select::meeting(schema, dim, *op, value.text())?);
             }
             if let (Some((name, units)), Value::Text(text)) = (time_condition::units(schema, name), value) {
-                return time_condition::compare(name, units, op, text).map_err(|e| e.in_array(&schema.name));
+                return time_condition::compare(name, units, *op, text).map_err(|e| e.in_array(&schema.name));
             }
             let (name, dtype, labels) = column(schema, name)?;
-            compare(name, op, value, dtype, labels).map_err(|e| e.in_array(&schema.name))
+            compare(name, *op, value, dtype, labels).map_err(|e| e.in_array(&schema.name))?
         }
         Tree::In(name, values) => {
             if let Some(dim) = labeled(schema, name) {
@@ -329,37 +341,29 @@ fn resolve(schema: &ArraySchema, tree: &Tree, negate: bool) -> Result<Condition>
                 for value in values {
                     runs.extend(select::meeting(schema, dim, Op::Eq, value.text())?);
                 }
-                let member = placed(schema, dim, &runs)?;
-                return Ok(if negate { Condition::Not(Box::new(member)) } else { member });
+                return placed(schema, dim, &runs);
             }
             if let Some((name, units)) = time_condition::units(schema, name)
                 && values.iter().any(|value| matches!(value, Value::Text(_)))
             {
-                let op = if negate { Op::Ne } else { Op::Eq };
-                let parts = values.iter().map(|value| time_condition::compare(name, units, op, value.text()));
+                let parts =
+                    values.iter().map(|value| time_condition::compare(name, units, Op::Eq, value.text()));
                 let parts = parts.collect::<Result<Vec<_>>>().map_err(|e| e.in_array(&schema.name))?;
-                return Ok(if negate { Condition::And(parts) } else { Condition::Or(parts) });
+                return Ok(Condition::Or(parts));
             }
             let (name, dtype, labels) = column(schema, name)?;
-            let parse_value = |value: &Value| match labels {
-                Some(labels) => Ok(code(dtype, labels, value)),
-                None => scalar(name, dtype, value).map(Some),
-            };
-            let values = values
-                .iter()
-                .map(parse_value)
-                .collect::<Result<Vec<_>>>()
-                .map_err(|e| e.in_array(&schema.name))?;
-            let name = name.to_owned();
-            let member = Condition::In { name: name.clone(), values: values.into_iter().flatten().collect() };
-            Ok(if negate {
-                let present = Condition::Not(Box::new(Condition::IsNull { name }));
-                Condition::And(vec![Condition::Not(Box::new(member)), present])
-            } else {
-                member
-            })
+            let mut found = Vec::new();
+            for value in values {
+                let equal =
+                    compare(name, Op::Eq, value, dtype, labels).map_err(|e| e.in_array(&schema.name))?;
+                // Otherwise no cell equals the value.
+                if let Condition::Compare { value, .. } = equal {
+                    found.push(value);
+                }
+            }
+            Condition::In { name: name.to_owned(), values: found }
         }
-    }
+    })
 }
 
 /// A field or dimension: its name, dtype and labels. The only field also has the user-defined name of a numbered array.
@@ -413,19 +417,15 @@ fn compare(
     dtype: DType,
     labels: Option<&Enumeration>,
 ) -> Result<Condition> {
-    let name = name.to_owned();
-    let Some(labels) = labels else {
-        let value = scalar(&name, dtype, value)?;
-        return Ok(Condition::Compare { name, op, value });
-    };
+    let Some(labels) = labels else { return compare_value(name, op, value, dtype) };
     if !labels.ordered && !matches!(op, Op::Eq | Op::Ne) {
         return Err(Error::invalid(format!("the labels of {name:?} are unordered: use `==`, `!=` or `in`")));
     }
     match code(dtype, labels, value) {
-        Some(value) => Ok(Condition::Compare { name, op, value }),
-        // No cell has an unknown label; every cell that is not null has another.
-        None if op == Op::Eq => Ok(Condition::Or(Vec::new())),
-        None if op == Op::Ne => Ok(Condition::Not(Box::new(Condition::IsNull { name }))),
+        Some(value) => Ok(Condition::Compare { name: name.to_owned(), op, value }),
+        // No cell has an unknown label; every cell that is not missing has another.
+        None if op == Op::Eq => Ok(Condition::never(name)),
+        None if op == Op::Ne => Ok(Condition::always(name)),
         None => Err(Error::invalid(format!("unknown label of {name:?}"))),
     }
 }
@@ -445,22 +445,19 @@ fn code(dtype: DType, enumeration: &Enumeration, value: &Value) -> Option<Scalar
     Scalar::parse(dtype, &place.to_string()).ok()
 }
 
-/// Converts a value to the compared dtype, if possible; numbers compare with any numeric dtype.
-fn scalar(name: &str, dtype: DType, value: &Value) -> Result<Scalar> {
+/// A comparison with a value of the compared dtype; numbers compare with any numeric dtype.
+fn compare_value(name: &str, op: Op, value: &Value, dtype: DType) -> Result<Condition> {
     let refuse = || {
         Error::invalid(format!("{name:?} has dtype {dtype}, which is not comparable with {:?}", value.text()))
     };
+    let with = |value: Scalar| Condition::Compare { name: name.to_owned(), op, value };
     match (value, dtype.class()) {
-        (Value::Text(text), Class::Text) => Scalar::from_le_bytes(dtype, text.as_bytes()),
+        (Value::Text(text), Class::Text) => Scalar::from_le_bytes(dtype, text.as_bytes()).map(with),
         (Value::Text(text), Class::Time) => match date(dtype, text) {
-            Some(date) => Ok(date),
-            None => Scalar::parse(dtype, text),
+            Some(date) => Ok(with(date)),
+            None => Scalar::parse(dtype, text).map(with),
         },
-        (Value::Number(text), Class::Int | Class::UInt | Class::Bool | Class::Float | Class::Time) => {
-            // First in the dtype itself: 0.1 means the nearest float32.
-            let own = Scalar::parse(dtype, text).ok();
-            own.or_else(|| crate::select::numeral(text)).ok_or_else(refuse)
-        }
+        (Value::Number(text), _) => Condition::with_number(name, dtype, op, text).ok_or_else(refuse),
         _ => Err(refuse()),
     }
 }
@@ -495,13 +492,17 @@ mod tests {
         Condition::Compare { name: name.into(), op, value }
     }
 
+    fn not(condition: Condition) -> Condition {
+        Condition::Not(Box::new(condition))
+    }
+
     #[test]
     fn parses_every_form() {
         let parse = |text: &str| parse(&schema(), text).unwrap();
         let five = || Scalar::from_element(5_i32);
         assert_eq!(parse("a > 5"), less("a", Op::Gt, five()));
         assert_eq!(parse("5 < a"), less("a", Op::Gt, five()));
-        assert_eq!(parse("not (a > 5)"), less("a", Op::Le, five()));
+        assert_eq!(parse("not (a > 5)"), not(less("a", Op::Gt, five())));
         assert_eq!(parse("a=5"), parse("a == 5"));
         assert_eq!(
             parse("a > 5 and t < 0.1 or d >= 2"),
@@ -513,19 +514,24 @@ mod tests {
                 less("d", Op::Ge, Scalar::from_element(2_u64)),
             ])
         );
+        // No coordinate is negative.
+        let never = not(Condition::always("d"));
         assert_eq!(
-            parse("not (a > 5 and d != -1)"),
-            Condition::Or(vec![less("a", Op::Le, five()), less("d", Op::Eq, Scalar::from_element(-1_i64))])
+            parse("not (a > 5 and not d != -1)"),
+            not(Condition::And(vec![less("a", Op::Gt, five()), never]))
         );
-        assert_eq!(parse("a is not null"), Condition::Not(Box::new(Condition::IsNull { name: "a".into() })));
+        assert_eq!(parse("a is not null"), not(Condition::IsNull { name: "a".into() }));
+        assert_eq!(parse("t is nan"), not(less("t", Op::Ge, Scalar::from_element(f32::NEG_INFINITY))));
+        assert_eq!(parse("a is finite"), Condition::And(vec![Condition::always("a"); 2]));
         assert_eq!(
             parse(r#"`odd name` in ("x", 'y\'')"#),
             Condition::In { name: "odd name".into(), values: ["x", "y'"].map(Scalar::from_text).to_vec() }
         );
         assert_eq!(parse(r#"level >= "mid""#), less("level", Op::Ge, Scalar::from_element(1_u8)));
-        assert_eq!(parse(r#"level == "none""#), Condition::Or(Vec::new()));
+        assert_eq!(parse(r#"level == "none""#), Condition::never("level"));
         // A fraction is comparable with integers.
-        assert_eq!(parse("a > 2.5"), less("a", Op::Gt, Scalar::from_element(2.5_f64)));
+        assert_eq!(parse("a > 2.5"), less("a", Op::Gt, Scalar::from_element(2_i32)));
+        assert_eq!(parse("a in (2.5, 5, 1e10)"), Condition::In { name: "a".into(), values: vec![five()] });
     }
 
     #[test]
@@ -536,7 +542,7 @@ mod tests {
         let run = |first, end| Condition::And(vec![place(Op::Ge, first), place(Op::Lt, end)]);
         let parse = |text: &str| parse(&schema, text);
         assert_eq!(parse("d > 1").unwrap(), Condition::Or(vec![run(0, 1), run(3, 4)]));
-        assert_eq!(parse("not d > 1").unwrap(), Condition::Or(vec![run(1, 3)]));
+        assert_eq!(parse("not d > 1").unwrap(), not(Condition::Or(vec![run(0, 1), run(3, 4)])));
         assert_eq!(parse("d == 7").unwrap(), Condition::Or(Vec::new()));
         assert!(parse("d == 'x'").is_err());
         // With a missing label, dimensions are not compared by labels.

@@ -20,7 +20,6 @@ use tesseral_core::condition::Op;
 use tesseral_core::{Advice, ArraySchema, Dimension, Error, Result, Selection, Slice};
 
 use axis::AxisCoordinates;
-pub(crate) use axis::numeral;
 
 /// Selection of one dimension.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

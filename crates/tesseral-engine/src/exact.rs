@@ -25,4 +25,5 @@ pub(crate) mod slots;
 mod tests;
 
 pub use moments::Moments;
+pub(crate) use moments::ratio;
 pub use products::Products;

@@ -39,13 +39,15 @@ pub use plan::blocks::{Blocks, available_memory, blocks, budget_bytes};
 pub use plan::claims::{
     Work, check_held, check_pair, check_results, check_text, check_total, check_written_chunks, work_space,
 };
+pub use plan::condition::matches;
 pub use plan::rechunk::{Grids, RechunkPlan, TransferMethod};
 pub use plan::subdivide::{divisible, narrowable, oversized};
 pub use recover::{Recovered, recover};
 pub use reduce::axes::{Reduced, reduce};
 pub use reduce::fold;
 pub use reduce::group_by::summarize_by;
-pub use reduce::summary::{Summarized, summarize};
+pub use reduce::positions::summarize_positions;
+pub use reduce::summary::{Summarized, summarize, summarize_columns};
 pub use reduce::visit::{gaps, has_gaps};
 pub use tesseral_core::Cancel;
 pub use verify::{Verified, verify, verify_to};

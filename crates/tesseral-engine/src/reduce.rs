@@ -3,5 +3,6 @@
 pub(crate) mod axes;
 pub mod fold;
 pub(crate) mod group_by;
+pub(crate) mod positions;
 pub(crate) mod summary;
 pub(crate) mod visit;

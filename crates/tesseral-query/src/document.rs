@@ -1,6 +1,7 @@
 //! A parsed and validated query document.
 
-use tesseral_engine::fold::{Compare, Number};
+use tesseral_core::condition::Op;
+use tesseral_engine::fold::Number;
 
 /// A query document.
 #[derive(Clone, Debug, PartialEq)]
@@ -73,7 +74,7 @@ pub struct AxisRange {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Filter {
     /// Comparisons, all of which must be true.
-    pub compare: Vec<(Compare, Number)>,
+    pub compare: Vec<(Op, Number)>,
     /// Only null cells, or only valid ones.
     pub null: Option<bool>,
 }
@@ -162,12 +163,17 @@ pub enum Reduction {
     Quantile,
     Histogram,
     NullCount,
+    Mode,
+    Any,
+    All,
+    First,
+    Last,
     Transform,
 }
 
 impl Reduction {
     /// All reductions.
-    pub const ALL: [Self; 26] = [
+    pub const ALL: [Self; 31] = [
         Self::Sum,
         Self::Mean,
         Self::Min,
@@ -193,6 +199,11 @@ impl Reduction {
         Self::Quantile,
         Self::Histogram,
         Self::NullCount,
+        Self::Mode,
+        Self::Any,
+        Self::All,
+        Self::First,
+        Self::Last,
         Self::Transform,
     ];
 
@@ -224,6 +235,11 @@ impl Reduction {
             Self::Quantile => "quantile",
             Self::Histogram => "histogram",
             Self::NullCount => "null_count",
+            Self::Mode => "mode",
+            Self::Any => "any",
+            Self::All => "all",
+            Self::First => "first",
+            Self::Last => "last",
             Self::Transform => "transform",
         }
     }
@@ -239,6 +255,7 @@ impl Reduction {
             self,
             Self::Median
                 | Self::Quantile
+                | Self::Mode
                 | Self::Histogram
                 | Self::Covariance
                 | Self::Correlation

@@ -43,14 +43,14 @@ pub(super) fn blank(plan: &Plan) -> Result<Vec<u8>> {
 
 /// Replaces the excluded cells of a block. `first` is its position in the selection.
 pub(super) fn left_out(plan: &Plan, block: &Dense, first: &[u64]) -> Result<Option<Vec<bool>>> {
-    if plan.predicate.is_none() && plan.masks.iter().all(Option::is_none) {
+    if plan.condition.is_none() && plan.masks.iter().all(Option::is_none) {
         return Ok(None);
     }
-    let field = plan.array.selected_field();
     let cells = block.shape.iter().product::<u64>();
-    let mut out = match &plan.predicate {
-        Some(predicate) => {
-            let met = predicate.matches(field, block.bytes(), block.validity())?;
+    let mut out = match &plan.condition {
+        Some(condition) => {
+            let (schema, number) = (plan.array.schema(), plan.array.field_number());
+            let met = tesseral_engine::matches(schema, condition, number, block.bytes(), block.validity())?;
             met.into_iter().map(|met| !met).collect()
         }
         None => vec![false; usize::try_from(cells).unwrap_or(0)],

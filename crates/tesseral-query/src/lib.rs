@@ -36,5 +36,5 @@ pub use document::{
 };
 pub use outcome::{Answer, QueryOutcome, Written};
 pub use plan::{Job, Plan, Results};
-pub use report::{Detail, report};
+pub use report::{Detail, report, to_json};
 pub use run::{Settings, find};

@@ -23,7 +23,7 @@ pub(super) fn run(plan: &Plan, operation: &Operation) -> Result<QueryOutcome> {
     let over = axis(&plan.array, key, token)?;
     let shape = plan.selection.shape();
     let order = usize::try_from(shape[1 - over]).unwrap_or(usize::MAX);
-    let gaps = plan.predicate.is_some()
+    let gaps = plan.condition.is_some()
         || can_be_missing(&plan.array, &plan.selection)?
         || plan.masks.iter().any(Option::is_some);
     let mut table = Table::new(plan, over, order, gaps)?;

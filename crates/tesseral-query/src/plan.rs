@@ -1,11 +1,12 @@
 //! A document resolved against an array.
 
 use serde::{Deserialize, Serialize};
+use tesseral_core::condition::Condition;
 use tesseral_core::{Advice, Error, Result, Selection, Slice, schema::Labels};
-use tesseral_engine::fold::{self, AxisRole, Fold, Partial, Predicate, Reducer, Unit};
-use tesseral_engine::kernel::summary::StatSet;
+use tesseral_engine::fold::{self, AxisRole, Fold, Partial, Statistic, Unit};
+use tesseral_format::Request;
 
-use super::document::{AxisToken, Document, Edge, Operation, Reduction};
+use super::document::{AxisToken, Document, Edge, Filter, Operation, Reduction};
 use super::execution;
 use super::outcome::QueryOutcome;
 use super::parse::bad;
@@ -20,7 +21,8 @@ pub struct Plan {
     pub(super) document: Document,
     pub(super) selection: Selection,
     pub(super) fold: Option<Fold>,
-    pub(super) predicate: Option<Predicate>,
+    /// The condition on cells.
+    pub(super) condition: Option<Condition>,
     pub(super) masks: Vec<Option<Vec<bool>>>,
     pub(super) windows: Option<Windows>,
     pub(super) groups: Option<usize>,
@@ -69,11 +71,7 @@ impl Plan {
             let axis = axis(&array, "label_filter.axis", &filter.axis)?;
             masks[axis] = Some(label_mask(&array, axis, &filter.eq, &selection)?);
         }
-        let predicate = document.filter.as_ref().map(|f| Predicate {
-            compare: f.compare.clone(),
-            null: f.null,
-            ..Predicate::default()
-        });
+        let condition = document.filter.as_ref().map(|filter| condition(&array, filter)).transpose()?;
         if let Some(null) = document.filter.as_ref().and_then(|f| f.null)
             && null
             && !can_be_missing(&array, &selection)?
@@ -93,7 +91,7 @@ impl Plan {
         let mut plan = Self {
             selection,
             masks,
-            predicate,
+            condition,
             other,
             document: document.clone(),
             fold: None,
@@ -157,9 +155,9 @@ impl Plan {
                 "the array has no declared missing value; a value is required",
             ));
         }
-        let mut fold = Fold::new(reducer(&operation), roles);
+        let (reducers, _) = fold::reducers(&[statistic(&operation)], false, operation.sketch);
+        let mut fold = Fold::new(reducers, roles);
         fold.masks = self.masks.clone();
-        fold.predicate = self.predicate.clone();
         self.fold = Some(fold);
         Ok(())
     }
@@ -207,6 +205,11 @@ impl Plan {
         &self.selection
     }
 
+    /// Request of the selected cells that meet the condition.
+    pub(super) fn request(&self) -> Request {
+        Request { condition: self.condition.clone(), ..self.array.request(&self.selection) }
+    }
+
     /// Size of the selected cells in bytes.
     pub fn logical_bytes(&self) -> u64 {
         let size = self.array.selected_field().cell_size().unwrap_or(1) as u64;
@@ -247,7 +250,7 @@ impl Plan {
             return Err(Error::unsupported("splitting a query with several passes"));
         }
         let fold = self.fold()?;
-        let request = self.array.request(&self.selection);
+        let request = self.request();
         let units = fold::units(self.array.handle(), &request, &fold, self.array.options())?;
         let share = units.len().div_ceil(n.max(1)).max(1);
         Ok(units.chunks(share).map(|units| Job { fold: fold.clone(), units: units.to_vec() }).collect())
@@ -258,7 +261,7 @@ impl Plan {
     /// # Errors
     /// As [`run`](Self::run).
     pub fn run_job(&self, job: &Job) -> Result<Results> {
-        let request = self.array.request(&self.selection);
+        let request = self.request();
         let (handle, options) = (self.array.handle(), self.array.options());
         let run_unit = |unit| fold::fold_unit(handle, &request, &job.fold, unit, options);
         Ok(Results { partials: job.units.iter().map(run_unit).collect::<Result<_>>()? })
@@ -273,7 +276,7 @@ impl Plan {
             Some(job) => job.fold.clone(),
             None => self.fold()?,
         };
-        let request = self.array.request(&self.selection);
+        let request = self.request();
         let mut merger = fold::Merger::new(self.array.handle(), &request, &fold, self.array.options())?;
         let wanted: usize = jobs.iter().map(|job| job.units.len()).sum();
         let found: usize = results.iter().map(|results| results.partials.len()).sum();
@@ -282,7 +285,8 @@ impl Plan {
         }
         results.into_iter().flat_map(|r| r.partials).try_for_each(|partial| merger.add(partial))?;
         let folded = merger.finish()?;
-        self.outcome(&fold, folded.states, folded.skipped)
+        let skipped = folded.skipped;
+        self.outcome(&fold, folded.single()?, skipped)
     }
 }
 
@@ -303,29 +307,54 @@ fn check_sparse(array: &Array, document: &Document) -> Result<()> {
     }
 }
 
-/// State of a reduction.
-fn reducer(operation: &Operation) -> Reducer {
+/// The condition of a filter, by the rules of all conditions.
+fn condition(array: &Array, filter: &Filter) -> Result<Condition> {
+    let field = array.selected_field();
+    let (name, dtype) = (field.name.as_str(), field.dtype);
+    let mut parts = Vec::new();
+    for (op, number) in &filter.compare {
+        let compared = Condition::with_number(name, dtype, *op, &number.to_string());
+        parts.push(compared.ok_or_else(|| Error::unsupported(format!("conditions on {dtype}")))?);
+    }
+    let null = Condition::IsNull { name: name.to_owned() };
+    parts.extend(filter.null.map(|wanted| if wanted { null } else { Condition::Not(Box::new(null)) }));
+    Ok(Condition::And(parts))
+}
+
+/// The statistic of a reduction. Matrices and transforms run their own folds.
+pub(super) fn statistic(operation: &Operation) -> Statistic {
     match operation.reduction {
-        Reduction::Sum | Reduction::Mean | Reduction::NanMean => Reducer::Summary(StatSet::SUM),
-        Reduction::Min | Reduction::Max | Reduction::AllFinite | Reduction::AnyInf => {
-            Reducer::Summary(StatSet::RANGE)
-        }
-        Reduction::Var | Reduction::Std | Reduction::NanStd => Reducer::Summary(StatSet::SPREAD),
-        Reduction::InfCount => Reducer::Summary(StatSet::INFINITIES),
-        Reduction::Count | Reduction::NanCount | Reduction::AnyNan => Reducer::Summary(StatSet::COUNTS),
-        Reduction::Product => Reducer::Product,
-        Reduction::NormL1 | Reduction::NormL2 => Reducer::Norms,
-        Reduction::ArgMin => Reducer::ArgMin,
-        Reduction::ArgMax => Reducer::ArgMax,
-        Reduction::Quantile => operation.sketch.map_or(Reducer::Values, Reducer::Sketch),
+        Reduction::Sum => Statistic::Sum,
+        Reduction::Mean | Reduction::NanMean => Statistic::Mean,
+        Reduction::Min => Statistic::Min,
+        Reduction::Max => Statistic::Max,
+        Reduction::AllFinite => Statistic::AllFinite,
+        Reduction::AnyInf => Statistic::AnyInf,
+        Reduction::AnyNan => Statistic::AnyNan,
+        Reduction::Var => Statistic::Var,
+        Reduction::Std | Reduction::NanStd => Statistic::Std,
+        Reduction::InfCount => Statistic::InfCount,
+        Reduction::Count => Statistic::Cells,
+        Reduction::NanCount => Statistic::NanCount,
+        Reduction::Product => Statistic::Product,
+        Reduction::NormL1 => Statistic::NormL1,
+        Reduction::NormL2 => Statistic::NormL2,
+        Reduction::ArgMin => Statistic::ArgMin,
+        Reduction::ArgMax => Statistic::ArgMax,
+        Reduction::Mode => Statistic::Mode,
+        Reduction::Any => Statistic::Any,
+        Reduction::All => Statistic::All,
+        Reduction::First => Statistic::First,
+        Reduction::Last => Statistic::Last,
+        Reduction::NullCount => Statistic::NullCount(operation.fill),
         Reduction::Histogram => {
-            Reducer::Histogram { bins: operation.bins, ranges: operation.range.into_iter().collect() }
+            Statistic::Histogram { bins: operation.bins, ranges: operation.range.into_iter().collect() }
         }
-        Reduction::NullCount => Reducer::nulls(operation.fill),
-        // Matrices and transforms run their own folds.
-        Reduction::Median | Reduction::Covariance | Reduction::Correlation | Reduction::Transform => {
-            Reducer::Values
-        }
+        Reduction::Median
+        | Reduction::Quantile
+        | Reduction::Covariance
+        | Reduction::Correlation
+        | Reduction::Transform => Statistic::Quantile(operation.q),
     }
 }
 

@@ -5,7 +5,7 @@ use tesseral_core::{DType, Result, Scalar, dtype::Class};
 use tesseral_engine::available_memory;
 
 use super::document::{Document, Operation, Reduction};
-use super::outcome::{Answer, QueryOutcome};
+use super::outcome::{self, Answer, QueryOutcome};
 use super::plan::Plan;
 use tesseral_dataset::Container;
 
@@ -36,16 +36,15 @@ fn float(value: f64) -> Json {
     }
 }
 
-impl Answer {
-    /// Converts to JSON: NaN, infinities and integers beyond 2^53 as text.
-    pub fn to_json(&self) -> Json {
-        match self {
-            Self::Int(value) => integer(*value),
-            Self::Float(value) => float(*value),
-            Self::Bool(value) => json!(value),
-            Self::Counts(counts) => counts.iter().map(|&n| integer(n.into())).collect(),
-            Self::None => Json::Null,
-        }
+/// Converts to JSON: NaN, infinities and integers beyond 2^53 as text.
+pub fn to_json(answer: &Answer) -> Json {
+    match outcome::plain(answer.clone()) {
+        Answer::Int(value) => integer(value),
+        Answer::Float(value) => float(value),
+        Answer::Bool(value) => json!(value),
+        Answer::Counts(counts) => counts.iter().map(|&n| integer(n.into())).collect(),
+        Answer::Value(value) => json!(value.to_string()),
+        Answer::None => Json::Null,
     }
 }
 
@@ -227,7 +226,7 @@ fn answers(operation: &Operation, outcome: &QueryOutcome, put: &mut dyn FnMut(St
     let matrix = matches!(operation.reduction, Reduction::Covariance | Reduction::Correlation);
     if matrix {
         let key = operation.reduction.key();
-        put(format!("operation_{key}"), outcome.answers.iter().map(Answer::to_json).collect());
+        put(format!("operation_{key}"), outcome.answers.iter().map(to_json).collect());
         let order = outcome.shape.as_ref().and_then(|shape| shape.first()).copied();
         put(format!("operation_{key}_order"), json!(order));
         return;
@@ -244,8 +243,8 @@ fn answers(operation: &Operation, outcome: &QueryOutcome, put: &mut dyn FnMut(St
     }
     for (key, values) in &outcome.statistics {
         let value = match (&outcome.shape, values.as_slice()) {
-            (None, [one]) => one.to_json(),
-            _ => values.iter().map(Answer::to_json).collect(),
+            (None, [one]) => to_json(one),
+            _ => values.iter().map(to_json).collect(),
         };
         put(format!("{prefix}_{key}"), value);
     }
@@ -255,12 +254,12 @@ fn answers(operation: &Operation, outcome: &QueryOutcome, put: &mut dyn FnMut(St
     let key = format!("{prefix}_{}", suffix(operation.reduction, outcome.shape.is_some()));
     match (&outcome.shape, outcome.answers.as_slice()) {
         (None, [answer]) => {
-            put(key, answer.to_json());
+            put(key, to_json(answer));
         }
         _ => {
             let flat = outcome.answers.iter().flat_map(|answer| match answer {
                 Answer::Counts(counts) => counts.iter().map(|&n| integer(n.into())).collect(),
-                other => vec![other.to_json()],
+                other => vec![to_json(other)],
             });
             put(key, flat.collect());
         }

@@ -70,21 +70,21 @@ impl Plan {
             _ => {
                 let fold = self.fold()?;
                 let folded = self.folded(&fold)?;
-                self.outcome(&fold, folded.states, folded.skipped)
+                let skipped = folded.skipped;
+                self.outcome(&fold, folded.single()?, skipped)
             }
         }
     }
 
     /// Folds the selection.
     pub(super) fn folded(&self, fold: &Fold) -> Result<fold::Folded> {
-        let request = self.array.request(&self.selection);
-        fold::fold(self.array.handle(), &request, fold, self.array.options())
+        fold::fold(self.array.handle(), &self.request(), fold, self.array.options())
     }
 
     /// The fold of the query; the range of a histogram is determined first if it is not given.
     pub(super) fn fold(&self) -> Result<Fold> {
         let mut fold = self.fold.clone().ok_or_else(|| Error::internal("the query folds nothing"))?;
-        if let Reducer::Values = fold.reducer {
+        if fold.reducers.contains(&Reducer::Values) {
             let bytes = self.value_bytes()?;
             self.array.options().check_memory("the values to sort", bytes).map_err(|e| {
                 let sketch = "take `quantile` with `sketch`: 0.01";
@@ -94,13 +94,13 @@ impl Plan {
                     .in_array(e.array().unwrap_or(self.array.name()))
             })?;
         }
-        let Reducer::Histogram { bins, ranges } = &fold.reducer else { return Ok(fold) };
+        let [Reducer::Histogram { bins, ranges }] = fold.reducers.as_slice() else { return Ok(fold) };
         if !ranges.is_empty() {
             return Ok(fold);
         }
         let bins = *bins;
-        let first = Fold { reducer: Reducer::Summary(StatSet::RANGE), ..fold.clone() };
-        let ranges = self.folded(&first)?.states.into_iter().map(|state| {
+        let first = Fold { reducers: vec![Reducer::Summary(StatSet::RANGE)], ..fold.clone() };
+        let ranges = self.folded(&first)?.single()?.into_iter().map(|state| {
             let FoldState::Summary(summary) = state else { return Err(Error::internal("missing range")) };
             let (Some(min), Some(max)) = (summary.min(), summary.max()) else {
                 return Ok((fold::Number::Int(0), fold::Number::Int(0)));
@@ -114,7 +114,7 @@ impl Plan {
             };
             Ok((edge(&min)?, edge(&max)?))
         });
-        fold.reducer = Reducer::Histogram { bins, ranges: ranges.collect::<Result<_>>()? };
+        fold.reducers = vec![Reducer::Histogram { bins, ranges: ranges.collect::<Result<_>>()? }];
         Ok(fold)
     }
 
@@ -123,6 +123,7 @@ impl Plan {
         let operation =
             self.document.operation.as_ref().ok_or_else(|| Error::internal("nothing to answer"))?;
         let field = self.array.selected_field();
+        let [reducer] = fold.reducers.as_slice() else { return Err(Error::internal("several reducers")) };
         let shape = self.result_shape();
         let scalar = shape.is_empty() && self.windows.is_none() && self.groups.is_none();
         let cells: u64 = states.iter().map(|state| state.cells(field.dtype)).sum();
@@ -145,14 +146,14 @@ impl Plan {
                     .product();
                 let finish_slot = |(i, state): (usize, FoldState)| {
                     let slot = i as u64 / inner.max(1) % windows.count.max(1);
-                    let state = windows.finish(&fold.reducer, state, slot, others, stride, field)?;
+                    let state = windows.finish(reducer, state, slot, others, stride, field)?;
                     Ok(state.map_or(Answer::None, |state| answer(operation, &state, field.dtype)))
                 };
                 states.into_iter().enumerate().map(finish_slot).collect::<Result<_>>()?
             }
         };
         Ok(QueryOutcome {
-            edges: if scalar { fold.reducer.edges() } else { None },
+            edges: if scalar { reducer.edges() } else { None },
             elements: Some(
                 if self.array.schema().sparse || (scalar && operation.reduction != Reduction::NullCount) {
                     cells

@@ -2,12 +2,13 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use tesseral_core::condition::Condition;
 use tesseral_core::schema::Labels;
 use tesseral_core::{
     ArraySchema, DType, Dimension, Error, HistoryRow, Region, Result, Selection, Slice, time,
 };
 use tesseral_engine::exact::Moments;
-use tesseral_engine::fold::{AxisRole, Fold, FoldState, Predicate, Reducer};
+use tesseral_engine::fold::{self, AxisRole, Fold, FoldState, Reducer};
 use tesseral_engine::kernel::summary::StatSet;
 use tesseral_format::ArraySpec;
 use tesseral_store::Overwrite;
@@ -87,9 +88,12 @@ impl<'a> PreparedTransform<'a> {
     fn new(plan: &'a Plan, method: Method, fold: Fold) -> Result<(Self, Vec<(&'static str, Vec<Answer>)>)> {
         let norms = matches!(method, Method::L1 | Method::L2);
         let reducer = if norms { Reducer::Norms } else { Reducer::Summary(StatSet::RANGE | StatSet::SPREAD) };
-        let predicate = Predicate { finite: true, ..fold.predicate.clone().unwrap_or_default() };
-        let fold = Fold { reducer, predicate: Some(predicate), ..fold };
-        let folded = plan.folded(&fold)?;
+        let fold = Fold { reducers: vec![reducer], ..fold };
+        let field = plan.array.selected_field();
+        let finite = Condition::is_finite(&field.name, field.dtype);
+        let mut request = plan.request();
+        request.condition = Some(Condition::And(request.condition.into_iter().chain([finite]).collect()));
+        let folded = fold::fold(plan.array.handle(), &request, &fold, plan.array.options())?.single()?;
         let value = |state: &FoldState, key: &str| match (state, key) {
             (FoldState::Summary(summary), "mean") => summary.mean(),
             (FoldState::Summary(summary), "std") => summary.std(),
@@ -109,11 +113,11 @@ impl<'a> PreparedTransform<'a> {
             Method::Log1p | Method::Sqrt => &["min"],
             Method::Softmax => &["max"],
         };
-        let statistics = keys.iter().map(|key| {
-            (*key, folded.states.iter().map(|state| value(state, key).into()).collect::<Vec<Answer>>())
-        });
+        let statistics = keys
+            .iter()
+            .map(|key| (*key, folded.iter().map(|state| value(state, key).into()).collect::<Vec<Answer>>()));
         let statistics: Vec<(&'static str, Vec<Answer>)> = statistics.collect();
-        let numbers = folded.states.iter().map(|state| {
+        let numbers = folded.iter().map(|state| {
             let of = |key: &str| value(state, key).unwrap_or(f64::NAN);
             match method {
                 Method::Center => (of("mean"), 1.0),

@@ -55,7 +55,7 @@ impl Windows {
         stride: u64,
         field: &Field,
     ) -> Result<Option<FoldState>> {
-        if state.cells(field.dtype) < self.min_count && !matches!(reducer, Reducer::Matches(_)) {
+        if state.cells(field.dtype) < self.min_count && !matches!(reducer, Reducer::Nulls(_)) {
             return Ok(None);
         }
         let Some(pad) = &self.pad else { return Ok(Some(state)) };
@@ -67,13 +67,6 @@ impl Windows {
         let left = real.start == 0 && slot * self.step() < self.before();
         let first = if left { 0 } else { (real.end - real.start).saturating_mul(stride) };
         let missing_pad = field.is_missing(&field.missing_values(), pad.bytes());
-        if let Reducer::Matches(predicate) = reducer {
-            let meets = predicate.matches(field, pad.bytes(), missing_pad.then_some(&[0]))?.contains(&true);
-            if let (FoldState::Count(count), true) = (&mut state, meets) {
-                *count += missing.saturating_mul(others);
-            }
-            return Ok(Some(state));
-        }
         if missing_pad {
             state.fold_nulls(missing.saturating_mul(others))?;
         } else {

@@ -6,7 +6,7 @@
 use std::io::{BufRead, BufWriter, Write};
 
 use serde_json::{Value, json};
-use tesseral::query::{Answer, Document, Plan, QueryOutcome, Settings};
+use tesseral::query::{Document, Plan, QueryOutcome, Settings, to_json};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -31,7 +31,7 @@ fn answer(container: &tesseral::Container, line: &str, jobs: Option<usize>) -> t
         None => (plan.run()?, 1),
         Some(n) => apart(&plan, n)?,
     };
-    let answers: Vec<Value> = outcome.answers.iter().map(Answer::to_json).collect();
+    let answers: Vec<Value> = outcome.answers.iter().map(to_json).collect();
     let QueryOutcome { shape, elements, edges, .. } = outcome;
     Ok(json!({"shape": shape, "answers": answers, "elements": elements, "edges": edges, "jobs": jobs}))
 }

@@ -78,7 +78,7 @@ pub mod query {
     pub use tesseral_query::{
         Answer, AxisRange, AxisToken, Detail, Document, Edge, Execution, Filter, GroupBy, Job, LabelFilter,
         Method, Operation, Pad, Plan, QueryOutcome, Reduction, Results, Settings, Window, WindowMode, Write,
-        WriteTarget, Written, find, report,
+        WriteTarget, Written, find, report, to_json,
     };
 }
 

@@ -442,7 +442,7 @@ fn folds_need_no_memory_per_position() {
     let array = Open::new().open(&path).unwrap().array_at(0).unwrap();
     for reducer in [Reducer::Summary(StatSet::ALL), Reducer::Norms, Reducer::Product] {
         let fold_all = || {
-            let wanted = Fold::new(reducer.clone(), vec![AxisRole::Reduce]);
+            let wanted = Fold::new(vec![reducer.clone()], vec![AxisRole::Reduce]);
             fold(array.handle(), &array.request(&array.all()?), &wanted, array.options()).map(drop)
         };
         let before = HELD.load(Ordering::Relaxed);
@@ -467,15 +467,18 @@ fn the_work_on_all_arrays_is_bounded() {
 /// Units of a fold are as large as chunks allow: several at once would exceed the limit of one chunk.
 #[test]
 fn filtered_folds_of_constant_objects_stay_small() {
-    use tesseral_engine::fold::{AxisRole, Fold, Predicate, Reducer, fold};
+    use tesseral_engine::fold::{AxisRole, Fold, Reducer, fold};
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("constant.tgm");
     fs::write(&path, constant(7 << 20)).unwrap();
     let array = Open::new().open(&path).unwrap().array_at(0).unwrap();
-    let finite = Predicate { finite: true, ..Predicate::default() };
+    let field = array.selected_field();
+    let finite = tesseral::Condition::is_finite(&field.name, field.dtype);
     let count = || {
-        let wanted = Fold { predicate: Some(finite), ..Fold::new(Reducer::Product, vec![AxisRole::Reduce]) };
-        fold(array.handle(), &array.request(&array.all()?), &wanted, array.options()).map(drop)
+        let wanted = Fold::new(vec![Reducer::Product], vec![AxisRole::Reduce]);
+        let mut request = array.request(&array.all()?);
+        request.condition = Some(finite.clone());
+        fold(array.handle(), &request, &wanted, array.options()).map(drop)
     };
     bounded("fold", count).unwrap();
 }

@@ -27,6 +27,7 @@ fn value(answer: &Answer) -> String {
             let counts: Vec<String> = counts.iter().map(ToString::to_string).collect();
             format!("[{}]", counts.join(","))
         }
+        Answer::Value(value) => value.to_string(),
         Answer::None => "null".to_owned(),
     }
 }

@@ -2,9 +2,9 @@
 
 use clap::Args;
 use serde_json::{Map, Value as Json, json};
-use tesseral::{Error, Selection, StatSet};
+use tesseral::{Error, Request, Selection};
 use tesseral_core::condition::Condition;
-use tesseral_engine::fold::{self, AxisRole, Compare, Fold, FoldState, Number, Predicate, Reducer};
+use tesseral_engine::fold::{self, Answer, AxisRole, Finish, Fold, Folded, Reducer, Statistic};
 
 use crate::cells_argument::{Target, coordinate};
 use crate::context::Context;
@@ -30,12 +30,39 @@ pub(super) struct AxisArguments {
     /// Standard deviation
     #[arg(long, value_name = "DIMS", num_args = 0..=1, default_missing_value = "")]
     std: Option<String>,
+    /// Variance
+    #[arg(long, value_name = "DIMS", num_args = 0..=1, default_missing_value = "")]
+    var: Option<String>,
     /// Sum
     #[arg(long, value_name = "DIMS", num_args = 0..=1, default_missing_value = "")]
     sum: Option<String>,
+    /// Product
+    #[arg(long, value_name = "DIMS", num_args = 0..=1, default_missing_value = "")]
+    product: Option<String>,
     /// Number of cells that are neither null nor NaN
     #[arg(long, value_name = "DIMS", num_args = 0..=1, default_missing_value = "")]
     count: Option<String>,
+    /// Whether any value differs from 0
+    #[arg(long, value_name = "DIMS", num_args = 0..=1, default_missing_value = "")]
+    any: Option<String>,
+    /// Whether all values differ from 0
+    #[arg(long, value_name = "DIMS", num_args = 0..=1, default_missing_value = "")]
+    all: Option<String>,
+    /// Position of the first minimum along the dimensions
+    #[arg(long, value_name = "DIMS", num_args = 0..=1, default_missing_value = "")]
+    argmin: Option<String>,
+    /// Position of the first maximum along the dimensions
+    #[arg(long, value_name = "DIMS", num_args = 0..=1, default_missing_value = "")]
+    argmax: Option<String>,
+    /// First value
+    #[arg(long, value_name = "DIMS", num_args = 0..=1, default_missing_value = "")]
+    first: Option<String>,
+    /// Last value
+    #[arg(long, value_name = "DIMS", num_args = 0..=1, default_missing_value = "")]
+    last: Option<String>,
+    /// Most frequent value, the smallest of several
+    #[arg(long, value_name = "DIMS", num_args = 0..=1, default_missing_value = "")]
+    mode: Option<String>,
     /// Median
     #[arg(long, value_name = "DIMS", num_args = 0..=1, default_missing_value = "")]
     median: Option<String>,
@@ -50,22 +77,44 @@ pub(super) struct AxisArguments {
     over: Option<String>,
 }
 
-const NAMES: [&str; 6] = ["mean", "min", "max", "std", "sum", "count"];
-
 impl AxisArguments {
-    fn options(&self) -> [&Option<String>; 6] {
-        [&self.mean, &self.min, &self.max, &self.std, &self.sum, &self.count]
+    /// Statistics with a list of dimensions.
+    fn options(&self) -> [(&'static str, &Option<String>); 15] {
+        [
+            ("mean", &self.mean),
+            ("min", &self.min),
+            ("max", &self.max),
+            ("std", &self.std),
+            ("var", &self.var),
+            ("sum", &self.sum),
+            ("product", &self.product),
+            ("count", &self.count),
+            ("any", &self.any),
+            ("all", &self.all),
+            ("argmin", &self.argmin),
+            ("argmax", &self.argmax),
+            ("first", &self.first),
+            ("last", &self.last),
+            ("mode", &self.mode),
+        ]
     }
 
     /// Returns whether any statistic was selected.
     pub(super) fn any(&self) -> bool {
-        self.options().iter().any(|o| o.is_some()) || self.median.is_some() || !self.quantile.is_empty()
+        self.options().iter().any(|(_, dims)| dims.is_some())
+            || self.median.is_some()
+            || !self.quantile.is_empty()
     }
 
-    /// Requested quantiles, including the median.
-    fn quantiles(&self) -> CliResult<Vec<(String, f64)>> {
-        let median = self.median.is_some().then(|| ("median".to_owned(), 0.5));
-        let mut found: Vec<(String, f64)> = median.into_iter().collect();
+    /// Requested statistics by the heading of their column.
+    fn statistics(&self) -> CliResult<Vec<(String, Statistic)>> {
+        let named = self.options().into_iter().filter(|(_, dims)| dims.is_some());
+        let median = self.median.is_some().then_some("median");
+        let mut found: Vec<(String, Statistic)> = named
+            .map(|(name, _)| name)
+            .chain(median)
+            .filter_map(|name| Some((name.to_owned(), Statistic::parse(name)?)))
+            .collect();
         for &q in &self.quantile {
             if !(0.0..=1.0).contains(&q) {
                 return Err(Error::invalid(format!(
@@ -73,7 +122,7 @@ impl AxisArguments {
                 ))
                 .into());
             }
-            found.push((format!("quantile_{q}"), q));
+            found.push((format!("quantile_{q}"), Statistic::Quantile(q)));
         }
         Ok(found)
     }
@@ -83,7 +132,8 @@ impl AxisArguments {
         let schema = target.array.schema();
         let rank = schema.dims.len();
         let mut named: Option<Vec<bool>> = None;
-        let lists = self.options().into_iter().chain([&self.median, &self.over]).flatten();
+        let lists =
+            self.options().map(|(_, dims)| dims).into_iter().chain([&self.median, &self.over]).flatten();
         for list in lists.filter(|list| !list.is_empty()) {
             let mut reduced = vec![false; rank];
             for name in list.split(',') {
@@ -105,7 +155,6 @@ impl AxisArguments {
 }
 
 /// Results by position.
-#[derive(Default)]
 struct ResultColumns {
     columns: Vec<ResultColumn>,
     /// Cells that each row is the result of, including missing ones.
@@ -141,15 +190,7 @@ pub(super) fn run(
         condition: condition.map(|text| tesseral::condition(schema, text)).transpose()?,
         roles: reduced.iter().map(|r| if *r { AxisRole::Reduce } else { AxisRole::Keep }).collect(),
     };
-    let mut found = task.summaries(along)?;
-    let quantiles = task.quantiles(along)?;
-    found.columns.extend(quantiles.columns);
-    for (row, count) in quantiles.counts.into_iter().enumerate() {
-        match found.counts.get_mut(row) {
-            Some(known) => *known = (*known).max(count),
-            None => found.counts.push(count),
-        }
-    }
+    let found = task.results(along)?;
     task.report(context, &reduced, &found, along.sketch)
 }
 
@@ -159,104 +200,54 @@ impl Task<'_> {
         self.target.array.schema().sparse || self.condition.is_some()
     }
 
-    /// Folds the selection; excludes missing cells, as elsewhere in `stat`.
-    fn folded(&self, reducer: Reducer) -> CliResult<Vec<FoldState>> {
-        let (target, array) = (self.target, &self.target.array);
-        let tesseral::Column::Field(field) = target.column() else {
+    /// Folds the selection; missing cells and NaNs are excluded, as elsewhere in `stat`.
+    fn folded(&self, reducers: Vec<Reducer>) -> CliResult<Folded> {
+        let array = &self.target.array;
+        if !matches!(self.target.column(), tesseral::Column::Field(_)) {
             return Err(Error::unsupported("statistics along dimensions of coordinates").into());
-        };
-        let mut fold = Fold::new(reducer, self.roles.clone());
-        // Summaries count NaN separately; for sorted values, a comparison that every number satisfies excludes it.
-        let number = (Compare::Ge, Number::Float(f64::NEG_INFINITY));
-        let sorted = matches!(fold.reducer, Reducer::Values | Reducer::Sketch(_));
-        fold.predicate = sorted.then(|| Predicate { compare: vec![number], ..Predicate::default() });
-        let (handle, options) = (array.handle(), array.options());
-        if self.scattered() {
-            let condition = self.condition.as_ref();
-            return Ok(fold::fold_rows(handle, field, &self.selection, condition, &fold, options)?.states);
         }
-        Ok(fold::fold(handle, &array.request(&self.selection), &fold, options)?.states)
+        let fold = Fold::new(reducers, self.roles.clone());
+        let request = Request { condition: self.condition.clone(), ..array.request(&self.selection) };
+        Ok(fold::fold(array.handle(), &request, &fold, array.options())?)
     }
 
-    fn summaries(&self, along: &AxisArguments) -> CliResult<ResultColumns> {
-        let requested: Vec<&str> = NAMES
-            .into_iter()
-            .zip(along.options())
-            .filter(|(_, o)| o.is_some())
-            .map(|(name, _)| name)
-            .collect();
-        if requested.is_empty() {
-            return Ok(ResultColumns::default());
-        }
-        let set = requested.iter().fold(StatSet::COUNTS, |set, name| {
-            set | match *name {
-                "min" | "max" => StatSet::RANGE,
-                "std" => StatSet::SPREAD,
-                "count" => StatSet::COUNTS,
-                _ => StatSet::SUM,
-            }
-        });
-        let states = self.folded(Reducer::Summary(set))?;
-        let float = |v: Option<f64>| v.map_or(Json::Null, json::float);
-        let value = |name: &str, state: &FoldState| {
-            let FoldState::Summary(summary) = state else { return Json::Null };
-            match name {
-                "mean" => float(summary.mean()),
-                "std" => float(summary.std()),
-                "min" => summary.min().as_ref().map_or(Json::Null, json::scalar),
-                "max" => summary.max().as_ref().map_or(Json::Null, json::scalar),
-                "sum" => summary.sum().map_or(Json::Null, json::sum),
-                _ => json::integer(summary.valid().into()),
-            }
-        };
-        let column = |name: &str| ResultColumn {
-            name: name.to_owned(),
-            values: states.iter().map(|state| value(name, state)).collect(),
-        };
-        let counts = states.iter().map(|state| state.cells(self.target.field.dtype)).collect();
-        Ok(ResultColumns { columns: requested.into_iter().map(column).collect(), counts })
-    }
-
-    fn quantiles(&self, along: &AxisArguments) -> CliResult<ResultColumns> {
-        let requested = along.quantiles()?;
-        if requested.is_empty() {
-            return Ok(ResultColumns::default());
-        }
+    /// Rejects values to sort that exceed the memory.
+    fn check_values(&self, reducers: &[Reducer]) -> CliResult<()> {
         let (target, array) = (self.target, &self.target.array);
-        let reducer = match along.sketch {
-            Some(error) if (1e-6..=0.5).contains(&error) => Reducer::Sketch(error),
-            Some(error) => {
-                return Err(Error::invalid(format!(
-                    "invalid value {error} of --sketch: expected a relative error from 0.000001 to 0.5"
-                ))
-                .into());
-            }
-            None => Reducer::Values,
-        };
+        if !reducers.contains(&Reducer::Values) {
+            return Ok(());
+        }
         let size = target.field.cell_size().unwrap_or(1) as u64;
         let bytes = array.cells_at_most(&target.cells)?.saturating_mul(size);
-        if let (Reducer::Values, Some(allowed)) =
-            (&reducer, array.options().memory.filter(|allowed| bytes > *allowed))
-        {
-            let hint = "select less, raise --memory, or use --sketch 0.01";
-            return Err(Error::limit("the values to sort", bytes, allowed).hint(hint).into());
+        match array.options().memory.filter(|allowed| bytes > *allowed) {
+            None => Ok(()),
+            Some(allowed) => {
+                let hint = "select less, raise --memory, or use --sketch 0.01";
+                Err(Error::limit("the values to sort", bytes, allowed).hint(hint).into())
+            }
         }
-        let states = self.folded(reducer)?;
-        let value = |state: &FoldState, q: f64| match state {
-            FoldState::Values(values) => match values.quantile(target.field.dtype, q) {
-                Some(Number::Int(value)) => json::integer(value),
-                Some(Number::Float(value)) => json::float(value),
-                None => Json::Null,
-            },
-            FoldState::Sketch(sketch) => sketch.quantile(q).map_or(Json::Null, json::float),
-            _ => Json::Null,
+    }
+
+    fn results(&self, along: &AxisArguments) -> CliResult<ResultColumns> {
+        let requested = along.statistics()?;
+        if let Some(error) = along.sketch.filter(|error| !(1e-6..=0.5).contains(error)) {
+            let detail =
+                format!("invalid value {error} of --sketch: expected a relative error from 0.000001 to 0.5");
+            return Err(Error::invalid(detail).into());
+        }
+        let statistics: Vec<Statistic> = requested.iter().map(|(_, statistic)| statistic.clone()).collect();
+        let (reducers, places) = fold::reducers(&statistics, false, along.sketch);
+        self.check_values(&reducers)?;
+        let states = self.folded(reducers)?.states;
+        let dtype = self.target.field.dtype;
+        let column = |((name, statistic), place): ((String, Statistic), usize)| {
+            let value = |state| shown_json(&statistic.answer(state, dtype, Finish::default()));
+            ResultColumn { name, values: states[place].iter().map(value).collect() }
         };
-        let column = |(name, q): (String, f64)| ResultColumn {
-            name,
-            values: states.iter().map(|state| value(state, q)).collect(),
-        };
-        let counts = states.iter().map(|state| state.cells(self.target.field.dtype)).collect();
-        Ok(ResultColumns { columns: requested.into_iter().map(column).collect(), counts })
+        let slots = states.first().map_or(0, Vec::len);
+        let most = |slot: usize| states.iter().map(|list| list[slot].cells(dtype)).max().unwrap_or(0);
+        let counts = (0..slots).map(most).collect();
+        Ok(ResultColumns { columns: requested.into_iter().zip(places).map(column).collect(), counts })
     }
 
     fn report(
@@ -326,7 +317,7 @@ impl Task<'_> {
             .iter()
             .map(|&d| names[d].clone())
             .chain(columns.iter().map(|column| match sketch {
-                Some(error) if !NAMES.contains(&column.name.as_str()) => {
+                Some(error) if column.name == "median" || column.name.starts_with("quantile_") => {
                     format!(">{} (within {} %)", column.name, error * 100.0)
                 }
                 _ => format!(">{}", column.name),
@@ -343,5 +334,16 @@ impl Task<'_> {
         });
         output::print(&TerminalStyle::stdout().table(&headings, rows))?;
         Ok(exit::OK)
+    }
+}
+
+fn shown_json(answer: &Answer) -> Json {
+    match answer {
+        Answer::None => Json::Null,
+        Answer::Int(value) => json::integer(*value),
+        Answer::Float(value) => json::float(*value),
+        Answer::Bool(value) => json!(value),
+        Answer::Value(value) => json::scalar(value),
+        Answer::Counts(counts) => counts.iter().map(|n| json::integer((*n).into())).collect(),
     }
 }

@@ -1,8 +1,11 @@
 //! Overviews of sparse arrays: means of cells over equal boxes of positions.
 
+use tesseral_core::condition::Condition;
 use tesseral_core::{Dimension, Result, Scalar, Selection, Slice};
-use tesseral_engine::fold::{self, AxisRole, Fold, FoldState, Predicate, Reducer};
+use tesseral_engine::fold::{self, AxisRole, Fold, FoldState, Reducer};
 use tesseral_engine::kernel::summary::{StatSet, Summary};
+
+use tesseral_format::Request;
 
 use super::{Overview, Point};
 use crate::Array;
@@ -19,7 +22,8 @@ pub(super) fn overview(array: &Array, selection: &Selection, most: [usize; 2]) -
         let size = extent.div_ceil(most[if dims.len() == 1 { 1 } else { i }].max(1) as u64);
         roles[*d] = AxisRole::Windows { size, step: size, before: 0, count: extent.div_ceil(size) };
     }
-    let finite = Predicate { null: Some(false), finite: true, ..Predicate::default() };
+    let field = array.selected_field();
+    let finite = Condition::is_finite(&field.name, field.dtype);
     let means = summaries(array, &selection, &roles, StatSet::SUM, Some(finite))?;
     let all = summaries(array, &selection, &roles, StatSet::INFINITIES, None)?;
     let odd = |all: &Summary| all.nans() + all.infinities().unwrap_or(0);
@@ -47,12 +51,13 @@ fn summaries(
     selection: &Selection,
     roles: &[AxisRole],
     wanted: StatSet,
-    predicate: Option<Predicate>,
+    condition: Option<Condition>,
 ) -> Result<Vec<Summary>> {
-    let fold = Fold { predicate, ..Fold::new(Reducer::Summary(wanted), roles.to_vec()) };
-    let folded = fold::fold(array.handle(), &array.request(selection), &fold, array.options())?;
+    let fold = Fold::new(vec![Reducer::Summary(wanted)], roles.to_vec());
+    let request = Request { condition, ..array.request(selection) };
+    let folded = fold::fold(array.handle(), &request, &fold, array.options())?;
     let summary = |state| if let FoldState::Summary(summary) = state { Some(summary) } else { None };
-    Ok(folded.states.into_iter().filter_map(summary).collect())
+    Ok(folded.single()?.into_iter().filter_map(summary).collect())
 }
 
 /// The part of a selection with cells: a domain is often far larger.

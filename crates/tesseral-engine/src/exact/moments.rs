@@ -68,6 +68,19 @@ impl Moments {
         }
     }
 
+    /// Adds the product of a value and a finite weight. Zero times infinity is NaN, as both infinities are.
+    pub(crate) fn add_product(&mut self, value: f64, weight: f64) {
+        if value.is_finite() && weight.is_finite() {
+            let ((a, i), (b, j)) = (parts(value), parts(weight));
+            let negative = value.is_sign_negative() != weight.is_sign_negative();
+            self.sum.add_wide(negative, u128::from(a) * u128::from(b), i + j);
+            return;
+        }
+        let product = value * weight;
+        self.infinities[0] += u64::from(product.is_nan() || product < 0.0);
+        self.infinities[1] += u64::from(product.is_nan() || product > 0.0);
+    }
+
     /// Adds the sum of integers whose squares are not known.
     pub(crate) fn add_integer_sum(&mut self, sum: i128) {
         self.sum.add_integer(sum);
@@ -187,6 +200,38 @@ impl Moments {
         let (sum, squares) = (Fixed::from(&sum), Fixed::from(&squares));
         Ok((Self { infinities: [count(0), count(8)], sum, squares }, rest))
     }
+}
+
+/// The quotient of two sums, within one unit in the last place; `None` if the divisor is 0.
+///
+/// Both sums are taken as a double and the rest as another, which is about 106 bits of each.
+pub(crate) fn ratio(of: &Moments, by: &Moments) -> Option<f64> {
+    let divisor = by.sum.digits();
+    if divisor.is_zero() {
+        return None;
+    }
+    if let Some(special) = of.special() {
+        return Some(if divisor.negative { -special } else { special });
+    }
+    let dividend = of.sum.digits();
+    if dividend.is_zero() {
+        return Some(0.0);
+    }
+    // Both are scaled to about 1, so that nothing overflows; the powers of two are applied at the end.
+    let (up, down) = (dividend.magnitude_digits(), divisor.magnitude_digits());
+    let pair = |digits: &Digits| {
+        let high = digits.to_f64();
+        let mut rest = Fixed::from(digits);
+        rest.add_f64(-high);
+        (high, rest.digits().to_f64())
+    };
+    let ((a, a_rest), (b, b_rest)) = (pair(&dividend.shifted(-up)), pair(&divisor.shifted(-down)));
+    let quotient = a / b;
+    let correction = ((-quotient).mul_add(b, a) + a_rest - quotient * b_rest) / b;
+    let mut scaled = Fixed::default();
+    scaled.add_f64(quotient);
+    scaled.add_f64(correction);
+    Some(scaled.digits().shifted(up - down).to_f64())
 }
 
 /// Adds `n · magnitude² · 2^exponent`, up to 192 bits.

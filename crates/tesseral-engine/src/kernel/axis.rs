@@ -396,9 +396,9 @@ impl AxisFold {
         Moments::new(infinities, sum, squares)
     }
 
-    /// The state of a position as a summary; `None` when infinities are requested, which are not counted here without sums.
+    /// The state of a position as a summary; `None` when infinities are requested, but no sums, with which they are counted.
     pub fn summary(&self, i: usize) -> Option<Summary> {
-        if self.wanted.has(StatSet::INFINITIES) {
+        if self.wanted.has(StatSet::INFINITIES) && !self.wanted.has(StatSet::SUM) {
             return None;
         }
         let range =
@@ -496,14 +496,30 @@ impl AxisFold {
 
     /// The population variance of a position, correctly rounded, when requested and there is any value.
     pub fn variance(&self, i: usize) -> Option<f64> {
+        self.variance_of(i, 0)
+    }
+
+    /// The variance of a position with `ddof` degrees of freedom less than there are values, correctly rounded.
+    pub fn variance_of(&self, i: usize, ddof: u64) -> Option<f64> {
         let n = self.valid(i);
-        (n > 0 && self.wanted.has(StatSet::SPREAD)).then(|| self.moments(i).variance(n, 0))
+        (n > ddof && self.wanted.has(StatSet::SPREAD)).then(|| self.moments(i).variance(n, ddof))
+    }
+
+    /// The standard deviation of a position with `ddof` degrees of freedom less than there are values, correctly rounded.
+    pub fn std_of(&self, i: usize, ddof: u64) -> Option<f64> {
+        let n = self.valid(i);
+        (n > ddof && self.wanted.has(StatSet::SPREAD)).then(|| self.moments(i).std(n, ddof))
+    }
+
+    /// Infinite cells of a position, when they and sums are requested.
+    pub fn infinities(&self, i: usize) -> Option<u64> {
+        let counted = self.wanted.has(StatSet::INFINITIES) && self.wanted.has(StatSet::SUM);
+        counted.then(|| self.infinities.iter().filter_map(|counts| counts.get(i)).sum())
     }
 
     /// The population standard deviation of a position, correctly rounded, when requested and there is any value.
     pub fn std(&self, i: usize) -> Option<f64> {
-        let n = self.valid(i);
-        (n > 0 && self.wanted.has(StatSet::SPREAD)).then(|| self.moments(i).std(n, 0))
+        self.std_of(i, 0)
     }
 }
 

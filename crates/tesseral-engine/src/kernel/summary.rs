@@ -376,14 +376,24 @@ impl Summary {
 
     /// The population variance, correctly rounded, when requested and there is any value. NaN with infinities.
     pub fn variance(&self) -> Option<f64> {
-        let n = self.valid();
-        (self.wanted.has(StatSet::SPREAD) && n > 0).then(|| self.moments.variance(n, 0))
+        self.variance_of(0)
     }
 
     /// The population standard deviation, correctly rounded, when requested and there is any value. NaN with infinities.
     pub fn std(&self) -> Option<f64> {
+        self.std_of(0)
+    }
+
+    /// The variance with `ddof` degrees of freedom less than there are values, correctly rounded.
+    pub fn variance_of(&self, ddof: u64) -> Option<f64> {
         let n = self.valid();
-        (self.wanted.has(StatSet::SPREAD) && n > 0).then(|| self.moments.std(n, 0))
+        (self.wanted.has(StatSet::SPREAD) && n > ddof).then(|| self.moments.variance(n, ddof))
+    }
+
+    /// The standard deviation with `ddof` degrees of freedom less than there are values, correctly rounded.
+    pub fn std_of(&self, ddof: u64) -> Option<f64> {
+        let n = self.valid();
+        (self.wanted.has(StatSet::SPREAD) && n > ddof).then(|| self.moments.std(n, ddof))
     }
 
     /// A summary of `cells` cells from the values of a multi-position state.

@@ -27,8 +27,6 @@ pub(crate) struct DenseCells {
     /// The requested columns and those of the condition.
     columns: Vec<Column>,
     blocks: Blocks,
-    /// Maximum number of cells of a block.
-    cells: u64,
     /// Missing cells come as nulls.
     valid: bool,
 }
@@ -59,15 +57,13 @@ impl DenseCells {
         let allowed = options.memory.map_or(BLOCK, |memory| (memory / SHARE).clamp(1, BLOCK));
         let allowed = work_space(handle, request, allowed)?;
         let chunk = schema.chunk_shape.clone().unwrap_or_default();
-        let cells = allowed / row.max(1);
-        let blocks = Blocks::new(selection, &chunk, cells);
+        let blocks = Blocks::new(selection, &chunk, allowed / row.max(1));
         Ok(Self {
             handle: handle.clone(),
             request: request.clone(),
             options: options.clone(),
             columns,
             blocks,
-            cells,
             valid: false,
         })
     }
@@ -76,18 +72,8 @@ impl DenseCells {
         &self.handle
     }
 
-    /// Number of cells that memory allows at once.
-    pub(crate) fn cells_at_once(&self) -> u64 {
-        self.cells
-    }
-
-    /// The boxes, read in sequence.
-    pub(crate) fn blocks(&self) -> Blocks {
-        self.blocks.clone()
-    }
-
-    /// Returns the rows of a part.
-    pub(crate) fn read(&self, part: &Selection) -> Result<CellBatch> {
+    /// Reads every column of a part.
+    fn read_columns(&self, part: &Selection) -> Result<Vec<Cells>> {
         let schema = self.handle.schema();
         let read = self.columns.iter().map(|&column| -> Result<Cells> {
             let (size, _) = column_layout(schema, column)?;
@@ -106,31 +92,50 @@ impl DenseCells {
                 _ => Err(Error::invalid(format!("unknown column {column:?} of a dense array"))),
             }
         });
-        let cells: Vec<Cells> = read.collect::<Result<_>>()?;
-        let count = part.cells().and_then(|n| usize::try_from(n).ok()).unwrap_or(usize::MAX);
+        read.collect()
+    }
+
+    /// One byte per cell of a part, 1 where the condition holds; `None` without a condition.
+    fn mask(&self, count: usize, cells: &[Cells], written: Option<&[u8]>) -> Result<Option<Vec<u8>>> {
+        let Some(condition) = &self.request.condition else { return Ok(None) };
+        let of = |column: Column| {
+            let place = self.columns.iter().position(|c| *c == column);
+            place.map(|p| &cells[p]).ok_or_else(|| Error::internal(format!("{column:?} was not read")))
+        };
+        let rows = Rows {
+            schema: self.handle.schema(),
+            count,
+            picked: None,
+            column: &of,
+            absent: &|_| false,
+            written,
+            stored: false,
+        };
+        rows.mask(condition).map(Some)
+    }
+
+    /// All cells of a part in the requested columns, with missing ones as nulls, and which of them meet the condition.
+    pub(crate) fn read_masked(&self, part: &Selection) -> Result<(Vec<Cells>, Option<Vec<u8>>)> {
+        let (cells, count, written) = (self.read_columns(part)?, count(part), self.written(part)?);
+        let mask = self.mask(count, &cells, written.as_deref())?;
         let asked = self.request.columns.iter().copied();
-        let written = self.written(part)?;
-        let Some(condition) = &self.request.condition else {
+        let mut batch = CellBatch { rows: count, columns: asked.zip(cells).collect() };
+        batch.mark_missing(self.handle.schema(), written.as_deref())?;
+        Ok((batch.columns.into_iter().map(|(_, cells)| cells).collect(), mask))
+    }
+
+    /// Returns the rows of a part.
+    pub(crate) fn read(&self, part: &Selection) -> Result<CellBatch> {
+        let schema = self.handle.schema();
+        let (cells, count, written) = (self.read_columns(part)?, count(part), self.written(part)?);
+        let asked = self.request.columns.iter().copied();
+        let Some(mask) = self.mask(count, &cells, written.as_deref())? else {
             let mut batch = CellBatch { rows: count, columns: asked.zip(cells).collect() };
             if self.valid {
                 batch.mark_missing(schema, written.as_deref())?;
             }
             return Ok(batch);
         };
-        let of = |column: Column| {
-            let place = self.columns.iter().position(|c| *c == column);
-            place.map(|p| &cells[p]).ok_or_else(|| Error::internal(format!("{column:?} was not read")))
-        };
-        let rows = Rows {
-            schema,
-            count,
-            picked: None,
-            column: &of,
-            absent: &|_| false,
-            written: written.as_deref(),
-            stored: false,
-        };
-        let mask = rows.mask(condition)?;
         let rows: Vec<u32> =
             (0_u32..).zip(mask).filter(|(_, holds)| *holds != 0).map(|(row, _)| row).collect();
         let columns = asked.zip(&cells).map(|(column, cells)| (column, cells.pick(&rows)));
@@ -142,6 +147,11 @@ impl DenseCells {
         }
         Ok(batch)
     }
+}
+
+/// Number of cells of a part.
+fn count(part: &Selection) -> usize {
+    part.cells().and_then(|n| usize::try_from(n).ok()).unwrap_or(usize::MAX)
 }
 
 impl DenseCells {

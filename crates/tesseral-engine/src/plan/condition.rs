@@ -5,11 +5,12 @@ use std::borrow::Cow;
 use tesseral_core::condition::{Condition, Op};
 use tesseral_core::dtype::Class;
 use tesseral_core::{
-    ArraySchema, CellLen, ChunkStats, DType, Element, Error, Field, Result, Scalar, dispatch_element,
+    ArraySchema, CellLen, ChunkStats, DType, Element, Error, Field, Result, Scalar, Selection,
+    dispatch_element,
 };
-use tesseral_format::{Column, PlannedChunk, Request, Uncovered};
+use tesseral_format::{Column, PlannedChunk, Request, Target, Uncovered};
 
-use crate::decode::columns::Cells;
+use crate::decode::columns::{Cells, column_layout};
 use crate::handle::Handle;
 use crate::missing::column_validity;
 
@@ -311,6 +312,47 @@ pub(crate) fn any_chunk(handle: &Handle, request: &Request, may: impl Fn(&Planne
     let all = |chunk: &PlannedChunk| chunk.cover.region().is_some_and(|cover| cover.contains(&region));
     let covered = plan.uncovered != Uncovered::Fill || plan.chunks.iter().any(all);
     plan.chunks.is_empty() || !covered || plan.chunks.iter().any(may)
+}
+
+/// Returns whether a part of a dense array can contain a cell that matches the request's condition.
+pub(crate) fn may_hold(handle: &Handle, request: &Request, part: &Selection) -> bool {
+    let Some(condition) = &request.condition else { return true };
+    let request = Request { target: Target::Cells(part.clone()), condition: None, ..request.clone() };
+    any_chunk(handle, &request, |chunk| {
+        let stats = |column| matches!(column, Column::Field(_)).then(|| handle.stats(chunk, column));
+        condition_bounds(handle.schema(), condition, &stats).is_ok_and(|bounds| bounds.yes)
+    })
+}
+
+/// Which cells of one field meet a condition on that field alone: native-endian cells, and one byte per cell that is 0 for a missing
+/// one.
+///
+/// # Errors
+/// `InvalidRequest` when the condition has other columns.
+pub fn matches(
+    schema: &ArraySchema,
+    condition: &Condition,
+    field: u16,
+    cells: &[u8],
+    validity: Option<&[u8]>,
+) -> Result<Vec<bool>> {
+    let size = column_layout(schema, Column::Field(field))?.0;
+    let only = Cells::from_fixed(size, cells.to_vec(), validity.map(<[u8]>::to_vec));
+    let column = |column: Column| match column {
+        Column::Field(number) if number == field => Ok(&only),
+        _ => Err(Error::invalid("the condition has other columns")),
+    };
+    let count = only.len();
+    let rows = Rows {
+        schema,
+        count,
+        picked: None,
+        column: &column,
+        absent: &|_| false,
+        written: None,
+        stored: false,
+    };
+    Ok(rows.mask(condition)?.into_iter().map(|holds| holds != 0).collect())
 }
 
 /// Possible results of a comparison for cells described by statistics: values between the bounds, missing cells, NaN.

@@ -1,26 +1,33 @@
-//! General folds: cells that meet a predicate are distributed to slots, with one state per slot.
+//! The one reducer: cells that meet a condition are distributed to slots, with one state per slot, reducer and field.
 //!
-//! [`summarize`](crate::summarize) and [`reduce`](crate::reduce::axes) are fast special cases, which are used here where they apply. A
-//! [`Fold`] defines the role of each axis ([`AxisRole`]), the cells that count ([`Predicate`]) and the state kept of them
-//! ([`Reducer`]). The plan alone divides a selection into [`Unit`]s; the partial result of each is plain data, and merging them
-//! in order gives the same bits whether one thread, many, or other processes folded them.
+//! A [`Fold`] defines the role of each axis ([`AxisRole`]) and the states kept of the cells ([`Reducer`]); the request names the fields
+//! and the condition. The plan alone divides a selection into [`Unit`]s; the [partial result](Partial) of each is plain data, and merging
+//! them gives the same bits whether one thread, many, or other processes folded them. [`Statistic`]s are what users ask for: each names
+//! the reducer that it needs and computes its answer from the state. Where a fold is a plain summary of all cells, or one along axes,
+//! the vectorized folds of [`summarize`](crate::summarize) and [`reduce`](fn@crate::reduce) produce the same states.
 
 mod bins;
+mod distribute;
 mod layout;
+mod merger;
 mod norms;
-mod predicate;
+mod number;
 mod product;
 mod rows;
 mod run;
 mod sketch;
 mod state;
+mod statistic;
 #[cfg(test)]
 mod tests;
+mod weights;
 mod wire;
 
 pub use layout::AxisRole;
-pub use predicate::{Compare, Number, Predicate};
-pub use rows::fold_rows;
-pub use run::{Fold, Folded, Merger, Partial, Unit, fold, fold_unit, units};
+pub use merger::{Folded, Merger, Partial};
+pub use number::Number;
+pub use run::{Fold, Unit, fold, fold_unit, units};
 pub use sketch::Sketch;
-pub use state::{Arg, FoldState, Reducer, Values};
+pub use state::{Arg, FoldState, Reducer, Truth, Values};
+pub use statistic::{Answer, Finish, Position, Statistic, Summarizing, reducers};
+pub use weights::{Weighted, Weights};

@@ -1,29 +1,24 @@
 //! Folding of a selection into one summary, from statistics if they are exact, otherwise from cells.
 
 use rayon::prelude::*;
-use tesseral_core::{CellLen, ChunkGrid, Error, Result, Scalar, Selection};
+use tesseral_core::{CellLen, Error, Result, Scalar, Selection};
 use tesseral_format::{Column, PlannedChunk, Request, Target};
 
 use crate::fetch::Batch;
 use crate::handle::Handle;
 use crate::kernel::copy::Run;
 use crate::kernel::summary::{StatSet, Summary};
-use crate::merge::dense_rows::DenseCells;
 use crate::options::{Options, Ticker};
 use crate::paint::dense::{self, PreparedRead};
 use crate::plan::blocks::Blocks;
 use crate::plan::claims::Work;
-use crate::plan::condition;
+use crate::reduce::fold::{self, AxisRole, Fold, FoldState, Reducer};
 use crate::reduce::visit::{GroupKind, StridedView, Visitor, constant};
 
 /// Approximate number of chunks planned at once.
 const PLANNED_AT_ONCE: u64 = 2048;
 /// Maximum number of plans of one operation.
 const PIECES: u64 = 16 << 10;
-/// Number of parts whose rows are folded at once.
-const PARTS_AT_ONCE: usize = 256;
-/// Maximum number of cells of chunks that are read in batches.
-const LARGE_CHUNK: u64 = 4096;
 
 /// A summary and its origin.
 #[derive(Clone, Debug)]
@@ -49,6 +44,41 @@ pub fn summarize(
     handle.restartable(|handle| summarize_all(handle, request, wanted, options))
 }
 
+/// Folds a selection of several columns, in one pass over the cells that match the condition.
+///
+/// # Errors
+/// As [`summarize`].
+pub fn summarize_columns(
+    handle: &Handle,
+    request: &Request,
+    wanted: StatSet,
+    options: &Options,
+) -> Result<Vec<Summarized>> {
+    handle.restartable(|handle| {
+        check_cells(handle, request)?;
+        summarize_together(handle, request, wanted, options)
+    })
+}
+
+fn summarize_together(
+    handle: &Handle,
+    request: &Request,
+    wanted: StatSet,
+    options: &Options,
+) -> Result<Vec<Summarized>> {
+    if handle.schema().sparse {
+        return crate::merge::sparse::summarize(handle, request, wanted, options);
+    }
+    if request.condition.is_some() {
+        return summarize_matching(handle, request, wanted, options);
+    }
+    let column = |column: &Column| {
+        let request = Request { columns: vec![*column], ..request.clone() };
+        summarize_all(handle, &request, wanted, options)
+    };
+    request.columns.iter().map(column).collect()
+}
+
 fn summarize_all(
     handle: &Handle,
     request: &Request,
@@ -56,11 +86,10 @@ fn summarize_all(
     options: &Options,
 ) -> Result<Summarized> {
     check_cells(handle, request)?;
-    if handle.schema().sparse {
-        return crate::merge::sparse::summarize(handle, request, wanted, options);
-    }
-    if request.condition.is_some() {
-        return summarize_rows(handle, request, wanted, options);
+    if handle.schema().sparse || request.condition.is_some() {
+        let one = || Error::invalid("a summary requires exactly one column").in_array(&handle.schema().name);
+        let mut found = summarize_together(handle, request, wanted, options)?;
+        return found.pop().filter(|_| found.is_empty()).ok_or_else(one);
     }
     let pieces = pieces(handle, request)?;
     let ticker = options.ticker(pieces.iter().map(|piece| piece.chunks).sum());
@@ -191,79 +220,20 @@ fn summarize_piece(
 }
 
 /// Folds the cells of a dense array that match a condition. Chunks that their statistics exclude are not read.
-fn summarize_rows(
+fn summarize_matching(
     handle: &Handle,
     request: &Request,
     wanted: StatSet,
     options: &Options,
-) -> Result<Summarized> {
-    let schema = handle.schema();
-    let [Column::Field(field)] = request.columns.as_slice() else {
-        return Err(Error::invalid("a dense read requires positions of one field"));
+) -> Result<Vec<Summarized>> {
+    let rank = request.selection().map_or(0, Selection::rank);
+    let all = Fold::new(vec![Reducer::Summary(wanted)], vec![AxisRole::Reduce; rank]);
+    let columns = fold::fold(handle, request, &all, options)?.states.into_iter();
+    let one = |mut states: Vec<FoldState>| match states.pop() {
+        Some(FoldState::Summary(summary)) => Ok(Summarized { summary, from_statistics: false }),
+        _ => Err(Error::internal("missing summary of a fold")),
     };
-    crate::paint::dense::fixed_size(handle, *field)?;
-    let field = &schema.fields[usize::from(*field)];
-    let empty = Summary::new(field.dtype, wanted).map_err(|e| e.in_array(&schema.name))?;
-    let inner = Options { sequential: true, progress: None, ..options.clone() };
-    let mut rows = DenseCells::new(handle, request, &inner)?;
-    rows.mark_missing();
-    let one = |part: &Selection| -> Result<Summary> {
-        let mut summary = empty.clone();
-        if may_hold(handle, request, part) {
-            for (_, cells) in &rows.read(part)?.columns {
-                summary.fold(cells.data(), cells.validity(), &[])?;
-            }
-        }
-        Ok(summary)
-    };
-    let selection = request.selection().ok_or_else(|| Error::invalid("a dense read requires positions"))?;
-    let (total, mut parts) = parts(handle, selection, &rows);
-    let ticker = options.ticker(total);
-    let mut summary = empty.clone();
-    loop {
-        let some: Vec<Selection> = parts.by_ref().take(PARTS_AT_ONCE).collect();
-        if some.is_empty() {
-            return Ok(Summarized { summary, from_statistics: false });
-        }
-        let folded: Vec<Summary> = options.run(|| some.par_iter().map(one).collect::<Result<_>>())?;
-        for part in &folded {
-            summary.merge(part)?;
-            ticker.tick()?;
-        }
-    }
-}
-
-/// Returns whether a part of a dense array can contain a cell that matches the request's condition.
-fn may_hold(handle: &Handle, request: &Request, part: &Selection) -> bool {
-    let Some(condition) = &request.condition else { return true };
-    let request = Request { target: Target::Cells(part.clone()), condition: None, ..request.clone() };
-    condition::any_chunk(handle, &request, |chunk| {
-        let stats = |column| matches!(column, Column::Field(_)).then(|| handle.stats(chunk, column));
-        condition::condition_bounds(handle.schema(), condition, &stats)
-            .is_ok_and(|condition_bounds| condition_bounds.yes)
-    })
-}
-
-/// Parts of a selection that are evaluated and read separately, and their number: chunks, or blocks of small chunks.
-fn parts<'a>(
-    handle: &Handle,
-    selection: &'a Selection,
-    rows: &DenseCells,
-) -> (u64, Box<dyn Iterator<Item = Selection> + 'a>) {
-    // Several threads hold a chunk each.
-    let most = rows.cells_at_once() / rayon::current_num_threads() as u64;
-    let fits = |grid: &ChunkGrid| {
-        let cells = grid.chunk_shape().iter().fold(1, |n: u64, extent| n.saturating_mul(*extent));
-        (LARGE_CHUNK..=most.max(1)).contains(&cells)
-    };
-    let Some(grid) = handle.schema().grid().ok().filter(fits) else {
-        let blocks = rows.blocks();
-        return (blocks.clone().count() as u64, Box::new(blocks));
-    };
-    let touched = grid.touched(selection);
-    let total = touched.remaining();
-    let chunks = touched.filter_map(move |coords| Some(selection.clip(&grid.region(&coords))?.0));
-    (total, Box::new(chunks))
+    columns.map(one).collect()
 }
 
 /// Adds groups that need no cells.

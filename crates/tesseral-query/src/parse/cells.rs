@@ -2,7 +2,8 @@
 
 use serde_json::Value as Json;
 use tesseral_core::Result;
-use tesseral_engine::fold::{Compare, Number};
+use tesseral_core::condition::Op;
+use tesseral_engine::fold::Number;
 
 use super::super::document::{AxisRange, Edge, Filter, LabelFilter};
 use super::bad;
@@ -37,14 +38,8 @@ pub(super) fn selection(key: &str, value: &Json) -> Result<Vec<AxisRange>> {
     values.iter().enumerate().map(parse_entry).collect()
 }
 
-const COMPARISONS: [(&str, Compare); 6] = [
-    ("eq", Compare::Eq),
-    ("ne", Compare::Ne),
-    ("lt", Compare::Lt),
-    ("le", Compare::Le),
-    ("gt", Compare::Gt),
-    ("ge", Compare::Ge),
-];
+const COMPARISONS: [(&str, Op); 6] =
+    [("eq", Op::Eq), ("ne", Op::Ne), ("lt", Op::Lt), ("le", Op::Le), ("gt", Op::Gt), ("ge", Op::Ge)];
 
 pub(super) fn filter(key: &str, value: &Json) -> Result<Filter> {
     let known: Vec<&str> =
@@ -75,20 +70,20 @@ pub(super) fn filter(key: &str, value: &Json) -> Result<Filter> {
 }
 
 fn check_range(key: &str, filter: &Filter) -> Result<()> {
-    let bounds = |ops: [Compare; 2]| {
+    let bounds = |ops: [Op; 2]| {
         let mut found = filter.compare.iter().filter(move |(op, _)| ops.contains(op));
         (found.next(), found.next())
     };
-    let (low, more) = bounds([Compare::Gt, Compare::Ge]);
+    let (low, more) = bounds([Op::Gt, Op::Ge]);
     if more.is_some() {
         return Err(bad(key, "`gt` and `ge` are mutually exclusive"));
     }
-    let (high, more) = bounds([Compare::Lt, Compare::Le]);
+    let (high, more) = bounds([Op::Lt, Op::Le]);
     if more.is_some() {
         return Err(bad(key, "`lt` and `le` are mutually exclusive"));
     }
     if let (Some((low_op, low)), Some((high_op, high))) = (low, high) {
-        let closed = (*low_op, *high_op) == (Compare::Ge, Compare::Le);
+        let closed = (*low_op, *high_op) == (Op::Ge, Op::Le);
         let order = match (low, high) {
             (Number::Int(low), Number::Int(high)) => Some(low.cmp(high)),
             (low, high) => low.to_f64().partial_cmp(&high.to_f64()),

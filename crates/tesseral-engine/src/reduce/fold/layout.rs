@@ -3,6 +3,8 @@
 use serde::{Deserialize, Serialize};
 use tesseral_core::{Region, Selection};
 
+use super::weights::Weights;
+
 /// The role of an axis of the selection. Positions are those of the selection.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum AxisRole {
@@ -199,7 +201,7 @@ impl<'a> SlotPositions<'a> {
 }
 
 /// The fiber position stride of each axis.
-pub(super) fn fiber_strides(roles: &[AxisRole], extents: &[u64]) -> Vec<u64> {
+fn fiber_strides(roles: &[AxisRole], extents: &[u64]) -> Vec<u64> {
     let mut fiber_strides = vec![0; roles.len()];
     let mut stride = 1_u64;
     for (d, (role, extent)) in roles.iter().zip(extents).enumerate().rev() {
@@ -207,6 +209,42 @@ pub(super) fn fiber_strides(roles: &[AxisRole], extents: &[u64]) -> Vec<u64> {
         stride = stride.saturating_mul(role.fiber_extent(*extent));
     }
     fiber_strides
+}
+
+/// Distances of neighbors along an axis: in a block of cells, in the fiber, in the selection and among weights.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct PlaceStrides {
+    pub offset: usize,
+    pub fiber: u64,
+    pub order: u64,
+    pub weight: u64,
+}
+
+/// Where a cell is, in the same terms.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Place {
+    pub offset: usize,
+    pub fiber: u64,
+    pub order: u64,
+    pub weight: u64,
+}
+
+/// The strides of each axis of a selection, without offsets.
+pub(super) fn place_strides(
+    roles: &[AxisRole],
+    extents: &[u64],
+    weights: Option<&Weights>,
+) -> Vec<PlaceStrides> {
+    let fibers = fiber_strides(roles, extents);
+    let weights = weights.map_or_else(|| vec![0; extents.len()], |weights| weights.strides(extents));
+    let mut order = 1_u64;
+    let mut strides: Vec<PlaceStrides> = Vec::with_capacity(extents.len());
+    for d in (0..extents.len()).rev() {
+        strides.push(PlaceStrides { offset: 0, fiber: fibers[d], order, weight: weights[d] });
+        order = order.saturating_mul(extents[d]);
+    }
+    strides.reverse();
+    strides
 }
 
 /// The slots of all axes that a part of a selection covers: a region of the result.

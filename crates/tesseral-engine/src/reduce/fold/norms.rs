@@ -1,9 +1,8 @@
 //! Sums of magnitudes and squares.
 
-use serde::de::Error as _;
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde::{Deserialize, Serialize};
 
-use super::predicate::Number;
+use super::number::Number;
 use crate::exact::Moments;
 use crate::kernel::block::Cell;
 
@@ -12,22 +11,8 @@ use crate::kernel::block::Cell;
 pub struct Norms {
     cells: u64,
     nans: u64,
-    #[serde(serialize_with = "moments_to", deserialize_with = "moments_from")]
+    #[serde(with = "super::wire::moments")]
     magnitudes: Moments,
-}
-
-fn moments_to<S: Serializer>(moments: &Moments, to: S) -> Result<S::Ok, S::Error> {
-    let mut bytes = Vec::new();
-    moments.write(&mut bytes);
-    bytes.serialize(to)
-}
-
-fn moments_from<'de, D: Deserializer<'de>>(from: D) -> Result<Moments, D::Error> {
-    let bytes = Vec::<u8>::deserialize(from)?;
-    match Moments::parse(&bytes).map_err(D::Error::custom)? {
-        (moments, []) => Ok(moments),
-        _ => Err(D::Error::custom("bytes after the end of moments")),
-    }
 }
 
 impl Norms {
@@ -54,17 +39,21 @@ impl Norms {
         self.cells
     }
 
-    /// The sum of magnitudes, correctly rounded if it is not an integer of 128 bits.
+    /// Cells that are NaN.
+    pub fn nans(&self) -> u64 {
+        self.nans
+    }
+
+    /// The sum of magnitudes without NaNs, correctly rounded if it is not an integer of 128 bits.
     pub fn l1(&self, float: bool) -> Number {
         match self.magnitudes.integer_sum() {
             Some(sum) if !float => Number::Int(sum),
-            _ if self.nans > 0 => Number::Float(f64::NAN),
             _ => Number::Float(self.magnitudes.sum()),
         }
     }
 
-    /// The square root of the sum of squares, correctly rounded.
+    /// The square root of the sum of squares without NaNs, correctly rounded.
     pub fn l2(&self) -> f64 {
-        if self.nans > 0 { f64::NAN } else { self.magnitudes.root_of_squares() }
+        self.magnitudes.root_of_squares()
     }
 }

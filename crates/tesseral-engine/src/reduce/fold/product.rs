@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use tesseral_core::Element;
 
-use super::predicate::Number;
+use super::number::Number;
 use super::wire::{bits, halves};
 
 /// A product: an exact integer while it fits in 128 bits, and a fraction with a power of two, so that neither the order nor the
@@ -11,6 +11,7 @@ use super::wire::{bits, halves};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Product {
     factors: u64,
+    nans: u64,
     zeros: u64,
     negative: bool,
     fits: bool,
@@ -23,7 +24,16 @@ pub struct Product {
 
 impl Default for Product {
     fn default() -> Self {
-        Self { factors: 0, zeros: 0, negative: false, fits: true, magnitude: 1, fraction: 1.0, exponent: 0 }
+        Self {
+            factors: 0,
+            nans: 0,
+            zeros: 0,
+            negative: false,
+            fits: true,
+            magnitude: 1,
+            fraction: 1.0,
+            exponent: 0,
+        }
     }
 }
 
@@ -44,6 +54,10 @@ impl Product {
     pub(super) fn fold<T: Element>(&mut self, values: &[T]) {
         for &value in values {
             self.factors += 1;
+            if value.is_nan() {
+                self.nans += 1;
+                continue;
+            }
             if T::IS_FLOAT {
                 self.scale(value.to_f64(), 0);
                 continue;
@@ -76,6 +90,7 @@ impl Product {
 
     pub(super) fn merge(&mut self, other: &Self) {
         self.factors += other.factors;
+        self.nans += other.nans;
         self.zeros += other.zeros;
         self.negative ^= other.negative;
         if other.fits {
@@ -91,7 +106,12 @@ impl Product {
         self.factors
     }
 
-    /// The product; an integer beyond 128 bits as a float, within the rounding errors of the factors.
+    /// Cells that are NaN.
+    pub fn nans(&self) -> u64 {
+        self.nans
+    }
+
+    /// The product without NaNs; an integer beyond 128 bits as a float, within the rounding errors of the factors.
     pub fn value(&self, float: bool) -> Number {
         if float {
             return Number::Float(join(self.fraction, self.exponent));

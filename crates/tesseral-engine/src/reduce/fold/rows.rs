@@ -1,12 +1,14 @@
-//! Folding rows with coordinates: cells of sparse arrays, and cells that meet a condition.
+//! Folding rows with coordinates: cells of sparse arrays.
 
-use tesseral_core::condition::Condition;
-use tesseral_core::{Error, Region, Result, Selection, Slice, dispatch_element};
+use tesseral_core::{DType, Error, Region, Result, Selection, Slice, dispatch_element};
 use tesseral_format::{Column, PlannedChunk, Request, Target};
 
-use super::layout::{self, AxisRole};
-use super::run::{CellFilter, Fold, Folded, Merger, Partial, SlotCells, Unit, global_slot, share};
+use super::distribute::{BlockCells, SlotCells, global_slot};
+use super::layout::{self, AxisRole, Place, PlaceStrides};
+use super::merger::Partial;
+use super::run::{Fold, Unit, share};
 use super::state::FoldState;
+use crate::decode::columns::Cells;
 use crate::handle::Handle;
 use crate::merge::sparse::{CellBatch, CellOrder, bounds, valid_cells};
 use crate::options::Options;
@@ -15,43 +17,18 @@ use crate::paint::scatter::{number_in, origin, positions, ranges};
 /// Approximate number of cells of a sparse array per unit.
 const CELLS: u64 = 4 << 20;
 
-/// Folds a selection of one field over its non-empty cells that meet a condition.
-///
-/// # Errors
-/// As [`fold`](super::fold); `Unsupported` for dimensions without countable positions.
-pub fn fold_rows(
-    handle: &Handle,
-    field: u16,
-    selection: &Selection,
-    condition: Option<&Condition>,
-    fold: &Fold,
-    options: &Options,
-) -> Result<Folded> {
-    let request = Request { condition: condition.cloned(), ..Request::cells(selection.clone(), field) };
-    let mut merger = Merger::new(handle, &request, fold, options)?;
-    let parts = if handle.schema().sparse {
-        parts(handle, field, selection, options)?
-    } else {
-        vec![selection.clone()]
-    };
-    for unit in Unit::all(selection, parts) {
-        merger.add(fold_unit(handle, &request, fold, &unit, options)?)?;
-    }
-    merger.finish()
-}
-
 /// Divides a selection of a sparse array along its first dimension, at chunk boundaries, into parts of about equally many
 /// cells.
 pub(super) fn parts(
     handle: &Handle,
-    field: u16,
+    columns: &[Column],
     selection: &Selection,
     options: &Options,
 ) -> Result<Vec<Selection>> {
     let schema = handle.schema();
     let request = Request {
         target: Target::Coordinates(ranges(&schema.dims, selection).map_err(|e| e.in_array(&schema.name))?),
-        columns: vec![Column::Field(field)],
+        columns: columns.to_vec(),
         condition: None,
     };
     let chunks = handle.plan(&request)?.chunks;
@@ -95,21 +72,19 @@ pub(super) fn fold_unit(
     options: &Options,
 ) -> Result<Partial> {
     let schema = handle.schema();
-    let (field, whole, part) = share(handle, request, unit)?;
-    let target = match schema.sparse {
-        true => Target::Coordinates(ranges(&schema.dims, &part).map_err(|e| e.in_array(&schema.name))?),
-        false => Target::Cells(part),
-    };
+    let (fields, whole, part) = share(handle, request, unit)?;
+    let target = Target::Coordinates(ranges(&schema.dims, &part).map_err(|e| e.in_array(&schema.name))?);
     let dims = (0..).take(schema.dims.len()).map(Column::Dim);
-    let columns = dims.chain([Column::Field(field)]).collect();
+    let columns = dims.chain(fields.iter().copied().map(Column::Field)).collect();
     let request = Request { target, columns, condition: request.condition.clone() };
     let slots = layout::reached(&fold.roles, &unit.place);
-    let mut states = fold.states(handle, field, &slots, options)?;
+    let mut partial = unit.partial(&slots);
+    partial.states = fold.states(handle, &fields, &slots, options)?;
     let axes = SlotAssignment::new(fold, &whole, &slots);
     for batch in valid_cells(handle, &request, CellOrder::Stored, options)? {
-        axes.distribute(handle, field, &batch?, &mut states).map_err(|e| e.in_array(&schema.name))?;
+        axes.distribute(handle, &batch?, &mut partial.states).map_err(|e| e.in_array(&schema.name))?;
     }
-    Ok(Partial { number: unit.number, slots: slots.bounds().to_vec(), states, skipped: false })
+    Ok(partial)
 }
 
 /// Assigns a cell to slots by its position along each axis.
@@ -122,11 +97,11 @@ struct SlotAssignment<'a> {
     whole: Vec<u64>,
     /// The first slot along each axis, and the slot index stride.
     steps: Vec<(u64, u64)>,
-    fiber_strides: Vec<u64>,
+    strides: Vec<PlaceStrides>,
 }
 
-/// A slot, a row that belongs to it, and its fiber position.
-type SlotRow = (usize, usize, u64);
+/// A slot, and the place of a row that belongs to it; the offset is the number of the row.
+type SlotRow = (usize, Place);
 
 impl<'a> SlotAssignment<'a> {
     fn new(fold: &'a Fold, selection: &'a Selection, slots: &'a Region) -> Self {
@@ -138,60 +113,66 @@ impl<'a> SlotAssignment<'a> {
             stride = stride.saturating_mul(slots.extent(kept));
         }
         let whole = layout::shape(&fold.roles, selection);
-        let fiber_strides = layout::fiber_strides(&fold.roles, &selection.shape());
-        Self { fold, slices: selection.slices(), slots, whole, steps, fiber_strides }
+        let strides = layout::place_strides(&fold.roles, &selection.shape(), fold.weights.as_ref());
+        Self { fold, slices: selection.slices(), slots, whole, steps, strides }
     }
 
     /// Folds the rows of a batch.
-    fn distribute(
-        &self,
-        handle: &Handle,
-        field: u16,
-        batch: &CellBatch,
-        states: &mut [FoldState],
-    ) -> Result<()> {
+    fn distribute(&self, handle: &Handle, batch: &CellBatch, states: &mut [Vec<FoldState>]) -> Result<()> {
         let schema = handle.schema();
-        let Some(((_, cells), coordinates)) = batch.columns.split_last() else { return Ok(()) };
+        let (coordinates, columns) = batch.columns.split_at(schema.dims.len().min(batch.columns.len()));
         let outside = || Error::internal("coordinate outside the domain");
         let axes = schema.dims.iter().zip(coordinates);
         let axes = axes.map(|(dim, (_, cells))| positions(dim, cells).ok_or_else(outside));
         let axes = axes.collect::<Result<Vec<_>>>()?;
         let mut slot_rows: Vec<SlotRow> = Vec::with_capacity(batch.rows);
         for row in 0..batch.rows {
-            self.assign(0, &axes, row, (0, 0), &mut slot_rows);
+            self.assign(0, &axes, 0, Place { offset: row, ..Place::default() }, &mut slot_rows);
         }
         // The sort is stable: rows of a slot keep their order.
-        slot_rows.sort_by_key(|slot_rows| slot_rows.0);
-        let field = &schema.fields[usize::from(field)];
-        dispatch_element!(field.dtype, T => {
+        slot_rows.sort_by_key(|(slot, _)| *slot);
+        let lists = states.chunks_mut(self.fold.reducers.len().max(1));
+        for ((column, cells), states) in columns.iter().zip(lists) {
+            let Column::Field(field) = column else { continue };
+            self.fold_column(schema.fields[usize::from(*field)].dtype, cells, &slot_rows, states)?;
+        }
+        Ok(())
+    }
+
+    /// Folds one column of a batch, by slots.
+    fn fold_column(
+        &self,
+        dtype: DType,
+        cells: &Cells,
+        slot_rows: &[SlotRow],
+        states: &mut [Vec<FoldState>],
+    ) -> Result<()> {
+        let outside = || Error::internal("slot outside the result");
+        dispatch_element!(dtype, T => {
             let values: Vec<T> = bytemuck::pod_collect_to_vec(cells.data());
-            let filter = CellFilter::new(self.fold, field.dtype, &values, cells.validity());
+            let cells = BlockCells::new(self.fold, &values, cells.validity(), None);
             let mut gathered = SlotCells::default();
             for rows in slot_rows.chunk_by(|a, b| a.0 == b.0) {
                 gathered.clear();
-                rows.iter().for_each(|&(_, row, fiber_position)| filter.push(row, fiber_position, &mut gathered));
+                rows.iter().for_each(|&(_, place)| cells.push(place, self.fold, &mut gathered));
                 let slot = rows[0].0;
-                let state = states.get_mut(slot).ok_or_else(outside)?;
-                gathered.fold_into(state, &self.fold.reducer, global_slot(slot, self.slots, &self.whole))?;
+                let global = global_slot(slot, self.slots, &self.whole);
+                for (states, reducer) in states.iter_mut().zip(&self.fold.reducers) {
+                    let state = states.get_mut(slot).ok_or_else(outside)?;
+                    gathered.fold_into(state, reducer, dtype, global)?;
+                }
             }
             Ok(())
-        }, else => Err(Error::unsupported(format!("folds of {}", field.dtype))))
+        }, else => Err(Error::unsupported(format!("folds of {dtype}"))))
     }
 
     /// Adds every slot that a row belongs to, axis by axis.
-    fn assign(
-        &self,
-        d: usize,
-        axes: &[Vec<u64>],
-        row: usize,
-        (slot, fiber_position): (u64, u64),
-        out: &mut Vec<SlotRow>,
-    ) {
+    fn assign(&self, d: usize, axes: &[Vec<u64>], slot: u64, place: Place, out: &mut Vec<SlotRow>) {
         let Some(axis) = axes.get(d) else {
-            out.push((usize::try_from(slot).unwrap_or(usize::MAX), row, fiber_position));
+            out.push((usize::try_from(slot).unwrap_or(usize::MAX), place));
             return;
         };
-        let Some(n) = number_in(&self.slices[d], axis[row]) else { return };
+        let Some(n) = number_in(&self.slices[d], axis[place.offset]) else { return };
         let index = usize::try_from(n).unwrap_or(usize::MAX);
         let masked =
             self.fold.masks[d].as_ref().is_some_and(|mask| !mask.get(index).copied().unwrap_or(false));
@@ -199,9 +180,14 @@ impl<'a> SlotAssignment<'a> {
             return;
         }
         let mut assign_next = |along: u64, in_fiber: u64| {
-            let (first, stride) = self.steps[d];
-            let next = (slot + (along - first) * stride, fiber_position + in_fiber * self.fiber_strides[d]);
-            self.assign(d + 1, axes, row, next, out);
+            let ((first, slot_stride), stride) = (self.steps[d], self.strides[d]);
+            let next = Place {
+                offset: place.offset,
+                fiber: place.fiber + in_fiber * stride.fiber,
+                order: place.order + n * stride.order,
+                weight: place.weight + n * stride.weight,
+            };
+            self.assign(d + 1, axes, slot + (along - first) * slot_stride, next, out);
         };
         match &self.fold.roles[d] {
             AxisRole::Keep => assign_next(n, 0),

@@ -72,15 +72,17 @@ impl Sketch {
         buckets + self.zeros + self.infinite.0 + self.infinite.1 + self.nans
     }
 
-    /// The quantile; NaN if there is a NaN, `None` without values.
+    /// Values that are NaN.
+    pub fn nans(&self) -> u64 {
+        self.nans
+    }
+
+    /// The quantile without NaNs; `None` without values.
     #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss)]
     pub fn quantile(&self, q: f64) -> Option<f64> {
-        let count = self.count();
+        let count = self.count() - self.nans;
         if count == 0 {
             return None;
-        }
-        if self.nans > 0 {
-            return Some(f64::NAN);
         }
         let mut rank = (q.clamp(0.0, 1.0) * (count - 1) as f64).round() as u64;
         let growth = self.growth();

@@ -1,13 +1,15 @@
 //! The state of a slot.
 
+use bytemuck::Zeroable;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use tesseral_core::{DType, Element, Error, Result, Scalar, dispatch_element};
 
 use super::bins::Bins;
 use super::norms::Norms;
-use super::predicate::{Number, Predicate};
+use super::number::Number;
 use super::product::Product;
 use super::sketch::Sketch;
+use super::weights::Weighted;
 use crate::kernel::block::{Cell, WorkType};
 use crate::kernel::summary::{StatSet, Summary};
 
@@ -24,7 +26,13 @@ pub enum Reducer {
     ArgMin,
     /// The position of the first maximum.
     ArgMax,
-    /// Every value, for quantiles and medians.
+    /// The first value in the order of the selection that is not NaN.
+    First,
+    /// The last value in the order of the selection that is not NaN.
+    Last,
+    /// Numbers of zeros and of other values.
+    Truth,
+    /// Every value, for quantiles, medians and modes.
     Values,
     /// Counts in exponentially growing buckets, for approximate quantiles.
     Sketch(#[serde(with = "super::wire::bits")] f64),
@@ -35,8 +43,10 @@ pub enum Reducer {
         /// Lower and upper bound.
         ranges: Vec<(Number, Number)>,
     },
-    /// The number of cells that meet a predicate.
-    Matches(Predicate),
+    /// The number of missing cells, and of those equal to a number.
+    Nulls(Option<Number>),
+    /// Sums of weights and of weighted values.
+    Weighted,
 }
 
 /// The position of the first extreme value.
@@ -45,6 +55,17 @@ pub struct Arg {
     key: i64,
     index: Option<u64>,
     cells: u64,
+}
+
+/// Numbers of zeros and of other values.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Truth {
+    /// Values equal to 0.
+    pub zeros: u64,
+    /// Other values, without NaN.
+    pub others: u64,
+    /// NaNs.
+    pub nans: u64,
 }
 
 /// Contiguous native-endian values.
@@ -61,10 +82,31 @@ pub enum FoldState {
     Product(Product),
     Norms(Norms),
     Arg(Arg),
+    Edge(Arg),
+    Truth(Truth),
     Values(Values),
     Sketch(Sketch),
     Histogram { counts: Vec<u64>, nans: u64 },
     Count(u64),
+    Weighted(Box<Weighted>),
+}
+
+/// Selected values of a slot, and where they are as far as its reducers need it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct SlotValues<'a, T> {
+    pub values: &'a [T],
+    /// Positions in the fiber.
+    pub fiber: &'a [u64],
+    /// Positions in the selection.
+    pub order: &'a [u64],
+    pub weights: &'a [f64],
+}
+
+impl<'a, T> SlotValues<'a, T> {
+    /// Values whose places are not needed.
+    pub(super) fn plain(values: &'a [T]) -> Self {
+        Self { values, fiber: &[], order: &[], weights: &[] }
+    }
 }
 
 fn summary_to<S: Serializer>(summary: &Summary, to: S) -> Result<S::Ok, S::Error> {
@@ -101,29 +143,48 @@ impl FoldState {
             Reducer::Product => Self::Product(Product::default()),
             Reducer::Norms => Self::Norms(Norms::default()),
             Reducer::ArgMin | Reducer::ArgMax => Self::Arg(Arg::default()),
+            Reducer::First | Reducer::Last => Self::Edge(Arg::default()),
+            Reducer::Truth => Self::Truth(Truth::default()),
             Reducer::Values => Self::Values(Values::default()),
             Reducer::Sketch(accuracy) => Self::Sketch(Sketch::new(*accuracy)),
             Reducer::Histogram { bins, .. } => Self::Histogram { counts: vec![0; *bins as usize], nans: 0 },
-            Reducer::Matches(_) => Self::Count(0),
+            Reducer::Nulls(_) => Self::Count(0),
+            Reducer::Weighted => Self::Weighted(Box::default()),
         })
     }
 
-    /// Adds selected cells; `index` holds the position of each in its fiber where the reducer needs it.
+    /// Adds selected values.
     pub(super) fn fold<T: Cell>(
         &mut self,
         reducer: &Reducer,
+        dtype: DType,
         slot: usize,
-        values: &[T],
-        index: &[u64],
+        cells: SlotValues<'_, T>,
     ) -> Result<()> {
+        let values = cells.values;
         match self {
             Self::Summary(summary) => summary.fold(bytemuck::cast_slice(values), None, &[])?,
             Self::Product(product) => product.fold(values),
             Self::Norms(norms) => norms.fold(values),
             Self::Arg(arg) => {
                 let smallest = matches!(reducer, Reducer::ArgMin);
-                values.iter().zip(index).for_each(|(&value, &index)| arg.fold_value(value, index, smallest));
+                values.iter().zip(cells.fiber).for_each(|(&v, &index)| arg.fold_value(v, index, smallest));
                 arg.cells += values.len() as u64;
+            }
+            Self::Edge(edge) => {
+                let first = matches!(reducer, Reducer::First);
+                values.iter().zip(cells.order).for_each(|(&v, &place)| edge.fold_edge(v, place, first));
+                edge.cells += values.len() as u64;
+            }
+            Self::Truth(truth) => {
+                for value in values {
+                    let to = match value {
+                        value if value.is_nan() => &mut truth.nans,
+                        value if *value == T::zeroed() => &mut truth.zeros,
+                        _ => &mut truth.others,
+                    };
+                    *to += 1;
+                }
             }
             Self::Values(kept) => kept.cells.extend_from_slice(bytemuck::cast_slice(values)),
             Self::Sketch(sketch) => sketch.fold(values),
@@ -139,7 +200,15 @@ impl FoldState {
                     }
                 }
             }
-            Self::Count(count) => *count += values.len() as u64,
+            Self::Count(count) => {
+                let Reducer::Nulls(fill) = reducer else { return Err(mismatch()) };
+                let fill = fill.and_then(|fill| fill.to_scalar(dtype)).and_then(|fill| fill.get::<T>());
+                if let Some(fill) = fill {
+                    let equal = |v: &&T| **v == fill || (fill.is_nan() && v.is_nan());
+                    *count += values.iter().filter(equal).count() as u64;
+                }
+            }
+            Self::Weighted(weighted) => weighted.fold(values, cells.weights),
         }
         Ok(())
     }
@@ -159,7 +228,7 @@ impl FoldState {
         }
     }
 
-    /// Adds `n` cells of the same value; `index` is the fiber position of the first.
+    /// Adds `n` cells of the same value that are no cells of the selection; `index` is the fiber position of the first.
     ///
     /// # Errors
     /// `InvalidRequest` when the dtype of the value differs.
@@ -170,10 +239,12 @@ impl FoldState {
         if let Self::Summary(summary) = self {
             return summary.fold_value_repeated(value, n);
         }
-        dispatch_element!(value.dtype(), T => {
+        let dtype = value.dtype();
+        dispatch_element!(dtype, T => {
             let value = value.get::<T>().ok_or_else(mismatch)?;
             let n = usize::try_from(n).map_err(|_| mismatch())?;
-            self.fold::<T>(reducer, 0, &vec![value; n], &vec![index; n])
+            let (values, fiber) = (vec![value; n], vec![index; n]);
+            self.fold::<T>(reducer, dtype, 0, SlotValues { fiber: &fiber, ..SlotValues::plain(&values) })
         }, else => Err(mismatch()))
     }
 
@@ -192,6 +263,18 @@ impl FoldState {
                     a.update(b.key, index, matches!(reducer, Reducer::ArgMin));
                 }
             }
+            (Self::Edge(a), Self::Edge(b)) => {
+                a.cells += b.cells;
+                if let Some(place) = b.index {
+                    a.update_edge(b.key, place, matches!(reducer, Reducer::First));
+                }
+            }
+            (Self::Truth(a), Self::Truth(b)) => {
+                a.zeros += b.zeros;
+                a.others += b.others;
+                a.nans += b.nans;
+            }
+            (Self::Weighted(a), Self::Weighted(b)) => a.merge(b),
             (Self::Values(a), Self::Values(b)) => a.cells.extend_from_slice(&b.cells),
             (Self::Sketch(a), Self::Sketch(b)) => a.merge(b),
             (Self::Histogram { counts: a, nans }, Self::Histogram { counts: b, nans: more })
@@ -212,7 +295,9 @@ impl FoldState {
             Self::Summary(summary) => summary.count(),
             Self::Product(product) => product.factors(),
             Self::Norms(norms) => norms.cells(),
-            Self::Arg(arg) => arg.cells,
+            Self::Arg(arg) | Self::Edge(arg) => arg.cells,
+            Self::Truth(truth) => truth.zeros + truth.others + truth.nans,
+            Self::Weighted(weighted) => weighted.cells(),
             Self::Values(values) => (values.cells.len() / dtype.size().unwrap_or(1).max(1)) as u64,
             Self::Sketch(sketch) => sketch.count(),
             Self::Histogram { counts, nans } => counts.iter().sum::<u64>() + nans,
@@ -248,23 +333,48 @@ impl Arg {
         }
     }
 
+    fn fold_edge<T: Cell>(&mut self, value: T, place: u64, first: bool) {
+        if !value.is_nan() {
+            self.update_edge(value.widen().key(), place, first);
+        }
+    }
+
+    fn update_edge(&mut self, key: i64, place: u64, first: bool) {
+        if self.index.is_none_or(|known| if first { place < known } else { place > known }) {
+            (self.key, self.index) = (key, Some(place));
+        }
+    }
+
     /// The fiber position of the extreme value; `None` without values.
     pub fn index(&self) -> Option<u64> {
         self.index
     }
+
+    /// The value; `None` without values.
+    pub fn value(&self, dtype: DType) -> Option<Scalar> {
+        self.index?;
+        dispatch_element!(dtype, T => {
+            Some(Scalar::from_element(<T as Cell>::from_key(self.key)).with_dtype(dtype))
+        }, else => None)
+    }
 }
 
 impl Values {
-    /// The quantile by linear interpolation between neighbors; NaN if there is a NaN, `None` without values.
+    /// Values that are NaN.
+    pub fn nans(&self, dtype: DType) -> u64 {
+        dispatch_element!(dtype, T => {
+            let nan = |bytes: &&[u8]| bytemuck::pod_read_unaligned::<T>(bytes).is_nan();
+            if T::IS_FLOAT { self.cells.chunks_exact(size_of::<T>()).filter(nan).count() as u64 } else { 0 }
+        }, else => 0)
+    }
+
+    /// The quantile by linear interpolation between neighbors, without NaNs; `None` without values.
     #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss)]
     pub fn quantile(&self, dtype: DType, q: f64) -> Option<Number> {
         dispatch_element!(dtype, T => {
-            let mut values: Vec<T> = bytemuck::pod_collect_to_vec(&self.cells);
+            let mut values: Vec<T> = numbers(&self.cells);
             if values.is_empty() {
                 return None;
-            }
-            if values.iter().any(|value| value.is_nan()) {
-                return Some(Number::Float(f64::NAN));
             }
             let rank = q.clamp(0.0, 1.0) * (values.len() - 1) as f64;
             let (low, fraction) = (rank.floor() as usize, rank - rank.floor());
@@ -282,6 +392,28 @@ impl Values {
             Some(if a == b { Number::Int(a) } else { Number::Float(interpolate_integers(a, b, fraction)) })
         }, else => None)
     }
+
+    /// The most frequent value without NaNs, the smallest of several; zeros are equal whatever their sign. `None` without values.
+    pub fn mode(&self, dtype: DType) -> Option<Scalar> {
+        dispatch_element!(dtype, T => {
+            let zero = |value: T| if value == T::zeroed() { T::zeroed() } else { value };
+            let mut values: Vec<T> = numbers(&self.cells).into_iter().map(zero).collect();
+            values.sort_unstable_by_key(|value| value.widen().key());
+            // The first of the longest runs.
+            let runs = values.chunk_by(|a, b| a == b);
+            let longest = runs.reduce(|best, run| if run.len() > best.len() { run } else { best })?;
+            Some(Scalar::from_element(*longest.first()?).with_dtype(dtype))
+        }, else => None)
+    }
+}
+
+/// Values that are not NaN.
+fn numbers<T: Cell>(cells: &[u8]) -> Vec<T> {
+    let mut values: Vec<T> = bytemuck::pod_collect_to_vec(cells);
+    if T::IS_FLOAT {
+        values.retain(|value| !value.is_nan());
+    }
+    values
 }
 
 /// Linear interpolation from one value to a larger one. From or to an infinity, the difference is infinite.
@@ -306,8 +438,8 @@ fn interpolate_integers(a: i128, b: i128, fraction: f64) -> f64 {
 }
 
 impl Reducer {
-    /// Whether the reducer needs the fiber position of each cell.
-    pub(super) fn indexed(&self) -> bool {
-        matches!(self, Self::ArgMin | Self::ArgMax)
+    /// Whether the reducer needs the place of each cell: its fiber position, its order or its weight.
+    pub(super) fn placed(&self) -> bool {
+        matches!(self, Self::ArgMin | Self::ArgMax | Self::First | Self::Last | Self::Weighted)
     }
 }

@@ -1,71 +1,11 @@
-use tesseral_core::{DType, Scalar};
+use tesseral_core::DType;
 
 use super::layout::SlotPositions;
 use super::norms::Norms;
 use super::product::Product;
+use super::state::SlotValues;
 use super::*;
 use crate::exact::rational::{Oracle, rounded_root};
-
-fn matches<T: tesseral_core::Element>(op: Compare, number: Number, cells: &[T]) -> Vec<bool> {
-    let predicate = Predicate { compare: vec![(op, number)], ..Predicate::default() };
-    let test = predicate.test::<T>(T::DTYPE);
-    cells.iter().map(|&cell| test.value(cell)).collect()
-}
-
-#[test]
-fn integers_compare_without_rounding() {
-    let big = (1_i64 << 53) + 1;
-    let cells = [big - 1, big, big + 1];
-    assert_eq!(matches(Compare::Eq, Number::Int(big.into()), &cells), [false, true, false]);
-    assert_eq!(matches(Compare::Gt, Number::Int(big.into()), &cells), [false, false, true]);
-    assert_eq!(matches(Compare::Ge, Number::Float(2.5), &[2_u8, 3]), [false, true]);
-    assert_eq!(matches(Compare::Lt, Number::Float(2.5), &[2_u8, 3]), [true, false]);
-    assert_eq!(matches(Compare::Ne, Number::Float(2.5), &[2_u8, 3]), [true, true]);
-    assert_eq!(matches(Compare::Le, Number::Float(-1e300), &[i64::MIN]), [false]);
-    assert_eq!(matches(Compare::Le, Number::Int(u64::MAX.into()), &[u64::MAX]), [true]);
-}
-
-#[test]
-fn floats_compare_exactly_with_unrepresentable_integers() {
-    let odd = Number::Int((1 << 53) + 1);
-    let below = 9_007_199_254_740_992.0_f64;
-    let cells = [below, below.next_up()];
-    assert_eq!(matches(Compare::Gt, odd, &cells), [false, true]);
-    assert_eq!(matches(Compare::Le, odd, &cells), [true, false]);
-    assert_eq!(matches(Compare::Eq, odd, &cells), [false, false]);
-    assert_eq!(matches(Compare::Ne, odd, &cells), [true, true]);
-    let special = [f64::NAN, -0.0];
-    assert_eq!(matches(Compare::Eq, Number::Int(0), &special), [false, true]);
-    assert_eq!(matches(Compare::Ne, Number::Int(0), &special), [true, false]);
-    assert_eq!(matches(Compare::Ge, Number::Int(0), &special), [false, true]);
-}
-
-#[test]
-fn statistics_prune_only_what_cannot_match() {
-    use tesseral_core::{ChunkStats, Stat};
-    let stats = ChunkStats {
-        cells: 10,
-        nulls: Stat::Exact(0),
-        nans: Stat::Exact(0),
-        min: Stat::Bound(Scalar::from_element(3_i32)),
-        max: Stat::Bound(Scalar::from_element(7_i32)),
-        sum: Stat::Absent,
-        missing: Vec::new(),
-    };
-    let may_match = |op, value, stats: &ChunkStats| {
-        let predicate = Predicate { compare: vec![(op, Number::Int(value))], ..Predicate::default() };
-        predicate.may_match(stats)
-    };
-    assert!(!may_match(Compare::Gt, 7, &stats) && may_match(Compare::Gt, 6, &stats));
-    assert!(!may_match(Compare::Lt, 3, &stats) && may_match(Compare::Le, 3, &stats));
-    assert!(!may_match(Compare::Eq, 8, &stats) && may_match(Compare::Ne, 8, &stats));
-    // No comparison holds of a missing cell.
-    let holed = ChunkStats { nulls: Stat::Exact(2), ..stats.clone() };
-    assert!(!may_match(Compare::Lt, 0, &holed));
-    let null = Predicate { null: Some(true), ..Predicate::default() };
-    assert!(!null.may_match(&stats));
-    assert!(null.may_match(&holed));
-}
 
 #[test]
 fn products_do_not_overflow() {
@@ -108,7 +48,7 @@ fn norms_of_very_small_and_large_values() {
         assert_eq!(l2_norm(&values), rounded_root(&Oracle::new(&values).squares, 1));
         assert!((l2_norm(&values) / (5.0 * scale) - 1.0).abs() < 1e-15);
     }
-    assert!(l2_norm(&[1.0, f64::NAN]).is_nan());
+    assert_eq!(l2_norm(&[1.0, f64::NAN]), 1.0);
     assert_eq!(l2_norm(&[f64::INFINITY, 1.0]), f64::INFINITY);
     let mut ints = Norms::default();
     ints.fold(&[i64::MIN, i64::MIN]);
@@ -149,11 +89,21 @@ fn states_round_trip_through_serialization() {
         Reducer::Values,
         Reducer::Sketch(0.02),
         Reducer::Histogram { bins: 3, ranges: vec![(Number::Int(0), Number::Float(2.5))] },
-        Reducer::nulls(Some(Number::Float(-0.0))),
+        Reducer::Nulls(Some(Number::Float(-0.0))),
+        Reducer::First,
+        Reducer::Last,
+        Reducer::Truth,
+        Reducer::Weighted,
     ];
     for reducer in reducers {
         let mut state = FoldState::new(&reducer, DType::Float64).unwrap();
-        state.fold(&reducer, 0, &[1.5, f64::INFINITY, -0.0, f64::NAN], &[3, 4, 5, 6]).unwrap();
+        let cells = SlotValues {
+            values: &[1.5, f64::INFINITY, -0.0, f64::NAN],
+            fiber: &[3, 4, 5, 6],
+            order: &[7, 6, 5, 4],
+            weights: &[1.0, 0.1, 1e300, -2.5],
+        };
+        state.fold(&reducer, DType::Float64, 0, cells).unwrap();
         let text = serde_json::to_string(&(&reducer, &state)).unwrap();
         let (back, came): (Reducer, FoldState) = serde_json::from_str(&text).unwrap();
         // NaN is not equal to itself: the debug text shows whether the bits are the same.
@@ -202,5 +152,118 @@ fn windows_cover_their_positions() {
                 assert_eq!(found, expected, "{role:?} {mask:?} {cut:?}");
             }
         }
+    }
+}
+
+fn folded<T: crate::kernel::block::Cell>(
+    statistic: &Statistic,
+    values: &[T],
+    weights: &[f64],
+    how: Finish,
+) -> Answer {
+    let (reducers, places) = reducers(std::slice::from_ref(statistic), !weights.is_empty(), None);
+    let reducer = &reducers[places[0]];
+    let order: Vec<u64> = (10..).take(values.len()).collect();
+    // In two parts, the later one first.
+    let mut states = [0, 1].map(|_| FoldState::new(reducer, T::DTYPE).unwrap());
+    let middle = values.len() / 2;
+    for (state, part) in states.iter_mut().zip([middle..values.len(), 0..middle]) {
+        let weights = weights.get(part.clone()).unwrap_or(&[]);
+        let (values, order) = (&values[part.clone()], &order[part]);
+        state.fold(reducer, T::DTYPE, 0, SlotValues { values, fiber: order, order, weights }).unwrap();
+    }
+    let [mut whole, rest] = states;
+    whole.merge(reducer, &rest).unwrap();
+    statistic.answer(&whole, T::DTYPE, how)
+}
+
+#[test]
+fn statistics_by_name() {
+    let answer =
+        |name: &str, values: &[f64]| folded(&Statistic::parse(name).unwrap(), values, &[], Finish::default());
+    let value = |v: f64| Answer::Value(tesseral_core::Scalar::from_element(v));
+    let cells = [f64::NAN, 2.0, -1.0, 2.0, -0.0, -1.0, 0.0, 7.5];
+    for (name, expected) in [
+        ("count", Answer::Int(7)),
+        ("cells", Answer::Int(8)),
+        ("median", Answer::Float(0.0)),
+        // Three values occur twice: the smallest.
+        ("mode", value(-1.0)),
+        ("any", Answer::Bool(true)),
+        ("all", Answer::Bool(false)),
+        ("first", value(2.0)),
+        ("last", value(7.5)),
+        ("argmin", Answer::Int(12)),
+        ("argmax", Answer::Int(17)),
+        ("min", value(-1.0)),
+        ("sum", Answer::Float(9.5)),
+    ] {
+        assert_eq!(answer(name, &cells), expected, "{name}");
+    }
+    for (name, expected) in [
+        ("any", Answer::Bool(false)),
+        ("all", Answer::Bool(true)),
+        ("mode", Answer::None),
+        ("first", Answer::None),
+        ("argmin", Answer::None),
+        ("median", Answer::None),
+        ("sum", Answer::Float(0.0)),
+    ] {
+        assert_eq!(answer(name, &[]), expected, "{name} of nothing");
+        assert_eq!(answer(name, &[f64::NAN]), expected, "{name} of NaN");
+    }
+    assert_eq!(answer("mode", &[0.0, -0.0, 3.0]), value(0.0));
+    assert!(Statistic::names().all(|name| Statistic::parse(name).is_some()));
+    assert_eq!(Statistic::parse("mena"), None);
+    let strict = Finish { skip_nan: false, ..Finish::default() };
+    for name in ["sum", "mean", "min", "std", "median", "mode", "product", "norm_l2"] {
+        let found = folded(&Statistic::parse(name).unwrap(), &cells, &[], strict);
+        assert!(matches!(found, Answer::Float(v) if v.is_nan()), "{name}");
+    }
+}
+
+#[test]
+fn deviations_with_degrees_of_freedom_are_rounded_once() {
+    let how = |ddof| Finish { ddof, ..Finish::default() };
+    let tiny = [1e-200, 2e-200, 3e-200];
+    let oracle = Oracle::new(&tiny);
+    for ddof in [0_u64, 1, 2] {
+        let expected = oracle.std(ddof);
+        assert!(expected > 8e-201);
+        assert_eq!(folded(&Statistic::Std, &tiny, &[], how(ddof as f64)), Answer::Float(expected));
+    }
+    assert_eq!(folded(&Statistic::Std, &tiny, &[], how(3.0)), Answer::None);
+    assert_eq!(
+        folded(&Statistic::Var, &[1.0, 2.0, 4.0], &[], how(0.5)),
+        Answer::Float(14.0 / 9.0 * (3.0 / 2.5))
+    );
+}
+
+#[test]
+fn weighted_means_are_exact_quotients() {
+    let mean = |values: &[f64], weights: &[f64]| folded(&Statistic::Mean, values, weights, Finish::default());
+    assert_eq!(mean(&[1.0, 2.0, f64::NAN], &[1.0, 3.0, 5.0]), Answer::Float(1.75));
+    // Products that cancel completely, far beyond the bits of a double.
+    assert_eq!(mean(&[1e300, 1.0, -1e300], &[0.25, 2.0, 0.25]), Answer::Float(0.8));
+    assert_eq!(mean(&[3.0, 4.0], &[1.0, -1.0]), Answer::None);
+    assert_eq!(mean(&[1e308, 1e308], &[1e300, 1e300]), Answer::Float(1e308));
+    assert_eq!(mean(&[f64::INFINITY, 1.0], &[1.0, 1.0]), Answer::Float(f64::INFINITY));
+    let big = [i64::MAX, i64::MAX, i64::MAX];
+    let found = folded(&Statistic::Mean, &big, &[0.1, 0.2, 0.3], Finish::default());
+    assert_eq!(found, Answer::Float(i64::MAX as f64));
+    let sum = folded(&Statistic::Sum, &[0.1_f64, 0.3], &[3.0, -1.0], Finish::default());
+    assert_eq!(sum, Answer::Float(2.7755575615628914e-17));
+    let mut random = 88_172_645_463_325_252_u64;
+    let mut next = || {
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        random
+    };
+    for _ in 0..200 {
+        let weights: Vec<f64> = (0..9).map(|_| (next() % 1000) as f64 / 7.0 + 0.01).collect();
+        let same = vec![(next() as f64) * 1e-3; 9];
+        let Answer::Float(found) = mean(&same, &weights) else { panic!("no mean") };
+        assert!((found.to_bits().abs_diff(same[0].to_bits())) <= 1, "{found} {}", same[0]);
     }
 }

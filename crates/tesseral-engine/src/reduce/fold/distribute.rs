@@ -1,0 +1,235 @@
+//! Distributing the cells of a block to slots.
+
+use tesseral_core::{DType, Region, Result};
+
+use super::layout::{self, Place, PlaceStrides, Positions, SlotPositions};
+use super::run::Fold;
+use super::state::{FoldState, Reducer, SlotValues};
+use crate::kernel::block::Cell;
+
+/// Distributes the cells of a block to slots.
+pub(super) struct SlotDistributor<'a, T> {
+    fold: &'a Fold,
+    dtype: DType,
+    cells: BlockCells<'a, T>,
+    lists: &'a [SlotPositions<'a>],
+    strides: Vec<PlaceStrides>,
+    /// The first position of the block along each axis of the selection.
+    starts: Vec<u64>,
+}
+
+impl<'a, T: Cell> SlotDistributor<'a, T> {
+    /// A distributor of a block at `place` in a selection of `extents`.
+    pub(super) fn new(
+        fold: &'a Fold,
+        dtype: DType,
+        cells: BlockCells<'a, T>,
+        extents: &[u64],
+        place: &[(u64, u64)],
+        lists: &'a [SlotPositions<'a>],
+    ) -> Self {
+        let mut strides = layout::place_strides(&fold.roles, extents, fold.weights.as_ref());
+        let mut stride = 1_usize;
+        for (axis, (start, end)) in strides.iter_mut().zip(place).rev() {
+            axis.offset = stride;
+            stride = stride.saturating_mul(usize::try_from(end - start).unwrap_or(usize::MAX));
+        }
+        Self { fold, dtype, cells, lists, strides, starts: place.iter().map(|place| place.0).collect() }
+    }
+
+    /// Folds the cells into the states of a region of slots, one list per reducer.
+    pub(super) fn distribute(
+        &self,
+        slots: &Region,
+        whole: &[u64],
+        states: &mut [Vec<FoldState>],
+    ) -> Result<()> {
+        let rank = self.lists.len();
+        let counts: Vec<usize> = self.lists.iter().map(|list| list.len()).collect();
+        if counts.contains(&0) {
+            return Ok(());
+        }
+        let mut at = vec![0_usize; rank];
+        let mut gathered = SlotCells::default();
+        for i in 0..states.first().map_or(0, Vec::len) {
+            let slot = global_slot(i, slots, whole);
+            let here = states.iter_mut().filter_map(|states| states.get_mut(i));
+            match self.contiguous(&at) {
+                Some(values) => {
+                    for (state, reducer) in here.zip(&self.fold.reducers) {
+                        state.fold(reducer, self.dtype, slot, SlotValues::plain(values))?;
+                    }
+                }
+                None => {
+                    gathered.clear();
+                    self.gather(0, &at, Place::default(), &mut gathered);
+                    for (state, reducer) in here.zip(&self.fold.reducers) {
+                        gathered.fold_into(state, reducer, self.dtype, slot)?;
+                    }
+                }
+            }
+            for d in (0..rank).rev() {
+                at[d] += 1;
+                if at[d] < counts[d] {
+                    break;
+                }
+                at[d] = 0;
+            }
+        }
+        Ok(())
+    }
+
+    /// The cells of a slot where they are neighbors in the block and all are selected: they need not be copied.
+    fn contiguous(&self, at: &[usize]) -> Option<&'a [T]> {
+        if !self.cells.all_selected() {
+            return None;
+        }
+        let (mut start, mut len) = (0, 1);
+        for (d, lists) in self.lists.iter().enumerate().rev() {
+            let Positions::Range(range) = lists.slot(at[d]) else { return None };
+            // Positions of this axis follow one another when each takes all of what lies within it.
+            if range.len() > 1 && len != self.strides[d].offset {
+                return None;
+            }
+            start += range.start * self.strides[d].offset;
+            len *= range.len();
+        }
+        self.cells.values.get(start..start.checked_add(len)?)
+    }
+
+    /// Collects the selected cells of a slot, axis by axis.
+    fn gather(&self, d: usize, at: &[usize], place: Place, out: &mut SlotCells<T>) {
+        let Some(lists) = self.lists.get(d) else {
+            self.cells.push(place, self.fold, out);
+            return;
+        };
+        let positions = lists.slot(at[d]);
+        let stride = self.strides[d];
+        let last = d + 1 == self.lists.len();
+        let values = self.cells.values;
+        if last && self.cells.all_selected() {
+            match positions {
+                Positions::Range(range) if stride.offset == 1 => {
+                    out.values
+                        .extend_from_slice(&values[place.offset + range.start..place.offset + range.end]);
+                }
+                positions => out.values.extend(positions.map(|p| values[place.offset + p * stride.offset])),
+            }
+            return;
+        }
+        for p in positions {
+            let position = self.starts[d] + p as u64;
+            let next = Place {
+                offset: place.offset + p * stride.offset,
+                fiber: place.fiber + lists.fiber_position(at[d], p) * stride.fiber,
+                order: place.order + position * stride.order,
+                weight: place.weight + position * stride.weight,
+            };
+            self.gather(d + 1, at, next, out);
+        }
+    }
+}
+
+/// The cells of one field of a block.
+pub(super) struct BlockCells<'a, T> {
+    values: &'a [T],
+    /// One byte per cell, 0 for missing ones.
+    validity: Option<&'a [u8]>,
+    /// One byte per cell, 0 for those that do not meet the condition.
+    mask: Option<&'a [u8]>,
+    /// Whether some reducer needs the places of cells.
+    placed: bool,
+}
+
+impl<'a, T: Cell> BlockCells<'a, T> {
+    pub(super) fn new(
+        fold: &Fold,
+        values: &'a [T],
+        validity: Option<&'a [u8]>,
+        mask: Option<&'a [u8]>,
+    ) -> Self {
+        let placed = fold.reducers.iter().any(Reducer::placed);
+        Self { values, validity, mask, placed }
+    }
+
+    /// Whether every cell is selected and no places are needed.
+    fn all_selected(&self) -> bool {
+        self.validity.is_none() && self.mask.is_none() && !self.placed
+    }
+
+    /// Appends a cell if it is selected.
+    #[inline]
+    pub(super) fn push(&self, place: Place, fold: &Fold, out: &mut SlotCells<T>) {
+        let cell = place.offset;
+        if self.mask.is_some_and(|mask| mask[cell] == 0) {
+            return;
+        }
+        if self.validity.is_some_and(|v| v[cell] == 0) {
+            out.nulls += 1;
+            return;
+        }
+        out.values.push(self.values[cell]);
+        if self.placed {
+            out.fiber.push(place.fiber);
+            out.order.push(place.order);
+            if let Some(weights) = &fold.weights {
+                out.weights.push(weights.at(place.weight));
+            }
+        }
+    }
+}
+
+/// The index of a state among all slots, from its index in its region.
+pub(super) fn global_slot(i: usize, slots: &Region, whole: &[u64]) -> usize {
+    let mut rest = i as u64;
+    let (mut flat, mut stride) = (0_u64, 1_u64);
+    for d in (0..whole.len()).rev() {
+        let extent = slots.extent(d).max(1);
+        flat += (slots.start(d) + rest % extent) * stride;
+        rest /= extent;
+        stride = stride.saturating_mul(whole[d]);
+    }
+    usize::try_from(flat).unwrap_or(usize::MAX)
+}
+
+/// Selected cells of a slot, their places where reducers need them, and the number of missing ones.
+pub(super) struct SlotCells<T> {
+    values: Vec<T>,
+    fiber: Vec<u64>,
+    order: Vec<u64>,
+    weights: Vec<f64>,
+    nulls: u64,
+}
+
+impl<T> Default for SlotCells<T> {
+    fn default() -> Self {
+        Self { values: Vec::new(), fiber: Vec::new(), order: Vec::new(), weights: Vec::new(), nulls: 0 }
+    }
+}
+
+impl<T: Cell> SlotCells<T> {
+    pub(super) fn clear(&mut self) {
+        self.values.clear();
+        self.fiber.clear();
+        self.order.clear();
+        self.weights.clear();
+        self.nulls = 0;
+    }
+
+    pub(super) fn fold_into(
+        &self,
+        state: &mut FoldState,
+        reducer: &Reducer,
+        dtype: DType,
+        slot: usize,
+    ) -> Result<()> {
+        let cells = SlotValues {
+            values: &self.values,
+            fiber: &self.fiber,
+            order: &self.order,
+            weights: &self.weights,
+        };
+        state.fold(reducer, dtype, slot, cells)?;
+        state.fold_nulls(self.nulls)
+    }
+}

@@ -1,0 +1,376 @@
+//! What users ask for, by name, and its answer from a state.
+
+use tesseral_core::dtype::Class;
+use tesseral_core::{DType, Scalar, Sum};
+
+use super::number::Number;
+use super::state::{FoldState, Reducer};
+use crate::kernel::axis::AxisFold;
+use crate::kernel::summary::{StatSet, Summary};
+
+/// A statistic of the cells of a slot. Missing cells have no value; [`Finish`] says what a NaN does.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Statistic {
+    /// Number of values that are not NaN.
+    Count,
+    /// Number of cells, including missing ones.
+    Cells,
+    /// Number of missing cells, and of those equal to a number.
+    NullCount(Option<Number>),
+    /// Number of NaNs.
+    NanCount,
+    /// Number of infinities.
+    InfCount,
+    /// Sum; weighted where the fold has weights.
+    Sum,
+    /// Arithmetic mean; weighted where the fold has weights.
+    Mean,
+    /// Smallest value.
+    Min,
+    /// Largest value.
+    Max,
+    /// Variance.
+    Var,
+    /// Standard deviation.
+    Std,
+    /// Product.
+    Product,
+    /// Sum of magnitudes.
+    NormL1,
+    /// Square root of the sum of squares.
+    NormL2,
+    /// Quantile by linear interpolation; the median is the quantile of 0.5.
+    Quantile(f64),
+    /// Most frequent value, the smallest of several.
+    Mode,
+    /// Whether any value differs from 0.
+    Any,
+    /// Whether all values differ from 0.
+    All,
+    /// Position of the first smallest value along the reduced axes.
+    ArgMin,
+    /// Position of the first largest value along the reduced axes.
+    ArgMax,
+    /// First value.
+    First,
+    /// Last value.
+    Last,
+    /// Whether there is a NaN.
+    AnyNan,
+    /// Whether there is an infinity.
+    AnyInf,
+    /// Whether all values are finite.
+    AllFinite,
+    /// Counts in equal bins between two numbers.
+    Histogram {
+        /// Number of bins.
+        bins: u32,
+        /// Lower and upper bound: one for all slots, or one for each.
+        ranges: Vec<(Number, Number)>,
+    },
+}
+
+/// How an answer is computed from a state.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Finish {
+    /// Delta degrees of freedom of a variance.
+    pub ddof: f64,
+    /// NaNs are left out; otherwise they make the answer NaN, as far as it has a value.
+    pub skip_nan: bool,
+}
+
+impl Default for Finish {
+    fn default() -> Self {
+        Self { ddof: 0.0, skip_nan: true }
+    }
+}
+
+/// One result.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub enum Answer {
+    /// There is no value to answer from.
+    #[default]
+    None,
+    /// An exact integer.
+    Int(i128),
+    /// A float.
+    Float(f64),
+    /// A truth value.
+    Bool(bool),
+    /// A cell.
+    Value(Scalar),
+    /// Counts of a histogram.
+    Counts(Vec<u64>),
+}
+
+impl From<Option<f64>> for Answer {
+    fn from(value: Option<f64>) -> Self {
+        value.map_or(Self::None, Self::Float)
+    }
+}
+
+impl From<Option<Scalar>> for Answer {
+    fn from(value: Option<Scalar>) -> Self {
+        value.map_or(Self::None, Self::Value)
+    }
+}
+
+impl From<Option<Sum>> for Answer {
+    fn from(sum: Option<Sum>) -> Self {
+        match sum {
+            Some(Sum::Int(sum)) => Self::Int(sum),
+            Some(Sum::Float(sum)) => Self::Float(sum),
+            None => Self::None,
+        }
+    }
+}
+
+impl From<Number> for Answer {
+    fn from(number: Number) -> Self {
+        match number {
+            Number::Int(value) => Self::Int(value),
+            Number::Float(value) => Self::Float(value),
+        }
+    }
+}
+
+/// The reducers that some statistics need, each once, and the index of each statistic's.
+pub fn reducers(statistics: &[Statistic], weighted: bool, sketch: Option<f64>) -> (Vec<Reducer>, Vec<usize>) {
+    let mut found: Vec<Reducer> = Vec::new();
+    let mut places = Vec::with_capacity(statistics.len());
+    for statistic in statistics {
+        let wanted = statistic.reducer(weighted, sketch);
+        let known = found.iter_mut().position(|reducer| match (reducer, &wanted) {
+            // One summary serves all of them.
+            (Reducer::Summary(set), Reducer::Summary(more)) => {
+                *set = *set | *more;
+                true
+            }
+            (known, wanted) => *known == *wanted,
+        });
+        places.push(known.unwrap_or_else(|| {
+            found.push(wanted);
+            found.len() - 1
+        }));
+    }
+    (found, places)
+}
+
+impl Statistic {
+    /// Statistics without parameters, by name.
+    const NAMED: [(&'static str, Self); 22] = [
+        ("count", Self::Count),
+        ("cells", Self::Cells),
+        ("null_count", Self::NullCount(None)),
+        ("nan_count", Self::NanCount),
+        ("inf_count", Self::InfCount),
+        ("sum", Self::Sum),
+        ("mean", Self::Mean),
+        ("min", Self::Min),
+        ("max", Self::Max),
+        ("var", Self::Var),
+        ("std", Self::Std),
+        ("product", Self::Product),
+        ("norm_l1", Self::NormL1),
+        ("norm_l2", Self::NormL2),
+        ("median", Self::Quantile(0.5)),
+        ("mode", Self::Mode),
+        ("any", Self::Any),
+        ("all", Self::All),
+        ("argmin", Self::ArgMin),
+        ("argmax", Self::ArgMax),
+        ("first", Self::First),
+        ("last", Self::Last),
+    ];
+
+    /// The names of statistics without parameters.
+    pub fn names() -> impl Iterator<Item = &'static str> {
+        Self::NAMED.iter().map(|(name, _)| *name)
+    }
+
+    /// The statistic of a name.
+    pub fn parse(name: &str) -> Option<Self> {
+        Self::NAMED.iter().find(|(known, _)| *known == name).map(|(_, statistic)| statistic.clone())
+    }
+
+    /// The state that the answer is computed from.
+    fn reducer(&self, weighted: bool, sketch: Option<f64>) -> Reducer {
+        match self {
+            Self::Sum | Self::Mean if weighted => Reducer::Weighted,
+            Self::Count | Self::Cells | Self::NanCount | Self::AnyNan => Reducer::Summary(StatSet::COUNTS),
+            Self::Sum | Self::Mean => Reducer::Summary(StatSet::SUM),
+            Self::Min | Self::Max | Self::AnyInf | Self::AllFinite => Reducer::Summary(StatSet::RANGE),
+            Self::Var | Self::Std => Reducer::Summary(StatSet::SPREAD),
+            Self::InfCount => Reducer::Summary(StatSet::INFINITIES),
+            Self::NullCount(fill) => Reducer::Nulls(*fill),
+            Self::Product => Reducer::Product,
+            Self::NormL1 | Self::NormL2 => Reducer::Norms,
+            Self::Quantile(_) => sketch.map_or(Reducer::Values, Reducer::Sketch),
+            Self::Mode => Reducer::Values,
+            Self::Any | Self::All => Reducer::Truth,
+            Self::ArgMin => Reducer::ArgMin,
+            Self::ArgMax => Reducer::ArgMax,
+            Self::First => Reducer::First,
+            Self::Last => Reducer::Last,
+            Self::Histogram { bins, ranges } => Reducer::Histogram { bins: *bins, ranges: ranges.clone() },
+        }
+    }
+
+    /// The answer from a state; `None` if the state is not of this statistic.
+    pub fn answer(&self, state: &FoldState, dtype: DType, how: Finish) -> Answer {
+        let float = dtype.class() == Class::Float;
+        let unless_nan = |nans: u64, answer: Answer| {
+            if nans > 0 && !how.skip_nan { Answer::Float(f64::NAN) } else { answer }
+        };
+        let count = |n: u64| Answer::Int(n.into());
+        match (self, state) {
+            (_, FoldState::Summary(summary)) => self.of_summary(summary, how),
+            (_, FoldState::Product(product)) => unless_nan(product.nans(), product.value(float).into()),
+            (Self::NormL1, FoldState::Norms(norms)) => unless_nan(norms.nans(), norms.l1(float).into()),
+            (_, FoldState::Norms(norms)) => unless_nan(norms.nans(), Answer::Float(norms.l2())),
+            (_, FoldState::Arg(arg)) => arg.index().map_or(Answer::None, count),
+            (_, FoldState::Edge(edge)) => edge.value(dtype).into(),
+            (Self::Any, FoldState::Truth(truth)) => {
+                Answer::Bool(truth.others > 0 || (truth.nans > 0 && !how.skip_nan))
+            }
+            (_, FoldState::Truth(truth)) => Answer::Bool(truth.zeros == 0),
+            (Self::Mode, FoldState::Values(values)) => {
+                unless_nan(values.nans(dtype), values.mode(dtype).into())
+            }
+            (Self::Quantile(q), FoldState::Values(values)) => {
+                unless_nan(values.nans(dtype), values.quantile(dtype, *q).map_or(Answer::None, Answer::from))
+            }
+            (Self::Quantile(q), FoldState::Sketch(sketch)) => {
+                unless_nan(sketch.nans(), sketch.quantile(*q).into())
+            }
+            (_, FoldState::Histogram { counts, .. }) => Answer::Counts(counts.clone()),
+            (_, FoldState::Count(n)) => count(*n),
+            (Self::Sum, FoldState::Weighted(weighted)) => {
+                unless_nan(weighted.nans(), Answer::Float(weighted.sum()))
+            }
+            (_, FoldState::Weighted(weighted)) => unless_nan(weighted.nans(), weighted.mean().into()),
+            _ => Answer::None,
+        }
+    }
+
+    /// The answer from a summary, of one slot or of a position of many.
+    pub fn of_summary(&self, summary: &impl Summarizing, how: Finish) -> Answer {
+        let nans = summary.nans();
+        let unless_nan =
+            |answer: Answer| if nans > 0 && !how.skip_nan { Answer::Float(f64::NAN) } else { answer };
+        let count = |n: u64| Answer::Int(n.into());
+        let infinite = || {
+            let edges = [summary.min(), summary.max()];
+            edges.into_iter().flatten().any(|v| v.as_f64().is_some_and(f64::is_infinite))
+        };
+        match self {
+            Self::Count => count(summary.valid()),
+            Self::Cells => count(summary.cells()),
+            Self::NanCount => count(nans),
+            Self::InfCount => summary.infinities().map_or(Answer::None, count),
+            Self::AnyNan => Answer::Bool(nans > 0),
+            Self::AnyInf => Answer::Bool(infinite()),
+            Self::AllFinite => Answer::Bool(nans == 0 && !infinite()),
+            Self::Sum => unless_nan(summary.sum().into()),
+            Self::Mean => unless_nan(summary.mean().into()),
+            Self::Min => unless_nan(summary.min().into()),
+            Self::Max => unless_nan(summary.max().into()),
+            Self::Var => unless_nan(with_degrees(summary.valid(), how.ddof, false, |d| summary.variance(d))),
+            Self::Std => unless_nan(with_degrees(summary.valid(), how.ddof, true, |d| summary.std(d))),
+            _ => Answer::None,
+        }
+    }
+}
+
+/// A variance or, with `root`, a standard deviation with `ddof` degrees of freedom less; exact ones where that is an integer.
+#[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+fn with_degrees(valid: u64, ddof: f64, root: bool, value: impl Fn(u64) -> Option<f64>) -> Answer {
+    let cells = valid as f64;
+    if valid == 0 || ddof.is_nan() || cells <= ddof {
+        return Answer::None;
+    }
+    if ddof >= 0.0 && ddof.fract() == 0.0 {
+        return value(ddof as u64).into();
+    }
+    let factor = cells / (cells - ddof);
+    value(0).map(|v| v * if root { factor.sqrt() } else { factor }).into()
+}
+
+/// A summary of the cells of a slot.
+pub trait Summarizing {
+    /// Cells, including missing ones.
+    fn cells(&self) -> u64;
+    /// Cells that are neither missing nor NaN.
+    fn valid(&self) -> u64;
+    /// NaNs.
+    fn nans(&self) -> u64;
+    /// Infinities, where requested.
+    fn infinities(&self) -> Option<u64>;
+    /// The sum, where requested.
+    fn sum(&self) -> Option<Sum>;
+    /// The mean, where requested.
+    fn mean(&self) -> Option<f64>;
+    /// The minimum, where requested.
+    fn min(&self) -> Option<Scalar>;
+    /// The maximum, where requested.
+    fn max(&self) -> Option<Scalar>;
+    /// The variance, where requested, with fewer degrees of freedom than there are cells.
+    fn variance(&self, ddof: u64) -> Option<f64>;
+    /// The standard deviation, likewise.
+    fn std(&self, ddof: u64) -> Option<f64>;
+}
+
+/// A position of a fold along axes.
+#[derive(Clone, Copy, Debug)]
+pub struct Position<'a>(pub &'a AxisFold, pub usize);
+
+macro_rules! summarizing {
+    ($type:ty, |$it:ident| ($of:expr $(, $i:expr)?)) => {
+        impl Summarizing for $type {
+            fn cells(&self) -> u64 {
+                let $it = self;
+                $of.count($($i)?)
+            }
+            fn valid(&self) -> u64 {
+                let $it = self;
+                $of.valid($($i)?)
+            }
+            fn nans(&self) -> u64 {
+                let $it = self;
+                $of.nans($($i)?)
+            }
+            fn infinities(&self) -> Option<u64> {
+                let $it = self;
+                $of.infinities($($i)?)
+            }
+            fn sum(&self) -> Option<Sum> {
+                let $it = self;
+                $of.sum($($i)?)
+            }
+            fn mean(&self) -> Option<f64> {
+                let $it = self;
+                $of.mean($($i)?)
+            }
+            fn min(&self) -> Option<Scalar> {
+                let $it = self;
+                $of.min($($i)?)
+            }
+            fn max(&self) -> Option<Scalar> {
+                let $it = self;
+                $of.max($($i)?)
+            }
+            fn variance(&self, ddof: u64) -> Option<f64> {
+                let $it = self;
+                $of.variance_of($($i,)? ddof)
+            }
+            fn std(&self, ddof: u64) -> Option<f64> {
+                let $it = self;
+                $of.std_of($($i,)? ddof)
+            }
+        }
+    };
+}
+
+summarizing!(Summary, |summary| (summary));
+summarizing!(Position<'_>, |position| (position.0, position.1));

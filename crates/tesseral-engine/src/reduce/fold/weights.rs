@@ -1,0 +1,109 @@
+//! Weighted sums, exact until they are rounded once.
+
+use serde::{Deserialize, Serialize};
+use tesseral_core::{Error, Result};
+
+use super::wire::moments;
+use crate::exact::{Moments, ratio};
+use crate::kernel::block::Cell;
+
+/// One weight for each position of some axes of a selection.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Weights {
+    axes: Vec<bool>,
+    #[serde(with = "super::wire::many_bits")]
+    values: Vec<f64>,
+}
+
+impl Weights {
+    /// Weights along the axes of a selection of this shape for which `axes` is true, row-major.
+    ///
+    /// # Errors
+    /// `InvalidRequest` if their number differs or one of them is not finite.
+    pub fn new(axes: Vec<bool>, shape: &[u64], values: Vec<f64>) -> Result<Self> {
+        let extents = axes.iter().zip(shape).filter(|(has, _)| **has).map(|(_, n)| *n);
+        let wanted = extents.fold(1_u64, u64::saturating_mul);
+        if axes.len() != shape.len() || wanted != values.len() as u64 {
+            return Err(Error::invalid(format!("expected {wanted} weights, found {}", values.len())));
+        }
+        if let Some(odd) = values.iter().find(|weight| !weight.is_finite()) {
+            return Err(Error::invalid(format!("a weight is {odd}: weights must be finite numbers")));
+        }
+        Ok(Self { axes, values })
+    }
+
+    /// The distance of the weights of neighbors along each axis.
+    pub(super) fn strides(&self, shape: &[u64]) -> Vec<u64> {
+        let mut strides = vec![0; shape.len()];
+        let mut stride = 1_u64;
+        for d in (0..shape.len()).rev().filter(|d| self.axes.get(*d) == Some(&true)) {
+            strides[d] = stride;
+            stride = stride.saturating_mul(shape[d]);
+        }
+        strides
+    }
+
+    #[inline]
+    pub(super) fn at(&self, place: u64) -> f64 {
+        usize::try_from(place).ok().and_then(|i| self.values.get(i)).copied().unwrap_or(0.0)
+    }
+}
+
+/// Exact sums of weights and of weighted values.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Weighted {
+    cells: u64,
+    nans: u64,
+    #[serde(with = "moments")]
+    values: Moments,
+    #[serde(with = "moments")]
+    weights: Moments,
+}
+
+impl Weighted {
+    pub(super) fn fold<T: Cell>(&mut self, values: &[T], weights: &[f64]) {
+        self.cells += values.len() as u64;
+        for (value, &weight) in values.iter().zip(weights) {
+            if value.is_nan() {
+                self.nans += 1;
+                continue;
+            }
+            self.weights.add_float(weight, 1, false);
+            if T::IS_FLOAT {
+                self.values.add_product(value.to_f64(), weight);
+            } else {
+                // 64 bits in two doubles, both exact.
+                let value = value.to_i128();
+                let (high, low) = (value >> 32 << 32, value & 0xFFFF_FFFF);
+                #[allow(clippy::cast_precision_loss)]
+                [high, low].into_iter().for_each(|part| self.values.add_product(part as f64, weight));
+            }
+        }
+    }
+
+    pub(super) fn merge(&mut self, other: &Self) {
+        self.cells += other.cells;
+        self.nans += other.nans;
+        self.values.merge(&other.values);
+        self.weights.merge(&other.weights);
+    }
+
+    pub(super) fn cells(&self) -> u64 {
+        self.cells
+    }
+
+    /// Cells that are NaN.
+    pub fn nans(&self) -> u64 {
+        self.nans
+    }
+
+    /// The sum of weighted values, correctly rounded.
+    pub fn sum(&self) -> f64 {
+        self.values.sum()
+    }
+
+    /// The weighted mean, within one unit in the last place; `None` if the weights of the values add up to 0.
+    pub fn mean(&self) -> Option<f64> {
+        ratio(&self.values, &self.weights)
+    }
+}
