@@ -14,7 +14,7 @@ use crate::text::{self, escape};
 
 /// Returns whether the arguments are files of messages.
 pub(crate) fn is_meant(context: &Context, target: &Path, source: &Path) -> bool {
-    let held = std::fs::metadata(&target).is_ok_and(|found| found.is_dir() || found.len() > 0);
+    let held = std::fs::metadata(target).is_ok_and(|found| found.is_dir() || found.len() > 0);
     MessageSource::new(context, if held { target } else { source }).is_ok()
 }
 
