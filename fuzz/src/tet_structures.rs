@@ -14,7 +14,7 @@ const DEPTH: usize = 64;
 /// The structures, selected by the first byte.
 pub fn structures(bytes: &[u8]) {
     let Some((which, bytes)) = bytes.split_first() else { return };
-    let mut cursor = Cursor::new("fuzz", bytes, 0);
+    let mut cursor = Cursor::at_offset("fuzz", bytes, 0);
     match which % 8 {
         0 => drop(Superblock::parse(&mut cursor, bytes.len() as u64)),
         1 => {
@@ -51,10 +51,10 @@ pub fn structures(bytes: &[u8]) {
 fn digests(bytes: &[u8]) {
     let count = (bytes.len() as u64).saturating_sub(40) / 8;
     for rows in [count, count + 1, u64::MAX] {
-        let _ = DigestRegion::parse(&mut Cursor::new("fuzz", bytes, 0), rows);
+        let _ = DigestRegion::parse(&mut Cursor::at_offset("fuzz", bytes, 0), rows);
     }
     let sealed = [bytes, &xxh3_64(bytes).to_le_bytes()].concat();
-    if let Ok(region) = DigestRegion::parse(&mut Cursor::new("sealed", &sealed, 0), count + 1) {
+    if let Ok(region) = DigestRegion::parse(&mut Cursor::at_offset("sealed", &sealed, 0), count + 1) {
         assert_eq!(region.chunks.len() as u64, 8 * (count + 1));
         assert!(DigestRegion::get(region.chunks, count).is_some());
         assert!(DigestRegion::get(region.chunks, count + 1).is_none());
@@ -63,6 +63,6 @@ fn digests(bytes: &[u8]) {
     let numbers: Vec<u64> = bytes.iter().map(|byte| u64::from(*byte)).collect();
     let mut written = Vec::new();
     DigestRegion::write(7, numbers.iter().copied(), &mut written);
-    let region = DigestRegion::parse(&mut Cursor::new("written", &written, 0), numbers.len() as u64);
+    let region = DigestRegion::parse(&mut Cursor::at_offset("written", &written, 0), numbers.len() as u64);
     assert_eq!(region.expect("written bytes parse").catalog, 7);
 }

@@ -12,7 +12,7 @@ use tesseral_conformance::oracle::{Dense, Sparse};
 use tesseral_format::{AuditOptions, Format, OpenOptions};
 use tesseral_store::{MemoryStore, Store};
 use tesseral_tiledb::TileDbFormat;
-use tesseral_tiledb::wire::cursor::Cursor;
+use tesseral_core::Cursor;
 use tesseral_tiledb::wire::datatype::Datatype;
 use tesseral_tiledb::wire::generic_tile::GenericTile;
 use tesseral_tiledb::wire::schema::Schema;

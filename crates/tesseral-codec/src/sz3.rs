@@ -33,7 +33,7 @@ mod lorenzo;
 mod quantizer;
 mod settings;
 
-use tesseral_core::{Error, Result, alloc};
+use tesseral_core::{Cursor, Error, Result, alloc};
 
 use crate::{Contexts, zstd};
 use quantizer::{CellDecoder, CellEncoder};
@@ -83,61 +83,25 @@ fn fault(detail: impl Into<String>) -> Error {
     Error::codec("sz3", detail.into())
 }
 
-/// Parses little-endian numbers from the front of a slice.
-struct ByteCursor<'a>(&'a [u8]);
-
-impl<'a> ByteCursor<'a> {
-    fn bytes(&mut self, n: usize) -> Result<&'a [u8]> {
-        let (front, rest) = self.0.split_at_checked(n).ok_or_else(|| fault("truncated stream"))?;
-        self.0 = rest;
-        Ok(front)
-    }
-
-    fn array<const N: usize>(&mut self) -> Result<[u8; N]> {
-        let (front, rest) = self.0.split_first_chunk::<N>().ok_or_else(|| fault("truncated stream"))?;
-        self.0 = rest;
-        Ok(*front)
-    }
-
-    fn u8(&mut self) -> Result<u8> {
-        self.array::<1>().map(|[byte]| byte)
-    }
-
-    fn i32(&mut self) -> Result<i32> {
-        self.array().map(i32::from_le_bytes)
-    }
-
-    fn u64(&mut self) -> Result<u64> {
-        self.array().map(u64::from_le_bytes)
-    }
-
-    fn f64(&mut self) -> Result<f64> {
-        self.array().map(f64::from_le_bytes)
-    }
-
-    /// Reads the number of items of `size` bytes; the remaining bytes must hold them.
-    fn count(&mut self, size: usize) -> Result<usize> {
-        let n = self.u64()?;
-        let most = (self.0.len() / size) as u64;
-        let n = Some(n).filter(|n| *n <= most).and_then(|n| usize::try_from(n).ok());
-        n.ok_or_else(|| fault("declared count exceeds the remaining bytes"))
-    }
+/// Reads the bytes of a stream.
+fn cursor(bytes: &[u8]) -> Cursor<'_> {
+    Cursor::codec("sz3", bytes)
 }
 
 /// Splits a stream into payload and settings.
 fn split_stream(src: &[u8]) -> Result<(&[u8], Settings)> {
-    let mut reader = ByteCursor(src);
-    let (magic, version) = (reader.array().map(u32::from_le_bytes)?, reader.array().map(u32::from_le_bytes)?);
+    let mut reader = cursor(src);
+    let (magic, version) = (reader.u32("magic")?, reader.u32("version")?);
     if magic != MAGIC {
         return Err(fault("not an SZ3 stream: bad magic"));
     }
     if version != VERSION {
         return Err(Error::unsupported(format!("SZ3 streams of version {version:#x}")));
     }
-    let len = reader.count(1)?;
-    let payload = reader.bytes(len)?;
+    let len = reader.count64(1, "payload length")?;
+    let payload = reader.take(len, "payload")?;
     let settings = Settings::parse(&mut reader)?;
-    if !reader.0.is_empty() {
+    if !reader.rest().is_empty() {
         return Err(fault("trailing bytes after the settings"));
     }
     Ok((payload, settings))
@@ -166,13 +130,13 @@ pub fn decode_into(src: &[u8], dst: &mut [u8], contexts: &mut Contexts) -> Resul
             settings.count
         )));
     }
-    let mut payload = ByteCursor(payload);
-    let inner_len = payload.u64()?;
+    let mut payload = cursor(payload);
+    let inner_len = payload.u64("length of the decompressed payload")?;
     if settings.algorithm == Algorithm::Lossless {
         if inner_len != dst.len() as u64 {
             return Err(fault(format!("expected {} bytes, the payload declares {inner_len}", dst.len())));
         }
-        zstd::decode_into(payload.0, dst, contexts)?;
+        zstd::decode_into(payload.rest(), dst, contexts)?;
         native(dst);
         return Ok(());
     }
@@ -181,20 +145,20 @@ pub fn decode_into(src: &[u8], dst: &mut [u8], contexts: &mut Contexts) -> Resul
         return Err(fault(format!("payload of {inner_len} bytes is too large for {count} cells")));
     };
     let mut inner: Vec<u8> = alloc::zeroed("an sz3 stream", inner_len)?;
-    zstd::decode_into(payload.0, &mut inner, contexts)?;
-    let mut inner = ByteCursor(&inner);
+    zstd::decode_into(payload.rest(), &mut inner, contexts)?;
+    let mut inner = cursor(&inner);
     let predictor = match settings.algorithm {
         Algorithm::Interpolation => Predictor::Interpolation(interp::Interpolation::parse(&mut inner)?),
         _ => Predictor::Lorenzo(lorenzo::Lorenzo::parse(&mut inner, &settings)?),
     };
     let quantizer = quantizer::Quantizer::parse(&mut inner)?;
     let tree = huffman::Tree::parse(&mut inner)?;
-    let steps = inner.u64()?;
+    let steps = inner.u64("number of quantization steps")?;
     if steps != count as u64 {
         return Err(fault(format!("{steps} quantization steps, expected {count}")));
     }
-    let bits = inner.count(1)?;
-    let mut symbols = tree.decode(inner.bytes(bits)?);
+    let bits = inner.count64(1, "length of the symbols")?;
+    let mut symbols = tree.decode(inner.take(bits, "symbols")?);
     let mut restore = CellDecoder::new(&quantizer, &mut symbols);
     let mut cells: Vec<f64> = alloc::zeroed("sz3 cells", count)?;
     match predictor {

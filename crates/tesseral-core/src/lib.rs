@@ -21,6 +21,7 @@ pub mod alloc;
 pub mod calendar;
 pub mod cancel;
 pub mod condition;
+mod cursor;
 pub mod dtype;
 pub mod element;
 pub mod error;
@@ -41,6 +42,7 @@ pub mod time;
 
 pub use advice::Advice;
 pub use cancel::Cancel;
+pub use cursor::Cursor;
 pub use dtype::{DType, TimeUnit};
 pub use element::Element;
 pub use error::{Error, ErrorKind, Result};

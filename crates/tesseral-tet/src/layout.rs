@@ -178,7 +178,7 @@ pub(crate) fn read_head(source: &FileBytes<'_>, limits: &Limits) -> Result<FileH
     let object = source.object.as_str();
     let first = source.get(0..source.len.min(superblock::LEN), "superblock").at(Stage::Superblock)?;
     let superblock =
-        Superblock::parse(&mut Cursor::new(object, &first, 0), source.len).at(Stage::Superblock)?;
+        Superblock::parse(&mut Cursor::at_offset(object, &first, 0), source.len).at(Stage::Superblock)?;
     if superblock.dataset_count == 0 {
         let header = IndexHeader::default();
         let (rows, catalog, datasets) = (Bytes::new(), Bytes::new(), Vec::new());
@@ -188,7 +188,8 @@ pub(crate) fn read_head(source: &FileBytes<'_>, limits: &Limits) -> Result<FileH
     let start = directory::OFFSET;
     // Both lengths are validated before anything is read: offset + length is inside the file.
     let blob_len = source.get(start..start + 8, "dataset directory").at(Stage::Directory)?;
-    let blob_len = Cursor::new(object, &blob_len, start).u64("dataset directory").at(Stage::Directory)?;
+    let blob_len =
+        Cursor::at_offset(object, &blob_len, start).u64("dataset directory").at(Stage::Directory)?;
     if directory::index_offset(blob_len) != Some(offset) {
         let detail = format!("{blob_len} bytes of records overlap the chunk index at {offset}");
         return Err(Error::corrupt("dataset directory", object, start, detail)).at(Stage::Directory);
@@ -201,9 +202,9 @@ pub(crate) fn read_head(source: &FileBytes<'_>, limits: &Limits) -> Result<FileH
     let (records, index) = catalog.split_at((offset - start) as usize);
     // `records` ends with padding that belongs to no record.
     let padding = usize::try_from(offset - start - 8 - blob_len).unwrap_or(0);
-    let mut cursor = Cursor::new(object, &records[..records.len() - padding], start);
+    let mut cursor = Cursor::at_offset(object, &records[..records.len() - padding], start);
     let datasets = directory::parse(&mut cursor, superblock.dataset_count).at(Stage::Directory)?;
-    let mut cursor = Cursor::new(object, index, offset);
+    let mut cursor = Cursor::at_offset(object, index, offset);
     let header = IndexHeader::parse(&mut cursor, length).at(Stage::Index)?;
     let rows = catalog.slice_ref(cursor.rest());
     Ok(FileHead { superblock, header, datasets, rows, catalog, end })
@@ -222,7 +223,7 @@ pub(crate) fn read_footer(
         Error::truncated("footer", object, head_end, TAIL_LEN, source.len.saturating_sub(head_end))
     })?;
     let bytes = source.get(tail_offset..source.len, "footer")?;
-    let tail = FooterTail::parse(&mut Cursor::new(object, &bytes, tail_offset))?;
+    let tail = FooterTail::parse(&mut Cursor::at_offset(object, &bytes, tail_offset))?;
     // Tail::parse has validated that the JSON fits before the tail.
     let json_offset = tail_offset - tail.json_len;
     limits.check_metadata(tail.json_len)?;
@@ -405,7 +406,8 @@ pub(crate) fn find_digests(
             return Ok(None);
         }
         let bytes = source.get(region.offset..end, "digest region")?;
-        let parsed = DigestRegion::parse(&mut Cursor::new(&source.object, &bytes, region.offset), entries)?;
+        let parsed =
+            DigestRegion::parse(&mut Cursor::at_offset(&source.object, &bytes, region.offset), entries)?;
         if parsed.catalog != xxh3_64(&head.catalog) {
             let detail = "digest mismatch of directory and chunk index";
             return Err(Error::corrupt("chunk index", &source.object, directory::OFFSET, detail));

@@ -140,7 +140,7 @@ fn interpret(out: &mut ModelMetadata, name: &str, value: &Value) -> bool {
     match (name, value) {
         ("version", _) => true,
         ("unnamed", Value::Numbers { bytes, .. }) => {
-            let numbers = bytes.chunks_exact(8).map(crate::wire::cursor::le64);
+            let numbers = bytes.chunks_exact(8).map(crate::wire::primitive::le64);
             out.unnamed = numbers.filter_map(|n| usize::try_from(n).ok()).collect();
             true
         }

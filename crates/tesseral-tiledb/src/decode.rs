@@ -14,8 +14,8 @@ use crate::fragment::Fragment;
 use crate::model::FieldChains;
 use crate::padded_tile::PaddedTile;
 use crate::plan::PLAIN_HEADER;
-use crate::wire::cursor::le64;
 use crate::wire::footer::List;
+use crate::wire::primitive::le64;
 use crate::write::cell_of;
 
 /// Label of allocations in limit errors.

@@ -7,8 +7,8 @@ use tesseral_format::TimeRange;
 use tesseral_store::{ObjectInfo, StoreExt};
 
 use crate::metadata_loader::{MetadataLoader, join};
-use crate::wire::cursor::le64;
 use crate::wire::name::{self, Name};
+use crate::wire::primitive::le64;
 
 /// Folder of a fragment.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -4,9 +4,9 @@
 //! unreduced window. A window whose bits are not fewer than the element's, or that ends inside an element, is stored
 //! unchanged. Single-byte elements, floats and text pass through without a header.
 
-use tesseral_core::Result;
+use tesseral_core::{Cursor, Result};
 
-use super::header::{ChunkMetadataCursor, put_len};
+use super::header::put_len;
 use super::{ElementKind, FilterBuffers, FilterElement, grow, noop};
 
 /// Whether the filter changes these elements. Dates count as integers since version 20.
@@ -32,33 +32,36 @@ pub(crate) fn reverse(
     }
     let size = word.size;
     let signed = matches!(word.kind, ElementKind::Signed | ElementKind::Time);
-    let mut header = ChunkMetadataCursor::new("bit_width_reduction", meta);
-    let mut data = ChunkMetadataCursor::new("bit_width_reduction", data);
-    let expected = header.len("input length")?;
-    let windows = header.count(size + 5, "windows")?;
+    let mut header = Cursor::codec("bit_width_reduction", meta);
+    let mut data = Cursor::codec("bit_width_reduction", data);
+    let expected = header.len32("input length")?;
+    let windows = header.count32(size + 5, "windows")?;
     for _ in 0..windows {
-        let base = extend(header.bytes(size, "offset")?, signed);
+        let base = extend(header.take(size, "offset")?, signed);
         let bits = usize::from(header.u8("width")?);
-        let len = header.len("window length")?;
+        let len = header.len32("window length")?;
         if bits >= size * 8 || !len.is_multiple_of(size) {
-            let raw = data.bytes(len, "window")?;
-            grow(&mut out.data, len, cap, header.filter)?.copy_from_slice(raw);
+            let raw = data.take(len, "window")?;
+            grow(&mut out.data, len, cap, "bit_width_reduction")?.copy_from_slice(raw);
             continue;
         }
         if !matches!(bits, 8 | 16 | 32) {
-            return Err(header.error(format!("invalid window width of {bits} bits")));
+            return Err(header.corrupt("a filtered chunk", format!("invalid window width of {bits} bits")));
         }
-        let stored = data.bytes(len / size * (bits / 8), "window")?;
-        let target = grow(&mut out.data, len, cap, header.filter)?;
+        let stored = data.take(len / size * (bits / 8), "window")?;
+        let target = grow(&mut out.data, len, cap, "bit_width_reduction")?;
         for (stored, element) in stored.chunks_exact(bits / 8).zip(target.chunks_exact_mut(size)) {
             let value = base.wrapping_add(extend(stored, signed));
             element.copy_from_slice(&value.to_le_bytes()[..size]);
         }
     }
     if out.data.len() != expected {
-        return Err(header.error(format!("windows of {} bytes, expected {expected}", out.data.len())));
+        return Err(header.corrupt(
+            "a filtered chunk",
+            format!("windows of {} bytes, expected {expected}", out.data.len()),
+        ));
     }
-    out.meta.extend_from_slice(header.rest);
+    out.meta.extend_from_slice(header.rest());
     Ok(())
 }
 

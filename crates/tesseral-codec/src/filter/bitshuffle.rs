@@ -3,9 +3,9 @@
 //! Header as [byte shuffle](super::byteshuffle). A part whose length is not a multiple of 8 and of the element size is
 //! copied. The layout of a block is that of [`crate::bitshuffle`].
 
-use tesseral_core::Result;
+use tesseral_core::{Cursor, Result};
 
-use super::header::{ChunkMetadataCursor, put_len};
+use super::header::put_len;
 use super::{FilterBuffers, FilterElement, grow};
 use crate::bitshuffle;
 
@@ -18,11 +18,11 @@ pub(crate) fn reverse(
     out: &mut FilterBuffers,
     cap: usize,
 ) -> Result<()> {
-    let mut header = ChunkMetadataCursor::new("bitshuffle", meta);
-    let mut data = ChunkMetadataCursor::new("bitshuffle", data);
-    let parts = header.count(4, "parts")?;
+    let mut header = Cursor::codec("bitshuffle", meta);
+    let mut data = Cursor::codec("bitshuffle", data);
+    let parts = header.count32(4, "parts")?;
     for _ in 0..parts {
-        let part = data.bytes(header.len("part length")?, "part")?;
+        let part = data.take(header.len32("part length")?, "part")?;
         let target = grow(&mut out.data, part.len(), cap, "bitshuffle")?;
         if !part.len().is_multiple_of(8) || !part.len().is_multiple_of(word.size) {
             target.copy_from_slice(part);
@@ -32,7 +32,7 @@ pub(crate) fn reverse(
             bitshuffle::decode_into(block, word.size, target);
         }
     }
-    out.meta.extend_from_slice(header.rest);
+    out.meta.extend_from_slice(header.rest());
     Ok(())
 }
 

@@ -4,10 +4,9 @@
 //! header; the data are the data parts.
 
 use md5::Digest;
-use tesseral_core::Result;
+use tesseral_core::{Cursor, Result};
 
 use super::FilterBuffers;
-use super::header::ChunkMetadataCursor;
 
 pub(crate) fn reverse<D: Digest>(
     filter: &'static str,
@@ -17,27 +16,30 @@ pub(crate) fn reverse<D: Digest>(
     out: &mut FilterBuffers,
 ) -> Result<()> {
     let size = <D as Digest>::output_size();
-    let mut header = ChunkMetadataCursor::new(filter, meta);
-    let meta_parts = header.len("metadata parts")?;
-    let data_parts = header.len("data parts")?;
+    let mut header = Cursor::codec(filter, meta);
+    let meta_parts = header.len32("metadata parts")?;
+    let data_parts = header.len32("data parts")?;
     let entry_len = size + 8;
     let bytes = meta_parts.checked_add(data_parts).and_then(|n| n.checked_mul(entry_len));
-    let table = header.bytes(bytes.unwrap_or(usize::MAX), "digest table")?;
+    let table = header.take(bytes.unwrap_or(usize::MAX), "digest table")?;
     let (meta_table, data_table) = table.split_at(meta_parts * entry_len);
-    check::<D>(filter, verify, meta_table, header.rest)?;
+    check::<D>(filter, verify, meta_table, header.rest())?;
     check::<D>(filter, verify, data_table, data)?;
-    out.meta.extend_from_slice(header.rest);
+    out.meta.extend_from_slice(header.rest());
     out.data.extend_from_slice(data);
     Ok(())
 }
 
 fn check<D: Digest>(filter: &'static str, verify: bool, table: &[u8], bytes: &[u8]) -> Result<()> {
-    let mut bytes = ChunkMetadataCursor::new(filter, bytes);
+    let mut bytes = Cursor::codec(filter, bytes);
     for entry in table.chunks_exact(<D as Digest>::output_size() + 8) {
-        let mut entry = ChunkMetadataCursor::new(filter, entry);
-        let part = bytes.bytes(entry.len64("part length")?, "part")?;
-        if verify && D::digest(part).as_slice() != entry.rest {
-            return Err(bytes.error(format!("checksum mismatch in a part of {} bytes", part.len())));
+        let mut entry = Cursor::codec(filter, entry);
+        let part = bytes.take(entry.len64("part length")?, "part")?;
+        if verify && D::digest(part).as_slice() != entry.rest() {
+            return Err(bytes.corrupt(
+                "a filtered chunk",
+                format!("checksum mismatch in a part of {} bytes", part.len()),
+            ));
         }
     }
     Ok(())

@@ -1,25 +1,24 @@
 //! Differences: `u64 count`, the first value, then the wrapping difference of each value to its predecessor.
 
-use tesseral_core::{Error, Result};
+use tesseral_core::{Cursor, Error, Result};
 
 use super::FilterElement;
 use super::bit_width_reduction::extend;
-use super::header::ChunkMetadataCursor;
 
 pub(crate) fn decode_into(word: FilterElement, src: &[u8], dst: &mut [u8]) -> Result<()> {
     let size = word.step();
-    let mut header = ChunkMetadataCursor::new("delta", src);
+    let mut header = Cursor::codec("delta", src);
     let count = header.len64("count")?;
-    if count.checked_mul(size) != Some(dst.len()) || header.rest.len() != dst.len() {
+    if count.checked_mul(size) != Some(dst.len()) || header.rest().len() != dst.len() {
         let detail = format!(
             "{count} values in {} bytes do not match an output of {} bytes",
-            header.rest.len(),
+            header.rest().len(),
             dst.len()
         );
-        return Err(header.error(detail));
+        return Err(header.corrupt("a filtered chunk", detail));
     }
     let mut value = 0_u64;
-    for (stored, element) in header.rest.chunks_exact(size).zip(dst.chunks_exact_mut(size)) {
+    for (stored, element) in header.rest().chunks_exact(size).zip(dst.chunks_exact_mut(size)) {
         value = value.wrapping_add(extend(stored, false));
         element.copy_from_slice(&value.to_le_bytes()[..size]);
     }

@@ -5,9 +5,9 @@
 
 use std::collections::HashMap;
 
-use tesseral_core::Result;
+use tesseral_core::{Cursor, Result};
 
-use super::header::{ChunkMetadataCursor, integer_width, put_big_endian, put_len};
+use super::header::{integer_width, put_big_endian, put_len};
 use super::rle::{check_string_header, put_string_header, strings};
 
 /// Appends strings and their ends.
@@ -19,39 +19,48 @@ pub(crate) fn decode_strings(
     ends: &mut Vec<u64>,
     out: &mut Vec<u8>,
 ) -> Result<()> {
-    let mut header = ChunkMetadataCursor::new("dictionary", meta);
+    let mut header = Cursor::codec("dictionary", meta);
     check_string_header(&mut header, data.len(), cells, bytes)?;
     let id_width = usize::from(header.u8("ID width")?);
     let len_width = usize::from(header.u8("string length width")?);
-    let dictionary = header.len("dictionary size")?;
-    let dictionary = header.bytes(dictionary, "dictionary")?;
+    let dictionary = header.len32("dictionary size")?;
+    let dictionary = header.take(dictionary, "dictionary")?;
     if id_width > 8 || len_width > 8 || id_width == 0 || len_width == 0 {
-        return Err(header.error(format!("unsupported widths of {id_width} and {len_width} bytes")));
+        return Err(header
+            .corrupt("a filtered chunk", format!("unsupported widths of {id_width} and {len_width} bytes")));
     }
     if cells.checked_mul(id_width) != Some(data.len()) {
-        return Err(header.error(format!("{} bytes of IDs do not match {cells} strings", data.len())));
+        return Err(header.corrupt(
+            "a filtered chunk",
+            format!("{} bytes of IDs do not match {cells} strings", data.len()),
+        ));
     }
     let mut entries = Vec::new();
-    let mut rest = ChunkMetadataCursor::new("dictionary", dictionary);
-    while !rest.rest.is_empty() {
+    let mut rest = Cursor::codec("dictionary", dictionary);
+    while !rest.rest().is_empty() {
         let len = rest.big_endian(len_width, "string length")?;
-        entries.push(rest.bytes(len, "string")?);
+        entries.push(rest.take(len, "string")?);
     }
     let start = out.len();
-    let mut ids = ChunkMetadataCursor::new("dictionary", data);
+    let mut ids = Cursor::codec("dictionary", data);
     for _ in 0..cells {
         let id = ids.big_endian(id_width, "number")?;
         let Some(string) = entries.get(id) else {
-            return Err(ids.error(format!("ID {id} out of range for {} strings", entries.len())));
+            return Err(ids
+                .corrupt("a filtered chunk", format!("ID {id} out of range for {} strings", entries.len())));
         };
         if out.len() - start + string.len() > bytes {
-            return Err(ids.error(format!("strings exceed the {bytes} bytes of the tile")));
+            return Err(
+                ids.corrupt("a filtered chunk", format!("strings exceed the {bytes} bytes of the tile"))
+            );
         }
         out.extend_from_slice(string);
         ends.push(out.len() as u64);
     }
     if out.len() - start != bytes {
-        return Err(ids.error(format!("expected {bytes} bytes, decoded {}", out.len() - start)));
+        return Err(
+            ids.corrupt("a filtered chunk", format!("expected {bytes} bytes, decoded {}", out.len() - start))
+        );
     }
     Ok(())
 }

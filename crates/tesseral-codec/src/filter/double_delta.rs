@@ -2,28 +2,30 @@
 //! each further one, a sign bit (1 is negative) and `bits` bits of magnitude, from the most significant bit of little-endian
 //! 64-bit words.
 
-use tesseral_core::{Error, Result};
+use tesseral_core::{Cursor, Error, Result};
 
 use super::bit_width_reduction::extend;
-use super::header::ChunkMetadataCursor;
 use super::{ElementKind, FilterElement};
 
 pub(crate) fn decode_into(word: FilterElement, src: &[u8], dst: &mut [u8]) -> Result<()> {
     let size = word.step();
-    let mut header = ChunkMetadataCursor::new("double_delta", src);
+    let mut header = Cursor::codec("double_delta", src);
     let bits = u32::from(header.u8("width")?);
     let count = header.len64("count")?;
     let raw = bits as usize >= size * 8 - 1;
     // After a compressor the input may have any number of bytes: verbatim values include the odd bytes at the end.
     let whole = if raw { dst.len() / size * size } else { dst.len() };
     if count.checked_mul(size) != Some(whole) {
-        return Err(header.error(format!("{count} values do not match an output of {} bytes", dst.len())));
+        return Err(header.corrupt(
+            "a filtered chunk",
+            format!("{count} values do not match an output of {} bytes", dst.len()),
+        ));
     }
     if raw {
-        dst.copy_from_slice(header.bytes(dst.len(), "values")?);
+        dst.copy_from_slice(header.take(dst.len(), "values")?);
         return Ok(());
     }
-    let first = header.bytes(size.saturating_mul(count.min(2)), "first values")?;
+    let first = header.take(size.saturating_mul(count.min(2)), "first values")?;
     let (head, tail) = dst.split_at_mut(first.len());
     head.copy_from_slice(first);
     if tail.is_empty() {
@@ -31,10 +33,10 @@ pub(crate) fn decode_into(word: FilterElement, src: &[u8], dst: &mut [u8]) -> Re
     }
     let mut before = extend(&first[..size], false);
     let mut last = extend(&first[size..], false);
-    let mut stream = WordBitReader { words: header.rest.chunks_exact(8), word: 0, left: 0 };
+    let mut stream = WordBitReader { words: header.rest().chunks_exact(8), word: 0, left: 0 };
     for element in tail.chunks_exact_mut(size) {
         let (Some(sign), Some(magnitude)) = (stream.read(1), stream.read(bits)) else {
-            return Err(header.error("truncated packed differences"));
+            return Err(header.corrupt("a filtered chunk", "truncated packed differences"));
         };
         let step = if sign == 1 { magnitude.wrapping_neg() } else { magnitude };
         let value = step.wrapping_add(last.wrapping_mul(2)).wrapping_sub(before);

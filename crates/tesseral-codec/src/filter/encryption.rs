@@ -5,9 +5,9 @@
 
 use aes_gcm::aead::{AeadInOut, KeyInit};
 use aes_gcm::{Aes256Gcm, Nonce, Tag};
-use tesseral_core::{Error, Result};
+use tesseral_core::{Cursor, Error, Result};
 
-use super::header::{ChunkMetadataCursor, put_len};
+use super::header::put_len;
 use super::{FilterBuffers, grow};
 
 const NAME: &str = "aes_256_gcm";
@@ -23,25 +23,28 @@ pub(crate) fn reverse(
         return Err(Error::invalid("missing encryption key: the array is encrypted with AES-256-GCM"));
     };
     let cipher = Aes256Gcm::new(key.into());
-    let mut header = ChunkMetadataCursor::new(NAME, meta);
-    let mut data = ChunkMetadataCursor::new(NAME, data);
-    let meta_parts = header.len("metadata parts")?;
-    let data_parts = header.count(36, "data parts")?;
+    let mut header = Cursor::codec(NAME, meta);
+    let mut data = Cursor::codec(NAME, data);
+    let meta_parts = header.len32("metadata parts")?;
+    let data_parts = header.count32(36, "data parts")?;
     for part in 0..meta_parts.saturating_add(data_parts) {
-        let plain = header.len("part length")?;
-        let stored = data.bytes(header.len("part stored length")?, "part")?;
+        let plain = header.len32("part length")?;
+        let stored = data.take(header.len32("part stored length")?, "part")?;
         let iv: [u8; 12] = header.array("IV")?;
         let tag: [u8; 16] = header.array("tag")?;
         if plain != stored.len() {
-            return Err(
-                header.error(format!("plaintext of {plain} bytes has a ciphertext of {}", stored.len()))
-            );
+            return Err(header.corrupt(
+                "a filtered chunk",
+                format!("plaintext of {plain} bytes has a ciphertext of {}", stored.len()),
+            ));
         }
         let out = if part < meta_parts { &mut out.meta } else { &mut out.data };
         let target = grow(out, plain, cap, NAME)?;
         target.copy_from_slice(stored);
         let opened = cipher.decrypt_inout_detached(&Nonce::from(iv), &[], target.into(), &Tag::from(tag));
-        opened.map_err(|_| header.error("authentication tag mismatch: wrong key or damaged data"))?;
+        opened.map_err(|_| {
+            header.corrupt("a filtered chunk", "authentication tag mismatch: wrong key or damaged data")
+        })?;
     }
     Ok(())
 }

@@ -2,9 +2,9 @@
 //!
 //! Header `u32 parts`, then one `u32` per part: its size in bytes as integers.
 
-use tesseral_core::{Error, Result};
+use tesseral_core::{Cursor, Error, Result};
 
-use super::header::{ChunkMetadataCursor, put_len};
+use super::header::put_len;
 use super::{FilterBuffers, FilterElement, grow};
 
 pub(crate) struct Scale {
@@ -21,23 +21,22 @@ pub(crate) fn reverse(
     out: &mut FilterBuffers,
     cap: usize,
 ) -> Result<()> {
-    let mut header = ChunkMetadataCursor::new("float_scale", meta);
-    let mut data = ChunkMetadataCursor::new("float_scale", data);
+    let mut header = Cursor::codec("float_scale", meta);
+    let mut data = Cursor::codec("float_scale", data);
     if !matches!(by.width, 1 | 2 | 4 | 8) || !matches!(word.size, 4 | 8) {
-        return Err(header.error(format!(
-            "unsupported: integers of {} bytes for floats of {} bytes",
-            by.width, word.size
-        )));
+        return Err(header.corrupt(
+            "a filtered chunk",
+            format!("unsupported: integers of {} bytes for floats of {} bytes", by.width, word.size),
+        ));
     }
-    let parts = header.count(4, "parts")?;
+    let parts = header.count32(4, "parts")?;
     for _ in 0..parts {
-        let part = data.bytes(header.len("part length")?, "part")?;
+        let part = data.take(header.len32("part length")?, "part")?;
         if !part.len().is_multiple_of(by.width) {
-            return Err(header.error(format!(
-                "{} bytes are not a multiple of the integer size {}",
-                part.len(),
-                by.width
-            )));
+            return Err(header.corrupt(
+                "a filtered chunk",
+                format!("{} bytes are not a multiple of the integer size {}", part.len(), by.width),
+            ));
         }
         let bytes = part.len() / by.width * word.size;
         let target = grow(&mut out.data, bytes, cap, "float_scale")?;
@@ -55,7 +54,7 @@ pub(crate) fn reverse(
             }
         }
     }
-    out.meta.extend_from_slice(header.rest);
+    out.meta.extend_from_slice(header.rest());
     Ok(())
 }
 

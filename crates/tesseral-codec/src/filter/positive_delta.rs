@@ -3,10 +3,10 @@
 //! Header `u32 windows`, then per window the first value (one element) and `u32` bytes. The first difference is 0. Floats and
 //! text pass through without a header.
 
-use tesseral_core::{Error, Result};
+use tesseral_core::{Cursor, Error, Result};
 
 use super::bit_width_reduction::{extend, window_bytes};
-use super::header::{ChunkMetadataCursor, put_len};
+use super::header::put_len;
 use super::{ElementKind, FilterBuffers, FilterElement, grow, noop};
 
 fn applies(word: FilterElement, version: u32) -> bool {
@@ -29,14 +29,14 @@ pub(crate) fn reverse(
         return noop::reverse(meta, data, out);
     }
     let size = word.size;
-    let mut header = ChunkMetadataCursor::new("positive_delta", meta);
-    let mut data = ChunkMetadataCursor::new("positive_delta", data);
-    let windows = header.count(size + 4, "windows")?;
+    let mut header = Cursor::codec("positive_delta", meta);
+    let mut data = Cursor::codec("positive_delta", data);
+    let windows = header.count32(size + 4, "windows")?;
     for _ in 0..windows {
-        let mut value = extend(header.bytes(size, "first value")?, false);
-        let len = header.len("window length")?;
-        let stored = data.bytes(len, "window")?;
-        let target = grow(&mut out.data, len, cap, header.filter)?;
+        let mut value = extend(header.take(size, "first value")?, false);
+        let len = header.len32("window length")?;
+        let stored = data.take(len, "window")?;
+        let target = grow(&mut out.data, len, cap, "positive_delta")?;
         if !len.is_multiple_of(size) {
             target.copy_from_slice(stored);
             continue;
@@ -46,7 +46,7 @@ pub(crate) fn reverse(
             element.copy_from_slice(&value.to_le_bytes()[..size]);
         }
     }
-    out.meta.extend_from_slice(header.rest);
+    out.meta.extend_from_slice(header.rest());
     Ok(())
 }
 

@@ -4,53 +4,57 @@
 //! `u32 1`, `u32 data bytes`, `u32 encoded bytes`, `u32 offsets bytes`, `u8` run length width, `u8` string length width; data
 //! `run length ‖ string length ‖ string`, repeated, both numbers big-endian.
 
-use tesseral_core::{Error, Result};
+use tesseral_core::{Cursor, Error, Result};
 
-use super::header::{ChunkMetadataCursor, integer_width, put_big_endian, put_len};
+use super::header::{integer_width, put_big_endian, put_len};
 
 pub(crate) fn decode_into(cell: usize, src: &[u8], dst: &mut [u8]) -> Result<()> {
-    let mut runs = ChunkMetadataCursor::new("rle", src);
+    let mut runs = Cursor::codec("rle", src);
     let mut at = 0_usize;
-    while !runs.rest.is_empty() {
-        let value = runs.bytes(cell, "cell")?;
+    while !runs.rest().is_empty() {
+        let value = runs.take(cell, "cell")?;
         let run = runs.big_endian(2, "run length")?;
         let bytes = run.checked_mul(cell).and_then(|n| dst.get_mut(at..at.checked_add(n)?));
         let Some(target) = bytes else {
-            return Err(runs.error(format!("run of {run} cells at byte {at} exceeds the output")));
+            return Err(runs
+                .corrupt("a filtered chunk", format!("run of {run} cells at byte {at} exceeds the output")));
         };
         at += target.len();
         target.chunks_exact_mut(cell).for_each(|to| to.copy_from_slice(value));
     }
     if at != dst.len() {
-        return Err(runs.error(format!("expected {} bytes, decoded {at}", dst.len())));
+        return Err(runs.corrupt("a filtered chunk", format!("expected {} bytes, decoded {at}", dst.len())));
     }
     Ok(())
 }
 
 /// Parses the header of strings, which must match the number of cells and bytes of the tile.
 pub(crate) fn check_string_header(
-    header: &mut ChunkMetadataCursor<'_>,
+    header: &mut Cursor<'_>,
     encoded: usize,
     cells: usize,
     bytes: usize,
 ) -> Result<()> {
     let parts = (header.u32("metadata parts")?, header.u32("data parts")?);
     if parts != (0, 1) {
-        return Err(header.error(format!("unsupported number of parts for strings: {parts:?}")));
+        return Err(
+            header.corrupt("a filtered chunk", format!("unsupported number of parts for strings: {parts:?}"))
+        );
     }
-    let data = header.len("data size")?;
-    let stored = header.len("encoded size")?;
-    let offsets = header.len("offsets size")?;
+    let data = header.len32("data size")?;
+    let stored = header.len32("encoded size")?;
+    let offsets = header.len32("offsets size")?;
     if stored != encoded || !offsets.is_multiple_of(8) {
-        return Err(header.error(format!(
+        return Err(header.corrupt("a filtered chunk", format!(
             "size mismatch: {stored} encoded bytes declared, {encoded} present, {offsets} bytes of offsets"
         )));
     }
     if (data, offsets / 8) != (bytes, cells) {
         let claimed = offsets / 8;
-        return Err(header.error(format!(
-            "size mismatch: {claimed} strings of {data} bytes, expected {cells} of {bytes}"
-        )));
+        return Err(header.corrupt(
+            "a filtered chunk",
+            format!("size mismatch: {claimed} strings of {data} bytes, expected {cells} of {bytes}"),
+        ));
     }
     Ok(())
 }
@@ -64,23 +68,29 @@ pub(crate) fn decode_strings(
     ends: &mut Vec<u64>,
     out: &mut Vec<u8>,
 ) -> Result<()> {
-    let mut header = ChunkMetadataCursor::new("rle", meta);
+    let mut header = Cursor::codec("rle", meta);
     check_string_header(&mut header, data.len(), cells, bytes)?;
     let run_width = usize::from(header.u8("run length width")?);
     let len_width = usize::from(header.u8("string length width")?);
     if run_width > 8 || len_width > 8 || run_width == 0 {
-        return Err(header.error(format!("unsupported widths of {run_width} and {len_width} bytes")));
+        return Err(header.corrupt(
+            "a filtered chunk",
+            format!("unsupported widths of {run_width} and {len_width} bytes"),
+        ));
     }
     let (first, start) = (ends.len(), out.len());
-    let mut runs = ChunkMetadataCursor::new("rle", data);
-    while !runs.rest.is_empty() {
+    let mut runs = Cursor::codec("rle", data);
+    while !runs.rest().is_empty() {
         let run = runs.big_endian(run_width, "run length")?;
         let len = runs.big_endian(len_width, "string length")?;
-        let string = runs.bytes(len, "string")?;
+        let string = runs.take(len, "string")?;
         let missing = cells - (ends.len() - first);
         let grown = run.checked_mul(len).and_then(|n| n.checked_add(out.len() - start));
         if run > missing || grown.is_none_or(|n| n > bytes) {
-            return Err(runs.error(format!("run of {run} strings of {len} bytes exceeds the output")));
+            return Err(runs.corrupt(
+                "a filtered chunk",
+                format!("run of {run} strings of {len} bytes exceeds the output"),
+            ));
         }
         for _ in 0..run {
             out.extend_from_slice(string);
@@ -88,7 +98,10 @@ pub(crate) fn decode_strings(
         }
     }
     if ends.len() - first != cells || out.len() - start != bytes {
-        return Err(runs.error(format!("decoded {} strings, expected {cells}", ends.len() - first)));
+        return Err(runs.corrupt(
+            "a filtered chunk",
+            format!("decoded {} strings, expected {cells}", ends.len() - first),
+        ));
     }
     Ok(())
 }

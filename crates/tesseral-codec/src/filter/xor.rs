@@ -1,8 +1,8 @@
 //! XOR of each element with its predecessor, part by part. Header as [byte shuffle](super::byteshuffle).
 
-use tesseral_core::Result;
+use tesseral_core::{Cursor, Result};
 
-use super::header::{ChunkMetadataCursor, put_len};
+use super::header::put_len;
 use super::{FilterBuffers, FilterElement, grow};
 
 pub(crate) fn reverse(
@@ -12,11 +12,11 @@ pub(crate) fn reverse(
     out: &mut FilterBuffers,
     cap: usize,
 ) -> Result<()> {
-    let mut header = ChunkMetadataCursor::new("xor", meta);
-    let mut data = ChunkMetadataCursor::new("xor", data);
-    let parts = header.count(4, "parts")?;
+    let mut header = Cursor::codec("xor", meta);
+    let mut data = Cursor::codec("xor", data);
+    let parts = header.count32(4, "parts")?;
     for _ in 0..parts {
-        let part = data.bytes(header.len("part length")?, "part")?;
+        let part = data.take(header.len32("part length")?, "part")?;
         let target = grow(&mut out.data, part.len(), cap, "xor")?;
         target.copy_from_slice(part);
         // Each byte depends on the same byte of the preceding element.
@@ -24,7 +24,7 @@ pub(crate) fn reverse(
             target[i] ^= target[i - word.size];
         }
     }
-    out.meta.extend_from_slice(header.rest);
+    out.meta.extend_from_slice(header.rest());
     Ok(())
 }
 

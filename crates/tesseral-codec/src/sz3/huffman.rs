@@ -4,9 +4,9 @@
 //! symbols, `i32` each, minus the smallest · `u8` each: whether the node is a leaf. Children are `u8` for up to 256 nodes, `u16`
 //! for up to 65536, else `u32`; nodes are numbered in preorder, left before right. Bits are read most significant first; 0 is left.
 
-use tesseral_core::Result;
+use tesseral_core::{Cursor, Result};
 
-use super::{ByteCursor, fault};
+use super::fault;
 
 /// Bits per table lookup.
 const LOOK: u32 = 11;
@@ -38,16 +38,18 @@ pub(super) struct Tree {
 }
 
 impl Tree {
-    pub(super) fn parse(reader: &mut ByteCursor<'_>) -> Result<Self> {
-        let least = reader.i32()?;
-        let count = reader.array().map(i32::from_be_bytes)?;
-        reader.bytes(5)?;
-        let count = usize::try_from(count).ok().filter(|n| *n > 0 && *n <= reader.0.len());
+    pub(super) fn parse(reader: &mut Cursor<'_>) -> Result<Self> {
+        let least = reader.i32("smallest symbol")?;
+        let count = reader.array("node count").map(i32::from_be_bytes)?;
+        reader.take(5, "tree header")?;
+        let count = usize::try_from(count).ok().filter(|n| *n > 0 && *n <= reader.rest().len());
         let count = count.ok_or_else(|| fault("invalid number of Huffman tree nodes"))?;
         let width = child_width(count);
         let mut nodes = vec![Node::default(); count];
         for side in 0..2 {
-            for (node, bytes) in nodes.iter_mut().zip(reader.bytes(width * count)?.chunks_exact(width)) {
+            for (node, bytes) in
+                nodes.iter_mut().zip(reader.take(width * count, "children")?.chunks_exact(width))
+            {
                 let child = bytes.iter().rev().fold(0, |sum, byte| sum << 8 | u32::from(*byte));
                 if child as usize >= count {
                     return Err(fault("Huffman tree node out of range"));
@@ -55,10 +57,10 @@ impl Tree {
                 node.children[side] = child;
             }
         }
-        for (node, bytes) in nodes.iter_mut().zip(reader.bytes(4 * count)?.as_chunks().0) {
+        for (node, bytes) in nodes.iter_mut().zip(reader.take(4 * count, "symbols of nodes")?.as_chunks().0) {
             node.symbol = i32::from_le_bytes(*bytes).wrapping_add(least);
         }
-        for (node, leaf) in nodes.iter_mut().zip(reader.bytes(count)?) {
+        for (node, leaf) in nodes.iter_mut().zip(reader.take(count, "leaf flags")?) {
             node.leaf = *leaf != 0;
         }
         let mut tree = Self { nodes, table: Vec::new() };

@@ -7,10 +7,10 @@
 //! `u64` cells · `u32` intervals per block · `i32` 0 linear, 1 cubic · `i32` direction · `u64` anchor distance · `f64` alpha ·
 //! `f64` beta: at level l the error bound is divided by min(alpha^(l−1), beta); without alpha it is halved from level 3 on.
 
-use tesseral_core::Result;
+use tesseral_core::{Cursor, Result};
 
+use super::fault;
 use super::quantizer::Quantize;
-use super::{ByteCursor, fault};
 
 #[derive(Debug)]
 pub(super) struct Interpolation {
@@ -31,11 +31,13 @@ impl Interpolation {
         Self { count, block: 32, cubic: true, direction: 0, anchors, alpha: 1.25, beta: 2.0 }
     }
 
-    pub(super) fn parse(reader: &mut ByteCursor<'_>) -> Result<Self> {
-        let count = usize::try_from(reader.u64()?).map_err(|_| fault("number of cells out of range"))?;
-        let block = reader.array().map(u32::from_le_bytes)?;
-        let (kind, direction, anchors) = (reader.i32()?, reader.i32()?, reader.u64()?);
-        let (alpha, beta) = (reader.f64()?, reader.f64()?);
+    pub(super) fn parse(reader: &mut Cursor<'_>) -> Result<Self> {
+        let count =
+            usize::try_from(reader.u64("cell count")?).map_err(|_| fault("number of cells out of range"))?;
+        let block = reader.u32("block size")?;
+        let (kind, direction, anchors) =
+            (reader.i32("interpolation kind")?, reader.i32("direction")?, reader.u64("anchor stride")?);
+        let (alpha, beta) = (reader.f64("alpha")?, reader.f64("beta")?);
         let cubic = match kind {
             0 => false,
             1 => true,

@@ -3,11 +3,11 @@
 //!
 //! Empty when there is only one predictor; else `u64` number of blocks, a Huffman tree, `u64` bytes, the bits.
 
-use tesseral_core::Result;
+use tesseral_core::{Cursor, Result};
 
 use super::quantizer::Quantize;
 use super::settings::Settings;
-use super::{ByteCursor, fault, huffman};
+use super::{fault, huffman};
 
 #[derive(Debug)]
 pub(super) struct Lorenzo {
@@ -18,7 +18,7 @@ pub(super) struct Lorenzo {
 }
 
 impl Lorenzo {
-    pub(super) fn parse(reader: &mut ByteCursor<'_>, settings: &Settings) -> Result<Self> {
+    pub(super) fn parse(reader: &mut Cursor<'_>, settings: &Settings) -> Result<Self> {
         let block = settings.block;
         let only = match settings.lorenzo {
             (true, true) => None,
@@ -29,14 +29,14 @@ impl Lorenzo {
         let mut lines = Vec::new();
         if only.is_none() {
             let expected = settings.count.div_ceil(block as u64);
-            let blocks = reader.u64()?;
+            let blocks = reader.u64("block count")?;
             if blocks != expected {
                 return Err(fault(format!("predictors for {blocks} blocks, expected {expected}")));
             }
             if blocks > 0 {
                 let tree = huffman::Tree::parse(reader)?;
-                let len = reader.count(1)?;
-                let mut symbols = tree.decode(reader.bytes(len)?);
+                let len = reader.count64(1, "length of the predictor choices")?;
+                let mut symbols = tree.decode(reader.take(len, "predictor choices")?);
                 for _ in 0..blocks {
                     lines.push(match symbols.next()? {
                         0 => false,

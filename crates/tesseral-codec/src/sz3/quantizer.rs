@@ -3,10 +3,10 @@
 //! `u8` 2 · `f64` error · `i32` radius · `u64` number of verbatim cells · those cells. Step 0 is the next verbatim cell, step `s`
 //! a difference of `2 (s − radius)` errors.
 
-use tesseral_core::Result;
+use tesseral_core::{Cursor, Result};
 
+use super::fault;
 use super::huffman::Symbols;
-use super::{ByteCursor, fault};
 
 /// Combines a prediction with a cell. Predictors visit cells in the same order when decoding and encoding.
 pub(super) trait Quantize {
@@ -28,14 +28,14 @@ pub(super) struct Quantizer<'a> {
 }
 
 impl<'a> Quantizer<'a> {
-    pub(super) fn parse(reader: &mut ByteCursor<'a>) -> Result<Self> {
-        let kind = reader.u8()?;
+    pub(super) fn parse(reader: &mut Cursor<'a>) -> Result<Self> {
+        let kind = reader.u8("quantizer kind")?;
         if kind != 2 {
             return Err(fault(format!("unknown quantizer kind {kind}")));
         }
-        let (error, radius) = (reader.f64()?, reader.i32()?);
-        let count = reader.count(8)?;
-        Ok(Self { error, radius, plain: reader.bytes(8 * count)?.as_chunks().0 })
+        let (error, radius) = (reader.f64("error bound")?, reader.i32("radius")?);
+        let count = reader.count64(8, "unpredictable cells")?;
+        Ok(Self { error, radius, plain: reader.take(8 * count, "unpredictable cells")?.as_chunks().0 })
     }
 }
 

@@ -3,9 +3,9 @@
 //! `u8` length · `u8` dimensions · `u8` bits per extent · extents, packed · `u64` cells · `u8` algorithm · `u8` kind of error
 //! bound · its one or two doubles · `u8` predictors · `u8` dtype · `i32` steps · `i32` cells per block · `u8`
 
-use tesseral_core::{Error, Result};
+use tesseral_core::{Cursor, Error, Result};
 
-use super::{ByteCursor, RADIUS, fault};
+use super::{RADIUS, cursor, fault};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Algorithm {
@@ -26,37 +26,38 @@ pub(super) struct Settings {
 }
 
 impl Settings {
-    pub(super) fn parse(reader: &mut ByteCursor<'_>) -> Result<Self> {
-        let len = usize::from(reader.u8()?);
+    pub(super) fn parse(reader: &mut Cursor<'_>) -> Result<Self> {
+        let len = usize::from(reader.u8("settings length")?);
         // The length includes itself.
-        let mut fields =
-            ByteCursor(reader.bytes(len.checked_sub(1).ok_or_else(|| fault("settings length is 0"))?)?);
-        let (dims, bits) = (fields.u8()?, usize::from(fields.u8()?));
+        let mut fields = cursor(
+            reader.take(len.checked_sub(1).ok_or_else(|| fault("settings length is 0"))?, "settings")?,
+        );
+        let (dims, bits) = (fields.u8("dimension count")?, usize::from(fields.u8("width of the extent")?));
         if dims != 1 {
             return Err(Error::unsupported(format!("SZ3 in {dims} dimensions")));
         }
-        let packed = fields.bytes(bits.div_ceil(8))?;
+        let packed = fields.take(bits.div_ceil(8), "extent")?;
         let extent = packed.iter().rev().fold(0_u64, |sum, byte| sum << 8 | u64::from(*byte));
-        let count = fields.u64()?;
+        let count = fields.u64("cell count")?;
         if bits > 64 || extent != count {
             return Err(fault(format!("extent {extent} does not match {count} cells")));
         }
-        let algorithm = match fields.u8()? {
+        let algorithm = match fields.u8("algorithm")? {
             0 => Algorithm::Lorenzo,
             2 => Algorithm::Interpolation,
             4 => Algorithm::Lossless,
             other => return Err(Error::unsupported(format!("SZ3 algorithm {other}"))),
         };
-        let bounds = match fields.u8()? {
+        let bounds = match fields.u8("error bound kind")? {
             0..=3 => 1,
             4 | 5 => 2,
             other => return Err(fault(format!("unknown error bound kind {other}"))),
         };
-        fields.bytes(8 * bounds)?;
-        let predictors = fields.u8()?;
+        fields.take(8 * bounds, "error bounds")?;
+        let predictors = fields.u8("predictors")?;
         // dtype and number of steps: not all writers set the former, the latter is redundant.
-        fields.bytes(5)?;
-        let block = fields.i32()?;
+        fields.take(5, "dtype and number of steps")?;
+        let block = fields.i32("block size")?;
         if algorithm == Algorithm::Lorenzo && predictors & 0x30 != 0 {
             return Err(Error::unsupported("SZ3 with regression"));
         }

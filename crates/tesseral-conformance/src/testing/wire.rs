@@ -13,8 +13,8 @@
 use bytes::Bytes;
 use tesseral_core::dtype::Class;
 use tesseral_core::{
-    ArraySchema, Attributes, CellLen, ChunkStats, Coords, DType, Dimension, Error, Field, Limits, Order,
-    Region, Result, Scalar, Stat, Sum, Value,
+    ArraySchema, Attributes, CellLen, ChunkStats, Coords, Cursor, DType, Dimension, Error, Field, Limits,
+    Order, Region, Result, Scalar, Stat, Sum, Value,
 };
 use tesseral_store::{Store, StoreExt};
 use xxhash_rust::xxh3::xxh3_64;
@@ -80,67 +80,41 @@ pub(crate) fn read_directory(store: &dyn Store, magic: &[u8; 8], limits: &Limits
 
 /// Parses a directory. Counts are checked against the remaining bytes before anything is allocated.
 #[derive(Debug)]
-pub(crate) struct DirectoryParser<'a> {
-    bytes: &'a [u8],
-    at: usize,
-    base: u64,
-    object: String,
-}
+pub(crate) struct DirectoryParser<'a>(Cursor<'a>);
 
 impl<'a> DirectoryParser<'a> {
-    pub(crate) fn new(directory: &'a TestDirectory, object: String) -> Self {
-        Self { bytes: &directory.bytes, at: 0, base: directory.offset, object }
+    pub(crate) fn new(directory: &'a TestDirectory, object: &'a str) -> Self {
+        Self(Cursor::at_offset(object, &directory.bytes, directory.offset))
     }
 
     /// A `Corrupt` error for `what` at the current position.
     pub(crate) fn corrupt(&self, what: &str, detail: impl Into<String>) -> Error {
-        Error::corrupt(what, &self.object, self.base + self.at as u64, detail)
+        self.0.corrupt(what, detail)
     }
 
     fn bytes(&mut self, n: usize, what: &str) -> Result<&'a [u8]> {
-        let left = self.bytes.len() - self.at;
-        if n > left {
-            let offset = self.base + self.at as u64;
-            return Err(Error::truncated(what, &self.object, offset, n as u64, left as u64));
-        }
-        self.at += n;
-        Ok(&self.bytes[self.at - n..self.at])
-    }
-
-    fn array<const N: usize>(&mut self, what: &str) -> Result<[u8; N]> {
-        let mut out = [0; N];
-        out.copy_from_slice(self.bytes(N, what)?);
-        Ok(out)
+        self.0.take(n, what)
     }
 
     pub(crate) fn u8(&mut self, what: &str) -> Result<u8> {
-        Ok(self.array::<1>(what)?[0])
+        self.0.u8(what)
     }
 
     pub(crate) fn flag(&mut self, what: &str) -> Result<bool> {
-        match self.u8(what)? {
-            0 => Ok(false),
-            1 => Ok(true),
-            other => Err(self.corrupt(what, format!("expected 0 or 1, found {other}"))),
-        }
+        self.0.flag(what)
     }
 
     pub(crate) fn u32(&mut self, what: &str) -> Result<u32> {
-        self.array(what).map(u32::from_le_bytes)
+        self.0.u32(what)
     }
 
     pub(crate) fn u64(&mut self, what: &str) -> Result<u64> {
-        self.array(what).map(u64::from_le_bytes)
+        self.0.u64(what)
     }
 
     /// A count of items of at least `least` bytes each.
     pub(crate) fn count(&mut self, least: usize, what: &str) -> Result<usize> {
-        let n = self.u32(what)? as usize;
-        let left = self.bytes.len() - self.at;
-        if n.saturating_mul(least) > left {
-            return Err(self.corrupt(what, format!("{n} items do not fit in {left} bytes")));
-        }
-        Ok(n)
+        self.0.count32(least, what)
     }
 
     pub(crate) fn text(&mut self, what: &str) -> Result<&'a str> {
@@ -275,9 +249,9 @@ impl<'a> DirectoryParser<'a> {
             max: self.stat("maximum", |r| r.scalar("maximum"))?,
             sum: self.stat("sum", |r| {
                 if r.flag("sum")? {
-                    Ok(Sum::Float(f64::from_le_bytes(r.array("sum")?)))
+                    Ok(Sum::Float(f64::from_le_bytes(r.0.array("sum")?)))
                 } else {
-                    Ok(Sum::Int(i128::from_le_bytes(r.array("sum")?)))
+                    Ok(Sum::Int(i128::from_le_bytes(r.0.array("sum")?)))
                 }
             })?,
             missing: self.scalars("values without statistics")?,
@@ -290,7 +264,7 @@ impl<'a> DirectoryParser<'a> {
     }
 
     pub(crate) fn finish(self) -> Result<()> {
-        match self.bytes.len() - self.at {
+        match self.0.rest().len() {
             0 => Ok(()),
             n => Err(self.corrupt("directory", format!("{n} trailing bytes"))),
         }

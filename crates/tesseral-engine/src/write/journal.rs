@@ -13,7 +13,7 @@ use std::os::unix::fs::FileExt;
 use std::sync::{Mutex, PoisonError};
 
 use smallvec::SmallVec;
-use tesseral_core::{ChunkStats, Coords, Error, Result, Scalar, Stat, Sum};
+use tesseral_core::{ChunkStats, Coords, Cursor, DType, Error, Result, Scalar, Stat, Sum};
 use tesseral_format::{Column, EncodedChunk, EncodedPart, Role};
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -95,7 +95,8 @@ impl Journal {
         if head[8..] != xxh3_64(body).to_le_bytes() {
             return Ok(None);
         }
-        Ok(RecordCursor { bytes: body }.chunk())
+        // A record that cannot be parsed is written again.
+        Ok(RecordCursor(Cursor::new("journal", body)).chunk().ok())
     }
 
     /// Returns whether an earlier attempt stored a chunk.
@@ -203,43 +204,35 @@ fn put_stat<T>(out: &mut Vec<u8>, stat: &Stat<T>, value: impl Fn(&mut Vec<u8>, &
     }
 }
 
-/// Parses a body; `None` if it is invalid.
-struct RecordCursor<'a> {
-    bytes: &'a [u8],
-}
+/// Parses a record.
+struct RecordCursor<'a>(Cursor<'a>);
 
 impl RecordCursor<'_> {
-    fn take(&mut self, len: u64) -> Option<&[u8]> {
-        let (taken, rest) = self.bytes.split_at_checked(usize::try_from(len).ok()?)?;
-        self.bytes = rest;
-        Some(taken)
+    fn number(&mut self, what: &str) -> Result<u64> {
+        self.0.u64(what)
     }
 
-    fn number(&mut self) -> Option<u64> {
-        self.take(8)?.try_into().ok().map(u64::from_le_bytes)
+    fn bytes(&mut self, what: &str) -> Result<Vec<u8>> {
+        let len = self.number(what)?;
+        self.0.take64(len, what).map(<[u8]>::to_vec)
     }
 
-    fn bytes(&mut self) -> Option<Vec<u8>> {
-        let len = self.number()?;
-        self.take(len).map(<[u8]>::to_vec)
+    fn scalar(&mut self, what: &str) -> Result<Scalar> {
+        let dtype: DType = self.0.text64(what)?.parse()?;
+        Scalar::from_le_bytes(dtype, &self.bytes(what)?)
     }
 
-    fn scalar(&mut self) -> Option<Scalar> {
-        let name = String::from_utf8(self.bytes()?).ok()?;
-        Scalar::from_le_bytes(name.parse().ok()?, &self.bytes()?).ok()
-    }
-
-    fn stat<T>(&mut self, value: impl Fn(&mut Self) -> Option<T>) -> Option<Stat<T>> {
-        Some(match self.number()? {
+    fn stat<T>(&mut self, what: &str, value: impl Fn(&mut Self, &str) -> Result<T>) -> Result<Stat<T>> {
+        Ok(match self.number(what)? {
             0 => Stat::Absent,
-            1 => Stat::Exact(value(self)?),
-            _ => Stat::Bound(value(self)?),
+            1 => Stat::Exact(value(self, what)?),
+            _ => Stat::Bound(value(self, what)?),
         })
     }
 
-    fn part(&mut self) -> Option<EncodedPart<'static>> {
-        let column = self.number()?;
-        let number = u16::try_from(column & 0xffff).ok()?;
+    fn part(&mut self) -> Result<EncodedPart<'static>> {
+        let column = self.number("column")?;
+        let number = u16::try_from(column & 0xffff).unwrap_or(u16::MAX);
         let column = match column >> 16 {
             0 => Column::Field(number),
             1 => Column::Dim(number),
@@ -247,44 +240,47 @@ impl RecordCursor<'_> {
             _ => Column::DeletedBy,
         };
         let roles = [Role::Values, Role::Offsets, Role::Validity, Role::Mask];
-        let role = *roles.get(usize::try_from(self.number()?).ok()?)?;
-        let codec = u32::try_from(self.number()?).ok()?;
-        let raw_len = self.number()?;
-        Some(EncodedPart { column, role, codec, raw_len, bytes: self.bytes()?.into() })
+        let role = usize::try_from(self.number("role")?).ok().and_then(|role| roles.get(role));
+        let role = *role.ok_or_else(|| self.0.corrupt("role", "unknown number"))?;
+        let codec = self.number("codec")?;
+        let codec = u32::try_from(codec).map_err(|_| self.0.corrupt("codec", "number out of range"))?;
+        let raw_len = self.number("decoded length")?;
+        Ok(EncodedPart { column, role, codec, raw_len, bytes: self.bytes("part")?.into() })
     }
 
-    fn stats(&mut self) -> Option<ChunkStats> {
-        Some(ChunkStats {
-            cells: self.number()?,
-            nulls: self.stat(Self::number)?,
-            nans: self.stat(Self::number)?,
-            min: self.stat(Self::scalar)?,
-            max: self.stat(Self::scalar)?,
-            sum: self.stat(|reader| match reader.number()? {
-                0 => reader.take(16)?.try_into().ok().map(|bytes| Sum::Int(i128::from_le_bytes(bytes))),
-                _ => reader.number().map(|bits| Sum::Float(f64::from_bits(bits))),
+    fn stats(&mut self) -> Result<ChunkStats> {
+        Ok(ChunkStats {
+            cells: self.number("cell count")?,
+            nulls: self.stat("null count", Self::number)?,
+            nans: self.stat("NaN count", Self::number)?,
+            min: self.stat("minimum", Self::scalar)?,
+            max: self.stat("maximum", Self::scalar)?,
+            sum: self.stat("sum", |reader, what| {
+                Ok(match reader.number(what)? {
+                    0 => Sum::Int(reader.0.array(what).map(i128::from_le_bytes)?),
+                    _ => Sum::Float(f64::from_bits(reader.number(what)?)),
+                })
             })?,
             missing: Vec::new(),
         })
     }
 
-    fn chunk(mut self) -> Option<(u32, EncodedChunk<'static>)> {
-        let first = self.number()?;
+    fn chunk(mut self) -> Result<(u32, EncodedChunk<'static>)> {
+        let first = self.number("array and rank")?;
         #[allow(clippy::cast_possible_truncation)]
         let (array, rank) = (first as u32, first >> 32);
-        let coords = (0..rank).map(|_| self.number()).collect::<Option<Coords>>()?;
-        let parts = self.number()?;
-        let parts = (0..parts).map(|_| self.part()).collect::<Option<SmallVec<[_; 1]>>>()?;
-        let stats = self.number()?;
-        let stats = (0..stats).map(|_| self.stats()).collect::<Option<Vec<_>>>()?;
-        Some((array, EncodedChunk { coords, parts, stats }))
+        let coords = (0..rank).map(|_| self.number("coordinate")).collect::<Result<Coords>>()?;
+        let parts = self.number("part count")?;
+        let parts = (0..parts).map(|_| self.part()).collect::<Result<SmallVec<[_; 1]>>>()?;
+        let stats = self.number("field count")?;
+        let stats = (0..stats).map(|_| self.stats()).collect::<Result<Vec<_>>>()?;
+        Ok((array, EncodedChunk { coords, parts, stats }))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tesseral_core::DType;
 
     fn chunk(n: u64) -> EncodedChunk<'static> {
         let part = |column, role, bytes: &[u8]| EncodedPart {

@@ -7,7 +7,7 @@ use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 use half::f16;
-use tesseral_core::{Attributes, DType, Error, Result, Value};
+use tesseral_core::{Attributes, Cursor, DType, Error, Result, Value};
 
 /// A CBOR item.
 #[derive(Clone, Debug, PartialEq)]
@@ -60,8 +60,7 @@ impl ErrorLocation<'_> {
 }
 
 struct CborCursor<'a> {
-    bytes: &'a [u8],
-    at: usize,
+    cursor: Cursor<'a>,
     depth: usize,
 }
 
@@ -71,10 +70,7 @@ const SHORT: &str = "unexpected end of item";
 
 impl<'a> CborCursor<'a> {
     fn take(&mut self, n: u64) -> Read<&'a [u8]> {
-        let end = usize::try_from(n).ok().and_then(|n| self.at.checked_add(n)).ok_or(SHORT)?;
-        let bytes = self.bytes.get(self.at..end).ok_or(SHORT)?;
-        self.at = end;
-        Ok(bytes)
+        self.cursor.take64(n, "item").map_err(|_| SHORT)
     }
 
     fn number(&mut self, n: u64) -> Read<u64> {
@@ -96,8 +92,8 @@ impl<'a> CborCursor<'a> {
     }
 
     fn is_break(&mut self) -> Read<bool> {
-        let stop = *self.bytes.get(self.at).ok_or(SHORT)? == 0xff;
-        self.at += usize::from(stop);
+        let stop = *self.cursor.rest().first().ok_or(SHORT)? == 0xff;
+        self.take(u64::from(stop))?;
         Ok(stop)
     }
 
@@ -195,11 +191,11 @@ fn widen(half: f16) -> f64 {
 /// # Errors
 /// `Corrupt` when the item is not well-formed or nested deeper than `depth`.
 pub fn parse(bytes: &[u8], depth: usize, place: ErrorLocation<'_>) -> Result<(CborItem, usize)> {
-    let mut reader = CborCursor { bytes, at: 0, depth };
+    let mut reader = CborCursor { cursor: Cursor::new(place.object, bytes), depth };
     match reader.item() {
-        Ok(item) => Ok((item, reader.at)),
+        Ok(item) => Ok((item, bytes.len() - reader.cursor.rest().len())),
         Err(detail) => {
-            let offset = place.offset.saturating_add(reader.at as u64);
+            let offset = place.offset.saturating_add(reader.cursor.at());
             Err(Error::corrupt(place.what, place.object, offset, format!("CBOR: {detail}")))
         }
     }

@@ -229,8 +229,8 @@ mod tests {
         let mut bytes = Vec::new();
         header.write(&mut bytes);
         assert_eq!(bytes.len() as u64, HEADER_LEN);
-        assert_eq!(IndexHeader::parse(&mut Cursor::new("f", &bytes, 0), 240).unwrap(), header);
-        assert!(IndexHeader::parse(&mut Cursor::new("f", &bytes, 0), 241).is_err());
+        assert_eq!(IndexHeader::parse(&mut Cursor::at_offset("f", &bytes, 0), 240).unwrap(), header);
+        assert!(IndexHeader::parse(&mut Cursor::at_offset("f", &bytes, 0), 241).is_err());
     }
 
     #[test]

@@ -104,15 +104,18 @@ mod tests {
         let mut bytes = Vec::new();
         DigestRegion::write(99, [5, u64::MAX].into_iter(), &mut bytes);
         assert_eq!(Some(bytes.len() as u64), length(2));
-        let region = DigestRegion::parse(&mut Cursor::new("f", &bytes, 0), 2).unwrap();
+        let region = DigestRegion::parse(&mut Cursor::at_offset("f", &bytes, 0), 2).unwrap();
         assert_eq!((region.catalog, DigestRegion::get(region.chunks, 1)), (99, Some(u64::MAX)));
         assert_eq!(DigestRegion::get(region.chunks, 2), None);
-        assert!(DigestRegion::parse(&mut Cursor::new("f", &bytes, 0), 1).is_err());
+        assert!(DigestRegion::parse(&mut Cursor::at_offset("f", &bytes, 0), 1).is_err());
         for i in 0..bytes.len() {
             let mut flipped = bytes.clone();
             flipped[i] ^= 0x40;
-            assert!(DigestRegion::parse(&mut Cursor::new("f", &flipped, 0), 2).is_err(), "byte {i}");
-            assert!(DigestRegion::parse(&mut Cursor::new("f", &bytes[..i], 0), 2).is_err(), "cut at {i}");
+            assert!(DigestRegion::parse(&mut Cursor::at_offset("f", &flipped, 0), 2).is_err(), "byte {i}");
+            assert!(
+                DigestRegion::parse(&mut Cursor::at_offset("f", &bytes[..i], 0), 2).is_err(),
+                "cut at {i}"
+            );
         }
     }
 }

@@ -194,10 +194,10 @@ mod tests {
         let mut bytes = Vec::new();
         write(&datasets, &mut bytes);
         assert_eq!(bytes.len() % 8, 0);
-        let mut cursor = Cursor::new("f", &bytes, 32);
+        let mut cursor = Cursor::at_offset("f", &bytes, 32);
         assert_eq!(parse(&mut cursor, 8).unwrap(), datasets);
-        assert!(parse(&mut Cursor::new("f", &bytes, 32), 7).is_err());
-        assert!(parse(&mut Cursor::new("f", &bytes, 32), 9).is_err());
+        assert!(parse(&mut Cursor::at_offset("f", &bytes, 32), 7).is_err());
+        assert!(parse(&mut Cursor::at_offset("f", &bytes, 32), 9).is_err());
     }
 
     #[test]

@@ -3,7 +3,6 @@
 //! `docs/formats/tet.md` describes them and lists where the reference implementation differs.
 
 pub mod chunk_index;
-mod cursor;
 pub mod digest_region;
 pub mod directory;
 pub mod footer;
@@ -13,7 +12,7 @@ pub mod secondary_index;
 pub mod superblock;
 pub mod zone_map;
 
-pub use cursor::Cursor;
+pub use tesseral_core::Cursor;
 
 /// Rounds up to a multiple of 8; `None` if it exceeds `u64`.
 pub fn align8(n: u64) -> Option<u64> {

@@ -101,10 +101,10 @@ mod tests {
         let mut bytes = Vec::new();
         superblock.write(&mut bytes);
         assert_eq!(bytes.len() as u64, LEN);
-        let mut cursor = Cursor::new("f", &bytes, 0);
+        let mut cursor = Cursor::at_offset("f", &bytes, 0);
         assert_eq!(Superblock::parse(&mut cursor, 320).unwrap(), superblock);
         assert!(cursor.rest().is_empty());
-        let short = Superblock::parse(&mut Cursor::new("f", &bytes, 0), 319).unwrap_err();
+        let short = Superblock::parse(&mut Cursor::at_offset("f", &bytes, 0), 319).unwrap_err();
         assert_eq!(short.offset(), Some(16));
     }
 }

@@ -6,9 +6,9 @@
 //! ```
 //! The stored tree is the condition of cells to *keep*.
 
-use tesseral_core::{Limits, Result};
+use tesseral_core::{Cursor, Limits, Result};
 
-use super::cursor::{Cursor, put_bytes64, put_text32, put_u64};
+use super::primitive::{put_bytes64, put_text32, put_u64};
 
 /// A node of a stored condition.
 #[derive(Clone, Debug, PartialEq, Eq)]

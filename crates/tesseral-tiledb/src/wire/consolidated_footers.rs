@@ -3,9 +3,7 @@
 
 use std::ops::Range;
 
-use tesseral_core::Result;
-
-use super::cursor::Cursor;
+use tesseral_core::{Cursor, Result};
 
 /// Returns names of fragments, and the byte ranges of their footers.
 ///

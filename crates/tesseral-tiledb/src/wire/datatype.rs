@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 use tesseral_codec::filter::{ElementKind, FilterElement};
 use tesseral_core::{CellLen, DType, Error, Result, TimeUnit};
 
-use super::cursor::le64;
+use super::primitive::le64;
 
 /// The number of values per cell that means variable-length.
 pub const VAR: u32 = u32::MAX;

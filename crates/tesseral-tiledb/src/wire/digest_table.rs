@@ -15,11 +15,11 @@
 
 use std::ops::Range;
 
-use tesseral_core::{Error, Result};
+use tesseral_core::{Cursor, Error, Result};
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
-use super::cursor::{Cursor, le64, put_u32, put_u64};
 use super::name;
+use super::primitive::{le64, put_u32, put_u64};
 
 /// Block size of new fragments in bytes.
 pub const BLOCK: u64 = 16 << 10;

@@ -1,10 +1,10 @@
 //! Enumeration files: the labels of an attribute's codes.
 
 use tesseral_core::schema::{Enumeration, Labels};
-use tesseral_core::{DType, Error, Result};
+use tesseral_core::{Cursor, DType, Error, Result};
 
-use super::cursor::{Cursor, put_bytes64, put_text32, put_u64};
 use super::datatype::{Datatype, VAR};
+use super::primitive::{put_bytes64, put_text32, put_u64};
 
 /// Parses an enumeration from its unfiltered bytes.
 ///

@@ -3,9 +3,9 @@
 //! Every list has one entry per *slot*: the attributes, one for the legacy zipped coordinates, the dimensions, then timestamps,
 //! delete timestamps and delete conditions if the fragment has them.
 
-use tesseral_core::Result;
+use tesseral_core::{Cursor, Result};
 
-use super::cursor::{Cursor, put_text64, put_u64};
+use super::primitive::{put_text64, put_u64};
 use super::schema::{Schema, StoredRange, put_ranges, ranges};
 
 /// A fragment's footer.

@@ -7,11 +7,11 @@
 
 use tesseral_codec::Contexts;
 use tesseral_codec::filter::{Chain, Chunks, Filter, FilterContext};
-use tesseral_core::{Error, Limits, Result, alloc};
+use tesseral_core::{Cursor, Error, Limits, Result, alloc};
 
-use super::cursor::{Cursor, put_u32, put_u64};
 use super::datatype::Datatype;
 use super::pipeline::{FilterPipeline, MAX_CHUNK};
+use super::primitive::{put_u32, put_u64};
 
 /// Size of the header before the pipeline, in bytes.
 pub const HEADER_LEN: u64 = 34;

@@ -2,9 +2,9 @@
 
 use std::collections::HashMap;
 
-use tesseral_core::{Error, Result};
+use tesseral_core::{Cursor, Error, Result};
 
-use super::cursor::{Cursor, put_text64, put_u64};
+use super::primitive::{put_text64, put_u64};
 
 /// A member of a group.
 #[derive(Clone, Debug, PartialEq, Eq)]

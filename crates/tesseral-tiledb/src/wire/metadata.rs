@@ -1,9 +1,9 @@
 //! Array metadata: `u32 length, key`, `u8 deleted`, and unless deleted `u8 datatype`, `u32 count`, values.
 
-use tesseral_core::{Attributes, DType, Error, Result, Scalar, Value};
+use tesseral_core::{Attributes, Cursor, DType, Error, Result, Scalar, Value};
 
-use super::cursor::{Cursor, put_text32, put_u32};
 use super::datatype::Datatype;
+use super::primitive::{put_text32, put_u32};
 
 /// Applies one file on top of earlier ones.
 ///

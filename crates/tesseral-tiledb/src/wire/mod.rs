@@ -3,7 +3,6 @@
 pub mod chunk_table;
 pub mod condition;
 pub mod consolidated_footers;
-pub mod cursor;
 pub mod datatype;
 pub mod digest_table;
 pub mod enumeration;
@@ -13,6 +12,7 @@ pub mod group;
 pub mod metadata;
 pub mod name;
 pub mod pipeline;
+pub mod primitive;
 pub mod rtree;
 pub mod schema;
 pub mod section;

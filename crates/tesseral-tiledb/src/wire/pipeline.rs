@@ -5,10 +5,10 @@
 //! ```
 
 use tesseral_codec::filter::{DEFAULT_LEVEL, Filter, FilterElement};
-use tesseral_core::{Error, Result};
+use tesseral_core::{Cursor, Error, Result};
 
-use super::cursor::{Cursor, le64, put_u32};
 use super::datatype::Datatype;
+use super::primitive::{le64, put_u32};
 
 /// Default maximum chunk size of writers in bytes.
 pub const MAX_CHUNK: u32 = 1 << 16;

@@ -7,10 +7,10 @@
 
 use std::cmp::Ordering;
 
-use tesseral_core::Result;
+use tesseral_core::{Cursor, Result};
 
-use super::cursor::{Cursor, put_u64};
 use super::datatype::compare;
+use super::primitive::put_u64;
 use super::schema::{StoredDimension, StoredRange, put_ranges, ranges};
 
 /// Parses the boxes of all tiles.

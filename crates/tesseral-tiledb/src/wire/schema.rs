@@ -6,11 +6,11 @@
 //! u32 count, labels (18) │ u32 count, enumerations (20) │ current domain (22)
 //! ```
 
-use tesseral_core::Result;
+use tesseral_core::{Cursor, Result};
 
-use super::cursor::{Cursor, put_bytes64, put_text32, put_text64, put_u32, put_u64};
 use super::datatype::{Datatype, VAR};
 use super::pipeline::FilterPipeline;
+use super::primitive::{put_bytes64, put_text32, put_text64, put_u32, put_u64};
 
 /// Orders of tiles and cells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,8 +1,8 @@
 //! Sections of the fragment metadata file.
 
-use tesseral_core::Result;
+use tesseral_core::{Cursor, Result};
 
-use super::cursor::{Cursor, le64, put_text64, put_u64};
+use super::primitive::{le64, put_text64, put_u64};
 
 /// Parses a list of numbers: offsets, sizes, sums, null counts.
 ///

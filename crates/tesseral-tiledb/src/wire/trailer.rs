@@ -6,8 +6,8 @@
 use tesseral_core::{Advice, Error, Result};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-use super::cursor::{le64, put_u64};
 use super::name;
+use super::primitive::{le64, put_u64};
 
 /// Magic of the trailer of a generic tile.
 const MAGIC: [u8; 8] = *b"TSRLXXH3";

@@ -8,8 +8,8 @@ use tesseral_store::{Overwrite, StoreExt};
 
 use super::edit::ArraySnapshot;
 use crate::metadata_loader::join;
-use crate::wire::cursor::le64;
 use crate::wire::name;
+use crate::wire::primitive::le64;
 use crate::wire::trailer::seal_lines;
 
 /// Folder of commits.

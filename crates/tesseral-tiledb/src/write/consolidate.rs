@@ -26,9 +26,9 @@ use crate::directory::FragmentEntry;
 use crate::fragment::{Fragment, read_footers};
 use crate::metadata_loader::join;
 use crate::open::folder_name;
-use crate::wire::cursor::{put_text64, put_u32, put_u64};
 use crate::wire::metadata;
 use crate::wire::name::{self, Name};
+use crate::wire::primitive::{put_text64, put_u32, put_u64};
 
 /// Number of fragments of a sparse array merged in one step: memory holds one tile of each.
 const SPARSE_STEP: usize = 256;

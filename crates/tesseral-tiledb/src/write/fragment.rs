@@ -525,7 +525,7 @@ impl FragmentWriter {
 
 /// Statistics of a slot over the whole fragment.
 fn put_total(slot: &MetadataColumn, out: &mut Vec<u8>) {
-    use crate::wire::cursor::{put_bytes64, put_u64};
+    use crate::wire::primitive::{put_bytes64, put_u64};
     for stat in [&slot.total.min, &slot.total.max] {
         let zeros = slot.size().filter(|_| slot.kept.extrema).map_or(Vec::new(), |size| vec![0; size]);
         let known = stat.exact().filter(|_| slot.kept.extrema);

@@ -10,8 +10,8 @@ use tesseral_core::{Element, Error, Result, dispatch_element};
 use tesseral_format::{CellKey, ColumnData};
 
 use super::tile::cell_of;
-use crate::wire::cursor::le64;
 use crate::wire::datatype::{Datatype, float, signed};
+use crate::wire::primitive::le64;
 use crate::wire::schema::{CellLayout, Schema, StoredDimension};
 
 /// Maps a coordinate to an unsigned number with the same order. Zeros of both signs are equal.

@@ -15,7 +15,8 @@ pub(super) fn container(
     directory: &TestDirectory,
     limits: &Limits,
 ) -> Result<LayeredContainer> {
-    let mut reader = DirectoryParser::new(directory, store.describe(""));
+    let object = store.describe("");
+    let mut reader = DirectoryParser::new(directory, &object);
     let attributes = reader.attributes()?;
     let count = reader.count(20, "arrays")?;
     let arrays = (0..count)
