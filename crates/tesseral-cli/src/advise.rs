@@ -37,7 +37,11 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> CliResult {
     let command = found.first().filter(|best| !best.current).map(|best| {
         let extents: Vec<String> =
             names.iter().zip(&best.chunk_shape).map(|(n, e)| format!("{n}={e}")).collect();
-        format!("tet rechunk {} OUT --chunks {}", quoted(&source), quoted(&extents.join(",")))
+        format!(
+            "tet rechunk {} OUT --chunks {}",
+            text::shell_quoted(&source),
+            text::shell_quoted(&extents.join(","))
+        )
     });
     if context.json() {
         let advice = |a: &ChunkAdvice| {
@@ -84,14 +88,4 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> CliResult {
     }
     output::print(&out)?;
     Ok(exit::OK)
-}
-
-/// Quotes a word for a shell.
-fn quoted(word: &str) -> String {
-    let plain = |c: char| c.is_alphanumeric() || "-_./=,:@%+".contains(c);
-    if !word.is_empty() && word.chars().all(plain) {
-        word.to_owned()
-    } else {
-        format!("'{}'", word.replace('\'', "'\\''"))
-    }
 }

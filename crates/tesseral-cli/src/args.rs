@@ -139,7 +139,7 @@ pub(crate) fn with_default_command(mut arguments: Vec<OsString>) -> Vec<OsString
 }
 
 fn resembles_command(root: &clap::Command, word: &str) -> bool {
-    root.get_subcommands().any(|c| crate::text::distance(c.get_name(), word) <= 2)
+    root.get_subcommands().any(|c| strsim::levenshtein(c.get_name(), word) <= 2)
 }
 
 #[cfg(test)]

@@ -38,20 +38,14 @@ pub(crate) fn shape(extents: impl IntoIterator<Item = Option<u64>>, times: char)
     if out.is_empty() { "scalar".to_owned() } else { out }
 }
 
-/// Edit distance: the number of insertions, deletions and replacements.
-pub(crate) fn distance(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, x) in a.chars().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, y) in b.iter().enumerate() {
-            let changed = diagonal + usize::from(x != *y);
-            diagonal = row[j + 1];
-            row[j + 1] = changed.min(row[j] + 1).min(diagonal + 1);
-        }
+/// Quotes a word for a shell. Selections such as `time=0` and letters of any language stay as they are.
+pub(crate) fn shell_quoted(word: &str) -> String {
+    let plain = |c: char| c.is_alphanumeric() || "/._-=:@%+,".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', "'\\''"))
     }
-    row[b.len()]
 }
 
 /// Returns the most similar candidate, if it is similar enough.
@@ -65,7 +59,7 @@ pub(crate) fn nearest<'a>(word: &str, candidates: impl Iterator<Item = &'a str>)
     let scored = candidates.take(TRIED).filter(|c| c.len() <= LONGEST).map(|candidate| {
         let other = candidate.to_lowercase();
         let part = !lower.is_empty() && (other.ends_with(&format!("/{lower}")) || other.starts_with(&lower));
-        (if part { 1 } else { distance(&lower, &other) }, candidate)
+        (if part { 1 } else { strsim::levenshtein(&lower, &other) }, candidate)
     });
     let (score, candidate) = scored.min_by_key(|(score, _)| *score)?;
     (score <= (word.chars().count() / 3).max(1)).then_some(candidate)
@@ -86,7 +80,6 @@ mod tests {
 
     #[test]
     fn only_similar_candidates_are_found() {
-        assert_eq!(distance("kitten", "sitting"), 3);
         let names = ["temperature", "salinity", "ocean/sst"];
         assert_eq!(nearest("temprature", names.into_iter()), Some("temperature"));
         assert_eq!(nearest("Salinity", names.into_iter()), Some("salinity"));

@@ -16,6 +16,12 @@ use crate::labels::PendingLabels;
 use crate::{CellQuery, select};
 
 /// An array. Opening one does not read cells.
+///
+/// [`read`](Self::read) returns cells, [`read_into`](Self::read_into) fills memory of the caller, and [`read_with`](Self::read_with)
+/// passes them to a function without a copy. The others are these three for special cases: [`read_owned`](Self::read_owned) and
+/// [`read_buffer`](Self::read_buffer) never borrow from the file, [`view`](Self::view) does or returns nothing,
+/// [`read_valid_into`](Self::read_valid_into) fills validity too, and [`read_var`](Self::read_var) and [`read_bits`](Self::read_bits)
+/// serve cells that are not a whole number of bytes each.
 #[derive(Clone, Debug)]
 pub struct Array {
     handle: Handle,
@@ -246,6 +252,25 @@ impl Array {
 
     /// Reads cells, row-major over the selection; a view of the file if its layout allows it.
     ///
+    /// ```
+    /// # fn main() -> Result<(), tesseral::Error> {
+    /// # use tesseral::{ArraySchema, ArraySpec, Create, DType};
+    /// # let path = std::env::temp_dir().join(format!("tesseral-doc-read-{}.tet", std::process::id()));
+    /// # let mut session = Create::new().overwrite().begin(&path, "")?;
+    /// # let mut schema = ArraySchema::dense("height", DType::Int32, &[4, 6], &[2, 6]);
+    /// # (schema.dims[0].name, schema.dims[1].name) = ("y".to_owned(), "x".to_owned());
+    /// # let height = session.add(&ArraySpec::raw(schema))?;
+    /// # session.write(height, &(0..24).flat_map(i32::to_ne_bytes).collect::<Vec<u8>>())?;
+    /// # session.commit()?;
+    /// let height = tesseral::open(&path)?.array("height")?;
+    /// let row = height.read(&height.select(["y=1"])?)?;
+    /// assert_eq!(row.shape[..], [1, 6]);
+    /// assert_eq!(row.bytes()[..4], 6_i32.to_ne_bytes());
+    /// # std::fs::remove_file(path).ok();
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// Errors of the plan, the store and the decoders; `Limit`.
     pub fn read(&self, selection: &Selection) -> Result<Dense> {
@@ -263,6 +288,24 @@ impl Array {
     /// Reads cells and passes them to `see`, without a copy if the layout of the file allows it. If another process truncates
     /// the file meanwhile, the result of `see` is replaced by an error; accessing a view of [`read`](Self::read) would end the
     /// process.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), tesseral::Error> {
+    /// # use tesseral::{ArraySchema, ArraySpec, Create, DType};
+    /// # let path = std::env::temp_dir().join(format!("tesseral-doc-with-{}.tet", std::process::id()));
+    /// # let mut session = Create::new().overwrite().begin(&path, "")?;
+    /// # let mut schema = ArraySchema::dense("height", DType::Int32, &[4, 6], &[2, 6]);
+    /// # (schema.dims[0].name, schema.dims[1].name) = ("y".to_owned(), "x".to_owned());
+    /// # let height = session.add(&ArraySpec::raw(schema))?;
+    /// # session.write(height, &(0..24).flat_map(i32::to_ne_bytes).collect::<Vec<u8>>())?;
+    /// # session.commit()?;
+    /// let height = tesseral::open(&path)?.array("height")?;
+    /// let bytes = height.read_with(&height.all()?, |cells| Ok(cells.bytes().len()))?;
+    /// assert_eq!(bytes, 4 * 6 * 4);
+    /// # std::fs::remove_file(path).ok();
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// As [`read`](Self::read); errors of `see`.
@@ -288,6 +331,25 @@ impl Array {
     }
 
     /// Reads cells into memory of the caller.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), tesseral::Error> {
+    /// # use tesseral::{ArraySchema, ArraySpec, Create, DType};
+    /// # let path = std::env::temp_dir().join(format!("tesseral-doc-into-{}.tet", std::process::id()));
+    /// # let mut session = Create::new().overwrite().begin(&path, "")?;
+    /// # let mut schema = ArraySchema::dense("height", DType::Int32, &[4, 6], &[2, 6]);
+    /// # (schema.dims[0].name, schema.dims[1].name) = ("y".to_owned(), "x".to_owned());
+    /// # let height = session.add(&ArraySpec::raw(schema))?;
+    /// # session.write(height, &(0..24).flat_map(i32::to_ne_bytes).collect::<Vec<u8>>())?;
+    /// # session.commit()?;
+    /// let height = tesseral::open(&path)?.array("height")?;
+    /// let mut column = vec![0; 4 * 4];
+    /// height.read_into(&height.select(["x=2"])?, &mut column)?;
+    /// assert_eq!(column[4..8], 8_i32.to_ne_bytes());
+    /// # std::fs::remove_file(path).ok();
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// As [`read`](Self::read).

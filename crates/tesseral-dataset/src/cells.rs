@@ -9,6 +9,24 @@ use tesseral_format::{Column, CoordinateRanges, Request, Target};
 use crate::{Array, filter};
 
 /// A query of cells. Created by [`Array::cells`].
+///
+/// ```
+/// # fn main() -> Result<(), tesseral::Error> {
+/// # use tesseral::{ArraySchema, ArraySpec, Create, DType};
+/// # let path = std::env::temp_dir().join(format!("tesseral-doc-cells-{}.tet", std::process::id()));
+/// # let mut session = Create::new().overwrite().begin(&path, "")?;
+/// # let mut schema = ArraySchema::dense("height", DType::Int32, &[4, 6], &[2, 6]);
+/// # (schema.dims[0].name, schema.dims[1].name) = ("y".to_owned(), "x".to_owned());
+/// # let height = session.add(&ArraySpec::raw(schema))?;
+/// # session.write(height, &(0..24).flat_map(i32::to_ne_bytes).collect::<Vec<u8>>())?;
+/// # session.commit()?;
+/// let array = tesseral::open(&path)?.array("height")?;
+/// let rows = array.cells()?.filter("height > 20")?.read()?;
+/// assert_eq!(rows.rows, 3);
+/// # std::fs::remove_file(path).ok();
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 pub struct CellQuery<'a> {
     array: &'a Array,

@@ -191,6 +191,22 @@ pub fn open(path: impl AsRef<Path>) -> Result<Container> {
 }
 
 /// An opened file or folder: an immutable snapshot.
+///
+/// ```
+/// # fn main() -> Result<(), tesseral::Error> {
+/// # use tesseral::{ArraySchema, ArraySpec, Create, DType};
+/// # let path = std::env::temp_dir().join(format!("tesseral-doc-container-{}.tet", std::process::id()));
+/// # let mut session = Create::new().overwrite().begin(&path, "")?;
+/// # let height = session.add(&ArraySpec::raw(ArraySchema::dense("height", DType::Int32, &[4], &[4])))?;
+/// # session.write(height, &[0; 16])?;
+/// # session.commit()?;
+/// let container = tesseral::open(&path)?;
+/// assert_eq!(container.names().collect::<Vec<_>>(), ["height"]);
+/// assert_eq!(container.array("height")?.schema().fields[0].dtype, DType::Int32);
+/// # std::fs::remove_file(path).ok();
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 pub struct Container {
     format: &'static dyn Format,

@@ -16,6 +16,23 @@ use crate::{Array, Output, StagedOutput};
 use tesseral_registry as registry;
 
 /// Options of creating a container.
+///
+/// ```
+/// # fn main() -> Result<(), tesseral::Error> {
+/// use tesseral::{ArraySchema, ArraySpec, Create, DType};
+///
+/// # let path = std::env::temp_dir().join(format!("tesseral-doc-create-{}.tet", std::process::id()));
+/// let mut session = Create::new().overwrite().statistics().begin(&path, "")?;
+/// let spec = ArraySpec::raw(ArraySchema::dense("height", DType::Float32, &[4, 6], &[2, 6]));
+/// let height = session.add(&spec)?;
+/// let cells: Vec<u8> = (0..24_u8).flat_map(|n| f32::from(n).to_ne_bytes()).collect();
+/// session.write(height, &cells)?;
+/// session.commit()?; // until then an existing file stays as it is
+/// assert_eq!(tesseral::open(&path)?.array("height")?.schema().shape().unwrap()[..], [4, 6]);
+/// # std::fs::remove_file(path).ok();
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, Default)]
 pub struct Create {
     options: CreateOptions,

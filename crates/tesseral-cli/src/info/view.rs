@@ -9,7 +9,7 @@ use super::{ArraySummary, ChunkRow, Report};
 use crate::error::CliResult;
 use crate::messages;
 use crate::terminal_style::TerminalStyle;
-use crate::text::{self, escape};
+use crate::text::{self, escape, shell_quoted};
 
 /// The report as text.
 pub(super) fn text(report: &Report<'_>) -> CliResult<String> {
@@ -150,26 +150,16 @@ fn array_row(known: &ArraySummary, paint: TerminalStyle) -> Vec<String> {
 fn next_steps(report: &Report<'_>, paint: TerminalStyle) -> String {
     let Some(known) = report.known().next() else { return String::new() };
     let schema = known.array.schema();
-    let source = quote(&report.arguments.source.to_string_lossy());
-    let name = if report.total > 1 { format!(" {}", quote(&schema.name)) } else { String::new() };
+    let source = shell_quoted(&report.arguments.source.to_string_lossy());
+    let name = if report.total > 1 { format!(" {}", shell_quoted(&schema.name)) } else { String::new() };
     let first = match schema.dims.first() {
         Some(dim) if schema.dims.len() > 1 && dim.extent.is_some_and(|n| n > 1) => {
-            format!(" {}", quote(&format!("{}=0", dim_name(dim, 0))))
+            format!(" {}", shell_quoted(&format!("{}=0", dim_name(dim, 0))))
         }
         _ => String::new(),
     };
     let steps = [format!("tet cat {source}{name}{first}"), format!("tet stat {source}{name}")];
     format!("\n{} {}\n", paint.faint("next:"), steps.map(|s| escape(&s).into_owned()).join(paint.dot()))
-}
-
-/// Quotes a word for a shell.
-fn quote(word: &str) -> String {
-    let plain = |c: char| c.is_alphanumeric() || "/._-=:@%+,".contains(c);
-    if !word.is_empty() && word.chars().all(plain) {
-        word.to_owned()
-    } else {
-        format!("'{}'", word.replace('\'', "'\\''"))
-    }
 }
 
 /// One row per leaf of a JSON object.
@@ -319,10 +309,10 @@ mod tests {
 
     #[test]
     fn words_are_quoted_for_a_shell() {
-        assert_eq!(quote("ocean/sst.tet"), "ocean/sst.tet");
-        assert_eq!(quote("two words"), "'two words'");
-        assert_eq!(quote("it's"), "'it'\\''s'");
-        assert_eq!(quote(""), "''");
+        assert_eq!(shell_quoted("ocean/sst.tet"), "ocean/sst.tet");
+        assert_eq!(shell_quoted("two words"), "'two words'");
+        assert_eq!(shell_quoted("it's"), "'it'\\''s'");
+        assert_eq!(shell_quoted(""), "''");
     }
 
     #[test]
