@@ -8,7 +8,7 @@ import re
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-CRATES = ["core", "codec", "store", "format", "tet", "tensogram", "tiledb", "npy", "engine", "registry", "dataset", "query", "convert", ""]
+CRATES = ["core", "codec", "store", "format", "tet", "tensogram", "tiledb", "npy", "zarr", "engine", "registry", "dataset", "query", "convert", ""]
 TABLE = Path(__file__).with_name("allocations.txt")
 #: Written for tests, though not all of it is compiled for them alone.
 TESTS = re.compile(r"/(tests?|testing)(/|\.rs$)|/round_trips\.rs$|/kernel/testing\.rs$")

@@ -7,7 +7,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 INTERFACES = {"tesseral-cli", "tesseral-python"}
-FORMATS = {"tesseral-tet", "tesseral-tensogram", "tesseral-tiledb", "tesseral-npy"}
+FORMATS = {"tesseral-tet", "tesseral-tensogram", "tesseral-tiledb", "tesseral-npy", "tesseral-zarr"}
 #: Crates that may name formats: the registry, and the suite that runs all of them.
 NAMING = {"tesseral-registry", "tesseral-conformance"}
 TOKEN = re.compile(
@@ -22,7 +22,7 @@ TOKEN = re.compile(
 )
 FLAG = re.compile(r"(?<![\w.-])--[a-z][a-z-]*|(?<=[\s`(])-[a-zA-Z](?![\w-])")
 COMMAND = re.compile(r"(?<![.\w/-])tet [a-z]+")
-FORMAT_NAME = re.compile(r"tiledb|tensogram|\.tgm\b|\.tet\b|^tet$|^npy$|\.npy\b|tetration", re.I)
+FORMAT_NAME = re.compile(r"tiledb|tensogram|\.tgm\b|\.tet\b|^tet$|^npy$|\.npy\b|^zarr$|\.zarr\b|tetration", re.I)
 
 
 def without_tests(text: str) -> str:
@@ -71,7 +71,7 @@ def test_libraries_name_no_flag_or_command():
 def test_formats_are_named_by_their_crates_and_the_registry_alone():
     paths = sources(formats=False)
     assert not violations(paths, FORMAT_NAME)
-    crates = re.compile(r"\b(?:use |::)?(?:tesseral_tet|tesseral_tensogram|tesseral_tiledb|tesseral_npy)\b")
+    crates = re.compile(r"\b(?:use |::)?(?:tesseral_tet|tesseral_tensogram|tesseral_tiledb|tesseral_npy|tesseral_zarr)\b")
     named = [str(path.relative_to(ROOT)) for path in paths if crates.search(without_tests(path.read_text()))]
     assert not named
 

@@ -18,6 +18,8 @@ static BUILT_IN: &[&dyn Format] = &[
     &tesseral_tensogram::TensogramFormat,
     #[cfg(feature = "tiledb")]
     &tesseral_tiledb::TileDbFormat,
+    #[cfg(feature = "zarr")]
+    &tesseral_zarr::ZarrFormat,
     #[cfg(feature = "npy")]
     &tesseral_npy::NpyFormat,
     #[cfg(feature = "netcdf3")]
@@ -160,6 +162,7 @@ mod tests {
         assert_eq!(id("a.b/c.TGM").unwrap(), "tensogram");
         assert_eq!(id("a.b/folder").unwrap(), "tiledb");
         assert_eq!(id("folder.tdb").unwrap(), "tiledb");
+        assert_eq!(id("folder.zarr").unwrap(), "zarr");
     }
 
     #[test]

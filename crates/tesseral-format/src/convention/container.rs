@@ -25,6 +25,11 @@ impl ModelContainer {
     pub fn new(inner: Arc<dyn Container>, holds: Holds, limits: Limits) -> Self {
         let stored = inner.attributes();
         let mut groups = inner.groups().clone();
+        for own in groups.values_mut() {
+            if let Some(list) = Marker::of(own).and_then(|marker| marker.attributes) {
+                *own = attributes::decode(own, &list, holds.container_attribute);
+            }
+        }
         let attributes = match Marker::of(stored) {
             None => stored.clone(),
             Some(marker) => {

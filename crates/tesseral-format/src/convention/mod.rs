@@ -102,6 +102,8 @@ pub struct Holds {
     pub field_attributes: Option<&'static str>,
     /// Names of container attributes in the order in which the format returns them.
     pub container_order: &'static [&'static str],
+    /// Whether groups have attributes of their own, as containers do. Otherwise those are stored with the container.
+    pub groups: bool,
     /// Whether fields can have the name of a dimension of their array.
     pub field_named_as_dimension: bool,
     /// Maximum number of labels of a dimension that are stored with its array.
@@ -125,6 +127,7 @@ impl Holds {
         container_attribute: |_, value| Some(value.clone()),
         field_attributes: None,
         container_order: &[],
+        groups: false,
         field_named_as_dimension: true,
         labels: usize::MAX,
     };

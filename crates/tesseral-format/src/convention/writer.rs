@@ -71,7 +71,18 @@ impl ModelWriter {
         let in_order = known && self.attributes.keys().is_sorted_by_key(order);
         let holds = Holds { ordered: self.holds.ordered || in_order, ..self.holds };
         let (mut native, list) = attributes::encode(&self.attributes, self.holds.container_attribute, &holds);
-        let groups = self.groups.iter().map(|(path, own)| (path.clone(), AttributeList::full(own)));
+        if self.holds.groups {
+            for (path, own) in &self.groups {
+                let (mut native, list) = attributes::encode(own, self.holds.container_attribute, &holds);
+                let marker = Marker { attributes: list, ..Marker::default() };
+                if marker != Marker::default() {
+                    native.insert(KEY.to_owned(), Value::Text(marker.to_text()));
+                }
+                self.inner.set_group(path, native)?;
+            }
+        }
+        let beside = self.groups.iter().filter(|_| !self.holds.groups);
+        let groups = beside.map(|(path, own)| (path.clone(), AttributeList::full(own)));
         let marker = Marker { attributes: list, groups: groups.collect(), ..Marker::default() };
         if marker != Marker::default() {
             native.insert(KEY.to_owned(), Value::Text(marker.to_text()));

@@ -1,0 +1,94 @@
+//! Implementation of [`Format`].
+
+use std::sync::Arc;
+
+use tesseral_core::{Finding, Result, Value};
+use tesseral_format::convention::Holds;
+use tesseral_format::{
+    AuditOptions, AuditReport, Capabilities, Container, CreateOptions, Format, OpenOptions, OptionSet, Probe,
+    Sniff, Writer,
+};
+use tesseral_store::Store;
+
+use crate::open::{V2_ARRAY, V2_CONSOLIDATED, V2_GROUP, V3, ZarrContainer};
+use crate::wire::node::{DIMENSION_KEY, FILL_KEY};
+use crate::wire::{dtype, json};
+use crate::write::{HISTORY, OPTIONS, ZarrWriter};
+
+/// Zarr v2 and v3.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ZarrFormat;
+
+/// An attribute as it reads back.
+fn held(name: &str, value: &Value) -> Option<Value> {
+    if [DIMENSION_KEY, HISTORY].contains(&name) {
+        return None;
+    }
+    match value {
+        // Declared values of floats have a notation of their own, also for NaN.
+        Value::Float(_) if name == FILL_KEY => Some(value.clone()),
+        _ => json::to_json(value).map(|json| json::value_of(&json)),
+    }
+}
+
+impl Format for ZarrFormat {
+    fn id(&self) -> &'static str {
+        crate::ID
+    }
+
+    fn title(&self) -> &'static str {
+        "Zarr"
+    }
+
+    fn extensions(&self) -> &'static [&'static str] {
+        &["zarr"]
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities { create: true, many_arrays: true, attributes: true, folder: true, ..Capabilities::default() }
+    }
+
+    fn holds(&self) -> Holds {
+        Holds {
+            cells: |dtype, cell| dtype::names(dtype, cell).is_some(),
+            attribute: held,
+            container_attribute: held,
+            groups: true,
+            labels: 0,
+            ..Holds::DENSE
+        }
+    }
+
+    fn sniff(&self, probe: &Probe<'_>) -> Sniff {
+        let Some(entries) = probe.entries else { return Sniff::No };
+        if [V3, V2_GROUP, V2_ARRAY, V2_CONSOLIDATED].iter().any(|name| entries.iter().any(|e| e.name == *name)) {
+            return Sniff::Content;
+        }
+        if probe.name.trim_end_matches('/').ends_with(".zarr") { Sniff::Name } else { Sniff::No }
+    }
+
+    fn open(&self, store: Arc<dyn Store>, options: &OpenOptions) -> Result<Arc<dyn Container>> {
+        Ok(Arc::new(ZarrContainer::open(store, options)?))
+    }
+
+    fn create(&self, store: Arc<dyn Store>, options: &CreateOptions) -> Result<Box<dyn Writer>> {
+        Ok(Box::new(ZarrWriter::create(&store, options)?))
+    }
+
+    fn create_options(&self) -> &'static dyn OptionSet {
+        &OPTIONS
+    }
+
+    fn audit(
+        &self,
+        store: Arc<dyn Store>,
+        options: &AuditOptions,
+        report: &mut dyn FnMut(Finding),
+    ) -> Result<AuditReport> {
+        crate::audit::audit(store, options, report)
+    }
+
+    fn foreign(&self, store: Arc<dyn Store>) -> Result<Option<String>> {
+        crate::contents::foreign(&store)
+    }
+}

@@ -1,0 +1,325 @@
+//! Opening: the nodes of a hierarchy, from consolidated metadata or by listing.
+
+use std::sync::Arc;
+
+use serde_json::{Map, Value as Json, json};
+use tesseral_core::{Attributes, Error, ErrorKind, HistoryRow, Result};
+use tesseral_format::{ArraySource, Container, Groups, OpenOptions};
+use tesseral_store::{ObjectKind, Store, StoreExt};
+
+use crate::array::ZarrArray;
+use crate::wire::node::{ArrayMetadata, check_extensions, check_version};
+use crate::wire::{damaged, json};
+use crate::write::history;
+
+pub(crate) const V3: &str = "zarr.json";
+pub(crate) const V2_ARRAY: &str = ".zarray";
+pub(crate) const V2_GROUP: &str = ".zgroup";
+pub(crate) const V2_ATTRIBUTES: &str = ".zattrs";
+pub(crate) const V2_CONSOLIDATED: &str = ".zmetadata";
+
+/// The most nodes of a hierarchy that is listed.
+const MOST_NODES: usize = 1 << 20;
+
+/// Joins a folder and a name.
+pub(crate) fn join(folder: &str, name: &str) -> String {
+    if folder.is_empty() { name.to_owned() } else { format!("{folder}/{name}") }
+}
+
+/// An opened hierarchy.
+#[derive(Debug)]
+pub(crate) struct ZarrContainer {
+    store: Arc<dyn Store>,
+    arrays: Vec<(String, Arc<ZarrArray>)>,
+    attributes: Attributes,
+    groups: Groups,
+    history: Vec<HistoryRow>,
+    /// Arrays that cannot be read, with the reason.
+    unread: Vec<(String, String)>,
+    version: u8,
+    consolidated: bool,
+    /// Bytes of the metadata that were read.
+    pub metadata_bytes: u64,
+}
+
+/// Nodes that are being collected.
+struct Hierarchy<'a> {
+    store: &'a Arc<dyn Store>,
+    options: &'a OpenOptions,
+    arrays: Vec<(String, ArrayMetadata)>,
+    groups: Groups,
+    unread: Vec<(String, String)>,
+    metadata_bytes: u64,
+    nodes: usize,
+}
+
+impl Hierarchy<'_> {
+    /// Reads a document; `None` if it does not exist.
+    fn document(&mut self, object: &str) -> Result<Option<Map<String, Json>>> {
+        self.options.cancel.check()?;
+        let limit = self.options.limits.metadata_bytes.saturating_sub(self.metadata_bytes);
+        match self.store.read_all(object, limit) {
+            Ok(bytes) => {
+                self.metadata_bytes += bytes.len() as u64;
+                self.nodes += 1;
+                if self.nodes > MOST_NODES {
+                    return Err(Error::limit("the nodes of a Zarr hierarchy", self.nodes as u64, MOST_NODES as u64));
+                }
+                json::parse(&bytes, &self.store.describe(object)).map(Some)
+            }
+            Err(e) if matches!(e.kind(), ErrorKind::NotFound { .. }) => Ok(None),
+            Err(e) => Err(e),
+        }
+    }
+
+    /// Adds an array, or the reason why it cannot be read.
+    fn add(&mut self, path: &str, parsed: Result<ArrayMetadata>) -> Result<()> {
+        match parsed {
+            Ok(metadata) => self.arrays.push((path.to_owned(), metadata)),
+            // A hierarchy that is an array has nothing else to show.
+            Err(e) if path.is_empty() => return Err(e),
+            Err(e) => match e.kind() {
+                ErrorKind::Unsupported { feature } => self.unread.push((path.to_owned(), feature.clone())),
+                _ => return Err(e.in_array(path)),
+            },
+        }
+        Ok(())
+    }
+
+    /// Adds a node of v3.
+    fn add_v3(&mut self, path: &str, map: &Map<String, Json>) -> Result<bool> {
+        let object = self.store.describe(&join(path, V3));
+        match map.get("node_type").and_then(Json::as_str) {
+            Some("array") => {
+                self.add(path, ArrayMetadata::parse_v3(map, &object))?;
+                Ok(false)
+            }
+            Some("group") => {
+                check_version(map, 3, &object)?;
+                check_extensions(map, &object)?;
+                let attributes = map.get("attributes").and_then(Json::as_object);
+                self.groups.insert(path.to_owned(), attributes.map(json::attributes).unwrap_or_default());
+                Ok(true)
+            }
+            _ => Err(damaged(&object, "no valid member \"node_type\"")),
+        }
+    }
+
+    fn add_v2_array(&mut self, path: &str, array: &Map<String, Json>, attributes: &Map<String, Json>) -> Result<()> {
+        let object = self.store.describe(&join(path, V2_ARRAY));
+        self.add(path, ArrayMetadata::parse_v2(array, attributes, &object))
+    }
+
+    fn add_v2_group(&mut self, path: &str, group: &Map<String, Json>, attributes: &Map<String, Json>) -> Result<()> {
+        check_version(group, 2, &self.store.describe(&join(path, V2_GROUP)))?;
+        self.groups.insert(path.to_owned(), json::attributes(attributes));
+        Ok(())
+    }
+
+    /// Adds the node of a folder, found by listing, and those below it.
+    fn visit(&mut self, path: &str, version: u8, depth: usize) -> Result<()> {
+        let group = match version {
+            3 => match self.document(&join(path, V3))? {
+                Some(map) => self.add_v3(path, &map)?,
+                None => return Ok(()),
+            },
+            _ => {
+                let array = self.document(&join(path, V2_ARRAY))?;
+                let group = if array.is_some() { None } else { self.document(&join(path, V2_GROUP))? };
+                if array.is_none() && group.is_none() {
+                    return Ok(());
+                }
+                let attributes = self.document(&join(path, V2_ATTRIBUTES))?.unwrap_or_default();
+                if let Some(array) = &array {
+                    self.add_v2_array(path, array, &attributes)?;
+                }
+                if let Some(group) = &group {
+                    self.add_v2_group(path, group, &attributes)?;
+                }
+                group.is_some()
+            }
+        };
+        if group { self.visit_members(path, version, depth) } else { Ok(()) }
+    }
+
+    /// Adds the nodes of a group's folders. Links are not followed: they can form circles.
+    fn visit_members(&mut self, path: &str, version: u8, depth: usize) -> Result<()> {
+        let Some(depth) = depth.checked_sub(1) else {
+            let most = self.options.limits.depth as u64;
+            return Err(Error::limit("the nesting of Zarr groups", most + 1, most));
+        };
+        for entry in self.store.list(path)? {
+            if entry.kind == ObjectKind::Folder {
+                self.visit(&join(path, &entry.name), version, depth)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds the nodes of consolidated metadata of v3.
+    fn consolidated_v3(&mut self, nodes: &Map<String, Json>) -> Result<()> {
+        for (path, node) in nodes {
+            self.check_path(path, V3)?;
+            let object = self.store.describe(V3);
+            let map = node.as_object().ok_or_else(|| damaged(&object, format!("invalid node {path:?}")))?;
+            self.add_v3(path, map)?;
+        }
+        Ok(())
+    }
+
+    /// Adds the nodes of `.zmetadata`.
+    fn consolidated_v2(&mut self, documents: &Map<String, Json>) -> Result<()> {
+        let empty = Map::new();
+        for (key, document) in documents {
+            let (path, name) = key.rsplit_once('/').unwrap_or(("", key));
+            if !path.is_empty() {
+                self.check_path(path, V2_CONSOLIDATED)?;
+            }
+            let attributes = documents.get(&join(path, V2_ATTRIBUTES)).and_then(Json::as_object).unwrap_or(&empty);
+            match (name, document.as_object()) {
+                (V2_ARRAY, Some(map)) => self.add_v2_array(path, map, attributes)?,
+                (V2_GROUP, Some(map)) => self.add_v2_group(path, map, attributes)?,
+                (V2_ARRAY | V2_GROUP, None) => {
+                    let object = self.store.describe(V2_CONSOLIDATED);
+                    return Err(damaged(&object, format!("{key:?} is not a document")));
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Rejects paths outside the hierarchy.
+    fn check_path(&self, path: &str, object: &str) -> Result<()> {
+        let parts = || path.split('/');
+        let inside = parts().all(|part| !matches!(part, "" | "." | "..") && !part.contains('\0'));
+        if !inside {
+            return Err(damaged(&self.store.describe(object), format!("invalid path {path:?}")));
+        }
+        let (depth, most) = (parts().count() as u64, self.options.limits.depth as u64);
+        if depth > most {
+            return Err(Error::limit("the nesting of Zarr groups", depth, most));
+        }
+        Ok(())
+    }
+}
+
+/// Name of an array that is the root: the folder, without its extension.
+fn stem(location: &str) -> String {
+    let name = location.trim_end_matches(['/', '\\']).rsplit(['/', '\\']).next().unwrap_or(location);
+    let stem = name.strip_suffix(".zarr").unwrap_or(name);
+    if stem.is_empty() { "array".to_owned() } else { stem.to_owned() }
+}
+
+impl ZarrContainer {
+    pub(crate) fn open(store: Arc<dyn Store>, options: &OpenOptions) -> Result<Self> {
+        let mut found = Hierarchy {
+            store: &store,
+            options,
+            arrays: Vec::new(),
+            groups: Groups::new(),
+            unread: Vec::new(),
+            metadata_bytes: 0,
+            nodes: 0,
+        };
+        let (version, consolidated) = read_root(&mut found)?;
+        let Hierarchy { arrays, mut groups, unread, metadata_bytes, .. } = found;
+        let mut attributes = groups.shift_remove("").unwrap_or_default();
+        let history = history(attributes.shift_remove(crate::write::HISTORY));
+        let open = |(path, metadata): (String, ArrayMetadata)| {
+            let name = if path.is_empty() { stem(store.location()) } else { path.clone() };
+            let array = ZarrArray::new(&name, &path, &metadata, &store, options.limits)?;
+            Ok((name, Arc::new(array)))
+        };
+        let arrays = arrays.into_iter().map(open).collect::<Result<_>>()?;
+        Ok(Self { arrays, attributes, groups, history, unread, version, consolidated, metadata_bytes, store })
+    }
+}
+
+/// Reads the root and the nodes below it; returns the version, and whether the metadata are consolidated.
+fn read_root(found: &mut Hierarchy<'_>) -> Result<(u8, bool)> {
+    let depth = found.options.limits.depth;
+    if let Some(root) = found.document(V3)? {
+        if !found.add_v3("", &root)? {
+            return Ok((3, false));
+        }
+        let consolidated = root.get("consolidated_metadata").and_then(|c| c.get("metadata"));
+        return match consolidated.and_then(Json::as_object) {
+            Some(nodes) => found.consolidated_v3(nodes).map(|()| (3, true)),
+            None => found.visit_members("", 3, depth).map(|()| (3, false)),
+        };
+    }
+    if let Some(consolidated) = found.document(V2_CONSOLIDATED)? {
+        let object = found.store.describe(V2_CONSOLIDATED);
+        let documents = consolidated.get("metadata").and_then(Json::as_object);
+        let documents = documents.ok_or_else(|| damaged(&object, "no member \"metadata\""))?;
+        return found.consolidated_v2(documents).map(|()| (2, true));
+    }
+    found.visit("", 2, depth)?;
+    if found.nodes == 0 {
+        let detail = format!("neither {V3} nor {V2_GROUP} or {V2_ARRAY}");
+        return Err(Error::corrupt("Zarr hierarchy", found.store.location(), None, detail));
+    }
+    Ok((2, false))
+}
+
+impl Container for ZarrContainer {
+    fn format(&self) -> &'static str {
+        crate::ID
+    }
+
+    fn store(&self) -> &Arc<dyn Store> {
+        &self.store
+    }
+
+    fn len(&self) -> usize {
+        self.arrays.len()
+    }
+
+    fn name(&self, index: usize) -> &str {
+        self.arrays.get(index).map_or("", |(name, _)| name)
+    }
+
+    fn array(&self, index: usize) -> Result<Arc<dyn ArraySource>> {
+        match self.arrays.get(index) {
+            Some((_, array)) => Ok(Arc::clone(array) as Arc<dyn ArraySource>),
+            None => {
+                let names = self.arrays.iter().map(|(name, _)| name.clone()).collect();
+                Err(Error::not_found("array", index.to_string(), names))
+            }
+        }
+    }
+
+    fn find(&self, name: &str) -> Result<usize> {
+        if let Some(index) = self.arrays.iter().position(|(known, _)| known == name) {
+            return Ok(index);
+        }
+        if let Some((_, feature)) = self.unread.iter().find(|(known, _)| known == name) {
+            return Err(Error::unsupported(feature).in_array(name));
+        }
+        let names = self.arrays.iter().map(|(name, _)| name.clone()).collect();
+        Err(Error::not_found("array", name, names))
+    }
+
+    fn attributes(&self) -> &Attributes {
+        &self.attributes
+    }
+
+    fn groups(&self) -> &Groups {
+        &self.groups
+    }
+
+    fn history(&self) -> &[HistoryRow] {
+        &self.history
+    }
+
+    fn unread(&self) -> Vec<String> {
+        self.unread.iter().map(|(name, feature)| format!("{name}: {feature} is not supported")).collect()
+    }
+
+    fn details(&self) -> Json {
+        let unread: Map<String, Json> =
+            self.unread.iter().map(|(name, feature)| (name.clone(), json!(feature))).collect();
+        json!({"zarr_format": self.version, "consolidated": self.consolidated, "unread": unread})
+    }
+}

@@ -1,0 +1,300 @@
+//! Writing of a hierarchy: one object per chunk, then the documents of arrays and groups; those of all nodes again in the root,
+//! which is last and makes the hierarchy visible.
+
+mod array;
+mod document;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use serde_json::{Map, Value as Json, json};
+use tesseral_core::{Advice, Attributes, ChunkStats, Error, ErrorKind, HistoryRow, Result, Value};
+use tesseral_format::{
+    ArraySpec, ColumnData, CreateOption, CreateOptions, EncodedChunk, OptionTable, OptionType, Scratch, Writer,
+};
+use tesseral_store::{Overwrite, Store, StoreExt};
+
+use self::array::ArrayWrite;
+use crate::open::{V2_ARRAY, V2_ATTRIBUTES, V2_CONSOLIDATED, V2_GROUP, V3, join};
+use crate::wire::json::{to_bytes, to_json};
+
+/// The attribute of the root with the history.
+pub(crate) const HISTORY: &str = "_tesseral_history";
+
+/// Format-specific options of creation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ZarrOptions {
+    /// Version to write: 2 or 3.
+    pub version: u64,
+}
+
+impl Default for ZarrOptions {
+    fn default() -> Self {
+        Self { version: 3 }
+    }
+}
+
+/// Names of the options.
+pub(crate) static OPTIONS: OptionTable<ZarrOptions> = OptionTable(&[CreateOption {
+    name: "zarr_format",
+    kind: OptionType::Integer(|options, version| options.version = version),
+    default: "3",
+    description: "Version of Zarr to write: 2 or 3.",
+}]);
+
+/// Writer of a new hierarchy.
+#[derive(Debug)]
+pub(crate) struct ZarrWriter {
+    store: Arc<dyn Store>,
+    version: u8,
+    /// Chunks end with a checksum.
+    digests: bool,
+    arrays: Vec<ArrayWrite>,
+    attributes: Attributes,
+    groups: BTreeMap<String, Attributes>,
+    history: Vec<HistoryRow>,
+}
+
+impl ZarrWriter {
+    pub(crate) fn create(store: &Arc<dyn Store>, options: &CreateOptions) -> Result<Self> {
+        let own: ZarrOptions = options.format.get()?;
+        let version = u8::try_from(own.version).ok().filter(|version| [2, 3].contains(version));
+        let version = version.ok_or_else(|| Error::invalid(format!("Zarr version {} is not 2 or 3", own.version)))?;
+        let old = match store.list("") {
+            Err(e) if matches!(e.kind(), ErrorKind::NotFound { .. }) => Vec::new(),
+            other => other?,
+        };
+        if !old.is_empty() {
+            if options.overwrite == Overwrite::Refuse {
+                let detail = format!("output {} already exists", store.location());
+                return Err(Error::invalid(detail).hint(Advice::Overwrite));
+            }
+            if let Some(foreign) = crate::contents::foreign(store)? {
+                let detail = format!("{} is not part of a Zarr hierarchy", store.describe(&foreign));
+                return Err(Error::invalid(format!("cannot replace {}: {detail}", store.location())));
+            }
+            // Old chunks would be taken for those of the new arrays.
+            old.iter().try_for_each(|entry| store.remove_all(&entry.name))?;
+        }
+        Ok(Self {
+            store: Arc::clone(store),
+            version,
+            digests: options.digests,
+            arrays: Vec::new(),
+            attributes: Attributes::new(),
+            groups: BTreeMap::new(),
+            history: Vec::new(),
+        })
+    }
+
+    fn array(&self, array: usize) -> Result<&ArrayWrite> {
+        self.arrays.get(array).ok_or_else(|| Error::invalid(format!("array {array} was not created")))
+    }
+
+    /// Attributes of all groups, also of those that only contain others.
+    fn all_groups(&self) -> Result<BTreeMap<String, Map<String, Json>>> {
+        let mut out = BTreeMap::new();
+        for path in self.arrays.iter().map(|array| &array.name).chain(self.groups.keys()) {
+            let mut rest = path.as_str();
+            while let Some((outer, _)) = rest.rsplit_once('/') {
+                out.entry(outer.to_owned()).or_insert_with(Map::new);
+                rest = outer;
+            }
+        }
+        for (path, attributes) in &self.groups {
+            out.insert(path.clone(), attribute_map(attributes)?);
+        }
+        let mut root = attribute_map(&self.attributes)?;
+        if !self.history.is_empty() {
+            root.insert(HISTORY.to_owned(), self.history.iter().map(history_json).collect());
+        }
+        out.insert(String::new(), root);
+        Ok(out)
+    }
+
+    fn put(&self, object: &str, document: Map<String, Json>) -> Result<()> {
+        self.store.put(object, &to_bytes(document), Overwrite::Refuse)
+    }
+
+    fn commit_v3(&self) -> Result<()> {
+        let mut groups = self.all_groups()?;
+        let root = groups.remove("").unwrap_or_default();
+        let mut nodes = Map::new();
+        for (path, attributes) in groups {
+            nodes.insert(path, Json::Object(document::group_v3(attributes)));
+        }
+        for array in &self.arrays {
+            nodes.insert(array.name.clone(), Json::Object(array.document.clone()));
+        }
+        for (path, node) in &nodes {
+            if let Json::Object(node) = node {
+                self.put(&join(path, V3), node.clone())?;
+            }
+        }
+        let mut root = document::group_v3(root);
+        let consolidated = json!({"kind": "inline", "must_understand": false, "metadata": nodes});
+        root.insert("consolidated_metadata".to_owned(), consolidated);
+        self.put(V3, root)
+    }
+
+    fn commit_v2(&self) -> Result<()> {
+        let mut documents = Map::new();
+        for (path, attributes) in self.all_groups()? {
+            documents.insert(join(&path, V2_ATTRIBUTES), Json::Object(attributes));
+            documents.insert(join(&path, V2_GROUP), json!({"zarr_format": 2}));
+        }
+        for array in &self.arrays {
+            documents.insert(join(&array.name, V2_ATTRIBUTES), Json::Object(array.attributes.clone()));
+            documents.insert(join(&array.name, V2_ARRAY), Json::Object(array.document.clone()));
+        }
+        for (object, document) in documents.iter().filter(|(object, _)| *object != V2_GROUP) {
+            if let Json::Object(document) = document {
+                self.put(object, document.clone())?;
+            }
+        }
+        let mut consolidated = Map::new();
+        consolidated.insert("zarr_consolidated_format".to_owned(), json!(1));
+        consolidated.insert("metadata".to_owned(), Json::Object(documents));
+        self.put(V2_CONSOLIDATED, consolidated)?;
+        self.put(V2_GROUP, Map::from_iter([("zarr_format".to_owned(), json!(2))]))
+    }
+
+    /// Rejects an array or group whose path is that of an array, or below one.
+    fn check_paths(&self) -> Result<()> {
+        let arrays: BTreeSet<&str> = self.arrays.iter().map(|array| array.name.as_str()).collect();
+        for path in arrays.iter().copied().chain(self.groups.keys().map(String::as_str)) {
+            let mut rest = path;
+            while let Some((outer, _)) = rest.rsplit_once('/') {
+                if arrays.contains(outer) {
+                    return Err(Error::invalid(format!("{outer:?} is an array and cannot contain {path:?}")));
+                }
+                rest = outer;
+            }
+        }
+        match self.groups.keys().find(|path| arrays.contains(path.as_str())) {
+            Some(path) => Err(Error::invalid(format!("{path:?} is both an array and a group"))),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Rejects names that are no paths of nodes.
+fn check_name(path: &str) -> Result<()> {
+    let reserved = [V3, V2_ARRAY, V2_GROUP, V2_ATTRIBUTES, V2_CONSOLIDATED];
+    let valid = |part: &str| {
+        !part.is_empty()
+            && !part.bytes().all(|b| b == b'.')
+            && !part.starts_with("__")
+            && !part.starts_with(".tesseral-")
+            && !part.contains(['\0', '\\'])
+            && !reserved.contains(&part)
+    };
+    if path.split('/').all(valid) { Ok(()) } else { Err(Error::unsupported(format!("the name {path:?} in Zarr"))) }
+}
+
+/// Attributes as JSON.
+fn attribute_map(attributes: &Attributes) -> Result<Map<String, Json>> {
+    let one = |(name, value): (&String, &Value)| match to_json(value) {
+        Some(json) => Ok((name.clone(), json)),
+        None => Err(Error::unsupported(format!("the attribute {name:?} with the value {value} in Zarr"))),
+    };
+    attributes.iter().map(one).collect()
+}
+
+fn history_json(row: &HistoryRow) -> Json {
+    json!({
+        "op": row.op, "source": row.source, "at": row.at, "parents": row.parents, "params": row.params,
+        "extra": row.extra,
+    })
+}
+
+/// Reads the history from its attribute.
+pub(crate) fn history(value: Option<Value>) -> Vec<HistoryRow> {
+    let Some(Value::List(rows)) = value else { return Vec::new() };
+    let text = |map: &Attributes, key: &str| match map.get(key) {
+        Some(Value::Text(text)) => text.clone(),
+        _ => String::new(),
+    };
+    let texts = |map: &Attributes, key: &str| match map.get(key) {
+        Some(Value::Map(inner)) => inner.keys().map(|name| (name.clone(), text(inner, name))).collect(),
+        _ => BTreeMap::new(),
+    };
+    let row = |value: &Value| match value {
+        Value::Map(map) => Some(HistoryRow {
+            op: text(map, "op"),
+            source: text(map, "source"),
+            at: text(map, "at"),
+            parents: match map.get("parents") {
+                Some(Value::List(parents)) => parents.iter().map(ToString::to_string).collect(),
+                _ => Vec::new(),
+            },
+            params: texts(map, "params"),
+            extra: texts(map, "extra"),
+        }),
+        _ => None,
+    };
+    rows.iter().filter_map(row).collect()
+}
+
+impl Writer for ZarrWriter {
+    fn begin(&mut self, spec: &ArraySpec) -> Result<usize> {
+        let name = &spec.schema.name;
+        check_name(name)?;
+        if self.arrays.iter().any(|array| array.name == *name) {
+            return Err(Error::invalid(format!("duplicate array name {name:?}")));
+        }
+        self.arrays.push(ArrayWrite::new(spec, self.version, self.digests)?);
+        Ok(self.arrays.len() - 1)
+    }
+
+    fn wants_stats(&self, _array: usize) -> bool {
+        false
+    }
+
+    fn needs_order(&self, _array: usize) -> bool {
+        false
+    }
+
+    fn encode<'a>(
+        &self,
+        array: usize,
+        coords: &[u64],
+        columns: &[ColumnData<'a>],
+        _stats: Vec<ChunkStats>,
+        scratch: &mut Scratch,
+    ) -> Result<EncodedChunk<'a>> {
+        self.array(array)?.encode(coords, columns, scratch)
+    }
+
+    fn push(&self, array: usize, chunk: EncodedChunk<'_>) -> Result<()> {
+        let array = self.array(array)?;
+        let object = join(&array.name, &array.reserve(&chunk.coords)?);
+        let bytes = chunk.parts.first().map_or(&[][..], |part| &part.bytes);
+        let stored = self.store.put(&object, bytes, Overwrite::Refuse);
+        stored.inspect_err(|_| array.release(&chunk.coords))
+    }
+
+    fn set_attributes(&mut self, attributes: Attributes) -> Result<()> {
+        attribute_map(&attributes)?;
+        self.attributes = attributes;
+        Ok(())
+    }
+
+    fn set_group(&mut self, path: &str, attributes: Attributes) -> Result<()> {
+        check_name(path)?;
+        attribute_map(&attributes)?;
+        self.groups.insert(path.to_owned(), attributes);
+        Ok(())
+    }
+
+    fn add_history(&mut self, row: HistoryRow) -> Result<()> {
+        self.history.push(row);
+        Ok(())
+    }
+
+    fn commit(self: Box<Self>) -> Result<()> {
+        self.check_paths()?;
+        self.arrays.iter().try_for_each(ArrayWrite::check_complete)?;
+        if self.version == 3 { self.commit_v3() } else { self.commit_v2() }
+    }
+}

@@ -1,0 +1,158 @@
+//! Documents of arrays and groups.
+
+use serde_json::{Map, Value as Json, json};
+use tesseral_core::dtype::Class;
+use tesseral_core::{ArraySchema, Attributes, Error, Order, Result, Scalar, Value, missing};
+
+use super::attribute_map;
+use crate::wire::node::{DIMENSION_KEY, FILL_KEY};
+use crate::wire::{dtype, fill};
+
+/// How chunks are compressed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Compression {
+    None,
+    Zstd(i32),
+    Gzip(i32),
+}
+
+/// Document of a group of v3.
+pub(super) fn group_v3(attributes: Map<String, Json>) -> Map<String, Json> {
+    let mut out = Map::new();
+    out.insert("zarr_format".to_owned(), json!(3));
+    out.insert("node_type".to_owned(), json!("group"));
+    out.insert("attributes".to_owned(), Json::Object(attributes));
+    out
+}
+
+/// The names of all dimensions, if they have any.
+fn dimension_names(schema: &ArraySchema) -> Option<Vec<&str>> {
+    let names: Vec<&str> = schema.dims.iter().map(|dim| dim.name.as_str()).collect();
+    names.iter().all(|name| !name.is_empty()).then_some(names)
+}
+
+fn type_names(schema: &ArraySchema) -> Result<(String, Json)> {
+    let field = &schema.fields[0];
+    let names = dtype::names(field.dtype, field.cell);
+    names.ok_or_else(|| Error::unsupported(format!("cells of {} in Zarr", field.type_name())))
+}
+
+fn fill_json(fill: Option<&Scalar>, exact: bool) -> Option<Json> {
+    fill.and_then(|scalar| fill::to_json(scalar, exact))
+}
+
+fn zero(schema: &ArraySchema) -> Json {
+    let dtype = schema.fields[0].dtype;
+    match dtype.class() {
+        Class::Bool => json!(false),
+        Class::Float => json!(0.0),
+        Class::Complex => json!([0.0, 0.0]),
+        Class::Text => json!(""),
+        _ => json!(0),
+    }
+}
+
+/// Document of an array of v3.
+pub(super) fn array_v3(schema: &ArraySchema, compression: Compression, checksum: bool) -> Result<Map<String, Json>> {
+    let field = &schema.fields[0];
+    let (_, data_type) = type_names(schema)?;
+    let shape = schema.shape().unwrap_or_default();
+    let serializer = match data_type.as_str() {
+        Some("string") => json!({"name": "vlen-utf8"}),
+        Some("variable_length_bytes") => json!({"name": "vlen-bytes"}),
+        _ if field.dtype.word() > 1 => json!({"name": "bytes", "configuration": {"endian": "little"}}),
+        _ => json!({"name": "bytes"}),
+    };
+    let mut codecs = Vec::new();
+    if schema.cell_order == Order::ColMajor {
+        let order: Vec<usize> = (0..shape.len()).rev().collect();
+        codecs.push(json!({"name": "transpose", "configuration": {"order": order}}));
+    }
+    codecs.push(serializer);
+    match compression {
+        Compression::None => {}
+        Compression::Zstd(level) => {
+            codecs.push(json!({"name": "zstd", "configuration": {"level": level, "checksum": false}}));
+        }
+        Compression::Gzip(level) => codecs.push(json!({"name": "gzip", "configuration": {"level": level}})),
+    }
+    if checksum {
+        codecs.push(json!({"name": "crc32c"}));
+    }
+    let mut attributes = missing::attributes(schema);
+    // As xarray has it: JSON has no NaN.
+    if let Some(Value::Float(value)) = attributes.get(FILL_KEY) {
+        let value = *value;
+        let text = match field.dtype.class() {
+            Class::Float => Some(fill::encode_declared(value)),
+            _ if !value.is_finite() => Some(value.to_string()),
+            _ => None,
+        };
+        if let Some(text) = text {
+            attributes.insert(FILL_KEY.to_owned(), Value::Text(text));
+        }
+    }
+    let mut out = Map::new();
+    let mut put = |key: &str, value: Json| drop(out.insert(key.to_owned(), value));
+    put("zarr_format", json!(3));
+    put("node_type", json!("array"));
+    put("shape", json!(shape.as_slice()));
+    put("data_type", data_type);
+    let chunk = schema.chunk_shape.clone().unwrap_or_default();
+    put("chunk_grid", json!({"name": "regular", "configuration": {"chunk_shape": chunk.as_slice()}}));
+    put("chunk_key_encoding", json!({"name": "default", "configuration": {"separator": "/"}}));
+    put("fill_value", fill_json(field.fill.as_ref(), true).unwrap_or_else(|| zero(schema)));
+    put("codecs", Json::Array(codecs));
+    put("attributes", Json::Object(attribute_map(&attributes)?));
+    if schema.dims.iter().any(|dim| !dim.name.is_empty()) {
+        let name = |name: &String| if name.is_empty() { Json::Null } else { json!(name) };
+        put("dimension_names", schema.dims.iter().map(|dim| name(&dim.name)).collect());
+    }
+    put("storage_transformers", json!([]));
+    Ok(out)
+}
+
+/// Documents of an array of v2: `.zarray` and `.zattrs`.
+pub(super) fn array_v2(schema: &ArraySchema, compression: Compression) -> Result<(Map<String, Json>, Map<String, Json>)> {
+    let field = &schema.fields[0];
+    let (descr, data_type) = type_names(schema)?;
+    let filters = match data_type.as_str() {
+        Some("string") => json!([{"id": "vlen-utf8"}]),
+        Some("variable_length_bytes") => json!([{"id": "vlen-bytes"}]),
+        _ => Json::Null,
+    };
+    let compressor = match compression {
+        Compression::None => Json::Null,
+        Compression::Zstd(level) => json!({"id": "zstd", "level": level, "checksum": false}),
+        Compression::Gzip(level) => json!({"id": "gzip", "level": level}),
+    };
+    let all = missing::attributes(schema);
+    let names = dimension_names(schema);
+    let declared = missing::declarations(field, &all, None).values;
+    // Where dimensions are named, readers take the fill value for a declaration.
+    let fill = if names.is_some() { declared.first() } else { field.fill.as_ref() };
+    let mut attributes = attribute_map(&finite(all))?;
+    if let Some(names) = names {
+        attributes.insert(DIMENSION_KEY.to_owned(), json!(names));
+    }
+    let mut out = Map::new();
+    let mut put = |key: &str, value: Json| drop(out.insert(key.to_owned(), value));
+    put("zarr_format", json!(2));
+    put("shape", json!(schema.shape().unwrap_or_default().as_slice()));
+    put("chunks", json!(schema.chunk_shape.clone().unwrap_or_default().as_slice()));
+    put("dtype", json!(descr));
+    put("order", json!(if schema.cell_order == Order::ColMajor { "F" } else { "C" }));
+    put("fill_value", fill_json(fill, false).unwrap_or(Json::Null));
+    put("filters", filters);
+    put("compressor", compressor);
+    put("dimension_separator", json!("."));
+    Ok((out, attributes))
+}
+
+/// Drops a declaration that JSON cannot express: the fill value of the array states it.
+fn finite(mut attributes: Attributes) -> Attributes {
+    if matches!(attributes.get(FILL_KEY), Some(Value::Float(value)) if !value.is_finite()) {
+        attributes.shift_remove(FILL_KEY);
+    }
+    attributes
+}
