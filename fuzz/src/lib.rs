@@ -11,6 +11,7 @@ pub mod tet_structures;
 pub mod text;
 pub mod tiledb;
 pub mod windows;
+pub mod zarr;
 
 mod fixtures;
 mod guard;

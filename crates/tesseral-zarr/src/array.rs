@@ -110,7 +110,8 @@ impl ZarrArray {
         }
         missing::declare(&mut schema);
         let shards = sharding.map(|sharding| {
-            let counts: Coords = metadata.chunk.iter().zip(chunk).map(|(shard, chunk)| shard / chunk).collect();
+            let counts: Coords =
+                metadata.chunk.iter().zip(chunk).map(|(shard, chunk)| shard / chunk).collect();
             let chunks = Region::from_shape(&counts).cells().unwrap_or(u64::MAX);
             Shards { layout: sharding.index, counts, chunks, known: Mutex::default() }
         });
@@ -175,8 +176,9 @@ impl ZarrArray {
     /// The bytes of a chunk; `None` if it holds the fill value.
     fn stored(&self, coords: &[u64]) -> Result<Option<Stored>> {
         let number = |object: u64| {
-            u32::try_from(object)
-                .map_err(|_| Error::limit("the objects of an array", self.objects.total(), u64::from(u32::MAX)))
+            u32::try_from(object).map_err(|_| {
+                Error::limit("the objects of an array", self.objects.total(), u64::from(u32::MAX))
+            })
         };
         let Some(shards) = &self.shards else {
             let object = self.objects.linear(coords);
@@ -265,9 +267,9 @@ impl ZarrArray {
                 let bytes = bytes.ok_or_else(|| Error::limit("text cells", u64::MAX, u64::MAX))?;
                 alloc::reserve("text cells", offsets, count)?;
                 alloc::reserve("text cells", data, bytes)?;
-                for number in 1..=count {
+                for _ in 0..count {
                     data.extend_from_slice(&self.fill);
-                    offsets.push((number * self.fill.len()) as u64);
+                    offsets.push(data.len() as u64);
                 }
             }
         }

@@ -22,7 +22,11 @@ pub(crate) fn audit(
                 report(Finding::warning("unread", line));
             }
             let uncovered_bytes = container.metadata_bytes;
-            Ok(AuditReport { container: Some(Arc::new(container)), uncovered_bytes, ..AuditReport::default() })
+            Ok(AuditReport {
+                container: Some(Arc::new(container)),
+                uncovered_bytes,
+                ..AuditReport::default()
+            })
         }
         Err(e) if matches!(e.kind(), ErrorKind::Io { .. } | ErrorKind::NotFound { .. }) => Err(e),
         Err(e) => {

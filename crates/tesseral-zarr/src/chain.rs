@@ -51,7 +51,12 @@ impl Chain {
     }
 
     /// Decodes a chunk of fixed-size cells; the output fills `out` exactly.
-    pub(crate) fn decode_into(&self, chunk: &Encoded<'_>, out: &mut [u8], scratch: &mut Scratch) -> Result<()> {
+    pub(crate) fn decode_into(
+        &self,
+        chunk: &Encoded<'_>,
+        out: &mut [u8],
+        scratch: &mut Scratch,
+    ) -> Result<()> {
         let len = out.len();
         self.run(chunk, Some(len), Some(out), scratch, &mut |bytes, out| match out {
             Some(out) if bytes.len() == len => {
@@ -303,7 +308,10 @@ fn numbers<'a>(
     let (decoded, encoded) = (from.dtype.size().unwrap_or(1), to.dtype.size().unwrap_or(1));
     let whole = src.len().is_multiple_of(encoded) && dst.len().is_multiple_of(decoded);
     if !whole || src.len() / encoded != dst.len() / decoded {
-        return Err(Error::codec(codec, format!("{} bytes do not hold {} numbers", src.len(), dst.len() / decoded)));
+        return Err(Error::codec(
+            codec,
+            format!("{} bytes do not hold {} numbers", src.len(), dst.len() / decoded),
+        ));
     }
     Ok(src.chunks_exact(encoded).zip(dst.chunks_exact_mut(decoded)))
 }

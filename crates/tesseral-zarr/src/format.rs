@@ -45,7 +45,13 @@ impl Format for ZarrFormat {
     }
 
     fn capabilities(&self) -> Capabilities {
-        Capabilities { create: true, many_arrays: true, attributes: true, folder: true, ..Capabilities::default() }
+        Capabilities {
+            create: true,
+            many_arrays: true,
+            attributes: true,
+            folder: true,
+            ..Capabilities::default()
+        }
     }
 
     fn holds(&self) -> Holds {
@@ -61,7 +67,10 @@ impl Format for ZarrFormat {
 
     fn sniff(&self, probe: &Probe<'_>) -> Sniff {
         let Some(entries) = probe.entries else { return Sniff::No };
-        if [V3, V2_GROUP, V2_ARRAY, V2_CONSOLIDATED].iter().any(|name| entries.iter().any(|e| e.name == *name)) {
+        if [V3, V2_GROUP, V2_ARRAY, V2_CONSOLIDATED]
+            .iter()
+            .any(|name| entries.iter().any(|e| e.name == *name))
+        {
             return Sniff::Content;
         }
         if probe.name.trim_end_matches('/').ends_with(".zarr") { Sniff::Name } else { Sniff::No }

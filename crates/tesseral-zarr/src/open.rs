@@ -63,7 +63,11 @@ impl Hierarchy<'_> {
                 self.metadata_bytes += bytes.len() as u64;
                 self.nodes += 1;
                 if self.nodes > MOST_NODES {
-                    return Err(Error::limit("the nodes of a Zarr hierarchy", self.nodes as u64, MOST_NODES as u64));
+                    return Err(Error::limit(
+                        "the nodes of a Zarr hierarchy",
+                        self.nodes as u64,
+                        MOST_NODES as u64,
+                    ));
                 }
                 json::parse(&bytes, &self.store.describe(object)).map(Some)
             }
@@ -105,12 +109,22 @@ impl Hierarchy<'_> {
         }
     }
 
-    fn add_v2_array(&mut self, path: &str, array: &Map<String, Json>, attributes: &Map<String, Json>) -> Result<()> {
+    fn add_v2_array(
+        &mut self,
+        path: &str,
+        array: &Map<String, Json>,
+        attributes: &Map<String, Json>,
+    ) -> Result<()> {
         let object = self.store.describe(&join(path, V2_ARRAY));
         self.add(path, ArrayMetadata::parse_v2(array, attributes, &object))
     }
 
-    fn add_v2_group(&mut self, path: &str, group: &Map<String, Json>, attributes: &Map<String, Json>) -> Result<()> {
+    fn add_v2_group(
+        &mut self,
+        path: &str,
+        group: &Map<String, Json>,
+        attributes: &Map<String, Json>,
+    ) -> Result<()> {
         check_version(group, 2, &self.store.describe(&join(path, V2_GROUP)))?;
         self.groups.insert(path.to_owned(), json::attributes(attributes));
         Ok(())
@@ -175,7 +189,8 @@ impl Hierarchy<'_> {
             if !path.is_empty() {
                 self.check_path(path, V2_CONSOLIDATED)?;
             }
-            let attributes = documents.get(&join(path, V2_ATTRIBUTES)).and_then(Json::as_object).unwrap_or(&empty);
+            let attributes =
+                documents.get(&join(path, V2_ATTRIBUTES)).and_then(Json::as_object).unwrap_or(&empty);
             match (name, document.as_object()) {
                 (V2_ARRAY, Some(map)) => self.add_v2_array(path, map, attributes)?,
                 (V2_GROUP, Some(map)) => self.add_v2_group(path, map, attributes)?,

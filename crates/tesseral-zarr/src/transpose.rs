@@ -6,8 +6,15 @@ use tesseral_core::{Error, Result};
 ///
 /// # Errors
 /// `Codec` when the lengths do not match the shape.
-pub(crate) fn decode_into(src: &[u8], order: &[usize], shape: &[u64], size: usize, dst: &mut [u8]) -> Result<()> {
-    let mismatch = || Error::codec("transpose", format!("{} bytes do not match a chunk of {shape:?}", src.len()));
+pub(crate) fn decode_into(
+    src: &[u8],
+    order: &[usize],
+    shape: &[u64],
+    size: usize,
+    dst: &mut [u8],
+) -> Result<()> {
+    let mismatch =
+        || Error::codec("transpose", format!("{} bytes do not match a chunk of {shape:?}", src.len()));
     let shape: Option<Vec<usize>> = shape.iter().map(|n| usize::try_from(*n).ok()).collect();
     let shape = shape.filter(|shape| shape.len() == order.len()).ok_or_else(mismatch)?;
     let bytes = shape.iter().try_fold(size, |n, extent| n.checked_mul(*extent));

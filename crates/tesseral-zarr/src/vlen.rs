@@ -6,11 +6,17 @@ fn fault(detail: impl Into<String>) -> Error {
     Error::codec("vlen", detail.into())
 }
 
-/// Decodes `cells` cells; offsets are the ends of the cells in `data`.
+/// Appends `cells` cells; offsets are the ends of the cells in `data`.
 ///
 /// # Errors
 /// `Codec` for damaged input or text that is not UTF-8.
-pub(crate) fn decode(src: &[u8], dtype: DType, cells: u64, offsets: &mut Vec<u64>, data: &mut Vec<u8>) -> Result<()> {
+pub(crate) fn decode(
+    src: &[u8],
+    dtype: DType,
+    cells: u64,
+    offsets: &mut Vec<u64>,
+    data: &mut Vec<u8>,
+) -> Result<()> {
     let (count, mut rest) = src.split_first_chunk::<4>().ok_or_else(|| fault("truncated number of cells"))?;
     let count = u64::from(u32::from_le_bytes(*count));
     // Every cell takes at least the bytes of its length.
@@ -19,18 +25,19 @@ pub(crate) fn decode(src: &[u8], dtype: DType, cells: u64, offsets: &mut Vec<u64
     }
     alloc::reserve("text cells", offsets, rest.len() / 4)?;
     alloc::reserve("text cells", data, rest.len())?;
-    let start = data.len();
     for number in 0..count {
-        let (len, after) =
-            rest.split_first_chunk::<4>().ok_or_else(|| fault(format!("truncated length of cell {number}")))?;
+        let (len, after) = rest
+            .split_first_chunk::<4>()
+            .ok_or_else(|| fault(format!("truncated length of cell {number}")))?;
         let len = usize::try_from(u32::from_le_bytes(*len)).map_err(|_| fault("cell too long"))?;
-        let (cell, after) =
-            after.split_at_checked(len).ok_or_else(|| fault(format!("cell {number} of {len} bytes is truncated")))?;
+        let (cell, after) = after
+            .split_at_checked(len)
+            .ok_or_else(|| fault(format!("cell {number} of {len} bytes is truncated")))?;
         if dtype == DType::Utf8 && std::str::from_utf8(cell).is_err() {
             return Err(fault(format!("cell {number} is not UTF-8")));
         }
         data.extend_from_slice(cell);
-        offsets.push((data.len() - start) as u64);
+        offsets.push(data.len() as u64);
         rest = after;
     }
     if !rest.is_empty() {
@@ -45,33 +52,40 @@ pub(crate) fn decode(src: &[u8], dtype: DType, cells: u64, offsets: &mut Vec<u64
 /// `InvalidRequest` for offsets that do not match the data; `Limit` for more than 2^32 cells or bytes of a cell.
 pub(crate) fn encode<'a>(cells: impl ExactSizeIterator<Item = &'a [u8]>, out: &mut Vec<u8>) -> Result<()> {
     let most = u64::from(u32::MAX);
-    let count = u32::try_from(cells.len()).map_err(|_| Error::limit("the cells of a chunk", cells.len() as u64, most))?;
+    let count = u32::try_from(cells.len())
+        .map_err(|_| Error::limit("the cells of a chunk", cells.len() as u64, most))?;
     out.extend(count.to_le_bytes());
     for cell in cells {
-        let len = u32::try_from(cell.len()).map_err(|_| Error::limit("the bytes of a cell", cell.len() as u64, most))?;
+        let len = u32::try_from(cell.len())
+            .map_err(|_| Error::limit("the bytes of a cell", cell.len() as u64, most))?;
         out.extend(len.to_le_bytes());
         out.extend_from_slice(cell);
     }
     Ok(())
 }
 
-/// Decodes fixed-length UTF-32 text, little-endian and padded with NUL.
+/// Appends fixed-length UTF-32 text, little-endian and padded with NUL.
 ///
 /// # Errors
 /// `Codec` for numbers that are no characters.
-pub(crate) fn decode_utf32(src: &[u8], size: usize, offsets: &mut Vec<u64>, data: &mut Vec<u8>) -> Result<()> {
+pub(crate) fn decode_utf32(
+    src: &[u8],
+    size: usize,
+    offsets: &mut Vec<u64>,
+    data: &mut Vec<u8>,
+) -> Result<()> {
     alloc::reserve("text cells", offsets, src.len() / size.max(1))?;
-    let start = data.len();
     for (number, cell) in src.chunks_exact(size.max(4)).enumerate() {
         let chars = cell.as_chunks::<4>().0;
         let end = chars.iter().rposition(|c| *c != [0; 4]).map_or(0, |last| last + 1);
         for code in &chars[..end] {
             let code = u32::from_le_bytes(*code);
-            let char = char::from_u32(code)
-                .ok_or_else(|| Error::codec("utf32", format!("{code:#x} in cell {number} is not a character")))?;
+            let char = char::from_u32(code).ok_or_else(|| {
+                Error::codec("utf32", format!("{code:#x} in cell {number} is not a character"))
+            })?;
             data.extend_from_slice(char.encode_utf8(&mut [0; 4]).as_bytes());
         }
-        offsets.push((data.len() - start) as u64);
+        offsets.push(data.len() as u64);
     }
     Ok(())
 }

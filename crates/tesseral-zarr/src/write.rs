@@ -10,7 +10,8 @@ use std::sync::Arc;
 use serde_json::{Map, Value as Json, json};
 use tesseral_core::{Advice, Attributes, ChunkStats, Error, ErrorKind, HistoryRow, Result, Value};
 use tesseral_format::{
-    ArraySpec, ColumnData, CreateOption, CreateOptions, EncodedChunk, OptionTable, OptionType, Scratch, Writer,
+    ArraySpec, ColumnData, CreateOption, CreateOptions, EncodedChunk, OptionTable, OptionType, Scratch,
+    Writer,
 };
 use tesseral_store::{Overwrite, Store, StoreExt};
 
@@ -53,18 +54,42 @@ pub(crate) struct ZarrWriter {
     attributes: Attributes,
     groups: BTreeMap<String, Attributes>,
     history: Vec<HistoryRow>,
+    committed: bool,
+}
+
+/// Documents that make a folder a hierarchy.
+const ROOTS: [&str; 4] = [V3, V2_ARRAY, V2_GROUP, V2_CONSOLIDATED];
+
+impl Drop for ZarrWriter {
+    fn drop(&mut self) {
+        if self.committed {
+            return;
+        }
+        // Best effort: without a root document, readers do not see what remains.
+        for root in ROOTS {
+            let _ = self.store.remove(root);
+        }
+        let names =
+            self.arrays.iter().map(|array| array.name.as_str()).chain(self.groups.keys().map(String::as_str));
+        let tops: BTreeSet<&str> = names.map(|name| name.split('/').next().unwrap_or(name)).collect();
+        for top in tops {
+            let _ = self.store.remove_all(top);
+        }
+    }
 }
 
 impl ZarrWriter {
     pub(crate) fn create(store: &Arc<dyn Store>, options: &CreateOptions) -> Result<Self> {
         let own: ZarrOptions = options.format.get()?;
         let version = u8::try_from(own.version).ok().filter(|version| [2, 3].contains(version));
-        let version = version.ok_or_else(|| Error::invalid(format!("Zarr version {} is not 2 or 3", own.version)))?;
+        let version =
+            version.ok_or_else(|| Error::invalid(format!("Zarr version {} is not 2 or 3", own.version)))?;
         let old = match store.list("") {
             Err(e) if matches!(e.kind(), ErrorKind::NotFound { .. }) => Vec::new(),
             other => other?,
         };
-        if !old.is_empty() {
+        // Without a document, the root has at most objects that an unfinished writer left.
+        if old.iter().any(|entry| ROOTS.contains(&entry.name.as_str())) {
             if options.overwrite == Overwrite::Refuse {
                 let detail = format!("output {} already exists", store.location());
                 return Err(Error::invalid(detail).hint(Advice::Overwrite));
@@ -84,6 +109,7 @@ impl ZarrWriter {
             attributes: Attributes::new(),
             groups: BTreeMap::new(),
             history: Vec::new(),
+            committed: false,
         })
     }
 
@@ -113,7 +139,7 @@ impl ZarrWriter {
     }
 
     fn put(&self, object: &str, document: Map<String, Json>) -> Result<()> {
-        self.store.put(object, &to_bytes(document), Overwrite::Refuse)
+        self.store.put(object, &to_bytes(document), Overwrite::Replace)
     }
 
     fn commit_v3(&self) -> Result<()> {
@@ -189,7 +215,11 @@ fn check_name(path: &str) -> Result<()> {
             && !part.contains(['\0', '\\'])
             && !reserved.contains(&part)
     };
-    if path.split('/').all(valid) { Ok(()) } else { Err(Error::unsupported(format!("the name {path:?} in Zarr"))) }
+    if path.split('/').all(valid) {
+        Ok(())
+    } else {
+        Err(Error::unsupported(format!("the name {path:?} in Zarr")))
+    }
 }
 
 /// Attributes as JSON.
@@ -270,7 +300,7 @@ impl Writer for ZarrWriter {
         let array = self.array(array)?;
         let object = join(&array.name, &array.reserve(&chunk.coords)?);
         let bytes = chunk.parts.first().map_or(&[][..], |part| &part.bytes);
-        let stored = self.store.put(&object, bytes, Overwrite::Refuse);
+        let stored = self.store.put(&object, bytes, Overwrite::Replace);
         stored.inspect_err(|_| array.release(&chunk.coords))
     }
 
@@ -292,9 +322,11 @@ impl Writer for ZarrWriter {
         Ok(())
     }
 
-    fn commit(self: Box<Self>) -> Result<()> {
+    fn commit(mut self: Box<Self>) -> Result<()> {
         self.check_paths()?;
         self.arrays.iter().try_for_each(ArrayWrite::check_complete)?;
-        if self.version == 3 { self.commit_v3() } else { self.commit_v2() }
+        if self.version == 3 { self.commit_v3() } else { self.commit_v2() }?;
+        self.committed = true;
+        Ok(())
     }
 }

@@ -23,21 +23,12 @@ fn spec(name: &str, dtype: DType, shape: &[u64], chunk: &[u64], codec: Option<&s
 fn specs() -> Vec<ArraySpec> {
     let mut text = spec("texts", DType::Utf8, &[5], &[3], Some("zstd"));
     text.schema.fields[0].cell = CellLen::Var;
-    let mut bytes = spec("g/bytes", DType::Bytes, &[2, 3], &[2, 2], None);
-    bytes.schema.fields[0].cell = CellLen::Var;
-    let mut fixed = spec("g/fixed", DType::Ascii, &[4], &[3], Some("gzip"));
-    fixed.schema.fields[0].cell = CellLen::Fixed(3);
     let mut columns = spec("columns", DType::Int16, &[5, 4], &[2, 3], Some("zstd"));
     columns.schema.cell_order = Order::ColMajor;
     vec![
-        spec("a", DType::Float32, &[5, 7], &[2, 3], Some("zstd")),
-        spec("b", DType::Int64, &[6], &[2], None),
-        spec("scalar", DType::Float64, &[], &[], Some("gzip")),
-        spec("flags", DType::Bool, &[3, 3], &[2, 2], Some("gzip")),
-        spec("g/h/complex", DType::Complex64, &[3], &[2], Some("zstd")),
+        spec("a", DType::Float32, &[5, 3], &[3, 2], Some("zstd")),
+        spec("g/h/scalar", DType::Complex64, &[], &[], Some("gzip")),
         text,
-        bytes,
-        fixed,
         columns,
     ]
 }
@@ -66,19 +57,35 @@ fn crafted_hierarchies_pass_the_read_suite() {
     let transposed = json!([{"name": "transpose", "configuration": {"order": [1, 0, 2]}}, {"name": "bytes"}]);
     let delta = json!({"filters": [{"id": "delta", "dtype": "<i2"}, {"id": "shuffle", "elementsize": 2}]});
     let cases: Vec<(&str, Arc<dyn Store>)> = vec![
-        ("big", memory(&[("zarr.json", v3("int16", &[5, 4], &[3, 4], &bytes)), ("c/0/0", cells[..24].to_vec())])),
+        (
+            "big",
+            memory(&[("zarr.json", v3("int16", &[5, 4], &[3, 4], &bytes)), ("c/0/0", cells[..24].to_vec())]),
+        ),
         ("sharded", memory(&[("zarr.json", v3("uint16", &[5, 4], &[4, 4], &sharded)), ("c/0/0", shard)])),
         (
             "transposed",
-            memory(&[("zarr.json", v3("int16", &[2, 3, 4], &[2, 3, 4], &transposed)), ("c/0/0/0", cells.clone())]),
+            memory(&[
+                ("zarr.json", v3("int16", &[2, 3, 4], &[2, 3, 4], &transposed)),
+                ("c/0/0/0", cells.clone()),
+            ]),
         ),
         ("delta", memory(&[(".zarray", v2("<i2", &[7], &[4], &delta)), ("1", cells[..8].to_vec())])),
-        ("unicode", memory(&[(".zarray", v2("<U2", &[3], &[2], &json!({}))), ("0", "a\0\0\0b\0\0\0\0\0\0\0\0\0\0\0".into())])),
-        ("fortran", memory(&[(".zarray", v2(">f4", &[3, 4], &[3, 4], &json!({"order": "F"}))), ("0.0", cells)])),
+        (
+            "unicode",
+            memory(&[
+                (".zarray", v2("<U2", &[3], &[2], &json!({}))),
+                ("0", "a\0\0\0b\0\0\0\0\0\0\0\0\0\0\0".into()),
+            ]),
+        ),
+        (
+            "fortran",
+            memory(&[(".zarray", v2(">f4", &[3, 4], &[3, 4], &json!({"order": "F"}))), ("0.0", cells)]),
+        ),
         ("empty", memory(&[(".zarray", v2("<f8", &[0, 3], &[1, 3], &json!({})))])),
     ];
     for (name, store) in cases {
-        read_suite(&ZarrFormat, &Fixture::new(store, 5)).unwrap_or_else(|violation| panic!("{name}: {violation}"));
+        read_suite(&ZarrFormat, &Fixture::new(store, 5))
+            .unwrap_or_else(|violation| panic!("{name}: {violation}"));
     }
 }
 

@@ -123,7 +123,9 @@ fn number(value: Option<&Json>, native: bool) -> Result<Number> {
     let descr = value.and_then(Json::as_str);
     let found = descr.and_then(numpy::parse_descr);
     match found {
-        Some((dtype, CellLen::One, big)) if matches!(dtype.class(), Class::Int | Class::UInt | Class::Float) => {
+        Some((dtype, CellLen::One, big))
+            if matches!(dtype.class(), Class::Int | Class::UInt | Class::Float) =>
+        {
             Ok(Number { dtype, big: big && !native })
         }
         _ => Err(unsupported("numbers of a codec with dtype", descr.unwrap_or("?"))),
@@ -157,7 +159,9 @@ fn numcodecs(name: &str, c: Configuration<'_>, native: bool) -> Result<Option<St
         "shuffle" => {
             let size = get("elementsize").map_or(Some(4), Json::as_u64).and_then(|n| usize::try_from(n).ok());
             let size = size.filter(|n| *n <= 1 << 20);
-            Stage::Shuffle(size.ok_or_else(|| unsupported("codec", "shuffle of elements of this size"))?.max(1))
+            Stage::Shuffle(
+                size.ok_or_else(|| unsupported("codec", "shuffle of elements of this size"))?.max(1),
+            )
         }
         "delta" => {
             let (from, to) = numbers()?;
@@ -191,7 +195,9 @@ fn numcodecs(name: &str, c: Configuration<'_>, native: bool) -> Result<Option<St
 /// # Errors
 /// `Unsupported` with the codec or dtype; `Corrupt`.
 pub fn parse_v2_codecs(map: &Map<String, Json>, object: &str) -> Result<(CellType, Codecs)> {
-    let malformed = |key: &str| damaged(object, format!("invalid {key:?}: {}", shown(map.get(key).unwrap_or(&Json::Null))));
+    let malformed = |key: &str| {
+        damaged(object, format!("invalid {key:?}: {}", shown(map.get(key).unwrap_or(&Json::Null))))
+    };
     let filters = match map.get("filters") {
         None | Some(Json::Null) => &[][..],
         Some(Json::Array(filters)) => filters,
@@ -206,7 +212,8 @@ pub fn parse_v2_codecs(map: &Map<String, Json>, object: &str) -> Result<(CellTyp
             (cells, filters)
         }
         None => {
-            let (first, rest) = filters.split_first().ok_or_else(|| unsupported("dtype", "|O without a codec"))?;
+            let (first, rest) =
+                filters.split_first().ok_or_else(|| unsupported("dtype", "|O without a codec"))?;
             let dtype = match id(first).as_deref() {
                 Some("vlen-utf8") => DType::Utf8,
                 Some("vlen-bytes") => DType::Bytes,
@@ -275,7 +282,9 @@ pub fn parse_v3_codecs(list: &Json, cells: CellType, rank: usize, object: &str) 
                 out = sharding(c, cells, rank, object)?;
                 serialized = true;
             }
-            "zstd" | "gzip" | "blosc" | "crc32c" if serialized => out.stages.extend(numcodecs(name, c, true)?),
+            "zstd" | "gzip" | "blosc" | "crc32c" if serialized => {
+                out.stages.extend(numcodecs(name, c, true)?)
+            }
             other => match other.strip_prefix("numcodecs.") {
                 Some(name) => out.stages.extend(numcodecs(name, c, true)?),
                 None => return Err(unsupported("Zarr codec", other)),
@@ -300,7 +309,8 @@ fn transpose(c: Configuration<'_>, rank: usize, object: &str) -> Result<Option<S
         sorted.sort_unstable();
         sorted.iter().copied().eq(0..rank)
     };
-    let order = order.filter(permutes).ok_or_else(|| damaged(object, "invalid order of the codec transpose"))?;
+    let order =
+        order.filter(permutes).ok_or_else(|| damaged(object, "invalid order of the codec transpose"))?;
     Ok((!order.is_sorted()).then_some(Stage::Transpose(order)))
 }
 
@@ -309,7 +319,8 @@ fn sharding(c: Configuration<'_>, cells: CellType, rank: usize, object: &str) ->
     let malformed = |key: &str| damaged(object, format!("invalid {key:?} of sharding_indexed"));
     let chunk = get("chunk_shape").and_then(Json::as_array).ok_or_else(|| malformed("chunk_shape"))?;
     let chunk: Option<Coords> = chunk.iter().map(Json::as_u64).collect();
-    let chunk = chunk.filter(|c| c.len() == rank && !c.contains(&0)).ok_or_else(|| malformed("chunk_shape"))?;
+    let chunk =
+        chunk.filter(|c| c.len() == rank && !c.contains(&0)).ok_or_else(|| malformed("chunk_shape"))?;
     let inner = get("codecs").ok_or_else(|| malformed("codecs"))?;
     let inner = parse_v3_codecs(inner, cells, rank, object)?;
     if inner.sharding.is_some() {

@@ -107,9 +107,7 @@ pub fn parse_v3(value: &Json) -> Result<CellType> {
     let found = match name {
         "string" => Some(CellType::var(DType::Utf8)),
         "bytes" | "variable_length_bytes" => Some(CellType::var(DType::Bytes)),
-        "null_terminated_bytes" => {
-            length(1).map(|n| CellType::elements(DType::Ascii, CellLen::Fixed(n)))
-        }
+        "null_terminated_bytes" => length(1).map(|n| CellType::elements(DType::Ascii, CellLen::Fixed(n))),
         "raw_bytes" => length(1).map(|n| CellType::elements(DType::Bytes, CellLen::Fixed(n))),
         "fixed_length_utf32" => length(4).map(CellType::utf32),
         "numpy.datetime64" | "numpy.timedelta64" => {
@@ -129,7 +127,10 @@ pub fn parse_v3(value: &Json) -> Result<CellType> {
             _ => name.parse().ok().map(|dtype| CellType::elements(dtype, CellLen::One)),
         },
     };
-    found.filter(|cell| !matches!(cell.dtype, DType::DateTime(_) | DType::TimeDelta(_)) || name.starts_with("numpy."))
+    found
+        .filter(|cell| {
+            !matches!(cell.dtype, DType::DateTime(_) | DType::TimeDelta(_)) || name.starts_with("numpy.")
+        })
         .ok_or_else(unsupported)
 }
 
@@ -175,7 +176,11 @@ mod tests {
             ("|b1", json!("bool"), 1),
             ("<f2", json!("float16"), 2),
             ("<c16", json!("complex128"), 16),
-            ("<M8[ns]", json!({"name": "numpy.datetime64", "configuration": {"unit": "ns", "scale_factor": 1}}), 8),
+            (
+                "<M8[ns]",
+                json!({"name": "numpy.datetime64", "configuration": {"unit": "ns", "scale_factor": 1}}),
+                8,
+            ),
             ("|S3", json!({"name": "null_terminated_bytes", "configuration": {"length_bytes": 3}}), 3),
             ("<U2", json!({"name": "fixed_length_utf32", "configuration": {"length_bytes": 8}}), 8),
             ("|V2", json!("r16"), 2),
@@ -191,7 +196,9 @@ mod tests {
 
     #[test]
     fn other_types_are_unsupported() {
-        for v2 in [json!([["a", "<i4"]]), json!("<f16"), json!("U0"), json!("<U99999999"), json!(3), json!("M8")] {
+        for v2 in
+            [json!([["a", "<i4"]]), json!("<f16"), json!("U0"), json!("<U99999999"), json!(3), json!("M8")]
+        {
             assert!(parse_v2(&v2).is_err(), "{v2}");
         }
         for v3 in [

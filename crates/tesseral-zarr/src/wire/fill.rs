@@ -69,7 +69,8 @@ fn number(value: &Json, dtype: DType) -> Option<Scalar> {
         Json::Number(n) if !float => {
             let int = n.as_i64().map(i128::from).or_else(|| n.as_u64().map(i128::from));
             // Whole numbers are also written as floats.
-            let int = int.or_else(|| n.as_f64().filter(|v| v.fract() == 0.0 && v.abs() < 9e15).map(|v| v as i128));
+            let int =
+                int.or_else(|| n.as_f64().filter(|v| v.fract() == 0.0 && v.abs() < 9e15).map(|v| v as i128));
             let bit = |int: &i128| dtype != DType::Bool || matches!(int, 0 | 1);
             Scalar::from_i128(dtype, int.filter(bit)?)
         }
@@ -175,7 +176,11 @@ mod tests {
         ] {
             assert_eq!(parse(&value, cells(name)), Some(bytes), "{name} {value}");
         }
-        let dates = CellType { dtype: "datetime64[s]".parse().unwrap(), cell: CellLen::One, stored: StoredCell::Elements };
+        let dates = CellType {
+            dtype: "datetime64[s]".parse().unwrap(),
+            cell: CellLen::One,
+            stored: StoredCell::Elements,
+        };
         assert_eq!(parse(&json!("NaT"), dates), Some(i64::MIN.to_le_bytes().to_vec()));
     }
 

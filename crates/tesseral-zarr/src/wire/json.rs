@@ -144,7 +144,8 @@ mod tests {
 
     #[test]
     fn bare_words_are_numbers_and_text_stays_text() {
-        let text = br#"{"a": NaN, "b": [-Infinity, Infinity, 1.5], "c": "NaN, \" Infinity", "NaN": "Infinity"}"#;
+        let text =
+            br#"{"a": NaN, "b": [-Infinity, Infinity, 1.5], "c": "NaN, \" Infinity", "NaN": "Infinity"}"#;
         let read = attributes(&parse(text, "x").unwrap());
         assert!(matches!(read["a"], Value::Float(v) if v.is_nan()));
         let infinite = Value::List(vec![

@@ -97,7 +97,9 @@ impl ArrayMetadata {
         let separator = match map.get("dimension_separator").and_then(Json::as_str) {
             None | Some(".") => '.',
             Some("/") => '/',
-            Some(other) => return Err(Error::unsupported(format!("dimension separator {other:?} in {object}"))),
+            Some(other) => {
+                return Err(Error::unsupported(format!("dimension separator {other:?} in {object}")));
+            }
         };
         let (cells, codecs) = parse_v2_codecs(map, object)?;
         let stored = map.get("fill_value").unwrap_or(&Json::Null);
@@ -105,7 +107,8 @@ impl ArrayMetadata {
         let mut attributes = attributes(attrs);
         let names = match attributes.get(DIMENSION_KEY) {
             Some(Value::List(names)) if names.len() == shape.len() => {
-                let text = |name: &Value| if let Value::Text(name) = name { Some(name.clone()) } else { None };
+                let text =
+                    |name: &Value| if let Value::Text(name) = name { Some(name.clone()) } else { None };
                 names.iter().map(text).collect::<Option<Vec<String>>>()
             }
             _ => None,
@@ -120,7 +123,19 @@ impl ArrayMetadata {
         }
         let dims = names.unwrap_or_else(|| std::iter::repeat_n(String::new(), shape.len()).collect());
         let keys = KeyEncoding::V2(separator);
-        Ok(Self { version: 2, shape, chunk, cells, fill, has_fill, col_major, codecs, keys, dims, attributes })
+        Ok(Self {
+            version: 2,
+            shape,
+            chunk,
+            cells,
+            fill,
+            has_fill,
+            col_major,
+            codecs,
+            keys,
+            dims,
+            attributes,
+        })
     }
 
     /// Parses `zarr.json` of an array.
@@ -153,7 +168,8 @@ impl ArrayMetadata {
             check_grid(&shape, &sharding.chunk, object)?;
         }
         let fill = parse_fill(member(map, "fill_value", object)?, cells, object)?;
-        let mut attributes = map.get("attributes").and_then(Json::as_object).map(attributes).unwrap_or_default();
+        let mut attributes =
+            map.get("attributes").and_then(Json::as_object).map(attributes).unwrap_or_default();
         // Floats are declared as Base64, because JSON has no NaN.
         if let Some(Value::Text(text)) = attributes.get(FILL_KEY)
             && cells.dtype.class() == tesseral_core::dtype::Class::Float
@@ -163,14 +179,28 @@ impl ArrayMetadata {
         }
         let dims = dimension_names(map.get("dimension_names"), shape.len(), object)?;
         let (col_major, has_fill) = (false, true);
-        Ok(Self { version: 3, shape, chunk, cells, fill, has_fill, col_major, codecs, keys, dims, attributes })
+        Ok(Self {
+            version: 3,
+            shape,
+            chunk,
+            cells,
+            fill,
+            has_fill,
+            col_major,
+            codecs,
+            keys,
+            dims,
+            attributes,
+        })
     }
 }
 
 /// The fill value as an attribute; `None` for text of one length, where it cannot be distinguished from padding.
 fn declared(cells: CellType, fill: &[u8]) -> Option<Value> {
     match cells.cell {
-        CellLen::Var => std::str::from_utf8(fill).ok().filter(|_| cells.dtype == DType::Utf8).map(Value::from),
+        CellLen::Var => {
+            std::str::from_utf8(fill).ok().filter(|_| cells.dtype == DType::Utf8).map(Value::from)
+        }
         CellLen::Fixed(_) => None,
         CellLen::One => Scalar::from_le_bytes(cells.dtype, fill).ok().map(Value::from),
     }
@@ -202,8 +232,8 @@ pub(crate) fn check_extensions(map: &Map<String, Json>, object: &str) -> Result<
 }
 
 fn parse_keys(value: &Json, object: &str) -> Result<KeyEncoding> {
-    let (name, configuration) =
-        named(value).ok_or_else(|| damaged(object, format!("invalid chunk key encoding {}", shown(value))))?;
+    let (name, configuration) = named(value)
+        .ok_or_else(|| damaged(object, format!("invalid chunk key encoding {}", shown(value))))?;
     let separator = match configuration.and_then(|c| c.get("separator")).and_then(Json::as_str) {
         None => None,
         Some("/") => Some('/'),

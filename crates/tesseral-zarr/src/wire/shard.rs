@@ -79,15 +79,6 @@ impl ShardIndex {
     pub(crate) fn bytes(&self) -> usize {
         self.entries.len() * 16
     }
-
-    /// Encodes an index with little-endian numbers and a checksum.
-    pub(crate) fn encode(entries: &[(u64, u64)]) -> Vec<u8> {
-        let mut out: Vec<u8> =
-            entries.iter().flat_map(|(offset, len)| [offset.to_le_bytes(), len.to_le_bytes()].concat()).collect();
-        let sum = Checksum::Crc32c.of(&out);
-        out.extend(sum.to_le_bytes());
-        out
-    }
 }
 
 #[cfg(test)]
@@ -95,12 +86,21 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    /// Encodes an index with little-endian numbers and a checksum.
+    fn encode(entries: &[(u64, u64)]) -> Vec<u8> {
+        let entry = |(offset, len): &(u64, u64)| [offset.to_le_bytes(), len.to_le_bytes()].concat();
+        let mut out: Vec<u8> = entries.iter().flat_map(entry).collect();
+        let sum = Checksum::Crc32c.of(&out);
+        out.extend(sum.to_le_bytes());
+        out
+    }
+
     const LAYOUT: IndexLayout = IndexLayout { at_start: false, checksum: true, big: false };
 
     #[test]
     fn entries_round_trip_and_unwritten_chunks_are_absent() {
         let entries = [(0, 10), (u64::MAX, u64::MAX), (10, 0)];
-        let bytes = ShardIndex::encode(&entries);
+        let bytes = encode(&entries);
         assert_eq!(LAYOUT.range(3, 10 + 52), Some(10..62));
         assert_eq!(IndexLayout { at_start: true, ..LAYOUT }.range(3, 62), Some(0..52));
         let index = ShardIndex::parse(&bytes, LAYOUT, 3, 62, "o").unwrap();

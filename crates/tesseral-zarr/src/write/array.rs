@@ -40,15 +40,20 @@ pub(super) struct ArrayWrite {
 }
 
 fn compression(codecs: &[CodecSpec]) -> Result<Compression> {
-    let level = |codec: &CodecSpec, default: i64| i32::try_from(codec.int("level").unwrap_or(default)).unwrap_or(i32::MAX);
+    let level = |codec: &CodecSpec, default: i64| {
+        i32::try_from(codec.int("level").unwrap_or(default)).unwrap_or(i32::MAX)
+    };
     match codecs {
         [] => Ok(Compression::None),
-        [codec] => match codec.name.as_str() {
-            "raw" | "none" => Ok(Compression::None),
-            "zstd" => Ok(Compression::Zstd(level(codec, zstd::DEFAULT_LEVEL.into()).clamp(-131_072, 22))),
-            "gzip" => Ok(Compression::Gzip(level(codec, 5).clamp(0, 9))),
-            other => Err(Error::unsupported(format!("writing codec {other:?} in Zarr")).hint("use zstd, gzip or raw")),
-        },
+        [codec] => {
+            match codec.name.as_str() {
+                "raw" | "none" => Ok(Compression::None),
+                "zstd" => Ok(Compression::Zstd(level(codec, zstd::DEFAULT_LEVEL.into()).clamp(-131_072, 22))),
+                "gzip" => Ok(Compression::Gzip(level(codec, 5).clamp(0, 9))),
+                other => Err(Error::unsupported(format!("writing codec {other:?} in Zarr"))
+                    .hint("use zstd, gzip or raw")),
+            }
+        }
         _ => Err(Error::unsupported("several codecs of an array in Zarr").hint("use zstd, gzip or raw")),
     }
 }
@@ -56,7 +61,8 @@ fn compression(codecs: &[CodecSpec]) -> Result<Compression> {
 impl ArrayWrite {
     pub(super) fn new(spec: &ArraySpec, version: u8, digests: bool) -> Result<Self> {
         let schema = &spec.schema;
-        let unsupported = |what: &str| Err(Error::unsupported(format!("{what} in Zarr")).in_array(&schema.name));
+        let unsupported =
+            |what: &str| Err(Error::unsupported(format!("{what} in Zarr")).in_array(&schema.name));
         let [field] = schema.fields.as_slice() else { return unsupported("arrays of several fields") };
         if schema.sparse {
             return unsupported("sparse arrays");
@@ -140,7 +146,9 @@ impl ArrayWrite {
             return Err(invalid("the chunk is outside the grid"));
         }
         let cells = match (columns, self.size) {
-            ([ColumnData::Fixed { values, validity: None }], Some(size)) => self.padded(coords, values, size)?,
+            ([ColumnData::Fixed { values, validity: None }], Some(size)) => {
+                self.padded(coords, values, size)?
+            }
             ([ColumnData::Var { offsets, data, validity: None }], None) => {
                 Cow::Owned(self.variable_length(coords, offsets, data)?)
             }
@@ -198,7 +206,8 @@ impl ArrayWrite {
 
     /// Variable-length cells of a complete chunk; empty ones beyond the array.
     fn variable_length(&self, coords: &[u64], offsets: &[u64], data: &[u8]) -> Result<Vec<u8>> {
-        let invalid = || Error::invalid("the offsets do not match the data").in_array(&self.name).in_chunk(coords);
+        let invalid =
+            || Error::invalid("the offsets do not match the data").in_array(&self.name).in_chunk(coords);
         let (extents, tile) = (self.grid.region(coords).shape(), self.grid.chunk_shape());
         let count = |shape: &[u64]| {
             let cells = shape.iter().try_fold(1_u64, |n, extent| n.checked_mul(*extent));

@@ -53,7 +53,11 @@ fn zero(schema: &ArraySchema) -> Json {
 }
 
 /// Document of an array of v3.
-pub(super) fn array_v3(schema: &ArraySchema, compression: Compression, checksum: bool) -> Result<Map<String, Json>> {
+pub(super) fn array_v3(
+    schema: &ArraySchema,
+    compression: Compression,
+    checksum: bool,
+) -> Result<Map<String, Json>> {
     let field = &schema.fields[0];
     let (_, data_type) = type_names(schema)?;
     let shape = schema.shape().unwrap_or_default();
@@ -113,7 +117,10 @@ pub(super) fn array_v3(schema: &ArraySchema, compression: Compression, checksum:
 }
 
 /// Documents of an array of v2: `.zarray` and `.zattrs`.
-pub(super) fn array_v2(schema: &ArraySchema, compression: Compression) -> Result<(Map<String, Json>, Map<String, Json>)> {
+pub(super) fn array_v2(
+    schema: &ArraySchema,
+    compression: Compression,
+) -> Result<(Map<String, Json>, Map<String, Json>)> {
     let field = &schema.fields[0];
     let (descr, data_type) = type_names(schema)?;
     let filters = match data_type.as_str() {
