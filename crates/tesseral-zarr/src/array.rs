@@ -260,7 +260,12 @@ impl ZarrArray {
         match out {
             ColumnMut::Fixed { values, .. } if self.fill.iter().all(|byte| *byte == 0) => values.fill(0),
             ColumnMut::Fixed { values, .. } => {
-                values.chunks_exact_mut(self.fill.len()).for_each(|cell| cell.copy_from_slice(&self.fill));
+                let size = self.cells.stored_size().unwrap_or(1).max(self.fill.len());
+                for cell in values.chunks_exact_mut(size) {
+                    let (start, padding) = cell.split_at_mut(self.fill.len());
+                    start.copy_from_slice(&self.fill);
+                    padding.fill(0);
+                }
             }
             ColumnMut::Var { offsets, data, .. } => {
                 let bytes = count.checked_mul(self.fill.len());
@@ -350,7 +355,11 @@ impl ArraySource for ZarrArray {
     }
 
     fn constant(&self, chunk: &PlannedChunk, _column: Column) -> Option<Vec<u8>> {
-        (chunk.parts.is_empty() && self.cells.cell != CellLen::Var).then(|| self.fill.clone())
+        let size =
+            self.cells.stored_size().filter(|_| chunk.parts.is_empty() && self.cells.cell != CellLen::Var)?;
+        let mut cell = alloc::zeroed("a fill value", size).ok()?;
+        cell.get_mut(..self.fill.len())?.copy_from_slice(&self.fill);
+        Some(cell)
     }
 
     fn describe(&self, chunk: &PlannedChunk) -> ChunkInfo {

@@ -30,6 +30,9 @@ pub(crate) struct Encoded<'a> {
     pub shape: &'a [u64],
 }
 
+/// Receives the decoded bytes, with the output unless a step has written to it.
+type Finish<'a> = &'a mut dyn FnMut(&[u8], Option<&mut [u8]>) -> Result<()>;
+
 /// Destination of one step.
 enum Output<'a> {
     Exact(&'a mut [u8]),
@@ -91,7 +94,7 @@ impl Chain {
         len: Option<usize>,
         mut out: Option<&mut [u8]>,
         scratch: &mut Scratch,
-        finish: &mut dyn FnMut(&[u8], Option<&mut [u8]>) -> Result<()>,
+        finish: Finish<'_>,
     ) -> Result<()> {
         let lens = self.encoded_lens(len);
         let stored = chunk.bytes.len() as u64;

@@ -298,7 +298,7 @@ impl Writer for ZarrWriter {
 
     fn push(&self, array: usize, chunk: EncodedChunk<'_>) -> Result<()> {
         let array = self.array(array)?;
-        let object = join(&array.name, &array.reserve(&chunk.coords)?);
+        let object = join(&array.name, &array.claim(&chunk.coords)?);
         let bytes = chunk.parts.first().map_or(&[][..], |part| &part.bytes);
         let stored = self.store.put(&object, bytes, Overwrite::Replace);
         stored.inspect_err(|_| array.release(&chunk.coords))

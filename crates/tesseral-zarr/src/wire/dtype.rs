@@ -121,7 +121,7 @@ pub fn parse_v3(value: &Json) -> Result<CellType> {
         }
         "bitmask" | "char" | "string_ascii" | "string_utf8" => None,
         _ => match name.strip_prefix('r').and_then(|bits| bits.parse::<u32>().ok()) {
-            Some(bits) if bits > 0 && bits.is_multiple_of(8) => {
+            Some(bits) if bits > 0 && bits.is_multiple_of(8) && bits / 8 <= MOST_CHARS => {
                 Some(CellType::elements(DType::Bytes, CellLen::Fixed(bits / 8)))
             }
             _ => name.parse().ok().map(|dtype| CellType::elements(dtype, CellLen::One)),

@@ -9,7 +9,7 @@ use tesseral_core::{CellLen, DType, Scalar};
 use super::dtype::CellType;
 use super::json::special_float;
 
-/// Parses a fill value as the bytes of a cell of the model: native numbers, or text. `None` if the cells cannot have it.
+/// Parses a fill value as the bytes of a cell of the model: native numbers, or text, without the zeros that pad it. `None` if the cells cannot have it.
 pub fn parse(value: &Json, cells: CellType) -> Option<Vec<u8>> {
     let CellType { dtype, cell, .. } = cells;
     if value.is_null() {
@@ -18,13 +18,8 @@ pub fn parse(value: &Json, cells: CellType) -> Option<Vec<u8>> {
     match (dtype.class(), cell) {
         (Class::Text, CellLen::Var) => text(value, dtype),
         (Class::Text, _) => {
-            let mut bytes = text(value, DType::Bytes)?;
-            let size = cells.stored_size()?;
-            if bytes.len() > size {
-                return None;
-            }
-            bytes.resize(size, 0);
-            Some(bytes)
+            // Shorter values end with zeros, which are not held: a cell can be long.
+            text(value, DType::Bytes).filter(|bytes| Some(bytes.len()) <= cells.stored_size())
         }
         (Class::Complex, _) => {
             let part = if dtype == DType::Complex64 { DType::Float32 } else { DType::Float64 };
@@ -38,8 +33,8 @@ pub fn parse(value: &Json, cells: CellType) -> Option<Vec<u8>> {
 /// The value of cells without a fill value, as in the reference: zero, or empty text.
 pub fn default(cells: CellType) -> Vec<u8> {
     match cells.cell {
-        CellLen::Var => Vec::new(),
-        _ => std::iter::repeat_n(0, cells.stored_size().unwrap_or(0)).collect(),
+        CellLen::Var | CellLen::Fixed(_) => Vec::new(),
+        CellLen::One => std::iter::repeat_n(0, cells.stored_size().unwrap_or(0)).collect(),
     }
 }
 
@@ -169,7 +164,7 @@ mod tests {
             ("float32", json!("-Infinity"), vec![0, 0, 0x80, 0xff]),
             ("float32", json!("0x7fc00001"), vec![1, 0, 0xc0, 0x7f]),
             ("complex64", json!([1.0, "NaN"]), vec![0, 0, 0x80, 0x3f, 0, 0, 0xc0, 0x7f]),
-            ("r24", json!("AQI="), vec![1, 2, 0]),
+            ("r24", json!("AQI="), vec![1, 2]),
             ("r16", json!([1, 2]), vec![1, 2]),
             ("string", json!("ab"), b"ab".to_vec()),
             ("float64", Json::Null, vec![0; 8]),

@@ -29,7 +29,7 @@ pub struct ArrayMetadata {
     pub chunk: Coords,
     /// Type of the cells.
     pub cells: CellType,
-    /// Cells of chunks that do not exist, as bytes of the model.
+    /// Cells of chunks that do not exist, as bytes of the model; shorter ones are padded with zeros.
     pub fill: Vec<u8>,
     /// Whether the metadata have a fill value.
     pub has_fill: bool,

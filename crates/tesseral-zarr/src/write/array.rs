@@ -108,7 +108,7 @@ impl ArrayWrite {
     }
 
     /// Returns the object of a chunk that is about to be stored.
-    pub(super) fn reserve(&self, coords: &[u64]) -> Result<String> {
+    pub(super) fn claim(&self, coords: &[u64]) -> Result<String> {
         let invalid = |what: &str| Error::invalid(what).in_array(&self.name).in_chunk(coords);
         if !self.grid.contains(coords) {
             return Err(invalid("the chunk is outside the grid"));
@@ -119,7 +119,7 @@ impl ArrayWrite {
         Ok(self.keys.key(coords))
     }
 
-    /// Undoes [`reserve`](Self::reserve) for a chunk that could not be stored.
+    /// Undoes [`claim`](Self::claim) for a chunk that could not be stored.
     pub(super) fn release(&self, coords: &[u64]) {
         self.pushed().remove(&self.grid.linear(coords));
     }

@@ -8,6 +8,9 @@ use super::attribute_map;
 use crate::wire::node::{DIMENSION_KEY, FILL_KEY};
 use crate::wire::{dtype, fill};
 
+/// `.zarray` and `.zattrs`.
+pub(super) type DocumentsV2 = (Map<String, Json>, Map<String, Json>);
+
 /// How chunks are compressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Compression {
@@ -117,10 +120,7 @@ pub(super) fn array_v3(
 }
 
 /// Documents of an array of v2: `.zarray` and `.zattrs`.
-pub(super) fn array_v2(
-    schema: &ArraySchema,
-    compression: Compression,
-) -> Result<(Map<String, Json>, Map<String, Json>)> {
+pub(super) fn array_v2(schema: &ArraySchema, compression: Compression) -> Result<DocumentsV2> {
     let field = &schema.fields[0];
     let (descr, data_type) = type_names(schema)?;
     let filters = match data_type.as_str() {
