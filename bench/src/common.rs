@@ -201,7 +201,6 @@ impl Outcome {
 pub fn report(who: &str, label: &str, outcome: Result<Outcome>) -> bool {
     let (line, done) = match outcome {
         Ok(outcome) => {
-            #[allow(clippy::cast_precision_loss)]
             let per_operation = |seconds: f64| seconds / outcome.per as f64;
             let line = json!({
                 "who": who,
@@ -253,7 +252,6 @@ pub fn digest<'a>(pieces: impl IntoIterator<Item = &'a [f32]>) -> Value {
 }
 
 /// Three cells and the mean of a result, to compare results whose last bits may differ.
-#[allow(clippy::cast_precision_loss)]
 pub fn sample(cells: impl ExactSizeIterator<Item = f64> + Clone) -> Value {
     let n = cells.len();
     let at = |i: usize| cells.clone().nth(i).unwrap_or(f64::NAN);

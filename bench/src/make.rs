@@ -30,12 +30,9 @@ pub fn plain(args: &Args) -> Result<Outcome> {
                 state ^= state << 13;
                 state ^= state >> 7;
                 state ^= state << 17;
-                #[allow(clippy::cast_possible_truncation)]
                 let noise = (state & 63) as i32;
                 // Below 2²⁴, so exact.
-                #[allow(clippy::cast_precision_loss)]
-                let cell = (base + value + noise) as f32 / 64.0;
-                cell
+                (base + value + noise) as f32 / 64.0
             }));
             out.write_all(bytemuck::cast_slice(&row))?;
         }
@@ -64,7 +61,6 @@ pub fn classes(args: &Args) -> Result<Outcome> {
         .0
         .iter()
         .flat_map(|cell| {
-            #[allow(clippy::cast_possible_truncation)]
             let class = f32::from_le_bytes(*cell) as i32 / 8;
             class.to_le_bytes()
         })
@@ -73,7 +69,6 @@ pub fn classes(args: &Args) -> Result<Outcome> {
     Ok(Outcome::new(&timed, cells.len() as u64, json!(null)))
 }
 
-#[allow(clippy::cast_possible_truncation, clippy::cast_precision_loss)]
 fn wave(n: u64, period: f64) -> Vec<i32> {
     (0..n).map(|i| (900.0 * (i as f64 / period * std::f64::consts::TAU).sin()) as i32).collect()
 }

@@ -80,7 +80,6 @@ impl Pipeline {
 }
 
 /// A sample of cells and their mean, to verify a result. Lossy encodings agree within the tolerance of the report.
-#[allow(clippy::cast_precision_loss)]
 fn sample_cells(cells: &[u8]) -> Value {
     let at = |i: usize| f64::from_le_bytes(std::array::from_fn(|k| cells[i * 8 + k]));
     let n = cells.len() / 8;

@@ -53,7 +53,6 @@ pub fn copy(args: &Args) -> Result<Outcome> {
 }
 
 /// The mean of mapped `f32` cells, summed in `f64`, a share per core.
-#[allow(clippy::cast_precision_loss)]
 pub fn mean(args: &Args) -> Result<Outcome> {
     let source = map(&args.file)?;
     let all = cells(&source)?;

@@ -19,7 +19,6 @@ pub fn make(args: &Args) -> Result<Outcome> {
         };
         let ids = (0..args.count).map(add).collect::<tesseral::Result<Vec<_>>>()?;
         for (number, id) in ids.into_iter().enumerate() {
-            #[allow(clippy::cast_precision_loss)]
             let cells = [number as f32; SIDE * SIDE];
             session.write(id, bytemuck::cast_slice(&cells))?;
         }

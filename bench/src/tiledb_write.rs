@@ -89,7 +89,6 @@ fn sums(path: &Path) -> Result<Json> {
         (0..found.rows).map(|i| number(std::array::from_fn(|k| cells.get(i)[k]))).sum()
     };
     // Coordinates are far below 2⁵³.
-    #[allow(clippy::cast_precision_loss)]
     let as_float = |word| i64::from_le_bytes(word) as f64;
     Ok(json!([found.rows, sum(as_float, 0), sum(as_float, 1), sum(f64::from_le_bytes, 2)]))
 }
@@ -131,7 +130,6 @@ fn appends(args: &Args) -> Result<Outcome> {
         },
         || {
             for t in 0..count {
-                #[allow(clippy::cast_precision_loss)]
                 let cells = [t as f32; ROW];
                 let region = Region::new([(t, t + 1), (0, ROW as u64)]);
                 let session = Append::new().region(region.clone()).begin(&args.out)?;

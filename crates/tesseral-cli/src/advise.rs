@@ -71,7 +71,6 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> CliResult {
     columns.extend(titles.iter().map(String::as_str));
     columns.push("");
     let rows = found.iter().map(|a| {
-        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
         let reads =
             a.reads.iter().map(|r| format!("{} of {:.0}", text::size(r.bytes as u64), r.chunks.ceil()));
         let shape = text::shape(a.chunk_shape.iter().map(|n| Some(*n)), paint.times());

@@ -20,7 +20,6 @@ pub fn get(packed: &[u8], bit: u64) -> bool {
 
 /// Sets bits `start..end`, which lie in the slice.
 fn set(packed: &mut [u8], start: u64, end: u64) {
-    #[allow(clippy::cast_possible_truncation)]
     let (first, last) = ((start / 8) as usize, (end / 8) as usize);
     let (head, tail) = (0xff_u8 >> (start % 8), !(0xff_u8 >> (end % 8)));
     if start >= end {
@@ -46,7 +45,6 @@ fn runs(packed: &[u8], bits: u64) -> impl Iterator<Item = (u64, bool)> {
         at += 1;
         let whole = if value { 0xff } else { 0 };
         while at < bits {
-            #[allow(clippy::cast_possible_truncation)]
             if at % 8 == 0 && packed[(at / 8) as usize] == whole && at + 8 <= bits {
                 at += 8;
             } else if get(packed, at) == value {
@@ -91,11 +89,9 @@ pub mod rle {
             }
             let mut left = end - start;
             while left > 0x7f {
-                #[allow(clippy::cast_possible_truncation)]
                 out.push(left as u8 | 0x80);
                 left >>= 7;
             }
-            #[allow(clippy::cast_possible_truncation)]
             out.push(left as u8);
             start = end;
         }
@@ -198,7 +194,6 @@ pub mod roaring {
         }
     }
 
-    #[allow(clippy::cast_possible_truncation)]
     fn low(n: usize) -> u16 {
         n as u16
     }
@@ -209,7 +204,6 @@ pub mod roaring {
         for (end, value) in runs(packed, bits) {
             while value && start < end {
                 let until = end.min((start | 0xffff) + 1);
-                #[allow(clippy::cast_possible_truncation)]
                 let (key, run) = ((start >> 16) as u16, (start as u16, (until - 1) as u16));
                 if all.last().is_none_or(|last| last.key != key) {
                     all.push(RoaringContainer { key, runs: Vec::new(), count: 0 });
@@ -236,7 +230,6 @@ pub mod roaring {
         let all = containers(packed, bits);
         let with_runs = all.iter().any(RoaringContainer::as_runs);
         let base = out.len();
-        #[allow(clippy::cast_possible_truncation)]
         if with_runs {
             out.extend_from_slice(&(COOKIE_RUNS | (all.len() as u32 - 1) << 16).to_le_bytes());
             let mut marks = vec![0_u8; all.len().div_ceil(8)];
@@ -256,7 +249,6 @@ pub mod roaring {
         if !with_runs || all.len() >= OFFSETS_FROM {
             let mut at = out.len() - base + 4 * all.len();
             for container in &all {
-                #[allow(clippy::cast_possible_truncation)]
                 out.extend_from_slice(&(at as u32).to_le_bytes());
                 at += container.len();
             }

@@ -72,12 +72,10 @@ pub fn decode_range(
         let len = chunk_len.min(total - begin);
         let (from, to) = (start.max(begin), end.min(begin + len));
         // All lie inside `dst` or a chunk, whose length fits.
-        #[allow(clippy::cast_possible_truncation)]
         let (out, within) = (
             &mut dst[(from - start) as usize..(to - start) as usize],
             (from - begin) as usize..(to - begin) as usize,
         );
-        #[allow(clippy::cast_possible_truncation)]
         match frame.chunk(&offsets, number as usize)? {
             frame::StoredChunk::Bytes(bytes) => {
                 let chunk = chunk::BloscChunk::parse(bytes)?;

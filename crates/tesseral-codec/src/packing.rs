@@ -67,7 +67,6 @@ impl Packing {
         }
         let range = (most - least) * 10_f64.powi(decimal);
         let steps = largest(bits) as f64;
-        #[allow(clippy::cast_possible_truncation)]
         let binary = if range == 0.0 { 0 } else { (range / steps).log2().ceil() as i32 };
         Self::new(least, binary, decimal, bits)
     }
@@ -217,7 +216,6 @@ fn round_narrow(x: f64, limit: f64) -> u64 {
 /// Rounds half away from zero into 0..=most; the cast saturates, so values below the reference become 0.
 #[inline(always)]
 fn round_wide(x: f64, most: u64) -> u64 {
-    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
     let q = x.round() as u64;
     q.min(most)
 }

@@ -326,7 +326,6 @@ impl TimeUnits {
         self.civil(self.instant_of_float(count)?)
     }
 
-    #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation)]
     fn instant_of_float(&self, count: f64) -> Option<i128> {
         if !count.is_finite() || count.abs() > 1e18 {
             return None;
@@ -353,7 +352,6 @@ impl TimeUnits {
     /// `InvalidRequest` when the text is no date of the calendar; `Unsupported` for unknown time zones.
     pub fn range(&self, text: &str) -> Result<(f64, f64)> {
         let span = self.span(text)?;
-        #[allow(clippy::cast_precision_loss)]
         let number = |micros: i128| {
             let (whole, rest) =
                 ((micros - self.reference) / self.unit, (micros - self.reference) % self.unit);

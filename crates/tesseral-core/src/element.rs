@@ -34,12 +34,10 @@ macro_rules! integers {
             const DTYPE: DType = DType::$dtype;
             const IS_FLOAT: bool = false;
             #[inline(always)]
-            #[allow(clippy::cast_lossless)]
             fn to_f64(self) -> f64 {
                 self as f64
             }
             #[inline(always)]
-            #[allow(clippy::cast_lossless)]
             fn to_i128(self) -> i128 {
                 self as i128
             }

@@ -234,7 +234,6 @@ enum Exact {
 }
 
 impl Exact {
-    #[allow(clippy::cast_possible_truncation, clippy::cast_precision_loss)]
     fn to_scalar(&self, dtype: DType) -> Option<Scalar> {
         if dtype.class() == Class::Float {
             let value = match self {

@@ -77,7 +77,6 @@ pub fn packing(schema: &ArraySchema, field: &Field) -> Option<Packing> {
 
 /// A number and whether it is stored as a `float32`.
 fn single(value: &Value) -> Option<(f64, bool)> {
-    #[allow(clippy::cast_precision_loss)]
     match value {
         Value::Float(value) => Some((*value, false)),
         Value::Int(value) => Some((*value as f64, false)),
@@ -147,7 +146,6 @@ impl Packing {
         }
     }
 
-    #[allow(clippy::cast_possible_truncation)]
     fn unpack_f32<T: Element>(&self, stored: &[u8], physical: &mut [u8]) {
         let (scale, offset) = (self.scale as f32, self.offset as f32);
         let cells = stored.chunks_exact(size_of::<T>()).zip(physical.as_chunks_mut::<4>().0);

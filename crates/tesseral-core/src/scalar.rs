@@ -173,7 +173,6 @@ fn compare_int_float(int: i128, float: f64) -> Option<Ordering> {
         return Some(if float > 0.0 { Ordering::Less } else { Ordering::Greater });
     }
     let floor = float.floor();
-    #[allow(clippy::cast_possible_truncation)]
     let whole = floor as i128;
     Some(int.cmp(&whole).then(if float > floor { Ordering::Less } else { Ordering::Equal }))
 }

@@ -52,7 +52,6 @@ pub enum Sum {
 
 impl Sum {
     /// The nearest `f64`.
-    #[allow(clippy::cast_precision_loss)]
     pub fn to_f64(self) -> f64 {
         match self {
             Self::Int(sum) => sum as f64,

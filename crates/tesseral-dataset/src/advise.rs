@@ -104,7 +104,6 @@ fn candidates(shape: &[u64], cell: u64) -> Vec<Coords> {
     out
 }
 
-#[allow(clippy::cast_precision_loss)]
 fn weigh(shape: &[u64], cell: u64, chunk: &[u64], reads: &[Selection], current: bool) -> ChunkAdvice {
     let chunk_cells: u64 = chunk.iter().zip(shape).map(|(c, n)| (*c).min((*n).max(1))).product();
     let cost = |selection: &Selection| {

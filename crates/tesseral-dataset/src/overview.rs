@@ -51,7 +51,6 @@ impl Overview {
         let mut values: Vec<f64> = values.collect();
         values.sort_by(f64::total_cmp);
         let last = values.len().checked_sub(1)?;
-        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_precision_loss)]
         let skip = ((last as f64 * trim.clamp(0.0, 0.49)) as usize).min(last / 2);
         Some((values[skip], values[last - skip]))
     }

@@ -316,7 +316,6 @@ impl Verified {
     fn position(object: u32, number: u64) -> (PageKey, usize, u64) {
         let bit = number % PAGE_BITS;
         // Below PAGE_WORDS by construction.
-        #[allow(clippy::cast_possible_truncation)]
         ((object, number / PAGE_BITS), (bit / 64) as usize, 1 << (bit % 64))
     }
 
@@ -324,7 +323,6 @@ impl Verified {
         // Objects of one fragment are numbered in threes: a coprime factor distributes them over the table.
         let hash = key.1.wrapping_add(u64::from(key.0).wrapping_mul(89));
         // Below SLOTS by construction.
-        #[allow(clippy::cast_possible_truncation)]
         &self.table[(hash % SLOTS) as usize]
     }
 

@@ -306,10 +306,8 @@ impl WriteSession {
         self.fill_chunks(array, declared, total, chunk, |part, out| {
             let to = row_major(&part.shape(), size);
             // Positions inside the box, whose bytes are in memory.
-            #[allow(clippy::cast_possible_truncation)]
             let start: usize =
                 (0..part.rank()).map(|d| (part.start(d) - region.start(d)) as usize * from[d]).sum();
-            #[allow(clippy::cast_possible_truncation)]
             let extents: Vec<usize> = part.shape().iter().map(|&n| n as usize).collect();
             copy_box(&cells[start..], &from, out, &to, &extents, size)
         })

@@ -129,7 +129,6 @@ impl ReduceState {
             Statistic::Max => self.max.map_or(Answer::None, Answer::Value),
             Statistic::Std | Statistic::Var => {
                 // Counts of cells are far below 2^53.
-                #[allow(clippy::cast_precision_loss)]
                 let cells = self.valid as f64;
                 let degrees = cells - how.ddof;
                 let variance = self.variance.filter(|_| degrees > 0.0).map(|v| v * cells / degrees);
@@ -282,7 +281,6 @@ fn integers<'py>(
     let fits = |v: &i128| if unsigned { u64::try_from(*v).is_ok() } else { i64::try_from(*v).is_ok() };
     if values.iter().all(fits) {
         // The low half of a number that fits is that number.
-        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
         let bytes = values.iter().flat_map(|v| (*v as u64).to_ne_bytes()).collect();
         return numpy_array::owned(py, bytes, shape, &dtype::named(py, name)?);
     }

@@ -209,7 +209,6 @@ impl<'a> PreparedTransform<'a> {
                     _ => (value - shift) / divisor,
                 }
             };
-            #[allow(clippy::cast_possible_truncation)]
             if single {
                 bytes.extend_from_slice(&(result as f32).to_le_bytes());
             } else {

@@ -365,7 +365,6 @@ pub(crate) fn slice(bytes: &Bytes, range: &Range<u64>, object: impl Fn() -> Stri
     let len = bytes.len() as u64;
     check_range(range, len, &object)?;
     // Both ends are at most `len`, which is a usize.
-    #[allow(clippy::cast_possible_truncation)]
     Ok(bytes.slice(range.start as usize..range.end as usize))
 }
 

@@ -36,7 +36,6 @@ pub(crate) fn decode<P: AsRef<[u8]>>(
     }
     if pipeline.plain() {
         let (bytes, _) = window(pipeline, object.descriptor.dtype, &cells).unwrap_or_default();
-        #[allow(clippy::cast_possible_truncation)]
         let part = payload.get(bytes.start as usize..bytes.end as usize);
         plain(object, pipeline, part.unwrap_or_default(), &cells, values)?;
     } else if cells == (0..object.cells) {
@@ -255,7 +254,6 @@ fn restore(
         for bit in (0..8).filter(|bit| byte >> (7 - bit) & 1 == 1) {
             let cell = base + bit;
             if cells.contains(&cell) {
-                #[allow(clippy::cast_possible_truncation)]
                 let at = (cell - cells.start) as usize * pattern.len();
                 values[at..at + pattern.len()].copy_from_slice(&pattern);
             }

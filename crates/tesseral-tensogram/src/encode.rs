@@ -220,7 +220,6 @@ impl Stages {
                             _ => ("fixed_accuracy", "zfp_tolerance"),
                         };
                         set("zfp_mode", CborItem::Text(mode.to_owned()));
-                        #[allow(clippy::cast_possible_truncation)]
                         let value = match key {
                             "zfp_precision" => item(value as i64),
                             _ => CborItem::Float(value),

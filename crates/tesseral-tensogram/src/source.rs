@@ -89,7 +89,6 @@ impl<'a> Input for SliceInput<'a> {
     }
 
     fn take(&self, range: Range<u64>) -> Result<&'a [u8]> {
-        #[allow(clippy::cast_possible_truncation)]
         Ok(&self.bytes[range.start as usize..range.end as usize])
     }
 
@@ -219,6 +218,5 @@ impl Input for Source {
 
 /// Returns a range that is known to be inside the bytes.
 fn slice(bytes: &Bytes, base: u64, range: &Range<u64>) -> Bytes {
-    #[allow(clippy::cast_possible_truncation)]
     bytes.slice((range.start - base) as usize..(range.end - base) as usize)
 }

@@ -141,7 +141,6 @@ impl PendingObject {
             gathered.done.resize(chunks, false);
             gathered.left = chunks;
         }
-        #[allow(clippy::cast_possible_truncation)]
         let linear = self.grid.linear(coords) as usize;
         if std::mem::replace(&mut gathered.done[linear], true) {
             return Err(Error::invalid("duplicate chunk").in_array(&self.name).in_chunk(coords));
@@ -197,7 +196,6 @@ fn scatter(dtype: DType, region: &Region, whole: &Region, values: &[u8], out: &m
     let mut from = 0_u64;
     loop {
         let to = at.iter().enumerate().fold(0, |sum, (d, p)| sum * whole.extent(d) + p);
-        #[allow(clippy::cast_possible_truncation)]
         match dtype.size() {
             Some(size) => {
                 let (from, to, len) = (from as usize * size, to as usize * size, row as usize * size);

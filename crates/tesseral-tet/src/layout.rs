@@ -198,7 +198,6 @@ pub(crate) fn read_head(source: &FileBytes<'_>, limits: &Limits) -> Result<FileH
     limits.check_metadata(end - start).at(Stage::Index)?;
     let catalog = source.get(start..end, "chunk index").at(Stage::Index)?;
     // offset - start is at most the length of `catalog`.
-    #[allow(clippy::cast_possible_truncation)]
     let (records, index) = catalog.split_at((offset - start) as usize);
     // `records` ends with padding that belongs to no record.
     let padding = usize::try_from(offset - start - 8 - blob_len).unwrap_or(0);

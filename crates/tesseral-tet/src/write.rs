@@ -243,7 +243,6 @@ impl TetWriter {
             let codec = array.codec();
             for linear in 0..array.grid.total() {
                 // Both fit, because the rows were allocated.
-                #[allow(clippy::cast_possible_truncation)]
                 let chunk = progress.chunks[(first + linear) as usize];
                 let coords = array.grid.coords(linear);
                 let raw = array.tile_bytes(&coords);
@@ -271,7 +270,6 @@ impl TetWriter {
         for (number, array) in self.arrays.iter().enumerate() {
             for linear in 0..array.grid.total() {
                 let row = plan.first_row[number] + linear;
-                #[allow(clippy::cast_possible_truncation)]
                 let zone = &progress.zones[row as usize];
                 zone_map::write_entry(row == 0, number as u64, &array.grid.coords(linear), zone, &mut block);
                 if block.len() > BLOCK {

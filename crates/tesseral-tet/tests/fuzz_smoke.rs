@@ -1,5 +1,5 @@
 //! The body of the fuzz target `tet_structures` on the structures of the fixtures, changed a little, many times.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::cast_possible_truncation, missing_docs)]
+#![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
 
 #[path = "../../../fuzz/src/tet_structures.rs"]
 mod tet_structures;

@@ -157,7 +157,6 @@ fn read(array: &TileDbArray, fragment: &Fragment, slot: usize, tile: u64, cells:
 }
 
 /// Returns the stored sum of `count` cells in a range; `None` if it can have saturated on the way.
-#[allow(clippy::cast_precision_loss)]
 fn total((min, max): (&Scalar, &Scalar), cells: u64, bits: u64) -> Option<Sum> {
     match min.dtype().class() {
         Class::Float => {

@@ -1,5 +1,5 @@
 //! The bodies of the fuzz targets for digest tables, trailers and chunk tables on structures that writers made, changed a little, many times.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::cast_possible_truncation, missing_docs)]
+#![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
 
 #[path = "../../../fuzz/src/digests.rs"]
 mod digests;

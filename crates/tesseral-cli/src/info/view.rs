@@ -123,7 +123,6 @@ fn array_row(known: &ArraySummary, paint: TerminalStyle) -> Vec<String> {
     let unknown = || "?".to_owned();
     let raw = known.raw();
     // A ratio for display: two decimals are sufficient.
-    #[allow(clippy::cast_precision_loss)]
     let ratio = match (raw, known.stored) {
         (Some(raw), Some(stored)) if stored > 0 => format!("{:.2}", raw as f64 / stored as f64),
         _ => "-".to_owned(),

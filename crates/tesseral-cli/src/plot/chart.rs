@@ -39,7 +39,6 @@ impl Canvas {
 }
 
 /// For each of `width` columns of dots, the lowest and highest row of the line; `None` if there is no value.
-#[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss)]
 pub(crate) fn strokes(picture: &Picture, width: usize, height: usize) -> Vec<Option<(usize, usize)>> {
     let points = &picture.overview.points;
     let row = |v: f64| ((1.0 - picture.normalize(v)) * (height - 1) as f64).round() as usize;

@@ -65,7 +65,6 @@ fn fit(shape: &[usize], width: usize, most: usize) -> (usize, usize) {
 }
 
 /// The mean of the cells of a drawn point.
-#[allow(clippy::cast_precision_loss)]
 fn point(picture: &Picture, row: usize, col: usize, rows: usize, cols: usize) -> Point {
     let shape = &picture.overview.shape;
     let span = |i: usize, n: usize, of: usize| (i * of / n, ((i + 1) * of / n).max(i * of / n + 1).min(of));
@@ -109,7 +108,6 @@ fn half_block(out: &mut String, picture: &Picture, color_map: ColorMap, upper: P
 fn plain(picture: &Picture, point: Point) -> char {
     match point {
         Point::Value(v) => {
-            #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
             let i = (picture.normalize(v) * (RAMP.len() - 1) as f64).round() as usize;
             RAMP[i.min(RAMP.len() - 1)]
         }
@@ -118,7 +116,6 @@ fn plain(picture: &Picture, point: Point) -> char {
     }
 }
 
-#[allow(clippy::cast_precision_loss)]
 fn legend(picture: &Picture, color_map: ColorMap, paint: TerminalStyle, margin: usize) -> String {
     const WIDTH: usize = 24;
     let mut scale = String::new();
@@ -128,7 +125,6 @@ fn legend(picture: &Picture, color_map: ColorMap, paint: TerminalStyle, margin: 
             let [r, g, b] = color_map.at(place);
             let _ = write!(scale, "\x1b[48;2;{r};{g};{b}m ");
         } else {
-            #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
             scale.push(RAMP[(place * (RAMP.len() - 1) as f64).round() as usize]);
         }
     }

@@ -46,9 +46,7 @@ impl<'a> BitReader<'a> {
     /// The `n` bits at a position, 1 to 32.
     #[inline]
     fn peek(&self, bit: usize, n: u32) -> u32 {
-        #[allow(clippy::cast_possible_truncation)]
-        let value = (self.word(bit / 8) << (bit % 8) >> (64 - n)) as u32;
-        value
+        (self.word(bit / 8) << (bit % 8) >> (64 - n)) as u32
     }
 
     /// The next `n` bits, at most 32.
@@ -107,7 +105,6 @@ impl<'a> BitReader<'a> {
             let mut word = self.word(at).reverse_bits() >> (bit % 8);
             while word != 0 {
                 let set_bit = bit + word.trailing_zeros() as usize;
-                #[allow(clippy::cast_possible_truncation)]
                 {
                     *number = (set_bit - last) as u32;
                 }
@@ -184,7 +181,6 @@ impl<'a> BitWriter<'a> {
         self.have += n;
         while self.have >= 32 {
             self.have -= 32;
-            #[allow(clippy::cast_possible_truncation)]
             self.out.extend_from_slice(&((self.acc >> self.have) as u32).to_be_bytes());
         }
     }
@@ -203,11 +199,9 @@ impl<'a> BitWriter<'a> {
     pub(super) fn finish(mut self) {
         while self.have >= 8 {
             self.have -= 8;
-            #[allow(clippy::cast_possible_truncation)]
             self.out.push((self.acc >> self.have) as u8);
         }
         if self.have > 0 {
-            #[allow(clippy::cast_possible_truncation)]
             self.out.push((self.acc << (8 - self.have)) as u8);
         }
     }

@@ -39,7 +39,6 @@ pub fn decode_range(
     }
     let mut decoder = Decoder::new(params);
     // The first RSI may begin before the requested samples: it is decoded into a temporary buffer.
-    #[allow(clippy::cast_possible_truncation)]
     let lead = (first % params.interval() as u64) as usize * size;
     let mut rest = dst;
     if lead > 0 {
@@ -95,7 +94,6 @@ impl Decoder {
         }
         let mut bits = BitReader::at(src, bit)?;
         for interval in dst.chunks_mut(params.interval() * size) {
-            #[allow(clippy::cast_possible_truncation)]
             match (size, params.has(MSB)) {
                 (1, _) => self.interval(&mut bits, interval, &|x| [x as u8])?,
                 (2, true) => self.interval(&mut bits, interval, &|x| (x as u16).to_be_bytes())?,
@@ -227,7 +225,6 @@ impl SampleRestorer {
         self.last = reference ^ self.bias;
     }
 
-    #[allow(clippy::cast_possible_wrap, clippy::cast_sign_loss)]
     fn container(&self, x: u32) -> u32 {
         ((x << self.shift) as i32 >> self.shift) as u32
     }
@@ -280,7 +277,6 @@ fn second_extension(bits: &mut BitReader<'_>, out: &mut [u32], with_ref: bool) -
         // The largest s with s(s+1)/2 ≤ m; below 2^17, so both fit.
         let s = ((8 * m + 1).isqrt() - 1) / 2;
         let second = m - s * (s + 1) / 2;
-        #[allow(clippy::cast_possible_truncation)]
         pair.copy_from_slice(&[(s - second) as u32, second as u32]);
         if with_ref && i == 0 && pair[0] != 0 {
             return Err(fault("invalid difference for a reference sample"));

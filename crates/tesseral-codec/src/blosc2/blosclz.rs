@@ -109,13 +109,11 @@ pub(super) fn encode(src: &[u8], out: &mut Vec<u8>) {
 
 fn put_literals(bytes: &[u8], out: &mut Vec<u8>) {
     for run in bytes.chunks(RUN) {
-        #[allow(clippy::cast_possible_truncation)]
         out.push((run.len() - 1) as u8);
         out.extend_from_slice(run);
     }
 }
 
-#[allow(clippy::cast_possible_truncation)]
 fn put_match(len: usize, distance: usize, out: &mut Vec<u8>) {
     let low = distance.min(FAR);
     out.push(((len.min(9) - 2) << 5 | low >> 8) as u8);

@@ -103,7 +103,6 @@ pub fn encode(src: &[u8], settings: &Settings, out: &mut Vec<u8>, contexts: &mut
         let index = Settings { codec: Codec::BloscLz, level: 0, typesize: 8, shuffle: Shuffle::Byte };
         chunk(&offsets, &index, &mut body, contexts)?;
     }
-    #[allow(clippy::cast_possible_truncation)]
     let header = FrameHeader {
         total: src.len() as u64,
         compressed,
@@ -130,7 +129,6 @@ fn filter(shuffle: Shuffle) -> u8 {
 }
 
 /// Appends one chunk of at most 2^31 bytes; stored when compression does not save bytes.
-#[allow(clippy::cast_possible_truncation)]
 fn chunk(src: &[u8], settings: &Settings, out: &mut Vec<u8>, contexts: &mut Contexts) -> Result<()> {
     let block_len = settings.block_len(src.len());
     let split = settings.splits(block_len);
@@ -193,7 +191,6 @@ fn put_streams(
     Ok(())
 }
 
-#[allow(clippy::cast_possible_truncation, clippy::cast_possible_wrap)]
 fn put_stream(src: &[u8], settings: &Settings, out: &mut Vec<u8>, contexts: &mut Contexts) -> Result<()> {
     if let Some(byte) = src.first()
         && src.iter().all(|other| other == byte)

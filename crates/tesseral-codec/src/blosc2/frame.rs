@@ -119,7 +119,6 @@ impl<'a> BloscFrame<'a> {
     pub(super) fn chunk(&self, offsets: &[i64], number: usize) -> Result<StoredChunk<'a>> {
         let offset = offsets.get(number).copied().ok_or_else(|| fault("chunk without an offset"))?;
         if offset < 0 {
-            #[allow(clippy::cast_sign_loss)]
             let bits = (offset as u64 >> 56) as u8;
             return Special::from_code(bits & 7)
                 .filter(|special| *special != Special::Value)

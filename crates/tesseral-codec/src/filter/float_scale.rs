@@ -44,10 +44,8 @@ pub(crate) fn reverse(
             let mut wide = if stored[by.width - 1] & 0x80 == 0 { [0; 8] } else { [0xFF; 8] };
             wide[..by.width].copy_from_slice(stored);
             // The reference also converts through a double, whatever the integer's width.
-            #[allow(clippy::cast_precision_loss)]
             let value = i64::from_le_bytes(wide) as f64 * by.scale + by.offset;
             if word.size == 4 {
-                #[allow(clippy::cast_possible_truncation)]
                 float.copy_from_slice(&(value as f32).to_le_bytes());
             } else {
                 float.copy_from_slice(&value.to_le_bytes());
@@ -120,7 +118,6 @@ pub(crate) fn forward(
     let half = 2_f64.powi(i32::try_from(by.width * 8).unwrap_or(64) - 1);
     for float in data.chunks_exact(word.size) {
         let stored = by.stored(read(float)).clamp(-half, half - 1.0);
-        #[allow(clippy::cast_possible_truncation)]
         out.data.extend_from_slice(&(stored as i64).to_le_bytes()[..by.width]);
     }
     Ok(())

@@ -253,7 +253,5 @@ fn extract(bytes: &[u8], bit: usize, width: u32) -> u64 {
     let mut word = [0; 16];
     let len = rest.len().min(16);
     word[..len].copy_from_slice(&rest[..len]);
-    #[allow(clippy::cast_possible_truncation)]
-    let number = (u128::from_be_bytes(word) << (bit % 8) >> (128 - width)) as u64;
-    number
+    (u128::from_be_bytes(word) << (bit % 8) >> (128 - width)) as u64
 }

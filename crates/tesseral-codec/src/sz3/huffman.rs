@@ -69,7 +69,6 @@ impl Tree {
     }
 
     /// Follows up to `LOOK` bits from the root.
-    #[allow(clippy::cast_possible_truncation)]
     fn follow_prefix(&self, bits: u32) -> (u32, u8) {
         let mut node = 0;
         for taken in 0..LOOK {
@@ -154,7 +153,6 @@ pub(super) fn encode(symbols: &[i32], out: &mut Vec<u8>) {
     symbols.iter().for_each(|symbol| weights[slot(*symbol)] += 1);
     let mut forest = Forest::default();
     for (symbol, weight) in weights.iter().enumerate().filter(|(_, weight)| **weight > 0) {
-        #[allow(clippy::cast_possible_truncation, clippy::cast_possible_wrap)]
         forest.insert(Node { symbol: symbol as i32, leaf: true, ..Node::default() }, *weight);
     }
     let root = forest.grow();
@@ -162,7 +160,6 @@ pub(super) fn encode(symbols: &[i32], out: &mut Vec<u8>) {
     let mut codes = vec![(0_u64, 0_u32); span];
     flatten(&forest, root, 0, 0, &mut flat, &mut codes);
     out.extend_from_slice(&least.to_le_bytes());
-    #[allow(clippy::cast_possible_truncation)]
     for number in [flat.len() as u32, (span as u32).div_ceil(2)] {
         out.extend_from_slice(&number.to_be_bytes());
     }
@@ -183,12 +180,10 @@ pub(super) fn encode(symbols: &[i32], out: &mut Vec<u8>) {
         have += len;
         while have >= 8 {
             have -= 8;
-            #[allow(clippy::cast_possible_truncation)]
             out.push((acc >> have) as u8);
         }
     }
     if have > 0 {
-        #[allow(clippy::cast_possible_truncation)]
         out.push((acc << (8 - have)) as u8);
     }
 }
@@ -213,10 +208,7 @@ fn flatten(
             flat[at].children[side] = child;
         }
     }
-    #[allow(clippy::cast_possible_truncation)]
-    {
-        at as u32
-    }
+    at as u32
 }
 
 /// Subtrees to merge, the lightest at the top of a heap.
@@ -232,7 +224,6 @@ impl Forest {
     }
 
     fn insert(&mut self, node: Node, weight: u64) {
-        #[allow(clippy::cast_possible_truncation)]
         let number = self.nodes.len() as u32;
         self.nodes.push((node, weight));
         self.heap.push(number);

@@ -113,7 +113,6 @@ impl CellEncoder {
         if errors.is_nan() || errors + 1.0 >= f64::from(2 * self.radius) {
             return None;
         }
-        #[allow(clippy::cast_possible_truncation)]
         let half = (errors as i32 + 1) >> 1;
         let half = if difference < 0.0 { -half } else { half };
         let reached = predicted + f64::from(2 * half) * self.error;

@@ -70,7 +70,6 @@ impl Settings {
     pub(super) fn write(count: u64, algorithm: Algorithm, error: f64, out: &mut Vec<u8>) {
         let start = out.len();
         let bits = u64::BITS - count.leading_zeros();
-        #[allow(clippy::cast_possible_truncation)]
         out.extend_from_slice(&[0, 1, bits as u8]);
         out.extend_from_slice(&count.to_le_bytes()[..bits.div_ceil(8) as usize]);
         out.extend_from_slice(&count.to_le_bytes());
@@ -87,7 +86,6 @@ impl Settings {
         out.extend_from_slice(&(2 * RADIUS).to_le_bytes());
         out.extend_from_slice(&128_i32.to_le_bytes());
         out.push(1);
-        #[allow(clippy::cast_possible_truncation)]
         let len = (out.len() - start) as u8;
         out[start] = len;
     }

@@ -99,7 +99,6 @@ impl ErrorBound {
 fn exponent(range: f64, bits: u32) -> Option<i32> {
     let steps = (2_f64.powi(bits.cast_signed()) - 1.0).max(1.0);
     // At most 1024: a range is finite.
-    #[allow(clippy::cast_possible_truncation)]
     let exponent = || (range / steps).log2().ceil() as i32;
     (range > 0.0 && bits > 0).then(exponent)
 }

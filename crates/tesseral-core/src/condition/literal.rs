@@ -151,7 +151,6 @@ fn with_integer(name: &str, dtype: DType, op: Op, number: Decimal) -> Condition 
 fn with_float(name: &str, dtype: DType, op: Op, text: &str) -> Option<Condition> {
     let number = Decimal::parse(text)?;
     let near = nearest(dtype, text)?;
-    #[allow(clippy::cast_possible_truncation)]
     let below = if near.is_infinite() {
         // The largest value, or −∞.
         Some(if number.negative { near } else { next_down(dtype, near) })
@@ -180,7 +179,6 @@ fn nearest(dtype: DType, text: &str) -> Option<f64> {
 }
 
 /// A value of a float dtype from a double that it can hold.
-#[allow(clippy::cast_possible_truncation)]
 fn float(dtype: DType, value: f64) -> Option<Scalar> {
     match dtype {
         DType::Float32 => Some(Scalar::from_element(value as f32)),
@@ -192,7 +190,6 @@ fn float(dtype: DType, value: f64) -> Option<Scalar> {
 }
 
 /// The next smaller value of a float dtype.
-#[allow(clippy::cast_possible_truncation)]
 fn next_down(dtype: DType, value: f64) -> f64 {
     let half = |bits: u16| match bits {
         0 | 0x8000 => 0x8001,

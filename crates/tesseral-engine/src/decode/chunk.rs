@@ -188,14 +188,12 @@ impl<'a> ChunkCells<'a> {
         let mut placement = locate_selection(self.tile, self.order, self.size, part);
         let run = self.run(&placement);
         // At most the tile's cells, whose bytes are addressable.
-        #[allow(clippy::cast_possible_truncation)]
         let cells = (run.end - run.start) as usize;
         let Workspace { scratch, values, validity } = workspace;
         crate::plan::claims::check_chunk(self.handle, self.chunk, cells * self.size)?;
         let values = alloc::scratch(CHUNK, values, cells * self.size)?;
         let validity = if self.nullable { Some(alloc::scratch(CHUNK, validity, cells)?) } else { None };
         self.decode_into(parts, run.clone(), values, validity, scratch)?;
-        #[allow(clippy::cast_possible_truncation)]
         {
             placement.start -= run.start as usize * self.size;
         }

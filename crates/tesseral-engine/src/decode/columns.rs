@@ -57,7 +57,6 @@ impl Cells {
         }
         let start = if i == 0 { 0 } else { self.ends[i - 1] };
         // Ends are checked to be ascending and within `data`.
-        #[allow(clippy::cast_possible_truncation)]
         &self.data[start as usize..self.ends[i] as usize]
     }
 
@@ -150,7 +149,6 @@ impl Cells {
         let end = |i: usize| match (i, self.size) {
             (0, 0) => 0,
             // Ends are checked to be within `data`.
-            #[allow(clippy::cast_possible_truncation)]
             (i, 0) => self.ends[i - 1] as usize,
             (i, size) => i * size,
         };
@@ -388,7 +386,6 @@ fn key_of<T: Element>(signed: bool, value: T) -> u64 {
         return if bits >> 63 == 0 { bits | 1 << 63 } else { !bits };
     }
     // The low 64 bits of an integer, with the sign bit flipped if signed.
-    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
     let low = value.to_i128() as u64;
     if signed { low ^ (1 << 63) } else { low }
 }

@@ -65,7 +65,6 @@ impl Bounds {
 }
 
 /// The exponent of the highest bit of a positive float.
-#[allow(clippy::cast_possible_wrap)]
 fn exponent(value: f64) -> i32 {
     let bits = value.to_bits();
     match (bits >> 52) as i32 {
@@ -284,7 +283,6 @@ fn multiply_each<T: Real>(x: &[T], y: &[T], products: &mut [f64], errors: &mut [
 
 /// The number of bits by which a sum of `n` terms may exceed the largest.
 #[inline(always)]
-#[allow(clippy::cast_possible_wrap)]
 fn growth(n: usize) -> i32 {
     n.next_power_of_two().trailing_zeros() as i32
 }
@@ -323,7 +321,6 @@ fn add_within<T: Real>(block: &[T], bounds: Bounds, to: &mut Fixed) -> bool {
 }
 
 /// 2^`exponent`, for the exponents of normal doubles.
-#[allow(clippy::cast_sign_loss)]
 fn power_of_two(exponent: i32) -> f64 {
     f64::from_bits(((exponent + 1023) as u64) << 52)
 }

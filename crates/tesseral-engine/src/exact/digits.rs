@@ -43,7 +43,6 @@ impl Digits {
         if digits.is_empty() {
             return Self::default();
         }
-        #[allow(clippy::cast_possible_truncation, clippy::cast_possible_wrap)]
         Self { negative, first: first + low as i32, digits }
     }
 
@@ -52,14 +51,12 @@ impl Digits {
     }
 
     /// The exponent above the highest bit: the magnitude is less than 2^`high` and at least half of it.
-    #[allow(clippy::cast_possible_truncation, clippy::cast_possible_wrap)]
     fn high(&self) -> i32 {
         let last = self.digits.last().copied().unwrap_or(0);
         32 * (self.first + self.digits.len() as i32) - last.leading_zeros() as i32
     }
 
     /// The exponent of the lowest bit that is set.
-    #[allow(clippy::cast_possible_wrap)]
     fn low(&self) -> i32 {
         32 * self.first + self.digits.first().map_or(0, |digit| digit.trailing_zeros() as i32)
     }
@@ -70,7 +67,6 @@ impl Digits {
     }
 
     /// 64 bits of the magnitude from 2^`at` on.
-    #[allow(clippy::cast_possible_truncation)]
     fn bits(&self, at: i32) -> u64 {
         let (digit, shift) = (at.div_euclid(32), at.rem_euclid(32));
         let low = u64::from(self.digit(digit)) | u64::from(self.digit(digit + 1)) << 32;
@@ -90,7 +86,6 @@ impl Digits {
     }
 
     /// The power of 2^32 of the last digit.
-    #[allow(clippy::cast_possible_truncation, clippy::cast_possible_wrap)]
     pub fn magnitude_digits(&self) -> i32 {
         self.first + self.digits.len() as i32 - 1
     }
@@ -111,7 +106,6 @@ impl Digits {
     }
 
     /// The number divided by a positive integer, rounded once.
-    #[allow(clippy::cast_possible_wrap)]
     pub fn quotient(&self, divisor: u128) -> f64 {
         if self.is_zero() {
             return 0.0;
@@ -122,7 +116,6 @@ impl Digits {
     }
 
     /// The square root of the magnitude divided by a positive integer, rounded once.
-    #[allow(clippy::cast_possible_wrap)]
     pub fn root_of_quotient(&self, divisor: u128) -> f64 {
         if self.is_zero() {
             return 0.0;
@@ -135,7 +128,6 @@ impl Digits {
     }
 
     /// `floor(magnitude / (divisor · 2^at))`, which the caller keeps below 2^128, and whether anything is left.
-    #[allow(clippy::cast_possible_truncation)]
     fn divide(&self, divisor: u128, at: i32) -> (u128, bool) {
         let parts = [3, 2, 1, 0].map(|i| self.bits(at + 64 * i));
         let below = self.low() < at;
@@ -166,7 +158,6 @@ impl Digits {
     }
 
     /// The product of two numbers.
-    #[allow(clippy::cast_possible_truncation)]
     pub fn times(&self, other: &Self) -> Self {
         let mut digits: SmallVec<[u32; 16]> = SmallVec::from_elem(0, self.digits.len() + other.digits.len());
         for (i, &a) in self.digits.iter().enumerate() {
@@ -182,7 +173,6 @@ impl Digits {
     }
 
     /// The bytes of the number: power of its first digit, number of digits with the sign in the highest bit, digits; little-endian.
-    #[allow(clippy::cast_possible_truncation)]
     pub fn write(&self, out: &mut Vec<u8>) {
         out.extend((self.first as i16).to_le_bytes());
         out.extend((self.digits.len() as u16 | u16::from(self.negative) << 15).to_le_bytes());
@@ -216,7 +206,6 @@ impl Digits {
 /// `(magnitude + rest) · 2^exponent`, where the rest is less than 1 and positive if `inexact`, rounded to nearest, ties to even.
 ///
 /// An inexact magnitude has at least 55 bits, or the bits beyond the 53 of a result could not be known.
-#[allow(clippy::cast_possible_truncation, clippy::cast_possible_wrap, clippy::cast_sign_loss)]
 fn round(negative: bool, magnitude: u128, exponent: i32, inexact: bool) -> f64 {
     const LOWEST: i32 = -1074;
     let high = exponent + 128 - magnitude.leading_zeros() as i32;

@@ -51,7 +51,6 @@ impl Fixed {
 
     /// Adds `±magnitude · 2^exponent`.
     #[inline]
-    #[allow(clippy::cast_possible_truncation)]
     pub fn add_wide(&mut self, negative: bool, magnitude: u128, exponent: i32) {
         self.add(negative, magnitude as u64, exponent);
         self.add(negative, (magnitude >> 64) as u64, exponent + 64);
@@ -80,7 +79,6 @@ impl Fixed {
             self.carry();
         }
         let limbs = &limbs[low..limbs.len() - high];
-        #[allow(clippy::cast_possible_truncation, clippy::cast_possible_wrap)]
         let at = self.reserve(first + low as i32, limbs.len());
         self.limbs[at..at + limbs.len()].iter_mut().zip(limbs).for_each(|(to, from)| *to += from);
         self.count(additions);
@@ -98,7 +96,6 @@ impl Fixed {
     }
 
     /// The value as a sum of doubles far from the ends of their range; `None` if it has none of that kind.
-    #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_possible_wrap)]
     pub fn terms(&self) -> Option<SmallVec<[f64; 6]>> {
         // Limbs of at most 53 bits are doubles.
         if self.additions > 1 << 20 || self.first < -30 || self.end() > 28 {
@@ -119,14 +116,12 @@ impl Fixed {
         (self.first >= 0 && self.end() <= 3) || self.digits().to_i128().is_some()
     }
 
-    #[allow(clippy::cast_possible_truncation, clippy::cast_possible_wrap)]
     fn end(&self) -> i32 {
         self.first + self.limbs.len() as i32
     }
 
     /// Extends the limbs to `count` of them from a power of 2^32 on, and returns the index of the first.
     #[inline]
-    #[allow(clippy::cast_possible_truncation, clippy::cast_possible_wrap, clippy::cast_sign_loss)]
     fn reserve(&mut self, first: i32, count: usize) -> usize {
         if self.limbs.is_empty() {
             self.first = first;
@@ -166,7 +161,6 @@ impl Fixed {
     }
 
     /// The value in canonical form.
-    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
     pub fn digits(&self) -> Digits {
         let mut digits: SmallVec<[u32; 16]> = SmallVec::with_capacity(self.limbs.len() + 2);
         let mut carry = 0_i64;
@@ -204,7 +198,6 @@ impl PartialEq for Fixed {
 
 /// Adds `±magnitude · 2^(exponent mod 32)` to three limbs.
 #[inline(always)]
-#[allow(clippy::cast_possible_truncation)]
 fn add_parts(limbs: &mut [i64], negative: bool, magnitude: u64, exponent: i32) {
     let shift = exponent.rem_euclid(32);
     let (low, high) = (magnitude << shift, magnitude >> 32 >> (32 - shift));
@@ -242,7 +235,6 @@ impl AllLimbs {
 
     /// Adds `±magnitude · 2^exponent`; at most 2^28 times.
     #[inline(always)]
-    #[allow(clippy::cast_sign_loss)]
     fn add(&mut self, negative: bool, magnitude: u64, exponent: i32) {
         let at = (exponent.div_euclid(32) - Self::FIRST) as usize;
         add_parts(&mut self.limbs[at..at + 3], negative, magnitude, exponent);
@@ -258,7 +250,6 @@ impl AllLimbs {
 
     /// Adds the product of two finite floats.
     #[inline(always)]
-    #[allow(clippy::cast_possible_truncation)]
     pub fn add_product(&mut self, x: f64, y: f64) {
         let ((a, i), (b, j)) = (parts(x), parts(y));
         let product = u128::from(a) * u128::from(b);

@@ -59,7 +59,6 @@ impl Moments {
     }
 
     /// Adds `n` equal integers of at most 64 bits, and their squares if `spread`.
-    #[allow(clippy::cast_possible_truncation)]
     pub fn add_integer(&mut self, value: i128, n: u64, spread: bool) {
         let magnitude = value.unsigned_abs() as u64;
         self.sum.add_wide(value < 0, u128::from(magnitude) * u128::from(n), 0);

@@ -162,7 +162,6 @@ impl SlotSums {
 ///
 /// The remainder of `sum / n` is a double, so the quotient and a correction are known to about 100 bits. Unless a change in
 /// the last of those would change the rounded sum of both, it is the rounded exact quotient.
-#[allow(clippy::cast_precision_loss)]
 fn quotient(sum: f64, rest: f64, n: u64) -> Option<f64> {
     const SMALLEST: f64 = f64::from_bits((1023 - 900) << 52);
     const RELATIVE_ERROR: f64 = f64::from_bits((1023 - 48) << 52);

@@ -310,7 +310,6 @@ impl AxisFold {
         }
         if let Some(to) = self.sums.integer_squares.get_mut(i) {
             let [low, high] = squares.digits().low_integer_bits();
-            #[allow(clippy::cast_possible_truncation)]
             to.add(WideSquares { low, high: high as u64 });
         }
         if let (Some(min), Some(max)) = (self.min.get_mut(i), self.max.get_mut(i)) {

@@ -106,7 +106,6 @@ macro_rules! itself {
                 self
             }
             #[inline(always)]
-            #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
             fn from_key(key: i64) -> Self {
                 <$t>::decode_key(key)
             }
@@ -180,7 +179,6 @@ macro_rules! integers {
     ($($t:ty, key $key:expr, value $value:expr, sum $sum:expr, squares $squares:expr;)*) => {$(
         impl DecodeKey for $t {
             #[inline(always)]
-            #[allow(clippy::cast_possible_truncation, clippy::cast_possible_wrap, clippy::cast_sign_loss)]
             fn decode_key(key: i64) -> Self {
                 $value(key) as $t
             }
@@ -262,7 +260,6 @@ fn sum_halves<T: Copy>(block: &[T], high: impl Fn(T) -> i64, low: impl Fn(T) -> 
 }
 
 #[inline(always)]
-#[allow(clippy::cast_sign_loss)]
 fn small_squares<T: Copy + Into<i32>>(block: &[T]) -> [u128; 2] {
     // A square of 16 bits is below 2^32 and exact as an unsigned product.
     let squares = block.iter().fold(0_u64, |sum, &x| {
@@ -309,7 +306,6 @@ macro_rules! floats {
     ($($t:ty, key $key:ty;)*) => {$(
         impl DecodeKey for $t {
             #[inline(always)]
-            #[allow(clippy::cast_possible_truncation)]
             fn decode_key(key: i64) -> Self {
                 let key = key as $key;
                 // The same conditional bit flip as in `key`, which is its own inverse.

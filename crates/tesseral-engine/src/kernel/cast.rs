@@ -25,7 +25,6 @@ macro_rules! integers {
                 match number {
                     Number::Int(v) => v.try_into().ok(),
                     // Above 2^64 every float is integral and none fits.
-                    #[allow(clippy::cast_possible_truncation)]
                     Number::Float(v) if v.fract() == 0.0 && v.abs() < 1e20 => (v as i128).try_into().ok(),
                     Number::Float(_) => None,
                 }
@@ -38,7 +37,6 @@ macro_rules! floats {
     ($($t:ty, $int:expr, $float:expr);*) => {$(
         impl FromNumber for $t {
             #[inline(always)]
-            #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation)]
             fn from_number(number: Number) -> Option<Self> {
                 match number {
                     Number::Int(v) => {

@@ -88,7 +88,6 @@ fn difference(dtype: DType, left: &[u8], right: &[u8]) -> Option<(f64, f64)> {
             let (a, b) = (a.to_f64(), b.to_f64());
             return (a.is_finite() && b.is_finite()).then(|| (a, (a - b).abs()));
         }
-        #[allow(clippy::cast_precision_loss)]
         Some((a.to_f64(), a.to_i128().abs_diff(b.to_i128()) as f64))
     }
     dispatch_element!(dtype, T => element_difference::<T>(left, right), else => None)

@@ -436,7 +436,6 @@ fn next_batch(query: &mut CellRead, todo: &mut Vec<Slab>, allowed: u64) -> Resul
         if slab.chunks.is_empty() {
             continue;
         }
-        #[allow(clippy::cast_precision_loss)]
         let fits = slab.estimate(&query.plan.chunks, query.row) <= allowed as f64;
         let parts = if fits { None } else { slab.split_smaller(&query.plan.chunks, query.row) };
         if let Some((first, second)) = parts {

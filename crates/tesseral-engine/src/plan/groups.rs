@@ -207,7 +207,6 @@ impl Groups {
                 *at += 1;
             }
             // Both are at most `count`, a u32.
-            #[allow(clippy::cast_possible_truncation)]
             let range = start as u32..*at as u32;
             groups.push(Group { region: grid.region(&grid.coords(key)), members: range });
         };

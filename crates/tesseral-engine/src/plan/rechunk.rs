@@ -85,7 +85,6 @@ impl Grids {
 }
 
 /// Read amplification along one dimension of `extent` positions.
-#[allow(clippy::cast_precision_loss)]
 fn along(extent: u64, chunk: u64, block: u64) -> f64 {
     const COUNTED: u64 = 4096;
     let (chunk, block) = (chunk.min(extent).max(1), block.min(extent).max(1));
@@ -131,7 +130,6 @@ impl RechunkPlan {
         let per_thread = from.saturating_mul(2).saturating_add(to.saturating_mul(3));
         let fitting = |share: u64| usize::try_from(share / per_thread.max(1)).unwrap_or(usize::MAX);
         let plan = |way, threads: usize, amplification: f64, work: u64| {
-            #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss)]
             let bytes_read = (bytes as f64 * amplification) as u64;
             let scratch = if matches!(way, TransferMethod::ScratchFile { .. }) { bytes } else { 0 };
             Self {
@@ -223,7 +221,6 @@ fn grow_toward(grids: &Grids, own: &[u64], other: &[u64], room: u64) -> Coords {
                 next[d] = block[d].saturating_mul(2).min(whole);
                 let short = block[d] < other[d].min(grids.shape[d]);
                 let fits = next[d] > block[d] && grids.bytes(&next) <= room;
-                #[allow(clippy::cast_precision_loss)]
                 let lacks = other[d] as f64 / block[d] as f64;
                 (fits && (short || !wanted)).then_some((lacks, next))
             });

@@ -267,7 +267,6 @@ impl RecordCursor<'_> {
 
     fn chunk(mut self) -> Result<(u32, EncodedChunk<'static>)> {
         let first = self.number("array and rank")?;
-        #[allow(clippy::cast_possible_truncation)]
         let (array, rank) = (first as u32, first >> 32);
         let coords = (0..rank).map(|_| self.number("coordinate")).collect::<Result<Coords>>()?;
         let parts = self.number("part count")?;

@@ -156,7 +156,7 @@ where
             let key = columns
                 .iter()
                 .fold(W::default(), |word, (numbers, low, bits)| join(word, numbers[i] - low, *bits));
-            #[allow(clippy::cast_possible_truncation)] // counted above
+            // Counted above.
             let cell = (number * block + i) as u32;
             *word = (key, cell);
         }

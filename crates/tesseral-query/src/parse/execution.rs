@@ -54,7 +54,6 @@ pub(super) fn execution(value: &Json) -> Result<Execution> {
                 let points = points.filter(|points| (0.0..=10_000.0).contains(points));
                 let points = points.ok_or_else(|| bad(&key, "expected a percentage of at most 100"))?;
                 // In range, as checked above.
-                #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
                 if execution.memory_budget_bps.replace(points as u16).is_some() {
                     return Err(bad(&key, "duplicate memory budget"));
                 }

@@ -287,7 +287,6 @@ pub(crate) fn open_frame<'a, I: Input>(
 
 /// A range of cells of an object.
 fn cut_cells(whole: &[u8], size: Option<usize>, first: u64, end: u64) -> Vec<u8> {
-    #[allow(clippy::cast_possible_truncation)]
     match size {
         Some(size) => whole[first as usize * size..end as usize * size].to_vec(),
         None => {
@@ -321,7 +320,6 @@ pub(crate) struct ObjectDecoder<'a, I: Input> {
 impl<I: Input> ObjectDecoder<'_, I> {
     /// Returns a byte range of the file that lies in the frame's body.
     fn piece(&self, range: &Range<u64>) -> Result<I::ByteSlice> {
-        #[allow(clippy::cast_possible_truncation)]
         let at = |offset: u64| (offset - self.start) as usize;
         match &self.body {
             Some(body) => Ok(I::cut(body, at(range.start)..at(range.end))),
@@ -431,7 +429,6 @@ impl<I: Input> ObjectDecoder<'_, I> {
                 return decode_cells(object, pipeline, name, &parts, cells, values, scratch);
             }
             let bytes = of(&cells);
-            #[allow(clippy::cast_possible_truncation)]
             let bytes = &payload[(bytes.start - all.start) as usize..(bytes.end - all.start) as usize];
             decode_window(object, pipeline, bytes, &blobs, &cells, values, scratch)
         };

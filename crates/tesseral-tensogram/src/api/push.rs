@@ -327,7 +327,6 @@ impl PushDecoder {
         let flags = current.preamble.flags;
         let reader = FrameReader { input: &input, limits: self.options.limits, digests: false };
         let body = frame.body();
-        #[allow(clippy::cast_possible_truncation)]
         let body = &bytes[body.start as usize..body.end as usize];
         let metadata = |what: &'static str| -> Result<Metadata> {
             check_hash(&frame, flags, None, body, &self.options)?;

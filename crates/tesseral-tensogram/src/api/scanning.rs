@@ -54,7 +54,6 @@ pub fn scan_with_report(buffer: &[u8]) -> Result<Scanned> {
     Ok(Scanned { messages, skipped: found.skipped.iter().map(SkippedBytes::from).collect() })
 }
 
-#[allow(clippy::cast_possible_truncation)]
 fn span(span: &MessageRange) -> (usize, usize) {
     (span.offset as usize, span.len as usize)
 }
@@ -70,7 +69,6 @@ pub fn scan_backward(buffer: &[u8]) -> (Vec<(usize, usize)>, usize) {
         found.push(span(&MessageRange { offset: end, len }));
     }
     found.reverse();
-    #[allow(clippy::cast_possible_truncation)]
     (found, end as usize)
 }
 

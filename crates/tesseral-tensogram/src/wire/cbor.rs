@@ -80,7 +80,6 @@ impl<'a> CborCursor<'a> {
     /// Reads major type, low bits and argument; `None` for indefinite lengths.
     fn head(&mut self) -> Read<(u8, u8, Option<u64>)> {
         let first = self.number(1)?;
-        #[allow(clippy::cast_possible_truncation)]
         let (major, low) = ((first >> 5) as u8, (first & 31) as u8);
         let argument = match low {
             0..=23 => Some(u64::from(low)),
@@ -164,7 +163,6 @@ impl<'a> CborCursor<'a> {
 }
 
 fn simple(low: u8, argument: u64) -> Read<CborItem> {
-    #[allow(clippy::cast_possible_truncation)]
     Ok(match (low, argument) {
         (20 | 21, _) => CborItem::Bool(low == 21),
         (22, _) => CborItem::Null,
@@ -230,7 +228,6 @@ pub fn is_canonical(bytes: &[u8], item: &CborItem) -> bool {
 pub(crate) fn write_head(major: u8, argument: u64, out: &mut Vec<u8>) {
     let bytes = argument.to_be_bytes();
     let (low, from) = match argument {
-        #[allow(clippy::cast_possible_truncation)]
         0..24 => (argument as u8, 8),
         24..0x100 => (24, 7),
         0x100..0x1_0000 => (25, 6),
@@ -242,7 +239,6 @@ pub(crate) fn write_head(major: u8, argument: u64, out: &mut Vec<u8>) {
 }
 
 fn write_float(value: f64, out: &mut Vec<u8>) {
-    #[allow(clippy::cast_possible_truncation)]
     let single = value as f32;
     let short = f16::from_f64(value);
     let same = |wide: f64| wide.to_bits() == value.to_bits();

@@ -148,7 +148,6 @@ pub fn parse(cursor: &mut Cursor<'_>, count: u32) -> Result<Vec<DatasetRecord>> 
         return Err(cursor.corrupt_at(start, WHAT, detail));
     }
     // `blob_len` is at most the length of a slice.
-    #[allow(clippy::cast_possible_truncation)]
     let blob = cursor.take(blob_len as usize, WHAT)?;
     let mut records = cursor.over(blob, start + 8);
     let mut datasets = Vec::with_capacity(count as usize);

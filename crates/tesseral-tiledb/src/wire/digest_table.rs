@@ -35,7 +35,6 @@ pub fn blocks(tile: &[u8]) -> Vec<u64> {
         return vec![xxh3_64(tile)];
     }
     // A block fits in memory if its tile does.
-    #[allow(clippy::cast_possible_truncation)]
     tile.chunks(BLOCK as usize).map(xxh3_64).collect()
 }
 

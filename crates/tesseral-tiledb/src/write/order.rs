@@ -30,7 +30,6 @@ fn float_key(value: f64) -> u64 {
 }
 
 /// Index of the tile of a float, relative to the domain's start, in the arithmetic of its type.
-#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
 fn float_tile(datatype: Datatype, bytes: &[u8], low: &[u8], extent: &[u8]) -> u64 {
     let (x, low, extent) = (float(datatype, bytes), float(datatype, low), float(datatype, extent));
     if datatype.size() == 4 {
@@ -137,7 +136,6 @@ fn keys_of<T: Element>(values: &[u8]) -> Vec<u64> {
     }
     // Integers of up to 64 bits: signed ones compare as unsigned with the sign bit flipped.
     let signed = T::DTYPE.class() == tesseral_core::dtype::Class::Int;
-    #[allow(clippy::cast_possible_truncation)]
     let number = |value: T| (value.to_i128() as i64).cast_unsigned();
     if signed { each.map(|v| number(v) ^ 1 << 63).collect() } else { each.map(number).collect() }
 }
@@ -172,7 +170,6 @@ fn curve(schema: &Schema, columns: &[ColumnData<'_>], len: usize) -> Vec<u64> {
 }
 
 /// Maps a coordinate to a step of its domain.
-#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_precision_loss)]
 fn bucket(dim: &StoredDimension, bytes: &[u8], most: u64) -> u64 {
     let Some((low, high)) = &dim.domain else { return 0 };
     let datatype = dim.datatype;

@@ -190,7 +190,6 @@ pub(crate) fn sized(scalar: &Scalar, datatype: Datatype) -> Result<Vec<u8>> {
     let float = datatype.word().kind == ElementKind::Float;
     match (scalar.as_i128(), scalar.as_f64()) {
         (Some(n), _) if !float => number(n, datatype),
-        #[allow(clippy::cast_possible_truncation)]
         (_, Some(v)) if float && datatype.size() == 4 => Ok((v as f32).to_le_bytes().to_vec()),
         (_, Some(v)) if float => Ok(v.to_le_bytes().to_vec()),
         _ => Err(Error::invalid(format!("{scalar} is not a valid {}", datatype.dtype()))),
@@ -281,7 +280,6 @@ pub(crate) fn filter(codec: &CodecSpec) -> Result<Filter> {
     };
     let float = |name: &str, usual: f64| match codec.options.get(name) {
         Some(Value::Float(v)) => *v,
-        #[allow(clippy::cast_precision_loss)]
         Some(Value::Int(v)) => *v as f64,
         _ => usual,
     };

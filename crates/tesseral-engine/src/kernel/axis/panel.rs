@@ -39,7 +39,6 @@ macro_rules! columns {
             type Key = $key;
             const NO_KEYS: ($key, $key) = (<$key>::MAX, <$key>::MIN);
             #[inline(always)]
-            #[allow(clippy::cast_possible_truncation)]
             fn narrow_key(self) -> $key {
                 self.key() as $key
             }

@@ -55,7 +55,6 @@ impl Slab {
         self.chunks.iter().map(|&c| self.share(&chunks[c as usize], row)).sum()
     }
 
-    #[allow(clippy::cast_precision_loss)]
     fn share(&self, chunk: &PlannedChunk, row: u64) -> f64 {
         let mut bytes = chunk.cells.saturating_mul(row) as f64;
         for (bound, limits) in bounds(chunk).iter().zip(&self.limits) {
@@ -253,7 +252,6 @@ fn middle(low: &Scalar, high: &Scalar) -> Option<Scalar> {
         }
         Class::Float => {
             let middle = low.as_f64()?.midpoint(high.as_f64()?);
-            #[allow(clippy::cast_possible_truncation)]
             match dtype {
                 DType::Float64 => Some(Scalar::from_element(middle)),
                 DType::Float32 => Some(Scalar::from_element(middle as f32)),

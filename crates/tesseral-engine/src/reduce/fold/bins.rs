@@ -19,7 +19,6 @@ impl Bins {
         Self { low, high, count: count.max(1) }
     }
 
-    #[allow(clippy::cast_precision_loss)]
     fn edge(&self, i: usize) -> f64 {
         if i == self.count {
             return self.high;
@@ -33,7 +32,6 @@ impl Bins {
     }
 
     /// The bin index of a value; `None` for NaN.
-    #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss)]
     pub(super) fn index<T: Element>(&self, cell: T) -> Option<usize> {
         let value = cell.to_f64();
         if value.is_nan() {

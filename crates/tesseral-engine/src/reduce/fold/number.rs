@@ -16,7 +16,6 @@ pub enum Number {
 
 impl Number {
     /// The nearest `f64`.
-    #[allow(clippy::cast_precision_loss)]
     pub fn to_f64(self) -> f64 {
         match self {
             Self::Int(value) => value as f64,

@@ -43,7 +43,6 @@ fn split(value: f64) -> (f64, i64) {
         return (value, 0);
     }
     let (value, shift) = if value.is_subnormal() { (value * 2_f64.powi(64), -64) } else { (value, 0) };
-    #[allow(clippy::cast_possible_wrap)]
     let exponent = (value.to_bits() >> 52 & 0x7ff) as i64 - 1022;
     let fraction = f64::from_bits(value.to_bits() & !(0x7ff << 52) | 1022 << 52);
     (fraction, exponent + shift)
@@ -69,7 +68,6 @@ impl Product {
             }
             self.negative ^= value < 0;
             self.multiply(value.unsigned_abs());
-            #[allow(clippy::cast_precision_loss)]
             self.scale(value.unsigned_abs() as f64, 0);
         }
     }

@@ -39,7 +39,6 @@ impl Sketch {
         (1.0 + self.accuracy) / (1.0 - self.accuracy)
     }
 
-    #[allow(clippy::cast_possible_truncation)]
     pub(super) fn fold<T: Element>(&mut self, values: &[T]) {
         let scale = self.growth().ln().recip();
         for &value in values {
@@ -78,7 +77,6 @@ impl Sketch {
     }
 
     /// The quantile without NaNs; `None` without values.
-    #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss)]
     pub fn quantile(&self, q: f64) -> Option<f64> {
         let count = self.count() - self.nans;
         if count == 0 {

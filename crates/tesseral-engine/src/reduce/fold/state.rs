@@ -369,7 +369,6 @@ impl Values {
     }
 
     /// The quantile by linear interpolation between neighbors, without NaNs; `None` without values.
-    #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss)]
     pub fn quantile(&self, dtype: DType, q: f64) -> Option<Number> {
         dispatch_element!(dtype, T => {
             let mut values: Vec<T> = numbers(&self.cells);
@@ -428,7 +427,7 @@ fn interpolate(a: f64, b: f64, fraction: f64) -> f64 {
 }
 
 /// Linear interpolation between integers: integral steps stay integers, so that large values are rounded once.
-#[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::float_cmp)]
+#[allow(clippy::float_cmp)]
 fn interpolate_integers(a: i128, b: i128, fraction: f64) -> f64 {
     if fraction == 0.5 {
         return (a + b) as f64 / 2.0;

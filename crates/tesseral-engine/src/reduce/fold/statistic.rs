@@ -284,7 +284,6 @@ impl Statistic {
 }
 
 /// A variance or, with `root`, a standard deviation with `ddof` degrees of freedom less; exact ones where that is an integer.
-#[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss)]
 fn with_degrees(valid: u64, ddof: f64, root: bool, value: impl Fn(u64) -> Option<f64>) -> Answer {
     let cells = valid as f64;
     if valid == 0 || ddof.is_nan() || cells <= ddof {

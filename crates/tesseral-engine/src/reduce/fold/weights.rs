@@ -75,7 +75,6 @@ impl Weighted {
                 // 64 bits in two doubles, both exact.
                 let value = value.to_i128();
                 let (high, low) = (value >> 32 << 32, value & 0xFFFF_FFFF);
-                #[allow(clippy::cast_precision_loss)]
                 [high, low].into_iter().for_each(|part| self.values.add_product(part as f64, weight));
             }
         }

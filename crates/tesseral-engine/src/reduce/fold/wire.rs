@@ -52,7 +52,6 @@ pub(super) mod moments {
 pub(super) mod halves {
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-    #[allow(clippy::cast_possible_truncation)]
     pub(crate) fn serialize<S: Serializer>(value: &u128, to: S) -> Result<S::Ok, S::Error> {
         [*value as u64, (*value >> 64) as u64].serialize(to)
     }
