@@ -1,5 +1,6 @@
 //! Fetching of planned chunks: borrows resident bytes, reads the rest in few large requests.
 
+pub(crate) mod ahead;
 pub(crate) mod reopen;
 
 use std::ops::Range;
@@ -12,10 +13,8 @@ use tesseral_format::{Access, ChunkPlan, Column, DigestSpan, DigestSpans, Planne
 use crate::handle::Handle;
 use crate::plan::groups::Groups;
 
-/// Gaps up to this size in bytes are read: skipping them would cost more.
+/// Digests over this many more bytes than those of the chunk's parts are verified by reading the rest separately.
 const GAP: u64 = 64 << 10;
-/// Maximum size of a merged read in bytes, so that decoding can overlap with other reads.
-pub(crate) const MERGED: u64 = 4 << 20;
 
 /// Resident objects by index.
 pub(crate) type Resident = SmallVec<[(u32, Bytes); 1]>;
@@ -215,6 +214,7 @@ pub(crate) fn batches(
     merged: u64,
     known: &dyn Fn(usize) -> Result<bool>,
 ) -> Result<Vec<Batch>> {
+    let gap = handle.store().profile().gap;
     let mut out: Vec<Batch> = Vec::new();
     for index in 0..groups.len(plan) {
         let group = groups.get(plan, index)?;
@@ -222,7 +222,7 @@ pub(crate) fn batches(
         let members = if known(index)? { &[] } else { members };
         let needed = || members.iter().flat_map(|&m| spans(handle, &plan.chunks[m as usize]));
         let joined = out.last_mut().and_then(|batch| {
-            let reads = merge(batch.reads.iter().cloned().chain(needed()));
+            let reads = merge(batch.reads.iter().cloned().chain(needed()), gap);
             // Merge only while the reads stay few and small: bytes between distant chunks are not read.
             let size: u64 = reads.iter().map(|(_, r)| r.end - r.start).sum();
             (size <= merged && reads.len() <= batch.reads.len().max(1)).then_some((batch, reads))
@@ -232,7 +232,7 @@ pub(crate) fn batches(
                 batch.reads = reads;
                 batch.groups.end = index + 1;
             }
-            None => out.push(Batch { groups: index..index + 1, reads: merge(needed()) }),
+            None => out.push(Batch { groups: index..index + 1, reads: merge(needed(), gap) }),
         }
     }
     Ok(out)
@@ -249,22 +249,22 @@ pub(crate) fn group_batch(
     let group = groups.get(plan, index)?;
     let (members, _) = group.visible(plan, selection);
     let needed = members.iter().flat_map(|&m| spans(handle, &plan.chunks[m as usize]));
-    Ok(Batch { groups: index..index + 1, reads: merge(needed) })
+    Ok(Batch { groups: index..index + 1, reads: merge(needed, handle.store().profile().gap) })
 }
 
 /// Reads of one chunk.
 pub(crate) fn chunk_batch(handle: &Handle, chunk: &PlannedChunk) -> Batch {
-    Batch { groups: 0..0, reads: merge(spans(handle, chunk)) }
+    Batch { groups: 0..0, reads: merge(spans(handle, chunk), handle.store().profile().gap) }
 }
 
-/// Sorts byte ranges and merges adjacent and nearby ones.
-fn merge(spans: impl Iterator<Item = (u32, Range<u64>)>) -> Reads {
+/// Sorts byte ranges and merges those with at most `gap` bytes between them.
+fn merge(spans: impl Iterator<Item = (u32, Range<u64>)>, gap: u64) -> Reads {
     let mut sorted: SmallVec<[(u32, Range<u64>); 4]> = spans.filter(|(_, r)| r.start < r.end).collect();
     sorted.sort_by_key(|(object, range)| (*object, range.start));
     let mut out = Reads::new();
     for (object, range) in sorted {
         match out.last_mut() {
-            Some((o, last)) if *o == object && range.start <= last.end.saturating_add(GAP) => {
+            Some((o, last)) if *o == object && range.start <= last.end.saturating_add(gap) => {
                 last.end = last.end.max(range.end);
             }
             _ => out.push((object, range)),
@@ -303,7 +303,7 @@ mod tests {
     fn near_spans_merge_far_ones_do_not() {
         let spans =
             [(0, 10..20), (0, 0..10), (0, 20 + GAP..30 + GAP), (1, 0..5), (0, 10_000_000..10_000_001)];
-        let merged = merge(spans.into_iter());
+        let merged = merge(spans.into_iter(), GAP);
         assert_eq!(merged.as_slice(), &[(0, 0..30 + GAP), (0, 10_000_000..10_000_001), (1, 0..5)]);
     }
 }

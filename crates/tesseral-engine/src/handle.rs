@@ -141,6 +141,11 @@ impl Handle {
         &*self.store
     }
 
+    /// The store, for threads that outlive a call.
+    pub(crate) fn shared_store(&self) -> Arc<dyn Store> {
+        Arc::clone(&self.store)
+    }
+
     /// Digest spans of the chunk with blocks that are not verified yet.
     pub(crate) fn pending_digests(&self, chunk: &PlannedChunk) -> DigestSpans<'_> {
         let Some(verified) = &self.verified else { return DigestSpans::new() };

@@ -6,8 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use rayon::ThreadPool;
 use tesseral_core::{Advice, Cancel, Error, Result};
-
-use crate::fetch::MERGED;
+use tesseral_store::Profile;
 
 /// Fraction of the memory limit that is read at once.
 const SHARES: u64 = 16;
@@ -86,9 +85,10 @@ impl Options {
         }
     }
 
-    /// Approximate number of bytes to read at once: small compared to the limit.
-    pub(crate) fn read_bytes(&self) -> u64 {
-        self.memory.map_or(MERGED, |memory| (memory / SHARES).clamp(SMALLEST, MERGED))
+    /// Approximate number of bytes to read at once: what suits the store, small compared to the limit.
+    pub(crate) fn read_bytes(&self, profile: &Profile) -> u64 {
+        let suits = profile.request.max(SMALLEST);
+        self.memory.map_or(suits, |memory| (memory / SHARES).clamp(SMALLEST, suits))
     }
 
     /// Reduces the number of threads to fit the limit, if each holds `unit` bytes in addition to the `held` bytes of the

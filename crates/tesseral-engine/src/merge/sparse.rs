@@ -21,6 +21,7 @@ use tesseral_core::{Advice, ArraySchema, ChunkStats, Error, Result, Stat};
 use tesseral_format::{ChunkPlan, Column, CoordinateRanges, PlannedChunk, Request, Target};
 
 use crate::decode::columns::{Cells, column_layout};
+use crate::fetch::ahead::{self, ReadAhead};
 use crate::fetch::{self, Resident};
 use crate::handle::Handle;
 use crate::missing::column_validity;
@@ -117,6 +118,8 @@ pub(crate) struct CellRead {
     pub columns: Vec<Column>,
     pub plan: ChunkPlan,
     pub resident: Option<Resident>,
+    /// Reads that are under way before their bytes are needed.
+    pub ahead: Option<ReadAhead>,
     /// Whether every field is read, so that ties can be resolved.
     pub ties: bool,
     /// Approximate size of a row in bytes.
@@ -170,11 +173,17 @@ impl CellRead {
             columns,
             plan,
             resident: None,
+            ahead: None,
             ties,
             row,
         };
         query.prune()?;
         query.resident = fetch::resident(handle, &query.plan.chunks)?;
+        if query.resident.is_none() && handle.store().profile().parallel > 1 {
+            let units: Vec<_> =
+                query.plan.chunks.iter().map(|chunk| fetch::chunk_batch(handle, chunk)).collect();
+            query.ahead = ReadAhead::start(handle, units.iter(), ahead::budget(options.memory));
+        }
         Ok(query)
     }
 

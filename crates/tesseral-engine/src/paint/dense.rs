@@ -8,6 +8,7 @@ use tesseral_format::{Access, ChunkPlan, Column, PlannedChunk, Request, Uncovere
 
 use crate::decode::buffer::Buffer;
 use crate::decode::chunk::{ChunkCells, Workspace, with_workspace};
+use crate::fetch::ahead::{self, ReadAhead};
 use crate::fetch::{self, Batch, ChunkBytes, Fetched, PartBytes, Resident};
 use crate::handle::Handle;
 use crate::missing::validity;
@@ -124,6 +125,10 @@ pub(crate) struct PreparedRead {
     pub merged: u64,
     /// Whether several threads can decode chunks concurrently.
     concurrent: bool,
+    /// Reads that are under way before their bytes are needed.
+    ahead: OnceLock<ReadAhead>,
+    /// Number of bytes that they can hold.
+    budget: u64,
 }
 
 impl PreparedRead {
@@ -155,9 +160,23 @@ impl PreparedRead {
         check_cover(handle, &plan, selection)?;
         let resident = fetch::resident(handle, &plan.chunks)?;
         let concurrent = claims::concurrent(handle, &plan.chunks, size);
-        let (selection, merged) = (selection.clone(), options.read_bytes());
+        let (selection, merged) = (selection.clone(), options.read_bytes(&handle.store().profile()));
+        let (ahead, budget) = (OnceLock::new(), ahead::budget(options.memory));
         let field = *field;
-        Ok(Self { plan, groups, selection, field, size, bytes, resident, unit: 0, merged, concurrent })
+        Ok(Self {
+            plan,
+            groups,
+            selection,
+            field,
+            size,
+            bytes,
+            resident,
+            unit: 0,
+            merged,
+            concurrent,
+            ahead,
+            budget,
+        })
     }
 
     /// One byte per cell, 0 for uncovered cells; `None` if all are covered.
@@ -177,11 +196,25 @@ impl PreparedRead {
     pub(crate) fn context(&self, handle: &Handle, unit: &Batch) -> Result<ReadContext<'_>> {
         match &self.resident {
             Some(resident) => Ok(ReadContext::Resident(resident)),
-            // A unit is a run of groups merged within the limit, or one group with all its layers.
-            None if unit.bytes() > self.merged && unit.groups.len() == 1 && !self.groups.apart() => {
-                Ok(ReadContext::Each)
-            }
-            None => fetch::fetch(handle, unit).map(ReadContext::Fetched),
+            None if self.is_read_by_chunk(unit) => Ok(ReadContext::Each),
+            None => match self.ahead.get().and_then(|ahead| ahead.take(unit)) {
+                Some(fetched) => fetched.map(ReadContext::Fetched),
+                None => fetch::fetch(handle, unit).map(ReadContext::Fetched),
+            },
+        }
+    }
+
+    /// A unit is a run of groups merged within the limit, or one group with all its layers.
+    fn is_read_by_chunk(&self, unit: &Batch) -> bool {
+        unit.bytes() > self.merged && unit.groups.len() == 1 && !self.groups.apart()
+    }
+
+    /// Begins to read the bytes of units before they are needed.
+    pub(crate) fn read_ahead(&self, handle: &Handle, units: &[Batch]) {
+        let units = units.iter().filter(|unit| !self.is_read_by_chunk(unit));
+        if let Some(ahead) = ReadAhead::start(handle, units, self.budget) {
+            // The first call of an operation decides.
+            let _ = self.ahead.set(ahead);
         }
     }
 
@@ -435,6 +468,7 @@ fn execute(
         None => {
             let merged = prepared.merged;
             let batches = fetch::batches(handle, plan, groups, selection, merged, &|_| Ok(false))?;
+            prepared.read_ahead(handle, &batches);
             sink::paint(
                 &mut outputs,
                 selection,
@@ -509,6 +543,8 @@ pub(crate) fn paint_part(
         unit: 0,
         merged: whole.merged,
         concurrent: whole.concurrent,
+        ahead: OnceLock::new(),
+        budget: 0,
     };
     let mut values = alloc::zeroed("a group of chunks", bytes)?;
     let mut validity =

@@ -129,7 +129,9 @@ impl<'a> Visitor<'a> {
         if self.prepared.resident.is_none() {
             let known = |index| self.whole(index)?.map_or(Ok(false), known);
             let merged = self.prepared.merged;
-            return fetch::batches(self.handle, plan, groups, selection, merged, &known);
+            let units = fetch::batches(self.handle, plan, groups, selection, merged, &known)?;
+            self.prepared.read_ahead(self.handle, &units);
+            return Ok(units);
         }
         let count = groups.len(plan);
         let mean = self.prepared.bytes / (count as u64).max(1);

@@ -168,7 +168,11 @@ pub(super) fn with_source<T>(
     if let Some(resident) = &query.resident {
         return work(&ChunkBytes::Resident(resident));
     }
-    let fetched = fetch::fetch(&query.handle, &fetch::chunk_batch(&query.handle, chunk))?;
+    let batch = fetch::chunk_batch(&query.handle, chunk);
+    let fetched = match query.ahead.as_ref().and_then(|ahead| ahead.take(&batch)) {
+        Some(fetched) => fetched?,
+        None => fetch::fetch(&query.handle, &batch)?,
+    };
     work(&ChunkBytes::Fetched(&fetched))
 }
 
