@@ -11,7 +11,7 @@ use tesseral::{
 };
 use tesseral_engine::{RechunkPlan, TransferMethod};
 
-use crate::context::{Context, local};
+use crate::context::Context;
 use crate::error::{CliResult, exit};
 use crate::progress::Meter;
 use crate::terminal_style::TerminalStyle;
@@ -141,7 +141,7 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> CliResult {
         max_rel_error: arguments.max_rel_error,
         ..arguments.shared.options(context, &meter)
     };
-    let done = tesseral::convert(&source, local(&arguments.output)?, &options)?;
+    let done = tesseral::convert(&source, &arguments.output, &options)?;
     meter.finish();
     report(context, "convert", &arguments.input, &arguments.output, &source, &done)
 }
@@ -149,18 +149,18 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> CliResult {
 pub(crate) fn run_rechunk(context: &Context, arguments: &RechunkArguments) -> CliResult {
     let meter = Meter::new(true);
     let source = context.open(&arguments.input, &meter)?;
-    let target = local(&arguments.output)?;
+    let target = &arguments.output;
     let mut options = arguments.shared.options(context, &meter);
     options.arrays.clone_from(&arguments.array);
     if !options.dry_run {
         let dry = ConvertOptions { dry_run: true, ..options.clone() };
-        let planned = tesseral::rechunk(&source, &target, arguments.chunks.clone(), &dry)?;
+        let planned = tesseral::rechunk(&source, target, arguments.chunks.clone(), &dry)?;
         // The plan is printed before the work.
         let shown: String =
             planned.arrays.iter().map(|array| plan_line(array, TerminalStyle::stderr())).collect();
         crate::error::report(&shown);
     }
-    let done = tesseral::rechunk(&source, &target, arguments.chunks.clone(), &options)?;
+    let done = tesseral::rechunk(&source, target, arguments.chunks.clone(), &options)?;
     meter.finish();
     report(context, "rechunk", &arguments.input, &arguments.output, &source, &done)
 }

@@ -20,7 +20,7 @@ use tesseral::{
 };
 use tesseral_store::{Access, Store};
 
-use crate::context::{Context, local};
+use crate::context::Context;
 use crate::error::{CliResult, Failure, exit};
 use crate::output::{self, Output};
 use crate::progress::Meter;
@@ -99,7 +99,7 @@ pub(crate) fn keys(text: &[String]) -> Vec<String> {
 
 /// A file of messages to be written.
 pub(crate) fn target(path: &Path, force: bool, sources: &[PathBuf]) -> CliResult<tesseral::Output> {
-    let mut output = tesseral::Output::dataset(local(path)?, false).overwrite(output::overwrite(force));
+    let mut output = tesseral::Output::dataset(path, false).overwrite(output::overwrite(force));
     for source in sources {
         output = output.source(source);
     }

@@ -6,7 +6,7 @@ use clap::Args;
 use serde_json::json;
 use tesseral::{Finding, MessageChange, MessageFile, recover};
 
-use crate::context::{Context, local};
+use crate::context::Context;
 use crate::error::{CliResult, Failure, exit};
 use crate::messages::{create, put, target};
 use crate::output::Output;
@@ -47,8 +47,8 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> CliResult {
     let overwrite = output::overwrite(arguments.force);
     let mut findings: Vec<Finding> = Vec::new();
     let options = context.options(&meter);
-    let output = local(&arguments.output)?;
-    let recovered = recover(format, store, opener.format_options(), &output, overwrite, &options, &mut |f| {
+    let output = &arguments.output;
+    let recovered = recover(format, store, opener.format_options(), output, overwrite, &options, &mut |f| {
         findings.push(f);
     })
     .map_err(Failure::opening)?;

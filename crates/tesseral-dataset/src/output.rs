@@ -9,7 +9,10 @@
 //! - a document, such as a table or a picture, replaces any regular file;
 //! - neither replaces a symbolic link, a device, a folder that contains a source, or an entry inside a source. A source itself
 //!   is replaced only by operations that convert it in place;
+//! - an output in an object store is written locally and uploaded when it is published ([`remote`]);
 //! - permissions and owner of the replaced entry are kept; access control lists and extended attributes are not.
+
+mod remote;
 
 use std::collections::HashSet;
 use std::fs::{self, Metadata};
@@ -18,8 +21,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use tesseral_core::{Error, Result};
-use tesseral_store::{Access, LocalStore, Overwrite, StagedPath};
+use tesseral_store::{Access, LocalStore, Location, Overwrite, StagedPath, StorageOptions};
 
+use remote::RemoteTarget;
 use tesseral_registry as registry;
 
 /// Maximum nesting depth of folders of a dataset.
@@ -46,6 +50,7 @@ pub struct Output {
     sources: Vec<PathBuf>,
     in_place: bool,
     outside: bool,
+    storage: StorageOptions,
 }
 
 impl Output {
@@ -58,6 +63,7 @@ impl Output {
             sources: Vec::new(),
             in_place: false,
             outside: false,
+            storage: StorageOptions::new(),
         }
     }
 
@@ -99,18 +105,44 @@ impl Output {
         self
     }
 
+    /// Sets credentials, endpoints and other settings of object stores. Default: those of the environment.
+    #[must_use]
+    pub fn storage(mut self, storage: StorageOptions) -> Self {
+        self.storage = storage;
+        self
+    }
+
+    /// Resolves `file://` URLs. Returns the URL of an output in an object store.
+    fn resolve(&mut self) -> Result<Option<String>> {
+        match Location::parse(&self.path)? {
+            Location::Path(path) => {
+                self.path = path;
+                Ok(None)
+            }
+            Location::Url(url) if !self.in_place && self.sources.contains(&self.path) => {
+                Err(Error::invalid(format!("cannot replace {url}: it is the source"))
+                    .hint("choose another name"))
+            }
+            Location::Url(url) => Ok(Some(url)),
+        }
+    }
+
     /// Starts the output under a temporary name.
     ///
     /// # Errors
     /// `InvalidRequest` if an existing entry must not be replaced; `Io`.
-    pub fn stage(self) -> Result<StagedOutput> {
+    pub fn stage(mut self) -> Result<StagedOutput> {
+        if let Some(url) = self.resolve()? {
+            let (remote, staged) = RemoteTarget::stage(&url, self.kind, self.overwrite, &self.storage)?;
+            return Ok(StagedOutput { staged, checks: Checks::Remote(remote) });
+        }
         let rules = Rules::new(&self)?;
         if self.overwrite == Overwrite::Replace {
             rules.check(&self.path)?;
         }
         let folder = self.kind == Kind::Dataset { folder: true };
         let staged = StagedPath::new(&self.path, folder, self.overwrite)?;
-        Ok(StagedOutput { staged, rules })
+        Ok(StagedOutput { staged, checks: Checks::Local(rules) })
     }
 
     /// Runs the checks of [`stage`](Self::stage) without starting the output, for commands that write several outputs or none.
@@ -118,11 +150,16 @@ impl Output {
     /// # Errors
     /// As [`stage`](Self::stage).
     pub fn check(&self) -> Result<()> {
-        let rules = Rules::new(self)?;
-        match (self.overwrite, status(&self.path)?) {
-            (Overwrite::Replace, _) => rules.check(&self.path),
+        let mut output = self.clone();
+        if let Some(url) = output.resolve()? {
+            let store = Location::Url(url).store(Access::Read, &self.storage)?;
+            return remote::check(&store, self.kind, self.overwrite);
+        }
+        let rules = Rules::new(&output)?;
+        match (output.overwrite, status(&output.path)?) {
+            (Overwrite::Replace, _) => rules.check(&output.path),
             (Overwrite::Refuse, None) => Ok(()),
-            (Overwrite::Refuse, Some(_)) => Err(tesseral_store::output_exists(&self.path)),
+            (Overwrite::Refuse, Some(_)) => Err(tesseral_store::output_exists(&output.path)),
         }
     }
 }
@@ -131,7 +168,16 @@ impl Output {
 #[derive(Debug)]
 pub struct StagedOutput {
     staged: StagedPath,
-    rules: Rules,
+    checks: Checks,
+}
+
+/// What happens when an output is published.
+#[derive(Debug)]
+enum Checks {
+    /// It takes its name if the rules allow it.
+    Local(Rules),
+    /// It is uploaded.
+    Remote(RemoteTarget),
 }
 
 impl StagedOutput {
@@ -155,8 +201,13 @@ impl StagedOutput {
     /// # Errors
     /// `InvalidRequest` if an entry appeared meanwhile that must not be replaced; `Io`.
     pub fn publish(self) -> Result<()> {
-        let rules = self.rules;
-        self.staged.publish(&|replaced| rules.check(replaced))
+        match self.checks {
+            Checks::Local(rules) => self.staged.publish(&|replaced| rules.check(replaced)),
+            Checks::Remote(target) => {
+                self.staged.publish(&|_| Ok(()))?;
+                target.upload()
+            }
+        }
     }
 }
 

@@ -82,7 +82,6 @@ pub fn recover<'py>(
         let store = open.store(&path)?;
         let format = tesseral::recognize(&*store)?;
         let overwrite = if overwrite { Overwrite::Replace } else { Overwrite::Refuse };
-        let output = tesseral::local(&output)?;
         let mut found = Vec::new();
         let recovered =
             tesseral::recover(format, store, open.format_options(), &output, overwrite, options, &mut |f| {
@@ -145,7 +144,7 @@ pub fn convert(
     let open = opener(as_of, conversion.memory, key, true, true);
     let done = runtime::run(py, &Options::default(), u64::MAX, |options| {
         let source = open.open(&path)?;
-        tesseral::convert(&source, tesseral::local(&output)?, &conversion.options(options)?)
+        tesseral::convert(&source, &output, &conversion.options(options)?)
     })?;
     Ok((done.format.id(), done.arrays.into_iter().map(|a| a.name).collect(), done.stored_bytes))
 }

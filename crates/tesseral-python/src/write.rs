@@ -149,7 +149,7 @@ pub fn declare(
 ) -> PyResult<Writer> {
     let create = asked(overwrite, options)?;
     let document = serde_json::from_str(document).map_err(|e| PyValueError::new_err(e.to_string()))?;
-    let session = py.detach(|| create.declare(tesseral::local(&path)?, format, &document)).or_raise(py)?;
+    let session = py.detach(|| create.declare(&path, format, &document)).or_raise(py)?;
     Ok(Writer { session: RwLock::new(Some(session)) })
 }
 
@@ -176,7 +176,7 @@ impl Writer {
         let begin = || {
             runtime::home();
             let options = runtime::options(&tesseral::Options::default())?.into_owned();
-            create.execution(options).begin(tesseral::local(&path)?, format)
+            create.execution(options).begin(&path, format)
         };
         let session = py.detach(begin).or_raise(py)?;
         Ok(Self { session: RwLock::new(Some(session)) })

@@ -1,0 +1,239 @@
+//! Outputs in object stores: written to a local temporary folder, uploaded when published.
+//!
+//! A file is one object, which a conditional put makes visible. Of a folder, the entries by which its format is recognized are
+//! uploaded last, so that nothing is recognized before it is whole.
+//!
+//! Of several that create the same output, one wins: it holds a *claim*, an object next to the output, while it uploads. The claim
+//! also shows whether the server honors conditions. A folder is never replaced, because that takes more than one step.
+
+use std::fs::{self, File};
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use tesseral_core::{Advice, Error, ErrorKind, Result};
+use tesseral_format::{Probe, Sniff};
+use tesseral_registry as registry;
+use tesseral_store::{
+    Access, Location, ObjectInfo, ObjectKind, Overwrite, StagedPath, StorageOptions, Store, StoreExt,
+};
+
+use super::Kind;
+
+/// Suffix of the object that one writer of an output holds.
+const CLAIM: &str = ".tesseral-claim";
+/// Number of objects uploaded at the same time.
+const PARALLEL: usize = 8;
+/// Number of bytes copied at once.
+const BLOCK: usize = 4 << 20;
+
+/// An output in an object store.
+#[derive(Debug)]
+pub(super) struct RemoteTarget {
+    store: Arc<dyn Store>,
+    claim: Arc<dyn Store>,
+    overwrite: Overwrite,
+    /// The finished output before its upload.
+    local: PathBuf,
+    _folder: tempfile::TempDir,
+}
+
+/// What is at the URL.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Found {
+    Nothing,
+    Object,
+    Folder,
+}
+
+impl RemoteTarget {
+    /// Checks the rules for an output, and returns where it is written first.
+    pub(super) fn stage(
+        url: &str,
+        kind: Kind,
+        overwrite: Overwrite,
+        storage: &StorageOptions,
+    ) -> Result<(Self, StagedPath)> {
+        let at = |url: String| Location::parse(url)?.store(Access::Read, storage);
+        let (store, claim) = (at(url.to_owned())?, at(format!("{}{CLAIM}", url.trim_end_matches('/')))?);
+        check(&store, kind, overwrite)?;
+        let folder = tempfile::Builder::new().prefix("tesseral-").tempdir().map_err(|e| {
+            Error::io("create", "a temporary folder", e).hint("set TMPDIR to a folder with enough space")
+        })?;
+        let name = Path::new(url).file_name().unwrap_or_default();
+        let local = folder.path().join(name);
+        let staged = StagedPath::new(&local, kind == Kind::Dataset { folder: true }, Overwrite::Refuse)?;
+        Ok((Self { store, claim, overwrite, local, _folder: folder }, staged))
+    }
+
+    /// Uploads the finished output.
+    pub(super) fn upload(&self) -> Result<()> {
+        if self.overwrite == Overwrite::Replace {
+            return put(&*self.store, "", &self.local, Overwrite::Replace);
+        }
+        let claim = Claim::take(&self.claim, self.store.location())?;
+        let uploaded = self.create();
+        drop(claim);
+        uploaded
+    }
+
+    fn create(&self) -> Result<()> {
+        if found(&*self.store)? != Found::Nothing {
+            return Err(exists(self.store.location()));
+        }
+        if !self.local.is_dir() {
+            return put(&*self.store, "", &self.local, Overwrite::Refuse);
+        }
+        let mut objects = Vec::new();
+        files(&self.local, "", &mut objects)?;
+        let (visible, hidden): (Vec<_>, Vec<_>) =
+            objects.into_iter().partition(|name| is_recognized_by(name));
+        let uploaded = self.put_all(&hidden).and_then(|()| self.put_all(&visible));
+        if uploaded.is_err() {
+            // The first error is the one to report; only own objects are removed.
+            for name in visible.iter().chain(&hidden) {
+                let _ = self.store.remove(name);
+            }
+        }
+        uploaded
+    }
+
+    fn put_all(&self, names: &[String]) -> Result<()> {
+        if names.is_empty() {
+            return Ok(());
+        }
+        let share = names.len().div_ceil(PARALLEL);
+        let put_some = |names: &[String]| {
+            names
+                .iter()
+                .try_for_each(|name| put(&*self.store, name, &self.local.join(name), Overwrite::Refuse))
+        };
+        std::thread::scope(|scope| {
+            let running: Vec<_> =
+                names.chunks(share).map(|names| scope.spawn(move || put_some(names))).collect();
+            running.into_iter().try_for_each(|thread| {
+                thread.join().map_err(|_| Error::internal("an uploading thread panicked"))?
+            })
+        })
+    }
+}
+
+/// The right to create an output.
+struct Claim<'a>(&'a Arc<dyn Store>);
+
+impl<'a> Claim<'a> {
+    fn take(store: &'a Arc<dyn Store>, output: &str) -> Result<Self> {
+        let put = || store.put("", b"a writer is creating the object of this name", Overwrite::Refuse);
+        match put() {
+            Ok(()) => {}
+            Err(e) if matches!(e.kind(), ErrorKind::InvalidRequest { .. }) => {
+                let what = format!("{output} is being created by another process");
+                let hint = format!("if no process is running, remove {} and try again", store.location());
+                return Err(Error::invalid(what).hint(hint));
+            }
+            Err(e) => return Err(e),
+        }
+        let claim = Self(store);
+        match put() {
+            Err(e) if matches!(e.kind(), ErrorKind::InvalidRequest { .. }) => Ok(claim),
+            Err(e) => Err(e),
+            Ok(()) => {
+                let what = format!("creating {output}: the server ignores the conditions of puts");
+                Err(Error::unsupported(what).hint(Advice::Overwrite))
+            }
+        }
+    }
+}
+
+impl Drop for Claim<'_> {
+    fn drop(&mut self) {
+        // A claim that cannot be removed is named by the next writer.
+        let _ = self.0.remove("");
+    }
+}
+
+fn exists(location: &str) -> Error {
+    Error::invalid(format!("output {location} already exists")).hint(Advice::Overwrite)
+}
+
+fn found(store: &dyn Store) -> Result<Found> {
+    match store.len("") {
+        Ok(_) => Ok(Found::Object),
+        Err(e) => match e.kind() {
+            ErrorKind::NotFound { .. } => Ok(Found::Nothing),
+            ErrorKind::Io { source, .. } if source.kind() == std::io::ErrorKind::IsADirectory => {
+                // A bucket without objects is a folder, too.
+                Ok(if store.list("")?.is_empty() { Found::Nothing } else { Found::Folder })
+            }
+            _ => Err(e),
+        },
+    }
+}
+
+/// Checks what an output would replace.
+pub(super) fn check(store: &Arc<dyn Store>, kind: Kind, overwrite: Overwrite) -> Result<()> {
+    let location = store.location();
+    let refuse = |why: &str| {
+        Error::invalid(format!("cannot replace {location}: {why}"))
+            .hint("remove it first, or choose another name")
+    };
+    match (found(&**store)?, overwrite) {
+        (Found::Nothing, _) => Ok(()),
+        (_, Overwrite::Refuse) => Err(exists(location)),
+        (Found::Folder, _) => Err(refuse("folders of object stores are not replaced")),
+        (Found::Object, _) => match kind {
+            Kind::Document => Ok(()),
+            Kind::Dataset { folder: true } => Err(refuse("it is an object, not a folder")),
+            Kind::Dataset { folder: false } => {
+                match store.len("")? == 0 || registry::by_content(&**store)?.is_some() {
+                    true => Ok(()),
+                    false => Err(refuse("it is not a dataset of a known format")),
+                }
+            }
+        },
+    }
+}
+
+/// Names of all files below a folder.
+fn files(folder: &Path, prefix: &str, out: &mut Vec<String>) -> Result<()> {
+    let io = |e| Error::io("list", folder.display().to_string(), e);
+    for entry in fs::read_dir(folder).map_err(io)? {
+        let entry = entry.map_err(io)?;
+        let name = entry.file_name();
+        let name = name.to_str().ok_or_else(|| Error::internal("a staged name is not UTF-8"))?;
+        let name = if prefix.is_empty() { name.to_owned() } else { format!("{prefix}/{name}") };
+        match entry.file_type().map_err(io)?.is_dir() {
+            true => files(&entry.path(), &name, out)?,
+            false => out.push(name),
+        }
+    }
+    Ok(())
+}
+
+/// Returns whether a folder with nothing but this object would be recognized.
+fn is_recognized_by(name: &str) -> bool {
+    let entry = match name.split_once('/') {
+        Some((folder, _)) => ObjectInfo::new(folder, ObjectKind::Folder),
+        None => ObjectInfo::new(name, ObjectKind::File),
+    };
+    let probe = Probe { name: "", head: &[], entries: Some(std::slice::from_ref(&entry)) };
+    registry::formats().any(|format| format.sniff(&probe) == Sniff::Content)
+}
+
+/// Writes a file as an object.
+fn put(store: &dyn Store, object: &str, file: &Path, overwrite: Overwrite) -> Result<()> {
+    let io = |e| Error::io("read", file.display().to_string(), e);
+    let mut from = File::open(file).map_err(io)?;
+    let staged = store.stage(object, overwrite)?;
+    let mut block = Vec::new();
+    let mut offset = 0;
+    loop {
+        block.clear();
+        let read = (&mut from).take(BLOCK as u64).read_to_end(&mut block).map_err(io)?;
+        if read == 0 {
+            return staged.publish();
+        }
+        staged.write_at(offset, &block)?;
+        offset += read as u64;
+    }
+}
