@@ -1,5 +1,6 @@
 //! Opened sources.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -42,7 +43,7 @@ pub(crate) fn opener(
 #[pymethods]
 impl Source {
     #[new]
-    #[pyo3(signature = (path, as_of=None, memory=None, key=None, digests=true, map=true, max_expansion=None))]
+    #[pyo3(signature = (path, as_of=None, memory=None, key=None, digests=true, map=true, max_expansion=None, storage=None))]
     #[allow(clippy::too_many_arguments)]
     fn new(
         py: Python<'_>,
@@ -53,9 +54,13 @@ impl Source {
         digests: bool,
         map: bool,
         max_expansion: Option<u64>,
+        storage: Option<BTreeMap<String, String>>,
     ) -> PyResult<Self> {
         runtime::home();
         let mut open = opener(as_of, memory, key, digests, map);
+        if let Some(settings) = storage {
+            open = open.storage(settings.into_iter().collect());
+        }
         if let Some(bytes) = max_expansion {
             open = open.limits(Limits::default().with_expansion(bytes));
         }

@@ -94,14 +94,44 @@ class Pinned:
     key: KeySource
     digests: bool
     max_expansion: int | None = None
+    storage_options: tuple[tuple[str, str], ...] = ()
 
     def open(self) -> Container:
         if self.stamp is not None and _stamp(self.url) != self.stamp:
             raise ChangedError(f"{self.url} changed since a handle to it was pickled", path=self.url)
-        return Container(self.url, self.as_of, self.memory_limit, self.key, self.digests, self.max_expansion)
+        return Container(
+            self.url,
+            self.as_of,
+            self.memory_limit,
+            self.key,
+            self.digests,
+            self.max_expansion,
+            dict(self.storage_options),
+        )
 
     def token(self) -> tuple[Any, ...]:
         return (self.url, self.as_of, self.stamp)
+
+
+def _is_url(url: str) -> bool:
+    """Whether the source is in an object store or on a web server."""
+    scheme, separator, _ = url.partition("://")
+    return bool(separator) and len(scheme) > 1 and scheme.isalnum() and scheme != "file"
+
+
+# Parts of the names of storage options whose values are secret. Pickled handles leave them out: a worker has its own credentials.
+_SECRETS = ("key", "secret", "token", "password", "credential", "sas", "account_json", "service_account")
+
+
+def _storage(options: Mapping[str, Any] | None) -> dict[str, str]:
+    """Storage options as text, with those of nested `client_kwargs`, as fsspec has them."""
+    flat: dict[str, str] = {}
+    for name, value in (options or {}).items():
+        if isinstance(value, Mapping):
+            flat.update(_storage(value))
+        elif value is not None:
+            flat[name] = str(value)
+    return flat
 
 
 def _stamp(url: str) -> tuple[int, int] | None:
@@ -124,11 +154,16 @@ class Container(Mapping[str, Array]):
         key: KeySource,
         digests: bool = True,
         max_expansion: int | None = None,
+        storage_options: Mapping[str, Any] | None = None,
     ) -> None:
         now = int(time.time() * 1000)
-        self._source = _native.Source(url, as_of, memory_limit, key.read(), digests, max_expansion=max_expansion)
+        storage = _storage(storage_options)
+        self._source = _native.Source(
+            url, as_of, memory_limit, key.read(), digests, max_expansion=max_expansion, storage=storage
+        )
         path = url[7:] if url.startswith("file://") else url
-        self._url = os.path.abspath(path)
+        self._url = url if _is_url(url) else os.path.abspath(path)
+        self._storage = tuple((k, v) for k, v in storage.items() if not any(s in k.lower() for s in _SECRETS))
         self._as_of = as_of if as_of is not None or not self._source.versions else (0, now)
         self._stamp = None if self._source.versions else _stamp(self._url)
         self._memory_limit = memory_limit
@@ -139,7 +174,14 @@ class Container(Mapping[str, Array]):
 
     def _pinned(self) -> Pinned:
         return Pinned(
-            self._url, self._as_of, self._stamp, self._memory_limit, self._key, self._digests, self._max_expansion
+            self._url,
+            self._as_of,
+            self._stamp,
+            self._memory_limit,
+            self._key,
+            self._digests,
+            self._max_expansion,
+            self._storage,
         )
 
     def _entries(self) -> dict[str, tuple[int, int]]:
@@ -308,8 +350,10 @@ def open(
     key_file: str | os.PathLike[str] | None = None,
     digests: bool = True,
     max_expansion: int | None = None,
+    storage_options: Mapping[str, Any] | None = None,
 ) -> Container:
-    """Opens a file or folder of any supported format, detected by its content.
+    """Opens a file or folder of any supported format, detected by its content: a path, or a URL (`s3://`, `gs://`, `az://`,
+    `http://`, `https://`).
 
     `as_of` reads the state at a time, for formats with versions: milliseconds since 1970, a date or datetime, or a pair of them.
     `memory_limit` bounds the bytes of every result. `digests=False` disables the verification of digests. `max_expansion` accepts
@@ -318,6 +362,10 @@ def open(
 
     `key` is the key of encrypted arrays, or a function that returns it; `key_file` is a file with the key, which can also be named
     by the environment variable `TESSERAL_KEY_FILE`. Pickled handles contain the name of the file or the function, never the key.
+
+    `storage_options` has credentials, endpoints and other settings of object stores, with the names of fsspec or obstore; the rest
+    is taken from the environment (`AWS_*`, `GOOGLE_*`, `AZURE_*`). Pickled handles leave credentials out: other processes take
+    their own from the environment.
     """
     return Container(
         os.fspath(url),
@@ -326,4 +374,5 @@ def open(
         KeySource(key, key_file),
         digests,
         max_expansion,
+        storage_options,
     )

@@ -279,10 +279,18 @@ class TesseralBackendEntrypoint(BackendEntrypoint):
         memory_limit: int | None = None,
         key: Any = None,
         key_file: Any = None,
+        storage_options: Any = None,
         group: str | None = None,
     ) -> xr.Dataset:
         """Opens the variables of a group, by default the root."""
-        container = open_container(filename_or_obj, as_of=as_of, memory_limit=memory_limit, key=key, key_file=key_file)
+        container = open_container(
+            filename_or_obj,
+            as_of=as_of,
+            memory_limit=memory_limit,
+            key=key,
+            key_file=key_file,
+            storage_options=storage_options,
+        )
         return dataset_of(
             container,
             group,
@@ -304,10 +312,18 @@ class TesseralBackendEntrypoint(BackendEntrypoint):
         memory_limit: int | None = None,
         key: Any = None,
         key_file: Any = None,
+        storage_options: Any = None,
         **decoding: Any,
     ) -> dict[str, xr.Dataset]:
         """Opens the variables of each group by its path, or those below a named group."""
-        container = open_container(filename_or_obj, as_of=as_of, memory_limit=memory_limit, key=key, key_file=key_file)
+        container = open_container(
+            filename_or_obj,
+            as_of=as_of,
+            memory_limit=memory_limit,
+            key=key,
+            key_file=key_file,
+            storage_options=storage_options,
+        )
         return _datasets_of(container, group, **decoding)
 
     def open_datatree(self, filename_or_obj: Any, **options: Any) -> xr.DataTree:
