@@ -5,7 +5,7 @@ use std::str::FromStr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey};
+use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey, S3CopyIfNotExists};
 use object_store::azure::{AzureConfigKey, MicrosoftAzureBuilder};
 use object_store::gcp::{GoogleCloudStorageBuilder, GoogleConfigKey};
 use object_store::http::HttpBuilder;
@@ -73,7 +73,10 @@ fn build(target: &Target, settings: &[(String, String, bool)]) -> Result<Client>
     };
     Ok(match target.service {
         Service::S3 => {
-            let builder = AmazonS3Builder::new().with_bucket_name(&target.bucket).with_retry(retries());
+            let builder = AmazonS3Builder::new()
+                .with_bucket_name(&target.bucket)
+                .with_copy_if_not_exists(S3CopyIfNotExists::Multipart)
+                .with_retry(retries());
             let builder =
                 apply::<AmazonS3ConfigKey, _>(target, settings, builder, |b, k, v| b.with_config(k, v))?;
             let builder = match plain_endpoint(
