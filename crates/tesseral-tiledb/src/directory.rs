@@ -91,8 +91,12 @@ impl ArrayDirectory {
     /// Lists schemas, attributes and commits. Does not list fragments: commits name them, and there can be thousands.
     pub(crate) fn scan(reader: &MetadataLoader, prefix: &str) -> Result<Self> {
         // A schema is written before the commit of the first fragment that uses it: in this order, none is missed.
+        let others = ["__commits", "__meta", "__fragment_meta"].map(|name| join(prefix, name));
+        reader.announce(others.into_iter().chain([prefix.to_owned()]), []);
         let commits = Commits::scan(reader, prefix)?;
         let mut directory = Self::described(reader, prefix)?;
+        let objects = directory.schemas.iter().chain(&directory.metadata);
+        reader.announce([], objects.map(|(object, _)| object));
         directory.fragments = commits.fragments;
         directory.deletes = commits.deletes.into_values().collect();
         directory.deletes.sort_by(|a, b| by_time(a.time.start, &a.name).cmp(&by_time(b.time.start, &b.name)));
@@ -215,10 +219,19 @@ impl Commits {
         let nested = join(prefix, "__fragments");
         let mut commits = Self { prefix: prefix.to_owned(), nested, ..Self::default() };
         // Versions 10 and 11 store everything in the array folder.
-        for folder in [join(prefix, "__commits"), prefix.to_owned()] {
-            for entry in reader.list(&folder)?.iter().filter(|e| !e.is_folder()) {
-                commits.read(reader, &folder, &entry.name)?;
-            }
+        let folders = [join(prefix, "__commits"), prefix.to_owned()];
+        let mut found = Vec::new();
+        for folder in &folders {
+            let entries = reader.list(folder)?.into_iter().filter(|e| !e.is_folder());
+            found.extend(entries.map(|entry| (folder, entry.name)));
+        }
+        let is_read = |name: &str| [".con", ".ign", ".vac"].iter().any(|ending| name.ends_with(ending));
+        let texts = found.iter().filter(|(_, name)| is_read(name));
+        let texts: Vec<String> = texts.map(|(folder, name)| join(folder, name)).collect();
+        // Schemas are listed after commits.
+        reader.announce([join(prefix, "__schema")], &texts);
+        for (folder, name) in &found {
+            commits.read(reader, folder, name)?;
         }
         commits.finish();
         Ok(commits)

@@ -8,7 +8,7 @@ use tesseral_codec::Contexts;
 use tesseral_codec::filter::FilterContext;
 use tesseral_core::{Error, ErrorKind, Limits, Result};
 use tesseral_format::OpenOptions;
-use tesseral_store::{Bytes, ObjectInfo, Store, StoreExt};
+use tesseral_store::{ByteRange, Bytes, ObjectInfo, Store, StoreExt, Upcoming};
 
 use crate::wire::generic_tile::GenericTile;
 use crate::wire::trailer;
@@ -88,6 +88,19 @@ impl MetadataLoader {
         let bytes = self.store.read_all(object, self.limits.metadata_bytes)?;
         let lines = trailer::open_lines(&self.store.describe(object), object, &bytes, self.verify)?.len();
         Ok(bytes.slice(..lines))
+    }
+
+    /// Announces listings and whole objects that are read next, to stores that gain by it.
+    pub(crate) fn announce<'a>(
+        &self,
+        folders: impl IntoIterator<Item = String>,
+        objects: impl IntoIterator<Item = &'a String>,
+    ) {
+        if self.store.profile().parallel > 1 {
+            let folders = folders.into_iter().map(Upcoming::Listing);
+            let objects = objects.into_iter().map(|o| Upcoming::Bytes(o.clone(), ByteRange::Whole));
+            self.store.prefetch(&folders.chain(objects).collect::<Vec<_>>());
+        }
     }
 
     /// Lists a folder; empty if it does not exist.

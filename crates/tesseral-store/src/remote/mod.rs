@@ -38,6 +38,8 @@ use url::{Service, Target};
 
 /// Number of bytes requested from both ends of an object at first contact.
 const WINDOW: u64 = 64 << 10;
+/// Size of the largest object that is read whole before it is requested.
+const MOST_AHEAD: u64 = 1 << 20;
 /// Time after which an announced listing is not used any more.
 const FRESH: Duration = Duration::from_secs(5);
 
@@ -397,6 +399,12 @@ impl Store for RemoteStore {
         let mut names = Vec::new();
         for next in upcoming {
             let request = match next {
+                // Of objects of unknown length there may be too much.
+                Upcoming::Bytes(object, ByteRange::Whole)
+                    if self.known().get(object).and_then(Pieces::len).is_none_or(|len| len > MOST_AHEAD) =>
+                {
+                    continue;
+                }
                 Upcoming::Bytes(object, part) if self.held(object, part).is_none() => {
                     self.requestable(object, part).and_then(|part| self.get(object, part))
                 }
