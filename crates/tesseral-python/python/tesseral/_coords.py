@@ -72,6 +72,9 @@ class Coords(Mapping[str, np.ndarray[Any, Any]]):
         found = along(self._view, self._dims.index(name))
         return np.arange(self._view.shape[self._dims.index(name)]) if found is None else found
 
+    def __contains__(self, name: object) -> bool:
+        return name in self._names
+
     def __iter__(self) -> Iterator[str]:
         return iter(self._names)
 

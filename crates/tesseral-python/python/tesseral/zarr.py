@@ -244,7 +244,8 @@ def _declared_cells(array: Array, box: tuple[slice, ...]) -> np.ndarray[Any, Any
     if not array.missing or not array._view.has_gaps():
         return np.asarray(array[box])
     cells = array.isel(dict(zip(array.dims, box))).masked()
-    return np.where(np.ma.getmaskarray(cells) & (cells.data == array.fill), array.missing[0], cells.data).astype(array.dtype)
+    unwritten = np.ma.getmaskarray(cells) & (cells.data == array.fill)
+    return np.asarray(np.where(unwritten, array.missing[0], cells.data), array.dtype)
 
 
 def _chunk(array: Array, coords: str) -> bytes | None:
