@@ -3,6 +3,9 @@
 netCDF and Zarr are the controls: what both of them keep of a dataset, every format here keeps.
 """
 
+import json
+import os
+import subprocess
 import warnings
 from pathlib import Path
 
@@ -482,6 +485,36 @@ def test_published_files_are_identical(tmp_path, path, format):
     again = through(ds, format, tmp_path)
     xr.testing.assert_identical(again, ds)
     assert_kept(ds, again, tmp_path)
+
+
+STATISTICS = ("count", "nulls", "nan", "min", "max", "mean", "sum", "std")
+
+
+def statistics(path):
+    """What the command line says of every variable, in physical units."""
+    run = lambda *words: json.loads(subprocess.run([os.environ["TET_BIN"], *words, path, "--json"], capture_output=True, check=True).stdout)  # noqa: E731
+    given = {array["name"]: array["attributes"].get("name", array["name"]) for array in run("info")["arrays"]}
+    found = run("stat")
+    rows = found.get("rows") or found.get("arrays") or [found]
+    name = lambda row: given[row["array"]] if given[row["array"]] != path.name else row["field"]  # noqa: E731
+    return {name(row): {key: row.get(key) for key in STATISTICS} for row in rows}
+
+
+@pytest.mark.skipif(not FILES or "TET_BIN" not in os.environ, reason="the published files or the command line are absent")
+@pytest.mark.parametrize("path", FILES or [None], ids=lambda path: path and path.name)
+def test_statistics_of_published_files_agree(tmp_path, path):
+    ds = quiet(READERS[path.suffix], path)[""]
+    found = []
+    for format, ending in ENDINGS.items():
+        out = tmp_path / f"a{ending}"
+        quiet(getattr(ds.tesseral, f"to_{format}"), out)
+        found.append(statistics(out))
+    assert found[0] == found[1] == found[2]
+    for name, variable in ds.variables.items():
+        row = found[0].get(name)
+        if row is not None and variable.dtype.kind in "iuf" and isinstance(row["mean"], float):
+            cells = np.asarray(variable.values, "f8")
+            assert row["mean"] == pytest.approx(cells[np.isfinite(cells)].mean(), rel=1e-5, abs=1e-8), name
 
 
 # Whatever hypothesis makes
