@@ -156,3 +156,33 @@ fn gregorian_times_are_those_of_numpy() {
     assert_eq!(units("noleap").unix_micros(&Scalar::from_element(0_i8)), None);
     assert_eq!(units("standard").unix_micros(&Scalar::from_element(f64::NAN)), None);
 }
+
+/// Units are untrusted text: every truncation and every changed character gives units or an error.
+#[test]
+fn damaged_units_never_panic() {
+    let samples = [
+        "days since 1850-01-01",
+        "hours since -0001-12-31T23:59:59.123456+05:30",
+        "s since 2000-1-1 0:0:0 UTC",
+    ];
+    let numbers =
+        [Scalar::from_element(i64::MIN), Scalar::from_element(f64::MAX), Scalar::from_element(-0.5_f32)];
+    for sample in samples {
+        for at in 0..=sample.len() {
+            for change in ["", "é", "-", "+", ":", "9", "T", "999999999999"] {
+                for text in [
+                    format!("{}{change}", &sample[..at]),
+                    format!("{}{change}{}", &sample[..at], &sample[at..]),
+                ] {
+                    for calendar in ["standard", "360_day", "", "é"] {
+                        let Ok(Some(units)) = TimeUnits::parse(&text, Some(calendar)) else { continue };
+                        for number in &numbers {
+                            let _ = (units.at(number), units.unix_micros(number));
+                        }
+                        let _ = units.range(&text).is_ok() | units.span(&sample[..at]).is_ok();
+                    }
+                }
+            }
+        }
+    }
+}
