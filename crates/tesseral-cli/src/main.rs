@@ -1,5 +1,7 @@
 //! `tet`: inspects, prints, aggregates, verifies, repairs and recovers tiled arrays.
 #![forbid(unsafe_code)]
+// Doc comments of arguments are help texts, in which brackets mark optional parts.
+#![allow(rustdoc::broken_intra_doc_links)]
 
 mod advise;
 mod append;

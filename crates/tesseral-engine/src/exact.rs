@@ -1,9 +1,9 @@
 //! Sums that are exact until they are rounded once.
 //!
 //! Additions of floats round, so a sum computed with them depends on the order of its terms: on chunks, threads and memory limits.
-//! Here terms are added as integers to accumulators wide enough for every term ([`fixed`]), which is exact and therefore independent of
-//! order. Sum, mean, variance, standard deviation and covariance are the correctly rounded values of the exact ones ([`digits`]): rounded
-//! to nearest, ties to even, once. Most cells are added in plain loops over blocks whose sums provably do not round ([`block`]).
+//! Here terms are added as integers to accumulators wide enough for every term (`fixed`), which is exact and therefore independent of
+//! order. Sum, mean, variance, standard deviation and covariance are the correctly rounded values of the exact ones (`digits`): rounded
+//! to nearest, ties to even, once. Most cells are added in plain loops over blocks whose sums provably do not round (`block`).
 //!
 //! # Special values
 //!

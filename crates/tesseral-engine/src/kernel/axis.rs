@@ -17,7 +17,7 @@
 //! 1. After merging, nearly every region is one of two shapes: rows that are added (`panel`) or runs that fold to one value.
 //! 2. Gathering costs less than strided loops, and leaves one kernel for every layout.
 //! 3. The exact sum of a position is a few doubles, which take more room only where the data needs it; see
-//!    [`slots`](crate::exact::slots).
+//!    `exact::slots`.
 
 use bytemuck::Zeroable;
 use smallvec::SmallVec;

@@ -476,7 +476,7 @@ fn numbers(dtype: DType, bytes: &[u8]) -> Result<CborItem> {
 /// Converts attributes to a map.
 ///
 /// # Errors
-/// As [`Item::from_value`].
+/// As [`CborItem::from_value`].
 pub fn from_attributes(attributes: &Attributes) -> Result<CborItem> {
     let pairs = attributes.iter().map(|(key, value)| Ok((key.clone(), CborItem::from_value(value)?)));
     Ok(CborItem::map(pairs.collect::<Result<Vec<_>>>()?))
