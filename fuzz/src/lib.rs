@@ -4,6 +4,7 @@
 pub mod codec;
 pub mod digests;
 pub mod messages;
+pub mod netcdf;
 pub mod npy;
 pub mod tensogram;
 pub mod tet;

@@ -141,6 +141,11 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> CliResult {
         max_rel_error: arguments.max_rel_error,
         ..arguments.shared.options(context, &meter)
     };
+    if arguments.array.is_empty() {
+        for line in source.inner().unread() {
+            eprintln!("not converted: {}", crate::text::escape(&line));
+        }
+    }
     let done = tesseral::convert(&source, &arguments.output, &options)?;
     meter.finish();
     report(context, "convert", &arguments.input, &arguments.output, &source, &done)

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! [`Hdf5Format`] implements the format interface. The crate `hdf5-reader` parses headers, heaps and chunk indexes, through the
-//! store and within a budget (ADR 0030); datatypes, filters and everything above are here. Every dataset is an array, named by its
+//! store and within a budget (ADR 0027); datatypes, filters and everything above are here. Every dataset is an array, named by its
 //! path. Dimension scales give dimensions their names, as in NetCDF-4.
 //!
 //! | file | content |

@@ -1,8 +1,9 @@
 //! Metadata reads of the HDF5 parser, through the store and within a budget.
 
+use std::collections::HashMap;
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 use hdf5_reader::error::Error as ParserError;
@@ -14,6 +15,9 @@ use tesseral_store::{Store, StoreExt};
 const FREE: u64 = 32 << 20;
 /// Times that metadata can be read again: parsers read some structures once per object that refers to them.
 const REREADS: u64 = 64;
+/// Size of a block of a file that is not resident, and the number of blocks that are kept.
+const BLOCK: u64 = 64 << 10;
+const BLOCKS: usize = 256;
 /// Cost of a read in addition to its bytes.
 const READ_COST: u64 = 256;
 
@@ -29,6 +33,8 @@ pub(crate) struct MetadataStorage {
     budget: AtomicU64,
     /// Bytes read so far.
     read: AtomicU64,
+    /// Recently read blocks of a file that is not resident: parsers read many small structures next to one another.
+    blocks: Mutex<HashMap<u64, Bytes>>,
 }
 
 impl fmt::Debug for MetadataStorage {
@@ -39,7 +45,8 @@ impl fmt::Debug for MetadataStorage {
 
 impl MetadataStorage {
     pub(crate) fn new(store: Arc<dyn Store>, base: u64, len: u64, cancel: Cancel) -> Self {
-        let storage = Self { store, base, len, cancel, budget: AtomicU64::new(0), read: AtomicU64::new(0) };
+        let (budget, read) = (AtomicU64::new(0), AtomicU64::new(0));
+        let storage = Self { store, base, len, cancel, budget, read, blocks: Mutex::default() };
         storage.renew();
         storage
     }
@@ -86,7 +93,37 @@ impl MetadataStorage {
             ));
         }
         self.read.fetch_add(len, Ordering::Relaxed);
-        self.store.read("", range)
+        if self.store.resident("")?.is_some() || len > BLOCK {
+            return self.store.read("", range);
+        }
+        let (first, last) = (range.start / BLOCK, range.end.saturating_sub(1).max(range.start) / BLOCK);
+        // A range of at most a block touches at most two.
+        let head = self.block(first)?;
+        let at = usize::try_from(range.start % BLOCK).unwrap_or(0);
+        let wanted = usize::try_from(len).unwrap_or(0);
+        if first == last {
+            return Ok(head.slice(at..at + wanted));
+        }
+        let tail = self.block(last)?;
+        let mut joined = head[at..].to_vec();
+        joined.extend_from_slice(&tail[..wanted - joined.len()]);
+        Ok(joined.into())
+    }
+
+    /// A block of the file; the last one can be shorter.
+    fn block(&self, number: u64) -> Result<Bytes> {
+        let lock = || self.blocks.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(block) = lock().get(&number) {
+            return Ok(block.clone());
+        }
+        let end = self.base.saturating_add(self.len);
+        let block = self.store.read("", number * BLOCK..end.min((number + 1) * BLOCK))?;
+        let mut blocks = lock();
+        if blocks.len() >= BLOCKS {
+            blocks.clear();
+        }
+        blocks.insert(number, block.clone());
+        Ok(block)
     }
 }
 

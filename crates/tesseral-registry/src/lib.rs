@@ -3,6 +3,8 @@
 //! No other crate names a format.
 #![forbid(unsafe_code)]
 
+mod foreign;
+
 use std::path::Path;
 use std::sync::{PoisonError, RwLock};
 
@@ -115,7 +117,13 @@ pub fn recognize(store: &dyn Store) -> Result<&'static dyn Format> {
                 None => "its first bytes match",
             };
             let detail = format!("{what} none of: {}", titles.join(", "));
-            Err(ErrorKind::Unrecognized { object: location, detail }.into())
+            let probe = Probe { name: &location, head: &head, entries: entries.as_deref() };
+            let advice = foreign::advice(&probe);
+            let error = Error::new(ErrorKind::Unrecognized { object: location.clone(), detail });
+            Err(match advice {
+                Some(advice) => error.hint(advice),
+                None => error,
+            })
         }
     }
 }

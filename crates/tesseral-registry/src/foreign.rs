@@ -1,0 +1,81 @@
+//! Files that no format of this build reads, and the way in for their data.
+
+use tesseral_core::Advice;
+use tesseral_format::Probe;
+
+/// How a kind of file is recognized, and what to do with it.
+struct Foreign {
+    /// First bytes.
+    magic: &'static [u8],
+    /// File extensions, with the dot.
+    extensions: &'static [&'static str],
+    advice: &'static str,
+}
+
+const FOREIGN: [Foreign; 7] = [
+    Foreign {
+        magic: b"GRIB",
+        extensions: &[".grib", ".grib1", ".grib2", ".grb", ".grb2"],
+        advice: "this is a GRIB file: open it with the Python package cfgrib and write it from there \
+                 (xarray.open_dataset(source, engine=\"cfgrib\").tesseral.to_tet(\"out.tet\")), or convert it to NetCDF with \
+                 grib_to_netcdf of ecCodes",
+    },
+    Foreign {
+        magic: b"PAR1",
+        extensions: &[".parquet"],
+        advice: "this is a Parquet file: read it with the Python package pandas and append the data frame to an array \
+                 (tesseral.append(\"out.tdb\", frame))",
+    },
+    Foreign {
+        magic: b"ARROW1",
+        extensions: &[".arrow", ".feather"],
+        advice: "this is an Arrow file: read it with the Python package pyarrow and append the table to an array \
+                 (tesseral.append(\"out.tdb\", table.to_pandas()))",
+    },
+    Foreign {
+        magic: b"PK\x03\x04",
+        extensions: &[".npz", ".zip"],
+        advice: "this is a ZIP archive: unpack it; the members of an .npz file are .npy files, which can be read",
+    },
+    Foreign {
+        magic: b"II*\0",
+        extensions: &[".tif", ".tiff"],
+        advice: "this is a TIFF file: convert it to NetCDF with gdal_translate",
+    },
+    Foreign {
+        magic: b"\x0e\x03\x13\x01",
+        extensions: &[".hdf4"],
+        advice: "this is an HDF4 file: convert it to HDF5 with h4toh5",
+    },
+    Foreign {
+        magic: b"",
+        extensions: &[".csv", ".tsv"],
+        advice: "this is a table: create an array for its columns and append the rows to it, which accepts CSV files",
+    },
+];
+
+/// The way in for the data of a source that no format recognizes.
+pub(crate) fn advice(probe: &Probe<'_>) -> Option<Advice> {
+    let name = probe.name.to_ascii_lowercase();
+    let by_content = |foreign: &&Foreign| !foreign.magic.is_empty() && probe.head.starts_with(foreign.magic);
+    let by_name = |foreign: &&Foreign| foreign.extensions.iter().any(|extension| name.ends_with(extension));
+    let found = FOREIGN.iter().find(by_content).or_else(|| FOREIGN.iter().find(by_name))?;
+    Some(Advice::Text(found.advice.into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn known_files_have_a_way_in() {
+        let words = |name, head: &[u8]| {
+            advice(&Probe { name, head, entries: None }).map(|advice| advice.to_string()).unwrap_or_default()
+        };
+        assert!(words("x", b"GRIB....").contains("cfgrib"));
+        assert!(words("x.csv", b"a,b").contains("table"));
+        // The content counts more than the name.
+        assert!(words("x.csv", b"PAR1").contains("Parquet"));
+        assert_eq!(words("x.bin", b"????"), "");
+    }
+}

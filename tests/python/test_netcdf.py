@@ -1,0 +1,111 @@
+"""NetCDF and HDF5 on the command line: every command, conversions that are checked, damage, unsupported members, the way in for other files."""
+
+import pytest
+from support import tet, tet_json
+
+h5py = pytest.importorskip("h5py")
+netCDF4 = pytest.importorskip("netCDF4")
+import netcdf_files as files  # noqa: E402
+import numpy as np  # noqa: E402
+
+
+@pytest.fixture(scope="module")
+def air(tmp_path_factory):
+    """A packed variable with missing cells, in each container of NetCDF."""
+    folder = tmp_path_factory.mktemp("air")
+    for format in [*files.CLASSIC, "NETCDF4", "NETCDF4_CLASSIC"]:
+        with netCDF4.Dataset(folder / f"{format}.nc", "w", format=format) as file:
+            file.createDimension("time", None)
+            file.createDimension("x", 6)
+            time = file.createVariable("time", "f8", ["time"])
+            time.units = "days since 2000-01-01"
+            variable = file.createVariable("air", "i2", ["time", "x"], fill_value=-999)
+            variable.setncatts({"scale_factor": np.float32(0.5), "add_offset": np.float32(10), "units": "K"})
+            variable.set_auto_maskandscale(False)
+            variable[:] = np.arange(24, dtype="i2").reshape(4, 6)
+            variable[3, 2:] = -999
+            time[:] = np.arange(4)
+    return folder
+
+
+FORMATS = [*files.CLASSIC, "NETCDF4", "NETCDF4_CLASSIC"]
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_every_command_reads(air, format):
+    path = air / f"{format}.nc"
+    info = tet_json("info", path)
+    assert info["format"] == ("hdf5" if "NETCDF4" in format else "netcdf3")
+    arrays = {array["name"]: array for array in info["arrays"]}
+    assert arrays["air"]["shape"] == [4, 6] and arrays["air"]["dims"] == ["time", "x"]
+    assert arrays["time"]["role"] == "index"
+    dims = {dim["name"]: dim for dim in info[info["format"]]["dimensions"]}
+    assert dims["time"] == {"name": "time", "length": 4, "unlimited": True}
+    stat = tet_json("stat", path, "air")
+    assert (stat["count"], stat["nulls"], stat["min"], stat["max"]) == (24, 4, 10.0, 19.5)
+    cells = np.frombuffer(tet("cat", path, "air", "--raw"), "<i2").reshape(4, 6)
+    np.testing.assert_array_equal(cells[:3], np.arange(18).reshape(3, 6))
+    assert np.frombuffer(tet("cat", path, "air", "time=1", "x=2:4", "--raw"), "<i2").tolist() == [8, 9]
+    assert tet("cat", path, "air", "time=@1", "--raw") == tet("cat", path, "air", "time=1:2", "--raw")
+    assert tet("plot", path, "air", "time=0")
+    assert tet_json("verify", path)["ok"]
+    assert tet("diff", path, air / "NETCDF3_CLASSIC.nc", code=(0, 1)) is not None
+
+
+@pytest.mark.parametrize("target", ["tet", "tgm", "tdb"])
+@pytest.mark.parametrize("format", FORMATS)
+def test_conversions_are_checked_and_equal(air, tmp_path, format, target):
+    path, out = air / f"{format}.nc", tmp_path / f"a.{target}"
+    tet("convert", path, out, "--check")
+    assert tet("cat", out, "air", "--raw") == tet("cat", path, "air", "--raw")
+    tet("diff", path, out)
+
+
+def test_memory_limits_and_pread_give_the_same_cells(tmp_path):
+    path = tmp_path / "a.h5"
+    values = np.random.default_rng(1).normal(size=(200, 300)).astype("f4")
+    with h5py.File(path, "w") as file:
+        file.create_dataset("a", data=values, chunks=(32, 64), compression="gzip", shuffle=True)
+    assert tet("cat", path, "a", "--raw") == tet("cat", path, "a", "--raw", "--memory", "1MiB") == values.tobytes()
+
+
+def test_damage_is_reported(tmp_path):
+    path = files.netcdf4(tmp_path / "a.nc", 3)
+    whole = path.read_bytes()
+    short = tmp_path / "short.nc"
+    short.write_bytes(whole[:-100])
+    tet("info", short, code=(4, 5))
+    assert not tet_json("verify", short, code=1)["ok"]
+    with h5py.File(tmp_path / "sums.h5", "w") as file:
+        made = file.create_dataset("a", data=np.arange(1000.0), chunks=(1000,), fletcher32=True)
+        offset = made.id.get_chunk_info(0).byte_offset
+    damaged = bytearray((tmp_path / "sums.h5").read_bytes())
+    damaged[offset + 77] ^= 1
+    (tmp_path / "sums.h5").write_bytes(damaged)
+    tet("stat", tmp_path / "sums.h5", "a", code=5)
+    tet("verify", tmp_path / "sums.h5", "--deep", code=1)
+
+
+def test_unsupported_members_are_named(tmp_path):
+    path = tmp_path / "a.h5"
+    with h5py.File(path, "w") as file:
+        file["fine"] = np.arange(3)
+        file["pairs"] = np.zeros(2, [("when", "i8"), ("what", "f4")])
+    assert b"pairs" in tet("info", path)
+    tet("cat", path, "pairs", code=7)
+    tet("convert", path, tmp_path / "a.tet")
+    assert [array["name"] for array in tet_json("info", tmp_path / "a.tet")["arrays"]] == ["fine"]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "word"),
+    [("a.grib", b"GRIB" + bytes(60), b"cfgrib"), ("a.bin", b"PAR1" + bytes(60), b"Parquet"), ("a.csv", b"a,b\n1,2\n", b"append"), ("a.npz", b"PK\x03\x04" + bytes(60), b".npy")],
+)
+def test_other_files_have_a_way_in(tmp_path, name, content, word):
+    import subprocess
+
+    from support import TET
+
+    (tmp_path / name).write_bytes(content)
+    done = subprocess.run([TET, "info", tmp_path / name], capture_output=True)
+    assert done.returncode == 4 and word in done.stderr, done.stderr
