@@ -113,13 +113,11 @@ impl Walk<'_> {
         self.options.cancel.check()?;
         match DatasetInfo::new(self.file, dataset) {
             Ok(mut info) => {
-                let attributes = std::mem::take(&mut info.attributes);
-                let unread = &attributes.unread;
-                self.unread.extend(unread.iter().map(|(name, reason)| Unread {
+                let unread = std::mem::take(&mut info.attributes.unread);
+                self.unread.extend(unread.into_iter().map(|(name, reason)| Unread {
                     path: format!("{path}@{name}"),
-                    error: Error::unsupported(reason.clone()),
+                    error: Error::unsupported(reason),
                 }));
-                info.attributes = attributes;
                 self.datasets.push((path, info));
                 Ok(())
             }

@@ -12,7 +12,7 @@ use tesseral_core::{Cancel, Error, Result};
 use tesseral_store::{Store, StoreExt};
 
 /// Bytes that the metadata of any file can take.
-const FREE: u64 = 32 << 20;
+const FREE: u64 = 128 << 20;
 /// Times that metadata can be read again: parsers read some structures once per object that refers to them.
 const REREADS: u64 = 64;
 /// Size of a block of a file that is not resident, and the number of blocks that are kept.
