@@ -203,7 +203,7 @@ def test_python_reads_by_url_and_pickles_no_credentials(s3, local, cube):
     with pickle.loads(pickled) as container:
         np.testing.assert_array_equal(container[name][:], cube)
     with pytest.raises(tesseral.TesseralError):
-        tesseral.open(url, storage_options={"colour": "red"})
+        tesseral.open(url, storage_options={"unknown": "red"})
 
 
 class Faults(http.server.BaseHTTPRequestHandler):

@@ -1,4 +1,4 @@
-//! From the name of a source or an output to its store: the only place that tells paths and URLs apart.
+//! From the name of a source or an output to its store: the only place that distinguishes paths and URLs.
 
 use std::collections::BTreeMap;
 use std::fmt;

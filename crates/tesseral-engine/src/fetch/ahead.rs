@@ -6,7 +6,7 @@
 //! taken yet.
 //!
 //! A worker takes the bytes of its batch and waits for a read that is under way. A batch that is not begun, because the budget is
-//! used up, is left to the worker, which reads it itself: nobody waits for another worker, so that nothing can lock up.
+//! used up, is left to the worker, which reads it itself: no worker waits for another one, so that nothing can lock up.
 //!
 //! Stores without latency have no such threads.
 
@@ -189,7 +189,7 @@ impl Drop for ReadAhead {
     fn drop(&mut self) {
         let mut state = self.0.lock();
         state.stopped = true;
-        // Bytes that nobody takes are released.
+        // Bytes that are not taken are released.
         state.jobs.clear();
         state.index.clear();
         drop(state);

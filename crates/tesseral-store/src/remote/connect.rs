@@ -165,7 +165,7 @@ mod tests {
             .with("AWS_REGION", "eu-west-1");
         assert!(!format!("{options:?}").contains("password"));
         client(&target, &options).unwrap();
-        let unknown = client(&target, &options.with("colour", "red")).unwrap_err();
+        let unknown = client(&target, &options.with("unknown", "red")).unwrap_err();
         assert!(matches!(unknown.kind(), ErrorKind::InvalidRequest { .. }));
     }
 
