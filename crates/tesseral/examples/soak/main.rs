@@ -4,11 +4,13 @@
 //! soak damage SOURCE KIND COUNT SEED [FOLDER]   outcomes of damaged copies; FOLDER receives the copies
 //! soak handles SOURCE COUNT                     open, read, close: memory and handles before and after
 //! soak cut FILE COUNT SEED                      the file is truncated between operations of a reader, and during them
+//! soak fragments FOLDER COUNT dense|sparse      write a TileDB array of COUNT fragments
 //! ```
 //! KIND is flips, mutations, truncations, swaps or missing. Prints one JSON document.
 
 mod cut;
 mod damage;
+mod fragments;
 mod handles;
 mod random;
 mod sample;
@@ -27,7 +29,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         }
         ["handles", source, count] => handles::run(Path::new(source), count.parse()?)?,
         ["cut", file, count, seed] => cut::run(Path::new(file), count.parse()?, seed.parse()?)?,
-        _ => return Err("usage: soak damage|handles|cut …".into()),
+        ["fragments", folder, count, kind] => fragments::run(Path::new(folder), count.parse()?, kind)?,
+        _ => return Err("usage: soak damage|handles|cut|fragments …".into()),
     };
     println!("{answer}");
     Ok(())
