@@ -105,6 +105,13 @@ impl Handle {
         Self { source, ..self.clone() }
     }
 
+    /// The array for one request alone, if its format keeps less for it: what is loaded and verified is dropped with it.
+    pub(crate) fn portion(&self, request: &Request) -> Result<Option<Self>> {
+        let verified = || self.verified.as_ref().map(|_| Arc::default());
+        let portion = self.source.portion(request)?;
+        Ok(portion.map(|source| Self { source, verified: verified(), ..self.clone() }))
+    }
+
     /// Schema of the array.
     pub fn schema(&self) -> &ArraySchema {
         self.source.schema()
@@ -284,13 +291,14 @@ impl SourceLayer for MaskedSource {
     }
 }
 
-/// Verified blocks: a bitmap in pages per object, so that any numbering is cheap. The first page that hashes to a slot of the
-/// table is found without a lock.
-#[derive(Debug)]
+/// Verified blocks: a bitmap in pages per object, so that any numbering is cheap. The first page, and the first one that hashes
+/// to a slot of the table, are found without a lock. The table is made for the second page: most of very many arrays have one.
+#[derive(Debug, Default)]
 struct Verified {
     /// Held while digests of streamed bytes are computed.
     streaming: Mutex<()>,
-    table: Box<[Slot]>,
+    first: Slot,
+    table: OnceLock<Box<[Slot]>>,
     others: RwLock<HashMap<PageKey, Box<Page>>>,
 }
 
@@ -302,16 +310,9 @@ type Slot = OnceLock<(PageKey, Box<Page>)>;
 /// The object, and the index of the page in the object.
 type PageKey = (u32, u64);
 
-const SLOTS: u64 = 256;
-const PAGE_WORDS: usize = 64;
+const SLOTS: u64 = 1024;
+const PAGE_WORDS: usize = 8;
 const PAGE_BITS: u64 = 64 * PAGE_WORDS as u64;
-
-impl Default for Verified {
-    fn default() -> Self {
-        let table = (0..SLOTS).map(|_| OnceLock::new()).collect();
-        Self { streaming: Mutex::default(), table, others: RwLock::default() }
-    }
-}
 
 fn empty_page() -> Box<Page> {
     Box::new([const { AtomicU64::new(0) }; PAGE_WORDS])
@@ -324,17 +325,23 @@ impl Verified {
         ((object, number / PAGE_BITS), (bit / 64) as usize, 1 << (bit % 64))
     }
 
-    fn slot(&self, key: PageKey) -> &Slot {
+    /// Slot of a page in the table.
+    fn slot(table: &[Slot], key: PageKey) -> &Slot {
         // Objects of one fragment are numbered in threes: a coprime factor distributes them over the table.
         let hash = key.1.wrapping_add(u64::from(key.0).wrapping_mul(89));
         // Below SLOTS by construction.
-        &self.table[(hash % SLOTS) as usize]
+        &table[(hash % SLOTS) as usize]
     }
 
     fn contains(&self, object: u32, number: u64) -> bool {
         let (key, word, mask) = Self::position(object, number);
         let set = |words: &Page| words[word].load(Ordering::Relaxed) & mask != 0;
-        match self.slot(key).get() {
+        match self.first.get() {
+            None => return false,
+            Some((held, words)) if *held == key => return set(words),
+            Some(_) => {}
+        }
+        match self.table.get().and_then(|table| Self::slot(table, key).get()) {
             None => false,
             Some((held, words)) if *held == key => set(words),
             Some(_) => {
@@ -347,10 +354,14 @@ impl Verified {
     fn insert(&self, object: u32, number: u64) {
         let (key, word, mask) = Self::position(object, number);
         let set = |words: &Page| words[word].fetch_or(mask, Ordering::Relaxed);
-        let (held, words) = self.slot(key).get_or_init(|| (key, empty_page()));
-        if *held == key {
-            set(words);
-            return;
+        let table = || self.table.get_or_init(|| (0..SLOTS).map(|_| OnceLock::new()).collect());
+        let slots = [&self.first].into_iter().chain(std::iter::once_with(|| Self::slot(table(), key)));
+        for slot in slots {
+            let (held, words) = slot.get_or_init(|| (key, empty_page()));
+            if *held == key {
+                set(words);
+                return;
+            }
         }
         {
             let pages = self.others.read().unwrap_or_else(PoisonError::into_inner);

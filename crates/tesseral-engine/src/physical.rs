@@ -105,6 +105,14 @@ impl SourceLayer for PhysicalSource {
         Ok(plan)
     }
 
+    fn portion(&self, request: &Request) -> Result<Option<Arc<dyn ArraySource>>> {
+        let portion = self.inner.portion(request)?;
+        Ok(portion.map(|inner| {
+            let (schema, packings) = (self.schema.clone(), self.packings.clone());
+            Arc::new(Self { inner, schema, packings }) as Arc<dyn ArraySource>
+        }))
+    }
+
     fn stats(&self, chunk: &PlannedChunk, column: Column) -> ChunkStats {
         let stats = self.inner.stats(chunk, column);
         let Some((field, packing)) = self.packing(column) else { return stats };

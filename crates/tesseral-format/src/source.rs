@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::fmt::Debug;
 use std::ops::Range;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use smallvec::SmallVec;
@@ -154,6 +155,26 @@ pub trait ArraySource: Debug + Send + Sync {
     /// # Errors
     /// `Corrupt` if a required chunk is missing or contradicts the schema; `Limit`; `InvalidRequest`.
     fn plan(&self, request: &Request) -> Result<ChunkPlan>;
+
+    /// Requests that together select the cells of `request`, each over few chunks. A format whose metadata can be too large to
+    /// keep in memory divides requests for cells of sparse arrays; requests for positions are divided by the caller, along the
+    /// chunk grid.
+    ///
+    /// # Errors
+    /// Errors of loading metadata.
+    fn divide(&self, request: &Request) -> Result<Vec<Request>> {
+        Ok(vec![request.clone()])
+    }
+
+    /// An array that serves only `request`, for formats that would have to keep the metadata of very many chunks otherwise:
+    /// what it loads is dropped with it. `None` if this array serves the request as well.
+    ///
+    /// # Errors
+    /// Errors of loading metadata.
+    fn portion(&self, request: &Request) -> Result<Option<Arc<dyn ArraySource>>> {
+        let _ = request;
+        Ok(None)
+    }
 
     /// Totals over all chunks. Formats that store them override this.
     ///

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::fmt::Debug;
 use std::ops::Range;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use smallvec::SmallVec;
@@ -55,6 +56,17 @@ pub trait SourceLayer: Debug + Send + Sync {
     /// As [`ArraySource::plan`].
     fn plan(&self, request: &Request) -> Result<ChunkPlan> {
         self.inner().plan(request)
+    }
+
+    /// As [`ArraySource::divide`].
+    fn divide(&self, request: &Request) -> Result<Vec<Request>> {
+        self.inner().divide(request)
+    }
+
+    /// As [`ArraySource::portion`]. A layer without an implementation of its own serves every request itself.
+    fn portion(&self, request: &Request) -> Result<Option<Arc<dyn ArraySource>>> {
+        let _ = request;
+        Ok(None)
     }
 
     /// As [`ArraySource::totals`].
@@ -145,6 +157,14 @@ impl<L: SourceLayer> ArraySource for L {
 
     fn plan(&self, request: &Request) -> Result<ChunkPlan> {
         SourceLayer::plan(self, request)
+    }
+
+    fn divide(&self, request: &Request) -> Result<Vec<Request>> {
+        SourceLayer::divide(self, request)
+    }
+
+    fn portion(&self, request: &Request) -> Result<Option<Arc<dyn ArraySource>>> {
+        SourceLayer::portion(self, request)
     }
 
     fn totals(&self, everything: &Request) -> Result<Totals> {

@@ -24,6 +24,7 @@ use crate::metadata_loader::MetadataLoader;
 use crate::model::StoredSchema;
 use crate::outline::Outline;
 use crate::padded_tile::PaddedTile;
+use crate::portion::Place;
 use crate::wire::chunk_table::ChunkTable;
 
 /// Maximum size in bytes of digest blocks that are read for the chunk lengths in them; tiles with larger blocks are read
@@ -39,6 +40,8 @@ pub(crate) struct TileDbArray {
     /// The grid of a dense array.
     pub geometry: Option<Geometry>,
     pub fragments: Fragments,
+    /// Boxes of very many fragments, once they were requested.
+    pub places: OnceLock<Vec<Place>>,
     /// What the footers of all fragments hold together, once it was requested.
     pub outline: OnceLock<Outline>,
     /// Committed fragments that others replace.
@@ -225,6 +228,15 @@ impl ArraySource for TileDbArray {
             crate::plan::plan(self, request)
         };
         planned.map_err(|e| e.in_array(&self.schema.name))
+    }
+
+    fn divide(&self, request: &Request) -> Result<Vec<Request>> {
+        self.parts_of(request).map_err(|e| e.in_array(&self.schema.name))
+    }
+
+    fn portion(&self, request: &Request) -> Result<Option<Arc<dyn ArraySource>>> {
+        let portion = self.portion_for(request).map_err(|e| e.in_array(&self.schema.name))?;
+        Ok(portion.map(|portion| Arc::new(portion) as Arc<dyn ArraySource>))
     }
 
     fn totals(&self, everything: &Request) -> Result<Totals> {

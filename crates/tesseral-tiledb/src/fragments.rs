@@ -64,6 +64,22 @@ impl Fragments {
         Ok(&self.opened.get_or_init(|| opened).0)
     }
 
+    /// Returns whether there are more fragments than `most`, and they are not open.
+    pub(crate) fn exceeds(&self, most: usize) -> bool {
+        self.opened.get().is_none() && self.later.as_ref().is_some_and(|later| later.visible.len() > most)
+    }
+
+    /// Opens some fragments by their layer, without keeping them.
+    ///
+    /// # Errors
+    /// Errors of opening a fragment.
+    pub(crate) fn open_some(&self, reader: &MetadataLoader, layers: &[usize]) -> Result<Vec<Fragment>> {
+        match &self.later {
+            Some(later) => later.fragments_of(reader, layers),
+            None => Ok(Vec::new()),
+        }
+    }
+
     /// Returns whether a fragment with that name exists.
     pub(crate) fn contains(&self, name: &str) -> bool {
         match (self.opened.get(), &self.later) {

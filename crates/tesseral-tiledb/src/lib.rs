@@ -39,6 +39,7 @@ mod open;
 mod outline;
 mod padded_tile;
 mod plan;
+mod portion;
 mod repair;
 mod salvage;
 mod sparse;

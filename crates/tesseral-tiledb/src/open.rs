@@ -191,6 +191,19 @@ impl ArrayListing {
         Ok(())
     }
 
+    /// Opens some of the visible fragments by their own footers.
+    pub(crate) fn fragments_of(&self, reader: &MetadataLoader, layers: &[usize]) -> Result<Vec<Fragment>> {
+        let mut fragments = Vec::with_capacity(layers.len());
+        for some in layers.chunks(TOGETHER) {
+            let entries: Vec<&FragmentEntry> = some.iter().filter_map(|&i| self.visible.get(i)).collect();
+            let footers = fragment::read_footers(reader, entries.iter().copied())?;
+            for (entry, footer) in entries.into_iter().zip(footers) {
+                fragments.push(self.fragment_of(reader, entry.clone(), footer)?);
+            }
+        }
+        Ok(fragments)
+    }
+
     /// Opens one fragment by its own footer.
     pub(crate) fn fragment(&self, reader: &MetadataLoader, entry: FragmentEntry) -> Result<Fragment> {
         let footer = fragment::read_footer(reader, &entry)?;
@@ -282,6 +295,7 @@ impl ArrayListing {
             current: Arc::clone(&self.current),
             geometry: self.geometry.clone(),
             fragments: Fragments::default(),
+            places: std::sync::OnceLock::new(),
             outline: std::sync::OnceLock::new(),
             hidden: std::mem::take(&mut self.hidden),
             prefix: self.prefix.clone(),

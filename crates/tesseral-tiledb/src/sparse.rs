@@ -171,7 +171,7 @@ fn push_times(
 }
 
 /// Returns whether a box can contain a coordinate of one of the ranges. Incomparable values count as contained.
-fn meets((low, high): &(Scalar, Scalar), ranges: &CoordinateRanges) -> bool {
+pub(crate) fn meets((low, high): &(Scalar, Scalar), ranges: &CoordinateRanges) -> bool {
     use std::cmp::Ordering;
     let apart = |(from, to): &(Scalar, Scalar)| {
         high.compare(from) == Some(Ordering::Less) || low.compare(to) == Some(Ordering::Greater)

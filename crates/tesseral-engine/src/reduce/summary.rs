@@ -67,7 +67,7 @@ fn summarize_together(
     options: &Options,
 ) -> Result<Vec<Summarized>> {
     if handle.schema().sparse {
-        return crate::merge::sparse::summarize(handle, request, wanted, options);
+        return summarize_sparse(handle, request, wanted, options);
     }
     if request.condition.is_some() {
         return summarize_matching(handle, request, wanted, options);
@@ -93,7 +93,10 @@ fn summarize_all(
     }
     let pieces = pieces(handle, request)?;
     let ticker = options.ticker(pieces.iter().map(|piece| piece.chunks).sum());
-    let one = |piece: &SubRequest| summarize_piece(handle, &piece.request, wanted, &ticker, options);
+    let one = |piece: &SubRequest| {
+        let portion = handle.portion(&piece.request)?;
+        summarize_piece(portion.as_ref().unwrap_or(handle), &piece.request, wanted, &ticker, options)
+    };
     let parts: Vec<Summarized> = options.run(|| {
         // With a memory limit the chunks of one piece at a time are shared by as many threads as fit.
         if pieces.len() > 1 && options.memory.is_none() {
@@ -104,11 +107,39 @@ fn summarize_all(
     })?;
     let mut parts = parts.into_iter();
     let mut whole = parts.next().ok_or_else(|| Error::internal("a selection without pieces"))?;
-    for part in parts {
-        whole.summary.merge(&part.summary)?;
-        whole.from_statistics &= part.from_statistics;
-    }
+    parts.try_for_each(|part| whole.merge(&part))?;
     Ok(whole)
+}
+
+/// Folds columns of a sparse array, part by part if it has very many chunks.
+fn summarize_sparse(
+    handle: &Handle,
+    request: &Request,
+    wanted: StatSet,
+    options: &Options,
+) -> Result<Vec<Summarized>> {
+    let mut whole: Option<Vec<Summarized>> = None;
+    for part in handle.source().divide(request)? {
+        let portion = handle.portion(&part)?;
+        let found =
+            crate::merge::sparse::summarize(portion.as_ref().unwrap_or(handle), &part, wanted, options)?;
+        match &mut whole {
+            None => whole = Some(found),
+            Some(whole) => {
+                whole.iter_mut().zip(&found).try_for_each(|(whole, part)| whole.merge(part))?;
+            }
+        }
+    }
+    // No part is left of ranges that contain nothing.
+    whole.map_or_else(|| crate::merge::sparse::summarize(handle, request, wanted, options), Ok)
+}
+
+impl Summarized {
+    /// Adds the cells of another part of the same request.
+    fn merge(&mut self, part: &Self) -> Result<()> {
+        self.from_statistics &= part.from_statistics;
+        self.summary.merge(&part.summary)
+    }
 }
 
 /// Rejects cells of several elements: they have no order and no sum.

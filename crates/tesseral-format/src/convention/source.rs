@@ -201,6 +201,18 @@ impl SourceLayer for ModelArray {
         Ok(plan)
     }
 
+    fn portion(&self, request: &Request) -> Result<Option<Arc<dyn ArraySource>>> {
+        if self.encoding.empty {
+            return Ok(None);
+        }
+        let portion = self.inner.portion(&self.stored_request(request)?)?;
+        Ok(portion.map(|inner| {
+            let (schema, encoding) = (self.schema.clone(), self.encoding.clone());
+            let (limits, derived) = (self.limits, self.derived.clone());
+            Arc::new(Self { inner, schema, encoding, limits, derived }) as Arc<dyn ArraySource>
+        }))
+    }
+
     fn totals(&self, everything: &Request) -> Result<Totals> {
         if self.encoding.empty {
             return Ok(Totals { chunks: 0, stored_bytes: 0, digests: true });

@@ -34,6 +34,8 @@ use crate::wire::primitive::{put_text64, put_u32, put_u64};
 const SPARSE_STEP: usize = 256;
 /// Number of fragments of a dense array painted in one step. Each step writes the cells of the previous ones again.
 const DENSE_STEP: usize = 1024;
+/// Number of footers read in one request.
+const FOOTERS_AT_ONCE: usize = 512;
 
 /// Consolidates fragments. Runs of many fragments take several steps, each of which is committed: an interrupted consolidation
 /// continues from there, and the result equals that of a single step.
@@ -224,17 +226,19 @@ pub(crate) fn footers(opened: &ArraySnapshot) -> Result<Consolidated> {
     if visible.is_empty() {
         return Ok(Consolidated::default());
     }
-    let footers = read_footers(&opened.reader, visible)?;
     let mut payload = Vec::new();
     put_u32(visible.len() as u64, "the fragments", &mut payload)?;
     let head: usize = visible.iter().map(|entry| 16 + entry.name.len()).sum::<usize>() + 4;
-    let mut at = head as u64;
-    for (entry, footer) in visible.iter().zip(&footers) {
-        put_text64(&entry.name, &mut payload);
-        put_u64(at, &mut payload);
-        at += footer.bytes.len() as u64;
+    let mut bodies = Vec::new();
+    // More than the footer is read of each fragment.
+    for some in visible.chunks(FOOTERS_AT_ONCE) {
+        for (entry, footer) in some.iter().zip(read_footers(&opened.reader, some)?) {
+            put_text64(&entry.name, &mut payload);
+            put_u64((head + bodies.len()) as u64, &mut payload);
+            bodies.extend_from_slice(&footer.bytes);
+        }
     }
-    footers.iter().for_each(|footer| payload.extend_from_slice(&footer.bytes));
+    payload.append(&mut bodies);
     let start = visible.iter().map(|f| f.start).min().unwrap_or(0);
     let end = visible.iter().map(|f| f.end).max().unwrap_or(start);
     let name = format!("{}.meta", opened.versioned(start, end));
