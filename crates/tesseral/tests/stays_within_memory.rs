@@ -9,7 +9,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tesseral::StatSet;
 use tesseral::{
-    ArraySchema, ArraySpec, CodecSpec, ConvertOptions, Create, DType, DiffOptions, ErrorKind, Open, Options,
+    Append, ArrayId, ArraySchema, ArraySpec, CodecSpec, ColumnData, ConvertOptions, Create, DType,
+    DiffOptions, ErrorKind, InputOrder, Open, Options, Region,
 };
 
 /// Currently allocated bytes, and the peak since the last measurement.
@@ -333,5 +334,63 @@ fn chunks_that_cannot_be_streamed_are_rejected_with_their_size() {
             let ErrorKind::Limit { asked, allowed, .. } = error.kind() else { panic!("{error}") };
             assert!(*asked >= 32 << 20 && *allowed == LIMIT as u64, "{error}");
         }
+    }
+}
+
+/// Writes an array of `count` fragments of four cells next to one another.
+fn many_fragments(path: &Path, count: u64, sparse: bool) {
+    let tile = if sparse { 64 } else { 4 };
+    let document = serde_json::json!({
+        "sparse": sparse,
+        "dims": [{"name": "x", "dtype": "int64", "domain": [0, 4 * count - 1], "tile": tile}],
+        "fields": [{"name": "a", "dtype": "int32"}],
+    });
+    Create::new().declare(path, "tiledb", &document).unwrap().commit().unwrap();
+    for number in 0..count {
+        let (start, end) = (4 * number, 4 * number + 4);
+        let cells: Vec<u8> = (start..end).flat_map(|i| (i as i32).to_le_bytes()).collect();
+        let append = Append::new().timestamp(1 + number);
+        if sparse {
+            let places: Vec<u8> = (start..end).flat_map(|i| (i as i64).to_le_bytes()).collect();
+            let columns = [&places, &cells].map(|values| ColumnData::Fixed { values, validity: None });
+            let session = append.begin(path).unwrap();
+            session.write_cells(ArrayId(0), &columns, InputOrder::Unordered).unwrap();
+            session.commit().unwrap();
+        } else {
+            let region = Region::new([(start, end)]);
+            let session = append.region(region.clone()).begin(path).unwrap();
+            session.write_region(ArrayId(0), &region, &cells).unwrap();
+            session.commit().unwrap();
+        }
+    }
+}
+
+/// A fragment adds its names and its box to the memory of a fold, not its footer, its lists and its digests, which take 4 KiB more.
+#[test]
+fn statistics_of_very_many_fragments_are_folded_in_portions() {
+    const FEW: u64 = 2100;
+    const MANY: u64 = 6300;
+    const EACH: usize = 2400;
+    // Every append is synced, which takes long on a disk.
+    let folder = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
+    for sparse in [false, true] {
+        let held = [FEW, MANY].map(|count| {
+            let path = folder.path().join(format!("{count}-{sparse}"));
+            many_fragments(&path, count, sparse);
+            let (held, found) = peak(|| {
+                let open = Open::new().execution(Options::default().with_threads(1).unwrap());
+                let array = open.open(&path).unwrap().array_at(0).unwrap();
+                match sparse {
+                    true => array.cells().unwrap().summary("a", StatSet::SUM).unwrap(),
+                    false => array.summary(&array.all().unwrap(), StatSet::SUM).unwrap(),
+                }
+            });
+            let last = i128::from(4 * count - 1);
+            assert_eq!(found.sum(), Some(tesseral::Sum::Int(last * (last + 1) / 2)), "sparse: {sparse}");
+            held
+        });
+        let grown = held[1].saturating_sub(held[0]);
+        let most = usize::try_from(MANY - FEW).unwrap() * EACH;
+        assert!(grown <= most, "sparse: {sparse}: {held:?}");
     }
 }

@@ -3,10 +3,7 @@
 use std::path::Path;
 
 use serde_json::{Value as Json, json};
-use tesseral::{
-    Append, ArrayId, ArraySchema, ArraySpec, ColumnData, Create, DType, Dimension, Field, InputOrder, Region,
-    Scalar, Value,
-};
+use tesseral::{Append, ArrayId, ColumnData, Create, InputOrder, Region};
 
 /// Cells of a fragment.
 const CELLS: u64 = 64;
@@ -14,9 +11,12 @@ const CELLS: u64 = 64;
 /// Writes `count` fragments of 64 cells next to one another to a new array.
 pub fn run(folder: &Path, count: u64, kind: &str) -> Result<Json, Box<dyn std::error::Error>> {
     let sparse = kind == "sparse";
-    let mut session = Create::new().option("empty", Value::Bool(true)).begin(folder, "tiledb")?;
-    session.add(&ArraySpec::raw(schema(count * CELLS, sparse)))?;
-    session.commit()?;
+    let document = json!({
+        "sparse": sparse,
+        "dims": [{"name": "x", "dtype": "int64", "domain": [0, count * CELLS - 1], "tile": if sparse { 1024 } else { CELLS }}],
+        "fields": [{"name": "a", "dtype": "float64"}],
+    });
+    Create::new().declare(folder, "tiledb", &document)?.commit()?;
     for number in 0..count {
         let (start, end) = (number * CELLS, (number + 1) * CELLS);
         let cells: Vec<u8> = (start..end).flat_map(|i| (i as f64).to_le_bytes()).collect();
@@ -35,17 +35,4 @@ pub fn run(folder: &Path, count: u64, kind: &str) -> Result<Json, Box<dyn std::e
         }
     }
     Ok(json!({"fragments": count, "cells": count * CELLS}))
-}
-
-fn schema(extent: u64, sparse: bool) -> ArraySchema {
-    let mut schema = ArraySchema::dense("many", DType::Float64, &[extent], &[CELLS]);
-    if sparse {
-        let last = i64::try_from(extent).unwrap_or(i64::MAX) - 1;
-        let domain = Some((Scalar::from_element(0_i64), Scalar::from_element(last)));
-        let tile = Some(Scalar::from_element(1024_i64));
-        schema.dims = vec![Dimension { dtype: DType::Int64, domain, tile, ..Dimension::new("x", extent) }];
-        schema.fields = vec![Field::new("a", DType::Float64)];
-        (schema.sparse, schema.chunk_shape) = (true, None);
-    }
-    schema
 }
