@@ -1,7 +1,7 @@
 //! Merging the results of units.
 
 use serde::{Deserialize, Serialize};
-use tesseral_core::{DType, Error, Region, Result};
+use tesseral_core::{DType, Error, Region, Result, alloc};
 use tesseral_format::Request;
 
 use super::distribute::global_slot;
@@ -107,7 +107,8 @@ impl Merger {
         let size = (lists * size_of::<FoldState>()) as u64;
         options.check_memory("the results", slots.saturating_mul(size))?;
         let count = usize::try_from(slots).map_err(|_| Error::limit("slots", slots, usize::MAX as u64))?;
-        let states = vec![vec![None; count]; lists];
+        let new_list = |_| alloc::filled("states of a fold", None, count);
+        let states = (0..lists).map(new_list).collect::<Result<_>>()?;
         Ok(Self { reducers: fold.reducers.clone(), dtypes, shape, states, next: 0, skipped: 0 })
     }
 
