@@ -357,3 +357,65 @@ def test_texts_outside_their_bounds_are_found(tmp_path):
     # A NUL ends a text where the writer compared them.
     data.write_bytes(whole.replace(b"golf", b"z\0lf"))
     assert tet_json("verify", path, "--deep")["ok"]
+
+
+def full_range(path, low, high, tile, dtype=np.int64):
+    """A dense array of two dimensions over nearly all values of a dtype, with one box of cells."""
+    dims = [tiledb.Dim(name, domain=(low, high), tile=tile, dtype=dtype) for name in "xy"]
+    schema = tiledb.ArraySchema(domain=tiledb.Domain(*dims), attrs=[tiledb.Attr("v", dtype=np.float64)])
+    tiledb.Array.create(str(path), schema)
+    with tiledb.open(str(path), "w") as array:
+        array[1:4, 5:9] = np.arange(12.0).reshape(3, 4)
+
+
+@pytest.mark.parametrize("low, high, dtype", [
+    (-(2**63), 2**63 - 1000, np.int64), (0, 2**64 - 1000, np.uint64), (-(2**63) + 1, 2**63 - 17, np.int64)])
+@pytest.mark.parametrize("tile", [1, 7, 100])
+def test_dense_domains_of_the_whole_integer_range(low, high, dtype, tile, tmp_path):
+    path = tmp_path / "array"
+    full_range(path, low, high, tile, dtype)
+    with tiledb.open(str(path)) as array:
+        expected = array[0:6, 3:11]["v"]
+    found = np.frombuffer(tet("cat", path, "x=0..5", "y=3..10", "--raw"), "<f8").reshape(6, 8)
+    assert found.tobytes() == expected.tobytes()
+    stat = tet_json("stat", path, "x=0..5", "y=3..10")
+    assert (stat["count"], stat["nulls"], stat["sum"]) == (48, 36, 66.0)
+    assert tet_json("verify", path)["ok"]
+    # A box of it becomes an array of another format.
+    tet("convert", path, tmp_path / "box.tet", "--select", "x=1..3", "--select", "y=5..8")
+    box = np.frombuffer(tet("cat", tmp_path / "box.tet", "v", "--raw"), "<f8")
+    assert box.tolist() == list(range(12))
+
+
+def test_an_array_without_attributes_and_an_empty_dimension_name(tmp_path):
+    path = tmp_path / "array"
+    domain = tiledb.Domain(tiledb.Dim("", domain=(0, 99), tile=10, dtype=np.int32))
+    tiledb.Array.create(str(path), tiledb.ArraySchema(domain=domain, attrs=[], sparse=True))
+    with tiledb.open(str(path), "w") as array:
+        array[[3, 5, 77]] = None
+    assert tet("cat", path, "0=4..80", "--format", "csv").decode().split() == ["0", "5", "77"]
+    assert tet("cat", path, "0=@5", "--format", "csv").decode().split() == ["0", "5"]
+    assert tet_json("verify", path)["ok"]
+    assert "3 .. 77" in tet("info", path).decode()
+    # Nothing of it can be a variable elsewhere, and two of them are not called equal.
+    tet("convert", path, tmp_path / "out.tet", code=7)
+    tet("diff", path, path, code=7)
+    assert not (tmp_path / "out.tet").exists()
+
+
+def test_members_without_an_array_are_listed(tmp_path):
+    path = tmp_path / "group"
+    tiledb.Group.create(str(path))
+    for name in "ab":
+        tiledb.from_numpy(str(path / name), np.arange(4)).close()
+    with tiledb.Group(str(path), "w") as group:
+        group.add("a", relative=True)
+        group.add("b", name="bee", relative=True)
+    for inside in (path / "a").iterdir():
+        shutil.rmtree(inside)
+    assert np.frombuffer(tet("cat", path, "bee", "--raw"), "<i8").tolist() == [0, 1, 2, 3]
+    assert "a (a): contains no array" in tet("info", path).decode()
+    members = {m["path"]: m["state"] for m in tet_json("info", path)["tiledb"]["members"]}
+    assert members == {"a": "empty", "bee": "read"}
+    findings = tet_json("verify", path, code=1)["findings"]
+    assert [f["check"] for f in findings if not f["ok"]] == ["group_member"]

@@ -85,7 +85,7 @@ pub(crate) struct CellsArgument {
     /// File or folder of any supported format
     pub(crate) source: PathBuf,
     /// Array, field of the only array, or array/field; then one selection per dimension: `time=0:10`, `lat=10..20`,
-    /// `lon=@12.5`, `0=7`
+    /// `lon=@12.5`, `lat=~40.3` (nearest), `0=7`
     #[arg(value_name = "ARRAY | SELECTION")]
     words: Vec<String>,
     #[command(flatten)]

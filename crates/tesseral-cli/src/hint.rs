@@ -22,9 +22,6 @@ pub(crate) fn worded(advice: &Advice) -> Option<String> {
         Advice::Codecs(names) => format!("use {}", flags("--codec", names)),
         Advice::SparseAs(forms) => format!("convert it with {}", flags("--sparse-as", forms)),
         Advice::DefaultChunks => "leave `--chunk` out: arrays are stored whole".to_owned(),
-        Advice::CopyMessages => {
-            "copy it as it is stored with `tet copy`, `tet merge` or `tet split`".to_owned()
-        }
         Advice::ReadCells => "print its cells with `tet cat`".to_owned(),
         Advice::Summarize => "use `tet stat` with `--where` and `--by`".to_owned(),
         Advice::AllowFolder => "allow another folder with `--spill-allow`".to_owned(),

@@ -1,6 +1,7 @@
 //! `tet info`: content of a source. Does not read payloads.
 
 mod document;
+mod variables;
 mod view;
 
 use std::collections::HashSet;
@@ -27,7 +28,7 @@ pub(crate) struct Arguments {
     /// Show the file layout in the format's terms
     #[arg(long, visible_alias = "execution")]
     layout: bool,
-    /// Show the arrays
+    /// Show how the arrays are stored: chunks, codecs, sizes
     #[arg(long, visible_alias = "arrays")]
     datasets: bool,
     /// List chunks
@@ -238,7 +239,7 @@ impl ArraySummary {
             other => other.ok(),
         };
         let Self { array, non_empty, .. } = known;
-        let grid = array.schema().grid().ok().filter(|_| !array.schema().sparse);
+        let grid = array.schema().grid().ok().filter(|grid| grid.is_counted() && !array.schema().sparse);
         let chunks = grid.map(|grid| grid.total()).or(totals.map(|t| t.chunks));
         let stored = totals.map(|t| t.stored_bytes);
         let digests = totals.is_some_and(|t| t.digests);
@@ -276,7 +277,8 @@ impl ArraySummary {
     fn chunk_rows(&self, limit: u64) -> CliResult<Vec<ChunkRow>> {
         let schema = self.array.schema();
         let everything = self.everything()?;
-        if let (Ok(grid), true, false) = (schema.grid(), limit > 0, schema.sparse) {
+        let grid = schema.grid().ok().filter(|grid| grid.is_counted() && !schema.sparse);
+        if let (Some(grid), true) = (grid, limit > 0) {
             // Only the listed chunks are planned, so that the cost does not depend on their number.
             let mut rows = Vec::new();
             for linear in 0..grid.total().min(limit) {

@@ -51,6 +51,11 @@ impl TerminalStyle {
         if self.unicode { '×' } else { 'x' }
     }
 
+    /// Stands between the ends of a range.
+    pub(crate) fn ellipsis(self) -> &'static str {
+        if self.unicode { "…" } else { ".." }
+    }
+
     /// Separator of the parts of a line.
     pub(crate) fn dot(self) -> &'static str {
         if self.unicode { " · " } else { ", " }

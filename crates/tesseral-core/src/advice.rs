@@ -47,8 +47,6 @@ pub enum Advice {
     SparseAs(&'static [&'static str]),
     /// Do not choose a chunk shape: the format stores arrays whole.
     DefaultChunks,
-    /// Copy the stored messages, which does not decode them.
-    CopyMessages,
     /// Read the cells of the array.
     ReadCells,
     /// Summarize the array by a condition and groups of coordinates.
@@ -144,7 +142,6 @@ impl fmt::Display for Advice {
             Self::Codecs(names) => write!(f, "use {}", one_of(*names)),
             Self::SparseAs(forms) => write!(f, "convert sparse arrays as {}", one_of(*forms)),
             Self::DefaultChunks => f.write_str("do not choose a chunk shape: arrays are stored whole"),
-            Self::CopyMessages => f.write_str("copy the messages as they are stored"),
             Self::ReadCells => f.write_str("read its cells"),
             Self::Summarize => f.write_str("summarize it by a condition and groups of coordinates"),
             Self::AllowFolder => f.write_str("allow the folder to be written to"),

@@ -8,7 +8,8 @@ pub struct ChunkGrid {
     shape: Coords,
     chunk: Coords,
     counts: Coords,
-    total: u64,
+    /// `None` beyond `u64`.
+    total: Option<u64>,
 }
 
 impl ChunkGrid {
@@ -17,6 +18,14 @@ impl ChunkGrid {
     /// # Errors
     /// `InvalidRequest` when the ranks differ, a chunk extent is 0, or the number of chunks exceeds `u64`.
     pub fn new(shape: &[u64], chunk: &[u64]) -> Result<Self> {
+        Self::uncounted(shape, chunk)?.counted()
+    }
+
+    /// A grid that can have more chunks than `u64`. Its chunks have no numbers then, but regions of it can be read.
+    ///
+    /// # Errors
+    /// `InvalidRequest` when the ranks differ or a chunk extent is 0.
+    pub fn uncounted(shape: &[u64], chunk: &[u64]) -> Result<Self> {
         if shape.len() != chunk.len() {
             return Err(Error::invalid(format!("shape {shape:?} and chunk shape {chunk:?} differ in rank")));
         }
@@ -24,10 +33,25 @@ impl ChunkGrid {
             return Err(Error::invalid(format!("chunk shape {chunk:?} contains 0")));
         }
         let counts: Coords = shape.iter().zip(chunk).map(|(n, c)| n.div_ceil(*c)).collect();
-        let total = Region::from_shape(&counts).cells().ok_or_else(|| {
-            Error::invalid(format!("too many chunks: shape {shape:?} in chunks of {chunk:?}"))
-        })?;
+        let total = Region::from_shape(&counts).cells();
         Ok(Self { shape: Coords::from_slice(shape), chunk: Coords::from_slice(chunk), counts, total })
+    }
+
+    /// The grid, if its chunks can be numbered.
+    ///
+    /// # Errors
+    /// `InvalidRequest` when the number of chunks exceeds `u64`.
+    pub fn counted(self) -> Result<Self> {
+        if self.is_counted() {
+            return Ok(self);
+        }
+        let Self { shape, chunk, .. } = self;
+        Err(Error::invalid(format!("too many chunks: shape {shape:?} in chunks of {chunk:?}")))
+    }
+
+    /// Whether the number of chunks is at most `u64::MAX`.
+    pub fn is_counted(&self) -> bool {
+        self.total.is_some()
     }
 
     /// The array's shape.
@@ -45,9 +69,9 @@ impl ChunkGrid {
         &self.counts
     }
 
-    /// Number of chunks.
+    /// Number of chunks; `u64::MAX` if they are not [counted](Self::is_counted).
     pub fn total(&self) -> u64 {
-        self.total
+        self.total.unwrap_or(u64::MAX)
     }
 
     /// Number of dimensions.
@@ -68,9 +92,11 @@ impl ChunkGrid {
         }))
     }
 
-    /// Row-major index of the chunk in the grid, last dimension fastest.
+    /// Row-major index of the chunk in the grid, last dimension fastest. Not unique if the chunks are not
+    /// [counted](Self::is_counted).
     pub fn linear(&self, coords: &[u64]) -> u64 {
-        coords.iter().zip(&self.counts).fold(0, |linear, (c, n)| linear * n + c)
+        let fold = |linear: u64, (c, n): (&u64, &u64)| linear.wrapping_mul(*n).wrapping_add(*c);
+        coords.iter().zip(&self.counts).fold(0, fold)
     }
 
     /// Grid coordinates of the chunk at a row-major index.
@@ -219,6 +245,10 @@ mod tests {
     #[test]
     fn overflowing_shapes_are_rejected() {
         assert!(ChunkGrid::new(&[u64::MAX, u64::MAX], &[1, 1]).is_err());
+        let uncounted = ChunkGrid::uncounted(&[u64::MAX, u64::MAX], &[1, 1]).unwrap();
+        assert!(!uncounted.is_counted());
+        let window = Selection::new([Slice::new(7, 9), Slice::new(0, 2)], uncounted.shape()).unwrap();
+        assert_eq!(uncounted.touched(&window).count(), 4);
         assert!(ChunkGrid::new(&[1], &[0]).is_err());
         let huge = ChunkGrid::new(&[u64::MAX], &[u64::MAX - 1]).unwrap();
         assert_eq!(huge.region(&[1]), Region::new([(u64::MAX - 1, u64::MAX)]));

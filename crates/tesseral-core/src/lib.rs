@@ -22,6 +22,7 @@ pub mod calendar;
 pub mod cancel;
 pub mod condition;
 mod cursor;
+pub mod description;
 pub mod dtype;
 pub mod element;
 pub mod error;

@@ -34,6 +34,8 @@ pub struct Dimension {
     pub labels: Option<Labels>,
     /// How labels that are numbers count time.
     pub time: Option<TimeUnits>,
+    /// The period of labels that are numbers: 360 for longitudes in degrees.
+    pub period: Option<f64>,
 }
 
 /// Coordinate labels of one axis.
@@ -103,6 +105,7 @@ impl Dimension {
             domain: None,
             tile: None,
             labels: None,
+            period: None,
             time: None,
         }
     }
@@ -294,13 +297,13 @@ impl ArraySchema {
         self.dims.iter().map(|d| d.extent).collect()
     }
 
-    /// The chunk grid of the array.
+    /// The chunk grid of the array, whose chunks need not be [counted](ChunkGrid::is_counted).
     ///
     /// # Errors
     /// `InvalidRequest` when the array has no chunk grid.
     pub fn grid(&self) -> Result<ChunkGrid> {
         match (self.shape(), &self.chunk_shape) {
-            (Some(shape), Some(chunk)) => ChunkGrid::new(&shape, chunk),
+            (Some(shape), Some(chunk)) => ChunkGrid::uncounted(&shape, chunk),
             _ => Err(Error::invalid("the array has no chunk grid").in_array(&self.name)),
         }
     }

@@ -51,7 +51,7 @@ pub fn advise(array: &Array, reads: &[String], shown: usize) -> Result<Vec<Chunk
         return Err(Error::invalid("at least one access pattern is required, such as `time=0 lat=:`"));
     }
     let schema = array.schema();
-    let grid = schema.grid()?;
+    let grid = schema.grid()?.counted()?;
     let selections: Vec<Selection> =
         reads.iter().map(|read| array.select(select::parts(read))).collect::<Result<_>>()?;
     let cell = array.selected_field().cell_size().unwrap_or(32) as u64;

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tesseral_core::dtype::Class;
 use tesseral_core::schema::{Labels, Role};
-use tesseral_core::{Advice, ArraySchema, CellLen, Error, Result};
+use tesseral_core::{Advice, ArraySchema, CellLen, Error, Result, description};
 use tesseral_format::convention::AxisLabels;
 
 use crate::{Array, Container};
@@ -128,7 +128,8 @@ fn read(array: &Array) -> Result<Option<AxisLabels>> {
         return Err(located(Error::limit("labels", size, MOST_BYTES)));
     }
     array.options().check_memory("labels", size).map_err(located)?;
-    Ok(labels(array)?.map(|labels| AxisLabels { labels, time }))
+    let period = description::period(array.schema(), field);
+    Ok(labels(array)?.map(|labels| AxisLabels { labels, time, period }))
 }
 
 fn labels(array: &Array) -> Result<Option<Labels>> {

@@ -5,10 +5,12 @@
 //! dim=7            one position
 //! dim=a..b         coordinate values, closed at both ends; either side may be left out
 //! dim=@v           one coordinate value
+//! dim=~v           the nearest coordinate; of two at the same distance, the larger one
 //! ```
 //! `dim` is a name or an index. Coordinates are an axis's labels or domain values. Numbers compare as numbers and dates as
 //! dates; a partial date covers its whole period (`2015-07` is the whole month). Other text is compared by order of appearance.
-//! The ends of `a..b` can be given in either order, so that descending axes need no special treatment.
+//! The ends of `a..b` can be given in either order, so that descending axes need no special treatment. Longitudes are cyclic:
+//! `lon=-30..-10` selects 330 to 350 of an axis from 0 to 360. A range across the end of the axis is an error that names its two parts.
 
 mod axis;
 mod instant;
@@ -32,6 +34,8 @@ enum AxisSelector<'a> {
     Between(&'a str),
     /// `@v`.
     Value(&'a str),
+    /// `~v`.
+    Nearest(&'a str),
 }
 
 /// Splits selections at spaces: `time=0 lat=10..20`.
@@ -44,7 +48,8 @@ pub(crate) fn by_coordinate(schema: &ArraySchema, arguments: &[&str]) -> Vec<usi
     let dim = |argument: &&str| {
         let (dim, wanted) = split(schema, argument).ok()?;
         let wanted = parse_axis_selector(argument, wanted).ok()?;
-        matches!(wanted, AxisSelector::Between(_) | AxisSelector::Value(_)).then_some(dim)
+        use AxisSelector::{Between, Nearest, Value};
+        matches!(wanted, Between(_) | Value(_) | Nearest(_)).then_some(dim)
     };
     arguments.iter().filter_map(dim).collect()
 }
@@ -146,11 +151,14 @@ fn parse_axis_selector<'a>(argument: &str, text: &'a str) -> Result<AxisSelector
     let integer = |text: &str| -> Result<i64> {
         text.parse().map_err(|_| {
             Error::invalid(format!("{argument:?}: invalid position {text:?}"))
-                .hint("positions are integers; use `dim=@value` or `dim=a..b` for coordinates")
+                .hint("positions are integers; use `dim=@value`, `dim=~value` or `dim=a..b` for coordinates")
         })
     };
     if let Some(value) = text.strip_prefix('@') {
         return Ok(AxisSelector::Value(value));
+    }
+    if let Some(value) = text.strip_prefix('~') {
+        return Ok(AxisSelector::Nearest(value));
     }
     if text.contains("..") {
         return Ok(AxisSelector::Between(text));
@@ -200,5 +208,6 @@ fn resolve(dim: &Dimension, extent: u64, argument: &str, wanted: AxisSelector<'_
         }
         AxisSelector::Between(text) => AxisCoordinates::new(dim, extent, argument)?.between(text),
         AxisSelector::Value(text) => AxisCoordinates::new(dim, extent, argument)?.value(text),
+        AxisSelector::Nearest(text) => AxisCoordinates::new(dim, extent, argument)?.nearest(text),
     }
 }

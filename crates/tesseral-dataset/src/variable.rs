@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use tesseral_core::metadata::SET_ASIDE;
 use tesseral_core::schema::Role;
-use tesseral_core::{Attributes, Dimension, Error, Result, Value};
+use tesseral_core::{Advice, Attributes, Dimension, Error, Result, Value};
 
 use crate::{Array, Container};
 
@@ -50,6 +50,12 @@ impl Variables {
             let mut attributes = array.attributes();
             lift(&mut attributes, &mut lifted);
             arrays.push((array, attributes));
+        }
+        if let Some((array, _)) = arrays.iter().find(|(array, _)| array.schema().fields.is_empty())
+            && wanted.is_empty()
+        {
+            let error = Error::unsupported("an array of coordinates without fields").in_array(array.name());
+            return Err(error.hint(Advice::LeaveOut.or(Advice::ReadCells)));
         }
         let given = given_names(&arrays, numbered);
         for (index, ((array, attributes), given)) in arrays.into_iter().zip(given).enumerate() {

@@ -79,7 +79,7 @@ impl Handle {
         Ok(if self.packings.is_some() { fresh.physical() } else { fresh })
     }
 
-    /// The same array with physical values in its packed fields; an array without any stays as it is.
+    /// The same array with physical values in its packed fields and Booleans in its bitmasks; an array without any stays as it is.
     #[must_use]
     pub fn physical(self) -> Self {
         if self.packings.is_some() {

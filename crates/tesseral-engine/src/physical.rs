@@ -1,4 +1,4 @@
-//! Packed fields as physical values: an array source that unpacks what another decodes.
+//! Packed fields as physical values, bitmasks as Booleans: an array source that unpacks what another decodes.
 //!
 //! Missing cells become nulls, so that what reads physical values needs to know neither the packing nor the declarations.
 
@@ -8,7 +8,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use tesseral_core::calendar::TimeUnits;
 use tesseral_core::packing::{Packing, packing};
-use tesseral_core::{ArraySchema, ChunkStats, Error, Result, Scalar, Stat, alloc, missing};
+use tesseral_core::{ArraySchema, ChunkStats, DType, Error, Field, Result, Scalar, Stat, alloc, missing};
 use tesseral_format::{
     Access, ArraySource, ChunkPlan, Column, ColumnMut, PlannedChunk, Request, Scratch, SourceLayer,
     StoredForm,
@@ -35,23 +35,74 @@ pub(crate) struct PhysicalSource {
     inner: Arc<dyn ArraySource>,
     schema: ArraySchema,
     /// By field.
-    packings: Vec<Option<Packing>>,
+    unpackings: Vec<Option<Unpacking>>,
+}
+
+/// How the cells of a field are unpacked.
+#[derive(Clone, Debug)]
+enum Unpacking {
+    /// Stored numbers stand for others.
+    Numbers(Packing),
+    /// One bit for each cell, most significant bit first.
+    Bits,
+}
+
+impl Unpacking {
+    fn new(schema: &ArraySchema, field: &Field) -> Option<Self> {
+        if field.dtype == DType::Bitmask {
+            return Some(Self::Bits);
+        }
+        packing(schema, field).map(Self::Numbers)
+    }
+
+    fn physical(&self) -> DType {
+        match self {
+            Self::Numbers(packing) => packing.physical,
+            Self::Bits => DType::Bool,
+        }
+    }
+
+    fn value(&self, stored: &Scalar) -> Option<Scalar> {
+        match self {
+            Self::Numbers(packing) => packing.value(stored),
+            Self::Bits => None,
+        }
+    }
+
+    /// Bytes of a number of stored cells.
+    fn stored_bytes(&self, cells: usize) -> Option<usize> {
+        match self {
+            Self::Numbers(packing) => cells.checked_mul(packing.stored.size()?),
+            Self::Bits => Some(cells.div_ceil(8)),
+        }
+    }
+
+    fn unpack(&self, stored: &[u8], physical: &mut [u8]) {
+        match self {
+            Self::Numbers(packing) => packing.unpack(stored, physical),
+            Self::Bits => {
+                for (cells, byte) in physical.chunks_mut(8).zip(stored) {
+                    cells.iter_mut().enumerate().for_each(|(i, cell)| *cell = byte >> (7 - i) & 1);
+                }
+            }
+        }
+    }
 }
 
 impl PhysicalSource {
-    /// The array with physical values; `None` when no field is packed.
+    /// The array with physical values; `None` when no field is packed or a bitmask.
     pub(crate) fn new(inner: &Arc<dyn ArraySource>) -> Option<Self> {
         let mut schema = inner.schema().clone();
-        let packings: Vec<Option<Packing>> =
-            schema.fields.iter().map(|field| packing(&schema, field)).collect();
-        if packings.iter().all(Option::is_none) {
+        let unpackings: Vec<Option<Unpacking>> =
+            schema.fields.iter().map(|field| Unpacking::new(&schema, field)).collect();
+        if unpackings.iter().all(Option::is_none) {
             return None;
         }
         let mut stored = Vec::new();
-        for (field, packing) in schema.fields.iter_mut().zip(&packings) {
-            if let Some(packing) = packing {
-                field.fill = field.fill.as_ref().and_then(|fill| packing.value(fill));
-                field.dtype = packing.physical;
+        for (field, unpacking) in schema.fields.iter_mut().zip(&unpackings) {
+            if let Some(unpacking) = unpacking {
+                field.fill = field.fill.as_ref().and_then(|fill| unpacking.value(fill));
+                field.dtype = unpacking.physical();
                 field.nullable |= !field.missing.is_empty();
                 field.missing.clear();
                 stored.push(field.name.clone());
@@ -67,19 +118,23 @@ impl PhysicalSource {
         for i in 0..schema.fields.len() {
             schema.fields[i].time = TimeUnits::of_field(&schema, &schema.fields[i]);
         }
-        Some(Self { inner: Arc::clone(inner), schema, packings })
+        Some(Self { inner: Arc::clone(inner), schema, unpackings })
     }
 
     /// The packings of packed fields, by name.
     pub(crate) fn packings(&self) -> Vec<(String, Packing)> {
-        let fields = self.schema.fields.iter().zip(&self.packings);
-        fields.filter_map(|(field, packing)| Some((field.name.clone(), packing.clone()?))).collect()
+        let fields = self.schema.fields.iter().zip(&self.unpackings);
+        let packed = fields.filter_map(|(field, unpacking)| match unpacking {
+            Some(Unpacking::Numbers(packing)) => Some((field.name.clone(), packing.clone())),
+            _ => None,
+        });
+        packed.collect()
     }
 
-    fn packing(&self, column: Column) -> Option<(usize, &Packing)> {
+    fn unpacking(&self, column: Column) -> Option<(usize, &Unpacking)> {
         let Column::Field(field) = column else { return None };
         let field = usize::from(field);
-        self.packings.get(field)?.as_ref().map(|packing| (field, packing))
+        self.unpackings.get(field)?.as_ref().map(|unpacking| (field, unpacking))
     }
 }
 
@@ -94,7 +149,7 @@ impl SourceLayer for PhysicalSource {
 
     fn plan(&self, request: &Request) -> Result<ChunkPlan> {
         let mut plan = self.inner.plan(request)?;
-        if request.columns.iter().any(|column| self.packing(*column).is_some()) {
+        if request.columns.iter().any(|column| self.unpacking(*column).is_some()) {
             for chunk in &mut plan.chunks {
                 // Stored bytes are no cells any more; each of them can still be unpacked by itself.
                 if let Access::Direct { .. } = chunk.access {
@@ -108,15 +163,19 @@ impl SourceLayer for PhysicalSource {
     fn portion(&self, request: &Request) -> Result<Option<Arc<dyn ArraySource>>> {
         let portion = self.inner.portion(request)?;
         Ok(portion.map(|inner| {
-            let (schema, packings) = (self.schema.clone(), self.packings.clone());
-            Arc::new(Self { inner, schema, packings }) as Arc<dyn ArraySource>
+            let (schema, unpackings) = (self.schema.clone(), self.unpackings.clone());
+            Arc::new(Self { inner, schema, unpackings }) as Arc<dyn ArraySource>
         }))
     }
 
     fn stats(&self, chunk: &PlannedChunk, column: Column) -> ChunkStats {
         let stats = self.inner.stats(chunk, column);
-        let Some((field, packing)) = self.packing(column) else { return stats };
+        let Some((field, unpacking)) = self.unpacking(column) else { return stats };
         let stats = cells::statistics(&self.inner.schema().fields[field], stats);
+        let Unpacking::Numbers(packing) = unpacking else {
+            let (min, max) = (Stat::Absent, Stat::Absent);
+            return ChunkStats { min, max, sum: Stat::Absent, missing: Vec::new(), ..stats };
+        };
         // Unpacking keeps the order of values, also where it rounds.
         let value = |stat: Stat<Scalar>| match stat {
             Stat::Exact(value) => packing.value(&value).map_or(Stat::Absent, Stat::Exact),
@@ -132,7 +191,7 @@ impl SourceLayer for PhysicalSource {
     }
 
     fn constant(&self, chunk: &PlannedChunk, column: Column) -> Option<Vec<u8>> {
-        self.packing(column).is_none().then(|| self.inner.constant(chunk, column))?
+        self.unpacking(column).is_none().then(|| self.inner.constant(chunk, column))?
     }
 
     /// Stored bytes are those of stored values.
@@ -149,7 +208,7 @@ impl SourceLayer for PhysicalSource {
         out: ColumnMut<'_>,
         scratch: &mut Scratch,
     ) -> Result<()> {
-        let Some((field, packing)) = self.packing(column) else {
+        let Some((field, unpacking)) = self.unpacking(column) else {
             return self.inner.decode(chunk, column, parts, cells, out, scratch);
         };
         let ColumnMut::Fixed { values, validity } = out else {
@@ -157,17 +216,16 @@ impl SourceLayer for PhysicalSource {
         };
         let stored_field = &self.inner.schema().fields[field];
         let count = usize::try_from(cells.end.saturating_sub(cells.start)).unwrap_or(usize::MAX);
-        let size = packing.stored.size().unwrap_or(1);
-        let bytes =
-            count.checked_mul(size).ok_or_else(|| Error::limit("a chunk's cells", u64::MAX, u64::MAX))?;
+        let bytes = unpacking.stored_bytes(count);
+        let bytes = bytes.ok_or_else(|| Error::limit("a chunk's cells", u64::MAX, u64::MAX))?;
         let mut stored = alloc::zeroed("packed cells", bytes)?;
         let mut valid = stored_field.nullable.then(|| alloc::zeroed("packed cells", count)).transpose()?;
         let to = ColumnMut::Fixed { values: &mut stored, validity: valid.as_deref_mut() };
         self.inner.decode(chunk, column, parts, cells, to, scratch)?;
-        if values.len() != count.saturating_mul(packing.physical.size().unwrap_or(1)) {
+        if values.len() != count.saturating_mul(unpacking.physical().size().unwrap_or(1)) {
             return Err(Error::invalid("a decoder was given space of another size"));
         }
-        packing.unpack(&stored, values);
+        unpacking.unpack(&stored, values);
         if let Some(validity) = validity {
             match cells::validity(stored_field, &stored, valid.as_deref(), None) {
                 Some(found) => validity.copy_from_slice(&found),

@@ -160,7 +160,7 @@ impl DamagedSource {
             } else {
                 session.limit_workers(|options| options.for_workers(0, copied_bytes(handle.schema())))?;
                 let lost = copy_whole_chunks(handle, &session, *array, options, self.gaps, values)?;
-                (handle.schema().grid()?.total(), lost)
+                (handle.schema().grid()?.counted()?.total(), lost)
             };
             total.chunks_saved += chunks - lost.len() as u64;
             total.chunks_lost += lost.len() as u64;
@@ -257,7 +257,7 @@ fn copy_whole_chunks(
     gaps_are_losses: bool,
     values: &[LostValue],
 ) -> Result<Vec<Lost>> {
-    let grid = handle.schema().grid()?;
+    let grid = handle.schema().grid()?.counted()?;
     let single = Options { sequential: true, progress: None, ..options.clone() };
     let lost = Mutex::new(Vec::new());
     // The engine's own loop provides order and threads; each read is of one chunk.

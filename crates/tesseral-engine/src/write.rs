@@ -57,7 +57,7 @@ impl DeclaredArray {
             [field] if !field.nullable && !schema.sparse => field.cell_size(),
             _ => None,
         };
-        let grid = if schema.sparse { ChunkGrid::new(&[], &[])? } else { schema.grid()? };
+        let grid = if schema.sparse { ChunkGrid::new(&[], &[])? } else { schema.grid()?.counted()? };
         let region = region.unwrap_or_else(|| Region::from_shape(grid.shape()));
         Ok(Self { schema: schema.clone(), grid, region, size, tail: Mutex::default() })
     }

@@ -69,7 +69,7 @@ impl NpyArray {
         if header.fortran && header.shape.len() > 1 {
             schema.cell_order = Order::ColMajor;
         }
-        let grid = schema.grid()?;
+        let grid = schema.grid()?.counted()?;
         let swapped = big != cfg!(target_endian = "big") && dtype.word() > 1;
         Ok(Self { schema, grid, limits, swapped, size, cells })
     }

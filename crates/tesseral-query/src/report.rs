@@ -1,7 +1,7 @@
 //! A query and its result as one JSON document, in the form of the reference.
 
 use serde_json::{Map, Value as Json, json};
-use tesseral_core::{DType, Result, Scalar, dtype::Class};
+use tesseral_core::{ChunkGrid, DType, Result, Scalar, dtype::Class};
 use tesseral_engine::available_memory;
 
 use super::document::{Document, Operation, Reduction};
@@ -115,7 +115,7 @@ fn catalog(container: &Container, plan: Option<&Plan>) -> Json {
     let schema = plan.array.schema();
     let field = plan.array.selected_field();
     let index = container.names().position(|name| name == schema.name);
-    let chunks = schema.grid().ok().map(|grid| grid.total());
+    let chunks = schema.grid().and_then(ChunkGrid::counted).ok().map(|grid| grid.total());
     json!({
         "matched": true,
         "dataset_index": index,

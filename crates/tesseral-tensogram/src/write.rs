@@ -440,7 +440,7 @@ impl Writer for TensogramWriter {
                 return Err(Error::unsupported("cell orders other than row-major in Tensogram"));
             }
             let dtype = stored_dtype(schema)?;
-            let grid = schema.grid()?;
+            let grid = schema.grid()?.counted()?;
             let shape = Coords::from_slice(grid.shape());
             let stages = Stages::new(spec.codecs.first().map_or(&[], Vec::as_slice), dtype, &shape)?;
             let base = base_of(schema)?;

@@ -104,7 +104,7 @@ impl Geometry {
         let long = || Error::limit("the positions of a dimension", u64::MAX, u64::MAX);
         let shape = self.axes.iter().map(|axis| axis.count.checked_add(axis.before));
         let shape = shape.collect::<Option<Coords>>().ok_or_else(long)?;
-        let grid = ChunkGrid::new(&shape, &self.chunk_shape())?;
+        let grid = ChunkGrid::uncounted(&shape, &self.chunk_shape())?;
         if self.is_aligned() {
             return Ok(grid.touched(selection));
         }

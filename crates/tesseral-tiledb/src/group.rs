@@ -43,6 +43,8 @@ pub(crate) enum State {
     Outside,
     /// Its URI does not exist.
     Missing,
+    /// Its folder exists, without an array in it.
+    Empty,
     /// The nesting of groups exceeds the limit.
     TooDeep,
     /// It is damaged and was skipped.
@@ -56,6 +58,7 @@ impl State {
             Self::Read => "read",
             Self::Outside => "outside",
             Self::Missing => "missing",
+            Self::Empty => "empty",
             Self::TooDeep => "too_deep",
             Self::Lost => "lost",
         }
@@ -67,6 +70,7 @@ impl State {
             Self::Read => None,
             Self::Outside => Some("outside the group"),
             Self::Missing => Some("does not exist"),
+            Self::Empty => Some("contains no array"),
             Self::TooDeep => Some("nested too deeply"),
             Self::Lost => Some("damaged"),
         }
@@ -131,6 +135,11 @@ fn exists(reader: &MetadataLoader, folder: &str) -> Result<bool> {
     }
 }
 
+/// Returns whether a folder holds anything of an array.
+fn holds_array(reader: &MetadataLoader, folder: &str) -> Result<bool> {
+    Ok(reader.list(folder)?.iter().any(|entry| entry.name.starts_with("__")))
+}
+
 /// Opens the member arrays below the group, including those of nested groups.
 pub(crate) fn open(reader: &Arc<MetadataLoader>, options: &OpenOptions) -> Result<TileDbContainer> {
     open_with(reader, options, |folder, name| open_array(reader, folder, name, options).map(Some))
@@ -162,6 +171,7 @@ pub(crate) fn open_with(
                 todo.extend(inside(folder, &name, depth + 1)?);
                 State::Read
             }
+            Some(folder) if !holds_array(reader, folder)? => State::Empty,
             Some(folder) => match array(folder, &name)? {
                 Some(array) => {
                     arrays.push(Arc::new(array));

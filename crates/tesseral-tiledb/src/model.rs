@@ -120,6 +120,7 @@ pub(crate) fn array_schema(
             domain,
             tile,
             labels: None,
+            period: None,
             time: None,
         });
     }

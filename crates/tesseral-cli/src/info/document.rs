@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value as Json, json};
 use tesseral::{ArraySchema, ChunkStats, Dimension, Field, Scalar};
-use tesseral_core::{HistoryRow, Stat};
+use tesseral_core::{HistoryRow, Stat, description};
 
 use super::{ArrayEntry, ArraySummary, ChunkRow, MessageRow, Report};
 use crate::error::CliResult;
@@ -63,6 +63,7 @@ fn array(known: &ArraySummary) -> Map<String, Json> {
     let names = schema.dims.iter().enumerate().map(|(i, dim)| dim_name(dim, i));
     let mut out = Map::new();
     out.insert("name".into(), json!(schema.name));
+    out.insert("variable".into(), json!(known.array.variable_name()));
     out.insert("dtype".into(), dtype);
     out.insert("shape".into(), schema.dims.iter().map(|d| json!(d.extent)).collect());
     out.insert("dims".into(), names.collect());
@@ -70,7 +71,7 @@ fn array(known: &ArraySummary) -> Map<String, Json> {
     out.insert("chunks".into(), json!(known.chunks));
     out.insert("sparse".into(), json!(schema.sparse));
     out.insert("role".into(), json!(known.role.name()));
-    out.insert("fields".into(), known.fields().iter().map(field).collect());
+    out.insert("fields".into(), known.fields().iter().map(|f| field(schema, f)).collect());
     out.insert("raw_bytes".into(), json!(known.raw()));
     out.insert("stored_bytes".into(), json!(known.stored));
     if schema.dims.iter().any(|d| d.domain.is_some()) {
@@ -90,12 +91,17 @@ fn array(known: &ArraySummary) -> Map<String, Json> {
     out
 }
 
-fn field(field: &Field) -> Json {
+fn field(schema: &ArraySchema, field: &Field) -> Json {
     let mut out = Map::new();
     out.insert("name".into(), json!(field.name));
     out.insert("dtype".into(), json!(field.type_name().to_string()));
     out.insert("nullable".into(), json!(field.nullable));
     out.insert("codecs".into(), json!(field.codecs));
+    for key in ["units", "long_name"] {
+        if let Some(text) = description::text_attribute(schema, field, key) {
+            out.insert(key.into(), json!(text));
+        }
+    }
     if let Some(fill) = &field.fill {
         out.insert("fill".into(), json::scalar(fill));
     }

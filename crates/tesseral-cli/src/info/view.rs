@@ -1,11 +1,13 @@
 //! `tet info` as text.
 
 use serde_json::Value as Json;
-use tesseral::Scalar;
+use tesseral::{CellLen, Field, Scalar, Value};
+use tesseral_core::dtype::Class;
+use tesseral_core::schema::Role;
 use tesseral_core::{TimeUnit, time};
 
 use super::document::dim_name;
-use super::{ArraySummary, ChunkRow, Report};
+use super::{ArraySummary, ChunkRow, Report, variables};
 use crate::error::CliResult;
 use crate::messages;
 use crate::terminal_style::TerminalStyle;
@@ -23,9 +25,16 @@ pub(super) fn text(report: &Report<'_>) -> CliResult<String> {
         return Ok(rows(report, paint));
     }
     let mut out = header(report, paint);
-    if plain || wants(arguments.datasets) {
+    if plain || arguments.all {
         out.push('\n');
-        out.push_str(&arrays(report, paint));
+        out.push_str(&listing(report, variables::tables(report, paint)));
+    }
+    if wants(arguments.datasets) {
+        out.push('\n');
+        out.push_str(&listing(report, arrays(report, paint)));
+    }
+    if plain || wants(arguments.datasets) {
+        out.push_str(&remarks(report, paint));
     }
     if plain {
         out.push_str(&next_steps(report, paint));
@@ -67,7 +76,12 @@ fn header(report: &Report<'_>, paint: TerminalStyle) -> String {
     let container = report.container;
     let mut facts = vec![container.format().title().to_owned()];
     facts.extend(report.size.map(text::size));
-    facts.push(text::count(report.total as u64, "array"));
+    let fields: usize = report.known().map(|known| known.array.schema().fields.len()).sum();
+    if report.entries.len() == report.total && report.entries.iter().all(|entry| entry.array.is_ok()) {
+        facts.push(text::count(fields as u64, "variable"));
+    } else {
+        facts.push(text::count(report.total as u64, "array"));
+    }
     if report.known().any(|known| known.digests) {
         facts.push("digests".to_owned());
     }
@@ -75,17 +89,32 @@ fn header(report: &Report<'_>, paint: TerminalStyle) -> String {
         facts.push(text::count(container.history().len() as u64, "history row"));
     }
     let name = report.arguments.source.to_string_lossy();
-    format!("{}  {}\n", paint.strong(&escape(&name)), facts.join(paint.dot()))
+    let mut out = format!("{}  {}\n", paint.strong(&escape(&name)), facts.join(paint.dot()));
+    if let Some(Value::Text(title)) = container.attributes().get("title") {
+        out.push_str(&format!("{}\n", escape(title.trim())));
+    }
+    out
 }
 
+/// A table of the arrays, or why there is none.
+fn listing(report: &Report<'_>, table: String) -> String {
+    match (report.entries.is_empty(), report.total) {
+        (true, 0) => "no arrays\n".to_owned(),
+        (true, _) => "no matching arrays\n".to_owned(),
+        (false, _) => table,
+    }
+}
+
+/// The arrays as they are stored.
 fn arrays(report: &Report<'_>, paint: TerminalStyle) -> String {
     let columns =
         ["name", "dtype", ">shape", "dims", ">chunks", ">chunk", "codec", ">raw", ">stored", ">ratio"];
-    let mut out = match (report.entries.is_empty(), report.total) {
-        (true, 0) => "no arrays\n".to_owned(),
-        (true, _) => "no matching arrays\n".to_owned(),
-        (false, _) => paint.table(&columns, report.known().map(|known| array_row(known, paint))),
-    };
+    paint.table(&columns, report.known().map(|known| array_row(known, paint)))
+}
+
+/// What was not read or has no effect, and how many arrays are not listed.
+fn remarks(report: &Report<'_>, paint: TerminalStyle) -> String {
+    let mut out = String::new();
     for line in report.container.inner().unread() {
         out.push_str(&format!("{} {}\n", paint.bad("skipped:"), escape(&line)));
     }
@@ -145,20 +174,44 @@ fn array_row(known: &ArraySummary, paint: TerminalStyle) -> Vec<String> {
     ]
 }
 
-/// Suggested commands for the first array.
+/// Suggested commands, for the data variable of the most dimensions.
 fn next_steps(report: &Report<'_>, paint: TerminalStyle) -> String {
-    let Some(known) = report.known().next() else { return String::new() };
+    let rank = |known: &&ArraySummary| {
+        let schema = known.array.schema();
+        (known.role == Role::Data, schema.dims.len())
+    };
+    // The first of equals.
+    let known = report.known().collect::<Vec<_>>().into_iter().rev().max_by_key(rank);
+    let Some(known) = known else { return String::new() };
     let schema = known.array.schema();
     let source = shell_quoted(&report.arguments.source.to_string_lossy());
-    let name = if report.total > 1 { format!(" {}", shell_quoted(&schema.name)) } else { String::new() };
+    let mut name = String::new();
+    if report.total > 1 {
+        name = format!(" {}", shell_quoted(known.array.variable_name()));
+        if report.container.array(known.array.variable_name()).is_err() {
+            name = format!(" {}", shell_quoted(&schema.name));
+        }
+    }
+    if let [first, _, ..] = schema.fields.as_slice() {
+        let lead = if report.total > 1 { format!("{name}/") } else { " ".to_owned() };
+        name = lead + &shell_quoted(&first.name);
+    }
     let first = match schema.dims.first() {
-        Some(dim) if schema.dims.len() > 1 && dim.extent.is_some_and(|n| n > 1) => {
+        Some(dim) if schema.dims.len() > 1 && !schema.sparse && dim.extent.is_some_and(|n| n > 1) => {
             format!(" {}", shell_quoted(&format!("{}=0", dim_name(dim, 0))))
         }
         _ => String::new(),
     };
-    let steps = [format!("tet cat {source}{name}{first}"), format!("tet stat {source}{name}")];
-    format!("\n{} {}\n", paint.faint("next:"), steps.map(|s| escape(&s).into_owned()).join(paint.dot()))
+    let mut steps = vec![format!("tet cat {source}{name}{first}"), format!("tet stat {source}{name}")];
+    let number = |field: &Field| {
+        let class = field.dtype.class();
+        field.cell == CellLen::One && matches!(class, Class::Int | Class::UInt | Class::Float)
+    };
+    if schema.fields.first().is_some_and(number) && schema.dims.iter().all(|dim| dim.extent.is_some()) {
+        steps.push(format!("tet plot {source}{name}"));
+    }
+    let steps: Vec<String> = steps.iter().map(|step| escape(step).into_owned()).collect();
+    format!("\n{} {}\n", paint.faint("next:"), steps.join("\n      "))
 }
 
 /// One row per leaf of a JSON object.

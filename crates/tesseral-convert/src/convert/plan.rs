@@ -114,13 +114,15 @@ impl ConvertPlan {
         if !format.capabilities().create {
             return Err(Error::unsupported(format!("writing {}", format.title())));
         }
-        let variables = Variables::select(source, &options.arrays)?;
+        let mut variables = Variables::select(source, &options.arrays)?;
         if variables.list.is_empty() {
             return Err(Error::invalid(format!("{} has no arrays", source.location())));
         }
-        if let Some(v) = variables.list.iter().find(|v| v.array.selected_field().dtype == DType::Bitmask) {
-            let error = Error::unsupported("cells of bitmask in a conversion").in_array(&v.name);
-            return Err(error.hint(Advice::LeaveOut.or(Advice::CopyMessages).or(Advice::ReadCells)));
+        // Cells that share bytes are no cells of other formats: Booleans are.
+        for variable in &mut variables.list {
+            if variable.array.selected_field().dtype == DType::Bitmask {
+                variable.array = variable.array.clone().physical();
+            }
         }
         let schemas = variables.list.iter().map(|v| v.array.schema());
         if let Some(error) = options.chunk.as_ref().and_then(|chunk| chunk.unknown(schemas.clone())) {

@@ -121,8 +121,9 @@ impl<'a> AxisCoordinates<'a> {
             std::mem::swap(&mut low, &mut high);
         }
         let inside = |position: u64| {
-            low.as_ref().is_none_or(|b| self.side(position, b).is_some_and(Ordering::is_ge))
-                && high.as_ref().is_none_or(|b| self.side(position, b).is_some_and(Ordering::is_le))
+            self.turned(position, low.as_ref(), high.as_ref())
+                || low.as_ref().is_none_or(|b| self.side(position, b).is_some_and(Ordering::is_ge))
+                    && high.as_ref().is_none_or(|b| self.side(position, b).is_some_and(Ordering::is_le))
         };
         if self.is_domain() {
             // Domain values ascend: both ends are found by bisection.
@@ -139,6 +140,10 @@ impl<'a> AxisCoordinates<'a> {
             match &mut found {
                 None => found = Some((position, position + 1)),
                 Some((_, end)) if *end == position => *end += 1,
+                Some((start, end)) if self.dim.period.is_some() => {
+                    let (start, end) = (*start, *end);
+                    return Err(self.crosses_the_end((start, end), position, &inside));
+                }
                 Some(_) => {
                     return Err(self
                         .invalid_selection("the labels are not sorted: matching positions are not adjacent")
@@ -148,6 +153,97 @@ impl<'a> AxisCoordinates<'a> {
         }
         let (start, end) = found.unwrap_or((0, 0));
         Ok(Slice::new(start, end))
+    }
+
+    /// Returns whether a cyclic coordinate lies between two bounds after one turn in either direction.
+    fn turned(&self, position: u64, low: Option<&RangeEnd>, high: Option<&RangeEnd>) -> bool {
+        let number = |end: Option<&RangeEnd>| match end {
+            Some(RangeEnd::Number(number)) => number.as_f64(),
+            _ => None,
+        };
+        let value = || self.dim.coordinate(position)?.as_f64();
+        let (Some(period), Some(low), Some(high)) = (self.dim.period, number(low), number(high)) else {
+            return false;
+        };
+        value().is_some_and(|value| [value - period, value + period].iter().any(|v| (low..=high).contains(v)))
+    }
+
+    /// Error for positions at both ends of a cyclic axis. They are two selections.
+    fn crosses_the_end(&self, (start, end): (u64, u64), next: u64, inside: &dyn Fn(u64) -> bool) -> Error {
+        let last = (next..self.extent).take_while(|p| inside(*p)).last().unwrap_or(next);
+        let text = |p: u64| self.dim.coordinate_text(p).unwrap_or_else(|| p.to_string());
+        let name = if self.dim.name.is_empty() { "dim" } else { self.dim.name.as_str() };
+        let part = |a: u64, b: u64| format!("`{name}={}..{}`", text(a), text(b));
+        let parts = format!("{} and {}", part(next, last), part(start, end - 1));
+        self.invalid_selection(
+            "the range crosses the end of the cyclic axis, which is no single block of positions",
+        )
+        .hint(format!("select its two parts, {parts}"))
+    }
+
+    /// Returns the position of the nearest coordinate; of two at the same distance, that of the larger one.
+    pub(super) fn nearest(&self, text: &str) -> Result<Slice> {
+        if text.is_empty() {
+            return Err(self.invalid_selection("missing value after `~`"));
+        }
+        if matches!(self.coordinates, Coordinates::Words(_)) {
+            return Err(self.invalid_selection("the labels are words, which have no distance: use `@`"));
+        }
+        let bound = self.bound(text)?;
+        let mut best: Option<(Distance, u64)> = None;
+        if let Some(position) = self.clamped(&bound) {
+            return Ok(Slice::new(position, position + 1));
+        }
+        for position in 0..self.extent {
+            let Some(distance) = self.distance(position, &bound) else { continue };
+            if best.as_ref().is_none_or(|(least, _)| distance.is_nearer(least)) {
+                best = Some((distance, position));
+            }
+        }
+        let (_, position) = best.ok_or_else(|| self.missing(text))?;
+        Ok(Slice::new(position, position + 1))
+    }
+
+    /// The nearest position of a domain, whose coordinates are consecutive.
+    fn clamped(&self, bound: &RangeEnd) -> Option<u64> {
+        let last = self.extent.checked_sub(1).filter(|_| self.is_domain())?;
+        let at = first_where(self.extent, |p| self.side(p, bound).is_some_and(Ordering::is_ge)).min(last);
+        let before = at.saturating_sub(1);
+        let nearer = self.distance(at, bound)?.is_nearer(&self.distance(before, bound)?);
+        Some(if nearer || before == at { at } else { before })
+    }
+
+    fn distance(&self, position: u64, bound: &RangeEnd) -> Option<Distance> {
+        let index = usize::try_from(position).ok()?;
+        let (value, wanted) = match (&self.coordinates, bound) {
+            (Coordinates::Dates(dates) | Coordinates::Times(dates, _), RangeEnd::Date(span)) => {
+                return Some(Distance::exact((*dates.get(index)?)?, span.start));
+            }
+            (Coordinates::DateDomain(first, unit), RangeEnd::Date(span)) => {
+                let count = i64::try_from(i128::from(*first).checked_add(i128::from(position))?).ok()?;
+                return Some(Distance::exact(instant::of_count(count, *unit)?, span.start));
+            }
+            (Coordinates::Numerals(values), RangeEnd::Number(wanted)) => (values.get(index)?.clone(), wanted),
+            (Coordinates::Numbers(labels, _), RangeEnd::Number(wanted)) => (labels.get(index)?, wanted),
+            (Coordinates::IntegerDomain(first), RangeEnd::Number(wanted)) => {
+                let value = first.checked_add(i128::from(position))?;
+                match wanted.as_i128() {
+                    Some(wanted) => return Some(Distance::exact(value, wanted)),
+                    None => (Scalar::from_element(i64::try_from(value).ok()?), wanted),
+                }
+            }
+            _ => return None,
+        };
+        if let (Some(a), Some(b), None) = (value.as_i128(), wanted.as_i128(), self.dim.period) {
+            return Some(Distance::exact(a, b));
+        }
+        let (value, wanted) = (value.as_f64().filter(|v| v.is_finite())?, wanted.as_f64()?);
+        let mut length = (value - wanted).abs();
+        if let Some(period) = self.dim.period {
+            length = (value - wanted).rem_euclid(period);
+            length = length.min(period - length);
+        }
+        Some(Distance { whole: 0, rest: length, larger: value > wanted })
     }
 
     /// Returns the positions whose coordinates satisfy a comparison, as runs. Words support equality only.
@@ -271,6 +367,25 @@ impl<'a> AxisCoordinates<'a> {
         let shown = |i: usize| self.dim.coordinate_text(i as u64);
         let candidates = (0..labels.map_or(0, Labels::len)).filter_map(shown).collect();
         Error::not_found(what, value, candidates).hint(Advice::InSelection(self.argument.to_owned()))
+    }
+}
+
+/// Distance of a coordinate from a value: of integers exactly, of floats in `rest`.
+struct Distance {
+    whole: u128,
+    rest: f64,
+    /// Whether the coordinate is larger than the value.
+    larger: bool,
+}
+
+impl Distance {
+    fn exact(coordinate: i128, value: i128) -> Self {
+        Self { whole: coordinate.abs_diff(value), rest: 0.0, larger: coordinate > value }
+    }
+
+    fn is_nearer(&self, other: &Self) -> bool {
+        let order = self.whole.cmp(&other.whole).then(self.rest.total_cmp(&other.rest));
+        order == Ordering::Less || (order == Ordering::Equal && self.larger && !other.larger)
     }
 }
 

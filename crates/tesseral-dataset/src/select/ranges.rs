@@ -33,6 +33,10 @@ pub(crate) fn parse<'a>(
 fn range(dim: &Dimension, argument: &str, wanted: AxisSelector<'_>) -> Result<(Scalar, Scalar)> {
     match wanted {
         AxisSelector::Position(_) | AxisSelector::Positions { .. } => positions(dim, argument, wanted),
+        AxisSelector::Nearest(_) => Err(Error::invalid(format!(
+            "{argument:?}: cells of a sparse array are anywhere, so that none is the nearest coordinate"
+        ))
+        .hint("select a range instead, as in `dim=a..b`")),
         AxisSelector::Value("") => Err(Error::invalid(format!("{argument:?}: missing value after `@`"))),
         AxisSelector::Value(text) => {
             let (low, _) = ends(dim.dtype, argument, text)?;

@@ -250,3 +250,47 @@ fn selecting_coordinates_of_an_axis_without_any_is_an_error() {
     invalid(&short, "x=@a");
     assert_eq!(selected_positions(&short, "x=1:"), [1, 2]);
 }
+
+#[test]
+fn the_nearest_coordinate_is_selected() {
+    let descending = numbers(DType::Float32, &["90", "45.5", "0", "-45.5", "-90"]);
+    for (argument, position) in
+        [("x=~40", 1), ("x=~-1e9", 4), ("x=~22.75", 1), ("x=~-22.75", 2), ("x=~90", 0), ("x=~67.7", 1)]
+    {
+        assert_eq!(selected_positions(&descending, argument), [position], "{argument}");
+    }
+    let big = numbers(DType::Int64, &["9007199254740993", "9007199254740995"]);
+    assert_eq!(selected_positions(&big, "x=~9007199254740993"), [0]);
+    assert_eq!(selected_positions(&big, "x=~9007199254740994"), [1]);
+    let dates = words(&["2015-06-01", "2015-06-16", "2015-07-01"]);
+    assert_eq!(selected_positions(&dates, "x=~2015-06-12"), [1]);
+    let mut domain = schema(&[100]);
+    domain.dims[0].domain = Some((Scalar::from_element(-50_i64), Scalar::from_element(49_i64)));
+    for (argument, position) in
+        [("0=~-49.6", 0), ("0=~-49.5", 1), ("0=~7", 57), ("0=~1000", 99), ("0=~-1000", 0)]
+    {
+        assert_eq!(selected_positions(&domain, argument), [position], "{argument}");
+    }
+    invalid(&words(&["a", "b"]), "x=~a");
+    invalid(&descending, "x=~");
+    invalid(&descending, "x=~north");
+}
+
+#[test]
+fn cyclic_coordinates_turn() {
+    let mut east = numbers(DType::Float32, &["0", "90", "180", "270"]);
+    assert_eq!(selected_positions(&east, "x=-100..-80"), [0_u64; 0]);
+    east.dims[0].period = Some(360.0);
+    assert_eq!(selected_positions(&east, "x=-100..-80"), [3]);
+    assert_eq!(selected_positions(&east, "x=@-90"), [3]);
+    assert_eq!(selected_positions(&east, "x=80..190"), [1, 2]);
+    assert_eq!(selected_positions(&east, "x=350..460"), [0, 1]);
+    assert_eq!(selected_positions(&east, "x=-180..180"), [0, 1, 2, 3]);
+    assert_eq!(selected_positions(&east, "x=~-1"), [0]);
+    assert_eq!(selected_positions(&east, "x=~359"), [0]);
+    assert_eq!(selected_positions(&east, "x=~-80"), [3]);
+    let error = parse(&east, ["x=-100..10"]).unwrap_err();
+    assert!(matches!(error.kind(), ErrorKind::InvalidRequest { .. }));
+    let advice = error.advice().unwrap().to_string();
+    assert!(advice.contains("x=270.0..270.0") && advice.contains("x=0.0..0.0"), "{advice}");
+}

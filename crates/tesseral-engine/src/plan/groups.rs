@@ -66,18 +66,56 @@ impl GroupView<'_> {
     }
 }
 
-/// The grid cell that contains the whole box, as its row-major index.
-fn home(grid: &ChunkGrid, region: &Region) -> Option<u64> {
-    let mut linear = 0_u64;
-    for (d, &(start, end)) in region.bounds().iter().enumerate() {
-        let extent = grid.chunk_shape()[d];
-        let cell = start / extent;
-        if end > start && (end - 1) / extent != cell {
-            return None;
+/// Row-major numbers of grid cells: of all of them, or, if the grid has too many, of those around a selection.
+struct Numbering {
+    first: Coords,
+    counts: Coords,
+}
+
+impl Numbering {
+    fn new(grid: &ChunkGrid, selection: &Selection) -> Result<Self> {
+        if grid.is_counted() {
+            let counts = Coords::from_slice(grid.counts());
+            return Ok(Self { first: Coords::from_elem(0, counts.len()), counts });
         }
-        linear = linear * grid.counts()[d] + cell;
+        let bounds = selection.bounds();
+        let cells = bounds.bounds().iter().zip(grid.chunk_shape());
+        let (first, counts): (Coords, Coords) =
+            cells.map(|((start, end), chunk)| (start / chunk, end.div_ceil(*chunk) - start / chunk)).unzip();
+        let count = counts.iter().try_fold(1_u64, |n, c| n.checked_mul(*c));
+        count.ok_or_else(|| Error::limit("the chunks of a selection", u64::MAX, u64::MAX - 1))?;
+        Ok(Self { first, counts })
     }
-    Some(linear)
+
+    /// The grid cell that contains the whole box, if it has a number.
+    fn home(&self, grid: &ChunkGrid, region: &Region) -> Option<u64> {
+        let mut linear = 0_u64;
+        for (d, &(start, end)) in region.bounds().iter().enumerate() {
+            let extent = grid.chunk_shape()[d];
+            let cell = start / extent;
+            if end > start && (end - 1) / extent != cell {
+                return None;
+            }
+            let cell = cell.checked_sub(self.first[d]).filter(|cell| *cell < self.counts[d])?;
+            linear = linear * self.counts[d] + cell;
+        }
+        Some(linear)
+    }
+
+    fn linear(&self, coords: &[u64]) -> u64 {
+        let cells = coords.iter().zip(&self.first).zip(&self.counts);
+        cells.fold(0, |linear, ((c, first), n)| linear * n + (c - first))
+    }
+
+    fn coords(&self, mut linear: u64) -> Coords {
+        let mut coords = self.first.clone();
+        for d in (0..coords.len()).rev() {
+            let n = self.counts[d].max(1);
+            coords[d] += linear % n;
+            linear /= n;
+        }
+        coords
+    }
 }
 
 /// Maximum number of grid cells without a chunk that are separate groups, which threads share.
@@ -87,7 +125,13 @@ const JOINED_RANK: usize = 64;
 
 /// Groups of a mostly empty grid: one per grid cell with chunks, and between them boxes without any, at most twice the rank per
 /// chunk. The work is proportional to the number of chunks, not of grid cells.
-fn join_gaps(grid: &ChunkGrid, selection: &Selection, members: &[u32], keys: &[u64]) -> Result<Vec<Group>> {
+fn join_gaps(
+    grid: &ChunkGrid,
+    numbering: &Numbering,
+    selection: &Selection,
+    members: &[u32],
+    keys: &[u64],
+) -> Result<Vec<Group>> {
     if grid.rank() > JOINED_RANK {
         return Err(Error::limit(
             "the dimensions of a mostly empty array",
@@ -103,7 +147,7 @@ fn join_gaps(grid: &ChunkGrid, selection: &Selection, members: &[u32], keys: &[u
     }
     let mut held: Vec<(Coords, std::ops::Range<u32>)> = Vec::new();
     for (at, &member) in (0_u32..).zip(members) {
-        let coords = grid.coords(keys[member as usize]);
+        let coords = numbering.coords(keys[member as usize]);
         match held.last_mut() {
             Some((last, range)) if *last == coords => range.end = at + 1,
             _ => held.push((coords, at..at + 1)),
@@ -169,11 +213,14 @@ impl Groups {
         let too_many =
             || Error::limit("the chunks of one plan", plan.chunks.len() as u64, u64::from(u32::MAX));
         let count = u32::try_from(plan.chunks.len()).map_err(|_| too_many())?;
+        let numbering = Numbering::new(grid, selection)?;
         let mut keys = Vec::new();
         let mut single = plan.uncovered == Uncovered::Impossible;
         let mut last = None;
         for (position, chunk) in plan.chunks.iter().enumerate() {
-            let Some(key) = home(grid, cover(chunk)?) else { return Ok(Self::whole(plan, selection)) };
+            let Some(key) = numbering.home(grid, cover(chunk)?) else {
+                return Ok(Self::whole(plan, selection));
+            };
             if single && last.is_none_or(|last| last < key) {
                 last = Some(key);
                 continue;
@@ -182,7 +229,7 @@ impl Groups {
                 // First chunk out of order: previous ones had ascending keys, so list them all.
                 single = false;
                 for earlier in &plan.chunks[..position] {
-                    keys.push(home(grid, cover(earlier)?).unwrap_or_default());
+                    keys.push(numbering.home(grid, cover(earlier)?).unwrap_or_default());
                 }
             }
             keys.push(key);
@@ -195,7 +242,7 @@ impl Groups {
         if plan.uncovered == Uncovered::Fill {
             let cells = grid.touched(selection).remaining();
             if cells > EMPTY_CELLS.saturating_add(4 * u64::from(count)) {
-                let groups = join_gaps(grid, selection, &members, &keys)?;
+                let groups = join_gaps(grid, &numbering, selection, &members, &keys)?;
                 return Ok(Self { kind: Grouping::Many { members, groups, joined: true } });
             }
         }
@@ -208,12 +255,12 @@ impl Groups {
             }
             // Both are at most `count`, a u32.
             let range = start as u32..*at as u32;
-            groups.push(Group { region: grid.region(&grid.coords(key)), members: range });
+            groups.push(Group { region: grid.region(&numbering.coords(key)), members: range });
         };
         if plan.uncovered == Uncovered::Fill {
             // Grid cells that no chunk covers are groups too: they are filled.
             for coords in grid.touched(selection) {
-                let key = grid.linear(&coords);
+                let key = numbering.linear(&coords);
                 while at < members.len() && keys[members[at] as usize] < key {
                     at += 1;
                 }

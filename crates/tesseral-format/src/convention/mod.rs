@@ -63,6 +63,8 @@ pub struct AxisLabels {
     pub labels: Labels,
     /// How they count time.
     pub time: Option<TimeUnits>,
+    /// The period of numbers: 360 for longitudes in degrees.
+    pub period: Option<f64>,
 }
 
 /// Adds labels to the dimensions of an array.

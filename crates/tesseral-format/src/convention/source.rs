@@ -39,6 +39,7 @@ impl ModelArray {
             if let Some(dim) = schema.dims.get_mut(d) {
                 dim.labels = Some(labels.labels);
                 dim.time = labels.time;
+                dim.period = labels.period;
             }
         }
         let (encoding, limits) = (Encoding::default(), Limits::default());
