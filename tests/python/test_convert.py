@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -276,7 +277,7 @@ def test_an_interrupted_conversion_leaves_nothing(tmp_path, name):
 def settled(path):
     """The content of a file or folder, except for names and times that differ in every write."""
     reported = tet_json("info", path)
-    arrays = [{k: v for k, v in array.items() if k != "name"} for array in reported["arrays"]]
+    arrays = [{k: v for k, v in array.items() if k not in ("name", "variable")} for array in reported["arrays"]]
     return arrays, tet("cat", path, "a", "--raw") if path.exists() else None
 
 
@@ -477,6 +478,33 @@ def test_pictures(tmp_path):
     assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
     tet("plot", source, "a", "-o", tmp_path / "a.png", code=2)
     assert Path(tmp_path / "a.png").stat().st_size > 100
+    tet("plot", source, "a", "-o", tmp_path / "a.jpg", code=7)
+
+
+def test_maps_have_north_up_and_axes_in_coordinates(tmp_path):
+    lat, lon = np.linspace(-60, 60, 13), np.arange(0, 360, 30.0)
+    cells = lat[:, None] + lon[None, :] / 1000
+    cells[2, 3] = -999
+    drawn = {}
+    for way, order in (("up", slice(None)), ("down", slice(None, None, -1))):
+        labels = {"lat": [str(v) for v in lat[order]], "lon": [str(v) for v in lon]}
+        attrs = {"units": "K", "long_name": "Warmth", "_FillValue": "-999"}
+        array = {"name": "t", "cells": cells[order].copy(), "dims": ["lat", "lon"], "labels": labels, "attrs": attrs}
+        source = write(tmp_path, tmp_path / f"{way}.tet", [array])
+        drawn[way] = tet("plot", source, "t", "--width", 60).decode()
+        picture = tmp_path / f"{way}.svg"
+        tet("plot", source, "t", "-o", picture)
+        texts = [e.text for e in ElementTree.parse(picture).iter("{http://www.w3.org/2000/svg}text")]
+        assert texts[0] == "Warmth" and {"lat", "lon", "t [K]"} <= set(texts)
+        assert any(text.startswith("missing: 1 of") for text in texts)
+        tet("plot", source, "t", "-o", tmp_path / f"{way}.png")
+    # The same picture, whichever way latitudes are stored.
+    assert drawn["up"] == drawn["down"]
+    assert (tmp_path / "up.png").read_bytes() == (tmp_path / "down.png").read_bytes()
+    lines = drawn["up"].splitlines()
+    assert lines[0].startswith("Warmth [K]") and "@" in lines[2] and "." in lines[14]
+    assert tet_json("plot", tmp_path / "up.tet", "t")["axes"][0] == {
+        "name": "lat", "units": "", "first": "-60.0", "last": "60.0"}
 
 
 @pytest.mark.parametrize("dtype", ["<f4", ">f8", "<i2", ">u4", "|u1", "<c16", "<M8[s]"])

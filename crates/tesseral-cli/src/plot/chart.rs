@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use tesseral::Point;
 
-use super::{Picture, number, odd_cells};
+use super::{Picture, number, odd_cells, tick_line};
 use crate::terminal_style::TerminalStyle;
 use crate::text::escape;
 
@@ -103,14 +103,14 @@ pub(crate) fn draw(picture: &Picture, paint: TerminalStyle, columns: usize, line
     if !gaps.trim().is_empty() {
         let _ = writeln!(out, "{:margin$}{}", "", gaps.trim_end());
     }
-    if let Some((name, first, last)) = picture.axes.first() {
-        let (name, first, last) = (escape(name), escape(first), escape(last));
-        let room = width.saturating_sub(first.chars().count() + last.chars().count()).max(1);
-        let _ = writeln!(out, "{:margin$}{first}{name:^room$}{last}", "");
+    if let Some(axis) = picture.axes.first() {
+        let _ = writeln!(out, "{:margin$}{}", "", tick_line(axis, width));
+        let title = paint.faint(format!("{:^width$}", escape(&axis.title())).trim_end());
+        let _ = writeln!(out, "{:margin$}{title}", "");
     }
     let odd = odd_cells(&picture.overview);
     if !odd.is_empty() {
-        let _ = writeln!(out, "{:margin$}gaps marked: NaN as ?, null as o{odd}", "");
+        let _ = writeln!(out, "{:margin$}gaps marked: NaN as ?, missing as o{odd}", "");
     }
     out
 }

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use tesseral::Point;
 
 use super::color_map::NOT_FINITE;
-use super::{ColorMap, Picture, number, odd_cells};
+use super::{ColorMap, Picture, number, odd_cells, tick_line};
 use crate::terminal_style::TerminalStyle;
 use crate::text::escape;
 
@@ -22,20 +22,24 @@ pub(crate) fn draw(
     columns: usize,
     lines: Option<usize>,
 ) -> String {
-    let (top, bottom) = (escape(&picture.axes[0].1).into_owned(), escape(&picture.axes[0].2).into_owned());
-    let margin = top.chars().count().max(bottom.chars().count()).min(12) + 1;
-    let width = columns.saturating_sub(margin + 1).max(8);
     let per_line = if paint.color() { 2 } else { 1 };
-    let (rows, cols) = fit(&picture.overview.shape, width, per_line * lines.unwrap_or(LINES));
+    let most = per_line * lines.unwrap_or(LINES);
+    // The number of lines depends on the width that the labels leave, and hardly changes with it.
+    let about = fit(&picture.overview.shape, columns.saturating_sub(8), most).0.div_ceil(per_line);
+    let ticks = picture.axes[0].ticks((about / 3).clamp(2, 12));
+    let longest = ticks.iter().map(|tick| escape(&tick.label).chars().count()).max().unwrap_or(0);
+    let margin = longest.min(16) + 1;
+    let width = columns.saturating_sub(margin + 1).max(8);
+    let (rows, cols) = fit(&picture.overview.shape, width, most);
     let mut out = format!("{}\n", paint.strong(&picture.heading()));
+    let _ = writeln!(out, "{}", paint.faint(&escape(&picture.axes[0].title())));
     let at = |row: usize, col: usize| point(picture, row, col, rows, cols);
     let count = rows.div_ceil(per_line);
+    #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+    let on_line = |place: f64| ((place * count as f64) as usize).min(count - 1);
     for line in 0..count {
-        let label = match line {
-            0 => top.as_str(),
-            n if n + 1 == count => bottom.as_str(),
-            _ => "",
-        };
+        let label = ticks.iter().find(|tick| on_line(tick.place) == line);
+        let label = label.map(|tick| escape(&tick.label)).unwrap_or_default();
         let _ = write!(out, "{label:>margin$.margin$} ", margin = margin - 1);
         for col in 0..cols {
             let upper = at(line * per_line, col);
@@ -48,10 +52,9 @@ pub(crate) fn draw(
         }
         out.push_str(if paint.color() { "\x1b[0m\n" } else { "\n" });
     }
-    let (name, left, right) = &picture.axes[1];
-    let (left, right, name) = (escape(left), escape(right), escape(name));
-    let room = cols.saturating_sub(left.chars().count() + right.chars().count()).max(1);
-    let _ = writeln!(out, "{:margin$}{left}{name:^room$}{right}", "");
+    let _ = writeln!(out, "{:margin$}{}", "", tick_line(&picture.axes[1], cols));
+    let title = paint.faint(format!("{:^cols$}", escape(&picture.axes[1].title())).trim_end());
+    let _ = writeln!(out, "{:margin$}{title}", "");
     out.push_str(&legend(picture, color_map, paint, margin));
     out
 }
@@ -72,7 +75,7 @@ fn point(picture: &Picture, row: usize, col: usize, rows: usize, cols: usize) ->
     let (mut sum, mut count, mut odd) = (0.0, 0_u32, false);
     for r in r0..r1 {
         for c in c0..c1 {
-            match picture.overview.points[r * shape[1] + c] {
+            match picture.at(r, c) {
                 Point::Value(v) => (sum, count) = (sum + v, count + 1),
                 Point::NotFinite => odd = true,
                 Point::Null => {}
@@ -131,10 +134,12 @@ fn legend(picture: &Picture, color_map: ColorMap, paint: TerminalStyle, margin: 
     if paint.color() {
         scale.push_str("\x1b[0m");
     }
-    let mut out = format!("{:margin$}{} {scale} {}\n", "", number(picture.low), number(picture.high));
+    let units = if picture.units.is_empty() { String::new() } else { format!(" {}", escape(&picture.units)) };
+    let (low, high) = (number(picture.low), number(picture.high));
+    let mut out = format!("{:margin$}{low} {scale} {high}{units}\n", "");
     let odd = odd_cells(&picture.overview);
     if !odd.is_empty() {
-        let marks = if paint.color() { "NaN gray, null blank" } else { "NaN as ?, null blank" };
+        let marks = if paint.color() { "NaN gray, missing blank" } else { "NaN as ?, missing blank" };
         let _ = writeln!(out, "{:margin$}{marks}{odd}", "");
     }
     out

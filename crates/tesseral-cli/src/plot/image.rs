@@ -1,64 +1,65 @@
-//! Pictures as PNG.
+//! Pictures in files: PNG and SVG.
 
-use tesseral::{Error, Point};
+use tesseral::Error;
 
-use super::chart::strokes;
-use super::color_map::NOT_FINITE;
+use super::canvas::Raster;
+use super::figure::{self, Figure};
+use super::svg::Svg;
 use super::{ColorMap, Picture};
 use crate::error::CliResult;
 
 /// Maximum number of points along either side.
-pub(crate) const MOST: [usize; 2] = [960, 960];
-/// Small fields are enlarged, each point a square.
-const LEAST: usize = 512;
-const CHART: (usize, usize) = (1024, 320);
+pub(crate) const MOST: [usize; 2] = [720, 960];
 
-/// Encodes a picture as PNG: nulls are transparent, NaN and infinite cells gray.
-pub(crate) fn png(picture: &Picture, color_map: ColorMap) -> CliResult<Vec<u8>> {
-    let (width, height, pixels) = match picture.overview.shape.as_slice() {
-        [rows, columns] => field(picture, color_map, *rows, *columns),
-        _ => chart(picture),
-    };
+/// File formats of pictures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ImageFormat {
+    Png,
+    Svg,
+}
+
+impl ImageFormat {
+    /// By the file extension.
+    pub(crate) fn of(path: &std::path::Path) -> CliResult<Self> {
+        match path.extension().map(|ending| ending.to_string_lossy().to_lowercase()).as_deref() {
+            None | Some("png") => Ok(Self::Png),
+            Some("svg") => Ok(Self::Svg),
+            Some(other) => {
+                let error = Error::unsupported(format!("image format .{other}"));
+                Err(error.hint("use the file extension .png or .svg").into())
+            }
+        }
+    }
+}
+
+/// Encodes a picture with its axes.
+pub(crate) fn encoded(picture: &Picture, color_map: ColorMap, format: ImageFormat) -> CliResult<Vec<u8>> {
+    let figure = Figure::new(picture);
+    let (width, height) = figure.size();
+    match format {
+        ImageFormat::Png => {
+            let mut canvas = Raster::new(width, height);
+            figure::draw(&figure, picture, color_map, &mut canvas);
+            Ok(encode(width, height, &canvas.bytes())?)
+        }
+        ImageFormat::Svg => {
+            let mut canvas = Svg::new(width, height);
+            figure::draw(&figure, picture, color_map, &mut canvas);
+            Ok(canvas.document().into_bytes())
+        }
+    }
+}
+
+/// Encodes pixels of three bytes as PNG.
+pub(super) fn encode(width: usize, height: usize, pixels: &[u8]) -> tesseral::Result<Vec<u8>> {
     let mut out = Vec::new();
     let failed = |e: png::EncodingError| Error::codec("png", e);
     let size = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
     let mut encoder = png::Encoder::new(&mut out, size(width), size(height));
-    encoder.set_color(png::ColorType::Rgba);
+    encoder.set_color(png::ColorType::Rgb);
     encoder.set_depth(png::BitDepth::Eight);
     let mut writer = encoder.write_header().map_err(failed)?;
-    writer.write_image_data(&pixels).map_err(failed)?;
+    writer.write_image_data(pixels).map_err(failed)?;
     writer.finish().map_err(failed)?;
     Ok(out)
-}
-
-fn field(picture: &Picture, color_map: ColorMap, rows: usize, columns: usize) -> (usize, usize, Vec<u8>) {
-    let scale = (LEAST / rows.max(columns).max(1)).max(1);
-    let (width, height) = (columns * scale, rows * scale);
-    let mut pixels = Vec::with_capacity(width * height * 4);
-    for y in 0..height {
-        for x in 0..width {
-            let [r, g, b, a] = match picture.overview.points[y / scale * columns + x / scale] {
-                Point::Value(v) => {
-                    let [r, g, b] = color_map.at(picture.normalize(v));
-                    [r, g, b, 255]
-                }
-                Point::NotFinite => [NOT_FINITE[0], NOT_FINITE[1], NOT_FINITE[2], 255],
-                Point::Null => [0; 4],
-            };
-            pixels.extend([r, g, b, a]);
-        }
-    }
-    (width, height, pixels)
-}
-
-fn chart(picture: &Picture) -> (usize, usize, Vec<u8>) {
-    let (width, height) = CHART;
-    let mut pixels = vec![255; width * height * 4];
-    for (x, stroke) in strokes(picture, width, height).into_iter().enumerate() {
-        let Some((from, to)) = stroke else { continue };
-        for y in from..=(to + 1).min(height - 1) {
-            pixels[(y * width + x) * 4..][..3].copy_from_slice(&[31, 119, 180]);
-        }
-    }
-    (width, height, pixels)
 }
