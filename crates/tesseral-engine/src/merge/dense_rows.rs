@@ -1,6 +1,6 @@
 //! Cells of a dense array as rows: coordinates and fields that match a condition.
 
-use tesseral_core::{Error, Result, Selection, dispatch_element};
+use tesseral_core::{Error, Result, Selection, alloc, dispatch_element};
 use tesseral_format::{Column, Request};
 
 use crate::decode::columns::{Cells, column_layout};
@@ -82,17 +82,25 @@ impl DenseCells {
                 Column::Field(f) if size == 0 => {
                     read_var(&self.handle, &Request::cells(part.clone(), f), &self.options)
                 }
-                Column::Field(f) => {
-                    let request = Request::cells(part.clone(), f);
-                    dense::read_with(&self.handle, &request, &self.options, |cells| {
-                        let validity = cells.stored_validity().map(<[u8]>::to_vec);
-                        Ok(Cells::from_fixed(size, cells.bytes().to_vec(), validity))
-                    })
-                }
+                Column::Field(f) => self.read_fixed(f, size, part),
                 _ => Err(Error::invalid(format!("unknown column {column:?} of a dense array"))),
             }
         });
         read.collect()
+    }
+
+    /// Reads the fixed-size cells of a field straight into their column.
+    fn read_fixed(&self, field: u16, size: usize, part: &Selection) -> Result<Cells> {
+        let count = count(part);
+        let bytes = count.checked_mul(size);
+        let bytes = bytes.ok_or_else(|| Error::limit("the selection", u64::MAX, isize::MAX as u64))?;
+        self.options.check_memory("the result", bytes as u64)?;
+        let mut values = alloc::zeroed("cells of a column", bytes)?;
+        let nullable = self.handle.schema().fields[usize::from(field)].nullable;
+        let mut validity = nullable.then(|| alloc::zeroed("validity of a column", count)).transpose()?;
+        let request = Request::cells(part.clone(), field);
+        dense::read_into(&self.handle, &request, &mut values, validity.as_deref_mut(), &self.options)?;
+        Ok(Cells::from_fixed(size, values, validity))
     }
 
     /// One byte per cell of a part, 1 where the condition holds; `None` without a condition.
