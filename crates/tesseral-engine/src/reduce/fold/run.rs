@@ -23,8 +23,10 @@ use crate::plan::subdivide::divisible;
 use crate::reduce::axes::reduce;
 use crate::reduce::summary::summarize;
 
-/// Bytes of cells in a unit whose cells are distributed one by one, and in a unit of the fast folds.
+/// Bytes of cells in a unit whose cells are distributed one by one, in one under a condition, which needs several masks, and in a
+/// unit of the fast folds.
 const UNIT: u64 = 16 << 20;
+const MASKED_UNIT: u64 = 8 << 20;
 const FAST_UNIT: u64 = 256 << 20;
 /// Up to this many chunks, each is a separate unit, so that statistics can skip it.
 const CHUNK_UNITS: u64 = 1 << 16;
@@ -157,7 +159,11 @@ fn cut_units(handle: &Handle, request: &Request, fold: &Fold, options: &Options)
         );
     }
     check_total(handle, request)?;
-    let bytes = if fold.fast_statistics(request).is_some() { FAST_UNIT } else { UNIT };
+    let bytes = match fold.fast_statistics(request) {
+        Some(_) => FAST_UNIT,
+        None if request.condition.is_some() => MASKED_UNIT,
+        None => UNIT,
+    };
     // A small limit is shared by the concurrent units; other limits do not change how sums round.
     let bytes = options.memory.map_or(bytes, |memory| bytes.min((memory / 16).max(1)));
     let cells = (bytes / row_size(handle, &numbers)?).max(1);
