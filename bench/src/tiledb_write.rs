@@ -123,7 +123,7 @@ fn appends(args: &Args) -> Result<Outcome> {
     let timed = time_after(
         args,
         || {
-            let create = Create::new().overwrite().option("empty", Value::Bool(true));
+            let create = Create::new().overwrite().empty();
             let mut session = create.begin(&args.out, "tiledb")?;
             session.add(&spec)?;
             Ok(session.commit()?)

@@ -214,8 +214,9 @@ def test_random_dense(seed, tmp_path, peer):
     assert compare(peer, array)["columns"] == before
     tet("vacuum", array, "--apply")
     assert compare(peer, array)["columns"] == before
-    # Fragments with unwritten cells between them stay apart.
-    assert peer("fragments", array)["count"] == len(report["apart"]) + len(report["made"])
+    # Fragments with unwritten cells between them stay apart; there is nothing to do for a single one.
+    left = len(report["apart"]) + len(report["made"]) if len(times) > 1 else 1
+    assert peer("fragments", array)["count"] == left
 
 
 def random_dim(rng, d):

@@ -9,7 +9,7 @@ use tesseral_engine::{
     kernel::summary::{StatSet, Summary},
 };
 use tesseral_format::convention;
-use tesseral_format::{ChunkInfo, Column, Request, Target, Totals, Uncovered};
+use tesseral_format::{ChunkInfo, Column, Request, Target, Totals};
 use tesseral_store::Bytes;
 
 use crate::labels::PendingLabels;
@@ -385,17 +385,6 @@ impl Array {
     /// # Errors
     /// Errors of the plan.
     pub fn has_gaps(&self, selection: &Selection) -> Result<bool> {
-        let slices = selection.slices().iter().map(|slice| Slice::new(slice.start, slice.start + 1));
-        let bounds: Vec<u64> = selection.slices().iter().map(|slice| slice.end).collect();
-        if selection.shape().contains(&0) {
-            return Ok(false);
-        }
-        // One cell shows whether the array can have unwritten cells; a plan of all of them takes longer.
-        let one = Selection::new(slices, &bounds)?;
-        let plan = self.handle.guarded(|| self.handle.source().plan(&self.request(&one)))?;
-        if plan.uncovered != Uncovered::Fill {
-            return Ok(false);
-        }
         tesseral_engine::has_gaps(&self.handle, &self.request(selection))
     }
 

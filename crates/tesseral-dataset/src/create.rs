@@ -112,9 +112,9 @@ impl Create {
         self
     }
 
-    /// Creates arrays without cells.
+    /// Creates arrays without cells, for later appends, in formats with versions.
     #[must_use]
-    pub(crate) fn empty(mut self) -> Self {
+    pub fn empty(mut self) -> Self {
         self.options.empty = true;
         self
     }

@@ -157,13 +157,12 @@ pub fn recognize(py: Python<'_>, path: PathBuf) -> PyResult<Option<&'static str>
     }
 }
 
-/// Id, display name, file extensions, whether it is writable, and whether its containers are folders, of every format.
+/// Id, display name, file extensions, whether it is writable, and whether arrays can be appended to, of every format.
 #[pyfunction]
 #[allow(clippy::type_complexity)]
 pub fn formats() -> Vec<(&'static str, &'static str, &'static [&'static str], bool, bool)> {
     let format_info = |f: &'static dyn tesseral::Format| {
-        let able = f.capabilities();
-        (f.id(), f.title(), f.extensions(), able.create, able.folder)
+        (f.id(), f.title(), f.extensions(), f.capabilities().create, f.versioned().is_some())
     };
     tesseral::formats().map(format_info).collect()
 }

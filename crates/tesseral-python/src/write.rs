@@ -131,6 +131,7 @@ fn asked(overwrite: bool, options: Option<&Bound<'_, PyAny>>) -> PyResult<Create
             ("timestamp", Value::Int(time)) if time >= 0 => create.timestamp(time.unsigned_abs()),
             ("timestamp", Value::UInt(time)) => create.timestamp(time),
             ("key", Value::Bytes(key)) => create.key(key),
+            ("empty", Value::Bool(true)) => create.empty(),
             (_, value) => create.option(name, value),
         };
     }

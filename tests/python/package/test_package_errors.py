@@ -31,7 +31,7 @@ def test_kinds_are_builtins(tmp_path):
         container["a"].sel(dim_0=3)
     assert senseless.value.code == "invalid"
     with pytest.raises(NotImplementedError) as unsupported:
-        tesseral.open("s3://bucket/key")
+        tesseral.open("ftp://host/key")
     assert unsupported.value.code == "unsupported"
     for error in (missing, unknown, nothing, large, senseless, unsupported):
         assert isinstance(error.value, tesseral.TesseralError)

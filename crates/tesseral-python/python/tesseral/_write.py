@@ -63,10 +63,10 @@ def _native_order(dtype: Any) -> np.dtype[Any]:
 
 
 def format_of(path: str, format: str) -> tuple[str, bool]:
-    """Returns the id of a format, by name or file extension, and whether its containers are folders."""
-    for id, _, endings, _, folder in _native.formats():
+    """Returns the id of a format, by name or file extension, and whether its arrays can be appended to."""
+    for id, _, endings, _, appendable in _native.formats():
         if id == format or not format and any(path.endswith(f".{ending}") for ending in endings):
-            return id, folder
+            return id, appendable
     return format, False
 
 
