@@ -214,7 +214,7 @@ fn statistics_by_name() {
     }
     assert_eq!(answer("mode", &[0.0, -0.0, 3.0]), value(0.0));
     assert!(Statistic::names().all(|name| Statistic::parse(name).is_some()));
-    assert_eq!(Statistic::parse("mena"), None);
+    assert_eq!(Statistic::parse("average"), None);
     let strict = Finish { skip_nan: false, ..Finish::default() };
     for name in ["sum", "mean", "min", "std", "median", "mode", "product", "norm_l2"] {
         let found = folded(&Statistic::parse(name).unwrap(), &cells, &[], strict);
