@@ -22,7 +22,7 @@ use tesseral_dataset::Create;
 use tesseral_registry::sidecar;
 
 /// Maximum number of listed indexes of cells without a divisor.
-const TOLD: usize = 64;
+const LISTED_CELLS: usize = 64;
 const PIECE: u64 = 8 << 20;
 const ONE_CHUNK: u64 = 64 << 20;
 
@@ -227,7 +227,7 @@ impl<'a> PreparedTransform<'a> {
         for part in self.blocks()? {
             let cells = self.cells(&part, &mut |i| {
                 count += 1;
-                if listed_cells.len() < TOLD {
+                if listed_cells.len() < LISTED_CELLS {
                     listed_cells.push(done + i);
                 }
             })?;
