@@ -7,7 +7,7 @@ use std::thread;
 use memmap2::{Advice, MmapMut};
 use serde_json::json;
 use tesseral::ChunkInfo;
-use tesseral_store::{Access, Bytes, LocalStore, Store};
+use tesseral_store::{Bytes, LocalStore, ReadMode, Store};
 
 use crate::common::{Args, Outcome, Result, digest, time};
 
@@ -18,7 +18,7 @@ const PIECE: usize = 1 << 16;
 
 /// Maps a file as the engine does.
 pub fn map(path: &Path) -> Result<Bytes> {
-    Ok(LocalStore::new(path, Access::Map).resident("")?.ok_or("the file cannot be mapped")?)
+    Ok(LocalStore::new(path, ReadMode::Map).resident("")?.ok_or("the file cannot be mapped")?)
 }
 
 /// The cells of a mapping.

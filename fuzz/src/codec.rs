@@ -3,7 +3,7 @@
 
 use tesseral_codec::bitset::{rle, roaring};
 use tesseral_codec::filter::{Chain, ElementKind, Filter, FilterContext, FilterElement};
-use tesseral_codec::packing::Packing;
+use tesseral_codec::packing::SimplePacking;
 use tesseral_codec::zfp::Mode;
 use tesseral_codec::{Contexts, aec, bitshuffle, blosc2, lz4, shuffle, sz3, zfp, zstd};
 
@@ -52,7 +52,7 @@ pub fn exercise(data: &[u8]) {
             if aec::decode_into(src, &params, &mut dst).is_ok() {
                 let (total, first) = (dst.len() / size, dst.len() / size / 3);
                 let mut part = vec![0; (total - first) / 2 * size];
-                let mut index = aec::Index::default();
+                let mut index = aec::RsiIndex::default();
                 let bit =
                     index.find_sample(src, &params, first as u64).expect("a valid stream has the sample");
                 aec::decode_range(src, &params, bit, total as u64, first as u64, &mut part)
@@ -61,7 +61,7 @@ pub fn exercise(data: &[u8]) {
             }
         }
         3 => {
-            let Ok(packing) = Packing::new(1.5, b as i32 - 128, 0, a as u32 % 70) else { return };
+            let Ok(packing) = SimplePacking::new(1.5, b as i32 - 128, 0, a as u32 % 70) else { return };
             dst.truncate(len / 8 * 8);
             let _ = packing.decode_into(src, c as u64, &mut dst);
         }

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-use tesseral::query::{Document, Plan, Settings};
+use tesseral::query::{Document, Plan, QueryOptions};
 use tesseral_store::{MemoryStore, Store};
 use tesseral::{Array, Container, Open, as_of, condition, parse_codecs};
 
@@ -38,7 +38,7 @@ pub fn query(bytes: &[u8]) {
     let Ok(mut document) = Document::parse(text) else { return };
     for source in sources() {
         document.dataset = source.inner().name(0).to_owned();
-        if let Ok(Some(plan)) = Plan::new(source, &document, &Settings::default()) {
+        if let Ok(Some(plan)) = Plan::new(source, &document, &QueryOptions::default()) {
             let _ = (plan.logical_bytes(), plan.budget(), plan.split(3));
         }
     }

@@ -12,7 +12,7 @@ use tesseral::{
     Array, ChunkInfo, ChunkStats, Column, Container, Cover, Error, ErrorKind, Field, NonEmpty, PlannedChunk,
     Request, Scalar, Selection, Value,
 };
-use tesseral_core::schema::Role;
+use tesseral_core::schema::VariableRole;
 
 use crate::context::Context;
 use crate::error::{CliResult, exit};
@@ -73,7 +73,7 @@ struct ArrayEntry {
 struct ArraySummary {
     array: Array,
     /// The role of the array, by its own metadata or by attributes of others.
-    role: Role,
+    role: VariableRole,
     /// The field to show; `None` for all.
     field: Option<u16>,
     /// Number of chunks, if known.
@@ -220,7 +220,7 @@ impl<'a> Report<'a> {
 }
 
 impl ArraySummary {
-    fn new(array: Array, role: Role, field: Option<u16>) -> tesseral::Result<Self> {
+    fn new(array: Array, role: VariableRole, field: Option<u16>) -> tesseral::Result<Self> {
         let non_empty = array.handle().restartable(|handle| handle.source().non_empty_domain())?;
         let known = Self { array, role, field, chunks: None, stored: None, digests: false, non_empty };
         // `verify` reports an inconsistent index.

@@ -18,7 +18,7 @@ use serde_json::{Value as Json, json};
 use tesseral::{
     Error, Format, MessageFile, MessageFormat, MessageInfo, MessagePredicate, OpenOptions, Result, Value,
 };
-use tesseral_store::{Access, Store};
+use tesseral_store::{ReadMode, Store};
 
 use crate::context::Context;
 use crate::error::{CliResult, Failure, exit};
@@ -53,7 +53,7 @@ impl<'a> MessageSource<'a> {
     pub(crate) fn new(context: &Context, path: &'a Path) -> CliResult<Self> {
         // Files of many messages are read once: buffered reads bound the memory, whereas a map would grow to the length of the
         // file.
-        let opener = context.opener(&Meter::new(false))?.access(Access::Read);
+        let opener = context.opener(&Meter::new(false))?.access(ReadMode::Read);
         let store = opener.store(path)?;
         let format = tesseral::recognize(&*store).map_err(Failure::opening)?;
         let none = || Error::unsupported(format!("messages in {}", format.title()));

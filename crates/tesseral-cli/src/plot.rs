@@ -14,7 +14,7 @@ use clap::{Args, ValueEnum};
 use serde_json::{Value as Json, json};
 use tesseral::{Array, Column, Container, Error, Overview, Point, Selection, Slice};
 use tesseral_core::description;
-use tesseral_core::schema::Role;
+use tesseral_core::schema::VariableRole;
 
 use self::axis::{Axis, Tick};
 use self::image::ImageFormat;
@@ -155,7 +155,7 @@ fn fix_leading(target: &Target) -> CliResult<Selection> {
 fn coordinate_of(container: &Container, array: &Array, dim: &str) -> Option<Array> {
     let index = container.inner().find(array.name()).ok()?;
     let own = container.inner().sibling(index, dim)?;
-    container.lazy_array(own).ok().filter(|found| found.schema().role == Role::Index)
+    container.lazy_array(own).ok().filter(|found| found.schema().role == VariableRole::Index)
 }
 
 /// Whether a coordinate increases upward on a map: latitudes and the like.

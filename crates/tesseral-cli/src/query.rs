@@ -6,7 +6,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
-use tesseral::query::{Detail, Document, Plan, QueryOutcome, Settings, report};
+use tesseral::query::{Detail, Document, Plan, QueryOptions, QueryOutcome, report};
 use tesseral::{Container, Error};
 
 use crate::cells_argument::{ValuesArgument, report_packing};
@@ -130,7 +130,7 @@ pub(crate) fn answer(context: &Context, document: &Document, how: &QueryArgument
         report_packing(&array);
     }
     let shows = matches!(format, Format::Full | Format::Json);
-    let settings = Settings {
+    let settings = QueryOptions {
         preview: how.preview.unwrap_or(if shows { 64 } else { 0 }),
         // Query documents of the reference write below its cache folder.
         allow: how.spill_allow.iter().cloned().chain(cache_folder().map(|c| c.join("tetration"))).collect(),

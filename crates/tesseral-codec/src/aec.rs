@@ -29,7 +29,7 @@ use tesseral_core::{Error, Result};
 
 pub use decode::{Decoder, decode_into, decode_range};
 pub use encode::encode;
-pub use index::Index;
+pub use index::RsiIndex;
 
 /// Samples are signed.
 pub const SIGNED: u32 = 1;

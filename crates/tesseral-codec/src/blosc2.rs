@@ -148,7 +148,7 @@ pub enum Shuffle {
 
 /// The parameters of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Settings {
+pub struct FrameSettings {
     /// The compressor of the streams.
     pub codec: Codec,
     /// Compression level from 0 (stored) to 9.

@@ -15,7 +15,7 @@ pub enum Checksum {
 
 /// Where the checksum is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum ChecksumPosition {
     /// Before the covered bytes.
     Start,
     /// After the covered bytes.
@@ -52,10 +52,10 @@ impl Checksum {
     ///
     /// # Errors
     /// `Codec` when it differs or is missing.
-    pub fn verify(self, src: &[u8], place: Place) -> Result<&[u8]> {
+    pub fn verify(self, src: &[u8], place: ChecksumPosition) -> Result<&[u8]> {
         let split = match place {
-            Place::Start => src.split_first_chunk::<LEN>().map(|(stored, bytes)| (bytes, stored)),
-            Place::End => src.split_last_chunk::<LEN>(),
+            ChecksumPosition::Start => src.split_first_chunk::<LEN>().map(|(stored, bytes)| (bytes, stored)),
+            ChecksumPosition::End => src.split_last_chunk::<LEN>(),
         };
         let (bytes, stored) = split
             .ok_or_else(|| Error::codec(self.name(), format!("{} bytes hold no checksum", src.len())))?;
@@ -105,12 +105,12 @@ mod tests {
         for sum in [Checksum::Crc32c, Checksum::Crc32, Checksum::Adler32] {
             let stored = sum.of(b"cells").to_le_bytes();
             let mut after = [&b"cells"[..], &stored].concat();
-            assert_eq!(sum.verify(&after, Place::End).unwrap(), b"cells");
+            assert_eq!(sum.verify(&after, ChecksumPosition::End).unwrap(), b"cells");
             let before = [&stored[..], b"cells"].concat();
-            assert_eq!(sum.verify(&before, Place::Start).unwrap(), b"cells");
+            assert_eq!(sum.verify(&before, ChecksumPosition::Start).unwrap(), b"cells");
             after[2] ^= 1;
-            assert!(sum.verify(&after, Place::End).is_err());
-            assert!((0..4).all(|len| sum.verify(&after[..len], Place::End).is_err()));
+            assert!(sum.verify(&after, ChecksumPosition::End).is_err());
+            assert!((0..4).all(|len| sum.verify(&after[..len], ChecksumPosition::End).is_err()));
         }
     }
 }

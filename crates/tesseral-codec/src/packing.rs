@@ -15,7 +15,7 @@ const SHIFT: f64 = (1_u64 << 52) as f64;
 
 /// The parameters of a packed array.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Packing {
+pub struct SimplePacking {
     /// R: the value that zero encodes.
     pub reference: f64,
     /// E: the binary scale factor, log2 of one step.
@@ -30,7 +30,7 @@ fn fault(detail: impl Into<String>) -> Error {
     Error::codec("simple_packing", detail.into())
 }
 
-impl Packing {
+impl SimplePacking {
     /// Checked parameters.
     ///
     /// # Errors
@@ -155,13 +155,13 @@ impl Packing {
 
 /// Converts values to step counts, rounded half away from zero and clamped to 0..=largest; false when a value is not finite.
 #[multiversion(targets("x86_64+avx2+bmi2"))]
-fn quantize(packing: &Packing, cells: &[[u8; 8]], scale: f64, numbers: &mut [u64]) -> bool {
+fn quantize(packing: &SimplePacking, cells: &[[u8; 8]], scale: f64, numbers: &mut [u64]) -> bool {
     round_all(packing, cells, scale, numbers)
 }
 
 #[inline(always)]
-fn round_all(packing: &Packing, cells: &[[u8; 8]], scale: f64, numbers: &mut [u64]) -> bool {
-    let Packing { reference, bits, .. } = *packing;
+fn round_all(packing: &SimplePacking, cells: &[[u8; 8]], scale: f64, numbers: &mut [u64]) -> bool {
+    let SimplePacking { reference, bits, .. } = *packing;
     let most = largest(bits);
     if bits <= 52 {
         let limit = most as f64;

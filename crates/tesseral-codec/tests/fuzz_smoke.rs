@@ -36,7 +36,7 @@ fn seeds() -> Vec<Vec<u8>> {
         (blosc2::Codec::Zlib, blosc2::Shuffle::None),
         (blosc2::Codec::Zstd, blosc2::Shuffle::Byte),
     ] {
-        let settings = blosc2::Settings { codec, level: 5, typesize: 8, shuffle };
+        let settings = blosc2::FrameSettings { codec, level: 5, typesize: 8, shuffle };
         push(head(6, 0), &mut |out| blosc2::encode(&cells, &settings, out, &mut contexts).unwrap());
     }
     for c in [30, 31, 32] {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tesseral_conformance::store_suite;
 use tesseral_store::test_wrappers::{Counting, FaultInjection, Latency, Wrapped, remote_in_memory};
 use tesseral_store::{
-    Access, ByteRange, Growing, LocalStore, MemoryStore, Overwrite, Store, StoreExt, Upcoming,
+    ByteRange, Growing, LocalStore, MemoryStore, Overwrite, ReadMode, Store, StoreExt, Upcoming,
 };
 
 fn passes(make: impl Fn() -> Arc<dyn Store>) {
@@ -22,7 +22,7 @@ fn memory() {
 
 #[test]
 fn local_folders() {
-    for access in [Access::Map, Access::Read] {
+    for access in [ReadMode::Map, ReadMode::Read] {
         let folder = tempfile::tempdir().unwrap();
         passes(|| Arc::new(LocalStore::new(folder.path(), access)));
     }

@@ -18,7 +18,7 @@ use std::path::Path;
 use tesseral_core::{Error, Result};
 use tesseral_engine::{Options, RechunkPlan, WriteSession, transfer};
 use tesseral_format::{ArraySpec, Format};
-use tesseral_store::{Access, Overwrite};
+use tesseral_store::{Overwrite, ReadMode};
 
 pub(crate) use self::check::{compare_columns, compare_rows, grown};
 use self::feed::MissingPolicy;
@@ -171,7 +171,7 @@ fn finish(
     report: &mut Converted,
 ) -> Result<()> {
     if options.check || plan.arrays.iter().any(|a| a.bound.is_some()) {
-        let output = Open::new().access(Access::Read).execution(execution).open(staged.path())?;
+        let output = Open::new().access(ReadMode::Read).execution(execution).open(staged.path())?;
         check_all(plan, &output, options, report)?;
         report.checked = true;
     }

@@ -200,7 +200,7 @@ impl Field {
 /// Role of a variable in its dataset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
-pub enum Role {
+pub enum VariableRole {
     /// Measured or computed values.
     #[default]
     Data,
@@ -216,7 +216,7 @@ pub enum Role {
     Ancillary,
 }
 
-impl Role {
+impl VariableRole {
     const ALL: [Self; 6] =
         [Self::Data, Self::Index, Self::Auxiliary, Self::Bounds, Self::GridMapping, Self::Ancillary];
 
@@ -265,7 +265,7 @@ pub struct ArraySchema {
     /// The prefix of attributes that belong to one of several fields: `PREFIX NAME.KEY`; `None` for formats of one field per array.
     pub field_attributes: Option<&'static str>,
     /// Role of the array in its container.
-    pub role: Role,
+    pub role: VariableRole,
 }
 
 impl ArraySchema {
@@ -288,7 +288,7 @@ impl ArraySchema {
             allows_duplicates: false,
             attributes: Attributes::new(),
             field_attributes: None,
-            role: Role::Data,
+            role: VariableRole::Data,
         }
     }
 

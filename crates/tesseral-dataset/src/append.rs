@@ -7,7 +7,7 @@ use tesseral_core::condition::Condition;
 use tesseral_core::{ArraySchema, Error, Region, Result};
 use tesseral_engine::{Options, WriteSession};
 use tesseral_format::{AppendOptions, Edit, Format, OpenOptions};
-use tesseral_store::{Access, Location, StorageOptions, Store};
+use tesseral_store::{Location, ReadMode, StorageOptions, Store};
 
 use crate::create::Session;
 use tesseral_registry as registry;
@@ -86,7 +86,7 @@ impl Append {
     /// # Errors
     /// `Unsupported` by formats without versions; `InvalidRequest`; errors of opening.
     pub fn begin(&self, source: impl AsRef<Path>) -> Result<Session> {
-        let store = Location::parse(source)?.store(Access::Read, &self.storage)?;
+        let store = Location::parse(source)?.store(ReadMode::Read, &self.storage)?;
         let format = registry::recognize(&*store)?;
         let versioned = format.versioned().ok_or_else(|| unversioned("appending to", format))?;
         let (writer, schema) = versioned.append(store, &self.options)?;
@@ -101,7 +101,7 @@ impl Append {
 /// # Errors
 /// `Unsupported` by formats without versions; errors of opening.
 pub fn edit(source: impl AsRef<Path>, options: &OpenOptions) -> Result<Box<dyn Edit>> {
-    edit_store(Location::parse(source)?.store(Access::Read, &StorageOptions::new())?, options)
+    edit_store(Location::parse(source)?.store(ReadMode::Read, &StorageOptions::new())?, options)
 }
 
 /// Opens the content of a store for editing.

@@ -4,12 +4,12 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
-use tesseral_core::schema::Role;
+use tesseral_core::schema::VariableRole;
 use tesseral_core::{Attributes, ErrorKind, HistoryRow, Limits, Result};
 use tesseral_engine::{Handle, Options, Reopen, judge, open_listed, watched};
 use tesseral_format::convention;
 use tesseral_format::{Column, Format, Groups, OpenOptions, TimeRange, Version};
-use tesseral_store::{Access, Location, StorageOptions, Store, StoreExt};
+use tesseral_store::{Location, ReadMode, StorageOptions, Store, StoreExt};
 
 use crate::Array;
 use crate::labels::{self, LabelCache, PendingLabels};
@@ -20,7 +20,7 @@ use tesseral_registry as registry;
 #[derive(Clone, Debug, Default)]
 pub struct Open {
     options: OpenOptions,
-    access: Access,
+    access: ReadMode,
     storage: StorageOptions,
     execution: Options,
 }
@@ -48,7 +48,7 @@ impl Open {
 
     /// Reads with `pread` instead of memory-mapping files.
     #[must_use]
-    pub fn access(mut self, access: Access) -> Self {
+    pub fn access(mut self, access: ReadMode) -> Self {
         self.access = access;
         self
     }
@@ -105,7 +105,7 @@ impl Open {
     /// # Errors
     /// `Unsupported` for URLs that cannot be reached, `InvalidRequest` for unknown storage options.
     pub fn store(&self, source: impl AsRef<Path>) -> Result<Arc<dyn Store>> {
-        let access = if self.execution.memory.is_some() { Access::Read } else { self.access };
+        let access = if self.execution.memory.is_some() { ReadMode::Read } else { self.access };
         Location::parse(source)?.store(access, &self.storage)
     }
 
@@ -220,7 +220,7 @@ pub struct Container {
     /// Cached index coordinates.
     labels: Arc<LabelCache>,
     /// Roles that arrays have by the attributes of others, once they were asked for.
-    roles: Arc<OnceLock<HashMap<usize, Role>>>,
+    roles: Arc<OnceLock<HashMap<usize, VariableRole>>>,
     /// Packed fields are read as physical values.
     physical: bool,
 }
@@ -341,9 +341,9 @@ impl Container {
     ///
     /// # Errors
     /// Errors of loading the metadata of the array.
-    pub fn role(&self, index: usize) -> Result<Role> {
+    pub fn role(&self, index: usize) -> Result<VariableRole> {
         let own = self.inner.store().guarded(|| self.inner.array(index))?.schema().role;
-        if own != Role::Data {
+        if own != VariableRole::Data {
             return Ok(own);
         }
         let named = self.roles.get_or_init(|| roles::of_attributes(self));

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tesseral_core::dtype::Class;
-use tesseral_core::schema::{Labels, Role};
+use tesseral_core::schema::{Labels, VariableRole};
 use tesseral_core::{Advice, ArraySchema, CellLen, Error, Result, description};
 use tesseral_format::convention::AxisLabels;
 
@@ -106,7 +106,7 @@ impl PendingLabels {
 /// Returns whether an array is the index coordinate of a dimension.
 pub(crate) fn is_index(schema: &ArraySchema, dim: &str, extent: Option<u64>) -> bool {
     let [own] = schema.dims.as_slice() else { return false };
-    schema.role == Role::Index && schema.fields.len() == 1 && own.name == dim && own.extent == extent
+    schema.role == VariableRole::Index && schema.fields.len() == 1 && own.name == dim && own.extent == extent
 }
 
 /// Size of the cells of a coordinate.

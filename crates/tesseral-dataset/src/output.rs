@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use tesseral_core::{Error, Result};
-use tesseral_store::{Access, LocalStore, Location, Overwrite, StagedPath, StorageOptions};
+use tesseral_store::{LocalStore, Location, Overwrite, ReadMode, StagedPath, StorageOptions};
 
 use remote::RemoteTarget;
 use tesseral_registry as registry;
@@ -152,7 +152,7 @@ impl Output {
     pub fn check(&self) -> Result<()> {
         let mut output = self.clone();
         if let Some(url) = output.resolve()? {
-            let store = Location::Url(url).store(Access::Read, &self.storage)?;
+            let store = Location::Url(url).store(ReadMode::Read, &self.storage)?;
             return remote::check(&store, self.kind, self.overwrite);
         }
         let rules = Rules::new(&output)?;
@@ -188,7 +188,7 @@ impl StagedOutput {
 
     /// A store at the temporary path. Objects staged in it replace the empty file.
     pub fn store(&self) -> Arc<LocalStore> {
-        Arc::new(LocalStore::new(self.path(), Access::Read))
+        Arc::new(LocalStore::new(self.path(), ReadMode::Read))
     }
 
     /// The staged path.
@@ -310,7 +310,7 @@ impl Rules {
             let why = format!("it contains {}, which is not part of a dataset", odd.display());
             return Err(cannot_replace(path, &why).hint(advice));
         }
-        let store = Arc::new(LocalStore::new(now, Access::Read));
+        let store = Arc::new(LocalStore::new(now, ReadMode::Read));
         let is_empty = || fs::read_dir(now).is_ok_and(|mut entries| entries.next().is_none());
         let format = match registry::by_content(&*store)? {
             Some(format) => format,

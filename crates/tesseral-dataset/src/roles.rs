@@ -9,7 +9,7 @@
 
 use std::collections::HashMap;
 
-use tesseral_core::schema::Role;
+use tesseral_core::schema::VariableRole;
 use tesseral_core::{ArraySchema, Value};
 
 use tesseral_store::StoreExt;
@@ -20,12 +20,12 @@ use crate::Container;
 const MOST_ARRAYS: usize = 1 << 16;
 
 /// Roles by array index, of arrays that others name.
-pub(crate) fn of_attributes(container: &Container) -> HashMap<usize, Role> {
-    let mut out: HashMap<usize, Role> = HashMap::new();
+pub(crate) fn of_attributes(container: &Container) -> HashMap<usize, VariableRole> {
+    let mut out: HashMap<usize, VariableRole> = HashMap::new();
     if container.len() > MOST_ARRAYS {
         return out;
     }
-    let mut found = |index: usize, (role, name): (Role, &str)| {
+    let mut found = |index: usize, (role, name): (VariableRole, &str)| {
         if let Some(named) = container.inner().sibling(index, name).filter(|named| *named != index) {
             let known = out.entry(named).or_insert(role);
             if precedence(role) < precedence(*known) {
@@ -42,26 +42,26 @@ pub(crate) fn of_attributes(container: &Container) -> HashMap<usize, Role> {
     // Coordinates that belong to no variable in particular.
     if let Some(Value::Text(names)) = container.attributes().get("coordinates") {
         (0..container.len().min(1)).for_each(|index| {
-            names.split_whitespace().for_each(|name| found(index, (Role::Auxiliary, name)));
+            names.split_whitespace().for_each(|name| found(index, (VariableRole::Auxiliary, name)));
         });
     }
     out
 }
 
 /// Of several roles the first counts.
-fn precedence(role: Role) -> u8 {
+fn precedence(role: VariableRole) -> u8 {
     match role {
-        Role::Index => 0,
-        Role::Bounds => 1,
-        Role::GridMapping => 2,
-        Role::Auxiliary => 3,
-        Role::Ancillary => 4,
+        VariableRole::Index => 0,
+        VariableRole::Bounds => 1,
+        VariableRole::GridMapping => 2,
+        VariableRole::Auxiliary => 3,
+        VariableRole::Ancillary => 4,
         _ => 5,
     }
 }
 
 /// The names in the attributes of a variable, with the roles that they are given.
-fn references(schema: &ArraySchema) -> Vec<(Role, &str)> {
+fn references(schema: &ArraySchema) -> Vec<(VariableRole, &str)> {
     let mut out = Vec::new();
     for (key, value) in &schema.attributes {
         let Value::Text(text) = value else { continue };
@@ -72,17 +72,21 @@ fn references(schema: &ArraySchema) -> Vec<(Role, &str)> {
         };
         let words = || text.split_whitespace();
         match key {
-            "coordinates" => out.extend(words().map(|name| (Role::Auxiliary, name))),
-            "bounds" | "climatology" => out.extend(words().map(|name| (Role::Bounds, name))),
-            "ancillary_variables" => out.extend(words().map(|name| (Role::Ancillary, name))),
+            "coordinates" => out.extend(words().map(|name| (VariableRole::Auxiliary, name))),
+            "bounds" | "climatology" => out.extend(words().map(|name| (VariableRole::Bounds, name))),
+            "ancillary_variables" => out.extend(words().map(|name| (VariableRole::Ancillary, name))),
             "cell_measures" => {
-                out.extend(words().filter(|word| !word.ends_with(':')).map(|name| (Role::Ancillary, name)));
+                out.extend(
+                    words().filter(|word| !word.ends_with(':')).map(|name| (VariableRole::Ancillary, name)),
+                );
             }
             // A list of mappings names the coordinates behind each.
             "grid_mapping" if text.contains(':') => {
-                out.extend(words().filter_map(|word| Some((Role::GridMapping, word.strip_suffix(':')?))));
+                out.extend(
+                    words().filter_map(|word| Some((VariableRole::GridMapping, word.strip_suffix(':')?))),
+                );
             }
-            "grid_mapping" => out.extend(words().map(|name| (Role::GridMapping, name))),
+            "grid_mapping" => out.extend(words().map(|name| (VariableRole::GridMapping, name))),
             _ => {}
         }
     }
@@ -102,14 +106,17 @@ mod tests {
             schema.field_attributes = Some("of:");
             references(&schema).into_iter().map(|(role, name)| (role, name.to_owned())).collect::<Vec<_>>()
         };
-        let named = |role: Role, names: &[&str]| {
+        let named = |role: VariableRole, names: &[&str]| {
             names.iter().map(|name| (role, (*name).to_owned())).collect::<Vec<_>>()
         };
-        assert_eq!(found("coordinates", "lat lon"), named(Role::Auxiliary, &["lat", "lon"]));
-        assert_eq!(found("of:v.bounds", "time_bnds"), named(Role::Bounds, &["time_bnds"]));
-        assert_eq!(found("grid_mapping", "crs"), named(Role::GridMapping, &["crs"]));
-        assert_eq!(found("grid_mapping", "crs: x y wgs: lat lon"), named(Role::GridMapping, &["crs", "wgs"]));
-        assert_eq!(found("cell_measures", "area: cell_area"), named(Role::Ancillary, &["cell_area"]));
+        assert_eq!(found("coordinates", "lat lon"), named(VariableRole::Auxiliary, &["lat", "lon"]));
+        assert_eq!(found("of:v.bounds", "time_bnds"), named(VariableRole::Bounds, &["time_bnds"]));
+        assert_eq!(found("grid_mapping", "crs"), named(VariableRole::GridMapping, &["crs"]));
+        assert_eq!(
+            found("grid_mapping", "crs: x y wgs: lat lon"),
+            named(VariableRole::GridMapping, &["crs", "wgs"])
+        );
+        assert_eq!(found("cell_measures", "area: cell_area"), named(VariableRole::Ancillary, &["cell_area"]));
         assert_eq!(found("units", "lat lon"), []);
     }
 }

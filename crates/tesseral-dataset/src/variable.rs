@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 
 use tesseral_core::metadata::SET_ASIDE;
-use tesseral_core::schema::Role;
+use tesseral_core::schema::VariableRole;
 use tesseral_core::{Advice, Attributes, Dimension, Error, Result, Value};
 
 use crate::{Array, Container};
@@ -118,7 +118,9 @@ impl Variables {
                     Some(format!("{group}/{}", dim.name))
                 });
                 let found = found.chain([dim.name.clone()]).find_map(|name| {
-                    self.list.iter().position(|v| v.name == name && v.array.schema().role == Role::Index)
+                    self.list
+                        .iter()
+                        .position(|v| v.name == name && v.array.schema().role == VariableRole::Index)
                 });
                 kept.extend(found.filter(|found| !kept.contains(found)));
             }

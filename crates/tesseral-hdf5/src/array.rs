@@ -15,7 +15,7 @@ use tesseral_format::{
 };
 
 use crate::dataset::{DatasetInfo, Layout};
-use crate::datatype::CellType;
+use crate::datatype::Hdf5CellType;
 use crate::dimension::NamedExtent;
 use crate::file::{File, HeapReader};
 use crate::filter::Pipeline;
@@ -33,7 +33,7 @@ pub(crate) struct Hdf5Array {
     /// Extents that the dataset stores. A dimension that another dataset extended is longer in the array.
     stored: Coords,
     file: File,
-    cell: CellType,
+    cell: Hdf5CellType,
     layout: Layout,
     pipeline: Pipeline,
     index: OnceLock<ChunkIndex>,

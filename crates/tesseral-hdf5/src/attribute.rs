@@ -4,7 +4,7 @@ use hdf5_reader::RawAttribute;
 use hdf5_reader::messages::dataspace::DataspaceType;
 use tesseral_core::{Attributes, CellLen, DType, Result, Value};
 
-use crate::datatype::{CellType, Problem};
+use crate::datatype::{Hdf5CellType, Problem};
 use crate::file::{File, HeapReader, has_references};
 
 /// Attributes by which NetCDF-4 and the dimension scale interface describe dimensions. They are not shown.
@@ -89,7 +89,7 @@ fn scales(file: &File, attribute: &RawAttribute) -> Result<Vec<u64>> {
 
 /// The value of an attribute, or the reason why it has no representation.
 fn value(file: &File, attribute: &RawAttribute) -> Result<std::result::Result<Value, String>> {
-    let cell = match CellType::parse(attribute.raw_datatype()) {
+    let cell = match Hdf5CellType::parse(attribute.raw_datatype()) {
         Ok(cell) => cell,
         Err(Problem::Unsupported(name)) => return Ok(Err(format!("unsupported: {name}"))),
         Err(Problem::Corrupt(detail)) => return Ok(Err(detail.to_owned())),
@@ -130,7 +130,11 @@ fn text(bytes: &[u8]) -> Value {
 }
 
 /// One or several values of variable length.
-fn variable_length(file: &File, cell: &CellType, data: &[u8]) -> Result<std::result::Result<Value, String>> {
+fn variable_length(
+    file: &File,
+    cell: &Hdf5CellType,
+    data: &[u8],
+) -> Result<std::result::Result<Value, String>> {
     if !has_references(file, cell) {
         return Ok(Err("references of another size than those of the file".to_owned()));
     }

@@ -7,7 +7,7 @@ use hdf5_reader::messages::layout::DataLayout;
 use tesseral_core::{CellLen, Error, Result, Scalar};
 
 use crate::attribute::ObjectAttributes;
-use crate::datatype::{CellType, Problem};
+use crate::datatype::{Hdf5CellType, Problem};
 use crate::file::{File, has_references};
 use crate::filter::Pipeline;
 use crate::index::ChunkedLayout;
@@ -30,7 +30,7 @@ pub(crate) enum Layout {
 pub(crate) struct DatasetInfo {
     /// Address of the object header.
     pub(crate) address: u64,
-    pub(crate) cell: CellType,
+    pub(crate) cell: Hdf5CellType,
     /// Current extents.
     pub(crate) shape: Vec<u64>,
     /// Whether each dimension is unlimited.
@@ -50,7 +50,7 @@ impl DatasetInfo {
         let address = dataset.address();
         let failed = |e| file.error(e, "a dataset");
         let raw = dataset.raw_datatype().map_err(failed)?;
-        let cell = CellType::parse(&raw).map_err(|problem| match problem {
+        let cell = Hdf5CellType::parse(&raw).map_err(|problem| match problem {
             Problem::Unsupported(name) => Error::unsupported(name),
             Problem::Corrupt(detail) => {
                 Error::corrupt("a datatype", file.storage.describe(), address, detail)
@@ -110,7 +110,7 @@ impl DatasetInfo {
 }
 
 /// The fill value; zeros where none is defined, as by the reference.
-fn fill_value(cell: &CellType, stored: Option<&[u8]>) -> Option<Scalar> {
+fn fill_value(cell: &Hdf5CellType, stored: Option<&[u8]>) -> Option<Scalar> {
     match cell.cell {
         CellLen::Var => Some(Scalar::from_text("")),
         _ => {

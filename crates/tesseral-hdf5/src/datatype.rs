@@ -14,7 +14,7 @@ const DEPTH: usize = 8;
 
 /// A datatype with a representation in the data model.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CellType {
+pub struct Hdf5CellType {
     /// Type of one element.
     pub dtype: DType,
     /// Elements per cell.
@@ -42,7 +42,7 @@ pub enum Padding {
     Space,
 }
 
-impl CellType {
+impl Hdf5CellType {
     fn plain(dtype: DType, big: bool) -> Self {
         let size = dtype.size().unwrap_or(1);
         let (cell, padding) = (CellLen::One, Padding::Nul);
@@ -122,7 +122,7 @@ struct Prefix {
 }
 
 /// Parses one datatype and returns the remaining bytes.
-fn parse(mut bytes: &[u8], depth: usize) -> Result<(CellType, &[u8]), Problem> {
+fn parse(mut bytes: &[u8], depth: usize) -> Result<(Hdf5CellType, &[u8]), Problem> {
     if depth == 0 {
         return Err(Problem::Corrupt("datatypes are nested too deeply"));
     }
@@ -150,7 +150,7 @@ fn parse(mut bytes: &[u8], depth: usize) -> Result<(CellType, &[u8]), Problem> {
     Ok((cell, bytes))
 }
 
-fn integer(prefix: &Prefix, bytes: &mut &[u8], signs: bool) -> Result<CellType, Problem> {
+fn integer(prefix: &Prefix, bytes: &mut &[u8], signs: bool) -> Result<Hdf5CellType, Problem> {
     let (offset, precision) = (number(bytes, 2)?, number(bytes, 2)?);
     let signed = signs && prefix.flags & 8 != 0;
     if offset != 0 || precision != 8 * prefix.size {
@@ -167,11 +167,11 @@ fn integer(prefix: &Prefix, bytes: &mut &[u8], signs: bool) -> Result<CellType, 
         (8, false) => DType::UInt64,
         _ => return unsupported(format!("integers of {} bytes", prefix.size)),
     };
-    Ok(CellType::plain(dtype, prefix.flags & 1 != 0))
+    Ok(Hdf5CellType::plain(dtype, prefix.flags & 1 != 0))
 }
 
 /// Floats of IEEE 754 and bfloat16. The layout is compared in full: another one of the same size is another number.
-fn float(prefix: &Prefix, bytes: &mut &[u8]) -> Result<CellType, Problem> {
+fn float(prefix: &Prefix, bytes: &mut &[u8]) -> Result<Hdf5CellType, Problem> {
     let (offset, precision) = (number(bytes, 2)?, number(bytes, 2)?);
     let fields = [number(bytes, 1)?, number(bytes, 1)?, number(bytes, 1)?, number(bytes, 1)?];
     let bias = number(bytes, 4)?;
@@ -187,11 +187,11 @@ fn float(prefix: &Prefix, bytes: &mut &[u8]) -> Result<CellType, Problem> {
     if offset != 0 || precision != 8 * prefix.size || normalized != 2 || sign != precision - 1 || order > 1 {
         return unsupported(format!("floats of {precision} bits in another layout than IEEE 754"));
     }
-    Ok(CellType::plain(dtype, order == 1))
+    Ok(Hdf5CellType::plain(dtype, order == 1))
 }
 
 /// Fixed-size text. Text of one byte is NetCDF's `char`.
-fn text(prefix: &Prefix) -> CellType {
+fn text(prefix: &Prefix) -> Hdf5CellType {
     let dtype = match (prefix.size, prefix.flags >> 4 & 15) {
         (1, 0) => DType::Char,
         (_, 1) => DType::Utf8,
@@ -204,21 +204,21 @@ fn text(prefix: &Prefix) -> CellType {
     };
     let size = prefix.size;
     let cell = u32::try_from(size).ok().filter(|n| *n > 1).map_or(CellLen::One, CellLen::Fixed);
-    CellType { cell, size, padding, ..CellType::plain(dtype, false) }
+    Hdf5CellType { cell, size, padding, ..Hdf5CellType::plain(dtype, false) }
 }
 
 /// Opaque bytes. h5py stores dates as such, with their NumPy dtype in the tag.
-fn opaque(prefix: &Prefix, bytes: &mut &[u8]) -> Result<CellType, Problem> {
+fn opaque(prefix: &Prefix, bytes: &mut &[u8]) -> Result<Hdf5CellType, Problem> {
     let len = prefix.flags & 255;
     let tag = take(bytes, len)?;
     let tag = tag.split(|byte| *byte == 0).next().unwrap_or_default();
     take(bytes, (len.next_multiple_of(8) - len).min(bytes.len()))?;
     let dates = std::str::from_utf8(tag).ok().and_then(date_tag).filter(|_| prefix.size == 8);
     if let Some((dtype, big)) = dates {
-        return Ok(CellType::plain(dtype, big));
+        return Ok(Hdf5CellType::plain(dtype, big));
     }
     let cell = u32::try_from(prefix.size).map_or(CellLen::One, CellLen::Fixed);
-    Ok(CellType { cell, size: prefix.size, ..CellType::plain(DType::Bytes, false) })
+    Ok(Hdf5CellType { cell, size: prefix.size, ..Hdf5CellType::plain(DType::Bytes, false) })
 }
 
 /// The dtype of a tag such as `NUMPY:<M8[ns]`.
@@ -233,7 +233,7 @@ fn date_tag(tag: &str) -> Option<(DType, bool)> {
 }
 
 /// Compound datatypes. Two floats `r` and `i`, as h5py writes them, are a complex number.
-fn compound(prefix: &Prefix, bytes: &mut &[u8], depth: usize) -> Result<CellType, Problem> {
+fn compound(prefix: &Prefix, bytes: &mut &[u8], depth: usize) -> Result<Hdf5CellType, Problem> {
     let mut members = Vec::new();
     for _ in 0..prefix.flags & 0xffff {
         let name = member_name(prefix, bytes)?;
@@ -262,14 +262,14 @@ fn compound(prefix: &Prefix, bytes: &mut &[u8], depth: usize) -> Result<CellType
         && prefix.size == 2 * first.size
         && let Some(dtype) = complex_of(first)
     {
-        return Ok(CellType::plain(dtype, first.big));
+        return Ok(Hdf5CellType::plain(dtype, first.big));
     }
     let names: Vec<String> = members.into_iter().take(8).map(|(name, ..)| name).collect();
     unsupported(format!("compound datatypes (members {})", names.join(", ")))
 }
 
 /// The complex dtype of a pair of floats.
-fn complex_of(part: &CellType) -> Option<DType> {
+fn complex_of(part: &Hdf5CellType) -> Option<DType> {
     match (part.dtype, part.cell, part.dims.as_slice()) {
         (DType::Float32, CellLen::One, []) => Some(DType::Complex64),
         (DType::Float64, CellLen::One, []) => Some(DType::Complex128),
@@ -287,7 +287,7 @@ fn member_name(prefix: &Prefix, bytes: &mut &[u8]) -> Result<String, Problem> {
 }
 
 /// Enumerations of integers. `FALSE` and `TRUE`, as h5py writes them, are truth values.
-fn enumeration(prefix: &Prefix, bytes: &mut &[u8], depth: usize) -> Result<CellType, Problem> {
+fn enumeration(prefix: &Prefix, bytes: &mut &[u8], depth: usize) -> Result<Hdf5CellType, Problem> {
     let (base, rest) = parse(bytes, depth - 1)?;
     *bytes = rest;
     if base.size != prefix.size || base.dtype.word() != base.size || base.cell != CellLen::One {
@@ -310,13 +310,13 @@ fn enumeration(prefix: &Prefix, bytes: &mut &[u8], depth: usize) -> Result<CellT
         members.get(at).is_some_and(|(own, bytes)| own == name && bytes == &[value])
     };
     if members.len() == 2 && is(0, "FALSE", 0) && is(1, "TRUE", 1) {
-        return Ok(CellType::plain(DType::Bool, false));
+        return Ok(Hdf5CellType::plain(DType::Bool, false));
     }
-    Ok(CellType { members, ..base })
+    Ok(Hdf5CellType { members, ..base })
 }
 
 /// Variable-length text, and sequences of numbers.
-fn variable_length(prefix: &Prefix, bytes: &mut &[u8], depth: usize) -> Result<CellType, Problem> {
+fn variable_length(prefix: &Prefix, bytes: &mut &[u8], depth: usize) -> Result<Hdf5CellType, Problem> {
     let (base, rest) = parse(bytes, depth - 1)?;
     *bytes = rest;
     let (dtype, big) = match prefix.flags & 15 {
@@ -326,11 +326,11 @@ fn variable_length(prefix: &Prefix, bytes: &mut &[u8], depth: usize) -> Result<C
         }
         _ => return unsupported("sequences of other values than numbers"),
     };
-    Ok(CellType { cell: CellLen::Var, size: prefix.size, ..CellType::plain(dtype, big) })
+    Ok(Hdf5CellType { cell: CellLen::Var, size: prefix.size, ..Hdf5CellType::plain(dtype, big) })
 }
 
 /// Arrays of numbers, whose extents become dimensions.
-fn array(prefix: &Prefix, bytes: &mut &[u8], depth: usize) -> Result<CellType, Problem> {
+fn array(prefix: &Prefix, bytes: &mut &[u8], depth: usize) -> Result<Hdf5CellType, Problem> {
     let rank = number(bytes, 1)?;
     if prefix.version < 3 {
         take(bytes, 3)?;
@@ -352,15 +352,15 @@ fn array(prefix: &Prefix, bytes: &mut &[u8], depth: usize) -> Result<CellType, P
     if cells != Some(prefix.size as u64) {
         return Err(Problem::Corrupt("the size of an array differs from that of its elements"));
     }
-    Ok(CellType { dims, ..base })
+    Ok(Hdf5CellType { dims, ..base })
 }
 
 /// Complex numbers of HDF5 2.0.
-fn complex(prefix: &Prefix, bytes: &mut &[u8], depth: usize) -> Result<CellType, Problem> {
+fn complex(prefix: &Prefix, bytes: &mut &[u8], depth: usize) -> Result<Hdf5CellType, Problem> {
     let (base, rest) = parse(bytes, depth - 1)?;
     *bytes = rest;
     match complex_of(&base).filter(|_| prefix.size == 2 * base.size) {
-        Some(dtype) => Ok(CellType::plain(dtype, base.big)),
+        Some(dtype) => Ok(Hdf5CellType::plain(dtype, base.big)),
         None => unsupported("complex numbers of other values than floats"),
     }
 }
@@ -373,28 +373,28 @@ mod tests {
 
     const F64: [u8; 20] = [0x11, 0x20, 63, 0, 8, 0, 0, 0, 0, 0, 64, 0, 52, 11, 0, 52, 255, 3, 0, 0];
 
-    fn changed(at: usize, value: u8) -> Result<CellType, Problem> {
+    fn changed(at: usize, value: u8) -> Result<Hdf5CellType, Problem> {
         let mut bytes = F64;
         bytes[at] = value;
-        CellType::parse(&bytes)
+        Hdf5CellType::parse(&bytes)
     }
 
     #[test]
     fn floats_of_another_layout_are_unsupported() {
-        assert_eq!(CellType::parse(&F64).unwrap(), CellType::plain(DType::Float64, false));
+        assert_eq!(Hdf5CellType::parse(&F64).unwrap(), Hdf5CellType::plain(DType::Float64, false));
         assert!(changed(1, 0x21).unwrap().big);
         for (at, value) in [(1, 0x60), (1, 0), (2, 62), (8, 1), (12, 51), (13, 12), (15, 51), (16, 254)] {
             assert!(matches!(changed(at, value), Err(Problem::Unsupported(_))), "{at}");
         }
         let mut brain = F64;
         brain[..20].copy_from_slice(&[0x11, 0x20, 15, 0, 2, 0, 0, 0, 0, 0, 16, 0, 7, 8, 0, 7, 127, 0, 0, 0]);
-        assert_eq!(CellType::parse(&brain).unwrap().dtype, DType::BFloat16);
+        assert_eq!(Hdf5CellType::parse(&brain).unwrap().dtype, DType::BFloat16);
     }
 
     #[test]
     fn truncated_datatypes_are_corrupt() {
         for end in 0..F64.len() {
-            assert!(matches!(CellType::parse(&F64[..end]), Err(Problem::Corrupt(_))), "{end}");
+            assert!(matches!(Hdf5CellType::parse(&F64[..end]), Err(Problem::Corrupt(_))), "{end}");
         }
     }
 
@@ -407,7 +407,7 @@ mod tests {
 
     #[test]
     fn padding_is_removed_from_text() {
-        let of = |padding| CellType { padding, ..CellType::plain(DType::Ascii, false) };
+        let of = |padding| Hdf5CellType { padding, ..Hdf5CellType::plain(DType::Ascii, false) };
         assert_eq!(of(Padding::Terminated).text(b"ab\0c"), b"ab");
         assert_eq!(of(Padding::Nul).text(b"a\0b\0\0"), b"a\0b");
         assert_eq!(of(Padding::Space).text(b" a  "), b" a");
@@ -417,7 +417,7 @@ mod tests {
         #[test]
         fn arbitrary_bytes_never_panic(class in 0_u8..16, version in 0_u8..5, bytes in proptest::collection::vec(any::<u8>(), 0..60)) {
             let nested = [&[version << 4 | class, 1, 0, 0, 8, 0, 0, 0], &bytes[..]].concat();
-            let _ = (CellType::parse(&nested), CellType::parse(&bytes));
+            let _ = (Hdf5CellType::parse(&nested), Hdf5CellType::parse(&bytes));
         }
     }
 }

@@ -8,7 +8,7 @@ use hdf5_reader::global_heap::GlobalHeapCollection;
 use hdf5_reader::{Hdf5File, OpenOptions as ParserOptions};
 use tesseral_core::{Error, Limits, Result};
 
-use crate::datatype::CellType;
+use crate::datatype::Hdf5CellType;
 use crate::error::of_parser;
 use crate::storage::MetadataStorage;
 
@@ -122,6 +122,6 @@ impl<'a> HeapReader<'a> {
 }
 
 /// Whether a variable-length type has references of the size that the file has.
-pub(crate) fn has_references(file: &File, cell: &CellType) -> bool {
+pub(crate) fn has_references(file: &File, cell: &Hdf5CellType) -> bool {
     cell.size == file.reference_size()
 }

@@ -13,7 +13,7 @@ use tesseral_format::{
     Request, Role, Scratch, Totals, Uncovered, contiguous_chunk_shape, first_cell,
 };
 
-use crate::header::{Header, Variable};
+use crate::header::{Header, NetCdf3Variable};
 
 /// Approximate size in bytes of chunks of several interleaved records.
 const RECORDS_CHUNK: u64 = 64 << 10;
@@ -45,7 +45,7 @@ pub(crate) struct Records {
 }
 
 /// Bytes of a variable, or of one record of it; `None` beyond `u64`.
-fn slab(header: &Header, variable: &Variable) -> Option<u64> {
+fn slab(header: &Header, variable: &NetCdf3Variable) -> Option<u64> {
     let dims = if header.is_record(variable) { &variable.dims[1..] } else { &variable.dims };
     let size = variable.dtype.size().unwrap_or(1) as u64;
     dims.iter().try_fold(size, |bytes, dim| bytes.checked_mul(header.dims[*dim].len))
@@ -55,7 +55,7 @@ impl Records {
     /// The records of a file of `len` bytes.
     pub(crate) fn of(header: &Header, len: u64, object: &str) -> Result<Self> {
         let beyond = || Error::corrupt("variables", object, None, "a record exceeds 2^64 bytes");
-        let own: Vec<&Variable> = header.variables.iter().filter(|v| header.is_record(v)).collect();
+        let own: Vec<&NetCdf3Variable> = header.variables.iter().filter(|v| header.is_record(v)).collect();
         // The slabs of a single record variable are not padded.
         let padding = if own.len() == 1 { 1 } else { 4 };
         let mut size = 0_u64;
@@ -75,7 +75,7 @@ impl NetCdf3Array {
     /// The array of a variable in a file of `file_len` bytes.
     pub(crate) fn new(
         header: &Header,
-        variable: &Variable,
+        variable: &NetCdf3Variable,
         records: Records,
         file_len: u64,
         object: &str,

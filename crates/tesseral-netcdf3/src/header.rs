@@ -33,7 +33,7 @@ pub struct NamedDimension {
 
 /// A variable.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Variable {
+pub struct NetCdf3Variable {
     /// Name.
     pub name: String,
     /// Numbers of its dimensions.
@@ -58,7 +58,7 @@ pub struct Header {
     /// Attributes of the file.
     pub attributes: Attributes,
     /// Variables.
-    pub variables: Vec<Variable>,
+    pub variables: Vec<NetCdf3Variable>,
     /// Length of the header in bytes.
     pub len: u64,
 }
@@ -78,7 +78,7 @@ impl Header {
     }
 
     /// Returns whether a variable has records.
-    pub fn is_record(&self, variable: &Variable) -> bool {
+    pub fn is_record(&self, variable: &NetCdf3Variable) -> bool {
         variable.dims.first().is_some_and(|dim| self.dims[*dim].len == 0)
     }
 }
@@ -155,10 +155,11 @@ impl<'a> Reader<'a> {
             Ok(())
         })?;
         let attributes = self.attributes()?;
-        let variables = self.list("variables", VARIABLES, |reader, variables: &mut Vec<Variable>| {
-            variables.push(reader.variable(version, &dims)?);
-            Ok(())
-        })?;
+        let variables =
+            self.list("variables", VARIABLES, |reader, variables: &mut Vec<NetCdf3Variable>| {
+                variables.push(reader.variable(version, &dims)?);
+                Ok(())
+            })?;
         let mut names = std::collections::HashSet::new();
         if let Some(twice) = variables.iter().find(|variable| !names.insert(variable.name.as_str())) {
             return Err(self.fault("variables", format!("duplicate variable {:?}", twice.name)));
@@ -225,7 +226,7 @@ impl<'a> Reader<'a> {
         })
     }
 
-    fn variable(&mut self, version: u8, dims: &[NamedDimension]) -> Parsed<Variable> {
+    fn variable(&mut self, version: u8, dims: &[NamedDimension]) -> Parsed<NetCdf3Variable> {
         let (name, rank) = (self.name("variables")?, self.count()?);
         if rank > RANK {
             return Err(self.fault("variables", format!("{name:?} has {rank} dimensions")));
@@ -247,7 +248,7 @@ impl<'a> Reader<'a> {
         // The size is redundant, and wrong for variables that exceed its width.
         self.count()?;
         let begin = if version == 1 { self.word()?.into() } else { self.double_word()? };
-        Ok(Variable { name, dims: own, attributes, dtype, begin })
+        Ok(NetCdf3Variable { name, dims: own, attributes, dtype, begin })
     }
 }
 

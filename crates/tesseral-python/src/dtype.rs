@@ -8,7 +8,7 @@ use tesseral_core::dtype::Class;
 
 /// How cells of a field are converted to elements of a NumPy array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum CellType {
+pub(crate) enum CellConversion {
     /// Elements are the bytes of the cells.
     Plain,
     /// bfloat16 values, widened to float32.
@@ -20,12 +20,12 @@ pub(crate) enum CellType {
 }
 
 /// Returns the conversion of a field.
-pub(crate) fn cells_of(field: &Field) -> CellType {
+pub(crate) fn cells_of(field: &Field) -> CellConversion {
     match (field.cell, field.dtype) {
-        (CellLen::Var, _) => CellType::Objects,
-        (CellLen::One, DType::BFloat16) => CellType::BFloat16,
-        (CellLen::One, DType::Bitmask) => CellType::Bits,
-        _ => CellType::Plain,
+        (CellLen::Var, _) => CellConversion::Objects,
+        (CellLen::One, DType::BFloat16) => CellConversion::BFloat16,
+        (CellLen::One, DType::Bitmask) => CellConversion::Bits,
+        _ => CellConversion::Plain,
     }
 }
 

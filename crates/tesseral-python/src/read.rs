@@ -8,7 +8,7 @@ use pyo3::types::{PyBytes, PyEllipsis, PyList, PySlice, PyString, PyTuple};
 use tesseral::{Array, DType, Options, Selection};
 use tesseral_core::dtype::Class;
 
-use crate::dtype::CellType;
+use crate::dtype::CellConversion;
 use crate::error::OrRaise;
 use crate::index::{self, AxisIndex, Indexed};
 use crate::view::View;
@@ -81,7 +81,7 @@ fn into<'py>(
     }
     let flags = out.getattr("flags")?;
     let direct = !arranged
-        && view.cells == CellType::Plain
+        && view.cells == CellConversion::Plain
         && !view.field().nullable
         && flags.getattr("c_contiguous")?.extract()?
         && flags.getattr("writeable")?.extract()?
@@ -111,20 +111,20 @@ fn read<'py>(py: Python<'py>, view: &View, window: &[AxisIndex], mask: bool) -> 
     let shape = index::shape(window);
     let field = view.field();
     match view.cells {
-        CellType::Objects => return objects(py, view, &selection, &shape),
-        CellType::Bits => {
+        CellConversion::Objects => return objects(py, view, &selection, &shape),
+        CellConversion::Bits => {
             let array = view.array().or_raise(py)?;
             let count = selection.cells().unwrap_or(u64::MAX);
             let bits = run(py, &array, count, count, |array| array.read_bits(&selection))?;
             return numpy_array::owned(py, bits, &shape, view.dtype.bind(py));
         }
-        CellType::BFloat16 => {
+        CellConversion::BFloat16 => {
             let halves = numpy_array::empty(py, &shape, &dtype::named(py, "uint16")?)?;
             let hidden = validity(py, mask, &shape)?;
             fill(py, view, &selection, &halves, hidden.as_ref())?;
             return hide(widened(&halves)?, hidden);
         }
-        CellType::Plain => {}
+        CellConversion::Plain => {}
     }
     if field.cell_size().is_none() {
         let feature = format!("reading cells of dtype {}", field.type_name());
@@ -267,7 +267,8 @@ fn words<'py>(py: Python<'py>, element: DType, bytes: &[u8]) -> PyResult<Bound<'
 
 /// Returns the cells of a view as a read-only array over the memory-mapped file.
 pub(crate) fn borrowed<'py>(py: Python<'py>, view: &View) -> PyResult<Option<Bound<'py, PyAny>>> {
-    let plain = view.cells == CellType::Plain && !view.field().nullable && view.field().cell_size().is_some();
+    let plain =
+        view.cells == CellConversion::Plain && !view.field().nullable && view.field().cell_size().is_some();
     if !plain || view.schema().shape().is_none() {
         return Ok(None);
     }

@@ -108,13 +108,13 @@ fn columns<'py>(py: Python<'py>, schema: &ArraySchema, batch: &CellBatch) -> PyR
 fn array<'py>(py: Python<'py>, field: &Field, cells: &Cells) -> PyResult<Bound<'py, PyAny>> {
     let count = cells.len() as u64;
     let values = match cells_of(field) {
-        dtype::CellType::Objects => return read::object_cells(py, field.dtype, cells, &[count]),
-        dtype::CellType::BFloat16 => {
+        dtype::CellConversion::Objects => return read::object_cells(py, field.dtype, cells, &[count]),
+        dtype::CellConversion::BFloat16 => {
             let halves =
                 numpy_array::owned(py, cells.data().to_vec(), &[count], &dtype::named(py, "uint16")?)?;
             read::widened(&halves)?
         }
-        dtype::CellType::Plain | dtype::CellType::Bits => {
+        dtype::CellConversion::Plain | dtype::CellConversion::Bits => {
             numpy_array::owned(py, cells.data().to_vec(), &[count], &dtype::of_field(py, field)?)?
         }
     };

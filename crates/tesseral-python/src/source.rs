@@ -7,7 +7,7 @@ use std::sync::Arc;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 use tesseral::{Container, Limits, Open, TimeRange};
-use tesseral_store::Access;
+use tesseral_store::ReadMode;
 
 use crate::error::OrRaise;
 use crate::view::View;
@@ -27,7 +27,7 @@ pub(crate) fn opener(
     digests: bool,
     map: bool,
 ) -> Open {
-    let mut open = Open::new().access(if map { Access::Map } else { Access::Read });
+    let mut open = Open::new().access(if map { ReadMode::Map } else { ReadMode::Read });
     if let Some((start, end)) = as_of {
         open = open.as_of(TimeRange { start, end });
     }
@@ -147,7 +147,7 @@ impl Source {
 #[pyfunction]
 pub fn recognize(py: Python<'_>, path: PathBuf) -> PyResult<Option<&'static str>> {
     let found = py.detach(|| {
-        let store = Open::new().access(Access::Read).store(&path)?;
+        let store = Open::new().access(ReadMode::Read).store(&path)?;
         tesseral::recognize(&*store)
     });
     match found {

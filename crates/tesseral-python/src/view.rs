@@ -10,7 +10,7 @@ use pyo3::types::{PyDict, PyTuple};
 use tesseral::{Array, ArraySchema, Container, Dimension, Field, Slice};
 use tesseral_core::Coords;
 
-use crate::dtype::{self, CellType};
+use crate::dtype::{self, CellConversion};
 use crate::error::OrRaise;
 use crate::index::{self, AxisIndex, Window};
 use crate::{read, runtime, value};
@@ -25,7 +25,7 @@ pub struct View {
     pub(crate) shape: Coords,
     pub(crate) window: Window,
     pub(crate) dtype: Py<PyAny>,
-    pub(crate) cells: CellType,
+    pub(crate) cells: CellConversion,
 }
 
 impl View {
@@ -113,7 +113,7 @@ fn open_field(container: &Container, index: usize, field: usize) -> tesseral::Re
 impl View {
     /// A value of the field, as reading a cell gives it.
     fn cell_value<'py>(&self, py: Python<'py>, value: &tesseral::Scalar) -> PyResult<Bound<'py, PyAny>> {
-        if self.cells == CellType::Plain && self.field().cell_size() == Some(value.bytes().len()) {
+        if self.cells == CellConversion::Plain && self.field().cell_size() == Some(value.bytes().len()) {
             let cell = crate::numpy_array::owned(py, value.bytes().to_vec(), &[], self.dtype.bind(py))?;
             return cell.get_item(PyTuple::empty(py));
         }
@@ -297,7 +297,9 @@ impl View {
     /// What the array is to the others: `data`, `index`, `auxiliary`, `bounds`, `grid_mapping`, `ancillary`.
     #[getter]
     fn role(&self, py: Python<'_>) -> PyResult<&'static str> {
-        py.detach(|| self.container.role(self.index)).map(tesseral_core::schema::Role::name).or_raise(py)
+        py.detach(|| self.container.role(self.index))
+            .map(tesseral_core::schema::VariableRole::name)
+            .or_raise(py)
     }
 
     /// The role that is stored with the array.

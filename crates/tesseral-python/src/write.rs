@@ -10,7 +10,7 @@ use tesseral::{
     ArrayId, ArraySchema, ArraySpec, CellLen, CodecSpec, ColumnData, Create, Error, Field, HistoryRow,
     Region, Scalar, Session, StagedOutput, TextExtent, Value,
 };
-use tesseral_core::schema::Role;
+use tesseral_core::schema::VariableRole;
 
 use crate::error::OrRaise;
 use crate::{dtype, numpy_array, runtime, value};
@@ -86,9 +86,9 @@ impl Declared<'_> {
         if let Some(role) = self.role {
             let known = || PyValueError::new_err(format!("{role:?} is no role of a variable"));
             schema.role = match role.as_str() {
-                "coordinate" if schema.is_index_of(&schema.name) => Role::Index,
-                "coordinate" => Role::Auxiliary,
-                other => Role::by_name(other).ok_or_else(known)?,
+                "coordinate" if schema.is_index_of(&schema.name) => VariableRole::Index,
+                "coordinate" => VariableRole::Auxiliary,
+                other => VariableRole::by_name(other).ok_or_else(known)?,
             };
         }
         if let Some(fill) = self.fill {

@@ -13,13 +13,13 @@ pub struct Document {
     /// One range per axis; the whole array if absent.
     pub selection: Option<Vec<AxisRange>>,
     /// Condition of the cells.
-    pub filter: Option<Filter>,
+    pub filter: Option<FilterClause>,
     /// Selection of positions of an axis by label.
     pub label_filter: Option<LabelFilter>,
     /// One result per position, or per label, of some axes.
     pub group_by: Option<GroupBy>,
     /// One result per window along an axis.
-    pub window: Option<Window>,
+    pub window: Option<WindowClause>,
     /// Comparison of axes with those of another array.
     pub align: Option<(String, Vec<AxisToken>)>,
     /// The reduction; if absent, cells are shown.
@@ -27,7 +27,7 @@ pub struct Document {
     /// Output of the selected cells.
     pub spill: Option<String>,
     /// Output of transformed cells.
-    pub write: Option<Write>,
+    pub write: Option<WriteClause>,
     /// Execution options.
     pub execution: Execution,
 }
@@ -72,7 +72,7 @@ pub struct AxisRange {
 
 /// A condition on cells.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Filter {
+pub struct FilterClause {
     /// Comparisons, all of which must be true.
     pub compare: Vec<(Op, Number)>,
     /// Only null cells, or only valid ones.
@@ -117,7 +117,7 @@ pub enum Pad {
 
 /// Windows along an axis.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Window {
+pub struct WindowClause {
     /// The axis of the windows.
     pub axis: AxisToken,
     /// Number of positions of a window.
@@ -333,7 +333,7 @@ pub enum WriteTarget {
 
 /// Output of transformed cells.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Write {
+pub struct WriteClause {
     /// Destination.
     pub target: WriteTarget,
     /// Path of the file.

@@ -31,10 +31,10 @@ mod transform;
 mod window;
 
 pub use document::{
-    AxisRange, AxisToken, Document, Edge, Execution, Filter, GroupBy, LabelFilter, Method, Operation, Pad,
-    Reduction, Window, WindowMode, Write, WriteTarget,
+    AxisRange, AxisToken, Document, Edge, Execution, FilterClause, GroupBy, LabelFilter, Method, Operation,
+    Pad, Reduction, WindowClause, WindowMode, WriteClause, WriteTarget,
 };
 pub use outcome::{Answer, QueryOutcome, Written};
 pub use plan::{Job, Plan, Results};
 pub use report::{Detail, report, to_json};
-pub use run::{Settings, find};
+pub use run::{QueryOptions, find};

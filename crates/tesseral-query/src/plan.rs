@@ -6,11 +6,11 @@ use tesseral_core::{Advice, Error, Result, Selection, Slice, schema::Labels};
 use tesseral_engine::fold::{self, AxisRole, Fold, Partial, Statistic, Unit};
 use tesseral_format::Request;
 
-use super::document::{AxisToken, Document, Edge, Filter, Operation, Reduction};
+use super::document::{AxisToken, Document, Edge, FilterClause, Operation, Reduction};
 use super::execution;
 use super::outcome::QueryOutcome;
 use super::parse::bad;
-use super::run::{Settings, find};
+use super::run::{QueryOptions, find};
 use super::window::Windows;
 use tesseral_dataset::{Array, Container};
 
@@ -28,7 +28,7 @@ pub struct Plan {
     pub(super) groups: Option<usize>,
     /// The array to compare axes with, and the pairs of axes.
     pub(super) other: Option<Array>,
-    pub(super) settings: Settings,
+    pub(super) settings: QueryOptions,
     pub(super) source: std::path::PathBuf,
     pub(super) budget: Option<u64>,
 }
@@ -54,7 +54,7 @@ impl Plan {
     ///
     /// # Errors
     /// `InvalidRequest` with the key; errors of loading metadata.
-    pub fn new(container: &Container, document: &Document, settings: &Settings) -> Result<Option<Self>> {
+    pub fn new(container: &Container, document: &Document, settings: &QueryOptions) -> Result<Option<Self>> {
         let Some(array) = find(container, &document.dataset)? else { return Ok(None) };
         if array.schema().sparse {
             check_sparse(&array, document)?;
@@ -308,7 +308,7 @@ fn check_sparse(array: &Array, document: &Document) -> Result<()> {
 }
 
 /// The condition of a filter, by the rules of all conditions.
-fn condition(array: &Array, filter: &Filter) -> Result<Condition> {
+fn condition(array: &Array, filter: &FilterClause) -> Result<Condition> {
     let field = array.selected_field();
     let (name, dtype) = (field.name.as_str(), field.dtype);
     let mut parts = Vec::new();

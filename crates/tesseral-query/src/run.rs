@@ -16,7 +16,7 @@ use tesseral_dataset::{Array, Container};
 
 /// Options that are not part of a document.
 #[derive(Clone, Debug, Default)]
-pub struct Settings {
+pub struct QueryOptions {
     /// Number of cells to show of a selection that is not reduced.
     pub preview: usize,
     /// Folders, in addition to that of the source, in which files can be written.

@@ -179,7 +179,7 @@ fn table(folder: &std::path::Path) -> Container {
 
 fn plan(container: &Container, text: &str) -> Plan {
     let document = Document::parse(text).unwrap();
-    let mut plan = Plan::new(container, &document, &Settings::default()).unwrap().unwrap();
+    let mut plan = Plan::new(container, &document, &QueryOptions::default()).unwrap().unwrap();
     // So little memory that even small arrays are divided into several units.
     let memory = plan.array.options().memory.unwrap_or(100_000);
     plan.array = plan.array.clone().with_options(tesseral_engine::Options::default().with_memory(memory));
@@ -268,13 +268,13 @@ fn documents_that_do_not_match_the_array_are_rejected() {
         (r#""align": {"with": "u", "axes": [0]}"#, "align.with"),
     ] {
         let document = Document::parse(&format!(r#"{{"dataset": "t", {rest}}}"#)).unwrap();
-        let error = Plan::new(&container, &document, &Settings::default()).unwrap_err();
+        let error = Plan::new(&container, &document, &QueryOptions::default()).unwrap_err();
         let ErrorKind::InvalidRequest { detail } = error.kind() else { panic!("{rest}: {error:?}") };
         let named = detail.strip_prefix("query key `").and_then(|rest| rest.split('`').next());
         assert_eq!(named, Some(key), "{rest}: {detail}");
     }
     let other = Document::parse(r#"{"dataset": "u"}"#).unwrap();
-    assert!(Plan::new(&container, &other, &Settings::default()).unwrap().is_none());
+    assert!(Plan::new(&container, &other, &QueryOptions::default()).unwrap().is_none());
 }
 
 #[test]

@@ -13,7 +13,7 @@ use tesseral_engine::kernel::summary::StatSet;
 use tesseral_format::ArraySpec;
 use tesseral_store::Overwrite;
 
-use super::document::{Method, Operation, Write, WriteTarget};
+use super::document::{Method, Operation, WriteClause, WriteTarget};
 use super::outcome::{Answer, QueryOutcome, Written};
 use super::parse::bad;
 use super::plan::Plan;
@@ -44,7 +44,7 @@ pub(super) fn run(plan: &Plan, operation: &Operation) -> Result<QueryOutcome> {
     let fold = plan.fold.clone().ok_or_else(|| Error::internal("nothing to transform"))?;
     let (prepared, statistics) = PreparedTransform::new(plan, method, fold)?;
     let write = plan.document.write.clone();
-    let write = write.unwrap_or(Write { target: WriteTarget::Switch, path: None, timestamp: true });
+    let write = write.unwrap_or(WriteClause { target: WriteTarget::Switch, path: None, timestamp: true });
     let bytes = plan.logical_bytes();
     if matches!(write.target, WriteTarget::Switch | WriteTarget::Ram) {
         plan.array.options().check_memory("the transformed cells", bytes).map_err(|_| {

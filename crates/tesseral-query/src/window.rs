@@ -3,7 +3,7 @@
 use tesseral_core::{Error, Field, Result, Scalar, dtype::Class};
 use tesseral_engine::fold::{AxisRole, FoldState, Number, Reducer};
 
-use super::document::{Pad, Window, WindowMode};
+use super::document::{Pad, WindowClause, WindowMode};
 use super::parse::bad;
 
 /// Windows resolved against an axis.
@@ -22,8 +22,8 @@ pub(super) struct Windows {
 }
 
 impl Windows {
-    pub(super) fn new(window: &Window, axis: usize, extent: u64, field: &Field) -> Result<Self> {
-        let Window { size, step, .. } = *window;
+    pub(super) fn new(window: &WindowClause, axis: usize, extent: u64, field: &Field) -> Result<Self> {
+        let WindowClause { size, step, .. } = *window;
         if size > extent {
             return Err(bad(
                 "window.size",

@@ -40,7 +40,7 @@ pub use bytes::Bytes;
 pub use growing::Growing;
 pub use layer::StoreLayer;
 pub use leftover::staging_name;
-pub use local::{Access, LocalStore};
+pub use local::{LocalStore, ReadMode};
 pub use memory::MemoryStore;
 pub use publish::exists as output_exists;
 #[cfg(feature = "remote")]

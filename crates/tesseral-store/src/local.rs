@@ -24,7 +24,7 @@ use crate::unpublished::Unpublished;
 
 /// How a [`LocalStore`] reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum Access {
+pub enum ReadMode {
     /// Memory-map files and borrow from the map. Fastest. If another process truncates a file, the operation that reads it
     /// returns an error; views that are accessed after the operation can still end the process by a signal.
     #[default]
@@ -38,7 +38,7 @@ pub enum Access {
 pub struct LocalStore {
     root: PathBuf,
     location: String,
-    access: Access,
+    access: ReadMode,
     /// Open files by object name. A container has few objects open at once; folders of many small objects are read completely.
     open: Arc<OpenFiles>,
     /// Folders that staged objects have open, by name: objects of one folder share its handle.
@@ -119,7 +119,7 @@ const WORTH_A_THREAD: usize = 32;
 
 impl LocalStore {
     /// Creates a store rooted at a file or folder, which need not exist yet.
-    pub fn new(root: impl Into<PathBuf>, access: Access) -> Self {
+    pub fn new(root: impl Into<PathBuf>, access: ReadMode) -> Self {
         let root = root.into();
         let location = root.display().to_string();
         let watcher = MapRegistry::new(location.clone());
@@ -230,9 +230,9 @@ impl LocalStore {
         let file = self.watcher.identities.opened(object, self.describe(object), file, &metadata)?;
         let scarce = handles::are_scarce();
         let map = match self.access {
-            Access::Map if metadata.is_file() && metadata.len() == 0 => Map::Empty,
+            ReadMode::Map if metadata.is_file() && metadata.len() == 0 => Map::Empty,
             // Folders can be opened but not mapped.
-            Access::Map if metadata.is_file() && !scarce => {
+            ReadMode::Map if metadata.is_file() && !scarce => {
                 let mapped = Mapped::new(self.describe(object), Arc::clone(&file), &self.watcher);
                 let mapped = mapped.map_err(|e| self.io("map", object, e))?;
                 Map::Whole { bytes: mapped.bytes(), mapped }
@@ -449,7 +449,7 @@ mod tests {
     use super::*;
     use tesseral_core::ErrorKind;
 
-    fn store(access: Access) -> (tempfile::TempDir, LocalStore) {
+    fn store(access: ReadMode) -> (tempfile::TempDir, LocalStore) {
         let folder = tempfile::tempdir().unwrap();
         let store = LocalStore::new(folder.path(), access);
         (folder, store)
@@ -457,7 +457,7 @@ mod tests {
 
     #[test]
     fn both_access_modes_agree() {
-        for access in [Access::Map, Access::Read] {
+        for access in [ReadMode::Map, ReadMode::Read] {
             let (_folder, store) = store(access);
             store.put("a/b", b"0123456789", Overwrite::Refuse).unwrap();
             let parts = store.read_many("a/b", &[1..3, 0..0, 8..10]).unwrap();
@@ -471,7 +471,7 @@ mod tests {
 
     #[test]
     fn tails_of_many_files_are_returned_in_order() {
-        let (_folder, store) = store(Access::Map);
+        let (_folder, store) = store(ReadMode::Map);
         let names: Vec<String> = (0..200).map(|i| format!("f{i}")).collect();
         for (i, name) in names.iter().enumerate() {
             store.put(name, format!("{i}").repeat(i).as_bytes(), Overwrite::Refuse).unwrap();
@@ -488,7 +488,7 @@ mod tests {
 
     #[test]
     fn a_file_written_to_while_it_is_read_fails_the_operation() {
-        for access in [Access::Map, Access::Read] {
+        for access in [ReadMode::Map, ReadMode::Read] {
             for evicted in [false, true] {
                 let (folder, store) = store(access);
                 store.put("f", &[1; 10_000], Overwrite::Refuse).unwrap();
@@ -512,7 +512,7 @@ mod tests {
 
     #[test]
     fn a_change_detected_on_close_fails_the_operation() {
-        let (folder, store) = store(Access::Read);
+        let (folder, store) = store(ReadMode::Read);
         store.put("f", &[1; 10_000], Overwrite::Refuse).unwrap();
         let result = store.guarded(|| {
             store.read("f", 0..1)?;
@@ -525,7 +525,7 @@ mod tests {
 
     #[test]
     fn replaced_or_removed_files_do_not_affect_an_operation() {
-        for access in [Access::Map, Access::Read] {
+        for access in [ReadMode::Map, ReadMode::Read] {
             let (folder, store) = store(access);
             store.put("f", b"old", Overwrite::Refuse).unwrap();
             let result = store.guarded(|| {
@@ -541,11 +541,11 @@ mod tests {
 
     #[test]
     fn reopening_an_object_that_is_another_file_is_an_error() {
-        let (folder, store) = store(Access::Read);
+        let (folder, store) = store(ReadMode::Read);
         store.put("f", b"old", Overwrite::Refuse).unwrap();
         store.read("f", 0..1).unwrap();
         handles::Cache::close_all(&*store.open);
-        LocalStore::new(folder.path(), Access::Read).put("f", b"new", Overwrite::Replace).unwrap();
+        LocalStore::new(folder.path(), ReadMode::Read).put("f", b"new", Overwrite::Replace).unwrap();
         assert!(matches!(store.read("f", 1..2).unwrap_err().kind(), ErrorKind::Changed { .. }));
         // Replacement by the store itself is not an error.
         store.put("f", b"own", Overwrite::Replace).unwrap();
@@ -554,7 +554,7 @@ mod tests {
 
     #[test]
     fn growing_files_can_grow_but_not_change() {
-        for access in [Access::Map, Access::Read] {
+        for access in [ReadMode::Map, ReadMode::Read] {
             let (folder, inner) = store(access);
             let inner: Arc<dyn Store> = Arc::new(inner);
             inner.put("f", &[1; 100], Overwrite::Refuse).unwrap();
@@ -571,7 +571,7 @@ mod tests {
 
     #[test]
     fn a_file_truncated_while_mapped_is_an_error() {
-        let (folder, store) = store(Access::Map);
+        let (folder, store) = store(ReadMode::Map);
         store.put("f", &[1; 10_000], Overwrite::Refuse).unwrap();
         assert_eq!(store.read("f", 9_000..9_001).unwrap()[0], 1);
         File::options().write(true).open(folder.path().join("f")).unwrap().set_len(10).unwrap();
@@ -582,7 +582,7 @@ mod tests {
     fn leftovers_of_ended_processes_are_found_beside_and_inside() {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().join("a");
-        let store = LocalStore::new(&root, Access::Map);
+        let store = LocalStore::new(&root, ReadMode::Map);
         let _making = store.stage("f", Overwrite::Refuse).unwrap();
         assert_eq!(store.leftovers().unwrap(), [""; 0]);
         // Names of an unknown process, unchanged for long.
@@ -600,7 +600,7 @@ mod tests {
             }
             File::open(&path).unwrap().set_modified(long_ago).unwrap();
         }
-        let file = LocalStore::new(folder.path().join("b"), Access::Map);
+        let file = LocalStore::new(folder.path().join("b"), ReadMode::Map);
         file.put("", b"1", Overwrite::Refuse).unwrap();
         assert_eq!(store.leftovers().unwrap().len(), 2);
         assert_eq!(file.leftovers().unwrap().len(), 1);
@@ -621,7 +621,7 @@ mod tests {
         for (target, link) in [("", "link"), ("keep", "file"), ("", "real/link"), ("nothing", "dangling")] {
             std::os::unix::fs::symlink(outside.join(target), root.join(link)).unwrap();
         }
-        (folder, LocalStore::new(root, Access::Map), outside)
+        (folder, LocalStore::new(root, ReadMode::Map), outside)
     }
 
     #[test]
@@ -644,7 +644,7 @@ mod tests {
             let remove_all = |object: &str| match by_default {
                 // As in stores without their own recursive removal.
                 true => crate::test_wrappers::Wrapped::new(
-                    Arc::new(LocalStore::new(store.root(), Access::Map)),
+                    Arc::new(LocalStore::new(store.root(), ReadMode::Map)),
                     Arc::new(crate::test_wrappers::Counting::default()),
                 )
                 .remove_all(object),
@@ -671,7 +671,7 @@ mod tests {
 
     #[test]
     fn only_the_least_recently_used_file_is_closed() {
-        let (_folder, store) = store(Access::Read);
+        let (_folder, store) = store(ReadMode::Read);
         let most = handles::most_kept();
         for i in 0..=most {
             store.put(&format!("f{i}"), b"1", Overwrite::Refuse).unwrap();
@@ -690,7 +690,7 @@ mod tests {
 
     #[test]
     fn staged_objects_are_published_atomically() {
-        let (folder, store) = store(Access::Map);
+        let (folder, store) = store(ReadMode::Map);
         let staged = store.stage("f", Overwrite::Refuse).unwrap();
         staged.write_at(4, b"efgh").unwrap();
         staged.write_at(0, b"abcd").unwrap();

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use tesseral_core::{Error, Result};
 
-use crate::local::{Access, LocalStore};
+use crate::local::{LocalStore, ReadMode};
 use crate::store::Store;
 
 /// Credentials, endpoints and other settings of object stores by name. Settings that are not given are taken from the
@@ -113,7 +113,7 @@ impl Location {
     ///
     /// # Errors
     /// `InvalidRequest` for unknown options.
-    pub fn store(&self, access: Access, options: &StorageOptions) -> Result<Arc<dyn Store>> {
+    pub fn store(&self, access: ReadMode, options: &StorageOptions) -> Result<Arc<dyn Store>> {
         match self {
             Self::Path(path) => Ok(Arc::new(LocalStore::new(path, access))),
             Self::Url(url) => remote(url, options),

@@ -432,7 +432,7 @@ mod tests {
 
     use tesseral_core::{ErrorKind, Result};
 
-    use crate::{Access, Bytes, LocalStore, Store, StoreExt};
+    use crate::{Bytes, LocalStore, ReadMode, Store, StoreExt};
 
     const LEN: u64 = 100_000;
 
@@ -441,7 +441,7 @@ mod tests {
         for name in ["f", "g"] {
             fs::write(folder.path().join(name), vec![7; LEN as usize]).unwrap();
         }
-        let store = LocalStore::new(folder.path(), Access::Map);
+        let store = LocalStore::new(folder.path(), ReadMode::Map);
         (folder, store)
     }
 
@@ -474,7 +474,7 @@ mod tests {
             cut(&folder, LEN);
             assert!(is_cut(store.read("f", 0..1)) && is_cut(store.guarded(|| Ok(()))));
             assert_eq!(sum(&other), 7 * LEN);
-            let again = LocalStore::new(folder.path(), Access::Map);
+            let again = LocalStore::new(folder.path(), ReadMode::Map);
             assert_eq!(again.guarded(|| again.read("g", 0..LEN).map(|b| sum(&b))).unwrap(), 7 * LEN);
         }
     }

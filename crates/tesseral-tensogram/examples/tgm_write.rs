@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use tesseral_core::{ArraySchema, Attributes, Coords, Error, Result, Value};
 use tesseral_format::{ArraySpec, CodecSpec, ColumnData, CreateOptions, Format, Scratch};
-use tesseral_store::{Access, LocalStore, Overwrite, Store};
+use tesseral_store::{LocalStore, Overwrite, ReadMode, Store};
 use tesseral_tensogram::TensogramFormat;
 
 fn value(json: &serde_json::Value) -> Value {
@@ -86,7 +86,7 @@ fn main() -> Result<()> {
             other => return Err(Error::invalid(format!("{other:?} is not an option"))),
         }
     }
-    let store: Arc<dyn Store> = Arc::new(LocalStore::new(Path::new(&out), Access::Read));
+    let store: Arc<dyn Store> = Arc::new(LocalStore::new(Path::new(&out), ReadMode::Read));
     options.format = TensogramFormat.create_options().parse(&named)?;
     let mut writer = TensogramFormat.create(store, &options)?;
     for object in &objects {

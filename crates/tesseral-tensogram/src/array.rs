@@ -56,7 +56,7 @@ pub(crate) struct Object {
     /// Size of the decoded cells in bytes.
     pub raw_len: u64,
     /// Offsets of the intervals of an szip stream: stored ones, and those found while decoding ranges.
-    pub szip: Arc<Mutex<aec::Index>>,
+    pub szip: Arc<Mutex<aec::RsiIndex>>,
 }
 
 impl Object {
@@ -140,7 +140,7 @@ impl Object {
         let payload = region.start..masks.iter().map(|(_, span)| span.start).min().unwrap_or(region.end);
         let overflow = || place.corrupt(format!("shape {:?} has too many cells", descriptor.shape));
         let (cells, raw_len) = descriptor.cells().zip(descriptor.raw_len()).ok_or_else(overflow)?;
-        let szip = Arc::new(Mutex::new(aec::Index::from_offsets(szip_offsets(&descriptor))));
+        let szip = Arc::new(Mutex::new(aec::RsiIndex::from_offsets(szip_offsets(&descriptor))));
         Ok(Self { descriptor, cbor, payload, masks, cells, raw_len, szip })
     }
 

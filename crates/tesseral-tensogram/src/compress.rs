@@ -96,7 +96,7 @@ pub(crate) fn decompress_range(
     src: &[u8],
     start: u64,
     dst: &mut [u8],
-    index: &Mutex<aec::Index>,
+    index: &Mutex<aec::RsiIndex>,
     contexts: &mut Contexts,
 ) -> Result<()> {
     let total = pipeline.coded_len;
@@ -122,8 +122,8 @@ pub(crate) fn decompress_range(
 }
 
 /// Default blosc2 parameters of masks.
-const MASK_BLOSC2: blosc2::Settings =
-    blosc2::Settings { codec: blosc2::Codec::Lz4, level: 5, typesize: 1, shuffle: blosc2::Shuffle::Bit };
+const MASK_BLOSC2: blosc2::FrameSettings =
+    blosc2::FrameSettings { codec: blosc2::Codec::Lz4, level: 5, typesize: 1, shuffle: blosc2::Shuffle::Bit };
 
 /// Names of mask methods.
 pub(crate) const MASK_METHODS: [&str; 6] = ["none", "rle", "roaring", "lz4", "zstd", "blosc2"];

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use half::{bf16, f16};
-use tesseral_codec::packing::Packing;
+use tesseral_codec::packing::SimplePacking;
 use tesseral_codec::{raw, room, shuffle};
 use tesseral_core::{DType, Error, Result};
 use tesseral_format::Scratch;
@@ -124,7 +124,7 @@ pub(crate) fn window(
     if let Some(packing) = &pipeline.packing {
         // Every eighth packed value is byte-aligned.
         let first = cells.start & !7;
-        let end = Packing::packed_len(packing.bits, cells.end)?;
+        let end = SimplePacking::packed_len(packing.bits, cells.end)?;
         return Some((first / 8 * u64::from(packing.bits)..end, cells.start - first));
     }
     match dtype.size() {

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use tesseral_codec::packing::Packing;
+use tesseral_codec::packing::SimplePacking;
 use tesseral_codec::{Contexts, aec, shuffle};
 use tesseral_core::dtype::Class;
 use tesseral_core::{Advice, DType, Error, ErrorKind, Result, Value};
@@ -375,14 +375,14 @@ pub(crate) fn set_packing(
     descriptor: &mut Descriptor,
     cells: &[u8],
     masks: &[(MaskKind, Vec<u8>)],
-) -> Result<Packing> {
+) -> Result<SimplePacking> {
     if !masks.is_empty() {
         return Err(Error::unsupported("simple_packing of non-finite cells without a given scale"));
     }
     let given = |key: &str| descriptor.params.get(key).and_then(CborItem::as_i64).unwrap_or(0);
     let bits = u32::try_from(given("sp_bits_per_value")).unwrap_or(u32::MAX);
     let decimal = i32::try_from(given("sp_decimal_scale_factor")).unwrap_or(0);
-    let packing = Packing::fit(cells, bits, decimal)?;
+    let packing = SimplePacking::fit(cells, bits, decimal)?;
     descriptor.params.insert("sp_reference_value".to_owned(), CborItem::Float(packing.reference));
     descriptor.params.insert("sp_binary_scale_factor".to_owned(), item(packing.binary.into()));
     Ok(packing)

@@ -1,6 +1,6 @@
 //! The stages of an object's descriptor: encoding, then filter, then compression.
 
-use tesseral_codec::packing::Packing;
+use tesseral_codec::packing::SimplePacking;
 #[cfg(feature = "zfp")]
 use tesseral_codec::zfp;
 use tesseral_codec::{aec, blosc2, sz3, zstd};
@@ -18,7 +18,7 @@ pub(crate) enum Compression {
     Lz4,
     Szip(aec::Params),
     /// `element` is the element size in bytes; 0 is not allowed for writing.
-    Blosc2(blosc2::Settings),
+    Blosc2(blosc2::FrameSettings),
     #[cfg(feature = "zfp")]
     Zfp(zfp::Mode),
     Sz3(sz3::Bound),
@@ -29,7 +29,7 @@ pub(crate) enum Compression {
 /// The stages of an object.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct ObjectPipeline {
-    pub packing: Option<Packing>,
+    pub packing: Option<SimplePacking>,
     /// Element size of the shuffle in bytes.
     pub shuffle: Option<usize>,
     pub compression: Compression,
@@ -53,7 +53,7 @@ impl ObjectPipeline {
             other => return Err(Error::unsupported(format!("Tensogram encoding {other:?}"))),
         };
         let coded_len = match packing {
-            Some(packing) => Packing::packed_len(packing.bits, cells).ok_or_else(overflow)?,
+            Some(packing) => SimplePacking::packed_len(packing.bits, cells).ok_or_else(overflow)?,
             None => raw_len,
         };
         let shuffle = match descriptor.filter.as_str() {
@@ -190,7 +190,7 @@ fn float(params: &Map, key: &str, place: ErrorLocation<'_>) -> Result<f64> {
     }
 }
 
-fn packing(descriptor: &Descriptor, place: ErrorLocation<'_>) -> Result<Packing> {
+fn packing(descriptor: &Descriptor, place: ErrorLocation<'_>) -> Result<SimplePacking> {
     if descriptor.dtype != DType::Float64 {
         return Err(place.corrupt(format!("simple_packing of {}", descriptor.dtype)));
     }
@@ -199,12 +199,16 @@ fn packing(descriptor: &Descriptor, place: ErrorLocation<'_>) -> Result<Packing>
     let binary = small(params, "sp_binary_scale_factor", place)?;
     let decimal = small(params, "sp_decimal_scale_factor", place)?;
     let bits = small(params, "sp_bits_per_value", place)?;
-    Packing::new(reference, binary, decimal, bits).map_err(|e| place.corrupt(e.to_string()))
+    SimplePacking::new(reference, binary, decimal, bits).map_err(|e| place.corrupt(e.to_string()))
 }
 
 /// Samples are packed values, shuffled bytes or cells. The width of packed values must be a multiple of 8: the reference splits
 /// others at byte boundaries and loses bits.
-fn szip(descriptor: &Descriptor, packing: Option<&Packing>, place: ErrorLocation<'_>) -> Result<aec::Params> {
+fn szip(
+    descriptor: &Descriptor,
+    packing: Option<&SimplePacking>,
+    place: ErrorLocation<'_>,
+) -> Result<aec::Params> {
     let params = &descriptor.params;
     let mut flags: u32 = small(params, "szip_flags", place)?;
     let bits = match packing {
@@ -241,9 +245,9 @@ fn optional<'a, T>(
 /// Elements are packed values, shuffled bytes or cells.
 fn blosc2(
     descriptor: &Descriptor,
-    packing: Option<&Packing>,
+    packing: Option<&SimplePacking>,
     place: ErrorLocation<'_>,
-) -> Result<blosc2::Settings> {
+) -> Result<blosc2::FrameSettings> {
     let params = &descriptor.params;
     let name = optional(params, "blosc2_codec", place, CborItem::as_text)?.unwrap_or("lz4");
     let codec =
@@ -257,7 +261,7 @@ fn blosc2(
         None => descriptor.dtype.size().unwrap_or(0),
     };
     let typesize = u8::try_from(size).unwrap_or(0);
-    Ok(blosc2::Settings { codec, level, typesize, shuffle: blosc2::Shuffle::Byte })
+    Ok(blosc2::FrameSettings { codec, level, typesize, shuffle: blosc2::Shuffle::Byte })
 }
 
 fn text<'a>(params: &'a Map, key: &str, place: ErrorLocation<'_>) -> Result<&'a str> {

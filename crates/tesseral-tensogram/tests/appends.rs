@@ -8,7 +8,7 @@ use std::sync::Arc;
 use tesseral_core::{DType, ErrorKind};
 use tesseral_format::{AuditOptions, Format, MessageFormat, OpenOptions, TruncatedTail, append_messages};
 use tesseral_store::test_wrappers::{Counting, FaultInjection, Wrapped};
-use tesseral_store::{Access, LocalStore, MemoryStore, Store, StoreExt};
+use tesseral_store::{LocalStore, MemoryStore, ReadMode, Store, StoreExt};
 use tesseral_tensogram::{
     DataObjectDescriptor as Descriptor, EncodeOptions, GlobalMetadata, StreamingEncoder, TensogramFile,
     TensogramFormat, encode,
@@ -161,14 +161,14 @@ fn concurrent_readers_see_complete_messages_only() {
             .collect();
         let mut last = 1;
         while !writers.iter().all(|writer| writer.is_finished()) {
-            let store: Arc<dyn Store> = Arc::new(LocalStore::new(&path, Access::Read));
+            let store: Arc<dyn Store> = Arc::new(LocalStore::new(&path, ReadMode::Read));
             let container = TensogramFormat.open(store, &OpenOptions::default()).unwrap();
             assert!((last..=21).contains(&container.len()), "{} after {last}", container.len());
             last = container.len();
             container.array(last - 1).unwrap();
         }
     });
-    let store: Arc<dyn Store> = Arc::new(LocalStore::new(&path, Access::Read));
+    let store: Arc<dyn Store> = Arc::new(LocalStore::new(&path, ReadMode::Read));
     assert_eq!(fs::read(&path).unwrap(), whole.repeat(21));
     assert!(is_sound(store));
 }

@@ -429,7 +429,7 @@ fn coverage(layout: &FileLayout, spans: &Spans) -> (u64, u64) {
         covered += region.len + (layout.head.end - superblock::LEN);
         if let Some((footer, digests)) = layout.footer.as_ref().and_then(|f| Some((f, f.json.digests_ref?))) {
             covered += footer.tail.json_len;
-            let of = |digest: Option<u64>, span: Option<crate::wire::footer::ByteRange>| {
+            let of = |digest: Option<u64>, span: Option<crate::wire::footer::FileRange>| {
                 digest.and(span).map_or(0, |span| span.len)
             };
             covered += of(digests.spill, footer.json.metadata_ref);

@@ -10,9 +10,9 @@ use crate::source::FileBytes;
 use crate::wire::chunk_index::{self, IndexHeader, IndexRow};
 use crate::wire::digest_region::{self, DigestRegion};
 use crate::wire::directory::{self, DatasetRecord};
-use crate::wire::footer::{ByteRange, FooterJson, FooterTail, TAIL_LEN};
-use crate::wire::json::Object;
-use crate::wire::metadata::Metadata;
+use crate::wire::footer::{FileRange, FooterJson, FooterTail, TAIL_LEN};
+use crate::wire::json::JsonObject;
+use crate::wire::metadata::FooterMetadata;
 use crate::wire::superblock::{self, Superblock};
 use crate::wire::{Cursor, align8};
 
@@ -52,7 +52,7 @@ pub(crate) struct TetFooter {
     pub json_offset: u64,
     pub json: FooterJson,
     /// Metadata, inline or from the spill.
-    pub metadata: Option<Metadata>,
+    pub metadata: Option<FooterMetadata>,
 }
 
 /// State of the digests.
@@ -61,9 +61,9 @@ pub(crate) enum Digests {
     /// The file has none, or verification is disabled.
     Absent,
     /// One digest per row; `keyed` if the footer refers to the region.
-    Present { region: ByteRange, chunks: Bytes, keyed: bool },
+    Present { region: FileRange, chunks: Bytes, keyed: bool },
     /// A digest region that does not match the file.
-    Unusable { region: ByteRange, error: Error },
+    Unusable { region: FileRange, error: Error },
 }
 
 /// Superblock, directory and index: the bytes before the payloads.
@@ -156,7 +156,7 @@ impl FileLayout {
     }
 
     /// Returns the footer's metadata of a dataset.
-    pub(crate) fn metadata(&self) -> Option<&Metadata> {
+    pub(crate) fn metadata(&self) -> Option<&FooterMetadata> {
         self.footer.as_ref()?.metadata.as_ref()
     }
 
@@ -165,7 +165,7 @@ impl FileLayout {
     }
 
     /// Returns references to zone maps and secondary index, which require footer version 2.
-    pub(crate) fn accelerators(&self) -> [Option<ByteRange>; 2] {
+    pub(crate) fn accelerators(&self) -> [Option<FileRange>; 2] {
         match &self.footer {
             Some(f) if f.tail.version >= 2 => [f.json.zone_maps_ref, f.json.secondary_index_ref],
             _ => [None, None],
@@ -255,7 +255,7 @@ pub(crate) fn read_footer(
             if crate::wire::json::depth(&text) > limits.depth {
                 return Err(damaged(format!("nested more than {} levels deep", limits.depth)));
             }
-            let Object(metadata) = serde_json::from_slice(&text).map_err(|e| damaged(e.to_string()))?;
+            let JsonObject(metadata) = serde_json::from_slice(&text).map_err(|e| damaged(e.to_string()))?;
             Some(metadata)
         }
     };
@@ -390,7 +390,7 @@ pub(crate) fn find_digests(
             if head.datasets.is_empty() || !fits {
                 return Ok(Digests::Absent);
             }
-            ByteRange { offset, len }
+            FileRange { offset, len }
         }
     };
     let read = || -> Result<Option<Bytes>> {

@@ -15,7 +15,7 @@ use crate::lookup::{IndexLookup, RowTable};
 use crate::source::FileBytes;
 use crate::wire::chunk_index::{INDEX_VERSION, codec_name};
 use crate::wire::directory::name_of;
-use crate::wire::footer::ByteRange;
+use crate::wire::footer::FileRange;
 use crate::wire::superblock::LAYOUT_VERSION;
 use crate::wire::zone_map::{self, Zone};
 
@@ -73,7 +73,7 @@ impl TetCatalog {
     }
 
     /// Returns the bytes of a reference.
-    pub(crate) fn read_ref(&self, span: ByteRange, what: &str) -> Result<bytes::Bytes> {
+    pub(crate) fn read_ref(&self, span: FileRange, what: &str) -> Result<bytes::Bytes> {
         self.limits.check_metadata(span.len)?;
         let end = span.end().ok_or_else(|| {
             Error::corrupt(what, &self.layout.object, None, format!("{} bytes at {}", span.len, span.offset))
@@ -153,7 +153,7 @@ impl Container for TetContainer {
     fn details(&self) -> serde_json::Value {
         let layout = &self.catalog.layout;
         let (superblock, header) = (&layout.head.superblock, &layout.head.header);
-        let span = |r: Option<ByteRange>| r.map(|r| json!({"offset": r.offset, "len": r.len}));
+        let span = |r: Option<FileRange>| r.map(|r| json!({"offset": r.offset, "len": r.len}));
         let footer = layout.footer.as_ref().map(|footer| {
             json!({
                 "version": footer.tail.version,

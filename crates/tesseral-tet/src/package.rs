@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tesseral_core::{Error, ErrorKind, Finding, Result};
 use tesseral_store::{ObjectInfo, ObjectKind, Store, StoreExt};
 
-use crate::wire::json::Object;
+use crate::wire::json::JsonObject;
 
 /// Object with the number of the current generation.
 pub(crate) const CURRENT: &str = "CURRENT";
@@ -93,9 +93,9 @@ pub(crate) fn audit(
             return Ok(());
         }
     };
-    report(match serde_json::from_slice::<Object<Manifest>>(&text) {
+    report(match serde_json::from_slice::<JsonObject<Manifest>>(&text) {
         Err(e) => Finding::failed("package", format!("{name}: {e}")),
-        Ok(Object(manifest)) if manifest.packed_byte_len != file_len => {
+        Ok(JsonObject(manifest)) if manifest.packed_byte_len != file_len => {
             let said = manifest.packed_byte_len;
             Finding::failed("package", format!("{object} has {file_len} bytes, the manifest has {said}"))
         }

@@ -6,7 +6,7 @@ use crate::layout::FileLayout;
 use crate::source::FileBytes;
 use crate::wire::chunk_index::IndexHeader;
 use crate::wire::directory::DatasetRecord;
-use crate::wire::metadata::Metadata;
+use crate::wire::metadata::FooterMetadata;
 use crate::wire::superblock::Superblock;
 
 /// One row of the chunk index.
@@ -53,7 +53,7 @@ pub struct TetSummary {
     /// Provenance rows.
     pub history: Vec<HistoryRow>,
     /// Metadata of the footer, inline or from the spill.
-    pub metadata: Option<Metadata>,
+    pub metadata: Option<FooterMetadata>,
     /// Length of the file in bytes.
     pub file_len: u64,
     /// End of the bytes available for payloads.

@@ -30,9 +30,9 @@ use self::array::{ArrayState, text_of};
 use crate::wire::chunk_index::{IndexHeader, IndexRow, RAW};
 use crate::wire::digest_region::DigestRegion;
 use crate::wire::directory;
-use crate::wire::footer::{ByteRange, DigestsRef, FooterJson, FooterTail, HistoryEvent, MAX_JSON, MAX_SPILL};
-use crate::wire::json::Object;
-use crate::wire::metadata::{FileMetadata, MAX_HISTORY, Metadata, check_count, check_text};
+use crate::wire::footer::{DigestsRef, FileRange, FooterJson, FooterTail, HistoryEvent, MAX_JSON, MAX_SPILL};
+use crate::wire::json::JsonObject;
+use crate::wire::metadata::{FileMetadata, FooterMetadata, MAX_HISTORY, check_count, check_text};
 use crate::wire::superblock::{self, FLAG_FOOTER, Superblock};
 use crate::wire::zone_map::{self, Zone};
 
@@ -220,16 +220,16 @@ impl TetWriter {
             .in_chunk(&coords))
     }
 
-    fn metadata(&self) -> Option<Metadata> {
-        let file = (self.file != FileMetadata::default()).then(|| Object(self.file.clone()));
+    fn metadata(&self) -> Option<FooterMetadata> {
+        let file = (self.file != FileMetadata::default()).then(|| JsonObject(self.file.clone()));
         let named = self.arrays.iter().filter(|a| !a.metadata.is_empty());
         let datasets: BTreeMap<_, _> =
-            named.map(|a| (a.record.name.clone(), Object(a.metadata.clone()))).collect();
+            named.map(|a| (a.record.name.clone(), JsonObject(a.metadata.clone()))).collect();
         let marked = self.arrays.iter().filter_map(|a| Some((a.record.name.clone(), a.marker.clone()?)));
         let markers: BTreeMap<_, _> =
             marked.chain(self.marker.iter().map(|text| (String::new(), text.clone()))).collect();
         let any = file.is_some() || !datasets.is_empty() || !markers.is_empty();
-        any.then_some(Metadata { file, datasets, markers })
+        any.then_some(FooterMetadata { file, datasets, markers })
     }
 
     /// Writes the rows in canonical order; returns the digest of directory and index.
@@ -302,14 +302,14 @@ impl TetWriter {
             DigestRegion::write(catalog, progress.chunks.iter().map(|c| c.digest), &mut bytes);
             self.store(end, &bytes)?;
             end += bytes.len() as u64;
-            Some(ByteRange { offset, len: end - offset })
+            Some(FileRange { offset, len: end - offset })
         } else {
             None
         };
         let mut zone_digest = None;
         if self.statistics {
             let (len, digest) = self.write_zones(end, plan, progress)?;
-            json.zone_maps_ref = Some(ByteRange { offset: end, len });
+            json.zone_maps_ref = Some(FileRange { offset: end, len });
             zone_digest = Some(digest);
             end += len;
         }
@@ -330,7 +330,7 @@ impl TetWriter {
                 ));
             }
             self.store(end, &spill)?;
-            json.metadata_ref = Some(ByteRange { offset: end, len: spill.len() as u64 });
+            json.metadata_ref = Some(FileRange { offset: end, len: spill.len() as u64 });
             if let Some(digests) = &mut json.digests_ref {
                 digests.spill = Some(xxh3_64(&spill));
             }

@@ -11,7 +11,7 @@ use serde_json::Value as Json;
 use tesseral_core::{Attributes, Value};
 use tesseral_format::{Container, Format, OpenOptions, Request};
 use tesseral_store::test_wrappers::{Counting, Wrapped};
-use tesseral_store::{Access, LocalStore, Store};
+use tesseral_store::{LocalStore, ReadMode, Store};
 use tesseral_tet::TetFormat;
 
 fn manifest() -> Vec<Json> {
@@ -82,7 +82,7 @@ fn every_fixture_matches_its_manifest() {
         let file = fixture["file"].as_str().unwrap();
         let path = common::fixtures().join(file);
         assert_eq!(sha256(&std::fs::read(&path).unwrap()), fixture["sha256"].as_str().unwrap(), "{file}");
-        for access in [Access::Map, Access::Read] {
+        for access in [ReadMode::Map, ReadMode::Read] {
             let store: Arc<dyn Store> = Arc::new(LocalStore::new(&path, access));
             let container = TetFormat.open(store, &OpenOptions::default()).unwrap();
             let datasets = fixture["datasets"].as_array().unwrap();
@@ -110,7 +110,7 @@ fn every_fixture_file_is_in_the_manifest() {
 #[test]
 fn a_package_opens_at_its_current_generation() {
     let store: Arc<dyn Store> =
-        Arc::new(LocalStore::new(common::fixtures().join("package.tet.d"), Access::Map));
+        Arc::new(LocalStore::new(common::fixtures().join("package.tet.d"), ReadMode::Map));
     let container = TetFormat.open(store, &OpenOptions::default()).unwrap();
     assert_eq!((container.len(), container.name(1)), (2, "right"));
     assert_eq!(common::read_flat(&*container, 1).unwrap().len(), 32);
@@ -119,7 +119,7 @@ fn a_package_opens_at_its_current_generation() {
 #[test]
 fn file_metadata_history_and_budget_are_read() {
     let at = |name: &str| {
-        let store: Arc<dyn Store> = Arc::new(LocalStore::new(common::fixtures().join(name), Access::Map));
+        let store: Arc<dyn Store> = Arc::new(LocalStore::new(common::fixtures().join(name), ReadMode::Map));
         TetFormat.open(store, &OpenOptions::default()).unwrap()
     };
     let history = at("history_v1.tet");

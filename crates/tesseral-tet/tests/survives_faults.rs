@@ -9,7 +9,7 @@ use std::sync::Arc;
 use tesseral_core::{ArraySchema, DType, Selection};
 use tesseral_format::{CreateOptions, Format, OpenOptions, Request, Uncovered};
 use tesseral_store::test_wrappers::{Failure, FaultInjection, Wrapped};
-use tesseral_store::{Access, LocalStore, MemoryStore, Overwrite, Store, StoreExt};
+use tesseral_store::{LocalStore, MemoryStore, Overwrite, ReadMode, Store, StoreExt};
 use tesseral_tet::TetFormat;
 
 fn inputs() -> Vec<common::Input> {
@@ -39,14 +39,14 @@ fn a_fault_at_any_call_publishes_nothing() {
     for (n, failure) in (0..clean.calls()).flat_map(|n| Failure::ALL.map(|failure| (n, failure))) {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("x.tet");
-        let local: Arc<dyn Store> = Arc::new(LocalStore::new(&path, Access::Map));
+        let local: Arc<dyn Store> = Arc::new(LocalStore::new(&path, ReadMode::Map));
         let faulty: Arc<dyn Store> =
             Arc::new(Wrapped::new(local, Arc::new(FaultInjection::with(n, failure))));
         assert!(write_to(faulty, Overwrite::Refuse).is_err(), "call {n}");
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "call {n} left files");
 
         std::fs::write(&path, b"old").unwrap();
-        let local: Arc<dyn Store> = Arc::new(LocalStore::new(&path, Access::Map));
+        let local: Arc<dyn Store> = Arc::new(LocalStore::new(&path, ReadMode::Map));
         let faulty: Arc<dyn Store> =
             Arc::new(Wrapped::new(local, Arc::new(FaultInjection::with(n, failure))));
         assert!(write_to(faulty, Overwrite::Replace).is_err(), "call {n}");
@@ -58,7 +58,7 @@ fn a_fault_at_any_call_publishes_nothing() {
 #[test]
 fn a_writer_that_is_dropped_leaves_nothing() {
     let folder = tempfile::tempdir().unwrap();
-    let store: Arc<dyn Store> = Arc::new(LocalStore::new(folder.path().join("x.tet"), Access::Map));
+    let store: Arc<dyn Store> = Arc::new(LocalStore::new(folder.path().join("x.tet"), ReadMode::Map));
     let mut writer = TetFormat.create(store, &CreateOptions::default()).unwrap();
     common::push_all(&mut *writer, &inputs(), |_| {}).unwrap();
     drop(writer);
@@ -70,7 +70,7 @@ fn an_existing_file_is_not_replaced_by_default() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("x.tet");
     std::fs::write(&path, b"old").unwrap();
-    let store: Arc<dyn Store> = Arc::new(LocalStore::new(&path, Access::Map));
+    let store: Arc<dyn Store> = Arc::new(LocalStore::new(&path, ReadMode::Map));
     assert!(write_to(Arc::clone(&store), Overwrite::Refuse).is_err());
     assert_eq!(std::fs::read(&path).unwrap(), b"old");
     write_to(store, Overwrite::Replace).unwrap();

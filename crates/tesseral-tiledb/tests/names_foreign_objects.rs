@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use tesseral_format::Format;
-use tesseral_store::{Access, LocalStore, MemoryStore, Store, StoreExt};
+use tesseral_store::{LocalStore, MemoryStore, ReadMode, Store, StoreExt};
 use tesseral_tiledb::TileDbFormat;
 
 /// A fixture in memory, with additional objects.
@@ -23,7 +23,7 @@ fn fixture(name: &str, more: &[&str]) -> Arc<MemoryStore> {
     }
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/tiledb").join(name);
     let store = MemoryStore::new(name);
-    copy(&LocalStore::new(root, Access::Read), "", &store);
+    copy(&LocalStore::new(root, ReadMode::Read), "", &store);
     more.iter().for_each(|name| store.insert(name, b"1".to_vec()));
     Arc::new(store)
 }

@@ -21,7 +21,7 @@ use crate::chain::{Chain, Encoded};
 use crate::open::join;
 use crate::vlen;
 use crate::wire::codecs::Stage;
-use crate::wire::dtype::{CellType, StoredCell};
+use crate::wire::dtype::{StoredCell, ZarrCellType};
 use crate::wire::key::KeyEncoding;
 use crate::wire::node::ArrayMetadata;
 use crate::wire::shard::{IndexLayout, ShardIndex};
@@ -39,7 +39,7 @@ pub(crate) struct ZarrArray {
     objects: ChunkGrid,
     shards: Option<Shards>,
     chain: Chain,
-    cells: CellType,
+    cells: ZarrCellType,
     fill: Vec<u8>,
     keys: KeyEncoding,
     folder: String,

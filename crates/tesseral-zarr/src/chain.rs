@@ -9,7 +9,7 @@ use tesseral_core::{DType, Error, Limits, Result, alloc};
 use tesseral_format::Scratch;
 
 use crate::transpose;
-use crate::wire::codecs::{Compressor, Number, Stage};
+use crate::wire::codecs::{Compressor, NumberType, Stage};
 
 /// Bytes that one byte of an LZ4 block can expand to.
 const LZ4_RATIO: u64 = 255;
@@ -108,7 +108,7 @@ impl Chain {
                 let input = if source { &chunk.bytes[range.clone()] } else { &held[range.clone()] };
                 if let Stage::Check(sum, place) = stage {
                     let covered = sum.verify(input, *place)?.len();
-                    let skipped = if *place == checksum::Place::Start { checksum::LEN } else { 0 };
+                    let skipped = if *place == checksum::ChecksumPosition::Start { checksum::LEN } else { 0 };
                     range = range.start + skipped..range.start + skipped + covered;
                     continue;
                 }
@@ -259,7 +259,7 @@ fn decompress_growing(
 }
 
 /// An integer of up to 8 bytes, sign-extended.
-fn int_at(bytes: &[u8], number: Number) -> i64 {
+fn int_at(bytes: &[u8], number: NumberType) -> i64 {
     let mut word = [0; 8];
     for (to, from) in word.iter_mut().zip(bytes) {
         *to = *from;
@@ -275,7 +275,7 @@ fn int_at(bytes: &[u8], number: Number) -> i64 {
     }
 }
 
-fn float_at(bytes: &[u8], number: Number) -> f64 {
+fn float_at(bytes: &[u8], number: NumberType) -> f64 {
     let bits = int_at(bytes, number).cast_unsigned();
     match number.dtype {
         // The upper half is the sign extension of nothing: floats are not extended.
@@ -285,7 +285,7 @@ fn float_at(bytes: &[u8], number: Number) -> f64 {
     }
 }
 
-fn put(word: [u8; 8], number: Number, out: &mut [u8]) {
+fn put(word: [u8; 8], number: NumberType, out: &mut [u8]) {
     let len = out.len();
     out.copy_from_slice(&word[..len]);
     if number.big {
@@ -293,7 +293,7 @@ fn put(word: [u8; 8], number: Number, out: &mut [u8]) {
     }
 }
 
-fn put_float(value: f64, number: Number, out: &mut [u8]) {
+fn put_float(value: f64, number: NumberType, out: &mut [u8]) {
     match number.dtype {
         #[allow(clippy::cast_possible_truncation)]
         DType::Float32 => put(u64::from((value as f32).to_bits()).to_le_bytes(), number, out),
@@ -305,7 +305,7 @@ fn put_float(value: f64, number: Number, out: &mut [u8]) {
 fn numbers<'a>(
     codec: &'static str,
     src: &'a [u8],
-    (from, to): (Number, Number),
+    (from, to): (NumberType, NumberType),
     dst: &'a mut [u8],
 ) -> Result<impl Iterator<Item = (&'a [u8], &'a mut [u8])>> {
     let (decoded, encoded) = (from.dtype.size().unwrap_or(1), to.dtype.size().unwrap_or(1));
@@ -320,7 +320,7 @@ fn numbers<'a>(
 }
 
 /// Sums differences: integers wrap, floats are added one after another in their own precision.
-fn undo_delta(src: &[u8], from: Number, to: Number, dst: &mut [u8]) -> Result<()> {
+fn undo_delta(src: &[u8], from: NumberType, to: NumberType, dst: &mut [u8]) -> Result<()> {
     let pairs = numbers("delta", src, (from, to), dst)?;
     if from.dtype.class() != Class::Float {
         let mut sum = 0_i64;
@@ -346,7 +346,7 @@ fn undo_delta(src: &[u8], from: Number, to: Number, dst: &mut [u8]) -> Result<()
 /// Divides by the scale and adds the offset, in the precision of NumPy: that of the stored floats, double for integers.
 fn undo_scale(
     src: &[u8],
-    (from, to): (Number, Number),
+    (from, to): (NumberType, NumberType),
     (offset, scale): (f64, f64),
     dst: &mut [u8],
 ) -> Result<()> {

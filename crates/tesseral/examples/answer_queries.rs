@@ -6,7 +6,7 @@
 use std::io::{BufRead, BufWriter, Write};
 
 use serde_json::{Value, json};
-use tesseral::query::{Document, Plan, QueryOutcome, Settings, to_json};
+use tesseral::query::{Document, Plan, QueryOutcome, QueryOptions, to_json};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -24,7 +24,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
 fn answer(container: &tesseral::Container, line: &str, jobs: Option<usize>) -> tesseral::Result<Value> {
     let document = Document::parse(line)?;
-    let Some(plan) = Plan::new(container, &document, &Settings::default())? else {
+    let Some(plan) = Plan::new(container, &document, &QueryOptions::default())? else {
         return Ok(json!({"error": format!("there is no array {:?}", document.dataset)}));
     };
     let (outcome, jobs) = match jobs {

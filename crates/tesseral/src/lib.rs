@@ -76,17 +76,17 @@ pub mod query {
     //! Query documents in JSON and TOML: [`Document::parse`] validates one, [`Plan::new`] resolves it against an array,
     //! [`Plan::run`] executes it.
     pub use tesseral_query::{
-        Answer, AxisRange, AxisToken, Detail, Document, Edge, Execution, Filter, GroupBy, Job, LabelFilter,
-        Method, Operation, Pad, Plan, QueryOutcome, Reduction, Results, Settings, Window, WindowMode, Write,
-        WriteTarget, Written, find, report, to_json,
+        Answer, AxisRange, AxisToken, Detail, Document, Edge, Execution, FilterClause, GroupBy, Job,
+        LabelFilter, Method, Operation, Pad, Plan, QueryOptions, QueryOutcome, Reduction, Results,
+        WindowClause, WindowMode, WriteClause, WriteTarget, Written, find, report, to_json,
     };
 }
 
 pub mod store {
     //! Byte stores. [`Open::open_store`](crate::Open::open_store) reads from any [`Store`].
     pub use tesseral_store::{
-        Access, ByteRange, Bytes, LocalStore, Location, MemoryStore, ObjectInfo, ObjectKind, Profile, Staged,
-        StorageOptions, Store, StoreExt, Upcoming,
+        ByteRange, Bytes, LocalStore, Location, MemoryStore, ObjectInfo, ObjectKind, Profile, ReadMode,
+        Staged, StorageOptions, Store, StoreExt, Upcoming,
     };
     #[cfg(feature = "remote")]
     pub use tesseral_store::{RemoteStore, Traffic};

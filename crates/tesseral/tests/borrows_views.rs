@@ -8,7 +8,7 @@ use std::sync::Arc;
 use common::{Case, array, behind, memory, select};
 use tesseral::{DType, Selection};
 use tesseral_store::test_wrappers::Counting;
-use tesseral_store::{Access, LocalStore};
+use tesseral_store::{LocalStore, ReadMode};
 
 fn case(chunk: &[u64], codec: &'static str) -> Case {
     Case::counting(DType::Float32, &[8, 6, 5], chunk, codec)
@@ -59,7 +59,7 @@ fn views_outlive_the_container() {
     let path = folder.path().join("case.tet");
     std::fs::write(&path, case.write()).unwrap();
     let all = Selection::all(&case.shape);
-    let view = array(Arc::new(LocalStore::new(&path, Access::Map))).read(&all).unwrap();
+    let view = array(Arc::new(LocalStore::new(&path, ReadMode::Map))).read(&all).unwrap();
     assert!(view.is_borrowed());
     std::fs::remove_file(&path).unwrap();
     assert_eq!(view.bytes(), case.cells);

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tesseral::{ConvertOptions, ErrorKind, Open, Options, Overwrite, Result, StatSet};
-use tesseral_store::Access;
+use tesseral_store::ReadMode;
 
 /// Counts current and peak allocations.
 struct Counting;
@@ -298,7 +298,7 @@ fn verify(path: &Path) -> Result<()> {
 }
 
 fn recover(path: &Path, target: &Path) -> Result<()> {
-    let open = Open::new().access(Access::Read);
+    let open = Open::new().access(ReadMode::Read);
     let store = open.store(path).unwrap();
     let format = tesseral::recognize(&*store)?;
     let (limits, options) = (open.format_options(), Options::default());

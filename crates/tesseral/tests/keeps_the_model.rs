@@ -8,7 +8,7 @@ use tesseral::{
     Region, Scalar, TextExtent, Value,
 };
 use tesseral_core::TimeUnit;
-use tesseral_core::schema::{Labels, Role};
+use tesseral_core::schema::{Labels, VariableRole};
 
 const FORMATS: [(&str, &str); 3] = [("tet", "tet"), ("tensogram", "tgm"), ("tiledb", "tiledb")];
 
@@ -19,7 +19,7 @@ struct Variable {
     dtype: DType,
     cell: CellLen,
     cells: Cells,
-    role: Role,
+    role: VariableRole,
     attributes: Attributes,
 }
 
@@ -80,9 +80,9 @@ fn variables() -> Vec<Variable> {
         cell: CellLen::One,
         cells,
         role: if dims.len() == 1 && name.rsplit('/').next() == Some(dims[0].0) {
-            Role::Index
+            VariableRole::Index
         } else {
-            Role::Data
+            VariableRole::Data
         },
         attributes: Attributes::new(),
     };
@@ -107,16 +107,16 @@ fn variables() -> Vec<Variable> {
             numbers([-1_i64, 0, 1].map(i64::to_le_bytes)),
         ),
         Variable {
-            role: Role::Auxiliary,
+            role: VariableRole::Auxiliary,
             ..plain("lat", &[t, x], DType::Float64, numbers((0..6).map(|i: u8| f64::from(i).to_le_bytes())))
         },
         Variable {
-            role: Role::GridMapping,
+            role: VariableRole::GridMapping,
             attributes: attributes(),
             ..plain("crs", &[], DType::Int32, numbers([0_i32.to_le_bytes()]))
         },
         Variable {
-            role: Role::Auxiliary,
+            role: VariableRole::Auxiliary,
             ..plain("reference_time", &[], day, numbers([7_i64.to_le_bytes()]))
         },
         plain("half", &[x], DType::Float16, Cells::Fixed(vec![1, 2, 3, 4])),
@@ -285,7 +285,7 @@ fn numbers_given_as_labels_become_a_coordinate() {
         let container = tesseral::open(&path).unwrap();
         assert_eq!(container.len(), 2, "{format}");
         let (time, v) = (container.array("time").unwrap(), container.array("v").unwrap());
-        assert_eq!((time.schema().role, read(&time)), (Role::Index, Cells::Fixed(hours)), "{format}");
+        assert_eq!((time.schema().role, read(&time)), (VariableRole::Index, Cells::Fixed(hours)), "{format}");
         assert_eq!(v.schema().dims[0].labels, Some(labels), "{format}");
         assert_eq!(v.select(["time=@12"]).unwrap().slices()[0].start, 2, "{format}");
     }

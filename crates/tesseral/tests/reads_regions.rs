@@ -9,7 +9,7 @@ use common::{Case, array, behind, memory, noise, options, select, threads};
 use proptest::prelude::*;
 use tesseral::{Array, DType, Options, Selection};
 use tesseral_store::test_wrappers::Counting;
-use tesseral_store::{Access, Bytes, LocalStore, Store};
+use tesseral_store::{Bytes, LocalStore, ReadMode, Store};
 
 /// The same bytes in memory, not resident, memory-mapped, and read by `pread`.
 fn stores(bytes: &Bytes, folder: &tempfile::TempDir) -> Vec<(&'static str, Arc<dyn Store>)> {
@@ -18,8 +18,8 @@ fn stores(bytes: &Bytes, folder: &tempfile::TempDir) -> Vec<(&'static str, Arc<d
     vec![
         ("memory", memory(bytes)),
         ("not resident", behind(bytes, &Arc::new(Counting::default()))),
-        ("mapped", Arc::new(LocalStore::new(&path, Access::Map))),
-        ("pread", Arc::new(LocalStore::new(&path, Access::Read))),
+        ("mapped", Arc::new(LocalStore::new(&path, ReadMode::Map))),
+        ("pread", Arc::new(LocalStore::new(&path, ReadMode::Read))),
     ]
 }
 

@@ -12,7 +12,7 @@ use tesseral::{
     ErrorKind, InputOrder, MaintenancePart, Open, OpenOptions, Options, Region, Result, Selection,
 };
 use tesseral_store::test_wrappers::{Call, CallHook, FaultInjection, Wrapped};
-use tesseral_store::{Access, LocalStore, Store};
+use tesseral_store::{LocalStore, ReadMode, Store};
 
 const CELLS: u64 = 400;
 
@@ -80,7 +80,7 @@ fn rows(path: &Path) -> Vec<Vec<u8>> {
 
 #[test]
 fn a_read_restarts_if_its_fragments_were_vacuumed() {
-    for access in [Access::Map, Access::Read] {
+    for access in [ReadMode::Map, ReadMode::Read] {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a");
         dense(&path);
@@ -104,7 +104,7 @@ fn cells_of_two_states_are_never_mixed() {
     let path = folder.path().join("a");
     dense(&path);
     (1..6).for_each(|n| append_dense(&path, n, 60));
-    let array = Open::new().access(Access::Read).open(&path).unwrap().array_at(0).unwrap();
+    let array = Open::new().access(ReadMode::Read).open(&path).unwrap().array_at(0).unwrap();
     let first = Selection::from_region(&Region::new([(0, 10)]));
     array.read(&first).unwrap();
     clean_up(&path);
@@ -125,7 +125,7 @@ fn a_lost_file_is_damage_not_a_change() {
     let path = folder.path().join("a");
     dense(&path);
     append_dense(&path, 1, 60);
-    let array = Open::new().access(Access::Read).open(&path).unwrap().array_at(0).unwrap();
+    let array = Open::new().access(ReadMode::Read).open(&path).unwrap().array_at(0).unwrap();
     for fragment in std::fs::read_dir(path.join("__fragments")).unwrap() {
         std::fs::remove_file(fragment.unwrap().path().join("a0.tdb")).unwrap();
     }
@@ -180,7 +180,7 @@ fn opening_survives_a_vacuum_between_the_listing_and_the_reads() {
         }
         let vacuum = VacuumBefore { path: path.clone(), ending, done: AtomicBool::new(false) };
         let vacuum = Arc::new(vacuum);
-        let store: Arc<dyn Store> = Arc::new(LocalStore::new(&path, Access::Read));
+        let store: Arc<dyn Store> = Arc::new(LocalStore::new(&path, ReadMode::Read));
         let store: Arc<dyn Store> = Arc::new(Wrapped::new(store, Arc::clone(&vacuum)));
         let array = Open::new().open_store(store).unwrap().array_at(0).unwrap();
         let read = array.read(&all()).unwrap();
@@ -193,7 +193,7 @@ fn opening_survives_a_vacuum_between_the_listing_and_the_reads() {
 #[test]
 fn a_conversion_whose_source_is_overwritten_writes_nothing() {
     for (access, digests) in
-        [(Access::Map, true), (Access::Read, true), (Access::Map, false), (Access::Read, false)]
+        [(ReadMode::Map, true), (ReadMode::Read, true), (ReadMode::Map, false), (ReadMode::Read, false)]
     {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.tet");
@@ -263,7 +263,7 @@ fn an_interrupted_consolidation_continues() {
     let before = rows(&path);
     let format = tesseral::format("tiledb").unwrap();
     let store = |around: Arc<FaultInjection>| -> Arc<dyn Store> {
-        Arc::new(Wrapped::new(Arc::new(LocalStore::new(&path, Access::Read)), around))
+        Arc::new(Wrapped::new(Arc::new(LocalStore::new(&path, ReadMode::Read)), around))
     };
     let mut interrupted = 0;
     // Every attempt makes progress.

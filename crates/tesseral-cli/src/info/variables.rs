@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, HashSet};
 use tesseral::{Array, ArraySchema, CellLen, Dimension, Field, Scalar};
 use tesseral_core::calendar::TimeUnits;
 use tesseral_core::description;
-use tesseral_core::schema::Role;
+use tesseral_core::schema::VariableRole;
 
 use super::document::dim_name;
 use super::{ArraySummary, Report};
@@ -42,7 +42,7 @@ pub(super) fn tables(report: &Report<'_>, paint: TerminalStyle) -> String {
     ];
     for known in report.known() {
         let (number, rows) = match known.role {
-            Role::Data => (0, data_rows(report, known, paint)),
+            VariableRole::Data => (0, data_rows(report, known, paint)),
             role if role.is_coordinate() => (1, vec![coordinate_row(report, known, paint)]),
             _ => (2, data_rows(report, known, paint)),
         };
@@ -220,7 +220,7 @@ fn coordinate_row(report: &Report<'_>, known: &ArraySummary, paint: TerminalStyl
     let schema = known.array.schema();
     let field = known.array.selected_field();
     let (groups, name, object) = place(report, &known.array);
-    let index = schema.dims.first().filter(|_| known.role == Role::Index);
+    let index = schema.dims.first().filter(|_| known.role == VariableRole::Index);
     let range = match index {
         Some(dim) => {
             ends(dim).map(|(first, last)| range(&text_of(dim.time, &first), &text_of(dim.time, &last), paint))
@@ -229,7 +229,7 @@ fn coordinate_row(report: &Report<'_>, known: &ArraySummary, paint: TerminalStyl
     };
     let size = match schema.dims.as_slice() {
         [] => String::new(),
-        [dim] if known.role == Role::Index => dim.extent.map(|n| n.to_string()).unwrap_or_default(),
+        [dim] if known.role == VariableRole::Index => dim.extent.map(|n| n.to_string()).unwrap_or_default(),
         _ => dims(schema, paint),
     };
     let cells = vec![

@@ -3,7 +3,7 @@
 use serde_json::Value as Json;
 use tesseral::{CellLen, Field, Scalar, Value};
 use tesseral_core::dtype::Class;
-use tesseral_core::schema::Role;
+use tesseral_core::schema::VariableRole;
 use tesseral_core::{TimeUnit, time};
 
 use super::document::dim_name;
@@ -178,7 +178,7 @@ fn array_row(known: &ArraySummary, paint: TerminalStyle) -> Vec<String> {
 fn next_steps(report: &Report<'_>, paint: TerminalStyle) -> String {
     let rank = |known: &&ArraySummary| {
         let schema = known.array.schema();
-        (known.role == Role::Data, schema.dims.len())
+        (known.role == VariableRole::Data, schema.dims.len())
     };
     // The first of equals.
     let known = report.known().collect::<Vec<_>>().into_iter().rev().max_by_key(rank);

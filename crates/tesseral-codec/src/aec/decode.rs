@@ -14,7 +14,7 @@ pub fn decode_into(src: &[u8], params: &Params, dst: &mut [u8]) -> Result<()> {
 }
 
 /// Decodes the samples from `first` on of `total`, and no RSI other than those that hold them. The first of these begins at
-/// `bit`, which an [`Index`](super::Index) finds.
+/// `bit`, which an [`RsiIndex`](super::RsiIndex) finds.
 ///
 /// # Errors
 /// `Codec` when the stream is damaged or has trailing bytes; `InvalidRequest` when `dst` does not fit the samples.

@@ -16,7 +16,7 @@ const NEAR: usize = 2;
 /// `verify_stored` has confirmed it. Where that is inconclusive, the stream is walked from the start.
 /// A walk skips samples without decoding them and covers no part of the stream twice.
 #[derive(Debug, Default)]
-pub struct Index {
+pub struct RsiIndex {
     /// The offsets stored beside the stream.
     stored: Vec<u64>,
     /// The offsets found by walking.
@@ -25,7 +25,7 @@ pub struct Index {
     end: u64,
 }
 
-impl Index {
+impl RsiIndex {
     /// An index over the offsets stored beside the stream, which are verified before use.
     pub fn from_offsets(stored: Vec<u64>) -> Self {
         Self { stored, ..Self::default() }

@@ -67,7 +67,7 @@ fn random_params(random: &mut Random) -> Params {
 
 /// The start positions of the RSIs, by walking.
 fn walked(stream: &[u8], params: &Params, count: usize) -> Vec<u64> {
-    let mut index = Index::default();
+    let mut index = RsiIndex::default();
     (0..count as u64).map(|number| index.find(stream, params, number).unwrap()).collect()
 }
 
@@ -100,11 +100,11 @@ fn round_trips() {
         };
         let stored: Vec<u64> = offsets.iter().enumerate().map(mistaken).collect();
         for (number, bit) in (0..).zip(&offsets) {
-            let found = Index::from_offsets(stored.clone()).find(&packed, &params, number).unwrap();
+            let found = RsiIndex::from_offsets(stored.clone()).find(&packed, &params, number).unwrap();
             assert_eq!(found, *bit, "case {case}: {params:?} interval {number}");
         }
         if !part.is_empty() {
-            let bit = Index::from_offsets(stored).find_sample(&packed, &params, range.start).unwrap();
+            let bit = RsiIndex::from_offsets(stored).find_sample(&packed, &params, range.start).unwrap();
             decode_range(&packed, &params, bit, count as u64, range.start, &mut part).unwrap();
         }
         assert_eq!(part, expected, "case {case}: {params:?} {range:?}");
@@ -220,12 +220,12 @@ fn reference_streams_are_reproduced() {
         let samples = src.len() / size;
         for (number, bit) in (0..).zip(&found) {
             assert_eq!(
-                Index::from_offsets(stored.clone()).find(&stream, &params, number).unwrap(),
+                RsiIndex::from_offsets(stored.clone()).find(&stream, &params, number).unwrap(),
                 *bit,
                 "{params:?}"
             );
         }
-        let mut index = Index::from_offsets(stored);
+        let mut index = RsiIndex::from_offsets(stored);
         for start in (0..samples).step_by(samples / 7 + 1) {
             let end = (start + samples / 5 + 1).min(samples);
             let mut part = vec![0; (end - start) * size];

@@ -5,7 +5,7 @@ use tesseral_core::{Error, Result};
 
 use super::chunk::{EXTENDED, EXTENDED_FLAGS, NOT_SPLIT, STORED};
 use super::frame::FrameHeader;
-use super::{Codec, Settings, Shuffle, blosclz, filters};
+use super::{Codec, FrameSettings, Shuffle, blosclz, filters};
 use crate::{Contexts, bitshuffle, shuffle, zstd};
 
 /// The maximum number of bytes of a chunk.
@@ -45,7 +45,7 @@ impl Codec {
     }
 }
 
-impl Settings {
+impl FrameSettings {
     fn splits(&self, len: usize) -> bool {
         let fast = match self.codec {
             Codec::BloscLz | Codec::Lz4 => true,
@@ -86,7 +86,12 @@ impl Settings {
 ///
 /// # Errors
 /// `InvalidRequest` for settings out of range; `Codec` when a compressor fails.
-pub fn encode(src: &[u8], settings: &Settings, out: &mut Vec<u8>, contexts: &mut Contexts) -> Result<()> {
+pub fn encode(
+    src: &[u8],
+    settings: &FrameSettings,
+    out: &mut Vec<u8>,
+    contexts: &mut Contexts,
+) -> Result<()> {
     if settings.typesize == 0 || settings.level > 9 {
         return Err(Error::invalid(format!("invalid blosc2 settings: {settings:?}")));
     }
@@ -100,7 +105,7 @@ pub fn encode(src: &[u8], settings: &Settings, out: &mut Vec<u8>, contexts: &mut
     }
     let compressed = body.len() as u64;
     if !offsets.is_empty() {
-        let index = Settings { codec: Codec::BloscLz, level: 0, typesize: 8, shuffle: Shuffle::Byte };
+        let index = FrameSettings { codec: Codec::BloscLz, level: 0, typesize: 8, shuffle: Shuffle::Byte };
         chunk(&offsets, &index, &mut body, contexts)?;
     }
     let header = FrameHeader {
@@ -129,7 +134,7 @@ fn filter(shuffle: Shuffle) -> u8 {
 }
 
 /// Appends one chunk of at most 2^31 bytes; stored when compression does not save bytes.
-fn chunk(src: &[u8], settings: &Settings, out: &mut Vec<u8>, contexts: &mut Contexts) -> Result<()> {
+fn chunk(src: &[u8], settings: &FrameSettings, out: &mut Vec<u8>, contexts: &mut Contexts) -> Result<()> {
     let block_len = settings.block_len(src.len());
     let split = settings.splits(block_len);
     let start = out.len();
@@ -165,7 +170,7 @@ fn chunk(src: &[u8], settings: &Settings, out: &mut Vec<u8>, contexts: &mut Cont
 /// Appends the streams of a block.
 fn put_streams(
     block: &[u8],
-    settings: &Settings,
+    settings: &FrameSettings,
     streams: usize,
     out: &mut Vec<u8>,
     contexts: &mut Contexts,
@@ -191,7 +196,12 @@ fn put_streams(
     Ok(())
 }
 
-fn put_stream(src: &[u8], settings: &Settings, out: &mut Vec<u8>, contexts: &mut Contexts) -> Result<()> {
+fn put_stream(
+    src: &[u8],
+    settings: &FrameSettings,
+    out: &mut Vec<u8>,
+    contexts: &mut Contexts,
+) -> Result<()> {
     if let Some(byte) = src.first()
         && src.iter().all(|other| other == byte)
     {

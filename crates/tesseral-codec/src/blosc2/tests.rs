@@ -25,7 +25,7 @@ fn cases() -> Vec<Vec<u8>> {
     all
 }
 
-fn frame(src: &[u8], settings: &Settings) -> Vec<u8> {
+fn frame(src: &[u8], settings: &FrameSettings) -> Vec<u8> {
     let mut out = Vec::new();
     encode(src, settings, &mut out, &mut Contexts::default()).unwrap();
     out
@@ -42,7 +42,7 @@ fn every_codec_and_shuffle_round_trips() {
                 if level == 9 && src.len() > 100_000 {
                     continue;
                 }
-                let settings = Settings { codec, level, typesize, shuffle };
+                let settings = FrameSettings { codec, level, typesize, shuffle };
                 let packed = frame(&src, &settings);
                 let mut back = vec![0xaa; src.len()];
                 decode_into(&packed, &mut back, &mut contexts).unwrap();
@@ -62,7 +62,7 @@ fn every_codec_and_shuffle_round_trips() {
 fn compression_saves_bytes() {
     let src: Vec<u8> = (0..100_000_u32).flat_map(|i| (i / 3).to_le_bytes()).collect();
     for codec in CODECS {
-        let settings = Settings { codec, level: 5, typesize: 4, shuffle: Shuffle::Byte };
+        let settings = FrameSettings { codec, level: 5, typesize: 4, shuffle: Shuffle::Byte };
         let packed = frame(&src, &settings);
         assert!(packed.len() < src.len() / 4, "{codec:?}: {}", packed.len());
     }
@@ -70,7 +70,7 @@ fn compression_saves_bytes() {
 
 #[test]
 fn wrong_sizes_are_rejected() {
-    let settings = Settings { codec: Codec::Lz4, level: 5, typesize: 4, shuffle: Shuffle::Byte };
+    let settings = FrameSettings { codec: Codec::Lz4, level: 5, typesize: 4, shuffle: Shuffle::Byte };
     let packed = frame(&[1; 4000], &settings);
     let mut contexts = Contexts::default();
     for len in [0, 3999, 4001] {
@@ -88,7 +88,7 @@ fn truncated_and_mutated_bytes_never_panic() {
     let mut state = 5_u64;
     for codec in CODECS {
         for shuffle in SHUFFLES {
-            let settings = Settings { codec, level: 5, typesize: 4, shuffle };
+            let settings = FrameSettings { codec, level: 5, typesize: 4, shuffle };
             let packed = frame(&src, &settings);
             let mut back = vec![0; src.len()];
             for len in 0..packed.len() {
@@ -119,7 +119,7 @@ fn special(bits: u8, len: u32, typesize: u8, value: &[u8]) -> Vec<u8> {
     chunk.push(bits << 4);
     chunk.extend_from_slice(value);
     let mut index = Vec::new();
-    let settings = Settings { codec: Codec::BloscLz, level: 0, typesize: 8, shuffle: Shuffle::Byte };
+    let settings = FrameSettings { codec: Codec::BloscLz, level: 0, typesize: 8, shuffle: Shuffle::Byte };
     let whole = frame(&[0; 8], &settings);
     index.extend_from_slice(&whole[97 + 40..whole.len() - 35]);
     let header = frame::FrameHeader {
@@ -164,7 +164,7 @@ fn single_value_chunks_have_no_blocks() {
 
 #[test]
 fn unsupported_features_are_named() {
-    let settings = Settings { codec: Codec::Lz4, level: 5, typesize: 4, shuffle: Shuffle::Byte };
+    let settings = FrameSettings { codec: Codec::Lz4, level: 5, typesize: 4, shuffle: Shuffle::Byte };
     let packed = frame(&(0..=255).collect::<Vec<u8>>().repeat(4), &settings);
     let mut contexts = Contexts::default();
     // Kind of frame, version, filter, codec, dictionary of the chunk.
@@ -178,7 +178,7 @@ fn unsupported_features_are_named() {
 
 #[test]
 fn delta_is_undone() {
-    let settings = Settings { codec: Codec::Lz4, level: 5, typesize: 2, shuffle: Shuffle::None };
+    let settings = FrameSettings { codec: Codec::Lz4, level: 5, typesize: 2, shuffle: Shuffle::None };
     // Three blocks, the last one short.
     let block = settings.block_len(1 << 20);
     let src: Vec<u8> = (0..2 * block + 333).map(|i| (i * i / 77) as u8).collect();

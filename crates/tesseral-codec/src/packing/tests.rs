@@ -11,8 +11,8 @@ fn doubles(bytes: &[u8]) -> Vec<f64> {
 #[test]
 fn worked_example() {
     let values = [1.5, 2.0, 3.0, 4.25];
-    let packing = Packing::fit(&bytes(&values), 12, 0).unwrap();
-    assert_eq!(packing, Packing { reference: 1.5, binary: -10, decimal: 0, bits: 12 });
+    let packing = SimplePacking::fit(&bytes(&values), 12, 0).unwrap();
+    assert_eq!(packing, SimplePacking { reference: 1.5, binary: -10, decimal: 0, bits: 12 });
     let mut packed = Vec::new();
     packing.encode(&bytes(&values), &mut packed).unwrap();
     assert_eq!(packed, [0x00, 0x02, 0x00, 0x60, 0x0b, 0x00]);
@@ -22,7 +22,7 @@ fn worked_example() {
 }
 
 /// Decodes one bit at a time.
-fn naive_decode(packing: &Packing, packed: &[u8], i: usize) -> f64 {
+fn naive_decode(packing: &SimplePacking, packed: &[u8], i: usize) -> f64 {
     let mut q = 0_u64;
     for bit in i * packing.bits as usize..(i + 1) * packing.bits as usize {
         q = q << 1 | u64::from(packed[bit / 8] >> (7 - bit % 8) & 1);
@@ -35,10 +35,10 @@ fn every_width_agrees_with_the_naive_decoder() {
     let values: Vec<f64> = (0..101).map(|i| f64::from(i * i % 37) * 1.75 - 11.0).collect();
     for bits in 0..=64 {
         for decimal in [0, 2, -1] {
-            let packing = Packing::fit(&bytes(&values), bits, decimal).unwrap();
+            let packing = SimplePacking::fit(&bytes(&values), bits, decimal).unwrap();
             let mut packed = Vec::new();
             packing.encode(&bytes(&values), &mut packed).unwrap();
-            assert_eq!(packed.len() as u64, Packing::packed_len(bits, 101).unwrap());
+            assert_eq!(packed.len() as u64, SimplePacking::packed_len(bits, 101).unwrap());
             for range in [0..101, 0..1, 7..8, 100..101, 13..99, 101..101] {
                 let mut back = vec![0; range.len() * 8];
                 packing.decode_into(&packed, range.start as u64, &mut back).unwrap();
@@ -55,7 +55,7 @@ fn every_width_agrees_with_the_naive_decoder() {
 }
 
 /// Encodes one bit at a time, with the same rounding as the library.
-fn naive_encode(packing: &Packing, values: &[f64]) -> Vec<u8> {
+fn naive_encode(packing: &SimplePacking, values: &[f64]) -> Vec<u8> {
     let scale = 10_f64.powi(packing.decimal) * 2_f64.powi(-packing.binary);
     let mut out = vec![0; (values.len() * packing.bits as usize).div_ceil(8)];
     for (i, value) in values.iter().enumerate() {
@@ -84,7 +84,7 @@ fn every_width_agrees_with_the_naive_encoder() {
     ]);
     for bits in 0..=64 {
         for (reference, binary) in [(-11.0, 0), (0.0, 0), (0.0, -3), (-1e300, 200), (1.0, -256)] {
-            let packing = Packing::new(reference, binary, 0, bits).unwrap();
+            let packing = SimplePacking::new(reference, binary, 0, bits).unwrap();
             let mut packed = Vec::new();
             packing.encode(&bytes(&values), &mut packed).unwrap();
             assert!(packed == naive_encode(&packing, &values), "{packing:?}");
@@ -97,7 +97,7 @@ fn the_first_zero_sets_the_sign_of_the_reference() {
     for (values, negative) in [([3.0, -0.0, 0.0], true), ([3.0, 0.0, -0.0], false), ([0.0, -0.0, 1.0], false)]
     {
         let many: Vec<f64> = [5.0; 20].into_iter().chain(values).collect();
-        let packing = Packing::fit(&bytes(&many), 8, 0).unwrap();
+        let packing = SimplePacking::fit(&bytes(&many), 8, 0).unwrap();
         assert_eq!(packing.reference.is_sign_negative(), negative, "{values:?}");
     }
 }
@@ -107,21 +107,21 @@ fn values_that_are_not_finite_are_rejected() {
     for value in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
         for cells in [bytes(&[value]), bytes(&[1.0, value])] {
             let packed =
-                Packing::fit(&cells, 8, 0).and_then(|packing| packing.encode(&cells, &mut Vec::new()));
+                SimplePacking::fit(&cells, 8, 0).and_then(|packing| packing.encode(&cells, &mut Vec::new()));
             assert!(packed.is_err());
         }
-        assert!(Packing::new(value, 0, 0, 8).is_err());
-        let packing = Packing::new(0.0, 0, 0, 8).unwrap();
+        assert!(SimplePacking::new(value, 0, 0, 8).is_err());
+        let packing = SimplePacking::new(0.0, 0, 0, 8).unwrap();
         assert!(packing.encode(&bytes(&[value]), &mut Vec::new()).is_err());
     }
-    assert!(Packing::new(0.0, 0, 0, 65).is_err());
-    let packing = Packing::new(0.0, 257, 0, 8).unwrap();
+    assert!(SimplePacking::new(0.0, 0, 0, 65).is_err());
+    let packing = SimplePacking::new(0.0, 257, 0, 8).unwrap();
     assert!(packing.encode(&bytes(&[1.0]), &mut Vec::new()).is_err());
 }
 
 #[test]
 fn values_out_of_range_saturate() {
-    let packing = Packing::new(10.0, 0, 0, 8).unwrap();
+    let packing = SimplePacking::new(10.0, 0, 0, 8).unwrap();
     let mut packed = Vec::new();
     packing.encode(&bytes(&[0.0, 10.5, 1e9]), &mut packed).unwrap();
     assert_eq!(packed, [0, 1, 255]);
@@ -132,7 +132,7 @@ fn blocks_are_contiguous() {
     let count = 2 * BLOCK + 77;
     let values: Vec<f64> = (0..count as i32).map(|i| f64::from(i.wrapping_mul(7919) % 4001) * 0.25).collect();
     for bits in 1..=64 {
-        let packing = Packing::fit(&bytes(&values), bits, 0).unwrap();
+        let packing = SimplePacking::fit(&bytes(&values), bits, 0).unwrap();
         let mut packed = Vec::new();
         packing.encode(&bytes(&values), &mut packed).unwrap();
         assert!(packed == naive_encode(&packing, &values), "{packing:?}");

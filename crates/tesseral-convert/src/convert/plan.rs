@@ -4,7 +4,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use tesseral_core::schema::{CellLen, Labels, Role};
+use tesseral_core::schema::{CellLen, Labels, VariableRole};
 use tesseral_core::{
     Advice, ArraySchema, Attributes, Coords, DType, Dimension, Error, ErrorKind, Field, HistoryRow, Order,
     Result, Scalar, Selection, Slice, missing,
@@ -462,12 +462,12 @@ fn replaced(field: &Field, dtype: DType, packed: bool) -> Vec<(Scalar, Scalar)> 
 /// Drops labels of dimensions whose coordinate variable is converted.
 fn drop_views(drawn: &mut [PlannedVariable]) {
     let names: HashSet<String> =
-        drawn.iter().filter(|d| d.schema.role == Role::Index).map(|d| d.name.clone()).collect();
+        drawn.iter().filter(|d| d.schema.role == VariableRole::Index).map(|d| d.name.clone()).collect();
     for PlannedVariable { schema, .. } in drawn {
         let name = schema.name.clone();
         for dim in &mut schema.dims {
             let mut group = name.as_str();
-            let view = schema.role == Role::Index
+            let view = schema.role == VariableRole::Index
                 || names.contains(&dim.name)
                 || std::iter::from_fn(|| {
                     group = group.rsplit_once('/')?.0;
@@ -706,7 +706,7 @@ fn pick(labels: &Labels, positions: impl Iterator<Item = u64>) -> Labels {
 /// beside data are variables of their own.
 fn all_alike(drawn: &[PlannedVariable]) -> bool {
     let Some((first, rest)) = drawn.split_first() else { return false };
-    let all_data = || drawn.iter().all(|variable| variable.schema.role == Role::Data);
+    let all_data = || drawn.iter().all(|variable| variable.schema.role == VariableRole::Data);
     (rest.is_empty() || all_data())
         && rest.iter().all(|other| {
             other.schema.dims == first.schema.dims

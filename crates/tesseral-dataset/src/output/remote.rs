@@ -15,7 +15,7 @@ use tesseral_core::{Advice, Error, ErrorKind, Result};
 use tesseral_format::{Probe, Sniff};
 use tesseral_registry as registry;
 use tesseral_store::{
-    Access, Location, ObjectInfo, ObjectKind, Overwrite, StagedPath, StorageOptions, Store, StoreExt,
+    Location, ObjectInfo, ObjectKind, Overwrite, ReadMode, StagedPath, StorageOptions, Store, StoreExt,
 };
 
 use super::Kind;
@@ -54,7 +54,7 @@ impl RemoteTarget {
         overwrite: Overwrite,
         storage: &StorageOptions,
     ) -> Result<(Self, StagedPath)> {
-        let at = |url: String| Location::parse(url)?.store(Access::Read, storage);
+        let at = |url: String| Location::parse(url)?.store(ReadMode::Read, storage);
         let (store, claim) = (at(url.to_owned())?, at(format!("{}{CLAIM}", url.trim_end_matches('/')))?);
         check(&store, kind, overwrite)?;
         let folder = tempfile::Builder::new().prefix("tesseral-").tempdir().map_err(|e| {

@@ -33,7 +33,7 @@ use crate::exact::slots::{SlotRange, SlotSums};
 pub(crate) mod panel;
 pub(crate) mod sums;
 
-use panel::{Column, Columns, Panel, ROWS, Requested};
+use panel::{Columns, Panel, PanelColumn, ROWS, Requested};
 use sums::{Sums, WideSquares};
 
 /// A region of cells, native-endian and unaligned; strides are in cells.
@@ -200,7 +200,7 @@ impl AxisFold {
         Ok((dims, start))
     }
 
-    fn walk<T: Cell<WorkType: Column>>(
+    fn walk<T: Cell<WorkType: PanelColumn>>(
         &mut self,
         view: &View<'_>,
         dims: &[Dim],
@@ -267,7 +267,7 @@ impl AxisFold {
     }
 
     /// Adds the ranges and counts of a panel to positions.
-    fn add<W: Column>(&mut self, results: &Columns<W>, layout: &PanelLayout, range: SlotRange) {
+    fn add<W: PanelColumn>(&mut self, results: &Columns<W>, layout: &PanelLayout, range: SlotRange) {
         let n = layout.columns;
         if self.wanted.has(StatSet::RANGE) {
             for i in 0..n {
@@ -553,14 +553,14 @@ impl PanelLayout {
 }
 
 /// Buffers for panels, reused from one to the next.
-struct Scratch<T: Cell<WorkType: Column>> {
+struct Scratch<T: Cell<WorkType: PanelColumn>> {
     results: Columns<T::WorkType>,
     gathered: Vec<T>,
     widened: Vec<T::WorkType>,
     validity: Vec<u8>,
 }
 
-impl<T: Cell<WorkType: Column>> Scratch<T> {
+impl<T: Cell<WorkType: PanelColumn>> Scratch<T> {
     fn new() -> Self {
         Self { results: Columns::new(), gathered: Vec::new(), widened: Vec::new(), validity: Vec::new() }
     }

@@ -35,7 +35,7 @@ pub(super) struct Dim {
 
 /// Elements along a line: `count` of them from `src` and `dst`, at these strides, all in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Run {
+pub struct ElementRun {
     /// Offset of the first element in the source.
     pub src: usize,
     /// Offset of the first element in the target.
@@ -50,7 +50,7 @@ pub struct Run {
     pub elem: usize,
 }
 
-impl Run {
+impl ElementRun {
     /// The length of the run in bytes when it is contiguous on both sides.
     #[inline]
     pub fn contiguous(&self) -> Option<usize> {
@@ -147,14 +147,14 @@ impl Walk {
 
     /// Calls `visit` with each run, in target order as far as the layouts allow.
     #[inline]
-    pub fn for_each_run(&self, mut visit: impl FnMut(Run)) {
+    pub fn for_each_run(&self, mut visit: impl FnMut(ElementRun)) {
         let Some((inner, outer)) = self.dims.split_last() else { return };
         if inner.count == 0 {
             return;
         }
         let &Dim { count, src: src_stride, dst: dst_stride } = inner;
         each_position(outer, |src, dst| {
-            visit(Run { src, dst, count, src_stride, dst_stride, elem: self.elem })
+            visit(ElementRun { src, dst, count, src_stride, dst_stride, elem: self.elem })
         });
     }
 
@@ -243,7 +243,7 @@ pub fn copy_box(
     Walk::new(src_strides, dst_strides, shape, elem)?.copy(src, dst)
 }
 
-/// Calls `visit` with each [`Run`] of a region, for targets that are not one slice.
+/// Calls `visit` with each [`ElementRun`] of a region, for targets that are not one slice.
 ///
 /// # Errors
 /// `InvalidRequest` when the ranks differ or an offset does not fit the address space.
@@ -252,7 +252,7 @@ pub fn for_each_run(
     dst_strides: &[usize],
     shape: &[usize],
     elem: usize,
-    visit: impl FnMut(Run),
+    visit: impl FnMut(ElementRun),
 ) -> Result<()> {
     Walk::new(src_strides, dst_strides, shape, elem)?.for_each_run(visit);
     Ok(())
@@ -424,7 +424,7 @@ fn copy_rows(src: &[u8], src_stride: usize, dst: &mut [u8], dst_stride: usize, r
 }
 
 /// Copies the elements of a run that is not contiguous on both sides.
-fn copy_line(run: &Run, src: &[u8], dst: &mut [u8]) {
+fn copy_line(run: &ElementRun, src: &[u8], dst: &mut [u8]) {
     match run.elem {
         1 => copy_strided::<1>(run, src, dst),
         2 => copy_strided::<2>(run, src, dst),
@@ -438,8 +438,8 @@ fn copy_line(run: &Run, src: &[u8], dst: &mut [u8]) {
 // for every piece, so the loop has neither bounds checks nor multiplications. The last element has no full piece and is
 // copied separately.
 #[inline]
-fn copy_strided<const S: usize>(run: &Run, src: &[u8], dst: &mut [u8]) {
-    let &Run { count, src_stride, dst_stride, .. } = run;
+fn copy_strided<const S: usize>(run: &ElementRun, src: &[u8], dst: &mut [u8]) {
+    let &ElementRun { count, src_stride, dst_stride, .. } = run;
     let Some(last) = count.checked_sub(1) else { return };
     let end = last * src_stride;
     let last_element: [u8; S] = load(&src[end..]);

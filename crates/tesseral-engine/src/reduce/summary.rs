@@ -6,7 +6,7 @@ use tesseral_format::{Column, PlannedChunk, Request, Target};
 
 use crate::fetch::Batch;
 use crate::handle::Handle;
-use crate::kernel::copy::Run;
+use crate::kernel::copy::ElementRun;
 use crate::kernel::summary::{StatSet, Summary};
 use crate::options::{Options, Ticker};
 use crate::paint::dense::{self, PreparedRead};
@@ -309,7 +309,12 @@ fn fold_view(view: &StridedView<'_>, missing: &[Scalar], summary: &mut Summary) 
 }
 
 /// Gathers distant cells and folds them in pieces.
-fn fold_strided(summary: &mut Summary, view: &StridedView<'_>, run: Run, missing: &[Scalar]) -> Result<()> {
+fn fold_strided(
+    summary: &mut Summary,
+    view: &StridedView<'_>,
+    run: ElementRun,
+    missing: &[Scalar],
+) -> Result<()> {
     const PIECE: usize = 1024;
     let size = view.size;
     let mut cells = Vec::with_capacity(PIECE.min(run.count) * size);

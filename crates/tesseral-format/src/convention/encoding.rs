@@ -1,7 +1,7 @@
 //! Encoding of arrays that a format does not support as arrays that it does.
 
 use tesseral_core::dtype::Class;
-use tesseral_core::schema::Role;
+use tesseral_core::schema::VariableRole;
 use tesseral_core::{
     ArraySchema, CellLen, Coords, DType, Dimension, Error, Field, Result, Scalar, TimeUnit, Value, missing,
 };
@@ -108,9 +108,9 @@ fn recast(fill: &Scalar, dtype: DType) -> Option<Scalar> {
 }
 
 /// Role derived from names.
-pub(super) fn implied_role(schema: &ArraySchema, name: &str) -> Role {
+pub(super) fn implied_role(schema: &ArraySchema, name: &str) -> VariableRole {
     let field = matches!(schema.fields.as_slice(), [field] if schema.is_index_of(&field.name));
-    if field || schema.is_index_of(name) { Role::Index } else { Role::Data }
+    if field || schema.is_index_of(name) { VariableRole::Index } else { VariableRole::Data }
 }
 
 /// Encodes an array.
@@ -122,7 +122,7 @@ pub(super) fn encode(spec: &ArraySpec, holds: &Holds) -> Result<(ArraySpec, Enco
     schema.field_attributes = holds.field_attributes;
     schema.attributes = missing::attributes(schema);
     let implied = implied_role(schema, &schema.name);
-    marker.role = (schema.role != implied && schema.role != Role::Data).then_some(schema.role);
+    marker.role = (schema.role != implied && schema.role != VariableRole::Data).then_some(schema.role);
     let (listed, list) = attributes::encode(&schema.attributes, holds.attribute, holds);
     schema.attributes = listed;
     marker.attributes = list;

@@ -1,7 +1,7 @@
 //! The marker of an array or container: a JSON object.
 
 use serde_json::{Map, Value as Json, json};
-use tesseral_core::schema::Role;
+use tesseral_core::schema::VariableRole;
 use tesseral_core::{Attributes, CellLen, DType};
 
 use super::attributes::AttributeList;
@@ -21,7 +21,7 @@ const MOST_GROUPS: usize = 1 << 16;
 pub(super) struct Marker {
     /// Types and order of attributes.
     pub attributes: Option<AttributeList>,
-    pub role: Option<Role>,
+    pub role: Option<VariableRole>,
     /// Type of the cells.
     pub cells: Option<(DType, CellLen)>,
     /// The array is a scalar; the stored one has a dimension of extent 1.
@@ -101,7 +101,7 @@ impl Marker {
         };
         Some(Self {
             attributes: read(map, "attributes", AttributeList::from_json)?,
-            role: read(map, "role", |v| Role::by_name(v.as_str()?))?,
+            role: read(map, "role", |v| VariableRole::by_name(v.as_str()?))?,
             cells: dtype.map(|dtype| (dtype, cell.unwrap_or(CellLen::One))),
             scalar: read(map, "scalar", Json::as_bool)?.unwrap_or(false),
             text: read(map, "text", |v| TextLayout::by_name(v.as_str()?))?,

@@ -5,7 +5,7 @@ use tesseral_core::Result;
 use tesseral_core::condition::Op;
 use tesseral_engine::fold::Number;
 
-use super::super::document::{AxisRange, Edge, Filter, LabelFilter};
+use super::super::document::{AxisRange, Edge, FilterClause, LabelFilter};
 use super::bad;
 use super::values::{axis, number, object, text, whole};
 
@@ -41,14 +41,14 @@ pub(super) fn selection(key: &str, value: &Json) -> Result<Vec<AxisRange>> {
 const COMPARISONS: [(&str, Op); 6] =
     [("eq", Op::Eq), ("ne", Op::Ne), ("lt", Op::Lt), ("le", Op::Le), ("gt", Op::Gt), ("ge", Op::Ge)];
 
-pub(super) fn filter(key: &str, value: &Json) -> Result<Filter> {
+pub(super) fn filter(key: &str, value: &Json) -> Result<FilterClause> {
     let known: Vec<&str> =
         COMPARISONS.iter().map(|(name, _)| *name).chain(["is_null", "is_not_null"]).collect();
     let object = object(key, value, &known)?;
     if object.is_empty() {
         return Err(bad(key, "expected at least one condition"));
     }
-    let mut filter = Filter::default();
+    let mut filter = FilterClause::default();
     for (name, value) in object {
         let at = format!("{key}.{name}");
         if let Some((_, op)) = COMPARISONS.iter().find(|(known, _)| known == name) {
@@ -69,7 +69,7 @@ pub(super) fn filter(key: &str, value: &Json) -> Result<Filter> {
     Ok(filter)
 }
 
-fn check_range(key: &str, filter: &Filter) -> Result<()> {
+fn check_range(key: &str, filter: &FilterClause) -> Result<()> {
     let bounds = |ops: [Op; 2]| {
         let mut found = filter.compare.iter().filter(move |(op, _)| ops.contains(op));
         (found.next(), found.next())

@@ -3,11 +3,11 @@
 use serde_json::Value as Json;
 use tesseral_core::Result;
 
-use super::super::document::{Execution, Write, WriteTarget};
+use super::super::document::{Execution, WriteClause, WriteTarget};
 use super::bad;
 use super::values::{object, text, whole};
 
-pub(super) fn write(value: &Json) -> Result<Write> {
+pub(super) fn write(value: &Json) -> Result<WriteClause> {
     let target_of = |value: &Json| match value.as_str() {
         Some("switch") => Ok(WriteTarget::Switch),
         Some("ram") => Ok(WriteTarget::Ram),
@@ -16,7 +16,7 @@ pub(super) fn write(value: &Json) -> Result<Write> {
         _ => Err(bad("write.target", "expected one of switch, ram, spill, sidecar")),
     };
     if value.is_string() {
-        return Ok(Write { target: target_of(value)?, path: None, timestamp: true });
+        return Ok(WriteClause { target: target_of(value)?, path: None, timestamp: true });
     }
     let object = object("write", value, &["target", "path", "timestamp"])?;
     let target = object.get("target").map(target_of).transpose()?.unwrap_or_default();
@@ -31,7 +31,7 @@ pub(super) fn write(value: &Json) -> Result<Write> {
         }
         Some(value) => value.as_bool().ok_or_else(|| bad("write.timestamp", "expected true or false"))?,
     };
-    Ok(Write { target, path, timestamp })
+    Ok(WriteClause { target, path, timestamp })
 }
 
 pub(super) fn execution(value: &Json) -> Result<Execution> {

@@ -3,7 +3,9 @@
 use serde_json::Value as Json;
 use tesseral_core::Result;
 
-use super::super::document::{AxisToken, GroupBy, Method, Operation, Pad, Reduction, Window, WindowMode};
+use super::super::document::{
+    AxisToken, GroupBy, Method, Operation, Pad, Reduction, WindowClause, WindowMode,
+};
 use super::bad;
 use super::values::{axes, axis, number, object, text, whole};
 
@@ -29,7 +31,7 @@ pub(super) fn group_by(value: &Json) -> Result<GroupBy> {
     Ok(GroupBy { axes, labels })
 }
 
-pub(super) fn window(value: &Json) -> Result<Window> {
+pub(super) fn window(value: &Json) -> Result<WindowClause> {
     let known = ["axis", "size", "mode", "pad", "step", "align", "min_count"];
     let object = object("window", value, &known)?;
     let need = |name: &str| object.get(name).ok_or_else(|| bad(&format!("window.{name}"), "missing key"));
@@ -69,7 +71,7 @@ pub(super) fn window(value: &Json) -> Result<Window> {
         return Err(bad("window.align", "rolling windows past the end require `pad`"));
     }
     let min_count = object.get("min_count").map(|value| whole("window.min_count", value)).transpose()?;
-    Ok(Window {
+    Ok(WindowClause {
         axis: axis("window.axis", need("axis")?)?,
         size,
         mode,

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use bytes::Bytes;
 use tesseral_core::Cancel;
 use tesseral_format::{OpenOptions, append_messages};
-use tesseral_store::{Access, LocalStore, Store};
+use tesseral_store::{LocalStore, ReadMode, Store};
 
 use super::decoding::OpenedMessage;
 use super::encoding::encode;
@@ -59,7 +59,7 @@ struct FileState {
 
 #[derive(Debug)]
 enum FileBacking {
-    File { path: PathBuf, access: Access },
+    File { path: PathBuf, access: ReadMode },
     Store(Arc<dyn Store>),
 }
 
@@ -68,8 +68,8 @@ impl FileBacking {
     fn scanned(&self, source: &Source) -> Result<Scan> {
         match self {
             #[cfg(feature = "mmap")]
-            Self::File { path, access: Access::Read } if source.len > 0 => {
-                let store: Arc<dyn Store> = Arc::new(LocalStore::new(path, Access::Map));
+            Self::File { path, access: ReadMode::Read } if source.len > 0 => {
+                let store: Arc<dyn Store> = Arc::new(LocalStore::new(path, ReadMode::Map));
                 match Source::open(&store) {
                     Ok(mapped) if mapped.len == source.len => {
                         mapped.guarded(|| Ok(scan(&mapped, &Cancel::default())?))
@@ -107,13 +107,13 @@ impl TensogramFile {
     /// Opens a file with positioned reads; it is memory-mapped only while scanning for messages. Does not read yet, and the
     /// file need not exist.
     pub fn open(path: impl Into<PathBuf>) -> Self {
-        Self::new(FileBacking::File { path: path.into(), access: Access::Read })
+        Self::new(FileBacking::File { path: path.into(), access: ReadMode::Read })
     }
 
     /// Opens a memory-mapped file. Messages and uncompressed cells are views of the map. Does not read yet.
     #[cfg(feature = "mmap")]
     pub fn open_mmap(path: impl Into<PathBuf>) -> Self {
-        Self::new(FileBacking::File { path: path.into(), access: Access::Map })
+        Self::new(FileBacking::File { path: path.into(), access: ReadMode::Map })
     }
 
     /// Opens the object with the empty name of a store.

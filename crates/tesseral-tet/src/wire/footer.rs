@@ -9,8 +9,8 @@ use tesseral_core::{Error, HistoryRow, Result};
 use xxhash_rust::xxh3::Xxh3;
 
 use super::Cursor;
-use super::json::{Object, depth, hex_into, write_hex};
-use super::metadata::{MAX_PARAMS, MAX_PARENTS, Metadata, check_count, check_text};
+use super::json::{JsonObject, depth, hex_into, write_hex};
+use super::metadata::{FooterMetadata, MAX_PARAMS, MAX_PARENTS, check_count, check_text};
 
 /// Size of the tail in bytes.
 pub const TAIL_LEN: u64 = 16;
@@ -70,14 +70,14 @@ impl FooterTail {
 /// A byte range of the file. Unknown keys are rejected: the reference does not open files that have them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct ByteRange {
+pub struct FileRange {
     /// Offset in bytes.
     pub offset: u64,
     /// Length in bytes.
     pub len: u64,
 }
 
-impl ByteRange {
+impl FileRange {
     /// End of the range; `None` if it exceeds `u64`.
     pub fn end(&self) -> Option<u64> {
         self.offset.checked_add(self.len)
@@ -88,7 +88,7 @@ impl ByteRange {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DigestsRef {
     /// The digest region.
-    pub region: ByteRange,
+    pub region: FileRange,
     /// XXH3-64 of the JSON with the 16 digits of this field replaced by zeros.
     pub json: u64,
     /// XXH3-64 of the metadata spill.
@@ -231,13 +231,13 @@ pub struct FooterJson {
     /// Provenance rows.
     pub history: Vec<HistoryEvent>,
     /// Metadata, if inline.
-    pub metadata: Option<Metadata>,
+    pub metadata: Option<FooterMetadata>,
     /// Reference to the metadata spill.
-    pub metadata_ref: Option<ByteRange>,
+    pub metadata_ref: Option<FileRange>,
     /// Zone maps (footer version 2).
-    pub zone_maps_ref: Option<ByteRange>,
+    pub zone_maps_ref: Option<FileRange>,
     /// Secondary index (footer version 2).
-    pub secondary_index_ref: Option<ByteRange>,
+    pub secondary_index_ref: Option<FileRange>,
     /// Reference to the digests.
     pub digests_ref: Option<DigestsRef>,
     /// Computed digest of the JSON with the digits of [`DigestsRef::json`] replaced by zeros, if it has them.
@@ -261,15 +261,15 @@ struct FooterKeys<'a> {
     #[serde(default)]
     history: Vec<HistoryEvent>,
     #[serde(default)]
-    metadata: Option<Object<Metadata>>,
+    metadata: Option<JsonObject<FooterMetadata>>,
     #[serde(default)]
-    metadata_ref: Option<Object<ByteRange>>,
+    metadata_ref: Option<JsonObject<FileRange>>,
     #[serde(default)]
-    zone_maps_ref: Option<Object<ByteRange>>,
+    zone_maps_ref: Option<JsonObject<FileRange>>,
     #[serde(default)]
-    secondary_index_ref: Option<Object<ByteRange>>,
+    secondary_index_ref: Option<JsonObject<FileRange>>,
     #[serde(borrow, default)]
-    digests_ref: Option<Object<DigestsJson<'a>>>,
+    digests_ref: Option<JsonObject<DigestsJson<'a>>>,
 }
 
 fn digest_of_hex(text: &str) -> Option<u64> {
@@ -288,8 +288,8 @@ impl FooterJson {
         if deepest > max_depth {
             return Err(corrupt(format!("nested {deepest} levels deep, the limit is {max_depth}")));
         }
-        let Object(keys) =
-            serde_json::from_slice::<Object<FooterKeys<'_>>>(text).map_err(|e| corrupt(e.to_string()))?;
+        let JsonObject(keys) =
+            serde_json::from_slice::<JsonObject<FooterKeys<'_>>>(text).map_err(|e| corrupt(e.to_string()))?;
         if keys.metadata.is_some() && keys.metadata_ref.is_some() {
             return Err(corrupt("metadata is both inline and in a spill".to_owned()));
         }
@@ -300,13 +300,13 @@ impl FooterJson {
         let mut actual_digest = None;
         let digests_ref = keys
             .digests_ref
-            .map(|Object(d)| -> Result<_> {
+            .map(|JsonObject(d)| -> Result<_> {
                 let json = digest(d.json)?;
                 // The digits are borrowed from the text, so their offset is the difference of the addresses.
                 let start = d.json.as_ptr().addr().wrapping_sub(text.as_ptr().addr());
                 actual_digest = json_digest(text, start);
                 Ok(DigestsRef {
-                    region: ByteRange { offset: d.offset, len: d.len },
+                    region: FileRange { offset: d.offset, len: d.len },
                     json,
                     spill: d.spill.map(digest).transpose()?,
                     zone_maps: d.zone_maps.map(digest).transpose()?,
@@ -334,13 +334,13 @@ impl FooterJson {
         struct FooterKeys<'a> {
             history: &'a [HistoryEvent],
             #[serde(skip_serializing_if = "Option::is_none")]
-            metadata: Option<&'a Metadata>,
+            metadata: Option<&'a FooterMetadata>,
             #[serde(skip_serializing_if = "Option::is_none")]
-            metadata_ref: Option<ByteRange>,
+            metadata_ref: Option<FileRange>,
             #[serde(skip_serializing_if = "Option::is_none")]
-            zone_maps_ref: Option<ByteRange>,
+            zone_maps_ref: Option<FileRange>,
             #[serde(skip_serializing_if = "Option::is_none")]
-            secondary_index_ref: Option<ByteRange>,
+            secondary_index_ref: Option<FileRange>,
         }
         let keys = FooterKeys {
             history: &self.history,
@@ -355,7 +355,7 @@ impl FooterJson {
         let Some(digests) = &self.digests_ref else { return Ok(()) };
         // Reopen the object that was closed.
         out.pop();
-        let ByteRange { offset, len } = digests.region;
+        let FileRange { offset, len } = digests.region;
         out.extend(format!(r#","digests_ref":{{"offset":{offset},"len":{len},"json":""#).as_bytes());
         let digits = out.len();
         out.extend([b'0'; 16]);
@@ -376,7 +376,7 @@ impl FooterJson {
     }
 
     /// References to bytes between the payloads and the JSON, for a footer of this version.
-    pub fn spills(&self, version: u32) -> impl Iterator<Item = ByteRange> {
+    pub fn spills(&self, version: u32) -> impl Iterator<Item = FileRange> {
         let extended =
             if version >= 2 { [self.zone_maps_ref, self.secondary_index_ref] } else { [None, None] };
         extended.into_iter().chain([self.metadata_ref]).flatten()
@@ -415,10 +415,10 @@ mod tests {
         };
         let footer = FooterJson {
             history: vec![event],
-            zone_maps_ref: Some(ByteRange { offset: 1, len: 2 }),
-            metadata_ref: Some(ByteRange { offset: 3, len: 4 }),
+            zone_maps_ref: Some(FileRange { offset: 1, len: 2 }),
+            metadata_ref: Some(FileRange { offset: 3, len: 4 }),
             digests_ref: Some(DigestsRef {
-                region: ByteRange { offset: 8, len: 48 },
+                region: FileRange { offset: 8, len: 48 },
                 json: 0,
                 spill: Some(7),
                 zone_maps: Some(u64::MAX),

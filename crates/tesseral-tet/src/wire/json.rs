@@ -8,27 +8,27 @@ use serde::{Serialize, Serializer};
 
 /// A struct that must be a JSON object. Serde would accept an array of its fields as well.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Object<T>(pub T);
+pub struct JsonObject<T>(pub T);
 
-impl<T: Serialize> Serialize for Object<T> {
+impl<T: Serialize> Serialize for JsonObject<T> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         self.0.serialize(serializer)
     }
 }
 
-impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for JsonObject<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Map<T>(PhantomData<T>);
 
         impl<'de, T: Deserialize<'de>> Visitor<'de> for Map<T> {
-            type Value = Object<T>;
+            type Value = JsonObject<T>;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("an object")
             }
 
-            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Object<T>, A::Error> {
-                T::deserialize(MapAccessDeserializer::new(map)).map(Object)
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<JsonObject<T>, A::Error> {
+                T::deserialize(MapAccessDeserializer::new(map)).map(JsonObject)
             }
         }
 
@@ -108,8 +108,8 @@ mod tests {
         struct KeyValue {
             a: u8,
         }
-        assert_eq!(serde_json::from_str::<Object<KeyValue>>(r#"{"a":1}"#).unwrap().0.a, 1);
+        assert_eq!(serde_json::from_str::<JsonObject<KeyValue>>(r#"{"a":1}"#).unwrap().0.a, 1);
         assert!(serde_json::from_str::<KeyValue>("[1]").is_ok(), "serde alone accepts the array");
-        assert!(serde_json::from_str::<Object<KeyValue>>("[1]").is_err());
+        assert!(serde_json::from_str::<JsonObject<KeyValue>>("[1]").is_err());
     }
 }

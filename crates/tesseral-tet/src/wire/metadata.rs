@@ -9,7 +9,7 @@ use tesseral_core::missing::MISSING_ATTRIBUTES;
 type Result<T, E = Error> = std::result::Result<T, E>;
 
 use super::footer::HistoryEvent;
-use super::json::Object;
+use super::json::JsonObject;
 
 /// Maximum length of a text in bytes: names, attributes, labels, fields of the history.
 pub const MAX_TEXT: usize = 1024;
@@ -30,13 +30,13 @@ pub const MAX_PARAMS: usize = 32;
 
 /// The object under `metadata`, inline or in a spill. Keys are written in this order, maps sorted bytewise.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Metadata {
+pub struct FooterMetadata {
     /// The program that wrote the file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub file: Option<Object<FileMetadata>>,
+    pub file: Option<JsonObject<FileMetadata>>,
     /// Metadata of datasets by name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub datasets: BTreeMap<String, Object<DatasetMetadata>>,
+    pub datasets: BTreeMap<String, JsonObject<DatasetMetadata>>,
     /// Markers of the storage conventions by dataset; that of the file under the empty name. The reference skips this key.
     #[serde(
         default,
@@ -90,12 +90,12 @@ pub struct DatasetMetadata {
     pub dim_names: Option<Vec<String>>,
     /// Labels by axis: its name, or else its number.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub coords: Option<BTreeMap<String, Object<AxisLabels>>>,
+    pub coords: Option<BTreeMap<String, JsonObject<StoredLabels>>>,
 }
 
 /// Labels of one axis.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct AxisLabels {
+pub struct StoredLabels {
     /// One label per position.
     pub labels: Vec<String>,
 }
@@ -150,7 +150,7 @@ pub(crate) fn check_count(what: &str, count: usize, most: usize) -> Result<()> {
     if count > most { Err(Error::limit(what, count as u64, most as u64)) } else { Ok(()) }
 }
 
-impl Metadata {
+impl FooterMetadata {
     /// Checks the limits of the format, except the number of labels, which only the reference limits.
     ///
     /// # Errors
@@ -199,7 +199,7 @@ impl DatasetMetadata {
 /// Checks the limits of the format for a history.
 ///
 /// # Errors
-/// As [`Metadata::check`].
+/// As [`FooterMetadata::check`].
 pub fn check_history(history: &[HistoryEvent]) -> Result<()> {
     check_count("rows of the history", history.len(), MAX_HISTORY)?;
     history.iter().try_for_each(HistoryEvent::check)
@@ -238,13 +238,13 @@ mod tests {
             (format!(r#"{{"datasets":{{"a":{{"dim_names":["{long}"]}}}}}}"#), false),
             (r#"{"datasets":{"a":{"coords":{"0":{"labels":["x",""]}}}}}"#.to_owned(), false),
         ] {
-            let metadata: Metadata = serde_json::from_str(&json).unwrap();
+            let metadata: FooterMetadata = serde_json::from_str(&json).unwrap();
             assert_eq!(metadata.check().is_ok(), ok, "{json}");
         }
         let labels: Vec<String> = (0..65).map(|i| format!(r#""{i}""#)).collect();
         let json =
             format!(r#"{{"datasets":{{"a":{{"coords":{{"0":{{"labels":[{}]}}}}}}}}}}"#, labels.join(","));
-        let metadata: Metadata = serde_json::from_str(&json).unwrap();
+        let metadata: FooterMetadata = serde_json::from_str(&json).unwrap();
         assert!(metadata.check().is_ok());
         assert_eq!(metadata.long_axis(), Some(("a", "0", 65)));
     }

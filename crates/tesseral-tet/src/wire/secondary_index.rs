@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use tesseral_core::{Error, Result};
 
-use super::json::{Object, depth};
+use super::json::{JsonObject, depth};
 
 /// The supported version.
 pub const VERSION: u64 = 1;
@@ -19,7 +19,7 @@ const WHAT: &str = "secondary index";
 #[derive(Deserialize)]
 struct Text {
     version: u64,
-    indexes: Vec<Object<Entry>>,
+    indexes: Vec<JsonObject<Entry>>,
 }
 
 #[derive(Deserialize)]
@@ -51,13 +51,13 @@ impl SecondaryIndex {
         if depth(text) > max_depth {
             return Err(corrupt(format!("nested more than {max_depth} levels deep")));
         }
-        let Object(text) =
-            serde_json::from_slice::<Object<Text>>(text).map_err(|e| corrupt(e.to_string()))?;
+        let JsonObject(text) =
+            serde_json::from_slice::<JsonObject<Text>>(text).map_err(|e| corrupt(e.to_string()))?;
         if text.version != VERSION {
             return Err(Error::unsupported(format!(".tet secondary index version {}", text.version)));
         }
         let mut index = Self::default();
-        for Object(entry) in text.indexes {
+        for JsonObject(entry) in text.indexes {
             if entry.dataset_id >= datasets as u64 {
                 return Err(corrupt(format!("unknown dataset {}", entry.dataset_id)));
             }

@@ -7,7 +7,7 @@ use tesseral_core::{Error, Result};
 
 use super::chunk_index::IndexRow;
 use super::directory::DatasetRecord;
-use super::json::{Object, depth, hex_into, write_hex};
+use super::json::{JsonObject, depth, hex_into, write_hex};
 
 /// The supported version.
 pub const VERSION: u64 = 1;
@@ -58,7 +58,7 @@ impl ZoneRange {
 struct Text<'a> {
     version: u64,
     #[serde(borrow)]
-    chunks: Vec<Object<Entry<'a>>>,
+    chunks: Vec<JsonObject<Entry<'a>>>,
 }
 
 #[derive(Deserialize)]
@@ -104,15 +104,15 @@ pub fn parse(
     if depth(text) > max_depth {
         return Err(corrupt(format!("nested more than {max_depth} levels deep")));
     }
-    let Object(text) =
-        serde_json::from_slice::<Object<Text<'_>>>(text).map_err(|e| corrupt(e.to_string()))?;
+    let JsonObject(text) =
+        serde_json::from_slice::<JsonObject<Text<'_>>>(text).map_err(|e| corrupt(e.to_string()))?;
     if text.version != VERSION {
         return Err(Error::unsupported(format!(".tet zone maps version {}", text.version)));
     }
     if text.chunks.len() != rows.len() {
         return Err(corrupt(format!("{} entries for {} chunks", text.chunks.len(), rows.len())));
     }
-    let zones = text.chunks.iter().zip(rows).map(|(Object(entry), row)| {
+    let zones = text.chunks.iter().zip(rows).map(|(JsonObject(entry), row)| {
         let rank = datasets.get(usize::try_from(row.dataset_id.get()).ok()?)?.shape.len();
         let same = entry.dataset_id == row.dataset_id.get()
             && entry.chunk_index.len() == rank

@@ -17,8 +17,8 @@ use crate::decode::to_native;
 use crate::stats::FillRule;
 use crate::wire::chunk_index::{RAW, ZSTD};
 use crate::wire::directory::{self, DatasetRecord, MAX_RANK};
-use crate::wire::json::Object;
-use crate::wire::metadata::{AxisLabels, DatasetMetadata, check_text};
+use crate::wire::json::JsonObject;
+use crate::wire::metadata::{DatasetMetadata, StoredLabels, check_text};
 
 /// An array being written.
 #[derive(Debug)]
@@ -248,7 +248,7 @@ fn dataset_metadata(schema: &ArraySchema, record: &DatasetRecord) -> Result<Data
             return Err(Error::invalid(detail));
         }
         let axis = metadata.dim_names.as_ref().map_or_else(|| d.to_string(), |names| names[d].clone());
-        coords.insert(axis, Object(AxisLabels { labels }));
+        coords.insert(axis, JsonObject(StoredLabels { labels }));
     }
     if !coords.is_empty() {
         metadata.coords = Some(coords);

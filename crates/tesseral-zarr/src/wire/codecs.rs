@@ -11,18 +11,18 @@
 
 use serde_json::{Map, Value as Json};
 use smallvec::SmallVec;
-use tesseral_codec::checksum::{Checksum, Place};
+use tesseral_codec::checksum::{Checksum, ChecksumPosition};
 use tesseral_core::dtype::Class;
 use tesseral_core::{CellLen, Coords, DType, Error, Result, numpy};
 
 use super::damaged;
-use super::dtype::{CellType, StoredCell, named, parse_v2};
+use super::dtype::{StoredCell, ZarrCellType, named, parse_v2};
 use super::json::shown;
 use super::shard::IndexLayout;
 
 /// A number type in a codec's configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Number {
+pub struct NumberType {
     /// The dtype: an integer or float.
     pub dtype: DType,
     /// Whether it is stored big-endian.
@@ -52,16 +52,16 @@ pub enum Stage {
     /// Differences of adjacent numbers.
     Delta {
         /// Decoded numbers.
-        from: Number,
+        from: NumberType,
         /// Encoded numbers.
-        to: Number,
+        to: NumberType,
     },
     /// `round((x - offset) * scale)`.
     FixedScaleOffset {
         /// Decoded numbers.
-        from: Number,
+        from: NumberType,
         /// Encoded numbers.
-        to: Number,
+        to: NumberType,
         /// Added on decoding.
         offset: f64,
         /// Divided by on decoding.
@@ -72,7 +72,7 @@ pub enum Stage {
     /// A compressor.
     Compress(Compressor),
     /// A checksum.
-    Check(Checksum, Place),
+    Check(Checksum, ChecksumPosition),
 }
 
 impl Stage {
@@ -119,14 +119,14 @@ fn unsupported(what: &str, name: &str) -> Error {
     Error::unsupported(format!("{what} {name:?}"))
 }
 
-fn number(value: Option<&Json>, native: bool) -> Result<Number> {
+fn number(value: Option<&Json>, native: bool) -> Result<NumberType> {
     let descr = value.and_then(Json::as_str);
     let found = descr.and_then(numpy::parse_descr);
     match found {
         Some((dtype, CellLen::One, big))
             if matches!(dtype.class(), Class::Int | Class::UInt | Class::Float) =>
         {
-            Ok(Number { dtype, big: big && !native })
+            Ok(NumberType { dtype, big: big && !native })
         }
         _ => Err(unsupported("numbers of a codec with dtype", descr.unwrap_or("?"))),
     }
@@ -135,10 +135,10 @@ fn number(value: Option<&Json>, native: bool) -> Result<Number> {
 /// Steps that decode as numcodecs does; `name` is its ID. `native`: numbers have the byte order of the machine at this step.
 fn numcodecs(name: &str, c: Configuration<'_>, native: bool) -> Result<Option<Stage>> {
     let get = |key: &str| c.and_then(|c| c.get(key));
-    let place = |default: Place| match get("location").and_then(Json::as_str) {
+    let place = |default: ChecksumPosition| match get("location").and_then(Json::as_str) {
         None => Ok(default),
-        Some("start") => Ok(Place::Start),
-        Some("end") => Ok(Place::End),
+        Some("start") => Ok(ChecksumPosition::Start),
+        Some("end") => Ok(ChecksumPosition::End),
         Some(other) => Err(unsupported("checksum location", other)),
     };
     let numbers = || {
@@ -153,9 +153,9 @@ fn numcodecs(name: &str, c: Configuration<'_>, native: bool) -> Result<Option<St
         "bz2" => Stage::Compress(Compressor::Bzip2),
         "lz4" => Stage::Compress(Compressor::Lz4),
         "blosc" => Stage::Compress(Compressor::Blosc),
-        "crc32c" => Stage::Check(Checksum::Crc32c, place(Place::End)?),
-        "crc32" => Stage::Check(Checksum::Crc32, place(Place::Start)?),
-        "adler32" => Stage::Check(Checksum::Adler32, place(Place::Start)?),
+        "crc32c" => Stage::Check(Checksum::Crc32c, place(ChecksumPosition::End)?),
+        "crc32" => Stage::Check(Checksum::Crc32, place(ChecksumPosition::Start)?),
+        "adler32" => Stage::Check(Checksum::Adler32, place(ChecksumPosition::Start)?),
         "shuffle" => {
             let size = get("elementsize").map_or(Some(4), Json::as_u64).and_then(|n| usize::try_from(n).ok());
             let size = size.filter(|n| *n <= 1 << 20);
@@ -194,7 +194,7 @@ fn numcodecs(name: &str, c: Configuration<'_>, native: bool) -> Result<Option<St
 ///
 /// # Errors
 /// `Unsupported` with the codec or dtype; `Corrupt`.
-pub fn parse_v2_codecs(map: &Map<String, Json>, object: &str) -> Result<(CellType, Codecs)> {
+pub fn parse_v2_codecs(map: &Map<String, Json>, object: &str) -> Result<(ZarrCellType, Codecs)> {
     let malformed = |key: &str| {
         damaged(object, format!("invalid {key:?}: {}", shown(map.get(key).unwrap_or(&Json::Null))))
     };
@@ -219,7 +219,7 @@ pub fn parse_v2_codecs(map: &Map<String, Json>, object: &str) -> Result<(CellTyp
                 Some("vlen-bytes") => DType::Bytes,
                 other => return Err(unsupported("Zarr object codec", other.unwrap_or("?"))),
             };
-            (CellType::var(dtype), rest)
+            (ZarrCellType::var(dtype), rest)
         }
     };
     let compressor = map.get("compressor").filter(|compressor| !compressor.is_null());
@@ -234,7 +234,7 @@ pub fn parse_v2_codecs(map: &Map<String, Json>, object: &str) -> Result<(CellTyp
 ///
 /// # Errors
 /// `Unsupported` with the codec; `Corrupt`.
-pub fn parse_v3_codecs(list: &Json, cells: CellType, rank: usize, object: &str) -> Result<Codecs> {
+pub fn parse_v3_codecs(list: &Json, cells: ZarrCellType, rank: usize, object: &str) -> Result<Codecs> {
     let list = list.as_array().ok_or_else(|| damaged(object, "the codecs are not a list"))?;
     let mut out = Codecs::default();
     let mut serialized = false;
@@ -270,7 +270,7 @@ pub fn parse_v3_codecs(list: &Json, cells: CellType, rank: usize, object: &str) 
             }
             "vlen-utf8" | "vlen-bytes" => {
                 let expected = if name == "vlen-utf8" { DType::Utf8 } else { DType::Bytes };
-                if cells != CellType::var(expected) {
+                if cells != ZarrCellType::var(expected) {
                     return Err(damaged(object, format!("the codec {name:?} with cells of {}", cells.dtype)));
                 }
                 serialized = true;
@@ -314,7 +314,7 @@ fn transpose(c: Configuration<'_>, rank: usize, object: &str) -> Result<Option<S
     Ok((!order.is_sorted()).then_some(Stage::Transpose(order)))
 }
 
-fn sharding(c: Configuration<'_>, cells: CellType, rank: usize, object: &str) -> Result<Codecs> {
+fn sharding(c: Configuration<'_>, cells: ZarrCellType, rank: usize, object: &str) -> Result<Codecs> {
     let get = |key: &str| c.and_then(|c| c.get(key));
     let malformed = |key: &str| damaged(object, format!("invalid {key:?} of sharding_indexed"));
     let chunk = get("chunk_shape").and_then(Json::as_array).ok_or_else(|| malformed("chunk_shape"))?;
@@ -331,14 +331,14 @@ fn sharding(c: Configuration<'_>, cells: CellType, rank: usize, object: &str) ->
         Some("start") => true,
         Some(other) => return Err(unsupported("index location", other)),
     };
-    let words = CellType { dtype: DType::UInt64, cell: CellLen::One, stored: StoredCell::Elements };
+    let words = ZarrCellType { dtype: DType::UInt64, cell: CellLen::One, stored: StoredCell::Elements };
     let index = get("index_codecs").ok_or_else(|| malformed("index_codecs"))?;
     let index = parse_v3_codecs(index, words, rank + 1, object)?;
     let (big, checksum) = match index.stages.as_slice() {
         [] => (false, false),
-        [Stage::Check(Checksum::Crc32c, Place::End)] => (false, true),
+        [Stage::Check(Checksum::Crc32c, ChecksumPosition::End)] => (false, true),
         [Stage::Swap(8)] => (true, false),
-        [Stage::Swap(8), Stage::Check(Checksum::Crc32c, Place::End)] => (true, true),
+        [Stage::Swap(8), Stage::Check(Checksum::Crc32c, ChecksumPosition::End)] => (true, true),
         other => {
             let names: Vec<&str> = other.iter().map(Stage::name).collect();
             return Err(unsupported("codecs of a shard index:", &names.join(", ")));

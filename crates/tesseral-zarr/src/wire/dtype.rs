@@ -19,7 +19,7 @@ pub enum StoredCell {
 
 /// The cells of an array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CellType {
+pub struct ZarrCellType {
     /// Dtype in the model.
     pub dtype: DType,
     /// Elements per cell in the model.
@@ -31,7 +31,7 @@ pub struct CellType {
 /// The most characters of fixed-length text.
 const MOST_CHARS: u32 = 1 << 24;
 
-impl CellType {
+impl ZarrCellType {
     fn elements(dtype: DType, cell: CellLen) -> Self {
         Self { dtype, cell, stored: StoredCell::Elements }
     }
@@ -67,7 +67,7 @@ impl CellType {
 ///
 /// # Errors
 /// `Unsupported` with the dtype.
-pub fn parse_v2(value: &Json) -> Result<Option<(CellType, bool)>> {
+pub fn parse_v2(value: &Json) -> Result<Option<(ZarrCellType, bool)>> {
     let unsupported = || Error::unsupported(format!("Zarr dtype {}", shown(value)));
     let Some(descr) = value.as_str() else {
         return Err(Error::unsupported(format!("structured Zarr dtype {}", shown(value))));
@@ -76,7 +76,7 @@ pub fn parse_v2(value: &Json) -> Result<Option<(CellType, bool)>> {
         return Ok(None);
     }
     if let Some((dtype, cell, big)) = numpy::parse_descr(descr) {
-        return Ok(Some((CellType::elements(dtype, cell), big)));
+        return Ok(Some((ZarrCellType::elements(dtype, cell), big)));
     }
     let length = |kind: char| {
         let plain = descr.trim_start_matches(['<', '>', '|']);
@@ -84,10 +84,10 @@ pub fn parse_v2(value: &Json) -> Result<Option<(CellType, bool)>> {
         digits.parse::<u32>().ok().filter(|n| (1..=MOST_CHARS).contains(n) && n.to_string() == digits)
     };
     if let Some(chars) = length('U') {
-        return Ok(Some((CellType::utf32(chars), descr.starts_with('>'))));
+        return Ok(Some((ZarrCellType::utf32(chars), descr.starts_with('>'))));
     }
     if let Some(bytes) = length('V') {
-        return Ok(Some((CellType::elements(DType::Bytes, CellLen::Fixed(bytes)), false)));
+        return Ok(Some((ZarrCellType::elements(DType::Bytes, CellLen::Fixed(bytes)), false)));
     }
     Err(unsupported())
 }
@@ -96,7 +96,7 @@ pub fn parse_v2(value: &Json) -> Result<Option<(CellType, bool)>> {
 ///
 /// # Errors
 /// `Unsupported` with the data type.
-pub fn parse_v3(value: &Json) -> Result<CellType> {
+pub fn parse_v3(value: &Json) -> Result<ZarrCellType> {
     let unsupported = || Error::unsupported(format!("Zarr data type {}", shown(value)));
     let (name, configuration) = named(value).ok_or_else(unsupported)?;
     let number = |key: &str| configuration?.get(key)?.as_u64();
@@ -105,11 +105,11 @@ pub fn parse_v3(value: &Json) -> Result<CellType> {
         u32::try_from(bytes / unit).ok().filter(|n| *n <= MOST_CHARS)
     };
     let found = match name {
-        "string" => Some(CellType::var(DType::Utf8)),
-        "bytes" | "variable_length_bytes" => Some(CellType::var(DType::Bytes)),
-        "null_terminated_bytes" => length(1).map(|n| CellType::elements(DType::Ascii, CellLen::Fixed(n))),
-        "raw_bytes" => length(1).map(|n| CellType::elements(DType::Bytes, CellLen::Fixed(n))),
-        "fixed_length_utf32" => length(4).map(CellType::utf32),
+        "string" => Some(ZarrCellType::var(DType::Utf8)),
+        "bytes" | "variable_length_bytes" => Some(ZarrCellType::var(DType::Bytes)),
+        "null_terminated_bytes" => length(1).map(|n| ZarrCellType::elements(DType::Ascii, CellLen::Fixed(n))),
+        "raw_bytes" => length(1).map(|n| ZarrCellType::elements(DType::Bytes, CellLen::Fixed(n))),
+        "fixed_length_utf32" => length(4).map(ZarrCellType::utf32),
         "numpy.datetime64" | "numpy.timedelta64" => {
             let unit = configuration.and_then(|c| c.get("unit")).and_then(Json::as_str);
             let unit = unit.map(|unit| if unit == "μs" { "us" } else { unit });
@@ -117,14 +117,14 @@ pub fn parse_v3(value: &Json) -> Result<CellType> {
             let of: fn(TimeUnit) -> DType =
                 if name == "numpy.datetime64" { DType::DateTime } else { DType::TimeDelta };
             let single = number("scale_factor").is_none_or(|factor| factor == 1);
-            unit.filter(|_| single).map(|unit| CellType::elements(of(unit), CellLen::One))
+            unit.filter(|_| single).map(|unit| ZarrCellType::elements(of(unit), CellLen::One))
         }
         "bitmask" | "char" | "string_ascii" | "string_utf8" => None,
         _ => match name.strip_prefix('r').and_then(|bits| bits.parse::<u32>().ok()) {
             Some(bits) if bits > 0 && bits.is_multiple_of(8) && bits / 8 <= MOST_CHARS => {
-                Some(CellType::elements(DType::Bytes, CellLen::Fixed(bits / 8)))
+                Some(ZarrCellType::elements(DType::Bytes, CellLen::Fixed(bits / 8)))
             }
-            _ => name.parse().ok().map(|dtype| CellType::elements(dtype, CellLen::One)),
+            _ => name.parse().ok().map(|dtype| ZarrCellType::elements(dtype, CellLen::One)),
         },
     };
     found

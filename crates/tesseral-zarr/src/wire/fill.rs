@@ -6,12 +6,12 @@ use serde_json::{Value as Json, json};
 use tesseral_core::dtype::Class;
 use tesseral_core::{CellLen, DType, Scalar};
 
-use super::dtype::CellType;
+use super::dtype::ZarrCellType;
 use super::json::special_float;
 
 /// Parses a fill value as the bytes of a cell of the model: native numbers, or text, without the zeros that pad it. `None` if the cells cannot have it.
-pub fn parse(value: &Json, cells: CellType) -> Option<Vec<u8>> {
-    let CellType { dtype, cell, .. } = cells;
+pub fn parse(value: &Json, cells: ZarrCellType) -> Option<Vec<u8>> {
+    let ZarrCellType { dtype, cell, .. } = cells;
     if value.is_null() {
         return Some(default(cells));
     }
@@ -31,7 +31,7 @@ pub fn parse(value: &Json, cells: CellType) -> Option<Vec<u8>> {
 }
 
 /// The value of cells without a fill value, as in the reference: zero, or empty text.
-pub fn default(cells: CellType) -> Vec<u8> {
+pub fn default(cells: ZarrCellType) -> Vec<u8> {
     match cells.cell {
         CellLen::Var | CellLen::Fixed(_) => Vec::new(),
         CellLen::One => std::iter::repeat_n(0, cells.stored_size().unwrap_or(0)).collect(),
@@ -148,7 +148,7 @@ mod tests {
     use super::*;
     use crate::wire::dtype::{StoredCell, parse_v3};
 
-    fn cells(name: &str) -> CellType {
+    fn cells(name: &str) -> ZarrCellType {
         parse_v3(&json!(name)).unwrap()
     }
 
@@ -171,7 +171,7 @@ mod tests {
         ] {
             assert_eq!(parse(&value, cells(name)), Some(bytes), "{name} {value}");
         }
-        let dates = CellType {
+        let dates = ZarrCellType {
             dtype: "datetime64[s]".parse().unwrap(),
             cell: CellLen::One,
             stored: StoredCell::Elements,
@@ -206,7 +206,8 @@ mod tests {
             Scalar::from_element(u64::MAX),
             payload.clone(),
         ] {
-            let cells = CellType { dtype: scalar.dtype(), cell: CellLen::One, stored: StoredCell::Elements };
+            let cells =
+                ZarrCellType { dtype: scalar.dtype(), cell: CellLen::One, stored: StoredCell::Elements };
             assert_eq!(parse(&to_json(&scalar, true).unwrap(), cells).unwrap(), scalar.bytes(), "{scalar:?}");
         }
         assert_eq!(to_json(&payload, false), Some(json!("NaN")));

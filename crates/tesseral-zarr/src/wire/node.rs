@@ -4,7 +4,7 @@ use serde_json::{Map, Value as Json};
 use tesseral_core::{Attributes, CellLen, ChunkGrid, Coords, DType, Error, Result, Scalar, Value};
 
 use super::codecs::{Codecs, parse_v2_codecs, parse_v3_codecs};
-use super::dtype::{CellType, named, parse_v3};
+use super::dtype::{ZarrCellType, named, parse_v3};
 use super::json::{attributes, shown};
 use super::key::KeyEncoding;
 use super::{damaged, fill};
@@ -28,7 +28,7 @@ pub struct ArrayMetadata {
     /// Shape of the stored objects: chunks, or shards.
     pub chunk: Coords,
     /// Type of the cells.
-    pub cells: CellType,
+    pub cells: ZarrCellType,
     /// Cells of chunks that do not exist, as bytes of the model; shorter ones are padded with zeros.
     pub fill: Vec<u8>,
     /// Whether the metadata have a fill value.
@@ -62,7 +62,7 @@ fn check_grid(shape: &[u64], chunk: &[u64], object: &str) -> Result<()> {
     if ends { Ok(()) } else { Err(damaged(object, "the chunks end beyond position 2^64")) }
 }
 
-fn parse_fill(value: &Json, cells: CellType, object: &str) -> Result<Vec<u8>> {
+fn parse_fill(value: &Json, cells: ZarrCellType, object: &str) -> Result<Vec<u8>> {
     let detail = || format!("the fill value {} is not a value of {}", shown(value), cells.dtype);
     fill::parse(value, cells).ok_or_else(|| damaged(object, detail()))
 }
@@ -196,7 +196,7 @@ impl ArrayMetadata {
 }
 
 /// The fill value as an attribute; `None` for text of one length, where it cannot be distinguished from padding.
-fn declared(cells: CellType, fill: &[u8]) -> Option<Value> {
+fn declared(cells: ZarrCellType, fill: &[u8]) -> Option<Value> {
     match cells.cell {
         CellLen::Var => {
             std::str::from_utf8(fill).ok().filter(|_| cells.dtype == DType::Utf8).map(Value::from)

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use tesseral_codec::checksum::{self, Checksum, Place};
+use tesseral_codec::checksum::{self, Checksum, ChecksumPosition};
 use tesseral_core::{Error, Result, alloc};
 
 /// Bytes of one entry.
@@ -46,7 +46,8 @@ impl ShardIndex {
     /// `Codec` for a checksum mismatch, `Corrupt` for another length or for chunks outside the object.
     pub fn parse(bytes: &[u8], layout: IndexLayout, chunks: u64, len: u64, object: &str) -> Result<Self> {
         let corrupt = |at: usize, detail: String| Error::corrupt("shard index", object, at as u64, detail);
-        let bytes = if layout.checksum { Checksum::Crc32c.verify(bytes, Place::End)? } else { bytes };
+        let bytes =
+            if layout.checksum { Checksum::Crc32c.verify(bytes, ChecksumPosition::End)? } else { bytes };
         if Some(bytes.len() as u64) != chunks.checked_mul(ENTRY) {
             return Err(corrupt(0, format!("{} bytes do not hold {chunks} entries", bytes.len())));
         }

@@ -9,7 +9,7 @@ use serde_json::{Value as Json, json};
 pub fn run(source: &Path, count: u64) -> Result<Json, Box<dyn std::error::Error>> {
     let mut first = (0, 0);
     for i in 0..count {
-        let access = if i % 2 == 0 { tesseral_store::Access::Map } else { tesseral_store::Access::Read };
+        let access = if i % 2 == 0 { tesseral_store::ReadMode::Map } else { tesseral_store::ReadMode::Read };
         let container = tesseral::Open::new().access(access).open(source)?;
         let array = container.array_at(0)?;
         if array.schema().sparse {

@@ -21,7 +21,7 @@ use crate::kernel::block::WorkType;
 pub(crate) const ROWS: usize = 128;
 
 /// The arithmetic of a panel column.
-pub(crate) trait Column: WorkType {
+pub(crate) trait PanelColumn: WorkType {
     /// Sums of columns.
     type Sums: PanelSums<Self>;
     /// The narrowest key type.
@@ -34,7 +34,7 @@ pub(crate) trait Column: WorkType {
 
 macro_rules! columns {
     ($($t:ty, sums $sums:ty, key $key:ty;)*) => {$(
-        impl Column for $t {
+        impl PanelColumn for $t {
             type Sums = $sums;
             type Key = $key;
             const NO_KEYS: ($key, $key) = (<$key>::MAX, <$key>::MIN);
@@ -76,7 +76,7 @@ impl<'a, T> Panel<'a, T> {
 }
 
 /// Results per column, and their buffers. Sums go to their positions as they are computed.
-pub(crate) struct Columns<W: Column> {
+pub(crate) struct Columns<W: PanelColumn> {
     sums: W::Sums,
     pub min: Vec<W::Key>,
     pub max: Vec<W::Key>,
@@ -95,7 +95,7 @@ pub(crate) struct Requested {
     pub spread: bool,
 }
 
-impl<W: Column> Columns<W> {
+impl<W: PanelColumn> Columns<W> {
     pub fn new() -> Self {
         let (min, max, keep) = (Vec::new(), Vec::new(), Vec::new());
         let (nulls, nans, infinities) = (Vec::new(), Vec::new(), [Vec::new(), Vec::new()]);
@@ -216,12 +216,12 @@ impl<W: WorkType> RowGaps<'_, W> {
 }
 
 #[multiversion(targets("x86_64+avx2"))]
-fn range_rows<W: Column>(panel: Panel<'_, W>, min: &mut [W::Key], max: &mut [W::Key]) {
+fn range_rows<W: PanelColumn>(panel: Panel<'_, W>, min: &mut [W::Key], max: &mut [W::Key]) {
     range_rows_by_4(panel, min, max);
 }
 
 #[inline(always)]
-fn range_rows_by_4<W: Column>(panel: Panel<'_, W>, min: &mut [W::Key], max: &mut [W::Key]) {
+fn range_rows_by_4<W: PanelColumn>(panel: Panel<'_, W>, min: &mut [W::Key], max: &mut [W::Key]) {
     let n = panel.columns;
     let (min, max) = (&mut min[..n], &mut max[..n]);
     let mut r = 0;
@@ -246,7 +246,7 @@ fn range_rows_by_4<W: Column>(panel: Panel<'_, W>, min: &mut [W::Key], max: &mut
 
 /// Marks the cells of a row that are neither null nor NaN, and counts the others.
 #[multiversion(targets("x86_64+avx2"))]
-fn mark_row<W: Column>(
+fn mark_row<W: PanelColumn>(
     gaps: RowGaps<'_, W>,
     r: usize,
     row: &[W],
@@ -258,7 +258,7 @@ fn mark_row<W: Column>(
 }
 
 #[inline(always)]
-fn mark_cells<W: Column>(
+fn mark_cells<W: PanelColumn>(
     gaps: RowGaps<'_, W>,
     r: usize,
     row: &[W],
@@ -283,7 +283,7 @@ fn mark_cells<W: Column>(
 
 /// Counts the infinities of a row, and marks them as left out.
 #[multiversion(targets("x86_64+avx2"))]
-fn drop_infinities<W: Column>(row: &[W], keep: &mut [u8], negative: &mut [u32], positive: &mut [u32]) {
+fn drop_infinities<W: PanelColumn>(row: &[W], keep: &mut [u8], negative: &mut [u32], positive: &mut [u32]) {
     let n = row.len();
     let (keep, negative, positive) = (&mut keep[..n], &mut negative[..n], &mut positive[..n]);
     for i in 0..n {
@@ -298,7 +298,7 @@ fn drop_infinities<W: Column>(row: &[W], keep: &mut [u8], negative: &mut [u32], 
 
 /// Minimum and maximum of the marked cells of a row.
 #[multiversion(targets("x86_64+avx2"))]
-fn range_kept<W: Column>(row: &[W], keep: &[u8], min: &mut [W::Key], max: &mut [W::Key]) {
+fn range_kept<W: PanelColumn>(row: &[W], keep: &[u8], min: &mut [W::Key], max: &mut [W::Key]) {
     let n = row.len();
     let (keep, min, max) = (&keep[..n], &mut min[..n], &mut max[..n]);
     for i in 0..n {
